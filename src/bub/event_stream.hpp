@@ -23,7 +23,8 @@ inline constexpr std::string_view tool_result = "tool_result";  ///< {tool_resul
 inline constexpr std::string_view usage = "usage";              ///< {input_tokens, ...}
 inline constexpr std::string_view error = "error";              ///< {kind, message, details}
 inline constexpr std::string_view final = "final";              ///< {ok, text}: the end of a step
-/// Not a Bub event: {requests}. The turn's run is suspended and waits for answers to these requests (B23).
+/// Not a Bub event: {requests, unread}. The session's run is suspended and waits for answers to these requests (B23);
+/// `unread`: by an earlier turn, and the message of this one has not been read.
 inline constexpr std::string_view suspended = "suspended";
 /// Not a Bub event: an event of the agent that has no other representation; see StreamEvent::agent_event.
 inline constexpr std::string_view agent = "agent";

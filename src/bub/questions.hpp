@@ -14,7 +14,10 @@ namespace bub {
 /// The questions with which a turn has ended because its run is suspended (B23), as a service of its TurnState: for
 /// save_state and render_outbound.
 struct OpenQuestions {
-    std::vector<cubepi::HitlRequest> requests;
+    std::vector<cubepi::HitlRequest> requests = {};
+    /// The run was suspended before, and the turn has not read its message, which must come again after the answer. A
+    /// channel manager keeps it.
+    bool unread = false;
 };
 
 /// The key of Envelope::rest with the id of the question that an inbound envelope answers, as set by a channel for a

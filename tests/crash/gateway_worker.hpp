@@ -12,8 +12,8 @@ namespace cubepi::crash_tests {
 /// The update for which the model calls a tool.
 inline constexpr const char* with_tool = "three";
 
-/// The updates of a gateway that asks before it calls the tool: a message for which it asks, the answer, and another message.
-inline const std::vector<std::string> updates_with_answer = {with_tool, ",approve c1", "four"};
+/// The updates of a gateway that asks before it calls the tool: a message for which it asks, another message, and the answer.
+inline const std::vector<std::string> updates_with_answer = {with_tool, "four", ",approve c1"};
 
 /// The answer of the model to an update, in one line.
 std::string answer_to(const std::string& update);

@@ -173,7 +173,7 @@ TEST(Questions, AnOpenQuestionThatIsNotAnsweredStaysOpen) {
     ASSERT_TRUE(chat.expect_on_screen("cubepi inbox approve c1")) << chat.shown();
     ASSERT_TRUE(chat.expect_on_screen("> a prompt")) << "it is not lost\n" << chat.shown();
     chat.type("\r");
-    ASSERT_TRUE(chat.expect_on_screen("the message was not read")) << chat.shown();
+    ASSERT_TRUE(chat.expect_on_screen("the message has not been read yet")) << chat.shown();
     chat.type(",deny c1\r");
     ASSERT_TRUE(chat.expect("? write creates c2.txt")) << chat.shown();
     EXPECT_NE(run_piped(home, {"inbox"}).out.find("c2\t"), std::string::npos);

@@ -265,7 +265,7 @@ void CliChannel::show(const bub::StreamEvent& event, const bub::Envelope& messag
     conversation_.show(event, message);
     if (!event.agent_event) {
         if (event.kind == bub::event_kind::error) explained_ = true;
-        if (event.kind == bub::event_kind::suspended) suspended_ = true;
+        if (event.kind == bub::event_kind::suspended) suspended_ = !event.data.contains("unread");
         return;
     }
     const auto* ended = event.agent_event->get_if<MessageEndEvent>();

@@ -169,11 +169,13 @@ Task<Answer> Pipeline::ask(bub::Envelope message, Show show) {
     result_.reset();
     turn_.emplace();
     std::exception_ptr thrown;
+    std::shared_ptr<bub::OpenQuestions> open;
     const std::string prompt = message.content_text();
     try {
         bub::Envelope addressed = co_await for_session(std::move(message));
         Task<bub::TurnResult> turn = framework_.process_inbound(std::move(addressed), true);
         const bub::TurnResult over = co_await cancel_on(turn_->get_token(), std::move(turn));
+        open = over.state.service<bub::OpenQuestions>();
     } catch (...) {
         thrown = std::current_exception();
     }
@@ -187,6 +189,7 @@ Task<Answer> Pipeline::ask(bub::Envelope message, Show show) {
     if (answer.result && answer.result->outcome == RunOutcome::suspended && plan_.name.empty())
         co_await save_suspended(prompt);
     answer.failure = failure_of(answer, thrown, router->error());
+    if (open && open->unread) answer.failure = unread(open->requests);
     co_return answer;
 }
 
@@ -223,6 +226,15 @@ Failure Pipeline::failure_of(const Answer& answer, const std::exception_ptr& thr
     none.exit_code = reported.empty() ? exit_ok : exit_failed;
     none.text = reported;
     return none;
+}
+
+Failure Pipeline::unread(const std::vector<HitlRequest>& requests) const {
+    Failure failure;
+    failure.exit_code = exit_waiting;
+    failure.text = "session '" + plan_.name +
+                   "' waits for an answer, so the message was not read." +
+                   ways_to_answer(requests, plan_.name);
+    return failure;
 }
 
 /// Saves the session of a run that was not saved until now, so that it can be answered.

@@ -80,6 +80,7 @@ private:
     FailureContext context() const;
     Task<> save_suspended(std::string prompt);
     Failure waiting(const std::vector<HitlRequest>& requests) const;
+    Failure unread(const std::vector<HitlRequest>& requests) const;
     Failure failure_of(const Answer& answer, const std::exception_ptr& thrown,
                        const std::string& reported) const;
 

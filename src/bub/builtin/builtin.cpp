@@ -197,10 +197,23 @@ Envelope answer_to(const RenderOutboundCall& call, std::string text, std::string
     return made;
 }
 
+/// Tells the sender of an unread message what the session waits for.
+Envelope unread_notice(const RenderOutboundCall& call, const OpenQuestions& open) {
+    std::string text =
+        "This session waits for an answer, so the message has not been read yet. Answer first, or "
+        "withdraw the question with ,abandon";
+    for (const cubepi::HitlRequest& one : open.requests) text += "\n\n" + question_text(one);
+    return answer_to(call, std::move(text), std::string(envelope_kind::error));
+}
+
 /// The answer of the model, and the questions with which its turn has ended.
 EnvelopeBatch render(RenderOutboundCall& call) {
     const auto open = call.state.service<OpenQuestions>();
     std::vector<Envelope> outputs;
+    if (open && open->unread) {
+        outputs.push_back(unread_notice(call, *open));
+        return EnvelopeBatch(std::move(outputs));
+    }
     if (!open || !call.model_output.empty()) {
         outputs.push_back(
             answer_to(call, call.model_output,

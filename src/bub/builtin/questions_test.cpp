@@ -121,7 +121,11 @@ TEST_F(Questions, B24_OtherTextIsToldWhichQuestionIsOpen) {
     add({removal(), "done"});
     (void)say("Clean up");
     const TurnResult told = say("Are you there?");
-    EXPECT_NE(told.model_output.find(",approve c1"), std::string::npos);
+    EXPECT_EQ(told.model_output, "");
+    ASSERT_EQ(kinds(told), std::vector<std::string>{"error"});
+    EXPECT_NE(told.outbounds.front().content_text().find(",approve c1"), std::string::npos);
+    ASSERT_TRUE(told.state.service<OpenQuestions>());
+    EXPECT_TRUE(told.state.service<OpenQuestions>()->unread);
     EXPECT_EQ(say(",approve").model_output, "done");
 }
 

@@ -112,6 +112,7 @@ struct Gateway {
             begun.push_back(text);
             started.pulse();
             if (held.contains(text)) co_await held[text]->wait();
+            if (asks && asks(call)) co_return "";
             if (text.starts_with("fail")) throw std::runtime_error("no answer");
             done.push_back(text);
             co_return "re: " + text;
@@ -177,6 +178,8 @@ struct Gateway {
     std::vector<std::string> warnings;
     Trouble on_admit = Trouble::none;
     Trouble on_resolve = Trouble::none;
+    /// Returns true if the turn ends without an answer because the session waits for the user.
+    std::function<bool(RunModelCall&)> asks;
 
 private:
     static Task<> together(Gateway& gateway, std::function<Task<>(Gateway&)> script) {

@@ -4,6 +4,7 @@
 #include <exception>
 #include <utility>
 
+#include <bub/questions.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
 
@@ -46,9 +47,12 @@ void merge_into(JsonObject& target, JsonObject later) {
 
 }  // namespace
 
-bool is_command(const Envelope& message) noexcept {
-    return message.content_text().starts_with(',') && message.is_operator();
+bool is_command(const Envelope& message) {
+    return message.content_text().starts_with(',') && message.is_operator() &&
+           !given_answer(message);
 }
+
+bool is_prompt(const Envelope& message) { return !is_command(message) && !given_answer(message); }
 
 Envelope merge_messages(std::vector<Envelope> messages) {
     if (messages.empty())
@@ -104,11 +108,11 @@ void Debouncer::arm(TimePoint deadline) {
 }
 
 bool Debouncer::wants(const Envelope& message) const {
-    return is_command(message) || message.is_active || in_window(clock_.now());
+    return !is_prompt(message) || message.is_active || in_window(clock_.now());
 }
 
 bool Debouncer::add(Envelope message) {
-    if (is_command(message)) {
+    if (!is_prompt(message)) {
         flush_(std::move(message));
         return true;
     }

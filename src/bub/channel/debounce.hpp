@@ -29,11 +29,14 @@ struct DebounceOptions {
 /// Error(invalid_argument) if `messages` is empty.
 Envelope merge_messages(std::vector<Envelope> messages);
 
-/// Returns true if the message comes from an operator and begins with a comma, i.e. is a command (B11).
-bool is_command(const Envelope& message) noexcept;
+/// Returns true if the message comes from an operator and begins with a comma, i.e. is a command (B11), but not an answer
+/// to a question (B24).
+bool is_command(const Envelope& message);
+/// Returns false for commands and answers, which pass by debounce and steering.
+bool is_prompt(const Envelope& message);
 
 /// A filter that collects the messages of one conversation that arrive in quick succession and delivers them as one.
-/// Commands pass immediately. A message that is not addressed to the agent (`is_active` false) is dropped unless an
+/// Commands and answers pass immediately. A message that is not addressed to the agent (`is_active` false) is dropped unless an
 /// addressed one came within `active_window`. Used on one executor.
 class Debouncer {
 public:

@@ -83,7 +83,7 @@ private:
                          cubepi::PromptOptions how);
     Task<std::optional<cubepi::AgentEvent>> next_event();
     bool may_answer(const cubepi::HitlRequest* request);
-    void end_suspended(std::vector<cubepi::HitlRequest> requests);
+    void end_suspended(std::vector<cubepi::HitlRequest> requests, bool unread = false);
     void say_and_end(std::string text);
     void report(const cubepi::RunResult& result);
     Task<> keep_inherited();

@@ -70,16 +70,18 @@ void AgentTurn::add_questions(cubepi::AgentOptions& options) {
 }
 
 /// Ends the turn with what waits for an answer.
-void AgentTurn::end_suspended(std::vector<cubepi::HitlRequest> requests) {
+void AgentTurn::end_suspended(std::vector<cubepi::HitlRequest> requests, bool unread) {
     status_ = TurnStatus::suspended;
     over_ = true;
     JsonArray pending;
     for (const cubepi::HitlRequest& one : requests) pending.emplace_back(cubepi::to_json(one));
     JsonObject data;
     data["requests"] = std::move(pending);
+    if (unread) data["unread"] = true;
     push(event_kind::suspended, std::move(data), nullptr);
     OpenQuestions open;
     open.requests = std::move(requests);
+    open.unread = unread;
     state_.replace(std::make_shared<OpenQuestions>(std::move(open)));
 }
 
@@ -107,10 +109,7 @@ Task<> AgentTurn::start_run(cubepi::Message message, cubepi::PromptOptions how) 
         run_.emplace(agent_->start(std::move(message), std::move(how)));
         co_return;
     }
-    say_and_end(
-        "This session waits for an answer, so the message was not read. Answer first, or "
-        "withdraw the question with ,abandon" +
-        list_of(open));
+    end_suspended(open, true);
 }
 
 /// Returns the next event of the run. A prompt for a run whose questions are answered, but which no process has continued,

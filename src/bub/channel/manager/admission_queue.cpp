@@ -50,7 +50,7 @@ Task<> AdmissionQueue::receive(Envelope message) {
     }
     retired_.clear();
     const std::string key = lane_key(message);
-    const bool collects = channel->needs_debounce() && !is_command(message);
+    const bool collects = channel->needs_debounce() && is_prompt(message);
     if (collects && !is_wanted(key, message)) {
         // The debouncer, if there is one, records that the conversation is over.
         const LanePtr lane = find(key);

@@ -187,7 +187,7 @@ void Recovery::resubmit(std::vector<StoredInbound> inbounds) {
         message.context["redelivered"] = true;
         message.receipts.assign(1, inbound.id);
         const std::string chat = lane_key(message);
-        const bool merges = channel->needs_debounce() && !is_command(message);
+        const bool merges = channel->needs_debounce() && is_prompt(message);
         const auto last = last_of_chat.find(chat);
         // The messages on which a turn had begun are one message (D42): no others are merged with them.
         const bool joins = (merges || !inbound.turn.empty()) && last != last_of_chat.end() &&

@@ -1,8 +1,10 @@
 #include <bub/channel/manager/session_scheduler.hpp>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
+#include <bub/questions.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/outcome.hpp>
 
@@ -56,33 +58,57 @@ Task<> SessionScheduler::run(SessionPtr session) {
         context_.remove_waiting();
         session->turn.emplace();
         session->answered = std::move(next.queued.receipts);
-        Task<> turn = run_turn(session, std::move(next));
+        Waiting message;
+        message.queued = next.queued;
+        Task<TurnEnd> turn = run_turn(session, std::move(next));
         // The observers were notified of a failure, which does not affect the next turn.
-        const cubepi::Outcome<> ended = co_await cubepi::outcome_of(std::move(turn));
+        const cubepi::Outcome<TurnEnd> ended = co_await cubepi::outcome_of(std::move(turn));
         session->turn.reset();
         co_await cubepi::shield();
-        // Turns interrupted by the end of the manager are run again by the next one.
-        co_await end_turn(session, !context_.open && ended.cancelled());
+        if (ended && ended.value() == TurnEnd::unread) {
+            co_await keep_unread(session, std::move(message));
+        } else {
+            // Turns interrupted by the end of the manager are run again by the next one.
+            co_await end_turn(session, !context_.open && ended.cancelled());
+            if (!ended || ended.value() == TurnEnd::over) take_back_unread(*session);
+        }
         co_await cubepi::unshield();
     }
     session->working = false;
     const auto found = sessions_.find(session->id);
-    if (found != sessions_.end() && found->second == session && session->waiting.empty())
-        sessions_.erase(found);
+    const bool idle = session->waiting.empty() && session->unread.empty();
+    if (found != sessions_.end() && found->second == session && idle) sessions_.erase(found);
     context_.changed.pulse();
 }
 
-Task<> SessionScheduler::run_turn(SessionPtr session, Waiting next) {
+Task<SessionScheduler::TurnEnd> SessionScheduler::run_turn(SessionPtr session, Waiting next) {
     std::stop_token stop = session->turn->get_token();
     if (!next.outputs.empty()) {
         Task<> sending = send_outputs(std::move(next.outputs));
         co_await cubepi::cancel_on(std::move(stop), std::move(sending));
-        co_return;
+        co_return TurnEnd::over;
     }
     co_await deliveries_.begin(session->answered);
     Task<TurnResult> turn = context_.framework.process_inbound(std::move(next.queued.message),
                                                                context_.options.stream_output);
     const TurnResult result = co_await cubepi::cancel_on(std::move(stop), std::move(turn));
+    const auto open = result.state.service<OpenQuestions>();
+    if (!open) co_return TurnEnd::over;
+    co_return open->unread ? TurnEnd::unread : TurnEnd::suspended;
+}
+
+/// Keeps a message until the question is answered. Its record shows that no turn has processed it.
+Task<> SessionScheduler::keep_unread(SessionPtr session, Waiting message) {
+    message.queued.receipts = std::exchange(session->answered, {});
+    co_await deliveries_.put_back(message.queued.receipts);
+    session->unread.push_back(std::move(message));
+    context_.add_waiting();
+}
+
+void SessionScheduler::take_back_unread(Session& session) {
+    session.waiting.insert(session.waiting.begin(), std::make_move_iterator(session.unread.begin()),
+                           std::make_move_iterator(session.unread.end()));
+    session.unread.clear();
 }
 
 Task<> SessionScheduler::send_outputs(std::vector<TurnOutput> outputs) {
@@ -104,8 +130,8 @@ Task<> SessionScheduler::end_turn(SessionPtr session, bool interrupted) {
 bool SessionScheduler::steer(const std::string& session_id, const QueuedMessage& message,
                              const std::string& reason) {
     const SessionPtr session = find(session_id);
-    // A command must not be passed to the model (B11).
-    if (!session || !session->turn || !inbox_ || is_command(*message.message)) return false;
+    // Commands and answers must not be passed to the model (B11, B24).
+    if (!session || !session->turn || !inbox_ || !is_prompt(*message.message)) return false;
     Envelope steering = *message.message;
     steering.arrival = message.number;
     steering.receipts = message.receipts;
@@ -136,8 +162,8 @@ Receipts SessionScheduler::take_back_steered(Session& session) {
 
 bool SessionScheduler::is_full(const std::string& session_id) const {
     const SessionPtr session = find(session_id);
-    return context_.is_full() ||
-           (session && session->waiting.size() >= context_.options.max_waiting);
+    return context_.is_full() || (session && session->waiting.size() + session->unread.size() >=
+                                                 context_.options.max_waiting);
 }
 
 bool SessionScheduler::cancel_turn(const std::string& session_id) {
@@ -152,18 +178,26 @@ Task<> SessionScheduler::drop_waiting(std::string session_id) {
     const SessionPtr session = find(session_id);
     if (!session) co_return;
     Receipts dropped = std::exchange(session->steered, {});
+    take_back_unread(*session);
     for (const Waiting& waiting : session->waiting) append(dropped, waiting.queued.receipts);
     context_.remove_waiting(session->waiting.size());
     session->waiting.clear();
+    if (!session->working) sessions_.erase(session_id);
     co_await deliveries_.finish(std::move(dropped));
 }
 
 void SessionScheduler::clear_waiting(Leftover& leftover) {
     for (auto& [id, session] : sessions_) {
+        take_back_unread(*session);
         for (const Waiting& waiting : session->waiting) leftover.count(waiting.queued.receipts);
         context_.remove_waiting(session->waiting.size());
         session->waiting.clear();
     }
+}
+
+std::size_t SessionScheduler::busy() const {
+    const auto works = [](const auto& entry) { return entry.second->working; };
+    return static_cast<std::size_t>(std::count_if(sessions_.begin(), sessions_.end(), works));
 }
 
 Receipts SessionScheduler::receipts_of_turn(const std::optional<std::string>& session_id) const {
@@ -178,7 +212,7 @@ TurnSnapshot SessionScheduler::snapshot(const std::string& session_id) const {
     if (const SessionPtr session = find(session_id)) {
         turn.is_running = session->turn.has_value();
         turn.running_count = turn.is_running ? 1 : 0;
-        turn.pending_count = session->waiting.size();
+        turn.pending_count = session->waiting.size() + session->unread.size();
     }
     if (inbox_) turn.steering_count = inbox_->count(session_id);
     return turn;

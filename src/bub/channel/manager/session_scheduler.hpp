@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -15,7 +16,8 @@
 namespace bub::detail {
 
 /// The sessions of a manager: one turn at a time in each, in order of arrival (B8), and the messages that wait for their
-/// turn or steer the running one. A session without either does not exist.
+/// turn or steer the running one. A session without either does not exist. Messages for a session whose run is suspended are
+/// kept until its question is answered or withdrawn.
 class SessionScheduler {
 public:
     SessionScheduler(ManagerContext& context, Deliveries& deliveries)
@@ -45,7 +47,7 @@ public:
     /// Returns the receipts of the message that the running turn of this session answers.
     Receipts receipts_of_turn(const std::optional<std::string>& session_id) const;
     TurnSnapshot snapshot(const std::string& session_id) const;
-    std::size_t busy() const { return sessions_.size(); }
+    std::size_t busy() const;
 
 private:
     /// A message that waits for its turn, or the remaining outputs of a turn.
@@ -56,17 +58,26 @@ private:
     struct Session {
         std::string id;
         std::deque<Waiting> waiting;
+        /// Messages that their turns have not read, because the session waits for an answer (B24).
+        std::deque<Waiting> unread;
         std::optional<std::stop_source> turn;
         Receipts answered;  // of the message whose turn is running
         Receipts steered;   // of the messages that were passed to this turn
         bool working = false;
     };
     using SessionPtr = std::shared_ptr<Session>;
+    enum class TurnEnd : std::uint8_t {
+        over,
+        suspended,  ///< with questions
+        unread,     ///< the session waits for an answer to earlier questions
+    };
 
     SessionPtr find(const std::string& id) const;
     void enqueue(const std::string& session_id, Waiting waiting);
     Task<> run(SessionPtr session);
-    Task<> run_turn(SessionPtr session, Waiting next);
+    Task<TurnEnd> run_turn(SessionPtr session, Waiting next);
+    Task<> keep_unread(SessionPtr session, Waiting message);
+    void take_back_unread(Session& session);
     Task<> send_outputs(std::vector<TurnOutput> outputs);
     Task<> end_turn(SessionPtr session, bool interrupted);
     Receipts take_back_steered(Session& session);

@@ -1,0 +1,117 @@
+// Sessions whose run waits for an answer (B23, B24).
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <bub/channel/delivery_test_support.hpp>
+#include <bub/questions.hpp>
+
+namespace bub::channel_tests {
+namespace {
+
+using Texts = std::vector<std::string>;
+
+/// A pipeline whose sessions wait for an answer from the message "ask" on.
+class SuspendedSession : public ::testing::Test {
+protected:
+    SuspendedSession() {
+        gateway.asks = [this](RunModelCall& call) {
+            const bool answers = given_answer(call.message).has_value();
+            if (answers) waits = false;
+            if (answers || (!waits && call.prompt.text() != "ask")) return false;
+            OpenQuestions open;
+            open.unread = std::exchange(waits, true);
+            call.state.replace(std::make_shared<OpenQuestions>(std::move(open)));
+            return true;
+        };
+    }
+    static Envelope update(const std::string& text) {
+        Envelope message = from("chat", "1", text);
+        message.inbound_id = text;
+        return message;
+    }
+
+    Gateway gateway;
+    bool waits = false;
+};
+
+TEST_F(SuspendedSession, B24_OtherMessagesAreReadAfterTheAnswerInTheirOrder) {
+    gateway.run([](Gateway& h) -> Task<> {
+        for (const char* text : {"ask", "two", "three"}) co_await h.handler(update(text));
+        co_await h.manager->idle();
+        EXPECT_TRUE(h.done.empty());
+        EXPECT_EQ(h.manager->snapshot("chat:1").pending_count, 2u);
+        co_await h.handler(update(",answer q yes"));
+        co_await h.handler(update("four"));
+        co_await h.manager->idle();
+    });
+    EXPECT_EQ(gateway.done, (Texts{",answer q yes", "two", "three", "four"}));
+    EXPECT_EQ(gateway.manager->snapshot("chat:1").pending_count, 0u);
+}
+
+TEST_F(SuspendedSession, B24_UnreadMessagesAreDeliveredAgainAfterARestart) {
+    const auto log = std::make_shared<MemoryDeliveryLog>();
+    gateway.options.deliveries = log;
+    gateway.run([](Gateway& h) -> Task<> {
+        for (const char* text : {"ask", "two"}) co_await h.handler(update(text));
+        co_await h.manager->idle();
+    });
+    std::vector<StoredInbound> unfinished = cubepi::run(log->unfinished());
+    ASSERT_EQ(unfinished.size(), 1u);
+    EXPECT_EQ(unfinished.front().message.content_text(), "two");
+    EXPECT_EQ(unfinished.front().begun, 0) << "no turn has processed it";
+    Gateway next;
+    next.options.deliveries = log;
+    next.run([](Gateway& h) { return h.manager->idle(); });
+    EXPECT_EQ(next.done, Texts{"two"});
+    EXPECT_TRUE(cubepi::run(log->unfinished()).empty());
+}
+
+TEST_F(SuspendedSession, B24_AnAnswerPassesByDebounceAndSteering) {
+    gateway.channel->debounced = true;
+    gateway.channel->admit = [](const Envelope&) {
+        AdmitDecision decision;
+        decision.action = AdmitAction::steer;
+        return std::optional<AdmitDecision>(decision);
+    };
+    gateway.hold("busy");
+    gateway.run([](Gateway& h) -> Task<> {
+        co_await h.handler(update("busy"));
+        co_await h.until_begun(1);
+        // It is not collected with other messages, and does not become a message of the running turn.
+        co_await h.handler(update(",answer q yes"));
+        h.release("busy");
+        co_await h.manager->idle();
+    });
+    EXPECT_EQ(gateway.done, (Texts{"busy", ",answer q yes"}));
+}
+
+TEST_F(SuspendedSession, UnreadMessagesAreDroppedWithTheWaitingOnes) {
+    gateway.run([](Gateway& h) -> Task<> {
+        for (const char* text : {"ask", "two"}) co_await h.handler(update(text));
+        co_await h.manager->idle();
+        co_await h.manager->abort_session("chat:1");
+        co_await h.handler(update(",answer q yes"));
+        co_await h.manager->idle();
+    });
+    EXPECT_EQ(gateway.done, Texts{",answer q yes"});
+}
+
+TEST_F(SuspendedSession, AFailureOfTheAnswersTurnReleasesTheOthers) {
+    gateway.run([](Gateway& h) -> Task<> {
+        for (const char* text : {"ask", "two"}) co_await h.handler(update(text));
+        co_await h.manager->idle();
+        Envelope failing = update("fail");
+        failing.rest[answer_to_key] = "q";
+        co_await h.handler(std::move(failing));
+        co_await h.manager->idle();
+    });
+    EXPECT_EQ(gateway.done, Texts{"two"});
+}
+
+}  // namespace
+}  // namespace bub::channel_tests
