@@ -1,10 +1,11 @@
 #include <cubepi/provider/prefix_guard.hpp>
 
 #include <algorithm>
-#include <functional>
 #include <string>
 #include <utility>
 
+#include <cubepi/provider/prefix/prompt_break.hpp>
+#include <cubepi/provider/prefix/prompt_digest.hpp>
 #include <cubepi/provider/wire/prompt_text.hpp>
 
 namespace cubepi {
@@ -13,120 +14,14 @@ struct PrefixGuard::Sent {
     std::shared_ptr<const ToolDefinitions> tools;
     SharedString system_prompt;
     MessageList messages;
+    /// Of the request of another process, in place of the members above.
+    std::optional<detail::PromptDigest> digest;
 };
 
 namespace {
 
-constexpr std::string_view marker = "cache_control";
-
-/// Where two requests part: a tool, the system prompt, or a block of a message.
-struct Break {
-    enum class Part : std::uint8_t { tools, system_prompt, messages };
-    Part part = Part::messages;
-    std::size_t index = 0;  ///< of the tool or the message
-    std::size_t block = 0;
-    bool removed = false;
-};
-
-std::size_t model_of(const ModelRequest& request) {
-    const std::hash<std::string> hash;
-    return hash(request.model.id) * 31 + hash(request.model.provider_id);
-}
-
-bool same_extra(const LazyObject& a, const LazyObject& b) {
-    if (!a.find(marker) && !b.find(marker)) return a == b;
-    LazyObject left = a;
-    LazyObject right = b;
-    left.erase(marker);
-    right.erase(marker);
-    return left == right;
-}
-
-bool same(const TextContent& a, const TextContent& b) {
-    return a.text == b.text && same_extra(a.extra, b.extra);
-}
-bool same(const ImageContent& a, const ImageContent& b) {
-    return a.source == b.source && a.media_type == b.media_type && same_extra(a.extra, b.extra);
-}
-bool same(const ThinkingContent& a, const ThinkingContent& b) {
-    return a.thinking == b.thinking && same_extra(a.extra, b.extra);
-}
-bool same(const ToolCall& a, const ToolCall& b) {
-    return a.id == b.id && a.name == b.name && a.arguments == b.arguments &&
-           same_extra(a.extra, b.extra);
-}
-
-template <class Variant>
-bool same_block(const Variant& a, const Variant& b) {
-    if (a.index() != b.index()) return false;
-    return std::visit(
-        [&](const auto& one) { return same(one, std::get<std::remove_cvref_t<decltype(one)>>(b)); },
-        a);
-}
-
-/// Where two lists of blocks part; empty when they are the same.
-template <class Blocks>
-std::optional<Break> part_of(const Blocks& was, const Blocks& now) {
-    const std::size_t common = std::min(was.size(), now.size());
-    for (std::size_t i = 0; i < common; ++i) {
-        if (!same_block(was[i], now[i])) return Break{.block = i};
-    }
-    if (was.size() == now.size()) return std::nullopt;
-    return Break{.block = common, .removed = now.size() < was.size()};
-}
-
-std::optional<Break> part_of(const Message& was, const Message& now) {
-    if (was.is_same(now)) return std::nullopt;
-    if (was.role() != now.role()) return Break{};
-    if (const AssistantMessage* answer = was.assistant())
-        return part_of(answer->content, now.assistant()->content);
-    if (const UserMessage* user = was.user()) {
-        if (user->metadata.empty() && now.user()->metadata.empty())
-            return part_of(user->content, now.user()->content);
-        return part_of(detail::with_sender(*user), detail::with_sender(*now.user()));
-    }
-    const ToolResultMessage& before = *was.tool_result();
-    const ToolResultMessage& after = *now.tool_result();
-    if (before.tool_call_id != after.tool_call_id || before.is_error != after.is_error)
-        return Break{};
-    return part_of(before.content, after.content);
-}
-
-std::optional<Break> part_of(const MessageList& was, const MessageList& now) {
-    const std::size_t common = std::min(was.size(), now.size());
-    // Lists that share their storage share what was in it: it is only ever added to.
-    const bool shared = common > 0 && was.begin() == now.begin();
-    for (std::size_t i = shared ? common : 0; i < common; ++i) {
-        std::optional<Break> found = part_of(was[i], now[i]);
-        if (!found) continue;
-        found->index = i;
-        return found;
-    }
-    if (was.size() <= now.size()) return std::nullopt;
-    return Break{.index = common, .removed = true};
-}
-
-bool same_tool(const ToolDefinition& a, const ToolDefinition& b) {
-    if (a.name != b.name || a.description != b.description) return false;
-    if (a.parameters == b.parameters) return true;
-    return a.parameters && b.parameters && *a.parameters == *b.parameters;
-}
-
-std::optional<Break> part_of(const std::shared_ptr<const ToolDefinitions>& was,
-                             const std::shared_ptr<const ToolDefinitions>& now) {
-    if (was == now) return std::nullopt;
-    static const ToolDefinitions none;
-    const ToolDefinitions& before = was ? *was : none;
-    const ToolDefinitions& after = now ? *now : none;
-    const std::size_t common = std::min(before.size(), after.size());
-    for (std::size_t i = 0; i < common; ++i) {
-        if (!same_tool(before[i], after[i])) return Break{.part = Break::Part::tools, .index = i};
-    }
-    if (before.size() == after.size()) return std::nullopt;
-    // The list of tools ends before the prompt begins: one more moves all that follows.
-    return Break{
-        .part = Break::Part::tools, .index = common, .removed = after.size() < before.size()};
-}
+using detail::PromptBreak;
+using detail::PromptDigest;
 
 // How many tokens are behind a break. Only asked when there is one.
 
@@ -163,7 +58,7 @@ struct Sizes {
 };
 
 Sizes sizes_of(const ToolDefinitions* tools, const SharedString& system_prompt,
-               const MessageList& messages, const Break& at) {
+               const MessageList& messages, const PromptBreak& at) {
     Sizes sizes;
     const auto count = [&](std::size_t size, bool is_behind) {
         sizes.whole += size;
@@ -171,11 +66,12 @@ Sizes sizes_of(const ToolDefinitions* tools, const SharedString& system_prompt,
     };
     if (tools) {
         for (std::size_t i = 0; i < tools->size(); ++i)
-            count(size_of((*tools)[i]), at.part == Break::Part::tools && i >= at.index);
+            count(size_of((*tools)[i]), at.part == PromptBreak::Part::tools && i >= at.index);
     }
-    count(system_prompt.size(), at.part != Break::Part::messages);
+    const bool in_tools = at.part == PromptBreak::Part::tools;
+    count(system_prompt.size(), in_tools || at.part == PromptBreak::Part::system_prompt);
     for (std::size_t i = 0; i < messages.size(); ++i) {
-        const bool all = at.part != Break::Part::messages || i > at.index;
+        const bool all = at.part != PromptBreak::Part::messages || i > at.index;
         const bool half = !all && i == at.index;
         count(size_of(messages[i], 0), all);
         if (half) sizes.behind += size_of(messages[i], at.block);
@@ -202,13 +98,40 @@ std::int64_t tokens_behind(const Sizes& sizes, std::int64_t counted) {
     return static_cast<std::int64_t>(share * static_cast<double>(counted));
 }
 
-std::string block_name(const Break& at) {
+std::string block_name(const PromptBreak& at) {
     switch (at.part) {
-        case Break::Part::tools: return "tools/" + std::to_string(at.index);
-        case Break::Part::system_prompt: return "system_prompt";
-        case Break::Part::messages: break;
+        case PromptBreak::Part::tools: return "tools/" + std::to_string(at.index);
+        case PromptBreak::Part::system_prompt: return "system_prompt";
+        case PromptBreak::Part::all_messages: return "messages";
+        case PromptBreak::Part::messages: break;
     }
     return "messages/" + std::to_string(at.index) + "/content/" + std::to_string(at.block);
+}
+
+/// Returns the notice of a break. The tools, the system prompt and the messages are those of the earlier request.
+Notice notice_of(const PromptBreak& at, const ToolDefinitions* tools,
+                 const SharedString& system_prompt, const MessageList& messages,
+                 const ModelRequest& request) {
+    const Sizes sizes = sizes_of(tools, system_prompt, messages, at);
+    const std::int64_t counted =
+        std::max(counted_prompt(request.messages), counted_prompt(messages));
+    const std::int64_t tokens = tokens_behind(sizes, counted);
+    const std::string block = block_name(at);
+    Notice notice;
+    notice.code = "cache_prefix_break";
+    notice.text = "The request does not begin with the previous one: " + block +
+                  (at.removed ? " was removed" : " changed") + ". About " + std::to_string(tokens) +
+                  " tokens after it cannot be read from the prompt cache.";
+    notice.details["block"] = block;
+    notice.details["change"] = at.removed ? "removed" : "changed";
+    notice.details["tokens"] = tokens;
+    if (at.part == PromptBreak::Part::messages && at.index < messages.size()) {
+        notice.details["message_id"] = messages[at.index].id();
+        notice.details["role"] = to_string(messages[at.index].role());
+    } else if (at.part == PromptBreak::Part::tools && tools && at.index < tools->size()) {
+        notice.details["tool"] = (*tools)[at.index].name.str();
+    }
+    return notice;
 }
 
 }  // namespace
@@ -220,43 +143,43 @@ PrefixGuard::~PrefixGuard() = default;
 
 void PrefixGuard::reset() noexcept { sent_.reset(); }
 
+Json PrefixGuard::digest() const {
+    if (!sent_) return nullptr;
+    if (sent_->digest) return detail::to_json(*sent_->digest);
+    return detail::to_json(
+        detail::digest_of(model_, sent_->tools.get(), sent_->system_prompt.str(), sent_->messages));
+}
+
+void PrefixGuard::restore(const Json& digest) {
+    if (sent_) return;
+    std::optional<PromptDigest> read = detail::prompt_digest_from_json(digest);
+    if (!read) return;
+    model_ = read->model;
+    sent_ = std::make_unique<Sent>();
+    sent_->digest = std::move(read);
+}
+
 std::optional<Notice> PrefixGuard::check(const ModelRequest& request) {
-    const std::size_t model = model_of(request);
+    const std::uint64_t model = detail::model_fingerprint(request.model);
     const bool same_model = sent_ && model == model_;
     model_ = model;
     if (!sent_) sent_ = std::make_unique<Sent>();
-    const Sent was = std::move(*sent_);
+    const Sent was = std::exchange(*sent_, Sent());
     sent_->tools = request.tools;
     sent_->system_prompt = request.system_prompt;
     sent_->messages = request.messages;
     if (!same_model) return std::nullopt;
-
-    std::optional<Break> at = part_of(was.tools, request.tools);
-    if (!at && was.system_prompt != request.system_prompt)
-        at = Break{.part = Break::Part::system_prompt, .removed = request.system_prompt.empty()};
-    if (!at) at = part_of(was.messages, request.messages);
-    if (!at) return std::nullopt;
-
-    const Sizes sizes = sizes_of(was.tools.get(), was.system_prompt, was.messages, *at);
-    const std::int64_t counted =
-        std::max(counted_prompt(request.messages), counted_prompt(was.messages));
-    const std::int64_t tokens = tokens_behind(sizes, counted);
-    const std::string block = block_name(*at);
-    Notice notice;
-    notice.code = "cache_prefix_break";
-    notice.text = "The request does not begin with the previous one: " + block +
-                  (at->removed ? " was removed" : " changed") + ". About " +
-                  std::to_string(tokens) + " tokens after it cannot be read from the prompt cache.";
-    notice.details["block"] = block;
-    notice.details["change"] = at->removed ? "removed" : "changed";
-    notice.details["tokens"] = tokens;
-    if (at->part == Break::Part::messages && at->index < was.messages.size()) {
-        notice.details["message_id"] = was.messages[at->index].id();
-        notice.details["role"] = to_string(was.messages[at->index].role());
-    } else if (at->part == Break::Part::tools && was.tools && at->index < was.tools->size()) {
-        notice.details["tool"] = (*was.tools)[at->index].name.str();
+    if (was.digest) {
+        const std::optional<PromptBreak> at = detail::find_break(*was.digest, request);
+        if (!at) return std::nullopt;
+        // The sizes of the digested request are unknown. Those of this one are close.
+        return notice_of(*at, request.tools.get(), request.system_prompt, request.messages,
+                         request);
     }
-    return notice;
+    const std::optional<PromptBreak> at =
+        detail::find_break(was.tools, was.system_prompt, was.messages, request);
+    if (!at) return std::nullopt;
+    return notice_of(*at, was.tools.get(), was.system_prompt, was.messages, request);
 }
 
 }  // namespace cubepi

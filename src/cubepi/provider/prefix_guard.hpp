@@ -1,9 +1,10 @@
 #pragma once
 
-#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 
+#include <cubepi/core/json.hpp>
 #include <cubepi/core/notice.hpp>
 #include <cubepi/provider/provider.hpp>
 
@@ -32,10 +33,16 @@ public:
     /// Forgets the previous request.
     void reset() noexcept;
 
+    /// Returns a digest of the last request, for restore() in another process. Null if there was none.
+    Json digest() const;
+    /// Compares the next request with that of the digest, unless this guard has seen a request. The messages are
+    /// compared as a whole: a notice names the block "messages" without an index. An invalid digest is ignored.
+    void restore(const Json& digest);
+
 private:
     struct Sent;
     std::unique_ptr<Sent> sent_;
-    std::size_t model_ = 0;  ///< the model of that request
+    std::uint64_t model_ = 0;  ///< the fingerprint of the model of the last request
 };
 
 }  // namespace cubepi

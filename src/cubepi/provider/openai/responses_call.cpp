@@ -1,34 +1,16 @@
 #include <cubepi/provider/openai/responses_call.hpp>
 
-#include <cstdint>
-#include <cstdio>
 #include <utility>
 
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/provider/openai/responses_decoder.hpp>
+#include <cubepi/provider/wire/fingerprint.hpp>
 
 namespace cubepi::detail {
 
 namespace {
 
 constexpr std::string_view state_key = "server_state";
-
-/// FNV-1a. A collision, with a probability of 2^-64, is harmless.
-class Fingerprint {
-public:
-    void add(std::string_view text) noexcept {
-        for (const char c : text) hash_ = (hash_ ^ static_cast<unsigned char>(c)) * 1099511628211u;
-        hash_ = (hash_ ^ 0xffu) * 1099511628211u;
-    }
-    std::string text() const {
-        char digits[17];
-        std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(hash_));
-        return digits;
-    }
-
-private:
-    std::uint64_t hash_ = 14695981039346656037u;
-};
 
 const JsonObject* state_of(const AssistantMessage& message) {
     const Json* state = message.extra.find(state_key);
