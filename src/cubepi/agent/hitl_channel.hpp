@@ -102,7 +102,7 @@ struct HitlOptions {
     HitlOptions() {}
 };
 
-/// Where an answer comes from; recorded by durable channels.
+/// Where an answer comes from. Recorded in `details.hitl` of the call's result, and by stores with a HitlInbox.
 struct AnswerOrigin {
     std::string user = {};     ///< as the host identifies its users
     std::string channel = {};  ///< "terminal", "telegram:42"
@@ -177,9 +177,9 @@ public:
     /// not waited for.
     virtual Task<> begin_request(HitlRequest request, std::string asking_call) = 0;
     /// Ends the wait, if it was begun, and emits hitl_answer for an answered or a cancelled request, else a notice.
-    /// Ignores cancellation.
+    /// Ignores cancellation. `origin`: of the answer, if known; recorded in the result of the call.
     virtual Task<> end_request(HitlRequest request, std::string asking_call, HitlEnd end,
-                               Json answer) = 0;
+                               Json answer, AnswerOrigin origin) = 0;
 };
 
 /// The connection between a run that asks and a host that answers.

@@ -89,14 +89,15 @@ public:
     RunResult respond(std::string question_id, Json answer) {
         return run_with(agent->respond(std::move(question_id), std::move(answer)), {});
     }
-    void answer(std::string question_id, Json value) {
-        host_->spawn(answer_or_abort(std::move(question_id), std::move(value)));
+    void answer(std::string question_id, Json value, AnswerOrigin origin = {}) {
+        host_->spawn(answer_or_abort(std::move(question_id), std::move(value), std::move(origin)));
     }
 
     std::shared_ptr<CheckpointedChannel> channel;
     std::unique_ptr<Agent> agent;
     /// "hitl_request:c1", "hitl_answer:c1", "agent_suspended", ...
     std::vector<std::string> events;
+    std::vector<Notice> notices;
 
 private:
     Task<RunResult> with_host(Task<RunResult> task) {
@@ -107,8 +108,9 @@ private:
         co_return std::move(result).value();
     }
     /// A process whose store has failed does not wait for ever.
-    Task<> answer_or_abort(std::string question_id, Json value) {
-        Task<> answering = channel->answer(std::move(question_id), std::move(value));
+    Task<> answer_or_abort(std::string question_id, Json value, AnswerOrigin origin) {
+        Task<> answering =
+            channel->answer(std::move(question_id), std::move(value), std::move(origin));
         const Outcome<> answered = co_await outcome_of(std::move(answering));
         if (!answered.ok()) agent->abort();
     }
@@ -126,6 +128,7 @@ private:
             word += ":" + answered->question_id;
         } else if (const auto* notice = event.get_if<NoticeEvent>()) {
             word += ":" + notice->notice.code;
+            notices.push_back(notice->notice);
         } else if (const auto* start = event.get_if<ToolExecutionStartEvent>()) {
             word += ":" + start->tool_call_id.str();
         }

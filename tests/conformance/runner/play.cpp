@@ -293,7 +293,9 @@ Task<> Play::read_store() {
             thread == thread_ &&
             stored == message_forms(agent_->state().messages, known_, Place::history, &runs_);
         stored_[thread] = same ? Json("=messages") : Json(stored);
-        if (data && !data->extra.empty()) extra_[thread] = data->extra;
+        cubepi::JsonObject extra = data ? data->extra : cubepi::JsonObject();
+        extra.erase("cubepi.suspended_turn");  // an addition of this library
+        if (!extra.empty()) extra_[thread] = std::move(extra);
         auto& requests = dynamic_cast<cubepi::HitlStore&>(store_.itself());
         Task<std::vector<cubepi::PendingRequest>> asking = requests.load_pending_requests(thread);
         const std::vector<cubepi::PendingRequest> pending = co_await std::move(asking);

@@ -21,8 +21,10 @@ namespace cubepi::detail {
 std::optional<LimitReachedError> limit_reached(const AgentLimits& limits, std::uint32_t turns,
                                                std::optional<double> spent);
 
-/// Returns the error of a run with a spend limit whose model has no known price (D24); empty if the run may call it.
-std::optional<LimitReachedError> price_missing(const AgentLimits& limits, const Model& model);
+/// Returns the limit that prevents one more call of this model: limit_reached(), or a spend limit if the price of the model
+/// is unknown; empty if there is none. `turns`: before the current one.
+std::optional<LimitReachedError> limit_before_call(const AgentLimits& limits, std::uint32_t turns,
+                                                   std::optional<double> spent, const Model& model);
 
 /// A timer that aborts a run when its time limit expires (D24), and reports that in the outcome.
 class DurationLimit {

@@ -78,6 +78,10 @@ public:
     void set_questions(RunQuestions* questions) noexcept { questions_ = questions; }
     /// Returns the model of the next call.
     BoundModel model() const noexcept { return BoundModel(parts_.provider, state().model); }
+    /// Returns true if the run can be suspended: its requests are stored.
+    bool can_suspend() const noexcept {
+        return questions_ && questions_->is_durable() && parts_.log->persistent();
+    }
     /// Adds the usage and the cost of an answer to a request for `asked`.
     void count(const AssistantMessage& answer, const Model& asked);
     double wall_seconds() const;

@@ -39,6 +39,7 @@ void RunQuestions::note_change() {
 
 Task<> RunQuestions::begin_request(HitlRequest request, std::string asking_call) {
     if (asking_call.empty()) asking_call = asking_call_;
+    if (before_wait) co_await before_wait();
     waiting_.push_back(Waiting{request, std::move(asking_call)});
     waiting_count_.store(waiting_.size());
     core_.time_passes();
@@ -53,7 +54,7 @@ Task<> RunQuestions::begin_request(HitlRequest request, std::string asking_call)
 }
 
 Task<> RunQuestions::end_request(HitlRequest request, std::string asking_call, HitlEnd end,
-                                 Json answer) {
+                                 Json answer, AnswerOrigin origin) {
     if (asking_call.empty()) asking_call = asking_call_;
     const auto found = std::find_if(waiting_.begin(), waiting_.end(), [&](const Waiting& one) {
         return one.request.question_id == request.question_id;
@@ -68,7 +69,8 @@ Task<> RunQuestions::end_request(HitlRequest request, std::string asking_call, H
     core_.time_passes();
     if (end == HitlEnd::answered) {
         any_answered_ = true;
-        if (!asking_call.empty()) answered_.emplace_back(asking_call, request.question_id);
+        if (!asking_call.empty())
+            answered_.push_back(Answered{asking_call, request.question_id, std::move(origin)});
     }
     if (end == HitlEnd::answered || end == HitlEnd::cancelled) {
         HitlAnswerEvent event;
@@ -122,14 +124,22 @@ std::vector<HitlRequest> RunQuestions::waiting() const {
 
 std::vector<std::string> RunQuestions::answered_for(std::string_view tool_call_id) const {
     std::vector<std::string> ids;
-    for (const auto& [call, question] : answered_) {
-        if (call == tool_call_id) ids.push_back(question);
+    for (const Answered& one : answered_) {
+        if (one.call == tool_call_id) ids.push_back(one.question_id);
     }
     return ids;
 }
 
+AnswerOrigin RunQuestions::origin_for(std::string_view tool_call_id) const {
+    AnswerOrigin origin;
+    for (const Answered& one : answered_) {
+        if (one.call == tool_call_id) origin = one.origin;
+    }
+    return origin;
+}
+
 void RunQuestions::settle(std::string_view tool_call_id) {
-    std::erase_if(answered_, [&](const auto& one) { return one.first == tool_call_id; });
+    std::erase_if(answered_, [&](const Answered& one) { return one.call == tool_call_id; });
 }
 
 }  // namespace cubepi::detail

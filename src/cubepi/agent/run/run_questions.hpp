@@ -32,8 +32,8 @@ public:
     bool is_continued() const noexcept override { return continued_; }
     bool can_ask_again(const HitlOptions& options) const override;
     Task<> begin_request(HitlRequest request, std::string asking_call) override;
-    Task<> end_request(HitlRequest request, std::string asking_call, HitlEnd end,
-                       Json answer) override;
+    Task<> end_request(HitlRequest request, std::string asking_call, HitlEnd end, Json answer,
+                       AnswerOrigin origin) override;
 
     /// Requests the suspension of the run at the next point at which nothing but answers is awaited. Returns false, and
     /// has no effect, if no request waits. Thread-safe.
@@ -53,12 +53,16 @@ public:
     Task<> withdraw_detached();
     /// Returns the questions that the user has answered for this call.
     std::vector<std::string> answered_for(std::string_view tool_call_id) const;
+    /// Returns where the last answer for this call came from; empty if unknown.
+    AnswerOrigin origin_for(std::string_view tool_call_id) const;
     bool any_answered() const noexcept { return any_answered_; }
     /// The results of the call are stored: its questions are settled.
     void settle(std::string_view tool_call_id);
 
     /// Set while a tool body must not ask (D69): returns true if the body of this call may run again.
     std::function<bool(std::string_view tool_call_id)> body_may_repeat = {};
+    /// Awaited before the wait for a request begins.
+    std::function<Task<>()> before_wait = {};
     /// Called when a wait has begun or ended, or the run is to be suspended.
     std::function<void()> on_change = {};
     /// Called with true when the first request begins to wait, and with false when the last one has ended: the time
@@ -77,6 +81,11 @@ private:
         HitlRequest request = {};
         std::string call = {};
     };
+    struct Answered {
+        std::string call = {};
+        std::string question_id = {};
+        AnswerOrigin origin = {};
+    };
     template <class E>
     Task<> tell(E event);
 
@@ -87,7 +96,7 @@ private:
     std::string asking_call_;
     std::vector<Waiting> waiting_;
     std::vector<HitlRequest> detached_;
-    std::vector<std::pair<std::string, std::string>> answered_;  // call, question id
+    std::vector<Answered> answered_;
     bool any_answered_ = false;
     std::exception_ptr listener_failure_;
     AsyncEvent changed_;

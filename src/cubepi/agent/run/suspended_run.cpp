@@ -6,6 +6,7 @@
 #include <cubepi/agent/run/attempt.hpp>
 #include <cubepi/agent/run/failure_message.hpp>
 #include <cubepi/agent/run/store_call.hpp>
+#include <cubepi/agent/run/suspended_turn.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/outcome.hpp>
 
@@ -196,6 +197,7 @@ Task<void> close_suspended_run(Agent::Impl& impl, StoredQuestions questions, std
     if (!calls.empty()) run_id = impl.log.open_calls_run_id();
     const RunParts parts = impl.parts();
     RunCore core(parts, run_id, std::move(token));
+    forget_turn(impl.state);
     for (const ToolCall& call : calls) {
         ToolResultMessage result = interrupted_tool_result(call, run_id, core.wall_seconds());
         result.id = impl.runtime->ids->next();
@@ -213,6 +215,7 @@ Task<void> close_suspended_run(Agent::Impl& impl, StoredQuestions questions, std
         co_await impl.log.append(std::move(message));
     }
     if (questions.any()) co_await remove_questions(impl.log, std::move(questions));
+    co_await impl.log.save_extra();
     AgentAbortedEvent event;
     event.reason = std::move(reason);
     co_await core.emit(std::move(event));

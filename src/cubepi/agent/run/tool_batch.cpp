@@ -44,6 +44,7 @@ ToolBatch::~ToolBatch() {
     if (!questions) return;
     questions->on_change = {};
     questions->body_may_repeat = {};
+    questions->before_wait = {};
     questions->set_asking_call({});
 }
 

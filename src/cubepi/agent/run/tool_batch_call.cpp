@@ -199,6 +199,8 @@ Task<void> ToolBatch::commit(Call& call) {
     message.tool_call_id = call.call().id;
     message.tool_name = call.call().name;
     message.content = std::move(call.result.content);
+    if (core_.questions())
+        add_origin(call.hitl_trace, core_.questions()->origin_for(call.call().id.str()));
     message.details = with_trace(std::move(call.result.details), call.hitl_trace);
     message.is_error = call.is_error();
     message.timestamp = core_.wall_seconds();

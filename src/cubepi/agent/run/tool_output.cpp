@@ -128,6 +128,17 @@ Task<AgentToolResult> cut_tool_output(std::shared_ptr<const Runtime> runtime,
     co_return result;
 }
 
+void add_origin(Json& trace, AnswerOrigin origin) {
+    if (origin.user.empty() && origin.channel.empty()) return;
+    if (!trace.is_null() && !trace.is_object()) return;
+    if (trace.is_null()) trace.emplace_object();
+    JsonObject& object = trace.get_object();
+    sanitize(origin.user);
+    sanitize(origin.channel);
+    if (!origin.user.empty()) object["user"] = std::move(origin.user);
+    if (!origin.channel.empty()) object["channel"] = std::move(origin.channel);
+}
+
 Json with_trace(Json details, const Json& trace) {
     if (trace.is_null()) return details;
     JsonObject object;

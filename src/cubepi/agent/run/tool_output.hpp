@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include <cubepi/agent/hitl_channel.hpp>
 #include <cubepi/agent/tool.hpp>
 
 namespace cubepi::detail {
@@ -26,6 +27,8 @@ Task<AgentToolResult> cut_tool_output(std::shared_ptr<const Runtime> runtime,
                                       std::string tool_call_id, std::size_t limit,
                                       AgentToolResult result);
 
+/// Adds who answered, and from where, to the trace of an approval; does nothing if the origin is empty.
+void add_origin(Json& trace, AnswerOrigin origin);
 /// Returns `details` with an approval's trace under "hitl" (D54).
 Json with_trace(Json details, const Json& trace);
 

@@ -6,6 +6,7 @@
 #include <cubepi/agent/run/limit_checks.hpp>
 #include <cubepi/agent/run/model_turn.hpp>
 #include <cubepi/agent/run/run_end.hpp>
+#include <cubepi/agent/run/suspended_turn.hpp>
 #include <cubepi/agent/run/tool_batch.hpp>
 #include <cubepi/agent/run/turn_hooks.hpp>
 #include <cubepi/core/cancellation.hpp>
@@ -51,7 +52,6 @@ private:
     Task<Next> next_turn();
     Task<Next> turn();
     Task<void> begin_turn();
-    std::optional<LimitReachedError> limit_before_call() const;
     Task<void> end_before_call(LimitReachedError reached);
     Task<Next> end_with_answer(ResponseReview answer);
     Task<Next> run_tools(Message message, ToolList tools, MessageList inject_messages);
@@ -98,6 +98,7 @@ Task<void> Loop::open() {
     if (plan_.opening) co_await plan_.opening();
     co_await begin_turn();
     if (plan_.open_calls) co_return;
+    forget_turn(core_.state());
     if (core_.has_open_calls()) co_await core_.close_open_calls();
     std::vector<Input> prompts = std::exchange(plan_.prompts, {});
     co_await core_.take_in(std::move(prompts));
@@ -111,7 +112,8 @@ Task<Next> Loop::take_up_calls() {
     const MessageList& messages = core_.state().messages;
     std::size_t last = messages.size();
     while (last > 0 && messages[last - 1].role() == Role::tool_result) --last;
-    return run_tools(messages[last - 1], parts_.tools, MessageList());
+    const Message& answer = messages[last - 1];
+    return run_tools(answer, parts_.tools, restore_turn(core_, answer.id()));
 }
 
 // One turn.
@@ -127,7 +129,9 @@ Task<Next> Loop::next_turn() {
         co_await begin_turn();
     }
     if (!core_.stopped()) {
-        auto reached = limit_before_call();
+        // set_model() may have changed the model and its price.
+        auto reached =
+            limit_before_call(parts_.limits, turns_ - 1, core_.spent(), *core_.state().model);
         if (reached) {
             co_await end_before_call(std::move(*reached));
             co_return Next::end_of_run;
@@ -141,14 +145,6 @@ Task<void> Loop::begin_turn() {
     ++turns_;
     turn_open_ = true;
     return core_.emit(TurnStartEvent());
-}
-
-/// Returns the limit that prevents the model call of the open turn. Checks the price before each call, because set_model()
-/// may have changed the model.
-std::optional<LimitReachedError> Loop::limit_before_call() const {
-    auto reached = limit_reached(parts_.limits, turns_ - 1, core_.spent());
-    if (reached) return reached;
-    return price_missing(parts_.limits, *core_.state().model);
 }
 
 /// Closes the turn before its model call (D24): because of a spend limit with a model of unknown price, or of a limit
@@ -179,8 +175,7 @@ Task<Next> Loop::turn() {
         }
     }
     co_await core_.finish(answer.message);
-    const bool has_calls = answer.message.assistant()->has_tool_calls();
-    if (answer.decision == TurnDecision::natural && has_calls) {
+    if (answer.decision == TurnDecision::natural && answer.message.assistant()->has_tool_calls()) {
         co_return co_await run_tools(std::move(answer.message), model.tools(),
                                      std::move(answer.inject_messages));
     }
@@ -204,11 +199,18 @@ Task<Next> Loop::end_with_answer(ResponseReview answer) {
 Task<Next> Loop::run_tools(Message message, ToolList tools, MessageList inject_messages) {
     const std::optional<OpenCalls> open_calls = std::exchange(plan_.open_calls, std::nullopt);
     ToolBatch batch(core_, message, std::move(tools), open_calls);
+    const auto save = [&] { return save_turn(core_, message.id(), inject_messages); };
+    if (core_.can_suspend()) {
+        // Before the first request is stored. Without messages to save, the digest of the prompt is saved when a wait begins.
+        if (!inject_messages.empty()) co_await save();
+        core_.questions()->before_wait = save;
+    }
     co_await batch.run();
     if (batch.suspended()) {
         if (!core_.stopped()) co_return Next::suspension;
         co_await core_.questions()->withdraw_detached();
     }
+    forget_turn(core_.state());
     if (!inject_messages.empty()) co_await inject(std::move(inject_messages));
     co_await end_turn(message, batch.results());
     bool stop = false;

@@ -111,11 +111,12 @@ Task<Json> RequestTable::ask(std::shared_ptr<RequestTable> table, std::shared_pt
 Task<Json> RequestTable::ask_stored(Question question) {
     const HitlRun& run = *question.run;
     if (run.is_continued()) {
-        std::optional<Json> known = co_await storage_->find_answer(run.run_id(), question.request);
+        std::optional<StoredAnswer> known =
+            co_await storage_->find_answer(run.run_id(), question.request);
         if (known) {
-            Json answer = check_answer(question.request, std::move(*known));
+            Json answer = check_answer(question.request, std::move(known->value));
             co_await question.run->end_request(question.request, question.asking_call,
-                                               HitlEnd::answered, answer);
+                                               HitlEnd::answered, answer, known->origin);
             co_return answer;
         }
     }
@@ -147,6 +148,7 @@ Task<Json> RequestTable::ask_and_wait(Question question) {
         remove(one);  // from here on an answer is stale
         // An answer that arrived together with the timeout counts.
         answer = one->answer;
+        question.origin = one->origin;
         if (!answer && !failure) failure = one->failure;
     }
     const bool suspending = question.run && question.run->is_suspending();
@@ -203,8 +205,9 @@ Task<> RequestTable::conclude(Question question, HitlEnd how, Json answer) {
         cleared = co_await outcome_of(std::move(clear));
     }
     if (question.run) {
-        Task<> end = question.run->end_request(
-            std::move(question.request), std::move(question.asking_call), how, std::move(answer));
+        Task<> end =
+            question.run->end_request(std::move(question.request), std::move(question.asking_call),
+                                      how, std::move(answer), std::move(question.origin));
         co_await std::move(end);
     }
     cleared.rethrow();
@@ -230,8 +233,7 @@ Task<> RequestTable::answer(std::shared_ptr<RequestTable> table, std::string que
     if (table->storage_) {
         // Stored before the run continues: an answer that was accepted is not lost.
         co_await shield();
-        Task<> storing =
-            table->storage_->store_answer(one->run_id, one->request, checked, std::move(origin));
+        Task<> storing = table->storage_->store_answer(one->run_id, one->request, checked, origin);
         const Outcome<> stored = co_await outcome_of(std::move(storing));
         co_await unshield();
         if (!stored.ok()) {
@@ -243,6 +245,7 @@ Task<> RequestTable::answer(std::shared_ptr<RequestTable> table, std::string que
     }
     const std::lock_guard lock(table->mutex_);
     one->answer = std::move(checked);
+    one->origin = std::move(origin);
     table->remove(one);
     one->ended.set();
 }

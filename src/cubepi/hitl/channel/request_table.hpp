@@ -16,13 +16,20 @@
 
 namespace cubepi::detail {
 
+/// An answer and its origin, if that was recorded.
+struct StoredAnswer {
+    Json value = {};
+    AnswerOrigin origin = {};
+};
+
 /// Where a durable channel stores its requests and their answers. Used on the executor of the run that asks, except for
 /// store_answer(), which may be called on any executor.
 class RequestStorage {
 public:
     virtual ~RequestStorage() = default;
     /// Returns the unused answer to the request, which was asked earlier in the same run (D62).
-    virtual Task<std::optional<Json>> find_answer(std::string run_id, HitlRequest request) = 0;
+    virtual Task<std::optional<StoredAnswer>> find_answer(std::string run_id,
+                                                          HitlRequest request) = 0;
     /// Stores the request and returns it. In a continued run it may be stored already: returns the stored one, with its
     /// age.
     virtual Task<PendingRequest> save(std::string run_id, bool continued, HitlRequest request) = 0;
@@ -65,6 +72,7 @@ private:
         std::string run_id = {};
         bool being_answered = false;  ///< its answer is being stored
         std::optional<Json> answer = {};
+        AnswerOrigin origin = {};
         std::exception_ptr failure = {};
         ThreadSignal ended = {};
 
@@ -77,6 +85,7 @@ private:
         std::shared_ptr<HitlRun> run;  ///< may be null
         HitlRequest request = {};
         std::string asking_call = {};
+        AnswerOrigin origin = {};  ///< of its answer
     };
 
     Question make_question(std::shared_ptr<HitlRun> run, HitlPayload payload, HitlOptions options);

@@ -30,6 +30,16 @@ bool is_same_question(const HitlRequest& asked, const HitlRequest& now) {
     return true;
 }
 
+/// Returns true if the stored answer passes the checks of its request. It may have been written without them.
+bool is_valid_answer(const HitlRequest& request, const Json& answer) {
+    try {
+        (void)check_answer(request, answer);
+        return true;
+    } catch (const Error&) {
+        return false;
+    }
+}
+
 }  // namespace
 
 StoredRequests::StoredRequests(std::shared_ptr<Checkpointer> store, std::string thread_id,
@@ -44,38 +54,53 @@ double StoredRequests::now() const {
     return std::chrono::duration<double>(clock_->wall().time_since_epoch()).count();
 }
 
+/// The request to which an answer belongs, and where the answer came from.
+struct StoredRequests::Answered {
+    std::optional<HitlRequest> request = {};
+    AnswerOrigin origin = {};
+};
+
 /// Returns the request to which the stored answer belongs. A store with an inbox keeps it with the answer; in another one
 /// it stays pending until its answer is used.
-Task<std::optional<HitlRequest>> StoredRequests::answered_request(std::string run_id,
-                                                                  std::string question_id) {
-    std::optional<HitlRequest> found;
+Task<StoredRequests::Answered> StoredRequests::answered_request(std::string run_id,
+                                                                std::string question_id) {
+    Answered found;
     std::vector<PendingRequest> pending = co_await requests_->load_pending_requests(thread_id_);
     for (PendingRequest& one : pending) {
         if (one.run_id == run_id && one.request.question_id == question_id)
-            found = std::move(one.request);
+            found.request = std::move(one.request);
     }
-    if (found || !inbox_) co_return found;
+    if (found.request || !inbox_) co_return found;
     std::vector<AnswerRecord> records = co_await inbox_->load_answer_records(thread_id_);
     for (AnswerRecord& one : records) {
         if (one.run_id != run_id || one.question_id != question_id) continue;
-        found = std::move(one.request);
+        found.request = std::move(one.request);
         // The answer to an unreadable request must not be used for another one.
-        if (!found) found.emplace();
+        if (!found.request) found.request.emplace();
+        found.origin.user = std::move(one.user);
+        found.origin.channel = std::move(one.channel);
     }
     co_return found;
 }
 
-Task<std::optional<Json>> StoredRequests::find_answer(std::string run_id, HitlRequest request) {
+Task<std::optional<StoredAnswer>> StoredRequests::find_answer(std::string run_id,
+                                                              HitlRequest request) {
+    std::optional<StoredAnswer> found;
     std::optional<Json> answer =
         co_await requests_->load_hitl_answer(thread_id_, run_id, request.question_id);
-    if (!answer) co_return answer;
-    const std::optional<HitlRequest> asked = co_await answered_request(run_id, request.question_id);
+    if (!answer) co_return found;
+    Answered asked = co_await answered_request(run_id, request.question_id);
     // The answer of a thread that CubePi suspended has no request any more.
-    if (!asked || is_same_question(*asked, request)) co_return answer;
+    const bool same = !asked.request || is_same_question(*asked.request, request);
+    if (same && is_valid_answer(request, *answer)) {
+        found.emplace();
+        found->value = std::move(*answer);
+        found->origin = std::move(asked.origin);
+        co_return found;
+    }
     std::vector<std::string> ids{request.question_id};
     co_await requests_->clear_hitl_answers(thread_id_, run_id, std::move(ids));
-    answer.reset();
-    co_return answer;
+    co_return found;
 }
 
 Task<PendingRequest> StoredRequests::save(std::string run_id, bool continued, HitlRequest request) {

@@ -19,14 +19,15 @@ public:
     StoredRequests(std::shared_ptr<Checkpointer> store, std::string thread_id,
                    std::shared_ptr<Clock> clock);
 
-    Task<std::optional<Json>> find_answer(std::string run_id, HitlRequest request) override;
+    Task<std::optional<StoredAnswer>> find_answer(std::string run_id, HitlRequest request) override;
     Task<PendingRequest> save(std::string run_id, bool continued, HitlRequest request) override;
     Task<> clear(std::string run_id, HitlRequest request) override;
     Task<> store_answer(std::string run_id, HitlRequest request, Json answer,
                         AnswerOrigin origin) override;
 
 private:
-    Task<std::optional<HitlRequest>> answered_request(std::string run_id, std::string question_id);
+    struct Answered;
+    Task<Answered> answered_request(std::string run_id, std::string question_id);
     double now() const;
 
     const std::shared_ptr<Checkpointer> store_;
