@@ -62,7 +62,7 @@ Task<> SessionScheduler::run(SessionPtr session) {
         message.queued = next.queued;
         Task<TurnEnd> turn = run_turn(session, std::move(next));
         // The observers were notified of a failure, which does not affect the next turn.
-        const cubepi::Outcome<TurnEnd> ended = co_await cubepi::outcome_of(std::move(turn));
+        cubepi::Outcome<TurnEnd> ended = co_await cubepi::outcome_of(std::move(turn));
         session->turn.reset();
         co_await cubepi::shield();
         if (ended && ended.value() == TurnEnd::unread) {
