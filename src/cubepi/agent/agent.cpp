@@ -118,7 +118,10 @@ Task<std::vector<HitlRequest>> Agent::load_pending_hitl_requests() {
     Task<std::vector<PendingRequest>> loading =
         detail::store_call("load the pending requests", impl->log.thread_id(), std::move(call));
     std::vector<PendingRequest> pending = co_await std::move(loading);
-    for (PendingRequest& one : pending) requests.push_back(std::move(one.request));
+    const double now = detail::unix_seconds(*impl);
+    for (PendingRequest& one : pending) {
+        if (!detail::is_expired(one, now)) requests.push_back(std::move(one.request));
+    }
     co_return requests;
 }
 

@@ -227,7 +227,8 @@ public:
     /// Closes the thread's suspended run: its calls get error results, the history gets a closing message of the assistant,
     /// the requests and their answers are removed. Aborts the current run first, if there is one. Emits agent_aborted.
     Task<void> abort_pending(std::string reason = "aborted");
-    /// Returns the requests of the thread that are stored and wait for an answer, in the order in which they were made.
+    /// Returns the requests of the thread that are stored and can still be answered, in the order in which they were
+    /// made. Requests that have expired are not among them.
     Task<std::vector<HitlRequest>> load_pending_hitl_requests();
     /// Returns the requests of the current run that wait in this process. Thread-safe as far as the channel's pending() is.
     std::vector<HitlRequest> in_flight_hitl_requests() const;

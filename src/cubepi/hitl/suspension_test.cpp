@@ -418,6 +418,21 @@ TEST_F(Suspension, D65_APromptStoresTheResultsOfExpiredRequests) {
     EXPECT_EQ(details.at("hitl").at("decision"), "timed_out");
 }
 
+TEST_F(Suspension, D65_AnExpiredRequestIsNotPending) {
+    one_call();
+    auto clock = std::make_shared<testing::ManualClock>();
+    const auto short_time = [](AgentOptions& options, const std::shared_ptr<HitlChannel>& channel) {
+        ConfirmToolCallOptions confirm;
+        confirm.timeout = 60s;
+        options.middleware = {ConfirmToolCallMiddleware(channel, std::move(confirm))};
+    };
+    Process first(store, faux, effects, clock, short_time);
+    ASSERT_EQ(first.prompt_and_detach().outcome, RunOutcome::suspended);
+    EXPECT_EQ(run(first.agent->load_pending_hitl_requests()).size(), 1u);
+    clock->advance(61s);
+    EXPECT_TRUE(run(first.agent->load_pending_hitl_requests()).empty());
+}
+
 TEST_F(Suspension, D64_TheLimitsOfARunStandStillWhileItWaits) {
     one_call();
     auto clock = std::make_shared<testing::ManualClock>();

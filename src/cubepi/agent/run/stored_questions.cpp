@@ -40,13 +40,13 @@ Task<bool> has_answer_without_request(ThreadLog& log, const std::string& run_id)
     co_return false;
 }
 
-bool is_over(const PendingRequest& one, double now) {
-    if (one.expired) return true;
-    return one.request.timeout_seconds &&
-           one.request.created_at + *one.request.timeout_seconds <= now;
-}
-
 }  // namespace
+
+bool is_expired(const PendingRequest& pending, double now) {
+    if (pending.expired) return true;
+    const HitlRequest& request = pending.request;
+    return request.timeout_seconds && request.created_at + *request.timeout_seconds <= now;
+}
 
 std::vector<std::string> StoredQuestions::open_ids() const {
     std::vector<std::string> ids;
@@ -69,7 +69,7 @@ Task<StoredQuestions> load_stored_questions(ThreadLog& log, double now, std::str
         const bool answered = co_await has_answer(log, found.run_id, one.request.question_id);
         if (answered) {
             found.has_unused_answers = true;
-        } else if (is_over(one, now)) {
+        } else if (is_expired(one, now)) {
             found.expired.push_back(std::move(one.request));
         } else {
             found.open.push_back(std::move(one.request));
