@@ -14,7 +14,7 @@
 
 #include "two_plus_one.hpp"
 
-// What human in the loop costs a run: the "2+1" run without a gate, with a gate whose policy allows the call, and with one
+// The cost of human in the loop for a run: the "2+1" run without a gate, with a gate whose policy allows the call, and with one
 // whose request a host approves as soon as it sees it.
 
 namespace cubepi::bench {

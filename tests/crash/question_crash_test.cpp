@@ -23,7 +23,7 @@ Ended run_gateway(const std::filesystem::path& directory, std::size_t kill_at = 
     return run_worker({"--questions", directory.string(), std::to_string(kill_at)});
 }
 
-/// What the user sees: the text before the question, the question, and the answers of the model.
+/// The messages that the user sees: the text before the question, the question, and the answers of the model.
 const std::vector<std::string> asked = {
     "Looking.", "Run look {}? Answer with ,approve c1 or ,deny c1 REASON", "re: three", "re: four"};
 /// The process was killed between the call and its question: the model learns that the call was interrupted.
