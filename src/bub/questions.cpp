@@ -97,6 +97,11 @@ Json ask_value(const std::string& text, const cubepi::HitlRequest& request) {
 
 }  // namespace
 
+std::string sender_of(const Envelope& message) {
+    const Json* sender = message.context.if_contains("sender_id");
+    return sender && sender->is_string() ? std::string(sender->get_string()) : std::string();
+}
+
 std::string question_summary(const cubepi::HitlRequest& request) {
     return std::visit([](const auto& payload) { return summary_of(payload); }, request.payload);
 }

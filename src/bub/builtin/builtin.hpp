@@ -16,6 +16,7 @@
 #include <cubepi/agent/agent.hpp>
 #include <cubepi/hitl/confirm_tool_calls.hpp>
 #include <cubepi/workspace/environment.hpp>
+#include <cubepi/workspace/tool_rules.hpp>
 
 namespace bub {
 
@@ -48,18 +49,28 @@ struct CommandQuestion {
     std::string effect = {};  ///< the effect of the command, for the operator
 };
 
+/// The rules of the configuration for the sender of a message.
+struct SenderRules {
+    cubepi::ToolRules allow = {};          ///< these calls run unasked
+    std::vector<std::string> refuse = {};  ///< names of tools that never run
+};
+
 /// How turns ask their users (B23 to B26). A turn does not wait for an answer: its run is suspended on the tape, the turn
 /// ends with the questions as envelopes of kind `question`, and an answer (questions.hpp) is a turn that continues the
 /// run, also in another process.
 struct TurnQuestions {
-    /// Decides about each tool call: run it, refuse it, or ask. Null: every call runs.
+    /// Decides about each tool call: run it, refuse it, or ask. Null: `rules` decide.
     cubepi::ApprovalPolicy policy = {};
+    /// Returns the rules for the calls of a turn, by channel, chat and user of its message (B26). A call of a tool above
+    /// ToolRisk::read_only that no rule allows is asked about. Null: no rules.
+    std::function<SenderRules(const Envelope& message)> rules = {};
     /// Offers the tool `ask_user` to the model.
     bool with_ask_user = true;
     /// Time to answer. Zero: no limit.
     std::chrono::nanoseconds timeout = std::chrono::nanoseconds::zero();
-    /// Returns true if the sender of `message` may answer this request. Null: operators may. Only operators may withdraw
-    /// a question.
+    /// Returns true if the sender of `message`, who is not an operator, may answer this request (B25). Null: only the
+    /// user whose message started the turn may, and only questions of the kind `ask`. Operators may answer everything. Who may
+    /// answer all requests of a run may withdraw them.
     std::function<bool(const Envelope& message, const cubepi::HitlRequest& request)> may_answer =
         {};
 };

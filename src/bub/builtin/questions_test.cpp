@@ -28,11 +28,30 @@ protected:
     }
 
     void add(std::vector<cubepi::FauxStep> steps) {
-        BuiltinOptions options;
         TurnQuestions questions;
         questions.policy = ask_about_removals;
+        add(std::move(steps), std::move(questions));
+    }
+    void add(std::vector<cubepi::FauxStep> steps, TurnQuestions questions) {
+        BuiltinOptions options;
         options.questions = std::move(questions);
         add_builtin(std::move(steps), std::move(options));
+    }
+    /// A message of a user of a chat service.
+    TurnResult say_as(const std::string& user, const std::string& text, bool alone = false) {
+        Envelope message = Envelope(text).on("telegram", "chat");
+        message.context["sender_id"] = user;
+        if (alone) message.context["private_chat"] = true;
+        return cubepi::run(framework->process_inbound(std::move(message), false));
+    }
+    static cubepi::AssistantMessage which_color() {
+        return test::calling(
+            "ask_user",
+            {{"questions", JsonArray{JsonObject{{"key", "color"}, {"prompt", "Which?"}}}}});
+    }
+    static std::string id_of(const TurnResult& asked) {
+        return std::string(
+            asked.outbounds.front().rest.at(question_key).at("question_id").as_string());
     }
     static cubepi::AssistantMessage removal(std::string path = "/tmp/x", std::string id = "c1") {
         return test::calling("remove", {{"path", std::move(path)}}, std::move(id));
@@ -115,6 +134,69 @@ TEST_F(Questions, B25_OnlyAnOperatorAnswers) {
     const TurnResult result = cubepi::run(framework->process_inbound(std::move(answer), false));
     EXPECT_EQ(result.model_output, "done");
     EXPECT_EQ(removed.size(), 1u);
+}
+
+TEST_F(Questions, B25_TheUserWhoWasAskedAnswersQuestionsAndWithdrawsThem) {
+    add({which_color(), "Teal it is.", which_color(), removal(), "done"});
+    const TurnResult asked = say_as("ada", "Paint it");
+    EXPECT_NE(
+        say_as("bob", ",answer " + id_of(asked) + " red").model_output.find("only an operator"),
+        std::string::npos);
+    EXPECT_NE(say_as("bob", ",abandon").model_output.find("only an operator"), std::string::npos);
+    EXPECT_EQ(say_as("ada", ",answer " + id_of(asked) + " teal").model_output, "Teal it is.");
+    (void)say_as("ada", "And the door");
+    EXPECT_EQ(say_as("ada", ",abandon").model_output, "The question was withdrawn.");
+    (void)say_as("ada", "Clean up");
+    EXPECT_NE(say_as("ada", ",approve c1").model_output.find("only an operator"), std::string::npos)
+        << "calls are approved by operators";
+    EXPECT_TRUE(removed.empty());
+}
+
+TEST_F(Questions, B25_ApproversAnswerToo) {
+    TurnQuestions questions;
+    questions.policy = ask_about_removals;
+    questions.may_answer = [](const Envelope& message, const cubepi::HitlRequest&) {
+        return sender_of(message) == "boss";
+    };
+    add({removal(), "done"}, std::move(questions));
+    (void)say_as("ada", "Clean up");
+    EXPECT_NE(say_as("ada", ",approve c1").model_output.find("only an operator"),
+              std::string::npos);
+    EXPECT_EQ(say_as("boss", ",approve c1").model_output, "done");
+    EXPECT_EQ(removed.size(), 1u);
+}
+
+TEST_F(Questions, B24_InAPrivateChatTheTextOfTheUserIsTheAnswer) {
+    add({which_color(), "Teal it is.", removal(), "done"});
+    (void)say_as("ada", "Paint it", true);
+    EXPECT_EQ(say_as("bob", "red", true).model_output, "") << "another user";
+    EXPECT_EQ(say_as("ada", "teal", true).model_output, "Teal it is.");
+    (void)say_as("ada", "Clean up", true);
+    EXPECT_EQ(say_as("ada", "yes", true).model_output, "") << "a call is approved with ,approve";
+    EXPECT_TRUE(removed.empty());
+}
+
+TEST_F(Questions, B26_WithoutRulesACallThatWritesIsAskedAbout) {
+    add({removal(), "done"}, TurnQuestions());
+    EXPECT_EQ(kinds(say_as("ada", "Clean up")), std::vector<std::string>{"question"});
+    EXPECT_TRUE(removed.empty());
+}
+
+TEST_F(Questions, B26_RulesDecideByTheSender) {
+    const auto rules = [](const Envelope& message) {
+        SenderRules rules;
+        if (sender_of(message) == "ada") rules.allow.allow(cubepi::ApprovalRule{"remove", "*"});
+        if (sender_of(message) == "bob") rules.refuse = {"remove"};
+        return rules;
+    };
+    TurnQuestions questions;
+    questions.rules = rules;
+    add({removal(), "removed", removal("/tmp/y", "c2"), "refused", removal("/tmp/z", "c3")},
+        std::move(questions));
+    EXPECT_EQ(say_as("ada", "Clean up").model_output, "removed");
+    EXPECT_EQ(say_as("bob", "Clean up").model_output, "refused");
+    EXPECT_EQ(kinds(say_as("eve", "Clean up")), std::vector<std::string>{"question"});
+    EXPECT_EQ(removed, std::vector<std::string>{"/tmp/x"});
 }
 
 TEST_F(Questions, B24_OtherTextIsToldWhichQuestionIsOpen) {

@@ -10,7 +10,8 @@ namespace cubepi {
 CheckpointedChannel::CheckpointedChannel(std::shared_ptr<Checkpointer> store, std::string thread_id,
                                          CheckpointedChannelOptions options)
     : thread_id_(std::move(thread_id)),
-      allow_inside_custom_tool_(options.allow_inside_custom_tool) {
+      allow_inside_custom_tool_(options.allow_inside_custom_tool),
+      extra_(std::move(options.extra)) {
     if (thread_id_.empty())
         throw Error(ErrorCode::invalid_argument, "CheckpointedChannel needs a thread id");
     detail::RequestTable::Settings settings;
@@ -47,6 +48,7 @@ Task<Json> CheckpointedChannel::request(HitlPayload payload, HitlOptions options
             "before_tool_call instead, or set "
             "CheckpointedChannelOptions::allow_inside_custom_tool");
     }
+    for (const auto& [key, value] : extra_) options.extra[key] = value;
     return detail::RequestTable::ask(table_, run(), std::move(payload), std::move(options));
 }
 

@@ -22,6 +22,8 @@ struct CheckpointedChannelOptions {
     /// question is done twice.
     bool allow_inside_custom_tool = false;
     std::shared_ptr<Clock> clock = {};  ///< default: the system clock
+    /// Added to HitlRequest::extra of each request.
+    JsonObject extra = {};
 };
 
 /// A channel that stores its requests, and the answers until they are used (D18, D62). A run that waits for an answer can be
@@ -49,6 +51,7 @@ public:
 private:
     std::string thread_id_;
     bool allow_inside_custom_tool_;
+    JsonObject extra_;
     std::shared_ptr<detail::RequestTable> table_;
 };
 

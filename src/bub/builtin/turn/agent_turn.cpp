@@ -70,6 +70,7 @@ Task<> AgentTurn::begin() {
     }
     state_.replace(std::make_shared<Tape>(*tape_));
     state_.mark_recorded();
+    co_await recognize_answer();
     if (plan_.answer) {
         co_await take_up_answer();
     } else if (!plan_.input_id.empty()) {

@@ -82,7 +82,10 @@ private:
     bool continue_answer(const std::vector<cubepi::HitlRequest>& open, cubepi::Message message,
                          cubepi::PromptOptions how);
     Task<std::optional<cubepi::AgentEvent>> next_event();
-    bool may_answer(const cubepi::HitlRequest* request);
+    bool may_answer(const cubepi::HitlRequest& request) const;
+    void refuse_answer();
+    Task<std::vector<cubepi::HitlRequest>> open_questions();
+    Task<> recognize_answer();
     void end_suspended(std::vector<cubepi::HitlRequest> requests, bool unread = false);
     void say_and_end(std::string text);
     void report(const cubepi::RunResult& result);
@@ -114,6 +117,7 @@ private:
     std::shared_ptr<cubepi::Agent> agent_;
     std::optional<cubepi::AgentRun> run_;
     std::optional<EarlierAnswer> earlier_answer_;
+    std::string asked_user_;          ///< by the suspended run that an answer continues
     std::optional<TapeEntry> given_;  ///< the record of an answer, until it is on the tape
     std::deque<StreamEvent> events_;
     std::string message_id_;       ///< empty: generate one

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <utility>
 
 #include <bub/builtin/turn/agent_turn.hpp>
@@ -39,12 +40,29 @@ const cubepi::HitlRequest& find_request(const std::vector<cubepi::HitlRequest>& 
 
 cubepi::AnswerOrigin origin_of(const Envelope& message) {
     cubepi::AnswerOrigin origin;
-    if (const Json* sender = message.context.if_contains("sender_id");
-        sender && sender->is_string())
-        origin.user = std::string(sender->get_string());
+    origin.user = sender_of(message);
     origin.channel =
         message.channel.value_or("default") + ":" + message.chat_id.value_or("default");
     return origin;
+}
+
+/// Decides by the rules: what only reads runs, and the user is asked about all other calls that no rule allows.
+Task<cubepi::PolicyDecision> decide(std::shared_ptr<const SenderRules> rules,
+                                    const cubepi::BeforeToolCallContext& call) {
+    const std::string name = call.tool_call.name.str();
+    if (std::find(rules->refuse.begin(), rules->refuse.end(), name) != rules->refuse.end())
+        co_return cubepi::PolicyDecision(
+            cubepi::Deny{"the configuration does not allow this tool here"});
+    const cubepi::ApprovalDecision decision = rules->allow.decide(call.tool, call.args);
+    if (decision.allowed) co_return cubepi::PolicyDecision(cubepi::Approve());
+    cubepi::AskUser ask;
+    ask.details = JsonObject{{"question", decision.question}};
+    co_return cubepi::PolicyDecision(std::move(ask));
+}
+
+cubepi::ApprovalPolicy policy_of(SenderRules rules) {
+    return [rules = std::make_shared<const SenderRules>(std::move(rules))](
+               const cubepi::BeforeToolCallContext& call) { return decide(rules, call); };
 }
 
 }  // namespace
@@ -60,11 +78,14 @@ void AgentTurn::add_questions(cubepi::AgentOptions& options) {
     cubepi::CheckpointedChannelOptions how;
     how.default_timeout = questions.timeout;
     how.clock = core_->runtime().clock;
+    const std::string asked = plan_.answer ? asked_user_ : sender_of(*plan_.message);
+    if (!asked.empty()) how.extra[asked_user_key] = asked;
     auto channel = std::make_shared<cubepi::CheckpointedChannel>(options.checkpointer,
                                                                  options.thread_id, std::move(how));
-    if (questions.policy)
-        options.middleware.emplace_back(
-            cubepi::ApprovalPolicyMiddleware(channel, questions.policy));
+    cubepi::ApprovalPolicy policy = questions.policy;
+    if (!policy)
+        policy = policy_of(questions.rules ? questions.rules(*plan_.message) : SenderRules());
+    options.middleware.emplace_back(cubepi::ApprovalPolicyMiddleware(channel, std::move(policy)));
     if (questions.with_ask_user) options.tools.push_back(cubepi::ask_user_tool(channel));
     options.channel = std::move(channel);
 }
@@ -129,10 +150,46 @@ Task<std::optional<cubepi::AgentEvent>> AgentTurn::next_event() {
 
 /// The answer may have been received before, by a process that died (D42).
 Task<> AgentTurn::take_up_answer() {
+    if (!asks_user()) co_return;
+    const std::vector<cubepi::HitlRequest> open = co_await open_questions();
+    if (!open.empty()) {
+        const Json* asked = open.front().extra.if_contains(asked_user_key);
+        if (asked && asked->is_string()) asked_user_ = std::string(asked->get_string());
+    }
     earlier_answer_ = co_await find_earlier_answer(*tape_, plan_.input_id);
     if (!earlier_answer_ || earlier_answer_->finished) co_return;
     message_id_ = earlier_answer_->message_id;
     run_id_ = earlier_answer_->run_id;
+}
+
+/// Returns the requests of the tape that wait for an answer, before there is an agent.
+Task<std::vector<cubepi::HitlRequest>> AgentTurn::open_questions() {
+    TapeCheckpointer memory(fork_);
+    std::vector<cubepi::HitlRequest> open;
+    const std::vector<cubepi::PendingRequest> pending =
+        co_await memory.load_pending_requests(tape_->name());
+    for (const cubepi::PendingRequest& one : pending) {
+        if (!one.expired) open.push_back(one.request);
+    }
+    co_return open;
+}
+
+/// In a private chat, the text of the user who was asked answers the only question (B24).
+Task<> AgentTurn::recognize_answer() {
+    const Json* alone =
+        plan_.message ? plan_.message->context.if_contains("private_chat") : nullptr;
+    if (plan_.answer || !asks_user() || !alone || *alone != Json(true)) co_return;
+    const std::optional<EarlierAnswer> earlier =
+        co_await find_earlier_answer(*tape_, plan_.input_id);
+    const std::vector<cubepi::HitlRequest> open = co_await open_questions();
+    const auto* ask =
+        open.size() == 1 ? std::get_if<cubepi::AskRequest>(&open.front().payload) : nullptr;
+    const bool answers = ask && ask->questions.size() == 1 && may_answer(open.front());
+    if (!answers && !earlier) co_return;
+    GivenAnswer given;
+    given.question_id = answers ? open.front().question_id : earlier->question_id;
+    given.text = plan_.message->content_text();
+    plan_.answer = std::move(given);
 }
 
 /// Continues with an answer that was received before. Returns false if there is none, or it was not stored.
@@ -159,7 +216,9 @@ Task<> AgentTurn::give_answer(cubepi::Message message, cubepi::PromptOptions how
     const GivenAnswer& given = *plan_.answer;
     const std::vector<cubepi::HitlRequest> open = co_await agent_->load_pending_hitl_requests();
     if (given.action == AnswerAction::abandon) {
-        if (!may_answer(nullptr)) co_return;
+        const bool may = std::all_of(open.begin(), open.end(),
+                                     [this](const auto& one) { return may_answer(one); });
+        if (!may) co_return refuse_answer();
         co_await agent_->abort_pending("withdrawn by the user");
         say_and_end(open.empty() ? "No question waits for an answer."
                                  : "The question was withdrawn.");
@@ -169,7 +228,7 @@ Task<> AgentTurn::give_answer(cubepi::Message message, cubepi::PromptOptions how
     std::string problem;
     try {
         const cubepi::HitlRequest& request = find_request(open, given.question_id);
-        if (!may_answer(&request)) co_return;
+        if (!may_answer(request)) co_return refuse_answer();
         Json value = cubepi::check_answer(request, answer_value(given, request));
         cubepi::AnswerOrigin origin = origin_of(*plan_.message);
         JsonObject event;
@@ -187,13 +246,20 @@ Task<> AgentTurn::give_answer(cubepi::Message message, cubepi::PromptOptions how
     if (given_) (void)co_await tape_->append(std::move(*given_));
 }
 
-/// Returns false, and says so to the sender, if he may not answer (B25). Null: the question is withdrawn.
-bool AgentTurn::may_answer(const cubepi::HitlRequest* request) {
-    const auto& may = core_->options().questions->may_answer;
+void AgentTurn::refuse_answer() {
+    say_and_end(
+        "You may not answer this question: only an operator, or the user who was asked, may.");
+}
+
+/// B25.
+bool AgentTurn::may_answer(const cubepi::HitlRequest& request) const {
     const Envelope& message = *plan_.message;
-    const bool allowed = may && request ? may(message, *request) : message.is_operator();
-    if (!allowed) say_and_end("You may not answer this question: only an operator may.");
-    return allowed;
+    if (message.is_operator()) return true;
+    if (const auto& may = core_->options().questions->may_answer) return may(message, request);
+    if (!std::holds_alternative<cubepi::AskRequest>(request.payload)) return false;
+    const Json* asked = request.extra.if_contains(asked_user_key);
+    const std::string sender = sender_of(message);
+    return asked && !sender.empty() && *asked == Json(sender);
 }
 
 }  // namespace bub::detail
