@@ -55,7 +55,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     (void)context_messages(entries);
     (void)agent_messages(entries);
     detail::JournaledTurn turn = detail::read_journal(text);
-    detail::close_interrupted(turn);
+    detail::close_dead_turn(turn, size % 2 == 1);
     CUBEPI_FUZZ_CHECK(!turn.entries.empty());
     return 0;
 }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include <bub/builtin/turn/agent_turn.hpp>
@@ -168,8 +169,11 @@ Task<std::vector<cubepi::HitlRequest>> AgentTurn::open_questions() {
     std::vector<cubepi::HitlRequest> open;
     const std::vector<cubepi::PendingRequest> pending =
         co_await memory.load_pending_requests(tape_->name());
+    const std::chrono::duration<double> now = core_->runtime().clock->wall().time_since_epoch();
     for (const cubepi::PendingRequest& one : pending) {
-        if (!one.expired) open.push_back(one.request);
+        const std::optional<double>& timeout = one.request.timeout_seconds;
+        const bool is_over = timeout && one.request.created_at + *timeout <= now.count();
+        if (!one.expired && !is_over) open.push_back(one.request);
     }
     co_return open;
 }
