@@ -16,7 +16,7 @@ namespace bub {
 struct OpenQuestions {
     std::vector<cubepi::HitlRequest> requests = {};
     /// The run was suspended before, and the turn has not read its message, which must come again after the answer. A
-    /// channel manager keeps it.
+    /// channel manager keeps it. The outputs of such a turn are of kind `error`: others count as the answer.
     bool unread = false;
 };
 

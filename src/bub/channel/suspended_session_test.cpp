@@ -28,6 +28,15 @@ protected:
             call.state.replace(std::make_shared<OpenQuestions>(std::move(open)));
             return true;
         };
+        Plugin notices;
+        notices.name = "notices";
+        notices.render_outbound = [](RenderOutboundCall& call) {
+            Envelope notice = Envelope("wait").on("chat", "1");
+            notice.kind = envelope_kind::error;
+            EnvelopeBatch none;
+            return call.state.service<OpenQuestions>() ? EnvelopeBatch(std::move(notice)) : none;
+        };
+        gateway.framework->add(std::move(notices));
     }
     static Envelope update(const std::string& text) {
         Envelope message = from("chat", "1", text);

@@ -1,6 +1,7 @@
 #include <bub/channel/manager/recovery.hpp>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 #include <utility>
@@ -57,6 +58,16 @@ private:
 /// A command that was begun may have had its effect; only its operator may run it again.
 bool needs_decision(const StoredInbound& inbound) {
     return inbound.begun >= max_turns || (inbound.begun > 0 && is_command(inbound.message));
+}
+
+std::vector<StoredInbound> begun_first(std::vector<StoredInbound> inbounds) {
+    std::vector<StoredInbound> begun;
+    std::vector<StoredInbound> others;
+    for (StoredInbound& inbound : inbounds)
+        (inbound.begun > 0 ? begun : others).push_back(std::move(inbound));
+    begun.insert(begun.end(), std::make_move_iterator(others.begin()),
+                 std::make_move_iterator(others.end()));
+    return begun;
 }
 
 /// Returns the turn that a message belongs to: that of the first of the messages that were merged.
@@ -172,7 +183,8 @@ void Recovery::restore(Channel& channel, Envelope& message) const {
     }
 }
 
-/// Delivers messages again, in order; those that a debounced channel would have merged are merged.
+/// Delivers messages again, those first whose turns had begun: others may have been kept until their end (B24). Otherwise in
+/// order; those that a debounced channel would have merged are merged.
 void Recovery::resubmit(std::vector<StoredInbound> inbounds) {
     struct Group {
         std::string turn;
@@ -180,7 +192,7 @@ void Recovery::resubmit(std::vector<StoredInbound> inbounds) {
     };
     std::vector<Group> groups;
     std::map<std::string, std::size_t> last_of_chat;
-    for (StoredInbound& inbound : inbounds) {
+    for (StoredInbound& inbound : begun_first(std::move(inbounds))) {
         Envelope& message = inbound.message;
         const std::shared_ptr<Channel> channel = channels_.find(message.channel);
         restore(*channel, message);

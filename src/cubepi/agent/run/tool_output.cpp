@@ -147,7 +147,15 @@ Json with_trace(Json details, const Json& trace) {
     } else if (!details.is_null()) {
         object["_non_dict_details"] = std::move(details);
     }
-    object["hitl"] = trace;
+    const Json* own = object.if_contains("hitl");
+    JsonObject merged;
+    if (own && own->is_object() && trace.is_object()) merged = own->get_object();
+    if (merged.empty()) {
+        object["hitl"] = trace;
+    } else {
+        for (const auto& [key, value] : trace.get_object()) merged[key] = value;
+        object["hitl"] = std::move(merged);
+    }
     return object;
 }
 
