@@ -29,8 +29,9 @@ inline constexpr std::string_view answer_key = "answer";
 /// The key of Envelope::rest with the request of an envelope of kind `question`, as cubepi::to_json() writes it.
 inline constexpr std::string_view question_key = "question";
 
-/// The key of HitlRequest::extra with the `sender_id` of the message whose turn asks.
-inline constexpr std::string_view asked_user_key = "user";
+/// The key of HitlRequest::extra with the origin of the message whose turn asks: {channel, chat, user}. The rules for this
+/// origin also hold in the turn of the answer, whoever gives it.
+inline constexpr std::string_view asker_key = "asker";
 
 /// Returns the member `sender_id` of the message's context; empty if the channel does not identify its users.
 std::string sender_of(const Envelope& message);

@@ -199,6 +199,22 @@ TEST_F(Questions, B26_RulesDecideByTheSender) {
     EXPECT_EQ(removed, std::vector<std::string>{"/tmp/x"});
 }
 
+TEST_F(Questions, B26_TheRulesOfTheAskerHoldWhoeverApproves) {
+    TurnQuestions questions;
+    questions.rules = [](const Envelope& message) {
+        SenderRules rules;
+        if (sender_of(message) == "boss") rules.allow.allow(cubepi::ApprovalRule{"remove", "*"});
+        return rules;
+    };
+    questions.may_answer = [](const Envelope&, const cubepi::HitlRequest&) { return true; };
+    add({removal(), removal("/tmp/y", "c2"), "done"}, std::move(questions));
+    (void)say_as("eve", "Clean up");
+    EXPECT_EQ(kinds(say_as("boss", ",approve c1")), std::vector<std::string>{"question"})
+        << "the second call is asked about, too";
+    EXPECT_EQ(removed, std::vector<std::string>{"/tmp/x"});
+    EXPECT_EQ(say_as("boss", ",approve c2").model_output, "done");
+}
+
 TEST_F(Questions, B24_OtherTextIsToldWhichQuestionIsOpen) {
     add({removal(), "done"});
     (void)say("Clean up");

@@ -83,6 +83,7 @@ private:
                          cubepi::PromptOptions how);
     Task<std::optional<cubepi::AgentEvent>> next_event();
     bool may_answer(const cubepi::HitlRequest& request) const;
+    Task<> withdraw(std::vector<cubepi::HitlRequest> open);
     void refuse_answer();
     Task<std::vector<cubepi::HitlRequest>> open_questions();
     Task<> recognize_answer();
@@ -117,7 +118,7 @@ private:
     std::shared_ptr<cubepi::Agent> agent_;
     std::optional<cubepi::AgentRun> run_;
     std::optional<EarlierAnswer> earlier_answer_;
-    std::string asked_user_;          ///< by the suspended run that an answer continues
+    JsonObject asker_;  ///< of the suspended run that an answer continues; see asker_key
     std::optional<TapeEntry> given_;  ///< the record of an answer, until it is on the tape
     std::deque<StreamEvent> events_;
     std::string message_id_;       ///< empty: generate one

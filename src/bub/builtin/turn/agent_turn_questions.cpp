@@ -6,6 +6,7 @@
 #include <bub/builtin/turn/earlier_turn.hpp>
 #include <bub/questions.hpp>
 #include <cubepi/core/outcome.hpp>
+#include <cubepi/core/support/json_member.hpp>
 #include <cubepi/hitl/ask_user_tool.hpp>
 #include <cubepi/hitl/checkpointed_channel.hpp>
 #include <cubepi/hitl/confirm_tool_calls.hpp>
@@ -61,6 +62,30 @@ Task<cubepi::PolicyDecision> decide(std::shared_ptr<const SenderRules> rules,
     co_return cubepi::PolicyDecision(std::move(ask));
 }
 
+JsonObject origin_json(const Envelope& message) {
+    JsonObject origin;
+    if (message.channel) origin["channel"] = *message.channel;
+    if (message.chat_id) origin["chat"] = *message.chat_id;
+    if (std::string user = sender_of(message); !user.empty()) origin["user"] = std::move(user);
+    return origin;
+}
+
+/// Returns a message of this origin, for the rules. Its sender is not an operator.
+Envelope message_from(const JsonObject& origin) {
+    Envelope message;
+    message.channel = cubepi::detail::text_member(origin, "channel");
+    message.chat_id = cubepi::detail::text_member(origin, "chat");
+    message.from_operator = false;
+    if (std::string user = cubepi::detail::text_member(origin, "user"); !user.empty())
+        message.context["sender_id"] = std::move(user);
+    return message;
+}
+
+JsonObject asker_of(const cubepi::HitlRequest& request) {
+    const Json* asker = request.extra.if_contains(asker_key);
+    return asker && asker->is_object() ? asker->get_object() : JsonObject();
+}
+
 cubepi::ApprovalPolicy policy_of(SenderRules rules) {
     return [rules = std::make_shared<const SenderRules>(std::move(rules))](
                const cubepi::BeforeToolCallContext& call) { return decide(rules, call); };
@@ -79,13 +104,14 @@ void AgentTurn::add_questions(cubepi::AgentOptions& options) {
     cubepi::CheckpointedChannelOptions how;
     how.default_timeout = questions.timeout;
     how.clock = core_->runtime().clock;
-    const std::string asked = plan_.answer ? asked_user_ : sender_of(*plan_.message);
-    if (!asked.empty()) how.extra[asked_user_key] = asked;
+    const JsonObject asker = plan_.answer ? asker_ : origin_json(*plan_.message);
+    how.extra[asker_key] = asker;
     auto channel = std::make_shared<cubepi::CheckpointedChannel>(options.checkpointer,
                                                                  options.thread_id, std::move(how));
     cubepi::ApprovalPolicy policy = questions.policy;
+    if (!policy && !questions.rules) policy = policy_of(SenderRules());
     if (!policy)
-        policy = policy_of(questions.rules ? questions.rules(*plan_.message) : SenderRules());
+        policy = policy_of(questions.rules(plan_.answer ? message_from(asker) : *plan_.message));
     options.middleware.emplace_back(cubepi::ApprovalPolicyMiddleware(channel, std::move(policy)));
     if (questions.with_ask_user) options.tools.push_back(cubepi::ask_user_tool(channel));
     options.channel = std::move(channel);
@@ -153,11 +179,12 @@ Task<std::optional<cubepi::AgentEvent>> AgentTurn::next_event() {
 Task<> AgentTurn::take_up_answer() {
     if (!asks_user()) co_return;
     const std::vector<cubepi::HitlRequest> open = co_await open_questions();
-    if (!open.empty()) {
-        const Json* asked = open.front().extra.if_contains(asked_user_key);
-        if (asked && asked->is_string()) asked_user_ = std::string(asked->get_string());
-    }
     earlier_answer_ = co_await find_earlier_answer(*tape_, plan_.input_id);
+    if (!open.empty()) {
+        asker_ = asker_of(open.front());
+    } else if (earlier_answer_) {
+        asker_ = earlier_answer_->asker;
+    }
     if (!earlier_answer_ || earlier_answer_->finished) co_return;
     message_id_ = earlier_answer_->message_id;
     run_id_ = earlier_answer_->run_id;
@@ -220,13 +247,7 @@ Task<> AgentTurn::give_answer(cubepi::Message message, cubepi::PromptOptions how
     const GivenAnswer& given = *plan_.answer;
     const std::vector<cubepi::HitlRequest> open = co_await agent_->load_pending_hitl_requests();
     if (given.action == AnswerAction::abandon) {
-        const bool may = std::all_of(open.begin(), open.end(),
-                                     [this](const auto& one) { return may_answer(one); });
-        if (!may) co_return refuse_answer();
-        co_await agent_->abort_pending("withdrawn by the user");
-        say_and_end(open.empty() ? "No question waits for an answer."
-                                 : "The question was withdrawn.");
-        co_return;
+        co_return co_await withdraw(open);
     }
     if (continue_answer(open, std::move(message), std::move(how))) co_return;
     std::string problem;
@@ -239,6 +260,7 @@ Task<> AgentTurn::give_answer(cubepi::Message message, cubepi::PromptOptions how
         event["question_id"] = request.question_id;
         event["user"] = origin.user;
         event["channel"] = origin.channel;
+        event["asker"] = asker_of(request);
         if (!plan_.input_id.empty()) event["input"] = plan_.input_id;
         given_ = event_entry(std::string(answer_event), std::move(event), hidden_from_context());
         run_.emplace(
@@ -248,6 +270,16 @@ Task<> AgentTurn::give_answer(cubepi::Message message, cubepi::PromptOptions how
     }
     if (!problem.empty()) say_and_end(std::move(problem));
     if (given_) (void)co_await tape_->append(std::move(*given_));
+}
+
+Task<> AgentTurn::withdraw(std::vector<cubepi::HitlRequest> open) {
+    const bool may =
+        std::all_of(open.begin(), open.end(), [this](const auto& one) { return may_answer(one); });
+    if (!may) co_return refuse_answer();
+    // A run whose questions are answered is closed by operators only.
+    if (!open.empty() || plan_.message->is_operator())
+        co_await agent_->abort_pending("withdrawn by the user");
+    say_and_end(open.empty() ? "No question waits for an answer." : "The question was withdrawn.");
 }
 
 void AgentTurn::refuse_answer() {
@@ -261,9 +293,8 @@ bool AgentTurn::may_answer(const cubepi::HitlRequest& request) const {
     if (message.is_operator()) return true;
     if (const auto& may = core_->options().questions->may_answer) return may(message, request);
     if (!std::holds_alternative<cubepi::AskRequest>(request.payload)) return false;
-    const Json* asked = request.extra.if_contains(asked_user_key);
     const std::string sender = sender_of(message);
-    return asked && !sender.empty() && *asked == Json(sender);
+    return !sender.empty() && cubepi::detail::text_member(asker_of(request), "user") == sender;
 }
 
 }  // namespace bub::detail

@@ -23,13 +23,14 @@ struct EarlierTurn {
 /// Returns nothing if the input is not on the tape.
 Task<std::optional<EarlierTurn>> find_earlier_turn(Tape tape, std::string input_id);
 
-/// The event that records an answer on the tape. Its data: `question_id`, `user`, `channel`, and `input`, the id of the
-/// message with the answer.
+/// The event that records an answer on the tape. Its data: `question_id`, `user`, `channel`, `asker`, and `input`,
+/// the id of the message with the answer.
 inline constexpr std::string_view answer_event = "hitl.answer";
 
 /// The state of an answer to a question that is already on the tape because a process was killed after it was received.
 struct EarlierAnswer {
     std::string question_id = {};
+    JsonObject asker = {};                ///< of the question; see asker_key
     std::string message_id = {};          ///< of the user message whose run it continued
     std::string run_id = {};              ///< of that run
     std::vector<std::string> texts = {};  ///< the model's complete answers since then, oldest first
