@@ -30,7 +30,7 @@ inline constexpr std::string_view answer_key = "answer";
 inline constexpr std::string_view question_key = "question";
 
 /// The key of HitlRequest::extra with the origin of the message whose turn asks: {channel, chat, user}. The rules for this
-/// origin also hold in the turn of the answer, whoever gives it.
+/// origin also hold in the turn of the answer.
 inline constexpr std::string_view asker_key = "asker";
 
 /// Returns the member `sender_id` of the message's context; empty if the channel does not identify its users.

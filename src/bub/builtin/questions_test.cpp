@@ -199,7 +199,7 @@ TEST_F(Questions, B26_RulesDecideByTheSender) {
     EXPECT_EQ(removed, std::vector<std::string>{"/tmp/x"});
 }
 
-TEST_F(Questions, B26_TheRulesOfTheAskerHoldWhoeverApproves) {
+TEST_F(Questions, B26_TheRulesOfTheAskerHoldInTheTurnOfTheAnswer) {
     TurnQuestions questions;
     questions.rules = [](const Envelope& message) {
         SenderRules rules;
