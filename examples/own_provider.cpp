@@ -21,9 +21,9 @@ public:
     }
 
     MessageStream stream(ModelRequest request) override {
-        const Model model = request.model;
-        // observed() is required for subscribe_request(), subscribe_chunk() and subscribe_response().
-        return observed(source_from(std::move(request), answer), model);
+        // For subscribe_request(), subscribe_chunk() and subscribe_response().
+        auto call = observe(request);
+        return observed(source_from(std::move(request), answer), std::move(call));
     }
 
 private:

@@ -47,10 +47,20 @@ void expect_valid(const JsonObject& event) {
     EXPECT_EQ(complaint(schema, event), "") << boost::json::serialize(event);
 }
 
+RunInfo example_run() {
+    RunInfo run;
+    run.run_id = "run";
+    run.attempt_id = "attempt";
+    run.thread_id = "thread";
+    run.origin.parent_run_id = "parent";
+    run.origin.parent_tool_call_id = "call";
+    return run;
+}
+
 AgentEvent event_of(AgentEvent::Body body) {
     AgentEvent event;
     event.body = std::move(body);
-    event.run = std::make_shared<const RunInfo>(RunInfo{"run", "attempt", "thread"});
+    event.run = std::make_shared<const RunInfo>(example_run());
     event.turn = 1;
     event.seq = 7;
     return event;

@@ -128,19 +128,20 @@ ResponseHook response_hook() {
     return ResponseHook([](ProviderResponse, Model) {});
 }
 
-// says: a request observer must be callable with (const JsonObject& payload, const Model&) and return void or Task<void>
+// says: a request observer must be callable with (const JsonObject& payload, const ProviderCall&) and return void or Task<void>
 RequestObserver request_observer() {
-    return RequestObserver([](const JsonObject&, const Model&) -> Task<bool> { co_return true; });
+    return RequestObserver(
+        [](const JsonObject&, const ProviderCall&) -> Task<bool> { co_return true; });
 }
 
-// says: a chunk observer must be callable with (const StreamEvent&, const Model&) and return void or Task<void>
+// says: a chunk observer must be callable with (const StreamEvent&, const ProviderCall&) and return void or Task<void>
 ChunkObserver chunk_observer() {
     return ChunkObserver([](const StreamEvent&) {});
 }
 
-// says: a response observer must be callable with (const ProviderOutcome&, const Model&) and return void or Task<void>
+// says: a response observer must be callable with (const ProviderOutcome&, const ProviderCall&) and return void or Task<void>
 ResponseObserver response_observer() {
-    return ResponseObserver([](const ProviderOutcome&, const Model&) { return 1; });
+    return ResponseObserver([](const ProviderOutcome&, const ProviderCall&) { return 1; });
 }
 
 // says: a failover observer must be callable with (const Failover&) and return void or Task<void>

@@ -12,6 +12,19 @@
 
 namespace cubepi {
 
+TraceContext& PromptOptions::trace() {
+    if (!trace_) trace_ = std::make_shared<TraceContext>();
+    return *trace_;
+}
+
+RunOrigin PromptOptions::origin() const {
+    RunOrigin origin;
+    origin.parent_run_id = parent_run_id_;
+    origin.parent_tool_call_id = parent_tool_call_id_;
+    if (trace_) origin.trace = std::make_shared<const TraceContext>(*trace_);
+    return origin;
+}
+
 std::string_view to_string(LastOutcome outcome) noexcept {
     switch (outcome) {
         case LastOutcome::none: return "none";
@@ -168,6 +181,13 @@ void Agent::reset() {
 Subscription Agent::subscribe(Listener listener) {
     const detail::SerialSection here(impl_->serial);
     return impl_->hub.subscribe(std::move(listener));
+}
+
+std::vector<BoundModel> Agent::models() const {
+    std::vector<BoundModel> all = {BoundModel(impl_->provider, impl_->state.model)};
+    const std::vector<BoundModel>& others = impl_->settings().middleware_models;
+    all.insert(all.end(), others.begin(), others.end());
+    return all;
 }
 
 void Agent::set_model(BoundModel model) {

@@ -18,6 +18,7 @@
 #include <cubepi/agent/tool_list.hpp>
 #include <cubepi/core/agent_event.hpp>
 #include <cubepi/core/message_list.hpp>
+#include <cubepi/core/run_info.hpp>
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/core/task.hpp>
 #include <cubepi/provider/provider.hpp>
@@ -103,13 +104,48 @@ public:
         abandon_pending_ = value;
         return std::move(*this);
     }
+    /// Sets the span of the caller as the parent of the run's span: a `traceparent` of W3C Trace Context.
+    PromptOptions&& traceparent(std::string value) && {
+        trace().traceparent = std::move(value);
+        return std::move(*this);
+    }
+    /// Sets tags for the traces of the run.
+    PromptOptions&& tags(std::vector<std::string> value) && {
+        trace().tags = std::move(value);
+        return std::move(*this);
+    }
+    /// Sets metadata for the traces of the run.
+    PromptOptions&& metadata(JsonObject value) && {
+        trace().metadata = std::move(value);
+        return std::move(*this);
+    }
+    /// Names the tool call that starts this run, which is that of a sub-agent. Charge the result to it with
+    /// ToolContext::charge().
+    PromptOptions&& parent(const ToolContext& tool) && {
+        parent_run_id_ = tool.run().run_id;
+        parent_tool_call_id_ = tool.tool_call_id();
+        return std::move(*this);
+    }
+    /// Names the run of the hook that starts this run.
+    PromptOptions&& parent(const HookContext& hook) && {
+        parent_run_id_ = hook.run_id;
+        parent_tool_call_id_ = {};
+        return std::move(*this);
+    }
+    /// Returns where the run comes from, as set by the members above.
+    RunOrigin origin() const;
     const std::string& run_id() const noexcept { return run_id_; }
     bool abandon_pending() const noexcept { return abandon_pending_; }
     const PriorSpending& prior_spending() const noexcept { return prior_spending_; }
 
 private:
+    TraceContext& trace();
+
     std::string run_id_;
     PriorSpending prior_spending_;
+    SharedString parent_run_id_;
+    SharedString parent_tool_call_id_;
+    std::shared_ptr<TraceContext> trace_;
     bool abandon_pending_ = false;
 };
 
@@ -271,6 +307,8 @@ public:
     void set_messages(MessageList messages);
 
     const AgentState& state() const noexcept;
+    /// Returns the models that the agent may call: its own, and those that its middleware names.
+    std::vector<BoundModel> models() const;
     const std::shared_ptr<const Runtime>& runtime() const noexcept;
     const std::string& thread_id() const noexcept;
 

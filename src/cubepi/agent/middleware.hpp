@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <cubepi/agent/hook.hpp>
+#include <cubepi/agent/run_account.hpp>
 #include <cubepi/agent/tool.hpp>
 #include <cubepi/core/json.hpp>
 #include <cubepi/core/message_list.hpp>
@@ -35,6 +36,19 @@ struct HookContext {
     /// Stopped when the run is aborted. A hook that is awaiting is then cancelled.
     std::stop_token stop_token;
     const std::shared_ptr<const Runtime>& runtime;
+    const std::shared_ptr<RunAccount>& account;
+
+    const RunInfo& run() const noexcept { return account->info(); }
+    /// Adds model calls that this hook made to the usage and cost of the run (D67). An absent cost makes the cost of the run
+    /// unknown.
+    void charge(const Usage& usage, std::optional<double> cost) const {
+        account->charge(usage, cost);
+    }
+    /// Returns the options for a model call of this hook, so that observers know which run it belongs to. `purpose` is a short
+    /// name such as "compaction".
+    StreamOptions call_options(std::string_view purpose) const {
+        return options_for_call(run(), purpose).stop_token(stop_token).runtime(runtime);
+    }
 };
 
 /// A call that is about to be executed.
@@ -204,7 +218,8 @@ CUBEPI_AGENT_HOOKS(CUBEPI_DETAIL_HOOK)
 
 /// A middleware: a plain class with any subset of the hooks, with the signatures above, synchronous or returning a
 /// Task. No base class. A member that has a hook's name but not its signature does not compile. A member `tools` (a
-/// vector of AgentTool) adds tools to the agent.
+/// vector of AgentTool) adds tools to the agent. A member `models` (a vector of BoundModel) names the models that the hooks
+/// call, so that tracers observe them (D70).
 ///
 ///     struct SlidingWindow {
 ///         std::size_t keep = 20;
@@ -224,10 +239,14 @@ public:
         if constexpr (requires { std::vector<AgentTool>(middleware->tools); }) {
             tools_ = middleware->tools;
         }
+        if constexpr (requires { std::vector<BoundModel>(middleware->models); }) {
+            models_ = middleware->models;
+        }
     }
 
     const HookSet& hooks() const noexcept { return hooks_; }
     const std::vector<AgentTool>& tools() const noexcept { return tools_; }
+    const std::vector<BoundModel>& models() const noexcept { return models_; }
     /// Returns the name of the class, for messages: "app::SafetyFilter".
     std::string type_name() const;
 
@@ -237,6 +256,7 @@ private:
 
     HookSet hooks_;
     std::vector<AgentTool> tools_;
+    std::vector<BoundModel> models_;
     const std::type_info* type_ = nullptr;
 };
 

@@ -1,7 +1,9 @@
 #include <cubepi/agent/tool.hpp>
 
 #include <cubepi/agent/hitl_channel.hpp>
+#include <cubepi/agent/run_account.hpp>
 #include <cubepi/core/offload.hpp>
+#include <cubepi/provider/stream_options.hpp>
 
 namespace cubepi {
 
@@ -26,6 +28,21 @@ std::shared_ptr<HitlChannel> ToolContext::channel() const {
                         "' asks the user, but the agent has no channel: set AgentOptions::channel");
     }
     return detail::channel_of_call(channel_, tool_call_id_.str());
+}
+
+const RunInfo& ToolContext::run() const noexcept {
+    static const RunInfo none;
+    return run_ ? run_->info() : none;
+}
+
+void ToolContext::charge(const Usage& usage, std::optional<double> cost) const {
+    if (run_) run_->charge(usage, cost);
+}
+
+StreamOptions ToolContext::call_options(std::string_view purpose) const {
+    return options_for_call(run(), purpose, tool_call_id_)
+        .stop_token(stop_token())
+        .runtime(runtime_);
 }
 
 JsonSchema AgentTool::no_parameters() {

@@ -29,6 +29,10 @@
 namespace cubepi {
 
 class HitlChannel;
+class RunAccount;
+class StreamOptions;
+struct RunInfo;
+struct Usage;
 
 /// A destination for text that is too long for the model (D24). The workspace module has one that writes files.
 class SpillSink {
@@ -60,13 +64,14 @@ public:
     using UpdateSink = std::function<Task<void>(Json)>;
     ToolContext(SharedString tool_call_id, SharedString tool_name, std::stop_token stop,
                 std::shared_ptr<const Runtime> runtime, UpdateSink update,
-                std::shared_ptr<HitlChannel> channel = {})
+                std::shared_ptr<HitlChannel> channel = {}, std::shared_ptr<RunAccount> run = {})
         : tool_call_id_(std::move(tool_call_id)),
           tool_name_(std::move(tool_name)),
           stop_(std::move(stop)),
           runtime_(std::move(runtime)),
           update_(std::move(update)),
-          channel_(std::move(channel)) {}
+          channel_(std::move(channel)),
+          run_(std::move(run)) {}
     /// A copy may request the token later, so copying counts as requesting it.
     ToolContext(const ToolContext& other)
         : tool_call_id_(other.tool_call_id_),
@@ -74,7 +79,8 @@ public:
           stop_(other.stop_token()),
           runtime_(other.runtime_),
           update_(other.update_),
-          channel_(other.channel_) {}
+          channel_(other.channel_),
+          run_(other.run_) {}
     ToolContext& operator=(const ToolContext&) = delete;
 
     const SharedString& tool_call_id() const noexcept { return tool_call_id_; }
@@ -101,6 +107,15 @@ public:
     /// none (AgentOptions::channel).
     std::shared_ptr<HitlChannel> channel() const;
 
+    /// Returns the identity of the run; its ids are empty if the tool is not executed by a run.
+    const RunInfo& run() const noexcept;
+    /// Adds model calls that this tool made to the usage and cost of the run (D67). An absent cost makes the cost of the run
+    /// unknown. Thread-safe.
+    void charge(const Usage& usage, std::optional<double> cost) const;
+    /// Returns the options for a model call of this tool, so that observers know which run and call it belongs to. `purpose`
+    /// is a short name. A nested agent gets them with PromptOptions::parent().
+    StreamOptions call_options(std::string_view purpose) const;
+
 private:
     SharedString tool_call_id_;
     SharedString tool_name_;
@@ -108,6 +123,7 @@ private:
     std::shared_ptr<const Runtime> runtime_;
     UpdateSink update_;
     std::shared_ptr<HitlChannel> channel_;  // the agent's; may be null
+    std::shared_ptr<RunAccount> run_;       // null: not executed by a run
     mutable std::atomic<bool> stop_token_taken_{false};
 };
 

@@ -13,6 +13,7 @@
 #include <cubepi/core/json.hpp>
 #include <cubepi/core/message_list.hpp>
 #include <cubepi/core/notice.hpp>
+#include <cubepi/core/run_info.hpp>
 #include <cubepi/core/stream_event.hpp>
 #include <cubepi/core/tool_result.hpp>
 
@@ -113,13 +114,6 @@ struct NoticeEvent {
     Notice notice = {};
 };
 
-/// The fields common to all events of a run.
-struct RunInfo {
-    std::string run_id = {};
-    std::string attempt_id = {};
-    std::string thread_id = {};  ///< empty if the agent has none
-};
-
 /// An event as passed to listeners. A value: it may be copied, stored and read from another thread.
 struct AgentEvent {
     using Body = std::variant<AgentStartEvent, AgentEndEvent, TurnStartEvent, TurnEndEvent,
@@ -138,6 +132,8 @@ struct AgentEvent {
     AgentEventType type() const noexcept { return static_cast<AgentEventType>(body.index()); }
     const std::string& run_id() const noexcept;
     const std::string& thread_id() const noexcept;
+    /// Returns the date of `timestamp`; the epoch if the event has no run.
+    std::chrono::system_clock::time_point wall_time() const noexcept;
 
     /// Returns the body if it has type T, else null.
     template <class T>

@@ -6,6 +6,13 @@ namespace cubepi {
 
 namespace {
 
+/// Unix time with the resolution of the system clock; microseconds are what a double holds.
+double unix_seconds(std::chrono::system_clock::time_point time) {
+    const auto since_epoch = time.time_since_epoch();
+    const auto us = std::chrono::duration_cast<std::chrono::microseconds>(since_epoch);
+    return static_cast<double>(us.count()) / 1e6;
+}
+
 JsonArray message_ids(const MessageList& messages) {
     JsonArray array;
     array.reserve(messages.size());
@@ -28,9 +35,15 @@ JsonObject stream_event_json(const StreamEvent& event, bool with_partial) {
 /// only, `message_end`; the others refer to it by its id, so that a long output is not repeated.
 struct BodyWriter {
     JsonObject& json;
+    const RunInfo* run;
     bool with_partial;
 
-    void operator()(const AgentStartEvent&) const {}
+    void operator()(const AgentStartEvent&) const {
+        if (!run || run->origin.parent_run_id.empty()) return;
+        json["parent_run_id"] = run->origin.parent_run_id;
+        if (!run->origin.parent_tool_call_id.empty())
+            json["parent_tool_call_id"] = run->origin.parent_tool_call_id;
+    }
     void operator()(const AgentEndEvent& event) const {
         json["message_ids"] = message_ids(event.messages);
     }
@@ -102,10 +115,12 @@ JsonObject to_json(const AgentEvent& event, bool with_partial) {
     JsonObject json;
     json["type"] = to_string(event.type());
     json["run_id"] = event.run_id();
+    json["attempt_id"] = event.run ? event.run->attempt_id : std::string();
     if (!event.thread_id().empty()) json["thread_id"] = event.thread_id();
     json["turn"] = event.turn;
     json["seq"] = event.seq;
-    const BodyWriter writer{json, with_partial};
+    json["time"] = unix_seconds(event.wall_time());
+    const BodyWriter writer{json, event.run.get(), with_partial};
     std::visit(writer, event.body);
     return json;
 }

@@ -19,7 +19,10 @@ AgentEvent event_of(AgentEvent::Body body) {
     run.run_id = "r1";
     run.attempt_id = "a1";
     run.thread_id = "t1";
+    run.created = std::chrono::steady_clock::time_point(std::chrono::seconds(100));
+    run.created_wall = std::chrono::system_clock::time_point(std::chrono::seconds(1'700'000'000));
     AgentEvent event;
+    event.timestamp = run.created + std::chrono::milliseconds(1500);
     event.body = std::move(body);
     event.run = std::make_shared<const RunInfo>(std::move(run));
     event.turn = 2;
@@ -27,15 +30,17 @@ AgentEvent event_of(AgentEvent::Body body) {
     return event;
 }
 
-/// Returns the event's own keys; removes and checks the keys common to all events.
+/// Returns the event's own keys; removes and checks the keys common to all events (D8).
 std::string own_json(AgentEvent::Body body, bool with_partial = false) {
     const AgentEvent event = event_of(std::move(body));
     JsonObject json = to_json(event, with_partial);
     const JsonObject common{{"type", to_string(event.type())},
                             {"run_id", "r1"},
+                            {"attempt_id", "a1"},
                             {"thread_id", "t1"},
                             {"turn", 2},
-                            {"seq", 9}};
+                            {"seq", 9},
+                            {"time", 1'700'000'001.5}};
     auto place = json.begin();
     for (const auto& [key, value] : common) {
         EXPECT_EQ(place->key(), key);
@@ -78,7 +83,8 @@ TEST(AgentEvent, WithoutARunItHasNoIds) {
     AgentEvent event;
     EXPECT_EQ(event.run_id(), "");
     EXPECT_EQ(event.thread_id(), "");
-    EXPECT_EQ(serialize(to_json(event)), R"({"type":"agent_start","run_id":"","turn":0,"seq":0})");
+    EXPECT_EQ(serialize(to_json(event)),
+              R"({"type":"agent_start","run_id":"","attempt_id":"","turn":0,"seq":0,"time":0E0})");
     event = event_of(TurnStartEvent());
     EXPECT_EQ(event.run_id(), "r1");
     EXPECT_EQ(event.thread_id(), "t1");

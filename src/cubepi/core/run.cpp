@@ -9,6 +9,7 @@
 
 #include <cubepi/core/detail/scope_core.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/support/fork_generation.hpp>
 
 namespace cubepi {
 
@@ -23,8 +24,17 @@ struct Loop {
     Loop(const Loop&) = delete;
     Loop& operator=(const Loop&) = delete;
 
+    /// Replaces the descriptors that the loop of a child process shares with that of its parent: each would miss the events that
+    /// the other one receives.
+    void separate_from_parent() {
+        const unsigned current = detail::fork_generation();
+        if (std::exchange(generation, current) == current) return;
+        context.notify_fork(boost::asio::execution_context::fork_child);
+    }
+
     boost::asio::io_context context{1};
     bool running = false;
+    unsigned generation = detail::fork_generation();
 };
 
 Loop& this_thread_loop() {
@@ -36,6 +46,7 @@ Loop& this_thread_loop() {
                     "thread ends");
     }
     thread_local Loop loop;
+    loop.separate_from_parent();
     return loop;
 }
 

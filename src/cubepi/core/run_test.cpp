@@ -1,9 +1,14 @@
 #include <cubepi/core/run.hpp>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
@@ -63,6 +68,35 @@ TEST(Run, KeepsItsLoopOnAThread) {
         other = &this_thread_context();
     }).join();
     EXPECT_NE(other, first);
+}
+
+/// Waits for a thread `count` times, which wakes the loop up through its descriptors.
+Task<> wait_for_threads(int count) {
+    WorkerPool pool(1);
+    for (int i = 0; i < count; ++i) {
+        std::function<int()> work = [] { return 1; };
+        co_await offload(pool, std::move(work));
+    }
+}
+
+TEST(Run, DoesNotMissEventsInAChildOfFork) {
+    run(wait_for_threads(1));
+    std::vector<pid_t> children;
+    for (int i = 0; i < 3; ++i) {
+        const pid_t child = fork();
+        ASSERT_GE(child, 0);
+        if (child == 0) {
+            run(wait_for_threads(200));
+            _exit(0);
+        }
+        children.push_back(child);
+    }
+    run(wait_for_threads(200));
+    for (const pid_t child : children) {
+        int status = -1;
+        ASSERT_EQ(waitpid(child, &status, 0), child);
+        EXPECT_EQ(status, 0);
+    }
 }
 
 TEST(Run, DrainsWhatIsReadyBeforeItReturns) {

@@ -1,7 +1,6 @@
 #include <cubepi/core/worker_pool.hpp>
 
 #include <pthread.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <condition_variable>
@@ -13,28 +12,9 @@
 #include <vector>
 
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/support/blocked_signals.hpp>
 
 namespace cubepi {
-
-namespace {
-
-/// A guard that blocks signals: threads inherit the mask, and signals are for the program's own threads.
-class BlockSignals {
-public:
-    BlockSignals() {
-        sigset_t all;
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &old_);
-    }
-    ~BlockSignals() { pthread_sigmask(SIG_SETMASK, &old_, nullptr); }
-    BlockSignals(const BlockSignals&) = delete;
-    BlockSignals& operator=(const BlockSignals&) = delete;
-
-private:
-    sigset_t old_;
-};
-
-}  // namespace
 
 struct WorkerPool::State {
     State(std::size_t most, std::string pool_name)
@@ -82,7 +62,7 @@ void WorkerPool::State::run(const std::shared_ptr<State>& self) {
 }
 
 void WorkerPool::State::add_thread(const std::shared_ptr<State>& self) {
-    const BlockSignals block;
+    const detail::BlockedSignals blocked;
     try {
         self->threads.emplace_back([self] { run(self); });
     } catch (const std::system_error& error) {

@@ -255,7 +255,7 @@ TEST(AnthropicProvider, ObserversSeeTheUnstreamedAnswer) {
     Fixture it({answer("Hi")});
     Json body;
     const ObserverHandle handle = it.provider->subscribe_response(
-        [&body](const ProviderOutcome& outcome, const Model&) { body = outcome.body; });
+        [&body](const ProviderOutcome& outcome, const ProviderCall&) { body = outcome.body(); });
     it.events();
     EXPECT_EQ(body.at_pointer("/content/0/text"), Json("Hi"));
     EXPECT_EQ(body.at("stop_reason"), Json("end_turn"));

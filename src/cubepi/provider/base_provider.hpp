@@ -14,17 +14,19 @@ namespace cubepi {
 class BaseProvider : public Provider {
 public:
     const std::string& provider_id() const noexcept override { return provider_id_; }
+    std::shared_ptr<ObserverRegistry> observer_registry() const override { return observers_; }
 
-    /// `observer(const JsonObject& payload, const Model&)`: called right before a request is sent, after all changes.
+    /// `observer(const JsonObject& payload, const ProviderCall&)`: called right before a request is sent, after all changes.
+    /// A provider that has no payload passes an empty object.
     /// Observers may return nothing or a Task<void>, which is awaited. They observe the calls that start from now on.
     ObserverHandle subscribe_request(RequestObserver observer) {
         return handle(observers_->add(std::move(observer)));
     }
-    /// `observer(const StreamEvent&, const Model&)`: called with each event before the consumer receives it.
+    /// `observer(const StreamEvent&, const ProviderCall&)`: called with each event before the consumer receives it.
     ObserverHandle subscribe_chunk(ChunkObserver observer) {
         return handle(observers_->add(std::move(observer)));
     }
-    /// `observer(const ProviderOutcome&, const Model&)`: called once per call, at its end. If a stream is dropped
+    /// `observer(const ProviderOutcome&, const ProviderCall&)`: called once per call, at its end. If a stream is dropped
     /// before its end, only observers that return void are called.
     ObserverHandle subscribe_response(ResponseObserver observer) {
         return handle(observers_->add(std::move(observer)));
@@ -36,12 +38,16 @@ protected:
 
     const std::shared_ptr<ObserverRegistry>& observers() const noexcept { return observers_; }
 
-    /// Returns the stream over `source`, with the observers, if any, in between.
-    MessageStream observed(std::unique_ptr<StreamSource> source, const Model& model,
-                           detail::BodyBuilder body = {}) const {
-        if (observers_->empty()) return MessageStream(std::move(source));
-        return MessageStream(
-            detail::observe_stream(observers_, std::move(source), model, std::move(body)));
+    /// Returns the observation of a call that begins; null if there are no observers.
+    std::shared_ptr<ObservedCall> observe(const ModelRequest& request) const {
+        return observers_->observe(request);
+    }
+
+    /// Returns the stream over `source`, with the observers, if any, in between. `body` creates ProviderOutcome::body.
+    static MessageStream observed(std::unique_ptr<StreamSource> source,
+                                  std::shared_ptr<ObservedCall> call, BodyBuilder body = {}) {
+        if (!call) return MessageStream(std::move(source));
+        return MessageStream(observe_stream(std::move(call), std::move(source), std::move(body)));
     }
 
 private:

@@ -21,6 +21,7 @@ public:
     const std::string& provider_id() const noexcept override {
         return legs().front().provider()->provider_id();
     }
+    std::vector<BoundModel> inner_models() const override { return legs(); }
     bool takes_response_format(const Model&) const override {
         return std::all_of(legs().begin(), legs().end(), [](const BoundModel& leg) {
             return leg.provider()->takes_response_format(leg.spec());

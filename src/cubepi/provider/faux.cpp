@@ -211,10 +211,9 @@ MessageStream FauxProvider::stream(ModelRequest request) {
     call.token_size_max = state_->options.token_size_max;
     call.tokens_per_second = state_->options.tokens_per_second;
     call.yield_every_chunk = state_->options.yield_every_chunk;
-    if (observers()->empty()) return MessageStream(std::move(source));
-    call.observers = observers();
-    const Model model = source->request().model;
-    return observed(std::move(source), model, detail::faux_body);
+    call.observed = observe(source->request());
+    std::shared_ptr<ObservedCall> observation = call.observed;
+    return observed(std::move(source), std::move(observation), detail::faux_body);
 }
 
 }  // namespace cubepi

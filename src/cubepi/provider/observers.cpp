@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <deque>
 #include <exception>
+#include <utility>
 
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/provider/message_assembler.hpp>
@@ -14,6 +15,28 @@ std::shared_ptr<const ObserverRegistry::Lists> ObserverRegistry::lists() const {
     return lists_;
 }
 
+Json ProviderOutcome::body() const {
+    const AssistantMessage* answer = message ? message.assistant() : nullptr;
+    if (!build_body || !answer) return {};
+    return build_body(*answer);
+}
+
+bool ObservedCall::announce() {
+    if (announced) return false;
+    announced = true;
+    started = now();
+    return true;
+}
+
+std::shared_ptr<ObservedCall> ObserverRegistry::observe(const ModelRequest& request) {
+    if (empty()) return nullptr;
+    auto observed = std::make_shared<ObservedCall>();
+    observed->observers = shared_from_this();
+    observed->call.id = request.options.runtime()->ids->next();
+    observed->call.request = request;
+    return observed;
+}
+
 template <class F>
 void ObserverRegistry::change(F&& f) {
     auto fresh = std::make_shared<Lists>(*lists_);
@@ -22,10 +45,12 @@ void ObserverRegistry::change(F&& f) {
         return std::any_of(entries.begin(), entries.end(),
                            [](const auto& e) { return e.observer.is_async(); });
     };
-    fresh->has_async = any_async(fresh->chunk) || any_async(fresh->response);
+    fresh->has_async =
+        any_async(fresh->request) || any_async(fresh->chunk) || any_async(fresh->response);
     count_.store(fresh->request.size() + fresh->chunk.size() + fresh->response.size(),
                  std::memory_order_release);
     lists_ = std::move(fresh);
+    version_.fetch_add(1, std::memory_order_release);
 }
 
 std::uint64_t ObserverRegistry::add(RequestObserver observer) {
@@ -56,7 +81,6 @@ void ObserverRegistry::remove(std::uint64_t id) noexcept {
     });
 }
 
-namespace detail {
 namespace {
 
 Notice failure_notice(const char* which, const std::exception_ptr& failure) {
@@ -75,12 +99,12 @@ Notice failure_notice(const char* which, const std::exception_ptr& failure) {
 
 /// Calls all observers in their order. The argument outlives the coroutine: it is the caller's.
 template <class Entries, class Arg>
-Task<> tell(const Entries& entries, const char* which, const Arg& arg, const Model& model,
+Task<> tell(const Entries& entries, const char* which, const Arg& arg, const ProviderCall& call,
             std::vector<Notice>& notices) {
     for (const auto& entry : entries) {
         std::exception_ptr failure;
         try {
-            MaybeTask<> outcome = entry.observer(arg, model);
+            MaybeTask<> outcome = entry.observer(arg, call);
             if (outcome.is_pending()) co_await std::move(outcome).task();
         } catch (...) {
             failure = std::current_exception();
@@ -92,12 +116,12 @@ Task<> tell(const Entries& entries, const char* which, const Arg& arg, const Mod
 }
 
 template <class Entries, class Arg>
-void tell_now(const Entries& entries, const char* which, const Arg& arg, const Model& model,
+void tell_now(const Entries& entries, const char* which, const Arg& arg, const ProviderCall& call,
               std::vector<Notice>& notices) {
     for (const auto& entry : entries) {
         if (entry.observer.is_async()) continue;
         try {
-            (void)entry.observer(arg, model);
+            (void)entry.observer(arg, call);
         } catch (...) {
             notices.push_back(failure_notice(which, std::current_exception()));
         }
@@ -106,30 +130,33 @@ void tell_now(const Entries& entries, const char* which, const Arg& arg, const M
 
 class ObservedSource final : public StreamSource {
 public:
-    ObservedSource(std::shared_ptr<ObserverRegistry> registry, std::unique_ptr<StreamSource> source,
-                   Model model, BodyBuilder body)
-        : registry_(std::move(registry)),
-          source_(std::move(source)),
-          model_(std::move(model)),
-          body_(std::move(body)) {}
+    ObservedSource(std::shared_ptr<ObservedCall> observed, std::unique_ptr<StreamSource> source,
+                   BodyBuilder body)
+        : observed_(std::move(observed)), source_(std::move(source)), body_(std::move(body)) {}
 
     ~ObservedSource() override {
         if (answered_) return;
         std::vector<Notice> unheard;
-        tell_now(registry_->lists()->response, "response", ProviderOutcome(), model_, unheard);
+        ProviderOutcome dropped;
+        dropped.started = observed_->started;
+        dropped.first_chunk = first_chunk_;
+        tell_now(lists().response, "response", dropped, call(), unheard);
     }
 
     std::optional<StreamEvent> ready() override {
         if (!queue_.empty()) return take();
-        const auto lists = registry_->lists();
-        if (lists->has_async) return std::nullopt;
+        if (lists().has_async) return std::nullopt;
         std::optional<StreamEvent> event = source_->ready();
         if (!event) return std::nullopt;
         std::vector<Notice> notices;
-        tell_now(lists->chunk, "chunk", *event, model_, notices);
+        const std::shared_ptr<const ObserverRegistry::Lists> told = lists_;
+        if (observed_->announce())
+            tell_now(told->request, "request", JsonObject(), call(), notices);
+        note_time(*event);
+        tell_now(told->chunk, "chunk", *event, call(), notices);
         if (event->is_terminal()) {
             answered_ = true;
-            tell_now(lists->response, "response", outcome(*event), model_, notices);
+            tell_now(told->response, "response", outcome(*event), call(), notices);
         }
         put(std::move(*event), std::move(notices));
         return take();
@@ -139,26 +166,52 @@ public:
         if (!queue_.empty()) co_return take();
         std::optional<StreamEvent> event = source_->ready();
         if (!event) event.emplace(co_await source_->next());
-        const auto lists = registry_->lists();
+        (void)lists();
+        const std::shared_ptr<const ObserverRegistry::Lists> told = lists_;
         std::vector<Notice> notices;
-        co_await tell(lists->chunk, "chunk", *event, model_, notices);
+        if (observed_->announce()) {
+            const JsonObject none;
+            co_await tell(told->request, "request", none, call(), notices);
+        }
+        note_time(*event);
+        co_await tell(told->chunk, "chunk", *event, call(), notices);
         if (event->is_terminal()) {
             answered_ = true;
-            const ProviderOutcome told = outcome(*event);
-            co_await tell(lists->response, "response", told, model_, notices);
+            const ProviderOutcome ended = outcome(*event);
+            co_await tell(told->response, "response", ended, call(), notices);
         }
         put(std::move(*event), std::move(notices));
         co_return take();
     }
 
 private:
+    const ProviderCall& call() const noexcept { return observed_->call; }
+
+    /// The current lists. Takes the registry's lock only after a change, not for each event.
+    const ObserverRegistry::Lists& lists() {
+        const std::uint64_t version = observed_->observers->version();
+        if (version != version_) {
+            lists_ = observed_->observers->lists();
+            version_ = version;
+        }
+        return *lists_;
+    }
+
+    void note_time(const StreamEvent& event) {
+        if (first_chunk_) return;
+        const bool is_delta = event.type == StreamEventType::text_delta ||
+                              event.type == StreamEventType::thinking_delta ||
+                              event.type == StreamEventType::toolcall_delta;
+        if (is_delta) first_chunk_ = observed_->now();
+    }
+
     ProviderOutcome outcome(const StreamEvent& event) const {
         ProviderOutcome told;
         told.message = event.partial.message();
-        const AssistantMessage& message = *told.message.assistant();
-        told.error = message.error;
-        const bool failed = event.type == StreamEventType::error;
-        if (body_ && !failed) told.body = body_(message);
+        told.error = told.message.assistant()->error;
+        told.started = observed_->started;
+        told.first_chunk = first_chunk_;
+        if (event.type != StreamEventType::error) told.build_body = body_;
         return told;
     }
 
@@ -177,9 +230,11 @@ private:
         return event;
     }
 
-    std::shared_ptr<ObserverRegistry> registry_;
+    std::shared_ptr<ObservedCall> observed_;
+    std::shared_ptr<const ObserverRegistry::Lists> lists_;
+    std::uint64_t version_ = 0;
+    std::optional<std::chrono::steady_clock::time_point> first_chunk_;
     std::unique_ptr<StreamSource> source_;
-    Model model_;
     BodyBuilder body_;
     std::deque<StreamEvent> queue_;
     bool answered_ = false;
@@ -187,21 +242,18 @@ private:
 
 }  // namespace
 
-Task<std::vector<Notice>> observe_request(std::shared_ptr<ObserverRegistry> registry,
-                                          JsonObject payload, Model model) {
+Task<std::vector<Notice>> observe_request(std::shared_ptr<ObservedCall> call, JsonObject payload) {
     std::vector<Notice> notices;
-    const auto lists = registry->lists();
-    co_await tell(lists->request, "request", payload, model, notices);
+    call->announce();
+    const auto lists = call->observers->lists();
+    co_await tell(lists->request, "request", payload, call->call, notices);
     co_return notices;
 }
 
-std::unique_ptr<StreamSource> observe_stream(std::shared_ptr<ObserverRegistry> registry,
-                                             std::unique_ptr<StreamSource> source, Model model,
+std::unique_ptr<StreamSource> observe_stream(std::shared_ptr<ObservedCall> call,
+                                             std::unique_ptr<StreamSource> source,
                                              BodyBuilder body) {
-    return std::make_unique<ObservedSource>(std::move(registry), std::move(source),
-                                            std::move(model), std::move(body));
+    return std::make_unique<ObservedSource>(std::move(call), std::move(source), std::move(body));
 }
-
-}  // namespace detail
 
 }  // namespace cubepi

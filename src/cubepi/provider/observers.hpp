@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -15,33 +16,59 @@
 #include <cubepi/core/stream_event.hpp>
 #include <cubepi/core/task.hpp>
 #include <cubepi/provider/message_stream.hpp>
+#include <cubepi/provider/provider.hpp>
 
 // Observers of a provider: they receive every request, event and answer of all its calls (tracers, recorders). They
 // cannot change anything, and their exceptions become a `notice` of the stream.
 
 namespace cubepi {
 
+/// One call of a provider (D70). All notifications about it refer to the same object.
+struct ProviderCall {
+    std::string id = {};  ///< unique
+    /// The request as the caller made it. Its options name the run, the message, the purpose and the attempt.
+    ModelRequest request = {};
+
+    const Model& model() const noexcept { return request.model; }
+    /// The run that made the call; empty: none.
+    const SharedString& run_id() const noexcept { return request.options.run_id(); }
+    /// The id of the answer; empty: none.
+    const std::string& message_id() const noexcept { return request.options.message_id(); }
+    const SharedString& purpose() const noexcept { return request.options.purpose(); }
+    std::uint32_t attempt() const noexcept { return request.options.attempt(); }
+};
+
+/// Creates the unstreamed form of an answer.
+using BodyBuilder = std::function<JsonObject(const AssistantMessage& message)>;
+
 /// The outcome of a call, as passed to response observers.
 struct ProviderOutcome {
-    /// The answer in the form of an unstreamed response of the endpoint; null if the call failed or was aborted.
-    Json body = {};
     /// The final message; empty if the stream was dropped before its end.
     Message message = {};
     /// The typed failure; null if there was none.
     SharedValue<ErrorInfo> error = {};
+    /// When the request was announced to the observers, by the clock of its runtime.
+    std::chrono::steady_clock::time_point started = {};
+    /// When the first delta arrived; empty: none did.
+    std::optional<std::chrono::steady_clock::time_point> first_chunk = {};
+    /// Creates the body; empty if the call failed or was aborted, or the provider has none.
+    BodyBuilder build_body = {};
+
+    /// Returns the answer in the form of an unstreamed response of the endpoint, created by each call; null if there is none.
+    Json body() const;
 };
 
 namespace detail {
 
 CUBEPI_DETAIL_SLOT(request_observer,
                    "a request observer must be callable with (const JsonObject& payload, const "
-                   "Model&) and return void or Task<void>")
+                   "ProviderCall&) and return void or Task<void>")
 CUBEPI_DETAIL_SLOT(chunk_observer,
-                   "a chunk observer must be callable with (const StreamEvent&, const Model&) and "
-                   "return void or Task<void>")
+                   "a chunk observer must be callable with (const StreamEvent&, const "
+                   "ProviderCall&) and return void or Task<void>")
 CUBEPI_DETAIL_SLOT(response_observer,
                    "a response observer must be callable with (const ProviderOutcome&, const "
-                   "Model&) and return void or Task<void>")
+                   "ProviderCall&) and return void or Task<void>")
 
 /// A callable that returns void or a Task<void>.
 template <class Slot, class... Args>
@@ -49,9 +76,26 @@ using Observer = AsyncFunction<void(const Args&...), Slot>;
 
 }  // namespace detail
 
-using RequestObserver = detail::Observer<detail::request_observer_slot, JsonObject, Model>;
-using ChunkObserver = detail::Observer<detail::chunk_observer_slot, StreamEvent, Model>;
-using ResponseObserver = detail::Observer<detail::response_observer_slot, ProviderOutcome, Model>;
+using RequestObserver = detail::Observer<detail::request_observer_slot, JsonObject, ProviderCall>;
+using ChunkObserver = detail::Observer<detail::chunk_observer_slot, StreamEvent, ProviderCall>;
+using ResponseObserver =
+    detail::Observer<detail::response_observer_slot, ProviderOutcome, ProviderCall>;
+
+class ObserverRegistry;
+
+/// A call with the observers of its provider.
+struct ObservedCall {
+    std::shared_ptr<ObserverRegistry> observers = {};
+    ProviderCall call = {};
+    bool announced = false;                              ///< the request observers were called
+    std::chrono::steady_clock::time_point started = {};  ///< when they were
+
+    std::chrono::steady_clock::time_point now() const {
+        return call.request.options.runtime()->clock->now();
+    }
+    /// Notes that the request observers are called now. Returns false if they were already.
+    bool announce();
+};
 
 /// All observers of one provider. Any thread may call any member.
 class ObserverRegistry : public std::enable_shared_from_this<ObserverRegistry> {
@@ -66,11 +110,15 @@ public:
         std::vector<Entry<RequestObserver>> request = {};
         std::vector<Entry<ChunkObserver>> chunk = {};
         std::vector<Entry<ResponseObserver>> response = {};
-        bool has_async = false;
+        bool has_async = false;  ///< an observer may return a task
     };
 
     bool empty() const noexcept { return count_.load(std::memory_order_acquire) == 0; }
     std::shared_ptr<const Lists> lists() const;
+    /// Changes with the lists.
+    std::uint64_t version() const noexcept { return version_.load(std::memory_order_acquire); }
+    /// Returns the observation of a call that begins; null if there are no observers.
+    std::shared_ptr<ObservedCall> observe(const ModelRequest& request);
 
     std::uint64_t add(RequestObserver observer);
     std::uint64_t add(ChunkObserver observer);
@@ -85,6 +133,7 @@ private:
     std::shared_ptr<const Lists> lists_ = std::make_shared<const Lists>();
     std::uint64_t next_id_ = 1;
     std::atomic<std::size_t> count_{0};
+    std::atomic<std::uint64_t> version_{1};
 };
 
 /// Ends one observation; its destructor does not. Any thread may call it, also the observer itself.
@@ -103,20 +152,13 @@ private:
     std::uint64_t id_ = 0;
 };
 
-namespace detail {
+/// Calls the request observers. Returns their exceptions as notices. `call` must not be null.
+Task<std::vector<Notice>> observe_request(std::shared_ptr<ObservedCall> call, JsonObject payload);
 
-/// Creates the unstreamed form of an answer at the end of an observed call.
-using BodyBuilder = std::function<JsonObject(const AssistantMessage& message)>;
-
-/// Calls the request observers. Returns their exceptions as notices.
-Task<std::vector<Notice>> observe_request(std::shared_ptr<ObserverRegistry> registry,
-                                          JsonObject payload, Model model);
-
-/// Places the chunk and response observers between a source and its stream.
-std::unique_ptr<StreamSource> observe_stream(std::shared_ptr<ObserverRegistry> registry,
-                                             std::unique_ptr<StreamSource> source, Model model,
+/// Places the observers between a source and its stream: they receive its events and, if the source does not call
+/// observe_request() before its first event, a request without a payload. `call` must not be null.
+std::unique_ptr<StreamSource> observe_stream(std::shared_ptr<ObservedCall> call,
+                                             std::unique_ptr<StreamSource> source,
                                              BodyBuilder body);
-
-}  // namespace detail
 
 }  // namespace cubepi

@@ -378,8 +378,10 @@ TEST(OpenAIResponsesProvider, TakesAFormForItsAnswersUnlessToldOtherwise) {
 TEST(OpenAIResponsesProvider, ObserversSeeAResponse) {
     Fixture it({answer("r1", "Hi")});
     JsonObject seen;
-    const ObserverHandle handle = it.provider->subscribe_response(
-        [&](const ProviderOutcome& outcome, const Model&) { seen = outcome.body.as_object(); });
+    const ObserverHandle handle =
+        it.provider->subscribe_response([&](const ProviderOutcome& outcome, const ProviderCall&) {
+            seen = outcome.body().as_object();
+        });
     it.turn("x");
     EXPECT_EQ(seen.at("object"), Json("response"));
     EXPECT_EQ(seen.at("output").at(0).at("content").at(0).at("text"), Json("Hi"));

@@ -375,7 +375,7 @@ TEST(OpenAIProvider, HooksSeeAndChangeTheRequestAndSeeTheAnswer) {
         log += std::to_string(seen.status) + " ";
         co_return;
     };
-    it.provider->subscribe_request([&log](const JsonObject& body, const Model&) {
+    it.provider->subscribe_request([&log](const JsonObject& body, const ProviderCall&) {
         log += body.contains("seed") ? "request " : "unchanged ";
     });
     it.events(StreamOptions().on_payload(payload).on_response(response));
@@ -390,7 +390,7 @@ TEST(OpenAIProvider, ObserversSeeTheAnswerAsACompletion) {
     Fixture it({answer("Hi")});
     Json body;
     it.provider->subscribe_response(
-        [&](const ProviderOutcome& told, const Model&) { body = told.body; });
+        [&](const ProviderOutcome& told, const ProviderCall&) { body = told.body(); });
     it.events();
     EXPECT_EQ(body.at("object"), Json("chat.completion"));
     EXPECT_EQ(body.at_pointer("/choices/0/message/content"), Json("Hi"));

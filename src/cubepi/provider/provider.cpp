@@ -1,5 +1,6 @@
 #include <cubepi/provider/provider.hpp>
 
+#include <algorithm>
 #include <utility>
 
 namespace cubepi {
@@ -16,6 +17,36 @@ const std::string& Provider::provider_id() const noexcept {
 }
 
 bool Provider::takes_response_format(const Model&) const { return false; }
+
+std::shared_ptr<ObserverRegistry> Provider::observer_registry() const { return nullptr; }
+
+std::vector<BoundModel> Provider::inner_models() const { return {}; }
+
+namespace {
+
+/// Handles to one provider share its observers.
+bool is_same(const Provider& a, const Provider& b) {
+    const std::shared_ptr<ObserverRegistry> observers = a.observer_registry();
+    return &a == &b || (observers && observers == b.observer_registry());
+}
+
+void collect_providers(const BoundModel& model, std::vector<std::shared_ptr<Provider>>& found) {
+    const std::shared_ptr<Provider>& provider = model.provider();
+    if (!provider) return;
+    const std::vector<BoundModel> inner = provider->inner_models();
+    for (const BoundModel& one : inner) collect_providers(one, found);
+    const bool known = std::any_of(found.begin(), found.end(),
+                                   [&](const auto& other) { return is_same(*other, *provider); });
+    if (inner.empty() && !known) found.push_back(provider);
+}
+
+}  // namespace
+
+std::vector<std::shared_ptr<Provider>> providers_of(const BoundModel& model) {
+    std::vector<std::shared_ptr<Provider>> found;
+    collect_providers(model, found);
+    return found;
+}
 
 BoundModel::BoundModel(Model model) : model_(std::make_shared<const Model>(std::move(model))) {}
 

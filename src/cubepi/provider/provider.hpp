@@ -5,6 +5,7 @@
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include <cubepi/core/message_list.hpp>
 #include <cubepi/core/model.hpp>
@@ -23,6 +24,9 @@ struct ModelRequest {
     StreamOptions options = {};
 };
 
+class BoundModel;
+class ObserverRegistry;
+
 /// An endpoint that answers model calls. Implement `stream` to write your own (docs/guides/providers/custom.md).
 /// A provider may be shared by agents on several executors; `stream` must not touch shared state unlocked.
 class Provider {
@@ -36,6 +40,10 @@ public:
     /// Returns whether the endpoint can enforce a JSON Schema for the answers of this model
     /// (StreamOptions::response_format).
     virtual bool takes_response_format(const Model& model) const;
+    /// Returns the observers of the provider's calls; null if it cannot be observed (BaseProvider can).
+    virtual std::shared_ptr<ObserverRegistry> observer_registry() const;
+    /// Returns the models to which this provider passes its calls, in order: those of a fallback chain. Empty for an endpoint.
+    virtual std::vector<BoundModel> inner_models() const;
 };
 
 /// A model with its provider, as passed to an agent. Immutable and cheap to copy.
@@ -68,6 +76,10 @@ private:
     std::shared_ptr<Provider> provider_;
     std::shared_ptr<const Model> model_;
 };
+
+/// Returns the providers that may be called for `model`, each once: its own, or those of all models of a fallback chain
+/// (D70). Subscribe to these to observe all calls of the model.
+std::vector<std::shared_ptr<Provider>> providers_of(const BoundModel& model);
 
 /// The type of Agent's `.provider`: a shared provider, or a provider handle such as OpenAIProvider by value.
 class ProviderRef {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -90,6 +91,18 @@ public:
         run_id_ = std::move(value);
         return std::move(*this);
     }
+    StreamOptions&& purpose(SharedString value) && {
+        purpose_ = std::move(value);
+        return std::move(*this);
+    }
+    StreamOptions&& tool_call_id(SharedString value) && {
+        tool_call_id_ = std::move(value);
+        return std::move(*this);
+    }
+    StreamOptions&& attempt(std::uint32_t value) && {
+        attempt_ = value;
+        return std::move(*this);
+    }
     StreamOptions&& response_format(ResponseFormat value) && {
         response_format_ = std::make_shared<const ResponseFormat>(std::move(value));
         return std::move(*this);
@@ -115,6 +128,13 @@ public:
     /// The run of the call, for state that lasts for a run (the model that a fallback chain selected); empty: none.
     /// Never sent.
     const SharedString& run_id() const noexcept { return run_id_; }
+    /// The reason of a model call that does not produce an answer of its run, for example "compaction". Empty:
+    /// an answer. For observers; never sent.
+    const SharedString& purpose() const noexcept { return purpose_; }
+    /// The tool call that makes this model call; empty: none. For observers; never sent.
+    const SharedString& tool_call_id() const noexcept { return tool_call_id_; }
+    /// From 1: the position of this call among the models that a fallback chain calls for one answer.
+    std::uint32_t attempt() const noexcept { return attempt_; }
     /// Null: free text.
     const std::shared_ptr<const ResponseFormat>& response_format() const noexcept {
         return response_format_;
@@ -135,6 +155,9 @@ private:
     std::string message_id_;
     std::size_t max_answer_bytes_ = default_max_answer_bytes;
     SharedString run_id_;
+    SharedString purpose_;
+    SharedString tool_call_id_;
+    std::uint32_t attempt_ = 1;
     std::shared_ptr<const ResponseFormat> response_format_;
     std::shared_ptr<const Runtime> runtime_;
 };

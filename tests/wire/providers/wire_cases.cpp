@@ -334,8 +334,8 @@ CaseAnswer answer_of_case(const Json& wire_case, const ProviderFactory& make) {
     const auto watched = [&](const Json& constructor) {
         provider = make(constructor);
         auto& base = dynamic_cast<BaseProvider&>(*provider);
-        base.subscribe_response([&answer](const ProviderOutcome& outcome, const Model&) {
-            answer.body = outcome.body;
+        base.subscribe_response([&answer](const ProviderOutcome& outcome, const ProviderCall&) {
+            answer.body = outcome.body();
         });
         return provider;
     };

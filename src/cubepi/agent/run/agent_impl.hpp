@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <cubepi/agent/agent.hpp>
 #include <cubepi/agent/run/event_hub.hpp>
@@ -26,6 +27,7 @@ struct Agent::Impl {
         ResponseHook on_response = {};
         std::shared_ptr<SpillSink> spill = {};
         std::shared_ptr<HitlChannel> channel = {};
+        std::vector<BoundModel> middleware_models = {};
         std::unique_ptr<detail::ActiveQuestions> active_questions = {};  // null: no channel
     };
     const Settings& settings() const noexcept;

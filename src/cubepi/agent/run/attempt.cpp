@@ -177,8 +177,9 @@ Task<RunResult> Attempt::abandon() {
     RunResult result;
     result.run_id = core_.run_id().str();
     result.attempt_id = core_.info().attempt_id;
-    result.usage = core_.usage();
-    result.cost = core_.spent();
+    const Spending spending = core_.spending();
+    result.usage = spending.usage;
+    result.cost = spending.cost;
     set_aborted(result);
     co_return result;
 }

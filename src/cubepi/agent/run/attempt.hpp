@@ -15,8 +15,11 @@ namespace cubepi::detail {
 /// One run of an agent, between claim and release.
 class Attempt {
 public:
-    Attempt(Agent::Impl& impl, SharedString run_id, std::stop_token token)
-        : impl_(impl), parts_(impl.parts()), core_(parts_, std::move(run_id), std::move(token)) {}
+    Attempt(Agent::Impl& impl, SharedString run_id, std::stop_token token,
+            RunOrigin origin = RunOrigin())
+        : impl_(impl),
+          parts_(impl.parts()),
+          core_(parts_, std::move(run_id), std::move(token), std::move(origin)) {}
 
     RunCore& core() noexcept { return core_; }
 

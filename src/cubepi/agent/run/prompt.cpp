@@ -124,7 +124,7 @@ Task<RunResult> run_prompt(std::shared_ptr<Agent::Impl> impl, PromptInput input,
     const double now =
         std::chrono::duration<double>(runtime.clock->wall().time_since_epoch()).count();
     std::vector<Input> prompts = prompt_inputs(*impl, std::move(input).messages(), run_id, now);
-    const auto attempt = std::make_unique<Attempt>(*impl, run_id, active.token());
+    const auto attempt = std::make_unique<Attempt>(*impl, run_id, active.token(), options.origin());
     attempt->core().start_with(options.prior_spending());
 
     // An input that is already in the log is not new (D42).
@@ -169,7 +169,7 @@ Task<RunResult> run_resume(std::shared_ptr<Agent::Impl> impl, PromptOptions opti
     const Runtime& runtime = *impl->runtime;
     const SharedString run_id = options.run_id().empty() ? runtime.ids->next() : options.run_id();
     ActiveRun active(*impl, run_id);
-    const auto attempt = std::make_unique<Attempt>(*impl, run_id, active.token());
+    const auto attempt = std::make_unique<Attempt>(*impl, run_id, active.token(), options.origin());
     attempt->core().start_with(options.prior_spending());
     const bool loaded = co_await load(*impl, active.token());
     if (!loaded) co_return co_await attempt->abandon();
@@ -181,7 +181,7 @@ Task<RunResult> run_resume(std::shared_ptr<Agent::Impl> impl, PromptOptions opti
         StoredQuestions questions = co_await load_stored_questions(impl->log, unix_seconds(*impl));
         if (questions.any())
             co_return co_await continue_suspended_run(*impl, active, std::move(questions),
-                                                      options.prior_spending());
+                                                      std::move(options));
     }
     std::vector<Input> inputs;
     const bool finished = is_finished(*impl);

@@ -15,28 +15,39 @@ std::string HookFailed::text() const {
     return "hook " + std::string(hook) + " failed: " + exception_text(cause);
 }
 
-RunCore::RunCore(const RunParts& parts, SharedString run_id, std::stop_token stop)
-    : parts_(parts), run_id_(std::move(run_id)), stop_(std::move(stop)) {
-    auto info = std::make_shared<RunInfo>();
-    info->run_id = run_id_;
-    info->attempt_id = parts_.runtime->ids->next();
-    info->thread_id = parts_.log->thread_id();
-    event_.run = std::move(info);
+namespace {
+
+RunInfo info_of(const RunParts& parts, const SharedString& run_id, RunOrigin origin) {
+    RunInfo info;
+    info.run_id = run_id;
+    info.attempt_id = parts.runtime->ids->next();
+    info.thread_id = parts.log->thread_id();
+    info.origin = std::move(origin);
+    info.created = parts.runtime->clock->now();
+    info.created_wall = parts.runtime->clock->wall();
+    return info;
+}
+
+}  // namespace
+
+RunCore::RunCore(const RunParts& parts, SharedString run_id, std::stop_token stop, RunOrigin origin)
+    : parts_(parts),
+      run_id_(std::move(run_id)),
+      stop_(std::move(stop)),
+      account_(std::make_shared<RunAccount>(info_of(parts, run_id_, std::move(origin)))) {
+    event_.run = std::shared_ptr<const RunInfo>(account_, &account_->info());
 }
 
 void RunCore::start_with(const PriorSpending& spending) {
     turns_before_ = static_cast<std::uint32_t>(spending.turns);
-    usage_ = spending.usage;
-    spent_ = spending.cost;
+    account_->set_spending({spending.usage, spending.cost});
 }
 
 void RunCore::count(const AssistantMessage& answer, const Model& asked) {
-    if (answer.usage) usage_ += *answer.usage;
     // An answer that failed before any usage was reported is not billed.
     const bool failed = answer.stop_reason == stop_reason::error;
-    if (!spent_ || (failed && !answer.usage)) return;
-    const std::optional<double> cost = cost_of(answer, asked);
-    spent_ = cost ? std::optional<double>(*spent_ + *cost) : std::nullopt;
+    if (failed && !answer.usage) return;
+    account_->charge(answer.usage.value_or(Usage()), cost_of(answer, asked));
 }
 
 double RunCore::wall_seconds() const {
@@ -212,8 +223,15 @@ Task<void> RunCore::report_replaced(std::vector<ReplacedHook> replaced) {
 }
 
 HookContext RunCore::hook_context() {
-    return HookContext{parts_.system_prompt,  state().messages, state().extra, event_.run->run_id,
-                       event_.run->thread_id, event_.turn,      stop_,         parts_.runtime};
+    return HookContext{parts_.system_prompt,
+                       state().messages,
+                       state().extra,
+                       event_.run->run_id,
+                       event_.run->thread_id,
+                       event_.turn,
+                       stop_,
+                       parts_.runtime,
+                       account_};
 }
 
 }  // namespace cubepi::detail

@@ -15,6 +15,7 @@
 #include <cubepi/agent/run/run_questions.hpp>
 #include <cubepi/agent/run/serial_check.hpp>
 #include <cubepi/agent/run/thread_log.hpp>
+#include <cubepi/agent/run_account.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/provider/prefix_guard.hpp>
 
@@ -55,21 +56,23 @@ struct HookFailed {
 /// The state shared by all parts of a run: its identity, its events, its messages, its abort.
 class RunCore {
 public:
-    RunCore(const RunParts& parts, SharedString run_id, std::stop_token stop);
+    RunCore(const RunParts& parts, SharedString run_id, std::stop_token stop,
+            RunOrigin origin = RunOrigin());
 
     const RunParts& parts() const noexcept { return parts_; }
     AgentState& state() const noexcept { return *parts_.state; }
     const Runtime& runtime() const noexcept { return *parts_.runtime; }
     const SharedString& run_id() const noexcept { return run_id_; }
-    const RunInfo& info() const noexcept { return *event_.run; }
+    const RunInfo& info() const noexcept { return account_->info(); }
+    /// The identity and the account of the run, for tools and hooks.
+    const std::shared_ptr<RunAccount>& account() const noexcept { return account_; }
     std::uint32_t turn() const noexcept { return event_.turn; }
     void next_turn() noexcept { ++event_.turn; }
     const std::stop_token& stop_token() const noexcept { return stop_; }
     bool stopped() const noexcept { return stop_.stop_requested(); }
     const MessageList& new_messages() const noexcept { return new_messages_; }
-    const Usage& usage() const noexcept { return usage_; }
-    /// Returns the cost so far in USD; absent: unknown.
-    std::optional<double> spent() const noexcept { return spent_; }
+    /// Returns the usage and the cost so far, with what tools and hooks have charged (D67).
+    Spending spending() const { return account_->spending(); }
     /// Returns the number of model calls before this run that count toward its limits.
     std::uint32_t turns_before() const noexcept { return turns_before_; }
     void start_with(const PriorSpending& spending);
@@ -178,8 +181,7 @@ private:
     AgentEvent event_;  // must not change while the hub is busy: listeners may be reading it
     std::uint64_t seq_ = 0;
     MessageList new_messages_;
-    Usage usage_;
-    std::optional<double> spent_ = 0.0;
+    const std::shared_ptr<RunAccount> account_;
     std::uint32_t turns_before_ = 0;
     RunQuestions* questions_ = nullptr;
     bool time_known_ = false;  ///< event_.timestamp is current

@@ -121,8 +121,9 @@ RunResult RunEnd::result() const {
     made.attempt_id = core_.info().attempt_id;
     made.outcome = outcome_;
     made.new_messages = core_.new_messages();
-    made.usage = core_.usage();
-    made.cost = core_.spent();
+    const Spending spending = core_.spending();
+    made.usage = spending.usage;
+    made.cost = spending.cost;
     made.failure = error_;
     if (outcome_ == RunOutcome::suspended) made.pending_requests = core_.questions()->detached();
     return made;

@@ -176,12 +176,12 @@ Task<RunResult> run_respond(std::shared_ptr<Agent::Impl> impl, std::string quest
 }
 
 Task<RunResult> continue_suspended_run(Agent::Impl& impl, ActiveRun& active,
-                                       StoredQuestions questions, PriorSpending prior_spending) {
+                                       StoredQuestions questions, PromptOptions options) {
     name_run(impl, questions);
     const SharedString run_id(questions.run_id);
     active.set_run_id(run_id);
-    const auto attempt = std::make_unique<Attempt>(impl, run_id, active.token());
-    attempt->core().start_with(prior_spending);
+    const auto attempt = std::make_unique<Attempt>(impl, run_id, active.token(), options.origin());
+    attempt->core().start_with(options.prior_spending());
     co_await attempt->claim(ClaimKind::continue_run);
     Task<OpenCalls> taking_up = take_up(impl, questions.run_id);
     Outcome<OpenCalls> open = co_await outcome_of(std::move(taking_up));

@@ -21,7 +21,7 @@ Task<void> run_abort_pending(std::shared_ptr<Agent::Impl> impl, std::string reas
 
 /// Continues a suspended run for Agent::resume(). `questions.any()` holds.
 Task<RunResult> continue_suspended_run(Agent::Impl& impl, ActiveRun& active,
-                                       StoredQuestions questions, PriorSpending prior_spending);
+                                       StoredQuestions questions, PromptOptions options);
 
 /// Closes a suspended run: error results for its calls, a closing message, no requests and answers. Emits agent_aborted.
 Task<void> close_suspended_run(Agent::Impl& impl, StoredQuestions questions, std::string reason,

@@ -58,7 +58,7 @@ MaybeTask<AgentToolResult> ToolBatch::start(Call& call) {
     call.context.emplace(
         call.call().id, call.call().name, call.stop.get_token(), core_.parts().runtime,
         [this, &call](Json partial) { return update(call, std::move(partial)); },
-        core_.parts().channel);
+        core_.parts().channel, core_.account());
     core_.time_passes();
     const SerialSection here(core_.parts().serial);
     try {

@@ -121,7 +121,7 @@ Task<Next> Loop::take_up_calls() {
 /// Begins a turn, unless one is open, and runs it within the limits of the run.
 Task<Next> Loop::next_turn() {
     if (!turn_open_) {
-        auto reached = limit_reached(parts_.limits, turns_, core_.spent());
+        auto reached = limit_reached(parts_.limits, turns_, core_.spending().cost);
         if (reached) {
             end_.set_limited(std::move(*reached));
             co_return Next::end_of_run;
@@ -130,8 +130,8 @@ Task<Next> Loop::next_turn() {
     }
     if (!core_.stopped()) {
         // set_model() may have changed the model and its price.
-        auto reached =
-            limit_before_call(parts_.limits, turns_ - 1, core_.spent(), *core_.state().model);
+        auto reached = limit_before_call(parts_.limits, turns_ - 1, core_.spending().cost,
+                                         *core_.state().model);
         if (reached) {
             co_await end_before_call(std::move(*reached));
             co_return Next::end_of_run;

@@ -241,6 +241,7 @@ void FallbackSource::ask(std::size_t leg) {
     // A caller may have changed the model that it was given, which is the first one.
     const bool callers = leg == 0 && request.model.id == bound.spec().id;
     if (!callers) request.model = bound.spec();
+    request.options = std::move(request.options).attempt(++attempts_);
     try {
         stream_.emplace(bound.provider()->stream(std::move(request)));
     } catch (...) {

@@ -56,6 +56,7 @@ private:
     EventQueue queue_;
     std::optional<MessageStream> stream_;  ///< of the leg that is being called
     std::size_t leg_ = 0;
+    std::uint32_t attempts_ = 0;        ///< models called
     std::optional<StreamEvent> start_;  ///< held back until the leg has produced content
 
     std::vector<std::size_t> order_;     ///< remaining legs, last one first

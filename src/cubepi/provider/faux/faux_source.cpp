@@ -139,7 +139,7 @@ bool FauxSource::needs_waiting() const noexcept {
     if (phase_ != Phase::unprepared) return false;
     const bool async_factory =
         call_.step && std::holds_alternative<FauxStep::Factory>(call_.step->answer_);
-    return async_factory || request_.options.on_payload() || call_.observers;
+    return async_factory || request_.options.on_payload() || call_.observed;
 }
 
 std::optional<StreamEvent> FauxSource::ready() {
@@ -178,7 +178,7 @@ Task<> FauxSource::prepare() {
 
 /// Shows the request to the hook and the observers. Nothing they do changes what a script answers.
 Task<> FauxSource::announce() {
-    if (!request_.options.on_payload() && !call_.observers) co_return;
+    if (!request_.options.on_payload() && !call_.observed) co_return;
     JsonObject payload = detail::observed_payload(request_);
     if (request_.options.on_payload()) {
         Task<std::optional<JsonObject>> hook = detail::call_user_hook(
@@ -186,9 +186,8 @@ Task<> FauxSource::announce() {
         std::optional<JsonObject> changed = co_await std::move(hook);
         if (changed) payload = std::move(*changed);
     }
-    if (!call_.observers) co_return;
-    Task<std::vector<Notice>> told =
-        detail::observe_request(call_.observers, std::move(payload), request_.model);
+    if (!call_.observed) co_return;
+    Task<std::vector<Notice>> told = observe_request(call_.observed, std::move(payload));
     std::vector<Notice> notices = co_await std::move(told);
     for (Notice& notice : notices) notices_.push_back(MessageAssembler::notice(std::move(notice)));
 }

@@ -46,7 +46,7 @@ struct FauxCall {
     int token_size_max = 1;
     std::optional<double> tokens_per_second = {};
     bool yield_every_chunk = false;
-    std::shared_ptr<ObserverRegistry> observers = {};  ///< null: no observers
+    std::shared_ptr<ObservedCall> observed = {};  ///< null: no observers
 };
 
 /// Sizes in bytes of the parts of a prompt; ids and times are not counted, so that the sizes are reproducible.

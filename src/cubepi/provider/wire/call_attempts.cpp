@@ -5,6 +5,7 @@
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/number_text.hpp>
+#include <cubepi/core/support/random_fraction.hpp>
 #include <cubepi/core/timeout.hpp>
 #include <cubepi/net/network_error.hpp>
 #include <cubepi/provider/wire/user_hook.hpp>
@@ -12,13 +13,6 @@
 namespace cubepi::detail {
 
 namespace {
-
-/// Returns a number in [0, 1) from the runtime's ids, so that it is reproducible in tests.
-double random_fraction(IdSource& ids) {
-    std::uint64_t hash = 14695981039346656037u;
-    for (const char c : ids.next()) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
-    return static_cast<double>(hash >> 11) * 0x1.0p-53;
-}
 
 RetryDecision decide_by_exception(const RetryPolicy& policy, int retries_done,
                                   const std::exception_ptr& exception, double random) {

@@ -29,10 +29,10 @@ double seconds_since_epoch(const Clock& clock) {
 
 HttpStreamSource::HttpStreamSource(ModelRequest request,
                                    std::shared_ptr<const WireProtocol> protocol,
-                                   std::shared_ptr<ObserverRegistry> observers)
+                                   std::shared_ptr<ObservedCall> observed)
     : request_(std::move(request)),
       protocol_(std::move(protocol)),
-      observers_(std::move(observers)),
+      observed_(std::move(observed)),
       runtime_(request_.options.runtime()),
       assembler_(head_of(request_), request_.options.max_answer_bytes()),
       reader_(assembler_, queue_),
@@ -129,7 +129,7 @@ Task<> HttpStreamSource::step() {
 
 Task<> HttpStreamSource::prepare() {
     assembler_.head().timestamp = seconds_since_epoch(*runtime_->clock);
-    Task<std::string> building = build_request_body(request_, *protocol_, observers_, queue_);
+    Task<std::string> building = build_request_body(request_, *protocol_, observed_, queue_);
     request_body_ = co_await std::move(building);
 }
 
@@ -334,18 +334,18 @@ void HttpStreamSource::give_up(const CallFailure& failure, ErrorInfo info) {
 
 MessageStream http_stream(ModelRequest request, std::shared_ptr<const WireProtocol> protocol,
                           const std::shared_ptr<ObserverRegistry>& observers) {
-    if (observers->empty()) {
-        return MessageStream(
-            std::make_unique<HttpStreamSource>(std::move(request), std::move(protocol), nullptr));
+    std::shared_ptr<ObservedCall> observed = observers->observe(request);
+    BodyBuilder answer_body;
+    if (observed) {
+        answer_body = [protocol](const AssistantMessage& message) {
+            return protocol->answer_body(message);
+        };
     }
-    const Model model = request.model;
-    BodyBuilder answer_body = [protocol](const AssistantMessage& message) {
-        return protocol->answer_body(message);
-    };
     auto source =
-        std::make_unique<HttpStreamSource>(std::move(request), std::move(protocol), observers);
+        std::make_unique<HttpStreamSource>(std::move(request), std::move(protocol), observed);
+    if (!observed) return MessageStream(std::move(source));
     return MessageStream(
-        observe_stream(observers, std::move(source), model, std::move(answer_body)));
+        observe_stream(std::move(observed), std::move(source), std::move(answer_body)));
 }
 
 }  // namespace cubepi::detail

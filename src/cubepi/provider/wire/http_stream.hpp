@@ -27,9 +27,9 @@ namespace cubepi::detail {
 /// The source sequences them, and ends the call at an abort (D7).
 class HttpStreamSource final : public StreamSource {
 public:
-    /// `observers` is null if there are none.
+    /// `observed` is null if there are no observers.
     HttpStreamSource(ModelRequest request, std::shared_ptr<const WireProtocol> protocol,
-                     std::shared_ptr<ObserverRegistry> observers);
+                     std::shared_ptr<ObservedCall> observed);
     ~HttpStreamSource() override;
 
     std::optional<StreamEvent> ready() override;
@@ -78,7 +78,7 @@ private:
 
     ModelRequest request_;
     std::shared_ptr<const WireProtocol> protocol_;
-    std::shared_ptr<ObserverRegistry> observers_;
+    std::shared_ptr<ObservedCall> observed_;
     std::shared_ptr<const Runtime> runtime_;
     MessageAssembler assembler_;
     EventQueue queue_;

@@ -16,7 +16,7 @@ void queue_all(std::vector<Notice> notices, EventQueue& queue) {
 }  // namespace
 
 Task<std::string> build_request_body(const ModelRequest& request, const WireProtocol& protocol,
-                                     const std::shared_ptr<ObserverRegistry>& observers,
+                                     const std::shared_ptr<ObservedCall>& observed,
                                      EventQueue& queue) {
     WireProtocol::Built built = protocol.build(request);
     queue_all(std::move(built.notices), queue);
@@ -28,8 +28,8 @@ Task<std::string> build_request_body(const ModelRequest& request, const WireProt
         if (changed) body = std::move(*changed);
     }
     protocol.finish_body(body);
-    if (observers) {
-        Task<std::vector<Notice>> observing = observe_request(observers, body, request.model);
+    if (observed) {
+        Task<std::vector<Notice>> observing = observe_request(observed, body);
         queue_all(co_await std::move(observing), queue);
     }
     std::string text = boost::json::serialize(body);

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string_view>
+
+#include <cubepi/core/run_info.hpp>
+#include <cubepi/core/usage.hpp>
+
+namespace cubepi {
+
+class StreamOptions;
+
+/// The model calls of a run, summed.
+struct Spending {
+    Usage usage = {};
+    std::optional<double> cost = 0.0;  ///< USD; absent: unknown
+};
+
+/// What a run tells the code that it calls: its identity, and an account for model calls that are made on its behalf (D67).
+/// Thread-safe. May outlive the run.
+class RunAccount {
+public:
+    explicit RunAccount(RunInfo info) : info_(std::move(info)) {}
+
+    const RunInfo& info() const noexcept { return info_; }
+    /// Adds model calls to the run: they count in the usage and cost of its result, and toward `max_spend`. An absent cost
+    /// makes the cost of the run unknown.
+    void charge(const Usage& usage, std::optional<double> cost);
+    Spending spending() const;
+    void set_spending(Spending value);
+
+private:
+    const RunInfo info_;
+    mutable std::mutex mutex_;
+    Spending spending_;
+};
+
+/// Returns the options of a model call that a hook or a tool makes for a run, so that observers know which run it belongs to.
+/// `purpose` is a short name such as "compaction"; `tool_call_id` is empty for a hook.
+StreamOptions options_for_call(const RunInfo& run, std::string_view purpose,
+                               std::string_view tool_call_id = {});
+
+}  // namespace cubepi

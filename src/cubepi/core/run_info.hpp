@@ -1,0 +1,48 @@
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <cubepi/core/json.hpp>
+
+namespace cubepi {
+
+/// What the caller of a prompt says about it, for traces.
+struct TraceContext {
+    std::string traceparent =
+        {};  ///< of the caller's span, in the form of W3C Trace Context; empty: none
+    std::vector<std::string> tags = {};
+    JsonObject metadata = {};
+
+    bool empty() const noexcept { return traceparent.empty() && tags.empty() && metadata.empty(); }
+};
+
+/// Where a run comes from.
+struct RunOrigin {
+    /// The run whose tool call, or hook, started this run: that of a sub-agent. Empty: none.
+    std::string parent_run_id = {};
+    std::string parent_tool_call_id = {};            ///< empty: a hook, or no parent
+    std::shared_ptr<const TraceContext> trace = {};  ///< null: none
+};
+
+/// The identity of a run, the same for all its events.
+struct RunInfo {
+    std::string run_id = {};
+    std::string attempt_id = {};
+    std::string thread_id = {};  ///< empty if the agent has none
+    RunOrigin origin = {};
+    /// The same moment on both clocks, when the run was created.
+    std::chrono::steady_clock::time_point created = {};
+    std::chrono::system_clock::time_point created_wall = {};
+
+    /// Returns the date of a moment of the run.
+    std::chrono::system_clock::time_point wall_time(
+        std::chrono::steady_clock::time_point moment) const noexcept {
+        return created_wall +
+               std::chrono::duration_cast<std::chrono::system_clock::duration>(moment - created);
+    }
+};
+
+}  // namespace cubepi
