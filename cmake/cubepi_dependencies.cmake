@@ -18,12 +18,16 @@ find_package(Boost 1.81 REQUIRED COMPONENTS json url)
 find_package(Threads REQUIRED)
 find_package(CURL 7.86 REQUIRED)
 find_package(OpenSSL REQUIRED)
+find_package(ZLIB REQUIRED)
 find_package(simdjson REQUIRED)
 if(CUBEPI_WITH_SQLITE)
     find_package(SQLite3 3.35 REQUIRED)
     if(CUBEPI_SQLITE_ARCHIVE)
         target_link_libraries(SQLite::SQLite3 INTERFACE m ${CMAKE_DL_LIBS})
     endif()
+endif()
+if(CUBEPI_WITH_POSTGRES)
+    find_package(PostgreSQL 14 REQUIRED)   # libpq with pipeline mode
 endif()
 if(NOT CUBEPI_MODULES)   # src/bub and the program
     find_package(yaml-cpp REQUIRED)
@@ -45,7 +49,9 @@ set(CUBEPI_LIBRARY_TABLE
     "CURL::libcurl      | CURL                     | libcurl"
     "OpenSSL::SSL       | OpenSSL                  | openssl"
     "OpenSSL::Crypto    | OpenSSL                  | libcrypto"
+    "ZLIB::ZLIB         | ZLIB                     | zlib"
     "SQLite::SQLite3    | SQLite3                  | sqlite3"
+    "PostgreSQL::PostgreSQL | PostgreSQL 14         | libpq"
     "simdjson::simdjson | simdjson                 | simdjson"
     "yaml-cpp           | yaml-cpp                 | yaml-cpp"
 )

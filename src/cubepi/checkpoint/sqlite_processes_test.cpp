@@ -1,8 +1,6 @@
 // Several processes on one file. The children are this program with `--child`.
 #include <cubepi/checkpoint/sqlite_checkpointer.hpp>
 
-#include <fcntl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -18,6 +16,7 @@
 #include <gtest/gtest.h>
 
 #include <cubepi/agent/claim_owner.hpp>
+#include <cubepi/checkpoint/child_process_test.hpp>
 #include <cubepi/checkpoint/store_support_test.hpp>
 #include <cubepi/testing/manual_clock.hpp>
 
@@ -129,64 +128,6 @@ const std::map<std::string, std::function<void(const std::string&)>>& children()
     };
     return known;
 }
-
-/// This program as a child, with pipes to its standard input and output.
-class Child {
-public:
-    Child(const std::string& mode, const std::string& path) {
-        int input[2];
-        int output[2];
-        if (pipe2(input, O_CLOEXEC) != 0 || pipe2(output, O_CLOEXEC) != 0)
-            throw std::runtime_error("pipe");
-        pid_ = fork();
-        if (pid_ == 0) {
-            dup2(input[0], 0);
-            dup2(output[1], 1);
-            execl("/proc/self/exe", "store-child", "--child", mode.c_str(), path.c_str(), nullptr);
-            _exit(127);
-        }
-        close(input[0]);
-        close(output[1]);
-        input_ = fdopen(input[1], "w");
-        output_ = fdopen(output[0], "r");
-    }
-    ~Child() {
-        kill_and_wait();
-        fclose(input_);
-        fclose(output_);
-    }
-    Child(const Child&) = delete;
-    Child& operator=(const Child&) = delete;
-
-    pid_t pid() const { return pid_; }
-    std::string read_line() {
-        char text[4096] = {};
-        if (!fgets(text, sizeof text, output_)) return {};
-        std::string line = text;
-        if (!line.empty() && line.back() == '\n') line.pop_back();
-        return line;
-    }
-    void tell(const std::string& line) {
-        fputs((line + "\n").c_str(), input_);
-        fflush(input_);
-    }
-    void kill_now() { ::kill(pid_, SIGKILL); }
-    int wait() {
-        int status = -1;
-        if (pid_ > 0) waitpid(pid_, &status, 0);
-        pid_ = -1;
-        return status;
-    }
-    void kill_and_wait() {
-        if (pid_ > 0) kill_now();
-        wait();
-    }
-
-private:
-    pid_t pid_ = -1;
-    FILE* input_ = nullptr;
-    FILE* output_ = nullptr;
-};
 
 ClaimOwner this_process() { return current_process_owner(); }
 

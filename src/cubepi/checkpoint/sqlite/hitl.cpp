@@ -1,6 +1,7 @@
 #include <string>
 #include <utility>
 
+#include <cubepi/checkpoint/format/stored_json.hpp>
 #include <cubepi/checkpoint/sqlite/operations.hpp>
 #include <cubepi/checkpoint/sqlite/pending_rows.hpp>
 #include <cubepi/checkpoint/sqlite/shared_requests.hpp>

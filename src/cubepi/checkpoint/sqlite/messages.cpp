@@ -4,10 +4,10 @@
 
 #include <cubepi/checkpoint/claims/store_errors.hpp>
 #include <cubepi/checkpoint/format/extra_text.hpp>
+#include <cubepi/checkpoint/format/stored_json.hpp>
 #include <cubepi/checkpoint/sqlite/operations.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/message_json.hpp>
-#include <cubepi/schema/parse_json.hpp>
 #include <cubepi/schema/python_json.hpp>
 
 namespace cubepi::detail {
@@ -63,23 +63,7 @@ JsonObject read_extra(SqliteDatabase& database, const std::string& thread_id,
     database.fail_row(thread_id, "thread_extra.thread_id=" + thread_id, why);
 }
 
-[[noreturn]] void throw_too_deep(const std::string& thread_id, const char* what) {
-    throw CheckpointerError(ErrorCode::invalid_argument,
-                            std::string(what) + " of thread '" + thread_id +
-                                "' is nested deeper than " + std::to_string(max_stored_json_depth) +
-                                " levels and could not be read again; nothing was stored",
-                            thread_id);
-}
-
 }  // namespace
-
-void refuse_too_deep(const std::string& thread_id, const char* what, const Json& json) {
-    if (is_nested_deeper(json, max_stored_json_depth)) throw_too_deep(thread_id, what);
-}
-
-void refuse_too_deep(const std::string& thread_id, const char* what, const JsonObject& json) {
-    if (is_nested_deeper(json, max_stored_json_depth)) throw_too_deep(thread_id, what);
-}
 
 Message read_message(SqliteDatabase& database, const std::string& thread_id, std::int64_t row,
                      std::string_view json) {

@@ -14,9 +14,6 @@
 namespace cubepi::detail {
 
 // messages.cpp
-/// Throws CheckpointerError(invalid_argument) for JSON that could not be read again; `what` names it in the message.
-void refuse_too_deep(const std::string& thread_id, const char* what, const Json& json);
-void refuse_too_deep(const std::string& thread_id, const char* what, const JsonObject& json);
 std::optional<CheckpointData> load_thread(SqliteDatabase& database, const std::string& thread_id);
 std::int64_t append_messages(SqliteDatabase& database, const std::string& thread_id,
                              const MessageList& messages, const AppendOptions& options);

@@ -1,18 +1,14 @@
 #include <cubepi/checkpoint/sqlite/pending_rows.hpp>
 
-#include <cmath>
 #include <utility>
 #include <vector>
 
-#include <cubepi/checkpoint/sqlite/operations.hpp>
 #include <cubepi/core/error.hpp>
-#include <cubepi/schema/python_json.hpp>
 
 namespace cubepi::detail {
 
 namespace {
 
-constexpr std::string_view digest_key = "approval_digest";
 constexpr std::string_view remedy =
     "discard the requests of the thread with HitlInbox::discard_requests()";
 
@@ -37,18 +33,6 @@ PendingRow read_pending_row(const SqliteStatement& row) {
     return read;
 }
 
-std::optional<HitlRequest> parse_request(const PendingRow& row, std::string& damage) {
-    std::optional<HitlRequest> request;
-    try {
-        request = hitl_request_from_json(parse_lenient(row.request_json));
-    } catch (const Error& error) {
-        damage = error.what();
-        return request;
-    }
-    if (!row.approval_digest.empty()) request->extra[digest_key] = row.approval_digest;
-    return request;
-}
-
 PendingRequest to_pending_request(const SqliteDatabase& database, const PendingRow& row) {
     std::string damage;
     std::optional<HitlRequest> request = parse_request(row, damage);
@@ -60,24 +44,7 @@ PendingRequest to_pending_request(const SqliteDatabase& database, const PendingR
     return pending;
 }
 
-InboxEntry to_inbox_entry(const PendingRow& row) {
-    InboxEntry entry;
-    entry.thread_id = row.thread_id;
-    entry.run_id = row.run_id;
-    entry.question_id = row.question_id;
-    entry.created_at = row.created_at;
-    if (std::isfinite(row.expires_at)) entry.expires_at = row.expires_at;
-    std::string damage;
-    entry.request = parse_request(row, damage);
-    if (!entry.request) entry.damage = "row " + row_ref(row) + " cannot be read: " + damage;
-    return entry;
-}
-
-void set_times(PendingRow& row, const HitlRequest& request) {
-    row.created_at = std::isfinite(request.created_at) ? request.created_at : 0;
-    row.expires_at = row.created_at + request.timeout_seconds.value_or(INFINITY);
-    if (std::isnan(row.expires_at)) row.expires_at = INFINITY;
-}
+InboxEntry to_inbox_entry(const PendingRow& row) { return to_inbox_entry(row, row_ref(row)); }
 
 void insert_row(SqliteDatabase& database, const PendingRow& row) {
     database
@@ -99,21 +66,7 @@ void insert_row(SqliteDatabase& database, const PendingRow& row) {
 
 void store_pending(SqliteDatabase& database, const std::string& thread_id,
                    const std::string& run_id, const HitlRequest& request) {
-    PendingRow row;
-    row.thread_id = thread_id;
-    row.run_id = run_id;
-    row.question_id = request.question_id;
-    set_times(row, request);
-    HitlRequest stored = request;
-    const Json* digest = stored.extra.if_contains(digest_key);
-    if (digest && digest->is_string()) {
-        row.approval_digest = std::string(digest->get_string());
-        stored.extra.erase(digest_key);
-    }
-    const JsonObject json = to_json(stored);
-    refuse_too_deep(thread_id, "a request", json);
-    row.request_json = to_python_json(json);
-    insert_row(database, row);
+    insert_row(database, make_pending_row(thread_id, run_id, request));
 }
 
 std::optional<PendingRow> find_pending(SqliteDatabase& database, const std::string& thread_id,

@@ -1,43 +1,25 @@
 #pragma once
 
-#include <cstdint>
-#include <limits>
 #include <optional>
 #include <string>
 
 #include <cubepi/agent/hitl_inbox.hpp>
+#include <cubepi/checkpoint/inbox/pending_row.hpp>
 #include <cubepi/checkpoint/sqlite/database.hpp>
 
 // The table cubepi_native_pending.
 
 namespace cubepi::detail {
 
-/// A row of a pending request. The times are those of the request, in columns with indexes.
-struct PendingRow {
-    std::int64_t id = 0;  ///< 0: in CubePi's table only
-    std::string thread_id = {};
-    std::string run_id = {};
-    std::string question_id = {};  ///< empty in an unreadable row of CubePi's
-    std::string request_json = {};
-    std::string approval_digest = {};
-    double created_at = 0;
-    double expires_at = std::numeric_limits<double>::infinity();  ///< infinite: does not expire
-    bool expired = false;
-};
-
 /// Reads a row with the columns id, thread_id, run_id, question_id, request_json, approval_digest, created_at,
 /// expires_at, expired.
 PendingRow read_pending_row(const SqliteStatement& row);
 
-/// Returns nothing and sets `damage` if the request is unreadable.
-std::optional<HitlRequest> parse_request(const PendingRow& row, std::string& damage);
 /// Throws CheckpointCorruptionError naming the row if the request is unreadable.
 PendingRequest to_pending_request(const SqliteDatabase& database, const PendingRow& row);
 /// An unreadable request becomes an entry with `damage`.
 InboxEntry to_inbox_entry(const PendingRow& row);
 
-/// Sets the columns of the times.
-void set_times(PendingRow& row, const HitlRequest& request);
 /// Inserts the row, or replaces the one with the same key.
 void insert_row(SqliteDatabase& database, const PendingRow& row);
 /// Inserts the request, or replaces the one with the same key.

@@ -1,6 +1,5 @@
 #include <cubepi/checkpoint/sqlite/shared_requests.hpp>
 
-#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -10,36 +9,27 @@ namespace cubepi::detail {
 
 namespace {
 
-/// The request as CubePi knows it, without the keys of ours.
 std::string shared_text(HitlRequest request) {
-    request.extra.clear();
-    return to_python_json(to_json(request));
+    return to_python_json(shared_request_json(std::move(request)));
 }
 
-/// CubePi's row of a thread.
-struct SharedRow {
-    PendingRow row = {};
-    std::optional<HitlRequest> request = {};  ///< absent if it is unreadable
-};
+bool same_text(const HitlRequest& shared, const HitlRequest& ours) {
+    return shared_text(ours) == shared_text(shared);
+}
 
-std::optional<SharedRow> read_shared(SqliteDatabase& database, const std::string& thread_id) {
+std::optional<SharedRequest> read_shared(SqliteDatabase& database, const std::string& thread_id) {
     // The column created_at is a Julian day.
     SqliteStatement statement = database.prepare(
         "SELECT request_json, run_id, (created_at - 2440587.5) * 86400 FROM thread_pending_request"
         " WHERE thread_id = ?");
-    std::optional<SharedRow> shared;
+    std::optional<SharedRequest> shared;
     if (!statement.bind(thread_id).step()) return shared;
     shared.emplace();
     shared->row.thread_id = thread_id;
     shared->row.request_json = statement.text(0);
     shared->row.run_id = statement.text(1);
     shared->row.created_at = statement.number(2);
-    std::string damage;
-    shared->request = parse_request(shared->row, damage);
-    if (shared->request) {
-        shared->row.question_id = shared->request->question_id;
-        set_times(shared->row, *shared->request);
-    }
+    read_shared_request(*shared);
     return shared;
 }
 
@@ -51,14 +41,6 @@ std::vector<PendingRow> read_ours(SqliteDatabase& database, const std::string& t
     std::vector<PendingRow> list;
     while (rows.step()) list.push_back(read_pending_row(rows));
     return list;
-}
-
-bool repeats(const SharedRow& shared, const PendingRow& ours) {
-    if (shared.row.run_id != ours.run_id || shared.row.question_id != ours.question_id)
-        return false;
-    std::string damage;
-    const std::optional<HitlRequest> request = parse_request(ours, damage);
-    return !request || shared_text(*request) == shared_text(*shared.request);
 }
 
 void remove_before(SqliteDatabase& database, const std::string& thread_id, std::int64_t id) {
@@ -86,20 +68,9 @@ std::optional<PendingRow> first_of_ours(SqliteDatabase& database, const std::str
 }  // namespace
 
 std::vector<PendingRow> pending_rows(SqliteDatabase& database, const std::string& thread_id) {
-    std::vector<PendingRow> rows;
-    std::optional<SharedRow> shared = read_shared(database, thread_id);
-    if (!shared) return rows;
-    rows = read_ours(database, thread_id);
-    if (!shared->request && !rows.empty()) return rows;
-    const auto first = std::find_if(rows.begin(), rows.end(),
-                                    [&](const PendingRow& one) { return repeats(*shared, one); });
-    if (first != rows.end()) {
-        rows.erase(rows.begin(), first);
-    } else {
-        rows.clear();
-        rows.push_back(std::move(shared->row));
-    }
-    return rows;
+    std::optional<SharedRequest> shared = read_shared(database, thread_id);
+    if (!shared) return {};
+    return pending_by_both(std::move(shared), read_ours(database, thread_id), same_text);
 }
 
 void adopt_changes(SqliteDatabase& database, const std::string& thread_id) {

@@ -6,10 +6,7 @@
 #include <cubepi/checkpoint/sqlite/database.hpp>
 #include <cubepi/checkpoint/sqlite/pending_rows.hpp>
 
-// Python CubePi has one pending request per thread, in thread_pending_request. Ours are all in cubepi_native_pending, and
-// theirs repeats the first of them. If theirs is not the first of ours, CubePi has worked on the file since, and theirs
-// is right: the requests before it are answered, and if it is none of ours, or there is none, no other is pending. An
-// unreadable row of theirs is taken for the repetition that it normally is, as long as there are rows of ours.
+// See inbox/pending_row.hpp for the relation of the two tables.
 //
 // Triggers note the threads whose row of theirs changes in cubepi_native_changed_pending, in whatever process, so that
 // an inbox can adopt these changes without comparing the two tables. Each write of ours removes its note.

@@ -1,7 +1,5 @@
 #include <cubepi/checkpoint/sqlite/worker.hpp>
 
-#include <csignal>
-
 #include <boost/asio/associated_cancellation_slot.hpp>
 #include <boost/asio/associated_executor.hpp>
 #include <boost/asio/execution/outstanding_work.hpp>
@@ -13,6 +11,7 @@
 
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/support/blocked_signals.hpp>
 
 namespace cubepi::detail {
 
@@ -90,19 +89,9 @@ SqliteWorker::SqliteWorker(SQLiteOptions options) : options_(std::move(options))
 SqliteWorker::~SqliteWorker() { close(); }
 
 void SqliteWorker::start_thread() {
-    // Signals are delivered to the program's own threads.
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    try {
-        thread_ = std::thread([this] { run(); });
-        pthread_setname_np(thread_.native_handle(), "cubepi-sqlite");
-    } catch (...) {
-        pthread_sigmask(SIG_SETMASK, &before, nullptr);
-        throw;
-    }
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    const BlockedSignals blocked;
+    thread_ = std::thread([this] { run(); });
+    pthread_setname_np(thread_.native_handle(), "cubepi-sqlite");
     thread_process_ = getpid();
 }
 

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <cubepi/agent/batch_store.hpp>
+#include <cubepi/agent/checkpointer.hpp>
+#include <cubepi/agent/hitl_inbox.hpp>
+#include <cubepi/checkpoint/postgres/store.hpp>
+
+// The functions of the store. See agent/checkpointer.hpp.
+
+namespace cubepi::detail {
+
+using PgStorePtr = std::shared_ptr<PgStore>;
+
+// messages.cpp
+Task<std::optional<CheckpointData>> load_thread(PgStorePtr store, std::string thread_id);
+Task<std::int64_t> append_messages(PgStorePtr store, std::string thread_id, MessageList messages,
+                                   AppendOptions options);
+Task<void> save_extra(PgStorePtr store, std::string thread_id, JsonObject extra);
+Task<std::optional<Message>> find_message(PgStorePtr store, std::string thread_id,
+                                          std::string message_id);
+
+// runs.cpp
+Task<ClaimResult> claim_run(PgStorePtr store, std::string thread_id, std::string run_id,
+                            ClaimOwner owner, ClaimKind kind);
+Task<void> renew_claim(PgStorePtr store, std::string thread_id, std::string run_id,
+                       std::string owner_id);
+Task<void> release_claim(PgStorePtr store, std::string thread_id, std::string run_id,
+                         std::string owner_id);
+Task<void> mark_run_complete(PgStorePtr store, std::string thread_id, std::string run_id);
+Task<void> complete_run(PgStorePtr store, std::string thread_id, std::string run_id,
+                        std::string owner_id);
+Task<bool> is_run_complete(PgStorePtr store, std::string thread_id, std::string run_id);
+
+// hitl.cpp
+Task<void> save_pending_request(PgStorePtr store, std::string thread_id, std::string run_id,
+                                HitlRequest request);
+Task<std::vector<PendingRequest>> load_pending_requests(PgStorePtr store, std::string thread_id);
+Task<bool> clear_pending_request(PgStorePtr store, std::string thread_id, std::string run_id,
+                                 std::string question_id);
+Task<void> save_hitl_answer(PgStorePtr store, std::string thread_id, HitlAnswer answer);
+Task<std::optional<Json>> load_hitl_answer(PgStorePtr store, std::string thread_id,
+                                           std::string run_id, std::string question_id);
+Task<void> clear_hitl_answers(PgStorePtr store, std::string thread_id, std::string run_id,
+                              std::vector<std::string> question_ids);
+
+// inbox.cpp
+Task<InboxPage> list_requests(PgStorePtr store, InboxQuery query);
+Task<std::vector<InboxEntry>> expire_due(PgStorePtr store, double now, std::size_t limit);
+Task<void> answer_request(PgStorePtr store, std::string thread_id, AnswerRecord record);
+Task<std::vector<AnswerRecord>> load_answer_records(PgStorePtr store, std::string thread_id);
+Task<std::size_t> discard_requests(PgStorePtr store, std::string thread_id);
+
+// batches.cpp
+Task<void> mark_batch_started(PgStorePtr store, std::string thread_id, BatchStart start);
+Task<std::optional<StartedBatch>> load_started_batch(PgStorePtr store, std::string thread_id,
+                                                     std::string run_id);
+
+// threads.cpp
+Task<MessageList> snapshot_thread(PgStorePtr store, std::string thread_id,
+                                  std::string after_run_id);
+Task<void> fork_thread(PgStorePtr store, std::string source, std::string target,
+                       std::string after_run_id, std::optional<JsonObject> metadata);
+Task<std::vector<ThreadInfo>> list_threads(PgStorePtr store);
+Task<void> delete_thread(PgStorePtr store, std::string thread_id);
+
+}  // namespace cubepi::detail

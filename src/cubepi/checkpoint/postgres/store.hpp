@@ -1,0 +1,104 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <cubepi/checkpoint/postgres/pool.hpp>
+
+namespace cubepi::detail {
+
+/// The first part of a transaction.
+struct PgPlan {
+    /// The threads whose advisory locks it holds. The first is the one whose last write it becomes.
+    std::vector<std::string> threads = {};
+    PgBatch reads = {};
+    /// True if it removes the first thread.
+    bool removes = false;
+};
+
+/// The state from which a transaction decides what to write.
+struct PgView {
+    const PgResults& results;  ///< of PgPlan::reads
+    double now = 0;            ///< Unix seconds, by the clock for leases
+};
+
+/// Adds the statements that a transaction writes; none rolls it back. Throws to roll it back. May be called again when the
+/// transaction has to be repeated.
+using PgDecide = std::function<void(const PgView& view, PgBatch& writes)>;
+
+/// Executes transactions. Thread-safe.
+///
+/// A transaction that writes takes two round trips: one locks the threads and reads, one writes and commits. If the connection
+/// breaks before COMMIT was sent, the transaction is repeated. If it breaks after, its fate is looked up: every transaction
+/// stores a new id as the last write of its thread, so that under the lock of the thread the id of this transaction means
+/// that it was stored, and the id from before that it was not. (The server's own transaction ids do not tell: after a crash or
+/// a failover the id of a lost transaction may be used again.)
+class PgStore : public std::enable_shared_from_this<PgStore> {
+public:
+    explicit PgStore(PostgresOptions options);
+
+    /// Executes the statements in one snapshot and one round trip.
+    Task<PgResults> read(PgBatch reads);
+    Task<> write(PgPlan plan, PgDecide decide);
+
+    const PostgresOptions& options() const noexcept { return pool_->options(); }
+    const PgParameters& parameters() const noexcept { return pool_->parameters(); }
+    /// Throws CheckpointCorruptionError for an unreadable row; `row_ref` is like "cubepi_messages.seq=7".
+    [[noreturn]] void fail_row(const std::string& thread_id, const std::string& row_ref,
+                               std::string_view why,
+                               std::string_view remedy = "repair or delete that row") const;
+
+private:
+    struct LastWrite {
+        bool is_known = false;  ///< the thread exists
+        std::optional<std::string> id = {};
+    };
+    /// One execution of a transaction.
+    struct Attempt {
+        std::optional<std::string> before = {};
+        std::string id = {};
+        bool commit_sent = false;
+    };
+    Task<> attempt(const PgPlan& plan, const PgDecide& decide, Attempt& attempt);
+    void write_id(const PgPlan& plan, Attempt& attempt, PgBatch& writes) const;
+    Task<PgResults> attempt_read(PgBatch reads);
+    /// Returns true if the transaction was stored, false if not. Throws if that cannot be determined.
+    Task<bool> was_stored(const PgPlan& plan, const Attempt& attempt, std::string reason);
+    Task<LastWrite> last_write(std::vector<std::string> threads);
+    double lease_time(double server_time) const;
+
+    std::shared_ptr<PgPool> pool_;
+};
+
+/// Returns `convert(PgResults)` of the statements.
+template <class F>
+auto pg_read(std::shared_ptr<PgStore> store, PgBatch reads, F convert)
+    -> Task<std::invoke_result_t<F&, const PgResults&>> {
+    const PgResults results = co_await store->read(std::move(reads));
+    co_return convert(results);
+}
+
+/// Executes a transaction and returns what `decide(view, writes)` returned.
+template <class F>
+auto pg_write(std::shared_ptr<PgStore> store, PgPlan plan, F decide)
+    -> Task<std::invoke_result_t<F&, const PgView&, PgBatch&>> {
+    using R = std::invoke_result_t<F&, const PgView&, PgBatch&>;
+    if constexpr (std::is_void_v<R>) {
+        PgDecide step = std::move(decide);
+        co_await store->write(std::move(plan), std::move(step));
+    } else {
+        std::optional<R> result;
+        PgDecide step = [&result, &decide](const PgView& view, PgBatch& writes) {
+            result.emplace(decide(view, writes));
+        };
+        co_await store->write(std::move(plan), std::move(step));
+        co_return std::move(*result);
+    }
+}
+
+}  // namespace cubepi::detail

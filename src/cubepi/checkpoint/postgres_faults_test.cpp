@@ -1,0 +1,173 @@
+// Connections that break: the store over a proxy.
+#include <cubepi/checkpoint/postgres_checkpointer.hpp>
+
+#include <csignal>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <cubepi/checkpoint/postgres_proxy_test.hpp>
+#include <cubepi/checkpoint/postgres_server_test.hpp>
+#include <cubepi/testing/store_conformance.hpp>
+
+namespace cubepi {
+namespace {
+
+using Direction = PostgresProxy::Direction;
+
+class PostgresFaults : public ::testing::Test {
+protected:
+    PostgresFaults()
+        : server(PostgresServer::shared()),
+          database(server.create_database()),
+          proxy(server.socket_directory()) {
+        options.connection = proxy.connection(database);
+    }
+
+    std::vector<std::string> query(const std::string& sql) {
+        return RawPostgres(server.connection(database)).query(sql);
+    }
+    /// One message with an id.
+    static Task<std::int64_t> append(PostgresCheckpointer& store, const std::string& thread_id) {
+        return store.append(thread_id, one(user("hello", "r", "id")),
+                            AppendOptions().expected_position(0));
+    }
+
+    PostgresServer& server;
+    std::string database;
+    PostgresProxy proxy;
+    PostgresOptions options;
+};
+
+/// The suite over the proxy.
+TEST_F(PostgresFaults, conforms_over_a_proxy) {
+    testing::StoreUnderTest subject;
+    subject.make = [&] {
+        query("DELETE FROM cubepi_threads");
+        return std::make_shared<PostgresCheckpointer>(options);
+    };
+    for (const testing::StoreFailure& failure : testing::check_store(subject)) {
+        ADD_FAILURE() << failure.check << ": " << failure.text;
+    }
+}
+
+TEST_F(PostgresFaults, D20_an_append_is_stored_once_wherever_the_connection_is_cut) {
+    PostgresCheckpointer store(options);
+    run(store.open());
+    (void)proxy.take_count(Direction::to_server);
+    (void)proxy.take_count(Direction::to_client);
+    run(append(store, "t"));
+    int threads = 1;
+    for (const Direction direction : {Direction::to_server, Direction::to_client}) {
+        const std::size_t bytes = proxy.take_count(direction);
+        ASSERT_GT(bytes, 400U);
+        for (std::size_t cut = 0; cut <= bytes; ++cut) {
+            proxy.cut_after(direction, cut);
+            run(append(store, "t" + std::to_string(threads++)));
+        }
+        // The last cut may not have been reached.
+        run(store.load("t"));
+        (void)proxy.take_count(Direction::to_client);
+        run(append(store, "measured " + std::to_string(threads++)));
+    }
+    EXPECT_EQ(
+        query("SELECT count(*), count(DISTINCT thread_id), min(seq), max(seq)"
+              " FROM cubepi_messages"),
+        (std::vector<std::string>{std::to_string(threads), std::to_string(threads), "1", "1"}));
+    EXPECT_EQ(query("SELECT count(*) FROM cubepi_native_message_ids").front(),
+              std::to_string(threads));
+}
+
+TEST_F(PostgresFaults, a_read_is_repeated_when_the_connection_is_cut) {
+    PostgresCheckpointer store(options);
+    run(append(store, "t"));
+    for (const std::size_t cut : {0U, 1U, 100U, 300U}) {
+        proxy.cut_after(Direction::to_client, cut);
+        EXPECT_EQ(run(store.load("t"))->messages.size(), 1U);
+    }
+}
+
+TEST_F(PostgresFaults, a_server_that_crashes_at_any_statement_of_an_append) {
+    PostgresCheckpointer store(options);
+    constexpr int statements =
+        8;  // BEGIN, lock, transaction id, state; thread, message, id, COMMIT
+    for (int statement = 1; statement <= statements; ++statement) {
+        const std::string thread_id = "t" + std::to_string(statement);
+        run(store.open());
+        proxy.before_statement(
+            statement,
+            [&] {
+                // The other processes of the server end, and it recovers, when one is killed.
+                const std::string pid =
+                    query("SELECT pid FROM pg_stat_activity WHERE application_name = 'cubepi'")
+                        .front();
+                kill(std::stoi(pid), SIGKILL);
+            },
+            false);
+        run(append(store, thread_id));
+        const std::optional<CheckpointData> data = run(store.load(thread_id));
+        ASSERT_TRUE(data) << statement;
+        EXPECT_EQ(data->messages.size(), 1U) << statement;
+    }
+}
+
+TEST_F(PostgresFaults, a_deadlock_is_repeated) {
+    options.connection = proxy.connection(database, "options=-cdeadlock_timeout=10ms");
+    PostgresCheckpointer store(options);
+    run(append(store, "t"));
+    RawPostgres other(server.connection(database, "options=-cdeadlock_timeout=1min"));
+    other.query("BEGIN");
+    other.query("UPDATE cubepi_threads SET updated_at = now() WHERE thread_id = 't'");
+    bool reached = false;
+    // Before the first statement that writes.
+    proxy.before_statement(
+        5,
+        [&] {
+            reached = true;
+            PQsendQuery(other.get(), "SELECT pg_advisory_xact_lock(hashtext('t')); COMMIT");
+            PQflush(other.get());
+        },
+        false);
+    AppendOptions next = AppendOptions().expected_position(1);
+    EXPECT_EQ(run(store.append("t", one(user("again")), std::move(next))), 2);
+    EXPECT_TRUE(reached);
+    while (PGresult* const result = PQgetResult(other.get())) {
+        EXPECT_NE(PQresultStatus(result), PGRES_FATAL_ERROR) << PQerrorMessage(other.get());
+        PQclear(result);
+    }
+}
+
+TEST_F(PostgresFaults, a_server_that_does_not_answer_is_a_timeout) {
+    options.query_timeout = std::chrono::milliseconds(50);
+    PostgresCheckpointer store(options);
+    run(store.open());
+    proxy.freeze();
+    const CheckpointerError error = error_of<CheckpointerError>(store.load("t"));
+    EXPECT_EQ(error.code(), ErrorCode::timeout) << error.what();
+    expect_one_line(error);
+    EXPECT_FALSE(run(store.load("t"))) << "a new connection is used";
+}
+
+TEST_F(PostgresFaults, a_connection_that_the_server_closed_is_replaced) {
+    PostgresCheckpointer store(options);
+    run(append(store, "t"));
+    query(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        " WHERE application_name = 'cubepi'");
+    EXPECT_EQ(run(store.load("t"))->messages.size(), 1U);
+}
+
+TEST_F(PostgresFaults, an_idle_connection_that_lost_its_network_is_replaced) {
+    options.check_after = std::chrono::milliseconds(0);
+    options.connect_timeout = std::chrono::milliseconds(200);
+    PostgresCheckpointer store(options);
+    run(append(store, "t"));
+    proxy.freeze();
+    EXPECT_EQ(run(store.load("t"))->messages.size(), 1U);
+}
+
+}  // namespace
+}  // namespace cubepi

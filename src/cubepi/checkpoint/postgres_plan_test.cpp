@@ -1,0 +1,154 @@
+// The plans of all statements of the store, on a database with 20,000 messages and 20,000 requests.
+#include <cubepi/checkpoint/postgres_checkpointer.hpp>
+
+#include <regex>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <cubepi/checkpoint/postgres_server_test.hpp>
+
+namespace cubepi {
+namespace {
+
+void fill(RawPostgres& raw) {
+    raw.query(
+        "INSERT INTO cubepi_threads (thread_id, extra, pending_request, run_id) SELECT"
+        " 't' || i, '{\"a\": 1}', jsonb_build_object('question_id', 'q', 'thread_id', 't' || i,"
+        " 'payload', '{\"kind\": \"confirm\", \"prompt\": \"Continue?\", \"details\": "
+        "null}'::jsonb,"
+        " 'created_at', i, 'timeout_seconds', 100.0), 'r0' FROM generate_series(1, 20000) AS i");
+    raw.query(
+        "INSERT INTO cubepi_messages (thread_id, seq, role, payload, run_id)"
+        " SELECT 't' || (i % 200 + 1), i / 200 + 1, 'user',"
+        " '\\x82a4726f6c65a475736572a7636f6e74656e7490', 'r' || (i / 2000)"
+        " FROM generate_series(0, 19999) AS i");
+    raw.query(
+        "INSERT INTO cubepi_runs (thread_id, run_id, completed_at, completion_seq)"
+        " SELECT 't' || (i % 200 + 1), 'r' || (i / 200), now(), i / 200 + 1"
+        " FROM generate_series(0, 1999) AS i");
+}
+
+ClaimOwner owner() {
+    ClaimOwner one;
+    one.owner_id = "me";
+    one.host = "elsewhere";
+    return one;
+}
+
+/// Calls every function whose work is limited to one thread or one page.
+void use_store(PostgresCheckpointer& store) {
+    const std::string id = "t1";
+    const std::int64_t position = run(store.load(id))->position;
+    run(store.claim_run(id, "new", owner(), ClaimKind::new_run));
+    run(store.renew_claim(id, "new", "me"));
+    AppendOptions options = AppendOptions()
+                                .expected_position(position)
+                                .extra(JsonObject{{"z", 1}, {"b", "x"}})
+                                .claim("new", "me")
+                                .settle("new", {"q9"});
+    run(store.append(id, one(user("hello", "new", "message")), std::move(options)));
+    EXPECT_TRUE(run(store.find_message(id, "message")));
+    run(store.save_extra(id, JsonObject{{"c", 1}}));
+    HitlAnswer answer;
+    answer.run_id = "new";
+    answer.question_id = "q1";
+    answer.answer = JsonObject{{"z", 1}, {"b", 2}};
+    run(store.save_hitl_answer(id, answer));
+    EXPECT_TRUE(run(store.load_hitl_answer(id, "new", "q1")));
+    BatchStart start;
+    start.run_id = "new";
+    start.owner_id = "me";
+    start.batch_id = "b";
+    start.tool_call_ids = {"call"};
+    start.question_ids = {"q1"};
+    run(store.mark_batch_started(id, start));
+    EXPECT_TRUE(run(store.load_started_batch(id, "new")));
+    run(store.clear_hitl_answers(id, "new", {}));
+    run(store.complete_run(id, "new", "me"));
+    EXPECT_TRUE(run(store.is_run_complete(id, "new")));
+    HitlRequest request;
+    request.question_id = "q2";
+    run(store.save_pending_request("t2", "r", request));
+    EXPECT_TRUE(run(store.clear_pending_request("t2", "r", "q2")));
+    EXPECT_FALSE(run(store.snapshot(id, "r3")).empty());
+    run(store.fork(id, "fork", "r3", JsonObject{{"why", "test"}}));
+    run(store.delete_thread("t3"));
+    for (const InboxOrder order : {InboxOrder::age, InboxOrder::deadline}) {
+        InboxQuery query = InboxQuery().order(order);
+        const InboxPage page = run(store.list_requests(std::move(query)));
+        InboxQuery next = InboxQuery().order(order).after(page.next);
+        EXPECT_EQ(run(store.list_requests(std::move(next))).entries.size(), 50U);
+    }
+    EXPECT_EQ(run(store.expire_due(300, 10)).size(), 10U);
+    AnswerRecord record;
+    record.run_id = "r0";
+    record.question_id = "q";
+    record.answer = true;
+    run(store.answer_request("t400", std::move(record)));
+    EXPECT_EQ(run(store.load_answer_records("t400")).size(), 1U);
+    EXPECT_EQ(run(store.discard_requests("t500")), 1U);
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+    std::vector<std::string> lines;
+    std::istringstream stream(text);
+    for (std::string line; std::getline(stream, line);) lines.push_back(line);
+    return lines;
+}
+
+/// Matches a line like "Index Scan using cubepi_runs_p35_pkey on cubepi_runs_p35 cubepi_runs  (cost=...".
+bool scans_large_table(const std::string& line) {
+    static const std::regex scan(
+        "Scan .*\\bon (cubepi_(messages|runs)(_p[0-9]+)?|cubepi_threads|cubepi_native_pending)"
+        "[_a-z0-9]* ");
+    return std::regex_search(line, scan);
+}
+
+TEST(PostgresPlan, D71_every_statement_uses_an_index) {
+    PostgresServer& server = PostgresServer::shared();
+    const std::string database = server.create_database();
+    RawPostgres raw(server.connection(database));
+    fill(raw);
+    PostgresOptions options;
+    options.connection = server.connection(database);
+    // The requests of CubePi, as if they had been adopted.
+    raw.query(
+        "INSERT INTO cubepi_native_pending (thread_id, run_id, question_id, request_json,"
+        " created_at, expires_at) SELECT thread_id, run_id, 'q', pending_request::text,"
+        " (pending_request->>'created_at')::float8,"
+        " (pending_request->>'created_at')::float8 + 100 FROM cubepi_threads");
+    raw.query("TRUNCATE cubepi_native_changed_pending");
+    raw.query("ANALYZE");
+    options.connection = server.connection(
+        database,
+        // The partitions of a test are so small that reading them whole is cheaper.
+        "options='-cenable_seqscan=off -csession_preload_libraries=auto_explain "
+        "-cauto_explain.log_min_duration=0"
+        " -cauto_explain.log_nested_statements=on'");
+    const std::string log = server.log_of([&] {
+        PostgresCheckpointer store(options);
+        use_store(store);
+    });
+    std::string query;
+    int index_scans = 0;
+    const std::vector<std::string> lines = lines_of(log);
+    for (std::size_t i = 0; i + 1 < lines.size(); ++i) {
+        const std::string& line = lines[i];
+        if (line.find("Query Text:") != std::string::npos) query = line;
+        if (!scans_large_table(line)) continue;
+        EXPECT_EQ(line.find("Seq Scan"), std::string::npos) << line << "\n" << query;
+        if (line.find("Index") == std::string::npos) continue;
+        ++index_scans;
+        EXPECT_NE(lines[i + 1].find("Index Cond:"), std::string::npos) << line << "\n"
+                                                                       << lines[i + 1] << "\n"
+                                                                       << query;
+    }
+    EXPECT_GT(index_scans, 50);
+}
+
+}  // namespace
+}  // namespace cubepi

@@ -1,0 +1,72 @@
+// A proxy between a store and its server, which breaks connections where a test wants it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <mutex>
+#include <string>
+#include <thread>
+
+namespace cubepi {
+
+/// Forwards connections from a Unix socket of its own to that of a server, on a thread of its own.
+class PostgresProxy {
+public:
+    enum class Direction : std::uint8_t { to_server, to_client };
+
+    /// `server` is the directory of the server's socket.
+    explicit PostgresProxy(std::string server);
+    ~PostgresProxy();
+    PostgresProxy(const PostgresProxy&) = delete;
+    PostgresProxy& operator=(const PostgresProxy&) = delete;
+
+    std::string connection(const std::string& database, const std::string& more = {}) const;
+
+    /// Forwards `bytes` more bytes in this direction, then breaks the connection. Once.
+    void cut_after(Direction direction, std::size_t bytes);
+    /// Calls `hook` on the thread of the proxy before the statement with this number (1: the next one) is forwarded, then
+    /// breaks the connection if `cut`. Once.
+    void before_statement(int number, std::function<void()> hook, bool cut = true);
+    /// Forwards nothing more on the current connections.
+    void freeze();
+    /// Returns the bytes forwarded since the last call of this function.
+    std::size_t take_count(Direction direction);
+
+private:
+    /// A connection, with the position in the protocol's messages to the server.
+    struct Pair {
+        int client = -1;
+        int server = -1;
+        bool frozen = false;
+        bool started = false;     ///< the first message has no type
+        std::string header = {};  ///< of the message that begins
+        std::size_t body = 0;     ///< bytes of the current message that are missing
+    };
+
+    void run();
+    void accept_one();
+    bool forward(Pair& pair, Direction direction);
+    bool pass(Pair& pair, Direction direction, const char* data, std::size_t size);
+    /// Returns the number of bytes before the start of the awaited statement, or `size`.
+    std::size_t find_statement(Pair& pair, const char* data, std::size_t size);
+
+    std::string server_;
+    std::string directory_;
+    int listener_ = -1;
+    int wake_ = -1;
+    std::mutex mutex_;
+    bool stopped_ = false;
+    bool freeze_ = false;
+    bool cuts_[2] = {false, false};
+    std::size_t left_[2] = {0, 0};
+    std::size_t counts_[2] = {0, 0};
+    int statements_ = 0;  ///< until the hook; 0: none
+    std::function<void()> hook_;
+    bool hook_cuts_ = false;
+    std::list<Pair> pairs_;  ///< used by the thread only
+    std::thread thread_;
+};
+
+}  // namespace cubepi

@@ -1,0 +1,224 @@
+#include <cubepi/checkpoint/postgres_server_test.hpp>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+
+#include <fcntl.h>
+#include <grp.h>
+#include <pwd.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cubepi/checkpoint/postgres_schema.hpp>
+
+namespace cubepi {
+
+namespace {
+
+std::string output_of(const char* command) {
+    std::string text;
+    FILE* const pipe = popen(command, "r");
+    if (!pipe) return text;
+    std::array<char, 256> buffer{};
+    while (std::fgets(buffer.data(), static_cast<int>(buffer.size()), pipe)) text += buffer.data();
+    pclose(pipe);
+    while (!text.empty() && text.back() == '\n') text.pop_back();
+    return text;
+}
+
+[[noreturn]] void fail(const std::string& text) { throw std::runtime_error(text); }
+
+/// Reads until the server accepts connections; false if it ended before.
+bool wait_for_start(int log, std::string& text) {
+    std::array<char, 4096> buffer{};
+    for (;;) {
+        const ssize_t count = read(log, buffer.data(), buffer.size());
+        if (count <= 0) return false;
+        text.append(buffer.data(), static_cast<std::size_t>(count));
+        if (text.find("ready to accept connections") != std::string::npos) return true;
+    }
+}
+
+}  // namespace
+
+PostgresServer::PostgresServer() : programs_(output_of("pg_config --bindir")) {
+    if (access((programs_ + "/initdb").c_str(), X_OK) != 0)
+        fail("PostgreSQL is not installed; run tools/setup all");
+    std::string name = (std::filesystem::temp_directory_path() / "cubepi-postgres-XXXXXX").string();
+    if (!mkdtemp(name.data())) fail("mkdtemp failed");
+    directory_ = name;
+    if (getuid() == 0) {
+        const passwd* user = getpwnam("postgres");
+        if (!user) user = getpwnam("nobody");  // words: allowed, a user of the system
+        if (!user) fail("there is no unprivileged user for the server");
+        user_ = user->pw_uid;
+        group_ = user->pw_gid;
+        if (chown(directory_.c_str(), user_, group_) != 0) fail("chown failed");
+    }
+    const int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    const int pid = spawn({programs_ + "/initdb", "-D", file("data"), "-A", "trust", "-U", "cubepi",
+                           "-E", "UTF8", "--locale=C.UTF-8", "--no-sync"},
+                          null);
+    close(null);
+    int status = 0;
+    waitpid(pid, &status, 0);
+    if (status != 0) fail("initdb failed");
+    // One user has a password.
+    std::ofstream(file("data/pg_hba.conf")) << "local all secret scram-sha-256\n"
+                                               "local all all trust\n"
+                                               "host all all 127.0.0.1/32 trust\n";
+    start();
+}
+
+PostgresServer::~PostgresServer() {
+    if (pid_ > 0) stop(SIGQUIT);
+    std::error_code ignored;
+    std::filesystem::remove_all(directory_, ignored);
+}
+
+PostgresServer& PostgresServer::shared() {
+    static PostgresServer server;
+    return server;
+}
+
+int PostgresServer::spawn(const std::vector<std::string>& arguments, int output) const {
+    std::vector<char*> argv;
+    for (const std::string& one : arguments) argv.push_back(const_cast<char*>(one.c_str()));
+    argv.push_back(nullptr);
+    const int parent = getpid();
+    const int pid = fork();
+    if (pid != 0) return pid;
+    if (user_ != 0 && (setgroups(0, nullptr) != 0 || setgid(group_) != 0 || setuid(user_) != 0))
+        _exit(126);
+    // After the change of the user, which resets it. The server ends at once, without waiting for its clients.
+    prctl(PR_SET_PDEATHSIG, SIGQUIT);
+    if (getppid() != parent) _exit(126);
+    if (chdir("/") != 0) _exit(126);
+    dup2(output, STDOUT_FILENO);
+    dup2(output, STDERR_FILENO);
+    execv(argv[0], argv.data());
+    _exit(127);
+}
+
+void PostgresServer::start(std::vector<std::string> more) {
+    std::array<int, 2> pipe{};
+    if (pipe2(pipe.data(), O_CLOEXEC) != 0) fail("pipe failed");
+    std::vector<std::string> arguments = {programs_ + "/postgres",
+                                          "-D",
+                                          file("data"),
+                                          "-k",
+                                          directory_,
+                                          "-c",
+                                          "listen_addresses=",
+                                          "-c",
+                                          "fsync=off",
+                                          "-c",
+                                          "full_page_writes=off",
+                                          "-c",
+                                          "max_connections=200",
+                                          "-c",
+                                          "shared_buffers=32MB",
+                                          "-c",
+                                          "max_locks_per_transaction=256",
+                                          "-c",
+                                          "lc_messages=C"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    pid_ = spawn(arguments, pipe[1]);
+    close(pipe[1]);
+    std::string text;
+    if (!wait_for_start(pipe[0], text)) fail("the server did not start:\n" + text);
+    log_ = std::thread([this, from = pipe[0]] { read_log(from); });
+}
+
+void PostgresServer::read_log(int pipe) {
+    std::array<char, 4096> buffer{};
+    for (;;) {
+        const ssize_t count = read(pipe, buffer.data(), buffer.size());
+        if (count <= 0) break;
+        const std::lock_guard lock(mutex_);
+        text_.append(buffer.data(), static_cast<std::size_t>(count));
+        logged_.notify_all();
+    }
+    close(pipe);
+}
+
+std::string PostgresServer::log_of(const std::function<void()>& work) {
+    const auto mark = [this] {
+        const std::string marker = "marker " + std::to_string(++markers_) + ".";
+        RawPostgres(connection("postgres")).query("DO $$ BEGIN RAISE LOG '" + marker + "'; END $$");
+        std::unique_lock lock(mutex_);
+        logged_.wait(lock, [&] { return text_.find(marker) != std::string::npos; });
+        return text_.find(marker);
+    };
+    const std::size_t start = mark();
+    work();
+    const std::size_t end = mark();
+    const std::lock_guard lock(mutex_);
+    return text_.substr(start, end - start);
+}
+
+void PostgresServer::stop(int signal) {
+    kill(pid_, signal);
+    int status = 0;
+    while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+    }
+    pid_ = -1;
+    if (log_.joinable()) log_.join();
+}
+
+std::string PostgresServer::connection(const std::string& database, const std::string& more) const {
+    return "host=" + directory_ + " dbname=" + database + " user=cubepi " + more;
+}
+
+std::string PostgresServer::create_empty_database() {
+    const std::string name = "test" + std::to_string(++databases_);
+    RawPostgres(connection("postgres")).query("CREATE DATABASE " + name + " TEMPLATE template0");
+    return name;
+}
+
+std::string PostgresServer::create_database() {
+    if (!has_template_) {
+        RawPostgres(connection("postgres")).query("CREATE DATABASE ready TEMPLATE template0");
+        PostgresOptions options;
+        options.connection = connection("ready");
+        run(apply_postgres_schema(options));
+        has_template_ = true;
+    }
+    const std::string name = "test" + std::to_string(++databases_);
+    RawPostgres(connection("postgres"))
+        .query("CREATE DATABASE " + name + " TEMPLATE ready STRATEGY file_copy");
+    return name;
+}
+
+RawPostgres::RawPostgres(const std::string& connection)
+    : connection_(PQconnectdb(connection.c_str())) {
+    if (PQstatus(connection_) == CONNECTION_OK) return;
+    const std::string text = PQerrorMessage(connection_);
+    PQfinish(connection_);
+    fail(text);
+}
+
+std::vector<std::string> RawPostgres::query(const std::string& sql) {
+    PGresult* const result = PQexec(connection_, sql.c_str());
+    const ExecStatusType status = PQresultStatus(result);
+    std::vector<std::string> values;
+    for (int row = 0; row < PQntuples(result); ++row) {
+        for (int column = 0; column < PQnfields(result); ++column) {
+            values.emplace_back(PQgetisnull(result, row, column) ? "NULL"
+                                                                 : PQgetvalue(result, row, column));
+        }
+    }
+    PQclear(result);
+    if (status != PGRES_TUPLES_OK && status != PGRES_COMMAND_OK)
+        fail(std::string(PQerrorMessage(connection_)) + ": " + sql);
+    return values;
+}
+
+}  // namespace cubepi

@@ -1,0 +1,83 @@
+// A PostgreSQL server for the tests of a binary.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <libpq-fe.h>
+
+#include <cubepi/checkpoint/postgres_options.hpp>
+#include <cubepi/checkpoint/store_values_test.hpp>
+
+namespace cubepi {
+
+/// A server of its own in a temporary directory, reachable through a Unix socket there. It runs as an unprivileged user if
+/// the test runs as root, and ends with the test process, however that ends.
+class PostgresServer {
+public:
+    /// Initializes a new cluster and starts it. Throws if there is no PostgreSQL on this machine.
+    PostgresServer();
+    ~PostgresServer();
+    PostgresServer(const PostgresServer&) = delete;
+    PostgresServer& operator=(const PostgresServer&) = delete;
+
+    /// The server that all tests of the binary share; started at the first call.
+    static PostgresServer& shared();
+
+    void start(std::vector<std::string> arguments = {});
+    /// Sends the signal to the server and waits for its end.
+    void stop(int signal);
+    int pid() const noexcept { return pid_; }
+
+    /// Creates a database with the tables of this library, or an empty one.
+    std::string create_database();
+    std::string create_empty_database();
+    /// The connection string of a database.
+    std::string connection(const std::string& database, const std::string& more = {}) const;
+    /// Calls `work` and returns what the server logged meanwhile.
+    std::string log_of(const std::function<void()>& work);
+    std::string socket_directory() const { return directory_; }
+    std::string file(const std::string& name) const { return directory_ + "/" + name; }
+
+private:
+    std::vector<std::string> command(std::vector<std::string> arguments) const;
+    int spawn(const std::vector<std::string>& arguments, int output) const;
+
+    std::string directory_;
+    std::string programs_;
+    unsigned user_ = 0;
+    unsigned group_ = 0;
+    int pid_ = -1;
+    void read_log(int pipe);
+
+    std::thread log_;
+    std::mutex mutex_;
+    std::condition_variable logged_;
+    std::string text_;  ///< of the log
+    int markers_ = 0;
+    int databases_ = 0;
+    bool has_template_ = false;
+};
+
+/// A connection of a test, which blocks.
+class RawPostgres {
+public:
+    explicit RawPostgres(const std::string& connection);
+    ~RawPostgres() { PQfinish(connection_); }
+    RawPostgres(const RawPostgres&) = delete;
+    RawPostgres& operator=(const RawPostgres&) = delete;
+
+    /// All values of all rows of the last statement, in order; NULL as "NULL".
+    std::vector<std::string> query(const std::string& sql);
+    PGconn* get() const noexcept { return connection_; }
+
+private:
+    PGconn* connection_;
+};
+
+}  // namespace cubepi
