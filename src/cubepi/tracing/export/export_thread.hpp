@@ -1,0 +1,132 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <cubepi/core/clock.hpp>
+#include <cubepi/core/event_signal.hpp>
+#include <cubepi/core/support/posix_file.hpp>
+#include <cubepi/core/task.hpp>
+#include <cubepi/core/task_scope.hpp>
+#include <cubepi/tracing/exporter.hpp>
+
+namespace cubepi::detail {
+
+class ExportControl;
+
+/// The work of one exporter on an export thread. Unless stated otherwise, members are used on that thread.
+class ExportLane {
+public:
+    ExportLane(std::shared_ptr<Clock> clock, std::chrono::milliseconds export_timeout)
+        : clock_(std::move(clock)), export_timeout_(export_timeout) {}
+    virtual ~ExportLane() = default;
+    ExportLane(const ExportLane&) = delete;
+    ExportLane& operator=(const ExportLane&) = delete;
+
+    /// Runs serve() to its end, and then settle().
+    Task<> run();
+    void wake() { woken_.set(); }
+    /// Counts and reports what was not exported, once. Called by the thread, or by the thread that abandons it.
+    virtual void settle() noexcept = 0;
+
+protected:
+    /// Exports what there is until the sink is closed, and then ends the exporter.
+    virtual Task<> serve() = 0;
+    /// Waits for the next wake().
+    Task<> wait();
+    /// Returns a timer that calls wake(), for a lane that waits for a time.
+    Task<std::unique_ptr<ClockTimer>> make_timer();
+    /// Runs an export of `items` with the time limit. Only a cancellation of the lane is thrown.
+    Task<ExportResult> limited(Task<ExportResult> work, std::size_t items);
+
+    /// Returns true if a flush or the end was requested and not served yet.
+    bool is_requested() const noexcept;
+    /// Serves the requests: `done` exports everything that was there when it was called.
+    std::uint64_t requested_flush() const noexcept;
+    bool is_closing() const noexcept;
+    void flushed(std::uint64_t flush);
+    ExportControl& control() const noexcept { return *control_; }
+    Clock& clock() const noexcept { return *clock_; }
+
+private:
+    friend class ExportControl;
+    ExportControl* control_ = nullptr;
+    std::uint64_t flushed_ = 0;  // guarded by the mutex of the control; written on the thread only
+    AsyncEvent woken_;
+    const std::shared_ptr<Clock> clock_;
+    const std::chrono::milliseconds export_timeout_;
+};
+
+/// The state that the export thread shares with the threads that use it.
+class ExportControl {
+public:
+    /// Throws Error(io) if the process has no file descriptor left.
+    explicit ExportControl(std::vector<std::shared_ptr<ExportLane>> lanes);
+
+    /// Wakes the lanes. Takes no lock, any thread.
+    void wake() const noexcept;
+
+    Task<> main();
+
+    ExportControl(const ExportControl&) = delete;
+    ExportControl& operator=(const ExportControl&) = delete;
+
+private:
+    friend class ExportLane;
+    friend class ExportThread;
+    Task<> read_wakes(BackgroundScope& lanes);
+    bool is_flushed(std::uint64_t flush) const;
+
+    const std::vector<std::shared_ptr<ExportLane>> lanes_;
+    const UniqueFd event_;
+    std::atomic<std::uint64_t> flush_ = 0;  // the number of flushes requested
+    std::atomic<bool> closing_ = false;
+    std::atomic<bool> cancelled_ = false;
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    bool ended_ = false;
+    bool given_up_ = false;  // a caller of close() waits no longer
+};
+
+/// A thread with an event loop that runs lanes concurrently. Starts with the first start(); idle lanes cost nothing. Any thread
+/// may call any member. In a child process of fork() there is no such thread, and no member waits.
+class ExportThread {
+public:
+    explicit ExportThread(std::vector<std::shared_ptr<ExportLane>> lanes);
+    /// Requires a preceding close().
+    ~ExportThread();
+
+    /// Starts the thread unless it was started. Takes no lock except at the first calls. Returns false if the system has no thread
+    /// left; a later call tries again.
+    bool start() noexcept;
+    /// Waits until the lanes have exported what they had. Returns false after `limit`, or on the export thread itself.
+    bool flush(std::chrono::milliseconds limit);
+    /// Ends the lanes. After `limit` they are cancelled; if one of them ignores that, the thread is left to itself. Returns false
+    /// if they did not end by themselves.
+    bool close(std::chrono::milliseconds limit);
+
+    /// Returns true in a child process of the one that constructed this object.
+    bool is_forked() const noexcept;
+
+    ExportThread(const ExportThread&) = delete;
+    ExportThread& operator=(const ExportThread&) = delete;
+
+private:
+    bool end(std::unique_lock<std::mutex>& lock, std::chrono::milliseconds limit);
+
+    std::shared_ptr<ExportControl> control_;
+    std::atomic<bool> started_ = false;
+    std::atomic<std::thread::id> thread_id_ = {};
+    std::thread thread_;
+    const unsigned process_;
+};
+
+}  // namespace cubepi::detail

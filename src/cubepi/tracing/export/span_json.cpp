@@ -1,0 +1,150 @@
+#include <cubepi/tracing/export/span_json.hpp>
+
+#include <type_traits>
+#include <variant>
+
+#include <cubepi/tracing/export/json_text.hpp>
+
+namespace cubepi::detail {
+
+namespace {
+
+const char* kind_name(SpanKind kind) noexcept {
+    switch (kind) {
+        case SpanKind::internal: return "INTERNAL";
+        case SpanKind::server: return "SERVER";
+        case SpanKind::client: return "CLIENT";
+        case SpanKind::producer: return "PRODUCER";
+        case SpanKind::consumer: return "CONSUMER";
+    }
+    return "INTERNAL";
+}
+
+const char* status_name(SpanStatus status) noexcept {
+    switch (status) {
+        case SpanStatus::unset: return "UNSET";
+        case SpanStatus::ok: return "OK";
+        case SpanStatus::error: return "ERROR";
+    }
+    return "UNSET";
+}
+
+void append_value(std::string& out, const AttributeValue& value) {
+    if (const auto* text = std::get_if<SharedString>(&value)) {
+        append_json_string(out, *text);
+    } else if (const auto* truth = std::get_if<bool>(&value)) {
+        out += *truth ? "true" : "false";
+    } else if (const auto* integer = std::get_if<std::int64_t>(&value)) {
+        append_integer(out, *integer);
+    } else if (const auto* number = std::get_if<double>(&value)) {
+        append_json_double(out, *number);
+    } else {
+        const char* separator = "[";
+        for (const SharedString& text : std::get<std::vector<SharedString>>(value)) {
+            out += separator;
+            append_json_string(out, text);
+            separator = ", ";
+        }
+        out += *separator == '[' ? "[]" : "]";
+    }
+}
+
+void append_context(std::string& out, const SpanContext& context) {
+    out += R"({"trace_id": "0x)" + context.trace_id.hex() + R"(", "span_id": "0x)" +
+           context.span_id.hex() + R"(", "trace_state": "[]"})";
+}
+
+void append_quoted_time(std::string& out, std::chrono::system_clock::time_point time) {
+    out.push_back('"');
+    append_iso_time(out, time);
+    out.push_back('"');
+}
+
+void append_status(std::string& out, const SpanData& span) {
+    out += R"({"status_code": ")";
+    out += status_name(span.status);
+    out.push_back('"');
+    if (span.status == SpanStatus::error && !span.status_description.empty()) {
+        out += R"(, "description": )";
+        append_json_string(out, span.status_description);
+    }
+    out.push_back('}');
+}
+
+void append_events(std::string& out, const std::vector<SpanEvent>& events) {
+    out.push_back('[');
+    for (const SpanEvent& event : events) {
+        if (out.back() != '[') out += ", ";
+        out += R"({"name": )";
+        append_json_string(out, event.name);
+        out += R"(, "timestamp": )";
+        append_quoted_time(out, event.time);
+        out += R"(, "attributes": )";
+        append_attributes(out, event.attributes);
+        out.push_back('}');
+    }
+    out.push_back(']');
+}
+
+void append_links(std::string& out, const std::vector<SpanLink>& links) {
+    out.push_back('[');
+    for (const SpanLink& link : links) {
+        if (out.back() != '[') out += ", ";
+        out += R"({"context": )";
+        append_context(out, link.context);
+        out += R"(, "attributes": )";
+        append_attributes(out, link.attributes);
+        out.push_back('}');
+    }
+    out.push_back(']');
+}
+
+}  // namespace
+
+void append_attributes(std::string& out, const Attributes& attributes) {
+    out.push_back('{');
+    for (const Attribute& one : attributes) {
+        if (out.back() != '{') out += ", ";
+        append_json_string(out, one.key);
+        out += ": ";
+        append_value(out, one.value);
+    }
+    out.push_back('}');
+}
+
+void append_span_line(std::string& out, const SpanData& span, const std::string& resource) {
+    out += R"({"name": )";
+    append_json_string(out, span.name);
+    out += R"(, "context": )";
+    append_context(out, span.context);
+    out += R"(, "kind": "SpanKind.)";
+    out += kind_name(span.kind);
+    out += R"(", "parent_id": )";
+    out += span.parent.valid() ? "\"0x" + span.parent.hex() + "\"" : "null";
+    out += R"(, "start_time": )";
+    append_quoted_time(out, span.start);
+    out += R"(, "end_time": )";
+    append_quoted_time(out, span.end);
+    out += R"(, "status": )";
+    append_status(out, span);
+    out += R"(, "attributes": )";
+    append_attributes(out, span.attributes);
+    out += R"(, "events": )";
+    append_events(out, span.events);
+    out += R"(, "links": )";
+    append_links(out, span.links);
+    out += R"(, "resource": )";
+    out += resource;
+    out += "}\n";
+}
+
+std::string resource_json(const Resource& resource) {
+    std::string out = R"({"attributes": )";
+    append_attributes(out, resource.attributes);
+    out += R"(, "schema_url": )";
+    append_json_string(out, resource.schema_url);
+    out.push_back('}');
+    return out;
+}
+
+}  // namespace cubepi::detail

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include <cubepi/tracing/span.hpp>
+
+namespace cubepi::detail {
+
+/// A bounded queue of spans without locks, for any number of threads on both sides. Its limits are the number of spans in it, and
+/// the bytes of the spans in it and of those that were taken out and not released yet.
+///
+/// The algorithm is Dmitry Vyukov's bounded queue: each cell has a sequence number that states whose turn it is, so threads
+/// compete only for the two positions.
+class SpanQueue {
+public:
+    struct Entry {
+        std::shared_ptr<const SpanData> span = {};
+        std::size_t bytes = 0;
+    };
+
+    SpanQueue(std::size_t spans, std::size_t bytes);
+
+    /// Returns false, and leaves `span` unchanged, if a limit would be exceeded.
+    bool push(std::shared_ptr<const SpanData>&& span, std::size_t bytes) noexcept;
+    /// Takes out the oldest span. Returns false if there is none, or if the thread that adds it has not finished. The bytes of
+    /// the span count until release().
+    bool pop(Entry& entry) noexcept;
+    void release(std::size_t bytes) noexcept { bytes_.fetch_sub(bytes); }
+
+    /// The number of spans, including those that are being added.
+    std::size_t size() const noexcept { return size_.load(); }
+    /// The number of spans ever added, or being added, and ever taken out.
+    std::uint64_t added() const noexcept { return tail_.load(); }
+    std::uint64_t taken() const noexcept { return head_.load(); }
+
+    SpanQueue(const SpanQueue&) = delete;
+    SpanQueue& operator=(const SpanQueue&) = delete;
+
+private:
+    struct Cell {
+        std::atomic<std::uint64_t> sequence = 0;
+        Entry entry = {};
+    };
+    bool reserve(std::size_t bytes) noexcept;
+
+    const std::size_t max_spans_;
+    const std::size_t max_bytes_;
+    const std::uint64_t mask_;
+    const std::unique_ptr<Cell[]> cells_;
+    // Apart, so that producers and the consumer do not share cache lines.
+    alignas(64) std::atomic<std::uint64_t> tail_ = 0;
+    alignas(64) std::atomic<std::uint64_t> head_ = 0;
+    alignas(64) std::atomic<std::size_t> size_ = 0;
+    std::atomic<std::size_t> bytes_ = 0;
+};
+
+}  // namespace cubepi::detail

@@ -1,0 +1,107 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <cubepi/core/clock.hpp>
+#include <cubepi/tracing/metric_data.hpp>
+
+// Instruments of metrics. Everything here may be used from any thread. A set of attributes is independent of their order; each
+// instrument has at most `MetricRegistry::max_points` of them, and what is recorded for further sets goes to one point with the
+// attribute `otel.metric.overflow=true` (https://opentelemetry.io/docs/specs/otel/metrics/sdk/#cardinality-limits).
+
+namespace cubepi {
+
+namespace detail {
+struct HistogramCell;
+struct CounterCell;
+class HistogramPoints;
+class CounterPoints;
+}  // namespace detail
+
+/// The values of a histogram for one set of attributes. Copies refer to the same values. Recording takes no lock.
+class HistogramRecorder {
+public:
+    /// Ignores NaN and infinities.
+    void record(double value) const noexcept;
+
+private:
+    friend class Histogram;
+    explicit HistogramRecorder(std::shared_ptr<detail::HistogramCell> cell)
+        : cell_(std::move(cell)) {}
+    std::shared_ptr<detail::HistogramCell> cell_;
+};
+
+/// A distribution of values. A copy refers to the same instrument.
+class Histogram {
+public:
+    /// Records for a set of attributes, which is looked up under a lock that few threads share.
+    void record(double value, const Attributes& attributes) const { at(attributes).record(value); }
+    /// Returns the values of a set of attributes, for code that records for the same set repeatedly.
+    HistogramRecorder at(const Attributes& attributes) const;
+
+private:
+    friend class MetricRegistry;
+    explicit Histogram(std::shared_ptr<detail::HistogramPoints> points)
+        : points_(std::move(points)) {}
+    std::shared_ptr<detail::HistogramPoints> points_;
+};
+
+/// The value of a counter for one set of attributes. Copies refer to the same value. Adding takes no lock.
+class CounterRecorder {
+public:
+    /// Ignores negative values, NaN and infinities.
+    void add(double value = 1) const noexcept;
+
+private:
+    friend class Counter;
+    explicit CounterRecorder(std::shared_ptr<detail::CounterCell> cell) : cell_(std::move(cell)) {}
+    std::shared_ptr<detail::CounterCell> cell_;
+};
+
+/// A sum that only increases. A copy refers to the same instrument.
+class Counter {
+public:
+    void add(double value, const Attributes& attributes) const { at(attributes).add(value); }
+    CounterRecorder at(const Attributes& attributes) const;
+
+private:
+    friend class MetricRegistry;
+    explicit Counter(std::shared_ptr<detail::CounterPoints> points) : points_(std::move(points)) {}
+    std::shared_ptr<detail::CounterPoints> points_;
+};
+
+/// The instruments of a program and their values since the registry was constructed.
+class MetricRegistry {
+public:
+    static constexpr std::size_t max_points = 2000;
+
+    /// `clock` dates snapshots; null: the system clock.
+    explicit MetricRegistry(std::shared_ptr<Clock> clock = nullptr);
+    ~MetricRegistry();
+
+    /// Returns the histogram of that name, and creates it if there is none. `bounds` are the inclusive upper bounds of its buckets,
+    /// finite and ascending. Throws Error(invalid_argument) if they are not, or if the name is used with other properties.
+    Histogram histogram(std::string name, std::string unit, std::string description,
+                        std::vector<double> bounds = default_bounds());
+    /// Returns the counter of that name, and creates it if there is none. Throws like histogram().
+    Counter counter(std::string name, std::string unit, std::string description);
+
+    /// The bounds that OpenTelemetry uses if none are given.
+    static std::vector<double> default_bounds();
+
+    /// Returns the values of all instruments, in the order in which instruments and sets of attributes were first used. A value that
+    /// another thread records meanwhile may be in the sum of a point and not yet in its buckets, or the reverse.
+    MetricSnapshot snapshot() const;
+
+    MetricRegistry(const MetricRegistry&) = delete;
+    MetricRegistry& operator=(const MetricRegistry&) = delete;
+
+private:
+    struct State;
+    std::unique_ptr<State> state_;
+};
+
+}  // namespace cubepi

@@ -1,0 +1,222 @@
+#include <cubepi/tracing/otlp_exporter.hpp>
+
+#include <zlib.h>
+
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <cubepi/core/json.hpp>
+#include <cubepi/net/network_error.hpp>
+#include <cubepi/testing/manual_clock.hpp>
+#include <cubepi/testing/memory_transport.hpp>
+#include <cubepi/tracing/otlp/gzip.hpp>
+#include <cubepi/tracing/otlp/otlp_decoder_test.hpp>
+#include <cubepi/tracing/otlp/otlp_messages.hpp>
+#include <cubepi/tracing/otlp/otlp_samples_test.hpp>
+
+namespace cubepi {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::ManualClock;
+using testing::MemoryResponse;
+using testing::MemoryTransport;
+
+/// A collector that answers as scripted, and an exporter that sends to it.
+struct Collector {
+    explicit Collector(std::vector<MemoryResponse> answers, OtlpOptions wanted = {})
+        : transport(std::make_shared<MemoryTransport>(std::move(answers), clock)),
+          options(std::move(wanted)) {
+        options.runtime =
+            std::make_shared<const Runtime>(Runtime().with_clock(clock).with_transport(transport));
+    }
+
+    ExportResult send(std::size_t spans = 1) {
+        OtlpSpanExporter exporter(options);
+        const SpanBatch batch(spans, otlp_test::sample_span());
+        return run_advancing(*clock, exporter.export_spans(batch, resource));
+    }
+    ExportResult send_metrics() {
+        OtlpMetricExporter exporter(options);
+        const auto metrics = std::make_shared<const MetricSnapshot>(otlp_test::sample_metrics());
+        return run_advancing(*clock, exporter.export_metrics(metrics, resource));
+    }
+
+    std::shared_ptr<ManualClock> clock = std::make_shared<ManualClock>();
+    std::shared_ptr<MemoryTransport> transport;
+    OtlpOptions options;
+    std::shared_ptr<const Resource> resource =
+        std::make_shared<const Resource>(otlp_test::sample_resource());
+};
+
+std::string inflated(std::string_view bytes) {
+    z_stream stream{};
+    EXPECT_EQ(inflateInit2(&stream, MAX_WBITS + 16), Z_OK);
+    std::string out(std::size_t{16} << 20U, '\0');
+    stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
+    stream.avail_in = static_cast<uInt>(bytes.size());
+    stream.next_out = reinterpret_cast<Bytef*>(out.data());
+    stream.avail_out = static_cast<uInt>(out.size());
+    EXPECT_EQ(inflate(&stream, Z_FINISH), Z_STREAM_END);
+    EXPECT_EQ(stream.avail_in, 0u);
+    out.resize(stream.total_out);
+    inflateEnd(&stream);
+    return out;
+}
+
+TEST(OtlpUrls, AreThoseOfTheBase) {
+    EXPECT_EQ(otlp_traces_url("http://h:4318"), "http://h:4318/v1/traces");
+    EXPECT_EQ(otlp_metrics_url("http://h:4318/base/"), "http://h:4318/base/v1/metrics");
+}
+
+TEST(OtlpExporter, SendsProtobufByDefault) {
+    Collector collector({MemoryResponse(200)});
+    EXPECT_TRUE(collector.send(2).ok());
+    const HttpRequest request = collector.transport->requests().at(0);
+    EXPECT_EQ(request.method, "POST");
+    EXPECT_EQ(request.url, "http://localhost:4318/v1/traces");
+    EXPECT_EQ(request.headers.get("content-type"), "application/x-protobuf");
+    EXPECT_EQ(request.headers.find("content-encoding"), nullptr);
+    EXPECT_TRUE(request.headers.get("user-agent").starts_with("CubePi-OTLP-Exporter/"));
+    EXPECT_EQ(request.timeouts.total, 10s);
+    const JsonObject decoded = otlp_test::Decoder(request.body).message("TracesRequest");
+    EXPECT_EQ(
+        decoded.at("resourceSpans").at(0).at("scopeSpans").at(0).at("spans").as_array().size(), 2u);
+}
+
+TEST(OtlpExporter, SendsJsonWithHeadersAndGzip) {
+    OtlpOptions options;
+    options.url = "https://c.example/v1/metrics";
+    options.protocol = OtlpProtocol::http_json;
+    options.gzip = true;
+    options.headers = {HttpHeader("x-key", "secret")};
+    Collector collector({MemoryResponse(200)}, options);
+    EXPECT_TRUE(collector.send_metrics().ok());
+    const HttpRequest request = collector.transport->requests().at(0);
+    EXPECT_EQ(request.url, "https://c.example/v1/metrics");
+    EXPECT_EQ(request.headers.get("content-type"), "application/json");
+    EXPECT_EQ(request.headers.get("content-encoding"), "gzip");
+    EXPECT_EQ(request.headers.get("x-key"), "secret");
+    EXPECT_EQ(inflated(request.body),
+              detail::metrics_json(otlp_test::sample_metrics(), *collector.resource));
+}
+
+TEST(OtlpExporter, DividesALargeBatch) {
+    OtlpOptions options;
+    options.request_bytes = 2 * otlp_test::sample_span()->memory();
+    std::vector<MemoryResponse> answers;
+    for (const int status : {200, 400, 200}) answers.emplace_back(status);
+    Collector collector(std::move(answers), options);
+    const ExportResult result = collector.send(5);
+    EXPECT_EQ(collector.transport->requests().size(), 3u);
+    EXPECT_EQ(result.rejected, 2u);
+    EXPECT_EQ(result.error, "localhost:4318 answered with HTTP 400");
+}
+
+TEST(OtlpExporter, RetriesOnlyTheStatusesOfTheSpecification) {
+    for (const int status : {429, 502, 503, 504}) {
+        Collector collector({MemoryResponse(status), MemoryResponse(status), MemoryResponse(200)});
+        EXPECT_TRUE(collector.send().ok()) << status;
+        EXPECT_EQ(collector.transport->requests().size(), 3u) << status;
+    }
+    for (const int status : {400, 401, 404, 408, 409, 413, 425, 500, 501}) {
+        Collector collector({MemoryResponse(status), MemoryResponse(200)});
+        const ExportResult result = collector.send(3);
+        EXPECT_EQ(result.rejected, 3u) << status;
+        EXPECT_EQ(collector.transport->requests().size(), 1u) << status;
+        EXPECT_NE(result.error.find("HTTP " + std::to_string(status)), std::string::npos);
+    }
+}
+
+TEST(OtlpExporter, WaitsAsLongAsTheCollectorRequests) {
+    Collector collector(
+        {MemoryResponse(429).with_header("retry-after", "17"), MemoryResponse(200)});
+    const auto start = collector.clock->now();
+    EXPECT_TRUE(collector.send().ok());
+    EXPECT_EQ(collector.clock->now() - start, 17s);
+}
+
+TEST(OtlpExporter, DoesNotWaitForLongerThanAnExportMayTake) {
+    Collector collector(
+        {MemoryResponse(503).with_header("retry-after", "3600"), MemoryResponse(200)});
+    const ExportResult result = collector.send();
+    EXPECT_EQ(result.rejected, 1u);
+    EXPECT_NE(result.error.find("3600 s"), std::string::npos) << result.error;
+    EXPECT_EQ(collector.transport->requests().size(), 1u);
+}
+
+TEST(OtlpExporter, RetriesAFailedConnectionAndThenFails) {
+    std::vector<MemoryResponse> answers;
+    for (int i = 0; i < 6; ++i) {
+        answers.push_back(MemoryResponse::failing(NetworkError(
+            ErrorCode::connect, "localhost:4318", true, "Cannot connect to localhost:4318")));
+    }
+    Collector collector(std::move(answers));
+    const ExportResult result = collector.send(2);
+    EXPECT_EQ(result.rejected, 2u);
+    EXPECT_NE(result.error.find("Cannot connect to localhost:4318"), std::string::npos);
+    EXPECT_NE(result.error.find("after 5 retries"), std::string::npos) << result.error;
+    EXPECT_EQ(collector.transport->requests().size(), 6u);
+}
+
+TEST(OtlpExporter, DoesNotRetryOtherFailures) {
+    Collector invalid({MemoryResponse::failing(Error(ErrorCode::invalid_argument, "bad URL"))});
+    EXPECT_EQ(invalid.send().error, "bad URL");
+    Collector strange({MemoryResponse::failing(std::runtime_error("strange"))});
+    EXPECT_EQ(strange.send().error, "strange");
+    Collector slow({MemoryResponse::never()});
+    const ExportResult result = slow.send();
+    EXPECT_EQ(result.rejected, 1u);
+    EXPECT_EQ(slow.transport->requests().size(), 1u);
+}
+
+TEST(OtlpExporter, ReportsAPartialSuccess) {
+    Collector collector({MemoryResponse(200, "\x0a\x0b\x08\x01\x12\x07too old")
+                             .with_header("content-type", "application/x-protobuf")});
+    const ExportResult result = collector.send(3);
+    EXPECT_EQ(result.rejected, 1u);
+    EXPECT_EQ(result.error, "localhost:4318 rejected 1 of 3: too old");
+    Collector warning({MemoryResponse(200, R"({"partialSuccess":{"errorMessage":"use gzip"}})")
+                           .with_header("content-type", "application/json")});
+    const ExportResult accepted = warning.send(3);
+    EXPECT_EQ(accepted.rejected, 0u);
+    EXPECT_EQ(accepted.error, "localhost:4318 accepted all with a warning: use gzip");
+}
+
+TEST(OtlpExporter, AnHtmlPageIsNotACollector) {
+    Collector collector({MemoryResponse(200, "<!doctype html><title>Sign in</title>")});
+    const ExportResult result = collector.send();
+    EXPECT_EQ(result.rejected, 1u);
+    EXPECT_EQ(result.error,
+              "localhost:4318 returned an HTML page instead of an OTLP response; check the URL of "
+              "the collector");
+    Collector garbage({MemoryResponse(200, std::string(1000, '\xfe'))});
+    EXPECT_TRUE(garbage.send().ok());
+    Collector huge({MemoryResponse(200, std::string(1U << 20U, 'x'))});
+    (void)huge.send();
+}
+
+TEST(OtlpExporter, D58_ErrorsContainNoSecret) {
+    OtlpOptions options;
+    options.url = "https://user:password@c.example/v1/traces?key=hidden";
+    options.headers = {HttpHeader("authorization", "Bearer sk-secret")};
+    Collector collector({MemoryResponse(401, "invalid token sk-secret")}, options);
+    EXPECT_EQ(collector.send().error,
+              "c.example answered with HTTP 401: invalid token ***; check the headers of the "
+              "exporter");
+}
+
+TEST(Gzip, CompressesAnySize) {
+    for (const std::size_t size : {0u, 1u, 1000u, 65536u, 200000u, 5000000u}) {
+        std::string text(size, 'x');
+        for (std::size_t i = 0; i < size; i += 7)
+            text[i] = static_cast<char>(i * 2654435761U >> 13U);
+        EXPECT_EQ(inflated(detail::gzip(text)), text) << size;
+    }
+}
+
+}  // namespace
+}  // namespace cubepi

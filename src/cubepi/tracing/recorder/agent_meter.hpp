@@ -1,0 +1,118 @@
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <cubepi/agent/agent.hpp>
+#include <cubepi/tracing/meter.hpp>
+#include <cubepi/tracing/recorder/provider_watch.hpp>
+#include <cubepi/tracing/recorder/run_table.hpp>
+
+namespace cubepi::detail {
+
+/// An active run: the provider of its last answer, which the points of the run and of its tools name. Thread-safe.
+class MeteredRun {
+public:
+    SharedString provider() const {
+        const std::lock_guard lock(mutex_);
+        return provider_;
+    }
+    void set_provider(SharedString provider) {
+        const std::lock_guard lock(mutex_);
+        provider_ = std::move(provider);
+    }
+
+private:
+    mutable std::mutex mutex_;
+    SharedString provider_ = "cubepi";
+};
+
+/// The instruments, and the state shared by all agents of a meter. Thread-safe.
+class MeterCore {
+public:
+    explicit MeterCore(MeterOptions options);
+    static std::shared_ptr<MeterCore> create(MeterOptions options);
+
+    ProviderWatch::Lease watch(const std::vector<BoundModel>& models) {
+        return ProviderWatch::watch(watch_, models);
+    }
+    /// Returns the attributes that all points of an operation have.
+    Attributes attributes_of(std::string_view operation, SharedString provider) const;
+    void record_call(const ProviderCall& call, const ProviderOutcome& outcome);
+
+    const std::shared_ptr<MetricRegistry>& registry() const noexcept { return registry_; }
+    const std::shared_ptr<const Resource>& resource() const noexcept { return resource_; }
+    MetricReader& reader() noexcept { return reader_; }
+    RunTable<MeteredRun>& runs() noexcept { return runs_; }
+    const Histogram& durations() const noexcept { return durations_; }
+    const Counter& questions() const noexcept { return questions_; }
+
+private:
+    void record_tokens(const Usage& usage, const Attributes& attributes) const;
+
+    const SharedString agent_name_;
+    const std::shared_ptr<const Resource> resource_;
+    const std::shared_ptr<MetricRegistry> registry_;
+    const Histogram durations_;
+    const Histogram tokens_;
+    const Histogram first_chunks_;
+    const Counter cost_;
+    const Counter questions_;
+    RunTable<MeteredRun> runs_;
+    MetricReader reader_;
+    std::shared_ptr<ProviderWatch> watch_;
+};
+
+/// Measures the runs of one agent. Used on the agent's executor.
+class AgentMeter {
+public:
+    AgentMeter(std::shared_ptr<MeterCore> core, Agent& agent)
+        : core_(std::move(core)), agent_(agent) {}
+    ~AgentMeter() { detach(); }
+    AgentMeter(const AgentMeter&) = delete;
+    AgentMeter& operator=(const AgentMeter&) = delete;
+
+    static std::shared_ptr<AgentMeter> attach(std::shared_ptr<MeterCore> core, Agent& agent);
+    void detach() noexcept;
+
+private:
+    using Time = std::chrono::steady_clock::time_point;
+    struct Tool {
+        SharedString id;
+        Time start;
+    };
+    struct Question {
+        std::string id;
+        std::string_view kind;
+    };
+
+    void on_event(const AgentEvent& event) noexcept;
+    void record(const AgentEvent& event);
+    void start_run(const AgentEvent& event);
+    void end_run(const AgentEvent& event, std::string_view outcome);
+    void end_tool(const ToolExecutionEndEvent& event, Time now);
+    void end_question(std::string_view question_id, std::string_view outcome);
+    void note_answer(const TurnEndEvent& event);
+    void follow_model();
+    void forget_run() noexcept;
+
+    const std::shared_ptr<MeterCore> core_;
+    Agent& agent_;  // used in its listener only
+    Subscription subscription_;
+    ProviderWatch::Lease providers_;
+    std::shared_ptr<const Model> model_;
+    std::shared_ptr<MeteredRun> run_;  // null: none is active
+    std::string run_id_;
+    Time start_;
+    std::string_view outcome_;  // by the last turn
+    std::string error_type_;    // of the last turn; empty: none
+    std::vector<Tool> tools_;
+    std::vector<Question> questions_;
+};
+
+}  // namespace cubepi::detail

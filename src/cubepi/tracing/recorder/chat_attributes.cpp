@@ -1,0 +1,176 @@
+#include <cubepi/tracing/recorder/chat_attributes.hpp>
+
+#include <openssl/sha.h>
+
+#include <array>
+#include <cstdio>
+#include <utility>
+
+#include <cubepi/provider/cost.hpp>
+
+namespace cubepi::detail {
+
+namespace {
+
+struct ProviderName {
+    std::string_view id;
+    std::string_view name;
+};
+
+/// The well-known values of `gen_ai.provider.name`, and our own of the scripted model.
+constexpr std::array provider_names{
+    ProviderName{"anthropic", "anthropic"},
+    ProviderName{"openai", "openai"},
+    ProviderName{"cohere", "cohere"},
+    ProviderName{"groq", "groq"},
+    ProviderName{"deepseek", "deepseek"},
+    ProviderName{"perplexity", "perplexity"},
+    ProviderName{"faux", "faux"},
+    ProviderName{"azure_openai", "azure.ai.openai"},
+    ProviderName{"gemini", "gcp.gemini"},
+    ProviderName{"vertex_ai", "gcp.vertex_ai"},
+    ProviderName{"bedrock", "aws.bedrock"},
+    ProviderName{"mistral", "mistral_ai"},
+    ProviderName{"xai", "x_ai"},
+    ProviderName{"watsonx", "ibm.watsonx.ai"},
+};
+
+std::string_view text_of(const JsonObject& object, std::string_view key) {
+    const Json* value = object.if_contains(key);
+    return value && value->is_string() ? std::string_view(value->get_string()) : std::string_view();
+}
+
+const JsonObject* object_of(const JsonObject& object, std::string_view key) {
+    const Json* value = object.if_contains(key);
+    return value ? value->if_object() : nullptr;
+}
+
+std::optional<double> number_of(const JsonObject& object, std::string_view key) {
+    const Json* value = object.if_contains(key);
+    if (!value || !value->is_number()) return std::nullopt;
+    return value->to_number<double>();
+}
+
+void add_integer(Attributes& attributes, AttributeKey key, const JsonObject& payload,
+                 std::string_view member) {
+    const Json* value = payload.if_contains(member);
+    if (value && value->is_int64()) attributes.set(std::move(key), value->get_int64());
+    if (value && value->is_uint64())
+        attributes.set(std::move(key), static_cast<std::int64_t>(value->get_uint64()));
+}
+
+void add_text(Attributes& attributes, AttributeKey key, std::string_view text) {
+    if (!text.empty()) attributes.set(std::move(key), SharedString(text));
+}
+
+void add_count(Attributes& attributes, AttributeKey key, const TokenCount& count, bool with_zero) {
+    const std::int64_t value = count.value_or(0);
+    if (value > 0 || with_zero) attributes.add(std::move(key), value);
+}
+
+std::string_view thinking_level(const JsonObject& payload) {
+    if (const JsonObject* thinking = object_of(payload, "thinking");
+        thinking && text_of(*thinking, "type") == "enabled") {
+        return "on";
+    }
+    const JsonObject* reasoning = object_of(payload, "reasoning");
+    return reasoning ? text_of(*reasoning, "effort") : std::string_view();
+}
+
+/// The members of a body that only one kind of endpoint has. Returns the finish reason as the endpoint calls it.
+std::string_view add_vendor_attributes(Attributes& attributes, const JsonObject& body) {
+    if (const Json* choices = body.if_contains("choices")) {
+        attributes.add("openai.api.type", SharedString("chat_completions"));
+        add_text(attributes, "openai.response.system_fingerprint",
+                 text_of(body, "system_fingerprint"));
+        add_text(attributes, "openai.response.service_tier", text_of(body, "service_tier"));
+        const JsonArray* list = choices->if_array();
+        const JsonObject* first = list && !list->empty() ? list->front().if_object() : nullptr;
+        return first ? text_of(*first, "finish_reason") : std::string_view();
+    }
+    if (text_of(body, "object") == "response" || body.contains("output")) {
+        attributes.add("openai.api.type", SharedString("responses"));
+        add_text(attributes, "openai.response.service_tier", text_of(body, "service_tier"));
+        return text_of(body, "status");
+    }
+    return text_of(body, "stop_reason");
+}
+
+}  // namespace
+
+SharedString provider_name(std::string_view provider_id) {
+    for (const ProviderName& one : provider_names) {
+        if (one.id == provider_id) return shared_name(one.name);
+    }
+    if (provider_id.empty()) return shared_name("unknown");
+    return SharedString("unknown:" + std::string(provider_id));
+}
+
+void add_request_attributes(Attributes& attributes, const ProviderCall& call,
+                            const JsonObject& payload) {
+    attributes.add("gen_ai.operation.name", shared_name("chat"));
+    attributes.add("gen_ai.provider.name", provider_name(call.model().provider_id));
+    attributes.add("gen_ai.request.model", shared_name(call.model().id));
+    attributes.add("gen_ai.request.stream", true);
+    if (!call.purpose().empty()) attributes.add("cubepi.llm.purpose", call.purpose());
+    if (call.attempt() > 1)
+        attributes.add("cubepi.llm.attempt", static_cast<std::int64_t>(call.attempt()));
+    if (payload.empty()) return;
+    add_integer(attributes, "gen_ai.request.max_tokens", payload, "max_tokens");
+    add_integer(attributes, "gen_ai.request.max_tokens", payload, "max_completion_tokens");
+    add_integer(attributes, "gen_ai.request.max_tokens", payload, "max_output_tokens");
+    if (const auto temperature = number_of(payload, "temperature"))
+        attributes.add("gen_ai.request.temperature", *temperature);
+    if (const auto top_p = number_of(payload, "top_p"))
+        attributes.add("gen_ai.request.top_p", *top_p);
+    add_text(attributes, "openai.request.service_tier", text_of(payload, "service_tier"));
+    add_text(attributes, "cubepi.llm.thinking_level", thinking_level(payload));
+}
+
+void add_response_attributes(Attributes& attributes, const ProviderCall& call,
+                             const AssistantMessage& answer, const Json& body) {
+    std::string_view finish_reason;
+    std::string_view model;
+    if (const JsonObject* object = body.if_object()) {
+        finish_reason = add_vendor_attributes(attributes, *object);
+        model = text_of(*object, "model");
+        add_text(attributes, "gen_ai.response.id", text_of(*object, "id"));
+    } else if (!answer.response_id.empty()) {
+        attributes.add("gen_ai.response.id", answer.response_id);
+    }
+    if (finish_reason.empty()) finish_reason = answer.stop_reason.str();
+    attributes.add("gen_ai.response.finish_reasons",
+                   std::vector<SharedString>{shared_name(finish_reason)});
+    if (model.empty()) model = answer.model_id.str();
+    if (!model.empty()) attributes.add("gen_ai.response.model", shared_name(model));
+    if (!answer.usage) return;
+    const Usage& usage = *answer.usage;
+    // The conventions count cached tokens as input.
+    const std::int64_t input = usage.input_tokens.value_or(0) +
+                               usage.cache_read_tokens.value_or(0) +
+                               usage.cache_write_tokens.value_or(0);
+    attributes.add("gen_ai.usage.input_tokens", input);
+    add_count(attributes, "gen_ai.usage.output_tokens", usage.output_tokens, true);
+    add_count(attributes, "gen_ai.usage.cache_read.input_tokens", usage.cache_read_tokens, false);
+    add_count(attributes, "gen_ai.usage.cache_creation.input_tokens", usage.cache_write_tokens,
+              false);
+    add_count(attributes, "gen_ai.usage.reasoning.output_tokens", usage.reasoning_tokens, false);
+    if (const std::optional<double> cost = cost_of(answer, call.model()))
+        attributes.add("cubepi.usage.cost", *cost);
+}
+
+std::string error_type_of_call(const ErrorInfo& error) {
+    if (error.code == ErrorCode::timeout) return "timeout";
+    return "cubepi.errors." + (error.type.empty() ? std::string("ProviderError") : error.type);
+}
+
+std::string short_sha256(std::string_view text) {
+    std::array<unsigned char, SHA256_DIGEST_LENGTH> digest{};
+    SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest.data());
+    std::array<char, 17> digits{};
+    for (std::size_t i = 0; i < 8; ++i)
+        std::snprintf(digits.data() + 2 * i, 3, "%02x", static_cast<unsigned>(digest[i]));
+    return digits.data();
+}
+
+}  // namespace cubepi::detail

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <cubepi/core/json.hpp>
+#include <cubepi/provider/observers.hpp>
+#include <cubepi/tracing/span.hpp>
+
+// The attributes of a model call, in the terms of OpenTelemetry's GenAI conventions.
+
+namespace cubepi::detail {
+
+/// Returns the name of a provider in the conventions: "azure.ai.openai" for "azure_openai"; "unknown:<id>" for one that they do
+/// not list, "unknown" for an empty id.
+SharedString provider_name(std::string_view provider_id);
+
+/// Adds what the request says. `payload` is the body that is sent; empty if the provider has none.
+void add_request_attributes(Attributes& attributes, const ProviderCall& call,
+                            const JsonObject& payload);
+
+/// Adds what the answer says. `body` is its unstreamed form; null if there is none.
+void add_response_attributes(Attributes& attributes, const ProviderCall& call,
+                             const AssistantMessage& answer, const Json& body);
+
+/// Returns the `error.type` of a failure, in CubePi's form: "cubepi.errors.RateLimited".
+std::string error_type_of_call(const ErrorInfo& error);
+
+/// Returns the first 16 hexadecimal digits of the SHA-256 of a text.
+std::string short_sha256(std::string_view text);
+
+}  // namespace cubepi::detail

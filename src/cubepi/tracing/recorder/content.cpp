@@ -1,0 +1,121 @@
+#include <cubepi/tracing/recorder/content.hpp>
+
+#include <utility>
+
+#include <cubepi/net/utf8.hpp>
+
+namespace cubepi::detail {
+
+namespace {
+
+constexpr std::size_t max_error_text = 256;
+
+JsonObject text_part(std::string_view text) {
+    return JsonObject{{"type", "text"}, {"content", text}};
+}
+
+struct PartWriter {
+    JsonObject operator()(const TextContent& block) const {
+        return text_part(std::string_view(block.text));
+    }
+    JsonObject operator()(const ThinkingContent& block) const {
+        return JsonObject{{"type", "reasoning"}, {"content", std::string_view(block.thinking)}};
+    }
+    // The bytes of an image are in the recorded request only.
+    JsonObject operator()(const ImageContent&) const { return JsonObject{{"type", "image"}}; }
+    JsonObject operator()(const ToolCall& call) const {
+        return JsonObject{{"type", "tool_call"},
+                          {"id", std::string_view(call.id)},
+                          {"name", std::string_view(call.name)},
+                          {"arguments", call.arguments}};
+    }
+};
+
+template <class Blocks>
+JsonArray parts_of(const Blocks& blocks) {
+    JsonArray parts;
+    for (const auto& block : blocks) parts.emplace_back(std::visit(PartWriter(), block));
+    return parts;
+}
+
+std::string text_of(const ContentList<Content>& blocks) {
+    std::string text;
+    for (const Content& block : blocks) {
+        if (const auto* one = std::get_if<TextContent>(&block)) text += std::string_view(one->text);
+    }
+    return text;
+}
+
+/// JSON text with invalid UTF-8, of a tool for example, replaced.
+std::string valid_json_text(const Json& value) {
+    std::string text = boost::json::serialize(value);
+    return is_utf8(text) ? text : replace_broken_utf8(text);
+}
+
+}  // namespace
+
+JsonObject content_of(const Message& message) {
+    if (const UserMessage* user = message.user())
+        return JsonObject{{"role", "user"}, {"parts", parts_of(user->content)}};
+    if (const AssistantMessage* answer = message.assistant())
+        return JsonObject{{"role", "assistant"}, {"parts", parts_of(answer->content)}};
+    const ToolResultMessage& result = *message.tool_result();
+    JsonObject part{{"type", "tool_call_response"},
+                    {"id", std::string_view(result.tool_call_id)},
+                    {"result", text_of(result.content)}};
+    return JsonObject{{"role", "tool"}, {"parts", JsonArray{std::move(part)}}};
+}
+
+JsonArray content_of(const MessageList& messages) {
+    JsonArray list;
+    list.reserve(messages.size());
+    for (const Message& message : messages) list.emplace_back(content_of(message));
+    return list;
+}
+
+JsonArray system_instructions(std::string_view text) {
+    JsonArray parts;
+    parts.emplace_back(text_part(text));
+    JsonArray list;
+    list.emplace_back(JsonObject{{"role", "system"}, {"parts", std::move(parts)}});
+    return list;
+}
+
+JsonArray tool_definitions(const ToolDefinitions& tools) {
+    JsonArray list;
+    for (const ToolDefinition& tool : tools) {
+        list.emplace_back(JsonObject{{"name", std::string_view(tool.name)},
+                                     {"description", std::string_view(tool.description)},
+                                     {"parameters", tool.parameters ? *tool.parameters : Json()}});
+    }
+    return list;
+}
+
+std::optional<Json> ContentFilter::value(std::string_view key, Json value) const {
+    if (!enabled_) return std::nullopt;
+    if (!redact_) return value;
+    try {
+        return redact_(key, std::move(value));
+    } catch (...) {
+        // What could not be redacted is not recorded.
+        return std::nullopt;
+    }
+}
+
+void ContentFilter::add(Attributes& attributes, AttributeKey key, Json value) const {
+    std::optional<Json> recorded = this->value(key.text(), std::move(value));
+    if (!recorded || recorded->is_null()) return;
+    std::string text =
+        recorded->is_string() ? std::string(recorded->get_string()) : valid_json_text(*recorded);
+    attributes.set(std::move(key), SharedString(std::move(text)));
+}
+
+std::string ContentFilter::error_text(std::string_view text, std::string_view instead) const {
+    const std::optional<Json> recorded = value("exception.message", Json(text));
+    if (!recorded || !recorded->is_string()) return std::string(instead);
+    const std::string_view all = recorded->get_string();
+    const std::string_view begin = all.substr(0, max_error_text);
+    return replace_broken_utf8(begin.substr(0, complete_utf8_prefix(begin)));
+}
+
+}  // namespace cubepi::detail

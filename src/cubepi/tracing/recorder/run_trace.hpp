@@ -1,0 +1,150 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <cubepi/agent/agent.hpp>
+#include <cubepi/provider/observers.hpp>
+#include <cubepi/tracing/recorder/content.hpp>
+#include <cubepi/tracing/recorder/open_span.hpp>
+
+namespace cubepi::detail {
+
+/// Receives the spans of a run when they have ended.
+class SpanReceiver {
+public:
+    virtual ~SpanReceiver() = default;
+    virtual void receive(std::shared_ptr<const SpanData> span) noexcept = 0;
+};
+
+/// The parent of a run's span, and whether the run is recorded.
+struct TraceParent {
+    TraceId trace_id = {};
+    SpanId span_id = {};  ///< not valid: the run's span is the root
+    bool sampled = true;
+};
+
+/// What a recorder knows of a tool of the agent.
+struct ToolFacts {
+    SharedString description = {};
+    std::string_view execution_mode = {};
+};
+
+/// The spans of one run. Events of the agent and notifications of providers may come from different threads.
+class RunTrace {
+public:
+    using Time = std::chrono::system_clock::time_point;
+
+    struct Settings {
+        ContentFilter content;
+        SharedString agent_name = {};
+        bool keep_failed = true;  ///< export a run that is not sampled if it fails
+    };
+
+    /// `receiver` gets the ended spans; it must outlive the trace.
+    RunTrace(std::shared_ptr<const Settings> settings, SpanReceiver& receiver,
+             std::shared_ptr<const RunInfo> info, TraceParent parent, Time start);
+    /// Ends what is open as aborted.
+    ~RunTrace();
+    RunTrace(const RunTrace&) = delete;
+    RunTrace& operator=(const RunTrace&) = delete;
+
+    const RunInfo& info() const noexcept { return *info_; }
+    const std::shared_ptr<const RunInfo>& shared_info() const noexcept { return info_; }
+    SpanContext context() const;
+    /// Returns the span that a nested run of this tool call has as its parent; the open turn or the run itself if the call has
+    /// no span.
+    SpanContext context_of_call(std::string_view tool_call_id) const;
+    /// Adds a link from the run's span to that of an earlier run.
+    void link_to(const SpanContext& earlier);
+    void set_attribute(AttributeKey key, AttributeValue value);
+
+    // Events of the agent.
+    void start_turn(std::uint32_t turn, Time now);
+    void start_message(const Message& message);
+    void end_turn(const TurnEndEvent& event, Time now);
+    void start_tool(const ToolExecutionStartEvent& event, const ToolFacts& facts, Time now);
+    void end_tool(const ToolExecutionEndEvent& event, Time now);
+    void start_question(const HitlRequest& request, Time now);
+    void end_question(std::string_view question_id, std::string_view outcome, Time now);
+    void end_answered_question(const HitlAnswerEvent& event, Time now);
+    void suspend(Time now);
+    /// Ends the run. `message_count`: new messages.
+    void end(std::size_t message_count, Time now);
+    /// Ends a run of which no more events are expected.
+    void abandon(Time now);
+
+    // Notifications of providers.
+    void start_chat(const ProviderCall& call, const JsonObject& payload, Time now);
+    void end_chat(const ProviderCall& call, const ProviderOutcome& outcome, Time now);
+    /// Records the answer of a run without turns, and its failure.
+    void end_answer(const Message& answer);
+
+    /// Takes the spans of a nested run that is not sampled, until it is known whether this run fails.
+    void hold(std::vector<std::shared_ptr<const SpanData>> spans);
+    /// Returns the spans that wait for the outcome of the run; for the parent of a nested run.
+    std::vector<std::shared_ptr<const SpanData>> take_held();
+
+private:
+    struct Tool {
+        SharedString id;
+        OpenSpan span;
+    };
+    struct Chat {
+        std::string id;
+        OpenSpan span;
+    };
+    struct Question {
+        std::string id;
+        std::string_view kind;
+        Time start;
+        OpenSpan span;
+    };
+
+    SpanContext new_context() const;
+    OpenSpan open(SharedString name, SpanId parent, SpanKind kind, Time start) const;
+    SpanId turn_or_root() const noexcept;
+    SpanId parent_of(const ProviderCall& call) const noexcept;
+    void finish(OpenSpan& span, Time now);
+    void finish_question(Question& question, std::string_view outcome, Time now);
+    void note_first_request(const ProviderCall& call);
+    void record_request(SpanData& span, const ProviderCall& call, const JsonObject& payload) const;
+    void record_failure(OpenSpan& span, const ProviderOutcome& outcome, Time now) const;
+    void record_outcome(const AssistantMessage& answer);
+    void record_turn_content(const TurnEndEvent& event);
+    void record_run_content();
+    void close_open_spans(std::string_view question_outcome, bool aborted, Time now);
+    void finish_run(Time now);
+
+    const std::shared_ptr<const Settings> shared_settings_;
+    const Settings& settings_;
+    SpanReceiver& receiver_;
+    const std::shared_ptr<const RunInfo> info_;
+    mutable std::mutex mutex_;
+    SpanContext context_;
+    OpenSpan root_;
+    OpenSpan turn_;
+    std::vector<Tool> tools_;
+    std::vector<Chat> chats_;
+    std::vector<Question> questions_;
+    std::vector<std::shared_ptr<const SpanData>> held_;  // until the outcome of the run is known
+    std::int64_t input_messages_ = 0;
+    std::size_t ended_tools_ = 0;        // of the turn
+    std::size_t terminating_tools_ = 0;  // of the turn
+    bool has_provider_ = false;
+    bool failed_ = false;  // an answer failed; a failed tool is the model's business
+    bool aborted_ = false;
+    // Recorded content.
+    JsonArray turn_input_;
+    JsonArray run_input_;
+    JsonArray run_output_;
+    SharedString system_prompt_;
+};
+
+}  // namespace cubepi::detail

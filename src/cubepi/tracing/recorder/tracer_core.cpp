@@ -1,0 +1,157 @@
+#include <cubepi/tracing/recorder/tracer_core.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include <cubepi/tracing/recorder/resource_of.hpp>
+
+namespace cubepi::detail {
+
+namespace {
+
+RunTrace::Settings settings_of(const TracerOptions& options) {
+    return RunTrace::Settings{ContentFilter(options.record_content, options.redact),
+                              SharedString(options.agent_name), options.sampling.failed_runs};
+}
+
+/// The date by the run's clocks, from a moment of the clock of the call's runtime.
+RunTrace::Time time_in(const RunTrace& run, const ProviderCall& call) {
+    return run.info().wall_time(call.request.options.runtime()->clock->now());
+}
+
+/// Decides by the random part of the trace id, so that all services of a trace decide alike.
+bool is_sampled(const TraceId& id, double ratio) {
+    if (ratio >= 1) return true;
+    if (ratio <= 0) return false;
+    std::uint64_t low = 0;
+    for (std::size_t i = 9; i < 16; ++i) low = (low << 8U) | id.bytes[i];
+    constexpr double range = 72057594037927936.0;  // 2^56
+    return static_cast<double>(low) < ratio * range;
+}
+
+}  // namespace
+
+TracerCore::TracerCore(TracerOptions options)
+    : options_(std::move(options)),
+      settings_(std::make_shared<const RunTrace::Settings>(settings_of(options_))),
+      resource_(std::make_shared<const Resource>(options_.resource ? *options_.resource
+                                                                   : resource_of(options_))),
+      sink_(options_.exporters, resource_, options_.on_notice) {}
+
+std::shared_ptr<TracerCore> TracerCore::create(TracerOptions options) {
+    auto core = std::make_shared<TracerCore>(std::move(options));
+    // The providers may outlive the tracer.
+    const std::weak_ptr<TracerCore> weak = core;
+    auto on_request = [weak](const JsonObject& payload, const ProviderCall& call) {
+        const std::shared_ptr<TracerCore> self = weak.lock();
+        if (!self || call.run_id().empty()) return;
+        if (const auto run = self->runs_.find(call.run_id()))
+            run->start_chat(call, payload, time_in(*run, call));
+    };
+    auto on_response = [weak](const ProviderOutcome& outcome, const ProviderCall& call) {
+        const std::shared_ptr<TracerCore> self = weak.lock();
+        if (!self || call.run_id().empty()) return;
+        if (const auto run = self->runs_.find(call.run_id()))
+            run->end_chat(call, outcome, time_in(*run, call));
+    };
+    core->watch_ = std::make_shared<ProviderWatch>(RequestObserver(std::move(on_request)),
+                                                   ResponseObserver(std::move(on_response)));
+    return core;
+}
+
+TraceParent TracerCore::parent_of(const RunInfo& info) const {
+    TraceParent parent;
+    if (!info.origin.parent_run_id.empty()) {
+        if (const auto run = runs_.find(info.origin.parent_run_id)) {
+            const SpanContext context = run->context_of_call(info.origin.parent_tool_call_id);
+            return TraceParent{context.trace_id, context.span_id, context.sampled};
+        }
+    }
+    const TraceContext* trace = info.origin.trace.get();
+    if (trace && !trace->traceparent.empty()) {
+        if (const std::optional<SpanContext> caller = SpanContext::parse(trace->traceparent)) {
+            parent = TraceParent{caller->trace_id, caller->span_id, caller->sampled};
+            if (!options_.sampling.follow_caller)
+                parent.sampled = is_sampled(parent.trace_id, options_.sampling.ratio);
+            return parent;
+        }
+    }
+    parent.trace_id = TraceId::random();
+    parent.sampled = is_sampled(parent.trace_id, options_.sampling.ratio);
+    return parent;
+}
+
+namespace {
+
+/// Returns the value as an attribute; empty if it has no form as one.
+std::optional<AttributeValue> attribute_of(const Json& value) {
+    switch (value.kind()) {
+        case boost::json::kind::string: return SharedString(std::string_view(value.get_string()));
+        case boost::json::kind::bool_: return value.get_bool();
+        case boost::json::kind::int64: return value.get_int64();
+        case boost::json::kind::double_: return value.get_double();
+        case boost::json::kind::uint64: return static_cast<double>(value.get_uint64());
+        case boost::json::kind::array: {
+            std::vector<SharedString> list;
+            for (const Json& item : value.get_array()) {
+                list.emplace_back(item.is_string() ? std::string(item.get_string())
+                                                   : boost::json::serialize(item));
+            }
+            return list;
+        }
+        case boost::json::kind::object: return SharedString(boost::json::serialize(value));
+        case boost::json::kind::null: break;
+    }
+    return std::nullopt;
+}
+
+void add_context(RunTrace& run, const TraceContext& context) {
+    if (!context.tags.empty())
+        run.set_attribute("cubepi.tags",
+                          std::vector<SharedString>(context.tags.begin(), context.tags.end()));
+    for (const auto& [key, value] : context.metadata) {
+        if (std::optional<AttributeValue> attribute = attribute_of(value))
+            run.set_attribute("cubepi.metadata." + std::string(key), std::move(*attribute));
+    }
+}
+
+}  // namespace
+
+std::shared_ptr<RunTrace> TracerCore::start_run(std::shared_ptr<const RunInfo> info,
+                                                RunTrace::Time start,
+                                                std::shared_ptr<const RunTrace::Settings> own) {
+    const TraceParent parent = parent_of(*info);
+    std::shared_ptr<const RunTrace::Settings> settings = own ? std::move(own) : settings_;
+    auto run =
+        std::make_shared<RunTrace>(std::move(settings), *this, std::move(info), parent, start);
+    if (run->info().origin.trace) add_context(*run, *run->info().origin.trace);
+    runs_.add(run->info().run_id, run);
+    return run;
+}
+
+void TracerCore::forget(const std::shared_ptr<RunTrace>& run) noexcept {
+    runs_.remove(run->info().run_id, run.get());
+    try {
+        std::vector<std::shared_ptr<const SpanData>> held = run->take_held();
+        if (held.empty() || run->info().origin.parent_run_id.empty()) return;
+        if (const auto parent = runs_.find(run->info().origin.parent_run_id))
+            parent->hold(std::move(held));
+    } catch (...) {
+        report_failure("a nested run");
+    }
+}
+
+void TracerCore::report_failure(const char* where) noexcept {
+    if (failure_reported_.exchange(true) || !options_.on_notice) return;
+    try {
+        Notice notice;
+        notice.code = "tracing_failed";
+        notice.text = std::string("Tracing failed to record ") + where + "; its spans are missing.";
+        options_.on_notice(notice);
+    } catch (...) {
+        // Recording must not fail a run.
+    }
+}
+
+}  // namespace cubepi::detail

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+
+#include <cubepi/tracing/recorder/provider_watch.hpp>
+#include <cubepi/tracing/recorder/run_table.hpp>
+#include <cubepi/tracing/recorder/run_trace.hpp>
+#include <cubepi/tracing/tracer.hpp>
+
+namespace cubepi::detail {
+
+/// The state shared by the recorders of all agents of a tracer. Thread-safe.
+class TracerCore final : public SpanReceiver {
+public:
+    explicit TracerCore(TracerOptions options);
+    /// Creates a core that observes providers.
+    static std::shared_ptr<TracerCore> create(TracerOptions options);
+
+    void receive(std::shared_ptr<const SpanData> span) noexcept override {
+        sink_.add(std::move(span));
+    }
+
+    /// Begins the trace of a run. `own`: other settings than the tracer's.
+    std::shared_ptr<RunTrace> start_run(std::shared_ptr<const RunInfo> info, RunTrace::Time start,
+                                        std::shared_ptr<const RunTrace::Settings> own = nullptr);
+    /// Takes the run, which has ended, off the table. What it holds back goes to the run that started it.
+    void forget(const std::shared_ptr<RunTrace>& run) noexcept;
+
+    ProviderWatch::Lease watch(const std::vector<BoundModel>& models) {
+        return ProviderWatch::watch(watch_, models);
+    }
+    const TracerOptions& options() const noexcept { return options_; }
+    const RunTrace::Settings& settings() const noexcept { return *settings_; }
+    const std::shared_ptr<const Resource>& resource() const noexcept { return resource_; }
+    SpanSink& sink() noexcept { return sink_; }
+    const SpanSink& sink() const noexcept { return sink_; }
+    /// Reports an exception inside a recorder; only the first one.
+    void report_failure(const char* where) noexcept;
+
+private:
+    TraceParent parent_of(const RunInfo& info) const;
+
+    const TracerOptions options_;
+    const std::shared_ptr<const RunTrace::Settings> settings_;
+    const std::shared_ptr<const Resource> resource_;
+    SpanSink sink_;
+    RunTable<RunTrace> runs_;
+    std::shared_ptr<ProviderWatch> watch_;
+    std::atomic<bool> failure_reported_{false};
+};
+
+}  // namespace cubepi::detail

@@ -1,0 +1,131 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <cubepi/agent/agent.hpp>
+#include <cubepi/tracing/span_sink.hpp>
+
+namespace cubepi {
+
+/// Changes a value before it is recorded, or prevents that by returning nothing. `key` is the name of the attribute; for the
+/// lines of a stream file it is "cubepi.stream", for error texts "exception.message". An exception of the function drops the
+/// value. Called on the executor of the run, also by several runs at once.
+using Redact = std::function<std::optional<Json>(std::string_view key, Json value)>;
+
+/// Which runs are recorded. A nested run follows the run that started it.
+struct Sampling {
+    double ratio = 1;           ///< of the runs without a caller's span, by trace id
+    bool follow_caller = true;  ///< a run with a `traceparent` is recorded if the caller's span is
+    bool failed_runs = true;    ///< a run that fails is recorded in any case
+};
+
+/// The options of a tracer. Without exporters, nothing is recorded.
+struct TracerOptions {
+    // The resource: what produced the spans. Empty members are omitted, except the instance id, which is then random.
+    std::string service_name = {};
+    std::string service_version = {};
+    std::string service_namespace = {};
+    std::string service_instance_id = {};
+    std::string deployment_environment = {};
+    std::string agent_name = {};
+    std::string agent_id = {};
+    std::string agent_description = {};
+    std::string agent_version = {};
+    std::optional<Resource> resource = {};  ///< replaces all members above
+
+    std::vector<SpanSink::Output> exporters = {};
+    Sampling sampling = {};
+
+    /// Records prompts, answers, arguments, results and error texts (D26). Off: none of them leaves the process.
+    bool record_content = false;
+    Redact redact = {};
+    /// Not empty: the deltas of each run are written to `<directory>/<run id>.stream.jsonl`, for debugging slow or broken
+    /// streams. The lines contain text only with `record_content`. Written on the executor of the run.
+    std::filesystem::path stream_directory = {};
+
+    /// Receives what an operator should know: an exporter that fails, spans that are dropped. Called on the export thread, or on
+    /// the executor of a run.
+    std::function<void(const Notice&)> on_notice = {};
+};
+
+namespace detail {
+class TracerCore;
+class AgentRecorder;
+}  // namespace detail
+
+/// The connection of a tracer with an agent. Detaches when it is destroyed. Used on the agent's executor, but may outlive the
+/// agent.
+class TraceAttachment {
+public:
+    TraceAttachment() = default;
+    explicit TraceAttachment(std::shared_ptr<detail::AgentRecorder> recorder);
+    TraceAttachment(TraceAttachment&&) noexcept;
+    TraceAttachment& operator=(TraceAttachment&&) noexcept;
+    ~TraceAttachment();
+    /// Ends the connection. The spans of a run that is active end as aborted. Further calls have no effect.
+    void detach() noexcept;
+
+private:
+    std::shared_ptr<detail::AgentRecorder> recorder_;
+};
+
+/// The options of Tracer::oneshot().
+struct OneshotOptions {
+    std::string operation = "oneshot";
+    TraceContext trace = {};
+    std::optional<bool> record_content = {};      ///< absent: as the tracer
+    std::shared_ptr<const Runtime> runtime = {};  ///< null: Runtime::standard()
+};
+
+/// Makes spans of agents' runs in the terms of OpenTelemetry's GenAI conventions (docs/guides/tracing.md):
+///
+///     invoke_agent                        one for each prompt(), resume() and respond()
+///     └─ cubepi.turn                      one for each model call with its tools
+///        ├─ chat <model>                  one for each call of a provider
+///        ├─ hitl.<kind>                   one for each question to the user
+///        └─ execute_tool <tool>           one for each tool call
+///           └─ invoke_agent ...           the run of a sub-agent
+///
+/// Recording never delays or fails a run: spans go to bounded queues, from which the export thread takes them (D26). One tracer
+/// serves any number of agents on any threads. Thread-safe.
+class Tracer {
+public:
+    explicit Tracer(TracerOptions options);
+    /// Shuts down, with a limit of 5 s.
+    ~Tracer();
+    Tracer(const Tracer&) = delete;
+    Tracer& operator=(const Tracer&) = delete;
+
+    /// Records the runs of `agent` that start from now on, and the calls of all models that it names (Agent::models()). Called
+    /// on the agent's executor.
+    [[nodiscard]] TraceAttachment attach(Agent& agent);
+
+    /// Calls a model outside of an agent and records it as a run with one call. A failure is reported in the message.
+    Task<AssistantMessage> oneshot(BoundModel model, std::string system_prompt,
+                                   MessageList messages, OneshotOptions options = OneshotOptions());
+
+    /// Exports what has ended so far. Returns false if that was not done within `limit`. Blocks.
+    bool force_flush(std::chrono::milliseconds limit = std::chrono::seconds(30));
+    /// Does the same without blocking the executor.
+    Task<bool> flush(std::chrono::milliseconds limit = std::chrono::seconds(30));
+    /// Exports what has ended, ends the exporters and drops what is not exported within `limit`. Later spans are dropped. Blocks.
+    bool shutdown(std::chrono::milliseconds limit = std::chrono::seconds(30));
+
+    const Resource& resource() const noexcept;
+    /// One for each exporter, in their order.
+    std::vector<ExportCounts> export_counts() const;
+
+private:
+    std::shared_ptr<detail::TracerCore> core_;
+};
+
+}  // namespace cubepi

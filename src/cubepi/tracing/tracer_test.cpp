@@ -1,0 +1,369 @@
+#include <cubepi/tracing/tracer.hpp>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <cubepi/core/run.hpp>
+#include <cubepi/core/scoped_test_directory.hpp>
+#include <cubepi/provider/fallback.hpp>
+#include <cubepi/provider/faux.hpp>
+#include <cubepi/tracing/memory_exporters.hpp>
+
+namespace cubepi {
+namespace {
+
+struct NoArgs {};
+
+/// A tracer that exports to memory.
+struct Traced {
+    explicit Traced(TracerOptions options = TracerOptions())
+        : exporter(std::make_shared<InMemorySpanExporter>()) {
+        SpanSink::Output output;
+        output.exporter = exporter;
+        output.limits.delay = std::chrono::milliseconds(1);
+        options.exporters.push_back(std::move(output));
+        tracer.emplace(std::move(options));
+    }
+    SpanBatch spans() {
+        EXPECT_TRUE(tracer->force_flush());
+        return exporter->spans();
+    }
+    /// The spans of a name, in the order of their ends.
+    SpanBatch spans(std::string_view name) {
+        SpanBatch found;
+        for (const auto& span : spans()) {
+            if (span->name == name) found.push_back(span);
+        }
+        return found;
+    }
+    std::shared_ptr<const SpanData> span(std::string_view name) {
+        const SpanBatch found = spans(name);
+        EXPECT_EQ(found.size(), 1u) << name;
+        return found.empty() ? std::make_shared<SpanData>() : found.front();
+    }
+
+    std::shared_ptr<InMemorySpanExporter> exporter;
+    std::optional<Tracer> tracer;
+};
+
+std::string text(const SpanData& span, std::string_view key) {
+    const AttributeValue* value = span.attributes.find(key);
+    if (!value) return "(absent)";
+    if (const auto* one = std::get_if<SharedString>(value)) return one->str();
+    if (const auto* flag = std::get_if<bool>(value)) return *flag ? "true" : "false";
+    if (const auto* number = std::get_if<std::int64_t>(value)) return std::to_string(*number);
+    if (const auto* real = std::get_if<double>(value)) return std::to_string(*real);
+    std::string all;
+    for (const SharedString& one : std::get<std::vector<SharedString>>(*value))
+        all += (all.empty() ? "" : ",") + one.str();
+    return all;
+}
+
+FauxProvider answering(std::vector<FauxStep> steps) {
+    FauxOptions options;
+    options.provider_id = "faux";
+    FauxProvider faux(options);
+    faux.set_responses(std::move(steps));
+    return faux;
+}
+
+AssistantMessage calling(std::string tool, std::string id = "c1") {
+    ToolCall call = faux_tool_call(std::move(tool), JsonObject());
+    call.id = id;
+    return faux_assistant_message(std::move(call), stop_reason::tool_use);
+}
+
+AgentTool failing_tool() {
+    return tool<NoArgs>("fail", "Fails.", [](NoArgs) -> std::string {
+        throw Error(ErrorCode::io, "the disk is full");
+    });
+}
+
+TEST(Tracer, D26_ARunIsATreeOfSpansWithTheAgentsOwnIds) {
+    Traced it;
+    FauxProvider faux = answering({calling("fail"), "done"});
+    AgentOptions options;
+    options.model = faux.model("m");
+    options.system_prompt = "Be brief.";
+    options.tools = {failing_tool()};
+    Agent agent(std::move(options));
+    const TraceAttachment attachment = it.tracer->attach(agent);
+    const RunResult result = run(agent.prompt("hi", PromptOptions().run_id("r1")));
+    EXPECT_EQ(result.outcome, RunOutcome::completed);
+    const auto root = it.span("invoke_agent");
+    EXPECT_FALSE(root->parent.valid());
+    EXPECT_EQ(text(*root, "cubepi.run_id"), "r1");
+    EXPECT_EQ(text(*root, "cubepi.attempt_id"), result.attempt_id);
+    EXPECT_EQ(text(*root, "cubepi.run.outcome"), "completed");
+    EXPECT_EQ(text(*root, "gen_ai.provider.name"), "faux");
+    EXPECT_EQ(text(*root, "cubepi.agent.tools"), "fail");
+    EXPECT_EQ(text(*root, "cubepi.agent.system_prompt.sha256"), "213c22ed7234eb11");
+    EXPECT_EQ(root->status, SpanStatus::unset);
+    const SpanBatch turns = it.spans("cubepi.turn");
+    ASSERT_EQ(turns.size(), 2u);
+    for (const auto& turn : turns) EXPECT_EQ(turn->parent, root->context.span_id);
+    const auto tool = it.span("execute_tool fail");
+    EXPECT_EQ(tool->parent, turns[0]->context.span_id);
+    EXPECT_EQ(tool->status, SpanStatus::error);
+    EXPECT_EQ(text(*tool, "error.type"), "cubepi.tool.error");
+    const SpanBatch chats = it.spans("chat m");
+    ASSERT_EQ(chats.size(), 2u);
+    EXPECT_EQ(chats[1]->parent, turns[1]->context.span_id);
+    EXPECT_EQ(chats[0]->kind, SpanKind::client);
+    for (const auto& span : it.spans()) {
+        EXPECT_EQ(span->context.trace_id, root->context.trace_id);
+        EXPECT_LE(span->start, span->end);
+    }
+}
+
+TEST(Tracer, D26_AFailedRunHasAnErrorOnItsRoot) {
+    Traced it;
+    ErrorInfo info;
+    info.code = ErrorCode::rate_limited;
+    info.type = "RateLimited";
+    info.status_code = 429;
+    FauxProvider faux = answering({faux_failure("slow down, secret", info)});
+    Agent agent({.model = faux.model("m")});
+    const TraceAttachment attachment = it.tracer->attach(agent);
+    run(agent.prompt("hi"));
+    const auto root = it.span("invoke_agent");
+    EXPECT_EQ(root->status, SpanStatus::error);
+    EXPECT_EQ(text(*root, "error.type"), "cubepi.errors.RateLimited");
+    EXPECT_EQ(root->status_description, "model error");
+    EXPECT_EQ(it.span("cubepi.turn")->status, SpanStatus::error);
+    const auto chat = it.span("chat m");
+    EXPECT_EQ(chat->status_description, "provider error");
+    EXPECT_EQ(text(*chat, "http.response.status_code"), "429");
+    ASSERT_EQ(chat->events.size(), 1u);
+    EXPECT_EQ(chat->events[0].attributes.find("exception.message"), nullptr);
+}
+
+TEST(Tracer, ARunWhoseFirstModelFailsHasNotFailed) {
+    Traced it;
+    ErrorInfo info;
+    info.code = ErrorCode::unavailable;
+    FauxProvider first = answering({faux_failure("down", info)});
+    FauxProvider second = answering({"answer"});
+    Agent agent({.model = FallbackBoundModel({first.model("a"), second.model("b")})});
+    const TraceAttachment attachment = it.tracer->attach(agent);
+    run(agent.prompt("hi"));
+    EXPECT_EQ(it.span("chat a")->status, SpanStatus::error);
+    EXPECT_EQ(text(*it.span("chat b"), "cubepi.llm.attempt"), "2");
+    EXPECT_EQ(it.span("invoke_agent")->status, SpanStatus::unset);
+}
+
+TEST(Tracer, CallsOfAgentsThatShareAProviderBelongToTheirOwnRuns) {
+    Traced it;
+    FauxProvider faux = answering({"one", "two"});
+    Agent a({.model = faux.model("m")});
+    Agent b({.model = faux.model("m")});
+    const TraceAttachment first = it.tracer->attach(a);
+    const TraceAttachment second = it.tracer->attach(b);
+    run(a.prompt("hi"));
+    run(b.prompt("hi"));
+    const SpanBatch roots = it.spans("invoke_agent");
+    const SpanBatch chats = it.spans("chat m");
+    ASSERT_EQ(roots.size(), 2u);
+    ASSERT_EQ(chats.size(), 2u);
+    for (std::size_t i = 0; i < 2; ++i)
+        EXPECT_EQ(chats[i]->context.trace_id, roots[i]->context.trace_id);
+}
+
+TEST(Tracer, TheRunOfASubAgentIsBelowItsToolCall) {
+    Traced it;
+    FauxProvider faux = answering({calling("ask"), "done"});
+    FauxProvider inner_faux = answering({"inner"});
+    AgentTool ask =
+        tool<NoArgs>("ask", "Asks.", [&](NoArgs, ToolContext& context) -> Task<std::string> {
+            Agent inner({.model = inner_faux.model("inner")});
+            const TraceAttachment attachment = it.tracer->attach(inner);
+            PromptOptions prompt = PromptOptions().parent(context);
+            Task<RunResult> running = inner.prompt("sub", std::move(prompt));
+            const RunResult result = co_await std::move(running);
+            co_return result.text();
+        });
+    Agent agent({.model = faux.model("m"), .tools = {ask}});
+    const TraceAttachment attachment = it.tracer->attach(agent);
+    run(agent.prompt("go"));
+    const SpanBatch roots = it.spans("invoke_agent");
+    ASSERT_EQ(roots.size(), 2u);
+    EXPECT_EQ(roots[0]->parent, it.span("execute_tool ask")->context.span_id);
+    EXPECT_EQ(roots[0]->context.trace_id, roots[1]->context.trace_id);
+    EXPECT_EQ(it.span("chat inner")->context.trace_id, roots[1]->context.trace_id);
+}
+
+TEST(Tracer, ACallersSpanIsTheParent) {
+    Traced it;
+    FauxProvider faux = answering({"answer"});
+    Agent agent({.model = faux.model("m")});
+    const TraceAttachment attachment = it.tracer->attach(agent);
+    run(agent.prompt("hi", PromptOptions()
+                               .traceparent("00-4bf92f3577b34da6a3ce929d0e0e4736-"
+                                            "00f067aa0ba902b7-01")
+                               .tags({"beta"})
+                               .metadata({{"n", 3}, {"bad", nullptr}})));
+    const auto root = it.span("invoke_agent");
+    EXPECT_EQ(root->context.trace_id.hex(), "4bf92f3577b34da6a3ce929d0e0e4736");
+    EXPECT_EQ(root->parent.hex(), "00f067aa0ba902b7");
+    EXPECT_EQ(text(*root, "cubepi.tags"), "beta");
+    EXPECT_EQ(text(*root, "cubepi.metadata.n"), "3");
+    EXPECT_EQ(text(*root, "cubepi.metadata.bad"), "(absent)");
+}
+
+TEST(Tracer, ASpanOfACallerThatIsNotSampledIsFollowed) {
+    Traced it;
+    FauxProvider faux = answering({"answer"});
+    Agent agent({.model = faux.model("m")});
+    const TraceAttachment attachment = it.tracer->attach(agent);
+    run(agent.prompt("hi", PromptOptions().traceparent(
+                               "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00")));
+    EXPECT_TRUE(it.spans().empty());
+}
+
+TEST(Tracer, ARunThatFailsIsRecordedAlthoughItIsNotSampled) {
+    TracerOptions tracing;
+    tracing.sampling.ratio = 0;
+    Traced it(std::move(tracing));
+    ErrorInfo info;
+    info.code = ErrorCode::auth;
+    FauxProvider faux = answering({"answer", faux_failure("no", info)});
+    Agent agent({.model = faux.model("m")});
+    const TraceAttachment attachment = it.tracer->attach(agent);
+    run(agent.prompt("hi"));
+    EXPECT_TRUE(it.spans().empty());
+    run(agent.prompt("hi"));
+    EXPECT_EQ(it.spans().size(), 3u);
+}
+
+TEST(Tracer, AnAbortIsNotAnError) {
+    Traced it;
+    FauxProvider faux = answering({"a long answer"});
+    Agent agent({.model = faux.model("m")});
+    const TraceAttachment attachment = it.tracer->attach(agent);
+    agent.subscribe([&](const AgentEvent& event) {
+        if (event.text_delta()) agent.abort();
+    });
+    run(agent.prompt("hi"));
+    const auto root = it.span("invoke_agent");
+    EXPECT_EQ(root->status, SpanStatus::unset);
+    EXPECT_EQ(text(*root, "cubepi.run.outcome"), "aborted");
+    EXPECT_EQ(text(*root, "cubepi.aborted"), "true");
+    EXPECT_EQ(text(*it.span("chat m"), "error.type"), "cubepi.aborted");
+}
+
+TEST(Tracer, AModelThatIsSetLaterIsObserved) {
+    Traced it;
+    FauxProvider first = answering({"one"});
+    FauxProvider second = answering({"two"});
+    Agent agent({.model = first.model("a")});
+    const TraceAttachment attachment = it.tracer->attach(agent);
+    run(agent.prompt("hi"));
+    agent.set_model(second.model("b"));
+    run(agent.prompt("hi"));
+    EXPECT_EQ(it.spans("chat a").size(), 1u);
+    EXPECT_EQ(it.spans("chat b").size(), 1u);
+}
+
+TEST(Tracer, RedactSeesAllContent) {
+    std::set<std::string> keys;
+    TracerOptions tracing;
+    tracing.record_content = true;
+    tracing.redact = [&](std::string_view key, Json value) -> std::optional<Json> {
+        keys.insert(std::string(key));
+        if (key == "gen_ai.tool.call.arguments") return std::nullopt;
+        if (key == "gen_ai.tool.call.result") throw std::runtime_error("cannot");
+        if (key == "gen_ai.system_instructions") return Json("[hidden]");
+        return value;
+    };
+    Traced it(std::move(tracing));
+    ErrorInfo info;
+    info.code = ErrorCode::auth;
+    FauxProvider faux = answering({calling("fail"), faux_failure("no key", info)});
+    Agent agent({.model = faux.model("m"), .system_prompt = "secret", .tools = {failing_tool()}});
+    const TraceAttachment attachment = it.tracer->attach(agent);
+    run(agent.prompt("hi"));
+    EXPECT_EQ(text(*it.span("execute_tool fail"), "gen_ai.tool.call.arguments"), "(absent)");
+    EXPECT_EQ(text(*it.span("execute_tool fail"), "gen_ai.tool.call.result"), "(absent)");
+    EXPECT_EQ(text(*it.spans("chat m").front(), "gen_ai.system_instructions"), "[hidden]");
+    for (const char* key : {"gen_ai.input.messages", "gen_ai.output.messages", "exception.message",
+                            "cubepi.llm.raw_request", "cubepi.llm.raw_response"})
+        EXPECT_TRUE(keys.contains(key)) << key;
+}
+
+TEST(Tracer, DetachEndsARunThatIsActiveAsAborted) {
+    Traced it;
+    FauxProvider faux = answering({calling("stop"), "done"});
+    TraceAttachment attachment;
+    AgentTool stop = tool<NoArgs>("stop", "Stops.", [&](NoArgs) {
+        attachment.detach();
+        return std::string("stopped");
+    });
+    Agent agent({.model = faux.model("m"), .tools = {stop}});
+    attachment = it.tracer->attach(agent);
+    run(agent.prompt("hi"));
+    EXPECT_EQ(text(*it.span("invoke_agent"), "cubepi.run.outcome"), "aborted");
+    EXPECT_EQ(text(*it.span("execute_tool stop"), "cubepi.aborted"), "true");
+}
+
+TEST(Tracer, AnAgentMayEndBeforeItsAttachmentAndAfterItsTracer) {
+    auto it = std::make_unique<Traced>();
+    FauxProvider faux = answering({"one", "two"});
+    auto agent = std::make_unique<Agent>(AgentOptions{.model = faux.model("m")});
+    TraceAttachment attachment = it->tracer->attach(*agent);
+    it->tracer.reset();
+    run(agent->prompt("hi"));
+    agent.reset();
+    attachment.detach();
+}
+
+TEST(Tracer, OneshotIsARunWithOneCall) {
+    TracerOptions tracing;
+    tracing.record_content = true;
+    Traced it(std::move(tracing));
+    FauxProvider faux = answering({"A title"});
+    OneshotOptions options;
+    options.operation = "title";
+    options.trace.metadata["conversation_id"] = "conv-1";
+    const AssistantMessage answer =
+        run(it.tracer->oneshot(faux.model("m"), "Make a title.",
+                               MessageList{user_message("Long talk")}, std::move(options)));
+    EXPECT_EQ(answer.text(), "A title");
+    const auto root = it.span("invoke_agent");
+    EXPECT_EQ(text(*root, "cubepi.oneshot.operation"), "title");
+    EXPECT_EQ(text(*root, "cubepi.metadata.oneshot_operation"), "title");
+    EXPECT_EQ(text(*root, "gen_ai.output.messages"),
+              R"([{"role":"assistant","parts":[{"type":"text","content":"A title"}]}])");
+    EXPECT_EQ(it.span("chat m")->parent, root->context.span_id);
+}
+
+TEST(Tracer, AStreamFileHasNoTextUnlessContentIsRecorded) {
+    for (const bool content : {false, true}) {
+        const ScopedTestDirectory directory;
+        TracerOptions tracing;
+        tracing.record_content = content;
+        tracing.stream_directory = directory.path();
+        Traced it(std::move(tracing));
+        ToolCall call = faux_tool_call("fail", JsonObject{{"word", "confidential"}});
+        FauxProvider faux =
+            answering({faux_assistant_message(std::move(call), stop_reason::tool_use), "plain"});
+        Agent agent({.model = faux.model("m"), .tools = {failing_tool()}});
+        const TraceAttachment attachment = it.tracer->attach(agent);
+        run(agent.prompt("hi", PromptOptions().run_id("../r1")));
+        std::ifstream file(directory.path() / ".._r1.stream.jsonl");
+        std::stringstream lines;
+        lines << file.rdbuf();
+        EXPECT_NE(lines.str().find("\"toolcall_end\""), std::string::npos);
+        EXPECT_EQ(lines.str().find("confidential") != std::string::npos, content);
+        EXPECT_EQ(lines.str().find("plain"), std::string::npos);
+    }
+}
+
+}  // namespace
+}  // namespace cubepi
