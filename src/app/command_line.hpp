@@ -9,6 +9,7 @@
 #include <bub/hooks.hpp>
 
 #include "tape.hpp"
+#include "trace/trace.hpp"
 
 namespace cubepi::app {
 
@@ -65,6 +66,7 @@ enum class Verb {
     sessions_delete,
     inbox,
     tape,
+    trace,
     completion,
     complete,
     man_page,
@@ -83,6 +85,7 @@ struct CommandLine {
     Verb verb = Verb::none;
     ConversationFlags conversation = {};
     TapeArguments tape = {};
+    TraceArguments trace = {};
     InboxArguments inbox = {};
     std::vector<std::string> words =
         {};  ///< the prompt's or a filter's words, a session's or shell's name, a plugin command's arguments

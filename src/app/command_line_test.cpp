@@ -67,6 +67,15 @@ TEST(CommandLine, TheOtherCommands) {
     const CommandLine search = parse({"tape", "search", "word"}).line;
     EXPECT_EQ(search.verb, Verb::tape);
     EXPECT_EQ(search.tape.what, TapeArguments::What::search);
+    const CommandLine traces =
+        parse({"trace", "ls", "--meta", "a=1", "--meta", "b=2", "--show-meta", "a,b", "--dir", "d"})
+            .line;
+    EXPECT_EQ(traces.verb, Verb::trace);
+    EXPECT_EQ(traces.trace.what, TraceArguments::What::list);
+    EXPECT_EQ(traces.trace.metadata, (std::vector<std::string>{"a=1", "b=2"}));
+    EXPECT_EQ(traces.trace.metadata_columns, (std::vector<std::string>{"a", "b"}));
+    EXPECT_EQ(traces.trace.directory, "d");
+    EXPECT_EQ(parse({"trace", "view", "4f9a", "--content"}).line.trace.run, "4f9a");
     EXPECT_EQ(parse({"sessions", "list"}).line.verb, Verb::sessions_list);
     const CommandLine removes = parse({"sessions", "delete", "plan"}).line;
     EXPECT_EQ(removes.verb, Verb::sessions_delete);

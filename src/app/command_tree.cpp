@@ -78,6 +78,13 @@ constexpr const char* tape_examples = R"(Examples:
   cubepi tape search "migration" --from 2026-03-01 --kind message
   cubepi tape export --messages             what a model would be sent now)";
 
+constexpr const char* trace_examples = R"(Examples:
+  cubepi trace ls                           the newest traces, with status, time, tokens and cost
+  cubepi trace ls --error --since 2026-03-01
+  cubepi trace view                         the newest as a tree, with a bar for each span
+  cubepi trace view 4f9a --content          by the beginning of its id; with messages and results
+  cubepi trace view 4f9a --tool bash        only the calls of a tool)";
+
 constexpr const char* completion_examples = R"(Examples:
   source <(cubepi completion bash)          in ~/.bashrc; zsh: in ~/.zshrc, after compinit
   cubepi completion fish > ~/.config/fish/completions/cubepi.fish)";
@@ -340,6 +347,69 @@ void add_tape_commands(CLI::App& app, TapeArguments& tape) {
         ->type_name(value_type::file);
 }
 
+void add_trace_filter(CLI::App& command, TraceArguments& trace) {
+    command.add_option("-s,--session", trace.session, "Only of this session or thread")
+        ->type_name(value_type::session);
+    command.add_option("-m,--model", trace.model, "Only with calls of this model")
+        ->type_name(value_type::model);
+    command.add_option("--tool", trace.tool, "Only with calls of this tool")->type_name("NAME");
+    command.add_flag("--error", trace.error, "Only what failed");
+    command
+        .add_option("--min-duration", trace.min_duration,
+                    "Only what took at least this long, e.g. 500ms or 2s")
+        ->type_name("TIME");
+    command
+        .add_option("--meta", trace.metadata,
+                    "Only with this metadata (repeatable: all of them), e.g. user=7")
+        ->type_name("KEY=VALUE")
+        ->allow_extra_args(false);  // otherwise it takes the arguments after it
+    command
+        .add_option("--since", trace.since,
+                    "Only what began at or after this local date or time, e.g. 2026-03-01")
+        ->type_name("DATE");
+}
+
+void add_trace_choice(CLI::App& command, TraceArguments& trace, const char* description) {
+    command.add_option("trace", trace.run, description)->type_name(value_type::trace);
+}
+
+void add_trace_commands(CLI::App& app, CommandLine& line) {
+    using What = TraceArguments::What;
+    TraceArguments& trace = line.trace;
+    CLI::App* command = app.add_subcommand("trace", "Show what runs did, from their traces");
+    command->footer(trace_examples);
+    command->require_subcommand(1);
+    command
+        ->add_option("--dir", trace.directory,
+                     "Directory of the traces (default: $CUBEPI_TRACE, or ./cubepi-traces)")
+        ->type_name(value_type::directory);
+    const auto add = [&](const char* name, const char* description, What what) -> CLI::App& {
+        CLI::App* added = command->add_subcommand(name, description);
+        added->footer("");
+        added->fallthrough();  // --dir may also follow the subcommand
+        added->callback([&line, what] { line.trace.what = what; });
+        return *added;
+    };
+    CLI::App& list = add("ls", "List traces, newest first", What::list);
+    add_trace_filter(list, trace);
+    list.add_option("-n,--limit", trace.limit, "Maximum number of traces, 0 for all")
+        ->type_name("NUMBER")
+        ->capture_default_str();
+    list.add_option("--show-meta", trace.metadata_columns,
+                    "Metadata to show as columns, separated by commas")
+        ->type_name("KEYS")
+        ->delimiter(',')
+        ->allow_extra_args(false);
+    list.add_flag("--json", trace.json, "Print a JSON array");
+    CLI::App& view = add("view", "Show a trace as a tree, with a bar for each span", What::view);
+    add_trace_choice(view, trace,
+                     "The trace's id, the beginning of it, or a file (default: the newest)");
+    add_trace_filter(view, trace);
+    view.add_flag("--content", trace.content, "Show recorded messages, arguments and results");
+    view.add_flag("-v,--verbose", trace.verbose, "Show all attributes and events");
+    command->callback([&line] { line.verb = Verb::trace; });
+}
+
 void add_help_commands(CLI::App& app, CommandLine& line) {
     CLI::App* completion =
         app.add_subcommand("completion", "Print a completion script for bash, zsh or fish");
@@ -395,6 +465,7 @@ void add_commands(CLI::App& app, CommandLine& line, const std::vector<bub::CliCo
     add_inbox_commands(app, line);
     add_tape_commands(app, line.tape);
     app.get_subcommand("tape")->callback([&line] { line.verb = Verb::tape; });
+    add_trace_commands(app, line);
     add_help_commands(app, line);
     add_internal_commands(app, line);
     app.footer(examples);  // after the commands, which would inherit it

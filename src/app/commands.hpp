@@ -21,6 +21,7 @@ int hooks_command(const CommandLine& line);
 int sessions_command(const CommandLine& line);
 int inbox_command(const CommandLine& line);
 int tape_command(const CommandLine& line);
+int trace_command(const CommandLine& line);
 int completion_command(const CommandLine& line);
 /// The request of a completion script; `commands` are those of plugins.
 int complete_command(const CommandLine& line, const std::vector<bub::CliCommand>& commands);

@@ -14,6 +14,7 @@
 #include "shell_quoting.hpp"
 #include "terminal/style.hpp"
 #include "terminal/terminal_stream.hpp"
+#include "trace/trace_file.hpp"
 
 namespace cubepi::app {
 
@@ -119,11 +120,21 @@ Task<std::vector<Candidate>> tape_names() {
     co_return names;
 }
 
+std::vector<Candidate> trace_ids() {
+    std::vector<Candidate> ids;
+    // The names of the files only: reading all of them would take too long.
+    for (const TraceFiles& files : list_trace_files(trace_directory({}))) {
+        if (is_trace_id(files.name)) ids.push_back({files.name, files.day});
+    }
+    return ids;
+}
+
 std::vector<Candidate> values_of(const std::string& type) {
     try {
         if (type == value_type::session) return run(session_names());
         if (type == value_type::provider) return provider_names();
         if (type == value_type::tape) return run(tape_names());
+        if (type == value_type::trace) return trace_ids();
     } catch (const std::exception&) {
         return {};  // a completion has nowhere to report to; the command itself does
     }

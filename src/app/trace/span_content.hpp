@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "trace_span.hpp"
+#include "trace_tree.hpp"
+
+namespace cubepi::app {
+
+/// A part of recorded content: "user", "assistant", "call add", "result".
+struct ContentBlock {
+    std::string label = {};
+    std::string text = {};
+};
+
+/// The recorded content of the spans of a trace. A call of a model records the whole conversation before it; each message is
+/// returned once per run. Blocks must be requested in the order of the rows.
+class SpanContent {
+public:
+    explicit SpanContent(const TraceTree& tree);
+
+    /// `line` is that of the span. The messages of runs and turns, which those of their model calls repeat, are returned
+    /// only if `all`, or if the trace has no model call.
+    std::vector<ContentBlock> blocks(std::size_t row, const JsonObject& line, bool all);
+
+private:
+    using Hashes = std::unordered_set<std::size_t>;
+    std::vector<ContentBlock> call_blocks(std::size_t row, const JsonObject& attributes);
+    /// Adds the messages that are not in `shown`, and returns the number of the others.
+    static std::size_t add_new_messages(std::vector<ContentBlock>& blocks, const Json& messages,
+                                        Hashes& shown);
+
+    const TraceTree& tree_;
+    bool has_chat_ = false;
+    std::vector<std::size_t> runs_;                  // by row: the row of the run it belongs to
+    std::unordered_map<std::size_t, Hashes> shown_;  // by row of the run
+};
+
+/// Returns the blocks of a list of messages of the GenAI conventions; a value of another form is one block.
+std::vector<ContentBlock> message_blocks(const Json& messages);
+
+/// The facts of a span for `trace view -v`: ids, times, attributes without content, events and links; one line each.
+std::vector<std::string> attribute_lines(const TraceSpan& span, const JsonObject& line);
+
+/// True for the attributes that record content.
+bool is_content_attribute(std::string_view key) noexcept;
+
+}  // namespace cubepi::app

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstddef>
+#include <ostream>
+#include <string>
+#include <vector>
+
+namespace cubepi::app {
+
+/// The arguments of `cubepi trace`.
+struct TraceArguments {
+    enum class What { list, view };
+    What what = What::list;
+    std::string directory = {};  ///< of the traces; empty: $CUBEPI_TRACE, or ./cubepi-traces
+    std::string run = {};  ///< a trace's id, the beginning of one, or a file; empty: the newest
+    std::string session = {};
+    std::string model = {};
+    std::string tool = {};
+    bool error = false;
+    std::string min_duration = {};
+    std::vector<std::string> metadata = {};  ///< KEY=VALUE
+    std::vector<std::string> metadata_columns = {};
+    std::string since = {};  ///< a local date or time
+    std::size_t limit = 20;  ///< 0: all
+    bool json = false;
+    bool verbose = false;
+    bool content = false;
+};
+
+struct TraceScreen;
+
+/// Shows traces; never changes them. Returns the exit status. Throws Error for wrong arguments and for a directory or file
+/// that cannot be read.
+int show_traces(const TraceArguments& arguments, const TraceScreen& screen, std::ostream& out,
+                std::ostream& err);
+
+/// The directory of traces: `given`, else $CUBEPI_TRACE, else ./cubepi-traces.
+std::string trace_directory(const std::string& given);
+
+}  // namespace cubepi::app

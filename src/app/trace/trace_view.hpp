@@ -1,0 +1,22 @@
+#pragma once
+
+#include "../terminal/terminal_stream.hpp"
+#include "trace_filter.hpp"
+#include "trace_set.hpp"
+#include "trace_text.hpp"
+#include "trace_tree.hpp"
+
+namespace cubepi::app {
+
+struct ViewOptions {
+    bool verbose = false;  ///< attributes, events, complete error texts
+    bool content = false;  ///< recorded messages, arguments and results
+    TraceFilter filter = {};
+};
+
+/// Prints a trace: a heading, and a row for each span with its place in the tree, time, tokens, cost and bar. With a filter
+/// that selects spans, only these and the spans above them are printed.
+void print_trace(const TraceSet& set, const TraceTree& tree, const ViewOptions& options,
+                 const TraceScreen& screen, TerminalStream& out);
+
+}  // namespace cubepi::app
