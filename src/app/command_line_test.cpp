@@ -76,6 +76,12 @@ TEST(CommandLine, TheOtherCommands) {
     EXPECT_EQ(traces.trace.metadata_columns, (std::vector<std::string>{"a", "b"}));
     EXPECT_EQ(traces.trace.directory, "d");
     EXPECT_EQ(parse({"trace", "view", "4f9a", "--content"}).line.trace.run, "4f9a");
+    const CommandLine stats = parse({"trace", "stats", "4f", "9a", "--by", "tool", "--json"}).line;
+    EXPECT_EQ(stats.trace.what, TraceArguments::What::stats);
+    EXPECT_EQ(stats.trace.runs, (std::vector<std::string>{"4f", "9a"}));
+    EXPECT_EQ(stats.trace.by, "tool");
+    EXPECT_TRUE(stats.trace.json);
+    EXPECT_EQ(parse({"trace", "stats", "--by", "day"}).line.exit_code, exit_usage);
     EXPECT_EQ(parse({"sessions", "list"}).line.verb, Verb::sessions_list);
     const CommandLine removes = parse({"sessions", "delete", "plan"}).line;
     EXPECT_EQ(removes.verb, Verb::sessions_delete);

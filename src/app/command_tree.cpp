@@ -83,7 +83,8 @@ constexpr const char* trace_examples = R"(Examples:
   cubepi trace ls --error --since 2026-03-01
   cubepi trace view                         the newest as a tree, with a bar for each span
   cubepi trace view 4f9a --content          by the beginning of its id; with messages and results
-  cubepi trace view 4f9a --tool bash        only the calls of a tool)";
+  cubepi trace view 4f9a --tool bash        only the calls of a tool
+  cubepi trace stats --since 2026-03-01     calls, errors, times, tokens and cost by model and by tool)";
 
 constexpr const char* completion_examples = R"(Examples:
   source <(cubepi completion bash)          in ~/.bashrc; zsh: in ~/.zshrc, after compinit
@@ -369,6 +370,11 @@ void add_trace_filter(CLI::App& command, TraceArguments& trace) {
         ->type_name("DATE");
 }
 
+std::string is_table(const std::string& text) {
+    return text == "model" || text == "tool" ? std::string()
+                                             : "'" + text + "' is not a table: model or tool";
+}
+
 void add_trace_choice(CLI::App& command, TraceArguments& trace, const char* description) {
     command.add_option("trace", trace.run, description)->type_name(value_type::trace);
 }
@@ -407,6 +413,15 @@ void add_trace_commands(CLI::App& app, CommandLine& line) {
     add_trace_filter(view, trace);
     view.add_flag("--content", trace.content, "Show recorded messages, arguments and results");
     view.add_flag("-v,--verbose", trace.verbose, "Show all attributes and events");
+    CLI::App& stats = add(
+        "stats", "Show calls, errors, times, tokens and cost by model and by tool", What::stats);
+    stats.add_option("trace", trace.runs, "Only these traces (default: all of the directory)")
+        ->type_name(value_type::trace);
+    add_trace_filter(stats, trace);
+    stats.add_option("--by", trace.by, "Only one of the tables: model or tool")
+        ->check(is_table)
+        ->type_name(value_type::table);
+    stats.add_flag("--json", trace.json, "Print a JSON object");
     command->callback([&line] { line.verb = Verb::trace; });
 }
 

@@ -15,6 +15,7 @@
 #include "trace_filter.hpp"
 #include "trace_list.hpp"
 #include "trace_set.hpp"
+#include "trace_stats.hpp"
 #include "trace_text.hpp"
 #include "trace_tree.hpp"
 #include "trace_view.hpp"
@@ -55,6 +56,7 @@ public:
         switch (arguments_.what) {
             case TraceArguments::What::list: return list();
             case TraceArguments::What::view: return view();
+            case TraceArguments::What::stats: return statistics();
         }
         return exit_usage;
     }
@@ -94,6 +96,34 @@ private:
         return exit_failed;
     }
 
+    int statistics() {
+        TraceStats stats(filter_);
+        const auto add = [&stats](const TraceTree& tree) { stats.add(tree); };
+        bool complete = true;
+        if (arguments_.runs.empty()) {
+            const TraceListing listing = list_traces(directory_, filter_, 0, add);
+            report(listing);
+            complete = listing.unreadable.empty();
+        }
+        for (const std::string& run : arguments_.runs) {
+            const TraceSet set = find_trace(directory_, run);
+            report(set.problems);
+            for (const Trace& trace : set.traces) {
+                const TraceTree tree(trace);
+                if (filter_.accepts(tree)) stats.add(tree);
+            }
+        }
+        const StatsTables tables{arguments_.by != "tool", arguments_.by != "model"};
+        if (arguments_.json) {
+            data_output(data_, safe_json(stats_json(stats, tables)) + "\n");
+        } else if (stats.traces() > 0) {
+            print_stats(stats, tables, screen_, out_);
+        } else {
+            none_found();
+        }
+        return complete && stats.traces() > 0 ? exit_ok : exit_failed;
+    }
+
     /// The trace that the user names, or the newest that the filter accepts.
     TraceSet chosen() {
         if (!arguments_.run.empty()) return find_trace(directory_, arguments_.run);
@@ -108,11 +138,11 @@ private:
     }
 
     void none_found() {
+        const std::string& run =
+            arguments_.runs.size() == 1 ? arguments_.runs.front() : arguments_.run;
         err_ << "No traces "
-             << (arguments_.run.empty() ? TerminalView("match in ")
-                                        : TerminalView("match of those in "))
-             << for_terminal(arguments_.run.empty() ? directory_.string() : arguments_.run)
-             << ".\n";
+             << (run.empty() ? TerminalView("match in ") : TerminalView("match of those in "))
+             << for_terminal(run.empty() ? directory_.string() : run) << ".\n";
     }
 
     void report(const LineProblems& problems) {

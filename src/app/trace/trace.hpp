@@ -9,10 +9,13 @@ namespace cubepi::app {
 
 /// The arguments of `cubepi trace`.
 struct TraceArguments {
-    enum class What { list, view };
+    enum class What { list, view, stats };
     What what = What::list;
     std::string directory = {};  ///< of the traces; empty: $CUBEPI_TRACE, or ./cubepi-traces
     std::string run = {};  ///< a trace's id, the beginning of one, or a file; empty: the newest
+    std::vector<std::string> runs =
+        {};               ///< stats: the same for several traces; empty: all of the directory
+    std::string by = {};  ///< stats: "model" or "tool"; empty: both
     std::string session = {};
     std::string model = {};
     std::string tool = {};

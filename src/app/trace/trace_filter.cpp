@@ -43,13 +43,14 @@ bool TraceFilter::accepts_trace(const TraceTree& tree) const {
     });
 }
 
+bool TraceFilter::accepts_call(const TraceSpan& span) const {
+    if (model.empty() && tool.empty()) return true;
+    if (span.operation == SpanOperation::chat) return !model.empty() && span.model == model;
+    return span.operation == SpanOperation::tool && !tool.empty() && span.tool == tool;
+}
+
 bool TraceFilter::accepts_span(const TraceSpan& span) const {
-    // With a model and a tool, the spans of either are meant: no span has both.
-    const bool of_model = span.operation == SpanOperation::chat && span.model == model;
-    const bool of_tool = span.operation == SpanOperation::tool && span.tool == tool;
-    if (!(model.empty() && tool.empty()) && !(!model.empty() && of_model) &&
-        !(!tool.empty() && of_tool))
-        return false;
+    if (!accepts_call(span)) return false;
     if (error && !span.error) return false;
     return !min_duration || span.duration() >= *min_duration;
 }

@@ -24,6 +24,8 @@ struct TraceFilter {
     bool selects_spans() const;
     /// Whether the trace has the session and the metadata, and began in time.
     bool accepts_trace(const TraceTree& tree) const;
+    /// Whether a span is a call of the model or of the tool, as far as these are set. With both, the calls of either.
+    bool accepts_call(const TraceSpan& span) const;
     /// Whether a span has the model or the tool, failed, and took long enough, as far as these are set.
     bool accepts_span(const TraceSpan& span) const;
     /// Both: one of the spans is accepted. The duration is that of the whole trace.

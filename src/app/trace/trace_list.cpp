@@ -17,7 +17,8 @@ constexpr std::size_t longest_cell = 60;
 constexpr std::size_t longest_input = 200;
 constexpr std::size_t id_at_terminal = 12;
 
-void read_files(TraceListing& listing, const TraceFiles& files, const TraceFilter& filter) {
+void read_files(TraceListing& listing, const TraceFiles& files, const TraceFilter& filter,
+                const std::function<void(const TraceTree&)>& see) {
     TraceSet set;
     try {
         set = read_traces(files.paths);
@@ -29,8 +30,9 @@ void read_files(TraceListing& listing, const TraceFiles& files, const TraceFilte
     listing.problems += set.problems;
     for (const Trace& trace : set.traces) {
         const TraceTree tree(trace);
-        if (filter.accepts(tree))
-            listing.traces.push_back(ListedTrace{summarize(tree), files.paths});
+        if (!filter.accepts(tree)) continue;
+        listing.traces.push_back(ListedTrace{summarize(tree), files.paths});
+        if (see) see(tree);
     }
 }
 
@@ -96,7 +98,7 @@ JsonObject to_json(const ListedTrace& listed) {
 }  // namespace
 
 TraceListing list_traces(const std::filesystem::path& directory, const TraceFilter& filter,
-                         std::size_t limit) {
+                         std::size_t limit, const std::function<void(const TraceTree&)>& see) {
     TraceListing listing;
     std::string day;
     std::size_t undated = 0;
@@ -109,7 +111,7 @@ TraceListing list_traces(const std::filesystem::path& directory, const TraceFilt
             const auto end = bub::detail::parse_date(day, true);
             if (filter.since && end && *end < *filter.since) break;
         }
-        read_files(listing, files, filter);
+        read_files(listing, files, filter, see);
     }
     std::sort(listing.traces.begin(), listing.traces.end(),
               [](const ListedTrace& a, const ListedTrace& b) {

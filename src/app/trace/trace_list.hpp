@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -26,9 +27,10 @@ struct TraceListing {
 };
 
 /// Returns the newest traces of a directory that the filter accepts. `limit` 0: all. The files of older days are not read
-/// when enough traces are found; memory is limited by the largest trace. Throws Error if the directory does not exist.
+/// when enough traces are found; memory is limited by the largest trace. Calls `see` for each accepted trace, also for those
+/// beyond the limit that were read. Throws Error if the directory does not exist.
 TraceListing list_traces(const std::filesystem::path& directory, const TraceFilter& filter,
-                         std::size_t limit);
+                         std::size_t limit, const std::function<void(const TraceTree&)>& see = {});
 
 /// Prints one line for each trace: a table at a terminal, columns separated by tabs on a pipe. `metadata`: the keys of
 /// additional columns.

@@ -35,10 +35,6 @@ std::string two_digits(std::int64_t number) {
     return (number < 10 ? "0" : "") + std::to_string(number);
 }
 
-std::string count(std::int64_t number) {
-    return number < shortest_short_count ? std::to_string(number) : short_count_text(number);
-}
-
 }  // namespace
 
 TraceScreen TraceScreen::standard() {
@@ -62,7 +58,19 @@ std::string span_time_text(std::int64_t microseconds) {
 
 std::string token_text(const std::optional<TokenCounts>& tokens) {
     if (!tokens) return {};
-    return count(tokens->input) + "/" + count(tokens->output);
+    return token_count_text(tokens->input) + "/" + token_count_text(tokens->output);
+}
+
+std::string token_count_text(std::int64_t count) {
+    return count < shortest_short_count ? std::to_string(count) : short_count_text(count);
+}
+
+TerminalText token_sums(const std::optional<TokenCounts>& tokens) {
+    if (!tokens) return {};
+    TerminalText text = TerminalText::number(tokens->input) + " tokens in";
+    if (tokens->cache_read > 0)
+        text += ", " + TerminalText::number(tokens->cache_read) + " of them cached";
+    return text + ", " + TerminalText::number(tokens->output) + " out";
 }
 
 std::string cost_text(const std::optional<double>& cost) {

@@ -29,6 +29,10 @@ struct TraceScreen {
 std::string span_time_text(std::int64_t microseconds);
 /// Tokens of the prompt and of the answer: "2565/21", "12.3k/80".
 std::string token_text(const std::optional<TokenCounts>& tokens);
+/// "2565", "12.3k".
+std::string token_count_text(std::int64_t count);
+/// "2565 tokens in, 2048 of them cached, 21 out"; empty if they are unknown.
+TerminalText token_sums(const std::optional<TokenCounts>& tokens);
 /// "$0.0123"; empty if it is unknown.
 std::string cost_text(const std::optional<double>& cost);
 

@@ -144,12 +144,7 @@ private:
         add(for_terminal(span_time_text(summary_.duration())));
         add(TerminalText::number(summary_.spans) +
             (summary_.spans == 1 ? TerminalView(" span") : TerminalView(" spans")));
-        if (summary_.tokens) {
-            add(TerminalText::number(summary_.tokens->input) + " tokens in");
-            if (summary_.tokens->cache_read > 0)
-                add(TerminalText::number(summary_.tokens->cache_read) + " of them cached");
-            add(TerminalText::number(summary_.tokens->output) + " out");
-        }
+        add(token_sums(summary_.tokens));
         add(for_terminal(cost_text(summary_.cost)));
         out_ << fitted(facts, screen_.columns(), screen_.ascii) << "\n";
         print_identity();
