@@ -14,12 +14,18 @@ using detail::ask_first;
 // The turn, in source order. A stage that throws ends it; kernel/turn.cpp implements the default of each stage, for
 // hooks that return nothing.
 Task<> detail::Turn::run_stages() {
+    trace.begin("resolve_session");
     result.session_id = co_await framework.resolve_session(inbound);
     inbound->session_id = result.session_id;
+    trace.begin("load_state");
     co_await load_state();
+    trace.begin("build_prompt");
     result.prompt = co_await framework.build_prompt(inbound, result.session_id, result.state);
+    trace.begin("run_model");
     co_await run_model();
+    trace.begin("render_outbound");
     co_await render_outbound();
+    trace.begin("dispatch_outbound");
     co_await dispatch_outbound();
 }
 
@@ -29,6 +35,7 @@ Task<TurnResult> Framework::process_inbound(std::shared_ptr<Envelope> inbound, b
     std::exception_ptr failure = done.failure();
     if (turn.is_cancelled_by(failure)) co_await cubepi::shield();
     if (turn.has_something_open()) failure = co_await turn.close(failure);
+    turn.trace.end(turn.result, failure);
     if (!failure) co_return std::move(turn.result);
     if (!cubepi::is_cancellation(failure)) co_await notify_error("turn", failure, inbound);
     std::rethrow_exception(failure);

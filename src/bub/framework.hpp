@@ -20,6 +20,11 @@
 #include <bub/turn_state.hpp>
 #include <bub/warning_handler.hpp>
 
+namespace cubepi {
+class Meter;
+class Tracer;
+}  // namespace cubepi
+
 namespace bub {
 
 struct FrameworkOptions {
@@ -30,6 +35,10 @@ struct FrameworkOptions {
     /// Receives problems that do not fail the turn (an observer that throws, a channel whose name is taken). Never
     /// receives message bodies (B13). May be empty.
     WarningHandler on_warning = {};
+    /// Records turns, their stages, and the agents of the builtin plugin, sub-agents included. Null: nothing is recorded.
+    std::shared_ptr<cubepi::Tracer> tracer = {};
+    /// Measures the agents of the builtin plugin. Null: none are measured.
+    std::shared_ptr<cubepi::Meter> meter = {};
 };
 
 /// The result of a turn.

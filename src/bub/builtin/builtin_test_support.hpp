@@ -32,14 +32,17 @@ protected:
         if (!mkdtemp(name.data())) throw std::runtime_error("no directory for temporary files");
         root = name;
         std::filesystem::create_directories(root / "work");
-        FrameworkOptions options;
-        options.workspace = root / "work";
-        framework = std::make_unique<Framework>(std::move(options));
+        make_framework(FrameworkOptions());
     }
     ~Builtin() override {
         framework.reset();
         std::error_code ignored;
         std::filesystem::remove_all(root, ignored);
+    }
+
+    void make_framework(FrameworkOptions options) {
+        options.workspace = root / "work";
+        framework = std::make_unique<Framework>(std::move(options));
     }
 
     void add_builtin(std::vector<cubepi::FauxStep> steps, BuiltinOptions options = {}) {

@@ -57,12 +57,14 @@ Turn::Turn(Framework& owner, Framework::Impl& impl, PluginList asked,
       plugins(std::move(asked)),
       inbound(std::move(message)),
       streaming(wants_stream),
+      trace(impl.options, *inbound),
       input_id_(impl.has_store ? input_id_of(*inbound) : std::string()) {}
 
 Task<> Turn::load_state() {
     JsonObject& merged = result.state.values;
     merged.reserve(8);
     merged[TurnState::workspace_key] = kernel.workspace;
+    trace.offer_to(result.state);
     std::vector<JsonObject> found;
     found.reserve(plugins->size());
     LoadStateCall call{*inbound, result.session_id, result.state};
@@ -80,6 +82,7 @@ Task<> Turn::load_state() {
 Task<> Turn::run_model() {
     const Outcome<> answered = co_await outcome_of(answer());
     if (is_cancelled_by(answered.failure())) co_await cubepi::shield();
+    trace.begin("save_state", answered.failure());
     const std::exception_ptr failure = co_await save_state(answered.failure());
     if (failure) std::rethrow_exception(failure);
 }
@@ -271,10 +274,11 @@ Task<> Turn::record(bool whole) {
         co_await record_input(store, name, whole);
         co_return;
     }
+    const JsonObject meta = trace_meta(result.state);
     std::vector<TapeEntry> entries;
-    entries.push_back(message_entry("user", result.prompt.text()));
+    entries.push_back(message_entry("user", result.prompt.text(), meta));
     if (!result.model_output.empty()) {
-        entries.push_back(message_entry("assistant", result.model_output));
+        entries.push_back(message_entry("assistant", result.model_output, meta));
     }
     (void)co_await tape.append(std::move(entries));
 }

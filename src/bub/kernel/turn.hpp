@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include <bub/kernel/framework_impl.hpp>
+#include <bub/kernel/turn_trace.hpp>
 
 namespace bub::detail {
 
@@ -32,6 +33,7 @@ public:
     std::shared_ptr<Envelope> inbound;
     bool streaming;
     TurnResult result;
+    TurnTrace trace;
 
 private:
     Task<> load_state();

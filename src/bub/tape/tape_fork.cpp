@@ -75,10 +75,15 @@ void TapeFork::State::journal_claims() {
         journal->add_claim(main.claims[main.journaled_claims], main.base->messages);
 }
 
+void TapeFork::State::stamp(TapeEntry& entry) const {
+    if (entry.date.empty()) entry.date = tape_date(options.runtime->clock->wall());
+    for (const auto& [key, value] : options.meta) entry.meta[key] = value;
+}
+
 TapePosition TapeFork::State::add(std::vector<TapeEntry> added) {
     for (TapeEntry& entry : added) {
         entry.id = ++main.end.last_id;
-        if (entry.date.empty()) entry.date = tape_date(options.runtime->clock->wall());
+        stamp(entry);
         main.end.messages = detail::set_position(entry, main.end.messages);
         if (detail::is_answer(entry)) partial_text.clear();
         main.entries.push_back(std::move(entry));
@@ -148,7 +153,7 @@ Task<void> TapeFork::append_behind(std::vector<TapeEntry> entries) {
     detail::check_depth(state->main.tape, entries);
     entries = detail::mergeable(entries);
     for (TapeEntry& entry : entries) {
-        if (entry.date.empty()) entry.date = tape_date(state->options.runtime->clock->wall());
+        state->stamp(entry);
     }
     if (state->is_journaled()) {
         state->journal->add_behind(entries);

@@ -28,6 +28,8 @@ struct TapeForkOptions {
     /// The maximum delay until displayed text is written to the journal.
     std::chrono::milliseconds flush_interval{500};
     std::shared_ptr<const cubepi::Runtime> runtime = {};  ///< null: Runtime::standard()
+    /// Added to the meta of all entries of the fork, for example the ids of a trace.
+    JsonObject meta = {};
 };
 
 /// The part of a fork that a checkpointer uses: appended entries reach the tape later, all together. Until then no other process may continue

@@ -18,7 +18,7 @@ struct Spending {
     std::optional<double> cost = 0.0;  ///< USD; absent: unknown
 };
 
-/// What a run tells the code that it calls: its identity, and an account for model calls that are made on its behalf (D67).
+/// The part of a run that the code it calls may use: its identity, and an account for model calls that are made on its behalf (D67).
 /// Thread-safe. May outlive the run.
 class RunAccount {
 public:

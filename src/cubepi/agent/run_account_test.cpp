@@ -1,4 +1,4 @@
-// What tools and hooks get of their run: its identity, and the account for model calls that they make (D67, D70).
+// The part of a run that its tools and hooks may use: its identity, and the account for model calls that they make (D67, D70).
 
 #include <cubepi/agent/agent_test_support.hpp>
 #include <cubepi/agent/run_account.hpp>

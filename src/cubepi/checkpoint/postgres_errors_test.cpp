@@ -1,4 +1,4 @@
-// What callers are told: the code, the reason and the next step.
+// The errors that callers receive: code, reason and next step.
 #include <cubepi/checkpoint/postgres_checkpointer.hpp>
 
 #include <cstdlib>

@@ -237,7 +237,7 @@ TEST_F(PostgresShared, a_store_is_refused_after_fork) {
     int status = -1;
     waitpid(pid, &status, 0);
     EXPECT_EQ(status, 0);
-    EXPECT_FALSE(run(store.load("t"))) << "the session of the parent goes on";
+    EXPECT_FALSE(run(store.load("t"))) << "the session of the parent continues";
 }
 
 }  // namespace

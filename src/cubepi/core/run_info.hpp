@@ -9,7 +9,7 @@
 
 namespace cubepi {
 
-/// What the caller of a prompt says about it, for traces.
+/// Facts about a prompt from its caller, for traces.
 struct TraceContext {
     std::string traceparent =
         {};  ///< of the caller's span, in the form of W3C Trace Context; empty: none

@@ -5,6 +5,7 @@
 #include <cubepi/core/offload.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/tracing/recorder/agent_recorder.hpp>
+#include <cubepi/tracing/recorder/trace_attributes.hpp>
 #include <cubepi/tracing/recorder/tracer_core.hpp>
 
 namespace cubepi {
@@ -62,6 +63,19 @@ Tracer::~Tracer() { (void)shutdown(destructor_limit); }
 
 TraceAttachment Tracer::attach(Agent& agent) {
     return TraceAttachment(detail::AgentRecorder::attach(core_, agent));
+}
+
+ActiveSpan Tracer::start_span(SharedString name, ActiveSpanOptions options) {
+    const detail::TraceParent parent = core_->parent_of_caller(options.trace.traceparent);
+    auto data = std::make_shared<SpanData>();
+    data->name = std::move(name);
+    data->context = SpanContext{parent.trace_id, SpanId::random(), parent.sampled};
+    data->parent = parent.span_id;
+    data->kind = options.kind;
+    for (Attribute& one : detail::attributes_of(options.trace))
+        data->attributes.set(std::move(one.key), std::move(one.value));
+    data->start = options.start.value_or(std::chrono::system_clock::now());
+    return ActiveSpan(core_, std::move(data));
 }
 
 Task<AssistantMessage> Tracer::oneshot(BoundModel model, std::string system_prompt,

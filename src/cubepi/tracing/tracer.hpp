@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <cubepi/agent/agent.hpp>
+#include <cubepi/tracing/active_span.hpp>
 #include <cubepi/tracing/span_sink.hpp>
 
 namespace cubepi {
@@ -58,7 +59,6 @@ struct TracerOptions {
 };
 
 namespace detail {
-class TracerCore;
 class AgentRecorder;
 }  // namespace detail
 
@@ -108,6 +108,9 @@ public:
     /// Records the runs of `agent` that start from now on, and the calls of all models that it names (Agent::models()). Called
     /// on the agent's executor.
     [[nodiscard]] TraceAttachment attach(Agent& agent);
+
+    /// Starts a span of the program itself, around the runs that it causes.
+    ActiveSpan start_span(SharedString name, ActiveSpanOptions options = ActiveSpanOptions());
 
     /// Calls a model outside of an agent and records it as a run with one call. A failure is reported in the message.
     Task<AssistantMessage> oneshot(BoundModel model, std::string system_prompt,

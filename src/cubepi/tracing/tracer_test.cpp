@@ -323,6 +323,46 @@ TEST(Tracer, AnAgentMayEndBeforeItsAttachmentAndAfterItsTracer) {
     attachment.detach();
 }
 
+TEST(Tracer, ASpanOfTheProgramIsTheParentOfRuns) {
+    Traced traced;
+    ActiveSpanOptions options;
+    options.trace.tags = {"web"};
+    options.trace.metadata["user"] = 7;
+    ActiveSpan request = traced.tracer->start_span("GET /answer", std::move(options));
+    FauxProvider faux = answering({"yes"});
+    AgentOptions agent_options;
+    agent_options.model = faux.model("m");
+    Agent agent(std::move(agent_options));
+    const TraceAttachment attachment = traced.tracer->attach(agent);
+    run(agent.prompt("?", PromptOptions().traceparent(request.context().traceparent())));
+    const SpanContext context = request.context();
+    request.set_attribute("http.response.status_code", std::int64_t{200});
+    request.end();
+    EXPECT_FALSE(request);
+    const auto span = traced.span("GET /answer");
+    EXPECT_EQ(span->context.span_id, context.span_id);
+    EXPECT_EQ(text(*span, "cubepi.metadata.user"), "7");
+    EXPECT_EQ(span->status, SpanStatus::unset);
+    const auto root = traced.span("invoke_agent");
+    EXPECT_EQ(root->parent, span->context.span_id);
+    EXPECT_EQ(root->context.trace_id, span->context.trace_id);
+}
+
+TEST(Tracer, ASpanOfTheProgramThatFailsIsRecordedAlthoughItIsNotSampled) {
+    TracerOptions options;
+    options.sampling.ratio = 0;
+    Traced traced(std::move(options));
+    traced.tracer->start_span("good").end();
+    ActiveSpan bad = traced.tracer->start_span("bad");
+    bad.set_error("io", "secret words");
+    bad = ActiveSpan();
+    EXPECT_TRUE(traced.spans("good").empty());
+    const auto span = traced.span("bad");
+    EXPECT_EQ(span->status, SpanStatus::error);
+    EXPECT_EQ(span->status_description, "io");
+    EXPECT_EQ(text(*span, "error.type"), "io");
+}
+
 TEST(Tracer, OneshotIsARunWithOneCall) {
     TracerOptions tracing;
     tracing.record_content = true;

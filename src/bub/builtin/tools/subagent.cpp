@@ -66,11 +66,13 @@ Task<AgentToolResult> answer_of(AgentTurn& turn) {
 }
 
 /// Runs another agent with its own state: its permissions, its model and its session do not affect the parent. Its
-/// prompt is never a command (B11).
+/// prompt is never a command (B11). `caller` must outlive the task.
 Task<AgentToolResult> run_subagent(std::shared_ptr<BuiltinCore> core, TurnState* parent,
-                                   std::string session_id, SubagentArgs args) {
+                                   std::string session_id, SubagentArgs args,
+                                   const cubepi::ToolContext* caller) {
     AgentTurnPlan plan;
     plan.is_subagent = true;
+    plan.caller = caller;
     plan.session_id = args.session;
     const bool inherits = args.session == "inherit" || args.session == session_id;
     if (inherits) {
@@ -111,8 +113,9 @@ Task<AgentToolResult> run_subagent(std::shared_ptr<BuiltinCore> core, TurnState*
 AgentTool subagent_tool(std::shared_ptr<BuiltinCore> core, std::string session_id,
                         TurnState& state) {
     TurnState* const parent = &state;
-    const auto call = [core, session_id, parent](SubagentArgs args) {
-        return run_subagent(core, parent, session_id, std::move(args));
+    const auto call = [core, session_id, parent](SubagentArgs args,
+                                                 const cubepi::ToolContext& caller) {
+        return run_subagent(core, parent, session_id, std::move(args), &caller);
     };
     return cubepi::tool<SubagentArgs>(
                "subagent",

@@ -6,6 +6,7 @@
 #include <bub/builtin/tools/tool_names.hpp>
 #include <bub/builtin/turn/earlier_turn.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
+#include <bub/turn_span.hpp>
 #include <cubepi/core/cancellation.hpp>
 
 // The lifecycle of a turn: its start, its output, its end.
@@ -63,6 +64,7 @@ Task<> AgentTurn::begin() {
         options.turn_id = core_->runtime().ids->next();
         options.runtime = core_->framework().runtime();
         options.flush_interval = shown_text_interval;
+        options.meta = trace_meta(state_);
         fork_ = tape.fork(std::move(options));
         tape_.emplace(tape.in(fork_));
         co_await tape_->bootstrap();
@@ -120,6 +122,7 @@ void AgentTurn::repeat(std::string text) {
 }
 
 void AgentTurn::report(const cubepi::RunResult& result) {
+    if (plan_.caller) plan_.caller->charge(result.usage, result.cost);
     if (!core_->options().on_result || plan_.is_subagent) return;
     const std::filesystem::path directory = core_->workspace_of(state_);
     const TurnContext occasion{plan_.session_id, directory, state_, plan_.message};
@@ -141,7 +144,7 @@ Task<> AgentTurn::finish() {
     }
     if (result.outcome == cubepi::RunOutcome::suspended && result.pending_requests.empty()) {
         // Its questions are answered: a process was killed before it continued.
-        run_.emplace(agent_->start_resume());
+        run_.emplace(agent_->start_resume(run_options("")));
         co_return;
     }
     if (result.outcome == cubepi::RunOutcome::suspended) {

@@ -12,6 +12,8 @@
 #include <bub/questions.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
 #include <bub/tape/tape_fork.hpp>
+#include <cubepi/tracing/meter.hpp>
+#include <cubepi/tracing/tracer.hpp>
 
 namespace bub::detail {
 
@@ -31,6 +33,8 @@ struct AgentTurnPlan {
     /// The inbound envelope, and the answer to a question of the suspended run that it contains (B24).
     const Envelope* message = nullptr;
     std::optional<GivenAnswer> answer = {};
+    /// Of a subagent: the tool call that started it, to which its model calls are charged (D67).
+    const cubepi::ToolContext* caller = nullptr;
 };
 
 /// The part of a turn's agent that is needed to summarize its conversation.
@@ -69,6 +73,10 @@ private:
     void repeat_answers(const std::vector<std::string>& texts);
     void repeat(std::string text);
     Task<> start_agent();
+    /// Creates the agent and connects tracer and meter.
+    void make_agent(cubepi::AgentOptions options);
+    /// Returns the options of a run of this turn.
+    cubepi::PromptOptions run_options(std::string run_id) const;
     Task<> remember(cubepi::AgentOptions& options);
     std::vector<cubepi::AgentTool> tools(const std::filesystem::path& directory);
     Task<std::string> system_prompt();
@@ -116,6 +124,8 @@ private:
     std::shared_ptr<TapeFork> fork_;  ///< null: inherited
     std::shared_ptr<cubepi::ShellSessions> shells_;
     std::shared_ptr<cubepi::Agent> agent_;
+    cubepi::TraceAttachment trace_;
+    cubepi::MeterAttachment meter_;
     std::optional<cubepi::AgentRun> run_;
     std::optional<EarlierAnswer> earlier_answer_;
     JsonObject asker_;  ///< of the suspended run that an answer continues; see asker_key

@@ -152,13 +152,11 @@ void AgentTurn::start_summary() {
     options.system_prompt = std::string(instruction);
     options.middleware = core_->framework().interception(plan_.session_id, state_);
     options.runtime = core_->framework().runtime();
-    agent_ = std::make_shared<cubepi::Agent>(std::move(options));
+    make_agent(std::move(options));
     ++hand_off_->tries;
     std::string text = "Summarize this conversation.\n\n<conversation>\n" +
                        hand_off_->conversation.text(hand_off_->limit) + "</conversation>";
-    run_.emplace(agent_->start(
-        std::move(text),
-        cubepi::PromptOptions().run_id(hand_off_->run->run_id).prior_spending(spent_)));
+    run_.emplace(agent_->start(std::move(text), run_options(hand_off_->run->run_id)));
 }
 
 /// Of the summary's run, the turn shows only the library's notices, for example a retry.

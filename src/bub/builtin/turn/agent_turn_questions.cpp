@@ -171,7 +171,7 @@ Task<std::optional<cubepi::AgentEvent>> AgentTurn::next_event() {
         if (!answered) throw;
     }
     (void)agent_->follow_up(std::move(message_));
-    run_.emplace(agent_->start_resume());
+    run_.emplace(agent_->start_resume(run_options("")));
     co_return co_await run_->next();
 }
 

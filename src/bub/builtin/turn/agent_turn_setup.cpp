@@ -6,6 +6,7 @@
 #include <bub/builtin/turn/earlier_turn.hpp>
 #include <bub/builtin/turn/prompt_parts.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
+#include <bub/turn_span.hpp>
 #include <cubepi/workspace/standard_tools.hpp>
 
 // Sets up the agent of a turn: its model, memory, tools and prompt.
@@ -106,6 +107,27 @@ Task<> AgentTurn::remember(cubepi::AgentOptions& options) {
     if (data) options.messages = without_open_calls(std::move(data->messages));
 }
 
+void AgentTurn::make_agent(cubepi::AgentOptions options) {
+    agent_ = std::make_shared<cubepi::Agent>(std::move(options));
+    const FrameworkOptions& framework = core_->framework().options();
+    if (framework.tracer) trace_ = framework.tracer->attach(*agent_);
+    if (framework.meter) meter_ = framework.meter->attach(*agent_);
+}
+
+cubepi::PromptOptions AgentTurn::run_options(std::string run_id) const {
+    cubepi::PromptOptions how =
+        cubepi::PromptOptions().run_id(std::move(run_id)).prior_spending(spent_);
+    // A comma command calls the tool without a run.
+    const bool has_run = plan_.caller && !plan_.caller->run().run_id.empty();
+    if (has_run) return std::move(how).parent(*plan_.caller);
+    cubepi::TraceContext trace = trace_of_run(state_, plan_.message);
+    if (trace.empty()) return how;
+    return std::move(how)
+        .traceparent(std::move(trace.traceparent))
+        .tags(std::move(trace.tags))
+        .metadata(std::move(trace.metadata));
+}
+
 Task<> AgentTurn::start_agent() {
     const std::filesystem::path directory = core_->workspace_of(state_);
     const BuiltinOptions& chosen = core_->options();
@@ -137,12 +159,12 @@ Task<> AgentTurn::start_agent() {
     options.middleware.emplace_back(UnknownTools(tools));
     if (!run_id_.empty()) options.middleware.emplace_back(WithoutInterrupted(message_id_));
     options.tools = std::move(tools);
-    agent_ = std::make_shared<cubepi::Agent>(std::move(options));
+    make_agent(std::move(options));
     agent_->subscribe([this](const cubepi::AgentEvent& event) { return on_agent_event(event); });
     if (chosen.on_agent && !plan_.is_subagent) chosen.on_agent(agent_, occasion);
     cubepi::Message message = user_message_of(prompt_);
     if (!message_id_.empty()) message = std::move(message).with_id(message_id_);
-    cubepi::PromptOptions how = cubepi::PromptOptions().run_id(run_id_).prior_spending(spent_);
+    cubepi::PromptOptions how = run_options(run_id_);
     co_await start_run(std::move(message), std::move(how));
     if (over_) co_return;
     for (cubepi::Message& one : std::exchange(repeated_, {})) steer(std::move(one));

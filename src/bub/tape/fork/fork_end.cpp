@@ -99,9 +99,11 @@ bool TapeFork::State::holds_something() const {
 std::vector<TapeEntry> TapeFork::State::whole_turn(TurnStatus status) const {
     std::vector<TapeEntry> entries = detail::mergeable(main.entries);
     const bool whole = status == TurnStatus::ok || status == TurnStatus::suspended;
-    if (!partial_text.empty() && !whole)
+    if (!partial_text.empty() && !whole) {
         entries.push_back(
             detail::partial_text_entry(partial_text, options.turn_id, to_string(status)));
+        stamp(entries.back());
+    }
     entries.insert(entries.end(), behind.begin(), behind.end());
     return entries;
 }
@@ -109,8 +111,10 @@ std::vector<TapeEntry> TapeFork::State::whole_turn(TurnStatus status) const {
 Task<void> TapeFork::State::merge(TurnStatus status) {
     std::vector<TapeEntry> entries = whole_turn(status);
     const std::size_t first = main.reset ? 0 : detail::first_anchor_in(entries);
-    if (!options.turn_id.empty() && (!entries.empty() || main.reset))
+    if (!options.turn_id.empty() && (!entries.empty() || main.reset)) {
         entries.push_back(detail::turn_marker(options.turn_id, to_string(status)));
+        stamp(entries.back());
+    }
     if (entries.empty() && !main.reset) co_return;
     TapeAppend how = TapeAppend()
                          .reset(main.reset)

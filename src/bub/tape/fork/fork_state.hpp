@@ -70,6 +70,8 @@ struct TapeFork::State : std::enable_shared_from_this<TapeFork::State> {
     Task<void> find_base();
     /// Writes new claims to the journal.
     void journal_claims();
+    /// Sets the date, and the meta of the fork's options.
+    void stamp(TapeEntry& entry) const;
     TapePosition add(std::vector<TapeEntry> added);
     /// Journals the entries added since `before`. If that fails, removes them, because the append fails.
     Task<void> journal_added(detail::ForkMark before, bool reset);

@@ -68,7 +68,7 @@ private:
     std::uint64_t varint_ = 0;
 };
 
-bool is_json(std::string_view content_type) {
+bool is_json_content(std::string_view content_type) {
     return content_type.find("json") != std::string_view::npos;
 }
 
@@ -120,7 +120,7 @@ void replace_all(std::string& text, std::string_view what) {
 }  // namespace
 
 PartialSuccess read_partial_success(std::string_view body, std::string_view content_type) {
-    if (is_json(content_type)) return read_partial_json(body);
+    if (is_json_content(content_type)) return read_partial_json(body);
     PartialSuccess partial;
     for (ProtobufReader response(body); response.next();) {
         if (response.field() != 1) continue;
@@ -140,7 +140,7 @@ bool is_html(std::string_view body, std::string_view content_type) {
 
 std::string read_error_message(std::string_view body, std::string_view content_type) {
     if (is_html(body, content_type)) return "an HTML page; check the URL of the collector";
-    if (is_json(content_type)) {
+    if (is_json_content(content_type)) {
         const std::optional<JsonObject> status = parse_object(body);
         return status ? string_member(*status, "message") : std::string();
     }

@@ -97,7 +97,7 @@ std::optional<Json> ContentFilter::value(std::string_view key, Json value) const
     try {
         return redact_(key, std::move(value));
     } catch (...) {
-        // What could not be redacted is not recorded.
+        // A value that could not be redacted is not recorded.
         return std::nullopt;
     }
 }

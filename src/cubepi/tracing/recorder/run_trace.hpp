@@ -30,7 +30,7 @@ struct TraceParent {
     bool sampled = true;
 };
 
-/// What a recorder knows of a tool of the agent.
+/// Facts about a tool of the agent that a recorder needs.
 struct ToolFacts {
     SharedString description = {};
     std::string_view execution_mode = {};

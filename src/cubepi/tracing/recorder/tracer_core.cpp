@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <cubepi/tracing/recorder/resource_of.hpp>
+#include <cubepi/tracing/recorder/trace_attributes.hpp>
 
 namespace cubepi::detail {
 
@@ -61,7 +62,6 @@ std::shared_ptr<TracerCore> TracerCore::create(TracerOptions options) {
 }
 
 TraceParent TracerCore::parent_of(const RunInfo& info) const {
-    TraceParent parent;
     if (!info.origin.parent_run_id.empty()) {
         if (const auto run = runs_.find(info.origin.parent_run_id)) {
             const SpanContext context = run->context_of_call(info.origin.parent_tool_call_id);
@@ -69,54 +69,21 @@ TraceParent TracerCore::parent_of(const RunInfo& info) const {
         }
     }
     const TraceContext* trace = info.origin.trace.get();
-    if (trace && !trace->traceparent.empty()) {
-        if (const std::optional<SpanContext> caller = SpanContext::parse(trace->traceparent)) {
-            parent = TraceParent{caller->trace_id, caller->span_id, caller->sampled};
-            if (!options_.sampling.follow_caller)
-                parent.sampled = is_sampled(parent.trace_id, options_.sampling.ratio);
-            return parent;
-        }
+    return parent_of_caller(trace ? std::string_view(trace->traceparent) : std::string_view());
+}
+
+TraceParent TracerCore::parent_of_caller(std::string_view traceparent) const {
+    if (const std::optional<SpanContext> caller = SpanContext::parse(traceparent)) {
+        const bool sampled = options_.sampling.follow_caller
+                                 ? caller->sampled
+                                 : is_sampled(caller->trace_id, options_.sampling.ratio);
+        return TraceParent{caller->trace_id, caller->span_id, sampled};
     }
+    TraceParent parent;
     parent.trace_id = TraceId::random();
     parent.sampled = is_sampled(parent.trace_id, options_.sampling.ratio);
     return parent;
 }
-
-namespace {
-
-/// Returns the value as an attribute; empty if it has no form as one.
-std::optional<AttributeValue> attribute_of(const Json& value) {
-    switch (value.kind()) {
-        case boost::json::kind::string: return SharedString(std::string_view(value.get_string()));
-        case boost::json::kind::bool_: return value.get_bool();
-        case boost::json::kind::int64: return value.get_int64();
-        case boost::json::kind::double_: return value.get_double();
-        case boost::json::kind::uint64: return static_cast<double>(value.get_uint64());
-        case boost::json::kind::array: {
-            std::vector<SharedString> list;
-            for (const Json& item : value.get_array()) {
-                list.emplace_back(item.is_string() ? std::string(item.get_string())
-                                                   : boost::json::serialize(item));
-            }
-            return list;
-        }
-        case boost::json::kind::object: return SharedString(boost::json::serialize(value));
-        case boost::json::kind::null: break;
-    }
-    return std::nullopt;
-}
-
-void add_context(RunTrace& run, const TraceContext& context) {
-    if (!context.tags.empty())
-        run.set_attribute("cubepi.tags",
-                          std::vector<SharedString>(context.tags.begin(), context.tags.end()));
-    for (const auto& [key, value] : context.metadata) {
-        if (std::optional<AttributeValue> attribute = attribute_of(value))
-            run.set_attribute("cubepi.metadata." + std::string(key), std::move(*attribute));
-    }
-}
-
-}  // namespace
 
 std::shared_ptr<RunTrace> TracerCore::start_run(std::shared_ptr<const RunInfo> info,
                                                 RunTrace::Time start,
@@ -125,7 +92,10 @@ std::shared_ptr<RunTrace> TracerCore::start_run(std::shared_ptr<const RunInfo> i
     std::shared_ptr<const RunTrace::Settings> settings = own ? std::move(own) : settings_;
     auto run =
         std::make_shared<RunTrace>(std::move(settings), *this, std::move(info), parent, start);
-    if (run->info().origin.trace) add_context(*run, *run->info().origin.trace);
+    if (const TraceContext* context = run->info().origin.trace.get()) {
+        for (Attribute& one : attributes_of(*context))
+            run->set_attribute(std::move(one.key), std::move(one.value));
+    }
     runs_.add(run->info().run_id, run);
     return run;
 }

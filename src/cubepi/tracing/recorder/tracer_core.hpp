@@ -24,6 +24,8 @@ public:
     /// Begins the trace of a run. `own`: other settings than the tracer's.
     std::shared_ptr<RunTrace> start_run(std::shared_ptr<const RunInfo> info, RunTrace::Time start,
                                         std::shared_ptr<const RunTrace::Settings> own = nullptr);
+    /// Returns the caller's span if `traceparent` is valid, else a new trace.
+    TraceParent parent_of_caller(std::string_view traceparent) const;
     /// Takes the run, which has ended, off the table. What it holds back goes to the run that started it.
     void forget(const std::shared_ptr<RunTrace>& run) noexcept;
 

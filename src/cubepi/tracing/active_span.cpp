@@ -1,0 +1,44 @@
+#include <cubepi/tracing/active_span.hpp>
+
+#include <utility>
+
+#include <cubepi/tracing/recorder/tracer_core.hpp>
+
+namespace cubepi {
+
+ActiveSpan::ActiveSpan(std::shared_ptr<detail::TracerCore> core, std::shared_ptr<SpanData> data)
+    : core_(std::move(core)), data_(std::move(data)) {}
+
+ActiveSpan::ActiveSpan(ActiveSpan&&) noexcept = default;
+
+ActiveSpan& ActiveSpan::operator=(ActiveSpan&& other) noexcept {
+    if (this == &other) return *this;
+    end();
+    core_ = std::move(other.core_);
+    data_ = std::move(other.data_);
+    return *this;
+}
+
+ActiveSpan::~ActiveSpan() { end(); }
+
+void ActiveSpan::set_attribute(AttributeKey key, AttributeValue value) {
+    if (data_) data_->attributes.set(std::move(key), std::move(value));
+}
+
+void ActiveSpan::set_error(std::string type, std::string_view text) {
+    if (!data_) return;
+    data_->status = SpanStatus::error;
+    data_->status_description = core_->settings().content.error_text(text, type);
+    data_->attributes.set("error.type", SharedString(std::move(type)));
+}
+
+void ActiveSpan::end(Time time) noexcept {
+    if (!data_) return;
+    data_->end = time;
+    const bool is_kept = data_->status == SpanStatus::error && core_->settings().keep_failed;
+    std::shared_ptr<const SpanData> ended = std::exchange(data_, nullptr);
+    if (ended->context.sampled || is_kept) core_->receive(std::move(ended));
+    core_.reset();
+}
+
+}  // namespace cubepi
