@@ -17,6 +17,19 @@ bool same_name(std::string_view left, std::string_view right) noexcept {
 
 }  // namespace
 
+bool is_http_token(std::string_view text) noexcept {
+    return !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) {
+        return c > 0x20 && c < 0x7F &&
+               std::string_view("\"(),/:;<=>?@[\\]{}").find(static_cast<char>(c)) ==
+                   std::string_view::npos;
+    });
+}
+
+bool is_http_field_value(std::string_view text) noexcept {
+    using namespace std::string_view_literals;
+    return text.find_first_of("\r\n\0"sv) == std::string_view::npos;
+}
+
 void HttpHeaders::set(std::string name, std::string value) {
     remove(name);
     add(std::move(name), std::move(value));

@@ -24,6 +24,11 @@ struct HttpHeader {
     friend bool operator==(const HttpHeader&, const HttpHeader&) = default;
 };
 
+/// Returns true for a valid name of a method or a header field (a token of RFC 9110).
+bool is_http_token(std::string_view text) noexcept;
+/// Returns true for a value that cannot end its header field: no line break, no NUL.
+bool is_http_field_value(std::string_view text) noexcept;
+
 /// Header fields in order. Names are case-insensitive.
 class HttpHeaders {
 public:

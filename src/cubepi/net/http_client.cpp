@@ -59,25 +59,16 @@ std::exception_ptr timed_out(const char* timeout, nanoseconds limit, const std::
         TimeoutError(name, text + " (timeout: " + name + "; raise it if that is expected)."));
 }
 
-bool is_token(std::string_view text) {
-    return !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) {
-        return c > 0x20 && c < 0x7F &&
-               std::string_view("\"(),/:;<=>?@[\\]{}").find(static_cast<char>(c)) ==
-                   std::string_view::npos;
-    });
-}
-
 /// A value with a line break could inject a header.
 void check(const HttpRequest& request) {
-    using namespace std::string_view_literals;
-    if (!is_token(request.method))
+    if (!is_http_token(request.method))
         throw Error(ErrorCode::invalid_argument, "The HTTP method is not a word.");
     for (const HttpHeader& header : request.headers) {
-        if (!is_token(header.name)) {
+        if (!is_http_token(header.name)) {
             throw Error(ErrorCode::invalid_argument,
                         "A request header's name has characters that HTTP does not allow.");
         }
-        if (header.value.find_first_of("\r\n\0"sv) != std::string::npos) {
+        if (!is_http_field_value(header.value)) {
             throw Error(ErrorCode::invalid_argument,
                         "The value of the request header " + header.name +
                             " has a line break or a NUL in it. (A key that was read from a file "

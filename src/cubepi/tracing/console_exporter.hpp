@@ -25,4 +25,18 @@ private:
     std::ostream& out_;
 };
 
+/// Writes all metrics in the text format of Prometheus at each export, for development.
+class ConsoleMetricExporter final : public MetricExporter {
+public:
+    /// As ConsoleSpanExporter().
+    explicit ConsoleMetricExporter(std::ostream& out);
+
+    Task<ExportResult> export_metrics(std::shared_ptr<const MetricSnapshot> metrics,
+                                      std::shared_ptr<const Resource> resource) override;
+    std::string name() const override { return "console"; }
+
+private:
+    std::ostream& out_;
+};
+
 }  // namespace cubepi

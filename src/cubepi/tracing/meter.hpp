@@ -15,9 +15,11 @@ namespace cubepi {
 
 /// The options of a meter.
 struct MeterOptions {
-    std::string service_name = "cubepi";
-    std::string agent_name = {};            ///< an attribute of all points; empty: omitted
-    std::optional<Resource> resource = {};  ///< replaces `service_name`
+    std::string service_name = {};        ///< empty: that of `resource_attributes`, else "cubepi"
+    std::string agent_name = {};          ///< an attribute of all points; empty: omitted
+    Attributes resource_attributes = {};  ///< further attributes of the resource
+    /// Replaces `service_name` and `resource_attributes`. A program with a tracer sets that of the tracer.
+    std::optional<Resource> resource = {};
     /// Receive all values every `interval`. Without exporters, read snapshot() or prometheus_text().
     std::vector<std::shared_ptr<MetricExporter>> exporters = {};
     MetricReaderOptions reader = {};

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <variant>
@@ -49,6 +50,14 @@ struct MetricSnapshot {
     std::chrono::system_clock::time_point start = {};
     std::chrono::system_clock::time_point time = {};
     std::vector<MetricData> metrics = {};
+
+    /// Returns the number of points of all instruments.
+    std::size_t point_count() const noexcept {
+        std::size_t count = 0;
+        for (const MetricData& metric : metrics)
+            count += std::visit([](const auto& data) { return data.points.size(); }, metric.data);
+        return count;
+    }
 };
 
 }  // namespace cubepi

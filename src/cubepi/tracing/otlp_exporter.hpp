@@ -29,7 +29,7 @@ struct OtlpOptions {
     std::vector<HttpHeader> headers = {};
     OtlpProtocol protocol = OtlpProtocol::http_protobuf;
     bool gzip = false;
-    /// The limit of one request. All attempts together are limited by ExportLimits::export_timeout.
+    /// The limit of one request; zero: none. All attempts together are limited by ExportLimits::export_timeout.
     std::chrono::milliseconds timeout{10000};
     /// Retries after 429, 502, 503, 504 and failed connections. Other failures are not retried.
     RetryPolicy retry = default_retry();
@@ -44,7 +44,7 @@ struct OtlpOptions {
     static RetryPolicy default_retry();
 };
 
-/// Appends "/v1/traces" or "/v1/metrics" to the base URL of a collector: "http://localhost:4318".
+/// Appends "/v1/traces" or "/v1/metrics" to the path of a collector's base URL: "http://localhost:4318".
 std::string otlp_traces_url(std::string_view base);
 std::string otlp_metrics_url(std::string_view base);
 

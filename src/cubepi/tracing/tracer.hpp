@@ -41,6 +41,7 @@ struct TracerOptions {
     std::string agent_id = {};
     std::string agent_description = {};
     std::string agent_version = {};
+    Attributes resource_attributes = {};  ///< further attributes; the members above take precedence
     std::optional<Resource> resource = {};  ///< replaces all members above
 
     std::vector<SpanSink::Output> exporters = {};

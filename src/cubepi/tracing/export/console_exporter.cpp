@@ -6,6 +6,7 @@
 #include <cubepi/core/number_text.hpp>
 #include <cubepi/net/utf8.hpp>
 #include <cubepi/tracing/export/json_text.hpp>
+#include <cubepi/tracing/prometheus.hpp>
 
 namespace cubepi {
 
@@ -61,6 +62,18 @@ std::string line_of(const SpanData& span) {
     return line + "\n";
 }
 
+/// Writes `text`, which has `items` spans or data points.
+ExportResult write(std::ostream& out, const std::string& text, std::size_t items) {
+    out << text << std::flush;
+    ExportResult result;
+    if (!out) {
+        out.clear();
+        result.rejected = items;
+        result.error = "cannot write to the stream";
+    }
+    return result;
+}
+
 }  // namespace
 
 ConsoleSpanExporter::ConsoleSpanExporter(std::ostream& out) : out_(out) {}
@@ -69,14 +82,14 @@ Task<ExportResult> ConsoleSpanExporter::export_spans(SpanBatch batch,
                                                      std::shared_ptr<const Resource>) {
     std::string lines;
     for (const auto& span : batch) lines += line_of(*span);
-    out_ << lines << std::flush;
-    ExportResult result;
-    if (!out_) {
-        out_.clear();
-        result.rejected = batch.size();
-        result.error = "cannot write to the stream";
-    }
-    co_return result;
+    co_return write(out_, lines, batch.size());
+}
+
+ConsoleMetricExporter::ConsoleMetricExporter(std::ostream& out) : out_(out) {}
+
+Task<ExportResult> ConsoleMetricExporter::export_metrics(
+    std::shared_ptr<const MetricSnapshot> metrics, std::shared_ptr<const Resource> resource) {
+    co_return write(out_, prometheus_text(*metrics, *resource), metrics->point_count());
 }
 
 }  // namespace cubepi

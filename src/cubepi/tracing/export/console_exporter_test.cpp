@@ -6,6 +6,7 @@
 
 #include <cubepi/core/run.hpp>
 #include <cubepi/tracing/export/export_test_support.hpp>
+#include <cubepi/tracing/metric_registry.hpp>
 
 namespace cubepi {
 namespace {
@@ -54,6 +55,23 @@ TEST(ConsoleSpanExporter, ReportsAStreamThatFails) {
     EXPECT_EQ(result.rejected, 1u);
     EXPECT_EQ(result.error, "cannot write to the stream");
     EXPECT_TRUE(run(exporter.export_spans({make_span()}, nullptr)).ok());
+}
+
+TEST(ConsoleMetricExporter, WritesTheTextOfPrometheus) {
+    MetricRegistry registry;
+    registry.counter("calls", "{call}", "Calls.").add(2, Attributes());
+    Resource resource;
+    resource.attributes.set("service.name", "bot");
+    std::ostringstream out;
+    ConsoleMetricExporter exporter(out);
+    const auto snapshot = std::make_shared<const MetricSnapshot>(registry.snapshot());
+    EXPECT_TRUE(run(exporter.export_metrics(snapshot, std::make_shared<Resource>(resource))).ok());
+    EXPECT_NE(out.str().find("calls_total 2\n"), std::string::npos) << out.str();
+    EXPECT_NE(out.str().find("service_name=\"bot\""), std::string::npos);
+    out.setstate(std::ios::badbit);
+    const ExportResult failed =
+        run(exporter.export_metrics(snapshot, std::make_shared<Resource>(resource)));
+    EXPECT_EQ(failed.rejected, 1u);
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <utility>
-#include <variant>
 
 #include <cubepi/tracing/export/export_report.hpp>
 #include <cubepi/tracing/export/export_thread.hpp>
@@ -15,13 +14,6 @@ namespace {
 using detail::ExportLane;
 using detail::ExportReporter;
 using detail::NoticeReceiver;
-
-std::size_t points_of(const MetricSnapshot& metrics) {
-    std::size_t points = 0;
-    for (const MetricData& metric : metrics.metrics)
-        points += std::visit([](const auto& data) { return data.points.size(); }, metric.data);
-    return points;
-}
 
 /// Ends an export also if the exporter throws before it returns a task.
 Task<ExportResult> call_export(std::shared_ptr<MetricExporter> exporter,
@@ -91,7 +83,7 @@ Task<> MetricLane::serve() {
 
 Task<> MetricLane::export_now() {
     auto metrics = std::make_shared<const MetricSnapshot>(registry_->snapshot());
-    const std::size_t points = points_of(*metrics);
+    const std::size_t points = metrics->point_count();
     if (points == 0) co_return;
     exporting_ = points;
     Task<ExportResult> call = call_export(exporter_, std::move(metrics), resource_);

@@ -13,15 +13,11 @@ constexpr const char* traces_path = "/v1/traces";
 constexpr const char* metrics_path = "/v1/metrics";
 
 std::string with_path(std::string_view base, const char* path) {
+    const std::size_t end = base.find_first_of("?#");
+    const std::string_view after = end == std::string_view::npos ? "" : base.substr(end);
+    base = base.substr(0, end);
     while (base.ends_with('/')) base.remove_suffix(1);
-    return std::string(base) + path;
-}
-
-std::size_t points_of(const MetricSnapshot& metrics) {
-    std::size_t points = 0;
-    for (const MetricData& metric : metrics.metrics)
-        points += std::visit([](const auto& data) { return data.points.size(); }, metric.data);
-    return points;
+    return std::string(base) + path + std::string(after);
 }
 
 void add_result(ExportResult& sum, ExportResult one) {
@@ -88,7 +84,7 @@ Task<ExportResult> OtlpMetricExporter::export_metrics(std::shared_ptr<const Metr
     std::string body = state_->sender.options().protocol == OtlpProtocol::http_json
                            ? detail::metrics_json(*metrics, *resource)
                            : detail::metrics_protobuf(*metrics, *resource);
-    co_return co_await state_->sender.send(std::move(body), points_of(*metrics));
+    co_return co_await state_->sender.send(std::move(body), metrics->point_count());
 }
 
 }  // namespace cubepi

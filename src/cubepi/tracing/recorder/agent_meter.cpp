@@ -19,7 +19,12 @@ std::vector<double> duration_bounds() {
 Resource resource_of_meter(const MeterOptions& options) {
     if (options.resource) return *options.resource;
     Resource resource;
-    resource.attributes.add("service.name", SharedString(options.service_name));
+    resource.attributes = options.resource_attributes;
+    if (!options.service_name.empty()) {
+        resource.attributes.set("service.name", SharedString(options.service_name));
+    } else if (!resource.attributes.find("service.name")) {
+        resource.attributes.add("service.name", "cubepi");
+    }
     return resource;
 }
 

@@ -20,22 +20,25 @@ std::string random_uuid() {
 
 Resource resource_of(const TracerOptions& options) {
     Resource resource;
-    const auto add = [&resource](AttributeKey key, const std::string& value) {
+    resource.attributes = options.resource_attributes;
+    const auto set = [&resource](AttributeKey key, const std::string& value) {
         if (!value.empty()) resource.attributes.set(std::move(key), SharedString(value));
     };
-    add("telemetry.sdk.language", "cpp");
-    add("telemetry.sdk.name", "cubepi");
-    add("telemetry.sdk.version", CUBEPI_VERSION);
-    add("service.instance.id",
-        options.service_instance_id.empty() ? random_uuid() : options.service_instance_id);
-    add("service.name", options.service_name.empty() ? "unknown_service" : options.service_name);
-    add("service.namespace", options.service_namespace);
-    add("service.version", options.service_version);
-    add("deployment.environment.name", options.deployment_environment);
-    add("gen_ai.agent.name", options.agent_name);
-    add("gen_ai.agent.id", options.agent_id);
-    add("gen_ai.agent.description", options.agent_description);
-    add("gen_ai.agent.version", options.agent_version);
+    set("telemetry.sdk.language", "cpp");
+    set("telemetry.sdk.name", "cubepi");
+    set("telemetry.sdk.version", CUBEPI_VERSION);
+    set("service.instance.id", options.service_instance_id);
+    set("service.name", options.service_name);
+    set("service.namespace", options.service_namespace);
+    set("service.version", options.service_version);
+    set("deployment.environment.name", options.deployment_environment);
+    set("gen_ai.agent.name", options.agent_name);
+    set("gen_ai.agent.id", options.agent_id);
+    set("gen_ai.agent.description", options.agent_description);
+    set("gen_ai.agent.version", options.agent_version);
+    const Attributes& all = resource.attributes;
+    if (!all.find("service.instance.id")) set("service.instance.id", random_uuid());
+    if (!all.find("service.name")) set("service.name", "unknown_service");
     return resource;
 }
 

@@ -1,0 +1,248 @@
+#include <cubepi/tracing/otel_environment.hpp>
+
+#include <sstream>
+
+#include <gtest/gtest.h>
+
+#include <cubepi/core/run.hpp>
+#include <cubepi/tracing/environment/environment_test_support.hpp>
+#include <cubepi/tracing/export/export_test_support.hpp>
+
+namespace cubepi {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::string text(const Attributes& attributes, std::string_view key) {
+    const AttributeValue* value = attributes.find(key);
+    return value ? std::get<SharedString>(*value).str() : "(absent)";
+}
+
+TEST(OtelEnvironment, HasTheDefaultsWithoutVariables) {
+    const OtelEnvironment environment = otel_environment({});
+    EXPECT_FALSE(environment.disabled);
+    EXPECT_TRUE(environment.resource_attributes.empty());
+    EXPECT_FALSE(environment.sampling);
+    EXPECT_EQ(environment.limits.queue_spans, ExportLimits().queue_spans);
+    EXPECT_EQ(environment.reader.interval, 60s);
+    EXPECT_TRUE(environment.notices.empty());
+}
+
+TEST(OtelEnvironment, TreatsEmptyVariablesAsNotSet) {
+    const OtelEnvironment environment =
+        read_otel_environment([](std::string_view) { return std::optional<std::string>(" "); });
+    EXPECT_TRUE(environment.notices.empty());
+    EXPECT_FALSE(environment.traces.exported());
+}
+
+TEST(OtelEnvironment, CanBeDisabled) {
+    const OtelEnvironment environment = otel_environment({{"OTEL_SDK_DISABLED", "TRUE"},
+                                                          {"OTEL_TRACES_EXPORTER", "console"},
+                                                          {"OTEL_METRICS_EXPORTER", "console"},
+                                                          {"OTEL_SERVICE_NAME", "bot"}});
+    EXPECT_TRUE(environment.disabled);
+    std::ostringstream console;
+    EXPECT_TRUE(span_outputs(environment, console).empty());
+    EXPECT_TRUE(metric_exporters(environment, console).empty());
+    TracerOptions options;
+    apply(environment, options, console);
+    EXPECT_TRUE(options.exporters.empty());
+    EXPECT_TRUE(options.resource_attributes.empty());
+    EXPECT_FALSE(otel_environment({{"OTEL_SDK_DISABLED", "false"}}).disabled);
+}
+
+TEST(OtelEnvironment, StaysEnabledForAnyOtherWord) {
+    const OtelEnvironment environment = otel_environment({{"OTEL_SDK_DISABLED", "1"}});
+    EXPECT_FALSE(environment.disabled);
+    EXPECT_EQ(texts(environment.notices),
+              Texts{"OTEL_SDK_DISABLED: '1' is not true or false; 'false' is used."});
+}
+
+TEST(OtelEnvironment, DecodesResourceAttributes) {
+    const OtelEnvironment environment = otel_environment(
+        {{"OTEL_RESOURCE_ATTRIBUTES",
+          "deployment.environment.name=test , team=a%2Cb%3D%C3%BC,empty=,a%20key=1,x=y=z,team=c"}});
+    const Attributes& attributes = environment.resource_attributes;
+    EXPECT_EQ(text(attributes, "deployment.environment.name"), "test");
+    EXPECT_EQ(text(attributes, "team"), "c");
+    EXPECT_EQ(text(attributes, "empty"), "");
+    EXPECT_EQ(text(attributes, "a key"), "1");
+    EXPECT_EQ(text(attributes, "x"), "y=z");
+    EXPECT_EQ(attributes.size(), 5u);
+    EXPECT_EQ(text(otel_environment({{"OTEL_RESOURCE_ATTRIBUTES", "k=a%2Cb%3D%C3%BC%41"}})
+                       .resource_attributes,
+                   "k"),
+              "a,b=üA");
+}
+
+TEST(OtelEnvironment, IgnoresAListOfAttributesWithAMalformedEntry) {
+    for (const char* list : {"a=1,b", "a=1,=2", "a=1,b=%", "a=1,b=%4", "a=1,b=%zz", "a=1,b=%ff"}) {
+        const OtelEnvironment environment =
+            otel_environment({{"OTEL_RESOURCE_ATTRIBUTES", list}, {"OTEL_SERVICE_NAME", "bot"}});
+        EXPECT_EQ(environment.resource_attributes.size(), 1u) << list;
+        EXPECT_EQ(text(environment.resource_attributes, "service.name"), "bot");
+        EXPECT_EQ(texts(environment.notices),
+                  Texts{"OTEL_RESOURCE_ATTRIBUTES: entry 2 is not a key=value pair with "
+                        "percent-encoded UTF-8; the whole variable is ignored."});
+    }
+}
+
+TEST(OtelEnvironment, PrefersTheServiceNameOfItsOwnVariable) {
+    EXPECT_EQ(text(otel_environment({{"OTEL_SERVICE_NAME", "bot"},
+                                     {"OTEL_RESOURCE_ATTRIBUTES", "service.name=other"}})
+                       .resource_attributes,
+                   "service.name"),
+              "bot");
+    EXPECT_EQ(text(otel_environment({{"OTEL_RESOURCE_ATTRIBUTES", "service.name=other"}})
+                       .resource_attributes,
+                   "service.name"),
+              "other");
+}
+
+std::string sampling(const char* sampler, const char* argument = "") {
+    const OtelEnvironment environment =
+        otel_environment({{"OTEL_TRACES_SAMPLER", sampler}, {"OTEL_TRACES_SAMPLER_ARG", argument}});
+    if (!environment.sampling) return "none";
+    return std::to_string(static_cast<int>(environment.sampling->ratio * 100)) + "%" +
+           (environment.sampling->follow_caller ? " caller" : "") +
+           (environment.sampling->failed_runs ? " failed" : "");
+}
+
+TEST(OtelEnvironment, SelectsTheSampler) {
+    EXPECT_EQ(sampling(""), "none");
+    EXPECT_EQ(sampling("always_on", "0.5"), "100% failed");
+    EXPECT_EQ(sampling("always_off"), "0%");
+    EXPECT_EQ(sampling("traceidratio", "0.25"), "25% failed");
+    EXPECT_EQ(sampling("traceidratio"), "100% failed");
+    EXPECT_EQ(sampling("traceidratio", "0"), "0%");
+    EXPECT_EQ(sampling("PARENTBASED_always_on"), "100% caller failed");
+    EXPECT_EQ(sampling("parentbased_always_off"), "0% caller");
+    EXPECT_EQ(sampling("parentbased_traceidratio", "1e-1"), "10% caller failed");
+}
+
+TEST(OtelEnvironment, IgnoresASamplerOrArgumentThatIsInvalid) {
+    const OtelEnvironment unknown = otel_environment({{"OTEL_TRACES_SAMPLER", "jaeger_remote"}});
+    EXPECT_FALSE(unknown.sampling);
+    EXPECT_EQ(texts(unknown.notices),
+              Texts{"OTEL_TRACES_SAMPLER: 'jaeger_remote' is not one of always_on, always_off, "
+                    "traceidratio, parentbased_always_on, parentbased_always_off, "
+                    "parentbased_traceidratio; parentbased_always_on is used."});
+    for (const char* argument : {"1.5", "-0.1", "half", "nan", "0.5x"}) {
+        const OtelEnvironment environment = otel_environment(
+            {{"OTEL_TRACES_SAMPLER", "traceidratio"}, {"OTEL_TRACES_SAMPLER_ARG", argument}});
+        EXPECT_EQ(environment.sampling->ratio, 1);
+        EXPECT_EQ(texts(environment.notices),
+                  Texts{"OTEL_TRACES_SAMPLER_ARG: '" + std::string(argument) +
+                        "' is not a number from 0 to 1; 1 is used."});
+    }
+    EXPECT_TRUE(otel_environment({{"OTEL_TRACES_SAMPLER_ARG", "half"}}).notices.empty());
+}
+
+TEST(OtelEnvironment, ReadsTheLimitsOfTheQueue) {
+    const OtelEnvironment environment = otel_environment({{"OTEL_BSP_MAX_QUEUE_SIZE", "10"},
+                                                          {"OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "5"},
+                                                          {"OTEL_BSP_SCHEDULE_DELAY", "0"},
+                                                          {"OTEL_BSP_EXPORT_TIMEOUT", "7"},
+                                                          {"OTEL_METRIC_EXPORT_INTERVAL", "8"},
+                                                          {"OTEL_METRIC_EXPORT_TIMEOUT", "9"}});
+    EXPECT_EQ(environment.limits.queue_spans, 10u);
+    EXPECT_EQ(environment.limits.batch_spans, 5u);
+    EXPECT_EQ(environment.limits.delay, 0ms);
+    EXPECT_EQ(environment.limits.export_timeout, 7ms);
+    EXPECT_EQ(environment.reader.interval, 8ms);
+    EXPECT_EQ(environment.reader.export_timeout, 9ms);
+    EXPECT_TRUE(environment.notices.empty());
+    EXPECT_EQ(otel_environment({{"OTEL_BSP_MAX_QUEUE_SIZE", "10"}}).limits.batch_spans, 10u);
+    EXPECT_GT(otel_environment({{"OTEL_BSP_EXPORT_TIMEOUT", "0"}}).limits.export_timeout, 24h);
+}
+
+TEST(OtelEnvironment, UsesTheDefaultsForInvalidNumbers) {
+    for (const char* value :
+         {"0", "-1", "1.5", "0x10", "2147483648", "99999999999999999999", "x"}) {
+        const OtelEnvironment environment = otel_environment({{"OTEL_BSP_MAX_QUEUE_SIZE", value}});
+        EXPECT_EQ(environment.limits.queue_spans, 2048u);
+        EXPECT_EQ(texts(environment.notices),
+                  Texts{"OTEL_BSP_MAX_QUEUE_SIZE: '" + std::string(value) +
+                        "' is not a positive integer; 2048 is used."});
+    }
+    EXPECT_EQ(texts(otel_environment({{"OTEL_BSP_SCHEDULE_DELAY", "-5"}}).notices),
+              Texts{"OTEL_BSP_SCHEDULE_DELAY: '-5' is not an integer from 0 (milliseconds); 5000 "
+                    "ms is used."});
+    EXPECT_EQ(texts(otel_environment({{"OTEL_METRIC_EXPORT_INTERVAL", "0"}}).notices),
+              Texts{"OTEL_METRIC_EXPORT_INTERVAL: '0' is not a positive integer (milliseconds); "
+                    "60000 ms is used."});
+}
+
+TEST(OtelEnvironment, LimitsTheBatchToTheQueue) {
+    const OtelEnvironment environment = otel_environment(
+        {{"OTEL_BSP_MAX_QUEUE_SIZE", "10"}, {"OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "11"}});
+    EXPECT_EQ(environment.limits.batch_spans, 10u);
+    EXPECT_EQ(
+        texts(environment.notices),
+        Texts{"OTEL_BSP_MAX_EXPORT_BATCH_SIZE: 11 is more than the queue holds; 10 is used."});
+}
+
+TEST(OtelEnvironment, ShowsMalformedValuesInOneShortLine) {
+    const OtelEnvironment environment =
+        otel_environment({{"OTEL_SDK_DISABLED", "a\x1b[2J\nb" + std::string(100, 'x') + "\xff"}});
+    EXPECT_EQ(texts(environment.notices),
+              Texts{"OTEL_SDK_DISABLED: 'a?[2J?b" + std::string(53, 'x') +
+                    "...' is not true or false; 'false' is used."});
+}
+
+TEST(OtelEnvironment, MakesExportersWithTheirLimits) {
+    const OtelEnvironment environment = otel_environment({{"OTEL_TRACES_EXPORTER", "otlp,console"},
+                                                          {"OTEL_METRICS_EXPORTER", "console"},
+                                                          {"OTEL_BSP_MAX_QUEUE_SIZE", "7"}});
+    std::ostringstream console;
+    const std::vector<SpanSink::Output> outputs = span_outputs(environment, console);
+    ASSERT_EQ(outputs.size(), 2u);
+    EXPECT_EQ(outputs[0].exporter->name(), "otlp");
+    EXPECT_EQ(outputs[1].exporter->name(), "console");
+    EXPECT_EQ(outputs[1].limits.queue_spans, 7u);
+    EXPECT_TRUE(run(outputs[1].exporter->export_spans({make_span("chat m")}, nullptr)).ok());
+    EXPECT_NE(console.str().find("chat m"), std::string::npos);
+    const auto exporters = metric_exporters(environment, console);
+    ASSERT_EQ(exporters.size(), 1u);
+    EXPECT_EQ(exporters[0]->name(), "console");
+}
+
+TEST(OtelEnvironment, KeepsTheNamesThatTheOptionsSet) {
+    const OtelEnvironment environment =
+        otel_environment({{"OTEL_SERVICE_NAME", "of the environment"},
+                          {"OTEL_RESOURCE_ATTRIBUTES",
+                           "service.version=2,team=a,telemetry.sdk.name=x,service.instance.id=i"},
+                          {"OTEL_TRACES_SAMPLER", "always_off"}});
+    std::ostringstream console;
+    TracerOptions options;
+    options.service_version = "1";
+    apply(environment, options, console);
+    EXPECT_EQ(options.sampling.ratio, 0);
+    const Tracer tracer(options);
+    const Attributes& attributes = tracer.resource().attributes;
+    EXPECT_EQ(text(attributes, "service.name"), "of the environment");
+    EXPECT_EQ(text(attributes, "service.version"), "1");
+    EXPECT_EQ(text(attributes, "team"), "a");
+    EXPECT_EQ(text(attributes, "service.instance.id"), "i");
+    EXPECT_EQ(text(attributes, "telemetry.sdk.name"), "cubepi");
+
+    MeterOptions meter_options;
+    apply(environment, meter_options, console);
+    EXPECT_NE(Meter(meter_options).prometheus_text().find("service_name=\"of the environment\""),
+              std::string::npos);
+    EXPECT_NE(Meter().prometheus_text().find("service_name=\"cubepi\""), std::string::npos);
+    Resource resource;
+    resource.attributes.set("service.name", "set");
+    meter_options.resource = resource;
+    apply(environment, meter_options, console);
+    EXPECT_EQ(text(meter_options.resource->attributes, "service.name"), "set");
+    EXPECT_EQ(text(meter_options.resource->attributes, "team"), "a");
+}
+
+TEST(OtelEnvironment, ReadsTheVariablesOfTheProcess) {
+    // The test sets no variables: those of the machine may be any, and must not fail the program.
+    EXPECT_NO_THROW((void)process_otel_environment());
+}
+
+}  // namespace
+}  // namespace cubepi
