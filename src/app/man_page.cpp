@@ -101,6 +101,11 @@ The environment variables that commands get:
 and lists of names with * and ?,
 .BR exclude " and " include .
 .TP
+.B trace
+A directory for trace files of all turns, or a mapping of
+.BR directory " and " content ,
+which also records prompts, answers and results.
+.TP
 .B plugins
 Settings of plugins, by name.
 .SH OFFLINE SCRIPT

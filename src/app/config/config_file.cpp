@@ -24,10 +24,10 @@ namespace cubepi::app {
 
 namespace {
 
-constexpr std::array<std::string_view, 13> known_keys{
+constexpr std::array<std::string_view, 14> known_keys{
     "provider",   "model",   "base_url",        "api_key",       "api_key_env",
     "providers",  "allow",   "fallback_models", "model_timeout", "max_turns",
-    "max_tokens", "plugins", "environment"};
+    "max_tokens", "plugins", "environment",     "trace"};
 constexpr std::array<std::string_view, 5> provider_keys{"type", "base_url", "api_key",
                                                         "api_key_env", "model"};
 
@@ -185,6 +185,28 @@ EnvironmentPolicy read_environment(const std::filesystem::path& path, const YAML
     return policy;
 }
 
+TraceSettings read_trace(const std::filesystem::path& path, const YAML::Node& node) {
+    TraceSettings settings;
+    if (!node || node.IsNull()) return settings;
+    if (node.IsScalar()) {
+        settings.directory = node.Scalar();
+    } else if (node.IsMap()) {
+        constexpr std::array<std::string_view, 2> keys{"directory", "content"};
+        refuse_others(path, node, keys);
+        settings.directory = text(path, node, "directory");
+        const YAML::Node content = node["content"];
+        if (content && !YAML::convert<bool>::decode(content, settings.content))
+            refuse(path, content.Mark().line, "trace.content must be true or false");
+    } else {
+        refuse(path, node.Mark().line,
+               "trace must be a directory, or a mapping of directory and content");
+    }
+    const std::string directory = settings.directory.string();
+    if (!directory.empty() && !directory.starts_with("/") && !directory.starts_with("~/"))
+        refuse(path, node.Mark().line, "the directory of trace must begin with / or ~/");
+    return settings;
+}
+
 bool has_secret(const ConfigFile& config) {
     return !config.api_key.empty() ||
            std::any_of(config.providers.begin(), config.providers.end(),
@@ -200,6 +222,7 @@ ConfigFile read_node(const std::filesystem::path& path, const YAML::Node& node) 
     config.api_key = text(path, node, "api_key");
     config.api_key_env = text(path, node, "api_key_env");
     read_providers(path, node["providers"], config);
+    config.trace = read_trace(path, node["trace"]);
     config.allow = texts(path, node, "allow", "rules");
     config.environment = read_environment(path, node["environment"]);
     config.fallback_models = texts(path, node, "fallback_models", "models");

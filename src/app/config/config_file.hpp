@@ -12,6 +12,7 @@
 #include <cubepi/workspace/environment.hpp>
 
 #include "endpoint.hpp"
+#include "trace_settings.hpp"
 
 namespace cubepi::app {
 
@@ -29,6 +30,7 @@ namespace cubepi::app {
 ///     max_tokens: 8192               # of one answer
 ///     allow: ["shell: ls *"]         # what tools may do without asking
 ///     environment: {inherit: all, exclude: [], include: []}   # environment variables of commands
+///     trace: {directory: ~/traces, content: true}   # or a directory: trace files of all turns
 ///     plugins: {name: ...}           # settings of plugins
 struct ConfigFile {
     std::string provider = {};
@@ -43,6 +45,7 @@ struct ConfigFile {
     std::optional<std::int64_t> max_tokens = {};
     std::vector<std::string> allow = {};
     EnvironmentPolicy environment = {};  ///< of commands
+    TraceSettings trace = {};            ///< use trace_settings()
     /// True if the file has a key and its group or others may read it.
     bool too_open = false;
 };

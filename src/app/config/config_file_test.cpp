@@ -194,6 +194,20 @@ TEST_F(ConfigFileTest, LimitsAndFallbacksAreReadAndChecked) {
     }
 }
 
+TEST_F(ConfigFileTest, TraceIsADirectoryOrAMapping) {
+    write("trace: ~/traces\n");
+    EXPECT_EQ(read_config(path()).trace.directory, "~/traces");
+    EXPECT_FALSE(read_config(path()).trace.content);
+    write("trace: {directory: /var/traces, content: true}\n");
+    EXPECT_EQ(read_config(path()).trace.directory, "/var/traces");
+    EXPECT_TRUE(read_config(path()).trace.content);
+    for (const char* wrong :
+         {"trace: traces", "trace: [a]", "trace: {content: maybe}", "trace: {folder: /a}"}) {
+        write(wrong);
+        EXPECT_NE(refusal().find("config.yaml:1: "), std::string::npos) << wrong << refusal();
+    }
+}
+
 TEST_F(ConfigFileTest, WhatIsSavedKeepsCommentsOrderAndStyle) {
     write(
         "# mine\nmodel: a      # the cheap one\n\nproviders:\n  # at work\n  work:\n"

@@ -56,6 +56,23 @@ Conversation::Conversation(SessionPlan plan, Renderer& renderer, Parts parts)
       pipeline_(std::move(plan), pipeline_parts(parts)),
       actions_(pipeline_, renderer) {}
 
+Conversation::~Conversation() {
+    if (!plan().telemetry) return;
+    plan().telemetry->end();
+    show_telemetry();
+}
+
+/// Shows the notices of the exporters, which come from another thread.
+void Conversation::show_telemetry() {
+    if (!plan().telemetry) return;
+    for (const std::string& text : plan().telemetry->take_notices()) renderer_.warn(text);
+}
+
+void Conversation::begin_turn() {
+    show_telemetry();
+    renderer_.begin_turn();
+}
+
 Pipeline::Parts Conversation::pipeline_parts(Parts& parts) {
     Pipeline::Parts made;
     made.plugins = parts.plugins;

@@ -31,6 +31,8 @@ public:
     };
     /// `renderer` outlives the object.
     Conversation(SessionPlan plan, Renderer& renderer, Parts parts);
+    /// Exports the traces that are left, and shows whether any were lost.
+    ~Conversation();
     Conversation(const Conversation&) = delete;
     Conversation& operator=(const Conversation&) = delete;
 
@@ -55,7 +57,7 @@ public:
     /// Runs `work`, and shows and answers the requests of the agents until it ends.
     Task<> answer_requests_during(Task<> work);
 
-    void begin_turn() { renderer_.begin_turn(); }
+    void begin_turn();
     /// Shows an event of the turn that answers `message`.
     void show(const bub::StreamEvent& event, const bub::Envelope& message);
     /// Shows the end of a turn that was not run by run_turn().
@@ -69,6 +71,7 @@ public:
 
 private:
     Pipeline::Parts pipeline_parts(Parts& parts);
+    void show_telemetry();
     Task<> replay();
     Task<std::vector<HitlRequest>> open_questions();
     Task<> ask_pipeline(bub::Envelope message, Answer& answer);

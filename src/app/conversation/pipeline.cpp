@@ -61,6 +61,10 @@ bub::FrameworkOptions Pipeline::framework_options(const Parts& parts) const {
     bub::FrameworkOptions options;
     options.runtime = Runtime::standard();
     options.on_warning = parts.on_warning;
+    if (plan_.telemetry) {
+        options.tracer = plan_.telemetry->tracer();
+        options.meter = plan_.telemetry->meter();
+    }
     return options;
 }
 

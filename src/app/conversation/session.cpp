@@ -249,6 +249,7 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
         session.suspends = tools->suspends;
     }
     session.environment = command_environment(config, flags.model);
+    session.telemetry = std::make_shared<Telemetry>(trace_settings(config.trace));
     session.equip = equipment(flags, std::move(tools));
     if (prompter) {
         session.confirm_command = [prompter](bub::CommandQuestion question) {

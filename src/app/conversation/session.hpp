@@ -17,6 +17,7 @@
 #include "../config/session_model.hpp"
 #include "../terminal/style.hpp"
 #include "question_host.hpp"
+#include "telemetry.hpp"
 #include "tool_approval.hpp"
 #include "turn_prompter.hpp"
 
@@ -54,6 +55,7 @@ struct SessionPlan {
     std::function<Task<bool>(bub::CommandQuestion question)> confirm_command = {};
     std::shared_ptr<const ToolApproval> approval = {};  ///< null: no tools
     bool suspends = false;  ///< a run that asks is suspended; its session is saved
+    std::shared_ptr<Telemetry> telemetry = {};  ///< null: nothing is traced
     std::shared_ptr<QuestionHost> host =
         {};  ///< answers the requests of the agents; null: the user cannot be asked
 };

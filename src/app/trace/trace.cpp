@@ -1,6 +1,5 @@
 #include "trace.hpp"
 
-#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 
@@ -8,6 +7,8 @@
 #include <cubepi/core/error.hpp>
 
 #include "../commands.hpp"
+#include "../config/config_file.hpp"
+#include "../config/paths.hpp"
 #include "../exit_code.hpp"
 #include "../local_time.hpp"
 #include "../terminal/safe_json.hpp"
@@ -168,8 +169,9 @@ private:
 
 std::string trace_directory(const std::string& given) {
     if (!given.empty()) return given;
-    const char* variable = std::getenv("CUBEPI_TRACE");
-    return variable && *variable ? variable : "cubepi-traces";
+    const std::filesystem::path configured =
+        trace_settings(read_config(config_path()).trace).directory;
+    return configured.empty() ? "cubepi-traces" : configured.string();
 }
 
 int show_traces(const TraceArguments& arguments, const TraceScreen& screen, std::ostream& out,

@@ -1,0 +1,74 @@
+#include "telemetry.hpp"
+
+#include <chrono>
+#include <iostream>
+#include <string_view>
+#include <utility>
+
+#include <cubepi/tracing/jsonl_exporter.hpp>
+#include <cubepi/tracing/otel_environment.hpp>
+
+#include "../version.hpp"
+
+namespace cubepi::app {
+
+namespace {
+
+constexpr std::chrono::seconds end_limit{2};
+constexpr std::size_t most_notices = 100;
+constexpr std::string_view service = "cubepi";
+
+SpanSink::Output files_in(const std::filesystem::path& directory) {
+    SpanSink::Output output;
+    output.exporter = std::make_shared<JsonlSpanExporter>(directory);
+    output.limits = JsonlSpanExporter::limits();
+    return output;
+}
+
+/// Returns true for the counts of an exporter that has delivered everything.
+bool is_routine(const Notice& notice) {
+    if (notice.code != "export_ended") return false;
+    return notice.details.at("dropped") == 0 && notice.details.at("failed") == 0;
+}
+
+}  // namespace
+
+Telemetry::Telemetry(const TraceSettings& settings) {
+    const OtelEnvironment environment = process_otel_environment();
+    auto keep = [notices = notices_](const Notice& notice) {
+        if (is_routine(notice)) return;
+        const std::lock_guard lock(notices->mutex);
+        if (notices->texts.size() < most_notices) notices->texts.push_back(notice.text);
+    };
+    for (const Notice& notice : environment.notices) keep(notice);
+
+    TracerOptions tracing;
+    tracing.service_name = service;
+    tracing.service_version = std::string_view(version_text()).substr(service.size() + 1);
+    tracing.record_content = settings.content;
+    tracing.on_notice = keep;
+    if (!settings.directory.empty()) tracing.exporters.push_back(files_in(settings.directory));
+    // Standard output belongs to answers.
+    apply(environment, tracing, std::clog);
+    if (!tracing.exporters.empty()) tracer_ = std::make_shared<Tracer>(std::move(tracing));
+
+    MeterOptions measuring;
+    measuring.service_name = service;
+    measuring.on_notice = keep;
+    apply(environment, measuring, std::clog);
+    if (!measuring.exporters.empty()) meter_ = std::make_shared<Meter>(std::move(measuring));
+}
+
+Telemetry::~Telemetry() { end(); }
+
+void Telemetry::end() {
+    if (tracer_) (void)tracer_->shutdown(end_limit);
+    if (meter_) (void)meter_->shutdown(end_limit);
+}
+
+std::vector<std::string> Telemetry::take_notices() {
+    const std::lock_guard lock(notices_->mutex);
+    return std::exchange(notices_->texts, {});
+}
+
+}  // namespace cubepi::app
