@@ -9,7 +9,7 @@
 namespace cubepi {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 HitlRequest approve_request() {
     ApproveRequest call;

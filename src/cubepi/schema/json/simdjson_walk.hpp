@@ -18,17 +18,17 @@ inline bool is(const od::raw_json_string& key, std::string_view name) {
            key.raw()[name.size()] == '"';
 }
 
-inline bool is_object(od::value& value) {
+inline bool is_json_object(od::value& value) {
     od::json_type type{};
     return value.type().get(type) == simdjson::SUCCESS && type == od::json_type::object;
 }
 
-inline bool is_array(od::value& value) {
+inline bool is_json_array(od::value& value) {
     od::json_type type{};
     return value.type().get(type) == simdjson::SUCCESS && type == od::json_type::array;
 }
 
-inline bool is_string(od::value& value) {
+inline bool is_json_string(od::value& value) {
     od::json_type type{};
     return value.type().get(type) == simdjson::SUCCESS && type == od::json_type::string;
 }
@@ -36,9 +36,9 @@ inline bool is_string(od::value& value) {
 /// Returns the JSON text of a value.
 inline std::string_view raw_of(od::value& value) {
     std::string_view raw;
-    if (is_object(value)) {
+    if (is_json_object(value)) {
         if (value.get_object().value_unsafe().raw_json().get(raw) != simdjson::SUCCESS) return {};
-    } else if (is_array(value)) {
+    } else if (is_json_array(value)) {
         if (value.get_array().value_unsafe().raw_json().get(raw) != simdjson::SUCCESS) return {};
     } else {
         raw = value.raw_json_token();
