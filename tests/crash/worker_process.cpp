@@ -77,7 +77,7 @@ std::size_t kill_at_each_step(const std::string& worker,
             EXPECT_EQ(ended.status, 0);
         }
         check(Remains{directory.path(), step, ended.killed});
-        if (!ended.killed || testing::Test::HasFailure()) return step;
+        if (!ended.killed || ::testing::Test::HasFailure()) return step;
     }
 }
 
@@ -85,7 +85,7 @@ int tests_or_worker(int argc, char** argv, const std::map<std::string, Worker>& 
     const std::vector<std::string> words(argv + 1, argv + argc);
     const auto worker = words.empty() ? workers.end() : workers.find(words.front());
     if (worker != workers.end()) return worker->second({words.begin() + 1, words.end()});
-    testing::InitGoogleTest(&argc, argv);
+    ::testing::InitGoogleTest(&argc, argv);
     return RUN_ALL_TESTS();
 }
 

@@ -17,26 +17,26 @@ bool has(const std::string& text, const std::string& part) {
 std::string pasted(const std::string& text) { return "\x1b[200~" + text + "\x1b[201~"; }
 
 /// The live chat, and the chat of plain lines.
-class ChatCommand : public testing::TestWithParam<const char*> {
+class ChatCommand : public ::testing::TestWithParam<const char*> {
 protected:
     ChatCommand() { home.set("TERM", GetParam()); }
 
     /// Enters a prompt and waits until its turn is over.
-    testing::AssertionResult say(Terminal& chat, const std::string& text,
+    ::testing::AssertionResult say(Terminal& chat, const std::string& text,
                                  const std::string& answer) const {
         chat.type(text + "\r");
         const bool live = std::string(GetParam()) != "dumb";
         const bool over =
             chat.expect(answer) && (live ? chat.expect_gone("Esc stops ·") : chat.expect("> "));
-        if (over) return testing::AssertionSuccess();
-        return testing::AssertionFailure() << chat.shown();
+        if (over) return ::testing::AssertionSuccess();
+        return ::testing::AssertionFailure() << chat.shown();
     }
     std::string answers() const { return home.script(R"(["First.", "Second.", "Third."])"); }
 
     Home home;
 };
 
-INSTANTIATE_TEST_SUITE_P(Of, ChatCommand, testing::Values("xterm-256color", "dumb"),
+INSTANTIATE_TEST_SUITE_P(Of, ChatCommand, ::testing::Values("xterm-256color", "dumb"),
                          [](const auto& info) {
                              return std::string(info.param) == "dumb" ? "PlainLines" : "LiveChat";
                          });

@@ -144,7 +144,7 @@ Error first_error_after(SQLiteCheckpointer& store, const std::function<void()>& 
     return error_of(store.append("t", one(user("lost?")), AppendOptions()));
 }
 
-class MovedFile : public testing::TestWithParam<bool> {
+class MovedFile : public ::testing::TestWithParam<bool> {
 protected:
     SQLiteOptions options() const {
         SQLiteOptions made;
@@ -183,7 +183,7 @@ TEST_P(MovedFile, D20_a_file_put_in_its_place_is_what_is_read_from_then_on) {
     EXPECT_EQ(data->messages.back().text(), "other");
 }
 
-INSTANTIATE_TEST_SUITE_P(Journals, MovedFile, testing::Bool());
+INSTANTIATE_TEST_SUITE_P(Journals, MovedFile, ::testing::Bool());
 
 TEST(SQLiteErrors, a_damaged_file_is_a_corruption) {
     TempDirectory directory;

@@ -15,10 +15,14 @@ std::vector<std::string> check_database(const std::filesystem::path& file, const
 std::vector<std::string> check_wire(const Json& content);
 std::vector<std::string> check_turn(const Json& content);
 std::vector<std::string> check_tape(const Json& content);
+std::vector<std::string> check_trace(const Json& content);
 
 /// The result of a turn scenario (README-turns.md, 2.7).
 Json play_turn(const Json& content);
 /// The result of a tape scenario (3.5).
 Json play_tape(const Json& content);
+
+/// Plays a scenario, or that of a trace case, with a tracer that writes files below `directory`.
+void play_trace(const Json& content, const std::string& directory);
 
 }  // namespace conformance

@@ -17,7 +17,7 @@
 // conformance_runner SCENARIO.json                       prints the result
 // conformance_runner --check FILE.json...                compares with the expectations of the files
 // conformance_runner --keep FILE.sqlite SCENARIO.json    runs the scenario on a new SQLite file and keeps it
-// conformance_runner --trace DIRECTORY SCENARIO.json     the same for traces, once there is a tracer
+// conformance_runner --trace DIRECTORY SCENARIO.json     runs the scenario, or that of a trace case, and keeps its traces
 //
 // Exit status: 0 success, 1 differences, 2 a file that cannot be read or a wrong command line.
 
@@ -60,6 +60,7 @@ std::vector<std::string> check(const std::string& name) {
     if (kind == "wire") return conformance::check_wire(file);
     if (kind == "turn") return conformance::check_turn(file);
     if (kind == "tape") return conformance::check_tape(file);
+    if (kind == "trace") return conformance::check_trace(file);
     throw Unsupported(kind);
 }
 
@@ -91,6 +92,19 @@ int check_all(const std::vector<std::string>& names) {
     return status;
 }
 
+int write_traces(const std::string& name, const std::string& directory) {
+    try {
+        conformance::play_trace(read_file(name), directory);
+        return 0;
+    } catch (const BadFile& error) {
+        std::cerr << name << ": cannot be read: " << error.what() << '\n';
+        return 2;
+    } catch (const std::exception& error) {
+        std::cerr << name << ": " << error.what() << '\n';
+        return 1;
+    }
+}
+
 int print_result(const std::string& name, const std::string& keep) {
     try {
         const Json file = read_file(name);
@@ -103,7 +117,10 @@ int print_result(const std::string& name, const std::string& keep) {
         }
         if (kind_of(file) != "scenario") throw Unsupported(kind_of(file) + " without --check");
         if (!keep.empty() && std::filesystem::exists(keep)) throw BadFile(keep + " exists already");
-        const Json result = conformance::play(conformance::parse_scenario(file), keep);
+        conformance::PlayOptions options;
+        options.keep = keep;
+        const Json result =
+            conformance::play(conformance::parse_scenario(file), std::move(options));
         if (keep.empty()) std::cout << boost::json::serialize(result) << '\n';
         return 0;
     } catch (const BadFile& error) {
@@ -132,10 +149,8 @@ int main(int argc, char** argv) {
     if (first == "--check" && arguments.size() >= 2)
         return check_all({arguments.begin() + 1, arguments.end()});
     if (first == "--keep" && arguments.size() == 3) return print_result(arguments[2], arguments[1]);
-    if (first == "--trace" && arguments.size() == 3) {
-        std::cerr << arguments[2] << ": unsupported: trace\n";
-        return 1;
-    }
+    if (first == "--trace" && arguments.size() == 3)
+        return write_traces(arguments[2], arguments[1]);
     if (first.starts_with("--") || arguments.size() != 1) return usage();
     return print_result(first, {});
 }

@@ -40,11 +40,12 @@ constexpr std::array ends_without_outcome = {
 
 class Play {
 public:
-    Play(const Scenario& scenario, const std::string& keep)
+    Play(const Scenario& scenario, PlayOptions options)
         : scenario_(scenario),
+          options_(std::move(options)),
           recorder_(known_, runs_),
           actor_(scenario.on, stage_),
-          store_(scenario, keep),
+          store_(scenario, options_.keep),
           provider_(std::make_shared<RecordingProvider>(
               scenario.script, scenario.token_size,
               [this](const cubepi::ModelRequest& request) { record_call(request); })) {
@@ -82,6 +83,7 @@ private:
     void record_call(const cubepi::ModelRequest& request);
 
     const Scenario& scenario_;
+    const PlayOptions options_;
     KnownTexts known_;
     RunNames runs_;
     Recorder recorder_;
@@ -91,6 +93,7 @@ private:
     std::shared_ptr<RecordingProvider> provider_;
     std::shared_ptr<cubepi::HitlChannel> channel_;
     std::unique_ptr<cubepi::Agent> agent_;
+    cubepi::TraceAttachment trace_;
     std::string thread_;
     std::set<std::string> threads_;
     std::int64_t late_ = 0;
@@ -135,6 +138,7 @@ std::shared_ptr<cubepi::HitlChannel> Play::make_channel(const std::string& threa
 void Play::new_agent(const std::string& thread, bool first) {
     stage_.agent = nullptr;
     stage_.channel = nullptr;
+    trace_.detach();
     agent_.reset();
     channel_.reset();
     if (!first) store_.reopen();
@@ -142,7 +146,7 @@ void Play::new_agent(const std::string& thread, bool first) {
     cubepi::Model model;
     model.id = "faux-1";
     model.provider_id = "faux";
-    options.model = cubepi::BoundModel(provider_, std::move(model));
+    options.model = options_.model.value_or(cubepi::BoundModel(provider_, std::move(model)));
     options.system_prompt = scenario_.system_prompt;
     channel_ = make_channel(thread);
     stage_.channel = channel_.get();
@@ -170,6 +174,7 @@ void Play::new_agent(const std::string& thread, bool first) {
     thread_ = thread;
     agent_ = std::make_unique<cubepi::Agent>(std::move(options));
     stage_.agent = agent_.get();
+    if (options_.attach) trace_ = options_.attach(*agent_);
     (void)agent_->subscribe([this](const cubepi::AgentEvent& event) { recorder_.on_event(event); });
     (void)agent_->subscribe([this](const cubepi::AgentEvent& event) { actor_.on_event(event); });
     (void)agent_->subscribe([this](const cubepi::AgentEvent& event) {
@@ -231,7 +236,9 @@ Task<> Play::perform_step(const Step& step, JsonObject& form) {
                 messages.push_back(parse_message(message));
         }
         cubepi::PromptInput input(std::move(messages));
-        co_await await_run(agent_->prompt(std::move(input)), form);
+        cubepi::PromptOptions how =
+            cubepi::PromptOptions().tags(step.context.tags).metadata(step.context.metadata);
+        co_await await_run(agent_->prompt(std::move(input), std::move(how)), form);
     } else if (step.name == "resume") {
         co_await await_run(agent_->resume(), form);
     } else if (step.name == "respond") {
@@ -280,6 +287,7 @@ Task<> Play::perform() {
     }
     co_await background.close();
     stage_.background = nullptr;
+    trace_.detach();
     if (store_.exists()) co_await read_store();
 }
 
@@ -328,8 +336,8 @@ JsonObject Play::result() && {
 
 }  // namespace
 
-JsonObject play(const Scenario& scenario, const std::string& keep) {
-    auto play = std::make_unique<Play>(scenario, keep);
+JsonObject play(const Scenario& scenario, PlayOptions options) {
+    auto play = std::make_unique<Play>(scenario, std::move(options));
     const auto limit = (scenario.run.size() + 1) * (step_limit + std::chrono::seconds(5));
     if (!run_within(play->perform(), limit)) {
         // Whatever still hangs in there refers to the play: it stays.

@@ -19,6 +19,9 @@ public:
     RecordingProvider(const std::vector<ScriptItem>& script, int token_size, Sink sink);
 
     cubepi::MessageStream stream(cubepi::ModelRequest request) override;
+    std::shared_ptr<cubepi::ObserverRegistry> observer_registry() const override {
+        return faux_.observer_registry();
+    }
     const std::string& provider_id() const noexcept override { return faux_.provider_id(); }
 
 private:

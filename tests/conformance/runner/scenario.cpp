@@ -40,7 +40,8 @@ ToolSpec parse_tool(const Json& form) {
         return tool;
     }
     tool.description = text_or(object, "description", "");
-    tool.parameters = object.at("parameters");
+    tool.parameters = JsonObject{{"type", "object"}, {"properties", JsonObject()}};
+    if (const Json* parameters = object.if_contains("parameters")) tool.parameters = *parameters;
     tool.sequential = text_or(object, "execution_mode", "parallel") == "sequential";
     tool.steps = as_array(object.at("do"), "do");
     for (const Json& step : tool.steps) {
@@ -122,12 +123,26 @@ ActionRule parse_action_rule(const Json& form) {
     return rule;
 }
 
+cubepi::TraceContext parse_context(const JsonObject& form) {
+    only_keys(form, "context", {"tags", "metadata"});
+    cubepi::TraceContext context;
+    if (const Json* tags = form.if_contains("tags")) {
+        for (const Json& tag : as_array(*tags, "tags"))
+            context.tags.push_back(as_text(tag, "tags"));
+    }
+    if (const Json* metadata = form.if_contains("metadata"))
+        context.metadata = as_object(*metadata, "metadata");
+    return context;
+}
+
 Step parse_step(const Json& form) {
     const JsonObject& object = as_object(form, "run");
     Step step;
     for (const auto& [key, value] : object) {
         if (key == "question") {
             step.wrong_question = as_text(value, "question") == "wrong";
+        } else if (key == "context") {
+            step.context = parse_context(as_object(value, "context"));
         } else if (has(step_names, key) && step.name.empty()) {
             step.name = key;
             step.value = value;

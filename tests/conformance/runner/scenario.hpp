@@ -81,6 +81,7 @@ struct Step {
     std::string name;
     Json value;
     bool wrong_question = false;
+    cubepi::TraceContext context;
 };
 
 enum class StoreKind { none, memory, sqlite };

@@ -56,26 +56,6 @@ cubepi::ToolChoice parse_tool_choice(const std::string& form) {
     return choice;
 }
 
-cubepi::Model parse_model(const JsonObject& file, const JsonObject& options) {
-    cubepi::Model model;
-    model.id = text_or(file, "model", "");
-    const Json* given = options.if_contains("model");
-    if (!given) return model;
-    const JsonObject& form = as_object(*given, "model");
-    only_keys(form, "model", {"temperature", "max_tokens", "reasoning", "context_window"});
-    if (const Json* value = form.if_contains("temperature")) {
-        model.temperature = value->to_number<double>();
-    }
-    if (const Json* value = form.if_contains("max_tokens")) {
-        model.max_tokens = as_number(*value, "max_tokens");
-    }
-    if (const Json* value = form.if_contains("context_window")) {
-        model.context_window = as_number(*value, "context_window");
-    }
-    model.reasoning = flag_or(form, "reasoning", false);
-    return model;
-}
-
 Task<std::optional<JsonObject>> with_keys(JsonObject payload, JsonObject keys) {
     for (const auto& [key, value] : keys) payload[key] = value;
     std::optional<JsonObject> changed(std::move(payload));
@@ -119,7 +99,11 @@ cubepi::MessageStream start_call(std::shared_ptr<cubepi::Provider> provider, con
         tool.parameters = std::make_shared<const Json>(object.at("parameters"));
         tools->push_back(std::move(tool));
     }
-    const cubepi::BoundModel model(std::move(provider), parse_model(file, options));
+    const Json* form = options.if_contains("model");
+    const JsonObject none;
+    const cubepi::BoundModel model(
+        std::move(provider),
+        parse_wire_model(text_or(file, "model", ""), form ? as_object(*form, "model") : none));
     return model.stream(std::move(messages),
                         cubepi::SharedString(text_or(file, "system_prompt", "")), std::move(tools),
                         parse_stream_options(options, std::move(stop)));
@@ -158,39 +142,6 @@ Task<> take_answer(cubepi::MessageStream stream, std::optional<std::int64_t> abo
     }
     const cubepi::AssistantMessage message = co_await stream.result();
     answer.message = cubepi::to_json(message);
-}
-
-HttpAnswer parse_answer(const JsonObject& form, std::string body) {
-    HttpAnswer answer;
-    only_keys(form, "response",
-              {"status", "headers", "cut", "pause_after_bytes", "pause_ms", "body"});
-    answer.status = static_cast<int>(number_or(form, "status", 200));
-    answer.headers["content-type"] = "text/event-stream";
-    if (const Json* headers = form.if_contains("headers")) {
-        for (const auto& [name, value] : as_object(*headers, "headers")) {
-            answer.headers[name] = as_text(value, name);
-        }
-    }
-    answer.cut = flag_or(form, "cut", false);
-    answer.pause_after_bytes = static_cast<std::size_t>(number_or(form, "pause_after_bytes", 0));
-    answer.pause_ms = static_cast<int>(number_or(form, "pause_ms", 0));
-    answer.body = text_or(form, "body", body);
-    return answer;
-}
-
-std::vector<HttpAnswer> parse_answers(const JsonObject& file, std::size_t stride) {
-    const std::string body = text_or(file, "response_sse", "");
-    std::vector<HttpAnswer> answers;
-    if (const Json* list = file.if_contains("answers")) {
-        for (const Json& form : as_array(*list, "answers")) {
-            answers.push_back(parse_answer(as_object(form, "answers"), body));
-        }
-    } else {
-        const Json* form = file.if_contains("response");
-        answers.push_back(parse_answer(form ? as_object(*form, "response") : JsonObject(), body));
-    }
-    for (HttpAnswer& answer : answers) answer.stride = stride;
-    return answers;
 }
 
 WireAnswer ask(const JsonObject& file, std::size_t stride) {

@@ -3,10 +3,12 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <cubepi/provider/capability.hpp>
 #include <cubepi/provider/provider.hpp>
 
+#include "loopback.hpp"
 #include "reading.hpp"
 #include "scenario.hpp"
 
@@ -17,6 +19,12 @@ namespace conformance {
 std::shared_ptr<cubepi::Provider> make_wire_provider(const std::string& name,
                                                      const JsonObject& constructor,
                                                      std::uint16_t port);
+
+/// `form` is options.model of a case.
+cubepi::Model parse_wire_model(std::string id, const JsonObject& form);
+
+/// The answers of the server: `answers`, `response` or `response_sse` of a case. A stride of 0 sends each in one piece.
+std::vector<HttpAnswer> parse_answers(const JsonObject& file, std::size_t stride);
 
 /// Applies `constructor.capability`, if there is one, to the existing values.
 void read_capability(const JsonObject& constructor, cubepi::CapabilityDescriptor& into);

@@ -78,7 +78,7 @@ void AnthropicEventParser::read_root(od::object& root, std::string_view name) {
         } else if (is(key, "index")) {
             event.index = integer_of(value, -1);
         } else if (is(key, "delta")) {
-            if (is_object(value)) read_delta(value.get_object());
+            if (is_json_object(value)) read_delta(value.get_object());
         } else if (is(key, "error") && !value.is_null()) {
             // Gateways put their errors in any event.
             event.type = AnthropicEventType::other;

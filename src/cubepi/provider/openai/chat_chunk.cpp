@@ -18,7 +18,7 @@ constexpr OpenAIUsageNames usage_names = {
 
 /// A string; a \u escape whose other half comes in the next chunk is held back until then.
 std::string_view text_of(od::value& value, SplitText& split) {
-    if (!is_string(value)) return {};
+    if (!is_json_string(value)) return {};
     const std::string_view token = value.raw_json_token();
     if (!split.holds_back()) {
         std::string_view plain;
@@ -50,18 +50,18 @@ bool OpenAIChatChunkParser::parse(std::string_view data) {
 void OpenAIChatChunkParser::read_root(od::object& root) {
     each(root, [this](const od::raw_json_string& key, od::value value) {
         if (is(key, "choices")) {
-            if (!is_array(value)) return;
+            if (!is_json_array(value)) return;
             bool found = false;
             od::array choices = value.get_array();
             each(choices, [&](od::value& choice) {
-                if (!found && is_object(choice)) found = read_choice(choice.get_object());
+                if (!found && is_json_object(choice)) found = read_choice(choice.get_object());
             });
         } else if (is(key, "id")) {
-            if (is_string(value)) chunk.id = value.get_string();
+            if (is_json_string(value)) chunk.id = value.get_string();
         } else if (is(key, "usage")) {
             read_usage(value);
         } else if (is(key, "x_groq")) {
-            if (!is_object(value)) return;
+            if (!is_json_object(value)) return;
             od::object groq = value.get_object();
             each(groq, [this](const od::raw_json_string& inner, od::value part) {
                 if (is(inner, "usage")) read_usage(part);
@@ -76,7 +76,7 @@ void OpenAIChatChunkParser::read_root(od::object& root) {
 }
 
 void OpenAIChatChunkParser::read_usage(od::value& value) {
-    if (!is_object(value)) return;
+    if (!is_json_object(value)) return;
     if (auto usage = read_openai_usage(value.get_object(), usage_names)) chunk.usage = usage;
 }
 
@@ -92,17 +92,17 @@ bool OpenAIChatChunkParser::read_choice(od::object choice) {
         } else if (is(key, "usage")) {
             read_usage(value);
         } else if (is(key, "delta")) {
-            if (!is_object(value)) return;
+            if (!is_json_object(value)) return;
             // Some servers send what is new and all of it so far, side by side.
             chunk.clear_content();
             has_delta = true;
             read_delta(value.get_object());
         } else if (is(key, "message")) {
-            if (has_delta || !is_object(value)) return;
+            if (has_delta || !is_json_object(value)) return;
             chunk.whole = true;
             read_delta(value.get_object());
         } else if (is(key, "finish_reason")) {
-            if (is_string(value)) chunk.finish_reason = value.get_string();
+            if (is_json_string(value)) chunk.finish_reason = value.get_string();
         }
     });
     if (another) {
@@ -117,8 +117,8 @@ void OpenAIChatChunkParser::read_delta(od::object delta) {
         if (is(key, "content")) {
             read_content(value);
         } else if (is(key, "tool_calls")) {
-            if (is_array(value)) read_calls(value.get_array());
-            if (is_object(value)) read_call(value.get_object());
+            if (is_json_array(value)) read_calls(value.get_array());
+            if (is_json_object(value)) read_call(value.get_object());
         } else if (is(key, "reasoning_content")) {
             const std::string_view piece = text_of(value, thinking);
             if (piece.empty()) return;
@@ -131,7 +131,7 @@ void OpenAIChatChunkParser::read_delta(od::object delta) {
             chunk.thinking = piece;
             chunk.thinking_field = "reasoning";
         } else if (is(key, "reasoning_details")) {
-            if (is_array(value)) chunk.thinking_details = raw_of(value);
+            if (is_json_array(value)) chunk.thinking_details = raw_of(value);
         } else if (is(key, "refusal")) {
             chunk.refusal = text_of(value, refusal);
         }
@@ -140,7 +140,7 @@ void OpenAIChatChunkParser::read_delta(od::object delta) {
 
 /// A string, or (Mistral) a list of parts.
 void OpenAIChatChunkParser::read_content(od::value& value) {
-    if (!is_array(value)) {
+    if (!is_json_array(value)) {
         chunk.text = text_of(value, text);
         return;
     }
@@ -159,7 +159,7 @@ void OpenAIChatChunkParser::read_content(od::value& value) {
 
 void OpenAIChatChunkParser::read_calls(od::array calls) {
     each(calls, [this](od::value& item) {
-        if (is_object(item)) read_call(item.get_object());
+        if (is_json_object(item)) read_call(item.get_object());
     });
 }
 
@@ -169,15 +169,16 @@ void OpenAIChatChunkParser::read_call(od::object call) {
         if (is(key, "index")) {
             piece.index = integer_of(value, -1);
         } else if (is(key, "id")) {
-            if (is_string(value)) piece.id = value.get_string();
-        } else if (is(key, "function") && is_object(value)) {
+            if (is_json_string(value)) piece.id = value.get_string();
+        } else if (is(key, "function") && is_json_object(value)) {
             od::object function = value.get_object();
             each(function, [&](const od::raw_json_string& inner, od::value part) {
                 if (is(inner, "name")) {
-                    if (is_string(part)) piece.name = part.get_string();
+                    if (is_json_string(part)) piece.name = part.get_string();
                 } else if (is(inner, "arguments")) {
                     // Some servers send the object itself instead of its text.
-                    piece.arguments = is_object(part) ? raw_of(part) : text_of(part, arguments_);
+                    piece.arguments =
+                        is_json_object(part) ? raw_of(part) : text_of(part, arguments_);
                 }
             });
         }

@@ -15,12 +15,12 @@ constexpr OpenAIUsageNames usage_names = {
 };
 
 std::string_view string_of(od::value& value) {
-    return is_string(value) ? std::string_view(value.get_string()) : std::string_view();
+    return is_json_string(value) ? std::string_view(value.get_string()) : std::string_view();
 }
 
 /// A string without escapes, as it stands in the text: names of types and ids.
 std::string_view word_of(od::value& value) {
-    if (!is_string(value)) return {};
+    if (!is_json_string(value)) return {};
     const std::string_view token = value.raw_json_token();
     return token.substr(1, token.rfind('"') - 1);
 }
@@ -66,7 +66,7 @@ bool OpenAIResponsesEventParser::parse(std::string_view data) {
 }
 
 void OpenAIResponsesEventParser::read_delta(od::value& value) {
-    if (!is_string(value)) return;
+    if (!is_json_string(value)) return;
     event.delta_token = value.raw_json_token();
     std::string_view plain;
     if (value.get_string().get(plain) == simdjson::SUCCESS) event.delta = plain;
@@ -106,11 +106,11 @@ void OpenAIResponsesEventParser::read_member(const od::raw_json_string& key, od:
             if (is(key, "output_index")) {
                 event.output_index = integer_of(value, -1);
             } else if (is(key, "output")) {
-                has_output_ = is_array(value);
+                has_output_ = is_json_array(value);
             }
             break;
         case 'r':
-            if (is(key, "response") && is_object(value)) {
+            if (is(key, "response") && is_json_object(value)) {
                 od::object response = value.get_object();
                 read_response(response);
             }
@@ -129,14 +129,14 @@ void OpenAIResponsesEventParser::read_response(od::object& response) {
         } else if (is(key, "status")) {
             event.status = string_of(value);
         } else if (is(key, "usage")) {
-            if (!is_object(value)) return;
+            if (!is_json_object(value)) return;
             if (auto usage = read_openai_usage(value.get_object(), usage_names))
                 event.usage = usage;
         } else if (is(key, "error")) {
             event.error = present(value);
         } else if (is(key, "output")) {
-            if (is_array(value)) event.output = raw_of(value);
-        } else if (is(key, "incomplete_details") && is_object(value)) {
+            if (is_json_array(value)) event.output = raw_of(value);
+        } else if (is(key, "incomplete_details") && is_json_object(value)) {
             od::object details = value.get_object();
             each(details, [this](const od::raw_json_string& inner, od::value reason) {
                 if (is(inner, "reason")) event.incomplete_reason = string_of(reason);

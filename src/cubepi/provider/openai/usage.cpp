@@ -10,7 +10,7 @@ namespace {
 constexpr std::int64_t unsaid = -1;
 
 void read_detail(od::value& value, std::string_view name, std::int64_t& into) {
-    if (!is_object(value)) return;
+    if (!is_json_object(value)) return;
     od::object details = value.get_object();
     each(details, [&](const od::raw_json_string& key, od::value number) {
         if (is(key, name)) into = integer_of(number, into);

@@ -127,13 +127,13 @@ void add_request_attributes(Attributes& attributes, const ProviderCall& call,
     add_text(attributes, "cubepi.llm.thinking_level", thinking_level(payload));
 }
 
-void add_response_attributes(Attributes& attributes, const ProviderCall& call,
+void add_response_attributes(Attributes& attributes, const Model& model,
                              const AssistantMessage& answer, const Json& body) {
     std::string_view finish_reason;
-    std::string_view model;
+    std::string_view answering;
     if (const JsonObject* object = body.if_object()) {
         finish_reason = add_vendor_attributes(attributes, *object);
-        model = text_of(*object, "model");
+        answering = text_of(*object, "model");
         add_text(attributes, "gen_ai.response.id", text_of(*object, "id"));
     } else if (!answer.response_id.empty()) {
         attributes.add("gen_ai.response.id", answer.response_id);
@@ -141,8 +141,8 @@ void add_response_attributes(Attributes& attributes, const ProviderCall& call,
     if (finish_reason.empty()) finish_reason = answer.stop_reason.str();
     attributes.add("gen_ai.response.finish_reasons",
                    std::vector<SharedString>{shared_name(finish_reason)});
-    if (model.empty()) model = answer.model_id.str();
-    if (!model.empty()) attributes.add("gen_ai.response.model", shared_name(model));
+    if (answering.empty()) answering = answer.model_id.str();
+    if (!answering.empty()) attributes.add("gen_ai.response.model", shared_name(answering));
     if (!answer.usage) return;
     const Usage& usage = *answer.usage;
     // The conventions count cached tokens as input.
@@ -155,7 +155,7 @@ void add_response_attributes(Attributes& attributes, const ProviderCall& call,
     add_count(attributes, "gen_ai.usage.cache_creation.input_tokens", usage.cache_write_tokens,
               false);
     add_count(attributes, "gen_ai.usage.reasoning.output_tokens", usage.reasoning_tokens, false);
-    if (const std::optional<double> cost = cost_of(answer, call.model()))
+    if (const std::optional<double> cost = cost_of(answer, model))
         attributes.add("cubepi.usage.cost", *cost);
 }
 

@@ -20,8 +20,8 @@ SharedString provider_name(std::string_view provider_id);
 void add_request_attributes(Attributes& attributes, const ProviderCall& call,
                             const JsonObject& payload);
 
-/// Adds what the answer says. `body` is its unstreamed form; null if there is none.
-void add_response_attributes(Attributes& attributes, const ProviderCall& call,
+/// Adds what the answer says. `model` has the prices; `body` is the unstreamed form of the answer, null if there is none.
+void add_response_attributes(Attributes& attributes, const Model& model,
                              const AssistantMessage& answer, const Json& body);
 
 /// Returns the `error.type` of a failure, in CubePi's form: "cubepi.errors.RateLimited".

@@ -130,6 +130,7 @@ void RunTrace::start_message(const Message& message) {
 void RunTrace::end_turn(const TurnEndEvent& event, Time now) {
     const std::lock_guard lock(mutex_);
     if (!turn_) return;
+    end_dropped_chats(event.message);
     Attributes& attributes = turn_->attributes;
     const AssistantMessage* answer = event.message ? event.message.assistant() : nullptr;
     if (answer) {
@@ -334,35 +335,54 @@ void RunTrace::end_chat(const ProviderCall& call, const ProviderOutcome& outcome
         attributes.add("cubepi.aborted", true);
         attributes.add("error.type", SharedString("cubepi.aborted"));
     }
-    if (answer && outcome.error && !aborted) {
-        record_failure(chat->span, outcome, now);
-    } else if (answer) {
-        const Json body = outcome.body();
-        add_response_attributes(attributes, call, *answer, body);
-        if (settings_.content.enabled()) {
-            JsonArray output;
-            output.emplace_back(content_of(outcome.message));
-            settings_.content.add(attributes, "gen_ai.output.messages", std::move(output));
-            if (!body.is_null()) settings_.content.add(attributes, "cubepi.llm.raw_response", body);
-        }
+    if (!answer && turn_ && call.purpose().empty()) {
+        chat->dropped = now;
+        chat->model = call.model();
+        return;
     }
+    if (answer) record_answer(chat->span, call.model(), outcome.message, outcome.body());
+    if (answer && answer->stop_reason == stop_reason::error)
+        record_failure(chat->span, outcome, now);
     finish(chat->span, now);
     chats_.erase(chat);
 }
 
+void RunTrace::record_answer(OpenSpan& span, const Model& model, const Message& answer,
+                             const Json& body) const {
+    Attributes& attributes = span->attributes;
+    add_response_attributes(attributes, model, *answer.assistant(), body);
+    if (!settings_.content.enabled()) return;
+    JsonArray output;
+    output.emplace_back(content_of(answer));
+    settings_.content.add(attributes, "gen_ai.output.messages", std::move(output));
+    if (!body.is_null()) settings_.content.add(attributes, "cubepi.llm.raw_response", body);
+}
+
+/// `answer`: of the turn that ends; empty if it has none.
+void RunTrace::end_dropped_chats(const Message& answer) {
+    const bool has_answer = answer && answer.assistant();
+    for (Chat& chat : chats_) {
+        if (!chat.dropped) continue;
+        if (has_answer) record_answer(chat.span, chat.model, answer, Json());
+        finish(chat.span, *chat.dropped);
+    }
+    std::erase_if(chats_, [](const Chat& chat) { return chat.dropped.has_value(); });
+}
+
 void RunTrace::record_failure(OpenSpan& span, const ProviderOutcome& outcome, Time now) const {
-    const ErrorInfo& error = *outcome.error;
     const AssistantMessage& answer = *outcome.message.assistant();
+    const ErrorInfo error = outcome.error ? *outcome.error : ErrorInfo();
     const std::string_view text =
         error.message.empty() ? std::string_view(answer.error_message.str()) : error.message;
-    span.set_error(error_type_of_call(error), settings_.content.error_text(text, "provider error"));
+    span.set_error(outcome.error ? error_type_of_call(error) : "cubepi.error",
+                   settings_.content.error_text(text, "provider error"));
     if (error.status_code)
         span->attributes.set("http.response.status_code",
                              static_cast<std::int64_t>(*error.status_code));
     SpanEvent event;
     event.name = SharedString("gen_ai.client.operation.exception");
     event.time = now;
-    event.attributes.add("exception.type", SharedString(error.type));
+    if (!error.type.empty()) event.attributes.add("exception.type", SharedString(error.type));
     const std::string message = settings_.content.error_text(text, "");
     if (!message.empty()) event.attributes.add("exception.message", SharedString(message));
     span->events.push_back(std::move(event));
@@ -411,7 +431,7 @@ void RunTrace::close_open_spans(std::string_view question_outcome, bool aborted,
     for (Chat& chat : chats_) {
         chat.span->attributes.set("cubepi.aborted", true);
         chat.span->attributes.set("error.type", SharedString("cubepi.aborted"));
-        finish(chat.span, now);
+        finish(chat.span, chat.dropped.value_or(now));
     }
     chats_.clear();
     for (Tool& tool : tools_) {

@@ -99,6 +99,9 @@ private:
     struct Chat {
         std::string id;
         OpenSpan span;
+        /// Set if the stream was dropped: the partial answer comes with the end of the turn.
+        std::optional<Time> dropped = {};
+        Model model = {};  ///< of a dropped stream
     };
     struct Question {
         std::string id;
@@ -115,6 +118,9 @@ private:
     void finish_question(Question& question, std::string_view outcome, Time now);
     void note_first_request(const ProviderCall& call);
     void record_request(SpanData& span, const ProviderCall& call, const JsonObject& payload) const;
+    void record_answer(OpenSpan& span, const Model& model, const Message& answer,
+                       const Json& body) const;
+    void end_dropped_chats(const Message& answer);
     void record_failure(OpenSpan& span, const ProviderOutcome& outcome, Time now) const;
     void record_outcome(const AssistantMessage& answer);
     void record_turn_content(const TurnEndEvent& event);
