@@ -8,6 +8,7 @@
 
 #include <bub/hooks.hpp>
 
+#include "log_setup.hpp"
 #include "tape.hpp"
 #include "trace/trace.hpp"
 
@@ -87,6 +88,7 @@ struct CommandLine {
     TapeArguments tape = {};
     TraceArguments trace = {};
     InboxArguments inbox = {};
+    LogFlags log = {};
     std::vector<std::string> words =
         {};  ///< the prompt's or a filter's words, a session's or shell's name, a plugin command's arguments
     std::size_t input_limit = default_input_limit;  ///< run: MiB of standard input

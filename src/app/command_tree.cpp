@@ -158,9 +158,19 @@ void add_conversation_flags(CLI::App& command, ConversationFlags& flags) {
         ->check(positive_number());
 }
 
+void add_log_flags(CLI::App& command, LogFlags& flags) {
+    command
+        .add_option("--log-level", flags.level,
+                    "Write a log to standard error: debug, info, warning, error (or CUBEPI_LOG)")
+        ->type_name("LEVEL");
+    command.add_option("--log-format", flags.format, "Format of the log: text or json")
+        ->type_name("FORMAT");
+}
+
 void add_talking_commands(CLI::App& app, CommandLine& line) {
     CLI::App* run = app.add_subcommand("run", "Answer one prompt and exit");
     add_conversation_flags(*run, line.conversation);
+    add_log_flags(*run, line.log);
     run->add_flag("--json", line.conversation.json, "Print the events, one JSON object per line");
     run->add_flag("--no-save", line.conversation.no_save,
                   "Without a terminal, refuse calls that need approval instead of saving the run");
@@ -176,6 +186,7 @@ void add_talking_commands(CLI::App& app, CommandLine& line) {
     CLI::App* chat = app.add_subcommand(
         "chat", "Chat with an agent that has tools for the files of this directory");
     add_conversation_flags(*chat, line.conversation);
+    add_log_flags(*chat, line.log);
     chat->add_flag("--no-save", line.conversation.no_save,
                    "Do not save the session; it ends with the program");
     chat->add_option("prompt", line.words, "The first prompt")->type_name("");

@@ -17,6 +17,7 @@
 #include "config/model_sources.hpp"
 #include "exit_code.hpp"
 #include "failure.hpp"
+#include "log_setup.hpp"
 #include "signals.hpp"
 #include "terminal/style.hpp"
 #include "terminal/terminal_stream.hpp"
@@ -36,6 +37,7 @@ void check_directory(Verb verb) {
 
 int dispatch(const CommandLine& line) {
     check_directory(line.verb);
+    set_up_log(line.log, line.verb == Verb::chat);
     switch (line.verb) {
         case Verb::run: return run_command(line);
         case Verb::chat: return chat_command(line);

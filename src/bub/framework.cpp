@@ -88,6 +88,8 @@ Task<> Framework::dispatch_outbound(TurnOutput output) {
 
 Task<> Framework::notify_error(std::string stage, std::exception_ptr error,
                                std::shared_ptr<Envelope> message) {
+    impl_->options.runtime->log.write(cubepi::LogLevel::warning, "pipeline.error",
+                                      {{"stage", stage}, {"error", cubepi::logged_error(error)}});
     OnErrorCall call{stage, error, message.get()};
     const detail::PluginList plugins = impl_->plugins();
     for (const auto& plugin : *plugins) {

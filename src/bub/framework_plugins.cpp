@@ -94,6 +94,8 @@ bool Framework::load(std::string name, std::function<Plugin(Framework&)> factory
 }
 
 void Framework::note_broken(std::string name, std::string reason) {
+    impl_->options.runtime->log.write(cubepi::LogLevel::warning, "plugin.broken",
+                                      {{"plugin", name}});
     impl_->warn("plugin " + name + " is broken: " + reason);
     PluginStatus status;
     status.name = std::move(name);

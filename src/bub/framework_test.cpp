@@ -7,6 +7,7 @@
 #include <bub/turn_test_support.hpp>
 #include <cubepi/core/task_scope.hpp>
 #include <cubepi/core/timeout.hpp>
+#include <cubepi/testing/memory_log.hpp>
 
 namespace bub {
 namespace {
@@ -183,6 +184,9 @@ TEST(Turn, B13_WarningsNameTheFailureWithoutTheMessage) {
         std::vector<std::string> warnings;
         FrameworkOptions options;
         options.on_warning = [&warnings](std::string text) { warnings.push_back(std::move(text)); };
+        const cubepi::testing::MemoryLog log;
+        options.runtime =
+            std::make_shared<const cubepi::Runtime>(cubepi::Runtime().with_log(log.logger()));
         Framework framework(std::move(options));
         framework.add(acting_plugin(hook, throw_broken));
         framework.add(Plugin{.name = "observer",
@@ -195,6 +199,8 @@ TEST(Turn, B13_WarningsNameTheFailureWithoutTheMessage) {
         for (const std::string& warning : warnings) {
             EXPECT_EQ(warning.find("swordfish"), std::string::npos) << hook << ": " << warning;
         }
+        EXPECT_TRUE(log.contains("<4>pipeline.error stage=")) << hook;
+        EXPECT_FALSE(log.contains("swordfish")) << log.text();
     }
 }
 

@@ -20,6 +20,8 @@ TerminalStream& err() {
     return stream;
 }
 
+std::ostream& log_output() { return std::cerr; }
+
 void data_output(std::string_view data) { data_output(std::cout, data); }
 
 void data_output(std::ostream& to, std::string_view data) {

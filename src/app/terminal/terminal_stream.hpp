@@ -54,6 +54,9 @@ TerminalStream& out();
 /// Standard error.
 TerminalStream& err();
 
+/// Standard error, for the lines of StreamLogSink, which are printable ASCII.
+std::ostream& log_output();
+
 /// Writes data for programs to standard output: JSON, the answer of `run` on a pipe, completion scripts. If standard
 /// output is a terminal, the text passes for_terminal() first.
 void data_output(std::string_view data);

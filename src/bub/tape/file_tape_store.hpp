@@ -3,9 +3,11 @@
 #include <chrono>
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 #include <bub/tape/tape_store.hpp>
 #include <cubepi/core/clock.hpp>
+#include <cubepi/core/log.hpp>
 #include <cubepi/core/worker_pool.hpp>
 
 namespace bub {
@@ -23,6 +25,9 @@ struct FileTapeOptions {
     std::chrono::milliseconds lock_timeout{10'000};
     std::shared_ptr<cubepi::Clock> clock = {};         ///< null: the system clock
     std::shared_ptr<cubepi::WorkerPool> workers = {};  ///< null: Runtime::standard()'s
+    /// Receives "store.busy" and what was recovered after a crash: "tape.torn_line", "tape.append_completed",
+    /// "tape.turn_closed". Absent: the log of Runtime::standard().
+    std::optional<cubepi::Logger> log = {};
 };
 
 /// A tape file as listed by list_files().

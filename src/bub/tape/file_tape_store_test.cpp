@@ -17,6 +17,7 @@
 #include <bub/tape/tape_test_support.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/task_scope.hpp>
+#include <cubepi/testing/memory_log.hpp>
 
 namespace bub {
 namespace {
@@ -73,6 +74,18 @@ TEST(FileTapeStore, B9_ATornLastLineHarmsNothing) {
         EXPECT_EQ(texts(tape_in(directory)), wanted) << cut;
         EXPECT_EQ(run(tape.info()).entries, stored ? 3 : 2) << cut;
     }
+}
+
+TEST(FileTapeStore, B29_RecoveryIsLogged) {
+    const TestDirectory directory;
+    const cubepi::testing::MemoryLog log;
+    FileTapeOptions options = directory.options();
+    options.log = log.logger();
+    directory.write("w__s.jsonl", line(1, "one") + "{\"torn");
+    const Tape tape(std::make_shared<FileTapeStore>(std::move(options)), "w__s");
+    say(tape, "next");
+    const std::string bytes = std::to_string(line(1, "one").size() + 6);
+    EXPECT_EQ(log.text(), "<4>tape.torn_line tape=w__s bytes=" + bytes + "\n");
 }
 
 TEST(FileTapeStore, B9_EntriesOfOneAppendAreAllThereOrNone) {
@@ -206,8 +219,11 @@ TEST(FileTapeStore, ALockThatIsHeldTooLongIsAnError) {
     ASSERT_TRUE(detail::try_lock(held));
     FileTapeOptions options = directory.options();
     options.lock_timeout = std::chrono::milliseconds(1);
+    const cubepi::testing::MemoryLog log;
+    options.log = log.logger();
     const Tape tape(std::make_shared<FileTapeStore>(std::move(options)), "w__s");
     EXPECT_THROW(say(tape, "two"), cubepi::CheckpointerLockTimeoutError);
+    EXPECT_EQ(log.text(), "<4>store.busy store=tape tape=w__s waited_ms=1\n");
 }
 
 TEST(FileTapeStore, NamesThatAreNotFileNamesAreRefused) {

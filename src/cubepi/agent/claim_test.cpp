@@ -4,6 +4,7 @@
 
 #include <cubepi/agent/agent_test_support.hpp>
 #include <cubepi/agent/store_test_support.hpp>
+#include <cubepi/testing/memory_log.hpp>
 
 namespace cubepi {
 namespace {
@@ -37,6 +38,7 @@ private:
 
 /// An agent in a tool call of `length`, on a thread that another owner tries to claim every second.
 struct LongRun {
+    testing::MemoryLog log;
     explicit LongRun(std::chrono::seconds length) {
         MemoryOptions options;
         options.clock = clock;
@@ -50,7 +52,8 @@ struct LongRun {
                          .tools = {sleeping},
                          .checkpointer = store,
                          .thread_id = "t",
-                         .runtime = std::make_shared<const Runtime>(Runtime().with_clock(clock))});
+                         .runtime = std::make_shared<const Runtime>(
+                             Runtime().with_clock(clock).with_log(log.logger()))});
         recorder = std::make_unique<Recorder>(*agent);
     }
 
@@ -151,6 +154,8 @@ TEST(Claim, D50_ALostClaimIsReportedOnceAndNotRenewedAgain) {
     EXPECT_EQ(it.recorder->notices(),
               (std::vector<std::string>{"claim_lease_ended", "claim_lost"}));
     EXPECT_LE(it.seconds().back(), 66);
+    EXPECT_TRUE(it.log.contains("<4>claim_lease_ended run_id=")) << it.log.text();
+    EXPECT_TRUE(it.log.contains("<4>claim_lost run_id=")) << it.log.text();
 }
 
 TEST(Claim, D50_ALeaseThatEndsWhileTheStoreDoesNotAnswerIsReported) {

@@ -5,6 +5,7 @@
 #include <cubepi/checkpoint/sqlite/operations.hpp>
 #include <cubepi/checkpoint/sqlite/shared_requests.hpp>
 #include <cubepi/checkpoint/sqlite/worker.hpp>
+#include <cubepi/core/runtime.hpp>
 
 namespace cubepi {
 
@@ -21,8 +22,9 @@ SQLiteOptions options_for(std::string path) {
     return options;
 }
 
-SQLiteOptions with_clock(SQLiteOptions options) {
+SQLiteOptions with_defaults(SQLiteOptions options) {
     if (!options.clock) options.clock = std::make_shared<SystemClock>();
+    if (!options.log) options.log = Runtime::standard()->log;
     return options;
 }
 
@@ -32,7 +34,7 @@ SQLiteCheckpointer::SQLiteCheckpointer(std::string path)
     : SQLiteCheckpointer(options_for(std::move(path))) {}
 
 SQLiteCheckpointer::SQLiteCheckpointer(SQLiteOptions options)
-    : worker_(std::make_shared<detail::SqliteWorker>(with_clock(std::move(options)))) {}
+    : worker_(std::make_shared<detail::SqliteWorker>(with_defaults(std::move(options)))) {}
 
 SQLiteCheckpointer::~SQLiteCheckpointer() { worker_->close(); }
 

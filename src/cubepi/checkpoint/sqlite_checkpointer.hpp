@@ -11,6 +11,7 @@
 #include <cubepi/agent/checkpointer.hpp>
 #include <cubepi/agent/hitl_inbox.hpp>
 #include <cubepi/core/clock.hpp>
+#include <cubepi/core/log.hpp>
 
 namespace cubepi {
 
@@ -39,6 +40,8 @@ struct SQLiteOptions {
     std::chrono::seconds lease{60};
     /// The clock that leases go by. Null: the system clock.
     std::shared_ptr<Clock> clock = {};
+    /// Receives "store.busy" and "store.failed". Absent: the log of Runtime::standard().
+    std::optional<Logger> log = {};
 };
 
 /// Counters of a store since its construction.

@@ -12,6 +12,7 @@
 #include <cubepi/checkpoint/store_support_test.hpp>
 #include <cubepi/core/task_scope.hpp>
 #include <cubepi/schema/parse_json.hpp>
+#include <cubepi/testing/memory_log.hpp>
 
 namespace cubepi {
 namespace {
@@ -267,6 +268,8 @@ TEST(SQLiteErrors, a_locked_database_is_a_lock_timeout_and_nothing_is_lost) {
     SQLiteOptions options;
     options.path = directory.file("sessions.db");
     options.busy_timeout = std::chrono::milliseconds(20);
+    const cubepi::testing::MemoryLog log;
+    options.log = log.logger();
     SQLiteCheckpointer store(options);
     run(store.append("t", one(user("before")), AppendOptions()));
     RawDatabase other(options.path);
@@ -277,6 +280,8 @@ TEST(SQLiteErrors, a_locked_database_is_a_lock_timeout_and_nothing_is_lost) {
     EXPECT_TRUE(mentions(error, options.path)) << error.what();
     expect_one_line(error);
     EXPECT_EQ(error_of(store.load("t")).code(), ErrorCode::storage_locked);
+    const std::string line = "<4>store.busy store=sqlite path=" + options.path + " waited_ms=20\n";
+    EXPECT_EQ(log.text(), line + line);
     other.query("COMMIT");
     run(store.append("t", one(user("after")), AppendOptions()));
     EXPECT_EQ(run(store.load("t"))->messages.size(), 2U);

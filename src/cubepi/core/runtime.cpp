@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <thread>
+#include <utility>
 
 namespace cubepi {
 
@@ -22,9 +23,17 @@ Runtime::Runtime()
       workers(std::make_shared<WorkerPool>(worker_threads(), "cubepi-worker")),
       resolvers(std::make_shared<WorkerPool>(resolver_threads, "cubepi-dns")) {}
 
-std::shared_ptr<const Runtime> Runtime::standard() {
-    static const std::shared_ptr<const Runtime> runtime = std::make_shared<const Runtime>();
+namespace {
+
+const std::shared_ptr<Runtime>& standard_runtime() {
+    static const std::shared_ptr<Runtime> runtime = std::make_shared<Runtime>();
     return runtime;
 }
+
+}  // namespace
+
+std::shared_ptr<const Runtime> Runtime::standard() { return standard_runtime(); }
+
+void Runtime::set_standard_log(Logger log) { standard_runtime()->log = std::move(log); }
 
 }  // namespace cubepi

@@ -4,6 +4,7 @@
 
 #include <cubepi/core/clock.hpp>
 #include <cubepi/core/ids.hpp>
+#include <cubepi/core/log.hpp>
 #include <cubepi/core/worker_pool.hpp>
 
 namespace cubepi {
@@ -23,6 +24,8 @@ public:
 
     /// Returns the default runtime. Created at first use; one per process.
     static std::shared_ptr<const Runtime> standard();
+    /// Sets the log of the default runtime. Called at the start of the program, while no other thread uses the runtime.
+    static void set_standard_log(Logger log);
 
     std::shared_ptr<Clock> clock;
     std::shared_ptr<IdSource> ids;
@@ -34,6 +37,9 @@ public:
     std::shared_ptr<WorkerPool> resolvers;
 
     std::shared_ptr<HttpTransport> transport;
+
+    /// The log for operators: failures of the network and of stores, notices of runs. Off by default.
+    Logger log;
 
     Runtime&& with_clock(std::shared_ptr<Clock> value) && {
         clock = std::move(value);
@@ -53,6 +59,10 @@ public:
     }
     Runtime&& with_transport(std::shared_ptr<HttpTransport> value) && {
         transport = std::move(value);
+        return std::move(*this);
+    }
+    Runtime&& with_log(Logger value) && {
+        log = std::move(value);
         return std::move(*this);
     }
 };

@@ -3,6 +3,7 @@
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/number_text.hpp>
 #include <cubepi/core/offload.hpp>
+#include <cubepi/core/outcome.hpp>
 #include <cubepi/core/timeout.hpp>
 #include <cubepi/net/curl/curl_engine.hpp>
 #include <cubepi/net/curl/curl_transfer.hpp>
@@ -31,6 +32,7 @@ struct HttpClient::State {
     std::string ca_file;
     std::size_t max_header_bytes = 0;
     std::size_t read_ahead_bytes = 0;
+    Logger log;
 };
 
 namespace {
@@ -171,6 +173,11 @@ struct HttpExchange {
 
     static Task<HttpResponse> run(std::shared_ptr<const State> state, HttpRequest request);
     Task<HttpResponse> once(HttpRequest request);
+    Task<HttpResponse> logged(HttpRequest request);
+    Task<HttpResponse> answer(HttpRequest request) {
+        return state->log.is_on(LogLevel::warning) ? logged(std::move(request))
+                                                   : once(std::move(request));
+    }
     Task<std::vector<std::string>> addresses(std::string host);
     Task<std::vector<std::string>> look_up(std::string host);
     Task<> resolve_into(TransferPlan& plan, std::string host, std::uint16_t port);
@@ -329,6 +336,38 @@ Task<HttpResponse> HttpExchange::once(HttpRequest request) {
     co_return response;
 }
 
+/// once() with a record of its outcome: the server and the proxy, and not the path, which may contain a secret.
+Task<HttpResponse> HttpExchange::logged(HttpRequest request) {
+    const std::string method = request.method;
+    const Clock::time_point start = state->clock->now();
+    Outcome<HttpResponse> outcome = co_await outcome_of(once(std::move(request)));
+    const auto duration =
+        std::chrono::duration_cast<std::chrono::milliseconds>(state->clock->now() - start);
+    const std::string server = url.server();
+    const std::string through = proxy.url.empty() ? std::string() : proxy.server();
+    const LogField by_proxy("proxy", through);
+    const LogField milliseconds("duration_ms", duration.count());
+    if (outcome) {
+        HttpResponse response = std::move(outcome).value();
+        state->log.write(LogLevel::debug, "http.answered",
+                         {{"server", server},
+                          {"method", method},
+                          {"status", response.status},
+                          by_proxy,
+                          milliseconds});
+        co_return response;
+    }
+    if (!outcome.cancelled()) {
+        state->log.write(LogLevel::warning, "http.failed",
+                         {{"server", server},
+                          {"method", method},
+                          {"error", logged_error(outcome.failure())},
+                          by_proxy,
+                          milliseconds});
+    }
+    std::rethrow_exception(outcome.failure());
+}
+
 Task<HttpResponse> HttpExchange::run(std::shared_ptr<const State> state, HttpRequest request) {
     check(request);
     HttpExchange exchange;
@@ -336,11 +375,11 @@ Task<HttpResponse> HttpExchange::run(std::shared_ptr<const State> state, HttpReq
     exchange.timeouts = request.timeouts;
     exchange.total_deadline = deadline_after(state->clock->now(), request.timeouts.total);
     exchange.state = std::move(state);
-    if (!request.follow_redirects) co_return co_await exchange.once(std::move(request));
+    if (!request.follow_redirects) co_return co_await exchange.answer(std::move(request));
 
     for (int hop = 0; hop <= max_redirects; ++hop) {
         HttpRequest copy = request;
-        HttpResponse response = co_await exchange.once(std::move(copy));
+        HttpResponse response = co_await exchange.answer(std::move(copy));
         const std::string* location = response.headers.find("location");
         if (!is_redirect(response.status) || location == nullptr) co_return response;
         const RequestUrl target = detail::resolve_url(exchange.url, *location);
@@ -365,6 +404,7 @@ HttpClient::HttpClient(HttpClientOptions options) {
     state->ca_file = std::move(options.ca_file);
     if (state->ca_file.empty()) state->ca_file = state->env("SSL_CERT_FILE").value_or("");
     state->max_header_bytes = options.max_header_bytes;
+    state->log = options.log ? std::move(*options.log) : Runtime::standard()->log;
     state->read_ahead_bytes = options.read_ahead_bytes;
     state_ = std::move(state);
 }
@@ -380,6 +420,7 @@ std::shared_ptr<HttpTransport> transport_of(const Runtime& runtime) {
     HttpClientOptions options;
     options.clock = runtime.clock;
     options.resolvers = runtime.resolvers;
+    options.log = runtime.log;
     return std::make_shared<HttpClient>(std::move(options));
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cubepi/core/http_transport.hpp>
+#include <cubepi/core/log.hpp>
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/net/name_resolver.hpp>
 
@@ -25,6 +26,10 @@ struct HttpClientOptions {
 
     /// Returns an environment variable (the proxies, SSL_CERT_FILE). Default: the process's own environment.
     std::function<std::optional<std::string>(const std::string& name)> env;
+
+    /// Receives "http.failed" and, at level debug, "http.answered", with server and proxy, never a path. Absent: the log of
+    /// Runtime::standard().
+    std::optional<Logger> log;
 
     std::size_t max_header_bytes = 256 * 1024;  ///< of all response headers together
     std::size_t read_ahead_bytes =

@@ -146,6 +146,10 @@ TapePosition TapeDirectory::append_locked(Writing& writing, std::vector<TapeEntr
     Descriptor tape = Descriptor::open(paths.tape, writes ? O_RDWR | O_APPEND | O_CREAT : O_RDONLY);
     const std::uint64_t size = tape ? tape.size() : 0;
     Tail tail = tail_for(writing, tape, size, entries, options);
+    if (!tail.ended) {
+        options_.log->write(cubepi::LogLevel::warning, "tape.torn_line",
+                            {{"tape", writing.name}, {"bytes", size}});
+    }
     std::string block = block_of(entries, tail);
     TapePosition end;
     end.last_id = tail.last_id;
@@ -250,6 +254,8 @@ void TapeDirectory::finish_commit(Writing& writing) {
     }
     remove_journal(paths, header.turn);
     remove_file(paths.commit);
+    options_.log->write(cubepi::LogLevel::warning, "tape.append_completed",
+                        {{"tape", writing.name}, {"bytes", block.size()}});
 }
 
 }  // namespace bub::detail

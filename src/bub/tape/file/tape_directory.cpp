@@ -55,6 +55,7 @@ TapeDirectory::TapeDirectory(FileTapeOptions options)
       marks_(options_.directory / "requests", options_.sync == TapeSync::append) {
     if (!options_.clock) options_.clock = std::make_shared<cubepi::SystemClock>();
     if (!options_.workers) options_.workers = cubepi::Runtime::standard()->workers;
+    if (!options_.log) options_.log = cubepi::Runtime::standard()->log;
 }
 
 std::vector<std::string> TapeDirectory::names() const {
@@ -121,8 +122,15 @@ TapeDirectory::Writing TapeDirectory::lock(const std::string& name) {
     make_directory();
     const std::shared_ptr<CachedTape> tape = known(name);
     std::unique_lock here(tape->mutex);
-    FileLock everywhere(paths.lock, LockKind::exclusive, options_.lock_timeout);
-    return Writing{name, std::move(paths), tape, std::move(here), std::move(everywhere)};
+    try {
+        FileLock everywhere(paths.lock, LockKind::exclusive, options_.lock_timeout);
+        return Writing{name, std::move(paths), tape, std::move(here), std::move(everywhere)};
+    } catch (const cubepi::CheckpointerLockTimeoutError&) {
+        options_.log->write(
+            cubepi::LogLevel::warning, "store.busy",
+            {{"store", "tape"}, {"tape", name}, {"waited_ms", options_.lock_timeout.count()}});
+        throw;
+    }
 }
 
 TapeDirectory::Writing TapeDirectory::write_lock(const std::string& name) {

@@ -65,6 +65,7 @@ void TapeDirectory::close_turn(Writing& writing, const std::filesystem::path& jo
         remove_file(journal);
         return;
     }
+    options_.log->write(cubepi::LogLevel::warning, "tape.turn_closed", {{"tape", writing.name}});
     close_dead_turn(turn, has_open_question(writing.name));
     const std::size_t first = turn.reset ? 0 : first_anchor_in(turn.entries);
     TapeAppend options = TapeAppend().reset(turn.reset).turn(turn.id).first_anchor(first);

@@ -206,6 +206,7 @@ Task<void> RunCore::take_in(std::vector<Input> inputs) {
 }
 
 Task<void> RunCore::notice(Notice notice) {
+    log_notice(parts_.runtime->log, notice, run_id_);
     NoticeEvent event;
     event.notice = std::move(notice);
     return emit(std::move(event));

@@ -88,6 +88,7 @@ Task<> RunQuestions::end_request(HitlRequest request, std::string asking_call, H
             notice.text = "A question to the user stays open; the run is suspended.";
             detached_.push_back(std::move(request));
         }
+        log_notice(core_.runtime().log, notice, core_.info().run_id);
         NoticeEvent event;
         event.notice = std::move(notice);
         co_await tell(std::move(event));

@@ -233,7 +233,22 @@ double SqliteDatabase::now() const {
     return std::chrono::duration<double>(options_.clock->wall().time_since_epoch()).count();
 }
 
+void SqliteDatabase::log_failure(int result) const {
+    const int kind = result & 0xff;
+    if (kind == SQLITE_BUSY || kind == SQLITE_LOCKED) {
+        options_.log->write(LogLevel::warning, "store.busy",
+                            {{"store", "sqlite"},
+                             {"path", options_.path},
+                             {"waited_ms", options_.busy_timeout.count()}});
+    } else {
+        options_.log->write(
+            LogLevel::error, "store.failed",
+            {{"store", "sqlite"}, {"path", options_.path}, {"sqlite_code", result}});
+    }
+}
+
 void SqliteDatabase::fail(int result) {
+    if (options_.log) log_failure(result);
     const std::string where = "SQLite database '" + options_.path + "': ";
     const std::string reason = sqlite3_errmsg(handle_);
     const int system_error = sqlite3_system_errno(handle_);

@@ -85,6 +85,7 @@ public:
     [[noreturn]] void fail_moved() const;
     /// Throws the error that corresponds to SQLite's last error.
     [[noreturn]] void fail(int result);
+    void log_failure(int result) const;
     /// Throws CheckpointCorruptionError for an unreadable row; `row_ref` is like "messages.id=7".
     [[noreturn]] void fail_row(const std::string& thread_id, const std::string& row_ref,
                                std::string_view why,
