@@ -1,5 +1,6 @@
 #include "telemetry.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <iostream>
 #include <string_view>
@@ -14,7 +15,7 @@ namespace cubepi::app {
 
 namespace {
 
-constexpr std::chrono::seconds end_limit{2};
+constexpr std::chrono::milliseconds end_limit{2000};
 constexpr std::size_t most_notices = 100;
 constexpr std::string_view service = "cubepi";
 
@@ -62,8 +63,13 @@ Telemetry::Telemetry(const TraceSettings& settings) {
 Telemetry::~Telemetry() { end(); }
 
 void Telemetry::end() {
+    const auto begin = std::chrono::steady_clock::now();
     if (tracer_) (void)tracer_->shutdown(end_limit);
-    if (meter_) (void)meter_->shutdown(end_limit);
+    const auto used = std::chrono::duration_cast<std::chrono::milliseconds>(
+        std::chrono::steady_clock::now() - begin);
+    // Both usually have the same collector.
+    constexpr std::chrono::milliseconds least{100};
+    if (meter_) (void)meter_->shutdown(std::max(least, end_limit - used));
 }
 
 std::vector<std::string> Telemetry::take_notices() {

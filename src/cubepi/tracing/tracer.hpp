@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <cubepi/agent/agent.hpp>
+#include <cubepi/core/outcome.hpp>
 #include <cubepi/tracing/active_span.hpp>
 #include <cubepi/tracing/span_sink.hpp>
 
@@ -131,5 +132,21 @@ public:
 private:
     std::shared_ptr<detail::TracerCore> core_;
 };
+
+/// Whether traced() waits until the spans are exported.
+enum class TraceFlush : std::uint8_t { background, wait };
+
+/// Awaits `work` while the tracer records the runs of `agent`, and returns its result. A null `tracer` records nothing. A failed
+/// export does not fail the work, and a cancelled task does not wait for exports. `tracer` and `agent` must outlive the task.
+template <class T>
+Task<T> traced(Tracer* tracer, Agent& agent, Task<T> work, TraceFlush flush = TraceFlush::wait) {
+    TraceAttachment attachment;
+    if (tracer) attachment = tracer->attach(agent);
+    Outcome<T> outcome = co_await outcome_of(std::move(work));
+    attachment.detach();
+    const bool waits = tracer && flush == TraceFlush::wait && !outcome.cancelled();
+    if (waits) (void)co_await tracer->flush();
+    co_return std::move(outcome).value();
+}
 
 }  // namespace cubepi

@@ -14,71 +14,14 @@
 #include <cubepi/core/scoped_test_directory.hpp>
 #include <cubepi/provider/fallback.hpp>
 #include <cubepi/provider/faux.hpp>
-#include <cubepi/tracing/memory_exporters.hpp>
+#include <cubepi/tracing/traced_test.hpp>
 
 namespace cubepi {
 namespace {
 
+using namespace tracing_test;
+
 struct NoArgs {};
-
-/// A tracer that exports to memory.
-struct Traced {
-    explicit Traced(TracerOptions options = TracerOptions())
-        : exporter(std::make_shared<InMemorySpanExporter>()) {
-        SpanSink::Output output;
-        output.exporter = exporter;
-        output.limits.delay = std::chrono::milliseconds(1);
-        options.exporters.push_back(std::move(output));
-        tracer.emplace(std::move(options));
-    }
-    SpanBatch spans() {
-        EXPECT_TRUE(tracer->force_flush());
-        return exporter->spans();
-    }
-    /// The spans of a name, in the order of their ends.
-    SpanBatch spans(std::string_view name) {
-        SpanBatch found;
-        for (const auto& span : spans()) {
-            if (span->name == name) found.push_back(span);
-        }
-        return found;
-    }
-    std::shared_ptr<const SpanData> span(std::string_view name) {
-        const SpanBatch found = spans(name);
-        EXPECT_EQ(found.size(), 1u) << name;
-        return found.empty() ? std::make_shared<SpanData>() : found.front();
-    }
-
-    std::shared_ptr<InMemorySpanExporter> exporter;
-    std::optional<Tracer> tracer;
-};
-
-std::string text(const SpanData& span, std::string_view key) {
-    const AttributeValue* value = span.attributes.find(key);
-    if (!value) return "(absent)";
-    if (const auto* one = std::get_if<SharedString>(value)) return one->str();
-    if (const auto* flag = std::get_if<bool>(value)) return *flag ? "true" : "false";
-    if (const auto* number = std::get_if<std::int64_t>(value)) return std::to_string(*number);
-    if (const auto* real = std::get_if<double>(value)) return std::to_string(*real);
-    std::string all;
-    for (const SharedString& one : std::get<std::vector<SharedString>>(*value))
-        all += (all.empty() ? "" : ",") + one.str();
-    return all;
-}
-
-FauxProvider answering(std::vector<FauxStep> steps) {
-    FauxOptions options;
-    options.provider_id = "faux";
-    FauxProvider faux(options);
-    faux.set_responses(std::move(steps));
-    return faux;
-}
-
-AssistantMessage calling(std::string tool, std::string id = "c1") {
-    ToolCall call = faux_tool_call(std::move(tool), JsonObject());
-    call.id = id;
-    return faux_assistant_message(std::move(call), stop_reason::tool_use);
-}
 
 AgentTool failing_tool() {
     return tool<NoArgs>("fail", "Fails.", [](NoArgs) -> std::string {
@@ -361,6 +304,17 @@ TEST(Tracer, ASpanOfTheProgramThatFailsIsRecordedAlthoughItIsNotSampled) {
     EXPECT_EQ(span->status, SpanStatus::error);
     EXPECT_EQ(span->status_description, "io");
     EXPECT_EQ(text(*span, "error.type"), "io");
+}
+
+TEST(Tracer, TracedRecordsOneTaskAndWaitsForItsExport) {
+    Traced it;
+    FauxProvider faux = answering({"one", "two"});
+    Agent agent({.model = faux.model("m")});
+    const RunResult result = run(traced(&*it.tracer, agent, agent.prompt("hi")));
+    EXPECT_EQ(result.text(), "one");
+    EXPECT_EQ(it.exporter->spans().size(), 3u);
+    run(traced(nullptr, agent, agent.prompt("hi")));
+    EXPECT_EQ(it.spans().size(), 3u);
 }
 
 TEST(Tracer, OneshotIsARunWithOneCall) {
