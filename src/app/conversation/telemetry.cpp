@@ -6,9 +6,11 @@
 #include <string_view>
 #include <utility>
 
+#include <cubepi/core/runtime.hpp>
 #include <cubepi/tracing/jsonl_exporter.hpp>
 #include <cubepi/tracing/otel_environment.hpp>
 
+#include "../terminal/terminal_stream.hpp"
 #include "../version.hpp"
 
 namespace cubepi::app {
@@ -36,7 +38,8 @@ bool is_routine(const Notice& notice) {
 
 Telemetry::Telemetry(const TraceSettings& settings) {
     const OtelEnvironment environment = process_otel_environment();
-    auto keep = [notices = notices_](const Notice& notice) {
+    auto keep = [notices = notices_, log = Runtime::standard()->log](const Notice& notice) {
+        log_notice(log, notice);
         if (is_routine(notice)) return;
         const std::lock_guard lock(notices->mutex);
         if (notices->texts.size() < most_notices) notices->texts.push_back(notice.text);
@@ -44,19 +47,20 @@ Telemetry::Telemetry(const TraceSettings& settings) {
     for (const Notice& notice : environment.notices) keep(notice);
 
     TracerOptions tracing;
-    tracing.service_name = service;
+    // OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES may name the service.
+    if (!environment.resource_attributes.find("service.name")) tracing.service_name = service;
     tracing.service_version = std::string_view(version_text()).substr(service.size() + 1);
     tracing.record_content = settings.content;
     tracing.on_notice = keep;
     if (!settings.directory.empty()) tracing.exporters.push_back(files_in(settings.directory));
     // Standard output belongs to answers.
-    apply(environment, tracing, std::clog);
+    apply(environment, tracing, log_output());
     if (!tracing.exporters.empty()) tracer_ = std::make_shared<Tracer>(std::move(tracing));
 
     MeterOptions measuring;
-    measuring.service_name = service;
+    if (tracer_) measuring.resource = tracer_->resource();
     measuring.on_notice = keep;
-    apply(environment, measuring, std::clog);
+    apply(environment, measuring, log_output());
     if (!measuring.exporters.empty()) meter_ = std::make_shared<Meter>(std::move(measuring));
 }
 

@@ -54,7 +54,7 @@ TerminalStream& out();
 /// Standard error.
 TerminalStream& err();
 
-/// Standard error, for the lines of StreamLogSink, which are printable ASCII.
+/// Standard error, for what removes control characters itself: the lines of a log and of console exporters.
 std::ostream& log_output();
 
 /// Writes data for programs to standard output: JSON, the answer of `run` on a pipe, completion scripts. If standard
