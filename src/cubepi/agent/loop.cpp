@@ -11,6 +11,16 @@ namespace cubepi::detail {
 
 namespace {
 
+std::vector<Input> inputs_of(const MessageList& messages) {
+    std::vector<Input> inputs;
+    for (const Message& message : messages) {
+        Input input;
+        input.message = message;
+        inputs.push_back(std::move(input));
+    }
+    return inputs;
+}
+
 /// Queued messages from the caller's functions.
 class FunctionInputs final : public InputSource {
 public:
@@ -21,17 +31,20 @@ public:
 
 private:
     static std::vector<Input> take(const std::function<MessageList()>& source) {
-        std::vector<Input> inputs;
-        if (!source) return inputs;
-        for (const Message& message : source()) {
-            Input input;
-            input.message = message;
-            inputs.push_back(std::move(input));
-        }
-        return inputs;
+        return source ? inputs_of(source()) : std::vector<Input>();
     }
     const LoopOptions& options_;
 };
+
+/// Takes the history and the state of `context`, and what the options configure.
+void fill(AgentState& state, AgentContext& context, const LoopOptions& options) {
+    state.model = options.model.shared_spec();
+    state.system_prompt = context.system_prompt;
+    state.tools = context.tools;
+    state.reasoning = options.reasoning;
+    state.messages = context.messages;
+    state.extra = std::move(context.extra);
+}
 
 Task<RunResult> run_free(MessageList prompts, AgentContext& context, LoopOptions options,
                          Listener emit) {
@@ -39,12 +52,7 @@ Task<RunResult> run_free(MessageList prompts, AgentContext& context, LoopOptions
         options.runtime ? options.runtime : Runtime::standard();
     AgentState state;
     const std::shared_ptr<Provider> provider = options.model.provider();
-    state.model = options.model.shared_spec();
-    state.system_prompt = context.system_prompt;
-    state.tools = context.tools;
-    state.reasoning = options.reasoning;
-    state.messages = context.messages;
-    state.extra = std::move(context.extra);
+    fill(state, context, options);
     EventHub hub;
     hub.subscribe(std::move(emit));
     ThreadLog log(state, nullptr, std::string());
@@ -77,14 +85,8 @@ Task<RunResult> run_free(MessageList prompts, AgentContext& context, LoopOptions
     const Executor executor = co_await this_executor;
     max_duration.start(*runtime, executor, options.limits.max_duration, abort);
     RunCore core(parts, runtime->ids->next(), stop.get_token());
-    std::vector<Input> first;
-    for (const Message& prompt : prompts) {
-        Input input;
-        input.message = prompt;
-        first.push_back(std::move(input));
-    }
     RunPlan plan;
-    plan.prompts = std::move(first);
+    plan.prompts = inputs_of(prompts);
     if (!options.hooks.replaced.empty()) {
         plan.opening = [&core, &options] { return core.report_replaced(options.hooks.replaced); };
     }

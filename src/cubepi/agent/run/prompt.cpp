@@ -101,6 +101,33 @@ Task<bool> load(Agent::Impl& impl, std::stop_token token) {
     co_return true;
 }
 
+/// The state of a prompt whose input has an id (D42).
+struct EarlierInput {
+    bool known = false;                    // the log has the input
+    std::optional<RunResult> result = {};  // there is nothing to run
+};
+
+EarlierInput with_result(RunResult result) { return EarlierInput{true, std::move(result)}; }
+
+/// The thread is loaded.
+Task<EarlierInput> find_earlier(std::shared_ptr<Agent::Impl> impl, std::string message_id) {
+    const std::optional<Message> earlier = co_await impl->log.find(message_id);
+    if (!earlier) co_return EarlierInput();
+    if (has_answer(*impl, message_id)) {
+        impl->state.last_outcome = LastOutcome::complete;
+        co_return with_result(answered_result(*impl, earlier->run_id()));
+    }
+    const StoredQuestions questions =
+        co_await load_stored_questions(impl->log, unix_seconds(*impl));
+    if (questions.must_continue()) {
+        impl->state.last_outcome = LastOutcome::suspended;
+        co_return with_result(suspended_result(questions));
+    }
+    EarlierInput unanswered;
+    unanswered.known = true;
+    co_return unanswered;
+}
+
 /// Ends what a suspended run of the thread has left open, before another run starts (D60).
 Task<void> end_suspended_run(Agent::Impl& impl, bool abandon, std::stop_token token) {
     StoredQuestions questions = co_await load_stored_questions(impl.log, unix_seconds(impl));
@@ -127,30 +154,17 @@ Task<RunResult> run_prompt(std::shared_ptr<Agent::Impl> impl, PromptInput input,
     const auto attempt = std::make_unique<Attempt>(*impl, run_id, active.token(), options.origin());
     attempt->core().start_with(options.prior_spending());
 
-    // An input that is already in the log is not new (D42).
-    bool known = false;
+    EarlierInput earlier;
     if (prompts.size() == 1 && prompts.front().identified) {
         const bool loaded = co_await load(*impl, active.token());
         if (!loaded) co_return co_await attempt->abandon();
-        const std::string& message_id = prompts.front().message.id();
-        const std::optional<Message> earlier = co_await impl->log.find(message_id);
-        known = earlier.has_value();
-        if (known && has_answer(*impl, message_id)) {
-            impl->state.last_outcome = LastOutcome::complete;
-            co_return answered_result(*impl, earlier->run_id());
-        }
-        if (known) {
-            prompts.clear();
-            const StoredQuestions questions =
-                co_await load_stored_questions(impl->log, unix_seconds(*impl));
-            if (questions.must_continue()) {
-                impl->state.last_outcome = LastOutcome::suspended;
-                co_return suspended_result(questions);
-            }
-        }
+        std::string message_id = prompts.front().message.id();
+        earlier = co_await find_earlier(impl, std::move(message_id));
+        if (earlier.result) co_return std::move(*earlier.result);
+        if (earlier.known) prompts.clear();
     }
     if (!impl->log.persistent()) co_return co_await attempt->run(std::move(prompts));
-    const bool same_run = known && !options.run_id().empty();
+    const bool same_run = earlier.known && !options.run_id().empty();
     co_await attempt->claim(same_run ? ClaimKind::continue_run : ClaimKind::new_run);
     Outcome<bool> loaded = co_await outcome_of(load(*impl, active.token()));
     if (!loaded.ok()) co_await attempt->release();

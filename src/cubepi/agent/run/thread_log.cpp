@@ -10,12 +10,16 @@ namespace cubepi::detail {
 
 namespace {
 
-/// Returns the answer whose calls are at the end of the history; null if there is none.
-const AssistantMessage* last_caller(const MessageList& messages, std::size_t& results) {
+/// The end of a history: tool results, and the answer before them.
+struct HistoryEnd {
+    const AssistantMessage* caller = nullptr;  // null: there is none
+    std::size_t results = 0;
+};
+
+HistoryEnd end_of(const MessageList& messages) {
     std::size_t end = messages.size();
     while (end > 0 && messages[end - 1].role() == Role::tool_result) --end;
-    results = messages.size() - end;
-    return end > 0 ? messages[end - 1].assistant() : nullptr;
+    return HistoryEnd{end > 0 ? messages[end - 1].assistant() : nullptr, messages.size() - end};
 }
 
 /// Returns the keys of `now` that differ from `before`: other writers may have saved other keys meanwhile.
@@ -67,23 +71,20 @@ Task<void> ThreadLog::load() {
 bool ThreadLog::has_open_calls() const {
     const MessageList& messages = state_.messages;
     if (messages.empty() || messages.back().role() == Role::user) return false;
-    std::size_t results = 0;
-    const AssistantMessage* caller = last_caller(messages, results);
-    if (!caller || !caller->has_tool_calls()) return false;
-    return results == 0 || !open_calls().empty();
+    const HistoryEnd end = end_of(messages);
+    if (!end.caller || !end.caller->has_tool_calls()) return false;
+    return end.results == 0 || !open_calls().empty();
 }
 
 std::vector<ToolCall> ThreadLog::open_calls() const { return open_tool_calls(state_.messages); }
 
 SharedString ThreadLog::open_calls_run_id() const {
-    std::size_t results = 0;
-    const AssistantMessage* caller = last_caller(state_.messages, results);
+    const AssistantMessage* caller = end_of(state_.messages).caller;
     return caller ? caller->run_id : SharedString();
 }
 
 std::string ThreadLog::open_calls_message_id() const {
-    std::size_t results = 0;
-    const AssistantMessage* caller = last_caller(state_.messages, results);
+    const AssistantMessage* caller = end_of(state_.messages).caller;
     return caller ? std::string(caller->id) : std::string();
 }
 
