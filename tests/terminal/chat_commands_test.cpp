@@ -23,7 +23,7 @@ protected:
 
     /// Enters a prompt and waits until its turn is over.
     ::testing::AssertionResult say(Terminal& chat, const std::string& text,
-                                 const std::string& answer) const {
+                                   const std::string& answer) const {
         chat.type(text + "\r");
         const bool live = std::string(GetParam()) != "dumb";
         const bool over =

@@ -202,7 +202,7 @@ TEST_F(ConfigFileTest, TraceIsADirectoryOrAMapping) {
     EXPECT_EQ(read_config(path()).trace.directory, "/var/traces");
     EXPECT_TRUE(read_config(path()).trace.content);
     for (const char* wrong :
-         {"trace: traces", "trace: [a]", "trace: {content: maybe}", "trace: {folder: /a}"}) {
+         {"trace: traces", "trace: [a]", "trace: {content: maybe}", "trace: {path: /a}"}) {
         write(wrong);
         EXPECT_NE(refusal().find("config.yaml:1: "), std::string::npos) << wrong << refusal();
     }

@@ -35,9 +35,9 @@ void ActiveSpan::set_error(std::string type, std::string_view text) {
 void ActiveSpan::end(Time time) noexcept {
     if (!data_) return;
     data_->end = time;
-    const bool is_kept = data_->status == SpanStatus::error && core_->settings().keep_failed;
+    const bool failed = data_->status == SpanStatus::error && core_->settings().keep_failed;
     std::shared_ptr<const SpanData> ended = std::exchange(data_, nullptr);
-    if (ended->context.sampled || is_kept) core_->receive(std::move(ended));
+    if (ended->context.sampled || failed) core_->receive(std::move(ended));
     core_.reset();
 }
 

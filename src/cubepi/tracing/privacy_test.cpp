@@ -218,8 +218,9 @@ TEST(Privacy, D26_NoQuestionOrAnswerIsExported) {
     const Subscription answering = agent.subscribe([&](const AgentEvent& event) -> Task<> {
         const auto* asked = event.get_if<HitlRequestEvent>();
         if (!asked) co_return;
-        co_await channel->answer(asked->request.question_id,
-                                 JsonObject{{"decision", "deny"}, {"reason", words.next()}});
+        Json answer = JsonObject{{"decision", "deny"}, {"reason", words.next()}};
+        std::string id = asked->request.question_id;
+        co_await channel->answer(std::move(id), std::move(answer));
     });
     run(agent.prompt(words.next()));
     const std::string all = exported.exported();

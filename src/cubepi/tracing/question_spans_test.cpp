@@ -40,7 +40,7 @@ TEST_F(QuestionSpans, D26_AnAnsweredQuestionIsASpanOfItsTurn) {
     EXPECT_EQ(traced.span("invoke_agent")->status, SpanStatus::unset);
 }
 
-TEST_F(QuestionSpans, D26_ASuspendedRunIsNoFailureAndItsContinuationLinksToIt) {
+TEST_F(QuestionSpans, D26_ASuspendedRunHasNotFailedAndItsContinuationLinksToIt) {
     {
         Process process(store, faux, effects);
         const TraceAttachment attachment = traced.tracer->attach(*process.agent);

@@ -108,12 +108,12 @@ Json masked(const Json& want, Json got) {
 /// Replaces values at masks, and drops keys that ours has in addition.
 Json fitted(const Json& want, Json got) {
     if (want.is_object() && got.is_object()) {
-        JsonObject kept;
+        JsonObject fit;
         for (const auto& [key, value] : want.get_object()) {
             Json* own = got.get_object().if_contains(key);
-            if (own) kept[key] = fitted(value, std::move(*own));
+            if (own) fit[key] = fitted(value, std::move(*own));
         }
-        return kept;
+        return fit;
     }
     if (want.is_array() && got.is_array()) {
         JsonArray& list = got.get_array();
@@ -137,7 +137,7 @@ bool is_of_whole_answer(std::string_view key) {
 
 /// Returns true for attributes of a real provider's call that differ by design: what is sent if the user sets nothing
 /// (README-fixtures.md, section 3), and what the endpoint says about itself that a message does not keep.
-bool is_default_or_not_kept(std::string_view key, const JsonObject& model) {
+bool is_default_or_not_stored(std::string_view key, const JsonObject& model) {
     if (key == "gen_ai.request.max_tokens") return !model.contains("max_tokens");
     if (key == "gen_ai.request.temperature") return !model.contains("temperature");
     return key == "cubepi.llm.thinking_level" || key == "gen_ai.response.model" ||
@@ -164,12 +164,12 @@ void drop_foreign_parts(Json& want, Json& got) {
 }
 
 void fit_attributes(JsonObject& got, JsonObject& want, const JsonObject* model) {
-    JsonObject kept;
+    JsonObject fit;
     const bool is_whole = !got.contains("error.type");
     std::vector<std::string> left_out;
     for (auto& [key, value] : want) {
         Json* own = got.if_contains(key);
-        const bool differs = model ? is_default_or_not_kept(key, *model)
+        const bool differs = model ? is_default_or_not_stored(key, *model)
                                    : !is_whole && is_of_whole_answer(key) && !own;
         if (differs) {
             left_out.emplace_back(key);
@@ -184,14 +184,14 @@ void fit_attributes(JsonObject& got, JsonObject& want, const JsonObject* model) 
             value.get_object().erase("is_error");
         const bool is_own = is_raw(key) || (!model && key == "gen_ai.response.id");
         if (is_own) {
-            kept[key] = value;
+            fit[key] = value;
         } else {
             drop_foreign_parts(value, form);
-            kept[key] = fitted(value, std::move(form));
+            fit[key] = fitted(value, std::move(form));
         }
     }
     for (const std::string& key : left_out) want.erase(key);
-    got = std::move(kept);
+    got = std::move(fit);
 }
 
 /// The framework's own texts need only be there; those without content are fixed.
