@@ -56,6 +56,8 @@ PARTS = (
     Part("wake", (Row("wake", "wake_chat:ns_per_delta", "bare_wake", "ns"),)),
     Part("length", (Row("long answer", "wire_long:ns_per_delta", "wire_short:ns_per_delta", "ns", "1.2"),)),
     Part("guard", (Row("prefix guard", "guard_long:ns_per_turn", "guard_short:ns_per_turn", "ns", "1.2"),), repetitions=5),
+    Part("traced", (Row("traced run", "runs_traced:us_per_run", "runs_untraced:us_per_run", "us", "1.5"),
+                    Row("  dead end", "runs_with_a_dead_collector:us_per_run", "runs_untraced:us_per_run", "us", "1.5"))),
     Part("spans", (Row("span sink", "spans_to_nothing:us_per_span", 0.1, "us", "1"),
                    Row("span files", "spans_to_files:us_per_span", "bare_lines:us_per_span", "us", "6"),
                    Row("span otlp", "spans_to_collector:us_per_span", "bare_posts:us_per_span", "us", "6")), in_memory=True),

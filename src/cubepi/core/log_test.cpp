@@ -56,9 +56,9 @@ TEST(Log, ReadsTheNamesOfLevels) {
 }
 
 TEST(Log, B29_WritesTextJsonAndJournalLines) {
-    const std::vector<LogField> fields = {{"store", "sqlite"}, {"path", std::string("a b=\"c\"")},
-                                          {"waited_ms", 5000}, {"ratio", 0.25},
-                                          {"again", true},     {"empty", ""}};
+    const std::string path = "a b=\"c\"";
+    const std::vector<LogField> fields = {{"store", "sqlite"}, {"path", path},  {"waited_ms", 5000},
+                                          {"ratio", 0.25},     {"again", true}, {"empty", ""}};
     const LogRecord record{LogLevel::warning, "store.busy", fields};
     const auto time = std::chrono::sys_days(std::chrono::year(2026) / 11 / 24) +
                       std::chrono::hours(1) + std::chrono::milliseconds(62003);

@@ -218,7 +218,9 @@ TEST(Privacy, D26_NoQuestionOrAnswerIsExported) {
     const Subscription answering = agent.subscribe([&](const AgentEvent& event) -> Task<> {
         const auto* asked = event.get_if<HitlRequestEvent>();
         if (!asked) co_return;
-        Json answer = JsonObject{{"decision", "deny"}, {"reason", words.next()}};
+        JsonObject answer;
+        answer["decision"] = "deny";
+        answer["reason"] = words.next();
         std::string id = asked->request.question_id;
         co_await channel->answer(std::move(id), std::move(answer));
     });
