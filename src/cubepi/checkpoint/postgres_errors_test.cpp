@@ -12,6 +12,7 @@
 #include <cubepi/checkpoint/postgres_server_test.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/task_scope.hpp>
+#include <cubepi/testing/memory_log.hpp>
 
 namespace cubepi {
 namespace {
@@ -139,11 +140,15 @@ TEST_F(PostgresErrors, a_lock_that_another_transaction_holds) {
     RawPostgres other(server.connection(database));
     other.query("SELECT pg_advisory_lock(hashtext('t'))");
     options.lock_timeout = std::chrono::milliseconds(20);
+    const cubepi::testing::MemoryLog log;
+    options.runtime = std::make_shared<const Runtime>(Runtime().with_log(log.logger()));
     PostgresCheckpointer store(options);
     Task<std::int64_t> append = store.append("t", one(user("hello")), AppendOptions());
     const auto error = error_of<CheckpointerLockTimeoutError>(std::move(append));
     expect(error, ErrorCode::storage_locked, "lock_timeout");
     EXPECT_EQ(error.thread_id(), "t");
+    EXPECT_EQ(log.text(),
+              "<4>store.busy store=postgres error=server sqlstate=55P03 repeated=false\n");
     run(store.append("u", one(user("hello")), AppendOptions()));
     other.query("SELECT pg_advisory_unlock_all()");
     run(store.append("t", one(user("hello")), AppendOptions()));

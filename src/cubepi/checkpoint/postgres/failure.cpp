@@ -107,6 +107,32 @@ const PgFailure* as_pg_failure(const std::exception_ptr& exception) {
     }
 }
 
+namespace {
+
+const char* kind_name(PgFailureKind kind) noexcept {
+    switch (kind) {
+        case PgFailureKind::connect: return "connect";
+        case PgFailureKind::dns: return "dns";
+        case PgFailureKind::lost: return "disconnected";
+        case PgFailureKind::timeout: return "timeout";
+        case PgFailureKind::server: break;
+    }
+    return "server";
+}
+
+}  // namespace
+
+void log_failure(const Logger& log, const PgFailure& failure, bool repeated) noexcept {
+    // A lock timeout, or a transaction that others got in the way of.
+    const bool busy = failure.sqlstate() == "55P03" || failure.sqlstate().starts_with("40");
+    const LogLevel level = busy || repeated ? LogLevel::warning : LogLevel::error;
+    log.write(level, busy ? "store.busy" : "store.failed",
+              {{"store", "postgres"},
+               {"error", kind_name(failure.kind())},
+               {"sqlstate", failure.sqlstate()},
+               {"repeated", repeated}});
+}
+
 void throw_checkpointer_error(const PgParameters& parameters, const PgFailure& failure,
                               const std::string& thread_id) {
     const std::string start = start_of(parameters, failure);

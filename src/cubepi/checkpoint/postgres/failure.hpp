@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include <cubepi/checkpoint/postgres/connection_string.hpp>
+#include <cubepi/core/log.hpp>
 
 namespace cubepi::detail {
 
@@ -50,6 +51,9 @@ private:
 
 /// Returns the failure, or null if the exception is of another type. Valid as long as the exception.
 const PgFailure* as_pg_failure(const std::exception_ptr& exception);
+
+/// Records the failure as "store.busy" or "store.failed", without the server's text. `repeated`: the call is tried again.
+void log_failure(const Logger& log, const PgFailure& failure, bool repeated) noexcept;
 
 /// Throws the CheckpointerError for the failure, with the next step. Never contains a password.
 [[noreturn]] void throw_checkpointer_error(const PgParameters& parameters, const PgFailure& failure,

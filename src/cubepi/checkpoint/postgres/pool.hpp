@@ -53,6 +53,7 @@ public:
     const PostgresOptions& options() const noexcept { return options_; }
     const PgParameters& parameters() const noexcept { return parameters_; }
     Clock& clock() const noexcept { return *options_.runtime->clock; }
+    const Logger& log() const noexcept { return options_.runtime->log; }
 
 private:
     friend class PgLease;

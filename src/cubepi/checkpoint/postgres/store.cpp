@@ -106,7 +106,9 @@ Task<PgResults> PgStore::read(PgBatch reads) {
         if (results.ok()) co_return std::move(results).value();
         const PgFailure* failure = as_pg_failure(results.failure());
         if (!failure) results.rethrow();
-        if (!repetition.allows(*failure)) throw_checkpointer_error(parameters(), *failure);
+        const bool repeat = repetition.allows(*failure);
+        log_failure(pool_->log(), *failure, repeat);
+        if (!repeat) throw_checkpointer_error(parameters(), *failure);
         co_await pool_->clock().sleep_for(repetition.delay(*failure));
     }
 }
@@ -176,6 +178,7 @@ Task<> PgStore::write(PgPlan plan, PgDecide decide) {
             pool_->close_idle();
             repeat = repetition.attempts() == 1;
         }
+        log_failure(pool_->log(), *failure, repeat);
         if (!repeat) throw_checkpointer_error(parameters(), *failure, thread_id);
         co_await pool_->clock().sleep_for(repetition.delay(*failure));
     }
