@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cubepi/hitl/in_memory_channel.hpp>
 #include <cubepi/hitl/suspension_test_support.hpp>
 #include <cubepi/tracing/traced_test.hpp>
 
@@ -82,6 +83,79 @@ TEST_F(QuestionSpans, ARunThatIsAbortedWhileItAsksIsAborted) {
     EXPECT_EQ(text(*traced.span("invoke_agent"), "cubepi.aborted"), "true");
     EXPECT_NE(text(*traced.span("hitl.approve"), "hitl.outcome"), "approved");
     EXPECT_TRUE(effects.empty());
+}
+
+using Act = std::function<Task<>(std::shared_ptr<InMemoryChannel>, HitlRequest)>;
+
+Task<> act_on_request(std::shared_ptr<InMemoryChannel> channel, HitlRequestStream stream, Act act) {
+    std::optional<HitlRequest> request = co_await stream.next();
+    Task<> acting = act(std::move(channel), std::move(*request));
+    co_await std::move(acting);
+}
+
+Task<RunResult> prompt_and_act(Agent& agent, std::shared_ptr<InMemoryChannel> channel, Act act) {
+    BackgroundScope host(co_await this_executor);
+    if (act) host.spawn(act_on_request(channel, channel->subscribe(), std::move(act)));
+    Outcome<RunResult> result = co_await outcome_of(agent.prompt("hi"));
+    co_await host.close();
+    co_return std::move(result).value();
+}
+
+Act answers(Json answer) {
+    return [answer](std::shared_ptr<InMemoryChannel> channel, HitlRequest request) {
+        return channel->answer(request.question_id, answer);
+    };
+}
+
+Task<> cancel_request(std::shared_ptr<InMemoryChannel> channel, HitlRequest request) {
+    return channel->cancel(request.question_id, "no time");
+}
+
+struct NoArgs {};
+
+/// Returns the span of a question of a tool ("confirm" or "ask"), which is answered, cancelled or (without `act`) times out.
+std::shared_ptr<const SpanData> span_of_question(const std::string& kind, Act act) {
+    Traced traced;
+    auto clock = std::make_shared<testing::ManualClock>();
+    InMemoryChannelOptions channel_options;
+    channel_options.clock = clock;
+    channel_options.default_timeout = std::chrono::seconds(30);
+    auto channel = std::make_shared<InMemoryChannel>(channel_options);
+    AgentTool confirm = tool<NoArgs>("confirm", "Asks.", [channel](NoArgs) -> Task<std::string> {
+        Task<bool> asking = channel->confirm("Sure?");
+        const bool sure = co_await std::move(asking);
+        co_return std::string(sure ? "yes" : "no");
+    });
+    const JsonArray questions{JsonObject{{"key", "color"}, {"prompt", "Which?"}}};
+    ToolCall call = kind == "ask" ? faux_tool_call("ask_user", {{"questions", questions}}, "c1")
+                                  : faux_tool_call("confirm", JsonObject(), "c1");
+    FauxProvider faux = answering({hitl_test::calling({std::move(call)}), "done"});
+    Agent agent({.model = faux.model(),
+                 .tools = {confirm, ask_user_tool(channel)},
+                 .channel = channel,
+                 .runtime = std::make_shared<const Runtime>(Runtime().with_clock(clock))});
+    const TraceAttachment attachment = traced.tracer->attach(agent);
+    const RunResult result =
+        testing::run_advancing(*clock, prompt_and_act(agent, channel, std::move(act)));
+    EXPECT_EQ(result.outcome, RunOutcome::completed);
+    EXPECT_EQ(traced.span("invoke_agent")->status, SpanStatus::unset);
+    return traced.span("hitl." + kind);
+}
+
+TEST(QuestionOutcomes, D26_AreThoseOfTheUser) {
+    EXPECT_EQ(text(*span_of_question("confirm", answers(true)), "hitl.outcome"), "approved");
+    EXPECT_EQ(text(*span_of_question("confirm", answers(false)), "hitl.outcome"), "denied");
+    const Json color(JsonObject{{"color", "teal"}});
+    EXPECT_EQ(text(*span_of_question("ask", answers(color)), "hitl.outcome"), "answered");
+}
+
+TEST(QuestionOutcomes, D26_NameAQuestionThatHasNoAnswer) {
+    for (const char* kind : {"confirm", "ask"}) {
+        const auto late = span_of_question(kind, {});
+        EXPECT_EQ(text(*late, "hitl.outcome"), "timed_out") << kind;
+        EXPECT_EQ(text(*late, "hitl.duration_seconds"), "30.000000") << kind;
+        EXPECT_EQ(text(*span_of_question(kind, cancel_request), "hitl.outcome"), "cancelled");
+    }
 }
 
 }  // namespace
