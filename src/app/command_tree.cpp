@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "trace/trace_convert.hpp"
 #include "version.hpp"
 
 namespace cubepi::app {
@@ -84,7 +85,8 @@ constexpr const char* trace_examples = R"(Examples:
   cubepi trace view                         the newest as a tree, with a bar for each span
   cubepi trace view 4f9a --content          by the beginning of its id; with messages and results
   cubepi trace view 4f9a --tool bash        only the calls of a tool
-  cubepi trace stats --since 2026-03-01     calls, errors, times, tokens and cost by model and by tool)";
+  cubepi trace stats --since 2026-03-01     calls, errors, times, tokens and cost by model and by tool
+  cubepi trace convert 4f9a | sh            send a recorded request again)";
 
 constexpr const char* completion_examples = R"(Examples:
   source <(cubepi completion bash)          in ~/.bashrc; zsh: in ~/.zshrc, after compinit
@@ -390,6 +392,32 @@ void add_trace_choice(CLI::App& command, TraceArguments& trace, const char* desc
     command.add_option("trace", trace.run, description)->type_name(value_type::trace);
 }
 
+void add_trace_conversion(CLI::App& command, TraceArguments& trace) {
+    add_trace_choice(command, trace,
+                     "A trace's or a span's id, the beginning of it, or a file (default: the "
+                     "newest trace)");
+    command
+        .add_option("--to", trace.form,
+                    "curl, or the body for an API: anthropic, openai, responses")
+        ->check([](const std::string& text) {
+            return is_request_form(text) ? std::string()
+                                         : "'" + text +
+                                               "' is not a form of a request: curl, anthropic, "
+                                               "openai or responses";
+        })
+        ->type_name(value_type::request_form)
+        ->capture_default_str();
+    command
+        .add_option("--span", trace.span,
+                    "The id of a span of the trace, or its beginning: its last call of a model")
+        ->type_name("ID");
+    command
+        .add_option("--call", trace.call,
+                    "The call of a model, counted from 1 by their start (default: the last)")
+        ->check(positive_number())
+        ->type_name("NUMBER");
+}
+
 void add_trace_commands(CLI::App& app, CommandLine& line) {
     using What = TraceArguments::What;
     TraceArguments& trace = line.trace;
@@ -433,6 +461,20 @@ void add_trace_commands(CLI::App& app, CommandLine& line) {
         ->check(is_table)
         ->type_name(value_type::table);
     stats.add_flag("--json", trace.json, "Print a JSON object");
+    CLI::App& follow =
+        add("follow", "Show the spans of a run as they end, and then its tree", What::follow);
+    add_trace_choice(follow, trace,
+                     "The trace's id, the beginning of it, or a file (default: the first trace "
+                     "that grows)");
+    add_trace_filter(follow, trace);
+    follow
+        .add_option("--idle-limit", trace.idle_limit,
+                    "Give up when no span has ended for this long, e.g. 30s (default: never)")
+        ->type_name("TIME");
+    add_trace_conversion(
+        add("convert", "Print the request of a model call, as a curl command or for an API",
+            What::convert),
+        trace);
     command->callback([&line] { line.verb = Verb::trace; });
 }
 

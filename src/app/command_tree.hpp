@@ -24,6 +24,7 @@ inline constexpr const char* shell = "SHELL";
 inline constexpr const char* tape = "TAPE";
 inline constexpr const char* trace = "TRACE";
 inline constexpr const char* table = "TABLE";
+inline constexpr const char* request_form = "FORM";
 inline constexpr const char* command = "COMMAND";
 inline constexpr const char* file = "FILE";
 inline constexpr const char* directory = "DIR";

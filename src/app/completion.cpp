@@ -139,6 +139,8 @@ std::vector<Candidate> values_of(const std::string& type) {
         return {};  // a completion has nowhere to report to; the command itself does
     }
     if (type == value_type::shell) return {{"bash", {}}, {"zsh", {}}, {"fish", {}}};
+    if (type == value_type::request_form)
+        return {{"curl", {}}, {"anthropic", {}}, {"openai", {}}, {"responses", {}}};
     if (type == value_type::table) return {{"model", {}}, {"tool", {}}};
     if (type == value_type::kind) {
         return {

@@ -2,10 +2,11 @@
 
 #include <cstdint>
 #include <cstdio>
-
-#include <boost/json/serialize.hpp>
+#include <string_view>
+#include <utility>
 
 #include <cubepi/net/utf8.hpp>
+#include <cubepi/schema/json_text.hpp>
 
 #include "terminal_text.hpp"
 #include "text_width.hpp"
@@ -26,10 +27,65 @@ void add_escaped(std::string& out, char32_t code) {
     add_unit(out, 0xDC00 + ((code - 0x10000) & 0x3FF));
 }
 
+/// Adds line breaks to JSON without blanks. Not recursive: the nesting of recorded JSON is that of its writer.
+class LineBreaker {
+public:
+    std::string broken(std::string_view json) {
+        for (std::size_t i = 0; i < json.size(); ++i) {
+            const char c = json[i];
+            if (in_string_) {
+                pass_string(c);
+            } else if (c == '"') {
+                in_string_ = true;
+                out_ += c;
+            } else if ((c == '{' || c == '[') && (json[i + 1] == '}' || json[i + 1] == ']')) {
+                out_ += c;
+                out_ += json[++i];
+            } else {
+                pass_sign(c);
+            }
+        }
+        return std::move(out_);
+    }
+
+private:
+    void pass_string(char c) {
+        out_ += c;
+        in_string_ = escaped_ || c != '"';
+        escaped_ = !escaped_ && c == '\\';
+    }
+    void pass_sign(char c) {
+        if (c == '}' || c == ']') {
+            --depth_;
+            begin_line();
+        }
+        out_ += c;
+        if (c == '{' || c == '[') {
+            ++depth_;
+            begin_line();
+        } else if (c == ',') {
+            begin_line();
+        } else if (c == ':') {
+            out_ += ' ';
+        }
+    }
+    void begin_line() {
+        out_ += '\n';
+        out_.append(2 * depth_, ' ');
+    }
+
+    std::string out_;
+    std::size_t depth_ = 0;
+    bool in_string_ = false;
+    bool escaped_ = false;
+};
+
 }  // namespace
 
+std::string safe_json_lines(const Json& value) { return LineBreaker().broken(safe_json(value)); }
+
 std::string safe_json(const Json& value) {
-    std::string text = boost::json::serialize(value);
+    std::string text = json_text(value);
     if (!is_utf8(text)) text = replace_broken_utf8(text);
     std::string out;
     out.reserve(text.size());

@@ -11,4 +11,7 @@ namespace cubepi::app {
 /// yields the same value.
 std::string safe_json(const Json& value);
 
+/// The same on several lines, indented for reading; each line has a part of the JSON, without a line feed at the end.
+std::string safe_json_lines(const Json& value);
+
 }  // namespace cubepi::app

@@ -1,10 +1,14 @@
 #include "trace.hpp"
 
+#include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <iostream>
+#include <thread>
 
 #include <bub/tape/search/dates.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/support/json_member.hpp>
 
 #include "../commands.hpp"
 #include "../config/config_file.hpp"
@@ -13,7 +17,9 @@
 #include "../local_time.hpp"
 #include "../terminal/safe_json.hpp"
 #include "../terminal/terminal_stream.hpp"
+#include "trace_convert.hpp"
 #include "trace_filter.hpp"
+#include "trace_follow.hpp"
 #include "trace_list.hpp"
 #include "trace_set.hpp"
 #include "trace_stats.hpp"
@@ -58,6 +64,8 @@ public:
             case TraceArguments::What::list: return list();
             case TraceArguments::What::view: return view();
             case TraceArguments::What::stats: return statistics();
+            case TraceArguments::What::convert: return convert();
+            case TraceArguments::What::follow: return follow();
         }
         return exit_usage;
     }
@@ -125,6 +133,96 @@ private:
         return complete && stats.traces() > 0 ? exit_ok : exit_failed;
     }
 
+    int convert() {
+        TraceSet set = chosen_call();
+        report(set.problems);
+        if (set.traces.empty()) {
+            none_found();
+            return exit_failed;
+        }
+        const TraceTree tree(set.traces.front());
+        const std::vector<const TraceSpan*> calls = model_calls(tree, span_);
+        const TraceSpan& span = chosen_of(calls);
+        const JsonObject line = set.line_of(span);
+        const JsonObject* attributes = detail::object_member(line, "attributes");
+        const JsonObject none;
+        const ConvertedRequest converted =
+            convert_request(RecordedRequest(attributes ? *attributes : none), arguments_.form);
+        for (const std::string& note : converted.notes)
+            err_ << "cubepi: " << for_terminal(note) << "\n";
+        data_output(data_, converted.text);
+        return exit_ok;
+    }
+
+    /// Prints each span when it has ended, and the tree when the trace has.
+    int follow() {
+        constexpr std::chrono::milliseconds interval{200};
+        const std::int64_t limit = arguments_.idle_limit.empty()
+                                       ? 0
+                                       : parse_duration("--idle-limit", arguments_.idle_limit);
+        FollowedTrace trace(directory_, arguments_.run);
+        std::int64_t idle = 0;
+        while (true) {
+            const std::vector<TraceSpan> spans = trace.poll();
+            for (const TraceSpan& span : spans) {
+                if (filter_.accepts_span(span)) print_followed_span(span, screen_, out_);
+            }
+            out_ << flush_now;
+            if (trace.ended()) break;
+            idle = spans.empty() ? idle : 0;
+            if (limit > 0 && idle >= limit) {
+                err_ << "cubepi: no new span for " << for_terminal(arguments_.idle_limit) << "\n";
+                return exit_failed;
+            }
+            std::this_thread::sleep_for(limit > 0 ? std::min<std::chrono::microseconds>(
+                                                        interval, std::chrono::microseconds(limit))
+                                                  : interval);
+            idle += std::chrono::microseconds(interval).count();
+        }
+        out_ << "\n";
+        const TraceSet set = read_traces(trace.paths());
+        ViewOptions options;
+        options.filter = filter_;
+        for (const Trace& one : set.traces)
+            print_trace(set, TraceTree(one), options, screen_, out_);
+        return exit_ok;
+    }
+
+    /// The trace, or the trace with the span, that the user names.
+    TraceSet chosen_call() {
+        span_ = arguments_.span;
+        if (span_.starts_with("0x")) span_.erase(0, 2);
+        if (arguments_.run.empty() || !span_.empty()) return chosen();
+        try {
+            return chosen();
+        } catch (const Error& error) {
+            if (error.code() != ErrorCode::not_found) throw;
+            span_ = arguments_.run.starts_with("0x") ? arguments_.run.substr(2) : arguments_.run;
+            return find_span(directory_, span_);
+        }
+    }
+
+    const TraceSpan& chosen_of(const std::vector<const TraceSpan*>& calls) {
+        const std::string where = span_.empty() ? "the trace" : "span '" + printable(span_) + "'";
+        if (calls.empty())
+            throw Error(ErrorCode::not_found,
+                        where +
+                            " has no call of a model\n"
+                            "  To see its spans and their ids: cubepi trace view -v");
+        if (arguments_.call > calls.size())
+            throw Error(ErrorCode::invalid_argument,
+                        "--call: " + where + " has " + std::to_string(calls.size()) +
+                            (calls.size() == 1 ? " call" : " calls") + " of models");
+        const std::size_t number = arguments_.call == 0 ? calls.size() : arguments_.call;
+        const TraceSpan& span = *calls[number - 1];
+        if (arguments_.call == 0 && calls.size() > 1)
+            err_ << "cubepi: the last of " << calls.size()
+                 << " calls: " << line_for_terminal(span.name, longest_name) << ", span "
+                 << line_for_terminal(span.span_id, longest_name)
+                 << "; choose another one with --call\n";
+        return span;
+    }
+
     /// The trace that the user names, or the newest that the filter accepts.
     TraceSet chosen() {
         if (!arguments_.run.empty()) return find_trace(directory_, arguments_.run);
@@ -156,10 +254,12 @@ private:
         report(listing.problems);
     }
 
+    static constexpr std::size_t longest_name = 60;
     const TraceArguments& arguments_;
     const TraceScreen& screen_;
     const std::filesystem::path directory_;
     const TraceFilter filter_;
+    std::string span_;  // the beginning of the id of the span to convert
     std::ostream& data_;
     TerminalStream out_;
     TerminalStream err_;

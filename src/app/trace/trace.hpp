@@ -9,7 +9,7 @@ namespace cubepi::app {
 
 /// The arguments of `cubepi trace`.
 struct TraceArguments {
-    enum class What { list, view, stats };
+    enum class What { list, view, stats, convert, follow };
     What what = What::list;
     std::string directory = {};  ///< of the traces; empty: $CUBEPI_TRACE, or ./cubepi-traces
     std::string run = {};  ///< a trace's id, the beginning of one, or a file; empty: the newest
@@ -28,6 +28,14 @@ struct TraceArguments {
     bool json = false;
     bool verbose = false;
     bool content = false;
+    bool html = false;  ///< view: as a page
+    std::string output =
+        {};  ///< view --html: the file; empty: standard output, or a file named after the trace
+    bool force = false;           ///< replace the file
+    std::string span = {};        ///< convert: the beginning of the id of a span
+    std::size_t call = 0;         ///< convert: the call of a model, from 1; 0: the last
+    std::string form = "curl";    ///< convert: curl, anthropic, openai or responses
+    std::string idle_limit = {};  ///< follow: ends after so long without a new span; empty: never
 };
 
 struct TraceScreen;

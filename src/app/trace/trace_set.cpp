@@ -50,8 +50,9 @@ std::int64_t start_of(const Trace& trace) {
 
 constexpr std::size_t most_candidates = 8;
 
-[[noreturn]] void report_ambiguous(const std::string& name, const std::vector<std::string>& ids) {
-    std::string text = "several traces begin with '" + printable(name) + "':";
+[[noreturn]] void report_ambiguous(const std::string& kind, const std::string& name,
+                                   const std::vector<std::string>& ids) {
+    std::string text = "several " + kind + " begin with '" + printable(name) + "':";
     for (std::size_t i = 0; i < std::min(ids.size(), most_candidates); ++i)
         text += "\n  " + printable(ids[i]);
     if (ids.size() > most_candidates)
@@ -114,14 +115,38 @@ TraceSet find_trace(const std::filesystem::path& directory, const std::string& n
     if (found.size() == 1) return read_traces(found.front()->paths);
     std::vector<std::string> ids;
     for (const TraceFiles* files : found) ids.push_back(files->name);
-    if (!found.empty()) report_ambiguous(name, ids);
+    if (!found.empty()) report_ambiguous("traces", name, ids);
     TraceSet inside = search_inside(all, id);
     if (inside.traces.size() == 1) return inside;
     for (const Trace& trace : inside.traces) ids.push_back(trace.id);
-    if (!ids.empty()) report_ambiguous(name, ids);
+    if (!ids.empty()) report_ambiguous("traces", name, ids);
     throw Error(ErrorCode::not_found, "there is no trace '" + printable(name) + "' in " +
                                           printable(directory.string()) +
                                           ".\n  To list the traces: cubepi trace ls");
+}
+
+TraceSet find_span(const std::filesystem::path& directory, const std::string& prefix) {
+    TraceSet found;
+    std::vector<std::string> ids;
+    for (const TraceFiles& files : list_trace_files(directory)) {
+        TraceSet set = read_traces(files.paths);
+        for (Trace& trace : set.traces) {
+            const std::size_t before = ids.size();
+            for (const TraceSpan& span : trace.spans) {
+                if (span.span_id.starts_with(prefix)) ids.push_back(span.span_id);
+            }
+            if (ids.size() == before) continue;
+            found.files = set.files;
+            found.traces.clear();
+            found.traces.push_back(std::move(trace));
+        }
+    }
+    if (ids.empty())
+        throw Error(ErrorCode::not_found,
+                    "no trace and no span in " + printable(directory.string()) + " begins with '" +
+                        printable(prefix) + "'.\n  To list the traces: cubepi trace ls");
+    if (ids.size() > 1) report_ambiguous("spans", prefix, ids);
+    return found;
 }
 
 }  // namespace cubepi::app

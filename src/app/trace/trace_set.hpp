@@ -34,4 +34,8 @@ TraceSet read_traces(std::vector<std::filesystem::path> files);
 /// and Error(invalid_argument) if it is ambiguous, naming the candidates.
 TraceSet find_trace(const std::filesystem::path& directory, const std::string& name);
 
+/// Finds the trace of the directory with the span whose id begins with `prefix`, as the only trace of the set. Throws
+/// Error(not_found) if there is none and Error(invalid_argument) if there are several spans.
+TraceSet find_span(const std::filesystem::path& directory, const std::string& prefix);
+
 }  // namespace cubepi::app

@@ -316,4 +316,25 @@ void print_trace(const TraceSet& set, const TraceTree& tree, const ViewOptions& 
     View(set, tree, options, screen, out).print();
 }
 
+void print_followed_span(const TraceSpan& span, const TraceScreen& screen, TerminalStream& out) {
+    constexpr std::size_t time_columns = 8;
+    constexpr std::size_t longest = 200;
+    const Style& style = screen.style;
+    TerminalText line = style.dim() +
+                        padded_left(for_terminal(span_time_text(span.duration())), time_columns) +
+                        style.off() + "  " +
+                        line_for_terminal(span.name.empty() ? "(no name)" : span.name, longest);
+    const auto add = [&line](const TerminalText& text) {
+        if (!text.empty()) line += "  " + text;
+    };
+    add(for_terminal(token_text(span.tokens)));
+    add(for_terminal(cost_text(span.cost)));
+    if (span.error)
+        add(style.red() + TerminalText("ERROR ") + line_for_terminal(span.error_text, longest) +
+            style.off());
+    if (span.aborted) add(style.yellow() + TerminalText("aborted") + style.off());
+    if (span.suspended) add(style.yellow() + TerminalText("suspended") + style.off());
+    out << fitted(line, screen.columns(), screen.ascii) << "\n";
+}
+
 }  // namespace cubepi::app

@@ -19,4 +19,7 @@ struct ViewOptions {
 void print_trace(const TraceSet& set, const TraceTree& tree, const ViewOptions& options,
                  const TraceScreen& screen, TerminalStream& out);
 
+/// Prints one line for a span that has ended: its time, name, tokens, cost and error.
+void print_followed_span(const TraceSpan& span, const TraceScreen& screen, TerminalStream& out);
+
 }  // namespace cubepi::app
