@@ -255,7 +255,8 @@ function(cubepi_test_properties name)
         "GTEST_OUTPUT=xml:${PROJECT_BINARY_DIR}/test-results/${name}.xml"
         "ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1"
         "UBSAN_OPTIONS=print_stacktrace=1"
-        "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tools/tsan.supp:second_deadlock_stack=1"
+        # Tests fork processes that then start threads of their own.
+        "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tools/tsan.supp:second_deadlock_stack=1:die_after_fork=0"
         "ASAN_SYMBOLIZER_PATH=/usr/lib/llvm-19/bin/llvm-symbolizer"
         "TSAN_SYMBOLIZER_PATH=/usr/lib/llvm-19/bin/llvm-symbolizer"
         ${arg_ENVIRONMENT})

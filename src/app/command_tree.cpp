@@ -452,6 +452,12 @@ void add_trace_commands(CLI::App& app, CommandLine& line) {
     add_trace_filter(view, trace);
     view.add_flag("--content", trace.content, "Show recorded messages, arguments and results");
     view.add_flag("-v,--verbose", trace.verbose, "Show all attributes and events");
+    view.add_flag("--html", trace.html, "Write a page for a browser, with all recorded content");
+    view.add_option("-o,--output", trace.output,
+                    "The file of the page (default: trace-ID.html, or standard output if that is "
+                    "not a terminal)")
+        ->type_name(value_type::file);
+    view.add_flag("-f,--force", trace.force, "Replace the file if it exists");
     CLI::App& stats = add(
         "stats", "Show calls, errors, times, tokens and cost by model and by tool", What::stats);
     stats.add_option("trace", trace.runs, "Only these traces (default: all of the directory)")

@@ -15,12 +15,14 @@
 #include "../config/paths.hpp"
 #include "../exit_code.hpp"
 #include "../local_time.hpp"
+#include "../new_file.hpp"
 #include "../terminal/safe_json.hpp"
 #include "../terminal/terminal_stream.hpp"
 #include "trace_convert.hpp"
 #include "trace_filter.hpp"
 #include "trace_follow.hpp"
 #include "trace_list.hpp"
+#include "trace_page.hpp"
 #include "trace_set.hpp"
 #include "trace_stats.hpp"
 #include "trace_text.hpp"
@@ -88,6 +90,7 @@ private:
     int view() {
         const TraceSet set = chosen();
         report(set.problems);
+        if (arguments_.html) return page(set);
         ViewOptions options;
         options.verbose = arguments_.verbose;
         options.content = arguments_.content;
@@ -103,6 +106,32 @@ private:
         if (!first) return exit_ok;
         none_found();
         return exit_failed;
+    }
+
+    /// Writes a page about one trace.
+    int page(const TraceSet& set) {
+        if (set.traces.empty()) {
+            none_found();
+            return exit_failed;
+        }
+        if (set.traces.size() > 1)
+            throw Error(ErrorCode::invalid_argument,
+                        "the file has " + std::to_string(set.traces.size()) +
+                            " traces; name one of them to write its page");
+        const TraceTree tree(set.traces.front());
+        const std::string text = trace_page(set, tree);
+        std::string name = arguments_.output;
+        if (name.empty() && screen_.style.terminal) {
+            constexpr std::size_t digits = 8;
+            name = "trace-" + set.traces.front().id.substr(0, digits) + ".html";
+        }
+        if (name.empty()) {
+            data_output(data_, text);
+            return exit_ok;
+        }
+        create_file(name, arguments_.force) << text;
+        err_ << "Wrote " << for_terminal(name) << ".\n";
+        return exit_ok;
     }
 
     int statistics() {

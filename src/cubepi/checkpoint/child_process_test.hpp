@@ -1,8 +1,10 @@
 // Child processes of the tests of stores.
 #pragma once
 
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 
@@ -40,7 +42,10 @@ public:
     Child(const Child&) = delete;
     Child& operator=(const Child&) = delete;
 
-    pid_t pid() const { return pid_; }
+    pid_t pid() const {
+        const std::lock_guard lock(mutex_);
+        return pid_;
+    }
     std::string read_line() {
         char text[4096] = {};
         if (!fgets(text, sizeof text, output_)) return {};
@@ -52,19 +57,32 @@ public:
         fputs((line + "\n").c_str(), input_);
         fflush(input_);
     }
-    void kill_now() { ::kill(pid_, SIGKILL); }
+    /// Has no effect after wait(). Any thread may call it.
+    void kill_now() {
+        const std::lock_guard lock(mutex_);
+        if (pid_ > 0) ::kill(pid_, SIGKILL);
+    }
     int wait() {
         int status = -1;
-        if (pid_ > 0) waitpid(pid_, &status, 0);
+        const pid_t process = pid();
+        if (process <= 0) return status;
+        // The process keeps its number until it is reaped below, under the lock.
+        siginfo_t info = {};
+        while (waitid(P_PID, static_cast<id_t>(process), &info, WEXITED | WNOWAIT) != 0 &&
+               errno == EINTR) {
+        }
+        const std::lock_guard lock(mutex_);
+        waitpid(process, &status, 0);
         pid_ = -1;
         return status;
     }
     void kill_and_wait() {
-        if (pid_ > 0) kill_now();
+        kill_now();
         wait();
     }
 
 private:
+    mutable std::mutex mutex_;
     pid_t pid_ = -1;
     FILE* input_ = nullptr;
     FILE* output_ = nullptr;

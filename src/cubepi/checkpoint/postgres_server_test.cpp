@@ -165,6 +165,7 @@ std::string PostgresServer::log_of(const std::function<void()>& work) {
 }
 
 void PostgresServer::stop(int signal) {
+    if (pid_ <= 0) return;
     kill(pid_, signal);
     int status = 0;
     while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {

@@ -56,25 +56,29 @@ private:
     std::vector<Notice> all_;
 };
 
-/// A condition that one thread reports and another waits for.
+/// A condition that one thread reports and another waits for. The one that waits may destroy it afterwards.
 class Latch {
 public:
     void open() {
+        const std::shared_ptr<State> state = state_;
         {
-            const std::lock_guard lock(mutex_);
-            open_ = true;
+            const std::lock_guard lock(state->mutex);
+            state->open = true;
         }
-        changed_.notify_all();
+        state->changed.notify_all();
     }
     void wait() {
-        std::unique_lock lock(mutex_);
-        changed_.wait(lock, [this] { return open_; });
+        std::unique_lock lock(state_->mutex);
+        state_->changed.wait(lock, [this] { return state_->open; });
     }
 
 private:
-    std::mutex mutex_;
-    std::condition_variable changed_;
-    bool open_ = false;
+    struct State {
+        std::mutex mutex;
+        std::condition_variable changed;
+        bool open = false;
+    };
+    const std::shared_ptr<State> state_ = std::make_shared<State>();
 };
 
 /// An exporter whose behavior is a function.
