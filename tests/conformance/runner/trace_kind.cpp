@@ -23,7 +23,7 @@ namespace conformance {
 
 namespace {
 
-/// Keys of middleware that is not built yet. A scenario with one is refused, and tests/conformance/CMakeLists.txt lists them.
+/// Keys of middleware that is not built yet. A scenario with one is refused, as tests/conformance/CMakeLists.txt expects.
 constexpr std::array unbuilt_middleware = {"compaction", "goal", "subagent"};
 
 /// Does what the scenario says about content: keeps a key out, replaces its value, or throws.
