@@ -10,6 +10,8 @@ import json
 import os
 import shutil
 import subprocess
+import sys
+import tempfile
 import time
 
 # Cost of one lap of yardstick_bench.cpp on the idle two-core machine of the budgets.
@@ -58,6 +60,7 @@ PARTS = (
     Part("guard", (Row("prefix guard", "guard_long:ns_per_turn", "guard_short:ns_per_turn", "ns", "1.2"),), repetitions=5),
     Part("traced", (Row("traced run", "runs_traced:us_per_run", "runs_untraced:us_per_run", "us", "1.5"),
                     Row("  dead end", "runs_with_a_dead_collector:us_per_run", "runs_untraced:us_per_run", "us", "1.5"))),
+    Part("traced memory", (Row("traced memory", "memory_of_traced_runs:growth_bytes", 65536.0, "bytes", "1"),), repetitions=1),
     Part("spans", (Row("span sink", "spans_to_nothing:us_per_span", 0.1, "us", "1"),
                    Row("span files", "spans_to_files:us_per_span", "bare_lines:us_per_span", "us", "6"),
                    Row("span otlp", "spans_to_collector:us_per_span", "bare_posts:us_per_span", "us", "6")), in_memory=True),
@@ -161,6 +164,41 @@ def starts(binary, ours, floor):
     line("start memory", mine["peak_mb"], others["peak_mb"], "MB", "1")
 
 
+def trace_view(cubepi):
+    """`cubepi trace view` of a trace of 100,000 spans, compared with Python's parser reading its lines."""
+    count = 100_000
+    with tempfile.TemporaryDirectory(dir=MEMORY if os.path.isdir(MEMORY) else None) as directory:
+        path = os.path.join(directory, "trace.jsonl")
+        with open(path, "w", encoding="utf-8") as out:
+            for i in range(count):
+                # A root, turns of the root, and calls of the turns.
+                parent = None if i == 0 else 0 if i % 10 == 1 else (i - 1) // 10 * 10 + 1
+                out.write(json.dumps(trace_span(i, parent)) + "\n")
+
+        def fastest(command):
+            def once():
+                begin = time.monotonic()
+                subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+                return time.monotonic() - begin
+            return min(once() for _ in range(3)) * 1e3
+
+        read = "import json, sys\nfor line in open(sys.argv[1], encoding='utf-8'): json.loads(line)"
+        line("trace view", fastest([cubepi, "trace", "view", path]), fastest([sys.executable, "-c", read, path]), "ms", "1")
+
+
+def trace_span(number, parent):
+    """One line of a trace file, as the JSONL exporter writes it."""
+    start = f"2026-01-01T00:{number // 6000 % 60:02}:{number // 100 % 60:02}.{number % 100:02}0000Z"
+    context = {"trace_id": "0x" + "1" * 32, "trace_state": "[]"}
+    name = "invoke_agent" if parent is None else "cubepi.turn" if number % 10 == 1 else "chat m"
+    attributes = {"gen_ai.operation.name": name.split()[0], "cubepi.run_id": "run-1", "gen_ai.request.model": "m",
+                  "gen_ai.usage.input_tokens": 1200, "gen_ai.usage.output_tokens": 80}
+    return {"name": name, "context": {**context, "span_id": f"0x{number + 1:016x}"}, "kind": "SpanKind.INTERNAL",
+            "parent_id": None if parent is None else f"0x{parent + 1:016x}", "start_time": start, "end_time": start,
+            "status": {"status_code": "UNSET"}, "attributes": attributes, "events": [], "links": [],
+            "resource": {"attributes": {"service.name": "bench"}, "schema_url": ""}}
+
+
 def counted(command):
     """The number of instructions of a process, counted by callgrind."""
     text = subprocess.run(["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", *command],
@@ -222,6 +260,9 @@ def main():
     if wanted("streams"):
         notes.append(many_streams(arguments.bench.replace("cubepi_bench", "cubepi_many_streams")))
         clock.lap("streams")
+    if wanted("trace view"):
+        trace_view(arguments.cubepi)
+        clock.lap("trace view")
     curl = shutil.which("curl")
     if curl and wanted("start"):
         starts(arguments.bench.replace("cubepi_bench", "cubepi_starts"), arguments.cubepi, curl)

@@ -11,6 +11,7 @@
 #include <cubepi/tracing/meter.hpp>
 #include <cubepi/tracing/tracer.hpp>
 
+#include "allocation_count.hpp"
 #include "two_plus_one.hpp"
 
 // The "2+1" run with a tracer and a meter: what recording costs the run. Exporting is measured in spans_bench.cpp.
@@ -100,11 +101,57 @@ void runs_untraced(benchmark::State& state) {
 }
 BENCHMARK(runs_untraced);
 
+void runs_with_a_tracer(benchmark::State& state) {
+    Tracer tracer(tracing(true));
+    measure(state, [&](Agent& agent) { return tracer.attach(agent); });
+    (void)tracer.shutdown(std::chrono::milliseconds(100));
+}
+BENCHMARK(runs_with_a_tracer);
+
+void runs_with_a_meter(benchmark::State& state) {
+    Meter meter;
+    measure(state, [&](Agent& agent) { return meter.attach(agent); });
+}
+BENCHMARK(runs_with_a_meter);
+
 void runs_traced(benchmark::State& state) { measure_traced(state, true); }
 BENCHMARK(runs_traced);
 
 void runs_with_a_dead_collector(benchmark::State& state) { measure_traced(state, false); }
 BENCHMARK(runs_with_a_dead_collector);
+
+/// Not a time: bytes that remain of 900,000 traced runs, after 100,000.
+void memory_of_traced_runs(benchmark::State& state) {
+    const LiveBytes live;
+    Tracer tracer(tracing(true));
+    Meter meter;
+    FauxProvider faux(ten_deltas());
+    AgentOptions options;
+    options.model = faux.model("m");
+    options.tools = {echo_tool()};
+    const std::vector<FauxStep> steps = two_plus_one_script();
+    const auto loop = [&](int count) -> Task<void> {
+        for (int i = 0; i < count; ++i) {
+            faux.set_responses(steps);
+            Agent agent{AgentOptions(options)};
+            const TraceAttachment traced = tracer.attach(agent);
+            const MeterAttachment metered = meter.attach(agent);
+            RunResult result = co_await agent.prompt("hi");
+            benchmark::DoNotOptimize(result);
+        }
+    };
+    double growth = 0;
+    for (auto _ : state) {
+        run(loop(100'000));
+        tracer.force_flush();
+        const std::ptrdiff_t before = live.now();
+        run(loop(900'000));
+        tracer.force_flush();
+        growth = static_cast<double>(live.now() - before);
+    }
+    state.counters["growth_bytes"] = growth;
+}
+BENCHMARK(memory_of_traced_runs)->Iterations(1);
 
 }  // namespace
 }  // namespace cubepi::bench

@@ -128,10 +128,10 @@ ResponseHook response_hook() {
     return ResponseHook([](ProviderResponse, Model) {});
 }
 
-// says: a request observer must be callable with (const JsonObject& payload, const ProviderCall&) and return void or Task<void>
+// says: a request observer must be callable with (const RequestPayload&, const ProviderCall&) and return void or Task<void>
 RequestObserver request_observer() {
     return RequestObserver(
-        [](const JsonObject&, const ProviderCall&) -> Task<bool> { co_return true; });
+        [](const RequestPayload&, const ProviderCall&) -> Task<bool> { co_return true; });
 }
 
 // says: a chunk observer must be callable with (const StreamEvent&, const ProviderCall&) and return void or Task<void>

@@ -110,7 +110,7 @@ TEST(RunAccount, D70_AHookNamesItsModelsAndItsCalls) {
     ASSERT_EQ(agent.models().size(), 2u);
     EXPECT_EQ(agent.models()[1].spec().id, "helper");
     std::string seen;
-    helper.subscribe_request([&](const JsonObject&, const ProviderCall& call) {
+    helper.subscribe_request([&](const RequestPayload&, const ProviderCall& call) {
         seen = call.run_id().str() + " " + call.purpose().str();
     });
     const RunResult result = run(agent.prompt("hi", PromptOptions().run_id("r1")));

@@ -254,11 +254,17 @@ TEST(AnthropicProvider, AHookMayChangeTheBody) {
 TEST(AnthropicProvider, ObserversSeeTheUnstreamedAnswer) {
     Fixture it({answer("Hi")});
     Json body;
-    const ObserverHandle handle = it.provider->subscribe_response(
-        [&body](const ProviderOutcome& outcome, const ProviderCall&) { body = outcome.body(); });
+    std::string finish_reason;
+    const ObserverHandle handle =
+        it.provider->subscribe_response([&](const ProviderOutcome& outcome, const ProviderCall&) {
+            body = outcome.body();
+            finish_reason = outcome.details.finish_reason;
+            EXPECT_GE(outcome.ended, outcome.started);
+        });
     it.events();
     EXPECT_EQ(body.at_pointer("/content/0/text"), Json("Hi"));
     EXPECT_EQ(body.at("stop_reason"), Json("end_turn"));
+    EXPECT_EQ(finish_reason, "end_turn");
     EXPECT_EQ(body.at_pointer("/usage/output_tokens"), Json(2));
 }
 

@@ -16,8 +16,7 @@ public:
     const std::string& provider_id() const noexcept override { return provider_id_; }
     std::shared_ptr<ObserverRegistry> observer_registry() const override { return observers_; }
 
-    /// `observer(const JsonObject& payload, const ProviderCall&)`: called right before a request is sent, after all changes.
-    /// A provider that has no payload passes an empty object.
+    /// `observer(const RequestPayload&, const ProviderCall&)`: called right before a request is sent, after all changes.
     /// Observers may return nothing or a Task<void>, which is awaited. They observe the calls that start from now on.
     ObserverHandle subscribe_request(RequestObserver observer) {
         return handle(observers_->add(std::move(observer)));

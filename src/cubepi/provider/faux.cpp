@@ -213,6 +213,8 @@ MessageStream FauxProvider::stream(ModelRequest request) {
     call.yield_every_chunk = state_->options.yield_every_chunk;
     call.observed = observe(source->request());
     std::shared_ptr<ObservedCall> observation = call.observed;
+    const bool has_hook = static_cast<bool>(source->request().options.on_payload());
+    if (observation && !has_hook) observation->build_payload = detail::observed_payload;
     return observed(std::move(source), std::move(observation), detail::faux_body);
 }
 

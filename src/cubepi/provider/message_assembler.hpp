@@ -11,6 +11,7 @@
 #include <cubepi/core/message.hpp>
 #include <cubepi/core/partial_message.hpp>
 #include <cubepi/core/stream_event.hpp>
+#include <cubepi/provider/response_details.hpp>
 #include <cubepi/provider/stream_options.hpp>
 
 namespace cubepi {
@@ -79,6 +80,8 @@ public:
     AssistantMessage message() const;
     /// The head's fields may change until the end (response id, usage, model that answered).
     AssistantMessage& head() noexcept { return head_; }
+    /// The details that the endpoint states about the answer, for observers.
+    ResponseDetails& details() noexcept { return details_; }
 
     StreamEvent done(std::string_view stop_reason);
     /// Ends the answer as failed, with all that was streamed (D9). A call whose arguments were still streaming keeps
@@ -122,6 +125,7 @@ private:
     AssistantMessage final_message(OpenCalls open_calls) const;
 
     AssistantMessage head_;
+    ResponseDetails details_;
     detail::LogRef log_;
     std::vector<Block> blocks_;
     std::size_t max_bytes_;

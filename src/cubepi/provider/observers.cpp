@@ -1,12 +1,12 @@
 #include <cubepi/provider/observers.hpp>
 
 #include <algorithm>
-#include <deque>
 #include <exception>
 #include <utility>
 
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/provider/message_assembler.hpp>
+#include <cubepi/provider/wire/wire_protocol.hpp>
 
 namespace cubepi {
 
@@ -19,6 +19,12 @@ Json ProviderOutcome::body() const {
     const AssistantMessage* answer = message ? message.assistant() : nullptr;
     if (!build_body || !answer) return {};
     return build_body(*answer);
+}
+
+const JsonObject& RequestPayload::json() const {
+    if (body_) return *body_;
+    if (!built_) built_ = build_ ? build_(*request_) : JsonObject();
+    return *built_;
 }
 
 bool ObservedCall::announce() {
@@ -140,37 +146,39 @@ public:
         ProviderOutcome dropped;
         dropped.started = observed_->started;
         dropped.first_chunk = first_chunk_;
+        dropped.ended = observed_->now();
+        dropped.details = std::move(observed_->details);
         tell_now(lists().response, "response", dropped, call(), unheard);
     }
 
     std::optional<StreamEvent> ready() override {
-        if (!queue_.empty()) return take();
+        if (!queue_.empty()) return queue_.pop();
         if (lists().has_async) return std::nullopt;
-        std::optional<StreamEvent> event = source_->ready();
-        if (!event) return std::nullopt;
-        std::vector<Notice> notices;
-        const std::shared_ptr<const ObserverRegistry::Lists> told = lists_;
-        if (observed_->announce())
-            tell_now(told->request, "request", JsonObject(), call(), notices);
-        note_time(*event);
-        tell_now(told->chunk, "chunk", *event, call(), notices);
-        if (event->is_terminal()) {
-            answered_ = true;
-            tell_now(told->response, "response", outcome(*event), call(), notices);
+        if (observed_->build_payload && !observed_->announced) {
+            announce(observed_->payload());
+            if (!queue_.empty()) return queue_.pop();
         }
-        put(std::move(*event), std::move(notices));
-        return take();
+        std::optional<StreamEvent> event = source_->ready();
+        if (event && must_tell(*event)) tell_now_of(event);
+        return event;
     }
 
     Task<StreamEvent> next() override {
-        if (!queue_.empty()) co_return take();
+        if (!queue_.empty()) co_return queue_.pop();
+        std::vector<Notice> notices;
+        (void)lists();
+        std::shared_ptr<const ObserverRegistry::Lists> told = lists_;
+        if (observed_->build_payload && observed_->announce()) {
+            const RequestPayload payload = observed_->payload();
+            co_await tell(told->request, "request", payload, call(), notices);
+            if (!notices.empty()) co_return first_of(std::move(notices));
+        }
         std::optional<StreamEvent> event = source_->ready();
         if (!event) event.emplace(co_await source_->next());
         (void)lists();
-        const std::shared_ptr<const ObserverRegistry::Lists> told = lists_;
-        std::vector<Notice> notices;
+        told = lists_;
         if (observed_->announce()) {
-            const JsonObject none;
+            const RequestPayload none;
             co_await tell(told->request, "request", none, call(), notices);
         }
         note_time(*event);
@@ -180,12 +188,43 @@ public:
             const ProviderOutcome ended = outcome(*event);
             co_await tell(told->response, "response", ended, call(), notices);
         }
+        if (notices.empty()) co_return std::move(*event);
         put(std::move(*event), std::move(notices));
-        co_return take();
+        co_return queue_.pop();
     }
 
 private:
     const ProviderCall& call() const noexcept { return observed_->call; }
+
+    bool must_tell(const StreamEvent& event) {
+        note_time(event);
+        return !observed_->announced || !lists_->chunk.empty() || event.is_terminal();
+    }
+
+    /// Calls the request observers, whose notices are queued.
+    void announce(const RequestPayload& payload) {
+        observed_->announce();
+        std::vector<Notice> notices;
+        const std::shared_ptr<const ObserverRegistry::Lists> told = lists_;
+        tell_now(told->request, "request", payload, call(), notices);
+        for (Notice& notice : notices) queue_.push(MessageAssembler::notice(std::move(notice)));
+    }
+
+    /// Calls the observers of an event. Replaces it by the first of their notices if it is the last event.
+    void tell_now_of(std::optional<StreamEvent>& event) {
+        std::vector<Notice> notices;
+        const std::shared_ptr<const ObserverRegistry::Lists> told = lists_;
+        if (observed_->announce())
+            tell_now(told->request, "request", RequestPayload(), call(), notices);
+        tell_now(told->chunk, "chunk", *event, call(), notices);
+        if (event->is_terminal()) {
+            answered_ = true;
+            tell_now(told->response, "response", outcome(*event), call(), notices);
+        }
+        if (notices.empty()) return;
+        put(std::move(*event), std::move(notices));
+        event = queue_.pop();
+    }
 
     /// The current lists. Takes the registry's lock only after a change, not for each event.
     const ObserverRegistry::Lists& lists() {
@@ -211,6 +250,8 @@ private:
         told.error = told.message.assistant()->error;
         told.started = observed_->started;
         told.first_chunk = first_chunk_;
+        told.ended = observed_->now();
+        told.details = std::move(observed_->details);
         if (event.type != StreamEventType::error) told.build_body = body_;
         return told;
     }
@@ -218,16 +259,15 @@ private:
     void put(StreamEvent event, std::vector<Notice> notices) {
         // Nothing may follow the end of a stream.
         const bool last = event.is_terminal();
-        queue_.push_back(std::move(event));
-        for (Notice& notice : notices)
-            queue_.insert(last ? queue_.end() - 1 : queue_.end(),
-                          MessageAssembler::notice(std::move(notice)));
+        if (!last) queue_.push(std::move(event));
+        for (Notice& notice : notices) queue_.push(MessageAssembler::notice(std::move(notice)));
+        if (last) queue_.push(std::move(event));
     }
 
-    StreamEvent take() {
-        StreamEvent event = std::move(queue_.front());
-        queue_.pop_front();
-        return event;
+    /// Queues the notices of the request, which precede all events. There is at least one.
+    StreamEvent first_of(std::vector<Notice> notices) {
+        for (Notice& notice : notices) queue_.push(MessageAssembler::notice(std::move(notice)));
+        return queue_.pop();
     }
 
     std::shared_ptr<ObservedCall> observed_;
@@ -236,13 +276,14 @@ private:
     std::optional<std::chrono::steady_clock::time_point> first_chunk_;
     std::unique_ptr<StreamSource> source_;
     BodyBuilder body_;
-    std::deque<StreamEvent> queue_;
+    detail::EventQueue queue_;
     bool answered_ = false;
 };
 
 }  // namespace
 
-Task<std::vector<Notice>> observe_request(std::shared_ptr<ObservedCall> call, JsonObject payload) {
+Task<std::vector<Notice>> observe_request(std::shared_ptr<ObservedCall> call,
+                                          RequestPayload payload) {
     std::vector<Notice> notices;
     call->announce();
     const auto lists = call->observers->lists();

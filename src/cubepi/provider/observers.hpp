@@ -17,6 +17,7 @@
 #include <cubepi/core/task.hpp>
 #include <cubepi/provider/message_stream.hpp>
 #include <cubepi/provider/provider.hpp>
+#include <cubepi/provider/response_details.hpp>
 
 // Observers of a provider: they receive every request, event and answer of all its calls (tracers, recorders). They
 // cannot change anything, and their exceptions become a `notice` of the stream.
@@ -38,6 +39,31 @@ struct ProviderCall {
     std::uint32_t attempt() const noexcept { return request.options.attempt(); }
 };
 
+/// The body of a request, as passed to request observers. Valid during the notification.
+class RequestPayload {
+public:
+    using Builder = JsonObject (*)(const ModelRequest& request);
+
+    /// The provider has no body.
+    RequestPayload() = default;
+    /// `body` must outlive the payload.
+    explicit RequestPayload(const JsonObject& body) noexcept : body_(&body) {}
+    /// A body that is built only if it is used. `request` must outlive the payload.
+    RequestPayload(Builder build, const ModelRequest& request) noexcept
+        : build_(build), request_(&request) {}
+
+    /// Returns the body; empty if the provider has none.
+    const JsonObject& json() const;
+    /// Returns the body if it exists without being built, otherwise null. For observers of every call.
+    const JsonObject* built() const noexcept { return body_ || !built_ ? body_ : &*built_; }
+
+private:
+    const JsonObject* body_ = nullptr;
+    Builder build_ = nullptr;
+    const ModelRequest* request_ = nullptr;
+    mutable std::optional<JsonObject> built_ = {};
+};
+
 /// Creates the unstreamed form of an answer.
 using BodyBuilder = std::function<JsonObject(const AssistantMessage& message)>;
 
@@ -51,6 +77,9 @@ struct ProviderOutcome {
     std::chrono::steady_clock::time_point started = {};
     /// When the first delta arrived; empty: none did.
     std::optional<std::chrono::steady_clock::time_point> first_chunk = {};
+    std::chrono::steady_clock::time_point ended = {};
+    /// The details that the endpoint states about the answer.
+    ResponseDetails details = {};
     /// Creates the body; empty if the call failed or was aborted, or the provider has none.
     BodyBuilder build_body = {};
 
@@ -61,7 +90,7 @@ struct ProviderOutcome {
 namespace detail {
 
 CUBEPI_DETAIL_SLOT(request_observer,
-                   "a request observer must be callable with (const JsonObject& payload, const "
+                   "a request observer must be callable with (const RequestPayload&, const "
                    "ProviderCall&) and return void or Task<void>")
 CUBEPI_DETAIL_SLOT(chunk_observer,
                    "a chunk observer must be callable with (const StreamEvent&, const "
@@ -76,7 +105,8 @@ using Observer = AsyncFunction<void(const Args&...), Slot>;
 
 }  // namespace detail
 
-using RequestObserver = detail::Observer<detail::request_observer_slot, JsonObject, ProviderCall>;
+using RequestObserver =
+    detail::Observer<detail::request_observer_slot, RequestPayload, ProviderCall>;
 using ChunkObserver = detail::Observer<detail::chunk_observer_slot, StreamEvent, ProviderCall>;
 using ResponseObserver =
     detail::Observer<detail::response_observer_slot, ProviderOutcome, ProviderCall>;
@@ -89,7 +119,14 @@ struct ObservedCall {
     ProviderCall call = {};
     bool announced = false;                              ///< the request observers were called
     std::chrono::steady_clock::time_point started = {};  ///< when they were
+    /// Set for a source that does not call observe_request() itself: builds the payload that the observers receive before
+    /// the source is asked for its first event.
+    RequestPayload::Builder build_payload = nullptr;
+    ResponseDetails details = {};  ///< of the answer; set by the source before its last event
 
+    RequestPayload payload() const noexcept {
+        return build_payload ? RequestPayload(build_payload, call.request) : RequestPayload();
+    }
     std::chrono::steady_clock::time_point now() const {
         return call.request.options.runtime()->clock->now();
     }
@@ -153,10 +190,11 @@ private:
 };
 
 /// Calls the request observers. Returns their exceptions as notices. `call` must not be null.
-Task<std::vector<Notice>> observe_request(std::shared_ptr<ObservedCall> call, JsonObject payload);
+Task<std::vector<Notice>> observe_request(std::shared_ptr<ObservedCall> call,
+                                          RequestPayload payload);
 
 /// Places the observers between a source and its stream: they receive its events and, if the source does not call
-/// observe_request() before its first event, a request without a payload. `call` must not be null.
+/// observe_request() before its first event, a request with the payload of the call. `call` must not be null.
 std::unique_ptr<StreamSource> observe_stream(std::shared_ptr<ObservedCall> call,
                                              std::unique_ptr<StreamSource> source,
                                              BodyBuilder body);

@@ -29,8 +29,9 @@ FauxProvider faux_with(const char* text) {
 TEST(Observers, SeeRequestEventsAndAnswer) {
     FauxProvider faux = faux_with("Hi");
     std::string log;
-    faux.subscribe_request([&](const JsonObject& payload, const ProviderCall&) {
-        log += "request:" + std::string(payload.at("model").as_string()) + " ";
+    faux.subscribe_request([&](const RequestPayload& payload, const ProviderCall&) {
+        EXPECT_EQ(payload.built(), nullptr);
+        log += "request:" + std::string(payload.json().at("model").as_string()) + " ";
     });
     faux.subscribe_chunk([&](const StreamEvent& event, const ProviderCall&) {
         log += std::string(to_string(event.type)) + " ";
@@ -46,7 +47,7 @@ TEST(Observers, SeeRequestEventsAndAnswer) {
 TEST(Observers, D39_WhatTheyThrowIsANotice) {
     FauxProvider faux = faux_with("Hi");
     faux.subscribe_request(
-        [](const JsonObject&, const ProviderCall&) { throw std::runtime_error("one"); });
+        [](const RequestPayload&, const ProviderCall&) { throw std::runtime_error("one"); });
     faux.subscribe_response(
         [](const ProviderOutcome&, const ProviderCall&) { throw std::runtime_error("two"); });
     const std::vector<StreamEvent> events = all_events(faux.model("m").stream(hello()));
@@ -86,7 +87,7 @@ TEST(Observers, ADroppedStreamIsAnsweredOnce) {
 TEST(Observers, D70_ReceiveOneCallWithItsRunMessageAndPurpose) {
     FauxProvider faux = faux_with("Hi");
     std::vector<std::string> ids;
-    faux.subscribe_request([&](const JsonObject&, const ProviderCall& call) {
+    faux.subscribe_request([&](const RequestPayload&, const ProviderCall& call) {
         ids.push_back(call.id);
         EXPECT_EQ(call.run_id(), "r1");
         EXPECT_EQ(call.message_id(), "m1");
@@ -131,8 +132,8 @@ TEST(Observers, ReceiveTheRequestOfAProviderThatDoesNotAnnounceIt) {
     for (const bool async : {false, true}) {
         const auto silent = std::make_shared<Silent>();
         std::string log;
-        silent->subscribe_request([&](const JsonObject& payload, const ProviderCall& call) {
-            EXPECT_TRUE(payload.empty());
+        silent->subscribe_request([&](const RequestPayload& payload, const ProviderCall& call) {
+            EXPECT_TRUE(payload.json().empty());
             log += "request:" + call.model().id + " ";
         });
         if (async) {
@@ -172,7 +173,7 @@ TEST(Observers, D70_CallsOfAChainAreNumbered) {
     std::string log;
     for (const std::shared_ptr<Provider>& provider : providers_of(chain)) {
         auto& base = dynamic_cast<BaseProvider&>(*provider);
-        base.subscribe_request([&](const JsonObject&, const ProviderCall& call) {
+        base.subscribe_request([&](const RequestPayload&, const ProviderCall& call) {
             log += call.model().id + std::to_string(call.attempt()) + " ";
         });
     }

@@ -375,8 +375,8 @@ TEST(OpenAIProvider, HooksSeeAndChangeTheRequestAndSeeTheAnswer) {
         log += std::to_string(seen.status) + " ";
         co_return;
     };
-    it.provider->subscribe_request([&log](const JsonObject& body, const ProviderCall&) {
-        log += body.contains("seed") ? "request " : "unchanged ";
+    it.provider->subscribe_request([&log](const RequestPayload& body, const ProviderCall&) {
+        log += body.built()->contains("seed") ? "request " : "unchanged ";
     });
     it.events(StreamOptions().on_payload(payload).on_response(response));
     EXPECT_EQ(log, "payload request 503 200 ");

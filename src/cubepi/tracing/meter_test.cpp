@@ -2,6 +2,8 @@
 
 #include <map>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -115,6 +117,44 @@ TEST(Meter, CountsACallOfASharedProviderOnce) {
     EXPECT_EQ(counts(meter, "gen_ai.client.operation.duration")
                   ["operation.name=chat provider.name=faux request.model=m response.model=m"],
               2u);
+}
+
+TEST(Meter, MeasuresRunsOfSeveralThreadsOnce) {
+    constexpr int threads = 4;
+    constexpr int runs = 50;
+    Meter meter;
+    FauxProvider faux = answering({});
+    faux.set_responses(std::vector<FauxStep>(threads * runs, FauxStep("one")));
+    std::vector<std::thread> all;
+    all.reserve(threads);
+    for (int i = 0; i < threads; ++i) {
+        all.emplace_back([&] {
+            for (int j = 0; j < runs; ++j) {
+                Agent agent({.model = faux.model("m")});
+                const MeterAttachment attachment = meter.attach(agent);
+                run(agent.prompt("hi"));
+            }
+        });
+    }
+    for (std::thread& one : all) one.join();
+    const auto durations = counts(meter, "gen_ai.client.operation.duration");
+    EXPECT_EQ(durations.size(), 2u);
+    for (const auto& [labels, count] : durations)
+        EXPECT_EQ(count, static_cast<std::uint64_t>(threads * runs)) << labels;
+}
+
+TEST(Meter, DistinguishesValuesThatItRemembers) {
+    Meter meter;
+    FauxProvider faux = answering({"one", faux_failure("down"), "three", "four"});
+    for (const char* model : {"a", "a", "a", "b"}) {
+        Agent agent({.model = faux.model(model)});
+        const MeterAttachment attachment = meter.attach(agent);
+        run(agent.prompt("hi"));
+    }
+    auto durations = counts(meter, "gen_ai.client.operation.duration");
+    const std::string chat = "operation.name=chat provider.name=faux request.model=";
+    EXPECT_EQ(durations[chat + "a response.model=a"], 2u);
+    EXPECT_EQ(durations[chat + "b response.model=b"], 1u);
 }
 
 TEST(Meter, CountsTheCostOfCallsWithAPrice) {

@@ -3,6 +3,7 @@
 #include <array>
 #include <chrono>
 #include <compare>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -97,8 +98,9 @@ public:
     /// Sets the value of `key`, replacing an earlier one.
     void set(AttributeKey key, AttributeValue value);
     /// Appends a key that is known not to be set yet.
-    void add(AttributeKey key, AttributeValue value) {
-        all_.push_back(Attribute{std::move(key), std::move(value)});
+    template <std::convertible_to<AttributeValue> Value>
+    void add(AttributeKey key, Value&& value) {
+        all_.emplace_back(std::move(key), std::forward<Value>(value));
     }
     const AttributeValue* find(std::string_view key) const noexcept;
     void reserve(std::size_t count) { all_.reserve(count); }

@@ -10,6 +10,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/scoped_test_directory.hpp>
 #include <cubepi/provider/fallback.hpp>
@@ -253,6 +254,38 @@ TEST(Tracer, DetachEndsARunThatIsActiveAsAborted) {
     run(agent.prompt("hi"));
     EXPECT_EQ(text(*it.span("invoke_agent"), "cubepi.run.outcome"), "aborted");
     EXPECT_EQ(text(*it.span("execute_tool stop"), "cubepi.aborted"), "true");
+}
+
+/// Never answers, as a collector that is dead.
+class DeadExporter final : public SpanExporter {
+public:
+    Task<ExportResult> export_spans(SpanBatch, std::shared_ptr<const Resource>) override {
+        AsyncEvent never;
+        co_await never.wait();
+        co_return ExportResult();
+    }
+    std::string name() const override { return "dead"; }
+};
+
+TEST(Tracer, AFlushAndTheEndDoNotWaitForADeadExporter) {
+    TracerOptions options;
+    SpanSink::Output output;
+    output.exporter = std::make_shared<DeadExporter>();
+    output.limits.delay = std::chrono::milliseconds(1);
+    options.exporters.push_back(std::move(output));
+    Tracer tracer(std::move(options));
+    FauxProvider faux = answering({"one", "two"});
+    Agent agent({.model = faux.model("m")});
+    const TraceAttachment attachment = tracer.attach(agent);
+    run(agent.prompt("hi"));
+    EXPECT_FALSE(tracer.force_flush(std::chrono::milliseconds(20)));
+    EXPECT_FALSE(run(tracer.flush(std::chrono::milliseconds(20))));
+    EXPECT_FALSE(tracer.shutdown(std::chrono::milliseconds(20)));
+    // A run after the end is not recorded, and is not harmed.
+    EXPECT_EQ(run(agent.prompt("hi")).text(), "two");
+    const ExportCounts counts = tracer.export_counts().at(0);
+    EXPECT_EQ(counts.exported, 0u);
+    EXPECT_EQ(counts.failed + counts.dropped, 6u);
 }
 
 TEST(Tracer, AnAgentMayEndBeforeItsAttachmentAndAfterItsTracer) {

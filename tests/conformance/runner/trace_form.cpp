@@ -129,19 +129,19 @@ bool is_raw(std::string_view key) {
     return key == "cubepi.llm.raw_request" || key == "cubepi.llm.raw_response";
 }
 
-/// Returns true for what an aborted or failed call of Faux does not have here: Faux's own id, body and estimated usage.
-bool is_of_whole_answer(std::string_view key) {
-    return key == "gen_ai.response.id" || key == "cubepi.llm.raw_response" ||
-           key.starts_with("gen_ai.usage.");
+/// Returns true for what a call of Faux does not have here: Faux's own id, which is the same for all its answers, and, if it
+/// was aborted or failed, body and estimated usage.
+bool is_left_out_of_faux(std::string_view key, bool is_whole) {
+    return key == "gen_ai.response.id" ||
+           (!is_whole && (key == "cubepi.llm.raw_response" || key.starts_with("gen_ai.usage.")));
 }
 
 /// Returns true for attributes of a real provider's call that differ by design: what is sent if the user sets nothing
-/// (README-fixtures.md, section 3), and what the endpoint says about itself that a message does not keep.
-bool is_default_or_not_stored(std::string_view key, const JsonObject& model) {
+/// (README-fixtures.md, section 3).
+bool is_default_of_request(std::string_view key, const JsonObject& model) {
     if (key == "gen_ai.request.max_tokens") return !model.contains("max_tokens");
     if (key == "gen_ai.request.temperature") return !model.contains("temperature");
-    return key == "cubepi.llm.thinking_level" || key == "gen_ai.response.model" ||
-           key == "openai.response.system_fingerprint" || key == "openai.response.service_tier";
+    return key == "cubepi.llm.thinking_level";
 }
 
 /// Removes the titles that Python's schemas have, and the item ids that follow the call ids of the Responses API.
@@ -169,8 +169,8 @@ void fit_attributes(JsonObject& got, JsonObject& want, const JsonObject* model) 
     std::vector<std::string> left_out;
     for (auto& [key, value] : want) {
         Json* own = got.if_contains(key);
-        const bool differs = model ? is_default_or_not_stored(key, *model)
-                                   : !is_whole && is_of_whole_answer(key) && !own;
+        const bool differs =
+            model ? is_default_of_request(key, *model) : !own && is_left_out_of_faux(key, is_whole);
         if (differs) {
             left_out.emplace_back(key);
             continue;
@@ -182,7 +182,7 @@ void fit_attributes(JsonObject& got, JsonObject& want, const JsonObject* model) 
         // A result that was made of an exception is one of an error here.
         if (key == "gen_ai.tool.call.result" && value.is_object())
             value.get_object().erase("is_error");
-        const bool is_own = is_raw(key) || (!model && key == "gen_ai.response.id");
+        const bool is_own = is_raw(key);
         if (is_own) {
             fit[key] = value;
         } else {

@@ -129,6 +129,7 @@ void AnthropicDecoder::announce(EventQueue& out) {
 void AnthropicDecoder::begin_message(const JsonObject& message, EventQueue& out) {
     if (announced_) return;
     response_id_ = string_member(message, "id");
+    assembler_.details().model = string_member(message, "model");
     assembler_.head().usage.reset();
     read_usage(message.if_contains("usage"));
     announce(out);
@@ -156,6 +157,7 @@ void AnthropicDecoder::end_message(const JsonObject& delta, EventQueue& out) {
     announce(out);
     close_all(out);
     reason_ = stop_reason_of(reason);
+    assembler_.details().finish_reason = reason;
     finished_ = true;
     for (const char* key : {"stop_sequence", "stop_details"}) {
         const Json* value = delta.if_contains(key);

@@ -105,6 +105,15 @@ TEST(AnthropicDecoder, InterleavedBlocksKeepApart) {
     EXPECT_EQ(it.block<TextContent>(1).text, "t");
 }
 
+TEST(AnthropicDecoder, KeepsWhatTheEndpointSays) {
+    const Decoded it = decode(
+        event("message_start", R"("message": {"id": "m", "model": "claude-sonnet-4-5-20250929"})") +
+        end("max_tokens"));
+    EXPECT_EQ(it.details.model, "claude-sonnet-4-5-20250929");
+    EXPECT_EQ(it.details.finish_reason, "max_tokens");
+    EXPECT_EQ(it.details.api_type, "");
+}
+
 TEST(AnthropicDecoder, D12_UsageWithTheCache) {
     const Decoded it = decode(
         event(

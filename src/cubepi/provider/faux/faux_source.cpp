@@ -118,6 +118,8 @@ std::string_view code_points(std::string_view text, std::size_t count) {
     return text.substr(0, at);
 }
 
+}  // namespace
+
 JsonObject observed_payload(const ModelRequest& request) {
     JsonArray messages;
     for (const Message& message : request.messages) messages.push_back(to_json(message));
@@ -128,8 +130,6 @@ JsonObject observed_payload(const ModelRequest& request) {
     return payload;
 }
 
-}  // namespace
-
 }  // namespace detail
 
 FauxSource::FauxSource(ModelRequest&& request) : request_(std::move(request)) {}
@@ -139,7 +139,7 @@ bool FauxSource::needs_waiting() const noexcept {
     if (phase_ != Phase::unprepared) return false;
     const bool async_factory =
         call_.step && std::holds_alternative<FauxStep::Factory>(call_.step->answer_);
-    return async_factory || request_.options.on_payload() || call_.observed;
+    return async_factory || request_.options.on_payload();
 }
 
 std::optional<StreamEvent> FauxSource::ready() {
@@ -176,18 +176,17 @@ Task<> FauxSource::prepare() {
     co_await make_message(std::move(factory));
 }
 
-/// Shows the request to the hook and the observers. Nothing they do changes what a script answers.
+/// Shows the request to the hook, and to the observers what the hook returns. Nothing they do changes what a script
+/// answers. Without a hook the observers have received the request already.
 Task<> FauxSource::announce() {
-    if (!request_.options.on_payload() && !call_.observed) co_return;
+    if (!request_.options.on_payload()) co_return;
     JsonObject payload = detail::observed_payload(request_);
-    if (request_.options.on_payload()) {
-        Task<std::optional<JsonObject>> hook = detail::call_user_hook(
-            "on_payload", request_.options.on_payload(), payload, request_.model);
-        std::optional<JsonObject> changed = co_await std::move(hook);
-        if (changed) payload = std::move(*changed);
-    }
+    Task<std::optional<JsonObject>> hook = detail::call_user_hook(
+        "on_payload", request_.options.on_payload(), payload, request_.model);
+    std::optional<JsonObject> changed = co_await std::move(hook);
+    if (changed) payload = std::move(*changed);
     if (!call_.observed) co_return;
-    Task<std::vector<Notice>> told = observe_request(call_.observed, std::move(payload));
+    Task<std::vector<Notice>> told = observe_request(call_.observed, RequestPayload(payload));
     std::vector<Notice> notices = co_await std::move(told);
     for (Notice& notice : notices) notices_.push_back(MessageAssembler::notice(std::move(notice)));
 }

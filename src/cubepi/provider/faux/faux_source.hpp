@@ -57,6 +57,8 @@ std::size_t estimated_size(const ToolDefinitions& tools);
 bool same_content(const Message& a, const Message& b);
 
 JsonObject faux_body(const AssistantMessage& message);
+/// The payload that hooks and observers receive.
+JsonObject observed_payload(const ModelRequest& request);
 
 }  // namespace cubepi::detail
 

@@ -71,8 +71,22 @@ void OpenAIChatChunkParser::read_root(od::object& root) {
         } else if (is(key, "error")) {
             const std::string_view raw = raw_of(value);
             if (!raw.empty() && raw.front() != 'n') chunk.error = raw;
+        } else if (!has_details) {
+            read_detail(key, value);
         }
     });
+    has_details = has_details || !chunk.model.empty();
+}
+
+void OpenAIChatChunkParser::read_detail(const od::raw_json_string& key, od::value& value) {
+    if (!is_json_string(value)) return;
+    if (is(key, "model")) {
+        chunk.model = value.get_string();
+    } else if (is(key, "service_tier")) {
+        chunk.service_tier = value.get_string();
+    } else if (is(key, "system_fingerprint")) {
+        chunk.system_fingerprint = value.get_string();
+    }
 }
 
 void OpenAIChatChunkParser::read_usage(od::value& value) {

@@ -30,6 +30,10 @@ struct OpenAIChatChunk {
     std::string_view refusal;
     std::string_view thinking_details;  ///< raw JSON
     std::string_view finish_reason;
+    // Read until the first of them was received: they are the same in all chunks.
+    std::string_view model;
+    std::string_view service_tier;
+    std::string_view system_fingerprint;
     std::string_view error;  ///< raw JSON
     bool is_error = false;   ///< the chunk itself is an error: {"object": "error", "message": ...}
     std::vector<OpenAIChatCallPiece> calls;
@@ -38,7 +42,7 @@ struct OpenAIChatChunk {
 
     void clear() {
         clear_content();
-        id = finish_reason = error = {};
+        id = finish_reason = error = model = service_tier = system_fingerprint = {};
         is_error = false;
         usage.reset();
     }
@@ -56,6 +60,7 @@ public:
     bool parse(std::string_view data);
 
     OpenAIChatChunk chunk;
+    bool has_details = false;  ///< the details of the endpoint were received
     // Half of a character from the end of the last chunk.
     SplitText thinking;
     SplitText text;
@@ -64,6 +69,7 @@ public:
 private:
     void read_root(od::object& root);
     void read_usage(od::value& value);
+    void read_detail(const od::raw_json_string& key, od::value& value);
     bool read_choice(od::object choice);
     void read_delta(od::object delta);
     void read_content(od::value& value);

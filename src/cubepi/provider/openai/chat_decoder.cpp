@@ -68,11 +68,24 @@ void OpenAIChatDecoder::apply(EventQueue& out) {
         if (!again) out.push(std::move(start));
     }
     if (chunk.usage) assembler_.head().usage = *chunk.usage;
+    if (!chunk.model.empty()) note_details();
     // A last chunk with the whole message repeats what was streamed.
     if (!chunk.whole || !assembler_.has_content()) add_content(out);
     if (chunk.finish_reason.empty()) return;
-    if (!finished_ || reason_ == stop_reason::stop) reason_ = stop_reason_of(chunk.finish_reason);
+    if (!finished_ || reason_ == stop_reason::stop) {
+        reason_ = stop_reason_of(chunk.finish_reason);
+        assembler_.details().finish_reason = chunk.finish_reason;
+    }
     finished_ = true;
+}
+
+void OpenAIChatDecoder::note_details() {
+    const OpenAIChatChunk& chunk = parser_->chunk;
+    ResponseDetails& details = assembler_.details();
+    details.api_type = "chat_completions";
+    details.model = chunk.model;
+    details.service_tier = chunk.service_tier;
+    details.system_fingerprint = chunk.system_fingerprint;
 }
 
 void OpenAIChatDecoder::add_content(EventQueue& out) {

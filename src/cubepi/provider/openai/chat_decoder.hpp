@@ -44,6 +44,7 @@ private:
     };
 
     void apply(EventQueue& out);
+    void note_details();
     void add_content(EventQueue& out);
     void add_thinking(std::string_view text, EventQueue& out);
     void add_text(std::string_view text, bool refusal, EventQueue& out);

@@ -21,6 +21,18 @@ Decoded decode(const std::string& body, std::size_t cut = 0, bool accept_missing
     return decode_with<OpenAIChatDecoder>(body, cut, accept_missing_finish);
 }
 
+TEST(OpenAIChatDecoder, KeepsWhatTheEndpointSays) {
+    const std::string first =
+        R"(data: {"model":"gpt-4.1-2025-04-14","service_tier":"default","system_fingerprint":"fp_1",)"
+        R"("choices":[{"index":0,"delta":{"content":"Hi"}}]})";
+    const Decoded it = decode(first + "\n\n" + finish("length") + done);
+    EXPECT_EQ(it.details.model, "gpt-4.1-2025-04-14");
+    EXPECT_EQ(it.details.service_tier, "default");
+    EXPECT_EQ(it.details.system_fingerprint, "fp_1");
+    EXPECT_EQ(it.details.finish_reason, "length");
+    EXPECT_EQ(it.details.api_type, "chat_completions");
+}
+
 TEST(OpenAIChatDecoder, TheSameHoweverItIsCut) {
     const std::string body =
         text("") + delta(R"("reasoning_content":"h\u00e4")") + text("One ") + ": comment\r\n\r\n" +

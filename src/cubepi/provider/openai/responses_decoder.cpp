@@ -387,6 +387,11 @@ void OpenAIResponsesDecoder::end(const OpenAIResponsesEvent& event, EventQueue& 
     for (std::size_t i = 0; i < items_.size(); ++i) {
         if (items_[i].open) close(items_[i], JsonObject(), out);
     }
+    ResponseDetails& details = assembler_.details();
+    details.api_type = "responses";
+    details.model = event.model;
+    details.service_tier = event.service_tier;
+    details.finish_reason = event.status;
     AssistantMessage& head = assembler_.head();
     if (!event.response_id.empty()) head.response_id = SharedString(event.response_id);
     if (event.usage) head.usage = *event.usage;

@@ -51,6 +51,15 @@ const TextContent& text_at(const AssistantMessage& message, std::size_t index) {
     return std::get<TextContent>(message.content.at(index));
 }
 
+TEST(OpenAIResponsesDecoder, KeepsWhatTheEndpointSays) {
+    const Decoded it = decode(
+        created + ended("completed", R"(,"model":"gpt-5-2025-08-07","service_tier":"flex")"));
+    EXPECT_EQ(it.details.model, "gpt-5-2025-08-07");
+    EXPECT_EQ(it.details.service_tier, "flex");
+    EXPECT_EQ(it.details.finish_reason, "completed");
+    EXPECT_EQ(it.details.api_type, "responses");
+}
+
 TEST(OpenAIResponsesDecoder, TheSameHoweverItIsCut) {
     const std::string reasoning =
         R"({"id":"rs_1","type":"reasoning","summary":[{"type":"summary_text","text":"Hm\u00e4."}],"encrypted_content":"gAAA=="})";

@@ -37,7 +37,7 @@ void OpenAIResponsesEvent::clear() noexcept {
     type = item_id = delta_token = item = error = {};
     output_index = -1;
     delta.reset();
-    output = status = response_id = incomplete_reason = {};
+    output = status = response_id = model = service_tier = incomplete_reason = {};
     usage.reset();
     is_response = false;
 }
@@ -128,6 +128,10 @@ void OpenAIResponsesEventParser::read_response(od::object& response) {
             event.response_id = string_of(value);
         } else if (is(key, "status")) {
             event.status = string_of(value);
+        } else if (is(key, "model")) {
+            event.model = string_of(value);
+        } else if (is(key, "service_tier")) {
+            event.service_tier = string_of(value);
         } else if (is(key, "usage")) {
             if (!is_json_object(value)) return;
             if (auto usage = read_openai_usage(value.get_object(), usage_names))

@@ -25,6 +25,8 @@ struct OpenAIResponsesEvent {
     std::string_view output;  ///< raw JSON
     std::string_view status;
     std::string_view response_id;
+    std::string_view model;
+    std::string_view service_tier;
     std::string_view incomplete_reason;
     std::optional<Usage> usage;
     bool is_response = false;  ///< not an event but a whole response: the answer was not streamed

@@ -17,6 +17,7 @@ namespace cubepi::detail {
 struct Decoded {
     std::vector<StreamEvent> events;
     AssistantMessage message;
+    ResponseDetails details;
     std::string failure;  ///< the text of its exception
 
     std::string spelled() const { return cubepi::spelled(events); }
@@ -55,6 +56,7 @@ Decoded decode_with(const std::string& body, std::size_t cut, Options... options
         result.failure = error.what();
         queue.push(assembler.error(error.what()));
     }
+    result.details = assembler.details();
     while (!queue.empty()) result.events.push_back(queue.pop());
     result.message = result.events.back().partial.get();
     return result;

@@ -224,6 +224,7 @@ Task<> HttpStreamSource::drain() {
 
 void HttpStreamSource::finish_answer() {
     reader_.finish();
+    if (observed_) observed_->details = std::move(assembler_.details());
     phase_ = Phase::over;
     close();
 }

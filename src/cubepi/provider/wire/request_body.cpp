@@ -29,7 +29,7 @@ Task<std::string> build_request_body(const ModelRequest& request, const WireProt
     }
     protocol.finish_body(body);
     if (observed) {
-        Task<std::vector<Notice>> observing = observe_request(observed, body);
+        Task<std::vector<Notice>> observing = observe_request(observed, RequestPayload(body));
         queue_all(co_await std::move(observing), queue);
     }
     std::string text = boost::json::serialize(body);

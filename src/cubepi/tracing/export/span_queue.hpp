@@ -5,15 +5,13 @@
 #include <cstdint>
 #include <memory>
 
+#include <cubepi/tracing/export/bounded_queue.hpp>
 #include <cubepi/tracing/span.hpp>
 
 namespace cubepi::detail {
 
 /// A bounded queue of spans without locks, for any number of threads on both sides. Its limits are the number of spans in it, and
 /// the bytes of the spans in it and of those that were taken out and not released yet.
-///
-/// The algorithm is Dmitry Vyukov's bounded queue: each cell has a sequence number that states whose turn it is, so threads
-/// compete only for the two positions.
 class SpanQueue {
 public:
     struct Entry {
@@ -33,26 +31,18 @@ public:
     /// The number of spans, including those that are being added.
     std::size_t size() const noexcept { return size_.load(); }
     /// The number of spans ever added, or being added, and ever taken out.
-    std::uint64_t added() const noexcept { return tail_.load(); }
-    std::uint64_t taken() const noexcept { return head_.load(); }
+    std::uint64_t added() const noexcept { return entries_.added(); }
+    std::uint64_t taken() const noexcept { return entries_.taken(); }
 
     SpanQueue(const SpanQueue&) = delete;
     SpanQueue& operator=(const SpanQueue&) = delete;
 
 private:
-    struct Cell {
-        std::atomic<std::uint64_t> sequence = 0;
-        Entry entry = {};
-    };
     bool reserve(std::size_t bytes) noexcept;
 
     const std::size_t max_spans_;
     const std::size_t max_bytes_;
-    const std::uint64_t mask_;
-    const std::unique_ptr<Cell[]> cells_;
-    // Apart, so that producers and the consumer do not share cache lines.
-    alignas(64) std::atomic<std::uint64_t> tail_ = 0;
-    alignas(64) std::atomic<std::uint64_t> head_ = 0;
+    BoundedQueue<Entry> entries_;
     alignas(64) std::atomic<std::size_t> size_ = 0;
     std::atomic<std::size_t> bytes_ = 0;
 };

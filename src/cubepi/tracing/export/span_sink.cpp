@@ -13,6 +13,7 @@ namespace cubepi {
 
 namespace {
 
+using detail::BoundedQueue;
 using detail::ExportLane;
 using detail::ExportReporter;
 using detail::NoticeReceiver;
@@ -37,7 +38,8 @@ public:
           batch_spans_(std::clamp<std::size_t>(
               output.limits.batch_spans, 1, std::max<std::size_t>(output.limits.queue_spans, 1))),
           reporter_(exporter_->name(), "spans", receiver),
-          queue_(output.limits.queue_spans, output.limits.queue_bytes) {}
+          queue_(output.limits.queue_spans, output.limits.queue_bytes),
+          exported_spans_(batch_spans_) {}
 
     void add(std::shared_ptr<const SpanData> span, std::size_t bytes) noexcept;
     /// Counts a span that is not put into the queue.
@@ -46,6 +48,7 @@ public:
     void settle() noexcept override;
 
 private:
+    static constexpr std::size_t small_span_bytes = 4096;
     static constexpr std::size_t never = std::numeric_limits<std::size_t>::max();
 
     Task<> serve() override;
@@ -61,6 +64,9 @@ private:
     const std::size_t batch_spans_;
     ExportReporter reporter_;
     SpanQueue queue_;
+    // Spans that were exported. The threads that add spans destroy them: an allocator is slow, for both sides, if one thread
+    // allocates what another one frees.
+    BoundedQueue<std::shared_ptr<const SpanData>> exported_spans_;
     std::atomic<std::size_t> wake_at_ = 1;  // the number of spans at which add() wakes the thread
     std::atomic<std::size_t> exporting_ = 0;
     std::atomic<std::uint64_t> exported_ = 0;
@@ -74,6 +80,10 @@ void SpanLane::add(std::shared_ptr<const SpanData> span, std::size_t bytes) noex
     // The thread stores wake_at_ and then reads the size; here it is the other way round, so one of the two sees the other.
     if (queue_.size() >= wake_at_.load() && wake_at_.exchange(never) != never) control().wake();
     if (settled_) discard_queue();
+    // Two of them for each one added, so that the queue does not fill.
+    std::shared_ptr<const SpanData> first;
+    std::shared_ptr<const SpanData> second;
+    if (exported_spans_.pop(first)) exported_spans_.pop(second);
 }
 
 ExportCounts SpanLane::counts() const noexcept {
@@ -85,6 +95,7 @@ ExportCounts SpanLane::counts() const noexcept {
 }
 
 void SpanLane::discard_queue() noexcept {
+    for (std::shared_ptr<const SpanData> span; exported_spans_.pop(span);) span.reset();
     for (SpanQueue::Entry entry; queue_.pop(entry);) {
         queue_.release(entry.bytes);
         ++dropped_;
@@ -142,10 +153,12 @@ Task<> SpanLane::export_some(ClockTimer& timer) {
 /// Returns false if no span could be taken.
 Task<bool> SpanLane::export_batch() {
     SpanBatch batch;
+    SpanBatch small;  // those that wait in exported_spans_
     std::size_t bytes = 0;
     batch.reserve(std::min(batch_spans_, queue_.size()));
     for (SpanQueue::Entry entry; batch.size() < batch_spans_ && queue_.pop(entry);) {
         bytes += entry.bytes;
+        if (entry.bytes <= small_span_bytes) small.push_back(entry.span);
         batch.push_back(std::move(entry.span));
     }
     const std::size_t size = batch.size();
@@ -154,6 +167,9 @@ Task<bool> SpanLane::export_batch() {
     Task<ExportResult> call = call_export(exporter_, std::move(batch), resource_);
     ExportResult result = co_await limited(std::move(call), size);
     queue_.release(bytes);
+    for (std::shared_ptr<const SpanData>& span : small) {
+        if (!exported_spans_.push(std::move(span))) break;
+    }
     // Zero if another thread has abandoned this one and counted the batch.
     const std::size_t counted = exporting_.exchange(0);
     result.rejected = std::min(result.rejected, counted);

@@ -74,43 +74,111 @@ Attributes MeterCore::attributes_of(std::string_view operation, SharedString pro
     return attributes;
 }
 
+/// The attributes of a call, and what it measured.
+struct MeterCore::Call {
+    Call(const ProviderCall& call, const ProviderOutcome& outcome);
+
+    std::string_view provider_id;
+    std::string_view requested_model;
+    std::string_view answering_model;  ///< empty: the call has failed
+    std::string error_type;            ///< empty: it has not
+    double duration = 0;
+    std::optional<double> first_chunk;
+    std::int64_t input_tokens = 0;
+    std::int64_t output_tokens = 0;
+    double cost = 0;
+};
+
+MeterCore::Call::Call(const ProviderCall& call, const ProviderOutcome& outcome)
+    : provider_id(call.model().provider_id), requested_model(call.model().id) {
+    const AssistantMessage* answer = outcome.message ? outcome.message.assistant() : nullptr;
+    if (!answer || answer->stop_reason == stop_reason::aborted) {
+        error_type = "cubepi.aborted";
+    } else if (outcome.error) {
+        error_type = error_type_of_call(*outcome.error);
+    } else if (answer->stop_reason == stop_reason::error) {
+        error_type = "cubepi.error";
+    } else {
+        answering_model =
+            outcome.details.model.empty() ? answer->model_id.str() : outcome.details.model;
+    }
+    duration = seconds(outcome.ended - outcome.started);
+    if (outcome.first_chunk) first_chunk = seconds(*outcome.first_chunk - outcome.started);
+    if (!answer || !answer->usage) return;
+    const Usage& usage = *answer->usage;
+    input_tokens = usage.input_tokens.value_or(0) + usage.cache_read_tokens.value_or(0) +
+                   usage.cache_write_tokens.value_or(0);
+    output_tokens = usage.output_tokens.value_or(0);
+    cost = cost_of(*answer, call.model()).value_or(0);
+}
+
 void MeterCore::record_call(const ProviderCall& call, const ProviderOutcome& outcome) {
     // Calls of agents that are not attached are not measured.
     const std::shared_ptr<MeteredRun> run =
         call.run_id().empty() ? nullptr : runs_.find(call.run_id());
     if (!run) return;
-    const SharedString provider = provider_name(call.model().provider_id);
-    if (call.purpose().empty()) run->set_provider(provider);
-    Attributes attributes = attributes_of("chat", provider);
-    attributes.add("gen_ai.request.model", shared_name(call.model().id));
-    const AssistantMessage* answer = outcome.message ? outcome.message.assistant() : nullptr;
-    if (!answer || answer->stop_reason == stop_reason::aborted) {
-        attributes.add("error.type", SharedString("cubepi.aborted"));
-    } else if (outcome.error) {
-        attributes.add("error.type", SharedString(error_type_of_call(*outcome.error)));
-    } else if (!answer->model_id.empty()) {
-        attributes.add("gen_ai.response.model", answer->model_id);
-    }
-    const auto now = call.request.options.runtime()->clock->now();
-    durations_.record(seconds(now - outcome.started), attributes);
-    if (outcome.first_chunk)
-        first_chunks_.record(seconds(*outcome.first_chunk - outcome.started), attributes);
-    if (!answer || !answer->usage) return;
-    record_tokens(*answer->usage, attributes);
-    const std::optional<double> cost = cost_of(*answer, call.model());
-    if (cost && *cost > 0) cost_.add(*cost, attributes);
+    const Call measured(call, outcome);
+    RecorderCache<CallRecorders>::Key key;
+    key.values = {measured.provider_id, measured.requested_model, measured.answering_model};
+    key.parts = (measured.first_chunk ? 1U : 0U) | (measured.input_tokens > 0 ? 2U : 0U) |
+                (measured.output_tokens > 0 ? 4U : 0U) | (measured.cost > 0 ? 8U : 0U);
+    const auto make = [&] { return recorders_of(measured); };
+    const std::shared_ptr<const CallRecorders> recorders =
+        measured.error_type.empty() ? calls_.get(key, make)
+                                    : std::make_shared<const CallRecorders>(make());
+    if (call.purpose().empty()) run->set_provider(recorders->provider);
+    recorders->duration.record(measured.duration);
+    if (recorders->first_chunk) recorders->first_chunk->record(*measured.first_chunk);
+    if (recorders->input) recorders->input->record(static_cast<double>(measured.input_tokens));
+    if (recorders->output) recorders->output->record(static_cast<double>(measured.output_tokens));
+    if (recorders->cost) recorders->cost->add(measured.cost);
 }
 
-void MeterCore::record_tokens(const Usage& usage, const Attributes& attributes) const {
-    const auto record = [&](const char* type, std::int64_t count) {
-        if (count <= 0) return;
+/// Creates only the points that have a value.
+MeterCore::CallRecorders MeterCore::recorders_of(const Call& call) const {
+    const SharedString provider = provider_name(call.provider_id);
+    Attributes attributes = attributes_of("chat", provider);
+    attributes.add("gen_ai.request.model", shared_name(call.requested_model));
+    if (!call.error_type.empty()) attributes.add("error.type", SharedString(call.error_type));
+    if (!call.answering_model.empty())
+        attributes.add("gen_ai.response.model", shared_name(call.answering_model));
+    CallRecorders recorders{provider, durations_.at(attributes)};
+    if (call.first_chunk) recorders.first_chunk = first_chunks_.at(attributes);
+    if (call.cost > 0) recorders.cost = cost_.at(attributes);
+    const auto tokens = [&](const char* type) {
         Attributes typed = attributes;
         typed.add("gen_ai.token.type", shared_name(type));
-        tokens_.record(static_cast<double>(count), typed);
+        return tokens_.at(typed);
     };
-    record("input", usage.input_tokens.value_or(0) + usage.cache_read_tokens.value_or(0) +
-                        usage.cache_write_tokens.value_or(0));
-    record("output", usage.output_tokens.value_or(0));
+    if (call.input_tokens > 0) recorders.input = tokens("input");
+    if (call.output_tokens > 0) recorders.output = tokens("output");
+    return recorders;
+}
+
+void MeterCore::record_run(std::string_view provider, std::string_view outcome,
+                           std::string_view error_type, double duration) {
+    RecorderCache<HistogramRecorder>::Key key;
+    key.values = {provider, outcome, error_type};
+    const auto recorder = ended_runs_.get(key, [&] {
+        Attributes attributes = attributes_of("invoke_agent", shared_name(provider));
+        attributes.add("cubepi.run.outcome", shared_name(outcome));
+        if (!error_type.empty()) attributes.add("error.type", SharedString(error_type));
+        return durations_.at(attributes);
+    });
+    recorder->record(duration);
+}
+
+void MeterCore::record_tool(std::string_view provider, std::string_view tool,
+                            std::string_view error_type, double duration) {
+    RecorderCache<HistogramRecorder>::Key key;
+    key.values = {provider, tool, error_type};
+    const auto recorder = tools_.get(key, [&] {
+        Attributes attributes = attributes_of("execute_tool", shared_name(provider));
+        attributes.add("gen_ai.tool.name", shared_name(tool));
+        if (!error_type.empty()) attributes.add("error.type", shared_name(error_type));
+        return durations_.at(attributes);
+    });
+    recorder->record(duration);
 }
 
 // The agent.
@@ -120,6 +188,7 @@ std::shared_ptr<AgentMeter> AgentMeter::attach(std::shared_ptr<MeterCore> core, 
     meter->follow_model();
     const std::weak_ptr<AgentMeter> weak = meter;
     meter->subscription_ = agent.subscribe([weak](const AgentEvent& event) {
+        if (event.type() == AgentEventType::message_update) return;
         if (const auto self = weak.lock()) self->on_event(event);
     });
     return meter;
@@ -133,7 +202,7 @@ void AgentMeter::detach() noexcept {
 
 void AgentMeter::on_event(const AgentEvent& event) noexcept {
     try {
-        if (event.type() != AgentEventType::message_update) record(event);
+        record(event);
     } catch (...) {
         // A value that could not be recorded must not fail the run: memory is exhausted.
     }
@@ -193,10 +262,7 @@ void AgentMeter::note_answer(const TurnEndEvent& event) {
 }
 
 void AgentMeter::end_run(const AgentEvent& event, std::string_view outcome) {
-    Attributes attributes = core_->attributes_of("invoke_agent", run_->provider());
-    attributes.add("cubepi.run.outcome", shared_name(outcome));
-    if (!error_type_.empty()) attributes.add("error.type", SharedString(error_type_));
-    core_->durations().record(seconds(event.timestamp - start_), attributes);
+    core_->record_run(run_->provider(), outcome, error_type_, seconds(event.timestamp - start_));
     forget_run();
 }
 
@@ -204,16 +270,13 @@ void AgentMeter::end_tool(const ToolExecutionEndEvent& event, Time now) {
     const auto tool = std::find_if(tools_.begin(), tools_.end(),
                                    [&](const Tool& one) { return one.id == event.tool_call_id; });
     if (tool == tools_.end()) return;
-    Attributes attributes = core_->attributes_of("execute_tool", run_->provider());
     // A name that the model has invented would be a point of its own.
     const bool known = agent_.state().tools.find(event.tool_name.str()) != nullptr;
-    attributes.add("gen_ai.tool.name", known ? event.tool_name : shared_name("(unknown)"));
-    if (event.is_error) {
-        attributes.add("error.type",
-                       shared_name(event.blocked_by_hook ? "cubepi.tool.blocked_by_hook"
-                                                         : "cubepi.tool.error"));
-    }
-    core_->durations().record(seconds(now - tool->start), attributes);
+    const std::string_view name = known ? std::string_view(event.tool_name) : "(unknown)";
+    std::string_view error_type;
+    if (event.is_error)
+        error_type = event.blocked_by_hook ? "cubepi.tool.blocked_by_hook" : "cubepi.tool.error";
+    core_->record_tool(run_->provider(), name, error_type, seconds(now - tool->start));
     tools_.erase(tool);
 }
 

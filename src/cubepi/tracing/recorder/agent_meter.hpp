@@ -3,6 +3,7 @@
 #include <chrono>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -11,6 +12,7 @@
 #include <cubepi/agent/agent.hpp>
 #include <cubepi/tracing/meter.hpp>
 #include <cubepi/tracing/recorder/provider_watch.hpp>
+#include <cubepi/tracing/recorder/recorder_cache.hpp>
 #include <cubepi/tracing/recorder/run_table.hpp>
 
 namespace cubepi::detail {
@@ -41,19 +43,33 @@ public:
     ProviderWatch::Lease watch(const std::vector<BoundModel>& models) {
         return ProviderWatch::watch(watch_, models);
     }
-    /// Returns the attributes that all points of an operation have.
-    Attributes attributes_of(std::string_view operation, SharedString provider) const;
     void record_call(const ProviderCall& call, const ProviderOutcome& outcome);
+    /// `error_type`: empty if there was no error.
+    void record_run(std::string_view provider, std::string_view outcome,
+                    std::string_view error_type, double duration);
+    void record_tool(std::string_view provider, std::string_view tool, std::string_view error_type,
+                     double duration);
 
     const std::shared_ptr<MetricRegistry>& registry() const noexcept { return registry_; }
     const std::shared_ptr<const Resource>& resource() const noexcept { return resource_; }
     MetricReader& reader() noexcept { return reader_; }
     RunTable<MeteredRun>& runs() noexcept { return runs_; }
-    const Histogram& durations() const noexcept { return durations_; }
     const Counter& questions() const noexcept { return questions_; }
 
 private:
-    void record_tokens(const Usage& usage, const Attributes& attributes) const;
+    struct Call;
+    struct CallRecorders {
+        SharedString provider;
+        HistogramRecorder duration;
+        std::optional<HistogramRecorder> first_chunk = {};
+        std::optional<HistogramRecorder> input = {};
+        std::optional<HistogramRecorder> output = {};
+        std::optional<CounterRecorder> cost = {};
+    };
+
+    CallRecorders recorders_of(const Call& call) const;
+    /// Returns the attributes that all points of an operation have.
+    Attributes attributes_of(std::string_view operation, SharedString provider) const;
 
     const SharedString agent_name_;
     const std::shared_ptr<const Resource> resource_;
@@ -63,6 +79,9 @@ private:
     const Histogram first_chunks_;
     const Counter cost_;
     const Counter questions_;
+    RecorderCache<CallRecorders> calls_;  // without an error
+    RecorderCache<HistogramRecorder> ended_runs_;
+    RecorderCache<HistogramRecorder> tools_;
     RunTable<MeteredRun> runs_;
     MetricReader reader_;
     std::shared_ptr<ProviderWatch> watch_;

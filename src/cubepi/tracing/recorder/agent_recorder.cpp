@@ -28,7 +28,9 @@ std::shared_ptr<AgentRecorder> AgentRecorder::attach(std::shared_ptr<TracerCore>
     auto recorder = std::make_shared<AgentRecorder>(std::move(core), agent);
     recorder->follow_model();
     const std::weak_ptr<AgentRecorder> weak = recorder;
-    recorder->subscription_ = agent.subscribe([weak](const AgentEvent& event) {
+    const bool writes_streams = !recorder->core_->options().stream_directory.empty();
+    recorder->subscription_ = agent.subscribe([weak, writes_streams](const AgentEvent& event) {
+        if (event.type() == AgentEventType::message_update && !writes_streams) return;
         if (const auto self = weak.lock()) self->on_event(event);
     });
     return recorder;

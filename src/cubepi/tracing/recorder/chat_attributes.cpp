@@ -77,25 +77,6 @@ std::string_view thinking_level(const JsonObject& payload) {
     return reasoning ? text_of(*reasoning, "effort") : std::string_view();
 }
 
-/// The members of a body that only one kind of endpoint has. Returns the finish reason as the endpoint calls it.
-std::string_view add_vendor_attributes(Attributes& attributes, const JsonObject& body) {
-    if (const Json* choices = body.if_contains("choices")) {
-        attributes.add("openai.api.type", SharedString("chat_completions"));
-        add_text(attributes, "openai.response.system_fingerprint",
-                 text_of(body, "system_fingerprint"));
-        add_text(attributes, "openai.response.service_tier", text_of(body, "service_tier"));
-        const JsonArray* list = choices->if_array();
-        const JsonObject* first = list && !list->empty() ? list->front().if_object() : nullptr;
-        return first ? text_of(*first, "finish_reason") : std::string_view();
-    }
-    if (text_of(body, "object") == "response" || body.contains("output")) {
-        attributes.add("openai.api.type", SharedString("responses"));
-        add_text(attributes, "openai.response.service_tier", text_of(body, "service_tier"));
-        return text_of(body, "status");
-    }
-    return text_of(body, "stop_reason");
-}
-
 }  // namespace
 
 SharedString provider_name(std::string_view provider_id) {
@@ -107,7 +88,7 @@ SharedString provider_name(std::string_view provider_id) {
 }
 
 void add_request_attributes(Attributes& attributes, const ProviderCall& call,
-                            const JsonObject& payload) {
+                            const JsonObject* payload) {
     attributes.add("gen_ai.operation.name", shared_name("chat"));
     attributes.add("gen_ai.provider.name", provider_name(call.model().provider_id));
     attributes.add("gen_ai.request.model", shared_name(call.model().id));
@@ -115,30 +96,27 @@ void add_request_attributes(Attributes& attributes, const ProviderCall& call,
     if (!call.purpose().empty()) attributes.add("cubepi.llm.purpose", call.purpose());
     if (call.attempt() > 1)
         attributes.add("cubepi.llm.attempt", static_cast<std::int64_t>(call.attempt()));
-    if (payload.empty()) return;
-    add_integer(attributes, "gen_ai.request.max_tokens", payload, "max_tokens");
-    add_integer(attributes, "gen_ai.request.max_tokens", payload, "max_completion_tokens");
-    add_integer(attributes, "gen_ai.request.max_tokens", payload, "max_output_tokens");
-    if (const auto temperature = number_of(payload, "temperature"))
+    if (!payload) return;
+    add_integer(attributes, "gen_ai.request.max_tokens", *payload, "max_tokens");
+    add_integer(attributes, "gen_ai.request.max_tokens", *payload, "max_completion_tokens");
+    add_integer(attributes, "gen_ai.request.max_tokens", *payload, "max_output_tokens");
+    if (const auto temperature = number_of(*payload, "temperature"))
         attributes.add("gen_ai.request.temperature", *temperature);
-    if (const auto top_p = number_of(payload, "top_p"))
+    if (const auto top_p = number_of(*payload, "top_p"))
         attributes.add("gen_ai.request.top_p", *top_p);
-    add_text(attributes, "openai.request.service_tier", text_of(payload, "service_tier"));
-    add_text(attributes, "cubepi.llm.thinking_level", thinking_level(payload));
+    add_text(attributes, "openai.request.service_tier", text_of(*payload, "service_tier"));
+    add_text(attributes, "cubepi.llm.thinking_level", thinking_level(*payload));
 }
 
 void add_response_attributes(Attributes& attributes, const Model& model,
-                             const AssistantMessage& answer, const Json& body) {
-    std::string_view finish_reason;
-    std::string_view answering;
-    if (const JsonObject* object = body.if_object()) {
-        finish_reason = add_vendor_attributes(attributes, *object);
-        answering = text_of(*object, "model");
-        add_text(attributes, "gen_ai.response.id", text_of(*object, "id"));
-    } else if (!answer.response_id.empty()) {
-        attributes.add("gen_ai.response.id", answer.response_id);
-    }
+                             const AssistantMessage& answer, const ResponseDetails& details) {
+    add_text(attributes, "openai.api.type", details.api_type);
+    add_text(attributes, "openai.response.system_fingerprint", details.system_fingerprint);
+    add_text(attributes, "openai.response.service_tier", details.service_tier);
+    if (!answer.response_id.empty()) attributes.add("gen_ai.response.id", answer.response_id);
+    std::string_view finish_reason = details.finish_reason;
     if (finish_reason.empty()) finish_reason = answer.stop_reason.str();
+    std::string_view answering = details.model;
     attributes.add("gen_ai.response.finish_reasons",
                    std::vector<SharedString>{shared_name(finish_reason)});
     if (answering.empty()) answering = answer.model_id.str();

@@ -16,13 +16,13 @@ namespace cubepi::detail {
 /// not list, "unknown" for an empty id.
 SharedString provider_name(std::string_view provider_id);
 
-/// Adds what the request says. `payload` is the body that is sent; empty if the provider has none.
+/// Adds what the request says. `payload` is the body that is sent; null if the provider has built none.
 void add_request_attributes(Attributes& attributes, const ProviderCall& call,
-                            const JsonObject& payload);
+                            const JsonObject* payload);
 
-/// Adds what the answer says. `model` has the prices; `body` is the unstreamed form of the answer, null if there is none.
+/// Adds what the answer and its endpoint say. `model` has the prices.
 void add_response_attributes(Attributes& attributes, const Model& model,
-                             const AssistantMessage& answer, const Json& body);
+                             const AssistantMessage& answer, const ResponseDetails& details);
 
 /// Returns the `error.type` of a failure, in CubePi's form: "cubepi.errors.RateLimited".
 std::string error_type_of_call(const ErrorInfo& error);

@@ -30,7 +30,8 @@ RunTrace::RunTrace(std::shared_ptr<const Settings> settings, SpanReceiver& recei
     : shared_settings_(std::move(settings)),
       settings_(*shared_settings_),
       receiver_(receiver),
-      info_(std::move(info)) {
+      info_(std::move(info)),
+      run_id_(info_->run_id) {
     context_.trace_id = parent.trace_id;
     context_.sampled = parent.sampled;
     root_ = open(shared_name("invoke_agent"), parent.span_id, SpanKind::internal, start);
@@ -39,12 +40,13 @@ RunTrace::RunTrace(std::shared_ptr<const Settings> settings, SpanReceiver& recei
     attributes.reserve(16);
     attributes.add("gen_ai.operation.name", shared_name("invoke_agent"));
     attributes.add("gen_ai.provider.name", shared_name("cubepi"));
-    attributes.add("cubepi.run_id", SharedString(info_->run_id));
+    attributes.add("cubepi.run_id", run_id_);
     if (!info_->attempt_id.empty())
         attributes.add("cubepi.attempt_id", SharedString(info_->attempt_id));
     if (!info_->thread_id.empty()) {
-        attributes.add("cubepi.thread_id", SharedString(info_->thread_id));
-        attributes.add("gen_ai.conversation.id", SharedString(info_->thread_id));
+        const SharedString thread_id(info_->thread_id);
+        attributes.add("cubepi.thread_id", thread_id);
+        attributes.add("gen_ai.conversation.id", thread_id);
     }
     if (!settings_.agent_name.empty()) attributes.add("gen_ai.agent.name", settings_.agent_name);
     if (!info_->origin.parent_run_id.empty())
@@ -113,7 +115,7 @@ void RunTrace::start_turn(std::uint32_t turn, Time now) {
     turn_ = open(shared_name("cubepi.turn"), context_.span_id, SpanKind::internal, now);
     turn_->attributes.reserve(6);
     turn_->attributes.add("cubepi.turn.index", static_cast<std::int64_t>(turn) - 1);
-    turn_->attributes.add("cubepi.run_id", SharedString(info_->run_id));
+    turn_->attributes.add("cubepi.run_id", run_id_);
     ended_tools_ = terminating_tools_ = 0;
 }
 
@@ -172,7 +174,7 @@ void RunTrace::record_turn_content(const TurnEndEvent& event) {
 
 void RunTrace::start_tool(const ToolExecutionStartEvent& event, const ToolFacts& facts, Time now) {
     const std::lock_guard lock(mutex_);
-    Tool tool{event.tool_call_id, open(SharedString("execute_tool " + event.tool_name.str()),
+    Tool tool{event.tool_call_id, open(shared_name("execute_tool " + event.tool_name.str()),
                                        turn_or_root(), SpanKind::internal, now)};
     Attributes& attributes = tool.span->attributes;
     attributes.reserve(10);
@@ -180,7 +182,7 @@ void RunTrace::start_tool(const ToolExecutionStartEvent& event, const ToolFacts&
     attributes.add("gen_ai.tool.name", event.tool_name);
     attributes.add("gen_ai.tool.call.id", event.tool_call_id);
     attributes.add("gen_ai.tool.type", shared_name("function"));
-    attributes.add("cubepi.run_id", SharedString(info_->run_id));
+    attributes.add("cubepi.run_id", run_id_);
     if (!facts.description.empty()) attributes.add("gen_ai.tool.description", facts.description);
     if (!facts.execution_mode.empty())
         attributes.add("cubepi.tool.execution_mode", shared_name(facts.execution_mode));
@@ -224,7 +226,7 @@ void RunTrace::start_question(const HitlRequest& request, Time now) {
         open(SharedString("hitl." + std::string(kind)), turn_or_root(), SpanKind::internal, now)};
     Attributes& attributes = question.span->attributes;
     attributes.add("hitl.question_id", SharedString(request.question_id));
-    attributes.add("hitl.run_id", SharedString(info_->run_id));
+    attributes.add("hitl.run_id", run_id_);
     if (request.timeout_seconds) attributes.add("hitl.timeout_seconds", *request.timeout_seconds);
     if (const auto* approve = std::get_if<ApproveRequest>(&request.payload)) {
         attributes.add("hitl.tool_call_id", SharedString(approve->tool_call_id));
@@ -293,16 +295,16 @@ void RunTrace::note_first_request(const ProviderCall& call) {
     }
 }
 
-void RunTrace::start_chat(const ProviderCall& call, const JsonObject& payload, Time now) {
+void RunTrace::start_chat(const ProviderCall& call, const RequestPayload& payload, Time now) {
     const std::lock_guard lock(mutex_);
     if (!root_) return;
     note_first_request(call);
-    Chat chat{call.id, open(SharedString("chat " + call.model().id), parent_of(call),
-                            SpanKind::client, now)};
-    chat.span->attributes.reserve(14);
-    add_request_attributes(chat.span->attributes, call, payload);
-    chat.span->attributes.add("cubepi.run_id", SharedString(info_->run_id));
-    if (settings_.content.enabled()) record_request(*chat.span, call, payload);
+    Chat chat{&call,
+              open(shared_name("chat " + call.model().id), parent_of(call), SpanKind::client, now)};
+    chat.span->attributes.reserve(20);
+    add_request_attributes(chat.span->attributes, call, payload.built());
+    chat.span->attributes.add("cubepi.run_id", run_id_);
+    if (settings_.content.enabled()) record_request(*chat.span, call, payload.json());
     chats_.push_back(std::move(chat));
 }
 
@@ -319,9 +321,14 @@ void RunTrace::record_request(SpanData& span, const ProviderCall& call,
     if (!payload.empty()) content.add(span.attributes, "cubepi.llm.raw_request", payload);
 }
 
+std::vector<RunTrace::Chat>::iterator RunTrace::find_chat(const ProviderCall& call) noexcept {
+    return std::find_if(chats_.begin(), chats_.end(),
+                        [&call](const Chat& chat) { return chat.call == &call; });
+}
+
 void RunTrace::end_chat(const ProviderCall& call, const ProviderOutcome& outcome, Time now) {
     const std::lock_guard lock(mutex_);
-    const auto chat = find_by_id(chats_, call.id);
+    const auto chat = find_chat(call);
     if (chat == chats_.end()) return;
     Attributes& attributes = chat->span->attributes;
     if (outcome.first_chunk) {
@@ -336,11 +343,15 @@ void RunTrace::end_chat(const ProviderCall& call, const ProviderOutcome& outcome
         attributes.add("error.type", SharedString("cubepi.aborted"));
     }
     if (!answer && turn_ && call.purpose().empty()) {
+        chat->call = nullptr;
         chat->dropped = now;
-        chat->model = call.model();
+        chat->model = std::make_unique<const Model>(call.model());
         return;
     }
-    if (answer) record_answer(chat->span, call.model(), outcome.message, outcome.body());
+    if (answer) {
+        record_answer(chat->span, call.model(), outcome.message, outcome.details);
+        if (settings_.content.enabled()) record_body(*chat->span, outcome.body());
+    }
     if (answer && answer->stop_reason == stop_reason::error)
         record_failure(chat->span, outcome, now);
     finish(chat->span, now);
@@ -348,14 +359,18 @@ void RunTrace::end_chat(const ProviderCall& call, const ProviderOutcome& outcome
 }
 
 void RunTrace::record_answer(OpenSpan& span, const Model& model, const Message& answer,
-                             const Json& body) const {
+                             const ResponseDetails& details) const {
     Attributes& attributes = span->attributes;
-    add_response_attributes(attributes, model, *answer.assistant(), body);
+    add_response_attributes(attributes, model, *answer.assistant(), details);
     if (!settings_.content.enabled()) return;
     JsonArray output;
     output.emplace_back(content_of(answer));
     settings_.content.add(attributes, "gen_ai.output.messages", std::move(output));
-    if (!body.is_null()) settings_.content.add(attributes, "cubepi.llm.raw_response", body);
+}
+
+void RunTrace::record_body(SpanData& span, Json body) const {
+    if (!body.is_null())
+        settings_.content.add(span.attributes, "cubepi.llm.raw_response", std::move(body));
 }
 
 /// `answer`: of the turn that ends; empty if it has none.
@@ -363,7 +378,7 @@ void RunTrace::end_dropped_chats(const Message& answer) {
     const bool has_answer = answer && answer.assistant();
     for (Chat& chat : chats_) {
         if (!chat.dropped) continue;
-        if (has_answer) record_answer(chat.span, chat.model, answer, Json());
+        if (has_answer) record_answer(chat.span, *chat.model, answer, ResponseDetails());
         finish(chat.span, *chat.dropped);
     }
     std::erase_if(chats_, [](const Chat& chat) { return chat.dropped.has_value(); });

@@ -81,7 +81,7 @@ public:
     void abandon(Time now);
 
     // Notifications of providers.
-    void start_chat(const ProviderCall& call, const JsonObject& payload, Time now);
+    void start_chat(const ProviderCall& call, const RequestPayload& payload, Time now);
     void end_chat(const ProviderCall& call, const ProviderOutcome& outcome, Time now);
     /// Records the answer of a run without turns, and its failure.
     void end_answer(const Message& answer);
@@ -97,11 +97,12 @@ private:
         OpenSpan span;
     };
     struct Chat {
-        std::string id;
+        const ProviderCall*
+            call;  ///< all notifications refer to the same object; null: it has ended
         OpenSpan span;
         /// Set if the stream was dropped: the partial answer comes with the end of the turn.
         std::optional<Time> dropped = {};
-        Model model = {};  ///< of a dropped stream
+        std::unique_ptr<const Model> model = {};  ///< of a dropped stream
     };
     struct Question {
         std::string id;
@@ -114,12 +115,14 @@ private:
     OpenSpan open(SharedString name, SpanId parent, SpanKind kind, Time start) const;
     SpanId turn_or_root() const noexcept;
     SpanId parent_of(const ProviderCall& call) const noexcept;
+    std::vector<Chat>::iterator find_chat(const ProviderCall& call) noexcept;
     void finish(OpenSpan& span, Time now);
     void finish_question(Question& question, std::string_view outcome, Time now);
     void note_first_request(const ProviderCall& call);
     void record_request(SpanData& span, const ProviderCall& call, const JsonObject& payload) const;
     void record_answer(OpenSpan& span, const Model& model, const Message& answer,
-                       const Json& body) const;
+                       const ResponseDetails& details) const;
+    void record_body(SpanData& span, Json body) const;
     void end_dropped_chats(const Message& answer);
     void record_failure(OpenSpan& span, const ProviderOutcome& outcome, Time now) const;
     void record_outcome(const AssistantMessage& answer);
@@ -132,6 +135,7 @@ private:
     const Settings& settings_;
     SpanReceiver& receiver_;
     const std::shared_ptr<const RunInfo> info_;
+    const SharedString run_id_;
     mutable std::mutex mutex_;
     SpanContext context_;
     OpenSpan root_;

@@ -44,7 +44,7 @@ std::shared_ptr<TracerCore> TracerCore::create(TracerOptions options) {
     auto core = std::make_shared<TracerCore>(std::move(options));
     // The providers may outlive the tracer.
     const std::weak_ptr<TracerCore> weak = core;
-    auto on_request = [weak](const JsonObject& payload, const ProviderCall& call) {
+    auto on_request = [weak](const RequestPayload& payload, const ProviderCall& call) {
         const std::shared_ptr<TracerCore> self = weak.lock();
         if (!self || call.run_id().empty()) return;
         if (const auto run = self->runs_.find(call.run_id()))
@@ -54,7 +54,7 @@ std::shared_ptr<TracerCore> TracerCore::create(TracerOptions options) {
         const std::shared_ptr<TracerCore> self = weak.lock();
         if (!self || call.run_id().empty()) return;
         if (const auto run = self->runs_.find(call.run_id()))
-            run->end_chat(call, outcome, time_in(*run, call));
+            run->end_chat(call, outcome, run->info().wall_time(outcome.ended));
     };
     core->watch_ = std::make_shared<ProviderWatch>(RequestObserver(std::move(on_request)),
                                                    ResponseObserver(std::move(on_response)));
