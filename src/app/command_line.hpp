@@ -8,6 +8,7 @@
 
 #include <bub/hooks.hpp>
 
+#include "db/db.hpp"
 #include "log_setup.hpp"
 #include "tape.hpp"
 #include "trace/trace.hpp"
@@ -68,6 +69,7 @@ enum class Verb {
     inbox,
     tape,
     trace,
+    db,
     completion,
     complete,
     man_page,
@@ -87,6 +89,7 @@ struct CommandLine {
     ConversationFlags conversation = {};
     TapeArguments tape = {};
     TraceArguments trace = {};
+    DatabaseArguments db = {};
     InboxArguments inbox = {};
     LogFlags log = {};
     std::vector<std::string> words =

@@ -88,6 +88,15 @@ constexpr const char* trace_examples = R"(Examples:
   cubepi trace stats --since 2026-03-01     calls, errors, times, tokens and cost by model and by tool
   cubepi trace convert 4f9a | sh            send a recorded request again)";
 
+constexpr const char* db_examples = R"(Examples:
+  cubepi db status postgres://app@db.example/agents     the versions of the tables
+  cubepi db init postgres://app@db.example/agents       create them in an empty database
+  cubepi db migrate threads.db                          an SQLite file
+  cubepi db sql postgres://app@db.example/agents        what init or migrate would execute
+  cubepi db sql postgres --from 4                       the same without a connection
+
+Other users can see command lines: leave the password out of the URL, and put it into PGPASSWORD or ~/.pgpass.)";
+
 constexpr const char* completion_examples = R"(Examples:
   source <(cubepi completion bash)          in ~/.bashrc; zsh: in ~/.zshrc, after compinit
   cubepi completion fish > ~/.config/fish/completions/cubepi.fish)";
@@ -484,6 +493,41 @@ void add_trace_commands(CLI::App& app, CommandLine& line) {
     command->callback([&line] { line.verb = Verb::trace; });
 }
 
+void add_db_commands(CLI::App& app, CommandLine& line) {
+    using What = DatabaseArguments::What;
+    DatabaseArguments& db = line.db;
+    CLI::App* command =
+        app.add_subcommand("db", "Create and migrate the tables of a database of threads");
+    command->footer(db_examples);
+    command->require_subcommand(1);
+    const auto add = [&](const char* name, const char* description, What what) -> CLI::App& {
+        CLI::App* added = command->add_subcommand(name, description);
+        added->footer("");
+        added->callback([&line, what] { line.db.what = what; });
+        return *added;
+    };
+    const auto add_on = [&](const char* name, const char* description, What what) -> CLI::App& {
+        CLI::App& added = add(name, description, what);
+        added.add_option("database", db.target, "postgres://..., or an SQLite file")
+            ->required()
+            ->type_name(value_type::database);
+        return added;
+    };
+    add_on("status", "Show the versions of the tables", What::status)
+        .add_flag("--json", db.json, "Print a JSON object");
+    add_on("init", "Create the tables in an empty database", What::init);
+    add_on("migrate", "Migrate older tables, also those of CubePi", What::migrate);
+    CLI::App& sql = add("sql", "Print the SQL that creates or migrates the tables", What::sql);
+    sql.add_option("database", db.target,
+                   "postgres://..., an SQLite file, or postgres or sqlite for a new database")
+        ->required()
+        ->type_name(value_type::database);
+    sql.add_option("--from", db.from, "With postgres: the version of CubePi's tables, 1 to 5")
+        ->type_name("VERSION")
+        ->check(CLI::Range(1, 5));
+    command->callback([&line] { line.verb = Verb::db; });
+}
+
 void add_help_commands(CLI::App& app, CommandLine& line) {
     CLI::App* completion =
         app.add_subcommand("completion", "Print a completion script for bash, zsh or fish");
@@ -540,6 +584,7 @@ void add_commands(CLI::App& app, CommandLine& line, const std::vector<bub::CliCo
     add_tape_commands(app, line.tape);
     app.get_subcommand("tape")->callback([&line] { line.verb = Verb::tape; });
     add_trace_commands(app, line);
+    add_db_commands(app, line);
     add_help_commands(app, line);
     add_internal_commands(app, line);
     app.footer(examples);  // after the commands, which would inherit it

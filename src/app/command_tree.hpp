@@ -28,6 +28,7 @@ inline constexpr const char* request_form = "FORM";
 inline constexpr const char* command = "COMMAND";
 inline constexpr const char* file = "FILE";
 inline constexpr const char* directory = "DIR";
+inline constexpr const char* database = "DATABASE";
 }  // namespace value_type
 
 }  // namespace cubepi::app

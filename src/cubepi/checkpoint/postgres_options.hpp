@@ -37,4 +37,8 @@ struct PostgresOptions {
     std::shared_ptr<const Runtime> runtime = {};
 };
 
+/// Returns "PostgreSQL database 'NAME' on HOST:PORT" for messages, without a password. Throws
+/// CheckpointerError(invalid_argument) for an invalid connection string.
+std::string postgres_description(const PostgresOptions& options);
+
 }  // namespace cubepi

@@ -1,5 +1,7 @@
 #include <cubepi/checkpoint/postgres/connection_string.hpp>
 
+#include <cubepi/checkpoint/postgres_options.hpp>
+
 #include <cstdlib>
 #include <memory>
 
@@ -166,3 +168,11 @@ std::string PgParameters::without_secrets(std::string text) const {
 }
 
 }  // namespace cubepi::detail
+
+namespace cubepi {
+
+std::string postgres_description(const PostgresOptions& options) {
+    return detail::PgParameters(options.connection).description();
+}
+
+}  // namespace cubepi

@@ -136,11 +136,11 @@ double SqliteStatement::number(int column) const noexcept {
     return sqlite3_column_double(statement_, column);
 }
 
-SqliteDatabase::SqliteDatabase(const SQLiteOptions& options) : options_(options) {
+SqliteDatabase::SqliteDatabase(const SQLiteOptions& options, Tables tables) : options_(options) {
     try {
         open_file();
         set_up();
-        migrate(*this);
+        if (tables == Tables::migrate) migrate(*this);
     } catch (...) {
         for (const auto& [sql, statement] : statements_) sqlite3_finalize(statement);
         sqlite3_close_v2(handle_);

@@ -55,8 +55,9 @@ private:
 /// An open database file with its prepared statements. Used by one thread at a time.
 class SqliteDatabase {
 public:
+    enum class Tables : std::uint8_t { migrate, leave };
     /// Opens the file, creates it if it does not exist, and migrates its tables.
-    explicit SqliteDatabase(const SQLiteOptions& options);
+    explicit SqliteDatabase(const SQLiteOptions& options, Tables tables = Tables::migrate);
     ~SqliteDatabase();
     SqliteDatabase(const SqliteDatabase&) = delete;
     SqliteDatabase& operator=(const SqliteDatabase&) = delete;

@@ -1,15 +1,16 @@
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include <cubepi/checkpoint/sqlite/database.hpp>
 #include <cubepi/checkpoint/sqlite/pending_rows.hpp>
 #include <cubepi/checkpoint/sqlite/shared_requests.hpp>
+#include <cubepi/checkpoint/sqlite_schema.hpp>
 #include <cubepi/core/error.hpp>
 
 namespace cubepi::detail {
 
 namespace {
-
-constexpr std::int64_t our_version = 3;
 
 // The tables of Python CubePi, column for column.
 constexpr const char* shared_tables =
@@ -99,6 +100,7 @@ constexpr const char* indexes_and_our_tables =
     "CREATE TABLE IF NOT EXISTS cubepi_native_schema (version INTEGER NOT NULL);"
     "DELETE FROM cubepi_native_schema;"
     "INSERT INTO cubepi_native_schema VALUES (3);";
+static_assert(sqlite_native_version == 3);
 
 bool exists(SqliteDatabase& database, std::string_view table) {
     SqliteStatement statement =
@@ -133,20 +135,37 @@ void refuse_foreign_tables(SqliteDatabase& database) {
     }
 }
 
-void add_missing_column(SqliteDatabase& database, std::string_view table, std::string_view column,
-                        std::string_view type = "TEXT") {
-    if (has_column(database, table, column)) return;
-    const std::string sql = "ALTER TABLE " + std::string(table) + " ADD COLUMN " +
-                            std::string(column) + " " + std::string(type);
-    database.execute(sql.c_str());
+/// A column that tables of CubePi, or of older versions of ours, lack.
+struct AddedColumn {
+    const char* table;
+    const char* column;
+    const char* type;
+
+    std::string sql() const {
+        return std::string("ALTER TABLE ") + table + " ADD COLUMN " + column + " " + type;
+    }
+};
+
+constexpr AddedColumn message_id_column = {"messages", "message_id", "TEXT"};
+constexpr AddedColumn shared_columns[] = {
+    {"messages", "run_id", "TEXT"},
+    {"thread_extra", "parent_thread_id", "TEXT"},
+    {"thread_pending_request", "run_id", "TEXT"},
+    message_id_column,
+};
+constexpr AddedColumn inbox_columns[] = {
+    {"cubepi_native_pending", "created_at", "REAL NOT NULL DEFAULT 0"},
+    {"cubepi_native_pending", "expires_at", "REAL NOT NULL DEFAULT 9e999"},
+    {"cubepi_native_pending", "expired", "INTEGER NOT NULL DEFAULT 0"},
+};
+
+void add_if_missing(SqliteDatabase& database, const AddedColumn& added) {
+    if (!has_column(database, added.table, added.column)) database.execute(added.sql().c_str());
 }
 
 /// Prepares the inbox: the times of our requests in columns, and the requests of CubePi in our table.
 void add_inbox(SqliteDatabase& database) {
-    add_missing_column(database, "cubepi_native_pending", "created_at", "REAL NOT NULL DEFAULT 0");
-    add_missing_column(database, "cubepi_native_pending", "expires_at",
-                       "REAL NOT NULL DEFAULT 9e999");
-    add_missing_column(database, "cubepi_native_pending", "expired", "INTEGER NOT NULL DEFAULT 0");
+    for (const AddedColumn& column : inbox_columns) add_if_missing(database, column);
     fill_times(database);
     database.execute(inbox_indexes);
     database.execute(change_triggers);
@@ -161,16 +180,16 @@ bool is_current(SqliteDatabase& database) {
     if (!exists(database, "cubepi_native_schema")) return false;
     const std::int64_t version =
         database.query_integer("SELECT max(version) FROM cubepi_native_schema").value_or(0);
-    if (version > our_version) {
+    if (version > sqlite_native_version) {
         throw CheckpointerError(
             ErrorCode::schema_mismatch,
             "SQLite database '" + database.options().path +
                 "' was written by a newer version of this program (tables of version " +
-                std::to_string(version) + ", known is " + std::to_string(our_version) +
+                std::to_string(version) + ", known is " + std::to_string(sqlite_native_version) +
                 "); update the program",
             std::string(), std::string(), database.options().path);
     }
-    return version == our_version;
+    return version == sqlite_native_version;
 }
 
 }  // namespace
@@ -191,10 +210,7 @@ void migrate(SqliteDatabase& database) {
         if (!is_current(database)) {
             refuse_foreign_tables(database);
             database.execute(shared_tables);
-            add_missing_column(database, "messages", "run_id");
-            add_missing_column(database, "thread_extra", "parent_thread_id");
-            add_missing_column(database, "thread_pending_request", "run_id");
-            add_missing_column(database, "messages", "message_id");
+            for (const AddedColumn& column : shared_columns) add_if_missing(database, column);
             database.execute(pending_table);
             database.execute(indexes_and_our_tables);
             add_inbox(database);
@@ -207,3 +223,35 @@ void migrate(SqliteDatabase& database) {
 }
 
 }  // namespace cubepi::detail
+
+namespace cubepi {
+
+std::string sqlite_schema_sql() {
+    std::string sql = "BEGIN;\n";
+    const auto add = [&sql](const char* statements) { sql += std::string(statements) + "\n"; };
+    add(detail::shared_tables);
+    sql += detail::message_id_column.sql() + ";\n";
+    add(detail::pending_table);
+    add(detail::indexes_and_our_tables);
+    for (const detail::AddedColumn& column : detail::inbox_columns) sql += column.sql() + ";\n";
+    add(detail::inbox_indexes);
+    add(detail::change_triggers);
+    return sql + "COMMIT;\n";
+}
+
+SQLiteSchemaStatus sqlite_schema_status(const std::string& path) {
+    SQLiteSchemaStatus status;
+    std::error_code failed;
+    if (!std::filesystem::exists(path, failed) && !failed) return status;
+    SQLiteOptions options;
+    options.path = path;
+    options.read_only = true;
+    detail::SqliteDatabase database(options, detail::SqliteDatabase::Tables::leave);
+    status.has_shared_tables = detail::exists(database, "messages");
+    if (!detail::exists(database, "cubepi_native_schema")) return status;
+    const auto version = database.query_integer("SELECT max(version) FROM cubepi_native_schema");
+    if (version) status.native_version = static_cast<int>(*version);
+    return status;
+}
+
+}  // namespace cubepi

@@ -1,0 +1,118 @@
+#include "database.hpp"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include <cubepi/checkpoint/postgres_schema.hpp>
+#include <cubepi/checkpoint/sqlite_checkpointer.hpp>
+#include <cubepi/checkpoint/sqlite_schema.hpp>
+#include <cubepi/core/error.hpp>
+#include <cubepi/core/run.hpp>
+
+namespace cubepi::app {
+
+namespace {
+
+class PostgresDatabase final : public Database {
+public:
+    explicit PostgresDatabase(std::string connection)
+        : options_(options_of(std::move(connection))),
+          description_(postgres_description(options_)) {}
+
+    const std::string& description() const noexcept override { return description_; }
+    DatabaseStatus status() override {
+        const PostgresSchemaStatus found = run(postgres_schema_status(options_));
+        DatabaseStatus status;
+        status.tables = {{"cubepi_*", found.version, postgres_schema_version},
+                         {"cubepi_native_*", found.native_version, postgres_native_version}};
+        return status;
+    }
+    void migrate() override { (void)run(apply_postgres_schema(options_)); }
+    std::string sql() override {
+        return postgres_schema_sql(run(postgres_schema_status(options_)));
+    }
+
+private:
+    static PostgresOptions options_of(std::string connection) {
+        PostgresOptions options;
+        options.connection = std::move(connection);
+        return options;
+    }
+
+    const PostgresOptions options_;
+    const std::string description_;
+};
+
+class SQLiteFile final : public Database {
+public:
+    explicit SQLiteFile(std::string path)
+        : path_(std::move(path)), description_("SQLite database '" + path_ + "'") {}
+
+    const std::string& description() const noexcept override { return description_; }
+    DatabaseStatus status() override {
+        const SQLiteSchemaStatus found = sqlite_schema_status(path_);
+        DatabaseStatus status;
+        status.tables = {{"cubepi_native_*", found.native_version, sqlite_native_version}};
+        // Tables of CubePi alone are to be migrated, not to be created.
+        if (found.has_shared_tables && !found.native_version) status.tables.front().found = 0;
+        return status;
+    }
+    void migrate() override {
+        SQLiteCheckpointer store(path_);
+        run(store.open());
+    }
+    std::string sql() override {
+        const DatabaseStatus found = status();
+        if (found.is_current()) return {};
+        if (found.is_empty()) return sqlite_schema_sql();
+        throw Error(ErrorCode::invalid_argument,
+                    description_ +
+                        " has older tables, which are not migrated by SQL alone; use "
+                        "'cubepi db migrate'");
+    }
+
+private:
+    const std::string path_;
+    const std::string description_;
+};
+
+}  // namespace
+
+bool DatabaseStatus::is_empty() const {
+    return std::none_of(tables.begin(), tables.end(),
+                        [](const TableVersion& one) { return one.found.has_value(); });
+}
+
+bool DatabaseStatus::is_current() const {
+    return std::all_of(tables.begin(), tables.end(),
+                       [](const TableVersion& one) { return one.found == one.needed; });
+}
+
+std::unique_ptr<Database> open_database(const std::string& target) {
+    if (target.empty())
+        throw Error(ErrorCode::invalid_argument,
+                    "no database; give a URL (postgres://...) or an SQLite file");
+    constexpr std::string_view sqlite = "sqlite:///";
+    if (target.starts_with("postgres://") || target.starts_with("postgresql://"))
+        return std::make_unique<PostgresDatabase>(target);
+    if (target.starts_with(sqlite))
+        return std::make_unique<SQLiteFile>(target.substr(sqlite.size()));
+    const std::size_t scheme = target.find("://");
+    if (scheme != std::string::npos)
+        // Not the rest of it, which may have a password.
+        throw Error(ErrorCode::invalid_argument, "databases of '" + target.substr(0, scheme) +
+                                                     "' are not supported; use postgres://... or "
+                                                     "an SQLite file");
+    return std::make_unique<SQLiteFile>(target);
+}
+
+std::optional<std::string> sql_of_kind(const std::string& kind, int from) {
+    if (kind == "sqlite") return sqlite_schema_sql();
+    if (kind != "postgres") return std::nullopt;
+    PostgresSchemaStatus status;
+    if (from > 0) status.version = from;
+    return postgres_schema_sql(status);
+}
+
+}  // namespace cubepi::app

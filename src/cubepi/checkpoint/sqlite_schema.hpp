@@ -1,0 +1,27 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+namespace cubepi {
+
+/// The version of this library's own tables in a file, cubepi_native_*. Those of CubePi have no version.
+inline constexpr int sqlite_native_version = 3;
+
+/// The tables of a file.
+struct SQLiteSchemaStatus {
+    bool has_shared_tables = false;          ///< those that CubePi uses, too
+    std::optional<int> native_version = {};  ///< of this library's tables; absent if there are none
+
+    /// Returns true if SQLiteCheckpointer need not change the tables. It migrates older ones when it opens the file.
+    bool is_current() const noexcept { return native_version == sqlite_native_version; }
+};
+
+/// Returns the SQL that creates the tables in a new file, in one transaction. SQLiteCheckpointer executes the same.
+std::string sqlite_schema_sql();
+
+/// Reads the tables of a file, and changes nothing. Blocks. A file that does not exist has no tables. Throws CheckpointerError
+/// like SQLiteCheckpointer.
+SQLiteSchemaStatus sqlite_schema_status(const std::string& path);
+
+}  // namespace cubepi
