@@ -36,6 +36,9 @@ public:
     virtual Task<void> shutdown();
     /// Returns a name for messages: "otlp", "jsonl".
     virtual std::string name() const = 0;
+    /// Returns why the current export is being repeated; empty if it is not. For the report of an export that is cut off by the
+    /// end of the program. Thread-safe. Contains no secret.
+    virtual std::string retry_reason() const { return {}; }
 };
 
 /// A destination for metrics; called like a SpanExporter.
@@ -47,6 +50,8 @@ public:
                                               std::shared_ptr<const Resource> resource) = 0;
     virtual Task<void> shutdown();
     virtual std::string name() const = 0;
+    /// As SpanExporter::retry_reason().
+    virtual std::string retry_reason() const { return {}; }
 };
 
 }  // namespace cubepi

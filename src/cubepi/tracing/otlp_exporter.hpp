@@ -56,6 +56,7 @@ public:
     Task<ExportResult> export_spans(SpanBatch batch,
                                     std::shared_ptr<const Resource> resource) override;
     std::string name() const override { return "otlp"; }
+    std::string retry_reason() const override;
 
 private:
     struct State;
@@ -70,6 +71,7 @@ public:
     Task<ExportResult> export_metrics(std::shared_ptr<const MetricSnapshot> metrics,
                                       std::shared_ptr<const Resource> resource) override;
     std::string name() const override { return "otlp"; }
+    std::string retry_reason() const override;
 
 private:
     struct State;

@@ -61,7 +61,7 @@ void ExportReporter::exported(const ExportResult& result, std::uint64_t dropped)
     send("export_recovered", "the exporter " + exporter_ + " delivers " + item_ + " again");
 }
 
-void ExportReporter::ended(const ExportCounts& counts) {
+void ExportReporter::ended(const ExportCounts& counts, const std::string& reason) {
     JsonObject details;
     details["exported"] = counts.exported;
     details["dropped"] = counts.dropped;
@@ -70,6 +70,10 @@ void ExportReporter::ended(const ExportCounts& counts) {
         "the exporter " + exporter_ + " delivered " + std::to_string(counts.exported) + " " + item_;
     if (counts.dropped != 0) text += ", " + std::to_string(counts.dropped) + " were dropped";
     if (counts.failed != 0) text += ", " + std::to_string(counts.failed) + " were not accepted";
+    if (counts.failed != 0 && !reason.empty()) {
+        text += ": " + reason;
+        details["error"] = reason;
+    }
     send("export_ended", std::move(text), std::move(details));
 }
 

@@ -27,6 +27,17 @@ private:
     std::function<void(const Notice&)> report_;
 };
 
+/// Returns exporter.retry_reason(), or nothing if it throws.
+template <class Exporter>
+std::string retry_reason_of(const Exporter& exporter) noexcept {
+    try {
+        return exporter.retry_reason();
+    } catch (...) {
+        // The report lacks the reason.
+        return {};
+    }
+}
+
 /// Reports what becomes of the items of one exporter: once when they begin to be lost, once when the exporter has recovered, and
 /// the totals at the end. Used by one thread at a time.
 class ExportReporter {
@@ -38,7 +49,8 @@ public:
 
     /// Reports after an export. `dropped` counts the items that found the queue full so far.
     void exported(const ExportResult& result, std::uint64_t dropped);
-    void ended(const ExportCounts& counts);
+    /// `reason`: why the last export did not succeed; may be empty.
+    void ended(const ExportCounts& counts, const std::string& reason);
 
 private:
     void send(const char* code, std::string text, JsonObject details = {}) noexcept;

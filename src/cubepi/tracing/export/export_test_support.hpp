@@ -95,6 +95,9 @@ public:
         if (end_) co_await end_();
     }
     std::string name() const override { return "scripted"; }
+    std::string retry_reason() const override { return reason; }
+
+    std::string reason = {};
 
 private:
     Export call_;

@@ -46,7 +46,7 @@ public:
     void settle() noexcept override {
         if (settled_.exchange(true)) return;
         failed_ += exporting_.exchange(0);
-        reporter_.ended(counts());
+        reporter_.ended(counts(), detail::retry_reason_of(*exporter_));
     }
 
 private:

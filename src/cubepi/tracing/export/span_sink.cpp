@@ -104,9 +104,10 @@ void SpanLane::discard_queue() noexcept {
 
 void SpanLane::settle() noexcept {
     if (settled_.exchange(true)) return;
+    const std::string reason = detail::retry_reason_of(*exporter_);
     discard_queue();
     failed_ += exporting_.exchange(0);
-    reporter_.ended(counts());
+    reporter_.ended(counts(), reason);
 }
 
 Task<> SpanLane::serve() {

@@ -83,6 +83,25 @@ TEST(SpanSinkFaults, D26_ReportsAFailureAndARecoveryOnce) {
     EXPECT_EQ(last.details.at("failed"), 6u);
 }
 
+TEST(SpanSinkFaults, SaysWhyAnExportWasRepeatedWhenTheEndCutItOff) {
+    Latch exporting;
+    const auto exporter = std::make_shared<ScriptedExporter>([&](const SpanBatch&) {
+        exporting.open();
+        return hang();
+    });
+    exporter->reason = "c answered with HTTP 503";
+    Notices notices;
+    SpanSink sink({output_of(exporter)}, nullptr, notices.receiver());
+    sink.add(make_span());
+    exporting.wait();
+    EXPECT_FALSE(sink.shutdown(std::chrono::milliseconds(20)));
+    const Notice last = notices.all().back();
+    EXPECT_EQ(last.text,
+              "the exporter scripted delivered 0 spans, 1 were not accepted: c answered with HTTP "
+              "503");
+    EXPECT_EQ(last.details.at("error"), "c answered with HTTP 503");
+}
+
 TEST(SpanSinkFaults, CountsAPartialRejection) {
     const auto exporter =
         std::make_shared<ScriptedExporter>([](const SpanBatch&) { return reject(1, ""); });

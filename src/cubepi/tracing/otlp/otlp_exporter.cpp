@@ -49,6 +49,8 @@ OtlpSpanExporter::OtlpSpanExporter(OtlpOptions options)
 
 OtlpSpanExporter::~OtlpSpanExporter() = default;
 
+std::string OtlpSpanExporter::retry_reason() const { return state_->sender.retry_reason(); }
+
 Task<ExportResult> OtlpSpanExporter::export_spans(SpanBatch batch,
                                                   std::shared_ptr<const Resource> resource) {
     const OtlpOptions& options = state_->sender.options();
@@ -78,6 +80,8 @@ OtlpMetricExporter::OtlpMetricExporter(OtlpOptions options)
     : state_(std::make_unique<State>(std::move(options))) {}
 
 OtlpMetricExporter::~OtlpMetricExporter() = default;
+
+std::string OtlpMetricExporter::retry_reason() const { return state_->sender.retry_reason(); }
 
 Task<ExportResult> OtlpMetricExporter::export_metrics(std::shared_ptr<const MetricSnapshot> metrics,
                                                       std::shared_ptr<const Resource> resource) {

@@ -131,6 +131,39 @@ TEST(OtlpExporter, RetriesOnlyTheStatusesOfTheSpecification) {
     }
 }
 
+/// Notes the reason for each request.
+class AskingTransport final : public HttpTransport {
+public:
+    explicit AskingTransport(std::shared_ptr<HttpTransport> transport)
+        : transport_(std::move(transport)) {}
+    Task<HttpResponse> send(HttpRequest request) override {
+        reasons.push_back(exporter->retry_reason());
+        return transport_->send(std::move(request));
+    }
+
+    const OtlpSpanExporter* exporter = nullptr;
+    std::vector<std::string> reasons;
+
+private:
+    std::shared_ptr<HttpTransport> transport_;
+};
+
+TEST(OtlpExporter, KnowsWhyItRepeatsARequest) {
+    Collector collector({MemoryResponse(503), MemoryResponse(200)});
+    const auto asking = std::make_shared<AskingTransport>(collector.transport);
+    collector.options.runtime = std::make_shared<const Runtime>(
+        Runtime().with_clock(collector.clock).with_transport(asking));
+    OtlpSpanExporter exporter(collector.options);
+    asking->exporter = &exporter;
+    const SpanBatch batch(1, otlp_test::sample_span());
+    const ExportResult result =
+        run_advancing(*collector.clock, exporter.export_spans(batch, collector.resource));
+    EXPECT_TRUE(result.ok());
+    EXPECT_EQ(asking->reasons,
+              (std::vector<std::string>{"", "localhost:4318 answered with HTTP 503"}));
+    EXPECT_EQ(exporter.retry_reason(), "");
+}
+
 TEST(OtlpExporter, WaitsAsLongAsTheCollectorRequests) {
     Collector collector(
         {MemoryResponse(429).with_header("retry-after", "17"), MemoryResponse(200)});

@@ -136,6 +136,16 @@ std::string OtlpSender::error_of(const Reply& reply) const {
     return text;
 }
 
+std::string OtlpSender::retry_reason() const {
+    const std::lock_guard lock(mutex_);
+    return retry_reason_;
+}
+
+void OtlpSender::set_retry_reason(std::string reason) {
+    const std::lock_guard lock(mutex_);
+    retry_reason_ = std::move(reason);
+}
+
 Task<ExportResult> OtlpSender::send(std::string body, std::size_t items) {
     if (options_.gzip) body = gzip(body);
     for (int retries = 0;; ++retries) {
@@ -145,7 +155,10 @@ Task<ExportResult> OtlpSender::send(std::string body, std::size_t items) {
         std::string error;
         if (outcome) {
             const Reply reply = std::move(outcome).value();
-            if (reply.status >= 200 && reply.status < 300) co_return accepted(reply, items);
+            if (reply.status >= 200 && reply.status < 300) {
+                set_retry_reason({});
+                co_return accepted(reply, items);
+            }
             error = error_of(reply);
             if (is_retryable(reply.status)) {
                 const RetryHints hints = read_retry_hints(reply.headers, runtime_->clock->wall());
@@ -157,6 +170,7 @@ Task<ExportResult> OtlpSender::send(std::string body, std::size_t items) {
             error = exception_text(outcome.failure());
             decision = decide_by_failure(options_.retry, retries, outcome.failure(), random);
         }
+        set_retry_reason(decision.retry ? error : std::string());
         if (!decision.retry) {
             co_return rejection(with_reason(std::move(error), decision.reason), items);
         }

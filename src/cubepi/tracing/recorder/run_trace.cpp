@@ -111,6 +111,7 @@ void RunTrace::finish(OpenSpan& span, Time now) {
 
 void RunTrace::start_turn(std::uint32_t turn, Time now) {
     const std::lock_guard lock(mutex_);
+    if (!records()) return;
     if (turn_) finish(turn_, now);
     turn_ = open(shared_name("cubepi.turn"), context_.span_id, SpanKind::internal, now);
     turn_->attributes.reserve(6);
@@ -122,6 +123,7 @@ void RunTrace::start_turn(std::uint32_t turn, Time now) {
 void RunTrace::start_message(const Message& message) {
     if (message.role() == Role::assistant) return;
     const std::lock_guard lock(mutex_);
+    if (!records()) return;
     ++input_messages_;
     if (!settings_.content.enabled()) return;
     JsonObject content = content_of(message);
@@ -174,6 +176,7 @@ void RunTrace::record_turn_content(const TurnEndEvent& event) {
 
 void RunTrace::start_tool(const ToolExecutionStartEvent& event, const ToolFacts& facts, Time now) {
     const std::lock_guard lock(mutex_);
+    if (!records()) return;
     Tool tool{event.tool_call_id, open(shared_name("execute_tool " + event.tool_name.str()),
                                        turn_or_root(), SpanKind::internal, now)};
     Attributes& attributes = tool.span->attributes;
@@ -220,6 +223,7 @@ void RunTrace::end_tool(const ToolExecutionEndEvent& event, Time now) {
 
 void RunTrace::start_question(const HitlRequest& request, Time now) {
     const std::lock_guard lock(mutex_);
+    if (!records()) return;
     const std::string_view kind = question_kind(request);
     Question question{
         request.question_id, kind, now,
@@ -297,7 +301,7 @@ void RunTrace::note_first_request(const ProviderCall& call) {
 
 void RunTrace::start_chat(const ProviderCall& call, const RequestPayload& payload, Time now) {
     const std::lock_guard lock(mutex_);
-    if (!root_) return;
+    if (!root_ || !records()) return;
     note_first_request(call);
     Chat chat{&call,
               open(shared_name("chat " + call.model().id), parent_of(call), SpanKind::client, now)};

@@ -115,6 +115,8 @@ private:
     OpenSpan open(SharedString name, SpanId parent, SpanKind kind, Time start) const;
     SpanId turn_or_root() const noexcept;
     SpanId parent_of(const ProviderCall& call) const noexcept;
+    /// False if no span of the run can be exported: it is not sampled, and would not be recorded if it failed.
+    bool records() const noexcept { return context_.sampled || settings_.keep_failed; }
     std::vector<Chat>::iterator find_chat(const ProviderCall& call) noexcept;
     void finish(OpenSpan& span, Time now);
     void finish_question(Question& question, std::string_view outcome, Time now);
