@@ -26,7 +26,7 @@ struct DatabaseStatus {
 class Database {
 public:
     virtual ~Database() = default;
-    /// What the database is, for messages; without a password.
+    /// The name of the database for messages, without a password.
     virtual const std::string& description() const noexcept = 0;
     /// Throws CheckpointerError, as the other functions do.
     virtual DatabaseStatus status() = 0;
