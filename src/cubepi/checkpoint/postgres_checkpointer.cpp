@@ -1,8 +1,9 @@
 #include <cubepi/checkpoint/postgres_checkpointer.hpp>
 
+#include <memory>
 #include <utility>
 
-#include <cubepi/checkpoint/postgres/operations.hpp>
+#include <cubepi/checkpoint/postgres/driver.hpp>
 
 namespace cubepi {
 
@@ -14,155 +15,12 @@ PostgresOptions options_for(std::string connection) {
     return options;
 }
 
-Task<void> connect(detail::PgStorePtr store) {
-    // Any call connects.
-    detail::PgBatch nothing;
-    (void)co_await store->read(std::move(nothing));
-}
-
 }  // namespace
 
 PostgresCheckpointer::PostgresCheckpointer(std::string connection)
     : PostgresCheckpointer(options_for(std::move(connection))) {}
 
 PostgresCheckpointer::PostgresCheckpointer(PostgresOptions options)
-    : store_(std::make_shared<detail::PgStore>(std::move(options))) {}
-
-PostgresCheckpointer::~PostgresCheckpointer() = default;
-
-Task<void> PostgresCheckpointer::open() { return connect(store_); }
-
-Task<std::optional<CheckpointData>> PostgresCheckpointer::load(std::string thread_id) {
-    return detail::load_thread(store_, std::move(thread_id));
-}
-
-Task<std::int64_t> PostgresCheckpointer::append(std::string thread_id, MessageList messages,
-                                                AppendOptions options) {
-    return detail::append_messages(store_, std::move(thread_id), std::move(messages),
-                                   std::move(options));
-}
-
-Task<void> PostgresCheckpointer::save_extra(std::string thread_id, JsonObject extra) {
-    return detail::save_extra(store_, std::move(thread_id), std::move(extra));
-}
-
-Task<ClaimResult> PostgresCheckpointer::claim_run(std::string thread_id, std::string run_id,
-                                                  ClaimOwner owner, ClaimKind kind) {
-    return detail::claim_run(store_, std::move(thread_id), std::move(run_id), std::move(owner),
-                             kind);
-}
-
-Task<void> PostgresCheckpointer::renew_claim(std::string thread_id, std::string run_id,
-                                             std::string owner_id) {
-    return detail::renew_claim(store_, std::move(thread_id), std::move(run_id),
-                               std::move(owner_id));
-}
-
-Task<void> PostgresCheckpointer::release_claim(std::string thread_id, std::string run_id,
-                                               std::string owner_id) {
-    return detail::release_claim(store_, std::move(thread_id), std::move(run_id),
-                                 std::move(owner_id));
-}
-
-Task<void> PostgresCheckpointer::mark_run_complete(std::string thread_id, std::string run_id) {
-    return detail::mark_run_complete(store_, std::move(thread_id), std::move(run_id));
-}
-
-Task<void> PostgresCheckpointer::complete_run(std::string thread_id, std::string run_id,
-                                              std::string owner_id) {
-    return detail::complete_run(store_, std::move(thread_id), std::move(run_id),
-                                std::move(owner_id));
-}
-
-Task<bool> PostgresCheckpointer::is_run_complete(std::string thread_id, std::string run_id) {
-    return detail::is_run_complete(store_, std::move(thread_id), std::move(run_id));
-}
-
-Task<std::optional<Message>> PostgresCheckpointer::find_message(std::string thread_id,
-                                                                std::string message_id) {
-    return detail::find_message(store_, std::move(thread_id), std::move(message_id));
-}
-
-Task<void> PostgresCheckpointer::save_pending_request(std::string thread_id, std::string run_id,
-                                                      HitlRequest request) {
-    return detail::save_pending_request(store_, std::move(thread_id), std::move(run_id),
-                                        std::move(request));
-}
-
-Task<std::vector<PendingRequest>> PostgresCheckpointer::load_pending_requests(
-    std::string thread_id) {
-    return detail::load_pending_requests(store_, std::move(thread_id));
-}
-
-Task<bool> PostgresCheckpointer::clear_pending_request(std::string thread_id, std::string run_id,
-                                                       std::string question_id) {
-    return detail::clear_pending_request(store_, std::move(thread_id), std::move(run_id),
-                                         std::move(question_id));
-}
-
-Task<void> PostgresCheckpointer::save_hitl_answer(std::string thread_id, HitlAnswer answer) {
-    return detail::save_hitl_answer(store_, std::move(thread_id), std::move(answer));
-}
-
-Task<std::optional<Json>> PostgresCheckpointer::load_hitl_answer(std::string thread_id,
-                                                                 std::string run_id,
-                                                                 std::string question_id) {
-    return detail::load_hitl_answer(store_, std::move(thread_id), std::move(run_id),
-                                    std::move(question_id));
-}
-
-Task<void> PostgresCheckpointer::clear_hitl_answers(std::string thread_id, std::string run_id,
-                                                    std::vector<std::string> question_ids) {
-    return detail::clear_hitl_answers(store_, std::move(thread_id), std::move(run_id),
-                                      std::move(question_ids));
-}
-
-Task<void> PostgresCheckpointer::mark_batch_started(std::string thread_id, BatchStart start) {
-    return detail::mark_batch_started(store_, std::move(thread_id), std::move(start));
-}
-
-Task<std::optional<StartedBatch>> PostgresCheckpointer::load_started_batch(std::string thread_id,
-                                                                           std::string run_id) {
-    return detail::load_started_batch(store_, std::move(thread_id), std::move(run_id));
-}
-
-Task<InboxPage> PostgresCheckpointer::list_requests(InboxQuery query) {
-    return detail::list_requests(store_, std::move(query));
-}
-
-Task<std::vector<InboxEntry>> PostgresCheckpointer::expire_due(double now, std::size_t limit) {
-    return detail::expire_due(store_, now, limit);
-}
-
-Task<void> PostgresCheckpointer::answer_request(std::string thread_id, AnswerRecord record) {
-    return detail::answer_request(store_, std::move(thread_id), std::move(record));
-}
-
-Task<std::vector<AnswerRecord>> PostgresCheckpointer::load_answer_records(std::string thread_id) {
-    return detail::load_answer_records(store_, std::move(thread_id));
-}
-
-Task<std::size_t> PostgresCheckpointer::discard_requests(std::string thread_id) {
-    return detail::discard_requests(store_, std::move(thread_id));
-}
-
-Task<MessageList> PostgresCheckpointer::snapshot(std::string thread_id, std::string after_run_id) {
-    return detail::snapshot_thread(store_, std::move(thread_id), std::move(after_run_id));
-}
-
-Task<void> PostgresCheckpointer::fork(std::string source_thread_id, std::string new_thread_id,
-                                      std::string after_run_id,
-                                      std::optional<JsonObject> metadata) {
-    return detail::fork_thread(store_, std::move(source_thread_id), std::move(new_thread_id),
-                               std::move(after_run_id), std::move(metadata));
-}
-
-Task<std::vector<ThreadInfo>> PostgresCheckpointer::list_threads() {
-    return detail::list_threads(store_);
-}
-
-Task<void> PostgresCheckpointer::delete_thread(std::string thread_id) {
-    return detail::delete_thread(store_, std::move(thread_id));
-}
+    : ServerCheckpointer(options, std::make_shared<const detail::PgDriver>(options, true)) {}
 
 }  // namespace cubepi

@@ -3,16 +3,16 @@
 #include <string>
 #include <vector>
 
-#include <cubepi/checkpoint/postgres/connection.hpp>
 #include <cubepi/checkpoint/postgres/connection_string.hpp>
 #include <cubepi/checkpoint/postgres_schema.hpp>
+#include <cubepi/checkpoint/server/query.hpp>
 
 namespace cubepi::detail {
 
 /// Returns the statements that prepare a session of a store and read the versions of the tables.
-PgBatch session_set_up(const PostgresOptions& options);
+ServerBatch session_set_up(const PostgresOptions& options);
 /// Checks their results. Throws CheckpointerError(schema_mismatch).
-void check_session(const PgParameters& parameters, const PgResults& results);
+void check_session(const PgParameters& parameters, const ServerResults& results);
 
 /// Returns the statements of postgres_schema_sql(), without the transaction. See schema_sql.cpp.
 std::vector<std::string> schema_statements(const PostgresSchemaStatus& from);

@@ -1,4 +1,4 @@
-#include <cubepi/checkpoint/postgres/rows.hpp>
+#include <cubepi/checkpoint/server/rows.hpp>
 
 #include <map>
 #include <utility>
@@ -10,15 +10,14 @@
 
 namespace cubepi::detail {
 
-void write_thread_row(PgBatch& writes, const std::string& thread_id) {
-    writes.add("INSERT INTO cubepi_threads (thread_id) VALUES ($1) ON CONFLICT DO NOTHING")
-        .text(thread_id);
+void write_thread_row(ServerBatch& writes, const std::string& thread_id) {
+    writes.add("INSERT INTO cubepi_threads (thread_id) VALUES ($1) {skip}").text(thread_id);
 }
 
-std::size_t add_extra_reads(PgBatch& reads, const std::string& thread_id, bool for_update) {
+std::size_t add_extra_reads(ServerBatch& reads, const std::string& thread_id, bool for_update) {
     const std::size_t at = reads.size();
     reads
-        .add(std::string("SELECT extra::text, parent_thread_id FROM cubepi_threads"
+        .add(std::string("SELECT {text extra}, parent_thread_id FROM cubepi_threads"
                          " WHERE thread_id = $1") +
              (for_update ? " FOR UPDATE" : ""))
         .text(thread_id);
@@ -30,8 +29,8 @@ std::size_t add_extra_reads(PgBatch& reads, const std::string& thread_id, bool f
     return at;
 }
 
-JsonObject read_extra(const PgStore& store, const std::string& thread_id, const PgResults& results,
-                      std::size_t at) {
+JsonObject read_extra(const ServerStore& store, const std::string& thread_id,
+                      const ServerResults& results, std::size_t at) {
     if (results[at].rows() == 0) return {};
     std::optional<std::string> exact;
     if (results[at + 1].rows() > 0) exact = results[at + 1].string(0, 0);
@@ -46,7 +45,7 @@ JsonObject read_extra(const PgStore& store, const std::string& thread_id, const 
     store.fail_row(thread_id, "cubepi_threads.thread_id=" + thread_id, why);
 }
 
-void write_exact_extra(PgBatch& writes, const std::string& thread_id, const JsonObject& extra) {
+void write_exact_extra(ServerBatch& writes, const std::string& thread_id, const JsonObject& extra) {
     if (survives_server_json(Json(extra))) {
         writes.add("DELETE FROM cubepi_native_exact WHERE thread_id = $1 AND item = 'extra'")
             .text(thread_id);
@@ -55,26 +54,20 @@ void write_exact_extra(PgBatch& writes, const std::string& thread_id, const Json
     writes
         .add(
             "INSERT INTO cubepi_native_exact (thread_id, item, run_id, question_id, json)"
-            " VALUES ($1, 'extra', '', '', $2) ON CONFLICT (thread_id, item, run_id, question_id)"
-            " DO UPDATE SET json = excluded.json")
+            " VALUES ($1, 'extra', '', '', $2)"
+            " {replace thread_id, item, run_id, question_id: json}")
         .text(thread_id)
         .text(to_python_json(extra));
 }
 
-void write_extra(PgBatch& writes, const std::string& thread_id, const ExtraChange& change) {
-    writes
-        .add(
-            "INSERT INTO cubepi_threads AS t (thread_id, extra) VALUES ($1, $3)"
-            " ON CONFLICT (thread_id) DO UPDATE"
-            " SET extra = (t.extra - $2::text[]) || excluded.extra, updated_at = now()")
-        .text(thread_id)
-        .texts(change.removed)
-        .json(server_json_text(change.changed));
+void write_extra(const ServerStore& store, ServerBatch& writes, const std::string& thread_id,
+                 const ExtraChange& change) {
+    store.driver().write_extra(writes, thread_id, change);
     write_exact_extra(writes, thread_id, change.merged);
 }
 
-Message read_message(const PgStore& store, const std::string& thread_id, const PgResult& rows,
-                     int row) {
+Message read_message(const ServerStore& store, const std::string& thread_id,
+                     const ServerResult& rows, int row) {
     std::string why;
     try {
         return read_message_row(rows.text(row, 2), rows.text(row, 1));
@@ -84,7 +77,7 @@ Message read_message(const PgStore& store, const std::string& thread_id, const P
     store.fail_row(thread_id, "cubepi_messages.seq=" + std::to_string(rows.integer(row, 0)), why);
 }
 
-std::size_t add_claim_reads(PgBatch& reads, const std::string& thread_id,
+std::size_t add_claim_reads(ServerBatch& reads, const std::string& thread_id,
                             const std::string& run_id) {
     const std::size_t at = reads.size();
     reads
@@ -102,9 +95,9 @@ std::size_t add_claim_reads(PgBatch& reads, const std::string& thread_id,
     return at;
 }
 
-ClaimSheet read_claims(const PgResults& results, std::size_t at) {
+ClaimSheet read_claims(const ServerResults& results, std::size_t at) {
     ClaimSheet sheet;
-    const PgResult& rows = results[at];
+    const ServerResult& rows = results[at];
     for (int row = 0; row < rows.rows(); ++row) {
         HeldClaim claim;
         claim.run_id = rows.string(row, 0);
@@ -117,7 +110,7 @@ ClaimSheet read_claims(const PgResults& results, std::size_t at) {
         claim.lease_until = rows.number(row, 7);
         sheet.add_claim(std::move(claim));
     }
-    const PgResult& runs = results[at + 1];
+    const ServerResult& runs = results[at + 1];
     for (int row = 0; row < runs.rows(); ++row)
         sheet.add_run(runs.string(row, 0), runs.boolean(row, 1));
     return sheet;
@@ -125,11 +118,13 @@ ClaimSheet read_claims(const PgResults& results, std::size_t at) {
 
 namespace {
 
-void complete_run_row(PgBatch& writes, const std::string& thread_id, const std::string& run_id) {
+void complete_run_row(ServerBatch& writes, const std::string& thread_id,
+                      const std::string& run_id) {
     writes
         .add(
-            "UPDATE cubepi_runs SET completed_at = now(), completion_seq ="
-            " (SELECT coalesce(max(completion_seq), 0) + 1 FROM cubepi_runs WHERE thread_id = $1)"
+            "UPDATE cubepi_runs SET completed_at = now(), completion_seq = (SELECT next FROM"
+            " (SELECT coalesce(max(completion_seq), 0) + 1 AS next FROM cubepi_runs"
+            " WHERE thread_id = $1) AS last)"
             " WHERE thread_id = $1 AND run_id = $2")
         .text(thread_id)
         .text(run_id);
@@ -141,15 +136,13 @@ void complete_run_row(PgBatch& writes, const std::string& thread_id, const std::
     remove_all_answers(writes, thread_id, run_id);
 }
 
-void put_claim_row(PgBatch& writes, const std::string& thread_id, const HeldClaim& claim) {
+void put_claim_row(ServerBatch& writes, const std::string& thread_id, const HeldClaim& claim) {
     writes
         .add(
             "INSERT INTO cubepi_native_claims (thread_id, run_id, owner_id, host, boot_id, pid,"
             " process_start, description, lease_until) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)"
-            " ON CONFLICT (thread_id, run_id) DO UPDATE SET owner_id = excluded.owner_id,"
-            " host = excluded.host, boot_id = excluded.boot_id, pid = excluded.pid,"
-            " process_start = excluded.process_start, description = excluded.description,"
-            " lease_until = excluded.lease_until")
+            " {replace thread_id, run_id: owner_id, host, boot_id, pid, process_start, description,"
+            " lease_until}")
         .text(thread_id)
         .text(claim.run_id)
         .text(claim.owner.owner_id)
@@ -163,12 +156,12 @@ void put_claim_row(PgBatch& writes, const std::string& thread_id, const HeldClai
 
 }  // namespace
 
-void write_claims(PgBatch& writes, const std::string& thread_id, const ClaimSheet& claims) {
+void write_claims(ServerBatch& writes, const std::string& thread_id, const ClaimSheet& claims) {
     if (!claims.removed().empty()) {
         writes
             .add(
                 "DELETE FROM cubepi_native_claims WHERE thread_id = $1"
-                " AND run_id = ANY ($2::text[])")
+                " AND run_id {any $2}")
             .text(thread_id)
             .texts(claims.removed());
     }
@@ -183,32 +176,32 @@ void write_claims(PgBatch& writes, const std::string& thread_id, const ClaimShee
     for (const HeldClaim& claim : claims.put()) put_claim_row(writes, thread_id, claim);
 }
 
-std::size_t add_answer_reads(PgBatch& reads, const std::string& thread_id,
+std::size_t add_answer_reads(ServerBatch& reads, const std::string& thread_id,
                              const std::string& run_id, const std::vector<std::string>& questions) {
     const std::size_t at = reads.size();
     reads
         .add(
-            "SELECT question_id, answer::text FROM cubepi_hitl_answers WHERE thread_id = $1"
-            " AND run_id = $2 AND question_id = ANY ($3::text[]) ORDER BY question_id")
+            "SELECT question_id, {text answer} FROM cubepi_hitl_answers WHERE thread_id = $1"
+            " AND run_id = $2 AND question_id {any $3} ORDER BY question_id")
         .text(thread_id)
         .text(run_id)
         .texts(questions);
     reads
         .add(
             "SELECT question_id, json FROM cubepi_native_exact WHERE thread_id = $1"
-            " AND item = 'answer' AND run_id = $2 AND question_id = ANY ($3::text[])")
+            " AND item = 'answer' AND run_id = $2 AND question_id {any $3}")
         .text(thread_id)
         .text(run_id)
         .texts(questions);
     return at;
 }
 
-std::vector<StoredAnswer> read_answers(const PgResults& results, std::size_t at) {
+std::vector<StoredAnswer> read_answers(const ServerResults& results, std::size_t at) {
     std::map<std::string, std::string> exact;
-    const PgResult& texts = results[at + 1];
+    const ServerResult& texts = results[at + 1];
     for (int row = 0; row < texts.rows(); ++row) exact[texts.string(row, 0)] = texts.string(row, 1);
     std::vector<StoredAnswer> answers;
-    const PgResult& rows = results[at];
+    const ServerResult& rows = results[at];
     for (int row = 0; row < rows.rows(); ++row) {
         StoredAnswer answer;
         answer.question_id = rows.string(row, 0);
@@ -221,14 +214,14 @@ std::vector<StoredAnswer> read_answers(const PgResults& results, std::size_t at)
     return answers;
 }
 
-void write_answer(PgBatch& writes, const std::string& thread_id, const std::string& run_id,
+void write_answer(ServerBatch& writes, const std::string& thread_id, const std::string& run_id,
                   const std::string& question_id, const Json& answer) {
     write_thread_row(writes, thread_id);
     writes
         .add(
             "INSERT INTO cubepi_hitl_answers (thread_id, run_id, question_id, answer)"
-            " VALUES ($1, $2, $3, $4) ON CONFLICT (thread_id, run_id, question_id)"
-            " DO UPDATE SET answer = excluded.answer, answered_at = now()")
+            " VALUES ($1, $2, $3, $4) {replace thread_id, run_id, question_id: answer},"
+            " answered_at = now()")
         .text(thread_id)
         .text(run_id)
         .text(question_id)
@@ -237,26 +230,27 @@ void write_answer(PgBatch& writes, const std::string& thread_id, const std::stri
     writes
         .add(
             "INSERT INTO cubepi_native_exact (thread_id, item, run_id, question_id, json)"
-            " VALUES ($1, 'answer', $2, $3, $4) ON CONFLICT (thread_id, item, run_id, question_id)"
-            " DO UPDATE SET json = excluded.json")
+            " VALUES ($1, 'answer', $2, $3, $4)"
+            " {replace thread_id, item, run_id, question_id: json}")
         .text(thread_id)
         .text(run_id)
         .text(question_id)
         .text(to_python_json(answer));
 }
 
-void remove_answers(PgBatch& writes, const std::string& thread_id, const std::string& run_id,
+void remove_answers(ServerBatch& writes, const std::string& thread_id, const std::string& run_id,
                     const std::vector<std::string>& questions) {
     for (const char* sql :
          {"DELETE FROM cubepi_hitl_answers WHERE thread_id = $1 AND run_id = $2"
-          " AND question_id = ANY ($3::text[])",
+          " AND question_id {any $3}",
           "DELETE FROM cubepi_native_exact WHERE thread_id = $1 AND item = 'answer'"
-          " AND run_id = $2 AND question_id = ANY ($3::text[])"}) {
+          " AND run_id = $2 AND question_id {any $3}"}) {
         writes.add(sql).text(thread_id).text(run_id).texts(questions);
     }
 }
 
-void remove_all_answers(PgBatch& writes, const std::string& thread_id, const std::string& run_id) {
+void remove_all_answers(ServerBatch& writes, const std::string& thread_id,
+                        const std::string& run_id) {
     for (const char* sql :
          {"DELETE FROM cubepi_hitl_answers WHERE thread_id = $1 AND run_id = $2",
           "DELETE FROM cubepi_native_exact WHERE thread_id = $1 AND item = 'answer'"

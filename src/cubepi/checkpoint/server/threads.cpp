@@ -3,16 +3,16 @@
 
 #include <cubepi/checkpoint/claims/store_errors.hpp>
 #include <cubepi/checkpoint/format/server_json.hpp>
-#include <cubepi/checkpoint/postgres/failure.hpp>
-#include <cubepi/checkpoint/postgres/operations.hpp>
-#include <cubepi/checkpoint/postgres/rows.hpp>
+#include <cubepi/checkpoint/server/failure.hpp>
+#include <cubepi/checkpoint/server/operations.hpp>
+#include <cubepi/checkpoint/server/rows.hpp>
 
 namespace cubepi::detail {
 
 namespace {
 
 /// Selects one row if the thread exists, with the position of the run in the order of completion.
-void add_cutoff_read(PgBatch& reads, const std::string& thread_id, const std::string& run_id) {
+void add_cutoff_read(ServerBatch& reads, const std::string& thread_id, const std::string& run_id) {
     reads
         .add(
             "SELECT (SELECT completion_seq FROM cubepi_runs WHERE thread_id = $1 AND run_id = $2"
@@ -21,29 +21,15 @@ void add_cutoff_read(PgBatch& reads, const std::string& thread_id, const std::st
         .text(run_id);
 }
 
-std::int64_t read_cutoff(const PgResult& rows, const std::string& thread_id,
+std::int64_t read_cutoff(const ServerResult& rows, const std::string& thread_id,
                          const std::string& run_id) {
     if (rows.rows() == 0) throw_thread_not_found(thread_id);
     if (rows.is_null(0, 0)) throw_run_not_completed(thread_id, run_id);
     return rows.integer(0, 0);
 }
 
-struct Fork {
-    std::string source;
-    std::string target;
-    std::int64_t cutoff = 0;
-};
-
 // Copies the stored rows, because some values are read only approximately.
-void write_fork(PgBatch& writes, const Fork& fork, const JsonObject& added) {
-    writes
-        .add(
-            "INSERT INTO cubepi_threads (thread_id, parent_thread_id, forked_at_seq, extra)"
-            " SELECT $2, thread_id, $3, extra || $4 FROM cubepi_threads WHERE thread_id = $1")
-        .text(fork.source)
-        .text(fork.target)
-        .integer(fork.cutoff)
-        .json(server_json_text(added));
+void write_fork(ServerBatch& writes, const ServerFork& fork) {
     for (const char* sql :
          {"INSERT INTO cubepi_messages (thread_id, seq, role, metadata, payload, run_id)"
           " SELECT $2, seq, role, metadata, payload, run_id FROM cubepi_messages"
@@ -65,19 +51,19 @@ void write_fork(PgBatch& writes, const Fork& fork, const JsonObject& added) {
 
 }  // namespace
 
-Task<MessageList> snapshot_thread(PgStorePtr store, std::string thread_id,
+Task<MessageList> snapshot_thread(ServerStorePtr store, std::string thread_id,
                                   std::string after_run_id) {
-    PgBatch reads;
+    ServerBatch reads;
     add_cutoff_read(reads, thread_id, after_run_id);
     reads
         .add(
-            "SELECT seq, metadata::text, payload FROM cubepi_messages WHERE thread_id = $1"
+            "SELECT seq, {text metadata}, payload FROM cubepi_messages WHERE thread_id = $1"
             " AND (run_id IS NULL OR run_id IN (SELECT run_id FROM cubepi_runs"
             " WHERE thread_id = $1 AND completion_seq <= (SELECT completion_seq FROM cubepi_runs"
             " WHERE thread_id = $1 AND run_id = $2 AND completed_at IS NOT NULL))) ORDER BY seq")
         .text(thread_id)
         .text(after_run_id);
-    const PgResults results = co_await store->read(std::move(reads));
+    const ServerResults results = co_await store->read(std::move(reads));
     (void)read_cutoff(results[0], thread_id, after_run_id);
     MessageList messages;
     for (int row = 0; row < results[1].rows(); ++row)
@@ -85,43 +71,44 @@ Task<MessageList> snapshot_thread(PgStorePtr store, std::string thread_id,
     co_return messages;
 }
 
-Task<void> fork_thread(PgStorePtr store, std::string source, std::string target,
+Task<void> fork_thread(ServerStorePtr store, std::string source, std::string target,
                        std::string after_run_id, std::optional<JsonObject> metadata) {
-    PgPlan plan;
+    ServerPlan plan;
     plan.threads.push_back(target);
     plan.threads.push_back(source);
     add_cutoff_read(plan.reads, source, after_run_id);
     plan.reads.add("SELECT 1 FROM cubepi_threads WHERE thread_id = $1").text(target);
     const std::size_t extra = add_extra_reads(plan.reads, source, false);
-    auto decide = [=](const PgView& view, PgBatch& writes) {
-        Fork fork;
+    auto decide = [=](const ServerView& view, ServerBatch& writes) {
+        ServerFork fork;
         fork.source = source;
         fork.target = target;
         fork.cutoff = read_cutoff(view.results[0], source, after_run_id);
         if (view.results[1].rows() > 0) throw_thread_exists(target);
         JsonObject added;
         if (metadata) added["fork"] = *metadata;
-        write_fork(writes, fork, added);
         JsonObject stored = read_extra(*store, source, view.results, extra);
         const ExtraChange change = change_extra(std::move(stored), added);
+        store->driver().write_fork_row(writes, fork, added, change.merged);
+        write_fork(writes, fork);
         write_exact_extra(writes, target, change.merged);
     };
-    co_await pg_write(std::move(store), std::move(plan), std::move(decide));
+    co_await server_write(std::move(store), std::move(plan), std::move(decide));
 }
 
-Task<std::vector<ThreadInfo>> list_threads(PgStorePtr store) {
-    PgBatch reads;
+Task<std::vector<ThreadInfo>> list_threads(ServerStorePtr store) {
+    ServerBatch reads;
     // Counts by the primary key alone, so that long messages are not read.
     reads.add(
-        "SELECT thread_id, count, (SELECT extract(epoch FROM created_at)::float8"
+        "SELECT thread_id, count, (SELECT {epoch created_at}"
         " FROM cubepi_messages AS m WHERE m.thread_id = c.thread_id AND seq = last) AS at FROM"
         " (SELECT thread_id, count(*) AS count, max(seq) AS last FROM cubepi_messages"
         " GROUP BY thread_id) AS c"
         " UNION ALL SELECT thread_id, 0, NULL FROM cubepi_threads AS t"
-        " WHERE (extra <> '{}'::jsonb OR parent_thread_id IS NOT NULL) AND NOT EXISTS"
+        " WHERE ({filled extra} OR parent_thread_id IS NOT NULL) AND NOT EXISTS"
         " (SELECT 1 FROM cubepi_messages AS m WHERE m.thread_id = t.thread_id)"
-        " ORDER BY at DESC NULLS LAST, thread_id");
-    auto convert = [](const PgResults& results) {
+        " ORDER BY at DESC {nulls last}, thread_id");
+    auto convert = [](const ServerResults& results) {
         std::vector<ThreadInfo> list;
         for (int row = 0; row < results[0].rows(); ++row) {
             ThreadInfo info;
@@ -132,25 +119,27 @@ Task<std::vector<ThreadInfo>> list_threads(PgStorePtr store) {
         }
         return list;
     };
-    return pg_read(std::move(store), std::move(reads), std::move(convert));
+    return server_read(std::move(store), std::move(reads), std::move(convert));
 }
 
-Task<void> delete_thread(PgStorePtr store, std::string thread_id) {
-    PgPlan plan;
+Task<void> delete_thread(ServerStorePtr store, std::string thread_id) {
+    ServerPlan plan;
     plan.threads.push_back(thread_id);
     plan.removes = true;
     plan.reads.add("SELECT 1 FROM cubepi_threads WHERE thread_id = $1").text(thread_id);
-    auto decide = [thread_id](const PgView& view, PgBatch& writes) {
+    auto decide = [store, thread_id](const ServerView& view, ServerBatch& writes) {
         if (view.results[0].rows() == 0) throw_thread_not_found(thread_id);
         // The forks of the thread stay.
         writes
             .add(
-                "UPDATE cubepi_threads SET parent_thread_id = NULL"
+                "UPDATE cubepi_threads SET parent_thread_id = NULL, updated_at = updated_at"
                 " WHERE parent_thread_id = $1")
             .text(thread_id);
+        for (const std::string& table : store->driver().dependent_tables())
+            writes.add("DELETE FROM " + table + " WHERE thread_id = $1").text(thread_id);
         writes.add("DELETE FROM cubepi_threads WHERE thread_id = $1").text(thread_id);
     };
-    return pg_write(std::move(store), std::move(plan), std::move(decide));
+    return server_write(store, std::move(plan), std::move(decide));
 }
 
 }  // namespace cubepi::detail

@@ -1,12 +1,11 @@
-#include <cubepi/checkpoint/postgres/pool.hpp>
+#include <cubepi/checkpoint/server/pool.hpp>
 
-#include <array>
 #include <utility>
 
 #include <boost/asio/post.hpp>
 #include <unistd.h>
 
-#include <cubepi/checkpoint/postgres/failure.hpp>
+#include <cubepi/checkpoint/server/failure.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/offload.hpp>
 #include <cubepi/core/outcome.hpp>
@@ -16,7 +15,7 @@ namespace cubepi::detail {
 
 namespace {
 
-PostgresOptions with_defaults(PostgresOptions options) {
+ServerOptions with_defaults(ServerOptions options) {
     if (!options.runtime) options.runtime = Runtime::standard();
     if (options.max_connections == 0) options.max_connections = 1;
     return options;
@@ -25,9 +24,9 @@ PostgresOptions with_defaults(PostgresOptions options) {
 }  // namespace
 
 /// A connection that is counted. If it is not handed over, the next waiter may open one in its place.
-class PgPool::Place {
+class ServerPool::Place {
 public:
-    explicit Place(PgPool& pool) noexcept : pool_(&pool) {}
+    explicit Place(ServerPool& pool) noexcept : pool_(&pool) {}
     ~Place() {
         if (pool_) pool_->put_back(nullptr);
     }
@@ -36,16 +35,16 @@ public:
     void hand_over() noexcept { pool_ = nullptr; }
 
 private:
-    PgPool* pool_;
+    ServerPool* pool_;
 };
 
-PgLease::PgLease(std::shared_ptr<PgPool> pool, std::unique_ptr<PgConnection> connection,
-                 const Executor& executor)
+ServerLease::ServerLease(std::shared_ptr<ServerPool> pool,
+                         std::unique_ptr<ServerConnection> connection, const Executor& executor)
     : pool_(std::move(pool)), connection_(std::move(connection)) {
     use_.emplace(*connection_, executor, pool_->clock(), pool_->options().query_timeout);
 }
 
-PgLease::~PgLease() {
+ServerLease::~ServerLease() {
     use_.reset();
     if (!connection_->is_idle()) {
         pool_->cancel_on_server(*connection_);
@@ -56,27 +55,24 @@ PgLease::~PgLease() {
     pool_->put_back(std::move(connection_));
 }
 
-PgPool::PgPool(PostgresOptions options, PgBatch set_up, Check check)
-    : options_(with_defaults(std::move(options))),
-      parameters_(options_.connection),
-      set_up_(std::move(set_up)),
-      check_(check),
-      process_(getpid()) {}
+ServerPool::ServerPool(ServerOptions options, std::shared_ptr<const ServerDriver> driver)
+    : options_(with_defaults(std::move(options))), driver_(std::move(driver)), process_(getpid()) {}
 
-PgPool::~PgPool() {
+ServerPool::~ServerPool() {
     // In a forked child the sessions belong to the parent.
     if (process_ == getpid()) return;
     for (const Connection& connection : idle_) connection->forget();
 }
 
-void PgPool::refuse_other_process() const {
+void ServerPool::refuse_other_process() const {
     if (process_ == getpid()) return;
-    throw CheckpointerError(ErrorCode::invalid_state,
-                            "a PostgreSQL store cannot be used after fork(); open another one in "
-                            "the child");
+    throw CheckpointerError(
+        ErrorCode::invalid_state,
+        "a store on a database server cannot be used after fork(); open another one in "
+        "the child");
 }
 
-PgPool::Connection PgPool::take_idle(bool& permitted) {
+ServerPool::Connection ServerPool::take_idle(bool& permitted) {
     const std::lock_guard lock(mutex_);
     Connection connection;
     if (!idle_.empty()) {
@@ -89,7 +85,7 @@ PgPool::Connection PgPool::take_idle(bool& permitted) {
     return connection;
 }
 
-void PgPool::put_back(Connection connection) noexcept {
+void ServerPool::put_back(Connection connection) noexcept {
     const std::lock_guard lock(mutex_);
     if (waiters_.empty()) {
         if (connection) {
@@ -107,7 +103,7 @@ void PgPool::put_back(Connection connection) noexcept {
     boost::asio::post(waiter->executor, [waiter] { waiter->event.set(); });
 }
 
-void PgPool::leave(const std::shared_ptr<Waiter>& waiter) noexcept {
+void ServerPool::leave(const std::shared_ptr<Waiter>& waiter) noexcept {
     Connection unused;
     {
         const std::lock_guard lock(mutex_);
@@ -120,11 +116,11 @@ void PgPool::leave(const std::shared_ptr<Waiter>& waiter) noexcept {
     put_back(std::move(unused));
 }
 
-Task<PgPool::Connection> PgPool::wait_for_turn() {
+Task<ServerPool::Connection> ServerPool::wait_for_turn() {
     const Executor executor = co_await this_executor;
     auto waiter = std::make_shared<Waiter>(executor);
     struct Leave {
-        PgPool* pool;
+        ServerPool* pool;
         std::shared_ptr<Waiter> waiter;
         ~Leave() {
             if (pool) pool->leave(waiter);
@@ -143,7 +139,7 @@ Task<PgPool::Connection> PgPool::wait_for_turn() {
     const std::lock_guard lock(mutex_);
     if (!waiter->granted) {
         throw CheckpointerError(ErrorCode::timeout,
-                                parameters_.description() + ": all " +
+                                driver_->description() + ": all " +
                                     std::to_string(options_.max_connections) +
                                     " connections of the pool were in use for " +
                                     std::to_string(options_.acquire_timeout.count()) +
@@ -153,7 +149,7 @@ Task<PgPool::Connection> PgPool::wait_for_turn() {
     co_return std::move(waiter->connection);
 }
 
-Task<std::unique_ptr<PgLease>> PgPool::acquire() {
+Task<std::unique_ptr<ServerLease>> ServerPool::acquire() {
     refuse_other_process();
     const auto self = shared_from_this();
     bool permitted = false;
@@ -166,29 +162,29 @@ Task<std::unique_ptr<PgLease>> PgPool::acquire() {
     }
     if (!connection) connection = co_await open();
     const Executor executor = co_await this_executor;
-    auto lease = std::make_unique<PgLease>(self, std::move(connection), executor);
+    auto lease = std::make_unique<ServerLease>(self, std::move(connection), executor);
     place.hand_over();
     co_return lease;
 }
 
-Task<bool> PgPool::is_alive(PgConnection& connection) {
+Task<bool> ServerPool::is_alive(ServerConnection& connection) {
     if (!connection.is_open()) co_return false;
     const auto idle = clock().now() - connection.used_at;
     if (idle >= options_.idle_limit) co_return false;
     if (idle < options_.check_after) co_return true;
     // The network may have forgotten the connection without telling either end.
     const Executor executor = co_await this_executor;
-    const PgUse use(connection, executor, clock(), options_.connect_timeout);
-    PgBatch nothing;
-    Outcome<PgResults> answer = co_await outcome_of(connection.exchange(std::move(nothing)));
+    const ServerUse use(connection, executor, clock(), options_.connect_timeout);
+    ServerBatch nothing;
+    Outcome<ServerResults> answer = co_await outcome_of(connection.exchange(std::move(nothing)));
     if (answer.cancelled()) answer.rethrow();
     co_return answer.ok();
 }
 
-Task<std::map<std::string, std::string>> PgPool::resolve() {
-    std::map<std::string, std::vector<std::string>> addresses;
+Task<ServerAddresses> ServerPool::resolve() {
+    ServerAddresses addresses;
     std::string reason;
-    for (const std::string& name : parameters_.names_to_resolve()) {
+    for (const std::string& name : driver_->names_to_resolve()) {
         auto call = [name] { return resolve_with_system(name); };
         Task<std::vector<std::string>> task =
             offload(*options_.runtime->resolvers, std::move(call));
@@ -200,44 +196,38 @@ Task<std::map<std::string, std::string>> PgPool::resolve() {
             reason = exception_text(found.failure());
         }
     }
-    std::map<std::string, std::string> values = parameters_.with_addresses(addresses);
-    const auto host = values.find("host");
-    if (!reason.empty() && host != values.end() && host->second.empty())
-        throw PgFailure(PgFailureKind::dns, reason);
-    co_return values;
+    if (!reason.empty() && !driver_->is_reachable(addresses))
+        throw ServerFailure(ServerFailureKind::dns, reason);
+    co_return addresses;
 }
 
-Task<PgPool::Connection> PgPool::open_checked(std::map<std::string, std::string> parameters) {
+Task<ServerPool::Connection> ServerPool::open_checked(ServerAddresses addresses) {
     const Executor executor = co_await this_executor;
-    auto connection = std::make_unique<PgConnection>();
-    const PgUse use(*connection, executor, clock(), options_.connect_timeout);
-    co_await connection->connect(std::move(parameters));
-    PgBatch set_up = set_up_;
-    const PgResults results = co_await connection->exchange(std::move(set_up));
-    check_(parameters_, results);
+    auto connection = driver_->connection();
+    const ServerUse use(*connection, executor, clock(), options_.connect_timeout);
+    co_await connection->connect(std::move(addresses));
+    ServerBatch set_up = driver_->set_up();
+    const ServerResults results = co_await connection->exchange(std::move(set_up));
+    driver_->check(results);
     connection->used_at = clock().now();
     co_return connection;
 }
 
-Task<PgPool::Connection> PgPool::open() {
-    std::map<std::string, std::string> values = co_await resolve();
-    co_return co_await open_checked(std::move(values));
+Task<ServerPool::Connection> ServerPool::open() {
+    ServerAddresses addresses = co_await resolve();
+    co_return co_await open_checked(std::move(addresses));
 }
 
-void PgPool::cancel_on_server(const PgConnection& connection) noexcept {
+void ServerPool::cancel_on_server(const ServerConnection& connection) noexcept {
     try {
-        const std::shared_ptr<PGcancel> canceller = connection.canceller();
-        if (!canceller) return;
-        options_.runtime->workers->post([canceller] {
-            std::array<char, 256> ignored{};
-            (void)PQcancel(canceller.get(), ignored.data(), static_cast<int>(ignored.size()));
-        });
+        std::function<void()> cancel = connection.canceller();
+        if (cancel) options_.runtime->workers->post(std::move(cancel));
     } catch (...) {
         // The server's own limits end what it executes.
     }
 }
 
-void PgPool::close_idle() {
+void ServerPool::close_idle() {
     std::vector<Connection> closed;
     const std::lock_guard lock(mutex_);
     closed.swap(idle_);

@@ -6,8 +6,8 @@
 #include <cubepi/checkpoint/claims/store_errors.hpp>
 #include <cubepi/checkpoint/format/message_row.hpp>
 #include <cubepi/checkpoint/format/server_json.hpp>
-#include <cubepi/checkpoint/postgres/operations.hpp>
-#include <cubepi/checkpoint/postgres/rows.hpp>
+#include <cubepi/checkpoint/server/operations.hpp>
+#include <cubepi/checkpoint/server/rows.hpp>
 
 namespace cubepi::detail {
 
@@ -16,7 +16,7 @@ namespace {
 /// An append, encoded once and executed as often as the transaction has to be repeated.
 class Append {
 public:
-    Append(PgStorePtr store, std::string thread_id, const MessageList& messages,
+    Append(ServerStorePtr store, std::string thread_id, const MessageList& messages,
            AppendOptions options)
         : store_(std::move(store)), thread_id_(std::move(thread_id)), options_(std::move(options)) {
         for (const Message& message : messages) {
@@ -28,14 +28,14 @@ public:
         if (options_.extra()) refuse_too_deep(thread_id_, "extra", *options_.extra());
     }
 
-    PgPlan plan() {
-        PgPlan plan;
+    ServerPlan plan() {
+        ServerPlan plan;
         plan.threads.push_back(thread_id_);
         plan.reads
             .add(
                 "SELECT coalesce((SELECT max(seq) FROM cubepi_messages WHERE thread_id = $1), 0),"
                 " (SELECT min(run_id) FROM cubepi_runs WHERE thread_id = $1"
-                " AND run_id = ANY ($2::text[]) AND completed_at IS NOT NULL)")
+                " AND run_id {any $2} AND completed_at IS NOT NULL)")
             .text(thread_id_)
             .texts(runs_);
         if (!options_.claim_owner().empty())
@@ -46,13 +46,13 @@ public:
         return plan;
     }
 
-    std::int64_t decide(const PgView& view, PgBatch& writes) const {
+    std::int64_t decide(const ServerView& view, ServerBatch& writes) const {
         if (claims_ > 0) {
             ClaimSheet claims = read_claims(view.results, claims_);
             ClaimRules(claims, thread_id_)
                 .require_claim(options_.claim_run_id(), options_.claim_owner());
         }
-        const PgResult& state = view.results[0];
+        const ServerResult& state = view.results[0];
         if (!state.is_null(0, 1)) throw_run_completed(thread_id_, state.string(0, 1));
         std::int64_t position = state.integer(0, 0);
         const std::optional<std::int64_t>& expected = options_.expected_position();
@@ -62,22 +62,22 @@ public:
         if (options_.extra()) {
             JsonObject stored = read_extra(*store_, thread_id_, view.results, extra_);
             const ExtraChange change = change_extra(std::move(stored), *options_.extra());
-            if (!change.empty()) write_extra(writes, thread_id_, change);
+            if (!change.empty()) write_extra(*store_, writes, thread_id_, change);
         }
         if (!options_.settled_questions().empty()) settle(view, writes);
         return position;
     }
 
 private:
-    void write_thread(PgBatch& writes) const {
+    void write_thread(ServerBatch& writes) const {
         writes
             .add(
                 "INSERT INTO cubepi_threads (thread_id) VALUES ($1)"
-                " ON CONFLICT (thread_id) DO UPDATE SET updated_at = now()")
+                " {replace thread_id: thread_id}, updated_at = now()")
             .text(thread_id_);
     }
 
-    void write_message(PgBatch& writes, const MessageRow& row, std::int64_t seq) const {
+    void write_message(ServerBatch& writes, const MessageRow& row, std::int64_t seq) const {
         writes
             .add(
                 "INSERT INTO cubepi_messages (thread_id, seq, role, metadata, payload, run_id)"
@@ -92,21 +92,21 @@ private:
         writes
             .add(
                 "INSERT INTO cubepi_native_message_ids (thread_id, message_id, seq)"
-                " VALUES ($1, $2, $3) ON CONFLICT DO NOTHING")
+                " VALUES ($1, $2, $3) {skip}")
             .text(thread_id_)
             .text(row.message_id)
             .integer(seq);
     }
 
     /// Removes the requests and answers of the questions, the used answers too.
-    void settle(const PgView& view, PgBatch& writes) const {
+    void settle(const ServerView& view, ServerBatch& writes) const {
         const std::string& run_id = options_.settled_run_id();
         const std::vector<std::string>& questions = options_.settled_questions();
         remove_answers(writes, thread_id_, run_id, questions);
         writes
             .add(
                 "DELETE FROM cubepi_native_used_answers WHERE thread_id = $1 AND run_id = $2"
-                " AND question_id = ANY ($3::text[])")
+                " AND question_id {any $3}")
             .text(thread_id_)
             .text(run_id)
             .texts(questions);
@@ -115,7 +115,7 @@ private:
         pending.write(writes);
     }
 
-    PgStorePtr store_;
+    ServerStorePtr store_;
     std::string thread_id_;
     AppendOptions options_;
     std::vector<MessageRow> rows_;
@@ -128,21 +128,21 @@ private:
 
 }  // namespace
 
-Task<std::optional<CheckpointData>> load_thread(PgStorePtr store, std::string thread_id) {
-    PgBatch reads;
+Task<std::optional<CheckpointData>> load_thread(ServerStorePtr store, std::string thread_id) {
+    ServerBatch reads;
     const std::size_t extra = add_extra_reads(reads, thread_id, false);
     reads
         .add(
-            "SELECT seq, metadata::text, payload FROM cubepi_messages WHERE thread_id = $1"
+            "SELECT seq, {text metadata}, payload FROM cubepi_messages WHERE thread_id = $1"
             " ORDER BY seq")
         .text(thread_id);
-    const PgResults results = co_await store->read(std::move(reads));
+    const ServerResults results = co_await store->read(std::move(reads));
     std::optional<CheckpointData> data;
     if (results[extra].rows() == 0) co_return data;
     data.emplace();
     data->extra = read_extra(*store, thread_id, results, extra);
     data->parent_thread_id = results[extra].optional_string(0, 1);
-    const PgResult& rows = results.back();
+    const ServerResult& rows = results.back();
     for (int row = 0; row < rows.rows(); ++row) {
         data->messages.push_back(read_message(*store, thread_id, rows, row));
         data->position = rows.integer(row, 0);
@@ -152,42 +152,42 @@ Task<std::optional<CheckpointData>> load_thread(PgStorePtr store, std::string th
     co_return data;
 }
 
-Task<std::int64_t> append_messages(PgStorePtr store, std::string thread_id, MessageList messages,
-                                   AppendOptions options) {
+Task<std::int64_t> append_messages(ServerStorePtr store, std::string thread_id,
+                                   MessageList messages, AppendOptions options) {
     auto append =
         std::make_shared<Append>(store, std::move(thread_id), messages, std::move(options));
-    PgPlan plan = append->plan();
-    auto decide = [append](const PgView& view, PgBatch& writes) {
+    ServerPlan plan = append->plan();
+    auto decide = [append](const ServerView& view, ServerBatch& writes) {
         return append->decide(view, writes);
     };
-    co_return co_await pg_write(std::move(store), std::move(plan), std::move(decide));
+    co_return co_await server_write(std::move(store), std::move(plan), std::move(decide));
 }
 
-Task<void> save_extra(PgStorePtr store, std::string thread_id, JsonObject extra) {
+Task<void> save_extra(ServerStorePtr store, std::string thread_id, JsonObject extra) {
     refuse_too_deep(thread_id, "extra", extra);
-    PgPlan plan;
+    ServerPlan plan;
     plan.threads.push_back(thread_id);
     (void)add_extra_reads(plan.reads, thread_id, true);
-    auto decide = [store, thread_id, extra](const PgView& view, PgBatch& writes) {
+    auto decide = [store, thread_id, extra](const ServerView& view, ServerBatch& writes) {
         const bool is_known = view.results[0].rows() > 0;
         JsonObject stored = read_extra(*store, thread_id, view.results, 0);
         const ExtraChange change = change_extra(std::move(stored), extra);
-        if (!change.empty() || !is_known) write_extra(writes, thread_id, change);
+        if (!change.empty() || !is_known) write_extra(*store, writes, thread_id, change);
     };
-    co_await pg_write(std::move(store), std::move(plan), std::move(decide));
+    co_await server_write(std::move(store), std::move(plan), std::move(decide));
 }
 
-Task<std::optional<Message>> find_message(PgStorePtr store, std::string thread_id,
+Task<std::optional<Message>> find_message(ServerStorePtr store, std::string thread_id,
                                           std::string message_id) {
-    PgBatch reads;
+    ServerBatch reads;
     reads
         .add(
-            "SELECT seq, metadata::text, payload FROM cubepi_messages WHERE thread_id = $1"
+            "SELECT seq, {text metadata}, payload FROM cubepi_messages WHERE thread_id = $1"
             " AND seq = (SELECT seq FROM cubepi_native_message_ids"
             " WHERE thread_id = $1 AND message_id = $2)")
         .text(thread_id)
         .text(server_text(message_id));
-    const PgResults results = co_await store->read(std::move(reads));
+    const ServerResults results = co_await store->read(std::move(reads));
     std::optional<Message> message;
     if (results[0].rows() > 0) message = read_message(*store, thread_id, results[0], 0);
     co_return message;

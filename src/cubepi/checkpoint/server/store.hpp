@@ -8,28 +8,28 @@
 #include <utility>
 #include <vector>
 
-#include <cubepi/checkpoint/postgres/pool.hpp>
+#include <cubepi/checkpoint/server/pool.hpp>
 
 namespace cubepi::detail {
 
 /// The first part of a transaction.
-struct PgPlan {
-    /// The threads whose advisory locks it holds. The first is the one whose last write it becomes.
+struct ServerPlan {
+    /// The threads that it locks. The first is the one whose last write it becomes.
     std::vector<std::string> threads = {};
-    PgBatch reads = {};
+    ServerBatch reads = {};
     /// True if it removes the first thread.
     bool removes = false;
 };
 
 /// The state from which a transaction decides what to write.
-struct PgView {
-    const PgResults& results;  ///< of PgPlan::reads
-    double now = 0;            ///< Unix seconds, by the clock for leases
+struct ServerView {
+    const ServerResults& results;  ///< of ServerPlan::reads
+    double now = 0;                ///< Unix seconds, by the clock for leases
 };
 
 /// Adds the statements that a transaction writes; none rolls it back. Throws to roll it back. May be called again when the
 /// transaction has to be repeated.
-using PgDecide = std::function<void(const PgView& view, PgBatch& writes)>;
+using ServerDecide = std::function<void(const ServerView& view, ServerBatch& writes)>;
 
 /// Executes transactions. Thread-safe.
 ///
@@ -38,16 +38,16 @@ using PgDecide = std::function<void(const PgView& view, PgBatch& writes)>;
 /// stores a new id as the last write of its thread, so that under the lock of the thread the id of this transaction means
 /// that it was stored, and the id from before that it was not. (The server's own transaction ids do not tell: after a crash or
 /// a failover the id of a lost transaction may be used again.)
-class PgStore : public std::enable_shared_from_this<PgStore> {
+class ServerStore : public std::enable_shared_from_this<ServerStore> {
 public:
-    explicit PgStore(PostgresOptions options);
+    ServerStore(ServerOptions options, std::shared_ptr<const ServerDriver> driver);
 
     /// Executes the statements in one snapshot and one round trip.
-    Task<PgResults> read(PgBatch reads);
-    Task<> write(PgPlan plan, PgDecide decide);
+    Task<ServerResults> read(ServerBatch reads);
+    Task<> write(ServerPlan plan, ServerDecide decide);
 
-    const PostgresOptions& options() const noexcept { return pool_->options(); }
-    const PgParameters& parameters() const noexcept { return pool_->parameters(); }
+    const ServerOptions& options() const noexcept { return pool_->options(); }
+    const ServerDriver& driver() const noexcept { return pool_->driver(); }
     /// Throws CheckpointCorruptionError for an unreadable row; `row_ref` is like "cubepi_messages.seq=7".
     [[noreturn]] void fail_row(const std::string& thread_id, const std::string& row_ref,
                                std::string_view why,
@@ -64,36 +64,36 @@ private:
         std::string id = {};
         bool commit_sent = false;
     };
-    Task<> attempt(const PgPlan& plan, const PgDecide& decide, Attempt& attempt);
-    void write_id(const PgPlan& plan, Attempt& attempt, PgBatch& writes) const;
-    Task<PgResults> attempt_read(PgBatch reads);
+    Task<> attempt(const ServerPlan& plan, const ServerDecide& decide, Attempt& attempt);
+    void write_id(const ServerPlan& plan, Attempt& attempt, ServerBatch& writes) const;
+    Task<ServerResults> attempt_read(ServerBatch reads);
     /// Returns true if the transaction was stored, false if not. Throws if that cannot be determined.
-    Task<bool> was_stored(const PgPlan& plan, const Attempt& attempt, std::string reason);
+    Task<bool> was_stored(const ServerPlan& plan, const Attempt& attempt, std::string reason);
     Task<LastWrite> last_write(std::vector<std::string> threads);
     double lease_time(double server_time) const;
 
-    std::shared_ptr<PgPool> pool_;
+    std::shared_ptr<ServerPool> pool_;
 };
 
-/// Returns `convert(PgResults)` of the statements.
+/// Returns `convert(ServerResults)` of the statements.
 template <class F>
-auto pg_read(std::shared_ptr<PgStore> store, PgBatch reads, F convert)
-    -> Task<std::invoke_result_t<F&, const PgResults&>> {
-    const PgResults results = co_await store->read(std::move(reads));
+auto server_read(std::shared_ptr<ServerStore> store, ServerBatch reads, F convert)
+    -> Task<std::invoke_result_t<F&, const ServerResults&>> {
+    const ServerResults results = co_await store->read(std::move(reads));
     co_return convert(results);
 }
 
 /// Executes a transaction and returns what `decide(view, writes)` returned.
 template <class F>
-auto pg_write(std::shared_ptr<PgStore> store, PgPlan plan, F decide)
-    -> Task<std::invoke_result_t<F&, const PgView&, PgBatch&>> {
-    using R = std::invoke_result_t<F&, const PgView&, PgBatch&>;
+auto server_write(std::shared_ptr<ServerStore> store, ServerPlan plan, F decide)
+    -> Task<std::invoke_result_t<F&, const ServerView&, ServerBatch&>> {
+    using R = std::invoke_result_t<F&, const ServerView&, ServerBatch&>;
     if constexpr (std::is_void_v<R>) {
-        PgDecide step = std::move(decide);
+        ServerDecide step = std::move(decide);
         co_await store->write(std::move(plan), std::move(step));
     } else {
         std::optional<R> result;
-        PgDecide step = [&result, &decide](const PgView& view, PgBatch& writes) {
+        ServerDecide step = [&result, &decide](const ServerView& view, ServerBatch& writes) {
             result.emplace(decide(view, writes));
         };
         co_await store->write(std::move(plan), std::move(step));

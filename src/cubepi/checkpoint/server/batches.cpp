@@ -1,8 +1,8 @@
 #include <string>
 #include <utility>
 
-#include <cubepi/checkpoint/postgres/operations.hpp>
-#include <cubepi/checkpoint/postgres/rows.hpp>
+#include <cubepi/checkpoint/server/operations.hpp>
+#include <cubepi/checkpoint/server/rows.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/schema/python_json.hpp>
 
@@ -13,7 +13,8 @@ namespace cubepi::detail {
 
 namespace {
 
-void remove_former_batch(PgBatch& writes, const std::string& thread_id, const std::string& run_id) {
+void remove_former_batch(ServerBatch& writes, const std::string& thread_id,
+                         const std::string& run_id) {
     for (const char* sql :
          {"DELETE FROM cubepi_native_started WHERE thread_id = $1 AND run_id = $2",
           "DELETE FROM cubepi_native_used_answers WHERE thread_id = $1 AND run_id = $2"}) {
@@ -21,13 +22,13 @@ void remove_former_batch(PgBatch& writes, const std::string& thread_id, const st
     }
 }
 
-void write_started(PgBatch& writes, const std::string& thread_id, const BatchStart& start) {
+void write_started(ServerBatch& writes, const std::string& thread_id, const BatchStart& start) {
     write_thread_row(writes, thread_id);
     for (const std::string& call_id : start.tool_call_ids) {
         writes
             .add(
                 "INSERT INTO cubepi_native_started (thread_id, run_id, batch_id, tool_call_id)"
-                " VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING")
+                " VALUES ($1, $2, $3, $4) {skip}")
             .text(thread_id)
             .text(start.run_id)
             .text(start.batch_id)
@@ -35,13 +36,12 @@ void write_started(PgBatch& writes, const std::string& thread_id, const BatchSta
     }
 }
 
-void write_used(PgBatch& writes, const std::string& thread_id, const std::string& run_id,
+void write_used(ServerBatch& writes, const std::string& thread_id, const std::string& run_id,
                 const StoredAnswer& answer) {
     writes
         .add(
             "INSERT INTO cubepi_native_used_answers (thread_id, run_id, question_id, answer_json)"
-            " VALUES ($1, $2, $3, $4) ON CONFLICT (thread_id, run_id, question_id)"
-            " DO UPDATE SET answer_json = excluded.answer_json")
+            " VALUES ($1, $2, $3, $4) {replace thread_id, run_id, question_id: answer_json}")
         .text(thread_id)
         .text(run_id)
         .text(answer.question_id)
@@ -50,8 +50,8 @@ void write_used(PgBatch& writes, const std::string& thread_id, const std::string
 
 }  // namespace
 
-Task<void> mark_batch_started(PgStorePtr store, std::string thread_id, BatchStart start) {
-    PgPlan plan;
+Task<void> mark_batch_started(ServerStorePtr store, std::string thread_id, BatchStart start) {
+    ServerPlan plan;
     plan.threads.push_back(thread_id);
     const std::size_t claims = add_claim_reads(plan.reads, thread_id, start.run_id);
     const std::size_t answers =
@@ -64,7 +64,7 @@ Task<void> mark_batch_started(PgStorePtr store, std::string thread_id, BatchStar
         .text(thread_id)
         .text(start.run_id)
         .text(start.batch_id);
-    auto decide = [=](const PgView& view, PgBatch& writes) {
+    auto decide = [=](const ServerView& view, ServerBatch& writes) {
         if (!start.owner_id.empty()) {
             ClaimSheet sheet = read_claims(view.results, claims);
             ClaimRules(sheet, thread_id).require_claim(start.run_id, start.owner_id);
@@ -75,12 +75,12 @@ Task<void> mark_batch_started(PgStorePtr store, std::string thread_id, BatchStar
             write_used(writes, thread_id, start.run_id, answer);
         remove_answers(writes, thread_id, start.run_id, start.question_ids);
     };
-    return pg_write(std::move(store), std::move(plan), std::move(decide));
+    return server_write(std::move(store), std::move(plan), std::move(decide));
 }
 
-Task<std::optional<StartedBatch>> load_started_batch(PgStorePtr store, std::string thread_id,
+Task<std::optional<StartedBatch>> load_started_batch(ServerStorePtr store, std::string thread_id,
                                                      std::string run_id) {
-    PgBatch reads;
+    ServerBatch reads;
     reads
         .add(
             "SELECT batch_id, tool_call_id FROM cubepi_native_started WHERE thread_id = $1"
@@ -93,9 +93,9 @@ Task<std::optional<StartedBatch>> load_started_batch(PgStorePtr store, std::stri
             " AND run_id = $2 ORDER BY question_id")
         .text(thread_id)
         .text(run_id);
-    const PgResults results = co_await store->read(std::move(reads));
+    const ServerResults results = co_await store->read(std::move(reads));
     std::optional<StartedBatch> started;
-    const PgResult& calls = results[0];
+    const ServerResult& calls = results[0];
     for (int row = 0; row < calls.rows(); ++row) {
         if (!started) started.emplace();
         started->batch_id = calls.string(row, 0);

@@ -8,7 +8,7 @@
 #include <cubepi/checkpoint/claims/claim_sheet.hpp>
 #include <cubepi/checkpoint/format/stored_json.hpp>
 #include <cubepi/checkpoint/inbox/pending_row.hpp>
-#include <cubepi/checkpoint/postgres/store.hpp>
+#include <cubepi/checkpoint/server/store.hpp>
 #include <cubepi/core/message.hpp>
 
 // Rows that several operations read and write. A function add_..._reads() returns the place of its first result.
@@ -16,47 +16,49 @@
 namespace cubepi::detail {
 
 /// Rows that refer to the thread require its row.
-void write_thread_row(PgBatch& writes, const std::string& thread_id);
+void write_thread_row(ServerBatch& writes, const std::string& thread_id);
 
 // Extra.
-std::size_t add_extra_reads(PgBatch& reads, const std::string& thread_id, bool for_update);
-JsonObject read_extra(const PgStore& store, const std::string& thread_id, const PgResults& results,
-                      std::size_t at);
-void write_extra(PgBatch& writes, const std::string& thread_id, const ExtraChange& change);
+std::size_t add_extra_reads(ServerBatch& reads, const std::string& thread_id, bool for_update);
+JsonObject read_extra(const ServerStore& store, const std::string& thread_id,
+                      const ServerResults& results, std::size_t at);
+void write_extra(const ServerStore& store, ServerBatch& writes, const std::string& thread_id,
+                 const ExtraChange& change);
 /// Stores the exact text of the extra, or removes it if the column has the value as it is.
-void write_exact_extra(PgBatch& writes, const std::string& thread_id, const JsonObject& extra);
+void write_exact_extra(ServerBatch& writes, const std::string& thread_id, const JsonObject& extra);
 
 // Messages.
-/// Reads a row with the columns seq, metadata::text, payload. Throws CheckpointCorruptionError naming the row.
-Message read_message(const PgStore& store, const std::string& thread_id, const PgResult& rows,
-                     int row);
+/// Reads a row with the columns seq, metadata, payload. Throws CheckpointCorruptionError naming the row.
+Message read_message(const ServerStore& store, const std::string& thread_id,
+                     const ServerResult& rows, int row);
 
 // Runs and claims.
-std::size_t add_claim_reads(PgBatch& reads, const std::string& thread_id,
+std::size_t add_claim_reads(ServerBatch& reads, const std::string& thread_id,
                             const std::string& run_id);
-ClaimSheet read_claims(const PgResults& results, std::size_t at);
-void write_claims(PgBatch& writes, const std::string& thread_id, const ClaimSheet& claims);
+ClaimSheet read_claims(const ServerResults& results, std::size_t at);
+void write_claims(ServerBatch& writes, const std::string& thread_id, const ClaimSheet& claims);
 
 // Answers.
-std::size_t add_answer_reads(PgBatch& reads, const std::string& thread_id,
+std::size_t add_answer_reads(ServerBatch& reads, const std::string& thread_id,
                              const std::string& run_id, const std::vector<std::string>& questions);
 struct StoredAnswer {
     std::string question_id = {};
     Json answer = {};
 };
-std::vector<StoredAnswer> read_answers(const PgResults& results, std::size_t at);
-void write_answer(PgBatch& writes, const std::string& thread_id, const std::string& run_id,
+std::vector<StoredAnswer> read_answers(const ServerResults& results, std::size_t at);
+void write_answer(ServerBatch& writes, const std::string& thread_id, const std::string& run_id,
                   const std::string& question_id, const Json& answer);
-void remove_answers(PgBatch& writes, const std::string& thread_id, const std::string& run_id,
+void remove_answers(ServerBatch& writes, const std::string& thread_id, const std::string& run_id,
                     const std::vector<std::string>& questions);
-void remove_all_answers(PgBatch& writes, const std::string& thread_id, const std::string& run_id);
+void remove_all_answers(ServerBatch& writes, const std::string& thread_id,
+                        const std::string& run_id);
 
 /// The pending requests of a thread in a transaction. Starts with what both tables say (inbox/pending_row.hpp), and writes the
 /// differences, including those that CubePi has made.
 class PendingRequests {
 public:
-    static std::size_t add_reads(PgBatch& reads, const std::string& thread_id, bool for_update);
-    PendingRequests(std::string thread_id, const PgResults& results, std::size_t at);
+    static std::size_t add_reads(ServerBatch& reads, const std::string& thread_id, bool for_update);
+    PendingRequests(std::string thread_id, const ServerResults& results, std::size_t at);
 
     const std::vector<PendingRow>& rows() const noexcept { return rows_; }
     const PendingRow* find(const std::string& run_id, const std::string& question_id) const;
@@ -64,10 +66,10 @@ public:
     void put(PendingRow row);
     bool remove(const std::string& run_id, const std::string& question_id);
     void clear() { rows_.clear(); }
-    void write(PgBatch& writes) const;
+    void write(ServerBatch& writes) const;
 
 private:
-    void write_first(PgBatch& writes) const;
+    void write_first(ServerBatch& writes) const;
 
     std::string thread_id_;
     std::vector<PendingRow> stored_;
@@ -77,10 +79,10 @@ private:
 
 extern const char* const pending_columns;
 /// Reads a row with pending_columns.
-PendingRow read_pending_row(const PgResult& rows, int row);
+PendingRow read_pending_row(const ServerResult& rows, int row);
 /// The name of the row in errors.
 std::string pending_row_ref(const PendingRow& row);
 /// Throws CheckpointCorruptionError naming the row if the request is unreadable.
-PendingRequest to_pending_request(const PgStore& store, const PendingRow& row);
+PendingRequest to_pending_request(const ServerStore& store, const PendingRow& row);
 
 }  // namespace cubepi::detail

@@ -2,7 +2,7 @@
 #include <utility>
 
 #include <cubepi/checkpoint/format/server_json.hpp>
-#include <cubepi/checkpoint/postgres/rows.hpp>
+#include <cubepi/checkpoint/server/rows.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/schema/python_json.hpp>
 
@@ -18,7 +18,7 @@ bool same_request(const HitlRequest& shared, const HitlRequest& ours) {
     return is_server_json_of(shared_request_json(shared), shared_request_json(ours));
 }
 
-std::optional<SharedRequest> read_shared(const std::string& thread_id, const PgResult& thread) {
+std::optional<SharedRequest> read_shared(const std::string& thread_id, const ServerResult& thread) {
     std::optional<SharedRequest> shared;
     if (thread.rows() == 0 || thread.is_null(0, 0) || thread.text(0, 0) == "null") return shared;
     shared.emplace();
@@ -42,14 +42,13 @@ Json shared_json(const PendingRow& row) {
     }
 }
 
-void insert_row(PgBatch& writes, const PendingRow& row) {
+void insert_row(ServerBatch& writes, const PendingRow& row) {
     writes
         .add(
             "INSERT INTO cubepi_native_pending (thread_id, run_id, question_id, request_json,"
             " approval_digest, created_at, expires_at) VALUES ($1, $2, $3, $4, $5, $6, $7)"
-            " ON CONFLICT (thread_id, run_id, question_id) DO UPDATE SET"
-            " request_json = excluded.request_json, approval_digest = excluded.approval_digest,"
-            " created_at = excluded.created_at, expires_at = excluded.expires_at, expired = false")
+            " {replace thread_id, run_id, question_id: request_json, approval_digest, created_at,"
+            " expires_at}, expired = false")
         .text(row.thread_id)
         .text(row.run_id)
         .text(row.question_id)
@@ -61,7 +60,7 @@ void insert_row(PgBatch& writes, const PendingRow& row) {
 
 }  // namespace
 
-PendingRow read_pending_row(const PgResult& rows, int row) {
+PendingRow read_pending_row(const ServerResult& rows, int row) {
     PendingRow read;
     read.id = rows.integer(row, 0);
     read.thread_id = rows.string(row, 1);
@@ -80,7 +79,7 @@ std::string pending_row_ref(const PendingRow& row) {
     return "cubepi_native_pending.id=" + std::to_string(row.id);
 }
 
-PendingRequest to_pending_request(const PgStore& store, const PendingRow& row) {
+PendingRequest to_pending_request(const ServerStore& store, const PendingRow& row) {
     std::string damage;
     std::optional<HitlRequest> request = parse_request(row, damage);
     if (!request) {
@@ -94,13 +93,13 @@ PendingRequest to_pending_request(const PgStore& store, const PendingRow& row) {
     return pending;
 }
 
-std::size_t PendingRequests::add_reads(PgBatch& reads, const std::string& thread_id,
+std::size_t PendingRequests::add_reads(ServerBatch& reads, const std::string& thread_id,
                                        bool for_update) {
     const std::string lock = for_update ? " FOR UPDATE" : "";
     const std::size_t at = reads.size();
     reads
         .add(
-            "SELECT pending_request::text, run_id, extract(epoch FROM updated_at)::float8"
+            "SELECT {text pending_request}, run_id, {epoch updated_at}"
             " FROM cubepi_threads WHERE thread_id = $1" +
             lock)
         .text(thread_id);
@@ -111,9 +110,10 @@ std::size_t PendingRequests::add_reads(PgBatch& reads, const std::string& thread
     return at;
 }
 
-PendingRequests::PendingRequests(std::string thread_id, const PgResults& results, std::size_t at)
+PendingRequests::PendingRequests(std::string thread_id, const ServerResults& results,
+                                 std::size_t at)
     : thread_id_(std::move(thread_id)), shared_(read_shared(thread_id_, results[at])) {
-    const PgResult& ours = results[at + 1];
+    const ServerResult& ours = results[at + 1];
     for (int row = 0; row < ours.rows(); ++row) stored_.push_back(read_pending_row(ours, row));
     rows_ = pending_by_both(shared_, stored_, same_request);
 }
@@ -144,7 +144,7 @@ bool PendingRequests::remove(const std::string& run_id, const std::string& quest
            }) > 0;
 }
 
-void PendingRequests::write_first(PgBatch& writes) const {
+void PendingRequests::write_first(ServerBatch& writes) const {
     if (rows_.empty()) {
         if (!shared_) return;
         writes
@@ -167,7 +167,7 @@ void PendingRequests::write_first(PgBatch& writes) const {
         .text_or_null(rows_.front().run_id);
 }
 
-void PendingRequests::write(PgBatch& writes) const {
+void PendingRequests::write(ServerBatch& writes) const {
     const auto remains = [&](const PendingRow& row) {
         return find(row.run_id, row.question_id) != nullptr;
     };

@@ -1,0 +1,146 @@
+#include <cubepi/checkpoint/postgres/statement.hpp>
+
+#include <bit>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace cubepi::detail {
+
+namespace {
+
+// pg_type.dat
+constexpr Oid type_bytea = 17;
+constexpr Oid type_int8 = 20;
+constexpr Oid type_text = 25;
+constexpr Oid type_float8 = 701;
+constexpr Oid type_text_array = 1009;
+constexpr Oid type_jsonb = 3802;
+
+void append_big_endian(std::string& out, std::uint64_t value, int bytes) {
+    for (int shift = (bytes - 1) * 8; shift >= 0; shift -= 8)
+        out += static_cast<char>((value >> static_cast<unsigned>(shift)) & 0xFFU);
+}
+
+std::uint64_t read_big_endian(std::string_view bytes) noexcept {
+    std::uint64_t value = 0;
+    for (const char c : bytes) value = value << 8U | static_cast<unsigned char>(c);
+    return value;
+}
+
+/// A parameter in the binary format; jsonb as text.
+struct Parameter {
+    Oid type = type_text;
+    int format = 1;
+    std::string value = {};
+};
+
+std::string array_of(const std::vector<std::string>& values) {
+    std::string bytes;
+    append_big_endian(bytes, values.empty() ? 0 : 1, 4);  // dimensions
+    append_big_endian(bytes, 0, 4);                       // no NULLs
+    append_big_endian(bytes, type_text, 4);
+    if (!values.empty()) {
+        append_big_endian(bytes, values.size(), 4);
+        append_big_endian(bytes, 1, 4);  // first index
+    }
+    for (const std::string& value : values) {
+        append_big_endian(bytes, value.size(), 4);
+        bytes += value;
+    }
+    return bytes;
+}
+
+Parameter parameter_of(const ServerValue& value) {
+    Parameter parameter;
+    parameter.value = value.text;
+    switch (value.type) {
+        case ServerValue::Type::text: break;
+        case ServerValue::Type::bytes: parameter.type = type_bytea; break;
+        case ServerValue::Type::integer:
+            parameter.type = type_int8;
+            append_big_endian(parameter.value, static_cast<std::uint64_t>(value.integer), 8);
+            break;
+        case ServerValue::Type::number:
+            parameter.type = type_float8;
+            append_big_endian(parameter.value, std::bit_cast<std::uint64_t>(value.number), 8);
+            break;
+        case ServerValue::Type::json:
+            parameter.type = type_jsonb;
+            parameter.format = 0;
+            break;
+        case ServerValue::Type::texts:
+            parameter.type = type_text_array;
+            parameter.value = array_of(value.texts);
+            break;
+    }
+    return parameter;
+}
+
+std::string expand(std::string_view name, std::string_view argument) {
+    const std::string text(argument);
+    if (name == "text") return text + "::text";
+    if (name == "epoch") return "extract(epoch FROM " + text + ")::float8";
+    if (name == "now") return "extract(epoch FROM clock_timestamp())::float8";
+    if (name == "any") return "= ANY (" + text + "::text[])";
+    if (name == "skip") return "ON CONFLICT DO NOTHING";
+    if (name == "filled") return text + " <> '{}'::jsonb";
+    if (name == "nulls") return "NULLS LAST";
+    // replace KEYS: COLUMNS
+    const std::size_t colon = argument.find(':');
+    return "ON CONFLICT (" + text.substr(0, colon) + ") DO UPDATE SET " +
+           assignments(argument.substr(colon + 1), "excluded.", "");
+}
+
+class PgRows final : public ServerRows {
+public:
+    explicit PgRows(PGresult* result) noexcept : result_(result) {}
+
+    int rows() const noexcept override { return PQntuples(result_.get()); }
+    bool is_null(int row, int column) const noexcept override {
+        return PQgetisnull(result_.get(), row, column) == 1;
+    }
+    std::string_view text(int row, int column) const noexcept override {
+        return {PQgetvalue(result_.get(), row, column),
+                static_cast<std::size_t>(PQgetlength(result_.get(), row, column))};
+    }
+    std::int64_t integer(int row, int column) const noexcept override {
+        return static_cast<std::int64_t>(read_big_endian(text(row, column)));
+    }
+    double number(int row, int column) const noexcept override {
+        return std::bit_cast<double>(read_big_endian(text(row, column)));
+    }
+
+private:
+    struct Clear {
+        void operator()(PGresult* result) const noexcept { PQclear(result); }
+    };
+    std::unique_ptr<PGresult, Clear> result_;
+};
+
+}  // namespace
+
+std::string pg_sql(std::string_view sql) { return expand_escapes(sql, expand); }
+
+ServerResult pg_result(PGresult* result) { return ServerResult(std::make_unique<PgRows>(result)); }
+
+bool send_query(PGconn* connection, const ServerQuery& query) {
+    std::vector<Parameter> parameters;
+    for (const ServerValue& value : query.values()) parameters.push_back(parameter_of(value));
+    std::vector<Oid> types;
+    std::vector<const char*> values;
+    std::vector<int> lengths;
+    std::vector<int> formats;
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+        const Parameter& one = parameters[i];
+        types.push_back(one.type);
+        values.push_back(query.values()[i].null ? nullptr : one.value.c_str());
+        lengths.push_back(static_cast<int>(one.value.size()));
+        formats.push_back(one.format);
+    }
+    const std::string sql = pg_sql(query.sql());
+    return PQsendQueryParams(connection, sql.c_str(), static_cast<int>(parameters.size()),
+                             types.data(), values.data(), lengths.data(), formats.data(), 1) == 1;
+}
+
+}  // namespace cubepi::detail

@@ -1,0 +1,133 @@
+#include <cubepi/checkpoint/server/failure.hpp>
+
+#include <utility>
+
+#include <cubepi/core/error.hpp>
+
+namespace cubepi::detail {
+
+namespace {
+
+constexpr std::string_view not_stored = "; nothing was stored";
+
+ErrorCode connect_code(const ServerFailure& failure) {
+    const std::string_view reason = failure.what();
+    const bool is_tls = reason.find("SSL") != std::string_view::npos ||
+                        reason.find("certificate") != std::string_view::npos;
+    return is_tls ? ErrorCode::tls : ErrorCode::connect;
+}
+
+std::string start_of(const ServerDriver& driver, const ServerFailure& failure) {
+    const bool connecting = failure.kind() == ServerFailureKind::connect;
+    return (connecting ? "cannot connect to " : "") + driver.description() + ": " + failure.what();
+}
+
+[[noreturn]] void throw_server_error(const ServerDriver& driver, const ServerFailure& failure,
+                                     const std::string& thread_id) {
+    const std::string start = start_of(driver, failure);
+    const bool is_write = failure.kind() == ServerFailureKind::server;
+    const std::string nothing(is_write ? not_stored : "");
+    if (failure.condition() == ServerCondition::lock_timeout) {
+        throw CheckpointerLockTimeoutError(
+            ErrorCode::storage_locked,
+            driver.without_secrets(start + "; another transaction uses the thread" + nothing +
+                                   "; try again later, or raise lock_timeout"),
+            thread_id);
+    }
+    const ServerRemedy remedy = driver.remedy(failure);
+    const std::string state = failure.code().empty() ? "" : " (" + failure.code() + ")";
+    throw CheckpointerError(
+        remedy.code,
+        driver.without_secrets(start + state + nothing + "; " + std::string(remedy.text)),
+        thread_id);
+}
+
+}  // namespace
+
+bool ServerFailure::leaves_commit_unknown() const noexcept {
+    return kind_ == ServerFailureKind::lost || kind_ == ServerFailureKind::timeout;
+}
+
+bool ServerFailure::is_transient() const noexcept {
+    return kind_ == ServerFailureKind::lost || condition_ == ServerCondition::conflict ||
+           is_starting();
+}
+
+const ServerFailure* as_server_failure(const std::exception_ptr& exception) {
+    if (!exception) return nullptr;
+    try {
+        std::rethrow_exception(exception);
+    } catch (const ServerFailure& failure) {
+        return &failure;
+    } catch (...) {
+        return nullptr;
+    }
+}
+
+namespace {
+
+const char* kind_name(ServerFailureKind kind) noexcept {
+    switch (kind) {
+        case ServerFailureKind::connect: return "connect";
+        case ServerFailureKind::dns: return "dns";
+        case ServerFailureKind::lost: return "disconnected";
+        case ServerFailureKind::timeout: return "timeout";
+        case ServerFailureKind::server: break;
+    }
+    return "server";
+}
+
+}  // namespace
+
+void log_failure(const Logger& log, const ServerDriver& driver, const ServerFailure& failure,
+                 bool repeated) noexcept {
+    // A lock timeout, or a transaction that others got in the way of.
+    const bool busy =
+        failure.condition() == ServerCondition::lock_timeout || failure.code().starts_with("40");
+    const LogLevel level = busy || repeated ? LogLevel::warning : LogLevel::error;
+    log.write(level, busy ? "store.busy" : "store.failed",
+              {{"store", driver.name()},
+               {"error", kind_name(failure.kind())},
+               {driver.code_field(), failure.code()},
+               {"repeated", repeated}});
+}
+
+void throw_checkpointer_error(const ServerDriver& driver, const ServerFailure& failure,
+                              const std::string& thread_id) {
+    const std::string start = start_of(driver, failure);
+    switch (failure.kind()) {
+        case ServerFailureKind::dns:
+            throw CheckpointerError(
+                ErrorCode::dns,
+                driver.without_secrets(start + "; check the host of the connection"), thread_id);
+        case ServerFailureKind::connect:
+            if (!failure.code().empty()) break;
+            throw CheckpointerError(
+                connect_code(failure),
+                driver.without_secrets(start + "; check host and port, and that the server runs"),
+                thread_id);
+        case ServerFailureKind::lost:
+            throw CheckpointerError(
+                ErrorCode::disconnected,
+                driver.without_secrets(start + std::string(not_stored) + "; try again"), thread_id);
+        case ServerFailureKind::timeout:
+            throw CheckpointerError(ErrorCode::timeout,
+                                    driver.without_secrets(start + std::string(not_stored) +
+                                                           "; try again, or raise the limit"),
+                                    thread_id);
+        case ServerFailureKind::server: break;
+    }
+    throw_server_error(driver, failure, thread_id);
+}
+
+void throw_unknown_fate(const ServerDriver& driver, const std::string& thread_id,
+                        const std::string& reason) {
+    throw CheckpointerError(
+        ErrorCode::disconnected,
+        driver.without_secrets(
+            driver.description() + ": the connection broke while a write was committed (" + reason +
+            "); whether it was stored is unknown; load the thread again to find out"),
+        thread_id);
+}
+
+}  // namespace cubepi::detail
