@@ -29,6 +29,10 @@ endif()
 if(CUBEPI_WITH_POSTGRES)
     find_package(PostgreSQL 14 REQUIRED)   # libpq with pipeline mode
 endif()
+if(CUBEPI_WITH_MYSQL)
+    list(APPEND CMAKE_MODULE_PATH ${CMAKE_CURRENT_LIST_DIR})   # FindMariaDBClient.cmake
+    find_package(MariaDBClient REQUIRED)
+endif()
 if(NOT CUBEPI_MODULES)   # src/bub and the program
     find_package(yaml-cpp REQUIRED)
     if(CUBEPI_YAML_ARCHIVE)
@@ -52,6 +56,7 @@ set(CUBEPI_LIBRARY_TABLE
     "ZLIB::ZLIB         | ZLIB                     | zlib"
     "SQLite::SQLite3    | SQLite3                  | sqlite3"
     "PostgreSQL::PostgreSQL | PostgreSQL 14         | libpq"
+    "MariaDBClient::MariaDBClient | MariaDBClient   | libmariadb"
     "simdjson::simdjson | simdjson                 | simdjson"
     "yaml-cpp           | yaml-cpp                 | yaml-cpp"
 )

@@ -64,6 +64,7 @@ configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/cubepi-config.cmake.in
     ${PROJECT_BINARY_DIR}/cubepi-config.cmake INSTALL_DESTINATION ${config_directory})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/cubepi-config-version.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/cubepi-config.cmake ${PROJECT_BINARY_DIR}/cubepi-config-version.cmake
+    ${PROJECT_SOURCE_DIR}/cmake/FindMariaDBClient.cmake
     DESTINATION ${config_directory})
 
 list(REMOVE_DUPLICATES pkgconfig_requires)

@@ -1,0 +1,312 @@
+#include <cubepi/checkpoint/mysql/connection.hpp>
+
+#include <cerrno>
+#include <csignal>
+#include <mutex>
+#include <utility>
+
+#include <pthread.h>
+#include <sys/socket.h>
+
+#include <cubepi/checkpoint/mysql/failures.hpp>
+#include <cubepi/checkpoint/mysql/statement.hpp>
+#include <cubepi/core/offload.hpp>
+#include <cubepi/core/outcome.hpp>
+
+namespace cubepi::detail {
+
+namespace {
+
+// A packet must be smaller than max_allowed_packet of the server, which is at least 16 MiB by default; a batch is sent in
+// several packets if it is larger than this.
+constexpr std::size_t packet_size = 1U << 20U;
+
+/// Blocks SIGPIPE, which TLS of the library may cause, on this thread.
+class NoSigpipe {
+public:
+    NoSigpipe() {
+        sigemptyset(&pipe_);
+        sigaddset(&pipe_, SIGPIPE);
+        pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+    }
+    ~NoSigpipe() {
+        const timespec now{};
+        if (sigismember(&before_, SIGPIPE) == 1) return;
+        (void)sigtimedwait(&pipe_, nullptr, &now);
+        pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+    }
+    NoSigpipe(const NoSigpipe&) = delete;
+    NoSigpipe& operator=(const NoSigpipe&) = delete;
+
+private:
+    sigset_t pipe_{};
+    sigset_t before_{};
+};
+
+void set_tls(MYSQL* handle, const MyParameters& parameters) {
+    if (parameters.tls == MyTls::disabled) return;
+    const my_bool yes = 1;
+    const my_bool verify = parameters.tls == MyTls::verify_identity ? 1 : 0;
+    if (parameters.tls >= MyTls::required) mysql_optionsv(handle, MYSQL_OPT_SSL_ENFORCE, &yes);
+    const auto text = [](const std::string& value) {
+        return value.empty() ? nullptr : value.c_str();
+    };
+    mysql_ssl_set(handle, text(parameters.key), text(parameters.certificate), text(parameters.ca),
+                  nullptr, nullptr);
+    mysql_optionsv(handle, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, &verify);
+}
+
+MYSQL* new_handle(const MyParameters& parameters) {
+    static std::once_flag once;
+    std::call_once(once, [] { mysql_server_init(0, nullptr, nullptr); });
+    MYSQL* const handle = mysql_init(nullptr);
+    if (!handle) throw std::bad_alloc();
+    const unsigned long packet = 1UL << 30U;
+    mysql_optionsv(handle, MYSQL_OPT_MAX_ALLOWED_PACKET, &packet);
+    mysql_optionsv(handle, MYSQL_SET_CHARSET_NAME, "utf8mb4");
+    set_tls(handle, parameters);
+    return handle;
+}
+
+struct Close {
+    void operator()(MYSQL* handle) const noexcept { mysql_close(handle); }
+};
+
+/// The arguments that all functions for connecting have.
+struct Target {
+    Target(const MyParameters& parameters, const std::string& host_or_address)
+        : host(parameters.socket.empty() ? host_or_address.c_str() : nullptr),
+          user(parameters.user.c_str()),
+          password(parameters.password.c_str()),
+          database(parameters.database.c_str()),
+          port(parameters.port),
+          socket(parameters.socket.empty() ? nullptr : parameters.socket.c_str()) {}
+    const char* host;
+    const char* user;
+    const char* password;
+    const char* database;
+    unsigned port;
+    const char* socket;
+};
+
+constexpr unsigned long client_flags = CLIENT_MULTI_STATEMENTS | CLIENT_FOUND_ROWS;
+
+void connect_now(MYSQL* handle, const MyParameters& parameters, const std::string& host) {
+    const NoSigpipe guard;
+    const Target to(parameters, host);
+    (void)mysql_real_connect(handle, to.host, to.user, to.password, to.database, to.port, to.socket,
+                             client_flags);
+}
+
+std::string reason_of(MYSQL* handle) {
+    std::string text = mysql_error(handle);
+    for (char& c : text) {
+        if (c == '\n') c = ' ';
+    }
+    return text.empty() ? "the connection was lost" : text;
+}
+
+/// Ends the statements of a connection, over another one.
+void kill_connection(const MyParameters& parameters, const std::string& address,
+                     unsigned long thread) {
+    MYSQL* const handle = new_handle(parameters);
+    const unsigned limit = 5;
+    for (const mysql_option option :
+         {MYSQL_OPT_CONNECT_TIMEOUT, MYSQL_OPT_READ_TIMEOUT, MYSQL_OPT_WRITE_TIMEOUT})
+        mysql_optionsv(handle, option, &limit);
+    connect_now(handle, parameters, address);
+    const NoSigpipe guard;
+    if (mysql_errno(handle) == 0)
+        (void)mysql_query(handle, ("KILL CONNECTION " + std::to_string(thread)).c_str());
+    mysql_close(handle);
+}
+
+}  // namespace
+
+MyConnection::MyConnection(const MyParameters& parameters, std::shared_ptr<const Runtime> runtime)
+    : parameters_(parameters), runtime_(std::move(runtime)) {}
+
+MyConnection::~MyConnection() { close(); }
+
+void MyConnection::close() noexcept {
+    if (!handle_) return;
+    const NoSigpipe guard;
+    // What a broken connection or one in the middle of a statement sends last must not block.
+    if (connecting_ || in_exchange_) {
+        const my_socket socket = mysql_get_socket(handle_);
+        if (socket != MARIADB_INVALID_SOCKET) (void)shutdown(socket, SHUT_RDWR);
+    }
+    mysql_close(handle_);
+    handle_ = nullptr;
+}
+
+ServerFailure MyConnection::failure() const {
+    const unsigned error = mysql_errno(handle_);
+    const bool is_lost = (error >= 2000 && error < 3000) || error == 1927 || error == 0;
+    if (connecting_) return my_failure(ServerFailureKind::connect, reason_of(handle_), error);
+    return my_failure(is_lost ? ServerFailureKind::lost : ServerFailureKind::server,
+                      reason_of(handle_), is_lost ? 2013 : error);
+}
+
+Task<int> MyConnection::wait_for(int wanted, bool cancellable) {
+    const my_socket socket = mysql_get_socket(handle_);
+    if (socket == MARIADB_INVALID_SOCKET) throw failure();
+    co_await wait(socket, (wanted & MYSQL_WAIT_WRITE) != 0, cancellable);
+    // The library calls a function of the system again, which reports whether it is ready.
+    co_return wanted&(MYSQL_WAIT_READ | MYSQL_WAIT_WRITE);
+}
+
+Task<> MyConnection::connect(ServerAddresses addresses) {
+    std::vector<std::string> list;
+    const auto found = addresses.find(parameters_.host);
+    if (found != addresses.end()) {
+        list = found->second;
+    } else {
+        list.push_back(parameters_.host);
+    }
+    if (parameters_.tls == MyTls::verify_identity && parameters_.has_name()) {
+        co_await connect_blocking();
+        co_return;
+    }
+    for (std::size_t i = 0; i < list.size(); ++i) {
+        Outcome<> done = co_await outcome_of(connect_to(list[i]));
+        if (done.ok()) co_return;
+        const ServerFailure* const failed = as_server_failure(done.failure());
+        // Only another address may help.
+        if (!failed || !failed->code().empty() || is_late() || i + 1 == list.size()) done.rethrow();
+    }
+}
+
+Task<> MyConnection::connect_to(std::string address) {
+    close();
+    address_ = std::move(address);
+    handle_ = new_handle(parameters_);
+    mysql_optionsv(handle_, MYSQL_OPT_NONBLOCK, nullptr);
+    const Target to(parameters_, address_);
+    MYSQL* connected = nullptr;
+    int status = 0;
+    {
+        const NoSigpipe guard;
+        status = mysql_real_connect_start(&connected, handle_, to.host, to.user, to.password,
+                                          to.database, to.port, to.socket, client_flags);
+    }
+    while (status != 0) {
+        const int ready = co_await wait_for(status, true);
+        const NoSigpipe guard;
+        status = mysql_real_connect_cont(&connected, handle_, ready);
+    }
+    if (!connected) throw failure();
+    connecting_ = false;
+}
+
+Task<> MyConnection::connect_blocking() {
+    // The library verifies the name that it is given, and resolves it with blocking calls.
+    address_ = parameters_.host;
+    // The call may outlive this object when it is cancelled.
+    const auto handle = std::make_shared<std::unique_ptr<MYSQL, Close>>(new_handle(parameters_));
+    mysql_optionsv(handle->get(), MYSQL_OPT_NONBLOCK, nullptr);
+    const unsigned limit = 10;
+    mysql_optionsv(handle->get(), MYSQL_OPT_CONNECT_TIMEOUT, &limit);
+    auto call = [handle, parameters = parameters_] {
+        MYSQL* const raw = handle->get();
+        connect_now(raw, parameters, parameters.host);
+        if (mysql_errno(raw) != 0)
+            throw my_failure(ServerFailureKind::connect, reason_of(raw), mysql_errno(raw));
+    };
+    co_await offload(*runtime_->resolvers, std::move(call));
+    handle_ = handle->release();
+    connecting_ = false;
+}
+
+Task<> MyConnection::send(std::string text, bool cancellable) {
+    int error = 0;
+    int status = 0;
+    {
+        const NoSigpipe guard;
+        status = mysql_real_query_start(&error, handle_, text.data(), text.size());
+    }
+    while (status != 0) {
+        const int ready = co_await wait_for(status, cancellable);
+        const NoSigpipe guard;
+        status = mysql_real_query_cont(&error, handle_, ready);
+    }
+    if (error != 0) throw failure();
+}
+
+Task<std::optional<ServerFailure>> MyConnection::read_results(ServerResults& results,
+                                                              bool cancellable) {
+    std::optional<ServerFailure> failed;
+    for (;;) {
+        MYSQL_RES* rows = nullptr;
+        int status = mysql_store_result_start(&rows, handle_);
+        while (status != 0) {
+            const int ready = co_await wait_for(status, cancellable);
+            status = mysql_store_result_cont(&rows, handle_, ready);
+        }
+        if (!rows && mysql_errno(handle_) != 0) {
+            failed.emplace(failure());
+            co_return failed;
+        }
+        results.push_back(my_result(rows));
+        if (!mysql_more_results(handle_)) co_return failed;
+        int next = 0;
+        status = mysql_next_result_start(&next, handle_);
+        while (status != 0) {
+            const int ready = co_await wait_for(status, cancellable);
+            status = mysql_next_result_cont(&next, handle_, ready);
+        }
+        if (next > 0) {
+            failed.emplace(failure());
+            co_return failed;
+        }
+    }
+}
+
+Task<ServerResults> MyConnection::run(ServerBatch batch, bool cancellable) {
+    in_exchange_ = true;
+    ServerResults results;
+    std::string text;
+    std::optional<ServerFailure> failed;
+    const std::vector<ServerQuery>& queries = batch.queries();
+    for (std::size_t i = 0; i < queries.size() && !failed; ++i) {
+        if (!text.empty()) text += "; ";
+        text += my_sql(handle_, queries[i]);
+        if (i + 1 < queries.size() && text.size() < packet_size) continue;
+        std::string packet = std::exchange(text, {});
+        Outcome<> sent = co_await outcome_of(send(std::move(packet), cancellable));
+        if (sent.ok()) {
+            failed = co_await read_results(results, cancellable);
+        } else if (const ServerFailure* one = as_server_failure(sent.failure())) {
+            failed.emplace(*one);
+        } else {
+            sent.rethrow();
+        }
+    }
+    if (!failed || failed->kind() == ServerFailureKind::server) in_exchange_ = false;
+    if (failed) throw ServerFailure(*failed);
+    co_return results;
+}
+
+bool MyConnection::is_idle() const noexcept {
+    if (!handle_ || connecting_ || in_exchange_ || is_late()) return false;
+    unsigned status = 0;
+    return mariadb_get_infov(handle_, MARIADB_CONNECTION_SERVER_STATUS, &status) == 0 &&
+           (status & SERVER_STATUS_IN_TRANS) == 0;
+}
+
+bool MyConnection::is_open() noexcept {
+    // An idle server sends only the reason why it closes the connection.
+    char byte = 0;
+    const ssize_t count =
+        recv(mysql_get_socket(handle_), &byte, 1, MSG_PEEK | MSG_DONTWAIT | MSG_NOSIGNAL);
+    return count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
+}
+
+std::function<void()> MyConnection::canceller() const {
+    if (!handle_ || connecting_ || !in_exchange_) return {};
+    return [parameters = parameters_, address = address_, thread = mysql_thread_id(handle_)] {
+        kill_connection(parameters, address, thread);
+    };
+}
+
+}  // namespace cubepi::detail

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <mysql.h>
+
+#include <cubepi/checkpoint/mysql/connection_string.hpp>
+#include <cubepi/checkpoint/server/connection.hpp>
+#include <cubepi/checkpoint/server/failure.hpp>
+#include <cubepi/core/runtime.hpp>
+
+namespace cubepi::detail {
+
+/// A connection of MariaDB's client library in its non-blocking form.
+class MyConnection final : public ServerConnection {
+public:
+    /// `parameters` must outlive the connection. `runtime` has the threads for connecting to a name that TLS verifies, which
+    /// the library resolves itself.
+    MyConnection(const MyParameters& parameters, std::shared_ptr<const Runtime> runtime);
+    ~MyConnection() override;
+
+    Task<> connect(ServerAddresses addresses) override;
+    bool is_idle() const noexcept override;
+    bool is_open() noexcept override;
+    std::function<void()> canceller() const override;
+    void forget() noexcept override { handle_ = nullptr; }
+
+private:
+    Task<ServerResults> run(ServerBatch batch, bool cancellable) override;
+    Task<> connect_to(std::string address);
+    Task<> connect_blocking();
+    Task<> send(std::string text, bool cancellable);
+    Task<std::optional<ServerFailure>> read_results(ServerResults& results, bool cancellable);
+    /// Waits for what the library waits for, and returns what became ready.
+    Task<int> wait_for(int wanted, bool cancellable);
+    ServerFailure failure() const;
+    void close() noexcept;
+
+    const MyParameters& parameters_;
+    std::shared_ptr<const Runtime> runtime_;
+    MYSQL* handle_ = nullptr;
+    std::string address_;
+    bool in_exchange_ = false;
+};
+
+}  // namespace cubepi::detail
