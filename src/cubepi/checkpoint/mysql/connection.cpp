@@ -131,7 +131,7 @@ MyConnection::~MyConnection() { close(); }
 void MyConnection::close() noexcept {
     if (!handle_) return;
     const NoSigpipe guard;
-    // What a broken connection or one in the middle of a statement sends last must not block.
+    // The last packet of a connection that is broken or in the middle of a statement must not block.
     if (connecting_ || in_exchange_) {
         const my_socket socket = mysql_get_socket(handle_);
         if (socket != MARIADB_INVALID_SOCKET) (void)shutdown(socket, SHUT_RDWR);
