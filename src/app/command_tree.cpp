@@ -91,6 +91,7 @@ constexpr const char* trace_examples = R"(Examples:
 constexpr const char* db_examples = R"(Examples:
   cubepi db status postgres://app@db.example/agents     the versions of the tables
   cubepi db init postgres://app@db.example/agents       create them in an empty database
+  cubepi db init --tapes postgres://app@db.example/agents
   cubepi db migrate threads.db                          an SQLite file
   cubepi db sql postgres://app@db.example/agents        what init or migrate would execute
   cubepi db sql postgres --from 4                       the same without a connection
@@ -496,8 +497,7 @@ void add_trace_commands(CLI::App& app, CommandLine& line) {
 void add_db_commands(CLI::App& app, CommandLine& line) {
     using What = DatabaseArguments::What;
     DatabaseArguments& db = line.db;
-    CLI::App* command =
-        app.add_subcommand("db", "Create and migrate the tables of a database of threads");
+    CLI::App* command = app.add_subcommand("db", "Create and migrate the tables of a database");
     command->footer(db_examples);
     command->require_subcommand(1);
     const auto add = [&](const char* name, const char* description, What what) -> CLI::App& {
@@ -506,11 +506,15 @@ void add_db_commands(CLI::App& app, CommandLine& line) {
         added->callback([&line, what] { line.db.what = what; });
         return *added;
     };
+    const auto add_tapes = [&db](CLI::App& added) {
+        added.add_flag("--tapes", db.tapes, "The tables of tapes instead of those of threads");
+    };
     const auto add_on = [&](const char* name, const char* description, What what) -> CLI::App& {
         CLI::App& added = add(name, description, what);
         added.add_option("database", db.target, "postgres://..., or an SQLite file")
             ->required()
             ->type_name(value_type::database);
+        add_tapes(added);
         return added;
     };
     add_on("status", "Show the versions of the tables", What::status)
@@ -525,6 +529,7 @@ void add_db_commands(CLI::App& app, CommandLine& line) {
     sql.add_option("--from", db.from, "With postgres: the version of CubePi's tables, 1 to 5")
         ->type_name("VERSION")
         ->check(CLI::Range(1, 5));
+    add_tapes(sql);
     command->callback([&line] { line.verb = Verb::db; });
 }
 

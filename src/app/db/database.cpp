@@ -4,6 +4,7 @@
 #include <string_view>
 #include <utility>
 
+#include <bub/tape/postgres_tape_schema.hpp>
 #include <cubepi/checkpoint/postgres_schema.hpp>
 #include <cubepi/checkpoint/sqlite_checkpointer.hpp>
 #include <cubepi/checkpoint/sqlite_schema.hpp>
@@ -16,9 +17,8 @@ namespace {
 
 class PostgresDatabase final : public Database {
 public:
-    explicit PostgresDatabase(std::string connection)
-        : options_(options_of(std::move(connection))),
-          description_(postgres_description(options_)) {}
+    explicit PostgresDatabase(PostgresOptions options)
+        : options_(std::move(options)), description_(postgres_description(options_)) {}
 
     const std::string& description() const noexcept override { return description_; }
     DatabaseStatus status() override {
@@ -34,12 +34,29 @@ public:
     }
 
 private:
-    static PostgresOptions options_of(std::string connection) {
-        PostgresOptions options;
-        options.connection = std::move(connection);
-        return options;
+    const PostgresOptions options_;
+    const std::string description_;
+};
+
+/// The tables of tapes in a PostgreSQL database.
+class TapeDatabase final : public Database {
+public:
+    explicit TapeDatabase(PostgresOptions options)
+        : options_(std::move(options)), description_(postgres_description(options_)) {}
+
+    const std::string& description() const noexcept override { return description_; }
+    DatabaseStatus status() override {
+        DatabaseStatus status;
+        status.tables = {
+            {"bub_*", run(bub::postgres_tape_status(options_)), bub::postgres_tape_version}};
+        return status;
+    }
+    void migrate() override { (void)run(bub::apply_postgres_tape_schema(options_)); }
+    std::string sql() override {
+        return status().is_current() ? std::string() : bub::postgres_tape_sql();
     }
 
+private:
     const PostgresOptions options_;
     const std::string description_;
 };
@@ -89,13 +106,20 @@ bool DatabaseStatus::is_current() const {
                        [](const TableVersion& one) { return one.found == one.needed; });
 }
 
-std::unique_ptr<Database> open_database(const std::string& target) {
+std::unique_ptr<Database> open_database(const std::string& target, bool tapes) {
     if (target.empty())
         throw Error(ErrorCode::invalid_argument,
                     "no database; give a URL (postgres://...) or an SQLite file");
     constexpr std::string_view sqlite = "sqlite:///";
-    if (target.starts_with("postgres://") || target.starts_with("postgresql://"))
-        return std::make_unique<PostgresDatabase>(target);
+    if (target.starts_with("postgres://") || target.starts_with("postgresql://")) {
+        PostgresOptions options;
+        options.connection = target;
+        if (tapes) return std::make_unique<TapeDatabase>(std::move(options));
+        return std::make_unique<PostgresDatabase>(std::move(options));
+    }
+    if (tapes)
+        throw Error(ErrorCode::invalid_argument,
+                    "--tapes needs a PostgreSQL database (postgres://...)");
     if (target.starts_with(sqlite))
         return std::make_unique<SQLiteFile>(target.substr(sqlite.size()));
     const std::size_t scheme = target.find("://");
@@ -107,9 +131,10 @@ std::unique_ptr<Database> open_database(const std::string& target) {
     return std::make_unique<SQLiteFile>(target);
 }
 
-std::optional<std::string> sql_of_kind(const std::string& kind, int from) {
-    if (kind == "sqlite") return sqlite_schema_sql();
+std::optional<std::string> sql_of_kind(const std::string& kind, bool tapes, int from) {
+    if (kind == "sqlite" && !tapes) return sqlite_schema_sql();
     if (kind != "postgres") return std::nullopt;
+    if (tapes) return bub::postgres_tape_sql();
     PostgresSchemaStatus status;
     if (from > 0) status.version = from;
     return postgres_schema_sql(status);

@@ -65,9 +65,9 @@ int show_status(Database& database, bool json, std::ostream& data, TerminalStrea
     if (status.is_current()) return exit_ok;
     refuse_newer(database, status);
     if (status.is_empty()) {
-        err << "There are no tables. Create them with: cubepi db init\n";
+        err << "There are no tables. Create them with 'cubepi db init'.\n";
     } else {
-        err << "The tables are older. Migrate them with: cubepi db migrate\n";
+        err << "The tables are older. Migrate them with 'cubepi db migrate'.\n";
     }
     return exit_failed;
 }
@@ -104,13 +104,13 @@ int migrate(Database& database, TerminalStream& err) {
 }
 
 int print_sql(const DatabaseArguments& arguments, std::ostream& data, TerminalStream& err) {
-    std::optional<std::string> sql = sql_of_kind(arguments.target, arguments.from);
+    std::optional<std::string> sql = sql_of_kind(arguments.target, arguments.tapes, arguments.from);
     if (!sql) {
         if (arguments.from != 0)
             throw Error(ErrorCode::invalid_argument,
                         "--from is for 'postgres' or 'sqlite'; the versions of a database are read "
                         "from it");
-        sql = open_database(arguments.target)->sql();
+        sql = open_database(arguments.target, arguments.tapes)->sql();
     }
     if (sql->empty()) err << "The tables are current: there is nothing to execute.\n";
     data_output(data, *sql);
@@ -124,7 +124,7 @@ int use_database(const DatabaseArguments& arguments, std::ostream& out,
     using What = DatabaseArguments::What;
     TerminalStream err(error_output);
     if (arguments.what == What::sql) return print_sql(arguments, out, err);
-    const std::unique_ptr<Database> database = open_database(arguments.target);
+    const std::unique_ptr<Database> database = open_database(arguments.target, arguments.tapes);
     switch (arguments.what) {
         case What::status: return show_status(*database, arguments.json, out, err);
         case What::init: return init(*database, err);

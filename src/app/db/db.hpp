@@ -11,6 +11,7 @@ struct DatabaseArguments {
     What what = What::status;
     std::string target = {};  ///< a URL, an SQLite file; sql: also the name of a kind of database
     int from = 0;             ///< sql, of a kind: the version of CubePi's tables
+    bool tapes = false;       ///< the tables of tapes instead of those of threads
     bool json = false;
 };
 

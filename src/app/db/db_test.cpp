@@ -29,6 +29,7 @@ protected:
         arguments.target = target;
         arguments.json = json;
         arguments.from = from;
+        arguments.tapes = tapes;
         std::ostringstream output;
         std::ostringstream errors;
         const int status = use_database(arguments, output, errors);
@@ -67,6 +68,7 @@ protected:
     }
 
     ScopedTestDirectory directory_;
+    bool tapes = false;
     std::string out;
     std::string err;
 };
@@ -159,6 +161,20 @@ TEST_F(DbCommand, TheSqlMakesTheTablesOfPostgreSQL) {
     EXPECT_EQ(use(What::sql, url), exit_ok);
     RawPostgres(url).query(out);
     EXPECT_EQ(use(What::status, url), exit_ok);
+}
+
+TEST_F(DbCommand, CreatesTheTablesOfTapes) {
+    tapes = true;
+    const std::string url = empty_database();
+    EXPECT_EQ(use(What::status, url), exit_failed);
+    EXPECT_EQ(use(What::init, url), exit_ok);
+    EXPECT_EQ(use(What::status, url), exit_ok);
+    EXPECT_NE(out.find("bub_*\tversion 1"), std::string::npos) << out;
+    EXPECT_EQ(use(What::sql, "postgres"), exit_ok);
+    const std::string other = empty_database();
+    RawPostgres(other).query(out);
+    EXPECT_EQ(use(What::status, other), exit_ok);
+    EXPECT_NE(error_of(What::status, file("x.db")).find("--tapes needs"), std::string::npos);
 }
 
 TEST_F(DbCommand, RefusesANewerVersionByName) {

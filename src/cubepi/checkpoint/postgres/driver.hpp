@@ -10,7 +10,7 @@
 
 namespace cubepi::detail {
 
-class PgDriver final : public ServerDriver {
+class PgDriver : public ServerDriver {
 public:
     /// `for_store`: its sessions require the tables of a store. Throws CheckpointerError(invalid_argument).
     PgDriver(const PostgresOptions& options, bool for_store);

@@ -27,6 +27,13 @@ struct ServerFork {
     std::int64_t cutoff = 0;
 };
 
+/// SQL about the last write of what a transaction locks ($1), by which its fate is looked up.
+struct ServerWriteIds {
+    std::string before = {};   ///< an expression: the id of the last write, or NULL
+    std::string store = {};    ///< a statement: stores the id $2
+    std::string current = {};  ///< a query: the same id; no row if the locked object does not exist
+};
+
 /// A kind of database server, with the parameters of a connection to one. Immutable; thread-safe.
 class ServerDriver {
 public:
@@ -59,6 +66,9 @@ public:
     virtual void begin_write(ServerBatch& batch, const std::vector<std::string>& threads) const = 0;
     /// Adds what such a transaction does before COMMIT.
     virtual void end_write(ServerBatch& batch, const std::vector<std::string>& threads) const = 0;
+
+    /// By default of a thread.
+    virtual ServerWriteIds write_ids() const;
 
     /// Merges a change into the column `extra`.
     virtual void write_extra(ServerBatch& batch, const std::string& thread_id,

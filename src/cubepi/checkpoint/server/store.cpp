@@ -59,6 +59,20 @@ void erase_front(ServerResults& results, std::size_t count) {
 
 }  // namespace
 
+ServerWriteIds ServerDriver::write_ids() const {
+    ServerWriteIds ids;
+    ids.before = "(SELECT nullif(write_id, '') FROM cubepi_native_writes WHERE thread_id = $1)";
+    // The thread does not exist if there was nothing to write.
+    ids.store =
+        "INSERT INTO cubepi_native_writes (thread_id, write_id)"
+        " SELECT thread_id, $2 FROM cubepi_threads WHERE thread_id = $1"
+        " {replace thread_id: write_id}";
+    ids.current =
+        "SELECT nullif(write_id, '') FROM cubepi_threads"
+        " LEFT JOIN cubepi_native_writes USING (thread_id) WHERE thread_id = $1";
+    return ids;
+}
+
 ServerStore::ServerStore(ServerOptions options, std::shared_ptr<const ServerDriver> driver)
     : pool_(std::make_shared<ServerPool>(std::move(options), std::move(driver))) {}
 
@@ -101,11 +115,7 @@ Task<> ServerStore::attempt(const ServerPlan& plan, const ServerDecide& decide, 
     const std::unique_ptr<ServerLease> lease = co_await pool_->acquire();
     ServerBatch first;
     driver().begin_write(first, plan.threads);
-    first
-        .add(
-            "SELECT (SELECT nullif(write_id, '') FROM cubepi_native_writes"
-            " WHERE thread_id = $1), {now}")
-        .text(first_of(plan.threads));
+    first.add("SELECT " + driver().write_ids().before + ", {now}").text(first_of(plan.threads));
     const std::size_t own = first.size();
     first.add_all(plan.reads);
     Outcome<ServerResults> read = co_await outcome_of((*lease)->exchange(std::move(first)));
@@ -171,14 +181,7 @@ Task<> ServerStore::write(ServerPlan plan, ServerDecide decide) {
 void ServerStore::write_id(const ServerPlan& plan, Attempt& attempt, ServerBatch& writes) const {
     if (plan.removes || plan.threads.empty()) return;
     attempt.id = options().runtime->ids->next();
-    // The thread does not exist if there was nothing to write.
-    writes
-        .add(
-            "INSERT INTO cubepi_native_writes (thread_id, write_id)"
-            " SELECT thread_id, $2 FROM cubepi_threads WHERE thread_id = $1"
-            " {replace thread_id: write_id}")
-        .text(plan.threads.front())
-        .text(attempt.id);
+    writes.add(driver().write_ids().store).text(plan.threads.front()).text(attempt.id);
 }
 
 Task<ServerStore::LastWrite> ServerStore::last_write(std::vector<std::string> threads) {
@@ -186,11 +189,7 @@ Task<ServerStore::LastWrite> ServerStore::last_write(std::vector<std::string> th
     ServerBatch batch;
     // Waits until the server has ended the transaction, which holds the locks.
     driver().begin_write(batch, threads);
-    batch
-        .add(
-            "SELECT nullif(write_id, '') FROM cubepi_threads"
-            " LEFT JOIN cubepi_native_writes USING (thread_id) WHERE thread_id = $1")
-        .text(first_of(threads));
+    batch.add(driver().write_ids().current).text(first_of(threads));
     batch.add("ROLLBACK");
     const ServerResults results = co_await (*lease)->exchange(std::move(batch));
     const ServerResult& row = results[results.size() - 2];

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <cubepi/checkpoint/postgres/driver.hpp>
+
+namespace bub::detail {
+
+/// Connections to the tables of tapes. What a transaction locks is a tape.
+class PgTapeDriver final : public cubepi::detail::PgDriver {
+public:
+    explicit PgTapeDriver(const cubepi::PostgresOptions& options);
+
+    cubepi::detail::ServerBatch set_up() const override { return set_up_; }
+    void check(const cubepi::detail::ServerResults& results) const override;
+    cubepi::detail::ServerRemedy remedy(
+        const cubepi::detail::ServerFailure& failure) const override;
+    cubepi::detail::ServerWriteIds write_ids() const override;
+
+private:
+    cubepi::detail::ServerBatch set_up_;
+};
+
+/// Returns the statements that create the tables.
+std::vector<std::string> tape_schema_statements();
+
+/// Throws CheckpointerError(schema_mismatch) if the tables are newer than this library.
+void refuse_newer_tapes(const std::string& where, std::optional<int> version);
+
+}  // namespace bub::detail

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <bub/tape/tape_store.hpp>
+#include <cubepi/checkpoint/server/query.hpp>
+
+// Rows of the tables of tapes, and the statements that read and write them.
+
+namespace bub::detail {
+
+using cubepi::detail::ServerBatch;
+using cubepi::detail::ServerResult;
+
+/// A row of bub_tapes.
+struct TapeRow {
+    bool exists = false;
+    TapePosition end = {};
+    TapeInfo info = {};
+    JsonObject state = {};
+};
+
+/// Selects the row of a tape.
+void select_tape(ServerBatch& batch, const std::string& tape);
+/// Throws CheckpointCorruptionError for JSON that cannot be read.
+TapeRow read_tape_row(const std::string& tape, const ServerResult& result);
+
+/// Reads the column `state`. Throws as above.
+JsonObject read_state_of(const std::string& tape, std::string_view text);
+
+/// Stores the end of a tape and its summary, creating its row.
+void write_tape(ServerBatch& batch, const std::string& tape, const TapePosition& end,
+                const TapeInfo& info);
+void write_state(ServerBatch& batch, const std::string& tape, const JsonObject& state);
+void write_entry(ServerBatch& batch, const std::string& tape, const TapeEntry& entry);
+void delete_entries(ServerBatch& batch, const std::string& tape);
+
+/// Reads the lines of the first column. Lines that are no entries are left out, as those of a file.
+std::vector<TapeEntry> read_entries(const ServerResult& result);
+
+/// The value by which a name or an id is found.
+std::string key_of(std::string_view name);
+
+/// The ids that a slice selects: those between `low` and `high`, without them.
+struct IdRange {
+    std::int64_t low = 0;
+    std::int64_t high = 0;
+};
+
+/// Selects the bounds of the query's slice.
+void select_bounds(ServerBatch& batch, const std::string& tape, const TapeQuery& query);
+/// Throws Error(not_found) if an anchor of the slice is missing.
+IdRange read_bounds(const ServerResult& result, const TapeQuery& query);
+
+/// Selects at most `limit` entries of a range, of the kinds of the query, in its order.
+void select_page(ServerBatch& batch, const std::string& tape, const IdRange& range,
+                 const TapeQuery& query, std::int64_t limit);
+
+}  // namespace bub::detail

@@ -1,0 +1,273 @@
+#include <bub/tape/postgres_tape_store.hpp>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include <bub/tape/entry/entry_facts.hpp>
+#include <bub/tape/file/digest.hpp>
+#include <bub/tape/file/tape_errors.hpp>
+#include <bub/tape/postgres/tape_driver.hpp>
+#include <bub/tape/postgres/tape_rows.hpp>
+#include <bub/tape/search/query_filter.hpp>
+#include <bub/tape/tape_store_support.hpp>
+#include <cubepi/checkpoint/server/store.hpp>
+
+namespace bub {
+
+namespace {
+
+using namespace detail;
+using cubepi::detail::server_read;
+using cubepi::detail::server_write;
+using cubepi::detail::ServerPlan;
+using cubepi::detail::ServerResults;
+using cubepi::detail::ServerStore;
+using cubepi::detail::ServerView;
+using StorePtr = std::shared_ptr<ServerStore>;
+
+constexpr std::int64_t page_size = 1000;
+
+/// A transaction on one tape that reads its row first.
+ServerPlan plan_for(const std::string& tape) {
+    ServerPlan plan;
+    plan.threads = {tape};
+    select_tape(plan.reads, tape);
+    return plan;
+}
+
+Task<TapeRow> read_row(StorePtr store, std::string tape) {
+    ServerBatch reads;
+    select_tape(reads, tape);
+    const ServerResults results = co_await store->read(std::move(reads));
+    co_return read_tape_row(tape, results[0]);
+}
+
+/// The newest entry that the statement selects.
+Task<std::optional<TapeEntry>> read_one(StorePtr store, ServerBatch reads) {
+    const ServerResults results = co_await store->read(std::move(reads));
+    std::vector<TapeEntry> entries = read_entries(results[0]);
+    std::optional<TapeEntry> found;
+    if (!entries.empty()) found = std::move(entries.front());
+    co_return found;
+}
+
+Task<IdRange> range_of(StorePtr store, std::string tape, TapeQuery query) {
+    IdRange range;
+    range.high = std::numeric_limits<std::int64_t>::max();
+    if (query.slice() == TapeQuery::Slice::all) co_return range;
+    ServerBatch reads;
+    select_bounds(reads, tape, query);
+    const ServerResults results = co_await store->read(std::move(reads));
+    co_return read_bounds(results[0], query);
+}
+
+Task<void> visit_pages(StorePtr store, std::string tape, TapeQuery query,
+                       std::function<bool(const TapeEntry&)> visit) {
+    QueryFilter filter(query);
+    IdRange range = co_await range_of(store, tape, query);
+    // The database applies the limit only if it knows which entries match.
+    const bool is_plain = !query.dates() && query.text().empty();
+    while (!filter.full()) {
+        std::int64_t limit = page_size;
+        if (is_plain && query.limit() && *query.limit() < static_cast<std::size_t>(page_size))
+            limit = static_cast<std::int64_t>(*query.limit());
+        ServerBatch reads;
+        select_page(reads, tape, range, query, limit);
+        const ServerResults results = co_await store->read(std::move(reads));
+        const std::vector<TapeEntry> entries = read_entries(results[0]);
+        for (const TapeEntry& entry : entries) {
+            if (!filter.fits(entry)) continue;
+            if (!filter.take() || !visit(entry)) co_return;
+        }
+        if (results[0].rows() < limit || entries.empty()) co_return;
+        (query.newest_first() ? range.high : range.low) = entries.back().id;
+    }
+}
+
+}  // namespace
+
+PostgresTapeStore::PostgresTapeStore(cubepi::PostgresOptions options)
+    : store_(
+          std::make_shared<ServerStore>(options, std::make_shared<const PgTapeDriver>(options))) {
+    prepare_digests();
+}
+
+PostgresTapeStore::~PostgresTapeStore() = default;
+
+Task<void> PostgresTapeStore::open() {
+    const StorePtr store = store_;
+    // Any call connects.
+    ServerBatch nothing;
+    (void)co_await store->read(std::move(nothing));
+}
+
+Task<std::vector<std::string>> PostgresTapeStore::all_tapes() {
+    ServerBatch reads;
+    reads.add("SELECT tape FROM bub_tapes WHERE last_id > 0 ORDER BY tape");
+    return server_read(store_, std::move(reads), [](const ServerResults& results) {
+        std::vector<std::string> names;
+        for (int row = 0; row < results[0].rows(); ++row)
+            names.push_back(results[0].string(row, 0));
+        return names;
+    });
+}
+
+Task<std::vector<TapeEntry>> PostgresTapeStore::fetch(std::string tape, TapeQuery query) {
+    const StorePtr store = store_;
+    std::vector<TapeEntry> found;
+    std::function<bool(const TapeEntry&)> add = [&found](const TapeEntry& entry) {
+        found.push_back(entry);
+        return true;
+    };
+    co_await visit_pages(store, std::move(tape), std::move(query), std::move(add));
+    co_return found;
+}
+
+Task<void> PostgresTapeStore::visit(std::string tape, TapeQuery query,
+                                    std::function<bool(const TapeEntry&)> visit) {
+    return visit_pages(store_, std::move(tape), std::move(query), std::move(visit));
+}
+
+Task<TapePosition> PostgresTapeStore::append(std::string tape, std::vector<TapeEntry> entries,
+                                             TapeAppend options) {
+    ServerPlan plan = plan_for(tape);
+    const std::shared_ptr<cubepi::Clock> clock = store_->options().runtime->clock;
+    auto decide = [tape = std::move(tape), entries = std::move(entries),
+                   options = std::move(options),
+                   clock](const ServerView& view, ServerBatch& writes) {
+        TapeRow row = read_tape_row(tape, view.results[0]);
+        std::vector<TapeEntry> added = entries;
+        const TapeBefore before{row.end, row.info.anchors > 0, std::move(row.state)};
+        const TapePosition end = prepare_append(tape, before, added, options, clock->wall());
+        TapeInfo info = options.reset() ? TapeInfo() : std::move(row.info);
+        for (const TapeEntry& entry : added) add_to(info, facts_of(entry));
+        if (added.empty() && !options.reset()) return end;
+        if (options.reset()) delete_entries(writes, tape);
+        write_tape(writes, tape, end, info);
+        for (const TapeEntry& entry : added) write_entry(writes, tape, entry);
+        return end;
+    };
+    return server_write(store_, std::move(plan), std::move(decide));
+}
+
+Task<TapePosition> PostgresTapeStore::position(std::string tape) {
+    const StorePtr store = store_;
+    const TapeRow row = co_await read_row(store, std::move(tape));
+    co_return row.end;
+}
+
+Task<TapeInfo> PostgresTapeStore::info(std::string tape) {
+    const StorePtr store = store_;
+    TapeRow row = co_await read_row(store, std::move(tape));
+    co_return std::move(row.info);
+}
+
+Task<std::vector<TapeEntry>> PostgresTapeStore::anchors(std::string tape, std::size_t limit) {
+    ServerBatch reads;
+    constexpr std::size_t most = std::numeric_limits<std::int64_t>::max();
+    reads
+        .add(
+            "SELECT line FROM bub_entries WHERE tape = $1 AND kind = 'anchor'"
+            " ORDER BY id DESC LIMIT $2")
+        .text(tape)
+        .integer(static_cast<std::int64_t>(std::min(limit, most)));
+    return server_read(store_, std::move(reads), [](const ServerResults& results) {
+        std::vector<TapeEntry> entries = read_entries(results[0]);
+        std::reverse(entries.begin(), entries.end());
+        return entries;
+    });
+}
+
+Task<Json> PostgresTapeStore::edit_state(std::string tape,
+                                         std::function<Json(JsonObject& state)> edit) {
+    ServerPlan plan = plan_for(tape);
+    auto decide = [tape = std::move(tape), edit = std::move(edit)](const ServerView& view,
+                                                                   ServerBatch& writes) {
+        check_tape_name(tape);
+        JsonObject state = read_tape_row(tape, view.results[0]).state;
+        // A copy, because the original may be needed again.
+        std::function<Json(JsonObject&)> once = edit;
+        Json result = once(state);
+        check_depth(tape, state);
+        write_state(writes, tape, state);
+        return result;
+    };
+    return server_write(store_, std::move(plan), std::move(decide));
+}
+
+Task<JsonObject> PostgresTapeStore::read_state(std::string tape) {
+    const StorePtr store = store_;
+    TapeRow row = co_await read_row(store, std::move(tape));
+    co_return std::move(row.state);
+}
+
+Task<cubepi::InboxPage> PostgresTapeStore::list_requests(cubepi::InboxQuery query) {
+    const StorePtr store = store_;
+    InboxBuilder inbox(std::move(query));
+    ServerBatch reads;
+    reads.add("SELECT tape, state FROM bub_tapes WHERE has_requests");
+    const ServerResults results = co_await store->read(std::move(reads));
+    for (int row = 0; row < results[0].rows(); ++row) {
+        const std::string tape = results[0].string(row, 0);
+        inbox.add(tape, read_state_of(tape, results[0].text(row, 1)));
+    }
+    co_return inbox.page();
+}
+
+Task<std::optional<TapeEntry>> PostgresTapeStore::find_message_entry(std::string tape,
+                                                                     std::string message_id) {
+    ServerBatch reads;
+    reads
+        .add(
+            "SELECT line FROM bub_entries WHERE tape = $1 AND id = (SELECT max(id)"
+            " FROM bub_message_ids WHERE tape = $1 AND message_key = $2)")
+        .text(tape)
+        .text(key_of(message_id));
+    return read_one(store_, std::move(reads));
+}
+
+Task<std::optional<TapeEntry>> PostgresTapeStore::find_event(std::string tape, std::string name) {
+    ServerBatch reads;
+    reads
+        .add(
+            "SELECT line FROM bub_entries WHERE tape = $1 AND kind = 'event' AND name_key = $2"
+            " ORDER BY id DESC LIMIT 1")
+        .text(tape)
+        .text(key_of(name));
+    return read_one(store_, std::move(reads));
+}
+
+Task<std::optional<TapeEntry>> PostgresTapeStore::find_run(std::string tape, std::string run_id) {
+    ServerBatch reads;
+    reads
+        .add(
+            "SELECT line FROM bub_entries WHERE tape = $1 AND run_key = $2"
+            " ORDER BY id DESC LIMIT 1")
+        .text(tape)
+        .text(key_of(run_id));
+    return read_one(store_, std::move(reads));
+}
+
+Task<std::string> PostgresTapeStore::put_media(std::string bytes) {
+    std::string sha256 = sha256_hex(bytes);
+    auto decide = [sha256, bytes = std::move(bytes)](const ServerView&, ServerBatch& writes) {
+        writes.add("INSERT INTO bub_media (sha256, bytes) VALUES ($1, $2) {skip}")
+            .text(sha256)
+            .bytes(bytes);
+        return sha256;
+    };
+    return server_write(store_, ServerPlan(), std::move(decide));
+}
+
+Task<std::optional<std::string>> PostgresTapeStore::get_media(std::string sha256) {
+    ServerBatch reads;
+    reads.add("SELECT bytes FROM bub_media WHERE sha256 = $1").text(sha256);
+    return server_read(store_, std::move(reads), [](const ServerResults& results) {
+        std::optional<std::string> bytes;
+        if (results[0].rows() > 0) bytes = results[0].string(0, 0);
+        return bytes;
+    });
+}
+
+}  // namespace bub
