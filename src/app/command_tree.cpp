@@ -96,7 +96,8 @@ constexpr const char* db_examples = R"(Examples:
   cubepi db sql postgres://app@db.example/agents        what init or migrate would execute
   cubepi db sql postgres --from 4                       the same without a connection
 
-Other users can see command lines: leave the password out of the URL, and put it into PGPASSWORD or ~/.pgpass.)";
+Other users can see command lines: leave the password out of the URL, and put it into PGPASSWORD, ~/.pgpass
+or MYSQL_PWD.)";
 
 constexpr const char* completion_examples = R"(Examples:
   source <(cubepi completion bash)          in ~/.bashrc; zsh: in ~/.zshrc, after compinit
@@ -511,7 +512,7 @@ void add_db_commands(CLI::App& app, CommandLine& line) {
     };
     const auto add_on = [&](const char* name, const char* description, What what) -> CLI::App& {
         CLI::App& added = add(name, description, what);
-        added.add_option("database", db.target, "postgres://..., or an SQLite file")
+        added.add_option("database", db.target, "postgres://..., mysql://..., or an SQLite file")
             ->required()
             ->type_name(value_type::database);
         add_tapes(added);
@@ -522,11 +523,11 @@ void add_db_commands(CLI::App& app, CommandLine& line) {
     add_on("init", "Create the tables in an empty database", What::init);
     add_on("migrate", "Migrate older tables, also those of CubePi", What::migrate);
     CLI::App& sql = add("sql", "Print the SQL that creates or migrates the tables", What::sql);
-    sql.add_option("database", db.target,
-                   "postgres://..., an SQLite file, or postgres or sqlite for a new database")
+    sql.add_option("database", db.target, "A database, or postgres, mysql or sqlite for a new one")
         ->required()
         ->type_name(value_type::database);
-    sql.add_option("--from", db.from, "With postgres: the version of CubePi's tables, 1 to 5")
+    sql.add_option("--from", db.from,
+                   "With postgres or mysql: the version of CubePi's tables, 1 to 5")
         ->type_name("VERSION")
         ->check(CLI::Range(1, 5));
     add_tapes(sql);

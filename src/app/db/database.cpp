@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <bub/tape/postgres_tape_schema.hpp>
+#include <cubepi/checkpoint/mysql_schema.hpp>
 #include <cubepi/checkpoint/postgres_schema.hpp>
 #include <cubepi/checkpoint/sqlite_checkpointer.hpp>
 #include <cubepi/checkpoint/sqlite_schema.hpp>
@@ -15,26 +16,46 @@ namespace cubepi::app {
 
 namespace {
 
-class PostgresDatabase final : public Database {
+struct Postgres {
+    using Options = PostgresOptions;
+    static constexpr int version = postgres_schema_version;
+    static constexpr int native_version = postgres_native_version;
+    static constexpr auto status = postgres_schema_status;
+    static constexpr auto apply = apply_postgres_schema;
+    static constexpr auto sql = postgres_schema_sql;
+    static constexpr auto description = postgres_description;
+};
+
+struct MySQL {
+    using Options = MySQLOptions;
+    static constexpr int version = mysql_schema_version;
+    static constexpr int native_version = mysql_native_version;
+    static constexpr auto status = mysql_schema_status;
+    static constexpr auto apply = apply_mysql_schema;
+    static constexpr auto sql = mysql_schema_sql;
+    static constexpr auto description = mysql_description;
+};
+
+/// The tables of threads in a database on a server.
+template <class Server>
+class ServerDatabase final : public Database {
 public:
-    explicit PostgresDatabase(PostgresOptions options)
-        : options_(std::move(options)), description_(postgres_description(options_)) {}
+    explicit ServerDatabase(typename Server::Options options)
+        : options_(std::move(options)), description_(Server::description(options_)) {}
 
     const std::string& description() const noexcept override { return description_; }
     DatabaseStatus status() override {
-        const PostgresSchemaStatus found = run(postgres_schema_status(options_));
+        const auto found = run(Server::status(options_));
         DatabaseStatus status;
-        status.tables = {{"cubepi_*", found.version, postgres_schema_version},
-                         {"cubepi_native_*", found.native_version, postgres_native_version}};
+        status.tables = {{"cubepi_*", found.version, Server::version},
+                         {"cubepi_native_*", found.native_version, Server::native_version}};
         return status;
     }
-    void migrate() override { (void)run(apply_postgres_schema(options_)); }
-    std::string sql() override {
-        return postgres_schema_sql(run(postgres_schema_status(options_)));
-    }
+    void migrate() override { (void)run(Server::apply(options_)); }
+    std::string sql() override { return Server::sql(run(Server::status(options_))); }
 
 private:
-    const PostgresOptions options_;
+    const typename Server::Options options_;
     const std::string description_;
 };
 
@@ -115,29 +136,45 @@ std::unique_ptr<Database> open_database(const std::string& target, bool tapes) {
         PostgresOptions options;
         options.connection = target;
         if (tapes) return std::make_unique<TapeDatabase>(std::move(options));
-        return std::make_unique<PostgresDatabase>(std::move(options));
+        return std::make_unique<ServerDatabase<Postgres>>(std::move(options));
     }
     if (tapes)
         throw Error(ErrorCode::invalid_argument,
                     "--tapes needs a PostgreSQL database (postgres://...)");
+    if (target.starts_with("mysql://")) {
+        MySQLOptions options;
+        options.connection = target;
+        return std::make_unique<ServerDatabase<MySQL>>(std::move(options));
+    }
     if (target.starts_with(sqlite))
         return std::make_unique<SQLiteFile>(target.substr(sqlite.size()));
     const std::size_t scheme = target.find("://");
     if (scheme != std::string::npos)
         // Not the rest of it, which may have a password.
-        throw Error(ErrorCode::invalid_argument, "databases of '" + target.substr(0, scheme) +
-                                                     "' are not supported; use postgres://... or "
-                                                     "an SQLite file");
+        throw Error(ErrorCode::invalid_argument,
+                    "databases of '" + target.substr(0, scheme) +
+                        "' are not supported; use postgres://..., mysql://... or "
+                        "an SQLite file");
     return std::make_unique<SQLiteFile>(target);
 }
 
+namespace {
+
+template <class Server, class Status>
+std::string sql_from(int version) {
+    Status status;
+    if (version > 0) status.version = version;
+    return Server::sql(status);
+}
+
+}  // namespace
+
 std::optional<std::string> sql_of_kind(const std::string& kind, bool tapes, int from) {
     if (kind == "sqlite" && !tapes) return sqlite_schema_sql();
-    if (kind != "postgres") return std::nullopt;
-    if (tapes) return bub::postgres_tape_sql();
-    PostgresSchemaStatus status;
-    if (from > 0) status.version = from;
-    return postgres_schema_sql(status);
+    if (kind == "postgres" && tapes) return bub::postgres_tape_sql();
+    if (kind == "postgres") return sql_from<Postgres, PostgresSchemaStatus>(from);
+    if (kind == "mysql" && !tapes) return sql_from<MySQL, MySQLSchemaStatus>(from);
+    return std::nullopt;
 }
 
 }  // namespace cubepi::app

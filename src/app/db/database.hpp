@@ -36,11 +36,11 @@ public:
     virtual std::string sql() = 0;
 };
 
-/// Returns the database that a URL (postgres://...) or a path of an SQLite file names, with the tables of threads, or with those
+/// Returns the database that a URL (postgres://..., mysql://...) or a path of an SQLite file names, with the tables of threads, or with those
 /// of tapes. Does not connect. Throws Error(invalid_argument) for a server that this program does not support.
 std::unique_ptr<Database> open_database(const std::string& target, bool tapes);
 
-/// Returns the SQL for a database of this kind ("postgres", "sqlite"), without connecting to one. `from`: the version of CubePi's
+/// Returns the SQL for a database of this kind ("postgres", "mysql", "sqlite"), without connecting to one. `from`: the version of CubePi's
 /// tables; 0: there are none. Empty if there is no such kind.
 std::optional<std::string> sql_of_kind(const std::string& kind, bool tapes, int from);
 

@@ -108,7 +108,7 @@ int print_sql(const DatabaseArguments& arguments, std::ostream& data, TerminalSt
     if (!sql) {
         if (arguments.from != 0)
             throw Error(ErrorCode::invalid_argument,
-                        "--from is for 'postgres' or 'sqlite'; the versions of a database are read "
+                        "--from is for 'postgres' and 'mysql'; the versions of a database are read "
                         "from it");
         sql = open_database(arguments.target, arguments.tapes)->sql();
     }

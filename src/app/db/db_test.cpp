@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <sqlite3.h>
 
+#include <cubepi/checkpoint/mysql_server_test.hpp>
 #include <cubepi/checkpoint/postgres_server_test.hpp>
 #include <cubepi/checkpoint/sqlite_checkpointer.hpp>
 #include <cubepi/core/error.hpp>
@@ -161,6 +162,21 @@ TEST_F(DbCommand, TheSqlMakesTheTablesOfPostgreSQL) {
     EXPECT_EQ(use(What::sql, url), exit_ok);
     RawPostgres(url).query(out);
     EXPECT_EQ(use(What::status, url), exit_ok);
+}
+
+TEST_F(DbCommand, CreatesTheTablesOfMySQL) {
+    MySQLServer& server = MySQLServer::shared();
+    const std::string url = server.connection(server.create_empty_database());
+    EXPECT_EQ(use(What::status, url), exit_failed);
+    EXPECT_EQ(use(What::init, url), exit_ok);
+    EXPECT_EQ(use(What::status, url), exit_ok);
+    EXPECT_NE(out.find("cubepi_*\tversion 5"), std::string::npos) << out;
+    EXPECT_EQ(use(What::sql, url), exit_ok);
+    EXPECT_EQ(out, "");
+    EXPECT_EQ(use(What::sql, "mysql"), exit_ok);
+    EXPECT_NE(out.find("CREATE TABLE"), std::string::npos);
+    EXPECT_EQ(error_of(What::status, "mysql://u:hidden-word@/?socket=/nowhere").find("hidden-word"),
+              std::string::npos);
 }
 
 TEST_F(DbCommand, CreatesTheTablesOfTapes) {

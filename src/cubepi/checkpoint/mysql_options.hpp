@@ -16,4 +16,8 @@ namespace cubepi {
 /// If the password is absent, the environment variable MYSQL_PWD applies. `lock_timeout` is rounded up to whole seconds.
 struct MySQLOptions : ServerOptions {};
 
+/// Returns the name of the database for messages, without a password. Throws CheckpointerError(invalid_argument) for an invalid
+/// connection string.
+std::string mysql_description(const MySQLOptions& options);
+
 }  // namespace cubepi

@@ -1,5 +1,7 @@
 #include <cubepi/checkpoint/mysql/connection_string.hpp>
 
+#include <cubepi/checkpoint/mysql_options.hpp>
+
 #include <charconv>
 #include <cstdlib>
 
@@ -136,3 +138,11 @@ std::string MyParameters::without_secrets(std::string text) const {
 }
 
 }  // namespace cubepi::detail
+
+namespace cubepi {
+
+std::string mysql_description(const MySQLOptions& options) {
+    return detail::MyParameters(options.connection).description();
+}
+
+}  // namespace cubepi
