@@ -38,7 +38,7 @@ void write_state(ServerBatch& batch, const std::string& tape, const JsonObject& 
 void write_entry(ServerBatch& batch, const std::string& tape, const TapeEntry& entry);
 void delete_entries(ServerBatch& batch, const std::string& tape);
 
-/// Reads the lines of the first column. Lines that are no entries are left out, as those of a file.
+/// Reads the lines of the first column. Leaves out lines that cannot be read as entries, as a file does.
 std::vector<TapeEntry> read_entries(const ServerResult& result);
 
 /// The value by which a name or an id is found.
