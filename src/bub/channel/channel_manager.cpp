@@ -19,6 +19,12 @@ Task<> ChannelManager::run(std::stop_token stop) { return core_->run(std::move(s
 
 void ChannelManager::request_stop() { core_->request_stop(); }
 
+Task<std::size_t> ChannelManager::drain(std::chrono::nanoseconds limit) {
+    return core_->drain(limit);
+}
+
+std::vector<TurnSnapshot> ChannelManager::sessions() const { return core_->sessions(); }
+
 Task<> ChannelManager::receive(Envelope message) { return core_->receive(std::move(message)); }
 
 bool ChannelManager::cancel_turn(const std::string& session_id) {

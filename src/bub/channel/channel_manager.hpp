@@ -77,6 +77,11 @@ public:
     /// Error(not_found) if no channel is enabled. May be called once per manager.
     Task<> run(std::stop_token stop = {});
     void request_stop();
+    /// Ends the manager without cutting off the running turns (B27): no further turn begins, and messages that are waiting or
+    /// arrive are delivered at the next start; those of channels without records are rejected. After `limit`, the turns that
+    /// still run are cancelled, and their messages are delivered again at the next start. Then run() ends. Returns the number
+    /// of turns that were cancelled. request_stop() ends the wait.
+    Task<std::size_t> drain(std::chrono::nanoseconds limit);
 
     /// Accepts a message in the same way as a channel's handler.
     Task<> receive(Envelope message);
@@ -88,6 +93,8 @@ public:
     TurnSnapshot snapshot(const std::string& session_id) const;
     /// Returns the number of sessions with a running turn or waiting messages.
     std::size_t busy_sessions() const;
+    /// Returns all sessions with a running turn or waiting messages, in the order of their ids.
+    std::vector<TurnSnapshot> sessions() const;
     /// Waits until no session is busy and the records of an earlier process are recovered.
     Task<> idle();
 

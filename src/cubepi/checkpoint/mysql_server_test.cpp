@@ -119,7 +119,10 @@ void MySQLServer::start() {
             return;
         }
         int status = 0;
-        if (waitpid(pid_, &status, WNOHANG) == pid_) fail("the server did not start:\n" + log());
+        if (waitpid(pid_, &status, WNOHANG) == pid_) {
+            pid_ = -1;
+            fail("the server did not start:\n" + log());
+        }
         std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
 }

@@ -48,6 +48,10 @@ Task<> AdmissionQueue::receive(Envelope message) {
         throw Error(ErrorCode::not_found,
                     "the message's channel is not running: " + message.channel.value_or("(none)"));
     }
+    if (context_.draining && !deliveries_.records(*channel)) {
+        throw Error(ErrorCode::unavailable,
+                    "the channel manager is shutting down; send the message again later");
+    }
     retired_.clear();
     const std::string key = lane_key(message);
     const bool collects = channel->needs_debounce() && is_prompt(message);

@@ -69,6 +69,7 @@ struct ManagerContext {
     std::uint64_t arrivals = 0;
     std::size_t waiting = 0;  ///< in all queues
     bool open = false;        ///< messages are accepted
+    bool draining = false;    ///< no turn begins
 };
 
 }  // namespace bub::detail

@@ -5,9 +5,11 @@
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
+#include <cubepi/core/timeout.hpp>
 
 namespace bub::detail {
 
+using cubepi::Clock;
 using cubepi::Error;
 using cubepi::ErrorCode;
 
@@ -99,6 +101,22 @@ Task<> ManagerCore::shut_down() {
     // The router is still bound, so that final messages of a channel can be shown.
     co_await channels_.stop();
     context_.changed.pulse();
+}
+
+Task<> ManagerCore::wait_for_turns() {
+    while (context_.open && !stop_.stop_requested() && sessions_.running() > 0)
+        co_await context_.changed.wait();
+}
+
+Task<std::size_t> ManagerCore::drain(std::chrono::nanoseconds limit) {
+    const std::shared_ptr<ManagerCore> self = shared_from_this();
+    context_.draining = true;
+    const Clock::time_point deadline = cubepi::deadline_after(context_.clock().now(), limit);
+    Task<> waiting = wait_for_turns();
+    (void)co_await cubepi::detail::run_until(context_.clock(), deadline, std::move(waiting));
+    const std::size_t cancelled = sessions_.running();
+    stop_.request_stop();
+    co_return cancelled;
 }
 
 Task<> ManagerCore::receive(Envelope message) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <chrono>
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -23,12 +25,14 @@ public:
 
     Task<> run(std::stop_token stop);
     void request_stop() { stop_.request_stop(); }
+    Task<std::size_t> drain(std::chrono::nanoseconds limit);
     Task<std::vector<std::shared_ptr<Channel>>> enabled_channels();
     Task<> receive(Envelope message);
     Task<> abort_session(std::string session_id);
     TurnSnapshot snapshot(const std::string& session_id) const {
         return sessions_.snapshot(session_id);
     }
+    std::vector<TurnSnapshot> sessions() const { return sessions_.snapshots(); }
     std::size_t busy_sessions() const { return sessions_.busy() + admission_.busy(); }
     Task<> idle();
     Task<HeldMessages> held() { return deliveries_.held(); }
@@ -47,6 +51,7 @@ public:
 private:
     Task<> serve(std::vector<std::shared_ptr<Channel>> channels);
     Task<> shut_down();
+    Task<> wait_for_turns();
 
     ManagerContext context_;
     ChannelSet channels_;

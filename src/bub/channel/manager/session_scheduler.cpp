@@ -52,7 +52,7 @@ void SessionScheduler::enqueue(const std::string& session_id, Waiting waiting) {
 Task<> SessionScheduler::run(SessionPtr session) {
     const std::shared_ptr<void> alive = context_.keep_alive();
     co_await context_.ready.wait();
-    while (!session->waiting.empty() && context_.open) {
+    while (!session->waiting.empty() && context_.open && !context_.draining) {
         Waiting next = std::move(session->waiting.front());
         session->waiting.pop_front();
         context_.remove_waiting();
@@ -131,7 +131,8 @@ bool SessionScheduler::steer(const std::string& session_id, const QueuedMessage&
                              const std::string& reason) {
     const SessionPtr session = find(session_id);
     // Commands and answers must not be passed to the model (B11, B24).
-    if (!session || !session->turn || !inbox_ || !is_prompt(*message.message)) return false;
+    if (context_.draining || !session || !session->turn || !inbox_ || !is_prompt(*message.message))
+        return false;
     Envelope steering = *message.message;
     steering.arrival = message.number;
     steering.receipts = message.receipts;
@@ -198,6 +199,20 @@ void SessionScheduler::clear_waiting(Leftover& leftover) {
 std::size_t SessionScheduler::busy() const {
     const auto works = [](const auto& entry) { return entry.second->working; };
     return static_cast<std::size_t>(std::count_if(sessions_.begin(), sessions_.end(), works));
+}
+
+std::size_t SessionScheduler::running() const {
+    const auto runs = [](const auto& entry) { return entry.second->turn.has_value(); };
+    return static_cast<std::size_t>(std::count_if(sessions_.begin(), sessions_.end(), runs));
+}
+
+std::vector<TurnSnapshot> SessionScheduler::snapshots() const {
+    std::vector<TurnSnapshot> all;
+    for (const auto& [id, session] : sessions_) all.push_back(snapshot(id));
+    std::sort(all.begin(), all.end(), [](const TurnSnapshot& a, const TurnSnapshot& b) {
+        return a.session_id < b.session_id;
+    });
+    return all;
 }
 
 Receipts SessionScheduler::receipts_of_turn(const std::optional<std::string>& session_id) const {

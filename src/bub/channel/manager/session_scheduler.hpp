@@ -47,7 +47,11 @@ public:
     /// Returns the receipts of the message that the running turn of this session answers.
     Receipts receipts_of_turn(const std::optional<std::string>& session_id) const;
     TurnSnapshot snapshot(const std::string& session_id) const;
+    /// Returns those of all sessions, in the order of their ids.
+    std::vector<TurnSnapshot> snapshots() const;
     std::size_t busy() const;
+    /// Returns the number of running turns.
+    std::size_t running() const;
 
 private:
     /// A message that waits for its turn, or the remaining outputs of a turn.

@@ -91,7 +91,9 @@ TEST(SpanSinkFaults, SaysWhyAnExportWasRepeatedWhenTheEndCutItOff) {
     });
     exporter->reason = "c answered with HTTP 503";
     Notices notices;
-    SpanSink sink({output_of(exporter)}, nullptr, notices.receiver());
+    ExportLimits limits;
+    limits.delay = std::chrono::milliseconds(1);
+    SpanSink sink({output_of(exporter, limits)}, nullptr, notices.receiver());
     sink.add(make_span());
     exporting.wait();
     EXPECT_FALSE(sink.shutdown(std::chrono::milliseconds(20)));
