@@ -6,13 +6,12 @@
 #include <utility>
 #include <vector>
 
+#include <cubepi/core/support/percent_decoded.hpp>
+
 // Lists such as "key1=value1,key2=value2" in environment variables: the format of W3C Baggage without properties
 // (https://www.w3.org/TR/baggage/#header-content).
 
 namespace cubepi::detail {
-
-/// Returns the text with each "%41" replaced by its byte. Empty if a "%" is not followed by two hexadecimal digits.
-std::optional<std::string> percent_decoded(std::string_view text);
 
 /// An entry of a list as it is written, without the blanks at the ends of key and value.
 struct KeyValue {

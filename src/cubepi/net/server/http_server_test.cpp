@@ -1,0 +1,463 @@
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <future>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/read.hpp>
+#include <boost/asio/read_until.hpp>
+#include <boost/asio/use_future.hpp>
+#include <boost/asio/write.hpp>
+
+#include <cubepi/core/error.hpp>
+#include <cubepi/core/event_signal.hpp>
+#include <cubepi/core/run.hpp>
+#include <cubepi/net/http_client.hpp>
+#include <cubepi/net/http_server.hpp>
+
+namespace cubepi {
+namespace {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using std::chrono_literals::operator""ms;
+
+/// A server on a thread of its own.
+class Served {
+public:
+    explicit Served(HttpServerOptions options = HttpServerOptions())
+        : work_(asio::make_work_guard(context_)),
+          server_(context_.get_executor(), std::move(options)) {
+        server_.route("GET", "/hello", [](ServerRequest) -> Task<ServerResponse> {
+            co_return ServerResponse(200, "hello", "text/plain");
+        });
+        server_.route("POST", "/echo/{name}", [](ServerRequest request) -> Task<ServerResponse> {
+            std::string text(request.parameter("name"));
+            text += "?" + request.query + "=" + request.body;
+            co_return ServerResponse(200, std::move(text), "text/plain");
+        });
+    }
+    ~Served() {
+        if (!thread_.joinable()) return;
+        stop(0ms);
+        work_.reset();
+        thread_.join();
+    }
+    void start() {
+        server_.listen();
+        port_ = server_.port();
+        thread_ = std::thread([this] { context_.run(); });
+    }
+    void stop(std::chrono::nanoseconds limit) {
+        asio::co_spawn(context_, server_.stop(limit), asio::use_future).get();
+    }
+    /// Calls a function on the thread of the server.
+    void on_thread(std::function<void()> call) {
+        asio::post(context_, std::packaged_task<void()>(std::move(call)));
+    }
+
+    HttpServer& server() { return server_; }
+    std::uint16_t port() const { return port_; }
+    std::string url(const std::string& path) const {
+        return "http://127.0.0.1:" + std::to_string(port_) + path;
+    }
+
+private:
+    asio::io_context context_{1};
+    asio::executor_work_guard<asio::io_context::executor_type> work_;
+    HttpServer server_;
+    std::uint16_t port_ = 0;
+    std::thread thread_;
+};
+
+/// A connection that sends and receives bytes as they are.
+class Wire {
+public:
+    explicit Wire(const Served& served) : socket_(context_) {
+        socket_.connect(tcp::endpoint(asio::ip::make_address("127.0.0.1"), served.port()));
+    }
+    void send(const std::string& text) {
+        boost::system::error_code ignored;
+        asio::write(socket_, asio::buffer(text), ignored);
+    }
+    std::string read_until(const std::string& end) {
+        const std::size_t size = asio::read_until(socket_, asio::dynamic_buffer(buffer_), end);
+        std::string text = buffer_.substr(0, size);
+        buffer_.erase(0, size);
+        return text;
+    }
+    /// Returns all bytes until the server closes the connection.
+    std::string read_all() {
+        boost::system::error_code ended;
+        asio::read(socket_, asio::dynamic_buffer(buffer_), ended);
+        return std::exchange(buffer_, {});
+    }
+    void close() { socket_.close(); }
+
+private:
+    asio::io_context context_;
+    tcp::socket socket_;
+    std::string buffer_;
+};
+
+std::string status_line(const std::string& response) {
+    return response.substr(0, response.find("\r\n"));
+}
+
+TEST(HttpServer, AnswersTheProjectsOwnClient) {
+    Served served;
+    served.start();
+    const auto exchange = [](std::string url) -> Task<std::string> {
+        HttpClient client;
+        HttpRequest request("POST", std::move(url));
+        request.body = "body";
+        HttpResponse response = co_await client.send(std::move(request));
+        EXPECT_EQ(response.status, 200);
+        EXPECT_EQ(response.headers.get("content-type"), "text/plain");
+        std::string body;
+        for (bool more = true; more;) more = co_await response.body->read(body);
+        co_return body;
+    };
+    EXPECT_EQ(run(exchange(served.url("/echo/a%20b?q"))), "a b?q=body");
+}
+
+TEST(HttpServer, KeepsTheConnectionForFurtherRequests) {
+    Served served;
+    served.start();
+    Wire wire(served);
+    for (int i = 0; i < 3; ++i) {
+        wire.send("GET /hello HTTP/1.1\r\nHost: x\r\n\r\n");
+        EXPECT_EQ(status_line(wire.read_until("\r\n\r\n")), "HTTP/1.1 200 OK");
+        EXPECT_EQ(wire.read_until("hello"), "hello");
+    }
+    wire.send("GET /hello HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    EXPECT_NE(wire.read_all().find("hello"), std::string::npos);
+}
+
+TEST(HttpServer, AnswersPipelinedRequestsInOrder) {
+    Served served;
+    served.start();
+    Wire wire(served);
+    wire.send(
+        "POST /echo/1 HTTP/1.1\r\nContent-Length: 1\r\n\r\naPOST /echo/2 HTTP/1.1\r\n"
+        "Content-Length: 1\r\nConnection: close\r\n\r\nb");
+    const std::string all = wire.read_all();
+    const std::size_t first = all.find("1?=a");
+    ASSERT_NE(first, std::string::npos) << all;
+    EXPECT_NE(all.find("2?=b", first), std::string::npos) << all;
+}
+
+TEST(HttpServer, ARequestMayArriveByteByByte) {
+    Served served;
+    served.start();
+    Wire wire(served);
+    const std::string request =
+        "POST /echo/slow HTTP/1.1\r\nContent-Length: 3\r\nConnection: close\r\n\r\nabc";
+    for (const char byte : request) wire.send(std::string(1, byte));
+    EXPECT_NE(wire.read_all().find("slow?=abc"), std::string::npos);
+}
+
+TEST(HttpServer, ReadsAChunkedBodyAndContinuesWhenAsked) {
+    Served served;
+    served.start();
+    Wire wire(served);
+    wire.send(
+        "POST /echo/x HTTP/1.1\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n"
+        "Connection: close\r\n\r\n");
+    EXPECT_EQ(wire.read_until("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
+    wire.send("2\r\nab\r\n1\r\nc\r\n0\r\n\r\n");
+    EXPECT_NE(wire.read_all().find("x?=abc"), std::string::npos);
+}
+
+TEST(HttpServer, RefusesWhatIsTooLongOrNotHttp) {
+    HttpServerOptions options;
+    options.max_header_bytes = 1000;
+    options.max_body_bytes = 10;
+    Served served(options);
+    served.start();
+    const auto answer = [&](const std::string& request) {
+        Wire wire(served);
+        wire.send(request);
+        return status_line(wire.read_all());
+    };
+    EXPECT_EQ(answer("GET /hello HTTP/1.1\r\nX: " + std::string(2000, 'x') + "\r\n\r\n"),
+              "HTTP/1.1 431 Request Header Fields Too Large");
+    EXPECT_EQ(answer("POST /echo/x HTTP/1.1\r\nContent-Length: 11\r\n\r\nhello world"),
+              "HTTP/1.1 413 Payload Too Large");
+    EXPECT_EQ(answer("POST /echo/x HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nb\r\nhello "
+                     "world\r\n0\r\n\r\n"),
+              "HTTP/1.1 413 Payload Too Large");
+    EXPECT_EQ(answer("\x16\x03\x01 TLS?\r\n\r\n"), "HTTP/1.1 400 Bad Request");
+    EXPECT_EQ(answer("GET /hello HTTP/1.1\r\nContent-Length: x\r\n\r\n"),
+              "HTTP/1.1 400 Bad Request");
+}
+
+TEST(HttpServer, AConnectionWhoseHeaderDoesNotEndIsClosed) {
+    HttpServerOptions options;
+    options.header_timeout = 20ms;
+    Served served(options);
+    served.start();
+    Wire wire(served);
+    wire.send("GET /hel");
+    EXPECT_EQ(wire.read_all(), "");
+}
+
+TEST(HttpServer, AConnectionWhoseBodyDoesNotArriveIsClosed) {
+    HttpServerOptions options;
+    options.body_timeout = 20ms;
+    Served served(options);
+    served.start();
+    Wire wire(served);
+    wire.send("POST /echo/x HTTP/1.1\r\nContent-Length: 3\r\n\r\na");
+    EXPECT_EQ(wire.read_all(), "");
+}
+
+TEST(HttpServer, AnIdleConnectionIsClosed) {
+    HttpServerOptions options;
+    options.idle_timeout = 20ms;
+    Served served(options);
+    served.start();
+    Wire wire(served);
+    EXPECT_EQ(wire.read_all(), "");
+}
+
+TEST(HttpServer, UnknownPathsAndMethodsHaveAnErrorAsJson) {
+    Served served;
+    served.start();
+    Wire wire(served);
+    wire.send("GET /nothing HTTP/1.1\r\n\r\nDELETE /hello HTTP/1.1\r\nConnection: close\r\n\r\n");
+    const std::string all = wire.read_all();
+    EXPECT_NE(all.find("HTTP/1.1 404 Not Found"), std::string::npos) << all;
+    EXPECT_NE(all.find(R"({"error":{"message":"there is nothing at this path"}})"),
+              std::string::npos)
+        << all;
+    EXPECT_NE(all.find("HTTP/1.1 405 Method Not Allowed"), std::string::npos) << all;
+    EXPECT_NE(all.find("allow: GET"), std::string::npos) << all;
+}
+
+TEST(HttpServer, HeadHasTheLengthOfGetAndNoBody) {
+    Served served;
+    served.start();
+    Wire wire(served);
+    wire.send("HEAD /hello HTTP/1.1\r\nConnection: close\r\n\r\n");
+    const std::string all = wire.read_all();
+    EXPECT_NE(all.find("Content-Length: 5"), std::string::npos) << all;
+    EXPECT_TRUE(all.ends_with("\r\n\r\n")) << all;
+}
+
+TEST(HttpServer, AHandlerThatThrowsIsAnsweredAndDoesNotEndTheServer) {
+    Served served;
+    served.server().route("GET", "/bad", [](ServerRequest) -> Task<ServerResponse> {
+        throw Error(ErrorCode::storage, "the secret reason");
+        co_return ServerResponse();
+    });
+    served.start();
+    Wire wire(served);
+    wire.send("GET /bad HTTP/1.1\r\n\r\n");
+    const std::string header = wire.read_until("\r\n\r\n");
+    EXPECT_EQ(status_line(header), "HTTP/1.1 500 Internal Server Error");
+    const std::string body = wire.read_until("}\n");
+    EXPECT_EQ(body.find("secret"), std::string::npos) << body;
+    wire.send("GET /hello HTTP/1.1\r\nConnection: close\r\n\r\n");
+    EXPECT_NE(wire.read_all().find("hello"), std::string::npos);
+}
+
+TEST(HttpServer, EventsAreSentAsTheyAreWritten) {
+    AsyncEvent next;
+    Served served;
+    served.server().route("GET", "/events", [&next](ServerRequest) -> Task<ServerResponse> {
+        auto stream = [&next](ResponseStream& out) -> Task<> {
+            co_await out.write(server_sent_event("", "one\ntwo"));
+            co_await next.wait();
+            co_await out.write(server_sent_event("end", "three"));
+        };
+        co_return ServerResponse::events(std::move(stream));
+    });
+    served.start();
+    Wire wire(served);
+    wire.send("GET /events HTTP/1.1\r\n\r\n");
+    const std::string header = wire.read_until("\r\n\r\n");
+    EXPECT_NE(header.find("content-type: text/event-stream"), std::string::npos) << header;
+    EXPECT_EQ(wire.read_until("\n\n\r\n"), "15\r\ndata: one\ndata: two\n\n\r\n");
+    served.on_thread([&next] { next.set(); });
+    EXPECT_EQ(wire.read_until("0\r\n\r\n"), "18\r\nevent: end\ndata: three\n\n\r\n0\r\n\r\n");
+    wire.send("GET /hello HTTP/1.1\r\nConnection: close\r\n\r\n");
+    EXPECT_NE(wire.read_all().find("hello"), std::string::npos) << "the connection is kept";
+}
+
+TEST(HttpServer, AnOldClientReadsAStreamUntilItsEnd) {
+    Served served;
+    served.server().route("GET", "/events", [](ServerRequest) -> Task<ServerResponse> {
+        auto stream = [](ResponseStream& out) -> Task<> { co_await out.write("parts"); };
+        co_return ServerResponse::events(std::move(stream));
+    });
+    served.start();
+    Wire wire(served);
+    wire.send("GET /events HTTP/1.0\r\n\r\n");
+    EXPECT_TRUE(wire.read_all().ends_with("\r\n\r\nparts"));
+}
+
+TEST(HttpServer, AHandlerLearnsThatTheClientIsGone) {
+    std::promise<void> gone;
+    Served served;
+    served.server().route("GET", "/wait", [&gone](ServerRequest request) -> Task<ServerResponse> {
+        AsyncEvent event;
+        const std::stop_callback stop(request.closed, [&event] { event.set(); });
+        co_await event.wait();
+        gone.set_value();
+        co_return ServerResponse();
+    });
+    served.start();
+    Wire wire(served);
+    wire.send("GET /wait HTTP/1.1\r\n\r\n");
+    wire.close();
+    gone.get_future().get();
+}
+
+TEST(HttpServer, WritingToAClientThatIsGoneThrows) {
+    std::promise<ErrorCode> thrown;
+    Served served;
+    served.server().route("GET", "/flood", [&thrown](ServerRequest) -> Task<ServerResponse> {
+        auto stream = [&thrown](ResponseStream& out) -> Task<> {
+            try {
+                for (;;) co_await out.write(std::string(100'000, 'x'));
+            } catch (const Error& error) {
+                thrown.set_value(error.code());
+            }
+        };
+        co_return ServerResponse::events(std::move(stream));
+    });
+    served.start();
+    Wire wire(served);
+    wire.send("GET /flood HTTP/1.1\r\n\r\n");
+    (void)wire.read_until("xxx");
+    wire.close();
+    EXPECT_EQ(thrown.get_future().get(), ErrorCode::disconnected);
+}
+
+TEST(HttpServer, AClientThatDoesNotReadIsGivenUp) {
+    HttpServerOptions options;
+    options.write_timeout = 50ms;
+    std::promise<ErrorCode> thrown;
+    Served served(options);
+    served.server().route("GET", "/flood", [&thrown](ServerRequest) -> Task<ServerResponse> {
+        auto stream = [&thrown](ResponseStream& out) -> Task<> {
+            try {
+                for (;;) co_await out.write(std::string(1'000'000, 'x'));
+            } catch (const Error& error) {
+                thrown.set_value(error.code());
+            }
+        };
+        co_return ServerResponse::events(std::move(stream));
+    });
+    served.start();
+    Wire wire(served);
+    wire.send("GET /flood HTTP/1.1\r\n\r\n");
+    EXPECT_EQ(thrown.get_future().get(), ErrorCode::disconnected);
+}
+
+TEST(HttpServer, StopWaitsForTheRequestInProgress) {
+    AsyncEvent finish;
+    std::promise<void> begun;
+    Served served;
+    served.server().route("GET", "/work", [&](ServerRequest) -> Task<ServerResponse> {
+        begun.set_value();
+        co_await finish.wait();
+        co_return ServerResponse(200, "done", "text/plain");
+    });
+    served.start();
+    Wire idle(served);
+    Wire wire(served);
+    wire.send("GET /work HTTP/1.1\r\n\r\n");
+    begun.get_future().get();
+    std::future<void> stopped =
+        std::async(std::launch::async, [&] { served.stop(std::chrono::hours(1)); });
+    EXPECT_EQ(idle.read_all(), "") << "an idle connection is closed at once";
+    served.on_thread([&finish] { finish.set(); });
+    const std::string all = wire.read_all();
+    EXPECT_NE(all.find("Connection: close"), std::string::npos) << all;
+    EXPECT_TRUE(all.ends_with("done")) << all;
+    stopped.get();
+}
+
+TEST(HttpServer, StopEndsWhatDoesNotEndByItself) {
+    std::promise<void> begun;
+    Served served;
+    served.server().route("GET", "/hang", [&begun](ServerRequest) -> Task<ServerResponse> {
+        begun.set_value();
+        AsyncEvent never;
+        co_await never.wait();
+        co_return ServerResponse();
+    });
+    served.start();
+    Wire wire(served);
+    wire.send("GET /hang HTTP/1.1\r\n\r\n");
+    begun.get_future().get();
+    served.stop(10ms);
+    EXPECT_EQ(wire.read_all(), "");
+    EXPECT_EQ(served.server().connections(), 0u);
+}
+
+TEST(HttpServer, MoreConnectionsThanAllowedAreClosed) {
+    HttpServerOptions options;
+    options.max_connections = 1;
+    Served served(options);
+    served.start();
+    Wire first(served);
+    first.send("GET /hello HTTP/1.1\r\n\r\n");
+    (void)first.read_until("hello");
+    Wire second(served);
+    EXPECT_EQ(second.read_all(), "");
+    first.send("GET /hello HTTP/1.1\r\n\r\n");
+    EXPECT_NE(first.read_until("hello"), "");
+}
+
+TEST(HttpServer, SaysWhyItCannotListen) {
+    Served first;
+    first.start();
+    asio::io_context context;
+    HttpServerOptions options;
+    options.port = first.port();
+    HttpServer taken(context.get_executor(), options);
+    EXPECT_THROW(taken.listen(), Error);
+    options.host = "localhost";
+    HttpServer name(context.get_executor(), options);
+    EXPECT_THROW(name.listen(), Error);
+    options = HttpServerOptions();
+    options.certificate_file = "/nonexistent.pem";
+    HttpServer tls(context.get_executor(), options);
+    EXPECT_THROW(tls.listen(), Error);
+}
+
+TEST(ServerRequest, FindsTheBearerToken) {
+    ServerRequest request;
+    EXPECT_EQ(request.bearer_token(), "");
+    request.headers.set("Authorization", "Bearer  abc");
+    EXPECT_EQ(request.bearer_token(), "abc");
+    request.headers.set("Authorization", "BEARER x");
+    EXPECT_EQ(request.bearer_token(), "x");
+    request.headers.set("Authorization", "Basic x");
+    EXPECT_EQ(request.bearer_token(), "");
+}
+
+TEST(EqualSecrets, ComparesAllBytes) {
+    EXPECT_TRUE(equal_secrets("abc", "abc"));
+    EXPECT_FALSE(equal_secrets("abc", "abd"));
+    EXPECT_FALSE(equal_secrets("abc", "ab"));
+    EXPECT_FALSE(equal_secrets("ab", "abab"));
+    EXPECT_FALSE(equal_secrets("", "a"));
+    EXPECT_FALSE(equal_secrets("a", ""));
+}
+
+}  // namespace
+}  // namespace cubepi

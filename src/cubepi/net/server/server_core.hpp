@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <stop_token>
+#include <unordered_set>
+
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ssl/context.hpp>
+
+#include <cubepi/core/event_signal.hpp>
+#include <cubepi/core/task_scope.hpp>
+#include <cubepi/net/http_server.hpp>
+#include <cubepi/net/server/route_table.hpp>
+
+namespace cubepi::detail {
+
+/// A connection of a server, as far as the end of the server concerns it.
+class HttpConnection {
+public:
+    virtual ~HttpConnection() = default;
+    /// Closes the socket: what waits for it ends.
+    virtual void close() noexcept = 0;
+
+    bool busy = false;        ///< a request is being received or answered
+    std::stop_source closed;  ///< of the request in progress
+};
+
+/// What the connections of a server share.
+struct HttpServerCore {
+    HttpServerCore(Executor used, HttpServerOptions given);
+
+    const Executor executor;
+    const HttpServerOptions options;
+    const Logger log;
+    RouteTable routes;
+    std::unique_ptr<boost::asio::ssl::context> tls;
+    boost::asio::ip::tcp::acceptor acceptor;
+    std::uint16_t port = 0;
+    bool ending = false;
+    std::unordered_set<HttpConnection*> connections;
+    AsyncEvent changed;  ///< pulsed when a connection ends
+    BackgroundScope work;
+};
+
+/// Serves a connection until it ends. `core` outlives the call.
+Task<> serve_connection(std::shared_ptr<HttpServerCore> core, boost::asio::ip::tcp::socket socket);
+
+}  // namespace cubepi::detail
