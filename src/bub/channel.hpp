@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <optional>
 #include <stop_token>
@@ -50,6 +51,16 @@ public:
     virtual Task<std::optional<AdmitDecision>> admit_message(std::string session_id,
                                                              const Envelope& message,
                                                              TurnSnapshot turn);
+};
+
+/// Optional interface of a channel that follows the turns of its messages. Called on the manager's executor; must not throw.
+class FollowsTurns {
+public:
+    virtual ~FollowsTurns() = default;
+    /// A turn begins on `message`. A message that had to wait for the answer to a question gets a second turn.
+    virtual void begin_turn(const Envelope& message) noexcept = 0;
+    /// The turn has ended, and its outputs were sent. `failure` is null if it succeeded.
+    virtual void end_turn(const Envelope& message, std::exception_ptr failure) noexcept = 0;
 };
 
 /// An outbound message and its position among the outbound messages of its turn.

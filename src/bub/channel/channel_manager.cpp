@@ -19,6 +19,8 @@ Task<> ChannelManager::run(std::stop_token stop) { return core_->run(std::move(s
 
 void ChannelManager::request_stop() { core_->request_stop(); }
 
+Task<> ChannelManager::started() { return core_->started(); }
+
 Task<std::size_t> ChannelManager::drain(std::chrono::nanoseconds limit) {
     return core_->drain(limit);
 }

@@ -104,7 +104,8 @@ void AgentTurn::add_questions(cubepi::AgentOptions& options) {
     cubepi::CheckpointedChannelOptions how;
     how.default_timeout = questions.timeout;
     how.clock = core_->runtime().clock;
-    const JsonObject asker = plan_.answer ? asker_ : origin_json(*plan_.message);
+    JsonObject asker = plan_.answer ? asker_ : origin_json(*plan_.message);
+    asker["session"] = plan_.session_id;
     how.extra[asker_key] = asker;
     auto channel = std::make_shared<cubepi::CheckpointedChannel>(options.checkpointer,
                                                                  options.thread_id, std::move(how));

@@ -31,7 +31,7 @@ ManagerCore::ManagerCore(Framework& framework, ChannelManagerOptions options)
     : context_(framework, std::move(options)),
       channels_(context_),
       deliveries_(context_, channels_),
-      sessions_(context_, deliveries_),
+      sessions_(context_, channels_, deliveries_),
       admission_(context_, channels_, deliveries_, sessions_, *this),
       recovery_(context_, channels_, deliveries_, sessions_, admission_) {}
 
@@ -101,6 +101,11 @@ Task<> ManagerCore::shut_down() {
     // The router is still bound, so that final messages of a channel can be shown.
     co_await channels_.stop();
     context_.changed.pulse();
+}
+
+Task<> ManagerCore::started() {
+    const std::shared_ptr<ManagerCore> self = shared_from_this();
+    co_await context_.ready.wait();
 }
 
 Task<> ManagerCore::wait_for_turns() {

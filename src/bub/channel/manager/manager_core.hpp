@@ -25,6 +25,7 @@ public:
 
     Task<> run(std::stop_token stop);
     void request_stop() { stop_.request_stop(); }
+    Task<> started();
     Task<std::size_t> drain(std::chrono::nanoseconds limit);
     Task<std::vector<std::shared_ptr<Channel>>> enabled_channels();
     Task<> receive(Envelope message);

@@ -82,15 +82,28 @@ Task<> SessionScheduler::run(SessionPtr session) {
 }
 
 Task<SessionScheduler::TurnEnd> SessionScheduler::run_turn(SessionPtr session, Waiting next) {
-    std::stop_token stop = session->turn->get_token();
     if (!next.outputs.empty()) {
+        std::stop_token stop = session->turn->get_token();
         Task<> sending = send_outputs(std::move(next.outputs));
         co_await cubepi::cancel_on(std::move(stop), std::move(sending));
         co_return TurnEnd::over;
     }
     co_await deliveries_.begin(session->answered);
-    Task<TurnResult> turn = context_.framework.process_inbound(std::move(next.queued.message),
-                                                               context_.options.stream_output);
+    const std::shared_ptr<Envelope> message = std::move(next.queued.message);
+    const std::shared_ptr<Channel> channel = channels_.find(message->channel);
+    auto* const follower = dynamic_cast<FollowsTurns*>(channel.get());
+    if (follower) follower->begin_turn(*message);
+    Task<TurnEnd> turn = process(session, message);
+    cubepi::Outcome<TurnEnd> ended = co_await cubepi::outcome_of(std::move(turn));
+    if (follower) follower->end_turn(*message, ended.failure());
+    co_return std::move(ended).value();
+}
+
+Task<SessionScheduler::TurnEnd> SessionScheduler::process(SessionPtr session,
+                                                          std::shared_ptr<Envelope> message) {
+    std::stop_token stop = session->turn->get_token();
+    Task<TurnResult> turn =
+        context_.framework.process_inbound(std::move(message), context_.options.stream_output);
     const TurnResult result = co_await cubepi::cancel_on(std::move(stop), std::move(turn));
     const auto open = result.state.service<OpenQuestions>();
     if (!open) co_return TurnEnd::over;

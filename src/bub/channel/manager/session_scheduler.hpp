@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include <bub/channel/manager/channel_set.hpp>
 #include <bub/channel/manager/deliveries.hpp>
 #include <bub/channel/manager/manager_context.hpp>
 
@@ -20,8 +21,8 @@ namespace bub::detail {
 /// kept until its question is answered or withdrawn.
 class SessionScheduler {
 public:
-    SessionScheduler(ManagerContext& context, Deliveries& deliveries)
-        : context_(context), deliveries_(deliveries) {}
+    SessionScheduler(ManagerContext& context, const ChannelSet& channels, Deliveries& deliveries)
+        : context_(context), channels_(channels), deliveries_(deliveries) {}
 
     void set_inbox(std::shared_ptr<SteeringInbox> inbox) { inbox_ = std::move(inbox); }
 
@@ -80,6 +81,7 @@ private:
     void enqueue(const std::string& session_id, Waiting waiting);
     Task<> run(SessionPtr session);
     Task<TurnEnd> run_turn(SessionPtr session, Waiting next);
+    Task<TurnEnd> process(SessionPtr session, std::shared_ptr<Envelope> message);
     Task<> keep_unread(SessionPtr session, Waiting message);
     void take_back_unread(Session& session);
     Task<> send_outputs(std::vector<TurnOutput> outputs);
@@ -87,6 +89,7 @@ private:
     Receipts take_back_steered(Session& session);
 
     ManagerContext& context_;
+    const ChannelSet& channels_;
     Deliveries& deliveries_;
     std::shared_ptr<SteeringInbox> inbox_;
     std::unordered_map<std::string, SessionPtr> sessions_;

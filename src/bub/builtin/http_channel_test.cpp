@@ -1,0 +1,273 @@
+// The channel `http` with the manager and the builtin agent.
+
+#include <bub/builtin/builtin_test_support.hpp>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <bub/channel/channel_manager.hpp>
+#include <bub/channel/http_channel.hpp>
+#include <cubepi/core/outcome.hpp>
+#include <cubepi/core/task_scope.hpp>
+#include <cubepi/net/http_client.hpp>
+
+namespace bub {
+namespace {
+
+struct NoArgs {};
+
+struct Reply {
+    int status = 0;
+    std::string body = {};
+
+    JsonObject json() const { return Json(boost::json::parse(body)).as_object(); }
+    std::string text(std::size_t output) const {
+        return std::string(json().at("outputs").at(output).at("text").as_string());
+    }
+};
+
+class HttpChannelTest : public test::Builtin {
+public:
+    HttpChannelTest() {
+        extra_tools.push_back(cubepi::tool<NoArgs>("press", "Presses the button.", [this](NoArgs) {
+            ++pressed;
+            return "pressed";
+        }));
+        channel_options.token = "secret";
+        channel_options.operators = {"olga"};
+    }
+
+    static Task<cubepi::PolicyDecision> ask(const cubepi::BeforeToolCallContext&) {
+        co_return cubepi::PolicyDecision(cubepi::AskUser());
+    }
+
+    void add(std::vector<cubepi::FauxStep> steps) {
+        BuiltinOptions options;
+        TurnQuestions questions;
+        questions.policy = ask;
+        options.questions = std::move(questions);
+        options.channels = [this](ProvideChannelsCall& call) {
+            channel = std::make_shared<HttpChannel>(channel_options, call.handler);
+            return std::vector<std::shared_ptr<Channel>>{channel};
+        };
+        add_builtin(std::move(steps), std::move(options));
+    }
+
+    /// Runs `script` while a manager serves the channel.
+    void serve(std::function<Task<>(HttpChannelTest&)> script) {
+        ChannelManagerOptions options;
+        options.stream_output = true;
+        options.deliveries = deliveries;
+        manager = std::make_unique<ChannelManager>(*framework, std::move(options));
+        cubepi::run(together(*this, std::move(script)));
+        manager.reset();
+    }
+
+    Task<Reply> post(std::string body, cubepi::HttpHeaders headers = {}) {
+        return post_to(channel->port(), std::move(body), std::move(headers));
+    }
+    static cubepi::HttpHeaders with(std::string name, std::string value) {
+        cubepi::HttpHeaders headers;
+        headers.set(std::move(name), std::move(value));
+        return headers;
+    }
+
+    HttpChannelOptions channel_options;
+    std::shared_ptr<HttpChannel> channel;
+    std::shared_ptr<DeliveryLog> deliveries;
+    std::unique_ptr<ChannelManager> manager;
+    int pressed = 0;
+
+private:
+    static Task<Reply> post_to(std::uint16_t port, std::string body, cubepi::HttpHeaders headers) {
+        cubepi::HttpClient client;
+        cubepi::HttpRequest request("POST",
+                                    "http://127.0.0.1:" + std::to_string(port) + "/v1/messages");
+        request.headers = std::move(headers);
+        if (!request.headers.find("authorization"))
+            request.headers.set("authorization", "Bearer secret");
+        request.body = std::move(body);
+        cubepi::HttpResponse response = co_await client.send(std::move(request));
+        Reply reply;
+        reply.status = response.status;
+        for (bool more = true; more;) more = co_await response.body->read(reply.body);
+        co_return reply;
+    }
+    static Task<> together(HttpChannelTest& test, std::function<Task<>(HttpChannelTest&)> script) {
+        const cubepi::Executor executor = co_await cubepi::this_executor;
+        cubepi::TaskScope scope(executor);
+        scope.spawn(test.manager->run());
+        scope.spawn(act(test, std::move(script)));
+        co_await scope.join();
+    }
+    static Task<> act(HttpChannelTest& test, std::function<Task<>(HttpChannelTest&)> script) {
+        co_await test.manager->started();
+        const cubepi::Outcome<> done = co_await cubepi::outcome_of(script(test));
+        test.manager->request_stop();
+        done.rethrow();
+    }
+};
+
+TEST_F(HttpChannelTest, AnswersAMessageWithTheOutputsOfItsTurn) {
+    add({"Hello, Ann."});
+    serve([](HttpChannelTest& t) -> Task<> {
+        const Reply reply = co_await t.post(R"({"session": "s1", "text": "Hi", "user": "ann"})");
+        EXPECT_EQ(reply.status, 200) << reply.body;
+        EXPECT_EQ(reply.text(0), "Hello, Ann.");
+        EXPECT_EQ(reply.json().at("session"), "s1");
+        EXPECT_EQ(reply.json().at("ok"), true);
+    });
+    EXPECT_EQ(count(tape("http:s1"), entry_kind::message), 2u);
+}
+
+TEST_F(HttpChannelTest, ASessionWithoutANameIsANewOne) {
+    add({"one", "two"});
+    serve([](HttpChannelTest& t) -> Task<> {
+        const Reply first = co_await t.post(R"({"text": "a"})");
+        const Reply second = co_await t.post(R"({"text": "b"})");
+        EXPECT_NE(first.json().at("session"), second.json().at("session"));
+    });
+}
+
+TEST_F(HttpChannelTest, StreamsTheAnswerAsEvents) {
+    add({"A streamed answer."});
+    serve([](HttpChannelTest& t) -> Task<> {
+        const Reply reply = co_await t.post(R"({"session": "s1", "text": "Hi"})",
+                                            with("accept", "text/event-stream"));
+        EXPECT_EQ(reply.status, 200);
+        EXPECT_NE(reply.body.find("event: delta\ndata: {\"text\":\"A"), std::string::npos)
+            << reply.body;
+        EXPECT_NE(
+            reply.body.find(
+                "event: message\ndata: {\"kind\":\"normal\",\"text\":\"A streamed answer.\"}"),
+            std::string::npos)
+            << reply.body;
+        EXPECT_NE(reply.body.find("event: done\ndata: {\"session\":\"s1\""), std::string::npos)
+            << reply.body;
+    });
+}
+
+TEST_F(HttpChannelTest, RefusesARequestWithoutTheToken) {
+    add({"never"});
+    serve([](HttpChannelTest& t) -> Task<> {
+        for (const char* value : {"Bearer wrong", "Bearer ", "Basic secret", "secret"}) {
+            const Reply reply = co_await t.post(R"({"text": "Hi"})", with("authorization", value));
+            EXPECT_EQ(reply.status, 401) << value;
+            EXPECT_EQ(reply.body.find("secret"), std::string::npos);
+        }
+    });
+    EXPECT_THROW(HttpChannel(HttpChannelOptions(), nullptr), cubepi::Error);
+}
+
+TEST_F(HttpChannelTest, SaysWhatIsWrongWithARequest) {
+    add({"never"});
+    serve([](HttpChannelTest& t) -> Task<> {
+        const std::vector<std::pair<std::string, std::string>> bad{
+            {"", "the body must be a JSON object"},
+            {"[]", "the body must be a JSON object"},
+            {"{}", "no 'text'"},
+            {R"({"text": 1})", "'text' must be a string"},
+            {R"({"text": "x", "sesion": "y"})", "unknown member 'sesion'"},
+            {R"({"text": "x", "context": []})", "'context' must be an object"},
+            {R"({"text": "x", "session": ")" + std::string(300, 's') + R"("})", "longer than 200"},
+        };
+        for (const auto& [body, problem] : bad) {
+            const Reply reply = co_await t.post(body);
+            EXPECT_EQ(reply.status, 400) << body;
+            EXPECT_NE(reply.body.find(problem), std::string::npos) << reply.body;
+        }
+    });
+}
+
+TEST_F(HttpChannelTest, B18_ARepeatedRequestGetsTheSameAnswer) {
+    add({"once", "twice"});
+    serve([](HttpChannelTest& t) -> Task<> {
+        const std::string body = R"({"session": "s1", "text": "Hi"})";
+        const Reply first = co_await t.post(body, with("idempotency-key", "k1"));
+        const Reply again = co_await t.post(body, with("idempotency-key", "k1"));
+        EXPECT_EQ(first.text(0), "once");
+        EXPECT_EQ(again.body, first.body);
+        const Reply other =
+            co_await t.post(R"({"session": "s2", "text": "Hi"})", with("idempotency-key", "k1"));
+        EXPECT_EQ(other.status, 422);
+    });
+    EXPECT_EQ(count(tape("http:s1"), entry_kind::message), 2u);
+}
+
+TEST_F(HttpChannelTest, B18_AMessageThatWasAnsweredByAnEarlierProcessIsNotProcessedAgain) {
+    deliveries = std::make_shared<MemoryDeliveryLog>();
+    add({"once", "twice"});
+    const auto send = [](HttpChannelTest& t, int status) -> Task<> {
+        const Reply reply =
+            co_await t.post(R"({"session": "s1", "text": "Hi"})", with("idempotency-key", "k1"));
+        EXPECT_EQ(reply.status, status) << reply.body;
+    };
+    serve([&](HttpChannelTest& t) { return send(t, 200); });
+    make_framework(FrameworkOptions());
+    add({"twice"});
+    serve([&](HttpChannelTest& t) { return send(t, 409); });
+    EXPECT_EQ(count(tape("http:s1"), entry_kind::message), 2u);
+}
+
+TEST_F(HttpChannelTest, B18_ARequestThatIsRepeatedAfterARestartGetsTheAnswer) {
+    auto log = std::make_shared<MemoryDeliveryLog>();
+    Envelope message = Envelope("Hi").on("http", "s1");
+    message.inbound_id = "k1";
+    message.is_active = true;
+    (void)cubepi::run(log->receive(std::move(message)));
+    deliveries = log;
+    add({"after the restart"});
+    serve([](HttpChannelTest& t) -> Task<> {
+        const Reply reply =
+            co_await t.post(R"({"session": "s1", "text": "Hi"})", with("idempotency-key", "k1"));
+        EXPECT_EQ(reply.status, 200) << reply.body;
+        EXPECT_EQ(reply.text(0), "after the restart");
+    });
+    EXPECT_TRUE(cubepi::run(log->unfinished()).empty());
+}
+
+TEST_F(HttpChannelTest, B25_OnlyAnOperatorApprovesACall) {
+    add({test::calling("press"), "done"});
+    serve([](HttpChannelTest& t) -> Task<> {
+        const Reply asked =
+            co_await t.post(R"({"session": "s1", "text": "Press it", "user": "ann"})");
+        EXPECT_EQ(asked.json().at("outputs").at(0).at("kind"), "question") << asked.body;
+        EXPECT_EQ(asked.json().at("outputs").at(0).at("question").at("question_id"), "c1");
+        const Reply refused = co_await t.post(
+            R"({"session": "s1", "user": "ann", "answer_to": "c1", "answer": {"decision": "approve"}})");
+        EXPECT_NE(refused.text(0).find("You may not answer"), std::string::npos) << refused.body;
+        EXPECT_EQ(t.pressed, 0);
+        const Reply done = co_await t.post(
+            R"({"session": "s1", "user": "olga", "answer_to": "c1", "answer": {"decision": "approve"}})");
+        EXPECT_EQ(done.text(0), "done") << done.body;
+        EXPECT_EQ(t.pressed, 1);
+    });
+}
+
+TEST_F(HttpChannelTest, IdentitiesAreNotTakenFromTheContext) {
+    add({test::calling("press"), "done"});
+    serve([](HttpChannelTest& t) -> Task<> {
+        (void)co_await t.post(R"({"session": "s1", "text": "Press it"})");
+        const Reply refused = co_await t.post(
+            R"({"session": "s1", "text": ",approve c1", "context": {"sender_id": "olga"}})");
+        EXPECT_EQ(refused.json().at("outputs").at(0).at("text").as_string().find("done"),
+                  boost::json::string::npos)
+            << refused.body;
+        EXPECT_EQ(t.pressed, 0);
+    });
+}
+
+TEST_F(HttpChannelTest, AFailureOfTheModelIsPartOfTheAnswer) {
+    add({cubepi::faux_failure("overloaded")});
+    serve([](HttpChannelTest& t) -> Task<> {
+        const Reply reply = co_await t.post(R"({"session": "s1", "text": "Hi"})");
+        EXPECT_EQ(reply.status, 200) << reply.body;
+        EXPECT_EQ(reply.json().at("outputs").at(0).at("kind"), "error") << reply.body;
+    });
+}
+
+}  // namespace
+}  // namespace bub

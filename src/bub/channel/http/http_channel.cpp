@@ -1,0 +1,277 @@
+#include <bub/channel/http_channel.hpp>
+
+#include <optional>
+#include <utility>
+
+#include <bub/channel/http/http_exchange.hpp>
+#include <bub/channel/http/http_message.hpp>
+#include <bub/turn_error.hpp>
+#include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/error.hpp>
+#include <cubepi/core/outcome.hpp>
+
+namespace bub {
+
+namespace {
+
+using cubepi::Error;
+using cubepi::ErrorCode;
+using cubepi::Outcome;
+using cubepi::ResponseStream;
+using cubepi::ServerRequest;
+using cubepi::ServerResponse;
+using detail::HttpExchange;
+using detail::HttpExchanges;
+using detail::HttpMessage;
+using ExchangePtr = std::shared_ptr<HttpExchange>;
+
+JsonObject result_of(const HttpExchange& exchange) {
+    JsonObject result;
+    result["session"] = exchange.chat();
+    result["id"] = exchange.key();
+    result["ok"] = exchange.error().empty();
+    if (!exchange.error().empty()) {
+        JsonObject error;
+        error["message"] = exchange.error();
+        result["error"] = std::move(error);
+    }
+    result["outputs"] = exchange.outputs();
+    return result;
+}
+
+ServerResponse rejected(const std::exception_ptr& failure) {
+    unsigned status = 503;
+    try {
+        std::rethrow_exception(failure);
+    } catch (const Error& error) {
+        if (error.code() == ErrorCode::limit) status = 429;
+    } catch (...) {
+    }
+    return ServerResponse::error(status, "the message was not accepted: " + describe(failure));
+}
+
+/// Waits until the turn of the message has ended. Returns false if the client or the channel ends before.
+Task<bool> wait_for_end(ExchangePtr exchange, std::stop_token closed, std::stop_token stopping) {
+    const std::stop_callback on_close(closed, [exchange] { exchange->wake(); });
+    while (!exchange->done()) {
+        if (closed.stop_requested() || stopping.stop_requested()) co_return false;
+        co_await exchange->wait();
+    }
+    co_return true;
+}
+
+std::string event_text(std::string_view name, const JsonObject& data) {
+    return cubepi::server_sent_event(name, boost::json::serialize(data));
+}
+
+std::string delta_event(const std::string& text) {
+    JsonObject data;
+    data["text"] = text;
+    return event_text("delta", data);
+}
+
+/// Writes the text as it is generated, then each output, then the result.
+Task<> write_events(ExchangePtr exchange, std::stop_token closed, std::stop_token stopping,
+                    ResponseStream& out) {
+    const std::stop_callback on_close(closed, [exchange] { exchange->wake(); });
+    std::size_t written = 0;
+    for (;;) {
+        std::string text = exchange->take_text();
+        std::string event;
+        if (!text.empty()) {
+            event = delta_event(text);
+        } else if (written < exchange->outputs().size()) {
+            event = event_text("message", exchange->outputs().at(written++).as_object());
+        } else if (exchange->done()) {
+            break;
+        } else if (closed.stop_requested() || stopping.stop_requested()) {
+            co_return;
+        } else {
+            co_await exchange->wait();
+            continue;
+        }
+        co_await out.write(std::move(event));
+    }
+    JsonObject result = result_of(*exchange);
+    result.erase("outputs");
+    std::string last = event_text("done", result);
+    co_await out.write(std::move(last));
+}
+
+bool accepts_events(const ServerRequest& request) {
+    return request.headers.get("accept").find("text/event-stream") != std::string_view::npos;
+}
+
+}  // namespace
+
+struct HttpChannel::State {
+    State(HttpChannelOptions given, MessageHandler accept)
+        : options(std::move(given)),
+          handler(std::move(accept)),
+          exchanges(std::make_shared<HttpExchanges>(options.remembered)) {}
+
+    Task<ServerResponse> post(ServerRequest request);
+    Task<std::optional<ServerResponse>> submit(ExchangePtr exchange, Envelope envelope);
+    Task<ServerResponse> answer(ExchangePtr exchange, ServerRequest request);
+    bool is_authorized(const ServerRequest& request) const {
+        return cubepi::equal_secrets(request.bearer_token(), options.token);
+    }
+
+    const std::string name = "http";
+    const HttpChannelOptions options;
+    const MessageHandler handler;
+    const std::shared_ptr<HttpExchanges> exchanges;
+    std::unique_ptr<cubepi::HttpServer> server;
+    std::stop_source stopping;
+};
+
+Task<ServerResponse> HttpChannel::State::post(ServerRequest request) {
+    if (!is_authorized(request)) {
+        ServerResponse refused = ServerResponse::error(401, "the bearer token is missing or wrong");
+        refused.headers.set("www-authenticate", "Bearer");
+        co_return refused;
+    }
+    std::optional<HttpMessage> message;
+    std::string problem;
+    try {
+        message = detail::read_message(request, options.operators);
+    } catch (const Error& error) {
+        problem = error.what();
+    }
+    if (!message) co_return ServerResponse::error(400, problem);
+    ExchangePtr exchange = exchanges->find(message->key);
+    if (exchange && exchange->chat() != message->session &&
+        request.body.find("\"session\"") != std::string::npos)
+        co_return ServerResponse::error(422, "this Idempotency-Key belongs to another session");
+    if (!exchange) {
+        exchange = exchanges->add(message->key, message->session);
+        exchange->streaming = accepts_events(request);
+        message->envelope.channel = name;
+        Task<std::optional<ServerResponse>> submitting =
+            submit(exchange, std::move(message->envelope));
+        std::optional<ServerResponse> refused = co_await std::move(submitting);
+        if (refused) co_return std::move(*refused);
+    }
+    Task<ServerResponse> answering = answer(std::move(exchange), std::move(request));
+    ServerResponse response = co_await std::move(answering);
+    co_return response;
+}
+
+/// Passes a message to the manager. Returns a response if it was not accepted.
+Task<std::optional<ServerResponse>> HttpChannel::State::submit(ExchangePtr exchange,
+                                                               Envelope envelope) {
+    std::optional<ServerResponse> refused;
+    Task<> accepting = handler(std::move(envelope));
+    const Outcome<> accepted = co_await cubepi::outcome_of(std::move(accepting));
+    if (accepted.cancelled()) {
+        exchanges->forget(exchange->key());
+        accepted.rethrow();
+    }
+    if (!accepted) {
+        refused = rejected(accepted.failure());
+    } else if (!exchange->admitted) {
+        refused = ServerResponse::error(
+            409,
+            "a message with this Idempotency-Key was received before the gateway was "
+            "restarted; its answer is in the session's history");
+    }
+    if (refused) exchanges->forget(exchange->key());
+    co_return refused;
+}
+
+Task<ServerResponse> HttpChannel::State::answer(ExchangePtr exchange, ServerRequest request) {
+    const std::stop_token closed = request.closed;
+    const std::stop_token ending = stopping.get_token();
+    if (accepts_events(request)) {
+        auto write = [exchange, closed, ending](ResponseStream& out) {
+            return write_events(exchange, closed, ending, out);
+        };
+        ServerResponse events = ServerResponse::events(std::move(write));
+        co_return events;
+    }
+    const bool ended = co_await wait_for_end(exchange, closed, ending);
+    if (!ended) {
+        co_return ServerResponse::error(
+            503, "the gateway ends; repeat the request with the same Idempotency-Key");
+    }
+    const Json result = result_of(*exchange);
+    co_return ServerResponse::json(200, result);
+}
+
+HttpChannel::HttpChannel(HttpChannelOptions options, MessageHandler handler)
+    : state_(std::make_unique<State>(std::move(options), std::move(handler))) {
+    if (state_->options.token.empty()) {
+        throw Error(ErrorCode::invalid_argument,
+                    "the channel http needs a token; make one: openssl rand -hex 16");
+    }
+}
+
+HttpChannel::~HttpChannel() = default;
+
+const std::string& HttpChannel::name() const noexcept { return state_->name; }
+
+std::uint16_t HttpChannel::port() const noexcept {
+    return state_->server ? state_->server->port() : std::uint16_t{0};
+}
+
+Task<> HttpChannel::start(std::stop_token stopping) {
+    (void)stopping;
+    const cubepi::Executor executor = co_await cubepi::this_executor;
+    state_->server = std::make_unique<cubepi::HttpServer>(executor, state_->options.server);
+    State* const state = state_.get();
+    state->server->route("POST", "/v1/messages", [state](ServerRequest request) {
+        return state->post(std::move(request));
+    });
+    state->server->listen();
+}
+
+Task<> HttpChannel::stop() {
+    state_->stopping.request_stop();
+    state_->exchanges->wake_all();
+    if (state_->server) co_await state_->server->stop(std::chrono::seconds(5));
+}
+
+Task<> HttpChannel::send(Envelope message) {
+    const ExchangePtr exchange = state_->exchanges->current(message.chat_id.value_or(""));
+    if (!exchange)
+        throw Error(ErrorCode::not_found, "no request waits for messages of this session");
+    exchange->add_output(message);
+    co_return;
+}
+
+EventStream HttpChannel::stream_events(const Envelope& message, EventStream stream) {
+    const ExchangePtr exchange = state_->exchanges->find(message.inbound_id.value_or(""));
+    if (!exchange || !exchange->streaming) return stream;
+    const std::size_t limit = state_->options.max_waiting_text;
+    return EventStream::map(std::move(stream), [exchange, limit](StreamEvent event) {
+        if (event.kind == event_kind::text) exchange->add_text(event.delta(), limit);
+        return std::optional<StreamEvent>(std::move(event));
+    });
+}
+
+Task<std::optional<AdmitDecision>> HttpChannel::admit_message(std::string session_id,
+                                                              const Envelope& message,
+                                                              TurnSnapshot turn) {
+    (void)session_id;
+    (void)turn;
+    const ExchangePtr exchange = state_->exchanges->find(message.inbound_id.value_or(""));
+    if (exchange) exchange->admitted = true;
+    std::optional<AdmitDecision> undecided;
+    co_return undecided;
+}
+
+void HttpChannel::begin_turn(const Envelope& message) noexcept {
+    const std::string key = message.inbound_id.value_or("");
+    ExchangePtr exchange = state_->exchanges->find(key);
+    // A message that an earlier process has received: its client may repeat the request.
+    if (!exchange) exchange = state_->exchanges->add(key, message.chat_id.value_or(""));
+    exchange->admitted = true;
+    state_->exchanges->begin_turn(exchange);
+}
+
+void HttpChannel::end_turn(const Envelope& message, std::exception_ptr failure) noexcept {
+    const ExchangePtr exchange = state_->exchanges->find(message.inbound_id.value_or(""));
+    if (exchange) state_->exchanges->end_turn(exchange, failure);
+}
+
+}  // namespace bub

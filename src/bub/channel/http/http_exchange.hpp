@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <exception>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <bub/envelope.hpp>
+#include <cubepi/core/event_signal.hpp>
+
+namespace bub::detail {
+
+/// A message of a client and the outputs of its turn.
+class HttpExchange {
+public:
+    HttpExchange(std::string key, std::string chat)
+        : key_(std::move(key)), chat_(std::move(chat)) {}
+
+    /// A turn begins on the message.
+    void begin();
+    /// The turn has ended. `failure` may be null.
+    void end(const std::exception_ptr& failure);
+
+    const std::string& key() const noexcept { return key_; }
+    const std::string& chat() const noexcept { return chat_; }
+    /// The turn has ended.
+    bool done() const noexcept { return done_; }
+    /// The failure of the turn; empty if it succeeded.
+    const std::string& error() const noexcept { return error_; }
+    const JsonArray& outputs() const noexcept { return outputs_; }
+    void add_output(const Envelope& message);
+    /// Adds streamed text for the client; omits it if more than `limit` bytes wait.
+    void add_text(std::string_view text, std::size_t limit);
+    std::string take_text() { return std::exchange(text_, {}); }
+    /// Waits for the next change.
+    Task<> wait() { return changed_.wait(); }
+    void wake() { changed_.pulse(); }
+
+    bool admitted = false;   ///< the manager has decided about the message
+    bool streaming = false;  ///< a client reads the text as it is generated
+
+private:
+    const std::string key_;
+    const std::string chat_;
+    JsonArray outputs_;
+    std::string text_;
+    std::string error_;
+    bool done_ = false;
+    cubepi::AsyncEvent changed_;
+};
+
+/// The exchanges of a channel: those in progress, and the latest that have ended.
+class HttpExchanges {
+public:
+    explicit HttpExchanges(std::size_t remembered) : remembered_(remembered) {}
+
+    /// Returns null if there is none.
+    std::shared_ptr<HttpExchange> find(const std::string& key) const;
+    std::shared_ptr<HttpExchange> add(std::string key, std::string chat);
+    void forget(const std::string& key);
+    /// Returns the exchange whose turn runs in the chat; null: none.
+    std::shared_ptr<HttpExchange> current(const std::string& chat) const;
+
+    void begin_turn(const std::shared_ptr<HttpExchange>& exchange);
+    void end_turn(const std::shared_ptr<HttpExchange>& exchange, const std::exception_ptr& failure);
+    /// Wakes all clients, at the end of the channel.
+    void wake_all();
+
+private:
+    const std::size_t remembered_;
+    std::map<std::string, std::shared_ptr<HttpExchange>, std::less<>> exchanges_;
+    std::map<std::string, std::shared_ptr<HttpExchange>, std::less<>> current_;  // by chat
+    std::deque<std::string> ended_;  // keys, oldest first
+};
+
+}  // namespace bub::detail
