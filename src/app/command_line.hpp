@@ -9,6 +9,7 @@
 #include <bub/hooks.hpp>
 
 #include "db/db.hpp"
+#include "gateway/gateway_command.hpp"
 #include "log_setup.hpp"
 #include "tape.hpp"
 #include "trace/trace.hpp"
@@ -53,6 +54,7 @@ struct InboxArguments {
     std::string question = {};  ///< its id, or the beginning of it
     std::string session = {};   ///< empty: any of this directory
     std::string value = {};     ///< answer: the answer; deny: the reason
+    bool gateway = false;       ///< the questions of the running gateway
 };
 
 enum class Verb {
@@ -70,6 +72,7 @@ enum class Verb {
     tape,
     trace,
     db,
+    gateway,
     completion,
     complete,
     man_page,
@@ -90,6 +93,7 @@ struct CommandLine {
     TapeArguments tape = {};
     TraceArguments trace = {};
     DatabaseArguments db = {};
+    GatewayArguments gateway = {};
     InboxArguments inbox = {};
     LogFlags log = {};
     std::vector<std::string> words =

@@ -23,6 +23,9 @@ int inbox_command(const CommandLine& line);
 int tape_command(const CommandLine& line);
 int trace_command(const CommandLine& line);
 int db_command(const CommandLine& line);
+int gateway_command(const CommandLine& line);
+/// `inbox` with --gateway.
+int gateway_inbox(const CommandLine& line);
 int completion_command(const CommandLine& line);
 /// The request of a completion script; `commands` are those of plugins.
 int complete_command(const CommandLine& line, const std::vector<bub::CliCommand>& commands);

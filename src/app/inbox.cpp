@@ -247,6 +247,7 @@ Task<int> answer_question(CommandLine line) {
 }  // namespace
 
 int inbox_command(const CommandLine& line) {
+    if (line.inbox.gateway) return gateway_inbox(line);
     switch (line.inbox.what) {
         case InboxArguments::What::list:
             return run(list_questions(line.all, line.conversation.json));

@@ -53,6 +53,7 @@ int dispatch(const CommandLine& line) {
         case Verb::tape: return tape_command(line);
         case Verb::trace: return trace_command(line);
         case Verb::db: return db_command(line);
+        case Verb::gateway: return gateway_command(line);
         case Verb::completion: return completion_command(line);
         case Verb::man_page: return man_page_command();
         case Verb::complete:

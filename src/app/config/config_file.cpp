@@ -24,10 +24,10 @@ namespace cubepi::app {
 
 namespace {
 
-constexpr std::array<std::string_view, 14> known_keys{
+constexpr std::array<std::string_view, 15> known_keys{
     "provider",   "model",   "base_url",        "api_key",       "api_key_env",
     "providers",  "allow",   "fallback_models", "model_timeout", "max_turns",
-    "max_tokens", "plugins", "environment",     "trace"};
+    "max_tokens", "plugins", "environment",     "trace",         "gateway"};
 constexpr std::array<std::string_view, 5> provider_keys{"type", "base_url", "api_key",
                                                         "api_key_env", "model"};
 

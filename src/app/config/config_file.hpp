@@ -31,6 +31,7 @@ namespace cubepi::app {
 ///     allow: ["shell: ls *"]         # what tools may do without asking
 ///     environment: {inherit: all, exclude: [], include: []}   # environment variables of commands
 ///     trace: {directory: ~/traces, content: true}   # or a directory: trace files of all turns
+///     gateway: {telegram: {users: [42]}}   # settings of `cubepi gateway` (GatewaySettings)
 ///     plugins: {name: ...}           # settings of plugins
 struct ConfigFile {
     std::string provider = {};

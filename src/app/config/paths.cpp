@@ -4,6 +4,7 @@
 #include <string>
 #include <system_error>
 
+#include <bub/builtin/builtin.hpp>
 #include <bub/tape/file_tape_store.hpp>
 #include <cubepi/core/error.hpp>
 
@@ -34,6 +35,24 @@ std::filesystem::path history_path() {
         return {};
     }
     return path;
+}
+
+std::filesystem::path gateway_root() {
+    return base("XDG_DATA_HOME", ".local/share") / "cubepi" / "gateway";
+}
+
+std::filesystem::path gateway_socket() {
+    const char* const runtime = std::getenv("XDG_RUNTIME_DIR");
+    if (runtime && *runtime == '/')
+        return std::filesystem::path(runtime) / "cubepi" / "gateway.sock";
+    return bub::default_bub_home() / "gateway.sock";
+}
+
+std::filesystem::path expand_home(const std::filesystem::path& path) {
+    const std::string text = path.string();
+    const char* const home = std::getenv("HOME");
+    if (!home || !*home || !text.starts_with("~/")) return path;
+    return std::filesystem::path(home) / text.substr(2);
 }
 
 void make_private_directory(const std::filesystem::path& file, const std::string& variable) {

@@ -14,6 +14,14 @@ std::filesystem::path sessions_path();
 /// $XDG_STATE_HOME/cubepi/history; creates its directory. Empty if that fails, since a chat works without a history.
 std::filesystem::path history_path();
 
+/// $XDG_DATA_HOME/cubepi/gateway: the default of the directory with the workspaces of the gateway's sessions.
+std::filesystem::path gateway_root();
+/// The socket through which other processes of this user control the gateway: below $XDG_RUNTIME_DIR/cubepi, else in Bub's
+/// directory.
+std::filesystem::path gateway_socket();
+/// Replaces a leading `~/` by the home directory.
+std::filesystem::path expand_home(const std::filesystem::path& path);
+
 /// Creates the directory of `file` with mode 0700 if it is missing. Throws Error(storage) with the remedy; `variable`
 /// names the environment variable that sets the location.
 void make_private_directory(const std::filesystem::path& file, const std::string& variable);

@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "paths.hpp"
+
 namespace cubepi::app {
 
 namespace {
@@ -13,20 +15,13 @@ std::string variable(const char* name) {
     return value ? value : "";
 }
 
-std::filesystem::path expanded(const std::filesystem::path& path) {
-    const std::string text = path.string();
-    const std::string home = variable("HOME");
-    if (home.empty() || !text.starts_with("~/")) return path;
-    return std::filesystem::path(home) / text.substr(2);
-}
-
 }  // namespace
 
 TraceSettings trace_settings(const TraceSettings& configured) {
     TraceSettings settings = configured;
     if (const std::string directory = variable("CUBEPI_TRACE"); !directory.empty())
         settings.directory = directory;
-    settings.directory = expanded(settings.directory);
+    settings.directory = expand_home(settings.directory);
     const std::string content = variable("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT");
     if (!content.empty()) settings.content = content == "true" || content == "1";
     return settings;

@@ -1,0 +1,203 @@
+#include "gateway_settings.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <initializer_list>
+#include <string_view>
+#include <utility>
+
+#include <cubepi/core/error.hpp>
+
+#include "paths.hpp"
+
+namespace cubepi::app {
+
+namespace {
+
+/// A mapping of the configuration, whose members are read by type. Errors name the path of the key.
+class Mapping {
+public:
+    /// `value` must outlive the object; null: an empty mapping.
+    Mapping(const Json* value, std::string path) : path_(std::move(path)) {
+        if (!value || value->is_null()) return;
+        if (!value->is_object()) refuse(path_, "a mapping");
+        object_ = &value->get_object();
+    }
+
+    void allow_only(std::initializer_list<std::string_view> keys) const {
+        if (!object_) return;
+        for (const auto& member : *object_) {
+            const std::string_view key = member.key();
+            if (std::find(keys.begin(), keys.end(), key) != keys.end()) continue;
+            throw Error(ErrorCode::parse, config_path().string() + ": unknown key '" +
+                                              below(std::string(key)) +
+                                              "'; 'man cubepi' lists the keys of the file");
+        }
+    }
+
+    bool has(std::string_view key) const { return object_ && object_->contains(key); }
+    std::string below(const std::string& key) const { return path_ + "." + key; }
+    Mapping mapping(const std::string& key) const { return Mapping(&at(key), below(key)); }
+
+    void read(const std::string& key, std::string& value) const {
+        if (has(key)) value = text(at(key), below(key), "text");
+    }
+    void read(const std::string& key, bool& value) const {
+        if (!has(key)) return;
+        if (!at(key).is_bool()) refuse(below(key), "true or false");
+        value = at(key).get_bool();
+    }
+    /// A positive whole number.
+    void read(const std::string& key, std::size_t& value) const {
+        if (!has(key)) return;
+        const Json& given = at(key);
+        if (!given.is_int64() || given.get_int64() <= 0 || given.get_int64() > 1'000'000)
+            refuse(below(key), "a whole number from 1 to 1000000");
+        value = static_cast<std::size_t>(given.get_int64());
+    }
+    /// Ids may be written as numbers.
+    void read(const std::string& key, std::vector<std::string>& value, const char* what) const {
+        if (!has(key)) return;
+        const std::string expected = std::string("a list of ") + what;
+        if (!at(key).is_array()) refuse(below(key), expected);
+        value.clear();
+        for (const Json& one : at(key).get_array())
+            value.push_back(text(one, below(key), expected));
+    }
+    template <class Read>
+    void each(const std::string& key, const char* what, Read read) const {
+        if (!has(key)) return;
+        if (!at(key).is_array()) refuse(below(key), std::string("a list of ") + what);
+        std::size_t number = 0;
+        for (const Json& one : at(key).get_array())
+            read(Mapping(&one, below(key) + "[" + std::to_string(number++) + "]"));
+    }
+
+    [[noreturn]] static void refuse(const std::string& key, const std::string& expected) {
+        throw Error(ErrorCode::parse, config_path().string() + ": " + key + " must be " + expected);
+    }
+
+private:
+    const Json& at(const std::string& key) const {
+        static const Json none;
+        const Json* found = object_ ? object_->if_contains(key) : nullptr;
+        return found ? *found : none;
+    }
+    static std::string text(const Json& value, const std::string& key,
+                            const std::string& expected) {
+        if (value.is_string()) return std::string(value.get_string());
+        if (value.is_int64()) return std::to_string(value.get_int64());
+        refuse(key, expected);
+    }
+
+    std::string path_;
+    const JsonObject* object_ = nullptr;
+};
+
+void read_address(const Mapping& mapping, const std::string& key, ListenAddress& address) {
+    std::string text;
+    mapping.read(key, text);
+    if (text.empty()) return;
+    const std::string expected = "an address and a port, such as 127.0.0.1:8642 or [::1]:8642";
+    const std::size_t colon = text.rfind(':');
+    if (colon == std::string::npos || colon == 0) Mapping::refuse(mapping.below(key), expected);
+    const char* const end = text.data() + text.size();
+    const auto [stop, failed] = std::from_chars(text.data() + colon + 1, end, address.port);
+    if (failed != std::errc() || stop != end) Mapping::refuse(mapping.below(key), expected);
+    address.host = text.substr(0, colon);
+    if (address.host.starts_with('[') && address.host.ends_with(']'))
+        address.host = address.host.substr(1, address.host.size() - 2);
+}
+
+SenderRule read_rule(const Mapping& mapping) {
+    mapping.allow_only({"channel", "chat", "user", "allow", "refuse"});
+    SenderRule rule;
+    mapping.read("channel", rule.channel);
+    mapping.read("chat", rule.chat);
+    mapping.read("user", rule.user);
+    mapping.read("allow", rule.allow, "rules");
+    mapping.read("refuse", rule.refuse, "names of tools");
+    return rule;
+}
+
+Approver read_approver(const Mapping& mapping) {
+    mapping.allow_only({"channel", "user"});
+    Approver approver;
+    mapping.read("channel", approver.channel);
+    mapping.read("user", approver.user);
+    if (approver.user.empty() || approver.channel.empty())
+        Mapping::refuse(mapping.below("user"),
+                        "a user of a channel: {channel: telegram, user: 42}");
+    return approver;
+}
+
+void read_file(const Mapping& mapping, const std::string& key, std::filesystem::path& file) {
+    std::string text;
+    mapping.read(key, text);
+    if (text.empty()) return;
+    if (!text.starts_with('/') && !text.starts_with("~/"))
+        Mapping::refuse(mapping.below(key), "a file whose path begins with / or ~/");
+    file = expand_home(text);
+}
+
+HttpChannelSettings read_http(const Mapping& mapping) {
+    mapping.allow_only({"listen", "token_env", "operators", "certificate", "key"});
+    HttpChannelSettings settings;
+    read_address(mapping, "listen", settings.listen);
+    mapping.read("token_env", settings.token_env);
+    mapping.read("operators", settings.operators, "users");
+    read_file(mapping, "certificate", settings.certificate);
+    read_file(mapping, "key", settings.key);
+    if (settings.certificate.empty() != settings.key.empty())
+        Mapping::refuse(mapping.below("key"), "set together with the certificate");
+    return settings;
+}
+
+void read_root(const Mapping& mapping, GatewaySettings& settings) {
+    std::string root;
+    mapping.read("root", root);
+    if (root.empty()) return;
+    if (!root.starts_with('/') && !root.starts_with("~/"))
+        Mapping::refuse(mapping.below("root"), "a directory that begins with / or ~/");
+    settings.root = expand_home(root);
+}
+
+}  // namespace
+
+std::string ListenAddress::text() const {
+    const bool brackets = host.find(':') != std::string::npos;
+    return (brackets ? "[" + host + "]" : host) + ":" + std::to_string(port);
+}
+
+bool SenderRule::matches(std::string_view of_channel, std::string_view of_chat,
+                         std::string_view of_user) const {
+    return (channel.empty() || channel == of_channel) && (chat.empty() || chat == of_chat) &&
+           (user.empty() || user == of_user);
+}
+
+GatewaySettings gateway_settings(const JsonObject& config) {
+    const Mapping mapping(config.if_contains("gateway"), "gateway");
+    mapping.allow_only({"channels", "root", "shared_workspace", "drain_timeout", "max_waiting",
+                        "stream", "rules", "approvers", "http", "status"});
+    GatewaySettings settings;
+    mapping.read("channels", settings.channels, "names of channels");
+    read_root(mapping, settings);
+    mapping.read("shared_workspace", settings.shared_workspace);
+    auto drain = static_cast<std::size_t>(settings.drain_timeout.count());
+    mapping.read("drain_timeout", drain);
+    settings.drain_timeout = std::chrono::seconds(drain);
+    mapping.read("max_waiting", settings.max_waiting);
+    mapping.read("stream", settings.stream);
+    mapping.each("rules", "rules",
+                 [&](const Mapping& one) { settings.rules.push_back(read_rule(one)); });
+    mapping.each("approvers", "users",
+                 [&](const Mapping& one) { settings.approvers.push_back(read_approver(one)); });
+    if (mapping.has("http")) settings.http = read_http(mapping.mapping("http"));
+    if (mapping.has("status")) {
+        settings.status.emplace();
+        read_address(mapping, "status", *settings.status);
+    }
+    return settings;
+}
+
+}  // namespace cubepi::app

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <cubepi/core/json.hpp>
+
+namespace cubepi::app {
+
+/// An address to listen on: "127.0.0.1:8642".
+struct ListenAddress {
+    std::string host = {};
+    std::uint16_t port = 0;
+
+    std::string text() const;
+};
+
+/// What the senders of some messages may do (B26). An empty channel, chat or user matches all of them.
+struct SenderRule {
+    std::string channel = {};
+    std::string chat = {};
+    std::string user = {};
+    std::vector<std::string> allow =
+        {};  ///< these calls run without a question: "shell: git status"
+    std::vector<std::string> refuse = {};  ///< names of tools that never run
+
+    bool matches(std::string_view of_channel, std::string_view of_chat,
+                 std::string_view of_user) const;
+};
+
+/// A user of a channel who may answer all questions (B25).
+struct Approver {
+    std::string channel = {};
+    std::string user = {};
+};
+
+/// The channel `http`.
+struct HttpChannelSettings {
+    ListenAddress listen = {"127.0.0.1", 8642};
+    std::string token_env = "CUBEPI_HTTP_TOKEN";  ///< the variable that has the bearer token
+    std::vector<std::string> operators =
+        {};  ///< users who may answer everything and use comma commands
+    std::filesystem::path certificate = {};  ///< PEM; empty: no TLS
+    std::filesystem::path key = {};          ///< PEM
+};
+
+/// The key `gateway` of the configuration file (`man cubepi`).
+struct GatewaySettings {
+    std::vector<std::string> channels = {"all"};
+    /// The directory with the workspaces of the sessions; empty: below $XDG_DATA_HOME/cubepi.
+    std::filesystem::path root = {};
+    bool shared_workspace = false;  ///< all sessions work in `root` itself
+    std::chrono::seconds drain_timeout{30};
+    std::size_t max_waiting = 32;  ///< messages of a session that wait
+    bool stream = true;            ///< answers are shown while they are generated
+    std::vector<SenderRule> rules = {};
+    std::vector<Approver> approvers = {};
+    std::optional<HttpChannelSettings> http = {};
+    std::optional<ListenAddress> status = {};  ///< health, readiness and metrics
+};
+
+/// Reads the member `gateway` of the configuration file's values (config_values). Throws Error(parse) that names the key
+/// and what is expected.
+GatewaySettings gateway_settings(const JsonObject& config);
+
+}  // namespace cubepi::app

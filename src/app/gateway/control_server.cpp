@@ -1,0 +1,172 @@
+#include "control_server.hpp"
+
+#include <cerrno>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/read_until.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/write.hpp>
+
+#include <cubepi/core/error.hpp>
+#include <cubepi/core/outcome.hpp>
+#include <cubepi/core/support/posix_file.hpp>
+#include <cubepi/core/task_scope.hpp>
+
+#include "../config/paths.hpp"
+#include "../failure.hpp"
+
+namespace cubepi::app {
+
+namespace {
+
+using Protocol = boost::asio::local::stream_protocol;
+
+constexpr std::size_t longest_request = 64 * 1024;
+constexpr std::size_t most_connections = 32;
+
+JsonObject error_answer(const std::string& text) { return JsonObject{{"error", text}}; }
+
+/// Returns nothing if the line is not a JSON object.
+std::optional<JsonObject> parse_request(std::string_view line) {
+    boost::system::error_code failed;
+    Json value = boost::json::parse(line, failed);
+    if (failed || !value.is_object()) return std::nullopt;
+    return std::move(value.get_object());
+}
+
+}  // namespace
+
+struct ControlServer::State : std::enable_shared_from_this<ControlServer::State> {
+    State(Executor used, std::filesystem::path place, Answer function)
+        : executor(std::move(used)),
+          path(std::move(place)),
+          answer(std::move(function)),
+          acceptor(executor),
+          work(executor, [](const std::exception_ptr&) {}) {}
+
+    bool has_listener() const;
+    void bind();
+    Task<> accept();
+    Task<> talk(std::shared_ptr<Protocol::socket> socket);
+    Task<std::string> answer_line(std::string line);
+
+    const Executor executor;
+    const std::filesystem::path path;
+    const Answer answer;
+    Protocol::acceptor acceptor;
+    std::size_t connections = 0;
+    BackgroundScope work;
+    bool bound = false;
+};
+
+/// Returns true if a process listens on the path.
+bool ControlServer::State::has_listener() const {
+    Protocol::socket socket(executor);
+    boost::system::error_code failed;
+    socket.connect(Protocol::endpoint(path.string()), failed);
+    return !failed;
+}
+
+void ControlServer::State::bind() {
+    make_private_directory(path, "XDG_RUNTIME_DIR");
+    if (has_listener()) {
+        throw Error(ErrorCode::busy,
+                    "another gateway of this user is running. To see it: cubepi gateway status");
+    }
+    ::unlink(path.c_str());
+    boost::system::error_code failed;
+    acceptor.open(Protocol(), failed);
+    // Nobody else can connect before the mode is set: the socket does not listen yet.
+    if (!failed) acceptor.bind(Protocol::endpoint(path.string()), failed);
+    if (!failed && ::chmod(path.c_str(), S_IRUSR | S_IWUSR) != 0)
+        failed.assign(errno, boost::system::system_category());
+    if (!failed) acceptor.listen(boost::asio::socket_base::max_listen_connections, failed);
+    if (!failed) {
+        bound = true;
+        return;
+    }
+    throw Error(ErrorCode::io, "cannot listen on " + path.string() + ": " + failed.message());
+}
+
+Task<> ControlServer::State::accept() {
+    const std::shared_ptr<State> self = shared_from_this();
+    const boost::asio::use_awaitable_t<Executor> token;
+    for (;;) {
+        auto socket = std::make_shared<Protocol::socket>(executor);
+        co_await acceptor.async_accept(*socket, token);
+        if (connections >= most_connections) continue;
+        work.spawn(talk(std::move(socket)));
+    }
+}
+
+Task<std::string> ControlServer::State::answer_line(std::string line) {
+    std::optional<JsonObject> request = parse_request(line);
+    JsonObject result;
+    if (!request) {
+        result = error_answer("the request is not a JSON object");
+    } else {
+        Outcome<JsonObject> answered = co_await outcome_of(answer(std::move(*request)));
+        if (answered) {
+            result = std::move(answered).value();
+        } else if (answered.cancelled()) {
+            result = error_answer("the gateway is ending");
+        } else {
+            result = error_answer(explain(answered.failure()).text);
+        }
+    }
+    std::string text = boost::json::serialize(result);
+    text.push_back('\n');
+    co_return text;
+}
+
+Task<> ControlServer::State::talk(std::shared_ptr<Protocol::socket> socket) {
+    const std::shared_ptr<State> self = shared_from_this();
+    const boost::asio::use_awaitable_t<Executor> token;
+    ++connections;
+    std::string buffer;
+    try {
+        for (;;) {
+            auto space = boost::asio::dynamic_buffer(buffer, longest_request);
+            const std::size_t size =
+                co_await boost::asio::async_read_until(*socket, space, '\n', token);
+            std::string line = buffer.substr(0, size - 1);
+            buffer.erase(0, size);
+            Task<std::string> answering = answer_line(std::move(line));
+            const std::string text = co_await std::move(answering);
+            co_await boost::asio::async_write(*socket, boost::asio::buffer(text), token);
+        }
+    } catch (...) {
+        // The client has closed the connection, or the gateway ends.
+    }
+    --connections;
+}
+
+ControlServer::ControlServer(Executor executor, std::filesystem::path path, Answer answer)
+    : state_(std::make_shared<State>(std::move(executor), std::move(path), std::move(answer))) {}
+
+ControlServer::~ControlServer() {
+    if (state_->bound) ::unlink(state_->path.c_str());
+}
+
+void ControlServer::listen() {
+    state_->bind();
+    state_->work.spawn(state_->accept());
+}
+
+Task<> ControlServer::stop() {
+    boost::system::error_code failed;
+    state_->acceptor.close(failed);
+    if (std::exchange(state_->bound, false)) ::unlink(state_->path.c_str());
+    co_await state_->work.close();
+}
+
+}  // namespace cubepi::app

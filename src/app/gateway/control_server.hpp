@@ -1,0 +1,35 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+
+#include <cubepi/core/json.hpp>
+#include <cubepi/core/task.hpp>
+
+namespace cubepi::app {
+
+/// A Unix socket on which other processes of this user send requests to the gateway: one JSON object per line, and one per
+/// line as its answer, `{"error": TEXT}` if the request failed. The socket has the mode 0600. Used on one executor.
+class ControlServer {
+public:
+    /// Returns the answer to a request; what it throws becomes the error.
+    using Answer = std::function<Task<JsonObject>(JsonObject request)>;
+
+    ControlServer(Executor executor, std::filesystem::path path, Answer answer);
+    ~ControlServer();
+    ControlServer(const ControlServer&) = delete;
+    ControlServer& operator=(const ControlServer&) = delete;
+
+    /// Begins to accept connections. Replaces the socket of a process that has ended. Throws Error(busy) if another
+    /// process listens on the path, Error(io) if the socket cannot be created.
+    void listen();
+    /// Closes the connections, cancels requests in progress, and removes the socket.
+    Task<> stop();
+
+private:
+    struct State;
+    std::shared_ptr<State> state_;
+};
+
+}  // namespace cubepi::app

@@ -1,0 +1,305 @@
+#include "gateway.hpp"
+
+#include <csignal>
+#include <utility>
+
+#include <unistd.h>
+
+#include <bub/channel/file_delivery_log.hpp>
+#include <bub/questions.hpp>
+#include <bub/tape/tape_checkpointer.hpp>
+#include <cubepi/agent/hitl_inbox.hpp>
+#include <cubepi/core/error.hpp>
+#include <cubepi/core/outcome.hpp>
+#include <cubepi/core/runtime.hpp>
+#include <cubepi/core/support/json_member.hpp>
+
+#include "../config/config_file.hpp"
+#include "../config/paths.hpp"
+#include "../exit_code.hpp"
+#include "../failure.hpp"
+#include "../local_user.hpp"
+#include "../signals.hpp"
+#include "../terminal/terminal_stream.hpp"
+#include "../version.hpp"
+#include "service_notice.hpp"
+
+namespace cubepi::app {
+
+namespace {
+
+/// The text of a held message that the operator sees.
+constexpr std::size_t shown_text = 200;
+
+std::string cut(const std::string& text) {
+    if (text.size() <= shown_text) return text;
+    std::size_t end = shown_text;
+    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80) --end;
+    return text.substr(0, end) + "…";
+}
+
+JsonObject message_json(const std::string& id, const bub::Envelope& message,
+                        const std::string& date) {
+    return JsonObject{{"id", id},
+                      {"channel", message.channel.value_or("")},
+                      {"chat", message.chat_id.value_or("")},
+                      {"date", date},
+                      {"text", cut(message.content_text())}};
+}
+
+JsonObject held_json(const bub::HeldMessages& messages) {
+    JsonArray inbounds;
+    for (const bub::StoredInbound& one : messages.inbounds)
+        inbounds.push_back(message_json(one.id, one.message, one.date));
+    JsonArray answers;
+    for (const bub::Delivery& one : messages.answers)
+        answers.push_back(message_json(one.id, one.message, one.date));
+    return JsonObject{{"messages", std::move(inbounds)}, {"answers", std::move(answers)}};
+}
+
+std::string required(const JsonObject& request, std::string_view key) {
+    std::string value = detail::text_member(request, key);
+    if (!value.empty()) return value;
+    throw Error(ErrorCode::invalid_argument, "the request has no '" + std::string(key) + "'");
+}
+
+}  // namespace
+
+Gateway::Gateway(Executor executor, CommandLine line)
+    : executor_(executor),
+      line_(std::move(line)),
+      control_(executor, gateway_socket(),
+               [this](JsonObject request) { return answer(std::move(request)); }),
+      work_(executor, [this](const std::exception_ptr& failure) { warn(explain(failure).text); }) {}
+
+Gateway::~Gateway() = default;
+
+void Gateway::warn(const std::string& text) const {
+    err() << "cubepi: " << for_terminal(text) << "\n";
+}
+
+void Gateway::enter(State state) {
+    state_ = state;
+    const Logger& log = Runtime::standard()->log;
+    switch (state) {
+        case State::starting: log.write(LogLevel::info, "gateway.starting"); break;
+        case State::running:
+            log.write(LogLevel::info, "gateway.running");
+            notify_service_manager("READY=1\nSTATUS=running");
+            break;
+        case State::reloading:
+            log.write(LogLevel::info, "gateway.reloading");
+            notify_service_manager(reloading_notice());
+            break;
+        case State::draining:
+            log.write(LogLevel::info, "gateway.draining");
+            notify_service_manager("STOPPING=1\nSTATUS=waiting for the running turns");
+            break;
+    }
+}
+
+Task<std::unique_ptr<GatewayInstance>> Gateway::make_instance() {
+    GatewayInstance::Parts parts;
+    parts.deliveries = deliveries_;
+    parts.telemetry = telemetry_;
+    parts.meter = meter_;
+    parts.on_warning = [this](const std::string& text) { warn(text); };
+    parts.plugins = line_.plugins;
+    parts.channels = line_.gateway.channels;
+    return GatewayInstance::create(line_.conversation.model, std::move(parts));
+}
+
+Task<int> Gateway::run() {
+    const ConfigFile config = read_config(config_path());
+    telemetry_ = std::make_shared<Telemetry>(trace_settings(config.trace));
+    bub::FileDeliveryLogOptions records;
+    records.on_warning = [this](const std::string& text) { warn(text); };
+    deliveries_ = std::make_shared<bub::FileDeliveryLog>(std::move(records));
+    enter(State::starting);
+    const GatewaySettings settings = gateway_settings(config_values(config_path()));
+    meter_ = telemetry_->meter();
+    if (!meter_ && settings.status) meter_ = std::make_shared<Meter>();
+    instance_ = co_await make_instance();
+    control_.listen();
+    listen_for_status(settings);
+    const SignalWatch signals(executor_, [this](int signal) { on_signal(signal); },
+                              {SIGINT, SIGTERM, SIGHUP});
+    if (const auto interval = watchdog_interval()) work_.spawn(feed_watchdog(*interval));
+    Task<> serving = serve();
+    const Outcome<> served = co_await outcome_of(std::move(serving));
+    co_await shield();
+    co_await control_.stop();
+    if (status_server_) co_await status_server_->stop(std::chrono::seconds(1));
+    co_await work_.close();
+    instance_.reset();
+    telemetry_->end();
+    co_await unshield();
+    served.rethrow();
+    Runtime::standard()->log.write(LogLevel::info, "gateway.ended");
+    co_return exit_ok;
+}
+
+void Gateway::listen_for_status(const GatewaySettings& settings) {
+    if (!settings.status) return;
+    StatusSources sources;
+    sources.is_ready = [this] { return state_ == State::running; };
+    sources.metrics = [this] { return metrics(); };
+    status_server_ = status_server(executor_, *settings.status, std::move(sources));
+    status_server_->listen();
+}
+
+std::string Gateway::metrics() {
+    std::size_t running = 0;
+    std::size_t waiting = 0;
+    for (const bub::TurnSnapshot& one : instance_->manager().sessions()) {
+        running += one.is_running ? 1 : 0;
+        waiting += one.pending_count;
+    }
+    const auto gauge = [](const char* name, const char* help, std::size_t value) {
+        const std::string metric = std::string("cubepi_gateway_") + name;
+        return "# HELP " + metric + " " + help + "\n# TYPE " + metric + " gauge\n" + metric + " " +
+               std::to_string(value) + "\n";
+    };
+    return gauge("running_turns", "Turns that are running.", running) +
+           gauge("waiting_messages", "Messages that wait for their turns.", waiting) +
+           (meter_ ? meter_->prometheus_text() : std::string());
+}
+
+Task<> Gateway::serve() {
+    for (;;) {
+        work_.spawn(announce_start());
+        co_await instance_->manager().run();
+        if (ending_ || !next_) co_return;
+        instance_ = std::move(next_);
+    }
+}
+
+Task<> Gateway::announce_start() {
+    GatewayInstance* const started = instance_.get();
+    co_await started->manager().started();
+    if (started != instance_.get() || ending_) co_return;
+    enter(State::running);
+}
+
+Task<> Gateway::feed_watchdog(std::chrono::microseconds interval) {
+    const std::shared_ptr<Clock> clock = Runtime::standard()->clock;
+    for (;;) {
+        notify_service_manager("WATCHDOG=1");
+        co_await clock->sleep_for(interval);
+    }
+}
+
+void Gateway::on_signal(int signal) {
+    if (signal == SIGHUP) {
+        if (state_ == State::running) work_.spawn(reload());
+        return;
+    }
+    if (std::exchange(ending_, true)) {
+        instance_->manager().request_stop();
+    } else {
+        work_.spawn(drain());
+    }
+}
+
+Task<> Gateway::drain() {
+    ending_ = true;
+    enter(State::draining);
+    const std::size_t cancelled =
+        co_await instance_->manager().drain(instance_->settings().drain_timeout);
+    if (cancelled > 0) {
+        warn(std::to_string(cancelled) +
+             " turns did not end in time; their messages are delivered again at the next start");
+    }
+}
+
+Task<> Gateway::reload() {
+    Task<> replacing = replace_instance();
+    const Outcome<> replaced = co_await outcome_of(std::move(replacing));
+    if (replaced || replaced.cancelled()) co_return;
+    warn("the configuration was not reloaded: " + explain(replaced.failure()).text);
+}
+
+Task<> Gateway::replace_instance() {
+    if (state_ != State::running)
+        throw Error(ErrorCode::invalid_state, "the gateway is starting, reloading or ending");
+    enter(State::reloading);
+    Task<std::unique_ptr<GatewayInstance>> making = make_instance();
+    Outcome<std::unique_ptr<GatewayInstance>> made = co_await outcome_of(std::move(making));
+    if (!made) {
+        if (!ending_) enter(State::running);
+        made.rethrow();
+    }
+    if (ending_) co_return;
+    next_ = std::move(made).value();
+    // Messages that arrive while the turns of the old configuration end are stored, and delivered under the new one.
+    (void)co_await instance_->manager().drain(instance_->settings().drain_timeout);
+}
+
+Task<JsonObject> Gateway::answer(JsonObject request) {
+    const std::string command = required(request, "command");
+    JsonObject done;
+    done["ok"] = true;
+    if (command == "status") co_return co_await status();
+    if (command == "sessions") co_return sessions();
+    if (command == "held") co_return co_await held();
+    if (command == "questions") co_return co_await questions();
+    if (command == "answer") co_return co_await answer_question(std::move(request));
+    if (command == "release") {
+        co_await instance_->manager().release_held(required(request, "id"));
+    } else if (command == "discard") {
+        co_await instance_->manager().discard_held(required(request, "id"));
+    } else if (command == "reload") {
+        co_await replace_instance();
+    } else if (command == "drain") {
+        on_signal(SIGTERM);
+    } else {
+        throw Error(ErrorCode::invalid_argument,
+                    "the gateway (version " + std::string(version_text()) +
+                        ") does not know the command '" + command + "'");
+    }
+    co_return done;
+}
+
+Task<JsonObject> Gateway::status() {
+    constexpr const char* names[] = {"starting", "running", "reloading", "draining"};
+    JsonObject status;
+    status["state"] = names[static_cast<std::size_t>(state_)];
+    status["pid"] = static_cast<std::int64_t>(::getpid());
+    status["version"] = version_text();
+    status["started"] = std::chrono::duration<double>(began_.time_since_epoch()).count();
+    status["model"] = instance_->model().where;
+    status["workspaces"] = instance_->framework().workspace().string();
+    JsonArray channels;
+    const auto enabled = co_await instance_->manager().enabled_channels();
+    for (const auto& channel : enabled) channels.emplace_back(channel->name());
+    status["channels"] = std::move(channels);
+    std::int64_t running = 0;
+    std::int64_t waiting = 0;
+    for (const bub::TurnSnapshot& one : instance_->manager().sessions()) {
+        running += one.is_running ? 1 : 0;
+        waiting += static_cast<std::int64_t>(one.pending_count);
+    }
+    status["running_turns"] = running;
+    status["waiting_messages"] = waiting;
+    const bub::HeldMessages messages = co_await instance_->manager().held();
+    status["held"] = static_cast<std::int64_t>(messages.inbounds.size() + messages.answers.size());
+    co_return status;
+}
+
+JsonObject Gateway::sessions() {
+    JsonArray list;
+    for (const bub::TurnSnapshot& one : instance_->manager().sessions()) {
+        list.push_back(JsonObject{{"session", one.session_id},
+                                  {"running", one.is_running},
+                                  {"waiting", static_cast<std::int64_t>(one.pending_count)},
+                                  {"steering", static_cast<std::int64_t>(one.steering_count)}});
+    }
+    return JsonObject{{"sessions", std::move(list)}};
+}
+
+Task<JsonObject> Gateway::held() {
+    const bub::HeldMessages messages = co_await instance_->manager().held();
+    co_return held_json(messages);
+}
+
+}  // namespace cubepi::app

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <cubepi/core/json.hpp>
+#include <cubepi/core/task_scope.hpp>
+
+#include "../command_line.hpp"
+#include "../conversation/telemetry.hpp"
+#include "control_server.hpp"
+#include "gateway_instance.hpp"
+#include "status_server.hpp"
+
+namespace cubepi::app {
+
+/// The service `cubepi gateway`: runs the pipeline over the configured channels until it is told to end. SIGTERM and SIGINT
+/// drain it (B27), a second one cancels the turns; SIGHUP reloads the configuration (B28). Used on one executor.
+class Gateway {
+public:
+    Gateway(Executor executor, CommandLine line);
+    ~Gateway();
+    Gateway(const Gateway&) = delete;
+    Gateway& operator=(const Gateway&) = delete;
+
+    /// Runs until the end of the service, and returns the exit status. Throws Error if it cannot start.
+    Task<int> run();
+
+private:
+    enum class State : std::uint8_t { starting, running, reloading, draining };
+
+    Task<std::unique_ptr<GatewayInstance>> make_instance();
+    Task<> serve();
+    Task<> announce_start();
+    Task<> feed_watchdog(std::chrono::microseconds interval);
+    void on_signal(int signal);
+    Task<> drain();
+    Task<> reload();
+    /// Makes the instance of the changed configuration, and drains the current one in its favor. Throws Error if the
+    /// configuration cannot be used; the current one continues then.
+    Task<> replace_instance();
+
+    /// Answers a request of the control socket.
+    Task<JsonObject> answer(JsonObject request);
+    Task<JsonObject> status();
+    JsonObject sessions();
+    Task<JsonObject> held();
+    Task<JsonObject> questions();
+    Task<JsonObject> answer_question(JsonObject request);
+
+    void listen_for_status(const GatewaySettings& settings);
+    std::string metrics();
+    void warn(const std::string& text) const;
+    void enter(State state);
+
+    const Executor executor_;
+    const CommandLine line_;
+    const std::chrono::system_clock::time_point began_ = std::chrono::system_clock::now();
+    std::shared_ptr<Telemetry> telemetry_;
+    std::shared_ptr<Meter> meter_;  ///< null: nothing is measured
+    std::shared_ptr<bub::DeliveryLog> deliveries_;
+    std::unique_ptr<GatewayInstance> instance_;
+    std::unique_ptr<GatewayInstance> next_;  ///< follows when `instance_` is drained
+    ControlServer control_;
+    std::unique_ptr<HttpServer> status_server_;  ///< null: not configured
+    BackgroundScope work_;
+    State state_ = State::starting;
+    bool ending_ = false;
+};
+
+}  // namespace cubepi::app

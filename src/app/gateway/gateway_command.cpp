@@ -1,0 +1,181 @@
+#include "gateway_command.hpp"
+
+#include <string>
+#include <utility>
+
+#include <cubepi/core/error.hpp>
+#include <cubepi/core/run.hpp>
+#include <cubepi/core/support/json_member.hpp>
+
+#include "../commands.hpp"
+#include "../config/paths.hpp"
+#include "../exit_code.hpp"
+#include "../local_time.hpp"
+#include "../terminal/safe_json.hpp"
+#include "../terminal/terminal_stream.hpp"
+#include "control_client.hpp"
+#include "gateway.hpp"
+#include "systemd_unit.hpp"
+
+namespace cubepi::app {
+
+namespace {
+
+using detail::array_member;
+using detail::flag_member;
+using detail::integer_member;
+using detail::text_member;
+using What = GatewayArguments::What;
+
+Task<int> serve(CommandLine line) {
+    Gateway gateway(co_await this_executor, std::move(line));
+    Task<int> running = gateway.run();
+    co_return co_await std::move(running);
+}
+
+JsonObject call(std::string_view command, const std::string& id = {}) {
+    JsonObject request{{"command", command}};
+    if (!id.empty()) request["id"] = id;
+    return call_gateway(gateway_socket(), request);
+}
+
+/// "1 turn", "2 turns".
+std::string count_of(std::int64_t count, const std::string& what) {
+    return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
+
+std::string list_of(const JsonObject& object, std::string_view key) {
+    std::string list;
+    if (const JsonArray* names = array_member(object, key)) {
+        for (const Json& name : *names) {
+            if (!list.empty()) list += ", ";
+            if (name.is_string()) list += std::string_view(name.get_string());
+        }
+    }
+    return list.empty() ? "none" : list;
+}
+
+void print_line(const char* name, const std::string& value) {
+    std::string label = std::string(name) + ":";
+    label.resize(12, ' ');
+    out() << for_terminal(label) << for_terminal(value) << "\n";
+}
+
+void print_status(const JsonObject& status) {
+    const Json* const started = status.if_contains("started");
+    print_line("State", text_member(status, "state"));
+    print_line("Process", std::to_string(integer_member(status, "pid").value_or(0)));
+    print_line("Version", text_member(status, "version"));
+    print_line("Started",
+               local_time(started && started->is_number() ? started->to_number<double>() : 0));
+    print_line("Model", text_member(status, "model"));
+    print_line("Channels", list_of(status, "channels"));
+    print_line("Workspaces", text_member(status, "workspaces"));
+    print_line("Turns",
+               count_of(integer_member(status, "running_turns").value_or(0), "turn") +
+                   " running, " +
+                   count_of(integer_member(status, "waiting_messages").value_or(0), "message") +
+                   " waiting");
+    const std::int64_t held = integer_member(status, "held").value_or(0);
+    print_line("Held", held == 0 ? "nothing"
+                                 : count_of(held, "message") + "; see them: cubepi gateway held");
+}
+
+void print_sessions(const JsonObject& answer) {
+    const JsonArray* const sessions = array_member(answer, "sessions");
+    if (!sessions || sessions->empty()) {
+        err() << "No session has a running turn or waiting messages.\n";
+        return;
+    }
+    for (const Json& one : *sessions) {
+        const JsonObject& session = one.get_object();
+        out() << for_terminal(text_member(session, "session")) << "\t"
+              << (flag_member(session, "running") ? TerminalView("running")
+                                                  : TerminalView("waiting"))
+              << "\t"
+              << for_terminal(count_of(integer_member(session, "waiting").value_or(0), "message") +
+                              " waiting")
+              << "\n";
+    }
+}
+
+void print_held(const JsonObject& answer, std::string_view key, TerminalView kind) {
+    const JsonArray* const list = array_member(answer, key);
+    if (!list) return;
+    for (const Json& one : *list) {
+        const JsonObject& held = one.get_object();
+        out() << for_terminal(text_member(held, "id")) << "\t" << kind << "\t"
+              << for_terminal(local_time(text_member(held, "date"))) << "\t"
+              << for_terminal(text_member(held, "channel")) << " "
+              << for_terminal(text_member(held, "chat")) << "\t"
+              << for_terminal(text_member(held, "text")) << "\n";
+    }
+}
+
+bool is_empty(const JsonObject& answer) {
+    for (const char* key : {"messages", "answers"}) {
+        const JsonArray* const list = array_member(answer, key);
+        if (list && !list->empty()) return false;
+    }
+    return true;
+}
+
+int print(const JsonObject& answer, const GatewayArguments& arguments) {
+    if (arguments.json) {
+        data_output(safe_json(answer) + "\n");
+        return exit_ok;
+    }
+    switch (arguments.what) {
+        case What::status: print_status(answer); break;
+        case What::sessions: print_sessions(answer); break;
+        case What::held:
+            if (is_empty(answer)) err() << "Nothing is held.\n";
+            print_held(answer, "messages", "message");
+            print_held(answer, "answers", "answer");
+            break;
+        default: break;
+    }
+    return exit_ok;
+}
+
+int change(const GatewayArguments& arguments) {
+    switch (arguments.what) {
+        case What::release:
+            (void)call("release", arguments.id);
+            err() << "Released " << for_terminal(arguments.id) << ".\n";
+            break;
+        case What::discard:
+            (void)call("discard", arguments.id);
+            err() << "Discarded " << for_terminal(arguments.id) << ".\n";
+            break;
+        case What::reload:
+            (void)call("reload");
+            err() << "The gateway uses the new configuration.\n";
+            break;
+        default:
+            (void)call("drain");
+            err() << "The gateway ends when its running turns have ended.\n";
+            break;
+    }
+    return exit_ok;
+}
+
+}  // namespace
+
+int gateway_command(const CommandLine& line) {
+    switch (line.gateway.what) {
+        case What::run: return run(serve(line));
+        case What::status: return print(call("status"), line.gateway);
+        case What::sessions: return print(call("sessions"), line.gateway);
+        case What::held: return print(call("held"), line.gateway);
+        case What::release:
+        case What::discard:
+        case What::reload:
+        case What::drain: return change(line.gateway);
+        case What::install: return install_unit();
+        case What::uninstall: return uninstall_unit();
+    }
+    return exit_usage;
+}
+
+}  // namespace cubepi::app

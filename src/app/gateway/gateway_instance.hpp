@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <bub/builtin/builtin.hpp>
+#include <bub/channel/channel_manager.hpp>
+#include <bub/framework.hpp>
+#include <bub/tape/tape_store.hpp>
+
+#include "../command_line.hpp"
+#include "../config/gateway_settings.hpp"
+#include "../config/model_choice.hpp"
+#include "../conversation/telemetry.hpp"
+
+namespace cubepi::app {
+
+/// The gateway under one configuration: the framework with its plugins, and the manager of its channels. A reload creates
+/// another one (B28). Used on one executor.
+class GatewayInstance {
+public:
+    struct Parts {
+        std::shared_ptr<bub::DeliveryLog> deliveries = {};
+        std::shared_ptr<Telemetry> telemetry = {};
+        std::shared_ptr<Meter> meter = {};  ///< null: that of `telemetry`
+        bub::WarningHandler on_warning = {};
+        AddPlugins plugins = {};
+        std::vector<std::string> channels =
+            {};  ///< of --enable-channel; empty: those of the settings
+    };
+
+    /// Reads the configuration file and chooses the model. Throws Error for a configuration that cannot be used.
+    static Task<std::unique_ptr<GatewayInstance>> create(ModelFlags flags, Parts parts);
+    ~GatewayInstance();
+    GatewayInstance(const GatewayInstance&) = delete;
+    GatewayInstance& operator=(const GatewayInstance&) = delete;
+
+    const GatewaySettings& settings() const noexcept { return settings_; }
+    const ModelChoice& model() const noexcept { return model_; }
+    bub::Framework& framework() noexcept { return *framework_; }
+    bub::ChannelManager& manager() noexcept { return *manager_; }
+    const std::shared_ptr<bub::TapeStore>& tapes() const noexcept { return tapes_; }
+
+private:
+    GatewayInstance(const ConfigFile& config, GatewaySettings settings, ModelSources sources,
+                    ModelChoice model, Parts parts);
+    bub::BuiltinOptions builtin_options(const ConfigFile& config,
+                                        const ModelSources& sources) const;
+
+    GatewaySettings settings_;
+    ModelChoice model_;
+    std::shared_ptr<bub::TapeStore> tapes_;
+    std::unique_ptr<bub::Framework> framework_;
+    std::unique_ptr<bub::ChannelManager> manager_;
+};
+
+}  // namespace cubepi::app

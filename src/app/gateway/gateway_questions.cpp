@@ -1,0 +1,128 @@
+// The questions of the gateway's sessions, for `cubepi inbox --gateway`.
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <bub/questions.hpp>
+#include <bub/tape/tape_checkpointer.hpp>
+#include <cubepi/agent/hitl_inbox.hpp>
+#include <cubepi/core/error.hpp>
+#include <cubepi/core/support/json_member.hpp>
+
+#include "../local_user.hpp"
+#include "gateway.hpp"
+
+namespace cubepi::app {
+
+namespace {
+
+/// A question that a turn of a channel has asked.
+struct AskedQuestion {
+    HitlRequest request = {};
+    JsonObject asker = {};
+    std::optional<double> expires_at = {};
+};
+
+std::optional<AskedQuestion> asked_question(const InboxEntry& entry) {
+    if (!entry.request) return std::nullopt;
+    const JsonObject* const asker = detail::object_member(entry.request->extra, bub::asker_key);
+    // Conversations at a terminal store theirs in the same tapes.
+    if (!asker || detail::string_member(*asker, "session").empty()) return std::nullopt;
+    AskedQuestion question;
+    question.request = *entry.request;
+    question.asker = *asker;
+    question.expires_at = entry.expires_at;
+    return question;
+}
+
+Task<std::vector<AskedQuestion>> find_questions(std::shared_ptr<bub::TapeStore> tapes) {
+    bub::TapeCheckpointer memory(std::move(tapes));
+    std::vector<AskedQuestion> found;
+    std::string cursor;
+    do {
+        InboxQuery query = InboxQuery().limit(200).after(cursor);
+        const InboxPage page = co_await memory.list_requests(std::move(query));
+        for (const InboxEntry& entry : page.entries) {
+            if (std::optional<AskedQuestion> one = asked_question(entry))
+                found.push_back(std::move(*one));
+        }
+        cursor = page.next;
+    } while (!cursor.empty());
+    co_return found;
+}
+
+AskedQuestion question_of(std::vector<AskedQuestion> questions, const std::string& id) {
+    const auto matches = [&id](const AskedQuestion& one) {
+        return one.request.question_id.starts_with(id);
+    };
+    const auto count = std::count_if(questions.begin(), questions.end(), matches);
+    if (count != 1 || id.empty()) {
+        throw Error(ErrorCode::invalid_argument,
+                    count == 0 ? "no question '" + id + "' waits for an answer"
+                               : "'" + id + "' names several questions; give the whole id");
+    }
+    return std::move(*std::find_if(questions.begin(), questions.end(), matches));
+}
+
+/// Returns the comma command for an answer. Throws Error if the question does not accept it.
+std::string answer_command(const JsonObject& given, const HitlRequest& request) {
+    const std::string action = detail::text_member(given, "action");
+    if (action == "cancel") return ",abandon";
+    bub::GivenAnswer answer;
+    answer.question_id = request.question_id;
+    answer.text = detail::text_member(given, "text");
+    std::string command = ",answer ";
+    if (action == "approve") {
+        answer.action = bub::AnswerAction::approve;
+        command = ",approve ";
+    } else if (action == "deny") {
+        answer.action = bub::AnswerAction::deny;
+        command = ",deny ";
+    }
+    (void)check_answer(request, bub::answer_value(answer, request));
+    return command + answer.question_id + (answer.text.empty() ? "" : " " + answer.text);
+}
+
+JsonObject list_of(const std::vector<AskedQuestion>& questions) {
+    JsonArray list;
+    for (const AskedQuestion& one : questions) {
+        JsonObject object;
+        object["asker"] = one.asker;
+        object["request"] = to_json(one.request);
+        object["summary"] = bub::question_summary(one.request);
+        if (one.expires_at) object["expires_at"] = *one.expires_at;
+        list.push_back(std::move(object));
+    }
+    return JsonObject{{"questions", std::move(list)}};
+}
+
+}  // namespace
+
+Task<JsonObject> Gateway::questions() {
+    const std::vector<AskedQuestion> open = co_await find_questions(instance_->tapes());
+    co_return list_of(open);
+}
+
+/// An answer is a turn of the session, as if an operator had sent the command to its chat.
+Task<JsonObject> Gateway::answer_question(JsonObject request) {
+    std::vector<AskedQuestion> open = co_await find_questions(instance_->tapes());
+    const AskedQuestion question =
+        question_of(std::move(open), detail::text_member(request, "question"));
+    bub::Envelope message(answer_command(request, question.request));
+    message.channel = detail::text_member(question.asker, "channel");
+    message.chat_id = detail::text_member(question.asker, "chat");
+    message.session_id = detail::text_member(question.asker, "session");
+    message.from_operator = true;
+    message.is_active = true;
+    message.context["sender_id"] = local_user();
+    const std::string session = *message.session_id;
+    co_await instance_->manager().receive(std::move(message));
+    JsonObject answered;
+    answered["session"] = session;
+    co_return answered;
+}
+
+}  // namespace cubepi::app

@@ -1,0 +1,140 @@
+#include "systemd_unit.hpp"
+
+#include <cerrno>
+#include <cstdlib>
+#include <system_error>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cubepi/core/error.hpp>
+#include <cubepi/core/support/posix_file.hpp>
+
+#include "../config/paths.hpp"
+#include "../exit_code.hpp"
+#include "../terminal/terminal_stream.hpp"
+
+namespace cubepi::app {
+
+namespace {
+
+constexpr const char* unit_name = "cubepi-gateway.service";
+
+std::filesystem::path unit_path() {
+    // $XDG_CONFIG_HOME/systemd/user
+    return config_path().parent_path().parent_path() / "systemd" / "user" / unit_name;
+}
+
+std::filesystem::path environment_path() { return config_path().parent_path() / "gateway.env"; }
+
+std::filesystem::path this_program() {
+    std::error_code failed;
+    std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", failed);
+    if (failed) throw Error(ErrorCode::io, "cannot determine the path of this program");
+    return program;
+}
+
+/// In a unit, '%' begins a specifier, and '$' a variable in the command.
+std::string escaped(const std::string& text, bool in_command) {
+    std::string result;
+    for (const char c : text) {
+        if (c == '%') result += '%';
+        if (c == '$' && in_command) result += '$';
+        if (c == '"' || c == '\\') result += '\\';
+        result += c;
+    }
+    return result;
+}
+
+[[noreturn]] void cannot_write(const std::filesystem::path& path) {
+    throw Error(ErrorCode::io, "cannot write " + path.string() + ": " + detail::errno_text(errno));
+}
+
+void write_file(const std::filesystem::path& path, const std::string& text) {
+    std::error_code failed;
+    std::filesystem::create_directories(path.parent_path(), failed);
+    const detail::UniqueFd file =
+        detail::open_file(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    if (!file || !detail::write_all(file.get(), text)) cannot_write(path);
+}
+
+/// Creates the file for keys and tokens, which only this user can read.
+void make_environment_file(const std::filesystem::path& path) {
+    std::error_code failed;
+    std::filesystem::create_directories(path.parent_path(), failed);
+    const detail::UniqueFd file =
+        detail::open_file(path.c_str(), O_WRONLY | O_CREAT | O_EXCL, 0600);
+    if (!file && errno == EEXIST) return;
+    constexpr const char* text =
+        "# Variables of the gateway's service, one per line: keys of models, tokens of channels.\n"
+        "# OPENAI_API_KEY=...\n"
+        "# TELEGRAM_BOT_TOKEN=...\n";
+    if (!file || !detail::write_all(file.get(), text)) cannot_write(path);
+}
+
+}  // namespace
+
+std::string gateway_unit(const std::filesystem::path& program,
+                         const std::filesystem::path& environment) {
+    return "[Unit]\n"
+           "Description=CubePi gateway\n"
+           "After=network-online.target\n"
+           "Wants=network-online.target\n"
+           "\n"
+           "[Service]\n"
+           "Type=notify\n"
+           "ExecStart=\"" +
+           escaped(program.string(), true) +
+           "\" gateway\n"
+           "ExecReload=/bin/kill -HUP $MAINPID\n"
+           "EnvironmentFile=-" +
+           escaped(environment.string(), false) +
+           "\n"
+           "Environment=CUBEPI_LOG=info\n"
+           "WatchdogSec=60\n"
+           "Restart=on-failure\n"
+           "RestartSec=5\n"
+           "# Turns may end before the gateway is killed: more than gateway.drain_timeout.\n"
+           "TimeoutStopSec=60\n"
+           "NoNewPrivileges=yes\n"
+           "LockPersonality=yes\n"
+           "RestrictRealtime=yes\n"
+           "RestrictSUIDSGID=yes\n"
+           "SystemCallArchitectures=native\n"
+           "UMask=0077\n"
+           "\n"
+           "[Install]\n"
+           "WantedBy=default.target\n";
+}
+
+int install_unit() {
+    const std::filesystem::path unit = unit_path();
+    const std::filesystem::path environment = environment_path();
+    make_environment_file(environment);
+    write_file(unit, gateway_unit(this_program(), environment));
+    out() << "Wrote " << for_terminal(unit.string()) << "\n\n"
+          << "Keys and tokens for the service: " << for_terminal(environment.string()) << "\n"
+          << "To start it now and at every login:\n"
+          << "  systemctl --user daemon-reload\n"
+          << "  systemctl --user enable --now cubepi-gateway\n"
+          << "To keep it running while you are logged out:\n"
+          << "  loginctl enable-linger\n"
+          << "Its log:\n"
+          << "  journalctl --user -u cubepi-gateway -f\n";
+    return exit_ok;
+}
+
+int uninstall_unit() {
+    const std::filesystem::path unit = unit_path();
+    if (::unlink(unit.c_str()) != 0 && errno != ENOENT) {
+        throw Error(ErrorCode::io,
+                    "cannot remove " + unit.string() + ": " + detail::errno_text(errno));
+    }
+    out() << "Removed " << for_terminal(unit.string()) << "\n"
+          << "To end the running service:\n"
+          << "  systemctl --user disable --now cubepi-gateway\n"
+          << "  systemctl --user daemon-reload\n";
+    return exit_ok;
+}
+
+}  // namespace cubepi::app
