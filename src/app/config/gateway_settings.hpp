@@ -20,7 +20,7 @@ struct ListenAddress {
     std::string text() const;
 };
 
-/// What the senders of some messages may do (B26). An empty channel, chat or user matches all of them.
+/// The permissions of the senders of some messages (B26). An empty channel, chat or user matches all of them.
 struct SenderRule {
     std::string channel = {};
     std::string chat = {};

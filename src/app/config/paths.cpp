@@ -4,7 +4,6 @@
 #include <string>
 #include <system_error>
 
-#include <bub/builtin/builtin.hpp>
 #include <bub/tape/file_tape_store.hpp>
 #include <cubepi/core/error.hpp>
 
@@ -45,7 +44,7 @@ std::filesystem::path gateway_socket() {
     const char* const runtime = std::getenv("XDG_RUNTIME_DIR");
     if (runtime && *runtime == '/')
         return std::filesystem::path(runtime) / "cubepi" / "gateway.sock";
-    return bub::default_bub_home() / "gateway.sock";
+    return bub::default_tape_directory().parent_path() / "gateway.sock";
 }
 
 std::filesystem::path expand_home(const std::filesystem::path& path) {

@@ -85,7 +85,7 @@ void ControlServer::State::bind() {
     ::unlink(path.c_str());
     boost::system::error_code failed;
     acceptor.open(Protocol(), failed);
-    // Nobody else can connect before the mode is set: the socket does not listen yet.
+    // Other users cannot connect before the mode is set: the socket does not listen yet.
     if (!failed) acceptor.bind(Protocol::endpoint(path.string()), failed);
     if (!failed && ::chmod(path.c_str(), S_IRUSR | S_IWUSR) != 0)
         failed.assign(errno, boost::system::system_category());

@@ -44,7 +44,7 @@ void notify_service_manager(const std::string& assignments) {
     const detail::UniqueFd socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     if (socket.get() < 0) return;
     const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path.size());
-    // systemd does not answer; if it does not listen, there is nobody to tell.
+    // systemd does not answer. A failure to send cannot be reported to it.
     (void)::sendto(socket.get(), assignments.data(), assignments.size(), MSG_NOSIGNAL,
                    reinterpret_cast<const sockaddr*>(&address), size);
 }

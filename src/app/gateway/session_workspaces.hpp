@@ -12,8 +12,8 @@ namespace cubepi::app {
 std::filesystem::path session_workspace(const std::filesystem::path& root,
                                         std::string_view session_id);
 
-/// Returns a plugin that gives each session a workspace of its own below `root` (B26), created with the mode 0700 when it
-/// is used first.
+/// Returns a plugin that assigns each session a workspace of its own below `root` (B26), created with the mode 0700 at its
+/// first use.
 bub::Plugin session_workspaces(std::filesystem::path root);
 
 }  // namespace cubepi::app

@@ -10,7 +10,7 @@
 
 namespace cubepi::app {
 
-/// What the routes of the status server show.
+/// The sources of the routes of the status server.
 struct StatusSources {
     std::function<bool()> is_ready = {};        ///< messages are accepted and turns begin
     std::function<std::string()> metrics = {};  ///< in the text format of Prometheus

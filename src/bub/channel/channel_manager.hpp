@@ -17,6 +17,8 @@
 
 namespace bub {
 
+class TurnShards;
+
 namespace detail {
 class ManagerCore;
 }
@@ -37,6 +39,8 @@ struct ChannelManagerOptions {
     std::chrono::nanoseconds stop_limit = std::chrono::seconds(10);
     /// The record of messages that survives the process (docs/guides/bub/surfaces.md). Null: none.
     std::shared_ptr<DeliveryLog> deliveries = {};
+    /// The threads on which the turns run (bub/channel/turn_shards.hpp). Null: they run on the manager's executor.
+    std::shared_ptr<TurnShards> shards = {};
     /// Receives problems that concern the operator rather than a turn: a channel that does not stop, answers that are
     /// held. Never receives message bodies (B13). May be empty.
     WarningHandler on_warning = {};

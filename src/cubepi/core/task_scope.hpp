@@ -21,6 +21,7 @@
 //   when_all(tasks)        all results in source order; the first failure cancels the others and is
 //                          thrown
 //   collect_all(tasks)     all outcomes in source order; a failure leaves the others alone
+//   run_on(executor, task) one task on another executor, e.g. that of another thread
 //   with_task_scope(body)  body(TaskScope&) starts children as it goes; they are over when it returns
 //   BackgroundScope        children of an object that is not a coroutine
 
@@ -185,6 +186,24 @@ auto when_all(std::vector<Task<T>> tasks)
         values.reserve(tasks.size());
         for (Outcome<T>& outcome : group.take()) values.push_back(std::move(outcome).value());
         co_return values;
+    }
+}
+
+/// Runs the task on another serial executor, whose loop another thread may run, and returns its result. The task and the caller
+/// must synchronize their access to shared data; what happens before the call and after the end needs no synchronization.
+/// Cancelling the caller cancels the task, waits for it, and throws.
+template <class T>
+Task<T> run_on(Executor executor, Task<T> task) {
+    TaskGroup<T> group(co_await this_executor);
+    group.spawn(executor, std::move(task));
+    const bool throws = co_await detail::throws_when_cancelled;
+    co_await detail::throw_when_cancelled(false);
+    const std::exception_ptr failure = co_await group.settle();
+    co_await detail::throw_when_cancelled(throws);
+    if (failure) std::rethrow_exception(failure);
+    if constexpr (!std::is_void_v<T>) {
+        std::vector<Outcome<T>> outcomes = group.take();
+        co_return std::move(outcomes.front()).value();
     }
 }
 

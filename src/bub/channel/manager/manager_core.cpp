@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include <bub/channel/turn_shards.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
@@ -67,12 +68,15 @@ Task<> ManagerCore::run(std::stop_token stop) {
     const bool was_requested = stop_.stop_requested() && served.cancelled();
     co_await shut_down();
     context_.framework.bind_router(nullptr);
+    if (context_.options.shards) context_.options.shards->unbind();
     co_await cubepi::unshield();
     if (!was_requested) served.rethrow();
 }
 
 Task<> ManagerCore::serve(std::vector<std::shared_ptr<Channel>> channels) {
-    sessions_.set_inbox(co_await context_.framework.steering_inbox());
+    const std::shared_ptr<SteeringInbox> inbox = co_await context_.framework.steering_inbox();
+    sessions_.set_inbox(inbox);
+    if (context_.options.shards) co_await context_.options.shards->bind(shared_from_this(), inbox);
     // A channel may submit its first message from inside start().
     channels_.serve(channels);
     context_.open = true;

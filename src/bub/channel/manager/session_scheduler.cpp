@@ -4,7 +4,6 @@
 #include <iterator>
 #include <utility>
 
-#include <bub/questions.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/outcome.hpp>
 
@@ -102,12 +101,19 @@ Task<SessionScheduler::TurnEnd> SessionScheduler::run_turn(SessionPtr session, W
 Task<SessionScheduler::TurnEnd> SessionScheduler::process(SessionPtr session,
                                                           std::shared_ptr<Envelope> message) {
     std::stop_token stop = session->turn->get_token();
-    Task<TurnResult> turn =
-        context_.framework.process_inbound(std::move(message), context_.options.stream_output);
-    const TurnResult result = co_await cubepi::cancel_on(std::move(stop), std::move(turn));
-    const auto open = result.state.service<OpenQuestions>();
-    if (!open) co_return TurnEnd::over;
-    co_return open->unread ? TurnEnd::unread : TurnEnd::suspended;
+    const bool stream = context_.options.stream_output;
+    TurnShards* const shards = context_.options.shards.get();
+    Task<TurnSummary> turn = shards ? shards->run_turn(session->id, std::move(message), stream)
+                                    : run_here(std::move(message), stream);
+    const TurnSummary ended = co_await cubepi::cancel_on(std::move(stop), std::move(turn));
+    if (ended.unread) co_return TurnEnd::unread;
+    co_return ended.suspended ? TurnEnd::suspended : TurnEnd::over;
+}
+
+Task<TurnSummary> SessionScheduler::run_here(std::shared_ptr<Envelope> message, bool stream) {
+    const TurnResult result =
+        co_await context_.framework.process_inbound(std::move(message), stream);
+    co_return summary_of(result);
 }
 
 /// Keeps a message until the question is answered. Its record shows that no turn has processed it.

@@ -13,6 +13,7 @@
 #include <bub/channel/manager/channel_set.hpp>
 #include <bub/channel/manager/deliveries.hpp>
 #include <bub/channel/manager/manager_context.hpp>
+#include <bub/channel/turn_shards.hpp>
 
 namespace bub::detail {
 
@@ -82,6 +83,7 @@ private:
     Task<> run(SessionPtr session);
     Task<TurnEnd> run_turn(SessionPtr session, Waiting next);
     Task<TurnEnd> process(SessionPtr session, std::shared_ptr<Envelope> message);
+    Task<TurnSummary> run_here(std::shared_ptr<Envelope> message, bool stream);
     Task<> keep_unread(SessionPtr session, Waiting message);
     void take_back_unread(Session& session);
     Task<> send_outputs(std::vector<TurnOutput> outputs);

@@ -51,12 +51,11 @@ void bind(HttpServerCore& core) {
     if (!failed) core.port = core.acceptor.local_endpoint(failed).port();
     if (!failed) return;
     throw Error(ErrorCode::io, "cannot listen on " + core.options.host + ", port " +
-                                        std::to_string(core.options.port) + ": " +
-                                        failed.message());
+                                   std::to_string(core.options.port) + ": " + failed.message());
 }
 
 Task<> serve_quietly(std::shared_ptr<HttpServerCore> core, tcp::socket socket) {
-    // A connection that is lost concerns nobody else.
+    // A connection that is lost does not affect the others.
     Task<> serving = serve_connection(std::move(core), std::move(socket));
     const Outcome<> served = co_await outcome_of(std::move(serving));
     if (served.cancelled()) served.rethrow();
@@ -112,7 +111,8 @@ struct HttpServer::State {
 
 HttpServer::HttpServer(Executor executor, HttpServerOptions options)
     : state_(std::make_shared<State>()) {
-    state_->core = std::make_shared<detail::HttpServerCore>(std::move(executor), std::move(options));
+    state_->core =
+        std::make_shared<detail::HttpServerCore>(std::move(executor), std::move(options));
 }
 
 HttpServer::~HttpServer() {

@@ -133,8 +133,8 @@ Task<bool> Connection<Stream>::read(Parser& parser) {
     if (!failed && parser.content_length() && *parser.content_length() > options().max_body_bytes)
         failed = http::error::body_limit;
     if (!failed && parser.get()[http::field::expect] == "100-continue") {
-        std::string go_on = "HTTP/1.1 100 Continue\r\n\r\n";
-        co_await write_bytes(std::move(go_on));
+        std::string proceed = "HTTP/1.1 100 Continue\r\n\r\n";
+        co_await write_bytes(std::move(proceed));
     }
     if (!failed && !parser.is_done()) {
         expire_after(options().body_timeout);
@@ -300,7 +300,7 @@ Task<> Connection<Stream>::refuse(unsigned status) {
     ServerResponse response = ServerResponse::error(status, text_of_status(status));
     Task<bool> sending = send(std::move(response), false, false, 11);
     (void)co_await outcome_of(std::move(sending));
-    // What the client still sends is discarded for a moment: a reset would destroy the answer.
+    // Reads and discards input of the client for a moment: a reset would destroy the answer.
     beast::error_code failed;
     auto token = asio::redirect_error(awaits, failed);
     lowest().socket().shutdown(asio::ip::tcp::socket::shutdown_send, failed);

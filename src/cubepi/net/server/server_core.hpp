@@ -27,7 +27,7 @@ public:
     std::stop_source closed;  ///< of the request in progress
 };
 
-/// What the connections of a server share.
+/// The state that the connections of a server share.
 struct HttpServerCore {
     HttpServerCore(Executor used, HttpServerOptions given);
 

@@ -1,0 +1,137 @@
+#include <bub/channel/turn_shards.hpp>
+
+#include <algorithm>
+#include <exception>
+#include <functional>
+#include <future>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+
+#include <bub/channel/shards/foreign_envelope.hpp>
+#include <bub/channel/shards/shard_router.hpp>
+#include <bub/questions.hpp>
+#include <cubepi/core/task_scope.hpp>
+
+namespace bub {
+
+namespace {
+
+using cubepi::Executor;
+
+Task<TurnSummary> run_in(Framework* framework, std::shared_ptr<Envelope> inbound,
+                         bool stream_output) {
+    const TurnResult result = co_await framework->process_inbound(std::move(inbound), stream_output);
+    co_return summary_of(result);
+}
+
+Task<> connect(Framework* framework, std::shared_ptr<OutboundChannelRouter> router,
+               std::shared_ptr<SteeringInbox> inbox) {
+    framework->bind_router(std::move(router));
+    if (!inbox) co_return;
+    Plugin shared;
+    shared.name = "steering inbox of the channel manager";
+    shared.provide_steering_inbox = [inbox](ProvideCall&) { return inbox; };
+    framework->add(std::move(shared));
+}
+
+}  // namespace
+
+TurnSummary summary_of(const TurnResult& result) {
+    TurnSummary summary;
+    if (const auto open = result.state.service<OpenQuestions>()) {
+        summary.suspended = true;
+        summary.unread = open->unread;
+    }
+    return summary;
+}
+
+struct TurnShards::Shard {
+    explicit Shard(const MakeFramework& make);
+    ~Shard();
+    Shard(const Shard&) = delete;
+    Shard& operator=(const Shard&) = delete;
+
+    void run(const MakeFramework& make, std::promise<void> started);
+
+    boost::asio::io_context context{1};
+    boost::asio::executor_work_guard<boost::asio::io_context::executor_type> busy{
+        context.get_executor()};
+    const Executor executor{context.get_executor()};
+    std::unique_ptr<Framework> framework;  // created and destroyed on the thread
+    std::thread thread;
+};
+
+TurnShards::Shard::Shard(const MakeFramework& make) {
+    std::promise<void> promise;
+    std::future<void> started = promise.get_future();
+    thread = std::thread([this, &make, promise = std::move(promise)]() mutable {
+        run(make, std::move(promise));
+    });
+    try {
+        started.get();
+    } catch (...) {
+        thread.join();
+        throw;
+    }
+}
+
+TurnShards::Shard::~Shard() {
+    busy.reset();
+    thread.join();
+}
+
+void TurnShards::Shard::run(const MakeFramework& make, std::promise<void> started) {
+    try {
+        framework = make();
+    } catch (...) {
+        started.set_exception(std::current_exception());
+        return;
+    }
+    started.set_value();
+    context.run();
+    framework.reset();
+}
+
+TurnShards::TurnShards(std::size_t count, MakeFramework make) {
+    const std::size_t threads = std::max<std::size_t>(count, 1);
+    for (std::size_t i = 0; i < threads; ++i) shards_.push_back(std::make_unique<Shard>(make));
+}
+
+TurnShards::~TurnShards() = default;
+
+std::size_t TurnShards::size() const noexcept { return shards_.size(); }
+
+TurnShards::Shard& TurnShards::shard_of(std::string_view session_id) const {
+    return *shards_[std::hash<std::string_view>()(session_id) % shards_.size()];
+}
+
+Task<TurnSummary> TurnShards::run_turn(std::string_view session_id,
+                                       std::shared_ptr<Envelope> inbound, bool stream_output) {
+    const Shard& shard = shard_of(session_id);
+    const Executor front = co_await cubepi::this_executor;
+    detail::keep_on(front, *inbound);
+    Task<TurnSummary> turn = run_in(shard.framework.get(), std::move(inbound), stream_output);
+    Task<TurnSummary> elsewhere = cubepi::run_on(shard.executor, std::move(turn));
+    co_return co_await std::move(elsewhere);
+}
+
+Task<> TurnShards::bind(std::shared_ptr<OutboundChannelRouter> router,
+                        std::shared_ptr<SteeringInbox> inbox) {
+    const Executor front = co_await cubepi::this_executor;
+    for (const auto& shard : shards_) {
+        auto local = std::make_shared<detail::ShardRouter>(front, shard->executor, router);
+        Task<> connecting = connect(shard->framework.get(), std::move(local), inbox);
+        Task<> elsewhere = cubepi::run_on(shard->executor, std::move(connecting));
+        co_await std::move(elsewhere);
+    }
+}
+
+void TurnShards::unbind() {
+    for (const auto& shard : shards_) shard->framework->bind_router(nullptr);
+}
+
+}  // namespace bub
