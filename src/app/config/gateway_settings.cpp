@@ -14,6 +14,8 @@ namespace cubepi::app {
 
 namespace {
 
+constexpr std::size_t most_threads = 256;
+
 /// A mapping of the configuration, whose members are read by type. Errors name the path of the key.
 class Mapping {
 public:
@@ -178,7 +180,7 @@ bool SenderRule::matches(std::string_view of_channel, std::string_view of_chat,
 GatewaySettings gateway_settings(const JsonObject& config) {
     const Mapping mapping(config.if_contains("gateway"), "gateway");
     mapping.allow_only({"channels", "root", "shared_workspace", "drain_timeout", "max_waiting",
-                        "stream", "rules", "approvers", "http", "status"});
+                        "threads", "stream", "rules", "approvers", "http", "status"});
     GatewaySettings settings;
     mapping.read("channels", settings.channels, "names of channels");
     read_root(mapping, settings);
@@ -187,6 +189,9 @@ GatewaySettings gateway_settings(const JsonObject& config) {
     mapping.read("drain_timeout", drain);
     settings.drain_timeout = std::chrono::seconds(drain);
     mapping.read("max_waiting", settings.max_waiting);
+    mapping.read("threads", settings.threads);
+    if (settings.threads > most_threads)
+        Mapping::refuse("gateway.threads", "at most " + std::to_string(most_threads));
     mapping.read("stream", settings.stream);
     mapping.each("rules", "rules",
                  [&](const Mapping& one) { settings.rules.push_back(read_rule(one)); });

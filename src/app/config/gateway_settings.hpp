@@ -57,6 +57,7 @@ struct GatewaySettings {
     bool shared_workspace = false;  ///< all sessions work in `root` itself
     std::chrono::seconds drain_timeout{30};
     std::size_t max_waiting = 32;  ///< messages of a session that wait
+    std::size_t threads = 0;       ///< that run turns; 0: one for each core
     bool stream = true;            ///< answers are shown while they are generated
     std::vector<SenderRule> rules = {};
     std::vector<Approver> approvers = {};

@@ -1,6 +1,7 @@
 #include "gateway.hpp"
 
 #include <csignal>
+#include <mutex>
 #include <utility>
 
 #include <unistd.h>
@@ -75,6 +76,7 @@ Gateway::Gateway(Executor executor, CommandLine line)
 Gateway::~Gateway() = default;
 
 void Gateway::warn(const std::string& text) const {
+    const std::lock_guard lock(output_);
     err() << "cubepi: " << for_terminal(text) << "\n";
 }
 

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -55,6 +56,7 @@ private:
 
     void listen_for_status(const GatewaySettings& settings);
     std::string metrics();
+    /// Thread-safe.
     void warn(const std::string& text) const;
     void enter(State state);
 
@@ -69,6 +71,7 @@ private:
     ControlServer control_;
     std::unique_ptr<HttpServer> status_server_;  ///< null: not configured
     BackgroundScope work_;
+    mutable std::mutex output_;
     State state_ = State::starting;
     bool ending_ = false;
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include <bub/builtin/builtin.hpp>
@@ -61,49 +62,80 @@ bub::ChannelManagerOptions manager_options(const GatewaySettings& settings,
     return options;
 }
 
+std::size_t thread_count(const GatewaySettings& settings) {
+    if (settings.threads > 0) return settings.threads;
+    return std::max(1U, std::thread::hardware_concurrency());
+}
+
 }  // namespace
 
 Task<std::unique_ptr<GatewayInstance>> GatewayInstance::create(ModelFlags flags, Parts parts) {
-    const ConfigFile config = read_config(config_path());
+    ConfigFile config = read_config(config_path());
     GatewaySettings settings = gateway_settings(config_values(config_path()));
     ModelSources sources = model_sources(flags, config, false);
     const std::shared_ptr<const Runtime> runtime = Runtime::standard();
     ModelChoice model = co_await choose_model(sources, transport_of(*runtime), ChooseModel());
-    co_return std::unique_ptr<GatewayInstance>(new GatewayInstance(
-        config, std::move(settings), std::move(sources), std::move(model), std::move(parts)));
+    std::unique_ptr<GatewayInstance> made(
+        new GatewayInstance(std::move(config), std::move(settings), std::move(sources),
+                            std::move(model), std::move(parts)));
+    // A channel without its token is reported now, not when the instance is to run.
+    const auto channels = co_await made->manager_->enabled_channels();
+    if (channels.empty()) {
+        throw Error(ErrorCode::not_found,
+                    "no channel is enabled; configure one: 'cubepi onboard telegram', or the key "
+                    "gateway.http of " +
+                        config_path().string());
+    }
+    co_return std::move(made);
 }
 
-GatewayInstance::GatewayInstance(const ConfigFile& config, GatewaySettings settings,
-                                 ModelSources sources, ModelChoice model, Parts parts)
-    : settings_(std::move(settings)),
+GatewayInstance::GatewayInstance(ConfigFile config, GatewaySettings settings, ModelSources sources,
+                                 ModelChoice model, Parts parts)
+    : config_(std::move(config)),
+      settings_(std::move(settings)),
+      sources_(std::move(sources)),
       model_(std::move(model)),
+      parts_(std::move(parts)),
       tapes_(std::make_shared<bub::FileTapeStore>(bub::default_tape_directory())),
-      framework_(std::make_unique<bub::Framework>(framework_options(settings_, parts))) {
-    framework_->add(bub::builtin_plugin(*framework_, builtin_options(config, sources)));
-    if (!settings_.shared_workspace) framework_->add(session_workspaces(framework_->workspace()));
-    add_plugins(*framework_, parts.plugins);
-    manager_ = std::make_unique<bub::ChannelManager>(*framework_,
-                                                     manager_options(settings_, sources, parts));
+      framework_(make_framework(true)) {
+    bub::ChannelManagerOptions options = manager_options(settings_, sources_, parts_);
+    const std::size_t threads = thread_count(settings_);
+    if (threads > 1) {
+        shards_ =
+            std::make_shared<bub::TurnShards>(threads, [this] { return make_framework(false); });
+        options.shards = shards_;
+    }
+    manager_ = std::make_unique<bub::ChannelManager>(*framework_, std::move(options));
 }
 
 GatewayInstance::~GatewayInstance() = default;
 
-bub::BuiltinOptions GatewayInstance::builtin_options(const ConfigFile& config,
-                                                     const ModelSources& sources) const {
+std::unique_ptr<bub::Framework> GatewayInstance::make_framework(bool with_channels) const {
+    auto framework = std::make_unique<bub::Framework>(framework_options(settings_, parts_));
+    bub::BuiltinOptions options = builtin_options();
+    if (with_channels) {
+        options.channels = [this](bub::ProvideChannelsCall& call) {
+            return gateway_channels(settings_, call);
+        };
+    }
+    framework->add(bub::builtin_plugin(*framework, std::move(options)));
+    if (!settings_.shared_workspace) framework->add(session_workspaces(framework->workspace()));
+    add_plugins(*framework, parts_.plugins);
+    return framework;
+}
+
+bub::BuiltinOptions GatewayInstance::builtin_options() const {
     bub::BuiltinOptions options;
     options.model = model_.model;
     options.other_models = model_.fallbacks;
-    options.find_model = [sources, primary = model_.endpoint](const std::string& id) {
+    options.find_model = [sources = sources_, primary = model_.endpoint](const std::string& id) {
         return choice_of(sources, endpoint_for_model(sources, primary, id)).model;
     };
     options.tape_store = tapes_;
-    options.environment = command_environment(config, sources.flags);
+    options.environment = command_environment(config_, sources_.flags);
     options.questions = sender_policy(settings_);
-    const TurnSettings turns = turn_settings(sources);
+    const TurnSettings turns = turn_settings(sources_);
     if (turns.max_turns.value) options.max_steps = *turns.max_turns.value;
-    options.channels = [settings = settings_](bub::ProvideChannelsCall& call) {
-        return gateway_channels(settings, call);
-    };
     return options;
 }
 

@@ -8,6 +8,7 @@
 
 #include <bub/builtin/builtin.hpp>
 #include <bub/channel/channel_manager.hpp>
+#include <bub/channel/turn_shards.hpp>
 #include <bub/framework.hpp>
 #include <bub/tape/tape_store.hpp>
 
@@ -18,21 +19,22 @@
 
 namespace cubepi::app {
 
-/// The gateway under one configuration: the framework with its plugins, and the manager of its channels. A reload creates
-/// another one (B28). Used on one executor.
+/// The gateway under one configuration: the manager of its channels, the framework that admits their messages, and the threads
+/// that run the turns. A reload creates another one (B28). Used on one executor.
 class GatewayInstance {
 public:
     struct Parts {
         std::shared_ptr<bub::DeliveryLog> deliveries = {};
         std::shared_ptr<Telemetry> telemetry = {};
-        std::shared_ptr<Meter> meter = {};  ///< null: that of `telemetry`
-        bub::WarningHandler on_warning = {};
-        AddPlugins plugins = {};
+        std::shared_ptr<Meter> meter = {};    ///< null: that of `telemetry`
+        bub::WarningHandler on_warning = {};  ///< called on any thread
+        AddPlugins plugins = {};              ///< called for each framework, on its thread
         std::vector<std::string> channels =
             {};  ///< of --enable-channel; empty: those of the settings
     };
 
-    /// Reads the configuration file and chooses the model. Throws Error for a configuration that cannot be used.
+    /// Reads the configuration file, chooses the model, and creates the channels. Throws Error for a configuration that cannot be
+    /// used.
     static Task<std::unique_ptr<GatewayInstance>> create(ModelFlags flags, Parts parts);
     ~GatewayInstance();
     GatewayInstance(const GatewayInstance&) = delete;
@@ -43,17 +45,24 @@ public:
     bub::Framework& framework() noexcept { return *framework_; }
     bub::ChannelManager& manager() noexcept { return *manager_; }
     const std::shared_ptr<bub::TapeStore>& tapes() const noexcept { return tapes_; }
+    /// Returns the number of threads that run turns.
+    std::size_t threads() const noexcept { return shards_ ? shards_->size() : 1; }
 
 private:
-    GatewayInstance(const ConfigFile& config, GatewaySettings settings, ModelSources sources,
+    GatewayInstance(ConfigFile config, GatewaySettings settings, ModelSources sources,
                     ModelChoice model, Parts parts);
-    bub::BuiltinOptions builtin_options(const ConfigFile& config,
-                                        const ModelSources& sources) const;
+    /// Thread-safe. `with_channels`: the framework of the manager.
+    std::unique_ptr<bub::Framework> make_framework(bool with_channels) const;
+    bub::BuiltinOptions builtin_options() const;
 
-    GatewaySettings settings_;
-    ModelChoice model_;
+    const ConfigFile config_;
+    const GatewaySettings settings_;
+    const ModelSources sources_;
+    const ModelChoice model_;
+    const Parts parts_;
     std::shared_ptr<bub::TapeStore> tapes_;
     std::unique_ptr<bub::Framework> framework_;
+    std::shared_ptr<bub::TurnShards> shards_;  ///< null: turns run on the executor of the manager
     std::unique_ptr<bub::ChannelManager> manager_;
 };
 

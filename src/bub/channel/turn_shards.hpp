@@ -15,7 +15,7 @@ namespace bub {
 /// The facts about a turn that its scheduler needs.
 struct TurnSummary {
     bool suspended = false;  ///< it ended with open questions (B23)
-    bool unread = false;     ///< its message was not read and must come again (OpenQuestions::unread)
+    bool unread = false;  ///< its message was not read and must come again (OpenQuestions::unread)
 };
 
 /// Returns the summary of a turn.

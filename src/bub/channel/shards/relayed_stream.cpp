@@ -80,7 +80,8 @@ Task<> close_stream(EventStream& stream) { co_await stream.close(); }
 /// Lets the channel read the events, on its executor.
 Task<> serve_channel(std::shared_ptr<Parts> parts) {
     auto source = std::make_unique<UpSource>(parts->relay->up);
-    EventStream stream = parts->router->wrap_stream(*parts->message, EventStream(std::move(source)));
+    EventStream stream =
+        parts->router->wrap_stream(*parts->message, EventStream(std::move(source)));
     const Outcome<> passed = co_await cubepi::outcome_of(pass_on(stream, parts->relay->down));
     co_await cubepi::shield();
     const Outcome<> closed = co_await cubepi::outcome_of(close_stream(stream));

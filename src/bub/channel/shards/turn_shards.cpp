@@ -24,7 +24,8 @@ using cubepi::Executor;
 
 Task<TurnSummary> run_in(Framework* framework, std::shared_ptr<Envelope> inbound,
                          bool stream_output) {
-    const TurnResult result = co_await framework->process_inbound(std::move(inbound), stream_output);
+    const TurnResult result =
+        co_await framework->process_inbound(std::move(inbound), stream_output);
     co_return summary_of(result);
 }
 
@@ -68,9 +69,8 @@ struct TurnShards::Shard {
 TurnShards::Shard::Shard(const MakeFramework& make) {
     std::promise<void> promise;
     std::future<void> started = promise.get_future();
-    thread = std::thread([this, &make, promise = std::move(promise)]() mutable {
-        run(make, std::move(promise));
-    });
+    thread = std::thread(
+        [this, &make, promise = std::move(promise)]() mutable { run(make, std::move(promise)); });
     try {
         started.get();
     } catch (...) {
