@@ -118,6 +118,12 @@ std::optional<GivenAnswer> given_answer(const Envelope& message) {
         if (const Json* value = message.rest.if_contains(answer_key)) given.value = *value;
         return given;
     }
+    if (const Json* id = message.rest.if_contains(expired_key); id && id->is_string()) {
+        if (!message.is_operator()) return std::nullopt;
+        given.action = AnswerAction::expire;
+        given.question_id = std::string(id->get_string());
+        return given;
+    }
     std::string_view rest = message.content_text();
     const std::string command = take_word(rest);
     if (command == ",abandon") {

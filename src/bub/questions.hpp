@@ -26,6 +26,10 @@ struct OpenQuestions {
 inline constexpr std::string_view answer_to_key = "answer_to";
 inline constexpr std::string_view answer_key = "answer";
 
+/// The key of Envelope::rest with the id of a question whose time is over (D65), as set by a gateway in an envelope of an operator.
+/// Its turn continues the run with the timeout as the answer; if the run has continued before, it does nothing.
+inline constexpr std::string_view expired_key = "expired";
+
 /// The key of Envelope::rest with the request of an envelope of kind `question`, as cubepi::to_json() writes it.
 inline constexpr std::string_view question_key = "question";
 
@@ -43,10 +47,10 @@ std::string question_summary(const cubepi::HitlRequest& request);
 std::string question_text(const cubepi::HitlRequest& request);
 
 /// The action of a user on an open question.
-enum class AnswerAction : std::uint8_t { answer, approve, deny, abandon };
+enum class AnswerAction : std::uint8_t { answer, approve, deny, abandon, expire };
 
 /// An answer in an inbound envelope: a button, a reply, or one of the commands `,answer ID VALUE`, `,approve ID`,
-/// `,deny ID [REASON]` and `,abandon`. The id may be left out if one question is open.
+/// `,deny ID [REASON]` and `,abandon`, or the end of its time. The id may be left out if one question is open.
 struct GivenAnswer {
     AnswerAction action = AnswerAction::answer;
     std::string question_id = {};    ///< empty: the only one

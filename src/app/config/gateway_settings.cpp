@@ -180,7 +180,8 @@ bool SenderRule::matches(std::string_view of_channel, std::string_view of_chat,
 GatewaySettings gateway_settings(const JsonObject& config) {
     const Mapping mapping(config.if_contains("gateway"), "gateway");
     mapping.allow_only({"channels", "root", "shared_workspace", "drain_timeout", "max_waiting",
-                        "threads", "stream", "rules", "approvers", "http", "status"});
+                        "threads", "stream", "question_timeout", "rules", "approvers", "http",
+                        "status"});
     GatewaySettings settings;
     mapping.read("channels", settings.channels, "names of channels");
     read_root(mapping, settings);
@@ -188,6 +189,9 @@ GatewaySettings gateway_settings(const JsonObject& config) {
     auto drain = static_cast<std::size_t>(settings.drain_timeout.count());
     mapping.read("drain_timeout", drain);
     settings.drain_timeout = std::chrono::seconds(drain);
+    std::size_t question_timeout = 0;
+    mapping.read("question_timeout", question_timeout);
+    settings.question_timeout = std::chrono::seconds(question_timeout);
     mapping.read("max_waiting", settings.max_waiting);
     mapping.read("threads", settings.threads);
     if (settings.threads > most_threads)

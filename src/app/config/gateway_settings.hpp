@@ -56,9 +56,10 @@ struct GatewaySettings {
     std::filesystem::path root = {};
     bool shared_workspace = false;  ///< all sessions work in `root` itself
     std::chrono::seconds drain_timeout{30};
-    std::size_t max_waiting = 32;  ///< messages of a session that wait
-    std::size_t threads = 0;       ///< that run turns; 0: one for each core
-    bool stream = true;            ///< answers are shown while they are generated
+    std::size_t max_waiting = 32;              ///< messages of a session that wait
+    std::size_t threads = 0;                   ///< that run turns; 0: one for each core
+    bool stream = true;                        ///< answers are shown while they are generated
+    std::chrono::seconds question_timeout{0};  ///< the time to answer a question; 0: no limit
     std::vector<SenderRule> rules = {};
     std::vector<Approver> approvers = {};
     std::optional<HttpChannelSettings> http = {};

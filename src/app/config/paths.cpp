@@ -41,9 +41,6 @@ std::filesystem::path gateway_root() {
 }
 
 std::filesystem::path gateway_socket() {
-    const char* const runtime = std::getenv("XDG_RUNTIME_DIR");
-    if (runtime && *runtime == '/')
-        return std::filesystem::path(runtime) / "cubepi" / "gateway.sock";
     return bub::default_tape_directory().parent_path() / "gateway.sock";
 }
 

@@ -16,8 +16,8 @@ std::filesystem::path history_path();
 
 /// $XDG_DATA_HOME/cubepi/gateway: the default of the directory with the workspaces of the gateway's sessions.
 std::filesystem::path gateway_root();
-/// The socket through which other processes of this user control the gateway: below $XDG_RUNTIME_DIR/cubepi, else in Bub's
-/// directory.
+/// The socket through which other processes of this user control the gateway, in Bub's directory. (Not in $XDG_RUNTIME_DIR, which
+/// a shell by sudo or ssh may not have.)
 std::filesystem::path gateway_socket();
 /// Replaces a leading `~/` by the home directory.
 std::filesystem::path expand_home(const std::filesystem::path& path);

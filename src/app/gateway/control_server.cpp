@@ -77,7 +77,7 @@ bool ControlServer::State::has_listener() const {
 }
 
 void ControlServer::State::bind() {
-    make_private_directory(path, "XDG_RUNTIME_DIR");
+    make_private_directory(path, "BUB_HOME");
     if (has_listener()) {
         throw Error(ErrorCode::busy,
                     "another gateway of this user is running. To see it: cubepi gateway status");

@@ -127,6 +127,7 @@ Task<int> Gateway::run() {
     const SignalWatch signals(executor_, [this](int signal) { on_signal(signal); },
                               {SIGINT, SIGTERM, SIGHUP});
     if (const auto interval = watchdog_interval()) work_.spawn(feed_watchdog(*interval));
+    work_.spawn(watch_deadlines());
     Task<> serving = serve();
     const Outcome<> served = co_await outcome_of(std::move(serving));
     co_await shield();

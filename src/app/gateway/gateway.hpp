@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -53,6 +54,9 @@ private:
     Task<JsonObject> held();
     Task<JsonObject> questions();
     Task<JsonObject> answer_question(JsonObject request);
+    /// Continues the sessions whose questions have expired (D65), until it is cancelled.
+    Task<> watch_deadlines();
+    Task<> expire_due();
 
     void listen_for_status(const GatewaySettings& settings);
     std::string metrics();
@@ -70,6 +74,7 @@ private:
     std::unique_ptr<GatewayInstance> next_;  ///< follows when `instance_` is drained
     ControlServer control_;
     std::unique_ptr<HttpServer> status_server_;  ///< null: not configured
+    std::set<std::string> expired_;              ///< questions whose sessions were notified
     BackgroundScope work_;
     mutable std::mutex output_;
     State state_ = State::starting;

@@ -172,7 +172,7 @@ int gateway_command(const CommandLine& line) {
         case What::discard:
         case What::reload:
         case What::drain: return change(line.gateway);
-        case What::install: return install_unit();
+        case What::install: return install_unit(line.gateway.channels);
         case What::uninstall: return uninstall_unit();
     }
     return exit_usage;

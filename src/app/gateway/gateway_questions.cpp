@@ -1,7 +1,9 @@
-// The questions of the gateway's sessions, for `cubepi inbox --gateway`.
+// The questions of the gateway's sessions: for `cubepi inbox --gateway`, and the end of their time.
 
 #include <algorithm>
+#include <chrono>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,14 +12,19 @@
 #include <bub/tape/tape_checkpointer.hpp>
 #include <cubepi/agent/hitl_inbox.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/outcome.hpp>
+#include <cubepi/core/runtime.hpp>
 #include <cubepi/core/support/json_member.hpp>
 
+#include "../failure.hpp"
 #include "../local_user.hpp"
 #include "gateway.hpp"
 
 namespace cubepi::app {
 
 namespace {
+
+constexpr std::chrono::seconds longest_pause{2};
 
 /// A question that a turn of a channel has asked.
 struct AskedQuestion {
@@ -86,6 +93,17 @@ std::string answer_command(const JsonObject& given, const HitlRequest& request) 
     return command + answer.question_id + (answer.text.empty() ? "" : " " + answer.text);
 }
 
+/// Returns a message of an operator to the session of a question.
+bub::Envelope message_to(const AskedQuestion& question) {
+    bub::Envelope message;
+    message.channel = detail::text_member(question.asker, "channel");
+    message.chat_id = detail::text_member(question.asker, "chat");
+    message.session_id = detail::text_member(question.asker, "session");
+    message.from_operator = true;
+    message.is_active = true;
+    return message;
+}
+
 JsonObject list_of(const std::vector<AskedQuestion>& questions) {
     JsonArray list;
     for (const AskedQuestion& one : questions) {
@@ -101,28 +119,56 @@ JsonObject list_of(const std::vector<AskedQuestion>& questions) {
 
 }  // namespace
 
-Task<JsonObject> Gateway::questions() {
-    const std::vector<AskedQuestion> open = co_await find_questions(instance_->tapes());
-    co_return list_of(open);
-}
-
 /// An answer is a turn of the session, as if an operator had sent the command to its chat.
 Task<JsonObject> Gateway::answer_question(JsonObject request) {
     std::vector<AskedQuestion> open = co_await find_questions(instance_->tapes());
     const AskedQuestion question =
         question_of(std::move(open), detail::text_member(request, "question"));
-    bub::Envelope message(answer_command(request, question.request));
-    message.channel = detail::text_member(question.asker, "channel");
-    message.chat_id = detail::text_member(question.asker, "chat");
-    message.session_id = detail::text_member(question.asker, "session");
-    message.from_operator = true;
-    message.is_active = true;
+    bub::Envelope message = message_to(question);
+    message.content = answer_command(request, question.request);
     message.context["sender_id"] = local_user();
-    const std::string session = *message.session_id;
-    co_await instance_->manager().receive(std::move(message));
     JsonObject answered;
-    answered["session"] = session;
+    answered["session"] = message.session_id.value_or("");
+    co_await instance_->manager().receive(std::move(message));
     co_return answered;
+}
+
+Task<JsonObject> Gateway::questions() {
+    const std::vector<AskedQuestion> open = co_await find_questions(instance_->tapes());
+    co_return list_of(open);
+}
+
+Task<> Gateway::watch_deadlines() {
+    const std::shared_ptr<Clock> clock = Runtime::standard()->clock;
+    for (;;) {
+        // A question that was asked meanwhile may be the first to expire.
+        co_await clock->sleep_for(longest_pause);
+        if (state_ != State::running) continue;
+        const Outcome<> done = co_await outcome_of(expire_due());
+        if (done.cancelled()) done.rethrow();
+        if (!done) warn("expired questions were not closed: " + explain(done.failure()).text);
+    }
+}
+
+/// A question of an ended process is found as well. The turn does nothing if the run has continued meanwhile.
+Task<> Gateway::expire_due() {
+    const std::chrono::duration<double> now = Runtime::standard()->clock->wall().time_since_epoch();
+    bub::TapeCheckpointer memory(instance_->tapes());
+    InboxQuery query = InboxQuery().order(InboxOrder::deadline).limit(200);
+    const InboxPage page = co_await memory.list_requests(std::move(query));
+    std::set<std::string> due;
+    for (const InboxEntry& entry : page.entries) {
+        if (!entry.expires_at || *entry.expires_at > now.count()) break;
+        const std::optional<AskedQuestion> question = asked_question(entry);
+        if (!question) continue;
+        const std::string key = entry.thread_id + "\n" + entry.question_id;
+        due.insert(key);
+        if (expired_.contains(key)) continue;
+        bub::Envelope message = message_to(*question);
+        message.rest[bub::expired_key] = entry.question_id;
+        co_await instance_->manager().receive(std::move(message));
+    }
+    expired_ = std::move(due);
 }
 
 }  // namespace cubepi::app

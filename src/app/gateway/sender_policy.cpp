@@ -31,8 +31,10 @@ struct ParsedRule {
     std::vector<ApprovalRule> allow;
 };
 
-bub::SenderRules rules_for(const std::vector<ParsedRule>& all, const bub::Envelope& message) {
+bub::SenderRules rules_for(const std::vector<ParsedRule>& all, const std::string& workspace,
+                           const bub::Envelope& message) {
     bub::SenderRules rules;
+    rules.allow = ToolRules(workspace);
     const std::string user = bub::sender_of(message);
     for (const ParsedRule& one : all) {
         if (!one.rule.matches(message.channel.value_or(""), message.chat_id.value_or(""), user))
@@ -71,8 +73,12 @@ bub::TurnQuestions sender_policy(const GatewaySettings& settings) {
         parsed->push_back(std::move(one));
     }
     bub::TurnQuestions questions;
-    questions.rules = [parsed](const bub::Envelope& message) {
-        return rules_for(*parsed, message);
+    questions.timeout = settings.question_timeout;
+    // Rules that name a directory do not match in workspaces of sessions.
+    const std::string workspace =
+        settings.shared_workspace ? settings.root.string() : std::string();
+    questions.rules = [parsed, workspace](const bub::Envelope& message) {
+        return rules_for(*parsed, workspace, message);
     };
     questions.may_answer = [approvers = settings.approvers](const bub::Envelope& message,
                                                             const HitlRequest& request) {

@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <system_error>
+#include <utility>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -10,6 +11,8 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/posix_file.hpp>
 
+#include "../config/config_file.hpp"
+#include "../config/gateway_settings.hpp"
 #include "../config/paths.hpp"
 #include "../exit_code.hpp"
 #include "../terminal/terminal_stream.hpp"
@@ -46,6 +49,9 @@ std::string escaped(const std::string& text, bool in_command) {
     return result;
 }
 
+/// A word of a command.
+std::string quoted(const std::string& text) { return '"' + escaped(text, true) + '"'; }
+
 [[noreturn]] void cannot_write(const std::filesystem::path& path) {
     throw Error(ErrorCode::io, "cannot write " + path.string() + ": " + detail::errno_text(errno));
 }
@@ -74,46 +80,57 @@ void make_environment_file(const std::filesystem::path& path) {
 
 }  // namespace
 
-std::string gateway_unit(const std::filesystem::path& program,
-                         const std::filesystem::path& environment) {
+std::string gateway_unit(const UnitOptions& options) {
+    std::string command = quoted(options.program.string()) + " gateway";
+    for (const std::string& channel : options.channels)
+        command += " --enable-channel " + quoted(channel);
+    // The service manager kills the gateway only after the gateway itself has cancelled its turns.
+    const auto stop_timeout = options.drain_timeout + std::chrono::seconds(30);
     return "[Unit]\n"
            "Description=CubePi gateway\n"
-           "After=network-online.target\n"
-           "Wants=network-online.target\n"
            "\n"
            "[Service]\n"
            "Type=notify\n"
-           "ExecStart=\"" +
-           escaped(program.string(), true) +
-           "\" gateway\n"
+           "ExecStart=" +
+           command +
+           "\n"
            "ExecReload=/bin/kill -HUP $MAINPID\n"
            "EnvironmentFile=-" +
-           escaped(environment.string(), false) +
+           escaped(options.environment.string(), false) +
            "\n"
            "Environment=CUBEPI_LOG=info\n"
            "WatchdogSec=60\n"
            "Restart=on-failure\n"
            "RestartSec=5\n"
-           "# Turns may end before the gateway is killed: more than gateway.drain_timeout.\n"
-           "TimeoutStopSec=60\n"
+           "TimeoutStopSec=" +
+           std::to_string(stop_timeout.count()) +
+           "\n"
+           "LimitCORE=0\n"
            "NoNewPrivileges=yes\n"
            "LockPersonality=yes\n"
            "RestrictRealtime=yes\n"
            "RestrictSUIDSGID=yes\n"
+           "RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK\n"
            "SystemCallArchitectures=native\n"
+           "SystemCallFilter=~@clock @cpu-emulation @module @obsolete @raw-io @reboot @swap\n"
            "UMask=0077\n"
            "\n"
            "[Install]\n"
            "WantedBy=default.target\n";
 }
 
-int install_unit() {
+int install_unit(std::vector<std::string> channels) {
     const std::filesystem::path unit = unit_path();
-    const std::filesystem::path environment = environment_path();
-    make_environment_file(environment);
-    write_file(unit, gateway_unit(this_program(), environment));
+    UnitOptions options;
+    options.program = this_program();
+    options.channels = std::move(channels);
+    options.environment = environment_path();
+    options.drain_timeout = gateway_settings(config_values(config_path())).drain_timeout;
+    make_environment_file(options.environment);
+    write_file(unit, gateway_unit(options));
     out() << "Wrote " << for_terminal(unit.string()) << "\n\n"
-          << "Keys and tokens for the service: " << for_terminal(environment.string()) << "\n"
+          << "Keys and tokens for the service: " << for_terminal(options.environment.string())
+          << "\n"
           << "To start it now and at every login:\n"
           << "  systemctl --user daemon-reload\n"
           << "  systemctl --user enable --now cubepi-gateway\n"

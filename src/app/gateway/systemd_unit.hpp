@@ -1,18 +1,27 @@
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 namespace cubepi::app {
 
-/// Returns the text of the user unit that runs the gateway with this program. `environment`: a file with variables
-/// (`KEY=value` lines), such as keys and tokens; it may be missing.
-std::string gateway_unit(const std::filesystem::path& program,
-                         const std::filesystem::path& environment);
+/// The parts of the unit that depend on the installation.
+struct UnitOptions {
+    std::filesystem::path program = {};
+    std::vector<std::string> channels = {};  ///< of --enable-channel
+    /// A file with variables (`KEY=value` lines), such as keys and tokens; it may be missing.
+    std::filesystem::path environment = {};
+    std::chrono::seconds drain_timeout{30};
+};
 
-/// Writes the unit and the directory of its environment file, and prints how to start it. Returns the exit status. Throws
-/// Error(io).
-int install_unit();
+/// Returns the text of the user unit that runs the gateway.
+std::string gateway_unit(const UnitOptions& options);
+
+/// Writes the unit and its environment file, and prints how to start it. Returns the exit status. Throws Error(io), and
+/// Error(parse) for an invalid configuration file.
+int install_unit(std::vector<std::string> channels);
 /// Removes the unit. Returns the exit status. Throws Error(io).
 int uninstall_unit();
 

@@ -3,6 +3,7 @@
 #include <bub/builtin/builtin_test_support.hpp>
 
 #include <bub/questions.hpp>
+#include <cubepi/testing/manual_clock.hpp>
 
 namespace bub {
 namespace {
@@ -262,6 +263,59 @@ TEST_F(Questions, B23_AStreamingTurnEndsWithTheEventSuspended) {
     add({removal(), "done"});
     const TurnResult result = say("Clean up", "cli", true);
     EXPECT_EQ(kinds(result), std::vector<std::string>{"question"});
+}
+
+/// Turns whose questions have a minute.
+class ExpiringQuestions : public Questions {
+protected:
+    void begin(std::vector<cubepi::FauxStep> steps) {
+        FrameworkOptions options;
+        options.workspace = root / "work";
+        options.runtime =
+            std::make_shared<const cubepi::Runtime>(cubepi::Runtime().with_clock(clock));
+        framework = std::make_unique<Framework>(std::move(options));
+        TurnQuestions questions;
+        questions.policy = ask_about_removals;
+        questions.timeout = std::chrono::minutes(1);
+        add(std::move(steps), std::move(questions));
+    }
+    TurnResult expire(const std::string& id, bool is_operator = true) {
+        Envelope message = Envelope("").on("cli", "chat");
+        message.rest[expired_key] = id;
+        message.from_operator = is_operator;
+        return cubepi::run(framework->process_inbound(std::move(message), false));
+    }
+
+    std::shared_ptr<cubepi::testing::ManualClock> clock =
+        std::make_shared<cubepi::testing::ManualClock>();
+};
+
+TEST_F(ExpiringQuestions, D65_TheEndOfTheTimeContinuesTheRunOnce) {
+    begin({removal(), "no answer came"});
+    (void)say("Clean up");
+    clock->advance(std::chrono::minutes(1));
+    const TurnResult continued = expire("c1");
+    EXPECT_EQ(continued.model_output, "no answer came");
+    EXPECT_TRUE(removed.empty());
+    const TurnResult again = expire("c1");
+    EXPECT_EQ(again.model_output, "");
+    EXPECT_TRUE(again.outbounds.empty());
+}
+
+TEST_F(ExpiringQuestions, D65_AQuestionWithTimeLeftStaysOpen) {
+    begin({removal(), "done"});
+    (void)say("Clean up");
+    const TurnResult early = expire("c1");
+    EXPECT_TRUE(early.outbounds.empty()) << "the question is not asked again";
+    EXPECT_TRUE(early.state.service<OpenQuestions>());
+    EXPECT_EQ(say(",approve c1").model_output, "done");
+}
+
+TEST_F(ExpiringQuestions, D65_OnlyAnOperatorsMessageExpiresAQuestion) {
+    begin({removal(), "done"});
+    (void)say("Clean up");
+    clock->advance(std::chrono::minutes(1));
+    EXPECT_EQ(expire("c1", false).model_output, "error: empty prompt");
 }
 
 }  // namespace

@@ -93,7 +93,8 @@ private:
     bool may_answer(const cubepi::HitlRequest& request) const;
     Task<> withdraw(std::vector<cubepi::HitlRequest> open);
     void refuse_answer();
-    Task<std::vector<cubepi::HitlRequest>> open_questions();
+    Task<std::vector<cubepi::HitlRequest>> open_questions(bool with_expired = false);
+    Task<> resume_expired(std::vector<cubepi::HitlRequest> open);
     Task<> recognize_answer();
     void end_suspended(std::vector<cubepi::HitlRequest> requests, bool unread = false);
     void say_and_end(std::string text);

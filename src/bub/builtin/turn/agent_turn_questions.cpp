@@ -179,7 +179,8 @@ Task<std::optional<cubepi::AgentEvent>> AgentTurn::next_event() {
 /// The answer may have been received before, by a process that died (D42).
 Task<> AgentTurn::take_up_answer() {
     if (!asks_user()) co_return;
-    const std::vector<cubepi::HitlRequest> open = co_await open_questions();
+    const bool has_expired = plan_.answer->action == AnswerAction::expire;
+    const std::vector<cubepi::HitlRequest> open = co_await open_questions(has_expired);
     earlier_answer_ = co_await find_earlier_answer(*tape_, plan_.input_id);
     if (!open.empty()) {
         asker_ = asker_of(open.front());
@@ -191,8 +192,9 @@ Task<> AgentTurn::take_up_answer() {
     run_id_ = earlier_answer_->run_id;
 }
 
-/// Returns the requests of the tape that wait for an answer, before there is an agent.
-Task<std::vector<cubepi::HitlRequest>> AgentTurn::open_questions() {
+/// Returns the requests of the tape that wait for an answer, before there is an agent; if asked for, also those whose time is over
+/// and whose run has not continued.
+Task<std::vector<cubepi::HitlRequest>> AgentTurn::open_questions(bool with_expired) {
     TapeCheckpointer memory(fork_);
     std::vector<cubepi::HitlRequest> open;
     const std::vector<cubepi::PendingRequest> pending =
@@ -201,7 +203,7 @@ Task<std::vector<cubepi::HitlRequest>> AgentTurn::open_questions() {
     for (const cubepi::PendingRequest& one : pending) {
         const std::optional<double>& timeout = one.request.timeout_seconds;
         const bool is_over = timeout && one.request.created_at + *timeout <= now.count();
-        if (!one.expired && !is_over) open.push_back(one.request);
+        if (with_expired || (!one.expired && !is_over)) open.push_back(one.request);
     }
     co_return open;
 }
@@ -250,6 +252,7 @@ Task<> AgentTurn::give_answer(cubepi::Message message, cubepi::PromptOptions how
     if (given.action == AnswerAction::abandon) {
         co_return co_await withdraw(open);
     }
+    if (given.action == AnswerAction::expire) co_return co_await resume_expired(open);
     if (continue_answer(open, std::move(message), std::move(how))) co_return;
     std::string problem;
     try {
@@ -281,6 +284,21 @@ Task<> AgentTurn::withdraw(std::vector<cubepi::HitlRequest> open) {
     if (!open.empty() || plan_.message->is_operator())
         co_await agent_->abort_pending("withdrawn by the user");
     say_and_end(open.empty() ? "No question waits for an answer." : "The question was withdrawn.");
+}
+
+/// Continues the run after the time of its last open question is over.
+Task<> AgentTurn::resume_expired(std::vector<cubepi::HitlRequest> open) {
+    const bool waits = !(co_await open_questions(true)).empty();
+    if (!open.empty()) {
+        end_suspended(std::move(open));
+    } else if (waits) {
+        run_.emplace(agent_->start_resume(run_options("")));
+        co_return;
+    } else {
+        status_ = TurnStatus::ok;
+        over_ = true;
+    }
+    state_.mark_silent();
 }
 
 void AgentTurn::refuse_answer() {

@@ -40,7 +40,7 @@ private:
     const std::shared_ptr<Queue> queue_;
 };
 
-/// What a turn's stream and the coroutines that fill it share.
+/// The state that a turn's stream and the coroutines that fill it share.
 struct Parts {
     Executor front;
     std::shared_ptr<OutboundChannelRouter> router;

@@ -1,0 +1,114 @@
+#include "control_server.hpp"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include <sys/stat.h>
+
+#include <cubepi/core/error.hpp>
+#include <cubepi/core/offload.hpp>
+#include <cubepi/core/run.hpp>
+#include <cubepi/core/runtime.hpp>
+#include <cubepi/core/scoped_test_directory.hpp>
+
+#include "control_client.hpp"
+
+namespace cubepi::app {
+namespace {
+
+class ControlTest : public ::testing::Test {
+public:
+    std::filesystem::path socket() const { return directory_.path() / "control.sock"; }
+
+    static Task<JsonObject> echo(JsonObject request) {
+        if (request.contains("fail")) throw Error(ErrorCode::not_found, "there is no such thing");
+        JsonObject answer;
+        answer["echo"] = std::move(request);
+        co_return answer;
+    }
+
+    std::unique_ptr<ControlServer> server(const Executor& executor) const {
+        return std::make_unique<ControlServer>(executor, socket(), echo);
+    }
+
+    /// Sends a request from a thread, as another process would.
+    Task<std::string> call(JsonObject request) const {
+        const std::shared_ptr<const Runtime> runtime = Runtime::standard();
+        auto ask = [path = socket(), request = std::move(request)] {
+            try {
+                return boost::json::serialize(call_gateway(path, request));
+            } catch (const Error& error) {
+                return std::string(error.what());
+            }
+        };
+        Task<std::string> calling = offload(*runtime->workers, std::move(ask));
+        co_return co_await std::move(calling);
+    }
+
+    ScopedTestDirectory directory_;
+};
+
+TEST_F(ControlTest, AnswersRequestsOfThisUser) {
+    std::string answer;
+    std::string failure;
+    mode_t mode = 0;
+    run([](const ControlTest& test, std::string& good, std::string& bad,
+           mode_t& found) -> Task<> {
+        const auto control = test.server(co_await this_executor);
+        control->listen();
+        struct stat info = {};
+        (void)::stat(test.socket().c_str(), &info);
+        found = info.st_mode & 0777U;
+        JsonObject request{{"command", "status"}};
+        good = co_await test.call(std::move(request));
+        JsonObject failing{{"fail", true}};
+        bad = co_await test.call(std::move(failing));
+        co_await control->stop();
+    }(*this, answer, failure, mode));
+    EXPECT_EQ(answer, R"({"echo":{"command":"status"}})");
+    EXPECT_NE(failure.find("there is no such thing"), std::string::npos);
+    EXPECT_EQ(mode, 0600u);
+    EXPECT_FALSE(std::filesystem::exists(socket()));
+}
+
+TEST_F(ControlTest, ASecondServerIsRefusedAndTheSocketOfADeadOneReplaced) {
+    std::string refusal;
+    std::string answer;
+    run([](const ControlTest& test, std::string& refused, std::string& after) -> Task<> {
+        const Executor executor = co_await this_executor;
+        const auto first = test.server(executor);
+        first->listen();
+        const auto second = test.server(executor);
+        try {
+            second->listen();
+        } catch (const Error& error) {
+            refused = error.what();
+        }
+        // A process that was killed leaves its socket.
+        std::filesystem::rename(test.socket(), test.socket().string() + ".dead");
+        co_await first->stop();
+        std::filesystem::rename(test.socket().string() + ".dead", test.socket());
+        second->listen();
+        JsonObject request{{"n", 1}};
+        after = co_await test.call(std::move(request));
+        co_await second->stop();
+    }(*this, refusal, answer));
+    EXPECT_NE(refusal.find("another gateway of this user is running"), std::string::npos);
+    EXPECT_EQ(answer, R"({"echo":{"n":1}})");
+}
+
+TEST_F(ControlTest, TheClientNamesTheRemedyWithoutAGateway) {
+    try {
+        (void)call_gateway(socket(), JsonObject());
+        ADD_FAILURE() << "there is no gateway";
+    } catch (const Error& error) {
+        EXPECT_NE(std::string(error.what()).find("To start one: cubepi gateway"),
+                  std::string::npos);
+    }
+}
+
+}  // namespace
+}  // namespace cubepi::app
