@@ -59,21 +59,33 @@ void expect_none_twice(std::vector<std::string> texts) {
     EXPECT_EQ(std::adjacent_find(texts.begin(), texts.end()), texts.end());
 }
 
+/// Runs the gateway again, and checks what it left. Returns the number of messages that were processed again.
+std::size_t expect_recovered(const Remains& remains) {
+    EXPECT_EQ(run_gateway(remains.directory).status, 0);
+    expect_one_each(conversation_of(remains.directory, "short"), {"one", "two"});
+    expect_one_each(conversation_of(remains.directory, "long"), {"three", "four"});
+    EXPECT_LE(times_looked(remains.directory), 1u) << "a call took effect twice";
+    const Count count = expect_dealt_with(remains.directory, answer_to);
+    EXPECT_EQ(count.held, 0u) << "one kill holds nothing";
+    return count.again;
+}
+
 }  // namespace
 
 TEST(GatewayCrash, D42_AKillLeavesOneMessageOneAnswerAndOneDelivery) {
     std::size_t again = 0;
-    const std::size_t steps = kill_at_each_step("--gateway", [&](const Remains& remains) {
-        EXPECT_EQ(run_gateway(remains.directory).status, 0);
-        expect_one_each(conversation_of(remains.directory, "short"), {"one", "two"});
-        expect_one_each(conversation_of(remains.directory, "long"), {"three", "four"});
-        EXPECT_LE(times_looked(remains.directory), 1u) << "a call took effect twice";
-        const Count count = expect_dealt_with(remains.directory, answer_to);
-        EXPECT_EQ(count.held, 0u) << "one kill holds nothing";
-        again += count.again;
-    });
+    const std::size_t steps = kill_at_each_step(
+        "--gateway", [&](const Remains& remains) { again += expect_recovered(remains); });
     EXPECT_GT(steps, 150u);
     EXPECT_GT(again, 4u);
+}
+
+TEST(GatewayCrash, D42_AKillOfAGatewayWithThreadsDoesTheSame) {
+    constexpr std::size_t stride = 3;
+    const std::size_t steps = kill_at_each_step("--threads", [&](const Remains& remains) {
+        if (remains.step % stride == 0 || !remains.killed) (void)expect_recovered(remains);
+    });
+    EXPECT_GT(steps, 150u);
 }
 
 TEST(GatewayCrash, D42_TwoKillsRepeatNothing) {
@@ -98,8 +110,10 @@ TEST(GatewayCrash, D42_TwoKillsRepeatNothing) {
 
 int main(int argc, char** argv) {
     using namespace cubepi::crash_tests;
-    return tests_or_worker(
-        argc, argv, {{"--gateway", [](const std::vector<std::string>& arguments) {
-                          return run_gateway_worker(arguments.at(0), std::stoul(arguments.at(1)));
-                      }}});
+    const auto gateway = [](std::size_t threads) {
+        return [threads](const std::vector<std::string>& arguments) {
+            return run_gateway_worker(arguments.at(0), std::stoul(arguments.at(1)), false, threads);
+        };
+    };
+    return tests_or_worker(argc, argv, {{"--gateway", gateway(0)}, {"--threads", gateway(2)}});
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <bub/builtin/builtin.hpp>
+#include <bub/channel/turn_shards.hpp>
 #include <bub/tape/file_tape_store.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
 #include <bub/tape/tape_context.hpp>
@@ -119,17 +120,24 @@ std::size_t recorded_answers(const std::filesystem::path& directory) {
     return run(memory.load_answer_records(bub::tape_name(directory, "platform:long"))).size();
 }
 
-int run_gateway_worker(const std::filesystem::path& directory, std::size_t kill_at, bool asks) {
+int run_gateway_worker(const std::filesystem::path& directory, std::size_t kill_at, bool asks,
+                       std::size_t threads) {
     FauxProvider faux;
     std::vector<FauxStep> script;
     for (std::size_t i = 0; i < 2 * updates.size(); ++i) script.emplace_back(FauxStep(model));
     faux.set_responses(std::move(script));
-    bub::FrameworkOptions around;
-    around.workspace = directory;
-    bub::Framework framework(std::move(around));
     const auto brought = std::make_shared<AsyncEvent>();
-    framework.add(bub::builtin_plugin(framework, agent_in(directory, faux, brought, asks)));
+    const auto make = [&] {
+        bub::FrameworkOptions around;
+        around.workspace = directory;
+        auto framework = std::make_unique<bub::Framework>(std::move(around));
+        framework->add(bub::builtin_plugin(*framework, agent_in(directory, faux, brought, asks)));
+        return framework;
+    };
+    const std::unique_ptr<bub::Framework> front = make();
+    bub::Framework& framework = *front;
     bub::ChannelManagerOptions options;
+    if (threads > 0) options.shards = std::make_shared<bub::TurnShards>(threads, make);
     options.deliveries = deliveries_in(directory);
     options.stream_output = true;
     bub::ChannelManager manager(framework, std::move(options));

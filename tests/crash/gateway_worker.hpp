@@ -28,8 +28,9 @@ std::size_t times_looked(const std::filesystem::path& directory);
 std::size_t recorded_answers(const std::filesystem::path& directory);
 
 /// A gateway with the builtin agent on tapes. It receives unconfirmed updates, answers them, and exits. Kills itself at step
-/// `kill_at`. With `asks`, it asks before it calls the tool, and the updates are updates_with_answer.
+/// `kill_at`. With `asks`, it asks before it calls the tool, and the updates are updates_with_answer. `threads`: the number of
+/// threads that run turns, in addition to that of the manager; 0: none.
 int run_gateway_worker(const std::filesystem::path& directory, std::size_t kill_at,
-                       bool asks = false);
+                       bool asks = false, std::size_t threads = 0);
 
 }  // namespace cubepi::crash_tests

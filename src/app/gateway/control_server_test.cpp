@@ -55,8 +55,7 @@ TEST_F(ControlTest, AnswersRequestsOfThisUser) {
     std::string answer;
     std::string failure;
     mode_t mode = 0;
-    run([](const ControlTest& test, std::string& good, std::string& bad,
-           mode_t& found) -> Task<> {
+    run([](const ControlTest& test, std::string& good, std::string& bad, mode_t& found) -> Task<> {
         const auto control = test.server(co_await this_executor);
         control->listen();
         struct stat info = {};

@@ -18,6 +18,7 @@ Task<ServerResponse> answer(unsigned status, std::string text, const char* type)
 std::unique_ptr<HttpServer> status_server(Executor executor, const ListenAddress& address,
                                           StatusSources sources) {
     HttpServerOptions options;
+    options.name = "status";
     options.host = address.host;
     options.port = address.port;
     auto server = std::make_unique<HttpServer>(std::move(executor), std::move(options));

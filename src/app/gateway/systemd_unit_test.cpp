@@ -14,7 +14,7 @@ namespace {
 UnitOptions options() {
     UnitOptions options;
     options.program = "/bin/true";
-    options.environment = "/home/ann/.config/cubepi/gateway.env";
+    options.environment = "/srv/cubepi/.config/cubepi/gateway.env";
     return options;
 }
 
@@ -28,7 +28,8 @@ int verify(const std::string& unit, const ScopedTestDirectory& directory) {
                                 " 2>&1";
     const int status = std::system(command.c_str());  // NOLINT(concurrency-mt-unsafe)
     std::ifstream file(output);
-    const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+    const std::string text((std::istreambuf_iterator<char>(file)),
+                           std::istreambuf_iterator<char>());
     EXPECT_EQ(text, "");
     return status;
 }
@@ -52,10 +53,9 @@ TEST(GatewayUnit, QuotesTheProgramAndItsChannels) {
     UnitOptions other = options();
     other.program = "/opt/a \"b\" $c %d/cubepi";
     other.channels = {"http"};
-    EXPECT_NE(
-        gateway_unit(other).find(
-            R"(ExecStart="/opt/a \"b\" $$c %%d/cubepi" gateway --enable-channel "http")"),
-        std::string::npos)
+    EXPECT_NE(gateway_unit(other).find(
+                  R"(ExecStart="/opt/a \"b\" $$c %%d/cubepi" gateway --enable-channel "http")"),
+              std::string::npos)
         << gateway_unit(other);
 }
 

@@ -49,6 +49,8 @@ public:
                                                      const Envelope& message,
                                                      TurnSnapshot turn) override;
     UnsettledPolicy unsettled_policy() const noexcept override { return UnsettledPolicy::hold; }
+    /// A client that repeats the request of the message receives the answer of its turn.
+    void restore(Envelope& message) override;
     void begin_turn(const Envelope& message) noexcept override;
     void end_turn(const Envelope& message, std::exception_ptr failure) noexcept override;
 

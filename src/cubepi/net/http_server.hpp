@@ -72,6 +72,7 @@ std::string server_sent_event(std::string_view name, std::string_view data);
 bool equal_secrets(std::string_view a, std::string_view b) noexcept;
 
 struct HttpServerOptions {
+    std::string name = "http";          ///< in the log
     std::string host = "127.0.0.1";     ///< an IPv4 or IPv6 address
     std::uint16_t port = 0;             ///< 0: a free one, which port() returns
     std::string certificate_file = {};  ///< PEM, with its chain; empty: no TLS
@@ -87,8 +88,8 @@ struct HttpServerOptions {
     std::chrono::nanoseconds idle_timeout = std::chrono::seconds(60);
     /// The time that a client may take to read a part of a response.
     std::chrono::nanoseconds write_timeout = std::chrono::seconds(60);
-    /// Receives "http_server.failed" for handlers that throw, with the pattern of the route. Absent: the log of
-    /// Runtime::standard().
+    /// Receives "http_server.listening" with name, host and port; "http_server.failed" for handlers that throw, with the pattern of
+    /// the route; "http_server.accept_failed". Absent: the log of Runtime::standard().
     std::optional<Logger> log = {};
 };
 

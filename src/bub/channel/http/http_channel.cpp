@@ -110,6 +110,8 @@ struct HttpChannel::State {
           handler(std::move(accept)),
           exchanges(std::make_shared<HttpExchanges>(options.remembered)) {}
 
+    /// Returns the exchange of a message that the manager has accepted.
+    ExchangePtr exchange_of(const Envelope& message) const;
     Task<ServerResponse> post(ServerRequest request);
     Task<std::optional<ServerResponse>> submit(ExchangePtr exchange, Envelope envelope);
     Task<ServerResponse> answer(ExchangePtr exchange, ServerRequest request);
@@ -123,7 +125,17 @@ struct HttpChannel::State {
     const std::shared_ptr<HttpExchanges> exchanges;
     std::unique_ptr<cubepi::HttpServer> server;
     std::stop_source stopping;
+    std::stop_token manager_ends;
 };
+
+ExchangePtr HttpChannel::State::exchange_of(const Envelope& message) const {
+    const std::string key = message.inbound_id.value_or("");
+    ExchangePtr exchange = exchanges->find(key);
+    // An earlier process has received the message: its client may repeat the request.
+    if (!exchange) exchange = exchanges->add(key, message.chat_id.value_or(""));
+    exchange->admitted = true;
+    return exchange;
+}
 
 Task<ServerResponse> HttpChannel::State::post(ServerRequest request) {
     if (!is_authorized(request)) {
@@ -215,7 +227,7 @@ std::uint16_t HttpChannel::port() const noexcept {
 }
 
 Task<> HttpChannel::start(std::stop_token stopping) {
-    (void)stopping;
+    state_->manager_ends = std::move(stopping);
     const cubepi::Executor executor = co_await cubepi::this_executor;
     state_->server = std::make_unique<cubepi::HttpServer>(executor, state_->options.server);
     State* const state = state_.get();
@@ -260,16 +272,16 @@ Task<std::optional<AdmitDecision>> HttpChannel::admit_message(std::string sessio
     co_return undecided;
 }
 
+void HttpChannel::restore(Envelope& message) { (void)state_->exchange_of(message); }
+
 void HttpChannel::begin_turn(const Envelope& message) noexcept {
-    const std::string key = message.inbound_id.value_or("");
-    ExchangePtr exchange = state_->exchanges->find(key);
-    // A message that an earlier process has received: its client may repeat the request.
-    if (!exchange) exchange = state_->exchanges->add(key, message.chat_id.value_or(""));
-    exchange->admitted = true;
+    const ExchangePtr exchange = state_->exchange_of(message);
     state_->exchanges->begin_turn(exchange);
 }
 
 void HttpChannel::end_turn(const Envelope& message, std::exception_ptr failure) noexcept {
+    // The next process runs the turn again, and the client may repeat its request: stop() answers it.
+    if (state_->manager_ends.stop_requested() && cubepi::is_cancellation(failure)) return;
     const ExchangePtr exchange = state_->exchanges->find(message.inbound_id.value_or(""));
     if (exchange) state_->exchanges->end_turn(exchange, failure);
 }

@@ -131,6 +131,10 @@ void HttpServer::listen() {
     detail::HttpServerCore& core = *state_->core;
     core.tls = detail::make_tls(core.options);
     detail::bind(core);
+    core.log.write(LogLevel::info, "http_server.listening",
+                   {{"name", core.options.name},
+                    {"host", core.options.host},
+                    {"port", static_cast<std::int64_t>(core.port)}});
     core.work.spawn(detail::accept_connections(state_->core));
 }
 

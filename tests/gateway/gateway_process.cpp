@@ -1,0 +1,248 @@
+#include "gateway_process.hpp"
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <stdexcept>
+#include <utility>
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cubepi/core/outcome.hpp>
+#include <cubepi/core/support/json_member.hpp>
+#include <cubepi/net/http_client.hpp>
+
+namespace cubepi::gateway_tests {
+
+namespace {
+
+constexpr const char* token = "secret";
+
+int status_of(int wait_status) {
+    return WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status);
+}
+
+/// Starts this program as `cubepi`; its output goes to `output`.
+pid_t start(const GatewayHome& home, std::vector<std::string> words,
+            std::vector<std::string> variables, int output) {
+    words.insert(words.begin(), {"/proc/self/exe", "--program"});
+    // Model servers on the local machine must not influence the tests.
+    variables.insert(variables.begin(),
+                     {"HOME=" + home.path().string(), "LANG=C.UTF-8", "PATH=/usr/bin:/bin",
+                      "CUBEPI_LOCAL_SERVERS=off", std::string("CUBEPI_HTTP_TOKEN=") + token});
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    std::vector<char*> envp;
+    for (std::string& variable : variables) envp.push_back(variable.data());
+    envp.push_back(nullptr);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_adddup2(&actions, output, 1);
+    posix_spawn_file_actions_adddup2(&actions, output, 2);
+    pid_t pid = -1;
+    const int failed =
+        posix_spawn(&pid, "/proc/self/exe", &actions, nullptr, argv.data(), envp.data());
+    posix_spawn_file_actions_destroy(&actions);
+    if (failed != 0) throw std::runtime_error("the program was not started");
+    return pid;
+}
+
+std::pair<int, int> make_pipe() {
+    int ends[2] = {-1, -1};
+    if (pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("no pipe");
+    return {ends[0], ends[1]};
+}
+
+std::size_t read_some(int descriptor, char* buffer, std::size_t size) {
+    for (;;) {
+        const ssize_t count = read(descriptor, buffer, size);
+        if (count >= 0) return static_cast<std::size_t>(count);
+        if (errno != EINTR) return 0;
+    }
+}
+
+void write_text(const std::filesystem::path& path, const std::string& text) {
+    std::filesystem::create_directories(path.parent_path());
+    std::ofstream(path) << text;
+}
+
+Task<HttpReply> send_request(HttpRequest request) {
+    HttpClient client;
+    HttpResponse response = co_await client.send(std::move(request));
+    HttpReply reply;
+    reply.status = response.status;
+    for (bool more = true; more;) more = co_await response.body->read(reply.body);
+    co_return reply;
+}
+
+/// A lost connection is a reply with status 0.
+Task<HttpReply> reply_to(HttpRequest request) {
+    Outcome<HttpReply> replied = co_await outcome_of(send_request(std::move(request)));
+    if (replied.cancelled()) replied.rethrow();
+    if (!replied) co_return HttpReply();
+    co_return std::move(replied).value();
+}
+
+std::string url(std::uint16_t port, const std::string& path) {
+    return "http://127.0.0.1:" + std::to_string(port) + path;
+}
+
+}  // namespace
+
+GatewayHome::GatewayHome() {
+    std::string name = (std::filesystem::temp_directory_path() / "cubepi-gateway-XXXXXX").string();
+    if (!mkdtemp(name.data())) throw std::runtime_error("no temporary directory");
+    path_ = name;
+    configure(R"({http: {listen: "127.0.0.1:0", operators: [olga]}})");
+}
+
+GatewayHome::~GatewayHome() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+}
+
+void GatewayHome::configure(const std::string& gateway) const {
+    write_text(path_ / ".config/cubepi/config.yaml", "gateway: " + gateway + "\n");
+}
+
+std::string GatewayHome::script(const std::string& json) const {
+    const std::filesystem::path path = path_ / "script.json";
+    write_text(path, json);
+    return path.string();
+}
+
+GatewayProcess::GatewayProcess(const GatewayHome& home, std::vector<std::string> arguments,
+                               std::vector<std::string> environment) {
+    arguments.insert(arguments.begin(), {"gateway", "--log-format", "json", "--log-level", "info"});
+    const auto [reader, writer] = make_pipe();
+    if (std::find(arguments.begin(), arguments.end(), "--script") == arguments.end()) {
+        arguments.emplace_back("--offline");
+        environment.emplace_back("CUBEPI_TEST_ECHO=1");
+    }
+    pid_ = start(home, std::move(arguments), std::move(environment), writer);
+    close(writer);
+    reader_ = std::thread([this, end = reader] { read_output(end); });
+}
+
+GatewayProcess::~GatewayProcess() {
+    kill();
+    reader_.join();
+}
+
+void GatewayProcess::read_output(int descriptor) {
+    std::string text;
+    char buffer[4096];
+    while (const std::size_t size = read_some(descriptor, buffer, sizeof buffer)) {
+        text.append(buffer, size);
+        const std::lock_guard lock(mutex_);
+        for (std::size_t end = 0; (end = text.find('\n')) != std::string::npos;) {
+            lines_.push_back(text.substr(0, end));
+            text.erase(0, end + 1);
+        }
+        changed_.notify_all();
+    }
+    close(descriptor);
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+    changed_.notify_all();
+}
+
+JsonObject GatewayProcess::wait_for(const std::string& event) {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+        while (seen_ < lines_.size()) {
+            boost::system::error_code failed;
+            const Json line = boost::json::parse(lines_[seen_++], failed);
+            if (failed || !line.is_object()) continue;
+            if (detail::string_member(line.get_object(), "event") == event)
+                return line.get_object();
+        }
+        if (ended_) break;
+        changed_.wait(lock);
+    }
+    lock.unlock();
+    ADD_FAILURE() << "the gateway ended without the event " << event << ":\n" << output();
+    return {};
+}
+
+std::uint16_t GatewayProcess::wait_until_running() {
+    const JsonObject listening = wait_for("http_server.listening");
+    (void)wait_for("gateway.running");
+    return static_cast<std::uint16_t>(detail::integer_member(listening, "port").value_or(0));
+}
+
+void GatewayProcess::send(int signal) const { EXPECT_EQ(::kill(pid_, signal), 0); }
+
+int GatewayProcess::wait() {
+    if (status_ >= 0) return status_;
+    int status = 0;
+    while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+    }
+    status_ = status_of(status);
+    return status_;
+}
+
+void GatewayProcess::kill() {
+    if (status_ >= 0) return;
+    (void)::kill(pid_, SIGKILL);
+    (void)wait();
+}
+
+std::string GatewayProcess::output() {
+    const std::lock_guard lock(mutex_);
+    std::string all;
+    for (const std::string& line : lines_) all += line + "\n";
+    return all;
+}
+
+CommandResult run_command(const GatewayHome& home, std::vector<std::string> arguments) {
+    const auto [reader, writer] = make_pipe();
+    const pid_t pid = start(home, std::move(arguments), {}, writer);
+    close(writer);
+    CommandResult result;
+    char buffer[4096];
+    while (const std::size_t size = read_some(reader, buffer, sizeof buffer))
+        result.output.append(buffer, size);
+    close(reader);
+    int status = 0;
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+    }
+    result.status = status_of(status);
+    return result;
+}
+
+JsonObject HttpReply::json() const {
+    boost::system::error_code failed;
+    const Json value = boost::json::parse(body, failed);
+    return !failed && value.is_object() ? value.get_object() : JsonObject();
+}
+
+std::string HttpReply::text(std::size_t output) const {
+    const JsonObject object = json();
+    const JsonArray* const outputs = detail::array_member(object, "outputs");
+    if (!outputs || outputs->size() <= output) return {};
+    return detail::text_member((*outputs)[output].get_object(), "text");
+}
+
+Task<HttpReply> post_message(std::uint16_t port, JsonObject message, std::string key) {
+    HttpRequest request("POST", url(port, "/v1/messages"));
+    request.headers.set("authorization", std::string("Bearer ") + token);
+    if (!key.empty()) request.headers.set("idempotency-key", std::move(key));
+    request.body = boost::json::serialize(message);
+    Task<HttpReply> replying = reply_to(std::move(request));
+    co_return co_await std::move(replying);
+}
+
+Task<HttpReply> http_get(std::uint16_t port, std::string path) {
+    Task<HttpReply> replying = reply_to(HttpRequest("GET", url(port, path)));
+    co_return co_await std::move(replying);
+}
+
+}  // namespace cubepi::gateway_tests

@@ -1,0 +1,205 @@
+// The gateway as a service: start, answers, status, drain, reload, failures to start.
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <string>
+
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cubepi/core/run.hpp>
+#include <cubepi/core/task_scope.hpp>
+
+#include "gateway_process.hpp"
+
+namespace cubepi::gateway_tests {
+namespace {
+
+JsonObject message(const std::string& session, const std::string& text) {
+    return JsonObject{{"session", session}, {"text", text}};
+}
+
+HttpReply post(std::uint16_t port, const std::string& session, const std::string& text) {
+    return run(post_message(port, message(session, text)));
+}
+
+TEST(Gateway, AnswersMessagesAndShowsItsState) {
+    const GatewayHome home;
+    GatewayProcess gateway(home);
+    const std::uint16_t port = gateway.wait_until_running();
+    EXPECT_EQ(post(port, "s1", "hello").text(), "re: hello");
+    const CommandResult status = run_command(home, {"gateway", "status"});
+    EXPECT_EQ(status.status, 0) << status.output;
+    for (const char* text : {"State:      running", "Channels:   http", "Held:       nothing"})
+        EXPECT_NE(status.output.find(text), std::string::npos) << status.output;
+    EXPECT_EQ(run_command(home, {"gateway", "sessions"}).output,
+              "No session has a running turn or waiting messages.\n");
+    gateway.send(SIGTERM);
+    EXPECT_EQ(gateway.wait(), 0) << gateway.output();
+    EXPECT_FALSE(std::filesystem::exists(home.socket()));
+}
+
+TEST(Gateway, B26_EachSessionWorksInADirectoryOfItsOwn) {
+    const GatewayHome home;
+    GatewayProcess gateway(home);
+    const std::uint16_t port = gateway.wait_until_running();
+    (void)post(port, "one", "hello");
+    (void)post(port, "../two", "hello");
+    std::size_t count = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(home.workspaces())) {
+        struct stat info = {};
+        ASSERT_EQ(::stat(entry.path().c_str(), &info), 0);
+        EXPECT_EQ(info.st_mode & 0777U, 0700U) << entry.path();
+        ++count;
+    }
+    EXPECT_EQ(count, 2u);
+}
+
+TEST(Gateway, TheStatusPortShowsHealthReadinessAndMetrics) {
+    const GatewayHome home;
+    home.configure(R"({http: {listen: "127.0.0.1:0"}, status: "127.0.0.1:0"})");
+    GatewayProcess gateway(home);
+    const JsonObject listening = gateway.wait_for("http_server.listening");
+    EXPECT_EQ(listening.at("name"), "status");
+    const auto port = listening.at("port").to_number<std::uint16_t>();
+    (void)gateway.wait_for("gateway.running");
+    EXPECT_EQ(run(http_get(port, "/healthz")).status, 200);
+    EXPECT_EQ(run(http_get(port, "/readyz")).status, 200);
+    const HttpReply metrics = run(http_get(port, "/metrics"));
+    EXPECT_NE(metrics.body.find("\ncubepi_gateway_running_turns 0\n"), std::string::npos);
+    EXPECT_EQ(run(http_get(port, "/secrets")).status, 404);
+}
+
+/// Reads the notifications of a service to systemd.
+class ServiceManager {
+public:
+    explicit ServiceManager(const GatewayHome& home)
+        : path_((home.path() / "notify.sock").string()),
+          socket_(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
+        struct sockaddr_un address = {};
+        address.sun_family = AF_UNIX;
+        path_.copy(address.sun_path, sizeof address.sun_path - 1);
+        // NOLINTNEXTLINE(cppcoreguidelines-pro-type-reinterpret-cast)
+        EXPECT_EQ(::bind(socket_, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    }
+    ~ServiceManager() { ::close(socket_); }
+    ServiceManager(const ServiceManager&) = delete;
+    ServiceManager& operator=(const ServiceManager&) = delete;
+
+    std::string variable() const { return "NOTIFY_SOCKET=" + path_; }
+    /// Returns the next notification that contains `text`.
+    std::string wait_for(const std::string& text) const {
+        for (;;) {
+            char buffer[1024];
+            const ssize_t size = ::recv(socket_, buffer, sizeof buffer, 0);
+            if (size < 0) return {};
+            std::string received(buffer, static_cast<std::size_t>(size));
+            if (received.find(text) != std::string::npos) return received;
+        }
+    }
+
+private:
+    std::string path_;
+    int socket_;
+};
+
+TEST(Gateway, NotifiesTheServiceManager) {
+    const GatewayHome home;
+    const ServiceManager manager(home);
+    GatewayProcess gateway(home, {}, {manager.variable(), "WATCHDOG_USEC=1000000"});
+    EXPECT_NE(manager.wait_for("READY=1"), "");
+    EXPECT_NE(manager.wait_for("WATCHDOG=1"), "");
+    gateway.send(SIGHUP);
+    EXPECT_NE(manager.wait_for("RELOADING=1").find("MONOTONIC_USEC="), std::string::npos);
+    EXPECT_NE(manager.wait_for("READY=1"), "");
+    gateway.send(SIGTERM);
+    EXPECT_NE(manager.wait_for("STOPPING=1"), "");
+    EXPECT_EQ(gateway.wait(), 0);
+}
+
+TEST(Gateway, B27_ATurnThatDoesNotEndIsCancelledAndItsMessageDeliveredAgain) {
+    const GatewayHome home;
+    home.configure(R"({http: {listen: "127.0.0.1:0"}, drain_timeout: 1})");
+    GatewayProcess gateway(home);
+    const std::uint16_t port = gateway.wait_until_running();
+    HttpReply reply;
+    run([](const GatewayHome& at, const GatewayProcess& process, std::uint16_t to,
+           HttpReply& result) -> Task<> {
+        TaskScope scope(co_await this_executor);
+        const auto ask = [&result, to]() -> Task<> {
+            JsonObject text = message("s1", "wait for ever");
+            result = co_await post_message(to, std::move(text), "key-1");
+        };
+        scope.spawn(ask());
+        while (run_command(at, {"gateway", "sessions"}).output.find("\trunning") ==
+               std::string::npos)
+            co_await yield_now();
+        process.send(SIGTERM);
+        co_await scope.join();
+    }(home, gateway, port, reply));
+    EXPECT_EQ(gateway.wait(), 0) << gateway.output();
+    EXPECT_EQ(reply.status, 503) << reply.body;
+    GatewayProcess next(home);
+    (void)next.wait_until_running();
+    while (run_command(home, {"gateway", "sessions"}).output.find("http:s1\trunning") ==
+           std::string::npos) {
+    }
+    next.send(SIGTERM);
+    next.send(SIGTERM);
+    EXPECT_EQ(next.wait(), 0) << "a second signal does not wait for the turns";
+}
+
+TEST(Gateway, B28_AReloadAppliesTheConfigurationAndABadOneChangesNothing) {
+    const GatewayHome home;
+    GatewayProcess gateway(home);
+    const std::uint16_t port = gateway.wait_until_running();
+    EXPECT_EQ(post(port, "s1", "one").text(), "re: one");
+
+    home.configure(R"({http: {listen: "127.0.0.1:0"}, drain_timeout: "soon"})");
+    const CommandResult refused = run_command(home, {"gateway", "reload"});
+    EXPECT_NE(refused.status, 0);
+    EXPECT_NE(refused.output.find("gateway.drain_timeout must be"), std::string::npos)
+        << refused.output;
+    home.configure(R"({http: {listen: "127.0.0.1:0", token_env: "NO_SUCH_VARIABLE"}})");
+    EXPECT_NE(run_command(home, {"gateway", "reload"}).output.find("NO_SUCH_VARIABLE is not set"),
+              std::string::npos);
+    EXPECT_EQ(post(port, "s1", "two").text(), "re: two") << "the old configuration continues";
+
+    home.configure(R"({http: {listen: "127.0.0.1:0"}, threads: 1})");
+    EXPECT_EQ(run_command(home, {"gateway", "reload"}).status, 0);
+    const std::uint16_t new_port = gateway.wait_until_running();
+    EXPECT_EQ(post(new_port, "s1", "three").text(), "re: three");
+    gateway.send(SIGTERM);
+    EXPECT_EQ(gateway.wait(), 0) << gateway.output();
+}
+
+TEST(Gateway, ASecondGatewayOfTheUserIsRefused) {
+    const GatewayHome home;
+    GatewayProcess gateway(home);
+    (void)gateway.wait_until_running();
+    GatewayProcess second(home);
+    EXPECT_NE(second.wait(), 0);
+    EXPECT_EQ(run_command(home, {"gateway", "status"}).status, 0)
+        << "the first one is not affected";
+}
+
+TEST(Gateway, WithoutAChannelOrATokenItNamesTheRemedy) {
+    const GatewayHome home;
+    home.configure("{}");
+    const CommandResult none = run_command(home, {"gateway", "--offline"});
+    EXPECT_NE(none.status, 0);
+    EXPECT_NE(none.output.find("no channel is enabled"), std::string::npos) << none.output;
+    home.configure(R"({http: {token_env: "NO_SUCH_VARIABLE"}})");
+    const CommandResult without = run_command(home, {"gateway", "--offline"});
+    EXPECT_NE(without.status, 0);
+    EXPECT_NE(without.output.find("NO_SUCH_VARIABLE is not set"), std::string::npos)
+        << without.output;
+    EXPECT_NE(run_command(home, {"gateway", "drain"}).output.find("To start one: cubepi gateway"),
+              std::string::npos);
+}
+
+}  // namespace
+}  // namespace cubepi::gateway_tests
