@@ -12,19 +12,6 @@
 
 namespace cubepi {
 
-TraceContext& PromptOptions::trace() {
-    if (!trace_) trace_ = std::make_shared<TraceContext>();
-    return *trace_;
-}
-
-RunOrigin PromptOptions::origin() const {
-    RunOrigin origin;
-    origin.parent_run_id = parent_run_id_;
-    origin.parent_tool_call_id = parent_tool_call_id_;
-    if (trace_) origin.trace = std::make_shared<const TraceContext>(*trace_);
-    return origin;
-}
-
 std::string_view to_string(LastOutcome outcome) noexcept {
     switch (outcome) {
         case LastOutcome::none: return "none";

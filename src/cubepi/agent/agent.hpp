@@ -13,9 +13,11 @@
 #include <cubepi/agent/limits.hpp>
 #include <cubepi/agent/listener.hpp>
 #include <cubepi/agent/middleware.hpp>
+#include <cubepi/agent/prompt_options.hpp>
 #include <cubepi/agent/run_result.hpp>
 #include <cubepi/agent/tool.hpp>
 #include <cubepi/agent/tool_list.hpp>
+#include <cubepi/agent/typed_answer.hpp>
 #include <cubepi/core/agent_event.hpp>
 #include <cubepi/core/message_list.hpp>
 #include <cubepi/core/run_info.hpp>
@@ -59,94 +61,6 @@ struct AgentOptions {
     MessageList messages = {};              ///< initial history; not allowed together with a store
     std::shared_ptr<SpillSink> spill = {};  ///< stores tool output that is too long
     std::shared_ptr<const Runtime> runtime = {};  ///< null: Runtime::standard()
-};
-
-/// The user's input: a text, a message, or several messages.
-class PromptInput {
-public:
-    PromptInput(const char* text) : PromptInput(user_message(text)) {}
-    PromptInput(std::string text) : PromptInput(user_message(std::move(text))) {}
-    PromptInput(std::string_view text) : PromptInput(std::string(text)) {}
-    PromptInput(Message message) { messages_.push_back(std::move(message)); }
-    PromptInput(MessageList messages) : messages_(std::move(messages)) {}
-    const MessageList& messages() const& noexcept { return messages_; }
-    MessageList messages() && noexcept { return std::move(messages_); }
-
-private:
-    MessageList messages_;
-};
-
-/// Model calls made for a task before a run of it starts, for example by a run that it replaces.
-struct PriorSpending {
-    std::size_t turns = 0;
-    Usage usage = {};
-    std::optional<double> cost = 0.0;  ///< USD; absent: unknown
-};
-
-/// Options of a prompt: `PromptOptions().run_id("...")`.
-class PromptOptions {
-public:
-    PromptOptions() {}
-    /// Sets the run's id; generated if absent.
-    PromptOptions&& run_id(std::string value) && {
-        run_id_ = std::move(value);
-        return std::move(*this);
-    }
-    /// Sets earlier spending, which counts toward the limits `max_turns` and `max_spend` of the run, and is included in
-    /// the usage and cost of its result.
-    PromptOptions&& prior_spending(PriorSpending value) && {
-        prior_spending_ = std::move(value);
-        return std::move(*this);
-    }
-    /// Closes a suspended run of the thread before the prompt, as abort_pending() does. Without it the prompt throws
-    /// PendingRequestsError (D60).
-    PromptOptions&& abandon_pending(bool value = true) && {
-        abandon_pending_ = value;
-        return std::move(*this);
-    }
-    /// Sets the span of the caller as the parent of the run's span: a `traceparent` of W3C Trace Context.
-    PromptOptions&& traceparent(std::string value) && {
-        trace().traceparent = std::move(value);
-        return std::move(*this);
-    }
-    /// Sets tags for the traces of the run.
-    PromptOptions&& tags(std::vector<std::string> value) && {
-        trace().tags = std::move(value);
-        return std::move(*this);
-    }
-    /// Sets metadata for the traces of the run.
-    PromptOptions&& metadata(JsonObject value) && {
-        trace().metadata = std::move(value);
-        return std::move(*this);
-    }
-    /// Names the tool call that starts this run, which is that of a sub-agent. Charge the result to it with
-    /// ToolContext::charge().
-    PromptOptions&& parent(const ToolContext& tool) && {
-        parent_run_id_ = tool.run().run_id;
-        parent_tool_call_id_ = tool.tool_call_id();
-        return std::move(*this);
-    }
-    /// Names the run of the hook that starts this run.
-    PromptOptions&& parent(const HookContext& hook) && {
-        parent_run_id_ = hook.run_id;
-        parent_tool_call_id_ = {};
-        return std::move(*this);
-    }
-    /// Returns where the run comes from, as set by the members above.
-    RunOrigin origin() const;
-    const std::string& run_id() const noexcept { return run_id_; }
-    bool abandon_pending() const noexcept { return abandon_pending_; }
-    const PriorSpending& prior_spending() const noexcept { return prior_spending_; }
-
-private:
-    TraceContext& trace();
-
-    std::string run_id_;
-    PriorSpending prior_spending_;
-    SharedString parent_run_id_;
-    SharedString parent_tool_call_id_;
-    std::shared_ptr<TraceContext> trace_;
-    bool abandon_pending_ = false;
 };
 
 /// The state of a queued input (D42).
@@ -212,6 +126,21 @@ private:
     std::shared_ptr<State> state_;
 };
 
+/// An AgentRun whose result has a value.
+template <class T>
+class TypedAgentRun : private AgentRun {
+public:
+    TypedAgentRun(AgentRun run, std::shared_ptr<std::optional<T>> value)
+        : AgentRun(std::move(run)), value_(std::move(value)) {}
+    using AgentRun::abort;
+    using AgentRun::next;
+    /// Returns the result; discards the remaining events.
+    Task<TypedResult<T>> result() { return detail::typed_result<T>(AgentRun::result(), value_); }
+
+private:
+    std::shared_ptr<std::optional<T>> value_;
+};
+
 /// The stateful facade: a model with tools, history, middleware and listeners. Not movable.
 ///
 /// Threads: an agent is bound to one executor, that of the coroutine that runs it. Only abort(), steer(), follow_up()
@@ -239,8 +168,34 @@ public:
     /// open are asked on the channel again. Waits and throws like prompt(), and throws Error(no_messages) or
     /// Error(cannot_continue) if there is nothing to continue.
     Task<RunResult> resume(PromptOptions options = {});
+    /// Requests an answer that is a value of the C++ type T (see schema/json_convert.hpp), from an agent with or without
+    /// tools (D80). The endpoint enforces the schema if it can; otherwise the model must call a tool `structured_output`. An
+    /// invalid answer is sent back with its errors, once unless PromptOptions::answer() sets another number. The run ends with
+    /// the first valid answer: queued inputs wait for the next run. PartialAnswer reads the value while it is streamed.
+    template <class T>
+    Task<TypedResult<T>> prompt(PromptInput input, PromptOptions options = {}) {
+        auto value = std::make_shared<std::optional<T>>();
+        detail::PromptAccess::request_answer(options, detail::answer_request<T>(value));
+        Task<RunResult> work = prompt(std::move(input), std::move(options));
+        return detail::typed_result<T>(std::move(work), std::move(value));
+    }
+    /// Does the same for resume(): a run that was suspended or interrupted continues to a value.
+    template <class T>
+    Task<TypedResult<T>> resume(PromptOptions options = {}) {
+        auto value = std::make_shared<std::optional<T>>();
+        detail::PromptAccess::request_answer(options, detail::answer_request<T>(value));
+        Task<RunResult> work = resume(std::move(options));
+        return detail::typed_result<T>(std::move(work), std::move(value));
+    }
     /// Returns a prompt() as a stream of events.
     AgentRun start(PromptInput input, PromptOptions options = {});
+    /// Returns a prompt<T>() as a stream of events.
+    template <class T>
+    TypedAgentRun<T> start(PromptInput input, PromptOptions options = {}) {
+        auto value = std::make_shared<std::optional<T>>();
+        detail::PromptAccess::request_answer(options, detail::answer_request<T>(value));
+        return TypedAgentRun<T>(start(std::move(input), std::move(options)), std::move(value));
+    }
     /// Returns a resume() as a stream of events.
     AgentRun start_resume(PromptOptions options = {});
 

@@ -25,7 +25,27 @@ void set_aborted(RunResult& result) {
     result.failure = std::make_shared<const Error>(ErrorCode::cancelled, std::string(aborted_text));
 }
 
+RunParts parts_of(Agent::Impl& impl, const PromptScope* prompt) {
+    RunParts parts = impl.parts();
+    if (prompt) prompt->apply(parts);
+    return parts;
+}
+
 }  // namespace
+
+Attempt::Attempt(Agent::Impl& impl, SharedString run_id, std::stop_token token,
+                 const PromptOptions& options)
+    : impl_(impl),
+      prompt_(PromptScope::enter(impl, options)),
+      parts_(parts_of(impl, prompt_.get())),
+      core_(parts_, std::move(run_id), std::move(token), options.origin()) {
+    if (prompt_) core_.set_answer_task(prompt_->answer_task());
+}
+
+std::chrono::milliseconds Attempt::max_duration() const {
+    const std::chrono::milliseconds of_agent = parts_.limits.max_duration;
+    return prompt_ ? prompt_->max_duration(of_agent, impl_.runtime->clock->now()) : of_agent;
+}
 
 Task<void> Attempt::claim(ClaimKind kind) {
     RunStore* runs = impl_.log.runs();
@@ -125,11 +145,11 @@ Task<RunResult> Attempt::continue_run(OpenCalls open_calls) {
 
 Task<RunResult> Attempt::run(RunPlan plan) {
     Executor executor;
-    if (parts_.limits.max_duration.count() > 0 || parts_.channel) {
+    const std::chrono::milliseconds limit = max_duration();
+    if (limit.count() > 0 || parts_.channel) {
         executor = co_await this_executor;
         std::function<void()> abort = [this] { impl_.inbox.abort(); };
-        duration_limit_.start(*impl_.runtime, executor, parts_.limits.max_duration,
-                              std::move(abort));
+        duration_limit_.start(*impl_.runtime, executor, limit, std::move(abort));
     }
     plan.store_outcome = [this](RunOutcome outcome) { return finish(outcome); };
     const bool replaced = !impl_.settings().hooks.replaced.empty();

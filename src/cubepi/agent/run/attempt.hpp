@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <exception>
 #include <memory>
 #include <stop_token>
@@ -8,6 +9,7 @@
 #include <cubepi/agent/run/agent_impl.hpp>
 #include <cubepi/agent/run/claim_keeper.hpp>
 #include <cubepi/agent/run/limit_checks.hpp>
+#include <cubepi/agent/run/prompt_scope.hpp>
 #include <cubepi/agent/run/turn_loop.hpp>
 
 namespace cubepi::detail {
@@ -15,11 +17,9 @@ namespace cubepi::detail {
 /// One run of an agent, between claim and release.
 class Attempt {
 public:
+    /// Throws Error(invalid_argument) if the options are invalid.
     Attempt(Agent::Impl& impl, SharedString run_id, std::stop_token token,
-            RunOrigin origin = RunOrigin())
-        : impl_(impl),
-          parts_(impl.parts()),
-          core_(parts_, std::move(run_id), std::move(token), std::move(origin)) {}
+            const PromptOptions& options = {});
 
     RunCore& core() noexcept { return core_; }
 
@@ -39,7 +39,10 @@ private:
     Task<void> report(Notice notice);
     Task<void> announce_circumstances();
 
+    std::chrono::milliseconds max_duration() const;
+
     Agent::Impl& impl_;
+    const std::unique_ptr<PromptScope> prompt_;  // null: the prompt has no settings of its own
     const RunParts parts_;
     RunCore core_;
     std::unique_ptr<ClaimKeeper> claim_;                   // null: none

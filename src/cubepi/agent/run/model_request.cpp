@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include <cubepi/agent/run/answer_task.hpp>
+#include <cubepi/agent/run/prompt_settings.hpp>
 #include <cubepi/agent/transcript.hpp>
 
 namespace cubepi::detail {
@@ -127,7 +129,17 @@ ModelRequest RequestBuilder::request(MessageList messages, SharedString system_p
         .runtime(parts.runtime);
     // A setter returns the object on which it was called. NOLINTNEXTLINE(bugprone-use-after-move)
     if (parts.reasoning) std::move(options).reasoning(*parts.reasoning);
+    if (parts.prompt) add_prompt_settings(options);
     return made;
+}
+
+/// Adds the tool choice of the prompt and the form of its answer.
+void RequestBuilder::add_prompt_settings(StreamOptions& options) const {
+    const std::optional<ToolChoice>& choice = core_.parts().prompt->tool_choice;
+    // Only at the first call: a run whose every answer calls a tool would not end.
+    const bool applies = choice && (core_.turn() == 1 || choice->mode == ToolChoice::Mode::none);
+    if (applies) std::move(options).tool_choice(*choice);
+    if (core_.answer_task()) core_.answer_task()->complete(options);
 }
 
 std::optional<Notice> RequestBuilder::prefix_break(const ModelRequest& request) const {

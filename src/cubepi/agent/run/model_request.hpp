@@ -29,6 +29,7 @@ public:
 
 private:
     ModelRequest request(MessageList messages, SharedString system_prompt) const;
+    void add_prompt_settings(StreamOptions& options) const;
     Task<MessageList> transformed_messages();
     Task<MessageList> repaired(MessageList messages);
     PayloadHook payload_hook() const;

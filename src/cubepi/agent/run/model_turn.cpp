@@ -30,7 +30,7 @@ Task<MessageStream> start_stream(std::shared_ptr<Provider> provider, ModelReques
 ModelTurn::ModelTurn(RunCore& core)
     : core_(core),
       model_(core.model()),
-      tools_(core.parts().tools),
+      tools_(core.begin_call(model_)),
       message_id_(core.runtime().ids->next()),
       builder_(core, model_, tools_, message_id_),
       reader_(core) {}

@@ -151,7 +151,7 @@ Task<RunResult> run_prompt(std::shared_ptr<Agent::Impl> impl, PromptInput input,
     const double now =
         std::chrono::duration<double>(runtime.clock->wall().time_since_epoch()).count();
     std::vector<Input> prompts = prompt_inputs(*impl, std::move(input).messages(), run_id, now);
-    const auto attempt = std::make_unique<Attempt>(*impl, run_id, active.token(), options.origin());
+    const auto attempt = std::make_unique<Attempt>(*impl, run_id, active.token(), options);
     attempt->core().start_with(options.prior_spending());
 
     EarlierInput earlier;
@@ -160,7 +160,11 @@ Task<RunResult> run_prompt(std::shared_ptr<Agent::Impl> impl, PromptInput input,
         if (!loaded) co_return co_await attempt->abandon();
         std::string message_id = prompts.front().message.id();
         earlier = co_await find_earlier(impl, std::move(message_id));
-        if (earlier.result) co_return std::move(*earlier.result);
+        if (earlier.result) {
+            AnswerTask* const answer = attempt->core().answer_task();
+            if (answer && *earlier.result) answer->read_earlier(*earlier.result);
+            co_return std::move(*earlier.result);
+        }
         if (earlier.known) prompts.clear();
     }
     if (!impl->log.persistent()) co_return co_await attempt->run(std::move(prompts));
@@ -183,7 +187,7 @@ Task<RunResult> run_resume(std::shared_ptr<Agent::Impl> impl, PromptOptions opti
     const Runtime& runtime = *impl->runtime;
     const SharedString run_id = options.run_id().empty() ? runtime.ids->next() : options.run_id();
     ActiveRun active(*impl, run_id);
-    const auto attempt = std::make_unique<Attempt>(*impl, run_id, active.token(), options.origin());
+    const auto attempt = std::make_unique<Attempt>(*impl, run_id, active.token(), options);
     attempt->core().start_with(options.prior_spending());
     const bool loaded = co_await load(*impl, active.token());
     if (!loaded) co_return co_await attempt->abandon();

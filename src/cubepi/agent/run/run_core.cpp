@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include <cubepi/agent/run/answer_task.hpp>
 #include <cubepi/agent/transcript.hpp>
 #include <cubepi/provider/cost.hpp>
 
@@ -36,6 +37,10 @@ RunCore::RunCore(const RunParts& parts, SharedString run_id, std::stop_token sto
       stop_(std::move(stop)),
       account_(std::make_shared<RunAccount>(info_of(parts, run_id_, std::move(origin)))) {
     event_.run = std::shared_ptr<const RunInfo>(account_, &account_->info());
+}
+
+ToolList RunCore::begin_call(const BoundModel& model) {
+    return answer_task_ ? answer_task_->begin_call(model) : parts_.tools;
 }
 
 void RunCore::start_with(const PriorSpending& spending) {

@@ -21,6 +21,9 @@
 
 namespace cubepi::detail {
 
+class AnswerTask;
+struct PromptSettings;
+
 /// The objects that a run uses; all must outlive it. The system prompt, the tools and the reasoning are those of the
 /// state when the run started: later changes take effect at the next run. A changed model takes effect at the next
 /// model call.
@@ -43,6 +46,7 @@ struct RunParts {
     PrefixGuard* prefix_guard;                    ///< null: prompt prefixes are not compared
     const std::shared_ptr<HitlChannel>& channel;  ///< may be null
     SerialCheck& serial;
+    const PromptSettings* prompt = nullptr;  ///< null: the prompt has no settings of its own
 };
 
 /// Thrown in place of the exception of a run-level hook.
@@ -79,6 +83,11 @@ public:
     /// The questions of the run to the user; null if the agent has no channel.
     RunQuestions* questions() const noexcept { return questions_; }
     void set_questions(RunQuestions* questions) noexcept { questions_ = questions; }
+    /// The value that the run is to answer with; null: any text.
+    AnswerTask* answer_task() const noexcept { return answer_task_; }
+    void set_answer_task(AnswerTask* task) noexcept { answer_task_ = task; }
+    /// Begins a call of `model` and returns its tools.
+    ToolList begin_call(const BoundModel& model);
     /// Returns the model of the next call.
     BoundModel model() const noexcept { return BoundModel(parts_.provider, state().model); }
     /// Returns true if the run can be suspended: its requests are stored.
@@ -184,6 +193,7 @@ private:
     const std::shared_ptr<RunAccount> account_;
     std::uint32_t turns_before_ = 0;
     RunQuestions* questions_ = nullptr;
+    AnswerTask* answer_task_ = nullptr;
     bool time_known_ = false;  ///< event_.timestamp is current
 };
 

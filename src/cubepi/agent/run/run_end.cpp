@@ -22,6 +22,12 @@ void RunEnd::set_limited(LimitReachedError reached) {
     error_ = std::make_shared<const LimitReachedError>(std::move(reached));
 }
 
+void RunEnd::set_without_value(std::shared_ptr<const Error> error) {
+    outcome_ = RunOutcome::failed;
+    core_.state().error_message = error->what();
+    error_ = std::move(error);
+}
+
 void RunEnd::set_aborted() {
     outcome_ = RunOutcome::aborted;
     error_ = std::make_shared<const Error>(ErrorCode::cancelled, std::string(aborted_text));

@@ -22,6 +22,8 @@ public:
     /// The run ends because the model's answer failed or was aborted.
     void set_failed_answer(std::shared_ptr<const Error> error, const AssistantMessage& answer);
     void set_limited(LimitReachedError reached);
+    /// The run ends without the value that its prompt requires.
+    void set_without_value(std::shared_ptr<const Error> error);
     void set_aborted();
     /// Null as long as no error has been set.
     const std::shared_ptr<const Error>& error() const noexcept { return error_; }

@@ -180,7 +180,7 @@ Task<RunResult> continue_suspended_run(Agent::Impl& impl, ActiveRun& active,
     name_run(impl, questions);
     const SharedString run_id(questions.run_id);
     active.set_run_id(run_id);
-    const auto attempt = std::make_unique<Attempt>(impl, run_id, active.token(), options.origin());
+    const auto attempt = std::make_unique<Attempt>(impl, run_id, active.token(), options);
     attempt->core().start_with(options.prior_spending());
     co_await attempt->claim(ClaimKind::continue_run);
     Task<OpenCalls> taking_up = take_up(impl, questions.run_id);

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include <cubepi/agent/run/answer_task.hpp>
 #include <cubepi/agent/run/failure_message.hpp>
 #include <cubepi/agent/run/limit_checks.hpp>
 #include <cubepi/agent/run/model_turn.hpp>
@@ -54,6 +55,8 @@ private:
     Task<void> begin_turn();
     Task<void> end_before_call(LimitReachedError reached);
     Task<Next> end_with_answer(ResponseReview answer);
+    void review_value(ResponseReview& answer);
+    bool review_called_value(const Message& message);
     Task<Next> run_tools(Message message, ToolList tools, MessageList inject_messages);
     Task<void> end_turn(Message message, MessageList tool_results);
     Task<void> end_failed_turn(Message message);
@@ -89,6 +92,9 @@ Task<void> Loop::drive() {
         if (next == Next::end_of_turns && !core_.stopped()) next = co_await add_queued();
     }
     if (next == Next::suspension) co_return co_await end_.suspend();
+    if (core_.answer_task() && !core_.answer_task()->accepted() && !end_.error()) {
+        end_.set_without_value(core_.answer_task()->missing());
+    }
     co_await end_.finish();
 }
 
@@ -113,7 +119,7 @@ Task<Next> Loop::take_up_calls() {
     std::size_t last = messages.size();
     while (last > 0 && messages[last - 1].role() == Role::tool_result) --last;
     const Message& answer = messages[last - 1];
-    return run_tools(answer, parts_.tools, restore_turn(core_, answer.id()));
+    return run_tools(answer, core_.begin_call(core_.model()), restore_turn(core_, answer.id()));
 }
 
 // One turn.
@@ -179,7 +185,34 @@ Task<Next> Loop::turn() {
         co_return co_await run_tools(std::move(answer.message), model.tools(),
                                      std::move(answer.inject_messages));
     }
+    if (core_.answer_task()) review_value(answer);
     co_return co_await end_with_answer(std::move(answer));
+}
+
+/// Reads the value of an answer without tool calls, and decides whether the model must answer again.
+void Loop::review_value(ResponseReview& answer) {
+    if (answer.decision != TurnDecision::natural) return;
+    AnswerTask& task = *core_.answer_task();
+    switch (task.review(*answer.message.assistant())) {
+        case AnswerTask::Verdict::accepted: terminated_ = true; break;
+        case AnswerTask::Verdict::retry:
+            answer.inject_messages.push_back(task.correction());
+            answer.decision = TurnDecision::loop_to_model;
+            break;
+        case AnswerTask::Verdict::failed:
+            end_.set_without_value(task.error());
+            answer.decision = TurnDecision::stop;
+            break;
+    }
+}
+
+/// Returns true if the calls of an answer contained the value, or do so no more often: the run ends.
+bool Loop::review_called_value(const Message& message) {
+    AnswerTask& task = *core_.answer_task();
+    const AnswerTask::Verdict verdict = task.review_calls(*message.assistant());
+    terminated_ = verdict == AnswerTask::Verdict::accepted;
+    if (verdict == AnswerTask::Verdict::failed) end_.set_without_value(task.error());
+    return verdict != AnswerTask::Verdict::retry;
 }
 
 /// Ends a turn whose answer calls no tools, or whose calls are not to be made.
@@ -213,6 +246,9 @@ Task<Next> Loop::run_tools(Message message, ToolList tools, MessageList inject_m
     forget_turn(core_.state());
     if (!inject_messages.empty()) co_await inject(std::move(inject_messages));
     co_await end_turn(message, batch.results());
+    if (core_.answer_task() && !core_.stopped() && review_called_value(message)) {
+        co_return terminated_ ? Next::end_of_turns : Next::end_of_run;
+    }
     bool stop = false;
     if (asks_to_stop()) stop = co_await should_stop(core_, std::move(message), batch.results());
     if (stop) co_return Next::end_of_run;
@@ -266,6 +302,7 @@ Task<Next> Loop::add_queued() {
     if (more.empty()) co_return Next::end_of_turns;
     ++run_end_cycles_;
     terminated_ = false;
+    if (core_.answer_task()) core_.answer_task()->reopen();
     co_await inject(std::move(more));
     co_return Next::turn;
 }

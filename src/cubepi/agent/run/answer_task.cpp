@@ -1,0 +1,137 @@
+#include <cubepi/agent/run/answer_task.hpp>
+
+#include <algorithm>
+#include <utility>
+
+namespace cubepi::detail {
+
+namespace {
+
+ToolList with(ToolList tools, AgentTool tool) {
+    tools.push_back(std::move(tool));
+    return tools;
+}
+
+}  // namespace
+
+AnswerTask::AnswerTask(const PromptSettings& settings, const BoundModel& model,
+                       const ToolList& tools, const std::optional<ReasoningControl>& reasoning)
+    : form_(settings.answer_options.schema() ? *settings.answer_options.schema()
+                                             : settings.answer->schema,
+            settings.answer->read, settings.answer_options),
+      tools_(tools),
+      tools_with_answer_(with(tools, answer_tool())),
+      reasons_(reasoning && reasoning->mode != ReasoningMode::off) {
+    begin_call(model);
+}
+
+AgentTool AnswerTask::answer_tool() {
+    const ToolDefinition definition = form_.tool();
+    auto execute = [this](JsonObject arguments, ToolContext&) -> MaybeTask<AgentToolResult> {
+        return take(std::move(arguments));
+    };
+    const std::string description =
+        definition.description.str() +
+        " Call this tool once, with the whole answer, when you have finished: it ends your work.";
+    AgentTool tool(definition.name.str(), description, form_.schema(), std::move(execute));
+    tool.risk_level = ToolRisk::read_only;
+    tool.replay_policy = ReplayPolicy::idempotent;
+    return tool;
+}
+
+/// The callback of the tool. The schema has accepted the arguments.
+AgentToolResult AnswerTask::take(JsonObject arguments) {
+    Json value(std::move(arguments));
+    const std::vector<SchemaIssue> issues = form_.judge(value);
+    if (!issues.empty()) {
+        return AgentToolResult::error("The answer does not fit:" + issue_lines(issues) +
+                                      "\nCall the tool again with all of it, corrected.");
+    }
+    accepted_ = true;
+    AgentToolResult result("Accepted.");
+    result.terminate = true;
+    return result;
+}
+
+const ToolList& AnswerTask::begin_call(const BoundModel& model) {
+    native_ = form_.is_native(model);
+    accepted_ = false;
+    return native_ ? tools_ : tools_with_answer_;
+}
+
+void AnswerTask::complete(StreamOptions& options) const {
+    if (native_) {
+        std::move(options).response_format(form_.format());
+        return;
+    }
+    // A choice that forces a call excludes reasoning at some endpoints.
+    if (options.tool_choice() || reasons_) return;
+    ToolChoice choice;
+    choice.mode = tools_.definitions() ? ToolChoice::Mode::required : ToolChoice::Mode::named;
+    if (choice.mode == ToolChoice::Mode::named) choice.name = form_.name().str();
+    std::move(options).tool_choice(std::move(choice));
+}
+
+AnswerTask::Verdict AnswerTask::review(const AssistantMessage& answer) {
+    StructuredOutputError::Details details;
+    details.message = answer;
+    details.attempts = attempts_ + 1;
+    if (std::optional<StructuredOutputError> failed = form_.failure_of(std::move(details))) {
+        error_ = std::make_shared<const StructuredOutputError>(std::move(*failed));
+        return Verdict::failed;
+    }
+    AnswerForm::Reading reading = form_.read(answer, native_);
+    accepted_ = reading.value.has_value();
+    if (accepted_) return Verdict::accepted;
+    return count_failure(answer, std::move(reading.issues));
+}
+
+AnswerTask::Verdict AnswerTask::review_calls(const AssistantMessage& answer) {
+    if (accepted_) return Verdict::accepted;
+    const std::vector<const ToolCall*> calls = answer.tool_calls();
+    const bool tried =
+        std::any_of(calls.begin(), calls.end(), [this](const ToolCall* call) {
+            return !native_ && call->name == form_.name();
+        });
+    if (!tried) return Verdict::retry;
+    return count_failure(answer, form_.read(answer, native_).issues);
+}
+
+AnswerTask::Verdict AnswerTask::count_failure(const AssistantMessage& answer,
+                                              std::vector<SchemaIssue> issues) {
+    issues_ = std::move(issues);
+    if (++attempts_ <= form_.max_retries()) return Verdict::retry;
+    StructuredOutputError::Details details;
+    details.message = answer;
+    details.issues = issues_;
+    details.attempts = attempts_;
+    error_ = std::make_shared<const StructuredOutputError>(form_.invalid(std::move(details)));
+    return Verdict::failed;
+}
+
+Message AnswerTask::correction() const {
+    return synthetic_user_message(form_.retry_text(issues_, native_), structured_retry_source);
+}
+
+std::shared_ptr<const Error> AnswerTask::missing() const {
+    StructuredOutputError::Details details;
+    details.attempts = attempts_;
+    return std::make_shared<const StructuredOutputError>(
+        ErrorCode::validation,
+        "No structured output '" + form_.name().str() +
+            "': the run ended before its answer: a tool or a hook ended it",
+        std::move(details));
+}
+
+void AnswerTask::read_earlier(RunResult& result) {
+    for (std::size_t i = result.new_messages.size(); i > 0 && !accepted_; --i) {
+        const AssistantMessage* answer = result.new_messages[i - 1].assistant();
+        if (!answer) continue;
+        accepted_ = form_.read(*answer, false).value.has_value();
+    }
+    if (accepted_) return;
+    result.outcome = RunOutcome::failed;
+    result.failure = missing();
+}
+
+}  // namespace cubepi::detail
