@@ -13,7 +13,8 @@
 
 namespace cubepi {
 
-/// The limits of the queue between runs and an exporter. The defaults are those of OpenTelemetry's batch processor.
+/// The limits of the queue between runs and an exporter. The defaults are those of OpenTelemetry's batch processor. A batch is
+/// complete when it has `batch_spans` spans or a quarter of `queue_bytes`.
 struct ExportLimits {
     std::size_t queue_spans = 2048;
     std::size_t queue_bytes = std::size_t{32} << 20U;

@@ -30,6 +30,8 @@ public:
 
     /// The number of spans, including those that are being added.
     std::size_t size() const noexcept { return size_.load(); }
+    /// The bytes that count toward the limit.
+    std::size_t bytes() const noexcept { return bytes_.load(); }
     /// The number of spans ever added, or being added, and ever taken out.
     std::uint64_t added() const noexcept { return entries_.added(); }
     std::uint64_t taken() const noexcept { return entries_.taken(); }

@@ -37,6 +37,7 @@ public:
           delay_(output.limits.delay),
           batch_spans_(std::clamp<std::size_t>(
               output.limits.batch_spans, 1, std::max<std::size_t>(output.limits.queue_spans, 1))),
+          batch_bytes_(std::max<std::size_t>(output.limits.queue_bytes / 4, 1)),
           reporter_(exporter_->name(), "spans", receiver),
           queue_(output.limits.queue_spans, output.limits.queue_bytes),
           exported_spans_(batch_spans_) {}
@@ -52,6 +53,10 @@ private:
     static constexpr std::size_t never = std::numeric_limits<std::size_t>::max();
 
     Task<> serve() override;
+    bool has_batch() const noexcept {
+        return queue_.size() >= batch_spans_ || queue_.bytes() >= batch_bytes_;
+    }
+    void wake_if_due() noexcept;
     Task<> wait_for_batch(ClockTimer& timer);
     Task<> drain(ClockTimer& timer);
     Task<> export_some(ClockTimer& timer);
@@ -62,6 +67,7 @@ private:
     const std::shared_ptr<const Resource> resource_;
     const std::chrono::milliseconds delay_;
     const std::size_t batch_spans_;
+    const std::size_t batch_bytes_;  // a batch with as many bytes is complete
     ExportReporter reporter_;
     SpanQueue queue_;
     // Spans that were exported. The threads that add spans destroy them: an allocator is slow, for both sides, if one thread
@@ -77,13 +83,20 @@ private:
 
 void SpanLane::add(std::shared_ptr<const SpanData> span, std::size_t bytes) noexcept {
     if (settled_ || is_closing() || !queue_.push(std::move(span), bytes)) return drop();
-    // The thread stores wake_at_ and then reads the size; here it is the other way round, so one of the two sees the other.
-    if (queue_.size() >= wake_at_.load() && wake_at_.exchange(never) != never) control().wake();
+    wake_if_due();
     if (settled_) discard_queue();
     // Two of them for each one added, so that the queue does not fill.
     std::shared_ptr<const SpanData> first;
     std::shared_ptr<const SpanData> second;
     if (exported_spans_.pop(first)) exported_spans_.pop(second);
+}
+
+/// The thread stores wake_at_ and then reads the size; here it is the other way round, so one of the two sees the other.
+void SpanLane::wake_if_due() noexcept {
+    const std::size_t wake_at = wake_at_.load();
+    if (wake_at == never) return;
+    const bool due = queue_.size() >= wake_at || queue_.bytes() >= batch_bytes_;
+    if (due && wake_at_.exchange(never) != never) control().wake();
 }
 
 ExportCounts SpanLane::counts() const noexcept {
@@ -131,7 +144,7 @@ Task<> SpanLane::wait_for_batch(ClockTimer& timer) {
     wake_at_ = batch_spans_;
     const Clock::time_point due = deadline_after(clock().now(), delay_);
     timer.expires_at(due, [this] { wake(); });
-    while (queue_.size() < batch_spans_ && !is_requested() && clock().now() < due) co_await wait();
+    while (!has_batch() && !is_requested() && clock().now() < due) co_await wait();
     timer.cancel();
     wake_at_ = never;
 }
@@ -157,7 +170,8 @@ Task<bool> SpanLane::export_batch() {
     SpanBatch small;  // those that wait in exported_spans_
     std::size_t bytes = 0;
     batch.reserve(std::min(batch_spans_, queue_.size()));
-    for (SpanQueue::Entry entry; batch.size() < batch_spans_ && queue_.pop(entry);) {
+    for (SpanQueue::Entry entry;
+         batch.size() < batch_spans_ && bytes < batch_bytes_ && queue_.pop(entry);) {
         bytes += entry.bytes;
         if (entry.bytes <= small_span_bytes) small.push_back(entry.span);
         batch.push_back(std::move(entry.span));

@@ -93,6 +93,45 @@ TEST(SpanSink, ExportsACompleteBatchAtOnce) {
     exported.wait();
 }
 
+std::shared_ptr<const SpanData> large_span(std::size_t bytes) {
+    const auto span = make_span();
+    span->attributes.set("content", SharedString(std::string(bytes, 'x')));
+    return span;
+}
+
+TEST(SpanSink, ExportsLargeSpansBeforeTheyFillTheQueue) {
+    Latch exported;
+    std::atomic<std::size_t> spans = 0;
+    const auto exporter = std::make_shared<ScriptedExporter>([&](SpanBatch batch) {
+        if ((spans += batch.size()) == 3) exported.open();
+        return accept_all();
+    });
+    ExportLimits limits;
+    limits.queue_bytes = std::size_t{1} << 20U;
+    // The clock stands still: the delay does not end.
+    SpanSink sink({output_of(exporter, limits)}, nullptr, nullptr,
+                  std::make_shared<testing::ManualClock>());
+    for (int i = 0; i < 3; ++i) sink.add(large_span(std::size_t{100} << 10U));
+    exported.wait();
+    EXPECT_TRUE(sink.shutdown(plenty));
+    EXPECT_EQ(sink.counts()[0].dropped, 0u);
+}
+
+TEST(SpanSink, ABatchEndsWithAQuarterOfTheBytesOfTheQueue) {
+    std::vector<std::size_t> batches;
+    const auto exporter = std::make_shared<ScriptedExporter>([&](SpanBatch batch) {
+        batches.push_back(batch.size());
+        return accept_all();
+    });
+    ExportLimits limits;
+    limits.queue_bytes = std::size_t{1} << 20U;
+    SpanSink sink({output_of(exporter, limits)}, nullptr, nullptr,
+                  std::make_shared<testing::ManualClock>());
+    for (int i = 0; i < 2; ++i) sink.add(large_span(std::size_t{300} << 10U));
+    EXPECT_TRUE(sink.shutdown(plenty));
+    EXPECT_EQ(batches, (std::vector<std::size_t>{1, 1}));
+}
+
 TEST(SpanSink, ExportsAnIncompleteBatchAfterTheDelay) {
     Latch exported;
     std::atomic<std::size_t> spans = 0;
