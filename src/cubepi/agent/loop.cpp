@@ -87,6 +87,7 @@ Task<RunResult> run_free(MessageList prompts, AgentContext& context, LoopOptions
     RunCore core(parts, runtime->ids->next(), stop.get_token());
     RunPlan plan;
     plan.prompts = inputs_of(prompts);
+    plan.duration_limit = &max_duration;
     if (!options.hooks.replaced.empty()) {
         plan.opening = [&core, &options] { return core.report_replaced(options.hooks.replaced); };
     }
@@ -95,7 +96,7 @@ Task<RunResult> run_free(MessageList prompts, AgentContext& context, LoopOptions
     log.drop_nulls();
     context.messages = std::move(state.messages);
     context.extra = std::move(state.extra);
-    co_return max_duration.counted(std::move(ended).value());
+    co_return std::move(ended).value();
 }
 
 }  // namespace

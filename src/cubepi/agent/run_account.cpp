@@ -6,21 +6,35 @@
 
 namespace cubepi {
 
+namespace {
+
+void add(Spending& sum, const Usage& usage, const std::optional<double>& cost) {
+    sum.usage += usage;
+    sum.cost = sum.cost && cost ? std::optional<double>(*sum.cost + *cost) : std::nullopt;
+}
+
+}  // namespace
+
 void RunAccount::charge(const Usage& usage, std::optional<double> cost) {
     const std::lock_guard lock(mutex_);
-    spending_.usage += usage;
-    spending_.cost =
-        spending_.cost && cost ? std::optional<double>(*spending_.cost + *cost) : std::nullopt;
+    add(own_, usage, cost);
 }
 
 Spending RunAccount::spending() const {
     const std::lock_guard lock(mutex_);
-    return spending_;
+    Spending sum = earlier_;
+    add(sum, own_.usage, own_.cost);
+    return sum;
 }
 
-void RunAccount::set_spending(Spending value) {
+Spending RunAccount::own_spending() const {
     const std::lock_guard lock(mutex_);
-    spending_ = value;
+    return own_;
+}
+
+void RunAccount::set_earlier_spending(Spending value) {
+    const std::lock_guard lock(mutex_);
+    earlier_ = value;
 }
 
 StreamOptions options_for_call(const RunInfo& run, std::string_view purpose,

@@ -28,13 +28,18 @@ public:
     /// Adds model calls to the run: they count in the usage and cost of its result, and toward `max_spend`. An absent cost
     /// makes the cost of the run unknown.
     void charge(const Usage& usage, std::optional<double> cost);
+    /// Returns what was charged, and the earlier spending.
     Spending spending() const;
-    void set_spending(Spending value);
+    /// Returns what was charged.
+    Spending own_spending() const;
+    /// Sets what was spent before the run (PromptOptions::prior_spending()).
+    void set_earlier_spending(Spending value);
 
 private:
     const RunInfo info_;
     mutable std::mutex mutex_;
-    Spending spending_;
+    Spending own_;
+    Spending earlier_;
 };
 
 /// Returns the options of a model call that a hook or a tool makes for a run, so that observers know which run it belongs to.

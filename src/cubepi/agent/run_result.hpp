@@ -1,28 +1,17 @@
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/hitl_request.hpp>
 #include <cubepi/core/message_list.hpp>
+#include <cubepi/core/run_outcome.hpp>
 #include <cubepi/core/usage.hpp>
 
 namespace cubepi {
-
-/// The outcome of a run (D40).
-enum class RunOutcome : std::uint8_t {
-    completed,
-    suspended,  ///< waiting for the user; respond() resumes it
-    aborted,
-    failed,   ///< the model, the network or a hook failed
-    limited,  ///< a configured limit was reached
-};
-std::string_view to_string(RunOutcome outcome) noexcept;
 
 /// The result of prompt(), resume() and respond(); converts to true if the run completed. Problems caused by the model,
 /// the network or the user are outcomes; misuse and storage failures throw.

@@ -9,13 +9,16 @@
 #include <variant>
 #include <vector>
 
+#include <cubepi/core/error.hpp>
 #include <cubepi/core/hitl_request.hpp>
 #include <cubepi/core/json.hpp>
 #include <cubepi/core/message_list.hpp>
 #include <cubepi/core/notice.hpp>
 #include <cubepi/core/run_info.hpp>
+#include <cubepi/core/run_outcome.hpp>
 #include <cubepi/core/stream_event.hpp>
 #include <cubepi/core/tool_result.hpp>
+#include <cubepi/core/usage.hpp>
 
 namespace cubepi {
 
@@ -41,9 +44,16 @@ std::string_view to_string(AgentEventType type) noexcept;
 
 /// A call of prompt, resume or respond has started.
 struct AgentStartEvent {};
-/// The call has finished, successfully or not. `messages`: all new messages of the run (D30).
+/// The call has finished, successfully or not. `messages`: all new messages of the run (D30). The other members are not part of the
+/// event's JSON.
 struct AgentEndEvent {
     MessageList messages = {};
+    RunOutcome outcome = RunOutcome::completed;
+    std::shared_ptr<const Error> error =
+        {};  ///< that of the call's result; null if the run completed
+    /// Of the call's model calls and of what tools and hooks have charged (D67); without PromptOptions::prior_spending().
+    Usage usage = {};
+    std::optional<double> cost = {};  ///< USD, as `usage`; absent: unknown
 };
 /// A turn starts: one call of the model, and the tools it calls.
 struct TurnStartEvent {};
@@ -104,6 +114,8 @@ struct HitlAnswerEvent {
 /// agent_end follows. Agent::respond() continues the run, possibly in another process.
 struct AgentSuspendedEvent {
     std::vector<HitlRequest> pending_requests = {};
+    Usage usage = {};                 ///< as that of AgentEndEvent; not part of the JSON
+    std::optional<double> cost = {};  ///< as that of AgentEndEvent; not part of the JSON
 };
 /// Agent::abort_pending() closed the thread's suspended run, or found none. The only event of that call.
 struct AgentAbortedEvent {

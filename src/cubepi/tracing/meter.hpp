@@ -53,6 +53,7 @@ private:
 /// - `gen_ai.client.token.usage` ({token}), by `gen_ai.token.type`;
 /// - `gen_ai.client.operation.time_to_first_chunk` (s);
 /// - `cubepi.client.cost` (USD), a counter of model calls with a known price;
+/// - `cubepi.run.cost` (USD), a counter of runs that are not nested, with what their tools and nested runs charge;
 /// - `cubepi.hitl.requests` ({request}), a counter of questions to the user by kind and outcome.
 ///
 /// Points have the names of models and tools and the type of an error, never content. One meter serves any number of agents on any

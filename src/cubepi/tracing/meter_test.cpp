@@ -184,7 +184,7 @@ TEST(Meter, ExportsPeriodicallyAndAsPrometheusText) {
     run(agent.prompt("hi"));
     EXPECT_TRUE(meter.force_flush());
     ASSERT_TRUE(exporter->metrics());
-    EXPECT_EQ(exporter->metrics()->metrics.size(), 5u);
+    EXPECT_EQ(exporter->metrics()->metrics.size(), 6u);
     const std::string text = meter.prometheus_text();
     EXPECT_NE(text.find("gen_ai_client_operation_duration_seconds_bucket"), std::string::npos);
     EXPECT_NE(text.find("service_name=\"bot\""), std::string::npos);

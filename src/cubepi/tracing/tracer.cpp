@@ -4,6 +4,7 @@
 
 #include <cubepi/core/offload.hpp>
 #include <cubepi/core/outcome.hpp>
+#include <cubepi/provider/cost.hpp>
 #include <cubepi/tracing/recorder/agent_recorder.hpp>
 #include <cubepi/tracing/recorder/trace_attributes.hpp>
 #include <cubepi/tracing/recorder/tracer_core.hpp>
@@ -30,6 +31,16 @@ std::shared_ptr<const detail::RunTrace::Settings> settings_of_oneshot(
     return std::make_shared<const detail::RunTrace::Settings>(
         detail::RunTrace::Settings{detail::ContentFilter(content, core.options().redact),
                                    core.settings().agent_name, core.settings().keep_failed});
+}
+
+detail::RunEnding ending_of(const AssistantMessage& answer, const Model& model,
+                            std::size_t message_count) {
+    detail::RunEnding ending;
+    if (answer.stop_reason == stop_reason::error) ending.outcome = RunOutcome::failed;
+    if (answer.stop_reason == stop_reason::aborted) ending.outcome = RunOutcome::aborted;
+    ending.message_count = message_count;
+    ending.cost = cost_of(answer, model);
+    return ending;
 }
 
 }  // namespace
@@ -99,7 +110,7 @@ Task<AssistantMessage> Tracer::oneshot(BoundModel model, std::string system_prom
     const auto now = run->info().wall_time(runtime->clock->now());
     if (answer.ok()) {
         run->end_answer(Message(answer.value()));
-        run->end(sent + 1, now);
+        run->end(ending_of(answer.value(), model.spec(), sent + 1), now);
     } else {
         run->abandon(now);
     }

@@ -79,7 +79,6 @@ Task<void> Attempt::report(Notice notice) {
 
 /// Stores what is to be stored when the outcome is known (D19). A completed run is marked before agent_end.
 Task<void> Attempt::finish(RunOutcome outcome) {
-    outcome = duration_limit_.counted(outcome);
     agent_destroyed_ = impl_.destroyed;
     if (agent_destroyed_ && outcome == RunOutcome::completed) outcome = RunOutcome::aborted;
     if (impl_.log.persistent()) {
@@ -151,6 +150,7 @@ Task<RunResult> Attempt::run(RunPlan plan) {
         std::function<void()> abort = [this] { impl_.inbox.abort(); };
         duration_limit_.start(*impl_.runtime, executor, limit, std::move(abort));
     }
+    plan.duration_limit = &duration_limit_;
     plan.store_outcome = [this](RunOutcome outcome) { return finish(outcome); };
     const bool replaced = !impl_.settings().hooks.replaced.empty();
     if (impl_.log.lost_persistence() || superseded_claim_ || replaced) {
@@ -160,7 +160,7 @@ Task<RunResult> Attempt::run(RunPlan plan) {
                                            : run_turns(core_, std::move(plan));
     Outcome<RunResult> ended = co_await outcome_of(std::move(turns));
     if (claim_) co_await release();
-    RunResult result = duration_limit_.counted(std::move(ended).value());
+    RunResult result = std::move(ended).value();
     if (listener_failure_) std::rethrow_exception(listener_failure_);
     if (agent_destroyed_ && result.outcome == RunOutcome::completed) set_aborted(result);
     co_return result;
@@ -188,19 +188,23 @@ Task<RunResult> Attempt::abandon() {
     } catch (const ListenerFailed&) {
         threw = true;
     }
+    RunResult result;
+    set_aborted(result);
+    const Spending spending = core_.spending();
+    result.usage = spending.usage;
+    result.cost = spending.cost;
+    AgentEndEvent end;
+    end.outcome = result.outcome;
+    end.error = result.failure;
+    end.cost = 0.0;
     try {
-        co_await core_.emit(AgentEndEvent());
+        co_await core_.emit(std::move(end));
     } catch (const ListenerFailed&) {
         threw = true;
     }
     if (threw) std::rethrow_exception(impl_.hub.take_failure());
-    RunResult result;
     result.run_id = core_.run_id().str();
     result.attempt_id = core_.info().attempt_id;
-    const Spending spending = core_.spending();
-    result.usage = spending.usage;
-    result.cost = spending.cost;
-    set_aborted(result);
     co_return result;
 }
 

@@ -64,13 +64,9 @@ void DurationLimit::set_waiting(bool waiting) {
     }
 }
 
-RunResult DurationLimit::counted(RunResult result) const {
-    if (counted(result.outcome) == result.outcome) return result;
-    result.outcome = RunOutcome::limited;
-    result.failure = std::make_shared<const LimitReachedError>(
-        "max_duration",
-        "the run reached its limit max_duration (" + std::to_string(limit_.count()) + " ms)");
-    return result;
+LimitReachedError DurationLimit::error() const {
+    return LimitReachedError("max_duration", "the run reached its limit max_duration (" +
+                                                 std::to_string(limit_.count()) + " ms)");
 }
 
 }  // namespace cubepi::detail

@@ -8,7 +8,6 @@
 
 #include <cubepi/agent/limits.hpp>
 #include <cubepi/agent/run/pausable_timer.hpp>
-#include <cubepi/agent/run_result.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/model.hpp>
 #include <cubepi/core/runtime.hpp>
@@ -34,11 +33,9 @@ public:
                std::function<void()> abort);
     /// Stops the time while `waiting` is set (D64).
     void set_waiting(bool waiting);
-    RunOutcome counted(RunOutcome outcome) const noexcept {
-        return out_of_time_ && outcome == RunOutcome::aborted ? RunOutcome::limited : outcome;
-    }
-    /// Returns `result` with the outcome `limited` if the limit aborted the run.
-    RunResult counted(RunResult result) const;
+    /// Returns true if the limit has aborted the run.
+    bool expired() const noexcept { return out_of_time_; }
+    LimitReachedError error() const;
 
 private:
     std::chrono::milliseconds limit_ = {};

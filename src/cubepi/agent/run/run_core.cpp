@@ -45,7 +45,7 @@ ToolList RunCore::begin_call(const BoundModel& model) {
 
 void RunCore::start_with(const PriorSpending& spending) {
     turns_before_ = static_cast<std::uint32_t>(spending.turns);
-    account_->set_spending({spending.usage, spending.cost});
+    account_->set_earlier_spending({spending.usage, spending.cost});
 }
 
 void RunCore::count(const AssistantMessage& answer, const Model& asked) {

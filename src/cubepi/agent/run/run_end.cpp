@@ -33,7 +33,14 @@ void RunEnd::set_aborted() {
     error_ = std::make_shared<const Error>(ErrorCode::cancelled, std::string(aborted_text));
 }
 
+/// A run that its time limit has aborted is limited.
+void RunEnd::note_time_limit() {
+    if (outcome_ == RunOutcome::aborted && limit_ && limit_->expired())
+        set_limited(limit_->error());
+}
+
 Task<void> RunEnd::finish() {
+    note_time_limit();
     if (store_) {
         co_await store_(outcome_);
         core_.time_passes();
@@ -54,6 +61,9 @@ Task<void> RunEnd::suspend() {
     if (store_) co_await store_(outcome_);
     AgentSuspendedEvent event;
     event.pending_requests = requests;
+    const Spending spending = core_.account()->own_spending();
+    event.usage = spending.usage;
+    event.cost = spending.cost;
     co_await core_.emit(std::move(event));
 }
 
@@ -61,6 +71,11 @@ Task<void> RunEnd::announce() {
     announced_ = true;
     AgentEndEvent event;
     event.messages = core_.new_messages();
+    event.outcome = outcome_;
+    event.error = error_;
+    const Spending spending = core_.account()->own_spending();
+    event.usage = spending.usage;
+    event.cost = spending.cost;
     return core_.emit(std::move(event));
 }
 
@@ -86,6 +101,7 @@ Task<void> RunEnd::close(std::exception_ptr failure, bool is_turn_open) {
 /// Sets the outcome and the error of the run for the exception. Returns the text for the messages.
 std::string RunEnd::note_failure(const std::exception_ptr& failure) {
     outcome_ = RunOutcome::failed;
+    error_ = nullptr;
     std::string text = "unknown exception";
     try {
         std::rethrow_exception(failure);
@@ -95,6 +111,7 @@ std::string RunEnd::note_failure(const std::exception_ptr& failure) {
     } catch (const CheckpointerError& error) {
         rethrow_ = failure;
         text = error.what();
+        error_ = error_with_text(failure, text);
     } catch (const HookFailed& failed) {
         text = failed.text();
         error_ = error_with_text(failed.cause, text);

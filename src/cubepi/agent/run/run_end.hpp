@@ -4,9 +4,12 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include <cubepi/agent/run/limit_checks.hpp>
 #include <cubepi/agent/run/run_core.hpp>
+#include <cubepi/agent/run_result.hpp>
+#include <cubepi/core/error.hpp>
 
 namespace cubepi::detail {
 
@@ -17,7 +20,9 @@ using StoreOutcome = std::function<Task<void>(RunOutcome)>;
 /// ends in finish(), suspend() or, after an exception, close().
 class RunEnd {
 public:
-    RunEnd(RunCore& core, StoreOutcome store) : core_(core), store_(std::move(store)) {}
+    /// `limit`: may be null.
+    RunEnd(RunCore& core, StoreOutcome store, const DurationLimit* limit)
+        : core_(core), store_(std::move(store)), limit_(limit) {}
 
     /// The run ends because the model's answer failed or was aborted.
     void set_failed_answer(std::shared_ptr<const Error> error, const AssistantMessage& answer);
@@ -40,12 +45,14 @@ public:
     RunResult result() const;
 
 private:
+    void note_time_limit();
     Task<void> announce();
     std::string note_failure(const std::exception_ptr& failure);
     Task<void> attempt(Task<void> step);
 
     RunCore& core_;
     StoreOutcome store_;
+    const DurationLimit* const limit_;
     RunOutcome outcome_ = RunOutcome::completed;
     std::shared_ptr<const Error> error_;
     std::exception_ptr rethrow_;

@@ -38,7 +38,7 @@ public:
     Loop(RunCore& core, RunPlan plan)
         : core_(core),
           parts_(core.parts()),
-          end_(core, std::exchange(plan.store_outcome, {})),
+          end_(core, std::exchange(plan.store_outcome, {}), plan.duration_limit),
           plan_(std::move(plan)),
           turns_(core.turns_before()) {}
 

@@ -19,6 +19,7 @@ struct RunPlan {
     /// Awaited after agent_start.
     std::function<Task<void>()> opening = {};
     StoreOutcome store_outcome = {};
+    const DurationLimit* duration_limit = nullptr;
 };
 
 /// Runs the turns of a run from `agent_start` to `agent_end`, or to `agent_suspended`. Failures of model, network and hooks

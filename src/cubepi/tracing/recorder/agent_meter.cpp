@@ -48,6 +48,8 @@ MeterCore::MeterCore(MeterOptions options)
                                          duration_bounds())),
       cost_(registry_->counter("cubepi.client.cost", "USD",
                                "Cost of model calls with a known price.")),
+      run_cost_(registry_->counter("cubepi.run.cost", "USD",
+                                   "Cost of runs with what tools charged, sub-agents included.")),
       questions_(registry_->counter("cubepi.hitl.requests", "{request}",
                                     "Questions to the user that have ended.")),
       reader_(registry_, std::move(options.exporters), resource_, options.reader,
@@ -156,16 +158,20 @@ MeterCore::CallRecorders MeterCore::recorders_of(const Call& call) const {
 }
 
 void MeterCore::record_run(std::string_view provider, std::string_view outcome,
-                           std::string_view error_type, double duration) {
-    RecorderCache<HistogramRecorder>::Key key;
+                           std::string_view error_type, double duration, double cost) {
+    RecorderCache<RunRecorders>::Key key;
     key.values = {provider, outcome, error_type};
-    const auto recorder = ended_runs_.get(key, [&] {
+    key.parts = cost > 0 ? 1U : 0U;
+    const auto recorders = ended_runs_.get(key, [&] {
         Attributes attributes = attributes_of("invoke_agent", shared_name(provider));
         attributes.add("cubepi.run.outcome", shared_name(outcome));
         if (!error_type.empty()) attributes.add("error.type", SharedString(error_type));
-        return durations_.at(attributes);
+        RunRecorders made{durations_.at(attributes)};
+        if (cost > 0) made.cost = run_cost_.at(attributes);
+        return made;
     });
-    recorder->record(duration);
+    recorders->duration.record(duration);
+    if (recorders->cost) recorders->cost->add(cost);
 }
 
 void MeterCore::record_tool(std::string_view provider, std::string_view tool,
@@ -231,10 +237,10 @@ void AgentMeter::record(const AgentEvent& event) {
     } else if (const auto* notice = event.get_if<NoticeEvent>()) {
         if (const auto end = question_end(notice->notice))
             end_question(end->question_id, end->outcome);
-    } else if (event.get_if<AgentEndEvent>()) {
-        end_run(event, outcome_);
-    } else if (event.get_if<AgentSuspendedEvent>()) {
-        end_run(event, "suspended");
+    } else if (const auto* end = event.get_if<AgentEndEvent>()) {
+        end_run(event, *end);
+    } else if (const auto* suspended = event.get_if<AgentSuspendedEvent>()) {
+        count_run(event, RunOutcome::suspended, std::string_view(), suspended->cost);
     }
 }
 
@@ -243,7 +249,6 @@ void AgentMeter::start_run(const AgentEvent& event) {
     run_ = std::make_shared<MeteredRun>();
     run_id_ = event.run_id();
     start_ = event.timestamp;
-    outcome_ = "completed";
     error_type_.clear();
     tools_.clear();
     questions_.clear();
@@ -253,16 +258,28 @@ void AgentMeter::start_run(const AgentEvent& event) {
 void AgentMeter::note_answer(const TurnEndEvent& event) {
     const AssistantMessage* answer = event.message ? event.message.assistant() : nullptr;
     if (!answer) return;
-    const bool failed = answer->stop_reason == stop_reason::error;
-    const bool aborted = answer->stop_reason == stop_reason::aborted;
-    outcome_ = failed ? "failed" : aborted ? "aborted" : "completed";
     error_type_.clear();
-    if (failed) error_type_ = answer->error ? error_type_of_call(*answer->error) : "cubepi.error";
-    if (aborted) error_type_ = "cubepi.aborted";
+    if (answer->stop_reason == stop_reason::error)
+        error_type_ = answer->error ? error_type_of_call(*answer->error) : "cubepi.error";
 }
 
-void AgentMeter::end_run(const AgentEvent& event, std::string_view outcome) {
-    core_->record_run(run_->provider(), outcome, error_type_, seconds(event.timestamp - start_));
+void AgentMeter::end_run(const AgentEvent& event, const AgentEndEvent& end) {
+    std::string error_type;
+    if (end.outcome == RunOutcome::aborted) error_type = "cubepi.aborted";
+    if (end.outcome == RunOutcome::failed) {
+        error_type = error_type_;
+        if (error_type.empty())
+            error_type = end.error ? error_type_of_run(*end.error) : "cubepi.error";
+    }
+    count_run(event, end.outcome, error_type, end.cost);
+}
+
+/// A run includes the cost of its nested runs.
+void AgentMeter::count_run(const AgentEvent& event, RunOutcome outcome, std::string_view error_type,
+                           std::optional<double> cost) {
+    const bool is_nested = !event.run->origin.parent_run_id.empty();
+    core_->record_run(run_->provider(), to_string(outcome), error_type,
+                      seconds(event.timestamp - start_), is_nested ? 0 : cost.value_or(0));
     forget_run();
 }
 

@@ -44,9 +44,9 @@ public:
         return ProviderWatch::watch(watch_, models);
     }
     void record_call(const ProviderCall& call, const ProviderOutcome& outcome);
-    /// `error_type`: empty if there was no error.
+    /// `error_type`: empty if there was no error. `cost`: 0: none, unknown, or that of a nested run.
     void record_run(std::string_view provider, std::string_view outcome,
-                    std::string_view error_type, double duration);
+                    std::string_view error_type, double duration, double cost);
     void record_tool(std::string_view provider, std::string_view tool, std::string_view error_type,
                      double duration);
 
@@ -67,6 +67,11 @@ private:
         std::optional<CounterRecorder> cost = {};
     };
 
+    struct RunRecorders {
+        HistogramRecorder duration;
+        std::optional<CounterRecorder> cost = {};
+    };
+
     CallRecorders recorders_of(const Call& call) const;
     /// Returns the attributes that all points of an operation have.
     Attributes attributes_of(std::string_view operation, SharedString provider) const;
@@ -78,9 +83,10 @@ private:
     const Histogram tokens_;
     const Histogram first_chunks_;
     const Counter cost_;
+    const Counter run_cost_;
     const Counter questions_;
     RecorderCache<CallRecorders> calls_;  // without an error
-    RecorderCache<HistogramRecorder> ended_runs_;
+    RecorderCache<RunRecorders> ended_runs_;
     RecorderCache<HistogramRecorder> tools_;
     RunTable<MeteredRun> runs_;
     MetricReader reader_;
@@ -113,7 +119,9 @@ private:
     void on_event(const AgentEvent& event) noexcept;
     void record(const AgentEvent& event);
     void start_run(const AgentEvent& event);
-    void end_run(const AgentEvent& event, std::string_view outcome);
+    void end_run(const AgentEvent& event, const AgentEndEvent& end);
+    void count_run(const AgentEvent& event, RunOutcome outcome, std::string_view error_type,
+                   std::optional<double> cost);
     void end_tool(const ToolExecutionEndEvent& event, Time now);
     void end_question(std::string_view question_id, std::string_view outcome);
     void note_answer(const TurnEndEvent& event);
@@ -128,8 +136,7 @@ private:
     std::shared_ptr<MeteredRun> run_;  // null: none is active
     std::string run_id_;
     Time start_;
-    std::string_view outcome_;  // by the last turn
-    std::string error_type_;    // of the last turn; empty: none
+    std::string error_type_;  // of the last answer; empty: it has not failed
     std::vector<Tool> tools_;
     std::vector<Question> questions_;
 };

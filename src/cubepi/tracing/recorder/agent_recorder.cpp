@@ -88,9 +88,9 @@ void AgentRecorder::record(const AgentEvent& event) {
     } else if (const auto* notice = event.get_if<NoticeEvent>()) {
         on_notice(notice->notice, now);
     } else if (const auto* end = event.get_if<AgentEndEvent>()) {
-        end_run(event, end->messages.size());
-    } else if (event.get_if<AgentSuspendedEvent>()) {
-        suspend_run(event);
+        end_run(*end, now);
+    } else if (const auto* suspended = event.get_if<AgentSuspendedEvent>()) {
+        suspend_run(*suspended, now);
     }
 }
 
@@ -122,13 +122,18 @@ void AgentRecorder::link_to_suspended_run() {
     has_stored_context_ = false;
 }
 
-void AgentRecorder::end_run(const AgentEvent& event, std::size_t message_count) {
-    run_->end(message_count, event.wall_time());
+void AgentRecorder::end_run(const AgentEndEvent& event, RunTrace::Time now) {
+    RunEnding ending;
+    ending.outcome = event.outcome;
+    ending.error = event.error.get();
+    ending.message_count = event.messages.size();
+    ending.cost = event.cost;
+    run_->end(ending, now);
     forget_run();
 }
 
-void AgentRecorder::suspend_run(const AgentEvent& event) {
-    run_->suspend(event.wall_time());
+void AgentRecorder::suspend_run(const AgentSuspendedEvent& event, RunTrace::Time now) {
+    run_->suspend(event.cost, now);
     forget_run();
 }
 

@@ -26,8 +26,8 @@ private:
     void record(const AgentEvent& event);
     void record_update(const AgentEvent& event);
     void start_run(const AgentEvent& event);
-    void end_run(const AgentEvent& event, std::size_t message_count);
-    void suspend_run(const AgentEvent& event);
+    void end_run(const AgentEndEvent& event, RunTrace::Time now);
+    void suspend_run(const AgentSuspendedEvent& event, RunTrace::Time now);
     void on_question(const HitlRequestEvent& event, RunTrace::Time now);
     void on_question_end();
     void on_notice(const Notice& notice, RunTrace::Time now);

@@ -142,6 +142,14 @@ std::string error_type_of_call(const ErrorInfo& error) {
     return "cubepi.errors." + (error.type.empty() ? std::string("ProviderError") : error.type);
 }
 
+std::string error_type_of_run(const Error& error) {
+    if (const auto* of_provider = dynamic_cast<const ProviderError*>(&error))
+        return error_type_of_call(of_provider->info());
+    if (error.code() == ErrorCode::timeout) return "timeout";
+    if (error.code() == ErrorCode::unknown) return "cubepi.error";
+    return "cubepi." + std::string(to_string(error.code()));
+}
+
 std::string short_sha256(std::string_view text) {
     std::array<unsigned char, SHA256_DIGEST_LENGTH> digest{};
     SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest.data());

@@ -27,6 +27,9 @@ void add_response_attributes(Attributes& attributes, const Model& model,
 /// Returns the `error.type` of a failure, in CubePi's form: "cubepi.errors.RateLimited".
 std::string error_type_of_call(const ErrorInfo& error);
 
+/// Returns the `error.type` of the error that ended a run: of a model call as above, else "cubepi." and the code.
+std::string error_type_of_run(const Error& error);
+
 /// Returns the first 16 hexadecimal digits of the SHA-256 of a text.
 std::string short_sha256(std::string_view text);
 

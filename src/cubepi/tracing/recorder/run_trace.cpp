@@ -142,8 +142,8 @@ void RunTrace::end_turn(const TurnEndEvent& event, Time now) {
         attributes.add("cubepi.turn.tool_calls.count",
                        static_cast<std::int64_t>(answer->tool_calls().size()));
         if (answer->stop_reason == stop_reason::aborted) attributes.add("cubepi.aborted", true);
-        record_outcome(*answer);
-        if (failed_) turn_.set_error("cubepi.error", root_->status_description);
+        note_failure(*answer);
+        if (!answer_error_type_.empty()) turn_.set_error("cubepi.error", answer_error_);
     }
     if (ended_tools_ != 0 && terminating_tools_ == ended_tools_)
         attributes.add("cubepi.turn.terminated_by_tool", true);
@@ -151,14 +151,12 @@ void RunTrace::end_turn(const TurnEndEvent& event, Time now) {
     finish(turn_, now);
 }
 
-/// Sets the status of the run by its last answer.
-void RunTrace::record_outcome(const AssistantMessage& answer) {
-    aborted_ = answer.stop_reason == stop_reason::aborted;
-    failed_ = answer.stop_reason == stop_reason::error;
-    if (!failed_) return;
-    const std::string text =
-        settings_.content.error_text(answer.error_message.str(), "model error");
-    root_.set_error(answer.error ? error_type_of_call(*answer.error) : "cubepi.error", text);
+/// Remembers the failure of an answer, which may become that of the run.
+void RunTrace::note_failure(const AssistantMessage& answer) {
+    answer_error_type_.clear();
+    if (answer.stop_reason != stop_reason::error) return;
+    answer_error_type_ = answer.error ? error_type_of_call(*answer.error) : "cubepi.error";
+    answer_error_ = settings_.content.error_text(answer.error_message.str(), "model error");
 }
 
 void RunTrace::record_turn_content(const TurnEndEvent& event) {
@@ -409,30 +407,49 @@ void RunTrace::record_failure(OpenSpan& span, const ProviderOutcome& outcome, Ti
 
 void RunTrace::end_answer(const Message& answer) {
     const std::lock_guard lock(mutex_);
-    record_outcome(*answer.assistant());
+    note_failure(*answer.assistant());
     if (settings_.content.enabled()) run_output_.emplace_back(content_of(answer));
 }
 
 // The end.
 
-void RunTrace::suspend(Time now) {
+void RunTrace::suspend(std::optional<double> cost, Time now) {
     const std::lock_guard lock(mutex_);
     if (!root_) return;
     // A call that waits has not run; the run that continues records it.
     tools_.clear();
     close_open_spans("detached", false, now);
     root_->attributes.set("cubepi.run.outcome", shared_name("suspended"));
+    if (cost) root_->attributes.set("cubepi.usage.cost", *cost);
     finish_run(now);
 }
 
-void RunTrace::end(std::size_t message_count, Time now) {
+void RunTrace::end(const RunEnding& ending, Time now) {
     const std::lock_guard lock(mutex_);
     if (!root_) return;
     close_open_spans("aborted", true, now);
-    root_->attributes.add("cubepi.output.messages.count", static_cast<std::int64_t>(message_count));
-    const char* outcome = failed_ ? "failed" : aborted_ ? "aborted" : "completed";
-    root_->attributes.set("cubepi.run.outcome", shared_name(outcome));
+    failed_ = ending.outcome == RunOutcome::failed;
+    aborted_ = ending.outcome == RunOutcome::aborted;
+    Attributes& attributes = root_->attributes;
+    attributes.add("cubepi.output.messages.count", static_cast<std::int64_t>(ending.message_count));
+    attributes.set("cubepi.run.outcome", shared_name(to_string(ending.outcome)));
+    if (ending.cost) attributes.set("cubepi.usage.cost", *ending.cost);
+    if (const auto* reached = dynamic_cast<const LimitReachedError*>(ending.error))
+        attributes.set("cubepi.run.limit", shared_name(reached->limit()));
+    if (failed_) record_error(ending.error);
     finish_run(now);
+}
+
+/// Sets the error of a run that has failed: that of its answer, or of what else ended it. `error`: may be null.
+void RunTrace::record_error(const Error* error) {
+    if (!answer_error_type_.empty()) {
+        root_.set_error(answer_error_type_, answer_error_);
+    } else if (error) {
+        root_.set_error(error_type_of_run(*error),
+                        settings_.content.error_text(error->what(), "run error"));
+    } else {
+        root_.set_error("cubepi.error", "run error");
+    }
 }
 
 void RunTrace::abandon(Time now) {

@@ -36,6 +36,14 @@ struct ToolFacts {
     std::string_view execution_mode = {};
 };
 
+/// The end of a run.
+struct RunEnding {
+    RunOutcome outcome = RunOutcome::completed;
+    const Error* error = nullptr;     ///< may be null
+    std::size_t message_count = 0;    ///< new messages
+    std::optional<double> cost = {};  ///< absent: unknown
+};
+
 /// The spans of one run. Events of the agent and notifications of providers may come from different threads.
 class RunTrace {
 public:
@@ -74,16 +82,15 @@ public:
     void start_question(const HitlRequest& request, Time now);
     void end_question(std::string_view question_id, std::string_view outcome, Time now);
     void end_answered_question(const HitlAnswerEvent& event, Time now);
-    void suspend(Time now);
-    /// Ends the run. `message_count`: new messages.
-    void end(std::size_t message_count, Time now);
+    void suspend(std::optional<double> cost, Time now);
+    void end(const RunEnding& ending, Time now);
     /// Ends a run of which no more events are expected.
     void abandon(Time now);
 
     // Notifications of providers.
     void start_chat(const ProviderCall& call, const RequestPayload& payload, Time now);
     void end_chat(const ProviderCall& call, const ProviderOutcome& outcome, Time now);
-    /// Records the answer of a run without turns, and its failure.
+    /// Records the answer of a run without turns.
     void end_answer(const Message& answer);
 
     /// Takes the spans of a nested run that is not sampled, until it is known whether this run fails.
@@ -127,9 +134,10 @@ private:
     void record_body(SpanData& span, Json body) const;
     void end_dropped_chats(const Message& answer);
     void record_failure(OpenSpan& span, const ProviderOutcome& outcome, Time now) const;
-    void record_outcome(const AssistantMessage& answer);
+    void note_failure(const AssistantMessage& answer);
     void record_turn_content(const TurnEndEvent& event);
     void record_run_content();
+    void record_error(const Error* error);
     void close_open_spans(std::string_view question_outcome, bool aborted, Time now);
     void finish_run(Time now);
 
@@ -150,8 +158,11 @@ private:
     std::size_t ended_tools_ = 0;        // of the turn
     std::size_t terminating_tools_ = 0;  // of the turn
     bool has_provider_ = false;
-    bool failed_ = false;  // an answer failed; a failed tool is the model's business
+    bool failed_ = false;  // the run has; a failed tool is the model's business
     bool aborted_ = false;
+    // Of the last answer, if that failed; else empty.
+    std::string answer_error_type_;
+    std::string answer_error_;
     // Recorded content.
     JsonArray turn_input_;
     JsonArray run_input_;
