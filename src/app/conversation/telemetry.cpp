@@ -6,6 +6,8 @@
 #include <string_view>
 #include <utility>
 
+#include <boost/asio/post.hpp>
+
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/tracing/jsonl_exporter.hpp>
 #include <cubepi/tracing/otel_environment.hpp>
@@ -40,9 +42,7 @@ Telemetry::Telemetry(const TraceSettings& settings) {
     const OtelEnvironment environment = process_otel_environment();
     auto keep = [notices = notices_, log = Runtime::standard()->log](const Notice& notice) {
         log_notice(log, notice);
-        if (is_routine(notice)) return;
-        const std::lock_guard lock(notices->mutex);
-        if (notices->texts.size() < most_notices) notices->texts.push_back(notice.text);
+        if (!is_routine(notice)) add(notices, notice.text);
     };
     for (const Notice& notice : environment.notices) keep(notice);
 
@@ -74,6 +74,35 @@ void Telemetry::end() {
     // Both usually have the same collector.
     constexpr std::chrono::milliseconds least{100};
     if (meter_) (void)meter_->shutdown(std::max(least, end_limit - used));
+    show_all(*notices_);
+    notices_->show = nullptr;
+}
+
+void Telemetry::add(const std::shared_ptr<Notices>& notices, std::string text) {
+    const std::lock_guard lock(notices->mutex);
+    if (notices->texts.size() >= most_notices) return;
+    notices->texts.push_back(std::move(text));
+    if (notices->texts.size() != 1 || !notices->executor) return;
+    boost::asio::post(*notices->executor, [notices] { show_all(*notices); });
+}
+
+void Telemetry::show_all(Notices& notices) {
+    if (!notices.show) return;
+    std::vector<std::string> texts;
+    {
+        const std::lock_guard lock(notices.mutex);
+        texts = std::exchange(notices.texts, {});
+    }
+    for (const std::string& text : texts) notices.show(text);
+}
+
+void Telemetry::show_notices(Executor executor, std::function<void(const std::string& text)> show) {
+    notices_->show = std::move(show);
+    {
+        const std::lock_guard lock(notices_->mutex);
+        notices_->executor = std::move(executor);
+    }
+    show_all(*notices_);
 }
 
 std::vector<std::string> Telemetry::take_notices() {

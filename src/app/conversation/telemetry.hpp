@@ -1,11 +1,14 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <cubepi/core/notice.hpp>
+#include <cubepi/core/task.hpp>
 #include <cubepi/tracing/meter.hpp>
 #include <cubepi/tracing/tracer.hpp>
 
@@ -31,13 +34,20 @@ public:
     void end();
     /// Takes the texts of notices since the last call, for the user. Thread-safe.
     std::vector<std::string> take_notices();
+    /// From now on passes the texts of notices to `show`, on `executor` when they come, and the last ones in end(). For a program that
+    /// runs until it is stopped. Called, as end() is, on the executor, which runs one handler at a time.
+    void show_notices(Executor executor, std::function<void(const std::string& text)> show);
 
 private:
     /// Notices come from the export thread.
     struct Notices {
         std::mutex mutex;
         std::vector<std::string> texts;
+        std::optional<Executor> executor;              // empty: take_notices() is called
+        std::function<void(const std::string&)> show;  // used on the executor
     };
+    static void add(const std::shared_ptr<Notices>& notices, std::string text);
+    static void show_all(Notices& notices);
 
     std::shared_ptr<Notices> notices_ = std::make_shared<Notices>();
     std::shared_ptr<Tracer> tracer_;

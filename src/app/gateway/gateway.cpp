@@ -114,6 +114,7 @@ Task<std::unique_ptr<GatewayInstance>> Gateway::make_instance() {
 Task<int> Gateway::run() {
     const ConfigFile config = read_config(config_path());
     telemetry_ = std::make_shared<Telemetry>(trace_settings(config.trace));
+    telemetry_->show_notices(executor_, [this](const std::string& text) { warn(text); });
     bub::FileDeliveryLogOptions records;
     records.on_warning = [this](const std::string& text) { warn(text); };
     deliveries_ = std::make_shared<bub::FileDeliveryLog>(std::move(records));

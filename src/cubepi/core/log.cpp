@@ -17,11 +17,23 @@ constexpr std::array<std::string_view, 5> level_names = {"debug", "info", "warni
                                                          "off"};
 
 /// Codes of notices that report a failure or a loss.
-constexpr std::array<std::string_view, 12> warnings = {
-    "claim_lease_ended", "claim_lost",     "claim_taken_over",
-    "export_dropping",   "export_failing", "export_warning",
-    "failover",          "no_persistence", "observer_failed",
-    "otel_variable",     "retry",          "tracing_failed"};
+constexpr std::array<std::string_view, 17> warnings = {"claim_lease_ended",
+                                                       "claim_lost",
+                                                       "claim_taken_over",
+                                                       "export_dropping",
+                                                       "export_failing",
+                                                       "export_warning",
+                                                       "failover",
+                                                       "held_spans_dropped",
+                                                       "metrics_failed",
+                                                       "no_persistence",
+                                                       "observer_failed",
+                                                       "otel_variable",
+                                                       "recording_incomplete",
+                                                       "redact_failed",
+                                                       "retry",
+                                                       "stream_file_failed",
+                                                       "tracing_failed"};
 
 /// The details that are identifiers. Others may be texts of an endpoint or of the user.
 constexpr std::array<std::string_view, 12> identifiers = {
@@ -31,6 +43,21 @@ constexpr std::array<std::string_view, 12> identifiers = {
 template <std::size_t size>
 bool contains(const std::array<std::string_view, size>& list, std::string_view text) noexcept {
     return std::find(list.begin(), list.end(), text) != list.end();
+}
+
+bool is_positive(const JsonObject& details, std::string_view key) noexcept {
+    const Json* value = details.if_contains(key);
+    if (!value) return false;
+    if (const auto* number = value->if_int64()) return *number > 0;
+    const auto* large = value->if_uint64();
+    return large && *large > 0;
+}
+
+LogLevel level_of(const Notice& notice) noexcept {
+    // The totals of an exporter.
+    const bool lost = notice.code == "export_ended" && (is_positive(notice.details, "dropped") ||
+                                                        is_positive(notice.details, "failed"));
+    return lost || contains(warnings, notice.code) ? LogLevel::warning : LogLevel::info;
 }
 
 /// A vendor's value under a known key could still be a text.
@@ -85,7 +112,7 @@ void Logger::write_now(LogLevel level, std::string_view event,
 }
 
 void log_notice(const Logger& log, const Notice& notice, std::string_view run_id) noexcept {
-    const LogLevel level = contains(warnings, notice.code) ? LogLevel::warning : LogLevel::info;
+    const LogLevel level = level_of(notice);
     if (!log.is_on(level)) return;
     try {
         std::vector<LogField> fields;

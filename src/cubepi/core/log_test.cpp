@@ -166,6 +166,21 @@ TEST(Log, B29_OmitsTextsOfNotices) {
               "<6>repair attempt=1 status_code=500 error_type=server_error run_id=r-2\n");
 }
 
+TEST(Log, WarnsAboutTheTotalsOfAnExporterThatLostSomething) {
+    Lines lines;
+    Notice notice;
+    notice.code = "export_ended";
+    notice.details["exported"] = 3;
+    notice.details["dropped"] = 0;
+    notice.details["failed"] = std::uint64_t{0};
+    log_notice(lines.log, notice);
+    notice.details["dropped"] = std::uint64_t{2};
+    log_notice(lines.log, notice);
+    EXPECT_EQ(lines.out.str(),
+              "<6>export_ended exported=3 dropped=0 failed=0\n"
+              "<4>export_ended exported=3 dropped=2 failed=0\n");
+}
+
 TEST(Log, NamesErrorsByTheirCodes) {
     EXPECT_EQ(logged_error(std::make_exception_ptr(Error(ErrorCode::tls, "secret"))), "tls");
     EXPECT_EQ(logged_error(std::make_exception_ptr(std::runtime_error("secret"))), "unknown");

@@ -6,8 +6,9 @@
 
 namespace cubepi {
 
-ActiveSpan::ActiveSpan(std::shared_ptr<detail::TracerCore> core, std::shared_ptr<SpanData> data)
-    : core_(std::move(core)), data_(std::move(data)) {}
+ActiveSpan::ActiveSpan(std::shared_ptr<detail::TracerCore> core, std::shared_ptr<SpanData> data,
+                       std::shared_ptr<detail::SpanHold> hold)
+    : core_(std::move(core)), data_(std::move(data)), hold_(std::move(hold)) {}
 
 ActiveSpan::ActiveSpan(ActiveSpan&&) noexcept = default;
 
@@ -16,6 +17,7 @@ ActiveSpan& ActiveSpan::operator=(ActiveSpan&& other) noexcept {
     end();
     core_ = std::move(other.core_);
     data_ = std::move(other.data_);
+    hold_ = std::move(other.hold_);
     return *this;
 }
 
@@ -35,10 +37,19 @@ void ActiveSpan::set_error(std::string type, std::string_view text) {
 void ActiveSpan::end(Time time) noexcept {
     if (!data_) return;
     data_->end = time;
-    const bool failed = data_->status == SpanStatus::error && core_->settings().keep_failed;
+    const bool failed = data_->status == SpanStatus::error;
+    const std::shared_ptr<detail::TracerCore> core = std::exchange(core_, nullptr);
+    const std::shared_ptr<detail::SpanHold> hold = std::exchange(hold_, nullptr);
     std::shared_ptr<const SpanData> ended = std::exchange(data_, nullptr);
-    if (ended->context.sampled || failed) core_->receive(std::move(ended));
-    core_.reset();
+    if (ended->context.sampled) return core->receive(std::move(ended));
+    if (!hold) return;
+    core->end_hold(ended->context, hold.get());
+    try {
+        if (failed) hold->fail(*core, core->losses());
+        hold->add(std::move(ended), *core);
+    } catch (...) {
+        core->report_failure("a span");
+    }
 }
 
 }  // namespace cubepi

@@ -12,6 +12,7 @@
 namespace cubepi {
 
 namespace detail {
+class SpanHold;
 class TracerCore;
 }  // namespace detail
 
@@ -27,15 +28,17 @@ struct ActiveSpanOptions {
 };
 
 /// A span of the program itself around the runs that it causes: a request of a server, a turn of the pipeline. Runs become its
-/// children with PromptOptions::traceparent(). Sampled as a run is: one that is not sampled is exported if it fails. Ends when it is
-/// destroyed. Used by one thread at a time; may outlive the tracer.
+/// children with PromptOptions::traceparent(). Sampled as a run is: one that is not sampled is exported if it, a run below it or another
+/// span of the program above or below it fails. Ends when it is destroyed. Used by one thread at a time; may outlive the tracer.
 class ActiveSpan {
 public:
     using Time = std::chrono::system_clock::time_point;
 
     /// Records nothing.
     ActiveSpan() = default;
-    ActiveSpan(std::shared_ptr<detail::TracerCore> core, std::shared_ptr<SpanData> data);
+    /// `hold` receives the span if it is not sampled; null: it is dropped.
+    ActiveSpan(std::shared_ptr<detail::TracerCore> core, std::shared_ptr<SpanData> data,
+               std::shared_ptr<detail::SpanHold> hold);
     ActiveSpan(ActiveSpan&&) noexcept;
     ActiveSpan& operator=(ActiveSpan&& other) noexcept;
     ~ActiveSpan();
@@ -54,6 +57,7 @@ public:
 private:
     std::shared_ptr<detail::TracerCore> core_;
     std::shared_ptr<SpanData> data_;
+    std::shared_ptr<detail::SpanHold> hold_;
 };
 
 }  // namespace cubepi

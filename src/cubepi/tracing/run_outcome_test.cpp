@@ -116,9 +116,7 @@ TEST(RunOutcome, AHookThatThrowsAfterATurnFailsTheRun) {
 TEST(RunOutcome, AFailureAtTheEndOfARunIsExportedAlsoIfTheRunIsNotSampled) {
     FauxProvider faux = answering({"done"});
     AgentOptions options = working(faux);
-    options.on_run_end = [](HookContext&) -> MessageList {
-        throw Error(ErrorCode::io, "secret");
-    };
+    options.on_run_end = [](HookContext&) -> MessageList { throw Error(ErrorCode::io, "secret"); };
     TracerOptions tracing;
     tracing.sampling.ratio = 0;
     const Observed it(std::move(options), std::move(tracing));
@@ -248,12 +246,11 @@ TEST(RunOutcome, TheCostOfANestedRunCountsOnce) {
     FauxProvider outer = answering({calling("nest"), "done"});
     AgentOptions options;
     options.model = outer.model(priced(0));
-    options.tools = {tool<NoArgs>(
-        "nest", "Nests.", [&](NoArgs, ToolContext context) -> Task<std::string> {
+    options.tools = {
+        tool<NoArgs>("nest", "Nests.", [&](NoArgs, ToolContext context) -> Task<std::string> {
             Agent agent({.model = inner.model(priced(1e9))});
             const MeterAttachment measured = meter.attach(agent);
-            const RunResult result =
-                co_await agent.prompt("hi", PromptOptions().parent(context));
+            const RunResult result = co_await agent.prompt("hi", PromptOptions().parent(context));
             context.charge(result.usage, result.cost);
             co_return result.text();
         })};

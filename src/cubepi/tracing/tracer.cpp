@@ -28,9 +28,9 @@ std::shared_ptr<const RunInfo> info_of_oneshot(const Runtime& runtime, OneshotOp
 std::shared_ptr<const detail::RunTrace::Settings> settings_of_oneshot(
     const detail::TracerCore& core, const OneshotOptions& options) {
     const bool content = options.record_content.value_or(core.options().record_content);
-    return std::make_shared<const detail::RunTrace::Settings>(
-        detail::RunTrace::Settings{detail::ContentFilter(content, core.options().redact),
-                                   core.settings().agent_name, core.settings().keep_failed});
+    return std::make_shared<const detail::RunTrace::Settings>(detail::RunTrace::Settings{
+        detail::ContentFilter(content, core.options().redact, core.shared_losses()),
+        core.settings().agent_name, core.settings().keep_failed, core.shared_losses()});
 }
 
 detail::RunEnding ending_of(const AssistantMessage& answer, const Model& model,
@@ -86,7 +86,8 @@ ActiveSpan Tracer::start_span(SharedString name, ActiveSpanOptions options) {
     for (Attribute& one : detail::attributes_of(options.trace))
         data->attributes.set(std::move(one.key), std::move(one.value));
     data->start = options.start.value_or(std::chrono::system_clock::now());
-    return ActiveSpan(core_, std::move(data));
+    std::shared_ptr<detail::SpanHold> hold = core_->hold_for(parent, data->context);
+    return ActiveSpan(core_, std::move(data), std::move(hold));
 }
 
 Task<AssistantMessage> Tracer::oneshot(BoundModel model, std::string system_prompt,
@@ -118,20 +119,28 @@ Task<AssistantMessage> Tracer::oneshot(BoundModel model, std::string system_prom
     co_return std::move(answer).value();
 }
 
-bool Tracer::force_flush(std::chrono::milliseconds limit) {
-    return core_->sink().force_flush(limit);
-}
+bool Tracer::force_flush(std::chrono::milliseconds limit) { return core_->flush(limit); }
 
 Task<bool> Tracer::flush(std::chrono::milliseconds limit) {
     const std::shared_ptr<const Runtime> runtime = Runtime::standard();
-    std::function<bool()> work = [core = core_, limit] { return core->sink().force_flush(limit); };
+    std::function<bool()> work = [core = core_, limit] { return core->flush(limit); };
     co_return co_await offload(*runtime->workers, std::move(work));
 }
 
-bool Tracer::shutdown(std::chrono::milliseconds limit) { return core_->sink().shutdown(limit); }
+bool Tracer::shutdown(std::chrono::milliseconds limit) { return core_->shutdown(limit); }
 
 const Resource& Tracer::resource() const noexcept { return *core_->resource(); }
 
 std::vector<ExportCounts> Tracer::export_counts() const { return core_->sink().counts(); }
+
+RecordingLosses Tracer::recording_losses() const {
+    const detail::LossReport& losses = core_->losses();
+    RecordingLosses counts;
+    counts.redacted_values = losses.count(detail::Loss::redacted_value);
+    counts.held_spans = losses.count(detail::Loss::held_span);
+    counts.stream_lines = losses.count(detail::Loss::stream_line);
+    counts.events = losses.count(detail::Loss::event);
+    return counts;
+}
 
 }  // namespace cubepi

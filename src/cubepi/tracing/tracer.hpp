@@ -27,7 +27,9 @@ using Redact = std::function<std::optional<Json>(std::string_view key, Json valu
 struct Sampling {
     double ratio = 1;           ///< of the runs without a caller's span, by trace id
     bool follow_caller = true;  ///< a run with a `traceparent` is recorded if the caller's span is
-    bool failed_runs = true;    ///< a run that fails is recorded in any case
+    /// A run that fails is recorded in any case, with the runs and spans of the program around it. Until the outcome is known, at most
+    /// 10,000 spans or 16 MiB of a run are held back.
+    bool failed_runs = true;
 };
 
 /// The options of a tracer. Without exporters, nothing is recorded.
@@ -52,17 +54,28 @@ struct TracerOptions {
     bool record_content = false;
     Redact redact = {};
     /// Not empty: the deltas of each run are written to `<directory>/<run id>.stream.jsonl`, for debugging slow or broken
-    /// streams. The lines contain text only with `record_content`. Written on the executor of the run.
+    /// streams. The lines contain text only with `record_content`. Written by a thread of its own; lines beyond 4 MiB that wait for it
+    /// are dropped and counted.
     std::filesystem::path stream_directory = {};
 
-    /// Receives what an operator should know: an exporter that fails, spans that are dropped. Called on the export thread, or on
-    /// the executor of a run.
+    /// Receives what an operator should know: an exporter that fails, spans that are dropped, values that are not recorded. Called on
+    /// the export thread, on the executor of a run, or by shutdown().
     std::function<void(const Notice&)> on_notice = {};
 };
 
 namespace detail {
 class AgentRecorder;
 }  // namespace detail
+
+/// Counts of what a tracer could not record so far. The first loss of each kind is a notice ("redact_failed", "held_spans_dropped",
+/// "stream_file_failed", "tracing_failed"), and shutdown() reports the totals ("recording_incomplete").
+struct RecordingLosses {
+    std::uint64_t redacted_values = 0;  ///< `redact` threw an exception
+    std::uint64_t held_spans =
+        0;  ///< of failed runs that are not sampled, beyond the limits of memory
+    std::uint64_t stream_lines = 0;  ///< of stream files
+    std::uint64_t events = 0;        ///< a recorder threw an exception, for lack of memory
+};
 
 /// The connection of a tracer with an agent. Detaches when it is destroyed. Used on the agent's executor, but may outlive the
 /// agent.
@@ -118,7 +131,7 @@ public:
     Task<AssistantMessage> oneshot(BoundModel model, std::string system_prompt,
                                    MessageList messages, OneshotOptions options = OneshotOptions());
 
-    /// Exports what has ended so far. Returns false if that was not done within `limit`. Blocks.
+    /// Exports what has ended so far, and writes the lines of stream files. Returns false if that was not done within `limit`. Blocks.
     bool force_flush(std::chrono::milliseconds limit = std::chrono::seconds(30));
     /// Does the same without blocking the executor.
     Task<bool> flush(std::chrono::milliseconds limit = std::chrono::seconds(30));
@@ -128,6 +141,7 @@ public:
     const Resource& resource() const noexcept;
     /// One for each exporter, in their order.
     std::vector<ExportCounts> export_counts() const;
+    RecordingLosses recording_losses() const;
 
 private:
     std::shared_ptr<detail::TracerCore> core_;

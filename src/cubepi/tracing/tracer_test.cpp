@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 #include <sstream>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include <cubepi/core/scoped_test_directory.hpp>
 #include <cubepi/provider/fallback.hpp>
 #include <cubepi/provider/faux.hpp>
+#include <cubepi/tracing/recorder/held_spans.hpp>
 #include <cubepi/tracing/traced_test.hpp>
 
 namespace cubepi {
@@ -339,6 +341,73 @@ TEST(Tracer, ASpanOfTheProgramThatFailsIsRecordedAlthoughItIsNotSampled) {
     EXPECT_EQ(text(*span, "error.type"), "io");
 }
 
+TEST(Tracer, SpansOfTheProgramAreExportedWithARunThatFails) {
+    TracerOptions options;
+    options.sampling.ratio = 0;
+    Traced traced(std::move(options));
+    FauxProvider faux = answering({faux_failure("down"), "fine"});
+    Agent agent({.model = faux.model("m")});
+    const TraceAttachment attachment = traced.tracer->attach(agent);
+    for (const char* name : {"bad", "good"}) {
+        ActiveSpan request = traced.tracer->start_span(SharedString(std::string(name)));
+        ActiveSpanOptions below;
+        below.trace.traceparent = request.context().traceparent();
+        traced.tracer->start_span("before", below).end();
+        const ActiveSpan around = traced.tracer->start_span("around", below);
+        run(agent.prompt("?", PromptOptions().traceparent(around.context().traceparent())));
+    }
+    EXPECT_TRUE(traced.spans("good").empty());
+    const auto request = traced.span("bad");
+    EXPECT_EQ(traced.span("before")->parent, request->context.span_id);
+    EXPECT_EQ(traced.span("around")->parent, request->context.span_id);
+    EXPECT_EQ(traced.span("invoke_agent")->parent, traced.span("around")->context.span_id);
+}
+
+TEST(Tracer, CountsValuesForWhichRedactThrowsAndReportsThemOnce) {
+    std::vector<std::string> codes;
+    TracerOptions options;
+    options.record_content = true;
+    options.redact = [](std::string_view, Json) -> std::optional<Json> {
+        throw std::runtime_error("no");
+    };
+    options.on_notice = [&codes](const Notice& notice) { codes.push_back(notice.code); };
+    Traced it(std::move(options));
+    FauxProvider faux = answering({"one"});
+    Agent agent({.model = faux.model("m")});
+    const TraceAttachment attachment = it.tracer->attach(agent);
+    run(agent.prompt("hi"));
+    EXPECT_GT(it.tracer->recording_losses().redacted_values, 3u);
+    EXPECT_TRUE(it.tracer->shutdown());
+    EXPECT_EQ(codes,
+              (std::vector<std::string>{"redact_failed", "export_ended", "recording_incomplete"}));
+}
+
+TEST(HeldSpans, AreBoundedByNumberAndBytes) {
+    struct Counter final : detail::SpanReceiver {
+        void receive(std::shared_ptr<const SpanData>) noexcept override { ++spans; }
+        std::size_t spans = 0;
+    };
+    for (const std::size_t bytes : {std::size_t{0}, std::size_t{1} << 20U}) {
+        std::vector<std::string> notices;
+        detail::LossReport losses([&](const Notice& notice) { notices.push_back(notice.code); });
+        detail::HeldSpans nested;
+        const std::size_t offered = bytes == 0 ? 10'010 : 20;
+        for (std::size_t i = 0; i < offered; ++i) {
+            auto span = std::make_shared<SpanData>();
+            span->attributes.set("content", SharedString(std::string(bytes, 'x')));
+            nested.add(std::move(span));
+        }
+        detail::HeldSpans held;
+        held.add(std::move(nested));
+        Counter counter;
+        held.release_to(counter, losses);
+        const std::size_t missing = losses.count(detail::Loss::held_span);
+        EXPECT_GE(missing, 4u);
+        EXPECT_EQ(counter.spans + missing, offered);
+        EXPECT_EQ(notices, std::vector<std::string>{"held_spans_dropped"});
+    }
+}
+
 TEST(Tracer, TracedRecordsOneTaskAndWaitsForItsExport) {
     Traced it;
     FauxProvider faux = answering({"one", "two"});
@@ -383,6 +452,7 @@ TEST(Tracer, AStreamFileHasNoTextUnlessContentIsRecorded) {
         Agent agent({.model = faux.model("m"), .tools = {failing_tool()}});
         const TraceAttachment attachment = it.tracer->attach(agent);
         run(agent.prompt("hi", PromptOptions().run_id("../r1")));
+        EXPECT_TRUE(it.tracer->force_flush());
         std::ifstream file(directory.path() / ".._r1.stream.jsonl");
         std::stringstream lines;
         lines << file.rdbuf();

@@ -14,6 +14,7 @@
 #include <cubepi/core/offload.hpp>
 #include <cubepi/core/support/posix_file.hpp>
 #include <cubepi/tracing/export/json_text.hpp>
+#include <cubepi/tracing/export/private_directories.hpp>
 #include <cubepi/tracing/export/span_json.hpp>
 
 namespace cubepi {
@@ -31,15 +32,6 @@ std::string date_of(std::chrono::system_clock::time_point time) {
 
 std::string file_name(const TraceId& trace) {
     return (trace.valid() ? trace.hex() : std::string("unknown-trace")) + ".jsonl";
-}
-
-/// Creates a directory and those above it. A failure shows when a file in it is opened.
-void make_directories(const std::filesystem::path& path) {
-    std::filesystem::path built;
-    for (const auto& part : path) {
-        built /= part;
-        ::mkdir(built.c_str(), 0700);
-    }
 }
 
 std::string failure(const char* what, const std::filesystem::path& path, int error) {
@@ -199,7 +191,7 @@ UniqueFd JsonlSpanExporter::State::open(const std::filesystem::path& path) const
     constexpr int flags = O_RDWR | O_APPEND | O_CREAT | O_NONBLOCK;
     UniqueFd file = detail::open_file(path.c_str(), flags, 0600);
     if (!file && errno == ENOENT) {
-        make_directories(path.parent_path());
+        detail::make_private_directories(path.parent_path());
         file = detail::open_file(path.c_str(), flags, 0600);
     }
     return file;

@@ -35,7 +35,8 @@ double seconds(std::chrono::steady_clock::duration duration) {
 }  // namespace
 
 MeterCore::MeterCore(MeterOptions options)
-    : agent_name_(options.agent_name),
+    : on_notice_(options.on_notice),
+      agent_name_(options.agent_name),
       resource_(std::make_shared<const Resource>(resource_of_meter(options))),
       registry_(std::make_shared<MetricRegistry>()),
       durations_(registry_->histogram("gen_ai.client.operation.duration", "s",
@@ -187,6 +188,18 @@ void MeterCore::record_tool(std::string_view provider, std::string_view tool,
     recorder->record(duration);
 }
 
+void MeterCore::report_failure() noexcept {
+    if (failure_reported_.exchange(true) || !on_notice_) return;
+    try {
+        Notice notice;
+        notice.code = "metrics_failed";
+        notice.text = "An event of a run was not measured: an exception in the meter.";
+        on_notice_(notice);
+    } catch (...) {
+        // Measuring must not fail a run.
+    }
+}
+
 // The agent.
 
 std::shared_ptr<AgentMeter> AgentMeter::attach(std::shared_ptr<MeterCore> core, Agent& agent) {
@@ -210,7 +223,7 @@ void AgentMeter::on_event(const AgentEvent& event) noexcept {
     try {
         record(event);
     } catch (...) {
-        // A value that could not be recorded must not fail the run: memory is exhausted.
+        core_->report_failure();
     }
 }
 

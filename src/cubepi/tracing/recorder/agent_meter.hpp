@@ -1,6 +1,8 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -55,6 +57,8 @@ public:
     MetricReader& reader() noexcept { return reader_; }
     RunTable<MeteredRun>& runs() noexcept { return runs_; }
     const Counter& questions() const noexcept { return questions_; }
+    /// Reports an exception inside a recorder; only the first one.
+    void report_failure() noexcept;
 
 private:
     struct Call;
@@ -76,6 +80,7 @@ private:
     /// Returns the attributes that all points of an operation have.
     Attributes attributes_of(std::string_view operation, SharedString provider) const;
 
+    const std::function<void(const Notice&)> on_notice_;
     const SharedString agent_name_;
     const std::shared_ptr<const Resource> resource_;
     const std::shared_ptr<MetricRegistry> registry_;
@@ -91,6 +96,7 @@ private:
     RunTable<MeteredRun> runs_;
     MetricReader reader_;
     std::shared_ptr<ProviderWatch> watch_;
+    std::atomic<bool> failure_reported_ = false;
 };
 
 /// Measures the runs of one agent. Used on the agent's executor.

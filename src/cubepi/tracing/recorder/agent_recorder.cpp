@@ -103,9 +103,9 @@ void AgentRecorder::start_run(const AgentEvent& event) {
     run_ = core_->start_run(event.run, event.wall_time());
     open_questions_ = 0;
     link_to_suspended_run();
-    if (!core_->options().stream_directory.empty()) {
-        stream_file_.emplace(core_->options().stream_directory, event.run_id(),
-                             core_->settings().content, event.timestamp);
+    if (core_->streams()) {
+        stream_file_.emplace(*core_->streams(), event.run_id(), core_->settings().content,
+                             event.timestamp);
     }
 }
 

@@ -98,6 +98,7 @@ std::optional<Json> ContentFilter::value(std::string_view key, Json value) const
         return redact_(key, std::move(value));
     } catch (...) {
         // A value that could not be redacted is not recorded.
+        if (losses_) losses_->add(Loss::redacted_value, std::string_view());
         return std::nullopt;
     }
 }

@@ -4,10 +4,12 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <cubepi/core/json.hpp>
 #include <cubepi/core/message_list.hpp>
 #include <cubepi/core/model.hpp>
+#include <cubepi/tracing/recorder/loss_report.hpp>
 #include <cubepi/tracing/tracer.hpp>
 
 // Recorded content: messages in the form of OpenTelemetry's GenAI conventions, as JSON texts, because an attribute has no
@@ -24,7 +26,9 @@ JsonArray tool_definitions(const ToolDefinitions& tools);
 /// Decides what of a run's content is recorded. Thread-safe as far as the `redact` function is.
 class ContentFilter {
 public:
-    ContentFilter(bool enabled, Redact redact) : enabled_(enabled), redact_(std::move(redact)) {}
+    /// `losses` counts values for which `redact` throws; may be null.
+    ContentFilter(bool enabled, Redact redact, std::shared_ptr<LossReport> losses)
+        : enabled_(enabled), redact_(std::move(redact)), losses_(std::move(losses)) {}
 
     bool enabled() const noexcept { return enabled_; }
     const Redact& redact() const noexcept { return redact_; }
@@ -38,6 +42,7 @@ public:
 private:
     bool enabled_;
     Redact redact_;
+    std::shared_ptr<LossReport> losses_;
 };
 
 }  // namespace cubepi::detail

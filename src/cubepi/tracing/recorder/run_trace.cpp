@@ -1,7 +1,6 @@
 #include <cubepi/tracing/recorder/run_trace.hpp>
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 #include <cubepi/tracing/recorder/chat_attributes.hpp>
@@ -10,9 +9,6 @@
 namespace cubepi::detail {
 
 namespace {
-
-/// Spans that wait for the outcome of a run that is not sampled. Later ones are dropped.
-constexpr std::size_t max_held_spans = 10'000;
 
 template <class List, class Id>
 auto find_by_id(List& list, const Id& id) {
@@ -31,7 +27,8 @@ RunTrace::RunTrace(std::shared_ptr<const Settings> settings, SpanReceiver& recei
       settings_(*shared_settings_),
       receiver_(receiver),
       info_(std::move(info)),
-      run_id_(info_->run_id) {
+      run_id_(info_->run_id),
+      hold_(std::move(parent.hold)) {
     context_.trace_id = parent.trace_id;
     context_.sampled = parent.sampled;
     root_ = open(shared_name("invoke_agent"), parent.span_id, SpanKind::internal, start);
@@ -100,10 +97,10 @@ SpanId RunTrace::turn_or_root() const noexcept {
 /// Passes a span on, or holds it until the outcome of a run that is not sampled is known.
 void RunTrace::finish(OpenSpan& span, Time now) {
     std::shared_ptr<const SpanData> ended = span.end(now);
-    if (context_.sampled) {
+    if (context_.sampled || exported_) {
         receiver_.receive(std::move(ended));
-    } else if (settings_.keep_failed && held_.size() < max_held_spans) {
-        held_.push_back(std::move(ended));
+    } else if (settings_.keep_failed) {
+        held_.add(std::move(ended));
     }
 }
 
@@ -298,29 +295,33 @@ void RunTrace::note_first_request(const ProviderCall& call) {
 }
 
 void RunTrace::start_chat(const ProviderCall& call, const RequestPayload& payload, Time now) {
+    if (!records()) return;
+    // Before the lock: with content, it takes time in proportion to the whole history.
+    Attributes attributes;
+    attributes.reserve(20);
+    add_request_attributes(attributes, call, payload.built());
+    attributes.add("cubepi.run_id", run_id_);
+    if (settings_.content.enabled()) record_request(attributes, call, payload.json());
     const std::lock_guard lock(mutex_);
-    if (!root_ || !records()) return;
+    if (!root_) return;
     note_first_request(call);
     Chat chat{&call,
               open(shared_name("chat " + call.model().id), parent_of(call), SpanKind::client, now)};
-    chat.span->attributes.reserve(20);
-    add_request_attributes(chat.span->attributes, call, payload.built());
-    chat.span->attributes.add("cubepi.run_id", run_id_);
-    if (settings_.content.enabled()) record_request(*chat.span, call, payload.json());
+    chat.span->attributes = std::move(attributes);
     chats_.push_back(std::move(chat));
 }
 
-void RunTrace::record_request(SpanData& span, const ProviderCall& call,
+void RunTrace::record_request(Attributes& attributes, const ProviderCall& call,
                               const JsonObject& payload) const {
     const ContentFilter& content = settings_.content;
     const ModelRequest& request = call.request;
     if (!request.system_prompt.empty())
-        content.add(span.attributes, "gen_ai.system_instructions",
+        content.add(attributes, "gen_ai.system_instructions",
                     system_instructions(request.system_prompt));
-    content.add(span.attributes, "gen_ai.input.messages", content_of(request.messages));
+    content.add(attributes, "gen_ai.input.messages", content_of(request.messages));
     if (request.tools && !request.tools->empty())
-        content.add(span.attributes, "gen_ai.tool.definitions", tool_definitions(*request.tools));
-    if (!payload.empty()) content.add(span.attributes, "cubepi.llm.raw_request", payload);
+        content.add(attributes, "gen_ai.tool.definitions", tool_definitions(*request.tools));
+    if (!payload.empty()) content.add(attributes, "cubepi.llm.raw_request", payload);
 }
 
 std::vector<RunTrace::Chat>::iterator RunTrace::find_chat(const ProviderCall& call) noexcept {
@@ -500,21 +501,28 @@ void RunTrace::finish_run(Time now) {
     if (aborted_) root_->attributes.set("cubepi.aborted", true);
     if (settings_.content.enabled()) record_run_content();
     finish(root_, now);
-    if (!failed_) return;
-    for (std::shared_ptr<const SpanData>& span : held_) receiver_.receive(std::move(span));
-    held_.clear();
+    if (failed_ && !context_.sampled && settings_.keep_failed) keep();
 }
 
-void RunTrace::hold(std::vector<std::shared_ptr<const SpanData>> spans) {
-    const std::lock_guard lock(mutex_);
-    if (held_.size() + spans.size() > max_held_spans) return;
-    held_.insert(held_.end(), std::make_move_iterator(spans.begin()),
-                 std::make_move_iterator(spans.end()));
+/// Exports a run that is not sampled, and what is above it.
+void RunTrace::keep() {
+    exported_ = true;
+    held_.release_to(receiver_, *settings_.losses);
+    if (hold_) hold_->fail(receiver_, *settings_.losses);
 }
 
-std::vector<std::shared_ptr<const SpanData>> RunTrace::take_held() {
+void RunTrace::adopt(RunTrace& nested) {
+    HeldSpans held;
+    bool failed = false;
+    {
+        const std::lock_guard lock(nested.mutex_);
+        held = std::exchange(nested.held_, HeldSpans());
+        failed = nested.exported_;
+    }
     const std::lock_guard lock(mutex_);
-    return std::exchange(held_, {});
+    if (context_.sampled || !settings_.keep_failed) return;
+    held_.add(std::move(held));
+    if (failed || exported_) keep();
 }
 
 }  // namespace cubepi::detail

@@ -12,22 +12,17 @@
 #include <cubepi/agent/agent.hpp>
 #include <cubepi/provider/observers.hpp>
 #include <cubepi/tracing/recorder/content.hpp>
+#include <cubepi/tracing/recorder/held_spans.hpp>
 #include <cubepi/tracing/recorder/open_span.hpp>
 
 namespace cubepi::detail {
-
-/// Receives the spans of a run when they have ended.
-class SpanReceiver {
-public:
-    virtual ~SpanReceiver() = default;
-    virtual void receive(std::shared_ptr<const SpanData> span) noexcept = 0;
-};
 
 /// The parent of a run's span, and whether the run is recorded.
 struct TraceParent {
     TraceId trace_id = {};
     SpanId span_id = {};  ///< not valid: the run's span is the root
     bool sampled = true;
+    std::shared_ptr<SpanHold> hold = {};  ///< of the span above, if that is not sampled; else null
 };
 
 /// Facts about a tool of the agent that a recorder needs.
@@ -53,6 +48,7 @@ public:
         ContentFilter content;
         SharedString agent_name = {};
         bool keep_failed = true;  ///< export a run that is not sampled if it fails
+        std::shared_ptr<LossReport> losses = {};
     };
 
     /// `receiver` gets the ended spans; it must outlive the trace.
@@ -93,10 +89,9 @@ public:
     /// Records the answer of a run without turns.
     void end_answer(const Message& answer);
 
-    /// Takes the spans of a nested run that is not sampled, until it is known whether this run fails.
-    void hold(std::vector<std::shared_ptr<const SpanData>> spans);
-    /// Returns the spans that wait for the outcome of the run; for the parent of a nested run.
-    std::vector<std::shared_ptr<const SpanData>> take_held();
+    /// Takes over what a nested run has held, until it is known whether this run fails. If the nested run has failed, this run is
+    /// exported as if it had failed too.
+    void adopt(RunTrace& nested);
 
 private:
     struct Tool {
@@ -128,7 +123,8 @@ private:
     void finish(OpenSpan& span, Time now);
     void finish_question(Question& question, std::string_view outcome, Time now);
     void note_first_request(const ProviderCall& call);
-    void record_request(SpanData& span, const ProviderCall& call, const JsonObject& payload) const;
+    void record_request(Attributes& attributes, const ProviderCall& call,
+                        const JsonObject& payload) const;
     void record_answer(OpenSpan& span, const Model& model, const Message& answer,
                        const ResponseDetails& details) const;
     void record_body(SpanData& span, Json body) const;
@@ -140,6 +136,7 @@ private:
     void record_error(const Error* error);
     void close_open_spans(std::string_view question_outcome, bool aborted, Time now);
     void finish_run(Time now);
+    void keep();
 
     const std::shared_ptr<const Settings> shared_settings_;
     const Settings& settings_;
@@ -153,7 +150,9 @@ private:
     std::vector<Tool> tools_;
     std::vector<Chat> chats_;
     std::vector<Question> questions_;
-    std::vector<std::shared_ptr<const SpanData>> held_;  // until the outcome of the run is known
+    const std::shared_ptr<SpanHold> hold_;  // of the spans above; may be null
+    HeldSpans held_;                        // until the outcome of the run is known
+    bool exported_ = false;                 // the spans of a run that is not sampled are exported
     std::int64_t input_messages_ = 0;
     std::size_t ended_tools_ = 0;        // of the turn
     std::size_t terminating_tools_ = 0;  // of the turn

@@ -1,11 +1,8 @@
 #include <cubepi/tracing/recorder/stream_file.hpp>
 
-#include <fcntl.h>
-
 #include <cmath>
 #include <utility>
 
-#include <cubepi/core/support/posix_file.hpp>
 #include <cubepi/net/utf8.hpp>
 
 namespace cubepi::detail {
@@ -33,20 +30,11 @@ const ToolCall* call_at(const AssistantMessage& message, std::int32_t index) {
 
 }  // namespace
 
-StreamFile::StreamFile(const std::filesystem::path& directory, const std::string& run_id,
+StreamFile::StreamFile(StreamWriter& writer, const std::string& run_id,
                        const ContentFilter& content, Time start)
-    : content_(content), start_(start) {
-    std::error_code ignored;
-    std::filesystem::create_directories(directory, ignored);
-    UniqueFd fd =
-        open_file((directory / file_name(run_id)).c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
-    if (!fd) return;
-    file_.reset(::fdopen(fd.get(), "a"));
-    if (file_) (void)fd.release();
-}
+    : writer_(writer), content_(content), start_(start), file_(writer.open(file_name(run_id))) {}
 
 void StreamFile::write(const StreamEvent& event, Time now) {
-    if (!file_) return;
     switch (event.type) {
         case StreamEventType::text_delta:
         case StreamEventType::thinking_delta: {
@@ -115,10 +103,7 @@ void StreamFile::write_line(JsonObject line) {
         if (!recorded || !recorded->is_object()) return;
         line = std::move(recorded->get_object());
     }
-    const std::string text = boost::json::serialize(line) + "\n";
-    const bool written = std::fwrite(text.data(), 1, text.size(), file_.get()) == text.size() &&
-                         std::fflush(file_.get()) == 0;
-    if (!written) file_.reset();
+    writer_.write(file_, boost::json::serialize(line) + "\n");
 }
 
 }  // namespace cubepi::detail

@@ -1,7 +1,6 @@
 #include <cubepi/tracing/recorder/tracer_core.hpp>
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include <cubepi/tracing/recorder/resource_of.hpp>
@@ -12,13 +11,21 @@ namespace cubepi::detail {
 namespace {
 
 RunTrace::Settings settings_of(const TracerOptions& options) {
-    return RunTrace::Settings{ContentFilter(options.record_content, options.redact),
-                              SharedString(options.agent_name), options.sampling.failed_runs};
+    auto losses = std::make_shared<LossReport>(options.on_notice);
+    return RunTrace::Settings{ContentFilter(options.record_content, options.redact, losses),
+                              SharedString(options.agent_name), options.sampling.failed_runs,
+                              losses};
 }
 
 /// The date by the run's clocks, from a moment of the clock of the call's runtime.
 RunTrace::Time time_in(const RunTrace& run, const ProviderCall& call) {
     return run.info().wall_time(call.request.options.runtime()->clock->now());
+}
+
+std::chrono::milliseconds time_until(std::chrono::steady_clock::time_point end) {
+    const auto left = end - std::chrono::steady_clock::now();
+    return std::max(std::chrono::milliseconds(0),
+                    std::chrono::duration_cast<std::chrono::milliseconds>(left));
 }
 
 /// Decides by the random part of the trace id, so that all services of a trace decide alike.
@@ -38,7 +45,11 @@ TracerCore::TracerCore(TracerOptions options)
       settings_(std::make_shared<const RunTrace::Settings>(settings_of(options_))),
       resource_(std::make_shared<const Resource>(options_.resource ? *options_.resource
                                                                    : resource_of(options_))),
-      sink_(options_.exporters, resource_, options_.on_notice) {}
+      sink_(options_.exporters, resource_, options_.on_notice),
+      streams_(options_.stream_directory.empty()
+                   ? nullptr
+                   : std::make_unique<StreamWriter>(options_.stream_directory, settings_->losses)) {
+}
 
 std::shared_ptr<TracerCore> TracerCore::create(TracerOptions options) {
     auto core = std::make_shared<TracerCore>(std::move(options));
@@ -65,7 +76,7 @@ TraceParent TracerCore::parent_of(const RunInfo& info) const {
     if (!info.origin.parent_run_id.empty()) {
         if (const auto run = runs_.find(info.origin.parent_run_id)) {
             const SpanContext context = run->context_of_call(info.origin.parent_tool_call_id);
-            return TraceParent{context.trace_id, context.span_id, context.sampled};
+            return TraceParent{context.trace_id, context.span_id, context.sampled, nullptr};
         }
     }
     const TraceContext* trace = info.origin.trace.get();
@@ -77,7 +88,9 @@ TraceParent TracerCore::parent_of_caller(std::string_view traceparent) const {
         const bool sampled = options_.sampling.follow_caller
                                  ? caller->sampled
                                  : is_sampled(caller->trace_id, options_.sampling.ratio);
-        return TraceParent{caller->trace_id, caller->span_id, sampled};
+        TraceParent parent{caller->trace_id, caller->span_id, sampled, nullptr};
+        if (!sampled && settings_->keep_failed) parent.hold = holds_.find(caller->span_id.hex());
+        return parent;
     }
     TraceParent parent;
     parent.trace_id = TraceId::random();
@@ -103,24 +116,39 @@ std::shared_ptr<RunTrace> TracerCore::start_run(std::shared_ptr<const RunInfo> i
 void TracerCore::forget(const std::shared_ptr<RunTrace>& run) noexcept {
     runs_.remove(run->info().run_id, run.get());
     try {
-        std::vector<std::shared_ptr<const SpanData>> held = run->take_held();
-        if (held.empty() || run->info().origin.parent_run_id.empty()) return;
-        if (const auto parent = runs_.find(run->info().origin.parent_run_id))
-            parent->hold(std::move(held));
+        if (run->context().sampled || run->info().origin.parent_run_id.empty()) return;
+        if (const auto parent = runs_.find(run->info().origin.parent_run_id)) parent->adopt(*run);
     } catch (...) {
         report_failure("a nested run");
     }
 }
 
-void TracerCore::report_failure(const char* where) noexcept {
-    if (failure_reported_.exchange(true) || !options_.on_notice) return;
+bool TracerCore::flush(std::chrono::milliseconds limit) {
+    const auto end = deadline_after(std::chrono::steady_clock::now(), limit);
+    const bool exported = sink_.force_flush(limit);
+    return (!streams_ || streams_->flush(time_until(end))) && exported;
+}
+
+bool TracerCore::shutdown(std::chrono::milliseconds limit) {
+    const auto end = deadline_after(std::chrono::steady_clock::now(), limit);
+    const bool exported = sink_.shutdown(limit);
+    const bool written = !streams_ || streams_->close(time_until(end));
+    losses().end();
+    return exported && written;
+}
+
+std::shared_ptr<SpanHold> TracerCore::hold_for(const TraceParent& parent, const SpanContext& span) {
+    if (span.sampled || !settings_->keep_failed) return nullptr;
+    std::shared_ptr<SpanHold> hold = parent.hold ? parent.hold : std::make_shared<SpanHold>();
+    holds_.add(span.span_id.hex(), hold);
+    return hold;
+}
+
+void TracerCore::end_hold(const SpanContext& span, const SpanHold* hold) noexcept {
     try {
-        Notice notice;
-        notice.code = "tracing_failed";
-        notice.text = std::string("Tracing failed to record ") + where + "; its spans are missing.";
-        options_.on_notice(notice);
+        holds_.remove(span.span_id.hex(), hold);
     } catch (...) {
-        // Recording must not fail a run.
+        report_failure("the end of a span");
     }
 }
 

@@ -1,11 +1,12 @@
 #pragma once
 
-#include <atomic>
+#include <chrono>
 #include <memory>
 
 #include <cubepi/tracing/recorder/provider_watch.hpp>
 #include <cubepi/tracing/recorder/run_table.hpp>
 #include <cubepi/tracing/recorder/run_trace.hpp>
+#include <cubepi/tracing/recorder/stream_writer.hpp>
 #include <cubepi/tracing/tracer.hpp>
 
 namespace cubepi::detail {
@@ -36,9 +37,18 @@ public:
     const RunTrace::Settings& settings() const noexcept { return *settings_; }
     const std::shared_ptr<const Resource>& resource() const noexcept { return resource_; }
     SpanSink& sink() noexcept { return sink_; }
+    /// Null if the options have no directory for stream files.
+    StreamWriter* streams() const noexcept { return streams_.get(); }
+    bool flush(std::chrono::milliseconds limit);
+    bool shutdown(std::chrono::milliseconds limit);
     const SpanSink& sink() const noexcept { return sink_; }
-    /// Reports an exception inside a recorder; only the first one.
-    void report_failure(const char* where) noexcept;
+    /// Holds the spans of the program below a span that is not sampled; null if they are exported or dropped.
+    std::shared_ptr<SpanHold> hold_for(const TraceParent& parent, const SpanContext& span);
+    void end_hold(const SpanContext& span, const SpanHold* hold) noexcept;
+    LossReport& losses() const noexcept { return *settings_->losses; }
+    const std::shared_ptr<LossReport>& shared_losses() const noexcept { return settings_->losses; }
+    /// Counts an exception inside a recorder.
+    void report_failure(const char* where) noexcept { losses().add(Loss::event, where); }
 
 private:
     TraceParent parent_of(const RunInfo& info) const;
@@ -48,8 +58,9 @@ private:
     const std::shared_ptr<const Resource> resource_;
     SpanSink sink_;
     RunTable<RunTrace> runs_;
+    const std::unique_ptr<StreamWriter> streams_;
+    RunTable<SpanHold> holds_;  // by the ids of spans of the program that have not ended
     std::shared_ptr<ProviderWatch> watch_;
-    std::atomic<bool> failure_reported_{false};
 };
 
 }  // namespace cubepi::detail
