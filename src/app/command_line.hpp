@@ -96,6 +96,7 @@ struct CommandLine {
     GatewayArguments gateway = {};
     InboxArguments inbox = {};
     LogFlags log = {};
+    std::string database = {};  ///< of sessions: --db
     std::vector<std::string> words =
         {};  ///< the prompt's or a filter's words, a session's or shell's name, a plugin command's arguments
     std::size_t input_limit = default_input_limit;  ///< run: MiB of standard input

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "config/tape_place.hpp"
 #include "trace/trace_convert.hpp"
 #include "version.hpp"
 
@@ -180,6 +181,21 @@ void add_conversation_flags(CLI::App& command, ConversationFlags& flags) {
         ->check(positive_number());
 }
 
+std::string check_session_database(const std::string& text) {
+    if (is_postgres_url(text)) return {};
+    // Not the text itself, which may have a password.
+    return "--db must be the URL of a PostgreSQL database (postgres://...)";
+}
+
+void add_db_option(CLI::App& command, std::string& database) {
+    command
+        .add_option("--db", database,
+                    "Sessions are in this PostgreSQL database, not in files: postgres://... (or "
+                    "'database:' of the configuration)")
+        ->check(check_session_database)
+        ->type_name(value_type::database);
+}
+
 void add_log_flags(CLI::App& command, LogFlags& flags) {
     command
         .add_option("--log-level", flags.level,
@@ -193,6 +209,7 @@ void add_talking_commands(CLI::App& app, CommandLine& line) {
     CLI::App* run = app.add_subcommand("run", "Answer one prompt and exit");
     add_conversation_flags(*run, line.conversation);
     add_log_flags(*run, line.log);
+    add_db_option(*run, line.database);
     run->add_flag("--json", line.conversation.json, "Print the events, one JSON object per line");
     run->add_flag("--no-save", line.conversation.no_save,
                   "Without a terminal, refuse calls that need approval instead of saving the run");
@@ -209,6 +226,7 @@ void add_talking_commands(CLI::App& app, CommandLine& line) {
         "chat", "Chat with an agent that has tools for the files of this directory");
     add_conversation_flags(*chat, line.conversation);
     add_log_flags(*chat, line.log);
+    add_db_option(*chat, line.database);
     chat->add_flag("--no-save", line.conversation.no_save,
                    "Do not save the session; it ends with the program");
     chat->add_option("prompt", line.words, "The first prompt")->type_name("");
@@ -241,8 +259,10 @@ void add_set_up_commands(CLI::App& app, CommandLine& line) {
     models->footer(models_examples);
     models->callback([&line] { line.verb = Verb::models; });
 
-    app.add_subcommand("doctor", "Check the configuration and what is reachable")
-        ->callback([&line] { line.verb = Verb::doctor; });
+    CLI::App* doctor =
+        app.add_subcommand("doctor", "Check the configuration and what is reachable");
+    add_db_option(*doctor, line.database);
+    doctor->callback([&line] { line.verb = Verb::doctor; });
     app.add_subcommand("hooks", "Show what each plugin implements, and which plugins failed")
         ->callback([&line] { line.verb = Verb::hooks; });
 }
@@ -251,14 +271,17 @@ void add_session_commands(CLI::App& app, CommandLine& line) {
     CLI::App* sessions = app.add_subcommand("sessions", "List or delete saved sessions");
     sessions->require_subcommand(1);
     sessions->footer(sessions_examples);
+    add_db_option(*sessions, line.database);
     CLI::App* list =
         sessions->add_subcommand("list", "List the sessions of this directory, newest first");
     list->footer("");
+    list->fallthrough();  // --db may also follow the subcommand
     list->add_flag("--all", line.all, "List the sessions of all directories");
     list->add_flag("--json", line.conversation.json, "Print a JSON array");
     list->callback([&line] { line.verb = Verb::sessions_list; });
     CLI::App* remove = sessions->add_subcommand("delete", "Delete a session permanently");
     remove->footer("");
+    remove->fallthrough();
     remove->add_option("name", line.words, "The session's name")
         ->required()
         ->type_name(value_type::session)
@@ -276,6 +299,7 @@ void add_inbox_commands(CLI::App& app, CommandLine& line) {
     inbox->add_flag("--all", line.all, "List the questions of all directories");
     inbox->add_flag("--json", line.conversation.json, "Print JSON");
     inbox->add_flag("--gateway", line.inbox.gateway, "The questions of the running gateway");
+    add_db_option(*inbox, line.database);
     inbox->callback([&line] { line.verb = Verb::inbox; });
     const auto add = [&](const char* name, const char* description, What what) -> CLI::App& {
         CLI::App* added = inbox->add_subcommand(name, description);
@@ -343,13 +367,15 @@ void add_tape_output(CLI::App& command, TapeArguments& tape, bool as_lines) {
     if (as_lines) command.add_flag("--json", tape.json, "Print the entries as stored");
 }
 
-void add_tape_commands(CLI::App& app, TapeArguments& tape) {
+void add_tape_commands(CLI::App& app, CommandLine& line) {
     using What = TapeArguments::What;
+    TapeArguments& tape = line.tape;
     CLI::App* command = app.add_subcommand("tape", "Inspect what sessions have recorded");
     command->footer(tape_examples);
     command->require_subcommand(1);
     command->add_option("--dir", tape.directory, "Directory of the tapes (default: ~/.bub/tapes)")
         ->type_name(value_type::directory);
+    add_db_option(*command, line.database);
     const auto add = [&](const char* name, const char* description, What what) -> CLI::App& {
         CLI::App* added = command->add_subcommand(name, description);
         added->footer("");
@@ -522,8 +548,10 @@ void add_db_commands(CLI::App& app, CommandLine& line) {
     };
     const auto add_on = [&](const char* name, const char* description, What what) -> CLI::App& {
         CLI::App& added = add(name, description, what);
-        added.add_option("database", db.target, "postgres://..., mysql://..., or an SQLite file")
-            ->required()
+        added
+            .add_option("database", db.target,
+                        "postgres://..., mysql://..., or an SQLite file (default: the database of "
+                        "sessions in the configuration file)")
             ->type_name(value_type::database);
         add_tapes(added);
         return added;
@@ -558,6 +586,7 @@ void add_gateway_commands(CLI::App& app, CommandLine& line) {
         ->allow_extra_args(false);
     add_model_flags(*command, line.conversation.model);
     add_log_flags(*command, line.log);
+    add_db_option(*command, line.database);
     command->callback([&line] { line.verb = Verb::gateway; });
     const auto add = [&](const char* name, const char* description, What what) -> CLI::App& {
         CLI::App* added = command->add_subcommand(name, description);
@@ -639,7 +668,7 @@ void add_commands(CLI::App& app, CommandLine& line, const std::vector<bub::CliCo
     add_set_up_commands(app, line);
     add_session_commands(app, line);
     add_inbox_commands(app, line);
-    add_tape_commands(app, line.tape);
+    add_tape_commands(app, line);
     app.get_subcommand("tape")->callback([&line] { line.verb = Verb::tape; });
     add_trace_commands(app, line);
     add_db_commands(app, line);

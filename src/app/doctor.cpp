@@ -12,6 +12,7 @@
 #include <langinfo.h>
 #include <unistd.h>
 
+#include <bub/tape/postgres_tape_schema.hpp>
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/net/http_client.hpp>
@@ -21,6 +22,7 @@
 #include "config/model_choice.hpp"
 #include "config/model_list.hpp"
 #include "config/paths.hpp"
+#include "config/tape_place.hpp"
 #include "config/turn_settings.hpp"
 #include "conversation/tool_approval.hpp"
 #include "exit_code.hpp"
@@ -306,10 +308,48 @@ Task<bool> check_models(Report report, ModelSources sources) {
     co_return can_answer;
 }
 
+/// Checks that the database of the sessions is reachable and has the tables. Returns false if not.
+Task<bool> check_session_database(Report report, TapePlace place) {
+    PostgresOptions options;
+    options.connection = std::move(place.database);
+    std::optional<int> version;
+    try {
+        report.plain(postgres_description(options) + source_text(place.by));
+        version = co_await bub::postgres_tape_status(std::move(options));
+    } catch (const Error& error) {
+        report.failure(error, FailureContext());
+        co_return false;
+    }
+    const std::string command = place.by == config_origin ? "" : " --tapes DATABASE";
+    if (version == bub::postgres_tape_version) co_return true;
+    if (!version) {
+        report.problem("the tables of sessions are missing", "cubepi db init" + command);
+    } else if (*version < bub::postgres_tape_version) {
+        report.problem("the tables of sessions are of version " + std::to_string(*version),
+                       "cubepi db migrate" + command);
+    } else {
+        report.problem("the tables of sessions are of version " + std::to_string(*version) +
+                           ", which is newer than this program knows (" +
+                           std::to_string(bub::postgres_tape_version) + ")",
+                       "Update the program");
+    }
+    co_return false;
+}
+
 Task<void> check_sessions(Report report) {
     report.title("Sessions");
+    TapePlace place;
+    try {
+        place = tape_place();
+    } catch (const Error&) {
+        co_return;  // reported with the configuration
+    }
+    if (!place.database.empty()) {
+        const bool usable = co_await check_session_database(report, place);
+        if (!usable) co_return;
+    }
     SavedSessions saved = SavedSessions::here();
-    const std::string tapes = saved.tapes()->directory().string();
+    const std::string tapes = saved.tapes()->place();
     try {
         const std::vector<SavedSession> all = co_await saved.on_tapes();
         const std::vector<SavedSession> here = co_await saved.on_tapes_here();

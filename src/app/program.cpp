@@ -15,6 +15,7 @@
 
 #include "commands.hpp"
 #include "config/model_sources.hpp"
+#include "config/tape_place.hpp"
 #include "exit_code.hpp"
 #include "failure.hpp"
 #include "log_setup.hpp"
@@ -38,6 +39,7 @@ void check_directory(Verb verb) {
 int dispatch(const CommandLine& line) {
     check_directory(line.verb);
     set_up_log(line.log, line.verb == Verb::chat);
+    set_tape_database(line.database);
     switch (line.verb) {
         case Verb::run: return run_command(line);
         case Verb::chat: return chat_command(line);

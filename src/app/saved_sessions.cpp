@@ -10,6 +10,7 @@
 
 #include <unistd.h>
 
+#include <bub/tape/file_tape_store.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
 #include <bub/tape/tape_entry.hpp>
 #include <cubepi/core/error.hpp>
@@ -17,6 +18,7 @@
 #include <cubepi/net/utf8.hpp>
 
 #include "config/paths.hpp"
+#include "config/tape_place.hpp"
 #include "terminal/style.hpp"
 #include "terminal/text_width.hpp"
 
@@ -98,13 +100,15 @@ void newest_first(std::vector<SavedSession>& sessions) {
 
 SavedSessions::SavedSessions(std::filesystem::path tapes, std::filesystem::path database,
                              std::filesystem::path workspace)
-    : tapes_(std::make_shared<bub::FileTapeStore>(std::move(tapes))),
-      database_(std::move(database)),
-      workspace_(std::move(workspace)) {}
+    : SavedSessions(std::make_shared<bub::FileTapeStore>(std::move(tapes)), std::move(database),
+                    std::move(workspace)) {}
+
+SavedSessions::SavedSessions(std::shared_ptr<bub::SessionTapeStore> tapes,
+                             std::filesystem::path database, std::filesystem::path workspace)
+    : tapes_(std::move(tapes)), database_(std::move(database)), workspace_(std::move(workspace)) {}
 
 SavedSessions SavedSessions::here() {
-    return SavedSessions(bub::default_tape_directory(), sessions_path(),
-                         std::filesystem::current_path());
+    return SavedSessions(configured_tapes(), sessions_path(), std::filesystem::current_path());
 }
 
 std::string SavedSessions::tape_of(std::string_view name) const {
@@ -117,27 +121,40 @@ bool SavedSessions::is_here(const std::string& tape) const {
     return tape.starts_with(here.substr(0, here.find("__") + 2));
 }
 
-Task<std::optional<SavedSession>> SavedSessions::on_tape(std::string tape) {
+namespace {
+
+/// Returns nothing for a tape of another program.
+std::optional<SavedSession> session_with(const JsonObject& state, std::string tape) {
     std::optional<SavedSession> found;
-    const JsonObject state = co_await tapes_->read_state(tape);
     const std::optional<bub::TapeSession> session = bub::session_of(state);
     const std::string name = session ? session_name_of(session->id) : std::string();
-    if (name.empty()) co_return found;
+    if (name.empty()) return found;
     found.emplace();
     found->name = name;
     found->tape = std::move(tape);
     found->workspace = session->workspace;
     found->copied_from = session->copied_from;
-    co_return found;
+    return found;
+}
+
+}  // namespace
+
+Task<std::optional<SavedSession>> SavedSessions::on_tape(std::string tape) {
+    const JsonObject state = co_await tapes_->read_state(tape);
+    co_return session_with(state, std::move(tape));
 }
 
 Task<std::vector<SavedSession>> SavedSessions::on_tapes() {
     std::vector<SavedSession> sessions;
-    const std::vector<bub::TapeFileInfo> files = co_await tapes_->list_files();
-    for (const bub::TapeFileInfo& file : files) {
+    const std::vector<bub::ListedTape> files = co_await tapes_->newest_tapes();
+    for (const bub::ListedTape& file : files) {
         std::optional<SavedSession> session;
         try {
-            session = co_await on_tape(file.name);
+            if (file.state) {
+                session = session_with(*file.state, file.name);
+            } else {
+                session = co_await on_tape(file.name);
+            }
         } catch (const CheckpointCorruptionError&) {
             // The session of the tape is unknown; an attempt to use it reports the error.
             continue;
@@ -221,7 +238,9 @@ Task<LastSession> SavedSessions::last() {
 }
 
 std::string SavedSessions::obstacle() const {
-    std::filesystem::path place = tapes_->directory();
+    const auto* const files = dynamic_cast<const bub::FileTapeStore*>(tapes_.get());
+    if (!files) return {};
+    std::filesystem::path place = files->directory();
     std::error_code failed;
     while (!std::filesystem::exists(place, failed) && place.has_relative_path())
         place = place.parent_path();

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include <bub/tape/file_tape_store.hpp>
+#include <bub/tape/session_tape_store.hpp>
 #include <bub/tape/tape_session.hpp>
 #include <cubepi/checkpoint/sqlite_checkpointer.hpp>
 
@@ -61,10 +61,12 @@ public:
     /// Accesses no file.
     SavedSessions(std::filesystem::path tapes, std::filesystem::path database,
                   std::filesystem::path workspace);
-    /// Those of this process: $BUB_HOME/tapes, the database of older versions, the current directory.
+    SavedSessions(std::shared_ptr<bub::SessionTapeStore> tapes, std::filesystem::path database,
+                  std::filesystem::path workspace);
+    /// Those of this process: the configured store (configured_tapes()), the database of older versions, the current directory.
     static SavedSessions here();
 
-    const std::shared_ptr<bub::FileTapeStore>& tapes() const noexcept { return tapes_; }
+    const std::shared_ptr<bub::SessionTapeStore>& tapes() const noexcept { return tapes_; }
     const std::filesystem::path& database() const noexcept { return database_; }
     /// The tape of this directory's session.
     std::string tape_of(std::string_view name) const;
@@ -110,7 +112,7 @@ private:
     Task<bool> is_settled(std::string name);
     Task<bool> remove_from_database(std::string name);
 
-    std::shared_ptr<bub::FileTapeStore> tapes_;
+    std::shared_ptr<bub::SessionTapeStore> tapes_;
     std::filesystem::path database_;
     std::filesystem::path workspace_;
 };

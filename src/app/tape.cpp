@@ -7,7 +7,7 @@
 #include <iostream>
 #include <memory>
 
-#include <bub/tape/file_tape_store.hpp>
+#include <bub/tape/session_tape_store.hpp>
 #include <bub/tape/tape.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/run.hpp>
@@ -15,6 +15,7 @@
 #include <cubepi/schema/python_json.hpp>
 
 #include "commands.hpp"
+#include "config/tape_place.hpp"
 #include "exit_code.hpp"
 #include "failure.hpp"
 #include "local_time.hpp"
@@ -26,10 +27,9 @@ namespace cubepi::app {
 
 namespace {
 
-using bub::FileTapeStore;
+using bub::ListedTape;
 using bub::Tape;
 using bub::TapeEntry;
-using bub::TapeFileInfo;
 using bub::TapeQuery;
 
 std::string local_time(std::chrono::system_clock::time_point time) {
@@ -70,9 +70,8 @@ public:
           out_(out),
           shown_(out),
           told_(err),
-          store_(std::make_shared<FileTapeStore>(
-              arguments_.directory.empty() ? bub::default_tape_directory()
-                                           : std::filesystem::path(arguments_.directory))) {}
+          store_(arguments_.directory.empty() ? configured_tapes()
+                                              : open_tapes(arguments_.directory)) {}
 
     Task<int> perform() {
         from_ = utc_time("--from", arguments_.from, false);
@@ -92,13 +91,12 @@ public:
 
 private:
     Task<int> list() {
-        const std::vector<TapeFileInfo> files = co_await store_->list_files();
-        if (files.empty())
-            told_ << "No tapes in " << for_terminal(store_->directory().string()) << ".\n";
+        const std::vector<ListedTape> files = co_await store_->newest_tapes();
+        if (files.empty()) told_ << "No tapes in " << for_terminal(store_->place()) << ".\n";
         int status = exit_ok;
         std::size_t left = arguments_.limit == 0 ? files.size() : arguments_.limit;
         // Separated by tabs, for scripts.
-        for (const TapeFileInfo& file : files) {
+        for (const ListedTape& file : files) {
             if (left-- == 0) break;
             std::optional<bub::TapeInfo> info;
             try {
@@ -135,14 +133,14 @@ private:
                   << "' of this directory has no tape.\n  See all tapes: cubepi tape list\n";
             co_return std::string();
         }
-        const std::vector<TapeFileInfo> files = co_await store_->list_files();
+        const std::vector<ListedTape> files = co_await store_->newest_tapes();
         if (arguments_.tape.empty()) {
             const std::string here = bub::tape_name(directory, "").substr(0, 18);
-            for (const TapeFileInfo& file : files) {
+            for (const ListedTape& file : files) {
                 if (file.name.starts_with(here)) co_return file.name;
             }
             if (!files.empty()) co_return files.front().name;
-            told_ << "cubepi: no tapes in " << for_terminal(store_->directory().string()) << ".\n";
+            told_ << "cubepi: no tapes in " << for_terminal(store_->place()) << ".\n";
             co_return std::string();
         }
         co_return co_await find_named();
@@ -253,7 +251,7 @@ private:
     std::ostream& out_;
     TerminalStream shown_;
     TerminalStream told_;
-    std::shared_ptr<FileTapeStore> store_;
+    std::shared_ptr<bub::SessionTapeStore> store_;
     std::string from_;  // in UTC, as the entries
     std::string to_;
 };

@@ -13,7 +13,7 @@ struct TapeArguments {
     What what = What::list;
     std::string tape = {};       ///< its name or a prefix of it; empty: by session or the newest
     std::string session = {};    ///< a session id of this directory
-    std::string directory = {};  ///< of the tapes; empty: ~/.bub/tapes
+    std::string directory = {};  ///< of the tapes; empty: those of configured_tapes()
     std::string text = {};       ///< to search for
     std::vector<std::string> kinds = {};
     std::string from = {};  ///< a local date or time

@@ -150,7 +150,7 @@ TEST(StorageAttack, ReadsOrRefusesChangedFiles) {
         const auto store = store_in(directory);
         bub::TapeCheckpointer memory(store);
         const std::vector<std::function<void()>> uses{
-            [&] { (void)run(store->list_files()); },
+            [&] { (void)run(store->newest_tapes()); },
             [&] { (void)run(store->position(tape_name)); },
             [&] { (void)run(store->info(tape_name)); },
             [&] { (void)run(memory.load(tape_name)); },
@@ -236,7 +236,7 @@ TEST(StorageAttack, AFullDiskPreventsNeitherReadingNorDeletion) {
             const bub::FullDisk full(below(random, 3) * 200);
             const auto store = store_in(directory);
             bub::TapeCheckpointer memory(store);
-            usable = held([&] { (void)run(store->list_files()); }, why) &&
+            usable = held([&] { (void)run(store->newest_tapes()); }, why) &&
                      held([&] { (void)run(store->position(tape_name)); }, why) &&
                      held([&] { (void)run(store->info(tape_name)); }, why) &&
                      held([&] { (void)run(memory.load(tape_name)); }, why) && why.empty();

@@ -18,16 +18,17 @@
 #include <cubepi/core/support/regular_file.hpp>
 
 #include "paths.hpp"
+#include "tape_place.hpp"
 #include "yaml_edit.hpp"
 
 namespace cubepi::app {
 
 namespace {
 
-constexpr std::array<std::string_view, 15> known_keys{
-    "provider",   "model",   "base_url",        "api_key",       "api_key_env",
-    "providers",  "allow",   "fallback_models", "model_timeout", "max_turns",
-    "max_tokens", "plugins", "environment",     "trace",         "gateway"};
+constexpr std::array<std::string_view, 16> known_keys{
+    "provider",    "model",           "base_url",      "api_key",   "api_key_env", "providers",
+    "allow",       "fallback_models", "model_timeout", "max_turns", "max_tokens",  "plugins",
+    "environment", "trace",           "gateway",       "database"};
 constexpr std::array<std::string_view, 5> provider_keys{"type", "base_url", "api_key",
                                                         "api_key_env", "model"};
 
@@ -207,8 +208,17 @@ TraceSettings read_trace(const std::filesystem::path& path, const YAML::Node& no
     return settings;
 }
 
+std::string read_database(const std::filesystem::path& path, const YAML::Node& node) {
+    std::string url = text(path, node, "database");
+    // Not the text itself, which may have a password.
+    if (!url.empty() && !is_postgres_url(url))
+        refuse(path, node["database"].Mark().line,
+               "database must be the URL of a PostgreSQL database (postgres://...)");
+    return url;
+}
+
 bool has_secret(const ConfigFile& config) {
-    return !config.api_key.empty() ||
+    return !config.api_key.empty() || has_password(config.database) ||
            std::any_of(config.providers.begin(), config.providers.end(),
                        [](const ProviderConfig& one) { return !one.api_key.empty(); });
 }
@@ -226,6 +236,7 @@ ConfigFile read_node(const std::filesystem::path& path, const YAML::Node& node) 
     config.allow = texts(path, node, "allow", "rules");
     config.environment = read_environment(path, node["environment"]);
     config.fallback_models = texts(path, node, "fallback_models", "models");
+    config.database = read_database(path, node);
     if (const std::optional<double> seconds = number(path, node, "model_timeout"))
         config.model_timeout =
             std::chrono::milliseconds(static_cast<std::int64_t>(*seconds * 1000));
@@ -276,7 +287,8 @@ ConfigFile read_config(const std::filesystem::path& path) {
 }
 
 std::string open_key_file_note(const std::filesystem::path& path) {
-    return "the configuration file has an API key and is readable by other users: chmod 600 " +
+    return "the configuration file has an API key or a password and is readable by other users: "
+           "chmod 600 " +
            path.string();
 }
 

@@ -31,6 +31,7 @@ namespace cubepi::app {
 ///     allow: ["shell: ls *"]         # what tools may do without asking
 ///     environment: {inherit: all, exclude: [], include: []}   # environment variables of commands
 ///     trace: {directory: ~/traces, content: true}   # or a directory: trace files of all turns
+///     database: postgres://me@db.example/agents   # sessions are stored there instead of in files
 ///     gateway: {telegram: {users: [42]}}   # settings of `cubepi gateway` (GatewaySettings)
 ///     plugins: {name: ...}           # settings of plugins
 struct ConfigFile {
@@ -47,7 +48,8 @@ struct ConfigFile {
     std::vector<std::string> allow = {};
     EnvironmentPolicy environment = {};  ///< of commands
     TraceSettings trace = {};            ///< use trace_settings()
-    /// True if the file has a key and its group or others may read it.
+    std::string database = {};           ///< use tape_place()
+    /// True if the file has a key or a password and its group or others may read it.
     bool too_open = false;
 };
 

@@ -80,8 +80,8 @@ Task<std::optional<ResumedSession>> find_resumed(SavedSessions& saved, std::stri
     if (end.messages == 0) co_return resumed;
     resumed.emplace();
     resumed->messages = end.messages;
-    const std::vector<bub::TapeFileInfo> files = co_await saved.tapes()->list_files();
-    for (const bub::TapeFileInfo& file : files) {
+    const std::vector<bub::ListedTape> files = co_await saved.tapes()->newest_tapes();
+    for (const bub::ListedTape& file : files) {
         if (file.name != tape) continue;
         const auto since_epoch = file.modified.time_since_epoch();
         resumed->used_at = std::chrono::duration<double>(since_epoch).count();
@@ -110,7 +110,12 @@ SessionPlan new_session() {
 
 /// Returns a plan with the place of the session and its earlier messages.
 Task<SessionPlan> find_session(std::string name, bool continues, bool temporary) {
-    if (name.empty() && !continues && !temporary) co_return new_session();
+    if (name.empty() && !continues && !temporary) {
+        SessionPlan plan = new_session();
+        // A database that cannot be reached is an error before the first prompt.
+        if (plan.create) co_await plan.tapes->read_state(tape_of(plan));
+        co_return plan;
+    }
     SessionPlan plan;
     plan.session_id = session_id_of("chat");
     plan.tapes = std::make_shared<bub::MemoryTapeStore>();
@@ -180,10 +185,10 @@ std::string tape_of(const SessionPlan& plan) {
 Task<std::shared_ptr<const void>> mark_open(std::shared_ptr<bub::TapeStore> tapes,
                                             std::string tape) {
     std::shared_ptr<const void> mark;
-    auto* const files = dynamic_cast<bub::FileTapeStore*>(tapes.get());
-    if (!files) co_return mark;
+    auto* const sessions = dynamic_cast<bub::SessionTapeStore*>(tapes.get());
+    if (!sessions) co_return mark;
     try {
-        mark = co_await files->open_tape(std::move(tape));
+        mark = co_await sessions->open_tape(std::move(tape));
     } catch (const Error& error) {
         if (error.code() == ErrorCode::storage_locked) throw;
     }

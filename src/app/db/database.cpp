@@ -130,7 +130,8 @@ bool DatabaseStatus::is_current() const {
 std::unique_ptr<Database> open_database(const std::string& target, bool tapes) {
     if (target.empty())
         throw Error(ErrorCode::invalid_argument,
-                    "no database; give a URL (postgres://...) or an SQLite file");
+                    "no database; give a URL (postgres://...) or an SQLite file, or set 'database' "
+                    "in the configuration file");
     constexpr std::string_view sqlite = "sqlite:///";
     if (target.starts_with("postgres://") || target.starts_with("postgresql://")) {
         PostgresOptions options;

@@ -7,6 +7,7 @@
 #include <cubepi/core/json.hpp>
 
 #include "../commands.hpp"
+#include "../config/tape_place.hpp"
 #include "../exit_code.hpp"
 #include "../terminal/safe_json.hpp"
 #include "../terminal/terminal_stream.hpp"
@@ -134,6 +135,13 @@ int use_database(const DatabaseArguments& arguments, std::ostream& out,
     return exit_usage;
 }
 
-int db_command(const CommandLine& line) { return use_database(line.db, std::cout, std::cerr); }
+int db_command(const CommandLine& line) {
+    DatabaseArguments arguments = line.db;
+    if (arguments.target.empty()) {
+        arguments.target = tape_place().database;
+        arguments.tapes = true;
+    }
+    return use_database(arguments, std::cout, std::cerr);
+}
 
 }  // namespace cubepi::app

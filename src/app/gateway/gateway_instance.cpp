@@ -6,7 +6,6 @@
 #include <utility>
 
 #include <bub/builtin/builtin.hpp>
-#include <bub/tape/file_tape_store.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/net/http_client.hpp>
@@ -14,6 +13,7 @@
 #include "../config/config_file.hpp"
 #include "../config/model_sources.hpp"
 #include "../config/paths.hpp"
+#include "../config/tape_place.hpp"
 #include "../config/turn_settings.hpp"
 #include "../program.hpp"
 #include "gateway_channels.hpp"
@@ -96,7 +96,7 @@ GatewayInstance::GatewayInstance(ConfigFile config, GatewaySettings settings, Mo
       sources_(std::move(sources)),
       model_(std::move(model)),
       parts_(std::move(parts)),
-      tapes_(std::make_shared<bub::FileTapeStore>(bub::default_tape_directory())),
+      tapes_(configured_tapes()),
       framework_(make_framework(true)) {
     bub::ChannelManagerOptions options = manager_options(settings_, sources_, parts_);
     const std::size_t threads = thread_count(settings_);
@@ -113,6 +113,8 @@ GatewayInstance::~GatewayInstance() = default;
 std::unique_ptr<bub::Framework> GatewayInstance::make_framework(bool with_channels) const {
     auto framework = std::make_unique<bub::Framework>(framework_options(settings_, parts_));
     bub::BuiltinOptions options = builtin_options();
+    // A store on a server belongs to the event loop that uses it.
+    options.tape_store = with_channels ? tapes_ : configured_tapes();
     if (with_channels) {
         options.channels = [this](bub::ProvideChannelsCall& call) {
             return gateway_channels(settings_, call);
@@ -131,7 +133,6 @@ bub::BuiltinOptions GatewayInstance::builtin_options() const {
     options.find_model = [sources = sources_, primary = model_.endpoint](const std::string& id) {
         return choice_of(sources, endpoint_for_model(sources, primary, id)).model;
     };
-    options.tape_store = tapes_;
     options.environment = command_environment(config_, sources_.flags);
     options.questions = sender_policy(settings_);
     const TurnSettings turns = turn_settings(sources_);

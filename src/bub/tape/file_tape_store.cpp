@@ -80,8 +80,8 @@ const std::filesystem::path& FileTapeStore::directory() const noexcept {
     return state_->options().directory;
 }
 
-Task<std::vector<TapeFileInfo>> FileTapeStore::list_files() {
-    return on_worker(state_, [](TapeDirectory& tapes) { return tapes.list_files(); });
+Task<std::vector<ListedTape>> FileTapeStore::newest_tapes() {
+    return on_worker(state_, [](TapeDirectory& tapes) { return tapes.newest_tapes(); });
 }
 
 Task<void> FileTapeStore::copy_tape(std::string tape, std::filesystem::path target) {
@@ -105,6 +105,15 @@ Task<std::shared_ptr<const void>> FileTapeStore::hold(std::string name) {
     auto call = [name = std::move(name)](TapeDirectory& tapes) { return tapes.hold(name); };
     return on_worker(state_, std::move(call));
 }
+
+Task<bool> FileTapeStore::has_open_turn(std::string tape) {
+    auto call = [tape = std::move(tape)](TapeDirectory& tapes) {
+        return tapes.has_open_turn(tape);
+    };
+    return on_worker(state_, std::move(call));
+}
+
+std::string FileTapeStore::place() const { return directory().string(); }
 
 Task<std::vector<std::string>> FileTapeStore::all_tapes() {
     return on_worker(state_, [](TapeDirectory& tapes) { return tapes.names(); });

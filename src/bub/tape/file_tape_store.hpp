@@ -5,7 +5,7 @@
 #include <memory>
 #include <optional>
 
-#include <bub/tape/tape_store.hpp>
+#include <bub/tape/session_tape_store.hpp>
 #include <cubepi/core/clock.hpp>
 #include <cubepi/core/log.hpp>
 #include <cubepi/core/worker_pool.hpp>
@@ -30,13 +30,6 @@ struct FileTapeOptions {
     std::optional<cubepi::Logger> log = {};
 };
 
-/// A tape file as listed by list_files().
-struct TapeFileInfo {
-    std::string name = {};
-    std::uintmax_t bytes = 0;
-    std::chrono::system_clock::time_point modified = {};
-};
-
 /// Returns $HOME; if it is unset, the home directory in the system's user database.
 std::filesystem::path home_directory();
 /// Returns $BUB_HOME/tapes, else ~/.bub/tapes.
@@ -46,7 +39,7 @@ std::filesystem::path default_tape_directory();
 /// the accompanying files). One writer at a time per tape, ensured by a file lock that is held during a write. All file
 /// access is on the worker pool. Memory use does not grow with a tape: reading starts at the position given by the
 /// index, or at the end of the file.
-class FileTapeStore final : public TapeStore, public TapeMediaStore, public TurnJournalStore {
+class FileTapeStore final : public SessionTapeStore {
 public:
     /// Does not access any file; directories are created by the first write.
     explicit FileTapeStore(FileTapeOptions options);
@@ -56,22 +49,15 @@ public:
     FileTapeStore& operator=(const FileTapeStore&) = delete;
 
     const std::filesystem::path& directory() const noexcept;
-    /// Returns all tapes with exactly one "__" in their name, newest first.
-    Task<std::vector<TapeFileInfo>> list_files();
     /// Copies the tape's lines to `target` (created or replaced). Throws `not_found` if the tape does not exist.
     Task<void> copy_tape(std::string tape, std::filesystem::path target);
-    /// Removes a tape with its sidecars and all accompanying files; only on an explicit request of the user (D47).
-    /// Media are stored, since other tapes may use them. Throws `storage_locked` while a turn is in progress on the tape,
-    /// and while another process has it open (open_tape).
-    Task<void> remove_tape(std::string tape);
-    /// Marks the tape as open in this process until the last copy of the result is destroyed. Several processes may
-    /// have a tape open; none of them can lose it to another's remove_tape(). The tape need not exist.
-    Task<std::shared_ptr<const void>> open_tape(std::string tape);
 
-    /// Acquires an exclusive lock that covers several tapes: waits, with the timeout of a tape's lock, until no other
-    /// caller in this or another process holds `name` (a file name). Released when the last copy of the result is
-    /// destroyed.
-    Task<std::shared_ptr<const void>> hold(std::string name);
+    std::string place() const override;
+    Task<std::vector<ListedTape>> newest_tapes() override;
+    Task<void> remove_tape(std::string tape) override;
+    Task<std::shared_ptr<const void>> open_tape(std::string tape) override;
+    Task<std::shared_ptr<const void>> hold(std::string name) override;
+    Task<bool> has_open_turn(std::string tape) override;
 
     Task<std::vector<std::string>> all_tapes() override;
     Task<std::vector<TapeEntry>> fetch(std::string tape, TapeQuery query) override;

@@ -279,7 +279,7 @@ TEST(FileTapeStore, APipeWithTheNameOfATapeIsNotListed) {
     ASSERT_EQ(mkfifo((directory.path() / "w__pipe.jsonl").c_str(), 0600), 0);
     const auto store = std::make_shared<FileTapeStore>(directory.options());
     EXPECT_EQ(run(store->list_tapes()), std::vector<std::string>{"w__s"});
-    EXPECT_EQ(run(store->list_files()).size(), 1u);
+    EXPECT_EQ(run(store->newest_tapes()).size(), 1u);
     EXPECT_NE(refusal_of([&] { say(Tape(store, "w__pipe"), "two"); }), "");
 }
 
@@ -301,7 +301,7 @@ TEST(FileTapeStore, TapesAreListedNewestFirst) {
     say(Tape(store, "w__b__sidecar__spill"), "y");
     timespec times[2] = {{1'000'000'000, 0}, {1'000'000'000, 0}};
     ASSERT_EQ(utimensat(AT_FDCWD, (directory.path() / "w__a.jsonl").c_str(), times, 0), 0);
-    const std::vector<TapeFileInfo> files = run(store->list_files());
+    const std::vector<ListedTape> files = run(store->newest_tapes());
     ASSERT_EQ(files.size(), 2u);
     EXPECT_EQ(files[0].name, "w__b");
     EXPECT_EQ(run(store->all_tapes()).size(), 3u);
@@ -438,9 +438,9 @@ TEST(FileTapeStore, B9_ATapeWhoseFirstTurnWasCutOffIsListed) {
     ASSERT_FALSE(directory.has("w__s.jsonl"));
     const auto store = std::make_shared<FileTapeStore>(directory.options());
     EXPECT_EQ(run(store->list_tapes()), std::vector<std::string>{"w__s"});
-    ASSERT_EQ(run(store->list_files()).size(), 1u);
+    ASSERT_EQ(run(store->newest_tapes()).size(), 1u);
     EXPECT_EQ(run(store->position("w__s")).messages, 1);
-    EXPECT_EQ(run(store->list_files()).front().name, "w__s");
+    EXPECT_EQ(run(store->newest_tapes()).front().name, "w__s");
 }
 
 }  // namespace bub

@@ -9,7 +9,7 @@
 namespace bub {
 
 /// The version of the tables of tapes, bub_*.
-inline constexpr int postgres_tape_version = 1;
+inline constexpr int postgres_tape_version = 2;
 
 /// Returns the SQL that creates the tables, in one transaction, for an operator who runs it with psql.
 std::string postgres_tape_sql();
@@ -17,7 +17,7 @@ std::string postgres_tape_sql();
 /// Reads the version of the tables; absent if there are none. Throws CheckpointerError like PostgresTapeStore.
 cubepi::Task<std::optional<int>> postgres_tape_status(cubepi::PostgresOptions options);
 
-/// Creates the tables, and returns the version from before. Several processes may call it at once. The user needs the right to
+/// Creates the tables, or migrates those of an older version, and returns the version from before. Several processes may call it at once. The user needs the right to
 /// create tables. Throws CheckpointerError(schema_mismatch) for tables of a newer version.
 cubepi::Task<std::optional<int>> apply_postgres_tape_schema(cubepi::PostgresOptions options);
 

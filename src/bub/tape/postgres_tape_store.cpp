@@ -9,9 +9,12 @@
 #include <bub/tape/file/tape_errors.hpp>
 #include <bub/tape/postgres/tape_driver.hpp>
 #include <bub/tape/postgres/tape_rows.hpp>
+#include <bub/tape/postgres/tape_turns.hpp>
 #include <bub/tape/search/query_filter.hpp>
 #include <bub/tape/tape_store_support.hpp>
 #include <cubepi/checkpoint/server/store.hpp>
+#include <cubepi/core/error.hpp>
+#include <cubepi/core/outcome.hpp>
 
 namespace bub {
 
@@ -20,11 +23,14 @@ namespace {
 using namespace detail;
 using cubepi::detail::server_read;
 using cubepi::detail::server_write;
+using cubepi::detail::ServerLease;
 using cubepi::detail::ServerPlan;
+using cubepi::detail::ServerPool;
 using cubepi::detail::ServerResults;
 using cubepi::detail::ServerStore;
 using cubepi::detail::ServerView;
 using StorePtr = std::shared_ptr<ServerStore>;
+using TurnsPtr = std::shared_ptr<PgTapeTurns>;
 
 constexpr std::int64_t page_size = 1000;
 
@@ -41,6 +47,13 @@ Task<TapeRow> read_row(StorePtr store, std::string tape) {
     select_tape(reads, tape);
     const ServerResults results = co_await store->read(std::move(reads));
     co_return read_tape_row(tape, results[0]);
+}
+
+/// Runs the task after the turns of dead processes on the tape have been closed.
+template <class T>
+Task<T> after_look(TurnsPtr turns, std::string tape, Task<T> task) {
+    co_await turns->look(std::move(tape));
+    co_return co_await std::move(task);
 }
 
 /// The newest entry that the statement selects.
@@ -88,8 +101,9 @@ Task<void> visit_pages(StorePtr store, std::string tape, TapeQuery query,
 }  // namespace
 
 PostgresTapeStore::PostgresTapeStore(cubepi::PostgresOptions options)
-    : store_(
-          std::make_shared<ServerStore>(options, std::make_shared<const PgTapeDriver>(options))) {
+    : store_(std::make_shared<ServerStore>(options, std::make_shared<const PgTapeDriver>(options))),
+      turns_(std::make_shared<PgTapeTurns>(options, store_)),
+      locks_(std::make_shared<ServerPool>(options, std::make_shared<const PgTapeDriver>(options))) {
     prepare_digests();
 }
 
@@ -102,9 +116,109 @@ Task<void> PostgresTapeStore::open() {
     (void)co_await store->read(std::move(nothing));
 }
 
+std::string PostgresTapeStore::place() const { return store_->driver().description(); }
+
+Task<std::vector<ListedTape>> PostgresTapeStore::newest_tapes() {
+    ServerBatch reads;
+    reads.add(
+        "SELECT tape, bytes, {epoch updated_at}, state FROM bub_tapes"
+        " WHERE last_id > 0 OR tape IN (SELECT tape FROM bub_turns) ORDER BY updated_at DESC, "
+        "tape");
+    return server_read(store_, std::move(reads), [](const ServerResults& results) {
+        std::vector<ListedTape> tapes;
+        for (int row = 0; row < results[0].rows(); ++row) {
+            ListedTape tape;
+            tape.name = results[0].string(row, 0);
+            if (!is_main_tape(tape.name)) continue;
+            tape.bytes = static_cast<std::uintmax_t>(results[0].integer(row, 1));
+            const auto time = std::chrono::duration<double>(results[0].number(row, 2));
+            tape.modified += std::chrono::duration_cast<std::chrono::microseconds>(time);
+            try {
+                tape.state = read_state_of(tape.name, results[0].text(row, 3));
+            } catch (const cubepi::CheckpointCorruptionError&) {
+                tape.state.reset();  // reported to those who need it
+            }
+            tapes.push_back(std::move(tape));
+        }
+        return tapes;
+    });
+}
+
+Task<void> PostgresTapeStore::remove_tape(std::string tape) {
+    const StorePtr store = store_;
+    check_tape_name(tape);
+    co_await turns_->close_dead_turns(tape);
+    std::vector<std::string> tapes = co_await all_tapes();
+    // NAME__X is a sidecar of NAME, unless NAME has no "__" itself: then it is the tape of another session.
+    const bool has_sidecars = is_main_tape(tape);
+    std::erase_if(tapes, [&](const std::string& one) {
+        return !has_sidecars || !one.starts_with(tape + "__");
+    });
+    tapes.insert(tapes.begin(), tape);
+    ServerPlan plan;
+    plan.threads = tapes;
+    plan.removes = true;
+    plan.reads.add("SELECT EXISTS (SELECT 1 FROM bub_turns WHERE tape {any $1})").texts(tapes);
+    plan.reads
+        .add("SELECT EXISTS (SELECT 1 FROM bub_open WHERE tape = $1 AND " + is_alive_sql("owner") +
+             ")")
+        .text(tape);
+    auto decide = [tapes, place = place()](const ServerView& view, ServerBatch& writes) {
+        const std::string& name = tapes.front();
+        const bool busy = view.results[0].boolean(0, 0);
+        if (busy || view.results[1].boolean(0, 0)) {
+            throw cubepi::CheckpointerLockTimeoutError(
+                cubepi::ErrorCode::storage_locked,
+                (busy ? "a turn is in progress on tape '" : "another process has the tape '") +
+                    name + (busy ? "' (" : "' open (") + place +
+                    "); wait for its end, or end that process");
+        }
+        for (const std::string& one : tapes) {
+            writes.add("DELETE FROM bub_tapes WHERE tape = $1").text(one);
+            writes.add("DELETE FROM bub_open WHERE tape = $1").text(one);
+        }
+    };
+    co_await server_write(store, std::move(plan), std::move(decide));
+}
+
+Task<std::shared_ptr<const void>> PostgresTapeStore::open_tape(std::string tape) {
+    check_tape_name(tape);
+    return turns_->open_tape(std::move(tape));
+}
+
+Task<std::shared_ptr<const void>> PostgresTapeStore::hold(std::string name) {
+    const std::shared_ptr<ServerPool> locks = locks_;
+    cubepi::Outcome<std::unique_ptr<ServerLease>> lease =
+        co_await cubepi::outcome_of(locks->acquire());
+    if (!lease) rethrow_translated(locks->driver(), lease.failure(), name);
+    // Until the lease ends, which closes the connection in the middle of the transaction.
+    const std::shared_ptr<ServerLease> held = std::move(lease).value();
+    ServerBatch lock;
+    lock.add("BEGIN");
+    lock.add("SELECT pg_advisory_xact_lock(hashtext('bub.hold'), hashtext($1))").text(name);
+    const cubepi::Outcome<ServerResults> locked =
+        co_await cubepi::outcome_of((*held)->exchange(std::move(lock)));
+    if (!locked) rethrow_translated(locks->driver(), locked.failure(), name);
+    std::shared_ptr<const void> result = held;
+    co_return result;
+}
+
+Task<bool> PostgresTapeStore::has_open_turn(std::string tape) {
+    return turns_->has_open_turn(std::move(tape));
+}
+
+std::shared_ptr<TurnJournal> PostgresTapeStore::open_journal(const std::string& tape,
+                                                             const std::string& turn_id) {
+    check_tape_name(tape);
+    return turns_->open_journal(tape, turn_id);
+}
+
 Task<std::vector<std::string>> PostgresTapeStore::all_tapes() {
     ServerBatch reads;
-    reads.add("SELECT tape FROM bub_tapes WHERE last_id > 0 ORDER BY tape");
+    // Killed in its first turn, a session has left a journal and no entries yet.
+    reads.add(
+        "SELECT tape FROM bub_tapes WHERE last_id > 0 OR tape IN (SELECT tape FROM bub_turns)"
+        " ORDER BY tape");
     return server_read(store_, std::move(reads), [](const ServerResults& results) {
         std::vector<std::string> names;
         for (int row = 0; row < results[0].rows(); ++row)
@@ -115,6 +229,7 @@ Task<std::vector<std::string>> PostgresTapeStore::all_tapes() {
 
 Task<std::vector<TapeEntry>> PostgresTapeStore::fetch(std::string tape, TapeQuery query) {
     const StorePtr store = store_;
+    co_await turns_->look(tape);
     std::vector<TapeEntry> found;
     std::function<bool(const TapeEntry&)> add = [&found](const TapeEntry& entry) {
         found.push_back(entry);
@@ -126,39 +241,43 @@ Task<std::vector<TapeEntry>> PostgresTapeStore::fetch(std::string tape, TapeQuer
 
 Task<void> PostgresTapeStore::visit(std::string tape, TapeQuery query,
                                     std::function<bool(const TapeEntry&)> visit) {
-    return visit_pages(store_, std::move(tape), std::move(query), std::move(visit));
+    Task<void> pages = visit_pages(store_, tape, std::move(query), std::move(visit));
+    return after_look(turns_, std::move(tape), std::move(pages));
 }
 
 Task<TapePosition> PostgresTapeStore::append(std::string tape, std::vector<TapeEntry> entries,
                                              TapeAppend options) {
+    const TurnsPtr turns = turns_;
+    const StorePtr store = store_;
+    co_await turns->look(tape);
+    const std::string turn = options.turn();
     ServerPlan plan = plan_for(tape);
-    const std::shared_ptr<cubepi::Clock> clock = store_->options().runtime->clock;
-    auto decide = [tape = std::move(tape), entries = std::move(entries),
-                   options = std::move(options),
-                   clock](const ServerView& view, ServerBatch& writes) {
+    if (!turn.empty()) turns->select_turn(plan.reads, tape, turn);
+    const std::shared_ptr<cubepi::Clock> clock = store->options().runtime->clock;
+    auto decide = [tape, entries = std::move(entries), options = std::move(options), clock, turns](
+                      const ServerView& view, ServerBatch& writes) {
         TapeRow row = read_tape_row(tape, view.results[0]);
-        std::vector<TapeEntry> added = entries;
-        const TapeBefore before{row.end, row.info.anchors > 0, std::move(row.state)};
-        const TapePosition end = prepare_append(tape, before, added, options, clock->wall());
-        TapeInfo info = options.reset() ? TapeInfo() : std::move(row.info);
-        for (const TapeEntry& entry : added) add_to(info, facts_of(entry));
-        if (added.empty() && !options.reset()) return end;
-        if (options.reset()) delete_entries(writes, tape);
-        write_tape(writes, tape, end, info);
-        for (const TapeEntry& entry : added) write_entry(writes, tape, entry);
+        if (options.turn_must_be_open() && !options.turn().empty())
+            turns->check_open(tape, options.turn(), view.results[1]);
+        const TapePosition end = write_append(writes, tape, row, entries, options, clock->wall());
+        if (!options.turn().empty()) delete_turn(writes, tape, key_of(options.turn()));
         return end;
     };
-    return server_write(store_, std::move(plan), std::move(decide));
+    const TapePosition end = co_await server_write(store, std::move(plan), std::move(decide));
+    if (!turn.empty()) turns->note_removed(tape, turn);
+    co_return end;
 }
 
 Task<TapePosition> PostgresTapeStore::position(std::string tape) {
     const StorePtr store = store_;
+    co_await turns_->look(tape);
     const TapeRow row = co_await read_row(store, std::move(tape));
     co_return row.end;
 }
 
 Task<TapeInfo> PostgresTapeStore::info(std::string tape) {
     const StorePtr store = store_;
+    co_await turns_->look(tape);
     TapeRow row = co_await read_row(store, std::move(tape));
     co_return std::move(row.info);
 }
@@ -172,11 +291,13 @@ Task<std::vector<TapeEntry>> PostgresTapeStore::anchors(std::string tape, std::s
             " ORDER BY id DESC LIMIT $2")
         .text(tape)
         .integer(static_cast<std::int64_t>(std::min(limit, most)));
-    return server_read(store_, std::move(reads), [](const ServerResults& results) {
+    auto in_order = [](const ServerResults& results) {
         std::vector<TapeEntry> entries = read_entries(results[0]);
         std::reverse(entries.begin(), entries.end());
         return entries;
-    });
+    };
+    return after_look(turns_, std::move(tape),
+                      server_read(store_, std::move(reads), std::move(in_order)));
 }
 
 Task<Json> PostgresTapeStore::edit_state(std::string tape,
@@ -224,7 +345,7 @@ Task<std::optional<TapeEntry>> PostgresTapeStore::find_message_entry(std::string
             " FROM bub_message_ids WHERE tape = $1 AND message_key = $2)")
         .text(tape)
         .text(key_of(message_id));
-    return read_one(store_, std::move(reads));
+    return after_look(turns_, std::move(tape), read_one(store_, std::move(reads)));
 }
 
 Task<std::optional<TapeEntry>> PostgresTapeStore::find_event(std::string tape, std::string name) {
@@ -235,7 +356,7 @@ Task<std::optional<TapeEntry>> PostgresTapeStore::find_event(std::string tape, s
             " ORDER BY id DESC LIMIT 1")
         .text(tape)
         .text(key_of(name));
-    return read_one(store_, std::move(reads));
+    return after_look(turns_, std::move(tape), read_one(store_, std::move(reads)));
 }
 
 Task<std::optional<TapeEntry>> PostgresTapeStore::find_run(std::string tape, std::string run_id) {
@@ -246,7 +367,7 @@ Task<std::optional<TapeEntry>> PostgresTapeStore::find_run(std::string tape, std
             " ORDER BY id DESC LIMIT 1")
         .text(tape)
         .text(key_of(run_id));
-    return read_one(store_, std::move(reads));
+    return after_look(turns_, std::move(tape), read_one(store_, std::move(reads)));
 }
 
 Task<std::string> PostgresTapeStore::put_media(std::string bytes) {

@@ -6,14 +6,19 @@
 #include <string>
 #include <vector>
 
-#include <bub/tape/tape_store.hpp>
+#include <bub/tape/session_tape_store.hpp>
 #include <cubepi/checkpoint/postgres_options.hpp>
 
 namespace cubepi::detail {
+class ServerPool;
 class ServerStore;
-}
+}  // namespace cubepi::detail
 
 namespace bub {
+
+namespace detail {
+class PgTapeTurns;
+}
 
 /// Tapes in a PostgreSQL database, for several processes or hosts that share them. The tables are those of
 /// apply_postgres_tape_schema().
@@ -24,11 +29,15 @@ namespace bub {
 /// after fork().
 ///
 /// `edit` of edit_state() and the guard of an append are called on the executor of the call; a copy of them is called again if
-/// the transaction has to be repeated. The journals of turns are not stored: the entries of a turn whose process dies before
-/// its append are lost.
+/// the transaction has to be repeated.
+///
+/// The journal of a turn is written to the server as the turn proceeds. One connection of its own, which opens with the first
+/// journal or open_tape(), shows the other processes that this one is alive; when it ends, the next process that uses the tape closes
+/// the turn. A turn that was closed although its process lives (it had lost its connections, and its claim had expired) is rejected at
+/// its merge. This needs connections that stay with their session: a pooler such as PgBouncer must pool sessions.
 ///
 /// Throws, from every call, what PostgresCheckpointer throws, and what TapeStore documents.
-class PostgresTapeStore final : public TapeStore, public TapeMediaStore {
+class PostgresTapeStore final : public SessionTapeStore {
 public:
     explicit PostgresTapeStore(cubepi::PostgresOptions options);
     ~PostgresTapeStore() override;
@@ -37,6 +46,15 @@ public:
 
     /// Connects now, to detect errors early. Optional.
     Task<void> open();
+
+    std::string place() const override;
+    Task<std::vector<ListedTape>> newest_tapes() override;
+    Task<void> remove_tape(std::string tape) override;
+    Task<std::shared_ptr<const void>> open_tape(std::string tape) override;
+    Task<std::shared_ptr<const void>> hold(std::string name) override;
+    Task<bool> has_open_turn(std::string tape) override;
+    std::shared_ptr<TurnJournal> open_journal(const std::string& tape,
+                                              const std::string& turn_id) override;
 
     Task<std::vector<std::string>> all_tapes() override;
     Task<std::vector<TapeEntry>> fetch(std::string tape, TapeQuery query) override;
@@ -60,6 +78,8 @@ public:
 
 private:
     std::shared_ptr<cubepi::detail::ServerStore> store_;
+    std::shared_ptr<detail::PgTapeTurns> turns_;
+    std::shared_ptr<cubepi::detail::ServerPool> locks_;  ///< of hold()
 };
 
 }  // namespace bub

@@ -11,7 +11,9 @@
 
 #include <bub/tape/postgres_tape_schema.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
+#include <bub/tape/tape_fork.hpp>
 #include <bub/tape/tape_store_conformance.hpp>
+#include <cubepi/agent/claim_owner.hpp>
 #include <cubepi/checkpoint/postgres_proxy_test.hpp>
 #include <cubepi/checkpoint/postgres_server_test.hpp>
 #include <cubepi/core/error.hpp>
@@ -39,6 +41,16 @@ protected:
     void clear() const {
         query("DELETE FROM bub_tapes");
         query("DELETE FROM bub_media");
+        query("DELETE FROM bub_open");
+    }
+    /// The server ends a session a moment after its client has.
+    void wait_for_the_end_of_sessions() const {
+        RawPostgres watcher(server.connection(database));
+        const std::string others =
+            "SELECT count(*) FROM pg_locks JOIN pg_database AS d ON d.oid = database"
+            " WHERE locktype = 'advisory' AND datname = current_database()";
+        while (watcher.query(others) != std::vector<std::string>{"0"}) {
+        }
     }
 
     PostgresServer& server;
@@ -65,8 +77,10 @@ TEST_F(PostgresTapes, PassTheSuite) {
     };
     store.reopen = [&](std::shared_ptr<TapeStore> open) {
         open.reset();
+        wait_for_the_end_of_sessions();
         return std::make_shared<PostgresTapeStore>(options);
     };
+    store.share = [&](TapeStore&) { return std::make_shared<PostgresTapeStore>(options); };
     expect_correct(store);
 }
 
@@ -189,6 +203,91 @@ TEST_F(PostgresTapes, TakeTextThatTheDatabaseCannotStoreAsSuch) {
     EXPECT_TRUE(run(store.find_event("a__one", std::string("na\0me", 5))));
     EXPECT_EQ(run(store.fetch("a__one", TapeQuery().after_anchor(std::string(10'000, 'n')))).size(),
               0U);
+}
+
+TEST_F(PostgresTapes, ATapeThatAnotherProcessHasOpenIsNotRemoved) {
+    PostgresTapeStore store(options);
+    run(store.append("a__one", one("x"), TapeAppend()));
+    auto other = std::make_unique<PostgresTapeStore>(options);
+    const std::shared_ptr<const void> open = run(other->open_tape("a__one"));
+    EXPECT_THROW(run(store.remove_tape("a__one")), cubepi::CheckpointerLockTimeoutError);
+    EXPECT_EQ(run(store.position("a__one")).last_id, 1);
+    // A mark of a process that has ended counts for nothing.
+    query("UPDATE bub_open SET owner = 7");
+    run(store.remove_tape("a__one"));
+    EXPECT_EQ(run(store.position("a__one")).last_id, 0);
+    EXPECT_EQ(query("SELECT count(*) FROM bub_open"), std::vector<std::string>{"0"});
+}
+
+TEST_F(PostgresTapes, OneCallerAtATimeHoldsAName) {
+    PostgresTapeStore store(options);
+    PostgresOptions hasty = options;
+    hasty.lock_timeout = std::chrono::milliseconds(20);
+    PostgresTapeStore other(hasty);
+    std::shared_ptr<const void> held = run(store.hold("sessions"));
+    EXPECT_THROW(run(other.hold("sessions")), cubepi::CheckpointerLockTimeoutError);
+    EXPECT_TRUE(run(other.hold("something else")));
+    held.reset();
+    EXPECT_TRUE(run(store.hold("sessions")));
+}
+
+TEST_F(PostgresTapes, B9_ATurnThatAnotherProcessHasClosedIsNotMerged) {
+    const auto store = std::make_shared<PostgresTapeStore>(options);
+    TapeForkOptions turn;
+    turn.turn_id = "t1";
+    TapeFork fork(store, "a__one", turn);
+    run(fork.append("a__one", one("x"), TapeAppend()));
+    // The server has lost the session that shows that this process is alive.
+    query("UPDATE bub_turns SET owner = 7");
+    PostgresTapeStore other(options);
+    EXPECT_EQ(run(other.position("a__one")).messages, 1);
+    EXPECT_THROW(run(fork.append("a__one", one("y"), TapeAppend())), cubepi::StaleAppendError);
+    EXPECT_THROW(run(fork.merge()), cubepi::StaleAppendError);
+    EXPECT_EQ(run(other.position("a__one")).messages, 1) << "the entry is on the tape once";
+    EXPECT_TRUE(run(other.find_event("a__one", "turn.refused")));
+    EXPECT_EQ(query("SELECT count(*) FROM bub_turns"), std::vector<std::string>{"0"});
+}
+
+TEST_F(PostgresTapes, D50_ATurnWhoseClaimIsAliveIsNotClosed) {
+    const auto store = std::make_shared<PostgresTapeStore>(options);
+    TapeForkOptions turn;
+    turn.turn_id = "t1";
+    const auto fork = std::make_shared<TapeFork>(store, "a__one", turn);
+    TapeCheckpointer memory(fork);
+    run(memory.claim_run("a__one", "r1", cubepi::current_process_owner(),
+                         cubepi::ClaimKind::new_run));
+    run(fork->append("a__one", one("x"), TapeAppend()));
+    query("UPDATE bub_turns SET owner = 7");
+    PostgresTapeStore other(options);
+    EXPECT_TRUE(run(other.has_open_turn("a__one")));
+    EXPECT_EQ(run(other.position("a__one")).messages, 0);
+    // A process of another host that did not renew its claim.
+    run(other.edit_state("a__one", [](JsonObject& state) {
+        for (Json& claim : state.at("claims").as_array()) claim.as_object()["lease_until"] = 1.0;
+        return Json();
+    }));
+    EXPECT_FALSE(run(other.has_open_turn("a__one")));
+    EXPECT_EQ(run(other.position("a__one")).messages, 1);
+}
+
+TEST_F(PostgresTapes, MigrateTheFirstVersion) {
+    PostgresTapeStore store(options);
+    run(store.append("a__one", one("x"), TapeAppend()));
+    query("DROP TABLE bub_open, bub_turn_lines, bub_turns");
+    query("ALTER TABLE bub_tapes DROP COLUMN bytes");
+    query("UPDATE bub_schema SET version = 1");
+    try {
+        run(PostgresTapeStore(options).open());
+        FAIL();
+    } catch (const cubepi::CheckpointerError& error) {
+        EXPECT_EQ(error.code(), cubepi::ErrorCode::schema_mismatch);
+        EXPECT_NE(std::string(error.what()).find("cubepi db migrate --tapes"), std::string::npos)
+            << error.what();
+    }
+    EXPECT_EQ(run(apply_postgres_tape_schema(options)), 1);
+    PostgresTapeStore again(options);
+    EXPECT_EQ(run(again.position("a__one")).last_id, 1);
+    EXPECT_GT(run(again.newest_tapes()).at(0).bytes, 20U);
 }
 
 /// The plans of all statements, with 20,000 entries on 200 tapes.

@@ -84,7 +84,7 @@ TEST(FullDisk, ReadersTolerateATurnThatCannotBeClosed) {
         const FullDisk full;
         const Tape tape = tape_in(directory);
         const auto store = std::make_shared<FileTapeStore>(directory.options());
-        EXPECT_EQ(run(store->list_files()).size(), 1U);
+        EXPECT_EQ(run(store->newest_tapes()).size(), 1U);
         EXPECT_EQ(messages(tape), 1U);
         EXPECT_EQ(texts(tape), "before ");
         EXPECT_EQ(run(store->info("w__s")).entries, 1);

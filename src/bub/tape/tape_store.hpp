@@ -36,6 +36,18 @@ public:
         turn_ = std::move(id);
         return std::move(*this);
     }
+    /// Rejects the append with cubepi::StaleAppendError if another process has closed the turn of turn(): it took this process
+    /// for dead. Without effect in a store whose journals no other process can close, and for a turn without a journal.
+    TapeAppend&& turn_must_be_open(bool value = true) && {
+        turn_must_be_open_ = value;
+        return std::move(*this);
+    }
+    /// The entries keep their ids, each of which must be greater than the one before and than the last id of the tape, and
+    /// cubepi::StaleAppendError is thrown otherwise: for copies of tapes.
+    TapeAppend&& keep_ids(bool value = true) && {
+        keep_ids_ = value;
+        return std::move(*this);
+    }
     /// Sets a function that is called with the tape's side state under the tape's lock, before anything is stored; it
     /// throws to reject the append. It runs on a worker thread and must not use the store.
     TapeAppend&& guard(std::function<void(const JsonObject& state)> value) && {
@@ -54,6 +66,8 @@ public:
         return expected_position_;
     }
     const std::string& turn() const& noexcept { return turn_; }
+    bool turn_must_be_open() const& noexcept { return turn_must_be_open_; }
+    bool keep_ids() const& noexcept { return keep_ids_; }
     const std::function<void(const JsonObject&)>& guard() const& noexcept { return guard_; }
 
 private:
@@ -61,6 +75,8 @@ private:
     std::size_t first_anchor_ = 0;
     std::optional<std::int64_t> expected_position_;
     std::string turn_;
+    bool turn_must_be_open_ = false;
+    bool keep_ids_ = false;
     std::function<void(const JsonObject&)> guard_;
 };
 

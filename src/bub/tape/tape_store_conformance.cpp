@@ -1,9 +1,10 @@
 #include <bub/tape/tape_store_conformance.hpp>
 
-#include <stdexcept>
+#include <iterator>
 #include <string_view>
 #include <utility>
 
+#include <bub/tape/conformance/probe.hpp>
 #include <bub/tape/tape_query.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/offload.hpp>
@@ -14,71 +15,10 @@ namespace bub {
 namespace {
 
 using cubepi::run;
+using detail::Check;
+using detail::Probe;
 
-constexpr const char* tape = "w__s";
-
-/// The store of one check, and the failures found.
-class Probe {
-public:
-    Probe(const TapeStoreUnderTest& subject, std::string check)
-        : subject_(subject), check_(std::move(check)), store_(subject.make()) {}
-
-    TapeStore& store() { return *store_; }
-    TapeMediaStore* media() { return dynamic_cast<TapeMediaStore*>(store_.get()); }
-    bool can_reopen() const { return static_cast<bool>(subject_.reopen); }
-    void reopen() { store_ = subject_.reopen(std::move(store_)); }
-
-    void fail(std::string text) { failures_.push_back({check_, std::move(text)}); }
-    void expect(bool holds, std::string_view what) {
-        if (!holds) fail("expected: " + std::string(what));
-    }
-    template <class F>
-    void expect_error(cubepi::ErrorCode code, std::string_view what, F call) {
-        const std::string wanted =
-            std::string(what) + " is rejected with " + std::string(cubepi::to_string(code));
-        try {
-            call();
-            fail("expected: " + wanted + "; it succeeded");
-        } catch (const cubepi::Error& error) {
-            if (error.code() != code)
-                fail("expected: " + wanted + "; it failed with " +
-                     std::string(cubepi::to_string(error.code())) + " (" + error.what() + ")");
-        }
-    }
-
-    TapePosition append(std::vector<TapeEntry> entries, TapeAppend options = {}) {
-        return run(store().append(tape, std::move(entries), std::move(options)));
-    }
-    TapePosition append(TapeEntry entry, TapeAppend options = {}) {
-        std::vector<TapeEntry> one;
-        one.push_back(std::move(entry));
-        return append(std::move(one), std::move(options));
-    }
-    /// Returns the texts of messages and the names of events and anchors.
-    std::string contents(TapeQuery query = {}) {
-        std::string texts;
-        for (const TapeEntry& entry : run(store().fetch(tape, std::move(query)))) {
-            const Json* content = entry.payload.if_contains("content");
-            texts += content ? std::string(content->as_string()) : std::string(entry_name(entry));
-            texts += ' ';
-        }
-        return texts;
-    }
-    void set_state(std::string key, std::string value) {
-        std::function<Json(JsonObject&)> edit = [key, value](JsonObject& state) {
-            state[key] = value;
-            return Json();
-        };
-        (void)run(store().edit_state(tape, std::move(edit)));
-    }
-    std::vector<TapeStoreFailure> take() { return std::move(failures_); }
-
-private:
-    const TapeStoreUnderTest& subject_;
-    std::string check_;
-    std::shared_ptr<TapeStore> store_;
-    std::vector<TapeStoreFailure> failures_;
-};
+constexpr const char* tape = detail::probed_tape;
 
 void check_unknown_tape(Probe& probe) {
     TapeStore& store = probe.store();
@@ -272,6 +212,41 @@ void check_media(Probe& probe) {
     probe.expect(!run(media->get_media(std::string(64, '0'))), "unknown media are not found");
 }
 
+void check_search(Probe& probe) {
+    probe.append(message_entry("user",
+                               "Die Stra\xc3\x9f"
+                               "e"));
+    probe.append(message_entry("user", "\xce\x9f\xce\xb4\xcf\x8c\xcf\x82"));
+    probe.append(message_entry("user", "else"));
+    probe.expect(probe.contents(TapeQuery().text("STRASSE")) ==
+                     "Die Stra\xc3\x9f"
+                     "e ",
+                 "search folds the case as Unicode does (B17)");
+    probe.expect(probe.contents(TapeQuery().text("\xce\x9f\xce\x94\xce\x8c\xce\xa3")) ==
+                     "\xce\x9f\xce\xb4\xcf\x8c\xcf\x82 ",
+                 "search folds the case of any script (B17)");
+}
+
+void check_keep_ids(Probe& probe) {
+    TapeEntry first = message_entry("user", "a");
+    first.id = 4;
+    TapeEntry second = message_entry("user", "b");
+    second.id = 7;
+    std::vector<TapeEntry> both;
+    both.push_back(std::move(first));
+    both.push_back(second);
+    const TapePosition end = probe.append(std::move(both), TapeAppend().keep_ids());
+    probe.expect(end.last_id == 7 && end.messages == 2, "keep_ids keeps the ids of entries");
+    probe.expect_error(cubepi::ErrorCode::stale_append, "an entry with an id that is taken",
+                       [&] { probe.append(std::move(second), TapeAppend().keep_ids()); });
+    probe.expect(probe.append(message_entry("user", "c")).last_id == 8,
+                 "ids continue after those that were kept");
+    std::string ids;
+    for (const TapeEntry& entry : run(probe.store().fetch(tape, TapeQuery())))
+        ids += std::to_string(entry.id);
+    probe.expect(ids == "478", "entries are read with the ids that were kept");
+}
+
 void check_reopen(Probe& probe) {
     if (!probe.can_reopen()) return;
     probe.append(message_entry("user", "a"));
@@ -284,12 +259,7 @@ void check_reopen(Probe& probe) {
     probe.expect(end.last_id == 2 && end.messages == 2, "ids continue after reopening");
 }
 
-struct Check {
-    const char* name;
-    void (*run)(Probe& probe);
-};
-
-constexpr Check checks[] = {
+constexpr Check contents_checks[] = {
     {"unknown_tape", check_unknown_tape},
     {"append", check_append},
     {"names", check_names},
@@ -302,19 +272,27 @@ constexpr Check checks[] = {
     {"state", check_state},
     {"media", check_media},
     {"reopen", check_reopen},
+    {"search", check_search},
+    {"keep_ids", check_keep_ids},
 };
+
+std::vector<Check> all_checks() {
+    std::vector<Check> checks(std::begin(contents_checks), std::end(contents_checks));
+    for (const Check& check : detail::session_checks()) checks.push_back(check);
+    return checks;
+}
 
 }  // namespace
 
 std::vector<std::string> tape_store_checks() {
     std::vector<std::string> names;
-    for (const Check& check : checks) names.emplace_back(check.name);
+    for (const Check& check : all_checks()) names.emplace_back(check.name);
     return names;
 }
 
 std::vector<TapeStoreFailure> check_tape_store(const TapeStoreUnderTest& store) {
     std::vector<TapeStoreFailure> failures;
-    for (const Check& check : checks) {
+    for (const Check& check : all_checks()) {
         Probe probe(store, check.name);
         try {
             check.run(probe);

@@ -18,7 +18,7 @@ TapePosition prepare_append(const std::string& tape, const TapeBefore& before,
     if (before.has_anchor && !options.reset()) detail::drop_first(entries, options.first_anchor());
     TapePosition end = options.reset() ? TapePosition() : before.end;
     for (TapeEntry& entry : entries) {
-        entry.id = ++end.last_id;
+        detail::assign_id(entry, end.last_id, options.keep_ids());
         if (entry.date.empty()) entry.date = tape_date(now);
         end.messages = detail::set_position(entry, end.messages);
     }

@@ -102,6 +102,7 @@ TEST(TapeStores, TheFileStorePassesTheSuite) {
         open.reset();
         return std::make_shared<FileTapeStore>(directory->options());
     };
+    store.share = [&](TapeStore&) { return std::make_shared<FileTapeStore>(directory->options()); };
     expect_correct(store);
 }
 

@@ -2,6 +2,7 @@
 
 #include <simdjson.h>
 
+#include <cubepi/core/error.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/schema/parse_json.hpp>
 
@@ -223,6 +224,21 @@ std::optional<LineFacts> line_facts(std::string_view line) {
     simdjson::dom::object object;
     if (json.get_object().get(object) != simdjson::SUCCESS) return std::nullopt;
     return parsed_facts(LineObject(object));
+}
+
+void assign_id(TapeEntry& entry, std::int64_t& last, bool keep) {
+    if (!keep) {
+        entry.id = ++last;
+        return;
+    }
+    if (entry.id <= last) {
+        throw cubepi::StaleAppendError(cubepi::ErrorCode::stale_append,
+                                       "an entry with the id " + std::to_string(entry.id) +
+                                           " cannot follow the entry " + std::to_string(last) +
+                                           "; nothing was stored",
+                                       std::string());
+    }
+    last = entry.id;
 }
 
 std::int64_t set_position(TapeEntry& entry, std::int64_t before) {

@@ -68,6 +68,8 @@ struct LineFacts {
 /// Equivalent to facts_of(read_tape_line(line)) without creating the entry. Returns nothing if the line is not an entry.
 std::optional<LineFacts> line_facts(std::string_view line);
 
+/// Sets the entry's id after `last`, which becomes it. `keep`: the entry has one; throws cubepi::StaleAppendError if it is not greater.
+void assign_id(TapeEntry& entry, std::int64_t& last, bool keep);
 /// Sets the position of an entry with messages. Returns the position after it.
 std::int64_t set_position(TapeEntry& entry, std::int64_t before);
 

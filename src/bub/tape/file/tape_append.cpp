@@ -126,11 +126,12 @@ TapeDirectory::Tail TapeDirectory::tail_for(Writing& writing, const Descriptor& 
     return tail;
 }
 
-std::string TapeDirectory::block_of(std::vector<TapeEntry>& entries, Tail& tail) const {
+std::string TapeDirectory::block_of(std::vector<TapeEntry>& entries, Tail& tail,
+                                    bool keep_ids) const {
     std::string block = tail.ended ? "" : "\n";
     const std::string now = tape_date(options_.clock->wall());
     for (TapeEntry& entry : entries) {
-        entry.id = ++tail.last_id;
+        assign_id(entry, tail.last_id, keep_ids);
         if (entry.date.empty()) entry.date = now;
         if (tail.messages) tail.messages = set_position(entry, *tail.messages);
         block += tape_line(entry);
@@ -150,7 +151,7 @@ TapePosition TapeDirectory::append_locked(Writing& writing, std::vector<TapeEntr
         options_.log->write(cubepi::LogLevel::warning, "tape.torn_line",
                             {{"tape", writing.name}, {"bytes", size}});
     }
-    std::string block = block_of(entries, tail);
+    std::string block = block_of(entries, tail, options.keep_ids());
     TapePosition end;
     end.last_id = tail.last_id;
     end.messages = tail.messages.value_or(-1);

@@ -79,15 +79,15 @@ std::vector<std::string> TapeDirectory::names() const {
     return found;
 }
 
-std::vector<TapeFileInfo> TapeDirectory::list_files() const {
-    std::vector<TapeFileInfo> files;
+std::vector<ListedTape> TapeDirectory::newest_tapes() const {
+    std::vector<ListedTape> files;
     for (std::string& name : names()) {
         if (!is_main_tape(name)) continue;
         struct stat info = {};
         const TapePaths paths(options_.directory, name);
         const bool written = ::lstat(paths.tape.c_str(), &info) == 0;
         if (!written && ::lstat(paths.turns.c_str(), &info) != 0) continue;
-        TapeFileInfo file;
+        ListedTape file;
         file.name = std::move(name);
         file.bytes = written ? static_cast<std::uintmax_t>(info.st_size) : 0;
         file.modified = std::chrono::system_clock::time_point(
@@ -95,7 +95,7 @@ std::vector<TapeFileInfo> TapeDirectory::list_files() const {
             std::chrono::microseconds(info.st_mtim.tv_nsec / 1000));
         files.push_back(std::move(file));
     }
-    std::sort(files.begin(), files.end(), [](const TapeFileInfo& a, const TapeFileInfo& b) {
+    std::sort(files.begin(), files.end(), [](const ListedTape& a, const ListedTape& b) {
         return a.modified != b.modified ? a.modified > b.modified : a.name < b.name;
     });
     return files;

@@ -51,7 +51,7 @@ public:
     const FileTapeOptions& options() const noexcept { return options_; }
     /// Returns all names, sorted.
     std::vector<std::string> names() const;
-    std::vector<TapeFileInfo> list_files() const;
+    std::vector<ListedTape> newest_tapes() const;
 
     void visit(const std::string& name, const TapeQuery& query,
                const std::function<bool(const TapeEntry&)>& visit);
@@ -65,6 +65,7 @@ public:
     void copy(const std::string& name, const std::filesystem::path& target);
     void remove(const std::string& name);
     std::shared_ptr<const void> open_tape(const std::string& name);
+    bool has_open_turn(const std::string& name);
 
     std::shared_ptr<const void> hold(const std::string& name);
     Json edit_state(const std::string& name, const std::function<Json(JsonObject&)>& edit);
@@ -128,7 +129,7 @@ private:
     Tail tail_for(Writing& writing, const Descriptor& tape, std::uint64_t size,
                   std::vector<TapeEntry>& entries, const TapeAppend& options) const;
     /// Assigns ids, dates and positions, and returns the lines of the entries. Moves `tail` after them.
-    std::string block_of(std::vector<TapeEntry>& entries, Tail& tail) const;
+    std::string block_of(std::vector<TapeEntry>& entries, Tail& tail, bool keep_ids) const;
     TapePosition append_locked(Writing& writing, std::vector<TapeEntry> entries,
                                const TapeAppend& options);
     void write_block(Writing& writing, const Descriptor& tape, std::uint64_t size,

@@ -34,18 +34,34 @@ void TapeDirectory::close_dead_turns_at_start(const std::string& name) {
     tape->looked_for_turns = true;
 }
 
-void TapeDirectory::close_dead_turns(Writing& writing) {
+namespace {
+
+std::vector<std::filesystem::path> journals_of(const TapePaths& paths) {
     namespace fs = std::filesystem;
     std::vector<fs::path> journals;
     std::error_code failed;
-    if (fs::is_symlink(writing.paths.turns, failed)) return;
-    for (fs::directory_iterator file(writing.paths.turns, failed), end; !failed && file != end;
+    if (fs::is_symlink(paths.turns, failed)) return journals;
+    for (fs::directory_iterator file(paths.turns, failed), end; !failed && file != end;
          file.increment(failed)) {
         if (file->path().extension() == ".journal") journals.push_back(file->path());
     }
     std::sort(journals.begin(), journals.end());
-    for (const fs::path& journal : journals) close_turn(writing, journal);
+    return journals;
+}
+
+}  // namespace
+
+void TapeDirectory::close_dead_turns(Writing& writing) {
+    for (const std::filesystem::path& journal : journals_of(writing.paths))
+        close_turn(writing, journal);
     ::rmdir(writing.paths.turns.c_str());
+}
+
+bool TapeDirectory::has_open_turn(const std::string& name) {
+    if (::access(TapePaths(options_.directory, name).turns.c_str(), F_OK) != 0) return false;
+    Writing writing = write_lock(name);
+    close_dead_turns(writing);
+    return !journals_of(writing.paths).empty();
 }
 
 void TapeDirectory::close_turn(Writing& writing, const std::filesystem::path& journal) {

@@ -119,6 +119,7 @@ Task<void> TapeFork::State::merge(TurnStatus status) {
     TapeAppend how = TapeAppend()
                          .reset(main.reset)
                          .turn(journal->journal() ? options.turn_id : "")
+                         .turn_must_be_open()
                          .first_anchor(first)
                          .guard(guard_of(main));
     (void)co_await parent->append(main.tape, std::move(entries), std::move(how));

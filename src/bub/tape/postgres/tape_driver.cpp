@@ -17,7 +17,8 @@ constexpr const char* create_tables =
 
 }  // namespace
 
-PgTapeDriver::PgTapeDriver(const cubepi::PostgresOptions& options) : PgDriver(options, false) {
+PgTapeDriver::PgTapeDriver(const cubepi::PostgresOptions& options, std::int64_t owner)
+    : PgDriver(options, false) {
     const std::string limit = std::to_string(options.query_timeout.count());
     set_up_
         .add(
@@ -26,12 +27,21 @@ PgTapeDriver::PgTapeDriver(const cubepi::PostgresOptions& options) : PgDriver(op
         .text(std::to_string(options.lock_timeout.count()))
         .text(limit);
     set_up_.add("SELECT max(version)::bigint FROM bub_schema");
+    if (owner != 0) set_up_.add("SELECT pg_advisory_lock_shared($1)").integer(owner);
 }
 
 void PgTapeDriver::check(const cubepi::detail::ServerResults& results) const {
     const std::optional<int> version = cubepi::detail::version_of(results[1]);
     refuse_newer_tapes(description(), version);
     if (version == postgres_tape_version) return;
+    if (version) {
+        throw CheckpointerError(ErrorCode::schema_mismatch,
+                                description() + ": the tables of tapes (bub_*) are of version " +
+                                    std::to_string(*version) + " and not " +
+                                    std::to_string(postgres_tape_version) +
+                                    "; migrate them with 'cubepi db migrate --tapes', or with "
+                                    "apply_postgres_tape_schema()");
+    }
     throw CheckpointerError(ErrorCode::schema_mismatch, description() +
                                                             ": the tables of tapes (bub_*) are not "
                                                             "complete; " +
@@ -57,6 +67,13 @@ cubepi::detail::ServerWriteIds PgTapeDriver::write_ids() const {
     ids.store = "UPDATE bub_tapes SET write_id = $2, updated_at = now() WHERE tape = $1";
     ids.current = "SELECT write_id FROM bub_tapes WHERE tape = $1";
     return ids;
+}
+
+void rethrow_translated(const cubepi::detail::ServerDriver& driver,
+                        const std::exception_ptr& failure, const std::string& tape) {
+    if (const cubepi::detail::ServerFailure* of_server = cubepi::detail::as_server_failure(failure))
+        cubepi::detail::throw_checkpointer_error(driver, *of_server, tape);
+    std::rethrow_exception(failure);
 }
 
 void refuse_newer_tapes(const std::string& where, std::optional<int> version) {
@@ -94,7 +111,22 @@ std::vector<std::string> tape_schema_statements() {
             " PRIMARY KEY (tape, message_key, id))",
         "CREATE TABLE IF NOT EXISTS bub_media (sha256 TEXT NOT NULL PRIMARY KEY,"
         " bytes BYTEA NOT NULL)",
-        "INSERT INTO bub_schema VALUES (1) ON CONFLICT DO NOTHING",
+        // Version 2.
+        "ALTER TABLE bub_tapes ADD COLUMN IF NOT EXISTS bytes BIGINT NOT NULL DEFAULT 0",
+        "UPDATE bub_tapes SET bytes = (SELECT coalesce(sum(octet_length(line) + 1), 0)"
+        " FROM bub_entries WHERE bub_entries.tape = bub_tapes.tape)"
+        " WHERE bytes = 0 AND last_id > 0",
+        "CREATE TABLE IF NOT EXISTS bub_turns (" + tape +
+            "turn_key TEXT NOT NULL, owner BIGINT NOT NULL,"
+            " started_at TIMESTAMP WITH TIME ZONE NOT NULL DEFAULT now(),"
+            " PRIMARY KEY (tape, turn_key))",
+        "CREATE TABLE IF NOT EXISTS bub_turn_lines (tape TEXT COLLATE \"C\" NOT NULL,"
+        " turn_key TEXT NOT NULL, seq BIGINT NOT NULL, lines TEXT NOT NULL,"
+        " PRIMARY KEY (tape, turn_key, seq), FOREIGN KEY (tape, turn_key)"
+        " REFERENCES bub_turns (tape, turn_key) ON DELETE CASCADE)",
+        "CREATE TABLE IF NOT EXISTS bub_open (tape TEXT COLLATE \"C\" NOT NULL,"
+        " owner BIGINT NOT NULL, mark BIGINT NOT NULL, PRIMARY KEY (tape, owner, mark))",
+        "INSERT INTO bub_schema VALUES (2) ON CONFLICT DO NOTHING",
     };
 }
 

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstdint>
+#include <exception>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,7 +13,8 @@ namespace bub::detail {
 /// Connections to the tables of tapes. What a transaction locks is a tape.
 class PgTapeDriver final : public cubepi::detail::PgDriver {
 public:
-    explicit PgTapeDriver(const cubepi::PostgresOptions& options);
+    /// `owner`: its sessions show that the owner of turns is alive (PgTapeTurns); 0: they do not.
+    explicit PgTapeDriver(const cubepi::PostgresOptions& options, std::int64_t owner = 0);
 
     cubepi::detail::ServerBatch set_up() const override { return set_up_; }
     void check(const cubepi::detail::ServerResults& results) const override;
@@ -24,6 +28,11 @@ private:
 
 /// Returns the statements that create the tables.
 std::vector<std::string> tape_schema_statements();
+
+/// Throws the error of a call on the server that failed outside of a transaction.
+[[noreturn]] void rethrow_translated(const cubepi::detail::ServerDriver& driver,
+                                     const std::exception_ptr& failure,
+                                     const std::string& tape = {});
 
 /// Throws CheckpointerError(schema_mismatch) if the tables are newer than this library.
 void refuse_newer_tapes(const std::string& where, std::optional<int> version);

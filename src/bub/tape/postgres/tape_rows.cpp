@@ -7,6 +7,7 @@
 #include <bub/tape/file/digest.hpp>
 #include <bub/tape/inbox/pending_requests.hpp>
 #include <bub/tape/search/query_filter.hpp>
+#include <bub/tape/tape_store_support.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/schema/parse_json.hpp>
 
@@ -71,7 +72,8 @@ std::string last_anchor_sql(const TapeQuery& query) {
 std::string key_of(std::string_view name) { return md5_hex(name); }
 
 void select_tape(ServerBatch& batch, const std::string& tape) {
-    batch.add("SELECT last_id, messages, info, state FROM bub_tapes WHERE tape = $1").text(tape);
+    batch.add("SELECT last_id, messages, info, state, bytes FROM bub_tapes WHERE tape = $1")
+        .text(tape);
 }
 
 TapeRow read_tape_row(const std::string& tape, const ServerResult& result) {
@@ -82,23 +84,12 @@ TapeRow read_tape_row(const std::string& tape, const ServerResult& result) {
     row.end.messages = result.integer(0, 1);
     row.info = info_of(object_of(tape, "info", result.text(0, 2)));
     row.state = object_of(tape, "state", result.text(0, 3));
+    row.bytes = result.integer(0, 4);
     return row;
 }
 
 JsonObject read_state_of(const std::string& tape, std::string_view text) {
     return object_of(tape, "state", text);
-}
-
-void write_tape(ServerBatch& batch, const std::string& tape, const TapePosition& end,
-                const TapeInfo& info) {
-    batch
-        .add(
-            "INSERT INTO bub_tapes (tape, last_id, messages, info) VALUES ($1, $2, $3, $4)"
-            " {replace tape: last_id, messages, info}")
-        .text(tape)
-        .integer(end.last_id)
-        .integer(end.messages)
-        .text(text_of(info));
 }
 
 void write_state(ServerBatch& batch, const std::string& tape, const JsonObject& state) {
@@ -112,10 +103,23 @@ void write_state(ServerBatch& batch, const std::string& tape, const JsonObject& 
         .integer(has_requests ? 1 : 0);
 }
 
-void write_entry(ServerBatch& batch, const std::string& tape, const TapeEntry& entry) {
-    const EntryFacts facts = facts_of(entry);
-    std::string line = tape_line(entry);
-    line.pop_back();  // the line feed
+namespace {
+
+/// Stores the end of a tape and its summary, creating its row.
+void write_tape(ServerBatch& batch, const std::string& tape, const TapeRow& row) {
+    batch
+        .add(
+            "INSERT INTO bub_tapes (tape, last_id, messages, info, bytes)"
+            " VALUES ($1, $2, $3, $4, $5) {replace tape: last_id, messages, info, bytes}")
+        .text(tape)
+        .integer(row.end.last_id)
+        .integer(row.end.messages)
+        .text(text_of(row.info))
+        .integer(row.bytes);
+}
+
+void write_entry(ServerBatch& batch, const std::string& tape, const TapeEntry& entry,
+                 const EntryFacts& facts, std::string_view line) {
     batch
         .add(
             "INSERT INTO bub_entries (tape, id, kind, name_key, run_key, line)"
@@ -134,9 +138,32 @@ void write_entry(ServerBatch& batch, const std::string& tape, const TapeEntry& e
     }
 }
 
-void delete_entries(ServerBatch& batch, const std::string& tape) {
-    batch.add("DELETE FROM bub_message_ids WHERE tape = $1").text(tape);
-    batch.add("DELETE FROM bub_entries WHERE tape = $1").text(tape);
+}  // namespace
+
+TapePosition write_append(ServerBatch& batch, const std::string& tape, TapeRow& row,
+                          std::vector<TapeEntry> entries, const TapeAppend& options,
+                          std::chrono::system_clock::time_point now) {
+    TapeBefore before{row.end, row.info.anchors > 0, row.state};
+    row.end = prepare_append(tape, before, entries, options, now);
+    if (entries.empty() && !options.reset()) return row.end;
+    if (options.reset()) {
+        row.info = TapeInfo();
+        row.bytes = 0;
+        batch.add("DELETE FROM bub_message_ids WHERE tape = $1").text(tape);
+        batch.add("DELETE FROM bub_entries WHERE tape = $1").text(tape);
+    }
+    ServerBatch inserts;
+    for (const TapeEntry& entry : entries) {
+        const EntryFacts facts = facts_of(entry);
+        add_to(row.info, facts);
+        std::string line = tape_line(entry);
+        row.bytes += static_cast<std::int64_t>(line.size());
+        line.pop_back();  // the line feed
+        write_entry(inserts, tape, entry, facts, line);
+    }
+    write_tape(batch, tape, row);
+    batch.add_all(inserts);
+    return row.end;
 }
 
 std::vector<TapeEntry> read_entries(const ServerResult& result) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -21,6 +22,7 @@ struct TapeRow {
     TapePosition end = {};
     TapeInfo info = {};
     JsonObject state = {};
+    std::int64_t bytes = 0;  ///< of the entries as lines
 };
 
 /// Selects the row of a tape.
@@ -31,12 +33,12 @@ TapeRow read_tape_row(const std::string& tape, const ServerResult& result);
 /// Reads the column `state`. Throws as above.
 JsonObject read_state_of(const std::string& tape, std::string_view text);
 
-/// Stores the end of a tape and its summary, creating its row.
-void write_tape(ServerBatch& batch, const std::string& tape, const TapePosition& end,
-                const TapeInfo& info);
 void write_state(ServerBatch& batch, const std::string& tape, const JsonObject& state);
-void write_entry(ServerBatch& batch, const std::string& tape, const TapeEntry& entry);
-void delete_entries(ServerBatch& batch, const std::string& tape);
+/// Adds the statements of an append to a tape that is locked, and changes `row` accordingly. Returns the new end of the tape. Throws what
+/// prepare_append() throws.
+TapePosition write_append(ServerBatch& batch, const std::string& tape, TapeRow& row,
+                          std::vector<TapeEntry> entries, const TapeAppend& options,
+                          std::chrono::system_clock::time_point now);
 
 /// Reads the lines of the first column. Leaves out lines that cannot be read as entries, as a file does.
 std::vector<TapeEntry> read_entries(const ServerResult& result);

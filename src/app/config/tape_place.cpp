@@ -1,0 +1,90 @@
+#include "tape_place.hpp"
+
+#include <mutex>
+#include <string_view>
+#include <utility>
+
+#include <bub/tape/file_tape_store.hpp>
+#include <bub/tape/postgres_tape_store.hpp>
+#include <cubepi/core/error.hpp>
+
+#include "config_file.hpp"
+#include "paths.hpp"
+
+namespace cubepi::app {
+
+namespace {
+
+std::string& database_flag() {
+    static std::string flag;
+    return flag;
+}
+
+std::shared_ptr<bub::SessionTapeStore> open_database(const std::string& url) {
+    PostgresOptions options;
+    options.connection = url;
+    return std::make_shared<bub::PostgresTapeStore>(std::move(options));
+}
+
+}  // namespace
+
+void set_tape_database(std::string url) { database_flag() = std::move(url); }
+
+TapePlace tape_place() {
+    TapePlace place;
+    place.database = database_flag();
+    place.by = "--db";
+    if (!place.database.empty()) return place;
+    place.database = read_config(config_path()).database;
+    place.by = config_origin;
+    return place;
+}
+
+bool is_postgres_url(const std::string& text) {
+    return text.starts_with("postgres://") || text.starts_with("postgresql://");
+}
+
+bool has_password(const std::string& url) {
+    const std::string_view text = url;
+    if (text.find("password=") != text.npos) return true;
+    const std::size_t scheme = text.find("://");
+    if (scheme == text.npos) return false;
+    const std::string_view user = text.substr(scheme + 3, text.rfind('@') - scheme - 3);
+    return text.rfind('@') != text.npos && user.find(':') != user.npos;
+}
+
+std::shared_ptr<bub::SessionTapeStore> open_tapes(const std::string& place) {
+    if (is_postgres_url(place)) return open_database(place);
+    const std::size_t scheme = place.find("://");
+    if (scheme != std::string::npos) {
+        // Not the rest of it, which may have a password.
+        throw Error(ErrorCode::invalid_argument,
+                    "sessions cannot be stored in a database of '" + place.substr(0, scheme) +
+                        "'; use a PostgreSQL database (postgres://...)");
+    }
+    return std::make_shared<bub::FileTapeStore>(
+        place.empty() ? bub::default_tape_directory() : std::filesystem::path(place));
+}
+
+std::shared_ptr<bub::SessionTapeStore> configured_tapes() {
+    // The parts of a command share the connections.
+    static std::mutex mutex;
+    static std::weak_ptr<bub::SessionTapeStore> last;
+    static std::string opened;
+    const TapePlace place = tape_place();
+    if (place.database.empty()) return open_tapes({});
+    if (!is_postgres_url(place.database) && place.database.find("://") == std::string::npos) {
+        throw Error(ErrorCode::invalid_argument,
+                    place.by + " does not name a database; use a URL, e.g. "
+                               "postgres://me@localhost/agents");
+    }
+    const std::lock_guard lock(mutex);
+    std::shared_ptr<bub::SessionTapeStore> store = last.lock();
+    if (store && opened == place.database) return store;
+    store = open_tapes(place.database);
+    last = store;
+    opened = place.database;
+    return store;
+}
+
+}  // namespace cubepi::app

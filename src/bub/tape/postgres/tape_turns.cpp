@@ -1,0 +1,421 @@
+#include <bub/tape/postgres/tape_turns.hpp>
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include <unistd.h>
+
+#include <bub/tape/entry/entry_facts.hpp>
+#include <bub/tape/entry/json_text.hpp>
+#include <bub/tape/file/digest.hpp>
+#include <bub/tape/file/side_state.hpp>
+#include <bub/tape/fork/fork_entries.hpp>
+#include <bub/tape/fork/turn_journal.hpp>
+#include <bub/tape/inbox/pending_requests.hpp>
+#include <bub/tape/postgres/tape_driver.hpp>
+#include <bub/tape/postgres/tape_rows.hpp>
+#include <cubepi/agent/claim_owner.hpp>
+#include <cubepi/core/error.hpp>
+#include <cubepi/core/outcome.hpp>
+#include <cubepi/core/run.hpp>
+
+namespace bub::detail {
+
+using cubepi::ErrorCode;
+using cubepi::detail::server_read;
+using cubepi::detail::server_write;
+using cubepi::detail::ServerLease;
+using cubepi::detail::ServerPlan;
+using cubepi::detail::ServerPool;
+using cubepi::detail::ServerResults;
+using cubepi::detail::ServerStore;
+using cubepi::detail::ServerView;
+
+namespace {
+
+/// A key of advisory locks beyond those of tapes, which have 32 bits.
+std::int64_t make_owner(cubepi::IdSource& ids) {
+    const std::string digest = md5_hex(ids.next() + " " + std::to_string(getpid()));
+    const auto bits = static_cast<std::int64_t>(std::stoull(digest.substr(0, 15), nullptr, 16));
+    return bits | (std::int64_t{1} << 60U);
+}
+
+cubepi::PostgresOptions presence_options(cubepi::PostgresOptions options) {
+    options.max_connections = 1;
+    // The session must not end while its owner is alive.
+    options.idle_limit = std::chrono::hours(24 * 365 * 10);
+    return options;
+}
+
+std::string head_line(const std::string& turn_id, std::chrono::system_clock::time_point now) {
+    JsonObject head;
+    head["turn"] = turn_id;
+    head["pid"] = static_cast<std::int64_t>(getpid());
+    head["started"] = tape_date(now);
+    std::string text;
+    append_json_text(text, head);
+    return text + "\n";
+}
+
+[[noreturn]] void throw_closed(const std::string& tape, const std::string& turn_id) {
+    throw cubepi::StaleAppendError(
+        ErrorCode::stale_append,
+        "another process has closed turn '" + turn_id + "' of tape '" + tape +
+            "', because this one had lost its connection to the server; nothing was stored",
+        tape);
+}
+
+/// A turn as its rows say.
+struct StoredTurn {
+    std::string key = {};
+    bool alive = false;
+    std::string lines = {};
+};
+
+void select_turns(ServerBatch& reads, const std::string& tape) {
+    reads
+        .add("SELECT turn_key, " + is_alive_sql("owner") +
+             " FROM bub_turns WHERE tape = $1 ORDER BY started_at, turn_key")
+        .text(tape);
+    reads.add("SELECT turn_key, lines FROM bub_turn_lines WHERE tape = $1 ORDER BY turn_key, seq")
+        .text(tape);
+}
+
+std::vector<StoredTurn> read_turns(const ServerResult& turns, const ServerResult& lines) {
+    std::map<std::string, std::string> texts;
+    for (int row = 0; row < lines.rows(); ++row) texts[lines.string(row, 0)] += lines.text(row, 1);
+    std::vector<StoredTurn> found;
+    for (int row = 0; row < turns.rows(); ++row) {
+        StoredTurn turn;
+        turn.key = turns.string(row, 0);
+        turn.alive = turns.boolean(row, 1);
+        turn.lines = std::move(texts[turn.key]);
+        found.push_back(std::move(turn));
+    }
+    return found;
+}
+
+/// Returns true if the run of the turn may not be superseded by the rules of claims (D50): its process only seems to be dead.
+bool has_live_claim(const JsonObject& state, const JournaledTurn& turn,
+                    std::chrono::system_clock::time_point now) {
+    JsonObject copy = state;
+    const SideStateClaims table(copy);
+    const double time = std::chrono::duration<double>(now.time_since_epoch()).count();
+    const std::vector<cubepi::HeldClaim> held = table.claims();
+    return std::any_of(turn.claims.begin(), turn.claims.end(), [&](const TapeClaim& claim) {
+        return std::any_of(held.begin(), held.end(), [&](const cubepi::HeldClaim& one) {
+            return one.run_id == claim.run_id && one.owner.owner_id == claim.owner_id &&
+                   one.lease_until > time && !cubepi::is_dead_owner(one.owner);
+        });
+    });
+}
+
+/// Returns true if another process has superseded the turn's claim and continued the tape (D50).
+bool is_superseded(const TapeRow& row, const JournaledTurn& turn) {
+    const bool lost =
+        std::any_of(turn.claims.begin(), turn.claims.end(), [&row](const TapeClaim& claim) {
+            return !SideState(row.state).holds(claim.run_id, claim.owner_id);
+        });
+    return lost && row.end.messages != turn.after;
+}
+
+/// Adds the entries of a dead turn to its tape. Returns false if it has none.
+bool close_turn(ServerBatch& writes, const std::string& tape, TapeRow& row, JournaledTurn turn,
+                std::chrono::system_clock::time_point now) {
+    if (turn.id.empty() || turn.empty()) return false;
+    if (is_superseded(row, turn)) {
+        std::vector<TapeEntry> entries;
+        entries.push_back(
+            refused_turn(std::move(turn), "interrupted", "another process had continued the tape"));
+        (void)write_append(writes, tape, row, std::move(entries), TapeAppend(), now);
+        return true;
+    }
+    close_dead_turn(turn, !pending_requests(tape, row.state).empty());
+    const std::size_t first = turn.reset ? 0 : first_anchor_in(turn.entries);
+    const TapeAppend options = TapeAppend().reset(turn.reset).first_anchor(first);
+    (void)write_append(writes, tape, row, std::move(turn.entries), options, now);
+    return true;
+}
+
+bool may_still_read(const std::exception_ptr& failure) {
+    try {
+        std::rethrow_exception(failure);
+    } catch (const cubepi::Error& error) {
+        return error.code() == ErrorCode::storage_full ||
+               error.code() == ErrorCode::permission_denied;
+    } catch (...) {
+        return false;
+    }
+}
+
+}  // namespace
+
+std::string is_alive_sql(const std::string& owner) {
+    return "EXISTS (SELECT 1 FROM pg_locks AS l WHERE l.locktype = 'advisory' AND l.granted"
+           " AND l.objsubid = 1 AND l.database = (SELECT oid FROM pg_database"
+           " WHERE datname = current_database()) AND l.classid::bigint = (" +
+           owner + " >> 32) AND l.objid::bigint = (" + owner + " & 4294967295))";
+}
+
+void delete_turn(ServerBatch& writes, const std::string& tape, const std::string& turn_key) {
+    writes.add("DELETE FROM bub_turns WHERE tape = $1 AND turn_key = $2").text(tape).text(turn_key);
+}
+
+/// The journal of a turn; blocks until the server has stored what is written.
+class PgTurnJournal final : public TurnJournal {
+public:
+    PgTurnJournal(std::shared_ptr<PgTapeTurns> turns, PgTapeTurns::Turn turn, std::string head)
+        : turns_(std::move(turns)), turn_(std::move(turn)), head_(std::move(head)) {}
+
+    void write(std::string_view lines) override {
+        const std::lock_guard lock(mutex_);
+        if (removed_) return;
+        // A part that failed is replaced by the next write, which has its lines again.
+        cubepi::run(turns_->write_lines(turn_, parts_ + 1, head_, std::string(lines)));
+        ++parts_;
+    }
+
+    void remove() noexcept override {
+        const std::lock_guard lock(mutex_);
+        removed_ = true;
+        if (!turns_->has_journal(turn_)) return;
+        try {
+            cubepi::run(turns_->remove_journal(turn_));
+        } catch (...) {
+            // Inside of an event loop, or without a connection.
+            turns_->post(turns_->remove_journal(turn_));
+        }
+    }
+
+private:
+    const std::shared_ptr<PgTapeTurns> turns_;
+    const PgTapeTurns::Turn turn_;
+    const std::string head_;
+    std::mutex mutex_;
+    std::int64_t parts_ = 0;
+    bool removed_ = false;
+};
+
+class PgTapeTurns::OpenMark {
+public:
+    OpenMark(std::shared_ptr<PgTapeTurns> turns, std::string tape, std::int64_t mark)
+        : turns_(std::move(turns)), tape_(std::move(tape)), mark_(mark) {}
+    ~OpenMark() { turns_->post(turns_->remove_mark(tape_, mark_)); }
+    OpenMark(const OpenMark&) = delete;
+    OpenMark& operator=(const OpenMark&) = delete;
+
+private:
+    std::shared_ptr<PgTapeTurns> turns_;
+    std::string tape_;
+    std::int64_t mark_;
+};
+
+PgTapeTurns::PgTapeTurns(const cubepi::PostgresOptions& options, std::shared_ptr<ServerStore> store)
+    : store_(std::move(store)),
+      owner_(make_owner(*store_->options().runtime->ids)),
+      presence_(std::make_shared<ServerPool>(
+          presence_options(options), std::make_shared<const PgTapeDriver>(options, owner_))) {}
+
+void PgTapeTurns::post(Task<> task) const noexcept {
+    try {
+        const auto shared = std::make_shared<Task<>>(std::move(task));
+        store_->options().runtime->workers->post([shared] {
+            try {
+                cubepi::run(std::move(*shared));
+            } catch (...) {
+                // The row remains until the end of this process, after which it counts for nothing.
+                return;
+            }
+        });
+    } catch (...) {
+        return;
+    }
+}
+
+Task<> PgTapeTurns::be_present() {
+    const auto self = shared_from_this();
+    cubepi::Outcome<std::unique_ptr<ServerLease>> lease =
+        co_await cubepi::outcome_of(presence_->acquire());
+    if (!lease) rethrow_translated(presence_->driver(), lease.failure());
+}
+
+Task<> PgTapeTurns::look(std::string tape) {
+    const auto self = shared_from_this();
+    {
+        const std::lock_guard lock(mutex_);
+        if (looked_.contains(tape)) co_return;
+    }
+    const cubepi::Outcome<> closed = co_await cubepi::outcome_of(close_dead_turns(tape));
+    if (!closed) {
+        if (may_still_read(closed.failure())) co_return;
+        closed.rethrow();
+    }
+    const std::lock_guard lock(mutex_);
+    looked_.insert(std::move(tape));
+}
+
+Task<> PgTapeTurns::close_dead_turns(std::string tape) {
+    const auto self = shared_from_this();
+    ServerBatch reads;
+    reads.add("SELECT EXISTS (SELECT 1 FROM bub_turns WHERE tape = $1)").text(tape);
+    const ServerResults found = co_await store_->read(std::move(reads));
+    if (!found[0].boolean(0, 0)) co_return;
+    ServerPlan plan;
+    plan.threads = {tape};
+    select_tape(plan.reads, tape);
+    select_turns(plan.reads, tape);
+    const std::shared_ptr<cubepi::Clock> clock = store_->options().runtime->clock;
+    auto decide = [tape, clock](const ServerView& view, ServerBatch& writes) {
+        TapeRow row = read_tape_row(tape, view.results[0]);
+        std::size_t closed = 0;
+        for (StoredTurn& stored : read_turns(view.results[1], view.results[2])) {
+            if (stored.alive) continue;
+            JournaledTurn turn = read_journal(stored.lines);
+            if (has_live_claim(row.state, turn, clock->wall())) continue;
+            if (close_turn(writes, tape, row, std::move(turn), clock->wall())) ++closed;
+            delete_turn(writes, tape, stored.key);
+        }
+        return closed;
+    };
+    const std::size_t closed = co_await server_write(store_, std::move(plan), std::move(decide));
+    for (std::size_t i = 0; i < closed; ++i) {
+        store_->options().runtime->log.write(cubepi::LogLevel::warning, "tape.turn_closed",
+                                             {{"tape", tape}});
+    }
+}
+
+Task<bool> PgTapeTurns::has_open_turn(std::string tape) {
+    const auto self = shared_from_this();
+    co_await close_dead_turns(tape);
+    ServerBatch reads;
+    reads.add("SELECT EXISTS (SELECT 1 FROM bub_turns WHERE tape = $1)").text(tape);
+    const ServerResults found = co_await store_->read(std::move(reads));
+    co_return found[0].boolean(0, 0);
+}
+
+std::shared_ptr<TurnJournal> PgTapeTurns::open_journal(const std::string& tape,
+                                                       const std::string& turn_id) {
+    cubepi::run(close_dead_turns(tape));
+    {
+        const std::lock_guard lock(mutex_);
+        looked_.insert(tape);
+    }
+    std::string head = head_line(turn_id, store_->options().runtime->clock->wall());
+    return std::make_shared<PgTurnJournal>(shared_from_this(), Turn(tape, turn_id),
+                                           std::move(head));
+}
+
+bool PgTapeTurns::has_journal(const Turn& turn) const {
+    const std::lock_guard lock(mutex_);
+    return journals_.contains(turn);
+}
+
+void PgTapeTurns::note_removed(const std::string& tape, const std::string& turn_id) {
+    const std::lock_guard lock(mutex_);
+    journals_.erase(Turn(tape, turn_id));
+}
+
+void PgTapeTurns::select_turn(ServerBatch& reads, const std::string& tape,
+                              const std::string& turn_id) const {
+    reads.add("SELECT owner FROM bub_turns WHERE tape = $1 AND turn_key = $2")
+        .text(tape)
+        .text(key_of(turn_id));
+}
+
+void PgTapeTurns::check_open(const std::string& tape, const std::string& turn_id,
+                             const ServerResult& result) const {
+    if (!has_journal(Turn(tape, turn_id))) return;
+    if (result.rows() == 0 || result.integer(0, 0) != owner_) throw_closed(tape, turn_id);
+}
+
+Task<> PgTapeTurns::write_lines(Turn turn, std::int64_t seq, std::string head, std::string lines) {
+    const auto self = shared_from_this();
+    co_await be_present();
+    ServerPlan plan;
+    plan.threads = {turn.first};
+    select_turn(plan.reads, turn.first, turn.second);
+    auto decide = [turn, seq, head = std::move(head), lines = std::move(lines), owner = owner_](
+                      const ServerView& view, ServerBatch& writes) {
+        const auto& [tape, id] = turn;
+        const ServerResult& row = view.results[0];
+        const bool is_stored = row.rows() > 0;
+        if (is_stored && row.integer(0, 0) != owner && seq == 1) {
+            throw cubepi::CheckpointerLockTimeoutError(
+                ErrorCode::storage_locked,
+                "turn '" + id + "' of tape '" + tape + "' is in progress in another process");
+        }
+        if (seq > 1 && (!is_stored || row.integer(0, 0) != owner)) throw_closed(tape, id);
+        const auto write_part = [&](std::int64_t part, const std::string& text) {
+            writes
+                .add(
+                    "INSERT INTO bub_turn_lines (tape, turn_key, seq, lines)"
+                    " VALUES ($1, $2, $3, $4) {replace tape, turn_key, seq: lines}")
+                .text(tape)
+                .text(key_of(id))
+                .integer(part)
+                .text(text);
+        };
+        if (seq == 1) {
+            writes.add("INSERT INTO bub_tapes (tape) VALUES ($1) {skip}").text(tape);
+            writes.add("INSERT INTO bub_turns (tape, turn_key, owner) VALUES ($1, $2, $3) {skip}")
+                .text(tape)
+                .text(key_of(id))
+                .integer(owner);
+            write_part(0, head);
+        }
+        write_part(seq, lines);
+    };
+    co_await server_write(store_, std::move(plan), std::move(decide));
+    const std::lock_guard lock(mutex_);
+    journals_.insert(std::move(turn));
+}
+
+Task<> PgTapeTurns::remove_journal(Turn turn) {
+    const auto self = shared_from_this();
+    ServerPlan plan;
+    plan.threads = {turn.first};
+    auto decide = [turn, owner = owner_](const ServerView&, ServerBatch& writes) {
+        writes.add("DELETE FROM bub_turns WHERE tape = $1 AND turn_key = $2 AND owner = $3")
+            .text(turn.first)
+            .text(key_of(turn.second))
+            .integer(owner);
+    };
+    co_await server_write(store_, std::move(plan), std::move(decide));
+    note_removed(turn.first, turn.second);
+}
+
+Task<std::shared_ptr<const void>> PgTapeTurns::open_tape(std::string tape) {
+    const auto self = shared_from_this();
+    co_await be_present();
+    const std::int64_t mark = ++marks_;
+    ServerPlan plan;
+    plan.threads = {tape};
+    auto decide = [tape, mark, owner = owner_](const ServerView&, ServerBatch& writes) {
+        writes.add("DELETE FROM bub_open WHERE tape = $1 AND NOT " + is_alive_sql("owner"))
+            .text(tape);
+        writes.add("INSERT INTO bub_open (tape, owner, mark) VALUES ($1, $2, $3) {skip}")
+            .text(tape)
+            .integer(owner)
+            .integer(mark);
+    };
+    co_await server_write(store_, std::move(plan), std::move(decide));
+    std::shared_ptr<const void> result =
+        std::make_shared<const OpenMark>(self, std::move(tape), mark);
+    co_return result;
+}
+
+Task<> PgTapeTurns::remove_mark(std::string tape, std::int64_t mark) {
+    const auto self = shared_from_this();
+    ServerPlan plan;
+    plan.threads = {tape};
+    auto decide = [tape, mark, owner = owner_](const ServerView&, ServerBatch& writes) {
+        writes.add("DELETE FROM bub_open WHERE tape = $1 AND owner = $2 AND mark = $3")
+            .text(tape)
+            .integer(owner)
+            .integer(mark);
+    };
+    co_await server_write(store_, std::move(plan), std::move(decide));
+}
+
+}  // namespace bub::detail

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
+
+#include <bub/tape/tape_store.hpp>
+#include <cubepi/checkpoint/postgres_options.hpp>
+#include <cubepi/checkpoint/server/store.hpp>
+
+// The turns in progress on tapes in a database, and the tapes that processes have open.
+
+namespace bub::detail {
+
+/// The journals of turns in the table bub_turns. Each belongs to an owner: a store in one process. The owner is alive while a
+/// session of the server holds its advisory lock, which ends with the process. A turn whose owner is dead is closed by the next
+/// process that uses its tape. An owner that only lost its session (a restart of the server) is fenced: if its turn has been
+/// closed meanwhile, the next write of its journal and its append fail. Thread-safe.
+class PgTapeTurns : public std::enable_shared_from_this<PgTapeTurns> {
+public:
+    PgTapeTurns(const cubepi::PostgresOptions& options,
+                std::shared_ptr<cubepi::detail::ServerStore> store);
+
+    /// Closes the turns of dead owners before the first use of the tape. Does not throw where the tape can still be read.
+    Task<> look(std::string tape);
+    Task<> close_dead_turns(std::string tape);
+    /// Returns true if turns are in progress, after close_dead_turns().
+    Task<bool> has_open_turn(std::string tape);
+    std::shared_ptr<TurnJournal> open_journal(const std::string& tape, const std::string& turn_id);
+
+    /// Adds the read by which check_open() knows whether the turn belongs to this owner.
+    void select_turn(cubepi::detail::ServerBatch& reads, const std::string& tape,
+                     const std::string& turn_id) const;
+    /// Throws StaleAppendError if another process has closed the turn, which has a journal.
+    void check_open(const std::string& tape, const std::string& turn_id,
+                    const cubepi::detail::ServerResult& result) const;
+    /// Notes that the journal was removed with an append.
+    void note_removed(const std::string& tape, const std::string& turn_id);
+
+    /// Marks the tape as open until the result is destroyed.
+    Task<std::shared_ptr<const void>> open_tape(std::string tape);
+
+private:
+    friend class PgTurnJournal;
+    class OpenMark;
+    using Turn = std::pair<std::string, std::string>;  // tape and id
+
+    bool has_journal(const Turn& turn) const;
+    /// Ensures that a session of the server shows that the owner is alive.
+    Task<> be_present();
+    /// Stores lines as the part `seq` of the journal, which is created with part 1.
+    Task<> write_lines(Turn turn, std::int64_t seq, std::string head, std::string lines);
+    Task<> remove_journal(Turn turn);
+    Task<> remove_mark(std::string tape, std::int64_t mark);
+    /// Runs the task on a worker thread without waiting for it. Failures are ignored.
+    void post(Task<> task) const noexcept;
+
+    const std::shared_ptr<cubepi::detail::ServerStore> store_;
+    const std::int64_t owner_;
+    const std::shared_ptr<cubepi::detail::ServerPool> presence_;
+    std::atomic<std::int64_t> marks_ = 0;
+    mutable std::mutex mutex_;
+    std::set<Turn> journals_;       ///< that are stored
+    std::set<std::string> looked_;  ///< tapes
+};
+
+/// An SQL condition: the owner in this expression is alive.
+std::string is_alive_sql(const std::string& owner);
+
+/// Adds the statement that removes a turn with its journal.
+void delete_turn(cubepi::detail::ServerBatch& writes, const std::string& tape,
+                 const std::string& turn_key);
+
+}  // namespace bub::detail
