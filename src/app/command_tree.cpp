@@ -78,7 +78,9 @@ constexpr const char* tape_examples = R"(Examples:
   cubepi tape list
   cubepi tape show -n 50 --session plan
   cubepi tape search "migration" --from 2026-03-01 --kind message
-  cubepi tape export --messages             what a model would be sent now)";
+  cubepi tape export --messages             what a model would be sent now
+  cubepi tape copy postgres://me@db.example/agents --all    from files to a server
+  cubepi tape copy files --session plan --db postgres://me@db.example/agents)";
 
 constexpr const char* trace_examples = R"(Examples:
   cubepi trace ls                           the newest traces, with status, time, tokens and cost
@@ -184,14 +186,13 @@ void add_conversation_flags(CLI::App& command, ConversationFlags& flags) {
 std::string check_session_database(const std::string& text) {
     if (is_postgres_url(text)) return {};
     // Not the text itself, which may have a password.
-    return "--db must be the URL of a PostgreSQL database (postgres://...)";
+    return "the value is not the URL of a PostgreSQL database (postgres://...)";
 }
 
 void add_db_option(CLI::App& command, std::string& database) {
     command
         .add_option("--db", database,
-                    "Sessions are in this PostgreSQL database, not in files: postgres://... (or "
-                    "'database:' of the configuration)")
+                    "PostgreSQL database of the sessions, instead of files: postgres://...")
         ->check(check_session_database)
         ->type_name(value_type::database);
 }
@@ -398,6 +399,15 @@ void add_tape_commands(CLI::App& app, CommandLine& line) {
     CLI::App& anchors = add("anchors", "List the anchors", What::anchors);
     add_tape_choice(anchors, tape);
     add_tape_output(anchors, tape, true);
+    CLI::App& copy = add("copy", "Copy tapes to a directory or a database", What::copy);
+    copy.add_option("to", tape.target,
+                    "postgres://..., a directory, or 'files' for the default directory")
+        ->required()
+        ->type_name(value_type::directory);
+    add_tape_choice(copy, tape);
+    copy.add_flag("--all", tape.all, "All tapes");
+    copy.add_flag("-f,--force", tape.force,
+                  "Replace a tape of the target that is longer or different");
     CLI::App& exports =
         add("export", "Write all entries of a tape as JSON lines", What::export_lines);
     add_tape_choice(exports, tape);

@@ -79,7 +79,12 @@ Failure failure_of(const std::exception_ptr& thrown) {
     } catch (const NoModelError&) {
         failure.exit_code = exit_no_model;
     } catch (const Error& error) {
-        if (error.code() == ErrorCode::invalid_argument) failure.exit_code = exit_usage;
+        const bool of_store = dynamic_cast<const CheckpointerError*>(&error) != nullptr;
+        if (error.code() == ErrorCode::invalid_argument) {
+            failure.exit_code = exit_usage;
+        } else if (of_store && failure.exit_code == exit_failed) {
+            failure.exit_code = exit_storage;
+        }
     } catch (...) {
     }
     return failure;

@@ -21,6 +21,7 @@
 #include "local_time.hpp"
 #include "new_file.hpp"
 #include "saved_sessions.hpp"
+#include "tape_copy.hpp"
 #include "terminal/terminal_stream.hpp"
 
 namespace cubepi::app {
@@ -259,6 +260,7 @@ private:
 }  // namespace
 
 int show_tapes(const TapeArguments& arguments, std::ostream& out, std::ostream& err) {
+    if (arguments.what == TapeArguments::What::copy) return copy_tapes(arguments, out, err);
     Show show(arguments, out, err);
     return run(show.perform());
 }

@@ -9,7 +9,7 @@ namespace cubepi::app {
 
 /// The arguments of `cubepi tape`.
 struct TapeArguments {
-    enum class What { list, show, search, anchors, export_lines };
+    enum class What { list, show, search, anchors, export_lines, copy };
     What what = What::list;
     std::string tape = {};       ///< its name or a prefix of it; empty: by session or the newest
     std::string session = {};    ///< a session id of this directory
@@ -22,7 +22,10 @@ struct TapeArguments {
     bool json = false;
     bool messages = false;    ///< export: the messages for a model, instead of the entries
     std::string output = {};  ///< export: a file; empty: standard output
-    bool force = false;       ///< export: replace an existing file
+    std::string target =
+        {};              ///< copy: a directory, a database, or "files" for the default directory
+    bool all = false;    ///< copy: all tapes
+    bool force = false;  ///< export, copy: replace the existing file or tape
 };
 
 /// Shows the contents of tapes; never changes them. Returns the exit status.

@@ -62,8 +62,8 @@ std::shared_ptr<bub::SessionTapeStore> open_tapes(const std::string& place) {
                     "sessions cannot be stored in a database of '" + place.substr(0, scheme) +
                         "'; use a PostgreSQL database (postgres://...)");
     }
-    return std::make_shared<bub::FileTapeStore>(
-        place.empty() ? bub::default_tape_directory() : std::filesystem::path(place));
+    return std::make_shared<bub::FileTapeStore>(place.empty() ? bub::default_tape_directory()
+                                                              : std::filesystem::path(place));
 }
 
 std::shared_ptr<bub::SessionTapeStore> configured_tapes() {
@@ -74,9 +74,9 @@ std::shared_ptr<bub::SessionTapeStore> configured_tapes() {
     const TapePlace place = tape_place();
     if (place.database.empty()) return open_tapes({});
     if (!is_postgres_url(place.database) && place.database.find("://") == std::string::npos) {
-        throw Error(ErrorCode::invalid_argument,
-                    place.by + " does not name a database; use a URL, e.g. "
-                               "postgres://me@localhost/agents");
+        throw Error(ErrorCode::invalid_argument, place.by +
+                                                     " does not name a database; use a URL, e.g. "
+                                                     "postgres://me@localhost/agents");
     }
     const std::lock_guard lock(mutex);
     std::shared_ptr<bub::SessionTapeStore> store = last.lock();

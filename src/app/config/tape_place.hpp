@@ -9,8 +9,9 @@ namespace cubepi::app {
 
 /// Where this process keeps its sessions.
 struct TapePlace {
-    std::string database = {};  ///< postgres://...; may have a password. Empty: files in $BUB_HOME/tapes
-    std::string by = {};        ///< "--db", or the configuration file
+    std::string database =
+        {};               ///< postgres://...; may have a password. Empty: files in $BUB_HOME/tapes
+    std::string by = {};  ///< "--db", or the configuration file
 };
 
 /// Sets the database of --db for this process, which the configuration file does not override. Empty: no flag.

@@ -120,9 +120,21 @@ int print_sql(const DatabaseArguments& arguments, std::ostream& data, TerminalSt
 
 }  // namespace
 
-int use_database(const DatabaseArguments& arguments, std::ostream& out,
-                 std::ostream& error_output) {
+namespace {
+
+/// Without a database the command is about that of the sessions.
+DatabaseArguments with_default(DatabaseArguments arguments) {
+    if (!arguments.target.empty()) return arguments;
+    arguments.target = tape_place().database;
+    arguments.tapes = true;
+    return arguments;
+}
+
+}  // namespace
+
+int use_database(const DatabaseArguments& given, std::ostream& out, std::ostream& error_output) {
     using What = DatabaseArguments::What;
+    const DatabaseArguments arguments = with_default(given);
     TerminalStream err(error_output);
     if (arguments.what == What::sql) return print_sql(arguments, out, err);
     const std::unique_ptr<Database> database = open_database(arguments.target, arguments.tapes);
@@ -135,13 +147,6 @@ int use_database(const DatabaseArguments& arguments, std::ostream& out,
     return exit_usage;
 }
 
-int db_command(const CommandLine& line) {
-    DatabaseArguments arguments = line.db;
-    if (arguments.target.empty()) {
-        arguments.target = tape_place().database;
-        arguments.tapes = true;
-    }
-    return use_database(arguments, std::cout, std::cerr);
-}
+int db_command(const CommandLine& line) { return use_database(line.db, std::cout, std::cerr); }
 
 }  // namespace cubepi::app

@@ -9,9 +9,10 @@ namespace cubepi::app {
 struct DatabaseArguments {
     enum class What { status, init, migrate, sql };
     What what = What::status;
-    std::string target = {};  ///< a URL, an SQLite file; sql: also the name of a kind of database
-    int from = 0;             ///< sql, of a kind: the version of CubePi's tables
-    bool tapes = false;       ///< the tables of tapes instead of those of threads
+    /// A URL, an SQLite file; sql: also the name of a kind of database. Empty: the database of the sessions (tape_place()).
+    std::string target = {};
+    int from = 0;        ///< sql, of a kind: the version of CubePi's tables
+    bool tapes = false;  ///< the tables of tapes instead of those of threads
     bool json = false;
 };
 

@@ -147,8 +147,10 @@ Task<std::vector<ListedTape>> PostgresTapeStore::newest_tapes() {
 Task<void> PostgresTapeStore::remove_tape(std::string tape) {
     const StorePtr store = store_;
     check_tape_name(tape);
+    const std::string where = place();
+    Task<std::vector<std::string>> listing = all_tapes();
     co_await turns_->close_dead_turns(tape);
-    std::vector<std::string> tapes = co_await all_tapes();
+    std::vector<std::string> tapes = co_await std::move(listing);
     // NAME__X is a sidecar of NAME, unless NAME has no "__" itself: then it is the tape of another session.
     const bool has_sidecars = is_main_tape(tape);
     std::erase_if(tapes, [&](const std::string& one) {
@@ -163,14 +165,14 @@ Task<void> PostgresTapeStore::remove_tape(std::string tape) {
         .add("SELECT EXISTS (SELECT 1 FROM bub_open WHERE tape = $1 AND " + is_alive_sql("owner") +
              ")")
         .text(tape);
-    auto decide = [tapes, place = place()](const ServerView& view, ServerBatch& writes) {
+    auto decide = [tapes, where](const ServerView& view, ServerBatch& writes) {
         const std::string& name = tapes.front();
         const bool busy = view.results[0].boolean(0, 0);
         if (busy || view.results[1].boolean(0, 0)) {
             throw cubepi::CheckpointerLockTimeoutError(
                 cubepi::ErrorCode::storage_locked,
                 (busy ? "a turn is in progress on tape '" : "another process has the tape '") +
-                    name + (busy ? "' (" : "' open (") + place +
+                    name + (busy ? "' (" : "' open (") + where +
                     "); wait for its end, or end that process");
         }
         for (const std::string& one : tapes) {

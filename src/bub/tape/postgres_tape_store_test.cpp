@@ -9,10 +9,12 @@
 
 #include <gtest/gtest.h>
 
+#include <bub/tape/copy_tape.hpp>
 #include <bub/tape/postgres_tape_schema.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
 #include <bub/tape/tape_fork.hpp>
 #include <bub/tape/tape_store_conformance.hpp>
+#include <bub/tape/tape_test_support.hpp>
 #include <cubepi/agent/claim_owner.hpp>
 #include <cubepi/checkpoint/postgres_proxy_test.hpp>
 #include <cubepi/checkpoint/postgres_server_test.hpp>
@@ -27,7 +29,6 @@ using cubepi::PostgresOptions;
 using cubepi::PostgresProxy;
 using cubepi::PostgresServer;
 using cubepi::RawPostgres;
-using cubepi::run;
 
 class PostgresTapes : public ::testing::Test {
 protected:
@@ -268,6 +269,32 @@ TEST_F(PostgresTapes, D50_ATurnWhoseClaimIsAliveIsNotClosed) {
     }));
     EXPECT_FALSE(run(other.has_open_turn("a__one")));
     EXPECT_EQ(run(other.position("a__one")).messages, 1);
+}
+
+TEST_F(PostgresTapes, ATapeIsCopiedFromFilesAndBack) {
+    const TestDirectory directory;
+    const TestDirectory second;
+    const auto files = std::make_shared<FileTapeStore>(directory.options());
+    const auto copy = std::make_shared<FileTapeStore>(second.options());
+    const auto store = std::make_shared<PostgresTapeStore>(options);
+    std::vector<TapeEntry> entries = one("Größe \x01");
+    entries.push_back(anchor_entry("middle"));
+    run(files->append("a__one", std::move(entries), TapeAppend()));
+    run(files->edit_state("a__one", [](JsonObject& state) {
+        state["session"] = "cli:plan";
+        return Json();
+    }));
+    const std::string image = run(files->put_media(std::string("a\0b", 3)));
+    run(files->append("a__one", one(image), TapeAppend()));
+    EXPECT_EQ(run(copy_tape(files, store, "a__one")).entries, 3U);
+    EXPECT_EQ(run(copy_tape(files, store, "a__one")).entries, 0U);
+    run(store->append("a__one", one("on the server"), TapeAppend()));
+    EXPECT_EQ(run(copy_tape(store, copy, "a__one")).entries, 4U);
+    EXPECT_EQ(run(copy_tape(store, files, "a__one")).entries, 1U);
+    EXPECT_EQ(directory.read("a__one.jsonl"), second.read("a__one.jsonl"));
+    EXPECT_EQ(run(store->info("a__one")).last_anchor, "middle");
+    EXPECT_EQ(run(copy->get_media(image)), std::string("a\0b", 3));
+    EXPECT_EQ(run(copy->read_state("a__one")).at("session"), "cli:plan");
 }
 
 TEST_F(PostgresTapes, MigrateTheFirstVersion) {

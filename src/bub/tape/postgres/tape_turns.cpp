@@ -25,9 +25,7 @@ namespace bub::detail {
 using cubepi::ErrorCode;
 using cubepi::detail::server_read;
 using cubepi::detail::server_write;
-using cubepi::detail::ServerLease;
 using cubepi::detail::ServerPlan;
-using cubepi::detail::ServerPool;
 using cubepi::detail::ServerResults;
 using cubepi::detail::ServerStore;
 using cubepi::detail::ServerView;
@@ -184,7 +182,8 @@ public:
             cubepi::run(turns_->remove_journal(turn_));
         } catch (...) {
             // Inside of an event loop, or without a connection.
-            turns_->post(turns_->remove_journal(turn_));
+            turns_->post(
+                [turns = turns_, turn = turn_] { cubepi::run(turns->remove_journal(turn)); });
         }
     }
 
@@ -201,7 +200,11 @@ class PgTapeTurns::OpenMark {
 public:
     OpenMark(std::shared_ptr<PgTapeTurns> turns, std::string tape, std::int64_t mark)
         : turns_(std::move(turns)), tape_(std::move(tape)), mark_(mark) {}
-    ~OpenMark() { turns_->post(turns_->remove_mark(tape_, mark_)); }
+    ~OpenMark() {
+        turns_->post([turns = turns_, tape = tape_, mark = mark_] {
+            cubepi::run(turns->remove_mark(tape, mark));
+        });
+    }
     OpenMark(const OpenMark&) = delete;
     OpenMark& operator=(const OpenMark&) = delete;
 
@@ -214,15 +217,14 @@ private:
 PgTapeTurns::PgTapeTurns(const cubepi::PostgresOptions& options, std::shared_ptr<ServerStore> store)
     : store_(std::move(store)),
       owner_(make_owner(*store_->options().runtime->ids)),
-      presence_(std::make_shared<ServerPool>(
+      presence_(std::make_shared<ServerStore>(
           presence_options(options), std::make_shared<const PgTapeDriver>(options, owner_))) {}
 
-void PgTapeTurns::post(Task<> task) const noexcept {
+void PgTapeTurns::post(std::function<void()> work) const noexcept {
     try {
-        const auto shared = std::make_shared<Task<>>(std::move(task));
-        store_->options().runtime->workers->post([shared] {
+        store_->options().runtime->workers->post([work = std::move(work)] {
             try {
-                cubepi::run(std::move(*shared));
+                work();
             } catch (...) {
                 // The row remains until the end of this process, after which it counts for nothing.
                 return;
@@ -235,9 +237,9 @@ void PgTapeTurns::post(Task<> task) const noexcept {
 
 Task<> PgTapeTurns::be_present() {
     const auto self = shared_from_this();
-    cubepi::Outcome<std::unique_ptr<ServerLease>> lease =
-        co_await cubepi::outcome_of(presence_->acquire());
-    if (!lease) rethrow_translated(presence_->driver(), lease.failure());
+    // Uses the connection, and opens one if it is gone.
+    ServerBatch nothing;
+    (void)co_await presence_->read(std::move(nothing));
 }
 
 Task<> PgTapeTurns::look(std::string tape) {

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -56,12 +57,12 @@ private:
     Task<> write_lines(Turn turn, std::int64_t seq, std::string head, std::string lines);
     Task<> remove_journal(Turn turn);
     Task<> remove_mark(std::string tape, std::int64_t mark);
-    /// Runs the task on a worker thread without waiting for it. Failures are ignored.
-    void post(Task<> task) const noexcept;
+    /// Calls the function on a worker thread without waiting for it. Failures are ignored.
+    void post(std::function<void()> work) const noexcept;
 
     const std::shared_ptr<cubepi::detail::ServerStore> store_;
     const std::int64_t owner_;
-    const std::shared_ptr<cubepi::detail::ServerPool> presence_;
+    const std::shared_ptr<cubepi::detail::ServerStore> presence_;
     std::atomic<std::int64_t> marks_ = 0;
     mutable std::mutex mutex_;
     std::set<Turn> journals_;       ///< that are stored

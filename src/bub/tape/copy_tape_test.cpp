@@ -1,0 +1,121 @@
+#include <bub/tape/copy_tape.hpp>
+
+#include <gtest/gtest.h>
+
+#include <bub/tape/tape_fork.hpp>
+#include <bub/tape/tape_test_support.hpp>
+#include <cubepi/core/error.hpp>
+
+namespace bub {
+namespace {
+
+constexpr const char* tape = "w__s";
+
+class CopyTape : public ::testing::Test {
+protected:
+    using Store = std::shared_ptr<SessionTapeStore>;
+
+    static void add(const Store& store, const std::string& text) {
+        std::vector<TapeEntry> one;
+        one.push_back(message_entry("user", text));
+        run(store->append(tape, std::move(one), TapeAppend()));
+    }
+    static void set_state(const Store& store, const std::string& value) {
+        run(store->edit_state(tape, [value](JsonObject& state) {
+            state["key"] = value;
+            return Json();
+        }));
+    }
+    static std::vector<std::string> lines(const Store& store) {
+        std::vector<std::string> found;
+        for (const TapeEntry& entry : run(store->fetch(tape, TapeQuery())))
+            found.push_back(tape_line(entry));
+        return found;
+    }
+    std::string refusal(bool replace = false) const {
+        try {
+            (void)run(copy_tape(from, to, tape, replace));
+        } catch (const cubepi::Error& error) {
+            EXPECT_EQ(error.code(), cubepi::ErrorCode::invalid_state) << error.what();
+            return error.what();
+        }
+        return {};
+    }
+
+    TestDirectory first;
+    TestDirectory second;
+    Store from = std::make_shared<FileTapeStore>(first.options());
+    Store to = std::make_shared<FileTapeStore>(second.options());
+};
+
+TEST_F(CopyTape, CopiesEntriesStateAndMedia) {
+    add(from, "a");
+    const std::string image = run(from->put_media("bytes"));
+    add(from, "see " + image);
+    set_state(from, "value");
+    const CopiedTape copied = run(copy_tape(from, to, tape));
+    EXPECT_EQ(copied.entries, 2U);
+    EXPECT_TRUE(copied.state);
+    EXPECT_EQ(copied.media, 1U);
+    EXPECT_EQ(lines(to), lines(from));
+    EXPECT_EQ(run(to->read_state(tape)), run(from->read_state(tape)));
+    EXPECT_EQ(run(to->get_media(image)), "bytes");
+}
+
+TEST_F(CopyTape, ARepeatedCopyAddsWhatIsNew) {
+    add(from, "a");
+    (void)run(copy_tape(from, to, tape));
+    EXPECT_EQ(run(copy_tape(from, to, tape)).entries, 0U);
+    add(from, "b");
+    set_state(from, "later");
+    EXPECT_EQ(run(copy_tape(from, to, tape)).entries, 1U);
+    EXPECT_EQ(lines(to), lines(from));
+    EXPECT_EQ(run(to->read_state(tape)), run(from->read_state(tape)));
+}
+
+TEST_F(CopyTape, RefusesATapeThatIsLongerOrDifferent) {
+    add(from, "a");
+    (void)run(copy_tape(from, to, tape));
+    add(to, "b");
+    EXPECT_NE(refusal().find("is longer (2 entries, not 1)"), std::string::npos) << refusal();
+    add(from, "c");
+    EXPECT_NE(refusal().find("differs from entry 2 on"), std::string::npos) << refusal();
+    EXPECT_EQ(lines(to).size(), 2U);
+    EXPECT_EQ(refusal(true), "");
+    EXPECT_EQ(lines(to), lines(from));
+    set_state(to, "another");
+    EXPECT_NE(refusal().find("another side state"), std::string::npos) << refusal();
+}
+
+TEST_F(CopyTape, RefusesATapeWithATurn) {
+    add(from, "a");
+    TapeForkOptions turn;
+    turn.turn_id = "t1";
+    TapeFork fork(from, tape, turn);
+    std::vector<TapeEntry> one;
+    one.push_back(message_entry("user", "b"));
+    run(fork.append(tape, std::move(one), TapeAppend()));
+    EXPECT_THROW((void)run(copy_tape(from, to, tape)), cubepi::CheckpointerLockTimeoutError);
+    EXPECT_TRUE(lines(to).empty());
+    run(fork.merge());
+    EXPECT_EQ(run(copy_tape(from, to, tape)).entries, 3U);
+}
+
+TEST_F(CopyTape, KeepsIdsWithGaps) {
+    first.write("w__s.jsonl",
+                "{\"id\": 3, \"kind\": \"message\", \"payload\": {\"role\": \"user\", \"content\": "
+                "\"a\"}, \"meta\": {}, \"date\": \"2026-03-01T12:00:00+00:00\"}\n"
+                "{\"id\": 9, \"kind\": \"event\", \"payload\": {\"name\": \"x\"}, \"meta\": {}, "
+                "\"date\": \"2026-03-01T12:00:01+00:00\"}\n");
+    EXPECT_EQ(run(copy_tape(from, to, tape)).entries, 2U);
+    EXPECT_EQ(lines(to), lines(from));
+    EXPECT_EQ(run(copy_tape(from, to, tape)).entries, 0U);
+}
+
+TEST_F(CopyTape, SaysThatThereIsNoSuchTape) {
+    EXPECT_THROW((void)run(copy_tape(from, to, tape)), cubepi::Error);
+    EXPECT_FALSE(second.has("w__s.jsonl"));
+}
+
+}  // namespace
+}  // namespace bub
