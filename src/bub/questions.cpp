@@ -2,7 +2,9 @@
 
 #include <utility>
 
+#include <bub/tape/file/digest.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/support/json_member.hpp>
 #include <cubepi/schema/parse_json.hpp>
 
 namespace bub {
@@ -95,7 +97,31 @@ Json ask_value(const std::string& text, const cubepi::HitlRequest& request) {
     return answer;
 }
 
+Json chosen_value(std::size_t choice, const cubepi::HitlRequest& request) {
+    const auto* const ask = std::get_if<cubepi::AskRequest>(&request.payload);
+    const cubepi::HitlQuestion* const question =
+        ask && ask->questions.size() == 1 ? &ask->questions.front() : nullptr;
+    if (!question || !question->options || choice >= question->options->size())
+        reject(request, "one of its options");
+    JsonObject answer;
+    answer[question->key] = question->options->at(choice).value;
+    return answer;
+}
+
 }  // namespace
+
+std::string short_question_key(const cubepi::HitlRequest& request) {
+    const JsonObject* const asker = cubepi::detail::object_member(request.extra, asker_key);
+    std::string named = asker ? cubepi::detail::text_member(*asker, "session") : std::string();
+    named += '\n';
+    named += request.question_id;
+    return detail::sha256_hex(named).substr(0, question_key_size);
+}
+
+bool names_question(std::string_view name, const cubepi::HitlRequest& request) {
+    return name == request.question_id ||
+           (name.size() == question_key_size && name == short_question_key(request));
+}
 
 std::string sender_of(const Envelope& message) {
     const Json* sender = message.context.if_contains("sender_id");
@@ -116,6 +142,8 @@ std::optional<GivenAnswer> given_answer(const Envelope& message) {
         given.question_id = std::string(id->get_string());
         given.text = message.content_text();
         if (const Json* value = message.rest.if_contains(answer_key)) given.value = *value;
+        const auto choice = cubepi::detail::integer_member(message.rest, answer_choice_key);
+        if (choice && *choice >= 0) given.choice = static_cast<std::size_t>(*choice);
         return given;
     }
     if (const Json* id = message.rest.if_contains(expired_key); id && id->is_string()) {
@@ -145,6 +173,7 @@ std::optional<GivenAnswer> given_answer(const Envelope& message) {
 Json answer_value(const GivenAnswer& given, const cubepi::HitlRequest& request) {
     const bool approves = std::holds_alternative<cubepi::ApproveRequest>(request.payload);
     if (given.value) return *given.value;
+    if (given.choice) return chosen_value(*given.choice, request);
     if (given.action == AnswerAction::approve || given.action == AnswerAction::deny) {
         const bool yes = given.action == AnswerAction::approve;
         if (!approves && !std::holds_alternative<cubepi::ConfirmRequest>(request.payload))

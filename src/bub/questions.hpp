@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -25,6 +27,8 @@ struct OpenQuestions {
 /// text of the envelope.
 inline constexpr std::string_view answer_to_key = "answer_to";
 inline constexpr std::string_view answer_key = "answer";
+/// The key of Envelope::rest with the index of the chosen option, for a button of an `ask` with one question.
+inline constexpr std::string_view answer_choice_key = "answer_choice";
 
 /// The key of Envelope::rest with the id of a question whose time is over (D65), as set by a gateway in an envelope of an operator.
 /// Its turn continues the run with the timeout as the answer; if the run has continued before, it does nothing.
@@ -36,6 +40,14 @@ inline constexpr std::string_view question_key = "question";
 /// The key of HitlRequest::extra with the origin of the message whose turn asks: {channel, chat, user, session}. The rules for this
 /// origin also hold in the turn of the answer.
 inline constexpr std::string_view asker_key = "asker";
+
+/// Returns a short name of an open question, for buttons and commands: 10 hexadecimal digits, derived from its session and its id. All
+/// ways to answer accept it in place of the id.
+std::string short_question_key(const cubepi::HitlRequest& request);
+inline constexpr std::size_t question_key_size = 10;
+
+/// Returns true if `name` is the id or the short key of the question.
+bool names_question(std::string_view name, const cubepi::HitlRequest& request);
 
 /// Returns the member `sender_id` of the message's context; empty if the channel does not identify its users.
 std::string sender_of(const Envelope& message);
@@ -53,9 +65,10 @@ enum class AnswerAction : std::uint8_t { answer, approve, deny, abandon, expire 
 /// `,deny ID [REASON]` and `,abandon`, or the end of its time. The id may be left out if one question is open.
 struct GivenAnswer {
     AnswerAction action = AnswerAction::answer;
-    std::string question_id = {};    ///< empty: the only one
-    std::string text = {};           ///< the value or the reason, as typed
-    std::optional<Json> value = {};  ///< if the channel supplied one
+    std::string question_id = {};            ///< empty: the only one
+    std::string text = {};                   ///< the value or the reason, as typed
+    std::optional<Json> value = {};          ///< if the channel supplied one
+    std::optional<std::size_t> choice = {};  ///< the index of an option
 };
 
 /// Returns nothing if the envelope is not an answer.

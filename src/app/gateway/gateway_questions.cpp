@@ -63,7 +63,7 @@ Task<std::vector<AskedQuestion>> find_questions(std::shared_ptr<bub::TapeStore> 
 
 AskedQuestion question_of(std::vector<AskedQuestion> questions, const std::string& id) {
     const auto matches = [&id](const AskedQuestion& one) {
-        return one.request.question_id.starts_with(id);
+        return one.request.question_id.starts_with(id) || bub::names_question(id, one.request);
     };
     const auto count = std::count_if(questions.begin(), questions.end(), matches);
     if (count != 1 || id.empty()) {

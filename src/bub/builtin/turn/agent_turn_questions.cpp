@@ -28,7 +28,7 @@ const cubepi::HitlRequest& find_request(const std::vector<cubepi::HitlRequest>& 
                                         const std::string& question_id) {
     if (question_id.empty() && requests.size() == 1) return requests.front();
     for (const cubepi::HitlRequest& one : requests) {
-        if (one.question_id == question_id) return one;
+        if (names_question(question_id, one)) return one;
     }
     if (requests.empty()) {
         throw cubepi::Error(cubepi::ErrorCode::no_pending_request,

@@ -1,0 +1,345 @@
+#include <bub/channel/telegram/inbox.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include <bub/channel/debounce.hpp>
+#include <bub/turn_error.hpp>
+#include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/outcome.hpp>
+#include <cubepi/core/support/json_member.hpp>
+
+namespace bub::telegram {
+
+namespace {
+
+using cubepi::Error;
+using cubepi::ErrorCode;
+using cubepi::Outcome;
+using cubepi::outcome_of;
+using cubepi::ServerRequest;
+using cubepi::ServerResponse;
+using cubepi::detail::integer_member;
+using cubepi::detail::text_member;
+
+bool is_secret(std::string_view text) {
+    return !text.empty() && text.size() <= 256 &&
+           text.find_first_not_of(
+               "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-") ==
+               std::string_view::npos;
+}
+
+void check(const TelegramWebhook& webhook) {
+    if (!is_secret(webhook.secret)) {
+        throw Error(ErrorCode::invalid_argument,
+                    "a webhook needs a secret of 1 to 256 characters A-Z, a-z, 0-9, _ and -, or "
+                    "everyone could send messages to it; make one: openssl rand -hex 32");
+    }
+    if (!webhook.url.starts_with("https://"))
+        throw Error(ErrorCode::invalid_argument,
+                    "the address of a webhook must begin with https://; Telegram calls no other");
+}
+
+Task<std::optional<std::string>> fetch_file(std::shared_ptr<const TelegramApi> api,
+                                            std::string file_id, std::size_t limit) {
+    Task<std::string> downloading = api->download(std::move(file_id), limit);
+    Outcome<std::string> file = co_await outcome_of(std::move(downloading));
+    if (file.cancelled()) file.rethrow();
+    std::optional<std::string> bytes;
+    if (file) bytes = std::move(file).value();
+    co_return bytes;
+}
+
+MediaType media_type(std::string_view name) {
+    for (const MediaType type : {MediaType::image, MediaType::audio, MediaType::video}) {
+        if (name == to_string(type)) return type;
+    }
+    return MediaType::document;
+}
+
+Task<> call_quietly(std::shared_ptr<const TelegramApi> api, std::string method,
+                    JsonObject parameters) {
+    Task<Json> calling = api->call(std::move(method), std::move(parameters));
+    const Outcome<Json> done = co_await outcome_of(std::move(calling));
+    if (done.cancelled()) done.rethrow();
+}
+
+ErrorCode code_of(const std::exception_ptr& failure) {
+    try {
+        std::rethrow_exception(failure);
+    } catch (const Error& error) {
+        return error.code();
+    } catch (...) {
+        return ErrorCode::unknown;
+    }
+}
+
+const JsonObject* facts_of(const Envelope& message) {
+    return cubepi::detail::object_member(message.rest, telegram_key);
+}
+
+}  // namespace
+
+Inbox::Inbox(const TelegramChannelOptions& options, MessageHandler handler,
+             std::shared_ptr<const TelegramApi> api)
+    : options_(options),
+      handler_(std::move(handler)),
+      api_(std::move(api)),
+      clock_(*options_.runtime->clock),
+      access_(options_.users, options_.chats, options_.operators),
+      poll_(
+          api_, clock_, [this](Json update) { return accept(std::move(update)); },
+          [this](std::string trouble) {
+              report("cannot receive messages: ", std::move(trouble));
+          }) {
+    if (options_.webhook) check(*options_.webhook);
+}
+
+void Inbox::warn(const std::string& text) const {
+    if (options_.on_warning) options_.on_warning("telegram: " + text);
+}
+
+void Inbox::report(const char* what, std::string trouble) const {
+    options_.runtime->log.write(
+        trouble.empty() ? cubepi::LogLevel::info : cubepi::LogLevel::warning,
+        trouble.empty() ? "telegram.receiving" : "telegram.not_receiving");
+    warn(trouble.empty() ? "messages are received again" : what + trouble);
+}
+
+void Inbox::set_identity(const Json& me) {
+    const JsonObject* const user = me.if_object();
+    if (!user) return;
+    bot_.id = integer_member(*user, "id").value_or(0);
+    bot_.username = text_member(*user, "username");
+}
+
+Task<> Inbox::check_token() {
+    CallLimits limits;
+    limits.answer = limits.total = std::chrono::seconds(10);
+    Task<Json> asking = api_->call("getMe", JsonObject(), limits);
+    Outcome<Json> me = co_await outcome_of(std::move(asking));
+    if (me) {
+        set_identity(me.value());
+        co_return;
+    }
+    const std::optional<ApiFailure> failure = api_failure(me.failure());
+    if (failure && (failure->status == 401 || failure->status == 404)) {
+        throw Error(ErrorCode::auth,
+                    "Telegram does not know the bot token; copy it again from @BotFather");
+    }
+    if (me.cancelled() || !failure || !failure->is_transient()) me.rethrow();
+    warn("not reachable yet: " + describe(me.failure()));
+}
+
+Task<> Inbox::identify() {
+    for (int failures = 0; bot_.id == 0; ++failures) {
+        Task<Json> asking = api_->call("getMe", JsonObject());
+        Outcome<Json> me = co_await outcome_of(std::move(asking));
+        if (me.cancelled()) me.rethrow();
+        if (me) set_identity(me.value());
+        if (bot_.id == 0) co_await clock_.sleep_for(std::chrono::seconds(1 << std::min(failures, 5)));
+    }
+}
+
+/// Tells Telegram how updates are delivered.
+Task<> Inbox::set_up() {
+    JsonObject parameters;
+    std::string method = "deleteWebhook";
+    if (options_.webhook) {
+        method = "setWebhook";
+        parameters["url"] = options_.webhook->url;
+        parameters["secret_token"] = options_.webhook->secret;
+        parameters["allowed_updates"] = wanted_updates();
+        // Several at a time could arrive in another order.
+        parameters["max_connections"] = 1;
+    }
+    bool warned = false;
+    for (int failures = 0;; ++failures) {
+        Task<Json> calling = api_->call(method, parameters);
+        const Outcome<Json> done = co_await outcome_of(std::move(calling));
+        if (done) co_return;
+        if (done.cancelled()) done.rethrow();
+        if (!std::exchange(warned, true)) warn(describe(done.failure()));
+        co_await clock_.sleep_for(std::chrono::seconds(1 << std::min(failures, 5)));
+    }
+}
+
+Task<> Inbox::serve() {
+    const std::shared_ptr<Inbox> self = shared_from_this();
+    co_await identify();
+    co_await set_up();
+    if (!options_.webhook) co_await poll_.run();
+}
+
+void Inbox::start(cubepi::BackgroundScope& work, const cubepi::Executor& executor) {
+    work_ = &work;
+    if (access_.is_empty()) {
+        warn("no user is listed, so the bot answers nobody; it tells a user who writes to it the id "
+             "for the list");
+    }
+    if (options_.webhook) {
+        server_ = std::make_unique<cubepi::HttpServer>(executor, options_.webhook->server);
+        server_->route("POST", options_.webhook->path, [this](ServerRequest request) {
+            return receive(std::move(request));
+        });
+        server_->listen();
+    }
+    work.spawn(serve());
+}
+
+Task<> Inbox::stop() {
+    if (server_) co_await server_->stop(std::chrono::seconds(5));
+    co_await poll_.confirm();
+}
+
+Task<ServerResponse> Inbox::receive(ServerRequest request) {
+    const std::string_view secret = request.headers.get("x-telegram-bot-api-secret-token");
+    if (!cubepi::equal_secrets(secret, options_.webhook->secret))
+        co_return ServerResponse::error(401, "the secret token is missing or wrong");
+    boost::system::error_code failed;
+    Json update = boost::json::parse(request.body, failed);
+    if (failed || !update_id_of(update))
+        co_return ServerResponse::error(400, "the body must be an update of the Bot API");
+    // Mentions are recognized by the bot's name.
+    if (bot_.id == 0) co_return ServerResponse::error(503, "the channel is starting");
+    Task<bool> accepting = accept(std::move(update));
+    const bool accepted = co_await std::move(accepting);
+    if (!accepted) co_return ServerResponse::error(503, "the message cannot be stored now");
+    co_return ServerResponse(200, "", "text/plain");
+}
+
+Task<bool> Inbox::accept(Json update) {
+    Incoming incoming = read_update(update, access_, bot_);
+    switch (incoming.kind) {
+        case Incoming::Kind::ignored: co_return true;
+        case Incoming::Kind::unknown_user:
+        case Incoming::Kind::unknown_group: refuse(incoming); co_return true;
+        case Incoming::Kind::greeting:
+            say(incoming.place, "Hello! Send a message to begin.");
+            co_return true;
+        case Incoming::Kind::stale_button:
+            answer_button(incoming, "This question does not wait for an answer any more.");
+            co_return true;
+        case Incoming::Kind::button: answer_button(incoming, ""); break;
+        case Incoming::Kind::message: break;
+    }
+    attach_files(incoming.envelope);
+    Task<bool> passing = pass(std::move(incoming.envelope));
+    const bool passed = co_await std::move(passing);
+    co_return passed;
+}
+
+Task<bool> Inbox::pass(Envelope message) {
+    Envelope copy = message;
+    Task<> handling = handler_(std::move(message));
+    const Outcome<> handled = co_await outcome_of(std::move(handling));
+    if (handled || is_over(copy, handled.failure())) {
+        if (std::exchange(cannot_store_, false)) warn("messages are stored again");
+        co_return true;
+    }
+    co_return false;
+}
+
+/// Returns true if the message was rejected for good, false if it could not be stored.
+bool Inbox::is_over(const Envelope& message, const std::exception_ptr& failure) {
+    // The manager has ended, or will end: the next process gets the message.
+    if (cubepi::is_cancellation(failure)) return false;
+    switch (code_of(failure)) {
+        case ErrorCode::invalid_state:
+        case ErrorCode::unavailable:
+        case ErrorCode::not_found: return false;
+        case ErrorCode::limit:
+            // A full queue, whose senders were notified. Prompts go through the debouncer: only the delivery log is full.
+            if (!is_prompt(message)) return true;
+            break;
+        case ErrorCode::storage:
+        case ErrorCode::storage_full:
+        case ErrorCode::storage_locked:
+        case ErrorCode::storage_corrupt:
+        case ErrorCode::io: break;
+        default: return true;
+    }
+    if (!std::exchange(cannot_store_, true)) {
+        warn("messages cannot be stored, and stay with Telegram until they can: " +
+             describe(failure));
+    }
+    return false;
+}
+
+void Inbox::attach_files(Envelope& message) const {
+    const JsonObject* const facts = facts_of(message);
+    const JsonArray* const files = facts ? cubepi::detail::array_member(*facts, "files") : nullptr;
+    if (!files) return;
+    message.media.clear();
+    for (const Json& one : *files) {
+        const JsonObject* const file = one.if_object();
+        if (!file) continue;
+        MediaItem item;
+        item.type = media_type(text_member(*file, "type"));
+        item.mime_type = text_member(*file, "mime_type");
+        item.filename = text_member(*file, "filename");
+        const std::int64_t size = integer_member(*file, "size").value_or(0);
+        const std::size_t limit = options_.max_file_bytes;
+        if (size >= 0 && static_cast<std::size_t>(size) <= limit) {
+            item.fetch = [api = api_, id = text_member(*file, "file_id"), limit] {
+                return fetch_file(api, id, limit);
+            };
+        }
+        message.media.push_back(std::move(item));
+    }
+}
+
+bool Inbox::allows(const Envelope& message) const {
+    const JsonObject* const facts = facts_of(message);
+    if (!facts) return true;
+    return access_.allows(integer_member(*facts, "user").value_or(0),
+                          integer_member(*facts, "chat").value_or(0));
+}
+
+void Inbox::restore(Envelope& message) const {
+    const JsonObject* const facts = facts_of(message);
+    if (!facts) return;
+    attach_files(message);
+    message.from_operator = access_.is_operator(integer_member(*facts, "user").value_or(0));
+}
+
+void Inbox::answer_button(const Incoming& incoming, std::string text) {
+    JsonObject parameters;
+    parameters["callback_query_id"] = incoming.callback_id;
+    if (!text.empty()) {
+        parameters["text"] = std::move(text);
+        parameters["show_alert"] = true;
+    }
+    work_->spawn(call_quietly(api_, "answerCallbackQuery", std::move(parameters)));
+}
+
+void Inbox::say(ChatTarget to, std::string text) {
+    JsonObject parameters;
+    parameters["chat_id"] = to.chat;
+    if (to.thread != 0) parameters["message_thread_id"] = to.thread;
+    parameters["text"] = std::move(text);
+    work_->spawn(call_quietly(api_, "sendMessage", std::move(parameters)));
+}
+
+/// Tells users what an operator needs to list them. Groups of strangers get no answer.
+void Inbox::refuse(const Incoming& incoming) {
+    const std::string user = std::to_string(incoming.user);
+    options_.runtime->log.write(
+        cubepi::LogLevel::info, "telegram.refused",
+        {{"user", incoming.user}, {"chat", incoming.place.chat}});
+    if (!incoming.callback_id.empty()) {
+        answer_button(incoming, "You are not allowed to use this bot. Your id is " + user + ".");
+    } else if (incoming.kind == Incoming::Kind::unknown_user) {
+        if (refused_.add(incoming.user))
+            say(incoming.place, "You are not allowed to use this bot. Your id is " + user +
+                                    ": its operator can add it to the users.");
+    } else if (incoming.is_addressed && access_.is_listed(incoming.user)) {
+        if (refused_.add(incoming.place.chat))
+            say(incoming.place, "This group is not allowed to use the bot. Its id is " +
+                                    std::to_string(incoming.place.chat) +
+                                    ": the bot's operator can add it to the chats.");
+    }
+}
+
+}  // namespace bub::telegram

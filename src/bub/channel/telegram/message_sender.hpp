@@ -1,0 +1,95 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include <bub/channel/telegram/rate_limiter.hpp>
+#include <bub/channel/telegram/telegram_api.hpp>
+#include <bub/channel/telegram_text.hpp>
+
+namespace bub::telegram {
+
+/// A chat, or a topic of a group.
+struct ChatTarget {
+    std::int64_t chat = 0;    ///< negative: a group
+    std::int64_t thread = 0;  ///< message_thread_id; 0: none
+
+    friend auto operator<=>(const ChatTarget&, const ChatTarget&) = default;
+};
+
+/// A message to be sent.
+struct OutgoingText {
+    OutgoingText() = default;
+    explicit OutgoingText(FormattedText formatted) : text(std::move(formatted)) {}
+
+    FormattedText text = {};
+    JsonArray keyboard = {};  ///< rows of inline buttons; empty: none
+};
+
+/// Sends and edits messages. Failures that may pass are retried for as long as it takes: the caller cancels. A message whose
+/// sending was cut off may have arrived; it is sent again with a mark (B18). Used on one executor.
+class MessageSender {
+public:
+    /// Called with a description when Telegram cannot be reached, once, and with an empty text when it answers again.
+    using OnTrouble = std::function<void(std::string)>;
+
+    MessageSender(std::shared_ptr<const TelegramApi> api, cubepi::Clock& clock,
+                  OnTrouble on_trouble)
+        : api_(std::move(api)),
+          clock_(clock),
+          limiter_(clock),
+          on_trouble_(std::move(on_trouble)) {}
+
+    /// Sends a message and returns its id. Throws ApiError if Telegram rejects it.
+    Task<std::int64_t> send(ChatTarget to, OutgoingText message);
+    /// Sends a file; `parameters` are those of the method.
+    Task<> send_file(ChatTarget to, std::string method, JsonObject parameters, UploadedFile file);
+    /// Changes a message. Returns false if the message does not exist any more.
+    Task<bool> edit(ChatTarget in, std::int64_t message_id, OutgoingText message);
+
+    /// The same with one attempt, and only if the rate limits allow it at once. send returns 0, and edit false, if nothing was
+    /// changed; throws ApiError.
+    Task<std::int64_t> try_send(ChatTarget to, OutgoingText message);
+    Task<bool> try_edit(ChatTarget in, std::int64_t message_id, OutgoingText message);
+    /// Deletes a message if possible.
+    Task<> try_delete(ChatTarget in, std::int64_t message_id);
+    /// Replaces the buttons of a message if possible.
+    Task<> try_set_buttons(ChatTarget in, std::int64_t message_id, JsonArray keyboard);
+
+private:
+    /// A call that is repeated until it succeeds.
+    struct Attempt {
+        ChatTarget to;
+        std::string method;
+        JsonObject parameters;
+        std::shared_ptr<const UploadedFile> file = {};
+        bool is_repeatable = false;  ///< a second execution has no further effect
+        int failures = 0;
+        bool is_marked = false;
+        bool is_announced = false;  ///< a message with the mark has to be sent first
+    };
+    Task<Json> deliver(std::shared_ptr<Attempt> attempt);
+    Task<Json> call_once(std::shared_ptr<const Attempt> attempt) const;
+    /// Decides after a failure; throws it if another attempt is useless. Returns the delay.
+    std::chrono::nanoseconds prepare_retry(Attempt& attempt, const std::exception_ptr& failure);
+    bool adapt(Attempt& attempt, const ApiFailure& failure) const;
+    void note_pause(ChatTarget chat, const std::exception_ptr& failure);
+    void report(const std::exception_ptr& failure);
+
+    const std::shared_ptr<const TelegramApi> api_;
+    cubepi::Clock& clock_;
+    RateLimiter limiter_;
+    const OnTrouble on_trouble_;
+    bool in_trouble_ = false;
+};
+
+/// The mark of a message that may have arrived before.
+inline constexpr std::string_view resent_mark = "(sent again) ";
+
+/// Returns the text with a plain text put before it.
+FormattedText with_prefix(std::string_view prefix, FormattedText text);
+
+}  // namespace bub::telegram

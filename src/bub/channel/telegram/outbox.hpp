@@ -1,0 +1,60 @@
+#pragma once
+
+#include <deque>
+#include <exception>
+#include <map>
+#include <memory>
+#include <stop_token>
+#include <string>
+
+#include <bub/channel/telegram/live_answer.hpp>
+#include <bub/channel/telegram/message_sender.hpp>
+#include <bub/channel/telegram_channel.hpp>
+#include <cubepi/core/agent_event.hpp>
+#include <cubepi/core/task_scope.hpp>
+
+namespace bub::telegram {
+
+/// The sending side of the channel: answers, questions, files, the indicator that a turn runs. Used on one executor.
+class Outbox : public std::enable_shared_from_this<Outbox> {
+public:
+    Outbox(const TelegramChannelOptions& options, std::shared_ptr<const TelegramApi> api);
+
+    void start(cubepi::BackgroundScope& work) { work_ = &work; }
+    Task<> send(Envelope message);
+    EventStream follow(const Envelope& message, EventStream stream);
+    void begin_turn(const Envelope& message);
+    void end_turn(const Envelope& message, bool failed);
+
+private:
+    /// A running turn.
+    struct Turn {
+        ChatTarget place = {};
+        std::stop_source typing = {};
+        std::shared_ptr<LiveAnswer> live = {};
+        std::string text = {};               ///< that `live` shows
+        std::string answered_by = {};        ///< the name of the user who answers a question
+        std::int64_t question_message = 0;  ///< 0: not known
+    };
+    using TurnPtr = std::shared_ptr<Turn>;
+
+    void on_event(const TurnPtr& turn, const StreamEvent& event);
+    void show_outcome(const Turn& turn, const cubepi::HitlAnswerEvent& answer);
+    ChatTarget place_for(const Envelope& message) const;
+    std::shared_ptr<LiveAnswer> take_live(const Envelope& message);
+    Task<> send_question(Envelope message, ChatTarget to);
+    Task<> send_text(Envelope message, ChatTarget to);
+    Task<> send_media(MediaItem item, ChatTarget to);
+    void remember_question(const std::string& question_id, std::int64_t message_id);
+
+    const TelegramChannelOptions options_;
+    const std::shared_ptr<const TelegramApi> api_;
+    cubepi::Clock& clock_;
+    const std::shared_ptr<MessageSender> sender_;
+    std::map<std::string, TurnPtr> turns_;  // by session
+    std::map<std::string, std::int64_t> questions_;
+    std::deque<std::string> question_order_;
+    cubepi::BackgroundScope* work_ = nullptr;
+};
+
+}  // namespace bub::telegram

@@ -1,0 +1,340 @@
+#include <bub/channel/telegram/update.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <utility>
+
+#include <bub/channel/telegram/question_card.hpp>
+#include <cubepi/core/support/json_member.hpp>
+#include <cubepi/core/support/trimmed.hpp>
+
+namespace bub::telegram {
+
+namespace {
+
+using cubepi::detail::array_member;
+using cubepi::detail::integer_member;
+using cubepi::detail::object_member;
+using cubepi::detail::string_member;
+using cubepi::detail::text_member;
+using Kind = Incoming::Kind;
+
+bool equal_ignoring_case(std::string_view a, std::string_view b) {
+    return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), [](char x, char y) {
+               return std::tolower(static_cast<unsigned char>(x)) ==
+                      std::tolower(static_cast<unsigned char>(y));
+           });
+}
+
+/// Returns the part of a text that an entity marks; offsets are in UTF-16 units.
+std::string_view part_of(std::string_view text, std::int64_t offset, std::int64_t length) {
+    std::size_t begin = text.size();
+    std::int64_t unit = 0;
+    std::size_t at = 0;
+    for (; at < text.size() && unit < offset + length;) {
+        if (unit >= offset) begin = std::min(begin, at);
+        const auto lead = static_cast<unsigned char>(text[at]);
+        const std::size_t size = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : lead >= 0xC0 ? 2 : 1;
+        unit += size == 4 ? 2 : 1;
+        at += size;
+    }
+    if (begin >= text.size()) return {};
+    return text.substr(begin, std::min(at, text.size()) - begin);
+}
+
+std::int64_t id_in(const JsonObject& object, std::string_view key) {
+    const JsonObject* const member = object_member(object, key);
+    return member ? integer_member(*member, "id").value_or(0) : 0;
+}
+
+std::string text_of(const JsonObject& message) {
+    const std::string_view text = string_member(message, "text");
+    return text.empty() ? text_member(message, "caption") : std::string(text);
+}
+
+/// A command that begins a message: "/approve@mybot c1".
+struct SlashCommand {
+    std::string name = {};
+    std::string bot = {};   ///< lower case; empty: not named
+    std::string tail = {};  ///< after the command
+};
+
+std::optional<SlashCommand> slash_command(std::string_view text) {
+    if (!text.starts_with('/')) return std::nullopt;
+    const std::size_t end = std::min(text.find_first_of(" \n"), text.size());
+    std::string_view word = text.substr(1, end - 1);
+    SlashCommand command;
+    const std::size_t at = word.find('@');
+    if (at != std::string_view::npos) {
+        command.bot = word.substr(at + 1);
+        word = word.substr(0, at);
+    }
+    command.name = word;
+    command.tail = cubepi::detail::trimmed(text.substr(end));
+    return command;
+}
+
+/// Returns true for the commands with which questions are answered.
+bool answers_questions(const SlashCommand& command) {
+    constexpr std::array<std::string_view, 4> names{"approve", "deny", "answer", "abandon"};
+    return std::find(names.begin(), names.end(), command.name) != names.end();
+}
+
+/// A message as an object, with the facts that decide about it.
+class MessageReader {
+public:
+    MessageReader(const JsonObject& message, const Access& access, const BotIdentity& bot,
+                  bool is_edit)
+        : message_(message), access_(access), bot_(bot), is_edit_(is_edit) {
+        incoming_.user = id_in(message, "from");
+        incoming_.place.chat = id_in(message, "chat");
+        if (cubepi::detail::flag_member(message, "is_topic_message"))
+            incoming_.place.thread = integer_member(message, "message_thread_id").value_or(0);
+        text_ = text_of(message);
+    }
+
+    Incoming read() &&;
+
+private:
+    bool is_group() const { return incoming_.place.chat < 0; }
+    bool is_addressed() const;
+    bool is_mentioned() const;
+    bool is_reply_to_bot() const;
+    bool has_content() const;
+    void read_command();
+    void read_text();
+    void read_answer_by_reply();
+    void set_origin();
+    Incoming end(Kind kind) {
+        incoming_.kind = kind;
+        return std::move(incoming_);
+    }
+
+    const JsonObject& message_;
+    const Access& access_;
+    const BotIdentity& bot_;
+    const bool is_edit_;
+    std::string text_;
+    std::optional<SlashCommand> command_;
+    JsonObject facts_;
+    Incoming incoming_;
+};
+
+bool MessageReader::is_reply_to_bot() const {
+    const JsonObject* const replied = object_member(message_, "reply_to_message");
+    return replied && id_in(*replied, "from") == bot_.id;
+}
+
+/// By an entity, never by a part of the text: a name may be a part of a word.
+bool MessageReader::is_mentioned() const {
+    for (const char* key : {"entities", "caption_entities"}) {
+        const JsonArray* const entities = array_member(message_, key);
+        if (!entities) continue;
+        for (const Json& one : *entities) {
+            const JsonObject* const entity = one.if_object();
+            if (!entity) continue;
+            const std::string_view type = string_member(*entity, "type");
+            if (type == "text_mention" && id_in(*entity, "user") == bot_.id) return true;
+            if (type != "mention") continue;
+            const std::string_view name =
+                part_of(text_, integer_member(*entity, "offset").value_or(0),
+                        integer_member(*entity, "length").value_or(0));
+            if (equal_ignoring_case(name, "@" + bot_.username)) return true;
+        }
+    }
+    return false;
+}
+
+bool MessageReader::is_addressed() const {
+    if (!is_group()) return true;
+    if (command_ && equal_ignoring_case(command_->bot, bot_.username)) return true;
+    if (command_ && answers_questions(*command_) && command_->bot.empty()) return true;
+    return is_mentioned() || is_reply_to_bot();
+}
+
+bool MessageReader::has_content() const {
+    if (!text_.empty()) return true;
+    for (const char* key : {"photo", "document", "voice", "audio", "video", "video_note",
+                            "animation", "sticker", "location", "contact"}) {
+        if (message_.contains(key)) return true;
+    }
+    return false;
+}
+
+Incoming MessageReader::read() && {
+    const JsonObject* const from = object_member(message_, "from");
+    if (!from || incoming_.place.chat == 0 || cubepi::detail::flag_member(*from, "is_bot") ||
+        !has_content())
+        return end(Kind::ignored);
+    command_ = slash_command(text_);
+    const bool is_for_other_bot = command_ && !command_->bot.empty() &&
+                                  !equal_ignoring_case(command_->bot, bot_.username);
+    if (is_for_other_bot) return end(Kind::ignored);
+    incoming_.is_addressed = is_addressed();
+    if (!access_.allows(incoming_.user, incoming_.place.chat))
+        return end(is_group() ? Kind::unknown_group : Kind::unknown_user);
+    if (command_ && command_->name == "start" && !is_group()) return end(Kind::greeting);
+    // What was executed once is not executed again because its text has changed.
+    const bool is_command = command_ || text_.starts_with(',');
+    if (is_edit_ && (is_command || !incoming_.is_addressed)) return end(Kind::ignored);
+    set_origin();
+    if (command_ && answers_questions(*command_)) {
+        read_command();
+    } else if (incoming_.is_addressed && is_reply_to_bot()) {
+        read_answer_by_reply();
+    }
+    if (!incoming_.envelope.content) read_text();
+    incoming_.envelope.rest[telegram_key] = std::move(facts_);
+    return end(Kind::message);
+}
+
+void MessageReader::set_origin() {
+    Envelope& envelope = incoming_.envelope;
+    const ChatTarget& place = incoming_.place;
+    const std::string chat = std::to_string(place.chat);
+    envelope.channel = "telegram";
+    envelope.chat_id = chat;
+    envelope.session_id = "telegram:" + chat;
+    if (place.thread != 0) *envelope.session_id += ":" + std::to_string(place.thread);
+    envelope.is_active = incoming_.is_addressed;
+    envelope.from_operator = access_.is_operator(incoming_.user);
+    const std::string name = display_name(*object_member(message_, "from"));
+    envelope.context["sender_id"] = std::to_string(incoming_.user);
+    envelope.context["sender"] = name;
+    envelope.context["private_chat"] = !is_group();
+    facts_["user"] = incoming_.user;
+    facts_["chat"] = place.chat;
+    if (place.thread != 0) facts_["thread"] = place.thread;
+    facts_["name"] = name;
+}
+
+void MessageReader::read_command() {
+    incoming_.envelope.content =
+        "," + command_->name + (command_->tail.empty() ? "" : " " + command_->tail);
+}
+
+/// A reply to the message of a question is an answer to it.
+void MessageReader::read_answer_by_reply() {
+    const JsonObject& replied = *object_member(message_, "reply_to_message");
+    const std::optional<QuestionMark> question = question_in(text_of(replied));
+    if (!question || text_.empty()) return;
+    answer_with_text(*question, text_, incoming_.envelope);
+    facts_["question"] = integer_member(replied, "message_id").value_or(0);
+}
+
+void MessageReader::read_text() {
+    Envelope& envelope = incoming_.envelope;
+    JsonArray files;
+    envelope.content = text_;
+    add_media(message_, envelope, files);
+    if (!files.empty()) facts_["files"] = std::move(files);
+    if (is_edit_) *envelope.content = "(edited) " + *envelope.content;
+    // A comma introduces a command only at the beginning (B11), so a command of an operator stays as it is.
+    if (is_group() && !text_.starts_with(','))
+        *envelope.content = facts_["name"].as_string().c_str() + (": " + *envelope.content);
+}
+
+Incoming read_button(const JsonObject& query, const Access& access) {
+    Incoming incoming;
+    incoming.user = id_in(query, "from");
+    incoming.callback_id = text_member(query, "id");
+    const JsonObject* const message = object_member(query, "message");
+    const JsonObject* const from = object_member(query, "from");
+    if (incoming.callback_id.empty() || !from) return incoming;
+    incoming.kind = Kind::stale_button;
+    if (!message) return incoming;
+    incoming.place.chat = id_in(*message, "chat");
+    if (cubepi::detail::flag_member(*message, "is_topic_message"))
+        incoming.place.thread = integer_member(*message, "message_thread_id").value_or(0);
+    if (!access.allows(incoming.user, incoming.place.chat)) {
+        incoming.kind = Kind::unknown_user;
+        return incoming;
+    }
+    Envelope& envelope = incoming.envelope;
+    if (!answer_with_button(text_member(query, "data"), envelope)) return incoming;
+    incoming.kind = Kind::button;
+    const std::string chat = std::to_string(incoming.place.chat);
+    envelope.channel = "telegram";
+    envelope.chat_id = chat;
+    envelope.session_id = "telegram:" + chat;
+    if (incoming.place.thread != 0)
+        *envelope.session_id += ":" + std::to_string(incoming.place.thread);
+    envelope.is_active = true;
+    envelope.from_operator = access.is_operator(incoming.user);
+    envelope.context["sender_id"] = std::to_string(incoming.user);
+    envelope.context["private_chat"] = incoming.place.chat > 0;
+    JsonObject facts;
+    facts["user"] = incoming.user;
+    facts["chat"] = incoming.place.chat;
+    if (incoming.place.thread != 0) facts["thread"] = incoming.place.thread;
+    facts["name"] = display_name(*from);
+    facts["question"] = integer_member(*message, "message_id").value_or(0);
+    envelope.rest[telegram_key] = std::move(facts);
+    return incoming;
+}
+
+/// Parses the topic of a session id that read_update() has made.
+std::int64_t thread_of(std::string_view session_id, std::string_view chat) {
+    const std::string prefix = "telegram:" + std::string(chat) + ":";
+    std::int64_t thread = 0;
+    if (session_id.starts_with(prefix)) {
+        session_id.remove_prefix(prefix.size());
+        (void)std::from_chars(session_id.data(), session_id.data() + session_id.size(), thread);
+    }
+    return thread;
+}
+
+}  // namespace
+
+std::string display_name(const JsonObject& user) {
+    std::string name = text_member(user, "first_name");
+    const std::string_view last = string_member(user, "last_name");
+    if (!last.empty()) name += " " + std::string(last);
+    const std::string_view username = string_member(user, "username");
+    if (!username.empty()) name += " (@" + std::string(username) + ")";
+    // A name must not look like another part of the context, whose form is key=value|key=value.
+    std::replace_if(
+        name.begin(), name.end(),
+        [](unsigned char c) { return c == '|' || c == '=' || c == ':' || c < ' '; }, ' ');
+    return std::string(cubepi::detail::trimmed(name));
+}
+
+std::optional<std::int64_t> update_id_of(const Json& update) {
+    const JsonObject* const object = update.if_object();
+    return object ? integer_member(*object, "update_id") : std::nullopt;
+}
+
+Incoming read_update(const Json& update, const Access& access, const BotIdentity& bot) {
+    const JsonObject* const object = update.if_object();
+    const std::optional<std::int64_t> id = update_id_of(update);
+    Incoming incoming;
+    if (!object || !id) return incoming;
+    if (const JsonObject* message = object_member(*object, "message")) {
+        incoming = MessageReader(*message, access, bot, false).read();
+    } else if (const JsonObject* edited = object_member(*object, "edited_message")) {
+        incoming = MessageReader(*edited, access, bot, true).read();
+    } else if (const JsonObject* query = object_member(*object, "callback_query")) {
+        incoming = read_button(*query, access);
+    }
+    incoming.envelope.inbound_id = std::to_string(*id);
+    return incoming;
+}
+
+ChatTarget place_of(const Envelope& message) {
+    ChatTarget place;
+    const std::string chat = message.chat_id.value_or("");
+    const char* const end = chat.data() + chat.size();
+    const auto [stop, failed] = std::from_chars(chat.data(), end, place.chat);
+    if (failed != std::errc() || stop != end) {
+        throw cubepi::Error(cubepi::ErrorCode::invalid_argument,
+                            "'" + chat + "' is not the id of a Telegram chat");
+    }
+    const JsonObject* const facts = object_member(message.rest, telegram_key);
+    place.thread = facts ? integer_member(*facts, "thread").value_or(0)
+                         : thread_of(message.session_id.value_or(""), chat);
+    return place;
+}
+
+}  // namespace bub::telegram

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include <bub/channel/telegram/access.hpp>
+#include <bub/channel/telegram/message_sender.hpp>
+#include <bub/envelope.hpp>
+
+namespace bub::telegram {
+
+/// The bot itself, as getMe describes it.
+struct BotIdentity {
+    std::int64_t id = 0;
+    std::string username = {};
+};
+
+/// A button that was pressed.
+struct PressedButton {
+    std::string callback_id = {};
+    std::string data = {};
+};
+
+/// The meaning of an update.
+struct Incoming {
+    enum class Kind : std::uint8_t {
+        ignored,        ///< of unknown kind, or not for the bot
+        message,        ///< `envelope` is a message or an answer
+        button,         ///< `envelope` is the answer of a button
+        stale_button,   ///< a button that is not one of ours
+        greeting,       ///< /start
+        unknown_user,   ///< a private message or a button of a user who is not listed
+        unknown_group,  ///< a message in a group that is not listed
+    };
+
+    Kind kind = Kind::ignored;
+    std::int64_t user = 0;
+    ChatTarget place = {};
+    bool is_addressed = false;  ///< the message is for the bot
+    std::string callback_id = {};
+    Envelope envelope = {};
+};
+
+/// The key of Envelope::rest with what the channel needs to know about a message after a restart: {user, chat, thread, question,
+/// name, files}.
+inline constexpr std::string_view telegram_key = "telegram";
+
+/// Reads an update. It may have any form: what is not understood is ignored.
+Incoming read_update(const Json& update, const Access& access, const BotIdentity& bot);
+
+/// Returns the update_id; nothing if there is none.
+std::optional<std::int64_t> update_id_of(const Json& update);
+
+/// Returns a name for display, without characters that have a meaning in the context of a prompt.
+std::string display_name(const JsonObject& user);
+
+/// Adds the files of a message to its envelope, and what a model cannot see as a note.
+void add_media(const JsonObject& message, Envelope& envelope, JsonArray& files);
+
+/// Returns the place of a message that was read by read_update(), or of a session.
+ChatTarget place_of(const Envelope& message);
+
+}  // namespace bub::telegram

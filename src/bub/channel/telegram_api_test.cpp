@@ -1,0 +1,179 @@
+// Calls of the Bot API, and the messages that survive their failures.
+
+#include <bub/channel/telegram/telegram_test_support.hpp>
+
+#include <bub/channel/telegram/message_sender.hpp>
+#include <bub/channel/telegram/telegram_api.hpp>
+
+namespace bub::telegram {
+namespace {
+
+using cubepi::testing::run_advancing;
+
+class TelegramApiTest : public ChannelFixture {
+public:
+    TelegramApiTest() {
+        ApiOptions made;
+        made.token = api.token();
+        made.runtime = runtime;
+        client = std::make_shared<const TelegramApi>(made);
+        sender = std::make_shared<MessageSender>(
+            client, *clock, [this](const std::string& text) { warnings.push_back(text); });
+    }
+
+    std::int64_t send(const std::string& text, std::int64_t chat = 7) {
+        ChatTarget to;
+        to.chat = chat;
+        return run_advancing(*clock, sender->send(to, OutgoingText(format_markdown(text))));
+    }
+    static ChatTarget chat(std::int64_t id) {
+        ChatTarget to;
+        to.chat = id;
+        return to;
+    }
+    std::optional<ApiFailure> failure_of_call(const std::string& method) {
+        try {
+            (void)run_advancing(*clock, client->call(method, JsonObject()));
+        } catch (...) {
+            last_error = cubepi::exception_text(std::current_exception());
+            return api_failure(std::current_exception());
+        }
+        return std::nullopt;
+    }
+
+    std::shared_ptr<const TelegramApi> client;
+    std::shared_ptr<MessageSender> sender;
+    std::string last_error;
+};
+
+TEST_F(TelegramApiTest, ReturnsTheResultOfACall) {
+    const Json me = run_advancing(*clock, client->call("getMe", JsonObject()));
+    EXPECT_EQ(me.at("username"), "cubepi_bot");
+}
+
+TEST_F(TelegramApiTest, NoFailureShowsTheToken) {
+    for (const Fault fault :
+         {Fault::cut_before, Fault::cut_after, Fault::too_many, Fault::internal, Fault::garbage,
+          Fault::forbidden, Fault::conflict, Fault::internal_after}) {
+        api.fail("getMe", {fault});
+        ASSERT_TRUE(failure_of_call("getMe").has_value()) << static_cast<int>(fault);
+        EXPECT_EQ(last_error.find("secret-of-the-bot"), std::string::npos) << last_error;
+        EXPECT_NE(last_error.find("getMe"), std::string::npos) << last_error;
+    }
+    // The transport quotes the address, and the rest of its text is kept.
+    api.fail("getMe", {Fault::cut_before});
+    ASSERT_TRUE(failure_of_call("getMe").has_value());
+    EXPECT_NE(last_error.find("lost the connection to https://api.telegram.org/bot<token>/getMe"),
+              std::string::npos)
+        << last_error;
+}
+
+TEST_F(TelegramApiTest, ClassifiesFailures) {
+    api.fail("getMe", {Fault::too_many, Fault::cut_after, Fault::forbidden, Fault::garbage});
+    const auto limited = failure_of_call("getMe");
+    EXPECT_EQ(limited->retry_after, std::chrono::seconds(7));
+    EXPECT_FALSE(limited->is_unsettled);
+    EXPECT_TRUE(failure_of_call("getMe")->is_unsettled);
+    const auto forbidden = failure_of_call("getMe");
+    EXPECT_EQ(forbidden->status, 403);
+    EXPECT_FALSE(forbidden->is_transient());
+    EXPECT_TRUE(failure_of_call("getMe")->is_transient());
+}
+
+TEST_F(TelegramApiTest, RefusesWhatIsNotAToken) {
+    for (const char* token : {"", "42:abc/../getMe", "42:ab c", "42:ab\nc", "42:\xC3\xA4"}) {
+        ApiOptions made;
+        made.token = token;
+        EXPECT_THROW(TelegramApi{made}, cubepi::Error) << token;
+    }
+    ApiOptions made;
+    made.token = "42:abc";
+    made.base_url = "ftp://example.org";
+    EXPECT_THROW(TelegramApi{made}, cubepi::Error);
+}
+
+TEST_F(TelegramApiTest, SendsAgainWhatCertainlyDidNotArrive) {
+    api.fail("sendMessage", {Fault::too_many, Fault::too_many});
+    const auto before = clock->now();
+    send("**Hello**");
+    EXPECT_EQ(api.texts(7), std::vector<std::string>{"Hello"});
+    EXPECT_GE(clock->now() - before, std::chrono::seconds(14));
+    EXPECT_EQ(api.messages(7).front().entities.size(), 1u);
+}
+
+TEST_F(TelegramApiTest, B18_WhatMayHaveArrivedIsSentAgainWithAMark) {
+    for (const Fault fault : {Fault::cut_after, Fault::internal_after}) {
+        api.fail("sendMessage", {fault});
+        send("**One** two");
+    }
+    EXPECT_EQ(api.texts(7),
+              (std::vector<std::string>{"One two", "(sent again) One two", "One two",
+                                        "(sent again) One two"}));
+    const FakeMessage again = api.messages(7).at(1);
+    EXPECT_EQ(again.entities.at(0).at("offset"), 13);
+    EXPECT_EQ(api.rejected, 0u);
+    ASSERT_EQ(warnings.size(), 4u);
+    EXPECT_EQ(warnings.back(), "");
+}
+
+TEST_F(TelegramApiTest, B18_TheMarkOfALongMessageIsAMessageOfItsOwn) {
+    api.fail("sendMessage", {Fault::cut_after});
+    const std::string text(4090, 'x');
+    send(text);
+    EXPECT_EQ(api.texts(7), (std::vector<std::string>{text, "(sent again)", text}));
+}
+
+TEST_F(TelegramApiTest, WaitsForTheServiceAsLongAsItTakes) {
+    std::vector<Fault> faults(50, Fault::cut_before);
+    api.fail("sendMessage", faults);
+    send("patience");
+    EXPECT_EQ(api.texts(7), std::vector<std::string>{"(sent again) patience"});
+    EXPECT_EQ(warnings.size(), 2u);
+}
+
+TEST_F(TelegramApiTest, SendsPlainTextIfTheFormatsAreRejected) {
+    api.rejects_entities = true;
+    send("**bold** and `code`");
+    EXPECT_EQ(api.texts(7), std::vector<std::string>{"bold and code"});
+    EXPECT_TRUE(api.messages(7).front().entities.empty());
+}
+
+TEST_F(TelegramApiTest, ReportsWhatTheServiceRejects) {
+    EXPECT_THROW(send("x", 12345), ApiError);
+    api.fail("sendMessage", {Fault::forbidden});
+    EXPECT_THROW(send("x"), ApiError);
+    EXPECT_TRUE(api.texts(7).empty());
+}
+
+TEST_F(TelegramApiTest, AnEditThatChangesNothingSucceeds) {
+    const std::int64_t id = send("same");
+    for (int times = 0; times < 2; ++times) {
+        EXPECT_TRUE(run_advancing(
+            *clock, sender->edit(chat(7), id, OutgoingText(format_markdown("same")))));
+    }
+    api.fail("editMessageText", {Fault::cut_after, Fault::internal});
+    EXPECT_TRUE(
+        run_advancing(*clock, sender->edit(chat(7), id, OutgoingText(format_markdown("other")))));
+    EXPECT_EQ(api.texts(7), std::vector<std::string>{"other"});
+    api.delete_message(id);
+    EXPECT_FALSE(
+        run_advancing(*clock, sender->edit(chat(7), id, OutgoingText(format_markdown("gone")))));
+}
+
+TEST_F(TelegramApiTest, KeepsToTheRatesOfTheService) {
+    for (int number = 0; number < 40; ++number) send("to a user " + std::to_string(number));
+    for (int number = 0; number < 40; ++number)
+        send("to a group " + std::to_string(number), -100);
+    EXPECT_EQ(api.rejected, 0u) << api.last_rejection;
+    EXPECT_EQ(api.messages(7).size(), 40u);
+    EXPECT_EQ(api.messages(-100).size(), 40u);
+}
+
+TEST_F(TelegramApiTest, DownloadsAFileUpToALimit) {
+    api.add_file("photo-1", std::string(1000, 'p'));
+    EXPECT_EQ(run_advancing(*clock, client->download("photo-1", 1000)).size(), 1000u);
+    EXPECT_THROW(run_advancing(*clock, client->download("missing", 1000)), cubepi::Error);
+}
+
+}  // namespace
+}  // namespace bub::telegram

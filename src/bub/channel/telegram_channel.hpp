@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include <bub/channel.hpp>
+#include <bub/channel/delivery_log.hpp>
+#include <bub/warning_handler.hpp>
+#include <cubepi/core/runtime.hpp>
+#include <cubepi/net/http_server.hpp>
+
+namespace bub {
+
+/// Receives updates as requests of Telegram instead of asking for them.
+struct TelegramWebhook {
+    std::string url = {};     ///< the public address, https
+    std::string secret = {};  ///< in each request of Telegram: 1 to 256 of A-Z, a-z, 0-9, _ and -. Required.
+    std::string path = "/telegram";          ///< of the server below
+    cubepi::HttpServerOptions server = {};  ///< usually behind a proxy that ends TLS
+};
+
+struct TelegramChannelOptions {
+    std::string token = {};
+    /// Users who may use the bot, and groups whose members may, by id. Nobody else may (B15).
+    std::vector<std::string> users = {};
+    std::vector<std::string> chats = {};
+    /// Users who may also answer every question (B25) and use comma commands (B11).
+    std::vector<std::string> operators = {};
+    /// Absent: long polling.
+    std::optional<TelegramWebhook> webhook = {};
+    /// Shows answers while they are generated, if the manager streams them.
+    bool shows_progress = true;
+    /// Files of users that are larger are not fetched. The Bot API allows 20 MB.
+    std::size_t max_file_bytes = 20'000'000;
+    /// The address of the Bot API; a local server may have another one.
+    std::string api_url = "https://api.telegram.org";
+    /// Time, network and log. Null: Runtime::standard().
+    std::shared_ptr<const cubepi::Runtime> runtime = {};
+    /// Receives problems that concern the operator. May be empty.
+    WarningHandler on_warning = {};
+};
+
+/// A bot of Telegram as a channel (docs/guides/bub/telegram.md): private chats and groups, answers that are shown while they are
+/// generated, files in both directions, questions with buttons. An update is confirmed after its message was stored; an answer
+/// that may or may not have arrived is sent again with a mark (B18). Used on the manager's executor.
+class TelegramChannel final : public Channel, public FollowsTurns, public SettlesDeliveries {
+public:
+    /// Throws Error(invalid_argument) for a token, an id, or a webhook without a secret.
+    TelegramChannel(TelegramChannelOptions options, MessageHandler handler);
+    ~TelegramChannel() override;
+
+    const std::string& name() const noexcept override;
+    bool needs_debounce() const override { return true; }
+    /// Returns the port of the webhook's server; 0 without one or before start().
+    std::uint16_t port() const noexcept;
+
+    /// Throws Error(auth) if Telegram rejects the token. A network that does not work yet is retried in the background.
+    Task<> start(std::stop_token stopping) override;
+    Task<> stop() override;
+    /// Returns when Telegram has the message. Throws if Telegram rejects it; waits while Telegram cannot be reached.
+    Task<> send(Envelope message) override;
+    EventStream stream_events(const Envelope& message, EventStream stream) override;
+    Task<std::optional<AdmitDecision>> admit_message(std::string session_id,
+                                                     const Envelope& message,
+                                                     TurnSnapshot turn) override;
+    UnsettledPolicy unsettled_policy() const noexcept override { return UnsettledPolicy::resend; }
+    void restore(Envelope& message) override;
+    void begin_turn(const Envelope& message) noexcept override;
+    void end_turn(const Envelope& message, std::exception_ptr failure) noexcept override;
+
+private:
+    struct State;
+    std::shared_ptr<State> state_;
+};
+
+}  // namespace bub

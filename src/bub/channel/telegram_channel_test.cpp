@@ -1,0 +1,404 @@
+// The channel with a service in memory; a manager takes part in src/bub/builtin/telegram_channel_test.cpp.
+
+#include <bub/channel/telegram/telegram_test_support.hpp>
+
+#include <bub/channel/delivery_log.hpp>
+#include <cubepi/core/error.hpp>
+
+namespace bub::telegram {
+namespace {
+
+class TelegramChannelTest : public ChannelFixture {};
+
+JsonObject edited(JsonObject message) {
+    JsonObject update;
+    update["edited_message"] = std::move(message);
+    return update;
+}
+JsonObject said(JsonObject message) {
+    JsonObject update;
+    update["message"] = std::move(message);
+    return update;
+}
+JsonObject with_mention(JsonObject message, std::int64_t offset, std::int64_t length) {
+    message["entities"] =
+        JsonArray{JsonObject{{"type", "mention"}, {"offset", offset}, {"length", length}}};
+    return message;
+}
+using Fixture = ChannelFixture;
+
+TEST_F(TelegramChannelTest, PassesAMessageOfAListedUser) {
+    const std::int64_t id = api.say(7, "Hello");
+    serve([](Fixture& t) -> Task<> { co_await t.wait_for_messages(1); });
+    const Envelope& message = received.at(0);
+    EXPECT_EQ(message.content, "Hello");
+    EXPECT_EQ(message.session_id, "telegram:7");
+    EXPECT_EQ(message.chat_id, "7");
+    EXPECT_EQ(message.inbound_id, std::to_string(id));
+    EXPECT_EQ(message.context.at("sender_id"), "7");
+    EXPECT_EQ(message.context.at("private_chat"), true);
+    EXPECT_EQ(message.from_operator, false);
+    EXPECT_TRUE(message.is_active);
+    // Confirmed at the end of the channel.
+    EXPECT_EQ(api.waiting_updates(), 0u);
+}
+
+TEST_F(TelegramChannelTest, B15_NobodyIsAllowedUnlessListed) {
+    api.add_chat(6);
+    api.say(6, "Let me in");
+    api.say(6, "Please");
+    JsonObject group = with_mention(api.message_of(7, -200, "@cubepi_bot hello"), 0, 11);
+    api.add_update(said(std::move(group)));
+    api.add_update(said(with_mention(api.message_of(6, -201, "@cubepi_bot hello"), 0, 11)));
+    api.say(7, "last");
+    serve([](Fixture& t) -> Task<> { co_await t.wait_for_messages(1); });
+    ASSERT_EQ(received.size(), 1u);
+    EXPECT_EQ(received.at(0).content, "last");
+    // Once, with the id that an operator needs.
+    ASSERT_EQ(api.texts(6).size(), 1u);
+    EXPECT_NE(api.texts(6).at(0).find("Your id is 6"), std::string::npos);
+    ASSERT_EQ(api.texts(-200).size(), 1u);
+    EXPECT_NE(api.texts(-200).at(0).find("-200"), std::string::npos);
+    EXPECT_TRUE(api.texts(-201).empty());
+}
+
+TEST_F(TelegramChannelTest, B15_WithoutAListNobodyIsAllowed) {
+    options.users.clear();
+    options.operators.clear();
+    options.chats.clear();
+    api.say(7, "Hello");
+    serve([](Fixture& t) -> Task<> {
+        const bool refused = co_await t.until([&t] { return !t.api.texts(7).empty(); });
+        EXPECT_TRUE(refused);
+    });
+    EXPECT_TRUE(received.empty());
+    EXPECT_NE(all_warnings().find("no user is listed"), std::string::npos);
+}
+
+TEST_F(TelegramChannelTest, B15_OnlyNumbersAreIds) {
+    options.users = {"@ann"};
+    EXPECT_THROW(make_channel(), cubepi::Error);
+}
+
+TEST_F(TelegramChannelTest, B11_OperatorsAreMarked) {
+    api.say(9, ",help");
+    api.say(7, ",help");
+    serve([](Fixture& t) -> Task<> { co_await t.wait_for_messages(2); });
+    EXPECT_EQ(received.at(0).from_operator, true);
+    EXPECT_EQ(received.at(1).from_operator, false);
+}
+
+TEST_F(TelegramChannelTest, InGroupsAMessageMustBeAddressed) {
+    api.add_update(said(api.message_of(7, -100, "cubepi_bot is a word here")));
+    api.add_update(said(with_mention(api.message_of(7, -100, "x @Cubepi_Bot hi"), 2, 11)));
+    api.add_update(said(with_mention(api.message_of(7, -100, "@cubepi_bot2 hi"), 0, 12)));
+    // Offsets are in UTF-16 units.
+    api.add_update(said(with_mention(api.message_of(7, -100, "\U0001F600 @cubepi_bot"), 3, 11)));
+    api.add_update(said(api.message_of(7, -100, "/approve@other_bot c1")));
+    serve([](Fixture& t) -> Task<> { co_await t.wait_for_messages(4); });
+    ASSERT_EQ(received.size(), 4u);
+    EXPECT_FALSE(received.at(0).is_active);
+    EXPECT_TRUE(received.at(1).is_active);
+    EXPECT_FALSE(received.at(2).is_active);
+    EXPECT_TRUE(received.at(3).is_active);
+    EXPECT_EQ(received.at(1).content, "Ann: x @Cubepi_Bot hi");
+    EXPECT_EQ(received.at(1).context.at("private_chat"), false);
+}
+
+TEST_F(TelegramChannelTest, AnswersGoToTheTopicOfTheMessage) {
+    JsonObject message = with_mention(api.message_of(7, -100, "@cubepi_bot hi"), 0, 11);
+    message["message_thread_id"] = 33;
+    message["is_topic_message"] = true;
+    api.add_update(said(std::move(message)));
+    serve([](Fixture& t) -> Task<> {
+        co_await t.wait_for_messages(1);
+        Envelope answer = Envelope("here").on("telegram", "-100");
+        answer.session_id = t.received.at(0).session_id;
+        co_await t.channel->send(std::move(answer));
+    });
+    EXPECT_EQ(received.at(0).session_id, "telegram:-100:33");
+    ASSERT_EQ(api.messages(-100).size(), 1u);
+    EXPECT_EQ(api.messages(-100).at(0).thread, 33);
+}
+
+TEST_F(TelegramChannelTest, AnEditIsANewMessageButNeverACommand) {
+    api.add_update(edited(api.message_of(7, 7, "corrected")));
+    api.add_update(edited(api.message_of(9, 9, ",tape_reset")));
+    api.add_update(edited(api.message_of(9, 9, "/approve c1")));
+    api.say(7, "last");
+    serve([](Fixture& t) -> Task<> { co_await t.wait_for_messages(2); });
+    ASSERT_EQ(received.size(), 2u);
+    EXPECT_EQ(received.at(0).content, "(edited) corrected");
+}
+
+TEST_F(TelegramChannelTest, SkipsWhatItDoesNotUnderstand) {
+    JsonObject poll;
+    poll["poll"] = JsonObject{{"id", "1"}};
+    api.add_update(std::move(poll));
+    api.add_update(said(JsonObject{{"message_id", 1}}));
+    JsonObject odd;
+    odd["message"] = "not an object";
+    api.add_update(std::move(odd));
+    api.add_raw_update(Json("not an update"));
+    JsonObject odd_query;
+    odd_query["callback_query"] = JsonObject{{"id", 5}, {"from", JsonArray()}};
+    api.add_update(std::move(odd_query));
+    api.say(7, "last");
+    serve([](Fixture& t) -> Task<> { co_await t.wait_for_messages(1); });
+    EXPECT_EQ(received.at(0).content, "last");
+}
+
+TEST_F(TelegramChannelTest, AcceptsUpdatesOnceAndInOrder) {
+    for (const std::int64_t id : {12, 10, 11, 10}) {
+        JsonObject update = said(api.message_of(7, 7, std::to_string(id)));
+        update["update_id"] = id;
+        api.add_raw_update(std::move(update));
+    }
+    serve([](Fixture& t) -> Task<> { co_await t.wait_for_messages(3); });
+    std::vector<std::string> texts;
+    for (const Envelope& one : received) texts.push_back(*one.content);
+    EXPECT_EQ(texts, (std::vector<std::string>{"10", "11", "12"}));
+}
+
+TEST_F(TelegramChannelTest, B18_AnUpdateIsConfirmedAfterItIsStored) {
+    int attempts = 0;
+    on_message = [&](const Envelope&) {
+        if (++attempts < 4) throw cubepi::Error(cubepi::ErrorCode::storage_full, "the disk is full");
+    };
+    api.say(7, "one");
+    api.say(8, "two");
+    serve([&](Fixture& t) -> Task<> {
+        const bool tried = co_await t.until([&] { return attempts >= 2; });
+        EXPECT_TRUE(tried);
+        EXPECT_EQ(t.api.waiting_updates(), 2u);
+        co_await t.wait_for_messages(2);
+    });
+    EXPECT_EQ(received.at(0).content, "one");
+    EXPECT_EQ(received.at(1).content, "two");
+    // One line for the trouble, one for its end.
+    EXPECT_EQ(warnings.size(), 2u) << all_warnings();
+    EXPECT_NE(warnings.at(0).find("the disk is full"), std::string::npos);
+}
+
+TEST_F(TelegramChannelTest, AFullDeliveryLogLosesNothing) {
+    int attempts = 0;
+    on_message = [&](const Envelope&) {
+        if (++attempts < 3) throw cubepi::Error(cubepi::ErrorCode::limit, "too many records");
+    };
+    api.say(7, "one");
+    serve([](Fixture& t) -> Task<> { co_await t.wait_for_messages(1); });
+    EXPECT_EQ(received.at(0).content, "one");
+}
+
+TEST_F(TelegramChannelTest, AMessageThatWasRejectedIsConfirmed) {
+    on_message = [&](const Envelope& message) {
+        if (message.content == "bad")
+            throw cubepi::Error(cubepi::ErrorCode::invalid_argument, "a hook failed");
+    };
+    api.say(7, "bad");
+    api.say(7, "good");
+    serve([](Fixture& t) -> Task<> { co_await t.wait_for_messages(1); });
+    EXPECT_EQ(received.at(0).content, "good");
+    EXPECT_EQ(api.waiting_updates(), 0u);
+}
+
+TEST_F(TelegramChannelTest, SurvivesEveryFaultOfTheService) {
+    for (const Fault fault :
+         {Fault::cut_before, Fault::cut_after, Fault::too_many, Fault::internal,
+          Fault::internal_after, Fault::garbage, Fault::conflict}) {
+        received.clear();
+        warnings.clear();
+        api.fail("getUpdates", {fault, fault});
+        api.fail("deleteWebhook", {fault});
+        api.say(7, "hello");
+        serve([](Fixture& t) -> Task<> { co_await t.wait_for_messages(1); });
+        EXPECT_EQ(received.size(), 1u) << static_cast<int>(fault);
+        EXPECT_EQ(all_warnings().find("secret-of-the-bot"), std::string::npos) << all_warnings();
+    }
+}
+
+TEST_F(TelegramChannelTest, ASecondGatewayWithTheSameTokenIsReportedOnce) {
+    api.fail("getUpdates", std::vector<Fault>(10, Fault::conflict));
+    api.say(7, "hello");
+    const auto before = clock->now();
+    serve([](Fixture& t) -> Task<> { co_await t.wait_for_messages(1); });
+    EXPECT_GE(clock->now() - before, std::chrono::seconds(300));
+    EXPECT_EQ(warnings.size(), 2u) << all_warnings();
+    EXPECT_NE(warnings.at(0).find("two gateways must not use the same token"), std::string::npos);
+}
+
+TEST_F(TelegramChannelTest, AWrongTokenEndsTheStart) {
+    options.token = "42:another-token";
+    make_channel();
+    try {
+        cubepi::testing::run_advancing(*clock, channel->start(std::stop_token()));
+        FAIL() << "no error";
+    } catch (const cubepi::Error& error) {
+        EXPECT_EQ(error.code(), cubepi::ErrorCode::auth);
+        EXPECT_EQ(std::string(error.what()).find("another-token"), std::string::npos);
+    }
+}
+
+TEST_F(TelegramChannelTest, StartsWithoutANetwork) {
+    api.fail("getMe", std::vector<Fault>(5, Fault::cut_before));
+    api.say(7, "hello");
+    serve([](Fixture& t) -> Task<> { co_await t.wait_for_messages(1); });
+    EXPECT_EQ(received.size(), 1u);
+    EXPECT_EQ(all_warnings().find("secret-of-the-bot"), std::string::npos) << all_warnings();
+}
+
+TEST_F(TelegramChannelTest, ALongBacklogIsFetchedInParts) {
+    // 50 MB after a week: the channel holds a hundred messages at a time.
+    const std::string text(4096, 'x');
+    std::size_t most = 0;
+    for (int number = 0; number < 12'500; ++number) api.say(number % 2 == 0 ? 7 : 8, text);
+    std::size_t count = 0;
+    on_message = [&](const Envelope&) {
+        ++count;
+        received.clear();
+        most = std::max(most, received.size());
+    };
+    serve([&](Fixture& t) -> Task<> {
+        const bool done = co_await t.until([&] { return count == 12'500; });
+        EXPECT_TRUE(done) << count;
+    });
+    EXPECT_EQ(api.waiting_updates(), 0u);
+    EXPECT_GE(api.count("getUpdates"), 125u);
+}
+
+TEST_F(TelegramChannelTest, DividesLongAnswersAndKeepsTheirFormats) {
+    std::string text = "**" + std::string(100, 'a') + "**\n\n";
+    for (int line = 0; line < 200; ++line) text += "A line of *text* with number " + std::to_string(line) + "\n\n";
+    serve([&](Fixture& t) -> Task<> { co_await t.answer(7, text); });
+    EXPECT_GE(api.messages(7).size(), 2u);
+    EXPECT_EQ(api.rejected, 0u) << api.last_rejection;
+}
+
+TEST_F(TelegramChannelTest, AnswersThatAreSentAgainAreMarked) {
+    serve([](Fixture& t) -> Task<> {
+        Envelope again = Envelope("**Done**").on("telegram", "7");
+        again.context["resent"] = true;
+        co_await t.channel->send(std::move(again));
+    });
+    EXPECT_EQ(api.texts(7), std::vector<std::string>{"(sent again) Done"});
+    EXPECT_EQ(channel->unsettled_policy(), UnsettledPolicy::resend);
+}
+
+TEST_F(TelegramChannelTest, AnEmptyAnswerIsNotAMessage) {
+    serve([](Fixture& t) -> Task<> { co_await t.answer(7, " \n "); });
+    EXPECT_TRUE(api.texts(7).empty());
+    EXPECT_EQ(api.count("sendMessage"), 0u);
+}
+
+TEST_F(TelegramChannelTest, ShowsThatATurnRuns) {
+    serve([](Fixture& t) -> Task<> {
+        Envelope message = Envelope("hi").on("telegram", "7");
+        message.session_id = "telegram:7";
+        t.channel->begin_turn(message);
+        co_await t.clock->sleep_for(std::chrono::seconds(13));
+        t.channel->end_turn(message, nullptr);
+        const std::size_t before = t.api.count("sendChatAction");
+        EXPECT_EQ(before, 4u);
+        co_await t.clock->sleep_for(std::chrono::seconds(13));
+        EXPECT_EQ(t.api.count("sendChatAction"), before);
+        t.api.fail("sendChatAction", {Fault::forbidden});
+        t.channel->begin_turn(message);
+        co_await t.clock->sleep_for(std::chrono::seconds(13));
+        EXPECT_EQ(t.api.count("sendChatAction"), before + 1);
+        t.channel->end_turn(message, nullptr);
+    });
+}
+
+// Files.
+
+TEST_F(TelegramChannelTest, FetchesFilesOnDemand) {
+    api.add_file("large", "the bytes of a photo");
+    JsonObject message = api.message_of(7, 7, "");
+    message.erase("text");
+    message["caption"] = "Look";
+    message["photo"] = JsonArray{
+        JsonObject{{"file_id", "small"}, {"width", 90}, {"height", 90}, {"file_size", 100}},
+        JsonObject{{"file_id", "large"}, {"width", 900}, {"height", 900}, {"file_size", 20}}};
+    api.add_update(said(std::move(message)));
+    JsonObject voice = api.message_of(7, 7, "");
+    voice.erase("text");
+    voice["voice"] = JsonObject{{"file_id", "huge"}, {"duration", 3}, {"file_size", 30'000'000}};
+    api.add_update(said(std::move(voice)));
+    serve([](Fixture& t) -> Task<> {
+        co_await t.wait_for_messages(2);
+        EXPECT_EQ(t.api.count("getFile"), 0u);
+        const std::optional<std::string> url = co_await t.received.at(0).media.at(0).get_url();
+        EXPECT_EQ(url, "data:image/jpeg;base64,dGhlIGJ5dGVzIG9mIGEgcGhvdG8=");
+        const std::optional<std::string> none = co_await t.received.at(1).media.at(0).get_url();
+        EXPECT_FALSE(none.has_value());
+    });
+    EXPECT_EQ(received.at(0).content, "Look");
+    EXPECT_EQ(received.at(1).content, "[Voice message, 3 s]");
+    EXPECT_EQ(received.at(1).media.at(0).mime_type, "audio/ogg");
+}
+
+TEST_F(TelegramChannelTest, B18_FilesAreRestoredWithTheirMessage) {
+    api.add_file("large", "bytes");
+    JsonObject message = api.message_of(7, 7, "Look");
+    message["document"] = JsonObject{
+        {"file_id", "large"}, {"file_name", "a.png"}, {"mime_type", "image/png"}, {"file_size", 5}};
+    api.add_update(said(std::move(message)));
+    serve([](Fixture& t) -> Task<> {
+        co_await t.wait_for_messages(1);
+        MemoryDeliveryLog log;
+        (void)co_await log.receive(t.received.at(0));
+        std::vector<StoredInbound> stored = co_await log.unfinished();
+        Envelope again(to_json(stored.at(0).message));
+        t.channel->restore(again);
+        EXPECT_EQ(again.media.size(), 1u);
+        const std::optional<std::string> url = co_await again.media.at(0).get_url();
+        EXPECT_EQ(url, "data:image/png;base64,Ynl0ZXM=");
+        EXPECT_EQ(again.from_operator, false);
+    });
+}
+
+TEST_F(TelegramChannelTest, SendsFiles) {
+    serve([](Fixture& t) -> Task<> {
+        Envelope message = Envelope("Here").on("telegram", "7");
+        MediaItem photo;
+        photo.mime_type = "image/png";
+        photo.filename = "a.png";
+        photo.url = "data:image/png;base64,UE5H";
+        message.media.push_back(photo);
+        MediaItem report;
+        report.type = MediaType::document;
+        report.mime_type = "text/csv";
+        report.filename = "r\"\r\n.csv";
+        report.url = "data:text/csv;base64,YSxi";
+        message.media.push_back(report);
+        MediaItem missing;
+        missing.type = MediaType::document;
+        missing.filename = "lost.txt";
+        message.media.push_back(missing);
+        t.api.fail("sendPhoto", {Fault::too_many});
+        co_await t.channel->send(std::move(message));
+    });
+    const std::vector<FakeMessage> sent = api.messages(7);
+    ASSERT_EQ(sent.size(), 4u);
+    EXPECT_EQ(sent.at(1).file, "sendPhoto a.png:PNG");
+    EXPECT_EQ(sent.at(2).file, "sendDocument r___.csv:a,b");
+    EXPECT_NE(sent.at(3).text.find("lost.txt could not be read"), std::string::npos);
+}
+
+// A removed user.
+
+TEST_F(TelegramChannelTest, B15_AStoredMessageOfARemovedUserIsDropped) {
+    api.say(8, "do it");
+    serve([](Fixture& t) -> Task<> { co_await t.wait_for_messages(1); });
+    options.users = {"7"};
+    make_channel();
+    Envelope again = received.at(0);
+    channel->restore(again);
+    const auto decision = cubepi::testing::run_advancing(
+        *clock, channel->admit_message("telegram:8", again, TurnSnapshot()));
+    ASSERT_TRUE(decision.has_value());
+    EXPECT_EQ(decision->action, AdmitAction::drop);
+}
+
+}  // namespace
+}  // namespace bub::telegram
