@@ -109,8 +109,8 @@ public:
     static cubepi::AssistantMessage which_color() {
         JsonArray options;
         for (const char* color : {"red", "teal"})
-            options.emplace_back(JsonObject{{"label", std::string("Paint it ") + color},
-                                            {"value", color}});
+            options.emplace_back(
+                JsonObject{{"label", std::string("Paint it ") + color}, {"value", color}});
         JsonObject question{{"key", "color"}, {"prompt", "Which?"}};
         question["options"] = std::move(options);
         return test::calling("ask_user", {{"questions", JsonArray{std::move(question)}}});
@@ -217,8 +217,7 @@ TEST_F(TelegramBot, B18_AnAnswerThatCannotBeSentIsSentByTheNextProcess) {
         return method == "sendMessage" ? Fault::cut_before : Fault::none;
     };
     serve([](TelegramBot& t) -> Task<> {
-        while (t.api.count("sendMessage") < 3)
-            co_await t.clock->sleep_for(std::chrono::seconds(1));
+        while (t.api.count("sendMessage") < 3) co_await t.clock->sleep_for(std::chrono::seconds(1));
     });
     EXPECT_TRUE(api.texts(7).empty());
     api.on_call = nullptr;
@@ -256,8 +255,7 @@ TEST_F(TelegramBot, B24_AQuestionIsAnsweredByAButtonAfterARestart) {
 TEST_F(TelegramBot, B25_AnOperatorApprovesWithAButtonInAGroup) {
     add({test::calling("press")});
     JsonObject message = api.message_of(7, -100, "@cubepi_bot press it");
-    message["entities"] =
-        JsonArray{JsonObject{{"type", "mention"}, {"offset", 0}, {"length", 11}}};
+    message["entities"] = JsonArray{JsonObject{{"type", "mention"}, {"offset", 0}, {"length", 11}}};
     JsonObject update;
     update["message"] = std::move(message);
     api.add_update(std::move(update));

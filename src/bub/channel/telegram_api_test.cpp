@@ -106,9 +106,8 @@ TEST_F(TelegramApiTest, B18_WhatMayHaveArrivedIsSentAgainWithAMark) {
         api.fail("sendMessage", {fault});
         send("**One** two");
     }
-    EXPECT_EQ(api.texts(7),
-              (std::vector<std::string>{"One two", "(sent again) One two", "One two",
-                                        "(sent again) One two"}));
+    EXPECT_EQ(api.texts(7), (std::vector<std::string>{"One two", "(sent again) One two", "One two",
+                                                      "(sent again) One two"}));
     const FakeMessage again = api.messages(7).at(1);
     EXPECT_EQ(again.entities.at(0).at("offset"), 13);
     EXPECT_EQ(api.rejected, 0u);
@@ -162,8 +161,7 @@ TEST_F(TelegramApiTest, AnEditThatChangesNothingSucceeds) {
 
 TEST_F(TelegramApiTest, KeepsToTheRatesOfTheService) {
     for (int number = 0; number < 40; ++number) send("to a user " + std::to_string(number));
-    for (int number = 0; number < 40; ++number)
-        send("to a group " + std::to_string(number), -100);
+    for (int number = 0; number < 40; ++number) send("to a group " + std::to_string(number), -100);
     EXPECT_EQ(api.rejected, 0u) << api.last_rejection;
     EXPECT_EQ(api.messages(7).size(), 40u);
     EXPECT_EQ(api.messages(-100).size(), 40u);

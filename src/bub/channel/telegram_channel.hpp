@@ -19,15 +19,16 @@ namespace bub {
 
 /// Receives updates as requests of Telegram instead of asking for them.
 struct TelegramWebhook {
-    std::string url = {};     ///< the public address, https
-    std::string secret = {};  ///< in each request of Telegram: 1 to 256 of A-Z, a-z, 0-9, _ and -. Required.
-    std::string path = "/telegram";          ///< of the server below
+    std::string url = {};  ///< the public address, https
+    std::string secret =
+        {};  ///< in each request of Telegram: 1 to 256 of A-Z, a-z, 0-9, _ and -. Required.
+    std::string path = "/telegram";         ///< of the server below
     cubepi::HttpServerOptions server = {};  ///< usually behind a proxy that ends TLS
 };
 
 struct TelegramChannelOptions {
     std::string token = {};
-    /// Users who may use the bot, and groups whose members may, by id. Nobody else may (B15).
+    /// Users who may use the bot, and groups whose members may, by id. All others are refused (B15).
     std::vector<std::string> users = {};
     std::vector<std::string> chats = {};
     /// Users who may also answer every question (B25) and use comma commands (B11).

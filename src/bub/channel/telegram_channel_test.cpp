@@ -15,7 +15,7 @@ JsonObject edited(JsonObject message) {
     update["edited_message"] = std::move(message);
     return update;
 }
-JsonObject said(JsonObject message) {
+JsonObject new_message(JsonObject message) {
     JsonObject update;
     update["message"] = std::move(message);
     return update;
@@ -43,13 +43,13 @@ TEST_F(TelegramChannelTest, PassesAMessageOfAListedUser) {
     EXPECT_EQ(api.waiting_updates(), 0u);
 }
 
-TEST_F(TelegramChannelTest, B15_NobodyIsAllowedUnlessListed) {
+TEST_F(TelegramChannelTest, B15_AccessIsDeniedUnlessListed) {
     api.add_chat(6);
     api.say(6, "Let me in");
     api.say(6, "Please");
     JsonObject group = with_mention(api.message_of(7, -200, "@cubepi_bot hello"), 0, 11);
-    api.add_update(said(std::move(group)));
-    api.add_update(said(with_mention(api.message_of(6, -201, "@cubepi_bot hello"), 0, 11)));
+    api.add_update(new_message(std::move(group)));
+    api.add_update(new_message(with_mention(api.message_of(6, -201, "@cubepi_bot hello"), 0, 11)));
     api.say(7, "last");
     serve([](Fixture& t) -> Task<> { co_await t.wait_for_messages(1); });
     ASSERT_EQ(received.size(), 1u);
@@ -62,13 +62,14 @@ TEST_F(TelegramChannelTest, B15_NobodyIsAllowedUnlessListed) {
     EXPECT_TRUE(api.texts(-201).empty());
 }
 
-TEST_F(TelegramChannelTest, B15_WithoutAListNobodyIsAllowed) {
+TEST_F(TelegramChannelTest, B15_WithoutAListAccessIsDenied) {
     options.users.clear();
     options.operators.clear();
     options.chats.clear();
     api.say(7, "Hello");
     serve([](Fixture& t) -> Task<> {
-        const bool refused = co_await t.until([&t] { return !t.api.texts(7).empty(); });
+        auto is_refused = [&t] { return !t.api.texts(7).empty(); };
+        const bool refused = co_await t.until(std::move(is_refused));
         EXPECT_TRUE(refused);
     });
     EXPECT_TRUE(received.empty());
@@ -89,12 +90,13 @@ TEST_F(TelegramChannelTest, B11_OperatorsAreMarked) {
 }
 
 TEST_F(TelegramChannelTest, InGroupsAMessageMustBeAddressed) {
-    api.add_update(said(api.message_of(7, -100, "cubepi_bot is a word here")));
-    api.add_update(said(with_mention(api.message_of(7, -100, "x @Cubepi_Bot hi"), 2, 11)));
-    api.add_update(said(with_mention(api.message_of(7, -100, "@cubepi_bot2 hi"), 0, 12)));
+    api.add_update(new_message(api.message_of(7, -100, "cubepi_bot is a word here")));
+    api.add_update(new_message(with_mention(api.message_of(7, -100, "x @Cubepi_Bot hi"), 2, 11)));
+    api.add_update(new_message(with_mention(api.message_of(7, -100, "@cubepi_bot2 hi"), 0, 12)));
     // Offsets are in UTF-16 units.
-    api.add_update(said(with_mention(api.message_of(7, -100, "\U0001F600 @cubepi_bot"), 3, 11)));
-    api.add_update(said(api.message_of(7, -100, "/approve@other_bot c1")));
+    api.add_update(
+        new_message(with_mention(api.message_of(7, -100, "\U0001F600 @cubepi_bot"), 3, 11)));
+    api.add_update(new_message(api.message_of(7, -100, "/approve@other_bot c1")));
     serve([](Fixture& t) -> Task<> { co_await t.wait_for_messages(4); });
     ASSERT_EQ(received.size(), 4u);
     EXPECT_FALSE(received.at(0).is_active);
@@ -109,7 +111,7 @@ TEST_F(TelegramChannelTest, AnswersGoToTheTopicOfTheMessage) {
     JsonObject message = with_mention(api.message_of(7, -100, "@cubepi_bot hi"), 0, 11);
     message["message_thread_id"] = 33;
     message["is_topic_message"] = true;
-    api.add_update(said(std::move(message)));
+    api.add_update(new_message(std::move(message)));
     serve([](Fixture& t) -> Task<> {
         co_await t.wait_for_messages(1);
         Envelope answer = Envelope("here").on("telegram", "-100");
@@ -135,7 +137,7 @@ TEST_F(TelegramChannelTest, SkipsWhatItDoesNotUnderstand) {
     JsonObject poll;
     poll["poll"] = JsonObject{{"id", "1"}};
     api.add_update(std::move(poll));
-    api.add_update(said(JsonObject{{"message_id", 1}}));
+    api.add_update(new_message(JsonObject{{"message_id", 1}}));
     JsonObject odd;
     odd["message"] = "not an object";
     api.add_update(std::move(odd));
@@ -150,7 +152,7 @@ TEST_F(TelegramChannelTest, SkipsWhatItDoesNotUnderstand) {
 
 TEST_F(TelegramChannelTest, AcceptsUpdatesOnceAndInOrder) {
     for (const std::int64_t id : {12, 10, 11, 10}) {
-        JsonObject update = said(api.message_of(7, 7, std::to_string(id)));
+        JsonObject update = new_message(api.message_of(7, 7, std::to_string(id)));
         update["update_id"] = id;
         api.add_raw_update(std::move(update));
     }
@@ -163,12 +165,14 @@ TEST_F(TelegramChannelTest, AcceptsUpdatesOnceAndInOrder) {
 TEST_F(TelegramChannelTest, B18_AnUpdateIsConfirmedAfterItIsStored) {
     int attempts = 0;
     on_message = [&](const Envelope&) {
-        if (++attempts < 4) throw cubepi::Error(cubepi::ErrorCode::storage_full, "the disk is full");
+        if (++attempts < 4)
+            throw cubepi::Error(cubepi::ErrorCode::storage_full, "the disk is full");
     };
     api.say(7, "one");
     api.say(8, "two");
     serve([&](Fixture& t) -> Task<> {
-        const bool tried = co_await t.until([&] { return attempts >= 2; });
+        auto is_tried = [&] { return attempts >= 2; };
+        const bool tried = co_await t.until(std::move(is_tried));
         EXPECT_TRUE(tried);
         EXPECT_EQ(t.api.waiting_updates(), 2u);
         co_await t.wait_for_messages(2);
@@ -203,9 +207,8 @@ TEST_F(TelegramChannelTest, AMessageThatWasRejectedIsConfirmed) {
 }
 
 TEST_F(TelegramChannelTest, SurvivesEveryFaultOfTheService) {
-    for (const Fault fault :
-         {Fault::cut_before, Fault::cut_after, Fault::too_many, Fault::internal,
-          Fault::internal_after, Fault::garbage, Fault::conflict}) {
+    for (const Fault fault : {Fault::cut_before, Fault::cut_after, Fault::too_many, Fault::internal,
+                              Fault::internal_after, Fault::garbage, Fault::conflict}) {
         received.clear();
         warnings.clear();
         api.fail("getUpdates", {fault, fault});
@@ -250,25 +253,25 @@ TEST_F(TelegramChannelTest, StartsWithoutANetwork) {
 TEST_F(TelegramChannelTest, ALongBacklogIsFetchedInParts) {
     // 50 MB after a week: the channel holds a hundred messages at a time.
     const std::string text(4096, 'x');
-    std::size_t most = 0;
     for (int number = 0; number < 12'500; ++number) api.say(number % 2 == 0 ? 7 : 8, text);
     std::size_t count = 0;
     on_message = [&](const Envelope&) {
         ++count;
         received.clear();
-        most = std::max(most, received.size());
     };
     serve([&](Fixture& t) -> Task<> {
-        const bool done = co_await t.until([&] { return count == 12'500; });
+        auto is_done = [&] { return count == 12'500; };
+        const bool done = co_await t.until(std::move(is_done));
         EXPECT_TRUE(done) << count;
     });
     EXPECT_EQ(api.waiting_updates(), 0u);
-    EXPECT_GE(api.count("getUpdates"), 125u);
+    EXPECT_LE(api.largest_batch, 100u);
 }
 
 TEST_F(TelegramChannelTest, DividesLongAnswersAndKeepsTheirFormats) {
     std::string text = "**" + std::string(100, 'a') + "**\n\n";
-    for (int line = 0; line < 200; ++line) text += "A line of *text* with number " + std::to_string(line) + "\n\n";
+    for (int line = 0; line < 200; ++line)
+        text += "A line of *text* with number " + std::to_string(line) + "\n\n";
     serve([&](Fixture& t) -> Task<> { co_await t.answer(7, text); });
     EXPECT_GE(api.messages(7).size(), 2u);
     EXPECT_EQ(api.rejected, 0u) << api.last_rejection;
@@ -319,11 +322,11 @@ TEST_F(TelegramChannelTest, FetchesFilesOnDemand) {
     message["photo"] = JsonArray{
         JsonObject{{"file_id", "small"}, {"width", 90}, {"height", 90}, {"file_size", 100}},
         JsonObject{{"file_id", "large"}, {"width", 900}, {"height", 900}, {"file_size", 20}}};
-    api.add_update(said(std::move(message)));
+    api.add_update(new_message(std::move(message)));
     JsonObject voice = api.message_of(7, 7, "");
     voice.erase("text");
     voice["voice"] = JsonObject{{"file_id", "huge"}, {"duration", 3}, {"file_size", 30'000'000}};
-    api.add_update(said(std::move(voice)));
+    api.add_update(new_message(std::move(voice)));
     serve([](Fixture& t) -> Task<> {
         co_await t.wait_for_messages(2);
         EXPECT_EQ(t.api.count("getFile"), 0u);
@@ -342,7 +345,7 @@ TEST_F(TelegramChannelTest, B18_FilesAreRestoredWithTheirMessage) {
     JsonObject message = api.message_of(7, 7, "Look");
     message["document"] = JsonObject{
         {"file_id", "large"}, {"file_name", "a.png"}, {"mime_type", "image/png"}, {"file_size", 5}};
-    api.add_update(said(std::move(message)));
+    api.add_update(new_message(std::move(message)));
     serve([](Fixture& t) -> Task<> {
         co_await t.wait_for_messages(1);
         MemoryDeliveryLog log;

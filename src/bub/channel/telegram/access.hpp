@@ -9,7 +9,7 @@
 
 namespace bub::telegram {
 
-/// Who may use the bot (B15): users in private chats, and all members of groups that are listed. Operators are users as well.
+/// The rules of access to the bot (B15): users in private chats, and all members of groups that are listed. Operators are users as well.
 class Access {
 public:
     Access() = default;
@@ -31,7 +31,7 @@ private:
     std::set<std::int64_t> operators_;
 };
 
-/// The latest ids to which something was said, so that it is not repeated.
+/// The ids that were notified last, so that they are not notified again.
 class RecentIds {
 public:
     /// Returns false if the id is known already.

@@ -101,8 +101,7 @@ JsonObject FakeBotApi::message_of(std::int64_t user, std::int64_t chat, std::str
     message["message_id"] = ++next_message_;
     message["date"] = 1'767'225'600;
     message["from"] = JsonObject{{"id", user}, {"is_bot", false}, {"first_name", "Ann"}};
-    message["chat"] =
-        JsonObject{{"id", chat}, {"type", chat < 0 ? "supergroup" : "private"}};
+    message["chat"] = JsonObject{{"id", chat}, {"type", chat < 0 ? "supergroup" : "private"}};
     message["text"] = std::move(text);
     return message;
 }
@@ -186,7 +185,8 @@ FakeBotApi::Reply FakeBotApi::ok(Json result) {
 FakeBotApi::Reply FakeBotApi::error(int status, std::string text) {
     Reply reply;
     reply.status = status;
-    reply.body = JsonObject{{"ok", false}, {"error_code", status}, {"description", std::move(text)}};
+    reply.body =
+        JsonObject{{"ok", false}, {"error_code", status}, {"description", std::move(text)}};
     return reply;
 }
 
@@ -221,7 +221,8 @@ MemoryResponse FakeBotApi::respond(const cubepi::HttpRequest& request) {
     const Fault fault = fault_of(method);
     ++counts_[method];
     // A transport that quotes the address, as a careless one does.
-    const cubepi::Error cut(cubepi::ErrorCode::disconnected, "lost the connection to " + request.url);
+    const cubepi::Error cut(cubepi::ErrorCode::disconnected,
+                            "lost the connection to " + request.url);
     if (fault == Fault::cut_before) return MemoryResponse::failing(cut);
     if (fault == Fault::garbage) return MemoryResponse(200, "<html>a proxy</html>");
     Reply reply = error(500, "Internal Server Error");
@@ -290,6 +291,7 @@ FakeBotApi::Reply FakeBotApi::get_updates(const JsonObject& parameters) {
         if (batch.size() == std::min<std::size_t>(limit, 100)) break;
         batch.push_back(update);
     }
+    largest_batch = std::max(largest_batch, batch.size());
     return ok(std::move(batch));
 }
 
@@ -310,8 +312,7 @@ std::optional<std::string> FakeBotApi::problem_of(const std::string& text,
             return "can't parse entities: an entity is outside of the text";
         std::erase_if(open, [&](const auto& other) { return other.second <= begin; });
         for (const auto& other : open) {
-            if (begin + length > other.second)
-                return "can't parse entities: entities overlap";
+            if (begin + length > other.second) return "can't parse entities: entities overlap";
         }
         open.emplace_back(begin, begin + length);
     }
@@ -390,8 +391,9 @@ FakeBotApi::Reply FakeBotApi::edit_text(const JsonObject& parameters) {
     const JsonArray given = entities ? *entities : JsonArray();
     if (message.text == text && message.entities == given) {
         // Not counted as a mistake of the channel: it cannot know after a lost answer.
-        return error(400, "Bad Request: message is not modified: specified new message content and "
-                          "reply markup are exactly the same");
+        return error(400,
+                     "Bad Request: message is not modified: specified new message content and "
+                     "reply markup are exactly the same");
     }
     if (exceeds_rate(message.chat)) {
         Reply reply = error(429, "Too Many Requests: retry after 3");

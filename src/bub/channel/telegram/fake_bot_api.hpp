@@ -26,14 +26,14 @@ using cubepi::JsonObject;
 /// A fault of one call.
 enum class Fault : std::uint8_t {
     none,
-    cut_before,       ///< the connection is lost before the service reads the request
-    cut_after,        ///< the service executes the call, and the connection is lost before its answer
-    too_many,         ///< 429 with retry_after
-    internal,         ///< 500, not executed
-    internal_after,   ///< 502, executed
-    garbage,          ///< HTML in place of JSON
-    forbidden,        ///< 403
-    conflict,         ///< 409
+    cut_before,  ///< the connection is lost before the service reads the request
+    cut_after,   ///< the service executes the call, and the connection is lost before its answer
+    too_many,    ///< 429 with retry_after
+    internal,    ///< 500, not executed
+    internal_after,  ///< 502, executed
+    garbage,         ///< HTML in place of JSON
+    forbidden,       ///< 403
+    conflict,        ///< 409
 };
 
 /// A message that the fake has.
@@ -53,7 +53,8 @@ struct FakeMessage {
 /// invalid entities, callback data of more than 64 bytes, edits that change nothing, rates that are too high. Used on one executor.
 class FakeBotApi {
 public:
-    explicit FakeBotApi(std::shared_ptr<cubepi::Clock> clock, std::string token = "42:secret-of-the-bot");
+    explicit FakeBotApi(std::shared_ptr<cubepi::Clock> clock,
+                        std::string token = "42:secret-of-the-bot");
 
     /// Returns a transport to this service. It keeps a reference.
     std::shared_ptr<cubepi::HttpTransport> transport();
@@ -68,12 +69,15 @@ public:
     /// Adds an update as it is.
     void add_raw_update(Json update) { updates_.push_back(std::move(update)); }
     /// A user presses a button of a message.
-    std::int64_t press(std::int64_t user, std::int64_t message_id, std::size_t row, std::size_t column);
+    std::int64_t press(std::int64_t user, std::int64_t message_id, std::size_t row,
+                       std::size_t column);
     JsonObject message_of(std::int64_t user, std::int64_t chat, std::string text);
     /// The form of a message of the bot in `reply_to_message` and `callback_query`.
     JsonObject shown_message(std::int64_t message_id) const;
     void delete_message(std::int64_t id) { messages_.at(id).deleted = true; }
-    void add_file(const std::string& file_id, std::string bytes) { files_[file_id] = std::move(bytes); }
+    void add_file(const std::string& file_id, std::string bytes) {
+        files_[file_id] = std::move(bytes);
+    }
 
     // Faults.
     /// The next calls of the method meet these faults, in order.
@@ -83,7 +87,7 @@ public:
     bool rejects_entities = false;
     std::int64_t retry_after = 7;
 
-    // What it has.
+    // Its state.
     std::vector<FakeMessage> messages(std::int64_t chat) const;
     std::vector<std::string> texts(std::int64_t chat) const;
     std::size_t count(const std::string& method) const;
@@ -91,7 +95,8 @@ public:
     std::size_t waiting_updates() const { return updates_.size(); }
     std::vector<std::string> notices() const { return notices_; }  ///< of answerCallbackQuery
     JsonObject webhook = {};
-    std::size_t rejected = 0;  ///< calls that were answered with 400
+    std::size_t largest_batch = 0;  ///< of updates
+    std::size_t rejected = 0;       ///< calls that were answered with 400
     std::string last_rejection = {};
 
 private:
@@ -113,7 +118,8 @@ private:
     Reply edit_markup(const JsonObject& parameters);
     Reply delete_one(const JsonObject& parameters);
     Reply get_file(const JsonObject& parameters);
-    std::optional<std::string> problem_of(const std::string& text, const JsonObject& parameters) const;
+    std::optional<std::string> problem_of(const std::string& text,
+                                          const JsonObject& parameters) const;
     std::optional<std::string> problem_of_markup(const JsonObject& parameters) const;
     bool exceeds_rate(std::int64_t chat);
     JsonObject json_of(const FakeMessage& message) const;

@@ -91,7 +91,8 @@ Task<FileUpload> file_upload(MediaItem item) {
     if (!fetched || !fetched.value()) {
         upload.problem = "(The file " + name + " could not be read.)";
     } else if (fetched.value()->size() > max_file_bytes) {
-        upload.problem = "(The file " + name + " has more than 50 MB, and Telegram does not take it.)";
+        upload.problem =
+            "(The file " + name + " has more than 50 MB, and Telegram does not take it.)";
     } else {
         const Method method = method_for(item, fetched.value()->size());
         upload.method = method.name;

@@ -138,7 +138,8 @@ Task<> Inbox::identify() {
         Outcome<Json> me = co_await outcome_of(std::move(asking));
         if (me.cancelled()) me.rethrow();
         if (me) set_identity(me.value());
-        if (bot_.id == 0) co_await clock_.sleep_for(std::chrono::seconds(1 << std::min(failures, 5)));
+        if (bot_.id == 0)
+            co_await clock_.sleep_for(std::chrono::seconds(1 << std::min(failures, 5)));
     }
 }
 
@@ -175,14 +176,15 @@ Task<> Inbox::serve() {
 void Inbox::start(cubepi::BackgroundScope& work, const cubepi::Executor& executor) {
     work_ = &work;
     if (access_.is_empty()) {
-        warn("no user is listed, so the bot answers nobody; it tells a user who writes to it the id "
-             "for the list");
+        warn(
+            "no user is listed, so the bot answers no user; it tells a user who writes to it the "
+            "id "
+            "for the list");
     }
     if (options_.webhook) {
         server_ = std::make_unique<cubepi::HttpServer>(executor, options_.webhook->server);
-        server_->route("POST", options_.webhook->path, [this](ServerRequest request) {
-            return receive(std::move(request));
-        });
+        server_->route("POST", options_.webhook->path,
+                       [this](ServerRequest request) { return receive(std::move(request)); });
         server_->listen();
     }
     work.spawn(serve());
@@ -325,9 +327,8 @@ void Inbox::say(ChatTarget to, std::string text) {
 /// Tells users what an operator needs to list them. Groups of strangers get no answer.
 void Inbox::refuse(const Incoming& incoming) {
     const std::string user = std::to_string(incoming.user);
-    options_.runtime->log.write(
-        cubepi::LogLevel::info, "telegram.refused",
-        {{"user", incoming.user}, {"chat", incoming.place.chat}});
+    options_.runtime->log.write(cubepi::LogLevel::info, "telegram.refused",
+                                {{"user", incoming.user}, {"chat", incoming.place.chat}});
     if (!incoming.callback_id.empty()) {
         answer_button(incoming, "You are not allowed to use this bot. Your id is " + user + ".");
     } else if (incoming.kind == Incoming::Kind::unknown_user) {

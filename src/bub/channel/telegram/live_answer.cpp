@@ -57,7 +57,7 @@ Task<> LiveAnswer::show(std::shared_ptr<LiveAnswer> answer) {
 }
 
 Task<> LiveAnswer::preview() {
-    // The ellipsis needs room in the last message.
+    // The ellipsis must fit into the last message.
     std::vector<FormattedText> parts =
         split_text(format_markdown(text_), max_message_units - ellipsis.size());
     if (parts.empty()) co_return;

@@ -56,12 +56,12 @@ bool is_unmodified(const ApiFailure& failure) {
 }
 
 bool is_gone(const ApiFailure& failure) {
-    return failure.status == 400 && (failure.mentions("message to edit not found") ||
-                                     failure.mentions("message can't be edited") ||
-                                     failure.mentions("MESSAGE_ID_INVALID"));
+    return failure.status == 400 &&
+           (failure.mentions("message to edit not found") ||
+            failure.mentions("message can't be edited") || failure.mentions("MESSAGE_ID_INVALID"));
 }
 
-/// Puts the mark into a call that is sent again. Returns false if there is no room for it.
+/// Puts the mark into a call that is sent again. Returns false if the text would be too long.
 bool mark(JsonObject& parameters) {
     if (Json* text = parameters.if_contains("text")) {
         std::string marked = std::string(resent_mark) + std::string(text->get_string());
@@ -69,9 +69,8 @@ bool mark(JsonObject& parameters) {
         *text = std::move(marked);
         if (Json* entities = parameters.if_contains("entities")) {
             for (Json& entity : entities->get_array())
-                entity.as_object()["offset"] =
-                    entity.at("offset").to_number<std::int64_t>() +
-                    static_cast<std::int64_t>(resent_mark.size());
+                entity.as_object()["offset"] = entity.at("offset").to_number<std::int64_t>() +
+                                               static_cast<std::int64_t>(resent_mark.size());
         }
     } else {
         const std::string caption = cubepi::detail::text_member(parameters, "caption");

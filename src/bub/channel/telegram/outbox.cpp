@@ -74,8 +74,8 @@ Outbox::Outbox(const TelegramChannelOptions& options, std::shared_ptr<const Tele
       api_(std::move(api)),
       clock_(*options_.runtime->clock),
       sender_(std::make_shared<MessageSender>(
-          api_, clock_, [warn = options_.on_warning, log = options_.runtime->log](
-                            const std::string& trouble) {
+          api_, clock_,
+          [warn = options_.on_warning, log = options_.runtime->log](const std::string& trouble) {
               log.write(trouble.empty() ? cubepi::LogLevel::info : cubepi::LogLevel::warning,
                         trouble.empty() ? "telegram.sending" : "telegram.not_sending");
               if (!warn) return;
@@ -88,8 +88,7 @@ void Outbox::begin_turn(const Envelope& message) {
     turn->place = place_of(message);
     if (const JsonObject* facts = cubepi::detail::object_member(message.rest, telegram_key)) {
         turn->answered_by = cubepi::detail::text_member(*facts, "name");
-        turn->question_message =
-            cubepi::detail::integer_member(*facts, "question").value_or(0);
+        turn->question_message = cubepi::detail::integer_member(*facts, "question").value_or(0);
     }
     if (turn->answered_by.empty()) turn->answered_by = sender_of(message);
     turns_[message.session_id.value_or("")] = turn;

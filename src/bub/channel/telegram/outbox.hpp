@@ -32,8 +32,8 @@ private:
         ChatTarget place = {};
         std::stop_source typing = {};
         std::shared_ptr<LiveAnswer> live = {};
-        std::string text = {};               ///< that `live` shows
-        std::string answered_by = {};        ///< the name of the user who answers a question
+        std::string text = {};              ///< that `live` shows
+        std::string answered_by = {};       ///< the name of the user who answers a question
         std::int64_t question_message = 0;  ///< 0: not known
     };
     using TurnPtr = std::shared_ptr<Turn>;

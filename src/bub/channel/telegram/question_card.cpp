@@ -78,7 +78,7 @@ std::string way_to_answer(const HitlRequest& request, const std::string& key) {
     return "Reply to this message with {\"" + questions.front().key + "\": \"...\", ...}";
 }
 
-/// Returns the beginning of a text that has room for more.
+/// Returns the beginning of a text.
 std::string shortened(std::string text, std::size_t units) {
     if (utf16_length(text) <= units) return text;
     FormattedText plain;

@@ -103,7 +103,8 @@ std::string url_path(std::string_view path) {
     std::string encoded;
     for (const char c : path) {
         const auto byte = static_cast<unsigned char>(c);
-        if (std::isalnum(byte) != 0 || std::string_view("-._~/").find(c) != std::string_view::npos) {
+        if (std::isalnum(byte) != 0 ||
+            std::string_view("-._~/").find(c) != std::string_view::npos) {
             encoded += c;
         } else {
             encoded += {'%', digits[byte >> 4U], digits[byte & 15U]};
@@ -120,8 +121,8 @@ Task<std::string> read_body(std::unique_ptr<cubepi::HttpBody> body) {
 
 ApiFailure failure_of(const JsonObject& answer, int status) {
     ApiFailure failure;
-    failure.status = static_cast<int>(
-        cubepi::detail::integer_member(answer, "error_code").value_or(status));
+    failure.status =
+        static_cast<int>(cubepi::detail::integer_member(answer, "error_code").value_or(status));
     failure.description = cubepi::detail::text_member(answer, "description");
     failure.is_unsettled = failure.status >= 500;
     const JsonObject* const details = cubepi::detail::object_member(answer, "parameters");
@@ -205,8 +206,7 @@ Json TelegramApi::result_of(const std::string& method, Response response) const 
         failure.is_unsettled = true;
         throw ApiError(ErrorCode::protocol, std::move(failure),
                        "Telegram's answer to " + method + " is not one of the Bot API (HTTP " +
-                           std::to_string(response.status) +
-                           "); check the address and the proxy");
+                           std::to_string(response.status) + "); check the address and the proxy");
     }
     if (ok->get_bool()) {
         const Json* const result = answer->if_contains("result");
@@ -215,16 +215,16 @@ Json TelegramApi::result_of(const std::string& method, Response response) const 
     ApiFailure failure = failure_of(*answer, response.status);
     failure.description = redacted(cubepi::replace_broken_utf8(failure.description));
     const int status = failure.status;
-    std::string text = "Telegram rejected " + method + " (" + std::to_string(status) +
-                       "): " + failure.description;
+    std::string text =
+        "Telegram rejected " + method + " (" + std::to_string(status) + "): " + failure.description;
     throw ApiError(code_for(status), std::move(failure), text);
 }
 
 Task<Json> TelegramApi::exchange(std::string method, std::string body, std::string content_type,
                                  CallLimits limits) const {
     std::string path = "/bot" + options_.token + "/" + method;
-    Task<Response> requesting = request("POST", std::move(path), std::move(body),
-                                        std::move(content_type), limits);
+    Task<Response> requesting =
+        request("POST", std::move(path), std::move(body), std::move(content_type), limits);
     Outcome<Response> response = co_await cubepi::outcome_of(std::move(requesting));
     if (!response) fail_without_response("Telegram did not answer " + method, response.failure());
     co_return result_of(method, std::move(response).value());
@@ -249,15 +249,15 @@ Task<std::string> TelegramApi::download(std::string file_id, std::size_t limit) 
     JsonObject parameters;
     parameters["file_id"] = std::move(file_id);
     const Json file = co_await call("getFile", std::move(parameters));
-    const std::string path =
-        file.is_object() ? cubepi::detail::text_member(file.get_object(), "file_path")
-                         : std::string();
+    const std::string path = file.is_object()
+                                 ? cubepi::detail::text_member(file.get_object(), "file_path")
+                                 : std::string();
     if (path.empty()) throw Error(ErrorCode::not_found, "Telegram does not have the file any more");
     CallLimits limits;
     limits.total = std::chrono::minutes(5);
     limits.max_response_bytes = limit;
-    Task<Response> requesting = request(
-        "GET", "/file/bot" + options_.token + "/" + url_path(path), std::string(), {}, limits);
+    Task<Response> requesting = request("GET", "/file/bot" + options_.token + "/" + url_path(path),
+                                        std::string(), {}, limits);
     Outcome<Response> received = co_await cubepi::outcome_of(std::move(requesting));
     if (!received) fail_without_response("could not download a file", received.failure());
     Response response = std::move(received).value();

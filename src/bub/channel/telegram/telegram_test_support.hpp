@@ -53,7 +53,8 @@ public:
         co_return false;
     }
     Task<> wait_for_messages(std::size_t count) {
-        const bool arrived = co_await until([this, count] { return received.size() >= count; });
+        auto has_arrived = [this, count] { return received.size() >= count; };
+        const bool arrived = co_await until(std::move(has_arrived));
         EXPECT_TRUE(arrived) << received.size() << " of " << count;
     }
     /// Sends an answer in the chat of a user.

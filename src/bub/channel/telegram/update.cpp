@@ -169,14 +169,14 @@ Incoming MessageReader::read() && {
         !has_content())
         return end(Kind::ignored);
     command_ = slash_command(text_);
-    const bool is_for_other_bot = command_ && !command_->bot.empty() &&
-                                  !equal_ignoring_case(command_->bot, bot_.username);
+    const bool is_for_other_bot =
+        command_ && !command_->bot.empty() && !equal_ignoring_case(command_->bot, bot_.username);
     if (is_for_other_bot) return end(Kind::ignored);
     incoming_.is_addressed = is_addressed();
     if (!access_.allows(incoming_.user, incoming_.place.chat))
         return end(is_group() ? Kind::unknown_group : Kind::unknown_user);
     if (command_ && command_->name == "start" && !is_group()) return end(Kind::greeting);
-    // What was executed once is not executed again because its text has changed.
+    // A command that was executed is not executed again because its text has changed.
     const bool is_command = command_ || text_.starts_with(',');
     if (is_edit_ && (is_command || !incoming_.is_addressed)) return end(Kind::ignored);
     set_origin();

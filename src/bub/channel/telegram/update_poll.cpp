@@ -112,9 +112,10 @@ Task<> UpdatePoll::back_off(std::exception_ptr failure) {
     const std::chrono::nanoseconds delay = delay_after(failure);
     const std::optional<ApiFailure> details = failure ? api_failure(failure) : std::nullopt;
     if (details && details->status == 409) {
-        report("another process receives the updates of this bot (409): two gateways must not use "
-               "the same token. It is tried again every 30 s. " +
-               details->description);
+        report(
+            "another process receives the updates of this bot (409): two gateways must not use "
+            "the same token. It is tried again every 30 s. " +
+            details->description);
     } else if (failure) {
         report(cubepi::exception_text(failure));
     }

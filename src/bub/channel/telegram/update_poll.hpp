@@ -45,7 +45,8 @@ private:
     cubepi::Clock& clock_;
     const Accept accept_;
     const OnTrouble on_trouble_;
-    std::int64_t offset_ = 0;  ///< the first update that is not accepted; 0: the first that is not confirmed
+    std::int64_t offset_ =
+        0;  ///< the first update that is not accepted; 0: the first that is not confirmed
     std::int64_t batch_ = 100;
     int failures_ = 0;
     std::string trouble_;

@@ -1,0 +1,189 @@
+// Answers that are shown while they are generated.
+
+#include <bub/channel/telegram/telegram_test_support.hpp>
+
+namespace bub::telegram {
+namespace {
+
+/// A model whose text the test writes.
+class TypedSource final : public EventSource {
+public:
+    struct Script {
+        std::vector<std::string> deltas;
+        std::chrono::milliseconds pause;
+        std::shared_ptr<cubepi::Clock> clock;
+    };
+    explicit TypedSource(Script script) : script_(std::move(script)) {}
+    Task<std::optional<StreamEvent>> next() override {
+        if (at_ == script_.deltas.size()) co_return std::nullopt;
+        co_await script_.clock->sleep_for(script_.pause);
+        std::optional<StreamEvent> event(StreamEvent::text(script_.deltas[at_++]));
+        co_return event;
+    }
+
+private:
+    Script script_;
+    std::size_t at_ = 0;
+};
+
+class TelegramProgress : public ChannelFixture {
+public:
+    static Envelope message(std::int64_t chat) {
+        Envelope made = Envelope("Hi").on("telegram", std::to_string(chat));
+        made.session_id = "telegram:" + std::to_string(chat);
+        return made;
+    }
+    /// Reads a turn's stream to its end, and returns its text.
+    Task<std::string> generate(std::int64_t chat, std::vector<std::string> deltas,
+                               std::chrono::milliseconds pause) {
+        TypedSource::Script script;
+        script.deltas = std::move(deltas);
+        script.pause = pause;
+        script.clock = clock;
+        const Envelope inbound = message(chat);
+        channel->begin_turn(inbound);
+        EventStream stream = channel->stream_events(
+            inbound, EventStream(std::make_unique<TypedSource>(std::move(script))));
+        std::string text;
+        while (std::optional<StreamEvent> event = co_await stream.next()) {
+            text += event->delta();
+            if (on_delta) on_delta();
+        }
+        co_return text;
+    }
+    /// Runs a whole turn.
+    Task<> turn(std::int64_t chat, std::vector<std::string> deltas,
+                std::chrono::milliseconds pause) {
+        std::string text = co_await generate(chat, std::move(deltas), pause);
+        co_await answer(chat, std::move(text));
+        channel->end_turn(message(chat), nullptr);
+        co_await clock->sleep_for(std::chrono::seconds(20));
+    }
+    static std::vector<std::string> words(std::size_t count) {
+        std::vector<std::string> all;
+        for (std::size_t number = 0; number < count; ++number)
+            all.push_back("word **" + std::to_string(number) + "** ");
+        return all;
+    }
+    std::function<void()> on_delta;
+};
+
+using Fixture = ChannelFixture;
+
+TEST_F(TelegramProgress, AQuickAnswerIsOneMessage) {
+    serve([this](Fixture&) { return turn(7, words(10), std::chrono::milliseconds(10)); });
+    ASSERT_EQ(api.messages(7).size(), 1u);
+    EXPECT_EQ(api.messages(7).front().edits, 0);
+}
+
+TEST_F(TelegramProgress, ASlowAnswerIsEditedAndEndsExact) {
+    std::vector<std::string> seen;
+    on_delta = [&] {
+        for (const std::string& text : api.texts(7)) {
+            if (seen.empty() || seen.back() != text) seen.push_back(text);
+        }
+    };
+    serve([this](Fixture&) { return turn(7, words(100), std::chrono::milliseconds(200)); });
+    ASSERT_EQ(api.messages(7).size(), 1u);
+    const FakeMessage shown = api.messages(7).front();
+    EXPECT_GE(shown.edits, 5);
+    EXPECT_LE(shown.edits, 25);
+    EXPECT_TRUE(shown.text.starts_with("word 0 word 1 "));
+    EXPECT_TRUE(shown.text.ends_with("word 99"));
+    EXPECT_EQ(shown.entities.size(), 100u);
+    ASSERT_FALSE(seen.empty());
+    // What is not complete shows it.
+    for (const std::string& text : seen) EXPECT_TRUE(text.ends_with("\u2026")) << text;
+    EXPECT_EQ(api.rejected, 0u) << api.last_rejection;
+}
+
+TEST_F(TelegramProgress, AGroupGetsFewerEdits) {
+    serve([this](Fixture&) { return turn(-100, words(300), std::chrono::milliseconds(200)); });
+    ASSERT_EQ(api.messages(-100).size(), 1u);
+    EXPECT_LE(api.messages(-100).front().edits, 20);
+    EXPECT_EQ(api.rejected, 0u) << api.last_rejection;
+}
+
+TEST_F(TelegramProgress, ALongAnswerBecomesSeveralMessages) {
+    std::vector<std::string> deltas;
+    std::string whole;
+    for (int line = 0; line < 300; ++line) {
+        deltas.push_back("Paragraph " + std::to_string(line) + " with some *text* in it.\n\n");
+        whole += "Paragraph " + std::to_string(line) + " with some text in it.\n\n";
+    }
+    serve([&](Fixture&) { return turn(7, deltas, std::chrono::milliseconds(100)); });
+    std::string joined;
+    for (const std::string& text : api.texts(7)) joined += text + "\n\n";
+    EXPECT_EQ(joined, whole);
+    EXPECT_GE(api.messages(7).size(), 3u);
+    EXPECT_EQ(api.rejected, 0u) << api.last_rejection;
+}
+
+TEST_F(TelegramProgress, FaultsWhileItIsShownDoNotDoubleTheAnswer) {
+    for (const Fault fault : {Fault::cut_before, Fault::too_many, Fault::internal, Fault::garbage}) {
+        for (const char* method : {"sendMessage", "editMessageText"}) {
+            const std::size_t before = api.messages(7).size();
+            api.fail(method, {fault});
+            serve([this](Fixture&) { return turn(7, words(50), std::chrono::milliseconds(200)); });
+            ASSERT_EQ(api.messages(7).size(), before + 1) << method << static_cast<int>(fault);
+            EXPECT_TRUE(api.texts(7).back().ends_with("word 49"));
+            EXPECT_TRUE(api.texts(7).back().starts_with("word 0 ")) << api.texts(7).back();
+        }
+    }
+}
+
+TEST_F(TelegramProgress, AnEditOfUnknownFateIsRepeated) {
+    api.fail("editMessageText", {Fault::cut_after, Fault::internal_after});
+    serve([this](Fixture&) { return turn(7, words(50), std::chrono::milliseconds(200)); });
+    ASSERT_EQ(api.messages(7).size(), 1u);
+    EXPECT_TRUE(api.texts(7).back().ends_with("word 49"));
+}
+
+TEST_F(TelegramProgress, AMessageThatAUserDeletesIsSentAgain) {
+    bool deleted = false;
+    on_delta = [&] {
+        if (deleted || api.messages(7).empty()) return;
+        api.delete_message(api.messages(7).front().id);
+        deleted = true;
+    };
+    serve([this](Fixture&) { return turn(7, words(50), std::chrono::milliseconds(200)); });
+    EXPECT_TRUE(deleted);
+    ASSERT_EQ(api.messages(7).size(), 1u);
+    EXPECT_TRUE(api.texts(7).back().ends_with("word 49"));
+}
+
+TEST_F(TelegramProgress, AFailedTurnLeavesAnIncompleteAnswer) {
+    serve([this](Fixture&) -> Task<> {
+        (void)co_await generate(7, words(50), std::chrono::milliseconds(200));
+        Envelope failure = message(7);
+        failure.content = "An error occurred";
+        failure.kind = std::string(envelope_kind::error);
+        co_await channel->send(std::move(failure));
+        channel->end_turn(message(7), std::make_exception_ptr(std::runtime_error("x")));
+        co_await clock->sleep_for(std::chrono::seconds(20));
+    });
+    ASSERT_EQ(api.messages(7).size(), 2u);
+    EXPECT_TRUE(api.texts(7).at(0).ends_with("\u2026"));
+    EXPECT_EQ(api.texts(7).at(1), "An error occurred");
+}
+
+TEST_F(TelegramProgress, AnAnswerThatAPluginReplacesIsNotShownTwice) {
+    serve([this](Fixture&) -> Task<> {
+        (void)co_await generate(7, words(50), std::chrono::milliseconds(200));
+        Task<> answering = answer(7, "something else");
+        co_await std::move(answering);
+        channel->end_turn(message(7), nullptr);
+        co_await clock->sleep_for(std::chrono::seconds(20));
+    });
+    EXPECT_EQ(api.texts(7), std::vector<std::string>{"something else"});
+}
+
+TEST_F(TelegramProgress, ProgressCanBeOff) {
+    options.shows_progress = false;
+    serve([this](Fixture&) { return turn(7, words(100), std::chrono::milliseconds(200)); });
+    ASSERT_EQ(api.messages(7).size(), 1u);
+    EXPECT_EQ(api.messages(7).front().edits, 0);
+}
+
+}  // namespace
+}  // namespace bub::telegram
