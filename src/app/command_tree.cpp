@@ -55,7 +55,8 @@ A chat is saved under a name made from its first prompt; 'cubepi sessions list' 
 constexpr const char* onboard_examples = R"(Examples:
   cubepi onboard                                                         asks step by step
   cubepi onboard --provider anthropic --model claude-sonnet-4-5 --yes    the key is in ANTHROPIC_API_KEY
-  cubepi onboard --base-url http://box:8000/v1 --model my-model --key-stdin --yes < key.txt)";
+  cubepi onboard --base-url http://box:8000/v1 --model my-model --key-stdin --yes < key.txt
+  cubepi onboard telegram                                                a bot for the gateway)";
 
 constexpr const char* models_examples = R"(Examples:
   cubepi models                                       of the configured provider
@@ -251,6 +252,11 @@ void add_set_up_commands(CLI::App& app, CommandLine& line) {
                       "Non-interactive: use the flags, and defaults for the rest");
     onboard->footer(onboard_examples);
     onboard->callback([&line] { line.verb = Verb::onboard; });
+    onboard->require_subcommand(0, 1);
+    CLI::App* telegram = onboard->add_subcommand(
+        "telegram", "Set up the gateway's channel telegram: bot token and first user");
+    telegram->footer("");
+    telegram->callback([&line] { line.onboards_telegram = true; });
 
     CLI::App* models = app.add_subcommand("models", "List the models that an endpoint offers");
     add_endpoint_flags(*models, flags);

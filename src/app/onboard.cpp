@@ -1,6 +1,7 @@
 // `cubepi onboard`: asks for the settings of a conversation, shows the changes, writes them, and tests them.
 
 #include <cctype>
+#include <cstdlib>
 #include <exception>
 #include <iostream>
 #include <iterator>
@@ -14,6 +15,7 @@
 #include <unistd.h>
 
 #include <bub/builtin/builtin.hpp>
+#include <bub/channel/telegram_pairing.hpp>
 #include <bub/framework.hpp>
 
 #include <cubepi/core/cancellation.hpp>
@@ -23,12 +25,15 @@
 
 #include "commands.hpp"
 #include "config/config_file.hpp"
+#include "config/gateway_settings.hpp"
 #include "config/model_list.hpp"
 #include "config/model_sources.hpp"
 #include "config/paths.hpp"
 #include "exit_code.hpp"
 #include "failure.hpp"
 #include "onboard/model_questions.hpp"
+#include "onboard/settings_changes.hpp"
+#include "onboard/telegram_questions.hpp"
 #include "onboard/terminal_onboarding_ui.hpp"
 #include "program.hpp"
 #include "signals.hpp"
@@ -40,41 +45,6 @@ namespace cubepi::app {
 namespace {
 
 void tell(const std::string& text) { out() << for_terminal(text) << "\n" << flush_now; }
-
-bool is_secret(std::string_view name) {
-    if (name.ends_with("_env")) return false;
-    for (const char* word : {"key", "token", "secret", "password"}) {
-        if (name.find(word) != std::string_view::npos) return true;
-    }
-    return false;
-}
-
-std::string shown(std::string_view name, const Json& value) {
-    if (!value.is_string()) return is_secret(name) ? "set" : boost::json::serialize(value);
-    std::string text(value.get_string());
-    if (!is_secret(name)) return text;
-    return text.size() < 12 ? "set" : "..." + text.substr(text.size() - 4);
-}
-
-/// Prints the changes, one per line.
-void show_changes(const JsonObject& before, const JsonObject& wanted, const std::string& path) {
-    for (const auto& [key, value] : before) {
-        if (!wanted.contains(key)) tell("  " + path + std::string(key) + ": removed");
-    }
-    for (const auto& [key, value] : wanted) {
-        const std::string name = path + std::string(key);
-        const Json* old = before.if_contains(key);
-        if (old && *old == value) continue;
-        if (const JsonObject* object = value.if_object()) {
-            const JsonObject* known = old ? old->if_object() : nullptr;
-            show_changes(known ? *known : JsonObject(), *object, name + ".");
-            continue;
-        }
-        std::string line = "  " + name + ": " + shown(key, value);
-        if (old) line += " (was " + shown(key, *old) + ")";
-        tell(line);
-    }
-}
 
 std::string trimmed_input() {
     std::string key((std::istreambuf_iterator<char>(std::cin)), std::istreambuf_iterator<char>());
@@ -138,7 +108,7 @@ public:
             tell("No changes to " + path.string() + ".");
         } else {
             tell("\nChanges to " + path.string() + ":");
-            show_changes(before, wanted, {});
+            out() << for_terminal(settings_changes(before, wanted)) << flush_now;
             if (ui_) {
                 const bool agreed = co_await ui_->confirm("Write it?", true);
                 if (!agreed) throw Error(ErrorCode::cancelled, "not agreed");
@@ -180,11 +150,47 @@ private:
     bool written_ = false;
 };
 
-Task<int> onboard(CommandLine line, bool asks, std::string key) {
-    const Executor executor = co_await this_executor;
-    std::shared_ptr<TerminalOnboardingUi> ui;
-    if (asks) ui = std::make_shared<TerminalOnboardingUi>(executor, Style::of(STDOUT_FILENO));
-    Onboarding onboarding(std::move(line), std::move(ui), std::move(key));
+/// Sets up the channel telegram of the gateway.
+class TelegramOnboarding {
+public:
+    explicit TelegramOnboarding(std::shared_ptr<TerminalOnboardingUi> ui) : ui_(std::move(ui)) {}
+
+    Task<int> run() {
+        const std::filesystem::path path = config_path();
+        const JsonObject before = config_values(path);
+        TelegramQuestionsInput input;
+        input.config = before;
+        input.token_variable =
+            gateway_settings(before).telegram.value_or(TelegramChannelSettings()).token_env;
+        const char* const token = std::getenv(input.token_variable.c_str());
+        if (token) input.token = token;
+        input.code = bub::new_pairing_code();
+        input.runtime = Runtime::standard();
+        const JsonObject wanted = co_await ask_for_telegram(std::move(input), *ui_);
+        if (wanted == before) {
+            tell("No changes to " + path.string() + ".");
+        } else {
+            tell("\nChanges to " + path.string() + ":");
+            out() << for_terminal(settings_changes(before, wanted)) << flush_now;
+            const bool agreed = co_await ui_->confirm("Write it?", true);
+            if (!agreed) throw Error(ErrorCode::cancelled, "not agreed");
+            save_config(path, before, wanted, with_telegram_comments);
+            tell("Written.");
+        }
+        written_ = true;
+        tell("Next: cubepi gateway");
+        co_return exit_ok;
+    }
+    bool written() const { return written_; }
+
+private:
+    std::shared_ptr<TerminalOnboardingUi> ui_;
+    bool written_ = false;
+};
+
+/// Runs an onboarding until it ends or the user cancels it.
+template <class T>
+Task<int> carry_out(T& onboarding, Executor executor) {
     std::stop_source stop;
     const StopAtSignal signals(executor, stop);
     std::exception_ptr failure;
@@ -208,6 +214,18 @@ Task<int> onboard(CommandLine line, bool asks, std::string key) {
     co_return signals.signal() != 0 ? 128 + signals.signal() : exit_failed;
 }
 
+Task<int> onboard(CommandLine line, bool asks, std::string key) {
+    const Executor executor = co_await this_executor;
+    std::shared_ptr<TerminalOnboardingUi> ui;
+    if (asks) ui = std::make_shared<TerminalOnboardingUi>(executor, Style::of(STDOUT_FILENO));
+    if (line.onboards_telegram) {
+        TelegramOnboarding telegram(std::move(ui));
+        co_return co_await carry_out(telegram, executor);
+    }
+    Onboarding onboarding(std::move(line), std::move(ui), std::move(key));
+    co_return co_await carry_out(onboarding, executor);
+}
+
 int refuse(const std::string& text) {
     err() << "cubepi: " << for_terminal(text) << "\n";
     return exit_usage;
@@ -218,6 +236,11 @@ int refuse(const std::string& text) {
 int onboard_command(const CommandLine& line) {
     const bool terminal = isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1;
     const bool asks = terminal && !line.conversation.yes;
+    if (line.onboards_telegram && !terminal) {
+        return refuse(
+            "onboard telegram needs a terminal, to show the code that pairs the first user.\n"
+            "  Or write the settings yourself: gateway.telegram in the configuration file.");
+    }
     if (!terminal && !line.conversation.yes) {
         return refuse(
             "there is no terminal to ask the user.\n"

@@ -297,7 +297,8 @@ JsonObject config_values(const std::filesystem::path& path) {
 }
 
 void save_config(const std::filesystem::path& path, const JsonObject& before,
-                 const JsonObject& wanted) {
+                 const JsonObject& wanted,
+                 const std::function<std::string(const std::string& text)>& decorate) {
     const std::string content = file_text(path);
     if (values_of(path, content) != before) {
         throw Error(
@@ -305,7 +306,11 @@ void save_config(const std::filesystem::path& path, const JsonObject& before,
             path.string() +
                 " was changed in the meantime and was not overwritten; run the command again");
     }
-    const std::string edited = edit_yaml(content, wanted);
+    std::string edited = edit_yaml(content, wanted);
+    if (decorate) {
+        std::string decorated = decorate(edited);
+        if (values_of(path, decorated) == wanted) edited = std::move(decorated);
+    }
     read_text(path, edited);
     make_private_directory(path, "XDG_CONFIG_HOME");
     replace_file(target_of(path), edited);

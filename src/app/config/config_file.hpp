@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -65,9 +66,11 @@ JsonObject config_values(const std::filesystem::path& path);
 
 /// Changes the contents of the file from `before` to `wanted`, preserving comments and everything that does not
 /// change. Writes atomically, with mode 0600. Throws Error(parse) if the result would be an invalid configuration,
-/// Error(invalid_state) if another process has changed the file meanwhile, Error(io).
+/// Error(invalid_state) if another process has changed the file meanwhile, Error(io). `decorate` may add comments to the
+/// text; a text with other values is not used.
 void save_config(const std::filesystem::path& path, const JsonObject& before,
-                 const JsonObject& wanted);
+                 const JsonObject& wanted,
+                 const std::function<std::string(const std::string& text)>& decorate = {});
 
 /// Adds a rule to `allow`, preserving the rest of the file; creates the file (0600) if there is none. Throws like
 /// save_config.

@@ -155,6 +155,48 @@ HttpChannelSettings read_http(const Mapping& mapping) {
     return settings;
 }
 
+TelegramWebhookSettings read_webhook(const Mapping& mapping) {
+    mapping.allow_only({"url", "listen", "path", "secret_env"});
+    TelegramWebhookSettings settings;
+    mapping.read("url", settings.url);
+    if (!settings.url.starts_with("https://"))
+        Mapping::refuse(mapping.below("url"), "the public address, beginning with https://");
+    read_address(mapping, "listen", settings.listen);
+    mapping.read("path", settings.path);
+    if (!settings.path.starts_with('/')) Mapping::refuse(mapping.below("path"), "a path");
+    mapping.read("secret_env", settings.secret_env);
+    return settings;
+}
+
+/// Ids of users are positive, those of groups negative: one in the wrong list would never match.
+void read_ids(const Mapping& mapping, const char* key, bool of_groups,
+              std::vector<std::string>& ids) {
+    const char* const expected =
+        of_groups ? "ids of groups, negative numbers" : "ids of users, positive numbers";
+    mapping.read(key, ids, expected);
+    for (const std::string& id : ids) {
+        const std::string_view digits = std::string_view(id).substr(of_groups ? 1 : 0);
+        const bool is_id = id.starts_with('-') == of_groups && !digits.empty() &&
+                           digits.find_first_not_of("0123456789") == std::string_view::npos;
+        if (!is_id) Mapping::refuse(mapping.below(key), std::string("a list of ") + expected);
+    }
+}
+
+TelegramChannelSettings read_telegram(const Mapping& mapping) {
+    mapping.allow_only(
+        {"token_env", "token", "users", "chats", "operators", "progress", "api_url", "webhook"});
+    TelegramChannelSettings settings;
+    mapping.read("token_env", settings.token_env);
+    mapping.read("token", settings.token);
+    read_ids(mapping, "users", false, settings.users);
+    read_ids(mapping, "chats", true, settings.chats);
+    read_ids(mapping, "operators", false, settings.operators);
+    mapping.read("progress", settings.progress);
+    mapping.read("api_url", settings.api_url);
+    if (mapping.has("webhook")) settings.webhook = read_webhook(mapping.mapping("webhook"));
+    return settings;
+}
+
 void read_root(const Mapping& mapping, GatewaySettings& settings) {
     std::string root;
     mapping.read("root", root);
@@ -181,7 +223,7 @@ GatewaySettings gateway_settings(const JsonObject& config) {
     const Mapping mapping(config.if_contains("gateway"), "gateway");
     mapping.allow_only({"channels", "root", "shared_workspace", "drain_timeout", "max_waiting",
                         "threads", "stream", "question_timeout", "rules", "approvers", "http",
-                        "status"});
+                        "telegram", "status"});
     GatewaySettings settings;
     mapping.read("channels", settings.channels, "names of channels");
     read_root(mapping, settings);
@@ -202,6 +244,7 @@ GatewaySettings gateway_settings(const JsonObject& config) {
     mapping.each("approvers", "users",
                  [&](const Mapping& one) { settings.approvers.push_back(read_approver(one)); });
     if (mapping.has("http")) settings.http = read_http(mapping.mapping("http"));
+    if (mapping.has("telegram")) settings.telegram = read_telegram(mapping.mapping("telegram"));
     if (mapping.has("status")) {
         settings.status.emplace();
         read_address(mapping, "status", *settings.status);

@@ -49,6 +49,27 @@ struct HttpChannelSettings {
     std::filesystem::path key = {};          ///< PEM
 };
 
+/// Updates of Telegram as requests, in place of polling.
+struct TelegramWebhookSettings {
+    std::string url = {};  ///< the public address
+    ListenAddress listen = {"127.0.0.1", 8643};
+    std::string path = "/telegram";
+    std::string secret_env = "TELEGRAM_WEBHOOK_SECRET";  ///< the variable that has the secret
+};
+
+/// The channel `telegram`.
+struct TelegramChannelSettings {
+    std::string token_env = "TELEGRAM_BOT_TOKEN";  ///< the variable that has the bot token
+    std::string token = {};               ///< the token itself; empty: that of the variable
+    std::vector<std::string> users = {};  ///< ids of users in private chats
+    std::vector<std::string> chats = {};  ///< ids of groups
+    std::vector<std::string> operators =
+        {};                ///< users who may also answer everything and use comma commands
+    bool progress = true;  ///< answers are shown while they are generated
+    std::string api_url = "https://api.telegram.org";
+    std::optional<TelegramWebhookSettings> webhook = {};
+};
+
 /// The key `gateway` of the configuration file (`man cubepi`).
 struct GatewaySettings {
     std::vector<std::string> channels = {"all"};
@@ -63,6 +84,7 @@ struct GatewaySettings {
     std::vector<SenderRule> rules = {};
     std::vector<Approver> approvers = {};
     std::optional<HttpChannelSettings> http = {};
+    std::optional<TelegramChannelSettings> telegram = {};
     std::optional<ListenAddress> status = {};  ///< health, readiness and metrics
 };
 

@@ -1,10 +1,13 @@
 #include "gateway_channels.hpp"
 
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include <bub/channel/http_channel.hpp>
+#include <bub/channel/telegram_channel.hpp>
+#include <bub/framework.hpp>
 #include <cubepi/core/error.hpp>
 
 #include "../config/paths.hpp"
@@ -36,12 +39,41 @@ std::shared_ptr<bub::Channel> http_channel(const HttpChannelSettings& settings,
     return std::make_shared<bub::HttpChannel>(std::move(options), handler);
 }
 
+std::shared_ptr<bub::Channel> telegram_channel(const TelegramChannelSettings& settings,
+                                               bub::ProvideChannelsCall& call) {
+    bub::TelegramChannelOptions options;
+    options.token = settings.token;
+    if (options.token.empty()) {
+        options.token =
+            token_in(settings.token_env, "telegram", "To set it up: cubepi onboard telegram");
+    }
+    options.users = settings.users;
+    options.chats = settings.chats;
+    options.operators = settings.operators;
+    options.shows_progress = settings.progress;
+    options.api_url = settings.api_url;
+    options.runtime = call.framework.runtime();
+    options.on_warning = call.framework.options().on_warning;
+    if (const std::optional<TelegramWebhookSettings>& webhook = settings.webhook) {
+        options.webhook.emplace();
+        options.webhook->url = webhook->url;
+        options.webhook->path = webhook->path;
+        options.webhook->server.host = webhook->listen.host;
+        options.webhook->server.port = webhook->listen.port;
+        options.webhook->secret =
+            token_in(webhook->secret_env, "telegram",
+                     "To make one: export " + webhook->secret_env + "=$(openssl rand -hex 32)");
+    }
+    return std::make_shared<bub::TelegramChannel>(std::move(options), call.handler);
+}
+
 }  // namespace
 
 std::vector<std::shared_ptr<bub::Channel>> gateway_channels(const GatewaySettings& settings,
                                                             bub::ProvideChannelsCall& call) {
     std::vector<std::shared_ptr<bub::Channel>> channels;
     if (settings.http) channels.push_back(http_channel(*settings.http, call.handler));
+    if (settings.telegram) channels.push_back(telegram_channel(*settings.telegram, call));
     return channels;
 }
 

@@ -92,7 +92,7 @@ TEST_F(TelegramProgress, ASlowAnswerIsEditedAndEndsExact) {
     EXPECT_TRUE(shown.text.ends_with("word 99"));
     EXPECT_EQ(shown.entities.size(), 100u);
     ASSERT_FALSE(seen.empty());
-    // What is not complete shows it.
+    // Incomplete texts are marked.
     for (const std::string& text : seen) EXPECT_TRUE(text.ends_with("\u2026")) << text;
     EXPECT_EQ(api.rejected, 0u) << api.last_rejection;
 }
@@ -120,7 +120,8 @@ TEST_F(TelegramProgress, ALongAnswerBecomesSeveralMessages) {
 }
 
 TEST_F(TelegramProgress, FaultsWhileItIsShownDoNotDoubleTheAnswer) {
-    for (const Fault fault : {Fault::cut_before, Fault::too_many, Fault::internal, Fault::garbage}) {
+    for (const Fault fault :
+         {Fault::cut_before, Fault::too_many, Fault::internal, Fault::garbage}) {
         for (const char* method : {"sendMessage", "editMessageText"}) {
             const std::size_t before = api.messages(7).size();
             api.fail(method, {fault});

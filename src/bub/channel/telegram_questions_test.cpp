@@ -42,12 +42,12 @@ HitlRequest ask(std::vector<std::string> options) {
 }
 
 std::string data_of(const OutgoingText& card, std::size_t row, std::size_t column) {
-    return std::string(
-        card.keyboard.at(row).as_array().at(column).at("callback_data").as_string());
+    return std::string(card.keyboard.at(row).as_array().at(column).at("callback_data").as_string());
 }
 
 TEST(TelegramQuestions, TheKeyOfALongIdFitsIntoAButton) {
-    const HitlRequest request = approval("call_" + std::string(200, 'x') + "|fc_" + std::string(90, 'y'));
+    const HitlRequest request =
+        approval("call_" + std::string(200, 'x') + "|fc_" + std::string(90, 'y'));
     const OutgoingText card = question_card(to_json(request));
     EXPECT_LE(data_of(card, 0, 0).size(), 64u);
     const std::optional<QuestionMark> mark = question_in(card.text.text);

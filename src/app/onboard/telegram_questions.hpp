@@ -1,0 +1,29 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include <bub/onboarding_ui.hpp>
+#include <cubepi/core/json.hpp>
+#include <cubepi/core/runtime.hpp>
+#include <cubepi/core/task.hpp>
+
+namespace cubepi::app {
+
+/// The input of the questions about the channel telegram.
+struct TelegramQuestionsInput {
+    JsonObject config = {};           ///< the values of the configuration file
+    std::string token = {};           ///< from the environment; empty: it is asked for
+    std::string token_variable = {};  ///< that `token` was taken from
+    std::string code = {};            ///< for the pairing
+    std::shared_ptr<const Runtime> runtime = {};
+};
+
+/// Asks for the bot token, checks it, and waits until the first user has sent the code to the bot. Returns the new values of the
+/// configuration file; a token from the environment is not part of them. Throws Error(cancelled) if the user does not agree.
+Task<JsonObject> ask_for_telegram(TelegramQuestionsInput input, bub::OnboardingUi& ui);
+
+/// Returns the text of the configuration file with comments before the settings of the channel that have none.
+std::string with_telegram_comments(const std::string& text);
+
+}  // namespace cubepi::app
