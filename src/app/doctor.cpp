@@ -25,6 +25,7 @@
 #include "config/tape_place.hpp"
 #include "config/turn_settings.hpp"
 #include "conversation/tool_approval.hpp"
+#include "gateway/gateway_findings.hpp"
 #include "exit_code.hpp"
 #include "failure.hpp"
 #include "saved_sessions.hpp"
@@ -373,6 +374,26 @@ Task<void> check_sessions(Report report) {
     }
 }
 
+void check_gateway(const Report& report, const Environment& environment) {
+    GatewaySettings settings;
+    report.title("Gateway");
+    try {
+        settings = gateway_settings(config_values(config_path()));
+    } catch (const Error& error) {
+        report.problem(error.what(), "Correct it: ${EDITOR:-nano} " + config_path().string());
+        return;
+    }
+    for (const GatewayFinding& finding : gateway_findings(settings, environment)) {
+        switch (finding.kind) {
+            case GatewayFinding::Kind::good: report.good(finding.text); break;
+            case GatewayFinding::Kind::plain: report.plain(finding.text); break;
+            case GatewayFinding::Kind::problem:
+                report.problem(finding.text, finding.advice);
+                break;
+        }
+    }
+}
+
 void check_terminal(const Report& report) {
     report.title("Terminal");
     const Style style = Style::of(STDOUT_FILENO);
@@ -422,8 +443,10 @@ Task<int> examine() {
     const Report report(Style::of(STDOUT_FILENO));
     check_program(report);
     ModelSources sources = check_settings(report);
+    const Environment environment = sources.environment;
     const bool can_answer = co_await check_models(report, std::move(sources));
     co_await check_sessions(report);
+    check_gateway(report, environment);
     check_terminal(report);
     out() << "\n";
     co_return can_answer ? exit_ok : exit_no_model;

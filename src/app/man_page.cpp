@@ -106,6 +106,19 @@ A directory for trace files of all turns, or a mapping of
 .BR directory " and " content ,
 which also records prompts, answers and results.
 .TP
+.B gateway
+Settings of
+.BR "cubepi gateway" :
+.BR channels ,
+.BR http " (" listen ", " token_env ", " operators ", " certificate ", " key "),"
+.BR telegram " (" token_env ", " token ", " users ", " chats ", " operators ", " progress ", " webhook "),"
+.BR status " (an address for health and metrics),"
+.BR rules " (" channel ", " chat ", " user ", " allow ", " refuse "),"
+.BR approvers ", " root ", " shared_workspace ", " drain_timeout ", " question_timeout ", " max_waiting ", " threads " and " stream .
+The page
+.I guides/bub/gateway.md
+describes them.
+.TP
 .B plugins
 Settings of plugins, by name.
 .SH OFFLINE SCRIPT

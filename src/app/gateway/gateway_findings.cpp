@@ -1,0 +1,150 @@
+#include "gateway_findings.hpp"
+
+#include <utility>
+
+#include <cubepi/core/error.hpp>
+
+#include "sender_policy.hpp"
+
+namespace cubepi::app {
+
+namespace {
+
+class Findings {
+public:
+    void good(std::string text) { add(GatewayFinding::Kind::good, std::move(text), {}); }
+    void plain(std::string text) { add(GatewayFinding::Kind::plain, std::move(text), {}); }
+    void problem(std::string text, std::string advice) {
+        add(GatewayFinding::Kind::problem, std::move(text), std::move(advice));
+    }
+    std::vector<GatewayFinding> take() { return std::move(all_); }
+
+private:
+    void add(GatewayFinding::Kind kind, std::string text, std::string advice) {
+        GatewayFinding finding;
+        finding.kind = kind;
+        finding.text = std::move(text);
+        finding.advice = std::move(advice);
+        all_.push_back(std::move(finding));
+    }
+    std::vector<GatewayFinding> all_;
+};
+
+std::string list_of(const std::vector<std::string>& names) {
+    std::string list;
+    for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
+    return list.empty() ? "none" : list;
+}
+
+bool is_local(const std::string& host) {
+    return host == "::1" || host == "localhost" || host.starts_with("127.");
+}
+
+void check_listener(Findings& findings, const std::string& what, const ListenAddress& address,
+                    bool encrypted) {
+    if (is_local(address.host)) return;
+    if (encrypted) {
+        findings.plain(what + " is reachable from other machines at " + address.text());
+        return;
+    }
+    findings.problem(what + " is reachable from other machines at " + address.text() +
+                         ", without encryption",
+                     "Listen on 127.0.0.1 behind a proxy that ends TLS.");
+}
+
+void check_token(Findings& findings, const std::string& channel, const std::string& variable,
+                 const Environment& environment) {
+    if (environment.contains(variable)) return;
+    findings.problem("channel " + channel + ": " + variable + " is not set",
+                     "export " + variable + "=..., or write it to the gateway's environment file");
+}
+
+void check_http(Findings& findings, const HttpChannelSettings& http,
+                const Environment& environment) {
+    findings.good("channel http at " + http.listen.text() +
+                  "; operators: " + list_of(http.operators));
+    check_token(findings, "http", http.token_env, environment);
+    check_listener(findings, "channel http", http.listen, !http.certificate.empty());
+}
+
+void check_telegram(Findings& findings, const TelegramChannelSettings& telegram,
+                    const Environment& environment) {
+    findings.good("channel telegram; users: " + list_of(telegram.users) +
+                  "; groups: " + list_of(telegram.chats) +
+                  "; operators: " + list_of(telegram.operators));
+    if (telegram.token.empty())
+        check_token(findings, "telegram", telegram.token_env, environment);
+    if (telegram.users.empty() && telegram.chats.empty() && telegram.operators.empty())
+        findings.problem("channel telegram: no user may write to the bot",
+                         "List users in gateway.telegram.users: cubepi onboard telegram");
+    if (!telegram.chats.empty())
+        findings.plain("every member of these groups may write to the bot");
+    if (!telegram.webhook) return;
+    check_token(findings, "telegram", telegram.webhook->secret_env, environment);
+    // The requests have a secret, and Telegram encrypts them up to the proxy.
+    check_listener(findings, "the webhook of telegram", telegram.webhook->listen, false);
+}
+
+std::string senders_of(const SenderRule& rule) {
+    std::string who = rule.user.empty() ? "every user" : "user " + rule.user;
+    if (!rule.chat.empty()) who += " in chat " + rule.chat;
+    return who + (rule.channel.empty() ? " of every channel" : " of " + rule.channel);
+}
+
+/// A rule that allows commands or writes to senders that are not named.
+bool is_open(const SenderRule& rule) {
+    return !rule.allow.empty() && rule.user.empty() && rule.chat.empty();
+}
+
+void check_rules(Findings& findings, const GatewaySettings& settings) {
+    findings.plain("tools that write, run commands or use the network are asked about, unless a "
+                   "rule decides");
+    for (const SenderRule& rule : settings.rules) {
+        std::string text = senders_of(rule) + ": ";
+        if (!rule.allow.empty()) text += "may use " + list_of(rule.allow) + " unasked";
+        if (!rule.refuse.empty())
+            text += (rule.allow.empty() ? "" : "; ") + ("never " + list_of(rule.refuse));
+        if (is_open(rule)) {
+            findings.problem(text, "Name a user or a chat in this rule of gateway.rules, unless "
+                                   "you trust all of them.");
+        } else {
+            findings.plain(text);
+        }
+    }
+    std::vector<std::string> approvers;
+    for (const Approver& one : settings.approvers)
+        approvers.push_back(one.user + " of " + one.channel);
+    findings.plain("questions are answered by operators" +
+                   (approvers.empty() ? std::string() : ", " + list_of(approvers)) +
+                   "; those of the model also by the user who is asked");
+    try {
+        (void)sender_policy(settings);
+    } catch (const Error& error) {
+        findings.problem(error.what(), "Correct the rule.");
+    }
+}
+
+}  // namespace
+
+std::vector<GatewayFinding> gateway_findings(const GatewaySettings& settings,
+                                             const Environment& environment) {
+    Findings findings;
+    if (!settings.http && !settings.telegram) {
+        findings.plain("no channel is configured; for a bot: cubepi onboard telegram");
+        return findings.take();
+    }
+    if (settings.http) check_http(findings, *settings.http, environment);
+    if (settings.telegram) check_telegram(findings, *settings.telegram, environment);
+    if (settings.status) {
+        findings.good("status port at " + settings.status->text());
+        check_listener(findings, "the status port", *settings.status, false);
+    }
+    if (settings.shared_workspace)
+        findings.problem("all sessions share the workspace " + settings.root.string(),
+                         "Remove gateway.shared_workspace, unless all senders may see each "
+                         "other's files.");
+    check_rules(findings, settings);
+    return findings.take();
+}
+
+}  // namespace cubepi::app

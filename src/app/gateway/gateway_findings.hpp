@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "../config/endpoint.hpp"
+#include "../config/gateway_settings.hpp"
+
+namespace cubepi::app {
+
+/// A line of `cubepi doctor` about the gateway.
+struct GatewayFinding {
+    enum class Kind : std::uint8_t { good, plain, problem };
+    Kind kind = Kind::plain;
+    std::string text = {};
+    std::string advice = {};  ///< of a problem: the remedy
+};
+
+/// Describes who may do what through the gateway (B15, B25, B26), and warns of what is open. `environment`: the variables that may
+/// have tokens.
+std::vector<GatewayFinding> gateway_findings(const GatewaySettings& settings,
+                                             const Environment& environment);
+
+}  // namespace cubepi::app
