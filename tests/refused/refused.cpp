@@ -7,6 +7,7 @@
 #include <cubepi/provider/fallback.hpp>
 #include <cubepi/provider/images.hpp>
 #include <cubepi/provider/observers.hpp>
+#include <cubepi/provider/request_signer.hpp>
 
 #include <chrono>
 #include <memory>
@@ -118,7 +119,7 @@ HookSet hook_without_an_answer() {
     return hooks;
 }
 
-// says: on_payload must be callable as Task<std::optional<JsonObject>> (JsonObject payload, Model model)
+// says: on_payload must be callable as Task<std::optional<JsonObject>> (JsonObject payload, Model model, HttpHeaders headers)
 PayloadHook payload_hook() {
     return PayloadHook([](JsonObject, Model) { return JsonObject(); });
 }
@@ -183,6 +184,24 @@ bub::Plugin plugin_hook_result() {
     bub::Plugin plugin;
     plugin.build_prompt = [](bub::BuildPromptCall&) { return std::chrono::seconds(1); };
     return plugin;
+}
+
+// A wrong field. The compilers name it if the type is spelled out: `Agent agent(AgentOptions{...})`.
+
+// says with clang: field designator 'system_promt' does not refer to any field in type 'AgentOptions'; did you mean 'system_prompt'?
+// says with g++: 'cubepi::AgentOptions' has no non-static data member named 'system_promt'
+void misspelled_option(const BoundModel& model) {
+    const Agent agent(AgentOptions{.model = model, .system_promt = "You are terse."});
+}
+// says with clang: no viable conversion from 'int' to 'std::string'
+// says with g++: could not convert '5' from 'int' to 'std::string'
+void option_of_another_type(const BoundModel& model) {
+    const Agent agent(AgentOptions{.model = model, .system_prompt = 5});
+}
+
+// says: a request signer must be callable
+RequestSigner signer_of_another_type() {
+    return [](const std::string&) { return 1; };
 }
 
 // A part of the program: text for a terminal.

@@ -250,6 +250,45 @@ Message user_message(std::string text, std::string id) {
     return message;
 }
 
+Message user_message(std::string text, ContentList<Content> blocks) {
+    UserMessage message;
+    message.content.reserve(blocks.size() + 1);
+    message.content.emplace_back(TextContent{std::move(text)});
+    for (Content& block : blocks) message.content.push_back(std::move(block));
+    return message;
+}
+
+ImageContent image_url(std::string url) {
+    if (!url.starts_with("http://") && !url.starts_with("https://")) {
+        throw Error(ErrorCode::invalid_argument,
+                    "image_url(): '" + url.substr(0, 40) +
+                        "' is not an http(s) URL; pass the bytes of a file to image_bytes()");
+    }
+    ImageContent image;
+    image.source = std::move(url);
+    return image;
+}
+
+ImageContent image_bytes(std::string_view bytes, std::string media_type) {
+    constexpr std::string_view digits =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    ImageContent image;
+    image.media_type = std::move(media_type);
+    image.source.reserve((bytes.size() + 2) / 3 * 4);
+    for (std::size_t i = 0; i < bytes.size(); i += 3) {
+        std::uint32_t group = 0;
+        for (std::size_t k = 0; k < 3; ++k) {
+            const auto byte = i + k < bytes.size() ? static_cast<unsigned char>(bytes[i + k]) : 0u;
+            group = group << 8u | byte;
+        }
+        for (std::size_t k = 0; k < 4; ++k) {
+            const bool is_padding = i + k > bytes.size();
+            image.source += is_padding ? '=' : digits[group >> (18u - 6u * k) & 63u];
+        }
+    }
+    return image;
+}
+
 Message synthetic_user_message(std::string text, std::string_view source) {
     UserMessage message;
     message.content.emplace_back(TextContent{std::move(text)});

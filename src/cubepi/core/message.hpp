@@ -5,6 +5,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -201,6 +203,21 @@ private:
 
 /// Returns a user message with one text block. Set `id` to make the input identifiable (D42).
 Message user_message(std::string text, std::string id = {});
+/// Returns an image for a message: of an http(s) URL, or of its bytes. The media type is "image/png", for example.
+ImageContent image_url(std::string url);
+ImageContent image_bytes(std::string_view bytes, std::string media_type);
+/// Returns a user message with a text and further blocks:
+/// `user_message("What is this?", image_url("https://example.com/cat.png")).with_id("input-1")`.
+Message user_message(std::string text, ContentList<Content> blocks);
+/// Does the same without braces, which g++ 12 does not compile correctly in an awaited expression.
+template <class... Blocks>
+    requires(sizeof...(Blocks) > 0 &&
+             ((std::is_same_v<Blocks, ImageContent> || std::is_same_v<Blocks, TextContent>) && ...))
+Message user_message(std::string text, Blocks... blocks) {
+    ContentList<Content> list;
+    (list.emplace_back(std::move(blocks)), ...);
+    return user_message(std::move(text), std::move(list));
+}
 /// Returns a message that the framework inserts by itself, marked so that clients can hide it: metadata `synthetic` =
 /// true and `synthetic_source` = `source`.
 Message synthetic_user_message(std::string text, std::string_view source);

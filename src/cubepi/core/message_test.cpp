@@ -202,5 +202,28 @@ TEST(Message, WhatIsSharedIsCopiedBeforeItChanges) {
     EXPECT_FALSE(before.timestamp());
 }
 
+TEST(UserMessage, WithPicturesAndAnIdInOneExpression) {
+    const Message message =
+        user_message("What is this?", image_url("https://example.com/cat.png")).with_id("input-1");
+    EXPECT_EQ(message.id(), "input-1");
+    EXPECT_EQ(message.text(), "What is this?");
+    ASSERT_EQ(message.user()->content.size(), 2u);
+    EXPECT_EQ(std::get<ImageContent>(message.user()->content[1]).source,
+              "https://example.com/cat.png");
+    const ImageContent picture = image_bytes("\x89PNG", "image/png");
+    EXPECT_EQ(picture.source, "iVBORw==");
+    EXPECT_EQ(user_message("Both", {picture, picture}), user_message("Both", picture, picture));
+    EXPECT_EQ(user_message("Hi", "id-1").id(), "id-1");
+    EXPECT_THROW((void)image_url("cat.png"), Error);
+}
+
+TEST(UserMessage, BytesAreEncodedAsBase64) {
+    EXPECT_EQ(image_bytes("", "image/png").source, "");
+    EXPECT_EQ(image_bytes("f", "image/png").source, "Zg==");
+    EXPECT_EQ(image_bytes("fo", "image/png").source, "Zm8=");
+    EXPECT_EQ(image_bytes("foo", "image/png").source, "Zm9v");
+    EXPECT_EQ(image_bytes("foob", "image/png").source, "Zm9vYg==");
+}
+
 }  // namespace
 }  // namespace cubepi

@@ -58,7 +58,7 @@ public:
         const bool key_in_headers = detail::add_headers(http, options_.extra_headers);
         const bool has_key =
             key_in_headers || !options_.api_key.empty() || !options_.auth_token.empty();
-        if (!has_key && !detail::is_near(host_))
+        if (!has_key && !options_.sign_request && !detail::is_near(host_))
             detail::throw_missing_key(host_, "ANTHROPIC_API_KEY", "AnthropicOptions::api_key");
         return http;
     }
@@ -74,6 +74,7 @@ public:
 
     const std::string& base_url() const noexcept override { return shown_url_; }
     const RetryPolicy& retry() const noexcept override { return options_.retry; }
+    const RequestSigner& signer() const noexcept override { return options_.sign_request; }
     const detail::CallTimeouts& timeouts() const noexcept override { return timeouts_; }
 
     std::string without_secrets(std::string text) const override {

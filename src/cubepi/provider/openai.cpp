@@ -45,6 +45,7 @@ public:
 
     const std::string& base_url() const noexcept override { return endpoint_.shown_url(); }
     const RetryPolicy& retry() const noexcept override { return options_.retry; }
+    const RequestSigner& signer() const noexcept override { return options_.sign_request; }
     const detail::CallTimeouts& timeouts() const noexcept override { return endpoint_.timeouts(); }
 
     std::string without_secrets(std::string text) const override {

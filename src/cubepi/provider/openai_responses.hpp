@@ -12,6 +12,7 @@
 #include <cubepi/provider/capability.hpp>
 #include <cubepi/provider/env.hpp>
 #include <cubepi/provider/preview.hpp>
+#include <cubepi/provider/request_signer.hpp>
 
 namespace cubepi {
 
@@ -33,6 +34,8 @@ struct OpenAIResponsesOptions {
     /// Added to each request unchanged; they replace members of the same name.
     JsonObject extra_body = {};
     std::vector<std::pair<std::string, std::string>> extra_headers = {};
+    /// Sets keys that expire, or signs; replaces the need for a key. See RequestSigner.
+    RequestSigner sign_request = {};
     /// Capabilities of the endpoint where the built-in profiles are wrong or missing. The overrides are per model id.
     CapabilityDescriptor capability = {};
     std::map<std::string, CapabilityDescriptor> model_capability_overrides = {};

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <cubepi/core/detail/callable_slot.hpp>
+#include <cubepi/core/http_transport.hpp>
 #include <cubepi/core/json.hpp>
 #include <cubepi/core/model.hpp>
 #include <cubepi/core/runtime.hpp>
@@ -29,16 +30,17 @@ struct ProviderResponse {
 namespace detail {
 CUBEPI_DETAIL_SLOT(on_payload,
                    "on_payload must be callable as Task<std::optional<JsonObject>> (JsonObject "
-                   "payload, Model model)")
+                   "payload, Model model, HttpHeaders headers); it may leave out the headers")
 CUBEPI_DETAIL_SLOT(on_response,
                    "on_response must be callable as Task<void> (ProviderResponse response, Model "
                    "model)")
 }  // namespace detail
 
-/// Called with the request body before it is sent; an object that it returns replaces the body.
-using PayloadHook =
-    detail::SlotFunction<Task<std::optional<JsonObject>>(JsonObject payload, Model model),
-                         detail::on_payload_slot>;
+/// Called with the request body before it is sent, and with the headers of the request, without those that hold keys; an
+/// object that it returns replaces the body. It may leave out the headers. RequestSigner changes headers.
+using PayloadHook = detail::SlotFunction<Task<std::optional<JsonObject>>(
+                                             JsonObject payload, Model model, HttpHeaders headers),
+                                         detail::on_payload_slot>;
 /// Called with status and headers of each response.
 using ResponseHook = detail::SlotFunction<Task<void>(ProviderResponse response, Model model),
                                           detail::on_response_slot>;

@@ -13,11 +13,12 @@ namespace {
 // The provider reports a failed hook of the user as an error event, without the exception: `failure` stores it.
 
 Task<std::optional<JsonObject>> ask_payload_hook(std::shared_ptr<std::exception_ptr> failure,
-                                                 PayloadHook hook, JsonObject payload,
-                                                 Model model) {
+                                                 PayloadHook hook, JsonObject payload, Model model,
+                                                 HttpHeaders headers) {
     *failure = nullptr;
     try {
-        Task<std::optional<JsonObject>> call = hook(std::move(payload), std::move(model));
+        Task<std::optional<JsonObject>> call =
+            hook(std::move(payload), std::move(model), std::move(headers));
         co_return co_await std::move(call);
     } catch (...) {
         *failure = std::current_exception();
@@ -150,8 +151,9 @@ std::optional<Notice> RequestBuilder::prefix_break(const ModelRequest& request) 
 PayloadHook RequestBuilder::payload_hook() const {
     const PayloadHook& hook = core_.parts().on_payload;
     if (!hook) return {};
-    return [failure = hook_failure_, hook](JsonObject payload, Model model) {
-        return ask_payload_hook(failure, hook, std::move(payload), std::move(model));
+    return [failure = hook_failure_, hook](JsonObject payload, Model model, HttpHeaders headers) {
+        return ask_payload_hook(failure, hook, std::move(payload), std::move(model),
+                                std::move(headers));
     };
 }
 

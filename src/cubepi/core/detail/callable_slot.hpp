@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <functional>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -30,7 +32,20 @@ consteval bool fills_slot() {
     }
 }
 
-/// A std::function that accepts only callables whose result it can return.
+/// fills_slot() with all arguments but the last.
+template <class R, class F, class... A>
+consteval bool fills_slot_without_last() {
+    if constexpr (sizeof...(A) < 2) {
+        return false;
+    } else {
+        return []<std::size_t... i>(std::index_sequence<i...>) {
+            return fills_slot<R, F, std::tuple_element_t<i, std::tuple<A...>>...>();
+        }(std::make_index_sequence<sizeof...(A) - 1>());
+    }
+}
+
+/// A std::function that accepts only callables whose result it can return. They may leave out the last of several
+/// parameters.
 template <class Signature, class Slot>
 class SlotFunction;
 
@@ -42,13 +57,27 @@ public:
         requires(!std::is_same_v<std::remove_cvref_t<F>, SlotFunction>)
     SlotFunction(F callable) {
         constexpr bool fits = fills_slot<R, F, A...>();
-        Slot::template check<fits>();
-        if constexpr (fits) call_ = std::move(callable);
+        constexpr bool shorter = !fits && fills_slot_without_last<R, F, A...>();
+        Slot::template check<fits || shorter>();
+        if constexpr (fits) {
+            call_ = std::move(callable);
+        } else if constexpr (shorter) {
+            call_ = [callable = std::move(callable)](A... args) mutable -> R {
+                auto all = std::forward_as_tuple(std::forward<A>(args)...);
+                return call_front(callable, all, std::make_index_sequence<sizeof...(A) - 1>());
+            };
+        }
     }
     explicit operator bool() const noexcept { return static_cast<bool>(call_); }
     R operator()(A... args) const { return call_(std::forward<A>(args)...); }
 
 private:
+    template <class F, class All, std::size_t... i>
+    static R call_front(F& callable, All& all, std::index_sequence<i...>) {
+        return callable(
+            std::forward<std::tuple_element_t<i, std::tuple<A...>>>(std::get<i>(all))...);
+    }
+
     std::function<R(A...)> call_;
 };
 

@@ -182,7 +182,7 @@ Task<> FauxSource::announce() {
     if (!request_.options.on_payload()) co_return;
     JsonObject payload = detail::observed_payload(request_);
     Task<std::optional<JsonObject>> hook = detail::call_user_hook(
-        "on_payload", request_.options.on_payload(), payload, request_.model);
+        "on_payload", request_.options.on_payload(), payload, request_.model, HttpHeaders());
     std::optional<JsonObject> changed = co_await std::move(hook);
     if (changed) payload = std::move(*changed);
     if (!call_.observed) co_return;

@@ -24,7 +24,7 @@ HttpRequest OpenAIEndpoint::post(std::string_view path) const {
     HttpRequest http = json_post(url_below(base_url_, path));
     if (!api_key_.empty()) http.headers.set("authorization", "Bearer " + api_key_);
     const bool key_in_headers = add_headers(http, extra_headers_);
-    if (api_key_.empty() && !key_in_headers && !is_near(host_))
+    if (api_key_.empty() && !key_in_headers && !is_signed_ && !is_near(host_))
         throw_missing_key(host_, "OPENAI_API_KEY", name_ + "Options::api_key");
     return http;
 }

@@ -18,6 +18,8 @@ public:
     OpenAIEndpoint(std::string_view name, const Options& options)
         : OpenAIEndpoint(name, options.base_url, options.api_key, options.extra_headers) {
         timeouts_ = timeouts_of(options);
+        if constexpr (requires { options.sign_request; })
+            is_signed_ = static_cast<bool>(options.sign_request);
     }
 
     /// A streaming POST below the base URL. Throws ProviderError if a required key is missing.
@@ -40,6 +42,7 @@ private:
     std::string host_;
     std::string shown_url_;
     CallTimeouts timeouts_;
+    bool is_signed_ = false;  ///< each request gets its key later
 };
 
 }  // namespace cubepi::detail

@@ -41,6 +41,7 @@ public:
     }
     const std::string& base_url() const noexcept override { return at_->endpoint.shown_url(); }
     const RetryPolicy& retry() const noexcept override { return at_->options.retry; }
+    const RequestSigner& signer() const noexcept override { return at_->options.sign_request; }
     const CallTimeouts& timeouts() const noexcept override { return at_->endpoint.timeouts(); }
     std::string without_secrets(std::string text) const override {
         return at_->endpoint.without_secrets(std::move(text));

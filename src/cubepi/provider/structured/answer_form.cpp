@@ -173,8 +173,7 @@ AnswerForm::Reading AnswerForm::read(const AssistantMessage& answer, bool native
     } else if (native) {
         reading.issues.push_back(issue_of("the answer is not JSON"));
     } else {
-        reading.issues.push_back(
-            issue_of("the tool " + options_.name().str() + " was not called"));
+        reading.issues.push_back(issue_of("the tool " + options_.name().str() + " was not called"));
     }
     return reading;
 }
@@ -219,9 +218,10 @@ std::optional<StructuredOutputError> AnswerForm::failure_of(
     }
     if (answer.is_refusal()) {
         const std::string refusal = answer.text();
-        return error(StructuredFailure::refused, ErrorCode::content_filtered,
-                     refusal.empty() ? "the model refused" : "the model refused: " + quoted(refusal),
-                     std::move(details));
+        return error(
+            StructuredFailure::refused, ErrorCode::content_filtered,
+            refusal.empty() ? "the model refused" : "the model refused: " + quoted(refusal),
+            std::move(details));
     }
     if (answer.stop_reason != stop_reason::length) return std::nullopt;
     const std::string begin = quoted(raw_text(answer));

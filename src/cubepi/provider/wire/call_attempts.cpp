@@ -54,12 +54,6 @@ bool CallFailure::limit_reached() const {
     }
 }
 
-void CallFailure::remove_secrets(const WireProtocol& protocol) {
-    if (!endpoint) return;
-    for (std::string* text : {&endpoint->message, &endpoint->code, &endpoint->type})
-        *text = protocol.without_secrets(std::move(*text));
-}
-
 HttpTimeouts CallAttempts::next_timeouts() {
     HttpTimeouts timeouts = protocol_->timeouts().http;
     if (timeouts.total.count() <= 0) return timeouts;

@@ -25,8 +25,6 @@ struct CallFailure {
 
     /// The attempt reached a limit of the caller, such as the maximum size of an answer.
     bool limit_reached() const;
-    /// Removes the keys of the endpoint from its error.
-    void remove_secrets(const WireProtocol& protocol);
 };
 
 /// The attempts of one call (D15): decides about retries and enforces the deadline of the whole call.

@@ -87,6 +87,22 @@ bool add_headers(HttpRequest& request, const ExtraHeaders& headers) {
     return has_key;
 }
 
+ExtraHeaders headers_with_keys(const HttpRequest& request) {
+    ExtraHeaders keys;
+    for (const HttpHeader& header : request.headers) {
+        if (carries_key(header.name)) keys.emplace_back(header.name, header.value);
+    }
+    return keys;
+}
+
+HttpHeaders headers_without_keys(const HttpRequest& request) {
+    HttpHeaders others;
+    for (const HttpHeader& header : request.headers) {
+        if (!carries_key(header.name)) others.add(header.name, header.value);
+    }
+    return others;
+}
+
 std::string without_header_secrets(std::string text, const ExtraHeaders& headers) {
     for (const auto& [name, value] : headers) {
         if (carries_key(name)) text = without_header_secret(std::move(text), value);

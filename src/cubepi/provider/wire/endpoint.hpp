@@ -27,6 +27,9 @@ using ExtraHeaders = std::vector<std::pair<std::string, std::string>>;
 HttpRequest json_post(std::string url);
 /// Adds the headers to a request. Returns whether one of them holds a key.
 bool add_headers(HttpRequest& request, const ExtraHeaders& headers);
+/// Returns the headers of a request that hold keys, or all others.
+ExtraHeaders headers_with_keys(const HttpRequest& request);
+HttpHeaders headers_without_keys(const HttpRequest& request);
 /// Removes the keys in the headers from `text`, also without their scheme ("Bearer").
 std::string without_header_secrets(std::string text, const ExtraHeaders& headers);
 /// Throws ProviderError (auth) with the remedies: the environment variable, or `option`, "OpenAIOptions::api_key".

@@ -5,6 +5,7 @@
 #include <cubepi/core/async/post.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/net/http_client.hpp>
+#include <cubepi/provider/wire/endpoint.hpp>
 #include <cubepi/provider/wire/error_response.hpp>
 #include <cubepi/provider/wire/request_body.hpp>
 #include <cubepi/provider/wire/user_hook.hpp>
@@ -127,6 +128,24 @@ Task<> HttpStreamSource::step() {
 
 // The request.
 
+/// Calls the signer. Its exceptions are rethrown by throw_hook_error().
+Task<> HttpStreamSource::sign(const RequestSigner& signer, HttpRequest& http) {
+    std::exception_ptr failure;
+    try {
+        MaybeTask<> signing = signer(http);
+        if (signing.is_pending()) co_await std::move(signing).task();
+        co_return;
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    throw_hook_error("sign_request", failure);
+}
+
+/// Returns the text without keys, also those that the signer has set (D58).
+std::string HttpStreamSource::without_secrets(std::string text) const {
+    return without_header_secrets(protocol_->without_secrets(std::move(text)), signed_keys_);
+}
+
 Task<> HttpStreamSource::prepare() {
     assembler_.head().timestamp = seconds_since_epoch(*runtime_->clock);
     Task<std::string> building = build_request_body(request_, *protocol_, observed_, queue_);
@@ -137,6 +156,11 @@ Task<> HttpStreamSource::attempt() {
     HttpRequest http = protocol_->http_request();
     http.body = *request_body_;
     http.timeouts = attempts_.next_timeouts();
+    if (protocol_->signer()) {
+        Task<> signing = sign(protocol_->signer(), http);
+        co_await std::move(signing);
+        signed_keys_ = headers_with_keys(http);
+    }
     const std::shared_ptr<HttpTransport> transport = transport_of(*runtime_);
     Task<HttpResponse> sent = transport->send(std::move(http));
     HttpResponse response = co_await std::move(sent);
@@ -275,7 +299,11 @@ void HttpStreamSource::close() {
 void HttpStreamSource::settle_failure() {
     CallFailure failure = std::move(*failure_);
     failure_.reset();
-    failure.remove_secrets(*protocol_);
+    if (failure.endpoint) {
+        EndpointFailure& endpoint = *failure.endpoint;
+        for (std::string* text : {&endpoint.message, &endpoint.code, &endpoint.type})
+            *text = without_secrets(std::move(*text));
+    }
     close();
     if (reader_.complete()) {
         finish_answer();
@@ -298,7 +326,7 @@ bool HttpStreamSource::build_differently(const CallFailure& failure) {
     if (difference.empty()) return false;
     Notice notice;
     notice.code = "request_changed";
-    notice.text = protocol_->without_secrets(std::move(difference));
+    notice.text = without_secrets(std::move(difference));
     if (!failure.endpoint->code.empty()) notice.details["error_code"] = failure.endpoint->code;
     queue_.push(MessageAssembler::notice(std::move(notice)));
     reader_.discard();
@@ -325,11 +353,11 @@ void HttpStreamSource::give_up(const CallFailure& failure, ErrorInfo info) {
     const bool limited = failure.limit_reached();
     if (!limited && !is_hook_error(info))
         text = failure_text(request_.model, protocol_->base_url(), info, text);
-    info.message = protocol_->without_secrets(std::move(info.message));
+    info.message = without_secrets(std::move(info.message));
     phase_ = Phase::over;
     // A failed answer cannot be referred to later, so it has no response id.
     assembler_.head().response_id = SharedString();
-    text = protocol_->without_secrets(std::move(text));
+    text = without_secrets(std::move(text));
     queue_.push(limited ? assembler_.limited(text) : assembler_.error(text, std::move(info)));
 }
 

@@ -11,6 +11,7 @@
 
 #include <cubepi/provider/observers.hpp>
 #include <cubepi/provider/wire/call_attempts.hpp>
+#include <cubepi/provider/wire/endpoint.hpp>
 #include <cubepi/provider/wire/idle_timer.hpp>
 #include <cubepi/provider/wire/response_reader.hpp>
 #include <cubepi/provider/wire/wire_protocol.hpp>
@@ -57,6 +58,8 @@ private:
     Task<> step();
     Task<> prepare();
     Task<> attempt();
+    Task<> sign(const RequestSigner& signer, HttpRequest& http);
+    std::string without_secrets(std::string text) const;
     Task<> read_interruptibly();
     Task<> read_more();
     Task<> drain();
@@ -87,6 +90,7 @@ private:
     CallAttempts attempts_;
     std::optional<std::string> request_body_;
     std::optional<CallFailure> failure_;
+    ExtraHeaders signed_keys_;  ///< headers of the last attempt that hold keys, if it was signed
     std::chrono::nanoseconds delay_{0};  ///< before the next attempt
 
     std::stop_source stop_;  ///< of the current attempt: the caller's stop or the idle timeout

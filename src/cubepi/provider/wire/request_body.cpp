@@ -3,6 +3,7 @@
 #include <utility>
 
 #include <cubepi/net/utf8.hpp>
+#include <cubepi/provider/wire/endpoint.hpp>
 #include <cubepi/provider/wire/user_hook.hpp>
 
 namespace cubepi::detail {
@@ -23,7 +24,8 @@ Task<std::string> build_request_body(const ModelRequest& request, const WireProt
     JsonObject body = std::move(built.body);
     if (request.options.on_payload()) {
         Task<std::optional<JsonObject>> hook =
-            call_user_hook("on_payload", request.options.on_payload(), body, request.model);
+            call_user_hook("on_payload", request.options.on_payload(), body, request.model,
+                           headers_without_keys(protocol.http_request()));
         std::optional<JsonObject> changed = co_await std::move(hook);
         if (changed) body = std::move(*changed);
     }

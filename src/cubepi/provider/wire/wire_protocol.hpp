@@ -15,6 +15,7 @@
 #include <cubepi/provider/message_assembler.hpp>
 #include <cubepi/provider/model_profile.hpp>
 #include <cubepi/provider/provider.hpp>
+#include <cubepi/provider/request_signer.hpp>
 
 // The specific parts of a wire format: building requests and decoding answers. Neither does I/O; HttpStreamSource
 // transfers the bytes, waits, retries and aborts for all formats.
@@ -108,6 +109,8 @@ public:
     virtual JsonObject answer_body(const AssistantMessage& message) const = 0;
     virtual const std::string& base_url() const noexcept = 0;
     virtual const RetryPolicy& retry() const noexcept = 0;
+    /// Completes each request; may be empty.
+    virtual const RequestSigner& signer() const noexcept = 0;
     virtual const CallTimeouts& timeouts() const noexcept = 0;
     /// `text` without the endpoint's keys (D58).
     virtual std::string without_secrets(std::string text) const = 0;
