@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <cubepi/core/json.hpp>
+#include <cubepi/schema/constraints.hpp>
 #include <cubepi/schema/detail/field_defaults.hpp>
 #include <cubepi/schema/json_convert.hpp>
 
@@ -74,6 +75,12 @@ JsonObject struct_schema(SchemaScope& scope) {
     JsonObject schema = typed_schema("object");
     schema.insert_or_assign("properties", std::move(properties));
     if (!required.empty()) schema.insert_or_assign("required", std::move(required));
+    if constexpr (requires(FieldNotes& fields) { T::describe_fields(fields); }) {
+        Json described(std::move(schema));
+        FieldNotes fields(described);
+        T::describe_fields(fields);
+        schema = std::move(described.get_object());
+    }
     return scope.leave(std::move(schema));
 }
 
@@ -139,6 +146,8 @@ JsonObject finish_schema(JsonObject schema, SchemaScope scope);
 /// - std::variant likewise, by its first alternative (std::monostate counts as a default);
 /// - a nested struct is required if one of its own fields is;
 /// - std::optional is never required, and may be null.
+///
+/// A struct may describe and constrain its fields in a static member function describe_fields(FieldNotes&).
 ///
 /// Defaults are written as "default". Enums are lists of their enumerators' names, nested structs are written inline
 /// (one that contains itself as "$ref"), maps have "additionalProperties", variants "anyOf". Of the bounds of integers,
