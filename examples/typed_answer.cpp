@@ -6,6 +6,9 @@ using namespace cubepi;
 struct Stop {
     int day;
     std::string city;
+    static void describe_fields(FieldNotes& fields) {
+        fields.constrain("day", Constraints().minimum(1));
+    }
 };
 struct Plan {
     std::string title;
@@ -16,11 +19,14 @@ struct TrainArgs {
 };
 
 int main() {
-    // A model without a network. Its first answer calls the tool, its second has a wrong type, its third is right.
+    // A model without a network. It calls the tool, answers with an invalid day, and corrects itself.
     FauxProvider faux;
-    const JsonObject first{{"day", 1}, {"city", "Rome"}};
-    const JsonObject bad{{"title", "Italy"}, {"stops", "Rome"}};
-    const JsonObject good{{"title", "Italy"}, {"stops", JsonArray{first}}};
+    const JsonObject day_0{{"day", 0}, {"city", "Rome"}};
+    const JsonObject day_1{{"day", 1}, {"city", "Rome"}};
+    JsonObject bad{{"title", "Italy"}};
+    bad["stops"] = JsonArray(1, day_0);
+    JsonObject good{{"title", "Italy"}};
+    good["stops"] = JsonArray(1, day_1);
     faux.set_responses({
         faux_assistant_message(faux_tool_call("trains", {{"from", "Oslo"}, {"to", "Rome"}})),
         faux_assistant_message(faux_tool_call("structured_output", bad)),
@@ -28,8 +34,9 @@ int main() {
     });
     Agent agent({
         .model = faux.model(),
-        .tools = {tool<TrainArgs>("trains", "Finds trains.",
-                                  [](TrainArgs args) { return args.from + " - " + args.to + ": 08:00"; })},
+        .tools = {tool<TrainArgs>(
+            "trains", "Finds trains.",
+            [](TrainArgs args) { return args.from + " - " + args.to + ": 08:00"; })},
     });
 
     PartialAnswer<Plan> partial;
@@ -42,6 +49,7 @@ int main() {
         std::cerr << plan.error().what() << '\n';
         return 1;
     }
-    for (const Stop& stop : plan->stops) std::cout << "day " << stop.day << ": " << stop.city << '\n';
+    for (const Stop& stop : plan->stops)
+        std::cout << "day " << stop.day << ": " << stop.city << '\n';
     return plan->stops.size() == 1 && plan->stops[0].city == "Rome" ? 0 : 1;
 }

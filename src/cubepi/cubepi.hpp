@@ -3,6 +3,7 @@
 // Everything a program that runs agents needs. Stores come on their own: <cubepi/checkpoint/sqlite_checkpointer.hpp>.
 
 #include <cubepi/agent/agent.hpp>
+#include <cubepi/agent/blocking.hpp>
 #include <cubepi/agent/loop.hpp>
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/timeout.hpp>

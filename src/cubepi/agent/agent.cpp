@@ -5,6 +5,7 @@
 #include <cubepi/agent/run/abort_when_cancelled.hpp>
 #include <cubepi/agent/run/agent_impl.hpp>
 #include <cubepi/agent/run/prompt.hpp>
+#include <cubepi/agent/run/rewind.hpp>
 #include <cubepi/agent/run/store_call.hpp>
 #include <cubepi/agent/run/stored_questions.hpp>
 #include <cubepi/agent/run/suspended_run.hpp>
@@ -219,6 +220,10 @@ void Agent::set_messages(MessageList messages) {
     }
     impl_->log.forget();
     impl_->state.messages = std::move(messages);
+}
+
+Task<void> Agent::rewind(std::string message_id, std::string new_thread_id) {
+    return detail::run_rewind(impl_, std::move(message_id), std::move(new_thread_id));
 }
 
 const AgentState& Agent::state() const noexcept { return impl_->state; }

@@ -261,6 +261,14 @@ public:
     /// whose history is the stored thread.
     void set_messages(MessageList messages);
 
+    /// Removes the message with this id and all later ones from the history, so that the next prompt() replaces them ("edit and
+    /// regenerate"). Without a store, the rest must be a legal history (D1). With a store the thread is not changed (D81): its
+    /// part before the message, which must begin a run, is forked to a new thread, and the agent continues in that one; see
+    /// thread_id(). Throws Error(invalid_argument) if there is no such message or it cannot be the first one that is removed,
+    /// or if `new_thread_id` is missing; Error(unsupported) if the store is not a ForkStore; the errors of fork();
+    /// Error(busy) during a run.
+    Task<void> rewind(std::string message_id, std::string new_thread_id = {});
+
     const AgentState& state() const noexcept;
     /// Returns the models that the agent may call: its own, and those that its middleware names.
     std::vector<BoundModel> models() const;

@@ -140,7 +140,7 @@ private:
     SharedString parent_run_id_;
     SharedString parent_tool_call_id_;
     std::shared_ptr<TraceContext> trace_;
-    // What few prompts set. Copies share it, so a setter copies it first.
+    // Settings that few prompts have. Copies share them, so a setter copies them first.
     std::shared_ptr<const detail::PromptSettings> settings_;
     bool abandon_pending_ = false;
 };

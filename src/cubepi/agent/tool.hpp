@@ -34,6 +34,10 @@ class StreamOptions;
 struct RunInfo;
 struct Usage;
 
+namespace detail {
+class ToolProgress;
+}
+
 /// A destination for text that is too long for the model (D24). The workspace module has one that writes files.
 class SpillSink {
 public:
@@ -80,7 +84,8 @@ public:
           runtime_(other.runtime_),
           update_(other.update_),
           channel_(other.channel_),
-          run_(other.run_) {}
+          run_(other.run_),
+          progress_(other.progress_) {}
     ToolContext& operator=(const ToolContext&) = delete;
 
     const SharedString& tool_call_id() const noexcept { return tool_call_id_; }
@@ -103,6 +108,11 @@ public:
     /// returned are ignored.
     Task<void> update(Json partial_result) { return update_(std::move(partial_result)); }
 
+    /// Reports progress from the body of a blocking_tool(), on any thread and without waiting: listeners receive the same
+    /// event. If they are slower than the tool, some reports are dropped. Reports after the end of the call are ignored. In
+    /// other tools throws Error(unsupported): use update().
+    void report(Json partial_result) const;
+
     /// Returns the channel of the agent for questions in the body of this call. Throws Error(no_channel) if the agent has
     /// none (AgentOptions::channel).
     std::shared_ptr<HitlChannel> channel() const;
@@ -117,13 +127,16 @@ public:
     StreamOptions call_options(std::string_view purpose) const;
 
 private:
+    friend class detail::ToolProgress;
+
     SharedString tool_call_id_;
     SharedString tool_name_;
     std::stop_token stop_;
     std::shared_ptr<const Runtime> runtime_;
     UpdateSink update_;
-    std::shared_ptr<HitlChannel> channel_;  // the agent's; may be null
-    std::shared_ptr<RunAccount> run_;       // null: not executed by a run
+    std::shared_ptr<HitlChannel> channel_;            // the agent's; may be null
+    std::shared_ptr<RunAccount> run_;                 // null: not executed by a run
+    std::shared_ptr<detail::ToolProgress> progress_;  // null: the tool does not block
     mutable std::atomic<bool> stop_token_taken_{false};
 };
 
@@ -190,6 +203,12 @@ struct AgentTool {
     AgentTool& describe(std::string_view path, std::string_view text) &;
     AgentTool&& describe(std::string_view path, std::string_view text) && {
         return std::move(describe(path, text));
+    }
+    /// Adds limits and remarks to one argument: `.constrain("days", Constraints().minimum(1).maximum(7))`. Throws
+    /// Error(invalid_argument) if there is no such argument, or a constraint does not apply to its type.
+    AgentTool& constrain(std::string_view path, const Constraints& constraints) &;
+    AgentTool&& constrain(std::string_view path, const Constraints& constraints) && {
+        return std::move(constrain(path, constraints));
     }
     /// Batches with this tool run one call at a time.
     AgentTool&& sequential() && {
@@ -273,14 +292,24 @@ AgentTool tool(std::string name, std::string description, F callback) {
                      std::move(execute));
 }
 
+/// Creates a tool whose parameters are only known at run time, for example read from a file: `parameters` is a JSON Schema of
+/// an object. The callable takes `(JsonObject)` or `(JsonObject, ToolContext&)`, with valid arguments, and returns what that of
+/// tool<Args>() may return.
+template <class F>
+AgentTool tool(std::string name, std::string description, Json parameters, F callback) {
+    AgentTool made = tool<JsonObject>(std::move(name), std::move(description), std::move(callback));
+    made.parameters = JsonSchema(std::move(parameters));
+    return made;
+}
+
 namespace detail {
-/// Runs `work` on the worker pool; used by blocking_tool.
-Task<AgentToolResult> run_blocking(std::shared_ptr<const Runtime> runtime,
+/// Runs `work`, which uses `own`, on the worker pool; used by blocking_tool.
+Task<AgentToolResult> run_blocking(ToolContext& ctx, std::shared_ptr<ToolContext> own,
                                    std::function<AgentToolResult()> work);
 }  // namespace detail
 
-/// Like `tool`, for a callable that blocks: it runs on the worker pool and should honor `stop_token()`.
-/// `ToolContext::update` must not be called from it.
+/// Like `tool`, for a callable that blocks: it runs on the worker pool and should honor `stop_token()`. It reports progress
+/// with `ToolContext::report`; `ToolContext::update` must not be called from it.
 template <class Args, class F>
 AgentTool blocking_tool(std::string name, std::string description, F callback) {
     detail::check_arguments<Args>();
@@ -294,11 +323,20 @@ AgentTool blocking_tool(std::string name, std::string description, F callback) {
             Args typed = from_json<Args>(Json(std::move(args)));
             return detail::to_tool_result(detail::call_tool<Args>(*shared, std::move(typed), *own));
         };
-        return detail::run_blocking(ctx.shared_runtime(), std::move(work));
+        return detail::run_blocking(ctx, std::move(own), std::move(work));
     };
     AgentTool made(std::move(name), std::move(description), JsonSchema(json_schema_of<Args>()),
                    std::move(execute));
     made.runs_blocking = true;
+    return made;
+}
+
+/// Like `tool` with a JSON Schema, for a callable that blocks.
+template <class F>
+AgentTool blocking_tool(std::string name, std::string description, Json parameters, F callback) {
+    AgentTool made =
+        blocking_tool<JsonObject>(std::move(name), std::move(description), std::move(callback));
+    made.parameters = JsonSchema(std::move(parameters));
     return made;
 }
 

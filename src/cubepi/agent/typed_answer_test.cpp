@@ -92,8 +92,8 @@ TEST(TypedAnswer, D80_ToolsRunFirstAndTheAnswerIsACall) {
 TEST(TypedAnswer, D80_TheEndpointEnforcesTheFormIfItCan) {
     Requests requests;
     FauxProvider faux;
-    faux.set_responses({requests.answer(calling({echo_call("x")})),
-                        requests.answer(good_text().c_str())});
+    faux.set_responses(
+        {requests.answer(calling({echo_call("x")})), requests.answer(good_text().c_str())});
     Agent agent({.model = native(faux), .tools = {echo_tool()}});
     const TypedResult<Plan> plan = run(agent.prompt<Plan>("Plan it"));
     ASSERT_TRUE(plan);
@@ -189,8 +189,7 @@ TEST(TypedAnswer, D80_OtherFailuresKeepTheirOutcome) {
 
 TEST(TypedAnswer, D80_TheAnswerEndsTheRunAndQueuedInputsWait) {
     FauxProvider faux;
-    faux.set_responses({calling({answer_call(good_plan()), echo_call("x")}), "Gladly.",
-                        "Later."});
+    faux.set_responses({calling({answer_call(good_plan()), echo_call("x")}), "Gladly.", "Later."});
     Agent agent({.model = faux.model(), .tools = {echo_tool()}});
     agent.follow_up("And then?");
     const TypedResult<Plan> plan = run(agent.prompt<Plan>("Plan it"));

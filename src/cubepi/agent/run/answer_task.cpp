@@ -89,10 +89,9 @@ AnswerTask::Verdict AnswerTask::review(const AssistantMessage& answer) {
 AnswerTask::Verdict AnswerTask::review_calls(const AssistantMessage& answer) {
     if (accepted_) return Verdict::accepted;
     const std::vector<const ToolCall*> calls = answer.tool_calls();
-    const bool tried =
-        std::any_of(calls.begin(), calls.end(), [this](const ToolCall* call) {
-            return !native_ && call->name == form_.name();
-        });
+    const bool tried = std::any_of(calls.begin(), calls.end(), [this](const ToolCall* call) {
+        return !native_ && call->name == form_.name();
+    });
     if (!tried) return Verdict::retry;
     return count_failure(answer, form_.read(answer, native_).issues);
 }

@@ -35,9 +35,9 @@ private:
 
     Agent::Impl& impl_;
     const std::shared_ptr<const PromptSettings> settings_;
-    BoundModel replaced_;                        // of the agent; empty: the model was not replaced
-    std::shared_ptr<const Model> model_;         // of the run; null: that of the agent
-    std::unique_ptr<AnswerTask> answer_;         // null: any text
+    BoundModel replaced_;                 // of the agent; empty: the model was not replaced
+    std::shared_ptr<const Model> model_;  // of the run; null: that of the agent
+    std::unique_ptr<AnswerTask> answer_;  // null: any text
     std::optional<std::stop_callback<std::function<void()>>> forward_;
 };
 

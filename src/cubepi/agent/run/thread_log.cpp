@@ -222,6 +222,15 @@ void ThreadLog::set_claim(std::string run_id, std::string owner_id) {
     thread_->claim_owner = std::move(owner_id);
 }
 
+void ThreadLog::continue_in(std::string thread_id) {
+    forget();
+    thread_->id = std::move(thread_id);
+    thread_->settled.clear();
+    thread_->saved_extra = {};
+    state_.messages.clear();
+    state_.extra = {};
+}
+
 void ThreadLog::forget() {
     legal_ = 0;
     last_repairs_ = 0;

@@ -67,6 +67,9 @@ public:
 
     /// Sets the claim under which appends are made (D50); empty: none.
     void set_claim(std::string run_id, std::string owner_id);
+    Checkpointer* store() const noexcept { return thread_ ? thread_->store.get() : nullptr; }
+    /// Continues in another thread of the store, which the next load() reads.
+    void continue_in(std::string thread_id);
     /// Clears the memory; the next load() restores it.
     void forget();
 

@@ -1,0 +1,110 @@
+#pragma once
+
+#include <cstddef>
+#include <exception>
+#include <iterator>
+#include <optional>
+#include <utility>
+
+#include <cubepi/agent/agent.hpp>
+#include <cubepi/core/run.hpp>
+
+namespace cubepi {
+
+namespace detail {
+template <class Run>
+using ResultOfRun = typename Awaited<decltype(std::declval<Run&>().result())>::type;
+}  // namespace detail
+
+/// The events of a run as a range, for programs without an event loop: the loop waits for the next event, and the run for
+/// the loop. Leaving the loop early aborts the run and waits for its end.
+///
+///     auto events = blocking(agent.start("Hello"));
+///     for (const AgentEvent& event : events) {
+///         if (auto* delta = event.text_delta()) std::cout << *delta;
+///     }
+///     RunResult result = events.result();
+///
+/// Runs on the event loop of this thread, as run() does and with its restrictions. A single pass: begin() is called once. The
+/// loop throws what prompt() would throw.
+template <class Run>
+class BlockingEvents {
+public:
+    using Result = detail::ResultOfRun<Run>;
+
+    explicit BlockingEvents(Run run) : events_(std::move(run)) {}
+    BlockingEvents(const BlockingEvents&) = delete;
+    BlockingEvents& operator=(const BlockingEvents&) = delete;
+
+    /// The position in the range. Destroying it before the end aborts the run.
+    class Iterator {
+    public:
+        using iterator_concept = std::input_iterator_tag;
+        using value_type = AgentEvent;
+        using difference_type = std::ptrdiff_t;
+
+        explicit Iterator(BlockingEvents& range) : range_(&range) { range.advance(); }
+        Iterator(Iterator&& other) noexcept : range_(std::exchange(other.range_, nullptr)) {}
+        Iterator& operator=(Iterator&& other) noexcept {
+            std::swap(range_, other.range_);
+            return *this;
+        }
+        ~Iterator() {
+            if (range_) range_->leave();
+        }
+
+        const AgentEvent& operator*() const noexcept { return *range_->event_; }
+        const AgentEvent* operator->() const noexcept { return &*range_->event_; }
+        Iterator& operator++() {
+            range_->advance();
+            return *this;
+        }
+        void operator++(int) { ++*this; }
+        friend bool operator==(const Iterator& position, std::default_sentinel_t) noexcept {
+            return !position.range_ || !position.range_->event_;
+        }
+
+    private:
+        BlockingEvents* range_;
+    };
+
+    Iterator begin() { return Iterator(*this); }
+    std::default_sentinel_t end() const noexcept { return {}; }
+
+    /// Returns the result of the run: its outcome is `aborted` if the loop was left early. Events that were not read are
+    /// discarded. Throws what prompt() would throw.
+    Result result() {
+        if (failure_) std::rethrow_exception(failure_);
+        return run(events_.result());
+    }
+
+private:
+    void advance() {
+        // Empty while waiting: an exception ends the range.
+        event_.reset();
+        event_ = run(events_.next());
+    }
+
+    void leave() noexcept {
+        if (!event_) return;
+        event_.reset();
+        try {
+            events_.abort();
+            (void)run(events_.result());
+        } catch (...) {
+            failure_ = std::current_exception();
+        }
+    }
+
+    Run events_;
+    std::optional<AgentEvent> event_;
+    std::exception_ptr failure_;  ///< of the end of an aborted run
+};
+
+/// Returns the events of `agent.start(...)` as a range for blocking code.
+template <class Run>
+BlockingEvents<Run> blocking(Run events) {
+    return BlockingEvents<Run>(std::move(events));
+}
+
+}  // namespace cubepi

@@ -1,0 +1,128 @@
+#include <cubepi/agent/blocking.hpp>
+
+#include <iterator>
+#include <stdexcept>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include <cubepi/agent/agent_test_support.hpp>
+
+namespace cubepi {
+namespace {
+
+using namespace agent_test;
+
+static_assert(std::input_iterator<BlockingEvents<AgentRun>::Iterator>);
+
+struct Answer {
+    int number;
+};
+
+/// More events than the run may be ahead of its reader.
+AssistantMessage long_answer() { return faux_assistant_message(std::string(4000, '.')); }
+
+TEST(Blocking, ARangeOfEventsAndTheResult) {
+    FauxProvider faux;
+    faux.set_responses({calling({echo_call("x")}), "Hello there."});
+    Agent agent({.model = faux.model(), .tools = {echo_tool()}});
+    std::string text;
+    std::uint64_t count = 0;
+    auto events = blocking(agent.start("Hi"));
+    for (const AgentEvent& event : events) {
+        EXPECT_EQ(event.seq, ++count);
+        if (const auto* delta = event.text_delta()) text += *delta;
+    }
+    const RunResult result = events.result();
+    EXPECT_TRUE(result);
+    EXPECT_EQ(text, "Hello there.");
+    EXPECT_EQ(result.text(), text);
+}
+
+TEST(Blocking, LeavingTheLoopAbortsTheRun) {
+    FauxProvider faux;
+    faux.set_responses({long_answer(), "Still here."});
+    Agent agent({.model = faux.model()});
+    auto events = blocking(agent.start("Count"));
+    for (const AgentEvent& event : events) {
+        if (event.text_delta()) break;
+    }
+    EXPECT_FALSE(agent.state().is_streaming);
+    EXPECT_EQ(events.result().outcome, RunOutcome::aborted);
+    EXPECT_TRUE(is_legal_transcript(agent.state().messages));
+    // As a temporary too.
+    faux.set_responses({long_answer(), "Still here."});
+    for (const AgentEvent& event : blocking(agent.start("Count"))) {
+        if (event.text_delta()) break;
+    }
+    EXPECT_FALSE(agent.state().is_streaming);
+    EXPECT_EQ(run(agent.prompt("Hello?")).text(), "Still here.");
+}
+
+TEST(Blocking, AnExceptionInTheLoopAbortsTheRun) {
+    FauxProvider faux;
+    faux.set_responses({long_answer()});
+    Agent agent({.model = faux.model()});
+    const auto work = [&] {
+        for (const AgentEvent& event : blocking(agent.start("Count"))) {
+            if (event.text_delta()) throw std::runtime_error("enough");
+        }
+    };
+    EXPECT_THROW(work(), std::runtime_error);
+    EXPECT_FALSE(agent.state().is_streaming);
+}
+
+TEST(Blocking, TheResultWithoutALoop) {
+    FauxProvider faux;
+    faux.set_responses({"Hello"});
+    Agent agent({.model = faux.model()});
+    EXPECT_EQ(blocking(agent.start("Hi")).result().text(), "Hello");
+}
+
+TEST(Blocking, TypedAnswers) {
+    FauxProvider faux;
+    faux.set_responses({calling({faux_tool_call("structured_output", {{"number", 7}})})});
+    Agent agent({.model = faux.model()});
+    auto events = blocking(agent.start<Answer>("A number"));
+    PartialAnswer<Answer> partial;
+    int number = 0;
+    for (const AgentEvent& event : events) {
+        if (const Answer* so_far = partial.update(event)) number = so_far->number;
+    }
+    EXPECT_EQ(number, 7);
+    EXPECT_EQ(events.result()->number, 7);
+}
+
+TEST(Blocking, AFailureOfAListenerIsThrown) {
+    FauxProvider faux;
+    faux.set_responses({"Hello"});
+    Agent agent({.model = faux.model()});
+    agent.subscribe([](const AgentEvent& event) {
+        if (event.type() == AgentEventType::turn_end) throw std::runtime_error("listener");
+    });
+    auto events = blocking(agent.start("Hi"));
+    const auto read = [&] {
+        std::size_t count = 0;
+        for (const AgentEvent& event : events) count += event.seq != 0 ? 1 : 0;
+        return count;
+    };
+    EXPECT_THROW((void)read(), std::runtime_error);
+    EXPECT_THROW((void)events.result(), std::runtime_error);
+}
+
+Task<bool> inside() {
+    FauxProvider faux;
+    faux.set_responses({"Hello"});
+    Agent agent({.model = faux.model()});
+    try {
+        (void)blocking(agent.start("Hi")).result();
+    } catch (const Error& error) {
+        co_return error.code() == ErrorCode::invalid_state;
+    }
+    co_return false;
+}
+
+TEST(Blocking, IsRefusedInsideOfRun) { EXPECT_TRUE(run(inside())); }
+
+}  // namespace
+}  // namespace cubepi
