@@ -5,7 +5,8 @@ using namespace cubepi;
 
 int main() {
     FauxProvider faux({.tokens_per_second = 400});  // a model without a network
-    faux.set_responses({"Events are pulled by a loop.", "One. Two. Three. Four. Five. Six. Seven."});
+    faux.set_responses(
+        {"Events are pulled by a loop.", "One. Two. Three. Four. Five. Six. Seven."});
     Agent agent({.model = faux.model()});
 
     auto events = blocking(agent.start("How does this work?"));

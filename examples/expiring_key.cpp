@@ -34,7 +34,8 @@ int main() {
             const std::string token = co_await tokens.token();
             request.headers.set("authorization", "Bearer " + token);
             // Stands for a signature of method, URL and body, such as SigV4.
-            request.headers.set("x-signature", std::to_string(std::hash<std::string>()(request.body)));
+            request.headers.set("x-signature",
+                                std::to_string(std::hash<std::string>()(request.body)));
         },
     });
     Agent agent({

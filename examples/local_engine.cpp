@@ -69,7 +69,8 @@ private:
                          ThreadQueue<std::string>::Writer tokens) {
         std::exception_ptr failure;
         try {
-            engine->generate(prompt, [&](std::string token) { return tokens.push(std::move(token)); });
+            engine->generate(prompt,
+                             [&](std::string token) { return tokens.push(std::move(token)); });
         } catch (...) {
             failure = std::current_exception();  // becomes the error of the call
         }
@@ -95,8 +96,7 @@ int main() {
     const RunResult endless = run(agent.prompt("forever"));
     std::cout << '\n' << to_string(endless.outcome) << '\n';
     while (engine->cancelled == 0) std::this_thread::yield();  // the engine has noticed
-    return result.text() == "word word word word word." &&
-                   endless.outcome == RunOutcome::aborted
+    return result.text() == "word word word word word." && endless.outcome == RunOutcome::aborted
                ? 0
                : 1;
 }

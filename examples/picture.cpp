@@ -5,10 +5,10 @@ using namespace cubepi;
 
 Task<RunResult> ask(Agent& agent) {
     // Without braces, which g++ 12 does not compile correctly in an awaited expression.
-    co_return co_await agent.prompt(
-        user_message("Which of these is the cat?", image_url("https://example.com/cat.png"),
-                     image_bytes("\x89PNG", "image/png"))
-            .with_id("question-1"));
+    co_return co_await agent.prompt(user_message("Which of these is the cat?",
+                                                 image_url("https://example.com/cat.png"),
+                                                 image_bytes("\x89PNG", "image/png"))
+                                        .with_id("question-1"));
 }
 
 int main() {

@@ -94,9 +94,15 @@ bool Agent::detach() {
 }
 
 Task<RunResult> Agent::respond(std::string question_id, Json answer, AnswerOrigin origin) {
-    Task<RunResult> work =
-        detail::run_respond(impl_, std::move(question_id), std::move(answer), std::move(origin));
-    return run_guarded(impl_, std::move(work), PromptOptions());
+    return respond_with(std::move(question_id), std::move(answer), std::move(origin),
+                        PromptOptions());
+}
+
+Task<RunResult> Agent::respond_with(std::string question_id, Json answer, AnswerOrigin origin,
+                                    PromptOptions options) {
+    Task<RunResult> work = detail::run_respond(impl_, std::move(question_id), std::move(answer),
+                                               std::move(origin), options);
+    return run_guarded(impl_, std::move(work), std::move(options));
 }
 
 Task<void> Agent::abort_pending(std::string reason) {

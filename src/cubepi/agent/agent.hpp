@@ -213,6 +213,16 @@ public:
     /// Error(bad_answer) if the answer does not fit (check_answer()), in which case the question stays open;
     /// Error(no_channel); Error(busy) if a run of this agent is active: its questions are answered on the channel.
     Task<RunResult> respond(std::string question_id, Json answer, AnswerOrigin origin = {});
+    /// Does the same for a run that was started by prompt<T>(), which continues to a value.
+    template <class T>
+    Task<TypedResult<T>> respond(std::string question_id, Json answer, AnswerOrigin origin = {},
+                                 PromptOptions options = {}) {
+        auto value = std::make_shared<std::optional<T>>();
+        detail::PromptAccess::request_answer(options, detail::answer_request<T>(value));
+        Task<RunResult> work = respond_with(std::move(question_id), std::move(answer),
+                                            std::move(origin), std::move(options));
+        return detail::typed_result<T>(std::move(work), std::move(value));
+    }
     /// Returns a respond() as a stream of events.
     AgentRun start_response(std::string question_id, Json answer, AnswerOrigin origin = {});
     /// Closes the thread's suspended run: its calls get error results, the history gets a closing message of the assistant,
@@ -278,6 +288,9 @@ public:
     struct Impl;
 
 private:
+    Task<RunResult> respond_with(std::string question_id, Json answer, AnswerOrigin origin,
+                                 PromptOptions options);
+
     std::shared_ptr<Impl> impl_;
 };
 

@@ -61,10 +61,12 @@ public:
         }
         void operator++(int) { ++*this; }
         friend bool operator==(const Iterator& position, std::default_sentinel_t) noexcept {
-            return !position.range_ || !position.range_->event_;
+            return position.at_end();
         }
 
     private:
+        bool at_end() const noexcept { return !range_ || !range_->event_; }
+
         BlockingEvents* range_;
     };
 

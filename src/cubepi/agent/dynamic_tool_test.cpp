@@ -125,13 +125,12 @@ TEST(BlockingToolProgress, MoreThanListenersTakeIsDropped) {
 }
 
 TEST(BlockingToolProgress, IsRefusedInOtherTools) {
-    const ToolResultMessage result =
-        result_of(tool<EchoArgs>("t", "",
-                                 [](EchoArgs, ToolContext& context) {
-                                     context.report("x");
-                                     return "ran";
-                                 }),
-                  {{"value", "x"}});
+    const ToolResultMessage result = result_of(tool<EchoArgs>("t", "",
+                                                              [](EchoArgs, ToolContext& context) {
+                                                                  context.report("x");
+                                                                  return "ran";
+                                                              }),
+                                               {{"value", "x"}});
     EXPECT_TRUE(result.is_error);
     EXPECT_NE(text_of(result).find("update()"), std::string::npos);
 }
@@ -143,13 +142,15 @@ TEST(BlockingToolProgress, AfterAnAbortIsIgnored) {
     {
         Agent agent(
             {.model = faux.model(),
-             .tools = {blocking_tool<EchoArgs>("echo", "", [ended](EchoArgs, ToolContext& context) {
-                 context.report("begun");
-                 while (!context.stop_token().stop_requested()) std::this_thread::yield();
-                 for (int i = 0; i < 1000; ++i) context.report(i);
-                 *ended = true;
-                 return "ran";
-             })},
+             .tools = {blocking_tool<EchoArgs>("echo", "",
+                                               [ended](EchoArgs, ToolContext& context) {
+                                                   context.report("begun");
+                                                   while (!context.stop_token().stop_requested())
+                                                       std::this_thread::yield();
+                                                   for (int i = 0; i < 1000; ++i) context.report(i);
+                                                   *ended = true;
+                                                   return "ran";
+                                               })},
              .limits = {.abort_grace = std::chrono::milliseconds(0)}});
         agent.subscribe([&](const AgentEvent& event) {
             if (event.type() == AgentEventType::tool_execution_update) agent.abort();

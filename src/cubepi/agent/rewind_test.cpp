@@ -111,8 +111,7 @@ TEST(Rewind, D81_RunsThatWereNotCompletedCannotBeForked) {
 }
 
 TEST(Rewind, D81_AStoreWithoutForks) {
-    auto store =
-        std::make_shared<FailingStore>(std::make_shared<MemoryCheckpointer>(), 1000);
+    auto store = std::make_shared<FailingStore>(std::make_shared<MemoryCheckpointer>(), 1000);
     FauxProvider faux;
     faux.set_responses({"one"});
     Agent agent({.model = faux.model(), .checkpointer = store, .thread_id = "t"});

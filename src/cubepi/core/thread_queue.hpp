@@ -37,7 +37,9 @@ public:
         /// Appends an item if there is space. Returns false if there is none, or if the queue is closed or destroyed.
         bool try_push(T item) const { return state_->push(item, false); }
         /// Ends the queue: next() returns the remaining items, then throws `failure`, or returns nothing.
-        void close(std::exception_ptr failure = nullptr) const { state_->close(std::move(failure)); }
+        void close(std::exception_ptr failure = nullptr) const {
+            state_->close(std::move(failure));
+        }
 
     private:
         friend class ThreadQueue;
@@ -126,7 +128,7 @@ private:
         std::exception_ptr failure;
         bool closed = false;
         bool abandoned = false;
-        bool woken = false;   // a wake-up is on its way, or none may be sent
+        bool woken = false;  // a wake-up is on its way, or none may be sent
         AsyncEvent arrival;  // used on the executor
     };
 

@@ -6,9 +6,10 @@
 namespace cubepi {
 
 namespace detail {
-CUBEPI_DETAIL_SLOT(sign_request,
-                   "a request signer must be callable as void (HttpRequest& request); it may return a "
-                   "Task<void>")
+CUBEPI_DETAIL_SLOT(
+    sign_request,
+    "a request signer must be callable as void (HttpRequest& request); it may return a "
+    "Task<void>")
 }  // namespace detail
 
 /// Completes each request of a provider right before it is sent, also that of a retry: sets the headers of a key that
@@ -20,7 +21,6 @@ CUBEPI_DETAIL_SLOT(sign_request,
 ///         std::string token = co_await fresh_token();
 ///         request.headers.set("authorization", "Bearer " + token);
 ///     }});
-using RequestSigner =
-    detail::AsyncFunction<void(HttpRequest& request), detail::sign_request_slot>;
+using RequestSigner = detail::AsyncFunction<void(HttpRequest& request), detail::sign_request_slot>;
 
 }  // namespace cubepi

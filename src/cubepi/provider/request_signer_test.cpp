@@ -84,10 +84,10 @@ TEST(RequestSigner, D58_ItsKeysAreRemovedFromErrors) {
         request.headers.set("authorization", "Bearer very-secret-token");
     };
     for (const BoundModel& model : models(signer)) {
-        const Call call({MemoryResponse(
-                            401, R"({"error":{"message":"unknown key very-secret-token"}})")
-                             .with_header("content-type", "application/json")},
-                        model);
+        const Call call(
+            {MemoryResponse(401, R"({"error":{"message":"unknown key very-secret-token"}})")
+                 .with_header("content-type", "application/json")},
+            model);
         EXPECT_NE(call.error().find("unknown key"), std::string::npos);
         EXPECT_EQ(call.error().find("very-secret-token"), std::string::npos);
     }

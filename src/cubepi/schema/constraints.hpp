@@ -15,8 +15,12 @@ class Constraints {
 public:
     Constraints() {}
     // Of numbers.
-    Constraints&& minimum(Json value) && { return std::move(*this).set("minimum", std::move(value)); }
-    Constraints&& maximum(Json value) && { return std::move(*this).set("maximum", std::move(value)); }
+    Constraints&& minimum(Json value) && {
+        return std::move(*this).set("minimum", std::move(value));
+    }
+    Constraints&& maximum(Json value) && {
+        return std::move(*this).set("maximum", std::move(value));
+    }
     Constraints&& exclusive_minimum(Json value) && {
         return std::move(*this).set("exclusiveMinimum", std::move(value));
     }

@@ -26,9 +26,9 @@ struct Limited {
             .constrain("code", Constraints().pattern("^[A-Z]{2}$"))
             .constrain("tags", Constraints().min_items(1).unique_items())
             .constrain("tags[]", Constraints().max_length(8))
-            .constrain("grade", Constraints()
-                                    .describe_value("low", "cheap")
-                                    .describe_value("high", "expensive"));
+            .constrain(
+                "grade",
+                Constraints().describe_value("low", "cheap").describe_value("high", "expensive"));
     }
 };
 struct Outer {

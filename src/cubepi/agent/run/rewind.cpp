@@ -51,9 +51,10 @@ Task<void> check_snapshot(ThreadLog& log, ForkStore& forks, std::string after_ru
         store_call("read the thread before the message", log.thread_id(), std::move(call));
     const MessageList stored = co_await std::move(reading);
     if (same_ids(stored, rest)) co_return;
-    refuse("the part of thread '" + log.thread_id() +
-           "' before the message has runs that were not completed, which a fork does not copy; name a "
-           "message of an earlier run");
+    refuse(
+        "the part of thread '" + log.thread_id() +
+        "' before the message has runs that were not completed, which a fork does not copy; name a "
+        "message of an earlier run");
 }
 
 /// Throws if the thread exists.
@@ -78,9 +79,7 @@ Task<void> rewind_thread(Agent::Impl& impl, ForkStore& forks, std::size_t count,
     } else {
         const std::string after(rest.back().run_id().str());
         co_await check_snapshot(log, forks, after, std::move(rest));
-        auto call = [&] {
-            return forks.fork(log.thread_id(), new_thread_id, after, std::nullopt);
-        };
+        auto call = [&] { return forks.fork(log.thread_id(), new_thread_id, after, std::nullopt); };
         Task<void> forking = store_call("fork the thread", log.thread_id(), std::move(call));
         co_await std::move(forking);
     }
@@ -106,7 +105,8 @@ Task<void> run_rewind(std::shared_ptr<Agent::Impl> impl, std::string message_id,
                         "rewind(): the store cannot fork threads (it is not a ForkStore)");
         }
         if (new_thread_id.empty())
-            refuse("a stored thread is append-only: pass the id of the new thread that continues it");
+            refuse(
+                "a stored thread is append-only: pass the id of the new thread that continues it");
         const bool begins_run =
             position == 0 || messages[position - 1].run_id() != messages[position].run_id();
         if (!begins_run) refuse("message '" + message_id + "' does not begin a run");

@@ -150,7 +150,7 @@ void throw_pending_requests(const std::string& thread_id, const StoredQuestions&
 }
 
 Task<RunResult> run_respond(std::shared_ptr<Agent::Impl> impl, std::string question_id, Json answer,
-                            AnswerOrigin origin) {
+                            AnswerOrigin origin, PromptOptions options) {
     require_durable_channel(*impl);
     ActiveRun active(*impl, impl->runtime->ids->next());
     co_await reload(*impl, active.token());
@@ -159,7 +159,7 @@ Task<RunResult> run_respond(std::shared_ptr<Agent::Impl> impl, std::string quest
     name_run(*impl, questions);
     const SharedString run_id(questions.run_id);
     active.set_run_id(run_id);
-    const auto attempt = std::make_unique<Attempt>(*impl, run_id, active.token());
+    const auto attempt = std::make_unique<Attempt>(*impl, run_id, active.token(), options);
     co_await attempt->claim(ClaimKind::continue_run);
     Task<StoredQuestions> accepting = accept_answer(*impl, questions.run_id, std::move(question_id),
                                                     std::move(answer), std::move(origin));

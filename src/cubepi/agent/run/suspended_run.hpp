@@ -15,7 +15,7 @@ namespace cubepi::detail {
 
 /// Agent::respond().
 Task<RunResult> run_respond(std::shared_ptr<Agent::Impl> impl, std::string question_id, Json answer,
-                            AnswerOrigin origin);
+                            AnswerOrigin origin, PromptOptions options = {});
 /// Agent::abort_pending(), when no run is active.
 Task<void> run_abort_pending(std::shared_ptr<Agent::Impl> impl, std::string reason);
 

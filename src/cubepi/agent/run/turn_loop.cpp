@@ -10,6 +10,7 @@
 #include <cubepi/agent/run/suspended_turn.hpp>
 #include <cubepi/agent/run/tool_batch.hpp>
 #include <cubepi/agent/run/turn_hooks.hpp>
+#include <cubepi/agent/run/value_review.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/outcome.hpp>
 
@@ -55,8 +56,6 @@ private:
     Task<void> begin_turn();
     Task<void> end_before_call(LimitReachedError reached);
     Task<Next> end_with_answer(ResponseReview answer);
-    void review_value(ResponseReview& answer);
-    bool review_called_value(const Message& message);
     Task<Next> run_tools(Message message, ToolList tools, MessageList inject_messages);
     Task<void> end_turn(Message message, MessageList tool_results);
     Task<void> end_failed_turn(Message message);
@@ -92,9 +91,7 @@ Task<void> Loop::drive() {
         if (next == Next::end_of_turns && !core_.stopped()) next = co_await add_queued();
     }
     if (next == Next::suspension) co_return co_await end_.suspend();
-    if (core_.answer_task() && !core_.answer_task()->accepted() && !end_.error()) {
-        end_.set_without_value(core_.answer_task()->missing());
-    }
+    if (core_.answer_task()) require_value(*core_.answer_task(), end_);
     co_await end_.finish();
 }
 
@@ -185,34 +182,8 @@ Task<Next> Loop::turn() {
         co_return co_await run_tools(std::move(answer.message), model.tools(),
                                      std::move(answer.inject_messages));
     }
-    if (core_.answer_task()) review_value(answer);
+    if (core_.answer_task()) terminated_ = review_value(*core_.answer_task(), end_, answer);
     co_return co_await end_with_answer(std::move(answer));
-}
-
-/// Reads the value of an answer without tool calls, and decides whether the model must answer again.
-void Loop::review_value(ResponseReview& answer) {
-    if (answer.decision != TurnDecision::natural) return;
-    AnswerTask& task = *core_.answer_task();
-    switch (task.review(*answer.message.assistant())) {
-        case AnswerTask::Verdict::accepted: terminated_ = true; break;
-        case AnswerTask::Verdict::retry:
-            answer.inject_messages.push_back(task.correction());
-            answer.decision = TurnDecision::loop_to_model;
-            break;
-        case AnswerTask::Verdict::failed:
-            end_.set_without_value(task.error());
-            answer.decision = TurnDecision::stop;
-            break;
-    }
-}
-
-/// Returns true if the calls of an answer contained the value, or do so no more often: the run ends.
-bool Loop::review_called_value(const Message& message) {
-    AnswerTask& task = *core_.answer_task();
-    const AnswerTask::Verdict verdict = task.review_calls(*message.assistant());
-    terminated_ = verdict == AnswerTask::Verdict::accepted;
-    if (verdict == AnswerTask::Verdict::failed) end_.set_without_value(task.error());
-    return verdict != AnswerTask::Verdict::retry;
 }
 
 /// Ends a turn whose answer calls no tools, or whose calls are not to be made.
@@ -246,8 +217,10 @@ Task<Next> Loop::run_tools(Message message, ToolList tools, MessageList inject_m
     forget_turn(core_.state());
     if (!inject_messages.empty()) co_await inject(std::move(inject_messages));
     co_await end_turn(message, batch.results());
-    if (core_.answer_task() && !core_.stopped() && review_called_value(message)) {
-        co_return terminated_ ? Next::end_of_turns : Next::end_of_run;
+    if (core_.answer_task() && !core_.stopped()) {
+        terminated_ = review_called_value(*core_.answer_task(), end_, *message.assistant());
+        if (terminated_) co_return Next::end_of_turns;
+        if (end_.error()) co_return Next::end_of_run;
     }
     bool stop = false;
     if (asks_to_stop()) stop = co_await should_stop(core_, std::move(message), batch.results());
