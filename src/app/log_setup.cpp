@@ -10,6 +10,7 @@
 #include <cubepi/core/runtime.hpp>
 
 #include "terminal/terminal_stream.hpp"
+#include "terminal/terminal_text.hpp"
 
 namespace cubepi::app {
 
@@ -40,6 +41,12 @@ bool is_journal(int descriptor) {
     if (fstat(descriptor, &info) != 0) return false;
     return variable("JOURNAL_STREAM") ==
            std::to_string(info.st_dev) + ":" + std::to_string(info.st_ino);
+}
+
+/// The format of the log, if it is on.
+std::optional<LogFormat>& log_format() {
+    static std::optional<LogFormat> format;
+    return format;
 }
 
 }  // namespace
@@ -73,7 +80,16 @@ void set_up_log(const LogFlags& flags, bool chat) {
     const LogFormat format =
         settings.format.value_or(is_journal(STDERR_FILENO) ? LogFormat::journal : LogFormat::text);
     auto sink = std::make_shared<StreamLogSink>(log_output(), format);
+    log_format() = format;
     Runtime::set_standard_log(Logger(std::move(sink), settings.level));
+}
+
+void warn_operator(const std::string& text) {
+    if (log_format() == LogFormat::json) return;
+    const bool has_priority =
+        log_format().value_or(LogFormat::text) == LogFormat::journal || is_journal(STDERR_FILENO);
+    if (has_priority) err() << "<4>";
+    err() << "cubepi: " << for_terminal(text) << "\n";
 }
 
 }  // namespace cubepi::app

@@ -27,4 +27,8 @@ LogSettings log_settings(const LogFlags& flags, std::string_view variable);
 /// standard error must not be the terminal. Throws Error(invalid_argument).
 void set_up_log(const LogFlags& flags, bool chat);
 
+/// Writes a warning of a service to standard error, for its operator: with a priority if that is systemd's journal. Omitted if the log is
+/// on and its lines are JSON, which the text would break; the part that warns logs an event.
+void warn_operator(const std::string& text);
+
 }  // namespace cubepi::app

@@ -99,8 +99,12 @@ Task<> Framework::notify_error(std::string stage, std::exception_ptr error,
         const auto notified = co_await cubepi::outcome_of(std::move(notifying).task());
         if (notified.cancelled()) notified.rethrow();
         if (notified) continue;
-        impl_->warn("on_error of plugin " + plugin->name + " failed at stage " + stage + ": " +
-                    describe(notified.failure()));
+        impl_->warn("pipeline.on_error_failed",
+                    {{"plugin", plugin->name},
+                     {"stage", stage},
+                     {"error", cubepi::logged_error(notified.failure())}},
+                    "on_error of plugin " + plugin->name + " failed at stage " + stage + ": " +
+                        describe(notified.failure()));
     }
 }
 

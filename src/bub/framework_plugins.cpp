@@ -68,7 +68,9 @@ void Framework::Impl::insert(Plugin plugin) {
     list = std::make_shared<const std::vector<std::shared_ptr<const Plugin>>>(std::move(order));
 }
 
-void Framework::Impl::warn(std::string text) const {
+void Framework::Impl::warn(std::string_view event, std::initializer_list<cubepi::LogField> fields,
+                           std::string text) const {
+    options.runtime->log.write(cubepi::LogLevel::warning, event, fields);
     if (options.on_warning) options.on_warning(std::move(text));
 }
 
@@ -94,9 +96,7 @@ bool Framework::load(std::string name, std::function<Plugin(Framework&)> factory
 }
 
 void Framework::note_broken(std::string name, std::string reason) {
-    impl_->options.runtime->log.write(cubepi::LogLevel::warning, "plugin.broken",
-                                      {{"plugin", name}});
-    impl_->warn("plugin " + name + " is broken: " + reason);
+    impl_->warn("plugin.broken", {{"plugin", name}}, "plugin " + name + " is broken: " + reason);
     PluginStatus status;
     status.name = std::move(name);
     status.reason = std::move(reason);

@@ -63,8 +63,10 @@ Task<std::vector<ProvidedChannel>> Framework::collect_channels(MessageHandler ha
                 return one.channel->name() == channel->name();
             });
             if (same != found.end()) {
-                impl_->warn("channel " + channel->name() + " of plugin " + plugin.name +
-                            " yields to that of plugin " + same->plugin);
+                impl_->warn("plugin.channel_ignored",
+                            {{"plugin", plugin.name}, {"channel", channel->name()}},
+                            "channel " + channel->name() + " of plugin " + plugin.name +
+                                " yields to that of plugin " + same->plugin);
                 continue;
             }
             found.push_back(ProvidedChannel{std::move(channel), plugin.name});
@@ -184,8 +186,9 @@ Task<std::vector<std::string>> Framework::tape_sidecars() {
     auto take = [this, &names](const Plugin& plugin, std::optional<TapeSidecar> sidecar) {
         if (!sidecar || sidecar->name.empty()) return;
         if (std::find(names.begin(), names.end(), sidecar->name) != names.end()) {
-            impl_->warn("the tape sidecar " + sidecar->name + " of plugin " + plugin.name +
-                        " yields to that of a plugin of higher precedence");
+            impl_->warn("plugin.sidecar_ignored", {{"plugin", plugin.name}},
+                        "the tape sidecar " + sidecar->name + " of plugin " + plugin.name +
+                            " yields to that of a plugin of higher precedence");
             return;
         }
         names.push_back(std::move(sidecar->name));

@@ -20,8 +20,8 @@
 #include "../exit_code.hpp"
 #include "../failure.hpp"
 #include "../local_user.hpp"
+#include "../log_setup.hpp"
 #include "../signals.hpp"
-#include "../terminal/terminal_stream.hpp"
 #include "../version.hpp"
 #include "service_notice.hpp"
 
@@ -71,13 +71,17 @@ Gateway::Gateway(Executor executor, CommandLine line)
       line_(std::move(line)),
       control_(executor, gateway_socket(),
                [this](JsonObject request) { return answer(std::move(request)); }),
-      work_(executor, [this](const std::exception_ptr& failure) { warn(explain(failure).text); }) {}
+      work_(executor, [this](const std::exception_ptr& failure) {
+          Runtime::standard()->log.write(LogLevel::warning, "gateway.task_failed",
+                                         {{"error", logged_error(failure)}});
+          warn(explain(failure).text);
+      }) {}
 
 Gateway::~Gateway() = default;
 
 void Gateway::warn(const std::string& text) const {
     const std::lock_guard lock(output_);
-    err() << "cubepi: " << for_terminal(text) << "\n";
+    warn_operator(text);
 }
 
 void Gateway::enter(State state) {
@@ -211,6 +215,8 @@ Task<> Gateway::drain() {
     const std::size_t cancelled =
         co_await instance_->manager().drain(instance_->settings().drain_timeout);
     if (cancelled > 0) {
+        Runtime::standard()->log.write(LogLevel::warning, "gateway.turns_cancelled",
+                                       {{"turns", cancelled}});
         warn(std::to_string(cancelled) +
              " turns did not end in time; their messages are delivered again at the next start");
     }
@@ -220,6 +226,8 @@ Task<> Gateway::reload() {
     Task<> replacing = replace_instance();
     const Outcome<> replaced = co_await outcome_of(std::move(replacing));
     if (replaced || replaced.cancelled()) co_return;
+    Runtime::standard()->log.write(LogLevel::warning, "gateway.reload_failed",
+                                   {{"error", logged_error(replaced.failure())}});
     warn("the configuration was not reloaded: " + explain(replaced.failure()).text);
 }
 

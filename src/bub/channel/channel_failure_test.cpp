@@ -59,6 +59,7 @@ TEST(ChannelLife, AChannelThatDoesNotStopHoldsUpNoOther) {
         EXPECT_EQ(log, (Texts{"start a", "start b", "start c", "stop c", "stop b", "stop a"}));
         ASSERT_EQ(gateway.warnings.size(), 1u);
         EXPECT_NE(gateway.warnings.front().find("channel b did not stop"), std::string::npos);
+        EXPECT_TRUE(gateway.operator_log.contains("<4>channel.stop_failed channel=b error="));
     }
 }
 
@@ -128,6 +129,7 @@ TEST(ChannelLife, D7_ShutdownCancelsTurnsAndReportsDroppedMessages) {
     ASSERT_EQ(gateway.warnings.size(), 1u);
     EXPECT_NE(gateway.warnings.front().find("messages dropped at shutdown: 1"), std::string::npos);
     EXPECT_EQ(gateway.warnings.front().find("two"), std::string::npos) << "B13: no bodies";
+    EXPECT_TRUE(gateway.operator_log.contains("<4>channel.messages_dropped messages=1\n"));
     EXPECT_THROW(cubepi::run(gateway.handler(from("chat", "1", "late"))), cubepi::Error);
 }
 

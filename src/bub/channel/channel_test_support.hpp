@@ -14,6 +14,7 @@
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/core/task_scope.hpp>
 #include <cubepi/testing/manual_clock.hpp>
+#include <cubepi/testing/memory_log.hpp>
 
 #include <bub/channel/channel_manager.hpp>
 #include <bub/channel/steering_inbox.hpp>
@@ -96,8 +97,8 @@ struct Gateway {
     Gateway() {
         FrameworkOptions options;
         options.workspace = "/";
-        options.runtime =
-            std::make_shared<const cubepi::Runtime>(cubepi::Runtime().with_clock(clock));
+        options.runtime = std::make_shared<const cubepi::Runtime>(
+            cubepi::Runtime().with_clock(clock).with_log(operator_log.logger()));
         framework = std::make_unique<Framework>(std::move(options));
         channel = std::make_shared<TestChannel>("chat");
         channels.push_back(channel);
@@ -163,6 +164,7 @@ struct Gateway {
     }
 
     std::shared_ptr<ManualClock> clock = std::make_shared<ManualClock>();
+    cubepi::testing::MemoryLog operator_log;
     std::unique_ptr<Framework> framework;
     std::shared_ptr<TestChannel> channel;
     std::vector<std::shared_ptr<TestChannel>> channels;

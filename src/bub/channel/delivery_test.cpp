@@ -82,6 +82,7 @@ TEST(Delivery, B18_AnUnknownFateGoesByTheChannelsPolicy) {
     EXPECT_EQ(gateway.channel->texts(), Texts{"re: one"});
     EXPECT_EQ(cubepi::run(log->unsettled()).size(), 3u) << "held until the operator decides";
     ASSERT_EQ(gateway.warnings.size(), 1u);
+    EXPECT_NE(gateway.operator_log.text(), "");
     EXPECT_NE(gateway.warnings.front().find(
                   "answers held for the operator, because they may or may not have been sent (3)"),
               std::string::npos);

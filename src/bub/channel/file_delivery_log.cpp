@@ -24,6 +24,7 @@ FileDeliveryLogOptions completed(FileDeliveryLogOptions options) {
     if (options.directory.empty())
         options.directory = default_tape_directory().parent_path() / "deliveries";
     if (!options.clock) options.clock = cubepi::Runtime::standard()->clock;
+    if (!options.log) options.log = cubepi::Runtime::standard()->log;
     return options;
 }
 

@@ -12,6 +12,7 @@
 #include <bub/channel/delivery_log.hpp>
 #include <bub/warning_handler.hpp>
 #include <cubepi/core/clock.hpp>
+#include <cubepi/core/log.hpp>
 #include <cubepi/core/worker_pool.hpp>
 
 namespace bub {
@@ -40,6 +41,8 @@ struct FileDeliveryLogOptions {
     /// Receives records that could not be read. Never receives message bodies (B13). Called on the caller's executor;
     /// may be empty.
     WarningHandler on_warning = {};
+    /// Gets "delivery_log.damaged" and "delivery_log.not_shortened". Absent: the log of Runtime::standard().
+    std::optional<cubepi::Logger> log = {};
 };
 
 /// A delivery log in a file of JSON lines, `deliveries.jsonl`, which is append-only until it is rewritten. A partial

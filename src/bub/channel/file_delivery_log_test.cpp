@@ -15,6 +15,7 @@
 #include <bub/channel/channel_test_support.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/testing/memory_log.hpp>
 
 namespace bub::channel_tests {
 namespace {
@@ -263,10 +264,13 @@ TEST_F(DeliveryFile, B18_ALineThatCannotBeReadCostsOnlyItself) {
     std::string text = bytes();
     text.insert(text.find('\n') + 1, "{\"in\": 7, \"messa\xff\n[]\n");
     set_bytes(text);
+    const cubepi::testing::MemoryLog lines;
+    options.log = lines.logger();
     const auto log = open();
     EXPECT_EQ(texts_of(*log), (Texts{"one", "two"}));
     ASSERT_EQ(warnings.size(), 1u);
     EXPECT_NE(warnings[0].find("2 lines"), std::string::npos);
+    EXPECT_EQ(lines.text(), "<4>delivery_log.damaged lines=2\n");
     EXPECT_TRUE(std::filesystem::exists(options.directory / "deliveries.damaged"));
 }
 

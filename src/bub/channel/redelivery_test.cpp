@@ -76,6 +76,8 @@ TEST(Redelivery, B18_AMessageThatEndedTheProcessTwiceIsHeldForTheOperator) {
               std::string::npos);
     EXPECT_NE(gateway.warnings.front().find("1 (chat, chat 1)"), std::string::npos);
     EXPECT_EQ(gateway.warnings.front().find("poison"), std::string::npos) << "B13: no bodies";
+    EXPECT_TRUE(gateway.operator_log.contains("<4>recovery.messages_held count=1\n"));
+    EXPECT_FALSE(gateway.operator_log.contains("poison"));
 }
 
 TEST(Redelivery, B18_ACommandThatHadBegunIsNotRunAgain) {

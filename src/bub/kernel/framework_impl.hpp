@@ -1,13 +1,16 @@
 #pragma once
 
+#include <initializer_list>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <bub/framework.hpp>
 #include <bub/kernel/hook_walk.hpp>
+#include <cubepi/core/log.hpp>
 
 namespace bub {
 
@@ -16,7 +19,9 @@ struct Framework::Impl {
 
     detail::PluginList plugins() const;
     void insert(Plugin plugin);
-    void warn(std::string text) const;
+    /// Logs the event, and passes the text on to the operator. The fields have no content (cubepi/core/log.hpp).
+    void warn(std::string_view event, std::initializer_list<cubepi::LogField> fields,
+              std::string text) const;
 
     FrameworkOptions options;
     /// The initial value of a turn's state.

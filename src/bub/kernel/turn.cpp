@@ -203,7 +203,8 @@ Task<std::exception_ptr> Turn::save_state(std::exception_ptr failure) {
             co_await cubepi::shield();
             // A cancellation supersedes an earlier failure, which is only reported.
             if (failure)
-                kernel.warn("a turn was cancelled after it had failed: " + describe(failure));
+                kernel.warn("turn.failed", {{"error", cubepi::logged_error(failure)}},
+                            "a turn was cancelled after it had failed: " + describe(failure));
             failure = saved.failure();
         } else if (!saved && !failure) {
             failure = saved.failure();
@@ -332,7 +333,8 @@ Task<std::exception_ptr> Turn::close(std::exception_ptr failure) {
             co_await cubepi::shield();
             failure = closed.failure();
         } else if (!closed) {
-            kernel.warn("cleanup at the end of a turn failed: " + describe(closed.failure()));
+            kernel.warn("turn.cleanup_failed", {{"error", cubepi::logged_error(closed.failure())}},
+                        "cleanup at the end of a turn failed: " + describe(closed.failure()));
         }
     }
     if (cancelled_) co_await cubepi::unshield();

@@ -51,6 +51,8 @@ std::shared_ptr<cubepi::FileSpillSink> BuiltinCore::spill(const std::filesystem:
     try {
         sink = std::make_shared<cubepi::FileSpillSink>(cubepi::FileSpillOptions().in(place));
     } catch (const cubepi::Error& error) {
+        runtime().log.write(cubepi::LogLevel::warning, "pipeline.no_spill_directory",
+                            {{"error", cubepi::to_string(error.code())}});
         const auto& warn = framework_.options().on_warning;
         if (warn) {
             warn("long results are found until the end of this process only: " +

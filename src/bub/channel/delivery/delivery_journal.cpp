@@ -47,7 +47,9 @@ std::vector<DeliveryStepPtr> DeliveryJournal::take_queue() {
     return std::exchange(queue_, {});
 }
 
-void DeliveryJournal::warn(std::string text) {
+void DeliveryJournal::warn(std::string_view event, std::initializer_list<cubepi::LogField> fields,
+                           std::string text) {
+    if (options_.log) options_.log->write(cubepi::LogLevel::warning, event, fields);
     const std::lock_guard guard(queue_mutex_);
     warnings_.push_back(std::move(text));
 }
@@ -158,8 +160,9 @@ void DeliveryJournal::load(std::string_view text) {
         // The next rewrite of the file would drop them.
         const std::filesystem::path copy = options_.directory / "deliveries.damaged";
         replace_file(copy, everything, false);
-        warn(std::to_string(damaged) + " lines of " + path_.string() +
-             " cannot be read, and messages may be missing; a copy is in " + copy.string());
+        warn("delivery_log.damaged", {{"lines", damaged}},
+             std::to_string(damaged) + " lines of " + path_.string() +
+                 " cannot be read, and messages may be missing; a copy is in " + copy.string());
     }
     records_.emplace(std::move(records));
 }
@@ -179,7 +182,9 @@ void DeliveryJournal::compact_when_due() {
     } catch (...) {
         // Continue with the long file; the next attempt is at twice the size.
         size_when_fresh_ = size_;
-        warn("the delivery log could not be shortened: " + describe(std::current_exception()));
+        warn("delivery_log.not_shortened",
+             {{"error", cubepi::logged_error(std::current_exception())}},
+             "the delivery log could not be shortened: " + describe(std::current_exception()));
     }
 }
 

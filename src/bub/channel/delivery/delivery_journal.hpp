@@ -56,7 +56,9 @@ private:
     void compact_when_due();
     void compact();
     void sync_directory() const;
-    void warn(std::string text);
+    /// Logs the event, and adds the text to the warnings.
+    void warn(std::string_view event, std::initializer_list<cubepi::LogField> fields,
+              std::string text);
 
     const FileDeliveryLogOptions options_;
     const std::filesystem::path path_;

@@ -254,19 +254,21 @@ Task<> AdmissionQueue::notify_rejected(Envelope message) {
     notice.chat_id = message.chat_id;
     notice.output_channel = message.output_channel;
     notice.kind = std::string(envelope_kind::error);
+    const std::string channel = notice.channel.value_or("");
     TurnOutput output(std::move(notice));
     Task<bool> sending = router_.dispatch_output(std::move(output));
     Outcome<bool> sent = co_await outcome_of(std::move(sending));
     if (sent.cancelled()) sent.rethrow();
     if (!sent) {
-        context_.warn(
-            "a message was rejected because too many are waiting; its sender could not "
-            "be notified: " +
-            describe(sent.failure()));
+        context_.warn("channel.rejection_not_sent",
+                      {{"channel", channel}, {"error", cubepi::logged_error(sent.failure())}},
+                      "a message was rejected because too many are waiting; its sender could not "
+                      "be notified: " +
+                          describe(sent.failure()));
     } else if (!sent.value()) {
-        context_.warn(
-            "a message was rejected because too many are waiting; its sender was not "
-            "notified, because the channel is not running");
+        context_.warn("channel.rejection_not_sent", {{"channel", channel}, {"error", "not_found"}},
+                      "a message was rejected because too many are waiting; its sender was not "
+                      "notified, because the channel is not running");
     }
 }
 

@@ -103,8 +103,10 @@ Task<> ChannelSet::stop() {
         Task<> stopping = stop_channel(channel, context_.clock(), context_.options.stop_limit);
         const cubepi::Outcome<> stopped = co_await cubepi::outcome_of(std::move(stopping));
         if (!stopped) {
-            context_.warn("channel " + channel->name() +
-                          " did not stop: " + describe(stopped.failure()));
+            context_.warn(
+                "channel.stop_failed",
+                {{"channel", channel->name()}, {"error", cubepi::logged_error(stopped.failure())}},
+                "channel " + channel->name() + " did not stop: " + describe(stopped.failure()));
         }
         serving_.erase(channel->name());
     }

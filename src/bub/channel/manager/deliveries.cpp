@@ -47,6 +47,14 @@ UnsettledPolicy policy_of(const Channel& channel) {
                                                          : UnsettledPolicy::hold;
 }
 
+/// Warns that a step of a delivery is not in the log.
+void Deliveries::not_recorded(std::string_view step, const std::exception_ptr& failure,
+                              const std::string& text) const {
+    context_.warn("delivery.not_recorded",
+                  {{"step", step}, {"error", cubepi::logged_error(failure)}},
+                  text + ": " + describe(failure));
+}
+
 bool Deliveries::records(const Channel& channel) const {
     return context_.options.deliveries && policy_of(channel) != UnsettledPolicy::none;
 }
@@ -60,8 +68,7 @@ Task<> Deliveries::begin(Receipts receipts) {
     Task<> writing = write(log(), &DeliveryLog::begin, std::move(receipts));
     const Outcome<> written = co_await outcome_of(std::move(writing));
     if (written.cancelled()) written.rethrow();
-    if (!written)
-        context_.warn("could not record the start of a turn: " + describe(written.failure()));
+    if (!written) not_recorded("begin", written.failure(), "could not record the start of a turn");
 }
 
 Task<> Deliveries::finish(Receipts receipts) {
@@ -69,8 +76,8 @@ Task<> Deliveries::finish(Receipts receipts) {
     Task<> writing = write(log(), &DeliveryLog::finish, std::move(receipts));
     const Outcome<> written = co_await uncancelled(std::move(writing));
     if (!written)
-        context_.warn("could not record that a message is finished; it may be delivered again: " +
-                      describe(written.failure()));
+        not_recorded("finish", written.failure(),
+                     "could not record that a message is finished; it may be delivered again");
 }
 
 Task<> Deliveries::put_back(Receipts receipts) {
@@ -78,16 +85,16 @@ Task<> Deliveries::put_back(Receipts receipts) {
     Task<> writing = write(log(), &DeliveryLog::put_back, std::move(receipts));
     const Outcome<> written = co_await uncancelled(std::move(writing));
     if (!written)
-        context_.warn("could not record the end of an interrupted turn: " +
-                      describe(written.failure()));
+        not_recorded("put_back", written.failure(),
+                     "could not record the end of an interrupted turn");
 }
 
 Task<> Deliveries::note_sent(std::string id) {
     Task<> writing = write(log(), &DeliveryLog::sent, std::move(id));
     const Outcome<> written = co_await uncancelled(std::move(writing));
     if (!written)
-        context_.warn("could not record that an answer was sent; it may be sent again: " +
-                      describe(written.failure()));
+        not_recorded("sent", written.failure(),
+                     "could not record that an answer was sent; it may be sent again");
 }
 
 Task<> Deliveries::plan(std::string session_id, std::vector<TurnOutput> outputs,
@@ -130,8 +137,7 @@ Task<> Deliveries::send_recorded(std::shared_ptr<Channel> channel, TurnOutput ou
     Task<> writing = write_failed(log(), std::move(id), describe(sent.failure()));
     const Outcome<> written = co_await outcome_of(std::move(writing));
     if (!written)
-        context_.warn("could not record that an answer was not sent: " +
-                      describe(written.failure()));
+        not_recorded("failed", written.failure(), "could not record that an answer was not sent");
     sent.rethrow();
 }
 

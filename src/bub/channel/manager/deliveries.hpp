@@ -1,9 +1,11 @@
 #pragma once
 
+#include <exception>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <bub/channel/manager/channel_set.hpp>
@@ -54,6 +56,8 @@ private:
     Task<> send_recorded(std::shared_ptr<Channel> channel, TurnOutput output, Receipts answered);
     Task<std::string> intend(TurnOutput output, Receipts answered);
     Task<> note_sent(std::string id);
+    void not_recorded(std::string_view step, const std::exception_ptr& failure,
+                      const std::string& text) const;
 
     ManagerContext& context_;
     const ChannelSet& channels_;

@@ -3,12 +3,16 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <cubepi/core/event_signal.hpp>
+#include <cubepi/core/log.hpp>
+#include <cubepi/core/runtime.hpp>
 #include <cubepi/core/task_scope.hpp>
 
 #include <bub/channel/channel_manager.hpp>
@@ -47,7 +51,10 @@ struct ManagerContext {
     ManagerContext(Framework& used_framework, ChannelManagerOptions given)
         : framework(used_framework), options(std::move(given)) {}
 
-    void warn(const std::string& text) const {
+    /// Logs the event, and passes the text on to the operator. The fields have no content (cubepi/core/log.hpp).
+    void warn(std::string_view event, std::initializer_list<cubepi::LogField> fields,
+              const std::string& text) const {
+        framework.runtime()->log.write(cubepi::LogLevel::warning, event, fields);
         if (options.on_warning) options.on_warning(text);
     }
     /// Returns true if no more messages may wait.

@@ -56,7 +56,10 @@ Task<> ManagerCore::run(std::stop_token stop) {
     const cubepi::Executor executor = co_await cubepi::this_executor;
     context_.owner = self;
     context_.work = std::make_unique<cubepi::BackgroundScope>(
-        executor, [this](std::exception_ptr failure) { context_.warn(describe(failure)); });
+        executor, [this](const std::exception_ptr& failure) {
+            context_.warn("channel.task_failed", {{"error", cubepi::logged_error(failure)}},
+                          describe(failure));
+        });
     context_.framework.bind_router(self);
     cubepi::Outcome<> served{std::exception_ptr()};
     {
@@ -95,10 +98,12 @@ Task<> ManagerCore::shut_down() {
     admission_.clear(leftover);
     sessions_.clear_waiting(leftover);
     if (leftover.dropped > 0)
-        context_.warn("messages dropped at shutdown: " + std::to_string(leftover.dropped));
+        context_.warn("channel.messages_dropped", {{"messages", leftover.dropped}},
+                      "messages dropped at shutdown: " + std::to_string(leftover.dropped));
     if (leftover.recorded > 0)
-        context_.warn("messages to be delivered at the next start: " +
-                      std::to_string(leftover.recorded));
+        context_.warn(
+            "channel.messages_postponed", {{"messages", leftover.recorded}},
+            "messages to be delivered at the next start: " + std::to_string(leftover.recorded));
     co_await context_.work->close();
     admission_.forget();
     sessions_.forget();

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <map>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include <cubepi/core/error.hpp>
@@ -43,10 +44,12 @@ public:
         text_ += (text_.empty() ? "" : ", ") + item;
     }
     /// Reports the items, if there are any.
-    void warn(const ManagerContext& context, const std::string& what) const {
+    void warn(const ManagerContext& context, std::string_view event,
+              const std::string& what) const {
         if (count_ == 0) return;
-        context.warn(what + " (" + std::to_string(count_) + "): " + text_ +
-                     (count_ > limit ? ", ..." : ""));
+        context.warn(
+            event, {{"count", count_}},
+            what + " (" + std::to_string(count_) + "): " + text_ + (count_ > limit ? ", ..." : ""));
     }
 
 private:
@@ -117,7 +120,8 @@ std::vector<StoredInbound> Recovery::resume_outputs(std::vector<StoredInbound> i
             postponed.insert(inbound.id);
         }
     }
-    unserved.warn(context_, "partly sent answers wait for channels that are not running");
+    unserved.warn(context_, "recovery.answers_postponed",
+                  "partly sent answers wait for channels that are not running");
     std::vector<StoredInbound> others;
     for (StoredInbound& inbound : inbounds) {
         if (postponed.contains(turn_of(inbound))) continue;
@@ -162,11 +166,13 @@ Task<> Recovery::sort_out(std::vector<StoredInbound> inbounds) {
             again.push_back(std::move(inbound));
         }
     }
-    cut_off.warn(context_,
+    cut_off.warn(context_, "recovery.answers_cut_off",
                  "the process ended while these turns were being answered; their answers may be "
                  "incomplete");
-    held.warn(context_, "messages held for the operator, because the process ended in their turns");
-    unserved.warn(context_, "messages wait for channels that are not running");
+    held.warn(context_, "recovery.messages_held",
+              "messages held for the operator, because the process ended in their turns");
+    unserved.warn(context_, "recovery.messages_postponed",
+                  "messages wait for channels that are not running");
     co_await deliveries_.finish(std::move(over));
     resubmit(std::move(again));
 }
@@ -177,9 +183,12 @@ void Recovery::restore(Channel& channel, Envelope& message) const {
     try {
         settles->restore(message);
     } catch (...) {
-        context_.warn("channel " + channel.name() +
-                      " could not restore a message, which is delivered as it was stored: " +
-                      describe(std::current_exception()));
+        context_.warn("recovery.restore_failed",
+                      {{"channel", channel.name()},
+                       {"error", cubepi::logged_error(std::current_exception())}},
+                      "channel " + channel.name() +
+                          " could not restore a message, which is delivered as it was stored: " +
+                          describe(std::current_exception()));
     }
 }
 
@@ -240,10 +249,12 @@ Task<> Recovery::resume_deliveries() {
         if (sent.cancelled()) sent.rethrow();
         // The delivery state is still unknown.
         if (!sent)
-            context_.warn("answer " + origin +
-                          " could not be sent again: " + describe(sent.failure()));
+            context_.warn(
+                "recovery.resend_failed",
+                {{"channel", channel->name()}, {"error", cubepi::logged_error(sent.failure())}},
+                "answer " + origin + " could not be sent again: " + describe(sent.failure()));
     }
-    held.warn(context_,
+    held.warn(context_, "recovery.answers_held",
               "answers held for the operator, because they may or may not have been sent");
 }
 

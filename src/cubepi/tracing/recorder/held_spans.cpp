@@ -25,7 +25,8 @@ void HeldSpans::release_to(SpanReceiver& receiver, LossReport& losses) noexcept 
     for (std::shared_ptr<const SpanData>& span : spans_) receiver.receive(std::move(span));
     spans_.clear();
     bytes_ = 0;
-    losses.add(Loss::held_span, "more than 10,000 of them, or 16 MiB, waited for the end of the run",
+    losses.add(Loss::held_span,
+               "more than 10,000 of them, or 16 MiB, waited for the end of the run",
                std::exchange(missing_, 0));
 }
 

@@ -12,7 +12,7 @@
 
 namespace cubepi::detail {
 
-/// What a recorder may fail to record.
+/// The kinds of losses of a recorder.
 enum class Loss : std::uint8_t {
     redacted_value,  ///< the `redact` function threw an exception
     held_span,       ///< of a run that failed, beyond the limits of HeldSpans

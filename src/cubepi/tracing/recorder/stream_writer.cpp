@@ -75,9 +75,9 @@ struct StreamWriter::State {
     std::mutex mutex;
     std::condition_variable changed;
     std::vector<Line> waiting;
-    std::size_t bytes = 0;        // of `waiting`
-    std::uint64_t added = 0;      // lines
-    std::uint64_t finished = 0;   // lines that are written or lost
+    std::size_t bytes = 0;       // of `waiting`
+    std::uint64_t added = 0;     // lines
+    std::uint64_t finished = 0;  // lines that are written or lost
     bool closing = false;
     bool ended = false;      // the thread
     bool abandoned = false;  // by close()
@@ -177,8 +177,8 @@ bool StreamWriter::close(std::chrono::milliseconds limit) {
     state_->closing = true;
     state_->changed.notify_all();
     if (!thread_.joinable()) return !state_->abandoned;
-    const bool in_time = state_->changed.wait_for(lock, std::min(limit, longest),
-                                                  [this] { return state_->ended; });
+    const bool in_time =
+        state_->changed.wait_for(lock, std::min(limit, longest), [this] { return state_->ended; });
     std::thread thread = std::move(thread_);
     if (in_time) {
         lock.unlock();
