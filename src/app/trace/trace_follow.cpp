@@ -73,7 +73,8 @@ std::vector<TraceSpan> FollowedTrace::poll() {
     std::vector<TraceSpan> spans;
     for (GrowingTraceFile& file : files_)
         file.read([&spans](TraceSpan span) { spans.push_back(std::move(span)); });
-    for (const TraceSpan& span : spans) ended_ = ended_ || span.parent_id.empty();
+    for (const TraceSpan& span : spans)
+        ended_ = ended_ || span.parent_id.empty() || span.has_remote_parent;
     return spans;
 }
 

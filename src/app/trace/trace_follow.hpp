@@ -41,7 +41,7 @@ public:
     /// Looks for the trace, if it is not known yet, and returns its spans since the last call. Throws Error(invalid_argument) if
     /// several traces begin with the name.
     std::vector<TraceSpan> poll();
-    /// True if the root has ended: nothing follows.
+    /// True if the root has ended, or the span whose parent is in another program: nothing follows.
     bool ended() const noexcept { return ended_; }
     bool found() const noexcept { return !files_.empty(); }
     std::vector<std::filesystem::path> paths() const;

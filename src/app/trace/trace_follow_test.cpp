@@ -42,6 +42,20 @@ TEST_F(TraceFollowTest, ReturnsSpansAsTheyAreWrittenUntilTheRootHasEnded) {
     EXPECT_TRUE(trace.ended());
 }
 
+TEST_F(TraceFollowTest, EndsWithTheRunOfAHostWhoseSpanIsElsewhere) {
+    FollowedTrace trace(directory(), "0123");
+    append(chat_span("03", "02", "m").line());
+    EXPECT_EQ(names(trace.poll()), "03");
+    append(agent_span("02", "ee").line());
+    EXPECT_EQ(names(trace.poll()), "02");
+    EXPECT_FALSE(trace.ended()) << "its parent may be a turn that has not ended";
+    TestSpan turn = agent_span("ee", "ff");
+    turn.attributes["cubepi.remote_parent"] = true;
+    append(turn.line());
+    EXPECT_EQ(names(trace.poll()), "ee");
+    EXPECT_TRUE(trace.ended());
+}
+
 TEST_F(TraceFollowTest, WithoutANameTheFirstTraceThatGrowsIsFollowed) {
     append_to("2026-11-21/ffffffffffffffffffffffffffffffff.jsonl",
               chat_span("09", "08", "m").line());

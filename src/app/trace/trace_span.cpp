@@ -163,6 +163,7 @@ void read_identity(TraceSpan& span, const JsonObject& attributes) {
 void read_attributes(TraceSpan& span, const JsonObject& line, const JsonObject& attributes) {
     span.operation = operation_of(attributes, span.name);
     span.aborted = is_true(own_attribute(attributes, "aborted"));
+    span.has_remote_parent = is_true(own_attribute(attributes, "remote_parent"));
     const Json* outcome = own_attribute(attributes, "run.outcome");
     span.suspended = outcome && outcome->is_string() && outcome->get_string() == "suspended";
     span.model = string_member(attributes, "gen_ai.request.model");

@@ -48,6 +48,7 @@ struct TraceSpan {
     SpanOperation operation = SpanOperation::other;
     bool error = false;
     bool aborted = false;
+    bool has_remote_parent = false;  ///< the parent is a span of another program
     bool suspended = false;
     std::int64_t start = 0;  ///< microseconds since 1970
     std::int64_t end = 0;

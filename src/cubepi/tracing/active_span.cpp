@@ -41,9 +41,9 @@ void ActiveSpan::end(Time time) noexcept {
     const std::shared_ptr<detail::TracerCore> core = std::exchange(core_, nullptr);
     const std::shared_ptr<detail::SpanHold> hold = std::exchange(hold_, nullptr);
     std::shared_ptr<const SpanData> ended = std::exchange(data_, nullptr);
-    if (ended->context.sampled) return core->receive(std::move(ended));
-    if (!hold) return;
     core->end_hold(ended->context, hold.get());
+    if (ended->context.sampled) return core->receive(std::move(ended));
+    if (!core->settings().keep_failed) return;
     try {
         if (failed) hold->fail(*core, core->losses());
         hold->add(std::move(ended), *core);

@@ -36,7 +36,7 @@ public:
 
     /// Records nothing.
     ActiveSpan() = default;
-    /// `hold` receives the span if it is not sampled; null: it is dropped.
+    /// `hold` receives the span if it is not sampled.
     ActiveSpan(std::shared_ptr<detail::TracerCore> core, std::shared_ptr<SpanData> data,
                std::shared_ptr<detail::SpanHold> hold);
     ActiveSpan(ActiveSpan&&) noexcept;

@@ -82,6 +82,7 @@ ActiveSpan Tracer::start_span(SharedString name, ActiveSpanOptions options) {
     data->name = std::move(name);
     data->context = SpanContext{parent.trace_id, SpanId::random(), parent.sampled};
     data->parent = parent.span_id;
+    if (parent.remote) data->attributes.add("cubepi.remote_parent", true);
     data->kind = options.kind;
     for (Attribute& one : detail::attributes_of(options.trace))
         data->attributes.set(std::move(one.key), std::move(one.value));

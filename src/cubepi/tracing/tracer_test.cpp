@@ -341,6 +341,23 @@ TEST(Tracer, ASpanOfTheProgramThatFailsIsRecordedAlthoughItIsNotSampled) {
     EXPECT_EQ(text(*span, "error.type"), "io");
 }
 
+TEST(Tracer, MarksARunBelowASpanOfAnotherProgram) {
+    Traced traced;
+    FauxProvider faux = answering({"one", "two"});
+    Agent agent({.model = faux.model("m")});
+    const TraceAttachment attachment = traced.tracer->attach(agent);
+    const std::string other = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    run(agent.prompt("?", PromptOptions().traceparent(other)));
+    EXPECT_EQ(text(*traced.span("invoke_agent"), "cubepi.remote_parent"), "true");
+    ActiveSpanOptions options;
+    options.trace.traceparent = other;
+    ActiveSpan request = traced.tracer->start_span("GET", std::move(options));
+    run(agent.prompt("?", PromptOptions().traceparent(request.context().traceparent())));
+    request.end();
+    EXPECT_EQ(text(*traced.span("GET"), "cubepi.remote_parent"), "true");
+    EXPECT_EQ(text(*traced.spans("invoke_agent").back(), "cubepi.remote_parent"), "(absent)");
+}
+
 TEST(Tracer, SpansOfTheProgramAreExportedWithARunThatFails) {
     TracerOptions options;
     options.sampling.ratio = 0;

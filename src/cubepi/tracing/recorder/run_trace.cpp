@@ -48,6 +48,7 @@ RunTrace::RunTrace(std::shared_ptr<const Settings> settings, SpanReceiver& recei
     if (!settings_.agent_name.empty()) attributes.add("gen_ai.agent.name", settings_.agent_name);
     if (!info_->origin.parent_run_id.empty())
         attributes.add("cubepi.parent_run_id", SharedString(info_->origin.parent_run_id));
+    if (parent.remote) attributes.add("cubepi.remote_parent", true);
 }
 
 RunTrace::~RunTrace() {

@@ -22,7 +22,8 @@ struct TraceParent {
     TraceId trace_id = {};
     SpanId span_id = {};  ///< not valid: the run's span is the root
     bool sampled = true;
-    std::shared_ptr<SpanHold> hold = {};  ///< of the span above, if that is not sampled; else null
+    std::shared_ptr<SpanHold> hold = {};  ///< of the span of the program above; null: none
+    bool remote = false;  ///< the span above is not of this tracer: of another process, for example
 };
 
 /// Facts about a tool of the agent that a recorder needs.

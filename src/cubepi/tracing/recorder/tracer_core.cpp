@@ -76,7 +76,7 @@ TraceParent TracerCore::parent_of(const RunInfo& info) const {
     if (!info.origin.parent_run_id.empty()) {
         if (const auto run = runs_.find(info.origin.parent_run_id)) {
             const SpanContext context = run->context_of_call(info.origin.parent_tool_call_id);
-            return TraceParent{context.trace_id, context.span_id, context.sampled, nullptr};
+            return TraceParent{context.trace_id, context.span_id, context.sampled};
         }
     }
     const TraceContext* trace = info.origin.trace.get();
@@ -88,8 +88,9 @@ TraceParent TracerCore::parent_of_caller(std::string_view traceparent) const {
         const bool sampled = options_.sampling.follow_caller
                                  ? caller->sampled
                                  : is_sampled(caller->trace_id, options_.sampling.ratio);
-        TraceParent parent{caller->trace_id, caller->span_id, sampled, nullptr};
-        if (!sampled && settings_->keep_failed) parent.hold = holds_.find(caller->span_id.hex());
+        TraceParent parent{caller->trace_id, caller->span_id, sampled};
+        parent.hold = holds_.find(caller->span_id.hex());
+        parent.remote = !parent.hold;
         return parent;
     }
     TraceParent parent;
@@ -138,7 +139,6 @@ bool TracerCore::shutdown(std::chrono::milliseconds limit) {
 }
 
 std::shared_ptr<SpanHold> TracerCore::hold_for(const TraceParent& parent, const SpanContext& span) {
-    if (span.sampled || !settings_->keep_failed) return nullptr;
     std::shared_ptr<SpanHold> hold = parent.hold ? parent.hold : std::make_shared<SpanHold>();
     holds_.add(span.span_id.hex(), hold);
     return hold;

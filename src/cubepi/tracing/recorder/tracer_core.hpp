@@ -42,7 +42,7 @@ public:
     bool flush(std::chrono::milliseconds limit);
     bool shutdown(std::chrono::milliseconds limit);
     const SpanSink& sink() const noexcept { return sink_; }
-    /// Holds the spans of the program below a span that is not sampled; null if they are exported or dropped.
+    /// Registers a span of the program until end_hold(). Returns the hold that it shares with the spans of the program above it.
     std::shared_ptr<SpanHold> hold_for(const TraceParent& parent, const SpanContext& span);
     void end_hold(const SpanContext& span, const SpanHold* hold) noexcept;
     LossReport& losses() const noexcept { return *settings_->losses; }
