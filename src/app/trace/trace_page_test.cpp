@@ -38,17 +38,38 @@ protected:
     }
 
     /// The document after the page's script has run in a browser without a network.
-    static std::string dom(const std::filesystem::path& page, const std::string& search = {}) {
+    static std::string dom(const std::filesystem::path& page, const std::string& search = {},
+                           const std::string& settings = {}) {
         const std::string command =
             "chromium-headless-shell --no-sandbox --disable-gpu --disable-dev-shm-usage "
-            "--host-resolver-rules='MAP * ~NOTFOUND' --user-data-dir='" +
-            page.parent_path().string() + "/browser' --dump-dom 'file://" + page.string() +
+            "--host-resolver-rules='MAP * ~NOTFOUND' " +
+            settings + " --user-data-dir='" + page.parent_path().string() +
+            "/browser' --dump-dom 'file://" + page.string() +
             (search.empty() ? "" : "#search=" + search) + "' 2>/dev/null";
         const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), pclose);
         std::string text;
         std::array<char, 4096> buffer = {};
         while (pipe && fgets(buffer.data(), buffer.size(), pipe.get())) text += buffer.data();
         return text;
+    }
+
+    /// The text that a script of the test writes into the page, as its user's clicks would change it.
+    std::string result_of(const std::filesystem::path& page, const std::string& script,
+                          const std::string& settings = {}) {
+        std::string text = file_text(page);
+        // The page's policy allows no script but its own.
+        const std::size_t policy = text.find("Content-Security-Policy");
+        EXPECT_NE(policy, std::string::npos);
+        text.replace(policy, std::string_view("Content-Security-Policy").size(), "x-none");
+        const std::size_t end = text.find("</body>");
+        EXPECT_NE(end, std::string::npos);
+        text.insert(end,
+                    "<script>document.title = '[' + (() => {" + script + "})() + ']';</script>");
+        const std::string document = dom(write("scripted.html", text), {}, settings);
+        const std::size_t begin = document.find("<title>[");
+        const std::size_t close = document.find("]</title>");
+        if (begin == std::string::npos || close == std::string::npos) return document;
+        return document.substr(begin + 8, close - begin - 8);
     }
 };
 
@@ -72,6 +93,63 @@ TEST_F(TracePageTest, ShowsTheSpansInABrowser) {
     EXPECT_NE(document.find("<title>trace 0123456789"), std::string::npos) << document;
     EXPECT_EQ(document.find("owned</title>"), std::string::npos);
     EXPECT_EQ(document.find("<img"), std::string::npos);
+}
+
+TEST_F(TracePageTest, AClickShowsAndHidesTheMessagesOfASpan) {
+    const std::string script = R"(
+        const row = document.querySelector('.row.chat');
+        const texts = () => [...document.querySelectorAll('.details')].map((one) => one.textContent);
+        const before = texts().length;
+        row.click();
+        const shown = texts();
+        row.dispatchEvent(new KeyboardEvent('keydown', {key: 'Enter'}));
+        return [before, shown.length, shown[0].includes('A needle in the answer'), texts().length,
+                row.getAttribute('aria-expanded')].join(' ');)";
+    EXPECT_EQ(result_of(write_page(), script), "0 1 true 0 false");
+}
+
+TEST_F(TracePageTest, AFoldedSpanHidesThoseBelowIt) {
+    const std::string script = R"(
+        const visible = () => [...document.querySelectorAll('#rows .row')]
+            .filter((row) => row.offsetHeight > 0).length;
+        const all = visible();
+        document.getElementById('close').click();
+        const folded = visible();
+        document.getElementById('open').click();
+        return [all, folded, visible()].join(' ');)";
+    EXPECT_EQ(result_of(write_page(), script), "4 1 4");
+}
+
+TEST_F(TracePageTest, BarsShowWhenAndHowLongASpanRan) {
+    TestSpan first = chat_span("02", "01", "early");
+    first.end = 500;
+    TestSpan second = chat_span("03", "01", "late");
+    second.start = 500;
+    second.end = 750;
+    write("t.jsonl", first.line() + second.line() + agent_span("01").line());
+    arguments_.run = (temporary_.path() / "t.jsonl").string();
+    arguments_.html = true;
+    arguments_.output = (temporary_.path() / "page.html").string();
+    ASSERT_EQ(show(TraceArguments::What::view), 0) << err();
+    const std::string script = R"(
+        return [...document.querySelectorAll('#rows .row')].map((row) => {
+            const track = row.querySelector('.track').getBoundingClientRect();
+            const bar = row.querySelector('i').getBoundingClientRect();
+            const share = (x) => Math.round(100 * x / track.width);
+            return share(bar.left - track.left) + '+' + share(bar.width);
+        }).join(' ');)";
+    EXPECT_EQ(result_of(arguments_.output, script, "--window-size=1600,900"), "0+100 0+50 50+25");
+}
+
+TEST_F(TracePageTest, FollowsTheColorSchemeOfTheBrowser) {
+    const std::string script = R"(
+        const style = getComputedStyle(document.body);
+        return style.backgroundColor + ' ' + style.color;)";
+    const std::filesystem::path page = write_page();
+    EXPECT_EQ(result_of(page, script, "--blink-settings=preferredColorScheme=1"),
+              "rgb(255, 255, 255) rgb(29, 33, 41)");
+    EXPECT_EQ(result_of(page, script, "--blink-settings=preferredColorScheme=0"),
+              "rgb(22, 24, 29) rgb(230, 232, 236)");
 }
 
 TEST_F(TracePageTest, SearchShowsWhatMatchesAndTheSpansAboveIt) {
