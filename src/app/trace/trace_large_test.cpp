@@ -62,8 +62,8 @@ TEST_F(LargeTrace, ATraceOf100MegabytesNeedsMemoryForItsLargestLineOnly) {
 }
 
 TEST(LineBuffer, SkipsLinesOverItsLimitWhereverTheyAreCut) {
-    const std::string text = "one\n" + std::string(11, 'x') + "\ntwo\n" + std::string(10, 'y') + "\n" +
-                             std::string(30, 'z');
+    const std::string text = "one\n" + std::string(11, 'x') + "\ntwo\n" + std::string(10, 'y') +
+                             "\n" + std::string(30, 'z');
     for (std::size_t cut = 0; cut <= text.size(); ++cut) {
         LineBuffer buffer(10);
         std::string lines;

@@ -1,10 +1,16 @@
 #include <map>
+#include <sstream>
 #include <stdexcept>
+#include <string>
+#include <string_view>
 
 #include <gtest/gtest.h>
 
 #include <bub/builtin/builtin_test_support.hpp>
 #include <bub/turn_span.hpp>
+#include <cubepi/core/runtime.hpp>
+#include <cubepi/testing/memory_log.hpp>
+#include <cubepi/tracing/console_exporter.hpp>
 #include <cubepi/tracing/memory_exporters.hpp>
 #include <cubepi/tracing/meter.hpp>
 #include <cubepi/tracing/tracer.hpp>
@@ -17,14 +23,16 @@ using cubepi::SpanStatus;
 
 class TurnTraces : public test::Builtin {
 protected:
-    TurnTraces() {
-        cubepi::TracerOptions options;
+    TurnTraces() { trace_with(cubepi::TracerOptions()); }
+
+    /// Makes the framework, with a tracer that exports to memory as well.
+    void trace_with(cubepi::TracerOptions options,
+                    FrameworkOptions framework_options = FrameworkOptions()) {
         cubepi::SpanSink::Output output;
         output.exporter = exporter;
         output.limits.delay = std::chrono::milliseconds(1);
         options.exporters.push_back(std::move(output));
         tracer = std::make_shared<cubepi::Tracer>(std::move(options));
-        FrameworkOptions framework_options;
         framework_options.tracer = tracer;
         framework_options.meter = meter;
         make_framework(std::move(framework_options));
@@ -176,6 +184,86 @@ TEST_F(TurnTraces, AFailureOfTheModelIsNotOneOfSaveState) {
     EXPECT_EQ(span("bub.run_model")->status, SpanStatus::error);
     EXPECT_EQ(span("bub.save_state")->status, SpanStatus::unset);
     EXPECT_EQ(span("bub.turn")->status, SpanStatus::error);
+}
+
+TEST_F(TurnTraces, AFailedRunOfATurnThatIsNotSampledIsExportedWithTheTurn) {
+    cubepi::TracerOptions options;
+    options.sampling.ratio = 0;
+    trace_with(std::move(options));
+    add_builtin({cubepi::FauxStep(faux_assistant_message("fine")),
+                 cubepi::FauxStep(cubepi::faux_failure("down"))});
+    say("?");
+    EXPECT_TRUE(spans().empty());
+    try {
+        say("?");
+    } catch (const std::exception&) {
+        // Whether the failure of a model fails the turn is not the matter of this test.
+    }
+    EXPECT_EQ(above(*span("invoke_agent")), "bub.run_model < bub.turn");
+    for (const char* stage : {"bub.load_state", "bub.build_prompt", "bub.save_state"})
+        EXPECT_EQ(above(*span(stage)), "bub.turn") << stage;
+}
+
+constexpr std::string_view marker = "zqxsecret";
+
+/// Adds a plugin that fails in one stage.
+void add_failing(Framework& framework, std::string_view stage) {
+    const auto fail = [] { throw std::runtime_error(std::string(marker) + " in an exception"); };
+    Plugin failing;
+    failing.name = "failing";
+    if (stage == "build_prompt") {
+        failing.build_prompt = [fail](BuildPromptCall&) -> std::optional<Prompt> {
+            fail();
+            return std::nullopt;
+        };
+    } else if (stage == "load_state") {
+        failing.load_state = [fail](LoadStateCall&) -> JsonObject {
+            fail();
+            return {};
+        };
+    } else if (stage == "save_state") {
+        failing.save_state = [fail](SaveStateCall&) { fail(); };
+    } else if (stage == "render_outbound") {
+        failing.render_outbound = [fail](RenderOutboundCall&) -> EnvelopeBatch {
+            fail();
+            return {};
+        };
+    } else if (stage == "on_error") {
+        failing.on_error = [fail](OnErrorCall&) { fail(); };
+        failing.run_model = [fail](RunModelCall&) -> std::optional<std::string> {
+            fail();
+            return std::nullopt;
+        };
+    }
+    framework.add(std::move(failing));
+}
+
+TEST_F(TurnTraces, D26_NoWordOfATurnIsExportedOrLoggedWhateverFails) {
+    for (const char* stage :
+         {"none", "load_state", "build_prompt", "save_state", "render_outbound", "on_error"}) {
+        const cubepi::testing::MemoryLog log;
+        std::ostringstream console;
+        cubepi::TracerOptions options;
+        cubepi::SpanSink::Output output;
+        output.exporter = std::make_shared<cubepi::ConsoleSpanExporter>(console);
+        options.exporters.push_back(std::move(output));
+        FrameworkOptions framework_options;
+        framework_options.runtime = std::make_shared<const cubepi::Runtime>(
+            cubepi::Runtime(*cubepi::Runtime::standard()).with_log(log.logger()));
+        trace_with(std::move(options), std::move(framework_options));
+        add_builtin({cubepi::FauxStep(test::calling("bash", JsonObject{{"command", marker}})),
+                     cubepi::FauxStep(faux_assistant_message(std::string(marker)))});
+        add_failing(*framework, stage);
+        try {
+            say(std::string(marker));
+        } catch (const std::exception&) {
+            // The stage's.
+        }
+        EXPECT_TRUE(tracer->shutdown());
+        const std::string all = console.str() + log.text() + meter->prometheus_text();
+        EXPECT_NE(all.find("bub.turn"), std::string::npos) << stage;
+        EXPECT_EQ(all.find(marker), std::string::npos) << stage << ": " << all;
+    }
 }
 
 }  // namespace

@@ -2,6 +2,9 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <mutex>
+#include <optional>
 #include <random>
 #include <sstream>
 #include <string>
@@ -15,6 +18,8 @@
 #include <cubepi/hitl/in_memory_channel.hpp>
 #include <cubepi/provider/faux.hpp>
 #include <cubepi/provider/openai.hpp>
+#include <cubepi/testing/manual_clock.hpp>
+#include <cubepi/testing/memory_log.hpp>
 #include <cubepi/testing/memory_transport.hpp>
 #include <cubepi/tracing/console_exporter.hpp>
 #include <cubepi/tracing/jsonl_exporter.hpp>
@@ -56,33 +61,34 @@ struct Args {
 class Exported {
 public:
     explicit Exported(TracerOptions options, std::size_t requests) {
+        MeterOptions measured;
         add(options, std::make_shared<JsonlSpanExporter>(directory_.path()));
         add(options, std::make_shared<ConsoleSpanExporter>(console_));
         for (const OtlpProtocol protocol : {OtlpProtocol::http_protobuf, OtlpProtocol::http_json}) {
-            std::vector<MemoryResponse> answers(requests, MemoryResponse(200));
-            auto transport = std::make_shared<MemoryTransport>(std::move(answers));
-            OtlpOptions otlp;
-            otlp.protocol = protocol;
-            otlp.headers = {HttpHeader("authorization", std::string(marker) + "header")};
-            otlp.runtime = std::make_shared<const Runtime>(Runtime().with_transport(transport));
-            transports_.push_back(std::move(transport));
-            add(options, std::make_shared<OtlpSpanExporter>(std::move(otlp)));
+            add(options, std::make_shared<OtlpSpanExporter>(collector(protocol, requests)));
+            measured.exporters.push_back(
+                std::make_shared<OtlpMetricExporter>(collector(protocol, 10)));
         }
+        measured.on_notice = notice_receiver();
+        meter_.emplace(std::move(measured));
         options.stream_directory = directory_.path() / "streams";
-        options.on_notice = [this](const Notice& notice) {
-            const std::lock_guard lock(mutex_);
-            notices_ += notice.text + boost::json::serialize(notice.details);
-        };
+        options.on_notice = notice_receiver();
         tracer_.emplace(std::move(options));
     }
 
     Tracer& tracer() { return *tracer_; }
-    Meter& meter() { return meter_; }
+    Meter& meter() { return *meter_; }
+    /// A runtime whose log is part of what is exported.
+    std::shared_ptr<Runtime> runtime() const {
+        return std::make_shared<Runtime>(Runtime(*Runtime::standard()).with_log(log_.logger()));
+    }
+    std::string logged() const { return log_.text(); }
 
     std::string exported() {
         EXPECT_TRUE(tracer_->shutdown());
+        EXPECT_TRUE(meter_->shutdown());
         std::ostringstream all;
-        all << console_.str() << meter_.prometheus_text() << notices_;
+        all << console_.str() << meter_->prometheus_text() << notices_ << log_.text();
         for (const auto& entry : std::filesystem::recursive_directory_iterator(directory_.path())) {
             if (entry.is_regular_file()) all << std::ifstream(entry.path()).rdbuf();
             all << entry.path();
@@ -95,6 +101,23 @@ public:
     }
 
 private:
+    OtlpOptions collector(OtlpProtocol protocol, std::size_t requests) {
+        std::vector<MemoryResponse> answers(requests, MemoryResponse(200));
+        auto transport = std::make_shared<MemoryTransport>(std::move(answers));
+        OtlpOptions otlp;
+        otlp.protocol = protocol;
+        otlp.headers = {HttpHeader("authorization", std::string(marker) + "header")};
+        otlp.runtime = std::make_shared<const Runtime>(Runtime().with_transport(transport));
+        transports_.push_back(std::move(transport));
+        return otlp;
+    }
+    std::function<void(const Notice&)> notice_receiver() {
+        return [this](const Notice& notice) {
+            log_notice(log_.logger(), notice);
+            const std::lock_guard lock(mutex_);
+            notices_ += notice.text + boost::json::serialize(notice.details);
+        };
+    }
     static void add(TracerOptions& options, std::shared_ptr<SpanExporter> exporter) {
         SpanSink::Output output;
         output.exporter = std::move(exporter);
@@ -109,7 +132,8 @@ private:
     std::vector<std::shared_ptr<MemoryTransport>> transports_;
     std::mutex mutex_;
     std::string notices_;
-    Meter meter_;
+    const testing::MemoryLog log_;
+    std::optional<Meter> meter_;
     std::optional<Tracer> tracer_;
 };
 
@@ -163,7 +187,9 @@ TEST(Privacy, D26_NoWordOfAThousandPromptsIsExported) {
     Words words;
     Exported exported(TracerOptions(), Speaker::prompts + 100);
     Speaker speaker(words);
-    Agent agent(speaker.options());
+    AgentOptions options = speaker.options();
+    options.runtime = exported.runtime();
+    Agent agent(std::move(options));
     const TraceAttachment trace = exported.tracer().attach(agent);
     const MeterAttachment meter = exported.meter().attach(agent);
     for (int i = 0; i < Speaker::prompts; ++i) {
@@ -200,6 +226,74 @@ TEST(Privacy, D26_NoKeyOrTextOfAProviderIsExported) {
         run(agent.prompt("hello"));
         expect_absent(exported.exported());
     }
+}
+
+TEST(Privacy, D26_NoWordOfAnEndpointThatEchoesThePromptIsExportedOrLogged) {
+    Words words;
+    Exported exported(TracerOptions(), 100);
+    const std::string prompt = words.next();
+    const auto echo = [&prompt](int status, const std::string& rest) {
+        return MemoryResponse(status, R"({"error":{"message":"cannot answer )" + prompt +
+                                          R"(","type":"invalid_request_error","code":")" + rest +
+                                          "\"}}");
+    };
+    std::vector<MemoryResponse> answers{echo(400, prompt), echo(500, "x"), echo(429, "y"),
+                                        MemoryResponse(200, "<html>" + prompt + "</html>")};
+    for (int i = 0; i < 20; ++i) answers.push_back(echo(400, prompt));
+    auto transport = std::make_shared<MemoryTransport>(std::move(answers));
+    OpenAIOptions openai;
+    openai.api_key = words.next();
+    AgentOptions options;
+    options.model = OpenAIProvider(std::move(openai)).model("m");
+    const auto runtime = exported.runtime();
+    runtime->transport = transport;
+    const auto clock = std::make_shared<testing::ManualClock>();
+    runtime->clock = clock;
+    options.runtime = runtime;
+    Agent agent(std::move(options));
+    const TraceAttachment trace = exported.tracer().attach(agent);
+    const MeterAttachment meter = exported.meter().attach(agent);
+    for (int i = 0; i < 5; ++i) testing::run_advancing(*clock, agent.prompt(prompt));
+    const std::string all = exported.exported();
+    EXPECT_NE(exported.logged(), "") << "the retries are logged";
+    EXPECT_NE(all.find("invoke_agent"), std::string::npos);
+    expect_absent(all);
+}
+
+TEST(Privacy, D26_NoWordOfAbortedAndNestedRunsIsExported) {
+    Words words;
+    Exported exported(TracerOptions(), 100);
+    Speaker inner(words);
+    Speaker outer(words);
+    AgentOptions options = outer.options();
+    options.runtime = exported.runtime();
+    int calls = 0;
+    Agent* running = nullptr;
+    options.tools = {
+        tool<Args>("work", "Works.", [&](Args, ToolContext& context) -> Task<std::string> {
+            AgentOptions nested_options = inner.options();
+            nested_options.runtime = exported.runtime();
+            Agent nested(std::move(nested_options));
+            const TraceAttachment trace = exported.tracer().attach(nested);
+            const MeterAttachment meter = exported.meter().attach(nested);
+            if (++calls % 3 == 0) running->abort();
+            PromptOptions prompt = PromptOptions().parent(context);
+            Task<RunResult> prompting = nested.prompt(words.next(), std::move(prompt));
+            const RunResult result = co_await std::move(prompting);
+            co_return result.text();
+        })};
+    Agent agent(std::move(options));
+    running = &agent;
+    const TraceAttachment trace = exported.tracer().attach(agent);
+    const MeterAttachment meter = exported.meter().attach(agent);
+    std::map<RunOutcome, int> outcomes;
+    for (int i = 0; i < 20; ++i) ++outcomes[run(agent.prompt(words.next())).outcome];
+    EXPECT_GT(outcomes[RunOutcome::aborted], 2);
+    EXPECT_GT(outcomes[RunOutcome::completed], 2);
+    const std::string all = exported.exported();
+    EXPECT_NE(all.find("cubepi.parent_run_id"), std::string::npos);
+    EXPECT_NE(all.find("cubepi.aborted"), std::string::npos);
+    expect_absent(all);
 }
 
 TEST(Privacy, D26_NoQuestionOrAnswerIsExported) {
