@@ -119,6 +119,9 @@ The page
 .I guides/bub/gateway.md
 describes them.
 .TP
+.B database
+A PostgreSQL database (postgres://...) in which sessions are stored instead of in files.
+.TP
 .B plugins
 Settings of plugins, by name.
 .SH OFFLINE SCRIPT
