@@ -126,7 +126,8 @@ Task<CopiedTape> copy_tape(StorePtr from, StorePtr to, std::string tape, bool re
     CopiedTape copied;
     copied.media = co_await copy_media(from, to, source);
     const std::size_t shared = why.empty() ? target.size() : 0;
-    std::vector<TapeEntry> added(source.begin() + static_cast<std::ptrdiff_t>(shared), source.end());
+    std::vector<TapeEntry> added(source.begin() + static_cast<std::ptrdiff_t>(shared),
+                                 source.end());
     copied.entries = added.size();
     copied.state = state != state_there;
     if (copied.entries > 0 || !why.empty()) {

@@ -16,8 +16,8 @@
 #include <bub/tape/tape_store_conformance.hpp>
 #include <bub/tape/tape_test_support.hpp>
 #include <cubepi/agent/claim_owner.hpp>
-#include <cubepi/checkpoint/postgres_proxy_test.hpp>
 #include <cubepi/checkpoint/postgres_server_test.hpp>
+#include <cubepi/checkpoint/server_proxy_test.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/run.hpp>
 #include <cubepi/testing/store_conformance.hpp>

@@ -13,6 +13,7 @@
 #include <grp.h>
 #include <pwd.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -79,7 +80,7 @@ MySQLServer& MySQLServer::shared() {
     return server;
 }
 
-int MySQLServer::spawn(const std::vector<std::string>& arguments) const {
+int MySQLServer::spawn(const std::vector<std::string>& arguments, std::size_t file_limit) const {
     std::vector<char*> argv;
     for (const std::string& one : arguments) argv.push_back(const_cast<char*>(one.c_str()));
     argv.push_back(nullptr);
@@ -92,6 +93,12 @@ int MySQLServer::spawn(const std::vector<std::string>& arguments) const {
     // After the change of the user, which resets it.
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent || chdir("/") != 0) _exit(126);
+    if (file_limit > 0) {
+        // The server gets an error instead of a signal.
+        const rlimit limit = {file_limit, file_limit};
+        if (setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(126);
+        std::signal(SIGXFSZ, SIG_IGN);
+    }
     const int output = open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     dup2(output, STDOUT_FILENO);
     dup2(output, STDERR_FILENO);
@@ -104,14 +111,15 @@ std::string MySQLServer::log() const {
     return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-void MySQLServer::start() {
-    pid_ = spawn({program("mariadbd"), "--no-defaults", "--datadir=" + directory_ + "/d",
-                  "--socket=" + socket(), "--skip-networking", "--pid-file=" + directory_ + "/pid",
-                  "--init-file=" + directory_ + "/init.sql", "--innodb-flush-log-at-trx-commit=2",
-                  "--innodb-buffer-pool-size=64M", "--innodb-log-file-size=16M",
-                  "--max-connections=200", "--character-set-server=utf8mb4",
-                  "--table-open-cache=400", "--performance-schema=OFF",
-                  "--innodb-flush-method=nosync", "--innodb-doublewrite=0", "--sync-binlog=0"});
+void MySQLServer::start(std::size_t file_limit) {
+    pid_ = spawn(
+        {program("mariadbd"), "--no-defaults", "--datadir=" + directory_ + "/d",
+         "--socket=" + socket(), "--skip-networking", "--pid-file=" + directory_ + "/pid",
+         "--init-file=" + directory_ + "/init.sql", "--innodb-flush-log-at-trx-commit=2",
+         "--innodb-buffer-pool-size=64M", "--innodb-log-file-size=16M", "--max-connections=200",
+         "--character-set-server=utf8mb4", "--table-open-cache=400", "--performance-schema=OFF",
+         "--innodb-flush-method=nosync", "--innodb-doublewrite=0", "--sync-binlog=0"},
+        file_limit);
     // The user exists when the server accepts connections: it executes the file before.
     for (;;) {
         if (MYSQL* const handle = connect(socket(), "")) {

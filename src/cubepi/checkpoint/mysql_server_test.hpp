@@ -1,6 +1,7 @@
 // A MariaDB server for the tests of a binary.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <vector>
@@ -25,7 +26,8 @@ public:
     /// The server that all tests of the binary share; started at the first call.
     static MySQLServer& shared();
 
-    void start();
+    /// `file_limit`: the size in bytes that no file of the server can exceed, which simulates a full disk; 0: none.
+    void start(std::size_t file_limit = 0);
     /// Sends the signal to the server and waits for its end.
     void stop(int signal);
 
@@ -39,7 +41,7 @@ public:
     void load(const std::string& database, const std::string& file) const;
 
 private:
-    int spawn(const std::vector<std::string>& arguments) const;
+    int spawn(const std::vector<std::string>& arguments, std::size_t file_limit = 0) const;
     std::string log() const;
 
     std::string directory_;

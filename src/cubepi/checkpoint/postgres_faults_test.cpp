@@ -3,14 +3,16 @@
 
 #include <csignal>
 #include <memory>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
 
-#include <cubepi/checkpoint/postgres_proxy_test.hpp>
 #include <cubepi/checkpoint/postgres_server_test.hpp>
+#include <cubepi/checkpoint/server_proxy_test.hpp>
+#include <cubepi/core/outcome.hpp>
 #include <cubepi/testing/store_conformance.hpp>
 
 namespace cubepi {
@@ -167,6 +169,65 @@ TEST_F(PostgresFaults, an_idle_connection_that_lost_its_network_is_replaced) {
     run(append(store, "t"));
     proxy.freeze();
     EXPECT_EQ(run(store.load("t"))->messages.size(), 1U);
+}
+
+/// A text that does not compress.
+std::string noise(std::size_t size, unsigned seed) {
+    std::mt19937 random(seed);
+    std::string text(size, ' ');
+    for (char& c : text) c = static_cast<char>('!' + random() % 90);
+    return text;
+}
+
+TEST_F(PostgresFaults, a_full_disk_stores_an_append_or_not) {
+    PostgresServer own;
+    const std::string name = own.create_database();
+    own.stop(SIGTERM);
+    constexpr std::size_t megabyte = 1U << 20U;
+    // Segments of the log have 16 MiB.
+    own.start({}, 17 * megabyte);
+    PostgresOptions other;
+    other.connection = own.connection(name);
+    PostgresCheckpointer store(other);
+    run(append(store, "t"));
+    std::int64_t stored = 1;
+    std::exception_ptr refusal;
+    for (unsigned i = 0; i < 40 && !refusal; ++i) {
+        AppendOptions next = AppendOptions().expected_position(stored);
+        const Outcome<std::int64_t> outcome =
+            run(outcome_of(store.append("t", one(user(noise(megabyte, i))), std::move(next))));
+        refusal = outcome.failure();
+        if (!refusal) ++stored;
+    }
+    ASSERT_TRUE(refusal);
+    try {
+        std::rethrow_exception(refusal);
+    } catch (const CheckpointerError& error) {
+        // The server knows a full disk (below), but not this limit.
+        EXPECT_EQ(error.code(), ErrorCode::storage) << error.what();
+        EXPECT_NE(std::string(error.what()).find("File too large"), std::string::npos);
+        expect_one_line(error);
+    }
+    EXPECT_EQ(run(store.load("t"))->position, stored) << "an append is stored or not";
+    own.stop(SIGINT);
+    own.start();
+    EXPECT_EQ(run(store.load("t"))->position, stored);
+    AppendOptions next = AppendOptions().expected_position(stored);
+    run(store.append("t", one(user("after")), std::move(next)));
+}
+
+TEST_F(PostgresFaults, the_error_of_a_full_disk_names_the_next_step) {
+    query(
+        "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN RAISE EXCEPTION 'No space left on device' USING ERRCODE = '53100'; END $$");
+    query(
+        "CREATE TRIGGER full_disk BEFORE INSERT ON cubepi_messages FOR EACH ROW"
+        " EXECUTE FUNCTION full_disk()");
+    PostgresCheckpointer store(options);
+    const CheckpointerError error = error_of<CheckpointerError>(append(store, "t"));
+    EXPECT_EQ(error.code(), ErrorCode::storage_full) << error.what();
+    EXPECT_NE(std::string(error.what()).find("free space"), std::string::npos) << error.what();
+    EXPECT_FALSE(run(store.load("t")));
 }
 
 }  // namespace

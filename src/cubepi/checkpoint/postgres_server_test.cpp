@@ -13,6 +13,7 @@
 #include <grp.h>
 #include <pwd.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -88,7 +89,8 @@ PostgresServer& PostgresServer::shared() {
     return server;
 }
 
-int PostgresServer::spawn(const std::vector<std::string>& arguments, int output) const {
+int PostgresServer::spawn(const std::vector<std::string>& arguments, int output,
+                          std::size_t file_limit) const {
     std::vector<char*> argv;
     for (const std::string& one : arguments) argv.push_back(const_cast<char*>(one.c_str()));
     argv.push_back(nullptr);
@@ -101,13 +103,19 @@ int PostgresServer::spawn(const std::vector<std::string>& arguments, int output)
     prctl(PR_SET_PDEATHSIG, SIGQUIT);
     if (getppid() != parent) _exit(126);
     if (chdir("/") != 0) _exit(126);
+    if (file_limit > 0) {
+        // The server gets an error instead of a signal.
+        const rlimit limit = {file_limit, file_limit};
+        if (setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(126);
+        std::signal(SIGXFSZ, SIG_IGN);
+    }
     dup2(output, STDOUT_FILENO);
     dup2(output, STDERR_FILENO);
     execv(argv[0], argv.data());
     _exit(127);
 }
 
-void PostgresServer::start(std::vector<std::string> more) {
+void PostgresServer::start(std::vector<std::string> more, std::size_t file_limit) {
     std::array<int, 2> pipe{};
     if (pipe2(pipe.data(), O_CLOEXEC) != 0) fail("pipe failed");
     std::vector<std::string> arguments = {programs_ + "/postgres",
@@ -130,7 +138,7 @@ void PostgresServer::start(std::vector<std::string> more) {
                                           "-c",
                                           "lc_messages=C"};
     arguments.insert(arguments.end(), more.begin(), more.end());
-    pid_ = spawn(arguments, pipe[1]);
+    pid_ = spawn(arguments, pipe[1], file_limit);
     close(pipe[1]);
     std::string text;
     if (!wait_for_start(pipe[0], text)) fail("the server did not start:\n" + text);

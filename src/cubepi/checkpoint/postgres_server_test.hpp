@@ -2,6 +2,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -29,7 +30,8 @@ public:
     /// The server that all tests of the binary share; started at the first call.
     static PostgresServer& shared();
 
-    void start(std::vector<std::string> arguments = {});
+    /// `file_limit`: the size in bytes that no file of the server can exceed, which simulates a full disk; 0: none.
+    void start(std::vector<std::string> arguments = {}, std::size_t file_limit = 0);
     /// Sends the signal to the server and waits for its end.
     void stop(int signal);
     int pid() const noexcept { return pid_; }
@@ -46,7 +48,8 @@ public:
 
 private:
     std::vector<std::string> command(std::vector<std::string> arguments) const;
-    int spawn(const std::vector<std::string>& arguments, int output) const;
+    int spawn(const std::vector<std::string>& arguments, int output,
+              std::size_t file_limit = 0) const;
 
     std::string directory_;
     std::string programs_;

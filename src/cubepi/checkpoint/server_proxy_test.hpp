@@ -8,21 +8,26 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 
 namespace cubepi {
 
 /// Forwards connections from a Unix socket of its own to that of a server, on a thread of its own.
-class PostgresProxy {
+class ServerProxy {
 public:
     enum class Direction : std::uint8_t { to_server, to_client };
 
-    /// `server` is the directory of the server's socket.
-    explicit PostgresProxy(std::string server);
-    ~PostgresProxy();
-    PostgresProxy(const PostgresProxy&) = delete;
-    PostgresProxy& operator=(const PostgresProxy&) = delete;
+    enum class Protocol : std::uint8_t { postgres, mysql };
 
-    std::string connection(const std::string& database, const std::string& more = {}) const;
+    /// `server` is the server's socket.
+    ServerProxy(Protocol protocol, std::string server);
+    ~ServerProxy();
+    ServerProxy(const ServerProxy&) = delete;
+    ServerProxy& operator=(const ServerProxy&) = delete;
+
+    const std::string& directory() const noexcept { return directory_; }
+    /// The proxy's socket.
+    std::string socket() const;
 
     /// Forwards `bytes` more bytes in this direction, then breaks the connection. Once.
     void cut_after(Direction direction, std::size_t bytes);
@@ -42,6 +47,7 @@ private:
         bool frozen = false;
         bool started = false;     ///< the first message has no type
         std::string header = {};  ///< of the message that begins
+        bool executes = false;    ///< PostgreSQL: it is a statement; MySQL: a command
         std::size_t body = 0;     ///< bytes of the current message that are missing
     };
 
@@ -50,8 +56,12 @@ private:
     bool forward(Pair& pair, Direction direction);
     bool pass(Pair& pair, Direction direction, const char* data, std::size_t size);
     /// Returns the number of bytes before the start of the awaited statement, or `size`.
+    std::size_t header_size(const Pair& pair) const;
+    /// Reads the complete header.
+    void begin_message(Pair& pair) const;
     std::size_t find_statement(Pair& pair, const char* data, std::size_t size);
 
+    const Protocol protocol_;
     std::string server_;
     std::string directory_;
     int listener_ = -1;
@@ -67,6 +77,28 @@ private:
     bool hook_cuts_ = false;
     std::list<Pair> pairs_;  ///< used by the thread only
     std::thread thread_;
+};
+
+/// The proxy of a PostgreSQL server.
+class PostgresProxy : public ServerProxy {
+public:
+    /// `server` is the directory of the server's socket.
+    explicit PostgresProxy(const std::string& server)
+        : ServerProxy(Protocol::postgres, server + "/.s.PGSQL.5432") {}
+
+    std::string connection(const std::string& database, const std::string& more = {}) const {
+        return "host=" + directory() + " dbname=" + database + " user=cubepi " + more;
+    }
+};
+
+/// The proxy of a MySQL or MariaDB server.
+class MySQLProxy : public ServerProxy {
+public:
+    explicit MySQLProxy(std::string server) : ServerProxy(Protocol::mysql, std::move(server)) {}
+
+    std::string connection(const std::string& database) const {
+        return "mysql://cubepi@localhost/" + database + "?socket=" + socket();
+    }
 };
 
 }  // namespace cubepi

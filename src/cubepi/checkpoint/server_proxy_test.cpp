@@ -1,4 +1,4 @@
-#include <cubepi/checkpoint/postgres_proxy_test.hpp>
+#include <cubepi/checkpoint/server_proxy_test.hpp>
 
 #include <algorithm>
 #include <array>
@@ -18,32 +18,34 @@ namespace cubepi {
 
 namespace {
 
-sockaddr_un address_of(const std::string& directory) {
+sockaddr_un address_of(const std::string& path) {
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
-    const std::string path = directory + "/.s.PGSQL.5432";
     if (path.size() >= sizeof address.sun_path) throw std::runtime_error("path too long");
     std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
     return address;
 }
 
-int new_socket() { return socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0); }
+int new_socket() { return ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0); }
 
 }  // namespace
 
-PostgresProxy::PostgresProxy(std::string server)
-    : server_(std::move(server)), listener_(new_socket()), wake_(eventfd(0, EFD_CLOEXEC)) {
+ServerProxy::ServerProxy(Protocol protocol, std::string server)
+    : protocol_(protocol),
+      server_(std::move(server)),
+      listener_(new_socket()),
+      wake_(eventfd(0, EFD_CLOEXEC)) {
     std::string name = (std::filesystem::temp_directory_path() / "cubepi-proxy-XXXXXX").string();
     if (!mkdtemp(name.data())) throw std::runtime_error("mkdtemp failed");
     directory_ = name;
-    const sockaddr_un address = address_of(directory_);
+    const sockaddr_un address = address_of(socket());
     if (bind(listener_, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
         listen(listener_, 64) != 0)
         throw std::runtime_error("the proxy cannot listen");
     thread_ = std::thread([this] { run(); });
 }
 
-PostgresProxy::~PostgresProxy() {
+ServerProxy::~ServerProxy() {
     {
         const std::lock_guard lock(mutex_);
         stopped_ = true;
@@ -56,36 +58,36 @@ PostgresProxy::~PostgresProxy() {
     std::filesystem::remove_all(directory_, ignored);
 }
 
-std::string PostgresProxy::connection(const std::string& database, const std::string& more) const {
-    return "host=" + directory_ + " dbname=" + database + " user=cubepi " + more;
+std::string ServerProxy::socket() const {
+    return directory_ + (protocol_ == Protocol::postgres ? "/.s.PGSQL.5432" : "/socket");
 }
 
-void PostgresProxy::cut_after(Direction direction, std::size_t bytes) {
+void ServerProxy::cut_after(Direction direction, std::size_t bytes) {
     const std::lock_guard lock(mutex_);
     const auto index = static_cast<std::size_t>(direction);
     cuts_[index] = true;
     left_[index] = bytes;
 }
 
-void PostgresProxy::before_statement(int number, std::function<void()> hook, bool cut) {
+void ServerProxy::before_statement(int number, std::function<void()> hook, bool cut) {
     const std::lock_guard lock(mutex_);
     statements_ = number;
     hook_ = std::move(hook);
     hook_cuts_ = cut;
 }
 
-void PostgresProxy::freeze() {
+void ServerProxy::freeze() {
     const std::lock_guard lock(mutex_);
     freeze_ = true;
     eventfd_write(wake_, 1);
 }
 
-std::size_t PostgresProxy::take_count(Direction direction) {
+std::size_t ServerProxy::take_count(Direction direction) {
     const std::lock_guard lock(mutex_);
     return std::exchange(counts_[static_cast<std::size_t>(direction)], 0);
 }
 
-void PostgresProxy::accept_one() {
+void ServerProxy::accept_one() {
     Pair pair;
     pair.client = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
     pair.server = new_socket();
@@ -98,7 +100,25 @@ void PostgresProxy::accept_one() {
     pairs_.push_back(std::move(pair));
 }
 
-std::size_t PostgresProxy::find_statement(Pair& pair, const char* data, std::size_t size) {
+std::size_t ServerProxy::header_size(const Pair& pair) const {
+    return protocol_ == Protocol::postgres && pair.started ? 5 : 4;
+}
+
+void ServerProxy::begin_message(Pair& pair) const {
+    const auto byte = [&pair](std::size_t at) {
+        return static_cast<std::size_t>(static_cast<unsigned char>(pair.header[at]));
+    };
+    if (protocol_ == Protocol::mysql) {
+        pair.body = byte(0) | byte(1) << 8U | byte(2) << 16U;
+        pair.executes = byte(3) == 0;  // the first packet of a command
+        return;
+    }
+    const std::size_t at = pair.started ? 1 : 0;
+    pair.body = (byte(at) << 24U | byte(at + 1) << 16U | byte(at + 2) << 8U | byte(at + 3)) - 4;
+    pair.executes = pair.started && pair.header[0] == 'E';
+}
+
+std::size_t ServerProxy::find_statement(Pair& pair, const char* data, std::size_t size) {
     std::size_t at = 0;
     while (at < size) {
         if (pair.body > 0) {
@@ -108,22 +128,18 @@ std::size_t PostgresProxy::find_statement(Pair& pair, const char* data, std::siz
             continue;
         }
         pair.header += data[at++];
-        const std::size_t length_at = pair.started ? 1 : 0;
-        if (pair.header.size() < length_at + 4) continue;
-        std::size_t length = 0;
-        for (std::size_t i = length_at; i < length_at + 4; ++i)
-            length = length << 8U | static_cast<unsigned char>(pair.header[i]);
-        pair.body = length - 4;
-        const bool executes = pair.started && pair.header[0] == 'E';
+        const std::size_t header = header_size(pair);
+        if (pair.header.size() < header) continue;
+        begin_message(pair);
         pair.started = true;
         pair.header.clear();
-        if (executes && statements_ > 0 && --statements_ == 0)
-            return at - std::min<std::size_t>(at, 5);
+        if (pair.executes && statements_ > 0 && --statements_ == 0)
+            return at - std::min<std::size_t>(at, header);
     }
     return size;
 }
 
-bool PostgresProxy::pass(Pair& pair, Direction direction, const char* data, std::size_t size) {
+bool ServerProxy::pass(Pair& pair, Direction direction, const char* data, std::size_t size) {
     std::function<void()> hook;
     std::size_t allowed = size;
     bool cut = false;
@@ -162,14 +178,14 @@ bool PostgresProxy::pass(Pair& pair, Direction direction, const char* data, std:
     return !cut;
 }
 
-bool PostgresProxy::forward(Pair& pair, Direction direction) {
+bool ServerProxy::forward(Pair& pair, Direction direction) {
     std::array<char, 65536> buffer{};
     const int from = direction == Direction::to_server ? pair.client : pair.server;
     const ssize_t count = recv(from, buffer.data(), buffer.size(), 0);
     return count > 0 && pass(pair, direction, buffer.data(), static_cast<std::size_t>(count));
 }
 
-void PostgresProxy::run() {
+void ServerProxy::run() {
     for (;;) {
         std::vector<pollfd> waits{{listener_, POLLIN, 0}, {wake_, POLLIN, 0}};
         for (const Pair& pair : pairs_) {
