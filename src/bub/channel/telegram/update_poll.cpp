@@ -14,6 +14,7 @@ using cubepi::Outcome;
 using cubepi::outcome_of;
 
 constexpr std::chrono::seconds poll_time{50};
+constexpr std::chrono::seconds shortest_poll{1};
 /// A hundred updates of the greatest size that Telegram allows fit.
 constexpr std::size_t max_batch_bytes = 16 << 20;
 
@@ -55,12 +56,18 @@ Task<Json> UpdatePoll::fetch() const {
 
 Task<> UpdatePoll::run() {
     while (true) {
+        const cubepi::Clock::time_point asked = clock_.now();
         Outcome<Json> updates = co_await outcome_of(fetch());
         if (updates.cancelled()) updates.rethrow();
         if (!updates) {
             co_await back_off(updates.failure());
             continue;
         }
+        const JsonArray* const all = updates.value().if_array();
+        // Some servers answer at once instead of waiting for an update.
+        const bool is_idle = !all || all->empty();
+        if (is_idle && clock_.now() - asked < shortest_poll)
+            co_await clock_.sleep_for(shortest_poll);
         Task<bool> accepting = accept_all(std::move(updates).value());
         const bool accepted = co_await std::move(accepting);
         if (accepted) {
