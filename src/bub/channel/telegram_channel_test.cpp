@@ -107,6 +107,40 @@ TEST_F(TelegramChannelTest, InGroupsAMessageMustBeAddressed) {
     EXPECT_EQ(received.at(1).context.at("private_chat"), false);
 }
 
+TEST_F(TelegramChannelTest, AReplyContainsWhatItAnswers) {
+    JsonObject earlier = api.message_of(8, 7, std::string(2000, 'x'));
+    earlier["photo"] = JsonArray{JsonObject{{"file_id", "p"}, {"width", 9}, {"height", 9}}};
+    JsonObject message = api.message_of(7, 7, "What is this?");
+    message["reply_to_message"] = std::move(earlier);
+    api.add_update(new_message(std::move(message)));
+    serve([](Fixture& t) -> Task<> { co_await t.wait_for_messages(1); });
+    const std::string text = received.at(0).content.value();
+    EXPECT_TRUE(text.starts_with("[In reply to Ann: xxx")) << text;
+    EXPECT_TRUE(text.ends_with("\u2026]\nWhat is this?")) << text;
+    EXPECT_LE(text.size(), 600u);
+    EXPECT_EQ(received.at(0).media.size(), 1u);
+}
+
+TEST_F(TelegramChannelTest, AMessageInATopicOfTheBotIsNotAReply) {
+    JsonObject message = api.message_of(7, -100, "among us");
+    message["message_thread_id"] = 33;
+    message["is_topic_message"] = true;
+    message["reply_to_message"] = JsonObject{{"message_id", 33},
+                                             {"from", JsonObject{{"id", 42}, {"is_bot", true}}},
+                                             {"forum_topic_created", JsonObject()}};
+    api.add_update(new_message(std::move(message)));
+    serve([](Fixture& t) -> Task<> { co_await t.wait_for_messages(1); });
+    EXPECT_FALSE(received.at(0).is_active);
+    EXPECT_EQ(received.at(0).content, "Ann: among us");
+}
+
+TEST_F(TelegramChannelTest, AServerThatDoesNotWaitIsAskedOnceASecond) {
+    api.waits_for_updates = false;
+    serve([](Fixture& t) -> Task<> { co_await t.clock->sleep_for(std::chrono::seconds(60)); });
+    EXPECT_LE(api.count("getUpdates"), 65u);
+    EXPECT_GE(api.count("getUpdates"), 30u);
+}
+
 TEST_F(TelegramChannelTest, AnswersGoToTheTopicOfTheMessage) {
     JsonObject message = with_mention(api.message_of(7, -100, "@cubepi_bot hi"), 0, 11);
     message["message_thread_id"] = 33;

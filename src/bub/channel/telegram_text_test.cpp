@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include <cubepi/core/error.hpp>
 #include <cubepi/net/utf8.hpp>
 
 namespace bub::telegram {

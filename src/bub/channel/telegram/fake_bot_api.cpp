@@ -75,7 +75,8 @@ public:
 
     cubepi::Task<cubepi::HttpResponse> send(cubepi::HttpRequest request) override {
         const bool polls = request.url.ends_with("/getUpdates");
-        if (polls && request.body.find("\"timeout\":0") == std::string::npos) {
+        if (polls && api_.waits_for_updates &&
+            request.body.find("\"timeout\":0") == std::string::npos) {
             for (int tenths = 0; tenths < 500 && api_.updates_.empty(); ++tenths)
                 co_await clock_->sleep_for(std::chrono::milliseconds(100));
         }

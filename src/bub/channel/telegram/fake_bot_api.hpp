@@ -85,6 +85,7 @@ public:
     /// Decides before `fail`.
     std::function<Fault(const std::string& method, std::size_t call)> on_call;
     bool rejects_entities = false;
+    bool waits_for_updates = true;  ///< long polling
     std::int64_t retry_after = 7;
 
     // Its state.

@@ -101,6 +101,7 @@ private:
     bool is_group() const { return incoming_.place.chat < 0; }
     bool is_addressed() const;
     bool is_mentioned() const;
+    const JsonObject* replied() const;
     bool is_reply_to_bot() const;
     bool has_content() const;
     void read_command();
@@ -122,9 +123,14 @@ private:
     Incoming incoming_;
 };
 
-bool MessageReader::is_reply_to_bot() const {
+/// Returns the message that is answered; null: none. In a topic each message refers to the one that created the topic.
+const JsonObject* MessageReader::replied() const {
     const JsonObject* const replied = object_member(message_, "reply_to_message");
-    return replied && id_in(*replied, "from") == bot_.id;
+    return replied && !replied->contains("forum_topic_created") ? replied : nullptr;
+}
+
+bool MessageReader::is_reply_to_bot() const {
+    return replied() && id_in(*replied(), "from") == bot_.id;
 }
 
 /// By an entity, never by a part of the text: a name may be a part of a word.
@@ -217,11 +223,25 @@ void MessageReader::read_command() {
 
 /// A reply to the message of a question is an answer to it.
 void MessageReader::read_answer_by_reply() {
-    const JsonObject& replied = *object_member(message_, "reply_to_message");
-    const std::optional<QuestionMark> question = question_in(text_of(replied));
+    const std::optional<QuestionMark> question = question_in(text_of(*replied()));
     if (!question || text_.empty()) return;
     answer_with_text(*question, text_, incoming_.envelope);
-    facts_["question"] = integer_member(replied, "message_id").value_or(0);
+    facts_["question"] = integer_member(*replied(), "message_id").value_or(0);
+}
+
+/// Returns the beginning of a message that is answered, and adds its files.
+std::string quoted(const JsonObject& replied, JsonArray& files) {
+    constexpr std::size_t max_quote_units = 500;
+    Envelope quote(text_of(replied));
+    add_media(replied, quote, files);
+    FormattedText text;
+    text.text = *quote.content;
+    std::vector<FormattedText> parts = split_text(text, max_quote_units);
+    if (parts.empty()) return {};
+    const JsonObject* const from = object_member(replied, "from");
+    std::string whole = "[In reply to " + (from ? display_name(*from) : "a message") + ": " +
+                        parts.front().text + (parts.size() > 1 ? " \u2026" : "") + "]\n";
+    return whole;
 }
 
 void MessageReader::read_text() {
@@ -229,11 +249,13 @@ void MessageReader::read_text() {
     JsonArray files;
     envelope.content = text_;
     add_media(message_, envelope, files);
-    if (!files.empty()) facts_["files"] = std::move(files);
     if (is_edit_) *envelope.content = "(edited) " + *envelope.content;
     // A comma introduces a command only at the beginning (B11), so a command of an operator stays as it is.
-    if (is_group() && !text_.starts_with(','))
+    const bool is_command = text_.starts_with(',');
+    if (is_group() && !is_command)
         *envelope.content = facts_["name"].as_string().c_str() + (": " + *envelope.content);
+    if (replied() && !is_command) *envelope.content = quoted(*replied(), files) + *envelope.content;
+    if (!files.empty()) facts_["files"] = std::move(files);
 }
 
 Incoming read_button(const JsonObject& query, const Access& access) {
