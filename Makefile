@@ -4,7 +4,7 @@ prefix := $(patsubst ~/%,$(HOME)/%,$(PREFIX))
 jobs := $(or $(JOBS),$(shell nproc))
 MAKEFLAGS += --no-print-directory
 
-.PHONY: help demo build test check fuzz attack bench lint format docs install clean
+.PHONY: help demo build test check fuzz attack soak bench lint format docs install clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' Makefile
@@ -33,6 +33,10 @@ fuzz:  ## search for inputs that break something, SECONDS=60 for each fuzz targe
 attack:  ## attack it FACTOR=20 times as often as the tests do, from a new seed
 	@tools/setup all
 	@tools/attack "$(or $(FACTOR),20)"
+
+soak:  ## run a gateway under hostile clients for MINUTES=30
+	@tools/setup all
+	@tools/soak "$(or $(MINUTES),30)"
 
 bench:  ## measure against the floors of bench/README.md (PEERS=1: also other systems)
 	@tools/setup all

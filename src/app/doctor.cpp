@@ -25,9 +25,9 @@
 #include "config/tape_place.hpp"
 #include "config/turn_settings.hpp"
 #include "conversation/tool_approval.hpp"
-#include "gateway/gateway_findings.hpp"
 #include "exit_code.hpp"
 #include "failure.hpp"
+#include "gateway/gateway_findings.hpp"
 #include "saved_sessions.hpp"
 #include "terminal/style.hpp"
 #include "terminal/terminal_stream.hpp"
@@ -387,9 +387,7 @@ void check_gateway(const Report& report, const Environment& environment) {
         switch (finding.kind) {
             case GatewayFinding::Kind::good: report.good(finding.text); break;
             case GatewayFinding::Kind::plain: report.plain(finding.text); break;
-            case GatewayFinding::Kind::problem:
-                report.problem(finding.text, finding.advice);
-                break;
+            case GatewayFinding::Kind::problem: report.problem(finding.text, finding.advice); break;
         }
     }
 }

@@ -126,6 +126,13 @@ public:
     /// Returns the names of the sidecars of each session's tape. The plugins are asked once. Of two sidecars with the
     /// same name, the one of the plugin with higher precedence is used.
     Task<std::vector<std::string>> tape_sidecars();
+    /// Returns the environment variables of all plugins for the commands of tools; those of the highest precedence win. The plugins are
+    /// asked once, at first use.
+    Task<EnvironmentVariables> environment();
+    /// Runs `work` while the lifespans of all plugins (provide_lifespan) are open. They are opened oldest plugin first and closed in
+    /// reverse order on every path, with the failure of `work`; if one does not open, those before it are closed and its exception is
+    /// thrown. A failure to close is reported to on_warning.
+    Task<> running(Task<> work);
     /// Returns the source of the builtin agent's memory in this turn: the result of the first hook that returns one,
     /// else the entries from the last anchor on.
     Task<TapeContext> tape_context(std::string session_id, TurnState& state);

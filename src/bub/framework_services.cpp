@@ -200,6 +200,24 @@ Task<std::vector<std::string>> Framework::tape_sidecars() {
     co_return *impl_->sidecars;
 }
 
+Task<EnvironmentVariables> Framework::environment() {
+    {
+        const std::lock_guard lock(impl_->mutex);
+        if (impl_->environment) co_return *impl_->environment;
+    }
+    EnvironmentVariables variables;
+    ProvideCall call{*this};
+    // The first asked has the highest precedence.
+    auto take = [&variables](const Plugin&, std::optional<EnvironmentVariables> given) {
+        if (given) variables.merge(*given);
+    };
+    auto outcome = ask_all(impl_->plugins(), &Plugin::provide_environment, call, take);
+    if (outcome.is_pending()) (void)co_await std::move(outcome).task();
+    const std::lock_guard lock(impl_->mutex);
+    if (!impl_->environment) impl_->environment = std::move(variables);
+    co_return *impl_->environment;
+}
+
 Task<TapeContext> Framework::tape_context(std::string session_id, TurnState& state) {
     BuildTapeContextCall call{session_id, state};
     auto outcome = ask_first(impl_->plugins(), &Plugin::build_tape_context, call);

@@ -16,7 +16,7 @@ bool has(const Plugin& plugin) {
     return static_cast<bool>(plugin.*member);
 }
 
-constexpr std::array<HookName, 24> hook_names = {{
+constexpr std::array<HookName, 26> hook_names = {{
     {"resolve_session", has<&Plugin::resolve_session>},
     {"load_state", has<&Plugin::load_state>},
     {"build_prompt", has<&Plugin::build_prompt>},
@@ -36,6 +36,8 @@ constexpr std::array<HookName, 24> hook_names = {{
     {"provide_steering_inbox", has<&Plugin::provide_steering_inbox>},
     {"provide_tape_store", has<&Plugin::provide_tape_store>},
     {"provide_tape_sidecar", has<&Plugin::provide_tape_sidecar>},
+    {"provide_lifespan", has<&Plugin::provide_lifespan>},
+    {"provide_environment", has<&Plugin::provide_environment>},
     {"build_tape_context", has<&Plugin::build_tape_context>},
     {"provide_channels", has<&Plugin::provide_channels>},
     {"provide_model_options", has<&Plugin::provide_model_options>},

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <exception>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -150,6 +151,9 @@ struct OnboardCall {
     const JsonObject& config;  ///< the configuration so far, with the results of earlier plugins
     OnboardingUi* ui;          ///< asks the user; null: non-interactive, use defaults
 };
+/// Environment variables for the commands of tools, by name.
+using EnvironmentVariables = std::map<std::string, std::string>;
+
 /// A command that a plugin adds to the program.
 struct CliCommand {
     std::string name = {};
@@ -199,6 +203,10 @@ struct Plugin {
     Hook<std::shared_ptr<SteeringInbox>(ProvideCall)> provide_steering_inbox = {};  ///< first
     Hook<std::shared_ptr<TapeStore>(ProvideCall)> provide_tape_store = {};          ///< first
     Hook<std::optional<TapeSidecar>(ProvideCall)> provide_tape_sidecar = {};  ///< all; by name
+    /// Resources of the running pipeline (Framework::running).
+    Hook<std::shared_ptr<Lifespan>(ProvideCall)> provide_lifespan = {};  ///< all, oldest first
+    Hook<std::optional<EnvironmentVariables>(ProvideCall)> provide_environment =
+        {};  ///< all; merged
     Hook<std::optional<TapeContext>(BuildTapeContextCall)> build_tape_context = {};  ///< first
     Hook<std::vector<std::shared_ptr<Channel>>(ProvideChannelsCall)> provide_channels =
         {};  ///< all; by name

@@ -37,7 +37,9 @@ std::string trace_in(const std::filesystem::path& directory) {
 }
 
 /// The address of a port that no process listens on.
-std::string dead_collector() { return wire::RawServer([](wire::Connection&) {}).url(""); }
+std::string dead_collector() {
+    return wire::RawServer([](wire::Connection&) {}).url("");
+}
 
 TEST(Telemetry, ARunWithoutASessionIsTraced) {
     Home home;
@@ -123,7 +125,8 @@ std::string request(std::uint16_t port, const std::string& text) {
     if (connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) {
         wire::Connection connection(fd);
         if (connection.send(text)) {
-            for (std::string part = "x"; !part.empty(); answer += part) part = connection.read_some();
+            for (std::string part = "x"; !part.empty(); answer += part)
+                part = connection.read_some();
         }
         return answer;
     }
@@ -140,9 +143,10 @@ TEST(Telemetry, TheGatewaySaysWhatACollectorDidNotGet) {
     const std::uint16_t port = wire::RawServer([](wire::Connection&) {}).port();
     Home home;
     const std::filesystem::path traces = home.root() / "traces";
-    write_file(home.config(), "model: small\nbase_url: \"" + model.url("/v1") +
-                                  "\"\ngateway:\n  channels: [http]\n  http: {listen: \"127.0.0.1:" +
-                                  std::to_string(port) + "\"}\n");
+    write_file(home.config(),
+               "model: small\nbase_url: \"" + model.url("/v1") +
+                   "\"\ngateway:\n  channels: [http]\n  http: {listen: \"127.0.0.1:" +
+                   std::to_string(port) + "\"}\n");
     home.set("CUBEPI_HTTP_TOKEN", "token");
     home.set("CUBEPI_TRACE", traces.string());
     home.set("OTEL_EXPORTER_OTLP_ENDPOINT", dead_collector());
@@ -150,13 +154,15 @@ TEST(Telemetry, TheGatewaySaysWhatACollectorDidNotGet) {
     ASSERT_TRUE(gateway.expect("gateway.running")) << gateway.shown();
     const std::string body = R"({"session": "1", "text": "a secret prompt"})";
     const std::string answer =
-        request(port, "POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer token\r\n"
-                      "Content-Type: application/json\r\nConnection: close\r\nContent-Length: " +
-                          std::to_string(body.size()) + "\r\n\r\n" + body);
+        request(port,
+                "POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer token\r\n"
+                "Content-Type: application/json\r\nConnection: close\r\nContent-Length: " +
+                    std::to_string(body.size()) + "\r\n\r\n" + body);
     EXPECT_NE(answer.find("\"ok\":false"), std::string::npos) << answer;
     gateway.send(SIGTERM);
     EXPECT_EQ(gateway.wait(), 0) << gateway.shown();
-    EXPECT_NE(gateway.shown().find("cubepi: the exporter otlp delivered 0 spans"), std::string::npos)
+    EXPECT_NE(gateway.shown().find("cubepi: the exporter otlp delivered 0 spans"),
+              std::string::npos)
         << gateway.shown();
     EXPECT_NE(gateway.shown().find("warning export_ended exported=0"), std::string::npos)
         << gateway.shown();

@@ -47,9 +47,9 @@ void check_listener(Findings& findings, const std::string& what, const ListenAdd
         findings.plain(what + " is reachable from other machines at " + address.text());
         return;
     }
-    findings.problem(what + " is reachable from other machines at " + address.text() +
-                         ", without encryption",
-                     "Listen on 127.0.0.1 behind a proxy that ends TLS.");
+    findings.problem(
+        what + " is reachable from other machines at " + address.text() + ", without encryption",
+        "Listen on 127.0.0.1 behind a proxy that ends TLS.");
 }
 
 void check_token(Findings& findings, const std::string& channel, const std::string& variable,
@@ -69,11 +69,9 @@ void check_http(Findings& findings, const HttpChannelSettings& http,
 
 void check_telegram(Findings& findings, const TelegramChannelSettings& telegram,
                     const Environment& environment) {
-    findings.good("channel telegram; users: " + list_of(telegram.users) +
-                  "; groups: " + list_of(telegram.chats) +
-                  "; operators: " + list_of(telegram.operators));
-    if (telegram.token.empty())
-        check_token(findings, "telegram", telegram.token_env, environment);
+    findings.good("channel telegram; users: " + list_of(telegram.users) + "; groups: " +
+                  list_of(telegram.chats) + "; operators: " + list_of(telegram.operators));
+    if (telegram.token.empty()) check_token(findings, "telegram", telegram.token_env, environment);
     if (telegram.users.empty() && telegram.chats.empty() && telegram.operators.empty())
         findings.problem("channel telegram: no user may write to the bot",
                          "List users in gateway.telegram.users: cubepi onboard telegram");
@@ -97,16 +95,18 @@ bool is_open(const SenderRule& rule) {
 }
 
 void check_rules(Findings& findings, const GatewaySettings& settings) {
-    findings.plain("tools that write, run commands or use the network are asked about, unless a "
-                   "rule decides");
+    findings.plain(
+        "tools that write, run commands or use the network are asked about, unless a "
+        "rule decides");
     for (const SenderRule& rule : settings.rules) {
         std::string text = senders_of(rule) + ": ";
         if (!rule.allow.empty()) text += "may use " + list_of(rule.allow) + " unasked";
         if (!rule.refuse.empty())
             text += (rule.allow.empty() ? "" : "; ") + ("never " + list_of(rule.refuse));
         if (is_open(rule)) {
-            findings.problem(text, "Name a user or a chat in this rule of gateway.rules, unless "
-                                   "you trust all of them.");
+            findings.problem(text,
+                             "Name a user or a chat in this rule of gateway.rules, unless "
+                             "you trust all of them.");
         } else {
             findings.plain(text);
         }

@@ -31,7 +31,7 @@ GatewaySettings with_http() {
 
 const Environment environment{{"CUBEPI_HTTP_TOKEN", "t"}, {"TELEGRAM_BOT_TOKEN", "t"}};
 
-TEST(GatewayFindings, AreNoProblemsForALocalChannelWithAToken) {
+TEST(GatewayFindings, ReportNoProblemForALocalChannelWithAToken) {
     const auto findings = gateway_findings(with_http(), environment);
     EXPECT_TRUE(has(findings, Kind::good, "channel http at 127.0.0.1:8642; operators: olga"));
     EXPECT_EQ(problems(findings), 0u);

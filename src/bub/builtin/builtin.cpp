@@ -74,6 +74,7 @@ Task<std::optional<JsonObject>> load_state(CorePtr core, LoadStateCall& call) {
             [open](std::exception_ptr error) { return close_lifespan(open, std::move(error)); });
         co_await open->lifespan->open();
     }
+    co_await core->load_environment();
     JsonObject values;
     values["session_id"] = call.session_id;
     const std::string context = call.message.context_text();

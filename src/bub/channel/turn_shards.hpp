@@ -48,12 +48,12 @@ public:
     Task<TurnSummary> run_turn(std::string_view session_id, std::shared_ptr<Envelope> inbound,
                                bool stream_output);
 
-    /// Connects the frameworks with the manager whose coroutine awaits this. Called once, before the first turn. `inbox` has the
-    /// steering messages of the sessions; may be null.
+    /// Connects the frameworks with the manager whose coroutine awaits this, and opens the lifespans of their plugins. Called once, before
+    /// the first turn. `inbox` has the steering messages of the sessions; may be null.
     Task<> bind(std::shared_ptr<OutboundChannelRouter> router,
                 std::shared_ptr<SteeringInbox> inbox);
-    /// Disconnects them, after the last turn.
-    void unbind();
+    /// Disconnects them, after the last turn, and closes the lifespans. Must not be cancelled.
+    Task<> unbind();
 
 private:
     struct Shard;

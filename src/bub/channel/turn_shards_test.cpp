@@ -72,8 +72,8 @@ private:
 };
 
 /// A manager with shards, whose model is a function of the test.
-class ShardedTest : public testing::Test {
-protected:
+class ShardedTest : public ::testing::Test {
+public:
     using Model = std::function<Task<EventStream>(RunModelCall&)>;
 
     ShardedTest() {
@@ -111,6 +111,7 @@ protected:
             const std::lock_guard lock(mutex);
             errors.emplace_back(call.stage);
         };
+        if (lifespan) plugin.provide_lifespan = lifespan;
         made->add(std::move(plugin));
         return made;
     }
@@ -148,6 +149,9 @@ protected:
 
     std::mutex mutex;
     std::map<std::string, std::set<std::string>> turn_threads;
+    std::function<std::shared_ptr<Lifespan>(ProvideCall&)> lifespan;
+    std::set<std::string> opened;
+    int closed = 0;
     Texts errors;
 };
 
@@ -389,6 +393,33 @@ TEST_F(ShardedTest, ASessionWithAnOpenQuestionKeepsItsMessages) {
         co_await manager->idle();
     });
     EXPECT_EQ(turns, 4);
+}
+
+TEST_F(ShardedTest, LifespansOfPluginsAreOpenedAndClosedOnEachThread) {
+    struct Counted final : Lifespan {
+        explicit Counted(ShardedTest& owner) : test(owner) {}
+        Task<> open() override {
+            const std::lock_guard lock(test.mutex);
+            test.opened.insert(here());
+            co_return;
+        }
+        Task<> close(std::exception_ptr) override {
+            const std::lock_guard lock(test.mutex);
+            EXPECT_EQ(test.opened.erase(here()), 1u);
+            ++test.closed;
+            co_return;
+        }
+        ShardedTest& test;
+    };
+    lifespan = [this](ProvideCall&) -> std::shared_ptr<Lifespan> {
+        return std::make_shared<Counted>(*this);
+    };
+    run([this]() -> Task<> {
+        EXPECT_EQ(opened.size(), 2u);
+        co_return;
+    });
+    EXPECT_TRUE(opened.empty());
+    EXPECT_EQ(closed, 2);
 }
 
 TEST(TurnShards, AFrameworkThatCannotBeMadeIsAnErrorOfTheConstructor) {

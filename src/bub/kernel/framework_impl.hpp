@@ -35,6 +35,7 @@ struct Framework::Impl {
     std::optional<std::shared_ptr<TapeStore>> store;
     std::optional<std::shared_ptr<SteeringInbox>> inbox;
     std::optional<std::vector<std::string>> sidecars;
+    std::optional<EnvironmentVariables> environment;
 
     std::vector<PluginStatus> status;
     /// Plugins in order of registration.

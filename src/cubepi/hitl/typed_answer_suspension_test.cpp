@@ -56,19 +56,18 @@ TEST(TypedAnswerSuspension, D80_AnotherAnswerToTheUserKeepsTheOutcome) {
     {
         Process process(store, faux, effects);
         int asked = 0;
-        const RunResult first =
-            process.run_with(untyped(process.agent->prompt<Cleanup>("hi")),
-                             [&](const HitlRequest&) {
-                                 if (++asked == 2) (void)process.agent->detach();
-                             });
+        const RunResult first = process.run_with(untyped(process.agent->prompt<Cleanup>("hi")),
+                                                 [&](const HitlRequest&) {
+                                                     if (++asked == 2)
+                                                         (void)process.agent->detach();
+                                                 });
         EXPECT_EQ(first.pending_requests.size(), 2u);
     }
     Process second(store, faux, effects);
     const TypedResult<Cleanup> waiting = run(second.agent->respond<Cleanup>("c1", approve()));
     EXPECT_EQ(waiting.outcome, RunOutcome::suspended);
     EXPECT_FALSE(waiting.value);
-    const TypedResult<Cleanup> result =
-        run(second.agent->respond<Cleanup>("c2", deny("no")));
+    const TypedResult<Cleanup> result = run(second.agent->respond<Cleanup>("c2", deny("no")));
     ASSERT_TRUE(result);
     EXPECT_EQ(result->files, 1);
     EXPECT_EQ(effects, std::vector<std::string>{"/a"});

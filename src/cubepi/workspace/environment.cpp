@@ -151,8 +151,10 @@ bool EnvironmentPolicy::allows(std::string_view name, std::string_view value) co
 std::vector<std::string> child_environment(const EnvironmentPolicy& policy) {
     std::vector<std::string> allowed;
     for_each_variable([&](std::string_view name, std::string_view value, std::string_view line) {
-        if (policy.allows(name, value)) allowed.emplace_back(line);
+        if (policy.allows(name, value) && !policy.set.contains(std::string(name)))
+            allowed.emplace_back(line);
     });
+    for (const auto& [name, value] : policy.set) allowed.push_back(name + "=" + value);
     return allowed;
 }
 

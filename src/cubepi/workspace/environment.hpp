@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,12 +17,13 @@ enum class InheritEnvironment : std::uint8_t {
 
 /// Selects the environment variables of commands (D58). Patterns support * and ?, and ignore case. Applied in this order: the
 /// variables of `inherit`, without secrets (is_secret_variable, has_password) and without `exclude`; then those of `include`,
-/// regardless of the other members; never a variable of `hidden`.
+/// regardless of the other members; never a variable of `hidden`. Those of `set` are added, or replace others.
 struct EnvironmentPolicy {
     InheritEnvironment inherit = InheritEnvironment::all;
     std::vector<std::string> exclude = {};
     std::vector<std::string> include = {};
     std::vector<std::string> hidden = {};
+    std::map<std::string, std::string> set = {};
 
     bool allows(std::string_view name, std::string_view value) const;
 };

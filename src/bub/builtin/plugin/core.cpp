@@ -28,6 +28,16 @@ cubepi::BoundModel default_model(const BuiltinOptions& options) {
     return cubepi::FallbackBoundModel(std::move(chain));
 }
 
+/// The number of workspaces whose objects are retained for the next turn.
+constexpr std::size_t most_retained = 64;
+
+/// Removes the objects that no turn uses, if there are many: each session of a gateway has a workspace of its own.
+template <class T>
+void drop_unused(std::map<std::string, std::shared_ptr<T>>& objects) {
+    if (objects.size() < most_retained) return;
+    std::erase_if(objects, [](const auto& entry) { return entry.second.use_count() == 1; });
+}
+
 }  // namespace
 
 bool is_temporary(std::string_view session_id) noexcept { return session_id.starts_with("temp/"); }
@@ -44,6 +54,7 @@ std::filesystem::path BuiltinCore::workspace_of(const TurnState& state) const {
 
 std::shared_ptr<cubepi::FileSpillSink> BuiltinCore::spill(const std::filesystem::path& directory) {
     const std::lock_guard lock(mutex_);
+    drop_unused(spills_);
     std::shared_ptr<cubepi::FileSpillSink>& sink = spills_[directory.string()];
     if (sink) return sink;
     // They are there in later turns, and after a restart: tapes speak of them.
@@ -66,10 +77,12 @@ std::shared_ptr<cubepi::FileSpillSink> BuiltinCore::spill(const std::filesystem:
 std::shared_ptr<cubepi::Workspace> BuiltinCore::workspace(const std::filesystem::path& directory) {
     const std::filesystem::path spilled = spill(directory)->directory();
     const std::lock_guard lock(mutex_);
+    drop_unused(workspaces_);
     std::shared_ptr<cubepi::Workspace>& place = workspaces_[directory.string()];
     if (!place) {
         cubepi::WorkspacePolicy policy = cubepi::WorkspacePolicy().also_read(spilled);
         policy.environment = options_.environment;
+        if (variables_) policy.environment.set = *variables_;
         place = std::make_shared<cubepi::LocalWorkspace>(directory, std::move(policy));
     }
     return place;
@@ -128,6 +141,16 @@ Task<Tape> BuiltinCore::tape(std::string session_id, const TurnState& state) {
     std::vector<std::string> sidecars = co_await framework_.tape_sidecars();
     std::string name = tape_name(workspace_of(state), session_id);
     co_return Tape(std::move(tapes), std::move(name), std::move(sidecars));
+}
+
+Task<> BuiltinCore::load_environment() {
+    {
+        const std::lock_guard lock(mutex_);
+        if (variables_) co_return;
+    }
+    EnvironmentVariables variables = co_await framework_.environment();
+    const std::lock_guard lock(mutex_);
+    variables_ = std::move(variables);
 }
 
 Task<std::string> BuiltinCore::agents_file(std::filesystem::path directory) {

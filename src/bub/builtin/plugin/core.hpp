@@ -46,6 +46,8 @@ public:
     /// Returns the session's tape, with its sidecars. Accesses the file system.
     Task<Tape> tape(std::string session_id, const TurnState& state);
 
+    /// Asks the plugins once for the variables of commands.
+    Task<> load_environment();
     /// Returns the workspace's AGENTS.md; empty if there is none.
     Task<std::string> agents_file(std::filesystem::path directory);
     /// Warns when what the files of the workspace load differs from what the user was told.
@@ -61,6 +63,7 @@ private:
     BuiltinOptions options_;
     cubepi::BoundModel default_model_;  ///< the configured model, with its fallbacks
     std::mutex mutex_;
+    std::optional<EnvironmentVariables> variables_;  ///< of the plugins
     std::map<std::string, std::shared_ptr<cubepi::Workspace>> workspaces_;
     std::map<std::string, std::shared_ptr<cubepi::ShellSessions>> shells_;
     std::map<std::string, std::shared_ptr<cubepi::FileSpillSink>> spills_;  ///< by workspace

@@ -61,6 +61,15 @@ Task<> ManagerCore::run(std::stop_token stop) {
                           describe(failure));
         });
     context_.framework.bind_router(self);
+    Task<> serving = serve_until(std::move(stop), std::move(channels));
+    Task<> running = context_.framework.running(std::move(serving));
+    const cubepi::Outcome<> ran = co_await cubepi::outcome_of(std::move(running));
+    context_.framework.bind_router(nullptr);
+    ran.rethrow();
+}
+
+Task<> ManagerCore::serve_until(std::stop_token stop,
+                                std::vector<std::shared_ptr<Channel>> channels) {
     cubepi::Outcome<> served{std::exception_ptr()};
     {
         const std::stop_callback forward(std::move(stop), [this] { stop_.request_stop(); });
@@ -70,8 +79,7 @@ Task<> ManagerCore::run(std::stop_token stop) {
     co_await cubepi::shield();
     const bool was_requested = stop_.stop_requested() && served.cancelled();
     co_await shut_down();
-    context_.framework.bind_router(nullptr);
-    if (context_.options.shards) context_.options.shards->unbind();
+    if (context_.options.shards) co_await context_.options.shards->unbind();
     co_await cubepi::unshield();
     if (!was_requested) served.rethrow();
 }

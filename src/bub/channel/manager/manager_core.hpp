@@ -50,6 +50,8 @@ public:
     bool cancel_turn(const std::string& session_id) override;
 
 private:
+    /// Serves the channels until `stop` or request_stop(), and ends everything.
+    Task<> serve_until(std::stop_token stop, std::vector<std::shared_ptr<Channel>> channels);
     Task<> serve(std::vector<std::shared_ptr<Channel>> channels);
     Task<> shut_down();
     Task<> wait_for_turns();

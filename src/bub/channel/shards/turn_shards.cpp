@@ -13,6 +13,7 @@
 
 #include <bub/channel/shards/foreign_envelope.hpp>
 #include <bub/channel/shards/shard_router.hpp>
+#include <bub/kernel/lifespans.hpp>
 #include <bub/questions.hpp>
 #include <cubepi/core/task_scope.hpp>
 
@@ -29,14 +30,27 @@ Task<TurnSummary> run_in(Framework* framework, std::shared_ptr<Envelope> inbound
     co_return summary_of(result);
 }
 
-Task<> connect(Framework* framework, std::shared_ptr<OutboundChannelRouter> router,
-               std::shared_ptr<SteeringInbox> inbox) {
-    framework->bind_router(std::move(router));
-    if (!inbox) co_return;
+void share_inbox(Framework& framework, std::shared_ptr<SteeringInbox> inbox) {
+    if (!inbox) return;
     Plugin shared;
     shared.name = "steering inbox of the channel manager";
     shared.provide_steering_inbox = [inbox](ProvideCall&) { return inbox; };
-    framework->add(std::move(shared));
+    framework.add(std::move(shared));
+}
+
+Task<> connect(Framework* framework, detail::Lifespans* lifespans,
+               std::shared_ptr<OutboundChannelRouter> router,
+               std::shared_ptr<SteeringInbox> inbox) {
+    framework->bind_router(std::move(router));
+    share_inbox(*framework, std::move(inbox));
+    co_await detail::open_lifespans(*framework, *lifespans);
+}
+
+Task<> disconnect(Framework* framework, detail::Lifespans* lifespans) {
+    framework->bind_router(nullptr);
+    Task<> closing =
+        detail::close_lifespans(*framework, std::exchange(*lifespans, {}), std::exception_ptr());
+    co_await std::move(closing);
 }
 
 }  // namespace
@@ -62,7 +76,9 @@ struct TurnShards::Shard {
     boost::asio::executor_work_guard<boost::asio::io_context::executor_type> busy{
         context.get_executor()};
     const Executor executor{context.get_executor()};
-    std::unique_ptr<Framework> framework;  // created and destroyed on the thread
+    // Used on the thread.
+    std::unique_ptr<Framework> framework;
+    detail::Lifespans lifespans;
     std::thread thread;
 };
 
@@ -124,14 +140,19 @@ Task<> TurnShards::bind(std::shared_ptr<OutboundChannelRouter> router,
     const Executor front = co_await cubepi::this_executor;
     for (const auto& shard : shards_) {
         auto local = std::make_shared<detail::ShardRouter>(front, shard->executor, router);
-        Task<> connecting = connect(shard->framework.get(), std::move(local), inbox);
+        Task<> connecting =
+            connect(shard->framework.get(), &shard->lifespans, std::move(local), inbox);
         Task<> elsewhere = cubepi::run_on(shard->executor, std::move(connecting));
         co_await std::move(elsewhere);
     }
 }
 
-void TurnShards::unbind() {
-    for (const auto& shard : shards_) shard->framework->bind_router(nullptr);
+Task<> TurnShards::unbind() {
+    for (const auto& shard : shards_) {
+        Task<> disconnecting = disconnect(shard->framework.get(), &shard->lifespans);
+        Task<> elsewhere = cubepi::run_on(shard->executor, std::move(disconnecting));
+        co_await std::move(elsewhere);
+    }
 }
 
 }  // namespace bub
