@@ -36,6 +36,7 @@ class Part:
     rows: tuple
     repetitions: int = 9
     seconds: float = 0.05
+    program: str = ""  # another binary next to that of the benchmarks; the part is left out if it was not built
     in_memory: bool = False  # files are in a memory file system: bytes are measured, not the disk
 
 
@@ -69,6 +70,10 @@ PARTS = (
     Part("inbox", (Row("inbox page", "inbox_page_of_many", "inbox_page_of_few", "us", "3", 1e3),
                    Row("inbox expiry", "expire_due_of_many", "expire_due_of_few", "us", "3", 1e3))),
     Part("load", (Row("load", "load", "bare_load", "ms", "2", 1e6),)),
+    Part("postgres", (Row("pg append", "pg_append", "bare_pg_append", "us", "1.2", 1e3),
+                      Row("pg append 64", "pg_append_of_64_sessions:us_per_append", "bare_pg_append", "us", "1.2", 1e3),
+                      Row("pg load", "pg_load", "bare_pg_load", "ms", "-", 1e6),
+                      Row("pg claim", "pg_claim", "bare_pg_append", "us", "-", 1e3)), repetitions=5, program="cubepi_server_bench"),
     Part("tape", (Row("tape append", "tape_append", "bare_tape_append", "us", "-", 1e3),
                   Row("  durable", "durable_tape_append", "bare_durable_append", "us", "1.2", 1e3),
                   Row("tape turn", "tape_turn", "bare_tape_turn", "us", "-", 1e3))),
@@ -134,10 +139,18 @@ def line(name, ours, floor, unit, budget, at_rest=None):
     print(f"{name:<18} {ours:>12.2f} {floor:>12.2f} {unit:<6} {ours / floor:>8.2f} {rested:>8} {budget:>8}", flush=True)
 
 
+def program_of(binary, part):
+    return os.path.join(os.path.dirname(binary), part.program) if part.program else binary
+
+
+def is_built(binary, part):
+    return os.path.exists(program_of(binary, part))
+
+
 def measured(binary, part):
     names = "|".join(benchmarks_of(part))
     environment = {**os.environ, "TMPDIR": MEMORY} if part.in_memory and os.path.isdir(MEMORY) else None
-    text = subprocess.run([binary, f"--benchmark_filter=^({names})(/iterations:[0-9]+)?(/real_time)?$", "--benchmark_format=json",
+    text = subprocess.run([program_of(binary, part), f"--benchmark_filter=^({names})(/iterations:[0-9]+)?(/real_time)?$", "--benchmark_format=json",
                            f"--benchmark_repetitions={part.repetitions}", f"--benchmark_min_time={part.seconds}",
                            "--benchmark_enable_random_interleaving=true"],
                           check=True, capture_output=True, text=True, env=environment).stdout
@@ -253,7 +266,7 @@ def main():
     notes = []
     print(f"{'what':<18} {'ours':>12} {'floor':>12} {'unit':<6} {'ratio':>8} {'at rest':>8} {'budget':>8}", flush=True)
     for part in PARTS:
-        if not wanted(part.name):
+        if not wanted(part.name) or not is_built(arguments.bench, part):
             continue
         best = measured(arguments.bench, part)
         for row in part.rows:

@@ -1,4 +1,4 @@
-// Connections that break, and servers that cannot continue: the store over a proxy.
+// Connections that break, and servers that fail: the store over a proxy.
 #include <cubepi/checkpoint/mysql_checkpointer.hpp>
 
 #include <csignal>
