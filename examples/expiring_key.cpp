@@ -21,6 +21,13 @@ private:
     int uses_left_ = 0;
 };
 
+Task<void> sign(TokenSource& tokens, HttpRequest& request) {
+    const std::string token = co_await tokens.token();
+    request.headers.set("authorization", "Bearer " + token);
+    // Stands for a signature of method, URL and body, such as SigV4.
+    request.headers.set("x-signature", std::to_string(std::hash<std::string>()(request.body)));
+}
+
 int main() {
     const testing::MemoryResponse answer(
         200, R"({"choices":[{"message":{"content":"Hello"},"finish_reason":"stop"}]})");
@@ -30,13 +37,7 @@ int main() {
     TokenSource tokens;
     OpenAIProvider provider({
         .base_url = "https://models.example.com/v1",
-        .sign_request = [&tokens](HttpRequest& request) -> Task<void> {
-            const std::string token = co_await tokens.token();
-            request.headers.set("authorization", "Bearer " + token);
-            // Stands for a signature of method, URL and body, such as SigV4.
-            request.headers.set("x-signature",
-                                std::to_string(std::hash<std::string>()(request.body)));
-        },
+        .sign_request = [&tokens](HttpRequest& request) { return sign(tokens, request); },
     });
     Agent agent({
         .model = provider.model("gpt-5.1"),

@@ -14,19 +14,23 @@ struct Review {
     }
 };
 
+Task<Review> review(BoundModel model, ReviewArgs args, ToolContext& context) {
+    Agent reviewer(AgentOptions{.model = std::move(model), .system_prompt = "You review texts."});
+    // The run of the sub-agent names its caller in traces, and ends with it.
+    PromptOptions options = PromptOptions()
+                                .parent(context)
+                                .stop_token(context.stop_token())
+                                .max_duration(std::chrono::minutes(1));
+    auto result = co_await reviewer.prompt<Review>(std::move(args.text), std::move(options));
+    context.charge(result.usage, result.cost);
+    co_return *result;  // throws if there is no review: the model sees the reason
+}
+
 AgentTool reviewer(BoundModel model) {
-    auto review = [model](ReviewArgs args, ToolContext& context) -> Task<Review> {
-        Agent reviewer(AgentOptions{.model = model, .system_prompt = "You review texts."});
-        // The run of the sub-agent names its caller in traces, and ends with it.
-        PromptOptions options = PromptOptions()
-                                    .parent(context)
-                                    .stop_token(context.stop_token())
-                                    .max_duration(std::chrono::minutes(1));
-        auto result = co_await reviewer.prompt<Review>(std::move(args.text), std::move(options));
-        context.charge(result.usage, result.cost);
-        co_return *result;  // throws if there is no review: the model sees the reason
-    };
-    return tool<ReviewArgs>("review", "Reviews a text.", std::move(review))
+    return tool<ReviewArgs>("review", "Reviews a text.",
+                            [model](ReviewArgs args, ToolContext& context) {
+                                return review(model, std::move(args), context);
+                            })
         .risk(ToolRisk::read_only);
 }
 

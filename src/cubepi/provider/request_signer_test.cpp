@@ -105,12 +105,13 @@ TEST(RequestSigner, ItsFailureEndsTheCall) {
     }
 }
 
+Task<std::optional<JsonObject>> unchanged() { co_return std::nullopt; }
+
 TEST(PayloadHookOfAProvider, SeesTheHeadersWithoutKeys) {
     HttpHeaders seen;
-    const PayloadHook hook = [&seen](JsonObject, Model,
-                                     HttpHeaders headers) -> Task<std::optional<JsonObject>> {
-        seen = headers;
-        co_return std::nullopt;
+    const PayloadHook hook = [&seen](JsonObject, Model, HttpHeaders headers) {
+        seen = std::move(headers);
+        return unchanged();
     };
     const OpenAIProvider openai({.api_key = "secret",
                                  .base_url = "https://models.example.com/v1",
