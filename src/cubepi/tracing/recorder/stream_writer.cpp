@@ -116,9 +116,14 @@ StreamWriter::StreamWriter(std::filesystem::path directory, std::shared_ptr<Loss
       process_(fork_generation()) {}
 
 StreamWriter::~StreamWriter() {
-    (void)close(std::chrono::seconds(5));
-    // In a child of fork() the thread does not exist: it cannot be joined, and its object must not be destroyed.
-    if (thread_.joinable()) thread_.detach();
+    if (process_ == fork_generation()) {
+        (void)close(std::chrono::seconds(5));
+        return;
+    }
+    // In a child of fork() the thread does not exist: it cannot be joined or detached, and to destroy the condition that it waits
+    // for would wait for it. This copy of both lasts as long as the process.
+    static auto* const unusable = new std::vector<std::pair<std::shared_ptr<State>, std::thread>>();
+    unusable->emplace_back(state_, std::move(thread_));
 }
 
 std::shared_ptr<StreamWriter::File> StreamWriter::open(const std::string& name) const {

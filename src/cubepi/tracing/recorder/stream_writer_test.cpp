@@ -1,13 +1,17 @@
 #include <cubepi/tracing/recorder/stream_writer.hpp>
 
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -90,6 +94,28 @@ TEST_F(StreamWriting, APipeThatNoProcessReadsAndAFullDiskCostLinesOnly) {
     EXPECT_EQ(text_of(directory.path() / "good"), "line\n");
     losses->end();
     EXPECT_EQ(notices, (std::vector<std::string>{"stream_file_failed", "recording_incomplete"}));
+}
+
+TEST_F(StreamWriting, AChildOfForkDropsLinesAndDoesNotWait) {
+    std::optional<StreamWriter> writer(std::in_place, directory.path(), losses);
+    const auto file = writer->open("one");
+    writer->write(file, "parent\n");
+    EXPECT_TRUE(writer->flush(plenty));
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+        writer->write(file, "child\n");
+        const bool waited = writer->flush(plenty) || writer->close(plenty);
+        const bool dropped = losses->count(Loss::stream_line) == 1;
+        writer.reset();
+        ::_exit(!waited && dropped ? 0 : 1);
+    }
+    int status = -1;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+    writer->write(file, "again\n");
+    EXPECT_TRUE(writer->close(plenty));
+    EXPECT_EQ(text_of(directory.path() / "one"), "parent\nagain\n");
 }
 
 TEST_F(StreamWriting, ALineThatIsLargerThanTheQueueIsDropped) {
