@@ -48,7 +48,8 @@ std::unique_ptr<bub::Framework> make_framework(std::shared_ptr<CountingChannel> 
     plugin.provide_channels = [channel](bub::ProvideChannelsCall&) {
         return std::vector<std::shared_ptr<bub::Channel>>{channel};
     };
-    plugin.dispatch_outbound = [at = framework.get()](bub::DispatchOutboundCall& call) -> Task<bool> {
+    plugin.dispatch_outbound =
+        [at = framework.get()](bub::DispatchOutboundCall& call) -> Task<bool> {
         bub::TurnOutput output = call.output();
         const auto router = at->router();
         co_return co_await router->dispatch_output(std::move(output));

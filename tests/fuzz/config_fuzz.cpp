@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <config/config_file.hpp>
+#include <config/gateway_settings.hpp>
 #include <config/yaml_edit.hpp>
 #include <cubepi/core/error.hpp>
 
@@ -71,6 +72,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     try {
         values = app::config_values(path);
         app::read_config(path);
+        app::gateway_settings(values);
     } catch (const Error& error) {
         CUBEPI_FUZZ_CHECK(error.code() == ErrorCode::parse);
     }

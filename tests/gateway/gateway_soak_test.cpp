@@ -136,16 +136,17 @@ TEST(GatewaySoak, MemoryStaysFlatUnderHostileClients) {
     EXPECT_GT(soak.answered, 0u);
     EXPECT_GT(soak.refused, 0u);
     ASSERT_GT(memory.size(), 3u);
-    const std::size_t early =
-        *std::max_element(memory.begin(), memory.begin() + static_cast<std::ptrdiff_t>(memory.size() / 3 + 1));
+    const std::size_t early = *std::max_element(
+        memory.begin(), memory.begin() + static_cast<std::ptrdiff_t>(memory.size() / 3 + 1));
     EXPECT_LT(memory.back(), early + allowed_growth);
     std::sort(soak.unrelated_ms.begin(), soak.unrelated_ms.end());
     ASSERT_FALSE(soak.unrelated_ms.empty());
-    std::printf("soak: %zu answered, %zu refused; unrelated session: %zu turns, median %.1f ms, p99 %.1f ms; memory %zu to %zu MiB\n",
-                soak.answered, soak.refused, soak.unrelated_ms.size(),
-                soak.unrelated_ms[soak.unrelated_ms.size() / 2],
-                soak.unrelated_ms[soak.unrelated_ms.size() * 99 / 100], early >> 20,
-                memory.back() >> 20);
+    std::printf(
+        "soak: %zu answered, %zu refused; unrelated session: %zu turns, median %.1f ms, p99 %.1f "
+        "ms; memory %zu to %zu MiB\n",
+        soak.answered, soak.refused, soak.unrelated_ms.size(),
+        soak.unrelated_ms[soak.unrelated_ms.size() / 2],
+        soak.unrelated_ms[soak.unrelated_ms.size() * 99 / 100], early >> 20, memory.back() >> 20);
     gateway.send(SIGTERM);
     EXPECT_EQ(gateway.wait(), 0) << gateway.output();
 }

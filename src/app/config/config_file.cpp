@@ -17,8 +17,8 @@
 #include <cubepi/core/support/posix_file.hpp>
 #include <cubepi/core/support/regular_file.hpp>
 
+#include "database_url.hpp"
 #include "paths.hpp"
-#include "tape_place.hpp"
 #include "yaml_edit.hpp"
 
 namespace cubepi::app {

@@ -1,7 +1,6 @@
 #include "tape_place.hpp"
 
 #include <mutex>
-#include <string_view>
 #include <utility>
 
 #include <bub/tape/file_tape_store.hpp>
@@ -38,19 +37,6 @@ TapePlace tape_place() {
     place.database = read_config(config_path()).database;
     place.by = config_origin;
     return place;
-}
-
-bool is_postgres_url(const std::string& text) {
-    return text.starts_with("postgres://") || text.starts_with("postgresql://");
-}
-
-bool has_password(const std::string& url) {
-    const std::string_view text = url;
-    if (text.find("password=") != text.npos) return true;
-    const std::size_t scheme = text.find("://");
-    if (scheme == text.npos) return false;
-    const std::string_view user = text.substr(scheme + 3, text.rfind('@') - scheme - 3);
-    return text.rfind('@') != text.npos && user.find(':') != user.npos;
 }
 
 std::shared_ptr<bub::SessionTapeStore> open_tapes(const std::string& place) {

@@ -5,6 +5,8 @@
 
 #include <bub/tape/session_tape_store.hpp>
 
+#include "database_url.hpp"
+
 namespace cubepi::app {
 
 /// Where this process keeps its sessions.
@@ -27,11 +29,5 @@ std::shared_ptr<bub::SessionTapeStore> configured_tapes();
 
 /// Returns the store of a place: a directory, or a database as in TapePlace. Throws like configured_tapes().
 std::shared_ptr<bub::SessionTapeStore> open_tapes(const std::string& place);
-
-/// True for postgres:// and postgresql://.
-bool is_postgres_url(const std::string& text);
-
-/// True if the URL contains a password.
-bool has_password(const std::string& url);
 
 }  // namespace cubepi::app
