@@ -7,7 +7,7 @@ import net from 'node:net';
 import path from 'node:path';
 import readline from 'node:readline';
 
-const require = createRequire(path.join(process.argv[2], 'package.json'));
+const require = createRequire(path.resolve(process.argv[2], 'package.json'));
 const TelegramServer = require('telegram-test-api');
 
 const free = net.createServer();
