@@ -13,6 +13,7 @@
 
 #include <cubepi/agent/claim_owner.hpp>
 #include <cubepi/checkpoint/child_process_test.hpp>
+#include <cubepi/checkpoint/interchange_test.hpp>
 #include <cubepi/checkpoint/mysql_server_test.hpp>
 #include <cubepi/checkpoint/server_proxy_test.hpp>
 #include <cubepi/core/outcome.hpp>
@@ -162,11 +163,22 @@ int run_store_child(const std::string& mode, const std::string& connection) {
     return 0;
 }
 
+/// `interpreter` is a Python with CubePi, `script` tests/conformance/databases_in_cubepi.py.
+int check_interchange_with(const std::string& interpreter, const std::string& script) {
+    MySQLServer& server = MySQLServer::shared();
+    const std::string database = server.create_database();
+    MySQLCheckpointer store(server.connection(database));
+    return check_interchange(
+        store, interpreter + " " + script + " mysql " + server.socket() + " " + database);
+}
+
 }  // namespace cubepi
 
 int main(int argc, char** argv) {
     if (argc == 4 && std::string(argv[1]) == "--child")
         return cubepi::run_store_child(argv[2], argv[3]);
+    if (argc == 4 && std::string(argv[1]) == "--interchange")
+        return cubepi::check_interchange_with(argv[2], argv[3]);
     ::testing::InitGoogleTest(&argc, argv);
     return RUN_ALL_TESTS();
 }
