@@ -496,7 +496,8 @@ Task<> Console::interrupted() {
     for (;;) {
         const auto found = std::find_if(state->inputs.begin(), state->inputs.end(), stops);
         if (found != state->inputs.end()) {
-            state->inputs.erase(found);
+            // An end remains for next(): the work may be complete before it is stopped.
+            if (found->kind == ConsoleInput::Kind::interrupt) state->inputs.erase(found);
             co_return;
         }
         co_await state->arrived.wait();

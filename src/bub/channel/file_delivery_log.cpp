@@ -61,7 +61,7 @@ DeliveryStepPtr withdrawal_step(std::shared_ptr<std::string> id) {
 void check_limit(const DeliveryRecords& records, std::size_t max_open) {
     if (records.open() < max_open) return;
     throw cubepi::Error(
-        cubepi::ErrorCode::limit,
+        cubepi::ErrorCode::storage_full,
         "the delivery log holds " + std::to_string(records.open()) +
             " unfinished messages and answers; release or discard those that are held");
 }

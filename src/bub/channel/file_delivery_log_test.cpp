@@ -331,8 +331,8 @@ TEST_F(DeliveryFile, B14_TooMuchThatIsNotDealtWithIsRefused) {
     const auto log = open();
     store(*log, "one");
     intend(*log, "held");
-    EXPECT_EQ(code_of([&] { store(*log, "two"); }), cubepi::ErrorCode::limit);
-    EXPECT_EQ(code_of([&] { intend(*log, "another"); }), cubepi::ErrorCode::limit);
+    EXPECT_EQ(code_of([&] { store(*log, "two"); }), cubepi::ErrorCode::storage_full);
+    EXPECT_EQ(code_of([&] { intend(*log, "another"); }), cubepi::ErrorCode::storage_full);
     cubepi::run(log->finish(Texts(1, "1")));
     EXPECT_EQ(store(*log, "two"), "3");
 }

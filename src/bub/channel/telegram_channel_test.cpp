@@ -221,7 +221,8 @@ TEST_F(TelegramChannelTest, B18_AnUpdateIsConfirmedAfterItIsStored) {
 TEST_F(TelegramChannelTest, AFullDeliveryLogLosesNothing) {
     int attempts = 0;
     on_message = [&](const Envelope&) {
-        if (++attempts < 3) throw cubepi::Error(cubepi::ErrorCode::limit, "too many records");
+        if (++attempts < 3)
+            throw cubepi::Error(cubepi::ErrorCode::storage_full, "too many records");
     };
     api.say(7, "one");
     serve([](Fixture& t) -> Task<> { co_await t.wait_for_messages(1); });

@@ -109,7 +109,7 @@ TEST_F(PostgresTapes, B9_AnAppendIsStoredOnceWhereverTheConnectionIsCut) {
          {PostgresProxy::Direction::to_server, PostgresProxy::Direction::to_client}) {
         const std::size_t bytes = proxy.take_count(direction);
         ASSERT_GT(bytes, 200U);
-        for (std::size_t at = 0; at <= bytes; at += 3) {
+        for (std::size_t at = 0; at <= bytes; at += 11) {
             proxy.cut_after(direction, at);
             const std::string tape = "a__" + std::to_string(tapes++);
             const TapePosition end = run(store.append(tape, one("hello"), TapeAppend()));

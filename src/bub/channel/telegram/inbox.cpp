@@ -233,10 +233,9 @@ Task<bool> Inbox::accept(Json update) {
 }
 
 Task<bool> Inbox::pass(Envelope message) {
-    Envelope copy = message;
     Task<> handling = handler_(std::move(message));
     const Outcome<> handled = co_await outcome_of(std::move(handling));
-    if (handled || is_over(copy, handled.failure())) {
+    if (handled || is_over(handled.failure())) {
         if (std::exchange(cannot_store_, false)) warn("messages are stored again");
         co_return true;
     }
@@ -244,17 +243,13 @@ Task<bool> Inbox::pass(Envelope message) {
 }
 
 /// Returns true if the message was rejected for good, false if it could not be stored.
-bool Inbox::is_over(const Envelope& message, const std::exception_ptr& failure) {
+bool Inbox::is_over(const std::exception_ptr& failure) {
     // The manager has ended, or will end: the next process gets the message.
     if (cubepi::is_cancellation(failure)) return false;
     switch (code_of(failure)) {
         case ErrorCode::invalid_state:
         case ErrorCode::unavailable:
         case ErrorCode::not_found: return false;
-        case ErrorCode::limit:
-            // A full queue, whose senders were notified. Prompts go through the debouncer: only the delivery log is full.
-            if (!is_prompt(message)) return true;
-            break;
         case ErrorCode::storage:
         case ErrorCode::storage_full:
         case ErrorCode::storage_locked:

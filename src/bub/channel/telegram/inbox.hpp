@@ -39,7 +39,7 @@ private:
     /// Returns false if the update must be delivered again.
     Task<bool> accept(Json update);
     Task<bool> pass(Envelope message);
-    bool is_over(const Envelope& message, const std::exception_ptr& failure);
+    bool is_over(const std::exception_ptr& failure);
     void attach_files(Envelope& message) const;
     void answer_button(const Incoming& incoming, std::string text);
     void refuse(const Incoming& incoming);
