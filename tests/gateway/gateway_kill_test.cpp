@@ -137,7 +137,9 @@ protected:
         for (const Sent& sent : messages) {
             EXPECT_EQ(counts[sent.text], 1) << sent.text;
             EXPECT_EQ(counts["re: " + sent.text], 1) << sent.text;
-            if (sent.status == 200) EXPECT_EQ(sent.answer, "re: " + sent.text);
+            if (sent.status == 200) {
+                EXPECT_EQ(sent.answer, "re: " + sent.text);
+            }
         }
     }
 

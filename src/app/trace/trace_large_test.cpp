@@ -58,7 +58,9 @@ TEST_F(LargeTrace, ATraceOf100MegabytesNeedsMemoryForItsLargestLineOnly) {
     EXPECT_EQ(err(), "cubepi: skipped 1 incomplete line at the end\n");
     const std::size_t peak = memory("VmHWM");
     EXPECT_GT(peak, 0u);
-    if (reuses_memory) EXPECT_LT(peak, before + 10 * line_bytes);
+    if (reuses_memory) {
+        EXPECT_LT(peak, before + 10 * line_bytes);
+    }
 }
 
 TEST(LineBuffer, SkipsLinesOverItsLimitWhereverTheyAreCut) {
