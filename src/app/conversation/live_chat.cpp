@@ -104,9 +104,10 @@ Task<> stop_on_interrupt(std::shared_ptr<Console> console, std::stop_source stop
     stop.request_stop();
 }
 
-/// Returns the plan. Throws a cancellation if the user interrupts.
-Task<SessionPlan> plan_unless_interrupted(ConversationFlags flags, SessionParts parts,
-                                          std::shared_ptr<Console> console) {
+/// Returns the plan; nothing if the user leaves. Throws a cancellation if the user interrupts.
+Task<std::optional<SessionPlan>> plan_unless_interrupted(ConversationFlags flags,
+                                                         SessionParts parts,
+                                                         std::shared_ptr<Console> console) {
     const Executor executor = co_await this_executor;
     std::stop_source stop;
     BackgroundScope keys(executor);
@@ -118,7 +119,9 @@ Task<SessionPlan> plan_unless_interrupted(ConversationFlags flags, SessionParts 
     co_await keys.close();
     co_await unshield();
     if (!plan && console->ended_by() != 0) throw EndedBySignal(console->ended_by());
-    co_return std::move(plan).value();
+    std::optional<SessionPlan> made;
+    if (plan || !plan.cancelled() || !console->has_end()) made = std::move(plan).value();
+    co_return made;
 }
 
 }  // namespace
@@ -135,11 +138,15 @@ Task<int> live_chat(CommandLine line) {
     auto console = std::make_shared<Console>(executor, clock, history_path());
     LiveRenderer renderer(console, clock, executor);
     SessionParts parts = session_parts(renderer, console, executor);
-    SessionPlan plan =
+    std::optional<SessionPlan> plan =
         co_await plan_unless_interrupted(line.conversation, std::move(parts), console);
+    if (!plan) {
+        console->close();
+        co_return exit_ok;
+    }
     std::string hint;
     {
-        LiveChat chat(std::move(plan), line.plugins, console, renderer);
+        LiveChat chat(std::move(*plan), line.plugins, console, renderer);
         co_await chat.run(prompt_of(line.words));
         hint = resume_hint(chat.plan());
     }

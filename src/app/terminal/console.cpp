@@ -532,6 +532,12 @@ const Style& Console::style() const noexcept { return state_->style; }
 std::size_t Console::columns() const noexcept { return state_->area.columns(); }
 std::size_t Console::rows() const noexcept { return state_->area.rows(); }
 
+bool Console::has_end() const noexcept {
+    return std::any_of(state_->inputs.begin(), state_->inputs.end(), [](const ConsoleInput& input) {
+        return input.kind == ConsoleInput::Kind::end;
+    });
+}
+
 int Console::ended_by() const noexcept { return state_->ended_by; }
 
 void Console::flush() { state_->draw(); }

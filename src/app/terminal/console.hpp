@@ -79,6 +79,8 @@ public:
     Task<> interrupted();
     Task<std::optional<std::string>> read(TerminalText prompt, std::string prefill = {}) override;
 
+    /// Returns true if the user has left, or a signal has ended the console, and next() has not reported it yet.
+    bool has_end() const noexcept;
     /// The termination signal that was reported as ConsoleInput::end; 0: none.
     int ended_by() const noexcept;
     const Style& style() const noexcept;

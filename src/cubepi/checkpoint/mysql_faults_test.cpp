@@ -257,6 +257,19 @@ TEST_F(MySQLFaults, the_error_of_a_full_disk_names_the_next_step) {
     EXPECT_FALSE(run(store.load("t")));
 }
 
+/// Runs `make()` again while the server that was just started does not accept connections.
+template <class Make>
+auto once_connected(Make make) {
+    constexpr int attempts = 1'000;
+    for (int attempt = 1;; ++attempt) {
+        try {
+            return run(make());
+        } catch (const CheckpointerError&) {
+            if (attempt == attempts) throw;
+        }
+    }
+}
+
 TEST_F(MySQLFaults, a_server_that_is_killed_at_any_statement_of_an_append) {
     MySQLServer own;
     MySQLOptions other;
@@ -270,7 +283,7 @@ TEST_F(MySQLFaults, a_server_that_is_killed_at_any_statement_of_an_append) {
         MySQLProxy breaking(own.socket());
         other.connection = breaking.connection("ready");
         MySQLCheckpointer store(other);
-        run(store.open());
+        once_connected([&] { return store.open(); });
         hit = false;
         breaking.before_statement(statement, [&] {
             own.stop(SIGKILL);
@@ -278,7 +291,8 @@ TEST_F(MySQLFaults, a_server_that_is_killed_at_any_statement_of_an_append) {
             hit = true;
         });
         Outcome<std::int64_t> outcome = run(outcome_of(append(store, thread_id)));
-        const std::optional<CheckpointData> data = run(store.load(thread_id));
+        const std::optional<CheckpointData> data =
+            once_connected([&] { return store.load(thread_id); });
         const std::int64_t position = data ? data->position : 0;
         if (outcome.ok()) {
             EXPECT_EQ(position, 1) << statement;
