@@ -16,21 +16,14 @@
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/task_scope.hpp>
 
+#include "stored_message.hpp"
+
 // An append and a load of 10,000 messages in PostgreSQL, against the same statements over libpq, pipelined.
 
 namespace cubepi::bench {
 namespace {
 
 constexpr int many = 10'000;
-
-Message message() {
-    UserMessage made;
-    made.content.emplace_back(TextContent{"a message of ordinary length, as users write them"});
-    made.id = "m";
-    made.timestamp = 1795303670.61;
-    made.run_id = "run-1";
-    return made;
-}
 
 PostgresOptions new_database() {
     PostgresOptions options;
@@ -127,7 +120,7 @@ private:
 std::string payload_of(const PostgresOptions& options) {
     PostgresCheckpointer store(options);
     MessageList list;
-    list.push_back(message());
+    list.push_back(stored_message());
     run(store.append("payload", std::move(list), AppendOptions()));
     return "\\x" + RawPostgres(options.connection)
                        .query("SELECT encode(payload, 'hex') FROM cubepi_messages LIMIT 1")
@@ -144,7 +137,7 @@ BENCHMARK(bare_pg_append)->UseRealTime();
 
 void pg_append(benchmark::State& state) {
     PostgresCheckpointer store(new_database());
-    const Message one = message();
+    const Message one = stored_message();
     const auto loop = [&]() -> Task<void> {
         co_await store.open();
         for (auto _ : state) {
@@ -161,7 +154,7 @@ BENCHMARK(pg_append)->UseRealTime();
 /// 64 sessions append at once, over the connections of one pool.
 void pg_append_of_64_sessions(benchmark::State& state) {
     PostgresCheckpointer store(new_database());
-    const Message one = message();
+    const Message one = stored_message();
     const auto loop = [&]() -> Task<void> {
         co_await store.open();
         for (auto _ : state) {
@@ -187,7 +180,7 @@ PostgresOptions filled_database() {
     PostgresOptions options = new_database();
     PostgresCheckpointer store(options);
     MessageList list;
-    for (int i = 0; i < many; ++i) list.push_back(message());
+    for (int i = 0; i < many; ++i) list.push_back(stored_message());
     run(store.append("t", std::move(list), AppendOptions()));
     return options;
 }

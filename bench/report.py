@@ -74,6 +74,10 @@ PARTS = (
                       Row("pg append 64", "pg_append_of_64_sessions:us_per_append", "bare_pg_append", "us", "1.2", 1e3),
                       Row("pg load", "pg_load", "bare_pg_load", "ms", "-", 1e6),
                       Row("pg claim", "pg_claim", "bare_pg_append", "us", "-", 1e3)), repetitions=5, program="cubepi_server_bench"),
+    Part("mysql", (Row("my append", "my_append", "bare_my_append", "us", "1.2", 1e3),
+                   Row("my append 64", "my_append_of_64_sessions:us_per_append", "bare_my_append", "us", "1.2", 1e3),
+                   Row("my load", "my_load", "bare_my_load", "ms", "-", 1e6),
+                   Row("my claim", "my_claim", "bare_my_claim", "us", "1.2", 1e3)), repetitions=5, program="cubepi_server_bench"),
     Part("tape", (Row("tape append", "tape_append", "bare_tape_append", "us", "-", 1e3),
                   Row("  durable", "durable_tape_append", "bare_durable_append", "us", "1.2", 1e3),
                   Row("tape turn", "tape_turn", "bare_tape_turn", "us", "-", 1e3))),
@@ -144,7 +148,14 @@ def program_of(binary, part):
 
 
 def is_built(binary, part):
-    return os.path.exists(program_of(binary, part))
+    """False if the program was not built, or was built without the library of the part."""
+    program = program_of(binary, part)
+    if not os.path.exists(program):
+        return False
+    if not part.program:
+        return True
+    listed = subprocess.run([program, "--benchmark_list_tests=true"], check=True, capture_output=True, text=True).stdout
+    return part.rows[0].ours.split(":")[0] in {name.split("/")[0] for name in listed.splitlines()}
 
 
 def measured(binary, part):
