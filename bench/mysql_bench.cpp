@@ -129,8 +129,8 @@ public:
             " (SELECT coalesce(max(completion_seq), 0) + 1 AS next FROM cubepi_runs"
             " WHERE thread_id = $1) AS last) WHERE thread_id = $1 AND run_id = $2",
             {"t", run_id});
-        for (const char* table : {"cubepi_native_started", "cubepi_native_used_answers",
-                                  "cubepi_hitl_answers"}) {
+        for (const char* table :
+             {"cubepi_native_started", "cubepi_native_used_answers", "cubepi_hitl_answers"}) {
             add(std::string("DELETE FROM ") + table + " WHERE thread_id = $1 AND run_id = $2",
                 {"t", run_id});
         }

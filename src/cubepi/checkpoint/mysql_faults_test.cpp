@@ -257,54 +257,5 @@ TEST_F(MySQLFaults, the_error_of_a_full_disk_names_the_next_step) {
     EXPECT_FALSE(run(store.load("t")));
 }
 
-/// Runs `make()` again while the server that was just started does not accept connections.
-template <class Make>
-auto once_connected(Make make) {
-    constexpr int attempts = 1'000;
-    for (int attempt = 1;; ++attempt) {
-        try {
-            return run(make());
-        } catch (const CheckpointerError&) {
-            if (attempt == attempts) throw;
-        }
-    }
-}
-
-TEST_F(MySQLFaults, a_server_that_is_killed_at_any_statement_of_an_append) {
-    MySQLServer own;
-    MySQLOptions other;
-    other.connection = own.connection("ready");
-    run(apply_mysql_schema(other));
-    bool hit = true;
-    std::int64_t unknown = 0;
-    for (int statement = 1; hit; ++statement) {
-        ASSERT_LT(statement, 40);
-        const std::string thread_id = "t" + std::to_string(statement);
-        MySQLProxy breaking(own.socket());
-        other.connection = breaking.connection("ready");
-        MySQLCheckpointer store(other);
-        once_connected([&] { return store.open(); });
-        hit = false;
-        breaking.before_statement(statement, [&] {
-            own.stop(SIGKILL);
-            own.start();
-            hit = true;
-        });
-        Outcome<std::int64_t> outcome = run(outcome_of(append(store, thread_id)));
-        const std::optional<CheckpointData> data =
-            once_connected([&] { return store.load(thread_id); });
-        const std::int64_t position = data ? data->position : 0;
-        if (outcome.ok()) {
-            EXPECT_EQ(position, 1) << statement;
-        } else {
-            ++unknown;
-        }
-        // The server ended with the thread that started it.
-        if (hit) own.stop(SIGKILL);
-        if (hit) own.start();
-    }
-    EXPECT_EQ(unknown, 0);
-}
-
 }  // namespace
 }  // namespace cubepi
