@@ -66,7 +66,7 @@ public:
         raw_.query(
             "INSERT INTO cubepi_native_writes (thread_id, write_id) SELECT 't' || i, write_id" +
             copies("cubepi_native_writes"));
-        // What the server's autovacuum does later. The listing reads only indexes then.
+        // As the server's autovacuum does later. The listing reads only indexes then.
         raw_.query("VACUUM ANALYZE");
     }
 
