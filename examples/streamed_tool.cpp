@@ -1,5 +1,4 @@
 // One typed tool; the answer is streamed.
-#include <iostream>
 #include <cubepi/cubepi.hpp>
 using namespace cubepi;
 
@@ -17,8 +16,6 @@ int main() {
          .tools = {tool<WeatherArgs>("weather", "The forecast for a city.", [](WeatherArgs args) {
                        return args.city + ": snow for " + std::to_string(args.days) + " days";
                    }).constrain("days", Constraints().minimum(1).maximum(7))}});
-    agent.subscribe([](const AgentEvent& event) {
-        if (auto* delta = event.text_delta()) std::cout << *delta << std::flush;
-    });
+    agent.subscribe(print_text());
     return run(agent.prompt("How is the weather in Oslo?")) ? 0 : 1;
 }

@@ -5,6 +5,7 @@
 #include <cubepi/agent/agent.hpp>
 #include <cubepi/agent/blocking.hpp>
 #include <cubepi/agent/loop.hpp>
+#include <cubepi/agent/print_text.hpp>
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/timeout.hpp>
 #include <cubepi/provider/anthropic.hpp>

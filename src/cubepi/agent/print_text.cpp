@@ -1,0 +1,35 @@
+#include <cubepi/agent/print_text.hpp>
+
+#include <iostream>
+#include <string_view>
+
+namespace cubepi {
+
+namespace {
+
+class TextPrinter {
+public:
+    explicit TextPrinter(std::ostream& stream) : stream_(&stream) {}
+
+    void operator()(const AgentEvent& event) {
+        if (const std::string_view* delta = event.text_delta()) {
+            *stream_ << *delta << std::flush;
+            in_text_ = true;
+        } else if (in_text_ && event.type() == AgentEventType::message_end) {
+            *stream_ << '\n' << std::flush;
+            in_text_ = false;
+        }
+    }
+
+private:
+    std::ostream* stream_;
+    bool in_text_ = false;
+};
+
+}  // namespace
+
+Listener print_text(std::ostream& stream) { return Listener(TextPrinter(stream)); }
+
+Listener print_text() { return print_text(std::cout); }
+
+}  // namespace cubepi
