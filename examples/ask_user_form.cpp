@@ -96,7 +96,8 @@ int main() {
     faux.set_responses({ask, repeat});
 
     auto channel = std::make_shared<InMemoryChannel>();
-    Agent agent({.model = faux.model(), .tools = {ask_user_tool(channel)}, .channel = channel});
+    Agent agent(
+        AgentOptions{.model = faux.model(), .tools = {ask_user_tool(channel)}, .channel = channel});
     const RunResult result = run(ask_agent(agent, channel));
     std::cout << result.text() << '\n';
     return result ? 0 : 1;

@@ -34,7 +34,7 @@ int main() {
         faux_assistant_message(faux_tool_call("index", {{"query", "cats"}})),
         "Done.",
     });
-    Agent agent({
+    Agent agent(AgentOptions{
         .model = faux.model(),
         .tools = {tool("search", "Searches pages.", parse_json(search_schema), search),
                   blocking_tool("index", "Indexes pages.", parse_json(search_schema), index_files)},

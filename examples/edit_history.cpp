@@ -8,7 +8,7 @@ int main() {
     FauxProvider faux;
     faux.set_responses({"Ask away.", "Oslo is in Norway.", "Rome is in Italy."});
     auto store = std::make_shared<MemoryCheckpointer>();
-    Agent agent({.model = faux.model(), .checkpointer = store, .thread_id = "chat"});
+    Agent agent(AgentOptions{.model = faux.model(), .checkpointer = store, .thread_id = "chat"});
     run(agent.prompt("I have a question."));
     run(agent.prompt(user_message("Where is Oslo?", "question")));
 

@@ -39,7 +39,7 @@ int main() {
         .base_url = "https://models.example.com/v1",
         .sign_request = [&tokens](HttpRequest& request) { return sign(tokens, request); },
     });
-    Agent agent({
+    Agent agent(AgentOptions{
         .model = provider.model("gpt-5.1"),
         .runtime = std::make_shared<const Runtime>(Runtime().with_transport(endpoint)),
     });

@@ -17,7 +17,8 @@ int main() {
     faux.set_responses({"Turn left at the old mill, and mind the goose."});
 
     boost::asio::io_context context(1);
-    Agent npc({.model = faux.model(), .system_prompt = "You are the miller of this village."});
+    Agent npc(AgentOptions{.model = faux.model(),
+                           .system_prompt = "You are the miller of this village."});
     std::string speech;  // the text of the speech bubble
     npc.subscribe([&](const AgentEvent& event) {
         if (auto* delta = event.text_delta()) speech += *delta;

@@ -83,7 +83,7 @@ private:
 int main() {
     auto engine = std::make_shared<Engine>();
     EngineProvider provider(engine);
-    Agent agent({.model = provider.model()});
+    Agent agent(AgentOptions{.model = provider.model()});
     int deltas = 0;
     agent.subscribe([&](const AgentEvent& event) {
         auto* delta = event.text_delta();

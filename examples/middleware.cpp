@@ -46,7 +46,7 @@ int main() {
                                stop_reason::tool_use),
         "One is gone, the other one I may not delete.",
     });
-    Agent agent({
+    Agent agent(AgentOptions{
         .model = faux.model(),
         .tools = {tool<DeleteArgs>("delete", "Deletes a file.",
                                    [](DeleteArgs args) { return "deleted " + args.path; })

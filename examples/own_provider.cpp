@@ -48,7 +48,7 @@ private:
 
 int main() {
     BackwardsProvider provider;
-    Agent agent({.model = provider.model()});
+    Agent agent(AgentOptions{.model = provider.model()});
     agent.subscribe([](const AgentEvent& event) {
         if (auto* delta = event.text_delta()) std::cout << '[' << *delta << ']' << std::flush;
     });

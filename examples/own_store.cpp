@@ -188,10 +188,10 @@ int main() {
                         }});
     auto chats = std::make_shared<DirectoryStore>(directory / "chats");
     {
-        Agent agent({.model = faux.model(), .checkpointer = chats, .thread_id = "ada"});
+        Agent agent(AgentOptions{.model = faux.model(), .checkpointer = chats, .thread_id = "ada"});
         run(agent.prompt("I am Ada"));
     }
-    Agent agent({.model = faux.model(), .checkpointer = chats, .thread_id = "ada"});
+    Agent agent(AgentOptions{.model = faux.model(), .checkpointer = chats, .thread_id = "ada"});
     const RunResult result = run(agent.prompt("What do you have?"));
     std::cout << result.text() << '\n';
     std::filesystem::remove_all(directory);

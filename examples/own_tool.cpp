@@ -39,7 +39,7 @@ int main() {
     FauxProvider faux;
     faux.set_responses({call, repeat, call});
 
-    Agent agent({
+    Agent agent(AgentOptions{
         .model = faux.model(),
         .tools = {tool<ConvertArgs>("convert", "Converts the images of this directory.", convert)
                       .describe("files", "How many of them")

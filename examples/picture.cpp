@@ -17,7 +17,7 @@ int main() {
         const auto blocks = messages.back().user()->content.size();
         return faux_assistant_message("I see " + std::to_string(blocks - 1) + " pictures.");
     }});
-    Agent agent({.model = faux.model()});
+    Agent agent(AgentOptions{.model = faux.model()});
     const RunResult result = run(ask(agent));
     std::cout << result.text() << '\n';
     return result.text() == "I see 2 pictures." ? 0 : 1;

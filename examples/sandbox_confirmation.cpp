@@ -72,11 +72,11 @@ int main() {
     faux.set_responses({std::move(calls), "Done."});
 
     auto channel = std::make_shared<InMemoryChannel>();
-    Agent agent(
-        {.model = faux.model(),
-         .tools = {tool<ShellArgs>("shell", "Runs a command in the sandbox.", run_in_sandbox)},
-         .middleware = {ApprovalPolicyMiddleware(channel, by_command)},
-         .channel = channel});
+    Agent agent(AgentOptions{
+        .model = faux.model(),
+        .tools = {tool<ShellArgs>("shell", "Runs a command in the sandbox.", run_in_sandbox)},
+        .middleware = {ApprovalPolicyMiddleware(channel, by_command)},
+        .channel = channel});
     const RunResult result = run(ask_agent(agent, channel));
     for (const Message& message : result.new_messages) {
         const ToolResultMessage* tool_result = message.tool_result();

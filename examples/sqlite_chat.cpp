@@ -41,7 +41,7 @@ int main(int argc, char** argv) {
     try {
         auto store = std::make_shared<SQLiteCheckpointer>(argv[1]);
         run(store->open());  // optional: reports early that the file cannot be used
-        Agent agent({.model = model, .checkpointer = store, .thread_id = "chat"});
+        Agent agent(AgentOptions{.model = model, .checkpointer = store, .thread_id = "chat"});
         agent.subscribe([](const AgentEvent& event) {
             if (auto* delta = event.text_delta()) std::cout << *delta << std::flush;
         });

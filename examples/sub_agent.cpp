@@ -45,7 +45,7 @@ int main() {
                          [](const MessageList& messages, const Model&) {
                              return faux_assistant_message("The review: " + messages.back().text());
                          }});
-    Agent agent({.model = large.model(), .tools = {reviewer(small.model())}});
+    Agent agent(AgentOptions{.model = large.model(), .tools = {reviewer(small.model())}});
     const RunResult result = run(agent.prompt("Write a greeting and have it reviewed."));
     std::cout << result.text() << '\n';
     return result.text().find("4") != std::string::npos ? 0 : 1;

@@ -39,7 +39,7 @@ void the_model_is_a_script() {
             return faux_assistant_message("It is " + request.messages.back().text());
         },
     });
-    Agent agent({.model = faux.model(), .tools = {add_tool()}});
+    Agent agent(AgentOptions{.model = faux.model(), .tools = {add_tool()}});
     const RunResult result = run(agent.prompt("2 + 3?"));
     expect(result.text() == "It is 5", "the tool's result reaches the model");
     expect(faux.call_count() == 2, "the model is called twice");
@@ -59,7 +59,7 @@ void time_stands_still_until_told() {
         faux_assistant_message(faux_tool_call("wait"), stop_reason::tool_use),
         "It did not answer in time.",
     });
-    Agent agent({
+    Agent agent(AgentOptions{
         .model = faux.model(),
         .tools = {tool<WaitArgs>("wait", "Waits.", wait_a_day).timeout(std::chrono::minutes(1))},
         .runtime = std::make_shared<const Runtime>(Runtime().with_clock(clock)),
@@ -82,7 +82,7 @@ void the_network_is_a_script() {
     auto clock = std::make_shared<ManualClock>();
     auto transport = std::make_shared<MemoryTransport>(std::move(answers), clock);
     OpenAIProvider openai({.api_key = "for-a-test", .base_url = "http://model.test/v1"});
-    Agent agent({
+    Agent agent(AgentOptions{
         .model = openai.model("some-model"),
         .runtime =
             std::make_shared<const Runtime>(Runtime().with_clock(clock).with_transport(transport)),

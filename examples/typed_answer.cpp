@@ -32,7 +32,7 @@ int main() {
         faux_assistant_message(faux_tool_call("structured_output", bad)),
         faux_assistant_message(faux_tool_call("structured_output", good)),
     });
-    Agent agent({
+    Agent agent(AgentOptions{
         .model = faux.model(),
         .tools = {tool<TrainArgs>(
             "trains", "Finds trains.",

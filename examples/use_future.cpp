@@ -19,7 +19,7 @@ int main() {
     FauxProvider faux({.tokens_per_second = 100});
     faux.set_responses(
         {"Forty-two.", faux_assistant_message("This takes a while. " + std::string(2000, 'z'))});
-    Agent agent({.model = faux.model()});
+    Agent agent(AgentOptions{.model = faux.model()});
     std::thread loop([&] { context.run(); });
 
     std::future<RunResult> first =

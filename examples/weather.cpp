@@ -11,7 +11,7 @@ struct WeatherArgs {  // a plain struct is the schema: no macros
 int main() {
     auto openai = OpenAIProvider({.api_key = env("OPENAI_API_KEY")});
 
-    Agent agent({
+    Agent agent(AgentOptions{
         .model = openai.model("gpt-5.1"),
         .system_prompt = "You are a helpful weather assistant.",
         .tools = {tool<WeatherArgs>(
