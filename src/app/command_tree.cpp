@@ -30,7 +30,7 @@ OPENROUTER_API_KEY, or ~/.config/cubepi/config.yaml (written by cubepi onboard),
 llama.cpp, vLLM, LM Studio). --offline uses a scripted model that needs none of them.
 
 Exit status: 0 success, 1 failure, 2 usage error, 3 no model, 4 session storage error, 5 limit reached,
-6 incomplete or empty answer, 130 aborted, 141 output pipe closed.
+6 incomplete or empty answer, 7 waiting for an answer, 130 aborted, 141 output pipe closed.
 Options of a command: cubepi help COMMAND. Manual: man cubepi)";
 
 void add_plugin_commands(CLI::App& app, CommandLine& line,

@@ -161,6 +161,13 @@ A session could not be read or written, or is in use.
 .B 5
 A limit of the run was reached.
 .TP
+.B 6
+The answer is incomplete or empty.
+.TP
+.B 7
+The run is suspended and waits for an answer; see
+.BR "cubepi inbox" .
+.TP
 .B 129, 130, 143
 Ended by SIGHUP, Ctrl\-C or SIGTERM.
 .TP

@@ -14,7 +14,7 @@ constexpr const char* trace_examples = R"(Examples:
   cubepi trace ls --error --since 2026-03-01
   cubepi trace view                         the newest as a tree, with a bar for each span
   cubepi trace view 4f9a --content          by the beginning of its id; with messages and results
-  cubepi trace view 4f9a --tool bash        only the calls of a tool
+  cubepi trace view 4f9a --tool shell       only the calls of a tool
   cubepi trace stats --since 2026-03-01     calls, errors, times, tokens and cost by model and by tool
   cubepi trace convert 4f9a | sh            send a recorded request again)";
 

@@ -32,7 +32,7 @@ Envelope merge_messages(std::vector<Envelope> messages);
 /// Returns true if the message comes from an operator and begins with a comma, i.e. is a command (B11), but not an answer
 /// to a question (B24).
 bool is_command(const Envelope& message);
-/// Returns false for commands and answers, which pass by debounce and steering.
+/// Returns false for commands and answers, which bypass debounce and steering.
 bool is_prompt(const Envelope& message);
 
 /// A filter that collects the messages of one conversation that arrive in quick succession and delivers them as one.

@@ -143,8 +143,8 @@ private:
 
 /// The stateful facade: a model with tools, history, middleware and listeners. Not movable.
 ///
-/// Threads: an agent is bound to one executor, that of the coroutine that runs it. Only abort(), steer(), follow_up()
-/// and cancel_steer() may be called from any thread. A debug build of the library terminates the program with a message
+/// Threads: an agent is bound to one executor, that of the coroutine that runs it. Only abort(), steer(), follow_up(),
+/// cancel_steer() and detach() may be called from any thread. A debug build of the library terminates the program with a message
 /// if two threads use an agent at once (an executor without a strand). Destroying an agent during a run aborts the run;
 /// its listeners receive no more events, and the caller that awaits prompt() gets the outcome `aborted`. A listener may
 /// abort, steer, subscribe, cancel subscriptions and call the setters; it must not await a prompt of its own agent

@@ -33,8 +33,8 @@ std::string mysql_schema_sql(MySQLSchemaStatus from = {});
 Task<MySQLSchemaStatus> mysql_schema_status(MySQLOptions options);
 
 /// Executes mysql_schema_sql() for the tables of the database, and returns the status from before. Several processes may call
-/// it at once; if it is interrupted, call it again. The user needs the rights CREATE, ALTER, INDEX and TRIGGER. CubePi's rows
-/// do not change; the columns run_id and question_id of its tables compare bytes from then on.
+/// it at once; if it is interrupted, call it again. The user needs the rights CREATE, ALTER, INDEX, DROP and
+/// TRIGGER. CubePi's rows do not change; the columns run_id and question_id of its tables compare bytes from then on.
 Task<MySQLSchemaStatus> apply_mysql_schema(MySQLOptions options);
 
 }  // namespace cubepi

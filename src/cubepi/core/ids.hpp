@@ -31,7 +31,7 @@ public:
 
 namespace testing {
 
-/// A source of the ids "m1", "m2", ..., which a test can predict.
+/// A source of the ids "id1", "id2", ..., or with another prefix, which a test can predict.
 class SequentialIds final : public IdSource {
 public:
     explicit SequentialIds(std::string prefix = "id") : prefix_(std::move(prefix)) {}

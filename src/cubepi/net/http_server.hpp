@@ -28,7 +28,7 @@ struct ServerRequest {
     HttpHeaders headers = {};
     std::string body = {};
     std::string client = {};  ///< the address of the client, "127.0.0.1:50312"
-    /// Requested when the client has closed the connection, or when the server ends.
+    /// Stop is requested when the client has closed the connection, or when the server stops.
     std::stop_token closed = {};
 
     /// Returns the parameter of a placeholder; empty if the pattern has none of that name.
@@ -118,8 +118,8 @@ public:
     std::uint16_t port() const noexcept;
     std::size_t connections() const noexcept;
 
-    /// Stops to accept connections, closes the idle ones, and waits until the requests in progress are answered. After
-    /// `limit` their `closed` is requested, and they are cancelled.
+    /// Stops accepting connections, closes the idle ones, and waits until the requests in progress are answered. After
+    /// `limit`, stop is requested on their `closed` tokens, and their handlers are cancelled.
     Task<> stop(std::chrono::nanoseconds limit = std::chrono::seconds(10));
 
 private:

@@ -23,7 +23,7 @@ struct MeterOptions {
     /// Receive all values every `interval`. Without exporters, read snapshot() or prometheus_text().
     std::vector<std::shared_ptr<MetricExporter>> exporters = {};
     MetricReaderOptions reader = {};
-    /// Called as that of TracerOptions.
+    /// Called like that of TracerOptions.
     std::function<void(const Notice&)> on_notice = {};
 };
 
@@ -47,7 +47,7 @@ private:
     std::shared_ptr<detail::AgentMeter> recorder_;
 };
 
-/// Measures agents' runs in the terms of OpenTelemetry's GenAI conventions (docs/guides/tracing/metrics.md):
+/// Measures agents' runs according to OpenTelemetry's GenAI conventions (docs/guides/tracing/metrics.md):
 ///
 /// - `gen_ai.client.operation.duration` (s): runs (`invoke_agent`), model calls (`chat`), tool calls (`execute_tool`);
 /// - `gen_ai.client.token.usage` ({token}), by `gen_ai.token.type`;

@@ -101,7 +101,7 @@ struct OneshotOptions {
     std::shared_ptr<const Runtime> runtime = {};  ///< null: Runtime::standard()
 };
 
-/// Makes spans of agents' runs in the terms of OpenTelemetry's GenAI conventions (docs/guides/tracing.md):
+/// Makes spans of agents' runs according to OpenTelemetry's GenAI conventions (docs/guides/tracing.md):
 ///
 ///     invoke_agent                        one for each prompt(), resume() and respond()
 ///     └─ cubepi.turn                      one for each model call with its tools

@@ -8,7 +8,7 @@
 #include <cubepi/provider/observers.hpp>
 #include <cubepi/tracing/span.hpp>
 
-// The attributes of a model call, in the terms of OpenTelemetry's GenAI conventions.
+// The attributes of a model call, according to OpenTelemetry's GenAI conventions.
 
 namespace cubepi::detail {
 
