@@ -32,7 +32,7 @@ Json SchemaScope::reference_to(const void* type) {
         if (open[i].type != type) continue;
         open[i].referenced = true;
         JsonObject reference;
-        reference["$ref"] = i == 0 ? std::string("#") : "#/$defs/" + open[i].name;
+        reference["$ref"] = i == 0 && root_is_struct ? std::string("#") : "#/$defs/" + open[i].name;
         return Json(std::move(reference));
     }
     return nullptr;
@@ -52,7 +52,8 @@ void SchemaScope::enter(const void* type, std::string_view spelled_name) {
 JsonObject SchemaScope::leave(JsonObject schema) {
     const Entry entry = std::move(open.back());
     open.pop_back();
-    if (!entry.referenced || open.empty()) return schema;
+    const bool is_root = open.empty() && root_is_struct;
+    if (!entry.referenced || is_root) return schema;
     definitions.insert_or_assign(entry.name, std::move(schema));
     JsonObject reference;
     reference["$ref"] = "#/$defs/" + entry.name;

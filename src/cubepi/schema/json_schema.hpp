@@ -20,6 +20,7 @@ struct SchemaScope {
         std::string name;
         bool referenced;
     };
+    bool root_is_struct = false;  ///< "#" is the outermost struct
     std::vector<Entry> open;
     JsonObject definitions;
 
@@ -155,6 +156,7 @@ JsonObject finish_schema(JsonObject schema, SchemaScope scope);
 template <class T>
 Json json_schema_of() {
     detail::SchemaScope scope;
+    scope.root_is_struct = detail::is_json_struct<T>;
     auto schema = detail::schema_for<T>(scope);
     return Json(detail::finish_schema(std::move(schema), std::move(scope)));
 }

@@ -164,6 +164,14 @@ TEST(JsonSchemaOf, StructsThatContainThemselvesAreReferences) {
         "children":{"type":"array","items":{"$ref":"#"}}},"required":["name","children"]})"));
     const Json forest = json_schema_of<Forest>();
     EXPECT_EQ(forest.at("properties").at("trees").at("items"), json(R"({"$ref":"#/$defs/Tree"})"));
+    const Json list = json_schema_of<std::vector<Tree>>();
+    EXPECT_EQ(
+        list,
+        json(R"({"type":"array","items":{"$ref":"#/$defs/Tree"},"$defs":{"Tree":{"type":"object",
+        "properties":{"name":{"type":"string"},"children":{"type":"array","items":{"$ref":"#/$defs/Tree"}}},
+        "required":["name","children"]}}})"));
+    Json trees = json(R"([{"name":"a","children":[{"name":"b","children":[]}]}])");
+    EXPECT_TRUE(JsonSchema(list).validate(trees).empty());
     Json good = json(R"({"trees":[{"name":"a","children":[{"name":"b","children":[]}]}]})");
     EXPECT_TRUE(JsonSchema(forest).validate(good).empty());
     Json bad = json(R"({"trees":[{"name":"a","children":[{"children":[]}]}]})");
