@@ -48,6 +48,30 @@ TEST(TypedAnswerSuspension, D80_ASuspendedRunContinuesToItsValue) {
     EXPECT_TRUE(is_legal_transcript(run(store->load("t"))->messages));
 }
 
+TEST(TypedAnswerSuspension, D80_AValueBeforeTheQuestionIsTheAnswer) {
+    auto store = std::make_shared<MemoryCheckpointer>();
+    FauxProvider faux;
+    std::vector<std::string> effects;
+    const auto one_by_one = [](AgentOptions& options, const std::shared_ptr<HitlChannel>&) {
+        options.tool_execution = ExecutionMode::sequential;
+    };
+    faux.set_responses({calling(
+        {faux_tool_call("structured_output", {{"files", 1}}, "a1"), rm_call("/a", "c1")})});
+    {
+        Process process(store, faux, effects, {}, one_by_one);
+        const RunResult first =
+            process.run_with(untyped(process.agent->prompt<Cleanup>("hi")),
+                             [&](const HitlRequest&) { (void)process.agent->detach(); });
+        EXPECT_EQ(first.outcome, RunOutcome::suspended);
+    }
+    Process second(store, faux, effects, {}, one_by_one);
+    const TypedResult<Cleanup> result = run(second.agent->respond<Cleanup>("c1", approve()));
+    ASSERT_TRUE(result);
+    EXPECT_EQ(result->files, 1);
+    EXPECT_EQ(effects, std::vector<std::string>{"/a"});
+    EXPECT_EQ(faux.call_count(), 1u) << "the model is not called again";
+}
+
 TEST(TypedAnswerSuspension, D80_AnotherAnswerToTheUserKeepsTheOutcome) {
     auto store = std::make_shared<MemoryCheckpointer>();
     FauxProvider faux;

@@ -86,6 +86,15 @@ AnswerTask::Verdict AnswerTask::review(const AssistantMessage& answer) {
     return count_failure(answer, std::move(reading.issues));
 }
 
+void AnswerTask::take_up(const AssistantMessage& answer, const MessageList& messages,
+                         std::size_t first) {
+    for (std::size_t i = first; i < messages.size() && !accepted_; ++i) {
+        const ToolResultMessage* result = messages[i].tool_result();
+        if (!result || result->is_error || result->tool_name != form_.name()) continue;
+        accepted_ = form_.read(answer, false).value.has_value();
+    }
+}
+
 AnswerTask::Verdict AnswerTask::review_calls(const AssistantMessage& answer) {
     if (accepted_) return Verdict::accepted;
     const std::vector<const ToolCall*> calls = answer.tool_calls();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -35,6 +36,9 @@ public:
     };
     /// Reads an answer that calls no tools.
     Verdict review(const AssistantMessage& answer);
+    /// Accepts a valid value among the calls of an answer that were executed before the run was suspended. Their
+    /// results are the messages from `first` on.
+    void take_up(const AssistantMessage& answer, const MessageList& messages, std::size_t first);
     /// Judges the calls of an answer after they have been executed: `retry` also if none was the answer.
     Verdict review_calls(const AssistantMessage& answer);
     /// Returns the message about the last answer.

@@ -116,7 +116,9 @@ Task<Next> Loop::take_up_calls() {
     std::size_t last = messages.size();
     while (last > 0 && messages[last - 1].role() == Role::tool_result) --last;
     const Message& answer = messages[last - 1];
-    return run_tools(answer, core_.begin_call(core_.model()), restore_turn(core_, answer.id()));
+    ToolList tools = core_.begin_call(core_.model());
+    if (core_.answer_task()) core_.answer_task()->take_up(*answer.assistant(), messages, last);
+    return run_tools(answer, std::move(tools), restore_turn(core_, answer.id()));
 }
 
 // One turn.
