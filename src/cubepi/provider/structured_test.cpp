@@ -128,6 +128,32 @@ TEST(Structured, ValuesThatAreNotObjectsAreWrappedInOne) {
     EXPECT_EQ(*ask<std::vector<std::string>>(faux.model()), (std::vector<std::string>{"a", "b"}));
 }
 
+struct Branch {
+    std::string name;
+    std::vector<Branch> children;
+};
+
+TEST(Structured, AListOfStructsThatContainThemselves) {
+    FauxProvider faux;
+    const Json list = parse_json(R"([{"name":"a","children":[{"name":"b","children":[]}]}])");
+    faux.set_responses({calling({answer_call({{"value", list}})})});
+    const auto branches = ask<std::vector<Branch>>(faux.model());
+    EXPECT_EQ(branches.attempts, 1);
+    EXPECT_EQ(branches->at(0).children.at(0).name, "b");
+}
+
+TEST(Structured, ASchemaWithReferencesAndOptionalFieldsInTheEndpointsOwnMode) {
+    Native native;
+    native.faux.set_responses({R"({"place":{"city":"Oslo","country":null}})"});
+    StructuredOptions options = StructuredOptions().schema(parse_json(
+        R"({"type":"object","properties":{"place":{"$ref":"#/$defs/Place"}},"required":["place"],
+            "$defs":{"Place":{"type":"object","required":["city"],
+                "properties":{"city":{"type":"string"},"country":{"type":"string"}}}}})"));
+    const auto value = ask<Json>(native.model, std::move(options));
+    EXPECT_EQ(*value, parse_json(R"({"place":{"city":"Oslo"}})"));
+    EXPECT_EQ(value.attempts, 1);
+}
+
 TEST(Structured, ASchemaOfOnesOwn) {
     FauxProvider faux;
     faux.set_responses({calling({answer_call({{"n", 7}})}), calling({answer_call({{"n", 3}})})});

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include <cubepi/provider/openai/strict_schema.hpp>
 #include <cubepi/provider/tool_schema.hpp>
 #include <cubepi/provider/wire/request_notices.hpp>
 
@@ -124,6 +125,8 @@ bool is_strict_schema(const Json& schema) {
             if (!is_strict_schema(value)) return false;
         }
     }
+    const Json* text_format = object.if_contains("format");
+    if (text_format && !is_strict_format(*text_format)) return false;
     // Words that strict mode does not know.
     for (const std::string_view key : {"oneOf", "allOf", "not", "if", "patternProperties",
                                        "dependentSchemas", "default", "uniqueItems"}) {

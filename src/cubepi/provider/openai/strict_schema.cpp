@@ -90,10 +90,12 @@ JsonObject lower(const Json& schema) {
     if (!object || object->empty()) throw NotStrict();
     JsonObject made;
     for (const auto& [key, value] : *object) {
-        if (is_one_of(key, {"type", "enum", "const", "description", "pattern", "format", "minimum",
-                            "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf",
-                            "minItems", "maxItems"})) {
+        if (is_one_of(key, {"type", "enum", "const", "description", "pattern", "minimum", "maximum",
+                            "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minItems",
+                            "maxItems"})) {
             made[key] = value;
+        } else if (key == "format") {
+            if (is_strict_format(value)) made[key] = value;
         } else if (key == "items") {
             made[key] = lower(value);
         } else if (key == "anyOf" && value.is_array()) {
@@ -111,6 +113,9 @@ JsonObject lower(const Json& schema) {
     const bool is_object = (type && (*type == Json("object") || lists(type, "object"))) ||
                            object->contains("properties");
     if (is_object) lower_object(*object, made);
+    const Json* format = object->if_contains("format");
+    if (format && format->is_string() && !is_strict_format(*format))
+        describe(made, "Format: " + std::string(format->get_string()) + ".");
     if (type && *type == Json("array") && !object->contains("items")) throw NotStrict();
     const bool says_something = made.contains("type") || made.contains("enum") ||
                                 made.contains("const") || made.contains("anyOf");
@@ -119,6 +124,12 @@ JsonObject lower(const Json& schema) {
 }
 
 }  // namespace
+
+bool is_strict_format(const Json& format) {
+    return format.is_string() &&
+           is_one_of(format.get_string(), {"date-time", "time", "date", "duration", "email",
+                                           "hostname", "ipv4", "ipv6", "uuid"});
+}
 
 std::optional<Json> strict_schema(const Json& schema) {
     try {

@@ -12,7 +12,11 @@ namespace cubepi::detail {
 /// expressed: free maps, values of any form, recursion, conditions.
 std::optional<Json> strict_schema(const Json& schema);
 
-/// Removes the nulls from an answer that only strict_schema() allowed.
+/// Returns true for the values of "format" that OpenAI's strict mode accepts; it refuses a schema with another one.
+bool is_strict_format(const Json& format);
+
+/// Removes the nulls from an answer that only strict_schema() allowed. `schema` has no references, as that of
+/// lower_tool_schema(..., SchemaDialect::inline_refs).
 void drop_added_nulls(Json& value, const Json& schema);
 
 }  // namespace cubepi::detail

@@ -71,6 +71,18 @@ TEST(StrictSchema, ReportsWhatCannotBeExpressed) {
     EXPECT_FALSE(strict_schema(json_schema_of<std::map<std::string, int>>()));
 }
 
+TEST(StrictSchema, FormatsThatTheEndpointRefusesAreDescribed) {
+    const Json schema = parse_json(R"({"type":"object","properties":{
+        "day":{"type":"string","format":"date"},"page":{"type":"string","format":"uri"}},
+        "required":["day","page"]})");
+    const std::optional<Json> strict = strict_schema(schema);
+    ASSERT_TRUE(strict);
+    EXPECT_EQ(strict->at("properties"), parse_json(R"({"day":{"type":"string","format":"date"},
+        "page":{"type":"string","description":"Format: uri."}})"));
+    EXPECT_TRUE(is_strict_schema(*strict));
+    EXPECT_FALSE(is_strict_schema(schema));
+}
+
 TEST(StrictSchema, ReferencesAreWrittenInPlace) {
     const Json schema = parse_json(
         R"({"type":"object","properties":{"a":{"$ref":"#/$defs/A"}},"required":["a"],

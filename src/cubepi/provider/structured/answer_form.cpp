@@ -4,6 +4,7 @@
 
 #include <cubepi/net/utf8.hpp>
 #include <cubepi/provider/openai/strict_schema.hpp>
+#include <cubepi/provider/tool_schema.hpp>
 #include <cubepi/schema/parse_json.hpp>
 #include <cubepi/schema/validate.hpp>
 
@@ -110,7 +111,10 @@ AnswerForm::AnswerForm(Json schema, StructuredReader read, StructuredOptions opt
     schema_.compile();
     if (options_.mode() == StructuredMode::tool) return;
     std::optional<Json> strict = strict_schema(schema_.source());
-    if (strict) strict_ = std::make_shared<const Json>(std::move(*strict));
+    if (!strict) return;
+    strict_ = std::make_shared<const Json>(std::move(*strict));
+    plain_ = std::make_shared<const Json>(
+        lower_tool_schema(schema_.source(), SchemaDialect::inline_refs));
 }
 
 bool AnswerForm::is_native(const BoundModel& model) const {
@@ -179,7 +183,7 @@ AnswerForm::Reading AnswerForm::read(const AssistantMessage& answer, bool native
 }
 
 std::vector<SchemaIssue> AnswerForm::judge(Json& value) const {
-    drop_added_nulls(value, schema_.source());
+    drop_added_nulls(value, plain_ ? *plain_ : schema_.source());
     std::vector<SchemaIssue> issues = schema_.validate(value);
     if (!issues.empty()) return issues;
     if (wrapped_) {

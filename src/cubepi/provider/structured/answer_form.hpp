@@ -61,6 +61,7 @@ private:
     bool wrapped_;  ///< the value is not an object, and is the only property of one
     JsonSchema schema_;
     std::shared_ptr<const Json> strict_;  ///< null: cannot be expressed in the strict form
+    std::shared_ptr<const Json> plain_;   ///< with strict_: the schema without references
 };
 
 /// Returns "\n- path: message" for each issue.
