@@ -3,29 +3,24 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
-#include <map>
 #include <random>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <bub/tape/file_tape_store.hpp>
-#include <bub/tape/tape_checkpointer.hpp>
 #include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/task_scope.hpp>
 
-#include "gateway/control_client.hpp"
 #include "gateway_process.hpp"
+#include "kill_support.hpp"
 
 namespace cubepi::gateway_tests {
 namespace {
 
 /// Limit of the replies before a gateway is killed.
 constexpr std::size_t most_replies = 40;
-
-/// Returns the last line: a redelivered message has others before it, which say so.
-std::string last_line(const std::string& text) { return text.substr(text.rfind('\n') + 1); }
 
 /// The client's knowledge of a message.
 struct Sent {
@@ -67,14 +62,6 @@ Task<> send_all(GatewayProcess& gateway, std::uint16_t port, std::vector<Sent>& 
     co_await scope.join();
 }
 
-/// The number of messages of the user and of answers on the tape of a session, by their text.
-std::map<std::string, int> texts_of(bub::FileTapeStore& tapes, const std::string& name) {
-    std::map<std::string, int> counts;
-    const auto entries = run(tapes.fetch(name, bub::TapeQuery()));
-    for (const Message& message : bub::agent_messages(entries)) ++counts[last_line(message.text())];
-    return counts;
-}
-
 class KillTest : public ::testing::Test {
 protected:
     void add_messages(std::size_t sessions, std::size_t each) {
@@ -102,45 +89,26 @@ protected:
         (void)gateway.wait();
     }
 
-    /// Decides about the messages and answers that are held because a gateway ended in the middle of them twice.
+    /// The clients of held answers are gone; the answers are on the tapes.
     void release_held() {
         GatewayProcess gateway(home);
         (void)gateway.wait_until_running();
-        const JsonObject held = app::call_gateway(home.socket(), JsonObject{{"command", "held"}});
-        for (const char* kind : {"messages", "answers"}) {
-            for (const Json& one : held.at(kind).as_array()) {
-                // The client of an answer is gone; the answer is on the tape.
-                const bool answer = std::string_view(kind) == "answers";
-                (void)app::call_gateway(
-                    home.socket(),
-                    JsonObject{{"command", answer ? "discard" : "release"}, {"id", one.at("id")}});
-            }
-        }
-        wait_until_idle();
+        decide_about_held(home, "discard");
+        wait_until_idle(home);
         gateway.send(SIGTERM);
         EXPECT_EQ(gateway.wait(), 0) << gateway.output();
     }
 
-    void wait_until_idle() const {
-        const JsonObject request{{"command", "sessions"}};
-        while (!app::call_gateway(home.socket(), request).at("sessions").as_array().empty()) {
-        }
-    }
-
     /// All messages have an answer, and the tapes have each of them once.
     void expect_each_once() {
-        bub::FileTapeStore tapes(home.tapes());
-        std::map<std::string, int> counts;
-        for (const std::string& name : run(tapes.all_tapes())) {
-            for (const auto& [text, count] : texts_of(tapes, name)) counts[text] += count;
-        }
+        std::set<std::string> texts;
         for (const Sent& sent : messages) {
-            EXPECT_EQ(counts[sent.text], 1) << sent.text;
-            EXPECT_EQ(counts["re: " + sent.text], 1) << sent.text;
+            texts.insert(sent.text);
             if (sent.status == 200) {
                 EXPECT_EQ(sent.answer, "re: " + sent.text);
             }
         }
+        expect_on_tapes_once(home, texts);
     }
 
     GatewayHome home;

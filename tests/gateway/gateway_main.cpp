@@ -3,16 +3,19 @@
 #include <chrono>
 #include <cstdlib>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 
 #include <gtest/gtest.h>
 
 #include <bub/framework.hpp>
+#include <cubepi/core/detail/standard_clock.hpp>
 #include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/runtime.hpp>
 
 #include "program.hpp"
+#include "scaled_clock.hpp"
 
 namespace {
 
@@ -48,6 +51,9 @@ void add_echo(bub::Framework& framework) {
 int main(int argc, char** argv) {
     if (argc > 1 && std::string_view(argv[1]) == "--program") {
         argv[1] = argv[0];
+        if (const char* const factor = std::getenv("CUBEPI_TEST_CLOCK"))
+            cubepi::detail::set_standard_clock(
+                std::make_shared<cubepi::gateway_tests::ScaledClock>(std::atoi(factor)));
         return cubepi::app::run_program(argc - 1, argv + 1, add_echo);
     }
     ::testing::InitGoogleTest(&argc, argv);

@@ -5,6 +5,8 @@
 #include <thread>
 #include <utility>
 
+#include <cubepi/core/detail/standard_clock.hpp>
+
 namespace cubepi {
 
 namespace {
@@ -35,5 +37,9 @@ const std::shared_ptr<Runtime>& standard_runtime() {
 std::shared_ptr<const Runtime> Runtime::standard() { return standard_runtime(); }
 
 void Runtime::set_standard_log(Logger log) { standard_runtime()->log = std::move(log); }
+
+void detail::set_standard_clock(std::shared_ptr<Clock> clock) {
+    standard_runtime()->clock = std::move(clock);
+}
 
 }  // namespace cubepi

@@ -350,6 +350,20 @@ bool FakeBotApi::exceeds_rate(std::int64_t chat) {
     return false;
 }
 
+FakeBotApi::Reply FakeBotApi::reject_rate() {
+    Reply reply = error(429, "Too Many Requests: retry after 3");
+    reply.body.as_object()["parameters"] = JsonObject{{"retry_after", 3}};
+    ++rejected;
+    ++too_fast;
+    last_rejection = "rate";
+    return reply;
+}
+
+FakeBotApi::Reply FakeBotApi::accept(const FakeMessage& message) const {
+    if (on_message) on_message(message);
+    return ok(json_of(message));
+}
+
 FakeBotApi::Reply FakeBotApi::send_message(const JsonObject& parameters, const std::string& file) {
     const std::int64_t chat = integer_member(parameters, "chat_id").value_or(0);
     if (!chats_.contains(chat)) return reject("chat not found");
@@ -359,13 +373,7 @@ FakeBotApi::Reply FakeBotApi::send_message(const JsonObject& parameters, const s
         if (const auto problem = problem_of(text, parameters)) return reject(*problem);
     }
     if (const auto problem = problem_of_markup(parameters)) return reject(*problem);
-    if (exceeds_rate(chat)) {
-        Reply reply = error(429, "Too Many Requests: retry after 3");
-        reply.body.as_object()["parameters"] = JsonObject{{"retry_after", 3}};
-        ++rejected;
-        last_rejection = "rate";
-        return reply;
-    }
+    if (exceeds_rate(chat)) return reject_rate();
     FakeMessage message;
     message.id = ++next_message_;
     message.chat = chat;
@@ -378,7 +386,7 @@ FakeBotApi::Reply FakeBotApi::send_message(const JsonObject& parameters, const s
     if (is_file) message.file = file + " " + text_member(parameters, "_file");
     const std::int64_t id = message.id;
     messages_[id] = std::move(message);
-    return ok(json_of(messages_[id]));
+    return accept(messages_[id]);
 }
 
 FakeBotApi::Reply FakeBotApi::edit_text(const JsonObject& parameters) {
@@ -396,17 +404,11 @@ FakeBotApi::Reply FakeBotApi::edit_text(const JsonObject& parameters) {
                      "Bad Request: message is not modified: specified new message content and "
                      "reply markup are exactly the same");
     }
-    if (exceeds_rate(message.chat)) {
-        Reply reply = error(429, "Too Many Requests: retry after 3");
-        reply.body.as_object()["parameters"] = JsonObject{{"retry_after", 3}};
-        ++rejected;
-        last_rejection = "rate";
-        return reply;
-    }
+    if (exceeds_rate(message.chat)) return reject_rate();
     message.text = text;
     message.entities = given;
     ++message.edits;
-    return ok(json_of(message));
+    return accept(message);
 }
 
 FakeBotApi::Reply FakeBotApi::edit_markup(const JsonObject& parameters) {

@@ -84,6 +84,8 @@ public:
     void fail(const std::string& method, std::vector<Fault> faults);
     /// Decides before `fail`.
     std::function<Fault(const std::string& method, std::size_t call)> on_call;
+    /// Called with each message of the bot that was sent or edited.
+    std::function<void(const FakeMessage& message)> on_message;
     bool rejects_entities = false;
     bool waits_for_updates = true;  ///< long polling
     std::int64_t retry_after = 7;
@@ -97,7 +99,8 @@ public:
     std::vector<std::string> notices() const { return notices_; }  ///< of answerCallbackQuery
     JsonObject webhook = {};
     std::size_t largest_batch = 0;  ///< of updates
-    std::size_t rejected = 0;       ///< calls that were answered with 400
+    std::size_t rejected = 0;       ///< calls that were answered with 400 or, for their rate, 429
+    std::size_t too_fast = 0;       ///< of them, those that exceeded a rate
     std::string last_rejection = {};
 
 private:
@@ -123,6 +126,8 @@ private:
                                           const JsonObject& parameters) const;
     std::optional<std::string> problem_of_markup(const JsonObject& parameters) const;
     bool exceeds_rate(std::int64_t chat);
+    Reply reject_rate();
+    Reply accept(const FakeMessage& message) const;
     JsonObject json_of(const FakeMessage& message) const;
 
     const std::shared_ptr<cubepi::Clock> clock_;

@@ -1,0 +1,79 @@
+#include "fake_bot_server.hpp"
+
+#include <chrono>
+#include <exception>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/use_future.hpp>
+
+#include <cubepi/core/error.hpp>
+#include <cubepi/core/outcome.hpp>
+
+namespace cubepi::gateway_tests {
+
+namespace {
+
+HttpServerOptions server_options() {
+    HttpServerOptions options;
+    options.name = "bot_api";
+    options.max_connections = 4096;
+    options.log.emplace();
+    return options;
+}
+
+Task<std::string> read_all(HttpResponse response) {
+    std::string body;
+    for (bool more = true; more;) more = co_await response.body->read(body);
+    co_return body;
+}
+
+/// Returns a response after whose headers the connection is lost.
+ServerResponse cut() {
+    ServerResponse response;
+    response.stream = [](ResponseStream&) -> Task<> {
+        throw Error(ErrorCode::disconnected, "a fault of the test");
+    };
+    return response;
+}
+
+}  // namespace
+
+FakeBotServer::FakeBotServer(std::shared_ptr<Clock> clock)
+    : api_(std::move(clock)),
+      transport_(api_.transport()),
+      server_(context_.get_executor(), server_options()) {
+    for (const char* method : {"GET", "POST"}) {
+        for (const char* pattern : {"/{bot}/{method}", "/file/{bot}/{file}"})
+            server_.route(method, pattern,
+                          [this](ServerRequest request) { return respond(std::move(request)); });
+    }
+    server_.listen();
+    thread_ = std::thread([this] {
+        const auto work = boost::asio::make_work_guard(context_);
+        context_.run();
+    });
+}
+
+FakeBotServer::~FakeBotServer() {
+    boost::asio::co_spawn(context_, server_.stop(std::chrono::nanoseconds::zero()),
+                          boost::asio::use_future)
+        .wait();
+    context_.stop();
+    thread_.join();
+}
+
+Task<ServerResponse> FakeBotServer::respond(ServerRequest request) {
+    HttpRequest passed(request.method, "https://api.telegram.org" + request.path);
+    passed.headers = std::move(request.headers);
+    passed.body = std::move(request.body);
+    Task<HttpResponse> sending = transport_->send(std::move(passed));
+    Outcome<HttpResponse> sent = co_await outcome_of(std::move(sending));
+    if (sent.cancelled()) sent.rethrow();
+    if (!sent) co_return cut();
+    const auto status = static_cast<unsigned>(sent.value().status);
+    std::string body = co_await read_all(std::move(sent).value());
+    co_return ServerResponse(status, std::move(body), "application/json");
+}
+
+}  // namespace cubepi::gateway_tests
