@@ -16,9 +16,7 @@ public:
     void expires_after(std::chrono::nanoseconds delay, std::function<void()> callback) override {
         timer_->expires_after(clock_.real(delay), std::move(callback));
     }
-    void postpone(std::chrono::nanoseconds delay) override {
-        timer_->postpone(clock_.real(delay));
-    }
+    void postpone(std::chrono::nanoseconds delay) override { timer_->postpone(clock_.real(delay)); }
     void cancel() noexcept override { timer_->cancel(); }
 
 private:

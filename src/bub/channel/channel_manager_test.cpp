@@ -216,6 +216,31 @@ TEST(ChannelManager, B14_OverflowIsAnswered) {
     EXPECT_EQ(answers, 2);
 }
 
+TEST(ChannelManager, B14_ANoticeThatHangsDelaysNoMessage) {
+    Gateway gateway;
+    gateway.options.max_waiting = 1;
+    gateway.hold("one");
+    int refused = 0;
+    gateway.run([&](Gateway& h) -> Task<> {
+        co_await h.handler(from("chat", "1", "one"));
+        co_await h.until_begun(1);
+        h.channel->on_send = Trouble::hangs;
+        // One after the other, as a channel that polls does.
+        for (const char* text : {"two", "three", "four", "five"}) {
+            const cubepi::Outcome<> handled =
+                co_await cubepi::outcome_of(h.handler(from("chat", "1", text)));
+            refused += handled ? 0 : 1;
+        }
+        EXPECT_EQ(h.channel->sends, 1u) << "one notice at a time";
+        h.channel->on_send = Trouble::none;
+        co_await h.handler(from("chat", "2", "other"));
+        h.release("one");
+        co_await h.manager->idle();
+    });
+    EXPECT_EQ(refused, 3);
+    EXPECT_EQ(gateway.done, (Texts{"other", "one", "two"}));
+}
+
 TEST(ChannelManager, B14_DebouncedChannelsAreMergedPerChat) {
     Gateway gateway;
     gateway.channel->debounced = true;

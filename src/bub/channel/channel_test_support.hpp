@@ -52,6 +52,7 @@ public:
         co_await meet(on_stop, "stop");
     }
     Task<> send(Envelope message) override {
+        ++sends;
         co_await meet(on_send, "send");
         sent.push_back(std::move(message));
     }
@@ -77,6 +78,7 @@ public:
     std::function<std::optional<AdmitDecision>(const Envelope&)> admit;
     std::vector<std::string>* log = nullptr;
     std::vector<Envelope> sent;
+    std::size_t sends = 0;  ///< that were begun
     std::vector<TurnSnapshot> snapshots;
 
 private:

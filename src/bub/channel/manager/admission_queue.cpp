@@ -21,6 +21,18 @@ void check_open(bool open) {
         throw Error(ErrorCode::invalid_state, "the channel manager does not accept messages");
 }
 
+Envelope rejection_notice(const Envelope& message) {
+    Envelope notice(
+        "Too many messages are waiting. Your last message was not accepted: send it again after "
+        "this one is answered.");
+    notice.session_id = message.session_id;
+    notice.channel = message.channel;
+    notice.chat_id = message.chat_id;
+    notice.output_channel = message.output_channel;
+    notice.kind = std::string(envelope_kind::error);
+    return notice;
+}
+
 Error queue_full() {
     return Error(ErrorCode::limit, "too many messages are waiting; this one was rejected");
 }
@@ -62,7 +74,7 @@ Task<> AdmissionQueue::receive(Envelope message) {
         co_return;
     }
     if (!collects && is_full(key)) {
-        co_await notify_rejected(std::move(message));
+        announce_rejection(std::move(message));
         throw queue_full();
     }
     message.arrival = 0;
@@ -122,8 +134,8 @@ void AdmissionQueue::on_debounced(const LanePtr& lane, Envelope message) {
 
 Task<> AdmissionQueue::reject(QueuedMessage message) {
     const std::shared_ptr<void> alive = context_.keep_alive();
-    co_await notify_rejected(std::move(*message.message));
     co_await deliveries_.finish(std::move(message.receipts));
+    announce_rejection(std::move(*message.message));
 }
 
 AdmissionQueue::LanePtr AdmissionQueue::find(const std::string& key) const {
@@ -238,26 +250,27 @@ Task<> AdmissionQueue::place(QueuedMessage message, AdmitDecision decision) {
     if (steered) co_return;
     if (sessions_.is_full(id) && !message.redelivered) {
         co_await deliveries_.finish(std::move(message.receipts));
-        co_await notify_rejected(std::move(*message.message));
+        announce_rejection(std::move(*message.message));
         throw queue_full();
     }
     sessions_.enqueue(id, std::move(message));
 }
 
-/// Notifies the sender that the queue is full (B14).
-Task<> AdmissionQueue::notify_rejected(Envelope message) {
-    Envelope notice(
-        "Too many messages are waiting. Your last message was not accepted: send it again after "
-        "this one is answered.");
-    notice.session_id = message.session_id;
-    notice.channel = message.channel;
-    notice.chat_id = message.chat_id;
-    notice.output_channel = message.output_channel;
-    notice.kind = std::string(envelope_kind::error);
-    const std::string channel = notice.channel.value_or("");
-    TurnOutput output(std::move(notice));
+/// Notifies the sender that the queue is full (B14), without delaying the messages of others: the channel may be slow to send. A sender
+/// who has not received the last notice yet gets no further one.
+void AdmissionQueue::announce_rejection(Envelope message) {
+    std::string sender = lane_key(message);
+    if (notified_.insert(sender).second)
+        context_.spawn(notify_rejected(std::move(message), std::move(sender)));
+}
+
+Task<> AdmissionQueue::notify_rejected(Envelope message, std::string sender) {
+    const std::shared_ptr<void> alive = context_.keep_alive();
+    const std::string channel = message.channel.value_or("");
+    TurnOutput output(rejection_notice(message));
     Task<bool> sending = router_.dispatch_output(std::move(output));
     Outcome<bool> sent = co_await outcome_of(std::move(sending));
+    notified_.erase(sender);
     if (sent.cancelled()) sent.rethrow();
     if (!sent) {
         context_.warn("channel.rejection_not_sent",

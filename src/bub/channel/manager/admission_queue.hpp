@@ -4,6 +4,7 @@
 #include <deque>
 #include <exception>
 #include <memory>
+#include <set>
 #include <stop_token>
 #include <string>
 #include <unordered_map>
@@ -78,7 +79,8 @@ private:
     Task<> admit(LanePtr lane, QueuedMessage message);
     Task<AdmitDecision> decide(LanePtr lane, std::shared_ptr<Envelope> message);
     Task<> place(QueuedMessage message, AdmitDecision decision);
-    Task<> notify_rejected(Envelope message);
+    void announce_rejection(Envelope message);
+    Task<> notify_rejected(Envelope message, std::string sender);
     void forget_if_idle(const LanePtr& lane);
 
     ManagerContext& context_;
@@ -87,6 +89,7 @@ private:
     SessionScheduler& sessions_;
     OutboundChannelRouter& router_;
     std::unordered_map<std::string, LanePtr> lanes_;
+    std::set<std::string> notified_;  // lanes whose notice of a full queue is being sent
     // Finished lanes: a debouncer cannot be destroyed from inside its own timer.
     std::vector<LanePtr> retired_;
 };
