@@ -91,9 +91,9 @@ Task<> ManagerCore::serve(std::vector<std::shared_ptr<Channel>> channels) {
     // A channel may submit its first message from inside start().
     channels_.serve(channels);
     context_.open = true;
+    co_await recovery_.resume_deliveries();
     co_await recovery_.resume_inbounds();
     for (const std::shared_ptr<Channel>& channel : channels) co_await channels_.start(channel);
-    co_await recovery_.resume_deliveries();
     context_.ready.set();
     context_.changed.pulse();
     co_await wait_for_cancellation();

@@ -230,21 +230,46 @@ void Recovery::resubmit(std::vector<StoredInbound> inbounds) {
     }
 }
 
+/// The answers of a session that are sent again before its turns begin.
+struct Recovery::Resends {
+    std::size_t remaining = 0;
+    const std::shared_ptr<cubepi::AsyncEvent> done = std::make_shared<cubepi::AsyncEvent>();
+};
+
 Task<> Recovery::resume_deliveries() {
     if (!context_.options.deliveries) co_return;
     std::vector<Delivery> all = co_await context_.options.deliveries->unsettled();
     TruncatedList held;
+    std::map<std::shared_ptr<Channel>, std::vector<Resend>> resends;
+    std::map<std::string, std::shared_ptr<Resends>> sessions;
     for (Delivery& delivery : all) {
         const std::shared_ptr<Channel> channel = channels_.find_output(delivery.message);
-        const bool resends = channel && policy_of(*channel) == UnsettledPolicy::resend &&
-                             delivery.resent < max_resends;
-        const std::string origin = origin_of(delivery);
-        if (!resends) {
+        const bool is_resent = channel && policy_of(*channel) == UnsettledPolicy::resend &&
+                               delivery.resent < max_resends;
+        if (!is_resent) {
             deliveries_.hold(delivery.id);
-            held.add(origin);
+            held.add(origin_of(delivery));
             continue;
         }
-        Task<> sending = deliveries_.resend(channel, std::move(delivery));
+        std::shared_ptr<Resends>& session = sessions[lane_key(delivery.message)];
+        if (!session) session = std::make_shared<Resends>();
+        ++session->remaining;
+        resends[channel].emplace_back(std::move(delivery), session);
+    }
+    held.warn(context_, "recovery.answers_held",
+              "answers held for the operator, because they may or may not have been sent");
+    for (const auto& [id, session] : sessions) sessions_.enqueue_wait(id, session->done);
+    for (auto& [channel, answers] : resends)
+        context_.spawn(resend_all(channel, std::move(answers)));
+}
+
+/// One after the other, so that an answer that ends the process does not count as an attempt for the others.
+Task<> Recovery::resend_all(std::shared_ptr<Channel> channel, std::vector<Resend> answers) {
+    const std::shared_ptr<void> alive = context_.keep_alive();
+    co_await context_.ready.wait();
+    for (auto& [answer, session] : answers) {
+        const std::string origin = origin_of(answer);
+        Task<> sending = deliveries_.resend(channel, std::move(answer));
         const Outcome<> sent = co_await cubepi::outcome_of(std::move(sending));
         if (sent.cancelled()) sent.rethrow();
         // The delivery state is still unknown.
@@ -253,9 +278,8 @@ Task<> Recovery::resume_deliveries() {
                 "recovery.resend_failed",
                 {{"channel", channel->name()}, {"error", cubepi::logged_error(sent.failure())}},
                 "answer " + origin + " could not be sent again: " + describe(sent.failure()));
+        if (--session->remaining == 0) session->done->set();
     }
-    held.warn(context_, "recovery.answers_held",
-              "answers held for the operator, because they may or may not have been sent");
 }
 
 Task<> Recovery::release_held(std::string id) {

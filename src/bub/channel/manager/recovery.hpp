@@ -1,6 +1,8 @@
 #pragma once
 
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <bub/channel/manager/admission_queue.hpp>
@@ -17,18 +19,22 @@ public:
     Recovery(ManagerContext& context, const ChannelSet& channels, Deliveries& deliveries,
              SessionScheduler& sessions, AdmissionQueue& admission);
 
-    /// Before the channels are started.
-    Task<> resume_inbounds();
-    /// After the channels were started.
+    /// Decides about the answers whose delivery state is unknown. Those that are sent again come before all other work of their
+    /// sessions; a channel that cannot send them delays no other channel.
     Task<> resume_deliveries();
+    Task<> resume_inbounds();
     /// Sends a held answer, or delivers a held message again together with those that formed one prompt with it.
     Task<> release_held(std::string id);
 
 private:
+    struct Resends;
+    using Resend = std::pair<Delivery, std::shared_ptr<Resends>>;
+
     std::vector<StoredInbound> resume_outputs(std::vector<StoredInbound> inbounds);
     bool is_served(const StoredInbound& inbound) const;
     Task<> sort_out(std::vector<StoredInbound> inbounds);
     void resubmit(std::vector<StoredInbound> inbounds);
+    Task<> resend_all(std::shared_ptr<Channel> channel, std::vector<Resend> answers);
     void restore(Channel& channel, Envelope& message) const;
 
     ManagerContext& context_;

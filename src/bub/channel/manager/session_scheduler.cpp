@@ -37,6 +37,14 @@ void SessionScheduler::enqueue_outputs(const std::string& session_id,
     enqueue(session_id, std::move(waiting));
 }
 
+void SessionScheduler::enqueue_wait(const std::string& session_id,
+                                    std::shared_ptr<cubepi::AsyncEvent> sent) {
+    Waiting waiting;
+    waiting.queued.number = ++context_.arrivals;
+    waiting.sent = std::move(sent);
+    enqueue(session_id, std::move(waiting));
+}
+
 void SessionScheduler::enqueue(const std::string& session_id, Waiting waiting) {
     SessionPtr& session = sessions_[session_id];
     if (!session) {
@@ -81,10 +89,8 @@ Task<> SessionScheduler::run(SessionPtr session) {
 }
 
 Task<SessionScheduler::TurnEnd> SessionScheduler::run_turn(SessionPtr session, Waiting next) {
-    if (!next.outputs.empty()) {
-        std::stop_token stop = session->turn->get_token();
-        Task<> sending = send_outputs(std::move(next.outputs));
-        co_await cubepi::cancel_on(std::move(stop), std::move(sending));
+    if (!next.queued.message) {
+        co_await finish_stored(std::move(session), std::move(next));
         co_return TurnEnd::over;
     }
     co_await deliveries_.begin(session->answered);
@@ -128,6 +134,17 @@ void SessionScheduler::take_back_unread(Session& session) {
     session.waiting.insert(session.waiting.begin(), std::make_move_iterator(session.unread.begin()),
                            std::make_move_iterator(session.unread.end()));
     session.unread.clear();
+}
+
+/// Finishes what an earlier process has left of a turn.
+Task<> SessionScheduler::finish_stored(SessionPtr session, Waiting stored) {
+    std::stop_token stop = session->turn->get_token();
+    if (stored.sent) {
+        co_await cubepi::cancel_on(std::move(stop), stored.sent->wait());
+    } else {
+        Task<> sending = send_outputs(std::move(stored.outputs));
+        co_await cubepi::cancel_on(std::move(stop), std::move(sending));
+    }
 }
 
 Task<> SessionScheduler::send_outputs(std::vector<TurnOutput> outputs) {
@@ -209,7 +226,8 @@ Task<> SessionScheduler::drop_waiting(std::string session_id) {
 void SessionScheduler::clear_waiting(Leftover& leftover) {
     for (auto& [id, session] : sessions_) {
         take_back_unread(*session);
-        for (const Waiting& waiting : session->waiting) leftover.count(waiting.queued.receipts);
+        for (const Waiting& waiting : session->waiting)
+            if (!waiting.sent) leftover.count(waiting.queued.receipts);
         context_.remove_waiting(session->waiting.size());
         session->waiting.clear();
     }

@@ -32,6 +32,8 @@ public:
     /// Queues the remaining outputs of a turn that an earlier process has finished; `receipts` are those of the turn.
     void enqueue_outputs(const std::string& session_id, std::vector<TurnOutput> outputs,
                          Receipts receipts);
+    /// Lets the session wait until the answers of an earlier process are sent.
+    void enqueue_wait(const std::string& session_id, std::shared_ptr<cubepi::AsyncEvent> sent);
     /// Passes the message to the running turn. Returns false, without effect, if there is none or its inbox is full.
     bool steer(const std::string& session_id, const QueuedMessage& message,
                const std::string& reason);
@@ -56,10 +58,11 @@ public:
     std::size_t running() const;
 
 private:
-    /// A message that waits for its turn, or the remaining outputs of a turn.
+    /// A message that waits for its turn, the remaining outputs of a turn, or an event that must come first.
     struct Waiting {
         QueuedMessage queued = {};
         std::vector<TurnOutput> outputs = {};
+        std::shared_ptr<cubepi::AsyncEvent> sent = {};
     };
     struct Session {
         std::string id;
@@ -87,6 +90,7 @@ private:
     Task<> keep_unread(SessionPtr session, Waiting message);
     void take_back_unread(Session& session);
     Task<> send_outputs(std::vector<TurnOutput> outputs);
+    Task<> finish_stored(SessionPtr session, Waiting stored);
     Task<> end_turn(SessionPtr session, bool interrupted);
     Receipts take_back_steered(Session& session);
 
