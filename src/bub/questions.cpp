@@ -1,10 +1,12 @@
 #include <bub/questions.hpp>
 
+#include <algorithm>
 #include <utility>
 
 #include <bub/tape/file/digest.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/json_member.hpp>
+#include <cubepi/core/support/trimmed.hpp>
 #include <cubepi/schema/parse_json.hpp>
 
 namespace bub {
@@ -60,9 +62,8 @@ std::string way_to_answer(const cubepi::HitlRequest& request) {
         return "Answer with ,approve " + id + " or ,deny " + id + " REASON";
     if (std::holds_alternative<cubepi::ConfirmRequest>(request.payload))
         return "Answer with ,answer " + id + " yes or ,answer " + id + " no";
-    const auto& questions = std::get<cubepi::AskRequest>(request.payload).questions;
-    if (questions.size() == 1) return "Answer with ,answer " + id + " TEXT";
-    return "Answer with ,answer " + id + " {\"" + questions.front().key + "\": \"...\", ...}";
+    const std::string form = answer_form(std::get<cubepi::AskRequest>(request.payload));
+    return "Answer with ,answer " + id + (form.empty() ? " TEXT" : " and " + form);
 }
 
 [[noreturn]] void reject(const cubepi::HitlRequest& request, const std::string& expected) {
@@ -81,18 +82,86 @@ Json confirm_value(const std::string& text, const cubepi::HitlRequest& request) 
     reject(request, "yes or no");
 }
 
+/// Returns the option that a text names by its value or label; null if there is none.
+const cubepi::HitlOption* find_option(const cubepi::HitlQuestion& question, std::string_view text) {
+    if (!question.options) return nullptr;
+    for (const cubepi::HitlOption& option : *question.options)
+        if (text == option.value || text == option.label) return &option;
+    return nullptr;
+}
+
+Json option_value(const cubepi::HitlQuestion& question, std::string_view text) {
+    text = cubepi::detail::trimmed(text);
+    const cubepi::HitlOption* const option = find_option(question, text);
+    return Json(option ? std::string_view(option->value) : text);
+}
+
+Json text_value(const cubepi::HitlQuestion& question, std::string_view text) {
+    if (!question.multi_select) return option_value(question, text);
+    JsonArray values;
+    // An option may have a comma.
+    if (question.options && !find_option(question, cubepi::detail::trimmed(text))) {
+        for (std::size_t comma = 0; (comma = text.find(',')) != text.npos;) {
+            values.push_back(option_value(question, text.substr(0, comma)));
+            text.remove_prefix(comma + 1);
+        }
+    }
+    values.push_back(option_value(question, text));
+    return values;
+}
+
+/// Reads lines "KEY: VALUE". Returns nothing if a line has another form.
+std::optional<JsonObject> lines_value(std::string_view text, const cubepi::AskRequest& ask) {
+    JsonObject answer;
+    while (!text.empty()) {
+        const std::size_t end = std::min(text.find('\n'), text.size());
+        const std::string_view line = cubepi::detail::trimmed(text.substr(0, end));
+        text.remove_prefix(std::min(end + 1, text.size()));
+        if (line.empty()) continue;
+        const std::size_t colon = line.find(':');
+        if (colon == line.npos) return std::nullopt;
+        const std::string_view key = cubepi::detail::trimmed(line.substr(0, colon));
+        const auto question =
+            std::find_if(ask.questions.begin(), ask.questions.end(),
+                         [key](const cubepi::HitlQuestion& one) { return one.key == key; });
+        if (question == ask.questions.end()) return std::nullopt;
+        answer[key] = text_value(*question, line.substr(colon + 1));
+    }
+    return answer;
+}
+
 Json ask_value(const std::string& text, const cubepi::HitlRequest& request) {
     cubepi::JsonTextError error;
     Json parsed = cubepi::parse_json(text, error);
     if (!error && parsed.is_object()) return parsed;
-    const auto& questions = std::get<cubepi::AskRequest>(request.payload).questions;
-    if (questions.size() != 1)
-        reject(request, "a JSON object with an answer for each question key");
+    const auto& ask = std::get<cubepi::AskRequest>(request.payload);
+    if (ask.questions.size() == 1) {
+        JsonObject answer;
+        answer[ask.questions.front().key] = text_value(ask.questions.front(), text);
+        return answer;
+    }
+    std::optional<JsonObject> lines = lines_value(text, ask);
+    if (!lines) reject(request, answer_form(ask));
+    return std::move(*lines);
+}
+
+Json chosen_values(const std::vector<std::pair<std::size_t, std::size_t>>& choices,
+                   const cubepi::HitlRequest& request) {
+    const auto* const ask = std::get_if<cubepi::AskRequest>(&request.payload);
     JsonObject answer;
-    if (questions.front().multi_select) {
-        answer[questions.front().key] = JsonArray{Json(text)};
-    } else {
-        answer[questions.front().key] = text;
+    for (const auto& [part, option] : choices) {
+        if (!ask || part >= ask->questions.size() || !ask->questions[part].options ||
+            option >= ask->questions[part].options->size())
+            reject(request, "options of its questions");
+        const cubepi::HitlQuestion& question = ask->questions[part];
+        Json value(question.options->at(option).value);
+        if (!question.multi_select) {
+            answer[question.key] = std::move(value);
+            continue;
+        }
+        Json& values = answer[question.key];
+        if (!values.is_array()) values = JsonArray();
+        values.get_array().push_back(std::move(value));
     }
     return answer;
 }
@@ -108,7 +177,37 @@ Json chosen_value(std::size_t choice, const cubepi::HitlRequest& request) {
     return answer;
 }
 
+std::optional<std::vector<std::pair<std::size_t, std::size_t>>> choices_in(
+    const Envelope& message) {
+    const JsonArray* const given = cubepi::detail::array_member(message.rest, answer_choice_key);
+    if (!given) return std::nullopt;
+    std::vector<std::pair<std::size_t, std::size_t>> choices;
+    for (const Json& one : *given) {
+        const JsonArray* const pair = one.if_array();
+        const bool is_pair = pair && pair->size() == 2 && (*pair)[0].is_int64() &&
+                             (*pair)[1].is_int64() && (*pair)[0].get_int64() >= 0 &&
+                             (*pair)[1].get_int64() >= 0;
+        if (is_pair)
+            choices.emplace_back(static_cast<std::size_t>((*pair)[0].get_int64()),
+                                 static_cast<std::size_t>((*pair)[1].get_int64()));
+    }
+    return choices;
+}
+
 }  // namespace
+
+std::string answer_form(const cubepi::AskRequest& ask) {
+    const auto several = [](const cubepi::HitlQuestion& question) {
+        return question.multi_select && question.options ? "one or more, separated by commas" : "";
+    };
+    if (ask.questions.size() == 1) return several(ask.questions.front());
+    std::string text = "a line for each:";
+    for (const cubepi::HitlQuestion& question : ask.questions) {
+        const std::string hint = several(question);
+        text += "\n" + question.key + ": " + (hint.empty() ? "..." : "... (" + hint + ")");
+    }
+    return text;
+}
 
 std::string short_question_key(const cubepi::HitlRequest& request) {
     const JsonObject* const asker = cubepi::detail::object_member(request.extra, asker_key);
@@ -144,6 +243,7 @@ std::optional<GivenAnswer> given_answer(const Envelope& message) {
         if (const Json* value = message.rest.if_contains(answer_key)) given.value = *value;
         const auto choice = cubepi::detail::integer_member(message.rest, answer_choice_key);
         if (choice && *choice >= 0) given.choice = static_cast<std::size_t>(*choice);
+        given.choices = choices_in(message);
         return given;
     }
     if (const Json* id = message.rest.if_contains(expired_key); id && id->is_string()) {
@@ -174,6 +274,7 @@ Json answer_value(const GivenAnswer& given, const cubepi::HitlRequest& request) 
     const bool approves = std::holds_alternative<cubepi::ApproveRequest>(request.payload);
     if (given.value) return *given.value;
     if (given.choice) return chosen_value(*given.choice, request);
+    if (given.choices) return chosen_values(*given.choices, request);
     if (given.action == AnswerAction::approve || given.action == AnswerAction::deny) {
         const bool yes = given.action == AnswerAction::approve;
         if (!approves && !std::holds_alternative<cubepi::ConfirmRequest>(request.payload))

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <bub/envelope.hpp>
@@ -27,7 +28,8 @@ struct OpenQuestions {
 /// text of the envelope.
 inline constexpr std::string_view answer_to_key = "answer_to";
 inline constexpr std::string_view answer_key = "answer";
-/// The key of Envelope::rest with the index of the chosen option, for a button of an `ask` with one question.
+/// The key of Envelope::rest with what was chosen by buttons of an `ask`: the index of the option of its only question, or a list of
+/// pairs [question, option] of indices, for several questions or several choices.
 inline constexpr std::string_view answer_choice_key = "answer_choice";
 
 /// The key of Envelope::rest with the id of a question whose time is over (D65), as set by a gateway in an envelope of an operator.
@@ -55,6 +57,10 @@ std::string sender_of(const Envelope& message);
 /// Returns the question in one or a few lines, without the way to answer it.
 std::string question_summary(const cubepi::HitlRequest& request);
 
+/// Returns the form of a text that answers an `ask`: "one or more of: a, b (separated by commas)", or a line for each part. Empty for one
+/// question with one choice.
+std::string answer_form(const cubepi::AskRequest& ask);
+
 /// Returns the question for a user who sees text only, with the commands that answer it.
 std::string question_text(const cubepi::HitlRequest& request);
 
@@ -69,13 +75,16 @@ struct GivenAnswer {
     std::string text = {};                   ///< the value or the reason, as typed
     std::optional<Json> value = {};          ///< if the channel supplied one
     std::optional<std::size_t> choice = {};  ///< the index of an option
+    std::optional<std::vector<std::pair<std::size_t, std::size_t>>> choices =
+        {};  ///< indices of a question and of its option
 };
 
 /// Returns nothing if the envelope is not an answer.
 std::optional<GivenAnswer> given_answer(const Envelope& message);
 
 /// Converts the answer to the form of HitlChannel::answer(). A text answers a `confirm` with yes or no, and an `ask` as a
-/// JSON object or, if it has one question, as the text itself. Throws Error(bad_answer) if it fits neither.
+/// JSON object, with several questions as lines "KEY: VALUE", and with one question as the text itself; several choices are separated
+/// by commas, and labels stand for values. Throws Error(bad_answer) if it fits none of them.
 Json answer_value(const GivenAnswer& given, const cubepi::HitlRequest& request);
 
 }  // namespace bub

@@ -80,6 +80,49 @@ TEST(Questions, AnswersAreConvertedByTheKindOfTheirQuestion) {
     EXPECT_EQ(value_of(",deny q", confirm), Json(false));
 }
 
+/// Two parts: one choice, and several.
+cubepi::HitlRequest form() {
+    cubepi::HitlRequest request = question(2);
+    auto& parts = std::get<cubepi::AskRequest>(request.payload).questions;
+    for (cubepi::HitlQuestion& part : parts) {
+        part.options.emplace();
+        for (const char* value : {"a", "b", "c, d"}) {
+            cubepi::HitlOption option;
+            option.value = value;
+            option.label = std::string("label ") + value;
+            part.options->push_back(std::move(option));
+        }
+    }
+    parts.back().multi_select = true;
+    return request;
+}
+
+TEST(Questions, SeveralPartsAndChoicesAreAnsweredByLines) {
+    const JsonObject expected{{"k0", "b"}, {"k1", JsonArray{"a", "b"}}};
+    EXPECT_EQ(value_of(",answer q1\nk0: b\nk1: a, b", form()), expected);
+    EXPECT_EQ(value_of(",answer q1 k1 :label a,label b\n\n k0: label b\n", form()), expected);
+    EXPECT_EQ(value_of(",answer q1 k1: c, d", form()), (JsonObject{{"k1", JsonArray{"c, d"}}}));
+    EXPECT_THROW(value_of(",answer q1 k0: a\nother: b", form()), cubepi::Error);
+    EXPECT_THROW(value_of(",answer q1 k0: a\nb", form()), cubepi::Error);
+    EXPECT_EQ(question_text(question(2)),
+              "k0: Which?\nk1: Which?\nAnswer with ,answer q1 and a line for each:\nk0: ...\nk1: "
+              "...");
+}
+
+TEST(Questions, SeveralPartsAndChoicesAreAnsweredByButtons) {
+    const auto chosen = [](const char* choices) {
+        Envelope pressed = Envelope("").with(answer_to_key, "q1");
+        pressed.rest[answer_choice_key] = boost::json::parse(choices);
+        return answer_value(given_answer(pressed).value(), form());
+    };
+    EXPECT_EQ(chosen("[[0, 1], [1, 0], [1, 2]]"),
+              (JsonObject{{"k0", "b"}, {"k1", JsonArray{"a", "c, d"}}}));
+    EXPECT_EQ(chosen("[]"), JsonObject());
+    EXPECT_EQ(chosen(R"([[0], "x", [-1, 0], 7])"), JsonObject());
+    EXPECT_THROW(chosen("[[0, 3]]"), cubepi::Error);
+    EXPECT_THROW(chosen("[[2, 0]]"), cubepi::Error);
+}
+
 TEST(Questions, AnAnswerThatDoesNotFitIsRejected) {
     EXPECT_THROW(value_of(",answer c1 yes", approval()), cubepi::Error);
     EXPECT_THROW(value_of(",approve q1", question()), cubepi::Error);

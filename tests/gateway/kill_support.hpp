@@ -6,7 +6,7 @@
 
 #include "gateway_process.hpp"
 
-// What the tests that kill a gateway have in common: the operator's decisions after the kills, and the state of the tapes.
+// Shared by the tests that kill a gateway: the operator's decisions after the kills, and the state of the tapes.
 
 namespace cubepi::gateway_tests {
 

@@ -2,6 +2,7 @@
 
 #include <bub/builtin/builtin_test_support.hpp>
 
+#include <bub/accepted_answer.hpp>
 #include <bub/questions.hpp>
 #include <cubepi/testing/manual_clock.hpp>
 
@@ -100,6 +101,10 @@ TEST_F(Questions, B23_TheAnswerContinuesTheRun) {
     EXPECT_EQ(removed, std::vector<std::string>{"/tmp/x"});
     EXPECT_EQ(last_turn_status(), "ok");
     EXPECT_EQ(count(tape("cli:chat"), entry_kind::event, "hitl.answer"), 1u);
+    const auto accepted = result.state.service<AcceptedAnswer>();
+    ASSERT_TRUE(accepted);
+    EXPECT_EQ(accepted->question_id, "c1");
+    EXPECT_EQ(accepted->answer.at("decision"), "approve");
     EXPECT_EQ(count(tape("cli:chat"), entry_kind::tool_result), 1u);
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include <bub/accepted_answer.hpp>
 #include <bub/channel/delivery_test_support.hpp>
 #include <bub/questions.hpp>
 
@@ -120,6 +121,35 @@ TEST_F(SuspendedSession, AFailureOfTheAnswersTurnReleasesTheOthers) {
         co_await h.manager->idle();
     });
     EXPECT_EQ(gateway.done, Texts{"two"});
+}
+
+/// A channel that shows outcomes.
+class OutcomeChannel final : public TestChannel, public ShowsOutcomes {
+public:
+    using TestChannel::TestChannel;
+    void show_outcome(const Envelope& message, const AcceptedAnswer& answer) noexcept override {
+        outcomes.push_back(message.content_text() + ": " + answer.question_id);
+    }
+    Texts outcomes;
+};
+
+TEST(Outcomes, AChannelIsNotifiedOfAnAcceptedAnswerWithoutAStream) {
+    Gateway gateway;
+    const auto channel = std::make_shared<OutcomeChannel>("chat");
+    gateway.channels = {channel};
+    gateway.asks = [](RunModelCall& call) {
+        if (!given_answer(call.message)) return false;
+        AcceptedAnswer accepted;
+        accepted.question_id = "c1";
+        call.state.replace(std::make_shared<AcceptedAnswer>(std::move(accepted)));
+        return false;
+    };
+    gateway.run([](Gateway& h) -> Task<> {
+        co_await h.handler(from("chat", "1", "one"));
+        co_await h.handler(from("chat", "1", ",approve c1"));
+        co_await h.manager->idle();
+    });
+    EXPECT_EQ(channel->outcomes, Texts{",approve c1: c1"});
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include <bub/accepted_answer.hpp>
 #include <bub/channel.hpp>
 #include <bub/channel/delivery_log.hpp>
 #include <bub/warning_handler.hpp>
@@ -50,7 +51,10 @@ struct TelegramChannelOptions {
 /// A bot of Telegram as a channel (docs/guides/bub/telegram.md): private chats and groups, answers that are shown while they are
 /// generated, files in both directions, questions with buttons. An update is confirmed after its message was stored; an answer
 /// that may or may not have arrived is sent again with a mark (B18). Used on the manager's executor.
-class TelegramChannel final : public Channel, public FollowsTurns, public SettlesDeliveries {
+class TelegramChannel final : public Channel,
+                              public FollowsTurns,
+                              public ShowsOutcomes,
+                              public SettlesDeliveries {
 public:
     /// Throws Error(invalid_argument) for a token, an id, or a webhook without a secret.
     TelegramChannel(TelegramChannelOptions options, MessageHandler handler);
@@ -74,6 +78,7 @@ public:
     void restore(Envelope& message) override;
     void begin_turn(const Envelope& message) noexcept override;
     void end_turn(const Envelope& message, std::exception_ptr failure) noexcept override;
+    void show_outcome(const Envelope& message, const AcceptedAnswer& answer) noexcept override;
 
 private:
     struct State;

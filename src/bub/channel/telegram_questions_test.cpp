@@ -68,11 +68,11 @@ TEST(TelegramQuestions, TheSameIdInAnotherSessionHasAnotherKey) {
 TEST(TelegramQuestions, ButtonsApproveAndDeny) {
     const OutgoingText card = question_card(to_json(approval()));
     Envelope yes;
-    ASSERT_TRUE(answer_with_button(data_of(card, 0, 0), yes));
+    ASSERT_TRUE(answer_with_button(data_of(card, 0, 0), JsonArray(), yes));
     EXPECT_EQ(given_answer(yes)->action, AnswerAction::approve);
     EXPECT_TRUE(names_question(given_answer(yes)->question_id, approval()));
     Envelope no;
-    ASSERT_TRUE(answer_with_button(data_of(card, 0, 1), no));
+    ASSERT_TRUE(answer_with_button(data_of(card, 0, 1), JsonArray(), no));
     EXPECT_EQ(given_answer(no)->action, AnswerAction::deny);
 }
 
@@ -81,7 +81,7 @@ TEST(TelegramQuestions, ButtonsChooseAnOption) {
     const OutgoingText card = question_card(to_json(request));
     ASSERT_EQ(card.keyboard.size(), 2u);
     Envelope answer;
-    ASSERT_TRUE(answer_with_button(data_of(card, 1, 0), answer));
+    ASSERT_TRUE(answer_with_button(data_of(card, 1, 0), JsonArray(), answer));
     const Json value = answer_value(*given_answer(answer), request);
     EXPECT_EQ(value.at("color"), "value of teal");
     answer.rest[answer_choice_key] = 5;
@@ -105,7 +105,7 @@ TEST(TelegramQuestions, ForeignButtonsAreNotAnswers) {
     for (const char* data : {"", "over", "y:", "y:zzzzzzzzzz", "x:0123456789", "o:0123456789",
                              "o9x:0123456789", "y:0123456789a", "o-1:0123456789"}) {
         Envelope answer;
-        EXPECT_FALSE(answer_with_button(data, answer)) << data;
+        EXPECT_FALSE(answer_with_button(data, JsonArray(), answer)) << data;
     }
 }
 

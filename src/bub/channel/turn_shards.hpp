@@ -3,10 +3,12 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include <bub/accepted_answer.hpp>
 #include <bub/channel.hpp>
 #include <bub/framework.hpp>
 
@@ -16,6 +18,7 @@ namespace bub {
 struct TurnSummary {
     bool suspended = false;  ///< it ended with open questions (B23)
     bool unread = false;  ///< its message was not read and must come again (OpenQuestions::unread)
+    std::optional<AcceptedAnswer> answer = {};  ///< to a question, that its run has accepted
 };
 
 /// Returns the summary of a turn.

@@ -113,6 +113,7 @@ private:
     void steer(cubepi::Message message);
     Task<> on_agent_event(cubepi::AgentEvent event);
     void translate(const cubepi::AgentEvent& event);
+    void note_answer(const cubepi::HitlAnswerEvent& given);
     void push(std::string_view kind, JsonObject data,
               const std::shared_ptr<const cubepi::AgentEvent>& source);
 

@@ -1,5 +1,6 @@
 #include <utility>
 
+#include <bub/accepted_answer.hpp>
 #include <bub/builtin/turn/agent_turn.hpp>
 #include <bub/builtin/turn/prompt_parts.hpp>
 #include <bub/input_id.hpp>
@@ -109,6 +110,18 @@ void AgentTurn::push(std::string_view kind, JsonObject data,
     events_.push_back(std::move(event));
 }
 
+/// For channels that show the outcome of a question.
+void AgentTurn::note_answer(const cubepi::HitlAnswerEvent& given) {
+    AcceptedAnswer accepted;
+    accepted.question_id = given.question_id;
+    accepted.answer = given.answer;
+    state_.replace(std::make_shared<AcceptedAnswer>(std::move(accepted)));
+    JsonObject data;
+    data["question_id"] = given.question_id;
+    data["answer"] = given.answer;
+    push(event_kind::answered, std::move(data), nullptr);
+}
+
 void AgentTurn::translate(const cubepi::AgentEvent& event) {
     const auto source = std::make_shared<const cubepi::AgentEvent>(event);
     if (const std::string_view* delta = event.text_delta()) {
@@ -129,6 +142,8 @@ void AgentTurn::translate(const cubepi::AgentEvent& event) {
         return;
     }
     push(event_kind::agent, JsonObject(), source);
+    const auto* given = event.get_if<cubepi::HitlAnswerEvent>();
+    if (given && !given->cancelled) note_answer(*given);
     const auto* end = event.get_if<cubepi::TurnEndEvent>();
     if (!end) return;
     const cubepi::AssistantMessage* answer = end->message.assistant();
@@ -144,9 +159,9 @@ void AgentTurn::translate(const cubepi::AgentEvent& event) {
         for (const cubepi::Message& result : end->tool_results) {
             results.emplace_back(result.text());
         }
-        JsonObject given;
-        given["tool_results"] = std::move(results);
-        push(event_kind::tool_result, std::move(given), nullptr);
+        JsonObject returned;
+        returned["tool_results"] = std::move(results);
+        push(event_kind::tool_result, std::move(returned), nullptr);
         data["tool_calls"] = std::move(calls);
     }
     if (answer->usage) push(event_kind::usage, usage_json(*answer->usage), nullptr);

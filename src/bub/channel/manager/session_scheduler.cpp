@@ -109,9 +109,12 @@ Task<SessionScheduler::TurnEnd> SessionScheduler::process(SessionPtr session,
     std::stop_token stop = session->turn->get_token();
     const bool stream = context_.options.stream_output;
     TurnShards* const shards = context_.options.shards.get();
-    Task<TurnSummary> turn = shards ? shards->run_turn(session->id, std::move(message), stream)
-                                    : run_here(std::move(message), stream);
+    Task<TurnSummary> turn =
+        shards ? shards->run_turn(session->id, message, stream) : run_here(message, stream);
     const TurnSummary ended = co_await cubepi::cancel_on(std::move(stop), std::move(turn));
+    const std::shared_ptr<Channel> channel = channels_.find(message->channel);
+    auto* const shows = dynamic_cast<ShowsOutcomes*>(channel.get());
+    if (shows && ended.answer) shows->show_outcome(*message, *ended.answer);
     if (ended.unread) co_return TurnEnd::unread;
     co_return ended.suspended ? TurnEnd::suspended : TurnEnd::over;
 }

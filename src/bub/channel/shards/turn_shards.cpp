@@ -61,6 +61,7 @@ TurnSummary summary_of(const TurnResult& result) {
         summary.suspended = true;
         summary.unread = open->unread;
     }
+    if (const auto answer = result.state.service<AcceptedAnswer>()) summary.answer = *answer;
     return summary;
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <bub/channel/debounce.hpp>
+#include <bub/questions.hpp>
 #include <bub/turn_error.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/outcome.hpp>
@@ -88,6 +89,7 @@ Inbox::Inbox(const TelegramChannelOptions& options, MessageHandler handler,
       api_(std::move(api)),
       clock_(*options_.runtime->clock),
       access_(options_.users, options_.chats, options_.operators),
+      forms_(std::make_shared<OpenForms>(api_)),
       poll_(
           api_, clock_, [this](Json update) { return accept(std::move(update)); },
           [this](std::string trouble) {
@@ -223,7 +225,13 @@ Task<bool> Inbox::accept(Json update) {
         case Incoming::Kind::stale_button:
             answer_button(incoming, "This question does not wait for an answer any more.");
             co_return true;
-        case Incoming::Kind::button: answer_button(incoming, ""); break;
+        case Incoming::Kind::choice: press(incoming); co_return true;
+        case Incoming::Kind::button:
+            answer_button(incoming, "");
+            if (is_form_end(incoming.data))
+                incoming.envelope.rest[answer_choice_key] =
+                    forms_->choices(incoming.place.chat, incoming.message_id, incoming.keyboard);
+            break;
         case Incoming::Kind::message: break;
     }
     attach_files(incoming.envelope);
@@ -299,6 +307,14 @@ void Inbox::restore(Envelope& message) const {
     if (!facts) return;
     attach_files(message);
     message.from_operator = access_.is_operator(integer_member(*facts, "user").value_or(0));
+}
+
+/// Changes the mark of a choice.
+void Inbox::press(const Incoming& incoming) {
+    answer_button(incoming, "");
+    const std::int64_t chat = incoming.place.chat;
+    if (forms_->press(chat, incoming.message_id, incoming.keyboard, incoming.data))
+        work_->spawn(forms_->show(chat, incoming.message_id));
 }
 
 void Inbox::answer_button(const Incoming& incoming, std::string text) {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include <bub/channel/telegram/access.hpp>
+#include <bub/channel/telegram/question_form.hpp>
 #include <bub/channel/telegram/update.hpp>
 #include <bub/channel/telegram/update_poll.hpp>
 #include <bub/channel/telegram_channel.hpp>
@@ -41,6 +42,7 @@ private:
     Task<bool> pass(Envelope message);
     bool is_over(const std::exception_ptr& failure);
     void attach_files(Envelope& message) const;
+    void press(const Incoming& incoming);
     void answer_button(const Incoming& incoming, std::string text);
     void refuse(const Incoming& incoming);
     void say(ChatTarget to, std::string text);
@@ -54,6 +56,7 @@ private:
     const Access access_;
     BotIdentity bot_;
     RecentIds refused_;
+    const std::shared_ptr<OpenForms> forms_;
     bool cannot_store_ = false;
     UpdatePoll poll_;
     std::unique_ptr<cubepi::HttpServer> server_;

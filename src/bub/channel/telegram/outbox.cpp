@@ -118,9 +118,11 @@ EventStream Outbox::follow(const Envelope& message, EventStream stream) {
 }
 
 void Outbox::on_event(const TurnPtr& turn, const StreamEvent& event) {
-    if (event.agent_event) {
-        const auto* const answer = event.agent_event->get_if<cubepi::HitlAnswerEvent>();
-        if (answer && !answer->cancelled) show_outcome(*turn, *answer);
+    if (event.kind == event_kind::answered) {
+        AcceptedAnswer answer;
+        answer.question_id = cubepi::detail::text_member(event.data, "question_id");
+        if (const Json* const value = event.data.if_contains("answer")) answer.answer = *value;
+        show_outcome(*turn, answer);
     }
     if (event.kind != event_kind::text || !options_.shows_progress) return;
     turn->text += event.delta();
@@ -130,8 +132,13 @@ void Outbox::on_event(const TurnPtr& turn, const StreamEvent& event) {
     if (is_first) work_->spawn(LiveAnswer::show(turn->live));
 }
 
-/// Puts the outcome in the place of the question's buttons.
-void Outbox::show_outcome(const Turn& turn, const cubepi::HitlAnswerEvent& answer) {
+void Outbox::show_outcome(const Envelope& message, const AcceptedAnswer& answer) {
+    const auto found = turns_.find(message.session_id.value_or(""));
+    if (found != turns_.end()) show_outcome(*found->second, answer);
+}
+
+void Outbox::show_outcome(Turn& turn, const AcceptedAnswer& answer) {
+    if (std::exchange(turn.shows_outcome, true)) return;
     std::int64_t message_id = turn.question_message;
     const auto found = questions_.find(answer.question_id);
     if (message_id == 0 && found != questions_.end()) message_id = found->second;

@@ -10,7 +10,6 @@
 #include <bub/channel/telegram/live_answer.hpp>
 #include <bub/channel/telegram/message_sender.hpp>
 #include <bub/channel/telegram_channel.hpp>
-#include <cubepi/core/agent_event.hpp>
 #include <cubepi/core/task_scope.hpp>
 
 namespace bub::telegram {
@@ -25,6 +24,8 @@ public:
     EventStream follow(const Envelope& message, EventStream stream);
     void begin_turn(const Envelope& message);
     void end_turn(const Envelope& message, bool failed);
+    /// Puts the outcome in the place of the question's buttons, once in a turn.
+    void show_outcome(const Envelope& message, const AcceptedAnswer& answer);
 
 private:
     /// A running turn.
@@ -35,11 +36,12 @@ private:
         std::string text = {};              ///< that `live` shows
         std::string answered_by = {};       ///< the name of the user who answers a question
         std::int64_t question_message = 0;  ///< 0: not known
+        bool shows_outcome = false;
     };
     using TurnPtr = std::shared_ptr<Turn>;
 
     void on_event(const TurnPtr& turn, const StreamEvent& event);
-    void show_outcome(const Turn& turn, const cubepi::HitlAnswerEvent& answer);
+    void show_outcome(Turn& turn, const AcceptedAnswer& answer);
     ChatTarget place_for(const Envelope& message) const;
     std::shared_ptr<LiveAnswer> take_live(const Envelope& message);
     Task<> send_question(Envelope message, ChatTarget to);

@@ -6,6 +6,7 @@
 #include <utility>
 #include <variant>
 
+#include <bub/channel/telegram/question_form.hpp>
 #include <bub/questions.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/trimmed.hpp>
@@ -19,42 +20,30 @@ using cubepi::HitlRequest;
 
 constexpr std::string_view mark_begin = "Question ";
 constexpr std::size_t max_options = 8;
-constexpr std::size_t max_label_bytes = 60;
-
-JsonObject button(std::string_view label, std::string data) {
-    std::string text = cubepi::replace_broken_utf8(label);
-    if (text.size() > max_label_bytes) {
-        std::size_t end = max_label_bytes;
-        while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) --end;
-        text = text.substr(0, end) + "\u2026";
-    }
-    if (text.empty()) text = "?";
-    JsonObject made;
-    made["text"] = std::move(text);
-    made["callback_data"] = std::move(data);
-    return made;
-}
 
 JsonArray two_buttons(const char* yes, const char* no, const std::string& key) {
     JsonArray row;
-    row.emplace_back(button(yes, "y:" + key));
-    row.emplace_back(button(no, "n:" + key));
+    row.emplace_back(callback_button(yes, "y:" + key));
+    row.emplace_back(callback_button(no, "n:" + key));
     JsonArray rows;
     rows.emplace_back(std::move(row));
     return rows;
 }
 
+bool is_form(const cubepi::AskRequest& ask) {
+    return ask.questions.size() != 1 || ask.questions.front().multi_select;
+}
+
 JsonArray option_buttons(const cubepi::AskRequest& ask, const std::string& key) {
+    if (is_form(ask)) return form_keyboard(ask, key);
     JsonArray rows;
-    if (ask.questions.size() != 1) return rows;
     const cubepi::HitlQuestion& question = ask.questions.front();
-    if (question.multi_select || !question.options || question.options->size() > max_options)
-        return rows;
+    if (!question.options || question.options->size() > max_options) return rows;
     for (std::size_t index = 0; index < question.options->size(); ++index) {
         JsonArray row;
         const cubepi::HitlOption& option = question.options->at(index);
-        row.emplace_back(button(option.label.empty() ? option.value : option.label,
-                                "o" + std::to_string(index) + ":" + key));
+        row.emplace_back(callback_button(option.label.empty() ? option.value : option.label,
+                                         "o" + std::to_string(index) + ":" + key));
         rows.emplace_back(std::move(row));
     }
     return rows;
@@ -68,14 +57,19 @@ JsonArray buttons(const HitlRequest& request, const std::string& key) {
     return two_buttons("Yes", "No", key);
 }
 
-std::string way_to_answer(const HitlRequest& request, const std::string& key) {
+std::string way_to_answer(const cubepi::AskRequest& ask, bool has_buttons) {
+    const std::string text = answer_form(ask);
+    if (!has_buttons) return "Reply to this message" + (text.empty() ? "" : " with " + text);
+    if (is_form(ask)) return "Choose and press Done, or reply to this message with " + text;
+    return "Use the buttons, or reply to this message";
+}
+
+std::string way_to_answer(const HitlRequest& request, const std::string& key, bool has_buttons) {
     if (std::holds_alternative<cubepi::ApproveRequest>(request.payload))
         return "Use the buttons, or /approve " + key + " or /deny " + key + " REASON";
     if (std::holds_alternative<cubepi::ConfirmRequest>(request.payload))
         return "Use the buttons, or reply with yes or no";
-    const auto& questions = std::get<cubepi::AskRequest>(request.payload).questions;
-    if (questions.size() == 1) return "Reply to this message";
-    return "Reply to this message with {\"" + questions.front().key + "\": \"...\", ...}";
+    return way_to_answer(std::get<cubepi::AskRequest>(request.payload), has_buttons);
 }
 
 /// Returns the beginning of a text.
@@ -107,9 +101,9 @@ OutgoingText question_card(const Json& request_json) {
     const bool approves = std::holds_alternative<cubepi::ApproveRequest>(request.payload);
     const std::string summary =
         shortened(cubepi::replace_broken_utf8(question_summary(request)), max_message_units - 400);
-    card.text.text = summary + "\n\n" + way_to_answer(request, key) + "\n" +
-                     std::string(mark_begin) + key + (approves ? " (approval)" : "");
     card.keyboard = buttons(request, key);
+    card.text.text = summary + "\n\n" + way_to_answer(request, key, !card.keyboard.empty()) + "\n" +
+                     std::string(mark_begin) + key + (approves ? " (approval)" : "");
     return card;
 }
 
@@ -138,7 +132,7 @@ void answer_with_text(const QuestionMark& question, const std::string& text, Env
     }
 }
 
-bool answer_with_button(const std::string& data, Envelope& envelope) {
+bool answer_with_button(const std::string& data, const JsonArray& keyboard, Envelope& envelope) {
     const std::size_t colon = data.find(':');
     if (colon == std::string::npos || !is_key(std::string_view(data).substr(colon + 1)))
         return false;
@@ -146,6 +140,11 @@ bool answer_with_button(const std::string& data, Envelope& envelope) {
     const std::string choice = data.substr(0, colon);
     if (choice == "y" || choice == "n") {
         envelope.content = (choice == "y" ? ",approve " : ",deny ") + key;
+        return true;
+    }
+    if (is_form_end(data)) {
+        envelope.rest[answer_to_key] = key;
+        envelope.rest[answer_choice_key] = marked_choices(keyboard);
         return true;
     }
     std::size_t index = 0;

@@ -28,7 +28,8 @@ std::optional<QuestionMark> question_in(std::string_view text);
 /// Makes the envelope an answer with a text.
 void answer_with_text(const QuestionMark& question, const std::string& text, Envelope& envelope);
 
-/// Makes the envelope the answer of a button. Returns false if the data are not those of question_card().
-bool answer_with_button(const std::string& data, Envelope& envelope);
+/// Makes the envelope the answer of a button; `keyboard` are the buttons of its message. Returns false if the data are not those of
+/// question_card(), or belong to a choice of a form (question_form.hpp).
+bool answer_with_button(const std::string& data, const JsonArray& keyboard, Envelope& envelope);
 
 }  // namespace bub::telegram

@@ -98,6 +98,14 @@ void TelegramChannel::begin_turn(const Envelope& message) noexcept {
     }
 }
 
+void TelegramChannel::show_outcome(const Envelope& message, const AcceptedAnswer& answer) noexcept {
+    try {
+        state_->outbox->show_outcome(message, answer);
+    } catch (...) {
+        // The answer does not depend on its display.
+    }
+}
+
 void TelegramChannel::end_turn(const Envelope& message, std::exception_ptr failure) noexcept {
     try {
         state_->outbox->end_turn(message, failure != nullptr);

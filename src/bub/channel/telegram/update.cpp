@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <bub/channel/telegram/question_card.hpp>
+#include <bub/channel/telegram/question_form.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/trimmed.hpp>
 
@@ -258,6 +259,12 @@ void MessageReader::read_text() {
     if (!files.empty()) facts_["files"] = std::move(files);
 }
 
+JsonArray keyboard_of(const JsonObject& message) {
+    const JsonObject* const markup = object_member(message, "reply_markup");
+    const JsonArray* const rows = markup ? array_member(*markup, "inline_keyboard") : nullptr;
+    return rows ? *rows : JsonArray();
+}
+
 Incoming read_button(const JsonObject& query, const Access& access) {
     Incoming incoming;
     incoming.user = id_in(query, "from");
@@ -274,8 +281,15 @@ Incoming read_button(const JsonObject& query, const Access& access) {
         incoming.kind = Kind::unknown_user;
         return incoming;
     }
+    incoming.message_id = integer_member(*message, "message_id").value_or(0);
+    incoming.data = text_member(query, "data");
+    incoming.keyboard = keyboard_of(*message);
+    if (is_form_choice(incoming.data) && !incoming.keyboard.empty()) {
+        incoming.kind = Kind::choice;
+        return incoming;
+    }
     Envelope& envelope = incoming.envelope;
-    if (!answer_with_button(text_member(query, "data"), envelope)) return incoming;
+    if (!answer_with_button(incoming.data, incoming.keyboard, envelope)) return incoming;
     incoming.kind = Kind::button;
     const std::string chat = std::to_string(incoming.place.chat);
     envelope.channel = "telegram";
@@ -292,7 +306,7 @@ Incoming read_button(const JsonObject& query, const Access& access) {
     facts["chat"] = incoming.place.chat;
     if (incoming.place.thread != 0) facts["thread"] = incoming.place.thread;
     facts["name"] = display_name(*from);
-    facts["question"] = integer_member(*message, "message_id").value_or(0);
+    facts["question"] = incoming.message_id;
     envelope.rest[telegram_key] = std::move(facts);
     return incoming;
 }

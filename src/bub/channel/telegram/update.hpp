@@ -28,6 +28,7 @@ struct Incoming {
         ignored,        ///< of unknown kind, or not for the bot
         message,        ///< `envelope` is a message or an answer
         button,         ///< `envelope` is the answer of a button
+        choice,         ///< a button that changes a mark of a form (question_form.hpp)
         stale_button,   ///< a button that is not one of ours
         greeting,       ///< /start
         unknown_user,   ///< a private message or a button of a user who is not listed
@@ -39,6 +40,9 @@ struct Incoming {
     ChatTarget place = {};
     bool is_addressed = false;  ///< the message is for the bot
     std::string callback_id = {};
+    std::int64_t message_id = 0;  ///< of the button
+    std::string data = {};        ///< of the button
+    JsonArray keyboard = {};      ///< of the button's message
     Envelope envelope = {};
 };
 
