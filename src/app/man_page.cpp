@@ -111,7 +111,8 @@ Settings of
 .BR "cubepi gateway" :
 .BR channels ,
 .BR http " (" listen ", " token_env ", " operators ", " certificate ", " key "),"
-.BR telegram " (" token_env ", " token ", " users ", " chats ", " operators ", " progress ", " webhook "),"
+.BR telegram " (" token_env ", " token ", " users ", " chats ", " operators ", " progress ", " api_url ", " webhook "),"
+.BR webhook " (" url ", " listen ", " path ", " secret_env "),"
 .BR status " (an address for health and metrics),"
 .BR rules " (" channel ", " chat ", " user ", " allow ", " refuse "),"
 .BR approvers ", " root ", " shared_workspace ", " drain_timeout ", " question_timeout ", " max_waiting ", " threads " and " stream .

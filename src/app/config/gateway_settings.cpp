@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <initializer_list>
 #include <string_view>
 #include <utility>
 
@@ -16,6 +15,24 @@ namespace {
 
 constexpr std::size_t most_threads = 256;
 
+/// The keys of a mapping, which is at `path` of the configuration file.
+struct Keys {
+    std::string_view path;
+    std::vector<std::string_view> names;
+};
+
+const Keys gateway_keys{
+    "gateway",
+    {"channels", "root", "shared_workspace", "drain_timeout", "max_waiting", "threads", "stream",
+     "question_timeout", "rules", "approvers", "http", "telegram", "status"}};
+const Keys rule_keys{"gateway.rules", {"channel", "chat", "user", "allow", "refuse"}};
+const Keys approver_keys{"gateway.approvers", {"channel", "user"}};
+const Keys http_keys{"gateway.http", {"listen", "token_env", "operators", "certificate", "key"}};
+const Keys telegram_keys{
+    "gateway.telegram",
+    {"token_env", "token", "users", "chats", "operators", "progress", "api_url", "webhook"}};
+const Keys webhook_keys{"gateway.telegram.webhook", {"url", "listen", "path", "secret_env"}};
+
 /// A mapping of the configuration, whose members are read by type. Errors name the path of the key.
 class Mapping {
 public:
@@ -26,11 +43,11 @@ public:
         object_ = &value->get_object();
     }
 
-    void allow_only(std::initializer_list<std::string_view> keys) const {
+    void allow_only(const Keys& keys) const {
         if (!object_) return;
         for (const auto& member : *object_) {
             const std::string_view key = member.key();
-            if (std::find(keys.begin(), keys.end(), key) != keys.end()) continue;
+            if (std::find(keys.names.begin(), keys.names.end(), key) != keys.names.end()) continue;
             throw Error(ErrorCode::parse, config_path().string() + ": unknown key '" +
                                               below(std::string(key)) +
                                               "'; 'man cubepi' lists the keys of the file");
@@ -49,12 +66,12 @@ public:
         if (!at(key).is_bool()) refuse(below(key), "true or false");
         value = at(key).get_bool();
     }
-    /// A positive whole number.
-    void read(const std::string& key, std::size_t& value) const {
+    /// A whole number.
+    void read(const std::string& key, std::size_t& value, std::int64_t least = 1) const {
         if (!has(key)) return;
         const Json& given = at(key);
-        if (!given.is_int64() || given.get_int64() <= 0 || given.get_int64() > 1'000'000)
-            refuse(below(key), "a whole number from 1 to 1000000");
+        if (!given.is_int64() || given.get_int64() < least || given.get_int64() > 1'000'000)
+            refuse(below(key), "a whole number from " + std::to_string(least) + " to 1000000");
         value = static_cast<std::size_t>(given.get_int64());
     }
     /// Ids may be written as numbers.
@@ -112,7 +129,7 @@ void read_address(const Mapping& mapping, const std::string& key, ListenAddress&
 }
 
 SenderRule read_rule(const Mapping& mapping) {
-    mapping.allow_only({"channel", "chat", "user", "allow", "refuse"});
+    mapping.allow_only(rule_keys);
     SenderRule rule;
     mapping.read("channel", rule.channel);
     mapping.read("chat", rule.chat);
@@ -123,7 +140,7 @@ SenderRule read_rule(const Mapping& mapping) {
 }
 
 Approver read_approver(const Mapping& mapping) {
-    mapping.allow_only({"channel", "user"});
+    mapping.allow_only(approver_keys);
     Approver approver;
     mapping.read("channel", approver.channel);
     mapping.read("user", approver.user);
@@ -143,7 +160,7 @@ void read_file(const Mapping& mapping, const std::string& key, std::filesystem::
 }
 
 HttpChannelSettings read_http(const Mapping& mapping) {
-    mapping.allow_only({"listen", "token_env", "operators", "certificate", "key"});
+    mapping.allow_only(http_keys);
     HttpChannelSettings settings;
     read_address(mapping, "listen", settings.listen);
     mapping.read("token_env", settings.token_env);
@@ -156,7 +173,7 @@ HttpChannelSettings read_http(const Mapping& mapping) {
 }
 
 TelegramWebhookSettings read_webhook(const Mapping& mapping) {
-    mapping.allow_only({"url", "listen", "path", "secret_env"});
+    mapping.allow_only(webhook_keys);
     TelegramWebhookSettings settings;
     mapping.read("url", settings.url);
     if (!settings.url.starts_with("https://"))
@@ -183,8 +200,7 @@ void read_ids(const Mapping& mapping, const char* key, bool of_groups,
 }
 
 TelegramChannelSettings read_telegram(const Mapping& mapping) {
-    mapping.allow_only(
-        {"token_env", "token", "users", "chats", "operators", "progress", "api_url", "webhook"});
+    mapping.allow_only(telegram_keys);
     TelegramChannelSettings settings;
     mapping.read("token_env", settings.token_env);
     mapping.read("token", settings.token);
@@ -219,11 +235,19 @@ bool SenderRule::matches(std::string_view of_channel, std::string_view of_chat,
            (user.empty() || user == of_user);
 }
 
+std::vector<std::string> gateway_setting_names() {
+    std::vector<std::string> names;
+    for (const Keys* keys :
+         {&gateway_keys, &rule_keys, &approver_keys, &http_keys, &telegram_keys, &webhook_keys}) {
+        for (const std::string_view name : keys->names)
+            names.push_back(std::string(keys->path) + "." + std::string(name));
+    }
+    return names;
+}
+
 GatewaySettings gateway_settings(const JsonObject& config) {
     const Mapping mapping(config.if_contains("gateway"), "gateway");
-    mapping.allow_only({"channels", "root", "shared_workspace", "drain_timeout", "max_waiting",
-                        "threads", "stream", "question_timeout", "rules", "approvers", "http",
-                        "telegram", "status"});
+    mapping.allow_only(gateway_keys);
     GatewaySettings settings;
     mapping.read("channels", settings.channels, "names of channels");
     read_root(mapping, settings);
@@ -232,10 +256,10 @@ GatewaySettings gateway_settings(const JsonObject& config) {
     mapping.read("drain_timeout", drain);
     settings.drain_timeout = std::chrono::seconds(drain);
     std::size_t question_timeout = 0;
-    mapping.read("question_timeout", question_timeout);
+    mapping.read("question_timeout", question_timeout, 0);
     settings.question_timeout = std::chrono::seconds(question_timeout);
     mapping.read("max_waiting", settings.max_waiting);
-    mapping.read("threads", settings.threads);
+    mapping.read("threads", settings.threads, 0);
     if (settings.threads > most_threads)
         Mapping::refuse("gateway.threads", "at most " + std::to_string(most_threads));
     mapping.read("stream", settings.stream);

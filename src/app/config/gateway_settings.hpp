@@ -92,4 +92,7 @@ struct GatewaySettings {
 /// and what is expected.
 GatewaySettings gateway_settings(const JsonObject& config);
 
+/// Returns the paths of all keys below `gateway`: "gateway.telegram.users". The documentation must have each of them.
+std::vector<std::string> gateway_setting_names();
+
 }  // namespace cubepi::app

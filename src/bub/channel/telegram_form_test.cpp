@@ -90,9 +90,8 @@ TEST_F(TelegramForms, APartWithOneChoiceHasOneMark) {
     serve([](ChannelFixture& fixture) -> Task<> {
         auto& h = static_cast<TelegramForms&>(fixture);
         co_await h.send(two_parts());
-        EXPECT_EQ(h.labels(),
-                  (Texts{"\u2014 color \u2014", "\u25CB red", "\u25CB teal", "\u2014 sizes \u2014",
-                         "\u2610 S", "\u2610 L", "Done"}));
+        EXPECT_EQ(h.labels(), (Texts{"\u2014 color \u2014", "\u25CB red", "\u25CB teal",
+                                     "\u2014 sizes \u2014", "\u2610 S", "\u2610 L", "Done"}));
         const std::int64_t id = h.card().id;
         for (const std::size_t row : {0U, 1U, 2U, 5U}) h.api.press(7, id, row, 0);
         auto is_marked = [&h] { return h.labels().at(5) == "\u2611 L"; };

@@ -19,7 +19,7 @@ constexpr std::size_t max_forms = 1000;
 constexpr std::size_t max_label_bytes = 60;
 
 // Marks, in the order: free, chosen.
-constexpr std::string_view boxes[] = {"\u2610 ", "\u2611 "};   // several choices
+constexpr std::string_view boxes[] = {"\u2610 ", "\u2611 "};    // several choices
 constexpr std::string_view circles[] = {"\u25CB ", "\u25CF "};  // one choice
 
 /// The data of a button: a letter, the part, a dot, the option, a colon, the key of the question. `c` has a box, `r` a circle, `h` is the
