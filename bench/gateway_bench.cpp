@@ -88,13 +88,13 @@ Task<> serve(bub::ChannelManager& manager, benchmark::State& state) {
     co_await scope.join();
 }
 
-void run_gateway(benchmark::State& state, std::size_t threads) {
+void run_gateway(benchmark::State& state, std::size_t threads, bool records = true) {
     std::filesystem::remove_all(directory());
     std::filesystem::create_directories(directory());
     const auto channel = std::make_shared<CountingChannel>();
     const std::unique_ptr<bub::Framework> framework = make_framework(channel);
     bub::ChannelManagerOptions options;
-    options.deliveries = make_log();
+    if (records) options.deliveries = make_log();
     if (threads > 0) {
         options.shards = std::make_shared<bub::TurnShards>(
             threads, [channel] { return make_framework(channel); });
@@ -110,6 +110,10 @@ void run_gateway(benchmark::State& state, std::size_t threads) {
 
 void gateway_turns(benchmark::State& state) { run_gateway(state, 0); }
 BENCHMARK(gateway_turns)->Unit(benchmark::kMillisecond)->UseRealTime();
+
+/// Without a delivery log: the cost of the manager itself.
+void gateway_turns_unrecorded(benchmark::State& state) { run_gateway(state, 0, false); }
+BENCHMARK(gateway_turns_unrecorded)->Unit(benchmark::kMillisecond);
 
 void gateway_turns_on_one_thread(benchmark::State& state) { run_gateway(state, 1); }
 BENCHMARK(gateway_turns_on_one_thread)->Unit(benchmark::kMillisecond)->UseRealTime();

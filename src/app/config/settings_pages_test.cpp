@@ -36,7 +36,9 @@ std::pair<std::string, std::string> parts_of(const std::string& name) {
 }
 
 bool has_word(const std::string& text, const std::string& word) {
-    const auto is_part = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
+    const auto is_part = [](char c) {
+        return std::isalnum(static_cast<unsigned char>(c)) || c == '_';
+    };
     for (std::size_t at = 0; (at = text.find(word, at)) != std::string::npos; ++at) {
         const std::size_t end = at + word.size();
         if ((at == 0 || !is_part(text[at - 1])) && (end == text.size() || !is_part(text[end])))
