@@ -83,6 +83,26 @@ bool answers_questions(const SlashCommand& command) {
     return std::find(names.begin(), names.end(), command.name) != names.end();
 }
 
+/// Sets the origin of the envelope; returns the facts about it that are stored.
+JsonObject origin_facts(Incoming& incoming, const Access& access, const std::string& name) {
+    Envelope& envelope = incoming.envelope;
+    const ChatTarget& place = incoming.place;
+    const std::string chat = std::to_string(place.chat);
+    envelope.channel = "telegram";
+    envelope.chat_id = chat;
+    envelope.session_id = "telegram:" + chat;
+    if (place.thread != 0) *envelope.session_id += ":" + std::to_string(place.thread);
+    envelope.from_operator = access.is_operator(incoming.user);
+    envelope.context["sender_id"] = std::to_string(incoming.user);
+    envelope.context["private_chat"] = place.chat > 0;
+    JsonObject facts;
+    facts["user"] = incoming.user;
+    facts["chat"] = place.chat;
+    if (place.thread != 0) facts["thread"] = place.thread;
+    facts["name"] = name;
+    return facts;
+}
+
 /// A message as an object, with the facts that decide about it.
 class MessageReader {
 public:
@@ -198,23 +218,10 @@ Incoming MessageReader::read() && {
 }
 
 void MessageReader::set_origin() {
-    Envelope& envelope = incoming_.envelope;
-    const ChatTarget& place = incoming_.place;
-    const std::string chat = std::to_string(place.chat);
-    envelope.channel = "telegram";
-    envelope.chat_id = chat;
-    envelope.session_id = "telegram:" + chat;
-    if (place.thread != 0) *envelope.session_id += ":" + std::to_string(place.thread);
-    envelope.is_active = incoming_.is_addressed;
-    envelope.from_operator = access_.is_operator(incoming_.user);
+    incoming_.envelope.is_active = incoming_.is_addressed;
     const std::string name = display_name(*object_member(message_, "from"));
-    envelope.context["sender_id"] = std::to_string(incoming_.user);
-    envelope.context["sender"] = name;
-    envelope.context["private_chat"] = !is_group();
-    facts_["user"] = incoming_.user;
-    facts_["chat"] = place.chat;
-    if (place.thread != 0) facts_["thread"] = place.thread;
-    facts_["name"] = name;
+    facts_ = origin_facts(incoming_, access_, name);
+    incoming_.envelope.context["sender"] = name;
 }
 
 void MessageReader::read_command() {
@@ -291,21 +298,8 @@ Incoming read_button(const JsonObject& query, const Access& access) {
     Envelope& envelope = incoming.envelope;
     if (!answer_with_button(incoming.data, incoming.keyboard, envelope)) return incoming;
     incoming.kind = Kind::button;
-    const std::string chat = std::to_string(incoming.place.chat);
-    envelope.channel = "telegram";
-    envelope.chat_id = chat;
-    envelope.session_id = "telegram:" + chat;
-    if (incoming.place.thread != 0)
-        *envelope.session_id += ":" + std::to_string(incoming.place.thread);
     envelope.is_active = true;
-    envelope.from_operator = access.is_operator(incoming.user);
-    envelope.context["sender_id"] = std::to_string(incoming.user);
-    envelope.context["private_chat"] = incoming.place.chat > 0;
-    JsonObject facts;
-    facts["user"] = incoming.user;
-    facts["chat"] = incoming.place.chat;
-    if (incoming.place.thread != 0) facts["thread"] = incoming.place.thread;
-    facts["name"] = display_name(*from);
+    JsonObject facts = origin_facts(incoming, access, display_name(*from));
     facts["question"] = incoming.message_id;
     envelope.rest[telegram_key] = std::move(facts);
     return incoming;
