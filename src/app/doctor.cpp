@@ -374,7 +374,7 @@ Task<void> check_sessions(Report report) {
     }
 }
 
-void check_gateway(const Report& report, const Environment& environment) {
+void check_gateway(const Report& report) {
     GatewaySettings settings;
     report.title("Gateway");
     try {
@@ -383,7 +383,8 @@ void check_gateway(const Report& report, const Environment& environment) {
         report.problem(error.what(), "Correct it: ${EDITOR:-nano} " + config_path().string());
         return;
     }
-    for (const GatewayFinding& finding : gateway_findings(settings, environment)) {
+    for (const GatewayFinding& finding :
+         gateway_findings(settings, gateway_environment(settings))) {
         switch (finding.kind) {
             case GatewayFinding::Kind::good: report.good(finding.text); break;
             case GatewayFinding::Kind::plain: report.plain(finding.text); break;
@@ -441,10 +442,9 @@ Task<int> examine() {
     const Report report(Style::of(STDOUT_FILENO));
     check_program(report);
     ModelSources sources = check_settings(report);
-    const Environment environment = sources.environment;
     const bool can_answer = co_await check_models(report, std::move(sources));
     co_await check_sessions(report);
-    check_gateway(report, environment);
+    check_gateway(report);
     check_terminal(report);
     out() << "\n";
     co_return can_answer ? exit_ok : exit_no_model;

@@ -463,6 +463,20 @@ TEST(Doctor, AnInvalidRuleIsReportedWithItsPlaceAndEndsAConversation) {
     }
 }
 
+TEST(Doctor, FindsTheTokensOfTheGatewayInTheEnvironmentAndInTheFileOfItsService) {
+    Home home;
+    write_file(home.config(), "gateway: {http: {}, telegram: {users: [7]}}\n");
+    const std::string missing = run_piped(home, {"doctor"}).out;
+    EXPECT_NE(missing.find("CUBEPI_HTTP_TOKEN is not set"), std::string::npos) << missing;
+    EXPECT_NE(missing.find("TELEGRAM_BOT_TOKEN is not set"), std::string::npos) << missing;
+    home.set("CUBEPI_HTTP_TOKEN", "very-secret");
+    write_file(home.config().parent_path() / "gateway.env",
+               "# tokens\nTELEGRAM_BOT_TOKEN=42:very-secret\n");
+    const std::string found = run_piped(home, {"doctor"}).out;
+    EXPECT_EQ(found.find("_TOKEN is not set"), std::string::npos) << found;
+    EXPECT_EQ(found.find("very-secret"), std::string::npos) << found;
+}
+
 TEST(Doctor, SaysWhichRulesAllowNothing) {
     const Home home;
     write_file(home.config(), "allow: [\"shell: make test\", \"shell: ls\", \"write: *\"]\n");

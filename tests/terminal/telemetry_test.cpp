@@ -152,6 +152,8 @@ TEST(Telemetry, TheGatewaySaysWhatACollectorDidNotGet) {
     home.set("OTEL_EXPORTER_OTLP_ENDPOINT", dead_collector());
     Terminal gateway(home, {"gateway", "--log-level", "info"});
     ASSERT_TRUE(gateway.expect("gateway.running")) << gateway.shown();
+    EXPECT_TRUE(gateway.expect("Serving http. Ctrl-C waits for the running turns"))
+        << gateway.shown();
     const std::string body = R"({"session": "1", "text": "a secret prompt"})";
     const std::string answer =
         request(port,

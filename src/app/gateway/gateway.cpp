@@ -22,6 +22,7 @@
 #include "../local_user.hpp"
 #include "../log_setup.hpp"
 #include "../signals.hpp"
+#include "../terminal/terminal_stream.hpp"
 #include "../version.hpp"
 #include "service_notice.hpp"
 
@@ -187,6 +188,20 @@ Task<> Gateway::announce_start() {
     co_await started->manager().started();
     if (started != instance_.get() || ending_) co_return;
     enter(State::running);
+    co_await greet();
+}
+
+/// Tells a user at a terminal that messages are served; a service has its log.
+Task<> Gateway::greet() {
+    if (isatty(STDOUT_FILENO) == 0) co_return;
+    std::string names;
+    const auto channels = co_await instance_->manager().enabled_channels();
+    for (const auto& channel : channels) names += (names.empty() ? "" : ", ") + channel->name();
+    const std::lock_guard lock(output_);
+    out() << "Serving " << for_terminal(names)
+          << ". Ctrl-C waits for the running turns, and ends the gateway; a second one ends it at "
+             "once.\n"
+          << flush_now;
 }
 
 Task<> Gateway::feed_watchdog(std::chrono::microseconds interval) {

@@ -39,6 +39,7 @@ private:
     Task<std::unique_ptr<GatewayInstance>> make_instance();
     Task<> serve();
     Task<> announce_start();
+    Task<> greet();
     Task<> feed_watchdog(std::chrono::microseconds interval);
     void on_signal(int signal);
     Task<> drain();

@@ -1,10 +1,14 @@
 #include "gateway_findings.hpp"
 
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
 #include <utility>
 
 #include <cubepi/core/error.hpp>
 
 #include "sender_policy.hpp"
+#include "systemd_unit.hpp"
 
 namespace cubepi::app {
 
@@ -145,6 +149,28 @@ std::vector<GatewayFinding> gateway_findings(const GatewaySettings& settings,
                          "other's files.");
     check_rules(findings, settings);
     return findings.take();
+}
+
+Environment gateway_environment(const GatewaySettings& settings) {
+    std::vector<std::string> names;
+    if (settings.http) names.push_back(settings.http->token_env);
+    if (settings.telegram) names.push_back(settings.telegram->token_env);
+    if (settings.telegram && settings.telegram->webhook)
+        names.push_back(settings.telegram->webhook->secret_env);
+    Environment environment;
+    std::ifstream file(gateway_environment_path());
+    for (std::string line; std::getline(file, line);) {
+        const std::size_t equals = line.find('=');
+        if (equals == std::string::npos || equals + 1 == line.size()) continue;
+        const std::string name = line.substr(0, equals);
+        if (std::find(names.begin(), names.end(), name) != names.end())
+            environment[name] = line.substr(equals + 1);
+    }
+    for (const std::string& name : names) {
+        const char* const value = std::getenv(name.c_str());
+        if (value && *value) environment[name] = value;
+    }
+    return environment;
 }
 
 }  // namespace cubepi::app

@@ -22,4 +22,7 @@ struct GatewayFinding {
 std::vector<GatewayFinding> gateway_findings(const GatewaySettings& settings,
                                              const Environment& environment);
 
+/// Returns those variables with tokens of the channels that are set in this process or in the environment file of the service.
+Environment gateway_environment(const GatewaySettings& settings);
+
 }  // namespace cubepi::app

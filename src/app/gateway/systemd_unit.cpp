@@ -28,8 +28,6 @@ std::filesystem::path unit_path() {
     return config_path().parent_path().parent_path() / "systemd" / "user" / unit_name;
 }
 
-std::filesystem::path environment_path() { return config_path().parent_path() / "gateway.env"; }
-
 std::filesystem::path this_program() {
     std::error_code failed;
     std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", failed);
@@ -74,11 +72,16 @@ void make_environment_file(const std::filesystem::path& path) {
     constexpr const char* text =
         "# Variables of the gateway's service, one per line: keys of models, tokens of channels.\n"
         "# OPENAI_API_KEY=...\n"
+        "# CUBEPI_HTTP_TOKEN=...\n"
         "# TELEGRAM_BOT_TOKEN=...\n";
     if (!file || !detail::write_all(file.get(), text)) cannot_write(path);
 }
 
 }  // namespace
+
+std::filesystem::path gateway_environment_path() {
+    return config_path().parent_path() / "gateway.env";
+}
 
 std::string gateway_unit(const UnitOptions& options) {
     std::string command = quoted(options.program.string()) + " gateway";
@@ -124,7 +127,7 @@ int install_unit(std::vector<std::string> channels) {
     UnitOptions options;
     options.program = this_program();
     options.channels = std::move(channels);
-    options.environment = environment_path();
+    options.environment = gateway_environment_path();
     options.drain_timeout = gateway_settings(config_values(config_path())).drain_timeout;
     make_environment_file(options.environment);
     write_file(unit, gateway_unit(options));

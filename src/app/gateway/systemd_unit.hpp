@@ -16,6 +16,9 @@ struct UnitOptions {
     std::chrono::seconds drain_timeout{30};
 };
 
+/// Returns the path of the file with the variables of the service.
+std::filesystem::path gateway_environment_path();
+
 /// Returns the text of the user unit that runs the gateway.
 std::string gateway_unit(const UnitOptions& options);
 
