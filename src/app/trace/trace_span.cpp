@@ -4,6 +4,8 @@
 #include <array>
 #include <limits>
 
+#include <boost/json/monotonic_resource.hpp>
+
 #include <bub/tape/search/dates.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/json_member.hpp>

@@ -2,7 +2,13 @@
 
 #include <cubepi/core/detail/compiler_requirements.hpp>
 
-#include <boost/json.hpp>
+// Not <boost/json.hpp>: its conversions of values would cost every file that includes CubePi 80 KB.
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <boost/json/parse.hpp>
+#include <boost/json/serialize.hpp>
+#include <boost/json/string.hpp>
+#include <boost/json/value.hpp>
 
 namespace cubepi {
 

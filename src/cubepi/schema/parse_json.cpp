@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <boost/json/basic_parser_impl.hpp>
+#include <boost/json/value_stack.hpp>
 
 #include <cubepi/core/error.hpp>
 
