@@ -4,7 +4,7 @@ prefix := $(patsubst ~/%,$(HOME)/%,$(PREFIX))
 jobs := $(or $(JOBS),$(shell nproc))
 MAKEFLAGS += --no-print-directory
 
-.PHONY: help demo build test check fuzz attack soak bench lint format docs install clean
+.PHONY: help demo build test check fuzz attack soak bench lint format docs install deb clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' Makefile
@@ -59,6 +59,11 @@ install:  ## install library and program, e.g. make install PREFIX=~/.local
 	@tools/setup build
 	@tools/build release
 	@cmake --install build/release --prefix "$(prefix)"
+
+deb:  ## Debian packages of library and program, in build/packages
+	@tools/setup build
+	@tools/build release
+	@cd build/release && cpack -G DEB -B ../packages
 
 clean:  ## remove everything that was built
 	rm -rf build

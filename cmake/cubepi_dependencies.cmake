@@ -1,6 +1,6 @@
 # The libraries that modules link to. For each library that a module may name in LINK_PUBLIC or LINK_PRIVATE, the table
-# states how an installed CubePi finds it: the package for CMake, the module for pkg-config (or -l flags). cubepi_module()
-# rejects a library that is not in the table, so that every install is complete.
+# states how CubePi and its users find it: the package for CMake, the module for pkg-config (or -l flags), the package of Debian 12
+# with its headers. A library that is not in the table is an error, so that every install is complete.
 
 # The released program is one file that needs as few packages of a minimal Debian 12 as possible, which also makes it start faster.
 option(CUBEPI_STATIC_DEPENDENCIES "Link Boost, SQLite and yaml-cpp from their archives" OFF)
@@ -14,61 +14,77 @@ if(CUBEPI_STATIC_DEPENDENCIES)
     endif()
 endif()
 
-find_package(Boost 1.81 REQUIRED COMPONENTS json url)
-find_package(Threads REQUIRED)
-find_package(CURL 7.86 REQUIRED)
-find_package(OpenSSL REQUIRED)
-find_package(ZLIB REQUIRED)
-find_package(simdjson REQUIRED)
-if(CUBEPI_WITH_SQLITE)
-    find_package(SQLite3 3.35 REQUIRED)
-    if(CUBEPI_SQLITE_ARCHIVE)
-        target_link_libraries(SQLite::SQLite3 INTERFACE m ${CMAKE_DL_LIBS})
-    endif()
-endif()
-if(CUBEPI_WITH_POSTGRES)
-    find_package(PostgreSQL 14 REQUIRED)   # libpq with pipeline mode
-endif()
-if(CUBEPI_WITH_MYSQL)
-    list(APPEND CMAKE_MODULE_PATH ${CMAKE_CURRENT_LIST_DIR})   # FindMariaDBClient.cmake
-    find_package(MariaDBClient REQUIRED)
-endif()
-if(NOT CUBEPI_MODULES)   # src/bub and the program
-    find_package(yaml-cpp REQUIRED)
-    if(CUBEPI_YAML_ARCHIVE)
-        get_target_property(configurations yaml-cpp IMPORTED_CONFIGURATIONS)
-        foreach(configuration IN LISTS configurations)
-            set_target_properties(yaml-cpp PROPERTIES
-                IMPORTED_LOCATION_${configuration} ${CUBEPI_YAML_ARCHIVE} IMPORTED_SONAME_${configuration} "")
-        endforeach()
-    endif()
-endif()
-
-# library               CMake package              pkg-config module or flags
+# library             | CMake package            | pkg-config module or flags | package of Debian 12
 set(CUBEPI_LIBRARY_TABLE
-    "Boost::headers     | Boost 1.81               | "
-    "Boost::json        | Boost 1.81 COMPONENTS json url | -lboost_json -lboost_container"
-    "Boost::url         | Boost 1.81 COMPONENTS json url | -lboost_url"
-    "Threads::Threads   | Threads                  | -pthread"
-    "CURL::libcurl      | CURL                     | libcurl"
-    "OpenSSL::SSL       | OpenSSL                  | openssl"
-    "OpenSSL::Crypto    | OpenSSL                  | libcrypto"
-    "ZLIB::ZLIB         | ZLIB                     | zlib"
-    "SQLite::SQLite3    | SQLite3                  | sqlite3"
-    "PostgreSQL::PostgreSQL | PostgreSQL 14         | libpq"
-    "MariaDBClient::MariaDBClient | MariaDBClient   | libmariadb"
-    "simdjson::simdjson | simdjson                 | simdjson"
-    "yaml-cpp           | yaml-cpp                 | yaml-cpp"
+    "Boost::headers     | Boost 1.81               |                      | libboost1.81-dev"
+    "Boost::json        | Boost 1.81 COMPONENTS json | -lboost_json -lboost_container | libboost-json1.81-dev"
+    "Boost::url         | Boost 1.81 COMPONENTS url | -lboost_url          | libboost-url1.81-dev"
+    "Threads::Threads   | Threads                  | -pthread             | libc6-dev"
+    "CURL::libcurl      | CURL 7.86                | libcurl              | libcurl4-openssl-dev"
+    "OpenSSL::SSL       | OpenSSL                  | openssl              | libssl-dev"
+    "OpenSSL::Crypto    | OpenSSL                  | libcrypto            | libssl-dev"
+    "ZLIB::ZLIB         | ZLIB                     | zlib                 | zlib1g-dev"
+    "SQLite::SQLite3    | SQLite3 3.35             | sqlite3              | libsqlite3-dev"
+    "PostgreSQL::PostgreSQL | PostgreSQL 14        | libpq                | libpq-dev"
+    "MariaDBClient::MariaDBClient | MariaDBClient  | libmariadb           | libmariadb-dev"
+    "simdjson::simdjson | simdjson                 | simdjson             | libsimdjson-dev"
+    "yaml-cpp           | yaml-cpp                 | yaml-cpp             | libyaml-cpp-dev"
 )
 
-function(cubepi_find_library library package pkgconfig)
+# Returns the columns of the table for a library: "package", "pkgconfig" or "debian".
+function(cubepi_library_column result column library)
     foreach(row IN LISTS CUBEPI_LIBRARY_TABLE)
-        if(row MATCHES "^${library} *\\| *([^|]*[^| ]) *\\| *(.*)$")
-            set(${package} "${CMAKE_MATCH_1}" PARENT_SCOPE)
-            set(${pkgconfig} "${CMAKE_MATCH_2}" PARENT_SCOPE)
+        string(REGEX REPLACE " *\\| *" "|" row "${row}")
+        string(REGEX MATCH "^([^|]*)\\|([^|]*)\\|([^|]*)\\|([^|]*)$" row "${row}")
+        if(CMAKE_MATCH_1 STREQUAL library)
+            set(package "${CMAKE_MATCH_2}")
+            set(pkgconfig "${CMAKE_MATCH_3}")
+            set(debian "${CMAKE_MATCH_4}")
+            set(${result} "${${column}}" PARENT_SCOPE)
             return()
         endif()
     endforeach()
     message(FATAL_ERROR "${library} is not in the table of cmake/cubepi_dependencies.cmake: add it there, "
         "so that an installed CubePi can find it.")
 endfunction()
+
+# Finds the package of a library, unless the target exists, because a project that contains CubePi may bring the library itself.
+function(cubepi_find_library library mode)
+    if(TARGET ${library})
+        return()
+    endif()
+    cubepi_library_column(package package ${library})
+    string(REPLACE " " ";" package "${package}")
+    find_package(${package} ${mode})
+    if(library STREQUAL "SQLite::SQLite3" AND CUBEPI_SQLITE_ARCHIVE)
+        target_link_libraries(SQLite::SQLite3 INTERFACE m ${CMAKE_DL_LIBS})
+    elseif(library STREQUAL "yaml-cpp" AND CUBEPI_YAML_ARCHIVE)
+        get_target_property(configurations yaml-cpp IMPORTED_CONFIGURATIONS)
+        foreach(configuration IN LISTS configurations)
+            set_target_properties(yaml-cpp PROPERTIES
+                IMPORTED_LOCATION_${configuration} ${CUBEPI_YAML_ARCHIVE} IMPORTED_SONAME_${configuration} "")
+        endforeach()
+    endif()
+endfunction()
+
+set(CUBEPI_CORE_LIBRARIES Boost::headers Boost::json Threads::Threads)
+foreach(library IN LISTS CUBEPI_CORE_LIBRARIES)
+    cubepi_find_library(${library} REQUIRED)
+endforeach()
+
+# A build of everything needs all libraries, also for its tests. Otherwise cubepi_finish_modules() finds those of the modules that
+# are built.
+if(CUBEPI_BUILD_EVERYTHING)
+    foreach(library IN ITEMS Boost::url CURL::libcurl OpenSSL::SSL ZLIB::ZLIB simdjson::simdjson)
+        cubepi_find_library(${library} REQUIRED)
+    endforeach()
+    foreach(row IN ITEMS SQLITE:SQLite::SQLite3 POSTGRES:PostgreSQL::PostgreSQL MYSQL:MariaDBClient::MariaDBClient)
+        string(REGEX MATCH "^([A-Z]+):(.*)$" row ${row})
+        if(CUBEPI_WITH_${CMAKE_MATCH_1})
+            cubepi_find_library(${CMAKE_MATCH_2} REQUIRED)
+        endif()
+    endforeach()
+    if(NOT CUBEPI_MODULES)   # src/bub and the program
+        cubepi_find_library(yaml-cpp REQUIRED)
+    endif()
+endif()

@@ -12,8 +12,8 @@
 #       DIR checkpoint                          # directory, if it differs from the module's name
 #       ROOT bub)                               # parent directory in src/, if it is not cubepi
 #
-# defines the library `cubepi_net` (alias `cubepi::net`; static, or shared with BUILD_SHARED_LIBS), the test binary
-# `cubepi_net_test`, which is one ctest entry `net`, and install rules for library and headers. A module without SOURCES is
+# defines the library `cubepi_net` (static, or shared with BUILD_SHARED_LIBS) and the test binary `cubepi_net_test`, which is one
+# ctest entry `net`. cubepi_finish_modules() defines the alias `cubepi::net` and the install rules. A module without SOURCES is
 # a header-only (INTERFACE) library. Headers are not listed: every *.hpp of the directory itself and of detail/ except
 # tests is installed.
 #
@@ -43,7 +43,6 @@ set(CUBEPI_CORE_DEFINITIONS)
 if(CUBEPI_ASIO_CACHE_SIZE)
     list(APPEND CUBEPI_CORE_DEFINITIONS BOOST_ASIO_RECYCLING_ALLOCATOR_CACHE_SIZE=${CUBEPI_ASIO_CACHE_SIZE})
 endif()
-set(CUBEPI_CORE_LIBRARIES Boost::headers Boost::json Threads::Threads)
 
 define_property(GLOBAL PROPERTY CUBEPI_MODULE_NAMES BRIEF_DOCS "modules in the order in which they were added")
 
@@ -162,22 +161,18 @@ function(cubepi_module name)
         set(visibility PUBLIC)
         add_library(${target} ${sources})
         cubepi_own_options(${target})
-        set_target_properties(${target} PROPERTIES
+        # Sources of one target may define the same names in unnamed namespaces, whatever CMAKE_UNITY_BUILD a user sets.
+        set_target_properties(${target} PROPERTIES UNITY_BUILD OFF
             VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
     else()
         set(visibility INTERFACE)
         add_library(${target} INTERFACE)
     endif()
-    add_library(cubepi::${name} ALIAS ${target})
     set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
     target_compile_features(${target} ${visibility} cxx_std_20)
     target_compile_definitions(${target} ${visibility} ${arg_DEFINITIONS_PUBLIC})
     target_include_directories(${target} ${visibility}
         $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
-    target_link_libraries(${target} ${visibility} ${arg_LINK_PUBLIC})
-    if(arg_LINK_PRIVATE)
-        target_link_libraries(${target} PRIVATE ${arg_LINK_PRIVATE})
-    endif()
     cubepi_link_modules(${target} ${visibility} ${arg_DEPENDS})
     if(sources)
         cubepi_use_pch(${target} library ${name} ${arg_DEPENDS})
@@ -185,11 +180,10 @@ function(cubepi_module name)
 
     set_property(GLOBAL APPEND PROPERTY CUBEPI_MODULE_NAMES ${name})
     set_property(GLOBAL PROPERTY CUBEPI_MODULE_${name}_DEPENDS ${arg_DEPENDS})
+    # cubepi_finish_modules() finds and links these.
+    set_property(GLOBAL PROPERTY CUBEPI_MODULE_${name}_PUBLIC ${arg_LINK_PUBLIC})
+    set_property(GLOBAL PROPERTY CUBEPI_MODULE_${name}_PRIVATE ${arg_LINK_PRIVATE})
     set_property(GLOBAL PROPERTY CUBEPI_MODULE_${name}_LINKS ${arg_LINK_PUBLIC} ${arg_LINK_PRIVATE})
-    if(CUBEPI_INSTALL)
-        install(TARGETS ${target} EXPORT cubepi-targets
-            LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-    endif()
 
     if(arg_TESTS AND CUBEPI_BUILD_TESTS)
         set(flags)
@@ -270,8 +264,10 @@ function(cubepi_program target)
     cmake_parse_arguments(PARSE_ARGV 1 arg "" "NAME" "SOURCES;DEPENDS;LINK")
     cubepi_existing_files(sources ${CMAKE_CURRENT_SOURCE_DIR} ${arg_SOURCES})
     add_executable(${target} ${sources})
-    set_target_properties(${target} PROPERTIES
-        RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin INSTALL_RPATH $ORIGIN/../${CMAKE_INSTALL_LIBDIR})
+    set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+    if(BUILD_SHARED_LIBS)
+        set_target_properties(${target} PROPERTIES INSTALL_RPATH $ORIGIN/../${CMAKE_INSTALL_LIBDIR})
+    endif()
     cubepi_own_options(${target})
     if(arg_NAME)
         set_target_properties(${target} PROPERTIES OUTPUT_NAME ${arg_NAME})
@@ -308,16 +304,4 @@ function(cubepi_group group)
         add_custom_target(${group})
     endif()
     add_dependencies(${group} ${ARGN})
-endfunction()
-
-# cubepi::cubepi links all modules, for `#include <cubepi/cubepi.hpp>`.
-function(cubepi_umbrella)
-    get_property(modules GLOBAL PROPERTY CUBEPI_MODULE_NAMES)
-    add_library(cubepi_cubepi INTERFACE)
-    add_library(cubepi::cubepi ALIAS cubepi_cubepi)
-    set_target_properties(cubepi_cubepi PROPERTIES EXPORT_NAME cubepi)
-    cubepi_link_modules(cubepi_cubepi INTERFACE ${modules})
-    if(CUBEPI_INSTALL)
-        install(TARGETS cubepi_cubepi EXPORT cubepi-targets)
-    endif()
 endfunction()

@@ -10,13 +10,12 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
         "this is g++ ${CMAKE_CXX_COMPILER_VERSION}. On Debian 12, run tools/setup and then `cmake --preset dev`.")
 endif()
 
+include(cubepi_coroutines)
+set_property(GLOBAL PROPERTY CUBEPI_CHECK_COROUTINES_PROGRAM ${PROJECT_SOURCE_DIR}/tools/cubepi-check-coroutines)
+cubepi_warn_of_gcc12()
+
 if(NOT PROJECT_IS_TOP_LEVEL)
     return()
-endif()
-
-if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-    message(WARNING "g++ ${CMAKE_CXX_COMPILER_VERSION} is supported, but miscompiles some expressions that contain "
-        "co_await. Our code avoids them; docs/guides/coroutines.md has the three rules for yours.")
 endif()
 
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
