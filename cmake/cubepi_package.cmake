@@ -4,6 +4,7 @@ set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME cubepi)
 set(CPACK_PACKAGE_VENDOR "the CubePi for C++ authors")
 set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "native agent runtime: C++20 library and command line program")
 # A packager sets -DCPACK_DEBIAN_PACKAGE_MAINTAINER='Name <address>'.
 if(NOT CPACK_DEBIAN_PACKAGE_MAINTAINER)
     set(CPACK_DEBIAN_PACKAGE_MAINTAINER "the CubePi for C++ authors <cubepi@packages.invalid>")
@@ -22,9 +23,8 @@ endif()
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_NAME cubepi)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_SECTION utils)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_SHLIBDEPS ON)
-set(CPACK_DEBIAN_PROGRAM_DESCRIPTION "agent for the command line, and a gateway for chats
- Answers questions about the files of a directory, edits files and runs
- commands after approval, and serves Telegram and HTTP as a gateway.")
+set(CPACK_DEBIAN_PROGRAM_DESCRIPTION "The program answers questions about the files of a directory, edits files and
+runs commands after approval, and serves Telegram and HTTP as a gateway.")
 
 # The headers need Boost, and check-coroutines Python. The other -dev packages are those of single components: a program that links
 # cubepi::agent needs none of them.
@@ -50,9 +50,8 @@ list(REMOVE_ITEM component_packages "" ${core_packages})
 list(JOIN core_packages ", " CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS)
 string(APPEND CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS ", python3")
 list(JOIN component_packages ", " CPACK_DEBIAN_DEVELOPMENT_PACKAGE_RECOMMENDS)
-set(CPACK_DEBIAN_DEVELOPMENT_DESCRIPTION "native agent runtime (headers and static libraries)
- A C++20 library for programs that run agents: a model with tools, a stored
- history, and the loop that runs until the model has answered.")
+set(CPACK_DEBIAN_DEVELOPMENT_DESCRIPTION "Headers and static libraries for programs that run agents: a model with tools,
+a stored history, and the loop that runs until the model has answered.")
 
 # What Debian's policy requires of each package and a plain install does not contain.
 file(COPY_FILE ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_BINARY_DIR}/copyright ONLY_IF_DIFFERENT)
