@@ -1,7 +1,10 @@
 // The errors that callers receive: code, reason and next step.
 #include <cubepi/checkpoint/postgres_checkpointer.hpp>
 
+#include <chrono>
+#include <csignal>
 #include <cstdlib>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -76,6 +79,28 @@ TEST_F(PostgresErrors, a_wrong_host) {
     expect(error_of_append(), ErrorCode::connect, "check host and port");
     options.connection = "host=127.0.0.1 port=1 dbname=x password=hunter2";
     expect(error_of_append(), ErrorCode::connect, "127.0.0.1:1");
+}
+
+TEST_F(PostgresErrors, a_server_that_is_gone_is_awaited_only_if_it_was_there) {
+    PostgresServer own;
+    options.connection = own.connection(own.create_database());
+    options.connect_timeout = std::chrono::milliseconds(200);
+    const cubepi::testing::MemoryLog log;
+    options.runtime = std::make_shared<const Runtime>(Runtime().with_log(log.logger()));
+    PostgresCheckpointer store(options);
+    run(store.append("t", one(user("hello")), AppendOptions()));
+    own.stop(SIGINT);
+    const std::string failed = "store=postgres error=connect sqlstate= ";
+    // A new connection is refused.
+    expect(error_of_append(), ErrorCode::connect, "check host and port");
+    EXPECT_EQ(log.text(), "<3>store.failed " + failed + "repeated=false\n");
+    // A connection of the pool was lost, so the server may be restarting.
+    expect(checked(store.append("t", one(user("hello")), AppendOptions())), ErrorCode::connect,
+           "check host and port");
+    EXPECT_NE(log.text().find("<4>store.failed " + failed + "repeated=true\n"), std::string::npos)
+        << log.text();
+    own.start();
+    run(store.append("t", one(user("again")), AppendOptions().expected_position(1)));
 }
 
 TEST_F(PostgresErrors, a_wrong_database) {

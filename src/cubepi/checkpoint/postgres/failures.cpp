@@ -35,6 +35,10 @@ constexpr Translation translations[] = {
      "the server is read-only: connect to the primary (target_session_attrs=read-write)"},
     {"40P01", ErrorCode::storage_locked, "other transactions got in the way: try again"},
     {"40", ErrorCode::storage_locked, "other transactions got in the way: try again"},
+    {"26000", ErrorCode::unavailable,
+     "a pooler assigns a session to each transaction: set prepare_statements to false"},
+    {"42P05", ErrorCode::unavailable,
+     "a pooler assigns a session to each transaction: set prepare_statements to false"},
     {"57014", ErrorCode::timeout, "the server is overloaded, or raise query_timeout"},
     {"53100", ErrorCode::storage_full, "free space on the disk of the server"},
     {"22021", ErrorCode::invalid_argument, "ids must be valid UTF-8 without the character U+0000"},
@@ -50,15 +54,19 @@ const Translation* translation_of(std::string_view sqlstate) {
     return nullptr;
 }
 
+}  // namespace
+
 ServerCondition condition_of(std::string_view sqlstate) {
     if (sqlstate == "55P03") return ServerCondition::lock_timeout;
     if (sqlstate == "40P01" || sqlstate == "40001") return ServerCondition::conflict;
+    // A prepared statement does not exist, or exists already: a pooler has changed the session.
+    if (sqlstate == "26000" || sqlstate == "42P05") return ServerCondition::conflict;
     if (sqlstate == "25006") return ServerCondition::read_only;
-    if (sqlstate == "57P03") return ServerCondition::starting;
+    // An administrator ends the server, or it has crashed, or it starts.
+    if (sqlstate == "57P01" || sqlstate == "57P02" || sqlstate == "57P03")
+        return ServerCondition::starting;
     return ServerCondition::other;
 }
-
-}  // namespace
 
 ServerFailure pg_failure(ServerFailureKind kind, const std::string& reason, std::string sqlstate) {
     const ServerCondition condition = condition_of(sqlstate);

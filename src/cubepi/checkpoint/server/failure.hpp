@@ -24,7 +24,7 @@ enum class ServerFailureKind : std::uint8_t {
 enum class ServerCondition : std::uint8_t {
     other,
     lock_timeout,  ///< another transaction has the thread
-    conflict,      ///< a deadlock, or another reason to repeat the transaction
+    conflict,      ///< a deadlock, a lost statement, or another reason to repeat the transaction
     read_only,
     starting,  ///< the server accepts no connections yet, or no longer
 };
@@ -46,6 +46,16 @@ public:
     bool is_read_only() const noexcept { return condition_ == ServerCondition::read_only; }
     /// Returns true if the server accepts no connections yet, or no longer.
     bool is_starting() const noexcept { return condition_ == ServerCondition::starting; }
+    /// The same failure, of a connection that was opened to replace one of the pool.
+    ServerFailure as_replacement() const {
+        ServerFailure copy = *this;
+        copy.is_replacement_ = true;
+        return copy;
+    }
+    /// Returns true if a connection to the server has existed: the server may be restarting.
+    bool follows_loss() const noexcept {
+        return kind_ == ServerFailureKind::lost || is_replacement_;
+    }
     /// Returns true if the transaction was not stored and may succeed when it is repeated.
     bool is_transient() const noexcept;
 
@@ -53,6 +63,7 @@ private:
     ServerFailureKind kind_;
     std::string code_;
     ServerCondition condition_;
+    bool is_replacement_ = false;
 };
 
 /// Returns the failure, or null if the exception is of another type. Valid as long as the exception.

@@ -158,9 +158,10 @@ Task<std::unique_ptr<ServerLease>> ServerPool::acquire() {
     Place place(*this);
     if (connection) {
         const bool alive = co_await is_alive(*connection);
-        if (!alive) connection.reset();
+        if (!alive) connection = co_await replace();
+    } else {
+        connection = co_await open();
     }
-    if (!connection) connection = co_await open();
     const Executor executor = co_await this_executor;
     auto lease = std::make_unique<ServerLease>(self, std::move(connection), executor);
     place.hand_over();
@@ -216,6 +217,13 @@ Task<ServerPool::Connection> ServerPool::open_checked(ServerAddresses addresses)
 Task<ServerPool::Connection> ServerPool::open() {
     ServerAddresses addresses = co_await resolve();
     co_return co_await open_checked(std::move(addresses));
+}
+
+Task<ServerPool::Connection> ServerPool::replace() {
+    Outcome<Connection> opened = co_await outcome_of(open());
+    if (const ServerFailure* failure = as_server_failure(opened.failure()))
+        throw failure->as_replacement();
+    co_return std::move(opened).value();
 }
 
 void ServerPool::cancel_on_server(const ServerConnection& connection) noexcept {

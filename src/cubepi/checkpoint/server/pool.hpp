@@ -72,6 +72,8 @@ private:
     Connection take_idle(bool& permitted);
     Task<Connection> wait_for_turn();
     Task<Connection> open();
+    /// The same, in the place of a connection of the pool that cannot be used any longer.
+    Task<Connection> replace();
     Task<Connection> open_checked(ServerAddresses addresses);
     Task<ServerAddresses> resolve();
     Task<bool> is_alive(ServerConnection& connection);

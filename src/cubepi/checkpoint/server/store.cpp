@@ -12,18 +12,21 @@ namespace cubepi::detail {
 namespace {
 
 constexpr int most_attempts = 4;
-// A server that crashed recovers within a second or so.
-constexpr int most_attempts_of_start = 8;
 
 /// Decides whether a transaction that was not stored is repeated.
 class Repetition {
 public:
+    /// `limit`: how long a server may take to restart.
+    Repetition(Clock& clock, std::chrono::milliseconds limit) : clock_(clock), limit_(limit) {}
+
     bool allows(const ServerFailure& failure) {
         ++attempts_;
-        if (failure.kind() == ServerFailureKind::lost) was_lost_ = true;
-        if (failure.is_transient()) return attempts_ < most(failure);
-        // A server that was there a moment ago restarts.
-        return was_lost_ && is_connecting(failure) && attempts_ < most(failure);
+        if (failure.follows_loss()) was_lost_ = true;
+        if (is_connecting(failure)) {
+            // A server that was there a moment ago restarts. Another one may not exist.
+            return (was_lost_ || failure.is_starting()) && has_time(failure);
+        }
+        return failure.is_transient() && attempts_ < most_attempts;
     }
     /// How long to wait first: not at all, unless the server has to start.
     std::chrono::milliseconds delay(const ServerFailure& failure) const {
@@ -33,12 +36,20 @@ public:
 
 private:
     static bool is_connecting(const ServerFailure& failure) {
-        return failure.kind() == ServerFailureKind::connect || failure.is_starting();
+        // Not a password that is wrong, for instance: such a failure has a code.
+        const bool is_unreachable =
+            failure.kind() == ServerFailureKind::connect && failure.code().empty();
+        return is_unreachable || failure.is_starting();
     }
-    static int most(const ServerFailure& failure) {
-        return is_connecting(failure) ? most_attempts_of_start : most_attempts;
+    bool has_time(const ServerFailure& failure) {
+        const Clock::time_point now = clock_.now();
+        if (!deadline_) deadline_ = deadline_after(now, limit_);
+        return now + delay(failure) < *deadline_;
     }
 
+    Clock& clock_;
+    const std::chrono::milliseconds limit_;
+    std::optional<Clock::time_point> deadline_;
     int attempts_ = 0;
     bool was_lost_ = false;
 };
@@ -97,7 +108,7 @@ Task<ServerResults> ServerStore::attempt_read(ServerBatch reads) {
 
 Task<ServerResults> ServerStore::read(ServerBatch reads) {
     const auto self = shared_from_this();
-    Repetition repetition;
+    Repetition repetition(pool_->clock(), options().connect_timeout);
     for (;;) {
         ServerBatch batch = reads;
         Outcome<ServerResults> results = co_await outcome_of(attempt_read(std::move(batch)));
@@ -155,7 +166,7 @@ Task<> ServerStore::attempt(const ServerPlan& plan, const ServerDecide& decide, 
 Task<> ServerStore::write(ServerPlan plan, ServerDecide decide) {
     const auto self = shared_from_this();
     const std::string thread_id = first_of(plan.threads);
-    Repetition repetition;
+    Repetition repetition(pool_->clock(), options().connect_timeout);
     for (;;) {
         Attempt state;
         Outcome<> done = co_await outcome_of(attempt(plan, decide, state));
