@@ -3,8 +3,10 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <csignal>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <random>
 #include <string>
@@ -255,6 +257,100 @@ TEST_F(MySQLFaults, the_error_of_a_full_disk_names_the_next_step) {
     EXPECT_EQ(error.code(), ErrorCode::storage_full) << error.what();
     EXPECT_NE(std::string(error.what()).find("free space"), std::string::npos) << error.what();
     EXPECT_FALSE(run(store.load("t")));
+}
+
+/// A server of its own that is killed during an append. The thread of the test starts it again, because it ends with the
+/// thread that has started it.
+class MySQLKilled : public ::testing::Test {
+protected:
+    MySQLKilled() {
+        options.connection = server.connection("ready");
+        run(apply_mysql_schema(options));
+        // A loaded machine needs seconds to start the server.
+        options.connect_timeout = std::chrono::minutes(1);
+    }
+
+    /// Kills the server; any thread may call it. The thread of the test starts it again.
+    void kill_server() {
+        server.stop(SIGKILL);
+        const std::lock_guard lock(mutex);
+        was_killed = true;
+        changed.notify_all();
+    }
+    /// Appends on another thread, and starts the server again if it is killed meanwhile.
+    void append_once(MySQLCheckpointer& store, const std::string& thread_id) {
+        std::exception_ptr failure;
+        bool ended = false;
+        was_killed = false;
+        std::thread client([&] {
+            const Outcome<std::int64_t> outcome = run(outcome_of(
+                store.append(thread_id, one(user("hello", "r", "id")), AppendOptions())));
+            const std::lock_guard lock(mutex);
+            failure = outcome.failure();
+            ended = true;
+            changed.notify_all();
+        });
+        {
+            std::unique_lock lock(mutex);
+            changed.wait(lock, [&] { return was_killed || ended; });
+        }
+        if (was_killed) server.start();
+        client.join();
+        if (failure) std::rethrow_exception(failure);
+    }
+    static void expect_stored_once(MySQLCheckpointer& store, const std::string& thread_id) {
+        const std::optional<CheckpointData> data = run(store.load(thread_id));
+        ASSERT_TRUE(data) << thread_id;
+        EXPECT_EQ(data->messages.size(), 1U) << thread_id;
+    }
+
+    MySQLServer server;
+    MySQLOptions options;
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool was_killed = false;
+};
+
+TEST_F(MySQLKilled, a_server_that_is_killed_at_any_packet_of_an_append) {
+    MySQLProxy breaking(server.socket());
+    options.connection = breaking.connection("ready");
+    MySQLCheckpointer store(options);
+    int packet = 1;
+    for (;; ++packet) {
+        ASSERT_LT(packet, 20);
+        run(store.open());
+        breaking.before_statement(packet, [&] { kill_server(); });
+        const std::string thread_id = "t" + std::to_string(packet);
+        append_once(store, thread_id);
+        breaking.before_statement(0, {});
+        expect_stored_once(store, thread_id);
+        if (!was_killed) break;
+    }
+    EXPECT_GT(packet, 2) << "one packet reads, and one writes";
+}
+
+TEST_F(MySQLKilled, a_server_that_is_killed_in_any_statement_of_an_append_that_writes) {
+    for (const std::string table : {"cubepi_native_writes", "cubepi_threads", "cubepi_messages",
+                                    "cubepi_native_message_ids"}) {
+        RawMySQL raw("ready", server);
+        // The statement waits for a lock of the test, until the server is killed.
+        raw.query("CREATE TRIGGER hold BEFORE INSERT ON " + table +
+                  " FOR EACH ROW SET @held = GET_LOCK('hold', 600)");
+        raw.query("SELECT GET_LOCK('hold', 0)");
+        std::thread killer([&] {
+            const std::string waits =
+                "SELECT count(*) FROM information_schema.processlist WHERE state = 'User lock'";
+            while (RawMySQL("ready", server).query(waits).front() == "0") {
+            }
+            kill_server();
+        });
+        MySQLCheckpointer store(options);
+        append_once(store, table);
+        killer.join();
+        expect_stored_once(store, table);
+        EXPECT_TRUE(was_killed);
+        RawMySQL("ready", server).query("DROP TRIGGER hold");
+    }
 }
 
 }  // namespace

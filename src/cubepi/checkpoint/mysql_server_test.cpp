@@ -168,8 +168,8 @@ void MySQLServer::load(const std::string& database, const std::string& file) con
     if (std::system(command.c_str()) != 0) fail("cannot load " + file);
 }
 
-RawMySQL::RawMySQL(const std::string& database)
-    : connection_(connect(MySQLServer::shared().socket(), database)) {
+RawMySQL::RawMySQL(const std::string& database, const MySQLServer& server)
+    : connection_(connect(server.socket(), database)) {
     if (!connection_) fail("cannot connect to the server of the tests");
 }
 

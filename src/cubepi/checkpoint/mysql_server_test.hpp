@@ -54,7 +54,8 @@ private:
 /// A connection of a test, which blocks.
 class RawMySQL {
 public:
-    explicit RawMySQL(const std::string& database = {});
+    explicit RawMySQL(const std::string& database = {},
+                      const MySQLServer& server = MySQLServer::shared());
     ~RawMySQL() { mysql_close(connection_); }
     RawMySQL(const RawMySQL&) = delete;
     RawMySQL& operator=(const RawMySQL&) = delete;
