@@ -8,6 +8,7 @@
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/system/system_error.hpp>
+#include <fcntl.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -16,30 +17,67 @@
 
 namespace cubepi::detail {
 
+namespace {
+
+/// Without closing what the descriptor refers to.
+void abandon(std::optional<boost::asio::posix::stream_descriptor>& descriptor) noexcept {
+    if (descriptor) (void)descriptor->release();
+    descriptor.reset();
+}
+
+}  // namespace
+
 ServerConnection::ServerConnection() : set_(epoll_create1(EPOLL_CLOEXEC)) {
     if (set_ < 0)
         throw boost::system::system_error(errno, boost::system::system_category(), "epoll_create1");
 }
 
-ServerConnection::~ServerConnection() { close(set_); }
+ServerConnection::~ServerConnection() {
+    close(set_);
+    if (duplicate_ >= 0) close(duplicate_);
+}
 
 void ServerConnection::attach(const Executor& executor, Clock& clock, Clock::time_point deadline,
                               std::chrono::milliseconds limit) {
     late_ = false;
     limit_ = limit;
-    descriptor_.emplace(executor, set_);
+    executor_ = executor;
     timer_ = clock.timer(executor);
     timer_->expires_at(deadline, [this] {
         late_ = true;
-        boost::system::error_code ignored;
-        (void)descriptor_->cancel(ignored);
+        cancel_wait();
     });
 }
 
 void ServerConnection::detach() noexcept {
     timer_.reset();
-    if (descriptor_) (void)descriptor_->release();
-    descriptor_.reset();
+    abandon(set_descriptor_);
+    abandon(socket_descriptor_);
+    executor_ = Executor();
+}
+
+void ServerConnection::cancel_wait() noexcept {
+    boost::system::error_code ignored;
+    if (set_descriptor_) (void)set_descriptor_->cancel(ignored);
+    if (socket_descriptor_) (void)socket_descriptor_->cancel(ignored);
+}
+
+ServerConnection::Descriptor& ServerConnection::watched(int socket, bool for_write) {
+    if (connecting_ || for_write) {
+        watch(socket, for_write);
+        if (!set_descriptor_) set_descriptor_.emplace(executor_, set_);
+        return *set_descriptor_;
+    }
+    if (socket_ != socket) {
+        abandon(socket_descriptor_);
+        if (duplicate_ >= 0) close(duplicate_);
+        duplicate_ = fcntl(socket, F_DUPFD_CLOEXEC, 0);
+        if (duplicate_ < 0)
+            throw boost::system::system_error(errno, boost::system::system_category(), "dup");
+        socket_ = socket;
+    }
+    if (!socket_descriptor_) socket_descriptor_.emplace(executor_, duplicate_);
+    return *socket_descriptor_;
 }
 
 void ServerConnection::watch(int socket, bool for_write) {
@@ -53,17 +91,17 @@ void ServerConnection::watch(int socket, bool for_write) {
 
 Task<> ServerConnection::wait(int socket, bool for_write, bool cancellable) {
     if (late_) fail_late();
-    watch(socket, for_write);
+    Descriptor& descriptor = watched(socket, for_write);
     boost::system::error_code error;
     constexpr auto ready = boost::asio::posix::descriptor_base::wait_read;
     if (cancellable) {
         auto token = boost::asio::redirect_error(boost::asio::use_awaitable, error);
-        co_await descriptor_->async_wait(ready, token);
+        co_await descriptor.async_wait(ready, token);
     } else {
         auto token = boost::asio::bind_cancellation_slot(
             boost::asio::cancellation_slot(),
             boost::asio::redirect_error(boost::asio::use_awaitable, error));
-        co_await descriptor_->async_wait(ready, token);
+        co_await descriptor.async_wait(ready, token);
     }
     if (late_) fail_late();
     if (error) throw boost::system::system_error(error);
