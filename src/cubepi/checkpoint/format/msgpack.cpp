@@ -1,8 +1,10 @@
 #include <cubepi/checkpoint/format/msgpack.hpp>
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <limits>
+#include <optional>
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/net/utf8.hpp>
@@ -216,15 +218,38 @@ private:
         return is_utf8(taken) ? Json(taken) : Json(replace_broken_utf8(taken));
     }
 
+    /// How many items to reserve memory for. Each item has `bytes` at least, so data that is cut off reserves little.
+    std::size_t likely(std::uint64_t count, std::size_t bytes) const {
+        return static_cast<std::size_t>(
+            std::min<std::uint64_t>(count, (data_.size() - at_) / bytes));
+    }
+
     Json array(std::uint64_t count, std::size_t depth) {
         JsonArray items;
+        items.reserve(likely(count, 1));
         for (std::uint64_t i = 0; i < count; ++i) items.push_back(read(depth + 1));
         return items;
     }
 
+    /// Returns the text if the next value is one of a common key: up to 31 bytes of valid UTF-8.
+    std::optional<std::string_view> short_key() {
+        if (at_ == data_.size()) return std::nullopt;
+        const auto tag = static_cast<unsigned>(static_cast<unsigned char>(data_[at_]));
+        if ((tag & 0xe0U) != 0xa0) return std::nullopt;
+        const std::string_view key = data_.substr(at_ + 1, tag & 0x1fU);
+        if (key.size() != (tag & 0x1fU) || !is_utf8(key)) return std::nullopt;
+        at_ += 1 + key.size();
+        return key;
+    }
+
     Json map(std::uint64_t count, std::size_t depth) {
         JsonObject object;
+        object.reserve(likely(count, 2));
         for (std::uint64_t i = 0; i < count; ++i) {
+            if (const std::optional<std::string_view> key = short_key()) {
+                object.insert_or_assign(*key, read(depth + 1));
+                continue;
+            }
             const Json key = read(depth + 1);
             if (!key.is_string()) fail("a key is not text");
             object.insert_or_assign(key.get_string(), read(depth + 1));
