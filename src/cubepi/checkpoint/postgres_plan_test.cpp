@@ -108,13 +108,23 @@ bool scans_large_table(const std::string& line) {
     return std::regex_search(line, scan);
 }
 
+/// The options of a connection whose plans are logged.
+std::string logged_connection(PostgresServer& server, const std::string& database) {
+    // The partitions of a test are so small that reading them whole is cheaper.
+    return server.connection(database,
+                             "options='-cenable_seqscan=off"
+                             " -csession_preload_libraries=auto_explain"
+                             " -cauto_explain.log_min_duration=0"
+                             " -cauto_explain.log_nested_statements=on"
+                             " -cauto_explain.log_analyze=on -cauto_explain.log_timing=off'");
+}
+
 TEST(PostgresPlan, D71_every_statement_uses_an_index) {
     PostgresServer& server = PostgresServer::shared();
     const std::string database = server.create_database();
     RawPostgres raw(server.connection(database));
     fill(raw);
     PostgresOptions options;
-    options.connection = server.connection(database);
     // The requests of CubePi, as if they had been adopted.
     raw.query(
         "INSERT INTO cubepi_native_pending (thread_id, run_id, question_id, request_json,"
@@ -123,12 +133,7 @@ TEST(PostgresPlan, D71_every_statement_uses_an_index) {
         " (pending_request->>'created_at')::float8 + 100 FROM cubepi_threads");
     raw.query("TRUNCATE cubepi_native_changed_pending");
     raw.query("ANALYZE");
-    options.connection = server.connection(
-        database,
-        // The partitions of a test are so small that reading them whole is cheaper.
-        "options='-cenable_seqscan=off -csession_preload_libraries=auto_explain "
-        "-cauto_explain.log_min_duration=0"
-        " -cauto_explain.log_nested_statements=on'");
+    options.connection = logged_connection(server, database);
     const std::string log = server.log_of([&] {
         PostgresCheckpointer store(options);
         use_store(store);
@@ -148,6 +153,39 @@ TEST(PostgresPlan, D71_every_statement_uses_an_index) {
                                                                        << query;
     }
     EXPECT_GT(index_scans, 50);
+}
+
+TEST(PostgresPlan, D71_a_listing_looks_up_each_thread_in_one_partition) {
+    PostgresServer& server = PostgresServer::shared();
+    const std::string database = server.create_database();
+    RawPostgres raw(server.connection(database));
+    fill(raw);
+    // 200 of the threads have messages.
+    raw.query("DELETE FROM cubepi_threads WHERE substr(thread_id, 2)::int > 250");
+    raw.query("VACUUM ANALYZE");
+    PostgresOptions options;
+    options.connection = logged_connection(server, database);
+    std::vector<ThreadInfo> list;
+    const std::string log = server.log_of([&] {
+        PostgresCheckpointer store(options);
+        list = run(store.list_threads());
+    });
+    ASSERT_EQ(list.size(), 250U);
+    EXPECT_EQ(list.front().message_count, 100);
+    EXPECT_EQ(list.back().message_count, 0);
+    EXPECT_EQ(log.find("JIT:"), std::string::npos);
+    // Each line states how often a partition was visited.
+    static const std::regex visit(
+        "Index (Only )?Scan .* on cubepi_messages_p[0-9]+ .*\\(actual rows=[0-9]+ "
+        "loops=([0-9]+)\\)");
+    int visits = 0;
+    for (const std::string& line : lines_of(log)) {
+        if (line.find("on cubepi_messages_p") == std::string::npos) continue;
+        EXPECT_EQ(line.find("Seq Scan"), std::string::npos) << line;
+        std::smatch match;
+        if (std::regex_search(line, match, visit)) visits += std::stoi(match[2]);
+    }
+    EXPECT_EQ(visits, 250 + 250) << "the count and the date of each thread";
 }
 
 }  // namespace

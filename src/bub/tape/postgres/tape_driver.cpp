@@ -23,7 +23,8 @@ PgTapeDriver::PgTapeDriver(const cubepi::PostgresOptions& options, std::int64_t 
     set_up_
         .add(
             "SELECT set_config('lock_timeout', $1, false), set_config('statement_timeout', $2, "
-            "false), set_config('idle_in_transaction_session_timeout', $2, false)")
+            "false), set_config('idle_in_transaction_session_timeout', $2, false),"
+            " set_config('jit', 'off', false)")
         .text(std::to_string(options.lock_timeout.count()))
         .text(limit);
     set_up_.add("SELECT max(version)::bigint FROM bub_schema");

@@ -89,10 +89,26 @@ Task<> PgConnection::connect(ServerAddresses addresses) {
     if (PQsetnonblocking(connection_, 1) != 0 || PQenterPipelineMode(connection_) != 1) fail_lost();
 }
 
-void PgConnection::send(const ServerBatch& batch) {
-    for (const ServerQuery& query : batch.queries()) {
-        if (!send_query(connection_, query)) fail_lost();
+void PgConnection::send(const ServerQuery& query) {
+    // BEGIN and COMMIT would not become faster.
+    if (query.values().empty()) {
+        if (!send_plain(connection_, pg_sql(query.sql()))) fail_lost();
+        sent_.push_back(nullptr);
+        return;
     }
+    PgStatement& statement = statements_.find(query);
+    if (statements_.must_prepare(statement)) {
+        if (!send_prepare(connection_, statement)) fail_lost();
+        statement.state = PgStatement::State::requested;
+        sent_.push_back(&statement);
+    }
+    if (!send_query(connection_, statement, query)) fail_lost();
+    sent_.push_back(nullptr);
+}
+
+void PgConnection::send(const ServerBatch& batch) {
+    sent_.clear();
+    for (const ServerQuery& query : batch.queries()) send(query);
     if (PQpipelineSync(connection_) != 1) fail_lost();
 }
 
@@ -105,12 +121,27 @@ Task<> PgConnection::wait_for_result(bool cancellable) {
     }
 }
 
+ServerFailure PgConnection::failure_of(const PGresult* result) {
+    std::string code = field(result, PG_DIAG_SQLSTATE);
+    ServerCondition condition = condition_of(code);
+    if (code == "26000" || code == "42P05") {
+        // A statement does not exist, or exists already.
+        statements_.forget_lost();
+    } else if (field(result, PG_DIAG_SOURCE_FUNCTION) == "RevalidateCachedQuery") {
+        // "cached plan must not change result type": a table was altered.
+        statements_.forget();
+        condition = ServerCondition::conflict;
+    }
+    return ServerFailure(ServerFailureKind::server, field(result, PG_DIAG_MESSAGE_PRIMARY),
+                         std::move(code), condition);
+}
+
 Task<ServerResults> PgConnection::run(ServerBatch batch, bool cancellable) {
     in_exchange_ = true;
     send(batch);
     ServerResults results;
     std::optional<ServerFailure> failure;
-    for (;;) {
+    for (std::size_t at = 0;;) {
         co_await wait_for_result(cancellable);
         PGresult* const raw = PQgetResult(connection_);
         if (!raw) {
@@ -122,12 +153,13 @@ Task<ServerResults> PgConnection::run(ServerBatch batch, bool cancellable) {
         const ExecStatusType status = PQresultStatus(raw);
         if (status == PGRES_PIPELINE_SYNC) break;
         if (PQstatus(connection_) == CONNECTION_BAD) fail_lost();
-        if (status == PGRES_FATAL_ERROR && !failure) {
-            failure.emplace(pg_failure(ServerFailureKind::server,
-                                       field(raw, PG_DIAG_MESSAGE_PRIMARY),
-                                       field(raw, PG_DIAG_SQLSTATE)));
+        PgStatement* const prepared = at < sent_.size() ? sent_[at++] : nullptr;
+        if (prepared) {
+            prepared->state = status == PGRES_COMMAND_OK ? PgStatement::State::prepared
+                                                         : PgStatement::State::unprepared;
         }
-        results.push_back(std::move(result));
+        if (status == PGRES_FATAL_ERROR && !failure) failure.emplace(failure_of(raw));
+        if (!prepared) results.push_back(std::move(result));
     }
     in_exchange_ = false;
     if (failure) throw ServerFailure(*failure);

@@ -22,6 +22,7 @@ ServerBatch quiet_set_up() {
 
 PgDriver::PgDriver(const PostgresOptions& options, bool for_store)
     : parameters_(options.connection),
+      prepare_(options.prepare_statements),
       for_store_(for_store),
       set_up_(for_store ? session_set_up(options) : quiet_set_up()) {}
 
@@ -42,7 +43,7 @@ bool PgDriver::is_reachable(const ServerAddresses& addresses) const {
 }
 
 std::unique_ptr<ServerConnection> PgDriver::connection() const {
-    return std::make_unique<PgConnection>(parameters_);
+    return std::make_unique<PgConnection>(parameters_, prepare_);
 }
 
 void PgDriver::check(const ServerResults& results) const {
@@ -95,6 +96,17 @@ std::string PgDriver::page_sql(const std::string& columns, const std::string& ti
     const std::string key = time + ", thread_id, run_id, question_id";
     return "SELECT " + columns + " FROM cubepi_native_pending WHERE NOT expired AND (" + key +
            ") > ($1, $2, $3, $4) ORDER BY " + key + " LIMIT $5";
+}
+
+// By thread, so that each lookup visits one of the partitions: a subquery of the grouped messages would visit all of them.
+// Messages are counted by the primary key alone, so that long ones are not read.
+std::string PgDriver::listing_sql() const {
+    return "SELECT t.thread_id, counted.count, (SELECT {epoch created_at} FROM cubepi_messages AS m"
+           " WHERE m.thread_id = t.thread_id AND m.seq = counted.last) AS at"
+           " FROM cubepi_threads AS t, LATERAL (SELECT count(*) AS count, max(seq) AS last"
+           " FROM cubepi_messages AS m WHERE m.thread_id = t.thread_id) AS counted"
+           " WHERE counted.count > 0 OR {filled t.extra} OR t.parent_thread_id IS NOT NULL"
+           " ORDER BY at DESC {nulls last}, t.thread_id";
 }
 
 }  // namespace cubepi::detail

@@ -35,10 +35,12 @@ public:
     void write_fork_row(ServerBatch& batch, const ServerFork& fork, const JsonObject& added,
                         const JsonObject& merged) const override;
     std::string page_sql(const std::string& columns, const std::string& time) const override;
+    std::string listing_sql() const override;
     std::vector<std::string> dependent_tables() const override { return {}; }
 
 private:
     PgParameters parameters_;
+    bool prepare_;
     bool for_store_;
     ServerBatch set_up_;
 };

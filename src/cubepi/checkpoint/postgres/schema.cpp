@@ -82,12 +82,13 @@ Task<PostgresSchemaStatus> translated(std::shared_ptr<ServerPool> pool,
 ServerBatch session_set_up(const PostgresOptions& options) {
     const std::string limit = std::to_string(options.query_timeout.count());
     ServerBatch batch;
-    // The trigger of schema_sql.cpp ignores changes by sessions that are a writer of ours.
+    // The trigger of schema_sql.cpp ignores changes by sessions that are a writer of ours. Compiling a plan of 64 partitions
+    // takes seconds, and one of them is visited.
     batch
         .add(
             "SELECT set_config('lock_timeout', $1, false), set_config('statement_timeout', $2, "
             "false), set_config('idle_in_transaction_session_timeout', $2, false),"
-            " set_config('cubepi_native.writer', '1', false)")
+            " set_config('jit', 'off', false), set_config('cubepi_native.writer', '1', false)")
         .text(std::to_string(options.lock_timeout.count()))
         .text(limit);
     batch.add("SELECT max(version)::bigint FROM cubepi_schema_version");

@@ -28,13 +28,6 @@ std::uint64_t read_big_endian(std::string_view bytes) noexcept {
     return value;
 }
 
-/// A parameter in the binary format; jsonb as text.
-struct Parameter {
-    Oid type = type_text;
-    int format = 1;
-    std::string value = {};
-};
-
 std::string array_of(const std::vector<std::string>& values) {
     std::string bytes;
     append_big_endian(bytes, values.empty() ? 0 : 1, 4);  // dimensions
@@ -51,31 +44,54 @@ std::string array_of(const std::vector<std::string>& values) {
     return bytes;
 }
 
-Parameter parameter_of(const ServerValue& value) {
-    Parameter parameter;
-    parameter.value = value.text;
+Oid type_of(const ServerValue& value) noexcept {
     switch (value.type) {
         case ServerValue::Type::text: break;
-        case ServerValue::Type::bytes: parameter.type = type_bytea; break;
-        case ServerValue::Type::integer:
-            parameter.type = type_int8;
-            append_big_endian(parameter.value, static_cast<std::uint64_t>(value.integer), 8);
-            break;
-        case ServerValue::Type::number:
-            parameter.type = type_float8;
-            append_big_endian(parameter.value, std::bit_cast<std::uint64_t>(value.number), 8);
-            break;
-        case ServerValue::Type::json:
-            parameter.type = type_jsonb;
-            parameter.format = 0;
-            break;
-        case ServerValue::Type::texts:
-            parameter.type = type_text_array;
-            parameter.value = array_of(value.texts);
-            break;
+        case ServerValue::Type::bytes: return type_bytea;
+        case ServerValue::Type::integer: return type_int8;
+        case ServerValue::Type::number: return type_float8;
+        case ServerValue::Type::json: return type_jsonb;
+        case ServerValue::Type::texts: return type_text_array;
     }
-    return parameter;
+    return type_text;
 }
+
+/// The parameters of a query in the binary format, jsonb as text. Texts are not copied.
+class Parameters {
+public:
+    explicit Parameters(const ServerQuery& query) {
+        const std::vector<ServerValue>& given = query.values();
+        encoded_.resize(given.size());
+        for (std::size_t i = 0; i < given.size(); ++i) {
+            const std::string& bytes = bytes_of(given[i], encoded_[i]);
+            values.push_back(given[i].null ? nullptr : bytes.c_str());
+            lengths.push_back(static_cast<int>(bytes.size()));
+            formats.push_back(given[i].type == ServerValue::Type::json ? 0 : 1);
+        }
+    }
+
+    int count() const noexcept { return static_cast<int>(values.size()); }
+
+    std::vector<const char*> values;
+    std::vector<int> lengths;
+    std::vector<int> formats;
+
+private:
+    static const std::string& bytes_of(const ServerValue& value, std::string& encoded) {
+        switch (value.type) {
+            case ServerValue::Type::integer:
+                append_big_endian(encoded, static_cast<std::uint64_t>(value.integer), 8);
+                return encoded;
+            case ServerValue::Type::number:
+                append_big_endian(encoded, std::bit_cast<std::uint64_t>(value.number), 8);
+                return encoded;
+            case ServerValue::Type::texts: encoded = array_of(value.texts); return encoded;
+            default: return value.text;
+        }
+    }
+
+    std::vector<std::string> encoded_;  ///< of the parameters that are not texts
+};
 
 std::string expand(std::string_view name, std::string_view argument) {
     const std::string text(argument);
@@ -124,23 +140,32 @@ std::string pg_sql(std::string_view sql) { return expand_escapes(sql, expand); }
 
 ServerResult pg_result(PGresult* result) { return ServerResult(std::make_unique<PgRows>(result)); }
 
-bool send_query(PGconn* connection, const ServerQuery& query) {
-    std::vector<Parameter> parameters;
-    for (const ServerValue& value : query.values()) parameters.push_back(parameter_of(value));
-    std::vector<Oid> types;
-    std::vector<const char*> values;
-    std::vector<int> lengths;
-    std::vector<int> formats;
-    for (std::size_t i = 0; i < parameters.size(); ++i) {
-        const Parameter& one = parameters[i];
-        types.push_back(one.type);
-        values.push_back(query.values()[i].null ? nullptr : one.value.c_str());
-        lengths.push_back(static_cast<int>(one.value.size()));
-        formats.push_back(one.format);
+bool send_plain(PGconn* connection, const std::string& sql) {
+    return PQsendQueryParams(connection, sql.c_str(), 0, nullptr, nullptr, nullptr, nullptr, 1) ==
+           1;
+}
+
+bool send_query(PGconn* connection, const PgStatement& statement, const ServerQuery& query) {
+    const Parameters parameters(query);
+    if (statement.state != PgStatement::State::unprepared) {
+        return PQsendQueryPrepared(connection, statement.name.c_str(), parameters.count(),
+                                   parameters.values.data(), parameters.lengths.data(),
+                                   parameters.formats.data(), 1) == 1;
     }
-    const std::string sql = pg_sql(query.sql());
-    return PQsendQueryParams(connection, sql.c_str(), static_cast<int>(parameters.size()),
-                             types.data(), values.data(), lengths.data(), formats.data(), 1) == 1;
+    return PQsendQueryParams(connection, statement.sql.c_str(), parameters.count(),
+                             statement.types.data(), parameters.values.data(),
+                             parameters.lengths.data(), parameters.formats.data(), 1) == 1;
+}
+
+bool send_prepare(PGconn* connection, const PgStatement& statement) {
+    return PQsendPrepare(connection, statement.name.c_str(), statement.sql.c_str(),
+                         static_cast<int>(statement.types.size()), statement.types.data()) == 1;
+}
+
+std::vector<Oid> types_of(const ServerQuery& query) {
+    std::vector<Oid> types;
+    for (const ServerValue& value : query.values()) types.push_back(type_of(value));
+    return types;
 }
 
 }  // namespace cubepi::detail

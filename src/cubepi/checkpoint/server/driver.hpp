@@ -78,6 +78,8 @@ public:
                                 const JsonObject& merged) const = 0;
     /// Selects a page of the inbox: the rows after $2, $3, $4 at the time $1, at most $5.
     virtual std::string page_sql(const std::string& columns, const std::string& time) const = 0;
+    /// Selects all threads: id, number of messages and date of the last one, which is NULL for a thread without messages.
+    virtual std::string listing_sql() const = 0;
     /// The tables whose rows the server does not delete with those of their thread.
     virtual std::vector<std::string> dependent_tables() const = 0;
 };

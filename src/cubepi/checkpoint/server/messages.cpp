@@ -33,9 +33,11 @@ public:
         plan.threads.push_back(thread_id_);
         plan.reads
             .add(
-                "SELECT coalesce((SELECT max(seq) FROM cubepi_messages WHERE thread_id = $1), 0),"
-                " (SELECT min(run_id) FROM cubepi_runs WHERE thread_id = $1"
-                " AND run_id {any $2} AND completed_at IS NOT NULL)")
+                // ORDER BY and LIMIT, because max() and min() are planned twice.
+                "SELECT coalesce((SELECT seq FROM cubepi_messages WHERE thread_id = $1"
+                " ORDER BY seq DESC LIMIT 1), 0),"
+                " (SELECT run_id FROM cubepi_runs WHERE thread_id = $1 AND run_id {any $2}"
+                " AND completed_at IS NOT NULL ORDER BY run_id LIMIT 1)")
             .text(thread_id_)
             .texts(runs_);
         if (!options_.claim_owner().empty())

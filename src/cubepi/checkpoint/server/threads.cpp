@@ -98,16 +98,7 @@ Task<void> fork_thread(ServerStorePtr store, std::string source, std::string tar
 
 Task<std::vector<ThreadInfo>> list_threads(ServerStorePtr store) {
     ServerBatch reads;
-    // Counts by the primary key alone, so that long messages are not read.
-    reads.add(
-        "SELECT thread_id, count, (SELECT {epoch created_at}"
-        " FROM cubepi_messages AS m WHERE m.thread_id = c.thread_id AND seq = last) AS at FROM"
-        " (SELECT thread_id, count(*) AS count, max(seq) AS last FROM cubepi_messages"
-        " GROUP BY thread_id) AS c"
-        " UNION ALL SELECT thread_id, 0, NULL FROM cubepi_threads AS t"
-        " WHERE ({filled extra} OR parent_thread_id IS NOT NULL) AND NOT EXISTS"
-        " (SELECT 1 FROM cubepi_messages AS m WHERE m.thread_id = t.thread_id)"
-        " ORDER BY at DESC {nulls last}, thread_id");
+    reads.add(store->driver().listing_sql());
     auto convert = [](const ServerResults& results) {
         std::vector<ThreadInfo> list;
         for (int row = 0; row < results[0].rows(); ++row) {
