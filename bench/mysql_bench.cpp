@@ -1,6 +1,5 @@
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -12,16 +11,14 @@
 #include <cubepi/checkpoint/mysql_checkpointer.hpp>
 #include <cubepi/checkpoint/mysql_server_test.hpp>
 #include <cubepi/core/run.hpp>
-#include <cubepi/core/task_scope.hpp>
 
+#include "server_store.hpp"
 #include "stored_message.hpp"
 
 // Appends, a load of 10,000 messages and a claim in MariaDB, against the same statements over bare libmariadb.
 
 namespace cubepi::bench {
 namespace {
-
-constexpr int many = 10'000;
 
 MySQLOptions options_of(const std::string& database) {
     MySQLOptions options;
@@ -75,9 +72,10 @@ public:
 
     void append(const StoredRow& row) {
         begin_write();
-        add("SELECT coalesce((SELECT max(seq) FROM cubepi_messages WHERE thread_id = $1), 0),"
-            " (SELECT min(run_id) FROM cubepi_runs WHERE thread_id = $1"
-            " AND run_id IN ($2) AND completed_at IS NOT NULL)",
+        add("SELECT coalesce((SELECT seq FROM cubepi_messages WHERE thread_id = $1"
+            " ORDER BY seq DESC LIMIT 1), 0),"
+            " (SELECT run_id FROM cubepi_runs WHERE thread_id = $1 AND run_id IN ($2)"
+            " AND completed_at IS NOT NULL ORDER BY run_id LIMIT 1)",
             {"t", "run-1"});
         exchange();
         add("INSERT INTO cubepi_threads (thread_id) VALUES ($1)"
@@ -218,76 +216,34 @@ BENCHMARK(bare_my_append)->UseRealTime();
 
 void my_append(benchmark::State& state) {
     MySQLCheckpointer store(new_database());
-    const Message one = stored_message();
-    const auto loop = [&]() -> Task<void> {
-        co_await store.open();
-        for (auto _ : state) {
-            MessageList list;
-            list.push_back(one);
-            AppendOptions options;
-            co_await store.append("t", std::move(list), std::move(options));
-        }
-    };
-    run(loop());
+    measure_append(state, store);
 }
 BENCHMARK(my_append)->UseRealTime();
 
-/// 64 sessions append at once, over the connections of one pool.
 void my_append_of_64_sessions(benchmark::State& state) {
     MySQLCheckpointer store(new_database());
-    const Message one = stored_message();
-    const auto loop = [&]() -> Task<void> {
-        co_await store.open();
-        for (auto _ : state) {
-            std::vector<Task<std::int64_t>> appends;
-            for (int i = 0; i < 64; ++i) {
-                MessageList list;
-                list.push_back(one);
-                AppendOptions options;
-                appends.push_back(
-                    store.append("t" + std::to_string(i), std::move(list), std::move(options)));
-            }
-            co_await when_all(std::move(appends));
-        }
-    };
-    run(loop());
-    state.counters["us_per_append"] =
-        benchmark::Counter(static_cast<double>(state.iterations() * 64) / 1e6,
-                           benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+    measure_append_of_64(state, store);
 }
 BENCHMARK(my_append_of_64_sessions)->UseRealTime();
 
 std::string filled_database() {
     const std::string database = MySQLServer::shared().create_database();
     MySQLCheckpointer store(options_of(database));
-    MessageList list;
-    for (int i = 0; i < many; ++i) list.push_back(stored_message());
-    run(store.append("t", std::move(list), AppendOptions()));
+    fill(store);
     return database;
 }
 
 void bare_my_load(benchmark::State& state) {
     Bare bare(filled_database());
     for (auto _ : state) {
-        if (bare.load() < many) state.SkipWithError("messages are missing");
+        if (bare.load() < many_messages) state.SkipWithError("messages are missing");
     }
 }
 BENCHMARK(bare_my_load)->UseRealTime()->Unit(benchmark::kMillisecond);
 
 void my_load(benchmark::State& state) {
     MySQLCheckpointer store(options_of(filled_database()));
-    const auto loop = [&]() -> Task<void> {
-        co_await store.open();
-        for (auto _ : state) {
-            std::optional<CheckpointData> data = co_await store.load("t");
-            benchmark::DoNotOptimize(data);
-            // The floor creates no objects that must be released.
-            state.PauseTiming();
-            data.reset();
-            state.ResumeTiming();
-        }
-    };
-    run(loop());
+    measure_load(state, store);
 }
 BENCHMARK(my_load)->UseRealTime()->Unit(benchmark::kMillisecond);
 
@@ -298,21 +254,9 @@ void bare_my_claim(benchmark::State& state) {
 }
 BENCHMARK(bare_my_claim)->UseRealTime();
 
-/// A claim of a run and its completion.
 void my_claim(benchmark::State& state) {
     MySQLCheckpointer store(new_database());
-    ClaimOwner owner;
-    owner.owner_id = "bench";
-    const auto loop = [&]() -> Task<void> {
-        co_await store.open();
-        std::int64_t number = 0;
-        for (auto _ : state) {
-            const std::string run_id = "r" + std::to_string(++number);
-            co_await store.claim_run("t", run_id, owner, ClaimKind::new_run);
-            co_await store.complete_run("t", run_id, owner.owner_id);
-        }
-    };
-    run(loop());
+    measure_claim(state, store);
 }
 BENCHMARK(my_claim)->UseRealTime();
 

@@ -1,0 +1,31 @@
+// The measurements that the stores on a server have in common. The message is that of stored_message().
+#pragma once
+
+#include <benchmark/benchmark.h>
+
+#include <cubepi/checkpoint/server_checkpointer.hpp>
+
+namespace cubepi::bench {
+
+/// The number of messages of a thread that is loaded.
+inline constexpr int many_messages = 10'000;
+
+/// Appends a message to a thread.
+void measure_append(benchmark::State& state, ServerCheckpointer& store);
+
+/// 64 sessions append at once, over the connections of one pool. The counter us_per_append has the time of one append.
+void measure_append_of_64(benchmark::State& state, ServerCheckpointer& store);
+
+/// Stores many_messages in the thread "t".
+void fill(ServerCheckpointer& store);
+
+/// Loads the thread "t", until the caller has its messages.
+void measure_load(benchmark::State& state, ServerCheckpointer& store);
+
+/// Decodes many_messages payloads, as a load does with those that the server sends.
+void measure_decoding(benchmark::State& state);
+
+/// A claim of a run and its completion.
+void measure_claim(benchmark::State& state, ServerCheckpointer& store);
+
+}  // namespace cubepi::bench
