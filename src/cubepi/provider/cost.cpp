@@ -59,8 +59,8 @@ ModelCost cost_of_row(const detail::PriceRow& row) {
 std::string_view price_table_date() noexcept { return detail::prices_date(); }
 
 std::optional<ModelCost> list_price(std::string_view provider_id, std::string_view model_id) {
-    for (const detail::PriceRow& row : detail::price_rows()) {
-        if (row.provider != provider_id || !model_id.starts_with(row.id)) continue;
+    for (const detail::PriceRow& row : detail::price_rows(provider_id)) {
+        if (!model_id.starts_with(row.id)) continue;
         const std::string_view rest = model_id.substr(row.id.size());
         if (rest.empty() || is_date(rest)) return cost_of_row(row);
     }

@@ -1,5 +1,9 @@
 #include <cubepi/provider/models/price_table.hpp>
 
+#include <array>
+#include <cstddef>
+#include <iterator>
+
 // Sources: platform.claude.com/docs (about-claude/pricing, the page of each model); developers.openai.com/api/docs
 // (pricing, the page of each model); api-docs.deepseek.com/quick_start/pricing. Standard tier, no batch. A promotion
 // counts while it runs; where hours differ in price the dearer ones count.
@@ -87,9 +91,44 @@ constexpr PriceRow rows[] = {
     {"deepseek", "deepseek-v4-pro", 1.32, 3.96, 0.044},
 };
 
+/// The rows of a vendor, which are adjacent.
+struct Group {
+    std::string_view provider = {};
+    std::size_t begin = 0;
+    std::size_t size = 0;
+};
+
+constexpr bool begins_group(std::size_t i) {
+    return i == 0 || rows[i].provider != rows[i - 1].provider;
+}
+
+constexpr std::size_t group_count = [] {
+    std::size_t count = 0;
+    for (std::size_t i = 0; i < std::size(rows); ++i) count += begins_group(i) ? 1 : 0;
+    return count;
+}();
+
+constexpr std::array groups = [] {
+    std::array<Group, group_count> all;
+    std::size_t group = 0;
+    for (std::size_t i = 0; i < std::size(rows); ++i) {
+        if (i > 0 && begins_group(i)) ++group;
+        if (begins_group(i)) all[group] = Group{rows[i].provider, i, 0};
+        ++all[group].size;
+    }
+    return all;
+}();
+
 }  // namespace
 
 std::string_view prices_date() noexcept { return "2026-11-22"; }
 std::span<const PriceRow> price_rows() noexcept { return rows; }
+
+std::span<const PriceRow> price_rows(std::string_view provider) noexcept {
+    for (const Group& group : groups) {
+        if (group.provider == provider) return std::span(rows).subspan(group.begin, group.size);
+    }
+    return {};
+}
 
 }  // namespace cubepi::detail

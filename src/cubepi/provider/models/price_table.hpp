@@ -24,5 +24,7 @@ struct PriceRow {
 
 std::string_view prices_date() noexcept;
 std::span<const PriceRow> price_rows() noexcept;
+/// Returns the rows of a vendor; empty if the table has none.
+std::span<const PriceRow> price_rows(std::string_view provider) noexcept;
 
 }  // namespace cubepi::detail
