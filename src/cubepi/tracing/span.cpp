@@ -137,6 +137,19 @@ const AttributeValue* Attributes::find(std::string_view key) const noexcept {
     return found == all_.end() ? nullptr : &found->value;
 }
 
+void SpanData::clear() noexcept {
+    name = SharedString();
+    context = SpanContext();
+    parent = SpanId();
+    kind = SpanKind::internal;
+    start = end = {};
+    status = SpanStatus::unset;
+    status_description.clear();
+    attributes.clear();
+    events.clear();
+    links.clear();
+}
+
 std::size_t SpanData::memory() const noexcept {
     std::size_t bytes = sizeof *this + status_description.size() + memory_of(attributes);
     for (const SpanEvent& event : events) bytes += sizeof event + memory_of(event.attributes);

@@ -104,6 +104,8 @@ public:
     }
     const AttributeValue* find(std::string_view key) const noexcept;
     void reserve(std::size_t count) { all_.reserve(count); }
+    /// Removes all attributes. Keeps the memory.
+    void clear() noexcept { all_.clear(); }
     bool empty() const noexcept { return all_.empty(); }
     std::size_t size() const noexcept { return all_.size(); }
     auto begin() const noexcept { return all_.begin(); }
@@ -143,6 +145,8 @@ struct SpanData {
     std::vector<SpanEvent> events = {};
     std::vector<SpanLink> links = {};
 
+    /// Makes the span empty. Keeps its memory.
+    void clear() noexcept;
     /// Estimates the memory of the span in bytes, for the limits of queues.
     std::size_t memory() const noexcept;
 };

@@ -58,6 +58,9 @@ public:
     /// Passes on a span that has ended. Takes no lock and does not block (the first call starts the thread); drops the span if a
     /// queue is full.
     void add(std::shared_ptr<const SpanData> span) noexcept;
+    /// Returns an empty span to fill and add. Reuses the memory of one that this function returned earlier, that was exported or
+    /// dropped, and that nothing refers to any more.
+    std::shared_ptr<SpanData> blank_span();
     /// Exports the spans that were added before. Returns false if that was not done within `limit`. Blocks.
     bool force_flush(std::chrono::milliseconds limit);
     /// Exports what is in the queues and ends the exporters. After `limit` (real time) they are cancelled, and what is not

@@ -38,6 +38,7 @@ public:
             } else if (tail_.compare_exchange_weak(position, position + 1)) {
                 cell.value = std::move(value);
                 cell.sequence.store(position + 1, std::memory_order_release);
+                prefetch(position + 1);
                 return true;
             }
         }
@@ -55,6 +56,7 @@ public:
             } else if (head_.compare_exchange_weak(position, position + 1)) {
                 value = std::exchange(cell.value, T());
                 cell.sequence.store(position + mask_ + 1, std::memory_order_release);
+                prefetch(position + 1);
                 return true;
             }
         }
@@ -72,6 +74,11 @@ private:
         std::atomic<std::uint64_t> sequence = 0;
         T value = {};
     };
+
+    /// Requests the cell of the next call, which another processor has used.
+    void prefetch(std::uint64_t position) const noexcept {
+        __builtin_prefetch(&cells_[position & mask_], 1);
+    }
 
     const std::uint64_t mask_;
     const std::unique_ptr<Cell[]> cells_;

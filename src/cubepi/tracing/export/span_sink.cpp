@@ -26,6 +26,28 @@ Task<ExportResult> call_export(std::shared_ptr<SpanExporter> exporter, SpanBatch
     co_return co_await std::move(task);
 }
 
+/// The capacity of a new span. Only spans with content, or with tags and metadata, have more attributes.
+constexpr std::size_t attributes_of_a_call = 18;
+
+/// Destroys the spans of SpanSink::blank_span(), and identifies them.
+struct ReusableSpan {
+    void operator()(SpanData* span) const noexcept { delete span; }
+};
+
+/// Returns true if there is no other owner.
+template <class T>
+bool is_sole_owner(const std::shared_ptr<T>& object) noexcept {
+    if (object.use_count() != 1) return false;
+    // use_count() does not synchronize with the threads that were owners; the release of this copy does.
+    const std::shared_ptr<T> copy = object;
+    return true;
+}
+
+/// Returns true if the span is one of SpanSink::blank_span() and has no other owner.
+bool is_reusable(const std::shared_ptr<const SpanData>& span) noexcept {
+    return std::get_deleter<ReusableSpan>(span) && is_sole_owner(span);
+}
+
 /// The queue of one exporter, and what takes spans from it.
 class SpanLane final : public ExportLane {
 public:
@@ -40,9 +62,11 @@ public:
           batch_bytes_(std::max<std::size_t>(output.limits.queue_bytes / 4, 1)),
           reporter_(exporter_->name(), "spans", receiver),
           queue_(output.limits.queue_spans, output.limits.queue_bytes),
-          exported_spans_(batch_spans_) {}
+          exported_spans_(2 * batch_spans_) {}
 
     void add(std::shared_ptr<const SpanData> span, std::size_t bytes) noexcept;
+    /// Returns an exported span that can be reused; null if there is none.
+    std::shared_ptr<SpanData> take_exported() noexcept;
     /// Counts a span that is not put into the queue.
     void drop() noexcept { ++dropped_; }
     ExportCounts counts() const noexcept;
@@ -70,8 +94,8 @@ private:
     const std::size_t batch_bytes_;  // a batch with as many bytes is complete
     ExportReporter reporter_;
     SpanQueue queue_;
-    // Spans that were exported. The threads that add spans destroy them: an allocator is slow, for both sides, if one thread
-    // allocates what another one frees.
+    // Spans that were exported or dropped. The threads that add spans reuse or destroy them: an allocator is slow, for both sides, if one
+    // thread allocates what another one frees.
     BoundedQueue<std::shared_ptr<const SpanData>> exported_spans_;
     std::atomic<std::size_t> wake_at_ = 1;  // the number of spans at which add() wakes the thread
     std::atomic<std::size_t> exporting_ = 0;
@@ -82,13 +106,27 @@ private:
 };
 
 void SpanLane::add(std::shared_ptr<const SpanData> span, std::size_t bytes) noexcept {
-    if (settled_ || is_closing() || !queue_.push(std::move(span), bytes)) return drop();
+    if (settled_ || is_closing()) return drop();
+    if (!queue_.push(std::move(span), bytes)) {
+        drop();
+        if (bytes <= small_span_bytes) (void)exported_spans_.push(std::move(span));
+        return;
+    }
     wake_if_due();
     if (settled_) discard_queue();
-    // Two of them for each one added, so that the queue does not fill.
+    // Those that are not reused: two for each one added, so that the queue does not fill.
+    if (exported_spans_.added() - exported_spans_.taken() <= batch_spans_) return;
     std::shared_ptr<const SpanData> first;
     std::shared_ptr<const SpanData> second;
     if (exported_spans_.pop(first)) exported_spans_.pop(second);
+}
+
+std::shared_ptr<SpanData> SpanLane::take_exported() noexcept {
+    std::shared_ptr<const SpanData> span;
+    for (int attempts = 0; attempts < 2 && exported_spans_.pop(span); ++attempts) {
+        if (is_reusable(span)) return std::const_pointer_cast<SpanData>(std::move(span));
+    }
+    return nullptr;
 }
 
 /// The thread stores wake_at_ and then reads the size; here it is the other way round, so one of the two sees the other.
@@ -166,15 +204,22 @@ Task<> SpanLane::export_some(ClockTimer& timer) {
 
 /// Returns false if no span could be taken.
 Task<bool> SpanLane::export_batch() {
+    // The exporter shares the ownership of all small spans of the batch together. Counting its references to each of them would
+    // move the counts between the processors of this thread and of the threads that reuse the spans.
+    const auto small = std::make_shared<SpanBatch>();
     SpanBatch batch;
-    SpanBatch small;  // those that wait in exported_spans_
     std::size_t bytes = 0;
     batch.reserve(std::min(batch_spans_, queue_.size()));
+    small->reserve(batch.capacity());
     for (SpanQueue::Entry entry;
          batch.size() < batch_spans_ && bytes < batch_bytes_ && queue_.pop(entry);) {
         bytes += entry.bytes;
-        if (entry.bytes <= small_span_bytes) small.push_back(entry.span);
-        batch.push_back(std::move(entry.span));
+        if (entry.bytes > small_span_bytes) {
+            batch.push_back(std::move(entry.span));
+        } else {
+            batch.emplace_back(small, entry.span.get());
+            small->push_back(std::move(entry.span));
+        }
     }
     const std::size_t size = batch.size();
     if (size == 0) co_return false;
@@ -182,8 +227,10 @@ Task<bool> SpanLane::export_batch() {
     Task<ExportResult> call = call_export(exporter_, std::move(batch), resource_);
     ExportResult result = co_await limited(std::move(call), size);
     queue_.release(bytes);
-    for (std::shared_ptr<const SpanData>& span : small) {
-        if (!exported_spans_.push(std::move(span))) break;
+    if (is_sole_owner(small)) {
+        for (std::shared_ptr<const SpanData>& span : *small) {
+            if (!exported_spans_.push(std::move(span))) break;
+        }
     }
     // Zero if another thread has abandoned this one and counted the batch.
     const std::size_t counted = exporting_.exchange(0);
@@ -237,6 +284,18 @@ void SpanSink::add(std::shared_ptr<const SpanData> span) noexcept {
     const std::size_t bytes = span->memory();
     for (const auto& lane : state_->lanes) lane->add(span, bytes);
     state_->thread.start();
+}
+
+std::shared_ptr<SpanData> SpanSink::blank_span() {
+    for (const auto& lane : state_->lanes) {
+        if (std::shared_ptr<SpanData> span = lane->take_exported()) {
+            span->clear();
+            return span;
+        }
+    }
+    std::shared_ptr<SpanData> span(new SpanData, ReusableSpan());
+    span->attributes.reserve(attributes_of_a_call);
+    return span;
 }
 
 bool SpanSink::force_flush(std::chrono::milliseconds limit) {
