@@ -20,7 +20,7 @@ namespace cubepi {
 
 /// Changes a value before it is recorded, or prevents that by returning nothing. `key` is the name of the attribute; for the
 /// lines of a stream file it is "cubepi.stream", for error texts "exception.message". An exception of the function drops the
-/// value. Called on the executor of the run, also by several runs at once.
+/// value. Called on the executor of the run, also by several runs at once, without a lock: a slow one delays only its own run.
 using Redact = std::function<std::optional<Json>(std::string_view key, Json value)>;
 
 /// Which runs are recorded. A nested run follows the run that started it.

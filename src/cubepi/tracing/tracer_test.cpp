@@ -59,6 +59,7 @@ TEST(Tracer, D26_ARunIsATreeOfSpansWithTheAgentsOwnIds) {
     EXPECT_EQ(tool->parent, turns[0]->context.span_id);
     EXPECT_EQ(tool->status, SpanStatus::error);
     EXPECT_EQ(text(*tool, "error.type"), "cubepi.tool.error");
+    EXPECT_EQ(text(*tool, "cubepi.tool.execution_mode"), "parallel");
     const SpanBatch chats = it.spans("chat m");
     ASSERT_EQ(chats.size(), 2u);
     EXPECT_EQ(chats[1]->parent, turns[1]->context.span_id);

@@ -4,6 +4,7 @@
 
 #include <cubepi/provider/cost.hpp>
 #include <cubepi/tracing/recorder/chat_attributes.hpp>
+#include <cubepi/tracing/recorder/constant_texts.hpp>
 #include <cubepi/tracing/recorder/question_facts.hpp>
 #include <cubepi/tracing/tracer.hpp>
 
@@ -126,15 +127,19 @@ void MeterCore::record_call(const ProviderCall& call, const ProviderOutcome& out
     key.parts = (measured.first_chunk ? 1U : 0U) | (measured.input_tokens > 0 ? 2U : 0U) |
                 (measured.output_tokens > 0 ? 4U : 0U) | (measured.cost > 0 ? 8U : 0U);
     const auto make = [&] { return recorders_of(measured); };
-    const std::shared_ptr<const CallRecorders> recorders =
-        measured.error_type.empty() ? calls_.get(key, make)
-                                    : std::make_shared<const CallRecorders>(make());
-    if (call.purpose().empty()) run->set_provider(recorders->provider);
-    recorders->duration.record(measured.duration);
-    if (recorders->first_chunk) recorders->first_chunk->record(*measured.first_chunk);
-    if (recorders->input) recorders->input->record(static_cast<double>(measured.input_tokens));
-    if (recorders->output) recorders->output->record(static_cast<double>(measured.output_tokens));
-    if (recorders->cost) recorders->cost->add(measured.cost);
+    const auto record = [&](const CallRecorders& recorders) {
+        if (call.purpose().empty()) run->set_provider(recorders.provider);
+        recorders.duration.record(measured.duration);
+        if (recorders.first_chunk) recorders.first_chunk->record(*measured.first_chunk);
+        if (recorders.input) recorders.input->record(static_cast<double>(measured.input_tokens));
+        if (recorders.output) recorders.output->record(static_cast<double>(measured.output_tokens));
+        if (recorders.cost) recorders.cost->add(measured.cost);
+    };
+    if (measured.error_type.empty()) {
+        calls_.use(key, make, record);
+    } else {
+        record(make());
+    }
 }
 
 /// Creates only the points that have a value.
@@ -163,29 +168,31 @@ void MeterCore::record_run(std::string_view provider, std::string_view outcome,
     RecorderCache<RunRecorders>::Key key;
     key.values = {provider, outcome, error_type};
     key.parts = cost > 0 ? 1U : 0U;
-    const auto recorders = ended_runs_.get(key, [&] {
+    const auto make = [&] {
         Attributes attributes = attributes_of("invoke_agent", shared_name(provider));
         attributes.add("cubepi.run.outcome", shared_name(outcome));
         if (!error_type.empty()) attributes.add("error.type", SharedString(error_type));
         RunRecorders made{durations_.at(attributes)};
         if (cost > 0) made.cost = run_cost_.at(attributes);
         return made;
+    };
+    ended_runs_.use(key, make, [&](const RunRecorders& recorders) {
+        recorders.duration.record(duration);
+        if (recorders.cost) recorders.cost->add(cost);
     });
-    recorders->duration.record(duration);
-    if (recorders->cost) recorders->cost->add(cost);
 }
 
 void MeterCore::record_tool(std::string_view provider, std::string_view tool,
                             std::string_view error_type, double duration) {
     RecorderCache<HistogramRecorder>::Key key;
     key.values = {provider, tool, error_type};
-    const auto recorder = tools_.get(key, [&] {
+    const auto make = [&] {
         Attributes attributes = attributes_of("execute_tool", shared_name(provider));
         attributes.add("gen_ai.tool.name", shared_name(tool));
         if (!error_type.empty()) attributes.add("error.type", shared_name(error_type));
         return durations_.at(attributes);
-    });
-    recorder->record(duration);
+    };
+    tools_.use(key, make, [&](const HistogramRecorder& recorder) { recorder.record(duration); });
 }
 
 void MeterCore::report_failure() noexcept {
@@ -205,17 +212,17 @@ void MeterCore::report_failure() noexcept {
 std::shared_ptr<AgentMeter> AgentMeter::attach(std::shared_ptr<MeterCore> core, Agent& agent) {
     auto meter = std::make_shared<AgentMeter>(std::move(core), agent);
     meter->follow_model();
-    const std::weak_ptr<AgentMeter> weak = meter;
-    meter->subscription_ = agent.subscribe([weak](const AgentEvent& event) {
+    // The listener owns the meter, which is in use until the event ends: a notice may detach it meanwhile.
+    meter->subscription_ = agent.subscribe([meter](const AgentEvent& event) {
         if (event.type() == AgentEventType::message_update) return;
-        if (const auto self = weak.lock()) self->on_event(event);
+        meter->on_event(event);
     });
     return meter;
 }
 
 void AgentMeter::detach() noexcept {
     subscription_.cancel();
-    if (run_) forget_run();
+    if (info_) forget_run();
     providers_ = ProviderWatch::Lease();
 }
 
@@ -229,7 +236,7 @@ void AgentMeter::on_event(const AgentEvent& event) noexcept {
 
 void AgentMeter::record(const AgentEvent& event) {
     if (event.get_if<AgentStartEvent>()) return start_run(event);
-    if (!run_) return;
+    if (!info_) return;
     if (event.get_if<TurnStartEvent>()) {
         follow_model();
     } else if (const auto* started = event.get_if<ToolExecutionStartEvent>()) {
@@ -258,14 +265,16 @@ void AgentMeter::record(const AgentEvent& event) {
 }
 
 void AgentMeter::start_run(const AgentEvent& event) {
-    if (run_) forget_run();
-    run_ = std::make_shared<MeteredRun>();
-    run_id_ = event.run_id();
+    if (info_) forget_run();
+    // A late call of an earlier run may still refer to that one.
+    if (run_.use_count() != 1) run_ = std::make_shared<MeteredRun>();
+    run_->set_provider(constant_texts().cubepi);
+    info_ = event.run;
     start_ = event.timestamp;
     error_type_.clear();
     tools_.clear();
     questions_.clear();
-    core_->runs().add(run_id_, run_);
+    core_->runs().add(info_->run_id, run_);
 }
 
 void AgentMeter::note_answer(const TurnEndEvent& event) {
@@ -330,8 +339,8 @@ void AgentMeter::follow_model() {
 }
 
 void AgentMeter::forget_run() noexcept {
-    core_->runs().remove(run_id_, run_.get());
-    run_.reset();
+    core_->runs().remove(info_->run_id, run_.get());
+    info_.reset();
 }
 
 }  // namespace cubepi::detail

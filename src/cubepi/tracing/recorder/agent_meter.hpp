@@ -19,7 +19,8 @@
 
 namespace cubepi::detail {
 
-/// An active run: the provider of its last answer, which the points of the run and of its tools name. Thread-safe.
+/// An active run: the provider of its last answer, "cubepi" before the first one, which the points of the run and of its tools
+/// name. Thread-safe.
 class MeteredRun {
 public:
     SharedString provider() const {
@@ -33,7 +34,7 @@ public:
 
 private:
     mutable std::mutex mutex_;
-    SharedString provider_ = "cubepi";
+    SharedString provider_;
 };
 
 /// The instruments, and the state shared by all agents of a meter. Thread-safe.
@@ -103,7 +104,7 @@ private:
 class AgentMeter {
 public:
     AgentMeter(std::shared_ptr<MeterCore> core, Agent& agent)
-        : core_(std::move(core)), agent_(agent) {}
+        : core_(std::move(core)), agent_(agent), run_(std::make_shared<MeteredRun>()) {}
     ~AgentMeter() { detach(); }
     AgentMeter(const AgentMeter&) = delete;
     AgentMeter& operator=(const AgentMeter&) = delete;
@@ -139,8 +140,8 @@ private:
     Subscription subscription_;
     ProviderWatch::Lease providers_;
     std::shared_ptr<const Model> model_;
-    std::shared_ptr<MeteredRun> run_;  // null: none is active
-    std::string run_id_;
+    std::shared_ptr<const RunInfo> info_;  // null: no run is active
+    std::shared_ptr<MeteredRun> run_;      // of the active run, else for the next one
     Time start_;
     std::string error_type_;  // of the last answer; empty: it has not failed
     std::vector<Tool> tools_;

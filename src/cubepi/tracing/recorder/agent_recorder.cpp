@@ -27,11 +27,11 @@ std::shared_ptr<AgentRecorder> AgentRecorder::attach(std::shared_ptr<TracerCore>
                                                      Agent& agent) {
     auto recorder = std::make_shared<AgentRecorder>(std::move(core), agent);
     recorder->follow_model();
-    const std::weak_ptr<AgentRecorder> weak = recorder;
+    // The listener owns the recorder, which is in use until the event ends: `redact` or a notice may detach it meanwhile.
     const bool writes_streams = !recorder->core_->options().stream_directory.empty();
-    recorder->subscription_ = agent.subscribe([weak, writes_streams](const AgentEvent& event) {
+    recorder->subscription_ = agent.subscribe([recorder, writes_streams](const AgentEvent& event) {
         if (event.type() == AgentEventType::message_update && !writes_streams) return;
-        if (const auto self = weak.lock()) self->on_event(event);
+        recorder->on_event(event);
     });
     return recorder;
 }
@@ -176,8 +176,7 @@ ToolFacts AgentRecorder::facts_of(const SharedString& tool_name) const {
     const AgentTool* tool = agent_.state().tools.find(tool_name.str());
     if (!tool) return facts;
     facts.description = tool->description;
-    facts.execution_mode =
-        tool->execution_mode == ExecutionMode::sequential ? "sequential" : "parallel";
+    facts.execution_mode = tool->execution_mode.value_or(ExecutionMode::parallel);
     return facts;
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <cubepi/provider/cost.hpp>
+#include <cubepi/tracing/recorder/constant_texts.hpp>
 
 namespace cubepi::detail {
 
@@ -89,7 +90,7 @@ SharedString provider_name(std::string_view provider_id) {
 
 void add_request_attributes(Attributes& attributes, const ProviderCall& call,
                             const JsonObject* payload) {
-    attributes.add("gen_ai.operation.name", shared_name("chat"));
+    attributes.add("gen_ai.operation.name", constant_texts().chat);
     attributes.add("gen_ai.provider.name", provider_name(call.model().provider_id));
     attributes.add("gen_ai.request.model", shared_name(call.model().id));
     attributes.add("gen_ai.request.stream", true);

@@ -16,6 +16,8 @@ class SpanReceiver {
 public:
     virtual ~SpanReceiver() = default;
     virtual void receive(std::shared_ptr<const SpanData> span) noexcept = 0;
+    /// Returns an empty span.
+    virtual std::shared_ptr<SpanData> blank_span() { return std::make_shared<SpanData>(); }
 };
 
 /// Spans of a trace that is not sampled, until it is known whether it fails. Spans beyond the limits are counted.

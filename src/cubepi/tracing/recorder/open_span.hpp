@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include <cubepi/core/run_info.hpp>
@@ -9,13 +10,21 @@
 
 namespace cubepi::detail {
 
+/// Marks a span as failed.
+inline void set_error(SpanData& span, std::string type, std::string description) {
+    span.status = SpanStatus::error;
+    span.status_description = std::move(description);
+    span.attributes.set("error.type", SharedString(std::move(type)));
+}
+
 /// A span that has not ended.
 class OpenSpan {
 public:
     OpenSpan() = default;
-    OpenSpan(SharedString name, SpanContext context, SpanId parent, SpanKind kind,
-             std::chrono::system_clock::time_point start)
-        : data_(std::make_shared<SpanData>()) {
+    /// `blank`: an empty span.
+    OpenSpan(std::shared_ptr<SpanData> blank, SharedString name, SpanContext context, SpanId parent,
+             SpanKind kind, std::chrono::system_clock::time_point start)
+        : data_(std::move(blank)) {
         data_->name = std::move(name);
         data_->context = context;
         data_->parent = parent;
@@ -27,12 +36,6 @@ public:
     SpanData* operator->() const noexcept { return data_.get(); }
     SpanData& operator*() const noexcept { return *data_; }
     const SpanContext& context() const noexcept { return data_->context; }
-
-    void set_error(std::string type, std::string description) {
-        data_->status = SpanStatus::error;
-        data_->status_description = std::move(description);
-        data_->attributes.set("error.type", SharedString(std::move(type)));
-    }
 
     /// Ends the span, which is then empty.
     std::shared_ptr<const SpanData> end(std::chrono::system_clock::time_point time) {

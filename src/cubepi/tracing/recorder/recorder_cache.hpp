@@ -1,18 +1,17 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 namespace cubepi::detail {
 
-/// Recorders of metrics by the values that select them, so that a call need not build and look up its attributes. Thread-safe.
-/// Bounded: further values have no entry, and their recorders are created by each call.
+/// Recorders of metrics by the values that select them, so that a call need not build and look up its attributes. Thread-safe, without
+/// locks. Bounded: further values have no entry, and their recorders are created by each call.
 template <class Recorders>
 class RecorderCache {
 public:
@@ -21,24 +20,35 @@ public:
         unsigned parts = 0;  ///< which of the recorders exist
     };
 
-    /// Returns the recorders of `key`. `make()` creates them.
-    template <class Make>
-    std::shared_ptr<const Recorders> get(const Key& key, Make make) {
-        {
-            const std::lock_guard lock(mutex_);
-            if (const auto* known = find(key)) return known->recorders;
+    RecorderCache() = default;
+    ~RecorderCache() {
+        for (Entry* entry = first_.load(); entry;) delete std::exchange(entry, entry->next);
+    }
+    RecorderCache(const RecorderCache&) = delete;
+    RecorderCache& operator=(const RecorderCache&) = delete;
+
+    /// Calls `use` with the recorders of `key`. `make()` creates them.
+    template <class Make, class Use>
+    void use(const Key& key, Make make, Use use) {
+        if (const Entry* known = find(key)) return use(known->recorders);
+        auto entry = std::make_unique<Entry>(key, make());
+        use(entry->recorders);
+        if (count_.fetch_add(1) >= max_entries) {
+            count_.fetch_sub(1);
+            return;
         }
-        std::shared_ptr<const Recorders> made = std::make_shared<const Recorders>(make());
-        const std::lock_guard lock(mutex_);
-        if (entries_.size() < max_entries && !find(key)) entries_.push_back(Entry(key, made));
-        return made;
+        // Another thread may add the same key: its entry is not found any more, and has the same recorders.
+        entry->next = first_.load();
+        while (!first_.compare_exchange_weak(entry->next, entry.get())) {
+        }
+        (void)entry.release();
     }
 
 private:
     static constexpr std::size_t max_entries = 64;
 
     struct Entry {
-        Entry(const Key& key, std::shared_ptr<const Recorders> made)
+        Entry(const Key& key, Recorders made)
             : texts{std::string(key.values[0]), std::string(key.values[1]),
                     std::string(key.values[2])},
               parts(key.parts),
@@ -48,20 +58,20 @@ private:
                    texts[2] == key.values[2];
         }
 
-        std::array<std::string, 3> texts;
-        unsigned parts;
-        std::shared_ptr<const Recorders> recorders;
+        const std::array<std::string, 3> texts;
+        const unsigned parts;
+        const Recorders recorders;
+        Entry* next = nullptr;  // not changed once the entry is in the list
     };
 
     const Entry* find(const Key& key) const noexcept {
-        for (const Entry& entry : entries_) {
-            if (entry.has(key)) return &entry;
-        }
-        return nullptr;
+        const Entry* entry = first_.load(std::memory_order_acquire);
+        while (entry && !entry->has(key)) entry = entry->next;
+        return entry;
     }
 
-    std::mutex mutex_;
-    std::vector<Entry> entries_;
+    std::atomic<Entry*> first_ = nullptr;  // entries are added, never removed
+    std::atomic<std::size_t> count_ = 0;
 };
 
 }  // namespace cubepi::detail

@@ -1,6 +1,11 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -19,7 +24,14 @@ public:
     void add(std::string_view run_id, std::shared_ptr<T> run) {
         Part& part = part_of(run_id);
         const std::lock_guard lock(part.mutex);
-        part.runs.insert_or_assign(std::string(run_id), std::move(run));
+        if (part.spare.empty()) {
+            part.runs.insert_or_assign(std::string(run_id), std::move(run));
+            return;
+        }
+        part.spare.key() = run_id;
+        part.spare.mapped() = std::move(run);
+        auto result = part.runs.insert(std::move(part.spare));
+        if (!result.inserted) result.position->second = std::move(result.node.mapped());
     }
     /// Removes the run, unless another one has taken its id.
     void remove(std::string_view run_id, const T* run) noexcept {
@@ -29,7 +41,7 @@ public:
         const auto found = part.runs.find(run_id);
         if (found == part.runs.end() || found->second.get() != run) return;
         removed = std::move(found->second);
-        part.runs.erase(found);
+        part.spare = part.runs.extract(found);
     }
     /// Returns null if there is none.
     std::shared_ptr<T> find(std::string_view run_id) const {
@@ -40,17 +52,30 @@ public:
     }
 
 private:
-    struct Hash : std::hash<std::string_view> {
+    /// A hash of the ends of an id: random ids and numbered ones differ there, and it costs little.
+    struct Hash {
         using is_transparent = void;
+        std::size_t operator()(std::string_view id) const noexcept {
+            if (id.empty()) return 0;
+            const std::size_t size = std::min(id.size(), sizeof(std::uint64_t));
+            std::uint64_t first = 0;
+            std::uint64_t last = 0;
+            std::memcpy(&first, id.data(), size);
+            std::memcpy(&last, id.data() + (id.size() - size), size);
+            const std::uint64_t mixed = (first ^ std::rotl(last, 32)) * 0x9e3779b97f4a7c15U;
+            return static_cast<std::size_t>(mixed ^ (mixed >> 32U)) + id.size();
+        }
     };
+    using Runs = std::unordered_map<std::string, std::shared_ptr<T>, Hash, std::equal_to<>>;
     struct Part {
         mutable std::mutex mutex;
-        std::unordered_map<std::string, std::shared_ptr<T>, Hash, std::equal_to<>> runs;
+        Runs runs;
+        typename Runs::node_type spare;  // of a removed run, for the next one
     };
     static constexpr std::size_t part_count = 16;
 
     static std::size_t index_of(std::string_view run_id) noexcept {
-        return std::hash<std::string_view>()(run_id) % part_count;
+        return (Hash()(run_id) >> 8U) % part_count;
     }
     Part& part_of(std::string_view run_id) noexcept { return parts_[index_of(run_id)]; }
     const Part& part_of(std::string_view run_id) const noexcept { return parts_[index_of(run_id)]; }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -9,9 +11,11 @@
 #include <string_view>
 #include <vector>
 
+#include <boost/container/small_vector.hpp>
 #include <cubepi/agent/agent.hpp>
 #include <cubepi/provider/observers.hpp>
 #include <cubepi/tracing/recorder/content.hpp>
+#include <cubepi/tracing/recorder/content_pause.hpp>
 #include <cubepi/tracing/recorder/held_spans.hpp>
 #include <cubepi/tracing/recorder/open_span.hpp>
 
@@ -29,7 +33,7 @@ struct TraceParent {
 /// Facts about a tool of the agent that a recorder needs.
 struct ToolFacts {
     SharedString description = {};
-    std::string_view execution_mode = {};
+    std::optional<ExecutionMode> execution_mode = {};
 };
 
 /// The end of a run.
@@ -40,7 +44,8 @@ struct RunEnding {
     std::optional<double> cost = {};  ///< absent: unknown
 };
 
-/// The spans of one run. Events of the agent and notifications of providers may come from different threads.
+/// The spans of one run. Events of the agent and notifications of providers may come from different threads. The user's `redact` is
+/// never called under the lock: a span that ends is taken off the lists first.
 class RunTrace {
 public:
     using Time = std::chrono::system_clock::time_point;
@@ -62,7 +67,7 @@ public:
 
     const RunInfo& info() const noexcept { return *info_; }
     const std::shared_ptr<const RunInfo>& shared_info() const noexcept { return info_; }
-    SpanContext context() const;
+    const SpanContext& context() const noexcept { return context_; }
     /// Returns the span that a nested run of this tool call has as its parent; the open turn or the run itself if the call has
     /// no span.
     SpanContext context_of_call(std::string_view tool_call_id) const;
@@ -107,6 +112,7 @@ private:
         std::optional<Time> dropped = {};
         std::unique_ptr<const Model> model = {};  ///< of a dropped stream
     };
+    using Chats = boost::container::small_vector<Chat, 1>;
     struct Question {
         std::string id;
         std::string_view kind;
@@ -114,29 +120,56 @@ private:
         OpenSpan span;
     };
 
-    SpanContext new_context() const;
+    /// The failure of an answer, which may become that of the run. Empty: it has not failed.
+    struct AnswerFailure {
+        std::string type = {};
+        std::string text = {};
+    };
+    /// Recorded content of the run.
+    struct RunContent {
+        JsonArray turn_input = {};
+        JsonArray input = {};
+        JsonArray output = {};
+        SharedString system_prompt = {};
+    };
+
+    template <class List, class Id>
+    static auto find_by_id(List& list, const Id& id) {
+        return std::find_if(list.begin(), list.end(),
+                            [&](const auto& one) { return one.id == id; });
+    }
     OpenSpan open(SharedString name, SpanId parent, SpanKind kind, Time start) const;
     SpanId turn_or_root() const noexcept;
     SpanId parent_of(const ProviderCall& call) const noexcept;
     /// False if no span of the run can be exported: it is not sampled, and would not be recorded if it failed.
     bool records() const noexcept { return context_.sampled || settings_.keep_failed; }
-    std::vector<Chat>::iterator find_chat(const ProviderCall& call) noexcept;
+    ContentPause pause(std::unique_lock<std::mutex>& lock) const noexcept {
+        return ContentPause(content_ ? &lock : nullptr);
+    }
     void finish(OpenSpan& span, Time now);
+
     void finish_question(Question& question, std::string_view outcome, Time now);
+
+    Chats::iterator find_chat(const ProviderCall& call) noexcept;
     void note_first_request(const ProviderCall& call);
     void record_request(Attributes& attributes, const ProviderCall& call,
                         const JsonObject& payload) const;
-    void record_answer(OpenSpan& span, const Model& model, const Message& answer,
+    void record_outcome(SpanData& span, const ProviderCall& call, const ProviderOutcome& outcome,
+                        Time now) const;
+    void record_answer(SpanData& span, const Model& model, const Message& answer,
                        const ResponseDetails& details) const;
-    void record_body(SpanData& span, Json body) const;
-    void end_dropped_chats(const Message& answer);
-    void record_failure(OpenSpan& span, const ProviderOutcome& outcome, Time now) const;
-    void note_failure(const AssistantMessage& answer);
-    void record_turn_content(const TurnEndEvent& event);
-    void record_run_content();
-    void record_error(const Error* error);
+    void record_failure(SpanData& span, const ProviderOutcome& outcome, Time now) const;
+    std::vector<Chat> take_dropped_chats();
+
+    AnswerFailure failure_of(const AssistantMessage& answer) const;
+    void record_turn(SpanData& span, const TurnEndEvent& event, const AnswerFailure& failure) const;
+
     void close_open_spans(std::string_view question_outcome, bool aborted, Time now);
-    void finish_run(Time now);
+    void record_error(SpanData& span, const AnswerFailure& failure, const Error* error) const;
+    void record_run_content(SpanData& span, RunContent& content) const;
+    void record_turn_content(std::unique_lock<std::mutex>& lock, SpanData& span,
+                             const TurnEndEvent& event);
+    void finish_run(std::unique_lock<std::mutex>& lock, const Error* error, Time now);
     void keep();
 
     const std::shared_ptr<const Settings> shared_settings_;
@@ -148,26 +181,20 @@ private:
     SpanContext context_;
     OpenSpan root_;
     OpenSpan turn_;
-    std::vector<Tool> tools_;
-    std::vector<Chat> chats_;
+    boost::container::small_vector<Tool, 2> tools_;
+    Chats chats_;
     std::vector<Question> questions_;
     const std::shared_ptr<SpanHold> hold_;  // of the spans above; may be null
     HeldSpans held_;                        // until the outcome of the run is known
     bool exported_ = false;                 // the spans of a run that is not sampled are exported
-    std::int64_t input_messages_ = 0;
+    std::atomic<std::int64_t> input_messages_ = 0;
     std::size_t ended_tools_ = 0;        // of the turn
     std::size_t terminating_tools_ = 0;  // of the turn
     bool has_provider_ = false;
     bool failed_ = false;  // the run has; a failed tool is the model's business
     bool aborted_ = false;
-    // Of the last answer, if that failed; else empty.
-    std::string answer_error_type_;
-    std::string answer_error_;
-    // Recorded content.
-    JsonArray turn_input_;
-    JsonArray run_input_;
-    JsonArray run_output_;
-    SharedString system_prompt_;
+    AnswerFailure failure_;                // of the last answer
+    std::unique_ptr<RunContent> content_;  // null: content is not recorded
 };
 
 }  // namespace cubepi::detail

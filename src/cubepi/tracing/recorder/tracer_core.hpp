@@ -21,6 +21,7 @@ public:
     void receive(std::shared_ptr<const SpanData> span) noexcept override {
         sink_.add(std::move(span));
     }
+    std::shared_ptr<SpanData> blank_span() override { return sink_.blank_span(); }
 
     /// Begins the trace of a run. `own`: other settings than the tracer's.
     std::shared_ptr<RunTrace> start_run(std::shared_ptr<const RunInfo> info, RunTrace::Time start,
