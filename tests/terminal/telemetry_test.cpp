@@ -58,6 +58,17 @@ TEST(Telemetry, ARunWithoutASessionIsTraced) {
     EXPECT_NE(list.out.find(" spans\tok\t"), std::string::npos) << list.out;
 }
 
+TEST(Telemetry, TheCallsOfTheOfflineModelAreTraced) {
+    Home home;
+    const std::filesystem::path traces = home.root() / "traces";
+    home.set("CUBEPI_TRACE", traces.string());
+    const Piped run = run_piped(home, {"run", "--offline", "hello"});
+    EXPECT_EQ(run.status, 0) << run.err;
+    const std::string trace = trace_in(traces);
+    for (const char* name : {"chat offline", "gen_ai.usage.output_tokens"})
+        EXPECT_NE(trace.find(name), std::string::npos) << name;
+}
+
 TEST(Telemetry, ContentIsRecordedOnRequest) {
     Home home;
     const std::filesystem::path traces = home.root() / "traces";

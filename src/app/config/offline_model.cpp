@@ -60,6 +60,9 @@ public:
             {FauxStep([](const ModelRequest& seen) { return improvise(seen); })});
         return faux_.stream(std::move(request));
     }
+    std::shared_ptr<ObserverRegistry> observer_registry() const override {
+        return faux_.observer_registry();
+    }
 
 private:
     FauxProvider faux_;

@@ -12,6 +12,7 @@
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/provider/preview.hpp>
 
+#include "span_content.hpp"
 #include "trace_span.hpp"
 
 namespace cubepi::app {
@@ -179,10 +180,9 @@ RecordedRequest::RecordedRequest(const JsonObject& attributes)
     if (provider_.starts_with("unknown:")) provider_.erase(0, std::string_view("unknown:").size());
     api_ = api_of(body_, provider_);
     if (!api_ && !attributes.contains("gen_ai.input.messages"))
-        throw Error(ErrorCode::not_found,
-                    "the request of this call was not recorded\n"
-                    "  Record content to convert requests: TracerOptions::record_content, or "
-                    "record_content=True in Python.");
+        throw Error(ErrorCode::not_found, std::string("the request of this call was not recorded\n"
+                                                      "  Requests are content. To record it: ") +
+                                              how_to_record_content);
 }
 
 RecordedRequest::Body RecordedRequest::body(ProviderType type) const {

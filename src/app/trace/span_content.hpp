@@ -12,6 +12,11 @@
 
 namespace cubepi::app {
 
+/// The remedy for a trace without content.
+inline constexpr char how_to_record_content[] =
+    "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true; in a program "
+    "TracerOptions::record_content, in Python record_content=True.";
+
 /// A part of recorded content: "user", "assistant", "call add", "result".
 struct ContentBlock {
     std::string label = {};

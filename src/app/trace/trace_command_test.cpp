@@ -296,6 +296,20 @@ TEST_F(TraceView, NothingIsObeyedByTheTerminal) {
     }
 }
 
+TEST_F(TraceView, SaysHowToRecordContentThatIsMissing) {
+    constexpr std::string_view remedy = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true";
+    TestSpan span = chat_span("01", "", "m");
+    EXPECT_EQ(view(span.line()), exit_ok);
+    EXPECT_EQ(out().find(remedy), std::string::npos) << out();
+    arguments_.content = true;
+    EXPECT_EQ(view(span.line()), exit_ok);
+    EXPECT_NE(out().find(remedy), std::string::npos) << out();
+    span.attributes["gen_ai.output.messages"] =
+        R"([{"role":"assistant","parts":[{"type":"text","content":"hi"}]}])";
+    EXPECT_EQ(view(span.line()), exit_ok);
+    EXPECT_EQ(out().find(remedy), std::string::npos) << out();
+}
+
 TEST_F(TraceView, AFilterShowsTheSpansAndThoseAboveThem) {
     const std::string text = agent_span("01").line() + chat_span("02", "01", "m").line() +
                              tool_span("03", "01", "bash").line() +

@@ -112,6 +112,9 @@ public:
         const Waterfall waterfall(summary_.start, summary_.end, widths_.bar, screen_);
         print_titles(waterfall);
         for (const ShownRow& row : rows_) print_row(row, waterfall);
+        if (options_.content && !has_content_)
+            out_ << style().dim() << "These spans have no recorded content. To record it: "
+                 << TerminalView(how_to_record_content) << style().off() << "\n";
         const std::size_t hidden = tree_.rows().size() - rows_.size();
         if (hidden > 0)
             out_ << style().dim() << hidden
@@ -263,6 +266,7 @@ private:
         }
         if (!options_.content) return;
         for (const ContentBlock& block : content_.blocks(shown.row, line, options_.verbose)) {
+            has_content_ = true;
             const TerminalText label =
                 style().cyan() + for_terminal(block.label) + ": " + style().off();
             print_block(before, {}, label, block.text, 0);
@@ -307,6 +311,7 @@ private:
     Widths widths_;
     TreeLines lines_;
     SpanContent content_;
+    bool has_content_ = false;  // a row has been printed with some
 };
 
 }  // namespace

@@ -56,8 +56,7 @@ TEST(SpanReuse, ABlankSpanIsAnExportedOneWithoutItsValues) {
 
 TEST(SpanReuse, ABlankSpanIsNotOneThatTheExporterKeeps) {
     const auto exporter = std::make_shared<InMemorySpanExporter>();
-    SpanSink sink({output_of(discarding()), output_of(exporter)}, nullptr,
-                  nullptr);
+    SpanSink sink({output_of(discarding()), output_of(exporter)}, nullptr, nullptr);
     const SpanData* first = add_blank(sink);
     EXPECT_TRUE(sink.force_flush(plenty));
     EXPECT_NE(sink.blank_span().get(), first);

@@ -11,7 +11,8 @@ namespace {
 
 TEST(RunTable, FindsWhatWasAddedUntilItIsRemoved) {
     RunTable<int> table;
-    for (const std::string id : {"", "a", "12345678", "run-1", "b24f2a2c796944fe8f41200e1d32489c"}) {
+    for (const std::string id :
+         {"", "a", "12345678", "run-1", "b24f2a2c796944fe8f41200e1d32489c"}) {
         const auto run = std::make_shared<int>(1);
         table.add(id, run);
         EXPECT_EQ(table.find(id), run) << id;
@@ -59,7 +60,8 @@ TEST(RunTable, ALaterRunReplacesTheEarlierOneAlsoWithAnEntryToReuse) {
         others.push_back(std::make_shared<int>(i));
         table.add("b" + std::to_string(i), others.back());
     }
-    for (int i = 0; i < 200; ++i) table.remove("b" + std::to_string(i), others.at(static_cast<std::size_t>(i)).get());
+    for (int i = 0; i < 200; ++i)
+        table.remove("b" + std::to_string(i), others.at(static_cast<std::size_t>(i)).get());
     const auto second = std::make_shared<int>(2);
     table.add("a", second);
     EXPECT_EQ(table.find("a"), second);

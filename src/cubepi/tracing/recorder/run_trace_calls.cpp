@@ -131,9 +131,8 @@ std::vector<RunTrace::Chat> RunTrace::take_dropped_chats() {
         if (chat.dropped) dropped.push_back(std::move(chat));
     }
     if (!dropped.empty()) {
-        const auto kept = std::remove_if(chats_.begin(), chats_.end(), [](const Chat& chat) {
-            return chat.dropped.has_value();
-        });
+        const auto kept = std::remove_if(chats_.begin(), chats_.end(),
+                                         [](const Chat& chat) { return chat.dropped.has_value(); });
         chats_.erase(kept, chats_.end());
     }
     return dropped;
@@ -148,7 +147,7 @@ void RunTrace::record_failure(SpanData& span, const ProviderOutcome& outcome, Ti
               settings_.content.error_text(text, "provider error"));
     if (error.status_code)
         span.attributes.set("http.response.status_code",
-                             static_cast<std::int64_t>(*error.status_code));
+                            static_cast<std::int64_t>(*error.status_code));
     SpanEvent event;
     event.name = SharedString("gen_ai.client.operation.exception");
     event.time = now;

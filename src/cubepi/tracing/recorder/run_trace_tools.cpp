@@ -48,7 +48,8 @@ void RunTrace::start_tool(const ToolExecutionStartEvent& event, const ToolFacts&
     if (!facts.description.empty()) attributes.add("gen_ai.tool.description", facts.description);
     if (facts.execution_mode) {
         const bool sequential = *facts.execution_mode == ExecutionMode::sequential;
-        attributes.add("cubepi.tool.execution_mode", sequential ? texts.sequential : texts.parallel);
+        attributes.add("cubepi.tool.execution_mode",
+                       sequential ? texts.sequential : texts.parallel);
     }
     if (settings_.content.enabled())
         settings_.content.add(attributes, "gen_ai.tool.call.arguments", event.args);

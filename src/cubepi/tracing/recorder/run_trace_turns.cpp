@@ -13,9 +13,8 @@ namespace cubepi::detail {
 namespace {
 
 std::int64_t count_of_calls(const AssistantMessage& answer) {
-    return std::count_if(answer.content.begin(), answer.content.end(), [](const auto& block) {
-        return std::holds_alternative<ToolCall>(block);
-    });
+    return std::count_if(answer.content.begin(), answer.content.end(),
+                         [](const auto& block) { return std::holds_alternative<ToolCall>(block); });
 }
 
 JsonArray output_of(const TurnEndEvent& event) {
