@@ -14,12 +14,13 @@ constexpr const char* task = "Ask the host.";
 
 }  // namespace
 
-extern "C" [[gnu::visibility("default")]] int ask_agent(const char* name, char* answer, unsigned size) {
+extern "C" [[gnu::visibility("default")]] int ask_agent(const char* name, char* answer,
+                                                        unsigned size) {
     cubepi::JsonObject arguments;
     arguments["name"] = name;
     cubepi::FauxProvider faux;
-    faux.append_responses(
-        {cubepi::faux_assistant_message(cubepi::faux_tool_call("greet", std::move(arguments)), cubepi::stop_reason::tool_use)});
+    faux.append_responses({cubepi::faux_assistant_message(
+        cubepi::faux_tool_call("greet", std::move(arguments)), cubepi::stop_reason::tool_use)});
     faux.append_responses({[](const cubepi::MessageList& messages, const cubepi::Model&) {
         return cubepi::faux_assistant_message(messages.back().text());
     }});

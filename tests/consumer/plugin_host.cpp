@@ -10,7 +10,8 @@ int main(int count, char** arguments) {
             std::fprintf(stderr, "%s\n", count == 2 ? dlerror() : "usage: plugin_host PLUGIN");
             return 1;
         }
-        auto ask = reinterpret_cast<int (*)(const char*, char*, unsigned)>(dlsym(plugin, "ask_agent"));
+        auto ask =
+            reinterpret_cast<int (*)(const char*, char*, unsigned)>(dlsym(plugin, "ask_agent"));
         char answer[100] = "";
         if (ask == nullptr || ask("host", answer, sizeof answer) != 0) return 1;
         std::puts(answer);

@@ -12,4 +12,6 @@ std::string greet(GreetingArgs args) { return "Hello, " + args.name; }
 
 }  // namespace
 
-cubepi::AgentTool greeting_tool() { return cubepi::tool<GreetingArgs>("greet", "Greet by name.", greet); }
+cubepi::AgentTool greeting_tool() {
+    return cubepi::tool<GreetingArgs>("greet", "Greet by name.", greet);
+}
