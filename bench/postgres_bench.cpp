@@ -260,8 +260,6 @@ void pg_load(benchmark::State& state) {
 }
 BENCHMARK(pg_load)->UseRealTime()->Unit(benchmark::kMillisecond);
 
-BENCHMARK(measure_decoding)->Name("decode_payloads")->UseRealTime()->Unit(benchmark::kMillisecond);
-
 void bare_pg_claim(benchmark::State& state) {
     Bare bare(new_database().connection);
     std::int64_t number = 0;

@@ -22,9 +22,6 @@ void fill(ServerCheckpointer& store);
 /// Loads the thread "t", until the caller has its messages.
 void measure_load(benchmark::State& state, ServerCheckpointer& store);
 
-/// Decodes many_messages payloads, as a load does with those that the server sends.
-void measure_decoding(benchmark::State& state);
-
 /// A claim of a run and its completion.
 void measure_claim(benchmark::State& state, ServerCheckpointer& store);
 
