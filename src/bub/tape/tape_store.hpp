@@ -101,8 +101,17 @@ struct TapeInfo {
 
 /// A store of tapes. Append-only; entries of one append become visible together, or not at all (B9). A tape that does
 /// not exist reads as empty. Each tape also has a small JSON object, its side state, for mutable data that is not
-/// history (claims, pending requests). Calls may come from several executors at once. Throws cubepi::Error: `not_found`
-/// (an anchor), `invalid_argument` (dates, tape names), `storage`, `storage_locked`, `storage_full`.
+/// history (claims, pending requests). Throws cubepi::Error: `not_found` (an anchor), `invalid_argument` (dates, tape
+/// names), `storage`, `storage_locked`, `storage_full`.
+///
+/// Thread rules: any thread may call any function at any time, on several executors at once; a task resumes on the executor
+/// that awaits it and never blocks it. That executor must outlive the call. The store must outlive the tasks that it returned,
+/// unless an implementation states otherwise. Writes of one tape are executed one after another, also those of other
+/// processes that share the store; their order is that of the locks and not that of the calls. Functions that are passed
+/// (`edit`, a guard, `visit`) are called during the task, by one thread at a time, on the executor of the call or on a worker
+/// thread; they must not use the store, and in a store that repeats transactions they may be called more than once.
+/// state_file() and edit_state_later() return at once. Cancelling a task ends its wait; whether a write that had begun is stored
+/// is then undefined, but it is stored whole or not at all.
 ///
 /// A store implements the pure virtual functions; `tape_store_support.hpp` has what their implementations share, and
 /// docs/guides/bub/tape-stores.md a complete store. The other functions have defaults that read the tape; override
