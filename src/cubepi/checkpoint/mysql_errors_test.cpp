@@ -197,20 +197,5 @@ TEST_F(MySQLErrors, an_unreadable_row_is_named) {
     EXPECT_EQ(error.backend(), "mysql");
 }
 
-TEST_F(MySQLErrors, the_inbox_is_read_by_its_indexes) {
-    for (const char* time : {"created_at", "expires_at"}) {
-        const std::string key = std::string(time) + ", thread_id, run_id, question_id";
-        const std::string plan =
-            query(
-                "EXPLAIN FORMAT=JSON SELECT id FROM cubepi_native_pending WHERE expired = false"
-                " AND " +
-                std::string(time) + " >= 5e0 AND (" + key + ") > (5e0, 'a', 'b', 'c') ORDER BY " +
-                key + " LIMIT 10")
-                .front();
-        EXPECT_NE(plan.find("cubepi_native_ix_pending"), std::string::npos) << plan;
-        EXPECT_EQ(plan.find("filesort"), std::string::npos) << plan;
-    }
-}
-
 }  // namespace
 }  // namespace cubepi
