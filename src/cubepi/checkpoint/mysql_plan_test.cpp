@@ -20,7 +20,8 @@ void fill(RawMySQL& raw) {
     raw.query("SET @cubepi_native_writer = 1");
     raw.query(
         "INSERT INTO cubepi_threads (thread_id, extra, pending_request, run_id) SELECT"
-        " concat('t', seq), '{\"a\": 1}', concat('{\"question_id\": \"q\", \"thread_id\": \"t', seq,"
+        " concat('t', seq), '{\"a\": 1}', concat('{\"question_id\": \"q\", \"thread_id\": \"t', "
+        "seq,"
         " '\", \"payload\": {\"kind\": \"confirm\", \"prompt\": \"Continue?\", \"details\": null},"
         " \"created_at\": ', seq, ', \"timeout_seconds\": 100.0}'), 'r0' FROM seq_1_to_20000");
     raw.query(
@@ -123,33 +124,33 @@ TEST_F(MySQLPlan, D71_every_statement_uses_an_index) {
     int lookups = 0;
     for (const std::string& sql : statements_of(use_store)) {
         if (!has_plan(sql)) continue;
-        explain(sql, [&](const std::string& table, const std::string& access,
-                         const std::string& index) {
-            if (!large.contains(table)) return;
-            EXPECT_NE(access, "ALL") << table << ": " << sql;
-            EXPECT_NE(access, "index") << table << " by " << index << ": " << sql;
-            ++lookups;
-        });
+        explain(sql,
+                [&](const std::string& table, const std::string& access, const std::string& index) {
+                    if (!large.contains(table)) return;
+                    EXPECT_NE(access, "ALL") << table << ": " << sql;
+                    EXPECT_NE(access, "index") << table << " by " << index << ": " << sql;
+                    ++lookups;
+                });
     }
     EXPECT_GT(lookups, 20);
 }
 
 TEST_F(MySQLPlan, D71_a_listing_looks_up_each_thread_by_index) {
     std::vector<ThreadInfo> list;
-    const std::set<std::string> statements = statements_of(
-        [&](MySQLCheckpointer& store) { list = run(store.list_threads()); });
+    const std::set<std::string> statements =
+        statements_of([&](MySQLCheckpointer& store) { list = run(store.list_threads()); });
     ASSERT_GT(list.size(), 19'000U);
     EXPECT_GT(list.front().message_count, 0);
     EXPECT_EQ(list.back().message_count, 0);
     int lookups = 0;
     for (const std::string& sql : statements) {
         if (!has_plan(sql) || sql.find("cubepi_messages") == std::string::npos) continue;
-        explain(sql, [&](const std::string& table, const std::string& access,
-                         const std::string& index) {
-            if (table != "m") return;
-            EXPECT_EQ(access, "ref") << index << ": " << sql;
-            ++lookups;
-        });
+        explain(sql,
+                [&](const std::string& table, const std::string& access, const std::string& index) {
+                    if (table != "m") return;
+                    EXPECT_EQ(access, "ref") << index << ": " << sql;
+                    ++lookups;
+                });
     }
     EXPECT_EQ(lookups, 2) << "the count and the date of a thread";
 }
@@ -170,10 +171,10 @@ TEST_F(MySQLPlan, D65_the_inbox_is_read_by_its_indexes) {
         const std::string key = std::string(time) + ", thread_id, run_id, question_id";
         const std::string plan =
             raw.query(
-                "EXPLAIN FORMAT=JSON SELECT id FROM cubepi_native_pending WHERE expired = false"
-                " AND " +
-                std::string(time) + " >= 5e0 AND (" + key + ") > (5e0, 'a', 'b', 'c') ORDER BY " +
-                key + " LIMIT 10")
+                   "EXPLAIN FORMAT=JSON SELECT id FROM cubepi_native_pending WHERE expired = false"
+                   " AND " +
+                   std::string(time) + " >= 5e0 AND (" + key +
+                   ") > (5e0, 'a', 'b', 'c') ORDER BY " + key + " LIMIT 10")
                 .front();
         EXPECT_NE(plan.find("cubepi_native_ix_pending"), std::string::npos) << plan;
         EXPECT_EQ(plan.find("filesort"), std::string::npos) << plan;

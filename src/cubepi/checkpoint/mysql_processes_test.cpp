@@ -1,13 +1,10 @@
 // Several processes on one database. The children are this program with `--child`.
 #include <cubepi/checkpoint/mysql_checkpointer.hpp>
 
-#include <iostream>
 #include <map>
 #include <string>
 #include <utility>
 #include <vector>
-
-#include <unistd.h>
 
 #include <gtest/gtest.h>
 
@@ -15,51 +12,13 @@
 #include <cubepi/checkpoint/child_process_test.hpp>
 #include <cubepi/checkpoint/interchange_test.hpp>
 #include <cubepi/checkpoint/mysql_server_test.hpp>
+#include <cubepi/checkpoint/server_processes_test.hpp>
 #include <cubepi/checkpoint/server_proxy_test.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/task_scope.hpp>
 
 namespace cubepi {
 namespace {
-
-constexpr int appends_per_process = 25;
-
-void say(const std::string& line) { std::cout << line << std::endl; }
-
-std::string read_line() {
-    std::string line;
-    std::getline(std::cin, line);
-    return line;
-}
-
-// The work of the child processes. Each takes a connection string.
-
-void append_in_turns(const std::string& connection) {
-    MySQLCheckpointer store(connection);
-    const std::string name = std::to_string(getpid());
-    for (int i = 0; i < appends_per_process;) {
-        const std::optional<CheckpointData> data = run(store.load("t"));
-        AppendOptions options = AppendOptions().expected_position(data ? data->position : 0);
-        try {
-            run(store.append("t", one(user(name + " " + std::to_string(i))), std::move(options)));
-            ++i;
-        } catch (const StaleAppendError&) {
-            // The other process was faster: load again.
-        }
-    }
-}
-
-void append_when_told(const std::string& connection) {
-    MySQLCheckpointer store(connection);
-    run(store.open());
-    say("ready");
-    const std::string thread_id = read_line();
-    MessageList two = one(user("first", "r", "id-1"));
-    two.push_back(user("second", "r", "id-2"));
-    AppendOptions options = AppendOptions().extra(JsonObject{{"a", 1}});
-    run(store.append(thread_id, std::move(two), std::move(options)));
-    say("stored");
-}
 
 void claim_when_told(const std::string& connection) {
     MySQLCheckpointer store(connection);
@@ -79,41 +38,15 @@ protected:
 };
 
 TEST_F(MySQLProcesses, D20_two_processes_never_fork_a_thread) {
-    Child first("append_in_turns", connection);
-    Child second("append_in_turns", connection);
-    EXPECT_EQ(first.wait(), 0);
-    EXPECT_EQ(second.wait(), 0);
     MySQLCheckpointer store(connection);
-    EXPECT_EQ(run(store.load("t"))->messages.size(), 2U * appends_per_process);
+    expect_no_forks(store, connection);
 }
 
 TEST_F(MySQLProcesses, D20_a_process_that_is_killed_at_any_statement_leaves_whole_appends) {
     MySQLProxy proxy(MySQLServer::shared().socket());
     MySQLCheckpointer store(connection);
-    bool finished = false;
-    int stored = 0;
-    for (int statement = 1; !finished; ++statement) {
-        ASSERT_LT(statement, 60);
-        const std::string thread_id = "t" + std::to_string(statement);
-        Child child("append_when_told", proxy.connection(database));
-        ASSERT_EQ(child.read_line(), "ready");
-        proxy.before_statement(statement, [&] { child.kill_now(); });
-        child.tell(thread_id);
-        finished = child.read_line() == "stored";
-        child.kill_and_wait();
-        proxy.before_statement(0, {});
-        const std::optional<CheckpointData> data = run(store.load(thread_id));
-        if (data) {
-            ++stored;
-            EXPECT_EQ(data->messages.size(), 2U) << statement;
-            EXPECT_EQ(data->extra.at("a"), Json(1)) << statement;
-        }
-        // Neither a lock nor half an append is left.
-        AppendOptions next = AppendOptions().expected_position(data ? data->position : 0);
-        run(store.append(thread_id, one(user("after", "r2", "id-3")), std::move(next)));
-        EXPECT_TRUE(run(store.find_message(thread_id, "id-3")));
-    }
-    EXPECT_GE(stored, 1);
+    // A packet that has reached the server completely may be executed.
+    EXPECT_GE(kill_at_each_statement(store, proxy, proxy.connection(database)), 1);
 }
 
 TEST_F(MySQLProcesses, D50_the_claim_of_a_killed_process_is_superseded_at_once) {
@@ -153,8 +86,8 @@ TEST_F(MySQLProcesses, D20_many_writers_on_distinct_threads_and_on_one) {
 int run_store_child(const std::string& mode, const std::string& connection) {
     using Work = void (*)(const std::string&);
     const std::map<std::string, Work> children{
-        {"append_in_turns", append_in_turns},
-        {"append_when_told", append_when_told},
+        {"append_in_turns", append_in_turns<MySQLCheckpointer>},
+        {"append_when_told", append_when_told<MySQLCheckpointer>},
         {"claim_when_told", claim_when_told},
     };
     const auto child = children.find(mode);

@@ -90,7 +90,7 @@ TEST_F(PostgresErrors, a_server_that_is_gone_is_awaited_only_if_it_was_there) {
     PostgresCheckpointer store(options);
     run(store.append("t", one(user("hello")), AppendOptions()));
     own.stop(SIGINT);
-    const std::string failed = "store=postgres error=connect sqlstate= ";
+    const std::string failed = "store=postgres error=connect sqlstate=\"\" ";
     // A new connection is refused.
     expect(error_of_append(), ErrorCode::connect, "check host and port");
     EXPECT_EQ(log.text(), "<3>store.failed " + failed + "repeated=false\n");
