@@ -19,8 +19,8 @@ struct ServerOptions {
     /// How long to wait for a connection of the pool to become free. Then ErrorCode::timeout.
     std::chrono::milliseconds acquire_timeout{30000};
     /// How long connecting may take, name resolution and TLS included. Then ErrorCode::connect. A server that refuses a
-    /// connection is an error at once, unless a connection of the pool was lost: then the server may be restarting, and the
-    /// call connects repeatedly for so long.
+    /// connection is an error at once, unless a connection of the pool was lost or the server answers that it is starting:
+    /// then the call connects repeatedly for so long.
     std::chrono::milliseconds connect_timeout{10000};
     /// How long to wait for another transaction on the same thread. Then CheckpointerLockTimeoutError.
     std::chrono::milliseconds lock_timeout{5000};
