@@ -63,6 +63,16 @@ FakeBotServer::~FakeBotServer() {
     thread_.join();
 }
 
+std::size_t FakeBotServer::calls() {
+    const std::lock_guard lock(mutex_);
+    return calls_;
+}
+
+void FakeBotServer::wait_for_call(std::size_t after) {
+    std::unique_lock lock(mutex_);
+    called_.wait(lock, [this, after] { return calls_ != after; });
+}
+
 Task<ServerResponse> FakeBotServer::respond(ServerRequest request) {
     HttpRequest passed(request.method, "https://api.telegram.org" + request.path);
     passed.headers = std::move(request.headers);
@@ -70,6 +80,11 @@ Task<ServerResponse> FakeBotServer::respond(ServerRequest request) {
     Task<HttpResponse> sending = transport_->send(std::move(passed));
     Outcome<HttpResponse> sent = co_await outcome_of(std::move(sending));
     if (sent.cancelled()) sent.rethrow();
+    {
+        const std::lock_guard lock(mutex_);
+        ++calls_;
+        called_.notify_all();
+    }
     if (!sent) co_return cut();
     const auto status = static_cast<unsigned>(sent.value().status);
     std::string body = co_await read_all(std::move(sent).value());

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <condition_variable>
+#include <cstddef>
 #include <future>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
@@ -37,13 +40,28 @@ public:
         return result.get();
     }
 
+    /// Waits until `condition`, which is called with the API, returns true after a call of the API.
+    template <class Condition>
+    void wait_until(Condition condition) {
+        for (;;) {
+            const std::size_t seen = calls();
+            if (with_api(condition)) return;
+            wait_for_call(seen);
+        }
+    }
+
 private:
     Task<ServerResponse> respond(ServerRequest request);
+    std::size_t calls();
+    void wait_for_call(std::size_t after);
 
     boost::asio::io_context context_{1};
     bub::telegram::FakeBotApi api_;
     const std::shared_ptr<HttpTransport> transport_;
     HttpServer server_;
+    std::mutex mutex_;
+    std::condition_variable called_;
+    std::size_t calls_ = 0;
     std::thread thread_;
 };
 
