@@ -80,8 +80,7 @@ protected:
     }
     void press(std::int64_t user, const FakeMessage& message, std::size_t row,
                std::size_t column = 0) {
-        bot.with_api(
-            [&](FakeBotApi& api) { (void)api.press(user, message.id, row, column); });
+        bot.with_api([&](FakeBotApi& api) { (void)api.press(user, message.id, row, column); });
     }
     /// Waits until the button has this label.
     void wait_for_label(const FakeMessage& message, std::size_t row, std::string_view label) {

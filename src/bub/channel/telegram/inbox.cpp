@@ -230,7 +230,7 @@ Task<bool> Inbox::accept(Json update) {
             answer_button(incoming, "");
             if (is_form_end(incoming.data))
                 incoming.envelope.rest[answer_choice_key] =
-                    forms_->choices(incoming.place.chat, incoming.message_id, incoming.keyboard);
+                    forms_->finish(incoming.place.chat, incoming.message_id, incoming.keyboard);
             break;
         case Incoming::Kind::message: break;
     }

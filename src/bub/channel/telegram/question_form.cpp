@@ -187,10 +187,11 @@ Task<> OpenForms::show(std::int64_t chat, std::int64_t message_id) {
     form->is_showing = false;
 }
 
-JsonArray OpenForms::choices(std::int64_t chat, std::int64_t message_id,
-                             const JsonArray& shown) const {
+JsonArray OpenForms::finish(std::int64_t chat, std::int64_t message_id, const JsonArray& shown) {
     const auto form = forms_.find(Place(chat, message_id));
-    return marked_choices(form == forms_.end() ? shown : form->second->keyboard);
+    if (form == forms_.end()) return marked_choices(shown);
+    form->second->is_shown = true;
+    return marked_choices(form->second->keyboard);
 }
 
 }  // namespace bub::telegram

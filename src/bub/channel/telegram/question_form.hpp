@@ -43,8 +43,9 @@ public:
                const std::string& data);
     /// Shows the newest marks in the message.
     Task<> show(std::int64_t chat, std::int64_t message_id);
-    /// Returns the marked choices when "Done" was pressed.
-    JsonArray choices(std::int64_t chat, std::int64_t message_id, const JsonArray& shown) const;
+    /// Returns the marked choices when "Done" was pressed. The form is not shown again, unless another button is pressed: the outcome
+    /// takes its place.
+    JsonArray finish(std::int64_t chat, std::int64_t message_id, const JsonArray& shown);
 
 private:
     struct Form {

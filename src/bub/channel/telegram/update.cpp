@@ -7,7 +7,7 @@
 #include <utility>
 
 #include <bub/channel/telegram/question_card.hpp>
-#include <bub/channel/telegram/question_form.hpp>
+#include <bub/channel/telegram/update_origin.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/trimmed.hpp>
 
@@ -45,11 +45,6 @@ std::string_view part_of(std::string_view text, std::int64_t offset, std::int64_
     return text.substr(begin, std::min(at, text.size()) - begin);
 }
 
-std::int64_t id_in(const JsonObject& object, std::string_view key) {
-    const JsonObject* const member = object_member(object, key);
-    return member ? integer_member(*member, "id").value_or(0) : 0;
-}
-
 std::string text_of(const JsonObject& message) {
     const std::string_view text = string_member(message, "text");
     return text.empty() ? text_member(message, "caption") : std::string(text);
@@ -81,26 +76,6 @@ std::optional<SlashCommand> slash_command(std::string_view text) {
 bool answers_questions(const SlashCommand& command) {
     constexpr std::array<std::string_view, 4> names{"approve", "deny", "answer", "abandon"};
     return std::find(names.begin(), names.end(), command.name) != names.end();
-}
-
-/// Sets the origin of the envelope; returns the facts about it that are stored.
-JsonObject origin_facts(Incoming& incoming, const Access& access, const std::string& name) {
-    Envelope& envelope = incoming.envelope;
-    const ChatTarget& place = incoming.place;
-    const std::string chat = std::to_string(place.chat);
-    envelope.channel = "telegram";
-    envelope.chat_id = chat;
-    envelope.session_id = "telegram:" + chat;
-    if (place.thread != 0) *envelope.session_id += ":" + std::to_string(place.thread);
-    envelope.from_operator = access.is_operator(incoming.user);
-    envelope.context["sender_id"] = std::to_string(incoming.user);
-    envelope.context["private_chat"] = place.chat > 0;
-    JsonObject facts;
-    facts["user"] = incoming.user;
-    facts["chat"] = place.chat;
-    if (place.thread != 0) facts["thread"] = place.thread;
-    facts["name"] = name;
-    return facts;
 }
 
 /// A message as an object, with the facts that decide about it.
@@ -264,45 +239,6 @@ void MessageReader::read_text() {
         *envelope.content = facts_["name"].as_string().c_str() + (": " + *envelope.content);
     if (replied() && !is_command) *envelope.content = quoted(*replied(), files) + *envelope.content;
     if (!files.empty()) facts_["files"] = std::move(files);
-}
-
-JsonArray keyboard_of(const JsonObject& message) {
-    const JsonObject* const markup = object_member(message, "reply_markup");
-    const JsonArray* const rows = markup ? array_member(*markup, "inline_keyboard") : nullptr;
-    return rows ? *rows : JsonArray();
-}
-
-Incoming read_button(const JsonObject& query, const Access& access) {
-    Incoming incoming;
-    incoming.user = id_in(query, "from");
-    incoming.callback_id = text_member(query, "id");
-    const JsonObject* const message = object_member(query, "message");
-    const JsonObject* const from = object_member(query, "from");
-    if (incoming.callback_id.empty() || !from) return incoming;
-    incoming.kind = Kind::stale_button;
-    if (!message) return incoming;
-    incoming.place.chat = id_in(*message, "chat");
-    if (cubepi::detail::flag_member(*message, "is_topic_message"))
-        incoming.place.thread = integer_member(*message, "message_thread_id").value_or(0);
-    if (!access.allows(incoming.user, incoming.place.chat)) {
-        incoming.kind = Kind::unknown_user;
-        return incoming;
-    }
-    incoming.message_id = integer_member(*message, "message_id").value_or(0);
-    incoming.data = text_member(query, "data");
-    incoming.keyboard = keyboard_of(*message);
-    if (is_form_choice(incoming.data) && !incoming.keyboard.empty()) {
-        incoming.kind = Kind::choice;
-        return incoming;
-    }
-    Envelope& envelope = incoming.envelope;
-    if (!answer_with_button(incoming.data, incoming.keyboard, envelope)) return incoming;
-    incoming.kind = Kind::button;
-    envelope.is_active = true;
-    JsonObject facts = origin_facts(incoming, access, display_name(*from));
-    facts["question"] = incoming.message_id;
-    envelope.rest[telegram_key] = std::move(facts);
-    return incoming;
 }
 
 /// Parses the topic of a session id that read_update() has made.
