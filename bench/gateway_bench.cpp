@@ -40,6 +40,10 @@ std::filesystem::path directory() {
     return std::filesystem::temp_directory_path() / "cubepi-bench-gateway";
 }
 
+Task<bool> dispatch(std::shared_ptr<bub::OutboundChannelRouter> router, bub::TurnOutput output) {
+    co_return co_await router->dispatch_output(std::move(output));
+}
+
 std::unique_ptr<bub::Framework> make_framework(std::shared_ptr<CountingChannel> channel) {
     auto framework = std::make_unique<bub::Framework>();
     bub::Plugin plugin;
@@ -48,11 +52,8 @@ std::unique_ptr<bub::Framework> make_framework(std::shared_ptr<CountingChannel> 
     plugin.provide_channels = [channel](bub::ProvideChannelsCall&) {
         return std::vector<std::shared_ptr<bub::Channel>>{channel};
     };
-    plugin.dispatch_outbound =
-        [at = framework.get()](bub::DispatchOutboundCall& call) -> Task<bool> {
-        bub::TurnOutput output = call.output();
-        const auto router = at->router();
-        co_return co_await router->dispatch_output(std::move(output));
+    plugin.dispatch_outbound = [at = framework.get()](bub::DispatchOutboundCall& call) {
+        return dispatch(at->router(), call.output());
     };
     framework->add(std::move(plugin));
     return framework;
