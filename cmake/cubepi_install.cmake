@@ -124,6 +124,6 @@ if(pipeline_modules)
     cubepi_pkg_config_file(bub "The turn pipeline of CubePi" REQUIRES ${requires} cubepi LIBS -Wl,--as-needed)
 endif()
 
-if(NOT BUILD_SHARED_LIBS)
+if(PROJECT_IS_TOP_LEVEL AND NOT BUILD_SHARED_LIBS)
     include(cubepi_package)
 endif()
