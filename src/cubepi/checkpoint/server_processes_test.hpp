@@ -1,4 +1,4 @@
-// What the tests of several processes on one database server have in common. The children are the test program with `--child`.
+// Shared by the tests of several processes on one database server. The children are the test program with `--child`.
 #pragma once
 
 #include <cstdint>

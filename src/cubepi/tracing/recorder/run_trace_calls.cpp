@@ -131,9 +131,9 @@ std::vector<RunTrace::Chat> RunTrace::take_dropped_chats() {
         if (chat.dropped) dropped.push_back(std::move(chat));
     }
     if (!dropped.empty()) {
-        const auto kept = std::remove_if(chats_.begin(), chats_.end(),
-                                         [](const Chat& chat) { return chat.dropped.has_value(); });
-        chats_.erase(kept, chats_.end());
+        const auto end = std::remove_if(chats_.begin(), chats_.end(),
+                                        [](const Chat& chat) { return chat.dropped.has_value(); });
+        chats_.erase(end, chats_.end());
     }
     return dropped;
 }
