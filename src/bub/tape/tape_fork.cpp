@@ -34,8 +34,10 @@ detail::ForkBranch* TapeFork::State::find(const std::string& tape) {
     return tape == main.tape ? &main : nullptr;
 }
 
-void TapeFork::State::drain() {
-    journal->drain([this] { return journals->open_journal(main.tape, options.turn_id); });
+detail::JournalBuffer::Open TapeFork::State::journal_opener() {
+    return [self = shared_from_this()] {
+        return self->journals->open_journal(self->main.tape, self->options.turn_id);
+    };
 }
 
 Task<void> TapeFork::State::write_journal() {
@@ -46,22 +48,41 @@ Task<void> TapeFork::State::write_journal() {
     }
     timer->cancel();
     timer_armed = false;
-    const std::shared_ptr<State> self = shared_from_this();
-    auto write = [self] { self->drain(); };
+    auto write = [buffer = journal, open = journal_opener()] { buffer->drain(open); };
     co_await cubepi::offload(*options.runtime->workers, std::move(write));
 }
 
 void TapeFork::State::post_partial_text() {
     timer_armed = false;
     if (!is_journaled() || journal->empty()) return;
-    options.runtime->workers->post([self = shared_from_this()] {
+    options.runtime->workers->post([buffer = journal, open = journal_opener()] {
         try {
-            self->drain();
+            buffer->drain_or_leave(open);
         } catch (const std::exception&) {
             // The lines stay buffered, and the next writer reports the failure.
             return;
         }
     });
+}
+
+Task<void> TapeFork::State::stop_journal() {
+    if (timer) timer->cancel();
+    timer_armed = false;
+    journal->stop();
+    if (!journal->is_writing()) co_return;
+    auto wait = [buffer = journal] { buffer->wait(); };
+    co_await cubepi::offload(*options.runtime->workers, std::move(wait));
+}
+
+Task<void> TapeFork::State::remove_journal() {
+    journal->stop();
+    if (!journal->is_writing() && !journal->journal()) co_return;
+    auto remove = [buffer = journal] { buffer->remove(); };
+    std::function<void()> again = remove;
+    Task<void> task = cubepi::offload(*options.runtime->workers, std::move(remove));
+    const cubepi::Outcome<> removed = co_await cubepi::outcome_of(std::move(task));
+    // A cancelled call may not have been made; a second one does nothing.
+    if (!removed) options.runtime->workers->post(std::move(again));
 }
 
 Task<void> TapeFork::State::find_base() {

@@ -191,7 +191,7 @@ public:
     /// Appends whole lines: entries in the format of a tape, {"text": TEXT}, {"reset": true}, {"behind": ENTRY}, and
     /// {"claim": {"run_id", "owner_id"}, "after": N} of a turn that continues from N messages under this claim. Blocks.
     virtual void write(std::string_view lines) = 0;
-    /// Ends and removes the journal.
+    /// Ends and removes the journal. Blocks; called on a worker thread.
     virtual void remove() noexcept = 0;
 };
 

@@ -6,7 +6,6 @@
 #include <bub/tape/fork/fork_entries.hpp>
 #include <bub/tape/fork/fork_state.hpp>
 #include <cubepi/core/error.hpp>
-#include <cubepi/core/offload.hpp>
 #include <cubepi/core/outcome.hpp>
 
 // The end of a fork: merged into the tape, fenced, or discarded; and the claims that it holds until then.
@@ -175,6 +174,14 @@ void TapeFork::State::close() {
 Task<void> TapeFork::merge(TurnStatus status) {
     const std::shared_ptr<State> state = state_;
     state->check_open();
+    // A merge that fails leaves a fork that can be merged again.
+    struct Resume {
+        detail::JournalBuffer* journal;
+        ~Resume() {
+            if (journal) journal->resume();
+        }
+    } resume{state->journal.get()};
+    co_await state->stop_journal();
     std::string refused;
     if (state->holds_something()) {
         cubepi::Outcome<std::string> merged =
@@ -185,7 +192,8 @@ Task<void> TapeFork::merge(TurnStatus status) {
         refused = std::move(merged).value();
     }
     if (!refused.empty()) co_await state->keep_refused(status, refused);
-    if (const std::shared_ptr<TurnJournal> journal = state->journal->journal()) journal->remove();
+    resume.journal = nullptr;
+    co_await state->remove_journal();
     co_await state->edit_at_end();
     const std::string tape = state->main.tape;
     state->close();
@@ -201,10 +209,7 @@ Task<void> TapeFork::merge(TurnStatus status) {
 Task<void> TapeFork::discard() {
     const std::shared_ptr<State> state = state_;
     if (state->over) co_return;
-    if (const std::shared_ptr<TurnJournal> journal = state->journal->journal()) {
-        auto remove = [journal] { journal->remove(); };
-        co_await cubepi::offload(*state->options.runtime->workers, std::move(remove));
-    }
+    co_await state->remove_journal();
     co_await state->edit_at_end();
     state->close();
 }

@@ -60,12 +60,16 @@ struct TapeFork::State : std::enable_shared_from_this<TapeFork::State> {
     /// Returns null for a tape that is not in the fork.
     detail::ForkBranch* find(const std::string& tape);
 
-    /// Writes the buffered journal lines. Thread-safe.
-    void drain();
-    /// Like drain(), on a worker thread, because file access may block.
+    /// Returns the function that creates the journal, on a worker thread.
+    detail::JournalBuffer::Open journal_opener();
+    /// Writes the buffered journal lines, on a worker thread.
     Task<void> write_journal();
     /// Like write_journal(), without waiting.
     void post_partial_text();
+    /// Writes nothing more to the journal, and waits for the write in progress.
+    Task<void> stop_journal();
+    /// Removes the journal, even if the call is cancelled. Does nothing if there is none.
+    Task<void> remove_journal();
 
     Task<void> find_base();
     /// Writes new claims to the journal.

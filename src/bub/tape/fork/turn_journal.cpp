@@ -1,5 +1,6 @@
 #include <bub/tape/fork/turn_journal.hpp>
 
+#include <exception>
 #include <utility>
 
 #include <bub/tape/entry/entry_facts.hpp>
@@ -165,7 +166,7 @@ JournalBuffer::Lines JournalBuffer::add(const std::vector<TapeEntry>& entries, b
     const std::lock_guard lock(mutex_);
     end_partial_text();
     Lines lines;
-    lines.begin = lines_.size();
+    lines.begin = start_ + lines_.size();
     lines.changes = changes_;
     if (reset) {
         JsonObject line;
@@ -173,15 +174,15 @@ JournalBuffer::Lines JournalBuffer::add(const std::vector<TapeEntry>& entries, b
         lines_ += line_of(line);
     }
     for (const TapeEntry& entry : entries) lines_ += tape_line(entry);
-    lines.end = lines_.size();
+    lines.end = start_ + lines_.size();
     return lines;
 }
 
 bool JournalBuffer::take_back(const Lines& lines) {
     const std::lock_guard lock(mutex_);
-    if (lines.changes != changes_) return false;
+    if (lines.changes != changes_ || lines.begin < start_) return false;
     ++changes_;
-    lines_.erase(lines.begin, lines.end - lines.begin);
+    lines_.erase(lines.begin - start_, lines.end - lines.begin);
     return true;
 }
 
@@ -204,22 +205,93 @@ void JournalBuffer::add_claim(const TapeClaim& claim, std::int64_t after) {
 
 bool JournalBuffer::empty() const {
     const std::lock_guard lock(mutex_);
-    return lines_.empty() && partial_text_.empty();
+    return lines_.empty() && partial_text_.empty() && !writing_;
 }
 
-void JournalBuffer::drain(const std::function<std::shared_ptr<TurnJournal>()>& open) {
+bool JournalBuffer::is_writing() const {
     const std::lock_guard lock(mutex_);
-    // A character split between two deltas waits for its rest.
+    return writing_;
+}
+
+void JournalBuffer::end_whole_text() {
     const std::size_t whole = cubepi::complete_utf8_prefix(partial_text_);
     std::string rest = partial_text_.substr(whole);
     partial_text_.resize(whole);
     end_partial_text();
     partial_text_ = std::move(rest);
-    if (lines_.empty()) return;
-    if (!journal_) journal_ = open();
-    journal_->write(lines_);
-    lines_.clear();
-    ++changes_;
+}
+
+void JournalBuffer::drain(const Open& open) {
+    std::unique_lock lock(mutex_);
+    written_.wait(lock, [this] { return !writing_; });
+    drain(std::move(lock), open);
+}
+
+void JournalBuffer::drain_or_leave(const Open& open) {
+    std::unique_lock lock(mutex_);
+    if (writing_) {
+        more_ = true;
+        return;
+    }
+    drain(std::move(lock), open);
+}
+
+void JournalBuffer::drain(std::unique_lock<std::mutex> lock, const Open& open) {
+    do {
+        more_ = false;
+        if (stopped_) return;
+        end_whole_text();
+        if (lines_.empty()) return;
+        const std::string lines = std::exchange(lines_, {});
+        start_ += lines.size();
+        writing_ = true;
+        lock.unlock();
+        std::exception_ptr failure;
+        try {
+            write(lines, open);
+        } catch (...) {
+            failure = std::current_exception();
+        }
+        lock.lock();
+        writing_ = false;
+        written_.notify_all();
+        if (failure) {
+            lines_.insert(0, lines);
+            start_ -= lines.size();
+            std::rethrow_exception(failure);
+        }
+    } while (more_);
+}
+
+void JournalBuffer::write(const std::string& lines, const Open& open) {
+    std::shared_ptr<TurnJournal> to = journal();
+    if (!to) {
+        to = open();
+        const std::lock_guard lock(mutex_);
+        journal_ = to;
+    }
+    to->write(lines);
+}
+
+void JournalBuffer::wait() const {
+    std::unique_lock lock(mutex_);
+    written_.wait(lock, [this] { return !writing_; });
+}
+
+void JournalBuffer::stop() {
+    const std::lock_guard lock(mutex_);
+    stopped_ = true;
+}
+
+void JournalBuffer::resume() {
+    const std::lock_guard lock(mutex_);
+    stopped_ = false;
+}
+
+void JournalBuffer::remove() {
+    stop();
+    wait();
+    if (const std::shared_ptr<TurnJournal> old = journal()) old->remove();
 }
 
 std::shared_ptr<TurnJournal> JournalBuffer::journal() const {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <condition_variable>
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -42,9 +44,14 @@ TapeEntry partial_text_entry(std::string text, const std::string& turn_id, std::
 TapeEntry turn_marker(const std::string& turn_id, std::string_view status);
 
 /// The lines of a journal that are not yet written, in order. Thread-safe.
+///
+/// One thread at a time writes, without the mutex: the functions that do not say that they block return at once, even while a
+/// server does not answer.
 class JournalBuffer {
 public:
-    /// The position of lines; valid until the next write.
+    using Open = std::function<std::shared_ptr<TurnJournal>()>;
+
+    /// The position of lines in all lines of the journal.
     struct Lines {
         std::size_t begin = 0;
         std::size_t end = 0;
@@ -53,24 +60,45 @@ public:
 
     void add_partial_text(std::string_view text);
     Lines add(const std::vector<TapeEntry>& entries, bool reset);
-    /// Removes lines that could not be written. Returns false if they were written after all or have moved.
+    /// Removes lines that could not be written. Returns false if they were written after all, are being written, or have moved.
     bool take_back(const Lines& lines);
     void add_behind(const std::vector<TapeEntry>& entries);
     /// Records that the turn continues from `after` messages under this claim.
     void add_claim(const TapeClaim& claim, std::int64_t after);
+    /// Returns false also while lines are being written, which may fail.
     bool empty() const;
-    /// Writes all lines. `open` creates the journal if there is none yet.
-    void drain(const std::function<std::shared_ptr<TurnJournal>()>& open);
-    /// Returns null before the first drain.
+    bool is_writing() const;
+    /// Writes all lines. `open` creates the journal if there is none yet. Blocks.
+    void drain(const Open& open);
+    /// Does the same; but if another thread is writing, leaves the lines to it instead of waiting.
+    void drain_or_leave(const Open& open);
+    /// Waits until no thread writes. Blocks.
+    void wait() const;
+    /// From now on, drain() writes nothing; a write in progress continues.
+    void stop();
+    /// Takes stop() back.
+    void resume();
+    /// Stops, waits for the write in progress, and removes the journal. Blocks.
+    void remove();
+    /// Returns null before the first write.
     std::shared_ptr<TurnJournal> journal() const;
 
 private:
     void end_partial_text();
+    /// Makes a line of the partial text, except for the beginning of a character.
+    void end_whole_text();
+    void drain(std::unique_lock<std::mutex> lock, const Open& open);
+    void write(const std::string& lines, const Open& open);
 
     mutable std::mutex mutex_;
+    mutable std::condition_variable written_;
     std::string lines_;
+    std::size_t start_ = 0;  ///< the position of `lines_` in all lines
     std::string partial_text_;
-    std::size_t changes_ = 0;  ///< number of changes of the positions in `lines_`
+    std::size_t changes_ = 0;  ///< number of lines taken back, which changes positions
+    bool writing_ = false;
+    bool more_ = false;  ///< the thread that writes has to look for lines again
+    bool stopped_ = false;
     std::shared_ptr<TurnJournal> journal_;
 };
 

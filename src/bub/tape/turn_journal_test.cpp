@@ -1,0 +1,164 @@
+#include <bub/tape/fork/turn_journal.hpp>
+
+#include <functional>
+#include <future>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <bub/tape/memory_tape_store.hpp>
+#include <bub/tape/tape_fork.hpp>
+#include <bub/tape/tape_test_support.hpp>
+#include <cubepi/core/error.hpp>
+#include <cubepi/core/offload.hpp>
+#include <cubepi/core/task_scope.hpp>
+
+namespace bub {
+namespace {
+
+/// Its first write waits until the test releases it, as if a server did not answer.
+class SlowJournal final : public TurnJournal {
+public:
+    void write(std::string_view lines) override {
+        if (writes++ == 0) {
+            started.set_value();
+            released.get_future().wait();
+            if (fails) throw cubepi::Error(cubepi::ErrorCode::storage, "the server is gone");
+        }
+        EXPECT_FALSE(is_removed) << "nothing is written to a journal that was removed";
+        text += lines;
+    }
+    void remove() noexcept override { is_removed = true; }
+
+    std::promise<void> started;
+    std::promise<void> released;
+    bool fails = false;
+    int writes = 0;
+    std::string text;
+    bool is_removed = false;
+};
+
+std::vector<TapeEntry> one(std::string text) {
+    std::vector<TapeEntry> entries;
+    entries.push_back(message_entry("user", std::move(text)));
+    return entries;
+}
+
+class JournalBuffers : public ::testing::Test {
+protected:
+    std::shared_ptr<SlowJournal> slow = std::make_shared<SlowJournal>();
+    detail::JournalBuffer buffer;
+    detail::JournalBuffer::Open open = [this] { return slow; };
+};
+
+TEST_F(JournalBuffers, TakeTextWhileAServerDoesNotAnswer) {
+    buffer.add_partial_text("one");
+    std::thread writer([&] { buffer.drain(open); });
+    slow->started.get_future().wait();
+    EXPECT_FALSE(buffer.empty()) << "the write may fail";
+    EXPECT_TRUE(buffer.is_writing());
+    EXPECT_EQ(buffer.journal(), slow);
+    buffer.add_partial_text("two");
+    buffer.drain_or_leave(open);
+    buffer.add_partial_text("three");
+    slow->released.set_value();
+    writer.join();
+    EXPECT_EQ(slow->text, "{\"text\": \"one\"}\n{\"text\": \"twothree\"}\n")
+        << "the writer has written what was left to it";
+    EXPECT_TRUE(buffer.empty());
+}
+
+TEST_F(JournalBuffers, LinesThatCouldNotBeWrittenPrecedeTheNextOnes) {
+    slow->fails = true;
+    const detail::JournalBuffer::Lines first = buffer.add(one("first"), false);
+    std::thread writer([&] { EXPECT_THROW(buffer.drain(open), cubepi::Error); });
+    slow->started.get_future().wait();
+    EXPECT_FALSE(buffer.take_back(first)) << "they are being written";
+    buffer.add_partial_text("second");
+    slow->released.set_value();
+    writer.join();
+    buffer.drain(open);
+    const detail::JournaledTurn turn = detail::read_journal(slow->text);
+    ASSERT_EQ(turn.entries.size(), 1U);
+    EXPECT_EQ(turn.partial_text, "second");
+    EXPECT_LT(slow->text.find("first"), slow->text.find("second"));
+    EXPECT_FALSE(buffer.take_back(first)) << "they are written";
+}
+
+TEST_F(JournalBuffers, LinesThatCouldNotBeWrittenAreTakenBack) {
+    slow->fails = true;
+    slow->released.set_value();
+    const detail::JournalBuffer::Lines first = buffer.add(one("first"), false);
+    EXPECT_THROW(buffer.drain(open), cubepi::Error);
+    EXPECT_TRUE(buffer.take_back(first));
+    EXPECT_TRUE(buffer.empty());
+    buffer.add(one("second"), false);
+    buffer.drain(open);
+    EXPECT_EQ(detail::read_journal(slow->text).entries.size(), 1U);
+}
+
+/// Tapes in memory with a journal.
+class JournaledStore final : public TapeStore, public TurnJournalStore {
+public:
+    explicit JournaledStore(std::shared_ptr<TurnJournal> journal) : journal_(std::move(journal)) {}
+    Task<std::vector<std::string>> all_tapes() override { return tapes_.all_tapes(); }
+    Task<std::vector<TapeEntry>> fetch(std::string tape, TapeQuery query) override {
+        return tapes_.fetch(std::move(tape), std::move(query));
+    }
+    Task<TapePosition> append(std::string tape, std::vector<TapeEntry> entries,
+                              TapeAppend options) override {
+        return tapes_.append(std::move(tape), std::move(entries), std::move(options));
+    }
+    Task<TapePosition> position(std::string tape) override {
+        return tapes_.position(std::move(tape));
+    }
+    Task<Json> edit_state(std::string tape, std::function<Json(JsonObject& state)> edit) override {
+        return tapes_.edit_state(std::move(tape), std::move(edit));
+    }
+    Task<JsonObject> read_state(std::string tape) override {
+        return tapes_.read_state(std::move(tape));
+    }
+    Task<cubepi::InboxPage> list_requests(cubepi::InboxQuery query) override {
+        return tapes_.list_requests(std::move(query));
+    }
+    std::shared_ptr<TurnJournal> open_journal(const std::string& /*tape*/,
+                                              const std::string& /*turn_id*/) override {
+        return journal_;
+    }
+
+private:
+    MemoryTapeStore tapes_;
+    std::shared_ptr<TurnJournal> journal_;
+};
+
+Task<void> take_turn(cubepi::TaskScope& scope, std::shared_ptr<SlowJournal> slow) {
+    TapeForkOptions options;
+    options.turn_id = "t1";
+    options.runtime = cubepi::Runtime::standard();
+    TapeFork fork(std::make_shared<JournaledStore>(slow), "a__one", options);
+    std::vector<TapeEntry> entries = one("hello");
+    Task<TapePosition> append = fork.append("a__one", std::move(entries), TapeAppend());
+    scope.spawn(std::move(append));
+    auto wait = [slow] { slow->started.get_future().wait(); };
+    co_await cubepi::offload(*options.runtime->workers, std::move(wait));
+    fork.add_text("text on the loop");
+    scope.spawn(fork.merge(TurnStatus::cancelled));
+    fork.add_text(", which goes on");
+    slow->released.set_value();
+    co_await scope.join();
+}
+
+TEST(TurnJournals, B9_AServerThatDoesNotAnswerDoesNotStopTheLoop) {
+    const auto slow = std::make_shared<SlowJournal>();
+    run(cubepi::with_task_scope(
+        [slow](cubepi::TaskScope& scope) { return take_turn(scope, slow); }));
+    EXPECT_TRUE(slow->is_removed) << "after the write that was in progress";
+    EXPECT_NE(slow->text.find("hello"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace bub
