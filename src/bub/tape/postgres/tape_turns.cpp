@@ -67,6 +67,7 @@ std::string head_line(const std::string& turn_id, std::chrono::system_clock::tim
 /// A turn as its rows say.
 struct StoredTurn {
     std::string key = {};
+    std::int64_t owner = 0;
     bool alive = false;
     std::string lines = {};
 };
@@ -74,7 +75,7 @@ struct StoredTurn {
 void select_turns(ServerBatch& reads, const std::string& tape) {
     reads
         .add("SELECT turn_key, " + is_alive_sql("owner") +
-             " FROM bub_turns WHERE tape = $1 ORDER BY started_at, turn_key")
+             ", owner FROM bub_turns WHERE tape = $1 ORDER BY started_at, turn_key")
         .text(tape);
     reads.add("SELECT turn_key, lines FROM bub_turn_lines WHERE tape = $1 ORDER BY turn_key, seq")
         .text(tape);
@@ -88,6 +89,7 @@ std::vector<StoredTurn> read_turns(const ServerResult& turns, const ServerResult
         StoredTurn turn;
         turn.key = turns.string(row, 0);
         turn.alive = turns.boolean(row, 1);
+        turn.owner = turns.integer(row, 2);
         turn.lines = std::move(texts[turn.key]);
         found.push_back(std::move(turn));
     }
@@ -164,11 +166,23 @@ void delete_turn(ServerBatch& writes, const std::string& tape, const std::string
 class PgTurnJournal final : public TurnJournal {
 public:
     PgTurnJournal(std::shared_ptr<PgTapeTurns> turns, PgTapeTurns::Turn turn, std::string head)
-        : turns_(std::move(turns)), turn_(std::move(turn)), head_(std::move(head)) {}
+        : turns_(std::move(turns)), turn_(std::move(turn)), head_(std::move(head)) {
+        turns_->note_opened(turn_);
+    }
+    ~PgTurnJournal() override {
+        turns_->note_ended(turn_, removed_);
+        if (removed_ || !tried_) return;
+        // For other processes, to which the owner is alive. If it fails, the next use of the tape by this process does it.
+        turns_->post(
+            [turns = turns_, tape = turn_.first] { cubepi::run(turns->close_dead_turns(tape)); });
+    }
+    PgTurnJournal(const PgTurnJournal&) = delete;
+    PgTurnJournal& operator=(const PgTurnJournal&) = delete;
 
     void write(std::string_view lines) override {
         const std::lock_guard lock(mutex_);
         if (removed_) return;
+        tried_ = true;
         // A part that failed is replaced by the next write, which has its lines again.
         cubepi::run(turns_->write_lines(turn_, parts_ + 1, head_, std::string(lines)));
         ++parts_;
@@ -177,11 +191,12 @@ public:
     void remove() noexcept override {
         const std::lock_guard lock(mutex_);
         removed_ = true;
-        if (!turns_->has_journal(turn_)) return;
+        // The fate of a first write that failed is unknown.
+        if (!turns_->has_journal(turn_) && (!tried_ || parts_ > 0)) return;
         try {
             cubepi::run(turns_->remove_journal(turn_));
         } catch (...) {
-            // Inside of an event loop, or without a connection.
+            // Without a connection.
             turns_->post(
                 [turns = turns_, turn = turn_] { cubepi::run(turns->remove_journal(turn)); });
         }
@@ -193,6 +208,7 @@ private:
     const std::string head_;
     std::mutex mutex_;
     std::int64_t parts_ = 0;
+    bool tried_ = false;
     bool removed_ = false;
 };
 
@@ -268,14 +284,16 @@ Task<> PgTapeTurns::close_dead_turns(std::string tape) {
     select_tape(plan.reads, tape);
     select_turns(plan.reads, tape);
     const std::shared_ptr<cubepi::Clock> clock = store_->options().runtime->clock;
-    auto decide = [tape, clock](const ServerView& view, ServerBatch& writes) {
+    auto decide = [self, tape, clock](const ServerView& view, ServerBatch& writes) {
         TapeRow row = read_tape_row(tape, view.results[0]);
         std::size_t closed = 0;
         for (StoredTurn& stored : read_turns(view.results[1], view.results[2])) {
-            if (stored.alive) continue;
+            const bool own = stored.owner == self->owner_;
+            if (own ? self->is_live(tape, stored.key) : stored.alive) continue;
             JournaledTurn turn = read_journal(stored.lines);
-            if (has_live_claim(row.state, turn, clock->wall())) continue;
-            if (close_turn(writes, tape, row, std::move(turn), clock->wall())) ++closed;
+            if (!own && has_live_claim(row.state, turn, clock->wall())) continue;
+            const bool is_over = own && self->is_removed(tape, stored.key);
+            if (!is_over && close_turn(writes, tape, row, std::move(turn), clock->wall())) ++closed;
             delete_turn(writes, tape, stored.key);
         }
         return closed;
@@ -316,6 +334,32 @@ bool PgTapeTurns::has_journal(const Turn& turn) const {
 void PgTapeTurns::note_removed(const std::string& tape, const std::string& turn_id) {
     const std::lock_guard lock(mutex_);
     journals_.erase(Turn(tape, turn_id));
+    removed_.erase(Turn(tape, key_of(turn_id)));
+}
+
+void PgTapeTurns::note_opened(const Turn& turn) {
+    const std::lock_guard lock(mutex_);
+    live_.emplace(turn.first, key_of(turn.second));
+    removed_.erase(Turn(turn.first, key_of(turn.second)));
+}
+
+void PgTapeTurns::note_ended(const Turn& turn, bool is_removed) noexcept {
+    const Turn stored(turn.first, key_of(turn.second));
+    const std::lock_guard lock(mutex_);
+    if (const auto found = live_.find(stored); found != live_.end()) live_.erase(found);
+    if (is_removed || live_.contains(stored)) return;
+    journals_.erase(turn);
+    looked_.erase(turn.first);
+}
+
+bool PgTapeTurns::is_live(const std::string& tape, const std::string& turn_key) const {
+    const std::lock_guard lock(mutex_);
+    return live_.contains(Turn(tape, turn_key)) && !removed_.contains(Turn(tape, turn_key));
+}
+
+bool PgTapeTurns::is_removed(const std::string& tape, const std::string& turn_key) const {
+    const std::lock_guard lock(mutex_);
+    return removed_.contains(Turn(tape, turn_key));
 }
 
 void PgTapeTurns::select_turn(ServerBatch& reads, const std::string& tape,
@@ -375,6 +419,10 @@ Task<> PgTapeTurns::write_lines(Turn turn, std::int64_t seq, std::string head, s
 
 Task<> PgTapeTurns::remove_journal(Turn turn) {
     const auto self = shared_from_this();
+    {
+        const std::lock_guard lock(mutex_);
+        removed_.emplace(turn.first, key_of(turn.second));
+    }
     ServerPlan plan;
     plan.threads = {turn.first};
     auto decide = [turn, owner = owner_](const ServerView&, ServerBatch& writes) {

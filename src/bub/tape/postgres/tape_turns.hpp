@@ -20,7 +20,8 @@ namespace bub::detail {
 /// The journals of turns in the table bub_turns. Each belongs to an owner: a store in one process. The owner is alive while a
 /// session of the server holds its advisory lock, which ends with the process. A turn whose owner is dead is closed by the next
 /// process that uses its tape. An owner that only lost its session (a restart of the server) is fenced: if its turn has been
-/// closed meanwhile, the next write of its journal and its append fail. Thread-safe.
+/// closed meanwhile, the next write of its journal and its append fail. A turn whose journal was destroyed without being removed
+/// (its merge has failed) is dead too: its owner closes it like another's. Thread-safe.
 class PgTapeTurns : public std::enable_shared_from_this<PgTapeTurns> {
 public:
     PgTapeTurns(const cubepi::PostgresOptions& options,
@@ -51,6 +52,13 @@ private:
     using Turn = std::pair<std::string, std::string>;  // tape and id
 
     bool has_journal(const Turn& turn) const;
+    void note_opened(const Turn& turn);
+    /// Notes the end of a journal, and that the tape has to be looked at again if it was not removed.
+    void note_ended(const Turn& turn, bool is_removed) noexcept;
+    /// Returns true if a journal of this object writes the turn.
+    bool is_live(const std::string& tape, const std::string& turn_key) const;
+    /// Returns true if the turn has ended and only its rows could not be removed.
+    bool is_removed(const std::string& tape, const std::string& turn_key) const;
     /// Ensures that a session of the server shows that the owner is alive.
     Task<> be_present();
     /// Stores lines as the part `seq` of the journal, which is created with part 1.
@@ -66,6 +74,8 @@ private:
     std::atomic<std::int64_t> marks_ = 0;
     mutable std::mutex mutex_;
     std::set<Turn> journals_;       ///< that are stored
+    std::multiset<Turn> live_;      ///< journals that have not ended
+    std::set<Turn> removed_;        ///< whose rows may still be stored
     std::set<std::string> looked_;  ///< tapes
 };
 
