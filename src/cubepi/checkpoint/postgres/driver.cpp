@@ -55,7 +55,7 @@ void PgDriver::begin_read(ServerBatch& batch) const {
 }
 
 void PgDriver::begin_write(ServerBatch& batch, const std::vector<std::string>& threads) const {
-    batch.add("BEGIN");
+    batch.add("BEGIN ISOLATION LEVEL READ COMMITTED");
     // CubePi takes the same lock. Several are taken in the order of their keys.
     if (threads.size() == 1) {
         batch.add("SELECT pg_advisory_xact_lock(hashtext($1))").text(threads[0]);
