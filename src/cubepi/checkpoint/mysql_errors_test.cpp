@@ -66,6 +66,17 @@ TEST_F(MySQLErrors, a_connection_string_that_cannot_be_parsed_is_not_repeated) {
     }
 }
 
+TEST_F(MySQLErrors, verify_ca_without_certificates_to_check_with_is_rejected) {
+    try {
+        const MySQLCheckpointer store{std::string("mysql://u:hunter2@host/db?ssl-mode=verify-ca")};
+        FAIL() << "the client library would accept any certificate";
+    } catch (const CheckpointerError& error) {
+        expect(error, ErrorCode::invalid_argument, "add ssl-ca=FILE");
+    }
+    const MySQLCheckpointer store{
+        std::string("mysql://u:hunter2@host/db?ssl-mode=verify-ca&ssl-ca=ca.pem")};
+}
+
 TEST_F(MySQLErrors, a_wrong_host) {
     options.connection = "mysql://u:hunter2@no-such-host.invalid/x";
     expect(error_of_append(), ErrorCode::dns, "check the host");

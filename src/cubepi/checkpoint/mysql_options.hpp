@@ -9,7 +9,7 @@ namespace cubepi {
 ///
 ///     socket=PATH        a Unix socket instead of host and port
 ///     ssl-mode=MODE      disabled, preferred (the default: TLS if the server has it), required (without checking the
-///                        certificate), verify-ca or verify-identity
+///                        certificate), verify-ca (needs ssl-ca) or verify-identity
 ///     ssl-ca=FILE        the certificates to check the server's with
 ///     ssl-cert=FILE, ssl-key=FILE   a certificate of the client
 ///

@@ -66,6 +66,11 @@ MyParameters::MyParameters(std::string_view text) {
     read_authority(path.substr(0, slash));
     database = decoded(path.substr(slash + 1));
     if (query != std::string_view::npos) read_parameters(text.substr(query + 1));
+    // Without certificates of its own to check with, the client library checks nothing.
+    if (tls == MyTls::verify_ca && ca.empty())
+        refuse(
+            "ssl-mode=verify-ca needs the certificates to check the server's with; add "
+            "ssl-ca=FILE");
     if (host.empty() && socket.empty()) host = "127.0.0.1";
     if (password.empty()) {
         if (const char* const value = std::getenv("MYSQL_PWD")) password = value;
