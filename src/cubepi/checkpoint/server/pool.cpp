@@ -1,5 +1,7 @@
 #include <cubepi/checkpoint/server/pool.hpp>
 
+#include <exception>
+#include <string>
 #include <utility>
 
 #include <boost/asio/post.hpp>
@@ -9,6 +11,7 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/offload.hpp>
 #include <cubepi/core/outcome.hpp>
+#include <cubepi/core/timeout.hpp>
 #include <cubepi/net/name_resolver.hpp>
 
 namespace cubepi::detail {
@@ -19,6 +22,16 @@ ServerOptions with_defaults(ServerOptions options) {
     if (!options.runtime) options.runtime = Runtime::standard();
     if (options.max_connections == 0) options.max_connections = 1;
     return options;
+}
+
+bool is_timeout(const std::exception_ptr& failure) {
+    try {
+        std::rethrow_exception(failure);
+    } catch (const TimeoutError&) {
+        return true;
+    } catch (...) {
+        return false;
+    }
 }
 
 }  // namespace
@@ -202,6 +215,19 @@ Task<ServerAddresses> ServerPool::resolve() {
     co_return addresses;
 }
 
+Task<ServerAddresses> ServerPool::resolve_in_time() {
+    Task<ServerAddresses> task = resolve();
+    Task<ServerAddresses> limited =
+        with_timeout(clock(), options_.connect_timeout, std::move(task), "connect");
+    Outcome<ServerAddresses> found = co_await outcome_of(std::move(limited));
+    if (!found.ok() && is_timeout(found.failure())) {
+        throw ServerFailure(ServerFailureKind::connect,
+                            "the name of the host was not resolved within " +
+                                std::to_string(options_.connect_timeout.count()) + " ms");
+    }
+    co_return std::move(found).value();
+}
+
 Task<ServerPool::Connection> ServerPool::open_checked(ServerAddresses addresses) {
     const Executor executor = co_await this_executor;
     auto connection = driver_->connection();
@@ -215,7 +241,7 @@ Task<ServerPool::Connection> ServerPool::open_checked(ServerAddresses addresses)
 }
 
 Task<ServerPool::Connection> ServerPool::open() {
-    ServerAddresses addresses = co_await resolve();
+    ServerAddresses addresses = co_await resolve_in_time();
     co_return co_await open_checked(std::move(addresses));
 }
 

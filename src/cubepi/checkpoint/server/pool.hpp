@@ -76,6 +76,8 @@ private:
     Task<Connection> replace();
     Task<Connection> open_checked(ServerAddresses addresses);
     Task<ServerAddresses> resolve();
+    /// Does the same, but not longer than connecting may take.
+    Task<ServerAddresses> resolve_in_time();
     Task<bool> is_alive(ServerConnection& connection);
     void put_back(Connection connection) noexcept;
     void leave(const std::shared_ptr<Waiter>& waiter) noexcept;
