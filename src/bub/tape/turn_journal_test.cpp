@@ -147,7 +147,7 @@ Task<void> take_turn(cubepi::TaskScope& scope, std::shared_ptr<SlowJournal> slow
     co_await cubepi::offload(*options.runtime->workers, std::move(wait));
     fork.add_text("text on the loop");
     scope.spawn(fork.merge(TurnStatus::cancelled));
-    fork.add_text(", which goes on");
+    fork.add_text(" continues");
     slow->released.set_value();
     co_await scope.join();
 }
