@@ -7,10 +7,11 @@
 #include <bub/tape/entry/entry_facts.hpp>
 #include <bub/tape/file/digest.hpp>
 #include <bub/tape/file/tape_errors.hpp>
+#include <bub/tape/postgres/late_edits.hpp>
 #include <bub/tape/postgres/tape_driver.hpp>
+#include <bub/tape/postgres/tape_pages.hpp>
 #include <bub/tape/postgres/tape_rows.hpp>
 #include <bub/tape/postgres/tape_turns.hpp>
-#include <bub/tape/search/query_filter.hpp>
 #include <bub/tape/tape_store_support.hpp>
 #include <cubepi/checkpoint/server/store.hpp>
 #include <cubepi/core/error.hpp>
@@ -31,8 +32,6 @@ using cubepi::detail::ServerStore;
 using cubepi::detail::ServerView;
 using StorePtr = std::shared_ptr<ServerStore>;
 using TurnsPtr = std::shared_ptr<PgTapeTurns>;
-
-constexpr std::int64_t page_size = 1000;
 
 /// A transaction on one tape that reads its row first.
 ServerPlan plan_for(const std::string& tape) {
@@ -65,45 +64,13 @@ Task<std::optional<TapeEntry>> read_one(StorePtr store, ServerBatch reads) {
     co_return found;
 }
 
-Task<IdRange> range_of(StorePtr store, std::string tape, TapeQuery query) {
-    IdRange range;
-    range.high = std::numeric_limits<std::int64_t>::max();
-    if (query.slice() == TapeQuery::Slice::all) co_return range;
-    ServerBatch reads;
-    select_bounds(reads, tape, query);
-    const ServerResults results = co_await store->read(std::move(reads));
-    co_return read_bounds(results[0], query);
-}
-
-Task<void> visit_pages(StorePtr store, std::string tape, TapeQuery query,
-                       std::function<bool(const TapeEntry&)> visit) {
-    QueryFilter filter(query);
-    IdRange range = co_await range_of(store, tape, query);
-    // The database applies the limit only if it knows which entries match.
-    const bool is_plain = !query.dates() && query.text().empty();
-    while (!filter.full()) {
-        std::int64_t limit = page_size;
-        if (is_plain && query.limit() && *query.limit() < static_cast<std::size_t>(page_size))
-            limit = static_cast<std::int64_t>(*query.limit());
-        ServerBatch reads;
-        select_page(reads, tape, range, query, limit);
-        const ServerResults results = co_await store->read(std::move(reads));
-        const std::vector<TapeEntry> entries = read_entries(results[0]);
-        for (const TapeEntry& entry : entries) {
-            if (!filter.fits(entry)) continue;
-            if (!filter.take() || !visit(entry)) co_return;
-        }
-        if (results[0].rows() < limit || entries.empty()) co_return;
-        (query.newest_first() ? range.high : range.low) = entries.back().id;
-    }
-}
-
 }  // namespace
 
 PostgresTapeStore::PostgresTapeStore(cubepi::PostgresOptions options)
     : store_(std::make_shared<ServerStore>(options, std::make_shared<const PgTapeDriver>(options))),
       turns_(std::make_shared<PgTapeTurns>(options, store_)),
-      locks_(std::make_shared<ServerPool>(options, std::make_shared<const PgTapeDriver>(options))) {
+      locks_(std::make_shared<ServerPool>(options, std::make_shared<const PgTapeDriver>(options))),
+      late_(std::make_shared<LateEdits>()) {
     prepare_digests();
 }
 
@@ -180,7 +147,10 @@ Task<void> PostgresTapeStore::remove_tape(std::string tape) {
             writes.add("DELETE FROM bub_open WHERE tape = $1").text(one);
         }
     };
+    const std::shared_ptr<LateEdits> late = late_;
     co_await server_write(store, std::move(plan), std::move(decide));
+    std::vector<LateEdits::Edit> dropped;
+    late->take(tape, dropped);
 }
 
 Task<std::shared_ptr<const void>> PostgresTapeStore::open_tape(std::string tape) {
@@ -197,6 +167,8 @@ Task<std::shared_ptr<const void>> PostgresTapeStore::hold(std::string name) {
     const std::shared_ptr<ServerLease> held = std::move(lease).value();
     ServerBatch lock;
     lock.add("BEGIN");
+    // The transaction is idle while the lock is held.
+    lock.add("SET LOCAL idle_in_transaction_session_timeout = 0");
     lock.add("SELECT pg_advisory_xact_lock(hashtext('bub.hold'), hashtext($1))").text(name);
     const cubepi::Outcome<ServerResults> locked =
         co_await cubepi::outcome_of((*held)->exchange(std::move(lock)));
@@ -237,13 +209,26 @@ Task<std::vector<TapeEntry>> PostgresTapeStore::fetch(std::string tape, TapeQuer
         found.push_back(entry);
         return true;
     };
-    co_await visit_pages(store, std::move(tape), std::move(query), std::move(add));
+    std::function<bool()> restart = [&found] {
+        found.clear();
+        return true;
+    };
+    co_await visit_pages(store, std::move(tape), std::move(query), std::move(add),
+                         std::move(restart));
     co_return found;
 }
 
 Task<void> PostgresTapeStore::visit(std::string tape, TapeQuery query,
                                     std::function<bool(const TapeEntry&)> visit) {
-    Task<void> pages = visit_pages(store_, tape, std::move(query), std::move(visit));
+    const auto visited = std::make_shared<bool>(false);
+    std::function<bool(const TapeEntry&)> note =
+        [visited, visit = std::move(visit)](const TapeEntry& entry) {
+            *visited = true;
+            return visit(entry);
+        };
+    std::function<bool()> restart = [visited] { return !*visited; };
+    Task<void> pages =
+        visit_pages(store_, tape, std::move(query), std::move(note), std::move(restart));
     return after_look(turns_, std::move(tape), std::move(pages));
 }
 
@@ -304,11 +289,14 @@ Task<std::vector<TapeEntry>> PostgresTapeStore::anchors(std::string tape, std::s
 
 Task<Json> PostgresTapeStore::edit_state(std::string tape,
                                          std::function<Json(JsonObject& state)> edit) {
+    const StorePtr store = store_;
+    const auto late = std::make_shared<TakenEdits>(late_, tape);
     ServerPlan plan = plan_for(tape);
-    auto decide = [tape = std::move(tape), edit = std::move(edit)](const ServerView& view,
-                                                                   ServerBatch& writes) {
+    auto decide = [tape = std::move(tape), edit = std::move(edit), late](const ServerView& view,
+                                                                         ServerBatch& writes) {
         check_tape_name(tape);
         JsonObject state = read_tape_row(tape, view.results[0]).state;
+        late->make(state);
         // A copy, because the original may be needed again.
         std::function<Json(JsonObject&)> once = edit;
         Json result = once(state);
@@ -316,7 +304,14 @@ Task<Json> PostgresTapeStore::edit_state(std::string tape,
         write_state(writes, tape, state);
         return result;
     };
-    return server_write(store_, std::move(plan), std::move(decide));
+    Json result = co_await server_write(store, std::move(plan), std::move(decide));
+    late->set_stored();
+    co_return result;
+}
+
+void PostgresTapeStore::edit_state_later(const std::string& tape,
+                                         std::function<void(JsonObject& state)> edit) {
+    late_->add(tape, std::move(edit));
 }
 
 Task<JsonObject> PostgresTapeStore::read_state(std::string tape) {

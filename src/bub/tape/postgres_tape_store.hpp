@@ -17,8 +17,9 @@ class ServerStore;
 namespace bub {
 
 namespace detail {
+class LateEdits;
 class PgTapeTurns;
-}
+}  // namespace detail
 
 /// Tapes in a PostgreSQL database, for several processes or hosts that share them. The tables are those of
 /// apply_postgres_tape_schema().
@@ -66,6 +67,8 @@ public:
     Task<TapeInfo> info(std::string tape) override;
     Task<std::vector<TapeEntry>> anchors(std::string tape, std::size_t limit) override;
     Task<Json> edit_state(std::string tape, std::function<Json(JsonObject& state)> edit) override;
+    void edit_state_later(const std::string& tape,
+                          std::function<void(JsonObject& state)> edit) override;
     Task<JsonObject> read_state(std::string tape) override;
     Task<cubepi::InboxPage> list_requests(cubepi::InboxQuery query) override;
     Task<std::optional<TapeEntry>> find_message_entry(std::string tape,
@@ -80,6 +83,7 @@ private:
     std::shared_ptr<cubepi::detail::ServerStore> store_;
     std::shared_ptr<detail::PgTapeTurns> turns_;
     std::shared_ptr<cubepi::detail::ServerPool> locks_;  ///< of hold()
+    std::shared_ptr<detail::LateEdits> late_;
 };
 
 }  // namespace bub
