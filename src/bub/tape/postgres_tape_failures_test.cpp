@@ -121,9 +121,7 @@ TEST_F(PostgresTapeFailures, ADiscardedTurnIsNotClosed) {
 TEST_F(PostgresTapeFailures, D50_ALateEditPrecedesTheNextOne) {
     PostgresTapeStore store(options);
     const auto set = [](std::string name) {
-        return [name](JsonObject& state) {
-            state[name] = static_cast<std::int64_t>(state.size());
-        };
+        return [name](JsonObject& state) { state[name] = static_cast<std::int64_t>(state.size()); };
     };
     store.edit_state_later("a__one", set("late"));
     const auto fail = [](JsonObject&) -> Json {
@@ -150,8 +148,7 @@ TEST_F(PostgresTapeFailures, ANameIsHeldForLongerThanACallMayTake) {
     PostgresTapeStore other(hasty);
     std::shared_ptr<const void> held = run(store.hold("sessions"));
     RawPostgres watcher(server.connection(database));
-    const std::string limit =
-        watcher.query("SELECT clock_timestamp() + interval '1500 ms'").at(0);
+    const std::string limit = watcher.query("SELECT clock_timestamp() + interval '1500 ms'").at(0);
     while (watcher.query("SELECT clock_timestamp() < '" + limit + "'") ==
            std::vector<std::string>{"t"}) {
     }
