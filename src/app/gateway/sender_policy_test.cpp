@@ -6,7 +6,9 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
+#include <bub/channel/debounce.hpp>
 #include <bub/questions.hpp>
 #include <cubepi/core/error.hpp>
 
@@ -57,6 +59,17 @@ TEST(SenderPolicy, B26_RulesApplyByChannelChatAndUser) {
               std::vector<std::string>{"fetch"});
     EXPECT_TRUE(questions.rules(from("http", "1", "42")).allow.rules().empty());
     EXPECT_TRUE(questions.rules(from("telegram", "2", "")).allow.rules().empty());
+}
+
+TEST(SenderPolicy, B26_TextOfSeveralSendersHasTheRightsOfNone) {
+    GatewaySettings settings;
+    settings.rules = {rule("", "42", "write: *"), rule("1", "", "edit: *")};
+    std::vector<bub::Envelope> both;
+    both.push_back(from("telegram", "1", "43"));
+    both.push_back(from("telegram", "1", "42"));
+    const bub::TurnQuestions questions = sender_policy(settings);
+    const bub::SenderRules rules = questions.rules(bub::merge_messages(std::move(both)));
+    EXPECT_EQ(rules.allow.rules().size(), 1u) << "only the rule for the chat";
 }
 
 TEST(SenderPolicy, ARuleThatIsNotOneIsNamed) {

@@ -66,6 +66,8 @@ Envelope merge_messages(std::vector<Envelope> messages) {
     std::vector<std::string> receipts;
     bool active = false;
     bool operators = true;
+    bool one_sender = true;
+    const std::string sender = sender_of(messages.front());
     for (Envelope& message : messages) {
         if (&message != &messages.front()) text += '\n';
         text += message.content_text();
@@ -74,9 +76,11 @@ Envelope merge_messages(std::vector<Envelope> messages) {
         for (std::string& receipt : message.receipts) receipts.push_back(std::move(receipt));
         active = active || message.is_active;
         operators = operators && message.is_operator();
+        one_sender = one_sender && sender_of(message) == sender;
         merge_into(context, std::move(message.context));
         merge_into(rest, std::move(message.rest));
     }
+    if (!one_sender) context.erase("sender_id");
     Envelope merged = std::move(messages.back());
     merged.content = std::move(text);
     merged.media = std::move(media);
@@ -122,6 +126,8 @@ bool Debouncer::add(Envelope message) {
         if (idle_ && messages_.empty()) arm(now);
         return false;
     }
+    // The rules of the sender hold for the turn.
+    if (!messages_.empty() && sender_of(messages_.front()) != sender_of(message)) flush();
     const bool first = messages_.empty();
     if (first) first_ = now;
     const bool active = message.is_active;

@@ -25,8 +25,8 @@ struct DebounceOptions {
 };
 
 /// Merges several messages into one: texts joined with line feeds, media concatenated, contexts and other fields merged
-/// so that later ones win, all lifespans and receipts preserved. The result may use commands only if every message may. Throws
-/// Error(invalid_argument) if `messages` is empty.
+/// so that later ones win, all lifespans and receipts preserved. The result may use commands only if every message may, and has
+/// no `sender_id` if the senders differ. Throws Error(invalid_argument) if `messages` is empty.
 Envelope merge_messages(std::vector<Envelope> messages);
 
 /// Returns true if the message comes from an operator and begins with a comma, i.e. is a command (B11), but not an answer
@@ -35,7 +35,8 @@ bool is_command(const Envelope& message);
 /// Returns false for commands and answers, which bypass debounce and steering.
 bool is_prompt(const Envelope& message);
 
-/// A filter that collects the messages of one conversation that arrive in quick succession and delivers them as one.
+/// A filter that collects the messages of one conversation that arrive in quick succession, and delivers consecutive messages
+/// of one sender as one.
 /// Commands and answers pass immediately. A message that is not addressed to the agent (`is_active` false) is dropped unless an
 /// addressed one came within `active_window`. Used on one executor.
 class Debouncer {

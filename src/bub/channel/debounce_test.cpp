@@ -58,6 +58,24 @@ TEST(Debounce, B14_QuickMessagesBecomeOne) {
     EXPECT_EQ(desk.out, Desk::Texts{"one\ntwo"});
 }
 
+Envelope message_of(const std::string& user, const std::string& text) {
+    Envelope message = text_message(text);
+    message.context["sender_id"] = user;
+    return message;
+}
+
+TEST(Debounce, B26_OnlyMessagesOfOneSenderBecomeOne) {
+    Desk desk;
+    desk.debouncer->add(message_of("42", "one"));
+    desk.debouncer->add(message_of("42", "two"));
+    desk.debouncer->add(message_of("43", "three"));
+    EXPECT_EQ(desk.out, Desk::Texts{"one\ntwo"}) << "the rules of a sender hold for one turn";
+    desk.debouncer->add(message_of("43", "four"));
+    desk.debouncer->add(message_of("42", "five"));
+    desk.wait(1s);
+    EXPECT_EQ(desk.out, (Desk::Texts{"one\ntwo", "three\nfour", "five"}));
+}
+
 TEST(Debounce, B14_MaxWaitIsACap) {
     Desk desk;
     for (int i = 0; i < 20; ++i) {
@@ -192,6 +210,19 @@ TEST(Merge, ALifespanThatDoesNotOpenClosesTheOthers) {
     cubepi::run(merged.lifespan->close(failure));
     EXPECT_EQ(log, (std::vector<std::string>{"open a", "open bad", "close bad with error",
                                              "close a with error"}));
+}
+
+TEST(Merge, B26_MessagesOfSeveralSendersHaveNoSender) {
+    std::vector<Envelope> same;
+    for (const char* text : {"a", "b"}) same.push_back(message_of("42", text));
+    EXPECT_EQ(merge_messages(std::move(same)).context.at("sender_id"), "42");
+    std::vector<Envelope> different;
+    for (const char* user : {"42", "43", "42"}) different.push_back(message_of(user, "x"));
+    EXPECT_FALSE(merge_messages(std::move(different)).context.contains("sender_id"));
+    std::vector<Envelope> unknown;
+    unknown.push_back(message_of("42", "x"));
+    unknown.push_back(text_message("x"));
+    EXPECT_FALSE(merge_messages(std::move(unknown)).context.contains("sender_id"));
 }
 
 TEST(Merge, B11_AMessageMergedWithThatOfANonOperatorIsNotFromAnOperator) {

@@ -333,6 +333,20 @@ TEST(Redelivery, D42_MessagesThatWereOnePromptAreThatOneAgain) {
     }
 }
 
+TEST(Redelivery, B26_OnlyMessagesOfOneSenderAreMergedAgain) {
+    const auto log = std::make_shared<MemoryDeliveryLog>();
+    for (const char* id : {"a42", "b42", "c43", "d42"}) {
+        Envelope message = update("1", id, id);
+        message.context["sender_id"] = std::string(id).substr(1);
+        (void)cubepi::run(log->receive(std::move(message)));
+    }
+    Gateway gateway;
+    gateway.options.deliveries = log;
+    gateway.channel->debounced = true;
+    gateway.run(wait_until_idle);
+    EXPECT_EQ(gateway.done, (Texts{"a42\nb42", "c43", "d42"}));
+}
+
 TEST(Redelivery, B18_WhatComesAgainIsRestoredByItsChannelAndComesFirst) {
     const auto log = killed_in_turn(update("1", "old", "u1"), 1);
     Gateway gateway;

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include <bub/questions.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
 
@@ -198,6 +199,12 @@ void Recovery::resubmit(std::vector<StoredInbound> inbounds) {
     struct Group {
         std::string turn;
         std::vector<Envelope> messages;
+
+        /// The messages on which a turn had begun are one message (D42), whoever sent them: no others are merged with them.
+        bool takes(const StoredInbound& inbound) const {
+            return turn == inbound.turn &&
+                   (!turn.empty() || sender_of(messages.front()) == sender_of(inbound.message));
+        }
     };
     std::vector<Group> groups;
     std::map<std::string, std::size_t> last_of_chat;
@@ -210,9 +217,8 @@ void Recovery::resubmit(std::vector<StoredInbound> inbounds) {
         const std::string chat = lane_key(message);
         const bool merges = channel->needs_debounce() && is_prompt(message);
         const auto last = last_of_chat.find(chat);
-        // The messages on which a turn had begun are one message (D42): no others are merged with them.
         const bool joins = (merges || !inbound.turn.empty()) && last != last_of_chat.end() &&
-                           groups[last->second].turn == inbound.turn;
+                           groups[last->second].takes(inbound);
         if (!joins) groups.emplace_back().turn = inbound.turn;
         const std::size_t place = joins ? last->second : groups.size() - 1;
         groups[place].messages.push_back(std::move(message));
