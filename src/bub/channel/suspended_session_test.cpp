@@ -100,6 +100,46 @@ TEST_F(SuspendedSession, B24_AnAnswerPassesByDebounceAndSteering) {
     EXPECT_EQ(gateway.done, (Texts{"busy", ",answer q yes"}));
 }
 
+TEST_F(SuspendedSession, B24_AnAnswerIsAcceptedWhenNoOtherMessageMayWait) {
+    for (const bool in_all : {false, true}) {
+        SCOPED_TRACE(in_all);
+        Gateway other;
+        std::swap(other.asks, gateway.asks);
+        (in_all ? other.options.max_waiting_in_all : other.options.max_waiting) = 2;
+        other.run([](Gateway& h) -> Task<> {
+            for (const char* text : {"ask", "two", "three"}) {
+                co_await h.handler(update(text));
+                co_await h.manager->idle();
+            }
+            const cubepi::Outcome<> more = co_await cubepi::outcome_of(h.handler(update("four")));
+            EXPECT_FALSE(more) << "the session is full";
+            co_await h.handler(update(",answer q yes"));
+            co_await h.manager->idle();
+        });
+        EXPECT_EQ(other.done, (Texts{",answer q yes", "two", "three"}));
+        std::swap(other.asks, gateway.asks);
+    }
+}
+
+TEST_F(SuspendedSession, OnlyAFewAnswersMayWait) {
+    gateway.hold("busy");
+    std::size_t rejected = 0;
+    gateway.run([&rejected](Gateway& h) -> Task<> {
+        co_await h.handler(update("busy"));
+        co_await h.until_begun(1);
+        for (int i = 0; i < 10; ++i) {
+            Envelope answer = update(",answer q yes");
+            answer.inbound_id = std::to_string(i);
+            const cubepi::Outcome<> taken =
+                co_await cubepi::outcome_of(h.handler(std::move(answer)));
+            if (!taken) ++rejected;
+        }
+        h.release("busy");
+        co_await h.manager->idle();
+    });
+    EXPECT_EQ(rejected, 2u);
+}
+
 TEST_F(SuspendedSession, UnreadMessagesAreDroppedWithTheWaitingOnes) {
     gateway.run([](Gateway& h) -> Task<> {
         for (const char* text : {"ask", "two"}) co_await h.handler(update(text));

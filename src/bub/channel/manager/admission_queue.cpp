@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include <bub/questions.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
@@ -73,7 +74,7 @@ Task<> AdmissionQueue::receive(Envelope message) {
         if (lane && lane->debouncer) lane->debouncer->add(std::move(message));
         co_return;
     }
-    if (!collects && is_full(key)) {
+    if (!collects && is_full(key, message)) {
         announce_rejection(std::move(message));
         throw queue_full();
     }
@@ -125,7 +126,7 @@ void AdmissionQueue::add_debouncer(const LanePtr& lane, const cubepi::Executor& 
 
 void AdmissionQueue::on_debounced(const LanePtr& lane, Envelope message) {
     QueuedMessage queued(std::move(message));
-    if (is_full(lane->key)) {
+    if (is_full(lane->key, *queued.message)) {
         context_.spawn(reject(std::move(queued)));
     } else {
         submit(lane, std::move(queued));
@@ -152,8 +153,15 @@ AdmissionQueue::LanePtr AdmissionQueue::find_or_add(const std::string& key) {
     return lane;
 }
 
-bool AdmissionQueue::is_full(const std::string& key) const {
+bool AdmissionQueue::is_full(const std::string& key, const Envelope& message) const {
     const LanePtr lane = find(key);
+    if (given_answer(message)) {
+        const auto is_answer = [](const Arrival& one) {
+            return given_answer(*one.queued.message).has_value();
+        };
+        return lane && std::count_if(lane->arrivals.begin(), lane->arrivals.end(), is_answer) >=
+                           max_waiting_answers;
+    }
     return context_.is_full() || (lane && lane->arrivals.size() >= context_.options.max_waiting);
 }
 
@@ -248,7 +256,7 @@ Task<> AdmissionQueue::place(QueuedMessage message, AdmitDecision decision) {
     const bool steered =
         decision.action == AdmitAction::steer && sessions_.steer(id, message, decision.reason);
     if (steered) co_return;
-    if (sessions_.is_full(id) && !message.redelivered) {
+    if (sessions_.is_full(id, *message.message) && !message.redelivered) {
         co_await deliveries_.finish(std::move(message.receipts));
         announce_rejection(std::move(*message.message));
         throw queue_full();

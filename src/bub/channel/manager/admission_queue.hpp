@@ -68,7 +68,7 @@ private:
 
     LanePtr find(const std::string& key) const;
     LanePtr find_or_add(const std::string& key);
-    bool is_full(const std::string& key) const;
+    bool is_full(const std::string& key, const Envelope& message) const;
     bool is_wanted(const std::string& key, const Envelope& message) const;
     Task<> collect(LanePtr lane, Envelope message);
     void add_debouncer(const LanePtr& lane, const cubepi::Executor& executor);

@@ -38,6 +38,10 @@ struct QueuedMessage {
     }
 };
 
+/// The number of answers to questions that may wait in one queue. The limits of other messages do not hold for them, because those may
+/// be waiting for the answer.
+inline constexpr std::ptrdiff_t max_waiting_answers = 8;
+
 /// The number of messages that the end of the manager removed from its queues.
 struct Leftover {
     std::size_t dropped = 0;

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include <bub/questions.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/outcome.hpp>
 
@@ -200,8 +201,15 @@ Receipts SessionScheduler::take_back_steered(Session& session) {
     return accepted;
 }
 
-bool SessionScheduler::is_full(const std::string& session_id) const {
+bool SessionScheduler::is_full(const std::string& session_id, const Envelope& message) const {
     const SessionPtr session = find(session_id);
+    if (given_answer(message)) {
+        const auto is_answer = [](const Waiting& one) {
+            return one.queued.message && given_answer(*one.queued.message);
+        };
+        return session && std::count_if(session->waiting.begin(), session->waiting.end(),
+                                        is_answer) >= max_waiting_answers;
+    }
     return context_.is_full() || (session && session->waiting.size() + session->unread.size() >=
                                                  context_.options.max_waiting);
 }

@@ -37,8 +37,8 @@ public:
     /// Passes the message to the running turn. Returns false, without effect, if there is none or its inbox is full.
     bool steer(const std::string& session_id, const QueuedMessage& message,
                const std::string& reason);
-    /// Returns true if no more messages may wait in this session.
-    bool is_full(const std::string& session_id) const;
+    /// Returns true if the message may not wait in this session, because too many do.
+    bool is_full(const std::string& session_id, const Envelope& message) const;
 
     bool cancel_turn(const std::string& session_id);
     /// Drops the waiting messages of a session.
