@@ -88,5 +88,29 @@ TEST(Delivery, B18_AnUnknownFateGoesByTheChannelsPolicy) {
               std::string::npos);
 }
 
+Task<> count_held(ChannelManager& manager, std::size_t& count) {
+    const HeldMessages held = co_await manager.held();
+    count = held.inbounds.size() + held.answers.size();
+}
+
+TEST(Delivery, TheManagerMayBeDestroyedWhileHeldMessagesAreRead) {
+    const auto log = std::make_shared<WatchedLog>();
+    cubepi::AsyncEvent readable;
+    log->readable = &readable;
+    Gateway gateway;
+    gateway.options.deliveries = log;
+    gateway.furnish();
+    std::size_t count = 99;
+    const auto script = [&]() -> Task<> {
+        cubepi::TaskScope scope(co_await cubepi::this_executor);
+        scope.spawn(count_held(*gateway.manager, count));
+        gateway.manager.reset();
+        readable.set();
+        co_await scope.join();
+    };
+    cubepi::run(script());
+    EXPECT_EQ(count, 0u);
+}
+
 }  // namespace
 }  // namespace bub::channel_tests

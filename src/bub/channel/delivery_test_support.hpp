@@ -56,7 +56,11 @@ public:
         co_await inner->finish(std::move(ids));
         after();
     }
-    Task<std::vector<StoredInbound>> unfinished() override { return inner->unfinished(); }
+    Task<std::vector<StoredInbound>> unfinished() override {
+        if (readable) co_await readable->wait();
+        std::vector<StoredInbound> all = co_await inner->unfinished();
+        co_return all;
+    }
     Task<std::string> intend(Envelope message, std::vector<std::string> answers) override {
         note("intend " + message.content_text());
         std::string id = co_await inner->intend(std::move(message), std::move(answers));
@@ -95,6 +99,8 @@ public:
 
     std::shared_ptr<DeliveryLog> inner;
     std::vector<std::string> order;
+    /// If set, messages are read only after this event.
+    cubepi::AsyncEvent* readable = nullptr;
     /// The crash point; each call has two: before it is written, and after it. Zero: no crash.
     std::size_t dies_at = 0;
     bool dead() const noexcept { return dies_at > 0 && steps_ >= dies_at; }

@@ -153,6 +153,12 @@ Task<> ManagerCore::idle() {
         co_await context_.changed.wait();
 }
 
+Task<HeldMessages> ManagerCore::held() {
+    const std::shared_ptr<ManagerCore> self = shared_from_this();
+    HeldMessages all = co_await deliveries_.held();
+    co_return all;
+}
+
 Task<> ManagerCore::release_held(std::string id) {
     const std::shared_ptr<ManagerCore> self = shared_from_this();
     co_await recovery_.release_held(std::move(id));
@@ -169,13 +175,18 @@ EventStream ManagerCore::wrap_stream(const Envelope& message, EventStream stream
 }
 
 Task<> ManagerCore::plan_outputs(std::string session_id, std::vector<TurnOutput> outputs) {
+    const std::shared_ptr<ManagerCore> self = shared_from_this();
     Receipts answered = sessions_.receipts_of_turn(session_id);
-    return deliveries_.plan(std::move(session_id), std::move(outputs), std::move(answered));
+    Task<> planning =
+        deliveries_.plan(std::move(session_id), std::move(outputs), std::move(answered));
+    co_await std::move(planning);
 }
 
 Task<bool> ManagerCore::dispatch_output(TurnOutput output) {
+    const std::shared_ptr<ManagerCore> self = shared_from_this();
     Receipts answered = sessions_.receipts_of_turn(output.message.session_id);
-    return deliveries_.send(std::move(output), std::move(answered));
+    Task<bool> sending = deliveries_.send(std::move(output), std::move(answered));
+    co_return co_await std::move(sending);
 }
 
 Task<std::optional<AdmitDecision>> ManagerCore::admit_message(std::string session_id,
@@ -189,10 +200,12 @@ Task<std::optional<AdmitDecision>> ManagerCore::admit_message(std::string sessio
 }
 
 Task<> ManagerCore::quit(std::string session_id) {
-    return sessions_.drop_waiting(std::move(session_id));
+    const std::shared_ptr<ManagerCore> self = shared_from_this();
+    co_await sessions_.drop_waiting(std::move(session_id));
 }
 
 Task<> ManagerCore::abort_session(std::string session_id) {
+    const std::shared_ptr<ManagerCore> self = shared_from_this();
     co_await sessions_.drop_waiting(session_id);
     admission_.cancel(session_id);
     sessions_.cancel_turn(session_id);

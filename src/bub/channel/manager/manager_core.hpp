@@ -36,7 +36,7 @@ public:
     std::vector<TurnSnapshot> sessions() const { return sessions_.snapshots(); }
     std::size_t busy_sessions() const { return sessions_.busy() + admission_.busy(); }
     Task<> idle();
-    Task<HeldMessages> held() { return deliveries_.held(); }
+    Task<HeldMessages> held();
     Task<> release_held(std::string id);
     Task<> discard_held(std::string id);
 
