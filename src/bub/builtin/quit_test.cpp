@@ -7,11 +7,13 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include <bub/builtin/builtin.hpp>
 #include <bub/channel/channel_manager.hpp>
+#include <bub/channel/turn_shards.hpp>
 #include <bub/tape/memory_tape_store.hpp>
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/task_scope.hpp>
@@ -123,6 +125,34 @@ TEST_F(Quit, KillsTheCommandsInTheBackground) {
         while (kill(pid, 0) == 0) co_await cubepi::yield_now();
     });
     EXPECT_EQ(desk->sent.back(), "1: Session tasks stopped.");
+}
+
+TEST_F(Quit, TheEndOfTheManagerEndsCommandsInTheBackgroundOnAllThreads) {
+    const auto make = [this] {
+        FrameworkOptions options;
+        options.workspace = root;
+        auto made = std::make_unique<Framework>(std::move(options));
+        BuiltinOptions builtin;
+        builtin.model = faux.model("scripted");
+        builtin.tape_store = std::make_shared<MemoryTapeStore>();
+        builtin.with_user_skills = false;
+        made->add(builtin_plugin(*made, std::move(builtin)));
+        return made;
+    };
+    ChannelManagerOptions options;
+    options.shards = std::make_shared<TurnShards>(2, make);
+    manager = std::make_unique<ChannelManager>(*framework, std::move(options));
+    run([](Quit& t) -> Task<> {
+        const std::string command = "echo $$ > pid; touch begun; exec sleep 1000";
+        co_await t.handler(from_operator("1", ",shell command='" + command + "' background=true"));
+        co_await t.until_exists("begun");
+        co_await t.manager->idle();
+    });
+    pid_t pid = 0;
+    std::ifstream(root / "pid") >> pid;
+    ASSERT_GT(pid, 0);
+    manager.reset();  // waits for the threads
+    while (kill(pid, 0) == 0) std::this_thread::yield();
 }
 
 TEST_F(Quit, LeavesOtherSessionsAlone) {

@@ -10,11 +10,13 @@
 
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
 
 #include <bub/channel/shards/foreign_envelope.hpp>
 #include <bub/channel/shards/shard_router.hpp>
 #include <bub/kernel/lifespans.hpp>
 #include <bub/questions.hpp>
+#include <cubepi/core/outcome.hpp>
 #include <cubepi/core/task_scope.hpp>
 
 namespace bub {
@@ -22,13 +24,6 @@ namespace bub {
 namespace {
 
 using cubepi::Executor;
-
-Task<TurnSummary> run_in(Framework* framework, std::shared_ptr<Envelope> inbound,
-                         bool stream_output) {
-    const TurnResult result =
-        co_await framework->process_inbound(std::move(inbound), stream_output);
-    co_return summary_of(result);
-}
 
 void share_inbox(Framework& framework, std::shared_ptr<SteeringInbox> inbox) {
     if (!inbox) return;
@@ -72,6 +67,8 @@ struct TurnShards::Shard {
     Shard& operator=(const Shard&) = delete;
 
     void run(const MakeFramework& make, std::promise<void> started);
+    Task<TurnSummary> run_turn(std::shared_ptr<Envelope> inbound, bool stream_output);
+    void end_if_idle();
 
     boost::asio::io_context context{1};
     boost::asio::executor_work_guard<boost::asio::io_context::executor_type> busy{
@@ -80,6 +77,8 @@ struct TurnShards::Shard {
     // Used on the thread.
     std::unique_ptr<Framework> framework;
     detail::Lifespans lifespans;
+    std::size_t turns = 0;
+    bool ending = false;
     std::thread thread;
 };
 
@@ -97,6 +96,10 @@ TurnShards::Shard::Shard(const MakeFramework& make) {
 }
 
 TurnShards::Shard::~Shard() {
+    boost::asio::post(context, [this] {
+        ending = true;
+        end_if_idle();
+    });
     busy.reset();
     thread.join();
 }
@@ -110,7 +113,22 @@ void TurnShards::Shard::run(const MakeFramework& make, std::promise<void> starte
     }
     started.set_value();
     context.run();
-    framework.reset();
+}
+
+/// Background commands of the framework would keep the thread busy for ever.
+void TurnShards::Shard::end_if_idle() {
+    if (ending && turns == 0) framework.reset();
+}
+
+Task<TurnSummary> TurnShards::Shard::run_turn(std::shared_ptr<Envelope> inbound,
+                                              bool stream_output) {
+    ++turns;
+    Task<TurnResult> turn = framework->process_inbound(std::move(inbound), stream_output);
+    cubepi::Outcome<TurnResult> ended = co_await cubepi::outcome_of(std::move(turn));
+    --turns;
+    if (ending) boost::asio::post(context, [this] { end_if_idle(); });
+    const TurnResult result = std::move(ended).value();
+    co_return summary_of(result);
 }
 
 TurnShards::TurnShards(std::size_t count, MakeFramework make) {
@@ -128,10 +146,10 @@ TurnShards::Shard& TurnShards::shard_of(std::string_view session_id) const {
 
 Task<TurnSummary> TurnShards::run_turn(std::string_view session_id,
                                        std::shared_ptr<Envelope> inbound, bool stream_output) {
-    const Shard& shard = shard_of(session_id);
+    Shard& shard = shard_of(session_id);
     const Executor front = co_await cubepi::this_executor;
     detail::keep_on(front, *inbound);
-    Task<TurnSummary> turn = run_in(shard.framework.get(), std::move(inbound), stream_output);
+    Task<TurnSummary> turn = shard.run_turn(std::move(inbound), stream_output);
     Task<TurnSummary> elsewhere = cubepi::run_on(shard.executor, std::move(turn));
     co_return co_await std::move(elsewhere);
 }
