@@ -260,6 +260,37 @@ TEST_F(HttpChannelTest, IdentitiesAreNotTakenFromTheContext) {
     });
 }
 
+Envelope approval_of(const std::string& session) {
+    Envelope message = Envelope(",approve c1").on("http", session);
+    message.session_id = "http:" + session;
+    message.from_operator = true;
+    message.is_active = true;
+    return message;
+}
+
+TEST_F(HttpChannelTest, B24_MessagesOfTheOperatorDoNotMixTheOutputsOfTheirSessions) {
+    add({test::calling("press"), test::calling("press"), "one", "two", "for the client"});
+    std::vector<std::string> errors;
+    Plugin observer;
+    observer.name = "observer";
+    observer.on_error = [&errors](OnErrorCall& call) { errors.emplace_back(call.stage); };
+    framework->add(std::move(observer));
+    serve([](HttpChannelTest& t) -> Task<> {
+        for (const char* session : {"s1", "s2"}) {
+            const Reply asked = co_await t.post(R"({"session": ")" + std::string(session) +
+                                                R"(", "text": "Press it"})");
+            EXPECT_EQ(asked.json().at("outputs").at(0).at("kind"), "question") << asked.body;
+        }
+        for (const char* session : {"s1", "s2"}) co_await t.manager->receive(approval_of(session));
+        co_await t.manager->idle();
+        EXPECT_EQ(t.pressed, 2);
+        const Reply reply = co_await t.post(R"({"session": "s2", "text": "Hi"})");
+        EXPECT_EQ(reply.json().at("outputs").as_array().size(), 1u) << reply.body;
+        EXPECT_EQ(reply.text(0), "for the client");
+    });
+    EXPECT_EQ(errors, std::vector<std::string>());
+}
+
 TEST_F(HttpChannelTest, AFailureOfTheModelIsPartOfTheAnswer) {
     add({cubepi::faux_failure("overloaded")});
     serve([](HttpChannelTest& t) -> Task<> {

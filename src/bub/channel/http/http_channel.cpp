@@ -110,7 +110,8 @@ struct HttpChannel::State {
           handler(std::move(accept)),
           exchanges(std::make_shared<HttpExchanges>(options.remembered)) {}
 
-    /// Returns the exchange of a message that the manager has accepted.
+    /// Returns the exchange of a message that the manager has accepted. A message of no client, e.g. an answer from the inbox of the
+    /// gateway, gets one that no client reads.
     ExchangePtr exchange_of(const Envelope& message) const;
     Task<ServerResponse> post(ServerRequest request);
     Task<std::optional<ServerResponse>> submit(ExchangePtr exchange, Envelope envelope);
@@ -130,6 +131,7 @@ struct HttpChannel::State {
 
 ExchangePtr HttpChannel::State::exchange_of(const Envelope& message) const {
     const std::string key = message.inbound_id.value_or("");
+    if (key.empty()) return std::make_shared<HttpExchange>(key, message.chat_id.value_or(""));
     ExchangePtr exchange = exchanges->find(key);
     // An earlier process has received the message: its client may repeat the request.
     if (!exchange) exchange = exchanges->add(key, message.chat_id.value_or(""));
@@ -282,7 +284,10 @@ void HttpChannel::begin_turn(const Envelope& message) noexcept {
 void HttpChannel::end_turn(const Envelope& message, std::exception_ptr failure) noexcept {
     // The next process runs the turn again, and the client may repeat its request: stop() answers it.
     if (state_->manager_ends.stop_requested() && cubepi::is_cancellation(failure)) return;
-    const ExchangePtr exchange = state_->exchanges->find(message.inbound_id.value_or(""));
+    const std::string key = message.inbound_id.value_or("");
+    const ExchangePtr exchange = key.empty()
+                                     ? state_->exchanges->current(message.chat_id.value_or(""))
+                                     : state_->exchanges->find(key);
     if (exchange) state_->exchanges->end_turn(exchange, failure);
 }
 

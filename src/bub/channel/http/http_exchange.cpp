@@ -68,6 +68,7 @@ void HttpExchanges::end_turn(const std::shared_ptr<HttpExchange>& exchange,
     exchange->end(failure);
     const auto found = current_.find(exchange->chat());
     if (found != current_.end() && found->second == exchange) current_.erase(found);
+    if (exchange->key().empty()) return;
     ended_.push_back(exchange->key());
     while (ended_.size() > remembered_) {
         const std::shared_ptr<HttpExchange> oldest = find(ended_.front());
