@@ -5,7 +5,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +15,7 @@
 #include "../command_line.hpp"
 #include "../conversation/telemetry.hpp"
 #include "control_server.hpp"
+#include "expired_questions.hpp"
 #include "gateway_instance.hpp"
 #include "status_server.hpp"
 
@@ -75,7 +75,7 @@ private:
     std::unique_ptr<GatewayInstance> next_;  ///< follows when `instance_` is drained
     ControlServer control_;
     std::unique_ptr<HttpServer> status_server_;  ///< null: not configured
-    std::set<std::string> expired_;              ///< questions whose sessions were notified
+    ExpiredQuestions expired_;
     BackgroundScope work_;
     mutable std::mutex output_;
     State state_ = State::starting;

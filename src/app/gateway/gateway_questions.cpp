@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -156,19 +155,23 @@ Task<> Gateway::expire_due() {
     bub::TapeCheckpointer memory(instance_->tapes());
     InboxQuery query = InboxQuery().order(InboxOrder::deadline).limit(200);
     const InboxPage page = co_await memory.list_requests(std::move(query));
-    std::set<std::string> due;
+    std::vector<ExpiredQuestions::Due> due;
     for (const InboxEntry& entry : page.entries) {
         if (!entry.expires_at || *entry.expires_at > now.count()) break;
         const std::optional<AskedQuestion> question = asked_question(entry);
         if (!question) continue;
-        const std::string key = entry.thread_id + "\n" + entry.question_id;
-        due.insert(key);
-        if (expired_.contains(key)) continue;
-        bub::Envelope message = message_to(*question);
-        message.rest[bub::expired_key] = entry.question_id;
-        co_await instance_->manager().receive(std::move(message));
+        ExpiredQuestions::Due one;
+        one.key = entry.thread_id + "\n" + entry.question_id;
+        one.message = message_to(*question);
+        one.message.rest[bub::expired_key] = entry.question_id;
+        due.push_back(std::move(one));
     }
-    expired_ = std::move(due);
+    ExpiredQuestions::Receive receive = [this](bub::Envelope message) {
+        return instance_->manager().receive(std::move(message));
+    };
+    ExpiredQuestions::Warn warning = [this](const std::string& text) { warn(text); };
+    Task<> notifying = expired_.notify(std::move(due), std::move(receive), std::move(warning));
+    co_await std::move(notifying);
 }
 
 }  // namespace cubepi::app
