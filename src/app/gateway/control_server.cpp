@@ -1,6 +1,7 @@
 #include "control_server.hpp"
 
 #include <cerrno>
+#include <chrono>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,11 +14,14 @@
 
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/read_until.hpp>
+#include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
 
+#include <cubepi/core/clock.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
+#include <cubepi/core/runtime.hpp>
 #include <cubepi/core/support/posix_file.hpp>
 #include <cubepi/core/task_scope.hpp>
 
@@ -99,10 +103,21 @@ void ControlServer::State::bind() {
 
 Task<> ControlServer::State::accept() {
     const std::shared_ptr<State> self = shared_from_this();
-    const boost::asio::use_awaitable_t<Executor> token;
-    for (;;) {
+    boost::system::error_code failed;
+    const boost::asio::use_awaitable_t<Executor> awaits;
+    auto token = boost::asio::redirect_error(awaits, failed);
+    SystemClock clock;
+    while (acceptor.is_open()) {
         auto socket = std::make_shared<Protocol::socket>(executor);
         co_await acceptor.async_accept(*socket, token);
+        if (failed == boost::asio::error::operation_aborted) co_return;
+        if (failed) {
+            // Too many open files, for example: later there may be fewer.
+            Runtime::standard()->log.write(LogLevel::warning, "gateway.accept_failed",
+                                           {{"error", failed.message()}});
+            co_await clock.sleep_for(std::chrono::milliseconds(100));
+            continue;
+        }
         if (connections >= most_connections) continue;
         work.spawn(talk(std::move(socket)));
     }

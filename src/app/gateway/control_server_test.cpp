@@ -2,11 +2,17 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
+
+#include <boost/asio/local/stream_protocol.hpp>
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/offload.hpp>
@@ -96,6 +102,54 @@ TEST_F(ControlTest, ASecondServerIsRefusedAndTheSocketOfADeadOneReplaced) {
         co_await second->stop();
     }(*this, refusal, answer));
     EXPECT_NE(refusal.find("another gateway of this user is running"), std::string::npos);
+    EXPECT_EQ(answer, R"({"echo":{"n":1}})");
+}
+
+/// Opens all file descriptors that the process may have.
+class NoFreeFiles {
+public:
+    NoFreeFiles() {
+        (void)::getrlimit(RLIMIT_NOFILE, &before_);
+        struct rlimit few = before_;
+        few.rlim_cur = std::min<rlim_t>(few.rlim_max, 256);
+        (void)::setrlimit(RLIMIT_NOFILE, &few);
+        for (int file = ::dup(STDERR_FILENO); file >= 0; file = ::dup(STDERR_FILENO))
+            files_.push_back(file);
+    }
+    ~NoFreeFiles() {
+        while (!files_.empty()) release_one();
+        (void)::setrlimit(RLIMIT_NOFILE, &before_);
+    }
+    NoFreeFiles(const NoFreeFiles&) = delete;
+    NoFreeFiles& operator=(const NoFreeFiles&) = delete;
+
+    void release_one() {
+        ::close(files_.back());
+        files_.pop_back();
+    }
+
+private:
+    struct rlimit before_ = {};
+    std::vector<int> files_;
+};
+
+TEST_F(ControlTest, AcceptsConnectionsAgainWhenThereAreFreeFiles) {
+    std::string answer;
+    run([](const ControlTest& test, std::string& after) -> Task<> {
+        const Executor executor = co_await this_executor;
+        const auto control = test.server(executor);
+        control->listen();
+        boost::asio::local::stream_protocol::socket waiting(executor);
+        {
+            NoFreeFiles none;
+            none.release_one();
+            waiting.connect(test.socket().string());
+            for (int i = 0; i < 100; ++i) co_await yield_now();
+        }
+        JsonObject request{{"n", 1}};
+        after = co_await test.call(std::move(request));
+        co_await control->stop();
+    }(*this, answer));
     EXPECT_EQ(answer, R"({"echo":{"n":1}})");
 }
 

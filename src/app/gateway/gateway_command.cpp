@@ -1,7 +1,10 @@
 #include "gateway_command.hpp"
 
+#include <algorithm>
 #include <string>
 #include <utility>
+
+#include <sys/resource.h>
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/run.hpp>
@@ -27,7 +30,18 @@ using detail::integer_member;
 using detail::text_member;
 using What = GatewayArguments::What;
 
+/// Each connection needs a file descriptor; the usual soft limit of 1024 is for programs that use select(). The limit also holds for
+/// commands, some of which close every descriptor up to it.
+void allow_many_files() {
+    constexpr rlim_t enough = 65'536;
+    struct rlimit files = {};
+    if (::getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur >= enough) return;
+    files.rlim_cur = std::min(files.rlim_max, enough);
+    (void)::setrlimit(RLIMIT_NOFILE, &files);
+}
+
 Task<int> serve(CommandLine line) {
+    allow_many_files();
     Gateway gateway(co_await this_executor, std::move(line));
     Task<int> running = gateway.run();
     co_return co_await std::move(running);
