@@ -26,7 +26,7 @@ struct SenderRule {
     std::string chat = {};
     std::string user = {};
     std::vector<std::string> allow =
-        {};  ///< these calls run without a question: "shell: git status"
+        {};  ///< these calls run without a question: "shell: cd * && git status *"
     std::vector<std::string> refuse = {};  ///< names of tools that never run
 
     bool matches(std::string_view of_channel, std::string_view of_chat,

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <cubepi/core/error.hpp>
+#include <cubepi/workspace/tool_rules.hpp>
 
 #include "sender_policy.hpp"
 #include "systemd_unit.hpp"
@@ -98,6 +99,24 @@ bool is_open(const SenderRule& rule) {
     return !rule.allow.empty() && rule.user.empty() && rule.chat.empty();
 }
 
+/// Returns why the rule allows nothing; empty if it allows something, or is not a rule.
+std::string problem_of(const std::string& allowed) {
+    try {
+        return ApprovalRule::parse(allowed).problem();
+    } catch (const Error&) {
+        return {};
+    }
+}
+
+void add_useless_rules(const SenderRule& rule, Findings& findings) {
+    for (const std::string& allowed : rule.allow) {
+        const std::string problem = problem_of(allowed);
+        if (!problem.empty())
+            findings.problem("the rule " + allowed + " allows nothing: " + problem,
+                             "Correct gateway.rules in the configuration file.");
+    }
+}
+
 void check_rules(Findings& findings, const GatewaySettings& settings) {
     findings.plain(
         "tools that write, run commands or use the network are asked about, unless a "
@@ -114,6 +133,7 @@ void check_rules(Findings& findings, const GatewaySettings& settings) {
         } else {
             findings.plain(text);
         }
+        add_useless_rules(rule, findings);
     }
     std::vector<std::string> approvers;
     for (const Approver& one : settings.approvers)

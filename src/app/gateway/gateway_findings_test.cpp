@@ -55,7 +55,7 @@ TEST(GatewayFindings, B26_WarnOfWhatIsOpen) {
     settings.shared_workspace = true;
     SenderRule all;
     all.channel = "http";
-    all.allow = {"shell: make"};
+    all.allow = {"shell: cd * && make"};
     SenderRule one = all;
     one.user = "ann";
     settings.rules = {all, one};
@@ -63,9 +63,22 @@ TEST(GatewayFindings, B26_WarnOfWhatIsOpen) {
     EXPECT_TRUE(has(findings, Kind::problem, "channel http is reachable from other machines"));
     EXPECT_TRUE(has(findings, Kind::problem, "status port is reachable from other machines"));
     EXPECT_TRUE(has(findings, Kind::problem, "all sessions share the workspace"));
-    EXPECT_TRUE(has(findings, Kind::problem, "every user of http: may use shell: make unasked"));
-    EXPECT_TRUE(has(findings, Kind::plain, "user ann of http: may use shell: make unasked"));
+    EXPECT_TRUE(
+        has(findings, Kind::problem, "every user of http: may use shell: cd * && make unasked"));
+    EXPECT_TRUE(
+        has(findings, Kind::plain, "user ann of http: may use shell: cd * && make unasked"));
     EXPECT_EQ(problems(findings), 4u);
+}
+
+TEST(GatewayFindings, B26_ShowRulesThatAllowNothing) {
+    GatewaySettings settings = with_http();
+    SenderRule rule;
+    rule.user = "ann";
+    rule.allow = {"shell: git status", "shell: cd * && git status *", "write: *"};
+    settings.rules = {rule};
+    const auto findings = gateway_findings(settings, environment);
+    EXPECT_TRUE(has(findings, Kind::problem, "the rule shell: git status allows nothing"));
+    EXPECT_EQ(problems(findings), 1u);
 }
 
 TEST(GatewayFindings, ShowAnInvalidRule) {

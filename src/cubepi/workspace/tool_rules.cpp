@@ -92,7 +92,7 @@ ApprovalRule ApprovalRule::parse(std::string_view text) {
     if (rule.tool.empty() || rule.match.empty()) {
         throw Error(ErrorCode::invalid_argument,
                     "\"" + std::string(text) +
-                        "\" is not an approval rule. Examples: shell: git status, "
+                        "\" is not an approval rule. Examples: shell: cd * && git status *, "
                         "fetch: example.org, write: *.");
     }
     return rule;
