@@ -273,8 +273,11 @@ Failure explain(const Error& error, const FailureContext& context) {
             if (const std::string path = path_of(error); !path.empty())
                 return say(exit_storage, error.what(), place_advice(path));
             return explain_model(error, context);
-        default: return explain_model(error, context);
+        default: break;
     }
+    const bool is_of_store = dynamic_cast<const CheckpointerError*>(&error) != nullptr;
+    if (is_of_store && is_network(error.code())) return say(exit_storage, error.what());
+    return explain_model(error, context);
 }
 
 Failure explain(const std::exception_ptr& failure, const FailureContext& context) {

@@ -95,6 +95,14 @@ TEST(FirstDayErrors, NoKey) {
     EXPECT_EQ(text, golden("no-key"));
 }
 
+TEST(FirstDayErrors, ADatabaseThatCannotBeReachedIsNotTheModel) {
+    for (const ErrorCode code : {ErrorCode::connect, ErrorCode::dns, ErrorCode::disconnected}) {
+        const Failure failure = explain(CheckpointerError(code, "cannot connect to PostgreSQL"));
+        EXPECT_EQ(failure.text, "cannot connect to PostgreSQL");
+        EXPECT_EQ(failure.exit_code, exit_storage);
+    }
+}
+
 TEST(FirstDayErrors, AKeyOfAnotherAddressIsNamedAsTheCause) {
     ErrorInfo info;
     info.code = ErrorCode::auth;
