@@ -30,7 +30,7 @@ using detail::integer_member;
 using detail::text_member;
 using What = GatewayArguments::What;
 
-/// Each connection needs a file descriptor; the usual soft limit of 1024 is for programs that use select(). The limit also holds for
+/// Each connection needs a file descriptor; the default soft limit of 1024 is for programs that use select(). The limit also holds for
 /// commands, some of which close every descriptor up to it.
 void allow_many_files() {
     constexpr rlim_t enough = 65'536;

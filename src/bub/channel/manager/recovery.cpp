@@ -200,7 +200,7 @@ void Recovery::resubmit(std::vector<StoredInbound> inbounds) {
         std::string turn;
         std::vector<Envelope> messages;
 
-        /// The messages on which a turn had begun are one message (D42), whoever sent them: no others are merged with them.
+        /// The messages on which a turn had begun are one message (D42), also if their senders differ: no others are merged with them.
         bool takes(const StoredInbound& inbound) const {
             return turn == inbound.turn &&
                    (!turn.empty() || sender_of(messages.front()) == sender_of(inbound.message));
