@@ -23,6 +23,10 @@ struct OpenQuestions {
     bool unread = false;
 };
 
+/// A turn has ended without an answer to the questions of an earlier one, for example because it was given one that is not accepted;
+/// as a service of its TurnState. Messages that wait for the answer continue to wait.
+struct QuestionsRemain {};
+
 /// The key of Envelope::rest with the id of the question that an inbound envelope answers, as set by a channel for a
 /// button or a reply (B24). The answer is the member `answer` of `rest`, as HitlChannel::answer() takes it, or else the
 /// text of the envelope.

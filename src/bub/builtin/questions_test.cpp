@@ -134,11 +134,17 @@ TEST_F(Questions, B25_OnlyAnOperatorAnswers) {
     ASSERT_EQ(kinds(asked), std::vector<std::string>{"question"});
     const TurnResult refused = say(",approve c1", "telegram");
     EXPECT_NE(refused.model_output.find("only an operator"), std::string::npos);
+    EXPECT_TRUE(refused.state.service<QuestionsRemain>());
     EXPECT_TRUE(removed.empty());
+    Envelope wrong = Envelope(",approve other").on("telegram", "chat");
+    wrong.from_operator = true;
+    const TurnResult stale = cubepi::run(framework->process_inbound(std::move(wrong), false));
+    EXPECT_TRUE(stale.state.service<QuestionsRemain>());
     Envelope answer = Envelope(",approve c1").on("telegram", "chat");
     answer.from_operator = true;
     const TurnResult result = cubepi::run(framework->process_inbound(std::move(answer), false));
     EXPECT_EQ(result.model_output, "done");
+    EXPECT_FALSE(result.state.service<QuestionsRemain>());
     EXPECT_EQ(removed.size(), 1u);
 }
 

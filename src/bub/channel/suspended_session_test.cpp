@@ -22,6 +22,11 @@ protected:
     SuspendedSession() {
         gateway.asks = [this](RunModelCall& call) {
             const bool answers = given_answer(call.message).has_value();
+            if (call.message.content_text() == ",answer q wrong") {
+                call.state.replace(std::make_shared<QuestionsRemain>());
+                return false;
+            }
+            if (call.message.content_text() == ",help") return false;
             if (answers) waits = false;
             if (answers || (!waits && call.prompt.text() != "ask")) return false;
             OpenQuestions open;
@@ -149,6 +154,21 @@ TEST_F(SuspendedSession, UnreadMessagesAreDroppedWithTheWaitingOnes) {
         co_await h.manager->idle();
     });
     EXPECT_EQ(gateway.done, Texts{",answer q yes"});
+}
+
+TEST_F(SuspendedSession, B24_NeitherARefusedAnswerNorACommandReleasesTheOthers) {
+    gateway.run([](Gateway& h) -> Task<> {
+        for (const char* text : {"ask", "two", "three", ",answer q wrong"})
+            co_await h.handler(update(text));
+        Envelope command = update(",help");
+        command.from_operator = true;
+        co_await h.handler(std::move(command));
+        co_await h.manager->idle();
+        EXPECT_EQ(h.begun, (Texts{"ask", "two", "three", ",answer q wrong", ",help"}));
+        co_await h.handler(update(",answer q yes"));
+        co_await h.manager->idle();
+    });
+    EXPECT_EQ(gateway.done, (Texts{",answer q wrong", ",help", ",answer q yes", "two", "three"}));
 }
 
 TEST_F(SuspendedSession, AFailureOfTheAnswersTurnReleasesTheOthers) {

@@ -16,7 +16,7 @@ namespace bub {
 
 /// The facts about a turn that its scheduler needs.
 struct TurnSummary {
-    bool suspended = false;  ///< it ended with open questions (B23)
+    bool suspended = false;  ///< its session waits for an answer (B23)
     bool unread = false;  ///< its message was not read and must come again (OpenQuestions::unread)
     std::optional<AcceptedAnswer> answer = {};  ///< to a question, that its run has accepted
 };

@@ -272,7 +272,10 @@ Task<> AgentTurn::give_answer(cubepi::Message message, cubepi::PromptOptions how
     } catch (const cubepi::Error& error) {
         problem = error.what();
     }
-    if (!problem.empty()) say_and_end(std::move(problem));
+    if (!problem.empty()) {
+        if (!open.empty()) state_.replace(std::make_shared<QuestionsRemain>());
+        say_and_end(std::move(problem));
+    }
     if (given_) (void)co_await tape_->append(std::move(*given_));
 }
 
@@ -302,6 +305,7 @@ Task<> AgentTurn::resume_expired(std::vector<cubepi::HitlRequest> open) {
 }
 
 void AgentTurn::refuse_answer() {
+    state_.replace(std::make_shared<QuestionsRemain>());
     say_and_end(
         "You may not answer this question: only an operator, or the user who was asked, may.");
 }

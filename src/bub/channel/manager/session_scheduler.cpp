@@ -68,6 +68,8 @@ Task<> SessionScheduler::run(SessionPtr session) {
         session->answered = std::move(next.queued.receipts);
         Waiting message;
         message.queued = next.queued;
+        // Messages that wait for an answer would only wait again.
+        const bool releases = !message.queued.message || !is_command(*message.queued.message);
         Task<TurnEnd> turn = run_turn(session, std::move(next));
         // The observers were notified of a failure, which does not affect the next turn.
         cubepi::Outcome<TurnEnd> ended = co_await cubepi::outcome_of(std::move(turn));
@@ -78,7 +80,8 @@ Task<> SessionScheduler::run(SessionPtr session) {
         } else {
             // Turns interrupted by the end of the manager are run again by the next one.
             co_await end_turn(session, !context_.open && ended.cancelled());
-            if (!ended || ended.value() == TurnEnd::over) take_back_unread(*session);
+            const bool is_over = !ended || ended.value() == TurnEnd::over;
+            if (is_over && releases) take_back_unread(*session);
         }
         co_await cubepi::unshield();
     }

@@ -56,6 +56,7 @@ TurnSummary summary_of(const TurnResult& result) {
         summary.suspended = true;
         summary.unread = open->unread;
     }
+    if (result.state.service<QuestionsRemain>()) summary.suspended = true;
     if (const auto answer = result.state.service<AcceptedAnswer>()) summary.answer = *answer;
     return summary;
 }
