@@ -10,6 +10,7 @@
 
 #include <bub/channel/channel_manager.hpp>
 #include <bub/channel/http_channel.hpp>
+#include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/task_scope.hpp>
 #include <cubepi/net/http_client.hpp>
@@ -289,6 +290,79 @@ TEST_F(HttpChannelTest, B24_MessagesOfTheOperatorDoNotMixTheOutputsOfTheirSessio
         EXPECT_EQ(reply.text(0), "for the client");
     });
     EXPECT_EQ(errors, std::vector<std::string>());
+}
+
+Envelope message_of(const std::string& key) {
+    Envelope message = Envelope("Hi").on("http", "s1");
+    message.inbound_id = key;
+    return message;
+}
+
+TEST_F(HttpChannelTest, ANoticeAboutARejectedMessageIsNotInTheAnswerToAnother) {
+    add({"never"});
+    serve([](HttpChannelTest& t) -> Task<> {
+        const Envelope message = message_of("k1");
+        t.channel->begin_turn(message);
+        Envelope notice = Envelope("Too many messages").on("http", "s1");
+        notice.context["rejected"] = true;
+        co_await t.channel->send(std::move(notice));
+        t.channel->end_turn(message, nullptr);
+        const Reply reply =
+            co_await t.post(R"({"session": "s1", "text": "Hi"})", with("idempotency-key", "k1"));
+        EXPECT_TRUE(reply.json().at("outputs").as_array().empty()) << reply.body;
+    });
+}
+
+TEST_F(HttpChannelTest, AMessageThatIsDroppedIsAnswered) {
+    add({"never"});
+    Plugin dropping;
+    dropping.name = "dropping";
+    dropping.admit_message = [](AdmitMessageCall&) -> Task<std::optional<AdmitDecision>> {
+        AdmitDecision decision;
+        decision.action = AdmitAction::drop;
+        co_return std::optional<AdmitDecision>(decision);
+    };
+    framework->add(std::move(dropping));
+    serve([](HttpChannelTest& t) -> Task<> {
+        Envelope message = message_of("k1");
+        t.channel->restore(message);
+        co_await t.manager->receive(std::move(message));
+        const Reply reply =
+            co_await t.post(R"({"session": "s1", "text": "Hi"})", with("idempotency-key", "k1"));
+        EXPECT_EQ(reply.status, 200) << reply.body;
+        EXPECT_EQ(reply.json().at("ok"), false) << reply.body;
+    });
+}
+
+Task<> post_refused(HttpChannelTest& t, int& refused) {
+    const Reply reply = co_await t.post(R"({"session": "s1", "text": "Hi"})",
+                                        HttpChannelTest::with("idempotency-key", "k1"));
+    if (reply.status == 503 && reply.body.find("no space") != std::string::npos) ++refused;
+}
+
+TEST_F(HttpChannelTest, ARequestThatRepeatsARefusedOneIsRefused) {
+    add({"never"});
+    cubepi::AsyncEvent decide;
+    cubepi::AsyncEvent asked;
+    Plugin refusing;
+    refusing.name = "refusing";
+    refusing.admit_message = [&](AdmitMessageCall&) -> Task<std::optional<AdmitDecision>> {
+        asked.set();
+        co_await decide.wait();
+        throw cubepi::Error(cubepi::ErrorCode::io, "no space");
+    };
+    framework->add(std::move(refusing));
+    int refused = 0;
+    serve([&](HttpChannelTest& t) -> Task<> {
+        cubepi::TaskScope scope(co_await cubepi::this_executor);
+        scope.spawn(post_refused(t, refused));
+        co_await asked.wait();
+        scope.spawn(post_refused(t, refused));
+        for (int i = 0; i < 1'000; ++i) co_await cubepi::yield_now();
+        decide.set();
+        co_await scope.join();
+    });
+    EXPECT_EQ(refused, 2);
 }
 
 TEST_F(HttpChannelTest, AFailureOfTheModelIsPartOfTheAnswer) {

@@ -212,6 +212,7 @@ TEST(ChannelManager, B14_OverflowIsAnswered) {
         ++answers;
         EXPECT_EQ(message.chat_id, "1");
         EXPECT_NE(message.content_text().find("Too many messages"), std::string::npos);
+        EXPECT_EQ(message.context.at("rejected"), true);
     }
     EXPECT_EQ(answers, 2);
 }

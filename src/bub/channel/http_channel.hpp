@@ -42,7 +42,8 @@ public:
 
     Task<> start(std::stop_token stopping) override;
     Task<> stop() override;
-    /// Throws Error(not_found) if no request waits for messages of this session.
+    /// Throws Error(not_found) if no request waits for messages of this session. Ignores notices about rejected messages, which the
+    /// status of their responses reports.
     Task<> send(Envelope message) override;
     EventStream stream_events(const Envelope& message, EventStream stream) override;
     Task<std::optional<AdmitDecision>> admit_message(std::string session_id,
@@ -53,6 +54,7 @@ public:
     void restore(Envelope& message) override;
     void begin_turn(const Envelope& message) noexcept override;
     void end_turn(const Envelope& message, std::exception_ptr failure) noexcept override;
+    void drop(const Envelope& message) noexcept override;
 
 private:
     struct State;

@@ -39,15 +39,31 @@ JsonObject result_of(const HttpExchange& exchange) {
     return result;
 }
 
-ServerResponse rejected(const std::exception_ptr& failure) {
-    unsigned status = 503;
+HttpExchange::Refusal rejected(const std::exception_ptr& failure) {
+    HttpExchange::Refusal refusal;
+    refusal.text = "the message was not accepted: " + describe(failure);
     try {
         std::rethrow_exception(failure);
     } catch (const Error& error) {
-        if (error.code() == ErrorCode::limit) status = 429;
+        if (error.code() == ErrorCode::limit) refusal.status = 429;
     } catch (...) {
     }
-    return ServerResponse::error(status, "the message was not accepted: " + describe(failure));
+    return refusal;
+}
+
+HttpExchange::Refusal known_before() {
+    HttpExchange::Refusal refusal;
+    refusal.status = 409;
+    refusal.text =
+        "a message with this Idempotency-Key was received before the gateway was restarted; its "
+        "answer is in the session's history";
+    return refusal;
+}
+
+HttpExchange::Refusal not_admitted() {
+    HttpExchange::Refusal refusal;
+    refusal.text = "the message was dropped before it was accepted";
+    return refusal;
 }
 
 /// Waits until the turn of the message has ended. Returns false if the client or the channel ends before.
@@ -114,7 +130,7 @@ struct HttpChannel::State {
     /// gateway, gets one that no client reads.
     ExchangePtr exchange_of(const Envelope& message) const;
     Task<ServerResponse> post(ServerRequest request);
-    Task<std::optional<ServerResponse>> submit(ExchangePtr exchange, Envelope envelope);
+    Task<> submit(ExchangePtr exchange, Envelope envelope);
     Task<ServerResponse> answer(ExchangePtr exchange, ServerRequest request);
     bool is_authorized(const ServerRequest& request) const {
         return cubepi::equal_secrets(request.bearer_token(), options.token);
@@ -161,36 +177,29 @@ Task<ServerResponse> HttpChannel::State::post(ServerRequest request) {
         exchange = exchanges->add(message->key, message->session);
         exchange->streaming = accepts_events(request);
         message->envelope.channel = name;
-        Task<std::optional<ServerResponse>> submitting =
-            submit(exchange, std::move(message->envelope));
-        std::optional<ServerResponse> refused = co_await std::move(submitting);
-        if (refused) co_return std::move(*refused);
+        Task<> submitting = submit(exchange, std::move(message->envelope));
+        co_await std::move(submitting);
+        if (const auto& refusal = exchange->refusal())
+            co_return ServerResponse::error(refusal->status, refusal->text);
     }
     Task<ServerResponse> answering = answer(std::move(exchange), std::move(request));
     ServerResponse response = co_await std::move(answering);
     co_return response;
 }
 
-/// Passes a message to the manager. Returns a response if it was not accepted.
-Task<std::optional<ServerResponse>> HttpChannel::State::submit(ExchangePtr exchange,
-                                                               Envelope envelope) {
-    std::optional<ServerResponse> refused;
+/// Passes a message to the manager. Requests that repeat it meanwhile wait for the same exchange.
+Task<> HttpChannel::State::submit(ExchangePtr exchange, Envelope envelope) {
     Task<> accepting = handler(std::move(envelope));
     const Outcome<> accepted = co_await cubepi::outcome_of(std::move(accepting));
     if (accepted.cancelled()) {
-        exchanges->forget(exchange->key());
+        exchanges->refuse(exchange, not_admitted());
         accepted.rethrow();
     }
     if (!accepted) {
-        refused = rejected(accepted.failure());
+        exchanges->refuse(exchange, rejected(accepted.failure()));
     } else if (!exchange->admitted) {
-        refused = ServerResponse::error(
-            409,
-            "a message with this Idempotency-Key was received before the gateway was "
-            "restarted; its answer is in the session's history");
+        exchanges->refuse(exchange, known_before());
     }
-    if (refused) exchanges->forget(exchange->key());
-    co_return refused;
 }
 
 Task<ServerResponse> HttpChannel::State::answer(ExchangePtr exchange, ServerRequest request) {
@@ -208,6 +217,8 @@ Task<ServerResponse> HttpChannel::State::answer(ExchangePtr exchange, ServerRequ
         co_return ServerResponse::error(
             503, "the gateway ends; repeat the request with the same Idempotency-Key");
     }
+    if (const auto& refusal = exchange->refusal())
+        co_return ServerResponse::error(refusal->status, refusal->text);
     const Json result = result_of(*exchange);
     co_return ServerResponse::json(200, result);
 }
@@ -246,6 +257,7 @@ Task<> HttpChannel::stop() {
 }
 
 Task<> HttpChannel::send(Envelope message) {
+    if (message.context.contains("rejected")) co_return;
     const ExchangePtr exchange = state_->exchanges->current(message.chat_id.value_or(""));
     if (!exchange)
         throw Error(ErrorCode::not_found, "no request waits for messages of this session");
@@ -289,6 +301,15 @@ void HttpChannel::end_turn(const Envelope& message, std::exception_ptr failure) 
                                      ? state_->exchanges->current(message.chat_id.value_or(""))
                                      : state_->exchanges->find(key);
     if (exchange) state_->exchanges->end_turn(exchange, failure);
+}
+
+void HttpChannel::drop(const Envelope& message) noexcept {
+    const ExchangePtr exchange = state_->exchanges->find(message.inbound_id.value_or(""));
+    // A message that was kept until a question is answered has its response already.
+    if (!exchange || exchange->done()) return;
+    exchange->admitted = true;
+    const Error dropped(ErrorCode::cancelled, "the message was dropped before its turn");
+    state_->exchanges->end_turn(exchange, std::make_exception_ptr(dropped));
 }
 
 }  // namespace bub

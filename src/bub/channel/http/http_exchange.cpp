@@ -23,6 +23,13 @@ void HttpExchange::end(const std::exception_ptr& failure) {
     changed_.pulse();
 }
 
+void HttpExchange::refuse(Refusal refusal) {
+    error_ = refusal.text;
+    refusal_ = std::move(refusal);
+    done_ = true;
+    changed_.pulse();
+}
+
 void HttpExchange::add_output(const Envelope& message) {
     JsonObject output;
     output["kind"] = message.kind.value_or(std::string(envelope_kind::normal));
@@ -51,7 +58,11 @@ std::shared_ptr<HttpExchange> HttpExchanges::add(std::string key, std::string ch
     return exchange;
 }
 
-void HttpExchanges::forget(const std::string& key) { exchanges_.erase(key); }
+void HttpExchanges::refuse(const std::shared_ptr<HttpExchange>& exchange,
+                           HttpExchange::Refusal refusal) {
+    exchange->refuse(std::move(refusal));
+    exchanges_.erase(exchange->key());
+}
 
 std::shared_ptr<HttpExchange> HttpExchanges::current(const std::string& chat) const {
     const auto found = current_.find(chat);

@@ -5,6 +5,7 @@
 #include <exception>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,6 +18,12 @@ namespace bub::detail {
 /// A message of a client and the outputs of its turn.
 class HttpExchange {
 public:
+    /// The response to a message that was not accepted.
+    struct Refusal {
+        unsigned status = 503;
+        std::string text = {};
+    };
+
     HttpExchange(std::string key, std::string chat)
         : key_(std::move(key)), chat_(std::move(chat)) {}
 
@@ -25,12 +32,16 @@ public:
     /// The turn has ended. `failure` may be null.
     void end(const std::exception_ptr& failure);
 
+    /// The message was not accepted.
+    void refuse(Refusal refusal);
+
     const std::string& key() const noexcept { return key_; }
     const std::string& chat() const noexcept { return chat_; }
     /// The turn has ended.
     bool done() const noexcept { return done_; }
     /// The failure of the turn; empty if it succeeded.
     const std::string& error() const noexcept { return error_; }
+    const std::optional<Refusal>& refusal() const noexcept { return refusal_; }
     const JsonArray& outputs() const noexcept { return outputs_; }
     void add_output(const Envelope& message);
     /// Adds streamed text for the client; omits it if more than `limit` bytes wait.
@@ -49,6 +60,7 @@ private:
     JsonArray outputs_;
     std::string text_;
     std::string error_;
+    std::optional<Refusal> refusal_;
     bool done_ = false;
     cubepi::AsyncEvent changed_;
 };
@@ -61,7 +73,8 @@ public:
     /// Returns null if there is none.
     std::shared_ptr<HttpExchange> find(const std::string& key) const;
     std::shared_ptr<HttpExchange> add(std::string key, std::string chat);
-    void forget(const std::string& key);
+    /// Ends the exchange of a message that was not accepted. It may be sent again.
+    void refuse(const std::shared_ptr<HttpExchange>& exchange, HttpExchange::Refusal refusal);
     /// Returns the exchange whose turn runs in the chat; null: none.
     std::shared_ptr<HttpExchange> current(const std::string& chat) const;
 

@@ -31,6 +31,7 @@ Envelope rejection_notice(const Envelope& message) {
     notice.chat_id = message.chat_id;
     notice.output_channel = message.output_channel;
     notice.kind = std::string(envelope_kind::error);
+    notice.context["rejected"] = true;
     return notice;
 }
 
@@ -250,6 +251,7 @@ Task<AdmitDecision> AdmissionQueue::decide(LanePtr lane, std::shared_ptr<Envelop
 Task<> AdmissionQueue::place(QueuedMessage message, AdmitDecision decision) {
     const std::string id = message.message->session_id.value_or(std::string());
     if (decision.action == AdmitAction::drop) {
+        sessions_.announce_drop(*message.message);
         co_await deliveries_.finish(std::move(message.receipts));
         co_return;
     }

@@ -225,16 +225,26 @@ bool SessionScheduler::cancel_turn(const std::string& session_id) {
 }
 
 Task<> SessionScheduler::drop_waiting(std::string session_id) {
-    if (inbox_) (void)inbox_->drain(session_id);
+    std::vector<Envelope> steered;
+    if (inbox_) steered = inbox_->drain(session_id);
+    for (const Envelope& message : steered) announce_drop(message);
     const SessionPtr session = find(session_id);
     if (!session) co_return;
     Receipts dropped = std::exchange(session->steered, {});
     take_back_unread(*session);
-    for (const Waiting& waiting : session->waiting) append(dropped, waiting.queued.receipts);
+    for (const Waiting& waiting : session->waiting) {
+        append(dropped, waiting.queued.receipts);
+        if (waiting.queued.message) announce_drop(*waiting.queued.message);
+    }
     context_.remove_waiting(session->waiting.size());
     session->waiting.clear();
     if (!session->working) sessions_.erase(session_id);
     co_await deliveries_.finish(std::move(dropped));
+}
+
+void SessionScheduler::announce_drop(const Envelope& message) const {
+    const std::shared_ptr<Channel> channel = channels_.find(message.channel);
+    if (auto* const follower = dynamic_cast<FollowsTurns*>(channel.get())) follower->drop(message);
 }
 
 void SessionScheduler::clear_waiting(Leftover& leftover) {

@@ -43,6 +43,8 @@ public:
     bool cancel_turn(const std::string& session_id);
     /// Drops the waiting messages of a session.
     Task<> drop_waiting(std::string session_id);
+    /// Tells the channel of a message that it was dropped.
+    void announce_drop(const Envelope& message) const;
     /// Drops the waiting messages of all sessions at the end of the manager; their records remain.
     void clear_waiting(Leftover& leftover);
     /// Forgets all sessions, after their coroutines have ended.
