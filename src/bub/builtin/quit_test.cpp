@@ -141,8 +141,10 @@ TEST_F(Quit, TheEndOfTheManagerEndsCommandsInTheBackgroundOnAllThreads) {
     };
     ChannelManagerOptions options;
     options.shards = std::make_shared<TurnShards>(2, make);
+    manager.reset();
     manager = std::make_unique<ChannelManager>(*framework, std::move(options));
     run([](Quit& t) -> Task<> {
+        co_await t.manager->started();
         const std::string command = "echo $$ > pid; touch begun; exec sleep 1000";
         co_await t.handler(from_operator("1", ",shell command='" + command + "' background=true"));
         co_await t.until_exists("begun");
