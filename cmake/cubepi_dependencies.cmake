@@ -79,7 +79,7 @@ mark_as_advanced(CUBEPI_VALIJSON_INCLUDE_DIR)
 # A build of everything needs all libraries, also for its tests. Otherwise cubepi_finish_modules() finds those of the modules that
 # are built.
 if(CUBEPI_BUILD_EVERYTHING)
-    foreach(library IN ITEMS Boost::url CURL::libcurl OpenSSL::SSL ZLIB::ZLIB simdjson::simdjson)
+    foreach(library IN ITEMS Boost::url CURL::libcurl OpenSSL::SSL ZLIB::ZLIB simdjson::simdjson yaml-cpp)
         cubepi_find_library(${library} REQUIRED)
     endforeach()
     foreach(row IN ITEMS SQLITE:SQLite::SQLite3 POSTGRES:PostgreSQL::PostgreSQL MYSQL:MariaDBClient::MariaDBClient)
@@ -88,7 +88,4 @@ if(CUBEPI_BUILD_EVERYTHING)
             cubepi_find_library(${CMAKE_MATCH_2} REQUIRED)
         endif()
     endforeach()
-    if(NOT CUBEPI_MODULES)   # src/bub and the program
-        cubepi_find_library(yaml-cpp REQUIRED)
-    endif()
 endif()

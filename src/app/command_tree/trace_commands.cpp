@@ -49,6 +49,20 @@ void add_trace_choice(CLI::App& command, TraceArguments& trace, const char* desc
     command.add_option("trace", trace.run, description)->type_name(value_type::trace);
 }
 
+void add_trace_view(CLI::App& view, TraceArguments& trace) {
+    add_trace_choice(view, trace,
+                     "The trace's id, the beginning of it, or a file (default: the newest)");
+    add_trace_filter(view, trace);
+    view.add_flag("--content", trace.content, "Show recorded messages, arguments and results");
+    view.add_flag("-v,--verbose", trace.verbose, "Show all attributes and events");
+    view.add_flag("--html", trace.html, "Write a page for a browser, with all recorded content");
+    view.add_option("-o,--output", trace.output,
+                    "The file of the page (default: trace-ID.html, or standard output if that is "
+                    "not a terminal)")
+        ->type_name(value_type::file);
+    view.add_flag("-f,--force", trace.force, "Replace the file if it exists");
+}
+
 void add_trace_conversion(CLI::App& command, TraceArguments& trace) {
     add_trace_choice(command, trace,
                      "A trace's or a span's id, the beginning of it, or a file (default: the "
@@ -105,18 +119,8 @@ void add_trace_commands(CLI::App& app, CommandLine& line) {
         ->delimiter(',')
         ->allow_extra_args(false);
     list.add_flag("--json", trace.json, "Print a JSON array");
-    CLI::App& view = add("view", "Show a trace as a tree, with a bar for each span", What::view);
-    add_trace_choice(view, trace,
-                     "The trace's id, the beginning of it, or a file (default: the newest)");
-    add_trace_filter(view, trace);
-    view.add_flag("--content", trace.content, "Show recorded messages, arguments and results");
-    view.add_flag("-v,--verbose", trace.verbose, "Show all attributes and events");
-    view.add_flag("--html", trace.html, "Write a page for a browser, with all recorded content");
-    view.add_option("-o,--output", trace.output,
-                    "The file of the page (default: trace-ID.html, or standard output if that is "
-                    "not a terminal)")
-        ->type_name(value_type::file);
-    view.add_flag("-f,--force", trace.force, "Replace the file if it exists");
+    add_trace_view(add("view", "Show a trace as a tree, with a bar for each span", What::view),
+                   trace);
     CLI::App& stats = add(
         "stats", "Show calls, errors, times, tokens and cost by model and by tool", What::stats);
     stats.add_option("trace", trace.runs, "Only these traces (default: all of the directory)")

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <utility>
@@ -215,6 +216,20 @@ TEST(ChannelManager, B14_OverflowIsAnswered) {
         EXPECT_EQ(message.context.at("rejected"), true);
     }
     EXPECT_EQ(answers, 2);
+}
+
+TEST(ChannelManager, AClockThatIsSetDelaysNoMessage) {
+    Gateway gateway;
+    gateway.run([](Gateway& h) -> Task<> {
+        const auto date = h.clock->wall();
+        co_await h.handler(from("chat", "1", "one"));
+        h.clock->set_wall(date - std::chrono::years(1));
+        co_await h.handler(from("chat", "1", "two"));
+        h.clock->set_wall(date + std::chrono::years(1));
+        co_await h.handler(from("chat", "1", "three"));
+        co_await h.manager->idle();
+    });
+    EXPECT_EQ(gateway.done, (Texts{"one", "two", "three"}));
 }
 
 TEST(ChannelManager, B14_ANoticeThatHangsDelaysNoMessage) {

@@ -14,39 +14,14 @@
 
 #include <cubepi/agent/checkpointer.hpp>
 #include <cubepi/checkpoint/child_process_test.hpp>
+#include <cubepi/checkpoint/child_work_test.hpp>
 #include <cubepi/checkpoint/server_checkpointer.hpp>
 #include <cubepi/checkpoint/server_proxy_test.hpp>
 #include <cubepi/checkpoint/store_values_test.hpp>
 
 namespace cubepi {
 
-inline constexpr int appends_per_process = 25;
-
-inline void say(const std::string& line) { std::cout << line << std::endl; }
-
-inline std::string read_line() {
-    std::string line;
-    std::getline(std::cin, line);
-    return line;
-}
-
 // The work of the child processes. Each takes a connection string.
-
-template <class Store>
-void append_in_turns(const std::string& connection) {
-    Store store(connection);
-    const std::string name = std::to_string(getpid());
-    for (int i = 0; i < appends_per_process;) {
-        const std::optional<CheckpointData> data = run(store.load("t"));
-        AppendOptions options = AppendOptions().expected_position(data ? data->position : 0);
-        try {
-            run(store.append("t", one(user(name + " " + std::to_string(i))), std::move(options)));
-            ++i;
-        } catch (const StaleAppendError&) {
-            // The other process was faster: load again.
-        }
-    }
-}
 
 template <class Store>
 void append_when_told(const std::string& connection) {

@@ -17,32 +17,14 @@
 
 #include <cubepi/agent/claim_owner.hpp>
 #include <cubepi/checkpoint/child_process_test.hpp>
+#include <cubepi/checkpoint/child_work_test.hpp>
 #include <cubepi/checkpoint/store_support_test.hpp>
 #include <cubepi/testing/manual_clock.hpp>
 
 namespace cubepi {
 namespace {
 
-constexpr int appends_per_process = 40;
-
-void say(const std::string& line) { std::cout << line << std::endl; }
-
 // The work of the child processes. Each takes the path of the database.
-
-void append_in_turns(const std::string& path) {
-    SQLiteCheckpointer store(path);
-    const std::string name = std::to_string(getpid());
-    for (int i = 0; i < appends_per_process;) {
-        const std::optional<CheckpointData> data = run(store.load("t"));
-        AppendOptions options = AppendOptions().expected_position(data ? data->position : 0);
-        try {
-            run(store.append("t", one(user(name + " " + std::to_string(i))), std::move(options)));
-            ++i;
-        } catch (const StaleAppendError&) {
-            // The other process was faster: load again.
-        }
-    }
-}
 
 void append_until_killed(const std::string& path) {
     SQLiteOptions options;
@@ -121,7 +103,7 @@ void answer_when_told(const std::string& path) {
 const std::map<std::string, std::function<void(const std::string&)>>& children() {
     static const std::map<std::string, std::function<void(const std::string&)>> known{
         {"answer_when_told", answer_when_told},
-        {"append_in_turns", append_in_turns},
+        {"append_in_turns", append_in_turns<SQLiteCheckpointer>},
         {"append_until_killed", append_until_killed},
         {"claim_and_append_when_told", claim_and_append_when_told},
         {"claim_and_complete_when_told", claim_and_complete_when_told},

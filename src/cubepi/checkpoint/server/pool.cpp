@@ -1,5 +1,7 @@
 #include <cubepi/checkpoint/server/pool.hpp>
 
+#include <algorithm>
+#include <chrono>
 #include <exception>
 #include <string>
 #include <utility>
@@ -228,10 +230,11 @@ Task<ServerAddresses> ServerPool::resolve_in_time() {
     co_return std::move(found).value();
 }
 
-Task<ServerPool::Connection> ServerPool::open_checked(ServerAddresses addresses) {
+Task<ServerPool::Connection> ServerPool::open_checked(ServerAddresses addresses,
+                                                      std::chrono::milliseconds limit) {
     const Executor executor = co_await this_executor;
     auto connection = driver_->connection();
-    const ServerUse use(*connection, executor, clock(), options_.connect_timeout);
+    const ServerUse use(*connection, executor, clock(), limit);
     co_await connection->connect(std::move(addresses));
     ServerBatch set_up = driver_->set_up();
     const ServerResults results = co_await connection->exchange(std::move(set_up));
@@ -241,8 +244,12 @@ Task<ServerPool::Connection> ServerPool::open_checked(ServerAddresses addresses)
 }
 
 Task<ServerPool::Connection> ServerPool::open() {
+    const Clock::time_point deadline = deadline_after(clock().now(), options_.connect_timeout);
     ServerAddresses addresses = co_await resolve_in_time();
-    co_return co_await open_checked(std::move(addresses));
+    const auto remaining =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - clock().now());
+    const auto limit = std::max(remaining, std::chrono::milliseconds(1));
+    co_return co_await open_checked(std::move(addresses), limit);
 }
 
 Task<ServerPool::Connection> ServerPool::replace() {

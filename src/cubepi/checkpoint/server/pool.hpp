@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <deque>
 #include <memory>
@@ -74,7 +75,7 @@ private:
     Task<Connection> open();
     /// The same, in the place of a connection of the pool that cannot be used any longer.
     Task<Connection> replace();
-    Task<Connection> open_checked(ServerAddresses addresses);
+    Task<Connection> open_checked(ServerAddresses addresses, std::chrono::milliseconds limit);
     Task<ServerAddresses> resolve();
     /// Does the same, but not longer than connecting may take.
     Task<ServerAddresses> resolve_in_time();
