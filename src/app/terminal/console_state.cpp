@@ -45,7 +45,7 @@ bool terminal_reflows() {
 }  // namespace
 
 Console::State::State(Executor executor_, Clock& clock_, std::filesystem::path history,
-      ConsoleTerminal terminal_)
+                      ConsoleTerminal terminal_)
     : executor(executor_),
       clock(clock_),
       terminal(terminal_),
@@ -150,8 +150,7 @@ LiveArea::Content Console::State::content() const {
         for (TerminalText& row : prompt.menu(area.columns(), menu_rows))
             content.lines.push_back(std::move(row));
     }
-    if (!status.empty() && rows > 3)
-        content.lines.push_back(style.dim() + status + style.off());
+    if (!status.empty() && rows > 3) content.lines.push_back(style.dim() + status + style.off());
     return content;
 }
 
@@ -168,13 +167,12 @@ FieldRows Console::State::field_of(std::size_t max_rows, bool asking) const {
 }
 
 void Console::State::wait_for_resize() {
-    resized.async_wait(
-        [self = shared_from_this()](const boost::system::error_code& failed, int) {
-            if (failed || self->closed) return;
-            self->take_size();
-            self->schedule();
-            self->wait_for_resize();
-        });
+    resized.async_wait([self = shared_from_this()](const boost::system::error_code& failed, int) {
+        if (failed || self->closed) return;
+        self->take_size();
+        self->schedule();
+        self->wait_for_resize();
+    });
 }
 
 void Console::State::take_size() {

@@ -34,7 +34,8 @@ struct ConsoleQuestion {
 
 /// The terminal, its prompt and what waits: the implementation of Console. Its handlers keep it alive until close().
 struct Console::State : std::enable_shared_from_this<Console::State> {
-    State(Executor executor_, Clock& clock_, std::filesystem::path history, ConsoleTerminal terminal_);
+    State(Executor executor_, Clock& clock_, std::filesystem::path history,
+          ConsoleTerminal terminal_);
 
     void begin();
     void close();
