@@ -81,8 +81,4 @@ detail::PromptSettings& PromptOptions::settings() {
     return *own;
 }
 
-void detail::PromptAccess::request_answer(PromptOptions& options, AnswerRequest request) {
-    options.settings().answer = std::make_shared<const AnswerRequest>(std::move(request));
-}
-
 }  // namespace cubepi

@@ -2,6 +2,7 @@
 
 #include <variant>
 
+#include <cubepi/agent/run/form_answer_task.hpp>
 #include <cubepi/schema/partial_json.hpp>
 
 namespace cubepi::detail {
@@ -38,6 +39,16 @@ std::optional<Json> AnswerText::parse(bool wrapped) const {
     Json* value = parsed.value.if_contains("value");
     if (!value) return std::nullopt;
     return std::move(*value);
+}
+
+void PromptAccess::request_answer(PromptOptions& options, AnswerRequest request) {
+    PromptSettings& settings = options.settings();
+    settings.answer = std::make_shared<const AnswerRequest>(std::move(request));
+    settings.make_answer_task =
+        [](const PromptSettings& of_prompt, const BoundModel& model, const ToolList& tools,
+           const std::optional<ReasoningControl>& reasoning) -> std::unique_ptr<AnswerTask> {
+        return std::make_unique<FormAnswerTask>(of_prompt, model, tools, reasoning);
+    };
 }
 
 }  // namespace cubepi::detail

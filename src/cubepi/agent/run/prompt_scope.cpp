@@ -17,7 +17,7 @@ PromptScope::PromptScope(Agent::Impl& impl, std::shared_ptr<const PromptSettings
             settings_->model ? settings_->model : BoundModel(impl.provider, impl.state.model);
         const ToolList& tools = settings_->tools ? *settings_->tools : impl.state.tools;
         const auto& reasoning = settings_->reasoning ? settings_->reasoning : impl.state.reasoning;
-        answer_ = std::make_unique<AnswerTask>(*settings_, model, tools, reasoning);
+        answer_ = settings_->make_answer_task(*settings_, model, tools, reasoning);
     }
     if (settings_->stop_token.stop_possible()) {
         std::function<void()> abort = [&impl] { impl.inbox.abort(); };

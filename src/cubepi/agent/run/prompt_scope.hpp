@@ -16,7 +16,7 @@ namespace cubepi::detail {
 /// token is stopped.
 class PromptScope {
 public:
-    /// Returns null if the options have no settings that replace those of the agent. Throws like AnswerTask.
+    /// Returns null if the options have no settings that replace those of the agent. Throws like MakeAnswerTask.
     static std::unique_ptr<PromptScope> enter(Agent::Impl& impl, const PromptOptions& options);
     PromptScope(Agent::Impl& impl, std::shared_ptr<const PromptSettings> settings);
     ~PromptScope();

@@ -12,6 +12,15 @@
 
 namespace cubepi::detail {
 
+class AnswerTask;
+struct PromptSettings;
+
+/// Creates the task of a run with the settings. Throws Error(invalid_argument) for an invalid schema or if a tool has the
+/// name of the form, Error(unsupported) if the endpoint of `model` cannot enforce the form and is required to.
+using MakeAnswerTask = std::unique_ptr<AnswerTask> (*)(
+    const PromptSettings& settings, const BoundModel& model, const ToolList& tools,
+    const std::optional<ReasoningControl>& reasoning);
+
 /// The settings of a prompt that replace those of the agent.
 struct PromptSettings {
     BoundModel model = {};
@@ -25,6 +34,7 @@ struct PromptSettings {
     std::stop_token stop_token = {};
     StructuredOptions answer_options = {};
     std::shared_ptr<const AnswerRequest> answer = {};  ///< null: any text
+    MakeAnswerTask make_answer_task = nullptr;         ///< with `answer`
 };
 
 }  // namespace cubepi::detail

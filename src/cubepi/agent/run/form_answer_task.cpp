@@ -1,4 +1,4 @@
-#include <cubepi/agent/run/answer_task.hpp>
+#include <cubepi/agent/run/form_answer_task.hpp>
 
 #include <algorithm>
 #include <utility>
@@ -14,18 +14,19 @@ ToolList with(ToolList tools, AgentTool tool) {
 
 }  // namespace
 
-AnswerTask::AnswerTask(const PromptSettings& settings, const BoundModel& model,
-                       const ToolList& tools, const std::optional<ReasoningControl>& reasoning)
+FormAnswerTask::FormAnswerTask(const PromptSettings& settings, const BoundModel& model,
+                               const ToolList& tools,
+                               const std::optional<ReasoningControl>& reasoning)
     : form_(settings.answer_options.schema() ? *settings.answer_options.schema()
                                              : settings.answer->schema,
             settings.answer->read, settings.answer_options),
       tools_(tools),
       tools_with_answer_(with(tools, answer_tool())),
       reasons_(reasoning && reasoning->mode != ReasoningMode::off) {
-    begin_call(model);
+    choose(model);
 }
 
-AgentTool AnswerTask::answer_tool() {
+AgentTool FormAnswerTask::answer_tool() {
     const ToolDefinition definition = form_.tool();
     auto execute = [this](JsonObject arguments, ToolContext&) -> MaybeTask<AgentToolResult> {
         return take(std::move(arguments));
@@ -40,7 +41,7 @@ AgentTool AnswerTask::answer_tool() {
 }
 
 /// The callback of the tool. The schema has accepted the arguments.
-AgentToolResult AnswerTask::take(JsonObject arguments) {
+AgentToolResult FormAnswerTask::take(JsonObject arguments) {
     Json value(std::move(arguments));
     const std::vector<SchemaIssue> issues = form_.judge(value);
     if (!issues.empty()) {
@@ -53,13 +54,15 @@ AgentToolResult AnswerTask::take(JsonObject arguments) {
     return result;
 }
 
-const ToolList& AnswerTask::begin_call(const BoundModel& model) {
+const ToolList& FormAnswerTask::begin_call(const BoundModel& model) { return choose(model); }
+
+const ToolList& FormAnswerTask::choose(const BoundModel& model) {
     native_ = form_.is_native(model);
     accepted_ = false;
     return native_ ? tools_ : tools_with_answer_;
 }
 
-void AnswerTask::complete(StreamOptions& options) const {
+void FormAnswerTask::complete(StreamOptions& options) const {
     if (native_) {
         std::move(options).response_format(form_.format());
         return;
@@ -72,7 +75,7 @@ void AnswerTask::complete(StreamOptions& options) const {
     std::move(options).tool_choice(std::move(choice));
 }
 
-AnswerTask::Verdict AnswerTask::review(const AssistantMessage& answer) {
+FormAnswerTask::Verdict FormAnswerTask::review(const AssistantMessage& answer) {
     StructuredOutputError::Details details;
     details.message = answer;
     details.attempts = attempts_ + 1;
@@ -86,8 +89,8 @@ AnswerTask::Verdict AnswerTask::review(const AssistantMessage& answer) {
     return count_failure(answer, std::move(reading.issues));
 }
 
-void AnswerTask::take_up(const AssistantMessage& answer, const MessageList& messages,
-                         std::size_t first) {
+void FormAnswerTask::take_up(const AssistantMessage& answer, const MessageList& messages,
+                             std::size_t first) {
     for (std::size_t i = first; i < messages.size() && !accepted_; ++i) {
         const ToolResultMessage* result = messages[i].tool_result();
         if (!result || result->is_error || result->tool_name != form_.name()) continue;
@@ -95,7 +98,7 @@ void AnswerTask::take_up(const AssistantMessage& answer, const MessageList& mess
     }
 }
 
-AnswerTask::Verdict AnswerTask::review_calls(const AssistantMessage& answer) {
+FormAnswerTask::Verdict FormAnswerTask::review_calls(const AssistantMessage& answer) {
     if (accepted_) return Verdict::accepted;
     const std::vector<const ToolCall*> calls = answer.tool_calls();
     const bool tried = std::any_of(calls.begin(), calls.end(), [this](const ToolCall* call) {
@@ -105,8 +108,8 @@ AnswerTask::Verdict AnswerTask::review_calls(const AssistantMessage& answer) {
     return count_failure(answer, form_.read(answer, native_).issues);
 }
 
-AnswerTask::Verdict AnswerTask::count_failure(const AssistantMessage& answer,
-                                              std::vector<SchemaIssue> issues) {
+FormAnswerTask::Verdict FormAnswerTask::count_failure(const AssistantMessage& answer,
+                                                      std::vector<SchemaIssue> issues) {
     issues_ = std::move(issues);
     if (++attempts_ <= form_.max_retries()) return Verdict::retry;
     StructuredOutputError::Details details;
@@ -117,11 +120,11 @@ AnswerTask::Verdict AnswerTask::count_failure(const AssistantMessage& answer,
     return Verdict::failed;
 }
 
-Message AnswerTask::correction() const {
+Message FormAnswerTask::correction() const {
     return synthetic_user_message(form_.retry_text(issues_, native_), structured_retry_source);
 }
 
-std::shared_ptr<const Error> AnswerTask::missing() const {
+std::shared_ptr<const Error> FormAnswerTask::missing() const {
     StructuredOutputError::Details details;
     details.attempts = attempts_;
     return std::make_shared<const StructuredOutputError>(
@@ -131,7 +134,7 @@ std::shared_ptr<const Error> AnswerTask::missing() const {
         std::move(details));
 }
 
-void AnswerTask::read_earlier(RunResult& result) {
+void FormAnswerTask::read_earlier(RunResult& result) {
     for (std::size_t i = result.new_messages.size(); i > 0 && !accepted_; --i) {
         const AssistantMessage* answer = result.new_messages[i - 1].assistant();
         if (!answer) continue;
