@@ -7,7 +7,7 @@ int main() {
     FauxProvider faux({.tokens_per_second = 400});  // a model without a network
     faux.set_responses(
         {"Events are pulled by a loop.", "One. Two. Three. Four. Five. Six. Seven."});
-    Agent agent(AgentOptions{.model = faux.model()});
+    Agent agent(faux.model());
 
     auto events = blocking(agent.start("How does this work?"));
     for (const AgentEvent& event : events) {

@@ -7,7 +7,7 @@ using namespace cubepi;
 int main() {
     FauxProvider faux(FauxOptions{.tokens_per_second = 20.0});  // a slow model without a network
     faux.set_responses({std::string(2000, '.').c_str(), std::string(2000, '.').c_str()});
-    Agent agent(AgentOptions{.model = faux.model()});
+    Agent agent(faux.model());
 
     std::stop_source stop;
     std::jthread canceller([&] { stop.request_stop(); });

@@ -8,7 +8,7 @@ using namespace cubepi;
 Task<bool> talk() {
     FauxProvider faux;
     faux.set_responses({"Streams are pulled here."});
-    Agent agent(AgentOptions{.model = faux.model()});
+    Agent agent(faux.model());
 
     AgentRun answer = agent.start("How does this work?");
     while (auto event = co_await answer.next()) {

@@ -14,9 +14,6 @@ struct Plan {
     std::string title;
     std::vector<Stop> stops;
 };
-struct TrainArgs {
-    std::string from, to;
-};
 
 int main() {
     // A model without a network. It calls the tool, answers with an invalid day, and corrects itself.
@@ -34,9 +31,9 @@ int main() {
     });
     Agent agent(AgentOptions{
         .model = faux.model(),
-        .tools = {tool<TrainArgs>(
+        .tools = {tool<"from", "to">(
             "trains", "Finds trains.",
-            [](TrainArgs args) { return args.from + " - " + args.to + ": 08:00"; })},
+            [](std::string from, std::string to) { return from + " - " + to + ": 08:00"; })},
     });
 
     PartialAnswer<Plan> partial;

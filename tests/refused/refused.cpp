@@ -82,6 +82,26 @@ AgentTool no_answer_later() {
     return tool<Args>("name", "description", [](Args) -> Task<void> { co_return; });
 }
 
+// says: cubepi: name each parameter of the callable but a ToolContext&, as in tool<"city", "days">(...)
+AgentTool unnamed_parameter() {
+    return tool<"city">("name", "description", [](std::string, int) { return std::string(); });
+}
+
+// says: cubepi: the types of the callable's parameters must be known: no `auto`, no overloads
+AgentTool generic_callable() {
+    return tool<"city">("name", "description", [](auto) { return std::string(); });
+}
+
+// says: cubepi: the parameters of a tool's callable are passed by value, except for a ToolContext& at the end
+AgentTool reference_parameter() {
+    return tool<"city">("name", "description", [](const std::string&) { return std::string(); });
+}
+
+// says: cubepi: the names of a tool's parameters must differ
+AgentTool same_names() {
+    return tool<"a", "a">("name", "description", [](int, int) { return std::string(); });
+}
+
 struct WrongHook {
     int transform_context(MessageList messages) { return static_cast<int>(messages.size()); }
 };

@@ -5,7 +5,6 @@
 #include <cubepi/agent/run/abort_when_cancelled.hpp>
 #include <cubepi/agent/run/agent_impl.hpp>
 #include <cubepi/agent/run/prompt.hpp>
-#include <cubepi/agent/run/rewind.hpp>
 #include <cubepi/agent/run/store_call.hpp>
 #include <cubepi/agent/run/stored_questions.hpp>
 #include <cubepi/agent/run/suspended_run.hpp>
@@ -61,6 +60,8 @@ Task<RunResult> run_guarded(std::shared_ptr<Agent::Impl> impl, Task<RunResult> w
 }  // namespace
 
 Agent::Agent(AgentOptions options) : impl_(std::make_shared<Impl>(std::move(options))) {}
+
+Agent::Agent(BoundModel model) : Agent(AgentOptions{.model = std::move(model)}) {}
 
 Agent::~Agent() {
     impl_->destroyed = true;
@@ -226,10 +227,6 @@ void Agent::set_messages(MessageList messages) {
     }
     impl_->log.forget();
     impl_->state.messages = std::move(messages);
-}
-
-Task<void> Agent::rewind(std::string message_id, std::string new_thread_id) {
-    return detail::run_rewind(impl_, std::move(message_id), std::move(new_thread_id));
 }
 
 const AgentState& Agent::state() const noexcept { return impl_->state; }

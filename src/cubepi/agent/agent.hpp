@@ -153,6 +153,8 @@ class Agent {
 public:
     /// Throws Error(invalid_argument) if the options are invalid.
     explicit Agent(AgentOptions options);
+    /// Creates an agent with a model and the defaults of all other options.
+    explicit Agent(BoundModel model);
     ~Agent();
     Agent(const Agent&) = delete;
     Agent& operator=(const Agent&) = delete;

@@ -1,11 +1,7 @@
 #include <cubepi/agent/tool.hpp>
 
 #include <cubepi/agent/hitl_channel.hpp>
-#include <cubepi/agent/run/tool_progress.hpp>
 #include <cubepi/agent/run_account.hpp>
-#include <cubepi/core/offload.hpp>
-#include <cubepi/core/outcome.hpp>
-#include <cubepi/core/task_scope.hpp>
 #include <cubepi/provider/stream_options.hpp>
 
 namespace cubepi {
@@ -54,13 +50,6 @@ JsonSchema AgentTool::no_parameters() {
     return schema;
 }
 
-AgentTool& AgentTool::describe(std::string_view path, std::string_view text) & {
-    Json schema = parameters.source();
-    cubepi::describe(schema, path, text);
-    parameters = JsonSchema(std::move(schema));
-    return *this;
-}
-
 ToolDefinition AgentTool::definition() const {
     ToolDefinition made;
     made.name = name;
@@ -68,66 +57,5 @@ ToolDefinition AgentTool::definition() const {
     made.parameters = parameters.shared_source();
     return made;
 }
-
-AgentTool& AgentTool::constrain(std::string_view path, const Constraints& constraints) & {
-    Json schema = parameters.source();
-    cubepi::constrain(schema, path, constraints);
-    parameters = JsonSchema(std::move(schema));
-    return *this;
-}
-
-void ToolContext::report(Json partial_result) const {
-    if (!progress_) {
-        throw Error(
-            ErrorCode::unsupported,
-            "the tool '" + tool_name_.str() +
-                "' called report(), which only a blocking_tool() may; await update() instead");
-    }
-    progress_->report(std::move(partial_result));
-}
-
-namespace detail {
-
-namespace {
-
-/// The most reports that wait for the listeners.
-constexpr std::size_t most_reports = 256;
-
-Task<> call_blocking(std::shared_ptr<const Runtime> runtime, std::function<AgentToolResult()> work,
-                     ThreadQueue<Json>::Writer reports, std::optional<AgentToolResult>* result) {
-    Outcome<AgentToolResult> ended =
-        co_await outcome_of(offload(*runtime->workers, std::move(work)));
-    reports.close();
-    *result = std::move(ended).value();
-}
-
-/// Passes the reports on until they are closed, then waits for the children of the scope.
-Task<> pass_on(TaskScope& scope, ThreadQueue<Json>& reports, ToolContext& context) {
-    for (;;) {
-        std::optional<Json> report = co_await reports.next();
-        if (!report) break;
-        co_await context.update(std::move(*report));
-    }
-    co_await scope.join();
-}
-
-}  // namespace
-
-Task<AgentToolResult> run_blocking(ToolContext& ctx, std::shared_ptr<ToolContext> own,
-                                   std::function<AgentToolResult()> work) {
-    const Executor executor = co_await this_executor;
-    ThreadQueue<Json> reports(executor, most_reports);
-    ToolProgress::connect(*own, std::make_shared<ToolProgress>(reports.writer()));
-    std::optional<AgentToolResult> result;
-    const auto body = [&](TaskScope& scope) -> Task<> {
-        scope.spawn(
-            call_blocking(ctx.shared_runtime(), std::move(work), reports.writer(), &result));
-        return pass_on(scope, reports, ctx);
-    };
-    co_await with_task_scope(body);
-    co_return std::move(*result);
-}
-
-}  // namespace detail
 
 }  // namespace cubepi

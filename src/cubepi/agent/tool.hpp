@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include <cubepi/agent/named_arguments.hpp>
 #include <cubepi/agent/tool_context.hpp>
 #include <cubepi/core/detail/async_function.hpp>
 #include <cubepi/core/error.hpp>
@@ -111,13 +112,23 @@ struct AgentTool {
     // Chained settings, each returning the tool.
     /// Sets the description of one argument; nested ones by their path ("where.city"). If there is no such argument,
     /// throws Error(invalid_argument) that lists the arguments.
-    AgentTool& describe(std::string_view path, std::string_view text) &;
+    AgentTool& describe(std::string_view path, std::string_view text) & {
+        Json schema = parameters.source();
+        cubepi::describe(schema, path, text);
+        parameters = JsonSchema(std::move(schema));
+        return *this;
+    }
     AgentTool&& describe(std::string_view path, std::string_view text) && {
         return std::move(describe(path, text));
     }
     /// Adds limits and remarks to one argument: `.constrain("days", Constraints().minimum(1).maximum(7))`. Throws
     /// Error(invalid_argument) if there is no such argument, or a constraint does not apply to its type.
-    AgentTool& constrain(std::string_view path, const Constraints& constraints) &;
+    AgentTool& constrain(std::string_view path, const Constraints& constraints) & {
+        Json schema = parameters.source();
+        cubepi::constrain(schema, path, constraints);
+        parameters = JsonSchema(std::move(schema));
+        return *this;
+    }
     AgentTool&& constrain(std::string_view path, const Constraints& constraints) && {
         return std::move(constrain(path, constraints));
     }
@@ -213,6 +224,25 @@ AgentTool tool(std::string name, std::string description, Json parameters, F cal
     return made;
 }
 
+/// Creates a tool from a callable with a parameter for each argument, by value, whose names are the template arguments:
+///
+///     tool<"city", "days">("forecast", "The forecast for a city.",
+///                          [](std::string city, std::optional<int> days) { ... })
+///
+/// Those that are std::optional are not required; a default is set with
+/// `.constrain("days", Constraints().default_value(3))`. The last parameter may be a ToolContext&. Otherwise like
+/// tool<Args>().
+template <detail::ArgumentName... names, class F>
+AgentTool tool(std::string name, std::string description, F callback) {
+    using Callable = detail::NamedCallable<F, names...>;
+    if constexpr (Callable::check()) {
+        return tool(std::move(name), std::move(description), Callable::schema(),
+                    Callable(std::move(callback)));
+    } else {
+        return AgentTool();
+    }
+}
+
 namespace detail {
 /// Runs `work`, which uses `own`, on the worker pool; used by blocking_tool.
 Task<AgentToolResult> run_blocking(ToolContext& ctx, std::shared_ptr<ToolContext> own,
@@ -249,6 +279,18 @@ AgentTool blocking_tool(std::string name, std::string description, Json paramete
         blocking_tool<JsonObject>(std::move(name), std::move(description), std::move(callback));
     made.parameters = JsonSchema(std::move(parameters));
     return made;
+}
+
+/// Like `tool` with named parameters, for a callable that blocks.
+template <detail::ArgumentName... names, class F>
+AgentTool blocking_tool(std::string name, std::string description, F callback) {
+    using Callable = detail::NamedCallable<F, names...>;
+    if constexpr (Callable::check()) {
+        return blocking_tool(std::move(name), std::move(description), Callable::schema(),
+                             Callable(std::move(callback)));
+    } else {
+        return AgentTool();
+    }
 }
 
 }  // namespace cubepi

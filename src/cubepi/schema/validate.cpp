@@ -6,92 +6,22 @@
 #include <limits>
 #include <memory>
 #include <mutex>
-#include <regex>
 #include <string>
 #include <utility>
-
-#if defined(__GNUC__)
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wconversion"
-#pragma GCC diagnostic ignored "-Wunused-parameter"
-#endif
-#include <valijson/adapters/boost_json_adapter.hpp>
-#include <valijson/constraints/concrete_constraints.hpp>
-#include <valijson/schema.hpp>
-#include <valijson/schema_parser.hpp>
-#include <valijson/validation_results.hpp>
-#include <valijson/validator.hpp>
-#if defined(__GNUC__)
-#pragma GCC diagnostic pop
-#endif
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/schema/detail/value_path.hpp>
 #include <cubepi/schema/parse_json.hpp>
+#include <cubepi/schema/validate/full_schema.hpp>
 #include <cubepi/schema/validate/schema_check.hpp>
 #include <cubepi/schema/validate/schema_fill.hpp>
 #include <cubepi/schema/validate/schema_lowering.hpp>
-#include <cubepi/schema/validate/schema_pattern.hpp>
 #include <cubepi/schema/validate/simple_schema.hpp>
 
 namespace cubepi {
 namespace {
 
 constexpr std::size_t longest_matched_key = 1024;
-
-// "pattern", by an expression that is compiled once and does not overflow the stack.
-class PatternConstraint : public valijson::constraints::PolyConstraint {
-public:
-    explicit PatternConstraint(detail::SchemaPattern pattern) : pattern_(std::move(pattern)) {}
-
-    bool validate(const valijson::adapters::Adapter& target,
-                  const std::vector<std::string>& context,
-                  valijson::ValidationResults* results) const override {
-        if (!target.isString() || pattern_.found_in(target.asString())) return true;
-        if (results) results->pushError(context, "does not match the pattern");
-        return false;
-    }
-
-private:
-    valijson::constraints::Constraint* cloneInto(void* memory) const override {
-        return new (memory) PatternConstraint(*this);
-    }
-    std::size_t sizeOf() const override { return sizeof(PatternConstraint); }
-
-    detail::SchemaPattern pattern_;
-};
-
-class PatternBuilder : public valijson::ConstraintBuilder {
-public:
-    valijson::constraints::Constraint* make(
-        const valijson::adapters::Adapter& value) const override {
-        return new PatternConstraint(detail::SchemaPattern(value.asString()));
-    }
-};
-
-struct Compiled {
-    valijson::Schema schema;
-    bool has_pattern_properties = false;
-};
-
-std::unique_ptr<const Compiled> compile_lowered(const detail::LoweredSchema& lowered) {
-    auto compiled = std::make_unique<Compiled>();
-    compiled->has_pattern_properties = !lowered.pattern_properties.empty();
-    try {
-        for (const auto& expression : lowered.pattern_properties)
-            const std::regex checked(expression);
-        valijson::SchemaParser parser(valijson::SchemaParser::kDraft7);
-        parser.addConstraintBuilder(detail::pattern_keyword, new PatternBuilder);
-        parser.populateSchema(valijson::adapters::BoostJsonAdapter(lowered.schema),
-                              compiled->schema);
-    } catch (const Error&) {
-        throw;
-    } catch (const std::exception& error) {
-        throw Error(ErrorCode::invalid_argument,
-                    std::string("the JSON Schema is not valid: ") + error.what());
-    }
-    return compiled;
-}
 
 // Values that valijson's adapter does not represent correctly.
 struct Oddities {
@@ -127,40 +57,8 @@ void look_over(Json& value, std::size_t depth, Oddities& found) {
     }
 }
 
-// Returns a copy with substitutes for values that valijson's adapter does not support: integers above int64, and NUL
-// characters, at which it ends a string.
-Json with_stand_ins(Json value) {
-    if (value.is_uint64()) {
-        value = static_cast<std::int64_t>(highest_signed);
-    } else if (auto* text = value.if_string()) {
-        std::replace(text->begin(), text->end(), '\0', '\x01');
-    } else if (auto* array = value.if_array()) {
-        for (auto& item : *array) item = with_stand_ins(std::move(item));
-    } else if (auto* object = value.if_object()) {
-        for (auto& entry : *object) entry.value() = with_stand_ins(std::move(entry.value()));
-    }
-    return value;
-}
-
 SchemaIssue root_issue(std::string message) {
     return SchemaIssue{"<root>", "a value that fits the schema", "another", std::move(message)};
-}
-
-bool fits(const Compiled& compiled, const Json& value, const Oddities& oddities,
-          std::string& problem) {
-    try {
-        valijson::Validator validator;
-        if (!oddities.needs_copy) {
-            const valijson::adapters::BoostJsonAdapter target(value);
-            return validator.validate(compiled.schema, target, nullptr);
-        }
-        const Json copy = with_stand_ins(value);
-        const valijson::adapters::BoostJsonAdapter target(copy);
-        return validator.validate(compiled.schema, target, nullptr);
-    } catch (const std::exception& error) {
-        problem = error.what();
-        return false;
-    }
 }
 
 std::vector<SchemaIssue> explain(const Json& schema, const Json& value,
@@ -197,12 +95,12 @@ struct JsonSchema::State {
         return simple.get();
     }
 
-    const Compiled& full() {
+    const detail::FullSchema& full() {
         if (const auto* ready = compiled.load(std::memory_order_acquire)) return *ready;
         check();
         const std::lock_guard lock(mutex);
         if (!owner) {
-            owner = compile_lowered(lowered);
+            owner = detail::FullSchema::compile(lowered);
             lowered = {};
             compiled.store(owner.get(), std::memory_order_release);
         }
@@ -213,9 +111,9 @@ struct JsonSchema::State {
     std::mutex mutex;
     detail::LoweredSchema lowered;
     std::unique_ptr<const detail::SimpleSchema> simple;
-    std::unique_ptr<const Compiled> owner;
+    std::unique_ptr<const detail::FullSchema> owner;
     std::atomic<bool> checked{false};
-    std::atomic<const Compiled*> compiled{nullptr};
+    std::atomic<const detail::FullSchema*> compiled{nullptr};
 };
 
 JsonSchema::JsonSchema(Json schema) : state_(std::make_shared<State>(std::move(schema))) {}
@@ -242,13 +140,15 @@ std::vector<SchemaIssue> JsonSchema::validate(Json& value) const {
     if (oddities.too_deep) {
         return {root_issue("nested deeper than " + std::to_string(max_json_depth) + " levels")};
     }
-    if (oddities.long_key && compiled.has_pattern_properties) {
+    if (oddities.long_key && compiled.has_pattern_properties()) {
         return {root_issue("has a field name longer than " + std::to_string(longest_matched_key) +
                            " bytes")};
     }
     detail::fill_value(state_->source, value);
     std::string problem;
-    if (fits(compiled, value, oddities, problem)) return {};
+    const detail::FullSchema::Copy copy =
+        oddities.needs_copy ? detail::FullSchema::Copy::needed : detail::FullSchema::Copy::none;
+    if (compiled.accepts(value, copy, problem)) return {};
     return explain(state_->source, value, problem);
 }
 

@@ -1,13 +1,16 @@
-#include <cubepi/agent/run/rewind.hpp>
-
+#include <memory>
+#include <string>
 #include <utility>
 
 #include <cubepi/agent/run/active_run.hpp>
+#include <cubepi/agent/run/agent_impl.hpp>
 #include <cubepi/agent/run/store_call.hpp>
 #include <cubepi/agent/transcript.hpp>
 
-namespace cubepi::detail {
+// Not in agent.cpp, so that only programs that rewind are linked with it.
 
+namespace cubepi {
+namespace detail {
 namespace {
 
 [[noreturn]] void refuse(const std::string& why) {
@@ -87,8 +90,6 @@ Task<void> rewind_thread(Agent::Impl& impl, ForkStore& forks, std::size_t count,
     co_await log.load();
 }
 
-}  // namespace
-
 Task<void> run_rewind(std::shared_ptr<Agent::Impl> impl, std::string message_id,
                       std::string new_thread_id) {
     ActiveRun active(*impl, impl->runtime->ids->next());
@@ -117,4 +118,11 @@ Task<void> run_rewind(std::shared_ptr<Agent::Impl> impl, std::string message_id,
     impl->prefix_guard.reset();
 }
 
-}  // namespace cubepi::detail
+}  // namespace
+}  // namespace detail
+
+Task<void> Agent::rewind(std::string message_id, std::string new_thread_id) {
+    return detail::run_rewind(impl_, std::move(message_id), std::move(new_thread_id));
+}
+
+}  // namespace cubepi
