@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <cubepi/checkpoint/format/message_row.hpp>
+#include <cubepi/checkpoint/format/message_row_reader.hpp>
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/task_scope.hpp>
 
@@ -22,8 +23,9 @@ void decode_payloads(benchmark::State& state) {
     const std::vector<detail::MessageRow> rows(many_messages, detail::to_message_row("t", one));
     for (auto _ : state) {
         MessageList messages;
+        detail::MessageRowReader reader;
         for (const detail::MessageRow& row : rows)
-            messages.push_back(detail::read_message_row(row.payload, row.metadata));
+            messages.push_back(reader.read(row.payload, row.metadata));
         benchmark::DoNotOptimize(messages);
         state.PauseTiming();
         messages = MessageList();

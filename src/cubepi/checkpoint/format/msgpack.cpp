@@ -140,6 +140,19 @@ public:
         return value;
     }
 
+    Json read(std::size_t depth) {
+        if (depth > max_read_json_depth) fail("the value is nested too deeply");
+        const auto tag = static_cast<unsigned>(natural(1));
+        if (tag < 0x80) return static_cast<std::int64_t>(tag);
+        if (tag < 0x90) return map(tag & 0x0FU, depth);
+        if (tag < 0xa0) return array(tag & 0x0FU, depth);
+        if (tag < 0xc0) return text(tag & 0x1FU);
+        if (tag >= 0xe0) return static_cast<std::int64_t>(tag) - 256;
+        return read_tagged(tag, depth);
+    }
+
+    std::string_view left() const { return data_.substr(at_); }
+
 private:
     [[noreturn]] void fail(const char* why) const {
         throw Error(ErrorCode::parse,
@@ -163,17 +176,6 @@ private:
         const auto unused = static_cast<unsigned>(64 - 8 * bytes);
         // Moves the sign to the highest bit and back.
         return static_cast<std::int64_t>(natural(bytes) << unused) >> unused;
-    }
-
-    Json read(std::size_t depth) {
-        if (depth > max_read_json_depth) fail("the value is nested too deeply");
-        const auto tag = static_cast<unsigned>(natural(1));
-        if (tag < 0x80) return static_cast<std::int64_t>(tag);
-        if (tag < 0x90) return map(tag & 0x0FU, depth);
-        if (tag < 0xa0) return array(tag & 0x0FU, depth);
-        if (tag < 0xc0) return text(tag & 0x1FU);
-        if (tag >= 0xe0) return static_cast<std::int64_t>(tag) - 256;
-        return read_tagged(tag, depth);
     }
 
     Json read_tagged(unsigned tag, std::size_t depth) {
@@ -267,5 +269,12 @@ void append_msgpack(std::string& out, const Json& value) { Writer(out).write(val
 void append_msgpack(std::string& out, const JsonObject& value) { Writer(out).write(value); }
 
 Json parse_msgpack(std::string_view data) { return Reader(data).read_all(); }
+
+Json take_msgpack(std::string_view& data, std::size_t depth) {
+    Reader reader(data);
+    Json value = reader.read(depth);
+    data = reader.left();
+    return value;
+}
 
 }  // namespace cubepi::detail

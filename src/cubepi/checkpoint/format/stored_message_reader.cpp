@@ -3,6 +3,7 @@
 #include <cstring>
 #include <utility>
 
+#include <cubepi/checkpoint/format/message_fields.hpp>
 #include <cubepi/core/json.hpp>
 #include <cubepi/core/message_json.hpp>
 #include <cubepi/schema/json/padded_text.hpp>
@@ -12,9 +13,6 @@
 namespace cubepi::detail {
 
 namespace {
-
-/// Thrown for a message that is not of the common form: message_from_json() reads it, or throws.
-struct Unusual {};
 
 bool has_escapes(std::string_view text) {
     return std::memchr(text.data(), '\\', text.size()) != nullptr;
@@ -31,23 +29,16 @@ std::string_view text_of(od::value& value) {
     return token.substr(1, token.size() - 2);
 }
 
-bool is_null(od::value& value) { return value.is_null(); }
-
-std::string_view text_or_nothing(od::value& value) {
-    return is_null(value) ? std::string_view() : text_of(value);
-}
-
-void require_null(od::value& value) {
-    if (!is_null(value)) throw Unusual();
-}
+class JsonValue;
 
 /// The members of an object, one after another.
-class Members {
+class JsonMembers {
 public:
-    explicit Members(od::object object)
+    using Value = JsonValue;
+
+    explicit JsonMembers(od::object object)
         : here_(object.begin().value()), end_(object.end().value()) {}
 
-    /// Advances to the first member, then to the next. Returns false at the end.
     bool next() {
         if (started_) ++here_;
         started_ = true;
@@ -65,7 +56,9 @@ public:
         }
         return {key_.raw(), end};
     }
-    od::value& value() { return field_.value(); }
+    JsonValue value();
+    od::value& raw_value() { return field_.value(); }
+    void settle(LazyObject& /*metadata*/) const {}
 
 private:
     od::object_iterator here_;
@@ -82,10 +75,10 @@ Json to_json_value(od::value& value, int depth = 0);
 
 JsonObject to_json_object(od::value& value, int depth = 0) {
     JsonObject object;
-    Members members(value.get_object());
+    JsonMembers members(value.get_object());
     while (members.next()) {
         const std::string_view key = members.key();
-        object.insert_or_assign(key, to_json_value(members.value(), depth + 1));
+        object.insert_or_assign(key, to_json_value(members.raw_value(), depth + 1));
     }
     return object;
 }
@@ -116,273 +109,48 @@ Json to_json_value(od::value& value, int depth) {
         case od::json_type::boolean: return Json(bool(value.get_bool()));
         case od::json_type::null: break;
     }
-    require_null(value);
+    if (!value.is_null()) throw Unusual();
     return nullptr;
 }
 
-LazyObject lazy_object(od::value& value) { return to_json_object(value); }
+/// A value that is read once, in the position of the parser.
+class JsonValue {
+public:
+    explicit JsonValue(od::value& value) : value_(&value) {}
 
-/// Keeps a member that has no field. `kind` is the key that determines the kind: a second one would replace the first.
-void keep(LazyObject& extra, Members& members, std::string_view kind) {
-    const std::string_view key = members.key();
-    if (key == kind) throw Unusual();
-    extra[key] = to_json_value(members.value());
-}
-
-std::optional<Usage> usage_of(od::value& value) {
-    if (is_null(value)) return std::nullopt;
-    Usage usage;
-    Members members(value.get_object());
-    while (members.next()) {
-        TokenCount* const count = members.is("input_tokens")         ? &usage.input_tokens
-                                  : members.is("output_tokens")      ? &usage.output_tokens
-                                  : members.is("cache_read_tokens")  ? &usage.cache_read_tokens
-                                  : members.is("cache_write_tokens") ? &usage.cache_write_tokens
-                                  : members.is("reasoning_tokens")   ? &usage.reasoning_tokens
-                                                                     : nullptr;
-        if (!count) throw Unusual();
-        *count = TokenCount(std::int64_t(members.value().get_int64()));
+    bool take_null() { return value_->is_null(); }
+    std::string_view text() { return text_of(*value_); }
+    bool flag() { return value_->get_bool(); }
+    std::int64_t integer() { return value_->get_int64(); }
+    double number() { return value_->get_double(); }
+    Json json() { return to_json_value(*value_); }
+    JsonObject object() { return to_json_object(*value_); }
+    JsonMembers members() { return JsonMembers(value_->get_object()); }
+    template <class F>
+    void each_item(F f) {
+        for (od::value item : value_->get_array()) f(JsonValue(item));
     }
-    return usage;
-}
 
-UnixTime time_of(od::value& value) {
-    if (is_null(value)) return {};
-    return double(value.get_double());
-}
+private:
+    od::value* value_;
+};
 
-/// Returns the value of the first member, which must have that name: both systems write the kind of an object first.
-std::string_view first_text(Members& members, std::string_view name) {
-    if (!members.next() || !members.is(name)) throw Unusual();
-    return text_of(members.value());
-}
+JsonValue JsonMembers::value() { return JsonValue(raw_value()); }
 
 }  // namespace
 
 struct StoredMessageReader::State {
-    /// The last value of a text that adjacent messages repeat.
-    class Recent {
-    public:
-        const SharedString& get(std::string_view text) {
-            if (!(last_ == text)) last_ = SharedString(text);
-            return last_;
-        }
-
-    private:
-        SharedString last_;
-    };
-
     od::parser parser;
     PaddedText padded;
-    Recent run_id, tool_name, call_name, provider_id, model_id, media_type;
-    // The buffers in which the blocks are collected.
-    ContentList<Content> user_blocks;
-    ContentList<AssistantContent> assistant_blocks;
+    MessageFields<JsonMembers> fields;
 
     Message read(std::string_view text) {
         od::document document = parser.iterate(padded.hold(text));
-        Members members(document.get_object());
-        const std::string_view role = first_text(members, "role");
-        Message message = role == "assistant"     ? read_assistant(members)
-                          : role == "tool_result" ? read_tool_result(members)
-                          : role == "user"        ? read_user(members)
-                                                  : throw Unusual();
+        JsonMembers members(document.get_object());
+        Message message = fields.read(members);
         // No other text may follow.
         if (document.current_location().error() != simdjson::OUT_OF_BOUNDS) throw Unusual();
         return message;
-    }
-
-    template <class M, class Blocks>
-    static Message made_of(M& message, Blocks& blocks) {
-        Message made(std::move(message));
-        // NOLINTNEXTLINE(bugprone-use-after-move): Message leaves the list reusable
-        blocks = std::move(message.content);
-        return made;
-    }
-
-    Message read_user(Members& from) {
-        UserMessage message;
-        message.content = std::move(user_blocks);
-        bool has_content = false;
-        while (from.next()) {
-            if (from.is("content")) {
-                read_content(message.content, from.value());
-                has_content = true;
-            } else if (!read_common(message, from)) {
-                keep(message.extra, from, "role");
-            }
-        }
-        if (!has_content) throw Unusual();
-        return made_of(message, user_blocks);
-    }
-
-    Message read_tool_result(Members& from) {
-        ToolResultMessage message;
-        message.content = std::move(user_blocks);
-        bool has_content = false, has_call = false, has_name = false;
-        while (from.next()) {
-            if (from.is("content")) {
-                read_content(message.content, from.value());
-                has_content = true;
-            } else if (from.is("tool_call_id")) {
-                message.tool_call_id = text_of(from.value());
-                has_call = true;
-            } else if (from.is("tool_name")) {
-                message.tool_name = tool_name.get(text_of(from.value()));
-                has_name = true;
-            } else if (from.is("details")) {
-                message.details = to_json_value(from.value());
-            } else if (from.is("is_error")) {
-                message.is_error = from.value().get_bool();
-            } else if (!read_common(message, from)) {
-                keep(message.extra, from, "role");
-            }
-        }
-        if (!has_content || !has_call || !has_name) throw Unusual();
-        return made_of(message, user_blocks);
-    }
-
-    Message read_assistant(Members& from) {
-        AssistantMessage message;
-        message.content = std::move(assistant_blocks);
-        bool has_content = false;
-        while (from.next()) {
-            if (from.is("content")) {
-                read_content(message.content, from.value());
-                has_content = true;
-            } else if (from.is("stop_reason")) {
-                message.stop_reason = stop_reason::shared(text_of(from.value()));
-            } else if (is_error_key(from)) {
-                require_null(from.value());
-            } else if (from.is("usage")) {
-                message.usage = usage_of(from.value());
-            } else if (from.is("provider_id")) {
-                message.provider_id = provider_id.get(text_of(from.value()));
-            } else if (from.is("model_id")) {
-                message.model_id = model_id.get(text_of(from.value()));
-            } else if (from.is("response_id")) {
-                message.response_id = SharedString(text_or_nothing(from.value()));
-            } else if (!read_common(message, from)) {
-                keep(message.extra, from, "role");
-            }
-        }
-        if (!has_content) throw Unusual();
-        return made_of(message, assistant_blocks);
-    }
-
-    static bool is_error_key(const Members& from) {
-        return from.is("error_message") || from.is("error_type") || from.is("error_code") ||
-               from.is("status_code") || from.is("retry_after") || from.is("tokens_in") ||
-               from.is("context_window");
-    }
-
-    /// Reads a member that all roles have. Returns false if the key is not one of these.
-    template <class M>
-    bool read_common(M& message, Members& from) {
-        if (from.is("id")) {
-            message.id = text_or_nothing(from.value());
-        } else if (from.is("timestamp")) {
-            message.timestamp = time_of(from.value());
-        } else if (from.is("metadata")) {
-            message.metadata = lazy_object(from.value());
-        } else if (from.is("run_id")) {
-            message.run_id = run_id.get(text_or_nothing(from.value()));
-        } else {
-            return false;
-        }
-        return true;
-    }
-
-    template <class Block>
-    void read_content(ContentList<Block>& content, od::value& value) {
-        content.clear();
-        for (od::value item : value.get_array()) {
-            Members members(item.get_object());
-            read_block(content, first_text(members, "type"), members);
-        }
-    }
-
-    void read_block(ContentList<Content>& content, std::string_view type, Members& from) {
-        if (type == "text") {
-            content.emplace_back(read_text(from));
-        } else if (type == "image") {
-            content.emplace_back(read_image(from));
-        } else {
-            throw Unusual();
-        }
-    }
-
-    void read_block(ContentList<AssistantContent>& content, std::string_view type, Members& from) {
-        if (type == "text") {
-            content.emplace_back(read_text(from));
-        } else if (type == "tool_call") {
-            content.emplace_back(read_tool_call(from));
-        } else if (type == "thinking") {
-            content.emplace_back(read_thinking(from));
-        } else if (type == "image") {
-            content.emplace_back(read_image(from));
-        } else {
-            throw Unusual();
-        }
-    }
-
-    static TextContent read_text(Members& from) {
-        TextContent block;
-        while (from.next()) {
-            if (from.is("text")) {
-                block.text = std::string(text_of(from.value()));
-            } else {
-                keep(block.extra, from, "type");
-            }
-        }
-        return block;
-    }
-
-    static ThinkingContent read_thinking(Members& from) {
-        ThinkingContent block;
-        while (from.next()) {
-            if (from.is("thinking")) {
-                block.thinking = std::string(text_of(from.value()));
-            } else {
-                keep(block.extra, from, "type");
-            }
-        }
-        return block;
-    }
-
-    ImageContent read_image(Members& from) {
-        ImageContent block;
-        while (from.next()) {
-            if (from.is("source")) {
-                block.source = std::string(text_of(from.value()));
-            } else if (from.is("media_type")) {
-                block.media_type = media_type.get(text_of(from.value()));
-            } else {
-                keep(block.extra, from, "type");
-            }
-        }
-        return block;
-    }
-
-    ToolCall read_tool_call(Members& from) {
-        ToolCall block;
-        bool has_id = false, has_name = false, has_arguments = false;
-        while (from.next()) {
-            if (from.is("id")) {
-                block.id = text_of(from.value());
-                has_id = true;
-            } else if (from.is("name")) {
-                block.name = call_name.get(text_of(from.value()));
-                has_name = true;
-            } else if (from.is("arguments")) {
-                block.arguments = to_json_object(from.value());
-                has_arguments = true;
-            } else {
-                keep(block.extra, from, "type");
-            }
-        }
-        if (!has_id || !has_name || !has_arguments) throw Unusual();
-        return block;
     }
 };
 

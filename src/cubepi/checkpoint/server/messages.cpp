@@ -145,8 +145,9 @@ Task<std::optional<CheckpointData>> load_thread(ServerStorePtr store, std::strin
     data->extra = read_extra(*store, thread_id, results, extra);
     data->parent_thread_id = results[extra].optional_string(0, 1);
     const ServerResult& rows = results.back();
+    MessageRowReader reader;
     for (int row = 0; row < rows.rows(); ++row) {
-        data->messages.push_back(read_message(*store, thread_id, rows, row));
+        data->messages.push_back(read_message(*store, thread_id, reader, rows, row));
         data->position = rows.integer(row, 0);
     }
     // A row of the thread alone exists for its runs and requests.
@@ -191,7 +192,8 @@ Task<std::optional<Message>> find_message(ServerStorePtr store, std::string thre
         .text(server_text(message_id));
     const ServerResults results = co_await store->read(std::move(reads));
     std::optional<Message> message;
-    if (results[0].rows() > 0) message = read_message(*store, thread_id, results[0], 0);
+    MessageRowReader reader;
+    if (results[0].rows() > 0) message = read_message(*store, thread_id, reader, results[0], 0);
     co_return message;
 }
 

@@ -3,7 +3,6 @@
 #include <map>
 #include <utility>
 
-#include <cubepi/checkpoint/format/message_row.hpp>
 #include <cubepi/checkpoint/format/server_json.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/schema/python_json.hpp>
@@ -67,10 +66,10 @@ void write_extra(const ServerStore& store, ServerBatch& writes, const std::strin
 }
 
 Message read_message(const ServerStore& store, const std::string& thread_id,
-                     const ServerResult& rows, int row) {
+                     MessageRowReader& reader, const ServerResult& rows, int row) {
     std::string why;
     try {
-        return read_message_row(rows.text(row, 2), rows.text(row, 1));
+        return reader.read(rows.text(row, 2), rows.text(row, 1));
     } catch (const Error& error) {
         why = error.what();
     }

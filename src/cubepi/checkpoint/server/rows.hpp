@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <cubepi/checkpoint/claims/claim_sheet.hpp>
+#include <cubepi/checkpoint/format/message_row_reader.hpp>
 #include <cubepi/checkpoint/format/stored_json.hpp>
 #include <cubepi/checkpoint/inbox/pending_row.hpp>
 #include <cubepi/checkpoint/server/store.hpp>
@@ -30,7 +31,7 @@ void write_exact_extra(ServerBatch& writes, const std::string& thread_id, const 
 // Messages.
 /// Reads a row with the columns seq, metadata, payload. Throws CheckpointCorruptionError naming the row.
 Message read_message(const ServerStore& store, const std::string& thread_id,
-                     const ServerResult& rows, int row);
+                     MessageRowReader& reader, const ServerResult& rows, int row);
 
 // Runs and claims.
 std::size_t add_claim_reads(ServerBatch& reads, const std::string& thread_id,

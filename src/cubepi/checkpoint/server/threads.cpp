@@ -66,8 +66,9 @@ Task<MessageList> snapshot_thread(ServerStorePtr store, std::string thread_id,
     const ServerResults results = co_await store->read(std::move(reads));
     (void)read_cutoff(results[0], thread_id, after_run_id);
     MessageList messages;
+    MessageRowReader reader;
     for (int row = 0; row < results[1].rows(); ++row)
-        messages.push_back(read_message(*store, thread_id, results[1], row));
+        messages.push_back(read_message(*store, thread_id, reader, results[1], row));
     co_return messages;
 }
 
