@@ -2,9 +2,11 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -35,8 +37,9 @@ std::string outcome_of(Read read) {
     }
 }
 
-class MessageRowReaderTest : public ::testing::Test {
-protected:
+/// Compares the two readers.
+class MessageRowComparison {
+public:
     /// Returns false, after a failure of the test, if the readers differ.
     bool expect_same(std::string_view payload, std::string_view metadata) {
         // In an allocation of its size, so that AddressSanitizer detects reading after the end.
@@ -64,6 +67,19 @@ protected:
     MessageRowReader reader;
     int refused = 0;
 };
+
+class MessageRowReaderTest : public ::testing::Test, public MessageRowComparison {};
+
+/// Compares them for rows of a server, which are pairs of `payload` in hex and `metadata`.
+inline void expect_same_rows(const std::vector<std::string>& values) {
+    MessageRowComparison readers;
+    for (std::size_t row = 0; row < values.size(); row += 2) {
+        std::string payload;
+        for (std::size_t i = 0; i < values[row].size(); i += 2)
+            payload += static_cast<char>(std::stoi(values[row].substr(i, 2), nullptr, 16));
+        readers.expect_same(payload, values[row + 1]);
+    }
+}
 
 inline constexpr std::array<std::string_view, 12> stored_messages = {
     R"({"role": "user", "content": [{"type": "text", "text": "hi"}, {"type": "image", "source": "aGk=",

@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cubepi/checkpoint/message_row_reader_test.hpp>
 #include <cubepi/checkpoint/mysql_schema.hpp>
 #include <cubepi/checkpoint/mysql_server_test.hpp>
 #include <cubepi/checkpoint/store_fixtures_test.hpp>
@@ -51,6 +52,13 @@ TEST_F(MySQLFixture, D71_loads_with_equal_content) {
         expect_approvers(store, thread_id, value.as_object());
         expect_runs(store, thread_id, value.as_object());
     }
+}
+
+TEST_F(MySQLFixture, D71_the_fast_reader_of_rows_agrees_with_the_plain_one) {
+    const std::vector<std::string> values =
+        query("SELECT hex(payload), metadata FROM cubepi_messages ORDER BY thread_id, seq");
+    EXPECT_GT(values.size(), 100U);
+    detail::expect_same_rows(values);
 }
 
 TEST_F(MySQLFixture, D65_the_inbox_lists_the_requests_that_cubepi_stored) {
