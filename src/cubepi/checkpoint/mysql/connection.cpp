@@ -233,24 +233,53 @@ Task<> MyConnection::send(std::string text, bool cancellable) {
     if (error != 0) throw failure();
 }
 
-Task<std::optional<ServerFailure>> MyConnection::read_results(ServerResults& results,
+Task<bool> MyConnection::read_result(ServerResults& results, bool cancellable) {
+    MYSQL_RES* rows = nullptr;
+    int status = mysql_store_result_start(&rows, handle_);
+    while (status != 0) {
+        const int ready = co_await wait_for(status, cancellable);
+        status = mysql_store_result_cont(&rows, handle_, ready);
+    }
+    if (!rows && mysql_errno(handle_) != 0) co_return false;
+    results.push_back(my_result(rows));
+    co_return true;
+}
+
+Task<bool> MyConnection::pass_rows(ServerRowSink& sink, bool cancellable) {
+    const MyResultPtr result(mysql_use_result(handle_));
+    if (!result) co_return mysql_errno(handle_) == 0;
+    MYSQL_ROW row = nullptr;
+    const ServerResult current = my_current_row(*result, row);
+    for (;;) {
+        int status = mysql_fetch_row_start(&row, result.get());
+        while (status != 0) {
+            const int ready = co_await wait_for(status, cancellable);
+            status = mysql_fetch_row_cont(&row, result.get(), ready);
+        }
+        if (!row) co_return mysql_errno(handle_) == 0;
+        sink.receive(current, 0);
+    }
+}
+
+Task<std::optional<ServerFailure>> MyConnection::read_results(const ServerBatch& batch,
+                                                              ServerResults& results,
                                                               bool cancellable) {
     std::optional<ServerFailure> failed;
     for (;;) {
-        MYSQL_RES* rows = nullptr;
-        int status = mysql_store_result_start(&rows, handle_);
-        while (status != 0) {
-            const int ready = co_await wait_for(status, cancellable);
-            status = mysql_store_result_cont(&rows, handle_, ready);
+        bool is_read = false;
+        if (ServerRowSink* const sink = batch.sink_after(results.size())) {
+            is_read = co_await pass_rows(*sink, cancellable);
+            if (is_read) results.emplace_back();
+        } else {
+            is_read = co_await read_result(results, cancellable);
         }
-        if (!rows && mysql_errno(handle_) != 0) {
+        if (!is_read) {
             failed.emplace(failure());
             co_return failed;
         }
-        results.push_back(my_result(rows));
         if (!mysql_more_results(handle_)) co_return failed;
         int next = 0;
-        status = mysql_next_result_start(&next, handle_);
+        int status = mysql_next_result_start(&next, handle_);
         while (status != 0) {
             const int ready = co_await wait_for(status, cancellable);
             status = mysql_next_result_cont(&next, handle_, ready);
@@ -264,6 +293,7 @@ Task<std::optional<ServerFailure>> MyConnection::read_results(ServerResults& res
 
 Task<ServerResults> MyConnection::run(ServerBatch batch, bool cancellable) {
     in_exchange_ = true;
+    batch.start_sinks();
     ServerResults results;
     std::string text;
     std::optional<ServerFailure> failed;
@@ -275,7 +305,7 @@ Task<ServerResults> MyConnection::run(ServerBatch batch, bool cancellable) {
         std::string packet = std::exchange(text, {});
         Outcome<> sent = co_await outcome_of(send(std::move(packet), cancellable));
         if (sent.ok()) {
-            failed = co_await read_results(results, cancellable);
+            failed = co_await read_results(batch, results, cancellable);
         } else if (const ServerFailure* one = as_server_failure(sent.failure())) {
             failed.emplace(*one);
         } else {

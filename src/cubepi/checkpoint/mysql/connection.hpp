@@ -33,7 +33,12 @@ private:
     Task<> connect_to(std::string address);
     Task<> connect_blocking();
     Task<> send(std::string text, bool cancellable);
-    Task<std::optional<ServerFailure>> read_results(ServerResults& results, bool cancellable);
+    Task<std::optional<ServerFailure>> read_results(const ServerBatch& batch,
+                                                    ServerResults& results, bool cancellable);
+    /// Reads the next result as a whole. Returns false if it failed.
+    Task<bool> read_result(ServerResults& results, bool cancellable);
+    /// Passes the rows of the next result to the sink while they arrive. Returns false if it failed.
+    Task<bool> pass_rows(ServerRowSink& sink, bool cancellable);
     /// Waits for what the library waits for, and returns what became ready.
     Task<int> wait_for(int wanted, bool cancellable);
     ServerFailure failure() const;

@@ -64,52 +64,68 @@ std::string literal(MYSQL* connection, const ServerValue& value) {
     return list.empty() ? "NULL" : list;
 }
 
+template <class T>
+T number_of(std::string_view text) noexcept {
+    T value = 0;
+    (void)std::from_chars(text.data(), text.data() + text.size(), value);
+    return value;
+}
+
+/// The rows of a result that was read as a whole.
 class MyRows final : public ServerRows {
 public:
-    explicit MyRows(MYSQL_RES* result) : result_(result) {
-        const auto columns = static_cast<std::size_t>(mysql_num_fields(result));
+    explicit MyRows(MYSQL_RES* result) : result_(result), columns_(mysql_num_fields(result)) {
+        values_.reserve(mysql_num_rows(result) * columns_);
         while (const MYSQL_ROW row = mysql_fetch_row(result)) {
             const unsigned long* const lengths = mysql_fetch_lengths(result);
-            std::vector<Value>& values = rows_.emplace_back(columns);
-            for (std::size_t i = 0; i < columns; ++i) {
-                values[i].is_null = row[i] == nullptr;
-                if (row[i]) values[i].text = {row[i], lengths[i]};
-            }
+            for (std::size_t i = 0; i < columns_; ++i)
+                values_.emplace_back(row[i], row[i] ? lengths[i] : 0);
+            ++rows_;
         }
     }
 
-    int rows() const noexcept override { return static_cast<int>(rows_.size()); }
-    bool is_null(int row, int column) const noexcept override { return at(row, column).is_null; }
-    std::string_view text(int row, int column) const noexcept override {
-        return at(row, column).text;
-    }
+    int rows() const noexcept override { return rows_; }
+    bool is_null(int row, int column) const noexcept override { return !at(row, column).data(); }
+    std::string_view text(int row, int column) const noexcept override { return at(row, column); }
     std::int64_t integer(int row, int column) const noexcept override {
-        return read<std::int64_t>(row, column);
+        return number_of<std::int64_t>(at(row, column));
     }
-    double number(int row, int column) const noexcept override { return read<double>(row, column); }
+    double number(int row, int column) const noexcept override {
+        return number_of<double>(at(row, column));
+    }
 
 private:
-    struct Value {
-        bool is_null = false;
-        std::string_view text = {};  ///< in the result
-    };
-    struct Free {
-        void operator()(MYSQL_RES* result) const noexcept { mysql_free_result(result); }
-    };
-
-    const Value& at(int row, int column) const noexcept {
-        return rows_[static_cast<std::size_t>(row)][static_cast<std::size_t>(column)];
-    }
-    template <class T>
-    T read(int row, int column) const noexcept {
-        const std::string_view text = at(row, column).text;
-        T value = 0;
-        (void)std::from_chars(text.data(), text.data() + text.size(), value);
-        return value;
+    std::string_view at(int row, int column) const noexcept {
+        return values_[static_cast<std::size_t>(row) * columns_ + static_cast<std::size_t>(column)];
     }
 
-    std::unique_ptr<MYSQL_RES, Free> result_;
-    std::vector<std::vector<Value>> rows_;
+    MyResultPtr result_;
+    std::size_t columns_;
+    int rows_ = 0;
+    std::vector<std::string_view> values_;  ///< in the result; NULL has no data
+};
+
+/// The current row of a result whose rows are fetched one by one.
+class MyCurrentRow final : public ServerRows {
+public:
+    MyCurrentRow(MYSQL_RES& result, const MYSQL_ROW& row) : result_(result), row_(row) {}
+
+    int rows() const noexcept override { return 1; }
+    bool is_null(int /*row*/, int column) const noexcept override { return !row_[column]; }
+    std::string_view text(int row, int column) const noexcept override {
+        if (is_null(row, column)) return {};
+        return {row_[column], mysql_fetch_lengths(&result_)[column]};
+    }
+    std::int64_t integer(int row, int column) const noexcept override {
+        return number_of<std::int64_t>(text(row, column));
+    }
+    double number(int row, int column) const noexcept override {
+        return number_of<double>(text(row, column));
+    }
+
+private:
+    MYSQL_RES& result_;
+    const MYSQL_ROW& row_;
 };
 
 }  // namespace
@@ -126,6 +142,16 @@ std::string my_sql(MYSQL* connection, const ServerQuery& query) {
         text += literal(connection, query.values().at(number));
     }
     return text;
+}
+
+void MyResultFree::operator()(MYSQL_RES* result) const noexcept {
+    // Otherwise the library would read the rows that were not fetched, which blocks.
+    result->handle = nullptr;
+    mysql_free_result(result);
+}
+
+ServerResult my_current_row(MYSQL_RES& result, const MYSQL_ROW& row) {
+    return ServerResult(std::make_unique<MyCurrentRow>(result, row));
 }
 
 ServerResult my_result(MYSQL_RES* result) {

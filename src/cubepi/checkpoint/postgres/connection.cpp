@@ -43,6 +43,11 @@ std::string take_sqlstate(std::string& text) {
 /// Notices ("relation exists, skipping") would be printed to standard error.
 void discard_notice(void*, const PGresult*) {}
 
+void pass_rows(const ServerResult& rows, ServerRowSink& sink) {
+    const int count = rows.rows();
+    for (int row = 0; row < count; ++row) sink.receive(rows, row);
+}
+
 std::string field(const PGresult* result, int code) {
     const char* text = PQresultErrorField(result, code);
     return text ? text : "";
@@ -138,6 +143,7 @@ ServerFailure PgConnection::failure_of(const PGresult* result) {
 
 Task<ServerResults> PgConnection::run(ServerBatch batch, bool cancellable) {
     in_exchange_ = true;
+    batch.start_sinks();
     send(batch);
     ServerResults results;
     std::optional<ServerFailure> failure;
@@ -159,7 +165,10 @@ Task<ServerResults> PgConnection::run(ServerBatch batch, bool cancellable) {
                                                          : PgStatement::State::unprepared;
         }
         if (status == PGRES_FATAL_ERROR && !failure) failure.emplace(failure_of(raw));
-        if (!prepared) results.push_back(std::move(result));
+        if (prepared) continue;
+        if (ServerRowSink* const sink = batch.sink_after(results.size()))
+            pass_rows(std::exchange(result, ServerResult()), *sink);
+        results.push_back(std::move(result));
     }
     in_exchange_ = false;
     if (failure) throw ServerFailure(*failure);

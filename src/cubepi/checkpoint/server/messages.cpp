@@ -133,23 +133,21 @@ private:
 Task<std::optional<CheckpointData>> load_thread(ServerStorePtr store, std::string thread_id) {
     ServerBatch reads;
     const std::size_t extra = add_extra_reads(reads, thread_id, false);
+    const auto rows = std::make_shared<MessageRows>(store, thread_id);
     reads
         .add(
             "SELECT seq, {text metadata}, payload FROM cubepi_messages WHERE thread_id = $1"
             " ORDER BY seq")
-        .text(thread_id);
+        .text(thread_id)
+        .rows_to(rows);
     const ServerResults results = co_await store->read(std::move(reads));
     std::optional<CheckpointData> data;
     if (results[extra].rows() == 0) co_return data;
     data.emplace();
     data->extra = read_extra(*store, thread_id, results, extra);
     data->parent_thread_id = results[extra].optional_string(0, 1);
-    const ServerResult& rows = results.back();
-    MessageRowReader reader;
-    for (int row = 0; row < rows.rows(); ++row) {
-        data->messages.push_back(read_message(*store, thread_id, reader, rows, row));
-        data->position = rows.integer(row, 0);
-    }
+    data->messages = rows->take();
+    data->position = rows->position();
     // A row of the thread alone exists for its runs and requests.
     if (data->messages.empty() && data->extra.empty() && !data->parent_thread_id) data.reset();
     co_return data;
@@ -183,17 +181,19 @@ Task<void> save_extra(ServerStorePtr store, std::string thread_id, JsonObject ex
 Task<std::optional<Message>> find_message(ServerStorePtr store, std::string thread_id,
                                           std::string message_id) {
     ServerBatch reads;
+    const auto rows = std::make_shared<MessageRows>(store, thread_id);
     reads
         .add(
             "SELECT seq, {text metadata}, payload FROM cubepi_messages WHERE thread_id = $1"
             " AND seq = (SELECT seq FROM cubepi_native_message_ids"
             " WHERE thread_id = $1 AND message_id = $2)")
         .text(thread_id)
-        .text(server_text(message_id));
-    const ServerResults results = co_await store->read(std::move(reads));
+        .text(server_text(message_id))
+        .rows_to(rows);
+    (void)co_await store->read(std::move(reads));
+    const MessageList messages = rows->take();
     std::optional<Message> message;
-    MessageRowReader reader;
-    if (results[0].rows() > 0) message = read_message(*store, thread_id, reader, results[0], 0);
+    if (!messages.empty()) message = messages.front();
     co_return message;
 }
 

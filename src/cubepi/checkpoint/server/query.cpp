@@ -48,6 +48,17 @@ ServerQuery& ServerQuery::texts(std::vector<std::string> values) {
     return *this;
 }
 
+ServerQuery& ServerQuery::rows_to(std::shared_ptr<ServerRowSink> sink) {
+    sink_ = std::move(sink);
+    return *this;
+}
+
+void ServerBatch::start_sinks() const noexcept {
+    for (const ServerQuery& query : queries_) {
+        if (query.sink()) query.sink()->start();
+    }
+}
+
 std::string expand_escapes(
     std::string_view sql,
     const std::function<std::string(std::string_view name, std::string_view argument)>& expand) {

@@ -21,6 +21,18 @@ struct ServerValue {
     std::vector<std::string> texts = {};
 };
 
+class ServerResult;
+
+/// Receives the rows of a result while they arrive, so that a long result is never in memory as a whole. Its functions must
+/// not throw.
+class ServerRowSink {
+public:
+    virtual ~ServerRowSink() = default;
+    /// The statement is executed, perhaps another time: discards the rows that were received.
+    virtual void start() noexcept = 0;
+    virtual void receive(const ServerResult& rows, int row) noexcept = 0;
+};
+
 /// A statement with its parameters, in the order of $1, $2, ... Where the servers differ, the SQL has an escape in braces,
 /// which the driver of the server expands:
 ///
@@ -47,14 +59,20 @@ public:
     /// A list of texts, for {any}.
     ServerQuery& texts(std::vector<std::string> values);
 
+    /// The result of the statement will be empty: the sink receives its rows.
+    ServerQuery& rows_to(std::shared_ptr<ServerRowSink> sink);
+
     const std::string& sql() const noexcept { return sql_; }
     const std::vector<ServerValue>& values() const noexcept { return values_; }
+    /// Null if the result has the rows.
+    ServerRowSink* sink() const noexcept { return sink_.get(); }
 
 private:
     ServerQuery& add(ServerValue::Type type, std::string_view text);
 
     std::string sql_;
     std::vector<ServerValue> values_;
+    std::shared_ptr<ServerRowSink> sink_;
 };
 
 /// Expands the escapes of a statement. `expand(name, argument)` returns the SQL of one.
@@ -76,6 +94,12 @@ public:
     bool empty() const noexcept { return queries_.empty(); }
     std::size_t size() const noexcept { return queries_.size(); }
     const std::vector<ServerQuery>& queries() const noexcept { return queries_; }
+    /// Returns the sink of the statement whose result comes next, after `results` others; null if it has none.
+    ServerRowSink* sink_after(std::size_t results) const noexcept {
+        return results < queries_.size() ? queries_[results].sink() : nullptr;
+    }
+    /// Starts all sinks.
+    void start_sinks() const noexcept;
 
 private:
     std::vector<ServerQuery> queries_;

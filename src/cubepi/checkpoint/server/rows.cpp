@@ -65,15 +65,36 @@ void write_extra(const ServerStore& store, ServerBatch& writes, const std::strin
     write_exact_extra(writes, thread_id, change.merged);
 }
 
-Message read_message(const ServerStore& store, const std::string& thread_id,
-                     MessageRowReader& reader, const ServerResult& rows, int row) {
+void MessageRows::start() noexcept {
+    messages_.clear();
+    position_ = 0;
+    failure_ = nullptr;
+}
+
+void MessageRows::receive(const ServerResult& rows, int row) noexcept {
+    if (failure_) return;
+    try {
+        messages_.push_back(read(rows, row));
+        position_ = rows.integer(row, 0);
+    } catch (...) {
+        failure_ = std::current_exception();
+    }
+}
+
+Message MessageRows::read(const ServerResult& rows, int row) {
     std::string why;
     try {
-        return reader.read(rows.text(row, 2), rows.text(row, 1));
+        return reader_.read(rows.text(row, 2), rows.text(row, 1));
     } catch (const Error& error) {
         why = error.what();
     }
-    store.fail_row(thread_id, "cubepi_messages.seq=" + std::to_string(rows.integer(row, 0)), why);
+    store_->fail_row(thread_id_, "cubepi_messages.seq=" + std::to_string(rows.integer(row, 0)),
+                     why);
+}
+
+MessageList MessageRows::take() {
+    if (failure_) std::rethrow_exception(failure_);
+    return std::move(messages_);
 }
 
 std::size_t add_claim_reads(ServerBatch& reads, const std::string& thread_id,

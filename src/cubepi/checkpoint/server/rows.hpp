@@ -1,8 +1,12 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <cubepi/checkpoint/claims/claim_sheet.hpp>
@@ -11,6 +15,7 @@
 #include <cubepi/checkpoint/inbox/pending_row.hpp>
 #include <cubepi/checkpoint/server/store.hpp>
 #include <cubepi/core/message.hpp>
+#include <cubepi/core/message_list.hpp>
 
 // Rows that several operations read and write. A function add_..._reads() returns the place of its first result.
 
@@ -29,9 +34,30 @@ void write_extra(const ServerStore& store, ServerBatch& writes, const std::strin
 void write_exact_extra(ServerBatch& writes, const std::string& thread_id, const JsonObject& extra);
 
 // Messages.
-/// Reads a row with the columns seq, metadata, payload. Throws CheckpointCorruptionError naming the row.
-Message read_message(const ServerStore& store, const std::string& thread_id,
-                     MessageRowReader& reader, const ServerResult& rows, int row);
+/// Collects the messages of rows with the columns seq, metadata, payload.
+class MessageRows final : public ServerRowSink {
+public:
+    MessageRows(std::shared_ptr<const ServerStore> store, std::string thread_id)
+        : store_(std::move(store)), thread_id_(std::move(thread_id)) {}
+
+    void start() noexcept override;
+    void receive(const ServerResult& rows, int row) noexcept override;
+
+    /// Returns the messages, once. Throws CheckpointCorruptionError that names the first unreadable row.
+    MessageList take();
+    /// The number of the last row; 0 if there is none.
+    std::int64_t position() const noexcept { return position_; }
+
+private:
+    Message read(const ServerResult& rows, int row);
+
+    std::shared_ptr<const ServerStore> store_;
+    std::string thread_id_;
+    MessageRowReader reader_;
+    MessageList messages_;
+    std::int64_t position_ = 0;
+    std::exception_ptr failure_;
+};
 
 // Runs and claims.
 std::size_t add_claim_reads(ServerBatch& reads, const std::string& thread_id,

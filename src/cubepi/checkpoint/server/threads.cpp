@@ -55,6 +55,7 @@ Task<MessageList> snapshot_thread(ServerStorePtr store, std::string thread_id,
                                   std::string after_run_id) {
     ServerBatch reads;
     add_cutoff_read(reads, thread_id, after_run_id);
+    const auto rows = std::make_shared<MessageRows>(store, thread_id);
     reads
         .add(
             "SELECT seq, {text metadata}, payload FROM cubepi_messages WHERE thread_id = $1"
@@ -62,14 +63,11 @@ Task<MessageList> snapshot_thread(ServerStorePtr store, std::string thread_id,
             " WHERE thread_id = $1 AND completion_seq <= (SELECT completion_seq FROM cubepi_runs"
             " WHERE thread_id = $1 AND run_id = $2 AND completed_at IS NOT NULL))) ORDER BY seq")
         .text(thread_id)
-        .text(after_run_id);
+        .text(after_run_id)
+        .rows_to(rows);
     const ServerResults results = co_await store->read(std::move(reads));
     (void)read_cutoff(results[0], thread_id, after_run_id);
-    MessageList messages;
-    MessageRowReader reader;
-    for (int row = 0; row < results[1].rows(); ++row)
-        messages.push_back(read_message(*store, thread_id, reader, results[1], row));
-    co_return messages;
+    co_return rows->take();
 }
 
 Task<void> fork_thread(ServerStorePtr store, std::string source, std::string target,
