@@ -110,16 +110,26 @@ void add_spelled(std::string& out, const Character& character, std::string_view 
     }
 }
 
+/// The length of the visible ASCII characters and spaces at the front of `text`, which need no escape.
+std::size_t plain_length(std::string_view text) {
+    const auto end =
+        std::find_if(text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; });
+    return static_cast<std::size_t>(end - text.begin());
+}
+
 template <class Add>
 std::string escaped(std::string_view text, Add add) {
     std::string out;
     out.reserve(text.size());
-    while (!text.empty()) {
+    while (true) {
+        const std::size_t plain = plain_length(text);
+        out += text.substr(0, plain);
+        text.remove_prefix(plain);
+        if (text.empty()) return out;
         const Character character = character_of(text);
         add(out, character, text);
         text.remove_prefix(character.bytes);
     }
-    return out;
 }
 
 }  // namespace

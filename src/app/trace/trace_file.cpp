@@ -111,12 +111,13 @@ void LineBuffer::push(std::string_view bytes, const Line& line) {
 }
 
 void read_spans(const std::filesystem::path& path, std::uint32_t file,
-                const std::function<void(TraceSpan)>& add, LineProblems& problems) {
+                const std::function<void(TraceSpan&&)>& add, LineProblems& problems) {
     const detail::UniqueFd descriptor = open_trace(path);
     LineBuffer lines;
+    SpanParser parser;
     const auto take = [&](std::string_view line, std::uint64_t offset) {
         if (line.find_first_not_of(" \t\r") == std::string_view::npos) return true;
-        std::optional<TraceSpan> span = parse_span(line);
+        std::optional<TraceSpan> span = parser.parse(line);
         if (!span) return false;
         span->place = SpanPlace{file, static_cast<std::uint32_t>(line.size()), offset};
         add(std::move(*span));

@@ -55,7 +55,7 @@ private:
 /// Reads the spans of a trace file and adds the unused lines to `problems`. `file` is the number for their places. Memory
 /// is limited by the longest line. Throws Error(io) or Error(invalid_argument) if the file cannot be read.
 void read_spans(const std::filesystem::path& path, std::uint32_t file,
-                const std::function<void(TraceSpan)>& add, LineProblems& problems);
+                const std::function<void(TraceSpan&&)>& add, LineProblems& problems);
 
 /// Returns the line of a span with its content. An empty object if the file has changed.
 JsonObject read_line(const std::filesystem::path& path, const SpanPlace& place);

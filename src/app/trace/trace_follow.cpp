@@ -47,8 +47,9 @@ void GrowingTraceFile::read(const std::function<void(TraceSpan)>& add) {
     if (!file || fstat(file.get(), &info) != 0) return;
     if (inode_ != info.st_ino || static_cast<std::uint64_t>(info.st_size) < offset_) start_over();
     inode_ = info.st_ino;
-    const LineBuffer::Line take = [&add](std::string_view line, std::uint64_t) {
-        if (std::optional<TraceSpan> span = parse_span(line)) add(std::move(*span));
+    SpanParser parser;
+    const LineBuffer::Line take = [&](std::string_view line, std::uint64_t) {
+        if (std::optional<TraceSpan> span = parser.parse(line)) add(std::move(*span));
     };
     std::string buffer(read_size, '\0');
     while (true) {

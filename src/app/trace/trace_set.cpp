@@ -9,6 +9,7 @@
 #include <cubepi/core/error.hpp>
 
 #include "../terminal/terminal_text.hpp"
+#include "span_index.hpp"
 
 namespace cubepi::app {
 
@@ -19,27 +20,35 @@ class Sorter {
 public:
     explicit Sorter(TraceSet& set) : set_(set) {}
 
-    void add(TraceSpan span) {
-        const auto [entry, is_new] = traces_.try_emplace(span.trace_id, set_.traces.size());
-        if (is_new) {
-            set_.traces.push_back(Trace{span.trace_id, {}});
-            spans_.emplace_back();
-        }
-        Trace& trace = set_.traces[entry->second];
-        const auto [place, first] =
-            spans_[entry->second].try_emplace(span.span_id, trace.spans.size());
-        if (first) {
-            trace.spans.push_back(std::move(span));
+    void add(TraceSpan&& span) {
+        const std::size_t place = place_of(span.trace_id);
+        std::vector<TraceSpan>& spans = set_.traces[place].spans;
+        const std::size_t earlier = spans_[place].add(spans, span.span_id);
+        if (earlier == spans.size()) {
+            spans.push_back(std::move(span));
         } else {
-            trace.spans[place->second] = std::move(span);
+            spans[earlier] = std::move(span);
             ++set_.problems.repeated;
         }
     }
 
 private:
+    std::size_t place_of(const std::string& id) {
+        // Most spans have the trace of the span before.
+        if (last_ < set_.traces.size() && set_.traces[last_].id == id) return last_;
+        const auto [entry, is_new] = traces_.try_emplace(id, set_.traces.size());
+        if (is_new) {
+            set_.traces.push_back(Trace{id, {}});
+            spans_.emplace_back();
+        }
+        last_ = entry->second;
+        return last_;
+    }
+
     TraceSet& set_;
     std::unordered_map<std::string, std::size_t> traces_;
-    std::vector<std::unordered_map<std::string, std::size_t>> spans_;
+    std::vector<SpanIndex> spans_;
+    std::size_t last_ = 0;
 };
 
 std::int64_t start_of(const Trace& trace) {
@@ -87,7 +96,7 @@ TraceSet read_traces(std::vector<std::filesystem::path> files) {
     for (std::size_t i = 0; i < set.files.size(); ++i) {
         read_spans(
             set.files[i], static_cast<std::uint32_t>(i),
-            [&sorter](TraceSpan span) { sorter.add(std::move(span)); }, set.problems);
+            [&sorter](TraceSpan&& span) { sorter.add(std::move(span)); }, set.problems);
     }
     std::vector<std::pair<std::int64_t, std::size_t>> order;
     for (std::size_t i = 0; i < set.traces.size(); ++i)

@@ -22,13 +22,13 @@ using detail::string_member;
 constexpr std::array<std::string_view, 2> own_prefixes = {"cubepi.", "cubeloop."};
 constexpr std::size_t longest_input = 400;
 constexpr std::size_t longest_error = 4000;
+constexpr std::size_t line_memory = std::size_t{64} << 10U;
 
 /// The boost::json parser is several times faster than parse_lenient(), which reads what only Python writes.
 Json parse_line(std::string_view line, const boost::json::storage_ptr& memory) {
     boost::system::error_code failed;
     Json value = boost::json::parse(line, failed, memory);
-    if (failed) return parse_lenient(line);
-    return value;
+    return failed ? parse_lenient(line) : std::move(value);
 }
 
 std::string cut(std::string_view text, std::size_t bytes) {
@@ -181,6 +181,30 @@ void read_attributes(TraceSpan& span, const JsonObject& line, const JsonObject& 
     read_metadata(span, attributes);
 }
 
+/// Empty if the line is not a span.
+std::optional<TraceSpan> read_span(const Json& value) {
+    const JsonObject* object = value.if_object();
+    const JsonObject* context = object ? object_member(*object, "context") : nullptr;
+    if (!context) return std::nullopt;
+    std::optional<TraceSpan> read(std::in_place);
+    TraceSpan& span = *read;
+    span.name = string_member(*object, "name");
+    span.trace_id = without_0x(string_member(*context, "trace_id"));
+    span.span_id = without_0x(string_member(*context, "span_id"));
+    span.parent_id = without_0x(string_member(*object, "parent_id"));
+    const auto start = bub::detail::parse_date(string_member(*object, "start_time"));
+    if (span.trace_id.empty() || span.span_id.empty() || !start) return std::nullopt;
+    span.start = *start;
+    span.end = std::max(
+        span.start, bub::detail::parse_date(string_member(*object, "end_time")).value_or(*start));
+    if (const JsonObject* status = object_member(*object, "status"))
+        span.error = string_member(*status, "status_code") == "ERROR";
+    const JsonObject none;
+    const JsonObject* attributes = object_member(*object, "attributes");
+    read_attributes(span, *object, attributes ? *attributes : none);
+    return read;
+}
+
 }  // namespace
 
 TokenCounts& TokenCounts::operator+=(const TokenCounts& other) noexcept {
@@ -193,9 +217,13 @@ TokenCounts& TokenCounts::operator+=(const TokenCounts& other) noexcept {
 
 const Json* own_attribute(const JsonObject& attributes, std::string_view name) {
     for (const std::string_view prefix : own_prefixes) {
-        std::string key(prefix);
-        key += name;
-        if (const Json* value = attributes.if_contains(key)) return value;
+        // Compares the parts of the key: joining them would allocate memory for each attribute that a span does not have.
+        const auto found = std::find_if(attributes.begin(), attributes.end(), [&](const auto& one) {
+            const std::string_view key = one.key();
+            return key.size() == prefix.size() + name.size() && key.starts_with(prefix) &&
+                   key.ends_with(name);
+        });
+        if (found != attributes.end()) return &found->value();
     }
     return nullptr;
 }
@@ -215,33 +243,16 @@ std::string attribute_text(const Json& value) {
     return value.is_string() ? std::string(value.get_string()) : json_text(value);
 }
 
-std::optional<TraceSpan> parse_span(std::string_view line) {
-    boost::json::monotonic_resource memory;
-    Json value;
+SpanParser::SpanParser() : buffer_(line_memory) {}
+
+std::optional<TraceSpan> SpanParser::parse(std::string_view line) {
+    // A new one for each line: the blocks that a resource allocates after its buffer double in size, also after release().
+    boost::json::monotonic_resource memory(buffer_.data(), buffer_.size());
     try {
-        value = parse_line(line, &memory);
+        return read_span(parse_line(line, &memory));
     } catch (const Error&) {
         return std::nullopt;
     }
-    const JsonObject* object = value.if_object();
-    const JsonObject* context = object ? object_member(*object, "context") : nullptr;
-    if (!context) return std::nullopt;
-    TraceSpan span;
-    span.name = string_member(*object, "name");
-    span.trace_id = without_0x(string_member(*context, "trace_id"));
-    span.span_id = without_0x(string_member(*context, "span_id"));
-    span.parent_id = without_0x(string_member(*object, "parent_id"));
-    const auto start = bub::detail::parse_date(string_member(*object, "start_time"));
-    if (span.trace_id.empty() || span.span_id.empty() || !start) return std::nullopt;
-    span.start = *start;
-    span.end = std::max(
-        span.start, bub::detail::parse_date(string_member(*object, "end_time")).value_or(*start));
-    if (const JsonObject* status = object_member(*object, "status"))
-        span.error = string_member(*status, "status_code") == "ERROR";
-    const JsonObject none;
-    const JsonObject* attributes = object_member(*object, "attributes");
-    read_attributes(span, *object, attributes ? *attributes : none);
-    return span;
 }
 
 }  // namespace cubepi::app

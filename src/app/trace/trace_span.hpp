@@ -66,8 +66,17 @@ struct TraceSpan {
     std::int64_t duration() const noexcept { return end - start; }
 };
 
-/// Parses a line of a trace file. Empty if the line is not a span.
-std::optional<TraceSpan> parse_span(std::string_view line);
+/// Parses lines of trace files. The parser reuses its memory from line to line.
+class SpanParser {
+public:
+    SpanParser();
+
+    /// Empty if the line is not a span.
+    std::optional<TraceSpan> parse(std::string_view line);
+
+private:
+    std::vector<unsigned char> buffer_;
+};
 
 /// Returns the attribute `cubepi.NAME`, or `cubeloop.NAME` of newer Python versions; null: none.
 const Json* own_attribute(const JsonObject& attributes, std::string_view name);

@@ -1,9 +1,11 @@
 #include "trace_tree.hpp"
 
 #include <algorithm>
-#include <string_view>
-#include <unordered_map>
+#include <numeric>
+#include <string>
 #include <utility>
+
+#include "span_index.hpp"
 
 namespace cubepi::app {
 
@@ -102,23 +104,29 @@ TraceTree::TraceTree(const Trace& trace) : trace_(trace) {
 
 void TraceTree::link() {
     const std::vector<TraceSpan>& spans = trace_.spans;
-    std::unordered_map<std::string_view, std::size_t> by_id;
-    by_id.reserve(spans.size());
-    for (std::size_t i = 0; i < spans.size(); ++i) by_id.emplace(spans[i].span_id, i);
+    const SpanIndex by_id(spans);
     parents_.assign(spans.size(), none);
-    children_.resize(spans.size());
-    std::vector<std::size_t> by_start(spans.size());
-    for (std::size_t i = 0; i < spans.size(); ++i) by_start[i] = i;
-    std::sort(by_start.begin(), by_start.end(), StartsFirst{spans});
-    for (const std::size_t i : by_start) {
-        const auto parent =
-            spans[i].parent_id.empty() ? by_id.end() : by_id.find(spans[i].parent_id);
-        if (parent == by_id.end()) {
-            roots_.push_back(i);
-        } else {
-            parents_[i] = parent->second;
-            children_[parent->second].push_back(i);
-        }
+    first_child_.assign(spans.size() + 1, 0);
+    std::vector<std::pair<std::int64_t, std::size_t>> by_start;
+    by_start.reserve(spans.size());
+    for (std::size_t i = 0; i < spans.size(); ++i) {
+        by_start.emplace_back(spans[i].start, i);
+        const std::string& parent = spans[i].parent_id;
+        const std::size_t found = parent.empty() ? spans.size() : by_id.find(spans, parent);
+        if (found == spans.size()) continue;
+        parents_[i] = found;
+        ++first_child_[found];
+    }
+    std::sort(by_start.begin(), by_start.end());
+    // From the last child of the last span to the first of the first: each place moves from the end of a range to its start.
+    std::partial_sum(first_child_.begin(), first_child_.end(), first_child_.begin());
+    children_.resize(first_child_.back());
+    for (std::size_t n = by_start.size(); n-- > 0;) {
+        const std::size_t i = by_start[n].second;
+        if (parents_[i] != none) children_[--first_child_[parents_[i]]] = i;
+    }
+    for (const auto& [start, i] : by_start) {
+        if (parents_[i] == none) roots_.push_back(i);
     }
 }
 
@@ -136,12 +144,11 @@ void TraceTree::walk(std::size_t root, bool cycle) {
         if (row_of_[row.span] != none) continue;  // the end of a cycle
         row_of_[row.span] = rows_.size();
         rows_.push_back(row);
-        const std::vector<std::size_t>& below = children_[row.span];
         bool last = true;
-        for (std::size_t i = below.size(); i-- > 0;) {
-            if (row_of_[below[i]] != none) continue;
+        for (std::size_t i = first_child_[row.span + 1]; i-- > first_child_[row.span];) {
+            if (row_of_[children_[i]] != none) continue;
             TreeRow child;
-            child.span = below[i];
+            child.span = children_[i];
             child.depth = row.depth + 1;
             child.last = std::exchange(last, false);
             open.push_back(child);

@@ -39,8 +39,9 @@ private:
 
     static constexpr std::size_t none = static_cast<std::size_t>(-1);
     const Trace& trace_;
-    std::vector<std::size_t> parents_;  // of spans, as indices of spans
-    std::vector<std::vector<std::size_t>> children_;
+    std::vector<std::size_t> parents_;      // of spans, as indices of spans
+    std::vector<std::size_t> children_;     // of all spans, in the order of their parents
+    std::vector<std::size_t> first_child_;  // of spans, as indices into children_; and the end
     std::vector<std::size_t> roots_;
     std::vector<std::size_t> row_of_;  // of spans
     std::vector<TreeRow> rows_;
