@@ -13,7 +13,7 @@ namespace cubepi::detail {
 namespace {
 
 std::string expand(std::string_view name, std::string_view argument) {
-    const std::string text(argument);
+    std::string text(argument);
     if (name == "text") return text;
     if (name == "epoch") return "UNIX_TIMESTAMP(" + text + ")";
     if (name == "now") return "UNIX_TIMESTAMP(NOW(6))";
