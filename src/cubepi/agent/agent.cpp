@@ -173,9 +173,9 @@ void Agent::reset() {
     impl_->prefix_guard.reset();
 }
 
-Subscription Agent::subscribe(Listener listener) {
+Subscription Agent::subscribe(Listener listener, EventTypes types) {
     const detail::SerialSection here(impl_->serial);
-    return impl_->hub.subscribe(std::move(listener));
+    return impl_->hub.subscribe(std::move(listener), types);
 }
 
 std::vector<BoundModel> Agent::models() const {

@@ -42,6 +42,41 @@ TEST(Agent, AnswersAPromptWithEveryEvent) {
     EXPECT_FALSE(agent.state().is_streaming);
 }
 
+TEST(Agent, AListenerReceivesTheTypesOfItsSubscription) {
+    FauxProvider faux;
+    faux.set_responses({faux_assistant_message("hello")});
+    Agent agent({.model = faux.model("m")});
+    std::vector<AgentEvent> all;
+    std::vector<AgentEvent> some;
+    std::vector<AgentEvent> awaited;
+    const EventTypes types =
+        EventTypes::all_but({AgentEventType::message_update, AgentEventType::message_end});
+    agent.subscribe([&](const AgentEvent& event) -> Task<> {
+        all.push_back(event);
+        co_return;
+    });
+    agent.subscribe([&](const AgentEvent& event) { some.push_back(event); }, types);
+    Subscription ended = agent.subscribe(
+        [&](const AgentEvent& event) -> Task<> {
+            awaited.push_back(event);
+            co_return;
+        },
+        types);
+
+    run(agent.prompt("hi"));
+
+    std::vector<std::string> expected = types_of(all);
+    std::erase(expected, "message_update");
+    std::erase(expected, "message_end");
+    EXPECT_LT(expected.size(), all.size());
+    EXPECT_EQ(types_of(some), expected);
+    EXPECT_EQ(types_of(awaited), expected);
+    ended.cancel();
+    faux.set_responses({faux_assistant_message("again")});
+    run(agent.prompt("hi"));
+    EXPECT_EQ(awaited.size(), expected.size());
+}
+
 TEST(Agent, RunsToolsAndContinues) {
     FauxProvider faux;
     faux.set_responses({faux_assistant_message(faux_tool_call("echo", {{"value", "a"}}, "c1")),

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <stop_token>
 #include <utility>
@@ -23,10 +25,30 @@ using Listener =
     detail::AsyncFunction<void(const AgentEvent&, const std::stop_token&), detail::listener_slot,
                           detail::AsyncRules{.last_is_optional = true}>;
 
+/// The types of events that a subscription receives; by default all of them.
+class EventTypes {
+public:
+    constexpr EventTypes() noexcept = default;
+    /// All types but these: a listener that does not need the deltas of answers omits `message_update`, of which there are many.
+    static constexpr EventTypes all_but(std::initializer_list<AgentEventType> omitted) noexcept {
+        EventTypes types;
+        for (const AgentEventType type : omitted) types.bits_ &= ~bit(type);
+        return types;
+    }
+    constexpr bool contains(AgentEventType type) const noexcept { return (bits_ & bit(type)) != 0; }
+
+private:
+    static constexpr std::uint32_t bit(AgentEventType type) noexcept {
+        return std::uint32_t{1} << static_cast<unsigned>(type);
+    }
+    std::uint32_t bits_ = ~std::uint32_t{0};
+};
+
 namespace detail {
 struct ListenerEntry {
-    explicit ListenerEntry(Listener l) : listener(std::move(l)) {}
+    ListenerEntry(Listener l, EventTypes t) : listener(std::move(l)), types(t) {}
     Listener listener;
+    EventTypes types;
     bool active = true;
 };
 }  // namespace detail

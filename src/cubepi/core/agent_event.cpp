@@ -27,8 +27,10 @@ namespace {
 const std::string no_text;
 }
 
-const std::string& AgentEvent::run_id() const noexcept { return run ? run->run_id : no_text; }
-const std::string& AgentEvent::thread_id() const noexcept { return run ? run->thread_id : no_text; }
+const std::string& AgentEvent::run_id() const noexcept { return run ? run->run_id.str() : no_text; }
+const std::string& AgentEvent::thread_id() const noexcept {
+    return run ? run->thread_id.str() : no_text;
+}
 
 std::chrono::system_clock::time_point AgentEvent::wall_time() const noexcept {
     return run ? run->wall_time(timestamp) : std::chrono::system_clock::time_point();

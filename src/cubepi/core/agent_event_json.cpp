@@ -115,7 +115,7 @@ JsonObject to_json(const AgentEvent& event, bool with_partial) {
     JsonObject json;
     json["type"] = to_string(event.type());
     json["run_id"] = event.run_id();
-    json["attempt_id"] = event.run ? event.run->attempt_id : std::string();
+    json["attempt_id"] = event.run ? event.run->attempt_id.str() : std::string();
     if (!event.thread_id().empty()) json["thread_id"] = event.thread_id();
     json["turn"] = event.turn;
     json["seq"] = event.seq;

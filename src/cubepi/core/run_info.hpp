@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <cubepi/core/json.hpp>
+#include <cubepi/core/shared_string.hpp>
 
 namespace cubepi {
 
@@ -29,9 +30,9 @@ struct RunOrigin {
 
 /// The identity of a run, the same for all its events.
 struct RunInfo {
-    std::string run_id = {};
-    std::string attempt_id = {};
-    std::string thread_id = {};  ///< empty if the agent has none
+    SharedString run_id = {};
+    SharedString attempt_id = {};
+    SharedString thread_id = {};  ///< empty if the agent has none
     RunOrigin origin = {};
     /// The same moment on both clocks, when the run was created.
     std::chrono::steady_clock::time_point created = {};

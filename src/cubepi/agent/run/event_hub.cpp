@@ -4,8 +4,8 @@
 
 namespace cubepi::detail {
 
-Subscription EventHub::subscribe(Listener listener) {
-    entries_.push_back(std::make_shared<ListenerEntry>(std::move(listener)));
+Subscription EventHub::subscribe(Listener listener, EventTypes types) {
+    entries_.push_back(std::make_shared<ListenerEntry>(std::move(listener), types));
     return Subscription(entries_.back());
 }
 
@@ -15,10 +15,12 @@ void EventHub::clear() noexcept {
 
 MaybeTask<> EventHub::deliver(const AgentEvent& event, const std::stop_token& token) {
     busy_ = true;
+    const AgentEventType type = event.type();
     const std::size_t end = entries_.size();
     for (std::size_t index = 0; index < end; ++index) {
         // Not by reference to the list: a listener may subscribe another one.
         const ListenerEntry* const entry = entries_[index].get();
+        if (!entry->types.contains(type)) continue;
         MaybeTask<> outcome = call(*entry, event, token);
         if (outcome.is_pending()) {
             return finish(index, std::move(outcome).task(), end, event, token);
@@ -31,7 +33,7 @@ MaybeTask<> EventHub::deliver(const AgentEvent& event, const std::stop_token& to
 
 MaybeTask<> EventHub::call(const ListenerEntry& entry, const AgentEvent& event,
                            const std::stop_token& token) {
-    if (!entry.active) return MaybeTask<>();
+    if (!entry.active || !entry.types.contains(event.type())) return MaybeTask<>();
     try {
         return entry.listener(event, token);
     } catch (...) {

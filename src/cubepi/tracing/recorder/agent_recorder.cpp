@@ -29,10 +29,11 @@ std::shared_ptr<AgentRecorder> AgentRecorder::attach(std::shared_ptr<TracerCore>
     recorder->follow_model();
     // The listener owns the recorder, which is in use until the event ends: `redact` or a notice may detach it meanwhile.
     const bool writes_streams = !recorder->core_->options().stream_directory.empty();
-    recorder->subscription_ = agent.subscribe([recorder, writes_streams](const AgentEvent& event) {
-        if (event.type() == AgentEventType::message_update && !writes_streams) return;
-        recorder->on_event(event);
-    });
+    constexpr EventTypes without_updates =
+        EventTypes::all_but({AgentEventType::message_update, AgentEventType::message_end});
+    recorder->subscription_ =
+        agent.subscribe([recorder](const AgentEvent& event) { recorder->on_event(event); },
+                        writes_streams ? EventTypes() : without_updates);
     return recorder;
 }
 
@@ -142,7 +143,7 @@ void AgentRecorder::on_question(const HitlRequestEvent& event, RunTrace::Time no
     ++open_questions_;
     if (has_stored_context_ || agent_.thread_id().empty()) return;
     // Before the run can be suspended, which stores `extra`.
-    agent_.set_extra(context_key, JsonObject{{"run_id", run_->info().run_id},
+    agent_.set_extra(context_key, JsonObject{{"run_id", run_->info().run_id.str()},
                                              {"traceparent", run_->context().traceparent()}});
     has_stored_context_ = true;
 }

@@ -25,12 +25,10 @@ RunTrace::RunTrace(std::shared_ptr<const Settings> settings, SpanReceiver& recei
     attributes.add("gen_ai.operation.name", texts.invoke_agent);
     attributes.add("gen_ai.provider.name", texts.cubepi);
     attributes.add("cubepi.run_id", run_id_);
-    if (!info_->attempt_id.empty())
-        attributes.add("cubepi.attempt_id", SharedString(info_->attempt_id));
+    if (!info_->attempt_id.empty()) attributes.add("cubepi.attempt_id", info_->attempt_id);
     if (!info_->thread_id.empty()) {
-        const SharedString thread_id(info_->thread_id);
-        attributes.add("cubepi.thread_id", thread_id);
-        attributes.add("gen_ai.conversation.id", thread_id);
+        attributes.add("cubepi.thread_id", info_->thread_id);
+        attributes.add("gen_ai.conversation.id", info_->thread_id);
     }
     if (!settings_.agent_name.empty()) attributes.add("gen_ai.agent.name", settings_.agent_name);
     if (!info_->origin.parent_run_id.empty())
