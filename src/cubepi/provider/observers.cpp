@@ -15,6 +15,11 @@ std::shared_ptr<const ObserverRegistry::Lists> ObserverRegistry::lists() const {
     return lists_;
 }
 
+const std::string& ProviderCall::id() const {
+    if (id_.empty()) id_ = request.options.runtime()->ids->next();
+    return id_;
+}
+
 Json ProviderOutcome::body() const {
     const AssistantMessage* answer = message ? message.assistant() : nullptr;
     if (!build_body || !answer) return {};
@@ -30,7 +35,7 @@ const JsonObject& RequestPayload::json() const {
 bool ObservedCall::announce() {
     if (announced) return false;
     announced = true;
-    started = now();
+    call.started = now();
     return true;
 }
 
@@ -38,7 +43,6 @@ std::shared_ptr<ObservedCall> ObserverRegistry::observe(const ModelRequest& requ
     if (empty()) return nullptr;
     auto observed = std::make_shared<ObservedCall>();
     observed->observers = shared_from_this();
-    observed->call.id = request.options.runtime()->ids->next();
     observed->call.request = request;
     return observed;
 }
@@ -144,7 +148,7 @@ public:
         if (answered_) return;
         std::vector<Notice> unheard;
         ProviderOutcome dropped;
-        dropped.started = observed_->started;
+        dropped.started = observed_->call.started;
         dropped.first_chunk = first_chunk_;
         dropped.ended = observed_->now();
         dropped.details = std::move(observed_->details);
@@ -152,18 +156,17 @@ public:
     }
 
     std::optional<StreamEvent> ready() override {
-        if (!queue_.empty()) return queue_.pop();
-        if (lists().has_async) return std::nullopt;
-        if (observed_->build_payload && !observed_->announced) {
-            announce(observed_->payload());
-            if (!queue_.empty()) return queue_.pop();
-        }
+        if (!quiet_ || observed_->observers->version() != version_) return ready_observed();
         std::optional<StreamEvent> event = source_->ready();
-        if (event && must_tell(*event)) tell_now_of(event);
+        if (event && event->is_terminal()) {
+            quiet_ = false;
+            tell_now_of(event);
+        }
         return event;
     }
 
     Task<StreamEvent> next() override {
+        quiet_ = false;
         if (!queue_.empty()) co_return queue_.pop();
         std::vector<Notice> notices;
         (void)lists();
@@ -195,6 +198,20 @@ public:
 
 private:
     const ProviderCall& call() const noexcept { return observed_->call; }
+
+    /// ready() while an observer may have to be notified of any event.
+    std::optional<StreamEvent> ready_observed() {
+        if (!queue_.empty()) return queue_.pop();
+        if (lists().has_async) return std::nullopt;
+        if (observed_->build_payload && !observed_->announced) {
+            announce(observed_->payload());
+            if (!queue_.empty()) return queue_.pop();
+        }
+        std::optional<StreamEvent> event = source_->ready();
+        if (event && must_tell(*event)) tell_now_of(event);
+        quiet_ = first_chunk_ && observed_->announced && lists_->chunk.empty() && queue_.empty();
+        return event;
+    }
 
     bool must_tell(const StreamEvent& event) {
         note_time(event);
@@ -248,7 +265,7 @@ private:
         ProviderOutcome told;
         told.message = event.partial.message();
         told.error = told.message.assistant()->error;
-        told.started = observed_->started;
+        told.started = observed_->call.started;
         told.first_chunk = first_chunk_;
         told.ended = observed_->now();
         told.details = std::move(observed_->details);
@@ -277,6 +294,7 @@ private:
     std::unique_ptr<StreamSource> source_;
     BodyBuilder body_;
     detail::EventQueue queue_;
+    bool quiet_ = false;  // with these lists, observers are only notified of the last event
     bool answered_ = false;
 };
 

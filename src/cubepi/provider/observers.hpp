@@ -26,9 +26,13 @@ namespace cubepi {
 
 /// One call of a provider (D70). All notifications about it refer to the same object.
 struct ProviderCall {
-    std::string id = {};  ///< unique
     /// The request as the caller made it. Its options name the run, the message, the purpose and the attempt.
     ModelRequest request = {};
+    /// When the request was announced to the observers, by the clock of its runtime.
+    std::chrono::steady_clock::time_point started = {};
+
+    /// Returns the unique id of the call; created when it is first asked for.
+    const std::string& id() const;
 
     const Model& model() const noexcept { return request.model; }
     /// The run that made the call; empty: none.
@@ -37,6 +41,9 @@ struct ProviderCall {
     const std::string& message_id() const noexcept { return request.options.message_id(); }
     const SharedString& purpose() const noexcept { return request.options.purpose(); }
     std::uint32_t attempt() const noexcept { return request.options.attempt(); }
+
+private:
+    mutable std::string id_ = {};
 };
 
 /// The body of a request, as passed to request observers. Valid during the notification.
@@ -73,8 +80,7 @@ struct ProviderOutcome {
     Message message = {};
     /// The typed failure; null if there was none.
     SharedValue<ErrorInfo> error = {};
-    /// When the request was announced to the observers, by the clock of its runtime.
-    std::chrono::steady_clock::time_point started = {};
+    std::chrono::steady_clock::time_point started = {};  ///< ProviderCall::started
     /// When the first delta arrived; empty: none did.
     std::optional<std::chrono::steady_clock::time_point> first_chunk = {};
     std::chrono::steady_clock::time_point ended = {};
@@ -117,8 +123,7 @@ class ObserverRegistry;
 struct ObservedCall {
     std::shared_ptr<ObserverRegistry> observers = {};
     ProviderCall call = {};
-    bool announced = false;                              ///< the request observers were called
-    std::chrono::steady_clock::time_point started = {};  ///< when they were
+    bool announced = false;  ///< the request observers were called
     /// Set for a source that does not call observe_request() itself: builds the payload that the observers receive before
     /// the source is asked for its first event.
     RequestPayload::Builder build_payload = nullptr;

@@ -88,7 +88,7 @@ TEST(Observers, D70_ReceiveOneCallWithItsRunMessageAndPurpose) {
     FauxProvider faux = faux_with("Hi");
     std::vector<std::string> ids;
     faux.subscribe_request([&](const RequestPayload&, const ProviderCall& call) {
-        ids.push_back(call.id);
+        ids.push_back(call.id());
         EXPECT_EQ(call.run_id(), "r1");
         EXPECT_EQ(call.message_id(), "m1");
         EXPECT_EQ(call.purpose(), "title");
@@ -97,9 +97,9 @@ TEST(Observers, D70_ReceiveOneCallWithItsRunMessageAndPurpose) {
         EXPECT_EQ(call.request.messages.size(), 1u);
     });
     faux.subscribe_chunk(
-        [&](const StreamEvent&, const ProviderCall& call) { ids.push_back(call.id); });
+        [&](const StreamEvent&, const ProviderCall& call) { ids.push_back(call.id()); });
     faux.subscribe_response([&](const ProviderOutcome& told, const ProviderCall& call) {
-        ids.push_back(call.id);
+        ids.push_back(call.id());
         ASSERT_TRUE(told.first_chunk);
         EXPECT_GE(*told.first_chunk, told.started);
     });

@@ -17,11 +17,6 @@ RunTrace::Settings settings_of(const TracerOptions& options) {
                               losses};
 }
 
-/// The date by the run's clocks, from a moment of the clock of the call's runtime.
-RunTrace::Time time_in(const RunTrace& run, const ProviderCall& call) {
-    return run.info().wall_time(call.request.options.runtime()->clock->now());
-}
-
 std::chrono::milliseconds time_until(std::chrono::steady_clock::time_point end) {
     const auto left = end - std::chrono::steady_clock::now();
     return std::max(std::chrono::milliseconds(0),
@@ -59,7 +54,7 @@ std::shared_ptr<TracerCore> TracerCore::create(TracerOptions options) {
         const std::shared_ptr<TracerCore> self = weak.lock();
         if (!self || call.run_id().empty()) return;
         if (const auto run = self->runs_.find(call.run_id()))
-            run->start_chat(call, payload, time_in(*run, call));
+            run->start_chat(call, payload, run->info().wall_time(call.started));
     };
     auto on_response = [weak](const ProviderOutcome& outcome, const ProviderCall& call) {
         const std::shared_ptr<TracerCore> self = weak.lock();
