@@ -59,18 +59,15 @@ void fill_random(std::array<std::uint8_t, size>& bytes) {
     } while (bytes == std::array<std::uint8_t, size>{});
 }
 
-std::size_t memory_of(const AttributeValue& value) {
-    if (const auto* text = std::get_if<SharedString>(&value)) return text->size();
-    std::size_t bytes = 0;
-    if (const auto* list = std::get_if<std::vector<SharedString>>(&value)) {
-        for (const SharedString& text : *list) bytes += sizeof text + text.size();
-    }
-    return bytes;
-}
-
 std::size_t memory_of(const Attributes& attributes) {
-    std::size_t bytes = 0;
-    for (const Attribute& one : attributes) bytes += sizeof one + memory_of(one.value);
+    std::size_t bytes = attributes.size() * sizeof(Attribute);
+    for (const Attribute& one : attributes) {
+        if (const auto* text = std::get_if<SharedString>(&one.value)) {
+            if (!text->empty()) bytes += text->size();
+        } else if (const auto* list = std::get_if<std::vector<SharedString>>(&one.value)) {
+            for (const SharedString& item : *list) bytes += sizeof item + item.size();
+        }
+    }
     return bytes;
 }
 

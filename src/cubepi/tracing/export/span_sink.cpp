@@ -78,7 +78,8 @@ private:
 
     Task<> serve() override;
     bool has_batch() const noexcept {
-        return queue_.size() >= batch_spans_ || queue_.bytes() >= batch_bytes_;
+        const SpanQueue::Load load = queue_.load();
+        return load.spans >= batch_spans_ || load.bytes >= batch_bytes_;
     }
     void wake_if_due() noexcept;
     Task<> wait_for_batch(ClockTimer& timer);
@@ -133,7 +134,8 @@ std::shared_ptr<SpanData> SpanLane::take_exported() noexcept {
 void SpanLane::wake_if_due() noexcept {
     const std::size_t wake_at = wake_at_.load();
     if (wake_at == never) return;
-    const bool due = queue_.size() >= wake_at || queue_.bytes() >= batch_bytes_;
+    const SpanQueue::Load load = queue_.load();
+    const bool due = load.spans >= wake_at || load.bytes >= batch_bytes_;
     if (due && wake_at_.exchange(never) != never) control().wake();
 }
 
@@ -282,7 +284,9 @@ void SpanSink::add(std::shared_ptr<const SpanData> span) noexcept {
         return;
     }
     const std::size_t bytes = span->memory();
-    for (const auto& lane : state_->lanes) lane->add(span, bytes);
+    const auto last = state_->lanes.end() - 1;
+    for (auto lane = state_->lanes.begin(); lane != last; ++lane) (*lane)->add(span, bytes);
+    (*last)->add(std::move(span), bytes);
     state_->thread.start();
 }
 

@@ -117,10 +117,12 @@ MeterCore::Call::Call(const ProviderCall& call, const ProviderOutcome& outcome)
 }
 
 void MeterCore::record_call(const ProviderCall& call, const ProviderOutcome& outcome) {
-    // Calls of agents that are not attached are not measured.
-    const std::shared_ptr<MeteredRun> run =
-        call.run_id().empty() ? nullptr : runs_.find(call.run_id());
-    if (!run) return;
+    if (call.run_id().empty()) return;
+    runs_.with(call.run_id(), [&](MeteredRun& run) { record_call(run, call, outcome); });
+}
+
+void MeterCore::record_call(MeteredRun& run, const ProviderCall& call,
+                            const ProviderOutcome& outcome) {
     const Call measured(call, outcome);
     RecorderCache<CallRecorders>::Key key;
     key.values = {measured.provider_id, measured.requested_model, measured.answering_model};
@@ -128,7 +130,7 @@ void MeterCore::record_call(const ProviderCall& call, const ProviderOutcome& out
                 (measured.output_tokens > 0 ? 4U : 0U) | (measured.cost > 0 ? 8U : 0U);
     const auto make = [&] { return recorders_of(measured); };
     const auto record = [&](const CallRecorders& recorders) {
-        if (call.purpose().empty()) run->set_provider(recorders.provider);
+        if (call.purpose().empty()) run.provider = recorders.provider;
         recorders.duration.record(measured.duration);
         if (recorders.first_chunk) recorders.first_chunk->record(*measured.first_chunk);
         if (recorders.input) recorders.input->record(static_cast<double>(measured.input_tokens));
@@ -213,10 +215,10 @@ std::shared_ptr<AgentMeter> AgentMeter::attach(std::shared_ptr<MeterCore> core, 
     auto meter = std::make_shared<AgentMeter>(std::move(core), agent);
     meter->follow_model();
     // The listener owns the meter, which is in use until the event ends: a notice may detach it meanwhile.
-    meter->subscription_ = agent.subscribe([meter](const AgentEvent& event) {
-        if (event.type() == AgentEventType::message_update) return;
-        meter->on_event(event);
-    });
+    meter->subscription_ = agent.subscribe(
+        [meter](const AgentEvent& event) { meter->on_event(event); },
+        EventTypes::all_but({AgentEventType::message_start, AgentEventType::message_update,
+                             AgentEventType::message_end}));
     return meter;
 }
 
@@ -266,9 +268,7 @@ void AgentMeter::record(const AgentEvent& event) {
 
 void AgentMeter::start_run(const AgentEvent& event) {
     if (info_) forget_run();
-    // A late call of an earlier run may still refer to that one.
-    if (run_.use_count() != 1) run_ = std::make_shared<MeteredRun>();
-    run_->set_provider(constant_texts().cubepi);
+    run_->provider = constant_texts().cubepi;
     info_ = event.run;
     start_ = event.timestamp;
     error_type_.clear();
@@ -300,9 +300,9 @@ void AgentMeter::end_run(const AgentEvent& event, const AgentEndEvent& end) {
 void AgentMeter::count_run(const AgentEvent& event, RunOutcome outcome, std::string_view error_type,
                            std::optional<double> cost) {
     const bool is_nested = !event.run->origin.parent_run_id.empty();
-    core_->record_run(run_->provider(), to_string(outcome), error_type,
-                      seconds(event.timestamp - start_), is_nested ? 0 : cost.value_or(0));
     forget_run();
+    core_->record_run(run_->provider, to_string(outcome), error_type,
+                      seconds(event.timestamp - start_), is_nested ? 0 : cost.value_or(0));
 }
 
 void AgentMeter::end_tool(const ToolExecutionEndEvent& event, Time now) {
@@ -315,7 +315,10 @@ void AgentMeter::end_tool(const ToolExecutionEndEvent& event, Time now) {
     std::string_view error_type;
     if (event.is_error)
         error_type = event.blocked_by_hook ? "cubepi.tool.blocked_by_hook" : "cubepi.tool.error";
-    core_->record_tool(run_->provider(), name, error_type, seconds(now - tool->start));
+    std::unique_lock lock = core_->runs().lock(info_->run_id);
+    const SharedString provider = run_->provider;
+    lock.unlock();
+    core_->record_tool(provider, name, error_type, seconds(now - tool->start));
     tools_.erase(tool);
 }
 

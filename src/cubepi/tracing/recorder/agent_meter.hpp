@@ -4,12 +4,13 @@
 #include <chrono>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include <boost/container/small_vector.hpp>
 
 #include <cubepi/agent/agent.hpp>
 #include <cubepi/tracing/meter.hpp>
@@ -19,22 +20,10 @@
 
 namespace cubepi::detail {
 
-/// An active run: the provider of its last answer, "cubepi" before the first one, which the points of the run and of its tools
-/// name. Thread-safe.
-class MeteredRun {
-public:
-    SharedString provider() const {
-        const std::lock_guard lock(mutex_);
-        return provider_;
-    }
-    void set_provider(SharedString provider) {
-        const std::lock_guard lock(mutex_);
-        provider_ = std::move(provider);
-    }
-
-private:
-    mutable std::mutex mutex_;
-    SharedString provider_;
+/// An active run. The table of runs guards it: it is used under the lock of its part, or when it is not in the table.
+struct MeteredRun {
+    /// Of the last answer, "cubepi" before the first one: the points of the run and of its tools name it.
+    SharedString provider = {};
 };
 
 /// The instruments, and the state shared by all agents of a meter. Thread-safe.
@@ -46,6 +35,7 @@ public:
     ProviderWatch::Lease watch(const std::vector<BoundModel>& models) {
         return ProviderWatch::watch(watch_, models);
     }
+    /// Measures a call of a run in the table; other calls are those of agents that are not attached.
     void record_call(const ProviderCall& call, const ProviderOutcome& outcome);
     /// `error_type`: empty if there was no error. `cost`: 0: none, unknown, or that of a nested run.
     void record_run(std::string_view provider, std::string_view outcome,
@@ -77,6 +67,7 @@ private:
         std::optional<CounterRecorder> cost = {};
     };
 
+    void record_call(MeteredRun& run, const ProviderCall& call, const ProviderOutcome& outcome);
     CallRecorders recorders_of(const Call& call) const;
     /// Returns the attributes that all points of an operation have.
     Attributes attributes_of(std::string_view operation, SharedString provider) const;
@@ -141,10 +132,10 @@ private:
     ProviderWatch::Lease providers_;
     std::shared_ptr<const Model> model_;
     std::shared_ptr<const RunInfo> info_;  // null: no run is active
-    std::shared_ptr<MeteredRun> run_;      // of the active run, else for the next one
+    std::shared_ptr<MeteredRun> run_;      // in the table during a run
     Time start_;
     std::string error_type_;  // of the last answer; empty: it has not failed
-    std::vector<Tool> tools_;
+    boost::container::small_vector<Tool, 2> tools_;
     std::vector<Question> questions_;
 };
 

@@ -88,11 +88,23 @@ SharedString provider_name(std::string_view provider_id) {
     return SharedString("unknown:" + std::string(provider_id));
 }
 
+const ModelTexts& texts_of(const Model& model) {
+    thread_local ModelTexts recent;
+    if (recent.model != model.id || recent.provider_id != model.provider_id || model.id.empty()) {
+        recent.provider_id = model.provider_id;
+        recent.span_name = SharedString("chat " + model.id);
+        recent.provider = provider_name(model.provider_id);
+        recent.model = SharedString(model.id);
+    }
+    return recent;
+}
+
 void add_request_attributes(Attributes& attributes, const ProviderCall& call,
                             const JsonObject* payload) {
     attributes.add("gen_ai.operation.name", constant_texts().chat);
-    attributes.add("gen_ai.provider.name", provider_name(call.model().provider_id));
-    attributes.add("gen_ai.request.model", shared_name(call.model().id));
+    const ModelTexts& texts = texts_of(call.model());
+    attributes.add("gen_ai.provider.name", texts.provider);
+    attributes.add("gen_ai.request.model", texts.model);
     attributes.add("gen_ai.request.stream", true);
     if (!call.purpose().empty()) attributes.add("cubepi.llm.purpose", call.purpose());
     if (call.attempt() > 1)
@@ -115,13 +127,12 @@ void add_response_attributes(Attributes& attributes, const Model& model,
     add_text(attributes, "openai.response.system_fingerprint", details.system_fingerprint);
     add_text(attributes, "openai.response.service_tier", details.service_tier);
     if (!answer.response_id.empty()) attributes.add("gen_ai.response.id", answer.response_id);
-    std::string_view finish_reason = details.finish_reason;
-    if (finish_reason.empty()) finish_reason = answer.stop_reason.str();
-    std::string_view answering = details.model;
-    attributes.add("gen_ai.response.finish_reasons",
-                   std::vector<SharedString>{shared_name(finish_reason)});
-    if (answering.empty()) answering = answer.model_id.str();
-    if (!answering.empty()) attributes.add("gen_ai.response.model", shared_name(answering));
+    std::vector<SharedString> finish_reasons;
+    finish_reasons.push_back(details.finish_reason.empty() ? answer.stop_reason
+                                                           : shared_name(details.finish_reason));
+    attributes.add("gen_ai.response.finish_reasons", std::move(finish_reasons));
+    SharedString answering = details.model.empty() ? answer.model_id : shared_name(details.model);
+    if (!answering.empty()) attributes.add("gen_ai.response.model", std::move(answering));
     if (!answer.usage) return;
     const Usage& usage = *answer.usage;
     // The conventions count cached tokens as input.

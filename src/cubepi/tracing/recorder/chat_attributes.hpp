@@ -16,6 +16,18 @@ namespace cubepi::detail {
 /// not list, "unknown" for an empty id.
 SharedString provider_name(std::string_view provider_id);
 
+/// The texts of a model in the spans of its calls.
+struct ModelTexts {
+    std::string provider_id = {};
+    SharedString span_name = {};  ///< "chat gpt-5.1"
+    SharedString provider = {};
+    SharedString model = {};
+};
+
+/// Returns the texts of a model. They are created only if the model is another one than at the last call on this thread; valid until
+/// the next one.
+const ModelTexts& texts_of(const Model& model);
+
 /// Adds what the request says. `payload` is the body that is sent; null if the provider has built none.
 void add_request_attributes(Attributes& attributes, const ProviderCall& call,
                             const JsonObject* payload);

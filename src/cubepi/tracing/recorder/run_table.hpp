@@ -43,6 +43,18 @@ public:
         removed = std::move(found->second);
         part.spare = part.runs.extract(found);
     }
+    /// Calls `use` with the run, if there is one, under the lock of its part of the table.
+    template <class Use>
+    void with(std::string_view run_id, Use use) const {
+        const Part& part = part_of(run_id);
+        const std::lock_guard lock(part.mutex);
+        const auto found = part.runs.find(run_id);
+        if (found != part.runs.end()) use(*found->second);
+    }
+    /// Locks the part of the table with this id: what with() protects.
+    std::unique_lock<std::mutex> lock(std::string_view run_id) const {
+        return std::unique_lock(part_of(run_id).mutex);
+    }
     /// Returns null if there is none.
     std::shared_ptr<T> find(std::string_view run_id) const {
         const Part& part = part_of(run_id);

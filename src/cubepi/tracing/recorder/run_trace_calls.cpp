@@ -25,7 +25,7 @@ void RunTrace::note_first_request(const ProviderCall& call) {
     if (has_provider_) return;
     has_provider_ = true;
     Attributes& attributes = root_->attributes;
-    attributes.set("gen_ai.provider.name", provider_name(call.model().provider_id));
+    attributes.set("gen_ai.provider.name", texts_of(call.model()).provider);
     if (!call.request.system_prompt.empty()) {
         attributes.add("cubepi.agent.system_prompt.sha256",
                        SharedString(short_sha256(call.request.system_prompt)));
@@ -40,7 +40,7 @@ void RunTrace::note_first_request(const ProviderCall& call) {
 
 void RunTrace::start_chat(const ProviderCall& call, const RequestPayload& payload, Time now) {
     if (!records()) return;
-    Chat chat{&call, open(shared_name("chat " + call.model().id), SpanId(), SpanKind::client, now)};
+    Chat chat{&call, open(texts_of(call.model()).span_name, SpanId(), SpanKind::client, now)};
     // Before the lock: with content, it takes time in proportion to the whole history.
     Attributes& attributes = chat.span->attributes;
     add_request_attributes(attributes, call, payload.built());
