@@ -40,6 +40,17 @@ inline AssistantMessage calling(std::vector<ToolCall> calls,
     return faux_assistant_message(std::move(blocks), reason);
 }
 
+/// Returns the result of one call of the tool.
+inline ToolResultMessage result_of(AgentTool tool, JsonObject arguments) {
+    FauxProvider faux;
+    faux.set_responses({calling({faux_tool_call(tool.name.str(), std::move(arguments))}), "done"});
+    Agent agent({.model = faux.model(), .tools = {std::move(tool)}});
+    const RunResult result = run(agent.prompt("Go"));
+    return *result.new_messages[2].tool_result();
+}
+
+inline std::string text_of(const ToolResultMessage& result) { return Message(result).text(); }
+
 /// A store whose n-th append fails.
 class FailingStore final : public Checkpointer {
 public:

@@ -23,17 +23,6 @@ std::string query(const JsonObject& arguments) {
     return std::string(arguments.at("q").as_string());
 }
 
-/// Returns the result of one call with these arguments.
-ToolResultMessage result_of(AgentTool tool, JsonObject arguments) {
-    FauxProvider faux;
-    faux.set_responses({calling({faux_tool_call(tool.name.str(), std::move(arguments))}), "done"});
-    Agent agent({.model = faux.model(), .tools = {std::move(tool)}});
-    const RunResult result = run(agent.prompt("Go"));
-    return *result.new_messages[2].tool_result();
-}
-
-std::string text_of(const ToolResultMessage& result) { return Message(result).text(); }
-
 TEST(DynamicTool, ReturnsATextAStructJsonOrContent) {
     const auto text = [](JsonObject arguments) {
         return query(arguments) + std::to_string(arguments.at("limit").as_int64());

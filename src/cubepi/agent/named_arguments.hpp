@@ -2,16 +2,14 @@
 
 #include <array>
 #include <cstddef>
-#include <memory>
-#include <string>
 #include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 #include <cubepi/agent/tool_context.hpp>
-#include <cubepi/core/detail/async_function.hpp>
+#include <cubepi/core/json.hpp>
+#include <cubepi/schema/issue.hpp>
 #include <cubepi/schema/json_schema.hpp>
 
 // The parameters of a callable as the arguments of a tool: tool<"city", "days">(...).
@@ -29,7 +27,7 @@ struct ArgumentName {
     constexpr std::string_view view() const { return std::string_view(text, size - 1); }
 };
 
-/// The parameter types of a callable. They are not known of a generic or an overloaded one.
+/// The parameter types of a callable; unknown if it is generic or overloaded.
 template <class F>
 struct ParametersOf {
     static constexpr bool known = false;
@@ -175,7 +173,7 @@ private:
     template <class Value>
     static void read_one(const JsonObject& arguments, std::string_view name, Value& value,
                          ReadContext& context) {
-        // The schema has made sure that those without a value are optional.
+        // The schema has been checked: an argument that is absent is optional.
         const Json* found =
             arguments.if_contains(boost::json::string_view(name.data(), name.size()));
         if (found) read_value(*found, value, ValuePath{}.child(name), context);

@@ -27,17 +27,6 @@ struct Node {
     std::vector<Node> children;
 };
 
-/// Returns the result of one call with these arguments.
-ToolResultMessage result_of(AgentTool tool, JsonObject arguments) {
-    FauxProvider faux;
-    faux.set_responses({calling({faux_tool_call(tool.name.str(), std::move(arguments))}), "done"});
-    Agent agent({.model = faux.model(), .tools = {std::move(tool)}});
-    const RunResult result = run(agent.prompt("Go"));
-    return *result.new_messages[2].tool_result();
-}
-
-std::string text_of(const ToolResultMessage& result) { return Message(result).text(); }
-
 std::string forecast(std::string city, int days) { return city + " " + std::to_string(days); }
 
 TEST(NamedArguments, AreTheSchemaOfTheTool) {

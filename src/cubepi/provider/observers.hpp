@@ -31,7 +31,7 @@ struct ProviderCall {
     /// When the request was announced to the observers, by the clock of its runtime.
     std::chrono::steady_clock::time_point started = {};
 
-    /// Returns the unique id of the call; created when it is first asked for.
+    /// Returns the unique id of the call; created when it is first asked for, so only one thread at a time may ask.
     const std::string& id() const;
 
     const Model& model() const noexcept { return request.model; }

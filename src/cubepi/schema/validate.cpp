@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -30,9 +29,6 @@ struct Oddities {
     bool long_key = false;
 };
 
-constexpr auto highest_signed =
-    static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
-
 void look_over(Json& value, std::size_t depth, Oddities& found) {
     if (depth > max_json_depth) {
         found.too_deep = true;
@@ -40,7 +36,7 @@ void look_over(Json& value, std::size_t depth, Oddities& found) {
     }
     if (value.is_uint64()) {
         const auto number = value.get_uint64();
-        if (number <= highest_signed) {
+        if (std::in_range<std::int64_t>(number)) {
             value = static_cast<std::int64_t>(number);
         } else {
             found.needs_copy = true;
