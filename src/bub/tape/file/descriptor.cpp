@@ -109,32 +109,38 @@ bool try_lock(const Descriptor& file) {
     return false;
 }
 
-FileLock::FileLock(const std::filesystem::path& path, LockKind kind,
-                   std::chrono::milliseconds timeout) {
-    const bool shared = kind == LockKind::shared;
+bool open_locked(Descriptor& file, const std::filesystem::path& path, int flags, LockKind kind,
+                 std::chrono::milliseconds timeout) {
     const auto end = std::chrono::steady_clock::now() + timeout;
     auto pause = std::chrono::microseconds(50);
+    Descriptor opened;
     for (;;) {
-        if (!file_) file_ = Descriptor::open(path, shared ? O_RDONLY : O_RDWR | O_CREAT);
-        if (!file_) return;
-        if (try_flock(file_.get(), kind)) {
+        if (!opened) opened = Descriptor::open(path, flags);
+        if (!opened) break;
+        if (try_flock(opened.get(), kind)) {
             struct stat info = {};
-            if (::fstat(file_.get(), &info) == 0 && info.st_nlink > 0) return;
-            file_ = Descriptor();  // its previous holder has removed the tape, and the lock with it
+            if (::fstat(opened.get(), &info) == 0 && info.st_nlink > 0) break;
+            opened = Descriptor();
             continue;
         }
         if (errno != EWOULDBLOCK) throw_system("lock", path, errno);
-        if (std::chrono::steady_clock::now() >= end) {
-            throw cubepi::CheckpointerLockTimeoutError(
-                cubepi::ErrorCode::storage_locked,
-                "another process has been writing for longer than " +
-                    std::to_string(timeout.count()) + " ms (it holds " + path.string() +
-                    "); try again, or end that process",
-                std::string(), std::string(), path.string());
-        }
+        if (std::chrono::steady_clock::now() >= end) return false;
         std::this_thread::sleep_for(pause);
         if (pause < std::chrono::milliseconds(10)) pause *= 2;
     }
+    file = std::move(opened);
+    return true;
+}
+
+FileLock::FileLock(const std::filesystem::path& path, LockKind kind,
+                   std::chrono::milliseconds timeout) {
+    const int flags = kind == LockKind::shared ? O_RDONLY : O_RDWR | O_CREAT;
+    if (open_locked(file_, path, flags, kind, timeout)) return;
+    throw cubepi::CheckpointerLockTimeoutError(
+        cubepi::ErrorCode::storage_locked,
+        "another process has been writing for longer than " + std::to_string(timeout.count()) +
+            " ms (it holds " + path.string() + "); try again, or end that process",
+        std::string(), std::string(), path.string());
 }
 
 UseLock::UseLock(const std::filesystem::path& path, LockKind kind) {

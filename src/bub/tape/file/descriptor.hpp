@@ -41,6 +41,11 @@ private:
     std::filesystem::path path_;
 };
 
+/// Opens a file and locks it with flock(2), waiting up to `timeout`; opens it again if its previous holder has removed it. Returns
+/// false if the file stays locked. `file` is invalid if the file does not exist and O_CREAT is not set.
+[[nodiscard]] bool open_locked(Descriptor& file, const std::filesystem::path& path, int flags,
+                               LockKind kind, std::chrono::milliseconds timeout);
+
 /// An flock(2) lock on a file of its own, held until destruction.
 class FileLock {
 public:

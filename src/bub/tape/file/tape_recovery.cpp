@@ -122,7 +122,7 @@ std::shared_ptr<TurnJournal> TapeDirectory::open_journal(const std::string& name
     }
     known(name)->looked_for_turns = true;
     return std::make_shared<TurnJournalFile>(paths.turns, paths.journal(turn_id), turn_id,
-                                             options_.clock);
+                                             options_.clock, options_.lock_timeout);
 }
 
 }  // namespace bub::detail

@@ -9,27 +9,36 @@
 namespace bub::detail {
 
 TurnJournalFile::TurnJournalFile(std::filesystem::path directory, std::filesystem::path path,
-                                 std::string turn_id, std::shared_ptr<cubepi::Clock> clock)
+                                 std::string turn_id, std::shared_ptr<cubepi::Clock> clock,
+                                 std::chrono::milliseconds lock_timeout)
     : directory_(std::move(directory)),
       path_(std::move(path)),
       turn_id_(std::move(turn_id)),
-      clock_(std::move(clock)) {}
+      clock_(std::move(clock)),
+      lock_timeout_(lock_timeout) {}
 
-void TurnJournalFile::open() {
-    for (int attempt = 0; !file_; ++attempt) {
+/// Another process may find the new file before it is locked: it locks it, sees that it belongs to no turn, and removes it
+/// with the directory.
+void TurnJournalFile::open_file() {
+    for (int attempt = 0;; ++attempt) {
         make_private_directory(directory_);
+        bool locked = false;
         try {
-            file_ = Descriptor::open(path_, O_RDWR | O_APPEND | O_CREAT);
+            locked = open_locked(file_, path_, O_RDWR | O_APPEND | O_CREAT, LockKind::exclusive,
+                                 lock_timeout_);
         } catch (const cubepi::Error&) {
-            // Another process has just removed the directory, which was empty.
             if (attempt == 10) throw;
+            continue;
         }
-    }
-    if (!try_lock(file_)) {
+        if (locked) return;
         throw cubepi::CheckpointerLockTimeoutError(
             cubepi::ErrorCode::storage_locked,
             "turn '" + turn_id_ + "' is in progress in another process (" + path_.string() + ")");
     }
+}
+
+void TurnJournalFile::open() {
+    open_file();
     JsonObject head;
     head["turn"] = turn_id_;
     head["pid"] = static_cast<std::int64_t>(::getpid());
