@@ -24,12 +24,13 @@ endif()
 
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
-# ccache: two of its checks do not work with precompiled headers and are disabled.
+# ccache: two of its checks do not work with precompiled headers and are disabled. It takes the names of the headers from the
+# compiler: running the preprocessor to find them makes a file that is not in the cache up to a quarter slower.
 if(NOT CMAKE_CXX_COMPILER_LAUNCHER)
     find_program(CUBEPI_CCACHE ccache)
     mark_as_advanced(CUBEPI_CCACHE)
     if(CUBEPI_CCACHE)
-        set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
+        set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_DEPEND=1
             CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
             ${CUBEPI_CCACHE})
     endif()

@@ -5,11 +5,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -89,7 +91,8 @@ struct Directory {
     Directory() {
         std::string name =
             (std::filesystem::temp_directory_path() / "cubepi-abort-XXXXXX").string();
-        path = mkdtemp(name.data());
+        if (!mkdtemp(name.data())) throw std::system_error(errno, std::generic_category(), name);
+        path = name;
     }
     ~Directory() { std::filesystem::remove_all(path); }
 };

@@ -1,9 +1,11 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <cerrno>
 #include <chrono>
 #include <filesystem>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -211,7 +213,8 @@ struct OwnDatabase {
     OwnDatabase() {
         std::string name =
             (std::filesystem::temp_directory_path() / "cubepi-abort-XXXXXX").string();
-        directory = mkdtemp(name.data());
+        if (!mkdtemp(name.data())) throw std::system_error(errno, std::generic_category(), name);
+        directory = name;
         SQLiteOptions options;
         options.path = (directory / "t.db").string();
         options.synchronous = SQLiteSynchronous::off;

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <sys/wait.h>
 
+#include <cerrno>
+#include <system_error>
 #include <utility>
 
 extern char** environ;
@@ -14,7 +16,8 @@ namespace cubepi::crash_tests {
 
 TestDirectory::TestDirectory() {
     std::string name = (std::filesystem::temp_directory_path() / "cubepi-crash-XXXXXX").string();
-    path_ = mkdtemp(name.data());
+    if (!mkdtemp(name.data())) throw std::system_error(errno, std::generic_category(), name);
+    path_ = name;
 }
 
 TestDirectory::~TestDirectory() { std::filesystem::remove_all(path_); }

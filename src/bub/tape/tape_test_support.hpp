@@ -3,11 +3,13 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
+#include <cerrno>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <system_error>
 
 #include <bub/tape/file_tape_store.hpp>
 #include <cubepi/core/run.hpp>
@@ -21,7 +23,8 @@ class TestDirectory {
 public:
     TestDirectory() {
         std::string name = (std::filesystem::temp_directory_path() / "cubepi-tape-XXXXXX").string();
-        path_ = mkdtemp(name.data());
+        if (!mkdtemp(name.data())) throw std::system_error(errno, std::generic_category(), name);
+        path_ = name;
     }
     ~TestDirectory() {
         std::error_code failed;

@@ -1,12 +1,14 @@
 #include <stdlib.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <memory>
 #include <sstream>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include <bub/tape/file_tape_store.hpp>
@@ -35,7 +37,8 @@ struct Directory {
     fs::path path;
     Directory() {
         std::string name = (fs::temp_directory_path() / "cubepi-tapes-XXXXXX").string();
-        path = mkdtemp(name.data());
+        if (!mkdtemp(name.data())) throw std::system_error(errno, std::generic_category(), name);
+        path = name;
     }
     ~Directory() {
         std::error_code failed;

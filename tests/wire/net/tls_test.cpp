@@ -8,8 +8,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
+#include <system_error>
 #include <thread>
 
 #include <netdb.h>
@@ -28,7 +30,9 @@ struct Certificates {
 
     Certificates() {
         std::string pattern = (fs::temp_directory_path() / "cubepi-tls-XXXXXX").string();
-        directory = ::mkdtemp(pattern.data());
+        if (!mkdtemp(pattern.data()))
+            throw std::system_error(errno, std::generic_category(), pattern);
+        directory = pattern;
         const auto openssl = [&](const std::string& script) {
             run_program(
                 {"sh", "-c", "cd '" + directory.string() + "' && exec 2>openssl.log && " + script});
