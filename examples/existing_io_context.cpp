@@ -17,9 +17,7 @@ int main() {
     FauxProvider faux({.tokens_per_second = 400});
     faux.set_responses({"The loop is yours; the agent only takes its turns on it."});
     Agent agent(AgentOptions{.model = faux.model()});
-    agent.subscribe([](const AgentEvent& event) {
-        if (auto* delta = event.text_delta()) std::cout << *delta << std::flush;
-    });
+    agent.subscribe([](const AgentEvent& event) { std::cout << event.text() << std::flush; });
 
     // Other work of the program.
     int ticks = 0;

@@ -42,9 +42,7 @@ int main(int argc, char** argv) {
         auto store = std::make_shared<SQLiteCheckpointer>(argv[1]);
         run(store->open());  // optional: reports early that the file cannot be used
         Agent agent(AgentOptions{.model = model, .checkpointer = store, .thread_id = "chat"});
-        agent.subscribe([](const AgentEvent& event) {
-            if (auto* delta = event.text_delta()) std::cout << *delta << std::flush;
-        });
+        agent.subscribe([](const AgentEvent& event) { std::cout << event.text() << std::flush; });
         std::string line;
         while (std::getline(std::cin, line)) {
             offline.refill();

@@ -30,9 +30,8 @@ cubepi::Task<int> conversation() {
                       [](WeatherArgs args) { return args.city + ": 22 degrees and sunny"; })
                       .describe("city", "City name, e.g. Paris")},
     });
-    agent.subscribe([](const cubepi::AgentEvent& event) {
-        if (auto* delta = event.text_delta()) std::cout << *delta << std::flush;
-    });
+    agent.subscribe(
+        [](const cubepi::AgentEvent& event) { std::cout << event.text() << std::flush; });
     cubepi::RunResult result = co_await agent.prompt("What's the weather in Tokyo?");
     std::cout << '\n';
     if (!result) std::cerr << result.error().what() << '\n';

@@ -18,9 +18,7 @@ int main() {
                       [](WeatherArgs args) { return args.city + ": 22 degrees and sunny"; })
                       .describe("city", "City name, e.g. Paris")},
     });
-    agent.subscribe([](const AgentEvent& event) {
-        if (auto* delta = event.text_delta()) std::cout << *delta << std::flush;
-    });
+    agent.subscribe([](const AgentEvent& event) { std::cout << event.text() << std::flush; });
     RunResult result = run(agent.prompt("What's the weather in Tokyo?"));
     if (!result) std::cerr << result.error().what() << '\n';
 }

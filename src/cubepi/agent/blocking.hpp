@@ -20,9 +20,7 @@ using ResultOfRun = typename Awaited<decltype(std::declval<Run&>().result())>::t
 /// the loop. Leaving the loop early aborts the run and waits for its end.
 ///
 ///     auto events = blocking(agent.start("Hello"));
-///     for (const AgentEvent& event : events) {
-///         if (auto* delta = event.text_delta()) std::cout << *delta;
-///     }
+///     for (const AgentEvent& event : events) std::cout << event.text();
 ///     RunResult result = events.result();
 ///
 /// Runs on the event loop of this thread, as run() does and with its restrictions. A single pass: begin() is called once. The

@@ -186,23 +186,8 @@ std::string PostgresServer::connection(const std::string& database, const std::s
     return "host=" + directory_ + " dbname=" + database + " user=cubepi " + more;
 }
 
-// The databases of the previous test are removed: all of them together would take nearly a gigabyte.
-std::string PostgresServer::next_database() {
-    const testing::TestInfo* test = testing::UnitTest::GetInstance()->current_test_info();
-    if (test != test_) {
-        if (test_) {
-            RawPostgres admin(connection("postgres"));
-            for (const std::string& old : databases_of_test_)
-                admin.query("DROP DATABASE IF EXISTS " + old + " WITH (FORCE)");
-        }
-        databases_of_test_.clear();
-        test_ = test;
-    }
-    return databases_of_test_.emplace_back("test" + std::to_string(++databases_));
-}
-
 std::string PostgresServer::create_empty_database() {
-    const std::string name = next_database();
+    const std::string name = "test" + std::to_string(++databases_);
     RawPostgres(connection("postgres")).query("CREATE DATABASE " + name + " TEMPLATE template0");
     return name;
 }
@@ -215,7 +200,7 @@ std::string PostgresServer::create_database() {
         run(apply_postgres_schema(options));
         has_template_ = true;
     }
-    const std::string name = next_database();
+    const std::string name = "test" + std::to_string(++databases_);
     RawPostgres(connection("postgres"))
         .query("CREATE DATABASE " + name + " TEMPLATE ready STRATEGY file_copy");
     return name;

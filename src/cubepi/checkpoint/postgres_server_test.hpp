@@ -36,7 +36,7 @@ public:
     void stop(int signal);
     int pid() const noexcept { return pid_; }
 
-    /// Creates a database with the tables of this library, or an empty one. It exists until the next test creates one.
+    /// Creates a database with the tables of this library, or an empty one.
     std::string create_database();
     std::string create_empty_database();
     /// The connection string of a database.
@@ -57,7 +57,6 @@ private:
     unsigned group_ = 0;
     int pid_ = -1;
     void read_log(int pipe);
-    std::string next_database();
 
     std::thread log_;
     std::mutex mutex_;
@@ -65,9 +64,6 @@ private:
     std::string text_;  ///< of the log
     int markers_ = 0;
     int databases_ = 0;
-    std::vector<std::string> databases_of_test_;
-    const testing::TestInfo* test_ =
-        nullptr;  ///< which created them; null: a fixture of several tests
     bool has_template_ = false;
 };
 

@@ -51,4 +51,9 @@ const std::string_view* AgentEvent::thinking_delta() const noexcept {
     return event && event->type == StreamEventType::thinking_delta ? &event->delta : nullptr;
 }
 
+std::string_view AgentEvent::text() const noexcept {
+    const std::string_view* delta = text_delta();
+    return delta ? *delta : std::string_view();
+}
+
 }  // namespace cubepi

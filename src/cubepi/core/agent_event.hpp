@@ -157,6 +157,8 @@ struct AgentEvent {
     /// Returns the new text of an answer, or null for any other event. Thinking is not text.
     const std::string_view* text_delta() const noexcept;
     const std::string_view* thinking_delta() const noexcept;
+    /// Returns the same text by value, empty for any other event: `std::cout << event.text()`.
+    std::string_view text() const noexcept;
 };
 
 /// Converts the event to a JSON object, as `cubepi run --json` prints it; docs/schema/agent-event.schema.json. Only

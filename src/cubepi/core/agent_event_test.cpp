@@ -99,10 +99,12 @@ TEST(AgentEvent, DeltasOfTextAndThinkingAreApart) {
     const AgentEvent text = event_of(update);
     ASSERT_NE(text.text_delta(), nullptr);
     EXPECT_EQ(*text.text_delta(), "hi");
+    EXPECT_EQ(text.text(), "hi");
     EXPECT_EQ(text.thinking_delta(), nullptr);
     update.stream_event.type = StreamEventType::thinking_delta;
     const AgentEvent thinking = event_of(update);
     EXPECT_EQ(thinking.text_delta(), nullptr);
+    EXPECT_TRUE(thinking.text().empty());
     EXPECT_EQ(*thinking.thinking_delta(), "hi");
     EXPECT_EQ(thinking.stream_event()->type, StreamEventType::thinking_delta);
     EXPECT_EQ(event_of(AgentEndEvent()).stream_event(), nullptr);

@@ -119,6 +119,14 @@ BoundModel AnthropicProvider::model(Model model) const {
     return BoundModel(std::make_shared<AnthropicProvider>(*this), std::move(model));
 }
 
+BoundModel anthropic_model(std::string id) {
+    AnthropicOptions options;
+    options.api_key = env("ANTHROPIC_API_KEY");
+    if (std::string url = env("ANTHROPIC_BASE_URL"); !url.empty())
+        options.base_url = std::move(url);
+    return AnthropicProvider(std::move(options)).model(std::move(id));
+}
+
 PayloadPreview AnthropicProvider::preview(const ModelRequest& request) const {
     return detail::preview_of(*protocol_, request);
 }

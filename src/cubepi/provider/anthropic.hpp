@@ -72,4 +72,8 @@ private:
     std::shared_ptr<const Protocol> protocol_;
 };
 
+/// A model of Anthropic by the Messages API, with the key in ANTHROPIC_API_KEY; at ANTHROPIC_BASE_URL if that is set. Throws as the
+/// constructor of AnthropicProvider does; a missing key is an error of the first call.
+BoundModel anthropic_model(std::string id);
+
 }  // namespace cubepi

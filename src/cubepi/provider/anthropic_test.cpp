@@ -1,6 +1,7 @@
 #include <cubepi/provider/anthropic.hpp>
 
 #include <gtest/gtest.h>
+#include <stdlib.h>
 
 #include <cubepi/core/message_json.hpp>
 #include <cubepi/net/network_error.hpp>
@@ -279,6 +280,16 @@ TEST(AnthropicProvider, SaysWhereAnswersCanBeHeldToASchema) {
     told.response_format = true;
     const AnthropicProvider configured({.base_url = "https://gateway.example", .capability = told});
     EXPECT_TRUE(configured.takes_response_format(model));
+}
+
+// The programs of examples/ send requests with such a model.
+TEST(AnthropicProvider, AModelOfTheEnvironment) {
+    setenv("ANTHROPIC_BASE_URL", "localhost:8080", 1);
+    EXPECT_THROW(anthropic_model("m"), Error);
+    setenv("ANTHROPIC_BASE_URL", "http://localhost:8080/v1", 1);
+    EXPECT_EQ(anthropic_model("m").spec().id, "m");
+    unsetenv("ANTHROPIC_BASE_URL");
+    EXPECT_EQ(anthropic_model("m").spec().id, "m");
 }
 
 }  // namespace

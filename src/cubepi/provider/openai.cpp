@@ -76,6 +76,13 @@ BoundModel OpenAIProvider::model(Model model) const {
     return BoundModel(std::make_shared<OpenAIProvider>(*this), std::move(model));
 }
 
+BoundModel openai_model(std::string id) {
+    OpenAIOptions options;
+    options.api_key = env("OPENAI_API_KEY");
+    if (std::string url = env("OPENAI_BASE_URL"); !url.empty()) options.base_url = std::move(url);
+    return OpenAIProvider(std::move(options)).model(std::move(id));
+}
+
 bool OpenAIProvider::takes_response_format(const Model& model) const {
     return protocol_->takes_response_format(model);
 }

@@ -67,4 +67,8 @@ private:
     std::shared_ptr<const Protocol> protocol_;
 };
 
+/// A model of OpenAI by the Chat Completions API, with the key in OPENAI_API_KEY; at OPENAI_BASE_URL if that is set. Throws as the
+/// constructor of OpenAIProvider does; a missing key is an error of the first call.
+BoundModel openai_model(std::string id);
+
 }  // namespace cubepi

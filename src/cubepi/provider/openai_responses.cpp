@@ -19,6 +19,13 @@ BoundModel OpenAIResponsesProvider::model(Model model) const {
     return BoundModel(std::make_shared<OpenAIResponsesProvider>(*this), std::move(model));
 }
 
+BoundModel openai_responses_model(std::string id) {
+    OpenAIResponsesOptions options;
+    options.api_key = env("OPENAI_API_KEY");
+    if (std::string url = env("OPENAI_BASE_URL"); !url.empty()) options.base_url = std::move(url);
+    return OpenAIResponsesProvider(std::move(options)).model(std::move(id));
+}
+
 bool OpenAIResponsesProvider::takes_response_format(const Model& model) const {
     return endpoint_->profile_of(model).capability.response_format.value_or(true);
 }

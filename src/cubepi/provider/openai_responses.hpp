@@ -72,4 +72,8 @@ private:
     std::shared_ptr<const detail::OpenAIResponsesEndpoint> endpoint_;
 };
 
+/// A model of OpenAI by the Responses API, with the key in OPENAI_API_KEY; at OPENAI_BASE_URL if that is set. Throws as the
+/// constructor of OpenAIResponsesProvider does; a missing key is an error of the first call.
+BoundModel openai_responses_model(std::string id);
+
 }  // namespace cubepi

@@ -1,6 +1,7 @@
 #include <cubepi/provider/openai_responses.hpp>
 
 #include <gtest/gtest.h>
+#include <stdlib.h>
 
 #include <cubepi/core/message_json.hpp>
 #include <cubepi/net/network_error.hpp>
@@ -385,6 +386,16 @@ TEST(OpenAIResponsesProvider, ObserversSeeAResponse) {
     it.turn("x");
     EXPECT_EQ(seen.at("object"), Json("response"));
     EXPECT_EQ(seen.at("output").at(0).at("content").at(0).at("text"), Json("Hi"));
+}
+
+// The programs of examples/ send requests with such a model.
+TEST(OpenAIResponsesProvider, AModelOfTheEnvironment) {
+    setenv("OPENAI_BASE_URL", "localhost:8080", 1);
+    EXPECT_THROW(openai_responses_model("m"), Error);
+    setenv("OPENAI_BASE_URL", "http://localhost:8080/v1", 1);
+    EXPECT_EQ(openai_responses_model("m").spec().id, "m");
+    unsetenv("OPENAI_BASE_URL");
+    EXPECT_EQ(openai_responses_model("m").spec().id, "m");
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include <cubepi/provider/openai.hpp>
 
 #include <gtest/gtest.h>
+#include <stdlib.h>
 
 #include <cubepi/core/task_scope.hpp>
 #include <cubepi/net/network_error.hpp>
@@ -455,6 +456,16 @@ TEST(OpenAIProvider, ABaseUrlMayHaveAQuery) {
     EXPECT_EQ(it.transport->requests()[0].url,
               "https://me.openai.azure.com/openai/v1/chat/completions?api-version=preview");
     EXPECT_THROW(OpenAIProvider{OpenAIOptions{.base_url = "api.openai.com"}}, Error);
+}
+
+// The programs of examples/ send requests with such a model.
+TEST(OpenAIProvider, AModelOfTheEnvironment) {
+    setenv("OPENAI_BASE_URL", "localhost:8080", 1);
+    EXPECT_THROW(openai_model("m"), Error);
+    setenv("OPENAI_BASE_URL", "http://localhost:8080/v1", 1);
+    EXPECT_EQ(openai_model("m").spec().id, "m");
+    unsetenv("OPENAI_BASE_URL");
+    EXPECT_EQ(openai_model("m").spec().id, "m");
 }
 
 }  // namespace
