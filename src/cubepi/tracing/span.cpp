@@ -64,7 +64,7 @@ std::size_t memory_of(const Attributes& attributes) {
     for (const Attribute& one : attributes) {
         if (const auto* text = std::get_if<SharedString>(&one.value)) {
             if (!text->empty()) bytes += text->size();
-        } else if (const auto* list = std::get_if<std::vector<SharedString>>(&one.value)) {
+        } else if (const auto* list = std::get_if<TextList>(&one.value)) {
             for (const SharedString& item : *list) bytes += sizeof item + item.size();
         }
     }

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include <cubepi/core/shared_string.hpp>
+#include <cubepi/tracing/text_list.hpp>
 
 // Spans in the data model of OpenTelemetry (https://opentelemetry.io/docs/specs/otel/trace/api/), as exporters receive them.
 
@@ -60,31 +61,59 @@ struct SpanContext {
     static std::optional<SpanContext> parse(std::string_view traceparent);
 };
 
-/// A value of an attribute: a string, boolean or number, or a list of strings.
-using AttributeValue =
-    std::variant<SharedString, bool, std::int64_t, double, std::vector<SharedString>>;
+/// A value of an attribute: a string, boolean or number, or a list of strings. Small: a traced run writes about fifty.
+using AttributeValue = std::variant<SharedString, bool, std::int64_t, double, TextList>;
 
 /// The key of an attribute. A string literal is not copied: keys of all spans are the same, and a reference count that all
 /// threads share would slow them down.
 class AttributeKey {
 public:
-    AttributeKey() = default;
+    AttributeKey() noexcept : literal_(""), size_(0) {}
     template <std::size_t size>
-    consteval AttributeKey(const char (&literal)[size]) noexcept : text_(literal, size - 1) {}
-    AttributeKey(std::string text) : owned_(std::move(text)), text_(owned_.str()) {}
+    consteval AttributeKey(const char (&literal)[size]) noexcept
+        : literal_(literal), size_(static_cast<std::uint32_t>(size - 1)) {}
+    AttributeKey(std::string text) : owned_(std::move(text)), size_(is_owned) {}
+    AttributeKey(const AttributeKey& other) noexcept : literal_(nullptr), size_(other.size_) {
+        if (size_ == is_owned) {
+            std::construct_at(&owned_, other.owned_);
+        } else {
+            literal_ = other.literal_;
+        }
+    }
+    AttributeKey(AttributeKey&& other) noexcept : literal_(nullptr), size_(other.size_) {
+        if (size_ == is_owned) {
+            std::construct_at(&owned_, std::move(other.owned_));
+        } else {
+            literal_ = other.literal_;
+        }
+    }
+    AttributeKey& operator=(AttributeKey other) noexcept {
+        std::destroy_at(this);
+        return *std::construct_at(this, std::move(other));
+    }
+    ~AttributeKey() {
+        if (size_ == is_owned) std::destroy_at(&owned_);
+    }
 
-    std::string_view text() const noexcept { return text_; }
-    operator std::string_view() const noexcept { return text_; }
+    std::string_view text() const noexcept {
+        return size_ == is_owned ? std::string_view(owned_) : std::string_view(literal_, size_);
+    }
+    operator std::string_view() const noexcept { return text(); }
     friend bool operator==(const AttributeKey& a, const AttributeKey& b) noexcept {
-        return a.text_ == b.text_;
+        return a.text() == b.text();
     }
     friend bool operator==(const AttributeKey& a, std::string_view b) noexcept {
-        return a.text_ == b;
+        return a.text() == b;
     }
 
 private:
-    SharedString owned_ = {};
-    std::string_view text_ = {};  // of the literal or of `owned_`, whose text does not move
+    static constexpr std::uint32_t is_owned = 0xffffffffU;
+
+    union {
+        const char* literal_;
+        SharedString owned_;
+    };
+    std::uint32_t size_;  // of the literal, or is_owned
 };
 
 struct Attribute {

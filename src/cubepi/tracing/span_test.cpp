@@ -2,6 +2,8 @@
 
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -69,6 +71,35 @@ TEST(Attributes, KeepTheirOrderAndReplaceAValue) {
     ASSERT_NE(attributes.find("b"), nullptr);
     EXPECT_EQ(std::get<double>(*attributes.find("b")), 2.5);
     EXPECT_EQ(attributes.find("c"), nullptr);
+}
+
+TEST(Attributes, AKeyIsALiteralOrAString) {
+    const AttributeKey literal = "key";
+    AttributeKey owned = std::string("a key that is longer than a literal's pointer");
+    AttributeKey copy = owned;
+    EXPECT_EQ(copy.text(), "a key that is longer than a literal's pointer");
+    const AttributeKey moved = std::move(copy);
+    EXPECT_EQ(moved, owned);
+    copy = literal;
+    EXPECT_EQ(copy.text(), "key");
+    copy = moved;
+    copy = std::move(owned);
+    EXPECT_EQ(copy, moved);
+    EXPECT_EQ(AttributeKey(), AttributeKey(std::string()));
+    static_assert(sizeof(Attribute) <= 32, "a span has up to eighteen");
+}
+
+TEST(Attributes, AListIsSharedByItsCopies) {
+    const TextList list = std::vector<SharedString>{"a", "b"};
+    TextList copy = list;
+    EXPECT_EQ(copy.begin(), list.begin());
+    EXPECT_EQ(copy, TextList(std::vector<SharedString>{"a", "b"}));
+    EXPECT_NE(copy, TextList(std::vector<SharedString>{"a"}));
+    copy = TextList();
+    EXPECT_TRUE(copy.empty());
+    EXPECT_EQ(copy.size(), 0U);
+    EXPECT_EQ(list.size(), 2U);
+    EXPECT_EQ(copy, TextList(std::vector<SharedString>()));
 }
 
 }  // namespace

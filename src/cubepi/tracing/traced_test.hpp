@@ -54,7 +54,7 @@ inline std::string text(const SpanData& span, std::string_view key) {
     if (const auto* number = std::get_if<std::int64_t>(value)) return std::to_string(*number);
     if (const auto* real = std::get_if<double>(value)) return std::to_string(*real);
     std::string all;
-    for (const SharedString& one : std::get<std::vector<SharedString>>(*value))
+    for (const SharedString& one : std::get<TextList>(*value))
         all += (all.empty() ? "" : ",") + one.str();
     return all;
 }

@@ -39,7 +39,7 @@ std::string value_text(const AttributeValue& value) {
     if (const auto* integer = std::get_if<std::int64_t>(&value)) return std::to_string(*integer);
     if (const auto* number = std::get_if<double>(&value)) return number_text(*number);
     std::string list;
-    for (const SharedString& one : std::get<std::vector<SharedString>>(value))
+    for (const SharedString& one : std::get<TextList>(value))
         list += (list.empty() ? "" : ",") + one.str();
     return shortened(list);
 }

@@ -40,7 +40,7 @@ void append_value(std::string& out, const AttributeValue& value) {
         append_json_double(out, *number);
     } else {
         const char* separator = "[";
-        for (const SharedString& text : std::get<std::vector<SharedString>>(value)) {
+        for (const SharedString& text : std::get<TextList>(value)) {
             out += separator;
             append_json_string(out, text);
             separator = ", ";

@@ -30,7 +30,7 @@ std::uint64_t hash_of(const AttributeValue& value) noexcept {
     if (const auto* text = std::get_if<SharedString>(&value)) {
         return std::hash<std::string_view>()(text->str()) + kind;
     }
-    if (const auto* list = std::get_if<std::vector<SharedString>>(&value)) {
+    if (const auto* list = std::get_if<TextList>(&value)) {
         std::uint64_t hash = kind;
         for (const SharedString& one : *list)
             hash = mixed(hash + std::hash<std::string_view>()(one.str()));

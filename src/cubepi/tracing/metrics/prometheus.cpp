@@ -121,7 +121,7 @@ std::string label_text(const AttributeValue& value) {
     if (const auto* integer = std::get_if<std::int64_t>(&value)) return std::to_string(*integer);
     if (const auto* number = std::get_if<double>(&value)) return value_text(*number);
     std::string list = "[";
-    for (const SharedString& one : std::get<std::vector<SharedString>>(value)) {
+    for (const SharedString& one : std::get<TextList>(value)) {
         if (list.size() > 1) list.push_back(',');
         detail::append_json_string(list, one);
     }

@@ -45,8 +45,7 @@ JsonObject value_json(const AttributeValue& value) {
         out["doubleValue"] = number_json(*number);
     } else {
         JsonArray list;
-        for (const SharedString& one : std::get<std::vector<SharedString>>(value))
-            list.push_back(value_json(one));
+        for (const SharedString& one : std::get<TextList>(value)) list.push_back(value_json(one));
         JsonObject array;
         array["values"] = std::move(list);
         out["arrayValue"] = std::move(array);

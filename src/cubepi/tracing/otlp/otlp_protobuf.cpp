@@ -27,7 +27,7 @@ void write_value(ProtobufWriter& out, const AttributeValue& value) {
     } else if (const auto* number = std::get_if<double>(&value)) {
         out.number(4, *number);
     } else {
-        const auto& list = std::get<std::vector<SharedString>>(value);
+        const auto& list = std::get<TextList>(value);
         out.message(5, [&] {
             for (const SharedString& one : list) out.message(1, [&] { out.text(1, one); });
         });

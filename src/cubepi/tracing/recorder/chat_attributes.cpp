@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdio>
+#include <functional>
 #include <utility>
 
 #include <cubepi/provider/cost.hpp>
@@ -127,10 +128,11 @@ void add_response_attributes(Attributes& attributes, const Model& model,
     add_text(attributes, "openai.response.system_fingerprint", details.system_fingerprint);
     add_text(attributes, "openai.response.service_tier", details.service_tier);
     if (!answer.response_id.empty()) attributes.add("gen_ai.response.id", answer.response_id);
-    std::vector<SharedString> finish_reasons;
-    finish_reasons.push_back(details.finish_reason.empty() ? answer.stop_reason
-                                                           : shared_name(details.finish_reason));
-    attributes.add("gen_ai.response.finish_reasons", std::move(finish_reasons));
+    const std::array finish_reasons{
+        details.finish_reason.empty() ? answer.stop_reason : shared_name(details.finish_reason)};
+    thread_local TextList last;
+    attributes.add("gen_ai.response.finish_reasons",
+                   reused_list(last, finish_reasons, std::identity()));
     SharedString answering = details.model.empty() ? answer.model_id : shared_name(details.model);
     if (!answering.empty()) attributes.add("gen_ai.response.model", std::move(answering));
     if (!answer.usage) return;

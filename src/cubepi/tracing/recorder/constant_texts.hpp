@@ -1,6 +1,12 @@
 #pragma once
 
+#include <algorithm>
+#include <iterator>
+#include <utility>
+#include <vector>
+
 #include <cubepi/core/shared_string.hpp>
+#include <cubepi/tracing/text_list.hpp>
 
 namespace cubepi::detail {
 
@@ -15,6 +21,21 @@ struct ConstantTexts {
     SharedString sequential = "sequential";
     SharedString turn = "cubepi.turn";
 };
+
+/// Returns a list of these texts, which is `last` if that is equal. For lists that recur in every run: of tools, for example.
+template <class Texts, class ToText>
+TextList reused_list(TextList& last, const Texts& texts, ToText to_text) {
+    const auto is_same = [&](const SharedString& old, const auto& now) {
+        return old == to_text(now);
+    };
+    if (!std::equal(last.begin(), last.end(), std::begin(texts), std::end(texts), is_same)) {
+        std::vector<SharedString> list;
+        list.reserve(std::size(texts));
+        for (const auto& one : texts) list.push_back(to_text(one));
+        last = std::move(list);
+    }
+    return last;
+}
 
 /// Returns the texts of this thread: a reference count that all threads share would slow them down.
 const ConstantTexts& constant_texts();

@@ -25,22 +25,24 @@ public:
         Part& part = part_of(run_id);
         const std::lock_guard lock(part.mutex);
         if (part.spare.empty()) {
-            part.runs.insert_or_assign(std::string(run_id), std::move(run));
+            part.recent = part.runs.insert_or_assign(std::string(run_id), std::move(run)).first;
             return;
         }
         part.spare.key() = run_id;
         part.spare.mapped() = std::move(run);
         auto result = part.runs.insert(std::move(part.spare));
         if (!result.inserted) result.position->second = std::move(result.node.mapped());
+        part.recent = result.position;
     }
     /// Removes the run, unless another one has taken its id.
     void remove(std::string_view run_id, const T* run) noexcept {
         std::shared_ptr<T> removed;  // destroyed after the lock
         Part& part = part_of(run_id);
         const std::lock_guard lock(part.mutex);
-        const auto found = part.runs.find(run_id);
+        const auto found = part.find(run_id);
         if (found == part.runs.end() || found->second.get() != run) return;
         removed = std::move(found->second);
+        part.recent = part.runs.end();
         part.spare = part.runs.extract(found);
     }
     /// Calls `use` with the run, if there is one, under the lock of its part of the table.
@@ -48,7 +50,7 @@ public:
     void with(std::string_view run_id, Use use) const {
         const Part& part = part_of(run_id);
         const std::lock_guard lock(part.mutex);
-        const auto found = part.runs.find(run_id);
+        const auto found = part.find(run_id);
         if (found != part.runs.end()) use(*found->second);
     }
     /// Locks the part of the table with this id: what with() protects.
@@ -59,7 +61,7 @@ public:
     std::shared_ptr<T> find(std::string_view run_id) const {
         const Part& part = part_of(run_id);
         const std::lock_guard lock(part.mutex);
-        const auto found = part.runs.find(run_id);
+        const auto found = part.find(run_id);
         return found == part.runs.end() ? nullptr : found->second;
     }
 
@@ -81,8 +83,15 @@ private:
     using Runs = std::unordered_map<std::string, std::shared_ptr<T>, Hash, std::equal_to<>>;
     struct Part {
         mutable std::mutex mutex;
-        Runs runs;
+        mutable Runs runs;
         typename Runs::node_type spare;  // of a removed run, for the next one
+        // What was found last: one run is looked up several times in a row.
+        mutable typename Runs::iterator recent = runs.end();
+
+        typename Runs::iterator find(std::string_view run_id) const {
+            if (recent == runs.end() || recent->first != run_id) recent = runs.find(run_id);
+            return recent;
+        }
     };
     static constexpr std::size_t part_count = 16;
 

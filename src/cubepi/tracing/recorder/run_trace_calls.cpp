@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <cubepi/tracing/recorder/chat_attributes.hpp>
+#include <cubepi/tracing/recorder/constant_texts.hpp>
 #include <cubepi/tracing/recorder/run_trace.hpp>
 
 namespace cubepi::detail {
@@ -31,10 +32,11 @@ void RunTrace::note_first_request(const ProviderCall& call) {
                        SharedString(short_sha256(call.request.system_prompt)));
     }
     if (call.request.tools && !call.request.tools->empty()) {
-        std::vector<SharedString> names;
-        names.reserve(call.request.tools->size());
-        for (const ToolDefinition& tool : *call.request.tools) names.push_back(tool.name);
-        attributes.add("cubepi.agent.tools", std::move(names));
+        thread_local TextList last;
+        attributes.add("cubepi.agent.tools",
+                       reused_list(last, *call.request.tools, [](const ToolDefinition& tool) {
+                           return SharedString(tool.name);
+                       }));
     }
 }
 
