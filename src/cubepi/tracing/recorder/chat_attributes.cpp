@@ -56,9 +56,12 @@ std::optional<double> number_of(const JsonObject& object, std::string_view key) 
 void add_integer(Attributes& attributes, AttributeKey key, const JsonObject& payload,
                  std::string_view member) {
     const Json* value = payload.if_contains(member);
-    if (value && value->is_int64()) attributes.set(std::move(key), value->get_int64());
-    if (value && value->is_uint64())
+    if (!value) return;
+    if (value->is_int64()) {
+        attributes.set(std::move(key), value->get_int64());
+    } else if (value->is_uint64()) {
         attributes.set(std::move(key), static_cast<std::int64_t>(value->get_uint64()));
+    }
 }
 
 void add_text(Attributes& attributes, AttributeKey key, std::string_view text) {
