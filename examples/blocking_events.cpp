@@ -4,6 +4,7 @@
 
 int main() {
     cubepi::Agent agent(cubepi::openai_model("gpt-5.1"));
-    for (const auto& event : blocking(agent.start("How does this work?")))
-        std::cout << event.text();
+    auto events = blocking(agent.start("How does this work?"));
+    for (const auto& event : events) std::cout << event.text();
+    if (auto result = events.result(); !result) std::cerr << result.error().what() << '\n';
 }

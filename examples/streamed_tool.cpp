@@ -1,4 +1,5 @@
 // One typed tool; the answer is written as it arrives.
+#include <iostream>
 #include <cubepi/cubepi.hpp>
 using namespace cubepi;
 
@@ -10,5 +11,6 @@ int main() {
         .model = openai_model("gpt-5.1"),
         .tools = {tool<"city", "days">("weather", "The forecast for a city.", weather)}});
     agent.subscribe(print_text());
-    run(agent.prompt("How is the weather in Oslo?"));
+    RunResult result = run(agent.prompt("How is the weather in Oslo?"));
+    if (!result) std::cerr << result.error().what() << '\n';
 }
