@@ -24,8 +24,9 @@ endif()
 
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
-# ccache: two of its checks do not work with precompiled headers and are disabled. It takes the names of the headers from the
-# compiler: running the preprocessor to find them makes a file that is not in the cache up to a quarter slower.
+# ccache: two of its checks do not work with precompiled headers and are disabled. In
+# depend mode, ccache reads the dependencies that the compiler writes; running the preprocessor for them makes a cache miss up to a
+# quarter slower.
 if(NOT CMAKE_CXX_COMPILER_LAUNCHER)
     find_program(CUBEPI_CCACHE ccache)
     mark_as_advanced(CUBEPI_CCACHE)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""including_headers.py HEADERS: of these headers of src/, prints those that are named on standard input, and those that include one of
-them, directly or through others. HEADERS and the input have one path per line."""
+"""including_headers.py HEADERS: prints the headers in HEADERS that are named on standard input, and those that include one of them,
+directly or through others. HEADERS and the input have one path per line."""
 import pathlib
 import re
 import sys

@@ -22,7 +22,8 @@ struct ConstantTexts {
     SharedString turn = "cubepi.turn";
 };
 
-/// Returns a list of these texts, which is `last` if that is equal. For lists that recur in every run: of tools, for example.
+/// Returns `last` after making it equal to a list of these texts, which allocates only if they differ. For lists that recur in every
+/// run, such as the names of the tools.
 template <class Texts, class ToText>
 TextList reused_list(TextList& last, const Texts& texts, ToText to_text) {
     const auto is_same = [&](const SharedString& old, const auto& now) {

@@ -85,7 +85,7 @@ private:
         mutable std::mutex mutex;
         mutable Runs runs;
         typename Runs::node_type spare;  // of a removed run, for the next one
-        // What was found last: one run is looked up several times in a row.
+        // The entry found last: a run is looked up several times in a row.
         mutable typename Runs::iterator recent = runs.end();
 
         typename Runs::iterator find(std::string_view run_id) const {
