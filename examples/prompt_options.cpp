@@ -22,7 +22,7 @@ int main() {
                                           .max_duration(std::chrono::seconds(30))
                                           .stop_token(stop.get_token())
                                           .metadata({{"customer", "c-17"}})));
-    RunResult usual = run(agent.prompt("And now?"));
-    std::cout << once.text() << '\n' << usual.text() << '\n';
-    return once.text() == "I am large" && usual.text() == "I am small" ? 0 : 1;
+    RunResult next = run(agent.prompt("And now?"));
+    std::cout << once.text() << '\n' << next.text() << '\n';
+    return once.text() == "I am large" && next.text() == "I am small" ? 0 : 1;
 }

@@ -34,6 +34,6 @@ class IncludingHeaders(unittest.TestCase):
         self.assertEqual(self.found("a"), {"a", "b", "c"})
         self.assertEqual(self.found("c", "d"), {"c", "d"})
 
-    def test_files_that_are_no_headers_to_check(self):
+    def test_missing_files(self):
         self.assertEqual(self.found("deleted"), set())
         self.assertEqual(self.found(), set())
