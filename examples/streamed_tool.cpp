@@ -10,7 +10,6 @@ int main() {
     Agent agent(AgentOptions{
         .model = openai_model("gpt-5.1"),
         .tools = {tool<"city", "days">("weather", "The forecast for a city.", weather)}});
-    agent.subscribe(print_text());
-    RunResult result = run(agent.prompt("How is the weather in Oslo?"));
-    if (!result) std::cerr << result.error().what() << '\n';
+    for (const AgentEvent& event : blocking(agent.start("How is the weather in Oslo?")))
+        std::cout << event.text() << std::flush;
 }

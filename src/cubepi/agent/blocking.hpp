@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <cubepi/agent/agent.hpp>
+#include <cubepi/agent/run_result.hpp>
 #include <cubepi/core/run.hpp>
 
 namespace cubepi {
@@ -19,12 +20,12 @@ using ResultOfRun = typename Awaited<decltype(std::declval<Run&>().result())>::t
 /// The events of a run as a range, for programs without an event loop: the loop waits for the next event, and the run for
 /// the loop. Leaving the loop early aborts the run and waits for its end.
 ///
-///     auto events = blocking(agent.start("Hello"));
-///     for (const AgentEvent& event : events) std::cout << event.text();
-///     RunResult result = events.result();
+///     for (const AgentEvent& event : blocking(agent.start("Hello"))) std::cout << event.text();
 ///
-/// Runs on the event loop of this thread, as run() does and with its restrictions. A single pass: begin() is called once. The
-/// loop throws what prompt() would throw.
+/// The loop throws what prompt() would throw and, at the end of a run that did not complete, a RunFailedError with the result.
+/// For code that reads the outcome instead, AgentRun has next() and result().
+///
+/// Runs on the event loop of this thread, as run() does and with its restrictions. A single pass: begin() is called once.
 template <class Run>
 class BlockingEvents {
 public:
@@ -73,16 +74,19 @@ public:
 
     /// Returns the result of the run: its outcome is `aborted` if the loop was left early. Events that were not read are
     /// discarded. Throws what prompt() would throw.
-    Result result() {
+    Result& result() & {
         if (failure_) std::rethrow_exception(failure_);
-        return run(events_.result());
+        if (!result_) result_.emplace(run(events_.result()));
+        return *result_;
     }
+    Result result() && { return std::move(result()); }
 
 private:
     void advance() {
         // Empty while waiting: an exception ends the range.
         event_.reset();
         event_ = run(events_.next());
+        if (!event_ && !result()) throw RunFailedError(result());
     }
 
     void leave() noexcept {
@@ -90,7 +94,7 @@ private:
         event_.reset();
         try {
             events_.abort();
-            (void)run(events_.result());
+            (void)result();
         } catch (...) {
             failure_ = std::current_exception();
         }
@@ -98,6 +102,7 @@ private:
 
     Run events_;
     std::optional<AgentEvent> event_;
+    std::optional<Result> result_;
     std::exception_ptr failure_;  ///< of the end of an aborted run
 };
 

@@ -72,6 +72,44 @@ TEST(Blocking, AnExceptionInTheLoopAbortsTheRun) {
     EXPECT_FALSE(agent.state().is_streaming);
 }
 
+TEST(Blocking, TheEndOfAFailedRunIsThrown) {
+    FauxProvider faux;
+    faux.set_responses({faux_assistant_message("half an ans", stop_reason::error, "slow down")});
+    Agent agent({.model = faux.model()});
+    auto events = blocking(agent.start("Hi"));
+    std::string text;
+    try {
+        for (const AgentEvent& event : events) text += event.text();
+        ADD_FAILURE() << "nothing was thrown";
+    } catch (const RunFailedError& error) {
+        EXPECT_EQ(error.code(), ErrorCode::provider);
+        EXPECT_STREQ(error.what(), "slow down");
+        EXPECT_EQ(error.result().outcome, RunOutcome::failed);
+    }
+    EXPECT_EQ(text, "half an ans ");
+    EXPECT_EQ(events.result().outcome, RunOutcome::failed);
+    // As a temporary, of which nothing but the exception is left.
+    faux.set_responses({faux_assistant_message("", stop_reason::error, "slow down")});
+    const auto read = [&] {
+        for (const AgentEvent& event : blocking(agent.start("Hi"))) text += event.text();
+    };
+    EXPECT_THROW(read(), RunFailedError);
+}
+
+TEST(Blocking, AnAbortInTheLoopIsThrownAtItsEnd) {
+    FauxProvider faux;
+    faux.set_responses({long_answer()});
+    Agent agent({.model = faux.model()});
+    auto events = blocking(agent.start("Count"));
+    const auto read = [&] {
+        for (const AgentEvent& event : events) {
+            if (event.text_delta()) agent.abort();
+        }
+    };
+    EXPECT_THROW(read(), RunFailedError);
+    EXPECT_EQ(events.result().outcome, RunOutcome::aborted);
+}
+
 TEST(Blocking, TheResultWithoutALoop) {
     FauxProvider faux;
     faux.set_responses({"Hello"});

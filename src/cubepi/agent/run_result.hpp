@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <cubepi/core/error.hpp>
@@ -33,6 +34,18 @@ struct RunResult {
     const Error& error() const;
     /// Returns the text of the last assistant message among the new ones; empty if there is none.
     std::string text() const;
+};
+
+/// A run that was to complete did not. Has the code and the message of the result's error.
+class RunFailedError : public Error {
+public:
+    /// `result` is that of a run that did not complete.
+    explicit RunFailedError(RunResult result)
+        : Error(result.error().code(), result.error().what()), result_(std::move(result)) {}
+    const RunResult& result() const noexcept { return result_; }
+
+private:
+    RunResult result_;
 };
 
 }  // namespace cubepi

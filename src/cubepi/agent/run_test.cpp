@@ -126,7 +126,7 @@ TEST(Run, D9_AFailedAnswerKeepsWhatWasStreamedAndItsTypedError) {
     EXPECT_EQ(result.outcome, RunOutcome::failed);
     EXPECT_EQ(result.text(), "half an ans");
     EXPECT_EQ(result.error().code(), ErrorCode::rate_limited);
-    const auto* typed = dynamic_cast<const ProviderError*>(&result.error());
+    const auto* typed = dynamic_cast<const RateLimited*>(&result.error());
     ASSERT_TRUE(typed);
     EXPECT_EQ(typed->info().retry_after, 2.5);
     EXPECT_EQ(agent.state().error_message, "slow down");

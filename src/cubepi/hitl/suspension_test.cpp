@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <random>
 
+#include <cubepi/agent/blocking.hpp>
 #include <cubepi/agent/transcript.hpp>
 
 namespace cubepi {
@@ -56,6 +57,22 @@ TEST_F(Suspension, D59_ASuspendedRunHasItsRequestsAndNoOwner) {
     ClaimOwner owner;
     owner.owner_id = "other";
     EXPECT_NO_THROW(run(store->claim_run("t", result.run_id, owner, ClaimKind::continue_run)));
+}
+
+TEST_F(Suspension, ABlockingLoopThrowsTheQuestions) {
+    one_call();
+    Process first(store, faux, effects);
+    try {
+        for (const AgentEvent& event : blocking(first.agent->start("hi"))) {
+            if (event.get_if<HitlRequestEvent>()) (void)first.agent->detach();
+        }
+        ADD_FAILURE() << "nothing was thrown";
+    } catch (const RunFailedError& error) {
+        EXPECT_EQ(error.code(), ErrorCode::pending_requests);
+        EXPECT_EQ(error.result().outcome, RunOutcome::suspended);
+        EXPECT_EQ(ids_of(error.result().pending_requests), Words{"c1"});
+    }
+    EXPECT_EQ(stored_requests(), 1u);
 }
 
 TEST_F(Suspension, D59_AnotherProcessAnswersAndContinues) {

@@ -1,5 +1,9 @@
 #include <cubepi/agent/run/failure_message.hpp>
 
+#include <exception>
+
+#include <cubepi/core/support/error_with_text.hpp>
+
 namespace cubepi::detail {
 
 bool has_failed(const AssistantMessage& answer) {
@@ -30,8 +34,8 @@ std::shared_ptr<const Error> error_of(const AssistantMessage& answer) {
     }
     try {
         throw_provider_error(info, text);
-    } catch (const ProviderError& error) {
-        return std::make_shared<const ProviderError>(error);
+    } catch (const ProviderError&) {
+        return error_with_text(std::current_exception(), text);
     }
 }
 

@@ -1,7 +1,9 @@
 #include <cubepi/provider/structured/answer_form.hpp>
 
+#include <exception>
 #include <utility>
 
+#include <cubepi/core/support/error_with_text.hpp>
 #include <cubepi/net/utf8.hpp>
 #include <cubepi/provider/openai/strict_schema.hpp>
 #include <cubepi/provider/tool_schema.hpp>
@@ -76,22 +78,8 @@ std::shared_ptr<const Error> error_of(const AssistantMessage& answer) {
     }
     try {
         throw_provider_error(*answer.error, answer.error_message.str());
-    } catch (const ContextLengthExceeded& error) {
-        return std::make_shared<const ContextLengthExceeded>(error);
-    } catch (const RateLimited& error) {
-        return std::make_shared<const RateLimited>(error);
-    } catch (const ProviderAuthFailed& error) {
-        return std::make_shared<const ProviderAuthFailed>(error);
-    } catch (const ProviderUnavailable& error) {
-        return std::make_shared<const ProviderUnavailable>(error);
-    } catch (const ProviderBadRequest& error) {
-        return std::make_shared<const ProviderBadRequest>(error);
-    } catch (const ModelNotFound& error) {
-        return std::make_shared<const ModelNotFound>(error);
-    } catch (const ContentFiltered& error) {
-        return std::make_shared<const ContentFiltered>(error);
-    } catch (const ProviderError& error) {
-        return std::make_shared<const ProviderError>(error);
+    } catch (const ProviderError&) {
+        return error_with_text(std::current_exception(), answer.error_message.str());
     }
 }
 
