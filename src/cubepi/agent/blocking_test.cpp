@@ -86,7 +86,7 @@ TEST(Blocking, TheEndOfAFailedRunIsThrown) {
         EXPECT_STREQ(error.what(), "slow down");
         EXPECT_EQ(error.result().outcome, RunOutcome::failed);
     }
-    EXPECT_EQ(text, "half an ans ");
+    EXPECT_EQ(text, "half an ans");
     EXPECT_EQ(events.result().outcome, RunOutcome::failed);
     // As a temporary, of which nothing but the exception is left.
     faux.set_responses({faux_assistant_message("", stop_reason::error, "slow down")});
