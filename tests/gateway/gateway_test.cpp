@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <filesystem>
+#include <fstream>
 #include <string>
 
 #include <sys/socket.h>
@@ -150,6 +152,43 @@ TEST(Gateway, B27_ATurnThatDoesNotEndIsCancelledAndItsMessageDeliveredAgain) {
     next.send(SIGTERM);
     next.send(SIGTERM);
     EXPECT_EQ(next.wait(), 0) << "a second signal does not wait for the turns";
+}
+
+/// Waits for the file in which a command of a turn has written its process id.
+pid_t command_of_turn(const GatewayHome& home) {
+    for (;;) {
+        for (const auto& entry : std::filesystem::directory_iterator(home.workspaces())) {
+            std::ifstream file(entry.path() / "pid");
+            std::string line;
+            if (std::getline(file, line) && !file.eof()) return std::stoi(line);
+        }
+    }
+}
+
+/// False for a zombie, too.
+bool is_running(pid_t process) {
+    std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+    std::string line;
+    if (!std::getline(file, line)) return false;
+    return line.find(") Z ") == std::string::npos;
+}
+
+TEST(Gateway, B12_ABackgroundCommandEndsWithTheGateway) {
+    constexpr const char* starts_a_command =
+        R"({"tokens_per_second": 100000, "answers": [{"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": "c1",
+        "name": "bash", "arguments": {"cmd": "echo $$ > pid; exec sleep 1000", "background": true}}]}, "Started."]})";
+    for (const int signal : {SIGTERM, SIGKILL}) {
+        const GatewayHome home;
+        GatewayProcess gateway(home, {"--script", home.script(starts_a_command)});
+        (void)post(gateway.wait_until_running(), "s1", "start it");
+        const CommandResult approved = run_command(home, {"inbox", "--gateway", "approve", "c1"});
+        ASSERT_EQ(approved.status, 0) << approved.output;
+        const pid_t command = command_of_turn(home);
+        EXPECT_TRUE(is_running(command));
+        gateway.send(signal);
+        EXPECT_EQ(gateway.wait(), signal == SIGTERM ? 0 : 128 + SIGKILL) << gateway.output();
+        while (is_running(command)) ::usleep(1000);
+    }
 }
 
 TEST(Gateway, B28_AReloadAppliesTheConfigurationAndABadOneChangesNothing) {

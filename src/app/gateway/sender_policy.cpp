@@ -18,7 +18,9 @@ namespace {
 
 ApprovalRule parse_rule(const std::string& text) {
     try {
-        return ApprovalRule::parse(text);
+        ApprovalRule rule = ApprovalRule::parse(text);
+        ToolRules(std::string()).allow(rule);  // checks the rest
+        return rule;
     } catch (const Error& error) {
         throw Error(ErrorCode::invalid_argument,
                     config_path().string() + ": gateway.rules: '" + text + "': " + error.what());

@@ -75,12 +75,14 @@ TEST(SenderPolicy, B26_TextOfSeveralSendersHasTheRightsOfNone) {
 TEST(SenderPolicy, ARuleThatIsNotOneIsNamed) {
     GatewaySettings settings;
     settings.rules = {rule("", "", "")};
-    settings.rules.front().allow = {""};
-    try {
-        (void)sender_policy(settings);
-        ADD_FAILURE() << "an empty rule was accepted";
-    } catch (const Error& error) {
-        EXPECT_NE(std::string(error.what()).find("gateway.rules"), std::string::npos);
+    for (const char* text : {"", "write", "write: new.txt", "shell: *"}) {
+        settings.rules.front().allow = {text};
+        try {
+            (void)sender_policy(settings);
+            ADD_FAILURE() << text << " was accepted";
+        } catch (const Error& error) {
+            EXPECT_NE(std::string(error.what()).find("gateway.rules"), std::string::npos);
+        }
     }
 }
 
