@@ -162,6 +162,7 @@ pid_t command_of_turn(const GatewayHome& home) {
             std::string line;
             if (std::getline(file, line) && !file.eof()) return std::stoi(line);
         }
+        ::usleep(1000);
     }
 }
 
