@@ -72,7 +72,7 @@ TEST(Blocking, AnExceptionInTheLoopAbortsTheRun) {
     EXPECT_FALSE(agent.state().is_streaming);
 }
 
-TEST(Blocking, TheEndOfAFailedRunIsThrown) {
+TEST(Blocking, D82_TheEndOfAFailedRunIsThrown) {
     FauxProvider faux;
     faux.set_responses({faux_assistant_message("half an ans", stop_reason::error, "slow down")});
     Agent agent({.model = faux.model()});
@@ -96,7 +96,7 @@ TEST(Blocking, TheEndOfAFailedRunIsThrown) {
     EXPECT_THROW(read(), RunFailedError);
 }
 
-TEST(Blocking, AnAbortInTheLoopIsThrownAtItsEnd) {
+TEST(Blocking, D82_AnAbortInTheLoopIsThrownAtItsEnd) {
     FauxProvider faux;
     faux.set_responses({long_answer()});
     Agent agent({.model = faux.model()});

@@ -59,7 +59,7 @@ TEST_F(Suspension, D59_ASuspendedRunHasItsRequestsAndNoOwner) {
     EXPECT_NO_THROW(run(store->claim_run("t", result.run_id, owner, ClaimKind::continue_run)));
 }
 
-TEST_F(Suspension, ABlockingLoopThrowsTheQuestions) {
+TEST_F(Suspension, D82_ABlockingLoopThrowsTheQuestions) {
     one_call();
     Process first(store, faux, effects);
     try {
