@@ -24,9 +24,8 @@ endif()
 
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
-# ccache: two of its checks do not work with precompiled headers and are disabled. In
-# depend mode, ccache reads the dependencies that the compiler writes; running the preprocessor for them makes a cache miss up to a
-# quarter slower.
+# ccache: two of its checks do not work with precompiled headers and are disabled. In depend mode, it reads the dependencies that
+# the compiler writes; running the preprocessor for them makes a cache miss up to a quarter slower.
 if(NOT CMAKE_CXX_COMPILER_LAUNCHER)
     find_program(CUBEPI_CCACHE ccache)
     mark_as_advanced(CUBEPI_CCACHE)

@@ -22,6 +22,7 @@
 #include <cubepi/core/task_scope.hpp>
 #include <cubepi/provider/openai.hpp>
 #include <cubepi/workspace/local_workspace.hpp>
+#include <cubepi/workspace/process_test.hpp>
 #include <cubepi/workspace/standard_tools.hpp>
 
 #include "../conformance/runner/loopback.hpp"
@@ -96,15 +97,6 @@ struct Directory {
     }
     ~Directory() { std::filesystem::remove_all(path); }
 };
-
-/// False also for a zombie process.
-bool is_running(pid_t pid) {
-    std::ifstream in("/proc/" + std::to_string(pid) + "/stat");
-    std::string line;
-    if (!std::getline(in, line)) return false;
-    const std::size_t state = line.rfind(") ");
-    return state != std::string::npos && line[state + 2] != 'Z';
-}
 
 /// Prompts, and aborts from another thread as soon as `ready` returns true. Returns the outcome.
 class AbortedRun {

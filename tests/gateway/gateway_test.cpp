@@ -14,6 +14,7 @@
 
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/task_scope.hpp>
+#include <cubepi/workspace/process_test.hpp>
 
 #include "gateway_process.hpp"
 
@@ -166,14 +167,6 @@ pid_t command_of_turn(const GatewayHome& home) {
     }
 }
 
-/// False for a zombie, too.
-bool is_running(pid_t process) {
-    std::ifstream file("/proc/" + std::to_string(process) + "/stat");
-    std::string line;
-    if (!std::getline(file, line)) return false;
-    return line.find(") Z ") == std::string::npos;
-}
-
 TEST(Gateway, B12_ABackgroundCommandEndsWithTheGateway) {
     constexpr const char* starts_a_command =
         R"({"tokens_per_second": 100000, "answers": [{"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": "c1",
@@ -188,7 +181,7 @@ TEST(Gateway, B12_ABackgroundCommandEndsWithTheGateway) {
         EXPECT_TRUE(is_running(command));
         gateway.send(signal);
         EXPECT_EQ(gateway.wait(), signal == SIGTERM ? 0 : 128 + SIGKILL) << gateway.output();
-        while (is_running(command)) ::usleep(1000);
+        expect_gone(command);
     }
 }
 

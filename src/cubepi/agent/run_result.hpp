@@ -36,7 +36,7 @@ struct RunResult {
     std::string text() const;
 };
 
-/// A run that was to complete did not. Has the code and the message of the result's error.
+/// Thrown where only a completed run can be returned. Its code and message are those of the result's error.
 class RunFailedError : public Error {
 public:
     /// `result` is that of a run that did not complete.

@@ -78,6 +78,16 @@ std::string describe(std::string_view tool, ToolRisk risk, const JsonObject& arg
     return sentence;
 }
 
+/// Throws Error(invalid_argument) for a rule that its tool does not support.
+void require_supported(const ApprovalRule& rule) {
+    if (rule.tool == "shell") {
+        (void)CommandRule::parse(rule.match);
+    } else if (rule.tool != "fetch" && rule.match != "*") {
+        throw Error(ErrorCode::invalid_argument, "The rule " + rule.text() + " matches nothing: " +
+                                                     rule.tool + " supports only *.");
+    }
+}
+
 }  // namespace
 
 ApprovalRule ApprovalRule::parse(std::string_view text) {
@@ -95,6 +105,7 @@ ApprovalRule ApprovalRule::parse(std::string_view text) {
                         "\" is not an approval rule. Examples: shell: cd * && git status *, "
                         "fetch: example.org, write: *.");
     }
+    require_supported(rule);
     return rule;
 }
 
@@ -112,12 +123,8 @@ ToolRules::ToolRules() {
 }
 
 void ToolRules::allow(const ApprovalRule& rule) {
-    if (rule.tool == "shell") {
-        commands_.allow(CommandRule::parse(rule.match));
-    } else if (rule.tool != "fetch" && rule.match != "*") {
-        throw Error(ErrorCode::invalid_argument, "The rule " + rule.text() + " matches nothing: " +
-                                                     rule.tool + " supports only *.");
-    }
+    require_supported(rule);
+    if (rule.tool == "shell") commands_.allow(CommandRule::parse(rule.match));
     if (!has(rule.tool, rule.match)) rules_.push_back(rule);
 }
 
