@@ -61,6 +61,7 @@ function(cubepi_umbrella)
     add_library(cubepi::cubepi ALIAS cubepi_cubepi)
     set_target_properties(cubepi_cubepi PROPERTIES EXPORT_NAME cubepi)
     cubepi_link_modules(cubepi_cubepi INTERFACE ${ARGN})
+    set_property(GLOBAL PROPERTY CUBEPI_MODULE_cubepi_DEPENDS ${ARGN})
     # A program that uses neither SQLite nor libcurl must not need them at run time only because it links everything.
     target_link_options(cubepi_cubepi INTERFACE LINKER:--as-needed)
     if(CUBEPI_INSTALL)

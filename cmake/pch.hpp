@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <charconv>
 #include <chrono>
 #include <cstdint>
 #include <deque>
 #include <exception>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <memory>
@@ -33,3 +36,13 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/json.hpp>
+
+// Most files of all modules use these, so a change of one compiles almost everything again in any case.
+#include <cubepi/core/error.hpp>
+#include <cubepi/core/message_list.hpp>
+#include <cubepi/core/model.hpp>
+#include <cubepi/core/runtime.hpp>
+#include <cubepi/core/stream_event.hpp>
+#include <cubepi/core/task.hpp>
+#include <cubepi/provider/base_provider.hpp>
+#include <cubepi/schema/json_schema.hpp>

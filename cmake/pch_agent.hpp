@@ -3,5 +3,6 @@
 
 #include "pch.hpp"
 
-#include <cubepi/agent/agent.hpp>
-#include <cubepi/core/outcome.hpp>
+#include <cubepi/agent/hitl_inbox.hpp>
+#include <cubepi/core/task_scope.hpp>
+#include <cubepi/cubepi.hpp>

@@ -3,7 +3,7 @@
 
 #include "pch_test.hpp"
 
-#include <cubepi/agent/agent.hpp>
-#include <cubepi/core/outcome.hpp>
-#include <cubepi/core/run.hpp>
-#include <cubepi/provider/faux.hpp>
+#include "pch_agent.hpp"
+
+#include <cubepi/checkpoint/memory_checkpointer.hpp>
+#include <cubepi/testing/manual_clock.hpp>

@@ -17,8 +17,8 @@ PART = re.compile(r"^<!-- snippet-context\n(?P<context>.*?)^-->|^```cpp(?P<kind>
 INCLUDE = re.compile(r"^\s*#\s*include\s.*$", re.MULTILINE)
 
 
-def convert(page, text):
-    """Returns the source file for one page, or None if it has no snippets."""
+def convert(page, text, name):
+    """Returns the source file for one page, or None if it has no snippets. `name` is unique, an identifier."""
     includes = ["#include <cubepi/cubepi.hpp>"]
     body = []
     context = ""
@@ -37,7 +37,7 @@ def convert(page, text):
         if kind == "sketch":
             continue
         number += 1
-        body.append(f"namespace snippet_{number} {{\nusing namespace cubepi;\n{context}")
+        body.append(f"namespace {name}_{number} {{\nusing namespace cubepi;\n{context}")
         if kind == "file" or re.search(r"\bint main\s*\(", code):
             body.append(located)
         else:
@@ -53,7 +53,7 @@ def main():
     parser.add_argument("page")
     parser.add_argument("target", type=pathlib.Path)
     arguments = parser.parse_args()
-    source = convert(arguments.page, pathlib.Path(arguments.page).read_text())
+    source = convert(arguments.page, pathlib.Path(arguments.page).read_text(), arguments.target.stem)
     arguments.target.write_text(source or "// This page has no snippets.\n")
 
 

@@ -65,13 +65,15 @@ class Pages(unittest.TestCase):
         self.assertEqual(docs.anchors("# A b, c\n```\n# no\n```\n## `d_e` f\n"), {"a-b-c", "d_e-f"})
 
     def test_snippets_become_functions(self):
-        source = snippets.convert("p.md", "<!-- snippet-context\nint a();\n-->\n\n```cpp\nuse(a());\n```\n```cpp sketch\n...\n```\n")
+        page = "<!-- snippet-context\nint a();\n-->\n\n```cpp\nuse(a());\n```\n```cpp sketch\n...\n```\n"
+        source = snippets.convert("p.md", page, "p")
+        self.assertIn("namespace p_1 {", source)
         self.assertIn('#line 6 "p.md"\nuse(a());', source)
         self.assertIn("int a();", source)
         self.assertNotIn("...", source)
 
     def test_a_page_without_snippets(self):
-        self.assertIsNone(snippets.convert("p.md", "# A\n```sh\nls\n```\n"))
+        self.assertIsNone(snippets.convert("p.md", "# A\n```sh\nls\n```\n", "p"))
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ void PrintTo(const Case& c, std::ostream* out) { *out << c.text; }
 
 std::string shown(const JsonObject& object) { return boost::json::serialize(object); }
 
-class Table : public testing::TestWithParam<Case> {};
+class Table : public ::testing::TestWithParam<Case> {};
 
 constexpr auto exact = ArgumentsState::exact;
 constexpr auto repaired = ArgumentsState::repaired;
@@ -41,19 +41,19 @@ TEST_P(Table, ReadsWhatArrived) {
 
 INSTANTIATE_TEST_SUITE_P(
     Whole, Table,
-    testing::Values(Case{"", "{}", exact}, Case{" \n", "{}", exact}, Case{"{}", "{}", exact},
-                    Case{R"({"a": 1})", R"({"a":1})", exact},
-                    Case{R"({"a": 1, "a": 2})", R"({"a":2})", exact},
-                    Case{"{\"a\": \"x\ny\"}", R"({"a":"x\ny"})", repaired},
-                    Case{R"({"p": "C:\xyz"})", R"({"p":"C:\\xyz"})", repaired},
-                    Case{R"({"p": "\u12"})", R"({"p":"\\u12"})", repaired},
-                    Case{R"({"p": "a\ud83d!"})", "{\"p\":\"a\xEF\xBF\xBD!\"}", repaired},
-                    Case{R"({"a": 123456789012345678901234567890})",
-                         R"({"a":1.2345678901234568E29})", exact}));
+    ::testing::Values(Case{"", "{}", exact}, Case{" \n", "{}", exact}, Case{"{}", "{}", exact},
+                      Case{R"({"a": 1})", R"({"a":1})", exact},
+                      Case{R"({"a": 1, "a": 2})", R"({"a":2})", exact},
+                      Case{"{\"a\": \"x\ny\"}", R"({"a":"x\ny"})", repaired},
+                      Case{R"({"p": "C:\xyz"})", R"({"p":"C:\\xyz"})", repaired},
+                      Case{R"({"p": "\u12"})", R"({"p":"\\u12"})", repaired},
+                      Case{R"({"p": "a\ud83d!"})", "{\"p\":\"a\xEF\xBF\xBD!\"}", repaired},
+                      Case{R"({"a": 123456789012345678901234567890})",
+                           R"({"a":1.2345678901234568E29})", exact}));
 
 INSTANTIATE_TEST_SUITE_P(
     CutOff, Table,
-    testing::Values(
+    ::testing::Values(
         Case{R"({"a": 1)", R"({"a":1})", closed}, Case{R"({"a": 1,)", R"({"a":1})", closed},
         Case{R"({"a)", "{}", closed}, Case{R"({"a":)", "{}", closed}, Case{R"({"a")", "{}", closed},
         Case{R"({"a": tru)", "{}", closed}, Case{R"({"a": true)", R"({"a":true})", closed},
@@ -76,20 +76,20 @@ INSTANTIATE_TEST_SUITE_P(
 
 INSTANTIATE_TEST_SUITE_P(
     NoObject, Table,
-    testing::Values(Case{"[1,2]", "{}", invalid}, Case{"42", "{}", invalid},
-                    Case{"\"x\"", "{}", invalid}, Case{"null", "{}", invalid},
-                    Case{R"({"a":1}{"b":2})", "{}", invalid},
-                    Case{"```json\n{}\n```", "{}", invalid}, Case{"{'a': 1}", "{}", invalid},
-                    Case{R"({"a": NaN})", "{}", invalid},
-                    Case{R"({"a": -Infinity})", "{}", invalid},
-                    Case{R"({"a": 1e999})", "{}", invalid}, Case{R"({"a": 1]})", "{}", invalid},
-                    Case{R"({"a": 1x, "b": 2)", "{}", invalid}, Case{R"({"a" 1)", "{}", invalid},
-                    Case{R"({,)", "{}", invalid},
-                    Case{R"({"a": [1,2)"
-                         "})",
-                         "{}", invalid},
-                    Case{"[1, 2", "{}", invalid}, Case{"}", "{}", invalid},
-                    Case{R"({"a": xyz)", "{}", invalid}));
+    ::testing::Values(Case{"[1,2]", "{}", invalid}, Case{"42", "{}", invalid},
+                      Case{"\"x\"", "{}", invalid}, Case{"null", "{}", invalid},
+                      Case{R"({"a":1}{"b":2})", "{}", invalid},
+                      Case{"```json\n{}\n```", "{}", invalid}, Case{"{'a': 1}", "{}", invalid},
+                      Case{R"({"a": NaN})", "{}", invalid},
+                      Case{R"({"a": -Infinity})", "{}", invalid},
+                      Case{R"({"a": 1e999})", "{}", invalid}, Case{R"({"a": 1]})", "{}", invalid},
+                      Case{R"({"a": 1x, "b": 2)", "{}", invalid}, Case{R"({"a" 1)", "{}", invalid},
+                      Case{R"({,)", "{}", invalid},
+                      Case{R"({"a": [1,2)"
+                           "})",
+                           "{}", invalid},
+                      Case{"[1, 2", "{}", invalid}, Case{"}", "{}", invalid},
+                      Case{R"({"a": xyz)", "{}", invalid}));
 
 TEST(PartialJson, D4_TextThatHadToBeClosedNeverRuns) {
     const std::string whole = R"({"path": "/tmp/x", "list": [1, {"k": "v\n"}], "ok": true})";

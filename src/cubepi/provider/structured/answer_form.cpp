@@ -18,7 +18,7 @@ constexpr std::size_t longest_quote = 200;
 /// Key under which values that are not objects are sent, because the form of an answer must be an object.
 constexpr std::string_view wrapped_key = "value";
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
     if (text.size() <= longest_quote) return std::string(text);
     return std::string(text.substr(0, complete_utf8_prefix(text.substr(0, longest_quote)))) + "...";
 }
@@ -212,11 +212,11 @@ std::optional<StructuredOutputError> AnswerForm::failure_of(
         const std::string refusal = answer.text();
         return error(
             StructuredFailure::refused, ErrorCode::content_filtered,
-            refusal.empty() ? "the model refused" : "the model refused: " + quoted(refusal),
+            refusal.empty() ? "the model refused" : "the model refused: " + in_quotes(refusal),
             std::move(details));
     }
     if (answer.stop_reason != stop_reason::length) return std::nullopt;
-    const std::string begin = quoted(raw_text(answer));
+    const std::string begin = in_quotes(raw_text(answer));
     return error(StructuredFailure::cut_off, ErrorCode::limit,
                  "the answer reached its token limit; raise Model::max_tokens, or request less. It "
                  "began: " +
