@@ -5,25 +5,15 @@
 
 #include <gtest/gtest.h>
 
+#include <cubepi/core/sanitizer_test_support.hpp>
+
 #include "exit_code.hpp"
 #include "trace_test_support.hpp"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define CUBEPI_TEST_SANITIZED
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define CUBEPI_TEST_SANITIZED
-#endif
-#endif
 
 namespace cubepi::app {
 namespace {
 
-#ifdef CUBEPI_TEST_SANITIZED
-constexpr bool reuses_memory = false;  // sanitizers do not reuse freed memory at once
-#else
-constexpr bool reuses_memory = true;
-#endif
+constexpr bool reuses_memory = !under_sanitizer;  // sanitizers do not reuse freed memory at once
 
 /// A size in KiB in /proc/self/status, in bytes.
 std::size_t memory(const std::string& key) {

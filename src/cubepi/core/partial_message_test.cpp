@@ -9,14 +9,9 @@
 #include <utility>
 #include <vector>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define CUBEPI_TEST_SANITIZED
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define CUBEPI_TEST_SANITIZED
-#endif
-#endif
-#ifdef CUBEPI_TEST_SANITIZED
+#include <cubepi/core/sanitizer_test_support.hpp>
+
+#if CUBEPI_UNDER_SANITIZER
 // g++ 12 has the function without its header.
 extern "C" std::size_t __sanitizer_get_current_allocated_bytes();
 #else
@@ -179,7 +174,7 @@ TEST(PartialMessage, D10_APlayedMessageIsToldPieceByPiece) {
 
 /// Returns the number of bytes allocated by the process.
 std::size_t bytes_allocated() {
-#ifdef CUBEPI_TEST_SANITIZED
+#if CUBEPI_UNDER_SANITIZER
     return __sanitizer_get_current_allocated_bytes();
 #else
     const struct mallinfo2 info = mallinfo2();
