@@ -119,7 +119,7 @@ function(cubepi_own_options target)
     endif()
 endfunction()
 
-# With CUBEPI_UNITY, compiles several sources of a target as one translation unit: those that mean the same when they are together.
+# With CUBEPI_UNITY, compiles several sources of a target as one translation unit, where that does not change their meaning.
 function(cubepi_unite target)
     get_target_property(sources ${target} SOURCES)
     list(LENGTH sources count)
@@ -134,9 +134,6 @@ function(cubepi_unite target)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
     # g++ takes the sources of a unit for headers, whose types should not depend on unnamed namespaces.
     target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
-    string(REPLACE "\n" "|" groups "${groups}")
-    string(REPLACE ";" "," groups "${groups}")
-    string(REPLACE "|" ";" groups "${groups}")
     set(number 0)
     foreach(group IN LISTS groups)
         math(EXPR number "${number} + 1")

@@ -1,5 +1,5 @@
-// Precompiled for all libraries and programs. It only saves time: every file still includes what it uses, which the
-// build without it (CUBEPI_PCH=OFF) and the header check prove.
+// Precompiled for all libraries and programs. It only saves time: every file still includes what it uses, which
+// tools/check-headers and tools/check-tidy check without it.
 #pragma once
 
 #include <algorithm>

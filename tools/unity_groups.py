@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """unity_groups.py SOURCE ...: divides the sources of a target into groups that can be compiled as one translation unit each.
 
-Prints one group per line, its files separated by semicolons. Two files can share a translation unit if no name that one of them
+Prints the groups as a list of CMake; commas separate the files of a group. Two files can share a translation unit if no name that one of them
 declares for itself (in an unnamed namespace, static, constexpr, an alias, a macro) occurs in the other: they then mean the same
 as when compiled alone. A name after . -> or :: is a member or qualified, and does not count; nor do equal aliases, and names that
 `using` takes from another namespace. All files of a group have the same using-directives.
@@ -162,8 +162,7 @@ def groups_of(sources):
 
 def main():
     sources = {name: pathlib.Path(name).read_text(encoding="utf-8") for name in sys.argv[1:]}
-    for files in groups_of(sources):
-        print(*files, sep=";")
+    print(*(",".join(files) for files in groups_of(sources)), sep=";")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ namespace cubepi {
 
 inline constexpr bool under_sanitizer = CUBEPI_UNDER_SANITIZER != 0;
 
-/// Under a sanitizer, where code that throws is up to 70 times slower, long tests do every tenth of their rounds.
+/// The step between the rounds of a long test: sanitizers make code that throws many times slower.
 inline constexpr int test_step = under_sanitizer ? 10 : 1;
 
 }  // namespace cubepi
