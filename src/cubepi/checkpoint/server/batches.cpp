@@ -37,7 +37,7 @@ void write_started(ServerBatch& writes, const std::string& thread_id, const Batc
 }
 
 void write_used(ServerBatch& writes, const std::string& thread_id, const std::string& run_id,
-                const StoredAnswer& answer) {
+                const AnswerRow& answer) {
     writes
         .add(
             "INSERT INTO cubepi_native_used_answers (thread_id, run_id, question_id, answer_json)"
@@ -71,7 +71,7 @@ Task<void> mark_batch_started(ServerStorePtr store, std::string thread_id, Batch
         }
         if (view.results[same].rows() == 0) remove_former_batch(writes, thread_id, start.run_id);
         write_started(writes, thread_id, start);
-        for (const StoredAnswer& answer : read_answers(view.results, answers))
+        for (const AnswerRow& answer : read_answers(view.results, answers))
             write_used(writes, thread_id, start.run_id, answer);
         remove_answers(writes, thread_id, start.run_id, start.question_ids);
     };

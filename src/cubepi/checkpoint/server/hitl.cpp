@@ -71,7 +71,7 @@ Task<std::optional<Json>> load_hitl_answer(ServerStorePtr store, std::string thr
     const ServerResults results = co_await store->read(std::move(reads));
     std::string why;
     try {
-        const std::vector<StoredAnswer> answers = read_answers(results, 0);
+        const std::vector<AnswerRow> answers = read_answers(results, 0);
         if (answers.empty()) co_return std::nullopt;
         co_return answers.front().answer;
     } catch (const Error& error) {

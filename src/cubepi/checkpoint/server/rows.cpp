@@ -216,14 +216,14 @@ std::size_t add_answer_reads(ServerBatch& reads, const std::string& thread_id,
     return at;
 }
 
-std::vector<StoredAnswer> read_answers(const ServerResults& results, std::size_t at) {
+std::vector<AnswerRow> read_answers(const ServerResults& results, std::size_t at) {
     std::map<std::string, std::string> exact;
     const ServerResult& texts = results[at + 1];
     for (int row = 0; row < texts.rows(); ++row) exact[texts.string(row, 0)] = texts.string(row, 1);
-    std::vector<StoredAnswer> answers;
+    std::vector<AnswerRow> answers;
     const ServerResult& rows = results[at];
     for (int row = 0; row < rows.rows(); ++row) {
-        StoredAnswer answer;
+        AnswerRow answer;
         answer.question_id = rows.string(row, 0);
         const auto text = exact.find(answer.question_id);
         answer.answer =

@@ -68,11 +68,11 @@ void write_claims(ServerBatch& writes, const std::string& thread_id, const Claim
 // Answers.
 std::size_t add_answer_reads(ServerBatch& reads, const std::string& thread_id,
                              const std::string& run_id, const std::vector<std::string>& questions);
-struct StoredAnswer {
+struct AnswerRow {
     std::string question_id = {};
     Json answer = {};
 };
-std::vector<StoredAnswer> read_answers(const ServerResults& results, std::size_t at);
+std::vector<AnswerRow> read_answers(const ServerResults& results, std::size_t at);
 void write_answer(ServerBatch& writes, const std::string& thread_id, const std::string& run_id,
                   const std::string& question_id, const Json& answer);
 void remove_answers(ServerBatch& writes, const std::string& thread_id, const std::string& run_id,
