@@ -138,6 +138,21 @@ TEST(Reflection, EnumRangesAreCheckedAndCanBeWidened) {
     static_assert(!detail::names_any_in<Unit, 2, 1279>(), "values that the type cannot hold");
 }
 
+TEST(Reflection, ListsWithoutNamesAreFound) {
+    const auto is = [](std::string_view list, long long first, std::size_t count) {
+        return detail::is_list_without_names(list, first, count);
+    };
+    EXPECT_TRUE(is("(a::E)7", 7, 1));
+    EXPECT_TRUE(is("(a::E)-1, (a::E)0, (a::E)1", -1, 3));
+    EXPECT_TRUE(is("((anonymous namespace)::E)99, ((anonymous namespace)::E)100", 99, 2));
+    EXPECT_FALSE(is("", 7, 1));
+    EXPECT_FALSE(is("a::E::x", 7, 1));
+    EXPECT_FALSE(is("(a::E)-1, a::E::zero, (a::E)1", -1, 3));
+    EXPECT_FALSE(is("(a::E)-1, a::E:x, (a::E)1", -1, 3)) << "as long as a list without names";
+    EXPECT_FALSE(is("(anonymous namespace)::E::x", 7, 1));
+    EXPECT_FALSE(is("(a::E)7, (a::E)8", 7, 1));
+}
+
 // A program built with one compiler may use a library built with the other.
 TEST(Reflection, ReadsTheSpellingsOfBothCompilers) {
     const std::string_view spellings[] = {

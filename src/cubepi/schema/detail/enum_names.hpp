@@ -83,11 +83,40 @@ constexpr void for_each_enum_name(std::string_view spelling, Visit&& visit) {
 // Defined in enum_names.cpp: cuts the compiler's spelling into entries; `first` is the first value.
 std::vector<EnumEntry> parse_enum_spelling(std::string_view spelling, long long first);
 
+/// The number of characters of a value, with its sign.
+constexpr std::size_t decimal_size(long long value) {
+    std::size_t size = value < 0 ? 2 : 1;
+    for (; value > 9 || value < -9; value /= 10) ++size;
+    return size;
+}
+
+/// Returns true if a spelled list is "(E)7, (E)8, ...", with `count` values from `first` and no name. False: it may have names.
+/// Compares lengths, and looks only at the characters before each number: a name is never followed by ")" and a number.
+/// Reading all characters of 2,000 values would take a compiler a second.
+constexpr bool is_list_without_names(std::string_view list, long long first, std::size_t count) {
+    std::size_t others = 2 * (count - 1);  // the separators and the numbers
+    for (std::size_t i = 0; i < count; ++i)
+        others += decimal_size(first + static_cast<long long>(i));
+    if (list.size() <= others || (list.size() - others) % count != 0) return false;
+    const std::size_t type_size = (list.size() - others) / count;
+    std::size_t at = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+        if (i > 0 && (list[at - 2] != ',' || list[at - 1] != ' ')) return false;
+        const std::size_t number = at + type_size;
+        const bool is_digit = list[number] >= '0' && list[number] <= '9';
+        if (list[number - 1] != ')' || !(is_digit || list[number] == '-')) return false;
+        at = number + decimal_size(first + static_cast<long long>(i)) + 2;
+    }
+    return true;
+}
+
 template <class E, long long First, std::size_t... Offset>
 constexpr bool names_any_of(std::index_sequence<Offset...>) {
+    constexpr std::string_view spelling =
+        spelled_enum<E, static_cast<E>(First + static_cast<long long>(Offset))...>();
+    if (is_list_without_names(enum_list(spelling), First, sizeof...(Offset))) return false;
     bool any = false;
-    for_each_enum_name(spelled_enum<E, static_cast<E>(First + static_cast<long long>(Offset))...>(),
-                       [&any](std::string_view, long long) { any = true; });
+    for_each_enum_name(spelling, [&any](std::string_view, long long) { any = true; });
     return any;
 }
 
