@@ -5,6 +5,8 @@
 #include <fstream>
 #include <utility>
 
+#include <bub/builtin/tools/tool_names.hpp>
+#include <bub/close_matches.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/workspace/tool_rules.hpp>
 
@@ -117,6 +119,34 @@ void add_useless_rules(const SenderRule& rule, Findings& findings) {
     }
 }
 
+/// The tools of the gateway that a model can call.
+const std::vector<std::string>& gateway_tools() {
+    static const std::vector<std::string> names = {
+        "read",         "list",         "grep",  "write",      "edit",      "shell",
+        "shell_output", "shell_kill",   "fetch", "ask_user",   "tape_info", "tape_anchors",
+        "tape_search",  "tape_handoff", "skill", "spill_read", "subagent"};
+    return names;
+}
+
+void add_unknown_tool(const std::string& tool, const std::string& effect, Findings& findings) {
+    const std::vector<std::string>& names = gateway_tools();
+    if (std::find(names.begin(), names.end(), tool) != names.end()) return;
+    const std::string ours = bub::detail::our_tool_name(tool);
+    std::vector<std::string> meant = bub::close_matches(ours, names);
+    if (std::find(names.begin(), names.end(), ours) != names.end()) meant = {ours};
+    findings.problem("a rule " + effect + " " + tool + ", but the gateway has no such tool",
+                     meant.empty() ? "The tools are " + list_of(names) + "."
+                                   : "Write " + meant.front() + " in gateway.rules.");
+}
+
+void add_unknown_tools(const SenderRule& rule, Findings& findings) {
+    for (const std::string& allowed : rule.allow) {
+        const std::string tool = allowed.substr(0, allowed.find(':'));
+        if (tool.size() < allowed.size()) add_unknown_tool(tool, "allows", findings);
+    }
+    for (const std::string& refused : rule.refuse) add_unknown_tool(refused, "refuses", findings);
+}
+
 void check_rules(Findings& findings, const GatewaySettings& settings) {
     findings.plain(
         "tools that write, run commands or use the network are asked about, unless a "
@@ -134,6 +164,7 @@ void check_rules(Findings& findings, const GatewaySettings& settings) {
             findings.plain(text);
         }
         add_useless_rules(rule, findings);
+        add_unknown_tools(rule, findings);
     }
     std::vector<std::string> approvers;
     for (const Approver& one : settings.approvers)

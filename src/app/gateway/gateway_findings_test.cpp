@@ -3,7 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
 #include <string>
+
+#include <cubepi/core/scoped_test_directory.hpp>
+#include <cubepi/workspace/local_workspace.hpp>
+#include <cubepi/workspace/standard_tools.hpp>
 
 namespace cubepi::app {
 namespace {
@@ -79,6 +84,41 @@ TEST(GatewayFindings, B26_ShowRulesThatAllowNothing) {
     const auto findings = gateway_findings(settings, environment);
     EXPECT_TRUE(has(findings, Kind::problem, "the rule shell: git status allows nothing"));
     EXPECT_EQ(problems(findings), 1u);
+}
+
+TEST(GatewayFindings, B26_NameRulesForToolsThatDoNotExist) {
+    GatewaySettings settings = with_http();
+    SenderRule rule;
+    rule.user = "ann";
+    rule.allow = {"Fetch: *", "edit: *"};
+    rule.refuse = {"bash", "shel", "teleport"};
+    settings.rules = {rule};
+
+    const auto findings = gateway_findings(settings, environment);
+
+    const auto advice_on = [&](const std::string& text) {
+        const auto found = std::find_if(
+            findings.begin(), findings.end(),
+            [&](const GatewayFinding& one) { return one.text.find(text) != std::string::npos; });
+        return found == findings.end() ? std::string("none") : found->advice;
+    };
+    EXPECT_EQ(advice_on("a rule allows Fetch, but"), "Write fetch in gateway.rules.");
+    EXPECT_EQ(advice_on("a rule refuses bash, but"), "Write shell in gateway.rules.");
+    EXPECT_EQ(advice_on("a rule refuses shel, but"), "Write shell in gateway.rules.");
+    EXPECT_EQ(advice_on("a rule refuses teleport, but").substr(0, 20), "The tools are read, ");
+    EXPECT_EQ(problems(findings), 4u);
+}
+
+TEST(GatewayFindings, B26_KnowTheStandardTools) {
+    const ScopedTestDirectory root;
+    GatewaySettings settings = with_http();
+    SenderRule rule;
+    rule.user = "ann";
+    for (const AgentTool& tool : standard_tools(std::make_shared<LocalWorkspace>(root.path())))
+        rule.refuse.push_back(tool.name.str());
+    settings.rules = {rule};
+    EXPECT_GT(rule.refuse.size(), 8u);
+    EXPECT_EQ(problems(gateway_findings(settings, environment)), 0u);
 }
 
 TEST(GatewayFindings, ShowAnInvalidRule) {
