@@ -77,6 +77,27 @@ TEST(Agent, AListenerReceivesTheTypesOfItsSubscription) {
     EXPECT_EQ(awaited.size(), expected.size());
 }
 
+TEST(Agent, ListenersReceiveUpdatesWhateverTheOrderOfTheirSubscriptions) {
+    FauxProvider faux;
+    faux.set_responses({faux_assistant_message("one"), faux_assistant_message("two")});
+    Agent agent({.model = faux.model("m")});
+    std::vector<AgentEvent> first;
+    std::vector<AgentEvent> last;
+    const EventTypes without_updates = EventTypes::all_but({AgentEventType::message_update});
+    Subscription ended = agent.subscribe([&](const AgentEvent& event) { first.push_back(event); });
+    agent.subscribe([](const AgentEvent&) {}, without_updates);
+    agent.subscribe([&](const AgentEvent& event) { last.push_back(event); });
+    agent.subscribe([](const AgentEvent&) {}, without_updates);
+
+    run(agent.prompt("hi"));
+    EXPECT_EQ(types_of(last), types_of(first));
+    ended.cancel();
+    last.clear();
+    run(agent.prompt("hi"));
+
+    EXPECT_EQ(types_of(last), types_of(first));
+}
+
 TEST(Agent, RunsToolsAndContinues) {
     FauxProvider faux;
     faux.set_responses({faux_assistant_message(faux_tool_call("echo", {{"value", "a"}}, "c1")),

@@ -204,15 +204,14 @@ BoundModel FauxProvider::model(Model model) const {
 
 MessageStream FauxProvider::stream(ModelRequest request) {
     const bool begins = !request.options.stop_token().stop_requested();
-    auto source = std::make_unique<FauxSource>(std::move(request));
+    std::shared_ptr<ObservedCall> observation = observers()->take(request);
+    auto source = std::make_unique<FauxSource>(std::move(request), observation);
     detail::FauxCall& call = source->call();
     if (begins) state_->begin(source->request(), call);
     call.token_size_min = state_->options.token_size_min;
     call.token_size_max = state_->options.token_size_max;
     call.tokens_per_second = state_->options.tokens_per_second;
     call.yield_every_chunk = state_->options.yield_every_chunk;
-    call.observed = observe(source->request());
-    std::shared_ptr<ObservedCall> observation = call.observed;
     const bool has_hook = static_cast<bool>(source->request().options.on_payload());
     if (observation && !has_hook) observation->build_payload = detail::observed_payload;
     return observed(std::move(source), std::move(observation), detail::faux_body);

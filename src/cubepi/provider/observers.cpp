@@ -41,9 +41,15 @@ bool ObservedCall::announce() {
 
 std::shared_ptr<ObservedCall> ObserverRegistry::observe(const ModelRequest& request) {
     if (empty()) return nullptr;
+    ModelRequest copy = request;
+    return take(copy);
+}
+
+std::shared_ptr<ObservedCall> ObserverRegistry::take(ModelRequest& request) {
+    if (empty()) return nullptr;
     auto observed = std::make_shared<ObservedCall>();
     observed->observers = shared_from_this();
-    observed->call.request = request;
+    observed->call.request = std::move(request);
     return observed;
 }
 
@@ -224,7 +230,7 @@ private:
         std::vector<Notice> notices;
         const std::shared_ptr<const ObserverRegistry::Lists> told = lists_;
         tell_now(told->request, "request", payload, call(), notices);
-        for (Notice& notice : notices) queue_.push(MessageAssembler::notice(std::move(notice)));
+        put_notices(std::move(notices));
     }
 
     /// Calls the observers of an event. Replaces it by the first of their notices if it is the last event.
@@ -275,15 +281,22 @@ private:
 
     void put(StreamEvent event, std::vector<Notice> notices) {
         // Nothing may follow the end of a stream.
-        const bool last = event.is_terminal();
-        if (!last) queue_.push(std::move(event));
+        if (event.is_terminal()) {
+            put_notices(std::move(notices));
+            queue_.push(std::move(event));
+        } else {
+            queue_.push(std::move(event));
+            put_notices(std::move(notices));
+        }
+    }
+
+    void put_notices(std::vector<Notice> notices) {
         for (Notice& notice : notices) queue_.push(MessageAssembler::notice(std::move(notice)));
-        if (last) queue_.push(std::move(event));
     }
 
     /// Queues the notices of the request, which precede all events. There is at least one.
     StreamEvent first_of(std::vector<Notice> notices) {
-        for (Notice& notice : notices) queue_.push(MessageAssembler::notice(std::move(notice)));
+        put_notices(std::move(notices));
         return queue_.pop();
     }
 

@@ -161,6 +161,8 @@ public:
     std::uint64_t version() const noexcept { return version_.load(std::memory_order_acquire); }
     /// Returns the observation of a call that begins; null if there are no observers.
     std::shared_ptr<ObservedCall> observe(const ModelRequest& request);
+    /// The same, but moves the request into the observation instead of copying it. Without observers, it stays where it is.
+    std::shared_ptr<ObservedCall> take(ModelRequest& request);
 
     std::uint64_t add(RequestObserver observer);
     std::uint64_t add(ChunkObserver observer);

@@ -6,7 +6,15 @@ namespace cubepi::detail {
 
 Subscription EventHub::subscribe(Listener listener, EventTypes types) {
     entries_.push_back(std::make_shared<ListenerEntry>(std::move(listener), types));
+    note_updates_end();
     return Subscription(entries_.back());
+}
+
+void EventHub::note_updates_end() noexcept {
+    updates_end_ = entries_.size();
+    while (updates_end_ != 0 &&
+           !entries_[updates_end_ - 1]->types.contains(AgentEventType::message_update))
+        --updates_end_;
 }
 
 void EventHub::clear() noexcept {
@@ -16,7 +24,7 @@ void EventHub::clear() noexcept {
 MaybeTask<> EventHub::deliver(const AgentEvent& event, const std::stop_token& token) {
     busy_ = true;
     const AgentEventType type = event.type();
-    const std::size_t end = entries_.size();
+    const std::size_t end = type == AgentEventType::message_update ? updates_end_ : entries_.size();
     for (std::size_t index = 0; index < end; ++index) {
         // Not by reference to the list: a listener may subscribe another one.
         const ListenerEntry* const entry = entries_[index].get();
@@ -72,6 +80,7 @@ void EventHub::end_odd_delivery() {
     if (rare_) rare_->free.pulse();
     if (std::exchange(stale_, false)) {
         std::erase_if(entries_, [](const auto& entry) { return !entry->active; });
+        note_updates_end();
     }
     if (std::exchange(threw_, false)) throw ListenerFailed();
 }

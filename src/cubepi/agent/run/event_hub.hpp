@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <memory>
@@ -68,6 +69,7 @@ private:
         if (rare_ || stale_ || threw_) end_odd_delivery();
     }
     void end_odd_delivery();
+    void note_updates_end() noexcept;
     void give_up(std::uint64_t ticket) noexcept;
     /// Stores the exception that is being handled.
     void note_throw();
@@ -83,6 +85,8 @@ private:
 
     // Entries do not move during an event, whatever listeners do.
     std::vector<std::shared_ptr<ListenerEntry>> entries_;
+    // The number of entries up to the last one that receives updates of messages, of which there are many.
+    std::size_t updates_end_ = 0;
     std::unique_ptr<Rare> rare_;
     bool busy_ = false;
     bool threw_ = false;

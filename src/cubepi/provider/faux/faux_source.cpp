@@ -132,7 +132,10 @@ JsonObject observed_payload(const ModelRequest& request) {
 
 }  // namespace detail
 
-FauxSource::FauxSource(ModelRequest&& request) : request_(std::move(request)) {}
+FauxSource::FauxSource(ModelRequest&& request, std::shared_ptr<ObservedCall> observed)
+    : own_request_(std::move(request)),
+      observed_(std::move(observed)),
+      request_(observed_ ? observed_->call.request : own_request_) {}
 
 bool FauxSource::needs_waiting() const noexcept {
     if (call_.tokens_per_second || call_.yield_every_chunk) return true;
@@ -185,8 +188,8 @@ Task<> FauxSource::announce() {
         "on_payload", request_.options.on_payload(), payload, request_.model, HttpHeaders());
     std::optional<JsonObject> changed = co_await std::move(hook);
     if (changed) payload = std::move(*changed);
-    if (!call_.observed) co_return;
-    Task<std::vector<Notice>> told = observe_request(call_.observed, RequestPayload(payload));
+    if (!observed_) co_return;
+    Task<std::vector<Notice>> told = observe_request(observed_, RequestPayload(payload));
     std::vector<Notice> notices = co_await std::move(told);
     for (Notice& notice : notices) notices_.push_back(MessageAssembler::notice(std::move(notice)));
 }

@@ -46,7 +46,6 @@ struct FauxCall {
     int token_size_max = 1;
     std::optional<double> tokens_per_second = {};
     bool yield_every_chunk = false;
-    std::shared_ptr<ObservedCall> observed = {};  ///< null: no observers
 };
 
 /// Sizes in bytes of the parts of a prompt; ids and times are not counted, so that the sizes are reproducible.
@@ -66,7 +65,8 @@ namespace cubepi {
 
 class FauxSource final : public StreamSource {
 public:
-    explicit FauxSource(ModelRequest&& request);
+    /// `observed` is null if there are no observers; otherwise the request is that of the observation.
+    FauxSource(ModelRequest&& request, std::shared_ptr<ObservedCall> observed);
     /// Set by the provider before the first event is pulled.
     detail::FauxCall& call() noexcept { return call_; }
     const ModelRequest& request() const noexcept { return request_; }
@@ -100,7 +100,9 @@ private:
     StreamEvent aborted(AssistantMessage message);
     std::string_view next_chunk() const;
 
-    ModelRequest request_;
+    ModelRequest own_request_;
+    std::shared_ptr<ObservedCall> observed_;
+    const ModelRequest& request_;
     detail::FauxCall call_;
     Message final_;  ///< from the start on: the log plays it
     detail::LogRef log_;

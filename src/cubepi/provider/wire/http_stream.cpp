@@ -31,9 +31,10 @@ double seconds_since_epoch(const Clock& clock) {
 HttpStreamSource::HttpStreamSource(ModelRequest request,
                                    std::shared_ptr<const WireProtocol> protocol,
                                    std::shared_ptr<ObservedCall> observed)
-    : request_(std::move(request)),
+    : own_request_(std::move(request)),
       protocol_(std::move(protocol)),
       observed_(std::move(observed)),
+      request_(observed_ ? observed_->call.request : own_request_),
       runtime_(request_.options.runtime()),
       assembler_(head_of(request_), request_.options.max_answer_bytes()),
       reader_(assembler_, queue_),
@@ -363,7 +364,7 @@ void HttpStreamSource::give_up(const CallFailure& failure, ErrorInfo info) {
 
 MessageStream http_stream(ModelRequest request, std::shared_ptr<const WireProtocol> protocol,
                           const std::shared_ptr<ObserverRegistry>& observers) {
-    std::shared_ptr<ObservedCall> observed = observers->observe(request);
+    std::shared_ptr<ObservedCall> observed = observers->take(request);
     BodyBuilder answer_body;
     if (observed) {
         answer_body = [protocol](const AssistantMessage& message) {

@@ -28,7 +28,7 @@ namespace cubepi::detail {
 /// The source sequences them, and ends the call at an abort (D7).
 class HttpStreamSource final : public StreamSource {
 public:
-    /// `observed` is null if there are no observers.
+    /// `observed` is null if there are no observers; otherwise the request is that of the observation.
     HttpStreamSource(ModelRequest request, std::shared_ptr<const WireProtocol> protocol,
                      std::shared_ptr<ObservedCall> observed);
     ~HttpStreamSource() override;
@@ -79,9 +79,10 @@ private:
     void retry(const RetryDecision& decision, const ErrorInfo& info);
     void give_up(const CallFailure& failure, ErrorInfo info);
 
-    ModelRequest request_;
+    ModelRequest own_request_;
     std::shared_ptr<const WireProtocol> protocol_;
     std::shared_ptr<ObservedCall> observed_;
+    const ModelRequest& request_;
     std::shared_ptr<const Runtime> runtime_;
     MessageAssembler assembler_;
     EventQueue queue_;

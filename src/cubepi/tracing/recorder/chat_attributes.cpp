@@ -133,9 +133,9 @@ void add_response_attributes(Attributes& attributes, const Model& model,
     if (!answer.response_id.empty()) attributes.add("gen_ai.response.id", answer.response_id);
     const std::array finish_reasons{
         details.finish_reason.empty() ? answer.stop_reason : shared_name(details.finish_reason)};
-    thread_local TextList last;
+    thread_local RecentLists recent;
     attributes.add("gen_ai.response.finish_reasons",
-                   reused_list(last, finish_reasons, std::identity()));
+                   recent.list_of(finish_reasons, std::identity()));
     SharedString answering = details.model.empty() ? answer.model_id : shared_name(details.model);
     if (!answering.empty()) attributes.add("gen_ai.response.model", std::move(answering));
     if (!answer.usage) return;

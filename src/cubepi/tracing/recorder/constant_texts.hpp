@@ -1,6 +1,8 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <iterator>
 #include <utility>
 #include <vector>
@@ -22,21 +24,30 @@ struct ConstantTexts {
     SharedString turn = "cubepi.turn";
 };
 
-/// Returns `last` after making it equal to a list of these texts, which allocates only if they differ. For lists that recur in every
-/// run, such as the names of the tools.
-template <class Texts, class ToText>
-TextList reused_list(TextList& last, const Texts& texts, ToText to_text) {
-    const auto is_same = [&](const SharedString& old, const auto& now) {
-        return old == to_text(now);
-    };
-    if (!std::equal(last.begin(), last.end(), std::begin(texts), std::end(texts), is_same)) {
+/// The lists of texts that were needed last. Lists that recur in every run, such as the names of the tools, are allocated once.
+class RecentLists {
+public:
+    template <class Texts, class ToText>
+    TextList list_of(const Texts& texts, ToText to_text) {
+        const auto is_same = [&](const SharedString& old, const auto& now) {
+            return old == to_text(now);
+        };
+        for (const TextList& one : lists_) {
+            if (std::equal(one.begin(), one.end(), std::begin(texts), std::end(texts), is_same))
+                return one;
+        }
         std::vector<SharedString> list;
         list.reserve(std::size(texts));
-        for (const auto& one : texts) list.push_back(to_text(one));
-        last = std::move(list);
+        for (const auto& text : texts) list.push_back(to_text(text));
+        TextList& oldest = lists_[next_++ % lists_.size()];
+        oldest = std::move(list);
+        return oldest;
     }
-    return last;
-}
+
+private:
+    std::array<TextList, 4> lists_;
+    std::size_t next_ = 0;
+};
 
 /// Returns the texts of this thread: a reference count that all threads share would slow them down.
 const ConstantTexts& constant_texts();

@@ -32,9 +32,9 @@ void RunTrace::note_first_request(const ProviderCall& call) {
                        SharedString(short_sha256(call.request.system_prompt)));
     }
     if (call.request.tools && !call.request.tools->empty()) {
-        thread_local TextList last;
+        thread_local RecentLists recent;
         attributes.add("cubepi.agent.tools",
-                       reused_list(last, *call.request.tools, [](const ToolDefinition& tool) {
+                       recent.list_of(*call.request.tools, [](const ToolDefinition& tool) {
                            return SharedString(tool.name);
                        }));
     }
