@@ -1,11 +1,16 @@
 #!/usr/bin/env python3
-"""unity_groups.py SOURCE ...: divides the sources of a target into groups that can be compiled as one translation unit each.
+"""unity_groups.py FILE: divides the sources of targets into groups that can be compiled as one translation unit each.
 
-Prints the groups as a list of CMake; commas separate the files of a group. Two files can share a translation unit if no name that one of them
-declares for itself (in an unnamed namespace, static, constexpr, an alias, a macro) occurs in the other: they then mean the same
-as when compiled alone. A name after . -> or :: is a member or qualified, and does not count; nor do equal aliases, and names that
-`using` takes from another namespace. All files of a group have the same using-directives.
+Each line of FILE is "TARGET|DIRECTORY|SOURCE;SOURCE...", with the directory that defines the target. Prints commands for CMake that set
+UNITY_GROUP of the sources. Two files can share a translation unit if no name that one of them declares for itself (in an unnamed
+namespace, static, constexpr, an alias, a macro) occurs in the other: they then mean the same as when compiled alone. A name after
+. -> or :: is a member or qualified, and does not count; nor do equal aliases, and names that `using` takes from another namespace. All
+files of a group have the same using-directives. A source of several targets of a directory gets no group, because CMake has one
+UNITY_GROUP for all of them.
 """
+import collections
+import multiprocessing
+import os
 import pathlib
 import re
 import sys
@@ -147,22 +152,50 @@ class Group:
         self.bytes += size
 
 
-def groups_of(sources):
-    """`sources` maps the name of a file to its text; returns lists of names."""
+def groups_of(facts):
+    """`facts` maps the name of a file to its names_of() and its size; returns lists of names."""
     groups = []
-    for file, source in sources.items():
-        private, used, directives = names_of(source)
-        group = next((one for one in groups if one.takes(private, used, directives, len(source))), None)
+    for file, (names, size) in facts.items():
+        group = next((one for one in groups if one.takes(*names, size)), None)
         if group is None:
-            group = Group(directives)
+            group = Group(names[2])
             groups.append(group)
-        group.add(file, private, used, len(source))
+        group.add(file, names[0], names[1], size)
     return [group.files for group in groups]
 
 
+def facts_of(file):
+    source = pathlib.Path(file).read_text(encoding="utf-8")
+    return names_of(source), len(source)
+
+
+def parse_targets(text):
+    """Returns (target, directory, full names of its sources) for each line."""
+    targets = []
+    for line in text.splitlines():
+        target, directory, sources = line.split("|")
+        targets.append((target, directory, [os.path.join(directory, name) for name in sources.split(";")]))
+    return targets
+
+
+def commands(targets, facts):
+    """Returns the commands for CMake. `facts` maps the name of a file to its facts_of()."""
+    users = collections.Counter((directory, file) for _, directory, files in targets for file in files)
+    lines = []
+    for target, directory, files in targets:
+        own = {file: facts[file] for file in files if users[directory, file] == 1}
+        for number, group in enumerate(groups_of(own), start=1):
+            names = "\n    ".join(f'"{file}"' for file in group)
+            lines.append(f"set_source_files_properties(\n    {names}\n    TARGET_DIRECTORY {target} PROPERTIES UNITY_GROUP group{number})\n")
+    return "".join(lines)
+
+
 def main():
-    sources = {name: pathlib.Path(name).read_text(encoding="utf-8") for name in sys.argv[1:]}
-    print(*(",".join(files) for files in groups_of(sources)), sep=";")
+    targets = parse_targets(pathlib.Path(sys.argv[1]).read_text(encoding="utf-8"))
+    files = sorted({file for _, _, files in targets for file in files})
+    with multiprocessing.Pool() as pool:
+        facts = dict(zip(files, pool.map(facts_of, files, chunksize=16)))
+    print(commands(targets, facts), end="")
 
 
 if __name__ == "__main__":

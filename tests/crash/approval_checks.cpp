@@ -81,15 +81,15 @@ void check_effects(const OpenStore& open_store, const std::filesystem::path& dir
 
 std::size_t kill_at_every_write(const OpenStore& open_store, const std::string& way) {
     std::size_t with_effect = 0;
-    const std::size_t steps = kill_at_each_step("--" + way, [&](const Remains& remains) {
+    const auto check = [&](const Remains& remains) {
         const std::filesystem::path& directory = remains.directory;
         EXPECT_EQ(threads_in_inbox(open_store, directory),
                   threads_by_loading(open_store, directory, {"t"}));
         continue_run(open_store, directory);
         check_effects(open_store, directory);
         with_effect += count_in(effects_file(directory));
-    });
-    EXPECT_GT(steps, 40u);
+    };
+    EXPECT_GT(kill_at_each_step("--" + way, check, kill_stride), 40u);
     return with_effect;
 }
 

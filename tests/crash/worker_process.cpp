@@ -71,8 +71,9 @@ Ended run_worker(std::vector<std::string> arguments) {
 }
 
 std::size_t kill_at_each_step(const std::string& worker,
-                              const std::function<void(const Remains&)>& check) {
-    for (std::size_t step = 1;; ++step) {
+                              const std::function<void(const Remains&)>& check,
+                              std::size_t stride) {
+    for (std::size_t step = 1;; step += stride) {
         SCOPED_TRACE("killed at step " + std::to_string(step));
         const TestDirectory directory;
         const Ended ended = run_worker({worker, directory.path().string(), std::to_string(step)});

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include <cubepi/core/sanitizer_test_support.hpp>
+
 // Runs this program again, as the process that is killed or as a concurrent one.
 
 namespace cubepi::crash_tests {
@@ -65,10 +67,14 @@ struct Remains {
     bool killed;  ///< false: it ended before that step
 };
 
-/// Runs `worker DIRECTORY STEP` in a new directory for step 1, 2, 3, ..., and passes the remains to `check`, until one ends by
-/// itself (with status 0) or a check fails. Returns the number of steps.
+/// For long tests: the distance from one kill to the next. Has no common factor with the numbers of steps after which the tests do more.
+inline constexpr std::size_t kill_stride = under_sanitizer ? 7 : 1;
+
+/// Runs `worker DIRECTORY STEP` in a new directory for step 1, 1 + stride, 1 + 2 * stride, ..., and passes the remains to `check`,
+/// until one ends by itself (with status 0) or a check fails. Returns the number of the last step.
 std::size_t kill_at_each_step(const std::string& worker,
-                              const std::function<void(const Remains&)>& check);
+                              const std::function<void(const Remains&)>& check,
+                              std::size_t stride = 1);
 
 /// A worker: receives the arguments without its name, returns the exit status.
 using Worker = std::function<int(const std::vector<std::string>& arguments)>;

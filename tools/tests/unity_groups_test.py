@@ -3,7 +3,16 @@ import sys
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-from unity_groups import LARGEST, groups_of, names_of
+from unity_groups import LARGEST, commands, names_of, parse_targets
+from unity_groups import groups_of as groups_of_facts
+
+
+def facts(source):
+    return names_of(source), len(source)
+
+
+def groups_of(sources):
+    return groups_of_facts({name: facts(source) for name, source in sources.items()})
 
 
 def private(source):
@@ -71,6 +80,17 @@ class Groups(unittest.TestCase):
     def test_a_group_is_limited(self):
         many = {str(number): "" for number in range(LARGEST + 1)}
         self.assertEqual([len(group) for group in groups_of(many)], [LARGEST, 1])
+
+
+class Commands(unittest.TestCase):
+    def test_a_source_of_several_targets_of_a_directory_has_no_group(self):
+        targets = parse_targets("one|/d|a.cpp;b.cpp;/e/shared.cpp\ntwo|/d|c.cpp;/e/shared.cpp\nthree|/f|/e/shared.cpp;d.cpp\n")
+        found = commands(targets, dict.fromkeys(("/d/a.cpp", "/d/b.cpp", "/d/c.cpp", "/f/d.cpp", "/e/shared.cpp"), facts("")))
+        self.assertEqual(found.replace("\n    ", " "), """\
+set_source_files_properties( "/d/a.cpp" "/d/b.cpp" TARGET_DIRECTORY one PROPERTIES UNITY_GROUP group1)
+set_source_files_properties( "/d/c.cpp" TARGET_DIRECTORY two PROPERTIES UNITY_GROUP group1)
+set_source_files_properties( "/e/shared.cpp" "/f/d.cpp" TARGET_DIRECTORY three PROPERTIES UNITY_GROUP group1)
+""")
 
 
 if __name__ == "__main__":
