@@ -150,7 +150,7 @@ TEST(Reflection, ListsWithoutNamesAreFound) {
     EXPECT_FALSE(is("(a::E)-1, a::E::zero, (a::E)1", -1, 3));
     EXPECT_FALSE(is("(a::E)-1, a::E:x, (a::E)1", -1, 3)) << "as long as a list without names";
     EXPECT_FALSE(is("(anonymous namespace)::E::x", 7, 1));
-    EXPECT_FALSE(is("(a::E)7, (a::E)8", 7, 1));
+    EXPECT_FALSE(is("a::E::x, (a::E)8", 7, 2));
 }
 
 // A program built with one compiler may use a library built with the other.

@@ -90,7 +90,7 @@ constexpr std::size_t decimal_size(long long value) {
     return size;
 }
 
-/// Returns true if a spelled list is "(E)7, (E)8, ...", with `count` values from `first` and no name. False: it may have names.
+/// Returns true if a spelled list of `count` values from `first` has no name: "(E)7, (E)8, ...". False: it may have names.
 /// Compares lengths, and looks only at the characters before each number: a name is never followed by ")" and a number.
 /// Reading all characters of 2,000 values would take a compiler a second.
 constexpr bool is_list_without_names(std::string_view list, long long first, std::size_t count) {
