@@ -135,7 +135,7 @@ function(cubepi_unite target)
     target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
 endfunction()
 
-# Divides the sources of the targets of cubepi_unite(), after all of them are known: reading 1,000 sources at once is faster.
+# Divides the sources of the targets of cubepi_unite(), in one call, because starting Python for each target is slow.
 function(cubepi_make_units)
     get_property(united GLOBAL PROPERTY CUBEPI_UNITED)
     if(NOT united)

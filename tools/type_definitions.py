@@ -92,7 +92,7 @@ def types_of(source):
 
 def defined_twice(sources):
     """`sources` maps names of files to their texts. Returns (file, line, sentence) for each definition of a type that another file
-    defines, too."""
+    also defines."""
     places = collections.defaultdict(list)
     for file, source in sources.items():
         for name, line in types_of(source).items():
@@ -103,5 +103,5 @@ def defined_twice(sources):
             continue
         for file, line in where:
             others = ", ".join(other for other, _ in where if other != file)
-            found.append((file, line, f"{name} is defined in {others}, too: rename one of them"))
+            found.append((file, line, f"{name} is also defined in {others}; rename one of them"))
     return sorted(found)

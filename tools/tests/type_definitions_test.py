@@ -43,8 +43,8 @@ class DefinedTwice(unittest.TestCase):
     def test_names_both_places(self):
         self.assertEqual(defined_twice({"x": "namespace a {\nstruct One {};\n}", "y": "namespace a { struct One { int i; }; }",
                                         "z": "namespace b { struct One {}; }"}),
-                         [("x", 2, "a::One is defined in y, too: rename one of them"),
-                          ("y", 1, "a::One is defined in x, too: rename one of them")])
+                         [("x", 2, "a::One is also defined in y; rename one of them"),
+                          ("y", 1, "a::One is also defined in x; rename one of them")])
 
 
 if __name__ == "__main__":

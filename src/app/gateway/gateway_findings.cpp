@@ -119,12 +119,13 @@ void add_useless_rules(const SenderRule& rule, Findings& findings) {
     }
 }
 
-/// The tools of the gateway that a model can call.
+/// The tools of the gateway, including those that only commands of operators use.
 const std::vector<std::string>& gateway_tools() {
     static const std::vector<std::string> names = {
-        "read",         "list",         "grep",  "write",      "edit",      "shell",
-        "shell_output", "shell_kill",   "fetch", "ask_user",   "tape_info", "tape_anchors",
-        "tape_search",  "tape_handoff", "skill", "spill_read", "subagent"};
+        "read",       "list",         "grep",        "write",        "edit",
+        "shell",      "shell_output", "shell_kill",  "fetch",        "ask_user",
+        "tape_info",  "tape_anchors", "tape_search", "tape_handoff", "skill",
+        "spill_read", "subagent",     "tape_reset",  "model",        "reasoning_effort"};
     return names;
 }
 
