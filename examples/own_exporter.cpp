@@ -49,7 +49,8 @@ private:
         if (span.name.str().starts_with("chat ")) {
             for (const char* key : {"gen_ai.usage.input_tokens", "gen_ai.usage.output_tokens"}) {
                 const AttributeValue* value = span.attributes.find(key);
-                if (value) trace.tokens += std::get<std::int64_t>(*value);
+                if (const std::int64_t* count = value ? value->if_integer() : nullptr)
+                    trace.tokens += *count;
             }
         }
         const auto time = span.end - span.start;

@@ -47,10 +47,7 @@ std::shared_ptr<ObservedCall> ObserverRegistry::observe(const ModelRequest& requ
 
 std::shared_ptr<ObservedCall> ObserverRegistry::take(ModelRequest& request) {
     if (empty()) return nullptr;
-    auto observed = std::make_shared<ObservedCall>();
-    observed->observers = shared_from_this();
-    observed->call.request = std::move(request);
-    return observed;
+    return std::make_shared<ObservedCall>(shared_from_this(), std::move(request));
 }
 
 template <class F>
@@ -205,8 +202,8 @@ public:
 private:
     const ProviderCall& call() const noexcept { return observed_->call; }
 
-    /// ready() while an observer may have to be notified of any event.
-    std::optional<StreamEvent> ready_observed() {
+    /// ready() while an observer may have to be notified of any event. Not inlined: ready() is called for each delta.
+    [[gnu::noinline]] std::optional<StreamEvent> ready_observed() {
         if (!queue_.empty()) return queue_.pop();
         if (lists().has_async) return std::nullopt;
         if (observed_->build_payload && !observed_->announced) {
@@ -228,21 +225,20 @@ private:
     void announce(const RequestPayload& payload) {
         observed_->announce();
         std::vector<Notice> notices;
-        const std::shared_ptr<const ObserverRegistry::Lists> told = lists_;
-        tell_now(told->request, "request", payload, call(), notices);
+        tell_now(lists_->request, "request", payload, call(), notices);
         put_notices(std::move(notices));
     }
 
     /// Calls the observers of an event. Replaces it by the first of their notices if it is the last event.
     void tell_now_of(std::optional<StreamEvent>& event) {
         std::vector<Notice> notices;
-        const std::shared_ptr<const ObserverRegistry::Lists> told = lists_;
+        const ObserverRegistry::Lists& told = *lists_;
         if (observed_->announce())
-            tell_now(told->request, "request", RequestPayload(), call(), notices);
-        tell_now(told->chunk, "chunk", *event, call(), notices);
+            tell_now(told.request, "request", RequestPayload(), call(), notices);
+        tell_now(told.chunk, "chunk", *event, call(), notices);
         if (event->is_terminal()) {
             answered_ = true;
-            tell_now(told->response, "response", outcome(*event), call(), notices);
+            tell_now(told.response, "response", outcome(*event), call(), notices);
         }
         if (notices.empty()) return;
         put(std::move(*event), std::move(notices));
@@ -301,7 +297,8 @@ private:
     }
 
     std::shared_ptr<ObservedCall> observed_;
-    std::shared_ptr<const ObserverRegistry::Lists> lists_;
+    std::shared_ptr<const ObserverRegistry::Lists>
+        lists_;  // not replaced while observers are called
     std::uint64_t version_ = 0;
     std::optional<std::chrono::steady_clock::time_point> first_chunk_;
     std::unique_ptr<StreamSource> source_;

@@ -26,6 +26,9 @@ namespace cubepi {
 
 /// One call of a provider (D70). All notifications about it refer to the same object.
 struct ProviderCall {
+    ProviderCall() = default;
+    explicit ProviderCall(ModelRequest&& made) : request(std::move(made)) {}
+
     /// The request as the caller made it. Its options name the run, the message, the purpose and the attempt.
     ModelRequest request = {};
     /// When the request was announced to the observers, by the clock of its runtime.
@@ -121,8 +124,11 @@ class ObserverRegistry;
 
 /// A call with the observers of its provider.
 struct ObservedCall {
-    std::shared_ptr<ObserverRegistry> observers = {};
-    ProviderCall call = {};
+    ObservedCall(std::shared_ptr<ObserverRegistry> of, ModelRequest&& request)
+        : observers(std::move(of)), call(std::move(request)) {}
+
+    const std::shared_ptr<ObserverRegistry> observers;
+    ProviderCall call;
     bool announced = false;  ///< the request observers were called
     /// Set for a source that does not call observe_request() itself: builds the payload that the observers receive before
     /// the source is asked for its first event.

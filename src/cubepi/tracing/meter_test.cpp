@@ -19,8 +19,8 @@ struct NoArgs {};
 std::string label(const Attributes& attributes) {
     std::map<std::string, std::string> sorted;
     for (const Attribute& one : attributes) {
-        const auto* text = std::get_if<SharedString>(&one.value);
-        sorted[std::string(one.key.text())] = text ? text->str() : "?";
+        const auto text = one.value.if_text();
+        sorted[std::string(one.key.text())] = std::string(text.value_or("?"));
     }
     std::string all;
     for (const auto& [key, value] : sorted) {

@@ -15,7 +15,7 @@ using namespace std::chrono_literals;
 
 std::string text(const Attributes& attributes, std::string_view key) {
     const AttributeValue* value = attributes.find(key);
-    return value ? std::get<SharedString>(*value).str() : "(absent)";
+    return value ? std::string(value->if_text().value()) : "(absent)";
 }
 
 TEST(OtelEnvironment, HasTheDefaultsWithoutVariables) {

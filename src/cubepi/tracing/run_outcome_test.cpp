@@ -33,7 +33,7 @@ double only_value(const Meter& meter, std::string_view name,
         if (points.empty()) return 0;
         for (const auto& [key, value] : attributes) {
             const AttributeValue* found = points[0].attributes.find(key);
-            EXPECT_TRUE(found && std::get<SharedString>(*found).str() == value) << key;
+            EXPECT_TRUE(found && found->if_text() == value) << key;
         }
         return points[0].value;
     }
@@ -50,9 +50,9 @@ std::string measured_outcome(const Meter& meter) {
             const AttributeValue* outcome = point.attributes.find("cubepi.run.outcome");
             if (!outcome) continue;
             EXPECT_EQ(found, "");
-            found = std::get<SharedString>(*outcome).str();
+            found = outcome->if_text().value();
             if (const AttributeValue* error = point.attributes.find("error.type"))
-                found += " " + std::get<SharedString>(*error).str();
+                found += " " + std::string(error->if_text().value());
         }
     }
     return found;

@@ -1,9 +1,7 @@
 #include <cubepi/tracing/span.hpp>
 
-#include <algorithm>
 #include <bit>
 #include <cstring>
-#include <utility>
 
 #include <cubepi/core/support/random_word.hpp>
 
@@ -59,18 +57,6 @@ void fill_random(std::array<std::uint8_t, size>& bytes) {
     } while (bytes == std::array<std::uint8_t, size>{});
 }
 
-std::size_t memory_of(const Attributes& attributes) {
-    std::size_t bytes = attributes.size() * sizeof(Attribute);
-    for (const Attribute& one : attributes) {
-        if (const auto* text = std::get_if<SharedString>(&one.value)) {
-            if (!text->empty()) bytes += text->size();
-        } else if (const auto* list = std::get_if<TextList>(&one.value)) {
-            for (const SharedString& item : *list) bytes += sizeof item + item.size();
-        }
-    }
-    return bytes;
-}
-
 }  // namespace
 
 std::string TraceId::hex() const { return hex_of(bytes); }
@@ -119,21 +105,6 @@ std::optional<SpanContext> SpanContext::parse(std::string_view traceparent) {
     return context;
 }
 
-void Attributes::set(AttributeKey key, AttributeValue value) {
-    for (Attribute& one : all_) {
-        if (!(one.key == key)) continue;
-        one.value = std::move(value);
-        return;
-    }
-    add(std::move(key), std::move(value));
-}
-
-const AttributeValue* Attributes::find(std::string_view key) const noexcept {
-    const auto found = std::find_if(all_.begin(), all_.end(),
-                                    [key](const Attribute& one) { return one.key == key; });
-    return found == all_.end() ? nullptr : &found->value;
-}
-
 void SpanData::clear() noexcept {
     name = SharedString();
     context = SpanContext();
@@ -148,9 +119,9 @@ void SpanData::clear() noexcept {
 }
 
 std::size_t SpanData::memory() const noexcept {
-    std::size_t bytes = sizeof *this + status_description.size() + memory_of(attributes);
-    for (const SpanEvent& event : events) bytes += sizeof event + memory_of(event.attributes);
-    for (const SpanLink& link : links) bytes += sizeof link + memory_of(link.attributes);
+    std::size_t bytes = sizeof *this + status_description.size() + attributes.memory();
+    for (const SpanEvent& event : events) bytes += sizeof event + event.attributes.memory();
+    for (const SpanLink& link : links) bytes += sizeof link + link.attributes.memory();
     return bytes;
 }
 

@@ -61,46 +61,5 @@ TEST(SpanIds, AreValidAndDistinct) {
     EXPECT_EQ(seen.size(), 2000u);
 }
 
-TEST(Attributes, KeepTheirOrderAndReplaceAValue) {
-    Attributes attributes;
-    attributes.set("b", std::int64_t{1});
-    attributes.set("a", true);
-    attributes.set("b", 2.5);
-    EXPECT_EQ(attributes.size(), 2u);
-    EXPECT_EQ(attributes.begin()->key.text(), "b");
-    ASSERT_NE(attributes.find("b"), nullptr);
-    EXPECT_EQ(std::get<double>(*attributes.find("b")), 2.5);
-    EXPECT_EQ(attributes.find("c"), nullptr);
-}
-
-TEST(Attributes, AKeyIsALiteralOrAString) {
-    const AttributeKey literal = "key";
-    AttributeKey owned = std::string("a key that is longer than a literal's pointer");
-    AttributeKey copy = owned;
-    EXPECT_EQ(copy.text(), "a key that is longer than a literal's pointer");
-    const AttributeKey moved = std::move(copy);
-    EXPECT_EQ(moved, owned);
-    copy = literal;
-    EXPECT_EQ(copy.text(), "key");
-    copy = moved;
-    copy = std::move(owned);
-    EXPECT_EQ(copy, moved);
-    EXPECT_EQ(AttributeKey(), AttributeKey(std::string()));
-    static_assert(sizeof(Attribute) <= 32, "a span has up to eighteen");
-}
-
-TEST(Attributes, AListIsSharedByItsCopies) {
-    const TextList list = std::vector<SharedString>{"a", "b"};
-    TextList copy = list;
-    EXPECT_EQ(copy.begin(), list.begin());
-    EXPECT_EQ(copy, TextList(std::vector<SharedString>{"a", "b"}));
-    EXPECT_NE(copy, TextList(std::vector<SharedString>{"a"}));
-    copy = TextList();
-    EXPECT_TRUE(copy.empty());
-    EXPECT_EQ(copy.size(), 0U);
-    EXPECT_EQ(list.size(), 2U);
-    EXPECT_EQ(copy, TextList(std::vector<SharedString>()));
-}
-
 }  // namespace
 }  // namespace cubepi

@@ -49,13 +49,12 @@ struct Traced {
 inline std::string text(const SpanData& span, std::string_view key) {
     const AttributeValue* value = span.attributes.find(key);
     if (!value) return "(absent)";
-    if (const auto* one = std::get_if<SharedString>(value)) return one->str();
-    if (const auto* flag = std::get_if<bool>(value)) return *flag ? "true" : "false";
-    if (const auto* number = std::get_if<std::int64_t>(value)) return std::to_string(*number);
-    if (const auto* real = std::get_if<double>(value)) return std::to_string(*real);
+    if (const auto one = value->if_text()) return std::string(*one);
+    if (const bool* flag = value->if_boolean()) return *flag ? "true" : "false";
+    if (const std::int64_t* number = value->if_integer()) return std::to_string(*number);
+    if (const double* real = value->if_number()) return std::to_string(*real);
     std::string all;
-    for (const SharedString& one : std::get<TextList>(*value))
-        all += (all.empty() ? "" : ",") + one.str();
+    for (const SharedString& one : *value->if_list()) all += (all.empty() ? "" : ",") + one.str();
     return all;
 }
 

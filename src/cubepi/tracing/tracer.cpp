@@ -43,6 +43,13 @@ detail::RunEnding ending_of(const AssistantMessage& answer, const Model& model,
     return ending;
 }
 
+/// Takes a run off the table, also if the coroutine is destroyed.
+struct ForgetAtEnd {
+    detail::TracerCore& core;
+    const std::shared_ptr<detail::RunTrace>& run;
+    ~ForgetAtEnd() { core.forget(run); }
+};
+
 }  // namespace
 
 // The attachment.
@@ -103,6 +110,7 @@ Task<AssistantMessage> Tracer::oneshot(BoundModel model, std::string system_prom
     std::shared_ptr<const RunInfo> info = info_of_oneshot(*runtime, options);
     StreamOptions call = StreamOptions().run_id(info->run_id).runtime(runtime);
     const auto run = core->start_run(std::move(info), runtime->clock->wall(), std::move(settings));
+    const ForgetAtEnd forget{*core, run};
     run->set_attribute("cubepi.oneshot.operation", SharedString(operation));
     for (const Message& message : messages) run->start_message(message);
     const std::size_t sent = messages.size();
@@ -116,7 +124,6 @@ Task<AssistantMessage> Tracer::oneshot(BoundModel model, std::string system_prom
     } else {
         run->abandon(now);
     }
-    core->forget(run);
     co_return std::move(answer).value();
 }
 

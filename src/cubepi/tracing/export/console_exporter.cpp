@@ -34,13 +34,12 @@ std::string shortened(std::string_view text) {
 }
 
 std::string value_text(const AttributeValue& value) {
-    if (const auto* text = std::get_if<SharedString>(&value)) return shortened(*text);
-    if (const auto* truth = std::get_if<bool>(&value)) return *truth ? "true" : "false";
-    if (const auto* integer = std::get_if<std::int64_t>(&value)) return std::to_string(*integer);
-    if (const auto* number = std::get_if<double>(&value)) return number_text(*number);
+    if (const auto text = value.if_text()) return shortened(*text);
+    if (const bool* truth = value.if_boolean()) return *truth ? "true" : "false";
+    if (const std::int64_t* integer = value.if_integer()) return std::to_string(*integer);
+    if (const double* number = value.if_number()) return number_text(*number);
     std::string list;
-    for (const SharedString& one : std::get<TextList>(value))
-        list += (list.empty() ? "" : ",") + one.str();
+    for (const SharedString& one : *value.if_list()) list += (list.empty() ? "" : ",") + one.str();
     return shortened(list);
 }
 

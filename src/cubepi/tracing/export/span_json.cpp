@@ -30,17 +30,17 @@ const char* status_name(SpanStatus status) noexcept {
 }
 
 void append_value(std::string& out, const AttributeValue& value) {
-    if (const auto* text = std::get_if<SharedString>(&value)) {
+    if (const auto text = value.if_text()) {
         append_json_string(out, *text);
-    } else if (const auto* truth = std::get_if<bool>(&value)) {
+    } else if (const bool* truth = value.if_boolean()) {
         out += *truth ? "true" : "false";
-    } else if (const auto* integer = std::get_if<std::int64_t>(&value)) {
+    } else if (const std::int64_t* integer = value.if_integer()) {
         append_integer(out, *integer);
-    } else if (const auto* number = std::get_if<double>(&value)) {
+    } else if (const double* number = value.if_number()) {
         append_json_double(out, *number);
     } else {
         const char* separator = "[";
-        for (const SharedString& text : std::get<TextList>(value)) {
+        for (const SharedString& text : *value.if_list()) {
             out += separator;
             append_json_string(out, text);
             separator = ", ";

@@ -26,20 +26,20 @@ std::uint64_t mixed(std::uint64_t value) noexcept {
 }
 
 std::uint64_t hash_of(const AttributeValue& value) noexcept {
-    const std::uint64_t kind = value.index();
-    if (const auto* text = std::get_if<SharedString>(&value)) {
-        return std::hash<std::string_view>()(text->str()) + kind;
+    const std::uint64_t kind = static_cast<std::uint64_t>(value.kind());
+    if (const auto text = value.if_text()) {
+        return std::hash<std::string_view>()(*text) + kind;
     }
-    if (const auto* list = std::get_if<TextList>(&value)) {
+    if (const TextList* list = value.if_list()) {
         std::uint64_t hash = kind;
         for (const SharedString& one : *list)
             hash = mixed(hash + std::hash<std::string_view>()(one.str()));
         return hash;
     }
-    if (const auto* truth = std::get_if<bool>(&value)) return (*truth ? 1 : 2) + kind;
-    if (const auto* integer = std::get_if<std::int64_t>(&value))
+    if (const bool* truth = value.if_boolean()) return (*truth ? 1 : 2) + kind;
+    if (const std::int64_t* integer = value.if_integer())
         return std::hash<std::int64_t>()(*integer) + kind;
-    return std::hash<double>()(std::get<double>(value)) + kind;
+    return std::hash<double>()(*value.if_number()) + kind;
 }
 
 }  // namespace

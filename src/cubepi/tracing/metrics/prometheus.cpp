@@ -116,12 +116,12 @@ std::string value_text(double value) {
 }
 
 std::string label_text(const AttributeValue& value) {
-    if (const auto* text = std::get_if<SharedString>(&value)) return text->str();
-    if (const auto* truth = std::get_if<bool>(&value)) return *truth ? "true" : "false";
-    if (const auto* integer = std::get_if<std::int64_t>(&value)) return std::to_string(*integer);
-    if (const auto* number = std::get_if<double>(&value)) return value_text(*number);
+    if (const auto text = value.if_text()) return std::string(*text);
+    if (const bool* truth = value.if_boolean()) return *truth ? "true" : "false";
+    if (const std::int64_t* integer = value.if_integer()) return std::to_string(*integer);
+    if (const double* number = value.if_number()) return value_text(*number);
     std::string list = "[";
-    for (const SharedString& one : std::get<TextList>(value)) {
+    for (const SharedString& one : *value.if_list()) {
         if (list.size() > 1) list.push_back(',');
         detail::append_json_string(list, one);
     }

@@ -35,17 +35,17 @@ Json time_json(std::chrono::system_clock::time_point time) {
 
 JsonObject value_json(const AttributeValue& value) {
     JsonObject out;
-    if (const auto* text = std::get_if<SharedString>(&value)) {
+    if (const auto text = value.if_text()) {
         out["stringValue"] = text_json(*text);
-    } else if (const auto* truth = std::get_if<bool>(&value)) {
+    } else if (const bool* truth = value.if_boolean()) {
         out["boolValue"] = *truth;
-    } else if (const auto* integer = std::get_if<std::int64_t>(&value)) {
+    } else if (const std::int64_t* integer = value.if_integer()) {
         out["intValue"] = integer_json(*integer);
-    } else if (const auto* number = std::get_if<double>(&value)) {
+    } else if (const double* number = value.if_number()) {
         out["doubleValue"] = number_json(*number);
     } else {
         JsonArray list;
-        for (const SharedString& one : std::get<TextList>(value)) list.push_back(value_json(one));
+        for (const SharedString& one : *value.if_list()) list.push_back(value_json(one));
         JsonObject array;
         array["values"] = std::move(list);
         out["arrayValue"] = std::move(array);

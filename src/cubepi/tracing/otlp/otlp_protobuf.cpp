@@ -18,16 +18,16 @@ std::uint32_t flags_of(const SpanContext& context) { return context.sampled ? 1 
 
 // common.proto: AnyValue, ArrayValue, KeyValue
 void write_value(ProtobufWriter& out, const AttributeValue& value) {
-    if (const auto* text = std::get_if<SharedString>(&value)) {
+    if (const auto text = value.if_text()) {
         out.text(1, *text);
-    } else if (const auto* truth = std::get_if<bool>(&value)) {
+    } else if (const bool* truth = value.if_boolean()) {
         out.varint(2, *truth ? 1 : 0);
-    } else if (const auto* integer = std::get_if<std::int64_t>(&value)) {
+    } else if (const std::int64_t* integer = value.if_integer()) {
         out.varint(3, static_cast<std::uint64_t>(*integer));
-    } else if (const auto* number = std::get_if<double>(&value)) {
+    } else if (const double* number = value.if_number()) {
         out.number(4, *number);
     } else {
-        const auto& list = std::get<TextList>(value);
+        const auto& list = *value.if_list();
         out.message(5, [&] {
             for (const SharedString& one : list) out.message(1, [&] { out.text(1, one); });
         });

@@ -4,7 +4,6 @@
 
 #include <cubepi/provider/cost.hpp>
 #include <cubepi/tracing/recorder/chat_attributes.hpp>
-#include <cubepi/tracing/recorder/constant_texts.hpp>
 #include <cubepi/tracing/recorder/question_facts.hpp>
 #include <cubepi/tracing/tracer.hpp>
 
@@ -59,20 +58,21 @@ MeterCore::MeterCore(MeterOptions options)
 
 std::shared_ptr<MeterCore> MeterCore::create(MeterOptions options) {
     auto core = std::make_shared<MeterCore>(std::move(options));
-    // The providers may outlive the meter.
-    const std::weak_ptr<MeterCore> weak = core;
-    core->watch_ = std::make_shared<ProviderWatch>(
-        RequestObserver(),
-        ResponseObserver([weak](const ProviderOutcome& outcome, const ProviderCall& call) {
-            if (const auto self = weak.lock()) self->record_call(call, outcome);
-        }));
+    // Calls of runs that are not in the table are those of agents that are not attached.
+    auto on_response = [runs = core->runs_](const ProviderOutcome& outcome,
+                                            const ProviderCall& call) {
+        if (call.run_id().empty()) return;
+        runs->with(call.run_id(), [&](MeteredRun& run) { record_call(run, call, outcome); });
+    };
+    core->watch_ = std::make_shared<ProviderWatch>(RequestObserver(),
+                                                   ResponseObserver(std::move(on_response)));
     return core;
 }
 
-Attributes MeterCore::attributes_of(std::string_view operation, SharedString provider) const {
+Attributes MeterCore::attributes_of(AttributeValue operation, AttributeValue provider) const {
     Attributes attributes;
     attributes.reserve(8);
-    attributes.add("gen_ai.operation.name", shared_name(operation));
+    attributes.add("gen_ai.operation.name", std::move(operation));
     attributes.add("gen_ai.provider.name", std::move(provider));
     if (!agent_name_.empty()) attributes.add("gen_ai.agent.name", agent_name_);
     return attributes;
@@ -116,11 +116,6 @@ MeterCore::Call::Call(const ProviderCall& call, const ProviderOutcome& outcome)
     cost = cost_of(*answer, call.model()).value_or(0);
 }
 
-void MeterCore::record_call(const ProviderCall& call, const ProviderOutcome& outcome) {
-    if (call.run_id().empty()) return;
-    runs_.with(call.run_id(), [&](MeteredRun& run) { record_call(run, call, outcome); });
-}
-
 void MeterCore::record_call(MeteredRun& run, const ProviderCall& call,
                             const ProviderOutcome& outcome) {
     const Call measured(call, outcome);
@@ -128,7 +123,8 @@ void MeterCore::record_call(MeteredRun& run, const ProviderCall& call,
     key.values = {measured.provider_id, measured.requested_model, measured.answering_model};
     key.parts = (measured.first_chunk ? 1U : 0U) | (measured.input_tokens > 0 ? 2U : 0U) |
                 (measured.output_tokens > 0 ? 4U : 0U) | (measured.cost > 0 ? 8U : 0U);
-    const auto make = [&] { return recorders_of(measured); };
+    MeterCore& core = *run.core;
+    const auto make = [&] { return core.recorders_of(measured); };
     const auto record = [&](const CallRecorders& recorders) {
         if (call.purpose().empty()) run.provider = recorders.provider;
         recorders.duration.record(measured.duration);
@@ -138,7 +134,7 @@ void MeterCore::record_call(MeteredRun& run, const ProviderCall& call,
         if (recorders.cost) recorders.cost->add(measured.cost);
     };
     if (measured.error_type.empty()) {
-        calls_.use(key, make, record);
+        core.calls_.use(key, make, record);
     } else {
         record(make());
     }
@@ -146,7 +142,7 @@ void MeterCore::record_call(MeteredRun& run, const ProviderCall& call,
 
 /// Creates only the points that have a value.
 MeterCore::CallRecorders MeterCore::recorders_of(const Call& call) const {
-    const SharedString provider = provider_name(call.provider_id);
+    const AttributeValue provider = provider_name(call.provider_id);
     Attributes attributes = attributes_of("chat", provider);
     attributes.add("gen_ai.request.model", shared_name(call.requested_model));
     if (!call.error_type.empty()) attributes.add("error.type", SharedString(call.error_type));
@@ -165,13 +161,13 @@ MeterCore::CallRecorders MeterCore::recorders_of(const Call& call) const {
     return recorders;
 }
 
-void MeterCore::record_run(std::string_view provider, std::string_view outcome,
+void MeterCore::record_run(const AttributeValue& provider, std::string_view outcome,
                            std::string_view error_type, double duration, double cost) {
     RecorderCache<RunRecorders>::Key key;
-    key.values = {provider, outcome, error_type};
+    key.values = {provider.if_text().value(), outcome, error_type};
     key.parts = cost > 0 ? 1U : 0U;
     const auto make = [&] {
-        Attributes attributes = attributes_of("invoke_agent", shared_name(provider));
+        Attributes attributes = attributes_of("invoke_agent", provider);
         attributes.add("cubepi.run.outcome", shared_name(outcome));
         if (!error_type.empty()) attributes.add("error.type", SharedString(error_type));
         RunRecorders made{durations_.at(attributes)};
@@ -184,12 +180,12 @@ void MeterCore::record_run(std::string_view provider, std::string_view outcome,
     });
 }
 
-void MeterCore::record_tool(std::string_view provider, std::string_view tool,
+void MeterCore::record_tool(const AttributeValue& provider, std::string_view tool,
                             std::string_view error_type, double duration) {
     RecorderCache<HistogramRecorder>::Key key;
-    key.values = {provider, tool, error_type};
+    key.values = {provider.if_text().value(), tool, error_type};
     const auto make = [&] {
-        Attributes attributes = attributes_of("execute_tool", shared_name(provider));
+        Attributes attributes = attributes_of("execute_tool", provider);
         attributes.add("gen_ai.tool.name", shared_name(tool));
         if (!error_type.empty()) attributes.add("error.type", shared_name(error_type));
         return durations_.at(attributes);
@@ -268,7 +264,7 @@ void AgentMeter::record(const AgentEvent& event) {
 
 void AgentMeter::start_run(const AgentEvent& event) {
     if (info_) forget_run();
-    run_->provider = constant_texts().cubepi;
+    run_->provider = "cubepi";
     info_ = event.run;
     start_ = event.timestamp;
     error_type_.clear();
@@ -316,7 +312,7 @@ void AgentMeter::end_tool(const ToolExecutionEndEvent& event, Time now) {
     if (event.is_error)
         error_type = event.blocked_by_hook ? "cubepi.tool.blocked_by_hook" : "cubepi.tool.error";
     std::unique_lock lock = core_->runs().lock(info_->run_id);
-    const SharedString provider = run_->provider;
+    const AttributeValue provider = run_->provider;
     lock.unlock();
     core_->record_tool(provider, name, error_type, seconds(now - tool->start));
     tools_.erase(tool);

@@ -20,10 +20,13 @@
 
 namespace cubepi::detail {
 
+class MeterCore;
+
 /// An active run. The table of runs guards it: it is used under the lock of its part, or when it is not in the table.
 struct MeteredRun {
+    MeterCore* core = nullptr;  ///< exists while the run is in the table
     /// Of the last answer, "cubepi" before the first one: the points of the run and of its tools name it.
-    SharedString provider = {};
+    AttributeValue provider = "cubepi";
 };
 
 /// The instruments, and the state shared by all agents of a meter. Thread-safe.
@@ -35,18 +38,16 @@ public:
     ProviderWatch::Lease watch(const std::vector<BoundModel>& models) {
         return ProviderWatch::watch(watch_, models);
     }
-    /// Measures a call of a run in the table; other calls are those of agents that are not attached.
-    void record_call(const ProviderCall& call, const ProviderOutcome& outcome);
     /// `error_type`: empty if there was no error. `cost`: 0: none, unknown, or that of a nested run.
-    void record_run(std::string_view provider, std::string_view outcome,
+    void record_run(const AttributeValue& provider, std::string_view outcome,
                     std::string_view error_type, double duration, double cost);
-    void record_tool(std::string_view provider, std::string_view tool, std::string_view error_type,
-                     double duration);
+    void record_tool(const AttributeValue& provider, std::string_view tool,
+                     std::string_view error_type, double duration);
 
     const std::shared_ptr<MetricRegistry>& registry() const noexcept { return registry_; }
     const std::shared_ptr<const Resource>& resource() const noexcept { return resource_; }
     MetricReader& reader() noexcept { return reader_; }
-    RunTable<MeteredRun>& runs() noexcept { return runs_; }
+    RunTable<MeteredRun>& runs() noexcept { return *runs_; }
     const Counter& questions() const noexcept { return questions_; }
     /// Reports an exception inside a recorder; only the first one.
     void report_failure() noexcept;
@@ -54,7 +55,7 @@ public:
 private:
     struct Call;
     struct CallRecorders {
-        SharedString provider;
+        AttributeValue provider;
         HistogramRecorder duration;
         std::optional<HistogramRecorder> first_chunk = {};
         std::optional<HistogramRecorder> input = {};
@@ -67,10 +68,11 @@ private:
         std::optional<CounterRecorder> cost = {};
     };
 
-    void record_call(MeteredRun& run, const ProviderCall& call, const ProviderOutcome& outcome);
+    static void record_call(MeteredRun& run, const ProviderCall& call,
+                            const ProviderOutcome& outcome);
     CallRecorders recorders_of(const Call& call) const;
     /// Returns the attributes that all points of an operation have.
-    Attributes attributes_of(std::string_view operation, SharedString provider) const;
+    Attributes attributes_of(AttributeValue operation, AttributeValue provider) const;
 
     const std::function<void(const Notice&)> on_notice_;
     const SharedString agent_name_;
@@ -85,7 +87,8 @@ private:
     RecorderCache<CallRecorders> calls_;  // without an error
     RecorderCache<RunRecorders> ended_runs_;
     RecorderCache<HistogramRecorder> tools_;
-    RunTable<MeteredRun> runs_;
+    // Shared with the observers of providers, which may outlive the core.
+    const std::shared_ptr<RunTable<MeteredRun>> runs_ = std::make_shared<RunTable<MeteredRun>>();
     MetricReader reader_;
     std::shared_ptr<ProviderWatch> watch_;
     std::atomic<bool> failure_reported_ = false;
@@ -95,7 +98,9 @@ private:
 class AgentMeter {
 public:
     AgentMeter(std::shared_ptr<MeterCore> core, Agent& agent)
-        : core_(std::move(core)), agent_(agent), run_(std::make_shared<MeteredRun>()) {}
+        : core_(std::move(core)), agent_(agent), run_(std::make_shared<MeteredRun>()) {
+        run_->core = core_.get();
+    }
     ~AgentMeter() { detach(); }
     AgentMeter(const AgentMeter&) = delete;
     AgentMeter& operator=(const AgentMeter&) = delete;

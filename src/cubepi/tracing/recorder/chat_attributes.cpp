@@ -84,12 +84,12 @@ std::string_view thinking_level(const JsonObject& payload) {
 
 }  // namespace
 
-SharedString provider_name(std::string_view provider_id) {
+AttributeValue provider_name(std::string_view provider_id) {
     for (const ProviderName& one : provider_names) {
-        if (one.id == provider_id) return shared_name(one.name);
+        if (one.id == provider_id) return AttributeValue::of_literal(one.name);
     }
-    if (provider_id.empty()) return shared_name("unknown");
-    return SharedString("unknown:" + std::string(provider_id));
+    if (provider_id.empty()) return "unknown";
+    return "unknown:" + std::string(provider_id);
 }
 
 const ModelTexts& texts_of(const Model& model) {
@@ -104,9 +104,8 @@ const ModelTexts& texts_of(const Model& model) {
 }
 
 void add_request_attributes(Attributes& attributes, const ProviderCall& call,
-                            const JsonObject* payload) {
-    attributes.add("gen_ai.operation.name", constant_texts().chat);
-    const ModelTexts& texts = texts_of(call.model());
+                            const ModelTexts& texts, const JsonObject* payload) {
+    attributes.add("gen_ai.operation.name", "chat");
     attributes.add("gen_ai.provider.name", texts.provider);
     attributes.add("gen_ai.request.model", texts.model);
     attributes.add("gen_ai.request.stream", true);

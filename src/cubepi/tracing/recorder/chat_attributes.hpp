@@ -14,13 +14,13 @@ namespace cubepi::detail {
 
 /// Returns the name of a provider in the conventions: "azure.ai.openai" for "azure_openai"; "unknown:<id>" for one that they do
 /// not list, "unknown" for an empty id.
-SharedString provider_name(std::string_view provider_id);
+AttributeValue provider_name(std::string_view provider_id);
 
 /// The texts of a model in the spans of its calls.
 struct ModelTexts {
     std::string provider_id = {};
     SharedString span_name = {};  ///< "chat gpt-5.1"
-    SharedString provider = {};
+    AttributeValue provider = {};
     SharedString model = {};
 };
 
@@ -28,9 +28,10 @@ struct ModelTexts {
 /// the next one.
 const ModelTexts& texts_of(const Model& model);
 
-/// Adds what the request says. `payload` is the body that is sent; null if the provider has built none.
+/// Adds what the request says. `texts` are those of its model; `payload` is the body that is sent, null if the provider has built
+/// none.
 void add_request_attributes(Attributes& attributes, const ProviderCall& call,
-                            const JsonObject* payload);
+                            const ModelTexts& texts, const JsonObject* payload);
 
 /// Adds what the answer and its endpoint say. `model` has the prices.
 void add_response_attributes(Attributes& attributes, const Model& model,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <functional>
 #include <iterator>
 #include <utility>
 #include <vector>
@@ -14,13 +15,7 @@ namespace cubepi::detail {
 
 /// The texts that occur in the spans of every run.
 struct ConstantTexts {
-    SharedString chat = "chat";
-    SharedString cubepi = "cubepi";
-    SharedString execute_tool = "execute_tool";
-    SharedString function = "function";
     SharedString invoke_agent = "invoke_agent";
-    SharedString parallel = "parallel";
-    SharedString sequential = "sequential";
     SharedString turn = "cubepi.turn";
 };
 
@@ -30,7 +25,7 @@ public:
     template <class Texts, class ToText>
     TextList list_of(const Texts& texts, ToText to_text) {
         const auto is_same = [&](const SharedString& old, const auto& now) {
-            return old == to_text(now);
+            return old == std::invoke(to_text, now);
         };
         for (const TextList& one : lists_) {
             if (std::equal(one.begin(), one.end(), std::begin(texts), std::end(texts), is_same))
@@ -38,7 +33,7 @@ public:
         }
         std::vector<SharedString> list;
         list.reserve(std::size(texts));
-        for (const auto& text : texts) list.push_back(to_text(text));
+        for (const auto& text : texts) list.push_back(std::invoke(to_text, text));
         TextList& oldest = lists_[next_++ % lists_.size()];
         oldest = std::move(list);
         return oldest;

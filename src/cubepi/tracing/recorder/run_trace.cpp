@@ -18,12 +18,11 @@ RunTrace::RunTrace(std::shared_ptr<const Settings> settings, SpanReceiver& recei
       content_(settings_.content.enabled() ? std::make_unique<RunContent>() : nullptr) {
     context_.trace_id = parent.trace_id;
     context_.sampled = parent.sampled;
-    const ConstantTexts& texts = constant_texts();
-    root_ = open(texts.invoke_agent, parent.span_id, SpanKind::internal, start);
+    root_ = open(constant_texts().invoke_agent, parent.span_id, SpanKind::internal, start);
     context_ = root_.context();
     Attributes& attributes = root_->attributes;
-    attributes.add("gen_ai.operation.name", texts.invoke_agent);
-    attributes.add("gen_ai.provider.name", texts.cubepi);
+    attributes.add("gen_ai.operation.name", "invoke_agent");
+    attributes.add("gen_ai.provider.name", "cubepi");
     attributes.add("cubepi.run_id", run_id_);
     if (!info_->attempt_id.empty()) attributes.add("cubepi.attempt_id", info_->attempt_id);
     if (!info_->thread_id.empty()) {
@@ -53,7 +52,7 @@ void RunTrace::link_to(const SpanContext& earlier) {
     if (!root_) return;
     SpanLink link;
     link.context = earlier;
-    link.attributes.add("cubepi.link.kind", SharedString("continues"));
+    link.attributes.add("cubepi.link.kind", "continues");
     root_->links.push_back(std::move(link));
 }
 
@@ -90,7 +89,7 @@ void RunTrace::suspend(std::optional<double> cost, Time now) {
     // A call that waits has not run; the run that continues records it.
     tools_.clear();
     close_open_spans("detached", false, now);
-    root_->attributes.set("cubepi.run.outcome", shared_name("suspended"));
+    root_->attributes.set("cubepi.run.outcome", "suspended");
     if (cost) root_->attributes.set("cubepi.usage.cost", *cost);
     finish_run(lock, nullptr, now);
 }
@@ -103,7 +102,7 @@ void RunTrace::end(const RunEnding& ending, Time now) {
     aborted_ = ending.outcome == RunOutcome::aborted;
     Attributes& attributes = root_->attributes;
     attributes.add("cubepi.output.messages.count", static_cast<std::int64_t>(ending.message_count));
-    attributes.set("cubepi.run.outcome", shared_name(to_string(ending.outcome)));
+    attributes.set("cubepi.run.outcome", AttributeValue::of_literal(to_string(ending.outcome)));
     if (ending.cost) attributes.set("cubepi.usage.cost", *ending.cost);
     if (const auto* reached = dynamic_cast<const LimitReachedError*>(ending.error))
         attributes.set("cubepi.run.limit", shared_name(reached->limit()));
@@ -115,7 +114,7 @@ void RunTrace::abandon(Time now) {
     if (!root_) return;
     close_open_spans("aborted", true, now);
     aborted_ = true;
-    root_->attributes.set("cubepi.run.outcome", shared_name("aborted"));
+    root_->attributes.set("cubepi.run.outcome", "aborted");
     finish_run(lock, nullptr, now);
 }
 
@@ -124,7 +123,7 @@ void RunTrace::close_open_spans(std::string_view question_outcome, bool aborted,
     questions_.clear();
     for (Chat& chat : chats_) {
         chat.span->attributes.set("cubepi.aborted", true);
-        chat.span->attributes.set("error.type", SharedString("cubepi.aborted"));
+        chat.span->attributes.set("error.type", "cubepi.aborted");
         finish(chat.span, chat.dropped.value_or(now));
     }
     chats_.clear();
@@ -137,7 +136,7 @@ void RunTrace::close_open_spans(std::string_view question_outcome, bool aborted,
     if (aborted) {
         turn_->attributes.set("cubepi.aborted", true);
     } else {
-        turn_->attributes.set("cubepi.run.outcome", shared_name("suspended"));
+        turn_->attributes.set("cubepi.run.outcome", "suspended");
     }
     finish(turn_, now);
 }

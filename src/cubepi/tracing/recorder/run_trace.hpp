@@ -21,6 +21,8 @@
 
 namespace cubepi::detail {
 
+struct ModelTexts;
+
 /// The parent of a run's span, and whether the run is recorded.
 struct TraceParent {
     TraceId trace_id = {};
@@ -151,7 +153,7 @@ private:
     void finish_question(Question& question, std::string_view outcome, Time now);
 
     Chats::iterator find_chat(const ProviderCall& call) noexcept;
-    void note_first_request(const ProviderCall& call);
+    void note_first_request(const ProviderCall& call, const ModelTexts& texts);
     void record_request(Attributes& attributes, const ProviderCall& call,
                         const JsonObject& payload) const;
     void record_outcome(SpanData& span, const ProviderCall& call, const ProviderOutcome& outcome,

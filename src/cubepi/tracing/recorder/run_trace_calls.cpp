@@ -19,14 +19,14 @@ SpanId RunTrace::parent_of(const ProviderCall& call) const noexcept {
 }
 
 /// The run's provider, prompt and tools are those of its first answer.
-void RunTrace::note_first_request(const ProviderCall& call) {
+void RunTrace::note_first_request(const ProviderCall& call, const ModelTexts& texts) {
     const bool is_answer = call.purpose().empty();
     if (!is_answer || !root_) return;
     if (content_) content_->system_prompt = call.request.system_prompt;
     if (has_provider_) return;
     has_provider_ = true;
     Attributes& attributes = root_->attributes;
-    attributes.set("gen_ai.provider.name", texts_of(call.model()).provider);
+    attributes.set("gen_ai.provider.name", texts.provider);
     if (!call.request.system_prompt.empty()) {
         attributes.add("cubepi.agent.system_prompt.sha256",
                        SharedString(short_sha256(call.request.system_prompt)));
@@ -34,23 +34,22 @@ void RunTrace::note_first_request(const ProviderCall& call) {
     if (call.request.tools && !call.request.tools->empty()) {
         thread_local RecentLists recent;
         attributes.add("cubepi.agent.tools",
-                       recent.list_of(*call.request.tools, [](const ToolDefinition& tool) {
-                           return SharedString(tool.name);
-                       }));
+                       recent.list_of(*call.request.tools, &ToolDefinition::name));
     }
 }
 
 void RunTrace::start_chat(const ProviderCall& call, const RequestPayload& payload, Time now) {
     if (!records()) return;
-    Chat chat{&call, open(texts_of(call.model()).span_name, SpanId(), SpanKind::client, now)};
+    const ModelTexts& texts = texts_of(call.model());
+    Chat chat{&call, open(texts.span_name, SpanId(), SpanKind::client, now)};
     // Before the lock: with content, it takes time in proportion to the whole history.
     Attributes& attributes = chat.span->attributes;
-    add_request_attributes(attributes, call, payload.built());
+    add_request_attributes(attributes, call, texts, payload.built());
     attributes.add("cubepi.run_id", run_id_);
     if (settings_.content.enabled()) record_request(attributes, call, payload.json());
     const std::lock_guard lock(mutex_);
     if (!root_) return;
-    note_first_request(call);
+    note_first_request(call, texts);
     chat.span->parent = parent_of(call);
     chats_.push_back(std::move(chat));
 }
@@ -105,7 +104,7 @@ void RunTrace::record_outcome(SpanData& span, const ProviderCall& call,
     const AssistantMessage* answer = outcome.message ? outcome.message.assistant() : nullptr;
     if (!answer || answer->stop_reason == stop_reason::aborted) {
         attributes.add("cubepi.aborted", true);
-        attributes.add("error.type", SharedString("cubepi.aborted"));
+        attributes.add("error.type", "cubepi.aborted");
     }
     if (!answer) return;
     record_answer(span, call.model(), outcome.message, outcome.details);

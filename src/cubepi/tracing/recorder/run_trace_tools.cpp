@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include <cubepi/tracing/recorder/constant_texts.hpp>
 #include <cubepi/tracing/recorder/question_facts.hpp>
 #include <cubepi/tracing/recorder/run_trace.hpp>
 
@@ -36,20 +35,19 @@ void record_result(SpanData& span, const ToolExecutionEndEvent& event,
 
 void RunTrace::start_tool(const ToolExecutionStartEvent& event, const ToolFacts& facts, Time now) {
     if (!records()) return;
-    const ConstantTexts& texts = constant_texts();
     Tool tool{event.tool_call_id, open(shared_name("execute_tool " + event.tool_name.str()),
                                        SpanId(), SpanKind::internal, now)};
     Attributes& attributes = tool.span->attributes;
-    attributes.add("gen_ai.operation.name", texts.execute_tool);
+    attributes.add("gen_ai.operation.name", "execute_tool");
     attributes.add("gen_ai.tool.name", event.tool_name);
     attributes.add("gen_ai.tool.call.id", event.tool_call_id);
-    attributes.add("gen_ai.tool.type", texts.function);
+    attributes.add("gen_ai.tool.type", "function");
     attributes.add("cubepi.run_id", run_id_);
     if (!facts.description.empty()) attributes.add("gen_ai.tool.description", facts.description);
     if (facts.execution_mode) {
         const bool sequential = *facts.execution_mode == ExecutionMode::sequential;
         attributes.add("cubepi.tool.execution_mode",
-                       sequential ? texts.sequential : texts.parallel);
+                       AttributeValue::of_literal(sequential ? "sequential" : "parallel"));
     }
     if (settings_.content.enabled())
         settings_.content.add(attributes, "gen_ai.tool.call.arguments", event.args);

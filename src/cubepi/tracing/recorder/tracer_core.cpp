@@ -23,6 +23,19 @@ std::chrono::milliseconds time_until(std::chrono::steady_clock::time_point end) 
                     std::chrono::duration_cast<std::chrono::milliseconds>(left));
 }
 
+/// A run with the core that receives its spans: a provider may notify about a call of the run while another thread detaches the
+/// tracer.
+struct OwnedRun {
+    OwnedRun(std::shared_ptr<TracerCore> receiver,
+             std::shared_ptr<const RunTrace::Settings> settings,
+             std::shared_ptr<const RunInfo> info, const TraceParent& parent, RunTrace::Time start)
+        : core(std::move(receiver)),
+          trace(std::move(settings), *core, std::move(info), parent, start) {}
+
+    const std::shared_ptr<TracerCore> core;
+    RunTrace trace;
+};
+
 /// Decides by the random part of the trace id, so that all services of a trace decide alike.
 bool is_sampled(const TraceId& id, double ratio) {
     if (ratio >= 1) return true;
@@ -48,18 +61,16 @@ TracerCore::TracerCore(TracerOptions options)
 
 std::shared_ptr<TracerCore> TracerCore::create(TracerOptions options) {
     auto core = std::make_shared<TracerCore>(std::move(options));
-    // The providers may outlive the tracer.
-    const std::weak_ptr<TracerCore> weak = core;
-    auto on_request = [weak](const RequestPayload& payload, const ProviderCall& call) {
-        const std::shared_ptr<TracerCore> self = weak.lock();
-        if (!self || call.run_id().empty()) return;
-        if (const auto run = self->runs_.find(call.run_id()))
+    auto on_request = [runs = core->runs_](const RequestPayload& payload,
+                                           const ProviderCall& call) {
+        if (call.run_id().empty()) return;
+        if (const auto run = runs->find(call.run_id()))
             run->start_chat(call, payload, run->info().wall_time(call.started));
     };
-    auto on_response = [weak](const ProviderOutcome& outcome, const ProviderCall& call) {
-        const std::shared_ptr<TracerCore> self = weak.lock();
-        if (!self || call.run_id().empty()) return;
-        if (const auto run = self->runs_.find(call.run_id()))
+    auto on_response = [runs = core->runs_](const ProviderOutcome& outcome,
+                                            const ProviderCall& call) {
+        if (call.run_id().empty()) return;
+        if (const auto run = runs->find(call.run_id()))
             run->end_chat(call, outcome, run->info().wall_time(outcome.ended));
     };
     core->watch_ = std::make_shared<ProviderWatch>(RequestObserver(std::move(on_request)),
@@ -69,7 +80,7 @@ std::shared_ptr<TracerCore> TracerCore::create(TracerOptions options) {
 
 TraceParent TracerCore::parent_of(const RunInfo& info) const {
     if (!info.origin.parent_run_id.empty()) {
-        if (const auto run = runs_.find(info.origin.parent_run_id)) {
+        if (const auto run = runs_->find(info.origin.parent_run_id)) {
             const SpanContext context = run->context_of_call(info.origin.parent_tool_call_id);
             return TraceParent{context.trace_id, context.span_id, context.sampled};
         }
@@ -99,21 +110,22 @@ std::shared_ptr<RunTrace> TracerCore::start_run(std::shared_ptr<const RunInfo> i
                                                 std::shared_ptr<const RunTrace::Settings> own) {
     const TraceParent parent = parent_of(*info);
     std::shared_ptr<const RunTrace::Settings> settings = own ? std::move(own) : settings_;
-    auto run =
-        std::make_shared<RunTrace>(std::move(settings), *this, std::move(info), parent, start);
+    auto owned = std::make_shared<OwnedRun>(shared_from_this(), std::move(settings),
+                                            std::move(info), parent, start);
+    std::shared_ptr<RunTrace> run(owned, &owned->trace);
     if (const TraceContext* context = run->info().origin.trace.get()) {
         for (Attribute& one : attributes_of(*context))
             run->set_attribute(std::move(one.key), std::move(one.value));
     }
-    runs_.add(run->info().run_id, run);
+    runs_->add(run->info().run_id, run);
     return run;
 }
 
 void TracerCore::forget(const std::shared_ptr<RunTrace>& run) noexcept {
-    runs_.remove(run->info().run_id, run.get());
+    runs_->remove(run->info().run_id, run.get());
     try {
         if (run->context().sampled || run->info().origin.parent_run_id.empty()) return;
-        if (const auto parent = runs_.find(run->info().origin.parent_run_id)) parent->adopt(*run);
+        if (const auto parent = runs_->find(run->info().origin.parent_run_id)) parent->adopt(*run);
     } catch (...) {
         report_failure("a nested run");
     }

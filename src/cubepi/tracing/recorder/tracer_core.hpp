@@ -12,7 +12,7 @@
 namespace cubepi::detail {
 
 /// The state shared by the recorders of all agents of a tracer. Thread-safe.
-class TracerCore final : public SpanReceiver {
+class TracerCore final : public SpanReceiver, public std::enable_shared_from_this<TracerCore> {
 public:
     explicit TracerCore(TracerOptions options);
     /// Creates a core that observes providers.
@@ -23,7 +23,7 @@ public:
     }
     std::shared_ptr<SpanData> blank_span() override { return sink_.blank_span(); }
 
-    /// Begins the trace of a run. `own`: other settings than the tracer's.
+    /// Begins the trace of a run, which is in the table until forget(). `own`: other settings than the tracer's.
     std::shared_ptr<RunTrace> start_run(std::shared_ptr<const RunInfo> info, RunTrace::Time start,
                                         std::shared_ptr<const RunTrace::Settings> own = nullptr);
     /// Returns the caller's span if `traceparent` is valid, else a new trace.
@@ -58,7 +58,8 @@ private:
     const std::shared_ptr<const RunTrace::Settings> settings_;
     const std::shared_ptr<const Resource> resource_;
     SpanSink sink_;
-    RunTable<RunTrace> runs_;
+    // Shared with the observers of providers, which may outlive the core.
+    const std::shared_ptr<RunTable<RunTrace>> runs_ = std::make_shared<RunTable<RunTrace>>();
     const std::unique_ptr<StreamWriter> streams_;
     RunTable<SpanHold> holds_;  // by the ids of spans of the program that have not ended
     std::shared_ptr<ProviderWatch> watch_;
