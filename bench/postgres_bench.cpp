@@ -8,6 +8,7 @@
 #include <benchmark/benchmark.h>
 #include <libpq-fe.h>
 
+#include <cubepi/checkpoint/format/message_row_reader.hpp>
 #include <cubepi/checkpoint/postgres_checkpointer.hpp>
 #include <cubepi/checkpoint/postgres_server_test.hpp>
 #include <cubepi/core/run.hpp>
@@ -59,13 +60,14 @@ public:
         end_write();
     }
 
-    std::size_t load() {
+    /// `messages`: receives the decoded rows; null: they are not decoded.
+    std::size_t load(MessageList* messages = nullptr) {
         send_plain("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
         send("extra", {"t"});
         send("exact", {"t"});
         send("load", {"t"});
         send_plain("COMMIT");
-        return receive();
+        return receive(messages);
     }
 
     /// A claim of a run and its completion.
@@ -187,7 +189,7 @@ private:
         ++sent_;
     }
     /// Waits for the results of all statements, and returns the number of their rows.
-    std::size_t receive() {
+    std::size_t receive(MessageList* messages = nullptr) {
         PQpipelineSync(handle_);
         std::size_t rows = 0;
         for (; sent_ > 0; --sent_) {
@@ -195,11 +197,22 @@ private:
                 if (PQresultStatus(result) == PGRES_FATAL_ERROR)
                     throw std::runtime_error(PQerrorMessage(handle_));
                 rows += static_cast<std::size_t>(PQntuples(result));
+                if (messages && PQnfields(result) == 3) decode(result, *messages);
                 PQclear(result);
             }
         }
         PQclear(PQgetResult(handle_));  // the sync
         return rows;
+    }
+
+    static void decode(const PGresult* result, MessageList& messages) {
+        const auto value = [result](int row, int column) {
+            return std::string_view(PQgetvalue(result, row, column),
+                                    static_cast<std::size_t>(PQgetlength(result, row, column)));
+        };
+        detail::MessageRowReader reader;
+        for (int row = 0; row < PQntuples(result); ++row)
+            messages.push_back(reader.read(value(row, 2), value(row, 1)));
     }
 
     PGconn* handle_;
@@ -253,6 +266,20 @@ void bare_pg_load(benchmark::State& state) {
     }
 }
 BENCHMARK(bare_pg_load)->UseRealTime()->Unit(benchmark::kMillisecond);
+
+/// The same, and decodes the messages as the store does.
+void bare_pg_load_decoded(benchmark::State& state) {
+    Bare bare(filled_database().connection);
+    for (auto _ : state) {
+        MessageList messages;
+        (void)bare.load(&messages);
+        if (messages.size() != many_messages) state.SkipWithError("messages are missing");
+        state.PauseTiming();
+        messages = MessageList();
+        state.ResumeTiming();
+    }
+}
+BENCHMARK(bare_pg_load_decoded)->UseRealTime()->Unit(benchmark::kMillisecond);
 
 void pg_load(benchmark::State& state) {
     PostgresCheckpointer store(filled_database());
