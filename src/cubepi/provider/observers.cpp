@@ -297,8 +297,8 @@ private:
     }
 
     std::shared_ptr<ObservedCall> observed_;
-    std::shared_ptr<const ObserverRegistry::Lists>
-        lists_;  // not replaced while observers are called
+    // Not replaced while observers are called.
+    std::shared_ptr<const ObserverRegistry::Lists> lists_;
     std::uint64_t version_ = 0;
     std::optional<std::chrono::steady_clock::time_point> first_chunk_;
     std::unique_ptr<StreamSource> source_;
