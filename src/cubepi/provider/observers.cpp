@@ -202,8 +202,8 @@ public:
 private:
     const ProviderCall& call() const noexcept { return observed_->call; }
 
-    /// ready() while an observer may have to be notified of any event. Not inlined: ready() is called for each delta.
-    [[gnu::noinline]] std::optional<StreamEvent> ready_observed() {
+    /// ready() while an observer may have to be notified of any event.
+    std::optional<StreamEvent> ready_observed() {
         if (!queue_.empty()) return queue_.pop();
         if (lists().has_async) return std::nullopt;
         if (observed_->build_payload && !observed_->announced) {

@@ -437,26 +437,6 @@ TEST(Tracer, TracedRecordsOneTaskAndWaitsForItsExport) {
     EXPECT_EQ(it.spans().size(), 3u);
 }
 
-TEST(Tracer, OneshotIsARunWithOneCall) {
-    TracerOptions tracing;
-    tracing.record_content = true;
-    Traced it(std::move(tracing));
-    FauxProvider faux = answering({"A title"});
-    OneshotOptions options;
-    options.operation = "title";
-    options.trace.metadata["conversation_id"] = "conv-1";
-    const AssistantMessage answer =
-        run(it.tracer->oneshot(faux.model("m"), "Make a title.",
-                               MessageList{user_message("Long talk")}, std::move(options)));
-    EXPECT_EQ(answer.text(), "A title");
-    const auto root = it.span("invoke_agent");
-    EXPECT_EQ(text(*root, "cubepi.oneshot.operation"), "title");
-    EXPECT_EQ(text(*root, "cubepi.metadata.oneshot_operation"), "title");
-    EXPECT_EQ(text(*root, "gen_ai.output.messages"),
-              R"([{"role":"assistant","parts":[{"type":"text","content":"A title"}]}])");
-    EXPECT_EQ(it.span("chat m")->parent, root->context.span_id);
-}
-
 TEST(Tracer, AStreamFileHasNoTextUnlessContentIsRecorded) {
     for (const bool content : {false, true}) {
         const ScopedTestDirectory directory;

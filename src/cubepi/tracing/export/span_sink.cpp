@@ -9,12 +9,6 @@
 #include <cubepi/tracing/export/export_thread.hpp>
 #include <cubepi/tracing/export/span_queue.hpp>
 
-#ifdef __has_feature
-#define CUBEPI_HAS_FEATURE(name) __has_feature(name)
-#else
-#define CUBEPI_HAS_FEATURE(name) 0
-#endif
-
 namespace cubepi {
 
 namespace {
@@ -44,12 +38,8 @@ struct ReusableSpan {
 template <class T>
 bool is_sole_owner(const std::shared_ptr<T>& object) noexcept {
     if (object.use_count() != 1) return false;
-    // use_count() does not synchronize with the threads that were owners.
-#if defined(__SANITIZE_THREAD__) || CUBEPI_HAS_FEATURE(thread_sanitizer)
-    const std::shared_ptr<T> copy = object;  // its release does; the sanitizer does not know fences
-#else
-    std::atomic_thread_fence(std::memory_order_acquire);
-#endif
+    // use_count() does not synchronize with the threads that were owners; the release of this copy does.
+    const std::shared_ptr<T> copy = object;
     return true;
 }
 
