@@ -1,7 +1,6 @@
 // Connections that break: the store over a proxy.
 #include <cubepi/checkpoint/postgres_checkpointer.hpp>
 
-#include <csignal>
 #include <memory>
 #include <random>
 #include <stdexcept>
@@ -96,15 +95,6 @@ TEST_F(PostgresFaults, a_read_is_repeated_when_the_connection_is_cut) {
 
 TEST_F(PostgresFaults, a_server_that_crashes_at_any_statement_of_an_append) {
     PostgresCheckpointer store(options);
-    // The crash before may end these connections late, after the store has been answered.
-    const auto processes_of_store = [&] {
-        for (;;) {
-            try {
-                return query("SELECT pid FROM pg_stat_activity WHERE application_name = 'cubepi'");
-            } catch (const std::runtime_error&) {
-            }
-        }
-    };
     bool hit = true;
     int statement = 1;
     for (; hit; ++statement) {
@@ -115,9 +105,7 @@ TEST_F(PostgresFaults, a_server_that_crashes_at_any_statement_of_an_append) {
         // The statements before it have reached the server, the others do not.
         proxy.before_statement(statement, [&] {
             hit = true;
-            // The other processes of the server end, and it recovers, when one is killed.
-            const std::vector<std::string> pids = processes_of_store();
-            if (!pids.empty()) kill(std::stoi(pids.front()), SIGKILL);
+            server.crash(database);
         });
         run(append(store, thread_id));
         proxy.before_statement(0, {});

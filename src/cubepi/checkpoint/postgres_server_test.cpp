@@ -182,6 +182,20 @@ void PostgresServer::stop(int signal) {
     if (log_.joinable()) log_.join();
 }
 
+void PostgresServer::crash(const std::string& database) const {
+    std::vector<std::string> pids;
+    for (;;) {
+        try {
+            // An earlier crash may end this connection late, after a store has been answered again.
+            pids = RawPostgres(connection(database))
+                       .query("SELECT pid FROM pg_stat_activity WHERE application_name = 'cubepi'");
+            break;
+        } catch (const std::runtime_error&) {
+        }
+    }
+    if (!pids.empty()) kill(std::stoi(pids.front()), SIGKILL);
+}
+
 std::string PostgresServer::connection(const std::string& database, const std::string& more) const {
     return "host=" + directory_ + " dbname=" + database + " user=cubepi " + more;
 }

@@ -35,6 +35,9 @@ public:
     /// Sends the signal to the server and waits for its end.
     void stop(int signal);
     int pid() const noexcept { return pid_; }
+    /// Kills a process that serves a store, if there is one: the other processes of the server end, and it recovers. Waits if the
+    /// server still recovers from an earlier crash.
+    void crash(const std::string& database) const;
 
     /// Creates a database with the tables of this library, or an empty one.
     std::string create_database();
