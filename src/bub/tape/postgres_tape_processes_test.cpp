@@ -180,7 +180,9 @@ TEST_F(PostgresTapeProcesses, B9_AServerThatIsKilledAtAnyStatementOfATurnLosesNo
         until_connected([&] { add(*fork, message_entry("assistant", "half of it and the rest")); });
         until_connected([&] { run(fork->merge()); });
         proxy.before_statement(0, {});
-        EXPECT_EQ(contents(*store, tape), "hello|half of it and the rest|turn|") << statement;
+        std::string found;
+        until_connected([&] { found = contents(*store, tape); });
+        EXPECT_EQ(found, "hello|half of it and the rest|turn|") << statement;
     }
 }
 

@@ -28,9 +28,12 @@ public:
         }
         return failure.is_transient() && attempts_ < most_attempts;
     }
-    /// How long to wait first: not at all, unless the server has to start.
+    /// How long to wait first: not at all, unless the server has to start. A server that crashes accepts connections until it
+    /// notices, so one that was lost again is repeated later, too.
     std::chrono::milliseconds delay(const ServerFailure& failure) const {
-        return std::chrono::milliseconds(is_connecting(failure) ? 25 << std::min(attempts_, 6) : 0);
+        const bool is_lost_again = failure.kind() == ServerFailureKind::lost && attempts_ > 1;
+        const bool waits = is_connecting(failure) || is_lost_again;
+        return std::chrono::milliseconds(waits ? 25 << std::min(attempts_, 6) : 0);
     }
     int attempts() const noexcept { return attempts_; }
 
