@@ -177,12 +177,14 @@ template <class F>
 void MessageLog::each(std::uint32_t count, F&& f) const {
     const std::uint32_t in_first = std::min(count, entries_of_first);
     for (std::uint32_t i = 0; i < in_first; ++i) f(first_[i]);
-    const Page* page = pages_;
-    for (std::uint32_t left = count - in_first; left > 0; page = page->next) {
+    // The owner may be writing the pointer to the page after the last entry, so only pointers to pages with entries of
+    // the snapshot are read.
+    const Page* page = nullptr;
+    for (std::uint32_t left = count - in_first; left > 0;) {
+        page = page ? page->next : pages_;
         const std::uint32_t here = std::min(left, entries_per_page);
         for (std::uint32_t i = 0; i < here; ++i) f(page->entries[i]);
         left -= here;
-        if (left == 0) break;  // the writer may be creating the next page
     }
 }
 

@@ -1,5 +1,6 @@
 #include <cubepi/core/partial_message.hpp>
 
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <memory>
@@ -247,6 +248,31 @@ TEST(PartialMessage, D10_ReadByOthersWhileItGrows) {
     changed.notify_all();
     one.join();
     two.join();
+}
+
+/// The reader is ordered after the owner, but not the owner after the reader, so ThreadSanitizer reports any memory that
+/// the owner writes after a reader of an older snapshot has read it.
+TEST(PartialMessage, D10_AReaderReadsNothingThatIsWrittenLater) {
+    constexpr std::size_t steps = 300;  // over the edges of several pages
+    std::vector<PartialMessage> handed(steps);
+    std::atomic<std::size_t> published = 0;
+    std::atomic<std::size_t> read = 0;
+    std::thread reader([&] {
+        for (std::size_t next = 0; next < steps; ++next) {
+            while (published.load(std::memory_order_acquire) <= next) std::this_thread::yield();
+            EXPECT_EQ(handed[next].text(), std::string(next, 'x'));
+            read.store(next + 1, std::memory_order_relaxed);
+        }
+    });
+    const auto log = new_log();
+    log->open(MessageLog::Kind::text_start, 0, TextContent());
+    for (std::size_t i = 0; i < steps; ++i) {
+        handed[i] = log->snapshot();
+        published.store(i + 1, std::memory_order_release);
+        while (read.load(std::memory_order_relaxed) <= i) std::this_thread::yield();
+        log->delta(0, "x");
+    }
+    reader.join();
 }
 
 }  // namespace
