@@ -264,15 +264,16 @@ private:
     }
 
     ProviderOutcome outcome(const StreamEvent& event) const {
-        ProviderOutcome told;
-        told.message = event.partial.message();
-        told.error = told.message.assistant()->error;
-        told.started = observed_->call.started;
-        told.first_chunk = first_chunk_;
-        told.ended = observed_->now();
-        told.details = std::move(observed_->details);
-        if (event.type != StreamEventType::error) told.build_body = body_;
-        return told;
+        Message message = event.partial.message();
+        SharedValue<ErrorInfo> error = message.assistant()->error;
+        return ProviderOutcome{
+            .message = std::move(message),
+            .error = std::move(error),
+            .started = observed_->call.started,
+            .first_chunk = first_chunk_,
+            .ended = observed_->now(),
+            .details = std::move(observed_->details),
+            .build_body = event.type == StreamEventType::error ? BodyBuilder() : body_};
     }
 
     void put(StreamEvent event, std::vector<Notice> notices) {

@@ -46,7 +46,7 @@ detail::RunEnding ending_of(const AssistantMessage& answer, const Model& model,
 /// Takes a run off the table, also if the coroutine is destroyed.
 struct ForgetAtEnd {
     detail::TracerCore& core;
-    const std::shared_ptr<detail::RunTrace>& run;
+    const std::shared_ptr<detail::RunLog>& run;
     ~ForgetAtEnd() { core.forget(run); }
 };
 
@@ -111,7 +111,9 @@ Task<AssistantMessage> Tracer::oneshot(BoundModel model, std::string system_prom
     StreamOptions call = StreamOptions().run_id(info->run_id).runtime(runtime);
     const auto run = core->start_run(std::move(info), runtime->clock->wall(), std::move(settings));
     const ForgetAtEnd forget{*core, run};
-    run->set_attribute("cubepi.oneshot.operation", SharedString(operation));
+    run->with_trace([&operation](detail::RunTrace& trace) {
+        trace.set_attribute("cubepi.oneshot.operation", SharedString(operation));
+    });
     for (const Message& message : messages) run->start_message(message);
     const std::size_t sent = messages.size();
     Task<AssistantMessage> calling =
@@ -119,10 +121,11 @@ Task<AssistantMessage> Tracer::oneshot(BoundModel model, std::string system_prom
     Outcome<AssistantMessage> answer = co_await outcome_of(std::move(calling));
     const auto now = run->info().wall_time(runtime->clock->now());
     if (answer.ok()) {
-        run->end_answer(Message(answer.value()));
+        const Message message(answer.value());
+        run->with_trace([&message](detail::RunTrace& trace) { trace.end_answer(message); });
         run->end(ending_of(answer.value(), model.spec(), sent + 1), now);
     } else {
-        run->abandon(now);
+        run->with_trace([now](detail::RunTrace& trace) { trace.abandon(now); });
     }
     co_return std::move(answer).value();
 }

@@ -104,9 +104,15 @@ void ExportControl::wake() const noexcept {
     [[maybe_unused]] const ssize_t written = ::write(event_.get(), &one, sizeof one);
 }
 
-bool ExportControl::is_flushed(std::uint64_t flush) const {
-    return std::all_of(lanes_.begin(), lanes_.end(),
-                       [flush](const auto& lane) { return lane->flushed_ >= flush; });
+void ExportControl::wake(ExportLane& lane) const noexcept {
+    if (thread_id_.load() != std::this_thread::get_id()) return wake();
+    lane.wake();
+}
+
+bool ExportControl::is_flushed(std::uint64_t flush, const ExportLane* only) const {
+    return std::all_of(lanes_.begin(), lanes_.end(), [flush, only](const auto& lane) {
+        return (only && lane.get() != only) || lane->flushed_ >= flush;
+    });
 }
 
 Task<> ExportControl::read_wakes(BackgroundScope& lanes) {
@@ -173,7 +179,7 @@ bool ExportThread::start() noexcept {
             }
             control->changed_.notify_all();
         });
-        thread_id_ = thread_.get_id();
+        control_->thread_id_ = thread_.get_id();
         started_.store(true, std::memory_order_release);
     } catch (...) {
         return false;
@@ -181,16 +187,16 @@ bool ExportThread::start() noexcept {
     return true;
 }
 
-bool ExportThread::flush(milliseconds limit) {
-    if (is_forked() || thread_id_.load() == std::this_thread::get_id()) return false;
+bool ExportThread::flush(milliseconds limit, const ExportLane* only) {
+    if (is_forked() || control_->thread_id_.load() == std::this_thread::get_id()) return false;
     if (!started_.load()) return true;
     const std::uint64_t flush = control_->flush_.fetch_add(1) + 1;
     control_->wake();
     std::unique_lock lock(control_->mutex_);
-    control_->changed_.wait_for(lock, bounded(limit), [this, flush] {
-        return control_->ended_ || control_->is_flushed(flush);
+    control_->changed_.wait_for(lock, bounded(limit), [this, flush, only] {
+        return control_->ended_ || control_->is_flushed(flush, only);
     });
-    return control_->is_flushed(flush);
+    return control_->is_flushed(flush, only);
 }
 
 bool ExportThread::close(milliseconds limit) {
@@ -198,7 +204,7 @@ bool ExportThread::close(milliseconds limit) {
     control_->closing_ = true;
     const bool has_thread = start();
     control_->wake();
-    if (thread_id_.load() == std::this_thread::get_id()) return false;
+    if (control_->thread_id_.load() == std::this_thread::get_id()) return false;
     std::unique_lock lock(control_->mutex_);
     if (!has_thread) control_->ended_ = true;
     const bool in_time = end(lock, limit);

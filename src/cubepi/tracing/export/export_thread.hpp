@@ -71,8 +71,10 @@ public:
     /// Throws Error(io) if the process has no file descriptor left.
     explicit ExportControl(std::vector<std::shared_ptr<ExportLane>> lanes);
 
-    /// Wakes the lanes. Takes no lock, any thread.
+    /// Wakes all lanes. Takes no lock, any thread.
     void wake() const noexcept;
+    /// Wakes at least this lane, without a system call on the export thread itself.
+    void wake(ExportLane& lane) const noexcept;
 
     Task<> main();
 
@@ -83,13 +85,15 @@ private:
     friend class ExportLane;
     friend class ExportThread;
     Task<> read_wakes(BackgroundScope& lanes);
-    bool is_flushed(std::uint64_t flush) const;
+    /// `only`: null for all lanes.
+    bool is_flushed(std::uint64_t flush, const ExportLane* only) const;
 
     const std::vector<std::shared_ptr<ExportLane>> lanes_;
     const UniqueFd event_;
     std::atomic<std::uint64_t> flush_ = 0;  // the number of flushes requested
     std::atomic<bool> closing_ = false;
     std::atomic<bool> cancelled_ = false;
+    std::atomic<std::thread::id> thread_id_ = {};
     std::mutex mutex_;
     std::condition_variable changed_;
     bool ended_ = false;
@@ -107,8 +111,8 @@ public:
     /// Starts the thread unless it was started. Takes no lock except at the first calls. Returns false if the system has no thread
     /// left; a later call tries again.
     bool start() noexcept;
-    /// Waits until the lanes have exported what they had. Returns false after `limit`, or on the export thread itself.
-    bool flush(std::chrono::milliseconds limit);
+    /// Waits until the lanes have exported what they had, or one of them. Returns false after `limit`, or on the export thread itself.
+    bool flush(std::chrono::milliseconds limit, const ExportLane* only = nullptr);
     /// Ends the lanes. After `limit` they are cancelled; if one of them ignores that, the thread is left to itself. Returns false
     /// if they did not end by themselves.
     bool close(std::chrono::milliseconds limit);
@@ -124,7 +128,6 @@ private:
 
     std::shared_ptr<ExportControl> control_;
     std::atomic<bool> started_ = false;
-    std::atomic<std::thread::id> thread_id_ = {};
     std::thread thread_;
     const unsigned process_;
 };

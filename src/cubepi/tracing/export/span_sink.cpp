@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <atomic>
-#include <limits>
 #include <utility>
 
 #include <cubepi/tracing/export/export_report.hpp>
 #include <cubepi/tracing/export/export_thread.hpp>
+#include <cubepi/tracing/export/queue_lane.hpp>
+#include <cubepi/tracing/export/sole_owner.hpp>
 #include <cubepi/tracing/export/span_queue.hpp>
 
 namespace cubepi {
@@ -16,7 +17,9 @@ namespace {
 using detail::BoundedQueue;
 using detail::ExportLane;
 using detail::ExportReporter;
+using detail::is_sole_owner;
 using detail::NoticeReceiver;
+using detail::QueueLane;
 using detail::SpanQueue;
 
 /// Ends an export also if the exporter throws before it returns a task.
@@ -34,26 +37,17 @@ struct ReusableSpan {
     void operator()(SpanData* span) const noexcept { delete span; }
 };
 
-/// Returns true if there is no other owner.
-template <class T>
-bool is_sole_owner(const std::shared_ptr<T>& object) noexcept {
-    if (object.use_count() != 1) return false;
-    // use_count() does not synchronize with the threads that were owners; the release of this copy does.
-    const std::shared_ptr<T> copy = object;
-    return true;
-}
-
 /// Returns true if the span is one of SpanSink::blank_span() and has no other owner.
 bool is_reusable(const std::shared_ptr<const SpanData>& span) noexcept {
     return std::get_deleter<ReusableSpan>(span) && is_sole_owner(span);
 }
 
 /// The queue of one exporter, and what takes spans from it.
-class SpanLane final : public ExportLane {
+class SpanLane final : public QueueLane {
 public:
     SpanLane(SpanSink::Output output, std::shared_ptr<const Resource> resource,
              const std::shared_ptr<NoticeReceiver>& receiver, std::shared_ptr<Clock> clock)
-        : ExportLane(std::move(clock), output.limits.export_timeout),
+        : QueueLane(std::move(clock), output.limits.export_timeout),
           exporter_(std::move(output.exporter)),
           resource_(std::move(resource)),
           delay_(output.limits.delay),
@@ -74,15 +68,13 @@ public:
 
 private:
     static constexpr std::size_t small_span_bytes = 4096;
-    static constexpr std::size_t never = std::numeric_limits<std::size_t>::max();
 
     Task<> serve() override;
-    bool has_batch() const noexcept {
+    bool has_some() const noexcept override { return queue_.size() != 0; }
+    bool has_batch() const noexcept override {
         const SpanQueue::Load load = queue_.load();
         return load.spans >= batch_spans_ || load.bytes >= batch_bytes_;
     }
-    void wake_if_due() noexcept;
-    Task<> wait_for_batch(ClockTimer& timer);
     Task<> drain(ClockTimer& timer);
     Task<> export_some(ClockTimer& timer);
     Task<bool> export_batch();
@@ -98,7 +90,6 @@ private:
     // Spans that were exported or dropped. The threads that add spans reuse or destroy them: an allocator is slow, for both sides, if one
     // thread allocates what another one frees.
     BoundedQueue<std::shared_ptr<const SpanData>> exported_spans_;
-    std::atomic<std::size_t> wake_at_ = 1;  // the number of spans at which add() wakes the thread
     std::atomic<std::size_t> exporting_ = 0;
     std::atomic<std::uint64_t> exported_ = 0;
     std::atomic<std::uint64_t> dropped_ = 0;
@@ -130,15 +121,6 @@ std::shared_ptr<SpanData> SpanLane::take_exported() noexcept {
     return nullptr;
 }
 
-/// The thread stores wake_at_ and then reads the size; here it is the other way round, so one of the two sees the other.
-void SpanLane::wake_if_due() noexcept {
-    const std::size_t wake_at = wake_at_.load();
-    if (wake_at == never) return;
-    const SpanQueue::Load load = queue_.load();
-    const bool due = load.spans >= wake_at || load.bytes >= batch_bytes_;
-    if (due && wake_at_.exchange(never) != never) control().wake();
-}
-
 ExportCounts SpanLane::counts() const noexcept {
     ExportCounts counts;
     counts.exported = exported_;
@@ -166,7 +148,7 @@ void SpanLane::settle() noexcept {
 Task<> SpanLane::serve() {
     const std::unique_ptr<ClockTimer> timer = co_await make_timer();
     while (!is_closing()) {
-        co_await wait_for_batch(*timer);
+        co_await wait_for_batch(*timer, delay_);
         if (is_requested()) {
             co_await drain(*timer);
         } else {
@@ -175,18 +157,6 @@ Task<> SpanLane::serve() {
     }
     co_await drain(*timer);
     co_await exporter_->shutdown();
-}
-
-/// Waits until a batch is complete, the first span has waited long enough, or a flush or the end is requested.
-Task<> SpanLane::wait_for_batch(ClockTimer& timer) {
-    wake_at_ = 1;
-    while (queue_.size() == 0 && !is_requested()) co_await wait();
-    wake_at_ = batch_spans_;
-    const Clock::time_point due = deadline_after(clock().now(), delay_);
-    timer.expires_at(due, [this] { wake(); });
-    while (!has_batch() && !is_requested() && clock().now() < due) co_await wait();
-    timer.cancel();
-    wake_at_ = never;
 }
 
 /// Exports the spans that were added before the request.
@@ -199,9 +169,7 @@ Task<> SpanLane::drain(ClockTimer& timer) {
 
 /// Exports a batch, or waits a moment if the thread that adds the next span has not finished.
 Task<> SpanLane::export_some(ClockTimer& timer) {
-    if (co_await export_batch()) co_return;
-    timer.expires_after(std::chrono::milliseconds(1), [this] { wake(); });
-    co_await wait();
+    if (!co_await export_batch()) co_await wait_for_entry(timer);
 }
 
 /// Returns false if no span could be taken.
@@ -247,10 +215,27 @@ Task<bool> SpanLane::export_batch() {
 
 struct SpanSink::State {
     State(std::vector<Output> outputs, const std::shared_ptr<const Resource>& resource,
-          std::function<void(const Notice&)> report, const std::shared_ptr<Clock>& clock)
+          std::function<void(const Notice&)> report, const std::shared_ptr<Clock>& clock,
+          std::shared_ptr<ExportLane> span_source)
         : receiver(std::make_shared<NoticeReceiver>(std::move(report))),
           lanes(make_lanes(std::move(outputs), resource, receiver, clock)),
-          thread({lanes.begin(), lanes.end()}) {}
+          source(std::move(span_source)),
+          thread(lanes_of_thread()) {}
+
+    std::vector<std::shared_ptr<ExportLane>> lanes_of_thread() const {
+        std::vector<std::shared_ptr<ExportLane>> all(lanes.begin(), lanes.end());
+        if (source) all.push_back(source);
+        return all;
+    }
+    /// Waits until the source has added its spans. Returns the rest of the limit.
+    std::chrono::milliseconds flush_source(std::chrono::milliseconds limit) {
+        if (!source) return limit;
+        const auto end = deadline_after(std::chrono::steady_clock::now(), limit);
+        (void)thread.flush(limit, source.get());
+        const auto left = end - std::chrono::steady_clock::now();
+        return std::max(std::chrono::milliseconds(0),
+                        std::chrono::duration_cast<std::chrono::milliseconds>(left));
+    }
 
     static std::vector<std::shared_ptr<SpanLane>> make_lanes(
         std::vector<Output> outputs, const std::shared_ptr<const Resource>& resource,
@@ -265,14 +250,17 @@ struct SpanSink::State {
 
     const std::shared_ptr<NoticeReceiver> receiver;
     const std::vector<std::shared_ptr<SpanLane>> lanes;
+    const std::shared_ptr<ExportLane> source;
     detail::ExportThread thread;
 };
 
 SpanSink::SpanSink(std::vector<Output> outputs, std::shared_ptr<const Resource> resource,
-                   std::function<void(const Notice&)> report, std::shared_ptr<Clock> clock) {
+                   std::function<void(const Notice&)> report, std::shared_ptr<Clock> clock,
+                   std::shared_ptr<ExportLane> source) {
     if (!resource) resource = std::make_shared<const Resource>();
     if (!clock) clock = std::make_shared<SystemClock>();
-    state_ = std::make_unique<State>(std::move(outputs), resource, std::move(report), clock);
+    state_ = std::make_unique<State>(std::move(outputs), resource, std::move(report), clock,
+                                     std::move(source));
 }
 
 SpanSink::~SpanSink() { shutdown(std::chrono::seconds(5)); }
@@ -302,13 +290,15 @@ std::shared_ptr<SpanData> SpanSink::blank_span() {
     return span;
 }
 
+bool SpanSink::start() noexcept { return !state_->thread.is_forked() && state_->thread.start(); }
+
 bool SpanSink::force_flush(std::chrono::milliseconds limit) {
-    return state_->lanes.empty() || state_->thread.flush(limit);
+    return state_->lanes.empty() || state_->thread.flush(state_->flush_source(limit));
 }
 
 bool SpanSink::shutdown(std::chrono::milliseconds limit) {
     if (state_->lanes.empty()) return true;
-    const bool in_time = state_->thread.close(limit);
+    const bool in_time = state_->thread.close(state_->flush_source(limit));
     if (!state_->thread.is_forked()) state_->receiver->close();
     return in_time;
 }

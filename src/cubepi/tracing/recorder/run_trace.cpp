@@ -8,7 +8,7 @@
 namespace cubepi::detail {
 
 RunTrace::RunTrace(std::shared_ptr<const Settings> settings, SpanReceiver& receiver,
-                   std::shared_ptr<const RunInfo> info, TraceParent parent, Time start)
+                   std::shared_ptr<const RunInfo> info, TraceParent parent, Time start, SpanId id)
     : shared_settings_(std::move(settings)),
       settings_(*shared_settings_),
       receiver_(receiver),
@@ -16,10 +16,9 @@ RunTrace::RunTrace(std::shared_ptr<const Settings> settings, SpanReceiver& recei
       run_id_(info_->run_id),
       hold_(std::move(parent.hold)),
       content_(settings_.content.enabled() ? std::make_unique<RunContent>() : nullptr) {
-    context_.trace_id = parent.trace_id;
-    context_.sampled = parent.sampled;
-    root_ = open(constant_texts().invoke_agent, parent.span_id, SpanKind::internal, start);
-    context_ = root_.context();
+    context_ = SpanContext{parent.trace_id, id, parent.sampled};
+    root_ = OpenSpan(receiver_.blank_span(), constant_texts().invoke_agent, context_,
+                     parent.span_id, SpanKind::internal, start);
     Attributes& attributes = root_->attributes;
     attributes.add("gen_ai.operation.name", "invoke_agent");
     attributes.add("gen_ai.provider.name", "cubepi");
@@ -104,9 +103,9 @@ void RunTrace::end(const RunEnding& ending, Time now) {
     attributes.add("cubepi.output.messages.count", static_cast<std::int64_t>(ending.message_count));
     attributes.set("cubepi.run.outcome", AttributeValue::of_literal(to_string(ending.outcome)));
     if (ending.cost) attributes.set("cubepi.usage.cost", *ending.cost);
-    if (const auto* reached = dynamic_cast<const LimitReachedError*>(ending.error))
+    if (const auto* reached = dynamic_cast<const LimitReachedError*>(ending.error.get()))
         attributes.set("cubepi.run.limit", shared_name(reached->limit()));
-    finish_run(lock, ending.error, now);
+    finish_run(lock, ending.error.get(), now);
 }
 
 void RunTrace::abandon(Time now) {

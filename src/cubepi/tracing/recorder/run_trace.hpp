@@ -18,10 +18,9 @@
 #include <cubepi/tracing/recorder/content_pause.hpp>
 #include <cubepi/tracing/recorder/held_spans.hpp>
 #include <cubepi/tracing/recorder/open_span.hpp>
+#include <cubepi/tracing/recorder/run_facts.hpp>
 
 namespace cubepi::detail {
-
-struct ModelTexts;
 
 /// The parent of a run's span, and whether the run is recorded.
 struct TraceParent {
@@ -41,9 +40,9 @@ struct ToolFacts {
 /// The end of a run.
 struct RunEnding {
     RunOutcome outcome = RunOutcome::completed;
-    const Error* error = nullptr;     ///< may be null
-    std::size_t message_count = 0;    ///< new messages
-    std::optional<double> cost = {};  ///< absent: unknown
+    std::shared_ptr<const Error> error = {};  ///< may be null
+    std::size_t message_count = 0;            ///< new messages
+    std::optional<double> cost = {};          ///< absent: unknown
 };
 
 /// The spans of one run. Events of the agent and notifications of providers may come from different threads. The user's `redact` is
@@ -60,8 +59,10 @@ public:
     };
 
     /// `receiver` gets the ended spans; it must outlive the trace.
+    /// `id`: of the run's span.
     RunTrace(std::shared_ptr<const Settings> settings, SpanReceiver& receiver,
-             std::shared_ptr<const RunInfo> info, TraceParent parent, Time start);
+             std::shared_ptr<const RunInfo> info, TraceParent parent, Time start,
+             SpanId id = SpanId::random());
     /// Ends what is open as aborted.
     ~RunTrace();
     RunTrace(const RunTrace&) = delete;
@@ -80,7 +81,12 @@ public:
     // Events of the agent.
     void start_turn(std::uint32_t turn, Time now);
     void start_message(const Message& message);
+    /// Counts messages that were started, without their content.
+    void add_input_messages(std::int64_t count) noexcept {
+        input_messages_.fetch_add(count, std::memory_order_relaxed);
+    }
     void end_turn(const TurnEndEvent& event, Time now);
+    void end_turn(const TurnEnd& turn, Time now);  ///< without its content
     void start_tool(const ToolExecutionStartEvent& event, const ToolFacts& facts, Time now);
     void end_tool(const ToolExecutionEndEvent& event, Time now);
     void start_question(const HitlRequest& request, Time now);
@@ -91,11 +97,13 @@ public:
     /// Ends a run of which no more events are expected.
     void abandon(Time now);
 
-    // Notifications of providers.
+    // Notifications of providers: with their content, and without.
     void start_chat(const ProviderCall& call, const RequestPayload& payload, Time now);
+    void start_chat(const ChatStart& chat, Time now);
     void end_chat(const ProviderCall& call, const ProviderOutcome& outcome, Time now);
+    void end_chat(ChatEnd& chat, Time now);
     /// Records the answer of a run without turns.
-    void end_answer(const Message& answer);
+    void end_answer(const Message& message);
 
     /// Takes over what a nested run has held, until it is known whether this run fails. If the nested run has failed, this run is
     /// exported as if it had failed too.
@@ -110,9 +118,10 @@ private:
         const ProviderCall*
             call;  ///< all notifications refer to the same object; null: it has ended
         OpenSpan span;
+        bool is_answer = false;  ///< the call has no other purpose
         /// Set if the stream was dropped: the partial answer comes with the end of the turn.
         std::optional<Time> dropped = {};
-        std::unique_ptr<const Model> model = {};  ///< of a dropped stream
+        std::optional<Model> model = {};  ///< of a dropped stream
     };
     using Chats = boost::container::small_vector<Chat, 1>;
     struct Question {
@@ -142,7 +151,7 @@ private:
     }
     OpenSpan open(SharedString name, SpanId parent, SpanKind kind, Time start) const;
     SpanId turn_or_root() const noexcept;
-    SpanId parent_of(const ProviderCall& call) const noexcept;
+    SpanId parent_of(const ChatStart& chat) const noexcept;
     /// False if no span of the run can be exported: it is not sampled, and would not be recorded if it failed.
     bool records() const noexcept { return context_.sampled || settings_.keep_failed; }
     ContentPause pause(std::unique_lock<std::mutex>& lock) const noexcept {
@@ -152,19 +161,26 @@ private:
 
     void finish_question(Question& question, std::string_view outcome, Time now);
 
-    Chats::iterator find_chat(const ProviderCall& call) noexcept;
-    void note_first_request(const ProviderCall& call, const ModelTexts& texts);
+    OpenSpan open_chat(const ChatStart& chat, Time now) const;
+    void add_chat(const ChatStart& chat, OpenSpan span);
+    /// `outcome`: with the content of the answer; null if it is not recorded.
+    void end_chat(ChatEnd& chat, const ProviderOutcome* outcome, Time now);
+    void note_first_request(const ChatStart& chat);
     void record_request(Attributes& attributes, const ProviderCall& call,
                         const JsonObject& payload) const;
-    void record_outcome(SpanData& span, const ProviderCall& call, const ProviderOutcome& outcome,
+    void record_outcome(SpanData& span, const ChatEnd& chat, const ProviderOutcome* outcome,
                         Time now) const;
-    void record_answer(SpanData& span, const Model& model, const Message& answer,
-                       const ResponseDetails& details) const;
-    void record_failure(SpanData& span, const ProviderOutcome& outcome, Time now) const;
+    void record_output(SpanData& span, const Message& answer) const;
+    void record_failure(SpanData& span, const ErrorInfo* error, std::string_view text,
+                        Time now) const;
     std::vector<Chat> take_dropped_chats();
 
-    AnswerFailure failure_of(const AssistantMessage& answer) const;
-    void record_turn(SpanData& span, const TurnEndEvent& event, const AnswerFailure& failure) const;
+    /// `text`: empty if content is not recorded.
+    AnswerFailure failure_of(const SharedString& stop_reason, const SharedValue<ErrorInfo>& error,
+                             std::string_view text) const;
+    /// `event`: with the content of the turn; null if it is not recorded.
+    void end_turn(const TurnEnd& end, const TurnEndEvent* event, Time now);
+    void record_turn(SpanData& span, const TurnEnd& end, const AnswerFailure& failure) const;
 
     void close_open_spans(std::string_view question_outcome, bool aborted, Time now);
     void record_error(SpanData& span, const AnswerFailure& failure, const Error* error) const;

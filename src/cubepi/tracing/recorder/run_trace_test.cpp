@@ -127,10 +127,9 @@ TEST(RunTrace, RedactOfATurnAndOfTheRunMayUseTheRun) {
 
 TEST(RunTrace, RedactOfWhatEndedTheRunMayUseTheRun) {
     RedactedRun it;
-    const Error error(ErrorCode::io, "the disk is full");
     RunEnding ending;
     ending.outcome = RunOutcome::failed;
-    ending.error = &error;
+    ending.error = std::make_shared<const Error>(ErrorCode::io, "the disk is full");
     it.run->end(ending, now);
     EXPECT_EQ(it.take_keys(), (Keys{"exception.message"}));
     EXPECT_EQ(it.receiver.spans.at(0)->status_description, "the disk is full");

@@ -23,19 +23,6 @@ std::chrono::milliseconds time_until(std::chrono::steady_clock::time_point end) 
                     std::chrono::duration_cast<std::chrono::milliseconds>(left));
 }
 
-/// A run with the core that receives its spans: a provider may notify about a call of the run while another thread detaches the
-/// tracer.
-struct OwnedRun {
-    OwnedRun(std::shared_ptr<TracerCore> receiver,
-             std::shared_ptr<const RunTrace::Settings> settings,
-             std::shared_ptr<const RunInfo> info, const TraceParent& parent, RunTrace::Time start)
-        : core(std::move(receiver)),
-          trace(std::move(settings), *core, std::move(info), parent, start) {}
-
-    const std::shared_ptr<TracerCore> core;
-    RunTrace trace;
-};
-
 /// Decides by the random part of the trace id, so that all services of a trace decide alike.
 bool is_sampled(const TraceId& id, double ratio) {
     if (ratio >= 1) return true;
@@ -53,7 +40,8 @@ TracerCore::TracerCore(TracerOptions options)
       settings_(std::make_shared<const RunTrace::Settings>(settings_of(options_))),
       resource_(std::make_shared<const Resource>(options_.resource ? *options_.resource
                                                                    : resource_of(options_))),
-      sink_(options_.exporters, resource_, options_.on_notice),
+      replays_(std::make_shared<ReplayLane>(std::make_shared<SystemClock>())),
+      sink_(options_.exporters, resource_, options_.on_notice, nullptr, replays_),
       streams_(options_.stream_directory.empty()
                    ? nullptr
                    : std::make_unique<StreamWriter>(options_.stream_directory, settings_->losses)) {
@@ -81,7 +69,10 @@ std::shared_ptr<TracerCore> TracerCore::create(TracerOptions options) {
 TraceParent TracerCore::parent_of(const RunInfo& info) const {
     if (!info.origin.parent_run_id.empty()) {
         if (const auto run = runs_->find(info.origin.parent_run_id)) {
-            const SpanContext context = run->context_of_call(info.origin.parent_tool_call_id);
+            SpanContext context = run->context();
+            run->with_trace([&](const RunTrace& trace) {
+                context = trace.context_of_call(info.origin.parent_tool_call_id);
+            });
             return TraceParent{context.trace_id, context.span_id, context.sampled};
         }
     }
@@ -105,27 +96,46 @@ TraceParent TracerCore::parent_of_caller(std::string_view traceparent) const {
     return parent;
 }
 
-std::shared_ptr<RunTrace> TracerCore::start_run(std::shared_ptr<const RunInfo> info,
-                                                RunTrace::Time start,
-                                                std::shared_ptr<const RunTrace::Settings> own) {
-    const TraceParent parent = parent_of(*info);
+/// Notes save time on the path of the run. Content is recorded directly: `redact` is called on the executor of the run.
+bool TracerCore::takes_notes(const RunTrace::Settings& settings,
+                             const TraceParent& parent) const noexcept {
+    const bool is_recorded = parent.sampled || settings.keep_failed;
+    return is_recorded && !settings.content.enabled() && !options_.exporters.empty();
+}
+
+std::shared_ptr<RunLog> TracerCore::start_run(std::shared_ptr<const RunInfo> info,
+                                              RunTrace::Time start,
+                                              std::shared_ptr<const RunTrace::Settings> own) {
+    TraceParent parent = parent_of(*info);
     std::shared_ptr<const RunTrace::Settings> settings = own ? std::move(own) : settings_;
-    auto owned = std::make_shared<OwnedRun>(shared_from_this(), std::move(settings),
-                                            std::move(info), parent, start);
-    std::shared_ptr<RunTrace> run(owned, &owned->trace);
-    if (const TraceContext* context = run->info().origin.trace.get()) {
-        for (Attribute& one : attributes_of(*context))
-            run->set_attribute(std::move(one.key), std::move(one.value));
+    const bool notes = takes_notes(*settings, parent);
+    const std::shared_ptr<RunLog> run = replays_->blank_log();
+    run->begin(shared_from_this(), notes, std::move(settings), std::move(info), std::move(parent),
+               start);
+    const TraceContext* context = run->info().origin.trace.get();
+    if (context && (!context->tags.empty() || !context->metadata.empty())) {
+        run->with_trace([context](RunTrace& trace) {
+            for (Attribute& one : attributes_of(*context))
+                trace.set_attribute(std::move(one.key), std::move(one.value));
+        });
     }
     runs_->add(run->info().run_id, run);
     return run;
 }
 
-void TracerCore::forget(const std::shared_ptr<RunTrace>& run) noexcept {
+void TracerCore::forget(const std::shared_ptr<RunLog>& run) noexcept {
     runs_->remove(run->info().run_id, run.get());
+    if (run->context().sampled && !run->has_local_parent()) return;
     try {
+        // Spans are exported in the order of their ends, and whether a run has failed decides about the spans above it if they are
+        // not sampled.
+        run->replay();
         if (run->context().sampled || run->info().origin.parent_run_id.empty()) return;
-        if (const auto parent = runs_->find(run->info().origin.parent_run_id)) parent->adopt(*run);
+        const auto parent = runs_->find(run->info().origin.parent_run_id);
+        if (!parent) return;
+        parent->with_trace([&](RunTrace& of_parent) {
+            run->with_trace([&](RunTrace& nested) { of_parent.adopt(nested); });
+        });
     } catch (...) {
         report_failure("a nested run");
     }

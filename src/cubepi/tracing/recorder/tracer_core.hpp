@@ -2,17 +2,19 @@
 
 #include <chrono>
 #include <memory>
+#include <utility>
 
 #include <cubepi/tracing/recorder/provider_watch.hpp>
+#include <cubepi/tracing/recorder/replay_lane.hpp>
+#include <cubepi/tracing/recorder/run_log.hpp>
 #include <cubepi/tracing/recorder/run_table.hpp>
-#include <cubepi/tracing/recorder/run_trace.hpp>
 #include <cubepi/tracing/recorder/stream_writer.hpp>
 #include <cubepi/tracing/tracer.hpp>
 
 namespace cubepi::detail {
 
 /// The state shared by the recorders of all agents of a tracer. Thread-safe.
-class TracerCore final : public SpanReceiver, public std::enable_shared_from_this<TracerCore> {
+class TracerCore final : public LogKeeper, public std::enable_shared_from_this<TracerCore> {
 public:
     explicit TracerCore(TracerOptions options);
     /// Creates a core that observes providers.
@@ -22,14 +24,17 @@ public:
         sink_.add(std::move(span));
     }
     std::shared_ptr<SpanData> blank_span() override { return sink_.blank_span(); }
+    bool replay_later(std::shared_ptr<RunLog> log) noexcept override {
+        return sink_.start() && replays_->add(std::move(log));
+    }
 
     /// Begins the trace of a run, which is in the table until forget(). `own`: other settings than the tracer's.
-    std::shared_ptr<RunTrace> start_run(std::shared_ptr<const RunInfo> info, RunTrace::Time start,
-                                        std::shared_ptr<const RunTrace::Settings> own = nullptr);
+    std::shared_ptr<RunLog> start_run(std::shared_ptr<const RunInfo> info, RunTrace::Time start,
+                                      std::shared_ptr<const RunTrace::Settings> own = nullptr);
     /// Returns the caller's span if `traceparent` is valid, else a new trace.
     TraceParent parent_of_caller(std::string_view traceparent) const;
     /// Takes the run, which has ended, off the table. What it holds back goes to the run that started it.
-    void forget(const std::shared_ptr<RunTrace>& run) noexcept;
+    void forget(const std::shared_ptr<RunLog>& run) noexcept;
 
     ProviderWatch::Lease watch(const std::vector<BoundModel>& models) {
         return ProviderWatch::watch(watch_, models);
@@ -53,13 +58,15 @@ public:
 
 private:
     TraceParent parent_of(const RunInfo& info) const;
+    bool takes_notes(const RunTrace::Settings& settings, const TraceParent& parent) const noexcept;
 
     const TracerOptions options_;
     const std::shared_ptr<const RunTrace::Settings> settings_;
     const std::shared_ptr<const Resource> resource_;
+    const std::shared_ptr<ReplayLane> replays_;
     SpanSink sink_;
     // Shared with the observers of providers, which may outlive the core.
-    const std::shared_ptr<RunTable<RunTrace>> runs_ = std::make_shared<RunTable<RunTrace>>();
+    const std::shared_ptr<RunTable<RunLog>> runs_ = std::make_shared<RunTable<RunLog>>();
     const std::unique_ptr<StreamWriter> streams_;
     RunTable<SpanHold> holds_;  // by the ids of spans of the program that have not ended
     std::shared_ptr<ProviderWatch> watch_;

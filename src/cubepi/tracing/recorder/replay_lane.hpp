@@ -1,0 +1,49 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <memory>
+
+#include <cubepi/tracing/export/bounded_queue.hpp>
+#include <cubepi/tracing/export/queue_lane.hpp>
+#include <cubepi/tracing/recorder/run_log.hpp>
+
+namespace cubepi::detail {
+
+/// Replays the logs of runs on the export thread.
+class ReplayLane final : public QueueLane {
+public:
+    explicit ReplayLane(std::shared_ptr<Clock> clock);
+
+    /// Returns false if the queue is full or closed: the caller must replay the log. Any thread, takes no lock.
+    bool add(std::shared_ptr<RunLog> log) noexcept;
+    /// Returns a log to begin: one that was replayed and is not used any more, or a new one. Any thread, takes no lock.
+    std::shared_ptr<RunLog> blank_log();
+    void settle() noexcept override;
+
+private:
+    static constexpr std::size_t max_logs = 512;
+    static constexpr std::size_t batch_logs = 128;
+    /// After as many notes the exporters get their turn, before their queues are full.
+    static constexpr std::size_t notes_at_a_time = 512;
+    /// The longest time until the spans of a run that is in progress are made.
+    static constexpr std::chrono::milliseconds delay{20};
+
+    Task<> serve() override;
+    Task<> drain(ClockTimer& timer);
+    std::size_t size() const noexcept;
+    bool has_some() const noexcept override { return size() != 0; }
+    bool has_batch() const noexcept override { return size() >= batch_logs; }
+    /// Returns the number of notes.
+    std::size_t replay(std::shared_ptr<RunLog> log) noexcept;
+    void replay_all() noexcept;
+    void release_logs() noexcept;
+
+    BoundedQueue<std::shared_ptr<RunLog>> queue_{max_logs};
+    // Logs to reuse, see RunLog::retire().
+    BoundedQueue<std::shared_ptr<RunLog>> replayed_{batch_logs * 2};
+    std::atomic<bool> settled_ = false;
+};
+
+}  // namespace cubepi::detail

@@ -1,0 +1,186 @@
+#include <cubepi/tracing/recorder/run_log.hpp>
+
+#include <type_traits>
+
+namespace cubepi::detail {
+
+/// Does what a note says.
+struct RunLog::Replay {
+    RunTrace& trace;
+    Time time;
+
+    void operator()(const TurnStart& turn) const { trace.start_turn(turn.turn, time); }
+    void operator()(const TurnEnd& turn) const { trace.end_turn(turn, time); }
+    void operator()(const ToolStart& tool) const {
+        ToolExecutionStartEvent event;
+        event.tool_call_id = tool.id;
+        event.tool_name = tool.name;
+        trace.start_tool(event, tool.facts, time);
+    }
+    void operator()(const ToolEnd& tool) const {
+        ToolExecutionEndEvent event;
+        event.tool_call_id = tool.id;
+        event.is_error = tool.is_error;
+        event.terminate = tool.terminate;
+        event.blocked_by_hook = tool.blocked_by_hook;
+        trace.end_tool(event, time);
+    }
+    void operator()(const ChatStart& chat) const { trace.start_chat(chat, time); }
+    void operator()(ChatEnd& chat) const { trace.end_chat(chat, time); }
+    void operator()(const RunEnding& ending) const { trace.end(ending, time); }
+};
+
+/// Leaves a log to the child process of fork() that cannot use it: another thread of the parent may have been changing it.
+struct RunLog::Deleter {
+    void operator()(RunLog* log) const noexcept {
+        if (!log->is_lost()) delete log;
+    }
+};
+
+std::shared_ptr<RunLog> RunLog::create() { return std::shared_ptr<RunLog>(new RunLog, Deleter()); }
+
+void RunLog::begin(std::shared_ptr<LogKeeper> keeper, bool takes_notes,
+                   std::shared_ptr<const RunTrace::Settings> settings,
+                   std::shared_ptr<const RunInfo> info, TraceParent parent, Time start) {
+    keeper_ = std::move(keeper);
+    takes_notes_ = takes_notes;
+    process_ = fork_generation();
+    settings_ = std::move(settings);
+    info_ = std::move(info);
+    parent_ = std::move(parent);
+    context_ = SpanContext{parent_.trace_id, SpanId::random(), parent_.sampled};
+    start_ = start;
+    has_dropped_stream_ = false;
+    // The notes of the previous run refer to memory that was allocated on this thread, most likely.
+    replaying_.clear();
+    if (notes_.capacity() == 0) std::swap(notes_, replaying_);
+    constexpr std::size_t notes_of_three_turns = 24;
+    notes_.reserve(notes_of_three_turns);
+}
+
+void RunLog::retire() noexcept {
+    if (!keeper_) return;
+    replay();
+    trace_.reset();
+    parent_ = TraceParent();
+    keeper_.reset();
+}
+
+/// Adds a note. Called on the path of the run.
+template <class What>
+void RunLog::note(What&& what, Time now) {
+    if (is_lost()) return;
+    bool is_posted = false;
+    bool is_full = false;
+    {
+        const std::lock_guard lock(lock_);
+        notes_.emplace_back(std::move(what), now);
+        is_full = notes_.size() >= max_notes;
+        is_posted = std::exchange(is_posted_, true);
+    }
+    if (!is_posted) post(std::is_same_v<What, RunEnding>);
+    if (is_full) replay();
+}
+
+/// Has the notes replayed, at the latest at the end of the run.
+void RunLog::post(bool is_end) {
+    if (keeper_->replay_later(shared_from_this())) return;
+    {
+        const std::lock_guard lock(lock_);
+        is_posted_ = false;
+    }
+    if (is_end) replay();
+}
+
+std::size_t RunLog::replay_notes() {
+    const std::lock_guard replaying(replay_mutex_);
+    if (!trace_) {
+        trace_.emplace(settings_, *keeper_, info_, parent_, start_, context_.span_id);
+    }
+    {
+        const std::lock_guard lock(lock_);
+        trace_->add_input_messages(std::exchange(input_messages_, 0));
+        if (notes_.empty()) return 0;
+    }
+    // Not under the lock: it may free messages. Notes are added meanwhile, not removed.
+    replaying_.clear();
+    {
+        const std::lock_guard lock(lock_);
+        std::swap(notes_, replaying_);
+        is_posted_ = false;
+    }
+    for (Note& note : replaying_) {
+        try {
+            std::visit(Replay{*trace_, note.time}, note.what);
+        } catch (...) {
+            settings_->losses->add(Loss::event, "a run");
+        }
+    }
+    return replaying_.size();
+}
+
+RunTrace& RunLog::replayed() {
+    replay_notes();
+    return *trace_;
+}
+
+std::size_t RunLog::replay() noexcept {
+    if (is_lost()) return 0;
+    try {
+        return replay_notes();
+    } catch (...) {
+        settings_->losses->add(Loss::event, "a run");
+        return 0;
+    }
+}
+
+void RunLog::start_turn(std::uint32_t turn, Time now) {
+    if (takes_notes_) return note(TurnStart{turn}, now);
+    replayed().start_turn(turn, now);
+}
+
+void RunLog::start_message(const Message& message) {
+    if (!takes_notes_) return replayed().start_message(message);
+    if (message.role() == Role::assistant || is_lost()) return;
+    const std::lock_guard lock(lock_);
+    ++input_messages_;
+}
+
+void RunLog::end_turn(const TurnEndEvent& event, Time now) {
+    if (takes_notes_) return note(end_of(event, has_dropped_stream_), now);
+    replayed().end_turn(event, now);
+}
+
+void RunLog::start_tool(const ToolExecutionStartEvent& event, ToolFacts facts, Time now) {
+    if (takes_notes_)
+        return note(ToolStart{event.tool_call_id, event.tool_name, std::move(facts)}, now);
+    replayed().start_tool(event, facts, now);
+}
+
+void RunLog::end_tool(const ToolExecutionEndEvent& event, Time now) {
+    if (takes_notes_) {
+        return note(
+            ToolEnd{event.tool_call_id, event.is_error, event.terminate, event.blocked_by_hook},
+            now);
+    }
+    replayed().end_tool(event, now);
+}
+
+void RunLog::end(RunEnding ending, Time now) {
+    if (takes_notes_) return note(std::move(ending), now);
+    replayed().end(ending, now);
+}
+
+void RunLog::start_chat(const ProviderCall& call, const RequestPayload& payload, Time now) {
+    if (takes_notes_) return note(start_of(call, payload), now);
+    replayed().start_chat(call, payload, now);
+}
+
+void RunLog::end_chat(const ProviderCall& call, const ProviderOutcome& outcome, Time now) {
+    if (!takes_notes_) return replayed().end_chat(call, outcome, now);
+    ChatEnd chat = end_of(call, outcome);
+    if (!chat.has_answer) has_dropped_stream_ = true;
+    note(std::move(chat), now);
+}
+
+}  // namespace cubepi::detail
