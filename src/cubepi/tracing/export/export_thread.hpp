@@ -22,7 +22,8 @@ namespace cubepi::detail {
 
 class ExportControl;
 
-/// The work of one exporter on an export thread. Unless stated otherwise, members are used on that thread.
+/// One of the tasks of an export thread: that of an exporter, or one that adds to the queues of exporters. Unless stated otherwise,
+/// members are used on that thread.
 class ExportLane {
 public:
     ExportLane(std::shared_ptr<Clock> clock, std::chrono::milliseconds export_timeout)

@@ -67,8 +67,6 @@ Task<> ReplayLane::serve() {
     while (!is_closing()) {
         co_await wait_for_batch(*timer, delay);
         co_await drain(*timer);
-        // Otherwise runs follow each other so fast that the logs are about to be reused.
-        if (!has_some()) release_logs();
     }
     co_await drain(*timer);
 }
@@ -88,6 +86,8 @@ Task<> ReplayLane::drain(ClockTimer& timer) {
         notes = 0;
         co_await let_others_run();
     }
+    // Otherwise runs follow each other so fast that the logs are about to be reused.
+    if (!has_some()) release_logs();
     flushed(flush);
 }
 
