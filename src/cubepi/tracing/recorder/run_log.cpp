@@ -55,7 +55,7 @@ void RunLog::begin(std::shared_ptr<LogKeeper> keeper, bool takes_notes,
     replaying_.clear();
     if (notes_.capacity() == 0) std::swap(notes_, replaying_);
     constexpr std::size_t notes_of_three_turns = 24;
-    notes_.reserve(notes_of_three_turns);
+    if (takes_notes) notes_.reserve(notes_of_three_turns);
 }
 
 void RunLog::retire() noexcept {
