@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <exception>
+#include <limits>
 #include <system_error>
 #include <utility>
 
@@ -53,6 +54,8 @@ Task<> ExportLane::run() {
         // Cancelled, or out of memory: settle() counts what is left.
     }
     settle();
+    // A flush does not wait for a lane that has ended.
+    flushed(std::numeric_limits<std::uint64_t>::max());
 }
 
 Task<> ExportLane::wait() {
@@ -194,7 +197,7 @@ bool ExportThread::flush(milliseconds limit, const ExportLane* only) {
     control_->wake();
     std::unique_lock lock(control_->mutex_);
     control_->changed_.wait_for(lock, bounded(limit), [this, flush, only] {
-        return control_->ended_ || control_->is_flushed(flush, only);
+        return control_->ended_ || control_->given_up_ || control_->is_flushed(flush, only);
     });
     return control_->is_flushed(flush, only);
 }

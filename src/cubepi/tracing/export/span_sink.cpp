@@ -223,8 +223,10 @@ struct SpanSink::State {
           thread(lanes_of_thread()) {}
 
     std::vector<std::shared_ptr<ExportLane>> lanes_of_thread() const {
-        std::vector<std::shared_ptr<ExportLane>> all(lanes.begin(), lanes.end());
+        // The source first, so that its last spans are counted before the exporters report their counts.
+        std::vector<std::shared_ptr<ExportLane>> all;
         if (source) all.push_back(source);
+        all.insert(all.end(), lanes.begin(), lanes.end());
         return all;
     }
     /// Waits until the source has added its spans. Returns the rest of the limit.

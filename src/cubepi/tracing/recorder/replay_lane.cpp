@@ -21,10 +21,12 @@ ReplayLane::ReplayLane(std::shared_ptr<Clock> clock)
     : QueueLane(std::move(clock), std::chrono::milliseconds(0)) {}
 
 bool ReplayLane::add(std::shared_ptr<RunLog> log) noexcept {
-    if (settled_ || is_closing() || !queue_.push(std::move(log))) return false;
+    return !settled_ && !is_closing() && queue_.push(std::move(log));
+}
+
+void ReplayLane::added() noexcept {
     wake_if_due();
     if (settled_) replay_all();
-    return true;
 }
 
 std::size_t ReplayLane::size() const noexcept {
@@ -75,15 +77,14 @@ Task<> ReplayLane::serve() {
 Task<> ReplayLane::drain(ClockTimer& timer) {
     const std::uint64_t flush = requested_flush();
     const std::uint64_t end = queue_.added();
-    std::size_t notes = 0;
     while (queue_.taken() < end) {
         if (std::shared_ptr<RunLog> log; queue_.pop(log)) {
-            notes += replay(std::move(log));
+            notes_ += replay(std::move(log));
         } else {
             co_await wait_for_entry(timer);
         }
-        if (notes < notes_at_a_time) continue;
-        notes = 0;
+        if (notes_ < notes_at_a_time) continue;
+        notes_ = 0;
         co_await let_others_run();
     }
     // Otherwise runs follow each other so fast that the logs are about to be reused.

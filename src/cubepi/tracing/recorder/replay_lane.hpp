@@ -14,10 +14,15 @@ namespace cubepi::detail {
 /// Replays the logs of runs on the export thread.
 class ReplayLane final : public QueueLane {
 public:
+    /// After as many notes the exporters get their turn. Their queues must be as long as the spans of twice as many.
+    static constexpr std::size_t notes_at_a_time = 512;
+
     explicit ReplayLane(std::shared_ptr<Clock> clock);
 
-    /// Returns false if the queue is full or closed: the caller must replay the log. Any thread, takes no lock.
+    /// Returns false if the queue is full or closed: the caller must replay the log. Otherwise the caller calls added() next. Any
+    /// thread, takes no lock.
     bool add(std::shared_ptr<RunLog> log) noexcept;
+    void added() noexcept;
     /// Returns a log to begin: one that was replayed and is not used any more, or a new one. Any thread, takes no lock.
     std::shared_ptr<RunLog> blank_log();
     void settle() noexcept override;
@@ -25,8 +30,6 @@ public:
 private:
     static constexpr std::size_t max_logs = 512;
     static constexpr std::size_t batch_logs = 128;
-    /// After as many notes the exporters get their turn, before their queues are full.
-    static constexpr std::size_t notes_at_a_time = 512;
     /// The longest time until the spans of a run that is in progress are made.
     static constexpr std::chrono::milliseconds delay{20};
 
@@ -43,6 +46,7 @@ private:
     BoundedQueue<std::shared_ptr<RunLog>> queue_{max_logs};
     // Logs to reuse, see RunLog::retire().
     BoundedQueue<std::shared_ptr<RunLog>> replayed_{batch_logs * 2};
+    std::size_t notes_ = 0;  // replayed since the exporters had their turn
     std::atomic<bool> settled_ = false;
 };
 

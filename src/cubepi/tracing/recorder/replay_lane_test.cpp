@@ -134,6 +134,24 @@ TEST(ReplayLane, D26_RunsContinueWhileAnExporterBlocksTheExportThread) {
     EXPECT_EQ(memory->spans().size(), runs * 3);
 }
 
+/// A test that fails does not end.
+TEST(ReplayLane, ALaterShutdownDoesNotWaitForAThreadThatWasAbandoned) {
+    auto blocking = std::make_shared<BlockingExporter>();
+    TracerOptions options;
+    SpanSink::Output output;
+    output.exporter = blocking;
+    options.exporters.push_back(std::move(output));
+    Tracer tracer(std::move(options));
+    FauxProvider faux = answering(answers(1));
+    Agent agent({.model = faux.model("m")});
+    const TraceAttachment attachment = tracer.attach(agent);
+    run(agent.prompt("hi"));
+    EXPECT_FALSE(tracer.shutdown(std::chrono::milliseconds(20)));
+    EXPECT_FALSE(tracer.shutdown(std::chrono::hours(1)));
+    EXPECT_FALSE(tracer.force_flush(std::chrono::hours(1)));
+    blocking->leave = true;
+}
+
 TEST(ReplayLane, AnAttachmentOutlivesItsTracerDuringARun) {
     auto it = std::make_unique<Traced>();
     const std::shared_ptr<InMemorySpanExporter> exporter = it->exporter;

@@ -61,6 +61,10 @@ void RunLog::begin(std::shared_ptr<LogKeeper> keeper, bool takes_notes,
 void RunLog::retire() noexcept {
     if (!keeper_) return;
     replay();
+    // There are some only if they could not be replayed for lack of memory.
+    notes_.clear();
+    input_messages_ = 0;
+    is_posted_ = false;
     trace_.reset();
     parent_ = TraceParent();
     keeper_.reset();
@@ -70,53 +74,58 @@ void RunLog::retire() noexcept {
 template <class What>
 void RunLog::note(What&& what, Time now) {
     if (is_lost()) return;
-    bool is_posted = false;
-    bool is_full = false;
+    bool is_new = false;
+    bool must_replay = false;
     {
         const std::lock_guard lock(lock_);
         notes_.emplace_back(std::move(what), now);
-        is_full = notes_.size() >= max_notes;
-        is_posted = std::exchange(is_posted_, true);
+        is_new = !is_posted_;
+        // Under the lock, so that a flush by another thread finds the log in the queue.
+        if (is_new) is_posted_ = keeper_->replay_later(shared_from_this());
+        must_replay = !is_posted_ || notes_.size() >= max_notes;
     }
-    if (!is_posted) post(std::is_same_v<What, RunEnding>);
-    if (is_full) replay();
-}
-
-/// Has the notes replayed, at the latest at the end of the run.
-void RunLog::post(bool is_end) {
-    if (keeper_->replay_later(shared_from_this())) return;
-    {
-        const std::lock_guard lock(lock_);
-        is_posted_ = false;
-    }
-    if (is_end) replay();
+    if (is_new) keeper_->wake_replays();
+    if (must_replay) replay();
 }
 
 std::size_t RunLog::replay_notes() {
-    const std::lock_guard replaying(replay_mutex_);
-    if (!trace_) {
-        trace_.emplace(settings_, *keeper_, info_, parent_, start_, context_.span_id);
-    }
+    std::size_t failed = 0;
+    std::size_t count = 0;
     {
-        const std::lock_guard lock(lock_);
-        trace_->add_input_messages(std::exchange(input_messages_, 0));
-        if (notes_.empty()) return 0;
-    }
-    // Not under the lock: it may free messages. Notes are added meanwhile, not removed.
-    replaying_.clear();
-    {
-        const std::lock_guard lock(lock_);
-        std::swap(notes_, replaying_);
-        is_posted_ = false;
-    }
-    for (Note& note : replaying_) {
-        try {
-            std::visit(Replay{*trace_, note.time}, note.what);
-        } catch (...) {
-            settings_->losses->add(Loss::event, "a run");
+        const std::lock_guard replaying(replay_mutex_);
+        if (!trace_) {
+            trace_.emplace(settings_, *keeper_, info_, parent_, start_, context_.span_id);
+        }
+        if (!take_notes()) return 0;
+        count = replaying_.size();
+        for (Note& note : replaying_) {
+            try {
+                std::visit(Replay{*trace_, note.time}, note.what);
+            } catch (...) {
+                ++failed;
+            }
         }
     }
-    return replaying_.size();
+    settings_->losses->add(Loss::event, "a run", failed);
+    return count;
+}
+
+/// Moves the notes to those that are being replayed. Returns false if there are none.
+bool RunLog::take_notes() {
+    {
+        const std::lock_guard lock(lock_);
+        if (notes_.empty()) {
+            trace_->add_input_messages(std::exchange(input_messages_, 0));
+            return false;
+        }
+    }
+    // Not under the lock: it may free memory. Notes are added meanwhile, not removed.
+    replaying_.clear();
+    const std::lock_guard lock(lock_);
+    std::swap(notes_, replaying_);
+    trace_->add_input_messages(std::exchange(input_messages_, 0));
+    is_posted_ = false;
+    return true;
 }
 
 RunTrace& RunLog::replayed() {
@@ -147,7 +156,7 @@ void RunLog::start_message(const Message& message) {
 }
 
 void RunLog::end_turn(const TurnEndEvent& event, Time now) {
-    if (takes_notes_) return note(end_of(event, has_dropped_stream_), now);
+    if (takes_notes_) return note(end_of(event, has_dropped_stream_.exchange(false)), now);
     replayed().end_turn(event, now);
 }
 
@@ -179,7 +188,7 @@ void RunLog::start_chat(const ProviderCall& call, const RequestPayload& payload,
 void RunLog::end_chat(const ProviderCall& call, const ProviderOutcome& outcome, Time now) {
     if (!takes_notes_) return replayed().end_chat(call, outcome, now);
     ChatEnd chat = end_of(call, outcome);
-    if (!chat.has_answer) has_dropped_stream_ = true;
+    if (!chat.has_answer && call.purpose().empty()) has_dropped_stream_ = true;
     note(std::move(chat), now);
 }
 

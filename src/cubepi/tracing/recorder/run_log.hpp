@@ -22,8 +22,10 @@ class RunLog;
 /// The owner of the logs of runs. Receives their spans.
 class LogKeeper : public SpanReceiver {
 public:
-    /// Arranges that replay() of the log is called soon on another thread. Returns false if that is not possible now.
+    /// Arranges that replay() of the log is called soon on another thread. Returns false if that is not possible now. Takes no lock.
     virtual bool replay_later(std::shared_ptr<RunLog> log) noexcept = 0;
+    /// Called after replay_later(), without a lock of the log.
+    virtual void wake_replays() noexcept = 0;
 };
 
 /// The trace of a run, which is made on another thread: the run itself only takes notes, and the thread that replays them makes spans.
@@ -106,9 +108,9 @@ private:
 
     template <class What>
     void note(What&& what, Time now);
-    void post(bool is_end);
     RunTrace& replayed();
     std::size_t replay_notes();
+    bool take_notes();
     bool is_lost() const noexcept { return takes_notes_ && process_ != fork_generation(); }
 
     std::shared_ptr<LogKeeper> keeper_;
@@ -119,7 +121,7 @@ private:
     TraceParent parent_;
     SpanContext context_;
     Time start_;
-    /// The answer of a stream that was dropped comes with the end of the turn.
+    /// In this turn. The answer of a stream that was dropped comes with the end of the turn.
     std::atomic<bool> has_dropped_stream_ = false;
 
     SpinLock lock_;  // of the next three

@@ -33,6 +33,12 @@ bool is_sampled(const TraceId& id, double ratio) {
     return static_cast<double>(low) < ratio * range;
 }
 
+bool can_replay(const std::vector<SpanSink::Output>& outputs) {
+    return !outputs.empty() && std::all_of(outputs.begin(), outputs.end(), [](const auto& one) {
+        return one.limits.queue_spans >= 2 * ReplayLane::notes_at_a_time;
+    });
+}
+
 }  // namespace
 
 TracerCore::TracerCore(TracerOptions options)
@@ -40,6 +46,7 @@ TracerCore::TracerCore(TracerOptions options)
       settings_(std::make_shared<const RunTrace::Settings>(settings_of(options_))),
       resource_(std::make_shared<const Resource>(options_.resource ? *options_.resource
                                                                    : resource_of(options_))),
+      can_replay_(can_replay(options_.exporters)),
       replays_(std::make_shared<ReplayLane>(std::make_shared<SystemClock>())),
       sink_(options_.exporters, resource_, options_.on_notice, nullptr, replays_),
       streams_(options_.stream_directory.empty()
@@ -96,11 +103,11 @@ TraceParent TracerCore::parent_of_caller(std::string_view traceparent) const {
     return parent;
 }
 
-/// Notes save time on the path of the run. Content is recorded directly: `redact` is called on the executor of the run.
+/// Notes save time on the path of the run. Recorded directly are content, because `redact` is called on the executor of the run, and
+/// runs that are not sampled, because it must be known at their end whether they have failed.
 bool TracerCore::takes_notes(const RunTrace::Settings& settings,
-                             const TraceParent& parent) const noexcept {
-    const bool is_recorded = parent.sampled || settings.keep_failed;
-    return is_recorded && !settings.content.enabled() && !options_.exporters.empty();
+                             const TraceParent& parent) noexcept {
+    return parent.sampled && !settings.content.enabled() && can_replay_ && sink_.start();
 }
 
 std::shared_ptr<RunLog> TracerCore::start_run(std::shared_ptr<const RunInfo> info,
@@ -125,12 +132,13 @@ std::shared_ptr<RunLog> TracerCore::start_run(std::shared_ptr<const RunInfo> inf
 
 void TracerCore::forget(const std::shared_ptr<RunLog>& run) noexcept {
     runs_->remove(run->info().run_id, run.get());
-    if (run->context().sampled && !run->has_local_parent()) return;
     try {
-        // Spans are exported in the order of their ends, and whether a run has failed decides about the spans above it if they are
-        // not sampled.
-        run->replay();
-        if (run->context().sampled || run->info().origin.parent_run_id.empty()) return;
+        if (run->context().sampled) {
+            // Spans are exported in the order of their ends: before the one above.
+            if (run->has_local_parent()) run->replay();
+            return;
+        }
+        if (run->info().origin.parent_run_id.empty()) return;
         const auto parent = runs_->find(run->info().origin.parent_run_id);
         if (!parent) return;
         parent->with_trace([&](RunTrace& of_parent) {

@@ -25,8 +25,9 @@ public:
     }
     std::shared_ptr<SpanData> blank_span() override { return sink_.blank_span(); }
     bool replay_later(std::shared_ptr<RunLog> log) noexcept override {
-        return sink_.start() && replays_->add(std::move(log));
+        return replays_->add(std::move(log));
     }
+    void wake_replays() noexcept override { replays_->added(); }
 
     /// Begins the trace of a run, which is in the table until forget(). `own`: other settings than the tracer's.
     std::shared_ptr<RunLog> start_run(std::shared_ptr<const RunInfo> info, RunTrace::Time start,
@@ -58,11 +59,13 @@ public:
 
 private:
     TraceParent parent_of(const RunInfo& info) const;
-    bool takes_notes(const RunTrace::Settings& settings, const TraceParent& parent) const noexcept;
+    bool takes_notes(const RunTrace::Settings& settings, const TraceParent& parent) noexcept;
 
     const TracerOptions options_;
     const std::shared_ptr<const RunTrace::Settings> settings_;
     const std::shared_ptr<const Resource> resource_;
+    const bool
+        can_replay_;  // the queues of the exporters are large enough for the spans of many notes
     const std::shared_ptr<ReplayLane> replays_;
     SpanSink sink_;
     // Shared with the observers of providers, which may outlive the core.
