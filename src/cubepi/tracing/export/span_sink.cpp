@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <limits>
 #include <utility>
 
 #include <cubepi/tracing/export/export_report.hpp>
 #include <cubepi/tracing/export/export_thread.hpp>
-#include <cubepi/tracing/export/queue_lane.hpp>
 #include <cubepi/tracing/export/sole_owner.hpp>
 #include <cubepi/tracing/export/span_queue.hpp>
 
@@ -19,7 +19,6 @@ using detail::ExportLane;
 using detail::ExportReporter;
 using detail::is_sole_owner;
 using detail::NoticeReceiver;
-using detail::QueueLane;
 using detail::SpanQueue;
 
 /// Ends an export also if the exporter throws before it returns a task.
@@ -43,11 +42,11 @@ bool is_reusable(const std::shared_ptr<const SpanData>& span) noexcept {
 }
 
 /// The queue of one exporter, and what takes spans from it.
-class SpanLane final : public QueueLane {
+class SpanLane final : public ExportLane {
 public:
     SpanLane(SpanSink::Output output, std::shared_ptr<const Resource> resource,
              const std::shared_ptr<NoticeReceiver>& receiver, std::shared_ptr<Clock> clock)
-        : QueueLane(std::move(clock), output.limits.export_timeout),
+        : ExportLane(std::move(clock), output.limits.export_timeout),
           exporter_(std::move(output.exporter)),
           resource_(std::move(resource)),
           delay_(output.limits.delay),
@@ -68,13 +67,15 @@ public:
 
 private:
     static constexpr std::size_t small_span_bytes = 4096;
+    static constexpr std::size_t never = std::numeric_limits<std::size_t>::max();
 
     Task<> serve() override;
-    bool has_some() const noexcept override { return queue_.size() != 0; }
-    bool has_batch() const noexcept override {
+    bool has_batch() const noexcept {
         const SpanQueue::Load load = queue_.load();
         return load.spans >= batch_spans_ || load.bytes >= batch_bytes_;
     }
+    void wake_if_due() noexcept;
+    Task<> wait_for_batch(ClockTimer& timer);
     Task<> drain(ClockTimer& timer);
     Task<> export_some(ClockTimer& timer);
     Task<bool> export_batch();
@@ -90,6 +91,7 @@ private:
     // Spans that were exported or dropped. The threads that add spans reuse or destroy them: an allocator is slow, for both sides, if one
     // thread allocates what another one frees.
     BoundedQueue<std::shared_ptr<const SpanData>> exported_spans_;
+    std::atomic<std::size_t> wake_at_ = 1;  // the number of spans at which add() wakes the thread
     std::atomic<std::size_t> exporting_ = 0;
     std::atomic<std::uint64_t> exported_ = 0;
     std::atomic<std::uint64_t> dropped_ = 0;
@@ -121,6 +123,15 @@ std::shared_ptr<SpanData> SpanLane::take_exported() noexcept {
     return nullptr;
 }
 
+/// The thread stores wake_at_ and then reads the size; here it is the other way round, so one of the two sees the other.
+void SpanLane::wake_if_due() noexcept {
+    const std::size_t wake_at = wake_at_.load();
+    if (wake_at == never) return;
+    const SpanQueue::Load load = queue_.load();
+    const bool due = load.spans >= wake_at || load.bytes >= batch_bytes_;
+    if (due && wake_at_.exchange(never) != never) control().wake(*this);
+}
+
 ExportCounts SpanLane::counts() const noexcept {
     ExportCounts counts;
     counts.exported = exported_;
@@ -148,7 +159,7 @@ void SpanLane::settle() noexcept {
 Task<> SpanLane::serve() {
     const std::unique_ptr<ClockTimer> timer = co_await make_timer();
     while (!is_closing()) {
-        co_await wait_for_batch(*timer, delay_);
+        co_await wait_for_batch(*timer);
         if (is_requested()) {
             co_await drain(*timer);
         } else {
@@ -157,6 +168,18 @@ Task<> SpanLane::serve() {
     }
     co_await drain(*timer);
     co_await exporter_->shutdown();
+}
+
+/// Waits until a batch is complete, the first span has waited long enough, or a flush or the end is requested.
+Task<> SpanLane::wait_for_batch(ClockTimer& timer) {
+    wake_at_ = 1;
+    while (queue_.size() == 0 && !is_requested()) co_await wait();
+    wake_at_ = batch_spans_;
+    const Clock::time_point due = deadline_after(clock().now(), delay_);
+    timer.expires_at(due, [this] { wake(); });
+    while (!has_batch() && !is_requested() && clock().now() < due) co_await wait();
+    timer.cancel();
+    wake_at_ = never;
 }
 
 /// Exports the spans that were added before the request.
@@ -169,7 +192,9 @@ Task<> SpanLane::drain(ClockTimer& timer) {
 
 /// Exports a batch, or waits a moment if the thread that adds the next span has not finished.
 Task<> SpanLane::export_some(ClockTimer& timer) {
-    if (!co_await export_batch()) co_await wait_for_entry(timer);
+    if (co_await export_batch()) co_return;
+    timer.expires_after(std::chrono::milliseconds(1), [this] { wake(); });
+    co_await wait();
 }
 
 /// Returns false if no span could be taken.

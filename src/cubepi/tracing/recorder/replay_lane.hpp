@@ -3,16 +3,17 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <limits>
 #include <memory>
 
 #include <cubepi/tracing/export/bounded_queue.hpp>
-#include <cubepi/tracing/export/queue_lane.hpp>
+#include <cubepi/tracing/export/export_thread.hpp>
 #include <cubepi/tracing/recorder/run_log.hpp>
 
 namespace cubepi::detail {
 
 /// Replays the logs of runs on the export thread.
-class ReplayLane final : public QueueLane {
+class ReplayLane final : public ExportLane {
 public:
     /// After as many notes the exporters get their turn. Their queues must be as long as the spans of twice as many.
     static constexpr std::size_t notes_at_a_time = 512;
@@ -30,14 +31,15 @@ public:
 private:
     static constexpr std::size_t max_logs = 512;
     static constexpr std::size_t batch_logs = 128;
+    static constexpr std::size_t never = std::numeric_limits<std::size_t>::max();
     /// The longest time until the spans of a run that is in progress are made.
     static constexpr std::chrono::milliseconds delay{20};
 
     Task<> serve() override;
     Task<> drain(ClockTimer& timer);
     std::size_t size() const noexcept;
-    bool has_some() const noexcept override { return size() != 0; }
-    bool has_batch() const noexcept override { return size() >= batch_logs; }
+    void wake_if_due() noexcept;
+    Task<> wait_for_batch(ClockTimer& timer);
     /// Returns the number of notes.
     std::size_t replay(std::shared_ptr<RunLog> log) noexcept;
     void replay_all() noexcept;
@@ -46,7 +48,8 @@ private:
     BoundedQueue<std::shared_ptr<RunLog>> queue_{max_logs};
     // Logs to reuse, see RunLog::retire().
     BoundedQueue<std::shared_ptr<RunLog>> replayed_{batch_logs * 2};
-    std::size_t notes_ = 0;  // replayed since the exporters had their turn
+    std::size_t notes_ = 0;                 // replayed since the exporters had their turn
+    std::atomic<std::size_t> wake_at_ = 1;  // the number of logs at which added() wakes the thread
     std::atomic<bool> settled_ = false;
 };
 
