@@ -9,7 +9,8 @@ template <class T>
 bool is_sole_owner(const std::shared_ptr<T>& object) noexcept {
     if (object.use_count() != 1) return false;
     // use_count() does not synchronize with the threads that were owners; the release of this copy does.
-    const std::shared_ptr<T> copy = object;
+    std::shared_ptr<T> copy = object;
+    copy.reset();
     return true;
 }
 

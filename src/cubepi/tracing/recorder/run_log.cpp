@@ -78,7 +78,7 @@ void RunLog::note(What&& what, Time now) {
     bool must_replay = false;
     {
         const std::lock_guard lock(lock_);
-        notes_.emplace_back(std::move(what), now);
+        notes_.emplace_back(std::forward<What>(what), now);
         is_new = !is_posted_;
         // Under the lock, so that a flush by another thread finds the log in the queue.
         if (is_new) is_posted_ = keeper_->replay_later(shared_from_this());

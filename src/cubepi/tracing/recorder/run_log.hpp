@@ -96,7 +96,7 @@ private:
     struct Note {
         template <class What>
         Note(What&& what, Time when)
-            : what(std::in_place_type<What>, std::move(what)), time(when) {}
+            : what(std::in_place_type<What>, std::forward<What>(what)), time(when) {}
         std::variant<TurnStart, TurnEnd, ToolStart, ToolEnd, ChatStart, ChatEnd, RunEnding> what;
         Time time;
     };
