@@ -110,7 +110,7 @@ struct OneshotOptions {
 ///        └─ execute_tool <tool>           one for each tool call
 ///           └─ invoke_agent ...           the run of a sub-agent
 ///
-/// Recording never delays or fails a run: the run takes notes, of which the export thread makes spans, and spans go to bounded queues
+/// Recording never delays or fails a run: the run takes notes, from which the export thread makes spans, and spans go to bounded queues
 /// (D26). One tracer serves any number of agents on any threads. Thread-safe.
 class Tracer {
 public:

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -21,6 +22,13 @@
 namespace cubepi::detail {
 
 class ExportControl;
+
+/// Returns the time that is left until `end`, at least zero.
+inline std::chrono::milliseconds time_until(std::chrono::steady_clock::time_point end) {
+    const auto left = end - std::chrono::steady_clock::now();
+    return std::max(std::chrono::milliseconds(0),
+                    std::chrono::duration_cast<std::chrono::milliseconds>(left));
+}
 
 /// One of the tasks of an export thread: that of an exporter, or one that adds to the queues of exporters. Unless stated otherwise,
 /// members are used on that thread.

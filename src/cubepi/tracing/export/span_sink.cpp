@@ -259,9 +259,7 @@ struct SpanSink::State {
         if (!source) return limit;
         const auto end = deadline_after(std::chrono::steady_clock::now(), limit);
         (void)thread.flush(limit, source.get());
-        const auto left = end - std::chrono::steady_clock::now();
-        return std::max(std::chrono::milliseconds(0),
-                        std::chrono::duration_cast<std::chrono::milliseconds>(left));
+        return detail::time_until(end);
     }
 
     static std::vector<std::shared_ptr<SpanLane>> make_lanes(

@@ -13,6 +13,56 @@ namespace cubepi::detail {
 
 namespace {
 
+struct ProviderName {
+    std::string_view id;
+    std::string_view name;
+};
+
+/// The well-known values of `gen_ai.provider.name`, and our own of the scripted model.
+constexpr std::array provider_names{
+    ProviderName{"anthropic", "anthropic"},
+    ProviderName{"openai", "openai"},
+    ProviderName{"cohere", "cohere"},
+    ProviderName{"groq", "groq"},
+    ProviderName{"deepseek", "deepseek"},
+    ProviderName{"perplexity", "perplexity"},
+    ProviderName{"faux", "faux"},
+    ProviderName{"azure_openai", "azure.ai.openai"},
+    ProviderName{"gemini", "gcp.gemini"},
+    ProviderName{"vertex_ai", "gcp.vertex_ai"},
+    ProviderName{"bedrock", "aws.bedrock"},
+    ProviderName{"mistral", "mistral_ai"},
+    ProviderName{"xai", "x_ai"},
+    ProviderName{"watsonx", "ibm.watsonx.ai"},
+};
+
+std::string_view text_of(const JsonObject& object, std::string_view key) {
+    const Json* value = object.if_contains(key);
+    return value && value->is_string() ? std::string_view(value->get_string()) : std::string_view();
+}
+
+const JsonObject* object_of(const JsonObject& object, std::string_view key) {
+    const Json* value = object.if_contains(key);
+    return value ? value->if_object() : nullptr;
+}
+
+std::optional<double> number_of(const JsonObject& object, std::string_view key) {
+    const Json* value = object.if_contains(key);
+    if (!value || !value->is_number()) return std::nullopt;
+    return value->to_number<double>();
+}
+
+void add_integer(Attributes& attributes, AttributeKey key, const JsonObject& payload,
+                 std::string_view member) {
+    const Json* value = payload.if_contains(member);
+    if (!value) return;
+    if (value->is_int64()) {
+        attributes.set(std::move(key), value->get_int64());
+    } else if (value->is_uint64()) {
+        attributes.set(std::move(key), static_cast<std::int64_t>(value->get_uint64()));
+    }
+}
+
 void add_text(Attributes& attributes, AttributeKey key, std::string_view text) {
     if (!text.empty()) attributes.set(std::move(key), SharedString(text));
 }
@@ -22,7 +72,50 @@ void add_count(Attributes& attributes, AttributeKey key, const TokenCount& count
     if (value > 0 || with_zero) attributes.add(std::move(key), value);
 }
 
+std::string_view thinking_level(const JsonObject& payload) {
+    if (const JsonObject* thinking = object_of(payload, "thinking");
+        thinking && text_of(*thinking, "type") == "enabled") {
+        return "on";
+    }
+    const JsonObject* reasoning = object_of(payload, "reasoning");
+    return reasoning ? text_of(*reasoning, "effort") : std::string_view();
+}
+
 }  // namespace
+
+AttributeValue provider_name(std::string_view provider_id) {
+    for (const ProviderName& one : provider_names) {
+        if (one.id == provider_id) return AttributeValue::of_literal(one.name);
+    }
+    if (provider_id.empty()) return "unknown";
+    return "unknown:" + std::string(provider_id);
+}
+
+const std::shared_ptr<const ModelTexts>& texts_of(const Model& model) {
+    thread_local std::shared_ptr<const ModelTexts> recent;
+    if (!recent || recent->model != model.id || recent->provider_id != model.provider_id) {
+        ModelTexts texts;
+        texts.provider_id = model.provider_id;
+        texts.span_name = SharedString("chat " + model.id);
+        texts.provider = provider_name(model.provider_id);
+        texts.model = SharedString(model.id);
+        recent = std::make_shared<const ModelTexts>(std::move(texts));
+    }
+    return recent;
+}
+
+Attributes settings_of(const JsonObject& body) {
+    Attributes attributes;
+    add_integer(attributes, "gen_ai.request.max_tokens", body, "max_tokens");
+    add_integer(attributes, "gen_ai.request.max_tokens", body, "max_completion_tokens");
+    add_integer(attributes, "gen_ai.request.max_tokens", body, "max_output_tokens");
+    if (const auto temperature = number_of(body, "temperature"))
+        attributes.add("gen_ai.request.temperature", *temperature);
+    if (const auto top_p = number_of(body, "top_p")) attributes.add("gen_ai.request.top_p", *top_p);
+    add_text(attributes, "openai.request.service_tier", text_of(body, "service_tier"));
+    add_text(attributes, "cubepi.llm.thinking_level", thinking_level(body));
+    return attributes;
+}
 
 void add_request_attributes(Attributes& attributes, const ChatStart& chat) {
     attributes.add("gen_ai.operation.name", "chat");

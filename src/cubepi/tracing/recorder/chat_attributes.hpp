@@ -1,9 +1,11 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include <cubepi/core/json.hpp>
 #include <cubepi/provider/observers.hpp>
 #include <cubepi/tracing/recorder/run_facts.hpp>
 #include <cubepi/tracing/span.hpp>
@@ -11,6 +13,16 @@
 // The attributes of a model call, according to OpenTelemetry's GenAI conventions.
 
 namespace cubepi::detail {
+
+/// Returns the name of a provider in the conventions: "azure.ai.openai" for "azure_openai"; "unknown:<id>" for one that they do
+/// not list, "unknown" for an empty id.
+AttributeValue provider_name(std::string_view provider_id);
+
+/// Returns the texts of a model. They are created only if the model is another one than at the last call on this thread.
+const std::shared_ptr<const ModelTexts>& texts_of(const Model& model);
+
+/// Returns the settings in the body of a request, such as the temperature.
+Attributes settings_of(const JsonObject& body);
 
 /// Adds what the request says.
 void add_request_attributes(Attributes& attributes, const ChatStart& chat);

@@ -15,7 +15,7 @@ namespace cubepi::detail {
 /// Replays the logs of runs on the export thread.
 class ReplayLane final : public ExportLane {
 public:
-    /// After as many notes the exporters get their turn. Their queues must be as long as the spans of twice as many.
+    /// The number of notes after which exporters run. Their queues must be able to hold at least twice as many spans.
     static constexpr std::size_t notes_at_a_time = 512;
 
     explicit ReplayLane(std::shared_ptr<Clock> clock);
@@ -32,7 +32,7 @@ private:
     static constexpr std::size_t max_logs = 512;
     static constexpr std::size_t batch_logs = 128;
     static constexpr std::size_t never = std::numeric_limits<std::size_t>::max();
-    /// The longest time until the spans of a run that is in progress are made.
+    /// The longest time that a note waits.
     static constexpr std::chrono::milliseconds delay{20};
 
     Task<> serve() override;
@@ -48,7 +48,7 @@ private:
     BoundedQueue<std::shared_ptr<RunLog>> queue_{max_logs};
     // Logs to reuse, see RunLog::retire().
     BoundedQueue<std::shared_ptr<RunLog>> replayed_{batch_logs * 2};
-    std::size_t notes_ = 0;                 // replayed since the exporters had their turn
+    std::size_t notes_ = 0;                 // replayed since exporters ran
     std::atomic<std::size_t> wake_at_ = 1;  // the number of logs at which added() wakes the thread
     std::atomic<bool> settled_ = false;
 };

@@ -4,7 +4,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 
 #include <cubepi/core/agent_event.hpp>
 #include <cubepi/provider/observers.hpp>
@@ -13,10 +12,6 @@
 // Facts about model calls and turns that recorders need, without content. They are cheap to collect, and may outlive the call.
 
 namespace cubepi::detail {
-
-/// Returns the name of a provider in the conventions: "azure.ai.openai" for "azure_openai"; "unknown:<id>" for one that they do
-/// not list, "unknown" for an empty id.
-AttributeValue provider_name(std::string_view provider_id);
 
 /// The texts of a model in the spans of its calls.
 struct ModelTexts {
@@ -86,8 +81,10 @@ struct TurnEnd {
     bool has_answer = false;
 };
 
+/// `payload`: the body, if it was built.
 ChatStart start_of(const ProviderCall& call, const RequestPayload& payload);
 ChatEnd end_of(const ProviderCall& call, const ProviderOutcome& outcome);
+/// `with_answer`: sets TurnEnd::partial.
 TurnEnd end_of(const TurnEndEvent& event, bool with_answer);
 
 }  // namespace cubepi::detail

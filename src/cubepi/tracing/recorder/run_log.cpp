@@ -4,7 +4,7 @@
 
 namespace cubepi::detail {
 
-/// Does what a note says.
+/// Passes a note to the trace.
 struct RunLog::Replay {
     RunTrace& trace;
     Time time;
@@ -61,7 +61,7 @@ void RunLog::begin(std::shared_ptr<LogKeeper> keeper, bool takes_notes,
 void RunLog::retire() noexcept {
     if (!keeper_) return;
     replay();
-    // There are some only if they could not be replayed for lack of memory.
+    // Not empty only if the notes could not be replayed for lack of memory.
     notes_.clear();
     input_messages_ = 0;
     is_posted_ = false;
@@ -77,7 +77,7 @@ void RunLog::note(What&& what, Time now) {
     bool is_new = false;
     bool must_replay = false;
     {
-        const std::lock_guard lock(lock_);
+        const std::lock_guard lock(mutex_);
         notes_.emplace_back(std::forward<What>(what), now);
         is_new = !is_posted_;
         // Under the lock, so that a flush by another thread finds the log in the queue.
@@ -113,7 +113,7 @@ std::size_t RunLog::replay_notes() {
 /// Moves the notes to those that are being replayed. Returns false if there are none.
 bool RunLog::take_notes() {
     {
-        const std::lock_guard lock(lock_);
+        const std::lock_guard lock(mutex_);
         if (notes_.empty()) {
             trace_->add_input_messages(std::exchange(input_messages_, 0));
             return false;
@@ -121,7 +121,7 @@ bool RunLog::take_notes() {
     }
     // Not under the lock: it may free memory. Notes are added meanwhile, not removed.
     replaying_.clear();
-    const std::lock_guard lock(lock_);
+    const std::lock_guard lock(mutex_);
     std::swap(notes_, replaying_);
     trace_->add_input_messages(std::exchange(input_messages_, 0));
     is_posted_ = false;
@@ -151,7 +151,7 @@ void RunLog::start_turn(std::uint32_t turn, Time now) {
 void RunLog::start_message(const Message& message) {
     if (!takes_notes_) return replayed().start_message(message);
     if (message.role() == Role::assistant || is_lost()) return;
-    const std::lock_guard lock(lock_);
+    const std::lock_guard lock(mutex_);
     ++input_messages_;
 }
 

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include <cubepi/core/support/fork_generation.hpp>
-#include <cubepi/core/support/spin_lock.hpp>
 #include <cubepi/tracing/recorder/run_facts.hpp>
 #include <cubepi/tracing/recorder/run_trace.hpp>
 
@@ -22,13 +21,14 @@ class RunLog;
 /// The owner of the logs of runs. Receives their spans.
 class LogKeeper : public SpanReceiver {
 public:
-    /// Arranges that replay() of the log is called soon on another thread. Returns false if that is not possible now. Takes no lock.
+    /// Arranges that replay() of the log is called soon on another thread. Returns false if that is not possible now. Called with a lock
+    /// of the log.
     virtual bool replay_later(std::shared_ptr<RunLog> log) noexcept = 0;
     /// Called after replay_later(), without a lock of the log.
     virtual void wake_replays() noexcept = 0;
 };
 
-/// The trace of a run, which is made on another thread: the run itself only takes notes, and the thread that replays them makes spans.
+/// Records a run: the run itself only takes notes, and another thread replays them to a RunTrace, which makes the spans.
 /// Events that are rare, or whose content is recorded, go to the trace directly, after the notes before them.
 ///
 /// Any thread may call any member. The run waits for another thread only where it needs the trace itself. In a child process of
@@ -124,7 +124,7 @@ private:
     /// In this turn. The answer of a stream that was dropped comes with the end of the turn.
     std::atomic<bool> has_dropped_stream_ = false;
 
-    SpinLock lock_;  // of the next three
+    std::mutex mutex_;  // of the next three; held for a few assignments
     std::vector<Note> notes_;
     std::int64_t input_messages_ = 0;  // not counted in the trace yet
     bool is_posted_ = false;           // the keeper will replay the notes

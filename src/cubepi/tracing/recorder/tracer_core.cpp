@@ -17,12 +17,6 @@ RunTrace::Settings settings_of(const TracerOptions& options) {
                               losses};
 }
 
-std::chrono::milliseconds time_until(std::chrono::steady_clock::time_point end) {
-    const auto left = end - std::chrono::steady_clock::now();
-    return std::max(std::chrono::milliseconds(0),
-                    std::chrono::duration_cast<std::chrono::milliseconds>(left));
-}
-
 /// Decides by the random part of the trace id, so that all services of a trace decide alike.
 bool is_sampled(const TraceId& id, double ratio) {
     if (ratio >= 1) return true;

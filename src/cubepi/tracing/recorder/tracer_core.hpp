@@ -64,8 +64,8 @@ private:
     const TracerOptions options_;
     const std::shared_ptr<const RunTrace::Settings> settings_;
     const std::shared_ptr<const Resource> resource_;
-    const bool
-        can_replay_;  // the queues of the exporters are large enough for the spans of many notes
+    // The queues of the exporters are long enough for the spans of many notes.
+    const bool can_replay_;
     const std::shared_ptr<ReplayLane> replays_;
     SpanSink sink_;
     // Shared with the observers of providers, which may outlive the core.
