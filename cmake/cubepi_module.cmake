@@ -62,7 +62,9 @@ function(cubepi_make_pch target header)
     target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src)
     target_link_libraries(${target} PRIVATE ${CUBEPI_CORE_LIBRARIES} ${ARGN})
     set_target_properties(${target} PROPERTIES PCH_INSTANTIATE_TEMPLATES ON)
-    target_precompile_headers(${target} PRIVATE ${PROJECT_SOURCE_DIR}/cmake/${header})
+    # In brackets, because CMake would write an absolute path, which differs in each clone.
+    target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/cmake)
+    target_precompile_headers(${target} PRIVATE <${header}>)
 endfunction()
 
 # Sets `result` to true if one of the other modules is `module` or depends on it.
@@ -119,38 +121,6 @@ function(cubepi_own_options target)
     endif()
 endfunction()
 
-# With CUBEPI_UNITY, compiles several sources of a target as one translation unit, where that does not change their meaning.
-# cubepi_make_units() divides the sources.
-function(cubepi_unite target)
-    get_target_property(sources ${target} SOURCES)
-    list(LENGTH sources count)
-    if(NOT CUBEPI_UNITY OR count LESS 2)
-        return()
-    endif()
-    get_target_property(directory ${target} SOURCE_DIR)
-    set_property(GLOBAL APPEND_STRING PROPERTY CUBEPI_UNITED "${target}|${directory}|${sources}\n")
-    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${sources})
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
-    # g++ takes the sources of a unit for headers, whose types should not depend on unnamed namespaces.
-    target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
-endfunction()
-
-# Divides the sources of the targets of cubepi_unite(), in one call, because starting Python for each target is slow.
-function(cubepi_make_units)
-    get_property(united GLOBAL PROPERTY CUBEPI_UNITED)
-    if(NOT united)
-        return()
-    endif()
-    find_package(Python3 REQUIRED COMPONENTS Interpreter)
-    set(program ${PROJECT_SOURCE_DIR}/tools/unity_groups.py)
-    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${program})
-    set(groups ${PROJECT_BINARY_DIR}/unity_groups.cmake)
-    file(WRITE ${PROJECT_BINARY_DIR}/unity_targets.txt "${united}")
-    execute_process(COMMAND ${Python3_EXECUTABLE} ${program} ${PROJECT_BINARY_DIR}/unity_targets.txt
-        OUTPUT_FILE ${groups} COMMAND_ERROR_IS_FATAL ANY)
-    include(${groups})
-endfunction()
-
 # Full paths of the files of a directory; reports every missing file, not only the first.
 function(cubepi_existing_files result directory)
     set(found)
@@ -199,7 +169,6 @@ function(cubepi_module name)
         # Sources of one target may define the same names in unnamed namespaces, whatever CMAKE_UNITY_BUILD a user sets.
         set_target_properties(${target} PROPERTIES UNITY_BUILD OFF
             VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
-        cubepi_unite(${target})
     else()
         set(visibility INTERFACE)
         add_library(${target} INTERFACE)
@@ -257,7 +226,6 @@ function(cubepi_test name)
         target_link_libraries(${target} PRIVATE GTest::gtest_main)
     endif()
     cubepi_use_pch(${target} test ${arg_DEPENDS})
-    cubepi_unite(${target})
     if(arg_THREADED)
         list(APPEND arg_LABELS threaded)
         cubepi_group(cubepi_threaded_tests ${target})
@@ -312,7 +280,6 @@ function(cubepi_program target)
     cubepi_link_modules(${target} PRIVATE ${arg_DEPENDS})
     target_link_libraries(${target} PRIVATE ${arg_LINK})
     cubepi_use_pch(${target} program ${arg_DEPENDS})
-    cubepi_unite(${target})
 endfunction()
 
 function(cubepi_fuzzer name)

@@ -24,15 +24,12 @@ endif()
 
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
-# ccache: two of its checks do not work with precompiled headers and are disabled. In depend mode, it reads the dependencies that
-# the compiler writes; running the preprocessor for them makes a cache miss up to a quarter slower.
+# tools/compile calls ccache in a way that clones share what they have compiled.
 if(NOT CMAKE_CXX_COMPILER_LAUNCHER)
     find_program(CUBEPI_CCACHE ccache)
     mark_as_advanced(CUBEPI_CCACHE)
     if(CUBEPI_CCACHE)
-        set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_DEPEND=1
-            CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
-            ${CUBEPI_CCACHE})
+        set(CMAKE_CXX_COMPILER_LAUNCHER ${PROJECT_SOURCE_DIR}/tools/compile)
     endif()
 endif()
 
