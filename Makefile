@@ -4,7 +4,7 @@ prefix := $(patsubst ~/%,$(HOME)/%,$(PREFIX))
 jobs := $(or $(JOBS),$(shell nproc))
 MAKEFLAGS += --no-print-directory
 
-.PHONY: help demo build test check fuzz attack soak bench lint format docs install deb clean
+.PHONY: help demo build quick test check fuzz attack soak bench lint format docs install deb clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' Makefile
@@ -17,6 +17,10 @@ demo:  ## build the program and watch it work, offline, in about a minute
 build:  ## build everything for development (build/dev)
 	@tools/setup all
 	@tools/build dev
+
+quick:  ## after an edit: the tests of the core, the providers, the agent and the pipeline that it can affect
+	@tools/setup all
+	@tools/run-tests dev --changed --only 'core|schema|provider|agent|bub|bub_channel|bub_builtin'
 
 test:  ## build once with clang and run all tests, with the servers they need
 	@tools/setup all

@@ -167,7 +167,8 @@ function(cubepi_module name)
         add_library(${target} ${sources})
         cubepi_own_options(${target})
         # Sources of one target may define the same names in unnamed namespaces, whatever CMAKE_UNITY_BUILD a user sets.
-        set_target_properties(${target} PROPERTIES UNITY_BUILD OFF
+        # Static and shared libraries have the same objects: CMake would define a macro and repeat -fPIC for a shared library.
+        set_target_properties(${target} PROPERTIES UNITY_BUILD OFF DEFINE_SYMBOL "" POSITION_INDEPENDENT_CODE OFF
             VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
     else()
         set(visibility INTERFACE)

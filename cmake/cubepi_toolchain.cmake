@@ -24,12 +24,12 @@ endif()
 
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
-# tools/compile calls ccache in a way that clones share what they have compiled.
+# With ccache, clones share what they have compiled.
 if(NOT CMAKE_CXX_COMPILER_LAUNCHER)
     find_program(CUBEPI_CCACHE ccache)
     mark_as_advanced(CUBEPI_CCACHE)
     if(CUBEPI_CCACHE)
-        set(CMAKE_CXX_COMPILER_LAUNCHER ${PROJECT_SOURCE_DIR}/tools/compile)
+        set(CMAKE_CXX_COMPILER_LAUNCHER ${PROJECT_SOURCE_DIR}/cmake/compile.sh)
     endif()
 endif()
 

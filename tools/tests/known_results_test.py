@@ -1,0 +1,69 @@
+"""A result is known while nothing that it depends on changes."""
+import os
+import pathlib
+import sys
+import tempfile
+import unittest
+from unittest import mock
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+import known_results
+
+
+class Known(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.root = pathlib.Path(scratch.name).resolve() / "tree"
+        (self.root / "src" / "a").mkdir(parents=True)
+        self.source = self.write("src/a/one.cpp", '#include <a/one.hpp>\n#include <vector>\n')
+        self.write("src/a/one.hpp", '#include "two.hpp"\n')
+        self.write("src/a/two.hpp", "int two;\n")
+        for patch in (mock.patch.object(known_results, "ROOT", self.root),
+                      mock.patch.object(known_results, "DIRECTORIES", [self.root / "src"]),
+                      mock.patch.dict(os.environ, {"XDG_CACHE_HOME": scratch.name, "ALL": ""})):
+            patch.start()
+            self.addCleanup(patch.stop)
+        self.forget()
+
+    def write(self, name, text):
+        (self.root / name).write_text(text)
+        return self.root / name
+
+    def forget(self):
+        known_results.includes.cache_clear()
+        known_results.checksum.cache_clear()
+
+    def key(self, settings=b"clang 19", words=""):
+        self.forget()
+        return known_results.KnownResults("test", settings).key([self.source], words)
+
+    def test_a_result_is_known_after_it_was_added(self):
+        results = known_results.KnownResults("test", b"")
+        self.assertFalse(results.has(self.key()))
+        results.add(self.key())
+        self.assertTrue(results.has(self.key()))
+        with mock.patch.dict(os.environ, {"ALL": "1"}):
+            self.assertFalse(results.has(self.key()))
+
+    def test_the_key_follows_headers_that_are_included_through_others(self):
+        before = self.key()
+        self.write("src/a/two.hpp", "int three;\n")
+        self.assertNotEqual(before, self.key())
+
+    def test_the_key_follows_settings_and_words(self):
+        self.assertEqual(self.key(), self.key())
+        self.assertNotEqual(self.key(), self.key(settings=b"clang 20"))
+        self.assertNotEqual(self.key(), self.key(words="-O2"))
+
+    def test_the_key_is_the_same_in_another_clone(self):
+        before = self.key(words=f"clang -I{self.root}/src")
+        other = self.root.parent / "clone"
+        self.root.rename(other)
+        self.source = other / "src/a/one.cpp"
+        with mock.patch.object(known_results, "ROOT", other), mock.patch.object(known_results, "DIRECTORIES", [other / "src"]):
+            self.assertEqual(before, self.key(words=f"clang -I{other}/src"))
+
+
+if __name__ == "__main__":
+    unittest.main()
