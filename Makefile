@@ -26,7 +26,7 @@ test:  ## build once with clang and run all tests, with the servers they need
 	@tools/setup all
 	@tools/run-tests dev
 
-check:  ## all that must hold before a change lands (BASE=HEAD~1, ALL=1 for everything)
+check:  ## all that must hold before a change lands (ALL=1: before a release)
 	@tools/setup all
 	@tools/check
 
