@@ -72,10 +72,6 @@ foreach(library IN LISTS CUBEPI_CORE_LIBRARIES)
     cubepi_find_library(${library} REQUIRED)
 endforeach()
 
-# Headers of the validator of JSON Schema, which only the module schema includes.
-find_path(CUBEPI_VALIJSON_INCLUDE_DIR valijson/schema.hpp REQUIRED)
-mark_as_advanced(CUBEPI_VALIJSON_INCLUDE_DIR)
-
 # A build of everything needs all libraries, also for its tests. Otherwise cubepi_finish_modules() finds those of the modules that
 # are built.
 if(CUBEPI_BUILD_EVERYTHING)

@@ -5,7 +5,7 @@
 #include <unordered_set>
 
 #include <cubepi/core/error.hpp>
-#include <cubepi/schema/detail/value_path.hpp>
+#include <cubepi/schema/issue.hpp>
 
 namespace cubepi {
 

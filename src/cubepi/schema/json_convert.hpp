@@ -10,7 +10,6 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/json.hpp>
 #include <cubepi/schema/detail/enum_names.hpp>
-#include <cubepi/schema/detail/json_kinds.hpp>
 #include <cubepi/schema/detail/json_reader.hpp>
 #include <cubepi/schema/issue.hpp>
 

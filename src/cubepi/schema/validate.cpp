@@ -2,114 +2,143 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <utility>
 
+#include <boost/json.hpp>
+
 #include <cubepi/core/error.hpp>
-#include <cubepi/schema/detail/value_path.hpp>
+#include <cubepi/schema/issue.hpp>
 #include <cubepi/schema/parse_json.hpp>
-#include <cubepi/schema/validate/full_schema.hpp>
-#include <cubepi/schema/validate/schema_check.hpp>
-#include <cubepi/schema/validate/schema_fill.hpp>
-#include <cubepi/schema/validate/schema_lowering.hpp>
-#include <cubepi/schema/validate/simple_schema.hpp>
+#include <cubepi/schema/validate/compiled_schema.hpp>
+#include <cubepi/schema/validate/schema_checker.hpp>
 
 namespace cubepi {
 namespace {
 
-constexpr std::size_t longest_matched_key = 1024;
+using detail::SchemaNode;
+namespace json_types = detail::json_types;
 
-// Values that valijson's adapter does not represent correctly.
-struct Oddities {
-    bool needs_copy = false;
-    bool too_deep = false;
-    bool long_key = false;
+// The decision must hold for large values. Defaults and the reasons of a failure are conveniences.
+constexpr int most_steps_to_decide = 10000000;
+constexpr int most_steps_to_fill = 100000;
+constexpr int most_steps_to_explain = 100000;
+
+// Inserts defaults and converts values; see JsonSchema::validate. Values that match nothing stay unchanged.
+class Filler {
+public:
+    // Without `coerce`, only defaults are inserted and 3.0 becomes 3.
+    void fill(const SchemaNode& node, Json& value, bool coerce) {
+        if (--steps_ <= 0) return;
+        if (node.reference) fill(*node.reference, value, coerce);
+        convert(node.types, value, coerce);
+        if (auto* object = value.if_object(); object && node.fields)
+            fill_object(*node.fields, *object, coerce);
+        if (auto* array = value.if_array(); array && node.items)
+            fill_items(*node.items, *array, coerce);
+        if (!node.combined) return;
+        for (const auto* part : node.combined->all) fill(*part, value, coerce);
+        fill_alternative(node.combined->any, value, coerce);
+        fill_alternative(node.combined->one, value, coerce);
+    }
+
+private:
+    static void convert(unsigned types, Json& value, bool coerce) {
+        if (types == json_types::any) return;
+        const auto allows = [&](unsigned type) { return (types & type) != 0; };
+        if (value.is_double()) {
+            if (!allows(json_types::integer) || allows(json_types::number)) return;
+            Json whole = detail::integer_from_number(value);
+            if (!whole.is_null()) value = std::move(whole);
+            return;
+        }
+        if (!coerce || !value.is_string() || allows(json_types::string)) return;
+        const std::string_view text(value.get_string());
+        Json result;
+        if (allows(json_types::integer))
+            result = detail::integer_from_number(detail::number_from_text(text));
+        if (result.is_null() && allows(json_types::number)) result = detail::number_from_text(text);
+        if (result.is_null() && allows(json_types::boolean))
+            result = detail::boolean_from_text(text);
+        if (!result.is_null()) value = std::move(result);
+    }
+
+    void fill_object(const SchemaNode::Fields& rules, JsonObject& object, bool coerce) {
+        if (rules.additional && rules.additional->keywords) {
+            for (auto& field : object) {
+                if (!rules.property(field.key())) fill(*rules.additional, field.value(), coerce);
+            }
+        }
+        for (std::size_t i = 0; i < rules.property_nodes.size(); ++i) {
+            const auto& property = *rules.property_nodes[i];
+            const auto key = (rules.properties->begin() + static_cast<std::ptrdiff_t>(i))->key();
+            const Json* default_value =
+                property.default_value ? property.default_value : property.resolved().default_value;
+            if (auto* present = object.if_contains(key)) {
+                fill(property, *present, coerce);
+            } else if (default_value) {
+                auto& added = object[key];
+                added = *default_value;
+                fill(property, added, coerce);
+            }
+        }
+    }
+
+    void fill_items(const SchemaNode::Items& rules, JsonArray& array, bool coerce) {
+        for (std::size_t i = 0; i < array.size(); ++i) {
+            const auto* schema = i < rules.first.size() ? rules.first[i] : rules.rest;
+            if (schema) fill(*schema, array[i], coerce);
+        }
+    }
+
+    void fill_alternative(const std::vector<const SchemaNode*>& alternatives, Json& value,
+                          bool coerce) {
+        if (take_fitting(alternatives, value, false)) return;
+        if (coerce) take_fitting(alternatives, value, true);
+    }
+
+    bool take_fitting(const std::vector<const SchemaNode*>& alternatives, Json& value,
+                      bool coerce) {
+        for (const auto* alternative : alternatives) {
+            if (steps_ <= 0) return false;
+            Json candidate = value;
+            fill(*alternative, candidate, coerce);
+            if (checker_.fits(*alternative, candidate)) {
+                value = std::move(candidate);
+                return true;
+            }
+        }
+        return false;
+    }
+
+    detail::SchemaChecker checker_{most_steps_to_fill};
+    int steps_ = most_steps_to_fill;
 };
-
-void look_over(Json& value, std::size_t depth, Oddities& found) {
-    if (depth > max_json_depth) {
-        found.too_deep = true;
-        return;
-    }
-    if (value.is_uint64()) {
-        const auto number = value.get_uint64();
-        if (std::in_range<std::int64_t>(number)) {
-            value = static_cast<std::int64_t>(number);
-        } else {
-            found.needs_copy = true;
-        }
-    } else if (const auto* text = value.if_string()) {
-        if (text->find('\0') != boost::json::string::npos) found.needs_copy = true;
-    } else if (auto* array = value.if_array()) {
-        for (auto& item : *array) look_over(item, depth + 1, found);
-    } else if (auto* object = value.if_object()) {
-        for (auto& entry : *object) {
-            if (entry.key().size() > longest_matched_key) found.long_key = true;
-            look_over(entry.value(), depth + 1, found);
-        }
-    }
-}
 
 SchemaIssue root_issue(std::string message) {
     return SchemaIssue{"<root>", "a value that fits the schema", "another", std::move(message)};
 }
 
-std::vector<SchemaIssue> explain(const Json& schema, const Json& value,
-                                 const std::string& problem) {
-    std::vector<SchemaIssue> issues;
-    detail::SchemaChecker(schema).check(schema, value, detail::ValuePath{}, issues);
-    std::vector<SchemaIssue> unique;
-    for (auto& issue : issues) {
-        if (std::find(unique.begin(), unique.end(), issue) == unique.end())
-            unique.push_back(std::move(issue));
-    }
-    if (unique.empty()) {
-        unique.push_back(root_issue(problem.empty() ? "does not fit the schema"
-                                                    : "cannot be checked: " + problem));
-    }
-    return unique;
-}
-
 }  // namespace
 
-// The rewritten schema and the fast check are created on first use; valijson's form only if a value needs it.
 struct JsonSchema::State {
     explicit State(Json given) : source(std::move(given)) {}
 
-    const detail::SimpleSchema* check() {
-        if (!checked.load(std::memory_order_acquire)) {
-            const std::lock_guard lock(mutex);
-            if (!checked.load(std::memory_order_relaxed)) {
-                lowered = detail::lower_schema(source);
-                simple = detail::SimpleSchema::compile(source);
-                checked.store(true, std::memory_order_release);
-            }
-        }
-        return simple.get();
-    }
-
-    const detail::FullSchema& full() {
-        if (const auto* ready = compiled.load(std::memory_order_acquire)) return *ready;
-        check();
+    const SchemaNode& compiled() {
+        if (const auto* done = ready.load(std::memory_order_acquire)) return done->root();
         const std::lock_guard lock(mutex);
-        if (!owner) {
-            owner = detail::FullSchema::compile(lowered);
-            lowered = {};
-            compiled.store(owner.get(), std::memory_order_release);
-        }
-        return *owner;
+        if (!schema) schema = std::make_unique<const detail::CompiledSchema>(source);
+        ready.store(schema.get(), std::memory_order_release);
+        return schema->root();
     }
 
     const Json source;
     std::mutex mutex;
-    detail::LoweredSchema lowered;
-    std::unique_ptr<const detail::SimpleSchema> simple;
-    std::unique_ptr<const detail::FullSchema> owner;
-    std::atomic<bool> checked{false};
-    std::atomic<const detail::FullSchema*> compiled{nullptr};
+    std::unique_ptr<const detail::CompiledSchema> schema;
+    std::atomic<const detail::CompiledSchema*> ready{nullptr};
 };
 
 JsonSchema::JsonSchema(Json schema) : state_(std::make_shared<State>(std::move(schema))) {}
@@ -120,32 +149,20 @@ std::shared_ptr<const Json> JsonSchema::shared_source() const noexcept {
     return std::shared_ptr<const Json>(state_, &state_->source);
 }
 
-void JsonSchema::compile() const { state_->full(); }
+void JsonSchema::compile() const { state_->compiled(); }
 
 std::vector<SchemaIssue> JsonSchema::validate(Json& value) const {
-    if (const auto* simple = state_->check()) {
-        bool lacks_default = false;
-        if (simple->accepts(value, lacks_default)) {
-            if (lacks_default) detail::fill_value(state_->source, value);
-            return {};
-        }
-    }
-    const auto& compiled = state_->full();
-    Oddities oddities;
-    look_over(value, 0, oddities);
-    if (oddities.too_deep) {
+    const SchemaNode& schema = state_->compiled();
+    if (is_nested_deeper(value, max_json_depth))
         return {root_issue("nested deeper than " + std::to_string(max_json_depth) + " levels")};
-    }
-    if (oddities.long_key && compiled.has_pattern_properties()) {
-        return {root_issue("has a field name longer than " + std::to_string(longest_matched_key) +
-                           " bytes")};
-    }
-    detail::fill_value(state_->source, value);
-    std::string problem;
-    const detail::FullSchema::Copy copy =
-        oddities.needs_copy ? detail::FullSchema::Copy::needed : detail::FullSchema::Copy::none;
-    if (compiled.accepts(value, copy, problem)) return {};
-    return explain(state_->source, value, problem);
+    Filler().fill(schema, value, true);
+    detail::SchemaChecker decide(most_steps_to_decide);
+    if (decide.fits(schema, value)) return {};
+    if (!decide.problem().empty())
+        return {root_issue("cannot be checked: " + std::string(decide.problem()))};
+    auto issues = detail::SchemaChecker(most_steps_to_explain).explain(schema, value);
+    if (issues.empty()) issues.push_back(root_issue("does not fit the schema"));
+    return issues;
 }
 
 }  // namespace cubepi

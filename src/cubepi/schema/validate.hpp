@@ -8,8 +8,9 @@
 
 namespace cubepi {
 
-/// A JSON Schema for validating values (draft 7, and from later drafts $defs, prefixItems, dependentRequired and
-/// dependentSchemas; "format" is an annotation, "unevaluated..." is ignored; references only within the schema).
+/// A JSON Schema for validating values: draft 2020-12, and of earlier drafts lists as "items" with "additionalItems",
+/// "dependencies", "definitions", and booleans as "exclusiveMinimum" and "exclusiveMaximum". "format" is an annotation;
+/// references are followed within the schema only.
 ///
 /// Cheap to create and to copy: the schema is compiled by the first validate() or compile(). Thread-safe.
 class JsonSchema {

@@ -1,5 +1,7 @@
 #include <cubepi/net/http_server.hpp>
 
+#include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -10,17 +12,50 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/runtime.hpp>
+#include <cubepi/core/support/percent_decoded.hpp>
 #include <cubepi/core/timeout.hpp>
 #include <cubepi/net/server/server_core.hpp>
 
-namespace cubepi {
-
-namespace detail {
-
+namespace cubepi::detail {
 namespace {
 
 namespace asio = boost::asio;
 using asio::ip::tcp;
+
+using Parameters = std::map<std::string, std::string, std::less<>>;
+
+std::vector<std::string> segments_of(std::string_view path) {
+    std::vector<std::string> segments;
+    while (!path.empty()) {
+        path.remove_prefix(1);  // '/'
+        const std::size_t end = std::min(path.find('/'), path.size());
+        segments.emplace_back(path.substr(0, end));
+        path.remove_prefix(end);
+    }
+    return segments;
+}
+
+bool is_placeholder(std::string_view segment) {
+    return segment.size() > 2 && segment.starts_with('{') && segment.ends_with('}');
+}
+
+/// Returns nothing if the path does not match.
+std::optional<Parameters> parameters_of(const Route& route, const std::vector<std::string>& path) {
+    if (route.segments.size() != path.size()) return std::nullopt;
+    Parameters parameters;
+    for (std::size_t i = 0; i < path.size(); ++i) {
+        std::optional<std::string> given = percent_decoded(path[i]);
+        if (!given) return std::nullopt;
+        const std::string& wanted = route.segments[i];
+        if (is_placeholder(wanted)) {
+            if (given->empty()) return std::nullopt;
+            parameters[wanted.substr(1, wanted.size() - 2)] = std::move(*given);
+        } else if (wanted != *given) {
+            return std::nullopt;
+        }
+    }
+    return parameters;
+}
 
 std::unique_ptr<asio::ssl::context> make_tls(const HttpServerOptions& options) {
     if (options.certificate_file.empty()) return nullptr;
@@ -96,6 +131,38 @@ void close_connections(HttpServerCore& core, bool busy_ones) {
 
 }  // namespace
 
+void RouteTable::add(std::string method, std::string pattern, HttpServer::Handler handler) {
+    if (!pattern.starts_with('/') || !handler) {
+        throw Error(
+            ErrorCode::invalid_argument,
+            "a route needs a handler and a pattern that begins with '/', not '" + pattern + "'");
+    }
+    Route route;
+    route.method = std::move(method);
+    route.segments = segments_of(pattern);
+    route.pattern = std::move(pattern);
+    route.handler = std::move(handler);
+    routes_.push_back(std::move(route));
+}
+
+RouteMatch RouteTable::match(ServerRequest& request) const {
+    RouteMatch match;
+    if (!request.path.starts_with('/')) return match;
+    const std::vector<std::string> path = segments_of(request.path);
+    for (const Route& route : routes_) {
+        std::optional<Parameters> parameters = parameters_of(route, path);
+        if (!parameters) continue;
+        const bool answers_head = request.method == "HEAD" && route.method == "GET";
+        if (route.method == request.method || answers_head) {
+            request.parameters = std::move(*parameters);
+            match.route = &route;
+            return match;
+        }
+        match.allowed += (match.allowed.empty() ? "" : ", ") + route.method;
+    }
+    return match;
+}
+
 HttpServerCore::HttpServerCore(Executor used, HttpServerOptions given)
     : executor(std::move(used)),
       options(std::move(given)),
@@ -103,7 +170,9 @@ HttpServerCore::HttpServerCore(Executor used, HttpServerOptions given)
       acceptor(executor),
       work(executor, [](const std::exception_ptr&) {}) {}
 
-}  // namespace detail
+}  // namespace cubepi::detail
+
+namespace cubepi {
 
 struct HttpServer::State {
     std::shared_ptr<detail::HttpServerCore> core;
@@ -158,6 +227,71 @@ Task<> HttpServer::stop(std::chrono::nanoseconds limit) {
     co_await core->work.close();
     co_await unshield();
     if (!waited) waited.rethrow();
+}
+
+std::string_view ServerRequest::parameter(std::string_view name) const noexcept {
+    const auto found = parameters.find(name);
+    return found == parameters.end() ? std::string_view() : std::string_view(found->second);
+}
+
+std::string_view ServerRequest::bearer_token() const noexcept {
+    constexpr std::string_view scheme = "bearer ";
+    std::string_view value = headers.get("authorization");
+    if (value.size() < scheme.size()) return {};
+    for (std::size_t i = 0; i < scheme.size(); ++i) {
+        const char c = value[i];
+        if ((c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c) != scheme[i]) return {};
+    }
+    value.remove_prefix(scheme.size());
+    while (value.starts_with(' ')) value.remove_prefix(1);
+    return value;
+}
+
+ServerResponse::ServerResponse(unsigned code, std::string text, std::string content_type)
+    : status(code), body(std::move(text)) {
+    headers.set("content-type", std::move(content_type));
+}
+
+ServerResponse ServerResponse::json(unsigned code, const Json& value) {
+    return ServerResponse(code, boost::json::serialize(value) + "\n", "application/json");
+}
+
+ServerResponse ServerResponse::error(unsigned code, std::string_view text) {
+    JsonObject error;
+    error["message"] = text;
+    JsonObject body;
+    body["error"] = std::move(error);
+    return json(code, body);
+}
+
+ServerResponse ServerResponse::events(std::function<Task<>(ResponseStream& out)> stream) {
+    ServerResponse response(200, {}, "text/event-stream");
+    response.headers.set("cache-control", "no-store");
+    response.stream = std::move(stream);
+    return response;
+}
+
+std::string server_sent_event(std::string_view name, std::string_view data) {
+    std::string text;
+    if (!name.empty()) text.append("event: ").append(name).append("\n");
+    for (;;) {
+        const std::size_t end = data.find_first_of("\r\n");
+        text.append("data: ").append(data.substr(0, end)).append("\n");
+        if (end == std::string_view::npos) break;
+        const bool pair = data.substr(end).starts_with("\r\n");
+        data.remove_prefix(end + (pair ? 2 : 1));
+    }
+    return text + "\n";
+}
+
+bool equal_secrets(std::string_view a, std::string_view b) noexcept {
+    unsigned char difference = a.size() == b.size() ? 0 : 1;
+    for (std::size_t i = 0; i < a.size(); ++i) {
+        const char other = b.empty() ? '\0' : b[i % b.size()];
+        difference = static_cast<unsigned char>(
+            difference | (static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(other)));
+    }
+    return difference == 0;
 }
 
 }  // namespace cubepi

@@ -1,5 +1,3 @@
-#include <gtest/gtest.h>
-
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -18,12 +16,14 @@
 #include <boost/asio/read_until.hpp>
 #include <boost/asio/use_future.hpp>
 #include <boost/asio/write.hpp>
+#include <gtest/gtest.h>
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/run.hpp>
 #include <cubepi/net/http_client.hpp>
 #include <cubepi/net/http_server.hpp>
+#include <cubepi/net/server/server_core.hpp>
 
 namespace cubepi {
 namespace {
@@ -457,6 +457,64 @@ TEST(EqualSecrets, ComparesAllBytes) {
     EXPECT_FALSE(equal_secrets("ab", "abab"));
     EXPECT_FALSE(equal_secrets("", "a"));
     EXPECT_FALSE(equal_secrets("a", ""));
+}
+
+HttpServer::Handler empty_handler() {
+    return [](ServerRequest) -> Task<ServerResponse> { co_return ServerResponse(); };
+}
+
+detail::RouteTable routes_of_questions() {
+    detail::RouteTable routes;
+    routes.add("GET", "/", empty_handler());
+    routes.add("GET", "/v1/questions", empty_handler());
+    routes.add("GET", "/v1/questions/{id}", empty_handler());
+    routes.add("POST", "/v1/questions/{id}", empty_handler());
+    routes.add("POST", "/v1/questions/all", empty_handler());
+    return routes;
+}
+
+/// Returns the pattern of the route, "405 METHODS", or "404".
+std::string matched(const std::string& method, const std::string& path) {
+    const detail::RouteTable routes = routes_of_questions();
+    ServerRequest request;
+    request.method = method;
+    request.path = path;
+    const detail::RouteMatch match = routes.match(request);
+    if (!match.route) return match.allowed.empty() ? "404" : "405 " + match.allowed;
+    std::string text = match.route->pattern;
+    for (const auto& [name, value] : request.parameters) text += " " + name + "=" + value;
+    return text;
+}
+
+TEST(RouteTable, FindsTheRouteOfAPath) {
+    EXPECT_EQ(matched("GET", "/"), "/");
+    EXPECT_EQ(matched("GET", "/v1/questions"), "/v1/questions");
+    EXPECT_EQ(matched("GET", "/v1/questions/a"), "/v1/questions/{id} id=a");
+    EXPECT_EQ(matched("GET", "/v1/questions/a/b"), "404");
+    EXPECT_EQ(matched("GET", "/v1/questions/"), "404") << "a placeholder is not empty";
+    EXPECT_EQ(matched("GET", "v1"), "404");
+    EXPECT_EQ(matched("GET", ""), "404");
+}
+
+TEST(RouteTable, ParametersAreDecodedAfterTheyAreSeparated) {
+    EXPECT_EQ(matched("GET", "/v1/questions/a%2Fb%20c"), "/v1/questions/{id} id=a/b c");
+    EXPECT_EQ(matched("GET", "/v1/questions/a%2"), "404");
+    EXPECT_EQ(matched("GET", "/v1/questions/%zz"), "404");
+}
+
+TEST(RouteTable, TheFirstRouteThatMatchesIsUsed) {
+    EXPECT_EQ(matched("POST", "/v1/questions/all"), "/v1/questions/{id} id=all");
+}
+
+TEST(RouteTable, OtherMethodsAreNamed) {
+    EXPECT_EQ(matched("DELETE", "/v1/questions/a"), "405 GET, POST");
+    EXPECT_EQ(matched("HEAD", "/v1/questions"), "/v1/questions") << "as GET";
+}
+
+TEST(RouteTable, RefusesAPatternThatIsNotAPath) {
+    detail::RouteTable routes;
+    EXPECT_THROW(routes.add("GET", "v1", empty_handler()), Error);
+    EXPECT_THROW(routes.add("GET", "/v1", nullptr), Error);
 }
 
 }  // namespace

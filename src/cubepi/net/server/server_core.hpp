@@ -4,7 +4,10 @@
 #include <cstdint>
 #include <memory>
 #include <stop_token>
+#include <string>
+#include <string_view>
 #include <unordered_set>
+#include <vector>
 
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ssl/context.hpp>
@@ -12,9 +15,33 @@
 #include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/task_scope.hpp>
 #include <cubepi/net/http_server.hpp>
-#include <cubepi/net/server/route_table.hpp>
 
 namespace cubepi::detail {
+
+/// A route of a server.
+struct Route {
+    std::string method;
+    std::string pattern;
+    std::vector<std::string> segments;
+    HttpServer::Handler handler;
+};
+
+/// The result of looking up a request.
+struct RouteMatch {
+    const Route* route = nullptr;  ///< null: there is none for this path and method
+    std::string allowed = {};  ///< the methods of the path, for `Allow`; empty: the path is unknown
+};
+
+/// The routes of a server, tried in the order in which they were added.
+class RouteTable {
+public:
+    void add(std::string method, std::string pattern, HttpServer::Handler handler);
+    /// Finds the route of a request, and sets its parameters.
+    RouteMatch match(ServerRequest& request) const;
+
+private:
+    std::vector<Route> routes_;
+};
 
 /// A connection of a server, as far as the end of the server concerns it.
 class HttpConnection {

@@ -113,4 +113,12 @@ const JsonArray* read_array(const Json& json, const ValuePath& path, ReadContext
     return array;
 }
 
+std::vector<EnumEntry> parse_enum_spelling(std::string_view spelling, long long first) {
+    std::vector<EnumEntry> entries;
+    for_each_enum_name(spelling, [&](std::string_view name, long long index) {
+        entries.push_back(EnumEntry{.name = name, .value = first + index});
+    });
+    return entries;
+}
+
 }  // namespace cubepi::detail

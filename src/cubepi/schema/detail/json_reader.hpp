@@ -1,20 +1,202 @@
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <concepts>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <limits>
+#include <map>
+#include <new>
+#include <optional>
 #include <string>
+#include <type_traits>
+#include <unordered_map>
 #include <utility>
+#include <variant>
 #include <vector>
 
+#include <cubepi/core/json.hpp>
 #include <cubepi/schema/detail/enum_names.hpp>
-#include <cubepi/schema/detail/field_defaults.hpp>
-#include <cubepi/schema/detail/json_kinds.hpp>
-#include <cubepi/schema/detail/value_path.hpp>
+#include <cubepi/schema/detail/reflect.hpp>
+#include <cubepi/schema/issue.hpp>
 
 // Reads JSON into C++ values and collects issues. The templates here only decompose values; leaf values are handled in
 // json_reader.cpp, which is compiled once.
 
 namespace cubepi::detail {
+
+template <class T>
+inline constexpr bool is_optional = false;
+template <class T>
+inline constexpr bool is_optional<std::optional<T>> = true;
+
+template <class T>
+inline constexpr bool is_vector = false;
+template <class T, class A>
+inline constexpr bool is_vector<std::vector<T, A>> = true;
+
+template <class T>
+inline constexpr bool is_array = false;
+template <class T, std::size_t N>
+inline constexpr bool is_array<std::array<T, N>> = true;
+
+template <class T>
+inline constexpr bool is_variant = false;
+template <class... T>
+inline constexpr bool is_variant<std::variant<T...>> = true;
+
+template <class T>
+inline constexpr bool is_string_map = false;
+template <class T, class C, class A>
+inline constexpr bool is_string_map<std::map<std::string, T, C, A>> = true;
+template <class T, class H, class E, class A>
+inline constexpr bool is_string_map<std::unordered_map<std::string, T, H, E, A>> = true;
+
+template <class T>
+inline constexpr bool is_json =
+    std::is_same_v<T, Json> || std::is_same_v<T, JsonObject> || std::is_same_v<T, JsonArray>;
+
+// Character types are excluded: it is ambiguous whether `char` is a letter or a number.
+template <class T>
+inline constexpr bool is_integer =
+    std::is_same_v<T, signed char> || std::is_same_v<T, unsigned char> ||
+    std::is_same_v<T, short> || std::is_same_v<T, unsigned short> || std::is_same_v<T, int> ||
+    std::is_same_v<T, unsigned> || std::is_same_v<T, long> || std::is_same_v<T, unsigned long> ||
+    std::is_same_v<T, long long> || std::is_same_v<T, unsigned long long>;
+
+template <class T>
+inline constexpr bool is_float = std::is_same_v<T, float> || std::is_same_v<T, double>;
+
+template <class T>
+inline constexpr bool is_json_struct =
+    !is_json<T> && !is_array<T> && !std::is_same_v<T, std::monostate> && PlainStruct<T>;
+
+template <class T>
+inline constexpr bool is_supported =
+    is_json<T> || std::is_same_v<T, bool> || is_integer<T> || is_float<T> || std::is_enum_v<T> ||
+    std::is_same_v<T, std::string> || std::is_same_v<T, std::monostate> || is_optional<T> ||
+    is_vector<T> || is_array<T> || is_variant<T> || is_string_map<T> || is_json_struct<T>;
+
+template <class T>
+consteval void check_supported() {
+    static_assert(is_supported<T>,
+                  "cubepi: this type cannot be turned into JSON; use bool, an integer (not char), "
+                  "float, double, "
+                  "std::string, an enum class, std::optional, std::vector, std::array, "
+                  "std::map<std::string, T>, "
+                  "std::variant, cubepi::Json, or a plain struct of these (no constructors, "
+                  "private fields or bases)");
+    if constexpr (is_json_struct<T>) check_struct<T>();
+}
+
+// Detects which fields of a struct have a default member initializer.
+//
+// For numbers, booleans and enums this is exact, although `int days = 0;` and `int days;` yield the same value in a
+// `T{}`: the struct is default-initialized (which runs the initializers and touches nothing else) in memory filled with
+// a pattern, twice with different patterns, and a field whose bytes show the pattern both times has no initializer. The
+// bytes are only compared, never read as a value, and the barriers keep the compiler from assuming anything about them.
+// Other types construct themselves, so for them an empty value means that there is no default.
+
+inline void hide_from_optimizer(void* memory) { asm volatile("" : : "r"(memory) : "memory"); }
+
+template <class T>
+class PatternedObject {
+public:
+    explicit PatternedObject(unsigned char pattern) {
+        std::memset(storage_, pattern, sizeof(T));
+        hide_from_optimizer(storage_);
+        object_ = ::new (static_cast<void*>(storage_)) T;
+        hide_from_optimizer(storage_);
+    }
+    PatternedObject(const PatternedObject&) = delete;
+    PatternedObject& operator=(const PatternedObject&) = delete;
+    ~PatternedObject() { object_->~T(); }
+
+    T& object() { return *object_; }
+
+private:
+    alignas(T) unsigned char storage_[sizeof(T)];
+    T* object_;
+};
+
+inline constexpr unsigned char first_pattern = 0xA5;
+inline constexpr unsigned char second_pattern = 0x5A;
+
+inline bool shows_pattern(const void* field, std::size_t size, unsigned char pattern) {
+    const auto* bytes = static_cast<const unsigned char*>(field);
+    return std::all_of(bytes, bytes + size, [=](unsigned char byte) { return byte == pattern; });
+}
+
+template <class T>
+const std::array<bool, field_count<T>>& required_fields();
+
+template <class M>
+bool is_blank(const M& value) {
+    if constexpr (std::is_arithmetic_v<M> || std::is_enum_v<M>) {
+        return value == M{};
+    } else if constexpr (std::is_same_v<M, Json>) {
+        return value.is_null();
+    } else if constexpr (std::is_same_v<M, std::monostate> || is_optional<M>) {
+        return false;
+    } else if constexpr (is_array<M>) {
+        return std::any_of(value.begin(), value.end(),
+                           [](const auto& item) { return is_blank(item); });
+    } else if constexpr (is_variant<M>) {
+        return value.index() == 0 && is_blank(std::get<0>(value));
+    } else if constexpr (is_json_struct<M>) {
+        bool blank = false;
+        for_each_field(value,
+                       [&](std::size_t, const auto& field) { blank = blank || is_blank(field); });
+        return blank;
+    } else if constexpr (requires { value.empty(); }) {
+        return value.empty();
+    } else {
+        check_supported<M>();
+        return false;
+    }
+}
+
+// `first` and `second` are the same field of the two patterned objects.
+template <class M>
+bool lacks_default(const M& first, const M& second) {
+    if constexpr (std::is_arithmetic_v<M> || std::is_enum_v<M>) {
+        return shows_pattern(&first, sizeof(M), first_pattern) &&
+               shows_pattern(&second, sizeof(M), second_pattern);
+    } else if constexpr (is_array<M>) {
+        for (std::size_t i = 0; i < first.size(); ++i) {
+            if (lacks_default(first[i], second[i])) return true;
+        }
+        return false;
+    } else if constexpr (is_json_struct<M>) {
+        return with_fields(first, [&](const auto&... a) {
+            return with_fields(second,
+                               [&](const auto&... b) { return (lacks_default(a, b) || ...); });
+        });
+    } else {
+        return is_blank(first);
+    }
+}
+
+template <class T>
+const std::array<bool, field_count<T>>& required_fields() {
+    static const auto required = [] {
+        std::array<bool, field_count<T>> result{};
+        if constexpr (field_count<T> > 0) {
+            PatternedObject<T> first(first_pattern);
+            PatternedObject<T> second(second_pattern);
+            with_fields(first.object(), [&](const auto&... a) {
+                with_fields(second.object(), [&](const auto&... b) {
+                    std::size_t index = 0;
+                    ((result[index++] = lacks_default(a, b)), ...);
+                });
+            });
+        }
+        return result;
+    }();
+    return required;
+}
 
 struct ReadContext {
     std::vector<SchemaIssue> issues;
