@@ -20,9 +20,9 @@
 #include <cubepi/provider/anthropic.hpp>
 #include <cubepi/provider/faux.hpp>
 #include <cubepi/provider/message_assembler.hpp>
-#include <cubepi/provider/message_stream.hpp>
 #include <cubepi/provider/openai.hpp>
 #include <cubepi/provider/openai_responses.hpp>
+#include <cubepi/provider/provider.hpp>
 #include <cubepi/testing/manual_clock.hpp>
 
 #include "attack.hpp"

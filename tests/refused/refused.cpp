@@ -5,9 +5,9 @@
 #include <bub/builtin/builtin.hpp>
 #include <cubepi/agent/agent.hpp>
 #include <cubepi/provider/fallback.hpp>
+#include <cubepi/provider/http_provider.hpp>
 #include <cubepi/provider/images.hpp>
 #include <cubepi/provider/observers.hpp>
-#include <cubepi/provider/request_signer.hpp>
 
 #include <chrono>
 #include <memory>

@@ -8,8 +8,8 @@
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/json_member.hpp>
-#include <cubepi/provider/env.hpp>
 #include <cubepi/provider/error_classification.hpp>
+#include <cubepi/provider/http_provider.hpp>
 
 #include "paths.hpp"
 #include "sourced.hpp"

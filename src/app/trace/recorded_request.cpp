@@ -10,7 +10,7 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/message_list.hpp>
 #include <cubepi/core/support/json_member.hpp>
-#include <cubepi/provider/preview.hpp>
+#include <cubepi/provider/http_provider.hpp>
 
 #include "span_content.hpp"
 #include "trace_span.hpp"

@@ -1,21 +1,43 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <cubepi/core/message_list.hpp>
 #include <cubepi/net/retry.hpp>
-#include <cubepi/provider/base_provider.hpp>
-#include <cubepi/provider/cache_policy.hpp>
 #include <cubepi/provider/capability.hpp>
-#include <cubepi/provider/env.hpp>
-#include <cubepi/provider/preview.hpp>
-#include <cubepi/provider/request_signer.hpp>
+#include <cubepi/provider/http_provider.hpp>
 
 namespace cubepi {
+
+/// The lifetime requested for a cached prompt: CubePi's "short", "long" and "none".
+enum class CacheRetention : std::uint8_t {
+    five_minutes,
+    one_hour,  ///< cache writes cost more
+    none,      ///< no markers are sent
+};
+
+/// Decides where the markers of a request (cache_control) are placed. Everything before a marker is cached: tools, then system
+/// prompt, then messages. Endpoints accept four markers; surplus ones are removed from the beginning of the messages,
+/// with a notice. Called from the threads that start calls.
+class CacheMarkerPolicy {
+public:
+    virtual ~CacheMarkerPolicy() = default;
+    virtual bool mark_system() const { return true; }
+    virtual bool mark_last_tool() const { return true; }
+    /// Indices of the messages whose last block gets a marker; invalid indices are ignored. The default is the last
+    /// message, so that each request of a conversation reads what the previous one wrote.
+    virtual std::vector<std::size_t> message_breakpoint_indices(const MessageList& messages) const {
+        if (messages.empty()) return {};
+        return {messages.size() - 1};
+    }
+};
 
 struct AnthropicOptions {
     /// Sent as x-api-key. May be empty for local servers.
@@ -55,21 +77,15 @@ struct AnthropicOptions {
 ///
 /// A request contains what the caller set, what the API requires (max_tokens), and cache markers. A missing key is an
 /// error of the first call.
-class AnthropicProvider final : public BaseProvider, public RequestPreview {
+class AnthropicProvider final : public HttpProvider {
 public:
     /// Throws Error(invalid_argument) if `base_url` is not an http(s) URL.
     explicit AnthropicProvider(AnthropicOptions options);
 
-    BoundModel model(std::string id) const;
-    BoundModel model(Model model) const;
-
-    MessageStream stream(ModelRequest request) override;
-    PayloadPreview preview(const ModelRequest& request) const override;
-    bool takes_response_format(const Model& model) const override;
-
-private:
-    class Protocol;
-    std::shared_ptr<const Protocol> protocol_;
+    BoundModel model(std::string id) const { return model(model_named(std::move(id))); }
+    BoundModel model(Model model) const {
+        return BoundModel(std::make_shared<AnthropicProvider>(*this), std::move(model));
+    }
 };
 
 /// A model of Anthropic by the Messages API, with the key in ANTHROPIC_API_KEY; at ANTHROPIC_BASE_URL if that is set. Throws as the

@@ -6,8 +6,6 @@
 #include <cubepi/core/message_json.hpp>
 #include <cubepi/net/network_error.hpp>
 #include <cubepi/schema/parse_json.hpp>
-#include <cubepi/testing/manual_clock.hpp>
-#include <cubepi/testing/memory_transport.hpp>
 
 #include "test_streams.hpp"
 
@@ -15,9 +13,7 @@ namespace cubepi {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::ManualClock;
 using testing::MemoryResponse;
-using testing::MemoryTransport;
 
 const std::string begin_event =
     R"({"type":"message_start","message":{"id":"msg_1","usage":{"input_tokens":3,"output_tokens":1}}})";
@@ -52,14 +48,10 @@ MemoryResponse refusal(int status, const std::string& kind, const std::string& t
         .with_header("content-type", "application/json");
 }
 
-/// A provider at a server in memory, on a clock that only tests move.
-struct Fixture {
+/// A provider at a server in memory.
+struct Fixture : MemoryEndpoint {
     explicit Fixture(std::vector<MemoryResponse> answers, AnthropicOptions options = {})
-        : clock(std::make_shared<ManualClock>()) {
-        transport = std::make_shared<MemoryTransport>(std::move(answers), clock);
-        runtime = std::make_shared<const Runtime>(
-            Runtime().with_clock(clock).with_transport(transport).with_ids(
-                std::make_shared<testing::SequentialIds>()));
+        : MemoryEndpoint(std::move(answers)) {
         if (options.api_key.empty() && options.auth_token.empty())
             options.api_key = "sk-ant-secret";
         provider = std::make_shared<AnthropicProvider>(std::move(options));
@@ -71,15 +63,12 @@ struct Fixture {
             .stream(std::move(messages), {}, {}, std::move(options).runtime(runtime));
     }
     std::vector<StreamEvent> events(MessageList messages = {}) const {
-        return testing::run_advancing(*clock, read_all(stream(std::move(messages))));
+        return read(stream(std::move(messages)));
     }
     AssistantMessage message(MessageList messages = {}) const {
         return events(std::move(messages)).back().partial.get();
     }
 
-    std::shared_ptr<ManualClock> clock;
-    std::shared_ptr<MemoryTransport> transport;
-    std::shared_ptr<const Runtime> runtime;
     std::shared_ptr<AnthropicProvider> provider;
 };
 

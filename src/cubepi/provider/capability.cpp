@@ -4,7 +4,7 @@
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/number_text.hpp>
-#include <cubepi/provider/wire/request_notices.hpp>
+#include <cubepi/provider/wire/encoding.hpp>
 
 namespace cubepi {
 

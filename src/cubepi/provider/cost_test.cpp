@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include <cubepi/provider/models/price_table.hpp>
+#include <cubepi/provider/models/model_tables.hpp>
 
 namespace cubepi {
 namespace {

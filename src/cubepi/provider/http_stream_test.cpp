@@ -32,37 +32,32 @@ MemoryResponse typed(int status, const std::string& type, const std::string& bod
     return MemoryResponse(status, body).with_header("content-type", type);
 }
 
-struct Asked {
+struct Asked : MemoryEndpoint {
     explicit Asked(std::vector<MemoryResponse> answers, OpenAIOptions options = {})
-        : clock(std::make_shared<ManualClock>()),
-          transport(std::make_shared<MemoryTransport>(std::move(answers), clock)) {
+        : MemoryEndpoint(std::move(answers)) {
         if (options.api_key.empty()) options.api_key = "sk-secret-key";
-        ask(OpenAIProvider(std::move(options)).model("m"));
+        ask(OpenAIProvider(std::move(options)).model("m"), {});
     }
-    Asked(std::vector<MemoryResponse> answers, const BoundModel& model)
-        : clock(std::make_shared<ManualClock>()),
-          transport(std::make_shared<MemoryTransport>(std::move(answers), clock)) {
-        ask(model);
+    Asked(std::vector<MemoryResponse> answers, const BoundModel& model, PayloadHook on_payload = {})
+        : MemoryEndpoint(std::move(answers)) {
+        ask(model, std::move(on_payload));
     }
 
-    void ask(const BoundModel& model) {
-        auto runtime = std::make_shared<const Runtime>(
-            Runtime().with_clock(clock).with_transport(transport).with_ids(
-                std::make_shared<testing::SequentialIds>()));
-        MessageList messages{user_message("x")};
+    void ask(const BoundModel& model, PayloadHook on_payload) {
+        StreamOptions options = StreamOptions().runtime(runtime);
+        if (on_payload) options = std::move(options).on_payload(std::move(on_payload));
         const auto began = clock->now();
-        MessageStream stream =
-            model.stream(std::move(messages), {}, {}, StreamOptions().runtime(std::move(runtime)));
-        events = testing::run_advancing(*clock, read_all(std::move(stream)));
+        events = read(model.stream(MessageList{user_message("x")}, {}, {}, std::move(options)));
         took = clock->now() - began;
         message = events.back().partial.get();
         EXPECT_EQ(transport->open_exchanges(), 0u);
     }
 
+    std::string header(std::size_t request, std::string_view name) const {
+        return std::string(transport->requests().at(request).headers.get(name));
+    }
     std::string error() const { return message.error_message.str(); }
 
-    std::shared_ptr<ManualClock> clock;
-    std::shared_ptr<MemoryTransport> transport;
     std::vector<StreamEvent> events;
     std::chrono::nanoseconds took{0};
     AssistantMessage message;
@@ -304,6 +299,86 @@ TEST(HttpStream, AFloodOfBytesLetsTheEventLoopRun) {
         }
     }
     EXPECT_GE(longest, 8u) << "no answer was read to its end";
+}
+
+/// The models of all providers, without a key, at an endpoint that requires one.
+std::vector<BoundModel> signed_models(const RequestSigner& signer) {
+    const std::string url = "https://models.example.com/v1";
+    return {OpenAIProvider({.base_url = url, .sign_request = signer}).model("m"),
+            OpenAIResponsesProvider({.base_url = url, .sign_request = signer}).model("m"),
+            AnthropicProvider({.base_url = url, .sign_request = signer}).model("m")};
+}
+
+TEST(RequestSigner, SetsTheKeyOfEachRequestAlsoOfARetry) {
+    int calls = 0;
+    const RequestSigner signer = [&calls](HttpRequest& request) {
+        request.headers.set("authorization", "Bearer token-" + std::to_string(++calls));
+    };
+    for (const BoundModel& model : signed_models(signer)) {
+        calls = 0;
+        const Asked call({MemoryResponse(503, "{}"), MemoryResponse(400, "{}")}, model);
+        ASSERT_EQ(call.transport->requests().size(), 2u);
+        EXPECT_EQ(call.header(0, "authorization"), "Bearer token-1");
+        EXPECT_EQ(call.header(1, "authorization"), "Bearer token-2");
+    }
+}
+
+TEST(RequestSigner, SeesMethodUrlAndBody) {
+    const RequestSigner signer = [](HttpRequest& request) -> Task<> {
+        request.headers.set("x-signature", request.method + " " + request.url + " " +
+                                               std::to_string(request.body.size()));
+        co_return;
+    };
+    for (const BoundModel& model : signed_models(signer)) {
+        const Asked call({MemoryResponse(400, "{}")}, model);
+        const HttpRequest sent = call.transport->requests().at(0);
+        EXPECT_EQ(call.header(0, "x-signature"),
+                  "POST " + sent.url + " " + std::to_string(sent.body.size()));
+        EXPECT_GT(sent.body.size(), 10u);
+    }
+}
+
+TEST(RequestSigner, D58_ItsKeysAreRemovedFromErrors) {
+    const RequestSigner signer = [](HttpRequest& request) {
+        request.headers.set("authorization", "Bearer very-secret-token");
+    };
+    for (const BoundModel& model : signed_models(signer)) {
+        const Asked call(
+            {MemoryResponse(401, R"({"error":{"message":"unknown key very-secret-token"}})")
+                 .with_header("content-type", "application/json")},
+            model);
+        EXPECT_NE(call.error().find("unknown key"), std::string::npos);
+        EXPECT_EQ(call.error().find("very-secret-token"), std::string::npos);
+    }
+}
+
+TEST(RequestSigner, ItsFailureEndsTheCall) {
+    const RequestSigner signer = [](HttpRequest&) -> Task<> {
+        throw Error(ErrorCode::auth, "the token service is down");
+    };
+    for (const BoundModel& model : signed_models(signer)) {
+        const Asked call({}, model);
+        EXPECT_TRUE(call.transport->requests().empty());
+        EXPECT_EQ(call.error(), "hook sign_request failed: the token service is down");
+        EXPECT_EQ(call.message.error->code, ErrorCode::auth);
+    }
+}
+
+Task<std::optional<JsonObject>> unchanged() { co_return std::nullopt; }
+
+TEST(PayloadHookOfAProvider, SeesTheHeadersWithoutKeys) {
+    HttpHeaders seen;
+    const PayloadHook hook = [&seen](JsonObject, Model, HttpHeaders headers) {
+        seen = std::move(headers);
+        return unchanged();
+    };
+    const OpenAIProvider openai({.api_key = "secret",
+                                 .base_url = "https://models.example.com/v1",
+                                 .extra_headers = {{"x-team", "search"}}});
+    const Asked call({MemoryResponse(400, "{}")}, openai.model("m"), hook);
+    EXPECT_EQ(seen.get("x-team"), "search");
+    EXPECT_EQ(seen.get("content-type"), "application/json");
+    EXPECT_FALSE(seen.find("authorization"));
 }
 
 }  // namespace

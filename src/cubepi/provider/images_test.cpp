@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cubepi/core/run.hpp>
-#include <cubepi/provider/openai/images_wire.hpp>
+#include <cubepi/provider/wire/encoding.hpp>
 #include <cubepi/testing/manual_clock.hpp>
 #include <cubepi/testing/memory_transport.hpp>
 

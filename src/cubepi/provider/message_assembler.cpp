@@ -5,8 +5,8 @@
 #include <utility>
 
 #include <cubepi/core/support/message_log.hpp>
+#include <cubepi/core/support/trimmed.hpp>
 #include <cubepi/provider/wire/answer_size.hpp>
-#include <cubepi/provider/wire/tool_call_name.hpp>
 #include <cubepi/schema/partial_json.hpp>
 
 namespace cubepi {
@@ -26,6 +26,40 @@ void set_arguments(ToolCall& call, std::string_view raw) {
     }
     call.arguments.clear();
     call.extra["raw_arguments"] = raw;
+}
+
+constexpr std::size_t longest_tool_name = 64;
+constexpr std::string_view mark_of_cut = "_cut";
+constexpr std::string_view no_name = "unnamed";
+
+constexpr bool is_name_character(char c) noexcept {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '-';
+}
+
+/// Returns the name of a tool call as it is stored and shown (D73): 1 to 64 characters of A-Z, a-z, 0-9, _ and -. A
+/// valid name is returned unchanged. In other names, white space at the ends is dropped and each run of other bytes
+/// becomes `_`; a longer name is cut and ends in `_cut`, so that it does not match a tool.
+SharedString tool_call_name(SharedString name) {
+    const std::string_view given = name;
+    const bool valid = !given.empty() && given.size() <= longest_tool_name &&
+                       std::all_of(given.begin(), given.end(), is_name_character);
+    if (valid) return name;
+    const std::string_view visible = detail::trimmed(given);
+    if (visible.empty()) return SharedString(no_name);
+    std::string made;
+    bool replaced = false;
+    for (const char c : visible) {
+        if (made.size() > longest_tool_name) break;
+        const bool ok = is_name_character(c);
+        if (ok || !replaced) made += ok ? c : '_';
+        replaced = !ok;
+    }
+    if (made.size() > longest_tool_name) {
+        made.resize(longest_tool_name - mark_of_cut.size());
+        made += mark_of_cut;
+    }
+    return SharedString(std::move(made));
 }
 
 void merge(LazyObject& into, LazyObject from) {
@@ -204,7 +238,7 @@ StreamEvent MessageAssembler::toolcall_start(SharedString id, SharedString name,
     ToolCall call;
     call.id = std::move(id);
     // An endpoint may send the name later.
-    if (!name.empty()) call.name = detail::tool_call_name(std::move(name));
+    if (!name.empty()) call.name = tool_call_name(std::move(name));
     call.extra = std::move(extra);
     count_block(call);
     log().open(Kind::toolcall_start, block_number(index), std::move(call));
@@ -217,7 +251,7 @@ StreamEvent MessageAssembler::toolcall_delta(std::int32_t index, std::string_vie
 }
 
 StreamEvent MessageAssembler::toolcall_end(std::int32_t index, ToolCall call) {
-    call.name = detail::tool_call_name(std::move(call.name));
+    call.name = tool_call_name(std::move(call.name));
     replace(index, std::move(call));
     blocks_[block_number(index)].open_call = false;
     return event(StreamEventType::toolcall_end, index);
@@ -236,7 +270,7 @@ StreamEvent MessageAssembler::toolcall_end(std::int32_t index) {
 
 void MessageAssembler::rename_call(std::int32_t index, SharedString name) {
     ToolCall call = open_call(index);
-    call.name = detail::tool_call_name(std::move(name));
+    call.name = tool_call_name(std::move(name));
     replace(index, std::move(call));
 }
 

@@ -5,7 +5,7 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/provider/anthropic.hpp>
 #include <cubepi/provider/faux.hpp>
-#include <cubepi/provider/models/model_profiles.hpp>
+#include <cubepi/provider/models/model_tables.hpp>
 #include <cubepi/provider/openai.hpp>
 #include <cubepi/provider/openai_responses.hpp>
 

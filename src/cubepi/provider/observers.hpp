@@ -15,9 +15,7 @@
 #include <cubepi/core/model.hpp>
 #include <cubepi/core/stream_event.hpp>
 #include <cubepi/core/task.hpp>
-#include <cubepi/provider/message_stream.hpp>
 #include <cubepi/provider/provider.hpp>
-#include <cubepi/provider/response_details.hpp>
 
 // Observers of a provider: they receive every request, event and answer of all its calls (tracers, recorders). They
 // cannot change anything, and their exceptions become a `notice` of the stream.

@@ -8,11 +8,8 @@
 #include <vector>
 
 #include <cubepi/net/retry.hpp>
-#include <cubepi/provider/base_provider.hpp>
 #include <cubepi/provider/capability.hpp>
-#include <cubepi/provider/env.hpp>
-#include <cubepi/provider/preview.hpp>
-#include <cubepi/provider/request_signer.hpp>
+#include <cubepi/provider/http_provider.hpp>
 
 namespace cubepi {
 
@@ -48,23 +45,17 @@ struct OpenAIOptions {
 ///     auto local = OpenAIProvider({.base_url = "http://localhost:11434/v1"});
 ///     Agent agent({.model = openai.model("gpt-5.1")});
 ///
-/// A request contains only what the caller set. A missing key is an error of the first call.
-class OpenAIProvider final : public BaseProvider, public RequestPreview {
+/// A request contains only what the caller set. A missing key is an error of the first call. takes_response_format() is true
+/// for OpenAI's own endpoint, except for its oldest models; for other endpoints it is as the capability declares.
+class OpenAIProvider final : public HttpProvider {
 public:
     /// Throws Error(invalid_argument) if `base_url` is not an http(s) URL.
     explicit OpenAIProvider(OpenAIOptions options);
 
-    BoundModel model(std::string id) const;
-    BoundModel model(Model model) const;
-
-    MessageStream stream(ModelRequest request) override;
-    PayloadPreview preview(const ModelRequest& request) const override;
-    /// True for OpenAI's own endpoint, except for its oldest models; for other endpoints as the capability declares.
-    bool takes_response_format(const Model& model) const override;
-
-private:
-    class Protocol;
-    std::shared_ptr<const Protocol> protocol_;
+    BoundModel model(std::string id) const { return model(model_named(std::move(id))); }
+    BoundModel model(Model model) const {
+        return BoundModel(std::make_shared<OpenAIProvider>(*this), std::move(model));
+    }
 };
 
 /// A model of OpenAI by the Chat Completions API, with the key in OPENAI_API_KEY; at OPENAI_BASE_URL if that is set. Throws as the

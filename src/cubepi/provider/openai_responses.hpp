@@ -8,17 +8,10 @@
 #include <vector>
 
 #include <cubepi/net/retry.hpp>
-#include <cubepi/provider/base_provider.hpp>
 #include <cubepi/provider/capability.hpp>
-#include <cubepi/provider/env.hpp>
-#include <cubepi/provider/preview.hpp>
-#include <cubepi/provider/request_signer.hpp>
+#include <cubepi/provider/http_provider.hpp>
 
 namespace cubepi {
-
-namespace detail {
-struct OpenAIResponsesEndpoint;
-}
 
 struct OpenAIResponsesOptions {
     /// May be empty for local servers.
@@ -56,20 +49,15 @@ struct OpenAIResponsesOptions {
 ///
 /// Every request returns the earlier, encrypted reasoning to the model, even if the endpoint stores nothing. A
 /// request contains only what the caller set. A missing key is an error of the first call.
-class OpenAIResponsesProvider final : public BaseProvider, public RequestPreview {
+class OpenAIResponsesProvider final : public HttpProvider {
 public:
     /// Throws Error(invalid_argument) if `base_url` is not an http(s) URL.
     explicit OpenAIResponsesProvider(OpenAIResponsesOptions options);
 
-    BoundModel model(std::string id) const;
-    BoundModel model(Model model) const;
-
-    MessageStream stream(ModelRequest request) override;
-    PayloadPreview preview(const ModelRequest& request) const override;
-    bool takes_response_format(const Model& model) const override;
-
-private:
-    std::shared_ptr<const detail::OpenAIResponsesEndpoint> endpoint_;
+    BoundModel model(std::string id) const { return model(model_named(std::move(id))); }
+    BoundModel model(Model model) const {
+        return BoundModel(std::make_shared<OpenAIResponsesProvider>(*this), std::move(model));
+    }
 };
 
 /// A model of OpenAI by the Responses API, with the key in OPENAI_API_KEY; at OPENAI_BASE_URL if that is set. Throws as the

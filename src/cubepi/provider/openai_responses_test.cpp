@@ -5,17 +5,13 @@
 
 #include <cubepi/core/message_json.hpp>
 #include <cubepi/net/network_error.hpp>
-#include <cubepi/testing/manual_clock.hpp>
-#include <cubepi/testing/memory_transport.hpp>
 
 #include "test_streams.hpp"
 
 namespace cubepi {
 namespace {
 
-using testing::ManualClock;
 using testing::MemoryResponse;
-using testing::MemoryTransport;
 
 std::string response(const std::string& id, const std::string& status, const std::string& more) {
     return R"({"type":"response.)" + status + R"(","response":{"id":")" + id + R"(","status":")" +
@@ -53,21 +49,16 @@ MemoryResponse refusal(int status, const std::string& code, const std::string& m
 }
 
 /// A provider at a server in memory, and a conversation with it.
-struct Fixture {
+struct Fixture : MemoryEndpoint {
     explicit Fixture(std::vector<MemoryResponse> answers, OpenAIResponsesOptions options = {})
-        : clock(std::make_shared<ManualClock>()) {
-        transport = std::make_shared<MemoryTransport>(std::move(answers), clock);
-        runtime = std::make_shared<const Runtime>(
-            Runtime().with_clock(clock).with_transport(transport).with_ids(
-                std::make_shared<testing::SequentialIds>()));
+        : MemoryEndpoint(std::move(answers)) {
         if (options.api_key.empty()) options.api_key = "sk-secret-key";
         provider = std::make_shared<OpenAIResponsesProvider>(std::move(options));
     }
 
     std::vector<StreamEvent> events(StreamOptions options = StreamOptions()) const {
-        return testing::run_advancing(
-            *clock, read_all(provider->model("gpt-4.1").stream(
-                        messages, prompt, {}, std::move(options).runtime(runtime))));
+        return read(provider->model("gpt-4.1").stream(messages, prompt, {},
+                                                      std::move(options).runtime(runtime)));
     }
     /// Says something, and keeps the answer.
     std::vector<StreamEvent> turn(const std::string& text,
@@ -87,9 +78,6 @@ struct Fixture {
         return body(index).as_object().contains("previous_response_id");
     }
 
-    std::shared_ptr<ManualClock> clock;
-    std::shared_ptr<MemoryTransport> transport;
-    std::shared_ptr<const Runtime> runtime;
     std::shared_ptr<OpenAIResponsesProvider> provider;
     SharedString prompt = "Be brief.";
     MessageList messages;

@@ -16,7 +16,6 @@ namespace {
 using namespace std::chrono_literals;
 using testing::ManualClock;
 using testing::MemoryResponse;
-using testing::MemoryTransport;
 
 std::string text_chunk(const std::string& text) {
     return R"({"id":"r1","choices":[{"index":0,"delta":{"content":")" + text + R"("}}]})";
@@ -35,14 +34,10 @@ MemoryResponse refusal(int status,
     return MemoryResponse(status, body).with_header("content-type", "application/json");
 }
 
-/// A provider at a server in memory, on a clock that only tests move.
-struct Fixture {
+/// A provider at a server in memory.
+struct Fixture : MemoryEndpoint {
     explicit Fixture(std::vector<MemoryResponse> answers, OpenAIOptions options = {})
-        : clock(std::make_shared<ManualClock>()) {
-        transport = std::make_shared<MemoryTransport>(std::move(answers), clock);
-        runtime = std::make_shared<const Runtime>(
-            Runtime().with_clock(clock).with_transport(transport).with_ids(
-                std::make_shared<testing::SequentialIds>()));
+        : MemoryEndpoint(std::move(answers)) {
         if (options.api_key.empty()) options.api_key = "sk-secret-key";
         provider = std::make_shared<OpenAIProvider>(std::move(options));
     }
@@ -53,12 +48,9 @@ struct Fixture {
                                                  std::move(options).runtime(runtime));
     }
     std::vector<StreamEvent> events(StreamOptions options = StreamOptions()) const {
-        return testing::run_advancing(*clock, read_all(stream(std::move(options))));
+        return read(stream(std::move(options)));
     }
 
-    std::shared_ptr<ManualClock> clock;
-    std::shared_ptr<MemoryTransport> transport;
-    std::shared_ptr<const Runtime> runtime;
     std::shared_ptr<OpenAIProvider> provider;
 };
 
@@ -83,7 +75,7 @@ TEST(OpenAIProvider, D14_InvalidUtf8IsReplacedWithANotice) {
     MessageList messages{user_message("a\xFF z")};
     MessageStream stream = it.provider->model("gpt-4.1").stream(
         std::move(messages), {}, {}, StreamOptions().runtime(it.runtime));
-    const auto events = testing::run_advancing(*it.clock, read_all(std::move(stream)));
+    const auto events = it.read(std::move(stream));
     EXPECT_EQ(spelled(events),
               "notice(request_changed) start text_start text_delta(Hi) text_end done");
     const std::string body = it.transport->requests()[0].body;

@@ -1,26 +1,13 @@
 #include <cubepi/provider/provider.hpp>
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
+#include <cubepi/core/cancellation.hpp>
+#include <cubepi/provider/message_assembler.hpp>
+
 namespace cubepi {
-
-const std::shared_ptr<const Runtime>& StreamOptions::runtime() const noexcept {
-    if (runtime_) return runtime_;
-    static const std::shared_ptr<const Runtime> standard = Runtime::standard();
-    return standard;
-}
-
-const std::string& Provider::provider_id() const noexcept {
-    static const std::string none;
-    return none;
-}
-
-bool Provider::takes_response_format(const Model&) const { return false; }
-
-std::shared_ptr<ObserverRegistry> Provider::observer_registry() const { return nullptr; }
-
-std::vector<BoundModel> Provider::inner_models() const { return {}; }
 
 namespace {
 
@@ -41,6 +28,67 @@ void collect_providers(const BoundModel& model, std::vector<std::shared_ptr<Prov
 }
 
 }  // namespace
+
+const std::shared_ptr<const Runtime>& StreamOptions::runtime() const noexcept {
+    if (runtime_) return runtime_;
+    static const std::shared_ptr<const Runtime> standard = Runtime::standard();
+    return standard;
+}
+
+void MessageStream::note(const StreamEvent& event) {
+    ++events_since_yield_;
+    if (!event.is_terminal()) return;
+    final_ = event.partial;
+    finished_ = true;
+}
+
+std::optional<StreamEvent> MessageStream::ready() {
+    if (finished_ || !source_ || events_since_yield_ >= yield_interval) return std::nullopt;
+    std::optional<StreamEvent> event = source_->ready();
+    if (event) note(*event);
+    return event;
+}
+
+Task<std::optional<StreamEvent>> MessageStream::next() {
+    if (events_since_yield_ >= yield_interval) {
+        events_since_yield_ = 0;
+        co_await yield_now();
+    }
+    std::optional<StreamEvent> event = ready();
+    if (event || finished_ || !source_) co_return event;
+    std::exception_ptr failure;
+    try {
+        event.emplace(co_await source_->next());
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    if (failure) {
+        if (is_cancellation(failure)) std::rethrow_exception(failure);
+        MessageAssembler assembler{AssistantMessage()};
+        event.emplace(assembler.error(failure));
+    }
+    note(*event);
+    co_return event;
+}
+
+Task<AssistantMessage> MessageStream::result() {
+    while (!finished_) {
+        const std::optional<StreamEvent> event = co_await next();
+        if (!event) break;
+    }
+    co_return final_.get();
+}
+
+const std::string& Provider::provider_id() const noexcept {
+    static const std::string none;
+    return none;
+}
+
+bool Provider::takes_response_format(const Model&) const { return false; }
+
+std::shared_ptr<ObserverRegistry> Provider::observer_registry() const { return nullptr; }
+
+std::vector<BoundModel> Provider::inner_models() const { return {}; }
 
 std::vector<std::shared_ptr<Provider>> providers_of(const BoundModel& model) {
     std::vector<std::shared_ptr<Provider>> found;

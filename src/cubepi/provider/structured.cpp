@@ -1,8 +1,14 @@
 #include <cubepi/provider/structured.hpp>
 
+#include <exception>
 #include <utility>
 
+#include <cubepi/core/support/error_with_text.hpp>
+#include <cubepi/net/utf8.hpp>
 #include <cubepi/provider/structured/answer_form.hpp>
+#include <cubepi/provider/tool_schema.hpp>
+#include <cubepi/schema/parse_json.hpp>
+#include <cubepi/schema/validate.hpp>
 
 namespace cubepi {
 
@@ -28,6 +34,75 @@ const ProviderError* StructuredOutputError::provider_error() const noexcept {
 namespace detail {
 
 namespace {
+
+constexpr std::size_t longest_quote = 200;
+/// Key under which values that are not objects are sent, because the form of an answer must be an object.
+constexpr std::string_view wrapped_key = "value";
+
+std::string in_quotes(std::string_view text) {
+    if (text.size() <= longest_quote) return std::string(text);
+    return std::string(text.substr(0, complete_utf8_prefix(text.substr(0, longest_quote)))) + "...";
+}
+
+bool is_object_schema(const Json& schema) {
+    const JsonObject* object = schema.if_object();
+    if (!object) return false;
+    const Json* type = object->if_contains("type");
+    return type && *type == Json("object");
+}
+
+Json wrapped(Json schema) {
+    JsonObject made;
+    made["type"] = "object";
+    // References of the schema are from its root, which must be this one then.
+    if (JsonObject* object = schema.if_object()) {
+        for (const std::string_view key : {"$defs", "definitions"}) {
+            const Json* definitions = object->if_contains(key);
+            if (!definitions) continue;
+            made[key] = *definitions;
+            object->stable_erase(key);
+        }
+    }
+    JsonObject properties;
+    properties[wrapped_key] = std::move(schema);
+    made["properties"] = std::move(properties);
+    JsonArray required;
+    required.emplace_back(wrapped_key);
+    made["required"] = std::move(required);
+    return made;
+}
+
+/// The JSON in a text: all of it, what stands in a code fence, or from the first brace to the last.
+std::optional<Json> json_in(std::string_view text) {
+    JsonTextError error;
+    Json value = parse_json(text, error);
+    if (!error) return value;
+    const std::size_t begin = text.find('{');
+    const std::size_t end = text.rfind('}');
+    if (begin == std::string_view::npos || end == std::string_view::npos || end < begin)
+        return std::nullopt;
+    value = parse_json(text.substr(begin, end + 1 - begin), error);
+    if (error) return std::nullopt;
+    return value;
+}
+
+SchemaIssue issue_of(std::string message) {
+    SchemaIssue issue;
+    issue.path = "<root>";
+    issue.message = std::move(message);
+    return issue;
+}
+
+std::shared_ptr<const Error> error_of(const AssistantMessage& answer) {
+    if (!answer.error) {
+        return std::make_shared<const Error>(ErrorCode::provider, answer.error_message.str());
+    }
+    try {
+        throw_provider_error(*answer.error, answer.error_message.str());
+    } catch (const ProviderError&) {
+        return error_with_text(std::current_exception(), answer.error_message.str());
+    }
+}
 
 Message result_of(const ToolCall& call, std::string text, bool is_error) {
     ToolResultMessage result;
@@ -144,6 +219,154 @@ private:
 };
 
 }  // namespace
+
+std::string issue_lines(const std::vector<SchemaIssue>& issues) {
+    std::string lines;
+    for (const SchemaIssue& issue : issues) lines += "\n- " + issue.path + ": " + issue.message;
+    return lines;
+}
+
+AnswerForm::AnswerForm(Json schema, StructuredReader read, StructuredOptions options)
+    : options_(std::move(options)),
+      read_(std::move(read)),
+      wrapped_(!is_object_schema(schema)),
+      schema_(wrapped_ ? wrapped(std::move(schema)) : std::move(schema)) {
+    schema_.compile();
+    if (options_.mode() == StructuredMode::tool) return;
+    std::optional<Json> strict = strict_schema(schema_.source());
+    if (!strict) return;
+    strict_ = std::make_shared<const Json>(std::move(*strict));
+    plain_ = std::make_shared<const Json>(
+        lower_tool_schema(schema_.source(), SchemaDialect::inline_refs));
+}
+
+bool AnswerForm::is_native(const BoundModel& model) const {
+    if (options_.mode() == StructuredMode::tool) return false;
+    const bool able = model && model.provider()->takes_response_format(model.spec());
+    if (options_.mode() == StructuredMode::automatic) return able && strict_;
+    if (able) return true;
+    throw Error(ErrorCode::unsupported,
+                "structured output: the endpoint of '" + model.spec().id +
+                    "' is not known to take a JSON Schema for its answers; set "
+                    "CapabilityDescriptor::response_format where it does, or use "
+                    "StructuredMode::tool");
+}
+
+ResponseFormat AnswerForm::format() const {
+    ResponseFormat format;
+    format.name = options_.name();
+    format.description = options_.description();
+    format.schema = strict_ ? strict_ : schema_.shared_source();
+    return format;
+}
+
+ToolDefinition AnswerForm::tool() const {
+    ToolDefinition tool;
+    tool.name = options_.name();
+    tool.description = options_.description();
+    tool.parameters = schema_.shared_source();
+    return tool;
+}
+
+const ToolCall* AnswerForm::wanted_call(const AssistantMessage& answer) const {
+    for (const ToolCall* call : answer.tool_calls()) {
+        if (call->name == options_.name()) return call;
+    }
+    return nullptr;
+}
+
+std::string AnswerForm::raw_text(const AssistantMessage& answer) const {
+    const ToolCall* call = wanted_call(answer);
+    if (!call) return answer.text();
+    const Json* raw = call->extra.find("raw_arguments");
+    if (raw && raw->is_string()) return std::string(raw->get_string());
+    return boost::json::serialize(call->arguments);
+}
+
+AnswerForm::Reading AnswerForm::read(const AssistantMessage& answer, bool native) const {
+    Reading reading;
+    if (!native) reading.call = wanted_call(answer);
+    if (reading.call && !reading.call->extra.find("raw_arguments")) {
+        reading.value = Json(reading.call->arguments);
+    } else if (!reading.call) {
+        // A model that writes the value instead of calling the tool has answered nevertheless.
+        reading.value = json_in(answer.text());
+    }
+    if (reading.value) {
+        reading.issues = judge(*reading.value);
+        if (!reading.issues.empty()) reading.value.reset();
+    } else if (reading.call) {
+        reading.issues.push_back(issue_of("the arguments are not valid JSON"));
+    } else if (native) {
+        reading.issues.push_back(issue_of("the answer is not JSON"));
+    } else {
+        reading.issues.push_back(issue_of("the tool " + options_.name().str() + " was not called"));
+    }
+    return reading;
+}
+
+std::vector<SchemaIssue> AnswerForm::judge(Json& value) const {
+    drop_added_nulls(value, plain_ ? *plain_ : schema_.source());
+    std::vector<SchemaIssue> issues = schema_.validate(value);
+    if (!issues.empty()) return issues;
+    if (wrapped_) {
+        Json inner = value.at(wrapped_key);
+        value = std::move(inner);
+    }
+    return read_(value);
+}
+
+std::string AnswerForm::retry_text(const std::vector<SchemaIssue>& issues, bool native) const {
+    const std::string how = native ? "Write the whole answer again, corrected."
+                                   : "Call the tool " + options_.name().str() + " now.";
+    return "The answer does not fit:" + issue_lines(issues) + "\n" + how;
+}
+
+StructuredOutputError AnswerForm::error(StructuredFailure failure, ErrorCode code,
+                                        const std::string& why,
+                                        StructuredOutputError::Details details) const {
+    details.failure = failure;
+    details.text = raw_text(details.message);
+    return StructuredOutputError(
+        code, "No structured output '" + options_.name().str() + "': " + why, std::move(details));
+}
+
+std::optional<StructuredOutputError> AnswerForm::failure_of(
+    StructuredOutputError::Details details) const {
+    const AssistantMessage& answer = details.message;
+    if (answer.stop_reason == stop_reason::aborted)
+        return error(StructuredFailure::aborted, ErrorCode::cancelled, "the call was aborted",
+                     std::move(details));
+    if (answer.stop_reason == stop_reason::error) {
+        details.provider_error = error_of(answer);
+        const ErrorCode code = details.provider_error->code();
+        const std::string why = details.provider_error->what();
+        return error(StructuredFailure::provider, code, why, std::move(details));
+    }
+    if (answer.is_refusal()) {
+        const std::string refusal = answer.text();
+        return error(
+            StructuredFailure::refused, ErrorCode::content_filtered,
+            refusal.empty() ? "the model refused" : "the model refused: " + in_quotes(refusal),
+            std::move(details));
+    }
+    if (answer.stop_reason != stop_reason::length) return std::nullopt;
+    const std::string begin = in_quotes(raw_text(answer));
+    return error(StructuredFailure::cut_off, ErrorCode::limit,
+                 "the answer reached its token limit; raise Model::max_tokens, or request less. It "
+                 "began: " +
+                     begin,
+                 std::move(details));
+}
+
+StructuredOutputError AnswerForm::invalid(StructuredOutputError::Details details) const {
+    const std::string tries = details.attempts == 1
+                                  ? "the answer does not fit:"
+                                  : "after " + std::to_string(details.attempts) +
+                                        " attempts the answer still does not fit:";
+    const std::string why = tries + issue_lines(details.issues);
+    return error(StructuredFailure::invalid, ErrorCode::validation, why, std::move(details));
+}
 
 Task<Structured<Json>> ask_structured(BoundModel model, MessageList messages,
                                       StructuredOptions options, Json schema,

@@ -1,11 +1,15 @@
 #pragma once
 
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/run.hpp>
-#include <cubepi/provider/message_stream.hpp>
+#include <cubepi/provider/provider.hpp>
+#include <cubepi/testing/manual_clock.hpp>
+#include <cubepi/testing/memory_transport.hpp>
 
 namespace cubepi {
 
@@ -36,5 +40,21 @@ inline std::string spelled(const std::vector<StreamEvent>& events) {
     }
     return text;
 }
+
+/// A server in memory, and a clock that only tests move.
+struct MemoryEndpoint {
+    explicit MemoryEndpoint(std::vector<testing::MemoryResponse> answers)
+        : transport(std::make_shared<testing::MemoryTransport>(std::move(answers), clock)) {}
+
+    std::vector<StreamEvent> read(MessageStream stream) const {
+        return testing::run_advancing(*clock, read_all(std::move(stream)));
+    }
+
+    std::shared_ptr<testing::ManualClock> clock = std::make_shared<testing::ManualClock>();
+    std::shared_ptr<testing::MemoryTransport> transport;
+    std::shared_ptr<const Runtime> runtime = std::make_shared<const Runtime>(
+        Runtime().with_clock(clock).with_transport(transport).with_ids(
+            std::make_shared<testing::SequentialIds>()));
+};
 
 }  // namespace cubepi

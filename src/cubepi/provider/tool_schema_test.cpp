@@ -1,8 +1,18 @@
 #include <cubepi/provider/tool_schema.hpp>
 
+#include <fstream>
+#include <map>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <vector>
+
 #include <gtest/gtest.h>
 
-namespace cubepi {
+#include <cubepi/schema/json_schema.hpp>
+#include <cubepi/schema/parse_json.hpp>
+
+namespace cubepi::detail {
 namespace {
 
 Json parsed(const char* text) { return boost::json::parse(text); }
@@ -59,5 +69,119 @@ TEST(ToolSchema, UnknownReferencesStay) {
     EXPECT_EQ(lower_tool_schema(schema, SchemaDialect::inline_refs), schema);
 }
 
+struct Place {
+    std::string city;
+    std::optional<std::string> country;
+    int days = 3;
+};
+struct Trip {
+    std::vector<Place> places;
+    Place start;
+};
+struct Tree {
+    std::string name;
+    std::vector<Tree> children;
+};
+
+TEST(StrictSchema, ClosesObjectsAndRequiresAll) {
+    const std::optional<Json> strict = strict_schema(json_schema_of<Place>());
+    ASSERT_TRUE(strict);
+    EXPECT_EQ(*strict, parse_json(R"({"type":"object","properties":{
+        "city":{"type":"string"},
+        "country":{"anyOf":[{"type":"string"},{"type":"null"}]},
+        "days":{"type":"integer","description":"Default: 3."}},
+        "required":["city","country","days"],"additionalProperties":false})"));
+    EXPECT_TRUE(is_strict_schema(*strict));
+    EXPECT_TRUE(is_strict_schema(*strict_schema(json_schema_of<Trip>())));
+}
+
+TEST(StrictSchema, WhatIsOptionalWithoutADefaultMayBeNull) {
+    const Json schema =
+        parse_json(R"({"type":"object","properties":{"a":{"type":"string","minLength":2}}})");
+    EXPECT_EQ(*strict_schema(schema), parse_json(R"({"type":"object","properties":{
+        "a":{"anyOf":[{"type":"string"},{"type":"null"}]}},"required":["a"],"additionalProperties":false})"));
+    Json value = parse_json(R"({"a":null})");
+    drop_added_nulls(value, schema);
+    EXPECT_EQ(value, parse_json("{}"));
+}
+
+TEST(StrictSchema, KeepsNullsThatTheSchemaAllows) {
+    const Json schema = json_schema_of<Trip>();
+    const Json whole = parse_json(
+        R"({"places":[{"city":"Oslo","country":null,"days":1}],"start":{"city":"Rome","country":null,"days":2}})");
+    Json value = whole;
+    drop_added_nulls(value, schema);
+    EXPECT_EQ(value, whole);
+}
+
+TEST(StrictSchema, ReportsWhatCannotBeExpressed) {
+    for (const char* schema :
+         {R"({"type":"object"})", R"({"type":"array"})",
+          R"({"type":"object","properties":{"a":{}}})",
+          R"({"type":"object","properties":{},"additionalProperties":{"type":"string"}})",
+          R"({"type":"object","properties":{"a":{"type":"string"}},"oneOf":[]})",
+          R"({"type":"object","properties":{"a":{"$ref":"#"}}})"}) {
+        EXPECT_FALSE(strict_schema(parse_json(schema))) << schema;
+    }
+    EXPECT_FALSE(strict_schema(json_schema_of<Tree>()));
+    EXPECT_FALSE(strict_schema(json_schema_of<std::map<std::string, int>>()));
+}
+
+TEST(StrictSchema, FormatsThatTheEndpointRefusesAreDescribed) {
+    const Json schema = parse_json(R"({"type":"object","properties":{
+        "day":{"type":"string","format":"date"},"page":{"type":"string","format":"uri"}},
+        "required":["day","page"]})");
+    const std::optional<Json> strict = strict_schema(schema);
+    ASSERT_TRUE(strict);
+    EXPECT_EQ(strict->at("properties"), parse_json(R"({"day":{"type":"string","format":"date"},
+        "page":{"type":"string","description":"Format: uri."}})"));
+    EXPECT_TRUE(is_strict_schema(*strict));
+    EXPECT_FALSE(is_strict_schema(schema));
+}
+
+TEST(StrictSchema, ReferencesAreWrittenInPlace) {
+    const Json schema = parse_json(
+        R"({"type":"object","properties":{"a":{"$ref":"#/$defs/A"}},"required":["a"],
+            "$defs":{"A":{"type":"object","properties":{"b":{"type":"integer"}},"required":["b"]}}})");
+    EXPECT_EQ(*strict_schema(schema), parse_json(R"({"type":"object","properties":{
+        "a":{"type":"object","properties":{"b":{"type":"integer"}},"required":["b"],"additionalProperties":false}},
+        "required":["a"],"additionalProperties":false})"));
+}
+
+Json read_golden(const std::string& name) {
+    std::ifstream file(std::string(CUBEPI_GOLDEN_SCHEMAS "/") + name);
+    std::stringstream text;
+    text << file.rdbuf();
+    return boost::json::parse(text.str());
+}
+
+/// {"about", "schema", "lowered"[, "changes"]} each.
+TEST(AnthropicSchema, D27_ToolsAgainstTheGoldenFile) {
+    const Json golden = read_golden("tools.golden.json");
+    ASSERT_FALSE(golden.as_array().empty());
+    for (const Json& one : golden.as_array()) {
+        const AnthropicSchema lowered =
+            lower_anthropic_tool(one.at("schema"), SchemaDialect::as_given);
+        EXPECT_EQ(lowered.schema, one.at("lowered")) << one.at("about") << "\n"
+                                                     << boost::json::serialize(lowered.schema);
+        const Json* changes = one.as_object().if_contains("changes");
+        EXPECT_EQ(lowered.changes.size(), changes ? changes->to_number<std::size_t>() : 0u)
+            << one.at("about");
+    }
+}
+
+TEST(AnthropicSchema, D27_FormatsAgainstTheGoldenFile) {
+    const Json golden = read_golden("formats.golden.json");
+    ASSERT_FALSE(golden.as_array().empty());
+    for (const Json& one : golden.as_array()) {
+        const AnthropicSchema lowered = lower_anthropic_format(one.at("schema"));
+        EXPECT_EQ(lowered.schema, one.at("lowered")) << one.at("about") << "\n"
+                                                     << boost::json::serialize(lowered.schema);
+        JsonArray changes;
+        for (const std::string& change : lowered.changes) changes.push_back(Json(change));
+        EXPECT_EQ(Json(changes), one.at("changes")) << one.at("about");
+    }
+}
+
 }  // namespace
-}  // namespace cubepi
+}  // namespace cubepi::detail

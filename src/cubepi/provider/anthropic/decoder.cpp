@@ -1,20 +1,66 @@
 #include <cubepi/provider/anthropic/decoder.hpp>
 
 #include <algorithm>
+#include <cstdint>
+#include <string>
+#include <string_view>
 #include <utility>
 
+#include <cubepi/core/error.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/trimmed.hpp>
-#include <cubepi/net/utf8.hpp>
-#include <cubepi/provider/anthropic/event.hpp>
-#include <cubepi/provider/anthropic/words.hpp>
 #include <cubepi/provider/wire/answer_size.hpp>
-#include <cubepi/provider/wire/event_data.hpp>
+#include <cubepi/provider/wire/decoding.hpp>
 #include <cubepi/schema/parse_json.hpp>
 
 namespace cubepi::detail {
 
+/// Kinds of events of a Messages stream.
+enum class AnthropicEventType : std::uint8_t {
+    other,  ///< parsed as a whole: events that occur once per block or per message
+    delta,  ///< a piece of text, thinking, arguments or signature
+    block_stop,
+    ping,
+    message_stop,
+};
+
+enum class AnthropicDelta : std::uint8_t { other, text, thinking, arguments, signature };
+
+/// One event, in any order of its keys. The views point into the parser or its scratch text.
+struct AnthropicEvent {
+    AnthropicEventType type = AnthropicEventType::other;
+    AnthropicDelta delta = AnthropicDelta::other;
+    std::int64_t index = -1;     ///< of the block at the endpoint; -1: absent
+    std::string_view text = {};  ///< of a delta
+};
+
 namespace {
+
+/// `token` is a string as it stands in the text, with its quotes and what follows it.
+bool spells(std::string_view token, std::string_view word) {
+    return token.size() >= word.size() + 2 && token.front() == '"' &&
+           token.substr(1, word.size()) == word && token[word.size() + 1] == '"';
+}
+
+AnthropicEventType type_of(std::string_view token) {
+    if (spells(token, "content_block_delta")) return AnthropicEventType::delta;
+    if (spells(token, "content_block_stop")) return AnthropicEventType::block_stop;
+    if (spells(token, "ping")) return AnthropicEventType::ping;
+    if (spells(token, "message_stop")) return AnthropicEventType::message_stop;
+    return AnthropicEventType::other;
+}
+
+AnthropicEventType type_named(std::string_view name) {
+    return name.empty() ? AnthropicEventType::other : type_of('"' + std::string(name) + '"');
+}
+
+AnthropicDelta delta_of(std::string_view token) {
+    if (spells(token, "text_delta")) return AnthropicDelta::text;
+    if (spells(token, "input_json_delta")) return AnthropicDelta::arguments;
+    if (spells(token, "thinking_delta")) return AnthropicDelta::thinking;
+    if (spells(token, "signature_delta")) return AnthropicDelta::signature;
+    return AnthropicDelta::other;
+}
 
 std::string_view stop_reason_of(std::string_view reason) {
     if (reason == "end_turn") return stop_reason::stop;
@@ -33,15 +79,71 @@ void read_count(const JsonObject& usage, std::string_view key, TokenCount& into)
 /// Ending a block reads all that came since it began, so that few may be open at once. The protocol has one.
 constexpr std::size_t max_open_blocks = 128;
 
-std::string not_json(std::string_view data) {
-    return "the endpoint sent something that is not JSON: " +
-           std::string(data.substr(0, complete_utf8_prefix(data.substr(0, 100))));
-}
-
 }  // namespace
 
+/// Reads the frequent events in one pass and without allocating; it only reports that the others are others.
+class AnthropicEventParser {
+public:
+    /// Returns false if `data` is not a JSON object. `name` is that of the event, for data without a type.
+    bool parse(std::string_view name, std::string_view data);
+
+    AnthropicEvent event;
+    /// Half of a character from the end of the last delta.
+    SplitText split;
+
+private:
+    void read_root(od::object& root, std::string_view name);
+    void read_delta(od::object delta);
+
+    EventReader reader_;
+};
+
+bool AnthropicEventParser::parse(std::string_view name, std::string_view data) {
+    event = AnthropicEvent();
+    return reader_.walk(data, [&](od::object& root) { read_root(root, name); });
+}
+
+void AnthropicEventParser::read_root(od::object& root, std::string_view name) {
+    bool typed = false;
+    bool failed = false;
+    each_until(root, [&](const od::raw_json_string& key, od::value value) {
+        if (is(key, "type")) {
+            event.type = type_of(value.raw_json_token());
+            typed = true;
+        } else if (is(key, "index")) {
+            event.index = integer_of(value, -1);
+        } else if (is(key, "delta")) {
+            if (is_json_object(value)) read_delta(value.get_object());
+        } else if (is(key, "error") && !value.is_null()) {
+            // Gateways put their errors in any event.
+            failed = true;
+        }
+        // Later members of a delta are not needed.
+        return failed || (event.type == AnthropicEventType::delta && event.index >= 0 &&
+                          event.delta != AnthropicDelta::other);
+    });
+    if (failed) {
+        event.type = AnthropicEventType::other;
+        return;
+    }
+    if (!typed) event.type = type_named(name);
+    if (event.type == AnthropicEventType::delta && event.delta == AnthropicDelta::other)
+        event.type = AnthropicEventType::other;
+}
+
+void AnthropicEventParser::read_delta(od::object delta) {
+    each(delta, [this](const od::raw_json_string& key, od::value value) {
+        if (is(key, "type")) {
+            event.delta = delta_of(value.raw_json_token());
+        } else if (is(key, "text") || is(key, "partial_json") || is(key, "thinking") ||
+                   is(key, "signature")) {
+            event.text = piece_of(value, split);
+        }
+    });
+}
+
 AnthropicDecoder::AnthropicDecoder(MessageAssembler& assembler, IdSource& ids)
-    : assembler_(assembler), ids_(ids), parser_(std::make_unique<AnthropicEventParser>()) {}
+    : WireDecoder(assembler, ids), parser_(std::make_unique<AnthropicEventParser>()) {}
 AnthropicDecoder::~AnthropicDecoder() = default;
 
 void AnthropicDecoder::decode(std::string_view name, std::string_view data, EventQueue& out) {
@@ -53,18 +155,15 @@ void AnthropicDecoder::decode(std::string_view name, std::string_view data, Even
         return;
     }
     std::string sanitized;
-    if (!parser_->parse(name, data)) {
-        sanitized = replace_broken_utf8(data);
-        data = sanitized;
-        if (!parser_->parse(name, data)) throw Error(ErrorCode::protocol, not_json(data));
-    }
+    data = parse_event(data, sanitized,
+                       [&](std::string_view text) { return parser_->parse(name, text); });
     if (parser_->event.type != AnthropicEventType::other) {
         apply_hot(out);
         return;
     }
     JsonTextError error;
     const Json whole = parse_json(data, error);
-    if (error || !whole.is_object()) throw Error(ErrorCode::protocol, not_json(data));
+    if (error || !whole.is_object()) throw_not_json(data);
     const JsonObject& object = whole.get_object();
     const std::string_view type = string_member(object, "type");
     const Json* failure = object.if_contains("error");
@@ -116,14 +215,6 @@ void AnthropicDecoder::apply(std::string_view name, const JsonObject& event, Eve
         read_usage(event.if_contains("usage"));
         if (const JsonObject* delta = object_member(event, "delta")) end_message(*delta, out);
     }
-}
-
-void AnthropicDecoder::announce(EventQueue& out) {
-    if (announced_) return;
-    announced_ = true;
-    const bool again = assembler_.started();
-    StreamEvent start = assembler_.start();
-    if (!again) out.push(std::move(start));
 }
 
 void AnthropicDecoder::begin_message(const JsonObject& message, EventQueue& out) {

@@ -10,6 +10,19 @@
 
 namespace cubepi::detail {
 
+// Keys of stored data of the Messages API that has no place in CubePi's blocks (D13). Stored threads contain them:
+// they never change.
+
+/// Of a thinking block: the signature by which the endpoint recognizes its own thinking.
+inline constexpr const char* signature_key = "signature";
+/// Of a thinking block without text: the encrypted thinking.
+inline constexpr const char* redacted_key = "redacted_data";
+/// Of a text block: its sources.
+inline constexpr const char* citations_key = "citations";
+/// Of a message: blocks of an unknown kind (tools of the server), [{"before": n, "block": {...}}], each before block
+/// n of the message.
+inline constexpr const char* foreign_blocks_key = "anthropic_blocks";
+
 class AnthropicEventParser;
 
 /// Reads a stream of the Messages API (docs.claude.com, "Streaming Messages"), or an unstreamed message.
@@ -44,7 +57,6 @@ private:
 
     void apply_hot(EventQueue& out);
     void apply(std::string_view name, const JsonObject& event, EventQueue& out);
-    void announce(EventQueue& out);
     void begin_message(const JsonObject& message, EventQueue& out);
     void whole_message(const JsonObject& message, EventQueue& out);
     void end_message(const JsonObject& delta, EventQueue& out);
@@ -63,8 +75,6 @@ private:
     void close_all(EventQueue& out);
     std::string usable_id(std::string_view id);
 
-    MessageAssembler& assembler_;
-    IdSource& ids_;
     std::unique_ptr<AnthropicEventParser> parser_;
     std::vector<Block> open_;
     std::vector<std::string> call_ids_;
@@ -73,7 +83,6 @@ private:
     std::size_t blocks_ = 0;  ///< in the message so far
     std::size_t foreign_blocks_ = 0;
     std::int64_t last_delta_ = -1;
-    bool announced_ = false;
     bool finished_ = false;
     bool over_ = false;
 };

@@ -1,13 +1,12 @@
-#include <cubepi/provider/anthropic/messages.hpp>
+#include <cubepi/provider/anthropic/request.hpp>
 
 #include <algorithm>
 #include <set>
 #include <string>
 #include <utility>
 
-#include <cubepi/provider/anthropic/words.hpp>
-#include <cubepi/provider/wire/prompt_text.hpp>
-#include <cubepi/provider/wire/request_notices.hpp>
+#include <cubepi/provider/anthropic/decoder.hpp>
+#include <cubepi/provider/wire/encoding.hpp>
 
 namespace cubepi::detail {
 
@@ -18,21 +17,9 @@ bool is_blank(std::string_view text) {
     return text.find_first_not_of(" \t\r\n\v\f") == std::string_view::npos;
 }
 
-JsonObject block_of(std::string_view type) {
-    JsonObject block;
-    block["type"] = type;
-    return block;
-}
-
-JsonObject text_block(std::string_view text) {
-    JsonObject block = block_of("text");
-    block["text"] = text;
-    return block;
-}
-
 JsonObject image_block(const ImageContent& image) {
     JsonObject source;
-    if (image.source.starts_with("http://") || image.source.starts_with("https://")) {
+    if (is_url(image.source)) {
         source["type"] = "url";
         source["url"] = image.source;
     } else {
@@ -40,7 +27,7 @@ JsonObject image_block(const ImageContent& image) {
         source["media_type"] = image.media_type.str();
         source["data"] = image.source;
     }
-    JsonObject block = block_of("image");
+    JsonObject block = typed("image");
     block["source"] = std::move(source);
     return block;
 }
@@ -49,7 +36,7 @@ JsonArray content_blocks(const ContentList<Content>& content) {
     JsonArray blocks;
     for (const Content& part : content) {
         if (const auto* text = std::get_if<TextContent>(&part)) {
-            if (!is_blank(text->text)) blocks.push_back(text_block(text->text));
+            if (!is_blank(text->text)) blocks.push_back(typed_text("text", text->text));
         } else if (const auto* image = std::get_if<ImageContent>(&part)) {
             blocks.push_back(image_block(*image));
         }
@@ -64,21 +51,13 @@ JsonObject message_of(std::string_view role, JsonArray content) {
     return message;
 }
 
-Notice repaired(std::string text, const std::string& call_id) {
-    Notice notice;
-    notice.code = "repair";
-    notice.text = std::move(text);
-    notice.details["tool_call_id"] = call_id;
-    return notice;
-}
-
 /// Claude's models are one family wherever they run; other models are their provider's.
 std::string_view family_of(std::string_view model_id, std::string_view provider_id) {
     return model_id.find("claude") != std::string_view::npos ? "claude" : provider_id;
 }
 
 JsonObject text_to_wire(const TextContent& text, bool own) {
-    JsonObject block = text_block(text.text);
+    JsonObject block = typed_text("text", text.text);
     const Json* citations = own ? text.extra.find(citations_key) : nullptr;
     if (citations) block[citations_key] = *citations;
     return block;
@@ -89,22 +68,22 @@ JsonObject text_to_wire(const TextContent& text, bool own) {
 std::optional<JsonObject> thinking_to_wire(const ThinkingContent& thinking, bool own) {
     if (!own) return std::nullopt;
     if (const Json* data = thinking.extra.find(redacted_key)) {
-        JsonObject block = block_of("redacted_thinking");
+        JsonObject block = typed("redacted_thinking");
         block["data"] = *data;
         return block;
     }
     if (const Json* signature = thinking.extra.find(signature_key)) {
-        JsonObject block = block_of("thinking");
+        JsonObject block = typed("thinking");
         block["thinking"] = thinking.thinking;
         block["signature"] = *signature;
         return block;
     }
     if (is_blank(thinking.thinking)) return std::nullopt;
-    return text_block(thinking.thinking);
+    return typed_text("text", thinking.thinking);
 }
 
 JsonObject call_to_wire(const ToolCall& call, std::string_view id, bool own) {
-    JsonObject block = block_of("tool_use");
+    JsonObject block = typed("tool_use");
     block["id"] = id;
     block["name"] = call.name.str();
     block["input"] = call.arguments;
@@ -240,7 +219,7 @@ private:
     }
 
     static JsonObject result_block(const std::string& wire_id, JsonArray content, bool is_error) {
-        JsonObject block = block_of("tool_result");
+        JsonObject block = typed("tool_result");
         block["tool_use_id"] = wire_id;
         if (!content.empty()) block["content"] = std::move(content);
         block["is_error"] = is_error;
@@ -251,12 +230,9 @@ private:
     void close_results() {
         for (const OpenCall& call : open_) {
             JsonArray text;
-            text.push_back(text_block(interrupted_result));
+            text.push_back(typed_text("text", interrupted_result));
             results_.push_back(result_block(call.wire_id, std::move(text), true));
-            made_.notices.push_back(repaired(
-                "Tool call " + call.id +
-                    " had no result in the history; the request says that it was interrupted",
-                call.id));
+            made_.notices.push_back(result_missing(call.id));
         }
         open_.clear();
         if (!results_.empty())
@@ -290,7 +266,7 @@ JsonArray anthropic_content(const AssistantMessage& answer) {
         if (const auto* text = std::get_if<TextContent>(&part)) {
             blocks.push_back(text_to_wire(*text, true));
         } else if (const auto* thinking = std::get_if<ThinkingContent>(&part)) {
-            JsonObject block = block_of("thinking");
+            JsonObject block = typed("thinking");
             block["thinking"] = thinking->thinking;
             const bool as_it_came =
                 thinking->extra.find(redacted_key) || thinking->extra.find(signature_key);

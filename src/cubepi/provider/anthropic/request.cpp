@@ -5,9 +5,8 @@
 #include <utility>
 
 #include <cubepi/core/support/json_member.hpp>
-#include <cubepi/provider/anthropic/messages.hpp>
-#include <cubepi/provider/anthropic/schema.hpp>
-#include <cubepi/provider/wire/request_notices.hpp>
+#include <cubepi/provider/tool_schema.hpp>
+#include <cubepi/provider/wire/encoding.hpp>
 
 namespace cubepi::detail {
 
@@ -71,8 +70,7 @@ private:
     }
 
     void mark(JsonObject& block) {
-        JsonObject marker;
-        marker["type"] = "ephemeral";
+        JsonObject marker = typed("ephemeral");
         if (settings_.cache_retention == CacheRetention::one_hour) marker["ttl"] = "1h";
         block["cache_control"] = std::move(marker);
         ++markers_;
@@ -84,9 +82,7 @@ private:
             built_.body["system"] = request_.system_prompt.str();
             return;
         }
-        JsonObject block;
-        block["type"] = "text";
-        block["text"] = request_.system_prompt.str();
+        JsonObject block = typed_text("text", request_.system_prompt);
         mark(block);
         JsonArray blocks;
         blocks.push_back(std::move(block));
@@ -167,9 +163,7 @@ private:
     }
 
     void switch_thinking_off(std::string why) {
-        JsonObject off;
-        off["type"] = "disabled";
-        built_.body["thinking"] = std::move(off);
+        built_.body["thinking"] = typed("disabled");
         built_.notices.push_back(request_changed(std::move(why), "thinking"));
     }
 
@@ -177,8 +171,7 @@ private:
         if (!request_.options.tool_choice()) return;
         const ToolChoice& choice = *request_.options.tool_choice();
         if (!has_tools_) {
-            built_.notices.push_back(request_changed(
-                "The tool choice was omitted because the request has no tools", "tool_choice"));
+            built_.notices.push_back(tool_choice_omitted());
             return;
         }
         JsonObject wire;
@@ -284,8 +277,7 @@ private:
         const auto& format = request_.options.response_format();
         if (!format) return;
         AnthropicSchema lowered = lower_anthropic_format(*format->schema);
-        JsonObject wire;
-        wire["type"] = "json_schema";
+        JsonObject wire = typed("json_schema");
         wire["schema"] = std::move(lowered.schema);
         Json& config = built_.body["output_config"];
         if (!config.is_object()) config = JsonObject();

@@ -1,20 +1,32 @@
 #include <cubepi/provider/openai/chat_decoder.hpp>
 
 #include <algorithm>
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
+#include <cubepi/core/error.hpp>
+#include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/trimmed.hpp>
-#include <cubepi/provider/openai/chat_chunk.hpp>
+#include <cubepi/core/usage.hpp>
 #include <cubepi/provider/wire/answer_size.hpp>
-#include <cubepi/provider/wire/event_data.hpp>
-#include <cubepi/provider/wire/json_text.hpp>
 #include <cubepi/schema/parse_json.hpp>
 #include <cubepi/schema/partial_json.hpp>
 
 namespace cubepi::detail {
 
 namespace {
+
+constexpr OpenAIUsageNames usage_names = {
+    .input = "prompt_tokens",
+    .output = "completion_tokens",
+    .input_details = "prompt_tokens_details",
+    .output_details = "completion_tokens_details",
+    .cached = "prompt_cache_hit_tokens",
+};
 
 /// Vendors allow 64 characters in a request's tools.
 constexpr std::size_t max_tool_name = 256;
@@ -24,12 +36,298 @@ std::string_view stop_reason_of(std::string_view finish) {
     return finish;  // "stop", "length" and what the loop does not know keep their spelling
 }
 
+/// Adds one part of a content list: {"type": "text", "text": ...} or {"type": "thinking", "thinking": [...]}.
+void collect_content_part(const Json& part, std::string& text, std::string& thinking) {
+    if (part.is_string()) {
+        text += std::string_view(part.get_string());
+        return;
+    }
+    if (!part.is_object()) return;
+    const JsonObject& object = part.get_object();
+    if (string_member(object, "type") != "thinking") {
+        text += string_member(object, "text");
+        return;
+    }
+    thinking += string_member(object, "thinking");
+    const Json* inner = object.if_contains("thinking");
+    if (!inner || !inner->is_array()) return;
+    for (const Json& piece : inner->get_array()) {
+        if (piece.is_object()) thinking += string_member(piece.get_object(), "text");
+    }
+}
+
+/// Returns the text in a list of reasoning items.
+std::string thinking_details_text(const JsonArray& details) {
+    std::string text;
+    for (const Json& item : details) {
+        if (!item.is_object()) continue;
+        text += string_member(item.get_object(), "text");
+        text += string_member(item.get_object(), "summary");
+    }
+    return text;
+}
+
+/// Adds a piece of a reasoning item; pieces of the same item (type and index) are joined.
+void append_thinking_detail(JsonArray& details, const JsonObject& piece) {
+    if (!details.empty()) {
+        JsonObject& last = details.back().get_object();
+        const Json* index = piece.if_contains("index");
+        const Json* last_index = last.if_contains("index");
+        const bool same = index && last_index && *index == *last_index &&
+                          string_member(last, "type") == string_member(piece, "type");
+        if (same) {
+            for (const auto& [key, value] : piece) {
+                const bool grows = key == "text" || key == "summary" || key == "data";
+                Json& old = last[key];
+                if (grows && old.is_string() && value.is_string()) {
+                    old.get_string().append(value.get_string());
+                } else if (!value.is_null()) {
+                    old = value;
+                }
+            }
+            return;
+        }
+    }
+    details.push_back(piece);
+}
+
 }  // namespace
+
+/// A piece of a call.
+struct OpenAIChatCallPiece {
+    std::int64_t index = -1;
+    std::string_view id;
+    std::string_view name;
+    std::string_view arguments;
+};
+
+/// The content of one chunk, with its keys in any order. The views point into the parser or its scratch texts.
+struct OpenAIChatChunk {
+    std::string_view id;
+    std::string_view thinking;
+    std::string_view thinking_field;
+    std::string_view text;
+    std::string_view refusal;
+    std::string_view thinking_details;  ///< raw JSON
+    std::string_view finish_reason;
+    // Read until the first of them was received: they are the same in all chunks.
+    std::string_view model;
+    std::string_view service_tier;
+    std::string_view system_fingerprint;
+    std::string_view error;  ///< raw JSON
+    bool is_error = false;   ///< the chunk itself is an error: {"object": "error", "message": ...}
+    std::vector<OpenAIChatCallPiece> calls;
+    std::optional<Usage> usage;
+    bool whole = false;  ///< has the whole answer so far ("message"), not only new text ("delta")
+
+    void clear() {
+        clear_content();
+        id = finish_reason = error = model = service_tier = system_fingerprint = {};
+        is_error = false;
+        usage.reset();
+    }
+    void clear_content() {
+        thinking = thinking_field = text = refusal = thinking_details = {};
+        calls.clear();
+        whole = false;
+    }
+};
+
+/// Reads the chunks of a Chat Completions stream, one after the other. Reuses its memory.
+class OpenAIChatChunkParser {
+public:
+    /// Returns false if `data` is not a JSON object; otherwise `chunk` has its content, until the next call.
+    bool parse(std::string_view data);
+
+    OpenAIChatChunk chunk;
+    bool has_details = false;  ///< the details of the endpoint were received
+    // Half of a character from the end of the last chunk.
+    SplitText thinking;
+    SplitText text;
+    SplitText refusal;
+
+private:
+    void read_root(od::object& root);
+    void read_usage(od::value& value);
+    void read_detail(const od::raw_json_string& key, od::value& value);
+    bool read_choice(od::object choice);
+    void read_delta(od::object delta);
+    void read_content(od::value& value);
+    void read_calls(od::array calls);
+    void read_call(od::object call);
+
+    EventReader reader_;
+    std::int64_t choice_ = -1;  ///< the index of the choice that is read; -1: none was received yet
+    SplitText arguments_;
+};
+
+bool OpenAIChatChunkParser::parse(std::string_view data) {
+    chunk.clear();
+    arguments_.keep.clear();
+    return reader_.walk(data, [this](od::object& root) { read_root(root); });
+}
+
+void OpenAIChatChunkParser::read_root(od::object& root) {
+    each(root, [this](const od::raw_json_string& key, od::value value) {
+        if (is(key, "choices")) {
+            if (!is_json_array(value)) return;
+            bool found = false;
+            od::array choices = value.get_array();
+            each(choices, [&](od::value& choice) {
+                if (!found && is_json_object(choice)) found = read_choice(choice.get_object());
+            });
+        } else if (is(key, "id")) {
+            if (is_json_string(value)) chunk.id = value.get_string();
+        } else if (is(key, "usage")) {
+            read_usage(value);
+        } else if (is(key, "x_groq")) {
+            if (!is_json_object(value)) return;
+            od::object groq = value.get_object();
+            each(groq, [this](const od::raw_json_string& inner, od::value part) {
+                if (is(inner, "usage")) read_usage(part);
+            });
+        } else if (is(key, "object")) {
+            chunk.is_error = value.raw_json_token().starts_with("\"error\"");
+        } else if (is(key, "error")) {
+            const std::string_view raw = raw_of(value);
+            if (!raw.empty() && raw.front() != 'n') chunk.error = raw;
+        } else if (!has_details) {
+            read_detail(key, value);
+        }
+    });
+    has_details = has_details || !chunk.model.empty();
+}
+
+void OpenAIChatChunkParser::read_detail(const od::raw_json_string& key, od::value& value) {
+    if (!is_json_string(value)) return;
+    if (is(key, "model")) {
+        chunk.model = value.get_string();
+    } else if (is(key, "service_tier")) {
+        chunk.service_tier = value.get_string();
+    } else if (is(key, "system_fingerprint")) {
+        chunk.system_fingerprint = value.get_string();
+    }
+}
+
+void OpenAIChatChunkParser::read_usage(od::value& value) {
+    if (!is_json_object(value)) return;
+    if (auto usage = read_openai_usage(value.get_object(), usage_names)) chunk.usage = usage;
+}
+
+/// Returns false for another choice than the first one received: if several were requested, only that one is used.
+bool OpenAIChatChunkParser::read_choice(od::object choice) {
+    bool has_delta = false;
+    bool another = false;
+    each(choice, [&](const od::raw_json_string& key, od::value value) {
+        if (is(key, "index")) {
+            const std::int64_t index = integer_of(value, -1);
+            if (choice_ < 0) choice_ = index;
+            another = index >= 0 && index != choice_;
+        } else if (is(key, "usage")) {
+            read_usage(value);
+        } else if (is(key, "delta")) {
+            if (!is_json_object(value)) return;
+            // Some servers send what is new and all of it so far, side by side.
+            chunk.clear_content();
+            has_delta = true;
+            read_delta(value.get_object());
+        } else if (is(key, "message")) {
+            if (has_delta || !is_json_object(value)) return;
+            chunk.whole = true;
+            read_delta(value.get_object());
+        } else if (is(key, "finish_reason")) {
+            if (is_json_string(value)) chunk.finish_reason = value.get_string();
+        }
+    });
+    if (another) {
+        chunk.clear_content();
+        chunk.finish_reason = {};
+    }
+    return !another;
+}
+
+void OpenAIChatChunkParser::read_delta(od::object delta) {
+    each(delta, [this](const od::raw_json_string& key, od::value value) {
+        if (is(key, "content")) {
+            read_content(value);
+        } else if (is(key, "tool_calls")) {
+            if (is_json_array(value)) read_calls(value.get_array());
+            if (is_json_object(value)) read_call(value.get_object());
+        } else if (is(key, "reasoning_content")) {
+            const std::string_view piece = piece_of(value, thinking);
+            if (piece.empty()) return;
+            chunk.thinking = piece;
+            chunk.thinking_field = "reasoning_content";
+        } else if (is(key, "reasoning")) {
+            if (chunk.thinking_field == "reasoning_content") return;
+            const std::string_view piece = piece_of(value, thinking);
+            if (piece.empty()) return;
+            chunk.thinking = piece;
+            chunk.thinking_field = "reasoning";
+        } else if (is(key, "reasoning_details")) {
+            if (is_json_array(value)) chunk.thinking_details = raw_of(value);
+        } else if (is(key, "refusal")) {
+            chunk.refusal = piece_of(value, refusal);
+        }
+    });
+}
+
+/// A string, or (Mistral) a list of parts.
+void OpenAIChatChunkParser::read_content(od::value& value) {
+    if (!is_json_array(value)) {
+        chunk.text = piece_of(value, text);
+        return;
+    }
+    const Json parts = parse_json(raw_of(value));
+    text.scratch.clear();
+    thinking.scratch.clear();
+    for (const Json& part : parts.get_array()) {
+        collect_content_part(part, text.scratch, thinking.scratch);
+    }
+    chunk.text = text.scratch;
+    if (!thinking.scratch.empty()) {
+        chunk.thinking = thinking.scratch;
+        chunk.thinking_field = "content";
+    }
+}
+
+void OpenAIChatChunkParser::read_calls(od::array calls) {
+    each(calls, [this](od::value& item) {
+        if (is_json_object(item)) read_call(item.get_object());
+    });
+}
+
+void OpenAIChatChunkParser::read_call(od::object call) {
+    OpenAIChatCallPiece piece;
+    each(call, [&](const od::raw_json_string& key, od::value value) {
+        if (is(key, "index")) {
+            piece.index = integer_of(value, -1);
+        } else if (is(key, "id")) {
+            if (is_json_string(value)) piece.id = value.get_string();
+        } else if (is(key, "function") && is_json_object(value)) {
+            od::object function = value.get_object();
+            each(function, [&](const od::raw_json_string& inner, od::value part) {
+                if (is(inner, "name")) {
+                    if (is_json_string(part)) piece.name = part.get_string();
+                } else if (is(inner, "arguments")) {
+                    // Some servers send the object itself instead of its text.
+                    piece.arguments =
+                        is_json_object(part) ? raw_of(part) : piece_of(part, arguments_);
+                }
+            });
+        }
+    });
+    // Scratch text is of one piece only: what is split between chunks is kept by hand.
+    if (!piece.arguments.empty() && piece.arguments.data() == arguments_.scratch.data()) {
+        arguments_.keep.push_back(arguments_.scratch);
+        piece.arguments = arguments_.keep.back();
+    }
+    chunk.calls.push_back(piece);
+}
 
 OpenAIChatDecoder::OpenAIChatDecoder(MessageAssembler& assembler, IdSource& ids,
                                      bool accept_missing_finish)
-    : assembler_(assembler),
-      ids_(ids),
+    : WireDecoder(assembler, ids),
       parser_(std::make_unique<OpenAIChatChunkParser>()),
       accept_missing_finish_(accept_missing_finish) {}
 OpenAIChatDecoder::~OpenAIChatDecoder() = default;
@@ -42,7 +340,8 @@ void OpenAIChatDecoder::decode(std::string_view event, std::string_view data, Ev
         done_marker_ = true;
         return;
     }
-    parse_event(*parser_, data);
+    std::string sanitized;
+    parse_event(data, sanitized, [this](std::string_view text) { return parser_->parse(text); });
     const OpenAIChatChunk& chunk = parser_->chunk;
     if (!chunk.error.empty()) {
         JsonTextError ignored;
@@ -57,16 +356,10 @@ void OpenAIChatDecoder::decode(std::string_view event, std::string_view data, Ev
 
 void OpenAIChatDecoder::apply(EventQueue& out) {
     const OpenAIChatChunk& chunk = parser_->chunk;
-    if (!chunk.id.empty() && assembler_.head().response_id.empty()) {
+    const bool new_attempt = !announced_ && assembler_.started();
+    if (!chunk.id.empty() && (new_attempt || assembler_.head().response_id.empty()))
         assembler_.head().response_id = SharedString(chunk.id);
-    }
-    if (!announced_) {
-        announced_ = true;
-        const bool again = assembler_.started();
-        if (again && !chunk.id.empty()) assembler_.head().response_id = SharedString(chunk.id);
-        StreamEvent start = assembler_.start();
-        if (!again) out.push(std::move(start));
-    }
+    announce(out);
     if (chunk.usage) assembler_.head().usage = *chunk.usage;
     if (!chunk.model.empty()) note_details();
     // A last chunk with the whole message repeats what was streamed.
@@ -96,7 +389,11 @@ void OpenAIChatDecoder::add_content(EventQueue& out) {
         std::string text;
         if (details.is_array()) {
             assembler_.count_detail(json_memory(details));
-            add_thinking_details(details.get_array());
+            // OpenRouter's reasoning items have signatures, which must be returned unchanged (D13).
+            for (const Json& piece : details.get_array()) {
+                if (piece.is_object())
+                    append_thinking_detail(thinking_details_, piece.get_object());
+            }
             if (chunk.thinking.empty()) text = thinking_details_text(details.get_array());
         }
         if (!text.empty()) add_thinking(text, out);
@@ -210,15 +507,6 @@ void OpenAIChatDecoder::add_name(Call& call, std::string_view name) {
     }
     call.name += name;
     assembler_.rename_call(call.index, SharedString(call.name));
-}
-
-/// Keeps OpenRouter's reasoning items, whose signatures must come back as they were (D13). The pieces of one item
-/// are joined.
-void OpenAIChatDecoder::add_thinking_details(const JsonArray& details) {
-    for (const Json& piece : details) {
-        if (!piece.is_object()) continue;
-        append_thinking_detail(thinking_details_, piece.get_object());
-    }
 }
 
 void OpenAIChatDecoder::end_text(EventQueue& out) {

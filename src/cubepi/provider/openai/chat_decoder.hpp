@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include <cubepi/provider/wire/json_extent.hpp>
+#include <cubepi/provider/wire/decoding.hpp>
 #include <cubepi/provider/wire/wire_protocol.hpp>
 
 namespace cubepi::detail {
@@ -54,13 +54,10 @@ private:
     bool begins_another(const Call& call, const OpenAIChatCallPiece& piece) const;
     Call& open_call(const OpenAIChatCallPiece& piece, EventQueue& out);
     std::string usable_id(std::string_view wire_id);
-    void add_thinking_details(const JsonArray& details);
     void end_text(EventQueue& out);
     void end_thinking(EventQueue& out);
     void close_blocks(EventQueue& out);
 
-    MessageAssembler& assembler_;
-    IdSource& ids_;
     std::unique_ptr<OpenAIChatChunkParser> parser_;
     std::vector<Call> calls_;
     JsonArray thinking_details_;
@@ -71,7 +68,6 @@ private:
     std::int32_t last_block_ = -1;
     bool text_is_refusal_ = false;
     bool accept_missing_finish_;
-    bool announced_ = false;
     bool finished_ = false;
     bool done_marker_ = false;
 };

@@ -5,10 +5,7 @@
 #include <utility>
 
 #include <cubepi/provider/model_profile.hpp>
-#include <cubepi/provider/openai/responses_request.hpp>
-#include <cubepi/provider/tool_schema.hpp>
-#include <cubepi/provider/wire/prompt_text.hpp>
-#include <cubepi/provider/wire/request_notices.hpp>
+#include <cubepi/provider/wire/encoding.hpp>
 #include <cubepi/schema/python_json.hpp>
 
 namespace cubepi::detail {
@@ -21,18 +18,10 @@ JsonObject role_message(std::string_view role) {
     return message;
 }
 
-JsonObject text_part(std::string_view text) {
-    JsonObject part;
-    part["type"] = "text";
-    part["text"] = text;
-    return part;
-}
-
 JsonObject image_part(const ImageContent& image) {
     JsonObject url;
     url["url"] = image_url(image);
-    JsonObject part;
-    part["type"] = "image_url";
+    JsonObject part = typed("image_url");
     part["image_url"] = std::move(url);
     return part;
 }
@@ -47,7 +36,7 @@ JsonObject user_to_wire(const UserMessage& message) {
     JsonArray parts;
     for (const Content& block : content) {
         if (const auto* text = std::get_if<TextContent>(&block))
-            parts.push_back(text_part(text->text));
+            parts.push_back(typed_text("text", text->text));
         if (const auto* image = std::get_if<ImageContent>(&block))
             parts.push_back(image_part(*image));
     }
@@ -143,9 +132,9 @@ private:
     void add(const ToolResultMessage& message) {
         const auto call = std::find(open_calls_.begin(), open_calls_.end(), message.tool_call_id);
         if (call == open_calls_.end()) {
-            repaired("A result of tool call " + message.tool_call_id +
-                         " was omitted because it has no call",
-                     message.tool_call_id);
+            notices_.push_back(repaired("A result of tool call " + message.tool_call_id +
+                                            " was omitted because it has no call",
+                                        message.tool_call_id));
             return;
         }
         open_calls_.erase(call);
@@ -157,7 +146,7 @@ private:
             if (!image) continue;
             if (images++ == 0)
                 images_.push_back(
-                    text_part("Images in the result of " + message.tool_name.str() + ":"));
+                    typed_text("text", "Images in the result of " + message.tool_name.str() + ":"));
             images_.push_back(image_part(*image));
         }
         if (images > 0) {
@@ -178,23 +167,13 @@ private:
             wire["tool_call_id"] = wire_call_id(id);
             wire["content"] = interrupted_result;
             wire_.push_back(std::move(wire));
-            repaired("Tool call " + id +
-                         " had no result in the history; the request says that it was interrupted",
-                     id);
+            notices_.push_back(result_missing(id));
         }
         open_calls_.clear();
         if (images_.empty()) return;
         JsonObject wire = role_message("user");
         wire["content"] = std::exchange(images_, JsonArray());
         wire_.push_back(std::move(wire));
-    }
-
-    void repaired(std::string text, const std::string& call_id) {
-        Notice notice;
-        notice.code = "repair";
-        notice.text = std::move(text);
-        notice.details["tool_call_id"] = call_id;
-        notices_.push_back(std::move(notice));
     }
 
     const ModelRequest& request_;
@@ -209,12 +188,8 @@ JsonArray tools_to_wire(const ToolDefinitions& tools, SchemaDialect dialect) {
     JsonArray wire;
     for (const ToolDefinition& tool : tools) {
         JsonObject function;
-        function["name"] = tool.name.str();
-        function["description"] = tool.description.str();
-        function["parameters"] =
-            lower_tool_schema(tool.parameters ? *tool.parameters : Json(), dialect);
-        JsonObject item;
-        item["type"] = "function";
+        put_function(function, tool, dialect);
+        JsonObject item = typed("function");
         item["function"] = std::move(function);
         wire.push_back(std::move(item));
     }
@@ -222,16 +197,11 @@ JsonArray tools_to_wire(const ToolDefinitions& tools, SchemaDialect dialect) {
 }
 
 Json tool_choice_to_wire(const ToolChoice& choice) {
-    switch (choice.mode) {
-        case ToolChoice::Mode::automatic: return "auto";
-        case ToolChoice::Mode::required: return "required";
-        case ToolChoice::Mode::none: return "none";
-        case ToolChoice::Mode::named: break;
-    }
+    if (const std::string_view word = tool_choice_word(choice.mode); !word.empty())
+        return Json(word);
     JsonObject function;
     function["name"] = choice.name;
-    JsonObject wire;
-    wire["type"] = "function";
+    JsonObject wire = typed("function");
     wire["function"] = std::move(function);
     return wire;
 }
@@ -268,12 +238,8 @@ void add_sampling(WireProtocol::Built& built, const ModelRequest& request,
 /// platform.openai.com/docs/guides/structured-outputs
 Json response_format_to_wire(const ResponseFormat& wanted) {
     JsonObject format;
-    format["name"] = wanted.name.str();
-    if (!wanted.description.empty()) format["description"] = wanted.description.str();
-    format["schema"] = *wanted.schema;
-    format["strict"] = is_strict_schema(*wanted.schema);
-    JsonObject wire;
-    wire["type"] = "json_schema";
+    put_json_schema(format, wanted);
+    JsonObject wire = typed("json_schema");
     wire["json_schema"] = std::move(format);
     return wire;
 }
@@ -313,8 +279,7 @@ WireProtocol::Built build_openai_chat(const ModelRequest& request,
         if (has_tools) {
             built.body["tool_choice"] = tool_choice_to_wire(*request.options.tool_choice());
         } else {
-            built.notices.push_back(request_changed(
-                "The tool choice was omitted because the request has no tools", "tool_choice"));
+            built.notices.push_back(tool_choice_omitted());
         }
     }
     if (request.options.response_format())
@@ -345,19 +310,8 @@ JsonObject openai_chat_completion(const AssistantMessage& message) {
     body["created"] = static_cast<std::int64_t>(message.timestamp.value_or(0));
     body["model"] = message.model_id.str();
     body["choices"] = std::move(choices);
-    if (!message.usage) return body;
-    const Usage& used = *message.usage;
-    const std::int64_t prompt = used.input_tokens.value_or(0) + used.cache_read_tokens.value_or(0);
-    JsonObject usage;
-    usage["prompt_tokens"] = prompt;
-    usage["completion_tokens"] = used.output_tokens.value_or(0);
-    usage["total_tokens"] = prompt + used.output_tokens.value_or(0);
-    if (used.cache_read_tokens) {
-        JsonObject details;
-        details["cached_tokens"] = *used.cache_read_tokens;
-        usage["prompt_tokens_details"] = std::move(details);
-    }
-    body["usage"] = std::move(usage);
+    if (message.usage)
+        body["usage"] = openai_usage(*message.usage, "prompt_tokens", "completion_tokens");
     return body;
 }
 

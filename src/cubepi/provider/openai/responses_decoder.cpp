@@ -1,19 +1,47 @@
 #include <cubepi/provider/openai/responses_decoder.hpp>
 
 #include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/trimmed.hpp>
-#include <cubepi/provider/openai/responses_event.hpp>
+#include <cubepi/core/usage.hpp>
 #include <cubepi/provider/wire/answer_size.hpp>
-#include <cubepi/provider/wire/event_data.hpp>
-#include <cubepi/provider/wire/json_text.hpp>
+#include <cubepi/provider/wire/decoding.hpp>
 #include <cubepi/schema/parse_json.hpp>
 
 namespace cubepi::detail {
 
 namespace {
+
+constexpr OpenAIUsageNames usage_names = {
+    .input = "input_tokens",
+    .output = "output_tokens",
+    .input_details = "input_tokens_details",
+    .output_details = "output_tokens_details",
+    .cached = {},
+};
+
+std::string_view string_of(od::value& value) {
+    return is_json_string(value) ? std::string_view(value.get_string()) : std::string_view();
+}
+
+/// A string without escapes, as it stands in the text: names of types and ids.
+std::string_view word_of(od::value& value) {
+    if (!is_json_string(value)) return {};
+    const std::string_view token = value.raw_json_token();
+    return token.substr(1, token.rfind('"') - 1);
+}
+
+/// Empty for null.
+std::string_view present(od::value& value) {
+    const std::string_view raw = raw_of(value);
+    return raw.starts_with('n') ? std::string_view() : raw;
+}
 
 constexpr std::size_t max_open_items = MessageAssembler::max_tool_calls;
 
@@ -75,10 +103,150 @@ bool is_servers_own(std::string_view type) {
 
 }  // namespace
 
+/// The content of one event of a Responses stream, with its keys in any order. The views are valid until the next
+/// event.
+struct OpenAIResponsesEvent {
+    std::string_view type;
+    std::string_view item_id;
+    std::int64_t output_index = -1;
+    std::string_view delta_token;           ///< the JSON text, with its quotes
+    std::optional<std::string_view> delta;  ///< absent: it contains half of a character
+    std::string_view item;                  ///< raw JSON
+    std::string_view error;                 ///< raw JSON; of the event itself, or of its response
+    // Of its response.
+    std::string_view output;  ///< raw JSON
+    std::string_view status;
+    std::string_view response_id;
+    std::string_view model;
+    std::string_view service_tier;
+    std::string_view incomplete_reason;
+    std::optional<Usage> usage;
+    bool is_response = false;  ///< not an event but a whole response: the answer was not streamed
+
+    /// Forgets the last event.
+    void clear() noexcept;
+};
+
+/// Reads the events of a Responses stream, one after the other. Reuses its memory.
+class OpenAIResponsesEventParser {
+public:
+    /// Returns false if `data` is not a JSON object.
+    bool parse(std::string_view data);
+
+    OpenAIResponsesEvent event;
+
+private:
+    void read_event(od::object& root);
+    void read_member(const od::raw_json_string& key, od::value& value);
+    void read_delta(od::value& value);
+    void read_response(od::object& response);
+
+    EventReader reader_;
+    bool has_output_ = false;  ///< the event itself has an output, as a whole response does
+};
+
+void OpenAIResponsesEvent::clear() noexcept {
+    type = item_id = delta_token = item = error = {};
+    output_index = -1;
+    delta.reset();
+    output = status = response_id = model = service_tier = incomplete_reason = {};
+    usage.reset();
+    is_response = false;
+}
+
+bool OpenAIResponsesEventParser::parse(std::string_view data) {
+    event.clear();
+    if (!reader_.walk(data, [this](od::object& root) { read_event(root); })) return false;
+    if (!event.is_response) return true;
+    event.clear();
+    event.is_response = true;
+    return reader_.walk(data, [this](od::object& root) { read_response(root); });
+}
+
+void OpenAIResponsesEventParser::read_delta(od::value& value) {
+    if (!is_json_string(value)) return;
+    event.delta_token = value.raw_json_token();
+    std::string_view plain;
+    if (value.get_string().get(plain) == simdjson::SUCCESS) event.delta = plain;
+}
+
+void OpenAIResponsesEventParser::read_event(od::object& root) {
+    has_output_ = false;
+    bool whole_delta = false;
+    each_until(root, [&](const od::raw_json_string& key, od::value value) {
+        read_member(key, value);
+        // Most events are deltas. Their later members (logprobs, padding against listeners) are not needed.
+        whole_delta = event.delta && event.output_index >= 0 && event.type.ends_with(".delta");
+        return whole_delta;
+    });
+    event.is_response = !whole_delta && event.type.empty() && has_output_;
+}
+
+void OpenAIResponsesEventParser::read_member(const od::raw_json_string& key, od::value& value) {
+    switch (*key.raw()) {
+        case 'd':
+            if (is(key, "delta")) read_delta(value);
+            break;
+        case 't':
+            if (is(key, "type")) event.type = word_of(value);
+            break;
+        case 'i':
+            if (is(key, "item_id")) {
+                event.item_id = word_of(value);
+            } else if (is(key, "item")) {
+                event.item = present(value);
+            }
+            break;
+        case 'o':
+            if (is(key, "output_index")) {
+                event.output_index = integer_of(value, -1);
+            } else if (is(key, "output")) {
+                has_output_ = is_json_array(value);
+            }
+            break;
+        case 'r':
+            if (is(key, "response") && is_json_object(value)) {
+                od::object response = value.get_object();
+                read_response(response);
+            }
+            break;
+        case 'e':
+            if (is(key, "error")) event.error = present(value);
+            break;
+        default: break;
+    }
+}
+
+void OpenAIResponsesEventParser::read_response(od::object& response) {
+    each(response, [this](const od::raw_json_string& key, od::value value) {
+        if (is(key, "id")) {
+            event.response_id = string_of(value);
+        } else if (is(key, "status")) {
+            event.status = string_of(value);
+        } else if (is(key, "model")) {
+            event.model = string_of(value);
+        } else if (is(key, "service_tier")) {
+            event.service_tier = string_of(value);
+        } else if (is(key, "usage")) {
+            if (!is_json_object(value)) return;
+            if (auto usage = read_openai_usage(value.get_object(), usage_names))
+                event.usage = usage;
+        } else if (is(key, "error")) {
+            event.error = present(value);
+        } else if (is(key, "output")) {
+            if (is_json_array(value)) event.output = raw_of(value);
+        } else if (is(key, "incomplete_details") && is_json_object(value)) {
+            od::object details = value.get_object();
+            each(details, [this](const od::raw_json_string& inner, od::value reason) {
+                if (is(inner, "reason")) event.incomplete_reason = string_of(reason);
+            });
+        }
+    });
+}
+
 OpenAIResponsesDecoder::OpenAIResponsesDecoder(MessageAssembler& assembler, IdSource& ids,
                                                std::function<void(MessageAssembler&)> at_end)
-    : assembler_(assembler),
-      ids_(ids),
+    : WireDecoder(assembler, ids),
       at_end_(std::move(at_end)),
       parser_(std::make_unique<OpenAIResponsesEventParser>()),
       split_(std::make_unique<SplitText>()) {
@@ -96,7 +264,8 @@ void OpenAIResponsesDecoder::decode(std::string_view event, std::string_view dat
         done_marker_ = true;
         return;
     }
-    parse_event(*parser_, data);
+    std::string sanitized;
+    parse_event(data, sanitized, [this](std::string_view text) { return parser_->parse(text); });
     const OpenAIResponsesEvent& read = parser_->event;
     const std::string_view type = read.type.empty() ? event : read.type;
     const bool failed = type == "error" || type == "response.failed" ||
@@ -122,14 +291,6 @@ void OpenAIResponsesDecoder::fail(std::string_view type, std::string_view data) 
                       " without a reason";
     failure.code = "server_error";
     throw StreamFailure(std::move(failure));
-}
-
-void OpenAIResponsesDecoder::announce(EventQueue& out) {
-    if (announced_) return;
-    announced_ = true;
-    const bool again = assembler_.started();
-    StreamEvent start = assembler_.start();
-    if (!again) out.push(std::move(start));
 }
 
 void OpenAIResponsesDecoder::apply(std::string_view type, EventQueue& out) {

@@ -47,7 +47,6 @@ private:
     };
 
     void apply(std::string_view type, EventQueue& out);
-    void announce(EventQueue& out);
     void fail(std::string_view type, std::string_view data);
 
     Item* find(std::int64_t output_index, std::string_view id);
@@ -72,8 +71,6 @@ private:
     void end(const OpenAIResponsesEvent& event, EventQueue& out);
     std::string usable_id(std::string_view call_id, std::string_view item_id);
 
-    MessageAssembler& assembler_;
-    IdSource& ids_;
     std::function<void(MessageAssembler&)> at_end_;
     std::unique_ptr<OpenAIResponsesEventParser> parser_;
     std::unique_ptr<SplitText> split_;  ///< holds half a character of `split_item_`
@@ -82,7 +79,6 @@ private:
     std::size_t open_items_ = 0;
     std::int32_t blocks_ = 0;
     std::string reason_;
-    bool announced_ = false;
     bool finished_ = false;
     bool done_marker_ = false;
 };

@@ -3,39 +3,269 @@
 #include <algorithm>
 #include <utility>
 
-#include <cubepi/provider/openai/strict_schema.hpp>
-#include <cubepi/provider/tool_schema.hpp>
-#include <cubepi/provider/wire/request_notices.hpp>
+#include <cubepi/provider/wire/encoding.hpp>
+#include <cubepi/schema/python_json.hpp>
 
 namespace cubepi::detail {
 
 namespace {
+
+/// The longest call id that the endpoint takes.
+constexpr std::size_t longest_call_id = 64;
+
+/// The end of the texts that stand for an unknown result.
+constexpr std::string_view interrupted_mark = "interrupted; whether it took effect is unknown.";
+
+std::string_view text_in(const LazyObject& extra, std::string_view key) {
+    const Json* value = extra.find(key);
+    return value && value->is_string() ? std::string_view(value->get_string()) : std::string_view();
+}
+
+JsonObject input_image(const ImageContent& image) {
+    JsonObject part = typed("input_image");
+    part["image_url"] = image_url(image);
+    return part;
+}
+
+JsonArray input_parts(const ContentList<Content>& content) {
+    JsonArray parts;
+    for (const Content& block : content) {
+        if (const auto* text = std::get_if<TextContent>(&block))
+            parts.push_back(typed_text("input_text", text->text));
+        if (const auto* image = std::get_if<ImageContent>(&block))
+            parts.push_back(input_image(*image));
+    }
+    return parts;
+}
+
+/// The two halves of "<call id>|<item id>".
+struct CallIds {
+    std::string call;
+    std::string item;
+};
+
+CallIds split_ids(std::string_view id) {
+    const std::size_t bar = id.find('|');
+    if (bar == std::string_view::npos) return {shortened_id(id, longest_call_id), {}};
+    return {shortened_id(id.substr(0, bar), longest_call_id), std::string(id.substr(bar + 1))};
+}
+
+JsonObject output_part(const TextContent& block) {
+    const Json* refusal = block.extra.find("refusal");
+    if (refusal && *refusal == Json(true)) {
+        JsonObject part = typed("refusal");
+        part["refusal"] = block.text;
+        return part;
+    }
+    JsonObject part = typed_text("output_text", block.text);
+    const Json* annotations = block.extra.find("annotations");
+    part["annotations"] = annotations && annotations->is_array() ? *annotations : Json(JsonArray());
+    return part;
+}
+
+/// Writes the items of one answer.
+class AnswerWriter {
+public:
+    AnswerWriter(const AssistantMessage& message, bool own, bool encrypted)
+        : message_(message), own_(own), encrypted_(encrypted) {}
+
+    JsonArray run() {
+        for (std::size_t i = 0; i < message_.content.size(); ++i) {
+            add_server_items(i);
+            const AssistantContent& block = message_.content[i];
+            if (const auto* text = std::get_if<TextContent>(&block)) add(*text);
+            if (const auto* thinking = std::get_if<ThinkingContent>(&block)) add(*thinking);
+            if (const auto* call = std::get_if<ToolCall>(&block)) add(*call);
+        }
+        add_server_items(message_.content.size());
+        // Reasoning is refused without what it led to: an aborted answer may end with it.
+        while (!items_.empty() && items_.back().get_object().at("type") == Json("reasoning"))
+            items_.pop_back();
+        return std::move(items_);
+    }
+
+private:
+    void add(const TextContent& block) {
+        const std::string_view id = own_ ? text_in(block.extra, "item_id") : std::string_view();
+        if (!open_ || id != open_id_) {
+            JsonObject item = typed("message");
+            item["role"] = "assistant";
+            item["content"] = JsonArray();
+            item["status"] = "completed";
+            if (!id.empty()) item["id"] = id;
+            const std::string_view phase = text_in(block.extra, "phase");
+            if (own_ && !phase.empty()) item["phase"] = phase;
+            items_.push_back(std::move(item));
+            open_ = true;
+            open_id_ = id;
+        }
+        items_.back().get_object()["content"].as_array().push_back(output_part(block));
+    }
+
+    void add(const ThinkingContent& block) {
+        if (!own_ || !encrypted_) return;
+        const Json* item = block.extra.find("reasoning_item");
+        if (!item || !item->is_object()) return;
+        // Without its encrypted content the endpoint would look the item up by its id, and not find it.
+        const Json* sealed = item->get_object().if_contains("encrypted_content");
+        const Json* content = item->get_object().if_contains("content");
+        const bool whole = (sealed && sealed->is_string() && !sealed->get_string().empty()) ||
+                           (content && content->is_array() && !content->get_array().empty());
+        if (whole) push(item->get_object());
+    }
+
+    void add(const ToolCall& block) {
+        const CallIds ids = split_ids(block.id);
+        JsonObject item = typed("function_call");
+        item["call_id"] = ids.call;
+        item["name"] = block.name.str();
+        item["arguments"] = to_python_json(block.arguments);
+        if (own_ && !ids.item.empty()) item["id"] = ids.item;
+        push(std::move(item));
+    }
+
+    void add_server_items(std::size_t at) {
+        const Json* list = own_ && encrypted_ ? message_.extra.find("server_items") : nullptr;
+        if (!list || !list->is_array()) return;
+        for (const Json& entry : list->get_array()) {
+            if (!entry.is_object()) continue;
+            const Json* position = entry.get_object().if_contains("at");
+            const Json* item = entry.get_object().if_contains("item");
+            if (!position || !item || !item->is_object() || *position != Json(at)) continue;
+            push(item->get_object());
+        }
+    }
+
+    void push(JsonObject item) {
+        items_.push_back(std::move(item));
+        open_ = false;
+    }
+
+    const AssistantMessage& message_;
+    bool own_;
+    bool encrypted_;
+    JsonArray items_;
+    bool open_ = false;  ///< the last item is a message that takes more parts
+    std::string open_id_;
+};
+
+/// Turns the messages into items: a result for each call, and no result without its call (D1).
+class InputWriter {
+public:
+    InputWriter(const ModelRequest& request, bool encrypted, std::vector<Notice>& notices)
+        : request_(request), encrypted_(encrypted), notices_(notices) {}
+
+    ResponsesInput run() {
+        for (const Message& message : request_.messages) {
+            if (const ToolResultMessage* result = message.tool_result()) {
+                add(*result);
+                continue;
+            }
+            close_results();
+            if (const UserMessage* user = message.user()) add(*user);
+            if (const AssistantMessage* assistant = message.assistant()) add(*assistant);
+        }
+        close_results();
+        if (!has_answer_) input_.answer_begin = input_.answer_end = input_.items.size();
+        return std::move(input_);
+    }
+
+private:
+    void add(const UserMessage& message) {
+        JsonArray parts = input_parts(with_sender(message));
+        if (parts.empty()) return;
+        JsonObject item;
+        item["role"] = "user";
+        item["content"] = std::move(parts);
+        input_.items.push_back(std::move(item));
+    }
+
+    void add(const AssistantMessage& message) {
+        const bool own = is_own_answer(message, request_.model.provider_id);
+        has_answer_ = true;
+        input_.answer_begin = input_.items.size();
+        for (Json& item : responses_items(message, own, encrypted_))
+            input_.items.push_back(std::move(item));
+        input_.answer_end = input_.items.size();
+        for (const ToolCall* call : message.tool_calls())
+            open_calls_.push_back(split_ids(call->id).call);
+        const bool has_image = std::any_of(
+            message.content.begin(), message.content.end(),
+            [](const auto& block) { return std::holds_alternative<ImageContent>(block); });
+        if (has_image)
+            changed(
+                repaired("An image in an answer of the history was omitted: it cannot be "
+                         "returned to this endpoint",
+                         {}));
+    }
+
+    void add(const ToolResultMessage& message) {
+        const std::string id = split_ids(message.tool_call_id).call;
+        const auto call = std::find(open_calls_.begin(), open_calls_.end(), id);
+        if (call == open_calls_.end()) {
+            changed(
+                repaired("The result of " + message.tool_call_id +
+                             " was omitted from the request because it has no call in the history",
+                         message.tool_call_id));
+            return;
+        }
+        open_calls_.erase(call);
+        std::string text = joined_text(message.content, "\n");
+        // The history was repaired before it came here, and what the endpoint has was not.
+        if (message.is_error && text.ends_with(interrupted_mark)) input_.repaired = true;
+        if (message.is_error) text = marked_error(std::move(text));
+        JsonObject item = typed("function_call_output");
+        item["call_id"] = id;
+        if (has_images(message.content)) {
+            JsonArray parts = input_parts(message.content);
+            if (message.is_error) parts.insert(parts.begin(), typed_text("input_text", "Error:"));
+            item["output"] = std::move(parts);
+        } else {
+            item["output"] = std::move(text);
+        }
+        input_.items.push_back(std::move(item));
+    }
+
+    void close_results() {
+        for (const std::string& id : open_calls_) {
+            JsonObject item = typed("function_call_output");
+            item["call_id"] = id;
+            item["output"] = interrupted_result;
+            input_.items.push_back(std::move(item));
+            changed(result_missing(id));
+        }
+        open_calls_.clear();
+    }
+
+    void changed(Notice notice) {
+        input_.repaired = true;
+        notices_.push_back(std::move(notice));
+    }
+
+    const ModelRequest& request_;
+    bool encrypted_;
+    std::vector<Notice>& notices_;
+    ResponsesInput input_;
+    bool has_answer_ = false;
+    std::vector<std::string> open_calls_;
+};
 
 constexpr std::string_view encrypted_reasoning = "reasoning.encrypted_content";
 
 JsonArray tools_to_wire(const ToolDefinitions& tools, SchemaDialect dialect) {
     JsonArray wire;
     for (const ToolDefinition& tool : tools) {
-        JsonObject item;
-        item["type"] = "function";
-        item["name"] = tool.name.str();
-        item["description"] = tool.description.str();
-        item["parameters"] =
-            lower_tool_schema(tool.parameters ? *tool.parameters : Json(), dialect);
+        JsonObject item = typed("function");
+        put_function(item, tool, dialect);
         wire.push_back(std::move(item));
     }
     return wire;
 }
 
 Json tool_choice_to_wire(const ToolChoice& choice) {
-    switch (choice.mode) {
-        case ToolChoice::Mode::automatic: return "auto";
-        case ToolChoice::Mode::required: return "required";
-        case ToolChoice::Mode::none: return "none";
-        case ToolChoice::Mode::named: break;
-    }
-    JsonObject wire;
-    wire["type"] = "function";
+    if (const std::string_view word = tool_choice_word(choice.mode); !word.empty())
+        return Json(word);
+    JsonObject wire = typed("function");
     wire["name"] = choice.name;
     return wire;
 }
@@ -48,8 +278,7 @@ void add_tools(WireProtocol::Built& built, const ModelRequest& request, SchemaDi
         built.body["tool_choice"] = tool_choice_to_wire(*request.options.tool_choice());
         return;
     }
-    built.notices.push_back(request_changed(
-        "The tool choice was omitted because the request has no tools", "tool_choice"));
+    built.notices.push_back(tool_choice_omitted());
 }
 
 /// Asks for the reasoning in the form in which it can be sent back (D13).
@@ -81,12 +310,8 @@ void add_sampling(WireProtocol::Built& built, const ModelRequest& request,
 }
 
 void add_response_format(JsonObject& body, const ResponseFormat& wanted) {
-    JsonObject format;
-    format["type"] = "json_schema";
-    format["name"] = wanted.name.str();
-    if (!wanted.description.empty()) format["description"] = wanted.description.str();
-    format["schema"] = *wanted.schema;
-    format["strict"] = is_strict_schema(*wanted.schema);
+    JsonObject format = typed("json_schema");
+    put_json_schema(format, wanted);
     JsonObject text;
     text["format"] = std::move(format);
     body["text"] = std::move(text);
@@ -94,45 +319,17 @@ void add_response_format(JsonObject& body, const ResponseFormat& wanted) {
 
 }  // namespace
 
-bool is_strict_schema(const Json& schema) {
-    if (schema.is_array()) {
-        const JsonArray& all = schema.get_array();
-        return std::all_of(all.begin(), all.end(), is_strict_schema);
-    }
-    if (!schema.is_object()) return true;
-    const JsonObject& object = schema.get_object();
-    if (const Json* properties = object.if_contains("properties");
-        properties && properties->is_object()) {
-        const Json* closed = object.if_contains("additionalProperties");
-        const Json* required = object.if_contains("required");
-        if (!closed || *closed != Json(false) || !required || !required->is_array()) return false;
-        for (const auto& [name, value] : properties->get_object()) {
-            const JsonArray& names = required->get_array();
-            if (std::find(names.begin(), names.end(), Json(name)) == names.end()) return false;
-            if (!is_strict_schema(value)) return false;
-        }
-    } else if (const Json* type = object.if_contains("type"); type && *type == Json("object")) {
-        return false;
-    }
-    for (const std::string_view key : {"items", "anyOf"}) {
-        const Json* inner = object.if_contains(key);
-        if (inner && !is_strict_schema(*inner)) return false;
-    }
-    for (const std::string_view key : {"$defs", "definitions"}) {
-        const Json* inner = object.if_contains(key);
-        if (!inner || !inner->is_object()) continue;
-        for (const auto& [name, value] : inner->get_object()) {
-            if (!is_strict_schema(value)) return false;
-        }
-    }
-    const Json* text_format = object.if_contains("format");
-    if (text_format && !is_strict_format(*text_format)) return false;
-    // Words that strict mode does not know.
-    for (const std::string_view key : {"oneOf", "allOf", "not", "if", "patternProperties",
-                                       "dependentSchemas", "default", "uniqueItems"}) {
-        if (object.contains(key)) return false;
-    }
-    return true;
+bool is_own_answer(const AssistantMessage& message, std::string_view provider_id) {
+    return message.provider_id.empty() || message.provider_id == provider_id;
+}
+
+JsonArray responses_items(const AssistantMessage& message, bool own, bool encrypted) {
+    return AnswerWriter(message, own, encrypted).run();
+}
+
+ResponsesInput responses_input(const ModelRequest& request, bool encrypted,
+                               std::vector<Notice>& notices) {
+    return InputWriter(request, encrypted, notices).run();
 }
 
 WireProtocol::Built build_openai_responses(const ModelRequest& request,
@@ -171,20 +368,10 @@ JsonObject openai_response(const AssistantMessage& message) {
     body["model"] = message.model_id.str();
     body["output"] = responses_items(message, true);
     if (!message.usage) return body;
-    const Usage& used = *message.usage;
-    const std::int64_t prompt = used.input_tokens.value_or(0) + used.cache_read_tokens.value_or(0);
-    JsonObject usage;
-    usage["input_tokens"] = prompt;
-    usage["output_tokens"] = used.output_tokens.value_or(0);
-    usage["total_tokens"] = prompt + used.output_tokens.value_or(0);
-    if (used.cache_read_tokens) {
+    JsonObject usage = openai_usage(*message.usage, "input_tokens", "output_tokens");
+    if (message.usage->reasoning_tokens) {
         JsonObject details;
-        details["cached_tokens"] = *used.cache_read_tokens;
-        usage["input_tokens_details"] = std::move(details);
-    }
-    if (used.reasoning_tokens) {
-        JsonObject details;
-        details["reasoning_tokens"] = *used.reasoning_tokens;
+        details["reasoning_tokens"] = *message.usage->reasoning_tokens;
         usage["output_tokens_details"] = std::move(details);
     }
     body["usage"] = std::move(usage);

@@ -52,9 +52,6 @@ WireProtocol::Built build_openai_responses(const ModelRequest& request,
                                            const OpenAIResponsesSettings& settings,
                                            JsonArray input);
 
-/// Returns whether OpenAI's strict mode accepts a schema: every object closed, every property required.
-bool is_strict_schema(const Json& schema);
-
 /// An answer in the form of an unstreamed response.
 JsonObject openai_response(const AssistantMessage& message);
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cubepi/core/message_json.hpp>
+#include <cubepi/provider/tool_schema.hpp>
 
 namespace cubepi::detail {
 namespace {

@@ -1,5 +1,6 @@
 #include <cubepi/provider/wire/endpoint.hpp>
 
+#include <algorithm>
 #include <cctype>
 #include <utility>
 
@@ -35,16 +36,7 @@ std::string without_header_secret(std::string text, std::string_view value) {
     return without_secret(std::move(text), value.substr(blank + 1));
 }
 
-}  // namespace
-
-void require_http_url(std::string_view provider, std::string_view base_url) {
-    if (base_url.starts_with("http://") || base_url.starts_with("https://")) return;
-    throw Error(ErrorCode::invalid_argument,
-                std::string(provider) +
-                    ": the base URL must begin with http:// or https://, not '" +
-                    public_url(base_url) + "'");
-}
-
+/// The host in lower case, without the port.
 std::string host_of(std::string_view url) {
     const std::string bare = public_url(url);
     const std::size_t begin = bare.find("://") + 3;
@@ -55,37 +47,26 @@ std::string host_of(std::string_view url) {
     return host;
 }
 
+/// True for a server on this machine or in a private network.
 bool is_near(std::string_view host) {
     return host == "localhost" || host.ends_with(".localhost") || host.ends_with(".local") ||
            host == "[::1]" || host.starts_with("127.") || host.starts_with("10.") ||
            host.starts_with("192.168.") || host.find('.') == std::string_view::npos;
 }
 
-std::string url_below(std::string_view base_url, std::string_view path) {
-    const std::size_t query = base_url.find('?');
-    std::string url(base_url.substr(0, query));
-    while (url.ends_with('/')) url.pop_back();
-    url += path;
-    if (query != std::string_view::npos) url += base_url.substr(query);
-    return url;
+[[noreturn]] void throw_missing_key(std::string_view host, std::string_view variable,
+                                    std::string_view option) {
+    ErrorInfo info;
+    info.code = ErrorCode::auth;
+    info.type = error_type_of(info.code);
+    throw_provider_error(std::move(info), "there is no API key for " + std::string(host) +
+                                              "; set " + std::string(variable) +
+                                              " in the environment, or pass an api_key to the "
+                                              "provider (" +
+                                              std::string(option) + ")");
 }
 
-HttpRequest json_post(std::string url) {
-    HttpRequest request("POST", std::move(url));
-    request.headers.set("content-type", "application/json");
-    request.headers.set("accept", "text/event-stream");
-    request.headers.set("user-agent", "cubepi-cpp");
-    return request;
-}
-
-bool add_headers(HttpRequest& request, const ExtraHeaders& headers) {
-    bool has_key = false;
-    for (const auto& [name, value] : headers) {
-        request.headers.set(name, value);
-        has_key = has_key || carries_key(name);
-    }
-    return has_key;
-}
+}  // namespace
 
 ExtraHeaders headers_with_keys(const HttpRequest& request) {
     ExtraHeaders keys;
@@ -110,23 +91,59 @@ std::string without_header_secrets(std::string text, const ExtraHeaders& headers
     return text;
 }
 
-void throw_missing_key(std::string_view host, std::string_view variable, std::string_view option) {
-    ErrorInfo info;
-    info.code = ErrorCode::auth;
-    info.type = error_type_of(info.code);
-    throw_provider_error(std::move(info), "there is no API key for " + std::string(host) +
-                                              "; set " + std::string(variable) +
-                                              " in the environment, or pass an api_key to the "
-                                              "provider (" +
-                                              std::string(option) + ")");
+Endpoint::Endpoint(Vendor vendor, std::string base_url, ExtraHeaders extra_headers)
+    : vendor_(std::move(vendor)),
+      base_url_(std::move(base_url)),
+      extra_headers_(std::move(extra_headers)) {
+    if (!base_url_.starts_with("http://") && !base_url_.starts_with("https://")) {
+        throw Error(ErrorCode::invalid_argument,
+                    vendor_.name +
+                        "Provider: the base URL must begin with http:// or https://, not '" +
+                        public_url(base_url_) + "'");
+    }
+    if (!vendor_.ignored_path.empty()) {
+        while (base_url_.ends_with('/')) base_url_.pop_back();
+        if (base_url_.ends_with(vendor_.ignored_path))
+            base_url_.resize(base_url_.size() - vendor_.ignored_path.size());
+    }
+    host_ = host_of(base_url_);
+    shown_url_ = public_url(base_url_);
 }
 
-void unfold_extra_body(JsonObject& body) {
-    const Json* extra = body.if_contains("extra_body");
-    if (!extra || !extra->is_object()) return;
-    const JsonObject members = extra->get_object();
-    body.erase("extra_body");
-    for (const auto& [key, value] : members) body[key] = value;
+HttpRequest Endpoint::post(std::string_view path) const {
+    const std::string_view base = base_url_;
+    const std::size_t query = base.find('?');
+    std::string url(base.substr(0, query));
+    while (url.ends_with('/')) url.pop_back();
+    url += path;
+    if (query != std::string_view::npos) url += base.substr(query);
+    HttpRequest request("POST", std::move(url));
+    request.headers.set("content-type", "application/json");
+    request.headers.set("accept", "text/event-stream");
+    request.headers.set("user-agent", "cubepi-cpp");
+    for (const auto& [name, value] : vendor_.headers) request.headers.set(name, value);
+    bool has_key = std::any_of(keys_.begin(), keys_.end(),
+                               [](const std::string& key) { return !key.empty(); });
+    for (const auto& [name, value] : extra_headers_) {
+        request.headers.set(name, value);
+        has_key = has_key || carries_key(name);
+    }
+    if (!has_key && !signer_ && !is_near(host_))
+        throw_missing_key(host_, vendor_.key_variable, vendor_.name + "Options::api_key");
+    return request;
+}
+
+std::string Endpoint::without_secrets(std::string text) const {
+    for (const std::string& key : keys_) text = without_secret(std::move(text), key);
+    return without_header_secrets(std::move(text), extra_headers_);
+}
+
+Endpoint::Vendor openai_vendor(std::string name, const std::string& key) {
+    Endpoint::Vendor vendor;
+    vendor.name = std::move(name);
+    vendor.key_variable = "OPENAI_API_KEY";
+    if (!key.empty()) vendor.headers.emplace_back("authorization", "Bearer " + key);
+    return vendor;
 }
 
 }  // namespace cubepi::detail

@@ -1,14 +1,22 @@
-#include <cubepi/provider/wire/http_stream.hpp>
-
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
 #include <utility>
 
 #include <cubepi/core/async/post.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/net/http_client.hpp>
+#include <cubepi/net/utf8.hpp>
+#include <cubepi/provider/observers.hpp>
 #include <cubepi/provider/wire/endpoint.hpp>
-#include <cubepi/provider/wire/error_response.hpp>
-#include <cubepi/provider/wire/request_body.hpp>
+#include <cubepi/provider/wire/http_attempt.hpp>
 #include <cubepi/provider/wire/user_hook.hpp>
+#include <cubepi/provider/wire/wire_protocol.hpp>
 
 namespace cubepi::detail {
 
@@ -26,7 +34,127 @@ double seconds_since_epoch(const Clock& clock) {
     return std::chrono::duration<double>(clock.wall().time_since_epoch()).count();
 }
 
-}  // namespace
+void queue_all(std::vector<Notice> notices, EventQueue& queue) {
+    for (Notice& notice : notices) queue.push(MessageAssembler::notice(std::move(notice)));
+}
+
+/// Builds the text of a request body: the protocol's body, after the caller's `on_payload` hook and the observers. Queues
+/// notices about what was changed. `observed` is null if there are no observers; all references must outlive the task.
+Task<std::string> build_request_body(const ModelRequest& request, const WireProtocol& protocol,
+                                     const std::shared_ptr<ObservedCall>& observed,
+                                     EventQueue& queue) {
+    WireProtocol::Built built = protocol.build(request);
+    queue_all(std::move(built.notices), queue);
+    JsonObject body = std::move(built.body);
+    if (request.options.on_payload()) {
+        Task<std::optional<JsonObject>> hook =
+            call_user_hook("on_payload", request.options.on_payload(), body, request.model,
+                           headers_without_keys(protocol.http_request()));
+        std::optional<JsonObject> changed = co_await std::move(hook);
+        if (changed) body = std::move(*changed);
+    }
+    protocol.finish_body(body);
+    if (observed) {
+        Task<std::vector<Notice>> observing = observe_request(observed, RequestPayload(body));
+        queue_all(co_await std::move(observing), queue);
+    }
+    std::string text = boost::json::serialize(body);
+    if (!is_utf8(text)) {
+        // From a tool or the caller. The server would reject this request and every later one of the conversation.
+        text = replace_broken_utf8(text);
+        Notice notice;
+        notice.code = "request_changed";
+        notice.text = "The request contained invalid UTF-8, which was replaced by U+FFFD.";
+        queue.push(MessageAssembler::notice(std::move(notice)));
+    }
+    co_return text;
+}
+
+/// One call of a model over HTTP. Nothing is sent before the first event is requested. Its parts:
+///
+/// - build_request_body() builds the request once for all attempts;
+/// - CallAttempts decides about retries (D15), read_error_response reads responses with an error status;
+/// - ResponseReader decodes the body of a successful response;
+/// - IdleTimer enforces the idle timeout (D16).
+///
+/// The source sequences them, and ends the call at an abort (D7).
+class HttpStreamSource final : public StreamSource {
+public:
+    /// `observed` is null if there are no observers; otherwise the request is that of the observation.
+    HttpStreamSource(ModelRequest request, std::shared_ptr<const WireProtocol> protocol,
+                     std::shared_ptr<ObservedCall> observed);
+    ~HttpStreamSource() override;
+
+    std::optional<StreamEvent> ready() override;
+    Task<StreamEvent> next() override;
+    bool honors_stop_token() const noexcept override { return true; }
+
+private:
+    enum class Phase : std::uint8_t {
+        idle,       ///< an attempt is to be sent
+        waiting,    ///< for the delay before a retry
+        streaming,  ///< the body of a response is read
+        ending,     ///< the message is complete, the body is not
+        over        ///< the terminal event is in the queue or was taken
+    };
+
+    /// Connects a stop, on any thread, to the source on its executor. `source` is used only there.
+    struct StopLink {
+        StopLink(Executor where, HttpStreamSource* whose)
+            : executor(std::move(where)), source(whose) {}
+        Executor executor;
+        HttpStreamSource* source;
+    };
+
+    Task<> guarded_step();
+    Task<> step();
+    Task<> prepare();
+    Task<> attempt();
+    Task<> sign(const RequestSigner& signer, HttpRequest& http);
+    std::string without_secrets(std::string text) const;
+    Task<> read_interruptibly();
+    Task<> read_more();
+    Task<> drain();
+    bool decode_received();
+    void finish_answer();
+
+    bool stopped() const noexcept;
+    void renew_stop();
+    void interrupt() noexcept;
+    void idle_limit_reached();
+    void end_aborted();
+    void close();
+
+    void settle_failure();
+    bool build_differently(const CallFailure& failure);
+    ErrorInfo classify(const CallFailure& failure) const;
+    void retry(const RetryDecision& decision, const ErrorInfo& info);
+    void give_up(const CallFailure& failure, ErrorInfo info);
+
+    ModelRequest own_request_;
+    std::shared_ptr<const WireProtocol> protocol_;
+    std::shared_ptr<ObservedCall> observed_;
+    const ModelRequest& request_;
+    std::shared_ptr<const Runtime> runtime_;
+    MessageAssembler assembler_;
+    EventQueue queue_;
+    ResponseReader reader_;
+    IdleTimer idle_timer_;
+    CallAttempts attempts_;
+    std::optional<std::string> request_body_;
+    std::optional<CallFailure> failure_;
+    ExtraHeaders signed_keys_;  ///< headers of the last attempt that hold keys, if it was signed
+    std::chrono::nanoseconds delay_{0};  ///< before the next attempt
+
+    std::stop_source stop_;  ///< of the current attempt: the caller's stop or the idle timeout
+    std::optional<std::stop_callback<std::function<void()>>> link_;
+    std::shared_ptr<StopLink> stop_link_;
+    std::optional<std::stop_callback<std::function<void()>>> on_stop_;  ///< while a body streams
+    Phase phase_ = Phase::idle;
+    bool reading_ = false;
+    bool idle_timeout_ = false;
+    bool cancelled_ = false;
+};
 
 HttpStreamSource::HttpStreamSource(ModelRequest request,
                                    std::shared_ptr<const WireProtocol> protocol,
@@ -38,7 +166,8 @@ HttpStreamSource::HttpStreamSource(ModelRequest request,
       runtime_(request_.options.runtime()),
       assembler_(head_of(request_), request_.options.max_answer_bytes()),
       reader_(assembler_, queue_),
-      idle_timer_(runtime_, protocol_->timeouts().idle, [this] { idle_limit_reached(); }),
+      idle_timer_(runtime_, protocol_->endpoint().timeouts().idle,
+                  [this] { idle_limit_reached(); }),
       attempts_(protocol_, runtime_) {}
 
 HttpStreamSource::~HttpStreamSource() { close(); }
@@ -144,7 +273,8 @@ Task<> HttpStreamSource::sign(const RequestSigner& signer, HttpRequest& http) {
 
 /// Returns the text without keys, also those that the signer has set (D58).
 std::string HttpStreamSource::without_secrets(std::string text) const {
-    return without_header_secrets(protocol_->without_secrets(std::move(text)), signed_keys_);
+    return without_header_secrets(protocol_->endpoint().without_secrets(std::move(text)),
+                                  signed_keys_);
 }
 
 Task<> HttpStreamSource::prepare() {
@@ -157,8 +287,8 @@ Task<> HttpStreamSource::attempt() {
     HttpRequest http = protocol_->http_request();
     http.body = *request_body_;
     http.timeouts = attempts_.next_timeouts();
-    if (protocol_->signer()) {
-        Task<> signing = sign(protocol_->signer(), http);
+    if (protocol_->endpoint().signer()) {
+        Task<> signing = sign(protocol_->endpoint().signer(), http);
         co_await std::move(signing);
         signed_keys_ = headers_with_keys(http);
     }
@@ -353,13 +483,23 @@ void HttpStreamSource::give_up(const CallFailure& failure, ErrorInfo info) {
     std::string text = attempts_.describe(failure);
     const bool limited = failure.limit_reached();
     if (!limited && !is_hook_error(info))
-        text = failure_text(request_.model, protocol_->base_url(), info, text);
+        text = failure_text(request_.model, protocol_->endpoint().shown_url(), info, text);
     info.message = without_secrets(std::move(info.message));
     phase_ = Phase::over;
     // A failed answer cannot be referred to later, so it has no response id.
     assembler_.head().response_id = SharedString();
     text = without_secrets(std::move(text));
     queue_.push(limited ? assembler_.limited(text) : assembler_.error(text, std::move(info)));
+}
+
+}  // namespace
+
+void WireProtocol::finish_body(JsonObject& body) const {
+    const Json* extra = body.if_contains("extra_body");
+    if (!extra || !extra->is_object()) return;
+    const JsonObject members = extra->get_object();
+    body.erase("extra_body");
+    for (const auto& [key, value] : members) body[key] = value;
 }
 
 MessageStream http_stream(ModelRequest request, std::shared_ptr<const WireProtocol> protocol,

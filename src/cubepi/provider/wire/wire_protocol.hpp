@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -10,14 +9,12 @@
 
 #include <cubepi/core/http_transport.hpp>
 #include <cubepi/core/ids.hpp>
-#include <cubepi/net/retry.hpp>
 #include <cubepi/provider/error_classification.hpp>
 #include <cubepi/provider/message_assembler.hpp>
-#include <cubepi/provider/model_profile.hpp>
 #include <cubepi/provider/provider.hpp>
-#include <cubepi/provider/request_signer.hpp>
+#include <cubepi/provider/wire/endpoint.hpp>
 
-// The specific parts of a wire format: building requests and decoding answers. Neither does I/O; HttpStreamSource
+// The specific parts of a wire format: building requests and decoding answers. Neither does I/O; http_stream()
 // transfers the bytes, waits, retries and aborts for all formats.
 
 namespace cubepi::detail {
@@ -56,6 +53,7 @@ private:
 /// Reads one answer. Feeds the assembler, whose events go to the queue.
 class WireDecoder {
 public:
+    WireDecoder(MessageAssembler& assembler, IdSource& ids) : assembler_(assembler), ids_(ids) {}
     virtual ~WireDecoder() = default;
     /// Decodes one server-sent event, or the whole body of a response that is not an event stream. Throws
     /// StreamFailure for an error in it, Error(protocol) for data that cannot be read.
@@ -66,26 +64,22 @@ public:
     virtual bool over() const noexcept = 0;
     /// Queues the terminal event. Throws Error(disconnected) if the answer is not complete.
     virtual void finish(EventQueue& out) = 0;
+
+protected:
+    /// Queues the `start` event, unless an earlier call or attempt did.
+    void announce(EventQueue& out) {
+        if (std::exchange(announced_, true)) return;
+        const bool again = assembler_.started();
+        StreamEvent start = assembler_.start();
+        if (!again) out.push(std::move(start));
+    }
+
+    MessageAssembler& assembler_;
+    IdSource& ids_;
+    bool announced_ = false;
 };
 
-/// The timeouts of a call (D16). Zero: off.
-struct CallTimeouts {
-    HttpTimeouts http{};
-    std::chrono::nanoseconds idle = std::chrono::seconds(120);  ///< between events with content
-};
-
-/// The timeouts in the options of a provider.
-template <class Options>
-CallTimeouts timeouts_of(const Options& options) {
-    CallTimeouts timeouts;
-    timeouts.http.connect = options.connect_timeout;
-    timeouts.http.first_byte = options.first_byte_timeout;
-    timeouts.http.total = options.total_timeout;
-    timeouts.idle = options.idle_timeout;
-    return timeouts;
-}
-
-/// One endpoint in one wire format. Immutable, shared by its calls on any thread.
+/// One endpoint in one wire format. Any thread may call any member of one that is shared by calls.
 class WireProtocol {
 public:
     struct Built {
@@ -94,36 +88,28 @@ public:
     };
 
     virtual ~WireProtocol() = default;
+    /// Returns a protocol with the state of one call; null if calls have no state and share this one.
+    virtual std::shared_ptr<const WireProtocol> of_one_call() const { return nullptr; }
+    /// See Provider::takes_response_format.
+    virtual bool takes_response_format(const Model& model) const = 0;
     /// Builds the request body before the caller's hooks run. Throws Error for an invalid request.
     virtual Built build(const ModelRequest& request) const = 0;
-    /// Final changes of the body, after the hooks.
-    virtual void finish_body(JsonObject&) const {}
+    /// Final changes of the body, after the hooks. Merges a member `extra_body`, which hooks may set as in CubePi.
+    virtual void finish_body(JsonObject& body) const;
     /// Called if the endpoint rejected the request before any content. Returns the text of a notice if the next
     /// build() returns a different body to try, else an empty string. Must be empty after finitely many calls.
     virtual std::string build_differently(const EndpointFailure&) const { return {}; }
+    virtual const Endpoint& endpoint() const noexcept = 0;
     /// Method, URL, headers; the caller sets body and timeouts. Throws ProviderError if there is no key.
     virtual HttpRequest http_request() const = 0;
     virtual std::unique_ptr<WireDecoder> decoder(MessageAssembler& assembler,
                                                  IdSource& ids) const = 0;
     /// The unstreamed form of an answer, for observers.
     virtual JsonObject answer_body(const AssistantMessage& message) const = 0;
-    virtual const std::string& base_url() const noexcept = 0;
-    virtual const RetryPolicy& retry() const noexcept = 0;
-    /// Completes each request; may be empty.
-    virtual const RequestSigner& signer() const noexcept = 0;
-    virtual const CallTimeouts& timeouts() const noexcept = 0;
-    /// `text` without the endpoint's keys (D58).
-    virtual std::string without_secrets(std::string text) const = 0;
 };
 
-/// Returns the request that a call would send.
-inline PayloadPreview preview_of(const WireProtocol& protocol, const ModelRequest& request) {
-    WireProtocol::Built built = protocol.build(request);
-    protocol.finish_body(built.body);
-    PayloadPreview preview;
-    preview.payload = std::move(built.body);
-    preview.notices = std::move(built.notices);
-    return preview;
-}
+/// Starts a call. `observers` (never null) are placed between the source and the consumer if there are any.
+MessageStream http_stream(ModelRequest request, std::shared_ptr<const WireProtocol> protocol,
+                          const std::shared_ptr<ObserverRegistry>& observers);
 
 }  // namespace cubepi::detail

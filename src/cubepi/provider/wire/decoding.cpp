@@ -1,8 +1,7 @@
-#include <cubepi/provider/wire/json_text.hpp>
+#include <cubepi/provider/wire/decoding.hpp>
 
+#include <algorithm>
 #include <utility>
-
-#include <cubepi/core/support/json_member.hpp>
 
 namespace cubepi::detail {
 
@@ -38,8 +37,6 @@ char escaped_char(char c) {
     }
 }
 
-}  // namespace
-
 void append_utf8(std::string& out, unsigned code) {
     const auto byte = [&out](unsigned value) {
         out.push_back(static_cast<char>(static_cast<unsigned char>(value)));
@@ -59,6 +56,24 @@ void append_utf8(std::string& out, unsigned code) {
         byte(0x80 | ((code >> 6) & 0x3f));
         byte(0x80 | (code & 0x3f));
     }
+}
+
+constexpr std::int64_t unsaid = -1;
+
+void read_detail(od::value& value, std::string_view name, std::int64_t& into) {
+    if (!is_json_object(value)) return;
+    od::object details = value.get_object();
+    each(details, [&](const od::raw_json_string& key, od::value number) {
+        if (is(key, name)) into = integer_of(number, into);
+    });
+}
+
+}  // namespace
+
+void throw_not_json(std::string_view data) {
+    const std::string_view begin = data.substr(0, 100);
+    throw Error(ErrorCode::protocol, "the endpoint sent something that is not JSON: " +
+                                         std::string(begin.substr(0, complete_utf8_prefix(begin))));
 }
 
 void SplitText::unit(unsigned code) {
@@ -109,56 +124,40 @@ std::string_view SplitText::give_up() noexcept {
     return replacement;
 }
 
-void collect_content_part(const Json& part, std::string& text, std::string& thinking) {
-    if (part.is_string()) {
-        text += std::string_view(part.get_string());
-        return;
-    }
-    if (!part.is_object()) return;
-    const JsonObject& object = part.get_object();
-    if (string_member(object, "type") != "thinking") {
-        text += string_member(object, "text");
-        return;
-    }
-    thinking += string_member(object, "thinking");
-    const Json* inner = object.if_contains("thinking");
-    if (!inner || !inner->is_array()) return;
-    for (const Json& piece : inner->get_array()) {
-        if (piece.is_object()) thinking += string_member(piece.get_object(), "text");
-    }
+std::string_view piece_of(od::value& value, SplitText& split) {
+    if (!is_json_string(value)) return {};
+    const std::string_view token = value.raw_json_token();
+    std::string_view plain;
+    if (!split.holds_back() && value.get_string().get(plain) == simdjson::SUCCESS) return plain;
+    return split.unescape(token);
 }
 
-std::string thinking_details_text(const JsonArray& details) {
-    std::string text;
-    for (const Json& item : details) {
-        if (!item.is_object()) continue;
-        text += string_member(item.get_object(), "text");
-        text += string_member(item.get_object(), "summary");
-    }
-    return text;
-}
-
-void append_thinking_detail(JsonArray& details, const JsonObject& piece) {
-    if (!details.empty()) {
-        JsonObject& last = details.back().get_object();
-        const Json* index = piece.if_contains("index");
-        const Json* last_index = last.if_contains("index");
-        const bool same = index && last_index && *index == *last_index &&
-                          string_member(last, "type") == string_member(piece, "type");
-        if (same) {
-            for (const auto& [key, value] : piece) {
-                const bool grows = key == "text" || key == "summary" || key == "data";
-                Json& old = last[key];
-                if (grows && old.is_string() && value.is_string()) {
-                    old.get_string().append(value.get_string());
-                } else if (!value.is_null()) {
-                    old = value;
-                }
-            }
-            return;
+std::optional<Usage> read_openai_usage(od::object object, const OpenAIUsageNames& names) {
+    std::int64_t input = unsaid;
+    std::int64_t output = unsaid;
+    std::int64_t cached = unsaid;
+    std::int64_t reasoning = unsaid;
+    each(object, [&](const od::raw_json_string& key, od::value value) {
+        if (is(key, names.input)) {
+            input = integer_of(value, input);
+        } else if (is(key, names.output)) {
+            output = integer_of(value, output);
+        } else if (is(key, names.input_details)) {
+            read_detail(value, "cached_tokens", cached);
+        } else if (is(key, names.output_details)) {
+            read_detail(value, "reasoning_tokens", reasoning);
+        } else if (!names.cached.empty() && is(key, names.cached)) {
+            cached = integer_of(value, cached);
         }
-    }
-    details.push_back(piece);
+    });
+    Usage usage;
+    if (input >= 0)
+        usage.input_tokens = std::max<std::int64_t>(0, input - std::max<std::int64_t>(0, cached));
+    if (output >= 0) usage.output_tokens = output;
+    if (cached >= 0) usage.cache_read_tokens = cached;
+    if (reasoning >= 0) usage.reasoning_tokens = reasoning;
+    if (usage == Usage()) return std::nullopt;
+    return usage;
 }
 
 }  // namespace cubepi::detail

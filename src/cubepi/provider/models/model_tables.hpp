@@ -6,7 +6,7 @@
 
 #include <cubepi/provider/model_profile.hpp>
 
-// The table behind model_profile.hpp. Only data: what a row's words mean is in model_profile.cpp.
+// The tables of models: what each takes, and what it costs. Only data: model_profile.cpp and cost.cpp interpret it.
 
 namespace cubepi::detail {
 
@@ -61,5 +61,24 @@ struct EndpointRow {
 std::string_view profiles_date() noexcept;
 std::span<const ProfileRow> profile_rows() noexcept;
 std::span<const EndpointRow> endpoint_rows() noexcept;
+
+/// USD per million tokens. A negative number: not known, or not offered.
+struct PriceRow {
+    std::string_view provider;  ///< the vendor's provider id
+    std::string_view id;        ///< the model's id, without a date
+    double input;
+    double output;
+    double cache_read = -1;
+    double cache_write = -1;
+    double cache_write_1h = -1;
+    std::int64_t long_above = 0;  ///< prompt tokens from which the factors hold; 0: one price
+    double long_input = 1;
+    double long_output = 1;
+};
+
+std::string_view prices_date() noexcept;
+std::span<const PriceRow> price_rows() noexcept;
+/// Returns the rows of a vendor; empty if the table has none.
+std::span<const PriceRow> price_rows(std::string_view provider) noexcept;
 
 }  // namespace cubepi::detail

@@ -1,0 +1,306 @@
+#include <cubepi/provider/wire/http_attempt.hpp>
+
+#include <algorithm>
+#include <utility>
+
+#include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/error.hpp>
+#include <cubepi/core/number_text.hpp>
+#include <cubepi/core/outcome.hpp>
+#include <cubepi/core/support/random_fraction.hpp>
+#include <cubepi/core/timeout.hpp>
+#include <cubepi/net/network_error.hpp>
+#include <cubepi/provider/wire/user_hook.hpp>
+#include <cubepi/schema/parse_json.hpp>
+
+namespace cubepi::detail {
+
+namespace {
+
+RetryDecision decide_by_exception(const RetryPolicy& policy, int retries_done,
+                                  const std::exception_ptr& exception, double random) {
+    try {
+        std::rethrow_exception(exception);
+    } catch (const NetworkError& error) {
+        return decide_retry(policy, retries_done, error, random);
+    } catch (const Error& error) {
+        if (error.code() != ErrorCode::disconnected)
+            return decide_retry(policy, retries_done, error, random);
+        // A response without content, such as a proxy returns when its upstream fails.
+        const NetworkError broken(ErrorCode::disconnected, {}, true, error.what());
+        return decide_retry(policy, retries_done, broken, random);
+    } catch (...) {
+        return RetryDecision();
+    }
+}
+
+constexpr std::size_t max_body = 64 * 1024;
+/// The status alone is informative enough to stop waiting for the text.
+constexpr std::chrono::seconds body_limit(10);
+
+Task<> read_limited(HttpBody& body, Clock& clock, std::string& text) {
+    const auto began = clock.now();
+    bool more = true;
+    while (more && text.size() < max_body) {
+        const auto left = body_limit - (clock.now() - began);
+        if (left.count() <= 0) break;
+        Task<bool> piece = body.read(text);
+        more = co_await with_timeout(clock, left, std::move(piece), "error_body");
+    }
+}
+
+constexpr std::size_t max_document = SseLimits().max_event;
+
+/// The time that a complete response waits for the end of its body, without which its HTTP/1.1 connection could not be
+/// used again.
+constexpr std::chrono::milliseconds drain_limit(50);
+
+/// Bytes that are received before the event loop runs. A read of fewer than `min_read` bytes counts as `min_read`.
+constexpr std::size_t yield_interval = 256 * 1024;
+constexpr std::size_t min_read = 512;
+
+}  // namespace
+
+CallFailure::CallFailure(std::exception_ptr thrown) : exception(std::move(thrown)) {
+    try {
+        std::rethrow_exception(exception);
+    } catch (const StreamFailure& error) {
+        endpoint = error.failure();
+    } catch (...) {
+        // Any other failure has no error of the endpoint.
+    }
+}
+
+bool CallFailure::limit_reached() const {
+    if (!exception) return false;
+    try {
+        std::rethrow_exception(exception);
+    } catch (const LimitReachedError&) {
+        return true;
+    } catch (...) {
+        return false;
+    }
+}
+
+HttpTimeouts CallAttempts::next_timeouts() {
+    HttpTimeouts timeouts = protocol_->endpoint().timeouts().http;
+    if (timeouts.total.count() <= 0) return timeouts;
+    const auto now = runtime_->clock->now();
+    if (!deadline_) deadline_ = deadline_after(now, timeouts.total);
+    timeouts.total = std::max(*deadline_ - now, std::chrono::nanoseconds(1));
+    return timeouts;
+}
+
+RetryDecision CallAttempts::decide(const CallFailure& failure, const ErrorInfo& info) const {
+    if (is_hook_error(info)) return RetryDecision();
+    RetryDecision decision = decide_by_policy(failure, info);
+    if (decision.retry && deadline_ && *deadline_ - runtime_->clock->now() <= decision.delay)
+        decision.retry = false;
+    return decision;
+}
+
+RetryDecision CallAttempts::decide_by_policy(const CallFailure& failure,
+                                             const ErrorInfo& info) const {
+    const double random = random_fraction(*runtime_->ids);
+    const RetryPolicy& policy = protocol_->endpoint().retry();
+    if (!failure.endpoint)
+        return decide_by_exception(policy, retries_done_, failure.exception, random);
+    const bool in_stream = failure.exception != nullptr;
+    if (in_stream && !is_transient(info.code)) return RetryDecision();
+    const int default_status = info.code == ErrorCode::rate_limited ? 429 : 503;
+    return decide_retry(policy, retries_done_, failure.endpoint->status.value_or(default_status),
+                        failure.hints, random);
+}
+
+Notice CallAttempts::start_retry(const RetryDecision& decision, const ErrorInfo& info) {
+    ++retries_done_;
+    Notice notice;
+    notice.code = "retry";
+    notice.text = protocol_->endpoint().without_secrets(decision.reason) + "; trying again in " +
+                  rounded_seconds_text(decision.delay) + " (" + std::to_string(retries_done_) +
+                  " of " + std::to_string(protocol_->endpoint().retry().max_retries) + ")";
+    notice.details["attempt"] = retries_done_;
+    notice.details["max_retries"] = protocol_->endpoint().retry().max_retries;
+    notice.details["delay_ms"] = decision.delay.count();
+    notice.details["error_type"] = info.type;
+    if (info.status_code) notice.details["status_code"] = *info.status_code;
+    return notice;
+}
+
+std::string CallAttempts::describe(const CallFailure& failure) const {
+    std::string message;
+    if (failure.endpoint) {
+        if (failure.endpoint->status)
+            message = "HTTP " + std::to_string(*failure.endpoint->status) + ": ";
+        message += failure.endpoint->message;
+    } else {
+        message = exception_text(failure.exception);
+    }
+    if (retries_done_ > 0) {
+        message += " (after " + std::to_string(retries_done_) +
+                   (retries_done_ == 1 ? " retry)" : " retries)");
+    }
+    return message;
+}
+
+Task<CallFailure> read_error_response(HttpResponse response, const WireProtocol& protocol,
+                                      const Runtime& runtime) {
+    std::string text;
+    Task<> reading = read_limited(*response.body, *runtime.clock, text);
+    const Outcome<> outcome = co_await outcome_of(std::move(reading));
+    if (outcome.cancelled()) outcome.rethrow();
+    response.body.reset();
+    // Keys are removed before the text is shortened: half a key would not be recognized.
+    text = protocol.endpoint().without_secrets(std::move(text));
+    if (const std::string* location = response.headers.find("location"))
+        response.headers.set("location", protocol.endpoint().without_secrets(*location));
+    CallFailure failure;
+    failure.endpoint = read_endpoint_failure(response.status, response.headers, text);
+    failure.hints = read_retry_hints(response.headers, runtime.clock->wall());
+    co_return failure;
+}
+
+void throw_html_page() {
+    throw Error(ErrorCode::protocol,
+                "the server returned an HTML page instead of an API response; check the base URL");
+}
+
+void ResponseReader::start(std::unique_ptr<WireDecoder> decoder, std::unique_ptr<HttpBody> body) {
+    form_ = Form::unknown;
+    decoder_ = std::move(decoder);
+    sse_ = SseDecoder();
+    document_.clear();
+    body_ = std::move(body);
+}
+
+bool ResponseReader::decode_received() {
+    SseEvent event;
+    while (queue_.empty()) {
+        if (!sse_.next(event)) return false;
+        decoder_->decode(event.event, event.data, queue_);
+        if (decoder_->over()) return true;
+    }
+    return true;
+}
+
+bool ResponseReader::receive_available() {
+    if (form_ == Form::document || must_yield()) return false;
+    std::string& into = buffer();
+    const std::size_t before = into.size();
+    if (!body_->read_ready(into)) return false;
+    count_bytes(before);
+    detect_form();
+    return true;
+}
+
+Task<bool> ResponseReader::receive() {
+    std::string& into = buffer();
+    size_before_read_ = into.size();
+    return body_->read(into);
+}
+
+void ResponseReader::received() {
+    count_bytes(size_before_read_);
+    detect_form();
+}
+
+void ResponseReader::decode_rest() {
+    if (form_ == Form::document) {
+        decode_document();
+        return;
+    }
+    SseEvent last;
+    if (sse_.finish(last)) decoder_->decode(last.event, last.data, queue_);
+}
+
+void ResponseReader::decode_document() {
+    decoder_->decode({}, document_, queue_);
+    if (decoder_->complete() || assembler_.has_content()) return;
+    // Any JSON that is not a completion is treated as an error response.
+    JsonTextError ignored;
+    throw StreamFailure(read_stream_failure(parse_json(document_, ignored)));
+}
+
+Task<> ResponseReader::drain(Clock& clock) {
+    try {
+        std::string rest;
+        Task<bool> end = body_->read(rest);
+        co_await with_timeout(clock, drain_limit, std::move(end), "linger");
+    } catch (...) {
+        // The message is complete, however the body ends.
+    }
+}
+
+/// Detects the form from the first non-whitespace byte. `Content-Type` is unreliable: some proxies label every response
+/// as JSON, and some servers send the JSON of an error, or an HTML page, as an event stream.
+void ResponseReader::detect_form() {
+    if (form_ == Form::document && document_.size() > max_document) {
+        throw Error(ErrorCode::too_large, "the answer is one text of more than " +
+                                              std::to_string(max_document) + " bytes");
+    }
+    if (form_ != Form::unknown) return;
+    std::string& body = sse_.buffer();
+    constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
+    if (byte_order_mark.starts_with(body)) return;
+    const std::size_t mark = body.starts_with(byte_order_mark) ? byte_order_mark.size() : 0;
+    const std::size_t first = body.find_first_not_of(" \t\r\n", mark);
+    if (first == std::string::npos) return;
+    if (body[first] == '<') throw_html_page();
+    form_ = body[first] == '{' || body[first] == '[' ? Form::document : Form::events;
+    if (form_ != Form::document) return;
+    document_ = body.substr(first);
+    sse_ = SseDecoder();
+}
+
+void ResponseReader::count_bytes(std::size_t before) {
+    bytes_since_yield_ += std::max(buffer().size() - before, min_read);
+}
+
+bool ResponseReader::must_yield() const noexcept { return bytes_since_yield_ >= yield_interval; }
+
+IdleTimer::IdleTimer(std::shared_ptr<const Runtime> runtime, std::chrono::nanoseconds limit,
+                     std::function<void()> expired)
+    : runtime_(std::move(runtime)), limit_(limit), expired_(std::move(expired)) {}
+
+void IdleTimer::restart() noexcept {
+    silence_ = {};
+    counted_until_.reset();
+}
+
+void IdleTimer::count() {
+    const auto now = runtime_->clock->now();
+    if (counted_until_) silence_ += now - *counted_until_;
+    counted_until_ = now;
+}
+
+void IdleTimer::check() {
+    count();
+    if (limit_.count() > 0 && silence_ >= limit_) throw error();
+}
+
+void IdleTimer::prepare(const Executor& executor) { timer_ = runtime_->clock->timer(executor); }
+
+void IdleTimer::arm() {
+    if (!timer_) return;
+    const auto left = std::max(limit_ - silence_, std::chrono::nanoseconds(1));
+    if (armed_) {
+        timer_->postpone(left);
+        return;
+    }
+    armed_ = true;
+    timer_->expires_after(left, [this] {
+        armed_ = false;
+        expired_();
+    });
+}
+
+void IdleTimer::cancel() noexcept {
+    if (timer_) timer_->cancel();
+    armed_ = false;
+}
+
+TimeoutError IdleTimer::error() const {
+    return TimeoutError("idle", "no data received for " + seconds_text(limit_) + " (idle timeout)");
+}
+
+}  // namespace cubepi::detail
