@@ -39,12 +39,11 @@ private:
     const bool answers_;
 };
 
-TracerOptions tracing(bool answers, std::size_t batch_spans = ExportLimits().batch_spans) {
+TracerOptions tracing(bool answers) {
     TracerOptions options;
     SpanSink::Output output;
     output.exporter = std::make_shared<Sink>(answers);
     output.limits.queue_spans = 4096;
-    output.limits.batch_spans = batch_spans;
     options.exporters.push_back(std::move(output));
     return options;
 }
@@ -121,12 +120,10 @@ BENCHMARK(runs_traced);
 void runs_with_a_dead_collector(benchmark::State& state) { measure_traced(state, false); }
 BENCHMARK(runs_with_a_dead_collector);
 
-/// Not a time: bytes that remain of 900,000 traced runs, after 100,000. Small batches: up to two batches of exported spans are kept for
-/// later runs, and how many there are at a given moment is chance.
+/// Not a time: bytes that remain of 900,000 traced runs, after 100,000.
 void memory_of_traced_runs(benchmark::State& state) {
-    constexpr std::size_t batch_spans = 16;
     const LiveBytes live;
-    Tracer tracer(tracing(true, batch_spans));
+    Tracer tracer(tracing(true));
     Meter meter;
     FauxProvider faux(ten_deltas());
     AgentOptions options;

@@ -42,11 +42,11 @@ void ActiveSpan::end(Time time) noexcept {
     const std::shared_ptr<detail::SpanHold> hold = std::exchange(hold_, nullptr);
     std::shared_ptr<const SpanData> ended = std::exchange(data_, nullptr);
     core->end_hold(ended->context, hold.get());
-    if (ended->context.sampled) return core->receive(std::move(ended));
+    if (ended->context.sampled) return core->sink().add(std::move(ended));
     if (!core->settings().keep_failed) return;
     try {
-        if (failed) hold->fail(*core, core->losses());
-        hold->add(std::move(ended), *core);
+        if (failed) hold->fail();
+        hold->add(std::move(ended));
     } catch (...) {
         core->report_failure("a span");
     }

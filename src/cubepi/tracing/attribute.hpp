@@ -207,8 +207,6 @@ public:
     }
     const AttributeValue* find(std::string_view key) const noexcept;
     void reserve(std::size_t count) { all_.reserve(count); }
-    /// Removes all attributes. Keeps the memory.
-    void clear() noexcept { all_.clear(); }
     /// Estimates the memory of all in bytes.
     std::size_t memory() const noexcept;
     bool empty() const noexcept { return all_.empty(); }

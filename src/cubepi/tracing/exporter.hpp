@@ -29,8 +29,7 @@ using SpanBatch = std::vector<std::shared_ptr<const SpanData>>;
 class SpanExporter {
 public:
     virtual ~SpanExporter() = default;
-    /// Exports spans that have ended, children before their parents. The spans of a batch are owned together: an exporter that keeps
-    /// single spans after the call copies them.
+    /// Exports spans that have ended, children before their parents.
     virtual Task<ExportResult> export_spans(SpanBatch batch,
                                             std::shared_ptr<const Resource> resource) = 0;
     /// Called once, after the last export.

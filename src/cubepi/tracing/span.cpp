@@ -105,19 +105,6 @@ std::optional<SpanContext> SpanContext::parse(std::string_view traceparent) {
     return context;
 }
 
-void SpanData::clear() noexcept {
-    name = SharedString();
-    context = SpanContext();
-    parent = SpanId();
-    kind = SpanKind::internal;
-    start = end = {};
-    status = SpanStatus::unset;
-    status_description.clear();
-    attributes.clear();
-    events.clear();
-    links.clear();
-}
-
 std::size_t SpanData::memory() const noexcept {
     std::size_t bytes = sizeof *this + status_description.size() + attributes.memory();
     for (const SpanEvent& event : events) bytes += sizeof event + event.attributes.memory();

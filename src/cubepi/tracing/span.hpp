@@ -88,8 +88,6 @@ struct SpanData {
     std::vector<SpanEvent> events = {};
     std::vector<SpanLink> links = {};
 
-    /// Makes the span empty. Keeps its memory.
-    void clear() noexcept;
     /// Estimates the memory of the span in bytes, for the limits of queues.
     std::size_t memory() const noexcept;
 };

@@ -13,10 +13,6 @@
 
 namespace cubepi {
 
-namespace detail {
-class ExportLane;
-}  // namespace detail
-
 /// The limits of the queue between runs and an exporter. The defaults are those of OpenTelemetry's batch processor. A batch is
 /// complete when it has `batch_spans` spans or a quarter of `queue_bytes`.
 struct ExportLimits {
@@ -51,11 +47,9 @@ public:
     /// `report` receives a notice when an exporter begins to fail ("export_failing") or its queue to overflow ("export_dropping"),
     /// when it warns or recovers ("export_warning", "export_recovered"), and the counts at the shutdown ("export_ended"). It is called on the export
     /// thread, or by shutdown() if an exporter does not end; never after shutdown(). It must not call shutdown().
-    /// `clock` measures `delay` and `export_timeout`; null: the system clock. `source`, used by Tracer, adds spans on the export thread; they
-    /// are flushed with the others. Throws Error(io) if no file descriptor is left.
+    /// `clock` measures `delay` and `export_timeout`; null: the system clock. Throws Error(io) if no file descriptor is left.
     SpanSink(std::vector<Output> outputs, std::shared_ptr<const Resource> resource,
-             std::function<void(const Notice&)> report, std::shared_ptr<Clock> clock = nullptr,
-             std::shared_ptr<detail::ExportLane> source = nullptr);
+             std::function<void(const Notice&)> report, std::shared_ptr<Clock> clock = nullptr);
     /// Calls shutdown() with a limit of 5 s.
     ~SpanSink();
     SpanSink(const SpanSink&) = delete;
@@ -64,11 +58,6 @@ public:
     /// Passes on a span that has ended. Takes no lock and does not block (the first call starts the thread); drops the span if a
     /// queue is full.
     void add(std::shared_ptr<const SpanData> span) noexcept;
-    /// Returns an empty span to fill and add. Reuses the memory of one that this function returned earlier, that was exported or
-    /// dropped, and that nothing refers to any more.
-    std::shared_ptr<SpanData> blank_span();
-    /// Starts the thread unless it was started. Returns false if the system has no thread left, and in a child process.
-    bool start() noexcept;
     /// Exports the spans that were added before. Returns false if that was not done within `limit`. Blocks.
     bool force_flush(std::chrono::milliseconds limit);
     /// Exports what is in the queues and ends the exporters. After `limit` (real time) they are cancelled, and what is not

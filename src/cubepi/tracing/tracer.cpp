@@ -46,7 +46,7 @@ detail::RunEnding ending_of(const AssistantMessage& answer, const Model& model,
 /// Takes a run off the table, also if the coroutine is destroyed.
 struct ForgetAtEnd {
     detail::TracerCore& core;
-    const std::shared_ptr<detail::RunLog>& run;
+    const detail::RunTrace& run;
     ~ForgetAtEnd() { core.forget(run); }
 };
 
@@ -110,10 +110,8 @@ Task<AssistantMessage> Tracer::oneshot(BoundModel model, std::string system_prom
     std::shared_ptr<const RunInfo> info = info_of_oneshot(*runtime, options);
     StreamOptions call = StreamOptions().run_id(info->run_id).runtime(runtime);
     const auto run = core->start_run(std::move(info), runtime->clock->wall(), std::move(settings));
-    const ForgetAtEnd forget{*core, run};
-    run->with_trace([&operation](detail::RunTrace& trace) {
-        trace.set_attribute("cubepi.oneshot.operation", SharedString(operation));
-    });
+    const ForgetAtEnd forget{*core, *run};
+    run->set_attribute("cubepi.oneshot.operation", SharedString(operation));
     for (const Message& message : messages) run->start_message(message);
     const std::size_t sent = messages.size();
     Task<AssistantMessage> calling =
@@ -121,11 +119,10 @@ Task<AssistantMessage> Tracer::oneshot(BoundModel model, std::string system_prom
     Outcome<AssistantMessage> answer = co_await outcome_of(std::move(calling));
     const auto now = run->info().wall_time(runtime->clock->now());
     if (answer.ok()) {
-        const Message message(answer.value());
-        run->with_trace([&message](detail::RunTrace& trace) { trace.end_answer(message); });
+        run->end_answer(Message(answer.value()));
         run->end(ending_of(answer.value(), model.spec(), sent + 1), now);
     } else {
-        run->with_trace([now](detail::RunTrace& trace) { trace.abandon(now); });
+        run->abandon(now);
     }
     co_return std::move(answer).value();
 }

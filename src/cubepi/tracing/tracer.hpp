@@ -110,8 +110,8 @@ struct OneshotOptions {
 ///        └─ execute_tool <tool>           one for each tool call
 ///           └─ invoke_agent ...           the run of a sub-agent
 ///
-/// Recording never delays or fails a run: the run takes notes, from which the export thread makes spans, and spans go to bounded queues
-/// (D26). One tracer serves any number of agents on any threads. Thread-safe.
+/// Recording costs a run little and never fails it: spans are made during the run and go to bounded queues, which the export thread
+/// empties (D26). One tracer serves any number of agents on any threads. Thread-safe.
 class Tracer {
 public:
     explicit Tracer(TracerOptions options);

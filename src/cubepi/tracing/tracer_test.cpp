@@ -16,7 +16,7 @@
 #include <cubepi/core/scoped_test_directory.hpp>
 #include <cubepi/provider/fallback.hpp>
 #include <cubepi/provider/faux.hpp>
-#include <cubepi/tracing/recorder/held_spans.hpp>
+#include <cubepi/tracing/recorder/span_hold.hpp>
 #include <cubepi/tracing/traced_test.hpp>
 
 namespace cubepi {
@@ -400,28 +400,30 @@ TEST(Tracer, CountsValuesForWhichRedactThrowsAndReportsThemOnce) {
               (std::vector<std::string>{"redact_failed", "export_ended", "recording_incomplete"}));
 }
 
-TEST(HeldSpans, AreBoundedByNumberAndBytes) {
-    struct Counter final : detail::SpanReceiver {
-        void receive(std::shared_ptr<const SpanData>) noexcept override { ++spans; }
-        std::size_t spans = 0;
-    };
+TEST(SpanHold, IsBoundedByNumberAndBytes) {
     for (const std::size_t bytes : {std::size_t{0}, std::size_t{1} << 20U}) {
         std::vector<std::string> notices;
-        detail::LossReport losses([&](const Notice& notice) { notices.push_back(notice.code); });
-        detail::HeldSpans nested;
+        const auto losses = std::make_shared<detail::LossReport>(
+            [&](const Notice& notice) { notices.push_back(notice.code); });
+        SpanSink::Output output;
+        output.exporter = std::make_shared<InMemorySpanExporter>();
+        output.limits.queue_spans = 20'000;
+        const auto sink =
+            std::make_shared<SpanSink>(std::vector<SpanSink::Output>{output}, nullptr, nullptr);
+        detail::SpanHold hold(sink, losses);
         const std::size_t offered = bytes == 0 ? 10'010 : 20;
         for (std::size_t i = 0; i < offered; ++i) {
             auto span = std::make_shared<SpanData>();
             span->attributes.set("content", SharedString(std::string(bytes, 'x')));
-            nested.add(std::move(span));
+            hold.add(std::move(span));
         }
-        detail::HeldSpans held;
-        held.add(std::move(nested));
-        Counter counter;
-        held.release_to(counter, losses);
-        const std::size_t missing = losses.count(detail::Loss::held_span);
+        EXPECT_TRUE(sink->force_flush(std::chrono::minutes(1)));
+        EXPECT_EQ(sink->counts()[0].exported, 0u);
+        hold.fail();
+        EXPECT_TRUE(sink->force_flush(std::chrono::minutes(1)));
+        const std::size_t missing = losses->count(detail::Loss::held_span);
         EXPECT_GE(missing, 4u);
-        EXPECT_EQ(counter.spans + missing, offered);
+        EXPECT_EQ(sink->counts()[0].exported + missing, offered);
         EXPECT_EQ(notices, std::vector<std::string>{"held_spans_dropped"});
     }
 }

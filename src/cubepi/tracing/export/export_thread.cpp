@@ -112,10 +112,9 @@ void ExportControl::wake(ExportLane& lane) const noexcept {
     lane.wake();
 }
 
-bool ExportControl::is_flushed(std::uint64_t flush, const ExportLane* only) const {
-    return std::all_of(lanes_.begin(), lanes_.end(), [flush, only](const auto& lane) {
-        return (only && lane.get() != only) || lane->flushed_ >= flush;
-    });
+bool ExportControl::is_flushed(std::uint64_t flush) const {
+    return std::all_of(lanes_.begin(), lanes_.end(),
+                       [flush](const auto& lane) { return lane->flushed_ >= flush; });
 }
 
 Task<> ExportControl::read_wakes(BackgroundScope& lanes) {
@@ -190,16 +189,16 @@ bool ExportThread::start() noexcept {
     return true;
 }
 
-bool ExportThread::flush(milliseconds limit, const ExportLane* only) {
+bool ExportThread::flush(milliseconds limit) {
     if (is_forked() || control_->thread_id_.load() == std::this_thread::get_id()) return false;
     if (!started_.load()) return true;
     const std::uint64_t flush = control_->flush_.fetch_add(1) + 1;
     control_->wake();
     std::unique_lock lock(control_->mutex_);
-    control_->changed_.wait_for(lock, bounded(limit), [this, flush, only] {
-        return control_->ended_ || control_->given_up_ || control_->is_flushed(flush, only);
+    control_->changed_.wait_for(lock, bounded(limit), [this, flush] {
+        return control_->ended_ || control_->given_up_ || control_->is_flushed(flush);
     });
-    return control_->is_flushed(flush, only);
+    return control_->is_flushed(flush);
 }
 
 bool ExportThread::close(milliseconds limit) {

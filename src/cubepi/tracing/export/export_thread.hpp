@@ -30,8 +30,7 @@ inline std::chrono::milliseconds time_until(std::chrono::steady_clock::time_poin
                     std::chrono::duration_cast<std::chrono::milliseconds>(left));
 }
 
-/// One of the tasks of an export thread: that of an exporter, or one that adds to the queues of exporters. Unless stated otherwise,
-/// members are used on that thread.
+/// The task of one exporter on an export thread. Unless stated otherwise, members are used on that thread.
 class ExportLane {
 public:
     ExportLane(std::shared_ptr<Clock> clock, std::chrono::milliseconds export_timeout)
@@ -94,8 +93,7 @@ private:
     friend class ExportLane;
     friend class ExportThread;
     Task<> read_wakes(BackgroundScope& lanes);
-    /// `only`: null for all lanes.
-    bool is_flushed(std::uint64_t flush, const ExportLane* only) const;
+    bool is_flushed(std::uint64_t flush) const;
 
     const std::vector<std::shared_ptr<ExportLane>> lanes_;
     const UniqueFd event_;
@@ -120,8 +118,8 @@ public:
     /// Starts the thread unless it was started. Takes no lock except at the first calls. Returns false if the system has no thread
     /// left; a later call tries again.
     bool start() noexcept;
-    /// Waits until the lanes have exported what they had, or one of them. Returns false after `limit`, or on the export thread itself.
-    bool flush(std::chrono::milliseconds limit, const ExportLane* only = nullptr);
+    /// Waits until the lanes have exported what they had. Returns false after `limit`, or on the export thread itself.
+    bool flush(std::chrono::milliseconds limit);
     /// Ends the lanes. After `limit` they are cancelled; if one of them ignores that, the thread is left to itself. Returns false
     /// if they did not end by themselves.
     bool close(std::chrono::milliseconds limit);

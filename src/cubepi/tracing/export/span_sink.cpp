@@ -7,17 +7,14 @@
 
 #include <cubepi/tracing/export/export_report.hpp>
 #include <cubepi/tracing/export/export_thread.hpp>
-#include <cubepi/tracing/export/sole_owner.hpp>
 #include <cubepi/tracing/export/span_queue.hpp>
 
 namespace cubepi {
 
 namespace {
 
-using detail::BoundedQueue;
 using detail::ExportLane;
 using detail::ExportReporter;
-using detail::is_sole_owner;
 using detail::NoticeReceiver;
 using detail::SpanQueue;
 
@@ -26,19 +23,6 @@ Task<ExportResult> call_export(std::shared_ptr<SpanExporter> exporter, SpanBatch
                                std::shared_ptr<const Resource> resource) {
     Task<ExportResult> task = exporter->export_spans(std::move(batch), std::move(resource));
     co_return co_await std::move(task);
-}
-
-/// The capacity of a new span. Only spans with content, or with tags and metadata, have more attributes.
-constexpr std::size_t attributes_of_a_call = 18;
-
-/// Destroys the spans of SpanSink::blank_span(), and identifies them.
-struct ReusableSpan {
-    void operator()(SpanData* span) const noexcept { delete span; }
-};
-
-/// Returns true if the span is one of SpanSink::blank_span() and has no other owner.
-bool is_reusable(const std::shared_ptr<const SpanData>& span) noexcept {
-    return std::get_deleter<ReusableSpan>(span) && is_sole_owner(span);
 }
 
 /// The queue of one exporter, and what takes spans from it.
@@ -54,19 +38,15 @@ public:
               output.limits.batch_spans, 1, std::max<std::size_t>(output.limits.queue_spans, 1))),
           batch_bytes_(std::max<std::size_t>(output.limits.queue_bytes / 4, 1)),
           reporter_(exporter_->name(), "spans", receiver),
-          queue_(output.limits.queue_spans, output.limits.queue_bytes),
-          exported_spans_(2 * batch_spans_) {}
+          queue_(output.limits.queue_spans, output.limits.queue_bytes) {}
 
     void add(std::shared_ptr<const SpanData> span, std::size_t bytes) noexcept;
-    /// Returns an exported span that can be reused; null if there is none.
-    std::shared_ptr<SpanData> take_exported() noexcept;
     /// Counts a span that is not put into the queue.
     void drop() noexcept { ++dropped_; }
     ExportCounts counts() const noexcept;
     void settle() noexcept override;
 
 private:
-    static constexpr std::size_t small_span_bytes = 4096;
     static constexpr std::size_t never = std::numeric_limits<std::size_t>::max();
 
     Task<> serve() override;
@@ -88,9 +68,6 @@ private:
     const std::size_t batch_bytes_;  // a batch with as many bytes is complete
     ExportReporter reporter_;
     SpanQueue queue_;
-    // Spans that were exported or dropped. The threads that add spans reuse or destroy them: an allocator is slow, for both sides, if one
-    // thread allocates what another one frees.
-    BoundedQueue<std::shared_ptr<const SpanData>> exported_spans_;
     std::atomic<std::size_t> wake_at_ = 1;  // the number of spans at which add() wakes the thread
     std::atomic<std::size_t> exporting_ = 0;
     std::atomic<std::uint64_t> exported_ = 0;
@@ -101,26 +78,9 @@ private:
 
 void SpanLane::add(std::shared_ptr<const SpanData> span, std::size_t bytes) noexcept {
     if (settled_ || is_closing()) return drop();
-    if (!queue_.push(std::move(span), bytes)) {
-        drop();
-        if (bytes <= small_span_bytes) (void)exported_spans_.push(std::move(span));
-        return;
-    }
+    if (!queue_.push(std::move(span), bytes)) return drop();
     wake_if_due();
     if (settled_) discard_queue();
-    // Those that are not reused: two for each one added, so that the queue does not fill.
-    if (exported_spans_.added() - exported_spans_.taken() <= batch_spans_) return;
-    std::shared_ptr<const SpanData> first;
-    std::shared_ptr<const SpanData> second;
-    if (exported_spans_.pop(first)) exported_spans_.pop(second);
-}
-
-std::shared_ptr<SpanData> SpanLane::take_exported() noexcept {
-    std::shared_ptr<const SpanData> span;
-    for (int attempts = 0; attempts < 2 && exported_spans_.pop(span); ++attempts) {
-        if (is_reusable(span)) return std::const_pointer_cast<SpanData>(std::move(span));
-    }
-    return nullptr;
 }
 
 /// The thread stores wake_at_ and then reads the size; here it is the other way round, so one of the two sees the other.
@@ -141,7 +101,6 @@ ExportCounts SpanLane::counts() const noexcept {
 }
 
 void SpanLane::discard_queue() noexcept {
-    for (std::shared_ptr<const SpanData> span; exported_spans_.pop(span);) span.reset();
     for (SpanQueue::Entry entry; queue_.pop(entry);) {
         queue_.release(entry.bytes);
         ++dropped_;
@@ -199,22 +158,13 @@ Task<> SpanLane::export_some(ClockTimer& timer) {
 
 /// Returns false if no span could be taken.
 Task<bool> SpanLane::export_batch() {
-    // The exporter shares the ownership of all small spans of the batch together. Counting its references to each of them would
-    // move the counts between the processors of this thread and of the threads that reuse the spans.
-    const auto small = std::make_shared<SpanBatch>();
     SpanBatch batch;
     std::size_t bytes = 0;
     batch.reserve(std::min(batch_spans_, queue_.size()));
-    small->reserve(batch.capacity());
     for (SpanQueue::Entry entry;
          batch.size() < batch_spans_ && bytes < batch_bytes_ && queue_.pop(entry);) {
         bytes += entry.bytes;
-        if (entry.bytes > small_span_bytes) {
-            batch.push_back(std::move(entry.span));
-        } else {
-            batch.emplace_back(small, entry.span.get());
-            small->push_back(std::move(entry.span));
-        }
+        batch.push_back(std::move(entry.span));
     }
     const std::size_t size = batch.size();
     if (size == 0) co_return false;
@@ -222,11 +172,6 @@ Task<bool> SpanLane::export_batch() {
     Task<ExportResult> call = call_export(exporter_, std::move(batch), resource_);
     ExportResult result = co_await limited(std::move(call), size);
     queue_.release(bytes);
-    if (is_sole_owner(small)) {
-        for (std::shared_ptr<const SpanData>& span : *small) {
-            if (!exported_spans_.push(std::move(span))) break;
-        }
-    }
     // Zero if another thread has abandoned this one and counted the batch.
     const std::size_t counted = exporting_.exchange(0);
     result.rejected = std::min(result.rejected, counted);
@@ -240,27 +185,10 @@ Task<bool> SpanLane::export_batch() {
 
 struct SpanSink::State {
     State(std::vector<Output> outputs, const std::shared_ptr<const Resource>& resource,
-          std::function<void(const Notice&)> report, const std::shared_ptr<Clock>& clock,
-          std::shared_ptr<ExportLane> span_source)
+          std::function<void(const Notice&)> report, const std::shared_ptr<Clock>& clock)
         : receiver(std::make_shared<NoticeReceiver>(std::move(report))),
           lanes(make_lanes(std::move(outputs), resource, receiver, clock)),
-          source(std::move(span_source)),
-          thread(lanes_of_thread()) {}
-
-    std::vector<std::shared_ptr<ExportLane>> lanes_of_thread() const {
-        // The source first, so that its last spans are counted before the exporters report their counts.
-        std::vector<std::shared_ptr<ExportLane>> all;
-        if (source) all.push_back(source);
-        all.insert(all.end(), lanes.begin(), lanes.end());
-        return all;
-    }
-    /// Waits until the source has added its spans. Returns the rest of the limit.
-    std::chrono::milliseconds flush_source(std::chrono::milliseconds limit) {
-        if (!source) return limit;
-        const auto end = deadline_after(std::chrono::steady_clock::now(), limit);
-        (void)thread.flush(limit, source.get());
-        return detail::time_until(end);
-    }
+          thread(std::vector<std::shared_ptr<ExportLane>>(lanes.begin(), lanes.end())) {}
 
     static std::vector<std::shared_ptr<SpanLane>> make_lanes(
         std::vector<Output> outputs, const std::shared_ptr<const Resource>& resource,
@@ -275,17 +203,14 @@ struct SpanSink::State {
 
     const std::shared_ptr<NoticeReceiver> receiver;
     const std::vector<std::shared_ptr<SpanLane>> lanes;
-    const std::shared_ptr<ExportLane> source;
     detail::ExportThread thread;
 };
 
 SpanSink::SpanSink(std::vector<Output> outputs, std::shared_ptr<const Resource> resource,
-                   std::function<void(const Notice&)> report, std::shared_ptr<Clock> clock,
-                   std::shared_ptr<ExportLane> source) {
+                   std::function<void(const Notice&)> report, std::shared_ptr<Clock> clock) {
     if (!resource) resource = std::make_shared<const Resource>();
     if (!clock) clock = std::make_shared<SystemClock>();
-    state_ = std::make_unique<State>(std::move(outputs), resource, std::move(report), clock,
-                                     std::move(source));
+    state_ = std::make_unique<State>(std::move(outputs), resource, std::move(report), clock);
 }
 
 SpanSink::~SpanSink() { shutdown(std::chrono::seconds(5)); }
@@ -303,27 +228,13 @@ void SpanSink::add(std::shared_ptr<const SpanData> span) noexcept {
     state_->thread.start();
 }
 
-std::shared_ptr<SpanData> SpanSink::blank_span() {
-    for (const auto& lane : state_->lanes) {
-        if (std::shared_ptr<SpanData> span = lane->take_exported()) {
-            span->clear();
-            return span;
-        }
-    }
-    std::shared_ptr<SpanData> span(new SpanData, ReusableSpan());
-    span->attributes.reserve(attributes_of_a_call);
-    return span;
-}
-
-bool SpanSink::start() noexcept { return !state_->thread.is_forked() && state_->thread.start(); }
-
 bool SpanSink::force_flush(std::chrono::milliseconds limit) {
-    return state_->lanes.empty() || state_->thread.flush(state_->flush_source(limit));
+    return state_->lanes.empty() || state_->thread.flush(limit);
 }
 
 bool SpanSink::shutdown(std::chrono::milliseconds limit) {
     if (state_->lanes.empty()) return true;
-    const bool in_time = state_->thread.close(state_->flush_source(limit));
+    const bool in_time = state_->thread.close(limit);
     if (!state_->thread.is_forked()) state_->receiver->close();
     return in_time;
 }

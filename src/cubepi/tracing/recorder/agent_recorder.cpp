@@ -41,8 +41,7 @@ void AgentRecorder::detach() noexcept {
     subscription_.cancel();
     if (run_) {
         try {
-            const RunTrace::Time now = std::chrono::system_clock::now();
-            run_->with_trace([now](RunTrace& trace) { trace.abandon(now); });
+            run_->abandon(std::chrono::system_clock::now());
         } catch (...) {
             core_->report_failure("the end of a run");
         }
@@ -85,8 +84,7 @@ void AgentRecorder::record(const AgentEvent& event) {
     } else if (const auto* question = event.get_if<HitlRequestEvent>()) {
         on_question(*question, now);
     } else if (const auto* answer = event.get_if<HitlAnswerEvent>()) {
-        run_->with_trace(
-            [answer, now](RunTrace& trace) { trace.end_answered_question(*answer, now); });
+        run_->end_answered_question(*answer, now);
         on_question_end();
     } else if (const auto* notice = event.get_if<NoticeEvent>()) {
         on_notice(notice->notice, now);
@@ -100,7 +98,7 @@ void AgentRecorder::record(const AgentEvent& event) {
 void AgentRecorder::start_run(const AgentEvent& event) {
     if (run_) {
         // A run that was cut off, for example by the end of its agent's executor.
-        run_->with_trace([&event](RunTrace& trace) { trace.abandon(event.wall_time()); });
+        run_->abandon(event.wall_time());
         forget_run();
     }
     run_ = core_->start_run(event.run, event.wall_time());
@@ -119,7 +117,7 @@ void AgentRecorder::link_to_suspended_run() {
     has_stored_context_ = stored != nullptr && !stored->is_null();
     if (!context || text_of(*context, "run_id") != run_->info().run_id) return;
     const auto earlier = SpanContext::parse(text_of(*context, "traceparent"));
-    if (earlier) run_->with_trace([&earlier](RunTrace& trace) { trace.link_to(*earlier); });
+    if (earlier) run_->link_to(*earlier);
     // Stored with the next message.
     agent_.set_extra(context_key, Json());
     has_stored_context_ = false;
@@ -131,17 +129,17 @@ void AgentRecorder::end_run(const AgentEndEvent& event, RunTrace::Time now) {
     ending.error = event.error;
     ending.message_count = event.messages.size();
     ending.cost = event.cost;
-    run_->end(std::move(ending), now);
+    run_->end(ending, now);
     forget_run();
 }
 
 void AgentRecorder::suspend_run(const AgentSuspendedEvent& event, RunTrace::Time now) {
-    run_->with_trace([&event, now](RunTrace& trace) { trace.suspend(event.cost, now); });
+    run_->suspend(event.cost, now);
     forget_run();
 }
 
 void AgentRecorder::on_question(const HitlRequestEvent& event, RunTrace::Time now) {
-    run_->with_trace([&event, now](RunTrace& trace) { trace.start_question(event.request, now); });
+    run_->start_question(event.request, now);
     ++open_questions_;
     if (has_stored_context_ || agent_.thread_id().empty()) return;
     // Before the run can be suspended, which stores `extra`.
@@ -160,8 +158,7 @@ void AgentRecorder::on_question_end() {
 void AgentRecorder::on_notice(const Notice& notice, RunTrace::Time now) {
     const std::optional<QuestionEnd> end = question_end(notice);
     if (!end) return;
-    run_->with_trace(
-        [&end, now](RunTrace& trace) { trace.end_question(end->question_id, end->outcome, now); });
+    run_->end_question(end->question_id, end->outcome, now);
     // The requests of a run that is being suspended stay open.
     if (end->outcome != "detached") on_question_end();
 }
@@ -186,7 +183,7 @@ ToolFacts AgentRecorder::facts_of(const SharedString& tool_name) const {
 
 void AgentRecorder::forget_run() noexcept {
     stream_file_.reset();
-    core_->forget(run_);
+    core_->forget(*run_);
     run_.reset();
 }
 

@@ -41,7 +41,7 @@ private:
     Subscription subscription_;
     ProviderWatch::Lease providers_;
     std::shared_ptr<const Model> model_;  // whose providers are observed
-    std::shared_ptr<RunLog> run_;         // null: none is active
+    std::shared_ptr<RunTrace> run_;       // null: none is active
     std::optional<StreamFile> stream_file_;
     std::size_t open_questions_ = 0;
     bool has_stored_context_ = false;  // in the thread's `extra`

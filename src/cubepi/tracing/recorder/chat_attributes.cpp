@@ -4,10 +4,7 @@
 
 #include <array>
 #include <cstdio>
-#include <functional>
 #include <utility>
-
-#include <cubepi/tracing/recorder/constant_texts.hpp>
 
 namespace cubepi::detail {
 
@@ -81,6 +78,28 @@ std::string_view thinking_level(const JsonObject& payload) {
     return reasoning ? text_of(*reasoning, "effort") : std::string_view();
 }
 
+/// Adds the settings in the body of a request.
+void add_settings(Attributes& attributes, const JsonObject& body) {
+    add_integer(attributes, "gen_ai.request.max_tokens", body, "max_tokens");
+    add_integer(attributes, "gen_ai.request.max_tokens", body, "max_completion_tokens");
+    add_integer(attributes, "gen_ai.request.max_tokens", body, "max_output_tokens");
+    if (const auto temperature = number_of(body, "temperature"))
+        attributes.add("gen_ai.request.temperature", *temperature);
+    if (const auto top_p = number_of(body, "top_p")) attributes.add("gen_ai.request.top_p", *top_p);
+    add_text(attributes, "openai.request.service_tier", text_of(body, "service_tier"));
+    add_text(attributes, "cubepi.llm.thinking_level", thinking_level(body));
+}
+
+/// Returns the first 16 hexadecimal digits of the SHA-256 of a text.
+std::string short_sha256(std::string_view text) {
+    std::array<unsigned char, SHA256_DIGEST_LENGTH> digest{};
+    SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest.data());
+    std::array<char, 17> digits{};
+    for (std::size_t i = 0; i < 8; ++i)
+        std::snprintf(digits.data() + 2 * i, 3, "%02x", static_cast<unsigned>(digest[i]));
+    return digits.data();
+}
+
 }  // namespace
 
 AttributeValue provider_name(std::string_view provider_id) {
@@ -91,55 +110,27 @@ AttributeValue provider_name(std::string_view provider_id) {
     return "unknown:" + std::string(provider_id);
 }
 
-const std::shared_ptr<const ModelTexts>& texts_of(const Model& model) {
-    thread_local std::shared_ptr<const ModelTexts> recent;
-    if (!recent || recent->model != model.id || recent->provider_id != model.provider_id) {
-        ModelTexts texts;
-        texts.provider_id = model.provider_id;
-        texts.span_name = SharedString("chat " + model.id);
-        texts.provider = provider_name(model.provider_id);
-        texts.model = SharedString(model.id);
-        recent = std::make_shared<const ModelTexts>(std::move(texts));
-    }
-    return recent;
-}
-
-Attributes settings_of(const JsonObject& body) {
-    Attributes attributes;
-    add_integer(attributes, "gen_ai.request.max_tokens", body, "max_tokens");
-    add_integer(attributes, "gen_ai.request.max_tokens", body, "max_completion_tokens");
-    add_integer(attributes, "gen_ai.request.max_tokens", body, "max_output_tokens");
-    if (const auto temperature = number_of(body, "temperature"))
-        attributes.add("gen_ai.request.temperature", *temperature);
-    if (const auto top_p = number_of(body, "top_p")) attributes.add("gen_ai.request.top_p", *top_p);
-    add_text(attributes, "openai.request.service_tier", text_of(body, "service_tier"));
-    add_text(attributes, "cubepi.llm.thinking_level", thinking_level(body));
-    return attributes;
-}
-
-void add_request_attributes(Attributes& attributes, const ChatStart& chat) {
+void add_request_attributes(Attributes& attributes, const ProviderCall& call,
+                            const JsonObject* body) {
     attributes.add("gen_ai.operation.name", "chat");
-    attributes.add("gen_ai.provider.name", chat.texts->provider);
-    attributes.add("gen_ai.request.model", chat.texts->model);
+    attributes.add("gen_ai.provider.name", provider_name(call.model().provider_id));
+    attributes.add("gen_ai.request.model", shared_name(call.model().id));
     attributes.add("gen_ai.request.stream", true);
-    if (!chat.purpose.empty()) attributes.add("cubepi.llm.purpose", chat.purpose);
-    if (chat.attempt > 1)
-        attributes.add("cubepi.llm.attempt", static_cast<std::int64_t>(chat.attempt));
-    if (!chat.settings) return;
-    for (const Attribute& setting : *chat.settings) attributes.add(setting.key, setting.value);
+    if (!call.purpose().empty()) attributes.add("cubepi.llm.purpose", call.purpose());
+    if (call.attempt() > 1)
+        attributes.add("cubepi.llm.attempt", static_cast<std::int64_t>(call.attempt()));
+    if (body) add_settings(attributes, *body);
 }
 
-void add_response_attributes(Attributes& attributes, const AnswerFacts& answer,
+void add_response_attributes(Attributes& attributes, const AssistantMessage& answer,
                              const ResponseDetails& details, std::optional<double> cost) {
     add_text(attributes, "openai.api.type", details.api_type);
     add_text(attributes, "openai.response.system_fingerprint", details.system_fingerprint);
     add_text(attributes, "openai.response.service_tier", details.service_tier);
     if (!answer.response_id.empty()) attributes.add("gen_ai.response.id", answer.response_id);
-    const std::array finish_reasons{
+    std::vector<SharedString> finish_reasons{
         details.finish_reason.empty() ? answer.stop_reason : shared_name(details.finish_reason)};
-    thread_local RecentLists recent;
-    attributes.add("gen_ai.response.finish_reasons",
-                   recent.list_of(finish_reasons, std::identity()));
+    attributes.add("gen_ai.response.finish_reasons", std::move(finish_reasons));
     SharedString answering = details.model.empty() ? answer.model_id : shared_name(details.model);
     if (!answering.empty()) attributes.add("gen_ai.response.model", std::move(answering));
     if (!answer.usage) return;
@@ -170,13 +161,14 @@ std::string error_type_of_run(const Error& error) {
     return "cubepi." + std::string(to_string(error.code()));
 }
 
-std::string short_sha256(std::string_view text) {
-    std::array<unsigned char, SHA256_DIGEST_LENGTH> digest{};
-    SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest.data());
-    std::array<char, 17> digits{};
-    for (std::size_t i = 0; i < 8; ++i)
-        std::snprintf(digits.data() + 2 * i, 3, "%02x", static_cast<unsigned>(digest[i]));
-    return digits.data();
+SharedString prompt_digest(const SharedString& prompt) {
+    thread_local SharedString recent;
+    thread_local SharedString digest_of_recent;
+    if (digest_of_recent.empty() || recent != prompt) {
+        digest_of_recent = SharedString(short_sha256(prompt));
+        recent = prompt;
+    }
+    return digest_of_recent;
 }
 
 }  // namespace cubepi::detail

@@ -1,13 +1,11 @@
 #pragma once
 
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include <cubepi/core/json.hpp>
 #include <cubepi/provider/observers.hpp>
-#include <cubepi/tracing/recorder/run_facts.hpp>
 #include <cubepi/tracing/span.hpp>
 
 // The attributes of a model call, according to OpenTelemetry's GenAI conventions.
@@ -18,17 +16,12 @@ namespace cubepi::detail {
 /// not list, "unknown" for an empty id.
 AttributeValue provider_name(std::string_view provider_id);
 
-/// Returns the texts of a model. They are created only if the model is another one than at the last call on this thread.
-const std::shared_ptr<const ModelTexts>& texts_of(const Model& model);
-
-/// Returns the settings in the body of a request, such as the temperature.
-Attributes settings_of(const JsonObject& body);
-
-/// Adds what the request says.
-void add_request_attributes(Attributes& attributes, const ChatStart& chat);
+/// Adds what the request says. `body`: with settings such as the temperature; may be null.
+void add_request_attributes(Attributes& attributes, const ProviderCall& call,
+                            const JsonObject* body);
 
 /// Adds what the answer and its endpoint say. `cost`: of the answer; absent: unknown.
-void add_response_attributes(Attributes& attributes, const AnswerFacts& answer,
+void add_response_attributes(Attributes& attributes, const AssistantMessage& answer,
                              const ResponseDetails& details, std::optional<double> cost);
 
 /// Returns the `error.type` of a failure, in CubePi's form: "cubepi.errors.RateLimited".
@@ -37,7 +30,8 @@ std::string error_type_of_call(const ErrorInfo& error);
 /// Returns the `error.type` of the error that ended a run: of a model call as above, else "cubepi." and the code.
 std::string error_type_of_run(const Error& error);
 
-/// Returns the first 16 hexadecimal digits of the SHA-256 of a text.
-std::string short_sha256(std::string_view text);
+/// Returns the first 16 hexadecimal digits of the SHA-256 of a system prompt. Computed only if the prompt is another one than at the
+/// last call on this thread.
+SharedString prompt_digest(const SharedString& prompt);
 
 }  // namespace cubepi::detail

@@ -15,7 +15,7 @@ namespace cubepi::detail {
 /// The kinds of losses of a recorder.
 enum class Loss : std::uint8_t {
     redacted_value,  ///< the `redact` function threw an exception
-    held_span,       ///< of a run that failed, beyond the limits of HeldSpans
+    held_span,       ///< of a run that failed, beyond the limits of SpanHold
     stream_line,     ///< of a stream file
     event,           ///< an exception inside a recorder
 };

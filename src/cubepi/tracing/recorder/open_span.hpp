@@ -21,10 +21,12 @@ inline void set_error(SpanData& span, std::string type, std::string description)
 class OpenSpan {
 public:
     OpenSpan() = default;
-    /// `blank`: an empty span.
-    OpenSpan(std::shared_ptr<SpanData> blank, SharedString name, SpanContext context, SpanId parent,
-             SpanKind kind, std::chrono::system_clock::time_point start)
-        : data_(std::move(blank)) {
+    OpenSpan(SharedString name, SpanContext context, SpanId parent, SpanKind kind,
+             std::chrono::system_clock::time_point start)
+        : data_(std::make_shared<SpanData>()) {
+        // Only spans with content, or with tags and metadata, have more.
+        constexpr std::size_t attributes_of_a_call = 18;
+        data_->attributes.reserve(attributes_of_a_call);
         data_->name = std::move(name);
         data_->context = context;
         data_->parent = parent;

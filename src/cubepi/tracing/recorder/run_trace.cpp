@@ -3,22 +3,37 @@
 #include <utility>
 
 #include <cubepi/tracing/recorder/chat_attributes.hpp>
-#include <cubepi/tracing/recorder/constant_texts.hpp>
 
 namespace cubepi::detail {
 
-RunTrace::RunTrace(std::shared_ptr<const Settings> settings, SpanReceiver& receiver,
-                   std::shared_ptr<const RunInfo> info, TraceParent parent, Time start, SpanId id)
+/// Leaves a trace to the child process of fork() that cannot use it: another thread of the parent may have been changing it.
+struct RunTrace::Deleter {
+    void operator()(RunTrace* trace) const noexcept {
+        if (!trace->is_forked()) delete trace;
+    }
+};
+
+std::shared_ptr<RunTrace> RunTrace::create(std::shared_ptr<const Settings> settings,
+                                           std::shared_ptr<SpanSink> sink,
+                                           std::shared_ptr<const RunInfo> info, TraceParent parent,
+                                           Time start) {
+    return std::shared_ptr<RunTrace>(new RunTrace(std::move(settings), std::move(sink),
+                                                  std::move(info), std::move(parent), start),
+                                     Deleter());
+}
+
+RunTrace::RunTrace(std::shared_ptr<const Settings> settings, std::shared_ptr<SpanSink> sink,
+                   std::shared_ptr<const RunInfo> info, TraceParent parent, Time start)
     : shared_settings_(std::move(settings)),
       settings_(*shared_settings_),
-      receiver_(receiver),
+      sink_(std::move(sink)),
       info_(std::move(info)),
       run_id_(info_->run_id),
-      hold_(std::move(parent.hold)),
+      context_{parent.trace_id, SpanId::random(), parent.sampled},
+      hold_(parent.sampled || !settings_.keep_failed ? nullptr : std::move(parent.hold)),
       content_(settings_.content.enabled() ? std::make_unique<RunContent>() : nullptr) {
-    context_ = SpanContext{parent.trace_id, id, parent.sampled};
-    root_ = OpenSpan(receiver_.blank_span(), constant_texts().invoke_agent, context_,
-                     parent.span_id, SpanKind::internal, start);
+    root_ =
+        OpenSpan(shared_name("invoke_agent"), context_, parent.span_id, SpanKind::internal, start);
     Attributes& attributes = root_->attributes;
     attributes.add("gen_ai.operation.name", "invoke_agent");
     attributes.add("gen_ai.provider.name", "cubepi");
@@ -39,16 +54,17 @@ RunTrace::~RunTrace() {
 }
 
 SpanContext RunTrace::context_of_call(std::string_view tool_call_id) const {
-    const std::lock_guard lock(mutex_);
     SpanContext context = context_;
+    const Lock locked = lock();
+    if (!locked) return context;
     const auto tool = find_by_id(tools_, tool_call_id);
     context.span_id = tool == tools_.end() ? turn_or_root() : tool->span.context().span_id;
     return context;
 }
 
 void RunTrace::link_to(const SpanContext& earlier) {
-    const std::lock_guard lock(mutex_);
-    if (!root_) return;
+    const Lock locked = lock();
+    if (!locked || !root_) return;
     SpanLink link;
     link.context = earlier;
     link.attributes.add("cubepi.link.kind", "continues");
@@ -56,46 +72,46 @@ void RunTrace::link_to(const SpanContext& earlier) {
 }
 
 void RunTrace::set_attribute(AttributeKey key, AttributeValue value) {
-    const std::lock_guard lock(mutex_);
-    if (root_) root_->attributes.set(std::move(key), std::move(value));
+    const Lock locked = lock();
+    if (locked && root_) root_->attributes.set(std::move(key), std::move(value));
 }
 
 OpenSpan RunTrace::open(SharedString name, SpanId parent, SpanKind kind, Time start) const {
     SpanContext context = context_;
     context.span_id = SpanId::random();
-    return OpenSpan(receiver_.blank_span(), std::move(name), context, parent, kind, start);
+    return OpenSpan(std::move(name), context, parent, kind, start);
 }
 
 SpanId RunTrace::turn_or_root() const noexcept {
     return turn_ ? turn_.context().span_id : context_.span_id;
 }
 
-/// Passes a span on, or holds it until the outcome of a run that is not sampled is known.
+/// Exports a span, or holds it until the outcome of a run that is not sampled is known.
 void RunTrace::finish(OpenSpan& span, Time now) {
     std::shared_ptr<const SpanData> ended = span.end(now);
-    if (context_.sampled || exported_) {
-        receiver_.receive(std::move(ended));
-    } else if (settings_.keep_failed) {
-        held_.add(std::move(ended));
+    if (context_.sampled) {
+        sink_->add(std::move(ended));
+    } else if (hold_) {
+        hold_->add(std::move(ended));
     }
 }
 
 // The end.
 
 void RunTrace::suspend(std::optional<double> cost, Time now) {
-    std::unique_lock lock(mutex_);
-    if (!root_) return;
+    Lock locked = lock();
+    if (!locked || !root_) return;
     // A call that waits has not run; the run that continues records it.
     tools_.clear();
     close_open_spans("detached", false, now);
     root_->attributes.set("cubepi.run.outcome", "suspended");
     if (cost) root_->attributes.set("cubepi.usage.cost", *cost);
-    finish_run(lock, nullptr, now);
+    finish_run(locked, nullptr, now);
 }
 
 void RunTrace::end(const RunEnding& ending, Time now) {
-    std::unique_lock lock(mutex_);
-    if (!root_) return;
+    Lock locked = lock();
+    if (!locked || !root_) return;
     close_open_spans("aborted", true, now);
     failed_ = ending.outcome == RunOutcome::failed;
     aborted_ = ending.outcome == RunOutcome::aborted;
@@ -105,16 +121,16 @@ void RunTrace::end(const RunEnding& ending, Time now) {
     if (ending.cost) attributes.set("cubepi.usage.cost", *ending.cost);
     if (const auto* reached = dynamic_cast<const LimitReachedError*>(ending.error.get()))
         attributes.set("cubepi.run.limit", shared_name(reached->limit()));
-    finish_run(lock, ending.error.get(), now);
+    finish_run(locked, ending.error.get(), now);
 }
 
 void RunTrace::abandon(Time now) {
-    std::unique_lock lock(mutex_);
-    if (!root_) return;
+    Lock locked = lock();
+    if (!locked || !root_) return;
     close_open_spans("aborted", true, now);
     aborted_ = true;
     root_->attributes.set("cubepi.run.outcome", "aborted");
-    finish_run(lock, nullptr, now);
+    finish_run(locked, nullptr, now);
 }
 
 void RunTrace::close_open_spans(std::string_view question_outcome, bool aborted, Time now) {
@@ -165,42 +181,22 @@ void RunTrace::record_run_content(SpanData& span, RunContent& content) const {
 }
 
 /// `error`: what ended a run that has failed; may be null.
-void RunTrace::finish_run(std::unique_lock<std::mutex>& lock, const Error* error, Time now) {
+void RunTrace::finish_run(Lock& locked, const Error* error, Time now) {
     OpenSpan root = std::move(root_);
-    root->attributes.add("cubepi.input.messages.count", input_messages_.load());
+    root->attributes.add("cubepi.input.messages.count", input_messages_);
     if (aborted_) root->attributes.set("cubepi.aborted", true);
     const AnswerFailure failure = std::exchange(failure_, AnswerFailure());
     const bool failed = failed_;
     if (failed || content_) {
         const std::unique_ptr<RunContent> content =
             content_ ? std::make_unique<RunContent>(std::move(*content_)) : nullptr;
-        const ContentPause paused = pause(lock);
+        const ContentPause paused = pause(locked);
         if (failed) record_error(*root, failure, error);
         if (content) record_run_content(*root, *content);
     }
     finish(root, now);
-    if (failed_ && !context_.sampled && settings_.keep_failed) keep();
-}
-
-/// Exports a run that is not sampled, and what is above it.
-void RunTrace::keep() {
-    exported_ = true;
-    held_.release_to(receiver_, *settings_.losses);
-    if (hold_) hold_->fail(receiver_, *settings_.losses);
-}
-
-void RunTrace::adopt(RunTrace& nested) {
-    HeldSpans held;
-    bool failed = false;
-    {
-        const std::lock_guard lock(nested.mutex_);
-        held = std::exchange(nested.held_, HeldSpans());
-        failed = nested.exported_;
-    }
-    const std::lock_guard lock(mutex_);
-    if (context_.sampled || !settings_.keep_failed) return;
-    held_.add(std::move(held));
-    if (failed || exported_) keep();
+    locked.unlock();
+    if (failed && hold_) hold_->fail();
 }
 
 }  // namespace cubepi::detail

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -12,13 +11,14 @@
 #include <vector>
 
 #include <boost/container/small_vector.hpp>
+
 #include <cubepi/agent/agent.hpp>
+#include <cubepi/core/support/fork_generation.hpp>
 #include <cubepi/provider/observers.hpp>
 #include <cubepi/tracing/recorder/content.hpp>
 #include <cubepi/tracing/recorder/content_pause.hpp>
-#include <cubepi/tracing/recorder/held_spans.hpp>
 #include <cubepi/tracing/recorder/open_span.hpp>
-#include <cubepi/tracing/recorder/run_facts.hpp>
+#include <cubepi/tracing/recorder/span_hold.hpp>
 
 namespace cubepi::detail {
 
@@ -27,7 +27,7 @@ struct TraceParent {
     TraceId trace_id = {};
     SpanId span_id = {};  ///< not valid: the run's span is the root
     bool sampled = true;
-    std::shared_ptr<SpanHold> hold = {};  ///< of the span of the program above; null: none
+    std::shared_ptr<SpanHold> hold = {};  ///< of the spans above; null: none
     bool remote = false;  ///< the span above is not of this tracer: of another process, for example
 };
 
@@ -45,8 +45,12 @@ struct RunEnding {
     std::optional<double> cost = {};          ///< absent: unknown
 };
 
-/// The spans of one run. Events of the agent and notifications of providers may come from different threads. The user's `redact` is
-/// never called under the lock: a span that ends is taken off the lists first.
+/// The spans of one run, which go to the sink when they end. Events of the agent and notifications of providers may come from different
+/// threads: one lock guards all that changes. The user's `redact` and `on_notice` are never called under the lock: a span that ends is
+/// taken off the lists first.
+///
+/// In a child process of fork() nothing is recorded of a run that its parent began, and no member waits for the lock: the thread of the
+/// parent that held it does not exist there.
 class RunTrace {
 public:
     using Time = std::chrono::system_clock::time_point;
@@ -58,19 +62,19 @@ public:
         std::shared_ptr<LossReport> losses = {};
     };
 
-    /// `receiver` gets the ended spans; it must outlive the trace.
-    /// `id`: of the run's span.
-    RunTrace(std::shared_ptr<const Settings> settings, SpanReceiver& receiver,
-             std::shared_ptr<const RunInfo> info, TraceParent parent, Time start,
-             SpanId id = SpanId::random());
-    /// Ends what is open as aborted.
-    ~RunTrace();
+    /// TraceParent::hold receives the spans of a run that is not sampled; null: they are not recorded. The end of the last owner ends
+    /// what is open as aborted.
+    static std::shared_ptr<RunTrace> create(std::shared_ptr<const Settings> settings,
+                                            std::shared_ptr<SpanSink> sink,
+                                            std::shared_ptr<const RunInfo> info, TraceParent parent,
+                                            Time start);
     RunTrace(const RunTrace&) = delete;
     RunTrace& operator=(const RunTrace&) = delete;
 
     const RunInfo& info() const noexcept { return *info_; }
-    const std::shared_ptr<const RunInfo>& shared_info() const noexcept { return info_; }
     const SpanContext& context() const noexcept { return context_; }
+    /// Returns what holds the spans of a run that is not sampled; may be null.
+    const std::shared_ptr<SpanHold>& hold() const noexcept { return hold_; }
     /// Returns the span that a nested run of this tool call has as its parent; the open turn or the run itself if the call has
     /// no span.
     SpanContext context_of_call(std::string_view tool_call_id) const;
@@ -81,12 +85,7 @@ public:
     // Events of the agent.
     void start_turn(std::uint32_t turn, Time now);
     void start_message(const Message& message);
-    /// Counts messages that were started, without their content.
-    void add_input_messages(std::int64_t count) noexcept {
-        input_messages_.fetch_add(count, std::memory_order_relaxed);
-    }
     void end_turn(const TurnEndEvent& event, Time now);
-    void end_turn(const TurnEnd& turn, Time now);  ///< without its content
     void start_tool(const ToolExecutionStartEvent& event, const ToolFacts& facts, Time now);
     void end_tool(const ToolExecutionEndEvent& event, Time now);
     void start_question(const HitlRequest& request, Time now);
@@ -97,17 +96,11 @@ public:
     /// Ends a run of which no more events are expected.
     void abandon(Time now);
 
-    // Notifications of providers: with their content, and without.
+    // Notifications of providers.
     void start_chat(const ProviderCall& call, const RequestPayload& payload, Time now);
-    void start_chat(const ChatStart& chat, Time now);
     void end_chat(const ProviderCall& call, const ProviderOutcome& outcome, Time now);
-    void end_chat(ChatEnd& chat, Time now);
     /// Records the answer of a run without turns.
     void end_answer(const Message& message);
-
-    /// Takes over what a nested run has held, until it is known whether this run fails. If the nested run has failed, this run is
-    /// exported as if it had failed too.
-    void adopt(RunTrace& nested);
 
 private:
     struct Tool {
@@ -144,6 +137,16 @@ private:
         SharedString system_prompt = {};
     };
 
+    using Lock = std::unique_lock<std::mutex>;
+    struct Deleter;
+
+    RunTrace(std::shared_ptr<const Settings> settings, std::shared_ptr<SpanSink> sink,
+             std::shared_ptr<const RunInfo> info, TraceParent parent, Time start);
+    ~RunTrace();
+
+    /// Locks what changes, except in a child process.
+    Lock lock() const { return is_forked() ? Lock(mutex_, std::defer_lock) : Lock(mutex_); }
+    bool is_forked() const noexcept { return process_ != fork_generation(); }
     template <class List, class Id>
     static auto find_by_id(List& list, const Id& id) {
         return std::find_if(list.begin(), list.end(),
@@ -151,68 +154,59 @@ private:
     }
     OpenSpan open(SharedString name, SpanId parent, SpanKind kind, Time start) const;
     SpanId turn_or_root() const noexcept;
-    SpanId parent_of(const ChatStart& chat) const noexcept;
+    SpanId parent_of(const ProviderCall& call) const noexcept;
     /// False if no span of the run can be exported: it is not sampled, and would not be recorded if it failed.
-    bool records() const noexcept { return context_.sampled || settings_.keep_failed; }
-    ContentPause pause(std::unique_lock<std::mutex>& lock) const noexcept {
+    bool records() const noexcept { return (context_.sampled || hold_) && !is_forked(); }
+    ContentPause pause(Lock& lock) const noexcept {
         return ContentPause(content_ ? &lock : nullptr);
     }
     void finish(OpenSpan& span, Time now);
 
     void finish_question(Question& question, std::string_view outcome, Time now);
 
-    OpenSpan open_chat(const ChatStart& chat, Time now) const;
-    void add_chat(const ChatStart& chat, OpenSpan span);
-    /// `outcome`: with the content of the answer; null if it is not recorded.
-    void end_chat(ChatEnd& chat, const ProviderOutcome* outcome, Time now);
-    void note_first_request(const ChatStart& chat);
+    void note_first_request(const ProviderCall& call);
     void record_request(Attributes& attributes, const ProviderCall& call,
                         const JsonObject& payload) const;
-    void record_outcome(SpanData& span, const ChatEnd& chat, const ProviderOutcome* outcome,
+    void record_outcome(SpanData& span, const ProviderCall& call, const ProviderOutcome& outcome,
                         Time now) const;
     void record_output(SpanData& span, const Message& answer) const;
     void record_failure(SpanData& span, const ErrorInfo* error, std::string_view text,
                         Time now) const;
     std::vector<Chat> take_dropped_chats();
 
-    /// `text`: empty if content is not recorded.
-    AnswerFailure failure_of(const SharedString& stop_reason, const SharedValue<ErrorInfo>& error,
-                             std::string_view text) const;
-    /// `event`: with the content of the turn; null if it is not recorded.
-    void end_turn(const TurnEnd& end, const TurnEndEvent* event, Time now);
-    void record_turn(SpanData& span, const TurnEnd& end, const AnswerFailure& failure) const;
+    AnswerFailure failure_of(const AssistantMessage& answer) const;
+    static void record_turn(SpanData& span, const AssistantMessage& answer,
+                            const AnswerFailure& failure);
 
     void close_open_spans(std::string_view question_outcome, bool aborted, Time now);
     void record_error(SpanData& span, const AnswerFailure& failure, const Error* error) const;
     void record_run_content(SpanData& span, RunContent& content) const;
-    void record_turn_content(std::unique_lock<std::mutex>& lock, SpanData& span,
-                             const TurnEndEvent& event);
-    void finish_run(std::unique_lock<std::mutex>& lock, const Error* error, Time now);
-    void keep();
+    void record_turn_content(Lock& lock, SpanData& span, const TurnEndEvent& event);
+    void finish_run(Lock& lock, const Error* error, Time now);
 
     const std::shared_ptr<const Settings> shared_settings_;
     const Settings& settings_;
-    SpanReceiver& receiver_;
+    const std::shared_ptr<SpanSink> sink_;
     const std::shared_ptr<const RunInfo> info_;
     const SharedString run_id_;
-    mutable std::mutex mutex_;
-    SpanContext context_;
+    const SpanContext context_;
+    const std::shared_ptr<SpanHold> hold_;  // null: the run is sampled, or not recorded if it fails
+    const unsigned process_ = fork_generation();
+
+    mutable std::mutex mutex_;  // of the following
     OpenSpan root_;
     OpenSpan turn_;
     boost::container::small_vector<Tool, 2> tools_;
     Chats chats_;
     std::vector<Question> questions_;
-    const std::shared_ptr<SpanHold> hold_;  // of the spans above; may be null
-    HeldSpans held_;                        // until the outcome of the run is known
-    bool exported_ = false;                 // the spans of a run that is not sampled are exported
-    std::atomic<std::int64_t> input_messages_ = 0;
+    std::int64_t input_messages_ = 0;
     std::size_t ended_tools_ = 0;        // of the turn
     std::size_t terminating_tools_ = 0;  // of the turn
     bool has_provider_ = false;
     bool failed_ = false;  // the run has; a failed tool is the model's business
     bool aborted_ = false;
-    AnswerFailure failure_;                // of the last answer
-    std::unique_ptr<RunContent> content_;  // null: content is not recorded
+    AnswerFailure failure_;                      // of the last answer
+    const std::unique_ptr<RunContent> content_;  // null: content is not recorded
 };
 
 }  // namespace cubepi::detail

@@ -3,65 +3,52 @@
 #include <algorithm>
 #include <utility>
 
+#include <cubepi/provider/cost.hpp>
 #include <cubepi/tracing/recorder/chat_attributes.hpp>
-#include <cubepi/tracing/recorder/constant_texts.hpp>
 #include <cubepi/tracing/recorder/run_trace.hpp>
 
 namespace cubepi::detail {
 
-SpanId RunTrace::parent_of(const ChatStart& chat) const noexcept {
-    if (!chat.tool_call_id.empty()) {
-        const auto tool = find_by_id(tools_, chat.tool_call_id);
+SpanId RunTrace::parent_of(const ProviderCall& call) const noexcept {
+    const SharedString& tool_call_id = call.request.options.tool_call_id();
+    if (!tool_call_id.empty()) {
+        const auto tool = find_by_id(tools_, tool_call_id);
         if (tool != tools_.end()) return tool->span.context().span_id;
     }
     return turn_or_root();
 }
 
 /// The run's provider, prompt and tools are those of its first answer.
-void RunTrace::note_first_request(const ChatStart& chat) {
-    const bool is_answer = chat.purpose.empty();
+void RunTrace::note_first_request(const ProviderCall& call) {
+    const ModelRequest& request = call.request;
+    const bool is_answer = call.purpose().empty();
     if (!is_answer || !root_) return;
-    if (content_) content_->system_prompt = chat.system_prompt;
+    if (content_) content_->system_prompt = request.system_prompt;
     if (has_provider_) return;
     has_provider_ = true;
     Attributes& attributes = root_->attributes;
-    attributes.set("gen_ai.provider.name", chat.texts->provider);
-    if (!chat.system_prompt.empty()) {
-        attributes.add("cubepi.agent.system_prompt.sha256",
-                       SharedString(short_sha256(chat.system_prompt)));
-    }
-    if (chat.tools && !chat.tools->empty()) {
-        thread_local RecentLists recent;
-        attributes.add("cubepi.agent.tools", recent.list_of(*chat.tools, &ToolDefinition::name));
-    }
-}
-
-OpenSpan RunTrace::open_chat(const ChatStart& chat, Time now) const {
-    OpenSpan span = open(chat.texts->span_name, SpanId(), SpanKind::client, now);
-    add_request_attributes(span->attributes, chat);
-    span->attributes.add("cubepi.run_id", run_id_);
-    return span;
-}
-
-void RunTrace::add_chat(const ChatStart& chat, OpenSpan span) {
-    const std::lock_guard lock(mutex_);
-    if (!root_) return;
-    note_first_request(chat);
-    span->parent = parent_of(chat);
-    chats_.push_back(Chat{chat.call, std::move(span), chat.purpose.empty()});
-}
-
-void RunTrace::start_chat(const ChatStart& chat, Time now) {
-    if (records()) add_chat(chat, open_chat(chat, now));
+    attributes.set("gen_ai.provider.name", provider_name(call.model().provider_id));
+    if (!request.system_prompt.empty())
+        attributes.add("cubepi.agent.system_prompt.sha256", prompt_digest(request.system_prompt));
+    if (!request.tools || request.tools->empty()) return;
+    std::vector<SharedString> tools;
+    tools.reserve(request.tools->size());
+    for (const ToolDefinition& tool : *request.tools) tools.push_back(tool.name);
+    attributes.add("cubepi.agent.tools", std::move(tools));
 }
 
 void RunTrace::start_chat(const ProviderCall& call, const RequestPayload& payload, Time now) {
     if (!records()) return;
-    const ChatStart chat = start_of(call, payload);
-    OpenSpan span = open_chat(chat, now);
+    OpenSpan span = open(shared_name("chat " + call.model().id), SpanId(), SpanKind::client, now);
+    add_request_attributes(span->attributes, call, payload.built());
+    span->attributes.add("cubepi.run_id", run_id_);
     // Before the lock: with content, it takes time in proportion to the whole history.
     if (settings_.content.enabled()) record_request(span->attributes, call, payload.json());
-    add_chat(chat, std::move(span));
+    const Lock locked = lock();
+    if (!root_) return;
+    note_first_request(call);
+    span->parent = parent_of(call);
+    chats_.push_back(Chat{&call, std::move(span), call.purpose().empty()});
 }
 
 void RunTrace::record_request(Attributes& attributes, const ProviderCall& call,
@@ -78,59 +65,53 @@ void RunTrace::record_request(Attributes& attributes, const ProviderCall& call,
 }
 
 void RunTrace::end_chat(const ProviderCall& call, const ProviderOutcome& outcome, Time now) {
-    ChatEnd chat = end_of(call, outcome);
-    end_chat(chat, settings_.content.enabled() ? &outcome : nullptr, now);
-}
-
-void RunTrace::end_chat(ChatEnd& chat, Time now) { end_chat(chat, nullptr, now); }
-
-void RunTrace::end_chat(ChatEnd& chat, const ProviderOutcome* outcome, Time now) {
-    std::unique_lock lock(mutex_);
+    Lock locked = lock();
+    if (!locked) return;
     const auto found = std::find_if(chats_.begin(), chats_.end(),
-                                    [&chat](const Chat& one) { return one.call == chat.call; });
+                                    [&call](const Chat& one) { return one.call == &call; });
     if (found == chats_.end()) return;
-    if (!chat.has_answer && turn_ && found->is_answer) {
-        record_outcome(*found->span, chat, nullptr, now);
+    if (!outcome.message && turn_ && found->is_answer) {
+        record_outcome(*found->span, call, outcome, now);
         found->call = nullptr;
         found->dropped = now;
-        found->model = std::move(chat.rare->model);
+        found->model = call.model();
         return;
     }
     OpenSpan span = std::move(found->span);
     chats_.erase(found);
     {
-        const ContentPause paused = pause(lock);
-        record_outcome(*span, chat, outcome, now);
+        const ContentPause paused = pause(locked);
+        record_outcome(*span, call, outcome, now);
     }
     finish(span, now);
 }
 
-void RunTrace::record_outcome(SpanData& span, const ChatEnd& chat, const ProviderOutcome* outcome,
-                              Time now) const {
+void RunTrace::record_outcome(SpanData& span, const ProviderCall& call,
+                              const ProviderOutcome& outcome, Time now) const {
+    const AssistantMessage* answer = outcome.message ? outcome.message.assistant() : nullptr;
     Attributes& attributes = span.attributes;
-    if (chat.first_chunk >= 0)
-        attributes.add("gen_ai.response.time_to_first_chunk", chat.first_chunk);
-    if (!chat.has_answer || chat.answer.stop_reason == stop_reason::aborted) {
+    if (outcome.first_chunk) {
+        const std::chrono::duration<double> delay = *outcome.first_chunk - outcome.started;
+        attributes.add("gen_ai.response.time_to_first_chunk", delay.count());
+    }
+    if (!answer || answer->stop_reason == stop_reason::aborted) {
         attributes.add("cubepi.aborted", true);
         attributes.add("error.type", "cubepi.aborted");
     }
-    if (!chat.has_answer) return;
-    add_response_attributes(attributes, chat.answer,
-                            chat.rare ? chat.rare->details : ResponseDetails(), chat.cost);
-    if (outcome) {
-        record_output(span, outcome->message);
-        Json body = outcome->body();
+    if (!answer) return;
+    add_response_attributes(attributes, *answer, outcome.details, cost_of(*answer, call.model()));
+    if (content_) {
+        record_output(span, outcome.message);
+        Json body = outcome.body();
         if (!body.is_null())
             settings_.content.add(attributes, "cubepi.llm.raw_response", std::move(body));
     }
-    if (chat.answer.stop_reason != stop_reason::error) return;
-    const ErrorInfo* error = chat.rare && chat.rare->error ? &*chat.rare->error : nullptr;
-    std::string_view text;
-    if (outcome) {
-        text = outcome->message.assistant()->error_message;
-        if (error && !error->message.empty()) text = error->message;
-    }
-    record_failure(span, error, text, now);
+    if (answer->stop_reason != stop_reason::error) return;
+    const ErrorInfo* error = outcome.error ? &*outcome.error : nullptr;
+    const bool has_text = error && !error->message.empty();
+    record_failure(
+        span, error,
+        has_text ? std::string_view(error->message) : std::string_view(answer->error_message), now);
 }
 
 void RunTrace::record_output(SpanData& span, const Message& answer) const {
@@ -152,7 +133,7 @@ std::vector<RunTrace::Chat> RunTrace::take_dropped_chats() {
     return dropped;
 }
 
-/// `error`: null if it has no typed form. `text`: empty if content is not recorded.
+/// `error`: null if it has no typed form.
 void RunTrace::record_failure(SpanData& span, const ErrorInfo* error, std::string_view text,
                               Time now) const {
     set_error(span, error ? error_type_of_call(*error) : "cubepi.error",

@@ -1,53 +1,89 @@
 #include <cubepi/tracing/recorder/run_trace.hpp>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
 #include <future>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include <cubepi/provider/faux.hpp>
+#include <cubepi/tracing/traced_test.hpp>
 
 namespace cubepi::detail {
 namespace {
 
-struct Receiver final : SpanReceiver {
-    void receive(std::shared_ptr<const SpanData> span) noexcept override {
-        spans.push_back(std::move(span));
-    }
-    std::vector<std::shared_ptr<const SpanData>> spans;
-};
+constexpr RunTrace::Time now{};
 
-/// A run with content whose `redact` needs the run on another thread: it never returns if the caller holds the run's lock.
-struct RedactedRun {
-    RedactedRun() {
-        Redact redact = [this](std::string_view key, Json value) -> std::optional<Json> {
-            keys.insert(std::string(key));
-            // The destructor of the run may redact as well.
-            if (run)
-                std::async(std::launch::async, [this] { (void)run->context_of_call("c1"); }).get();
-            return value;
-        };
+/// A run whose spans are exported to memory.
+struct TracedRun {
+    explicit TracedRun(bool record_content = false, Redact redact = nullptr) {
+        SpanSink::Output output;
+        output.exporter = exporter;
+        sink = std::make_shared<SpanSink>(std::vector<SpanSink::Output>{output}, nullptr, nullptr);
         auto losses = std::make_shared<LossReport>(nullptr);
         auto info = std::make_shared<RunInfo>();
         info->run_id = "r1";
         TraceParent parent;
         parent.trace_id = TraceId::random();
-        run.emplace(std::make_shared<const RunTrace::Settings>(RunTrace::Settings{
-                        ContentFilter(true, std::move(redact), losses), {}, true, losses}),
-                    receiver, std::move(info), std::move(parent), RunTrace::Time());
+        run = RunTrace::create(
+            std::make_shared<const RunTrace::Settings>(RunTrace::Settings{
+                ContentFilter(record_content, std::move(redact), losses), {}, true, losses}),
+            sink, std::move(info), std::move(parent), now);
     }
+    void start_tool(std::string id) const {
+        ToolExecutionStartEvent event;
+        event.tool_call_id = std::move(id);
+        event.tool_name = "work";
+        run->start_tool(event, ToolFacts(), now);
+    }
+    void end_tool(std::string id) const {
+        ToolExecutionEndEvent event;
+        event.tool_call_id = std::move(id);
+        run->end_tool(event, now);
+    }
+    SpanBatch spans() const {
+        EXPECT_TRUE(sink->force_flush(std::chrono::minutes(1)));
+        return exporter->spans();
+    }
+    std::vector<std::string> names() const {
+        std::vector<std::string> names;
+        for (const auto& span : spans()) names.push_back(span->name);
+        return names;
+    }
+
+    const std::shared_ptr<InMemorySpanExporter> exporter = std::make_shared<InMemorySpanExporter>();
+    std::shared_ptr<SpanSink> sink;
+    std::shared_ptr<RunTrace> run;
+};
+
+/// A run with content whose `redact` needs the run on another thread: it never returns if the caller holds the run's lock.
+struct RedactedRun : TracedRun {
+    RedactedRun()
+        : TracedRun(true, [this](std::string_view key, Json value) -> std::optional<Json> {
+              keys.insert(std::string(key));
+              // The destructor of the run may redact as well.
+              if (run)
+                  std::async(std::launch::async, [this] {
+                      (void)run->context_of_call("c1");
+                  }).get();
+              return value;
+          }) {}
+    ~RedactedRun() { run.reset(); }
     /// The keys that were redacted since the last call.
     std::set<std::string> take_keys() { return std::exchange(keys, {}); }
 
-    Receiver receiver;
     std::set<std::string> keys;
-    std::optional<RunTrace> run;
 };
 
 using Keys = std::set<std::string>;
-constexpr RunTrace::Time now{};
+using Names = std::vector<std::string>;
+using tracing_test::text;
 
 Message answer(std::string text) { return Message(faux_assistant_message(std::move(text))); }
 
@@ -61,10 +97,7 @@ Message failure(std::string text) {
 TEST(RunTrace, RedactOfAToolCallMayUseTheRun) {
     RedactedRun it;
     it.run->start_turn(1, now);
-    ToolExecutionStartEvent start;
-    start.tool_call_id = "c1";
-    start.tool_name = "work";
-    it.run->start_tool(start, ToolFacts(), now);
+    it.start_tool("c1");
     EXPECT_EQ(it.take_keys(), (Keys{"gen_ai.tool.call.arguments"}));
     ToolExecutionEndEvent end;
     end.tool_call_id = "c1";
@@ -72,8 +105,7 @@ TEST(RunTrace, RedactOfAToolCallMayUseTheRun) {
     end.block_reason = "no";
     it.run->end_tool(end, now);
     EXPECT_EQ(it.take_keys(), (Keys{"cubepi.tool.block_reason", "gen_ai.tool.call.result"}));
-    ASSERT_EQ(it.receiver.spans.size(), 1u);
-    EXPECT_EQ(it.receiver.spans[0]->name, "execute_tool work");
+    EXPECT_EQ(it.names(), Names{"execute_tool work"});
 }
 
 TEST(RunTrace, RedactOfAQuestionMayUseTheRun) {
@@ -85,7 +117,7 @@ TEST(RunTrace, RedactOfAQuestionMayUseTheRun) {
     HitlAnswerEvent end;
     end.question_id = "q1";
     it.run->end_answered_question(end, now);
-    EXPECT_EQ(it.receiver.spans.size(), 1u);
+    EXPECT_EQ(it.spans().size(), 1u);
     HitlAnswerEvent answered;
     it.run->start_question(request, now);
     answered.question_id = "q1";
@@ -105,8 +137,7 @@ TEST(RunTrace, RedactOfAModelCallMayUseTheRun) {
     outcome.message = failure("no");
     it.run->end_chat(call, outcome, now);
     EXPECT_EQ(it.take_keys(), (Keys{"gen_ai.output.messages", "exception.message"}));
-    ASSERT_EQ(it.receiver.spans.size(), 1u);
-    EXPECT_EQ(it.receiver.spans[0]->name, "chat m");
+    EXPECT_EQ(it.names(), Names{"chat m"});
 }
 
 TEST(RunTrace, RedactOfATurnAndOfTheRunMayUseTheRun) {
@@ -121,8 +152,9 @@ TEST(RunTrace, RedactOfATurnAndOfTheRunMayUseTheRun) {
     ending.outcome = RunOutcome::failed;
     it.run->end(ending, now);
     EXPECT_EQ(it.take_keys(), (Keys{"gen_ai.input.messages", "gen_ai.output.messages"}));
-    ASSERT_EQ(it.receiver.spans.size(), 2u);
-    EXPECT_EQ(it.receiver.spans[1]->status_description, "no");
+    const SpanBatch spans = it.spans();
+    ASSERT_EQ(spans.size(), 2u);
+    EXPECT_EQ(spans[1]->status_description, "no");
 }
 
 TEST(RunTrace, RedactOfWhatEndedTheRunMayUseTheRun) {
@@ -132,7 +164,7 @@ TEST(RunTrace, RedactOfWhatEndedTheRunMayUseTheRun) {
     ending.error = std::make_shared<const Error>(ErrorCode::io, "the disk is full");
     it.run->end(ending, now);
     EXPECT_EQ(it.take_keys(), (Keys{"exception.message"}));
-    EXPECT_EQ(it.receiver.spans.at(0)->status_description, "the disk is full");
+    EXPECT_EQ(it.spans().at(0)->status_description, "the disk is full");
 }
 
 TEST(RunTrace, RedactOfADroppedStreamMayUseTheRun) {
@@ -147,8 +179,116 @@ TEST(RunTrace, RedactOfADroppedStreamMayUseTheRun) {
     turn.message = answer("partial");
     it.run->end_turn(turn, now);
     EXPECT_EQ(it.take_keys(), (Keys{"gen_ai.output.messages"}));
-    ASSERT_EQ(it.receiver.spans.size(), 2u);
-    EXPECT_EQ(it.receiver.spans[0]->name, "chat m");
+    EXPECT_EQ(it.names(), (Names{"chat m", "cubepi.turn"}));
+}
+
+TEST(RunTrace, CountsTheMessagesThatAreNotAnswers) {
+    TracedRun it;
+    it.run->start_message(Message(user_message("hi")));
+    it.run->start_message(Message(user_message("more")));
+    it.run->start_message(answer("answer"));
+    it.run->end(RunEnding(), now);
+    ASSERT_EQ(it.names(), Names{"invoke_agent"});
+    EXPECT_EQ(text(*it.spans()[0], "cubepi.input.messages.count"), "2");
+}
+
+/// The partial answer comes with the end of the turn only.
+TEST(RunTrace, AnAnswerThatWasDroppedHasItsUsage) {
+    TracedRun it;
+    it.run->start_turn(1, now);
+    ProviderCall call;
+    call.request.model.id = "m";
+    it.run->start_chat(call, RequestPayload(), now);
+    it.run->end_chat(call, ProviderOutcome(), now);
+    AssistantMessage partial = faux_assistant_message("par");
+    partial.stop_reason = stop_reason::aborted;
+    partial.usage = Usage{.input_tokens = 7};
+    TurnEndEvent turn;
+    turn.message = Message(std::move(partial));
+    it.run->end_turn(turn, now);
+    const SpanBatch spans = it.spans();
+    ASSERT_EQ(it.names(), (Names{"chat m", "cubepi.turn"}));
+    EXPECT_EQ(text(*spans[0], "gen_ai.usage.input_tokens"), "7");
+    EXPECT_EQ(text(*spans[0], "cubepi.aborted"), "true");
+    EXPECT_EQ(text(*spans[1], "cubepi.turn.stop_reason"), "aborted");
+}
+
+TEST(RunTrace, D26_KeepsNoAnswer) {
+    TracedRun it;
+    Message message = answer("secret");
+    TurnEndEvent event;
+    event.message = message;
+    ProviderCall call;
+    ProviderOutcome outcome;
+    outcome.message = message;
+    it.run->start_turn(1, now);
+    it.run->start_chat(call, RequestPayload(), now);
+    it.run->end_chat(call, outcome, now);
+    it.run->end_turn(event, now);
+    outcome.message = Message();
+    event.message = Message();
+    const AssistantMessage* const before = message.assistant();
+    const Message edited = std::move(message).with_id("m2");
+    EXPECT_EQ(edited.assistant(), before) << "edited in place: there is no other copy";
+}
+
+TEST(RunTrace, ARunWithoutAnEndIsAborted) {
+    TracedRun it;
+    it.run->start_turn(1, now);
+    it.run.reset();
+    const SpanBatch spans = it.spans();
+    ASSERT_EQ(it.names(), (Names{"cubepi.turn", "invoke_agent"}));
+    EXPECT_EQ(text(*spans[1], "cubepi.run.outcome"), "aborted");
+}
+
+TEST(RunTrace, MayBeUsedByTheThreadsOfTheAgentAndOfProviders) {
+    constexpr std::size_t count = 200;
+    const TracedRun it;
+    std::thread provider([&it] {
+        for (std::size_t i = 0; i < count; ++i) {
+            ProviderCall call;
+            it.run->start_chat(call, RequestPayload(), now);
+            ProviderOutcome outcome;
+            outcome.message = answer("done");
+            it.run->end_chat(call, outcome, now);
+        }
+    });
+    for (std::size_t i = 0; i < count; ++i) {
+        it.start_tool(std::to_string(i));
+        (void)it.run->context_of_call(std::to_string(i));
+        it.run->set_attribute("a", 1);
+        it.end_tool(std::to_string(i));
+    }
+    provider.join();
+    it.run->end(RunEnding(), now);
+    EXPECT_EQ(it.spans().size(), 2 * count + 1);
+}
+
+/// The other thread has the lock at most of the forks.
+TEST(RunTrace, AChildOfForkDoesNotWaitForAThreadOfItsParent) {
+    TracedRun it;
+    std::atomic<bool> done = false;
+    std::thread busy([&] {
+        while (!done) {
+            it.start_tool("c1");
+            it.end_tool("c1");
+        }
+    });
+    for (int i = 0; i < 20; ++i) {
+        const pid_t child = ::fork();
+        if (child == 0) {
+            ::alarm(20);
+            it.start_tool("c2");
+            (void)it.run->context_of_call("c2");
+            it.run.reset();
+            ::_exit(0);
+        }
+        int status = 0;
+        EXPECT_EQ(::waitpid(child, &status, 0), child);
+        EXPECT_EQ(status, 0);
+    }
+    done = true;
+    busy.join();
 }
 
 }  // namespace

@@ -51,13 +51,14 @@ void RunTrace::start_tool(const ToolExecutionStartEvent& event, const ToolFacts&
     }
     if (settings_.content.enabled())
         settings_.content.add(attributes, "gen_ai.tool.call.arguments", event.args);
-    const std::lock_guard lock(mutex_);
+    const Lock locked = lock();
     tool.span->parent = turn_or_root();
     tools_.push_back(std::move(tool));
 }
 
 void RunTrace::end_tool(const ToolExecutionEndEvent& event, Time now) {
-    std::unique_lock lock(mutex_);
+    Lock locked = lock();
+    if (!locked) return;
     const auto tool = find_by_id(tools_, event.tool_call_id);
     if (tool == tools_.end()) return;
     OpenSpan span = std::move(tool->span);
@@ -65,7 +66,7 @@ void RunTrace::end_tool(const ToolExecutionEndEvent& event, Time now) {
     ++ended_tools_;
     if (event.terminate) ++terminating_tools_;
     {
-        const ContentPause paused = pause(lock);
+        const ContentPause paused = pause(locked);
         record_result(*span, event, settings_.content);
     }
     finish(span, now);
@@ -87,13 +88,14 @@ void RunTrace::start_question(const HitlRequest& request, Time now) {
     }
     if (settings_.content.enabled())
         settings_.content.add(attributes, "hitl.request", to_json(request));
-    const std::lock_guard lock(mutex_);
+    const Lock locked = lock();
     question.span->parent = turn_or_root();
     questions_.push_back(std::move(question));
 }
 
 void RunTrace::end_question(std::string_view question_id, std::string_view outcome, Time now) {
-    const std::lock_guard lock(mutex_);
+    const Lock locked = lock();
+    if (!locked) return;
     const auto question = find_by_id(questions_, question_id);
     if (question == questions_.end()) return;
     finish_question(*question, outcome, now);
@@ -101,13 +103,14 @@ void RunTrace::end_question(std::string_view question_id, std::string_view outco
 }
 
 void RunTrace::end_answered_question(const HitlAnswerEvent& event, Time now) {
-    std::unique_lock lock(mutex_);
+    Lock locked = lock();
+    if (!locked) return;
     const auto found = find_by_id(questions_, event.question_id);
     if (found == questions_.end()) return;
     Question question = std::move(*found);
     questions_.erase(found);
     {
-        const ContentPause paused = pause(lock);
+        const ContentPause paused = pause(locked);
         if (settings_.content.enabled())
             settings_.content.add(question.span->attributes, "hitl.answer", event.answer);
     }

@@ -1,8 +1,8 @@
 #include <cubepi/tracing/recorder/tracer_core.hpp>
 
-#include <algorithm>
 #include <utility>
 
+#include <cubepi/tracing/export/export_thread.hpp>
 #include <cubepi/tracing/recorder/resource_of.hpp>
 #include <cubepi/tracing/recorder/trace_attributes.hpp>
 
@@ -27,12 +27,6 @@ bool is_sampled(const TraceId& id, double ratio) {
     return static_cast<double>(low) < ratio * range;
 }
 
-bool can_replay(const std::vector<SpanSink::Output>& outputs) {
-    return !outputs.empty() && std::all_of(outputs.begin(), outputs.end(), [](const auto& one) {
-        return one.limits.queue_spans >= 2 * ReplayLane::notes_at_a_time;
-    });
-}
-
 }  // namespace
 
 TracerCore::TracerCore(TracerOptions options)
@@ -40,9 +34,7 @@ TracerCore::TracerCore(TracerOptions options)
       settings_(std::make_shared<const RunTrace::Settings>(settings_of(options_))),
       resource_(std::make_shared<const Resource>(options_.resource ? *options_.resource
                                                                    : resource_of(options_))),
-      can_replay_(can_replay(options_.exporters)),
-      replays_(std::make_shared<ReplayLane>(std::make_shared<SystemClock>())),
-      sink_(options_.exporters, resource_, options_.on_notice, nullptr, replays_),
+      sink_(std::make_shared<SpanSink>(options_.exporters, resource_, options_.on_notice)),
       streams_(options_.stream_directory.empty()
                    ? nullptr
                    : std::make_unique<StreamWriter>(options_.stream_directory, settings_->losses)) {
@@ -70,15 +62,16 @@ std::shared_ptr<TracerCore> TracerCore::create(TracerOptions options) {
 TraceParent TracerCore::parent_of(const RunInfo& info) const {
     if (!info.origin.parent_run_id.empty()) {
         if (const auto run = runs_->find(info.origin.parent_run_id)) {
-            SpanContext context = run->context();
-            run->with_trace([&](const RunTrace& trace) {
-                context = trace.context_of_call(info.origin.parent_tool_call_id);
-            });
-            return TraceParent{context.trace_id, context.span_id, context.sampled};
+            const SpanContext context = run->context_of_call(info.origin.parent_tool_call_id);
+            return TraceParent{context.trace_id, context.span_id, context.sampled, run->hold()};
         }
     }
     const TraceContext* trace = info.origin.trace.get();
-    return parent_of_caller(trace ? std::string_view(trace->traceparent) : std::string_view());
+    TraceParent parent =
+        parent_of_caller(trace ? std::string_view(trace->traceparent) : std::string_view());
+    if (!parent.sampled)
+        parent.hold = std::make_shared<SpanHold>(sink_, settings_->losses, std::move(parent.hold));
+    return parent;
 }
 
 TraceParent TracerCore::parent_of_caller(std::string_view traceparent) const {
@@ -97,68 +90,38 @@ TraceParent TracerCore::parent_of_caller(std::string_view traceparent) const {
     return parent;
 }
 
-/// Notes save time on the path of the run. Recorded directly are content, because `redact` is called on the executor of the run, and
-/// runs that are not sampled, because it must be known at their end whether they have failed.
-bool TracerCore::takes_notes(const RunTrace::Settings& settings,
-                             const TraceParent& parent) noexcept {
-    return parent.sampled && !settings.content.enabled() && can_replay_ && sink_.start();
-}
-
-std::shared_ptr<RunLog> TracerCore::start_run(std::shared_ptr<const RunInfo> info,
-                                              RunTrace::Time start,
-                                              std::shared_ptr<const RunTrace::Settings> own) {
+std::shared_ptr<RunTrace> TracerCore::start_run(std::shared_ptr<const RunInfo> info,
+                                                RunTrace::Time start,
+                                                std::shared_ptr<const RunTrace::Settings> own) {
     TraceParent parent = parent_of(*info);
     std::shared_ptr<const RunTrace::Settings> settings = own ? std::move(own) : settings_;
-    const bool notes = takes_notes(*settings, parent);
-    const std::shared_ptr<RunLog> run = replays_->blank_log();
-    run->begin(shared_from_this(), notes, std::move(settings), std::move(info), std::move(parent),
-               start);
-    const TraceContext* context = run->info().origin.trace.get();
-    if (context && (!context->tags.empty() || !context->metadata.empty())) {
-        run->with_trace([context](RunTrace& trace) {
-            for (Attribute& one : attributes_of(*context))
-                trace.set_attribute(std::move(one.key), std::move(one.value));
-        });
+    auto run =
+        RunTrace::create(std::move(settings), sink_, std::move(info), std::move(parent), start);
+    if (const TraceContext* context = run->info().origin.trace.get()) {
+        for (Attribute& one : attributes_of(*context))
+            run->set_attribute(std::move(one.key), std::move(one.value));
     }
     runs_->add(run->info().run_id, run);
     return run;
 }
 
-void TracerCore::forget(const std::shared_ptr<RunLog>& run) noexcept {
-    runs_->remove(run->info().run_id, run.get());
-    try {
-        if (run->context().sampled) {
-            // Spans are exported in the order of their ends: before the one above.
-            if (run->has_local_parent()) run->replay();
-            return;
-        }
-        if (run->info().origin.parent_run_id.empty()) return;
-        const auto parent = runs_->find(run->info().origin.parent_run_id);
-        if (!parent) return;
-        parent->with_trace([&](RunTrace& of_parent) {
-            run->with_trace([&](RunTrace& nested) { of_parent.adopt(nested); });
-        });
-    } catch (...) {
-        report_failure("a nested run");
-    }
-}
-
 bool TracerCore::flush(std::chrono::milliseconds limit) {
     const auto end = deadline_after(std::chrono::steady_clock::now(), limit);
-    const bool exported = sink_.force_flush(limit);
+    const bool exported = sink_->force_flush(limit);
     return (!streams_ || streams_->flush(time_until(end))) && exported;
 }
 
 bool TracerCore::shutdown(std::chrono::milliseconds limit) {
     const auto end = deadline_after(std::chrono::steady_clock::now(), limit);
-    const bool exported = sink_.shutdown(limit);
+    const bool exported = sink_->shutdown(limit);
     const bool written = !streams_ || streams_->close(time_until(end));
     losses().end();
     return exported && written;
 }
 
 std::shared_ptr<SpanHold> TracerCore::hold_for(const TraceParent& parent, const SpanContext& span) {
-    std::shared_ptr<SpanHold> hold = parent.hold ? parent.hold : std::make_shared<SpanHold>();
+    std::shared_ptr<SpanHold> hold =
+        parent.hold ? parent.hold : std::make_shared<SpanHold>(sink_, settings_->losses);
     holds_.add(span.span_id.hex(), hold);
     return hold;
 }

@@ -11,7 +11,7 @@
 #include <cubepi/core/run.hpp>
 #include <cubepi/tracing/traced_test.hpp>
 
-// Traces are made on the export thread, see ReplayLane.
+// Runs on several threads, and export threads that are slow, stuck or gone.
 
 namespace cubepi {
 namespace {
@@ -35,7 +35,7 @@ SpanSink::Output to_memory(const std::shared_ptr<InMemorySpanExporter>& exporter
     return output;
 }
 
-TEST(ReplayLane, D26_LosesNothingOfManyRunsOnSeveralThreads) {
+TEST(Tracer, D26_LosesNothingOfManyRunsOnSeveralThreads) {
     constexpr std::size_t threads = 4;
     constexpr std::size_t runs = 400;
     auto exporter = std::make_shared<InMemorySpanExporter>();
@@ -65,7 +65,7 @@ TEST(ReplayLane, D26_LosesNothingOfManyRunsOnSeveralThreads) {
     EXPECT_EQ(completed, threads * runs);
 }
 
-TEST(ReplayLane, MakesTheSpansOfARunThatIsInProgress) {
+TEST(Tracer, ExportsTheSpansOfARunThatIsInProgress) {
     Traced it;
     FauxProvider faux = answering({calling("look"), "done"});
     std::size_t seen = 0;
@@ -83,7 +83,7 @@ TEST(ReplayLane, MakesTheSpansOfARunThatIsInProgress) {
     EXPECT_EQ(it.spans().size(), 6u);
 }
 
-TEST(ReplayLane, ShutdownExportsTheRunsBeforeIt) {
+TEST(Tracer, ShutdownExportsTheRunsBeforeIt) {
     Traced it;
     FauxProvider faux = answering(answers(2));
     Agent agent({.model = faux.model("m")});
@@ -112,7 +112,7 @@ private:
     std::atomic<bool> entered_ = false;
 };
 
-TEST(ReplayLane, D26_RunsContinueWhileAnExporterBlocksTheExportThread) {
+TEST(Tracer, D26_RunsContinueWhileAnExporterBlocksTheExportThread) {
     constexpr std::size_t runs = 1000;
     auto blocking = std::make_shared<BlockingExporter>();
     auto memory = std::make_shared<InMemorySpanExporter>();
@@ -135,7 +135,7 @@ TEST(ReplayLane, D26_RunsContinueWhileAnExporterBlocksTheExportThread) {
 }
 
 /// A test that fails does not end.
-TEST(ReplayLane, ALaterShutdownDoesNotWaitForAThreadThatWasAbandoned) {
+TEST(Tracer, ALaterShutdownDoesNotWaitForAThreadThatWasAbandoned) {
     auto blocking = std::make_shared<BlockingExporter>();
     TracerOptions options;
     SpanSink::Output output;
@@ -152,7 +152,7 @@ TEST(ReplayLane, ALaterShutdownDoesNotWaitForAThreadThatWasAbandoned) {
     blocking->leave = true;
 }
 
-TEST(ReplayLane, AnAttachmentOutlivesItsTracerDuringARun) {
+TEST(Tracer, AnAttachmentOutlivesItsTracerDuringARun) {
     auto it = std::make_unique<Traced>();
     const std::shared_ptr<InMemorySpanExporter> exporter = it->exporter;
     FauxProvider faux = answering({calling("end"), "done"});
