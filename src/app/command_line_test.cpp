@@ -86,12 +86,11 @@ TEST(CommandLine, TheOtherCommands) {
     EXPECT_EQ(follow.trace.what, TraceArguments::What::follow);
     EXPECT_EQ(follow.trace.idle_limit, "30s");
     const CommandLine convert =
-        parse({"trace", "convert", "4f", "--to", "responses", "--call", "2"}).line;
+        parse({"trace", "convert", "4f", "--to", "curl", "--call", "2"}).line;
     EXPECT_EQ(convert.trace.what, TraceArguments::What::convert);
     EXPECT_EQ(convert.trace.run, "4f");
-    EXPECT_EQ(convert.trace.form, "responses");
+    EXPECT_EQ(convert.trace.form, "curl");
     EXPECT_EQ(convert.trace.call, 2U);
-    EXPECT_EQ(parse({"trace", "convert"}).line.trace.form, "curl");
     EXPECT_EQ(parse({"trace", "convert", "--to", "xml"}).line.exit_code, exit_usage);
     EXPECT_EQ(parse({"trace", "convert", "--call", "0"}).line.exit_code, exit_usage);
     EXPECT_EQ(parse({"sessions", "list"}).line.verb, Verb::sessions_list);

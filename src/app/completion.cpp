@@ -14,7 +14,7 @@
 #include "shell_quoting.hpp"
 #include "terminal/style.hpp"
 #include "terminal/terminal_stream.hpp"
-#include "trace/trace_file.hpp"
+#include "trace/trace_files.hpp"
 
 namespace cubepi::app {
 
@@ -139,8 +139,7 @@ std::vector<Candidate> values_of(const std::string& type) {
         return {};  // a completion has nowhere to report to; the command itself does
     }
     if (type == value_type::shell) return {{"bash", {}}, {"zsh", {}}, {"fish", {}}};
-    if (type == value_type::request_form)
-        return {{"curl", {}}, {"anthropic", {}}, {"openai", {}}, {"responses", {}}};
+    if (type == value_type::request_form) return {{"curl", {}}};
     if (type == value_type::table) return {{"model", {}}, {"tool", {}}};
     if (type == value_type::kind) {
         return {

@@ -3,7 +3,6 @@
 #include <CLI/CLI.hpp>
 
 #include "shared_options.hpp"
-#include "trace/trace_convert.hpp"
 
 namespace cubepi::app {
 
@@ -67,14 +66,10 @@ void add_trace_conversion(CLI::App& command, TraceArguments& trace) {
     add_trace_choice(command, trace,
                      "A trace's or a span's id, the beginning of it, or a file (default: the "
                      "newest trace)");
-    command
-        .add_option("--to", trace.form,
-                    "curl, or the body for an API: anthropic, openai, responses")
+    command.add_option("--to", trace.form, "The form of the request: curl")
         ->check([](const std::string& text) {
-            return is_request_form(text) ? std::string()
-                                         : "'" + text +
-                                               "' is not a form of a request: curl, anthropic, "
-                                               "openai or responses";
+            return text == "curl" ? std::string()
+                                  : "'" + text + "' is not a form of a request: curl";
         })
         ->type_name(value_type::request_form)
         ->capture_default_str();
@@ -141,8 +136,7 @@ void add_trace_commands(CLI::App& app, CommandLine& line) {
                     "Give up when no span has ended for this long, e.g. 30s (default: never)")
         ->type_name("TIME");
     add_trace_conversion(
-        add("convert", "Print the request of a model call, as a curl command or for an API",
-            What::convert),
+        add("convert", "Print the request of a model call as a curl command", What::convert),
         trace);
     command->callback([&line] { line.verb = Verb::trace; });
 }

@@ -63,6 +63,18 @@ void add_message(std::vector<ContentBlock>& blocks, const Json& message) {
     }
 }
 
+/// The blocks of a list of messages of the GenAI conventions; a value of another form is one block.
+std::vector<ContentBlock> message_blocks(const Json& messages) {
+    std::vector<ContentBlock> blocks;
+    if (messages.is_null()) return blocks;
+    if (const JsonArray* list = messages.if_array()) {
+        for (const Json& message : *list) add_message(blocks, message);
+    } else {
+        add_message(blocks, messages);
+    }
+    return blocks;
+}
+
 /// The result of a tool: the text of its content, else everything.
 std::string result_text(const Json& result) {
     const JsonObject* object = result.if_object();
@@ -101,9 +113,14 @@ std::string counted_messages(std::size_t count) {
     return std::to_string(count) + (count == 1 ? " message" : " messages");
 }
 
+bool is_content(std::string_view key) noexcept {
+    return std::any_of(content_keys.begin(), content_keys.end(),
+                       [key](std::string_view name) { return key.ends_with(name); });
+}
+
 void add_attributes(std::vector<std::string>& lines, const JsonObject& attributes) {
     for (const auto& [key, value] : attributes) {
-        if (is_content_attribute(key)) {
+        if (is_content(key)) {
             const std::size_t size = value.is_string() ? value.get_string().size() : 0;
             lines.push_back(std::string(key) + " = (" + std::to_string(size) +
                             " bytes of content)");
@@ -115,30 +132,12 @@ void add_attributes(std::vector<std::string>& lines, const JsonObject& attribute
 
 }  // namespace
 
-bool is_content_attribute(std::string_view key) noexcept {
-    return std::any_of(content_keys.begin(), content_keys.end(),
-                       [key](std::string_view name) { return key.ends_with(name); });
-}
-
-std::vector<ContentBlock> message_blocks(const Json& messages) {
-    std::vector<ContentBlock> blocks;
-    if (messages.is_null()) return blocks;
-    if (const JsonArray* list = messages.if_array()) {
-        for (const Json& message : *list) add_message(blocks, message);
-    } else {
-        add_message(blocks, messages);
-    }
-    return blocks;
-}
-
-SpanContent::SpanContent(const TraceTree& tree) : tree_(tree) {
-    const std::vector<TreeRow>& rows = tree.rows();
-    runs_.reserve(rows.size());
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-        const SpanOperation operation = tree.span(rows[i]).operation;
-        has_chat_ = has_chat_ || operation == SpanOperation::chat;
-        const auto parent = tree.parent(i);
-        runs_.push_back(operation == SpanOperation::agent || !parent ? i : runs_[*parent]);
+SpanContent::SpanContent(const Trace& trace) : trace_(trace) {
+    runs_.reserve(trace.spans.size());
+    for (const TraceSpan& span : trace.spans) {
+        has_chat_ = has_chat_ || span.operation == SpanOperation::chat;
+        const bool begins = span.operation == SpanOperation::agent || !span.parent;
+        runs_.push_back(begins ? runs_.size() : runs_[*span.parent]);
     }
 }
 
@@ -160,8 +159,8 @@ std::size_t SpanContent::add_new_messages(std::vector<ContentBlock>& blocks, con
     return others;
 }
 
-std::vector<ContentBlock> SpanContent::call_blocks(std::size_t row, const JsonObject& attributes) {
-    Hashes& shown = shown_[runs_[row]];
+std::vector<ContentBlock> SpanContent::call_blocks(std::size_t span, const JsonObject& attributes) {
+    Hashes& shown = shown_[runs_[span]];
     std::vector<ContentBlock> blocks;
     add_new_messages(blocks, content_attribute(attributes, "gen_ai.system_instructions"), shown);
     std::vector<ContentBlock> input;
@@ -179,15 +178,15 @@ std::vector<ContentBlock> SpanContent::call_blocks(std::size_t row, const JsonOb
     return blocks;
 }
 
-std::vector<ContentBlock> SpanContent::blocks(std::size_t row, const JsonObject& line, bool all) {
+std::vector<ContentBlock> SpanContent::blocks(std::size_t span, const JsonObject& line, bool all) {
     std::vector<ContentBlock> blocks;
     const JsonObject* attributes = object_member(line, "attributes");
     if (!attributes) return blocks;
-    const SpanOperation operation = tree_.span(tree_.rows()[row]).operation;
+    const SpanOperation operation = trace_.spans[span].operation;
     if (operation == SpanOperation::tool || operation == SpanOperation::mcp) {
         add_tool_call(blocks, *attributes);
     } else if (operation == SpanOperation::chat) {
-        return call_blocks(row, *attributes);
+        return call_blocks(span, *attributes);
     } else if (!has_chat_ || all) {
         for (const std::string_view key :
              {"gen_ai.system_instructions", "gen_ai.input.messages", "gen_ai.output.messages"})

@@ -7,8 +7,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "trace_span.hpp"
-#include "trace_tree.hpp"
+#include "traces.hpp"
 
 namespace cubepi::app {
 
@@ -24,35 +23,29 @@ struct ContentBlock {
 };
 
 /// The recorded content of the spans of a trace. A call of a model records the whole conversation before it; each message is
-/// returned once per run. Blocks must be requested in the order of the rows.
+/// returned once per run. Blocks must be requested in the order of the spans.
 class SpanContent {
 public:
-    explicit SpanContent(const TraceTree& tree);
+    explicit SpanContent(const Trace& trace);
 
-    /// `line` is that of the span. The messages of runs and turns, which those of their model calls repeat, are returned
-    /// only if `all`, or if the trace has no model call.
-    std::vector<ContentBlock> blocks(std::size_t row, const JsonObject& line, bool all);
+    /// `span` is its index, `line` the line of the span. The messages of runs and turns, which those of their model calls
+    /// repeat, are returned only if `all`, or if the trace has no model call.
+    std::vector<ContentBlock> blocks(std::size_t span, const JsonObject& line, bool all);
 
 private:
     using Hashes = std::unordered_set<std::size_t>;
-    std::vector<ContentBlock> call_blocks(std::size_t row, const JsonObject& attributes);
+    std::vector<ContentBlock> call_blocks(std::size_t span, const JsonObject& attributes);
     /// Adds the messages that are not in `shown`, and returns the number of the others.
     static std::size_t add_new_messages(std::vector<ContentBlock>& blocks, const Json& messages,
                                         Hashes& shown);
 
-    const TraceTree& tree_;
+    const Trace& trace_;
     bool has_chat_ = false;
-    std::vector<std::size_t> runs_;                  // by row: the row of the run it belongs to
-    std::unordered_map<std::size_t, Hashes> shown_;  // by row of the run
+    std::vector<std::size_t> runs_;                  // by span: the span of the run it belongs to
+    std::unordered_map<std::size_t, Hashes> shown_;  // by the span of the run
 };
-
-/// Returns the blocks of a list of messages of the GenAI conventions; a value of another form is one block.
-std::vector<ContentBlock> message_blocks(const Json& messages);
 
 /// The facts of a span for `trace view -v`: ids, times, attributes without content, events and links; one line each.
 std::vector<std::string> attribute_lines(const TraceSpan& span, const JsonObject& line);
-
-/// True for the attributes that record content.
-bool is_content_attribute(std::string_view key) noexcept;
 
 }  // namespace cubepi::app

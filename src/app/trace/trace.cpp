@@ -1,7 +1,10 @@
 #include "trace.hpp"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <iostream>
 #include <thread>
@@ -18,20 +21,44 @@
 #include "../new_file.hpp"
 #include "../terminal/safe_json.hpp"
 #include "../terminal/terminal_stream.hpp"
-#include "trace_convert.hpp"
-#include "trace_filter.hpp"
-#include "trace_follow.hpp"
-#include "trace_list.hpp"
-#include "trace_page.hpp"
-#include "trace_set.hpp"
-#include "trace_stats.hpp"
+#include "trace_exports.hpp"
+#include "trace_files.hpp"
+#include "trace_tables.hpp"
 #include "trace_text.hpp"
-#include "trace_tree.hpp"
 #include "trace_view.hpp"
+#include "traces.hpp"
 
 namespace cubepi::app {
 
 namespace {
+
+/// Parses "500ms", "2s", "1.5s", "3m" or a number of seconds to microseconds. Throws Error(invalid_argument) that names
+/// `option`.
+std::int64_t parse_duration(const std::string& option, const std::string& text) {
+    static constexpr std::array<std::pair<std::string_view, double>, 6> units = {
+        {{"", 1e6}, {"us", 1}, {"ms", 1e3}, {"s", 1e6}, {"m", 60e6}, {"h", 3600e6}}};
+    double number = 0;
+    const char* const end = text.data() + text.size();
+    const auto [rest, failed] = std::from_chars(text.data(), end, number);
+    const std::string_view unit(rest, static_cast<std::size_t>(end - rest));
+    for (const auto& [name, microseconds] : units) {
+        const double result = number * microseconds;
+        if (failed == std::errc() && unit == name && result >= 0 && result < 1e18)
+            return static_cast<std::int64_t>(std::llround(result));
+    }
+    throw Error(ErrorCode::invalid_argument, option + ": '" + printable(text) +
+                                                 "' is not a duration; expected 500ms, 2s, 1.5s, "
+                                                 "3m, or a number of seconds");
+}
+
+/// Splits "KEY=VALUE". Throws Error(invalid_argument).
+std::pair<std::string, std::string> parse_metadata(const std::string& text) {
+    const std::size_t equals = text.find('=');
+    if (equals == std::string::npos || equals == 0)
+        throw Error(ErrorCode::invalid_argument,
+                    "--meta: '" + printable(text) + "' has no key; expected KEY=VALUE");
+    return {text.substr(0, equals), text.substr(equals + 1)};
+}
 
 TraceFilter filter_of(const TraceArguments& arguments) {
     TraceFilter filter;
@@ -49,10 +76,10 @@ TraceFilter filter_of(const TraceArguments& arguments) {
 }
 
 /// One use of `cubepi trace`.
-class Show {
+class TraceCommand {
 public:
-    Show(const TraceArguments& arguments, const TraceScreen& screen, std::ostream& out,
-         std::ostream& err)
+    TraceCommand(const TraceArguments& arguments, const TraceScreen& screen, std::ostream& out,
+                 std::ostream& err)
         : arguments_(arguments),
           screen_(screen),
           directory_(trace_directory(arguments.directory)),
@@ -97,11 +124,10 @@ private:
         options.filter = filter_;
         bool first = true;
         for (const Trace& trace : set.traces) {
-            const TraceTree tree(trace);
-            if (!filter_.accepts_trace(tree)) continue;
+            if (!filter_.accepts_trace(trace)) continue;
             if (!first) out_ << "\n";
             first = false;
-            print_trace(set, tree, options, screen_, out_);
+            print_trace(set, trace, options, screen_, out_);
         }
         if (!first) return exit_ok;
         none_found();
@@ -118,12 +144,12 @@ private:
             throw Error(ErrorCode::invalid_argument,
                         "the file has " + std::to_string(set.traces.size()) +
                             " traces; name one of them to write its page");
-        const TraceTree tree(set.traces.front());
-        const std::string text = trace_page(set, tree);
+        const Trace& trace = set.traces.front();
+        const std::string text = trace_page(set, trace);
         std::string name = arguments_.output;
         if (name.empty() && screen_.style.terminal) {
             constexpr std::size_t digits = 8;
-            name = "trace-" + set.traces.front().id.substr(0, digits) + ".html";
+            name = "trace-" + trace.summary.id.substr(0, digits) + ".html";
         }
         if (name.empty()) {
             data_output(data_, text);
@@ -136,7 +162,7 @@ private:
 
     int statistics() {
         TraceStats stats(filter_);
-        const auto add = [&stats](const TraceTree& tree) { stats.add(tree); };
+        const auto add = [&stats](const Trace& trace) { stats.add(trace); };
         bool complete = true;
         if (arguments_.runs.empty()) {
             const TraceListing listing = list_traces(directory_, filter_, 0, add);
@@ -147,8 +173,7 @@ private:
             const TraceSet set = find_trace(directory_, run);
             report(set.problems);
             for (const Trace& trace : set.traces) {
-                const TraceTree tree(trace);
-                if (filter_.accepts(tree)) stats.add(tree);
+                if (filter_.accepts(trace)) stats.add(trace);
             }
         }
         const StatsTables tables{arguments_.by != "tool", arguments_.by != "model"};
@@ -163,23 +188,18 @@ private:
     }
 
     int convert() {
-        TraceSet set = chosen_call();
+        const TraceSet set = chosen_call();
         report(set.problems);
         if (set.traces.empty()) {
             none_found();
             return exit_failed;
         }
-        const TraceTree tree(set.traces.front());
-        const std::vector<const TraceSpan*> calls = model_calls(tree, span_);
-        const TraceSpan& span = chosen_of(calls);
+        const TraceSpan& span = chosen_of(model_calls(set.traces.front(), span_));
         const JsonObject line = set.line_of(span);
         const JsonObject* attributes = detail::object_member(line, "attributes");
-        const JsonObject none;
-        const ConvertedRequest converted =
-            convert_request(RecordedRequest(attributes ? *attributes : none), arguments_.form);
-        for (const std::string& note : converted.notes)
-            err_ << "cubepi: " << for_terminal(note) << "\n";
-        data_output(data_, converted.text);
+        const CurlCommand command = curl_command(attributes ? *attributes : JsonObject());
+        if (!command.note.empty()) err_ << "cubepi: " << for_terminal(command.note) << "\n";
+        data_output(data_, command.text);
         return exit_ok;
     }
 
@@ -212,8 +232,7 @@ private:
         const TraceSet set = read_traces(trace.paths());
         ViewOptions options;
         options.filter = filter_;
-        for (const Trace& one : set.traces)
-            print_trace(set, TraceTree(one), options, screen_, out_);
+        for (const Trace& one : set.traces) print_trace(set, one, options, screen_, out_);
         return exit_ok;
     }
 
@@ -260,7 +279,7 @@ private:
         if (listing.traces.empty()) return {};
         TraceSet set = read_traces(listing.traces.front().files);
         std::erase_if(set.traces, [&listing](const Trace& trace) {
-            return trace.id != listing.traces.front().summary.id;
+            return trace.summary.id != listing.traces.front().summary.id;
         });
         return set;
     }
@@ -305,7 +324,7 @@ std::string trace_directory(const std::string& given) {
 
 int show_traces(const TraceArguments& arguments, const TraceScreen& screen, std::ostream& out,
                 std::ostream& err) {
-    return Show(arguments, screen, out, err).perform();
+    return TraceCommand(arguments, screen, out, err).perform();
 }
 
 int trace_command(const CommandLine& line) {

@@ -34,7 +34,7 @@ struct TraceArguments {
     bool force = false;           ///< replace the file
     std::string span = {};        ///< convert: the beginning of the id of a span
     std::size_t call = 0;         ///< convert: the call of a model, from 1; 0: the last
-    std::string form = "curl";    ///< convert: curl, anthropic, openai or responses
+    std::string form = "curl";    ///< convert: the only form
     std::string idle_limit = {};  ///< follow: ends after so long without a new span; empty: never
 };
 

@@ -9,7 +9,6 @@
 
 #include "exit_code.hpp"
 #include "terminal/text_width.hpp"
-#include "trace_set.hpp"
 #include "trace_test_support.hpp"
 
 namespace cubepi::app {

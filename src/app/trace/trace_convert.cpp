@@ -1,23 +1,48 @@
-#include "trace_convert.hpp"
-
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <string_view>
 #include <utility>
 
+#include <cubepi/core/error.hpp>
+#include <cubepi/core/support/json_member.hpp>
+
+#include "../config/endpoint.hpp"
 #include "../terminal/safe_json.hpp"
+#include "span_content.hpp"
+#include "trace_exports.hpp"
 
 namespace cubepi::app {
 
 namespace {
 
-struct Form {
-    std::string_view name;
-    ProviderType type;
-};
-constexpr std::array<Form, 3> bodies = {{{"anthropic", ProviderType::anthropic},
-                                         {"openai", ProviderType::openai},
-                                         {"responses", ProviderType::openai_responses}}};
+/// Arguments of the Python SDKs for a call, which are not a part of the body. Headers may have keys.
+constexpr std::array<std::string_view, 3> call_arguments = {"extra_headers", "extra_query",
+                                                            "timeout"};
+
+JsonObject body_of(const JsonObject& attributes) {
+    for (const std::string_view key : {"cubepi.llm.raw_request", "cubeloop.llm.raw_request"}) {
+        Json recorded = content_attribute(attributes, key);
+        if (!recorded.is_object()) continue;
+        JsonObject body = std::move(recorded.get_object());
+        for (const std::string_view name : call_arguments) body.stable_erase(name);
+        if (const JsonObject* more = detail::object_member(body, "extra_body")) {
+            const JsonObject members = *more;
+            body.stable_erase("extra_body");
+            for (const auto& [name, value] : members) body[name] = value;
+        }
+        return body;
+    }
+    return {};
+}
+
+std::optional<ProviderType> api_of(const JsonObject& body, std::string_view provider) {
+    if (body.contains("input")) return ProviderType::openai_responses;
+    // The scripted model has a form of its own.
+    if (!body.contains("messages") || provider == "faux") return std::nullopt;
+    const bool is_anthropic = provider == "anthropic" || body.contains("system");
+    return is_anthropic ? ProviderType::anthropic : ProviderType::openai;
+}
 
 std::string_view path_of(ProviderType type) {
     switch (type) {
@@ -44,7 +69,7 @@ Server server_of(const std::string& provider, ProviderType type) {
     return server;
 }
 
-std::string curl_command(const Server& server, ProviderType type, const JsonObject& body) {
+std::string command_text(const Server& server, ProviderType type, const JsonObject& body) {
     std::string text = "curl -sS";
     const Json* stream = body.if_contains("stream");
     if (stream && stream->is_bool() && stream->get_bool()) text += " --no-buffer";
@@ -60,31 +85,14 @@ std::string curl_command(const Server& server, ProviderType type, const JsonObje
     return text;
 }
 
-ConvertedRequest as_curl(const RecordedRequest& request) {
-    const ProviderType type = request.api().value_or(ProviderType::openai);
-    RecordedRequest::Body body = request.body(type);
-    const Server server = server_of(request.provider(), type);
-    ConvertedRequest converted;
-    converted.text = curl_command(server, type, body.json);
-    converted.notes = std::move(body.notes);
-    if (server.key_variable == "API_KEY")
-        converted.notes.push_back("the address of '" + request.provider() +
-                                  "' was not recorded: set BASE_URL to the URL before " +
-                                  std::string(path_of(type)) + ", and API_KEY");
-    return converted;
-}
-
 }  // namespace
 
-std::vector<const TraceSpan*> model_calls(const TraceTree& tree, const std::string& span) {
-    const std::vector<TreeRow>& rows = tree.rows();
-    std::vector<bool> chosen(rows.size(), span.empty());
+std::vector<const TraceSpan*> model_calls(const Trace& trace, const std::string& span) {
     std::vector<const TraceSpan*> calls;
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-        const TraceSpan& one = tree.span(rows[i]);
-        const auto parent = tree.parent(i);
-        if ((parent && chosen[*parent]) || one.span_id.starts_with(span)) chosen[i] = true;
-        if (chosen[i] && one.operation == SpanOperation::chat) calls.push_back(&one);
+    std::vector<bool> chosen;  // by span: it or one above it has the id
+    for (const TraceSpan& one : trace.spans) {
+        chosen.push_back(one.span_id.starts_with(span) || (one.parent && chosen[*one.parent]));
+        if (chosen.back() && one.operation == SpanOperation::chat) calls.push_back(&one);
     }
     std::sort(calls.begin(), calls.end(), [](const TraceSpan* a, const TraceSpan* b) {
         return a->start != b->start ? a->start < b->start : a->span_id < b->span_id;
@@ -92,18 +100,27 @@ std::vector<const TraceSpan*> model_calls(const TraceTree& tree, const std::stri
     return calls;
 }
 
-bool is_request_form(const std::string& form) noexcept {
-    return form == "curl" || std::any_of(bodies.begin(), bodies.end(),
-                                         [&form](const Form& one) { return one.name == form; });
-}
-
-ConvertedRequest convert_request(const RecordedRequest& request, const std::string& form) {
-    for (const Form& one : bodies) {
-        if (one.name != form) continue;
-        RecordedRequest::Body body = request.body(one.type);
-        return {safe_json_lines(body.json) + "\n", std::move(body.notes)};
-    }
-    return as_curl(request);
+CurlCommand curl_command(const JsonObject& attributes) {
+    std::string provider = detail::text_member(attributes, "gen_ai.provider.name");
+    constexpr std::string_view unknown = "unknown:";
+    if (provider.starts_with(unknown)) provider.erase(0, unknown.size());
+    const JsonObject body = body_of(attributes);
+    const std::optional<ProviderType> api = api_of(body, provider);
+    if (!api && provider == "faux")
+        throw Error(ErrorCode::not_found,
+                    "this call was answered by the scripted model, whose requests are of no API");
+    if (!api)
+        throw Error(ErrorCode::not_found,
+                    std::string("the request of this call was not recorded, or was redacted\n"
+                                "  Requests are content. To record it: ") +
+                        how_to_record_content);
+    const Server server = server_of(provider, *api);
+    CurlCommand command{command_text(server, *api, body), {}};
+    if (server.key_variable == "API_KEY")
+        command.note = "the address of '" + provider +
+                       "' was not recorded: set BASE_URL to the URL before " +
+                       std::string(path_of(*api)) + ", and API_KEY";
+    return command;
 }
 
 }  // namespace cubepi::app

@@ -1,6 +1,3 @@
-#include "trace_page.hpp"
-
-#include <cstdint>
 #include <string_view>
 #include <utility>
 
@@ -9,12 +6,17 @@
 #include "../local_time.hpp"
 #include "../terminal/safe_json.hpp"
 #include "span_content.hpp"
-#include "trace_page_assets.hpp"
+#include "trace_exports.hpp"
 #include "trace_text.hpp"
 
 namespace cubepi::app {
 
 namespace {
+
+/// trace_page.html, with {{nonce}} and {{data}} in place of what differs from page to page.
+constexpr std::string_view page_template =
+#include "trace_page_html.inc"
+    ;
 
 const char* kind_of(const TraceSpan& span) {
     switch (span.operation) {
@@ -28,7 +30,7 @@ const char* kind_of(const TraceSpan& span) {
     return "other";
 }
 
-JsonArray marks_of(const TreeRow& row, const TraceSpan& span) {
+JsonArray marks_of(const TraceSpan& span) {
     JsonArray marks;
     const auto add = [&marks](bool set, const char* mark) {
         if (set) marks.emplace_back(mark);
@@ -36,18 +38,18 @@ JsonArray marks_of(const TreeRow& row, const TraceSpan& span) {
     add(span.error, "ERROR");
     add(span.aborted, "aborted");
     add(span.suspended, "suspended");
-    add(row.orphan, "orphan");
-    add(row.cycle, "cycle");
+    add(span.orphan, "orphan");
+    add(span.cycle, "cycle");
     return marks;
 }
 
 /// The data of the page, with the content of all spans.
 class PageData {
 public:
-    PageData(const TraceSet& set, const TraceTree& tree) : set_(set), tree_(tree), content_(tree) {}
+    PageData(const TraceSet& set, const Trace& trace) : set_(set), trace_(trace), content_(trace) {}
 
     JsonObject json() {
-        const TraceSummary summary = summarize(tree_);
+        const TraceSummary& summary = trace_.summary;
         JsonObject data;
         data["id"] = summary.id;
         data["status"] = status_name(summary.status);
@@ -55,7 +57,7 @@ public:
         data["end"] = summary.end;
         data["facts"] = facts_of(summary);
         JsonArray spans;
-        for (std::size_t i = 0; i < tree_.rows().size(); ++i) spans.emplace_back(span_json(i));
+        for (std::size_t i = 0; i < trace_.spans.size(); ++i) spans.emplace_back(span_json(i));
         data["spans"] = std::move(spans);
         return data;
     }
@@ -76,15 +78,13 @@ private:
     }
 
     JsonObject span_json(std::size_t index) {
-        const TreeRow& row = tree_.rows()[index];
-        const TraceSpan& span = tree_.span(row);
+        const TraceSpan& span = trace_.spans[index];
         const JsonObject line = set_.line_of(span);
         JsonObject form;
         form["name"] = span.name.empty() ? "(no name)" : span.name;
         form["kind"] = kind_of(span);
-        form["depth"] = row.depth;
-        const auto parent = tree_.parent(index);
-        form["parent"] = parent ? Json(*parent) : Json();
+        form["depth"] = span.depth;
+        form["parent"] = span.parent ? Json(*span.parent) : Json();
         form["start"] = span.start;
         form["end"] = span.end;
         form["time"] = span_time_text(span.duration());
@@ -92,7 +92,7 @@ private:
         form["cost"] = cost_text(span.cost);
         form["failed"] = span.error;
         form["error"] = span.error ? span.error_text : std::string();
-        form["marks"] = marks_of(row, span);
+        form["marks"] = marks_of(span);
         JsonArray facts;
         for (std::string& fact : attribute_lines(span, line)) facts.emplace_back(std::move(fact));
         form["facts"] = std::move(facts);
@@ -104,7 +104,7 @@ private:
     }
 
     const TraceSet& set_;
-    const TraceTree& tree_;
+    const Trace& trace_;
     SpanContent content_;
 };
 
@@ -121,24 +121,23 @@ std::string embedded(const JsonObject& data) {
     return text;
 }
 
+std::string filled(std::string_view text, std::string_view nonce, std::string_view data) {
+    std::string page;
+    while (true) {
+        const std::size_t at = text.find("{{");
+        page += text.substr(0, at);
+        if (at == std::string_view::npos) return page;
+        const bool is_data = text.substr(at).starts_with("{{data}}");
+        page += is_data ? data : nonce;
+        text.remove_prefix(text.find("}}", at) + 2);
+    }
+}
+
 }  // namespace
 
-std::string trace_page(const TraceSet& set, const TraceTree& tree) {
+std::string trace_page(const TraceSet& set, const Trace& trace) {
     const std::string nonce = std::to_string(detail::random_word());
-    std::string page = "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n";
-    page +=
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
-        "'unsafe-inline'; "
-        "script-src 'nonce-" +
-        nonce + "'; base-uri 'none'; form-action 'none'\">\n";
-    page += "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n";
-    page += "<title>trace</title>\n<style>" + std::string(trace_page_style) +
-            "</style></head>\n<body>\n";
-    page += trace_page_body;
-    page += "<script type=\"application/json\" id=\"data\">" +
-            embedded(PageData(set, tree).json()) + "</script>\n";
-    page += "<script nonce=\"" + nonce + "\">" + std::string(trace_page_script) + "</script>\n";
-    return page + "</body></html>\n";
+    return filled(page_template, nonce, embedded(PageData(set, trace).json()));
 }
 
 }  // namespace cubepi::app

@@ -8,7 +8,7 @@
 
 #include "../terminal/style.hpp"
 #include "../terminal/terminal_text.hpp"
-#include "trace_tree.hpp"
+#include "traces.hpp"
 
 namespace cubepi::app {
 

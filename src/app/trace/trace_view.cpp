@@ -10,55 +10,46 @@
 #include "../terminal/framed_text.hpp"
 #include "../terminal/text_width.hpp"
 #include "span_content.hpp"
-#include "tree_lines.hpp"
-#include "waterfall.hpp"
 
 namespace cubepi::app {
 
 namespace {
 
-constexpr std::size_t gap = 2;
+constexpr std::size_t gap = 2;  // between columns
+constexpr std::size_t level_columns = 3;
 constexpr std::size_t least_name = 16;
 constexpr std::size_t least_bar = 10;
 constexpr std::size_t bar_on_pipe = 40;
 constexpr std::size_t error_lines = 3;
 constexpr std::size_t longest_row = std::size_t{1} << 30U;
 
-/// A row that is shown, its place among the shown rows, and what its columns have.
+/// A span that is shown, and its place among the shown ones.
 struct ShownRow {
-    std::size_t row = 0;  ///< index into TraceTree::rows
+    std::size_t span = 0;  ///< index into Trace::spans
     bool last = false;
     bool children = false;  ///< the next shown row is a child
 };
 
-/// Selects the rows of a filter and the rows above them.
-std::vector<ShownRow> select_rows(const TraceTree& tree, const TraceFilter& filter) {
-    const std::vector<TreeRow>& rows = tree.rows();
-    std::vector<bool> shown(rows.size(), !filter.selects_spans());
-    if (filter.selects_spans()) {
-        for (std::size_t i = rows.size(); i-- > 0;) {
-            if (!shown[i]) shown[i] = filter.accepts_span(tree.span(rows[i]));
-            const auto parent = tree.parent(i);
-            if (shown[i] && parent) shown[*parent] = true;
-        }
+/// Selects the spans of a filter and the spans above them.
+std::vector<ShownRow> select_rows(const std::vector<TraceSpan>& spans, const TraceFilter& filter) {
+    std::vector<bool> shown(spans.size(), !filter.selects_spans());
+    for (std::size_t i = spans.size(); i-- > 0;) {
+        if (!shown[i]) shown[i] = filter.accepts_span(spans[i]);
+        if (shown[i] && spans[i].parent) shown[*spans[i].parent] = true;
     }
-    std::vector<ShownRow> list;
+    std::vector<ShownRow> rows;
     std::vector<bool> later;  // by depth: a later sibling is shown
     std::size_t below = 0;    // depth of the row that follows
-    for (std::size_t i = rows.size(); i-- > 0;) {
+    for (std::size_t i = spans.size(); i-- > 0;) {
         if (!shown[i]) continue;
-        const std::size_t depth = rows[i].depth;
+        const std::size_t depth = spans[i].depth;
         later.resize(depth + 1);
-        ShownRow row;
-        row.row = i;
-        row.last = !later[depth];
-        row.children = below > depth;
+        rows.push_back({i, !later[depth], below > depth});
         later[depth] = true;
         below = depth;
-        list.push_back(row);
     }
-    std::reverse(list.begin(), list.end());
-    return list;
+    std::reverse(rows.begin(), rows.end());
+    return rows;
 }
 
 /// The widths of the columns of a view; 0: omitted.
@@ -92,30 +83,147 @@ void fit(Widths& widths, std::size_t columns) {
     widths.bar = rest > widths.name ? rest - widths.name : 0;
 }
 
+/// The lines that connect the rows of a tree, as `git log --graph` draws them. Of deep levels only the last ones are drawn, so
+/// that each row takes bounded time and width.
+class TreeLines {
+public:
+    TreeLines(const TraceScreen& screen, std::size_t most_levels)
+        : through_(screen.ascii ? TerminalView("|  ") : TerminalView("│  ")),
+          branch_(screen.ascii ? TerminalView("|- ") : TerminalView("├─ ")),
+          end_(screen.ascii ? TerminalView("`- ") : TerminalView("└─ ")),
+          most_levels_(most_levels) {}
+
+    /// Begins the row of a span. `last`: no further sibling follows.
+    void begin(std::size_t depth, bool last) {
+        depth_ = depth;
+        continues_.resize(depth + 1);
+        continues_[depth] = !last;
+    }
+    /// "|  `- " before the name of the span; "+7 " stands for the levels that are not drawn.
+    TerminalText before_name() const {
+        if (depth_ == 0) return {};
+        TerminalText text;
+        if (first_level() > 1) text += "+" + TerminalText::number(first_level() - 1) + " ";
+        return text + levels(depth_) + (continues_[depth_] ? branch_ : end_);
+    }
+    /// The same for lines below the span; `children`: its first child follows.
+    TerminalText before_detail(bool children) const {
+        TerminalText text;
+        if (first_level() > 1)
+            text += TerminalText::blanks(std::to_string(first_level() - 1).size() + 2);
+        return text + levels(depth_ + 1) + (children ? through_ : TerminalView("   "));
+    }
+
+private:
+    std::size_t first_level() const noexcept {
+        return depth_ > most_levels_ ? depth_ - most_levels_ + 1 : 1;
+    }
+    TerminalText levels(std::size_t end) const {
+        TerminalText text;
+        for (std::size_t level = first_level(); level < end; ++level)
+            text += continues_[level] ? through_ : TerminalView("   ");
+        return text;
+    }
+
+    TerminalView through_;
+    TerminalView branch_;
+    TerminalView end_;
+    std::size_t most_levels_;
+    std::size_t depth_ = 0;
+    std::vector<bool> continues_;  // by level, the row's own included
+};
+
+TerminalView color_of(const Style& style, const TraceSpan& span) {
+    if (span.error) return style.red();
+    if (span.aborted || span.suspended) return style.yellow();
+    switch (span.operation) {
+        case SpanOperation::chat: return style.cyan();
+        case SpanOperation::tool:
+        case SpanOperation::mcp: return style.green();
+        default: return style.dim();
+    }
+}
+
+/// The part of a view in which each span is a bar at its time.
+class Waterfall {
+public:
+    Waterfall(const TraceSummary& trace, std::size_t columns, const TraceScreen& screen)
+        : start_(trace.start),
+          total_(std::max<std::int64_t>(trace.duration(), 1)),
+          columns_(std::max<std::size_t>(columns, 1)),
+          screen_(screen) {}
+
+    /// The bar of a span, at least one sign wide, with blanks before it and none after it.
+    TerminalText bar(const TraceSpan& span) const {
+        // Half columns, so that short spans next to each other stay apart.
+        const auto place = [&](std::int64_t time) {
+            const double share = static_cast<double>(time - start_) / static_cast<double>(total_);
+            return std::clamp(share, 0.0, 1.0) * static_cast<double>(columns_ * 2);
+        };
+        const std::size_t begin =
+            std::min(static_cast<std::size_t>(place(span.start)), columns_ * 2 - 1);
+        const std::size_t end =
+            std::max(begin + 1, static_cast<std::size_t>(place(span.end) + 0.5));
+        TerminalText text = TerminalText::blanks(begin / 2);
+        text += color_of(screen_.style, span);
+        for (std::size_t column = begin / 2; column * 2 < end; ++column) {
+            const bool left = column * 2 >= begin;
+            if (screen_.ascii) {
+                text += "=";
+            } else if (left && column * 2 + 1 < end) {
+                text += "█";
+            } else {
+                text += left ? TerminalView("▌") : TerminalView("▐");
+            }
+        }
+        return text + screen_.style.off();
+    }
+    /// The times above the bars: the start, the middle if it fits, and the end.
+    TerminalText axis() const {
+        constexpr std::size_t least_gap = 4;
+        const TerminalText middle = for_terminal(span_time_text(total_ / 2));
+        const TerminalText end = for_terminal(span_time_text(total_));
+        TerminalText text(TerminalView("0"));
+        const std::size_t half = columns_ / 2;
+        if (half > display_width(middle) + least_gap &&
+            columns_ > half + display_width(middle) + least_gap + display_width(end))
+            text = padded_right(text, half) + middle;
+        const std::size_t used = display_width(text);
+        if (columns_ > used + display_width(end)) text += padded_left(end, columns_ - used);
+        return text;
+    }
+
+private:
+    std::int64_t start_;
+    std::int64_t total_;
+    std::size_t columns_;
+    const TraceScreen& screen_;
+};
+
 class View {
 public:
-    View(const TraceSet& set, const TraceTree& tree, const ViewOptions& options,
+    View(const TraceSet& set, const Trace& trace, const ViewOptions& options,
          const TraceScreen& screen, TerminalStream& out)
         : set_(set),
-          tree_(tree),
+          trace_(trace),
           options_(options),
           screen_(screen),
           out_(out),
-          summary_(summarize(tree)),
-          rows_(select_rows(tree, options.filter)),
+          summary_(trace.summary),
+          rows_(select_rows(trace.spans, options.filter)),
           lines_(screen, most_levels(screen)),
-          content_(tree) {}
+          content_(trace) {}
 
     void print() {
         print_heading();
         measure();
-        const Waterfall waterfall(summary_.start, summary_.end, widths_.bar, screen_);
+        const Waterfall waterfall(summary_, widths_.bar, screen_);
         print_titles(waterfall);
         for (const ShownRow& row : rows_) print_row(row, waterfall);
         if (options_.content && !has_content_)
             out_ << style().dim() << "These spans have no recorded content. To record it: "
                  << TerminalView(how_to_record_content) << style().off() << "\n";
-        const std::size_t hidden = tree_.rows().size() - rows_.size();
+        const std::size_t hidden = trace_.spans.size() - rows_.size();
         if (hidden > 0)
             out_ << style().dim() << hidden
                  << (hidden == 1 ? TerminalView(" span is") : TerminalView(" spans are"))
@@ -166,9 +274,7 @@ private:
         out_ << line_for_terminal(text, columns) << "\n";
     }
 
-    TerminalText marks(const ShownRow& shown) const {
-        const TreeRow& row = tree_.rows()[shown.row];
-        const TraceSpan& span = tree_.span(row);
+    TerminalText marks(const TraceSpan& span) const {
         TerminalText text;
         const auto add = [&](bool set, TerminalView color, TerminalView mark) {
             if (set) text += " " + TerminalText(color) + mark + style().off();
@@ -176,8 +282,8 @@ private:
         add(span.error, style().red(), "ERROR");
         add(span.aborted, style().yellow(), "aborted");
         add(span.suspended, style().yellow(), "suspended");
-        add(row.orphan, style().yellow(), "orphan");
-        add(row.cycle, style().yellow(), "cycle");
+        add(span.orphan, style().yellow(), "orphan");
+        add(span.cycle, style().yellow(), "cycle");
         return text;
     }
 
@@ -189,11 +295,10 @@ private:
 
     void measure() {
         for (const ShownRow& shown : rows_) {
-            const TreeRow& row = tree_.rows()[shown.row];
-            const TraceSpan& span = tree_.span(row);
-            lines_.begin(row.depth, shown.last);
+            const TraceSpan& span = trace_.spans[shown.span];
+            lines_.begin(span.depth, shown.last);
             const std::size_t name = display_width(lines_.before_name()) +
-                                     display_width(name_of(span)) + display_width(marks(shown));
+                                     display_width(name_of(span)) + display_width(marks(span));
             widths_.name = std::max(widths_.name, name);
             const auto widen = [](std::size_t& width, const std::string& text) {
                 width = std::max(width, text.size());
@@ -227,11 +332,10 @@ private:
     }
 
     void print_row(const ShownRow& shown, const Waterfall& waterfall) {
-        const TreeRow& row = tree_.rows()[shown.row];
-        const TraceSpan& span = tree_.span(row);
-        lines_.begin(row.depth, shown.last);
+        const TraceSpan& span = trace_.spans[shown.span];
+        lines_.begin(span.depth, shown.last);
         const TerminalText guides = lines_.before_name();
-        const TerminalText mark = marks(shown);
+        const TerminalText mark = marks(span);
         const std::size_t fixed = display_width(guides) + display_width(mark);
         TerminalText name = name_of(span);
         if (screen_.columns() > 0)
@@ -265,7 +369,7 @@ private:
                 print_block(before, style().dim(), {}, text, 0);
         }
         if (!options_.content) return;
-        for (const ContentBlock& block : content_.blocks(shown.row, line, options_.verbose)) {
+        for (const ContentBlock& block : content_.blocks(shown.span, line, options_.verbose)) {
             has_content_ = true;
             const TerminalText label =
                 style().cyan() + for_terminal(block.label) + ": " + style().off();
@@ -302,11 +406,11 @@ private:
     }
 
     const TraceSet& set_;
-    const TraceTree& tree_;
+    const Trace& trace_;
     const ViewOptions& options_;
     const TraceScreen& screen_;
     TerminalStream& out_;
-    TraceSummary summary_;
+    const TraceSummary& summary_;
     std::vector<ShownRow> rows_;
     Widths widths_;
     TreeLines lines_;
@@ -316,9 +420,9 @@ private:
 
 }  // namespace
 
-void print_trace(const TraceSet& set, const TraceTree& tree, const ViewOptions& options,
+void print_trace(const TraceSet& set, const Trace& trace, const ViewOptions& options,
                  const TraceScreen& screen, TerminalStream& out) {
-    View(set, tree, options, screen, out).print();
+    View(set, trace, options, screen, out).print();
 }
 
 void print_followed_span(const TraceSpan& span, const TraceScreen& screen, TerminalStream& out) {

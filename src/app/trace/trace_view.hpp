@@ -1,10 +1,8 @@
 #pragma once
 
 #include "../terminal/terminal_stream.hpp"
-#include "trace_filter.hpp"
-#include "trace_set.hpp"
 #include "trace_text.hpp"
-#include "trace_tree.hpp"
+#include "traces.hpp"
 
 namespace cubepi::app {
 
@@ -14,9 +12,9 @@ struct ViewOptions {
     TraceFilter filter = {};
 };
 
-/// Prints a trace: a heading, and a row for each span with its place in the tree, time, tokens, cost and bar. With a filter
-/// that selects spans, only these and the spans above them are printed.
-void print_trace(const TraceSet& set, const TraceTree& tree, const ViewOptions& options,
+/// Prints a trace of the set: a heading, and a row for each span with its place in the tree, time, tokens, cost and bar.
+/// With a filter that selects spans, only these and the spans above them are printed.
+void print_trace(const TraceSet& set, const Trace& trace, const ViewOptions& options,
                  const TraceScreen& screen, TerminalStream& out);
 
 /// Prints one line for a span that has ended: its time, name, tokens, cost and error.

@@ -63,20 +63,18 @@ struct TraceSpan {
     std::vector<std::pair<std::string, std::string>> metadata = {};
     SpanPlace place = {};
 
+    // The place in the tree of its trace, set by make_trace().
+    std::optional<std::size_t> parent = {};  ///< index into Trace::spans; none: a root
+    std::size_t depth = 0;
+    bool last = false;    ///< the last child of its parent
+    bool orphan = false;  ///< its parent is not in the file
+    bool cycle = false;   ///< its parent is one of its descendants
+
     std::int64_t duration() const noexcept { return end - start; }
 };
 
-/// Parses lines of trace files. The parser reuses its memory from line to line.
-class SpanParser {
-public:
-    SpanParser();
-
-    /// Empty if the line is not a span.
-    std::optional<TraceSpan> parse(std::string_view line);
-
-private:
-    std::vector<unsigned char> buffer_;
-};
+/// Parses a line of a trace file. Empty if the line is not a span.
+std::optional<TraceSpan> parse_span(std::string_view line);
 
 /// Returns the attribute `cubepi.NAME`, or `cubeloop.NAME` of newer Python versions; null: none.
 const Json* own_attribute(const JsonObject& attributes, std::string_view name);

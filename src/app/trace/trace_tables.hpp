@@ -11,11 +11,20 @@
 #include <cubepi/core/json.hpp>
 
 #include "../terminal/terminal_stream.hpp"
-#include "trace_filter.hpp"
 #include "trace_text.hpp"
-#include "trace_tree.hpp"
+#include "traces.hpp"
+
+// The tables of `cubepi trace ls` and `cubepi trace stats`.
 
 namespace cubepi::app {
+
+/// Prints one line for each trace: a table at a terminal, columns separated by tabs on a pipe. `metadata`: the keys of
+/// additional columns.
+void print_list(const TraceListing& listing, const std::vector<std::string>& metadata,
+                const TraceScreen& screen, TerminalStream& out);
+
+/// Returns the same as JSON: an array of objects. All metadata is included.
+Json list_json(const TraceListing& listing);
 
 /// The calls of one model or of one tool.
 struct CallStats {
@@ -41,7 +50,7 @@ public:
     /// Of the filter only the model and the tool are used, which restrict the calls.
     explicit TraceStats(const TraceFilter& filter) : filter_(filter) {}
 
-    void add(const TraceTree& tree);
+    void add(const Trace& trace);
 
     std::size_t traces() const noexcept { return traces_; }
     std::size_t traces_of(TraceStatus status) const;
@@ -57,8 +66,7 @@ public:
 private:
     using ByName = std::map<std::string, CallStats>;
     static std::vector<CallStats> sorted(const ByName& by_name);
-    std::size_t count_repeated(const Trace& trace);
-    void add_new(const TraceTree& tree);
+    void add_new(const Trace& trace);
 
     const TraceFilter& filter_;
     ByName models_;
@@ -70,7 +78,6 @@ private:
     std::optional<TokenCounts> tokens_;
     std::optional<double> cost_;
     std::unordered_set<std::size_t> seen_;  // hashes of the ids of traces and spans
-    std::vector<bool> repeated_;  // spans of the current trace that were seen in an earlier file
 };
 
 /// The tables that are shown.

@@ -1,10 +1,15 @@
-#include "trace_convert.hpp"
+#include "trace_exports.hpp"
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include <sys/stat.h>
 
 #include <gtest/gtest.h>
-
-#include <cstdlib>
-#include <map>
-#include <string>
 
 #include <cubepi/core/error.hpp>
 
@@ -15,13 +20,72 @@
 namespace cubepi::app {
 namespace {
 
+/// Ends script elements, begins elements, and looks like a handler.
+constexpr const char* hostile =
+    "</script><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
+    "<!-- ' \" ` ${1}";
+
+class TracePageTest : public TraceCommandTest {
+protected:
+    std::filesystem::path write_page() {
+        TestSpan chat = chat_span("03", "02", "m");
+        chat.attributes["gen_ai.output.messages"] =
+            R"([{"role":"assistant","parts":[{"type":"text","content":"A needle in the answer"}]}])";
+        chat.attributes["evil"] = hostile;
+        TestSpan tool = tool_span("04", "02", hostile);
+        tool.status = "ERROR";
+        TestSpan turn = agent_span("02", "01");
+        turn.name = "cubepi.turn";
+        write("t.jsonl", chat.line() + tool.line() + turn.line() + agent_span("01").line());
+        arguments_.run = (temporary_.path() / "t.jsonl").string();
+        arguments_.html = true;
+        arguments_.output = (temporary_.path() / "page.html").string();
+        EXPECT_EQ(show(TraceArguments::What::view), 0) << err();
+        return arguments_.output;
+    }
+
+    /// The document after the page's script has run in a browser without a network.
+    static std::string dom(const std::filesystem::path& page, const std::string& search = {},
+                           const std::string& settings = {}) {
+        const std::string command =
+            "chromium-headless-shell --no-sandbox --disable-gpu --disable-dev-shm-usage "
+            "--host-resolver-rules='MAP * ~NOTFOUND' " +
+            settings + " --user-data-dir='" + page.parent_path().string() +
+            "/browser' --dump-dom 'file://" + page.string() +
+            (search.empty() ? "" : "#search=" + search) + "' 2>/dev/null";
+        const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), pclose);
+        std::string text;
+        std::array<char, 4096> buffer = {};
+        while (pipe && fgets(buffer.data(), buffer.size(), pipe.get())) text += buffer.data();
+        return text;
+    }
+
+    /// The text that a script of the test writes into the page, as its user's clicks would change it.
+    std::string result_of(const std::filesystem::path& page, const std::string& script,
+                          const std::string& settings = {}) {
+        std::string text = file_text(page);
+        // The page's policy allows no script but its own.
+        const std::size_t policy = text.find("Content-Security-Policy");
+        EXPECT_NE(policy, std::string::npos);
+        text.replace(policy, std::string_view("Content-Security-Policy").size(), "x-none");
+        const std::size_t end = text.find("</body>");
+        EXPECT_NE(end, std::string::npos);
+        text.insert(end,
+                    "<script>document.title = '[' + (() => {" + script + "})() + ']';</script>");
+        const std::string document = dom(write("scripted.html", text), {}, settings);
+        const std::size_t begin = document.find("<title>[");
+        const std::size_t close = document.find("]</title>");
+        if (begin == std::string::npos || close == std::string::npos) return document;
+        return document.substr(begin + 8, close - begin - 8);
+    }
+};
+
 using What = TraceArguments::What;
 
 /// The attributes of the last call of a model in a recorded trace.
 JsonObject last_call(const std::string& file) {
     const TraceSet set = read_traces({recorded_traces() / file});
-    const TraceTree tree(set.traces.at(0));
-    return set.line_of(*model_calls(tree, {}).back()).at("attributes").as_object();
+    return set.line_of(*model_calls(set.traces.at(0), {}).back()).at("attributes").as_object();
 }
 
 TestSpan recorded_chat(std::string id, const std::string& provider, const Json& body) {
@@ -33,11 +97,13 @@ TestSpan recorded_chat(std::string id, const std::string& provider, const Json& 
 
 class TraceConvert : public TraceCommandTest {
 protected:
-    Json body(const std::string& run, const std::string& form) {
+    /// The body that curl would send.
+    Json body(const std::string& run) {
         arguments_.run = run;
-        arguments_.form = form;
         EXPECT_EQ(show(What::convert), exit_ok) << err();
-        return boost::json::parse(out());
+        constexpr std::string_view begin = "<<'END'\n";
+        const std::size_t at = out().find(begin) + begin.size();
+        return boost::json::parse(out().substr(at, out().rfind("\nEND\n") - at));
     }
     std::string recorded(const char* file) { return (recorded_traces() / file).string(); }
     std::string error_of(const std::string& run) {
@@ -75,12 +141,94 @@ protected:
 
 }  // namespace
 
+TEST_F(TracePageTest, IsOneFileThatOnlyItsOwnerCanRead) {
+    const std::filesystem::path page = write_page();
+    const std::string text = file_text(page);
+    EXPECT_EQ(text.find("http:"), std::string::npos);
+    EXPECT_EQ(text.find("https:"), std::string::npos);
+    EXPECT_EQ(text.find("<script>document"), std::string::npos);
+    EXPECT_NE(text.find("default-src 'none'"), std::string::npos);
+    struct stat info = {};
+    ASSERT_EQ(stat(page.c_str(), &info), 0);
+    EXPECT_EQ(info.st_mode & 0777, 0600u);
+    EXPECT_THROW((void)show(TraceArguments::What::view), Error) << "it is not replaced";
+}
+
+TEST_F(TracePageTest, ShowsTheSpansInABrowser) {
+    const std::string document = dom(write_page());
+    EXPECT_EQ(occurrences(document, "class=\"row "), 5u) << document;  // with the heading
+    EXPECT_NE(document.find("chat m"), std::string::npos);
+    EXPECT_NE(document.find("<title>trace 0123456789"), std::string::npos) << document;
+    EXPECT_EQ(document.find("owned</title>"), std::string::npos);
+    EXPECT_EQ(document.find("<img"), std::string::npos);
+}
+
+TEST_F(TracePageTest, AClickShowsAndHidesTheMessagesOfASpan) {
+    const std::string script = R"(
+        const row = document.querySelector('.row.chat');
+        const texts = () => [...document.querySelectorAll('.details')].map((one) => one.textContent);
+        const before = texts().length;
+        row.click();
+        const shown = texts();
+        row.dispatchEvent(new KeyboardEvent('keydown', {key: 'Enter'}));
+        return [before, shown.length, shown[0].includes('A needle in the answer'), texts().length,
+                row.getAttribute('aria-expanded')].join(' ');)";
+    EXPECT_EQ(result_of(write_page(), script), "0 1 true 0 false");
+}
+
+TEST_F(TracePageTest, AFoldedSpanHidesThoseBelowIt) {
+    const std::string script = R"(
+        const visible = () => [...document.querySelectorAll('#rows .row')]
+            .filter((row) => row.offsetHeight > 0).length;
+        const all = visible();
+        document.getElementById('close').click();
+        const folded = visible();
+        document.getElementById('open').click();
+        return [all, folded, visible()].join(' ');)";
+    EXPECT_EQ(result_of(write_page(), script), "4 1 4");
+}
+
+TEST_F(TracePageTest, BarsShowWhenAndHowLongASpanRan) {
+    TestSpan first = chat_span("02", "01", "early");
+    first.end = 500;
+    TestSpan second = chat_span("03", "01", "late");
+    second.start = 500;
+    second.end = 750;
+    write("t.jsonl", first.line() + second.line() + agent_span("01").line());
+    arguments_.run = (temporary_.path() / "t.jsonl").string();
+    arguments_.html = true;
+    arguments_.output = (temporary_.path() / "page.html").string();
+    ASSERT_EQ(show(TraceArguments::What::view), 0) << err();
+    const std::string script = R"(
+        return [...document.querySelectorAll('#rows .row')].map((row) => {
+            const track = row.querySelector('.track').getBoundingClientRect();
+            const bar = row.querySelector('i').getBoundingClientRect();
+            const share = (x) => Math.round(100 * x / track.width);
+            return share(bar.left - track.left) + '+' + share(bar.width);
+        }).join(' ');)";
+    EXPECT_EQ(result_of(arguments_.output, script, "--window-size=1600,900"), "0+100 0+50 50+25");
+}
+
+TEST_F(TracePageTest, FollowsTheColorSchemeOfTheBrowser) {
+    const std::string script = R"(
+        const style = getComputedStyle(document.body);
+        return style.backgroundColor + ' ' + style.color;)";
+    const std::filesystem::path page = write_page();
+    EXPECT_EQ(result_of(page, script, "--blink-settings=preferredColorScheme=1"),
+              "rgb(255, 255, 255) rgb(29, 33, 41)");
+    EXPECT_EQ(result_of(page, script, "--blink-settings=preferredColorScheme=0"),
+              "rgb(22, 24, 29) rgb(230, 232, 236)");
+}
+
+TEST_F(TracePageTest, SearchShowsWhatMatchesAndTheSpansAboveIt) {
+    const std::string document = dom(write_page(), "needle");
+    EXPECT_NE(document.find("1 span found"), std::string::npos) << document;
+    EXPECT_EQ(occurrences(document, "style=\"display: none"), 1u) << document;  // the tool
+}
+
 TEST_F(TraceConvert, TheRecordedBodyIsPrintedExactly) {
-    const std::map<std::string, std::string> forms = {{"anthropic.jsonl", "anthropic"},
-                                                      {"openai-chat.jsonl", "openai"},
-                                                      {"openai-responses.jsonl", "responses"}};
-    for (const auto& [file, form] : forms) {
-        const Json printed = body(recorded(file.c_str()), form);
+    for (const char* file : {"anthropic.jsonl", "openai-chat.jsonl", "openai-responses.jsonl"}) {
+        const Json printed = body(recorded(file));
         EXPECT_EQ(printed,
                   boost::json::parse(last_call(file).at("cubepi.llm.raw_request").as_string()));
         EXPECT_EQ(occurrences(err(), "\n"), 1U) << err();
@@ -88,43 +236,9 @@ TEST_F(TraceConvert, TheRecordedBodyIsPrintedExactly) {
     }
 }
 
-TEST_F(TraceConvert, AnotherApiIsEncodedFromTheMessages) {
-    const Json chat = body(recorded("anthropic.jsonl"), "openai");
-    EXPECT_NE(err().find("encoded from the recorded messages"), std::string::npos) << err();
-    EXPECT_NE(err().find("1 of type 'reasoning'"), std::string::npos) << err();
-    EXPECT_NE(err().find("'claude-sonnet-4-5' is of another API"), std::string::npos) << err();
-    const JsonArray& messages = chat.at("messages").as_array();
-    ASSERT_EQ(messages.size(), 4U) << out();
-    EXPECT_EQ(messages[0].at("content").as_string(), "Be brief.");
-    EXPECT_EQ(messages[1].at("role").as_string(), "user");
-    const Json& call = messages[2].at("tool_calls").at(0);
-    EXPECT_EQ(call.at("function").at("name").as_string(), "add");
-    EXPECT_EQ(boost::json::parse(call.at("function").at("arguments").as_string()),
-              (Json{{"a", 1}, {"b", 2}}));
-    EXPECT_EQ(messages[3].at("tool_call_id").as_string(), "toolu_01");
-    EXPECT_EQ(chat.at("tools").at(0).at("function").at("name").as_string(), "add");
-    EXPECT_DOUBLE_EQ(chat.at("temperature").to_number<double>(), 0.2);
-
-    const Json anthropic = body(recorded("openai-chat.jsonl"), "anthropic");
-    EXPECT_EQ(anthropic.at("messages").at(2).at("content").at(0).at("type").as_string(),
-              "tool_result");
-    EXPECT_NE(boost::json::serialize(anthropic.at("system")).find("Be brief."), std::string::npos);
-    EXPECT_EQ(anthropic.at("tools").at(0).at("name").as_string(), "add");
-
-    const Json responses = body(recorded("anthropic.jsonl"), "responses");
-    EXPECT_NE(boost::json::serialize(responses.at("input")).find("function_call_output"),
-              std::string::npos)
-        << out();
-}
-
-TEST_F(TraceConvert, AScriptedModelHasTheMessagesOnly) {
-    const Json chat = body(recorded("tool-turn-content.jsonl"), "openai");
-    EXPECT_EQ(chat.at("model").as_string(), "faux-1");
-    arguments_.form = "curl";
-    EXPECT_EQ(show(What::convert), exit_ok);
-    EXPECT_TRUE(out().starts_with("curl -sS --no-buffer \"${BASE_URL:?}/chat/completions\""))
-        << out();
-    EXPECT_NE(err().find("set BASE_URL"), std::string::npos) << err();
+TEST_F(TraceConvert, ARequestOfTheScriptedModelIsRefused) {
+    EXPECT_NE(error_of(recorded("tool-turn-content.jsonl")).find("scripted model"),
+              std::string::npos);
 }
 
 TEST_F(TraceConvert, CurlSendsTheBodyWithTheKeyOfTheEnvironment) {
@@ -177,7 +291,7 @@ TEST_F(TraceConvert, HeadersOfTheCallAreNotPrinted) {
                        {"extra_body", {{"top_k", 5}}},
                        {"timeout", 3}};
     write("trace.jsonl", recorded_chat("02", "openai", sent).line());
-    const Json printed = body("0123", "openai");
+    const Json printed = body("0123");
     EXPECT_EQ(printed, (Json{{"model", "m"}, {"messages", JsonArray()}, {"top_k", 5}}));
 }
 
@@ -198,7 +312,7 @@ TEST_F(TraceConvert, ACallIsChosenBySpanOrNumber) {
     write("2026-11-21/" + TestSpan().trace + ".jsonl",
           text + tool_span("d1", "01", "t").line() + agent_span("01").line());
     const auto number = [this](const std::string& run) {
-        return body(run, "openai").at("number").to_number<int>();
+        return body(run).at("number").to_number<int>();
     };
     EXPECT_EQ(number("0123"), 3) << "the last";
     EXPECT_EQ(number(""), 3) << "of the newest trace";
@@ -209,7 +323,7 @@ TEST_F(TraceConvert, ACallIsChosenBySpanOrNumber) {
     arguments_.span.clear();
     arguments_.call = 2;
     EXPECT_EQ(number("0123"), 2);
-    EXPECT_EQ(err(), "");
+    EXPECT_EQ(err().find("the last of"), std::string::npos) << err();
     arguments_.call = 4;
     EXPECT_NE(error_of("0123").find("has 3 calls of models"), std::string::npos);
     arguments_.call = 0;
@@ -225,9 +339,7 @@ TEST_F(TraceConvert, WhatWasNotRecordedIsAnError) {
     TestSpan redacted = recorded_chat("02", "openai", Json{{"messages", JsonArray()}});
     redacted.attributes["gen_ai.input.messages"] = "[secret]";
     write("trace.jsonl", redacted.line());
-    EXPECT_EQ(body("0123", "openai"), (Json{{"messages", JsonArray()}}));
-    arguments_.form = "anthropic";
-    EXPECT_NE(error_of("0123").find("redacted"), std::string::npos);
+    EXPECT_EQ(body("0123"), (Json{{"messages", JsonArray()}}));
     redacted.attributes["cubepi.llm.raw_request"] = "[secret]";
     write("trace.jsonl", redacted.line());
     EXPECT_NE(error_of("0123").find("redacted"), std::string::npos);
@@ -237,7 +349,7 @@ TEST_F(TraceConvert, CutLinesAndMissingParentsDoNotMatter) {
     const std::string line =
         recorded_chat("02", "openai", Json{{"messages", JsonArray()}, {"number", 7}}).line();
     write("trace.jsonl", line + line.substr(0, line.size() / 2));
-    EXPECT_EQ(body("0123", "openai").at("number").to_number<int>(), 7);
+    EXPECT_EQ(body("0123").at("number").to_number<int>(), 7);
     EXPECT_NE(err().find("1 incomplete line"), std::string::npos) << err();
 }
 

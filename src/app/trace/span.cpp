@@ -1,4 +1,4 @@
-#include "trace_span.hpp"
+#include "span.hpp"
 
 #include <algorithm>
 #include <array>
@@ -72,11 +72,8 @@ SpanOperation operation_of(const JsonObject& attributes, std::string_view name) 
     if (operation == "invoke_agent") return SpanOperation::agent;
     if (operation == "chat") return SpanOperation::chat;
     if (operation == "execute_tool") return SpanOperation::tool;
-    for (const std::string_view prefix : own_prefixes) {
-        if (name.starts_with(prefix) && name.substr(prefix.size()) == "turn")
-            return SpanOperation::turn;
-    }
-    return SpanOperation::other;
+    const bool is_turn = name == "cubepi.turn" || name == "cubeloop.turn";
+    return is_turn ? SpanOperation::turn : SpanOperation::other;
 }
 
 /// The last text of a user among messages of the form of the GenAI conventions.
@@ -142,13 +139,10 @@ std::string error_text_of(const JsonObject& line, const JsonObject& attributes,
 
 void read_metadata(TraceSpan& span, const JsonObject& attributes) {
     for (const auto& [key, value] : attributes) {
-        for (const std::string_view prefix : own_prefixes) {
-            std::string_view name = key;
-            if (!name.starts_with(prefix)) continue;
-            name.remove_prefix(prefix.size());
-            if (!name.starts_with("metadata.")) continue;
-            name.remove_prefix(std::string_view("metadata.").size());
-            span.metadata.emplace_back(name, attribute_text(value));
+        for (const std::string_view prefix : {"cubepi.metadata.", "cubeloop.metadata."}) {
+            const std::string_view name = key;
+            if (name.starts_with(prefix))
+                span.metadata.emplace_back(name.substr(prefix.size()), attribute_text(value));
         }
     }
 }
@@ -243,11 +237,9 @@ std::string attribute_text(const Json& value) {
     return value.is_string() ? std::string(value.get_string()) : json_text(value);
 }
 
-SpanParser::SpanParser() : buffer_(line_memory) {}
-
-std::optional<TraceSpan> SpanParser::parse(std::string_view line) {
-    // A new one for each line: the blocks that a resource allocates after its buffer double in size, also after release().
-    boost::json::monotonic_resource memory(buffer_.data(), buffer_.size());
+std::optional<TraceSpan> parse_span(std::string_view line) {
+    std::array<unsigned char, line_memory> buffer = {};
+    boost::json::monotonic_resource memory(buffer.data(), buffer.size());
     try {
         return read_span(parse_line(line, &memory));
     } catch (const Error&) {

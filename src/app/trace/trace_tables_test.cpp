@@ -1,4 +1,4 @@
-#include "trace_stats.hpp"
+#include "trace_tables.hpp"
 
 #include <gtest/gtest.h>
 
