@@ -3,14 +3,18 @@
 # with its headers. A library that is not in the table is an error, so that every install is complete.
 
 # The released program is one file that needs as few packages of a minimal Debian 12 as possible, which also makes it start faster.
-option(CUBEPI_STATIC_DEPENDENCIES "Link Boost, SQLite and yaml-cpp from their archives" OFF)
+option(CUBEPI_STATIC_DEPENDENCIES "Link Boost, SQLite, yaml-cpp and utf8proc from their archives" OFF)
 if(CUBEPI_STATIC_DEPENDENCIES)
     set(Boost_USE_STATIC_LIBS ON)
     find_library(CUBEPI_SQLITE_ARCHIVE NAMES libsqlite3.a)
     find_library(CUBEPI_YAML_ARCHIVE NAMES libyaml-cpp.a)
-    mark_as_advanced(CUBEPI_SQLITE_ARCHIVE CUBEPI_YAML_ARCHIVE)
+    find_library(CUBEPI_UTF8PROC_ARCHIVE NAMES libutf8proc.a)
+    mark_as_advanced(CUBEPI_SQLITE_ARCHIVE CUBEPI_YAML_ARCHIVE CUBEPI_UTF8PROC_ARCHIVE)
     if(CUBEPI_SQLITE_ARCHIVE)
         set(SQLite3_LIBRARY ${CUBEPI_SQLITE_ARCHIVE} CACHE FILEPATH "" FORCE)
+    endif()
+    if(CUBEPI_UTF8PROC_ARCHIVE)
+        set(utf8proc_LIBRARY ${CUBEPI_UTF8PROC_ARCHIVE} CACHE FILEPATH "" FORCE)
     endif()
 endif()
 
@@ -29,6 +33,7 @@ set(CUBEPI_LIBRARY_TABLE
     "MariaDBClient::MariaDBClient | MariaDBClient  | libmariadb           | libmariadb-dev"
     "simdjson::simdjson | simdjson                 | simdjson             | libsimdjson-dev"
     "yaml-cpp           | yaml-cpp                 | yaml-cpp             | libyaml-cpp-dev"
+    "utf8proc::utf8proc | utf8proc                 | libutf8proc          | libutf8proc-dev"
 )
 
 # Returns the columns of the table for a library: "package", "pkgconfig" or "debian".
@@ -75,7 +80,7 @@ endforeach()
 # A build of everything needs all libraries, also for its tests. Otherwise cubepi_finish_modules() finds those of the modules that
 # are built.
 if(CUBEPI_BUILD_EVERYTHING)
-    foreach(library IN ITEMS Boost::url CURL::libcurl OpenSSL::SSL ZLIB::ZLIB simdjson::simdjson yaml-cpp)
+    foreach(library IN ITEMS Boost::url CURL::libcurl OpenSSL::SSL ZLIB::ZLIB simdjson::simdjson yaml-cpp utf8proc::utf8proc)
         cubepi_find_library(${library} REQUIRED)
     endforeach()
     foreach(row IN ITEMS SQLITE:SQLite::SQLite3 POSTGRES:PostgreSQL::PostgreSQL MYSQL:MariaDBClient::MariaDBClient)

@@ -61,7 +61,7 @@ configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/cubepi-config.cmake.in
     INSTALL_DESTINATION ${config_directory} PATH_VARS CMAKE_INSTALL_BINDIR)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/cubepi-config-version.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/cubepi-config.cmake ${PROJECT_BINARY_DIR}/cubepi-config-version.cmake
-    ${PROJECT_SOURCE_DIR}/cmake/FindMariaDBClient.cmake ${PROJECT_SOURCE_DIR}/cmake/cubepi_coroutines.cmake
+    ${PROJECT_SOURCE_DIR}/cmake/FindMariaDBClient.cmake ${PROJECT_SOURCE_DIR}/cmake/Findutf8proc.cmake ${PROJECT_SOURCE_DIR}/cmake/cubepi_coroutines.cmake
     DESTINATION ${config_directory} COMPONENT development)
 
 # pkg-config: a module cubepi-NAME for each module; `cubepi` and `bub` require all of the library and all of the pipeline.

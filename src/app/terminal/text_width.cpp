@@ -2,11 +2,35 @@
 
 #include <algorithm>
 
-#include "character_width.hpp"
+#include <utf8proc.h>
 
 namespace cubepi::app {
 
 namespace {
+
+/// Terminals show the emoji and ideographs that a later version of Unicode assigns as wide.
+bool will_be_wide(char32_t character) {
+    return (character >= 0x1FA70 && character <= 0x1FAFF) ||
+           (character >= 0x20000 && character <= 0x3FFFD);
+}
+
+/// Columns of a character at a terminal: 0 for those that join the previous one (combining marks, joiners, selectors, vowels
+/// and finals of Hangul), 2 for wide ones. Uses Unicode's tables instead of the locale, as terminals do.
+std::size_t character_width(char32_t character) {
+    if (character < 0x300) return 1;
+    if (character >= 0x1160 && character <= 0x11FF) return 0;
+    const auto code = static_cast<utf8proc_int32_t>(character);
+    const utf8proc_property_t* property = utf8proc_get_property(code);
+    switch (property->category) {
+        case UTF8PROC_CATEGORY_MN:
+        case UTF8PROC_CATEGORY_ME: return 0;
+        // A few format characters are signs before a number.
+        case UTF8PROC_CATEGORY_CF:
+            return property->boundclass == UTF8PROC_BOUNDCLASS_PREPEND ? 1 : 0;
+        // utf8proc counts spacing marks as joining; terminals give them a column.
+        default: return utf8proc_charwidth(code) == 2 || will_be_wide(character) ? 2 : 1;
+    }
+}
 
 struct Piece {
     std::size_t bytes = 0;

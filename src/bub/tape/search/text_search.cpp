@@ -1,10 +1,12 @@
 #include <bub/tape/search/text_search.hpp>
 
 #include <algorithm>
+#include <array>
 #include <vector>
 
+#include <utf8proc.h>
+
 #include <bub/tape/entry/json_text.hpp>
-#include <bub/tape/search/case_folding_table.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/schema/python_json.hpp>
 
@@ -13,6 +15,8 @@ namespace bub::detail {
 namespace {
 
 constexpr char32_t replacement = 0xFFFD;
+constexpr auto folding =
+    static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | UTF8PROC_CASEFOLD);
 
 /// Decodes the code point of `text` at `at`, and moves `at` past it.
 char32_t next_code(std::string_view text, std::size_t& at) {
@@ -31,33 +35,21 @@ char32_t next_code(std::string_view text, std::size_t& at) {
     return overlong || surrogate || code > 0x10FFFF ? replacement : code;
 }
 
-void append_hangul(std::u32string& out, char32_t syllable) {
-    const char32_t index = syllable - 0xAC00;
-    out += static_cast<char32_t>(0x1100 + index / 588);
-    out += static_cast<char32_t>(0x1161 + index % 588 / 28);
-    if (index % 28 != 0) out += static_cast<char32_t>(0x11A7 + index % 28);
-}
-
+/// Appends the full case folding of a code point's canonical decomposition, decomposed again.
 void append_folded(std::u32string& out, char32_t code) {
     if (code < 0x80) {
         out += code >= 'A' && code <= 'Z' ? code + 32 : code;
         return;
     }
-    if (code >= 0xAC00 && code <= 0xD7A3) return append_hangul(out, code);
-    const auto sequence = std::lower_bound(
-        folded_sequences.begin(), folded_sequences.end(), code,
-        [](const FoldedSequence& one, char32_t wanted) { return one.code < wanted; });
-    if (sequence != folded_sequences.end() && sequence->code == code) {
-        for (std::size_t i = 0; i < sequence->size; ++i)
-            out += static_cast<char32_t>(folded_pool[sequence->offset + i]);
+    std::array<utf8proc_int32_t, 16> folded;  // Unicode has at most four for one code point
+    const utf8proc_ssize_t size = utf8proc_decompose_char(
+        static_cast<utf8proc_int32_t>(code), folded.data(), folded.size(), folding, nullptr);
+    if (size < 0 || size > static_cast<utf8proc_ssize_t>(folded.size())) {
+        out += code;
         return;
     }
-    const auto range =
-        std::lower_bound(folded_ranges.begin(), folded_ranges.end(), code,
-                         [](const FoldedRange& one, char32_t wanted) { return one.last < wanted; });
-    const bool fits = range != folded_ranges.end() && range->first <= code &&
-                      (code - range->first) % range->stride == 0;
-    out += fits ? static_cast<char32_t>(static_cast<std::int64_t>(code) + range->delta) : code;
+    for (utf8proc_ssize_t i = 0; i < size; ++i)
+        out += static_cast<char32_t>(folded[static_cast<std::size_t>(i)]);
 }
 
 bool is_mark(char32_t code) { return code >= 0x300 && code <= 0x36F; }
