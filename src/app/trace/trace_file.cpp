@@ -9,7 +9,6 @@
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/posix_file.hpp>
-#include <cubepi/core/support/regular_file.hpp>
 #include <cubepi/schema/python_json.hpp>
 
 namespace cubepi::app {
