@@ -7,7 +7,7 @@
 #include <bub/builtin/builtin.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
 #include <bub/tape/tape_store.hpp>
-#include <cubepi/core/log_lines.hpp>
+#include <cubepi/core/log.hpp>
 #include <cubepi/tracing/exporter.hpp>
 #include <cubepi/tracing/meter.hpp>
 #include <cubepi/tracing/metric_reader.hpp>

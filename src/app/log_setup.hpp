@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include <cubepi/core/log_lines.hpp>
+#include <cubepi/core/log.hpp>
 
 namespace cubepi::app {
 

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include <cubepi/core/detail/callable_slot.hpp>
+#include <cubepi/core/detail/async_function.hpp>
 
 namespace bub {
 

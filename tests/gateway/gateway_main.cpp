@@ -10,7 +10,6 @@
 #include <gtest/gtest.h>
 
 #include <bub/framework.hpp>
-#include <cubepi/core/detail/standard_clock.hpp>
 #include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/runtime.hpp>
 

@@ -15,7 +15,6 @@
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/posix_file.hpp>
-#include <cubepi/core/support/regular_file.hpp>
 
 #include "database_url.hpp"
 #include "paths.hpp"

@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 
 #include <cubepi/core/support/posix_file.hpp>
-#include <cubepi/core/support/regular_file.hpp>
 
 namespace cubepi::app {
 

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include <cubepi/core/error.hpp>
-#include <cubepi/core/support/regular_file.hpp>
+#include <cubepi/core/support/posix_file.hpp>
 
 extern char** environ;
 

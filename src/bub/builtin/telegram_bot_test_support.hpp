@@ -16,10 +16,10 @@
 #include <bub/channel/file_delivery_log.hpp>
 #include <bub/channel/telegram/fake_bot_api.hpp>
 #include <bub/channel/telegram_channel.hpp>
+#include <cubepi/core/offload.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/task_scope.hpp>
-#include <cubepi/core/worker_pool.hpp>
 #include <cubepi/testing/manual_clock.hpp>
 
 namespace bub {

@@ -13,7 +13,7 @@
 #include <bub/warning_handler.hpp>
 #include <cubepi/core/clock.hpp>
 #include <cubepi/core/log.hpp>
-#include <cubepi/core/worker_pool.hpp>
+#include <cubepi/core/offload.hpp>
 
 namespace bub {
 

@@ -8,7 +8,7 @@
 #include <bub/tape/session_tape_store.hpp>
 #include <cubepi/core/clock.hpp>
 #include <cubepi/core/log.hpp>
-#include <cubepi/core/worker_pool.hpp>
+#include <cubepi/core/offload.hpp>
 
 namespace bub {
 

@@ -4,8 +4,8 @@
 #include <deque>
 #include <utility>
 
-#include <cubepi/core/async/thread_signal.hpp>
 #include <cubepi/core/number_text.hpp>
+#include <cubepi/core/thread_queue.hpp>
 #include <cubepi/schema/issue.hpp>
 #include <cubepi/schema/validate.hpp>
 

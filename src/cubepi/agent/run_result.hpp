@@ -9,7 +9,7 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/hitl_request.hpp>
 #include <cubepi/core/message_list.hpp>
-#include <cubepi/core/run_outcome.hpp>
+#include <cubepi/core/run_info.hpp>
 #include <cubepi/core/usage.hpp>
 
 namespace cubepi {

@@ -17,10 +17,10 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/json.hpp>
 #include <cubepi/core/maybe_task.hpp>
+#include <cubepi/core/message.hpp>
 #include <cubepi/core/model.hpp>
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/core/task.hpp>
-#include <cubepi/core/tool_result.hpp>
 #include <cubepi/schema/json_convert.hpp>
 #include <cubepi/schema/json_schema.hpp>
 #include <cubepi/schema/json_text.hpp>

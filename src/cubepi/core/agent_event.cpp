@@ -1,5 +1,7 @@
 #include <cubepi/core/agent_event.hpp>
 
+#include <cubepi/core/message_json.hpp>
+
 namespace cubepi {
 
 std::string_view to_string(AgentEventType type) noexcept {
@@ -54,6 +56,138 @@ const std::string_view* AgentEvent::thinking_delta() const noexcept {
 std::string_view AgentEvent::text() const noexcept {
     const std::string_view* delta = text_delta();
     return delta ? *delta : std::string_view();
+}
+
+namespace {
+
+/// Unix time with the resolution of the system clock; microseconds are what a double holds.
+double unix_seconds(std::chrono::system_clock::time_point time) {
+    const auto since_epoch = time.time_since_epoch();
+    const auto us = std::chrono::duration_cast<std::chrono::microseconds>(since_epoch);
+    return static_cast<double>(us.count()) / 1e6;
+}
+
+JsonArray message_ids(const MessageList& messages) {
+    JsonArray array;
+    array.reserve(messages.size());
+    for (const Message& message : messages) array.emplace_back(message.id());
+    return array;
+}
+
+JsonObject stream_event_json(const StreamEvent& event, bool with_partial) {
+    JsonObject json{{"type", to_string(event.type)}};
+    if (event.content_index >= 0) json["content_index"] = event.content_index;
+    const bool is_delta = event.type == StreamEventType::text_delta ||
+                          event.type == StreamEventType::thinking_delta ||
+                          event.type == StreamEventType::toolcall_delta;
+    if (is_delta) json["delta"] = event.delta;
+    if (with_partial) json["partial"] = to_json(event.partial.get());
+    return json;
+}
+
+/// A visitor that adds an event's own fields to the object with the common ones. Each message is contained in one event
+/// only, `message_end`; the others refer to it by its id, so that a long output is not repeated.
+struct BodyWriter {
+    JsonObject& json;
+    const RunInfo* run;
+    bool with_partial;
+
+    void operator()(const AgentStartEvent&) const {
+        if (!run || run->origin.parent_run_id.empty()) return;
+        json["parent_run_id"] = run->origin.parent_run_id;
+        if (!run->origin.parent_tool_call_id.empty())
+            json["parent_tool_call_id"] = run->origin.parent_tool_call_id;
+    }
+    void operator()(const AgentEndEvent& event) const {
+        json["message_ids"] = message_ids(event.messages);
+    }
+    void operator()(const TurnStartEvent&) const {}
+    void operator()(const TurnEndEvent& event) const {
+        json["message_id"] = event.message ? event.message.id() : std::string();
+        json["tool_result_ids"] = message_ids(event.tool_results);
+    }
+    void operator()(const MessageStartEvent& event) const {
+        json["message_id"] = event.message.id();
+        json["role"] = to_string(event.message.role());
+        if (const ToolResultMessage* result = event.message.tool_result())
+            json["tool_call_id"] = std::string_view(result->tool_call_id);
+    }
+    void operator()(const MessageUpdateEvent& event) const {
+        json["stream_event"] = stream_event_json(event.stream_event, with_partial);
+    }
+    void operator()(const MessageEndEvent& event) const {
+        json["message"] = to_json(event.message);
+    }
+    void operator()(const ToolExecutionStartEvent& event) const {
+        tool(event.tool_call_id, event.tool_name);
+        json["args"] = event.args;
+    }
+    void operator()(const ToolExecutionUpdateEvent& event) const {
+        tool(event.tool_call_id, event.tool_name);
+        json["args"] = event.args;
+        json["partial_result"] = event.partial_result;
+    }
+    void operator()(const ToolExecutionEndEvent& event) const {
+        tool(event.tool_call_id, event.tool_name);
+        json["is_error"] = event.is_error;
+        json["terminate"] = event.terminate;
+        json["blocked_by_hook"] = event.blocked_by_hook;
+        json["block_reason"] =
+            event.block_reason.empty() ? Json(nullptr) : Json(event.block_reason);
+    }
+    void operator()(const HitlRequestEvent& event) const {
+        json["request"] = to_json(event.request);
+    }
+    void operator()(const HitlAnswerEvent& event) const {
+        json["question_id"] = event.question_id;
+        json["answer"] = event.answer;
+        json["cancelled"] = event.cancelled;
+    }
+    void operator()(const AgentSuspendedEvent& event) const {
+        JsonArray pending;
+        for (const HitlRequest& request : event.pending_requests) {
+            pending.emplace_back(to_json(request));
+        }
+        json["pending_requests"] = std::move(pending);
+    }
+    void operator()(const AgentAbortedEvent& event) const { json["reason"] = event.reason; }
+    void operator()(const NoticeEvent& event) const {
+        json["code"] = event.notice.code;
+        json["text"] = event.notice.text;
+        json["details"] = event.notice.details;
+    }
+
+    void tool(const SharedString& id, const SharedString& name) const {
+        json["tool_call_id"] = std::string_view(id);
+        json["tool_name"] = std::string_view(name);
+    }
+};
+
+}  // namespace
+
+JsonObject to_json(const AgentEvent& event, bool with_partial) {
+    JsonObject json;
+    json["type"] = to_string(event.type());
+    json["run_id"] = event.run_id();
+    json["attempt_id"] = event.run ? event.run->attempt_id.str() : std::string();
+    if (!event.thread_id().empty()) json["thread_id"] = event.thread_id();
+    json["turn"] = event.turn;
+    json["seq"] = event.seq;
+    json["time"] = unix_seconds(event.wall_time());
+    const BodyWriter writer{json, event.run.get(), with_partial};
+    std::visit(writer, event.body);
+    return json;
+}
+
+std::string_view to_string(RunOutcome outcome) noexcept {
+    switch (outcome) {
+        case RunOutcome::completed: return "completed";
+        case RunOutcome::suspended: return "suspended";
+        case RunOutcome::aborted: return "aborted";
+        case RunOutcome::failed: return "failed";
+        case RunOutcome::limited: return "limited";
+    }
+    return "failed";
 }
 
 }  // namespace cubepi

@@ -12,12 +12,11 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/hitl_request.hpp>
 #include <cubepi/core/json.hpp>
+#include <cubepi/core/message.hpp>
 #include <cubepi/core/message_list.hpp>
 #include <cubepi/core/notice.hpp>
 #include <cubepi/core/run_info.hpp>
-#include <cubepi/core/run_outcome.hpp>
 #include <cubepi/core/stream_event.hpp>
-#include <cubepi/core/tool_result.hpp>
 #include <cubepi/core/usage.hpp>
 
 namespace cubepi {

@@ -11,7 +11,6 @@
 #include <gtest/gtest.h>
 
 #include <cubepi/core/error.hpp>
-#include <cubepi/core/log_lines.hpp>
 #include <cubepi/core/notice.hpp>
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/testing/manual_clock.hpp>

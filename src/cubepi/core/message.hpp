@@ -10,13 +10,10 @@
 #include <variant>
 #include <vector>
 
-#include <cubepi/core/content_list.hpp>
+#include <cubepi/core/compact_values.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/json.hpp>
-#include <cubepi/core/lazy_object.hpp>
 #include <cubepi/core/shared_string.hpp>
-#include <cubepi/core/shared_value.hpp>
-#include <cubepi/core/unix_time.hpp>
 #include <cubepi/core/usage.hpp>
 
 namespace cubepi {
@@ -222,5 +219,26 @@ Message user_message(std::string text, Blocks... blocks) {
 /// true and `synthetic_source` = `source`.
 Message synthetic_user_message(std::string text, std::string_view source);
 bool is_synthetic_message(const Message& message) noexcept;
+
+/// The result of a tool. The user-declared constructors make it safe inside awaited expressions with g++ 12 (see
+/// docs/guides/coroutines.md).
+struct AgentToolResult {
+    AgentToolResult() = default;
+    AgentToolResult(std::string text) { content.emplace_back(TextContent{std::move(text)}); }
+    AgentToolResult(const char* text) : AgentToolResult(std::string(text)) {}
+    AgentToolResult(Content block) { content.push_back(std::move(block)); }
+    AgentToolResult(ContentList<Content> blocks) : content(std::move(blocks)) {}
+    /// Returns a result that reports a failure of the call to the model.
+    static AgentToolResult error(std::string text);
+
+    ContentList<Content> content = {};  ///< for the model
+    Json details = {};                  ///< for the host; stored, never sent to the model
+    std::optional<bool> is_error = {};
+    std::optional<bool> terminate = {};  ///< end the run if every result of the batch has this set
+
+    std::string text() const;
+};
+
+JsonObject to_json(const AgentToolResult& result);
 
 }  // namespace cubepi

@@ -2,17 +2,200 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
-#include <cubepi/core/support/object_reader.hpp>
+#include <cubepi/core/error.hpp>
+#include <cubepi/core/json.hpp>
+#include <cubepi/core/support/trimmed.hpp>
 
 namespace cubepi {
 
 namespace {
+
+// Reads stored values like CubePi does: numeric strings, true and false are accepted as numbers; 0, 1 and the common
+// words as flags. Values that CubePi rejects are rejected, because otherwise one of the two could not read the thread.
+
+// Throws Error (validation): "message key 'KEY': expected ...".
+[[noreturn]] void refuse_key(std::string_view key, std::string_view expected);
+
+double stored_number(const Json& value, std::string_view key);
+// Reads a number without fraction; clamps it if it is too large.
+std::int64_t stored_integer(const Json& value, std::string_view key);
+bool stored_flag(const Json& value, std::string_view key);
+
+// A reader of an object's keys; unknown keys become `extra`.
+class ObjectReader {
+public:
+    ObjectReader(const Json& json, std::string_view what);
+
+    bool has(std::string_view key) const { return object_->contains(key); }
+    // Returns the value of `key`; null if absent or null. Marks the key as known.
+    const Json* take(std::string_view key);
+    // Like take(), but rejects an explicit null, as CubePi does.
+    const Json* take_not_null(std::string_view key);
+    // Returns an empty string if the key is absent or null, unless it is required.
+    std::string text(std::string_view key, bool required = false);
+    // Returns an empty string if the key is absent.
+    std::string text_not_null(std::string_view key);
+    std::optional<double> number(std::string_view key);
+    std::optional<std::int64_t> integer(std::string_view key);
+    LazyObject object(std::string_view key);
+    LazyObject rest() const;
+
+private:
+    bool is_known(std::string_view key) const;
+
+    const JsonObject* object_ = nullptr;
+    std::array<std::string_view, 24> known_{};
+    std::size_t count_ = 0;
+};
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+constexpr std::string_view python_spaces = " \t\n\v\f\r";
+
+// Parses a number in Python's notation: " +1_000.5 ".
+double number_in(std::string_view written, std::string_view key) {
+    std::string_view text = detail::trimmed(written, python_spaces);
+    if (text.size() > 1 && text.front() == '+' && text[1] != '-') text.remove_prefix(1);
+    std::string digits;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        const bool between = text[i] == '_' && i > 0 && i + 1 < text.size() &&
+                             is_digit(text[i - 1]) && is_digit(text[i + 1]);
+        if (!between) digits += text[i];
+    }
+    double number = 0;
+    const char* const end = digits.data() + digits.size();
+    const auto [stop, error] = std::from_chars(digits.data(), end, number);
+    if (digits.empty() || error != std::errc() || stop != end) refuse_key(key, "a number");
+    return number;
+}
+
+std::int64_t nearest_integer(double value) {
+    // The greatest integer plus one is a double; the greatest integer itself is not.
+    const double above = std::ldexp(1.0, std::numeric_limits<std::int64_t>::digits);
+    if (value >= above) return std::numeric_limits<std::int64_t>::max();
+    if (value <= -above) return std::numeric_limits<std::int64_t>::min();
+    return static_cast<std::int64_t>(value);
+}
+
+void refuse_key(std::string_view key, std::string_view expected) {
+    throw Error(ErrorCode::validation,
+                "message key '" + std::string(key) + "': expected " + std::string(expected));
+}
+
+double stored_number(const Json& value, std::string_view key) {
+    if (value.is_string()) return number_in(value.get_string(), key);
+    if (value.is_bool()) return value.get_bool() ? 1 : 0;
+    if (!value.is_number()) refuse_key(key, "a number");
+    return value.to_number<double>();
+}
+
+std::int64_t stored_integer(const Json& value, std::string_view key) {
+    if (value.is_int64()) return value.get_int64();
+    const double number = stored_number(value, key);
+    if (!(std::trunc(number) == number)) refuse_key(key, "a number without fraction");
+    return nearest_integer(number);
+}
+
+bool stored_flag(const Json& value, std::string_view key) {
+    if (value.is_bool()) return value.get_bool();
+    if (value.is_string()) {
+        std::string word(value.get_string());
+        std::transform(word.begin(), word.end(), word.begin(), [](char c) {
+            return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+        });
+        for (const std::string_view yes : {"1", "true", "t", "yes", "y", "on"}) {
+            if (word == yes) return true;
+        }
+        for (const std::string_view no : {"0", "false", "f", "no", "n", "off"}) {
+            if (word == no) return false;
+        }
+    } else if (value.is_number()) {
+        const double number = value.to_number<double>();
+        if (number == 0 || number == 1) return number == 1;
+    }
+    refuse_key(key, "true or false");
+}
+
+ObjectReader::ObjectReader(const Json& json, std::string_view what) {
+    if (!json.is_object()) refuse_key(what, "an object");
+    object_ = &json.get_object();
+}
+
+const Json* ObjectReader::take(std::string_view key) {
+    known_[count_++] = key;
+    const Json* value = object_->if_contains(key);
+    return value && !value->is_null() ? value : nullptr;
+}
+
+const Json* ObjectReader::take_not_null(std::string_view key) {
+    known_[count_++] = key;
+    const Json* value = object_->if_contains(key);
+    if (value && value->is_null()) refuse_key(key, "a value, found null");
+    return value;
+}
+
+std::string ObjectReader::text(std::string_view key, bool required) {
+    const Json* value = required ? take_not_null(key) : take(key);
+    if (!value) {
+        if (required) refuse_key(key, "a string, found nothing");
+        return {};
+    }
+    if (!value->is_string()) refuse_key(key, "a string");
+    return std::string(value->get_string());
+}
+
+std::string ObjectReader::text_not_null(std::string_view key) {
+    const Json* value = take_not_null(key);
+    if (!value) return {};
+    if (!value->is_string()) refuse_key(key, "a string");
+    return std::string(value->get_string());
+}
+
+std::optional<double> ObjectReader::number(std::string_view key) {
+    const Json* value = take(key);
+    if (!value) return std::nullopt;
+    const double number = stored_number(*value, key);
+    // A number would also be read as absent.
+    if (std::isnan(number)) return std::nullopt;
+    return number;
+}
+
+std::optional<std::int64_t> ObjectReader::integer(std::string_view key) {
+    const Json* value = take(key);
+    if (!value) return std::nullopt;
+    return stored_integer(*value, key);
+}
+
+LazyObject ObjectReader::object(std::string_view key) {
+    const Json* value = take_not_null(key);
+    if (!value) return {};
+    if (!value->is_object()) refuse_key(key, "an object");
+    return value->get_object();
+}
+
+LazyObject ObjectReader::rest() const {
+    LazyObject extra;
+    for (const auto& [key, value] : *object_) {
+        if (!is_known(key)) extra[key] = value;
+    }
+    return extra;
+}
+
+bool ObjectReader::is_known(std::string_view key) const {
+    const auto end = known_.begin() + static_cast<std::ptrdiff_t>(count_);
+    return std::find(known_.begin(), end, key) != end;
+}
 
 void add_extra(JsonObject& json, const LazyObject& extra) {
     for (const auto& [key, value] : extra.get()) json.emplace(key, value);
@@ -177,8 +360,6 @@ JsonObject to_json(const Message& message) {
 
 namespace {
 
-using detail::ObjectReader;
-
 constexpr std::array<std::string_view, 6> usage_keys{"input_tokens",      "output_tokens",
                                                      "cache_read_tokens", "cache_write_tokens",
                                                      "reasoning_tokens",  "cache_write_1h_tokens"};
@@ -216,12 +397,12 @@ AssistantContent block_from_json(const Json& json) {
         return block;
     }
     if (type != "tool_call")
-        detail::refuse_key("type", "text, image, thinking or tool_call, found " + type);
+        refuse_key("type", "text, image, thinking or tool_call, found " + type);
     ToolCall block;
     block.id = reader.text("id", true);
     block.name = reader.text("name", true);
     const Json* arguments = reader.take_not_null("arguments");
-    if (!arguments || !arguments->is_object()) detail::refuse_key("arguments", "an object");
+    if (!arguments || !arguments->is_object()) refuse_key("arguments", "an object");
     block.arguments = arguments->get_object();
     block.extra = reader.rest();
     return block;
@@ -229,7 +410,7 @@ AssistantContent block_from_json(const Json& json) {
 
 const JsonArray& content_array(ObjectReader& reader) {
     const Json* content = reader.take_not_null("content");
-    if (!content || !content->is_array()) detail::refuse_key("content", "a list of blocks");
+    if (!content || !content->is_array()) refuse_key("content", "a list of blocks");
     return content->get_array();
 }
 
@@ -244,8 +425,8 @@ ContentList<Content> content_from_json(ObjectReader& reader, std::string_view ro
         } else if (auto* image = std::get_if<ImageContent>(&block)) {
             blocks.emplace_back(std::move(*image));
         } else {
-            detail::refuse_key("content",
-                               "text and image blocks in a message of role " + std::string(role));
+            refuse_key("content",
+                       "text and image blocks in a message of role " + std::string(role));
         }
     }
     return blocks;
@@ -302,13 +483,13 @@ AssistantMessage assistant_from_json(ObjectReader& reader) {
     for (const Json& json : array) message.content.push_back(block_from_json(json));
     message.id = reader.text("id");
     if (const Json* reason = reader.take_not_null("stop_reason")) {
-        if (!reason->is_string()) detail::refuse_key("stop_reason", "a string");
+        if (!reason->is_string()) refuse_key("stop_reason", "a string");
         message.stop_reason = stop_reason::shared(reason->get_string());
     }
     message.error_message = reader.text("error_message");
     message.error = error_from_json(reader);
     if (const Json* usage = reader.take("usage")) {
-        if (!usage->is_object()) detail::refuse_key("usage", "an object");
+        if (!usage->is_object()) refuse_key("usage", "an object");
         message.usage = usage_from_json(usage->get_object());
         for (const auto& [key, value] : usage->get_object()) {
             if (std::find(usage_keys.begin(), usage_keys.end(), std::string_view(key)) ==
@@ -323,7 +504,7 @@ AssistantMessage assistant_from_json(ObjectReader& reader) {
         const bool provider = field == &AssistantMessage::provider_id;
         const std::string_view key = provider ? "provider_id" : "model_id";
         if (const Json* value = reader.take_not_null(key)) {
-            if (!value->is_string()) detail::refuse_key(key, "a string");
+            if (!value->is_string()) refuse_key(key, "a string");
             message.*field = std::string_view(value->get_string());
         }
     }
@@ -342,7 +523,7 @@ Message tool_result_from_json(ObjectReader& reader) {
     message.content = content_from_json(reader, "tool_result");
     if (const Json* details = reader.take("details")) message.details = *details;
     if (const Json* flag = reader.take_not_null("is_error"))
-        message.is_error = detail::stored_flag(*flag, "is_error");
+        message.is_error = stored_flag(*flag, "is_error");
     message.id = reader.text("id");
     message.timestamp = reader.number("timestamp");
     message.metadata = reader.object("metadata");
@@ -357,14 +538,14 @@ Usage usage_from_json(const JsonObject& json) {
     Usage usage;
     const auto read = [&](std::string_view key, TokenCount& count) {
         if (const Json* value = json.if_contains(key))
-            count = TokenCount(detail::stored_integer(*value, key));
+            count = TokenCount(stored_integer(*value, key));
     };
     // CubePi does not read these, so invalid values must not make the thread unreadable.
     const auto read_ours = [&](std::string_view key, TokenCount& count) {
         const Json* value = json.if_contains(key);
         if (!value || !value->is_number()) return;
         const double number = value->to_number<double>();
-        count = TokenCount(detail::stored_integer(Json(std::trunc(number)), key));
+        count = TokenCount(stored_integer(Json(std::trunc(number)), key));
     };
     read("input_tokens", usage.input_tokens);
     read("output_tokens", usage.output_tokens);
@@ -377,7 +558,7 @@ Usage usage_from_json(const JsonObject& json) {
 
 AssistantMessage assistant_message_from_json(const Json& json) {
     ObjectReader reader(json, "message");
-    if (reader.text("role", true) != "assistant") detail::refuse_key("role", "assistant");
+    if (reader.text("role", true) != "assistant") refuse_key("role", "assistant");
     return assistant_from_json(reader);
 }
 
@@ -387,7 +568,7 @@ Message message_from_json(const Json& json) {
     if (role == "user") return user_from_json(reader);
     if (role == "assistant") return assistant_from_json(reader);
     if (role == "tool_result") return tool_result_from_json(reader);
-    detail::refuse_key("role", "user, assistant or tool_result, found " + role);
+    refuse_key("role", "user, assistant or tool_result, found " + role);
 }
 
 }  // namespace cubepi

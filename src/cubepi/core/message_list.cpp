@@ -9,8 +9,8 @@
 #include <new>
 #include <utility>
 
-#include <cubepi/core/detail/ref_count.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/shared_string.hpp>
 
 namespace cubepi {
 

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <cubepi/core/json.hpp>
@@ -45,5 +47,15 @@ struct RunInfo {
                std::chrono::duration_cast<std::chrono::system_clock::duration>(moment - created);
     }
 };
+
+/// The outcome of a run (D40).
+enum class RunOutcome : std::uint8_t {
+    completed,
+    suspended,  ///< waiting for the user; respond() resumes it
+    aborted,
+    failed,   ///< the model, the network or a hook failed
+    limited,  ///< a configured limit was reached
+};
+std::string_view to_string(RunOutcome outcome) noexcept;
 
 }  // namespace cubepi

@@ -5,7 +5,7 @@
 #include <thread>
 #include <utility>
 
-#include <cubepi/core/detail/standard_clock.hpp>
+#include <cubepi/core/detail/asio_abi.hpp>
 
 namespace cubepi {
 
@@ -43,3 +43,9 @@ void detail::set_standard_clock(std::shared_ptr<Clock> clock) {
 }
 
 }  // namespace cubepi
+
+namespace cubepi::detail {
+
+const char CUBEPI_ASIO_ABI = 0;
+
+}  // namespace cubepi::detail

@@ -5,7 +5,7 @@
 #include <cubepi/core/clock.hpp>
 #include <cubepi/core/ids.hpp>
 #include <cubepi/core/log.hpp>
-#include <cubepi/core/worker_pool.hpp>
+#include <cubepi/core/offload.hpp>
 
 namespace cubepi {
 
@@ -66,5 +66,12 @@ public:
         return std::move(*this);
     }
 };
+
+namespace detail {
+
+/// Sets the clock of Runtime::standard(), for tests of whole programs. Called before anything uses that runtime.
+void set_standard_clock(std::shared_ptr<Clock> clock);
+
+}  // namespace detail
 
 }  // namespace cubepi

@@ -1,15 +1,59 @@
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <compare>
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <ostream>
 #include <string>
 #include <string_view>
 #include <utility>
 
-#include <cubepi/core/detail/ref_count.hpp>
+#if __has_include(<sys/single_threaded.h>)
+#include <sys/single_threaded.h>
+#endif
+
+namespace cubepi::detail {
+
+/// The number of handles that share an object; initially one. Counts without atomic instructions as long as the process
+/// is single-threaded, like std::shared_ptr.
+class RefCount {
+public:
+    void retain() noexcept {
+        if (single_threaded()) {
+            count_.store(count_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+        } else {
+            count_.fetch_add(1, std::memory_order_relaxed);
+        }
+    }
+    /// Returns true if that was the last handle.
+    bool release() noexcept {
+        // The only holder need not synchronize with others.
+        if (is_one()) return true;
+        if (single_threaded()) {
+            count_.store(count_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
+            return false;
+        }
+        return count_.fetch_sub(1, std::memory_order_acq_rel) == 1;
+    }
+    bool is_one() const noexcept { return count_.load(std::memory_order_acquire) == 1; }
+
+private:
+    static bool single_threaded() noexcept {
+#if __has_include(<sys/single_threaded.h>)
+        return __libc_single_threaded;
+#else
+        return false;
+#endif
+    }
+
+    std::atomic<std::uint32_t> count_{1};
+};
+
+}  // namespace cubepi::detail
 
 namespace cubepi {
 
@@ -92,7 +136,14 @@ private:
 
 /// Returns a shared string of that text, reusing one recently created on this thread if possible. For names that arrive
 /// as text and recur in every message: of models, providers, tools.
-SharedString shared_name(std::string_view text);
+inline SharedString shared_name(std::string_view text) {
+    if (text.empty()) return SharedString();
+    thread_local std::array<SharedString, 16> recent;
+    const auto last = static_cast<unsigned char>(text.back());
+    SharedString& place = recent[(text.size() * 7 + last) % recent.size()];
+    if (!(place == text)) place = SharedString(text);
+    return place;
+}
 
 }  // namespace cubepi
 

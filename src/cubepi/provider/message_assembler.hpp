@@ -9,7 +9,6 @@
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/message.hpp>
-#include <cubepi/core/partial_message.hpp>
 #include <cubepi/core/stream_event.hpp>
 #include <cubepi/provider/stream_options.hpp>
 

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include <cubepi/core/detail/callable_slot.hpp>
+#include <cubepi/core/detail/async_function.hpp>
 #include <cubepi/core/http_transport.hpp>
 #include <cubepi/core/json.hpp>
 #include <cubepi/core/model.hpp>

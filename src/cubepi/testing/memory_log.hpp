@@ -4,7 +4,7 @@
 #include <mutex>
 #include <string>
 
-#include <cubepi/core/log_lines.hpp>
+#include <cubepi/core/log.hpp>
 
 namespace cubepi::testing {
 

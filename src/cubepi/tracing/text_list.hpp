@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include <cubepi/core/compact_values.hpp>
 #include <cubepi/core/shared_string.hpp>
-#include <cubepi/core/shared_value.hpp>
 
 namespace cubepi {
 

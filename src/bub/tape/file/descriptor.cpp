@@ -9,7 +9,7 @@
 
 #include <bub/tape/file/tape_errors.hpp>
 #include <cubepi/core/error.hpp>
-#include <cubepi/core/support/regular_file.hpp>
+#include <cubepi/core/support/posix_file.hpp>
 
 namespace bub::detail {
 

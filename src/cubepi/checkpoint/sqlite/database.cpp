@@ -11,7 +11,6 @@
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/posix_file.hpp>
-#include <cubepi/core/support/regular_file.hpp>
 
 namespace cubepi::detail {
 

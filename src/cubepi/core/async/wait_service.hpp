@@ -7,7 +7,7 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/system/error_code.hpp>
 
-#include <cubepi/core/detail/wait_list.hpp>
+#include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/task.hpp>
 
 namespace cubepi::detail {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include <cubepi/core/message.hpp>
-#include <cubepi/core/partial_message.hpp>
+#include <cubepi/core/stream_event.hpp>
 
 namespace cubepi::detail {
 

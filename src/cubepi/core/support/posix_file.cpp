@@ -5,6 +5,7 @@
 #include <system_error>
 
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace cubepi::detail {
@@ -102,6 +103,24 @@ std::string errno_text(int error_number) { return std::generic_category().messag
 
 bool is_out_of_space(int error_number) noexcept {
     return error_number == ENOSPC || error_number == EDQUOT || error_number == EFBIG;
+}
+
+std::string_view kind_if_not_regular(unsigned mode) noexcept {
+    switch (mode & S_IFMT) {
+        case S_IFREG: return {};
+        case S_IFDIR: return "a directory";
+        case S_IFIFO: return "a pipe";
+        case S_IFSOCK: return "a socket";
+        case S_IFCHR:
+        case S_IFBLK: return "a device";
+        default: return "not a regular file";
+    }
+}
+
+std::string_view kind_if_not_regular(const std::filesystem::path& path) noexcept {
+    struct stat info = {};
+    return ::stat(path.c_str(), &info) == 0 ? kind_if_not_regular(info.st_mode)
+                                            : std::string_view();
 }
 
 }  // namespace cubepi::detail

@@ -1,13 +1,13 @@
 #pragma once
 
-#include <fcntl.h>
-
 #include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
+
+#include <fcntl.h>
 
 namespace cubepi::detail {
 
@@ -86,5 +86,13 @@ std::string errno_text(int error_number);
 
 /// Returns true if `error_number` means that a disk, a quota or a limit of the file size is exhausted.
 bool is_out_of_space(int error_number) noexcept;
+
+/// Names the kind of file for a mode of stat(2) that is not a regular file's: "a pipe", "a directory"; empty for a regular
+/// file.
+std::string_view kind_if_not_regular(unsigned mode) noexcept;
+
+/// The same for the file at `path`, following symbolic links; also empty if the file cannot be examined. Opening a pipe
+/// blocks until its other end is opened: check a path with this before reading it.
+std::string_view kind_if_not_regular(const std::filesystem::path& path) noexcept;
 
 }  // namespace cubepi::detail

@@ -10,8 +10,8 @@
 
 #include <cubepi/agent/checkpointer.hpp>
 #include <cubepi/agent/hitl_channel.hpp>
-#include <cubepi/core/async/thread_signal.hpp>
 #include <cubepi/core/clock.hpp>
+#include <cubepi/core/thread_queue.hpp>
 #include <cubepi/hitl/channel/question_id.hpp>
 
 namespace cubepi::detail {

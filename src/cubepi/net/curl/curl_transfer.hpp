@@ -1,6 +1,6 @@
 #pragma once
 
-#include <cubepi/core/detail/wait_list.hpp>
+#include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/http_transport.hpp>
 #include <cubepi/core/task.hpp>
 

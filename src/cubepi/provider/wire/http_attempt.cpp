@@ -7,7 +7,7 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/number_text.hpp>
 #include <cubepi/core/outcome.hpp>
-#include <cubepi/core/support/random_fraction.hpp>
+#include <cubepi/core/support/random_word.hpp>
 #include <cubepi/core/timeout.hpp>
 #include <cubepi/net/network_error.hpp>
 #include <cubepi/provider/wire/user_hook.hpp>

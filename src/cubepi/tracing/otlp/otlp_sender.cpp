@@ -5,7 +5,7 @@
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
-#include <cubepi/core/support/random_fraction.hpp>
+#include <cubepi/core/support/random_word.hpp>
 #include <cubepi/net/http_client.hpp>
 #include <cubepi/tracing/otlp/gzip.hpp>
 #include <cubepi/tracing/otlp/otlp_messages.hpp>

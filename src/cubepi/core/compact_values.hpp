@@ -9,10 +9,15 @@
 #include <limits>
 #include <memory>
 #include <new>
+#include <optional>
 #include <stdexcept>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
+
+#include <cubepi/core/json.hpp>
+#include <cubepi/core/shared_string.hpp>
 
 namespace cubepi {
 
@@ -193,6 +198,118 @@ private:
     Block* blocks_ = nullptr;
     std::uint32_t size_ = 0;
     std::uint32_t capacity_ = 0;
+};
+
+/// A JSON object that is nearly always empty, stored in one word. Has the value semantics of JsonObject.
+class LazyObject {
+public:
+    LazyObject() noexcept = default;
+    LazyObject(JsonObject object)
+        : object_(object.empty() ? nullptr : std::make_unique<JsonObject>(std::move(object))) {}
+    LazyObject(const LazyObject& other)
+        : object_(other.empty() ? nullptr : std::make_unique<JsonObject>(*other.object_)) {}
+    LazyObject(LazyObject&&) noexcept = default;
+    LazyObject& operator=(LazyObject other) noexcept {
+        object_ = std::move(other.object_);
+        return *this;
+    }
+    ~LazyObject() = default;
+
+    bool empty() const noexcept { return !object_ || object_->empty(); }
+    /// Returns the value under `key`, or null if absent.
+    const Json* find(std::string_view key) const noexcept {
+        return object_ ? object_->if_contains(key) : nullptr;
+    }
+    /// Returns the value under `key`; inserts null if absent.
+    Json& operator[](std::string_view key) { return edit()[key]; }
+    /// Preserves the order of the other keys.
+    void erase(std::string_view key) {
+        if (object_) object_->stable_erase(key);
+    }
+    const JsonObject& get() const noexcept {
+        static const JsonObject none;
+        return object_ ? *object_ : none;
+    }
+    JsonObject& edit() {
+        if (!object_) object_ = std::make_unique<JsonObject>();
+        return *object_;
+    }
+
+    friend bool operator==(const LazyObject& a, const LazyObject& b) { return a.get() == b.get(); }
+
+private:
+    std::unique_ptr<JsonObject> object_;
+};
+
+/// An immutable value that is nearly always absent, in one word; copies share it. Distinct copies may be used from
+/// different threads.
+template <class T>
+class SharedValue {
+public:
+    SharedValue() noexcept = default;
+    SharedValue(std::nullptr_t) noexcept {}
+    SharedValue(T value) : rep_(new Rep(std::move(value))) {}
+    SharedValue(const std::shared_ptr<const T>& value) : rep_(value ? new Rep(*value) : nullptr) {}
+    SharedValue(const SharedValue& other) noexcept : rep_(other.rep_) {
+        if (rep_) rep_->refs.retain();
+    }
+    SharedValue(SharedValue&& other) noexcept : rep_(std::exchange(other.rep_, nullptr)) {}
+    SharedValue& operator=(SharedValue other) noexcept {
+        std::swap(rep_, other.rep_);
+        return *this;
+    }
+    ~SharedValue() {
+        if (rep_ && rep_->refs.release()) delete rep_;
+    }
+
+    explicit operator bool() const noexcept { return rep_ != nullptr; }
+    const T* get() const noexcept { return rep_ ? &rep_->value : nullptr; }
+    const T& operator*() const noexcept { return rep_->value; }
+    const T* operator->() const noexcept { return &rep_->value; }
+
+    /// Returns true if the values are equal or both absent.
+    friend bool operator==(const SharedValue& a, const SharedValue& b) {
+        return a.rep_ == b.rep_ || (a.rep_ && b.rep_ && a.rep_->value == b.rep_->value);
+    }
+    friend bool operator==(const SharedValue& a, std::nullptr_t) noexcept { return !a.rep_; }
+
+private:
+    struct Rep {
+        explicit Rep(T v) : value(std::move(v)) {}
+        detail::RefCount refs;
+        T value;
+    };
+    Rep* rep_ = nullptr;
+};
+
+/// An optional Unix time in seconds, in one word. Used like std::optional<double>.
+class UnixTime {
+public:
+    constexpr UnixTime() noexcept = default;
+    constexpr UnixTime(std::nullopt_t) noexcept {}
+    /// NaN means absent.
+    constexpr UnixTime(double seconds) noexcept : seconds_(seconds) {}
+    constexpr UnixTime(std::optional<double> seconds) noexcept
+        : seconds_(seconds ? *seconds : none) {}
+
+    constexpr bool has_value() const noexcept { return seconds_ == seconds_; }
+    constexpr explicit operator bool() const noexcept { return has_value(); }
+    constexpr double operator*() const noexcept { return seconds_; }
+    constexpr double value_or(double other) const noexcept {
+        return has_value() ? seconds_ : other;
+    }
+    constexpr void reset() noexcept { seconds_ = none; }
+    constexpr operator std::optional<double>() const noexcept {
+        return has_value() ? std::optional<double>(seconds_) : std::nullopt;
+    }
+
+    friend constexpr bool operator==(UnixTime a, UnixTime b) noexcept {
+        return a.seconds_ == b.seconds_ || (!a.has_value() && !b.has_value());
+    }
+
+private:
+    static constexpr double none = std::numeric_limits<double>::quiet_NaN();
+    double seconds_ = none;
 };
 
 }  // namespace cubepi

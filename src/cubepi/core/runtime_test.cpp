@@ -1,17 +1,28 @@
-#include <cubepi/core/clock.hpp>
+#include <cubepi/core/runtime.hpp>
 
+#include <algorithm>
+#include <cctype>
 #include <memory>
+#include <set>
 #include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
 #include <gtest/gtest.h>
 
 #include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/clock.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/event_signal.hpp>
+#include <cubepi/core/ids.hpp>
+#include <cubepi/core/loop_lag.hpp>
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/task_scope.hpp>
 #include <cubepi/core/timeout.hpp>
@@ -204,6 +215,167 @@ TEST(WithTimeout, Nested) {
     } catch (const TimeoutError& error) {
         EXPECT_EQ(error.timeout(), "inner");
     }
+}
+
+struct Loop {
+    std::shared_ptr<ManualClock> clock = std::make_shared<ManualClock>();
+    std::shared_ptr<const Runtime> runtime =
+        std::make_shared<const Runtime>(Runtime().with_clock(clock));
+    boost::asio::io_context context{1};
+    boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work{
+        context.get_executor()};
+    LoopLagGauge gauge{context.get_executor(), runtime, 10ms};
+
+    /// Advances the time while the queue is idle.
+    void idle(std::chrono::nanoseconds time) {
+        clock->advance(time);
+        context.poll();
+    }
+    /// Posts a handler that takes this long.
+    void busy(std::chrono::nanoseconds time) {
+        boost::asio::post(context, [this, time] { clock->advance(time); });
+        context.poll();
+    }
+};
+
+TEST(LoopLagGauge, D28_ASlowHandlerIsVisible) {
+    Loop loop;
+    loop.gauge.start();
+    loop.idle(10ms);
+    loop.idle(10ms);
+    EXPECT_EQ(loop.gauge.ticks(), 2u);
+    EXPECT_EQ(loop.gauge.worst(), 0ns);
+
+    loop.busy(250ms);
+    EXPECT_EQ(loop.gauge.last(), 240ms);
+    EXPECT_EQ(loop.gauge.worst(), 240ms);
+
+    loop.idle(10ms);
+    EXPECT_EQ(loop.gauge.last(), 0ns);
+    EXPECT_EQ(loop.gauge.worst(), 240ms);
+}
+
+TEST(LoopLagGauge, D28_ManyShortHandlersBeforeTheTickAddUp) {
+    Loop loop;
+    loop.gauge.start();
+    for (int i = 0; i < 30; ++i) {
+        boost::asio::post(loop.context, [&loop] { loop.clock->advance(1ms); });
+    }
+    loop.context.poll();
+    EXPECT_EQ(loop.gauge.worst(), 20ms);
+}
+
+TEST(LoopLagGauge, ResetForgets) {
+    Loop loop;
+    loop.gauge.start();
+    loop.busy(100ms);
+    loop.gauge.reset();
+    EXPECT_EQ(loop.gauge.last(), 0ns);
+    EXPECT_EQ(loop.gauge.worst(), 0ns);
+    EXPECT_EQ(loop.gauge.ticks(), 0u);
+    loop.busy(15ms);
+    EXPECT_EQ(loop.gauge.worst(), 5ms);
+}
+
+TEST(LoopLagGauge, StoppedItMeasuresNothingAndHoldsNothing) {
+    Loop loop;
+    EXPECT_EQ(loop.clock->pending_sleepers(), 0u);
+    loop.gauge.start();
+    loop.gauge.start();
+    EXPECT_EQ(loop.clock->pending_sleepers(), 1u);
+    loop.busy(100ms);
+    loop.gauge.stop();
+    EXPECT_EQ(loop.clock->pending_sleepers(), 0u);
+    loop.busy(500ms);
+    EXPECT_EQ(loop.gauge.worst(), 90ms);
+    loop.gauge.start();
+    loop.idle(10ms);
+    EXPECT_EQ(loop.gauge.last(), 0ns);
+}
+
+TEST(LoopLagGauge, MayBeDestroyedWhileItsTickIsDue) {
+    const auto clock = std::make_shared<ManualClock>();
+    boost::asio::io_context context(1);
+    {
+        const auto runtime = std::make_shared<const Runtime>(Runtime().with_clock(clock));
+        LoopLagGauge gauge(context.get_executor(), runtime, 1ms);
+        gauge.start();
+        clock->advance(1ms);
+    }
+    EXPECT_EQ(context.poll(), 1u);
+}
+
+TEST(LoopLagGauge, IntervalMustBePositive) {
+    boost::asio::io_context context(1);
+    try {
+        const LoopLagGauge gauge(context.get_executor(), Runtime::standard(), 0ns);
+        FAIL();
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    }
+}
+
+TEST(LoopLagGauge, WorksOnTheMachinesClock) {
+    boost::asio::io_context context(1);
+    LoopLagGauge gauge(context.get_executor(), Runtime::standard(), 1ms);
+    gauge.start();
+    while (gauge.ticks() < 3) context.run_one();
+    EXPECT_GE(gauge.worst(), 0ns);
+    gauge.stop();
+    context.run();  // no work remains
+}
+
+TEST(RandomIds, FifteenLettersAndDigitsWithoutAnAllocation) {
+    RandomIds ids;
+    const std::string id = ids.next();
+    EXPECT_EQ(id.size(), 15u);
+    EXPECT_TRUE(
+        std::all_of(id.begin(), id.end(), [](unsigned char c) { return std::isalnum(c) != 0; }));
+    const char* inside = reinterpret_cast<const char*>(&id);
+    EXPECT_TRUE(id.data() >= inside && id.data() < inside + sizeof id);
+}
+
+TEST(RandomIds, AllDifferentOverThreads) {
+    RandomIds ids;
+    std::vector<std::vector<std::string>> made(4);
+    std::vector<std::thread> threads;
+    for (auto& list : made) {
+        threads.emplace_back([&ids, &list] {
+            for (int i = 0; i < 5000; ++i) list.push_back(ids.next());
+        });
+    }
+    for (auto& thread : threads) thread.join();
+    std::set<std::string> all;
+    for (const auto& list : made) all.insert(list.begin(), list.end());
+    EXPECT_EQ(all.size(), 20000u);
+}
+
+TEST(RandomIds, ChildProcessDoesNotRepeatItsParent) {
+    RandomIds ids;
+    (void)ids.next();
+    int pipe_ends[2];
+    ASSERT_EQ(pipe(pipe_ends), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+        const std::string id = ids.next();
+        const bool written = write(pipe_ends[1], id.data(), id.size()) == 15;
+        _exit(written ? 0 : 1);
+    }
+    const std::string ours = ids.next();
+    std::string theirs(15, ' ');
+    ASSERT_EQ(read(pipe_ends[0], theirs.data(), theirs.size()), 15);
+    int status = 0;
+    waitpid(child, &status, 0);
+    close(pipe_ends[0]);
+    close(pipe_ends[1]);
+    EXPECT_EQ(status, 0);
+    EXPECT_NE(ours, theirs);
+}
+
+TEST(SequentialIds, CanBeWrittenDown) {
+    testing::SequentialIds ids("m");
+    EXPECT_EQ(ids.next(), "m1");
+    EXPECT_EQ(ids.next(), "m2");
 }
 
 }  // namespace

@@ -1,11 +1,10 @@
-#include <cubepi/core/async/thread_signal.hpp>
+#include <cubepi/core/thread_queue.hpp>
 
 #include <mutex>
 #include <optional>
 #include <utility>
 
 #include <cubepi/core/async/post.hpp>
-#include <cubepi/core/event_signal.hpp>
 
 namespace cubepi::detail {
 
