@@ -1,4 +1,4 @@
-#include "db.hpp"
+#include "../db.hpp"
 
 #include <fstream>
 #include <sstream>

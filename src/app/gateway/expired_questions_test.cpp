@@ -1,4 +1,4 @@
-#include "expired_questions.hpp"
+#include "gateway_questions.hpp"
 
 #include <gtest/gtest.h>
 

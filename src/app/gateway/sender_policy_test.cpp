@@ -1,6 +1,6 @@
 // B25, B26: who may do what outside of a terminal.
 
-#include "sender_policy.hpp"
+#include "gateway_instance.hpp"
 
 #include <gtest/gtest.h>
 

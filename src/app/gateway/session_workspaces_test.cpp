@@ -1,4 +1,4 @@
-#include "session_workspaces.hpp"
+#include "gateway_instance.hpp"
 
 #include <gtest/gtest.h>
 

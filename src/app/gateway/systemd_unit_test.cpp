@@ -1,4 +1,4 @@
-#include "systemd_unit.hpp"
+#include "gateway_command.hpp"
 
 #include <gtest/gtest.h>
 
