@@ -20,7 +20,6 @@
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/core/scoped_test_directory.hpp>
 
-
 namespace cubepi::app {
 namespace {
 

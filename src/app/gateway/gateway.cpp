@@ -31,11 +31,9 @@
 #include "../config/paths.hpp"
 #include "../exit_code.hpp"
 #include "../failure.hpp"
-#include "../local_user.hpp"
 #include "../log_setup.hpp"
-#include "../signals.hpp"
+#include "../process.hpp"
 #include "../terminal/terminal_stream.hpp"
-#include "../version.hpp"
 
 namespace cubepi::app {
 

@@ -31,7 +31,6 @@
 #include "../config/model_sources.hpp"
 #include "../config/paths.hpp"
 #include "../config/tape_place.hpp"
-#include "../config/turn_settings.hpp"
 #include "../program.hpp"
 
 namespace cubepi::app {

@@ -21,7 +21,7 @@
 #include "../exit_code.hpp"
 #include "../failure.hpp"
 #include "../local_time.hpp"
-#include "../local_user.hpp"
+#include "../process.hpp"
 #include "../terminal/safe_json.hpp"
 #include "../terminal/terminal_stream.hpp"
 #include "control_server.hpp"

@@ -1,9 +1,15 @@
-#include "signals.hpp"
+#include "process.hpp"
+
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <utility>
 
 #include <boost/asio/signal_set.hpp>
-
-#include <cstdlib>
-#include <utility>
+#include <pwd.h>
+#include <sys/prctl.h>
+#include <unistd.h>
 
 namespace cubepi::app {
 
@@ -54,5 +60,30 @@ StopAtSignal::StopAtSignal(Executor executor, std::stop_source stop)
           signal_ = signal;
           stop.request_stop();
       }) {}
+
+void protect_process() {
+    ::prctl(PR_SET_DUMPABLE, 0);
+    // Root may look nevertheless: what the kernel shows as /proc/PID/environ is the place where the variables were put at the
+    // start. They move from there.
+    for (char** entry = ::environ; entry != nullptr && *entry != nullptr; ++entry) {
+        const std::size_t size = std::strlen(*entry) + 1;
+        char* copy = static_cast<char*>(std::malloc(size));
+        if (copy == nullptr) throw std::bad_alloc();
+        std::memcpy(copy, *entry, size);
+        ::explicit_bzero(*entry, size);
+        *entry = copy;  // for the life of the process, as the environment
+    }
+}
+
+std::string local_user() {
+    std::array<char, 4096> text = {};
+    struct passwd entry = {};
+    struct passwd* found = nullptr;
+    const int failed = getpwuid_r(getuid(), &entry, text.data(), text.size(), &found);
+    if (failed == 0 && found && entry.pw_name && *entry.pw_name) return entry.pw_name;
+    return std::to_string(getuid());
+}
+
+const char* version_text() noexcept { return "cubepi " CUBEPI_VERSION; }
 
 }  // namespace cubepi::app

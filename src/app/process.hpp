@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <stop_token>
+#include <string>
 #include <utility>
 
 #include <cubepi/core/cancellation.hpp>
@@ -70,5 +71,18 @@ Task<T> until_signal(Task<T> work) {
     if (failure) std::rethrow_exception(failure);
     co_return std::move(*result);
 }
+
+/// Keeps the keys of this process from other processes of the same user: its memory cannot be read or traced, it leaves no
+/// core file, and the environment that the kernel shows for it is empty (getenv() still has all variables). For the
+/// beginning of main(), before there are other threads.
+///
+/// No core limit is set: a process that cannot be dumped leaves no core file, and children keep the limit of the user.
+void protect_process();
+
+/// Returns the name of the user who runs this process, or the user id as text if the system has no name for it.
+std::string local_user();
+
+/// "cubepi 0.1.0"
+const char* version_text() noexcept;
 
 }  // namespace cubepi::app

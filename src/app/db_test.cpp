@@ -1,4 +1,4 @@
-#include "../db.hpp"
+#include "db.hpp"
 
 #include <fstream>
 #include <sstream>
@@ -14,7 +14,7 @@
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/scoped_test_directory.hpp>
 
-#include "../exit_code.hpp"
+#include "exit_code.hpp"
 
 namespace cubepi::app {
 namespace {
