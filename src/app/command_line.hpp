@@ -8,7 +8,7 @@
 
 #include <bub/hooks.hpp>
 
-#include "db/db.hpp"
+#include "db.hpp"
 #include "gateway/gateway_command.hpp"
 #include "log_setup.hpp"
 #include "tape.hpp"

@@ -2,12 +2,363 @@
 
 #include <CLI/CLI.hpp>
 
-#include "command_tree/add_commands.hpp"
-#include "version.hpp"
+#include "config/tape_place.hpp"
+#include "process.hpp"
 
 namespace cubepi::app {
 
 namespace {
+
+/// An empty name comes from an unset variable of a script, and nothing would be saved.
+std::string check_session_name(const std::string& text) {
+    return text.empty() ? "the session name is empty" : std::string();
+}
+
+std::string check_session_database(const std::string& text) {
+    if (is_postgres_url(text)) return {};
+    // Not the text itself, which may have a password.
+    return "the value is not the URL of a PostgreSQL database (postgres://...)";
+}
+
+/// --provider, --base-url and --api-key-env.
+void add_endpoint_flags(CLI::App& command, ModelFlags& flags) {
+    command
+        .add_option("--provider", flags.provider,
+                    "openai, openai-responses, anthropic, openrouter, ollama, ..., or one of "
+                    "the configuration")
+        ->type_name(value_type::provider);
+    command
+        .add_option("--base-url", flags.base_url,
+                    "Server of the provider (OpenAI-compatible if none is named), e.g. "
+                    "http://localhost:11434/v1")
+        ->type_name("URL");
+    command
+        .add_option("--api-key-env", flags.api_key_env,
+                    "Environment variable that has the key for that server")
+        ->type_name("NAME");
+}
+
+/// --model, those of the endpoint, --offline and --script.
+void add_model_flags(CLI::App& command, ModelFlags& flags) {
+    command
+        .add_option("-m,--model", flags.model,
+                    "Model id, e.g. gpt-5.1 or anthropic/claude-sonnet-4-5")
+        ->type_name(value_type::model);
+    add_endpoint_flags(command, flags);
+    command.add_flag("--offline", flags.offline, "Use the scripted model: no network, no key");
+    command
+        .add_option("--script", flags.script,
+                    "Answers of the offline model, a JSON file (format: man cubepi)")
+        ->type_name(value_type::file);
+}
+
+void add_session_option(CLI::App& command, std::string& session, const char* description) {
+    command.add_option("-s,--session", session, description)
+        ->check(check_session_name)
+        ->type_name(value_type::session);
+}
+
+void add_log_flags(CLI::App& command, LogFlags& flags) {
+    command
+        .add_option("--log-level", flags.level,
+                    "Write a log to standard error: debug, info, warning, error (or CUBEPI_LOG)")
+        ->type_name("LEVEL");
+    command.add_option("--log-format", flags.format, "Format of the log: text or json")
+        ->type_name("FORMAT");
+}
+
+void add_conversation_flags(CLI::App& command, ConversationFlags& flags) {
+    add_model_flags(command, flags.model);
+    add_session_option(command, flags.session, "Save the session under this name, or resume it");
+    command.add_flag("-c,--continue", flags.continue_last,
+                     "Resume the last session of this directory");
+    command.add_flag("-y,--yes", flags.yes,
+                     "Let tools write, run commands and use the network without asking");
+    command.add_flag("--no-tools", flags.no_tools, "Give the model no tools");
+    command.add_option("--system", flags.system_prompt, "Replace the system prompt")
+        ->type_name("TEXT");
+    command.add_option("--max-turns", flags.max_turns, "Maximum number of model calls per prompt")
+        ->type_name("NUMBER")
+        ->check(positive_number());
+}
+
+constexpr const char* run_examples = R"(Examples:
+  cubepi run "what does this project do?"
+  cubepi run --yes "run the tests and fix what fails"    tools act without asking
+  cat build.log | cubepi run "what failed?"              standard input is added to the prompt
+  cubepi run --json "hi" | jq -r .type                   events (format: man cubepi)
+  cubepi run --session plan "and after that?"            in a saved session)";
+
+constexpr const char* chat_examples = R"(Examples:
+  cubepi chat
+  cubepi chat "explain this project"   with the first prompt
+  cubepi chat --session plan           start or resume a session by name
+  cubepi chat --continue               resume the last session of this directory
+  cubepi chat --no-save                do not save the session
+  cubepi chat --base-url http://localhost:11434/v1 --model llama3.2
+  cubepi chat --offline                try it out: no network, no key
+
+A chat is saved under a name made from its first prompt; 'cubepi sessions list' shows the names.)";
+
+void add_talking_commands(CLI::App& app, CommandLine& line) {
+    CLI::App* run = app.add_subcommand("run", "Answer one prompt and exit");
+    add_conversation_flags(*run, line.conversation);
+    add_log_flags(*run, line.log);
+    add_db_option(*run, line.database);
+    run->add_flag("--json", line.conversation.json, "Print the events, one JSON object per line");
+    run->add_flag("--no-save", line.conversation.no_save,
+                  "Without a terminal, refuse calls that need approval instead of saving the run");
+    run->add_option("--max-input", line.input_limit, "Maximum size of standard input in MiB")
+        ->type_name("MIB")
+        ->check(positive_number())
+        ->capture_default_str();
+    run->add_option("prompt", line.words, "The prompt; standard input is added if it is a pipe")
+        ->type_name("");
+    run->footer(run_examples);
+    run->callback([&line] { line.verb = Verb::run; });
+
+    CLI::App* chat = app.add_subcommand(
+        "chat", "Chat with an agent that has tools for the files of this directory");
+    add_conversation_flags(*chat, line.conversation);
+    add_log_flags(*chat, line.log);
+    add_db_option(*chat, line.database);
+    chat->add_flag("--no-save", line.conversation.no_save,
+                   "Do not save the session; it ends with the program");
+    chat->add_option("prompt", line.words, "The first prompt")->type_name("");
+    chat->footer(chat_examples);
+    chat->callback([&line] { line.verb = Verb::chat; });
+
+    CLI::App* demo = app.add_subcommand("demo", "A guided tour of about a minute, offline");
+    demo->add_flag("--fast", line.fast, "Without pauses");
+    demo->callback([&line] { line.verb = Verb::demo; });
+}
+
+constexpr const char* onboard_examples = R"(Examples:
+  cubepi onboard                                                         asks step by step
+  cubepi onboard --provider anthropic --model claude-sonnet-4-5 --yes    the key is in ANTHROPIC_API_KEY
+  cubepi onboard --base-url http://box:8000/v1 --model my-model --key-stdin --yes < key.txt
+  cubepi onboard telegram                                                a bot for the gateway)";
+
+constexpr const char* models_examples = R"(Examples:
+  cubepi models                                       of the configured provider
+  cubepi models --provider anthropic opus             whose names contain this word
+  cubepi models --base-url http://localhost:11434/v1)";
+
+void add_set_up_commands(CLI::App& app, CommandLine& line) {
+    CLI::App* onboard =
+        app.add_subcommand("onboard", "Choose provider, key and model, and save the choice");
+    ModelFlags& flags = line.conversation.model;
+    add_endpoint_flags(*onboard, flags);
+    onboard->add_option("-m,--model", flags.model, "Model id")->type_name(value_type::model);
+    onboard->add_flag("--key-stdin", line.key_from_input,
+                      "Read the key from standard input (other users can see command lines)");
+    onboard->add_flag("-y,--yes", line.conversation.yes,
+                      "Non-interactive: use the flags, and defaults for the rest");
+    onboard->footer(onboard_examples);
+    onboard->callback([&line] { line.verb = Verb::onboard; });
+    onboard->require_subcommand(0, 1);
+    CLI::App* telegram = onboard->add_subcommand(
+        "telegram", "Set up the gateway's channel telegram: bot token and first user");
+    telegram->footer("");
+    telegram->callback([&line] { line.onboards_telegram = true; });
+
+    CLI::App* models = app.add_subcommand("models", "List the models that an endpoint offers");
+    add_endpoint_flags(*models, flags);
+    models->add_flag("--json", line.conversation.json, "Print a JSON array");
+    models->add_option("words", line.words, "Only models whose names contain all these words")
+        ->type_name("");
+    models->footer(models_examples);
+    models->callback([&line] { line.verb = Verb::models; });
+
+    CLI::App* doctor =
+        app.add_subcommand("doctor", "Check the configuration and what is reachable");
+    add_db_option(*doctor, line.database);
+    doctor->callback([&line] { line.verb = Verb::doctor; });
+    app.add_subcommand("hooks", "Show what each plugin implements, and which plugins failed")
+        ->callback([&line] { line.verb = Verb::hooks; });
+}
+
+constexpr const char* sessions_examples = R"(Examples:
+  cubepi sessions list
+  cubepi sessions list --json | jq -r '.[].name'      for scripts
+  cubepi sessions delete plan)";
+
+void add_session_commands(CLI::App& app, CommandLine& line) {
+    CLI::App* sessions = app.add_subcommand("sessions", "List or delete saved sessions");
+    sessions->require_subcommand(1);
+    sessions->footer(sessions_examples);
+    add_db_option(*sessions, line.database);
+    CLI::App* list =
+        sessions->add_subcommand("list", "List the sessions of this directory, newest first");
+    list->footer("");
+    list->fallthrough();  // --db may also follow the subcommand
+    list->add_flag("--all", line.all, "List the sessions of all directories");
+    list->add_flag("--json", line.conversation.json, "Print a JSON array");
+    list->callback([&line] { line.verb = Verb::sessions_list; });
+    CLI::App* remove = sessions->add_subcommand("delete", "Delete a session permanently");
+    remove->footer("");
+    remove->fallthrough();
+    remove->add_option("name", line.words, "The session's name")
+        ->required()
+        ->type_name(value_type::session)
+        ->expected(1);
+    remove->add_flag("-y,--yes", line.conversation.yes, "Do not ask for confirmation");
+    remove->callback([&line] { line.verb = Verb::sessions_delete; });
+}
+
+constexpr const char* inbox_examples = R"(Examples:
+  cubepi inbox                              what waits for an answer
+  cubepi inbox show call_1
+  cubepi inbox approve call_1               and continue the session's turn
+  cubepi inbox deny call_1 "not this one"
+  cubepi inbox answer 15095c7e teal)";
+
+void add_inbox_commands(CLI::App& app, CommandLine& line) {
+    using What = InboxArguments::What;
+    CLI::App* inbox =
+        app.add_subcommand("inbox", "List and answer the questions that wait for an answer");
+    inbox->footer(inbox_examples);
+    inbox->require_subcommand(0, 1);
+    inbox->add_flag("--all", line.all, "List the questions of all directories");
+    inbox->add_flag("--json", line.conversation.json, "Print JSON");
+    inbox->add_flag("--gateway", line.inbox.gateway, "The questions of the running gateway");
+    add_db_option(*inbox, line.database);
+    inbox->callback([&line] { line.verb = Verb::inbox; });
+    const auto add = [&](const char* name, const char* description, What what) -> CLI::App& {
+        CLI::App* added = inbox->add_subcommand(name, description);
+        added->footer("");
+        added->fallthrough();
+        added->callback([&line, what] { line.inbox.what = what; });
+        return *added;
+    };
+    add("list", "List the questions, oldest first", What::list);
+    const auto add_one = [&](const char* name, const char* description, What what) -> CLI::App& {
+        CLI::App& added = add(name, description, what);
+        added.add_option("question", line.inbox.question, "The question's id, or its beginning")
+            ->required()
+            ->type_name("ID");
+        added.add_option("-s,--session", line.inbox.session, "Only questions of this session")
+            ->type_name(value_type::session);
+        return added;
+    };
+    add_one("show", "Show a question", What::show);
+    // An answer continues the turn, as `run` runs it.
+    const auto add_turn = [&](const char* name, const char* description, What what) -> CLI::App& {
+        CLI::App& added = add_one(name, description, what);
+        add_model_flags(added, line.conversation.model);
+        return added;
+    };
+    add_turn("approve", "Let the tool call run, and continue the turn", What::approve);
+    add_turn("deny", "Refuse the tool call, and continue the turn", What::deny)
+        .add_option("reason", line.inbox.value, "The reason, for the model")
+        ->type_name("TEXT");
+    add_turn("answer", "Answer a question, and continue the turn", What::answer)
+        .add_option("value", line.inbox.value,
+                    "The answer; with several questions a JSON object of answers by key")
+        ->required()
+        ->type_name("TEXT");
+    add_turn("cancel", "Withdraw the questions of the session", What::cancel);
+}
+
+constexpr const char* gateway_examples = R"(Examples:
+  cubepi gateway                            serve the channels of the configuration file
+  cubepi gateway --enable-channel http      only this one
+  cubepi gateway status                     of the running gateway
+  cubepi gateway held                       messages and answers that wait for your decision
+  cubepi gateway install                    as a service of systemd
+
+SIGTERM waits for running turns, SIGHUP reloads the configuration.)";
+
+void add_gateway_commands(CLI::App& app, CommandLine& line) {
+    using What = GatewayArguments::What;
+    GatewayArguments& gateway = line.gateway;
+    CLI::App* command =
+        app.add_subcommand("gateway", "Serve chat services: Telegram, HTTP, channels of plugins");
+    command->footer(gateway_examples);
+    command->require_subcommand(0, 1);
+    command
+        ->add_option("--enable-channel", gateway.channels,
+                     "Only this channel (repeatable; default: those of the configuration)")
+        ->type_name("CHANNEL")
+        ->allow_extra_args(false);
+    add_model_flags(*command, line.conversation.model);
+    add_log_flags(*command, line.log);
+    add_db_option(*command, line.database);
+    command->callback([&line] { line.verb = Verb::gateway; });
+    const auto add = [&](const char* name, const char* description, What what) -> CLI::App& {
+        CLI::App* added = command->add_subcommand(name, description);
+        added->footer("");
+        added->callback([&gateway, what] { gateway.what = what; });
+        return *added;
+    };
+    const auto add_list = [&](const char* name, const char* description, What what) {
+        add(name, description, what).add_flag("--json", gateway.json, "Print a JSON object");
+    };
+    const auto add_decision = [&](const char* name, const char* description, What what) {
+        add(name, description, what)
+            .add_option("id", gateway.id, "The id that 'cubepi gateway held' shows")
+            ->required()
+            ->type_name("ID");
+    };
+    add_list("status", "Show the state of the running gateway", What::status);
+    add_list("sessions", "List the sessions with a running turn or waiting messages",
+             What::sessions);
+    add_list("held", "List the messages and answers that wait for your decision", What::held);
+    add_decision("release", "Send a held answer, or process a held message", What::release);
+    add_decision("discard", "Discard a held message or answer", What::discard);
+    add("reload", "Use the changed configuration file", What::reload);
+    add("drain", "End the gateway when its running turns have ended", What::drain);
+    add("install", "Install the gateway as a service of systemd", What::install);
+    add("uninstall", "Remove the service", What::uninstall);
+}
+
+constexpr const char* completion_examples = R"(Examples:
+  source <(cubepi completion bash)          in ~/.bashrc; zsh: in ~/.zshrc, after compinit
+  cubepi completion fish > ~/.config/fish/completions/cubepi.fish)";
+
+void add_help_commands(CLI::App& app, CommandLine& line) {
+    CLI::App* completion =
+        app.add_subcommand("completion", "Print a completion script for bash, zsh or fish");
+    completion->add_option("shell", line.words, "bash, zsh or fish")
+        ->required()
+        ->type_name(value_type::shell)
+        ->expected(1);
+    completion->footer(completion_examples);
+    completion->callback([&line] { line.verb = Verb::completion; });
+
+    // parse_command_line() turns `help COMMAND` into `COMMAND --help`; this is its entry in the list.
+    CLI::App* help = app.add_subcommand("help", "Show the help of a command");
+    help->footer("");
+    help->add_option("command", line.words, "The command, e.g. tape show")
+        ->type_name(value_type::command);
+}
+
+/// Hidden commands: the demo starts itself with one, the build makes the man page with the other.
+void add_internal_commands(CLI::App& app, CommandLine& line) {
+    CLI::App* step = app.add_subcommand("demo-step", "")->group("");
+    step->add_option("--tapes", line.demo_tapes);
+    step->add_option("--directory", line.demo_directory);
+    step->add_flag("--fast", line.fast);
+    step->add_option("step", line.words);
+    step->callback([&line] { line.verb = Verb::demo_step; });
+
+    app.add_subcommand("__man", "")->group("")->callback([&line] { line.verb = Verb::man_page; });
+}
+
+void add_plugin_commands(CLI::App& app, CommandLine& line,
+                         const std::vector<bub::CliCommand>& commands) {
+    for (const bub::CliCommand& command : commands) {
+        CLI::App* added = app.add_subcommand(command.name, command.description);
+        added->set_help_flag();  // --help and other options go to the plugin
+        added->prefix_command();
+        added->group("Commands of plugins");
+        added->callback([&line, added] {
+            line.verb = Verb::plugin;
+            line.plugin_command = added->get_name();
+            line.words = added->remaining();
+        });
+    }
+}
 
 constexpr const char* examples = R"(Examples:
   cubepi                                      chat about the files of this directory
@@ -33,21 +384,6 @@ Exit status: 0 success, 1 failure, 2 usage error, 3 no model, 4 session storage 
 6 incomplete or empty answer, 7 waiting for an answer, 130 aborted, 141 output pipe closed.
 Options of a command: cubepi help COMMAND. Manual: man cubepi)";
 
-void add_plugin_commands(CLI::App& app, CommandLine& line,
-                         const std::vector<bub::CliCommand>& commands) {
-    for (const bub::CliCommand& command : commands) {
-        CLI::App* added = app.add_subcommand(command.name, command.description);
-        added->set_help_flag();  // --help and other options go to the plugin
-        added->prefix_command();
-        added->group("Commands of plugins");
-        added->callback([&line, added] {
-            line.verb = Verb::plugin;
-            line.plugin_command = added->get_name();
-            line.words = added->remaining();
-        });
-    }
-}
-
 }  // namespace
 
 void add_commands(CLI::App& app, CommandLine& line, const std::vector<bub::CliCommand>& more) {
@@ -57,14 +393,32 @@ void add_commands(CLI::App& app, CommandLine& line, const std::vector<bub::CliCo
     add_set_up_commands(app, line);
     add_session_commands(app, line);
     add_inbox_commands(app, line);
-    add_tape_commands(app, line);
-    add_trace_commands(app, line);
-    add_db_commands(app, line);
+    add_record_commands(app, line);
     add_gateway_commands(app, line);
     add_help_commands(app, line);
     add_internal_commands(app, line);
     app.footer(examples);  // after the commands, which would inherit it
     add_plugin_commands(app, line, more);
+}
+
+CLI::Validator positive_number() {
+    CLI::Validator check;
+    check.name("");
+    check.operation([](std::string& text) -> std::string {
+        const bool number = !text.empty() && text.size() < 10 &&
+                            text.find_first_not_of("0123456789") == std::string::npos &&
+                            text.find_first_not_of('0') != std::string::npos;
+        return number ? std::string() : "'" + text + "' is not a positive number";
+    });
+    return check;
+}
+
+void add_db_option(CLI::App& command, std::string& database) {
+    command
+        .add_option("--db", database,
+                    "PostgreSQL database of the sessions, instead of files: postgres://...")
+        ->check(check_session_database)
+        ->type_name(value_type::database);
 }
 
 }  // namespace cubepi::app

@@ -1,12 +1,11 @@
 #pragma once
 
+#include <string>
 #include <vector>
 
-#include "command_line.hpp"
+#include <CLI/CLI.hpp>
 
-namespace CLI {
-class App;
-}
+#include "command_line.hpp"
 
 namespace cubepi::app {
 
@@ -30,5 +29,13 @@ inline constexpr const char* file = "FILE";
 inline constexpr const char* directory = "DIR";
 inline constexpr const char* database = "DATABASE";
 }  // namespace value_type
+
+// Parts of add_commands().
+
+/// Adds the commands that show and change records: tape, trace and db.
+void add_record_commands(CLI::App& app, CommandLine& line);
+/// Adds --db, the database of sessions.
+void add_db_option(CLI::App& command, std::string& database);
+CLI::Validator positive_number();
 
 }  // namespace cubepi::app

@@ -1,10 +1,14 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <memory>
+#include <sstream>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -12,11 +16,13 @@
 
 #include <bub/tape/memory_tape_store.hpp>
 #include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/error.hpp>
 #include <cubepi/core/run.hpp>
 #include <cubepi/hitl/in_memory_channel.hpp>
 #include <cubepi/net/http_client.hpp>
 #include <cubepi/workspace/local_workspace.hpp>
 #include <cubepi/workspace/standard_tools.hpp>
+#include <cubepi/workspace/temporary_directory.hpp>
 
 #include "commands.hpp"
 #include "config/config_file.hpp"
@@ -24,12 +30,10 @@
 #include "config/model_list.hpp"
 #include "config/paths.hpp"
 #include "conversation/conversation.hpp"
-#include "demo_crash.hpp"
-#include "demo_scratch.hpp"
-#include "demo_script.hpp"
+#include "demo_scenes.hpp"
 #include "exit_code.hpp"
-#include "render/plain_renderer.hpp"
-#include "signals.hpp"
+#include "process.hpp"
+#include "render/renderers.hpp"
 #include "terminal/job_control.hpp"
 #include "terminal/line_editor.hpp"
 #include "terminal/terminal_stream.hpp"
@@ -37,6 +41,50 @@
 namespace cubepi::app {
 
 namespace {
+
+/// A directory of a few files for the tour to work on; removed with this object.
+class ScratchDirectory {
+public:
+    /// Throws Error(io).
+    ScratchDirectory();
+
+    /// The directory of the tools.
+    std::filesystem::path workspace() const { return root_.path() / "workspace"; }
+    std::filesystem::path tapes() const { return root_.path() / "tapes"; }
+
+private:
+    TemporaryDirectory root_;
+};
+
+constexpr std::string_view notes =
+    "# Lighthouse, week 12\n\n"
+    "The lamp turns again since Tuesday. Grease: two tins left.\n"
+    "The inspector comes on Friday at nine; the log book must be complete.\n";
+constexpr std::string_view todo = "order grease\npaint the door\ncopy the log book\n";
+constexpr std::string_view costs = "item,price\ngrease,18.50\npaint,41.00\n";
+
+void put(const std::filesystem::path& path, std::string_view text) {
+    std::ofstream file(path, std::ios::binary);
+    file << text << std::flush;
+    if (!file)
+        throw Error(ErrorCode::io,
+                    "cannot write " + path.string() + "; is the disk full? Check: df -h");
+}
+
+ScratchDirectory::ScratchDirectory() : root_("demo") {
+    std::filesystem::create_directories(workspace());
+    put(workspace() / "notes.md", notes);
+    put(workspace() / "todo.txt", todo);
+    put(workspace() / "costs.csv", costs);
+}
+
+/// The content of a file, or an empty text.
+std::string file_text(const std::filesystem::path& path) {
+    std::ifstream file(path, std::ios::binary);
+    std::stringstream text;
+    text << file.rdbuf();
+    return text.str();
+}
 
 /// Answers approvals without a user, and shows the answer. Only for the tour.
 class TourApproval {

@@ -21,17 +21,17 @@
 #include "config/config_file.hpp"
 #include "config/model_choice.hpp"
 #include "config/model_list.hpp"
+#include "config/model_sources.hpp"
 #include "config/paths.hpp"
 #include "config/tape_place.hpp"
-#include "config/turn_settings.hpp"
 #include "conversation/tool_approval.hpp"
 #include "exit_code.hpp"
 #include "failure.hpp"
 #include "gateway/gateway_findings.hpp"
+#include "process.hpp"
 #include "saved_sessions.hpp"
 #include "terminal/style.hpp"
 #include "terminal/terminal_stream.hpp"
-#include "version.hpp"
 
 namespace cubepi::app {
 

@@ -11,9 +11,8 @@
 #include <unistd.h>
 
 #include "exit_code.hpp"
-#include "process_protection.hpp"
+#include "process.hpp"
 #include "program.hpp"
-#include "version.hpp"
 
 namespace {
 

@@ -8,7 +8,7 @@
 #include "command_tree.hpp"
 #include "commands.hpp"
 #include "exit_code.hpp"
-#include "version.hpp"
+#include "process.hpp"
 
 namespace cubepi::app {
 

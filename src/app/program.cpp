@@ -19,7 +19,7 @@
 #include "exit_code.hpp"
 #include "failure.hpp"
 #include "log_setup.hpp"
-#include "signals.hpp"
+#include "process.hpp"
 #include "terminal/style.hpp"
 #include "terminal/terminal_stream.hpp"
 

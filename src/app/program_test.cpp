@@ -1,21 +1,27 @@
-// Commands and plugins of programs that embed this one.
-
-#include "program.hpp"
-
-#include <gtest/gtest.h>
-
+#include <cstdlib>
+#include <ctime>
 #include <iostream>
 #include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <gtest/gtest.h>
+
 #include <bub/framework.hpp>
+#include <cubepi/core/error.hpp>
 
 #include "commands.hpp"
 #include "exit_code.hpp"
+#include "local_time.hpp"
+#include "log_setup.hpp"
+#include "program.hpp"
+#include "shell_quoting.hpp"
+
+// Commands and plugins of programs that embed this one.
 
 namespace cubepi::app {
+
 namespace {
 
 struct Ran {
@@ -131,5 +137,144 @@ TEST(PluginCommands, WhatOneThrowsIsAFailureOfTheProgram) {
     EXPECT_EQ(ran.err, "cubepi: fails: it wants a name\n");
 }
 
+std::string settings(const LogFlags& flags, std::string_view variable) {
+    try {
+        const LogSettings found = log_settings(flags, variable);
+        std::string text(to_string(found.level));
+        if (found.format) text += found.format == LogFormat::json ? " json" : " text";
+        return text;
+    } catch (const Error& error) {
+        return error.what();
+    }
+}
+
+LogFlags flags(std::string level, std::string format = {}) {
+    LogFlags made;
+    made.level = std::move(level);
+    made.format = std::move(format);
+    return made;
+}
+
+TEST(LogSetup, B29_IsOffByDefault) { EXPECT_EQ(settings({}, ""), "off"); }
+
+TEST(LogSetup, ReadsTheVariable) {
+    EXPECT_EQ(settings({}, "info"), "info");
+    EXPECT_EQ(settings({}, "warn:json"), "warning json");
+    EXPECT_EQ(settings({}, "debug:text"), "debug text");
+    EXPECT_EQ(settings({}, "off"), "off");
+}
+
+TEST(LogSetup, PrefersTheFlags) {
+    EXPECT_EQ(settings(flags("error"), "info:json"), "error json");
+    EXPECT_EQ(settings(flags("error", "text"), "info:json"), "error text");
+    EXPECT_EQ(settings(flags("", "json"), ""), "info json");
+    EXPECT_EQ(settings(flags("off", "json"), "info"), "off json");
+}
+
+TEST(LogSetup, RefusesOtherWords) {
+    EXPECT_EQ(settings({}, "loud"),
+              "CUBEPI_LOG: 'loud' is not a log level; use debug, info, warning, error or off");
+    EXPECT_EQ(settings({}, "info:xml"), "CUBEPI_LOG: 'xml' is not a log format; use text or json");
+    EXPECT_EQ(settings({}, ":json"),
+              "CUBEPI_LOG: '' is not a log level; use debug, info, warning, error or off");
+    EXPECT_EQ(settings(flags("3"), ""),
+              "--log-level: '3' is not a log level; use debug, info, warning, error or off");
+    EXPECT_EQ(settings(flags("info", "xml"), ""),
+              "--log-format: 'xml' is not a log format; use text or json");
+}
+
+/// A time zone with daylight saving time, without the zone files of the machine.
+class LocalTime : public ::testing::Test {
+protected:
+    LocalTime() {
+        if (const char* zone = std::getenv("TZ")) before_ = zone;
+        setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3", 1);
+        tzset();
+    }
+    ~LocalTime() override {
+        if (before_.empty()) {
+            unsetenv("TZ");
+        } else {
+            setenv("TZ", before_.c_str(), 1);
+        }
+        tzset();
+    }
+
+private:
+    std::string before_;
+};
+
+TEST_F(LocalTime, NamesTheOffset) {
+    EXPECT_EQ(local_time("2026-03-01T12:00:05.250000+00:00"), "2026-03-01 13:00:05 +0100");
+    EXPECT_EQ(local_time("2026-07-01T12:00:05+00:00"), "2026-07-01 14:00:05 +0200");
+    EXPECT_EQ(local_time("2026-07-01T22:30:00-03:00"), "2026-07-02 03:30:00 +0200");
+    EXPECT_EQ(local_time(1772366405.9), "2026-03-01 13:00:05 +0100");
+    EXPECT_EQ(local_time(0.0), "-");
+    EXPECT_EQ(local_time("junk"), "junk");
+}
+
+TEST_F(LocalTime, ParsesInputAsLocalTime) {
+    EXPECT_EQ(utc_time("--from", "2026-03-01", false), "2026-02-28T23:00:00+00:00");
+    EXPECT_EQ(utc_time("--to", "2026-03-01", true), "2026-03-01T22:59:59.999999+00:00");
+    EXPECT_EQ(utc_time("--from", "2026-07-01T14:30", false), "2026-07-01T12:30:00+00:00");
+    EXPECT_EQ(utc_time("--from", "2026-07-01 14:30", false), "2026-07-01T12:30:00+00:00");
+    EXPECT_EQ(utc_time("--from", "2026-07-01T14:30Z", false), "2026-07-01T14:30:00+00:00");
+    EXPECT_EQ(utc_time("--from", "2026-07-01T14:30-01:00", false), "2026-07-01T15:30:00+00:00");
+    EXPECT_EQ(utc_time("--from", "", false), "");
+    // The days on which the timeouts change have 23 and 25 hours.
+    EXPECT_EQ(utc_time("--to", "2026-03-29", true), "2026-03-29T21:59:59.999999+00:00");
+    EXPECT_EQ(utc_time("--to", "2026-10-25", true), "2026-10-25T22:59:59.999999+00:00");
+    try {
+        (void)utc_time("--from", "yesterday", false);
+        FAIL();
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+        EXPECT_TRUE(std::string(error.what()).starts_with("--from: 'yesterday' is not a date"));
+    }
+}
+
+TEST(ShellQuoting, QuotesWhatAShellOrATerminalWouldActOn) {
+    EXPECT_EQ(quoted_for_shell("plan-1.2", ShellQuote::backslash), "plan-1.2");
+    EXPECT_EQ(quoted_for_shell("$(x) y", ShellQuote::backslash), "\\$\\(x\\)\\ y");
+    EXPECT_EQ(quoted_for_shell("~", ShellQuote::backslash), "\\~");
+    EXPECT_EQ(quoted_for_shell("it's", ShellQuote::single), "'it'\\''s'");
+    EXPECT_EQ(quoted_for_shell("a\"$`\\!", ShellQuote::dual), "\"a\\\"\\$\\`\\\\\"\\!\"\"");
+    EXPECT_EQ(quoted_for_shell("a\nb\x1b", ShellQuote::single), "'a'$'\\n''b'$'\\x1b'''");
+    EXPECT_EQ(quoted_for_shell("\xff", ShellQuote::backslash), "$'\\xff'");
+    EXPECT_EQ(quoted_for_shell("Größe", ShellQuote::backslash), "Größe");
+    EXPECT_EQ(quoted_for_shell("\u202E", ShellQuote::backslash), "$'\\xe2\\x80\\xae'");
+    EXPECT_EQ(shell_word("plan"), "plan");
+    EXPECT_EQ(shell_word("my plan"), "'my plan'");
+    EXPECT_EQ(shell_word(""), "''");
+}
+
+TEST(ShellQuoting, SplittingUndoesQuoting) {
+    for (const std::string text :
+         {"a b", "$(x)", "it's", "a\nb", "\x1b[1m", "\xff\xfe", "~#!", "計画"}) {
+        for (const ShellQuote style :
+             {ShellQuote::backslash, ShellQuote::single, ShellQuote::dual}) {
+            const ShellLine line = split_shell_line("x " + quoted_for_shell(text, style) + " ");
+            EXPECT_EQ(line.words, (std::vector<std::string>{"x", text}));
+        }
+    }
+}
+
+TEST(ShellQuoting, SplitsALineUpToTheCursor) {
+    const ShellLine open = split_shell_line("cubepi run \"a b");
+    EXPECT_EQ(open.words, (std::vector<std::string>{"cubepi", "run"}));
+    EXPECT_EQ(open.word, "a b");
+    EXPECT_EQ(open.raw, "\"a b");
+    EXPECT_EQ(open.quote, ShellQuote::dual);
+    EXPECT_EQ(split_shell_line("x $'a\\tb").quote, ShellQuote::ansi_c);
+    EXPECT_EQ(split_shell_line("x $'a\\tb").word, "a\tb");
+    EXPECT_EQ(split_shell_line("x a\\").word, "a");
+    const ShellLine redirected = split_shell_line("x a 2> err b < in");
+    EXPECT_EQ(redirected.words, (std::vector<std::string>{"x", "a", "b"}));
+    EXPECT_TRUE(redirected.redirection);
+    EXPECT_EQ(split_shell_line("x $(touch y) ").words,
+              (std::vector<std::string>{"x", "$(touch", "y)"}));
+}
+
 }  // namespace
+
 }  // namespace cubepi::app

@@ -6,7 +6,7 @@
 #include <bub/tape/tape_checkpointer.hpp>
 #include <cubepi/core/run.hpp>
 
-#include "gateway/control_client.hpp"
+#include "gateway/control_server.hpp"
 
 namespace cubepi::gateway_tests {
 

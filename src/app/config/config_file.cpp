@@ -6,23 +6,27 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <string>
 #include <string_view>
 #include <system_error>
 
 #include <sys/stat.h>
-
 #include <yaml-cpp/yaml.h>
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/posix_file.hpp>
 
-#include "database_url.hpp"
 #include "paths.hpp"
 #include "yaml_edit.hpp"
 
 namespace cubepi::app {
 
 namespace {
+
+std::string variable(const char* name) {
+    const char* value = std::getenv(name);
+    return value ? value : "";
+}
 
 constexpr std::array<std::string_view, 16> known_keys{
     "provider",    "model",           "base_url",      "api_key",   "api_key_env", "providers",
@@ -276,6 +280,29 @@ std::filesystem::path target_of(const std::filesystem::path& path) {
 }
 
 }  // namespace
+
+TraceSettings trace_settings(const TraceSettings& configured) {
+    TraceSettings settings = configured;
+    if (const std::string directory = variable("CUBEPI_TRACE"); !directory.empty())
+        settings.directory = directory;
+    settings.directory = expand_home(settings.directory);
+    const std::string content = variable("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT");
+    if (!content.empty()) settings.content = content == "true" || content == "1";
+    return settings;
+}
+
+bool is_postgres_url(const std::string& text) {
+    return text.starts_with("postgres://") || text.starts_with("postgresql://");
+}
+
+bool has_password(const std::string& url) {
+    const std::string_view text = url;
+    if (text.find("password=") != text.npos) return true;
+    const std::size_t scheme = text.find("://");
+    if (scheme == text.npos) return false;
+    const std::string_view user = text.substr(scheme + 3, text.rfind('@') - scheme - 3);
+    return text.rfind('@') != text.npos && user.find(':') != user.npos;
+}
 
 ConfigFile read_config(const std::filesystem::path& path) {
     ConfigFile config = read_text(path, file_text(path));

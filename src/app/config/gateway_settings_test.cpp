@@ -1,13 +1,28 @@
-#include "gateway_settings.hpp"
+#include <cctype>
+#include <cstddef>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 
-#include <string>
-#include <string_view>
-
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/scoped_test_directory.hpp>
+
+#include "../commands.hpp"
+#include "../exit_code.hpp"
+#include "config_file.hpp"
+#include "gateway_settings.hpp"
+#include "yaml_edit.hpp"
+
+// The pages that describe the settings of the gateway: they have every key, and what they show can be read.
 
 namespace cubepi::app {
+
 namespace {
 
 GatewaySettings settings_of(std::string_view json) {
@@ -85,5 +100,145 @@ TEST(SenderRule, EmptyMembersMatchEverything) {
     EXPECT_FALSE(rule.matches("telegram", "12", ""));
 }
 
+GatewaySettings read(const std::string& yaml) { return gateway_settings(yaml_values(yaml)); }
+
+std::string problem_of(const std::string& yaml) {
+    try {
+        (void)read(yaml);
+    } catch (const Error& error) {
+        return error.what();
+    }
+    return {};
+}
+
+TEST(TelegramSettings, TelegramHasDefaults) {
+    const GatewaySettings settings = read("gateway: {telegram: {}}");
+    ASSERT_TRUE(settings.telegram.has_value());
+    EXPECT_EQ(settings.telegram->token_env, "TELEGRAM_BOT_TOKEN");
+    EXPECT_TRUE(settings.telegram->users.empty());
+    EXPECT_TRUE(settings.telegram->progress);
+    EXPECT_FALSE(settings.telegram->webhook.has_value());
+    EXPECT_FALSE(read("gateway: {}").telegram.has_value());
+}
+
+TEST(TelegramSettings, TelegramIsReadCompletely) {
+    const GatewaySettings settings = read(R"(
+gateway:
+  telegram:
+    token_env: MY_BOT
+    users: [42, "43"]
+    chats: [-1001234]
+    operators: [42]
+    progress: false
+    webhook: {url: "https://bot.example.org/x", listen: "127.0.0.1:9000", path: /x, secret_env: S}
+)");
+    const TelegramChannelSettings& telegram = settings.telegram.value();
+    EXPECT_EQ(telegram.token_env, "MY_BOT");
+    EXPECT_EQ(telegram.users, (std::vector<std::string>{"42", "43"}));
+    EXPECT_EQ(telegram.chats, std::vector<std::string>{"-1001234"});
+    EXPECT_EQ(telegram.operators, std::vector<std::string>{"42"});
+    EXPECT_FALSE(telegram.progress);
+    ASSERT_TRUE(telegram.webhook.has_value());
+    EXPECT_EQ(telegram.webhook->listen.text(), "127.0.0.1:9000");
+    EXPECT_EQ(telegram.webhook->path, "/x");
+    EXPECT_EQ(telegram.webhook->secret_env, "S");
+}
+
+TEST(TelegramSettings, MistakesInTelegramAreNamed) {
+    EXPECT_NE(problem_of("gateway: {telegram: {user: [1]}}").find("gateway.telegram.user"),
+              std::string::npos);
+    EXPECT_NE(problem_of("gateway: {telegram: {users: ['@ann']}}").find("ids of users"),
+              std::string::npos);
+    EXPECT_NE(problem_of("gateway: {telegram: {users: [-5]}}").find("ids of users"),
+              std::string::npos);
+    EXPECT_NE(problem_of("gateway: {telegram: {chats: [5]}}").find("ids of groups"),
+              std::string::npos);
+    EXPECT_NE(problem_of("gateway: {telegram: {webhook: {url: 'http://x'}}}").find("https://"),
+              std::string::npos);
+    EXPECT_NE(problem_of("gateway: {telegram: {webhook: {}}}").find("webhook.url"),
+              std::string::npos);
+}
+
+std::string page(const std::string& name) {
+    std::ifstream file(std::string(CUBEPI_DOCS "/") + name);
+    std::stringstream text;
+    text << file.rdbuf();
+    EXPECT_FALSE(text.str().empty()) << name;
+    return text.str();
+}
+
+/// The part of a key's path before its last dot, and the part after it.
+std::pair<std::string, std::string> parts_of(const std::string& name) {
+    const std::size_t dot = name.rfind('.');
+    return {name.substr(0, dot), name.substr(dot + 1)};
+}
+
+bool has_word(const std::string& text, const std::string& word) {
+    const auto is_part = [](char c) {
+        return std::isalnum(static_cast<unsigned char>(c)) || c == '_';
+    };
+    for (std::size_t at = 0; (at = text.find(word, at)) != std::string::npos; ++at) {
+        const std::size_t end = at + word.size();
+        if ((at == 0 || !is_part(text[at - 1])) && (end == text.size() || !is_part(text[end])))
+            return true;
+    }
+    return false;
+}
+
+/// Returns the line of the table for a mapping.
+std::string row_of(const std::string& text, const std::string& path) {
+    const std::size_t begin = text.find("\n| `" + path + "` |");
+    if (begin == std::string::npos) return {};
+    return text.substr(begin + 1, text.find('\n', begin + 1) - begin - 1);
+}
+
+/// Returns the YAML blocks of a page that begin with the key.
+std::vector<std::string> blocks_of(const std::string& text, const std::string& key) {
+    std::vector<std::string> blocks;
+    const std::string begin = "```yaml\n";
+    for (std::size_t at = 0; (at = text.find(begin, at)) != std::string::npos;) {
+        at += begin.size();
+        std::string block = text.substr(at, text.find("```", at) - at);
+        if (block.starts_with(key + ":")) blocks.push_back(std::move(block));
+    }
+    return blocks;
+}
+
+TEST(SettingsPages, TheReferenceHasEveryKeyOfTheGateway) {
+    const std::string text = page("cli.md");
+    for (const std::string& name : gateway_setting_names()) {
+        const auto [path, key] = parts_of(name);
+        const bool is_listed = !row_of(text, name).empty() || has_word(row_of(text, path), key);
+        EXPECT_TRUE(is_listed) << name;
+    }
+}
+
+TEST(SettingsPages, TheManPageHasEveryKeyOfTheGateway) {
+    ::testing::internal::CaptureStdout();
+    EXPECT_EQ(man_page_command(), exit_ok);
+    const std::string all = ::testing::internal::GetCapturedStdout();
+    const std::size_t begin = all.find(".B gateway\n");
+    ASSERT_NE(begin, std::string::npos);
+    const std::string text = all.substr(begin, all.find("\n.TP\n", begin) - begin);
+    for (const std::string& name : gateway_setting_names())
+        EXPECT_TRUE(has_word(text, parts_of(name).second)) << name;
+}
+
+TEST(SettingsPages, WhatTheGuidesShowCanBeRead) {
+    const ScopedTestDirectory directory;
+    std::size_t count = 0;
+    for (const char* name : {"guides/bub/gateway.md", "guides/bub/telegram.md",
+                             "guides/bub/http-channel.md", "security.md"}) {
+        for (const std::string& block : blocks_of(page(name), "gateway")) {
+            const std::filesystem::path file = directory.path() / "config.yaml";
+            std::ofstream(file) << block;
+            EXPECT_NO_THROW((void)gateway_settings(config_values(file))) << name << "\n" << block;
+            ++count;
+        }
+    }
+    EXPECT_GE(count, 4u);
+}
+
 }  // namespace
+
 }  // namespace cubepi::app

@@ -1,18 +1,140 @@
 #include "model_choice.hpp"
 
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/message_json.hpp>
+#include <cubepi/provider/error_classification.hpp>
 #include <cubepi/provider/fallback.hpp>
+#include <cubepi/provider/faux.hpp>
 #include <cubepi/provider/model_profile.hpp>
+#include <cubepi/provider/provider.hpp>
 
 #include "model_list.hpp"
-#include "offline_model.hpp"
-#include "turn_settings.hpp"
+#include "model_sources.hpp"
 
 namespace cubepi::app {
 
 namespace {
+
+FauxOptions typing_speed(double tokens_per_second) {
+    FauxOptions options;
+    options.provider_id = "offline";
+    if (tokens_per_second > 0) options.tokens_per_second = tokens_per_second;
+    return options;
+}
+
+bool mentions(const std::string& text, std::initializer_list<const char*> words) {
+    for (const char* word : words) {
+        if (text.find(word) != std::string::npos) return true;
+    }
+    return false;
+}
+
+/// The answer of the offline model without a script.
+AssistantMessage improvise(const ModelRequest& request) {
+    const Message& last = request.messages.back();
+    if (last.role() == Role::tool_result) {
+        return faux_assistant_message(
+            "That is what the tool found. I am the **offline model**: a script, not a mind. "
+            "Everything around me (tools, "
+            "approvals, sessions, this terminal) is real.");
+    }
+    const bool has_tools = request.tools && !request.tools->empty();
+    const std::string text = last.text();
+    if (has_tools && mentions(text, {"file", "directory", "list", "project"})) {
+        ContentList<AssistantContent> blocks;
+        blocks.emplace_back(faux_text("Let me look."));
+        blocks.emplace_back(faux_tool_call("list", {{"path", "."}}));
+        return faux_assistant_message(std::move(blocks), stop_reason::tool_use);
+    }
+    return faux_assistant_message(
+        "You wrote: *" + text +
+        "*\n\nI am the **offline model**: a script, not a mind. Ask me about the files of this "
+        "directory to see a tool run, or set `OPENAI_API_KEY` to talk to a real model.");
+}
+
+/// A script without an end.
+class OfflineProvider final : public Provider {
+public:
+    OfflineProvider() : faux_(typing_speed(200)) {}
+    MessageStream stream(ModelRequest request) override {
+        faux_.append_responses(
+            {FauxStep([](const ModelRequest& seen) { return improvise(seen); })});
+        return faux_.stream(std::move(request));
+    }
+    std::shared_ptr<ObserverRegistry> observer_registry() const override {
+        return faux_.observer_registry();
+    }
+
+private:
+    FauxProvider faux_;
+};
+
+[[noreturn]] void refuse(const std::string& path, const std::string& what) {
+    throw Error(ErrorCode::invalid_argument,
+                path + ": " + what + "; 'man cubepi' describes the format of a script");
+}
+
+FauxStep step_from_json(const std::string& path, const Json& json) {
+    if (json.is_string()) return faux_assistant_message(std::string(json.get_string()));
+    if (!json.is_object()) refuse(path, "an answer must be a string or an object");
+    JsonObject message = json.get_object();
+    if (const Json* error = message.if_contains("error"); error && error->is_string()) {
+        return faux_failure(std::string(error->get_string()));
+    }
+    if (Json* content = message.if_contains("content"); content && content->is_string()) {
+        const JsonObject block{{"type", "text"}, {"text", content->get_string()}};
+        *content = JsonArray{block};
+    }
+    message["role"] = "assistant";
+    return assistant_message_from_json(message);
+}
+
+BoundModel scripted_model(const std::string& path) {
+    std::ifstream file(path);
+    if (!file || std::filesystem::is_directory(path)) {
+        throw Error(ErrorCode::not_found,
+                    "cannot read the script " + path +
+                        "; --script takes a JSON file in the format that 'man cubepi' describes");
+    }
+    std::stringstream text;
+    text << file.rdbuf();
+    boost::system::error_code failed;
+    const Json json = boost::json::parse(text.str(), failed);
+    if (failed) refuse(path, "is not valid JSON");
+    double speed = 0;
+    const Json* answers = &json;
+    if (json.is_object()) {
+        if (const Json* rate = json.get_object().if_contains("tokens_per_second"))
+            speed = rate->to_number<double>();
+        answers = json.get_object().if_contains("answers");
+    }
+    if (!answers || !answers->is_array()) refuse(path, "expected a list of answers");
+    std::vector<FauxStep> steps;
+    for (const Json& answer : answers->get_array()) steps.push_back(step_from_json(path, answer));
+    FauxProvider faux(typing_speed(speed));
+    faux.set_responses(std::move(steps));
+    return faux.model("script");
+}
+
+/// The scripted model of --offline: identifies itself as one, and uses the tools for prompts about files. With a
+/// script (a JSON file, docs/cli.md) it returns the answers of the script in order. Throws Error for a script that
+/// cannot be read.
+BoundModel offline_model(const std::string& script_path) {
+    if (!script_path.empty()) return scripted_model(script_path);
+    Model model;
+    model.id = "offline";
+    model.provider_id = "offline";
+    return BoundModel(std::make_shared<OfflineProvider>(), std::move(model));
+}
 
 void require_key(const Endpoint& endpoint) {
     if (!endpoint.needs_key || !endpoint.api_key.empty()) return;
@@ -114,6 +236,34 @@ Task<ModelChoice> choose_on_this_machine(ModelSources sources,
     co_return choice;
 }
 
+constexpr std::size_t listed_at_once = 30;
+
+std::string force_hint(const std::string& id) {
+    return "\n  To use it anyway: ,model " + id + " force=true";
+}
+
+/// True for the id itself and for an alias of a dated one: "claude-sonnet-4-5" of "claude-sonnet-4-5-20250929".
+bool lists(const std::vector<OfferedModel>& models, const std::string& id) {
+    return std::any_of(models.begin(), models.end(), [&](const OfferedModel& model) {
+        return model.id == id || model.id.starts_with(id + "-20");
+    });
+}
+
+std::string list_text(const std::vector<std::string>& ids, const std::string& current) {
+    std::string text;
+    const bool listed = std::find(ids.begin(), ids.end(), current) != ids.end();
+    if (!listed && !current.empty()) text += "\n* " + current;
+    std::size_t shown = 0;
+    for (const std::string& id : ids) {
+        // The current one is shown even if it comes after the last line.
+        if (shown >= listed_at_once && id != current) continue;
+        text += (id == current ? "\n* " : "\n  ") + id;
+        ++shown;
+    }
+    if (shown < ids.size()) text += "\n  and " + std::to_string(ids.size() - shown) + " more";
+    return text;
+}
+
 }  // namespace
 
 ModelChoice choice_of(const ModelSources& sources, Endpoint endpoint) {
@@ -166,6 +316,153 @@ Task<ModelChoice> choose_model(ModelSources sources, std::shared_ptr<HttpTranspo
         choice.warnings.push_back(std::move(note));
     add_fallbacks(sources, endpoint, choice);
     co_return choice;
+}
+
+SessionModel::SessionModel(ModelSources sources, std::shared_ptr<HttpTransport> transport,
+                           ModelChoice initial)
+    : sources_(std::move(sources)),
+      transport_(std::move(transport)),
+      initial_(std::move(initial)),
+      current_(initial_) {}
+
+void SessionModel::use(ModelChoice choice) {
+    const bool changed =
+        choice.where != current_.where || choice.model.spec().id != current_.model.spec().id;
+    current_ = std::move(choice);
+    if (changed && on_change_) on_change_(current_);
+}
+
+std::string SessionModel::select(const JsonObject& stored) {
+    problem_ = nullptr;
+    selected_.clear();
+    const StoredModel choice = StoredModel::of(stored);
+    const bool chosen_here = here_ && *here_ == choice;
+    if (choice.id.empty() || (sources_.flags.name_a_model() && !chosen_here)) {
+        use(initial_);
+        return {};
+    }
+    selected_ = choice.id;
+    try {
+        if (chosen_here) {
+            use(choice_of(sources_, chosen_));
+        } else {
+            ModelSources sources = sources_;
+            sources.session = choice;
+            use(choice_of(sources, choose_endpoint(sources)));
+        }
+    } catch (const Error&) {
+        problem_ =
+            std::current_exception();  // find() throws it; a command of this turn may repair it
+    }
+    return selected_;
+}
+
+Endpoint SessionModel::endpoint_for(const std::string& id) const {
+    if (current_.offline) {
+        throw Error(ErrorCode::invalid_argument,
+                    "the offline model cannot be switched; start without --offline and --script");
+    }
+    return endpoint_for_model(sources_, current_.endpoint, id);
+}
+
+BoundModel SessionModel::find(const std::string& id) const {
+    if (id == selected_) {
+        if (problem_) std::rethrow_exception(problem_);
+        return current_.model;
+    }
+    return choice_of(sources_, endpoint_for(id)).model;
+}
+
+std::vector<std::string> SessionModel::configured_ids() const {
+    std::vector<std::string> ids;
+    const auto add = [&ids](const std::string& id) {
+        if (std::find(ids.begin(), ids.end(), id) == ids.end()) ids.push_back(id);
+    };
+    for (const Endpoint& endpoint : configured_endpoints(sources_)) {
+        if (!endpoint.model.empty()) add(endpoint.provider + "/" + endpoint.model);
+    }
+    for (const std::string& name : initial_.fallbacks) add(name);
+    return ids;
+}
+
+bool SessionModel::is_configured(const Endpoint& endpoint) const {
+    const std::vector<Endpoint> all = configured_endpoints(sources_);
+    return std::any_of(all.begin(), all.end(), [&](const Endpoint& one) {
+        return one.provider == endpoint.provider && one.base_url == endpoint.base_url &&
+               one.model == endpoint.model;
+    });
+}
+
+Task<std::string> SessionModel::list() const {
+    if (current_.offline) co_return "* " + current_.where;
+    const Endpoint& endpoint = current_.endpoint;
+    const std::string place = endpoint.provider + " (" + endpoint.host() + ")";
+    std::vector<std::string> ids;
+    std::string problem;
+    try {
+        const std::vector<OfferedModel> models = co_await list_models(transport_, endpoint);
+        for (const OfferedModel& model : models) ids.push_back(model.id);
+    } catch (const Error& error) {
+        if (error.code() == ErrorCode::cancelled) throw;
+        problem = error.what();
+    }
+    std::string text;
+    if (problem.empty()) {
+        text = "Models of " + place + ":" + list_text(ids, endpoint.model);
+        if (ids.size() > listed_at_once)
+            text += "; search them: cubepi models --provider " + endpoint.provider + " WORD";
+    } else {
+        text = "Configured models (cannot list those of " + place + ": " + problem +
+               "):" + list_text(configured_ids(), endpoint.provider + "/" + endpoint.model);
+    }
+    text += "\nChoose one: ,model ID";
+    std::string others;
+    for (const Endpoint& other : configured_endpoints(sources_)) {
+        if (other.provider != endpoint.provider)
+            others += (others.empty() ? "" : ", ") + other.provider;
+    }
+    if (!others.empty()) text += "; of another provider (" + others + "): ,model PROVIDER/ID";
+    co_return text;
+}
+
+Task<> SessionModel::check_listed(Endpoint endpoint, std::string id) const {
+    std::vector<OfferedModel> models;
+    std::string problem;
+    try {
+        models = co_await list_models(transport_, endpoint);
+    } catch (const Error& error) {
+        if (error.code() == ErrorCode::cancelled) throw;
+        problem = error.what();
+    }
+    const std::string place = endpoint.provider + " (" + endpoint.host() + ")";
+    if (!problem.empty()) {
+        throw Error(ErrorCode::invalid_argument, "cannot check model '" + id + "': " + place +
+                                                     " does not list its models: " + problem +
+                                                     force_hint(id));
+    }
+    if (lists(models, endpoint.model)) co_return;
+    std::string text = "unknown model '" + endpoint.model + "': " + place + " does not list it";
+    const std::size_t slash = id.find('/');
+    if (slash != std::string::npos && endpoint.model == id)
+        text += ", and '" + id.substr(0, slash) + "' is not a provider";
+    throw Error(ErrorCode::invalid_argument, text + "\n  List the models: ,model" + force_hint(id));
+}
+
+Task<JsonObject> SessionModel::choose(std::string id, bool force) {
+    Endpoint endpoint = endpoint_for(id);
+    ModelChoice choice = choice_of(sources_, endpoint);  // throws if there is no key
+    const bool known =
+        force || endpoint.model == current_.endpoint.model || is_configured(endpoint);
+    if (!known) co_await check_listed(endpoint, id);
+    StoredModel stored;
+    stored.id = std::move(id);
+    stored.provider = endpoint.provider;
+    stored.address = public_url(endpoint.base_url);
+    JsonObject data = stored.to_json();
+    here_ = std::move(stored);
+    chosen_ = std::move(endpoint);
+    use(std::move(choice));
+    co_return data;
 }
 
 }  // namespace cubepi::app

@@ -1,5 +1,9 @@
 #pragma once
 
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +16,13 @@
 #include "endpoint.hpp"
 
 namespace cubepi::app {
+
+/// A configured value and its source.
+template <class T>
+struct Sourced {
+    std::optional<T> value = {};
+    std::string by = {};  ///< a file or a variable; empty: none
+};
 
 /// A model that `,model` selected for a session, as stored on its tape. An empty id: none was selected.
 struct StoredModel {
@@ -72,5 +83,25 @@ public:
 /// "anthropic:claude-sonnet-4-5"), with the model named; alone, it is one of `primary`. Throws like find_endpoint.
 Endpoint endpoint_for_model(const ModelSources& sources, const Endpoint& primary,
                             const std::string& text);
+
+/// Limits of turns: from the configuration file, else from Bub's settings.
+struct TurnSettings {
+    Sourced<std::vector<std::string>> fallback_models = {};
+    Sourced<std::chrono::milliseconds> model_timeout = {};  ///< of one call of a model, in total
+    Sourced<std::size_t> max_turns = {};                    ///< model calls of one prompt
+    Sourced<std::int64_t> max_tokens = {};                  ///< of one answer
+
+    CallLimits limits() const;
+};
+TurnSettings turn_settings(const ModelSources& sources);
+
+/// A model that is called if the previous one fails, or the reason why it cannot be.
+struct FallbackModel {
+    std::string name = {};     ///< as it was written
+    Endpoint endpoint = {};    ///< with the model named
+    std::string problem = {};  ///< not empty: the model is omitted
+};
+/// The models to call after the one of `primary`. None if flags or the session name a model, provider or server.
+std::vector<FallbackModel> fallback_models(const ModelSources& sources, const Endpoint& primary);
 
 }  // namespace cubepi::app

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <fstream>
 #include <string>
 
 namespace cubepi::app {
@@ -25,5 +26,9 @@ std::filesystem::path expand_home(const std::filesystem::path& path);
 /// Creates the directory of `file` with mode 0700 if it is missing. Throws Error(storage) with the remedy; `variable`
 /// names the environment variable that sets the location.
 void make_private_directory(const std::filesystem::path& file, const std::string& variable);
+
+/// Creates a file for writing. An existing file is replaced only if `replace`. Throws Error: invalid_argument if the file
+/// exists, io if it cannot be written.
+std::ofstream create_file(const std::filesystem::path& path, bool replace);
 
 }  // namespace cubepi::app

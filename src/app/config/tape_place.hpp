@@ -5,7 +5,7 @@
 
 #include <bub/tape/session_tape_store.hpp>
 
-#include "database_url.hpp"
+#include "config_file.hpp"
 
 namespace cubepi::app {
 

@@ -13,7 +13,7 @@
 #include <cubepi/core/task_scope.hpp>
 
 #include "../exit_code.hpp"
-#include "../signals.hpp"
+#include "../process.hpp"
 #include "../transcript.hpp"
 
 namespace cubepi::app {

@@ -9,7 +9,7 @@
 
 #include <cubepi/core/task.hpp>
 
-#include "../chat_actions.hpp"
+#include "../chat_commands.hpp"
 #include "../render/renderer.hpp"
 #include "../terminal/prompter.hpp"
 #include "pipeline.hpp"

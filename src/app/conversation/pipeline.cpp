@@ -9,7 +9,7 @@
 #include <cubepi/workspace/policy/shell_words.hpp>
 
 #include "../exit_code.hpp"
-#include "../local_user.hpp"
+#include "../process.hpp"
 #include "../program.hpp"
 #include "../saved_sessions.hpp"
 #include "../shell_quoting.hpp"

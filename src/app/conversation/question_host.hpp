@@ -1,16 +1,100 @@
 #pragma once
 
+#include <chrono>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
+#include <string_view>
 
 #include <cubepi/agent/hitl_channel.hpp>
+#include <cubepi/core/agent_event.hpp>
+#include <cubepi/core/clock.hpp>
+#include <cubepi/core/event_signal.hpp>
+#include <cubepi/core/hitl_request.hpp>
 
 #include "../terminal/prompter.hpp"
-#include "approval_dialog.hpp"
-#include "ask_dialog.hpp"
+#include "../terminal/style.hpp"
+#include "tool_approval.hpp"
 
 namespace cubepi::app {
+
+/// Asks the questions of a conversation's turns. A question waits until all events that the agent emitted before it are shown: the
+/// agent runs ahead of the display by up to a queue of events. Measures how long the user takes to answer. Used on one
+/// executor.
+class TurnPrompter final : public Prompter {
+public:
+    /// `before_question` ends the output that is shown in part. `clock` outlives the object.
+    TurnPrompter(std::shared_ptr<Prompter> prompter, Clock& clock, Executor executor,
+                 std::function<void()> before_question);
+    ~TurnPrompter() override;
+
+    /// The agent has emitted `event`.
+    void emitted(const AgentEvent& event);
+    /// `event` has been shown.
+    void shown(const AgentEvent& event);
+    /// How long questions have waited for their answers up to now, in total; two questions at once count once.
+    std::chrono::steady_clock::duration waited() const;
+
+    bool can_ask() const override { return prompter_->can_ask(); }
+    Task<> prepare() override;
+    void say(TerminalView text) override { prompter_->say(text); }
+    void withdraw() override { prompter_->withdraw(); }
+    ScreenSize size() const override { return prompter_->size(); }
+    Task<std::optional<std::string>> read(TerminalText prompt, std::string prefill = {}) override;
+
+private:
+    /// A place in the events of a run.
+    struct Position {
+        std::shared_ptr<const RunInfo> run = {};
+        std::uint64_t seq = 0;
+    };
+    bool has_shown(const Position& position) const;
+
+    std::shared_ptr<Prompter> prompter_;
+    Clock& clock_;
+    Executor executor_;
+    std::function<void()> before_question_;
+    Position emitted_;
+    Position shown_;
+    AsyncEvent progress_;
+    std::size_t open_ = 0;
+    std::chrono::steady_clock::time_point open_since_ = {};
+    std::chrono::steady_clock::duration waited_{0};
+};
+
+/// The reading of a typed answer.
+struct TypedAnswer {
+    Json value =
+        nullptr;  ///< a text, or a list of texts for several choices; null: skipped, or not accepted
+    std::string problem = {};  ///< why it was not accepted; empty: it was
+};
+
+/// Reads an answer: free text, or for a question with options the number, label or value of an option (several, separated
+/// by commas, if the question allows it), or any text if an option allows input. An optional question is skipped by an
+/// empty answer.
+TypedAnswer read_typed_answer(const HitlQuestion& question, std::string_view text);
+
+/// Asks the user the questions of the tool ask_user, and yes/no questions. Used on one executor.
+class AskDialog {
+public:
+    /// `prompter` outlives the object.
+    AskDialog(Prompter& prompter, Style style) : prompter_(prompter), style_(style) {}
+
+    /// Returns the answers by key; empty if the input has ended.
+    Task<std::optional<JsonObject>> ask(AskRequest request);
+    /// Returns the answer; empty if the input has ended.
+    Task<std::optional<bool>> confirm(ConfirmRequest request);
+
+private:
+    Task<std::optional<Json>> ask_one(const HitlQuestion& question);
+    void show(const HitlQuestion& question) const;
+    void show_title(TerminalView title, std::string_view text) const;
+
+    Prompter& prompter_;
+    Style style_;
+};
 
 /// Shows the requests of a channel to the user, one after another, and answers them. Works with any channel; requests that
 /// wait already are shown first. Used on one executor.

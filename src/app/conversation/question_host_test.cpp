@@ -1,11 +1,14 @@
-#include "question_host.hpp"
-
-#include <gtest/gtest.h>
-
+#include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <gtest/gtest.h>
 
 #include <cubepi/agent/agent.hpp>
 #include <cubepi/core/outcome.hpp>
@@ -14,11 +17,189 @@
 #include <cubepi/hitl/ask_user_tool.hpp>
 #include <cubepi/hitl/in_memory_channel.hpp>
 #include <cubepi/provider/faux.hpp>
+#include <cubepi/testing/manual_clock.hpp>
 
+#include "question_host.hpp"
 #include "scripted_prompter_test_support.hpp"
 
 namespace cubepi::app {
+
 namespace {
+
+using std::chrono::seconds;
+
+/// Answers when it is told to.
+class WaitingPrompter final : public Prompter {
+public:
+    void say(TerminalView) override {}
+    Task<std::optional<std::string>> read(TerminalText, std::string) override {
+        co_await answered.wait();
+        co_return std::optional<std::string>("y");
+    }
+    AsyncEvent answered;
+};
+
+class TurnPrompterTest : public ::testing::Test {
+protected:
+    AgentEvent event(std::uint64_t seq) const {
+        AgentEvent made;
+        made.run = run_;
+        made.seq = seq;
+        return made;
+    }
+    void prepare() {
+        boost::asio::co_spawn(io_, questions_.prepare(),
+                              [this](const std::exception_ptr&) { prepared_ = true; });
+        work();
+    }
+    void ask() {
+        boost::asio::co_spawn(io_, questions_.read(TerminalView("? ")),
+                              [](const std::exception_ptr&, const std::optional<std::string>&) {});
+        work();
+    }
+    void work() {
+        io_.restart();
+        io_.poll();
+    }
+
+    boost::asio::io_context io_;
+    testing::ManualClock clock_;
+    std::shared_ptr<WaitingPrompter> prompter_ = std::make_shared<WaitingPrompter>();
+    std::shared_ptr<const RunInfo> run_ = std::make_shared<const RunInfo>();
+    int ended_ = 0;
+    TurnPrompter questions_{prompter_, clock_, io_.get_executor(), [this] { ++ended_; }};
+    bool prepared_ = false;
+};
+
+TEST_F(TurnPrompterTest, AQuestionWaitsUntilAllEarlierEventsAreShown) {
+    questions_.emitted(event(7));
+    questions_.shown(event(5));
+    prepare();
+    EXPECT_FALSE(prepared_);
+    questions_.shown(event(6));
+    work();
+    EXPECT_FALSE(prepared_);
+    EXPECT_EQ(ended_, 0) << "text that is still to come would be torn apart";
+    questions_.shown(event(7));
+    work();
+    EXPECT_TRUE(prepared_);
+    EXPECT_EQ(ended_, 1);
+}
+
+TEST_F(TurnPrompterTest, EventsThatAreNeverShownDoNotHoldUpAQuestion) {
+    questions_.emitted(event(7));
+    prepare();
+    EXPECT_FALSE(prepared_);
+    clock_.advance(seconds(1));
+    work();
+    EXPECT_TRUE(prepared_);
+}
+
+TEST_F(TurnPrompterTest, MeasuresHowLongTheUserTakes) {
+    ask();
+    clock_.advance(seconds(3));
+    EXPECT_EQ(questions_.waited(), seconds(3)) << "while the question is open";
+    ask();
+    clock_.advance(seconds(2));
+    prompter_->answered.set();
+    work();
+    clock_.advance(seconds(9));
+    EXPECT_EQ(questions_.waited(), seconds(5)) << "two questions at once count once";
+}
+
+HitlOption option(std::string label, std::string value, bool allow_input = false) {
+    HitlOption made;
+    made.label = std::move(label);
+    made.value = std::move(value);
+    made.allow_input = allow_input;
+    return made;
+}
+
+HitlQuestion question(std::string key) {
+    HitlQuestion made;
+    made.key = std::move(key);
+    made.prompt = "Which " + made.key + "?";
+    return made;
+}
+
+HitlQuestion colors(bool multi_select = false, bool allow_input = false) {
+    HitlQuestion made = question("color");
+    made.multi_select = multi_select;
+    made.options = {option("Dark red", "red"), option("Blue", "blue"),
+                    option("Other", "other", allow_input)};
+    return made;
+}
+
+TEST(TypedAnswer, AnOptionIsNamedByNumberLabelOrValue) {
+    for (const std::string_view text : {"1", " dark RED ", "red"}) {
+        const TypedAnswer answer = read_typed_answer(colors(), text);
+        EXPECT_EQ(answer.problem, "") << text;
+        EXPECT_EQ(answer.value, Json("red")) << text;
+    }
+    for (const std::string_view text : {"0", "4", "green", "re"}) {
+        const TypedAnswer answer = read_typed_answer(colors(), text);
+        EXPECT_NE(answer.problem.find("is not an option; enter a number from 1 to 3"),
+                  std::string::npos)
+            << text;
+    }
+}
+
+TEST(TypedAnswer, OtherTextIsAcceptedIfAnOptionAllowsInput) {
+    EXPECT_EQ(read_typed_answer(colors(false, true), "green").value, Json("green"));
+    EXPECT_EQ(read_typed_answer(question("name"), " Ada ").value, Json("Ada"));
+}
+
+TEST(TypedAnswer, SeveralOptionsAreAListWithoutRepetitions) {
+    EXPECT_EQ(read_typed_answer(colors(true), "2, dark red,2,").value,
+              Json(JsonArray{"blue", "red"}));
+    EXPECT_FALSE(read_typed_answer(colors(true), "2, green").problem.empty());
+}
+
+TEST(TypedAnswer, OnlyAnOptionalQuestionIsSkipped) {
+    HitlQuestion optional = colors();
+    optional.required = false;
+    EXPECT_EQ(read_typed_answer(optional, "  ").problem, "");
+    EXPECT_TRUE(read_typed_answer(optional, "").value.is_null());
+    EXPECT_FALSE(read_typed_answer(colors(), "").problem.empty());
+}
+
+TEST(AskDialog, AsksEachQuestionUntilItsAnswerIsAccepted) {
+    ScriptedPrompter prompter({"green", "2", "", "Ada"});
+    AskRequest request;
+    request.questions = {colors(), question("name")};
+    const std::optional<JsonObject> answers =
+        run(AskDialog(prompter, Style()).ask(std::move(request)));
+    EXPECT_EQ(answers, (JsonObject{{"color", "blue"}, {"name", "Ada"}}));
+    EXPECT_NE(prompter.shown.find("? The model asks:\n  │ Which color?\n  │ 1  Dark red\n"),
+              std::string::npos)
+        << prompter.shown;
+}
+
+TEST(AskDialog, TextOfTheModelIsFramedAndWithoutControlCharacters) {
+    ScriptedPrompter prompter({"x"});
+    AskRequest request;
+    request.questions = {question("\x1b[2Jname\n? Run this command")};
+    (void)run(AskDialog(prompter, Style()).ask(std::move(request)));
+    EXPECT_EQ(prompter.shown.find('\x1b'), std::string::npos);
+    EXPECT_EQ(prompter.shown.find("\n? Run"), std::string::npos) << prompter.shown;
+}
+
+TEST(AskDialog, NothingIsAnsweredWhenTheInputEnds) {
+    ScriptedPrompter prompter({"1"});
+    AskRequest request;
+    request.questions = {colors(), question("name")};
+    EXPECT_FALSE(run(AskDialog(prompter, Style()).ask(std::move(request))));
+}
+
+TEST(AskDialog, AConfirmationTakesYesOrNo) {
+    ScriptedPrompter prompter({"maybe", "YES", "n"});
+    AskDialog dialog(prompter, Style());
+    ConfirmRequest request;
+    request.prompt = "Sure?";
+    EXPECT_EQ(run(dialog.confirm(request)), true);
+    EXPECT_EQ(run(dialog.confirm(request)), false);
+    EXPECT_EQ(run(dialog.confirm(request)), std::nullopt);
+}
 
 /// An agent with the tool "touch", which needs approval, and the tool ask_user.
 class QuestionHostTest : public ::testing::Test {
@@ -157,4 +338,5 @@ TEST_F(QuestionHostTest, QuestionsThatShareAKeyAreCancelledInsteadOfAskedAgainAn
 }
 
 }  // namespace
+
 }  // namespace cubepi::app

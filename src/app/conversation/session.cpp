@@ -1,35 +1,194 @@
 #include "session.hpp"
 
 #include <algorithm>
+#include <cctype>
+#include <charconv>
 #include <chrono>
+#include <cstddef>
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include <bub/builtin/builtin.hpp>
 #include <bub/close_matches.hpp>
 #include <bub/tape/memory_tape_store.hpp>
+#include <cubepi/agent/agent.hpp>
+#include <cubepi/core/error.hpp>
 #include <cubepi/core/runtime.hpp>
+#include <cubepi/core/support/trimmed.hpp>
+#include <cubepi/core/task.hpp>
+#include <cubepi/hitl/ask_user_tool.hpp>
+#include <cubepi/hitl/checkpointed_channel.hpp>
 #include <cubepi/hitl/in_memory_channel.hpp>
 #include <cubepi/net/http_client.hpp>
+#include <cubepi/workspace/local_workspace.hpp>
 #include <cubepi/workspace/spill.hpp>
+#include <cubepi/workspace/standard_tools.hpp>
 
+#include "../command_line.hpp"
 #include "../config/config_file.hpp"
+#include "../config/endpoint.hpp"
+#include "../config/model_sources.hpp"
 #include "../config/paths.hpp"
-#include "../config/turn_settings.hpp"
 #include "../saved_sessions.hpp"
 #include "../shell_quoting.hpp"
-#include "../system_prompt.hpp"
 #include "../terminal/event_text.hpp"
 #include "../terminal/framed_text.hpp"
+#include "../terminal/prompter.hpp"
+#include "../terminal/terminal_stream.hpp"
+#include "../terminal/terminal_text.hpp"
 #include "../transcript.hpp"
-#include "model_picker.hpp"
-#include "toolbox.hpp"
+#include "question_host.hpp"
+#include "tool_approval.hpp"
 
 namespace cubepi::app {
 
 namespace {
+
+/// The system prompt of `cubepi run` and `cubepi chat`.
+std::string system_prompt(const std::string& directory, bool with_tools) {
+    std::string text =
+        "You are a careful assistant at a terminal. Answer in short Markdown. Say when you are not "
+        "sure.";
+    if (!with_tools) return text;
+    return text + "\n\nYou work in the directory " + directory +
+           ". Look at files with read, list and grep before you claim anything about them. Change "
+           "them with edit rather "
+           "than write where you can. Run commands with shell only when no other tool does it. The "
+           "user may refuse "
+           "a call: then do not try the same thing another way, ask.";
+}
+
+/// The tools of the current directory and their approval; shared by the agents of a conversation.
+struct Toolbox {
+    std::shared_ptr<FileSpillSink> spill = {};
+    std::shared_ptr<LocalWorkspace> workspace = {};
+    std::shared_ptr<FilePreviews> previews = {};
+    std::shared_ptr<HitlChannel> channel = {};
+    std::shared_ptr<ToolApproval> approval = {};
+    std::shared_ptr<QuestionHost> host = {};  ///< null: the user cannot be asked
+    bool suspends = false;  ///< requests are stored with the session, and the run is suspended
+    ToolApproval::Options approval_options = {};
+};
+
+/// Adds approvals whose requests are stored with the session of this agent.
+void ask_later(AgentOptions& options, const Toolbox& box) {
+    auto channel = std::make_shared<CheckpointedChannel>(options.checkpointer, options.thread_id);
+    ToolApproval::Options approval = box.approval_options;
+    approval.can_wait = true;
+    options.middleware.emplace_back(std::make_shared<ToolApproval>(box.approval->rules(), channel,
+                                                                   nullptr, std::move(approval)));
+    options.tools.push_back(ask_user_tool(channel));
+    options.channel = std::move(channel);
+}
+
+/// Makes the tools. `channel` takes the requests of the conversation.
+Toolbox make_toolbox(const ConversationFlags& flags, const ConfigFile& config,
+                     const SessionParts& parts, std::shared_ptr<FileSpillSink> spill,
+                     std::shared_ptr<HitlChannel> channel) {
+    Toolbox box;
+    box.spill = std::move(spill);
+    box.channel = std::move(channel);
+    WorkspacePolicy policy = WorkspacePolicy().also_read(box.spill->directory());
+    policy.environment = command_environment(config, flags.model);
+    box.workspace =
+        std::make_shared<LocalWorkspace>(std::filesystem::current_path(), std::move(policy));
+    box.previews = std::make_shared<FilePreviews>(box.workspace);
+    ToolApproval::Options approval;
+    approval.previews = box.previews;
+    approval.write_target = [place = box.workspace](const std::string& path) {
+        return place->write_target(path);
+    };
+    approval.allow_all = flags.yes;
+    box.approval_options = approval;
+    box.suspends = flags.suspend && !parts.prompter && !flags.yes;
+    box.approval = std::make_shared<ToolApproval>(policy_of(config.allow), box.channel,
+                                                  parts.prompter, std::move(approval));
+    if (parts.prompter) {
+        auto save_rule = [](const std::string& rule) { save_allow_rule(config_path(), rule); };
+        box.host = std::make_shared<QuestionHost>(box.channel, parts.prompter, parts.style,
+                                                  box.approval, std::move(save_rule));
+    }
+    return box;
+}
+
+/// Adds the tools and their approval to the options of an agent, and the tool ask_user if the user can be asked.
+/// `stores_requests`: the requests are stored with the session of the agent.
+void add_tools(AgentOptions& options, const Toolbox& box, bool stores_requests) {
+    StandardToolOptions tools;
+    tools.files.previews = box.previews;
+    tools.shell.spill = box.spill;
+    tools.shell.on_survivors = [](const std::string& text) {
+        err() << "cubepi: " << for_terminal("a command's processes " + text) << "\n";
+    };
+    tools.fetch.follow_to_other_host = [approval = box.approval](const std::string& url) {
+        return approval->allows_fetch(url);
+    };
+    for (AgentTool& tool : standard_tools(box.workspace, std::move(tools)))
+        options.tools.push_back(std::move(tool));
+    options.spill = box.spill;
+    if (stores_requests && options.checkpointer) return ask_later(options, box);
+    if (box.host) options.tools.push_back(ask_user_tool(box.channel));
+    options.channel = box.channel;
+    options.middleware.emplace_back(box.approval);
+}
+
+std::string lower(std::string_view text) {
+    std::string small(text);
+    for (char& c : small) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    return small;
+}
+
+/// Returns the index of the model that `answer` names by its id, its number from 1, or a part that no other id has. Throws
+/// Error(invalid_argument) if that is not one model.
+std::size_t model_named(const std::string& answer, const std::vector<std::string>& models) {
+    const auto exact = std::find(models.begin(), models.end(), answer);
+    if (exact != models.end()) return static_cast<std::size_t>(exact - models.begin());
+    std::size_t number = 0;
+    const char* const end = answer.data() + answer.size();
+    const auto parsed = std::from_chars(answer.data(), end, number);
+    if (parsed.ec == std::errc() && parsed.ptr == end && number >= 1 && number <= models.size())
+        return number - 1;
+    std::vector<std::size_t> found;
+    for (std::size_t i = 0; i < models.size() && !answer.empty(); ++i) {
+        if (lower(models[i]).find(lower(answer)) != std::string::npos) found.push_back(i);
+    }
+    if (found.size() == 1) return found.front();
+    std::string problem = "'" + answer + "' is not in the list";
+    if (answer.empty()) problem = "no model was chosen";
+    if (found.size() > 1)
+        problem = "'" + answer + "' matches " + std::to_string(found.size()) + " models";
+    throw Error(ErrorCode::invalid_argument, problem + "; enter a number from 1 to " +
+                                                 std::to_string(models.size()) +
+                                                 ", a model's name, or a part of one name");
+}
+
+/// Lists the models and asks for one, until the answer is a number, a name, or a part that occurs in one name only. Returns
+/// its index. Throws a cancellation error if the input ends.
+Task<std::size_t> pick_model(std::shared_ptr<Prompter> prompter, std::string question,
+                             std::vector<std::string> models) {
+    question += '\n';
+    for (std::size_t i = 0; i < models.size(); ++i)
+        question += "  " + std::to_string(i + 1) + "  " + one_line(visible(models[i]), 70) + "\n";
+    prompter->say(for_terminal(question));
+    for (;;) {
+        const std::optional<std::string> answer =
+            co_await prompter->read(TerminalView("number or name > "));
+        if (!answer) throw Error(ErrorCode::cancelled, "no model was chosen");
+        std::string problem;
+        try {
+            co_return model_named(std::string(detail::trimmed(*answer)), models);
+        } catch (const Error& error) {
+            problem = error.what();
+        }
+        prompter->say(for_terminal(problem) + "\n");
+    }
+}
 
 /// Later turns of a saved conversation refer to its long results, so these are stored next to the tapes.
 std::shared_ptr<FileSpillSink> make_spill(SessionPlan& session) {

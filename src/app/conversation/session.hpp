@@ -14,12 +14,10 @@
 
 #include "../command_line.hpp"
 #include "../config/model_choice.hpp"
-#include "../config/session_model.hpp"
 #include "../terminal/style.hpp"
 #include "question_host.hpp"
 #include "telemetry.hpp"
 #include "tool_approval.hpp"
-#include "turn_prompter.hpp"
 
 namespace cubepi::app {
 

@@ -12,8 +12,8 @@
 #include <cubepi/tracing/jsonl_exporter.hpp>
 #include <cubepi/tracing/otel_environment.hpp>
 
+#include "../process.hpp"
 #include "../terminal/terminal_stream.hpp"
-#include "../version.hpp"
 
 namespace cubepi::app {
 

@@ -12,7 +12,7 @@
 #include <cubepi/tracing/meter.hpp>
 #include <cubepi/tracing/tracer.hpp>
 
-#include "../config/trace_settings.hpp"
+#include "../config/config_file.hpp"
 
 namespace cubepi::app {
 

@@ -20,8 +20,6 @@
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/core/scoped_test_directory.hpp>
 
-#include "control_client.hpp"
-
 namespace cubepi::app {
 namespace {
 

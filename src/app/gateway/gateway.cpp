@@ -1,9 +1,20 @@
 #include "gateway.hpp"
 
+#include <charconv>
+#include <chrono>
 #include <csignal>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
 #include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
 
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <bub/channel/file_delivery_log.hpp>
@@ -14,21 +25,26 @@
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/core/support/json_member.hpp>
+#include <cubepi/core/support/posix_file.hpp>
 
 #include "../config/config_file.hpp"
 #include "../config/paths.hpp"
 #include "../exit_code.hpp"
 #include "../failure.hpp"
-#include "../local_user.hpp"
 #include "../log_setup.hpp"
-#include "../signals.hpp"
+#include "../process.hpp"
 #include "../terminal/terminal_stream.hpp"
-#include "../version.hpp"
-#include "service_notice.hpp"
 
 namespace cubepi::app {
 
 namespace {
+
+constexpr const char* plain = "text/plain; charset=utf-8";
+constexpr const char* prometheus = "text/plain; version=0.0.4; charset=utf-8";
+
+Task<ServerResponse> answer(unsigned status, std::string text, const char* type) {
+    co_return ServerResponse(status, std::move(text), type);
+}
 
 /// The text of a held message that the operator sees.
 constexpr std::size_t shown_text = 200;
@@ -65,7 +81,73 @@ std::string required(const JsonObject& request, std::string_view key) {
     throw Error(ErrorCode::invalid_argument, "the request has no '" + std::string(key) + "'");
 }
 
+std::string_view variable(const char* name) {
+    const char* const value = std::getenv(name);
+    return value ? std::string_view(value) : std::string_view();
+}
+
+std::optional<std::int64_t> number_in(const char* name) {
+    const std::string_view text = variable(name);
+    std::int64_t value = 0;
+    const char* const end = text.data() + text.size();
+    const auto [stop, failed] = std::from_chars(text.data(), end, value);
+    if (failed != std::errc() || stop != end) return std::nullopt;
+    return value;
+}
+
+// The protocol between a service and systemd (sd_notify(3)): assignments in a datagram to the socket $NOTIFY_SOCKET.
+/// Sends assignments, one per line: "READY=1", "STOPPING=1", "STATUS=...". Does nothing if the program was not started by
+/// systemd.
+void notify_service_manager(const std::string& assignments) {
+    const std::string_view path = variable("NOTIFY_SOCKET");
+    sockaddr_un address = {};
+    if (path.size() < 2 || path.size() >= sizeof address.sun_path) return;
+    if (path.front() != '/' && path.front() != '@') return;
+    address.sun_family = AF_UNIX;
+    std::memcpy(address.sun_path, path.data(), path.size());
+    if (path.front() == '@') address.sun_path[0] = '\0';  // an abstract socket
+    const detail::UniqueFd socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    if (socket.get() < 0) return;
+    const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path.size());
+    // systemd does not answer. A failure to send cannot be reported to it.
+    (void)::sendto(socket.get(), assignments.data(), assignments.size(), MSG_NOSIGNAL,
+                   reinterpret_cast<const sockaddr*>(&address), size);
+}
+
+/// Returns the interval in which WATCHDOG=1 must be sent, half of what systemd waits; empty if it does not expect it.
+std::optional<std::chrono::microseconds> watchdog_interval() {
+    const std::optional<std::int64_t> limit = number_in("WATCHDOG_USEC");
+    const std::optional<std::int64_t> process = number_in("WATCHDOG_PID");
+    if (!limit || *limit <= 0 || (process && *process != ::getpid())) return std::nullopt;
+    return std::chrono::microseconds(*limit / 2);
+}
+
+/// Returns the assignments that announce a reload: systemd requires the time of the monotonic clock.
+std::string reloading_notice() {
+    timespec now = {};
+    ::clock_gettime(CLOCK_MONOTONIC, &now);
+    const std::int64_t microseconds = std::int64_t{now.tv_sec} * 1'000'000 + now.tv_nsec / 1000;
+    return "RELOADING=1\nMONOTONIC_USEC=" + std::to_string(microseconds);
+}
+
 }  // namespace
+
+std::unique_ptr<HttpServer> status_server(Executor executor, const ListenAddress& address,
+                                          StatusSources sources) {
+    HttpServerOptions options;
+    options.name = "status";
+    options.host = address.host;
+    options.port = address.port;
+    auto server = std::make_unique<HttpServer>(std::move(executor), std::move(options));
+    server->route("GET", "/healthz", [](ServerRequest) { return answer(200, "ok\n", plain); });
+    server->route("GET", "/readyz", [ready = std::move(sources.is_ready)](ServerRequest) {
+        return ready() ? answer(200, "ready\n", plain) : answer(503, "not ready\n", plain);
+    });
+    server->route("GET", "/metrics", [metrics = std::move(sources.metrics)](ServerRequest) {
+        return answer(200, metrics(), prometheus);
+    });
+    return server;
+}
 
 Gateway::Gateway(Executor executor, CommandLine line)
     : executor_(executor),

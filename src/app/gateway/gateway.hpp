@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -11,15 +12,27 @@
 
 #include <cubepi/core/json.hpp>
 #include <cubepi/core/task_scope.hpp>
+#include <cubepi/net/http_server.hpp>
 
 #include "../command_line.hpp"
+#include "../config/gateway_settings.hpp"
 #include "../conversation/telemetry.hpp"
 #include "control_server.hpp"
-#include "expired_questions.hpp"
 #include "gateway_instance.hpp"
-#include "status_server.hpp"
+#include "gateway_questions.hpp"
 
 namespace cubepi::app {
+
+/// The sources of the routes of the status server.
+struct StatusSources {
+    std::function<bool()> is_ready = {};        ///< messages are accepted and turns begin
+    std::function<std::string()> metrics = {};  ///< in the text format of Prometheus
+};
+
+/// Returns the server of `gateway.status`: GET /healthz (the process serves), /readyz (503 while it starts, reloads or
+/// ends) and /metrics. Not listening yet.
+std::unique_ptr<HttpServer> status_server(Executor executor, const ListenAddress& address,
+                                          StatusSources sources);
 
 /// The service `cubepi gateway`: runs the pipeline over the configured channels until it is told to end. SIGTERM and SIGINT
 /// drain it (B27), a second one cancels the turns; SIGHUP reloads the configuration (B28). Used on one executor.

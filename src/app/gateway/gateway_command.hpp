@@ -1,10 +1,33 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <vector>
 
 namespace cubepi::app {
+
+/// The parts of the unit that depend on the installation.
+struct UnitOptions {
+    std::filesystem::path program = {};
+    std::vector<std::string> channels = {};  ///< of --enable-channel
+    /// A file with variables (`KEY=value` lines), such as keys and tokens; it may be missing.
+    std::filesystem::path environment = {};
+    std::chrono::seconds drain_timeout{30};
+};
+
+/// Returns the path of the file with the variables of the service.
+std::filesystem::path gateway_environment_path();
+
+/// Returns the text of the user unit that runs the gateway.
+std::string gateway_unit(const UnitOptions& options);
+
+/// Writes the unit and its environment file, and prints how to start it. Returns the exit status. Throws Error(io), and
+/// Error(parse) for an invalid configuration file.
+int install_unit(std::vector<std::string> channels);
+/// Removes the unit. Returns the exit status. Throws Error(io).
+int uninstall_unit();
 
 /// The arguments of `cubepi gateway`.
 struct GatewayArguments {

@@ -10,8 +10,8 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/workspace/tool_rules.hpp>
 
-#include "sender_policy.hpp"
-#include "systemd_unit.hpp"
+#include "gateway_command.hpp"
+#include "gateway_instance.hpp"
 
 namespace cubepi::app {
 

@@ -1,28 +1,104 @@
 #include "gateway_instance.hpp"
 
 #include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <string>
 #include <system_error>
 #include <thread>
 #include <utility>
+#include <vector>
+
+#include <sys/stat.h>
 
 #include <bub/builtin/builtin.hpp>
+#include <bub/channel.hpp>
+#include <bub/channel/http_channel.hpp>
+#include <bub/channel/telegram_channel.hpp>
+#include <bub/framework.hpp>
+#include <bub/hooks.hpp>
+#include <bub/questions.hpp>
+#include <bub/tape/file/digest.hpp>
+#include <bub/turn_state.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/runtime.hpp>
+#include <cubepi/core/support/json_member.hpp>
 #include <cubepi/net/http_client.hpp>
 
 #include "../config/config_file.hpp"
+#include "../config/gateway_settings.hpp"
 #include "../config/model_sources.hpp"
 #include "../config/paths.hpp"
 #include "../config/tape_place.hpp"
-#include "../config/turn_settings.hpp"
 #include "../program.hpp"
-#include "gateway_channels.hpp"
-#include "sender_policy.hpp"
-#include "session_workspaces.hpp"
 
 namespace cubepi::app {
 
 namespace {
+
+ApprovalRule parse_rule(const std::string& text) {
+    try {
+        return ApprovalRule::parse(text);
+    } catch (const Error& error) {
+        throw Error(ErrorCode::invalid_argument,
+                    config_path().string() + ": gateway.rules: '" + text + "': " + error.what());
+    }
+}
+
+/// A rule with its parsed permissions.
+struct ParsedRule {
+    SenderRule rule;
+    std::vector<ApprovalRule> allow;
+};
+
+bub::SenderRules rules_for(const std::vector<ParsedRule>& all, const std::string& workspace,
+                           const bub::Envelope& message) {
+    bub::SenderRules rules;
+    rules.allow = ToolRules(workspace);
+    const std::string user = bub::sender_of(message);
+    for (const ParsedRule& one : all) {
+        if (!one.rule.matches(message.channel.value_or(""), message.chat_id.value_or(""), user))
+            continue;
+        for (const ApprovalRule& allowed : one.allow) rules.allow.allow(allowed);
+        rules.refuse.insert(rules.refuse.end(), one.rule.refuse.begin(), one.rule.refuse.end());
+    }
+    return rules;
+}
+
+bool is_approver(const std::vector<Approver>& approvers, const bub::Envelope& message) {
+    const std::string user = bub::sender_of(message);
+    if (user.empty()) return false;
+    return std::any_of(approvers.begin(), approvers.end(), [&](const Approver& one) {
+        return one.user == user && one.channel == message.channel.value_or("");
+    });
+}
+
+/// The user whose message started the turn answers its questions of the kind `ask`.
+bool was_asked(const bub::Envelope& message, const HitlRequest& request) {
+    if (!std::holds_alternative<AskRequest>(request.payload)) return false;
+    const JsonObject* const asker = detail::object_member(request.extra, bub::asker_key);
+    const std::string user = bub::sender_of(message);
+    return asker && !user.empty() && detail::string_member(*asker, "user") == user &&
+           detail::string_member(*asker, "channel") == message.channel.value_or("");
+}
+
+constexpr std::size_t longest_name = 60;
+
+bool is_plain(char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+           c == '_';
+}
+
+void make_directory(const std::filesystem::path& directory) {
+    std::error_code failed;
+    if (std::filesystem::is_directory(directory, failed)) return;
+    std::filesystem::create_directories(directory.parent_path(), failed);
+    if (!failed && ::mkdir(directory.c_str(), S_IRWXU) == 0) return;
+    if (std::filesystem::is_directory(directory, failed)) return;  // another turn made it
+    throw Error(ErrorCode::storage, "cannot create the workspace " + directory.string() +
+                                        "; check gateway.root in the configuration file");
+}
 
 std::filesystem::path make_root(const GatewaySettings& settings) {
     std::filesystem::path root = settings.root.empty() ? gateway_root() : settings.root;
@@ -67,7 +143,112 @@ std::size_t thread_count(const GatewaySettings& settings) {
     return std::max(1U, std::thread::hardware_concurrency());
 }
 
+/// Returns the value of the variable with a channel's token. Throws Error(invalid_argument) if it is not set.
+std::string token_in(const std::string& variable, const std::string& channel,
+                     const std::string& advice) {
+    const char* const value = std::getenv(variable.c_str());
+    if (value && *value) return value;
+    throw Error(ErrorCode::invalid_argument, "the channel " + channel + " has no token, since " +
+                                                 variable + " is not set. " + advice);
+}
+
+std::shared_ptr<bub::Channel> http_channel(const HttpChannelSettings& settings,
+                                           const bub::MessageHandler& handler) {
+    bub::HttpChannelOptions options;
+    options.server.host = settings.listen.host;
+    options.server.port = settings.listen.port;
+    options.server.certificate_file = settings.certificate.string();
+    options.server.key_file = settings.key.string();
+    options.operators = settings.operators;
+    options.token =
+        token_in(settings.token_env, "http",
+                 "To make one: export " + settings.token_env + "=$(openssl rand -hex 16)");
+    return std::make_shared<bub::HttpChannel>(std::move(options), handler);
+}
+
+std::shared_ptr<bub::Channel> telegram_channel(const TelegramChannelSettings& settings,
+                                               bub::ProvideChannelsCall& call) {
+    bub::TelegramChannelOptions options;
+    options.token = settings.token;
+    if (options.token.empty()) {
+        options.token =
+            token_in(settings.token_env, "telegram", "To set it up: cubepi onboard telegram");
+    }
+    options.users = settings.users;
+    options.chats = settings.chats;
+    options.operators = settings.operators;
+    options.shows_progress = settings.progress;
+    options.api_url = settings.api_url;
+    options.runtime = call.framework.runtime();
+    options.on_warning = call.framework.options().on_warning;
+    if (const std::optional<TelegramWebhookSettings>& webhook = settings.webhook) {
+        options.webhook.emplace();
+        options.webhook->url = webhook->url;
+        options.webhook->path = webhook->path;
+        options.webhook->server.host = webhook->listen.host;
+        options.webhook->server.port = webhook->listen.port;
+        options.webhook->secret =
+            token_in(webhook->secret_env, "telegram",
+                     "To make one: export " + webhook->secret_env + "=$(openssl rand -hex 32)");
+    }
+    return std::make_shared<bub::TelegramChannel>(std::move(options), call.handler);
+}
+
+/// Makes the channels that are configured. Throws Error for a channel whose token is missing.
+std::vector<std::shared_ptr<bub::Channel>> gateway_channels(const GatewaySettings& settings,
+                                                            bub::ProvideChannelsCall& call) {
+    std::vector<std::shared_ptr<bub::Channel>> channels;
+    if (settings.http) channels.push_back(http_channel(*settings.http, call.handler));
+    if (settings.telegram) channels.push_back(telegram_channel(*settings.telegram, call));
+    return channels;
+}
+
 }  // namespace
+
+bub::TurnQuestions sender_policy(const GatewaySettings& settings) {
+    auto parsed = std::make_shared<std::vector<ParsedRule>>();
+    for (const SenderRule& rule : settings.rules) {
+        ParsedRule one;
+        one.rule = rule;
+        for (const std::string& text : rule.allow) one.allow.push_back(parse_rule(text));
+        parsed->push_back(std::move(one));
+    }
+    bub::TurnQuestions questions;
+    questions.timeout = settings.question_timeout;
+    // Rules that name a directory do not match in workspaces of sessions.
+    const std::string workspace =
+        settings.shared_workspace ? settings.root.string() : std::string();
+    questions.rules = [parsed, workspace](const bub::Envelope& message) {
+        return rules_for(*parsed, workspace, message);
+    };
+    questions.may_answer = [approvers = settings.approvers](const bub::Envelope& message,
+                                                            const HitlRequest& request) {
+        return is_approver(approvers, message) || was_asked(message, request);
+    };
+    return questions;
+}
+
+std::filesystem::path session_workspace(const std::filesystem::path& root,
+                                        std::string_view session_id) {
+    std::string name(session_id.substr(0, longest_name));
+    for (char& c : name) {
+        if (!is_plain(c)) c = '-';
+    }
+    return root / (name + "-" + bub::detail::sha256_hex(session_id).substr(0, 8));
+}
+
+bub::Plugin session_workspaces(std::filesystem::path root) {
+    bub::Plugin plugin;
+    plugin.name = "session-workspaces";
+    plugin.load_state = [root = std::move(root)](bub::LoadStateCall& call) {
+        const std::filesystem::path directory = session_workspace(root, call.session_id);
+        make_directory(directory);
+        JsonObject state;
+        state[bub::TurnState::workspace_key] = directory.string();
+        return std::optional<JsonObject>(std::move(state));
+    };
+    return plugin;
+}
 
 Task<std::unique_ptr<GatewayInstance>> GatewayInstance::create(ModelFlags flags, Parts parts) {
     ConfigFile config = read_config(config_path());

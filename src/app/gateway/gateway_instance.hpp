@@ -1,15 +1,18 @@
 #pragma once
 
 #include <cstddef>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <bub/builtin/builtin.hpp>
 #include <bub/channel/channel_manager.hpp>
 #include <bub/channel/turn_shards.hpp>
 #include <bub/framework.hpp>
+#include <bub/hooks.hpp>
 #include <bub/tape/tape_store.hpp>
 
 #include "../command_line.hpp"
@@ -18,6 +21,19 @@
 #include "../conversation/telemetry.hpp"
 
 namespace cubepi::app {
+
+/// Returns how the turns of the gateway ask their users: the rules for the senders (B26) and the approvers (B25). Throws
+/// Error(invalid_argument) that names a rule that is not one.
+bub::TurnQuestions sender_policy(const GatewaySettings& settings);
+
+/// Returns the directory of a session below `root`: the session id with other characters than letters, digits, '-' and '_'
+/// replaced, and a digest that keeps apart ids that differ only in those.
+std::filesystem::path session_workspace(const std::filesystem::path& root,
+                                        std::string_view session_id);
+
+/// Returns a plugin that assigns each session a workspace of its own below `root` (B26), created with the mode 0700 at its
+/// first use.
+bub::Plugin session_workspaces(std::filesystem::path root);
 
 /// The gateway under one configuration: the manager of its channels, the framework that admits their messages, and the threads
 /// that run the turns. A reload creates another one (B28). Used on one executor.

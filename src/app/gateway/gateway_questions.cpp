@@ -1,7 +1,8 @@
-// The questions of the gateway's sessions: for `cubepi inbox --gateway`, and the end of their time.
+#include "gateway_questions.hpp"
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 #include <optional>
 #include <string>
 #include <utility>
@@ -15,13 +16,35 @@
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/core/support/json_member.hpp>
 
+#include "../commands.hpp"
+#include "../config/paths.hpp"
+#include "../exit_code.hpp"
 #include "../failure.hpp"
-#include "../local_user.hpp"
+#include "../local_time.hpp"
+#include "../process.hpp"
+#include "../terminal/safe_json.hpp"
+#include "../terminal/terminal_stream.hpp"
+#include "control_server.hpp"
 #include "gateway.hpp"
+
+// The questions of the gateway's sessions: for `cubepi inbox --gateway`, and the end of their time.
+
+// `cubepi inbox --gateway`: the questions of the running gateway.
 
 namespace cubepi::app {
 
 namespace {
+
+bool may_succeed_later(const std::exception_ptr& failure) {
+    try {
+        std::rethrow_exception(failure);
+    } catch (const Error& error) {
+        return error.code() == ErrorCode::not_found || error.code() == ErrorCode::limit ||
+               error.code() == ErrorCode::unavailable || error.code() == ErrorCode::invalid_state;
+    } catch (...) {
+        return false;
+    }
+}
 
 constexpr std::chrono::seconds longest_pause{2};
 
@@ -116,7 +139,93 @@ JsonObject list_of(const std::vector<AskedQuestion>& questions) {
     return JsonObject{{"questions", std::move(list)}};
 }
 
+using detail::object_member;
+using detail::string_member;
+using detail::text_member;
+using What = InboxArguments::What;
+
+/// A question as the gateway describes it.
+struct GatewayQuestion {
+    explicit GatewayQuestion(const JsonObject& object) : all(object) {
+        if (const JsonObject* const request = object_member(object, "request")) {
+            id = text_member(*request, "question_id");
+            const Json* const created = request->if_contains("created_at");
+            if (created && created->is_number()) created_at = created->to_number<double>();
+        }
+        if (const JsonObject* const asker = object_member(object, "asker")) {
+            session = text_member(*asker, "session");
+            user = text_member(*asker, "user");
+        }
+        summary = text_member(object, "summary");
+        std::replace(summary.begin(), summary.end(), '\n', ' ');
+    }
+
+    const JsonObject& all;
+    std::string id = {};
+    double created_at = 0;
+    std::string session = {};
+    std::string user = {};
+    std::string summary = {};
+};
+
+JsonObject call(std::string_view command) {
+    return call_gateway(gateway_socket(), JsonObject{{"command", command}});
+}
+
+void print_question(const GatewayQuestion& question) {
+    out() << for_terminal(question.id) << "\t" << for_terminal(local_time(question.created_at))
+          << "\t" << for_terminal(question.session) << "\t"
+          << for_terminal(question.user.empty() ? "-" : question.user) << "\t"
+          << for_terminal(question.summary) << "\n";
+}
+
+int list_questions(const InboxArguments& arguments, bool json) {
+    const JsonObject answer = call("questions");
+    if (json) {
+        data_output(safe_json(answer.at("questions")) + "\n");
+        return exit_ok;
+    }
+    std::size_t shown = 0;
+    for (const Json& one : answer.at("questions").as_array()) {
+        const GatewayQuestion question(one.as_object());
+        if (!question.id.starts_with(arguments.question)) continue;
+        if (!arguments.session.empty() && arguments.session != question.session) continue;
+        print_question(question);
+        ++shown;
+    }
+    if (shown == 0) err() << "No question of the gateway waits for an answer.\n";
+    return exit_ok;
+}
+
+const char* action_of(What what) {
+    switch (what) {
+        case What::approve: return "approve";
+        case What::deny: return "deny";
+        case What::cancel: return "cancel";
+        default: return "answer";
+    }
+}
+
 }  // namespace
+
+Task<> ExpiredQuestions::notify(std::vector<Due> due, Receive receive, Warn warn) {
+    std::set<std::string> keys;
+    for (const Due& one : due) keys.insert(one.key);
+    std::erase_if(notified_, [&keys](const std::string& key) { return !keys.contains(key); });
+    for (Due& one : due) {
+        if (!notified_.insert(one.key).second) continue;
+        Task<> receiving = receive(std::move(one.message));
+        const Outcome<> received = co_await outcome_of(std::move(receiving));
+        if (received) continue;
+        if (received.cancelled()) received.rethrow();
+        if (may_succeed_later(received.failure())) {
+            notified_.erase(one.key);
+        } else {
+            warn("the session of an expired question was not continued: " +
+                 explain(received.failure()).text);
+        }
+    }
+}
 
 /// An answer is a turn of the session, as if an operator had sent the command to its chat.
 Task<JsonObject> Gateway::answer_question(JsonObject request) {
@@ -172,6 +281,20 @@ Task<> Gateway::expire_due() {
     ExpiredQuestions::Warn warning = [this](const std::string& text) { warn(text); };
     Task<> notifying = expired_.notify(std::move(due), std::move(receive), std::move(warning));
     co_await std::move(notifying);
+}
+
+int gateway_inbox(const CommandLine& line) {
+    const InboxArguments& inbox = line.inbox;
+    if (inbox.what == What::list || inbox.what == What::show)
+        return list_questions(inbox, line.conversation.json);
+    const JsonObject request{{"command", "answer"},
+                             {"question", inbox.question},
+                             {"action", action_of(inbox.what)},
+                             {"text", inbox.value}};
+    const JsonObject answered = call_gateway(gateway_socket(), request);
+    err() << "The gateway continues the session " << for_terminal(text_member(answered, "session"))
+          << "; its chat receives the answer.\n";
+    return exit_ok;
 }
 
 }  // namespace cubepi::app

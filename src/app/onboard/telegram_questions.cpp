@@ -14,6 +14,21 @@ namespace cubepi::app {
 
 namespace {
 
+bool is_secret(std::string_view name) {
+    if (name.ends_with("_env")) return false;
+    for (const char* word : {"key", "token", "secret", "password"}) {
+        if (name.find(word) != std::string_view::npos) return true;
+    }
+    return false;
+}
+
+std::string shown(std::string_view name, const Json& value) {
+    if (!value.is_string()) return is_secret(name) ? "set" : boost::json::serialize(value);
+    std::string text(value.get_string());
+    if (!is_secret(name)) return text;
+    return text.size() < 12 ? "set" : "..." + text.substr(text.size() - 4);
+}
+
 /// The token and the name of its bot.
 struct CheckedToken {
     std::string token = {};
@@ -82,6 +97,28 @@ void add_id(JsonObject& settings, std::string_view list, const std::string& id) 
 }
 
 }  // namespace
+
+std::string settings_changes(const JsonObject& before, const JsonObject& wanted,
+                             const std::string& path) {
+    std::string text;
+    for (const auto& [key, value] : before) {
+        if (!wanted.contains(key)) text += "  " + path + std::string(key) + ": removed\n";
+    }
+    for (const auto& [key, value] : wanted) {
+        const std::string name = path + std::string(key);
+        const Json* old = before.if_contains(key);
+        if (old && *old == value) continue;
+        if (const JsonObject* object = value.if_object()) {
+            const JsonObject* known = old ? old->if_object() : nullptr;
+            text += settings_changes(known ? *known : JsonObject(), *object, name + ".");
+            continue;
+        }
+        text += "  " + name + ": " + shown(key, value);
+        if (old) text += " (was " + shown(key, *old) + ")";
+        text += "\n";
+    }
+    return text;
+}
 
 Task<JsonObject> ask_for_telegram(TelegramQuestionsInput input, bub::OnboardingUi& ui) {
     Task<CheckedToken> asking = ask_for_token(input, ui);

@@ -10,6 +10,10 @@
 
 namespace cubepi::app {
 
+/// Returns the changes of the configuration file for the user, a line each, without secrets.
+std::string settings_changes(const JsonObject& before, const JsonObject& wanted,
+                             const std::string& path = {});
+
 /// The input of the questions about the channel telegram.
 struct TelegramQuestionsInput {
     JsonObject config = {};           ///< the values of the configuration file

@@ -18,7 +18,6 @@
 #include "../config/paths.hpp"
 #include "../exit_code.hpp"
 #include "../local_time.hpp"
-#include "../new_file.hpp"
 #include "../terminal/safe_json.hpp"
 #include "../terminal/terminal_stream.hpp"
 #include "trace_exports.hpp"

@@ -1,0 +1,383 @@
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <bub/channel/debounce.hpp>
+#include <bub/framework.hpp>
+#include <bub/questions.hpp>
+#include <cubepi/core/error.hpp>
+#include <cubepi/core/run.hpp>
+#include <cubepi/core/scoped_test_directory.hpp>
+#include <cubepi/workspace/local_workspace.hpp>
+#include <cubepi/workspace/standard_tools.hpp>
+
+#include "gateway_command.hpp"
+#include "gateway_findings.hpp"
+#include "gateway_instance.hpp"
+#include "gateway_questions.hpp"
+
+// B25, B26: who may do what outside of a terminal.
+
+namespace cubepi::app {
+
+namespace {
+
+using Kind = GatewayFinding::Kind;
+
+bool has(const std::vector<GatewayFinding>& findings, Kind kind, const std::string& text) {
+    return std::any_of(findings.begin(), findings.end(), [&](const GatewayFinding& one) {
+        return one.kind == kind && one.text.find(text) != std::string::npos;
+    });
+}
+
+std::size_t problems(const std::vector<GatewayFinding>& findings) {
+    return static_cast<std::size_t>(
+        std::count_if(findings.begin(), findings.end(),
+                      [](const GatewayFinding& one) { return one.kind == Kind::problem; }));
+}
+
+GatewaySettings with_http() {
+    GatewaySettings settings;
+    settings.http.emplace();
+    settings.http->operators = {"olga"};
+    return settings;
+}
+
+const Environment environment{{"CUBEPI_HTTP_TOKEN", "t"}, {"TELEGRAM_BOT_TOKEN", "t"}};
+
+TEST(GatewayFindings, ReportNoProblemForALocalChannelWithAToken) {
+    const auto findings = gateway_findings(with_http(), environment);
+    EXPECT_TRUE(has(findings, Kind::good, "channel http at 127.0.0.1:8642; operators: olga"));
+    EXPECT_EQ(problems(findings), 0u);
+    EXPECT_EQ(problems(gateway_findings(GatewaySettings(), environment)), 0u);
+}
+
+TEST(GatewayFindings, NameWhatIsMissing) {
+    GatewaySettings settings = with_http();
+    settings.telegram.emplace();
+    const auto findings = gateway_findings(settings, Environment());
+    EXPECT_TRUE(has(findings, Kind::problem, "CUBEPI_HTTP_TOKEN is not set"));
+    EXPECT_TRUE(has(findings, Kind::problem, "TELEGRAM_BOT_TOKEN is not set"));
+    EXPECT_TRUE(has(findings, Kind::problem, "no user may write to the bot"));
+}
+
+TEST(GatewayFindings, B26_WarnOfWhatIsOpen) {
+    GatewaySettings settings = with_http();
+    settings.http->listen.host = "0.0.0.0";
+    settings.status.emplace();
+    settings.status->host = "192.168.0.7";
+    settings.shared_workspace = true;
+    SenderRule all;
+    all.channel = "http";
+    all.allow = {"shell: cd * && make"};
+    SenderRule one = all;
+    one.user = "ann";
+    settings.rules = {all, one};
+    const auto findings = gateway_findings(settings, environment);
+    EXPECT_TRUE(has(findings, Kind::problem, "channel http is reachable from other machines"));
+    EXPECT_TRUE(has(findings, Kind::problem, "status port is reachable from other machines"));
+    EXPECT_TRUE(has(findings, Kind::problem, "all sessions share the workspace"));
+    EXPECT_TRUE(
+        has(findings, Kind::problem, "every user of http: may use shell: cd * && make unasked"));
+    EXPECT_TRUE(
+        has(findings, Kind::plain, "user ann of http: may use shell: cd * && make unasked"));
+    EXPECT_EQ(problems(findings), 4u);
+}
+
+TEST(GatewayFindings, B26_ShowRulesThatAllowNothing) {
+    GatewaySettings settings = with_http();
+    SenderRule rule;
+    rule.user = "ann";
+    rule.allow = {"shell: git status", "shell: cd * && git status *", "write: *"};
+    settings.rules = {rule};
+    const auto findings = gateway_findings(settings, environment);
+    EXPECT_TRUE(has(findings, Kind::problem, "the rule shell: git status allows nothing"));
+    EXPECT_EQ(problems(findings), 1u);
+}
+
+TEST(GatewayFindings, B26_NameRulesForToolsThatDoNotExist) {
+    GatewaySettings settings = with_http();
+    SenderRule rule;
+    rule.user = "ann";
+    rule.allow = {"Fetch: *", "edit: *"};
+    rule.refuse = {"bash", "shel", "teleport"};
+    settings.rules = {rule};
+
+    const auto findings = gateway_findings(settings, environment);
+
+    const auto advice_on = [&](const std::string& text) {
+        const auto found = std::find_if(
+            findings.begin(), findings.end(),
+            [&](const GatewayFinding& one) { return one.text.find(text) != std::string::npos; });
+        return found == findings.end() ? std::string("none") : found->advice;
+    };
+    EXPECT_EQ(advice_on("a rule allows Fetch, but"), "Write fetch in gateway.rules.");
+    EXPECT_EQ(advice_on("a rule refuses bash, but"), "Write shell in gateway.rules.");
+    EXPECT_EQ(advice_on("a rule refuses shel, but"), "Write shell in gateway.rules.");
+    EXPECT_EQ(advice_on("a rule refuses teleport, but").substr(0, 20), "The tools are read, ");
+    EXPECT_EQ(problems(findings), 4u);
+}
+
+TEST(GatewayFindings, B26_KnowTheStandardTools) {
+    const ScopedTestDirectory root;
+    GatewaySettings settings = with_http();
+    SenderRule rule;
+    rule.user = "ann";
+    for (const AgentTool& tool : standard_tools(std::make_shared<LocalWorkspace>(root.path())))
+        rule.refuse.push_back(tool.name.str());
+    settings.rules = {rule};
+    EXPECT_GT(rule.refuse.size(), 8u);
+    EXPECT_EQ(problems(gateway_findings(settings, environment)), 0u);
+}
+
+TEST(GatewayFindings, ShowAnInvalidRule) {
+    GatewaySettings settings = with_http();
+    SenderRule rule;
+    rule.user = "ann";
+    rule.allow = {"everything"};
+    settings.rules = {rule};
+    EXPECT_TRUE(has(gateway_findings(settings, environment), Kind::problem, "gateway.rules"));
+}
+
+bub::Envelope from(const std::string& channel, const std::string& chat, const std::string& user) {
+    bub::Envelope message = bub::Envelope("text").on(channel, chat);
+    if (!user.empty()) message.context["sender_id"] = user;
+    return message;
+}
+
+HitlRequest asked_by(const std::string& channel, const std::string& user, bool approval) {
+    HitlRequest request;
+    if (approval) {
+        request.payload = ApproveRequest();
+    } else {
+        request.payload = AskRequest();
+    }
+    request.extra[bub::asker_key] = JsonObject{{"channel", channel}, {"user", user}};
+    return request;
+}
+
+SenderRule rule(const std::string& chat, const std::string& user, const std::string& allow) {
+    SenderRule made;
+    made.channel = "telegram";
+    made.chat = chat;
+    made.user = user;
+    if (!allow.empty()) made.allow.push_back(allow);
+    return made;
+}
+
+TEST(SenderPolicy, B26_WithoutARuleNothingIsAllowed) {
+    const bub::TurnQuestions questions = sender_policy(GatewaySettings());
+    const bub::SenderRules rules = questions.rules(from("telegram", "1", "42"));
+    EXPECT_TRUE(rules.allow.rules().empty());
+    EXPECT_TRUE(rules.refuse.empty());
+}
+
+TEST(SenderPolicy, B26_RulesApplyByChannelChatAndUser) {
+    GatewaySettings settings;
+    settings.rules = {rule("", "42", "shell: git status"), rule("1", "", "write: *")};
+    settings.rules.back().refuse = {"fetch"};
+    const bub::TurnQuestions questions = sender_policy(settings);
+    EXPECT_EQ(questions.rules(from("telegram", "1", "42")).allow.rules().size(), 2u);
+    EXPECT_EQ(questions.rules(from("telegram", "2", "42")).allow.rules().size(), 1u);
+    EXPECT_EQ(questions.rules(from("telegram", "1", "43")).refuse,
+              std::vector<std::string>{"fetch"});
+    EXPECT_TRUE(questions.rules(from("http", "1", "42")).allow.rules().empty());
+    EXPECT_TRUE(questions.rules(from("telegram", "2", "")).allow.rules().empty());
+}
+
+TEST(SenderPolicy, B26_TextOfSeveralSendersHasTheRightsOfNone) {
+    GatewaySettings settings;
+    settings.rules = {rule("", "42", "write: *"), rule("1", "", "edit: *")};
+    std::vector<bub::Envelope> both;
+    both.push_back(from("telegram", "1", "43"));
+    both.push_back(from("telegram", "1", "42"));
+    const bub::TurnQuestions questions = sender_policy(settings);
+    const bub::SenderRules rules = questions.rules(bub::merge_messages(std::move(both)));
+    EXPECT_EQ(rules.allow.rules().size(), 1u) << "only the rule for the chat";
+}
+
+TEST(SenderPolicy, ARuleThatIsNotOneIsNamed) {
+    GatewaySettings settings;
+    settings.rules = {rule("", "", "")};
+    for (const char* text : {"", "write", "write: new.txt", "shell: *"}) {
+        settings.rules.front().allow = {text};
+        try {
+            (void)sender_policy(settings);
+            ADD_FAILURE() << text << " was accepted";
+        } catch (const Error& error) {
+            EXPECT_NE(std::string(error.what()).find("gateway.rules"), std::string::npos);
+        }
+    }
+}
+
+TEST(SenderPolicy, B25_ApproversAnswerEverythingAndTheUserWhoWasAskedAnAsk) {
+    GatewaySettings settings;
+    Approver boss;
+    boss.channel = "telegram";
+    boss.user = "7";
+    settings.approvers = {boss};
+    const auto may = sender_policy(settings).may_answer;
+    const HitlRequest approval = asked_by("telegram", "42", true);
+    const HitlRequest ask = asked_by("telegram", "42", false);
+    EXPECT_TRUE(may(from("telegram", "1", "7"), approval));
+    EXPECT_FALSE(may(from("http", "1", "7"), approval)) << "another channel's user 7";
+    EXPECT_FALSE(may(from("telegram", "1", "42"), approval));
+    EXPECT_TRUE(may(from("telegram", "1", "42"), ask));
+    EXPECT_FALSE(may(from("http", "1", "42"), ask));
+    EXPECT_FALSE(may(from("telegram", "1", "43"), ask));
+    EXPECT_FALSE(may(from("telegram", "1", ""), ask));
+}
+
+TEST(SessionWorkspaces, HaveNamesThatCannotLeaveTheRoot) {
+    const std::filesystem::path root = "/srv";
+    for (const char* id : {"telegram:-100:7", "../../etc", "a/b", "", ".", "ü"}) {
+        const std::filesystem::path made = session_workspace(root, id);
+        EXPECT_EQ(made.parent_path(), root) << id;
+        EXPECT_NE(made.filename(), "..") << id;
+    }
+    EXPECT_NE(session_workspace(root, "a:b"), session_workspace(root, "a-b"));
+    EXPECT_LT(session_workspace(root, std::string(5'000, 'x')).filename().string().size(), 100u);
+}
+
+TEST(SessionWorkspaces, B26_EachSessionHasItsOwn) {
+    const ScopedTestDirectory directory;
+    bub::FrameworkOptions options;
+    options.workspace = directory.path();
+    bub::Framework framework(std::move(options));
+    framework.add(session_workspaces(directory.path()));
+    const auto workspace_of = [&](const std::string& chat) {
+        const bub::TurnResult result =
+            run(framework.process_inbound(bub::Envelope("hi").on("http", chat)));
+        return result.state.text(bub::TurnState::workspace_key);
+    };
+    const std::string one = workspace_of("1");
+    EXPECT_EQ(workspace_of("1"), one);
+    EXPECT_NE(workspace_of("2"), one);
+    struct stat info = {};
+    ASSERT_EQ(::stat(one.c_str(), &info), 0);
+    EXPECT_EQ(info.st_mode & 0777U, 0700U);
+}
+
+using Texts = std::vector<std::string>;
+
+class ExpiredQuestionsTest : public ::testing::Test {
+public:
+    /// Passes questions with these keys, which are also the texts of their messages.
+    void notify(const Texts& keys) {
+        std::vector<ExpiredQuestions::Due> due;
+        for (const std::string& key : keys) {
+            ExpiredQuestions::Due one;
+            one.key = key;
+            one.message = bub::Envelope(key);
+            due.push_back(std::move(one));
+        }
+        const auto receive = [this](bub::Envelope message) { return take(std::move(message)); };
+        const auto warn = [this](const std::string& text) { warnings.push_back(text); };
+        run(questions.notify(std::move(due), receive, warn));
+    }
+
+    Task<> take(bub::Envelope message) {
+        const std::string text = message.content_text();
+        if (failures.contains(text)) std::rethrow_exception(failures[text]);
+        received.push_back(text);
+        co_return;
+    }
+
+    ExpiredQuestions questions;
+    std::map<std::string, std::exception_ptr> failures;
+    Texts received;
+    Texts warnings;
+};
+
+TEST_F(ExpiredQuestionsTest, D65_EachSessionIsNotifiedOnce) {
+    notify({"a", "b"});
+    notify({"a", "b", "c"});
+    EXPECT_EQ(received, (Texts{"a", "b", "c"}));
+}
+
+TEST_F(ExpiredQuestionsTest, D65_AFailureDoesNotAffectTheOthersAndIsReportedOnce) {
+    failures["a"] = std::make_exception_ptr(std::runtime_error("broken"));
+    notify({"a", "b"});
+    notify({"a", "b"});
+    EXPECT_EQ(received, Texts{"b"});
+    ASSERT_EQ(warnings.size(), 1u);
+    EXPECT_NE(warnings.front().find("broken"), std::string::npos) << warnings.front();
+}
+
+TEST_F(ExpiredQuestionsTest, D65_AQuestionOfAChannelThatIsNotRunningExpiresWhenItRuns) {
+    failures["a"] = std::make_exception_ptr(Error(ErrorCode::not_found, "not running"));
+    notify({"a", "b"});
+    EXPECT_EQ(received, Texts{"b"});
+    EXPECT_EQ(warnings, Texts());
+    failures.clear();
+    notify({"a", "b"});
+    EXPECT_EQ(received, (Texts{"b", "a"}));
+}
+
+TEST_F(ExpiredQuestionsTest, AQuestionThatIsAskedAgainExpiresAgain) {
+    notify({"a"});
+    notify({});
+    notify({"a"});
+    EXPECT_EQ(received, (Texts{"a", "a"}));
+}
+
+UnitOptions options() {
+    UnitOptions options;
+    options.program = "/bin/true";
+    options.environment = "/srv/cubepi/.config/cubepi/gateway.env";
+    return options;
+}
+
+/// Returns the exit status of `systemd-analyze verify`, which also fails for warnings.
+int verify(const std::string& unit, const ScopedTestDirectory& directory) {
+    const std::filesystem::path path = directory.path() / "cubepi-gateway.service";
+    std::ofstream(path) << unit;
+    const std::string output = (directory.path() / "output").string();
+    const std::string command = "XDG_RUNTIME_DIR=" + directory.path().string() +
+                                " systemd-analyze verify --user " + path.string() + " >" + output +
+                                " 2>&1";
+    const int status = std::system(command.c_str());  // NOLINT(concurrency-mt-unsafe)
+    std::ifstream file(output);
+    const std::string text((std::istreambuf_iterator<char>(file)),
+                           std::istreambuf_iterator<char>());
+    EXPECT_EQ(text, "");
+    return status;
+}
+
+TEST(GatewayUnit, IsAcceptedBySystemd) {
+    const ScopedTestDirectory directory;
+    EXPECT_EQ(verify(gateway_unit(options()), directory), 0);
+    UnitOptions other = options();
+    other.channels = {"http", "my channel"};
+    other.environment = "/home/50% off/$x/gateway.env";
+    EXPECT_EQ(verify(gateway_unit(other), directory), 0);
+}
+
+TEST(GatewayUnit, LeavesTheGatewayTimeToDrain) {
+    UnitOptions slow = options();
+    slow.drain_timeout = std::chrono::minutes(5);
+    EXPECT_NE(gateway_unit(slow).find("TimeoutStopSec=330\n"), std::string::npos);
+}
+
+TEST(GatewayUnit, QuotesTheProgramAndItsChannels) {
+    UnitOptions other = options();
+    other.program = "/opt/a \"b\" $c %d/cubepi";
+    other.channels = {"http"};
+    EXPECT_NE(gateway_unit(other).find(
+                  R"(ExecStart="/opt/a \"b\" $$c %%d/cubepi" gateway --enable-channel "http")"),
+              std::string::npos)
+        << gateway_unit(other);
+}
+
+}  // namespace
+
+}  // namespace cubepi::app

@@ -1,0 +1,217 @@
+#include "renderers.hpp"
+
+#include <string>
+#include <utility>
+
+#include <cubepi/core/message_json.hpp>
+
+#include "../conversation/pipeline.hpp"
+#include "../exit_code.hpp"
+#include "../terminal/safe_json.hpp"
+#include "../terminal/terminal_stream.hpp"
+
+namespace cubepi::app {
+
+namespace {
+
+void print_line(const JsonObject& line) {
+    data_output(safe_json(line) + "\n");
+    out().flush();
+}
+
+constexpr std::size_t replayed_rows = 16;
+
+void greet(const SessionPlan& plan, const Style& style) {
+    out() << style.bold() << "cubepi" << style.off() << " talks to "
+          << spelled_out(plan.model.where) << ".";
+    if (!plan.name.empty()) out() << " Session: " << for_terminal(plan.name) << ".";
+    out() << "\n"
+          << style.dim() << "Ctrl-C stops an answer, Ctrl-D or /quit leaves, /help says more."
+          << style.off() << "\n\n";
+    for (const std::string& note : plan.notes) out() << for_terminal(note) << "\n\n";
+}
+
+}  // namespace
+
+void JsonRenderer::begin(const Pipeline& pipeline) {
+    pipeline_ = &pipeline;
+    print_notes(pipeline.plan());
+}
+
+void JsonRenderer::show_event(const AgentEvent& event) {
+    // An event after the end of a run: the run failed, and another one replaces it (a hand-off).
+    print_ended_run(nullptr);
+    AgentEvent shown = event;
+    shown.run = run_of(shown);
+    JsonObject line = to_json(shown);
+    if (shown.type() == AgentEventType::agent_start) {
+        if (const std::shared_ptr<const Model> model = pipeline_->running_model()) {
+            model_ = model->id;
+            provider_ = model->provider_id;
+        }
+        add_model(line);
+    }
+    if (shown.type() == AgentEventType::agent_end) {
+        add_model(line);
+        ended_ = std::move(line);
+        return;
+    }
+    print_line(line);
+}
+
+void JsonRenderer::end_turn(const TurnEnd& end) {
+    print_ended_run(end.result ? &*end.result : nullptr);
+    if (end.failure.exit_code != exit_ok) problem(end.failure.text);
+}
+
+void JsonRenderer::print(std::string_view text) { err() << for_terminal(text); }
+
+void JsonRenderer::note(std::string_view text) { err() << for_terminal(text) << "\n"; }
+
+void JsonRenderer::problem(std::string_view text) {
+    err() << "cubepi: " << for_terminal(text) << "\n";
+}
+
+void JsonRenderer::add_model(JsonObject& line) const {
+    const std::string& session = pipeline_->plan().name;
+    line["model"] = model_;
+    line["provider"] = provider_;
+    line["session"] = session.empty() ? Json() : Json(session);
+}
+
+void JsonRenderer::print_ended_run(const RunResult* result) {
+    if (!ended_) return;
+    JsonObject line = std::move(*ended_);
+    ended_.reset();
+    line["status"] = to_string(result ? result->outcome : RunOutcome::failed);
+    line["error"] = result && result->failure ? Json(result->failure->what()) : Json();
+    if (result) {
+        line["usage"] = to_json(result->usage);
+        line["cost"] = result->cost ? Json(*result->cost) : Json();
+    }
+    print_line(line);
+}
+
+/// Replaces the name of the tape by that of the session.
+std::shared_ptr<const RunInfo> JsonRenderer::run_of(const AgentEvent& event) {
+    if (!event.run || event.run == original_) return renamed_;
+    original_ = event.run;
+    RunInfo info = *event.run;
+    info.thread_id = pipeline_->plan().name;
+    renamed_ = std::make_shared<const RunInfo>(std::move(info));
+    return renamed_;
+}
+
+void print_notes(const SessionPlan& plan) {
+    if (plan.model.found_locally) err() << "Using " << spelled_out(plan.model.where) << ".\n";
+    for (const std::string& note : plan.notes) err() << for_terminal(note) << "\n";
+}
+
+PlainRenderer::PlainRenderer(Clock& clock, Executor executor, Opening opening)
+    : screen_(clock, std::move(executor)), opening_(opening) {}
+
+void PlainRenderer::begin(const Pipeline& pipeline) {
+    if (opening_ == Opening::greeting) return greet(pipeline.plan(), style());
+    print_notes(pipeline.plan());
+}
+
+ReplaySpace PlainRenderer::replay_space() const {
+    if (!style().terminal) return {};
+    return {static_cast<std::size_t>(style().columns), replayed_rows};
+}
+
+void PlainRenderer::show_prompt(std::string_view text) {
+    screen_.pause();
+    out() << "> " << for_terminal(text) << "\n";
+}
+
+void PlainRenderer::show_event(const AgentEvent& event) {
+    if (!is_redundant(event)) screen_.on_event(event);
+}
+
+void PlainRenderer::show_output(std::string_view text) {
+    screen_.pause();
+    out() << for_terminal(text) << "\n";
+}
+
+void PlainRenderer::end_turn(const TurnEnd& end) {
+    screen_.pause();
+    if (end.result) screen_.summary(*end.result, end.time);
+    if (end.failure.exit_code != exit_ok) problem(end.failure.text);
+}
+
+void PlainRenderer::print(std::string_view text) {
+    screen_.pause();
+    out() << for_terminal(text) << flush_now;
+}
+
+void PlainRenderer::note(std::string_view text) {
+    screen_.pause();
+    out() << for_terminal(text) << "\n";
+}
+
+void PlainRenderer::problem(std::string_view text) {
+    screen_.pause();
+    err() << "cubepi: " << for_terminal(text) << "\n";
+}
+
+LiveRenderer::LiveRenderer(std::shared_ptr<Console> console, Clock& clock, Executor executor)
+    : console_(std::move(console)), view_(*console_, clock, std::move(executor)) {}
+
+void LiveRenderer::begin(const Pipeline& pipeline) {
+    greet(pipeline);
+    const SessionPlan& plan = pipeline.plan();
+    view_.introduce(plan.model.model.spec().id, plan.name, shown_spec(plan.model));
+    plan.models->on_change([this](const ModelChoice& model) {
+        view_.show_model(model.model.spec().id, shown_spec(model));
+    });
+    if (plan.prompter) view_.leave_out([prompter = plan.prompter] { return prompter->waited(); });
+}
+
+void LiveRenderer::greet(const Pipeline& pipeline) {
+    const SessionPlan& plan = pipeline.plan();
+    const Style& style = console_->style();
+    TerminalText text =
+        style.bold() + "cubepi" + style.off() + " talks to " + spelled_out(plan.model.where) + ".";
+    if (!plan.name.empty()) text += " Session: " + spelled_out(plan.name) + ".";
+    text += "\n" + style.dim() + "Esc stops an answer, Ctrl-D or /quit leaves, /help says more." +
+            style.off() + "\n\n";
+    for (const std::string& note : plan.notes) text += for_terminal(note) + "\n\n";
+    console_->print(text);
+}
+
+ReplaySpace LiveRenderer::replay_space() const {
+    return {console_->columns(), console_->rows() > 14 ? console_->rows() - 8 : 6};
+}
+
+void LiveRenderer::show_event(const AgentEvent& event) {
+    if (!is_redundant(event)) view_.on_event(event);
+}
+
+void LiveRenderer::show_output(std::string_view text) {
+    console_->print(for_terminal(text));
+    console_->end_line();
+}
+
+void LiveRenderer::end_turn(const TurnEnd& end) {
+    view_.end_turn();
+    if (end.stopped) {
+        view_.note("stopped.");
+    } else if (end.failure.exit_code != exit_ok) {
+        problem(end.failure.text);
+    }
+    console_->print("\n");
+}
+
+void LiveRenderer::print(std::string_view text) {
+    view_.end_text();
+    console_->print(for_terminal(text));
+}
+
+void LiveRenderer::problem(std::string_view text) { view_.problem("cubepi: " + std::string(text)); }
+
+void LiveRenderer::write_control(const TerminalText& sequence) {
+    console_->write_control(sequence);
+}
+
+}  // namespace cubepi::app

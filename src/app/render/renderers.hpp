@@ -1,0 +1,113 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <cubepi/core/agent_event.hpp>
+#include <cubepi/core/clock.hpp>
+
+#include "../terminal/chat_view.hpp"
+#include "../terminal/console.hpp"
+#include "../terminal/screen.hpp"
+#include "renderer.hpp"
+
+namespace cubepi::app {
+
+/// Prints the events of a prompt to standard output, one JSON object per line (docs/schema/agent-event.schema.json), and
+/// everything else to standard error. `agent_start` names model and session; `agent_end` also has status, error, usage and
+/// cost.
+class JsonRenderer final : public Renderer {
+public:
+    void begin(const Pipeline& pipeline) override;
+    void show_event(const AgentEvent& event) override;
+    void show_text(std::string_view) override {}
+    void show_output(std::string_view) override {}
+    void end_turn(const TurnEnd& end) override;
+    void print(std::string_view text) override;
+    void note(std::string_view text) override;
+    void problem(std::string_view text) override;
+
+private:
+    std::shared_ptr<const RunInfo> run_of(const AgentEvent& event);
+    void add_model(JsonObject& line) const;
+    void print_ended_run(const RunResult* result);
+
+    const Pipeline* pipeline_ = nullptr;
+    std::optional<JsonObject> ended_;  ///< the agent_end that is not printed yet
+    std::string model_;
+    std::string provider_;
+    std::shared_ptr<const RunInfo> original_;
+    std::shared_ptr<const RunInfo> renamed_;
+};
+
+struct SessionPlan;
+
+/// Prints on standard error which model was found and the notes of the plan.
+void print_notes(const SessionPlan& plan);
+
+/// Shows turns on standard output and standard error, one after another: `run`, and the chat where the terminal cannot show
+/// a live prompt.
+class PlainRenderer final : public Renderer {
+public:
+    enum class Opening : std::uint8_t {
+        notes,    ///< the notes of the plan, on standard error
+        greeting  ///< model, session and keys
+    };
+    /// `clock` outlives the object.
+    PlainRenderer(Clock& clock, Executor executor, Opening opening);
+
+    void begin(const Pipeline& pipeline) override;
+    ReplaySpace replay_space() const override;
+    void show_prompt(std::string_view text) override;
+    void show_event(const AgentEvent& event) override;
+    void show_text(std::string_view delta) override { screen_.on_text(delta); }
+    void show_output(std::string_view text) override;
+    void end_turn(const TurnEnd& end) override;
+    void pause() override { screen_.pause(); }
+    void print(std::string_view text) override;
+    void note(std::string_view text) override;
+    void problem(std::string_view text) override;
+    Style style() const override { return screen_.style(); }
+
+private:
+    Screen screen_;
+    Opening opening_;
+};
+
+/// Shows the chat at a terminal whose prompt stays usable: text appears above the prompt.
+class LiveRenderer final : public Renderer {
+public:
+    /// `clock` outlives the object.
+    LiveRenderer(std::shared_ptr<Console> console, Clock& clock, Executor executor);
+
+    ChatView& view() noexcept { return view_; }
+
+    void begin(const Pipeline& pipeline) override;
+    ReplaySpace replay_space() const override;
+    void show_prompt(std::string_view text) override { view_.echo(text); }
+    void name_session(const std::string& name) override { view_.name_session(name); }
+    void begin_session(const std::string& name) override { view_.begin_session(name); }
+    void begin_turn() override { view_.begin_turn(); }
+    void show_event(const AgentEvent& event) override;
+    void show_text(std::string_view delta) override { view_.add_text(delta); }
+    void show_output(std::string_view text) override;
+    void show_error(std::string_view text) override { view_.problem(text); }
+    void end_turn(const TurnEnd& end) override;
+    void pause() override { view_.end_text(); }
+    void print(std::string_view text) override;
+    void note(std::string_view text) override { view_.note(text); }
+    void warn(std::string_view text) override { view_.note(text); }
+    void problem(std::string_view text) override;
+    bool has_control() const override { return true; }
+    void write_control(const TerminalText& sequence) override;
+    Style style() const override { return console_->style(); }
+
+private:
+    void greet(const Pipeline& pipeline);
+
+    std::shared_ptr<Console> console_;
+    ChatView view_;
+};
+
+}  // namespace cubepi::app
