@@ -10,7 +10,7 @@
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/provider/cost.hpp>
-#include <cubepi/workspace/fetch/content_kind.hpp>
+#include <cubepi/workspace/files/content.hpp>
 
 #include "new_file.hpp"
 #include "shell_quoting.hpp"

@@ -11,7 +11,7 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/posix_file.hpp>
 #include <cubepi/net/utf8.hpp>
-#include <cubepi/workspace/fetch/content_kind.hpp>
+#include <cubepi/workspace/files/content.hpp>
 
 namespace cubepi::app {
 
