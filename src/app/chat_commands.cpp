@@ -15,7 +15,7 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/trimmed.hpp>
 #include <cubepi/provider/cost.hpp>
-#include <cubepi/workspace/fetch/content_kind.hpp>
+#include <cubepi/workspace/files/content.hpp>
 
 #include "config/paths.hpp"
 #include "shell_quoting.hpp"

@@ -15,7 +15,7 @@
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/support/posix_file.hpp>
 #include <cubepi/net/utf8.hpp>
-#include <cubepi/workspace/fetch/content_kind.hpp>
+#include <cubepi/workspace/files/content.hpp>
 
 #include "commands.hpp"
 #include "conversation/conversation.hpp"

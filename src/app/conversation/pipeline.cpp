@@ -6,7 +6,7 @@
 #include <bub/questions.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/runtime.hpp>
-#include <cubepi/workspace/policy/shell_words.hpp>
+#include <cubepi/workspace/process/shell_commands.hpp>
 
 #include "../exit_code.hpp"
 #include "../process.hpp"

@@ -4,9 +4,7 @@
 #include <array>
 
 #include <cubepi/core/error.hpp>
-#include <cubepi/workspace/policy/command_effects.hpp>
-#include <cubepi/workspace/policy/harmless_commands.hpp>
-#include <cubepi/workspace/policy/shell_words.hpp>
+#include <cubepi/workspace/process/shell_commands.hpp>
 
 namespace cubepi {
 

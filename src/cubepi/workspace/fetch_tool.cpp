@@ -1,7 +1,11 @@
 #include <cubepi/workspace/fetch_tool.hpp>
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <optional>
+
+#include <arpa/inet.h>
 
 #include <boost/url.hpp>
 
@@ -10,13 +14,101 @@
 #include <cubepi/core/timeout.hpp>
 #include <cubepi/net/http_client.hpp>
 #include <cubepi/net/utf8.hpp>
-#include <cubepi/workspace/fetch/content_kind.hpp>
-#include <cubepi/workspace/fetch/html_text.hpp>
-#include <cubepi/workspace/policy/url_origin.hpp>
+#include <cubepi/workspace/files/content.hpp>
 
 namespace cubepi {
 
 namespace {
+
+using V6 = std::array<std::uint8_t, 16>;
+using OptionsPtr = std::shared_ptr<const FetchOptions>;
+
+struct Block4 {
+    std::uint32_t base;
+    int bits;
+};
+
+constexpr std::uint32_t v4(unsigned a, unsigned b, unsigned c, unsigned d) {
+    return a << 24 | b << 16 | c << 8 | d;
+}
+
+// IANA IPv4 special-purpose address registry, and multicast.
+constexpr std::array special4 = {
+    Block4{v4(0, 0, 0, 0), 8},        // this network
+    Block4{v4(10, 0, 0, 0), 8},       // private
+    Block4{v4(100, 64, 0, 0), 10},    // carrier-grade NAT
+    Block4{v4(127, 0, 0, 0), 8},      // loopback
+    Block4{v4(169, 254, 0, 0), 16},   // link-local, and metadata services of clouds
+    Block4{v4(172, 16, 0, 0), 12},    // private
+    Block4{v4(192, 0, 0, 0), 24},     // protocol assignments
+    Block4{v4(192, 0, 2, 0), 24},     // documentation
+    Block4{v4(192, 88, 99, 0), 24},   // 6to4 relays
+    Block4{v4(192, 168, 0, 0), 16},   // private
+    Block4{v4(198, 18, 0, 0), 15},    // benchmarking
+    Block4{v4(198, 51, 100, 0), 24},  // documentation
+    Block4{v4(203, 0, 113, 0), 24},   // documentation
+    Block4{v4(224, 0, 0, 0), 4},      // multicast
+    Block4{v4(240, 0, 0, 0), 4},      // reserved, broadcast
+};
+
+bool is_public4(std::uint32_t address) {
+    return std::none_of(special4.begin(), special4.end(), [&](const Block4& block) {
+        return (address ^ block.base) >> (32 - block.bits) == 0;
+    });
+}
+
+std::uint32_t v4_at(const V6& address, std::size_t at) {
+    return v4(address[at], address[at + 1], address[at + 2], address[at + 3]);
+}
+
+bool starts_with(const V6& address, std::initializer_list<unsigned> bytes) {
+    return std::equal(bytes.begin(), bytes.end(), address.begin());
+}
+
+bool is_public6(const V6& address) {
+    // NAT64 embeds the IPv4 address at its end.
+    if (starts_with(address, {0x00, 0x64, 0xff, 0x9b, 0, 0, 0, 0, 0, 0, 0, 0}))
+        return is_public4(v4_at(address, 12));
+    // Only 2000::/3 is allocated; this excludes loopback, mapped, link-local, unique-local and multicast addresses.
+    if ((address[0] & 0xe0) != 0x20) return false;
+    if (starts_with(address, {0x20, 0x02})) return is_public4(v4_at(address, 2));  // 6to4
+    if (starts_with(address, {0x20, 0x01, 0x0d, 0xb8})) return false;              // documentation
+    if (starts_with(address, {0x3f, 0xff}) && (address[2] & 0xf0) == 0) return false;
+    // 2001::/23: protocol assignments, among them Teredo.
+    return !(starts_with(address, {0x20, 0x01}) && (address[2] & 0xfe) == 0);
+}
+
+std::string lower(std::string_view text) {
+    std::string out(text);
+    for (char& c : out) {
+        if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+    }
+    return out;
+}
+
+std::string origin_of(const boost::urls::url_view& url) {
+    const bool https = url.scheme_id() == boost::urls::scheme::https;
+    if (!https && url.scheme_id() != boost::urls::scheme::http) return {};
+    if (url.has_userinfo()) return {};
+    // Decoded and normalized: %65xample.org is example.org.
+    const bool ip6 = url.host_type() == boost::urls::host_type::ipv6;
+    const std::string host =
+        ip6 ? "[" + std::string(url.host_ipv6_address().to_string()) + "]" : lower(url.host_name());
+    if (!ip6 && host.empty() && url.host_type() != boost::urls::host_type::ipv4) return {};
+    const std::string name = url.host_type() == boost::urls::host_type::ipv4
+                                 ? std::string(url.host_ipv4_address().to_string())
+                                 : host;
+    for (const char c : name) {
+        if (c <= ' ' || c >= 0x7F || c == '%' || c == '/' || c == '@') return {};
+    }
+    std::string origin = (https ? "https://" : "http://") + name;
+    if (url.has_port() && !url.port().empty()) {
+        const std::uint16_t port = url.port_number();
+        if (port == 0) return {};
+        if (port != (https ? 443 : 80)) origin += ":" + std::to_string(port);
+    }
+    return origin;
+}
 
 struct FetchArgs {
     std::string url;
@@ -30,14 +122,6 @@ struct Target {
 
 [[noreturn]] void refuse(ErrorCode code, const std::string& sentence) {
     throw Error(code, sentence);
-}
-
-std::string lower(std::string_view text) {
-    std::string out(text);
-    for (char& c : out) {
-        if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-    }
-    return out;
 }
 
 /// Encodes the non-ASCII characters of a URL as written by users and servers (RFC 3987, 3.1), except those of the host.
@@ -114,8 +198,6 @@ Target follow(const Target& from, std::string_view location) {
     }
     return check_url(std::move(resolved));
 }
-
-using OptionsPtr = std::shared_ptr<const FetchOptions>;
 
 /// Returns the addresses to connect to: all addresses of the host, each of them allowed.
 Task<std::vector<std::string>> checked_addresses(OptionsPtr options,
@@ -295,6 +377,17 @@ Task<AgentToolResult> fetch(OptionsPtr options, std::shared_ptr<const Runtime> r
 
 }  // namespace
 
+bool is_public_address(std::string_view address) {
+    const std::string text(address.substr(0, address.find('%')));
+    in_addr four{};
+    if (::inet_pton(AF_INET, text.c_str(), &four) == 1) return is_public4(ntohl(four.s_addr));
+    in6_addr six{};
+    if (::inet_pton(AF_INET6, text.c_str(), &six) != 1) return false;
+    V6 bytes{};
+    std::copy(std::begin(six.s6_addr), std::end(six.s6_addr), bytes.begin());
+    return is_public6(bytes);
+}
+
 AgentTool fetch_tool(FetchOptions options) {
     auto shared = std::make_shared<const FetchOptions>(std::move(options));
     return tool<FetchArgs>("fetch",
@@ -310,3 +403,32 @@ AgentTool fetch_tool(FetchOptions options) {
 }
 
 }  // namespace cubepi
+
+namespace cubepi::detail {
+
+std::string url_origin(std::string_view url) {
+    const auto parsed = boost::urls::parse_uri(url);
+    return parsed ? origin_of(*parsed) : std::string();
+}
+
+std::string rule_origin(std::string_view match) {
+    const std::string url = match.find("://") == std::string_view::npos
+                                ? "https://" + std::string(match)
+                                : std::string(match);
+    const auto parsed = boost::urls::parse_uri(url);
+    if (!parsed || !(parsed->path().empty() || parsed->path() == "/") || parsed->has_query() ||
+        parsed->has_fragment()) {
+        return {};
+    }
+    return origin_of(*parsed);
+}
+
+bool covers_redirect(std::string_view asked, std::string_view next) {
+    if (asked.empty() || next.empty()) return false;
+    if (asked == next) return true;
+    if (!asked.starts_with("http://") || !next.starts_with("https://")) return false;
+    const std::string_view host = asked.substr(7);
+    return host == next.substr(8) && host.find(':', host.rfind(']') + 1) == std::string_view::npos;
+}
+
+}  // namespace cubepi::detail

@@ -1,14 +1,15 @@
-#include <cubepi/workspace/fetch_tool.hpp>
-
 #include <map>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cubepi/testing/manual_clock.hpp>
+#include <cubepi/workspace/fetch_tool.hpp>
+#include <cubepi/workspace/files/content.hpp>
 #include <cubepi/workspace/workspace_test.hpp>
 
 namespace cubepi {
+
 namespace {
 
 using ::testing::ElementsAre;
@@ -291,5 +292,114 @@ TEST_F(FetchToolTest, HonorsTheTimeoutAndAnAbort) {
         run_tool(fetch_tool(options), JsonObject{{"url", "https://example.org/"}}, settings));
 }
 
+TEST(AddressPolicy, AllowsPublicAddresses) {
+    for (const char* address :
+         {"8.8.8.8", "1.1.1.1", "93.184.216.34", "172.15.0.1", "172.32.0.1", "100.63.255.255",
+          "100.128.0.1", "223.255.255.255", "192.0.1.1", "2606:4700::1111", "2a00:1450:4001::1",
+          "64:ff9b::8.8.8.8", "2002:808:808::1"}) {
+        EXPECT_TRUE(is_public_address(address)) << address;
+    }
+}
+
+TEST(AddressPolicy, RefusesAllOtherAddresses) {
+    for (const char* address : {"127.0.0.1",
+                                "127.255.255.255",
+                                "0.0.0.0",
+                                "0.1.2.3",
+                                "10.0.0.1",
+                                "10.255.255.255",
+                                "172.16.0.1",
+                                "172.31.255.255",
+                                "192.168.1.1",
+                                "169.254.169.254",
+                                "100.64.0.1",
+                                "100.127.255.255",
+                                "192.0.0.1",
+                                "192.0.2.1",
+                                "198.18.0.1",
+                                "198.51.100.1",
+                                "203.0.113.9",
+                                "224.0.0.1",
+                                "239.255.255.255",
+                                "240.0.0.1",
+                                "255.255.255.255",
+                                "::",
+                                "::1",
+                                "::ffff:127.0.0.1",
+                                "::ffff:10.0.0.1",
+                                "::ffff:8.8.8.8",
+                                "::127.0.0.1",
+                                "fe80::1",
+                                "fe80::1%eth0",
+                                "fec0::1",
+                                "fc00::1",
+                                "fd12:3456::1",
+                                "ff02::1",
+                                "64:ff9b::10.0.0.1",
+                                "64:ff9b::7f00:1",
+                                "64:ff9b:1::1",
+                                "2002:7f00:1::1",
+                                "2002:a00:1::1",
+                                "2001::1",
+                                "2001:db8::1",
+                                "3fff:123::1",
+                                "100::1",
+                                "5f00::1",
+                                "",
+                                "localhost",
+                                "2130706433",
+                                "0x7f.1",
+                                "127.1"}) {
+        EXPECT_FALSE(is_public_address(address)) << address;
+    }
+}
+
 }  // namespace
+
 }  // namespace cubepi
+
+namespace cubepi::detail {
+
+namespace {
+
+std::string text_of(std::string_view html) {
+    std::string title;
+    return html_to_text(html, title);
+}
+
+TEST(HtmlText, KeepsReadableText) {
+    std::string title;
+    const auto text = html_to_text(
+        "<!DOCTYPE html><html><head><title> A &amp; B\n</title><style>p { color: red }</style>"
+        "<script>if (a < b) alert('</p>');</script></head><body><h1>Head\n ing</h1><p>First "
+        "<b>bold</b>\n   word.</p>"
+        "<!-- gone --><ul><li>one<li>two</ul><p>Last&nbsp;line &#8212; caf&eacute; "
+        "&lt;tag&gt;</p></body></html>",
+        title);
+    EXPECT_EQ(title, "A & B");
+    EXPECT_EQ(text,
+              "# Head ing\n\nFirst bold word.\n\n- one\n- two\n\nLast line \xE2\x80\x94 "
+              "caf\xC3\xA9 <tag>");
+}
+
+TEST(HtmlText, ShowsLinksTablesAndCode) {
+    EXPECT_EQ(text_of("see <a href='https://x.org/a?b&amp;c'>this</a>, <a href=\"#top\">up</a>"),
+              "see this (https://x.org/a?b&c), up");
+    EXPECT_EQ(text_of("<table><tr><td>a</td><td>b</td></tr><tr><td>c</td></tr></table>"),
+              "a | b |\nc |");
+    EXPECT_EQ(text_of("x<pre>\n int a;\n  int b;\n</pre>y"), "x\n\n\n int a;\n  int b;\n\n\ny");
+}
+
+TEST(HtmlText, AcceptsMalformedPages) {
+    EXPECT_EQ(text_of("a < b <"), "a < b <");
+    EXPECT_EQ(text_of("<p"), "");
+    EXPECT_EQ(text_of("<p class='"), "");
+    EXPECT_EQ(text_of("x<!-- never closed"), "x");
+    EXPECT_EQ(text_of("x<script>never closed"), "x");
+    EXPECT_EQ(text_of("&bogus; &#xZZ; &#99999999; &"), "&bogus; &#xZZ; \xEF\xBF\xBD &");
+    EXPECT_EQ(text_of("</p></div>"), "");
+}
+
+}  // namespace
+
+}  // namespace cubepi::detail

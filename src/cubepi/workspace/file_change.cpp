@@ -1,14 +1,17 @@
 #include <cubepi/workspace/file_change.hpp>
 
+#include <algorithm>
+#include <array>
 #include <functional>
 #include <utility>
+#include <vector>
 
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/support/trimmed.hpp>
 #include <cubepi/schema/json_convert.hpp>
-#include <cubepi/workspace/fetch/content_kind.hpp>
+#include <cubepi/workspace/files/content.hpp>
 #include <cubepi/workspace/files/file_edit.hpp>
 #include <cubepi/workspace/files/line_diff.hpp>
-#include <cubepi/workspace/files/text_edit.hpp>
 
 namespace cubepi {
 
@@ -115,7 +118,130 @@ std::optional<std::uint64_t> FilePreviews::take(const std::string& tool_call_id)
     return version;
 }
 
-namespace detail {
+}  // namespace cubepi
+
+namespace cubepi::detail {
+
+namespace {
+
+using Pairs = std::array<unsigned char, 1024>;
+
+std::string with_lf(std::string_view text) {
+    std::string out;
+    out.reserve(text.size());
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        if (text[i] == '\r' && i + 1 < text.size() && text[i + 1] == '\n') continue;
+        out += text[i];
+    }
+    return out;
+}
+
+std::string with_crlf(std::string_view lf_text) {
+    std::string out;
+    for (const char c : lf_text) {
+        if (c == '\n') out += '\r';
+        out += c;
+    }
+    return out;
+}
+
+/// Whether more lines end in CRLF than in LF alone.
+bool prefers_crlf(std::string_view text) {
+    std::size_t crlf = 0;
+    std::size_t lf = 0;
+    for (auto at = text.find('\n'); at != std::string_view::npos; at = text.find('\n', at + 1)) {
+        if (at > 0 && text[at - 1] == '\r')
+            ++crlf;
+        else
+            ++lf;
+    }
+    return crlf > lf;
+}
+
+std::vector<std::string_view> lines_of(std::string_view text) {
+    std::vector<std::string_view> lines;
+    while (!text.empty()) {
+        const auto end = text.find('\n');
+        lines.push_back(text.substr(0, end));
+        text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
+    }
+    return lines;
+}
+
+std::size_t line_at(std::string_view text, std::size_t offset) {
+    return 1 + static_cast<std::size_t>(std::count(
+                   text.begin(), text.begin() + static_cast<std::ptrdiff_t>(offset), '\n'));
+}
+
+/// The number of occurrences of pairs of adjacent characters, by hash.
+Pairs pairs_of(std::string_view line) {
+    Pairs pairs{};
+    for (std::size_t i = 0; i + 1 < line.size(); ++i) {
+        auto& count = pairs[(static_cast<unsigned char>(line[i]) * 31u +
+                             static_cast<unsigned char>(line[i + 1])) %
+                            1024];
+        if (count < 255) ++count;
+    }
+    return pairs;
+}
+
+/// Returns the similarity of two lines, from 0 to 1: the share of common pairs.
+double likeness(const Pairs& wanted, std::size_t wanted_size, std::string_view line) {
+    if (wanted_size < 2 || line.size() < 2) return 0;
+    const Pairs pairs = pairs_of(line);
+    std::size_t common = 0;
+    for (std::size_t i = 0; i < pairs.size(); ++i) common += std::min(pairs[i], wanted[i]);
+    return 2.0 * static_cast<double>(common) / static_cast<double>(wanted_size + line.size() - 2);
+}
+
+/// Returns a sentence about the line most similar to `old_text`.
+std::string nearest(std::string_view text, std::string_view old_text) {
+    std::string_view wanted;
+    for (const auto line : lines_of(old_text)) {
+        wanted = trimmed(line, " \t\r");
+        if (!wanted.empty()) break;
+    }
+    wanted = wanted.substr(0, 500);
+    if (wanted.empty()) return {};
+    const Pairs pairs = pairs_of(wanted);
+    constexpr std::size_t max_lines = 20000;
+    const auto lines = lines_of(text);
+    double best = 0.5;
+    std::size_t best_line = 0;
+    for (std::size_t i = 0; i < std::min(lines.size(), max_lines); ++i) {
+        const auto line = trimmed(lines[i], " \t\r");
+        const double score =
+            line == wanted ? 2.0 : likeness(pairs, wanted.size(), line.substr(0, 1000));
+        if (score <= best) continue;
+        best = score;
+        best_line = i + 1;
+    }
+    if (best_line == 0) return " Nothing in the file resembles it.";
+    const std::string where = " The nearest is line " + std::to_string(best_line);
+    if (best == 2.0) {
+        return where +
+               ", which equals the first line of old_text except for spaces or the text after it: "
+               "compare the "
+               "indentation and the lines after it.";
+    }
+    return where + ": " + std::string(lines[best_line - 1].substr(0, 200));
+}
+
+[[noreturn]] void refuse(const std::string& sentence) {
+    throw Error(ErrorCode::invalid_argument, sentence);
+}
+
+/// The offsets of all occurrences, including overlapping ones unless `all` are to be replaced.
+std::vector<std::size_t> occurrences(std::string_view text, std::string_view wanted, bool all) {
+    std::vector<std::size_t> found;
+    for (auto at = text.find(wanted); at != std::string_view::npos;
+         at = text.find(wanted, at + (all ? wanted.size() : 1))) {
+        found.push_back(at);
+    }
+    return found;
+}
+
+}  // namespace
 
 PlannedChange write_file(Workspace& workspace, const FileChangeLimits& limits,
                          const WriteArgs& args, Effect effect,
@@ -164,6 +290,54 @@ PlannedChange edit_file(Workspace& workspace, const FileChangeLimits& limits, co
     return planned;
 }
 
-}  // namespace detail
+EditOutcome edit_text(std::string_view text, std::string_view old_text, std::string_view new_text,
+                      bool all, const std::string& path) {
+    if (old_text.empty()) {
+        refuse("old_text is empty. To create a file or replace all of it, use the write tool.");
+    }
+    if (old_text == new_text)
+        refuse("old_text and new_text are the same, so there is nothing to change.");
+    const std::string plain = with_lf(text);
+    const std::string wanted = with_lf(old_text);
+    const auto found = occurrences(plain, wanted, all);
+    if (found.empty()) {
+        refuse("old_text does not occur in " + path + " (0 matches)." + nearest(plain, wanted) +
+               " Read the file and copy the text exactly, without line numbers.");
+    }
+    if (found.size() > 1 && !all) {
+        std::string lines;
+        for (std::size_t i = 0; i < std::min<std::size_t>(found.size(), 10); ++i) {
+            lines += (i == 0 ? "" : ", ") + std::to_string(line_at(plain, found[i]));
+        }
+        refuse(
+            "old_text occurs " + std::to_string(found.size()) + " times in " + path + " (lines " +
+            lines + (found.size() > 10 ? ", ..." : "") +
+            "). Add surrounding lines until it is unique, or set all to replace every occurrence.");
+    }
+    std::string put_in = with_lf(new_text);
+    if (prefers_crlf(text)) put_in = with_crlf(put_in);
 
-}  // namespace cubepi
+    EditOutcome outcome;
+    outcome.replacements = found.size();
+    outcome.first_line = line_at(plain, found.front());
+    // Walks the original text and the one with normalized line endings in parallel, so that other bytes remain unchanged.
+    std::size_t at = 0;
+    std::size_t plain_at = 0;
+    const auto advance = [&](std::size_t until, bool copy) {
+        const std::size_t begin = at;
+        for (; plain_at < until; ++plain_at) {
+            if (plain[plain_at] == '\n' && text[at] == '\r') ++at;
+            ++at;
+        }
+        if (copy) outcome.text += text.substr(begin, at - begin);
+    };
+    for (const std::size_t place : found) {
+        advance(place, true);
+        advance(place + wanted.size(), false);
+        outcome.text += put_in;
+    }
+    outcome.text += text.substr(at);
+    return outcome;
+}
+
+}  // namespace cubepi::detail

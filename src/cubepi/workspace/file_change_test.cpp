@@ -1,14 +1,22 @@
-#include <cubepi/workspace/file_change.hpp>
+#include <algorithm>
+#include <cstdint>
+#include <sstream>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <cubepi/core/error.hpp>
+#include <cubepi/workspace/file_change.hpp>
+#include <cubepi/workspace/files/file_edit.hpp>
+#include <cubepi/workspace/files/line_diff.hpp>
 #include <cubepi/workspace/local_workspace.hpp>
 #include <cubepi/workspace/standard_tools.hpp>
 #include <cubepi/workspace/workspace_test.hpp>
 
 namespace cubepi {
+
 namespace {
 
 using ::testing::HasSubstr;
@@ -203,4 +211,213 @@ TEST_F(FileChangeTest, WorksWithTheDefaultRewrite) {
 }
 
 }  // namespace
+
 }  // namespace cubepi
+
+namespace cubepi::detail {
+
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string failure(std::string_view text, std::string_view old_text, std::string_view new_text,
+                    bool all = false) {
+    try {
+        edit_text(text, old_text, new_text, all, "a.txt");
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+        return error.what();
+    }
+    return "no failure";
+}
+
+TEST(TextEdit, B12_ReplacesExactlyOneMatch) {
+    const auto outcome = edit_text("one\ntwo\nthree\n", "two", "2", false, "a.txt");
+    EXPECT_EQ(outcome.text, "one\n2\nthree\n");
+    EXPECT_EQ(outcome.replacements, 1u);
+    EXPECT_EQ(outcome.first_line, 2u);
+}
+
+TEST(TextEdit, B12_RefusesSeveralMatchesAndNamesTheirLines) {
+    EXPECT_THAT(failure("a\nb\na\na\n", "a", "x"),
+                HasSubstr("occurs 3 times in a.txt (lines 1, 3, 4)"));
+    EXPECT_THAT(failure("aaa", "aa", "x"), HasSubstr("occurs 2 times"));
+}
+
+TEST(TextEdit, ReplacesAllOnRequest) {
+    const auto outcome = edit_text("a\nb\naa\n", "a", "xa", true, "a.txt");
+    EXPECT_EQ(outcome.text, "xa\nb\nxaxa\n");
+    EXPECT_EQ(outcome.replacements, 3u);
+}
+
+TEST(TextEdit, B12_PreservesCrLfLineEndings) {
+    const auto outcome =
+        edit_text("one\r\ntwo\r\nthree\r\n", "one\ntwo", "1\n2\n2b", false, "a.txt");
+    EXPECT_EQ(outcome.text, "1\r\n2\r\n2b\r\nthree\r\n");
+}
+
+TEST(TextEdit, B12_PreservesMixedLineEndingsOutsideTheMatch) {
+    const auto outcome = edit_text("a\r\nb\nc\r\nd\ne\n", "c\nd", "x\ny", false, "a.txt");
+    EXPECT_EQ(outcome.text, "a\r\nb\nx\ny\ne\n");
+}
+
+TEST(TextEdit, InsertsNoCarriageReturnsIntoAnLfFile) {
+    const auto outcome = edit_text("a\nb\n", "a\r\nb", "x\r\ny", false, "a.txt");
+    EXPECT_EQ(outcome.text, "x\ny\n");
+}
+
+TEST(TextEdit, DeletesText) {
+    EXPECT_EQ(edit_text("a\r\nb\r\nc", "b\n", "", false, "a.txt").text, "a\r\nc");
+}
+
+TEST(TextEdit, PointsToTheNearestLine) {
+    const std::string text = "int main() {\n\treturn compute(1, 2);\n}\n";
+    EXPECT_THAT(failure(text, "return compute(1, 3);", "x"),
+                HasSubstr("The nearest is line 2: \treturn compute(1, 2);"));
+    EXPECT_THAT(failure(text, "    return compute(1, 2);", "x"),
+                HasSubstr("compare the indentation"));
+    EXPECT_THAT(failure(text, "zzzzqqqq", "x"), HasSubstr("Nothing in the file resembles it"));
+    EXPECT_THAT(failure(text, "zzzzqqqq", "x"), HasSubstr("0 matches"));
+}
+
+TEST(TextEdit, RefusesEmptyAndIdenticalTexts) {
+    EXPECT_THAT(failure("a", "", "b"), HasSubstr("write tool"));
+    EXPECT_THAT(failure("a", "a", "a"), HasSubstr("nothing to change"));
+}
+
+std::vector<std::string> lines_of(std::string_view text) {
+    std::vector<std::string> lines;
+    while (!text.empty()) {
+        const auto end = text.find('\n');
+        const auto size = end == std::string_view::npos ? text.size() : end + 1;
+        lines.emplace_back(text.substr(0, size));
+        text.remove_prefix(size);
+    }
+    return lines;
+}
+
+/// Applies the hunks of a diff as patch(1) does, and checks every context and removed line.
+std::string patched(std::string_view before, const std::string& diff) {
+    const std::vector<std::string> old_lines = lines_of(before);
+    std::string out;
+    std::size_t at = 0;
+    std::vector<std::string> hunks = lines_of(diff);
+    for (std::size_t i = 0; i < hunks.size(); ++i) {
+        std::string line = hunks[i];
+        if (line.starts_with("@@ -")) {
+            std::size_t begin = std::stoul(line.substr(4));
+            const std::size_t count = std::stoul(line.substr(line.find(',') + 1));
+            if (count > 0) --begin;
+            while (at < begin) out += old_lines.at(at++);
+            continue;
+        }
+        if (i + 1 < hunks.size() && hunks[i + 1].starts_with("\\ No newline")) line.pop_back();
+        if (line[0] == '\\') continue;
+        if (line[0] != '-') out += line.substr(1);
+        if (line[0] == '+') continue;
+        EXPECT_EQ(line.substr(1), old_lines.at(at));
+        ++at;
+    }
+    while (at < old_lines.size()) out += old_lines[at++];
+    return out;
+}
+
+/// The number of lines in a longest common subsequence.
+std::size_t common_lines(const std::vector<std::string>& a, const std::vector<std::string>& b) {
+    std::vector<std::size_t> row(b.size() + 1, 0);
+    for (const std::string& line : a) {
+        std::size_t diagonal = 0;
+        for (std::size_t j = 0; j < b.size(); ++j) {
+            const std::size_t above = row[j + 1];
+            row[j + 1] = line == b[j] ? diagonal + 1 : std::max(above, row[j]);
+            diagonal = above;
+        }
+    }
+    return row.back();
+}
+
+TEST(LineDiff, ShowsHunksWithContextAndLineNumbers) {
+    const LineDiff diff = diff_lines("1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n11\n12\n",
+                                     "1\n2\n3\n4\nfive\n6\n7\n8\n9\n10\n11\n12\n13\n");
+    EXPECT_EQ(diff.text,
+              "@@ -2,7 +2,7 @@\n 2\n 3\n 4\n-5\n+five\n 6\n 7\n 8\n"
+              "@@ -10,3 +10,4 @@\n 10\n 11\n 12\n+13\n");
+    EXPECT_EQ(diff.removed, 1u);
+    EXPECT_EQ(diff.added, 2u);
+}
+
+TEST(LineDiff, HandlesEmptyTextsAndMissingLineEnds) {
+    EXPECT_EQ(diff_lines("", "").text, "");
+    EXPECT_EQ(diff_lines("a\n", "a\n").text, "");
+    EXPECT_EQ(diff_lines("", "a\nb\n").text, "@@ -0,0 +1,2 @@\n+a\n+b\n");
+    EXPECT_EQ(diff_lines("a\nb\n", "").text, "@@ -1,2 +0,0 @@\n-a\n-b\n");
+    EXPECT_EQ(diff_lines("a\nb", "a\nb\n").text,
+              "@@ -1,2 +1,2 @@\n a\n-b\n\\ No newline at end of file\n+b\n");
+    EXPECT_EQ(diff_lines("x\nb", "y\nb").text,
+              "@@ -1,2 +1,2 @@\n-x\n+y\n b\n\\ No newline at end of file\n");
+}
+
+TEST(LineDiff, IsTheShortestAndAppliesToTheOldText) {
+    std::uint64_t state = 42;
+    const auto random = [&state](std::uint64_t below) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        return (state >> 33) % below;
+    };
+    for (int round = 0; round < 3000; ++round) {
+        const auto make = [&] {
+            std::string text;
+            const std::uint64_t count = random(14);
+            const std::uint64_t letters = 1 + random(5);
+            for (std::uint64_t i = 0; i < count; ++i) {
+                text += static_cast<char>('a' + random(letters));
+                if (i + 1 < count || random(4) > 0) text += '\n';
+            }
+            return text;
+        };
+        const std::string before = make();
+        const std::string after = make();
+        DiffLimits limits;
+        limits.context = random(4);
+        const LineDiff diff = diff_lines(before, after, limits);
+        ASSERT_EQ(patched(before, diff.text), after) << before << "---\n" << after << diff.text;
+        const std::size_t common = common_lines(lines_of(before), lines_of(after));
+        ASSERT_EQ(diff.removed, count_lines(before) - common) << before << "---\n" << after;
+        ASSERT_EQ(diff.added, count_lines(after) - common);
+        // With a work limit of zero the diff is coarser but still correct.
+        limits.max_work = 0;
+        ASSERT_EQ(patched(before, diff_lines(before, after, limits).text), after);
+        limits.max_compared_lines = 1;
+        ASSERT_EQ(patched(before, diff_lines(before, after, limits).text), after);
+    }
+}
+
+TEST(LineDiff, IsBoundedForHugeTextsWithoutCommonLines) {
+    std::string before;
+    std::string after;
+    for (int i = 0; i < 90'000; ++i) {
+        before += "a" + std::to_string(i) + "\n";
+        after += "b" + std::to_string(i) + "\n";
+    }
+    DiffLimits limits;
+    limits.max_work = 1'000'000;
+    limits.max_lines = 10;
+    const LineDiff diff = diff_lines(before, after, limits);
+    EXPECT_EQ(diff.removed, 90'000u);
+    EXPECT_EQ(diff.added, 90'000u);
+    EXPECT_EQ(diff.hidden, 180'000u - 9);
+    EXPECT_EQ(count_lines(diff.text), 10u);
+    const LineDiff newlines = diff_lines(std::string(4'000'000, '\n'), "", limits);
+    EXPECT_EQ(newlines.removed, 4'000'000u);
+}
+
+TEST(LineDiff, CutsLongLinesAtACharacter) {
+    DiffLimits limits;
+    limits.max_line_bytes = 4;
+    const LineDiff diff = diff_lines("", "abc\u00e9def\n", limits);
+    EXPECT_EQ(diff.text, "@@ -0,0 +1,1 @@\n+abc…\n");
+    EXPECT_TRUE(diff.cut_lines);
+}
+
+}  // namespace
+
+}  // namespace cubepi::detail

@@ -17,7 +17,7 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/ids.hpp>
 #include <cubepi/core/support/posix_file.hpp>
-#include <cubepi/workspace/files/file_error.hpp>
+#include <cubepi/workspace/files/file_access.hpp>
 #include <cubepi/workspace/temporary_directory.hpp>
 
 namespace cubepi {

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include <cubepi/core/support/posix_file.hpp>
-#include <cubepi/workspace/files/file_error.hpp>
+#include <cubepi/workspace/files/file_access.hpp>
 
 namespace cubepi {
 

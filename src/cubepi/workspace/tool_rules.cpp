@@ -1,20 +1,59 @@
 #include <cubepi/workspace/tool_rules.hpp>
 
 #include <algorithm>
-
 #include <filesystem>
+#include <string>
+#include <string_view>
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/schema/json_text.hpp>
-#include <cubepi/workspace/fetch/content_kind.hpp>
-#include <cubepi/workspace/files/beneath.hpp>
-#include <cubepi/workspace/policy/protected_path.hpp>
-#include <cubepi/workspace/policy/url_origin.hpp>
+#include <cubepi/workspace/fetch_tool.hpp>
+#include <cubepi/workspace/files/content.hpp>
+#include <cubepi/workspace/files/file_access.hpp>
 
 namespace cubepi {
 
 namespace {
+
+/// Normalizes a component as the most lenient file systems compare it: HFS+ ignores some characters beyond ASCII, NTFS blanks
+/// and dots at the end and everything after a colon, and both ignore case.
+std::string folded(std::string_view component) {
+    std::string name;
+    for (const char c : component.substr(0, component.find(':'))) {
+        if (c >= 'A' && c <= 'Z')
+            name += static_cast<char>(c - 'A' + 'a');
+        else if (c >= ' ')
+            name += c;
+    }
+    while (name.ends_with('.') || name.ends_with(' ')) name.pop_back();
+    return name;
+}
+
+std::string_view reason_of(const std::string& name) {
+    if (name.ends_with(".git") || name == "git~1")
+        return "git runs programs named in this directory";
+    if (name == ".agents" || name == ".agent") return "skills become instructions of later turns";
+    if (name == "agents.md") return "it becomes instructions of later turns";
+    return {};
+}
+
+/// Returns why a write to this path always needs approval: it would change which programs run or the instructions of later
+/// sessions. Empty for any other path. Compares names regardless of case, of characters that some file systems ignore, and of
+/// empty components.
+std::string_view protected_because(std::string_view path) {
+    std::string name;
+    while (!path.empty()) {
+        const auto end = path.find_first_of("/\\");
+        const std::string_view component = path.substr(0, end);
+        if (!component.empty()) name = folded(component);
+        if (const std::string_view reason = reason_of(name); !reason.empty()) return reason;
+        path = end == std::string_view::npos ? std::string_view() : path.substr(end + 1);
+    }
+    // With a file HEAD a directory can be taken for a bare repository, whose configuration git reads.
+    if (name == "head") return "git treats a directory with that file as a repository";
+    return {};
+}
 
 constexpr std::size_t max_shown = 2000;
 
@@ -189,8 +228,8 @@ ApprovalDecision ToolRules::decide(std::string_view tool, ToolRisk risk,
         decision.allowed = decision.allowed || allows_fetch(match);
     }
     decision.question = describe(tool, risk, arguments);
-    std::string_view why = detail::protected_because(detail::text_member(arguments, "path"));
-    if (why.empty() && write_target) why = detail::protected_because(*write_target);
+    std::string_view why = protected_because(detail::text_member(arguments, "path"));
+    if (why.empty() && write_target) why = protected_because(*write_target);
     if (why.empty() && !write_target) why = "the target of the write is unknown";
     if (!why.empty()) {
         decision.allowed = false;

@@ -1,15 +1,18 @@
-#include <cubepi/workspace/tool_rules.hpp>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cubepi/core/error.hpp>
+#include <cubepi/workspace/command_policy.hpp>
+#include <cubepi/workspace/process/shell_commands.hpp>
+#include <cubepi/workspace/tool_rules.hpp>
 
 namespace cubepi {
+
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
+using Words = std::vector<std::string>;
 
 JsonObject arguments(std::initializer_list<std::pair<const char*, const char*>> fields) {
     JsonObject object;
@@ -195,5 +198,239 @@ TEST(ToolRules, ShowsNoCharactersThatForgeTerminalOutput) {
     EXPECT_THAT(decision.question, HasSubstr("ls?[2K?make\\nx ?\n"));
 }
 
+constexpr const char* here = "/src/app";
+
+std::string proposed(std::string_view command, std::string_view directory = here) {
+    const auto rule = rule_for(command, directory);
+    return rule ? rule->text() : "none";
+}
+
+CommandPolicy policy_with(std::initializer_list<const char*> rules) {
+    CommandPolicy policy;
+    for (const char* rule : rules) policy.allow(CommandRule::parse(rule));
+    return policy;
+}
+
+TEST(ShellWords, SplitsLiteralWords) {
+    using detail::literal_words;
+    EXPECT_EQ(literal_words("a  b\tc"), (Words{"a", "b", "c"}));
+    EXPECT_EQ(literal_words("a 'b c' \"d e\" f\\ g"), (Words{"a", "b c", "d e", "f g"}));
+    EXPECT_EQ(literal_words("a'b'\"c\"d ''"), (Words{"abcd", ""}));
+    EXPECT_EQ(literal_words("\"a\\\"b\\n\" 'c\\'"), (Words{"a\"b\\n", "c\\"}));
+    EXPECT_EQ(literal_words("HEAD~3 a^b x=y a#b '$HOME' '*' '~' \\*"),
+              (Words{"HEAD~3", "a^b", "x=y", "a#b", "$HOME", "*", "~", "*"}));
+    EXPECT_EQ(literal_words(""), Words{});
+    for (const char* text :
+         {"'a",     "\"a",      "a\\",   "\"a\\\"", "$HOME",   "\"$HOME\"", "*.c",
+          "a?",     "[a]",      "{a,b}", "~",       "~/x",     "a=~",       "a:~",
+          "#x",     "a #x",     "!x",    "\"a!\"",  "(a)",     "a\nb",      "a;b",
+          "a\\\nb", "\xC3\xBC", "a\vb",  "`a`",     "\"`a`\"", "a&",        "a>b"}) {
+        EXPECT_FALSE(literal_words(text)) << text;
+    }
+    EXPECT_EQ(literal_words("'\xC3\xBC'"), Words{"\xC3\xBC"});
+}
+
+TEST(ShellWords, QuotedWordsAreReadBackUnchanged) {
+    for (const char* word :
+         {"plain", "", "two words", "it's", "$HOME", "a\"b", "*", "~", "#a", "!"}) {
+        EXPECT_EQ(detail::literal_words(detail::quote_shell_word(word)), Words{word}) << word;
+    }
+}
+
+TEST(CommandPolicy, D72_ARuleAllowsExactlyItsWordsInItsDirectory) {
+    const CommandPolicy policy = policy_with({"cd /src/app && make test"});
+    EXPECT_TRUE(policy.allows("make test", here));
+    EXPECT_TRUE(policy.allows("  'make'   \"test\" ", here));
+    for (const char* command : {"make", "make tests", "make test -j4", "make test install",
+                                "./make test", "sudo make test", "", "make -f evil.mk test"}) {
+        EXPECT_FALSE(policy.allows(command, here)) << command;
+    }
+    for (const char* directory : {"", "/src", "/src/app/sub", "/src/app2", "/"})
+        EXPECT_FALSE(policy.allows("make test", directory)) << directory;
+    EXPECT_TRUE(policy_with({"cd * && make test"}).allows("make test", "/anywhere"));
+}
+
+TEST(CommandPolicy, D72_AStarAllowsListedArguments) {
+    const CommandPolicy policy =
+        policy_with({"cd /src/app && git status *", "cd /src/app && git log *", "ls *"});
+    for (const char* command :
+         {"git status", "git status -sb", "git status --short src", "git log --oneline -5",
+          "git log -n 3 --stat -- src", "git log --format='%h %s' main..dev", "ls -la src"}) {
+        EXPECT_TRUE(policy.allows(command, here)) << command;
+    }
+    EXPECT_TRUE(policy.allows("ls -la", "/elsewhere"));
+    EXPECT_FALSE(policy.allows("git status", "/elsewhere"));
+    for (const char* command : {"git stat",
+                                "git push",
+                                "git -C /x status",
+                                "git -c core.fsmonitor=x status",
+                                "git log --output=x",
+                                "git log --ou=x",
+                                "git log -o",
+                                "git log --show-signature",
+                                "git log --format=%G?",
+                                "git log --format='%(trailers)'",
+                                "git log -n",
+                                "git log -n -p",
+                                "git log /etc/passwd",
+                                "git log ../x",
+                                "git log HEAD:../x",
+                                "git status --shor",
+                                "ls /",
+                                "ls ..",
+                                "ls a/../..",
+                                "ls --color",
+                                "ls *",
+                                "git status -- -x"}) {
+        EXPECT_FALSE(policy.allows(command, here)) << command;
+    }
+}
+
+TEST(CommandPolicy, NoRuleMatchesACommandWithAnOperator) {
+    const CommandPolicy policy = policy_with({"ls *", "cd * && x"});
+    for (const char* command : {"ls; rm x",   "ls && rm x",
+                                "ls & rm x",  "ls | sh",
+                                "ls || rm x", "ls\nrm x",
+                                "ls $(rm x)", "ls `rm x`",
+                                "ls > x",     "ls >> x",
+                                "ls < x",     "ls <(rm x)",
+                                "ls ';'",     "ls \"$(rm x)\"",
+                                "ls '|'",     "ls\rrm",
+                                "ls 2>&1",    "ls ${x:=\\$\\(rm x\\)} ${x@P}",
+                                "ls $[a[0]]", "ls $x",
+                                "ls a{b,c}",  "x $y",
+                                "x *"}) {
+        EXPECT_FALSE(policy.allows(command, here)) << command;
+        EXPECT_FALSE(rule_for(command, here)) << command;
+    }
+    EXPECT_FALSE(policy.allows(std::string_view("ls\0x", 4), here));
+}
+
+TEST(CommandPolicy, NoRuleMatchesAnythingButAPlainProgram) {
+    for (const char* command :
+         {"PATH=. ls", "LD_PRELOAD=x.so ls", "a+=b ls", "$SHELL -c ls", "{ ls", "( ls )", "! ls",
+          "~/ls", "if ls", "while ls", "l* x", "'", "ls 'open", "function ls", "# ls",
+          "'my prog' x", "time make", "echo $HOME *.c"}) {
+        EXPECT_FALSE(simple_command(command)) << command;
+    }
+    EXPECT_TRUE(simple_command("make CC=clang"));
+}
+
+TEST(CommandPolicy, RulesOfEarlierVersionsAllowOnlyListedCommands) {
+    const CommandPolicy policy = policy_with(
+        {"ls", "make test", "git status", "git", "find . -exec", "git push", "npm run build"});
+    EXPECT_EQ(policy.rules().size(), 7u) << "they are read";
+    EXPECT_TRUE(policy.allows("ls -l", here));
+    for (const char* command : {"make test", "git status", "git push", "npm run build",
+                                "find . -exec sh {} +", "git branch -a"}) {
+        EXPECT_FALSE(policy.allows(command, here)) << command;
+    }
+    const auto problem = [](const char* rule) { return CommandRule::parse(rule).problem(); };
+    EXPECT_EQ(problem("ls"), "");
+    EXPECT_EQ(problem("ls *"), "");
+    EXPECT_EQ(problem("cd /x && anything --at all"), "");
+    EXPECT_THAT(problem("make test"), HasSubstr("shell: cd /DIRECTORY && make test"));
+    EXPECT_THAT(problem("git status"), HasSubstr("Write shell: cd /DIRECTORY && git status *"));
+    EXPECT_THAT(problem("git"), HasSubstr("not name a command of the list"));
+    EXPECT_THAT(problem("cd /x && git push *"), HasSubstr("shell: cd /x && git push"));
+}
+
+TEST(CommandPolicy, RefusesRulesThatCannotMatch) {
+    for (const char* text : {"", "  ", "ls; rm", "ls | sh", "A=b ls", "cd /x && ", "cd /x && *",
+                             "cd x && make", "cd /x/../y && make", "cd /x && a && b", "*"}) {
+        EXPECT_THROW(CommandRule::parse(text), Error) << text;
+    }
+}
+
+TEST(CommandPolicy, OffersTheExactCommandOrAnEntryOfTheList) {
+    EXPECT_EQ(proposed("git status --short"), "cd /src/app && git status *");
+    EXPECT_EQ(proposed("git stash list"), "cd /src/app && git stash list *");
+    EXPECT_EQ(proposed("cargo build --release"), "cd /src/app && cargo build *");
+    EXPECT_EQ(proposed("ls -la src"), "ls *");
+    EXPECT_EQ(proposed("ls /etc"), "cd /src/app && ls /etc");
+    for (const char* command :
+         {"git -C /tmp status", "git bisect run ./x", "git log --output=x",
+          "npm run build -- --fast", "make test", "python3 -c 'print(1)'", "bash build.sh",
+          "sed -n 1p x", "timeout 60 make test", "find . -name x", "go test -exec ./x",
+          "cargo build --config x", "env A=1"}) {
+        EXPECT_EQ(proposed(command), std::string("cd /src/app && ") + command);
+    }
+    EXPECT_EQ(proposed("make", ""), "none") << "where it runs is not known";
+    EXPECT_EQ(proposed("make", "relative"), "none");
+    EXPECT_EQ(proposed("make", "/a b && c'd"), "cd '/a b && c'\\''d' && make");
+}
+
+TEST(CommandPolicy, TheOfferedRuleAllowsTheCommandAndCanBeParsed) {
+    for (const char* directory : {"/src/app", "/a b && c'd", "/"}) {
+        for (const char* command :
+             {"git status -s", "npm run build x", "ls 'a b'", "python3 -c 'a = \"b\"'",
+              "cmake --build build", "x '*'", "x ' *'", "cd /x", "echo ''"}) {
+            const std::string text = proposed(command, directory);
+            const CommandRule rule = CommandRule::parse(text);
+            EXPECT_EQ(rule.text(), text);
+            EXPECT_EQ(rule.problem(), "") << text;
+            CommandPolicy policy;
+            policy.allow(rule);
+            EXPECT_TRUE(policy.allows(command, directory)) << text;
+        }
+    }
+}
+
+TEST(CommandPolicy, ReportsKnownEffectsOfACommand) {
+    EXPECT_EQ(known_command_effect("cd x && git push origin"), "git push publishes commits");
+    EXPECT_EQ(known_command_effect("sudo rm -r x"), "rm deletes files");
+    EXPECT_EQ(known_command_effect("mkfs.ext4 /dev/sda"), "mkfs.ext4 overwrites disks");
+    EXPECT_EQ(known_command_effect("./deploy.sh"), "");
+}
+
+TEST(CommandPolicy, D52_RecognizesIrreversibleCommands) {
+    for (const char* command : {"rm x",
+                                "rm -rf /",
+                                "/bin/rm x",
+                                "sudo rm x",
+                                "cd x && rm y",
+                                "ls; rm y",
+                                "bash -c 'rm x'",
+                                "sh -c \"rm x\"",
+                                "find . -delete",
+                                "find . -exec rm {} +",
+                                "ls | xargs rm",
+                                "dd if=/dev/zero of=x",
+                                "mkfs.ext4 /dev/sda",
+                                "git push",
+                                "git -C x push origin",
+                                "git reset --hard",
+                                "git clean -fd",
+                                "git branch -D x",
+                                "git stash drop",
+                                "npm publish",
+                                "kubectl delete pod x",
+                                "docker system prune",
+                                "terraform destroy",
+                                "A=b rm x",
+                                "(rm x)",
+                                "echo $(rm x)",
+                                "echo `rm x`",
+                                "r'm' x",
+                                "\\rm x",
+                                "env -i rm x",
+                                "nohup rm x &",
+                                "if true; then rm x; fi",
+                                "shred x",
+                                "! rm x",
+                                "{ rm x; }",
+                                "while true; do rm x; done",
+                                "FOO=1 sudo -u me rm x"}) {
+        EXPECT_EQ(command_risk(command), ToolRisk::irreversible) << command;
+        EXPECT_FALSE(rule_for(command, here)) << command;
+    }
+    for (const char* command :
+         {"ls", "grep rm file", "echo rm", "make", "git status", "git commit -m x", "cat firm",
+          "npm install", "docker ps", "armor x", ""}) {
+        EXPECT_EQ(command_risk(command), ToolRisk::writes) << command;
+    }
+}
+
 }  // namespace
+
 }  // namespace cubepi

@@ -1,10 +1,107 @@
-#include <cubepi/workspace/workspace.hpp>
+#include <cubepi/workspace/local_workspace.hpp>
 
+#include <algorithm>
+#include <cerrno>
 #include <filesystem>
+#include <mutex>
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cubepi/core/error.hpp>
+#include <cubepi/workspace/files/file_access.hpp>
+#include <cubepi/workspace/process/local_process.hpp>
+#include <cubepi/workspace/workspace.hpp>
 
 namespace cubepi {
+
+namespace {
+
+struct Root {
+    detail::UniqueFd fd;
+    std::vector<std::string>
+        spellings;  ///< absolute: as configured, and with symbolic links resolved
+};
+
+Root open_root(const std::filesystem::path& path) {
+    Root root;
+    std::error_code ignored;
+    const auto absolute = std::filesystem::absolute(path).lexically_normal();
+    const std::string given = "/" + detail::tidy_path(absolute.string());
+    root.fd = detail::open_file(given.c_str(), O_PATH | O_DIRECTORY);
+    if (!root.fd) {
+        const int code = errno;
+        throw Error(
+            code == ENOENT || code == ENOTDIR ? ErrorCode::not_found : ErrorCode::permission_denied,
+            "The workspace directory " + given + " cannot be opened: " + detail::errno_text(code) +
+                ". Name an existing directory.");
+    }
+    root.spellings.push_back(given);
+    const auto real = std::filesystem::canonical(absolute, ignored);
+    if (!ignored && real.string() != given) root.spellings.push_back(real.string());
+    return root;
+}
+
+/// Stores the part of `path` after `prefix`; returns false if `path` is not below `prefix`.
+bool strip_prefix(const std::string& path, const std::string& prefix, std::string& rest) {
+    if (!path.starts_with(prefix)) return false;
+    if (path.size() > prefix.size() && prefix != "/" && path[prefix.size()] != '/') return false;
+    rest = path.substr(prefix.size());
+    while (rest.starts_with('/')) rest.erase(0, 1);
+    return true;
+}
+
+/// Returns the kernel's path of an open directory.
+std::string path_of(int directory) {
+    std::error_code failed;
+    return std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(directory), failed)
+        .string();
+}
+
+FileInfo to_info(const struct stat& from) {
+    FileInfo info;
+    if (S_ISREG(from.st_mode))
+        info.kind = FileKind::file;
+    else if (S_ISDIR(from.st_mode))
+        info.kind = FileKind::directory;
+    else if (S_ISLNK(from.st_mode))
+        info.kind = FileKind::symlink;
+    else
+        info.kind = FileKind::other;
+    info.size = static_cast<std::uint64_t>(from.st_size);
+    info.modified = std::chrono::system_clock::from_time_t(from.st_mtim.tv_sec);
+    return info;
+}
+
+class LocalFile final : public FileReader {
+public:
+    LocalFile(detail::UniqueFd fd, FileInfo info, std::string path)
+        : fd_(std::move(fd)), info_(info), path_(std::move(path)) {}
+
+    const FileInfo& info() const noexcept override { return info_; }
+
+    std::size_t read(char* buffer, std::size_t size) override {
+        for (;;) {
+            const auto got = ::read(fd_.get(), buffer, size);
+            if (got >= 0) return static_cast<std::size_t>(got);
+            if (errno != EINTR) detail::throw_file_error("read", path_, errno);
+        }
+    }
+
+private:
+    const detail::UniqueFd fd_;
+    const FileInfo info_;
+    const std::string path_;
+};
+
+struct Location {
+    const Root* root;
+    std::string relative;
+};
+
+}  // namespace
 
 Task<> Process::wait_all() { co_await wait(); }
 
@@ -57,6 +154,275 @@ void Workspace::rewrite(const std::string& path, std::size_t max_bytes, const Re
     }
     if (before.exists && before.info.size <= max_bytes) before.content = read(path, max_bytes);
     if (const std::optional<std::string> content = change(before)) write(path, *content);
+}
+
+struct LocalWorkspace::State {
+    Root main;
+    std::vector<Root> read_only;
+    WorkspacePolicy policy;
+    std::vector<std::string> environment;
+    std::mutex writing;
+
+    /// Finds the root of a path. Opening the path checks that it stays below that root.
+    Location locate(const std::string& path) const {
+        if (path.find('\0') != std::string::npos) {
+            throw Error(ErrorCode::invalid_argument, "A path must not contain a zero byte.");
+        }
+        Location location{&main, path};
+        if (!path.starts_with('/')) return location;
+        const std::string absolute = "/" + detail::tidy_path(path);
+        const auto below = [&](const Root& root) {
+            return std::any_of(root.spellings.begin(), root.spellings.end(),
+                               [&](const std::string& prefix) {
+                                   return strip_prefix(absolute, prefix, location.relative);
+                               });
+        };
+        if (below(main)) return location;
+        for (const Root& root : read_only) {
+            location.root = &root;
+            if (below(root)) return location;
+        }
+        throw Error(ErrorCode::permission_denied, path + " is outside of the workspace " +
+                                                      main.spellings.front() +
+                                                      ". Use a path relative to its root.");
+    }
+
+    detail::UniqueFd open(const std::string& path, int flags, const char* action) const {
+        const Location location = locate(path);
+        detail::UniqueFd fd =
+            detail::open_beneath(location.root->fd.get(), location.relative, flags, links());
+        if (!fd) fail(action, path, errno);
+        return fd;
+    }
+
+    detail::Links links() const {
+        return policy.follow_links ? detail::Links::followed : detail::Links::refused;
+    }
+
+    detail::UniqueFd open_parent(const std::string& path, bool create, std::string& name) const {
+        return detail::open_parent_beneath(main.fd.get(), path, create, name, links());
+    }
+
+    [[noreturn]] void fail(const char* action, const std::string& path, int code) const {
+        if (code == EXDEV) {
+            throw Error(
+                ErrorCode::permission_denied,
+                path + " leads out of the workspace " + main.spellings.front() +
+                    " (through \"..\" or a symbolic link), which is not allowed. Use a path that "
+                    "stays inside.");
+        }
+        if (code == ELOOP && !policy.follow_links) {
+            throw Error(ErrorCode::permission_denied,
+                        path +
+                            " is or contains a symbolic link, which this workspace does not "
+                            "follow. Replace the link by the file itself.");
+        }
+        detail::throw_file_error(action, path, code);
+    }
+
+    Location locate_for_writing(const std::string& path) const {
+        Location location = locate(path);
+        if (location.root != &main || !policy.writable) {
+            throw Error(ErrorCode::permission_denied, path + " is read-only in this workspace.");
+        }
+        return location;
+    }
+
+    /// Returns the target of a write to `path`: the path itself, or the target of a symbolic link.
+    std::string write_target(const std::string& path, const std::string& relative) const {
+        std::string target = relative;
+        for (int links = 0; links < 40; ++links) {
+            std::string name;
+            const auto directory = open_parent(target, false, name);
+            if (!directory) return target;
+            std::string link(4096, '\0');
+            const auto size = ::readlinkat(directory.get(), name.c_str(), link.data(), link.size());
+            if (size < 0) return target;
+            if (!policy.follow_links) fail("write", path, ELOOP);
+            link.resize(static_cast<std::size_t>(size));
+            if (link.starts_with('/')) fail("write", path, EXDEV);
+            const auto slash = target.rfind('/');
+            target = slash == std::string::npos ? link : target.substr(0, slash + 1) + link;
+        }
+        fail("write", path, ELOOP);
+    }
+
+    /// Performs the checks of write_locked() without creating directories. Returns whether the file exists.
+    bool check_write(const std::string& path) const {
+        const Location location = locate_for_writing(path);
+        std::string target = write_target(path, detail::tidy_path(location.relative));
+        std::string name;
+        auto directory = open_parent(target, false, name);
+        if (directory) return detail::check_replaceable(directory.get(), name, path);
+        // The existing directory in which the missing ones would be created.
+        while (!directory && errno == ENOENT && !target.empty()) {
+            const auto slash = target.rfind('/');
+            target.resize(slash == std::string::npos ? 0 : slash);
+            directory = detail::open_beneath(main.fd.get(), target, O_PATH | O_DIRECTORY, links());
+        }
+        if (!directory || ::faccessat(directory.get(), ".", W_OK | X_OK, AT_EACCESS) != 0)
+            fail("write", path, errno);
+        return false;
+    }
+
+    /// Resolves the symbolic links of `target` below the root. Names of directories that do not exist remain unchanged.
+    std::string resolved(const std::string& path, const std::string& target) const {
+        std::string directory = target;
+        std::string rest;
+        for (;;) {
+            const auto slash = directory.rfind('/');
+            const std::string name = directory.substr(slash == std::string::npos ? 0 : slash + 1);
+            if (name == "..") fail("write", path, EISDIR);
+            rest = rest.empty() ? name : name + "/" + rest;
+            directory.resize(slash == std::string::npos ? 0 : slash);
+            const auto fd =
+                detail::open_beneath(main.fd.get(), directory, O_PATH | O_DIRECTORY, links());
+            if (!fd && errno == ENOENT && !directory.empty()) continue;
+            if (!fd) fail("write", path, errno);
+            const std::string root = path_of(main.fd.get());
+            std::string below;
+            if (root.empty() || !strip_prefix(path_of(fd.get()), root, below))
+                fail("write", path, EXDEV);
+            return below.empty() ? rest : below + "/" + rest;
+        }
+    }
+
+    bool write_locked(const std::string& path, std::string_view content) const {
+        const Location location = locate_for_writing(path);
+        const std::string target = write_target(path, detail::tidy_path(location.relative));
+        std::string name;
+        const auto directory = open_parent(target, true, name);
+        if (!directory) fail("write", path, errno);
+        return detail::atomic_write(directory.get(), name, content, path);
+    }
+};
+
+LocalWorkspace::LocalWorkspace(const std::filesystem::path& root, WorkspacePolicy policy)
+    : state_(std::make_shared<State>()) {
+    state_->main = open_root(root);
+    for (const auto& directory : policy.read_only_roots)
+        state_->read_only.push_back(open_root(directory));
+    EnvironmentPolicy environment = policy.environment;
+    environment.hidden.insert(environment.hidden.end(), policy.hidden_variables.begin(),
+                              policy.hidden_variables.end());
+    state_->environment = child_environment(environment);
+    // Commands are not interactive: pagers and password prompts would hang.
+    for (const char* entry : {"PAGER=cat", "GIT_PAGER=cat", "GIT_TERMINAL_PROMPT=0", "TERM=dumb"}) {
+        detail::set_variable(state_->environment, entry);
+    }
+    for (const auto& entry : policy.extra_environment)
+        detail::set_variable(state_->environment, entry);
+    if (policy.shell.empty())
+        policy.shell = ::access("/bin/bash", X_OK) == 0 ? "/bin/bash" : "/bin/sh";
+    state_->policy = std::move(policy);
+}
+
+LocalWorkspace::~LocalWorkspace() = default;
+
+std::string LocalWorkspace::root() const { return state_->main.spellings.front(); }
+
+FileInfo LocalWorkspace::stat(const std::string& path) {
+    const auto fd = state_->open(path, O_PATH, "access");
+    struct stat info{};
+    if (::fstat(fd.get(), &info) != 0) state_->fail("access", path, errno);
+    return to_info(info);
+}
+
+std::unique_ptr<FileReader> LocalWorkspace::open(const std::string& path) {
+    // O_NONBLOCK: opening a pipe must not wait for its other end.
+    auto fd = state_->open(path, O_RDONLY | O_NONBLOCK, "read");
+    struct stat info{};
+    if (::fstat(fd.get(), &info) != 0) state_->fail("read", path, errno);
+    if (S_ISDIR(info.st_mode)) state_->fail("read", path, EISDIR);
+    if (!S_ISREG(info.st_mode)) {
+        throw Error(ErrorCode::invalid_argument,
+                    path + " is not a regular file (a device, pipe or socket).");
+    }
+    return std::make_unique<LocalFile>(std::move(fd), to_info(info), path);
+}
+
+std::vector<DirectoryEntry> LocalWorkspace::list(const std::string& path) {
+    auto fd = state_->open(path, O_RDONLY | O_DIRECTORY, "list");
+    DIR* raw = ::fdopendir(fd.get());
+    if (raw == nullptr) state_->fail("list", path, errno);
+    fd.release();
+    const std::unique_ptr<DIR, int (*)(DIR*)> directory(raw, &::closedir);
+    std::vector<DirectoryEntry> entries;
+    for (;;) {
+        errno = 0;
+        const dirent* found = ::readdir(directory.get());
+        if (found == nullptr) {
+            if (errno != 0) state_->fail("list", path, errno);
+            break;
+        }
+        const std::string_view name(found->d_name);
+        if (name == "." || name == "..") continue;
+        struct stat info{};
+        // Skip an entry that was removed in the meantime.
+        if (::fstatat(::dirfd(directory.get()), found->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0)
+            continue;
+        DirectoryEntry& entry = entries.emplace_back();
+        entry.name = name;
+        entry.info = to_info(info);
+    }
+    std::sort(entries.begin(), entries.end(),
+              [](const DirectoryEntry& a, const DirectoryEntry& b) { return a.name < b.name; });
+    return entries;
+}
+
+bool LocalWorkspace::write(const std::string& path, std::string_view content) {
+    const std::lock_guard lock(state_->writing);
+    return state_->write_locked(path, content);
+}
+
+void LocalWorkspace::update(const std::string& path, std::size_t max_bytes,
+                            const std::function<std::string(std::string)>& change) {
+    const std::lock_guard lock(state_->writing);
+    state_->locate_for_writing(path);
+    state_->write_locked(path, change(read(path, max_bytes)));
+}
+
+void LocalWorkspace::rewrite(const std::string& path, std::size_t max_bytes,
+                             const Rewrite& change) {
+    const std::lock_guard lock(state_->writing);
+    FileBefore before;
+    before.exists = state_->check_write(path);
+    if (before.exists) {
+        before.info = stat(path);
+        if (before.info.size <= max_bytes) before.content = read(path, max_bytes);
+    }
+    if (const std::optional<std::string> content = change(before))
+        state_->write_locked(path, *content);
+}
+
+void LocalWorkspace::remove(const std::string& path) {
+    const std::lock_guard lock(state_->writing);
+    const Location location = state_->locate_for_writing(path);
+    std::string name;
+    const auto directory = state_->open_parent(location.relative, false, name);
+    if (!directory) state_->fail("remove", path, errno);
+    if (::unlinkat(directory.get(), name.c_str(), 0) == 0) return;
+    if (errno == EISDIR && ::unlinkat(directory.get(), name.c_str(), AT_REMOVEDIR) == 0) return;
+    state_->fail("remove", path, errno);
+}
+
+std::string LocalWorkspace::write_target(const std::string& path) {
+    const Location location = state_->locate_for_writing(path);
+    const std::string target = state_->write_target(path, detail::tidy_path(location.relative));
+    return state_->resolved(path, target);
+}
+
+Task<std::shared_ptr<Process>> LocalWorkspace::start(ProcessRequest request) {
+    const auto state = state_;
+    if (!state->policy.writable) {
+        throw Error(ErrorCode::permission_denied,
+                    "Commands are not allowed in a read-only workspace.");
+    }
+    const auto directory =
+        state->open(request.working_directory, O_RDONLY | O_DIRECTORY, "start a command in");
+    Executor executor = co_await this_executor;
+    co_return detail::start_local_process(std::move(executor), state->policy.shell, request.command,
+                                          directory.get(), state->environment);
 }
 
 }  // namespace cubepi

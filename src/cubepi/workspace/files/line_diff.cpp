@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include <cubepi/workspace/fetch/content_kind.hpp>
+#include <cubepi/workspace/files/content.hpp>
 
 namespace cubepi::detail {
 

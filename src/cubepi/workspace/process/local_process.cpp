@@ -19,7 +19,6 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/posix_file.hpp>
 #include <cubepi/workspace/process/command_supervisor.hpp>
-#include <cubepi/workspace/process/process_tree.hpp>
 
 namespace cubepi::detail {
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,5 +16,19 @@ std::optional<std::vector<std::string>> literal_words(std::string_view text);
 
 /// Quotes a word, if necessary, so that a shell takes it literally.
 std::string quote_shell_word(std::string_view word);
+
+/// Returns the known destructive or publishing effect of a command, by the names in it: "rm deletes files". An empty result
+/// means little: a script, a build or another program may do worse.
+std::string known_effect(std::string_view command);
+
+/// A command whose words are all on the list of harmless commands.
+struct ListedCommand {
+    std::size_t words =
+        0;  ///< of the program and its subcommand; the other words are options and operands
+    bool needs_directory = false;  ///< its effect depends on files of its working directory
+};
+
+/// Returns the list entry for `words`, or nothing if a word is not on the list.
+std::optional<ListedCommand> find_listed(const std::vector<std::string>& words);
 
 }  // namespace cubepi::detail

@@ -1,14 +1,273 @@
-#include <cubepi/workspace/policy/harmless_commands.hpp>
+#include <cubepi/workspace/process/shell_commands.hpp>
 
 #include <algorithm>
 #include <array>
 #include <string_view>
+#include <vector>
 
 namespace cubepi::detail {
 
 namespace {
 
 using Words = std::vector<std::string>;
+
+/// Characters that have no special meaning for a shell anywhere outside of quotes.
+constexpr std::string_view plain =
+    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=@%+,^";
+
+/// Splits a text at blanks, and stops at the first part that is not literal.
+class LiteralReader {
+public:
+    explicit LiteralReader(std::string_view text) : text_(text) {}
+
+    std::optional<std::vector<std::string>> words() {
+        while (at_ < text_.size()) {
+            if (!take(text_[at_++])) return std::nullopt;
+        }
+        end_word();
+        return std::move(words_);
+    }
+
+private:
+    bool take(char c) {
+        if (c == ' ' || c == '\t') {
+            end_word();
+            return true;
+        }
+        const bool begins = !in_word_;
+        in_word_ = true;
+        if (c == '\'') return take_single_quoted();
+        if (c == '"') return take_double_quoted();
+        if (c == '\\') {
+            if (at_ == text_.size() || text_[at_] < ' ' || text_[at_] == 0x7F) return false;
+            word_ += text_[at_++];
+            return true;
+        }
+        // A home directory: at the beginning, and after = and : (bash).
+        if (c == '~') {
+            if (begins || word_.empty() || word_.back() == '=' || word_.back() == ':') return false;
+        } else if (c == '#') {
+            if (begins) return false;
+        } else if (plain.find(c) == std::string_view::npos) {
+            return false;
+        }
+        word_ += c;
+        return true;
+    }
+
+    bool take_single_quoted() {
+        const auto end = text_.find('\'', at_);
+        if (end == std::string_view::npos) return false;
+        word_ += text_.substr(at_, end - at_);
+        at_ = end + 1;
+        return word_.find('\0') == std::string::npos;
+    }
+
+    bool take_double_quoted() {
+        for (; at_ < text_.size(); ++at_) {
+            char c = text_[at_];
+            if (c == '"') {
+                ++at_;
+                return true;
+            }
+            if (c == '$' || c == '`' || c == '!' || c == '\0') return false;
+            if (c == '\\' && at_ + 1 < text_.size()) {
+                // Inside double quotes a backslash escapes only these (POSIX shell command language, 2.2.3), and a
+                // line break, which then disappears.
+                const char next = text_[at_ + 1];
+                if (next == '\n') return false;
+                if (std::string_view("$`\"\\").find(next) != std::string_view::npos) {
+                    ++at_;
+                    c = next;
+                }
+            }
+            word_ += c;
+        }
+        return false;
+    }
+
+    void end_word() {
+        if (in_word_) words_.push_back(std::move(word_));
+        word_.clear();
+        in_word_ = false;
+    }
+
+    const std::string_view text_;
+    std::size_t at_ = 0;
+    bool in_word_ = false;
+    std::string word_;
+    std::vector<std::string> words_;
+};
+
+struct Effect {
+    std::string_view program;
+    std::string_view words;  ///< alternatives, anywhere among its arguments; empty: always
+    std::string_view text;
+};
+
+constexpr std::array effects = {
+    Effect{"rm", "", "deletes files"},
+    Effect{"rmdir", "", "deletes directories"},
+    Effect{"unlink", "", "deletes files"},
+    Effect{"shred", "", "overwrites files"},
+    Effect{"srm", "", "deletes files"},
+    Effect{"truncate", "", "cuts off files"},
+    Effect{"dd", "", "overwrites files or disks"},
+    Effect{"wipefs", "", "overwrites disks"},
+    Effect{"fdisk", "", "changes partitions"},
+    Effect{"sfdisk", "", "changes partitions"},
+    Effect{"sgdisk", "", "changes partitions"},
+    Effect{"parted", "", "changes partitions"},
+    Effect{"mkswap", "", "overwrites disks"},
+    Effect{"blkdiscard", "", "erases disks"},
+    Effect{"cryptsetup", "", "changes encrypted disks"},
+    Effect{"lvremove", "", "removes volumes"},
+    Effect{"vgremove", "", "removes volumes"},
+    Effect{"reboot", "", "restarts the machine"},
+    Effect{"shutdown", "", "stops the machine"},
+    Effect{"halt", "", "stops the machine"},
+    Effect{"poweroff", "", "stops the machine"},
+    Effect{"kill", "", "ends processes"},
+    Effect{"pkill", "", "ends processes"},
+    Effect{"killall", "", "ends processes"},
+    Effect{"userdel", "", "removes users"},
+    Effect{"groupdel", "", "removes groups"},
+    Effect{"deluser", "", "removes users"},
+    Effect{"passwd", "", "changes passwords"},
+    Effect{"sendmail", "", "sends mail"},
+    Effect{"mail", "", "sends mail"},
+    Effect{"mutt", "", "sends mail"},
+    Effect{"twine", "", "publishes packages"},
+    Effect{"dropdb", "", "deletes databases"},
+    Effect{"crontab", "-r", "removes scheduled jobs"},
+    Effect{"find", "-delete", "deletes files"},
+    Effect{"rsync",
+           "--delete --delete-before --delete-after --delete-during --delete-excluded "
+           "--remove-source-files",
+           "deletes files"},
+    Effect{"sed", "-i --in-place", "changes files in place"},
+    Effect{"chmod", "-R --recursive", "changes permissions of whole trees"},
+    Effect{"chown", "-R --recursive", "changes owners of whole trees"},
+    Effect{"git", "push", "publishes commits"},
+    Effect{"git", "clean", "deletes files that are not tracked"},
+    Effect{"git", "restore checkout switch", "can discard changes"},
+    Effect{"git", "rm", "deletes files"},
+    Effect{"git", "reset --hard --merge --keep", "can discard changes and commits"},
+    Effect{"git", "filter-branch filter-repo rebase", "rewrites history"},
+    Effect{"git", "reflog update-ref gc prune", "can discard commits"},
+    Effect{"git", "drop clear -D --delete --force", "can discard commits or changes"},
+    Effect{"docker", "rm rmi prune kill down", "removes containers, images or volumes"},
+    Effect{"docker", "push", "publishes images"},
+    Effect{"podman", "rm rmi prune kill down", "removes containers, images or volumes"},
+    Effect{"podman", "push", "publishes images"},
+    Effect{"docker-compose", "rm down kill", "removes containers or volumes"},
+    Effect{"kubectl", "delete drain scale replace", "removes or replaces what runs in a cluster"},
+    Effect{"helm", "uninstall delete rollback", "removes what runs in a cluster"},
+    Effect{"terraform", "destroy apply", "changes infrastructure"},
+    Effect{"tofu", "destroy apply", "changes infrastructure"},
+    Effect{"pulumi", "destroy up", "changes infrastructure"},
+    Effect{"aws", "rm rb terminate-instances delete-bucket delete-object delete-stack",
+           "deletes in the cloud"},
+    Effect{"gcloud", "delete", "deletes in the cloud"},
+    Effect{"az", "delete", "deletes in the cloud"},
+    Effect{"npm", "publish unpublish deprecate", "publishes packages"},
+    Effect{"yarn", "publish", "publishes packages"},
+    Effect{"pnpm", "publish", "publishes packages"},
+    Effect{"cargo", "publish yank", "publishes packages"},
+    Effect{"gem", "push yank", "publishes packages"},
+    Effect{"poetry", "publish", "publishes packages"},
+    Effect{"uv", "publish", "publishes packages"},
+    Effect{"gh", "merge delete close create edit", "changes what others see on GitHub"},
+    Effect{"apt", "remove purge autoremove", "removes packages"},
+    Effect{"apt-get", "remove purge autoremove", "removes packages"},
+    Effect{"dnf", "remove erase", "removes packages"},
+    Effect{"pacman", "-R -Rs -Rns", "removes packages"},
+    Effect{"brew", "uninstall remove", "removes packages"},
+    Effect{"systemctl", "stop disable mask kill poweroff reboot halt", "stops services"},
+    Effect{"redis-cli", "flushall flushdb FLUSHALL FLUSHDB", "deletes databases"},
+};
+
+/// Programs that run the command in their arguments.
+constexpr std::array<std::string_view, 27> runners = {
+    "sudo",   "doas", "env",     "xargs",   "nohup", "time",     "timeout", "nice",   "ionice",
+    "setsid", "exec", "command", "builtin", "eval",  "watch",    "find",    "strace", "bash",
+    "sh",     "zsh",  "dash",    "ssh",     "su",    "parallel", "flock",   "stdbuf", "busybox"};
+
+constexpr std::array<std::string_view, 7> keywords = {"if",    "then",  "else", "elif",
+                                                      "while", "until", "do"};
+
+template <std::size_t n>
+bool is_one_of(std::string_view word, const std::array<std::string_view, n>& list) {
+    return std::find(list.begin(), list.end(), word) != list.end();
+}
+
+std::string_view base_name(std::string_view word) { return word.substr(word.rfind('/') + 1); }
+
+bool is_assignment(std::string_view word) {
+    const auto equals = word.find('=');
+    return equals != std::string_view::npos && equals > 0 && word.find('/') > equals;
+}
+
+/// Returns the first alternative that occurs among the words; empty if there is none.
+std::string_view find_any(const Words& words, std::string_view alternatives) {
+    while (!alternatives.empty()) {
+        const auto blank = alternatives.find(' ');
+        const std::string_view word = alternatives.substr(0, blank);
+        if (std::find(words.begin(), words.end(), word) != words.end()) return word;
+        alternatives =
+            blank == std::string_view::npos ? std::string_view() : alternatives.substr(blank + 1);
+    }
+    return {};
+}
+
+std::string effect_of(std::string_view program, const Words& words) {
+    if (program.starts_with("mkfs")) return std::string(program) + " overwrites disks";
+    for (const Effect& effect : effects) {
+        if (effect.program != program) continue;
+        if (effect.words.empty()) return std::string(program) + " " + std::string(effect.text);
+        const std::string_view word = find_any(words, effect.words);
+        if (!word.empty()) {
+            return std::string(program) + " " + std::string(word) + " " + std::string(effect.text);
+        }
+    }
+    return {};
+}
+
+std::string effect_of_segment(const Words& words) {
+    std::size_t at = 0;
+    while (at < words.size() && (is_assignment(words[at]) || is_one_of(words[at], keywords))) ++at;
+    if (at == words.size()) return {};
+    std::string effect = effect_of(base_name(words[at]), words);
+    if (!effect.empty() || !is_one_of(base_name(words[at]), runners)) return effect;
+    for (++at; at < words.size() && effect.empty(); ++at)
+        effect = effect_of(base_name(words[at]), words);
+    return effect;
+}
+
+/// Splits at blanks, and into segments at which another command may begin. Ignores quotes.
+std::string effect_of_any_segment(std::string_view command) {
+    Words words;
+    std::string word;
+    std::string effect;
+    const auto end_word = [&] {
+        if (!word.empty()) words.push_back(std::move(word));
+        word.clear();
+    };
+    for (const char c : command) {
+        if (c == ' ' || c == '\t') {
+            end_word();
+        } else if (std::string_view(";&|\n\r(){}`!").find(c) != std::string_view::npos) {
+            end_word();
+            effect = effect_of_segment(words);
+            if (!effect.empty()) return effect;
+            words.clear();
+        } else if (c != '\\') {
+            word += c;
+        }
+    }
+    end_word();
+    return effect_of_segment(words);
+}
 
 enum class Operands { none, any_text, below };
 
@@ -31,7 +290,7 @@ struct Entry {
 // Operands are relative, without "..".
 //
 // git runs programs named in its configuration (core.fsmonitor, diff.*.textconv, filters, hooks). That configuration is the
-// user's own or that of the repository; a write to it always needs approval (policy/protected_path.hpp). Git finds the
+// user's own or that of the repository; a write to it always needs approval (tool_rules.cpp). Git finds the
 // repository by the directory: hence `needs_directory`, so that another repository, which may come with a clone, is not used.
 // Not listed are options that write (--output), run programs (--ext-diff, --open-files-in-pager, --show-signature,
 // --upload-pack) or read outside (--no-index, --contents), subcommands that change anything, and `git -c`.
@@ -261,6 +520,37 @@ bool takes_rest(const Entry& entry, const Words& words, std::size_t from) {
 }
 
 }  // namespace
+
+std::optional<std::vector<std::string>> literal_words(std::string_view text) {
+    return LiteralReader(text).words();
+}
+
+std::string quote_shell_word(std::string_view word) {
+    if (!word.empty() && word.find_first_not_of(plain) == std::string_view::npos)
+        return std::string(word);
+    std::string quoted = "'";
+    for (const char c : word) {
+        if (c == '\'')
+            quoted += "'\\''";
+        else
+            quoted += c;
+    }
+    return quoted + "'";
+}
+
+std::string known_effect(std::string_view command) {
+    // Once with quotes as separators (bash -c "rm x") and once without them (r'm' x).
+    std::string spaced(command);
+    std::string joined;
+    for (char& c : spaced) {
+        if (c == '\'' || c == '"')
+            c = ';';
+        else
+            joined += c;
+    }
+    std::string effect = effect_of_any_segment(spaced);
+    return effect.empty() ? effect_of_any_segment(joined) : effect;
+}
 
 std::optional<ListedCommand> find_listed(const Words& words) {
     for (const Entry& entry : entries) {

@@ -1,4 +1,4 @@
-#include <cubepi/workspace/files/beneath.hpp>
+#include <cubepi/workspace/files/file_access.hpp>
 
 #include <cerrno>
 #include <deque>
@@ -9,6 +9,10 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include <cubepi/core/error.hpp>
+#include <cubepi/core/ids.hpp>
+#include <cubepi/core/support/posix_file.hpp>
 
 namespace cubepi::detail {
 
@@ -49,6 +53,32 @@ UniqueFd open_no_follow(int directory, const std::string& name, int flags) {
     struct stat info{};
     if (::fstat(fd.get(), &info) != 0) return UniqueFd();
     return S_ISLNK(info.st_mode) ? fail(ELOOP) : std::move(fd);
+}
+
+bool take_over(int fd, const struct stat& old) {
+    // The owner first: changing it clears the set-user-id bits. Only root may change it; for other users this has no effect.
+    if ((old.st_uid != ::geteuid() || old.st_gid != ::getegid()) &&
+        ::fchown(fd, old.st_uid, old.st_gid) != 0 && errno != EPERM) {
+        return false;
+    }
+    return ::fchmod(fd, old.st_mode & 07777) == 0;
+}
+
+/// The status of the file to be replaced; `exists` is false if there is none.
+struct stat replaced_file(int directory, const std::string& name, const std::string& path,
+                          bool& exists) {
+    struct stat old{};
+    exists = ::fstatat(directory, name.c_str(), &old, AT_SYMLINK_NOFOLLOW) == 0;
+    if (!exists && errno != ENOENT) throw_file_error("write", path, errno);
+    if (exists && S_ISDIR(old.st_mode)) throw_file_error("write", path, EISDIR);
+    if (exists && !S_ISREG(old.st_mode)) {
+        throw Error(ErrorCode::invalid_argument,
+                    path + " is not a regular file and cannot be replaced.");
+    }
+    // A rename requires no permission on the file itself, but a read-only file is read-only on purpose.
+    if (exists && ::faccessat(directory, name.c_str(), W_OK, AT_EACCESS) != 0)
+        throw_file_error("write", path, errno);
+    return old;
 }
 
 }  // namespace
@@ -147,6 +177,65 @@ UniqueFd open_parent_beneath(int root, const std::string& path, bool create, std
         directory = std::move(next);
     }
     return directory;
+}
+
+bool check_replaceable(int directory, const std::string& name, const std::string& path) {
+    bool exists = false;
+    replaced_file(directory, name, path, exists);
+    if (::faccessat(directory, ".", W_OK | X_OK, AT_EACCESS) != 0)
+        throw_file_error("write", path, errno);
+    return exists;
+}
+
+bool atomic_write(int directory, const std::string& name, std::string_view content,
+                  const std::string& path) {
+    bool exists = false;
+    const struct stat old = replaced_file(directory, name, path, exists);
+
+    const std::string temporary = ".cubepi-" + RandomIds().next() + ".tmp";
+    constexpr int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW;
+    UniqueFd fd = open_file(temporary.c_str(), flags, exists ? 0600 : 0666, directory);
+    ReplacementFile file(std::move(fd), temporary, directory);
+    const bool done = file && write_all(file.get(), content) &&
+                      (!exists || take_over(file.get(), old)) && file.replace(name);
+    if (!done) throw_file_error("write", path, errno);
+    return !exists;
+}
+
+void throw_file_error(const std::string& action, const std::string& path, int errno_code) {
+    const std::string what = "Cannot " + action + " " + (path.empty() ? "." : path) + ": ";
+    switch (errno_code) {
+        case ENOENT:
+            throw Error(ErrorCode::not_found, what +
+                                                  "there is no such file or directory. List the "
+                                                  "parent directory to see its entries.");
+        case ENOTDIR:
+            throw Error(ErrorCode::not_found,
+                        what + "it, or a part of the path, is not a directory.");
+        case EISDIR:
+            throw Error(ErrorCode::invalid_argument,
+                        what + "it is a directory, not a file. List it instead.");
+        case EACCES:
+        case EPERM:
+        case EROFS:
+            throw Error(ErrorCode::permission_denied,
+                        what + "the operating system denies it (" + errno_text(errno_code) + ").");
+        case ELOOP:
+            throw Error(ErrorCode::permission_denied,
+                        what + "too many symbolic links, or a cycle of links.");
+        case ENOSPC:
+        case EDQUOT:
+            throw Error(ErrorCode::storage_full,
+                        what + "no space left on the device. The file is unchanged.");
+        case ENAMETOOLONG: throw Error(ErrorCode::invalid_argument, what + "the name is too long.");
+        case ENOTEMPTY:
+            throw Error(ErrorCode::invalid_argument, what + "the directory is not empty.");
+        case EMFILE:
+        case ENFILE:
+            throw Error(ErrorCode::io,
+                        what + "too many files are open. Raise the limit (ulimit -n).");
+        default: throw Error(ErrorCode::io, what + errno_text(errno_code) + ".");
+    }
 }
 
 }  // namespace cubepi::detail

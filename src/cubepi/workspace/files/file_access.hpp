@@ -1,9 +1,9 @@
 #pragma once
 
-#include <sys/types.h>
-
 #include <string>
 #include <string_view>
+
+#include <sys/types.h>
 
 #include <cubepi/core/support/posix_file.hpp>
 
@@ -31,5 +31,17 @@ UniqueFd open_parent_beneath(int root, const std::string& path, bool create, std
 
 /// Returns `path` without empty and "." components and without leading and trailing "/". Keeps "..".
 std::string tidy_path(std::string_view path);
+
+/// Checks that atomic_write() could replace or create `name` in `directory`. Returns whether it exists. Throws Error.
+bool check_replaceable(int directory, const std::string& name, const std::string& path);
+
+/// Writes `content` under another name in `directory` and renames it to `name`. Preserves the mode of an existing file, and
+/// its owner if the system permits. `path` is for error texts. Returns true if the file is new. Throws Error.
+bool atomic_write(int directory, const std::string& name, std::string_view content,
+                  const std::string& path);
+
+/// Throws the Error for `errno_code`: "cannot <action> <path>: <reason>. <remedy>".
+[[noreturn]] void throw_file_error(const std::string& action, const std::string& path,
+                                   int errno_code);
 
 }  // namespace cubepi::detail
