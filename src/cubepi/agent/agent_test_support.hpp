@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -23,52 +24,25 @@ struct EchoArgs {
     std::string value;
 };
 
-inline AgentTool echo_tool() {
-    return tool<EchoArgs>("echo", "Says it again.",
-                          [](EchoArgs args) { return "echo: " + args.value; });
-}
-
-inline ToolCall echo_call(std::string value, std::string id = "c1") {
-    return faux_tool_call("echo", {{"value", std::move(value)}}, std::move(id));
-}
+AgentTool echo_tool();
+ToolCall echo_call(std::string value, std::string id = "c1");
 
 /// Returns an answer that calls tools.
-inline AssistantMessage calling(std::vector<ToolCall> calls,
-                                std::string_view reason = stop_reason::tool_use) {
-    ContentList<AssistantContent> blocks;
-    for (ToolCall& call : calls) blocks.emplace_back(std::move(call));
-    return faux_assistant_message(std::move(blocks), reason);
-}
+AssistantMessage calling(std::vector<ToolCall> calls,
+                         std::string_view reason = stop_reason::tool_use);
 
 /// Returns the result of one call of the tool.
-inline ToolResultMessage result_of(AgentTool tool, JsonObject arguments) {
-    FauxProvider faux;
-    faux.set_responses({calling({faux_tool_call(tool.name.str(), std::move(arguments))}), "done"});
-    Agent agent({.model = faux.model(), .tools = {std::move(tool)}});
-    const RunResult result = run(agent.prompt("Go"));
-    return *result.new_messages[2].tool_result();
-}
-
-inline std::string text_of(const ToolResultMessage& result) { return Message(result).text(); }
+ToolResultMessage result_of(AgentTool tool, JsonObject arguments);
+std::string text_of(const ToolResultMessage& result);
 
 /// A store whose n-th append fails.
 class FailingStore final : public Checkpointer {
 public:
-    FailingStore(std::shared_ptr<Checkpointer> inner, int fail_at)
-        : inner_(std::move(inner)), fail_at_(fail_at) {}
-    Task<std::optional<CheckpointData>> load(std::string thread_id) override {
-        return inner_->load(std::move(thread_id));
-    }
+    FailingStore(std::shared_ptr<Checkpointer> inner, int fail_at);
+    Task<std::optional<CheckpointData>> load(std::string thread_id) override;
     Task<std::int64_t> append(std::string thread_id, MessageList messages,
-                              AppendOptions options) override {
-        if (++appends_ == fail_at_) {
-            throw CheckpointerError(ErrorCode::storage_full, "no space left on device");
-        }
-        return inner_->append(std::move(thread_id), std::move(messages), std::move(options));
-    }
-    Task<void> save_extra(std::string thread_id, JsonObject extra) override {
-        return inner_->save_extra(std::move(thread_id), std::move(extra));
-    }
+                              AppendOptions options) override;
+    Task<void> save_extra(std::string thread_id, JsonObject extra) override;
 
 private:
     std::shared_ptr<Checkpointer> inner_;
@@ -79,44 +53,13 @@ private:
 /// A record of an agent's events, each described in one word.
 class Recorder {
 public:
-    explicit Recorder(Agent& agent) {
-        agent.subscribe([this](const AgentEvent& event) { events.push_back(event); });
-    }
+    explicit Recorder(Agent& agent);
     /// "turn_start", "message_end:assistant", "tool_execution_end:c1", ...
-    std::vector<std::string> words() const {
-        std::vector<std::string> all;
-        for (const AgentEvent& event : events) all.push_back(word(event));
-        return all;
-    }
-    std::size_t count(AgentEventType type) const {
-        std::size_t n = 0;
-        for (const AgentEvent& event : events) n += event.type() == type ? 1 : 0;
-        return n;
-    }
+    std::vector<std::string> words() const;
+    std::size_t count(AgentEventType type) const;
     /// Returns the notices' codes.
-    std::vector<std::string> notices() const {
-        std::vector<std::string> codes;
-        for (const AgentEvent& event : events) {
-            if (const auto* notice = event.get_if<NoticeEvent>())
-                codes.push_back(notice->notice.code);
-        }
-        return codes;
-    }
-    static std::string word(const AgentEvent& event) {
-        std::string text(to_string(event.type()));
-        if (const auto* start = event.get_if<MessageStartEvent>()) {
-            text += ":" + std::string(to_string(start->message.role()));
-        } else if (const auto* end = event.get_if<MessageEndEvent>()) {
-            text += ":" + std::string(to_string(end->message.role()));
-        } else if (const StreamEvent* stream = event.stream_event()) {
-            text += ":" + std::string(to_string(stream->type));
-        } else if (const auto* tool_start = event.get_if<ToolExecutionStartEvent>()) {
-            text += ":" + tool_start->tool_call_id;
-        } else if (const auto* tool_end = event.get_if<ToolExecutionEndEvent>()) {
-            text += ":" + tool_end->tool_call_id;
-        }
-        return text;
-    }
+    std::vector<std::string> notices() const;
+    static std::string word(const AgentEvent& event);
 
     std::vector<AgentEvent> events;
 };
@@ -125,36 +68,15 @@ public:
 class Requests {
 public:
     /// A script step that records the request and answers.
-    FauxStep answer(AssistantMessage message) {
-        return FauxStep([this, message](const ModelRequest& request) {
-            seen.push_back(request);
-            return message;
-        });
-    }
-    FauxStep answer(const char* text) { return answer(faux_assistant_message(text)); }
+    FauxStep answer(AssistantMessage message);
+    FauxStep answer(const char* text);
     std::vector<ModelRequest> seen;
 };
 
-inline std::vector<std::string> texts(const MessageList& messages) {
-    std::vector<std::string> all;
-    for (const Message& message : messages) all.push_back(message.text());
-    return all;
-}
-
-inline std::vector<Role> roles(const MessageList& messages) {
-    std::vector<Role> all;
-    for (const Message& message : messages) all.push_back(message.role());
-    return all;
-}
-
-inline MessageList stored(Checkpointer& store, std::string thread_id) {
-    const std::optional<CheckpointData> data = run(store.load(std::move(thread_id)));
-    return data ? data->messages : MessageList();
-}
-
+std::vector<std::string> texts(const MessageList& messages);
+std::vector<Role> roles(const MessageList& messages);
+MessageList stored(Checkpointer& store, std::string thread_id);
 /// Stores messages as if by an earlier process.
-inline void preload(Checkpointer& store, std::string thread_id, MessageList messages) {
-    run(store.append(std::move(thread_id), std::move(messages), AppendOptions()));
-}
+void preload(Checkpointer& store, std::string thread_id, MessageList messages);
 
 }  // namespace cubepi::agent_test

@@ -1,6 +1,6 @@
 #include <cubepi/agent/loop.hpp>
 
-#include "agent_test_support.hpp"
+#include <cubepi/agent/agent_test_support.hpp>
 
 // The notices about middleware hooks that composition replaces.
 

@@ -22,6 +22,8 @@ public:
     template <class F>
         requires(!std::is_same_v<std::remove_cvref_t<F>, Hook>)
     Hook(F callable) : call_(std::move(callable)) {}
+    template <class T, class Member>
+    Hook(detail::SharedCall<T, Member> member) : call_(std::move(member)) {}
 
     explicit operator bool() const noexcept { return static_cast<bool>(call_); }
     /// The callable runs when the task is awaited.

@@ -190,27 +190,33 @@ namespace detail {
 template <class First, class...>
 using FirstOf = First;
 
-// A member of any kind named X makes `&Probe::X` ambiguous, so overloads and templates are detected too. A final class
-// cannot be probed this way: for it, overloads and templates are detected only if they accept these arguments.
-#define CUBEPI_DETAIL_HOOK(type, name, result, ...)                                               \
-    struct NameOf_##name {                                                                        \
-        int name;                                                                                 \
-    };                                                                                            \
-    template <class M>                                                                            \
-    concept Has_##name = [] {                                                                     \
-        if constexpr (std::is_final_v<M>) {                                                       \
-            auto call = [](auto& m, auto&&... args) -> decltype(m.name(                           \
-                                                        std::forward<decltype(args)>(args)...)) { \
-                return m.name(std::forward<decltype(args)>(args)...);                             \
-            };                                                                                    \
-            return requires { &M::name; } ||                                                      \
-                   std::is_invocable_v<decltype(call), M&, __VA_ARGS__> ||                        \
-                   std::is_invocable_v<decltype(call), M&, FirstOf<__VA_ARGS__>>;                 \
-        } else {                                                                                  \
-            struct Probe : M, NameOf_##name {};                                                   \
-            return !requires { &Probe::name; };                                                   \
-        }                                                                                         \
-    }();
+#define CUBEPI_DETAIL_HOOK_NAME(type, name, ...) int name;
+struct HookNames {
+    CUBEPI_AGENT_HOOKS(CUBEPI_DETAIL_HOOK_NAME)
+};
+#undef CUBEPI_DETAIL_HOOK_NAME
+
+/// A member of any kind of `M` that is named X makes `&HookProbe<M>::X` ambiguous, so overloads and templates are detected too.
+template <class M>
+struct HookProbe : M, HookNames {};
+
+// A final class has no probe: in it, overloads and templates are detected only if they accept the arguments of the hook.
+#define CUBEPI_DETAIL_HOOK(type, name, result, ...)                                      \
+    struct name##_member {                                                               \
+        template <class M, class... A>                                                   \
+        using Result = decltype(std::declval<M&>().name(std::declval<A>()...));          \
+        template <class M, class... A>                                                   \
+        static Result<M, A...> call(M& middleware, A&&... args) {                        \
+            return middleware.name(std::forward<A>(args)...);                            \
+        }                                                                                \
+    };                                                                                   \
+    template <class M>                                                                   \
+    concept FinalHas_##name = requires { &M::name; } || requires {                       \
+        typename name##_member::template Result<M, __VA_ARGS__>;                         \
+    } || requires { typename name##_member::template Result<M, FirstOf<__VA_ARGS__>>; }; \
+    template <class M>                                                                   \
+    concept Has_##name = (std::is_final_v<M> && FinalHas_##name<M>) ||                   \
+                         (!std::is_final_v<M> && !requires { &HookProbe<M>::name; });
 CUBEPI_AGENT_HOOKS(CUBEPI_DETAIL_HOOK)
 #undef CUBEPI_DETAIL_HOOK
 
@@ -230,19 +236,13 @@ class Middleware {
 public:
     template <class M>
         requires(!std::is_same_v<std::remove_cvref_t<M>, Middleware>)
-    Middleware(M middleware) : Middleware(std::make_shared<M>(std::move(middleware))) {}
+    Middleware(M middleware)
+        : Middleware(std::type_identity<M>(), detail::SharedObject::make(std::move(middleware))) {}
 
     /// Shares an object that the caller continues to use.
     template <class M>
-    Middleware(std::shared_ptr<M> middleware) {
-        bind(middleware);
-        if constexpr (requires { std::vector<AgentTool>(middleware->tools); }) {
-            tools_ = middleware->tools;
-        }
-        if constexpr (requires { std::vector<BoundModel>(middleware->models); }) {
-            models_ = middleware->models;
-        }
-    }
+    Middleware(std::shared_ptr<M> middleware)
+        : Middleware(std::type_identity<M>(), detail::SharedObject::share(std::move(middleware))) {}
 
     const HookSet& hooks() const noexcept { return hooks_; }
     const std::vector<AgentTool>& tools() const noexcept { return tools_; }
@@ -252,7 +252,7 @@ public:
 
 private:
     template <class M>
-    void bind(const std::shared_ptr<M>& self);
+    Middleware(std::type_identity<M> type, const detail::SharedObject& object);
 
     HookSet hooks_;
     std::vector<AgentTool> tools_;
@@ -268,21 +268,23 @@ HookSet compose_middleware(const std::vector<Middleware>& middleware, HookSet ex
 
 #define CUBEPI_DETAIL_HAS(type, name, ...) detail::Has_##name<M> ||
 #define CUBEPI_DETAIL_NAME(type, name, ...) #name ", "
-#define CUBEPI_DETAIL_BIND(type, name, ...)                                              \
-    if constexpr (detail::Has_##name<M>) {                                               \
-        auto call = [self](auto&&... args) -> decltype(self->name(                       \
-                                               std::forward<decltype(args)>(args)...)) { \
-            return self->name(std::forward<decltype(args)>(args)...);                    \
-        };                                                                               \
-        hooks_.name = type(std::move(call));                                             \
+#define CUBEPI_DETAIL_BIND(type, name, ...)                                 \
+    if constexpr (detail::Has_##name<M>) {                                  \
+        hooks_.name = detail::SharedCall<M, detail::name##_member>{object}; \
     }
 
 template <class M>
-void Middleware::bind(const std::shared_ptr<M>& self) {
-    type_ = &typeid(M);
+Middleware::Middleware(std::type_identity<M>, const detail::SharedObject& object)
+    : type_(&typeid(M)) {
+    M& middleware = *static_cast<M*>(object.get());
     CUBEPI_AGENT_HOOKS(CUBEPI_DETAIL_BIND)
+    constexpr bool has_tools = requires { std::vector<AgentTool>(middleware.tools); };
+    if constexpr (has_tools) tools_ = middleware.tools;
+    if constexpr (requires { std::vector<BoundModel>(middleware.models); }) {
+        models_ = middleware.models;
+    }
     static_assert(
-        CUBEPI_AGENT_HOOKS(CUBEPI_DETAIL_HAS) requires { std::vector<AgentTool>(self->tools); },
+        CUBEPI_AGENT_HOOKS(CUBEPI_DETAIL_HAS) has_tools,
         "a middleware has at least one hook: " CUBEPI_AGENT_HOOKS(CUBEPI_DETAIL_NAME) "or tools");
 }
 #undef CUBEPI_DETAIL_BIND

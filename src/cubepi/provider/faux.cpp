@@ -58,6 +58,16 @@ AssistantMessage faux_assistant_message(const char* text, std::string_view stop_
     return faux_assistant_message(std::string(text), stop_reason, error_message);
 }
 
+FauxStep::FauxStep(AssistantMessage message) : answer_(std::move(message)) {}
+FauxStep::FauxStep(const char* text) : answer_(faux_assistant_message(text)) {}
+FauxStep::FauxStep(Failure failure) : answer_(std::move(failure)) {}
+FauxStep::FauxStep(detail::FauxFunction function) : answer_(std::move(function)) {}
+FauxStep::FauxStep(const FauxStep&) = default;
+FauxStep::FauxStep(FauxStep&&) noexcept = default;
+FauxStep& FauxStep::operator=(const FauxStep&) = default;
+FauxStep& FauxStep::operator=(FauxStep&&) noexcept = default;
+FauxStep::~FauxStep() = default;
+
 FauxStep faux_failure(std::string message, std::optional<ErrorInfo> info) {
     FauxStep::Failure failure;
     failure.message = std::move(message);

@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include <cubepi/core/detail/async_function.hpp>
 #include <cubepi/provider/base_provider.hpp>
 
 namespace cubepi {
@@ -35,66 +35,71 @@ AssistantMessage faux_assistant_message(ContentList<AssistantContent> blocks,
                                         std::string_view stop_reason = stop_reason::stop,
                                         std::string_view error_message = {});
 
+namespace detail {
+
+CUBEPI_DETAIL_SLOT(
+    faux_step,
+    "the function of a FauxStep must be callable with (const ModelRequest&) or (const "
+    "MessageList&, const Model&) and return an AssistantMessage or a Task of one")
+using FauxFunction = AsyncFunction<AssistantMessage(const ModelRequest&), faux_step_slot>;
+
+template <class F>
+concept FauxRequestFunction = requires(F& function, const ModelRequest& request) {
+    function(request);
+} && !std::is_convertible_v<F, AssistantMessage>;
+
+template <class F>
+concept FauxHistoryFunction = requires(F& function, const ModelRequest& request) {
+    function(request.messages, request.model);
+};
+
+/// The call of a function that takes the parts of a request.
+struct FauxHistoryCall {
+    template <class F, class Request>
+    using Result = decltype(std::declval<F&>()(std::declval<Request>().messages,
+                                               std::declval<Request>().model));
+    template <class F>
+    static Result<F, const ModelRequest&> call(F& function, const ModelRequest& request) {
+        return function(request.messages, request.model);
+    }
+};
+
+}  // namespace detail
+
 /// The response to one call of a FauxProvider: a message, a text, a failure, or a function that creates the message
 /// from the request. The function takes `(const ModelRequest&)` or `(const MessageList&, const Model&)` and returns
-/// an AssistantMessage or a Task of one; an exception becomes the failure of the call.
+/// an AssistantMessage or a Task of one; an exception becomes the failure of the call. Copies share the function.
 class FauxStep {
 public:
-    using Factory = std::function<Task<AssistantMessage>(ModelRequest request)>;
-    using DirectFactory = std::function<AssistantMessage(const ModelRequest& request)>;
     struct Failure {
         std::string message;
         std::optional<ErrorInfo> info = {};
     };
 
-    FauxStep(AssistantMessage message) : answer_(std::move(message)) {}
-    FauxStep(const char* text) : answer_(faux_assistant_message(text)) {}
-    FauxStep(Failure failure) : answer_(std::move(failure)) {}
+    FauxStep(AssistantMessage message);
+    FauxStep(const char* text);
+    FauxStep(Failure failure);
+    template <detail::FauxRequestFunction F>
+    FauxStep(F function) : FauxStep(detail::FauxFunction(std::move(function))) {}
+    template <detail::FauxHistoryFunction F>
+    FauxStep(F function)
+        : FauxStep(detail::FauxFunction(detail::SharedCall<F, detail::FauxHistoryCall>{
+              detail::SharedObject::make(std::move(function))})) {}
 
-    template <class F>
-        requires(std::is_invocable_v<F&, const ModelRequest&> &&
-                 !std::is_convertible_v<F, AssistantMessage>)
-    FauxStep(F factory) {
-        if constexpr (std::is_convertible_v<std::invoke_result_t<F&, const ModelRequest&>,
-                                            AssistantMessage>) {
-            answer_ = DirectFactory(std::move(factory));
-        } else {
-            answer_ = Factory([made = std::move(factory)](ModelRequest request) mutable {
-                return call(made, std::move(request));
-            });
-        }
-    }
-    template <class F>
-        requires std::is_invocable_v<F&, const MessageList&, const Model&>
-    FauxStep(F factory) {
-        using R = std::invoke_result_t<F&, const MessageList&, const Model&>;
-        if constexpr (std::is_convertible_v<R, AssistantMessage>) {
-            answer_ =
-                DirectFactory([made = std::move(factory)](const ModelRequest& request) mutable {
-                    return made(request.messages, request.model);
-                });
-        } else {
-            answer_ = Factory([made = std::move(factory)](ModelRequest request) mutable {
-                return call(made, std::move(request));
-            });
-        }
-    }
+    // Not inline: tests construct many lists of steps.
+    FauxStep(const FauxStep&);
+    FauxStep(FauxStep&&) noexcept;
+    FauxStep& operator=(const FauxStep&);
+    FauxStep& operator=(FauxStep&&) noexcept;
+    ~FauxStep();
 
 private:
     friend class FauxProvider;
     friend class FauxSource;
 
-    /// Keeps the arguments that the function takes by reference alive until its task has ended.
-    template <class F>
-    static Task<AssistantMessage> call(F& factory, ModelRequest request) {
-        if constexpr (std::is_invocable_v<F&, const ModelRequest&>) {
-            co_return co_await factory(request);
-        } else {
-            co_return co_await factory(request.messages, request.model);
-        }
-    }
+    explicit FauxStep(detail::FauxFunction function);
 
-    std::variant<AssistantMessage, Failure, DirectFactory, Factory> answer_;
+    std::variant<AssistantMessage, Failure, detail::FauxFunction> answer_;
 };
 
 /// A step that fails before the answer starts, reported by an `error` event.

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <cubepi/core/maybe_task.hpp>
+#include <cubepi/core/shared_string.hpp>
 
 // Every public slot for a callable accepts exactly what it can call, await and return. Anything else fails to compile with
 // a sentence that names the slot.
@@ -107,7 +108,86 @@ struct AsyncRules {
     bool void_is_default = false;   ///< callables that return nothing: the result is `R()`
 };
 
-/// A callable that returns `R`, a Task or a MaybeTask of it; copies share the callable. The one wrapper behind listeners,
+/// Ownership of an object of any type; copies share it. Code that uses this type is compiled once, not for each type of object.
+class SharedObject {
+public:
+    SharedObject() = default;
+    SharedObject(const SharedObject& other) noexcept : holder_(other.holder_) {
+        if (holder_) holder_->owners.retain();
+    }
+    SharedObject(SharedObject&& other) noexcept : holder_(std::exchange(other.holder_, nullptr)) {}
+    SharedObject& operator=(SharedObject other) noexcept {
+        std::swap(holder_, other.holder_);
+        return *this;
+    }
+    ~SharedObject() {
+        if (holder_ && holder_->owners.release()) holder_->destroy(holder_);
+    }
+
+    template <class T>
+    static SharedObject make(T&& object) {
+        return SharedObject(new Held<T>(std::move(object)));
+    }
+    /// Shares `object`; get() returns it.
+    template <class T>
+    static SharedObject share(std::shared_ptr<T> object) {
+        void* const target = const_cast<std::remove_cv_t<T>*>(object.get());
+        return SharedObject(new Held<std::shared_ptr<const void>>(std::move(object), target));
+    }
+    /// The address of the object; null if there is none.
+    void* get() const noexcept { return holder_ ? holder_->object : nullptr; }
+
+private:
+    struct Holder {
+        void* object;
+        void (*destroy)(Holder*) noexcept;
+        RefCount owners;
+    };
+    template <class T>
+    struct Held : Holder {
+        explicit Held(T&& moved) : Held(std::move(moved), nullptr) { object = &value; }
+        Held(T&& moved, void* target)
+            : Holder{target, &delete_holder<T>, {}}, value(std::move(moved)) {}
+        T value;
+    };
+    template <class T>
+    static void delete_holder(Holder* holder) noexcept {
+        delete static_cast<Held<T>*>(holder);
+    }
+
+    explicit SharedObject(Holder* holder) noexcept : holder_(holder) {}
+
+    Holder* holder_ = nullptr;
+};
+
+/// The call of an object as a function. A type with these two members can name another way to call an object.
+struct DirectCall {
+    template <class F, class... B>
+    using Result = decltype(std::declval<F&>()(std::declval<B>()...));
+    template <class F, class... B>
+    static Result<F, B...> call(F& callable, B&&... args) {
+        return callable(std::forward<B>(args)...);
+    }
+};
+
+/// An object of type `T` that is called as `Call` says.
+template <class T, class Call>
+struct SharedCall {
+    SharedObject object;
+};
+
+template <class... T>
+struct TypeList {};
+
+/// The types `T` without the last.
+template <class Indices, class... T>
+struct WithoutLast;
+template <std::size_t... i, class... T>
+struct WithoutLast<std::index_sequence<i...>, T...> {
+    using type = TypeList<std::tuple_element_t<i, std::tuple<T...>>...>;
+};
+
+/// A callable that returns `R`, a Task or a MaybeTask of it; copies share the callable. The one wrapper of listeners,
 /// observers and hooks. A task of the callable may use the callable's captures as long as a copy of the wrapper exists.
 template <class Signature, class Slot, AsyncRules rules = AsyncRules()>
 class AsyncFunction;
@@ -119,35 +199,54 @@ public:
     template <class F>
         requires(!std::is_same_v<std::remove_cvref_t<F>, AsyncFunction>)
     AsyncFunction(F callable) {
-        constexpr bool whole = fits<F, std::tuple<A...>>();
-        constexpr bool shorter = !whole && fits_without_last<F>();
-        Slot::template check<whole || shorter>();
-        if constexpr (whole) {
-            is_async_ = Awaited<std::invoke_result_t<F&, A...>>::is_task;
-            call_ = [](void* self, A... args) -> MaybeTask<R> {
-                return call(*static_cast<F*>(self), std::forward<A>(args)...);
-            };
-        } else if constexpr (shorter) {
-            is_async_ = without_last<F>([]<class... B>(std::type_identity<std::tuple<B...>>) {
-                return Awaited<std::invoke_result_t<F&, B...>>::is_task;
-            });
-            call_ = [](void* self, A... args) -> MaybeTask<R> {
-                auto all = std::forward_as_tuple(std::forward<A>(args)...);
-                return call_front(*static_cast<F*>(self), all,
-                                  std::make_index_sequence<sizeof...(A) - 1>());
-            };
-        }
-        if constexpr (whole || shorter) callable_ = std::make_shared<F>(std::move(callable));
+        if (bind<F, DirectCall>()) object_ = SharedObject::make(std::move(callable));
+    }
+    template <class T, class Call>
+    AsyncFunction(SharedCall<T, Call> call) {
+        if (bind<T, Call>()) object_ = std::move(call.object);
     }
 
     explicit operator bool() const noexcept { return call_ != nullptr; }
     /// The callable may return a task.
     bool is_async() const noexcept { return is_async_; }
     MaybeTask<R> operator()(A... args) const {
-        return call_(callable_.get(), std::forward<A>(args)...);
+        return call_(object_.get(), std::forward<A>(args)...);
     }
 
 private:
+    using All = TypeList<A...>;
+    static constexpr std::size_t front_size = sizeof...(A) == 0 ? 0 : sizeof...(A) - 1;
+    using Front = typename WithoutLast<std::make_index_sequence<front_size>, A...>::type;
+
+    /// Sets the functions that call an `F`. Fails to compile with the sentence of the slot if the call does not fit.
+    template <class F, class Call>
+    bool bind() {
+        constexpr bool whole = fits<F, Call>(All());
+        constexpr bool shorter = !whole && rules.last_is_optional && fits<F, Call>(Front());
+        Slot::template check<whole || shorter>();
+        if constexpr (whole) {
+            set<Invoke<F, Call, All>>();
+        } else if constexpr (shorter) {
+            set<InvokeShorter<F, Call>>();
+        }
+        return whole || shorter;
+    }
+
+    template <class Function>
+    void set() {
+        call_ = &Function::call;
+        is_async_ = Awaited<typename Function::Result>::is_task;
+    }
+
+    template <class F, class Call, class... B>
+    static consteval bool fits(TypeList<B...>) {
+        if constexpr (requires { typename Call::template Result<F, B...>; }) {
+            return returns<typename Call::template Result<F, B...>>();
+        } else {
+            return false;
+        }
+    }
+
     template <class Result>
     static consteval bool returns() {
         using Value = typename Awaited<Result>::type;
@@ -160,35 +259,36 @@ private:
         }
     }
 
-    template <class F, class Arguments>
-    static consteval bool fits() {
-        return []<class... B>(std::type_identity<std::tuple<B...>>) {
-            if constexpr (std::is_invocable_v<F&, B...>) {
-                return returns<std::invoke_result_t<F&, B...>>();
+    /// Calls with the arguments `B`, without those of types `Ignored`.
+    template <class F, class Call, class Arguments, class... Ignored>
+    struct Invoke;
+    template <class F, class Call, class... B, class... Ignored>
+    struct Invoke<F, Call, TypeList<B...>, Ignored...> {
+        using Result = typename Call::template Result<F, B...>;
+        using Value = typename Awaited<Result>::type;
+
+        static MaybeTask<R> call(void* object, B&&... args, Ignored&&...) {
+            F& callable = *static_cast<F*>(object);
+            if constexpr (std::is_same_v<Result, Task<Value>> && !std::is_same_v<Value, R>) {
+                return MaybeTask<R>(
+                    converted<Value>(Call::call(callable, std::forward<B>(args)...)));
+            } else if constexpr (Awaited<Result>::is_task) {
+                return Call::call(callable, std::forward<B>(args)...);
+            } else if constexpr (std::is_void_v<Result>) {
+                Call::call(callable, std::forward<B>(args)...);
+                if constexpr (std::is_void_v<R>) {
+                    return MaybeTask<R>();
+                } else {
+                    return MaybeTask<R>(R());
+                }
             } else {
-                return false;
+                return MaybeTask<R>(R(Call::call(callable, std::forward<B>(args)...)));
             }
-        }(std::type_identity<Arguments>());
-    }
-
-    /// Calls `use` with the types of all arguments but the last.
-    template <class F, class Use>
-    static consteval auto without_last(Use use) {
-        return []<std::size_t... i>(std::index_sequence<i...>, Use with) {
-            using Front = std::tuple<std::tuple_element_t<i, std::tuple<A...>>...>;
-            return with(std::type_identity<Front>());
-        }(std::make_index_sequence<sizeof...(A) - 1>(), use);
-    }
-
-    template <class F>
-    static consteval bool fits_without_last() {
-        if constexpr (rules.last_is_optional) {
-            return without_last<F>(
-                []<class Front>(std::type_identity<Front>) { return fits<F, Front>(); });
-        } else {
-            return false;
         }
-    }
+    };
+    template <class F, class Call>
+    using InvokeShorter =
+        Invoke<F, Call, Front, std::tuple_element_t<front_size, std::tuple<A..., void>>>;
 
     template <class T>
     static Task<R> converted(Task<T> task) {
@@ -201,34 +301,8 @@ private:
         }
     }
 
-    template <class F, class... B>
-    static MaybeTask<R> call(F& callable, B&&... args) {
-        using Result = std::invoke_result_t<F&, B...>;
-        using Value = typename Awaited<Result>::type;
-        if constexpr (std::is_same_v<Result, Task<Value>> && !std::is_same_v<Value, R>) {
-            return MaybeTask<R>(converted<Value>(callable(std::forward<B>(args)...)));
-        } else if constexpr (Awaited<Result>::is_task) {
-            return callable(std::forward<B>(args)...);
-        } else if constexpr (std::is_void_v<Result>) {
-            callable(std::forward<B>(args)...);
-            if constexpr (std::is_void_v<R>) {
-                return MaybeTask<R>();
-            } else {
-                return MaybeTask<R>(R());
-            }
-        } else {
-            return MaybeTask<R>(R(callable(std::forward<B>(args)...)));
-        }
-    }
-
-    template <class F, class All, std::size_t... i>
-    static MaybeTask<R> call_front(F& callable, All& all, std::index_sequence<i...>) {
-        return call(callable,
-                    std::forward<std::tuple_element_t<i, std::tuple<A...>>>(std::get<i>(all))...);
-    }
-
-    std::shared_ptr<void> callable_;
-    MaybeTask<R> (*call_)(void*, A...) = nullptr;
+    SharedObject object_;
+    MaybeTask<R> (*call_)(void*, A&&...) = nullptr;
     bool is_async_ = false;
 };
 

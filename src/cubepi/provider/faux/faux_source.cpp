@@ -140,9 +140,13 @@ FauxSource::FauxSource(ModelRequest&& request, std::shared_ptr<ObservedCall> obs
 bool FauxSource::needs_waiting() const noexcept {
     if (call_.tokens_per_second || call_.yield_every_chunk) return true;
     if (phase_ != Phase::unprepared) return false;
-    const bool async_factory =
-        call_.step && std::holds_alternative<FauxStep::Factory>(call_.step->answer_);
-    return async_factory || request_.options.on_payload();
+    return async_function() || request_.options.on_payload();
+}
+
+const detail::FauxFunction* FauxSource::async_function() const noexcept {
+    if (!call_.step) return nullptr;
+    const auto* function = std::get_if<detail::FauxFunction>(&call_.step->answer_);
+    return function && function->is_async() ? function : nullptr;
 }
 
 std::optional<StreamEvent> FauxSource::ready() {
@@ -169,14 +173,12 @@ Task<StreamEvent> FauxSource::next() {
 
 Task<> FauxSource::prepare() {
     if (!stopped()) co_await announce();
-    const bool async_factory =
-        call_.step && std::holds_alternative<FauxStep::Factory>(call_.step->answer_);
-    if (!async_factory || stopped()) {
+    const detail::FauxFunction* function = async_function();
+    if (!function || stopped()) {
         prepare_now();
         co_return;
     }
-    FauxStep::Factory factory = std::get<FauxStep::Factory>(std::move(call_.step->answer_));
-    co_await make_message(std::move(factory));
+    co_await make_message(*function);
 }
 
 /// Shows the request to the hook, and to the observers what the hook returns. Nothing they do changes what a script
@@ -194,11 +196,12 @@ Task<> FauxSource::announce() {
     for (Notice& notice : notices) notices_.push_back(MessageAssembler::notice(std::move(notice)));
 }
 
-Task<> FauxSource::make_message(FauxStep::Factory factory) {
+Task<> FauxSource::make_message(detail::FauxFunction function) {
+    const ModelRequest request = request_;
     std::exception_ptr failure;
     std::optional<AssistantMessage> message;
     try {
-        Task<AssistantMessage> made = factory(request_);
+        Task<AssistantMessage> made = function(request).task();
         Task<AssistantMessage> stoppable =
             cancel_on(request_.options.stop_token(), std::move(made));
         message.emplace(co_await std::move(stoppable));
@@ -226,9 +229,9 @@ void FauxSource::prepare_now() {
     auto& answer = call_.step->answer_;
     if (std::holds_alternative<FauxStep::Failure>(answer)) {
         phase_ = Phase::failed;
-    } else if (auto* factory = std::get_if<FauxStep::DirectFactory>(&answer)) {
+    } else if (auto* function = std::get_if<detail::FauxFunction>(&answer)) {
         try {
-            call_.step = FauxStep((*factory)(request_));
+            call_.step = FauxStep((*function)(request_).value());
         } catch (...) {
             fail(std::current_exception());
         }

@@ -81,7 +81,9 @@ private:
     bool needs_waiting() const noexcept;
     Task<> prepare();
     Task<> announce();
-    Task<> make_message(FauxStep::Factory factory);
+    Task<> make_message(detail::FauxFunction function);
+    /// The function of the step if it may return a task; else null.
+    const detail::FauxFunction* async_function() const noexcept;
     void prepare_now();
     void fail(std::string message, std::optional<ErrorInfo> info = {});
     void fail(const std::exception_ptr& failure);
