@@ -1,18 +1,362 @@
+#include <atomic>
+#include <chrono>
 #include <climits>
+#include <cstdint>
+#include <functional>
+#include <latch>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <ostream>
+#include <semaphore>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include <cubepi/agent/agent.hpp>
 #include <cubepi/agent/transcript.hpp>
+#include <cubepi/core/run.hpp>
+#include <cubepi/net/http_client.hpp>
+#include <cubepi/net/network_error.hpp>
+#include <cubepi/testing/manual_clock.hpp>
 
-#include "failure_scene.hpp"
+#include "../net/raw_server.hpp"
+#include "failure_scripts.hpp"
 
 // Every failure of a model call, at every point of its answer, over a socket, for every wire format: the error, whether the call
 // was retried (D15), which content is stored (D9, D34), and that the conversation can continue (D1).
 
 namespace cubepi::wire {
 namespace {
+
+using namespace std::chrono_literals;
+
+// One cell of the table, played over a socket.
+
+/// The kind of failure. `status` represents all status codes; the number is a separate member.
+enum class Kind : std::uint8_t {
+    no_name,     ///< before the connection
+    refused,     ///< before the connection
+    reset,       ///< RST
+    close,       ///< FIN in the middle of a message of HTTP
+    clean_end,   ///< the body ends properly, the answer does not
+    not_http,    ///< before the headers
+    status,      ///< before the headers
+    error_body,  ///< 200, and JSON that reports a failure
+    overload_event,
+    refusal_event,
+    not_json,
+    cut_json,
+    connect_timeout,  ///< the name does not resolve in time
+    first_byte_timeout,
+    idle_timeout,
+    total_timeout,
+    abort,
+};
+
+struct Row {
+    Kind kind;
+    const char* name;
+    Phase first;
+    Phase last;
+    ErrorCode code;
+    const char* type;
+    bool retried = false;  ///< if nothing was shown
+    int status = 0;
+};
+
+struct Cell {
+    Format format;
+    Phase phase;
+    const Row* row;
+
+    bool shown() const { return phase >= Phase::mid_text; }
+    bool retried() const { return row->retried && !shown(); }
+    /// The answer lacks only the marker of its end.
+    bool whole() const {
+        return phase == Phase::at_end && is_whole_at_end(format) && row->kind != Kind::abort;
+    }
+    bool reaches_server() const {
+        return row->kind != Kind::no_name && row->kind != Kind::refused &&
+               row->kind != Kind::connect_timeout;
+    }
+    const char* clock() const {
+        switch (row->kind) {
+            case Kind::connect_timeout: return "connect";
+            case Kind::first_byte_timeout: return "first_byte";
+            case Kind::idle_timeout: return "idle timeout";
+            case Kind::total_timeout: return "total";
+            default: return nullptr;
+        }
+    }
+};
+
+void PrintTo(const Cell& cell, std::ostream* out) {
+    *out << name_of(cell.format) << " " << name_of(cell.phase) << " " << cell.row->name;
+}
+
+/// The progress of the client, for the server: it breaks the connection, or lets time pass, when its data has been received.
+class Progress {
+public:
+    explicit Progress(const Cell& cell) : cell_(cell) {}
+
+    /// The head of an answer has arrived.
+    void on_head() {
+        ++heads_;
+        // A second attempt does not announce the message again.
+        const bool again = cell_.phase == Phase::before_content && heads_ > 1;
+        if (cell_.phase == Phase::after_headers || again) reach();
+    }
+    void on_event(const AgentEvent& event) {
+        const MessageStartEvent* start = event.get_if<MessageStartEvent>();
+        if (start && start->message.assistant() && cell_.phase == Phase::before_content) reach();
+        const MessageUpdateEvent* update = event.get_if<MessageUpdateEvent>();
+        if (update) on_update(update->stream_event.type);
+    }
+    /// Waits on the server's side.
+    void wait() {
+        if (!reached_.try_acquire_for(std::chrono::seconds(30)))
+            ADD_FAILURE() << "the client never reached this point";
+    }
+
+    std::function<void()> also = {};  ///< called when the client has reached the point
+
+private:
+    void on_update(StreamEventType type) {
+        if (type == StreamEventType::text_delta && cell_.phase == Phase::mid_text) reach();
+        if (type == StreamEventType::toolcall_end && cell_.phase == Phase::at_end &&
+            ends_calls(cell_.format))
+            reach();
+        if (type != StreamEventType::toolcall_delta) return;
+        ++pieces_;
+        const bool all = pieces_ == 2 && cell_.phase == Phase::at_end && !ends_calls(cell_.format);
+        if (all || cell_.phase == Phase::mid_arguments) reach();
+    }
+    void reach() {
+        if (also) also();
+        reached_.release();
+    }
+
+    const Cell cell_;
+    std::counting_semaphore<64> reached_{0};
+    int heads_ = 0;
+    int pieces_ = 0;
+};
+
+/// An endpoint that fails as the cell defines, a given number of times, and an agent that uses it.
+class Scene {
+public:
+    Scene(const Cell& cell, int failures);
+
+    /// The prompt that fails.
+    RunResult first();
+    /// The next prompt, which the endpoint answers.
+    RunResult next();
+
+    const MessageList& messages() const { return agent_->state().messages; }
+    const std::string& agent_error() const { return agent_->state().error_message; }
+    AssistantMessage last_answer() const {
+        for (std::size_t i = messages().size(); i-- > 0;) {
+            if (messages()[i].assistant()) return *messages()[i].assistant();
+        }
+        return AssistantMessage();
+    }
+    std::vector<std::string> bodies() const {
+        const std::lock_guard lock(mutex_);
+        return bodies_;
+    }
+
+    std::vector<Notice> notices;
+    std::atomic<int> tool_runs{0};
+
+private:
+    /// State of the name resolution; a hanging resolver may access it after the scene has ended.
+    struct Names {
+        explicit Names(int count) : failures(count) {}
+        std::latch resolve{1};
+        std::atomic<int> failures;
+    };
+
+    AgentOptions options();
+    void serve(Connection& connection);
+    static std::vector<std::string> resolve(Kind kind, Names& names, const std::string& host);
+    bool fail(Connection& connection);
+    bool fail_before_headers(Connection& connection);
+    void let_time_pass(Connection& connection);
+
+    const Cell cell_;
+    const std::shared_ptr<testing::ManualClock> clock_ = std::make_shared<testing::ManualClock>();
+    Progress progress_;
+    const std::shared_ptr<Names> names_;
+    std::atomic<int>& failures_ = names_->failures;
+    mutable std::mutex mutex_;
+    std::vector<std::string> bodies_;
+    RawServer server_;
+    std::unique_ptr<Agent> agent_;
+};
+
+Scene::Scene(const Cell& cell, int failures)
+    : cell_(cell),
+      progress_(cell),
+      names_(std::make_shared<Names>(failures)),
+      server_([this](Connection& connection) { serve(connection); }),
+      agent_(std::make_unique<Agent>(options())) {
+    if (cell.row->kind == Kind::abort) progress_.also = [this] { agent_->abort(); };
+    agent_->subscribe([this](const AgentEvent& event) {
+        progress_.on_event(event);
+        const NoticeEvent* seen = event.get_if<NoticeEvent>();
+        if (seen) notices.push_back(seen->notice);
+    });
+}
+
+RunResult Scene::first() {
+    // Waiting for a retry takes no time. For timeouts, the server advances the clock.
+    const bool servers_time = cell_.clock() && cell_.reaches_server();
+    RunResult result = servers_time || cell_.whole()
+                           ? run(agent_->prompt("Add."))
+                           : testing::run_advancing(*clock_, agent_->prompt("Add."));
+    failures_ = 0;
+    progress_.also = {};
+    if (!names_->resolve.try_wait()) names_->resolve.count_down();
+    return result;
+}
+
+RunResult Scene::next() { return run(agent_->prompt("Continue.")); }
+
+std::vector<std::string> Scene::resolve(Kind kind, Names& names, const std::string& host) {
+    if (kind == Kind::connect_timeout) names.resolve.wait();
+    const bool fails = names.failures > 0 && names.failures-- > 0;
+    if (fails && kind == Kind::no_name)
+        throw NetworkError(ErrorCode::dns, host, false, "Cannot find the server " + host + ".");
+    // All of 127.0.0.0/8 is this machine; the server listens on one of its addresses.
+    return {fails && kind == Kind::refused ? "127.0.0.2" : "127.0.0.1"};
+}
+
+AgentOptions Scene::options() {
+    HttpClientOptions http;
+    http.clock = clock_;
+    http.env = [](const std::string&) { return std::optional<std::string>(); };
+    http.resolver = [kind = cell_.row->kind, names = names_](const std::string& name) {
+        return resolve(kind, *names, name);
+    };
+    TableTimeouts timeouts;
+    const std::string host = cell_.reaches_server() ? "127.0.0.1" : "endpoint.test";
+    switch (cell_.row->kind) {
+        case Kind::connect_timeout: timeouts.connect = 20s; break;
+        case Kind::first_byte_timeout: timeouts.first_byte = 20s; break;
+        case Kind::idle_timeout: timeouts.idle = 20s; break;
+        case Kind::total_timeout: timeouts.total = 20s; break;
+        default: break;
+    }
+    struct Args {
+        int a = 0;
+    };
+    AgentOptions made;
+    made.model =
+        model_at(cell_.format, "http://" + host + ":" + std::to_string(server_.port()), timeouts);
+    made.tools.push_back(tool<Args>("add", "Adds one.", [this](Args args) {
+        ++tool_runs;
+        return std::to_string(args.a + 1);
+    }));
+    made.runtime = std::make_shared<const Runtime>(
+        Runtime().with_clock(clock_).with_transport(std::make_shared<HttpClient>(http)));
+    made.on_response = [this](ProviderResponse, Model) -> Task<void> {
+        progress_.on_head();
+        co_return;
+    };
+    return made;
+}
+
+namespace {
+
+const std::string stream_head =
+    "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+const std::string stream_end = "0\r\n\r\n";
+
+}  // namespace
+
+void Scene::serve(Connection& connection) {
+    for (;;) {
+        const std::string request = connection.read_request();
+        if (request.empty()) return;
+        {
+            const std::lock_guard lock(mutex_);
+            bodies_.push_back(request.substr(request.find("\r\n\r\n") + 4));
+        }
+        if (failures_ > 0) {
+            --failures_;
+            if (!fail(connection)) return;
+        } else {
+            connection.send(stream_head + chunk(whole_answer(cell_.format)) + stream_end);
+        }
+    }
+}
+
+void Scene::let_time_pass(Connection& connection) {
+    while (!connection.closed()) {
+        clock_->advance(1s);
+        std::this_thread::yield();
+    }
+}
+
+/// Returns false if the connection has ended.
+bool Scene::fail_before_headers(Connection& connection) {
+    switch (cell_.row->kind) {
+        case Kind::reset: connection.reset(); return false;
+        case Kind::not_http: connection.send("SSH-2.0-OpenSSH_9.2\r\n\r\n"); return false;
+        case Kind::status: {
+            const int status = cell_.row->status;
+            const std::string body = error_body(cell_.format, status);
+            connection.send("HTTP/1.1 " + std::to_string(status) +
+                            " No\r\ncontent-type: application/json\r\n" +
+                            (status == 429 ? "retry-after: 7\r\n" : "") +
+                            "content-length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
+            return true;
+        }
+        case Kind::first_byte_timeout:
+        case Kind::total_timeout: let_time_pass(connection); return false;
+        case Kind::abort:
+            agent_->abort();
+            connection.wait_until_closed();
+            return false;
+        default: return false;
+    }
+}
+
+bool Scene::fail(Connection& connection) {
+    if (cell_.phase == Phase::before_headers) return fail_before_headers(connection);
+    if (cell_.row->kind == Kind::error_body) {
+        connection.send(ok(error_body(cell_.format, 404), "content-type: application/json\r\n"));
+        return true;
+    }
+    std::string events = events_until(cell_.format, cell_.phase);
+    switch (cell_.row->kind) {
+        case Kind::close: events += "data: {\"ty"; break;
+        case Kind::overload_event: events += error_event(cell_.format, true); break;
+        case Kind::refusal_event: events += error_event(cell_.format, false); break;
+        case Kind::not_json: events += "data: {not json}\n\n"; break;
+        case Kind::cut_json: events += cut_event(cell_.format); break;
+        default: break;
+    }
+    connection.send(stream_head + (events.empty() ? "" : chunk(events)));
+    switch (cell_.row->kind) {
+        case Kind::reset:
+            progress_.wait();
+            connection.reset();
+            return false;
+        case Kind::close: return false;
+        case Kind::idle_timeout:
+        case Kind::total_timeout:
+            progress_.wait();
+            let_time_pass(connection);
+            return false;
+        case Kind::abort: connection.wait_until_closed(); return false;
+        default: return connection.send(stream_end);
+    }
+}
 
 constexpr Phase at_once = Phase::before_headers;
 constexpr const char* gone = "ProviderUnavailable";

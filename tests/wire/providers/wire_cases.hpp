@@ -12,7 +12,7 @@
 #include <cubepi/provider/provider.hpp>
 
 // The recorded exchanges of tests/conformance/wire, answered from memory and cut at many places. The same for all
-// providers; each has a file wire_cases_NAME_test.cpp with its factory.
+// providers, whose factories are in wire_cases_test.cpp.
 
 namespace cubepi::wire {
 
