@@ -167,11 +167,16 @@ consteval void check_arguments() {
 }
 
 template <class Args, class F>
-concept ToolCallback = std::is_invocable_v<F&, Args, ToolContext&> || std::is_invocable_v<F&, Args>;
+concept TakesContext =
+    requires(F& callback, Args args, ToolContext& ctx) { callback(std::move(args), ctx); };
+
+template <class Args, class F>
+concept ToolCallback =
+    TakesContext<Args, F> || requires(F& callback, Args args) { callback(std::move(args)); };
 
 template <class Args, class F>
 decltype(auto) call_tool(F& callback, Args args, ToolContext& ctx) {
-    if constexpr (std::is_invocable_v<F&, Args, ToolContext&>) {
+    if constexpr (TakesContext<Args, F>) {
         return callback(std::move(args), ctx);
     } else {
         return callback(std::move(args));
@@ -190,6 +195,38 @@ consteval void check_callback() {
     }
 }
 
+// The callable of a tool is called through a function pointer, so that the code around the call is compiled once, not for each
+// callable. `callback` points to the callable.
+
+using ToolFunction = MaybeTask<AgentToolResult> (*)(void* callback, JsonObject&& arguments,
+                                                    ToolContext& ctx);
+using BlockingToolFunction = AgentToolResult (*)(void* callback, JsonObject&& arguments,
+                                                 ToolContext& ctx);
+
+template <class Args, class F>
+MaybeTask<AgentToolResult> run_tool(void* callback, JsonObject&& arguments, ToolContext& ctx) {
+    F& callable = *static_cast<F*>(callback);
+    Args args = from_json<Args>(Json(std::move(arguments)));
+    using Result = decltype(call_tool<Args>(callable, std::move(args), ctx));
+    if constexpr (Awaited<Result>::is_task) {
+        return await_tool_result(call_tool<Args>(callable, std::move(args), ctx));
+    } else {
+        return to_tool_result(call_tool<Args>(callable, std::move(args), ctx));
+    }
+}
+
+template <class Args, class F>
+AgentToolResult run_blocking_tool(void* callback, JsonObject&& arguments, ToolContext& ctx) {
+    Args args = from_json<Args>(Json(std::move(arguments)));
+    return to_tool_result(call_tool<Args>(*static_cast<F*>(callback), std::move(args), ctx));
+}
+
+AgentTool make_tool(std::string name, std::string description, Json schema, SharedObject callback,
+                    ToolFunction function);
+/// The function runs on the worker pool.
+AgentTool make_blocking_tool(std::string name, std::string description, Json schema,
+                             SharedObject callback, BlockingToolFunction function);
+
 }  // namespace detail
 
 /// Creates a tool from a plain struct of arguments and a callable `(Args)` or `(Args, ToolContext&)`, which returns
@@ -199,19 +236,9 @@ template <class Args, class F>
 AgentTool tool(std::string name, std::string description, F callback) {
     detail::check_arguments<Args>();
     detail::check_callback<Args, F>();
-    auto shared = std::make_shared<F>(std::move(callback));
-    auto execute = [shared](JsonObject arguments, ToolContext& ctx) -> MaybeTask<AgentToolResult> {
-        Args args = from_json<Args>(Json(std::move(arguments)));
-        using Result = decltype(detail::call_tool<Args>(*shared, std::move(args), ctx));
-        if constexpr (detail::Awaited<Result>::is_task) {
-            return detail::await_tool_result(
-                detail::call_tool<Args>(*shared, std::move(args), ctx));
-        } else {
-            return detail::to_tool_result(detail::call_tool<Args>(*shared, std::move(args), ctx));
-        }
-    };
-    return AgentTool(std::move(name), std::move(description), JsonSchema(json_schema_of<Args>()),
-                     std::move(execute));
+    return detail::make_tool(std::move(name), std::move(description), json_schema_of<Args>(),
+                             detail::SharedObject::make(std::move(callback)),
+                             &detail::run_tool<Args, F>);
 }
 
 /// Creates a tool whose parameters are only known at run time, for example read from a file: `parameters` is a JSON Schema of
@@ -243,33 +270,15 @@ AgentTool tool(std::string name, std::string description, F callback) {
     }
 }
 
-namespace detail {
-/// Runs `work`, which uses `own`, on the worker pool; used by blocking_tool.
-Task<AgentToolResult> run_blocking(ToolContext& ctx, std::shared_ptr<ToolContext> own,
-                                   std::function<AgentToolResult()> work);
-}  // namespace detail
-
 /// Like `tool`, for a callable that blocks: it runs on the worker pool and should honor `stop_token()`. It reports progress
 /// with `ToolContext::report`; `ToolContext::update` must not be called from it.
 template <class Args, class F>
 AgentTool blocking_tool(std::string name, std::string description, F callback) {
     detail::check_arguments<Args>();
     detail::check_callback<Args, F>();
-    auto shared = std::make_shared<F>(std::move(callback));
-    auto execute = [shared](JsonObject arguments, ToolContext& ctx) -> MaybeTask<AgentToolResult> {
-        // The work may outlive the call when it does not honor its stop token, so it owns all it uses.
-        auto own = std::make_shared<ToolContext>(ctx);
-        std::function<AgentToolResult()> work = [shared, own,
-                                                 args = std::move(arguments)]() mutable {
-            Args typed = from_json<Args>(Json(std::move(args)));
-            return detail::to_tool_result(detail::call_tool<Args>(*shared, std::move(typed), *own));
-        };
-        return detail::run_blocking(ctx, std::move(own), std::move(work));
-    };
-    AgentTool made(std::move(name), std::move(description), JsonSchema(json_schema_of<Args>()),
-                   std::move(execute));
-    made.runs_blocking = true;
-    return made;
+    return detail::make_blocking_tool(
+        std::move(name), std::move(description), json_schema_of<Args>(),
+        detail::SharedObject::make(std::move(callback)), &detail::run_blocking_tool<Args, F>);
 }
 
 /// Like `tool` with a JSON Schema, for a callable that blocks.

@@ -49,8 +49,7 @@ Task<> pass_on(TaskScope& scope, ThreadQueue<Json>& reports, ToolContext& contex
     co_await scope.join();
 }
 
-}  // namespace
-
+/// Runs `work`, which uses `own`, on the worker pool.
 Task<AgentToolResult> run_blocking(ToolContext& ctx, std::shared_ptr<ToolContext> own,
                                    std::function<AgentToolResult()> work) {
     const Executor executor = co_await this_executor;
@@ -64,6 +63,26 @@ Task<AgentToolResult> run_blocking(ToolContext& ctx, std::shared_ptr<ToolContext
     };
     co_await with_task_scope(body);
     co_return std::move(*result);
+}
+
+}  // namespace
+
+AgentTool make_blocking_tool(std::string name, std::string description, Json schema,
+                             SharedObject callback, BlockingToolFunction function) {
+    auto execute = [callback = std::move(callback), function](
+                       JsonObject arguments, ToolContext& ctx) -> MaybeTask<AgentToolResult> {
+        // The work may outlive the call when it does not honor its stop token, so it owns all it uses.
+        auto own = std::make_shared<ToolContext>(ctx);
+        std::function<AgentToolResult()> work = [callback, function, own,
+                                                 args = std::move(arguments)]() mutable {
+            return function(callback.get(), std::move(args), *own);
+        };
+        return run_blocking(ctx, std::move(own), std::move(work));
+    };
+    AgentTool made(std::move(name), std::move(description), JsonSchema(std::move(schema)),
+                   std::move(execute));
+    made.runs_blocking = true;
+    return made;
 }
 
 }  // namespace detail
