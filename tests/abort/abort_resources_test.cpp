@@ -26,7 +26,6 @@
 #include <cubepi/workspace/standard_tools.hpp>
 
 #include "../conformance/runner/loopback.hpp"
-#include "left_behind.hpp"
 #include "round.hpp"
 
 // Sockets and processes: an aborted run releases its resources outside of the program.

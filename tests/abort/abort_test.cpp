@@ -13,7 +13,6 @@
 #include <cubepi/checkpoint/sqlite_checkpointer.hpp>
 
 #include "round.hpp"
-#include "waiting_store.hpp"
 
 namespace cubepi::abort_tests {
 

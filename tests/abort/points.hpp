@@ -2,9 +2,11 @@
 
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <stop_token>
 #include <utility>
 
+#include <cubepi/agent/checkpointer.hpp>
 #include <cubepi/core/clock.hpp>
 #include <cubepi/core/task.hpp>
 
@@ -48,5 +50,8 @@ private:
     std::size_t count_ = 0;
     bool fired_ = false;
 };
+
+/// A slow store in memory, so that a run can be aborted while it is being claimed, loaded and stored.
+std::shared_ptr<Checkpointer> make_waiting_store(Points& points);
 
 }  // namespace cubepi::abort_tests

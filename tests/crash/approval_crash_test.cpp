@@ -8,7 +8,7 @@
 #include <bub/tape/file_tape_store.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
 
-#include "approval_checks.hpp"
+#include "approval_worker.hpp"
 #include "worker_process.hpp"
 
 // A process is killed at every write between the question about a tool call, its answer, its effect and its result on a

@@ -1,17 +1,28 @@
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include <bub/builtin/builtin.hpp>
+#include <bub/framework.hpp>
+#include <bub/tape/file_tape_store.hpp>
 #include <bub/tape/tape.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
+#include <cubepi/agent/tool.hpp>
 #include <cubepi/agent/transcript.hpp>
 #include <cubepi/core/run.hpp>
+#include <cubepi/provider/faux.hpp>
 
+#include "kill_at_write.hpp"
 #include "open_calls.hpp"
-#include "pipeline_worker.hpp"
 #include "worker_process.hpp"
 
 // A process is killed at every step of a turn with tools, through the whole pipeline; the next one continues the session.
@@ -19,6 +30,112 @@
 namespace cubepi::crash_tests {
 
 namespace {
+
+constexpr const char* session_id = "cli:plan";
+
+struct NoArgs {};
+
+std::filesystem::path effects_in(const std::filesystem::path& directory) {
+    return directory / "effects";
+}
+
+std::string leave_effect(const std::filesystem::path& file, const std::string& call_id) {
+    step();
+    const std::string line = call_id + "\n";
+    const int fd = open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (fd < 0) throw std::runtime_error("cannot write the effect");
+    write_without_step(fd, line);
+    close(fd);
+    step();
+    return "done: " + call_id;
+}
+
+AgentTool lasting_tool(const std::filesystem::path& directory) {
+    return tool<NoArgs>("lasting", "Has an effect that lasts.",
+                        [file = effects_in(directory)](NoArgs, ToolContext& context) {
+                            return leave_effect(file, context.tool_call_id());
+                        });
+}
+
+std::vector<FauxStep> script() {
+    ContentList<AssistantContent> two;
+    two.emplace_back(faux_text("Two at once. "));
+    two.push_back(faux_tool_call("lasting", JsonObject(), "c1"));
+    two.push_back(faux_tool_call("lasting", JsonObject(), "c2"));
+    std::vector<FauxStep> steps;
+    steps.emplace_back(faux_assistant_message(std::move(two), stop_reason::tool_use));
+    steps.emplace_back(faux_assistant_message(faux_tool_call("lasting", JsonObject(), "c3"),
+                                              stop_reason::tool_use));
+    steps.emplace_back("All done. ");
+    return steps;
+}
+
+std::shared_ptr<bub::FileTapeStore> tapes_in(const std::filesystem::path& directory) {
+    bub::FileTapeOptions options;
+    options.directory = directory / "tapes";
+    options.sync = bub::TapeSync::never;
+    return std::make_shared<bub::FileTapeStore>(std::move(options));
+}
+
+/// A pipeline over the tapes in `directory`, with a tool that appends a line to a file for each call.
+std::unique_ptr<bub::Framework> pipeline_in(const std::filesystem::path& directory,
+                                            FauxProvider& faux) {
+    bub::FrameworkOptions around;
+    around.workspace = directory;
+    auto framework = std::make_unique<bub::Framework>(std::move(around));
+    bub::BuiltinOptions options;
+    options.model = faux.model("offline");
+    options.home = directory;
+    options.tape_store = tapes_in(directory);
+    options.with_user_skills = false;
+    options.with_tools = false;
+    options.tools.push_back(lasting_tool(directory));
+    framework->add(bub::builtin_plugin(*framework, std::move(options)));
+    return framework;
+}
+
+/// One turn of the session.
+std::string say(bub::Framework& framework, const std::string& text) {
+    bub::Envelope message(text);
+    message.session_id = session_id;
+    return run(framework.process_inbound(std::move(message), true)).model_output;
+}
+
+/// The calls that took effect, in order.
+std::vector<std::string> calls_made(const std::filesystem::path& directory) {
+    std::ifstream in(effects_in(directory));
+    std::vector<std::string> lines;
+    for (std::string line; std::getline(in, line);) lines.push_back(line);
+    return lines;
+}
+
+/// Runs a turn with three calls in two steps. Kills itself at step `kill_at`; returns the exit status if there are fewer.
+int run_pipeline_worker(const std::filesystem::path& directory, std::size_t kill_at) {
+    FauxProvider faux;
+    faux.set_responses(script());
+    const std::unique_ptr<bub::Framework> framework = pipeline_in(directory, faux);
+    arm(kill_at);
+    (void)say(*framework, "Do three things.");
+    disarm();
+    return 0;
+}
+
+/// Runs a turn whose conversation does not fit the model's window and is summarized. The turn before it is not killed.
+int run_handoff_worker(const std::filesystem::path& directory, std::size_t kill_at) {
+    std::vector<FauxStep> steps;
+    steps.emplace_back("Noted.");
+    steps.push_back(faux_failure("the prompt is too long"));
+    steps.emplace_back("The user wants Postgres.");
+    steps.emplace_back("As you wish.");
+    FauxProvider faux;
+    faux.set_responses(std::move(steps));
+    const std::unique_ptr<bub::Framework> framework = pipeline_in(directory, faux);
+    (void)say(*framework, "Use Postgres.");
+    arm(kill_at);
+    (void)say(*framework, "Continue.");
+    disarm();
+    return 0;
+}
 
 MessageList stored_in(const std::filesystem::path& directory) {
     bub::TapeCheckpointer memory(tapes_in(directory));
@@ -55,8 +172,6 @@ void expect_continued(const std::filesystem::path& directory) {
         EXPECT_TRUE(after[i] == before[i]) << "message " << i << " changed";
 }
 
-}  // namespace
-
 TEST(PipelineCrash, D1_ContinuesAfterAKillWithoutRepeatingCalls) {
     std::size_t with_open_calls = 0;
     const std::size_t steps = kill_at_each_step("--pipeline", [&](const Remains& remains) {
@@ -68,15 +183,11 @@ TEST(PipelineCrash, D1_ContinuesAfterAKillWithoutRepeatingCalls) {
     EXPECT_GT(with_open_calls, 10u);
 }
 
-namespace {
-
 bool has_text(const MessageList& messages, std::string_view text) {
     return std::any_of(messages.begin(), messages.end(), [text](const Message& message) {
         return message.text().find(text) != std::string::npos;
     });
 }
-
-}  // namespace
 
 TEST(PipelineCrash, B9_AKillDuringAHandOffLosesNothing) {
     std::size_t handed_off = 0;
@@ -106,6 +217,8 @@ TEST(PipelineCrash, B9_AKillDuringAHandOffLosesNothing) {
     EXPECT_GT(steps, 10u);
     EXPECT_GT(handed_off, 3u);
 }
+
+}  // namespace
 
 }  // namespace cubepi::crash_tests
 

@@ -7,7 +7,7 @@
 
 #include <cubepi/checkpoint/sqlite_checkpointer.hpp>
 
-#include "approval_checks.hpp"
+#include "approval_worker.hpp"
 #include "worker_process.hpp"
 
 // A process is killed at every write of SQLite between the question about a tool call, its answer, the mark of its start, its

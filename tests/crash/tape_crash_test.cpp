@@ -1,10 +1,17 @@
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <bub/tape/file_tape_store.hpp>
@@ -12,10 +19,11 @@
 #include <bub/tape/tape_checkpointer.hpp>
 #include <cubepi/agent/agent.hpp>
 #include <cubepi/agent/transcript.hpp>
+#include <cubepi/core/error.hpp>
 #include <cubepi/core/run.hpp>
 #include <cubepi/provider/faux.hpp>
 
-#include "tape_worker.hpp"
+#include "kill_at_write.hpp"
 #include "worker_process.hpp"
 
 // A process is killed at every write of two turns; the next one finds a valid tape and continues.
@@ -23,6 +31,179 @@
 namespace cubepi::crash_tests {
 
 namespace {
+
+constexpr const char* tape = "w__s";
+constexpr const char* second_input = "And then?";
+
+/// The file of the text that the process has shown and reported as stored.
+std::filesystem::path shown_file(const std::filesystem::path& directory) {
+    return directory / "shown";
+}
+
+/// The exit status of a process whose turn was refused.
+constexpr int was_refused = 4;
+/// Exists while a process sleeps between the end of its run and the merge of its turn.
+std::filesystem::path before_merge_file(const std::filesystem::path& directory) {
+    return directory / "before-merge";
+}
+
+struct NoArgs {};
+
+bub::FileTapeOptions options_in(const std::filesystem::path& directory) {
+    bub::FileTapeOptions options;
+    options.directory = directory / "tapes";
+    options.sync = bub::TapeSync::never;
+    return options;
+}
+
+/// Shows the text to the user; from now on it must not get lost.
+Task<void> show(std::shared_ptr<bub::TapeFork> fork, int shown, std::string delta) {
+    fork->add_text(delta);
+    co_await fork->flush();
+    write_without_step(shown, delta);
+}
+
+AssistantContent call(std::string id) {
+    return faux_tool_call("look", JsonObject(), std::move(id));
+}
+
+std::vector<FauxStep> script() {
+    ContentList<AssistantContent> two;
+    two.emplace_back(faux_text("Two at once. "));
+    two.push_back(call("c1"));
+    two.push_back(call("c2"));
+    std::vector<FauxStep> steps;
+    steps.emplace_back(faux_assistant_message(std::move(two), stop_reason::tool_use));
+    steps.emplace_back("All done. ");
+    steps.emplace_back("Nothing more. ");
+    return steps;
+}
+
+Task<void> take_turn(const bub::Tape& tape, FauxProvider& faux, std::string id, int shown,
+                     std::string input) {
+    bub::TapeForkOptions options;
+    options.turn_id = std::move(id);
+    const std::shared_ptr<bub::TapeFork> fork = tape.fork(std::move(options));
+    AgentOptions agent_options;
+    agent_options.model = faux.model("offline");
+    agent_options.checkpointer = std::make_shared<bub::TapeCheckpointer>(fork);
+    agent_options.thread_id = tape.name();
+    agent_options.tools.push_back(
+        tool<NoArgs>("look", "Looks.", [](NoArgs) { return std::string("seen"); }));
+    Agent agent(std::move(agent_options));
+    (void)agent.subscribe([&fork, shown](const AgentEvent& event, std::stop_token) {
+        const std::string_view* delta = event.text_delta();
+        return show(fork, shown, std::string(delta ? *delta : std::string_view()));
+    });
+    const RunResult result = co_await agent.prompt(std::move(input));
+    co_await fork->merge(result ? bub::TurnStatus::ok : bub::TurnStatus::error);
+}
+
+/// Two turns of an agent on a tape in `directory`, the first with two calls of a tool. Kills itself at step `kill_at`: before,
+/// in the middle of, and after each write to a file, and around each rename and removal. Returns the exit status when
+/// there are fewer steps.
+int run_tape_worker(const std::filesystem::path& directory, std::size_t kill_at) {
+    const int shown = open(shown_file(directory).c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+    arm(kill_at);
+    FauxProvider faux;
+    faux.set_responses(script());
+    const bub::Tape on(std::make_shared<bub::FileTapeStore>(options_in(directory)), tape);
+    run(on.bootstrap());
+    run(take_turn(on, faux, "turn-1", shown, "Do two things."));
+    run(take_turn(on, faux, "turn-2", shown, second_input));
+    disarm();
+    close(shown);
+    return 0;
+}
+
+/// Stops the process once: at an event, or after the last one.
+class Freezer {
+public:
+    Freezer(std::filesystem::path directory, std::size_t at)
+        : directory_(std::move(directory)), at_(at) {}
+    void on_event() {
+        if (++events_ == at_) (void)raise(SIGSTOP);
+    }
+    void before_merge() {
+        if (events_ >= at_) return;
+        std::ofstream(before_merge_file(directory_)).put('\n');
+        (void)raise(SIGSTOP);
+    }
+
+private:
+    const std::filesystem::path directory_;
+    const std::size_t at_;
+    std::size_t events_ = 0;
+};
+
+Task<void> take_claimed_turn(std::shared_ptr<bub::TapeFork> fork, FauxProvider& faux,
+                             Freezer& freezer, std::string input) {
+    bub::TapeCheckpointerOptions memory;
+    memory.lease = std::chrono::seconds(0);
+    AgentOptions options;
+    options.model = faux.model("offline");
+    options.checkpointer = std::make_shared<bub::TapeCheckpointer>(fork, std::move(memory));
+    options.thread_id = tape;
+    options.tools.push_back(
+        tool<NoArgs>("look", "Looks.", [](NoArgs) { return std::string("seen"); }));
+    Agent agent(std::move(options));
+    (void)agent.subscribe([&freezer](const AgentEvent&) { freezer.on_event(); });
+    std::exception_ptr refused;
+    try {
+        (void)co_await agent.prompt(std::move(input));
+    } catch (const StaleAppendError&) {
+        refused = std::current_exception();
+    }
+    freezer.before_merge();
+    co_await fork->merge(refused ? bub::TurnStatus::error : bub::TurnStatus::ok);
+    if (refused) std::rethrow_exception(refused);
+}
+
+/// One turn with a call, under a claim whose lease is over at once. Freezes itself (SIGSTOP) at event `freeze_at` of the run;
+/// if there are fewer, after the run and before the merge of the turn. Zero: never. Returns the exit status.
+int run_claimed_turn(const std::filesystem::path& directory, const std::string& name,
+                     std::size_t freeze_at) {
+    FauxProvider faux;
+    std::vector<FauxStep> steps;
+    steps.emplace_back(faux_assistant_message(call("c-" + name), stop_reason::tool_use));
+    steps.emplace_back(faux_assistant_message("I am " + name));
+    faux.set_responses(std::move(steps));
+    bub::TapeForkOptions options;
+    options.turn_id = name;
+    const bub::Tape on(std::make_shared<bub::FileTapeStore>(options_in(directory)), tape);
+    const std::shared_ptr<bub::TapeFork> fork = on.fork(std::move(options));
+    Freezer freezer(directory, freeze_at);
+    try {
+        run(take_claimed_turn(fork, faux, freezer, "Who is " + name + "?"));
+    } catch (const StaleAppendError&) {
+        return was_refused;
+    }
+    return 0;
+}
+
+/// Reads the tape, which closes the turns of dead processes. Kills itself at step `kill_at`.
+int run_tape_reader(const std::filesystem::path& directory, std::size_t kill_at) {
+    bub::FileTapeStore store(options_in(directory));
+    arm(kill_at);
+    (void)run(store.position(tape));
+    disarm();
+    return 0;
+}
+
+/// Appends `turns` turns of three entries each, all with the text `name`.
+int run_tape_writer(const std::filesystem::path& directory, const std::string& name, int turns) {
+    const bub::Tape on(std::make_shared<bub::FileTapeStore>(options_in(directory)), tape);
+    for (int i = 0; i < turns; ++i) {
+        bub::TapeForkOptions options;
+        options.turn_id = name + "-" + std::to_string(i);
+        const std::shared_ptr<bub::TapeFork> fork = on.fork(std::move(options));
+        const bub::Tape inside = on.in(fork);
+        for (const char* role : {"user", "assistant"})
+            run(inside.append(bub::message_entry(role, name)));
+        run(fork->merge());
+    }
+    return 0;
+}
 
 std::string read(const std::filesystem::path& file) {
     std::ifstream in(file, std::ios::binary);
@@ -122,8 +303,6 @@ void expect_recovered(const std::filesystem::path& directory) {
     EXPECT_TRUE(legal) << "D1";
 }
 
-}  // namespace
-
 TEST(TapeCrash, B9_AKillLosesNoShownText) {
     std::size_t interrupted = 0;
     const std::size_t steps = kill_at_each_step("--tape", [&](const Remains& remains) {
@@ -193,6 +372,8 @@ TEST(TapeCrash, D50_AProcessThatSleptAtAnyPointIsFencedOff) {
     }
     EXPECT_GT(at, 10u);
 }
+
+}  // namespace
 
 }  // namespace cubepi::crash_tests
 

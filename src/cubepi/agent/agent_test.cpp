@@ -1,23 +1,28 @@
-#include <cubepi/agent/agent.hpp>
+// An agent: its events, changes of its settings, and the threads that use it.
 
+#include <cubepi/agent/agent_test_support.hpp>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/strand.hpp>
+
+#include <atomic>
+#include <barrier>
+#include <semaphore>
+#include <thread>
 #include <utility>
 
 #include <gtest/gtest.h>
 
+#include <cubepi/agent/agent.hpp>
+#include <cubepi/agent/run/event_hub.hpp>
 #include <cubepi/core/run.hpp>
 #include <cubepi/provider/faux.hpp>
 
 namespace cubepi {
 namespace {
 
-struct EchoArgs {
-    std::string value;
-};
-
-AgentTool echo_tool() {
-    return tool<EchoArgs>("echo", "Says it again.",
-                          [](EchoArgs args) { return "echo: " + args.value; });
-}
+using namespace agent_test;
 
 std::vector<std::string> types_of(const std::vector<AgentEvent>& events) {
     std::vector<std::string> types;
@@ -174,6 +179,244 @@ TEST(Agent, ARuntimeWithoutAPartIsRefused) {
     options.model = faux.model();
     options.runtime = std::make_shared<const Runtime>(Runtime().with_ids(nullptr));
     EXPECT_THROW(Agent agent(std::move(options)), Error);
+}
+
+// Changing the model and the other settings of an existing agent.
+
+Model priced(std::string id) {
+    Model model;
+    model.id = std::move(id);
+    ModelCost cost;
+    cost.input = 1.0;
+    cost.output = 1.0;
+    cost.cache_read = 1.0;
+    cost.cache_write = 1.0;
+    model.cost = cost;
+    return model;
+}
+
+std::vector<std::string> answered_by(const Agent& agent) {
+    std::vector<std::string> models;
+    for (const Message& message : agent.state().messages) {
+        if (message.assistant()) models.push_back(message.assistant()->model_id.str());
+    }
+    return models;
+}
+
+TEST(State, SetModelBetweenRunsChangesProviderAndModel) {
+    FauxProvider first;
+    FauxProvider second;
+    Requests to_first;
+    Requests to_second;
+    first.set_responses({to_first.answer("one")});
+    second.set_responses({to_second.answer("two")});
+    Agent agent({.model = first.model("a")});
+    run(agent.prompt("hi"));
+    agent.set_model(second.model("b"));
+    EXPECT_EQ(agent.state().model->id, "b");
+    run(agent.prompt("again"));
+    EXPECT_EQ(to_first.seen.size(), 1U);
+    ASSERT_EQ(to_second.seen.size(), 1U);
+    EXPECT_EQ(to_second.seen[0].model.id, "b");
+    EXPECT_EQ(to_second.seen[0].messages.size(), 3U) << "the history goes along";
+    EXPECT_EQ(answered_by(agent), (std::vector<std::string>{"a", "b"}));
+}
+
+TEST(State, SetModelDuringARunHoldsFromTheNextCall) {
+    FauxProvider first;
+    FauxProvider second;
+    Requests to_second;
+    first.set_responses({calling({echo_call("x")}), "not asked"});
+    second.set_responses({to_second.answer("done")});
+    Agent agent({.model = first.model("a"), .tools = {echo_tool()}});
+    // In the middle of the first answer.
+    agent.subscribe([&](const AgentEvent& event) {
+        if (event.stream_event()) agent.set_model(second.model("b"));
+    });
+    EXPECT_TRUE(run(agent.prompt("hi")));
+    EXPECT_EQ(first.call_count(), 1U);
+    ASSERT_EQ(to_second.seen.size(), 1U);
+    EXPECT_EQ(to_second.seen[0].model.id, "b");
+    EXPECT_EQ(answered_by(agent), (std::vector<std::string>{"a", "b"}));
+}
+
+TEST(State, SetModelHoldsForAHookAroundTheCall) {
+    FauxProvider first;
+    FauxProvider second;
+    first.set_responses({calling({echo_call("x")})});
+    second.set_responses({"done"});
+    Agent* self = nullptr;
+    std::vector<std::string> asked;
+    Agent agent(
+        {.model = first.model("a"),
+         .tools = {echo_tool()},
+         .around_model_call = [&](ModelRequest request, ModelCallNext next) -> Task<MessageStream> {
+             asked.push_back(request.model.id);
+             self->set_model(second.model("b"));
+             return next(std::move(request));
+         }});
+    self = &agent;
+    EXPECT_TRUE(run(agent.prompt("hi")));
+    EXPECT_EQ(asked, (std::vector<std::string>{"a", "b"}));
+    EXPECT_EQ(answered_by(agent), (std::vector<std::string>{"a", "b"}));
+}
+
+TEST(State, AModelWithoutProviderIsRefused) {
+    FauxProvider faux;
+    faux.set_responses({"ok"});
+    Agent agent({.model = faux.model("a")});
+    Model model;
+    model.id = "orphan";
+    try {
+        agent.set_model(BoundModel(model));
+        FAIL() << "accepted";
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+        EXPECT_NE(std::string(error.what()).find("'orphan' has no provider"), std::string::npos);
+    }
+    EXPECT_EQ(agent.state().model->id, "a");
+    EXPECT_TRUE(run(agent.prompt("hi")));
+}
+
+TEST(State, D24_AChangeToAModelWithoutPriceFailsASpendLimitClosed) {
+    FauxProvider first;
+    FauxProvider second;
+    first.set_responses({calling({echo_call("x")})});
+    second.set_responses({"not asked"});
+    AgentLimits limits;
+    limits.max_spend = 1000.0;
+    Agent agent({.model = first.model(priced("a")), .tools = {echo_tool()}, .limits = limits});
+    agent.subscribe([&](const AgentEvent& event) {
+        if (event.type() == AgentEventType::tool_execution_end) agent.set_model(second.model("b"));
+    });
+    const RunResult result = run(agent.prompt("hi"));
+    EXPECT_EQ(result.outcome, RunOutcome::limited);
+    EXPECT_NE(std::string(result.error().what()).find("'b'"), std::string::npos);
+    EXPECT_EQ(second.call_count(), 0U);
+    EXPECT_TRUE(is_legal_transcript(agent.state().messages));
+}
+
+TEST(State, D56_AChangeOfTheModelIsNotAPrefixBreak) {
+    FauxProvider first;
+    FauxProvider second;
+    first.set_responses({"one"});
+    second.set_responses({"two"});
+    Agent agent({.model = first.model("a"), .system_prompt = "Be brief."});
+    Recorder recorder(agent);
+    run(agent.prompt("hi"));
+    agent.set_model(second.model("b"));
+    run(agent.prompt("again"));
+    EXPECT_TRUE(recorder.notices().empty());
+}
+
+TEST(State, TheOtherSettersHoldForTheNextRun) {
+    FauxProvider faux;
+    Requests requests;
+    faux.set_responses({requests.answer("ok")});
+    Agent agent({.model = faux.model()});
+    agent.set_system_prompt("Rhyme.");
+    agent.set_tools({echo_tool()});
+    agent.set_reasoning(ReasoningControl{.mode = ReasoningMode::on});
+    agent.set_extra("customer", 4711);
+    MessageList history;
+    history.push_back(user_message("earlier"));
+    agent.set_messages(std::move(history));
+    run(agent.prompt("hi"));
+    ASSERT_EQ(requests.seen.size(), 1U);
+    const ModelRequest& request = requests.seen[0];
+    EXPECT_EQ(request.system_prompt, "Rhyme.");
+    ASSERT_NE(request.tools, nullptr);
+    EXPECT_EQ(request.tools->size(), 1U);
+    ASSERT_TRUE(request.options.reasoning());
+    EXPECT_EQ(request.options.reasoning()->mode, ReasoningMode::on);
+    EXPECT_EQ(texts(request.messages), (std::vector<std::string>{"earlier", "hi"}));
+    EXPECT_EQ(agent.state().extra.at("customer"), Json(4711));
+}
+
+TEST(State, TheHistoryIsNotReplacedDuringARunOrUnderAStore) {
+    FauxProvider faux;
+    faux.set_responses({"ok"});
+    Agent agent({.model = faux.model()});
+    ErrorCode code = ErrorCode::unknown;
+    agent.subscribe([&](const AgentEvent& event) {
+        if (event.type() != AgentEventType::turn_start) return;
+        try {
+            agent.set_messages({});
+        } catch (const Error& error) {
+            code = error.code();
+        }
+    });
+    EXPECT_TRUE(run(agent.prompt("hi")));
+    EXPECT_EQ(code, ErrorCode::busy);
+
+    Agent stored({.model = faux.model(),
+                  .checkpointer = std::make_shared<MemoryCheckpointer>(),
+                  .thread_id = "t"});
+    EXPECT_THROW(stored.set_messages({}), Error);
+}
+
+// An agent on an executor that two threads run.
+
+/// Runs an agent on `executor`, which two threads run; both are in one of its tools at the same time.
+void run_agent_on(boost::asio::io_context& context, const Executor& executor, std::size_t tools) {
+    std::barrier in_tools(static_cast<std::ptrdiff_t>(tools));
+    std::counting_semaphore<> passed(0);
+    std::atomic<bool> called = false;
+    auto meeting = tool<EchoArgs>("echo", "Meets.", [&in_tools](EchoArgs) -> Task<std::string> {
+        co_await yield_now();
+        in_tools.arrive_and_wait();
+        co_return std::string("met");
+    });
+    std::vector<ToolCall> calls;
+    for (std::size_t i = 0; i < tools; ++i)
+        calls.push_back(echo_call("a", "c" + std::to_string(i)));
+    FauxProvider faux;
+    faux.set_responses({calling(std::move(calls)), "done"});
+    Agent agent({.model = faux.model(), .tools = {meeting}});
+    agent.subscribe([&](const AgentEvent& event) {
+        if (event.type() != AgentEventType::tool_execution_end || called.exchange(true)) return;
+        if (tools == 1) return;
+        // Keeps this thread inside the agent until the other one, whose handler is already running, has finished with
+        // it.
+        boost::asio::post(context, [&passed] { passed.release(); });
+        passed.acquire();
+    });
+    std::optional<RunResult> result;
+    const auto prompt = [&]() -> Task<void> { result = co_await agent.prompt("hi"); };
+    BackgroundScope scope(executor);
+    boost::asio::post(executor, [&] { scope.spawn(prompt()); });
+    {
+        const std::jthread other([&context] { context.run(); });
+        context.run();
+    }
+    ASSERT_TRUE(result);
+    EXPECT_TRUE(*result);
+}
+
+TEST(Threads, AStrandOfTwoThreadsIsSerial) {
+    boost::asio::io_context context;
+    const Executor strand = boost::asio::make_strand(context);
+    run_agent_on(context, strand, 1);
+}
+
+#ifndef NDEBUG
+TEST(ThreadsDeathTest, ADebugBuildNoticesAnAgentThatTwoThreadsAreInside) {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    const auto without_strand = [] {
+        boost::asio::io_context context;
+        run_agent_on(context, context.get_executor(), 2);
+    };
+    EXPECT_DEATH(without_strand(), "an agent is used by two threads at once.*strand");
+}
+#endif
+
+TEST(Threads, ACheckHasTheSameLayoutInEveryBuild) {
+    // An atomic number with and without NDEBUG: see serial_check.hpp.
+    static_assert(sizeof(detail::SerialCheck) == sizeof(std::atomic<std::uint32_t>));
+    detail::SerialCheck check;
+    const detail::SerialSection outer(check);
+    const detail::SerialSection nested(check);
+    SUCCEED();
 }
 
 }  // namespace

@@ -2,11 +2,15 @@
 
 #include <cubepi/agent/agent_test_support.hpp>
 
+#include <string>
+
+#include <gtest/gtest.h>
+
 namespace cubepi {
 namespace {
 
-using namespace agent_test;
 using ::testing::Test;
+using namespace agent_test;
 
 MessageList crashed_thread() {
     AssistantMessage caller = calling({echo_call("a")});
@@ -464,6 +468,190 @@ TEST(History, TheThreadIsLoadedOnce) {
     const RunResult result = run(agent.prompt("again"));
     EXPECT_EQ(agent.state().messages.size(), 4u);
     EXPECT_EQ(result.new_messages.size(), 2u);
+}
+
+ErrorCode code_of(Task<void> task) {
+    try {
+        run(std::move(task));
+    } catch (const Error& error) {
+        return error.code();
+    }
+    ADD_FAILURE() << "there was no error";
+    return ErrorCode::unknown;
+}
+
+TEST(Rewind, D81_CutsTheHistoryInMemory) {
+    FauxProvider faux;
+    faux.set_responses({"one", calling({echo_call("x")}), "two", "other"});
+    Agent agent({.model = faux.model(), .tools = {echo_tool()}});
+    EXPECT_TRUE(run(agent.prompt("first")));
+    EXPECT_TRUE(run(agent.prompt(user_message("second", "m2"))));
+    const std::string result_id = agent.state().messages[4].id();
+    EXPECT_EQ(code_of(agent.rewind(result_id)), ErrorCode::invalid_argument);
+    EXPECT_EQ(code_of(agent.rewind("none")), ErrorCode::invalid_argument);
+    EXPECT_EQ(agent.state().messages.size(), 6u);
+    run(agent.rewind("m2"));
+    EXPECT_EQ(texts(agent.state().messages), (std::vector<std::string>{"first", "one"}));
+    EXPECT_EQ(run(agent.prompt("second, edited")).text(), "other");
+    EXPECT_EQ(agent.state().messages.size(), 4u);
+}
+
+TEST(Rewind, D81_AStoredThreadIsForkedAndNotChanged) {
+    auto store = std::make_shared<MemoryCheckpointer>();
+    FauxProvider faux;
+    faux.set_responses({"one", "two", "other"});
+    Agent agent({.model = faux.model(), .checkpointer = store, .thread_id = "t"});
+    EXPECT_TRUE(run(agent.prompt("first")));
+    EXPECT_TRUE(run(agent.prompt(user_message("second", "m2"))));
+    EXPECT_EQ(code_of(agent.rewind("m2")), ErrorCode::invalid_argument);
+    run(agent.rewind("m2", "t-2"));
+    EXPECT_EQ(agent.thread_id(), "t-2");
+    EXPECT_EQ(texts(agent.state().messages), (std::vector<std::string>{"first", "one"}));
+    EXPECT_TRUE(run(agent.prompt("second, edited")));
+    EXPECT_EQ(stored(*store, "t").size(), 4u);
+    EXPECT_EQ(texts(stored(*store, "t-2")),
+              (std::vector<std::string>{"first", "one", "second, edited", "other"}));
+    // Another agent finds the same.
+    Agent again({.model = faux.model(), .checkpointer = store, .thread_id = "t-2"});
+    faux.set_responses({"more"});
+    EXPECT_TRUE(run(again.prompt("third")));
+    EXPECT_EQ(again.state().messages.size(), 6u);
+}
+
+TEST(Rewind, D81_BeforeTheFirstMessageTheNewThreadIsEmpty) {
+    auto store = std::make_shared<MemoryCheckpointer>();
+    FauxProvider faux;
+    faux.set_responses({"one", "other", "third"});
+    Agent agent({.model = faux.model(), .checkpointer = store, .thread_id = "t"});
+    EXPECT_TRUE(run(agent.prompt(user_message("first", "m1"))));
+    EXPECT_THROW(run(agent.rewind("m1", "t")), ThreadAlreadyExistsError);
+    EXPECT_EQ(agent.state().messages.size(), 2u);
+    run(agent.rewind("m1", "t-2"));
+    EXPECT_TRUE(agent.state().messages.empty());
+    EXPECT_TRUE(run(agent.prompt("first, edited")));
+    EXPECT_EQ(stored(*store, "t-2").size(), 2u);
+}
+
+TEST(Rewind, D81_LoadsTheThreadFirst) {
+    auto store = std::make_shared<MemoryCheckpointer>();
+    FauxProvider faux;
+    faux.set_responses({"one", "two"});
+    {
+        Agent agent({.model = faux.model(), .checkpointer = store, .thread_id = "t"});
+        EXPECT_TRUE(run(agent.prompt("first")));
+        EXPECT_TRUE(run(agent.prompt(user_message("second", "m2"))));
+    }
+    Agent agent({.model = faux.model(), .checkpointer = store, .thread_id = "t"});
+    run(agent.rewind("m2", "t-2"));
+    EXPECT_EQ(agent.state().messages.size(), 2u);
+}
+
+TEST(Rewind, D81_InsideOfARunIsRefused) {
+    auto store = std::make_shared<MemoryCheckpointer>();
+    FauxProvider faux;
+    faux.set_responses({"one"});
+    Agent agent({.model = faux.model(), .checkpointer = store, .thread_id = "t"});
+    EXPECT_TRUE(run(agent.prompt("first")));
+    const std::string answer = agent.state().messages[1].id();
+    EXPECT_EQ(code_of(agent.rewind(answer, "t-2")), ErrorCode::invalid_argument);
+    EXPECT_EQ(agent.thread_id(), "t");
+}
+
+TEST(Rewind, D81_RunsThatWereNotCompletedCannotBeForked) {
+    auto store = std::make_shared<MemoryCheckpointer>();
+    FauxProvider faux;
+    faux.set_responses({"one", faux_failure("down"), "three", "four"});
+    Agent agent({.model = faux.model(), .checkpointer = store, .thread_id = "t"});
+    EXPECT_TRUE(run(agent.prompt("first")));
+    EXPECT_FALSE(run(agent.prompt("second")));
+    EXPECT_TRUE(run(agent.prompt("third")));
+    EXPECT_TRUE(run(agent.prompt(user_message("fourth", "m4"))));
+    EXPECT_EQ(code_of(agent.rewind("m4", "t-2")), ErrorCode::invalid_argument);
+    EXPECT_EQ(agent.thread_id(), "t");
+    EXPECT_EQ(agent.state().messages.size(), 8u);
+}
+
+TEST(Rewind, D81_AStoreWithoutForks) {
+    auto store = std::make_shared<FailingStore>(std::make_shared<MemoryCheckpointer>(), 1000);
+    FauxProvider faux;
+    faux.set_responses({"one"});
+    Agent agent({.model = faux.model(), .checkpointer = store, .thread_id = "t"});
+    EXPECT_TRUE(run(agent.prompt(user_message("first", "m1"))));
+    EXPECT_EQ(code_of(agent.rewind("m1", "t-2")), ErrorCode::unsupported);
+}
+
+Message result_of(std::string id, std::string text = "r") {
+    ToolResultMessage result;
+    result.tool_call_id = std::move(id);
+    result.tool_name = "echo";
+    result.content.emplace_back(TextContent{std::move(text)});
+    return result;
+}
+
+Message caller(std::vector<std::string> ids) {
+    std::vector<ToolCall> calls;
+    for (std::string& id : ids) calls.push_back(echo_call("v", std::move(id)));
+    return calling(std::move(calls));
+}
+
+TEST(Transcript, LegalHistoriesAreLeftAsTheyAre) {
+    const MessageList list{user_message("a"), caller({"1", "2"}), result_of("2"), result_of("1"),
+                           faux_assistant_message("b")};
+    EXPECT_TRUE(is_legal_transcript(list));
+    EXPECT_FALSE(repair_request(list).changed());
+}
+
+TEST(Transcript, D1_MissingResultsAreMadeUpAndStraysLeftOut) {
+    const MessageList list{result_of("0"), caller({"1", "2"}), result_of("2"), user_message("a")};
+    EXPECT_FALSE(is_legal_transcript(list));
+    const RepairedTranscript repaired = repair_request(list);
+    EXPECT_TRUE(is_legal_transcript(repaired.messages));
+    EXPECT_EQ(repaired.repairs.added_results, 1u);
+    EXPECT_EQ(repaired.repairs.left_out, 1u);
+    EXPECT_EQ(repaired.messages.size(), 4u);
+}
+
+TEST(Transcript, D1_AResultBehindAUserMessageIsPutBackToItsCall) {
+    const MessageList list{caller({"1"}), user_message("a"), result_of("1", "mine")};
+    const RepairedTranscript repaired = repair_request(list);
+    EXPECT_TRUE(is_legal_transcript(repaired.messages));
+    EXPECT_TRUE(repaired.changed());
+    EXPECT_EQ(repaired.repairs.moved_results, 1u);
+    EXPECT_EQ(repaired.repairs.added_results, 0u);
+    EXPECT_EQ(repaired.messages[1].text(), "mine");
+}
+
+TEST(Transcript, D1_OnlyResultsThatAreNotDirectlyAfterTheirCallsAreMoved) {
+    const MessageList list{caller({"1", "2", "3"}),     result_of("1"),
+                           user_message("a"),           result_of("3", "three"),
+                           faux_assistant_message("b"), result_of("2", "two")};
+    const RepairedTranscript repaired = repair_request(list);
+    EXPECT_TRUE(is_legal_transcript(repaired.messages));
+    EXPECT_EQ(repaired.repairs, (TranscriptRepairs{0, 2, 0}));
+    EXPECT_EQ(texts(repaired.messages),
+              (std::vector<std::string>{"", "r", "three", "two", "a", "b"}));
+}
+
+TEST(Transcript, D1_AResultAfterARepeatedCallIdBelongsToTheLaterCall) {
+    const MessageList list{caller({"1"}), user_message("a"), caller({"1"}),
+                           result_of("1", "second"), result_of("1", "duplicate")};
+    const RepairedTranscript repaired = repair_request(list);
+    EXPECT_TRUE(is_legal_transcript(repaired.messages));
+    EXPECT_EQ(repaired.repairs, (TranscriptRepairs{1, 0, 1}));
+    EXPECT_EQ(repaired.messages.back().text(), "second");
+}
+
+TEST(Transcript, D1_EqualIdsInLaterTurnsAnswerTheirOwnCall) {
+    const MessageList list{caller({"1"}), result_of("1", "first"), caller({"1"}),
+                           result_of("1", "second")};
+    EXPECT_TRUE(is_legal_transcript(list));
+}
+
+TEST(Transcript, OpenCallsAreThoseOfTheLastAnswerWithoutResult) {
+    EXPECT_EQ(open_tool_calls({user_message("a"), caller({"1", "2"}), result_of("1")}).size(), 1u);
+    EXPECT_TRUE(open_tool_calls({caller({"1"}), result_of("1")}).empty());
+    EXPECT_TRUE(open_tool_calls({caller({"1"}), user_message("a")}).empty());
+    EXPECT_TRUE(open_tool_calls({}).empty());
 }
 
 }  // namespace

@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include <cubepi/agent/run/abort_when_cancelled.hpp>
 #include <cubepi/agent/run/limit_checks.hpp>
+#include <cubepi/agent/run/run_core.hpp>
 #include <cubepi/agent/run/turn_loop.hpp>
 #include <cubepi/core/outcome.hpp>
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -11,16 +12,46 @@
 #include <utility>
 #include <vector>
 
-#include <cubepi/agent/hook.hpp>
 #include <cubepi/agent/run_account.hpp>
 #include <cubepi/agent/tool.hpp>
+#include <cubepi/core/detail/async_function.hpp>
 #include <cubepi/core/json.hpp>
 #include <cubepi/core/message_list.hpp>
 #include <cubepi/core/notice.hpp>
 #include <cubepi/core/runtime.hpp>
+#include <cubepi/core/task.hpp>
 #include <cubepi/provider/provider.hpp>
 
 namespace cubepi {
+
+/// A callable with one of the hooks' signatures: a lambda, function or object that returns R or Task<R>. Contexts
+/// are passed by reference and outlive the call. A hook whose second argument is the context may leave it out.
+/// A callable with another signature or result does not compile; the message of `Slot` names the hook.
+template <class Signature, class Slot>
+class Hook;
+
+template <class R, class... A, class Slot>
+class Hook<R(A...), Slot> {
+public:
+    Hook() = default;
+    template <class F>
+        requires(!std::is_same_v<std::remove_cvref_t<F>, Hook>)
+    Hook(F callable) : call_(std::move(callable)) {}
+    template <class T, class Member>
+    Hook(detail::SharedCall<T, Member> member) : call_(std::move(member)) {}
+
+    explicit operator bool() const noexcept { return static_cast<bool>(call_); }
+    /// The callable runs when the task is awaited.
+    Task<R> operator()(A... args) const {
+        return detail::await_call<R, Call, A...>(call_, std::forward<A>(args)...);
+    }
+
+private:
+    static constexpr detail::AsyncRules rules{.last_is_optional = sizeof...(A) > 1};
+    using Call = detail::AsyncFunction<R(A...), Slot, rules>;
+
+    Call call_;
+};
 
 /// The context of a run that is passed to every hook. Valid until the hook returns.
 struct HookContext {

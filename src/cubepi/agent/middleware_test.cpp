@@ -2,10 +2,32 @@
 
 #include <cubepi/agent/agent_test_support.hpp>
 
+#include <stdexcept>
+
+#include <cubepi/agent/loop.hpp>
+#include <cubepi/provider/fallback.hpp>
+
 namespace cubepi {
-namespace {
 
 using namespace agent_test;
+
+/// Outside of the anonymous namespace, because the notices contain its name.
+struct SafetyFilter {
+    std::optional<BeforeToolCallResult> before_tool_call(BeforeToolCallContext&) {
+        BeforeToolCallResult verdict;
+        verdict.block = true;
+        std::optional<BeforeToolCallResult> result(std::move(verdict));
+        return result;
+    }
+};
+struct FirstConverter {
+    MessageList convert_to_llm(MessageList messages) { return messages; }
+};
+struct SecondConverter {
+    MessageList convert_to_llm(MessageList messages) { return messages; }
+};
+
+namespace {
 
 struct Tag {
     std::string name;
@@ -378,6 +400,246 @@ TEST(Middleware, D25_CompositionSeesOverloadedAndTemplatedHooks) {
     EXPECT_TRUE(Middleware(Templated{}).hooks().transform_context);
     EXPECT_TRUE(Middleware(FinalOverloaded{}).hooks().transform_context);
     EXPECT_TRUE(Middleware(FinalTemplated{}).hooks().before_tool_call);
+}
+
+// The notices about middleware hooks that composition replaces.
+
+std::optional<BeforeToolCallResult> allow(BeforeToolCallContext&) { return std::nullopt; }
+
+Notice only_notice(const Recorder& recorder) {
+    Notice found;
+    std::size_t count = 0;
+    for (const AgentEvent& event : recorder.events) {
+        if (const auto* notice = event.get_if<NoticeEvent>()) {
+            found = notice->notice;
+            ++count;
+        }
+    }
+    EXPECT_EQ(count, 1U);
+    return found;
+}
+
+TEST(Composition, D39_ANoticeNamesTheMiddlewareThatAnExplicitHookReplaces) {
+    FauxProvider faux;
+    faux.set_responses({"one", "two"});
+    Agent agent({.model = faux.model(), .middleware = {SafetyFilter()}, .before_tool_call = allow});
+    Recorder recorder(agent);
+    run(agent.prompt("hi"));
+    const Notice notice = only_notice(recorder);
+    EXPECT_EQ(notice.code, "hook_replaced");
+    EXPECT_EQ(notice.text,
+              "The hook before_tool_call of middleware cubepi::SafetyFilter does not run: the "
+              "explicit callable AgentOptions::before_tool_call replaces it.");
+    EXPECT_EQ(notice.details.at("hook"), Json("before_tool_call"));
+    EXPECT_EQ(notice.details.at("replaced"), Json(JsonArray{"cubepi::SafetyFilter"}));
+    EXPECT_EQ(notice.details.at("by"), Json("explicit"));
+    run(agent.prompt("again"));
+    EXPECT_EQ(recorder.notices().size(), 1U) << "only at the first run";
+}
+
+TEST(Composition, D39_ANoticeNamesTheConvertersThatDoNotRun) {
+    FauxProvider faux;
+    faux.set_responses({"one"});
+    Agent agent({.model = faux.model(), .middleware = {FirstConverter(), SecondConverter()}});
+    Recorder recorder(agent);
+    run(agent.prompt("hi"));
+    const Notice notice = only_notice(recorder);
+    EXPECT_EQ(notice.text,
+              "The hook convert_to_llm of middleware cubepi::FirstConverter does not run: of "
+              "several, only the last runs, which is that of cubepi::SecondConverter.");
+    EXPECT_EQ(notice.details.at("by"), Json("cubepi::SecondConverter"));
+}
+
+TEST(Composition, D39_ALoopWithoutAnAgentReportsThemToo) {
+    FauxProvider faux;
+    faux.set_responses({"one"});
+    HookSet explicit_hooks;
+    explicit_hooks.convert_to_llm = [](MessageList messages) { return messages; };
+    LoopOptions options;
+    options.model = faux.model();
+    options.hooks =
+        compose_middleware({FirstConverter(), SecondConverter()}, std::move(explicit_hooks));
+    ASSERT_EQ(options.hooks.replaced.size(), 1U);
+    EXPECT_EQ(options.hooks.replaced[0].middleware.size(), 2U);
+    AgentContext context;
+    MessageList prompts;
+    prompts.push_back(user_message("hi"));
+    std::vector<std::string> codes;
+    run(run_agent_loop(std::move(prompts), context, std::move(options),
+                       [&codes](const AgentEvent& event) {
+                           const auto* notice = event.get_if<NoticeEvent>();
+                           if (notice) codes.push_back(notice->notice.code);
+                       }));
+    EXPECT_EQ(codes, (std::vector<std::string>{"hook_replaced"}));
+}
+
+TEST(Composition, D39_NoNoticeWhereEveryHookRuns) {
+    FauxProvider faux;
+    faux.set_responses({"one"});
+    Agent agent({.model = faux.model(),
+                 .middleware = {SafetyFilter(), FirstConverter()},
+                 .resolve_tool_call = [](ToolCall) { return std::optional<ToolCall>(); },
+                 .after_tool_call =
+                     [](AfterToolCallContext&) { return std::optional<AfterToolCallResult>(); }});
+    Recorder recorder(agent);
+    run(agent.prompt("hi"));
+    EXPECT_TRUE(recorder.notices().empty());
+}
+
+// Exceptions of hooks: code, type, text.
+
+class OwnError final : public Error {
+public:
+    OwnError() : Error(ErrorCode::not_found, "own") {}
+    int detail = 7;
+};
+
+RateLimited rate_limited() {
+    ErrorInfo info;
+    info.code = ErrorCode::rate_limited;
+    info.type = "RateLimited";
+    info.retry_after = 3.0;
+    return RateLimited(std::move(info), "boom");
+}
+
+/// Returns options with a hook that throws `error`, by the hook's name.
+template <class E>
+std::vector<std::pair<std::string, AgentOptions>> throwing_hooks(const FauxProvider& faux,
+                                                                 const E& error) {
+    std::vector<std::pair<std::string, AgentOptions>> all;
+    const auto add = [&](std::string name, auto member) {
+        AgentOptions options{.model = faux.model()};
+        member(options);
+        all.emplace_back(std::move(name), std::move(options));
+    };
+    add("transform_context", [&](AgentOptions& options) {
+        options.transform_context = [error](MessageList) -> MessageList { throw error; };
+    });
+    add("convert_to_llm", [&](AgentOptions& options) {
+        options.convert_to_llm = [error](MessageList) -> MessageList { throw error; };
+    });
+    add("transform_system_prompt", [&](AgentOptions& options) {
+        options.transform_system_prompt = [error](std::string) -> std::string { throw error; };
+    });
+    add("around_model_call", [&](AgentOptions& options) {
+        options.around_model_call = [error](ModelRequest, ModelCallNext) -> Task<MessageStream> {
+            throw error;
+        };
+    });
+    add("after_model_response", [&](AgentOptions& options) {
+        options.after_model_response = [error](AssistantMessage) -> std::optional<TurnAction> {
+            throw error;
+        };
+    });
+    add("should_stop_after_turn", [&](AgentOptions& options) {
+        options.should_stop_after_turn = [error](ShouldStopAfterTurnContext&) -> bool {
+            throw error;
+        };
+    });
+    add("on_run_end", [&](AgentOptions& options) {
+        options.on_run_end = [error](HookContext&) -> MessageList { throw error; };
+    });
+    add("on_payload", [&](AgentOptions& options) {
+        options.on_payload = [error](JsonObject, Model) -> Task<std::optional<JsonObject>> {
+            throw error;
+        };
+    });
+    return all;
+}
+
+/// Runs an agent with each throwing hook; `check` receives the hook's name and the result.
+template <class E, class Check>
+void with_each_hook(const E& error, Check check) {
+    FauxProvider faux;
+    for (auto& [name, options] : throwing_hooks(faux, error)) {
+        faux.set_responses({"fine"});
+        Agent agent(std::move(options));
+        const RunResult result = run(agent.prompt("hi"));
+        EXPECT_EQ(result.outcome, RunOutcome::failed) << name;
+        ASSERT_TRUE(result.failure) << name;
+        const std::string text = agent.state().error_message.str();
+        EXPECT_NE(text.find("hook " + name + " failed: "), std::string::npos) << text;
+        EXPECT_EQ(text.find('@'), std::string::npos) << text;
+        check(name, result);
+    }
+}
+
+TEST(HookFailure, D40_AnErrorKeepsItsCodeAndNamesTheHook) {
+    with_each_hook(Error(ErrorCode::permission_denied, "boom"), [](const std::string& name,
+                                                                   const RunResult& result) {
+        EXPECT_EQ(result.error().code(), ErrorCode::permission_denied) << name;
+        EXPECT_EQ(std::string(result.error().what()), "hook " + name + " failed: boom");
+    });
+}
+
+TEST(HookFailure, D40_AProviderErrorKeepsItsTypeAndItsInfo) {
+    with_each_hook(rate_limited(), [](const std::string& name, const RunResult& result) {
+        const auto* error = dynamic_cast<const RateLimited*>(result.failure.get());
+        ASSERT_TRUE(error) << name;
+        EXPECT_EQ(error->info().retry_after, 3.0) << name;
+        EXPECT_EQ(std::string(error->what()), "hook " + name + " failed: boom");
+    });
+}
+
+TEST(HookFailure, D40_ACheckpointerErrorOfAHookIsAnOutcomeNotAnException) {
+    with_each_hook(StaleAppendError(ErrorCode::stale_append, "boom", "other"),
+                   [](const std::string& name, const RunResult& result) {
+                       const auto* error =
+                           dynamic_cast<const StaleAppendError*>(result.failure.get());
+                       ASSERT_TRUE(error) << name;
+                       EXPECT_EQ(error->thread_id(), "other") << name;
+                   });
+}
+
+TEST(HookFailure, D40_AnErrorTypeOfTheUserIsReturnedAsThrown) {
+    with_each_hook(OwnError(), [](const std::string& name, const RunResult& result) {
+        const auto* error = dynamic_cast<const OwnError*>(result.failure.get());
+        ASSERT_TRUE(error) << name;
+        EXPECT_EQ(error->code(), ErrorCode::not_found) << name;
+        EXPECT_EQ(error->detail, 7) << name;
+        EXPECT_STREQ(error->what(), "own") << name;
+    });
+}
+
+TEST(HookFailure, D40_AnyOtherExceptionHasTheCodeUnknown) {
+    with_each_hook(
+        std::runtime_error("boom"), [](const std::string& name, const RunResult& result) {
+            EXPECT_EQ(result.error().code(), ErrorCode::unknown) << name;
+            EXPECT_EQ(std::string(result.error().what()), "hook " + name + " failed: boom");
+        });
+}
+
+TEST(HookFailure, AnExceptionOfTheProviderIsNotThatOfTheHookAroundTheCall) {
+    class Throwing final : public Provider {
+    public:
+        MessageStream stream(ModelRequest) override { throw Error(ErrorCode::connect, "no route"); }
+    };
+    auto provider = std::make_shared<Throwing>();
+    Model model;
+    model.id = "m";
+    Agent agent({.model = BoundModel(provider, model),
+                 .around_model_call = [](ModelRequest request, ModelCallNext next) {
+                     return next(std::move(request));
+                 }});
+    const RunResult result = run(agent.prompt("hi"));
+    EXPECT_EQ(result.error().code(), ErrorCode::connect);
+    EXPECT_STREQ(result.error().what(), "no route");
+}
+
+TEST(HookFailure, D23_AFallbackChainDoesNotHopForAnExceptionOfTheUsersHook) {
+    FauxProvider first;
+    FauxProvider second;
+    first.set_responses({"fine"});
+    second.set_responses({"fine"});
+    Agent agent({.model = FallbackBoundModel({first.model(), second.model()}),
+                 .on_payload = [](JsonObject, Model) -> Task<std::optional<JsonObject>> {
+                     throw rate_limited();
+                 }});
+    Recorder recorder(agent);
+    const RunResult result = run(agent.prompt("hi"));
+    EXPECT_TRUE(dynamic_cast<const RateLimited*>(result.failure.get()));
+    EXPECT_EQ(second.call_count(), 0u);
+    EXPECT_TRUE(recorder.notices().empty());
 }
 
 }  // namespace

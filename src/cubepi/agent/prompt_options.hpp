@@ -12,7 +12,6 @@
 
 #include <cubepi/agent/middleware.hpp>
 #include <cubepi/agent/tool.hpp>
-#include <cubepi/agent/tool_list.hpp>
 #include <cubepi/core/message_list.hpp>
 #include <cubepi/core/run_info.hpp>
 #include <cubepi/core/usage.hpp>

@@ -8,7 +8,6 @@
 #include <cubepi/agent/run/event_hub.hpp>
 #include <cubepi/agent/run/inbox.hpp>
 #include <cubepi/agent/run/run_core.hpp>
-#include <cubepi/agent/run/serial_check.hpp>
 #include <cubepi/agent/run/thread_log.hpp>
 #include <cubepi/provider/prefix_guard.hpp>
 

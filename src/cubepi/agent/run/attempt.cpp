@@ -1,8 +1,12 @@
 #include <cubepi/agent/run/attempt.hpp>
 
+#include <algorithm>
 #include <utility>
 
-#include <cubepi/agent/run/failure_message.hpp>
+#include <cubepi/agent/claim_owner.hpp>
+#include <cubepi/agent/run/run_core.hpp>
+#include <cubepi/agent/run/thread_log.hpp>
+#include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/outcome.hpp>
 
 namespace cubepi::detail {
@@ -30,6 +34,12 @@ RunParts parts_of(Agent::Impl& impl, const PromptScope* prompt) {
     if (prompt) prompt->apply(parts);
     return parts;
 }
+
+/// The lease of a claim, which is the default of stores.
+constexpr std::chrono::seconds lease(60);
+constexpr std::chrono::seconds renewal_interval(20);
+/// After a failed renewal: eight more attempts before the lease expires.
+constexpr std::chrono::seconds retry_interval(5);
 
 }  // namespace
 
@@ -206,6 +216,177 @@ Task<RunResult> Attempt::abandon() {
     result.run_id = core_.run_id().str();
     result.attempt_id = core_.info().attempt_id;
     co_return result;
+}
+
+// The settings of the prompt.
+
+std::unique_ptr<PromptScope> PromptScope::enter(Agent::Impl& impl, const PromptOptions& options) {
+    const std::shared_ptr<const PromptSettings>& settings = PromptAccess::settings(options);
+    return settings ? std::make_unique<PromptScope>(impl, settings) : nullptr;
+}
+
+PromptScope::PromptScope(Agent::Impl& impl, std::shared_ptr<const PromptSettings> settings)
+    : impl_(impl), settings_(std::move(settings)) {
+    if (settings_->answer) {
+        const BoundModel model =
+            settings_->model ? settings_->model : BoundModel(impl.provider, impl.state.model);
+        const ToolList& tools = settings_->tools ? *settings_->tools : impl.state.tools;
+        const auto& reasoning = settings_->reasoning ? settings_->reasoning : impl.state.reasoning;
+        answer_ = settings_->make_answer_task(*settings_, model, tools, reasoning);
+    }
+    if (settings_->stop_token.stop_possible()) {
+        std::function<void()> abort = [&impl] { impl.inbox.abort(); };
+        forward_.emplace(settings_->stop_token, std::move(abort));
+    }
+    // Last: the destructor restores it.
+    if (settings_->model || settings_->temperature) replace_model();
+}
+
+void PromptScope::replace_model() {
+    BoundModel own(impl_.provider, impl_.state.model);
+    BoundModel model = settings_->model ? settings_->model : own;
+    if (settings_->temperature) {
+        auto spec = std::make_shared<Model>(model.spec());
+        spec->temperature = settings_->temperature;
+        model = BoundModel(model.provider(), std::shared_ptr<const Model>(std::move(spec)));
+    }
+    replaced_ = std::move(own);
+    model_ = model.shared_spec();
+    impl_.provider = model.provider();
+    impl_.state.model = model_;
+}
+
+PromptScope::~PromptScope() {
+    forward_.reset();
+    // set_model() during the run has replaced both.
+    if (!model_ || impl_.state.model != model_) return;
+    impl_.provider = replaced_.provider();
+    impl_.state.model = replaced_.shared_spec();
+}
+
+void PromptScope::apply(RunParts& parts) const {
+    if (settings_->system_prompt) parts.system_prompt = *settings_->system_prompt;
+    if (settings_->tools) parts.tools = *settings_->tools;
+    if (settings_->reasoning) parts.reasoning = settings_->reasoning;
+    parts.prompt = settings_.get();
+}
+
+std::chrono::milliseconds PromptScope::max_duration(
+    std::chrono::milliseconds of_agent, std::chrono::steady_clock::time_point now) const {
+    const std::chrono::milliseconds limit = settings_->max_duration.value_or(of_agent);
+    if (!settings_->deadline) return limit;
+    // A deadline that has passed ends the run as soon as it can be ended.
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(*settings_->deadline - now);
+    const auto positive = std::max(left, std::chrono::milliseconds(1));
+    return limit.count() > 0 ? std::min(limit, positive) : positive;
+}
+
+// The claim.
+
+ClaimKeeper::ClaimKeeper(RunStore& store, Clock& clock, std::string thread_id, std::string run_id,
+                         std::string attempt_id, Report report)
+    : store_(store),
+      clock_(clock),
+      thread_id_(std::move(thread_id)),
+      run_id_(std::move(run_id)),
+      owner_(current_process_owner()),
+      report_(std::move(report)) {
+    // Two agents of one process are different owners.
+    owner_.owner_id += "/" + attempt_id;
+}
+
+Task<ClaimResult> ClaimKeeper::claim(ClaimKind kind) {
+    const Executor executor = co_await this_executor;
+    renewed_at_ = clock_.now();
+    auto call = [this, kind] { return store_.claim_run(thread_id_, run_id_, owner_, kind); };
+    Task<ClaimResult> claiming = store_call("claim the run", thread_id_, std::move(call));
+    ClaimResult result = co_await std::move(claiming);
+    renewals_.emplace(executor, [](const std::exception_ptr&) {});
+    timer_ = clock_.timer(executor);
+    renew_after(renewal_interval);
+    co_return result;
+}
+
+std::chrono::nanoseconds ClaimKeeper::lease_left() const {
+    return renewed_at_ + lease - clock_.now();
+}
+
+void ClaimKeeper::renew_after(std::chrono::nanoseconds delay) {
+    timer_->expires_after(delay, [this] { renewals_->spawn(renew()); });
+}
+
+Task<void> ClaimKeeper::renew() {
+    const Clock::time_point asked = clock_.now();
+    // The lease may also expire while the store does not respond.
+    timer_->expires_at(renewed_at_ + lease, [this] { renewals_->spawn(report_lease_end()); });
+    std::exception_ptr failure;
+    bool lost = false;
+    try {
+        co_await store_.renew_claim(thread_id_, run_id_, owner_.owner_id);
+    } catch (const StaleAppendError&) {
+        lost = true;
+    } catch (const RunAlreadyCompletedError&) {
+        lost = true;
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    if (!timer_) co_return;
+    if (lost) {
+        timer_->cancel();
+        co_await report_loss();
+    } else if (failure) {
+        const std::chrono::nanoseconds left = lease_left();
+        const bool ended = left.count() <= 0;
+        renew_after(ended ? retry_interval
+                          : std::min<std::chrono::nanoseconds>(left, retry_interval));
+        if (ended) co_await report_lease_end();
+    } else {
+        renewed_at_ = asked;
+        lease_end_reported_ = false;
+        renew_after(renewal_interval);
+    }
+}
+
+Task<void> ClaimKeeper::report_lease_end() {
+    if (std::exchange(lease_end_reported_, true)) co_return;
+    Notice notice;
+    notice.code = "claim_lease_ended";
+    notice.text = "The claim of this run was not renewed for " + std::to_string(lease.count()) +
+                  " s, because the checkpointer failed or did not answer. Another process may take "
+                  "the thread "
+                  "over; then the next append of this run fails. Renewal is still retried.";
+    notice.details["run_id"] = run_id_;
+    co_await report_(std::move(notice));
+}
+
+Task<void> ClaimKeeper::report_loss() {
+    Notice notice;
+    notice.code = "claim_lost";
+    notice.text = "Another process has taken the thread over; the next append of this run fails.";
+    notice.details["run_id"] = run_id_;
+    co_await report_(std::move(notice));
+}
+
+Task<void> ClaimKeeper::stop_renewing() {
+    timer_.reset();
+    if (renewals_ && renewals_->live() != 0) co_await renewals_->idle();
+    renewals_.reset();
+}
+
+Task<void> ClaimKeeper::complete() {
+    co_await stop_renewing();
+    auto call = [this] { return store_.complete_run(thread_id_, run_id_, owner_.owner_id); };
+    Task<void> completing = store_call("complete the run", thread_id_, std::move(call));
+    co_await std::move(completing);
+}
+
+Task<void> ClaimKeeper::release() {
+    co_await stop_renewing();
+    try {
+        co_await store_.release_claim(thread_id_, run_id_, owner_.owner_id);
+    } catch (...) {
+        if (is_cancellation(std::current_exception())) throw;
+    }
 }
 
 }  // namespace cubepi::detail

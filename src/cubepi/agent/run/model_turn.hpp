@@ -1,15 +1,71 @@
 #pragma once
 
+#include <cstdint>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
-#include <cubepi/agent/run/answer_reader.hpp>
-#include <cubepi/agent/run/model_request.hpp>
 #include <cubepi/agent/run/run_core.hpp>
-#include <cubepi/agent/tool_list.hpp>
+#include <cubepi/agent/tool.hpp>
 
 namespace cubepi::detail {
+
+/// Builds the request of one model call from the history, through the hooks of the agent.
+class RequestBuilder {
+public:
+    /// `core` must outlive the builder. `tools`: those that the request advertises.
+    RequestBuilder(RunCore& core, BoundModel model, ToolList tools, std::string message_id);
+
+    /// Returns true if no hook changes the history or the call.
+    bool is_plain() const;
+    /// Returns the request of a call that is plain.
+    ModelRequest build() const;
+    /// Returns the request after the hooks. Throws HookFailed.
+    Task<ModelRequest> build_with_hooks();
+    /// Returns a notice if the request does not begin with the previous one (D56).
+    std::optional<Notice> prefix_break(const ModelRequest& request) const;
+    /// Returns the last exception of on_payload or on_response, which the provider reports without its type; or null.
+    std::exception_ptr hook_failure() const { return hook_failure_ ? *hook_failure_ : nullptr; }
+
+private:
+    ModelRequest request(MessageList messages, SharedString system_prompt) const;
+    void add_prompt_settings(StreamOptions& options) const;
+    Task<MessageList> transformed_messages();
+    Task<MessageList> repaired(MessageList messages);
+    PayloadHook payload_hook() const;
+    ResponseHook response_hook() const;
+
+    RunCore& core_;
+    BoundModel model_;
+    ToolList tools_;
+    std::string message_id_;
+    std::shared_ptr<std::exception_ptr> hook_failure_;  // null: the agent has neither hook
+};
+
+/// Reads the stream of a model's answer to its end and delivers its events to the listeners.
+class AnswerReader {
+public:
+    explicit AnswerReader(RunCore& core) : core_(core) {}
+
+    /// Returns the final message; empty if an abort ended the stream without one. `is_own_request`: the provider received
+    /// this run's stop token, unchanged by hooks. Throws ListenerFailed, and the exceptions of the stream.
+    Task<std::optional<Message>> read(MessageStream stream, bool is_own_request);
+    /// Returns true if message_start was delivered.
+    bool has_started() const noexcept { return started_; }
+    /// Returns the streamed content, without calls whose arguments were incomplete (D34).
+    AssistantMessage so_far() const;
+
+private:
+    Task<std::optional<StreamEvent>> wait_event(MessageStream& stream, bool is_own_request);
+    MaybeTask<> pass_on(StreamEvent&& event);
+    void note_blocks(const StreamEvent& event);
+
+    RunCore& core_;
+    std::vector<std::int32_t> open_calls_;  // indexes of the calls whose arguments are incomplete
+    bool started_ = false;
+};
 
 /// One call of the model: sends the request that RequestBuilder makes, reads the answer with AnswerReader, and always
 /// ends with a message: failures and aborts are messages too (D9, D7).

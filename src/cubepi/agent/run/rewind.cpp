@@ -2,9 +2,9 @@
 #include <string>
 #include <utility>
 
-#include <cubepi/agent/run/active_run.hpp>
 #include <cubepi/agent/run/agent_impl.hpp>
-#include <cubepi/agent/run/store_call.hpp>
+#include <cubepi/agent/run/prompt.hpp>
+#include <cubepi/agent/run/thread_log.hpp>
 #include <cubepi/agent/transcript.hpp>
 
 // Not in agent.cpp, so that only programs that rewind are linked with it.

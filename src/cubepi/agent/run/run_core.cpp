@@ -3,18 +3,14 @@
 #include <algorithm>
 #include <chrono>
 #include <iterator>
-#include <optional>
-#include <utility>
 
-#include <cubepi/agent/run/answer_task.hpp>
+#include <cubepi/agent/run/prompt_settings.hpp>
 #include <cubepi/agent/transcript.hpp>
+#include <cubepi/core/detail/scope_core.hpp>
+#include <cubepi/core/support/error_with_text.hpp>
 #include <cubepi/provider/cost.hpp>
 
 namespace cubepi::detail {
-
-std::string HookFailed::text() const {
-    return "hook " + std::string(hook) + " failed: " + exception_text(cause);
-}
 
 namespace {
 
@@ -30,6 +26,10 @@ RunInfo info_of(const RunParts& parts, const SharedString& run_id, RunOrigin ori
 }
 
 }  // namespace
+
+std::string HookFailed::text() const {
+    return "hook " + std::string(hook) + " failed: " + exception_text(cause);
+}
 
 RunCore::RunCore(const RunParts& parts, SharedString run_id, std::stop_token stop, RunOrigin origin)
     : parts_(parts),
@@ -238,6 +238,60 @@ HookContext RunCore::hook_context() {
                        stop_,
                        parts_.runtime,
                        account_};
+}
+
+bool has_failed(const AssistantMessage& answer) {
+    return answer.stop_reason == stop_reason::error || answer.stop_reason == stop_reason::aborted;
+}
+
+Message failure_message(const RunCore& core, const std::string& text, bool aborted) {
+    AssistantMessage message;
+    message.content.emplace_back(TextContent{});
+    message.id = core.runtime().ids->next();
+    message.stop_reason = stop_reason::shared(aborted ? stop_reason::aborted : stop_reason::error);
+    message.error_message = text;
+    message.timestamp = core.wall_seconds();
+    message.run_id = core.run_id();
+    return message;
+}
+
+std::shared_ptr<const Error> error_of(const AssistantMessage& answer) {
+    if (answer.stop_reason == stop_reason::aborted) {
+        return std::make_shared<const Error>(ErrorCode::cancelled, std::string(aborted_text));
+    }
+    const std::string text =
+        answer.error_message.empty() ? "the model's answer failed" : answer.error_message.str();
+    if (!answer.error) return std::make_shared<const Error>(ErrorCode::provider, text);
+    const ErrorInfo& info = *answer.error;
+    if (info.code == ErrorCode::limit && info.provider_code == max_answer_bytes_name) {
+        return std::make_shared<const LimitReachedError>(std::string(max_answer_bytes_name), text);
+    }
+    try {
+        throw_provider_error(info, text);
+    } catch (const ProviderError&) {
+        return error_with_text(std::current_exception(), text);
+    }
+}
+
+Task<void> abort_when_cancelled(Task<void> run, std::function<void()> abort) {
+    const auto before = co_await this_cancellation;
+    if (!before.slot().is_connected()) {
+        co_await std::move(run);
+        co_return;
+    }
+    const Executor executor = co_await this_executor;
+    std::exception_ptr failure;
+    ScopeCore scope(executor, false);
+    scope.spawn(std::move(run), &failure);
+    if (scope.live() > 0) {
+        const bool throws = co_await throws_when_cancelled;
+        co_await throw_when_cancelled(false);
+        co_await scope.settle(std::move(abort));
+        co_await throw_when_cancelled(throws);
+    }
+    const auto after = co_await this_cancellation;
+    if (after.cancelled() != boost::asio::cancellation_type::none) throw_cancelled();
+    if (failure) std::rethrow_exception(failure);
 }
 
 }  // namespace cubepi::detail

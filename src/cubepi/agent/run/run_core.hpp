@@ -2,21 +2,23 @@
 
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <stop_token>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <cubepi/agent/agent.hpp>
 #include <cubepi/agent/run/event_hub.hpp>
 #include <cubepi/agent/run/inbox.hpp>
 #include <cubepi/agent/run/run_questions.hpp>
-#include <cubepi/agent/run/serial_check.hpp>
 #include <cubepi/agent/run/thread_log.hpp>
 #include <cubepi/agent/run_account.hpp>
 #include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/task.hpp>
 #include <cubepi/provider/prefix_guard.hpp>
 
 namespace cubepi::detail {
@@ -196,5 +198,31 @@ private:
     AnswerTask* answer_task_ = nullptr;
     bool time_known_ = false;  ///< event_.timestamp is current
 };
+
+// Failures as messages, and failed messages as errors.
+
+/// The text of an aborted answer, and of the error of an aborted run.
+inline constexpr std::string_view aborted_text = "Request was aborted";
+
+/// Returns true if the answer ended with an error or an abort.
+bool has_failed(const AssistantMessage& answer);
+
+/// Returns the message that closes a run which failed outside the model's answer.
+Message failure_message(const RunCore& core, const std::string& text, bool aborted);
+
+/// Returns the typed error of an answer that has failed.
+std::shared_ptr<const Error> error_of(const AssistantMessage& answer);
+
+/// Awaits `run` so that cancelling the awaiting coroutine calls `abort`; the run then closes regularly (D38), and the
+/// cancellation is thrown.
+Task<void> abort_when_cancelled(Task<void> run, std::function<void()> abort);
+
+template <class T>
+Task<T> abort_when_cancelled(Task<T> run, std::function<void()> abort) {
+    std::optional<T> result;
+    Task<void> stored = store_result(std::move(run), result);
+    co_await abort_when_cancelled(std::move(stored), std::move(abort));
+    co_return std::move(*result);
+}
 
 }  // namespace cubepi::detail

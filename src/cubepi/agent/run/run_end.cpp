@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include <cubepi/agent/run/failure_message.hpp>
+#include <cubepi/agent/run/run_core.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/support/error_with_text.hpp>

@@ -3,15 +3,54 @@
 #include <memory>
 #include <stop_token>
 #include <string>
+#include <vector>
 
-#include <cubepi/agent/run/active_run.hpp>
-#include <cubepi/agent/run/stored_questions.hpp>
+#include <cubepi/agent/run/prompt.hpp>
+#include <cubepi/agent/run/run_core.hpp>
+#include <cubepi/agent/run/thread_log.hpp>
+#include <cubepi/agent/run/tool_batch.hpp>
 #include <cubepi/agent/run_result.hpp>
 #include <cubepi/core/task.hpp>
 
-// Answers, continues and closes a run that waits for the user without a process (D59, D60).
-
 namespace cubepi::detail {
+
+/// The questions of a suspended run in the store: of the run with the open calls at the end of the history.
+struct StoredQuestions {
+    std::string run_id = {};
+    std::vector<HitlRequest> open = {};     ///< wait for an answer
+    std::vector<HitlRequest> expired = {};  ///< their time is over (D65)
+    bool has_unused_answers = false;
+
+    /// Returns true if the run can be continued.
+    bool any() const noexcept { return !open.empty() || !expired.empty() || has_unused_answers; }
+    /// Returns true if a prompt must not start another run (D60).
+    bool must_continue() const noexcept { return !open.empty() || has_unused_answers; }
+    std::vector<std::string> open_ids() const;
+};
+
+/// Returns true if the time to answer is over, also if no process has noticed it (D65). `now`: Unix seconds.
+bool is_expired(const PendingRequest& pending, double now);
+
+/// The history must be loaded. `now`: Unix seconds. Reads the store only if the history ends with open calls. `run_id` is
+/// that of the suspended run if its messages name none (old files).
+Task<StoredQuestions> load_stored_questions(ThreadLog& log, double now, std::string run_id = {});
+
+// The state of a turn with open calls, besides its messages and requests: the messages of after_model_response that follow
+// the results, and the digest of the prompt (D56). It is stored in the thread's `extra` while calls of the turn are open,
+// so that another process can continue the turn.
+
+/// Stores the state of the turn whose answer has this id.
+Task<> save_turn(const RunCore& core, const std::string& answer_id,
+                 const MessageList& inject_messages);
+
+/// Returns the stored messages of the turn whose answer has this id, and lets the prefix guard compare the next request with
+/// the one before the suspension. Returns no messages if no state of this turn is stored.
+MessageList restore_turn(const RunCore& core, const std::string& answer_id);
+
+/// Removes the state of any turn. The caller saves `extra`.
+void forget_turn(AgentState& state);
+
+// Answers, continues and closes a run that waits for the user without a process (D59, D60).
 
 /// Agent::respond().
 Task<RunResult> run_respond(std::shared_ptr<Agent::Impl> impl, std::string question_id, Json answer,

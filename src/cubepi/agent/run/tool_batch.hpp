@@ -10,9 +10,9 @@
 #include <string_view>
 #include <vector>
 
-#include <cubepi/agent/run/pausable_timer.hpp>
+#include <cubepi/agent/run/limit_checks.hpp>
 #include <cubepi/agent/run/run_core.hpp>
-#include <cubepi/agent/tool_list.hpp>
+#include <cubepi/agent/tool.hpp>
 #include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/task_scope.hpp>

@@ -1,13 +1,35 @@
 #include <cubepi/agent/run/tool_output.hpp>
 
 #include <algorithm>
+#include <functional>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include <cubepi/core/offload.hpp>
+#include <cubepi/core/outcome.hpp>
+#include <cubepi/core/task_scope.hpp>
+#include <cubepi/core/thread_queue.hpp>
 #include <cubepi/net/utf8.hpp>
 
-namespace cubepi::detail {
+namespace cubepi {
+
+namespace detail {
+
+/// The reports of a blocking tool, on their way to the agent's executor. Thread-safe; may outlive the call.
+class ToolProgress {
+public:
+    explicit ToolProgress(ThreadQueue<Json>::Writer writer) : writer_(std::move(writer)) {}
+    /// Lets the tool that runs with this context report.
+    static void connect(ToolContext& context, std::shared_ptr<ToolProgress> progress) {
+        context.progress_ = std::move(progress);
+    }
+    /// Drops the report if the listeners are far behind, or the call has ended.
+    void report(Json value) const { (void)writer_.try_push(std::move(value)); }
+
+private:
+    ThreadQueue<Json>::Writer writer_;
+};
 
 namespace {
 
@@ -46,6 +68,43 @@ JsonObject with_sanitized_keys(JsonObject object) {
 bool has_valid_keys(const JsonObject& object) noexcept {
     return std::all_of(object.begin(), object.end(),
                        [](const auto& member) { return is_utf8(member.key()); });
+}
+
+/// The most reports that wait for the listeners.
+constexpr std::size_t most_reports = 256;
+
+Task<> call_blocking(std::shared_ptr<const Runtime> runtime, std::function<AgentToolResult()> work,
+                     ThreadQueue<Json>::Writer reports, std::optional<AgentToolResult>* result) {
+    Outcome<AgentToolResult> ended =
+        co_await outcome_of(offload(*runtime->workers, std::move(work)));
+    reports.close();
+    *result = std::move(ended).value();
+}
+
+/// Passes the reports on until they are closed, then waits for the children of the scope.
+Task<> pass_on(TaskScope& scope, ThreadQueue<Json>& reports, ToolContext& context) {
+    for (;;) {
+        std::optional<Json> report = co_await reports.next();
+        if (!report) break;
+        co_await context.update(std::move(*report));
+    }
+    co_await scope.join();
+}
+
+/// Runs `work`, which uses `own`, on the worker pool.
+Task<AgentToolResult> run_blocking(ToolContext& ctx, std::shared_ptr<ToolContext> own,
+                                   std::function<AgentToolResult()> work) {
+    const Executor executor = co_await this_executor;
+    ThreadQueue<Json> reports(executor, most_reports);
+    ToolProgress::connect(*own, std::make_shared<ToolProgress>(reports.writer()));
+    std::optional<AgentToolResult> result;
+    const auto body = [&](TaskScope& scope) -> Task<> {
+        scope.spawn(
+            call_blocking(ctx.shared_runtime(), std::move(work), reports.writer(), &result));
+        return pass_on(scope, reports, ctx);
+    };
+    co_await with_task_scope(body);
+    co_return std::move(*result);
 }
 
 }  // namespace
@@ -159,4 +218,34 @@ Json with_trace(Json details, const Json& trace) {
     return object;
 }
 
-}  // namespace cubepi::detail
+AgentTool make_blocking_tool(std::string name, std::string description, Json schema,
+                             SharedObject callback, BlockingToolFunction function) {
+    auto execute = [callback = std::move(callback), function](
+                       JsonObject arguments, ToolContext& ctx) -> MaybeTask<AgentToolResult> {
+        // The work may outlive the call when it does not honor its stop token, so it owns all it uses.
+        auto own = std::make_shared<ToolContext>(ctx);
+        std::function<AgentToolResult()> work = [callback, function, own,
+                                                 args = std::move(arguments)]() mutable {
+            return function(callback.get(), std::move(args), *own);
+        };
+        return run_blocking(ctx, std::move(own), std::move(work));
+    };
+    AgentTool made(std::move(name), std::move(description), JsonSchema(std::move(schema)),
+                   std::move(execute));
+    made.runs_blocking = true;
+    return made;
+}
+
+}  // namespace detail
+
+void ToolContext::report(Json partial_result) const {
+    if (!progress_) {
+        throw Error(
+            ErrorCode::unsupported,
+            "the tool '" + tool_name_.str() +
+                "' called report(), which only a blocking_tool() may; await update() instead");
+    }
+    progress_->report(std::move(partial_result));
+}
+
+}  // namespace cubepi

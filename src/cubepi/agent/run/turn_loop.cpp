@@ -2,15 +2,10 @@
 
 #include <utility>
 
-#include <cubepi/agent/run/answer_task.hpp>
-#include <cubepi/agent/run/failure_message.hpp>
 #include <cubepi/agent/run/limit_checks.hpp>
 #include <cubepi/agent/run/model_turn.hpp>
-#include <cubepi/agent/run/run_end.hpp>
-#include <cubepi/agent/run/suspended_turn.hpp>
-#include <cubepi/agent/run/tool_batch.hpp>
-#include <cubepi/agent/run/turn_hooks.hpp>
-#include <cubepi/agent/run/value_review.hpp>
+#include <cubepi/agent/run/prompt_settings.hpp>
+#include <cubepi/agent/run/suspended_run.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/outcome.hpp>
 
@@ -31,6 +26,36 @@ enum class Next : std::uint8_t {
     end_of_run,
     suspension,  ///< calls wait for the user
 };
+
+// The hooks at the end of a turn and of a run. Each is called only if it is set. A failure throws HookFailed.
+
+/// An answer after after_model_response.
+struct ResponseReview {
+    Message message = {};
+    TurnDecision decision = TurnDecision::natural;
+    MessageList inject_messages = {};
+    bool cut_short = false;  ///< the run was aborted before the hook returned
+};
+
+/// Passes an answer to after_model_response. The hook's changes of an answer that is cut short are preserved, too.
+Task<ResponseReview> review_answer(RunCore& core, Message message);
+
+/// Calls should_stop_after_turn.
+Task<bool> should_stop(RunCore& core, Message message, MessageList tool_results);
+
+/// Calls on_run_end.
+Task<MessageList> messages_at_run_end(RunCore& core);
+
+// The steps of the loop for a run that is to answer with a value (D80).
+
+/// Reads the value of an answer without tool calls. Returns true if it is valid; otherwise the answer continues with a
+/// correction for the model, or the run ends with the error.
+bool review_value(AnswerTask& task, RunEnd& end, ResponseReview& answer);
+/// Returns true if the calls of an answer, which have been executed, contained the value. Sets the error of the run if the
+/// model may not try again.
+bool review_called_value(AnswerTask& task, RunEnd& end, const AssistantMessage& answer);
+/// Makes a run that ends without error and value a failure.
+void require_value(const AnswerTask& task, RunEnd& end);
 
 /// One run: turns, until neither the model nor a queue nor a hook continues it. A turn is one call of the model
 /// (ModelTurn) and the tools that it calls (ToolBatch); both share the run's RunCore.
@@ -297,6 +322,87 @@ Task<void> Loop::inject(MessageList messages) {
 Task<void> Loop::close(std::exception_ptr failure) {
     core_.put_back(std::exchange(plan_.prompts, {}));
     co_await end_.close(std::move(failure), turn_open_);
+}
+
+// The hooks.
+
+/// Awaits after_model_response with the history in which the answer is the last message.
+Task<std::optional<TurnAction>> ask_after_response(RunCore& core, Message answer) {
+    const HookContext context = core.hook_context();
+    MessageList seen = core.state().messages;
+    seen.push_back(answer);
+    HookContext with_answer{
+        context.system_prompt, seen,         context.extra,      context.run_id,
+        context.thread_id,     context.turn, context.stop_token, context.runtime,
+        context.account};
+    AssistantMessage response = *answer.assistant();
+    auto hook = core.parts().hooks->after_model_response(std::move(response), with_answer);
+    auto asked = core.call_run_hook("after_model_response", std::move(hook));
+    std::optional<TurnAction> action = co_await std::move(asked);
+    co_return action;
+}
+
+Task<ResponseReview> review_answer(RunCore& core, Message message) {
+    ResponseReview review;
+    review.message = std::move(message);
+    Task<std::optional<TurnAction>> asking = ask_after_response(core, review.message);
+    Outcome<std::optional<TurnAction>> answer = co_await outcome_of(std::move(asking));
+    review.cut_short = core.stopped();
+    if (answer.cancelled() && review.cut_short) co_return review;
+    std::optional<TurnAction> action = std::move(answer).value();
+    if (!action) co_return review;
+    if (action->response) {
+        AssistantMessage replaced = std::move(*action->response);
+        replaced.id = review.message.id();
+        replaced.run_id = review.message.run_id();
+        review.message = Message(std::move(replaced));
+    }
+    review.decision = action->decision.value_or(TurnDecision::natural);
+    review.inject_messages = std::move(action->inject_messages);
+    co_return review;
+}
+
+Task<bool> should_stop(RunCore& core, Message message, MessageList tool_results) {
+    HookContext context = core.hook_context();
+    ShouldStopAfterTurnContext asked{message, tool_results, core.new_messages(), context};
+    auto hook = core.parts().hooks->should_stop_after_turn(asked);
+    const bool stop = co_await core.call_run_hook("should_stop_after_turn", std::move(hook));
+    co_return stop;
+}
+
+Task<MessageList> messages_at_run_end(RunCore& core) {
+    HookContext context = core.hook_context();
+    auto hook = core.parts().hooks->on_run_end(context);
+    MessageList messages = co_await core.call_run_hook("on_run_end", std::move(hook));
+    co_return messages;
+}
+
+// Answers with a value.
+
+bool review_value(AnswerTask& task, RunEnd& end, ResponseReview& answer) {
+    if (answer.decision != TurnDecision::natural) return false;
+    switch (task.review(*answer.message.assistant())) {
+        case AnswerTask::Verdict::accepted: return true;
+        case AnswerTask::Verdict::retry:
+            answer.inject_messages.push_back(task.correction());
+            answer.decision = TurnDecision::loop_to_model;
+            break;
+        case AnswerTask::Verdict::failed:
+            end.set_without_value(task.error());
+            answer.decision = TurnDecision::stop;
+            break;
+    }
+    return false;
+}
+
+bool review_called_value(AnswerTask& task, RunEnd& end, const AssistantMessage& answer) {
+    const AnswerTask::Verdict verdict = task.review_calls(answer);
+    if (verdict == AnswerTask::Verdict::failed) end.set_without_value(task.error());
+    return verdict == AnswerTask::Verdict::accepted;
+}
+
+void require_value(const AnswerTask& task, RunEnd& end) {
+    if (!task.accepted() && !end.error()) end.set_without_value(task.missing());
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <exception>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -12,9 +14,18 @@
 #include <cubepi/agent/hitl_channel.hpp>
 #include <cubepi/core/clock.hpp>
 #include <cubepi/core/thread_queue.hpp>
-#include <cubepi/hitl/channel/question_id.hpp>
 
 namespace cubepi::detail {
+
+/// Assigns question ids as CubePi does (D61): the tool call id for `approve`, and for `confirm` if one is given; otherwise
+/// a digest of the question and a counter of equal questions. Not thread-safe.
+class QuestionIds {
+public:
+    std::string next(const HitlPayload& payload, const HitlOptions& options);
+
+private:
+    std::map<std::string, std::size_t> asked_;  // by digest
+};
 
 /// An answer and its origin, if that was recorded.
 struct StoredAnswer {

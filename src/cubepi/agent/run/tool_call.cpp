@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include <cubepi/agent/run/abort_when_cancelled.hpp>
+#include <cubepi/agent/run/run_core.hpp>
 #include <cubepi/agent/run/tool_output.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
@@ -14,7 +14,7 @@ namespace cubepi::detail {
 
 namespace {
 
-constexpr std::string_view aborted_text = "The run was aborted before this call was made.";
+constexpr std::string_view call_aborted_text = "The run was aborted before this call was made.";
 constexpr std::string_view unannounced_text =
     "The run failed before this call was made: a listener of its events threw an exception.";
 
@@ -25,12 +25,12 @@ void ToolBatch::refuse(Call& call, std::string text) {
     call.state = State::refused;
 }
 
-void ToolBatch::refuse_aborted(Call& call) { refuse(call, std::string(aborted_text)); }
+void ToolBatch::refuse_aborted(Call& call) { refuse(call, std::string(call_aborted_text)); }
 
 void ToolBatch::refuse_unannounced(Call& call) { refuse(call, std::string(unannounced_text)); }
 
 void ToolBatch::refuse_after(Call& call, const std::exception_ptr& failure) {
-    refuse(call, core_.stopped() ? std::string(aborted_text) : exception_text(failure));
+    refuse(call, core_.stopped() ? std::string(call_aborted_text) : exception_text(failure));
 }
 
 // While the tool runs.

@@ -1,0 +1,516 @@
+// The calls of the model in a run: size of an answer, cost, fallback, the prefix of the prompt.
+
+#include <cubepi/agent/agent_test_support.hpp>
+
+#include <algorithm>
+
+#include <cubepi/provider/fallback.hpp>
+#include <cubepi/provider/openai.hpp>
+#include <cubepi/testing/memory_transport.hpp>
+
+namespace cubepi {
+namespace {
+
+using cubepi::testing::ManualClock;
+using namespace agent_test;
+using testing::MemoryResponse;
+using testing::MemoryTransport;
+
+MemoryResponse stream() {
+    return MemoryResponse(200).with_header("content-type", "text/event-stream");
+}
+
+/// Pieces of a text, or of a call's arguments, without an end.
+MemoryResponse endless(const std::string& delta) {
+    MemoryResponse answer = stream();
+    for (int i = 0; i < 400; ++i) {
+        answer =
+            MemoryResponse(answer).with_event(R"({"choices":[{"index":0,"delta":)" + delta + "}]}");
+    }
+    return answer;
+}
+
+MemoryResponse response_with(const std::string& text) {
+    return stream()
+        .with_event(R"({"choices":[{"index":0,"delta":{"content":")" + text + R"("}}]})")
+        .with_event(R"({"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]})")
+        .with_event("[DONE]");
+}
+
+// The cost of runs and the spend limit. D24.
+
+/// One dollar per call: Faux counts tokens by characters, so only the output has a price, which is set manually.
+Model priced() {
+    Model model;
+    model.id = "priced";
+    ModelCost& cost = model.cost.emplace();
+    cost.input = 0.0;
+    cost.output = 1'000'000.0;
+    cost.cache_read = 0.0;
+    cost.cache_write = 0.0;
+    return model;
+}
+
+AssistantMessage worth(std::int64_t dollars, AssistantMessage message) {
+    message.usage.emplace();
+    message.usage->output_tokens = dollars;
+    return message;
+}
+
+/// A provider that returns prepared answers, including their usage.
+class Till final : public Provider {
+public:
+    explicit Till(std::vector<AssistantMessage> answers) : answers_(std::move(answers)) {}
+    MessageStream stream(ModelRequest request) override {
+        const std::size_t at = std::min(calls++, answers_.size() - 1);
+        AssistantMessage answer = answers_[at];
+        answer.model_id = request.model.id;
+        return MessageStream(std::make_unique<Source>(std::move(answer)));
+    }
+    std::size_t calls = 0;
+
+private:
+    class Source final : public StreamSource {
+    public:
+        explicit Source(AssistantMessage answer) : answer_(std::move(answer)) {}
+        std::optional<StreamEvent> ready() override {
+            if (given_) return std::nullopt;
+            given_ = true;
+            StreamEvent event;
+            event.type = StreamEventType::done;
+            event.partial = PartialMessage(Message(std::move(answer_)));
+            return event;
+        }
+        Task<StreamEvent> next() override {
+            std::optional<StreamEvent> event = ready();
+            co_return std::move(*event);
+        }
+
+    private:
+        AssistantMessage answer_;
+        bool given_ = false;
+    };
+    std::vector<AssistantMessage> answers_;
+};
+
+AgentLimits spending(double usd) {
+    AgentLimits limits;
+    limits.max_spend = usd;
+    return limits;
+}
+
+TEST(Spend, ARunSaysWhatItCost) {
+    auto till = std::make_shared<Till>(std::vector<AssistantMessage>{
+        worth(2, calling({echo_call("a")})), worth(3, faux_assistant_message("done"))});
+    Agent agent({.model = BoundModel(till, priced()), .tools = {echo_tool()}});
+    const RunResult result = run(agent.prompt("hi"));
+    ASSERT_TRUE(result);
+    ASSERT_TRUE(result.cost);
+    EXPECT_DOUBLE_EQ(*result.cost, 5.0);
+}
+
+TEST(Spend, D12_AnUnknownPriceIsNotZero) {
+    FauxProvider faux;
+    faux.set_responses({"ok"});
+    Agent agent({.model = faux.model()});
+    EXPECT_FALSE(run(agent.prompt("hi")).cost);
+}
+
+TEST(Spend, D24_TheLimitIsAnOutcomeWithItsNameAndLegalHistory) {
+    std::vector<AssistantMessage> answers;
+    for (int i = 0; i < 9; ++i)
+        answers.push_back(worth(2, calling({echo_call("a", "c" + std::to_string(i))})));
+    auto till = std::make_shared<Till>(std::move(answers));
+    Agent agent(
+        {.model = BoundModel(till, priced()), .tools = {echo_tool()}, .limits = spending(5.0)});
+    Recorder recorder(agent);
+    const RunResult result = run(agent.prompt("hi"));
+    EXPECT_EQ(result.outcome, RunOutcome::limited);
+    EXPECT_NE(std::string(result.error().what()).find("max_spend"), std::string::npos);
+    EXPECT_EQ(till->calls, 3U);
+    EXPECT_DOUBLE_EQ(*result.cost, 6.0);
+    EXPECT_TRUE(is_legal_transcript(agent.state().messages));
+    EXPECT_EQ(recorder.count(AgentEventType::agent_end), 1U);
+    // The next run has its own budget.
+    EXPECT_EQ(run(agent.prompt("on")).outcome, RunOutcome::limited);
+    EXPECT_EQ(till->calls, 6U);
+}
+
+PriorSpending prior(std::size_t turns, std::optional<double> cost) {
+    PriorSpending spending;
+    spending.turns = turns;
+    spending.usage.output_tokens = 4;
+    spending.cost = cost;
+    return spending;
+}
+
+TEST(Spend, D24_PriorSpendingCountsTowardTheLimitsAndIsPartOfTheResult) {
+    auto till =
+        std::make_shared<Till>(std::vector<AssistantMessage>{worth(2, calling({echo_call("a")}))});
+    AgentLimits limits = spending(7.0);
+    Agent agent({.model = BoundModel(till, priced()), .tools = {echo_tool()}, .limits = limits});
+    const RunResult result = run(agent.prompt("hi", PromptOptions().prior_spending(prior(1, 4.0))));
+    EXPECT_EQ(result.outcome, RunOutcome::limited);
+    EXPECT_EQ(till->calls, 2U);
+    EXPECT_DOUBLE_EQ(*result.cost, 8.0);
+    EXPECT_EQ(result.usage.output_tokens, 8);
+}
+
+TEST(Spend, D24_PriorSpendingCountsForPulledEventsToo) {
+    auto till = std::make_shared<Till>(
+        std::vector<AssistantMessage>{worth(2, faux_assistant_message("done"))});
+    Agent agent({.model = BoundModel(till, priced())});
+    AgentRun pulled = agent.start("hi", PromptOptions().prior_spending(prior(1, 4.0)));
+    const RunResult result = run(pulled.result());
+    ASSERT_TRUE(result.cost);
+    EXPECT_DOUBLE_EQ(*result.cost, 6.0);
+}
+
+TEST(Spend, D24_ALimitThatPriorSpendingHasReachedEndsARunBeforeItsFirstCall) {
+    auto till = std::make_shared<Till>(
+        std::vector<AssistantMessage>{worth(2, faux_assistant_message("never sent"))});
+    for (const PriorSpending& before : {prior(1, 5.0), prior(1, std::nullopt), prior(3, 0.0)}) {
+        AgentLimits limits = spending(5.0);
+        limits.max_turns = 3;
+        Agent agent({.model = BoundModel(till, priced()), .limits = limits});
+        Recorder recorder(agent);
+        const RunResult result = run(agent.prompt("hi", PromptOptions().prior_spending(before)));
+        EXPECT_EQ(result.outcome, RunOutcome::limited);
+        EXPECT_EQ(till->calls, 0U);
+        EXPECT_EQ(result.cost, before.cost);
+        EXPECT_TRUE(is_legal_transcript(agent.state().messages));
+        EXPECT_EQ(recorder.count(AgentEventType::turn_start), 1U);
+        EXPECT_EQ(recorder.count(AgentEventType::turn_end), 1U);
+        EXPECT_EQ(recorder.count(AgentEventType::agent_end), 1U);
+    }
+}
+
+TEST(Spend, D24_AnUnknownPriceFailsTheLimitClosed) {
+    FauxProvider faux;
+    faux.set_responses({"never sent"});
+    Agent agent({.model = faux.model("mystery"), .limits = spending(1.0)});
+    Recorder recorder(agent);
+    const RunResult result = run(agent.prompt("hi"));
+    EXPECT_EQ(result.outcome, RunOutcome::limited);
+    EXPECT_NE(std::string(result.error().what()).find("mystery"), std::string::npos);
+    EXPECT_EQ(faux.call_count(), 0U);
+    EXPECT_EQ(agent.state().messages.size(), 2U);
+    EXPECT_TRUE(is_legal_transcript(agent.state().messages));
+    EXPECT_EQ(recorder.count(AgentEventType::turn_start), 1U);
+    EXPECT_EQ(recorder.count(AgentEventType::turn_end), 1U);
+    EXPECT_EQ(recorder.count(AgentEventType::agent_end), 1U);
+}
+
+TEST(Spend, D24_AnAnswerWithoutUsageFailsTheLimitClosed) {
+    AssistantMessage silent = calling({echo_call("a")});
+    silent.usage.reset();
+    auto till = std::make_shared<Till>(std::vector<AssistantMessage>{silent});
+    Agent agent(
+        {.model = BoundModel(till, priced()), .tools = {echo_tool()}, .limits = spending(1.0)});
+    const RunResult result = run(agent.prompt("hi"));
+    EXPECT_EQ(result.outcome, RunOutcome::limited);
+    EXPECT_EQ(till->calls, 1U);
+    EXPECT_FALSE(result.cost);
+    EXPECT_TRUE(is_legal_transcript(agent.state().messages));
+}
+
+// An agent whose model is a fallback chain. D1, D7, D15, D23, D38, D39, D55.
+
+FauxStep down(ErrorCode code = ErrorCode::unavailable) {
+    ErrorInfo info;
+    info.code = code;
+    return faux_failure("the endpoint is down", info);
+}
+
+struct Chain {
+    explicit Chain(FallbackOptions options = {})
+        : model({first.model("first"), second.model("second")}, std::move(options)) {}
+    Requests requests;
+    FauxProvider first{FauxOptions{.provider_id = "p1"}};
+    FauxProvider second{FauxOptions{.provider_id = "p2"}};
+    FallbackBoundModel model;
+};
+
+TEST(FallbackAgent, D55_TheSecondModelFinishesTheRunAndTheNextRunStartsAtTheFirst) {
+    FallbackOptions options;
+    options.cool_down = std::chrono::nanoseconds::zero();
+    Chain chain(std::move(options));
+    chain.first.set_responses({down(), chain.requests.answer("first again")});
+    chain.second.set_responses({chain.requests.answer(calling({echo_call("x")})),
+                                chain.requests.answer("from the second")});
+    Agent agent({.model = chain.model, .tools = {echo_tool()}});
+    Recorder recorder(agent);
+    const RunResult result = run(agent.prompt("hi"));
+    ASSERT_TRUE(result) << result.error().what();
+    EXPECT_EQ(result.text(), "from the second");
+    EXPECT_EQ(recorder.notices(), (std::vector<std::string>{"failover"}));
+    EXPECT_EQ(chain.first.call_count(), 1u);
+    EXPECT_EQ(chain.second.call_count(), 2u);
+    for (const Message& message : agent.state().messages) {
+        if (message.role() != Role::assistant) continue;
+        EXPECT_EQ(message.assistant()->model_id, "second");
+        EXPECT_EQ(message.assistant()->provider_id, "p2");
+    }
+    EXPECT_TRUE(run(agent.prompt("more")));
+    EXPECT_EQ(chain.first.call_count(), 2u);
+    EXPECT_TRUE(is_legal_transcript(chain.requests.seen.back().messages));
+}
+
+TEST(FallbackAgent, AHopInTheMiddleOfARunKeepsTheHistory) {
+    Chain chain;
+    chain.first.set_responses(
+        {chain.requests.answer(calling({echo_call("x")})), down(ErrorCode::rate_limited)});
+    chain.second.set_responses({chain.requests.answer("done")});
+    Agent agent({.model = chain.model, .tools = {echo_tool()}});
+    EXPECT_EQ(run(agent.prompt("hi")).text(), "done");
+    const MessageList& asked = chain.requests.seen.back().messages;
+    EXPECT_EQ(roles(asked), (std::vector<Role>{Role::user, Role::assistant, Role::tool_result}));
+    EXPECT_EQ(asked[1].assistant()->model_id, "first");
+}
+
+TEST(FallbackAgent, AnExhaustedChainIsAFailedRunAndTheNextPromptWorks) {
+    Chain chain;
+    chain.first.set_responses({down()});
+    chain.second.set_responses({down(ErrorCode::model_not_found)});
+    Agent agent({.model = chain.model});
+    Recorder recorder(agent);
+    const RunResult result = run(agent.prompt("hi"));
+    EXPECT_EQ(result.outcome, RunOutcome::failed);
+    EXPECT_EQ(result.error().code(), ErrorCode::unavailable);
+    EXPECT_EQ(recorder.notices(), (std::vector<std::string>{"failover", "failover"}));
+    EXPECT_EQ(recorder.count(AgentEventType::agent_end), 1u);
+    chain.first.set_responses({chain.requests.answer("back")});
+    EXPECT_EQ(run(agent.prompt("again")).text(), "back");
+    EXPECT_TRUE(is_legal_transcript(agent.state().messages));
+}
+
+TEST(FallbackAgent, D15_ContentThatWasShownStaysAndNoOtherModelIsAsked) {
+    Chain chain;
+    AssistantMessage broken = faux_assistant_message("half an answ", "error", "the line broke");
+    ErrorInfo info;
+    info.code = ErrorCode::disconnected;
+    broken.error = SharedValue<ErrorInfo>(info);
+    chain.first.set_responses({broken});
+    Agent agent({.model = chain.model});
+    const RunResult result = run(agent.prompt("hi"));
+    EXPECT_EQ(result.outcome, RunOutcome::failed);
+    EXPECT_EQ(agent.state().messages.back().text(), "half an answ");
+    EXPECT_EQ(chain.second.call_count(), 0u);
+}
+
+TEST(FallbackAgent, D7_AnAbortAtTheHopEndsTheRun) {
+    Chain chain;
+    chain.first.set_responses({down()});
+    chain.second.set_responses({"never"});
+    Agent agent({.model = chain.model});
+    agent.subscribe([&agent](const AgentEvent& event) {
+        if (event.get_if<NoticeEvent>()) agent.abort();
+    });
+    EXPECT_EQ(run(agent.prompt("hi")).outcome, RunOutcome::aborted);
+    EXPECT_EQ(chain.second.call_count(), 0u);
+    EXPECT_EQ(agent.state().messages.back().assistant()->stop_reason, "aborted");
+}
+
+/// Runs `end` while a callback of the run waits during a fallback, and returns the run's result.
+RunResult end_mid_hop(std::unique_ptr<Agent>& agent, std::function<void()> end, AsyncEvent& reached,
+                      bool& cancelled) {
+    RunResult result;
+    const auto parent = [&]() -> Task<void> {
+        TaskScope scope(co_await this_executor);
+        const auto prompting = [&]() -> Task<void> {
+            std::exception_ptr failure;
+            try {
+                result = co_await agent->prompt("hi");
+            } catch (...) {
+                failure = std::current_exception();
+            }
+            cancelled = failure && is_cancellation(failure);
+        };
+        scope.spawn(prompting());
+        co_await reached.wait();
+        if (end) {
+            end();
+        } else {
+            scope.cancel();
+        }
+        co_await scope.settle();
+    };
+    run(parent());
+    return result;
+}
+
+struct MidHop {
+    MidHop() {
+        FallbackOptions options;
+        options.on_failover = [this](const Failover&) -> Task<> {
+            if (std::exchange(hopped, true)) co_return;
+            reached.set();
+            co_await clock->sleep_for(std::chrono::hours(1));
+        };
+        chain.emplace(std::move(options));
+        chain->first.set_responses({down()});
+        chain->second.set_responses({chain->requests.answer("later")});
+        agent = std::make_unique<Agent>(AgentOptions{.model = chain->model});
+    }
+    std::shared_ptr<ManualClock> clock = std::make_shared<ManualClock>();
+    AsyncEvent reached;
+    std::optional<Chain> chain;
+    std::unique_ptr<Agent> agent;
+    bool hopped = false;
+    bool cancelled = false;
+};
+
+TEST(FallbackAgent, D7_AnAbortInTheMiddleOfAHop) {
+    MidHop hop;
+    const RunResult result =
+        end_mid_hop(hop.agent, [&] { hop.agent->abort(); }, hop.reached, hop.cancelled);
+    EXPECT_EQ(result.outcome, RunOutcome::aborted);
+    EXPECT_EQ(run(hop.agent->prompt("again")).text(), "later");
+    EXPECT_TRUE(is_legal_transcript(hop.agent->state().messages));
+}
+
+TEST(FallbackAgent, D7_AnAgentDestroyedInTheMiddleOfAHop) {
+    MidHop hop;
+    const RunResult result =
+        end_mid_hop(hop.agent, [&] { hop.agent.reset(); }, hop.reached, hop.cancelled);
+    EXPECT_EQ(result.outcome, RunOutcome::aborted);
+    EXPECT_EQ(hop.chain->second.call_count(), 0u);
+}
+
+TEST(FallbackAgent, D38_APromptCancelledInTheMiddleOfAHop) {
+    MidHop hop;
+    (void)end_mid_hop(hop.agent, {}, hop.reached, hop.cancelled);
+    EXPECT_TRUE(hop.cancelled);
+    EXPECT_EQ(run(hop.agent->prompt("again")).text(), "later");
+    EXPECT_TRUE(is_legal_transcript(hop.agent->state().messages));
+}
+
+// The prompt-prefix guard in a run. D56.
+
+std::vector<std::string> breaks(const Recorder& recorder) {
+    std::vector<std::string> blocks;
+    for (const AgentEvent& event : recorder.events) {
+        const NoticeEvent* told = std::get_if<NoticeEvent>(&event.body);
+        if (told && told->notice.code == "cache_prefix_break")
+            blocks.emplace_back(told->notice.details.at("block").as_string());
+    }
+    return blocks;
+}
+
+TEST(Prefix, D56_RunsThatOnlyAddKeepTheirPrefix) {
+    FauxProvider faux;
+    faux.set_responses({calling({echo_call("a")}), "one", calling({echo_call("b", "c2")}), "two"});
+    Agent agent({.model = faux.model(), .system_prompt = "Be brief.", .tools = {echo_tool()}});
+    Recorder recorder(agent);
+    EXPECT_TRUE(run(agent.prompt("hi")));
+    EXPECT_TRUE(run(agent.prompt("again")));
+    EXPECT_EQ(breaks(recorder), std::vector<std::string>());
+}
+
+TEST(Prefix, D56_AThreadThatIsLoadedAgainIsTheSame) {
+    auto store = std::make_shared<MemoryCheckpointer>();
+    FauxProvider faux;
+    faux.set_responses({"one", "two"});
+    Agent agent({.model = faux.model(), .checkpointer = store, .thread_id = "t"});
+    Recorder recorder(agent);
+    EXPECT_TRUE(run(agent.prompt("hi")));
+    agent.reset();
+    EXPECT_TRUE(run(agent.prompt("again")));
+    EXPECT_EQ(breaks(recorder), std::vector<std::string>());
+}
+
+TEST(Prefix, D56_AHookThatRewritesThePastIsTold) {
+    FauxProvider faux;
+    faux.set_responses({calling({echo_call("a")}), "done"});
+    int calls = 0;
+    AgentOptions options;
+    options.model = faux.model();
+    options.tools = {echo_tool()};
+    options.transform_system_prompt = [&](std::string prompt,
+                                          const HookContext&) -> Task<std::string> {
+        co_return prompt + "It is " + std::to_string(++calls) + " o'clock.";
+    };
+    Agent agent(std::move(options));
+    Recorder recorder(agent);
+    EXPECT_TRUE(run(agent.prompt("hi")));
+    EXPECT_EQ(breaks(recorder), std::vector<std::string>{"system_prompt"});
+}
+
+TEST(Prefix, D56_AChangedToolIsTold) {
+    FauxProvider faux;
+    faux.set_responses({"one", "two"});
+    Agent agent({.model = faux.model(), .tools = {echo_tool()}});
+    Recorder recorder(agent);
+    EXPECT_TRUE(run(agent.prompt("hi")));
+    agent.set_tools({});
+    EXPECT_TRUE(run(agent.prompt("again")));
+    EXPECT_EQ(breaks(recorder), std::vector<std::string>{"tools/0"});
+}
+
+TEST(AnswerLimit, D74_ALargeAnswerEndsTheRunAndTheNextPromptWorks) {
+    const std::string piece(10'000, 'x');
+    const std::vector<std::string> deltas{
+        R"({"content":")" + piece + R"("})",
+        R"({"reasoning_content":")" + piece + R"("})",
+        R"({"refusal":")" + piece + R"("})",
+        R"({"tool_calls":[{"index":0,"id":"c1","function":{"name":"echo","arguments":")" + piece +
+            R"("}}]})",
+    };
+    for (const std::string& delta : deltas) {
+        const auto transport = std::make_shared<MemoryTransport>(
+            std::vector<MemoryResponse>{endless(delta), response_with("fine")});
+        AgentOptions options;
+        options.model = OpenAIProvider({.api_key = "k"}).model("m");
+        options.tools = {echo_tool()};
+        options.limits.max_answer_bytes = 1'000'000;
+        options.runtime = std::make_shared<const Runtime>(Runtime().with_transport(transport));
+        options.checkpointer = std::make_shared<MemoryCheckpointer>();
+        options.thread_id = "t";
+        Agent agent(std::move(options));
+        const RunResult result = run(agent.prompt("hi"));
+        EXPECT_EQ(result.outcome, RunOutcome::limited) << delta.substr(0, 20);
+        const auto* reached = dynamic_cast<const LimitReachedError*>(&result.error());
+        ASSERT_NE(reached, nullptr);
+        EXPECT_EQ(reached->limit(), "max_answer_bytes");
+        std::size_t bytes = 0;
+        for (const Message& message : agent.state().messages) bytes += message.text().size();
+        EXPECT_LE(bytes, std::size_t{65} << 10U);
+        EXPECT_TRUE(repair_request(agent.state().messages).repairs == TranscriptRepairs());
+        const RunResult next = run(agent.prompt("and now?"));
+        EXPECT_EQ(next.outcome, RunOutcome::completed) << delta.substr(0, 20);
+        EXPECT_EQ(next.text(), "fine");
+        const std::vector<HttpRequest> requests = transport->requests();
+        ASSERT_EQ(requests.size(), 2U) << "an answer that was too large is not asked for again";
+        EXPECT_LE(requests.back().body.size(), std::size_t{70} << 10U);
+    }
+}
+
+// A model and a tool that never wait: other coroutines of the same loop run all the same, and can stop the run.
+TEST(AnswerLimit, AModelThatNeverWaitsCanBeAborted) {
+    FauxProvider faux;
+    std::vector<FauxStep> steps;
+    for (int i = 0; i < 500; ++i)
+        steps.emplace_back(calling({echo_call("a", "c" + std::to_string(i))}));
+    faux.set_responses(std::move(steps));
+    AgentOptions options;
+    options.model = faux.model();
+    options.tools = {echo_tool()};
+    options.limits.max_turns = 0;
+    Agent agent(std::move(options));
+    RunResult result;
+    run([](Agent& agent, RunResult& result) -> Task<> {
+        Task<RunResult> prompted = agent.prompt("hi");
+        BackgroundScope others(co_await this_executor);
+        others.spawn([](Agent& agent) -> Task<> {
+            while (!agent.state().is_streaming) co_await yield_now();
+            agent.abort();
+        }(agent));
+        result = co_await std::move(prompted);
+        co_await others.close();
+    }(agent, result));
+    EXPECT_EQ(result.outcome, RunOutcome::aborted);
+    EXPECT_LT(agent.state().messages.size(), 200U);
+}
+
+}  // namespace
+}  // namespace cubepi
