@@ -5,8 +5,8 @@
 
 #include <cubepi/core/number_text.hpp>
 #include <cubepi/net/utf8.hpp>
-#include <cubepi/tracing/export/json_text.hpp>
-#include <cubepi/tracing/prometheus.hpp>
+#include <cubepi/tracing/export/span_json.hpp>
+#include <cubepi/tracing/metric_data.hpp>
 
 namespace cubepi {
 

@@ -13,7 +13,6 @@
 
 #include <cubepi/core/offload.hpp>
 #include <cubepi/core/support/posix_file.hpp>
-#include <cubepi/tracing/export/json_text.hpp>
 #include <cubepi/tracing/export/private_directories.hpp>
 #include <cubepi/tracing/export/span_json.hpp>
 

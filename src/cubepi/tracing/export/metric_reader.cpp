@@ -4,7 +4,6 @@
 #include <atomic>
 #include <utility>
 
-#include <cubepi/tracing/export/export_report.hpp>
 #include <cubepi/tracing/export/export_thread.hpp>
 
 namespace cubepi {
@@ -97,6 +96,8 @@ Task<> MetricLane::export_now() {
 }
 
 }  // namespace
+
+Task<void> MetricExporter::shutdown() { co_return; }
 
 struct MetricReader::State {
     State(std::shared_ptr<NoticeReceiver> notices, std::vector<std::shared_ptr<MetricLane>> all)

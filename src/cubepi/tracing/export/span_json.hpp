@@ -1,6 +1,9 @@
 #pragma once
 
+#include <chrono>
+#include <cstdint>
 #include <string>
+#include <string_view>
 
 #include <cubepi/tracing/span.hpp>
 
@@ -14,5 +17,17 @@ std::string resource_json(const Resource& resource);
 
 /// Appends the attributes as a JSON object.
 void append_attributes(std::string& out, const Attributes& attributes);
+
+/// Appends a JSON string with quotes. Text outside ASCII is not escaped; invalid UTF-8 becomes U+FFFD.
+void append_json_string(std::string& out, std::string_view text);
+
+/// Appends a number that reads back as the same double, with a decimal point or an exponent; "NaN", "Infinity" and "-Infinity"
+/// as strings, because JSON has no such numbers.
+void append_json_double(std::string& out, double value);
+
+void append_integer(std::string& out, std::int64_t value);
+
+/// Appends "2026-11-21T23:28:50.155353Z". A time outside of the years 1970 to 9999 becomes the nearest one within.
+void append_iso_time(std::string& out, std::chrono::system_clock::time_point time);
 
 }  // namespace cubepi::detail

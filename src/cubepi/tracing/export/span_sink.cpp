@@ -5,7 +5,6 @@
 #include <limits>
 #include <utility>
 
-#include <cubepi/tracing/export/export_report.hpp>
 #include <cubepi/tracing/export/export_thread.hpp>
 #include <cubepi/tracing/export/span_queue.hpp>
 
@@ -182,6 +181,8 @@ Task<bool> SpanLane::export_batch() {
 }
 
 }  // namespace
+
+Task<void> SpanExporter::shutdown() { co_return; }
 
 struct SpanSink::State {
     State(std::vector<Output> outputs, const std::shared_ptr<const Resource>& resource,

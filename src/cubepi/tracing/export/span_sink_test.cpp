@@ -1,20 +1,28 @@
 #include <cubepi/tracing/span_sink.hpp>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <atomic>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cubepi/testing/manual_clock.hpp>
 #include <cubepi/tracing/export/export_test_support.hpp>
+#include <cubepi/tracing/export/span_queue.hpp>
 #include <cubepi/tracing/memory_exporters.hpp>
 
 namespace cubepi {
 namespace {
 
+using namespace detail;
 using namespace std::chrono_literals;
+using ::testing::ElementsAre;
 
 std::shared_ptr<const Resource> test_resource() {
     Resource resource;
@@ -209,6 +217,381 @@ TEST(SpanSink, FlushesWhatWasAddedBeforeByTheSameThread) {
         });
     }
     for (std::thread& thread : threads) thread.join();
+}
+
+Task<ExportResult> reject(std::size_t spans, std::string error) {
+    ExportResult result;
+    result.rejected = spans;
+    result.error = std::move(error);
+    co_return result;
+}
+
+Task<ExportResult> throw_later() {
+    co_await yield_now();
+    throw std::runtime_error("broken later");
+}
+
+TEST(SpanSinkFaults, D26_AnExporterThatThrowsDoesNotAffectTheOthers) {
+    const auto throws_now = std::make_shared<ScriptedExporter>(
+        [](const SpanBatch&) -> Task<ExportResult> { throw std::runtime_error("broken now"); });
+    const auto throws_later =
+        std::make_shared<ScriptedExporter>([](const SpanBatch&) { return throw_later(); });
+    const auto good = std::make_shared<InMemorySpanExporter>();
+    Notices notices;
+    SpanSink sink({output_of(throws_now), output_of(throws_later), output_of(good)}, nullptr,
+                  notices.receiver());
+    sink.add(make_span());
+    EXPECT_TRUE(sink.force_flush(plenty));
+    EXPECT_EQ(good->spans().size(), 1u);
+    ASSERT_EQ(notices.all().size(), 2u);
+    EXPECT_EQ(notices.all()[0].text, "the exporter scripted cannot deliver spans: broken now");
+    EXPECT_EQ(notices.all()[1].details.at("error"), "broken later");
+    EXPECT_TRUE(sink.shutdown(plenty));
+    EXPECT_EQ(sink.counts()[0].failed, 1u);
+    EXPECT_EQ(sink.counts()[1].failed, 1u);
+    EXPECT_EQ(sink.counts()[2].exported, 1u);
+}
+
+TEST(SpanSinkFaults, D26_ReportsAFailureAndARecoveryOnce) {
+    std::atomic<bool> works = false;
+    const auto exporter = std::make_shared<ScriptedExporter>([&](const SpanBatch& batch) {
+        return works ? accept_all() : reject(batch.size(), "down");
+    });
+    Notices notices;
+    SpanSink sink({output_of(exporter)}, nullptr, notices.receiver());
+    const auto send = [&] {
+        sink.add(make_span());
+        EXPECT_TRUE(sink.force_flush(plenty));
+    };
+    for (int i = 0; i < 5; ++i) send();
+    EXPECT_THAT(notices.codes(), ElementsAre("export_failing"));
+    works = true;
+    for (int i = 0; i < 5; ++i) send();
+    EXPECT_THAT(notices.codes(), ElementsAre("export_failing", "export_recovered"));
+    works = false;
+    send();
+    EXPECT_TRUE(sink.shutdown(plenty));
+    EXPECT_THAT(notices.codes(), ElementsAre("export_failing", "export_recovered", "export_failing",
+                                             "export_ended"));
+    const Notice last = notices.all().back();
+    EXPECT_EQ(last.text, "the exporter scripted delivered 5 spans, 6 were not accepted");
+    EXPECT_EQ(last.details.at("exported"), 5u);
+    EXPECT_EQ(last.details.at("failed"), 6u);
+}
+
+TEST(SpanSinkFaults, SaysWhyAnExportWasRepeatedWhenTheEndCutItOff) {
+    Latch exporting;
+    const auto exporter = std::make_shared<ScriptedExporter>([&](const SpanBatch&) {
+        exporting.open();
+        return hang();
+    });
+    exporter->reason = "c answered with HTTP 503";
+    Notices notices;
+    ExportLimits limits;
+    limits.delay = std::chrono::milliseconds(1);
+    SpanSink sink({output_of(exporter, limits)}, nullptr, notices.receiver());
+    sink.add(make_span());
+    exporting.wait();
+    EXPECT_FALSE(sink.shutdown(std::chrono::milliseconds(20)));
+    const Notice last = notices.all().back();
+    EXPECT_EQ(last.text,
+              "the exporter scripted delivered 0 spans, 1 were not accepted: c answered with HTTP "
+              "503");
+    EXPECT_EQ(last.details.at("error"), "c answered with HTTP 503");
+}
+
+TEST(SpanSinkFaults, CountsAPartialRejection) {
+    const auto exporter =
+        std::make_shared<ScriptedExporter>([](const SpanBatch&) { return reject(1, ""); });
+    Notices notices;
+    SpanSink sink({output_of(exporter)}, nullptr, notices.receiver());
+    for (int i = 0; i < 3; ++i) sink.add(make_span());
+    EXPECT_TRUE(sink.shutdown(plenty));
+    EXPECT_EQ(sink.counts()[0].exported, 2u);
+    EXPECT_EQ(sink.counts()[0].failed, 1u);
+    EXPECT_EQ(notices.all()[0].details.at("error"), "1 spans were rejected");
+}
+
+TEST(SpanSinkFaults, D26_DropsAndReportsOnceWhenAQueueIsFull) {
+    Latch begun;
+    Latch released;
+    const auto slow = std::make_shared<ScriptedExporter>([&](const SpanBatch&) {
+        begun.open();
+        released.wait();
+        return accept_all();
+    });
+    Notices notices;
+    ExportLimits limits;
+    limits.queue_spans = 4;
+    limits.batch_spans = 1;
+    SpanSink sink({output_of(slow, limits)}, nullptr, notices.receiver());
+    sink.add(make_span());
+    begun.wait();
+    for (int i = 0; i < 100; ++i) sink.add(make_span());
+    EXPECT_EQ(sink.counts()[0].dropped, 96u);
+    released.open();
+    EXPECT_TRUE(sink.force_flush(plenty));
+    EXPECT_THAT(notices.codes(), ElementsAre("export_dropping", "export_recovered"));
+    EXPECT_TRUE(sink.shutdown(plenty));
+    EXPECT_EQ(sink.counts()[0].exported, 5u);
+    EXPECT_EQ(notices.all().back().text,
+              "the exporter scripted delivered 5 spans, 96 were dropped");
+}
+
+TEST(SpanSinkFaults, D26_LimitsTheBytesOfADeadExporter) {
+    Latch begun;
+    const auto dead = std::make_shared<ScriptedExporter>([&](const SpanBatch&) {
+        begun.open();
+        return hang();
+    });
+    ExportLimits limits;
+    limits.queue_bytes = 10000;
+    limits.batch_spans = 1;
+    SpanSink sink({output_of(dead, limits)}, nullptr, nullptr);
+    const auto big = make_span();
+    big->attributes.set("content", std::string(4000, 'x'));
+    std::weak_ptr<const SpanData> alive;
+    sink.add(big);
+    begun.wait();
+    for (int i = 0; i < 1000; ++i) {
+        const auto copy = std::make_shared<SpanData>(*big);
+        sink.add(copy);
+        if (i == 500) alive = copy;
+    }
+    // One is being exported and one waits.
+    EXPECT_EQ(sink.counts()[0].dropped, 999u);
+    EXPECT_TRUE(alive.expired());
+    EXPECT_FALSE(sink.shutdown(0ms));
+    EXPECT_EQ(sink.counts()[0].failed, 1u);
+    EXPECT_EQ(sink.counts()[0].dropped, 1000u);
+}
+
+TEST(SpanSinkFaults, D26_EndsAnExportAtItsTimeLimit) {
+    Latch begun;
+    std::atomic<int> calls = 0;
+    const auto exporter = std::make_shared<ScriptedExporter>([&](const SpanBatch&) {
+        begun.open();
+        return calls++ == 0 ? hang() : accept_all();
+    });
+    const auto clock = std::make_shared<testing::ManualClock>();
+    Notices notices;
+    ExportLimits limits;
+    limits.batch_spans = 1;
+    limits.export_timeout = 30s;
+    SpanSink sink({output_of(exporter, limits)}, nullptr, notices.receiver(), clock);
+    sink.add(make_span());
+    begun.wait();
+    clock->wait_for_sleepers(1);
+    clock->advance(30s);
+    sink.add(make_span());
+    EXPECT_TRUE(sink.shutdown(plenty));
+    EXPECT_THAT(notices.codes(), ElementsAre("export_failing", "export_recovered", "export_ended"));
+    EXPECT_EQ(notices.all()[0].details.at("error"), "timed out after 30 s (export)");
+    EXPECT_EQ(sink.counts()[0].failed, 1u);
+    EXPECT_EQ(sink.counts()[0].exported, 1u);
+}
+
+TEST(SpanSinkFaults, D26_AbandonsAnExporterThatHangs) {
+    const auto dead = std::make_shared<ScriptedExporter>([](const SpanBatch&) { return hang(); });
+    const auto good = std::make_shared<InMemorySpanExporter>();
+    Notices notices;
+    SpanSink sink({output_of(dead), output_of(good)}, nullptr, notices.receiver());
+    for (int i = 0; i < 600; ++i) sink.add(make_span());
+    EXPECT_FALSE(sink.force_flush(10ms));
+    EXPECT_FALSE(sink.shutdown(10ms));
+    EXPECT_EQ(sink.counts()[0].failed, 512u);
+    EXPECT_EQ(sink.counts()[0].dropped, 88u);
+    EXPECT_EQ(sink.counts()[1].exported, 600u);
+    EXPECT_TRUE(good->is_shut_down());
+    EXPECT_EQ(notices.all().size(), 2u);
+}
+
+TEST(SpanSinkFaults, D26_AbandonsAnExporterThatIgnoresItsCancellation) {
+    Latch begun;
+    const auto dead = std::make_shared<ScriptedExporter>([&begun](const SpanBatch&) {
+        begun.open();
+        return hang_uncancellable();
+    });
+    Notices notices;
+    {
+        SpanSink sink({output_of(dead)}, nullptr, notices.receiver());
+        sink.add(make_span());
+        EXPECT_FALSE(sink.force_flush(10ms));
+        begun.wait();
+        EXPECT_FALSE(sink.shutdown(0ms));
+        EXPECT_EQ(sink.counts()[0].failed, 1u);
+    }
+    EXPECT_THAT(notices.codes(), ElementsAre("export_ended"));
+}
+
+TEST(SpanSinkFaults, D26_AbandonsAnExporterThatBlocksItsThread) {
+    // Outlives the sink: the exporter is left to its thread.
+    struct Gate {
+        Latch begun;
+        Latch released;
+    };
+    const auto gate = std::make_shared<Gate>();
+    const auto blocked = std::make_shared<ScriptedExporter>([gate](const SpanBatch&) {
+        gate->begun.open();
+        gate->released.wait();
+        return accept_all();
+    });
+    Notices notices;
+    {
+        SpanSink sink({output_of(blocked)}, nullptr, notices.receiver());
+        sink.add(make_span());
+        EXPECT_FALSE(sink.force_flush(1ms));
+        gate->begun.wait();
+        EXPECT_FALSE(sink.shutdown(0ms));
+        EXPECT_EQ(sink.counts()[0].failed, 1u);
+        EXPECT_EQ(sink.counts()[0].exported, 0u);
+    }
+    gate->released.open();
+    EXPECT_THAT(notices.codes(), ElementsAre("export_ended"));
+}
+
+TEST(SpanSinkFaults, D26_AbandonsAnExporterThatHangsAtShutdown) {
+    const auto exporter =
+        std::make_shared<ScriptedExporter>([](const SpanBatch&) { return accept_all(); },
+                                           []() -> Task<void> { (void)co_await hang(); });
+    SpanSink sink({output_of(exporter)}, nullptr, nullptr);
+    sink.add(make_span());
+    EXPECT_TRUE(sink.force_flush(plenty));
+    EXPECT_FALSE(sink.shutdown(10ms));
+    EXPECT_EQ(sink.counts()[0].exported, 1u);
+    EXPECT_EQ(sink.counts()[0].failed, 0u);
+}
+
+TEST(SpanSinkFaults, AShutdownOfAnExporterMayThrow) {
+    const auto exporter = std::make_shared<ScriptedExporter>(
+        [](const SpanBatch&) { return accept_all(); },
+        []() -> Task<void> { throw std::runtime_error("no end"); });
+    SpanSink sink({output_of(exporter)}, nullptr, nullptr);
+    sink.add(make_span());
+    EXPECT_TRUE(sink.shutdown(plenty));
+    EXPECT_EQ(sink.counts()[0].exported, 1u);
+}
+
+TEST(SpanSinkFaults, AReceiverOfNoticesMayThrow) {
+    const auto exporter =
+        std::make_shared<ScriptedExporter>([](const SpanBatch&) { return reject(1, "no"); });
+    SpanSink sink({output_of(exporter)}, nullptr,
+                  [](const Notice&) { throw std::runtime_error("listener"); });
+    sink.add(make_span());
+    EXPECT_TRUE(sink.shutdown(plenty));
+    EXPECT_EQ(sink.counts()[0].failed, 1u);
+}
+
+TEST(SpanSinkFaults, AnExporterCannotWaitForItself) {
+    SpanSink* self = nullptr;
+    std::atomic<int> refused = 0;
+    const auto exporter = std::make_shared<ScriptedExporter>([&](const SpanBatch&) {
+        if (!self->force_flush(plenty)) ++refused;
+        return accept_all();
+    });
+    SpanSink sink({output_of(exporter)}, nullptr, nullptr);
+    self = &sink;
+    sink.add(make_span());
+    EXPECT_TRUE(sink.force_flush(plenty));
+    EXPECT_EQ(refused, 1);
+}
+
+TEST(SpanSinkFaults, D26_AChildProcessDropsAndDoesNotWait) {
+    const auto exporter = std::make_shared<InMemorySpanExporter>();
+    SpanSink sink({output_of(exporter)}, nullptr, nullptr);
+    sink.add(make_span());
+    EXPECT_TRUE(sink.force_flush(plenty));
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+        int wrong = 0;
+        sink.add(make_span());
+        wrong += sink.force_flush(plenty) ? 2 : 0;
+        wrong += sink.shutdown(plenty) ? 4 : 0;
+        wrong += sink.counts()[0].dropped == 1 ? 0 : 8;
+        sink.~SpanSink();
+        _exit(wrong);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status));
+    EXPECT_EQ(WEXITSTATUS(status), 0);
+    sink.add(make_span());
+    EXPECT_TRUE(sink.shutdown(plenty));
+    EXPECT_EQ(sink.counts()[0].exported, 2u);
+    EXPECT_EQ(sink.counts()[0].dropped, 0u);
+}
+
+TEST(SpanQueue, ReturnsSpansInOrder) {
+    SpanQueue queue(3, 100);
+    for (int round = 0; round < 5; ++round) {
+        EXPECT_TRUE(queue.push(make_span("a"), 1));
+        EXPECT_TRUE(queue.push(make_span("b"), 2));
+        SpanQueue::Entry entry;
+        ASSERT_TRUE(queue.pop(entry));
+        EXPECT_EQ(entry.span->name, "a");
+        ASSERT_TRUE(queue.pop(entry));
+        EXPECT_EQ(entry.span->name, "b");
+        EXPECT_EQ(entry.bytes, 2u);
+        EXPECT_FALSE(queue.pop(entry));
+        queue.release(3);
+    }
+    EXPECT_EQ(queue.added(), 10u);
+    EXPECT_EQ(queue.taken(), 10u);
+}
+
+TEST(SpanQueue, RefusesMoreThanItsLimits) {
+    SpanQueue queue(3, 100);
+    EXPECT_FALSE(queue.push(make_span(), 101));
+    for (int i = 0; i < 3; ++i) EXPECT_TRUE(queue.push(make_span(), 1));
+    EXPECT_FALSE(queue.push(make_span(), 1));
+    EXPECT_EQ(queue.size(), 3u);
+}
+
+TEST(SpanQueue, CountsBytesUntilTheyAreReleased) {
+    SpanQueue queue(8, 100);
+    EXPECT_TRUE(queue.push(make_span(), 60));
+    SpanQueue::Entry entry;
+    ASSERT_TRUE(queue.pop(entry));
+    EXPECT_FALSE(queue.push(make_span(), 60));
+    queue.release(60);
+    EXPECT_TRUE(queue.push(make_span(), 60));
+}
+
+TEST(SpanQueue, LosesNothingBetweenThreads) {
+    constexpr int producers = 4;
+    constexpr int each = 20000;
+    SpanQueue queue(64, 1U << 20U);
+    const std::shared_ptr<const SpanData> span = make_span();
+    std::atomic<int> added = 0;
+    std::atomic<int> refused = 0;
+    std::atomic<int> running = producers;
+    std::vector<std::thread> threads;
+    for (int i = 0; i < producers; ++i) {
+        threads.emplace_back([&] {
+            for (int n = 0; n < each; ++n) {
+                std::shared_ptr<const SpanData> copy = span;
+                ++(queue.push(std::move(copy), 1) ? added : refused);
+            }
+            --running;
+        });
+    }
+    int taken = 0;
+    SpanQueue::Entry entry;
+    for (bool more = true; more;) {
+        more = running > 0;
+        while (queue.pop(entry)) {
+            EXPECT_EQ(entry.span, span);
+            queue.release(entry.bytes);
+            ++taken;
+        }
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(taken, added);
+    EXPECT_EQ(added + refused, producers * each);
+    EXPECT_EQ(queue.size(), 0u);
+    entry = SpanQueue::Entry();
+    EXPECT_EQ(span.use_count(), 1);
 }
 
 }  // namespace

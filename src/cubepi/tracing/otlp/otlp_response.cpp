@@ -1,4 +1,4 @@
-#include <cubepi/tracing/otlp/otlp_response.hpp>
+#include <cubepi/tracing/otlp/otlp_messages.hpp>
 
 #include <algorithm>
 #include <charconv>

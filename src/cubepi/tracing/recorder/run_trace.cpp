@@ -1,10 +1,79 @@
 #include <cubepi/tracing/recorder/run_trace.hpp>
 
+#include <algorithm>
 #include <utility>
+#include <variant>
 
-#include <cubepi/tracing/recorder/chat_attributes.hpp>
+#include <cubepi/provider/cost.hpp>
+#include <cubepi/tracing/recorder/conventions.hpp>
 
 namespace cubepi::detail {
+
+namespace {
+
+/// Marks a span as failed.
+void set_error(SpanData& span, std::string type, std::string description) {
+    span.status = SpanStatus::error;
+    span.status_description = std::move(description);
+    span.attributes.set("error.type", SharedString(std::move(type)));
+}
+
+JsonArray output_of(const TurnEndEvent& event) {
+    JsonArray output;
+    if (event.message) output.emplace_back(content_of(event.message));
+    for (const Message& result : event.tool_results) output.emplace_back(content_of(result));
+    return output;
+}
+
+double seconds_between(RunTrace::Time from, RunTrace::Time to) {
+    return std::chrono::duration<double>(to - from).count();
+}
+
+void record_result(SpanData& span, const ToolExecutionEndEvent& event,
+                   const ContentFilter& content) {
+    Attributes& attributes = span.attributes;
+    attributes.add("cubepi.tool.is_error", event.is_error);
+    if (event.terminate) attributes.add("cubepi.tool.terminate", true);
+    if (event.blocked_by_hook) {
+        attributes.add("cubepi.tool.blocked_by_hook", true);
+        if (!event.block_reason.empty() && content.enabled())
+            content.add(attributes, "cubepi.tool.block_reason", Json(event.block_reason));
+    }
+    if (event.is_error) {
+        set_error(span, event.blocked_by_hook ? "cubepi.tool.blocked_by_hook" : "cubepi.tool.error",
+                  "tool error");
+    }
+    if (content.enabled())
+        content.add(attributes, "gen_ai.tool.call.result", to_json(event.result));
+}
+
+}  // namespace
+
+void SpanHold::add(std::shared_ptr<const SpanData> span) {
+    const std::lock_guard lock(mutex_);
+    if (failed_) return sink_->add(std::move(span));
+    const std::size_t bytes = span->memory();
+    if (spans_.size() >= max_spans || bytes > max_bytes - bytes_) {
+        ++missing_;
+        return;
+    }
+    spans_.push_back(std::move(span));
+    bytes_ += bytes;
+}
+
+void SpanHold::fail() noexcept {
+    std::uint64_t missing = 0;
+    {
+        const std::lock_guard lock(mutex_);
+        failed_ = true;
+        for (std::shared_ptr<const SpanData>& span : spans_) sink_->add(std::move(span));
+        spans_.clear();
+        missing = std::exchange(missing_, 0);
+    }
+    losses_->add(Loss::held_span,
+                 "more than 10,000 of them, or 16 MiB, waited for the end of the run", missing);
+    if (above_) above_->fail();
+}
 
 /// Leaves a trace to the child process of fork() that cannot use it: another thread of the parent may have been changing it.
 struct RunTrace::Deleter {
@@ -32,8 +101,9 @@ RunTrace::RunTrace(std::shared_ptr<const Settings> settings, std::shared_ptr<Spa
       context_{parent.trace_id, SpanId::random(), parent.sampled},
       hold_(parent.sampled || !settings_.keep_failed ? nullptr : std::move(parent.hold)),
       content_(settings_.content.enabled() ? std::make_unique<RunContent>() : nullptr) {
-    root_ =
-        OpenSpan(shared_name("invoke_agent"), context_, parent.span_id, SpanKind::internal, start);
+    root_ = open(shared_name("invoke_agent"), start);
+    root_->context = context_;
+    root_->parent = parent.span_id;
     Attributes& attributes = root_->attributes;
     attributes.add("gen_ai.operation.name", "invoke_agent");
     attributes.add("gen_ai.provider.name", "cubepi");
@@ -58,7 +128,7 @@ SpanContext RunTrace::context_of_call(std::string_view tool_call_id) const {
     const Lock locked = lock();
     if (!locked) return context;
     const auto tool = find_by_id(tools_, tool_call_id);
-    context.span_id = tool == tools_.end() ? turn_or_root() : tool->span.context().span_id;
+    context.span_id = tool == tools_.end() ? turn_or_root() : tool->span->context.span_id;
     return context;
 }
 
@@ -76,19 +146,27 @@ void RunTrace::set_attribute(AttributeKey key, AttributeValue value) {
     if (locked && root_) root_->attributes.set(std::move(key), std::move(value));
 }
 
-OpenSpan RunTrace::open(SharedString name, SpanId parent, SpanKind kind, Time start) const {
-    SpanContext context = context_;
-    context.span_id = SpanId::random();
-    return OpenSpan(std::move(name), context, parent, kind, start);
+RunTrace::OpenSpan RunTrace::open(SharedString name, Time start, SpanKind kind) const {
+    auto span = std::make_shared<SpanData>();
+    // Only spans with content, or with tags and metadata, have more.
+    constexpr std::size_t attributes_of_a_call = 18;
+    span->attributes.reserve(attributes_of_a_call);
+    span->name = std::move(name);
+    span->context = context_;
+    span->context.span_id = SpanId::random();
+    span->kind = kind;
+    span->start = start;
+    return span;
 }
 
 SpanId RunTrace::turn_or_root() const noexcept {
-    return turn_ ? turn_.context().span_id : context_.span_id;
+    return turn_ ? turn_->context.span_id : context_.span_id;
 }
 
 /// Exports a span, or holds it until the outcome of a run that is not sampled is known.
 void RunTrace::finish(OpenSpan& span, Time now) {
-    std::shared_ptr<const SpanData> ended = span.end(now);
+    span->end = now;
+    std::shared_ptr<const SpanData> ended = std::exchange(span, nullptr);
     if (context_.sampled) {
         sink_->add(std::move(ended));
     } else if (hold_) {
@@ -96,7 +174,323 @@ void RunTrace::finish(OpenSpan& span, Time now) {
     }
 }
 
-// The end.
+void RunTrace::start_turn(std::uint32_t turn, Time now) {
+    const Lock locked = lock();
+    if (!locked || !records()) return;
+    if (turn_) finish(turn_, now);
+    turn_ = open(shared_name("cubepi.turn"), now);
+    turn_->parent = context_.span_id;
+    turn_->attributes.add("cubepi.turn.index", static_cast<std::int64_t>(turn) - 1);
+    turn_->attributes.add("cubepi.run_id", run_id_);
+    ended_tools_ = terminating_tools_ = 0;
+}
+
+void RunTrace::start_message(const Message& message) {
+    if (message.role() == Role::assistant) return;
+    const Lock locked = lock();
+    if (!locked) return;
+    ++input_messages_;
+    if (!content_) return;
+    JsonObject content = content_of(message);
+    if (turn_) content_->turn_input.push_back(content);
+    content_->input.push_back(std::move(content));
+}
+
+/// The answers of streams that were dropped come with the end of the turn.
+void RunTrace::end_turn(const TurnEndEvent& event, Time now) {
+    const AssistantMessage* answer = event.message ? event.message.assistant() : nullptr;
+    Lock locked = lock();
+    if (!locked || !turn_) return;
+    OpenSpan turn = std::move(turn_);
+    std::vector<Chat> dropped = take_dropped_chats();
+    AnswerFailure failure;
+    const bool terminated = ended_tools_ != 0 && terminating_tools_ == ended_tools_;
+    if (content_) record_turn_content(locked, *turn, event);
+    if (answer) {
+        const ContentPause paused = pause(locked);
+        for (Chat& chat : dropped) {
+            add_response_attributes(chat.span->attributes, *answer, ResponseDetails(),
+                                    cost_of(*answer, *chat.model));
+            if (content_) record_output(*chat.span, event.message);
+        }
+        failure = failure_of(*answer);
+        record_turn(*turn, *answer, failure);
+    }
+    if (terminated) turn->attributes.add("cubepi.turn.terminated_by_tool", true);
+    if (answer) failure_ = std::move(failure);
+    for (Chat& chat : dropped) finish(chat.span, *chat.dropped);
+    finish(turn, now);
+}
+
+void RunTrace::record_turn(SpanData& span, const AssistantMessage& answer,
+                           const AnswerFailure& failure) {
+    const std::int64_t tool_calls =
+        std::count_if(answer.content.begin(), answer.content.end(),
+                      [](const auto& block) { return std::holds_alternative<ToolCall>(block); });
+    Attributes& attributes = span.attributes;
+    attributes.add("cubepi.turn.stop_reason", answer.stop_reason);
+    attributes.add("cubepi.turn.tool_calls.count", tool_calls);
+    if (answer.stop_reason == stop_reason::aborted) attributes.add("cubepi.aborted", true);
+    if (!failure.type.empty()) set_error(span, "cubepi.error", failure.text);
+}
+
+void RunTrace::record_turn_content(Lock& locked, SpanData& span, const TurnEndEvent& event) {
+    JsonArray input = std::exchange(content_->turn_input, JsonArray());
+    JsonArray output = output_of(event);
+    content_->output.insert(content_->output.end(), output.begin(), output.end());
+    const ContentPause paused = pause(locked);
+    if (!input.empty())
+        settings_.content.add(span.attributes, "gen_ai.input.messages", std::move(input));
+    settings_.content.add(span.attributes, "gen_ai.output.messages", std::move(output));
+}
+
+RunTrace::AnswerFailure RunTrace::failure_of(const AssistantMessage& answer) const {
+    AnswerFailure failure;
+    if (answer.stop_reason != stop_reason::error) return failure;
+    failure.type = answer.error ? error_type_of_call(*answer.error) : "cubepi.error";
+    failure.text = settings_.content.error_text(answer.error_message.str(), "model error");
+    return failure;
+}
+
+void RunTrace::end_answer(const Message& message) {
+    AnswerFailure failure = failure_of(*message.assistant());
+    const Lock locked = lock();
+    if (!locked) return;
+    failure_ = std::move(failure);
+    if (content_) content_->output.emplace_back(content_of(message));
+}
+
+SpanId RunTrace::parent_of(const ProviderCall& call) const noexcept {
+    const SharedString& tool_call_id = call.request.options.tool_call_id();
+    if (!tool_call_id.empty()) {
+        const auto tool = find_by_id(tools_, tool_call_id);
+        if (tool != tools_.end()) return tool->span->context.span_id;
+    }
+    return turn_or_root();
+}
+
+/// The run's provider, prompt and tools are those of its first answer.
+void RunTrace::note_first_request(const ProviderCall& call) {
+    const ModelRequest& request = call.request;
+    const bool is_answer = call.purpose().empty();
+    if (!is_answer || !root_) return;
+    if (content_) content_->system_prompt = request.system_prompt;
+    if (has_provider_) return;
+    has_provider_ = true;
+    Attributes& attributes = root_->attributes;
+    attributes.set("gen_ai.provider.name", provider_name(call.model().provider_id));
+    if (!request.system_prompt.empty())
+        attributes.add("cubepi.agent.system_prompt.sha256", prompt_digest(request.system_prompt));
+    if (!request.tools || request.tools->empty()) return;
+    std::vector<SharedString> tools;
+    tools.reserve(request.tools->size());
+    for (const ToolDefinition& tool : *request.tools) tools.push_back(tool.name);
+    attributes.add("cubepi.agent.tools", std::move(tools));
+}
+
+void RunTrace::start_chat(const ProviderCall& call, const RequestPayload& payload, Time now) {
+    if (!records()) return;
+    OpenSpan span = open(shared_name("chat " + call.model().id), now, SpanKind::client);
+    add_request_attributes(span->attributes, call, payload.built());
+    span->attributes.add("cubepi.run_id", run_id_);
+    // Before the lock: with content, it takes time in proportion to the whole history.
+    if (settings_.content.enabled()) record_request(span->attributes, call, payload.json());
+    const Lock locked = lock();
+    if (!root_) return;
+    note_first_request(call);
+    span->parent = parent_of(call);
+    chats_.push_back(Chat{&call, std::move(span), call.purpose().empty()});
+}
+
+void RunTrace::record_request(Attributes& attributes, const ProviderCall& call,
+                              const JsonObject& payload) const {
+    const ContentFilter& content = settings_.content;
+    const ModelRequest& request = call.request;
+    if (!request.system_prompt.empty())
+        content.add(attributes, "gen_ai.system_instructions",
+                    system_instructions(request.system_prompt));
+    content.add(attributes, "gen_ai.input.messages", content_of(request.messages));
+    if (request.tools && !request.tools->empty())
+        content.add(attributes, "gen_ai.tool.definitions", tool_definitions(*request.tools));
+    if (!payload.empty()) content.add(attributes, "cubepi.llm.raw_request", payload);
+}
+
+void RunTrace::end_chat(const ProviderCall& call, const ProviderOutcome& outcome, Time now) {
+    Lock locked = lock();
+    if (!locked) return;
+    const auto found = std::find_if(chats_.begin(), chats_.end(),
+                                    [&call](const Chat& one) { return one.call == &call; });
+    if (found == chats_.end()) return;
+    if (!outcome.message && turn_ && found->is_answer) {
+        record_outcome(*found->span, call, outcome, now);
+        found->call = nullptr;
+        found->dropped = now;
+        found->model = call.model();
+        return;
+    }
+    OpenSpan span = std::move(found->span);
+    chats_.erase(found);
+    {
+        const ContentPause paused = pause(locked);
+        record_outcome(*span, call, outcome, now);
+    }
+    finish(span, now);
+}
+
+void RunTrace::record_outcome(SpanData& span, const ProviderCall& call,
+                              const ProviderOutcome& outcome, Time now) const {
+    const AssistantMessage* answer = outcome.message ? outcome.message.assistant() : nullptr;
+    Attributes& attributes = span.attributes;
+    if (outcome.first_chunk) {
+        const std::chrono::duration<double> delay = *outcome.first_chunk - outcome.started;
+        attributes.add("gen_ai.response.time_to_first_chunk", delay.count());
+    }
+    if (!answer || answer->stop_reason == stop_reason::aborted) {
+        attributes.add("cubepi.aborted", true);
+        attributes.add("error.type", "cubepi.aborted");
+    }
+    if (!answer) return;
+    add_response_attributes(attributes, *answer, outcome.details, cost_of(*answer, call.model()));
+    if (content_) {
+        record_output(span, outcome.message);
+        Json body = outcome.body();
+        if (!body.is_null())
+            settings_.content.add(attributes, "cubepi.llm.raw_response", std::move(body));
+    }
+    if (answer->stop_reason != stop_reason::error) return;
+    const ErrorInfo* error = outcome.error ? &*outcome.error : nullptr;
+    const bool has_text = error && !error->message.empty();
+    record_failure(
+        span, error,
+        has_text ? std::string_view(error->message) : std::string_view(answer->error_message), now);
+}
+
+void RunTrace::record_output(SpanData& span, const Message& answer) const {
+    JsonArray output;
+    output.emplace_back(content_of(answer));
+    settings_.content.add(span.attributes, "gen_ai.output.messages", std::move(output));
+}
+
+std::vector<RunTrace::Chat> RunTrace::take_dropped_chats() {
+    std::vector<Chat> dropped;
+    for (Chat& chat : chats_) {
+        if (chat.dropped) dropped.push_back(std::move(chat));
+    }
+    if (!dropped.empty()) {
+        const auto end = std::remove_if(chats_.begin(), chats_.end(),
+                                        [](const Chat& chat) { return chat.dropped.has_value(); });
+        chats_.erase(end, chats_.end());
+    }
+    return dropped;
+}
+
+/// `error`: null if it has no typed form.
+void RunTrace::record_failure(SpanData& span, const ErrorInfo* error, std::string_view text,
+                              Time now) const {
+    set_error(span, error ? error_type_of_call(*error) : "cubepi.error",
+              settings_.content.error_text(text, "provider error"));
+    if (error && error->status_code)
+        span.attributes.set("http.response.status_code",
+                            static_cast<std::int64_t>(*error->status_code));
+    SpanEvent event;
+    event.name = SharedString("gen_ai.client.operation.exception");
+    event.time = now;
+    if (error && !error->type.empty())
+        event.attributes.add("exception.type", SharedString(error->type));
+    const std::string message = settings_.content.error_text(text, "");
+    if (!message.empty()) event.attributes.add("exception.message", SharedString(message));
+    span.events.push_back(std::move(event));
+}
+
+void RunTrace::start_tool(const ToolExecutionStartEvent& event, const ToolFacts& facts, Time now) {
+    if (!records()) return;
+    Tool tool{event.tool_call_id, open(shared_name("execute_tool " + event.tool_name.str()), now)};
+    Attributes& attributes = tool.span->attributes;
+    attributes.add("gen_ai.operation.name", "execute_tool");
+    attributes.add("gen_ai.tool.name", event.tool_name);
+    attributes.add("gen_ai.tool.call.id", event.tool_call_id);
+    attributes.add("gen_ai.tool.type", "function");
+    attributes.add("cubepi.run_id", run_id_);
+    if (!facts.description.empty()) attributes.add("gen_ai.tool.description", facts.description);
+    if (facts.execution_mode) {
+        const bool sequential = *facts.execution_mode == ExecutionMode::sequential;
+        attributes.add("cubepi.tool.execution_mode",
+                       AttributeValue::of_literal(sequential ? "sequential" : "parallel"));
+    }
+    if (settings_.content.enabled())
+        settings_.content.add(attributes, "gen_ai.tool.call.arguments", event.args);
+    const Lock locked = lock();
+    tool.span->parent = turn_or_root();
+    tools_.push_back(std::move(tool));
+}
+
+void RunTrace::end_tool(const ToolExecutionEndEvent& event, Time now) {
+    Lock locked = lock();
+    if (!locked) return;
+    const auto tool = find_by_id(tools_, event.tool_call_id);
+    if (tool == tools_.end()) return;
+    OpenSpan span = std::move(tool->span);
+    tools_.erase(tool);
+    ++ended_tools_;
+    if (event.terminate) ++terminating_tools_;
+    {
+        const ContentPause paused = pause(locked);
+        record_result(*span, event, settings_.content);
+    }
+    finish(span, now);
+}
+
+void RunTrace::start_question(const HitlRequest& request, Time now) {
+    if (!records()) return;
+    const std::string_view kind = question_kind(request);
+    Question question{request.question_id, kind, now,
+                      open(SharedString("hitl." + std::string(kind)), now)};
+    Attributes& attributes = question.span->attributes;
+    attributes.add("hitl.question_id", SharedString(request.question_id));
+    attributes.add("hitl.run_id", run_id_);
+    if (request.timeout_seconds) attributes.add("hitl.timeout_seconds", *request.timeout_seconds);
+    if (const auto* approve = std::get_if<ApproveRequest>(&request.payload)) {
+        attributes.add("hitl.tool_call_id", SharedString(approve->tool_call_id));
+        attributes.add("hitl.tool_name", SharedString(approve->tool_name));
+    }
+    if (settings_.content.enabled())
+        settings_.content.add(attributes, "hitl.request", to_json(request));
+    const Lock locked = lock();
+    question.span->parent = turn_or_root();
+    questions_.push_back(std::move(question));
+}
+
+void RunTrace::end_question(std::string_view question_id, std::string_view outcome, Time now) {
+    const Lock locked = lock();
+    if (!locked) return;
+    const auto question = find_by_id(questions_, question_id);
+    if (question == questions_.end()) return;
+    finish_question(*question, outcome, now);
+    questions_.erase(question);
+}
+
+void RunTrace::end_answered_question(const HitlAnswerEvent& event, Time now) {
+    Lock locked = lock();
+    if (!locked) return;
+    const auto found = find_by_id(questions_, event.question_id);
+    if (found == questions_.end()) return;
+    Question question = std::move(*found);
+    questions_.erase(found);
+    {
+        const ContentPause paused = pause(locked);
+        if (settings_.content.enabled())
+            settings_.content.add(question.span->attributes, "hitl.answer", event.answer);
+    }
+    finish_question(question, answer_outcome(question.kind, event), now);
+}
+
+void RunTrace::finish_question(Question& question, std::string_view outcome, Time now) {
+    Attributes& attributes = question.span->attributes;
+    attributes.add("hitl.outcome", shared_name(outcome));
+    if (outcome == "detached") attributes.add("hitl.detached", true);
+    attributes.add("hitl.duration_seconds", seconds_between(question.start, now));
+    finish(question.span, now);
+}
 
 void RunTrace::suspend(std::optional<double> cost, Time now) {
     Lock locked = lock();

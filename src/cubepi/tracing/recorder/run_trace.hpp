@@ -2,25 +2,72 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <boost/container/small_vector.hpp>
 
 #include <cubepi/agent/agent.hpp>
+#include <cubepi/core/run_info.hpp>
 #include <cubepi/core/support/fork_generation.hpp>
 #include <cubepi/provider/observers.hpp>
 #include <cubepi/tracing/recorder/content.hpp>
-#include <cubepi/tracing/recorder/content_pause.hpp>
-#include <cubepi/tracing/recorder/open_span.hpp>
-#include <cubepi/tracing/recorder/span_hold.hpp>
+#include <cubepi/tracing/recorder/loss_report.hpp>
+#include <cubepi/tracing/span.hpp>
+#include <cubepi/tracing/span_sink.hpp>
 
 namespace cubepi::detail {
+
+/// The spans of a run that is not sampled and of its nested runs, or those of the program around runs: held until one of them fails,
+/// which exports them and those that end later. Spans beyond the limits are counted. Dropped at the end of the last owner. Thread-safe.
+class SpanHold {
+public:
+    static constexpr std::size_t max_spans = 10'000;
+    static constexpr std::size_t max_bytes = std::size_t{16} << 20U;
+
+    /// `above`: of the spans of the program above; they are exported, too, if a span here fails. May be null.
+    SpanHold(std::shared_ptr<SpanSink> sink, std::shared_ptr<LossReport> losses,
+             std::shared_ptr<SpanHold> above = nullptr)
+        : sink_(std::move(sink)), losses_(std::move(losses)), above_(std::move(above)) {}
+
+    void add(std::shared_ptr<const SpanData> span);
+    /// Exports what is held. Reports the spans that are missing, so it is called without a lock.
+    void fail() noexcept;
+
+private:
+    const std::shared_ptr<SpanSink> sink_;
+    const std::shared_ptr<LossReport> losses_;
+    const std::shared_ptr<SpanHold> above_;
+    std::mutex mutex_;  // of the following
+    std::vector<std::shared_ptr<const SpanData>> spans_;
+    std::size_t bytes_ = 0;
+    std::uint64_t missing_ = 0;
+    bool failed_ = false;
+};
+
+/// Releases a lock for its own lifetime, in which the user's `redact` may be called: it may be slow, and may use the agent.
+class ContentPause {
+public:
+    /// `lock` is null if no content is recorded; the lock is held then.
+    explicit ContentPause(std::unique_lock<std::mutex>* lock) : lock_(lock) {
+        if (lock_) lock_->unlock();
+    }
+    ~ContentPause() {
+        if (lock_) lock_->lock();
+    }
+    ContentPause(const ContentPause&) = delete;
+    ContentPause& operator=(const ContentPause&) = delete;
+
+private:
+    std::unique_lock<std::mutex>* lock_;
+};
 
 /// The parent of a run's span, and whether the run is recorded.
 struct TraceParent {
@@ -103,13 +150,14 @@ public:
     void end_answer(const Message& message);
 
 private:
+    using OpenSpan = std::shared_ptr<SpanData>;  // null: it has ended
     struct Tool {
         SharedString id;
         OpenSpan span;
     };
     struct Chat {
-        const ProviderCall*
-            call;  ///< all notifications refer to the same object; null: it has ended
+        /// All notifications refer to the same object; null: the call has ended.
+        const ProviderCall* call;
         OpenSpan span;
         bool is_answer = false;  ///< the call has no other purpose
         /// Set if the stream was dropped: the partial answer comes with the end of the turn.
@@ -152,7 +200,7 @@ private:
         return std::find_if(list.begin(), list.end(),
                             [&](const auto& one) { return one.id == id; });
     }
-    OpenSpan open(SharedString name, SpanId parent, SpanKind kind, Time start) const;
+    OpenSpan open(SharedString name, Time start, SpanKind kind = SpanKind::internal) const;
     SpanId turn_or_root() const noexcept;
     SpanId parent_of(const ProviderCall& call) const noexcept;
     /// False if no span of the run can be exported: it is not sampled, and would not be recorded if it failed.

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <future>
+#include <memory>
 #include <set>
 #include <string>
 #include <thread>
@@ -13,10 +14,16 @@
 #include <gtest/gtest.h>
 
 #include <cubepi/provider/faux.hpp>
+#include <cubepi/tracing/recorder/run_table.hpp>
 #include <cubepi/tracing/traced_test.hpp>
 
-namespace cubepi::detail {
+namespace cubepi {
 namespace {
+
+using namespace detail;
+using Keys = std::set<std::string>;
+using Names = std::vector<std::string>;
+using tracing_test::text;
 
 constexpr RunTrace::Time now{};
 
@@ -80,10 +87,6 @@ struct RedactedRun : TracedRun {
 
     std::set<std::string> keys;
 };
-
-using Keys = std::set<std::string>;
-using Names = std::vector<std::string>;
-using tracing_test::text;
 
 Message answer(std::string text) { return Message(faux_assistant_message(std::move(text))); }
 
@@ -291,5 +294,74 @@ TEST(RunTrace, AChildOfForkDoesNotWaitForAThreadOfItsParent) {
     busy.join();
 }
 
+TEST(SpanHold, IsBoundedByNumberAndBytes) {
+    for (const std::size_t bytes : {std::size_t{0}, std::size_t{1} << 20U}) {
+        std::vector<std::string> notices;
+        const auto losses = std::make_shared<LossReport>(
+            [&](const Notice& notice) { notices.push_back(notice.code); });
+        SpanSink::Output output;
+        output.exporter = std::make_shared<InMemorySpanExporter>();
+        output.limits.queue_spans = 20'000;
+        const auto sink =
+            std::make_shared<SpanSink>(std::vector<SpanSink::Output>{output}, nullptr, nullptr);
+        SpanHold hold(sink, losses);
+        const std::size_t offered = bytes == 0 ? 10'010 : 20;
+        for (std::size_t i = 0; i < offered; ++i) {
+            auto span = std::make_shared<SpanData>();
+            span->attributes.set("content", SharedString(std::string(bytes, 'x')));
+            hold.add(std::move(span));
+        }
+        EXPECT_TRUE(sink->force_flush(std::chrono::minutes(1)));
+        EXPECT_EQ(sink->counts()[0].exported, 0u);
+        hold.fail();
+        EXPECT_TRUE(sink->force_flush(std::chrono::minutes(1)));
+        const std::size_t missing = losses->count(Loss::held_span);
+        EXPECT_GE(missing, 4u);
+        EXPECT_EQ(sink->counts()[0].exported + missing, offered);
+        EXPECT_EQ(notices, std::vector<std::string>{"held_spans_dropped"});
+    }
+}
+
+TEST(RunTable, FindsWhatWasAddedUntilItIsRemoved) {
+    RunTable<int> table;
+    for (const std::string id :
+         {"", "a", "12345678", "run-1", "b24f2a2c796944fe8f41200e1d32489c"}) {
+        const auto run = std::make_shared<int>(1);
+        table.add(id, run);
+        EXPECT_EQ(table.find(id), run) << id;
+        EXPECT_EQ(table.find(id + "x"), nullptr) << id;
+        table.remove(id, run.get());
+        EXPECT_EQ(table.find(id), nullptr) << id;
+    }
+}
+
+TEST(RunTable, FindsTheRunsThatAreNotRemoved) {
+    RunTable<int> table;
+    for (int i = 0; i < 1000; ++i) {
+        const std::string id = "run-" + std::to_string(i);
+        const auto run = std::make_shared<int>(i);
+        table.add(id, run);
+        EXPECT_EQ(table.find(id), run);
+        if (i % 3 != 0) table.remove(id, run.get());
+        EXPECT_EQ(run.use_count(), i % 3 != 0 ? 1 : 2);
+    }
+    EXPECT_EQ(*table.find("run-999"), 999);
+    EXPECT_EQ(table.find("run-998"), nullptr);
+}
+
+TEST(RunTable, ALaterRunWithTheSameIdReplacesTheEarlierOne) {
+    RunTable<int> table;
+    const auto other = std::make_shared<int>(0);
+    table.add("a", other);
+    table.remove("a", other.get());
+    const auto first = std::make_shared<int>(1);
+    const auto second = std::make_shared<int>(2);
+    table.add("a", first);
+    table.add("a", second);
+    EXPECT_EQ(first.use_count(), 1);
+    table.remove("a", first.get());
+    EXPECT_EQ(table.find("a"), second);
+}
+
 }  // namespace
-}  // namespace cubepi::detail
+}  // namespace cubepi

@@ -3,8 +3,7 @@
 #include <utility>
 
 #include <cubepi/tracing/export/export_thread.hpp>
-#include <cubepi/tracing/recorder/resource_of.hpp>
-#include <cubepi/tracing/recorder/trace_attributes.hpp>
+#include <cubepi/tracing/recorder/conventions.hpp>
 
 namespace cubepi::detail {
 
@@ -42,17 +41,26 @@ TracerCore::TracerCore(TracerOptions options)
 
 std::shared_ptr<TracerCore> TracerCore::create(TracerOptions options) {
     auto core = std::make_shared<TracerCore>(std::move(options));
-    auto on_request = [runs = core->runs_](const RequestPayload& payload,
-                                           const ProviderCall& call) {
+    // They may outlive the core, and count their exceptions: recording must not fail a call.
+    auto on_request = [runs = core->runs_, losses = core->settings_->losses](
+                          const RequestPayload& payload, const ProviderCall& call) {
         if (call.run_id().empty()) return;
-        if (const auto run = runs->find(call.run_id()))
-            run->start_chat(call, payload, run->info().wall_time(call.started));
+        try {
+            if (const auto run = runs->find(call.run_id()))
+                run->start_chat(call, payload, run->info().wall_time(call.started));
+        } catch (...) {
+            losses->add(Loss::event, "a model call");
+        }
     };
-    auto on_response = [runs = core->runs_](const ProviderOutcome& outcome,
-                                            const ProviderCall& call) {
+    auto on_response = [runs = core->runs_, losses = core->settings_->losses](
+                           const ProviderOutcome& outcome, const ProviderCall& call) {
         if (call.run_id().empty()) return;
-        if (const auto run = runs->find(call.run_id()))
-            run->end_chat(call, outcome, run->info().wall_time(outcome.ended));
+        try {
+            if (const auto run = runs->find(call.run_id()))
+                run->end_chat(call, outcome, run->info().wall_time(outcome.ended));
+        } catch (...) {
+            losses->add(Loss::event, "a model call");
+        }
     };
     core->watch_ = std::make_shared<ProviderWatch>(RequestObserver(std::move(on_request)),
                                                    ResponseObserver(std::move(on_response)));

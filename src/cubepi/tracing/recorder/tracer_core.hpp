@@ -7,7 +7,7 @@
 #include <cubepi/tracing/recorder/provider_watch.hpp>
 #include <cubepi/tracing/recorder/run_table.hpp>
 #include <cubepi/tracing/recorder/run_trace.hpp>
-#include <cubepi/tracing/recorder/stream_writer.hpp>
+#include <cubepi/tracing/recorder/stream_file.hpp>
 #include <cubepi/tracing/tracer.hpp>
 
 namespace cubepi::detail {

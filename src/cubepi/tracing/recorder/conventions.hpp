@@ -3,12 +3,17 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include <cubepi/core/agent_event.hpp>
 #include <cubepi/core/json.hpp>
+#include <cubepi/core/run_info.hpp>
 #include <cubepi/provider/observers.hpp>
 #include <cubepi/tracing/span.hpp>
+#include <cubepi/tracing/tracer.hpp>
 
-// The attributes of a model call, according to OpenTelemetry's GenAI conventions.
+// How runs are named in traces and metrics: the attributes, error types and outcomes of OpenTelemetry's GenAI conventions
+// (https://opentelemetry.io/docs/specs/semconv/gen-ai/) and CubePi's own.
 
 namespace cubepi::detail {
 
@@ -33,5 +38,26 @@ std::string error_type_of_run(const Error& error);
 /// Returns the first 16 hexadecimal digits of the SHA-256 of a system prompt. Computed only if the prompt is another one than at the
 /// last call on this thread.
 SharedString prompt_digest(const SharedString& prompt);
+
+/// Returns "approve", "confirm" or "ask".
+std::string_view question_kind(const HitlRequest& request);
+
+/// Returns the outcome of a question of that kind: "approved", "denied", "edited", "answered" or "cancelled".
+std::string_view answer_outcome(std::string_view kind, const HitlAnswerEvent& event);
+
+/// A question that ended without an answer. Refers to the notice.
+struct QuestionEnd {
+    std::string_view question_id;
+    std::string_view outcome;  ///< "timed_out", "aborted" or "detached"
+};
+
+/// Returns the question that a notice is about; empty for any other notice.
+std::optional<QuestionEnd> question_end(const Notice& notice);
+
+/// Returns the caller's tags and metadata as attributes: `cubepi.tags`, `cubepi.metadata.<key>`.
+std::vector<Attribute> attributes_of(const TraceContext& context);
+
+/// Returns the resource for the identity in the options, with the attributes that name this library.
+Resource resource_of(const TracerOptions& options);
 
 }  // namespace cubepi::detail

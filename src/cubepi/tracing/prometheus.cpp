@@ -1,4 +1,4 @@
-#include <cubepi/tracing/prometheus.hpp>
+#include <cubepi/tracing/metric_data.hpp>
 
 #include <array>
 #include <map>
@@ -8,7 +8,7 @@
 
 #include <cubepi/core/number_text.hpp>
 #include <cubepi/net/utf8.hpp>
-#include <cubepi/tracing/export/json_text.hpp>
+#include <cubepi/tracing/export/span_json.hpp>
 
 namespace cubepi {
 

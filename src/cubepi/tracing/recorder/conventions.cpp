@@ -1,9 +1,11 @@
-#include <cubepi/tracing/recorder/chat_attributes.hpp>
+#include <cubepi/tracing/recorder/conventions.hpp>
 
 #include <openssl/sha.h>
 
 #include <array>
 #include <cstdio>
+#include <optional>
+#include <string>
 #include <utility>
 
 namespace cubepi::detail {
@@ -100,6 +102,38 @@ std::string short_sha256(std::string_view text) {
     return digits.data();
 }
 
+/// Returns the value as an attribute; empty if it has no form as one.
+std::optional<AttributeValue> attribute_of(const Json& value) {
+    switch (value.kind()) {
+        case boost::json::kind::string: return SharedString(std::string_view(value.get_string()));
+        case boost::json::kind::bool_: return value.get_bool();
+        case boost::json::kind::int64: return value.get_int64();
+        case boost::json::kind::double_: return value.get_double();
+        case boost::json::kind::uint64: return static_cast<double>(value.get_uint64());
+        case boost::json::kind::array: {
+            std::vector<SharedString> list;
+            for (const Json& item : value.get_array()) {
+                list.emplace_back(item.is_string() ? std::string(item.get_string())
+                                                   : boost::json::serialize(item));
+            }
+            return list;
+        }
+        case boost::json::kind::object: return SharedString(boost::json::serialize(value));
+        case boost::json::kind::null: break;
+    }
+    return std::nullopt;
+}
+
+/// A random UUID, version 4.
+std::string random_uuid() {
+    TraceId id = TraceId::random();
+    id.bytes[6] = static_cast<std::uint8_t>((id.bytes[6] & 0x0fU) | 0x40U);
+    id.bytes[8] = static_cast<std::uint8_t>((id.bytes[8] & 0x3fU) | 0x80U);
+    std::string text = id.hex();
+    for (const std::size_t at : {20U, 16U, 12U, 8U}) text.insert(at, 1, '-');
+    return text;
+}
+
 }  // namespace
 
 AttributeValue provider_name(std::string_view provider_id) {
@@ -169,6 +203,69 @@ SharedString prompt_digest(const SharedString& prompt) {
         recent = prompt;
     }
     return digest_of_recent;
+}
+
+std::string_view question_kind(const HitlRequest& request) {
+    if (std::holds_alternative<ApproveRequest>(request.payload)) return "approve";
+    return std::holds_alternative<ConfirmRequest>(request.payload) ? "confirm" : "ask";
+}
+
+std::string_view answer_outcome(std::string_view kind, const HitlAnswerEvent& event) {
+    if (event.cancelled) return "cancelled";
+    if (kind == "confirm") {
+        const bool* yes = event.answer.if_bool();
+        if (!yes) return "answered";
+        return *yes ? "approved" : "denied";
+    }
+    const JsonObject* answer = event.answer.if_object();
+    if (kind != "approve" || !answer) return "answered";
+    const std::string_view decision = text_of(*answer, "decision");
+    if (decision == "approve") return "approved";
+    if (decision == "deny") return "denied";
+    return decision == "edit" ? "edited" : "answered";
+}
+
+std::optional<QuestionEnd> question_end(const Notice& notice) {
+    if (notice.code != "hitl_request_ended") return std::nullopt;
+    return QuestionEnd{text_of(notice.details, "question_id"), text_of(notice.details, "outcome")};
+}
+
+std::vector<Attribute> attributes_of(const TraceContext& context) {
+    std::vector<Attribute> found;
+    if (!context.tags.empty()) {
+        std::vector<SharedString> tags(context.tags.begin(), context.tags.end());
+        found.push_back(Attribute{"cubepi.tags", std::move(tags)});
+    }
+    for (const auto& [key, value] : context.metadata) {
+        std::optional<AttributeValue> attribute = attribute_of(value);
+        if (!attribute) continue;
+        found.push_back(Attribute{"cubepi.metadata." + std::string(key), std::move(*attribute)});
+    }
+    return found;
+}
+
+Resource resource_of(const TracerOptions& options) {
+    Resource resource;
+    resource.attributes = options.resource_attributes;
+    const auto set = [&resource](AttributeKey key, const std::string& value) {
+        if (!value.empty()) resource.attributes.set(std::move(key), SharedString(value));
+    };
+    set("telemetry.sdk.language", "cpp");
+    set("telemetry.sdk.name", "cubepi");
+    set("telemetry.sdk.version", CUBEPI_VERSION);
+    set("service.instance.id", options.service_instance_id);
+    set("service.name", options.service_name);
+    set("service.namespace", options.service_namespace);
+    set("service.version", options.service_version);
+    set("deployment.environment.name", options.deployment_environment);
+    set("gen_ai.agent.name", options.agent_name);
+    set("gen_ai.agent.id", options.agent_id);
+    set("gen_ai.agent.description", options.agent_description);
+    set("gen_ai.agent.version", options.agent_version);
+    const Attributes& all = resource.attributes;
+    if (!all.find("service.instance.id")) set("service.instance.id", random_uuid());
+    if (!all.find("service.name")) set("service.name", "unknown_service");
+    return resource;
 }
 
 }  // namespace cubepi::detail

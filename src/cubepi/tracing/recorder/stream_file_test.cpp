@@ -1,4 +1,4 @@
-#include <cubepi/tracing/recorder/stream_writer.hpp>
+#include <cubepi/tracing/recorder/stream_file.hpp>
 
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -18,9 +18,10 @@
 
 #include <cubepi/core/scoped_test_directory.hpp>
 
-namespace cubepi::detail {
+namespace cubepi {
 namespace {
 
+using namespace detail;
 using namespace std::chrono_literals;
 
 constexpr std::chrono::seconds plenty{120};
@@ -128,4 +129,4 @@ TEST_F(StreamWriting, ALineThatIsLargerThanTheQueueIsDropped) {
 }
 
 }  // namespace
-}  // namespace cubepi::detail
+}  // namespace cubepi
