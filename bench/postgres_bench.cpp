@@ -8,7 +8,7 @@
 #include <benchmark/benchmark.h>
 #include <libpq-fe.h>
 
-#include <cubepi/checkpoint/format/message_row_reader.hpp>
+#include <cubepi/checkpoint/format/message_row.hpp>
 #include <cubepi/checkpoint/postgres_checkpointer.hpp>
 #include <cubepi/checkpoint/postgres_server_test.hpp>
 #include <cubepi/core/run.hpp>

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include <cubepi/checkpoint/format/message_row.hpp>
-#include <cubepi/checkpoint/format/message_row_reader.hpp>
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/task_scope.hpp>
 

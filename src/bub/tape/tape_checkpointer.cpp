@@ -9,7 +9,7 @@
 #include <bub/tape/search/dates.hpp>
 #include <bub/tape/tape_context.hpp>
 #include <bub/tape/tape_sidecar.hpp>
-#include <cubepi/checkpoint/claims/store_errors.hpp>
+#include <cubepi/checkpoint/common/store_errors.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/message_json.hpp>
 #include <cubepi/core/support/json_member.hpp>

@@ -1,16 +1,24 @@
-// Child processes of the tests of stores.
 #pragma once
 
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <iostream>
 #include <mutex>
+#include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <cubepi/agent/checkpointer.hpp>
+#include <cubepi/checkpoint/store_values_test.hpp>
+#include <cubepi/core/run.hpp>
+
+// Child processes of the tests of stores, and their work.
 
 namespace cubepi {
 
@@ -87,5 +95,32 @@ private:
     FILE* input_ = nullptr;
     FILE* output_ = nullptr;
 };
+
+inline constexpr int appends_per_process = 25;
+
+inline void say(const std::string& line) { std::cout << line << std::endl; }
+
+inline std::string read_line() {
+    std::string line;
+    std::getline(std::cin, line);
+    return line;
+}
+
+/// Appends to the thread "t" of a store, which another process does at the same time.
+template <class Store>
+void append_in_turns(const std::string& place) {
+    Store store(place);
+    const std::string name = std::to_string(getpid());
+    for (int i = 0; i < appends_per_process;) {
+        const std::optional<CheckpointData> data = run(store.load("t"));
+        AppendOptions options = AppendOptions().expected_position(data ? data->position : 0);
+        try {
+            run(store.append("t", one(user(name + " " + std::to_string(i))), std::move(options)));
+            ++i;
+        } catch (const StaleAppendError&) {
+            // The other process was faster: load again.
+        }
+    }
+}
 
 }  // namespace cubepi

@@ -10,9 +10,8 @@
 
 #include <cubepi/agent/claim_owner.hpp>
 #include <cubepi/checkpoint/child_process_test.hpp>
-#include <cubepi/checkpoint/interchange_test.hpp>
 #include <cubepi/checkpoint/mysql_server_test.hpp>
-#include <cubepi/checkpoint/server_processes_test.hpp>
+#include <cubepi/checkpoint/server_checks_test.hpp>
 #include <cubepi/checkpoint/server_proxy_test.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/task_scope.hpp>

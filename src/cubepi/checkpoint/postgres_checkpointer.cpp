@@ -1,9 +1,189 @@
 #include <cubepi/checkpoint/postgres_checkpointer.hpp>
 
 #include <memory>
+#include <string_view>
 #include <utility>
 
+#include <cubepi/checkpoint/format/stored_json.hpp>
+#include <cubepi/checkpoint/postgres/connection.hpp>
 #include <cubepi/checkpoint/postgres/driver.hpp>
+#include <cubepi/checkpoint/postgres/schema.hpp>
+#include <cubepi/core/error.hpp>
+
+namespace cubepi::detail {
+
+namespace {
+
+ServerBatch quiet_set_up() {
+    ServerBatch batch;
+    // "relation exists, skipping" would be sent for each table.
+    batch.add("SELECT set_config('client_min_messages', 'warning', false)");
+    return batch;
+}
+
+/// The translation of a code of the server, or of a class of two characters.
+struct Translation {
+    std::string_view sqlstate;
+    ErrorCode code;
+    std::string_view remedy;
+};
+
+// https://www.postgresql.org/docs/current/errcodes-appendix.html
+constexpr Translation translations[] = {
+    {"28", ErrorCode::auth,
+     "check the user and the password (PGPASSWORD or ~/.pgpass) and pg_hba.conf of the server"},
+    {"3D000", ErrorCode::not_found, "check the name, or create the database with createdb"},
+    {"53300", ErrorCode::unavailable,
+     "lower max_connections of the pools, or raise max_connections of the server"},
+    {"57P03", ErrorCode::unavailable, "the server starts or stops: try again later"},
+    {"57P", ErrorCode::disconnected, "try again later"},
+    {"42P01", ErrorCode::schema_mismatch,
+     "a table is missing: apply the schema (apply_postgres_schema), and check the search_path"},
+    {"42703", ErrorCode::schema_mismatch,
+     "a column is missing: apply the schema (apply_postgres_schema)"},
+    {"42501", ErrorCode::permission_denied,
+     "grant the user SELECT, INSERT, UPDATE and DELETE on the tables cubepi_*"},
+    {"25006", ErrorCode::permission_denied,
+     "the server is read-only: connect to the primary (target_session_attrs=read-write)"},
+    {"40P01", ErrorCode::storage_locked, "other transactions got in the way: try again"},
+    {"40", ErrorCode::storage_locked, "other transactions got in the way: try again"},
+    {"26000", ErrorCode::unavailable,
+     "a pooler assigns a session to each transaction: set prepare_statements to false"},
+    {"42P05", ErrorCode::unavailable,
+     "a pooler assigns a session to each transaction: set prepare_statements to false"},
+    {"57014", ErrorCode::timeout, "the server is overloaded, or raise query_timeout"},
+    {"53100", ErrorCode::storage_full, "free space on the disk of the server"},
+    {"22021", ErrorCode::invalid_argument, "ids must be valid UTF-8 without the character U+0000"},
+    {"54000", ErrorCode::invalid_argument, "ids may have at most about 2700 bytes"},
+    {"XX001", ErrorCode::storage_corrupt, "restore the table from a backup"},
+    {"XX002", ErrorCode::storage_corrupt, "rebuild the index with REINDEX"},
+};
+
+const Translation* translation_of(std::string_view sqlstate) {
+    for (const Translation& one : translations) {
+        if (sqlstate.starts_with(one.sqlstate)) return &one;
+    }
+    return nullptr;
+}
+
+}  // namespace
+
+PgDriver::PgDriver(const PostgresOptions& options, bool for_store)
+    : parameters_(options.connection),
+      prepare_(options.prepare_statements),
+      for_store_(for_store),
+      set_up_(for_store ? session_set_up(options) : quiet_set_up()) {}
+
+std::string PgDriver::without_secrets(std::string text) const {
+    return parameters_.without_secrets(std::move(text));
+}
+
+ServerRemedy PgDriver::remedy(const ServerFailure& failure) const { return pg_remedy(failure); }
+
+std::vector<std::string> PgDriver::names_to_resolve() const {
+    return parameters_.names_to_resolve();
+}
+
+bool PgDriver::is_reachable(const ServerAddresses& addresses) const {
+    const auto values = parameters_.with_addresses(addresses);
+    const auto host = values.find("host");
+    return host == values.end() || !host->second.empty();
+}
+
+std::unique_ptr<ServerConnection> PgDriver::connection() const {
+    return std::make_unique<PgConnection>(parameters_, prepare_);
+}
+
+void PgDriver::check(const ServerResults& results) const {
+    if (for_store_) check_session(parameters_, results);
+}
+
+void PgDriver::begin_read(ServerBatch& batch) const {
+    batch.add("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
+}
+
+void PgDriver::begin_write(ServerBatch& batch, const std::vector<std::string>& threads) const {
+    batch.add("BEGIN ISOLATION LEVEL READ COMMITTED");
+    // CubePi takes the same lock. Several are taken in the order of their keys.
+    if (threads.size() == 1) {
+        batch.add("SELECT pg_advisory_xact_lock(hashtext($1))").text(threads[0]);
+    } else if (!threads.empty()) {
+        batch
+            .add(
+                "SELECT pg_advisory_xact_lock(key) FROM (SELECT DISTINCT hashtext(t) AS key"
+                " FROM unnest($1::text[]) AS t ORDER BY key) AS keys")
+            .texts(threads);
+    }
+}
+
+void PgDriver::write_extra(ServerBatch& batch, const std::string& thread_id,
+                           const ExtraChange& change) const {
+    batch
+        .add(
+            "INSERT INTO cubepi_threads AS t (thread_id, extra) VALUES ($1, $3)"
+            " ON CONFLICT (thread_id) DO UPDATE"
+            " SET extra = (t.extra - $2::text[]) || excluded.extra, updated_at = now()")
+        .text(thread_id)
+        .texts(change.removed)
+        .json(server_json_text(change.changed));
+}
+
+void PgDriver::write_fork_row(ServerBatch& batch, const ServerFork& fork, const JsonObject& added,
+                              const JsonObject& /*merged*/) const {
+    batch
+        .add(
+            "INSERT INTO cubepi_threads (thread_id, parent_thread_id, forked_at_seq, extra)"
+            " SELECT $2, thread_id, $3, extra || $4 FROM cubepi_threads WHERE thread_id = $1")
+        .text(fork.source)
+        .text(fork.target)
+        .integer(fork.cutoff)
+        .json(server_json_text(added));
+}
+
+std::string PgDriver::page_sql(const std::string& columns, const std::string& time) const {
+    const std::string key = time + ", thread_id, run_id, question_id";
+    return "SELECT " + columns + " FROM cubepi_native_pending WHERE NOT expired AND (" + key +
+           ") > ($1, $2, $3, $4) ORDER BY " + key + " LIMIT $5";
+}
+
+// By thread, so that each lookup visits one of the partitions: a subquery of the grouped messages would visit all of them.
+// Messages are counted by the primary key alone, so that long ones are not read.
+std::string PgDriver::listing_sql() const {
+    return "SELECT t.thread_id, counted.count, (SELECT {epoch created_at} FROM cubepi_messages AS m"
+           " WHERE m.thread_id = t.thread_id AND m.seq = counted.last) AS at"
+           " FROM cubepi_threads AS t, LATERAL (SELECT count(*) AS count, max(seq) AS last"
+           " FROM cubepi_messages AS m WHERE m.thread_id = t.thread_id) AS counted"
+           " WHERE counted.count > 0 OR {filled t.extra} OR t.parent_thread_id IS NOT NULL"
+           " ORDER BY at DESC {nulls last}, t.thread_id";
+}
+
+ServerCondition condition_of(std::string_view sqlstate) {
+    if (sqlstate == "55P03") return ServerCondition::lock_timeout;
+    if (sqlstate == "40P01" || sqlstate == "40001") return ServerCondition::conflict;
+    // A prepared statement does not exist, or exists already: a pooler has changed the session.
+    if (sqlstate == "26000" || sqlstate == "42P05") return ServerCondition::conflict;
+    if (sqlstate == "25006") return ServerCondition::read_only;
+    // An administrator ends the server, or it has crashed, or it starts.
+    if (sqlstate == "57P01" || sqlstate == "57P02" || sqlstate == "57P03")
+        return ServerCondition::starting;
+    return ServerCondition::other;
+}
+
+ServerFailure pg_failure(ServerFailureKind kind, const std::string& reason, std::string sqlstate) {
+    const ServerCondition condition = condition_of(sqlstate);
+    return ServerFailure(kind, reason, std::move(sqlstate), condition);
+}
+
+ServerRemedy pg_remedy(const ServerFailure& failure) {
+    ServerRemedy remedy;
+    if (const Translation* found = translation_of(failure.code())) {
+        remedy.code = found->code;
+        remedy.text = found->remedy;
+    }
+    return remedy;
+}
+
+}  // namespace cubepi::detail
 
 namespace cubepi {
 

@@ -11,9 +11,8 @@
 
 #include <cubepi/agent/claim_owner.hpp>
 #include <cubepi/checkpoint/child_process_test.hpp>
-#include <cubepi/checkpoint/interchange_test.hpp>
 #include <cubepi/checkpoint/postgres_server_test.hpp>
-#include <cubepi/checkpoint/server_processes_test.hpp>
+#include <cubepi/checkpoint/server_checks_test.hpp>
 #include <cubepi/checkpoint/server_proxy_test.hpp>
 #include <cubepi/core/task_scope.hpp>
 #include <cubepi/testing/manual_clock.hpp>

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include <cubepi/checkpoint/sqlite/operations.hpp>
-#include <cubepi/checkpoint/sqlite/shared_requests.hpp>
+#include <cubepi/checkpoint/sqlite/requests.hpp>
 #include <cubepi/checkpoint/sqlite/worker.hpp>
 #include <cubepi/core/runtime.hpp>
 
@@ -15,6 +15,16 @@ using detail::call_sqlite;
 using detail::SqliteDatabase;
 constexpr auto read = detail::SqliteAccess::read;
 constexpr auto write = detail::SqliteAccess::write;
+
+/// Calls `function(database, arguments...)` on the worker. The call owns the arguments.
+template <class Result, class... Parameters, class... Arguments>
+Task<Result> call(std::shared_ptr<detail::SqliteWorker> worker, detail::SqliteAccess access,
+                  Result (*function)(SqliteDatabase&, Parameters...), Arguments... arguments) {
+    auto bound = [function, ... arguments = std::move(arguments)](SqliteDatabase& database) {
+        return function(database, arguments...);
+    };
+    return call_sqlite(std::move(worker), access, std::move(bound));
+}
 
 SQLiteOptions options_for(std::string path) {
     SQLiteOptions options;
@@ -47,155 +57,96 @@ Task<void> SQLiteCheckpointer::open() {
 }
 
 Task<std::optional<CheckpointData>> SQLiteCheckpointer::load(std::string thread_id) {
-    auto call = [thread_id = std::move(thread_id)](SqliteDatabase& database) {
-        return detail::load_thread(database, thread_id);
-    };
-    return call_sqlite(worker_, read, std::move(call));
+    return call(worker_, read, detail::load_thread, std::move(thread_id));
 }
 
 Task<std::int64_t> SQLiteCheckpointer::append(std::string thread_id, MessageList messages,
                                               AppendOptions options) {
-    auto call = [thread_id = std::move(thread_id), messages = std::move(messages),
-                 options = std::move(options)](SqliteDatabase& database) {
-        return detail::append_messages(database, thread_id, messages, options);
-    };
-    return call_sqlite(worker_, write, std::move(call));
+    return call(worker_, write, detail::append_messages, std::move(thread_id), std::move(messages),
+                std::move(options));
 }
 
 Task<void> SQLiteCheckpointer::save_extra(std::string thread_id, JsonObject extra) {
-    auto call = [thread_id = std::move(thread_id), extra = std::move(extra)](
-                    SqliteDatabase& database) { detail::save_extra(database, thread_id, extra); };
-    return call_sqlite(worker_, write, std::move(call));
+    return call(worker_, write, detail::save_extra, std::move(thread_id), std::move(extra));
 }
 
 Task<ClaimResult> SQLiteCheckpointer::claim_run(std::string thread_id, std::string run_id,
                                                 ClaimOwner owner, ClaimKind kind) {
-    auto call = [thread_id = std::move(thread_id), run_id = std::move(run_id),
-                 owner = std::move(owner), kind](SqliteDatabase& database) {
-        return detail::claim_run(database, thread_id, run_id, owner, kind);
-    };
-    return call_sqlite(worker_, write, std::move(call));
+    return call(worker_, write, detail::claim_run, std::move(thread_id), std::move(run_id),
+                std::move(owner), kind);
 }
 
 Task<void> SQLiteCheckpointer::renew_claim(std::string thread_id, std::string run_id,
                                            std::string owner_id) {
-    auto call = [thread_id = std::move(thread_id), run_id = std::move(run_id),
-                 owner_id = std::move(owner_id)](SqliteDatabase& database) {
-        detail::renew_claim(database, thread_id, run_id, owner_id);
-    };
-    return call_sqlite(worker_, write, std::move(call));
+    return call(worker_, write, detail::renew_claim, std::move(thread_id), std::move(run_id),
+                std::move(owner_id));
 }
 
 Task<void> SQLiteCheckpointer::release_claim(std::string thread_id, std::string run_id,
                                              std::string owner_id) {
-    auto call = [thread_id = std::move(thread_id), run_id = std::move(run_id),
-                 owner_id = std::move(owner_id)](SqliteDatabase& database) {
-        detail::release_claim(database, thread_id, run_id, owner_id);
-    };
-    return call_sqlite(worker_, write, std::move(call));
+    return call(worker_, write, detail::release_claim, std::move(thread_id), std::move(run_id),
+                std::move(owner_id));
 }
 
 Task<void> SQLiteCheckpointer::mark_run_complete(std::string thread_id, std::string run_id) {
-    auto call = [thread_id = std::move(thread_id),
-                 run_id = std::move(run_id)](SqliteDatabase& database) {
-        detail::mark_run_complete(database, thread_id, run_id);
-    };
-    return call_sqlite(worker_, write, std::move(call));
+    return call(worker_, write, detail::mark_run_complete, std::move(thread_id), std::move(run_id));
 }
 
 Task<void> SQLiteCheckpointer::complete_run(std::string thread_id, std::string run_id,
                                             std::string owner_id) {
-    auto call = [thread_id = std::move(thread_id), run_id = std::move(run_id),
-                 owner_id = std::move(owner_id)](SqliteDatabase& database) {
-        detail::complete_run(database, thread_id, run_id, owner_id);
-    };
-    return call_sqlite(worker_, write, std::move(call));
+    return call(worker_, write, detail::complete_run, std::move(thread_id), std::move(run_id),
+                std::move(owner_id));
 }
 
 Task<bool> SQLiteCheckpointer::is_run_complete(std::string thread_id, std::string run_id) {
-    auto call = [thread_id = std::move(thread_id),
-                 run_id = std::move(run_id)](SqliteDatabase& database) {
-        return detail::is_run_complete(database, thread_id, run_id);
-    };
-    return call_sqlite(worker_, read, std::move(call));
+    return call(worker_, read, detail::is_run_complete, std::move(thread_id), std::move(run_id));
 }
 
 Task<std::optional<Message>> SQLiteCheckpointer::find_message(std::string thread_id,
                                                               std::string message_id) {
-    auto call = [thread_id = std::move(thread_id),
-                 message_id = std::move(message_id)](SqliteDatabase& database) {
-        return detail::find_message(database, thread_id, message_id);
-    };
-    return call_sqlite(worker_, read, std::move(call));
+    return call(worker_, read, detail::find_message, std::move(thread_id), std::move(message_id));
 }
 
 Task<void> SQLiteCheckpointer::save_pending_request(std::string thread_id, std::string run_id,
                                                     HitlRequest request) {
-    auto call = [thread_id = std::move(thread_id), run_id = std::move(run_id),
-                 request = std::move(request)](SqliteDatabase& database) {
-        detail::save_pending_request(database, thread_id, run_id, request);
-    };
-    return call_sqlite(worker_, write, std::move(call));
+    return call(worker_, write, detail::save_pending_request, std::move(thread_id),
+                std::move(run_id), std::move(request));
 }
 
 Task<std::vector<PendingRequest>> SQLiteCheckpointer::load_pending_requests(std::string thread_id) {
-    auto call = [thread_id = std::move(thread_id)](SqliteDatabase& database) {
-        return detail::load_pending_requests(database, thread_id);
-    };
-    return call_sqlite(worker_, read, std::move(call));
+    return call(worker_, read, detail::load_pending_requests, std::move(thread_id));
 }
 
 Task<bool> SQLiteCheckpointer::clear_pending_request(std::string thread_id, std::string run_id,
                                                      std::string question_id) {
-    auto call = [thread_id = std::move(thread_id), run_id = std::move(run_id),
-                 question_id = std::move(question_id)](SqliteDatabase& database) {
-        return detail::clear_pending_request(database, thread_id, run_id, question_id);
-    };
-    return call_sqlite(worker_, write, std::move(call));
+    return call(worker_, write, detail::clear_pending_request, std::move(thread_id),
+                std::move(run_id), std::move(question_id));
 }
 
 Task<void> SQLiteCheckpointer::save_hitl_answer(std::string thread_id, HitlAnswer answer) {
-    auto call = [thread_id = std::move(thread_id),
-                 answer = std::move(answer)](SqliteDatabase& database) {
-        detail::save_hitl_answer(database, thread_id, answer);
-    };
-    return call_sqlite(worker_, write, std::move(call));
+    return call(worker_, write, detail::save_hitl_answer, std::move(thread_id), std::move(answer));
 }
 
 Task<std::optional<Json>> SQLiteCheckpointer::load_hitl_answer(std::string thread_id,
                                                                std::string run_id,
                                                                std::string question_id) {
-    auto call = [thread_id = std::move(thread_id), run_id = std::move(run_id),
-                 question_id = std::move(question_id)](SqliteDatabase& database) {
-        return detail::load_hitl_answer(database, thread_id, run_id, question_id);
-    };
-    return call_sqlite(worker_, read, std::move(call));
+    return call(worker_, read, detail::load_hitl_answer, std::move(thread_id), std::move(run_id),
+                std::move(question_id));
 }
 
 Task<void> SQLiteCheckpointer::clear_hitl_answers(std::string thread_id, std::string run_id,
                                                   std::vector<std::string> question_ids) {
-    auto call = [thread_id = std::move(thread_id), run_id = std::move(run_id),
-                 question_ids = std::move(question_ids)](SqliteDatabase& database) {
-        detail::clear_hitl_answers(database, thread_id, run_id, question_ids);
-    };
-    return call_sqlite(worker_, write, std::move(call));
+    return call(worker_, write, detail::clear_hitl_answers, std::move(thread_id), std::move(run_id),
+                std::move(question_ids));
 }
 
 Task<void> SQLiteCheckpointer::mark_batch_started(std::string thread_id, BatchStart start) {
-    auto call = [thread_id = std::move(thread_id),
-                 start = std::move(start)](SqliteDatabase& database) {
-        detail::mark_batch_started(database, thread_id, start);
-    };
-    return call_sqlite(worker_, write, std::move(call));
+    return call(worker_, write, detail::mark_batch_started, std::move(thread_id), std::move(start));
 }
 
 Task<std::optional<StartedBatch>> SQLiteCheckpointer::load_started_batch(std::string thread_id,
                                                                          std::string run_id) {
-    auto call = [thread_id = std::move(thread_id),
-                 run_id = std::move(run_id)](SqliteDatabase& database) {
-        return detail::load_started_batch(database, thread_id, run_id);
-    };
-    return call_sqlite(worker_, read, std::move(call));
+    return call(worker_, read, detail::load_started_batch, std::move(thread_id), std::move(run_id));
 }
 
 Task<InboxPage> SQLiteCheckpointer::list_requests(InboxQuery query) {
@@ -213,62 +164,43 @@ Task<InboxPage> SQLiteCheckpointer::list_requests(InboxQuery query) {
 }
 
 Task<std::vector<InboxEntry>> SQLiteCheckpointer::expire_due(double now, std::size_t limit) {
-    auto call = [now, limit](SqliteDatabase& database) {
-        return detail::expire_due(database, now, limit);
-    };
-    return call_sqlite(worker_, write, std::move(call));
+    return call(worker_, write, detail::expire_due, now, limit);
 }
 
 Task<void> SQLiteCheckpointer::answer_request(std::string thread_id, AnswerRecord record) {
-    auto call = [thread_id = std::move(thread_id),
-                 record = std::move(record)](SqliteDatabase& database) {
+    // agent/typed_answer.hpp overloads the name, so that call() cannot deduce the function.
+    auto answer = [thread_id = std::move(thread_id),
+                   record = std::move(record)](SqliteDatabase& database) {
         detail::answer_request(database, thread_id, record);
     };
-    return call_sqlite(worker_, write, std::move(call));
+    return call_sqlite(worker_, write, std::move(answer));
 }
 
 Task<std::vector<AnswerRecord>> SQLiteCheckpointer::load_answer_records(std::string thread_id) {
-    auto call = [thread_id = std::move(thread_id)](SqliteDatabase& database) {
-        return detail::load_answer_records(database, thread_id);
-    };
-    return call_sqlite(worker_, read, std::move(call));
+    return call(worker_, read, detail::load_answer_records, std::move(thread_id));
 }
 
 Task<std::size_t> SQLiteCheckpointer::discard_requests(std::string thread_id) {
-    auto call = [thread_id = std::move(thread_id)](SqliteDatabase& database) {
-        return detail::discard_requests(database, thread_id);
-    };
-    return call_sqlite(worker_, write, std::move(call));
+    return call(worker_, write, detail::discard_requests, std::move(thread_id));
 }
 
 Task<MessageList> SQLiteCheckpointer::snapshot(std::string thread_id, std::string after_run_id) {
-    auto call = [thread_id = std::move(thread_id),
-                 after_run_id = std::move(after_run_id)](SqliteDatabase& database) {
-        return detail::snapshot_thread(database, thread_id, after_run_id);
-    };
-    return call_sqlite(worker_, read, std::move(call));
+    return call(worker_, read, detail::snapshot_thread, std::move(thread_id),
+                std::move(after_run_id));
 }
 
 Task<void> SQLiteCheckpointer::fork(std::string source_thread_id, std::string new_thread_id,
                                     std::string after_run_id, std::optional<JsonObject> metadata) {
-    auto call = [source = std::move(source_thread_id), target = std::move(new_thread_id),
-                 after_run_id = std::move(after_run_id),
-                 metadata = std::move(metadata)](SqliteDatabase& database) {
-        detail::fork_thread(database, source, target, after_run_id, metadata);
-    };
-    return call_sqlite(worker_, write, std::move(call));
+    return call(worker_, write, detail::fork_thread, std::move(source_thread_id),
+                std::move(new_thread_id), std::move(after_run_id), std::move(metadata));
 }
 
 Task<std::vector<ThreadInfo>> SQLiteCheckpointer::list_threads() {
-    auto call = [](SqliteDatabase& database) { return detail::list_threads(database); };
-    return call_sqlite(worker_, read, std::move(call));
+    return call(worker_, read, detail::list_threads);
 }
 
 Task<void> SQLiteCheckpointer::delete_thread(std::string thread_id) {
-    auto call = [thread_id = std::move(thread_id)](SqliteDatabase& database) {
-        detail::delete_thread(database, thread_id);
-    };
-    return call_sqlite(worker_, write, std::move(call));
+    return call(worker_, write, detail::delete_thread, std::move(thread_id));
 }
 
 }  // namespace cubepi

@@ -1,18 +1,33 @@
-#include <cubepi/checkpoint/sqlite_checkpointer.hpp>
-
-#include <atomic>
+#include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 
+#include <cubepi/agent/transcript.hpp>
+#include <cubepi/checkpoint/format/stored_message_reader.hpp>
+#include <cubepi/checkpoint/sqlite_checkpointer.hpp>
+#include <cubepi/checkpoint/store_fixtures_test.hpp>
 #include <cubepi/checkpoint/store_support_test.hpp>
+#include <cubepi/core/message_json.hpp>
+#include <cubepi/hitl/suspension_test_support.hpp>
+#include <cubepi/schema/python_json.hpp>
 #include <cubepi/testing/manual_clock.hpp>
 #include <cubepi/testing/store_conformance.hpp>
 
+// The conformance suite, a suspended agent whose stored request is damaged, and files that Python CubePi wrote: they load with
+// equal content, and can be written on.
+
 namespace cubepi {
+
 namespace {
+
+using namespace hitl_test;
+using Words = std::vector<std::string>;
 
 /// The suite over files that `options_for(path)` opens.
 template <class F>
@@ -182,5 +197,185 @@ TEST(SQLiteCheckpointer, D21_rows_that_cubepi_appends_between_ours_are_read) {
     EXPECT_EQ(run(store.load("t"))->messages.size(), 2U);
 }
 
+struct SQLiteSuspension : ::testing::Test {
+    TempDirectory directory;
+    std::string path = directory.file("sessions.db");
+    std::shared_ptr<SQLiteCheckpointer> store = std::make_shared<SQLiteCheckpointer>(path);
+    FauxProvider faux;
+    Words effects;
+
+    /// Suspends a run with two gated calls, and damages the request of one.
+    void suspend_and_damage(const std::string& question_id) {
+        faux.set_responses({calling({rm_call("/a", "c1"), rm_call("/b", "c2")}), "done", "done"});
+        Process first(store, faux, effects);
+        EXPECT_EQ(first.prompt_and_detach(2).outcome, RunOutcome::suspended);
+        RawDatabase(path).query(
+            "UPDATE cubepi_native_pending SET request_json = '{' WHERE question_id = '" +
+            question_id + "'");
+    }
+    void expect_damaged(Task<RunResult> task, Process& process) {
+        try {
+            (void)process.run_with(std::move(task), {});
+            ADD_FAILURE() << "nothing was thrown";
+        } catch (const CheckpointCorruptionError& error) {
+            const std::string text = error.what();
+            EXPECT_NE(text.find("cubepi_native_pending.id="), std::string::npos) << text;
+            EXPECT_NE(text.find("discard_requests"), std::string::npos) << text;
+        }
+        EXPECT_TRUE(effects.empty());
+    }
+    MessageList history() { return run(store->load("t"))->messages; }
+};
+
+TEST_F(SQLiteSuspension, D62_ADamagedRequestIsReportedAndLeavesTheThreadAsItIs) {
+    for (const char* question : {"c1", "c2"}) {
+        suspend_and_damage(question);
+        const MessageList before = history();
+        Process second(store, faux, effects);
+        expect_damaged(second.agent->prompt("hi"), second);
+        PromptOptions abandoning = PromptOptions().abandon_pending();
+        expect_damaged(second.agent->prompt("hi", std::move(abandoning)), second);
+        expect_damaged(second.agent->respond("c1", approve()), second);
+        expect_damaged(second.agent->resume(), second);
+        EXPECT_TRUE(history() == before);
+        run(store->delete_thread("t"));
+    }
+}
+
+TEST_F(SQLiteSuspension, D1_AfterItsRequestsWereDiscardedTheThreadIsUsable) {
+    for (const bool resumes : {false, true}) {
+        suspend_and_damage("c1");
+        EXPECT_EQ(run(store->discard_requests("t")), 2u);
+        Process second(store, faux, effects);
+        const RunResult result =
+            resumes ? second.run_with(second.agent->resume(), {}) : second.prompt();
+        EXPECT_EQ(result.outcome, RunOutcome::completed);
+        EXPECT_EQ(result.text(), "done");
+        EXPECT_TRUE(effects.empty()) << "no effect without its approval";
+        EXPECT_TRUE(is_legal_transcript(history())) << "the calls were interrupted";
+        run(store->delete_thread("t"));
+    }
+}
+
+TEST_F(SQLiteSuspension, D17_AnAnswerToAnUnreadableRequestIsNotUsed) {
+    faux.set_responses({calling({rm_call("/a", "c1")}), "done", "done"});
+    Process first(store, faux, effects);
+    const RunResult suspended = first.prompt_and_detach();
+    AnswerRecord record;
+    record.run_id = suspended.run_id;
+    record.question_id = "c1";
+    record.answer = approve();
+    run(store->answer_request("t", std::move(record)));
+    RawDatabase(path).query("UPDATE cubepi_native_answers SET request_json = '{'");
+    Process second(store, faux, effects);
+    int asked = 0;
+    (void)second.run_with(second.agent->resume(), [&](const HitlRequest& request) {
+        ++asked;
+        second.answer(request.question_id, deny("no"));
+    });
+    EXPECT_EQ(asked, 1);
+    EXPECT_TRUE(effects.empty());
+}
+
+std::vector<std::string> fixture_names() {
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(databases)) {
+        if (entry.path().extension() == ".sqlite") names.push_back(entry.path().stem().string());
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+}
+
+class Fixture : public ::testing::TestWithParam<std::string> {
+protected:
+    void SetUp() override {
+        for (const char* suffix : {".sqlite", ".sqlite-wal"}) {
+            const std::filesystem::path source = databases / (GetParam() + suffix);
+            if (!std::filesystem::exists(source)) continue;
+            std::ofstream(directory.file(GetParam() + suffix), std::ios::binary)
+                << read_file(source);
+        }
+        wanted =
+            parse_lenient(read_file(databases / (GetParam() + ".json"))).at("threads").as_object();
+    }
+    std::string path() const { return directory.file(GetParam() + ".sqlite"); }
+
+    TempDirectory directory;
+    JsonObject wanted;
+};
+
+TEST_P(Fixture, D21_loads_with_equal_content) {
+    SQLiteCheckpointer store(path());
+    for (const auto& [key, value] : wanted) {
+        const std::string thread_id = key;
+        const JsonObject& thread = value.as_object();
+        if (thread.contains("error")) {
+            const auto error = error_of<CheckpointCorruptionError>(store.load(thread_id));
+            EXPECT_EQ(error.row_ref(), thread.at("row_ref").as_string());
+            EXPECT_EQ(error.backend(), thread.at("backend").as_string());
+            EXPECT_EQ(error.thread_id(), thread_id);
+            continue;
+        }
+        expect_thread(store, thread_id, thread);
+        expect_approvers(store, thread_id, thread);
+        expect_runs(store, thread_id, thread);
+    }
+}
+
+TEST_P(Fixture, D21_can_be_written_on_and_no_row_of_cubepi_changes) {
+    const std::string rows =
+        "SELECT id, thread_id, message_json, created_at, run_id FROM messages WHERE thread_id"
+        " <> 'new' AND message_json NOT LIKE '%written on%' ORDER BY id";
+    const bool has_run_ids = GetParam().rfind("old-schema", 0) != 0;
+    std::vector<std::string> before;
+    if (has_run_ids) before = RawDatabase(path()).query(rows);
+    const auto extras = RawDatabase(path()).query(
+        "SELECT thread_id, extra_json FROM thread_extra ORDER BY thread_id");
+    {
+        SQLiteCheckpointer store(path());
+        for (const auto& [key, value] : wanted) {
+            if (!value.as_object().contains("error")) write_on(store, key);
+        }
+    }
+    if (has_run_ids) {
+        EXPECT_EQ(RawDatabase(path()).query(rows), before);
+    }
+    const auto extras_after = RawDatabase(path()).query(
+        "SELECT thread_id, extra_json FROM thread_extra ORDER BY thread_id");
+    for (std::size_t i = 0; i + 1 < extras.size(); i += 2) {
+        const auto row = std::find(extras_after.begin(), extras_after.end(), extras[i]);
+        ASSERT_NE(row, extras_after.end());
+        EXPECT_EQ(*(row + 1), extras[i + 1]) << "extra that did not change keeps its text";
+    }
+    EXPECT_EQ(RawDatabase(path()).query("PRAGMA integrity_check").front(), "ok");
+}
+
+TEST_P(Fixture, both_readers_agree_on_every_row) {
+    RawDatabase raw(path());
+    detail::StoredMessageReader reader;
+    for (const std::string& text : raw.query("SELECT message_json FROM messages")) {
+        std::optional<Message> slow;
+        try {
+            slow = message_from_json(parse_lenient(text));
+        } catch (const Error&) {
+            EXPECT_THROW(reader.read(text), Error) << text;
+        }
+        if (slow) {
+            EXPECT_EQ(to_json(reader.read(text)), to_json(*slow)) << text;
+        }
+    }
+}
+
+std::string test_name(const ::testing::TestParamInfo<std::string>& info) {
+    std::string name = info.param;
+    std::replace(name.begin(), name.end(), '-', '_');
+    return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Databases, Fixture, ::testing::ValuesIn(fixture_names()), test_name);
+
+TEST(Fixtures, are_there) { EXPECT_GE(fixture_names().size(), 15U); }
+
 }  // namespace
+
 }  // namespace cubepi

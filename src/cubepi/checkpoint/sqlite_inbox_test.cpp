@@ -1,16 +1,22 @@
-// The inbox of a file that CubePi writes too, and damaged requests.
-#include <cubepi/checkpoint/sqlite_checkpointer.hpp>
-
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <sqlite3.h>
 
+#include <cubepi/checkpoint/sqlite_checkpointer.hpp>
 #include <cubepi/checkpoint/store_support_test.hpp>
 
+// The inbox of a file that CubePi writes too, damaged requests, the plans of its statements on a file with 20,000 suspended
+// threads, and pending requests when CubePi, which knows one request per thread, works on the file in between.
+
 namespace cubepi {
+
 namespace {
+
+using EntryPoint = void (*)();
 
 HitlRequest question(std::string thread_id, std::string question_id, double created_at,
                      double timeout) {
@@ -287,5 +293,251 @@ TEST_F(SQLiteInbox, a_damaged_record_of_an_answer_does_not_hide_the_others) {
     EXPECT_TRUE(records.back().request && records.back().damage.empty());
 }
 
+std::vector<std::string>& executed() {
+    static std::vector<std::string> statements;
+    return statements;
+}
+
+int note_statement(unsigned, void*, void*, void* sql) {
+    const std::string text = static_cast<const char*>(sql);
+    for (const char* verb : {"SELECT", "INSERT", "UPDATE", "DELETE"}) {
+        if (text.starts_with(verb)) executed().push_back(text);
+    }
+    return 0;
+}
+
+int trace_connection(sqlite3* connection, const char**, const sqlite3_api_routines*) {
+    return sqlite3_trace_v2(connection, SQLITE_TRACE_STMT, note_statement, nullptr);
+}
+
+/// Notes the statements of connections that are opened in its lifetime.
+class StatementTrace {
+public:
+    StatementTrace() {
+        executed().clear();
+        sqlite3_auto_extension(reinterpret_cast<EntryPoint>(trace_connection));
+    }
+    ~StatementTrace() { sqlite3_reset_auto_extension(); }
+    StatementTrace(const StatementTrace&) = delete;
+    StatementTrace& operator=(const StatementTrace&) = delete;
+};
+
+void fill(RawDatabase& raw, int threads) {
+    raw.query("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < " +
+              std::to_string(threads) +
+              ") INSERT INTO thread_pending_request (thread_id, request_json, run_id) SELECT"
+              " printf('t%06d', i), printf('{\"question_id\": \"q\", \"thread_id\": \"t%06d\","
+              " \"payload\": {\"kind\": \"confirm\", \"prompt\": \"Continue?\", \"details\": null},"
+              " \"created_at\": %d.0, \"timeout_seconds\": 100.0}', i, i), 'r' FROM n");
+}
+
+/// CubePi continues the run and asks something else.
+void cubepi_asks_again(RawDatabase& raw, const std::string& thread_id) {
+    raw.query(
+        "UPDATE thread_pending_request SET request_json = replace(request_json, 'Continue?', "
+        "'Why?')"
+        " WHERE thread_id = '" +
+        thread_id + "'");
+}
+
+/// Returns the statements of all functions of an inbox.
+std::vector<std::string> statements_of_an_inbox(const std::string& path, RawDatabase& raw) {
+    const StatementTrace trace;
+    SQLiteCheckpointer store(path);
+    run(store.open());
+    executed().clear();
+    for (const InboxOrder order : {InboxOrder::age, InboxOrder::deadline}) {
+        InboxQuery query = InboxQuery().order(order);
+        const InboxPage page = run(store.list_requests(std::move(query)));
+        InboxQuery rest = InboxQuery().order(order).after(page.next);
+        EXPECT_EQ(run(store.list_requests(std::move(rest))).entries.size(), 50u);
+    }
+    EXPECT_EQ(run(store.expire_due(200, 1000)).size(), 100u);
+    cubepi_asks_again(raw, "t000300");
+    EXPECT_EQ(run(store.list_requests(InboxQuery())).entries.size(), 50u);
+    AnswerRecord record;
+    record.run_id = "r";
+    record.question_id = "q";
+    record.answer = true;
+    run(store.answer_request("t000400", std::move(record)));
+    EXPECT_EQ(run(store.load_answer_records("t000400")).size(), 1u);
+    EXPECT_EQ(run(store.discard_requests("t000500")), 1u);
+    std::vector<std::string> statements = executed();
+    std::sort(statements.begin(), statements.end());
+    statements.erase(std::unique(statements.begin(), statements.end()), statements.end());
+    return statements;
+}
+
+TEST(SQLiteInboxPlan, D65_every_statement_uses_an_index) {
+    TempDirectory directory;
+    const std::string path = directory.file("sessions.db");
+    SQLiteCheckpointer store(path);
+    run(store.open());
+    RawDatabase raw(path);
+    fill(raw, 20'000);
+    EXPECT_EQ(run(store.list_requests(InboxQuery())).entries.size(), 50u);
+    const std::vector<std::string> statements = statements_of_an_inbox(path, raw);
+    EXPECT_GT(statements.size(), 10u);
+    for (const std::string& sql : statements) {
+        for (const std::string& step : raw.query("EXPLAIN QUERY PLAN " + sql)) {
+            EXPECT_EQ(step.find("SCAN"), std::string::npos) << step << "\n" << sql;
+            EXPECT_EQ(step.find("TEMP B-TREE"), std::string::npos) << step << "\n" << sql;
+        }
+    }
+}
+
+class SQLitePending : public ::testing::Test {
+protected:
+    void ask(const std::string& call_id) {
+        ApproveRequest payload;
+        payload.tool_name = "rm";
+        payload.tool_call_id = call_id;
+        payload.args["path"] = call_id;
+        HitlRequest request;
+        request.question_id = call_id;
+        request.thread_id = "t";
+        request.payload = std::move(payload);
+        request.created_at = 1700000003.0;
+        request.extra["approval_digest"] = "digest of " + call_id;
+        run(store.save_pending_request("t", "r", std::move(request)));
+    }
+    std::string pending() {
+        std::string ids;
+        for (const PendingRequest& entry : run(store.load_pending_requests("t"))) {
+            ids += entry.run_id + ":" + entry.request.question_id + " ";
+        }
+        return ids;
+    }
+    std::string theirs() {
+        const auto row = raw().query("SELECT request_json, run_id FROM thread_pending_request");
+        return row.empty() ? std::string() : row.at(0) + " " + row.at(1);
+    }
+    void cubepi_asks(const std::string& call_id) {
+        raw().query(
+            "INSERT OR REPLACE INTO thread_pending_request (thread_id, request_json, run_id) "
+            "VALUES ('t', "
+            "'{\"question_id\":\"" +
+            call_id +
+            "\",\"thread_id\":\"t\",\"payload\":{\"kind\":\"approve\","
+            "\"tool_name\":\"rm\",\"tool_call_id\":\"" +
+            call_id + "\",\"args\":{\"path\":\"" + call_id +
+            "\"},\"details\":null},\"created_at\":1700000003.0,\"timeout_seconds\":null}', 'r')");
+    }
+    RawDatabase& raw() {
+        if (!raw_) raw_.emplace(directory.file("sessions.db"));
+        return *raw_;
+    }
+
+    TempDirectory directory;
+    SQLiteCheckpointer store{directory.file("sessions.db")};
+    std::optional<RawDatabase> raw_;
+};
+
+TEST_F(SQLitePending, D21_the_row_of_cubepi_holds_the_first_as_it_writes_it) {
+    ask("a");
+    ask("b");
+    EXPECT_EQ(
+        theirs(),
+        R"({"question_id": "a", "thread_id": "t", "payload": {"kind": "approve", "tool_name": "rm", )"
+        R"("tool_call_id": "a", "args": {"path": "a"}, "details": null}, "created_at": 1700000003.0, )"
+        R"("timeout_seconds": null} r)");
+    EXPECT_TRUE(run(store.clear_pending_request("t", "r", "a")));
+    EXPECT_NE(theirs().find(R"("question_id": "b")"), std::string::npos);
+    EXPECT_TRUE(run(store.clear_pending_request("t", "r", "b")));
+    EXPECT_EQ(theirs(), "");
+}
+
+TEST_F(SQLitePending, D17_the_digest_is_stored_with_the_request) {
+    ask("a");
+    EXPECT_EQ(raw().query("SELECT approval_digest FROM cubepi_native_pending").front(),
+              "digest of a");
+    EXPECT_EQ(run(store.load_pending_requests("t")).at(0).request.extra.at("approval_digest"),
+              "digest of a");
+    EXPECT_EQ(theirs().find("digest"), std::string::npos);
+}
+
+TEST_F(SQLitePending, D21_what_cubepi_asked_first_stays_first) {
+    run(store.open());
+    cubepi_asks("a");
+    ask("b");
+    EXPECT_EQ(pending(), "r:a r:b ");
+    EXPECT_NE(theirs().find(R"("question_id":)"), std::string::npos);
+    EXPECT_TRUE(run(store.clear_pending_request("t", "r", "a")));
+    EXPECT_EQ(pending(), "r:b ");
+}
+
+TEST_F(SQLitePending, D21_after_cubepi_reached_the_second_gate_the_first_is_not_pending) {
+    ask("a");
+    ask("b");
+    ask("c");
+    cubepi_asks("b");
+    EXPECT_EQ(pending(), "r:b r:c ");
+    EXPECT_FALSE(run(store.clear_pending_request("t", "r", "a")));
+}
+
+TEST_F(SQLitePending, D21_when_cubepi_finished_nothing_is_pending) {
+    ask("a");
+    ask("b");
+    raw().query("DELETE FROM thread_pending_request");
+    EXPECT_EQ(pending(), "");
+    ask("c");
+    EXPECT_EQ(pending(), "r:c ");
+}
+
+TEST_F(SQLitePending, D17_the_same_question_id_with_other_arguments_is_another_request) {
+    ask("a");
+    raw().query(
+        "UPDATE thread_pending_request SET request_json = replace(request_json, '\"path\": \"a\"', "
+        "'\"path\": \"/\"')");
+    const PendingRequest entry = run(store.load_pending_requests("t")).at(0);
+    EXPECT_EQ(std::get<ApproveRequest>(entry.request.payload).args.at("path"), "/");
+    EXPECT_FALSE(entry.request.extra.contains("approval_digest"));
+}
+
+TEST_F(SQLitePending, D62_a_used_answer_leaves_the_table_of_cubepi) {
+    HitlAnswer answer;
+    answer.run_id = "r";
+    answer.question_id = "a";
+    answer.answer = true;
+    run(store.save_hitl_answer("t", answer));
+    BatchStart start;
+    start.run_id = "r";
+    start.batch_id = "m1";
+    start.tool_call_ids = {"a"};
+    start.question_ids = {"a"};
+    run(store.mark_batch_started("t", start));
+    EXPECT_EQ(raw().query("SELECT count(*) FROM thread_hitl_answers").front(), "0");
+    raw().query("UPDATE cubepi_native_used_answers SET answer_json = '{'");
+    const auto error = error_of<CheckpointCorruptionError>(store.load_started_batch("t", "r"));
+    EXPECT_EQ(error.row_ref(), "cubepi_native_used_answers.question_id=a");
+    run(store.delete_thread("t"));
+    EXPECT_FALSE(run(store.load_started_batch("t", "r")).has_value());
+}
+
+TEST_F(SQLitePending, D62_a_file_of_version_1_is_migrated) {
+    ask("a");
+    raw().query("DROP TABLE cubepi_native_started");
+    raw().query("DROP TABLE cubepi_native_used_answers");
+    raw().query("UPDATE cubepi_native_schema SET version = 1");
+    SQLiteCheckpointer migrated(directory.file("sessions.db"));
+    BatchStart start;
+    start.run_id = "r";
+    start.batch_id = "m1";
+    start.tool_call_ids = {"a"};
+    run(migrated.mark_batch_started("t", start));
+    EXPECT_EQ(run(migrated.load_started_batch("t", "r"))->tool_call_ids, start.tool_call_ids);
+    EXPECT_EQ(run(migrated.load_pending_requests("t")).size(), 1u);
+    const std::vector<std::string> versions = {"3"};
+    EXPECT_EQ(raw().query("SELECT version FROM cubepi_native_schema"), versions);
+}
+
+TEST_F(SQLitePending, a_broken_request_names_its_row) {
+    run(store.open());
+    raw().query("INSERT INTO thread_pending_request (thread_id, request_json) VALUES ('t', '{')");
+    const auto error = error_of<CheckpointCorruptionError>(store.load_pending_requests("t"));
+    EXPECT_EQ(error.row_ref(), "thread_pending_request.thread_id=t");
+}
+
 }  // namespace
+
 }  // namespace cubepi

@@ -17,7 +17,6 @@
 
 #include <cubepi/agent/claim_owner.hpp>
 #include <cubepi/checkpoint/child_process_test.hpp>
-#include <cubepi/checkpoint/child_work_test.hpp>
 #include <cubepi/checkpoint/store_support_test.hpp>
 #include <cubepi/testing/manual_clock.hpp>
 

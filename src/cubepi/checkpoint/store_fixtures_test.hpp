@@ -104,6 +104,31 @@ void expect_approvers(Store& store, const std::string& thread_id, const JsonObje
     }
 }
 
+/// Appends a message of the run "run-of-ours" to a thread of CubePi, with the extra unchanged.
+template <class Store>
+void write_on(Store& store, const std::string& thread_id) {
+    const CheckpointData data = run(store.load(thread_id)).value_or(CheckpointData());
+    AppendOptions options =
+        AppendOptions().expected_position(data.position).extra(JsonObject(data.extra));
+    run(store.claim_run(thread_id, "run-of-ours", ClaimOwner(), ClaimKind::new_run));
+    run(store.append(thread_id, one(user("written on", "run-of-ours", "id")), std::move(options)));
+    run(store.mark_run_complete(thread_id, "run-of-ours"));
+    EXPECT_EQ(run(store.load(thread_id))->messages.size(), data.messages.size() + 1);
+    EXPECT_TRUE(run(store.find_message(thread_id, "id")));
+}
+
+/// The inbox lists the requests that CubePi stored.
+template <class Store>
+void expect_inbox(Store& store) {
+    std::vector<std::string> threads;
+    for (const InboxEntry& entry : run(store.list_requests(InboxQuery())).entries) {
+        EXPECT_TRUE(entry.request) << entry.damage;
+        threads.push_back(entry.thread_id);
+    }
+    std::sort(threads.begin(), threads.end());
+    EXPECT_EQ(threads, (std::vector<std::string>{"approve", "ask", "batch"}));
+}
+
 template <class Store>
 void expect_runs(Store& store, const std::string& thread_id, const JsonObject& thread) {
     for (const Json& entry : thread.at("runs").as_array()) {

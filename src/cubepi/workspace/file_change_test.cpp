@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cstdint>
-#include <sstream>
 #include <vector>
 
 #include <gmock/gmock.h>

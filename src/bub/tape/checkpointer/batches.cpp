@@ -2,7 +2,7 @@
 #include <utility>
 
 #include <bub/tape/checkpointer/checkpointer_state.hpp>
-#include <cubepi/checkpoint/claims/store_errors.hpp>
+#include <cubepi/checkpoint/common/store_errors.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/json_member.hpp>
 

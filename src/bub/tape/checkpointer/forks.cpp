@@ -5,7 +5,7 @@
 #include <bub/tape/checkpointer/checkpointer_state.hpp>
 #include <bub/tape/entry/entry_facts.hpp>
 #include <bub/tape/tape_context.hpp>
-#include <cubepi/checkpoint/claims/store_errors.hpp>
+#include <cubepi/checkpoint/common/store_errors.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/json_member.hpp>
 

@@ -5,7 +5,7 @@
 #include <bub/tape/checkpointer/checkpointer_state.hpp>
 #include <bub/tape/inbox/pending_requests.hpp>
 #include <bub/tape/tape_sidecar.hpp>
-#include <cubepi/checkpoint/inbox/inbox_cursor.hpp>
+#include <cubepi/checkpoint/common/requests.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/json_member.hpp>
 

@@ -3,7 +3,7 @@
 
 #include <bub/tape/checkpointer/checkpointer_state.hpp>
 #include <bub/tape/entry/entry_facts.hpp>
-#include <cubepi/checkpoint/claims/store_errors.hpp>
+#include <cubepi/checkpoint/common/store_errors.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/json_member.hpp>
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include <cubepi/checkpoint/claims/store_errors.hpp>
+#include <cubepi/checkpoint/common/store_errors.hpp>
 #include <cubepi/core/support/json_member.hpp>
 
 namespace bub::detail {

@@ -10,7 +10,7 @@
 
 #include <bub/tape/file/tape_writing.hpp>
 #include <bub/tape/inbox/pending_requests.hpp>
-#include <cubepi/checkpoint/inbox/inbox_cursor.hpp>
+#include <cubepi/checkpoint/common/requests.hpp>
 #include <cubepi/core/error.hpp>
 
 // The pending requests of all tapes, found by their marks.

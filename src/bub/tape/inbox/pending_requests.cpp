@@ -4,7 +4,7 @@
 
 #include <bub/tape/file/side_state.hpp>
 #include <bub/tape/tape_store_support.hpp>
-#include <cubepi/checkpoint/inbox/inbox_cursor.hpp>
+#include <cubepi/checkpoint/common/requests.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/json_member.hpp>
 

@@ -1,8 +1,7 @@
 #include <bub/tape/postgres/tape_driver.hpp>
 
 #include <bub/tape/postgres_tape_schema.hpp>
-#include <cubepi/checkpoint/server/failure.hpp>
-#include <cubepi/checkpoint/server/versions.hpp>
+#include <cubepi/checkpoint/server/driver.hpp>
 #include <cubepi/core/error.hpp>
 
 namespace bub::detail {

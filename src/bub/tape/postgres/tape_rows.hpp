@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <bub/tape/tape_store.hpp>
-#include <cubepi/checkpoint/server/query.hpp>
+#include <cubepi/checkpoint/server/connection.hpp>
 
 // Rows of the tables of tapes, and the statements that read and write them.
 

@@ -2,9 +2,8 @@
 
 #include <bub/tape/postgres/tape_driver.hpp>
 #include <bub/tape/postgres_tape_schema.hpp>
-#include <cubepi/checkpoint/server/failure.hpp>
+#include <cubepi/checkpoint/server/driver.hpp>
 #include <cubepi/checkpoint/server/pool.hpp>
-#include <cubepi/checkpoint/server/versions.hpp>
 #include <cubepi/core/outcome.hpp>
 
 namespace bub {

@@ -9,7 +9,7 @@
 
 #include <cubepi/checkpoint/mysql/connection_string.hpp>
 #include <cubepi/checkpoint/server/connection.hpp>
-#include <cubepi/checkpoint/server/failure.hpp>
+#include <cubepi/checkpoint/server/driver.hpp>
 #include <cubepi/core/runtime.hpp>
 
 namespace cubepi::detail {

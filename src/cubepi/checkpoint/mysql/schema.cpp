@@ -4,17 +4,18 @@
 #include <utility>
 
 #include <cubepi/checkpoint/mysql/driver.hpp>
-#include <cubepi/checkpoint/server/failure.hpp>
+#include <cubepi/checkpoint/server/driver.hpp>
 #include <cubepi/checkpoint/server/pool.hpp>
-#include <cubepi/checkpoint/server/versions.hpp>
-#include <cubepi/core/error.hpp>
-#include <cubepi/core/outcome.hpp>
 
-namespace cubepi {
+// The tables, their versions, and the sessions that use them. CubePi's tables are column for column the ones that its
+// migration helpers create (version 5), except that ids compare bytes. Each statement commits and can be repeated; the versions are written last. MySQL has no "IF NOT EXISTS" for columns and indexes: a prepared
+// statement takes its place.
 
-namespace detail {
+namespace cubepi::detail {
 
 namespace {
+
+using Statements = std::vector<std::string>;
 
 constexpr TableVersions known_versions{mysql_schema_version, mysql_native_version};
 
@@ -73,12 +74,189 @@ Task<MySQLSchemaStatus> apply_to(std::shared_ptr<ServerPool> pool) {
     co_return before;
 }
 
-/// Translates the failures of a task.
-Task<MySQLSchemaStatus> translated(std::shared_ptr<ServerPool> pool, Task<MySQLSchemaStatus> task) {
-    Outcome<MySQLSchemaStatus> done = co_await outcome_of(std::move(task));
-    if (const ServerFailure* failure = as_server_failure(done.failure()))
-        throw_checkpointer_error(pool->driver(), *failure);
-    co_return std::move(done).value();
+/// Executes the SQL unless `exists` selects a number above 0.
+void add_unless(Statements& list, const std::string& exists, const std::string& sql) {
+    list.push_back("SET @cubepi_sql = IF((" + exists + ") > 0, 'DO 0', '" + sql + "')");
+    list.emplace_back("PREPARE cubepi_statement FROM @cubepi_sql");
+    list.emplace_back("EXECUTE cubepi_statement");
+    list.emplace_back("DEALLOCATE PREPARE cubepi_statement");
+}
+
+std::string count_in(const std::string& view, const std::string& table) {
+    return "SELECT count(*) FROM information_schema." + view +
+           " WHERE table_schema = DATABASE() AND table_name = '" + table + "'";
+}
+
+void add_column(Statements& list, const std::string& table, const std::string& name,
+                const std::string& type) {
+    add_unless(list, count_in("columns", table) + " AND column_name = '" + name + "'",
+               "ALTER TABLE " + table + " ADD COLUMN " + name + " " + type);
+}
+
+void add_index(Statements& list, const std::string& table, const std::string& name,
+               const std::string& columns) {
+    add_unless(list, count_in("statistics", table) + " AND index_name = '" + name + "'",
+               "CREATE INDEX " + name + " ON " + table + " (" + columns + ")");
+}
+
+const std::string id_type = "VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin";
+const std::string shared_thread = "thread_id VARCHAR(255) COLLATE utf8mb4_bin NOT NULL";
+
+void add_base(Statements& list) {
+    list.emplace_back(
+        "CREATE TABLE IF NOT EXISTS cubepi_schema_version (version INTEGER NOT NULL AUTO_INCREMENT,"
+        " PRIMARY KEY (version)) ENGINE=InnoDB");
+    list.emplace_back(
+        "CREATE TABLE IF NOT EXISTS cubepi_threads (" + shared_thread +
+        ", parent_thread_id VARCHAR(255) COLLATE utf8mb4_bin, forked_at_seq BIGINT,"
+        " extra JSON NOT NULL DEFAULT (JSON_OBJECT()), pending_request JSON, run_id " +
+        id_type +
+        ","
+        " created_at TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP,"
+        " updated_at TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP,"
+        " PRIMARY KEY (thread_id),"
+        " FOREIGN KEY (parent_thread_id) REFERENCES cubepi_threads (thread_id)) ENGINE=InnoDB");
+    list.emplace_back("CREATE TABLE IF NOT EXISTS cubepi_messages (" + shared_thread +
+                      ", seq BIGINT NOT NULL, role VARCHAR(32) NOT NULL,"
+                      " metadata JSON NOT NULL DEFAULT (JSON_OBJECT()), payload LONGBLOB NOT NULL,"
+                      " run_id " +
+                      id_type +
+                      ","
+                      " created_at TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP,"
+                      " PRIMARY KEY (thread_id, seq)) ENGINE=InnoDB"
+                      " PARTITION BY KEY (thread_id) PARTITIONS 64");
+}
+
+/// Tables of version 1 to 3 may lack them.
+void add_fork_columns(Statements& list) {
+    add_column(list, "cubepi_threads", "parent_thread_id", "VARCHAR(255) COLLATE utf8mb4_bin");
+    add_column(list, "cubepi_threads", "forked_at_seq", "BIGINT");
+    add_unless(
+        list,
+        count_in("table_constraints", "cubepi_threads") + " AND constraint_type = 'FOREIGN KEY'",
+        "ALTER TABLE cubepi_threads ADD FOREIGN KEY (parent_thread_id)"
+        " REFERENCES cubepi_threads (thread_id)");
+}
+
+void add_runs(Statements& list) {
+    add_column(list, "cubepi_messages", "run_id", id_type);
+    add_index(list, "cubepi_messages", "ix_cubepi_messages_thread_run", "thread_id, run_id");
+    list.emplace_back("CREATE TABLE IF NOT EXISTS cubepi_runs (" + shared_thread + ", run_id " +
+                      id_type +
+                      " NOT NULL,"
+                      " claimed_at TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP,"
+                      " completed_at TIMESTAMP NULL, completion_seq BIGINT,"
+                      " PRIMARY KEY (thread_id, run_id)) ENGINE=InnoDB"
+                      " PARTITION BY KEY (thread_id) PARTITIONS 64");
+    add_index(list, "cubepi_runs", "ix_cubepi_runs_thread_seq", "thread_id, completion_seq");
+}
+
+void add_answers(Statements& list) {
+    list.emplace_back("CREATE TABLE IF NOT EXISTS cubepi_hitl_answers (" + shared_thread +
+                      ", run_id " + id_type + " NOT NULL, question_id " + id_type +
+                      " NOT NULL,"
+                      " answer JSON NOT NULL,"
+                      " answered_at TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP,"
+                      " PRIMARY KEY (thread_id, run_id, question_id)) ENGINE=InnoDB");
+}
+
+void add_shared(Statements& list, int from) {
+    if (from < 1) add_base(list);
+    if (from < 2) add_column(list, "cubepi_threads", "pending_request", "JSON");
+    if (from < 3) add_column(list, "cubepi_threads", "run_id", id_type);
+    if (from < 4) add_fork_columns(list);
+    if (from < 4) add_runs(list);
+    if (from < 5) add_answers(list);
+    list.emplace_back("DELETE FROM cubepi_schema_version WHERE version <> 5");
+    list.emplace_back("INSERT IGNORE INTO cubepi_schema_version (version) VALUES (5)");
+}
+
+const std::string text_type = "LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin";
+
+std::string id(const char* name) { return std::string(name) + " " + id_type + " NOT NULL"; }
+std::string text(const char* name) { return std::string(name) + " " + text_type + " NOT NULL"; }
+
+/// Ids compare bytes, also in CubePi's columns, whose collation would not distinguish 'a' and 'A'; all may have 255 characters.
+void widen_shared(Statements& list) {
+    list.push_back("ALTER TABLE cubepi_threads MODIFY run_id " + id_type);
+    list.push_back("ALTER TABLE cubepi_messages MODIFY run_id " + id_type);
+    list.push_back("ALTER TABLE cubepi_runs MODIFY run_id " + id_type + " NOT NULL");
+    list.push_back("ALTER TABLE cubepi_hitl_answers MODIFY run_id " + id_type +
+                   " NOT NULL, MODIFY question_id " + id_type + " NOT NULL");
+}
+
+void create(Statements& list, const std::string& name, const std::string& columns) {
+    list.push_back("CREATE TABLE IF NOT EXISTS cubepi_native_" + name + " (" + columns +
+                   ") ENGINE=InnoDB");
+}
+
+void add_native_tables(Statements& list) {
+    const std::string thread = id("thread_id") + ", ";
+    const std::string run = id("run_id") + ", ";
+    const std::string question = id("question_id") + ", ";
+    const std::string number = "id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY, ";
+    create(list, "schema", "version INTEGER NOT NULL PRIMARY KEY");
+    create(list, "claims",
+           thread + run + text("owner_id") + ", " + text("host") + ", " + text("boot_id") +
+               ", pid BIGINT NOT NULL, process_start BIGINT NOT NULL, " + text("description") +
+               ", lease_until DOUBLE NOT NULL, PRIMARY KEY (thread_id, run_id)");
+    create(
+        list, "message_ids",
+        thread + id("message_id") + ", seq BIGINT NOT NULL, PRIMARY KEY (thread_id, message_id)");
+    create(list, "writes", thread + id("write_id") + ", PRIMARY KEY (thread_id)");
+    // A key has at most 3072 bytes.
+    create(list, "exact",
+           thread + "item VARCHAR(8) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, " + run +
+               question + text("json") + ", PRIMARY KEY (thread_id, item, run_id, question_id)");
+    // There are no partial indexes: the column `expired` is the first one.
+    create(list, "pending",
+           number + thread + run + question + text("request_json") + ", approval_digest " +
+               text_type +
+               ", created_at DOUBLE NOT NULL, expires_at DOUBLE NOT NULL,"
+               " expired BOOLEAN NOT NULL DEFAULT false,"
+               " UNIQUE (thread_id, run_id, question_id),"
+               " KEY cubepi_native_ix_pending (thread_id, id), KEY cubepi_native_ix_pending_age"
+               " (expired, created_at, thread_id, run_id, question_id),"
+               " KEY cubepi_native_ix_pending_deadline"
+               " (expired, expires_at, thread_id, run_id, question_id)");
+    create(list, "changed_pending", thread + "PRIMARY KEY (thread_id)");
+    create(list, "answers",
+           number + thread + run + question + text("request_json") + ", " + text("answer_json") +
+               ", answered_at DOUBLE NOT NULL, " + text("user_name") + ", " + text("channel") +
+               ", KEY cubepi_native_ix_answers (thread_id, id)");
+    create(list, "started",
+           number + thread + run + text("batch_id") + ", " + id("tool_call_id") +
+               ", UNIQUE (thread_id, run_id, tool_call_id)");
+    create(list, "used_answers",
+           thread + run + question + text("answer_json") +
+               ", PRIMARY KEY (thread_id, run_id, question_id)");
+}
+
+/// Notes the threads whose request another program changes. The triggers run with the rights of their definer, so that the
+/// other program needs no right on our tables.
+void add_triggers(Statements& list) {
+    const std::string note =
+        " ON cubepi_threads FOR EACH ROW INSERT IGNORE INTO cubepi_native_changed_pending"
+        " SELECT NEW.thread_id FROM DUAL WHERE @cubepi_native_writer IS NULL AND ";
+    list.emplace_back("DROP TRIGGER IF EXISTS cubepi_native_pending_inserted");
+    list.push_back("CREATE TRIGGER cubepi_native_pending_inserted AFTER INSERT" + note +
+                   "NEW.pending_request IS NOT NULL");
+    list.emplace_back("DROP TRIGGER IF EXISTS cubepi_native_pending_updated");
+    list.push_back("CREATE TRIGGER cubepi_native_pending_updated AFTER UPDATE" + note +
+                   "NOT (OLD.pending_request <=> NEW.pending_request"
+                   " AND OLD.run_id <=> NEW.run_id)");
+}
+
+void add_native(Statements& list) {
+    widen_shared(list);
+    add_native_tables(list);
+    add_index(list, "cubepi_threads", "cubepi_native_ix_threads_updated", "updated_at");
+    add_triggers(list);
+    list.emplace_back(
+        "INSERT IGNORE INTO cubepi_native_changed_pending SELECT thread_id FROM cubepi_threads"
+        " WHERE pending_request IS NOT NULL");
+    list.emplace_back("DELETE FROM cubepi_native_schema WHERE version <> 1");
+    list.emplace_back("INSERT IGNORE INTO cubepi_native_schema VALUES (1)");
 }
 
 }  // namespace
@@ -93,7 +271,7 @@ ServerBatch session_set_up(const MySQLOptions& options, bool for_store) {
     const std::string milliseconds = std::to_string(options.query_timeout.count());
     const std::string limit = seconds_of(options.query_timeout);
     batch.add("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED");
-    // The triggers of schema_sql.cpp ignore changes by sessions that are a writer of ours. The comments are for one of the two
+    // The triggers of add_triggers() ignore changes by sessions that are a writer of ours. The comments are for one of the two
     // servers each.
     batch.add("SET innodb_lock_wait_timeout = " + lock + ", lock_wait_timeout = " + lock +
               ", @cubepi_native_writer = 1 /*M!100300 , max_statement_time = " + limit +
@@ -119,7 +297,16 @@ void refuse_newer(const std::string& where, const MySQLSchemaStatus& status) {
     refuse_newer_tables(where, versions_of(status), known_versions);
 }
 
-}  // namespace detail
+std::vector<std::string> schema_statements(const MySQLSchemaStatus& from) {
+    Statements list;
+    if (from.version != mysql_schema_version) add_shared(list, from.version.value_or(0));
+    if (from.native_version != mysql_native_version) add_native(list);
+    return list;
+}
+
+}  // namespace cubepi::detail
+
+namespace cubepi {
 
 std::string mysql_schema_sql(MySQLSchemaStatus from) {
     detail::refuse_newer("the database", from);

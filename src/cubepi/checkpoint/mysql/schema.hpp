@@ -4,7 +4,7 @@
 #include <vector>
 
 #include <cubepi/checkpoint/mysql_schema.hpp>
-#include <cubepi/checkpoint/server/query.hpp>
+#include <cubepi/checkpoint/server/connection.hpp>
 
 namespace cubepi::detail {
 
@@ -13,7 +13,7 @@ ServerBatch session_set_up(const MySQLOptions& options, bool for_store);
 /// Checks the results for a store. Throws CheckpointerError(schema_mismatch).
 void check_session(const std::string& where, const ServerResults& results);
 
-/// Returns the statements of mysql_schema_sql(). See schema_sql.cpp.
+/// Returns the statements of mysql_schema_sql().
 std::vector<std::string> schema_statements(const MySQLSchemaStatus& from);
 
 /// Throws CheckpointerError(schema_mismatch) if the tables are newer than this library.

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <cubepi/checkpoint/postgres/connection_string.hpp>
@@ -44,5 +45,13 @@ private:
     bool for_store_;
     ServerBatch set_up_;
 };
+
+/// Returns the condition that an SQLSTATE means.
+ServerCondition condition_of(std::string_view sqlstate);
+
+/// Makes a failure with the condition that its SQLSTATE means.
+ServerFailure pg_failure(ServerFailureKind kind, const std::string& reason, std::string sqlstate);
+
+ServerRemedy pg_remedy(const ServerFailure& failure);
 
 }  // namespace cubepi::detail

@@ -5,7 +5,7 @@
 
 #include <cubepi/checkpoint/postgres/connection_string.hpp>
 #include <cubepi/checkpoint/postgres_schema.hpp>
-#include <cubepi/checkpoint/server/query.hpp>
+#include <cubepi/checkpoint/server/connection.hpp>
 
 namespace cubepi::detail {
 
@@ -14,7 +14,7 @@ ServerBatch session_set_up(const PostgresOptions& options);
 /// Checks their results. Throws CheckpointerError(schema_mismatch).
 void check_session(const PgParameters& parameters, const ServerResults& results);
 
-/// Returns the statements of postgres_schema_sql(), without the transaction. See schema_sql.cpp.
+/// Returns the statements of postgres_schema_sql(), without the transaction.
 std::vector<std::string> schema_statements(const PostgresSchemaStatus& from);
 
 /// Throws CheckpointerError(schema_mismatch) if the tables are newer than this library.

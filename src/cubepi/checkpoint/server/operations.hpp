@@ -16,13 +16,19 @@ namespace cubepi::detail {
 
 using ServerStorePtr = std::shared_ptr<ServerStore>;
 
-// messages.cpp
+// threads.cpp
 Task<std::optional<CheckpointData>> load_thread(ServerStorePtr store, std::string thread_id);
 Task<std::int64_t> append_messages(ServerStorePtr store, std::string thread_id,
                                    MessageList messages, AppendOptions options);
 Task<void> save_extra(ServerStorePtr store, std::string thread_id, JsonObject extra);
 Task<std::optional<Message>> find_message(ServerStorePtr store, std::string thread_id,
                                           std::string message_id);
+Task<MessageList> snapshot_thread(ServerStorePtr store, std::string thread_id,
+                                  std::string after_run_id);
+Task<void> fork_thread(ServerStorePtr store, std::string source, std::string target,
+                       std::string after_run_id, std::optional<JsonObject> metadata);
+Task<std::vector<ThreadInfo>> list_threads(ServerStorePtr store);
+Task<void> delete_thread(ServerStorePtr store, std::string thread_id);
 
 // runs.cpp
 Task<ClaimResult> claim_run(ServerStorePtr store, std::string thread_id, std::string run_id,
@@ -35,8 +41,11 @@ Task<void> mark_run_complete(ServerStorePtr store, std::string thread_id, std::s
 Task<void> complete_run(ServerStorePtr store, std::string thread_id, std::string run_id,
                         std::string owner_id);
 Task<bool> is_run_complete(ServerStorePtr store, std::string thread_id, std::string run_id);
+Task<void> mark_batch_started(ServerStorePtr store, std::string thread_id, BatchStart start);
+Task<std::optional<StartedBatch>> load_started_batch(ServerStorePtr store, std::string thread_id,
+                                                     std::string run_id);
 
-// hitl.cpp
+// requests.cpp
 Task<void> save_pending_request(ServerStorePtr store, std::string thread_id, std::string run_id,
                                 HitlRequest request);
 Task<std::vector<PendingRequest>> load_pending_requests(ServerStorePtr store,
@@ -49,24 +58,10 @@ Task<std::optional<Json>> load_hitl_answer(ServerStorePtr store, std::string thr
 Task<void> clear_hitl_answers(ServerStorePtr store, std::string thread_id, std::string run_id,
                               std::vector<std::string> question_ids);
 
-// inbox.cpp
 Task<InboxPage> list_requests(ServerStorePtr store, InboxQuery query);
 Task<std::vector<InboxEntry>> expire_due(ServerStorePtr store, double now, std::size_t limit);
 Task<void> answer_request(ServerStorePtr store, std::string thread_id, AnswerRecord record);
 Task<std::vector<AnswerRecord>> load_answer_records(ServerStorePtr store, std::string thread_id);
 Task<std::size_t> discard_requests(ServerStorePtr store, std::string thread_id);
-
-// batches.cpp
-Task<void> mark_batch_started(ServerStorePtr store, std::string thread_id, BatchStart start);
-Task<std::optional<StartedBatch>> load_started_batch(ServerStorePtr store, std::string thread_id,
-                                                     std::string run_id);
-
-// threads.cpp
-Task<MessageList> snapshot_thread(ServerStorePtr store, std::string thread_id,
-                                  std::string after_run_id);
-Task<void> fork_thread(ServerStorePtr store, std::string source, std::string target,
-                       std::string after_run_id, std::optional<JsonObject> metadata);
-Task<std::vector<ThreadInfo>> list_threads(ServerStorePtr store);
-Task<void> delete_thread(ServerStorePtr store, std::string thread_id);
 
 }  // namespace cubepi::detail

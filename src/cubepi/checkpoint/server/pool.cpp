@@ -9,7 +9,7 @@
 #include <boost/asio/post.hpp>
 #include <unistd.h>
 
-#include <cubepi/checkpoint/server/failure.hpp>
+#include <cubepi/checkpoint/server/driver.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/offload.hpp>
 #include <cubepi/core/outcome.hpp>

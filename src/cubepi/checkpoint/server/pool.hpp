@@ -12,6 +12,7 @@
 #include <cubepi/checkpoint/server/driver.hpp>
 #include <cubepi/checkpoint/server_options.hpp>
 #include <cubepi/core/event_signal.hpp>
+#include <cubepi/core/outcome.hpp>
 
 namespace cubepi::detail {
 
@@ -93,5 +94,14 @@ private:
     std::vector<Connection> idle_;
     std::deque<std::shared_ptr<Waiter>> waiters_;
 };
+
+/// Awaits the task and throws its ServerFailure as the CheckpointerError for callers.
+template <class T>
+Task<T> translated(std::shared_ptr<ServerPool> pool, Task<T> task) {
+    Outcome<T> done = co_await outcome_of(std::move(task));
+    if (const ServerFailure* failure = as_server_failure(done.failure()))
+        throw_checkpointer_error(pool->driver(), *failure);
+    co_return std::move(done).value();
+}
 
 }  // namespace cubepi::detail

@@ -3,7 +3,7 @@
 #include <map>
 #include <utility>
 
-#include <cubepi/checkpoint/format/server_json.hpp>
+#include <cubepi/checkpoint/format/stored_json.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/schema/python_json.hpp>
 
@@ -148,11 +148,7 @@ void complete_run_row(ServerBatch& writes, const std::string& thread_id,
             " WHERE thread_id = $1 AND run_id = $2")
         .text(thread_id)
         .text(run_id);
-    for (const char* sql :
-         {"DELETE FROM cubepi_native_started WHERE thread_id = $1 AND run_id = $2",
-          "DELETE FROM cubepi_native_used_answers WHERE thread_id = $1 AND run_id = $2"}) {
-        writes.add(sql).text(thread_id).text(run_id);
-    }
+    remove_batch(writes, thread_id, run_id);
     remove_all_answers(writes, thread_id, run_id);
 }
 
@@ -266,6 +262,14 @@ void remove_answers(ServerBatch& writes, const std::string& thread_id, const std
           "DELETE FROM cubepi_native_exact WHERE thread_id = $1 AND item = 'answer'"
           " AND run_id = $2 AND question_id {any $3}"}) {
         writes.add(sql).text(thread_id).text(run_id).texts(questions);
+    }
+}
+
+void remove_batch(ServerBatch& writes, const std::string& thread_id, const std::string& run_id) {
+    for (const char* sql :
+         {"DELETE FROM cubepi_native_started WHERE thread_id = $1 AND run_id = $2",
+          "DELETE FROM cubepi_native_used_answers WHERE thread_id = $1 AND run_id = $2"}) {
+        writes.add(sql).text(thread_id).text(run_id);
     }
 }
 

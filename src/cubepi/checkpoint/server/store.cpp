@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include <cubepi/checkpoint/server/failure.hpp>
+#include <cubepi/checkpoint/server/driver.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
 

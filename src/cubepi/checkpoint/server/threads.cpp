@@ -1,15 +1,133 @@
+#include <algorithm>
+#include <memory>
 #include <string>
 #include <utility>
 
-#include <cubepi/checkpoint/claims/store_errors.hpp>
-#include <cubepi/checkpoint/format/server_json.hpp>
-#include <cubepi/checkpoint/server/failure.hpp>
+#include <cubepi/checkpoint/common/store_errors.hpp>
+#include <cubepi/checkpoint/format/message_row.hpp>
+#include <cubepi/checkpoint/format/stored_json.hpp>
+#include <cubepi/checkpoint/server/driver.hpp>
 #include <cubepi/checkpoint/server/operations.hpp>
 #include <cubepi/checkpoint/server/rows.hpp>
 
 namespace cubepi::detail {
 
 namespace {
+
+/// An append, encoded once and executed as often as the transaction has to be repeated.
+class Append {
+public:
+    Append(ServerStorePtr store, std::string thread_id, const MessageList& messages,
+           AppendOptions options)
+        : store_(std::move(store)), thread_id_(std::move(thread_id)), options_(std::move(options)) {
+        for (const Message& message : messages) {
+            rows_.push_back(to_message_row(thread_id_, message));
+            const std::string& run_id = rows_.back().run_id;
+            if (!run_id.empty() && std::find(runs_.begin(), runs_.end(), run_id) == runs_.end())
+                runs_.push_back(run_id);
+        }
+        if (options_.extra()) refuse_too_deep(thread_id_, "extra", *options_.extra());
+    }
+
+    ServerPlan plan() {
+        ServerPlan plan;
+        plan.threads.push_back(thread_id_);
+        plan.reads
+            .add(
+                // ORDER BY and LIMIT, because max() and min() are planned twice.
+                "SELECT coalesce((SELECT seq FROM cubepi_messages WHERE thread_id = $1"
+                " ORDER BY seq DESC LIMIT 1), 0),"
+                " (SELECT run_id FROM cubepi_runs WHERE thread_id = $1 AND run_id {any $2}"
+                " AND completed_at IS NOT NULL ORDER BY run_id LIMIT 1)")
+            .text(thread_id_)
+            .texts(runs_);
+        if (!options_.claim_owner().empty())
+            claims_ = add_claim_reads(plan.reads, thread_id_, options_.claim_run_id());
+        if (options_.extra()) extra_ = add_extra_reads(plan.reads, thread_id_, true);
+        if (!options_.settled_questions().empty())
+            pending_ = PendingRequests::add_reads(plan.reads, thread_id_, true);
+        return plan;
+    }
+
+    std::int64_t decide(const ServerView& view, ServerBatch& writes) const {
+        if (claims_ > 0) {
+            ClaimSheet claims = read_claims(view.results, claims_);
+            ClaimRules(claims, thread_id_)
+                .require_claim(options_.claim_run_id(), options_.claim_owner());
+        }
+        const ServerResult& state = view.results[0];
+        if (!state.is_null(0, 1)) throw_run_completed(thread_id_, state.string(0, 1));
+        std::int64_t position = state.integer(0, 0);
+        const std::optional<std::int64_t>& expected = options_.expected_position();
+        if (expected && *expected != position) throw_stale_append(thread_id_, *expected, position);
+        if (!rows_.empty()) write_thread(writes);
+        for (const MessageRow& row : rows_) write_message(writes, row, ++position);
+        if (options_.extra()) {
+            JsonObject stored = read_extra(*store_, thread_id_, view.results, extra_);
+            const ExtraChange change = change_extra(std::move(stored), *options_.extra());
+            if (!change.empty()) write_extra(*store_, writes, thread_id_, change);
+        }
+        if (!options_.settled_questions().empty()) settle(view, writes);
+        return position;
+    }
+
+private:
+    void write_thread(ServerBatch& writes) const {
+        writes
+            .add(
+                "INSERT INTO cubepi_threads (thread_id) VALUES ($1)"
+                " {replace thread_id: thread_id}, updated_at = now()")
+            .text(thread_id_);
+    }
+
+    void write_message(ServerBatch& writes, const MessageRow& row, std::int64_t seq) const {
+        writes
+            .add(
+                "INSERT INTO cubepi_messages (thread_id, seq, role, metadata, payload, run_id)"
+                " VALUES ($1, $2, $3, $4, $5, $6)")
+            .text(thread_id_)
+            .integer(seq)
+            .text(row.role)
+            .json(row.metadata)
+            .bytes(row.payload)
+            .text_or_null(row.run_id);
+        if (row.message_id.empty()) return;
+        writes
+            .add(
+                "INSERT INTO cubepi_native_message_ids (thread_id, message_id, seq)"
+                " VALUES ($1, $2, $3) {skip}")
+            .text(thread_id_)
+            .text(row.message_id)
+            .integer(seq);
+    }
+
+    /// Removes the requests and answers of the questions, the used answers too.
+    void settle(const ServerView& view, ServerBatch& writes) const {
+        const std::string& run_id = options_.settled_run_id();
+        const std::vector<std::string>& questions = options_.settled_questions();
+        remove_answers(writes, thread_id_, run_id, questions);
+        writes
+            .add(
+                "DELETE FROM cubepi_native_used_answers WHERE thread_id = $1 AND run_id = $2"
+                " AND question_id {any $3}")
+            .text(thread_id_)
+            .text(run_id)
+            .texts(questions);
+        PendingRequests pending(thread_id_, view.results, pending_);
+        for (const std::string& question : questions) (void)pending.remove(run_id, question);
+        pending.write(writes);
+    }
+
+    ServerStorePtr store_;
+    std::string thread_id_;
+    AppendOptions options_;
+    std::vector<MessageRow> rows_;
+    std::vector<std::string> runs_;
+    // The places of the results; the first result is the state of the thread.
+    std::size_t claims_ = 0;
+    std::size_t extra_ = 0;
+    std::size_t pending_ = 0;
+};
 
 /// Selects one row if the thread exists, with the position of the run in the order of completion.
 void add_cutoff_read(ServerBatch& reads, const std::string& thread_id, const std::string& run_id) {
@@ -50,6 +168,73 @@ void write_fork(ServerBatch& writes, const ServerFork& fork) {
 }
 
 }  // namespace
+
+Task<std::optional<CheckpointData>> load_thread(ServerStorePtr store, std::string thread_id) {
+    ServerBatch reads;
+    const std::size_t extra = add_extra_reads(reads, thread_id, false);
+    const auto rows = std::make_shared<MessageRows>(store, thread_id);
+    reads
+        .add(
+            "SELECT seq, {text metadata}, payload FROM cubepi_messages WHERE thread_id = $1"
+            " ORDER BY seq")
+        .text(thread_id)
+        .rows_to(rows);
+    const ServerResults results = co_await store->read(std::move(reads));
+    std::optional<CheckpointData> data;
+    if (results[extra].rows() == 0) co_return data;
+    data.emplace();
+    data->extra = read_extra(*store, thread_id, results, extra);
+    data->parent_thread_id = results[extra].optional_string(0, 1);
+    data->messages = rows->take();
+    data->position = rows->position();
+    // A row of the thread alone exists for its runs and requests.
+    if (data->messages.empty() && data->extra.empty() && !data->parent_thread_id) data.reset();
+    co_return data;
+}
+
+Task<std::int64_t> append_messages(ServerStorePtr store, std::string thread_id,
+                                   MessageList messages, AppendOptions options) {
+    auto append =
+        std::make_shared<Append>(store, std::move(thread_id), messages, std::move(options));
+    ServerPlan plan = append->plan();
+    auto decide = [append](const ServerView& view, ServerBatch& writes) {
+        return append->decide(view, writes);
+    };
+    co_return co_await server_write(std::move(store), std::move(plan), std::move(decide));
+}
+
+Task<void> save_extra(ServerStorePtr store, std::string thread_id, JsonObject extra) {
+    refuse_too_deep(thread_id, "extra", extra);
+    ServerPlan plan;
+    plan.threads.push_back(thread_id);
+    (void)add_extra_reads(plan.reads, thread_id, true);
+    auto decide = [store, thread_id, extra](const ServerView& view, ServerBatch& writes) {
+        const bool is_known = view.results[0].rows() > 0;
+        JsonObject stored = read_extra(*store, thread_id, view.results, 0);
+        const ExtraChange change = change_extra(std::move(stored), extra);
+        if (!change.empty() || !is_known) write_extra(*store, writes, thread_id, change);
+    };
+    co_await server_write(std::move(store), std::move(plan), std::move(decide));
+}
+
+Task<std::optional<Message>> find_message(ServerStorePtr store, std::string thread_id,
+                                          std::string message_id) {
+    ServerBatch reads;
+    const auto rows = std::make_shared<MessageRows>(store, thread_id);
+    reads
+        .add(
+            "SELECT seq, {text metadata}, payload FROM cubepi_messages WHERE thread_id = $1"
+            " AND seq = (SELECT seq FROM cubepi_native_message_ids"
+            " WHERE thread_id = $1 AND message_id = $2)")
+        .text(thread_id)
+        .text(server_text(message_id))
+        .rows_to(rows);
+    (void)co_await store->read(std::move(reads));
+    const MessageList messages = rows->take();
+    std::optional<Message> message;
+    if (!messages.empty()) message = messages.front();
+    co_return message;
+}
 
 Task<MessageList> snapshot_thread(ServerStorePtr store, std::string thread_id,
                                   std::string after_run_id) {

@@ -13,7 +13,7 @@
 
 namespace cubepi::detail {
 
-// messages.cpp
+// threads.cpp
 std::optional<CheckpointData> load_thread(SqliteDatabase& database, const std::string& thread_id);
 std::int64_t append_messages(SqliteDatabase& database, const std::string& thread_id,
                              const MessageList& messages, const AppendOptions& options);
@@ -23,6 +23,12 @@ std::optional<Message> find_message(SqliteDatabase& database, const std::string&
 /// Returns the message of the row. Throws CheckpointCorruptionError naming the row if it is unreadable.
 Message read_message(SqliteDatabase& database, const std::string& thread_id, std::int64_t row,
                      std::string_view json);
+MessageList snapshot_thread(SqliteDatabase& database, const std::string& thread_id,
+                            const std::string& after_run_id);
+void fork_thread(SqliteDatabase& database, const std::string& source, const std::string& target,
+                 const std::string& after_run_id, const std::optional<JsonObject>& metadata);
+std::vector<ThreadInfo> list_threads(SqliteDatabase& database);
+void delete_thread(SqliteDatabase& database, const std::string& thread_id);
 
 // runs.cpp
 ClaimResult claim_run(SqliteDatabase& database, const std::string& thread_id,
@@ -40,8 +46,19 @@ bool is_run_complete(SqliteDatabase& database, const std::string& thread_id,
 /// Throws StaleAppendError if `owner_id` does not hold the claim any more.
 void require_claim(SqliteDatabase& database, const std::string& thread_id,
                    const std::string& run_id, const std::string& owner_id);
+void mark_batch_started(SqliteDatabase& database, const std::string& thread_id,
+                        const BatchStart& start);
+std::optional<StartedBatch> load_started_batch(SqliteDatabase& database,
+                                               const std::string& thread_id,
+                                               const std::string& run_id);
+/// Removes the requests and answers of these questions, the used answers too.
+void settle_questions(SqliteDatabase& database, const std::string& thread_id,
+                      const std::string& run_id, const std::vector<std::string>& question_ids);
+/// Removes the mark and all answers of a run that completes.
+void remove_answers_of_run(SqliteDatabase& database, const std::string& thread_id,
+                           const std::string& run_id);
 
-// hitl.cpp
+// requests.cpp
 void save_pending_request(SqliteDatabase& database, const std::string& thread_id,
                           const std::string& run_id, const HitlRequest& request);
 std::vector<PendingRequest> load_pending_requests(SqliteDatabase& database,
@@ -55,7 +72,6 @@ std::optional<Json> load_hitl_answer(SqliteDatabase& database, const std::string
 void clear_hitl_answers(SqliteDatabase& database, const std::string& thread_id,
                         const std::string& run_id, const std::vector<std::string>& question_ids);
 
-// inbox.cpp
 /// Returns nothing if changes of CubePi must be adopted first, which writes: see adopt_all_changes().
 std::optional<InboxPage> list_requests(SqliteDatabase& database, const InboxQuery& query);
 std::vector<InboxEntry> expire_due(SqliteDatabase& database, double now, std::size_t limit);
@@ -64,26 +80,5 @@ void answer_request(SqliteDatabase& database, const std::string& thread_id,
 std::vector<AnswerRecord> load_answer_records(SqliteDatabase& database,
                                               const std::string& thread_id);
 std::size_t discard_requests(SqliteDatabase& database, const std::string& thread_id);
-
-// batches.cpp
-void mark_batch_started(SqliteDatabase& database, const std::string& thread_id,
-                        const BatchStart& start);
-std::optional<StartedBatch> load_started_batch(SqliteDatabase& database,
-                                               const std::string& thread_id,
-                                               const std::string& run_id);
-/// Removes the requests and answers of these questions, the used answers too.
-void settle_questions(SqliteDatabase& database, const std::string& thread_id,
-                      const std::string& run_id, const std::vector<std::string>& question_ids);
-/// Removes the mark and all answers of a run that completes.
-void remove_answers_of_run(SqliteDatabase& database, const std::string& thread_id,
-                           const std::string& run_id);
-
-// threads.cpp
-MessageList snapshot_thread(SqliteDatabase& database, const std::string& thread_id,
-                            const std::string& after_run_id);
-void fork_thread(SqliteDatabase& database, const std::string& source, const std::string& target,
-                 const std::string& after_run_id, const std::optional<JsonObject>& metadata);
-std::vector<ThreadInfo> list_threads(SqliteDatabase& database);
-void delete_thread(SqliteDatabase& database, const std::string& thread_id);
 
 }  // namespace cubepi::detail

@@ -4,6 +4,11 @@
 
 #include <cubepi/checkpoint/claim_rules.hpp>
 #include <cubepi/checkpoint/sqlite/operations.hpp>
+#include <cubepi/core/error.hpp>
+#include <cubepi/schema/python_json.hpp>
+
+// The claims of runs, and the mark of a started batch: one row per call. The answers of a batch are moved from the table of
+// CubePi to one of this library, so that CubePi does not use them a second time.
 
 namespace cubepi::detail {
 
@@ -91,6 +96,45 @@ ClaimTime time_of(const SqliteDatabase& database) {
     return ClaimTime{database.now(), database.options().lease};
 }
 
+void run_on_run(SqliteDatabase& database, std::string_view sql, const std::string& thread_id,
+                const std::string& run_id) {
+    database.prepare(sql).bind(thread_id).bind(run_id).run();
+}
+
+void run_on_question(SqliteDatabase& database, std::string_view sql, const std::string& thread_id,
+                     const std::string& run_id, const std::string& question_id) {
+    database.prepare(sql).bind(thread_id).bind(run_id).bind(question_id).run();
+}
+
+/// Removes the mark of another batch of the run.
+void remove_former_batch(SqliteDatabase& database, const std::string& thread_id,
+                         const BatchStart& start) {
+    bool same = false;
+    {
+        SqliteStatement row = database.prepare(
+            "SELECT 1 FROM cubepi_native_started WHERE thread_id = ? AND run_id = ? AND batch_id = "
+            "?");
+        same = row.bind(thread_id).bind(start.run_id).bind(start.batch_id).step();
+    }
+    if (same) return;
+    run_on_run(database, "DELETE FROM cubepi_native_started WHERE thread_id = ? AND run_id = ?",
+               thread_id, start.run_id);
+    run_on_run(database,
+               "DELETE FROM cubepi_native_used_answers WHERE thread_id = ? AND run_id = ?",
+               thread_id, start.run_id);
+}
+
+Json read_used_answer(SqliteDatabase& database, const std::string& thread_id,
+                      const std::string& question_id, std::string_view text) {
+    std::string why;
+    try {
+        return parse_lenient(text);
+    } catch (const Error& error) {
+        why = error.what();
+    }
+    database.fail_row(thread_id, "cubepi_native_used_answers.question_id=" + question_id, why);
+}
+
 }  // namespace
 
 ClaimResult claim_run(SqliteDatabase& database, const std::string& thread_id,
@@ -132,6 +176,86 @@ void complete_run(SqliteDatabase& database, const std::string& thread_id, const 
 bool is_run_complete(SqliteDatabase& database, const std::string& thread_id,
                      const std::string& run_id) {
     return SqliteClaims(database, thread_id).run_state(run_id) == RunState::complete;
+}
+
+void mark_batch_started(SqliteDatabase& database, const std::string& thread_id,
+                        const BatchStart& start) {
+    if (!start.owner_id.empty()) require_claim(database, thread_id, start.run_id, start.owner_id);
+    remove_former_batch(database, thread_id, start);
+    for (const std::string& call_id : start.tool_call_ids) {
+        database
+            .prepare(
+                "INSERT OR IGNORE INTO cubepi_native_started (thread_id, run_id, batch_id, "
+                "tool_call_id) VALUES (?, ?, ?, ?)")
+            .bind(thread_id)
+            .bind(start.run_id)
+            .bind(start.batch_id)
+            .bind(call_id)
+            .run();
+    }
+    for (const std::string& question_id : start.question_ids) {
+        run_on_question(database,
+                        "INSERT OR REPLACE INTO cubepi_native_used_answers (thread_id, run_id,"
+                        " question_id, answer_json) SELECT thread_id, run_id, question_id,"
+                        " answer_json FROM thread_hitl_answers"
+                        " WHERE thread_id = ? AND run_id = ? AND question_id = ?",
+                        thread_id, start.run_id, question_id);
+        run_on_question(database,
+                        "DELETE FROM thread_hitl_answers"
+                        " WHERE thread_id = ? AND run_id = ? AND question_id = ?",
+                        thread_id, start.run_id, question_id);
+    }
+}
+
+std::optional<StartedBatch> load_started_batch(SqliteDatabase& database,
+                                               const std::string& thread_id,
+                                               const std::string& run_id) {
+    std::optional<StartedBatch> started;
+    SqliteStatement calls = database.prepare(
+        "SELECT batch_id, tool_call_id FROM cubepi_native_started WHERE thread_id = ? AND run_id = "
+        "? ORDER BY id");
+    calls.bind(thread_id).bind(run_id);
+    while (calls.step()) {
+        if (!started) started.emplace();
+        started->batch_id = calls.text(0);
+        started->tool_call_ids.emplace_back(calls.text(1));
+    }
+    if (!started) return started;
+    SqliteStatement answers = database.prepare(
+        "SELECT question_id, answer_json FROM cubepi_native_used_answers WHERE thread_id = ? AND "
+        "run_id = ? ORDER BY question_id");
+    answers.bind(thread_id).bind(run_id);
+    while (answers.step()) {
+        HitlAnswer answer;
+        answer.run_id = run_id;
+        answer.question_id = answers.text(0);
+        answer.answer = read_used_answer(database, thread_id, answer.question_id, answers.text(1));
+        started->used_answers.push_back(std::move(answer));
+    }
+    return started;
+}
+
+void settle_questions(SqliteDatabase& database, const std::string& thread_id,
+                      const std::string& run_id, const std::vector<std::string>& question_ids) {
+    if (question_ids.empty()) return;
+    clear_hitl_answers(database, thread_id, run_id, question_ids);
+    for (const std::string& question_id : question_ids) {
+        run_on_question(database,
+                        "DELETE FROM cubepi_native_used_answers"
+                        " WHERE thread_id = ? AND run_id = ? AND question_id = ?",
+                        thread_id, run_id, question_id);
+        (void)clear_pending_request(database, thread_id, run_id, question_id);
+    }
+}
+
+void remove_answers_of_run(SqliteDatabase& database, const std::string& thread_id,
+                           const std::string& run_id) {
+    for (const std::string_view sql :
+         {"DELETE FROM cubepi_native_started WHERE thread_id = ? AND run_id = ?",
+          "DELETE FROM cubepi_native_used_answers WHERE thread_id = ? AND run_id = ?",
+          "DELETE FROM thread_hitl_answers WHERE thread_id = ? AND run_id = ?"}) {
+        run_on_run(database, sql, thread_id, run_id);
+    }
 }
 
 }  // namespace cubepi::detail

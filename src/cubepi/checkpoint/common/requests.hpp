@@ -1,13 +1,18 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <tuple>
 #include <vector>
 
 #include <cubepi/agent/hitl_inbox.hpp>
 
+// The parts of HitlInbox that are the same in all stores.
+//
 // The table cubepi_native_pending of the stores with SQL, and the row of CubePi that repeats its first request.
 //
 // Python CubePi has one pending request per thread. Ours are all in cubepi_native_pending, and theirs repeats the first of
@@ -16,6 +21,29 @@
 // the repetition that it normally is, as long as there are rows of ours.
 
 namespace cubepi::detail {
+
+/// The place of a request in an inbox: time (creation or deadline), thread, run, question. Unique, and independent of the
+/// other requests.
+using InboxKey = std::tuple<double, std::string, std::string, std::string>;
+
+InboxEntry inbox_entry(const std::string& thread_id, const PendingRequest& pending);
+/// The time of a request without a deadline is infinite.
+InboxKey inbox_key(const InboxEntry& entry, InboxOrder order);
+std::string write_inbox_cursor(const InboxKey& key, InboxOrder order);
+/// Returns the place before all requests if the query has no cursor. Throws Error(invalid_argument) for a cursor of another
+/// form or order, and for the limit 0.
+InboxKey read_inbox_cursor(const InboxQuery& query);
+
+/// Returns the page of the query. `entries` may be in any order, and contains those of the page and the next one, if any.
+InboxPage inbox_page(std::vector<InboxEntry> entries, const InboxQuery& query);
+
+bool has_expired(const PendingRequest& pending, double now);
+/// Reads the texts of a row of cubepi_native_answers. An unreadable row gets `damage`, which names its id.
+void read_answer_texts(AnswerRecord& record, std::int64_t id, std::string_view request,
+                       std::string_view answer);
+/// Returns the limit of a query as databases accept it.
+std::int64_t row_limit(std::size_t limit);
+[[noreturn]] void throw_stale_answer(const std::string& thread_id, const AnswerRecord& record);
 
 /// A row of a pending request. The times are those of the request, in columns with indexes.
 struct PendingRow {
@@ -46,6 +74,8 @@ void read_shared_request(SharedRequest& shared);
 
 /// Returns nothing and sets `damage` if the request is unreadable.
 std::optional<HitlRequest> parse_request(const PendingRow& row, std::string& damage);
+/// Returns the request of a row, which parse_request() has read.
+PendingRequest to_pending_request(const PendingRow& row, HitlRequest request);
 /// An unreadable request becomes an entry with `damage`, which names `row_ref`.
 InboxEntry to_inbox_entry(const PendingRow& row, const std::string& row_ref);
 /// Returns the request as CubePi knows it, without the keys of ours.

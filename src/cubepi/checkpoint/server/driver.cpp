@@ -1,6 +1,4 @@
-#include <cubepi/checkpoint/server/failure.hpp>
-
-#include <utility>
+#include <cubepi/checkpoint/server/driver.hpp>
 
 #include <cubepi/core/error.hpp>
 
@@ -42,6 +40,33 @@ std::string start_of(const ServerDriver& driver, const ServerFailure& failure) {
         thread_id);
 }
 
+const char* kind_name(ServerFailureKind kind) noexcept {
+    switch (kind) {
+        case ServerFailureKind::connect: return "connect";
+        case ServerFailureKind::dns: return "dns";
+        case ServerFailureKind::lost: return "disconnected";
+        case ServerFailureKind::timeout: return "timeout";
+        case ServerFailureKind::server: break;
+    }
+    return "server";
+}
+
+[[noreturn]] void throw_mismatch(const std::string& text) {
+    throw CheckpointerError(ErrorCode::schema_mismatch, text);
+}
+
+std::string version_text(std::optional<int> version) {
+    return version ? "of version " + std::to_string(*version) : std::string("not there");
+}
+
+void refuse_newer_ones(const std::string& where, const char* tables, std::optional<int> found,
+                       std::optional<int> known) {
+    if (found.value_or(0) <= known.value_or(0)) return;
+    throw_mismatch(where + ": the tables " + tables + " are of version " + std::to_string(*found) +
+                   ", which is newer than this program knows (" +
+                   std::to_string(known.value_or(0)) + "); update the program");
+}
+
 }  // namespace
 
 bool ServerFailure::leaves_commit_unknown() const noexcept {
@@ -63,21 +88,6 @@ const ServerFailure* as_server_failure(const std::exception_ptr& exception) {
         return nullptr;
     }
 }
-
-namespace {
-
-const char* kind_name(ServerFailureKind kind) noexcept {
-    switch (kind) {
-        case ServerFailureKind::connect: return "connect";
-        case ServerFailureKind::dns: return "dns";
-        case ServerFailureKind::lost: return "disconnected";
-        case ServerFailureKind::timeout: return "timeout";
-        case ServerFailureKind::server: break;
-    }
-    return "server";
-}
-
-}  // namespace
 
 void log_failure(const Logger& log, const ServerDriver& driver, const ServerFailure& failure,
                  bool repeated) noexcept {
@@ -128,6 +138,27 @@ void throw_unknown_fate(const ServerDriver& driver, const std::string& thread_id
             driver.description() + ": the connection broke while a write was committed (" + reason +
             "); whether it was stored is unknown; load the thread again to find out"),
         thread_id);
+}
+
+std::optional<int> version_of(const ServerResult& result) {
+    std::optional<int> version;
+    if (result.rows() > 0 && !result.is_null(0, 0))
+        version = static_cast<int>(result.integer(0, 0));
+    return version;
+}
+
+void refuse_newer_tables(const std::string& where, const TableVersions& found,
+                         const TableVersions& known) {
+    refuse_newer_ones(where, "cubepi_*", found.shared, known.shared);
+    refuse_newer_ones(where, "cubepi_native_*", found.native, known.native);
+}
+
+void throw_old_tables(const std::string& where, const TableVersions& found,
+                      const TableVersions& known, const std::string& remedy) {
+    throw_mismatch(where + ": the tables cubepi_* are " + version_text(found.shared) +
+                   " (needed: " + std::to_string(known.shared.value_or(0)) +
+                   "), cubepi_native_* are " + version_text(found.native) +
+                   " (needed: " + std::to_string(known.native.value_or(0)) + "); " + remedy);
 }
 
 }  // namespace cubepi::detail
