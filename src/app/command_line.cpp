@@ -12,7 +12,7 @@
 #include <bub/close_matches.hpp>
 
 #include "command_tree.hpp"
-#include "exit_code.hpp"
+#include "failure.hpp"
 #include "terminal/style.hpp"
 #include "terminal/terminal_stream.hpp"
 

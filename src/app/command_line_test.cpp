@@ -7,8 +7,8 @@
 
 #include "chat_commands.hpp"
 #include "command_line.hpp"
-#include "commands.hpp"
-#include "exit_code.hpp"
+#include "failure.hpp"
+#include "program.hpp"
 
 namespace cubepi::app {
 

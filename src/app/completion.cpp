@@ -10,11 +10,11 @@
 #include <cubepi/core/run.hpp>
 
 #include "command_tree.hpp"
-#include "commands.hpp"
 #include "config/config_file.hpp"
 #include "config/endpoint.hpp"
 #include "config/paths.hpp"
-#include "exit_code.hpp"
+#include "failure.hpp"
+#include "program.hpp"
 #include "saved_sessions.hpp"
 #include "shell_quoting.hpp"
 #include "terminal/style.hpp"

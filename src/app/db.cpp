@@ -18,9 +18,9 @@
 #include <cubepi/core/json.hpp>
 #include <cubepi/core/run.hpp>
 
-#include "commands.hpp"
 #include "config/tape_place.hpp"
-#include "exit_code.hpp"
+#include "failure.hpp"
+#include "program.hpp"
 #include "terminal/safe_json.hpp"
 #include "terminal/terminal_stream.hpp"
 

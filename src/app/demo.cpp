@@ -24,15 +24,15 @@
 #include <cubepi/workspace/standard_tools.hpp>
 #include <cubepi/workspace/temporary_directory.hpp>
 
-#include "commands.hpp"
 #include "config/config_file.hpp"
 #include "config/model_choice.hpp"
-#include "config/model_list.hpp"
 #include "config/paths.hpp"
 #include "conversation/conversation.hpp"
 #include "demo_scenes.hpp"
-#include "exit_code.hpp"
+#include "failure.hpp"
+#include "models.hpp"
 #include "process.hpp"
+#include "program.hpp"
 #include "render/renderers.hpp"
 #include "terminal/job_control.hpp"
 #include "terminal/line_editor.hpp"

@@ -21,8 +21,8 @@
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/support/posix_file.hpp>
 
-#include "commands.hpp"
-#include "exit_code.hpp"
+#include "failure.hpp"
+#include "program.hpp"
 #include "terminal/screen.hpp"
 #include "terminal/terminal_stream.hpp"
 

@@ -17,18 +17,17 @@
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/net/http_client.hpp>
 
-#include "commands.hpp"
 #include "config/config_file.hpp"
 #include "config/model_choice.hpp"
-#include "config/model_list.hpp"
 #include "config/model_sources.hpp"
 #include "config/paths.hpp"
 #include "config/tape_place.hpp"
 #include "conversation/tool_approval.hpp"
-#include "exit_code.hpp"
 #include "failure.hpp"
 #include "gateway/gateway_findings.hpp"
+#include "models.hpp"
 #include "process.hpp"
+#include "program.hpp"
 #include "saved_sessions.hpp"
 #include "terminal/style.hpp"
 #include "terminal/terminal_stream.hpp"

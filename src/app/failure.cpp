@@ -14,7 +14,6 @@
 
 #include "config/model_choice.hpp"
 #include "config/paths.hpp"
-#include "exit_code.hpp"
 #include "terminal/style.hpp"
 
 namespace cubepi::app {

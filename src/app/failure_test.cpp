@@ -27,7 +27,6 @@
 #include "command_line.hpp"
 #include "config/model_choice.hpp"
 #include "conversation/tool_approval.hpp"
-#include "exit_code.hpp"
 
 namespace cubepi::app {
 namespace {

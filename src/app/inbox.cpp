@@ -11,9 +11,9 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/run.hpp>
 
-#include "commands.hpp"
-#include "exit_code.hpp"
-#include "local_time.hpp"
+#include "failure.hpp"
+#include "process.hpp"
+#include "program.hpp"
 #include "saved_sessions.hpp"
 #include "shell_quoting.hpp"
 #include "terminal/safe_json.hpp"

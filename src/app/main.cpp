@@ -10,7 +10,7 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include "exit_code.hpp"
+#include "failure.hpp"
 #include "process.hpp"
 #include "program.hpp"
 

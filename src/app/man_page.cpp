@@ -6,9 +6,9 @@
 #include <CLI/CLI.hpp>
 
 #include "command_tree.hpp"
-#include "commands.hpp"
-#include "exit_code.hpp"
+#include "failure.hpp"
 #include "process.hpp"
+#include "program.hpp"
 
 namespace cubepi::app {
 

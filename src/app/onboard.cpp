@@ -28,14 +28,12 @@
 #include <cubepi/net/http_client.hpp>
 #include <cubepi/net/utf8.hpp>
 
-#include "commands.hpp"
 #include "config/config_file.hpp"
 #include "config/gateway_settings.hpp"
-#include "config/model_list.hpp"
 #include "config/model_sources.hpp"
 #include "config/paths.hpp"
-#include "exit_code.hpp"
 #include "failure.hpp"
+#include "models.hpp"
 #include "onboard/model_questions.hpp"
 #include "onboard/telegram_questions.hpp"
 #include "process.hpp"

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include <bub/builtin/builtin.hpp>
+#include <cubepi/core/task.hpp>
 
 #include "command_line.hpp"
 
@@ -26,5 +28,32 @@ void add_plugins(bub::Framework& framework, const AddPlugins& plugins);
 /// Registers the builtin plugin and those of `plugins`; a plugin that fails does not affect the others (B16).
 void load_plugins(bub::Framework& framework, const AddPlugins& plugins,
                   bub::BuiltinOptions options = {});
+
+// One function per command; each returns the exit status. They throw exceptions that the command could not handle.
+
+int run_command(const CommandLine& line);
+int chat_command(const CommandLine& line);
+int demo_command(const CommandLine& line);
+int demo_step_command(const CommandLine& line);
+int onboard_command(const CommandLine& line);
+int models_command(const CommandLine& line);
+int doctor_command(const CommandLine& line);
+int hooks_command(const CommandLine& line);
+int sessions_command(const CommandLine& line);
+int inbox_command(const CommandLine& line);
+int tape_command(const CommandLine& line);
+int trace_command(const CommandLine& line);
+int db_command(const CommandLine& line);
+int gateway_command(const CommandLine& line);
+/// `inbox` with --gateway.
+int gateway_inbox(const CommandLine& line);
+int completion_command(const CommandLine& line);
+/// The request of a completion script; `commands` are those of plugins.
+int complete_command(const CommandLine& line, const std::vector<bub::CliCommand>& commands);
+/// Prints cubepi.1.
+int man_page_command();
+
+/// Runs one turn as `run` does, and returns the exit status. `from_operator`: the text may be a comma command.
+Task<int> run_message(CommandLine line, std::string text, bool from_operator);
 
 }  // namespace cubepi::app

@@ -11,10 +11,9 @@
 #include <bub/framework.hpp>
 #include <cubepi/core/error.hpp>
 
-#include "commands.hpp"
-#include "exit_code.hpp"
-#include "local_time.hpp"
+#include "failure.hpp"
 #include "log_setup.hpp"
+#include "process.hpp"
 #include "program.hpp"
 #include "shell_quoting.hpp"
 

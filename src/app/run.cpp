@@ -17,11 +17,11 @@
 #include <cubepi/net/utf8.hpp>
 #include <cubepi/workspace/files/content.hpp>
 
-#include "commands.hpp"
 #include "conversation/conversation.hpp"
 #include "conversation/session.hpp"
-#include "exit_code.hpp"
+#include "failure.hpp"
 #include "process.hpp"
+#include "program.hpp"
 #include "render/renderers.hpp"
 #include "terminal/line_editor.hpp"
 #include "terminal/terminal_stream.hpp"

@@ -20,7 +20,7 @@
 #include <cubepi/core/scoped_test_directory.hpp>
 
 #include "config/tape_place.hpp"
-#include "exit_code.hpp"
+#include "failure.hpp"
 #include "program.hpp"
 #include "saved_sessions.hpp"
 

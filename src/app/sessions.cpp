@@ -12,10 +12,9 @@
 #include <cubepi/core/run.hpp>
 #include <cubepi/net/utf8.hpp>
 
-#include "commands.hpp"
-#include "exit_code.hpp"
 #include "failure.hpp"
-#include "local_time.hpp"
+#include "process.hpp"
+#include "program.hpp"
 #include "saved_sessions.hpp"
 #include "shell_quoting.hpp"
 #include "terminal/line_editor.hpp"

@@ -19,12 +19,11 @@
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/schema/python_json.hpp>
 
-#include "commands.hpp"
 #include "config/paths.hpp"
 #include "config/tape_place.hpp"
-#include "exit_code.hpp"
 #include "failure.hpp"
-#include "local_time.hpp"
+#include "process.hpp"
+#include "program.hpp"
 #include "saved_sessions.hpp"
 #include "terminal/terminal_stream.hpp"
 

@@ -13,7 +13,7 @@
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/scoped_test_directory.hpp>
 
-#include "exit_code.hpp"
+#include "failure.hpp"
 
 namespace cubepi::app {
 namespace {

@@ -13,8 +13,8 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/scoped_test_directory.hpp>
 
-#include "../commands.hpp"
-#include "../exit_code.hpp"
+#include "../failure.hpp"
+#include "../program.hpp"
 #include "config_file.hpp"
 #include "gateway_settings.hpp"
 #include "yaml_edit.hpp"

@@ -17,7 +17,7 @@
 #include <cubepi/provider/model_profile.hpp>
 #include <cubepi/provider/provider.hpp>
 
-#include "model_list.hpp"
+#include "../models.hpp"
 #include "model_sources.hpp"
 
 namespace cubepi::app {

@@ -370,9 +370,6 @@ TEST(Providers, UnknownOnesAreRefusedWithTheNamesThatExist) {
         EXPECT_NE(error_text.find(name), std::string::npos) << error_text;
 }
 
-using testing::MemoryResponse;
-using testing::MemoryTransport;
-
 constexpr const char* two_listed_models = R"({"data":[{"id":"m-one"},{"id":"m-two-20250929"}]})";
 
 ProviderConfig provider(const std::string& name, const std::string& url, const std::string& model) {

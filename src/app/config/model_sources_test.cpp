@@ -12,8 +12,8 @@
 #include <cubepi/provider/fallback.hpp>
 #include <cubepi/testing/memory_transport.hpp>
 
+#include "../models.hpp"
 #include "model_choice.hpp"
-#include "model_list.hpp"
 #include "model_sources.hpp"
 
 // Precedence of flags, the environment, the configuration file, BUB_* and Bub's file.
@@ -319,9 +319,6 @@ TEST(FallbackModels, AModelChosenInTheConversationIsFoundWithItsProvider) {
     EXPECT_EQ(model.find("ollama/llama3.2").provider()->provider_id(), "ollama");
     EXPECT_THROW(model.find("anthropic/claude-x"), Error) << "there is no key";
 }
-
-using testing::MemoryResponse;
-using testing::MemoryTransport;
 
 Endpoint anthropic() {
     return endpoint_of(*known_provider("anthropic"), {{"ANTHROPIC_API_KEY", "sk-ant-secret"}});

@@ -11,7 +11,6 @@
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/net/utf8.hpp>
 
-#include "../exit_code.hpp"
 #include "../failure.hpp"
 
 namespace cubepi::app {

@@ -12,7 +12,7 @@
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/core/task_scope.hpp>
 
-#include "../exit_code.hpp"
+#include "../failure.hpp"
 #include "../process.hpp"
 #include "../transcript.hpp"
 

@@ -8,7 +8,7 @@
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/workspace/process/shell_commands.hpp>
 
-#include "../exit_code.hpp"
+#include "../failure.hpp"
 #include "../process.hpp"
 #include "../program.hpp"
 #include "../saved_sessions.hpp"

@@ -29,7 +29,6 @@
 
 #include "../config/config_file.hpp"
 #include "../config/paths.hpp"
-#include "../exit_code.hpp"
 #include "../failure.hpp"
 #include "../log_setup.hpp"
 #include "../process.hpp"

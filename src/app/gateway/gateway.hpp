@@ -6,11 +6,14 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include <bub/envelope.hpp>
 #include <cubepi/core/json.hpp>
+#include <cubepi/core/task.hpp>
 #include <cubepi/core/task_scope.hpp>
 #include <cubepi/net/http_server.hpp>
 
@@ -19,9 +22,29 @@
 #include "../conversation/telemetry.hpp"
 #include "control_server.hpp"
 #include "gateway_instance.hpp"
-#include "gateway_questions.hpp"
 
 namespace cubepi::app {
+
+/// The questions whose time is over (D65): notifies the session of each once. Used on one executor.
+class ExpiredQuestions {
+public:
+    /// Accepts the message that continues a session.
+    using Receive = std::function<Task<>(bub::Envelope message)>;
+    using Warn = std::function<void(const std::string& text)>;
+
+    struct Due {
+        std::string key;  ///< of the session and the question
+        bub::Envelope message;
+    };
+
+    /// Passes the messages of all questions that are due to `receive`, except those that were passed before. A message that is rejected
+    /// for the time being (its channel is not running, or the queue is full) is passed again the next time. Any other failure
+    /// is reported, and does not affect the other questions.
+    Task<> notify(std::vector<Due> due, Receive receive, Warn warn);
+
+private:
+    std::set<std::string> notified_;
+};
 
 /// The sources of the routes of the status server.
 struct StatusSources {

@@ -16,12 +16,12 @@
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/posix_file.hpp>
 
-#include "../commands.hpp"
 #include "../config/config_file.hpp"
 #include "../config/gateway_settings.hpp"
 #include "../config/paths.hpp"
-#include "../exit_code.hpp"
-#include "../local_time.hpp"
+#include "../failure.hpp"
+#include "../process.hpp"
+#include "../program.hpp"
 #include "../terminal/safe_json.hpp"
 #include "../terminal/terminal_stream.hpp"
 #include "control_server.hpp"

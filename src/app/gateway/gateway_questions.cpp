@@ -1,5 +1,3 @@
-#include "gateway_questions.hpp"
-
 #include <algorithm>
 #include <chrono>
 #include <exception>
@@ -16,20 +14,16 @@
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/core/support/json_member.hpp>
 
-#include "../commands.hpp"
 #include "../config/paths.hpp"
-#include "../exit_code.hpp"
 #include "../failure.hpp"
-#include "../local_time.hpp"
 #include "../process.hpp"
+#include "../program.hpp"
 #include "../terminal/safe_json.hpp"
 #include "../terminal/terminal_stream.hpp"
 #include "control_server.hpp"
 #include "gateway.hpp"
 
-// The questions of the gateway's sessions: for `cubepi inbox --gateway`, and the end of their time.
-
-// `cubepi inbox --gateway`: the questions of the running gateway.
+// The questions of the gateway's sessions: `cubepi inbox --gateway`, and the end of their time.
 
 namespace cubepi::app {
 

@@ -20,10 +20,10 @@
 #include <cubepi/workspace/local_workspace.hpp>
 #include <cubepi/workspace/standard_tools.hpp>
 
+#include "gateway.hpp"
 #include "gateway_command.hpp"
 #include "gateway_findings.hpp"
 #include "gateway_instance.hpp"
-#include "gateway_questions.hpp"
 
 // B25, B26: who may do what outside of a terminal.
 

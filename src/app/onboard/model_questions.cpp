@@ -9,8 +9,8 @@
 
 #include <cubepi/core/error.hpp>
 
-#include "../config/model_list.hpp"
 #include "../failure.hpp"
+#include "../models.hpp"
 #include "../terminal/style.hpp"
 
 namespace cubepi::app {

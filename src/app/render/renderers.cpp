@@ -6,7 +6,7 @@
 #include <cubepi/core/message_json.hpp>
 
 #include "../conversation/pipeline.hpp"
-#include "../exit_code.hpp"
+#include "../failure.hpp"
 #include "../terminal/safe_json.hpp"
 #include "../terminal/terminal_stream.hpp"
 
@@ -32,6 +32,13 @@ void greet(const SessionPlan& plan, const Style& style) {
 }
 
 }  // namespace
+
+bool is_redundant(const AgentEvent& event) {
+    const auto* notice = event.get_if<NoticeEvent>();
+    if (!notice || notice->notice.code != "hitl_request_ended") return false;
+    const Json* outcome = notice->notice.details.if_contains("outcome");
+    return outcome && *outcome == "aborted";
+}
 
 void JsonRenderer::begin(const Pipeline& pipeline) {
     pipeline_ = &pipeline;

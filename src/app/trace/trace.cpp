@@ -13,11 +13,11 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/json_member.hpp>
 
-#include "../commands.hpp"
 #include "../config/config_file.hpp"
 #include "../config/paths.hpp"
-#include "../exit_code.hpp"
-#include "../local_time.hpp"
+#include "../failure.hpp"
+#include "../process.hpp"
+#include "../program.hpp"
 #include "../terminal/safe_json.hpp"
 #include "../terminal/terminal_stream.hpp"
 #include "trace_exports.hpp"

@@ -13,7 +13,7 @@
 
 #include <cubepi/core/error.hpp>
 
-#include "exit_code.hpp"
+#include "failure.hpp"
 #include "terminal/safe_json.hpp"
 #include "trace_test_support.hpp"
 

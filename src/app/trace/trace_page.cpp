@@ -3,7 +3,7 @@
 
 #include <cubepi/core/support/random_word.hpp>
 
-#include "../local_time.hpp"
+#include "../process.hpp"
 #include "../terminal/safe_json.hpp"
 #include "span_content.hpp"
 #include "trace_exports.hpp"

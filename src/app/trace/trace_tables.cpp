@@ -10,7 +10,7 @@
 
 #include <cubepi/net/utf8.hpp>
 
-#include "../local_time.hpp"
+#include "../process.hpp"
 
 namespace cubepi::app {
 

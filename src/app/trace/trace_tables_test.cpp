@@ -8,7 +8,7 @@
 
 #include <cubepi/core/error.hpp>
 
-#include "exit_code.hpp"
+#include "failure.hpp"
 #include "terminal/text_width.hpp"
 #include "trace_test_support.hpp"
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "../local_time.hpp"
+#include "../process.hpp"
 #include "../terminal/framed_text.hpp"
 #include "../terminal/text_width.hpp"
 #include "span_content.hpp"

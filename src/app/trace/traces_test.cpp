@@ -12,7 +12,7 @@
 #include <cubepi/core/sanitizer_test_support.hpp>
 #include <cubepi/core/support/posix_file.hpp>
 
-#include "exit_code.hpp"
+#include "failure.hpp"
 #include "trace_test_support.hpp"
 
 namespace cubepi::app {

@@ -9,7 +9,7 @@
 #include <cubepi/core/http_transport.hpp>
 #include <cubepi/core/task.hpp>
 
-#include "endpoint.hpp"
+#include "config/endpoint.hpp"
 
 namespace cubepi::app {
 
