@@ -26,13 +26,21 @@ namespace json_types = detail::json_types;
 constexpr int most_steps_to_decide = 10000000;
 constexpr int most_steps_to_fill = 100000;
 constexpr int most_steps_to_explain = 100000;
+constexpr int deepest_fill = 2000;
 
 // Inserts defaults and converts values; see JsonSchema::validate. Values that match nothing stay unchanged.
 class Filler {
 public:
     // Without `coerce`, only defaults are inserted and 3.0 becomes 3.
     void fill(const SchemaNode& node, Json& value, bool coerce) {
-        if (--steps_ <= 0) return;
+        if (--steps_ <= 0 || depth_ >= deepest_fill) return;
+        ++depth_;
+        fill_value(node, value, coerce);
+        --depth_;
+    }
+
+private:
+    void fill_value(const SchemaNode& node, Json& value, bool coerce) {
         if (node.reference) fill(*node.reference, value, coerce);
         convert(node.types, value, coerce);
         if (auto* object = value.if_object(); object && node.fields)
@@ -45,7 +53,6 @@ public:
         fill_alternative(node.combined->one, value, coerce);
     }
 
-private:
     static void convert(unsigned types, Json& value, bool coerce) {
         if (types == json_types::any) return;
         const auto allows = [&](unsigned type) { return (types & type) != 0; };
@@ -116,6 +123,7 @@ private:
 
     detail::SchemaChecker checker_{most_steps_to_fill};
     int steps_ = most_steps_to_fill;
+    int depth_ = 0;
 };
 
 SchemaIssue root_issue(std::string message) {

@@ -286,6 +286,16 @@ TEST(CompileSchema, NamesThePlaceOfWhatIsWrong) {
     EXPECT_EQ(compile_problem(R"({"required":[],"type":"object"})"), "compiles");
 }
 
+TEST(CompileSchema, LongChainOfReferences_IsRefused) {
+    JsonObject definitions;
+    for (int i = 0; i < 600; ++i)
+        definitions[std::to_string(i)] = JsonObject{{"$ref", "#/$defs/" + std::to_string(i + 1)}};
+    definitions["600"] = true;
+    JsonObject schema{{"$ref", "#/$defs/0"}, {"$defs", std::move(definitions)}};
+    EXPECT_EQ(compile_problem(boost::json::serialize(schema)),
+              "the JSON Schema is not valid at /$ref: the chain of references is too long");
+}
+
 TEST(CompileSchema, HappensAtFirstUseAndFailsEachTime) {
     const JsonSchema schema(json(R"({"type":"odd"})"));
     Json value;

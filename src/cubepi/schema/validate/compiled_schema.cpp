@@ -21,6 +21,7 @@ namespace cubepi::detail {
 namespace {
 
 constexpr int deepest_schema = 200;
+constexpr std::size_t longest_chain = 500;  // of schemas that apply to the same value
 
 using Measures = LimitRule::Measures;
 using Compares = LimitRule::Compares;
@@ -444,6 +445,7 @@ private:
     void refuse_circles(const SchemaNode& node, const std::string& pointer) {
         if (done_.count(&node) != 0) return;
         if (!open_.insert(&node).second) refuse(pointer, "the schema contains itself without end");
+        if (open_.size() > longest_chain) refuse(pointer, "the chain of references is too long");
         const auto visit = [&](const SchemaNode* part) {
             if (part) refuse_circles(*part, pointer);
         };
