@@ -10,7 +10,7 @@
 
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/json.hpp>
-#include <cubepi/core/support/random_fraction.hpp>
+#include <cubepi/core/support/random_word.hpp>
 #include <cubepi/net/http_client.hpp>
 #include <cubepi/net/sse_decoder.hpp>
 #include <cubepi/provider/capability.hpp>
