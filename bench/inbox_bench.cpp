@@ -86,8 +86,8 @@ Suspended& many() {
 void page(benchmark::State& state, Suspended& suspended) {
     const auto loop = [&]() -> Task<void> {
         for (auto _ : state) {
-            InboxQuery query = InboxQuery().order(InboxOrder::deadline);
-            const InboxPage page = co_await suspended.store().list_requests(std::move(query));
+            QuestionQuery query = QuestionQuery().order(QuestionOrder::deadline);
+            const QuestionPage page = co_await suspended.store().list_requests(std::move(query));
             if (page.entries.size() != 50) state.SkipWithError("a page of another size");
         }
     };
@@ -105,7 +105,8 @@ void expire(benchmark::State& state, Suspended& suspended) {
             state.PauseTiming();
             co_await ask(suspended.store(), -1, 0, 1);
             state.ResumeTiming();
-            const std::vector<InboxEntry> expired = co_await suspended.store().expire_due(10, 50);
+            const std::vector<QuestionEntry> expired =
+                co_await suspended.store().expire_due(10, 50);
             if (expired.size() != 1) state.SkipWithError("other requests have expired");
         }
     };

@@ -174,8 +174,8 @@ void page(benchmark::State& state, Threads& threads) {
     const auto loop = [&]() -> Task<void> {
         co_await store.open();
         for (auto _ : state) {
-            InboxQuery query = InboxQuery().order(InboxOrder::deadline);
-            const InboxPage page = co_await store.list_requests(std::move(query));
+            QuestionQuery query = QuestionQuery().order(QuestionOrder::deadline);
+            const QuestionPage page = co_await store.list_requests(std::move(query));
             if (page.entries.size() != 50) state.SkipWithError("a page of another size");
         }
     };

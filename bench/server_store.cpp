@@ -36,7 +36,7 @@ BENCHMARK(decode_payloads)->UseRealTime()->Unit(benchmark::kMillisecond);
 
 }  // namespace
 
-void measure_append(benchmark::State& state, ServerCheckpointer& store) {
+void measure_append(benchmark::State& state, SqlCheckpointer& store) {
     const Message one = stored_message();
     const auto loop = [&]() -> Task<void> {
         co_await store.open();
@@ -52,7 +52,7 @@ void measure_append(benchmark::State& state, ServerCheckpointer& store) {
 
 namespace {
 
-Task<void> append_to_64_threads(ServerCheckpointer& store, Message one) {
+Task<void> append_to_64_threads(SqlCheckpointer& store, Message one) {
     std::vector<Task<std::int64_t>> appends;
     for (int i = 0; i < 64; ++i) {
         MessageList list;
@@ -66,7 +66,7 @@ Task<void> append_to_64_threads(ServerCheckpointer& store, Message one) {
 
 }  // namespace
 
-void measure_append_of_64(benchmark::State& state, ServerCheckpointer& store) {
+void measure_append_of_64(benchmark::State& state, SqlCheckpointer& store) {
     const Message one = stored_message();
     const auto loop = [&]() -> Task<void> {
         // All connections of the pool are open, and their statements are prepared and planned.
@@ -80,13 +80,13 @@ void measure_append_of_64(benchmark::State& state, ServerCheckpointer& store) {
                            benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
 }
 
-void fill(ServerCheckpointer& store) {
+void fill(SqlCheckpointer& store) {
     MessageList list;
     for (int i = 0; i < many_messages; ++i) list.push_back(stored_message());
     run(store.append("t", std::move(list), AppendOptions()));
 }
 
-void measure_load(benchmark::State& state, ServerCheckpointer& store) {
+void measure_load(benchmark::State& state, SqlCheckpointer& store) {
     const auto loop = [&]() -> Task<void> {
         co_await store.open();
         for (auto _ : state) {
@@ -101,7 +101,7 @@ void measure_load(benchmark::State& state, ServerCheckpointer& store) {
     run(loop());
 }
 
-void measure_claim(benchmark::State& state, ServerCheckpointer& store) {
+void measure_claim(benchmark::State& state, SqlCheckpointer& store) {
     ClaimOwner owner;
     owner.owner_id = "bench";
     const auto loop = [&]() -> Task<void> {

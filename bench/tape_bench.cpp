@@ -91,9 +91,9 @@ void tape_turn(benchmark::State& state) {
     const auto loop = [&]() -> Task<void> {
         std::int64_t turn = 0;
         for (auto _ : state) {
-            bub::TapeForkOptions options;
+            bub::TurnTransactionOptions options;
             options.turn_id = "t" + std::to_string(++turn);
-            const std::shared_ptr<bub::TapeFork> fork = tape.fork(std::move(options));
+            const std::shared_ptr<bub::TurnTransaction> fork = tape.fork(std::move(options));
             const bub::Tape inside = tape.in(fork);
             co_await inside.append(entry());
             fork->add_text("some text");

@@ -58,7 +58,7 @@ private:
             std::string tape = "0123456789abcdef__" + std::to_string(1'000'000 + i);
             co_await ask(*tapes, std::move(tape), 1e9 + i, 1e6);
         }
-        InboxQuery query;
+        QuestionQuery query;
         (void)co_await tapes->list_requests(std::move(query));  // creates the index
     }
 
@@ -79,8 +79,8 @@ void page(benchmark::State& state, const SuspendedTapes& suspended) {
     const auto loop = [&]() -> Task<void> {
         for (auto _ : state) {
             const std::unique_ptr<bub::TapeCheckpointer> tapes = suspended.open();
-            InboxQuery query = InboxQuery().order(InboxOrder::deadline);
-            const InboxPage page = co_await tapes->list_requests(std::move(query));
+            QuestionQuery query = QuestionQuery().order(QuestionOrder::deadline);
+            const QuestionPage page = co_await tapes->list_requests(std::move(query));
             if (page.entries.size() != 50) state.SkipWithError("a page of another size");
         }
     };
@@ -99,7 +99,7 @@ void expire(benchmark::State& state, const SuspendedTapes& suspended) {
             state.PauseTiming();
             co_await ask(*tapes, "w__due", 0, 1);
             state.ResumeTiming();
-            const std::vector<InboxEntry> expired = co_await tapes->expire_due(10, 50);
+            const std::vector<QuestionEntry> expired = co_await tapes->expire_due(10, 50);
             if (expired.size() != 1) state.SkipWithError("other requests have expired");
         }
     };

@@ -3,6 +3,6 @@
 
 #include "pch.hpp"
 
-#include <cubepi/agent/hitl_inbox.hpp>
+#include <cubepi/agent/question_store.hpp>
 #include <cubepi/core/task_scope.hpp>
 #include <cubepi/cubepi.hpp>

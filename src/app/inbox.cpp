@@ -7,7 +7,7 @@
 
 #include <bub/questions.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
-#include <cubepi/agent/hitl_inbox.hpp>
+#include <cubepi/agent/question_store.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/run.hpp>
 
@@ -26,7 +26,7 @@ namespace {
 /// A question of a saved session.
 struct OpenQuestion {
     SavedSession session = {};
-    InboxEntry entry = {};  ///< its request is absent if it is damaged
+    QuestionEntry entry = {};  ///< its request is absent if it is damaged
     bool expired = false;
 
     std::string id() const { return entry.question_id.empty() ? "?" : entry.question_id; }
@@ -46,7 +46,7 @@ std::string kind_of(const OpenQuestion& question) {
 }
 
 /// One line about the question.
-std::string summary_of(const InboxEntry& entry) {
+std::string summary_of(const QuestionEntry& entry) {
     std::string text = entry.request ? bub::question_summary(*entry.request) : entry.damage;
     std::replace(text.begin(), text.end(), '\n', ' ');
     return text;
@@ -87,9 +87,9 @@ Task<std::vector<OpenQuestion>> find_questions(bool all, int& status) {
     std::string cursor;
     bool more = true;
     while (more) {
-        InboxQuery query = InboxQuery().limit(200).after(cursor);
-        InboxPage page = co_await memory.list_requests(std::move(query));
-        for (InboxEntry& entry : page.entries) {
+        QuestionQuery query = QuestionQuery().limit(200).after(cursor);
+        QuestionPage page = co_await memory.list_requests(std::move(query));
+        for (QuestionEntry& entry : page.entries) {
             if (!all && !saved.is_here(entry.thread_id)) continue;
             std::optional<SavedSession> session = co_await session_of_tape(saved, entry.thread_id);
             if (!session) continue;
@@ -172,7 +172,7 @@ Task<int> show_question(InboxArguments inbox, bool json) {
         data_output(safe_json(to_json(question)) + "\n");
         co_return status;
     }
-    const InboxEntry& entry = question.entry;
+    const QuestionEntry& entry = question.entry;
     out() << "Session:  " << for_terminal(question.session.name) << "\n"
           << "Question: " << for_terminal(question.id()) << "\n"
           << "Asked:    " << for_terminal(local_time(entry.created_at)) << "\n";

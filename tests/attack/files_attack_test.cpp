@@ -121,7 +121,7 @@ void make_tape(const bub::TestDirectory& directory) {
     run(memory.append(tape_name, conversation(0, 20), AppendOptions()));
     run(memory.claim_run(tape_name, "r1", ClaimOwner(), ClaimKind::new_run));
     run(memory.append(tape_name, conversation(20, 3), AppendOptions()));
-    bub::TapeForkOptions options;
+    bub::TurnTransactionOptions options;
     options.turn_id = "t1";
     const auto fork = tape.fork(std::move(options));
     run(tape.in(fork).append(bub::message_entry("user", "unclosed")));
@@ -404,7 +404,7 @@ TEST(StorageAttack, FollowsNoLinksInATapeDirectory) {
         look([&] { (void)run(store->put_media(secret)); });
         look([&] { (void)run(store->info(tape_name)); });
         look([&] {
-            bub::TapeForkOptions options;
+            bub::TurnTransactionOptions options;
             options.turn_id = "t2";
             const bub::Tape tape(store, tape_name);
             const auto fork = tape.fork(std::move(options));

@@ -7,7 +7,7 @@
 
 #include <utility>
 
-#include <cubepi/agent/hitl_inbox.hpp>
+#include <cubepi/agent/question_store.hpp>
 #include <cubepi/agent/transcript.hpp>
 #include <cubepi/core/error.hpp>
 
@@ -19,7 +19,7 @@ namespace cubepi::crash_tests {
 using namespace hitl_test;
 
 HitlStore& requests_of(Checkpointer& store) { return dynamic_cast<HitlStore&>(store); }
-HitlInbox& inbox_of(Checkpointer& store) { return dynamic_cast<HitlInbox&>(store); }
+QuestionStore& inbox_of(Checkpointer& store) { return dynamic_cast<QuestionStore&>(store); }
 
 void add_to(const std::filesystem::path& file) {
     const int fd = open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
@@ -87,14 +87,14 @@ int run_inbox_worker(const OpenStore& open_store, const std::filesystem::path& d
                      std::size_t kill_at) {
     arm(kill_at);
     const std::shared_ptr<Checkpointer> store = open_store(directory);
-    HitlInbox& inbox = inbox_of(*store);
+    QuestionStore& inbox = inbox_of(*store);
     const auto ask = [&](const char* thread_id, double created_at, double timeout) {
         HitlRequest request = question(thread_id, created_at, timeout);
         run(requests_of(*store).save_pending_request(thread_id, "r", std::move(request)));
     };
     ask("a", 1, 5);
     ask("b", 2, 0);
-    InboxQuery query;
+    QuestionQuery query;
     (void)run(inbox.list_requests(std::move(query)));
     AnswerRecord record;
     record.run_id = "r";
@@ -177,9 +177,9 @@ std::set<std::string> threads_in_inbox(const OpenStore& open_store,
                                        const std::filesystem::path& directory) {
     std::set<std::string> threads;
     const std::shared_ptr<Checkpointer> store = open_store(directory);
-    InboxQuery query;
-    const InboxPage page = run(inbox_of(*store).list_requests(std::move(query)));
-    for (const InboxEntry& entry : page.entries) {
+    QuestionQuery query;
+    const QuestionPage page = run(inbox_of(*store).list_requests(std::move(query)));
+    for (const QuestionEntry& entry : page.entries) {
         EXPECT_EQ(entry.damage, "");
         EXPECT_TRUE(threads.insert(entry.thread_id).second) << entry.thread_id << " twice";
     }

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include <cubepi/agent/hitl_inbox.hpp>
+#include <cubepi/agent/question_store.hpp>
 #include <cubepi/hitl/suspension_test_support.hpp>
 
 // Processes with a gated tool call on a store in a directory, for stores of any kind.
@@ -20,7 +20,7 @@ using OpenStore =
     std::function<std::shared_ptr<Checkpointer>(const std::filesystem::path& directory)>;
 
 HitlStore& requests_of(Checkpointer& store);
-HitlInbox& inbox_of(Checkpointer& store);
+QuestionStore& inbox_of(Checkpointer& store);
 
 /// A file with one character for each time that the tool has run.
 inline std::filesystem::path effects_file(const std::filesystem::path& directory) {

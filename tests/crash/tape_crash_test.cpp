@@ -57,7 +57,7 @@ bub::FileTapeOptions options_in(const std::filesystem::path& directory) {
 }
 
 /// Shows the text to the user; from now on it must not get lost.
-Task<void> show(std::shared_ptr<bub::TapeFork> fork, int shown, std::string delta) {
+Task<void> show(std::shared_ptr<bub::TurnTransaction> fork, int shown, std::string delta) {
     fork->add_text(delta);
     co_await fork->flush();
     write_without_step(shown, delta);
@@ -81,9 +81,9 @@ std::vector<FauxStep> script() {
 
 Task<void> take_turn(const bub::Tape& tape, FauxProvider& faux, std::string id, int shown,
                      std::string input) {
-    bub::TapeForkOptions options;
+    bub::TurnTransactionOptions options;
     options.turn_id = std::move(id);
-    const std::shared_ptr<bub::TapeFork> fork = tape.fork(std::move(options));
+    const std::shared_ptr<bub::TurnTransaction> fork = tape.fork(std::move(options));
     AgentOptions agent_options;
     agent_options.model = faux.model("offline");
     agent_options.checkpointer = std::make_shared<bub::TapeCheckpointer>(fork);
@@ -136,7 +136,7 @@ private:
     std::size_t events_ = 0;
 };
 
-Task<void> take_claimed_turn(std::shared_ptr<bub::TapeFork> fork, FauxProvider& faux,
+Task<void> take_claimed_turn(std::shared_ptr<bub::TurnTransaction> fork, FauxProvider& faux,
                              Freezer& freezer, std::string input) {
     bub::TapeCheckpointerOptions memory;
     memory.lease = std::chrono::seconds(0);
@@ -168,10 +168,10 @@ int run_claimed_turn(const std::filesystem::path& directory, const std::string& 
     steps.emplace_back(faux_assistant_message(call("c-" + name), stop_reason::tool_use));
     steps.emplace_back(faux_assistant_message("I am " + name));
     faux.set_responses(std::move(steps));
-    bub::TapeForkOptions options;
+    bub::TurnTransactionOptions options;
     options.turn_id = name;
     const bub::Tape on(std::make_shared<bub::FileTapeStore>(options_in(directory)), tape);
-    const std::shared_ptr<bub::TapeFork> fork = on.fork(std::move(options));
+    const std::shared_ptr<bub::TurnTransaction> fork = on.fork(std::move(options));
     Freezer freezer(directory, freeze_at);
     try {
         run(take_claimed_turn(fork, faux, freezer, "Who is " + name + "?"));
@@ -194,9 +194,9 @@ int run_tape_reader(const std::filesystem::path& directory, std::size_t kill_at)
 int run_tape_writer(const std::filesystem::path& directory, const std::string& name, int turns) {
     const bub::Tape on(std::make_shared<bub::FileTapeStore>(options_in(directory)), tape);
     for (int i = 0; i < turns; ++i) {
-        bub::TapeForkOptions options;
+        bub::TurnTransactionOptions options;
         options.turn_id = name + "-" + std::to_string(i);
-        const std::shared_ptr<bub::TapeFork> fork = on.fork(std::move(options));
+        const std::shared_ptr<bub::TurnTransaction> fork = on.fork(std::move(options));
         const bub::Tape inside = on.in(fork);
         for (const char* role : {"user", "assistant"})
             run(inside.append(bub::message_entry(role, name)));

@@ -29,8 +29,8 @@ Task<std::string> read_all(HttpResponse response) {
 }
 
 /// Returns a response after whose headers the connection is lost.
-ServerResponse cut() {
-    ServerResponse response;
+HttpServerResponse cut() {
+    HttpServerResponse response;
     response.stream = [](ResponseStream&) -> Task<> {
         throw Error(ErrorCode::disconnected, "a fault of the test");
     };
@@ -45,8 +45,9 @@ FakeBotServer::FakeBotServer(std::shared_ptr<Clock> clock)
       server_(context_.get_executor(), server_options()) {
     for (const char* method : {"GET", "POST"}) {
         for (const char* pattern : {"/{bot}/{method}", "/file/{bot}/{file}"})
-            server_.route(method, pattern,
-                          [this](ServerRequest request) { return respond(std::move(request)); });
+            server_.route(method, pattern, [this](HttpServerRequest request) {
+                return respond(std::move(request));
+            });
     }
     server_.listen();
     thread_ = std::thread([this] {
@@ -73,7 +74,7 @@ void FakeBotServer::wait_for_call(std::size_t after) {
     called_.wait(lock, [this, after] { return calls_ != after; });
 }
 
-Task<ServerResponse> FakeBotServer::respond(ServerRequest request) {
+Task<HttpServerResponse> FakeBotServer::respond(HttpServerRequest request) {
     HttpRequest passed(request.method, "https://api.telegram.org" + request.path);
     passed.headers = std::move(request.headers);
     passed.body = std::move(request.body);
@@ -88,7 +89,7 @@ Task<ServerResponse> FakeBotServer::respond(ServerRequest request) {
     if (!sent) co_return cut();
     const auto status = static_cast<unsigned>(sent.value().status);
     std::string body = co_await read_all(std::move(sent).value());
-    co_return ServerResponse(status, std::move(body), "application/json");
+    co_return HttpServerResponse(status, std::move(body), "application/json");
 }
 
 }  // namespace cubepi::gateway_tests

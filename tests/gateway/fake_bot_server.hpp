@@ -51,7 +51,7 @@ public:
     }
 
 private:
-    Task<ServerResponse> respond(ServerRequest request);
+    Task<HttpServerResponse> respond(HttpServerRequest request);
     std::size_t calls();
     void wait_for_call(std::size_t after);
 

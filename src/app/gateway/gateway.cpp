@@ -20,7 +20,7 @@
 #include <bub/channel/file_delivery_log.hpp>
 #include <bub/questions.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
-#include <cubepi/agent/hitl_inbox.hpp>
+#include <cubepi/agent/question_store.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/runtime.hpp>
@@ -41,8 +41,8 @@ namespace {
 constexpr const char* plain = "text/plain; charset=utf-8";
 constexpr const char* prometheus = "text/plain; version=0.0.4; charset=utf-8";
 
-Task<ServerResponse> answer(unsigned status, std::string text, const char* type) {
-    co_return ServerResponse(status, std::move(text), type);
+Task<HttpServerResponse> answer(unsigned status, std::string text, const char* type) {
+    co_return HttpServerResponse(status, std::move(text), type);
 }
 
 /// The text of a held message that the operator sees.
@@ -138,11 +138,11 @@ std::unique_ptr<HttpServer> status_server(Executor executor, const ListenAddress
     options.host = address.host;
     options.port = address.port;
     auto server = std::make_unique<HttpServer>(std::move(executor), std::move(options));
-    server->route("GET", "/healthz", [](ServerRequest) { return answer(200, "ok\n", plain); });
-    server->route("GET", "/readyz", [ready = std::move(sources.is_ready)](ServerRequest) {
+    server->route("GET", "/healthz", [](HttpServerRequest) { return answer(200, "ok\n", plain); });
+    server->route("GET", "/readyz", [ready = std::move(sources.is_ready)](HttpServerRequest) {
         return ready() ? answer(200, "ready\n", plain) : answer(503, "not ready\n", plain);
     });
-    server->route("GET", "/metrics", [metrics = std::move(sources.metrics)](ServerRequest) {
+    server->route("GET", "/metrics", [metrics = std::move(sources.metrics)](HttpServerRequest) {
         return answer(200, metrics(), prometheus);
     });
     return server;

@@ -8,7 +8,7 @@
 
 #include <bub/questions.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
-#include <cubepi/agent/hitl_inbox.hpp>
+#include <cubepi/agent/question_store.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/runtime.hpp>
@@ -49,7 +49,7 @@ struct AskedQuestion {
     std::optional<double> expires_at = {};
 };
 
-std::optional<AskedQuestion> asked_question(const InboxEntry& entry) {
+std::optional<AskedQuestion> asked_question(const QuestionEntry& entry) {
     if (!entry.request) return std::nullopt;
     const JsonObject* const asker = detail::object_member(entry.request->extra, bub::asker_key);
     // Conversations at a terminal store theirs in the same tapes.
@@ -66,9 +66,9 @@ Task<std::vector<AskedQuestion>> find_questions(std::shared_ptr<bub::TapeStore> 
     std::vector<AskedQuestion> found;
     std::string cursor;
     do {
-        InboxQuery query = InboxQuery().limit(200).after(cursor);
-        const InboxPage page = co_await memory.list_requests(std::move(query));
-        for (const InboxEntry& entry : page.entries) {
+        QuestionQuery query = QuestionQuery().limit(200).after(cursor);
+        const QuestionPage page = co_await memory.list_requests(std::move(query));
+        for (const QuestionEntry& entry : page.entries) {
             if (std::optional<AskedQuestion> one = asked_question(entry))
                 found.push_back(std::move(*one));
         }
@@ -256,10 +256,10 @@ Task<> Gateway::watch_deadlines() {
 Task<> Gateway::expire_due() {
     const std::chrono::duration<double> now = Runtime::standard()->clock->wall().time_since_epoch();
     bub::TapeCheckpointer memory(instance_->tapes());
-    InboxQuery query = InboxQuery().order(InboxOrder::deadline).limit(200);
-    const InboxPage page = co_await memory.list_requests(std::move(query));
+    QuestionQuery query = QuestionQuery().order(QuestionOrder::deadline).limit(200);
+    const QuestionPage page = co_await memory.list_requests(std::move(query));
     std::vector<ExpiredQuestions::Due> due;
-    for (const InboxEntry& entry : page.entries) {
+    for (const QuestionEntry& entry : page.entries) {
         if (!entry.expires_at || *entry.expires_at > now.count()) break;
         const std::optional<AskedQuestion> question = asked_question(entry);
         if (!question) continue;

@@ -40,9 +40,9 @@ protected:
         options.directory = root / "home" / "tapes";
         const Tape on(std::make_shared<FileTapeStore>(std::move(options)), tape_of_chat());
         cubepi::run(on.bootstrap());
-        TapeForkOptions turn;
+        TurnTransactionOptions turn;
         turn.turn_id = "the turn of a dead process";
-        const std::shared_ptr<TapeFork> fork = on.fork(std::move(turn));
+        const std::shared_ptr<TurnTransaction> fork = on.fork(std::move(turn));
         TapeCheckpointer memory(fork);
         for (Message& message : done) {
             MessageList one;

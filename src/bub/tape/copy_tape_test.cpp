@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include <bub/tape/tape_fork.hpp>
 #include <bub/tape/tape_test_support.hpp>
+#include <bub/tape/turn_transaction.hpp>
 #include <cubepi/core/error.hpp>
 
 namespace bub {
@@ -89,9 +89,9 @@ TEST_F(CopyTape, RefusesATapeThatIsLongerOrDifferent) {
 
 TEST_F(CopyTape, RefusesATapeWithATurn) {
     add(from, "a");
-    TapeForkOptions turn;
+    TurnTransactionOptions turn;
     turn.turn_id = "t1";
-    TapeFork fork(from, tape, turn);
+    TurnTransaction fork(from, tape, turn);
     std::vector<TapeEntry> one;
     one.push_back(message_entry("user", "b"));
     run(fork.append(tape, std::move(one), TapeAppend()));

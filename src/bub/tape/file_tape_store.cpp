@@ -187,7 +187,7 @@ Task<JsonObject> FileTapeStore::read_state(std::string tape) {
     return on_worker(state_, std::move(call));
 }
 
-Task<cubepi::InboxPage> FileTapeStore::list_requests(cubepi::InboxQuery query) {
+Task<cubepi::QuestionPage> FileTapeStore::list_requests(cubepi::QuestionQuery query) {
     auto call = [query = std::move(query)](TapeDirectory& tapes) {
         return tapes.list_requests(query);
     };

@@ -73,7 +73,7 @@ public:
     void edit_state_later(const std::string& tape,
                           std::function<void(JsonObject& state)> edit) override;
     Task<JsonObject> read_state(std::string tape) override;
-    Task<cubepi::InboxPage> list_requests(cubepi::InboxQuery query) override;
+    Task<cubepi::QuestionPage> list_requests(cubepi::QuestionQuery query) override;
     std::string state_file(const std::string& tape) const override;
     Task<std::optional<TapeEntry>> find_message_entry(std::string tape,
                                                       std::string message_id) override;

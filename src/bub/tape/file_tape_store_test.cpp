@@ -430,7 +430,7 @@ TEST(FileTapeStore, B9_ATapeWhoseFirstTurnWasCutOffIsListed) {
     const TestDirectory directory;
     {
         const auto dead = std::make_shared<FileTapeStore>(directory.options());
-        TapeForkOptions options;
+        TurnTransactionOptions options;
         options.turn_id = "turn-1";
         const auto fork = Tape(dead, "w__s").fork(std::move(options));
         run(Tape(dead, "w__s").in(fork).append(message_entry("user", "hi")));

@@ -16,7 +16,7 @@ namespace {
 /// Collects the copy in a fork, so that the tape gets all of it in one step, or nothing. Throws StaleAppendError if the
 /// tape has messages by then.
 Task<void> copy_at_once(CheckpointData data, Tape target, JsonObject note) {
-    const std::shared_ptr<TapeFork> fork = target.fork();
+    const std::shared_ptr<TurnTransaction> fork = target.fork();
     co_await target.in(fork).bootstrap();
     TapeCheckpointer memory(fork);
     AppendOptions options = AppendOptions().expected_position(0).extra(std::move(data.extra));

@@ -124,7 +124,7 @@ Task<JsonObject> MemoryTapeStore::read_state(std::string tape) {
     co_return state_->find(tape).state;
 }
 
-Task<cubepi::InboxPage> MemoryTapeStore::list_requests(cubepi::InboxQuery query) {
+Task<cubepi::QuestionPage> MemoryTapeStore::list_requests(cubepi::QuestionQuery query) {
     const std::lock_guard lock(state_->mutex);
     InboxBuilder inbox(std::move(query));
     for (const auto& [name, tape] : state_->tapes) inbox.add(name, tape.state);

@@ -24,7 +24,7 @@ public:
     Task<TapeInfo> info(std::string tape) override;
     Task<Json> edit_state(std::string tape, std::function<Json(JsonObject& state)> edit) override;
     Task<JsonObject> read_state(std::string tape) override;
-    Task<cubepi::InboxPage> list_requests(cubepi::InboxQuery query) override;
+    Task<cubepi::QuestionPage> list_requests(cubepi::QuestionQuery query) override;
     Task<std::optional<TapeEntry>> find_message_entry(std::string tape,
                                                       std::string message_id) override;
     Task<std::optional<TapeEntry>> find_event(std::string tape, std::string name) override;

@@ -14,7 +14,7 @@
 #include <gtest/gtest.h>
 
 #include <bub/tape/postgres_tape_schema.hpp>
-#include <bub/tape/tape_fork.hpp>
+#include <bub/tape/turn_transaction.hpp>
 #include <cubepi/checkpoint/postgres_server_test.hpp>
 #include <cubepi/checkpoint/server_proxy_test.hpp>
 #include <cubepi/core/error.hpp>
@@ -51,8 +51,8 @@ std::vector<TapeEntry> many(std::size_t count, const std::string& text) {
     return entries;
 }
 
-TapeForkOptions turn(std::string id) {
-    TapeForkOptions options;
+TurnTransactionOptions turn(std::string id) {
+    TurnTransactionOptions options;
     options.turn_id = std::move(id);
     return options;
 }
@@ -74,7 +74,7 @@ constexpr const char* take_entries = "ALTER TABLE bub_entries DROP CONSTRAINT no
 TEST_F(PostgresTapeFailures, B9_ATurnWhoseMergeHasFailedIsClosedByItsOwnProcess) {
     const auto store = std::make_shared<PostgresTapeStore>(options);
     {
-        TapeFork fork(store, "a__one", turn("t1"));
+        TurnTransaction fork(store, "a__one", turn("t1"));
         run(fork.append("a__one", many(1, "hello"), TapeAppend()));
         EXPECT_TRUE(run(store->has_open_turn("a__one")));
         query(reject_entries);
@@ -82,7 +82,7 @@ TEST_F(PostgresTapeFailures, B9_ATurnWhoseMergeHasFailedIsClosedByItsOwnProcess)
         EXPECT_TRUE(run(store->has_open_turn("a__one"))) << "it can be merged again";
         query(take_entries);
     }
-    TapeFork next(store, "a__one", turn("t2"));
+    TurnTransaction next(store, "a__one", turn("t2"));
     run(next.append("a__one", many(1, "next"), TapeAppend()));
     run(next.merge());
     const std::vector<TapeEntry> entries = run(store->fetch("a__one", TapeQuery()));
@@ -95,7 +95,7 @@ TEST_F(PostgresTapeFailures, B9_ATurnWhoseMergeHasFailedIsClosedByItsOwnProcess)
 
 TEST_F(PostgresTapeFailures, B9_AMergeThatHasFailedIsRepeated) {
     const auto store = std::make_shared<PostgresTapeStore>(options);
-    TapeFork fork(store, "a__one", turn("t1"));
+    TurnTransaction fork(store, "a__one", turn("t1"));
     run(fork.append("a__one", many(1, "hello"), TapeAppend()));
     query(reject_entries);
     EXPECT_THROW(run(fork.merge()), cubepi::Error);
@@ -111,7 +111,7 @@ TEST_F(PostgresTapeFailures, B9_AMergeThatHasFailedIsRepeated) {
 
 TEST_F(PostgresTapeFailures, ADiscardedTurnIsNotClosed) {
     const auto store = std::make_shared<PostgresTapeStore>(options);
-    TapeFork fork(store, "a__one", turn("t1"));
+    TurnTransaction fork(store, "a__one", turn("t1"));
     run(fork.append("a__one", many(1, "hello"), TapeAppend()));
     run(fork.discard());
     EXPECT_EQ(query("SELECT count(*) FROM bub_turns"), std::vector<std::string>{"0"});

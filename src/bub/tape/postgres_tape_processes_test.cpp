@@ -12,7 +12,7 @@
 
 #include <bub/tape/postgres_tape_schema.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
-#include <bub/tape/tape_fork.hpp>
+#include <bub/tape/turn_transaction.hpp>
 #include <cubepi/agent/claim_owner.hpp>
 #include <cubepi/checkpoint/child_process_test.hpp>
 #include <cubepi/checkpoint/postgres_server_test.hpp>
@@ -43,7 +43,7 @@ std::shared_ptr<PostgresTapeStore> open_store(const std::string& connection) {
     return std::make_shared<PostgresTapeStore>(std::move(options));
 }
 
-void add(TapeFork& fork, TapeEntry entry) {
+void add(TurnTransaction& fork, TapeEntry entry) {
     std::vector<TapeEntry> one;
     one.push_back(std::move(entry));
     run(fork.append(fork.tape(), std::move(one), TapeAppend()));
@@ -55,9 +55,9 @@ void take_turn(const std::string& connection) {
     run(store->open());
     say("ready");
     const std::string tape = read_line();
-    TapeForkOptions options;
+    TurnTransactionOptions options;
     options.turn_id = "t1";
-    const auto fork = std::make_shared<TapeFork>(store, tape, std::move(options));
+    const auto fork = std::make_shared<TurnTransaction>(store, tape, std::move(options));
     TapeCheckpointer memory(fork);
     const cubepi::ClaimOwner owner = cubepi::current_process_owner();
     run(memory.claim_run(tape, "r1", owner, cubepi::ClaimKind::new_run));
@@ -171,9 +171,9 @@ TEST_F(PostgresTapeProcesses, B9_AServerThatIsKilledAtAnyStatementOfATurnLosesNo
                 own.crash(name);
             },
             false);
-        TapeForkOptions turn;
+        TurnTransactionOptions turn;
         turn.turn_id = "t1";
-        const auto fork = std::make_shared<TapeFork>(store, tape, std::move(turn));
+        const auto fork = std::make_shared<TurnTransaction>(store, tape, std::move(turn));
         until_connected([&] { add(*fork, message_entry("user", "hello")); });
         fork->add_text("half of it");
         until_connected([&] { run(fork->flush()); });

@@ -24,27 +24,27 @@ namespace {
 using namespace detail;
 using cubepi::detail::server_read;
 using cubepi::detail::server_write;
-using cubepi::detail::ServerLease;
-using cubepi::detail::ServerPlan;
-using cubepi::detail::ServerPool;
-using cubepi::detail::ServerResults;
-using cubepi::detail::ServerStore;
-using cubepi::detail::ServerView;
-using StorePtr = std::shared_ptr<ServerStore>;
+using cubepi::detail::SqlLease;
+using cubepi::detail::SqlPlan;
+using cubepi::detail::SqlPool;
+using cubepi::detail::SqlResults;
+using cubepi::detail::SqlStore;
+using cubepi::detail::SqlView;
+using StorePtr = std::shared_ptr<SqlStore>;
 using TurnsPtr = std::shared_ptr<PgTapeTurns>;
 
 /// A transaction on one tape that reads its row first.
-ServerPlan plan_for(const std::string& tape) {
-    ServerPlan plan;
+SqlPlan plan_for(const std::string& tape) {
+    SqlPlan plan;
     plan.threads = {tape};
     select_tape(plan.reads, tape);
     return plan;
 }
 
 Task<TapeRow> read_row(StorePtr store, std::string tape) {
-    ServerBatch reads;
+    SqlBatch reads;
     select_tape(reads, tape);
-    const ServerResults results = co_await store->read(std::move(reads));
+    const SqlResults results = co_await store->read(std::move(reads));
     co_return read_tape_row(tape, results[0]);
 }
 
@@ -56,8 +56,8 @@ Task<T> after_look(TurnsPtr turns, std::string tape, Task<T> task) {
 }
 
 /// The newest entry that the statement selects.
-Task<std::optional<TapeEntry>> read_one(StorePtr store, ServerBatch reads) {
-    const ServerResults results = co_await store->read(std::move(reads));
+Task<std::optional<TapeEntry>> read_one(StorePtr store, SqlBatch reads) {
+    const SqlResults results = co_await store->read(std::move(reads));
     std::vector<TapeEntry> entries = read_entries(results[0]);
     std::optional<TapeEntry> found;
     if (!entries.empty()) found = std::move(entries.front());
@@ -67,9 +67,9 @@ Task<std::optional<TapeEntry>> read_one(StorePtr store, ServerBatch reads) {
 }  // namespace
 
 PostgresTapeStore::PostgresTapeStore(cubepi::PostgresOptions options)
-    : store_(std::make_shared<ServerStore>(options, std::make_shared<const PgTapeDriver>(options))),
+    : store_(std::make_shared<SqlStore>(options, std::make_shared<const PgTapeDriver>(options))),
       turns_(std::make_shared<PgTapeTurns>(options, store_)),
-      locks_(std::make_shared<ServerPool>(options, std::make_shared<const PgTapeDriver>(options))),
+      locks_(std::make_shared<SqlPool>(options, std::make_shared<const PgTapeDriver>(options))),
       late_(std::make_shared<LateEdits>()) {
     prepare_digests();
 }
@@ -79,19 +79,19 @@ PostgresTapeStore::~PostgresTapeStore() = default;
 Task<void> PostgresTapeStore::open() {
     const StorePtr store = store_;
     // Any call connects.
-    ServerBatch nothing;
+    SqlBatch nothing;
     (void)co_await store->read(std::move(nothing));
 }
 
 std::string PostgresTapeStore::place() const { return store_->driver().description(); }
 
 Task<std::vector<ListedTape>> PostgresTapeStore::newest_tapes() {
-    ServerBatch reads;
+    SqlBatch reads;
     reads.add(
         "SELECT tape, bytes, {epoch updated_at}, state FROM bub_tapes"
         " WHERE last_id > 0 OR tape IN (SELECT tape FROM bub_turns) ORDER BY updated_at DESC, "
         "tape");
-    return server_read(store_, std::move(reads), [](const ServerResults& results) {
+    return server_read(store_, std::move(reads), [](const SqlResults& results) {
         std::vector<ListedTape> tapes;
         for (int row = 0; row < results[0].rows(); ++row) {
             ListedTape tape;
@@ -124,7 +124,7 @@ Task<void> PostgresTapeStore::remove_tape(std::string tape) {
         return !has_sidecars || !one.starts_with(tape + "__");
     });
     tapes.insert(tapes.begin(), tape);
-    ServerPlan plan;
+    SqlPlan plan;
     plan.threads = tapes;
     plan.removes = true;
     plan.reads.add("SELECT EXISTS (SELECT 1 FROM bub_turns WHERE tape {any $1})").texts(tapes);
@@ -132,7 +132,7 @@ Task<void> PostgresTapeStore::remove_tape(std::string tape) {
         .add("SELECT EXISTS (SELECT 1 FROM bub_open WHERE tape = $1 AND " + is_alive_sql("owner") +
              ")")
         .text(tape);
-    auto decide = [tapes, where](const ServerView& view, ServerBatch& writes) {
+    auto decide = [tapes, where](const SqlView& view, SqlBatch& writes) {
         const std::string& name = tapes.front();
         const bool busy = view.results[0].boolean(0, 0);
         if (busy || view.results[1].boolean(0, 0)) {
@@ -159,18 +159,18 @@ Task<std::shared_ptr<const void>> PostgresTapeStore::open_tape(std::string tape)
 }
 
 Task<std::shared_ptr<const void>> PostgresTapeStore::hold(std::string name) {
-    const std::shared_ptr<ServerPool> locks = locks_;
-    cubepi::Outcome<std::unique_ptr<ServerLease>> lease =
+    const std::shared_ptr<SqlPool> locks = locks_;
+    cubepi::Outcome<std::unique_ptr<SqlLease>> lease =
         co_await cubepi::outcome_of(locks->acquire());
     if (!lease) rethrow_translated(locks->driver(), lease.failure(), name);
     // Until the lease ends, which closes the connection in the middle of the transaction.
-    const std::shared_ptr<ServerLease> held = std::move(lease).value();
-    ServerBatch lock;
+    const std::shared_ptr<SqlLease> held = std::move(lease).value();
+    SqlBatch lock;
     lock.add("BEGIN");
     // The transaction is idle while the lock is held.
     lock.add("SET LOCAL idle_in_transaction_session_timeout = 0");
     lock.add("SELECT pg_advisory_xact_lock(hashtext('bub.hold'), hashtext($1))").text(name);
-    const cubepi::Outcome<ServerResults> locked =
+    const cubepi::Outcome<SqlResults> locked =
         co_await cubepi::outcome_of((*held)->exchange(std::move(lock)));
     if (!locked) rethrow_translated(locks->driver(), locked.failure(), name);
     std::shared_ptr<const void> result = held;
@@ -188,12 +188,12 @@ std::shared_ptr<TurnJournal> PostgresTapeStore::open_journal(const std::string& 
 }
 
 Task<std::vector<std::string>> PostgresTapeStore::all_tapes() {
-    ServerBatch reads;
+    SqlBatch reads;
     // Killed in its first turn, a session has left a journal and no entries yet.
     reads.add(
         "SELECT tape FROM bub_tapes WHERE last_id > 0 OR tape IN (SELECT tape FROM bub_turns)"
         " ORDER BY tape");
-    return server_read(store_, std::move(reads), [](const ServerResults& results) {
+    return server_read(store_, std::move(reads), [](const SqlResults& results) {
         std::vector<std::string> names;
         for (int row = 0; row < results[0].rows(); ++row)
             names.push_back(results[0].string(row, 0));
@@ -238,11 +238,11 @@ Task<TapePosition> PostgresTapeStore::append(std::string tape, std::vector<TapeE
     const StorePtr store = store_;
     co_await turns->look(tape);
     const std::string turn = options.turn();
-    ServerPlan plan = plan_for(tape);
+    SqlPlan plan = plan_for(tape);
     if (!turn.empty()) turns->select_turn(plan.reads, tape, turn);
     const std::shared_ptr<cubepi::Clock> clock = store->options().runtime->clock;
     auto decide = [tape, entries = std::move(entries), options = std::move(options), clock, turns](
-                      const ServerView& view, ServerBatch& writes) {
+                      const SqlView& view, SqlBatch& writes) {
         TapeRow row = read_tape_row(tape, view.results[0]);
         if (options.turn_must_be_open() && !options.turn().empty())
             turns->check_open(tape, options.turn(), view.results[1]);
@@ -270,7 +270,7 @@ Task<TapeInfo> PostgresTapeStore::info(std::string tape) {
 }
 
 Task<std::vector<TapeEntry>> PostgresTapeStore::anchors(std::string tape, std::size_t limit) {
-    ServerBatch reads;
+    SqlBatch reads;
     constexpr std::size_t most = std::numeric_limits<std::int64_t>::max();
     reads
         .add(
@@ -278,7 +278,7 @@ Task<std::vector<TapeEntry>> PostgresTapeStore::anchors(std::string tape, std::s
             " ORDER BY id DESC LIMIT $2")
         .text(tape)
         .integer(static_cast<std::int64_t>(std::min(limit, most)));
-    auto in_order = [](const ServerResults& results) {
+    auto in_order = [](const SqlResults& results) {
         std::vector<TapeEntry> entries = read_entries(results[0]);
         std::reverse(entries.begin(), entries.end());
         return entries;
@@ -291,9 +291,9 @@ Task<Json> PostgresTapeStore::edit_state(std::string tape,
                                          std::function<Json(JsonObject& state)> edit) {
     const StorePtr store = store_;
     const auto late = std::make_shared<TakenEdits>(late_, tape);
-    ServerPlan plan = plan_for(tape);
-    auto decide = [tape = std::move(tape), edit = std::move(edit), late](const ServerView& view,
-                                                                         ServerBatch& writes) {
+    SqlPlan plan = plan_for(tape);
+    auto decide = [tape = std::move(tape), edit = std::move(edit), late](const SqlView& view,
+                                                                         SqlBatch& writes) {
         check_tape_name(tape);
         JsonObject state = read_tape_row(tape, view.results[0]).state;
         late->make(state);
@@ -320,12 +320,12 @@ Task<JsonObject> PostgresTapeStore::read_state(std::string tape) {
     co_return std::move(row.state);
 }
 
-Task<cubepi::InboxPage> PostgresTapeStore::list_requests(cubepi::InboxQuery query) {
+Task<cubepi::QuestionPage> PostgresTapeStore::list_requests(cubepi::QuestionQuery query) {
     const StorePtr store = store_;
     InboxBuilder inbox(std::move(query));
-    ServerBatch reads;
+    SqlBatch reads;
     reads.add("SELECT tape, state FROM bub_tapes WHERE has_requests");
-    const ServerResults results = co_await store->read(std::move(reads));
+    const SqlResults results = co_await store->read(std::move(reads));
     for (int row = 0; row < results[0].rows(); ++row) {
         const std::string tape = results[0].string(row, 0);
         inbox.add(tape, read_state_of(tape, results[0].text(row, 1)));
@@ -335,7 +335,7 @@ Task<cubepi::InboxPage> PostgresTapeStore::list_requests(cubepi::InboxQuery quer
 
 Task<std::optional<TapeEntry>> PostgresTapeStore::find_message_entry(std::string tape,
                                                                      std::string message_id) {
-    ServerBatch reads;
+    SqlBatch reads;
     reads
         .add(
             "SELECT line FROM bub_entries WHERE tape = $1 AND id = (SELECT max(id)"
@@ -346,7 +346,7 @@ Task<std::optional<TapeEntry>> PostgresTapeStore::find_message_entry(std::string
 }
 
 Task<std::optional<TapeEntry>> PostgresTapeStore::find_event(std::string tape, std::string name) {
-    ServerBatch reads;
+    SqlBatch reads;
     reads
         .add(
             "SELECT line FROM bub_entries WHERE tape = $1 AND kind = 'event' AND name_key = $2"
@@ -357,7 +357,7 @@ Task<std::optional<TapeEntry>> PostgresTapeStore::find_event(std::string tape, s
 }
 
 Task<std::optional<TapeEntry>> PostgresTapeStore::find_run(std::string tape, std::string run_id) {
-    ServerBatch reads;
+    SqlBatch reads;
     reads
         .add(
             "SELECT line FROM bub_entries WHERE tape = $1 AND run_key = $2"
@@ -369,19 +369,19 @@ Task<std::optional<TapeEntry>> PostgresTapeStore::find_run(std::string tape, std
 
 Task<std::string> PostgresTapeStore::put_media(std::string bytes) {
     std::string sha256 = sha256_hex(bytes);
-    auto decide = [sha256, bytes = std::move(bytes)](const ServerView&, ServerBatch& writes) {
+    auto decide = [sha256, bytes = std::move(bytes)](const SqlView&, SqlBatch& writes) {
         writes.add("INSERT INTO bub_media (sha256, bytes) VALUES ($1, $2) {skip}")
             .text(sha256)
             .bytes(bytes);
         return sha256;
     };
-    return server_write(store_, ServerPlan(), std::move(decide));
+    return server_write(store_, SqlPlan(), std::move(decide));
 }
 
 Task<std::optional<std::string>> PostgresTapeStore::get_media(std::string sha256) {
-    ServerBatch reads;
+    SqlBatch reads;
     reads.add("SELECT bytes FROM bub_media WHERE sha256 = $1").text(sha256);
-    return server_read(store_, std::move(reads), [](const ServerResults& results) {
+    return server_read(store_, std::move(reads), [](const SqlResults& results) {
         std::optional<std::string> bytes;
         if (results[0].rows() > 0) bytes = results[0].string(0, 0);
         return bytes;

@@ -10,8 +10,8 @@
 #include <cubepi/checkpoint/postgres_options.hpp>
 
 namespace cubepi::detail {
-class ServerPool;
-class ServerStore;
+class SqlPool;
+class SqlStore;
 }  // namespace cubepi::detail
 
 namespace bub {
@@ -70,7 +70,7 @@ public:
     void edit_state_later(const std::string& tape,
                           std::function<void(JsonObject& state)> edit) override;
     Task<JsonObject> read_state(std::string tape) override;
-    Task<cubepi::InboxPage> list_requests(cubepi::InboxQuery query) override;
+    Task<cubepi::QuestionPage> list_requests(cubepi::QuestionQuery query) override;
     Task<std::optional<TapeEntry>> find_message_entry(std::string tape,
                                                       std::string message_id) override;
     Task<std::optional<TapeEntry>> find_event(std::string tape, std::string name) override;
@@ -80,9 +80,9 @@ public:
     Task<std::optional<std::string>> get_media(std::string sha256) override;
 
 private:
-    std::shared_ptr<cubepi::detail::ServerStore> store_;
+    std::shared_ptr<cubepi::detail::SqlStore> store_;
     std::shared_ptr<detail::PgTapeTurns> turns_;
-    std::shared_ptr<cubepi::detail::ServerPool> locks_;  ///< of hold()
+    std::shared_ptr<cubepi::detail::SqlPool> locks_;  ///< of hold()
     std::shared_ptr<detail::LateEdits> late_;
 };
 

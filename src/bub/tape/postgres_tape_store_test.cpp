@@ -12,9 +12,9 @@
 #include <bub/tape/copy_tape.hpp>
 #include <bub/tape/postgres_tape_schema.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
-#include <bub/tape/tape_fork.hpp>
 #include <bub/tape/tape_store_conformance.hpp>
 #include <bub/tape/tape_test_support.hpp>
+#include <bub/tape/turn_transaction.hpp>
 #include <cubepi/agent/claim_owner.hpp>
 #include <cubepi/checkpoint/postgres_server_test.hpp>
 #include <cubepi/checkpoint/server_proxy_test.hpp>
@@ -234,9 +234,9 @@ TEST_F(PostgresTapes, OneCallerAtATimeHoldsAName) {
 
 TEST_F(PostgresTapes, B9_ATurnThatAnotherProcessHasClosedIsNotMerged) {
     const auto store = std::make_shared<PostgresTapeStore>(options);
-    TapeForkOptions turn;
+    TurnTransactionOptions turn;
     turn.turn_id = "t1";
-    TapeFork fork(store, "a__one", turn);
+    TurnTransaction fork(store, "a__one", turn);
     run(fork.append("a__one", one("x"), TapeAppend()));
     // The server has lost the session that shows that this process is alive.
     query("UPDATE bub_turns SET owner = 7");
@@ -251,9 +251,9 @@ TEST_F(PostgresTapes, B9_ATurnThatAnotherProcessHasClosedIsNotMerged) {
 
 TEST_F(PostgresTapes, D50_ATurnWhoseClaimIsAliveIsNotClosed) {
     const auto store = std::make_shared<PostgresTapeStore>(options);
-    TapeForkOptions turn;
+    TurnTransactionOptions turn;
     turn.turn_id = "t1";
-    const auto fork = std::make_shared<TapeFork>(store, "a__one", turn);
+    const auto fork = std::make_shared<TurnTransaction>(store, "a__one", turn);
     TapeCheckpointer memory(fork);
     run(memory.claim_run("a__one", "r1", cubepi::current_process_owner(),
                          cubepi::ClaimKind::new_run));
@@ -343,7 +343,7 @@ TEST_F(PostgresTapes, EveryStatementUsesAnIndex) {
         run(store.find_event("a__1", "x"));
         run(store.find_run("a__1", "x"));
         run(store.find_message_entry("a__1", "x"));
-        run(store.list_requests(cubepi::InboxQuery()));
+        run(store.list_requests(cubepi::QuestionQuery()));
         run(store.put_media("bytes"));
         run(store.get_media("0"));
     });

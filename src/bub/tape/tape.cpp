@@ -73,11 +73,11 @@ Tape::Tape(std::shared_ptr<TapeStore> store, std::string name, std::vector<std::
     sidecars_ = std::move(sidecars);
 }
 
-std::shared_ptr<TapeFork> Tape::fork(TapeForkOptions options) const {
-    return std::make_shared<TapeFork>(store_, name_, std::move(options));
+std::shared_ptr<TurnTransaction> Tape::fork(TurnTransactionOptions options) const {
+    return std::make_shared<TurnTransaction>(store_, name_, std::move(options));
 }
 
-Tape Tape::in(std::shared_ptr<TapeFork> fork) const {
+Tape Tape::in(std::shared_ptr<TurnTransaction> fork) const {
     return Tape(std::move(fork), name_, sidecars_);
 }
 

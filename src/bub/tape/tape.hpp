@@ -7,9 +7,9 @@
 #include <vector>
 
 #include <bub/tape/tape_context.hpp>
-#include <bub/tape/tape_fork.hpp>
 #include <bub/tape/tape_sidecar.hpp>
 #include <bub/tape/tape_store.hpp>
+#include <bub/tape/turn_transaction.hpp>
 
 namespace bub {
 
@@ -46,8 +46,8 @@ public:
     const std::shared_ptr<TapeStore>& store() const noexcept { return store_; }
 
     /// Returns the same tape inside a new fork, which `merge()` or `discard()` ends.
-    std::shared_ptr<TapeFork> fork(TapeForkOptions options = {}) const;
-    Tape in(std::shared_ptr<TapeFork> fork) const;
+    std::shared_ptr<TurnTransaction> fork(TurnTransactionOptions options = {}) const;
+    Tape in(std::shared_ptr<TurnTransaction> fork) const;
 
     const std::vector<std::string>& sidecars() const noexcept { return sidecars_; }
     /// Returns the sidecar of this name, in the same store. Throws Error(not_found) if the tape has no such sidecar.

@@ -10,7 +10,7 @@
 #include <bub/tape/tape_store.hpp>
 #include <cubepi/agent/batch_store.hpp>
 #include <cubepi/agent/checkpointer.hpp>
-#include <cubepi/agent/hitl_inbox.hpp>
+#include <cubepi/agent/question_store.hpp>
 #include <cubepi/core/clock.hpp>
 
 namespace bub {
@@ -28,7 +28,7 @@ struct TapeCheckpointerOptions {
 
 /// A checkpointer that stores the memory of a cubepi::Agent on a tape: the thread id is the name of the tape (B21).
 /// load() returns the context from the last anchor on (from the beginning if there is none); append() stores entries
-/// that Bub reads, each with the whole message in its meta. With a TapeFork, the run's messages reach the tape when the
+/// that Bub reads, each with the whole message in its meta. With a TurnTransaction, the run's messages reach the tape when the
 /// turn is merged. Claims, pending requests, answers and the marks of started batches are side state of the tape, also
 /// during a turn. AppendOptions::settle() removes requests and answers from the side state before the append: a process that
 /// is killed between the two has neither the answer nor the result, and the question is asked again.
@@ -38,7 +38,7 @@ class TapeCheckpointer final : public cubepi::Checkpointer,
                                public cubepi::MessageIndex,
                                public cubepi::HitlStore,
                                public cubepi::BatchStore,
-                               public cubepi::HitlInbox,
+                               public cubepi::QuestionStore,
                                public cubepi::ForkStore,
                                public cubepi::ThreadStore {
 public:
@@ -82,8 +82,8 @@ public:
     Task<std::optional<cubepi::StartedBatch>> load_started_batch(std::string thread_id,
                                                                  std::string run_id) override;
 
-    Task<cubepi::InboxPage> list_requests(cubepi::InboxQuery query) override;
-    Task<std::vector<cubepi::InboxEntry>> expire_due(double now, std::size_t limit) override;
+    Task<cubepi::QuestionPage> list_requests(cubepi::QuestionQuery query) override;
+    Task<std::vector<cubepi::QuestionEntry>> expire_due(double now, std::size_t limit) override;
     Task<void> answer_request(std::string thread_id, cubepi::AnswerRecord record) override;
     Task<std::vector<cubepi::AnswerRecord>> load_answer_records(std::string thread_id) override;
     Task<std::size_t> discard_requests(std::string thread_id) override;

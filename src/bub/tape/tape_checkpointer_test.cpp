@@ -58,7 +58,7 @@ public:
     Task<JsonObject> read_state(std::string tape) override {
         return inner_.read_state(std::move(tape));
     }
-    Task<InboxPage> list_requests(InboxQuery query) override {
+    Task<QuestionPage> list_requests(QuestionQuery query) override {
         return inner_.list_requests(std::move(query));
     }
     Task<std::optional<TapeEntry>> find_message_entry(std::string tape, std::string id) override {
@@ -178,7 +178,7 @@ TEST(TapeCheckpointer, B21_HoldsWhatAgentsNeedInAForkOfAnEmptyTape) {
     const Lease lease;
     cubepi::testing::StoreUnderTest store;
     store.make = [&] {
-        auto fork = std::make_shared<TapeFork>(std::make_shared<MemoryTapeStore>(), "t");
+        auto fork = std::make_shared<TurnTransaction>(std::make_shared<MemoryTapeStore>(), "t");
         return std::make_shared<TapeCheckpointer>(std::move(fork), lease.options());
     };
     store.advance = [&](std::chrono::seconds amount) { lease.advance(amount); };
@@ -236,7 +236,7 @@ TEST(TapeCheckpointer, B21_AMergedTurnHasOneEntryOfResultsAndTheSamePosition) {
     const auto store = std::make_shared<MemoryTapeStore>();
     const Tape tape(store, "w__s");
     run(tape.bootstrap());
-    TapeForkOptions options;
+    TurnTransactionOptions options;
     options.turn_id = "turn-1";
     const auto fork = tape.fork(std::move(options));
     TapeCheckpointer memory(fork);
@@ -462,7 +462,7 @@ TEST(TapeCheckpointer, OfALongContextTheNewestPartIsRead) {
         }
         TapeCheckpointerOptions options;
         options.context.max_bytes = 100'000;
-        TapeForkOptions turn;
+        TurnTransactionOptions turn;
         turn.turn_id = "t1";
         const auto fork = tape.fork(std::move(turn));
         std::shared_ptr<TapeStore> from = store;

@@ -21,7 +21,7 @@ protected:
     struct Process {
         std::string owner;
         std::shared_ptr<FileTapeStore> store;
-        std::shared_ptr<TapeFork> fork;
+        std::shared_ptr<TurnTransaction> fork;
         std::shared_ptr<TapeCheckpointer> memory;
     };
 
@@ -31,9 +31,9 @@ protected:
         Process one;
         one.owner = owner;
         one.store = std::make_shared<FileTapeStore>(std::move(files));
-        TapeForkOptions options;
+        TurnTransactionOptions options;
         options.turn_id = "turn-of-" + owner;
-        one.fork = std::make_shared<TapeFork>(one.store, tape, std::move(options));
+        one.fork = std::make_shared<TurnTransaction>(one.store, tape, std::move(options));
         TapeCheckpointerOptions how;
         how.clock = clock_;
         one.memory = std::make_shared<TapeCheckpointer>(one.fork, std::move(how));
@@ -361,8 +361,8 @@ TEST_F(TwoProcesses, D50_ARefusedTurnLeavesTheClaimOfAnotherOwnerOnItsRun) {
 
 TEST(TapeClaims, D50_AForkInAForkLeavesTheClaimToTheOuterOne) {
     const auto store = std::make_shared<MemoryTapeStore>();
-    const auto outer = std::make_shared<TapeFork>(store, "w__s");
-    const auto inner = std::make_shared<TapeFork>(outer, "w__s");
+    const auto outer = std::make_shared<TurnTransaction>(store, "w__s");
+    const auto inner = std::make_shared<TurnTransaction>(outer, "w__s");
     TapeCheckpointer memory(inner);
     ClaimOwner owner;
     owner.owner_id = "first";

@@ -46,13 +46,13 @@ public:
         record.answer = true;
         run(memory_.answer_request(tape, std::move(record)));
     }
-    InboxPage page(std::size_t limit = 50, InboxOrder order = InboxOrder::age) {
-        return run(memory_.list_requests(InboxQuery().order(order).limit(limit)));
+    QuestionPage page(std::size_t limit = 50, QuestionOrder order = QuestionOrder::age) {
+        return run(memory_.list_requests(QuestionQuery().order(order).limit(limit)));
     }
     /// The tapes of the listed requests; damaged ones in parentheses.
-    std::string listed(InboxOrder order = InboxOrder::age) {
+    std::string listed(QuestionOrder order = QuestionOrder::age) {
         std::string text;
-        for (const InboxEntry& entry : page(50, order).entries)
+        for (const QuestionEntry& entry : page(50, order).entries)
             text += entry.request ? entry.thread_id + " " : "(" + entry.thread_id + ") ";
         return text;
     }
@@ -72,20 +72,20 @@ std::string replaced(std::string text, std::string_view from, std::string_view t
 
 }  // namespace
 
-TEST(TapeInbox, APageReadsOnlyTheSideStatesOfItsTapes) {
+TEST(TapeQuestions, APageReadsOnlyTheSideStatesOfItsTapes) {
     const TestDirectory directory;
     Inbox inbox(directory);
     for (const char* tape : {"w__c", "w__a", "w__d", "w__b"}) inbox.ask(tape, tape[3] - 'a');
     EXPECT_EQ(inbox.listed(), "w__a w__b w__c w__d ");
     for (const char* tape : {"w__c", "w__d"})
         directory.write(tape + std::string(".jsonl.state"), "?");
-    const InboxPage page = inbox.page(1);
+    const QuestionPage page = inbox.page(1);
     ASSERT_EQ(page.entries.size(), 1u);
     EXPECT_EQ(page.entries.front().thread_id, "w__a");
     EXPECT_EQ(run(inbox.memory().expire_due(100, 10)).size(), 0u) << "none has a timeout";
 }
 
-TEST(TapeInbox, AMarkExistsWhileTheRequestIsPending) {
+TEST(TapeQuestions, AMarkExistsWhileTheRequestIsPending) {
     const TestDirectory directory;
     Inbox inbox(directory);
     inbox.ask("w__a", 1);
@@ -100,7 +100,7 @@ TEST(TapeInbox, AMarkExistsWhileTheRequestIsPending) {
     EXPECT_EQ(inbox.listed(), "");
 }
 
-TEST(TapeInbox, AMissingIndexIsBuiltFromTheSideStates) {
+TEST(TapeQuestions, AMissingIndexIsBuiltFromTheSideStates) {
     const TestDirectory directory;
     Inbox inbox(directory);
     inbox.ask("w__b", 2, 5);
@@ -109,20 +109,20 @@ TEST(TapeInbox, AMissingIndexIsBuiltFromTheSideStates) {
     inbox.ask("w__c", 3);
     EXPECT_EQ(Inbox(directory).listed(), "w__a w__b w__c ");
     EXPECT_EQ(directory.count("requests"), 4u);
-    EXPECT_EQ(inbox.listed(InboxOrder::deadline), "w__b w__a w__c ");
+    EXPECT_EQ(inbox.listed(QuestionOrder::deadline), "w__b w__a w__c ");
 }
 
-TEST(TapeInbox, ReadingADirectoryThatDoesNotExistCreatesNothing) {
+TEST(TapeQuestions, ReadingADirectoryThatDoesNotExistCreatesNothing) {
     const TestDirectory directory;
     FileTapeOptions options = directory.options();
     options.directory = directory.path() / "tapes";
     TapeCheckpointer memory(std::make_shared<FileTapeStore>(std::move(options)));
-    InboxQuery query;
+    QuestionQuery query;
     EXPECT_TRUE(run(memory.list_requests(std::move(query))).entries.empty());
     EXPECT_FALSE(directory.has("tapes"));
 }
 
-TEST(TapeInbox, AMarkWithoutARequestIsRemoved) {
+TEST(TapeQuestions, AMarkWithoutARequestIsRemoved) {
     const TestDirectory directory;
     Inbox inbox(directory);
     inbox.ask("w__a", 1);
@@ -139,7 +139,7 @@ TEST(TapeInbox, AMarkWithoutARequestIsRemoved) {
     EXPECT_FALSE(directory.has("w__gone.jsonl.lock"));
 }
 
-TEST(TapeInbox, RequestsOfASideStateThatAnotherProgramHasEditedAreFound) {
+TEST(TapeQuestions, RequestsOfASideStateThatAnotherProgramHasEditedAreFound) {
     const TestDirectory directory;
     Inbox inbox(directory);
     inbox.ask("w__a", 1);
@@ -150,7 +150,7 @@ TEST(TapeInbox, RequestsOfASideStateThatAnotherProgramHasEditedAreFound) {
     EXPECT_EQ(inbox.listed(), "w__b w__a ");
 }
 
-TEST(TapeInbox, ADamagedRequestIsListedAndDoesNotExpire) {
+TEST(TapeQuestions, ADamagedRequestIsListedAndDoesNotExpire) {
     const TestDirectory directory;
     Inbox inbox(directory);
     inbox.ask("w__a", 1, 5);
@@ -158,7 +158,7 @@ TEST(TapeInbox, ADamagedRequestIsListedAndDoesNotExpire) {
     const std::string state = directory.read("w__a.jsonl.state");
     directory.write("w__a.jsonl.state", replaced(state, "\"prompt\"", "\"pro\""));
     EXPECT_EQ(inbox.listed(), "(w__a) w__b ");
-    const InboxEntry damaged = inbox.page().entries.front();
+    const QuestionEntry damaged = inbox.page().entries.front();
     EXPECT_EQ(damaged.question_id, "q");
     EXPECT_EQ(damaged.damage, "human request key 'prompt': expected a string");
     EXPECT_EQ(run(inbox.memory().expire_due(100, 1)).size(), 1u);
@@ -166,7 +166,7 @@ TEST(TapeInbox, ADamagedRequestIsListedAndDoesNotExpire) {
     EXPECT_THROW(inbox.answer("w__a"), CheckpointCorruptionError);
 }
 
-TEST(TapeInbox, ARequestWithoutIdsOrTimesIsListed) {
+TEST(TapeQuestions, ARequestWithoutIdsOrTimesIsListed) {
     const TestDirectory directory;
     Inbox inbox(directory);
     inbox.ask("w__b", 2);
@@ -180,7 +180,7 @@ TEST(TapeInbox, ARequestWithoutIdsOrTimesIsListed) {
     }
 }
 
-TEST(TapeInbox, ADamagedRecordOfAnAnswerIsReturnedWithItsDamage) {
+TEST(TapeQuestions, ADamagedRecordOfAnAnswerIsReturnedWithItsDamage) {
     const TestDirectory directory;
     Inbox inbox(directory);
     inbox.ask("w__a", 1);
@@ -197,7 +197,7 @@ TEST(TapeInbox, ADamagedRecordOfAnAnswerIsReturnedWithItsDamage) {
         EXPECT_NE(record.damage, "");
 }
 
-TEST(TapeInbox, RecordsOfManyAnswersDoNotStayInTheSideState) {
+TEST(TapeQuestions, RecordsOfManyAnswersDoNotStayInTheSideState) {
     const TestDirectory directory;
     Inbox inbox(directory);
     const auto answer = [&](int time) {
@@ -224,7 +224,7 @@ TEST(TapeInbox, RecordsOfManyAnswersDoNotStayInTheSideState) {
     EXPECT_FALSE(directory.has("w__a__sidecar__answers.jsonl"));
 }
 
-TEST(TapeInbox, AnUnreadableSideStateDoesNotHideTheOtherRequests) {
+TEST(TapeQuestions, AnUnreadableSideStateDoesNotHideTheOtherRequests) {
     const TestDirectory directory;
     Inbox inbox(directory);
     inbox.ask("w__a", 1);
@@ -238,7 +238,7 @@ TEST(TapeInbox, AnUnreadableSideStateDoesNotHideTheOtherRequests) {
     EXPECT_EQ(inbox.listed(), "w__b ");
 }
 
-TEST(TapeInbox, D60_AThreadWithADamagedRequestContinuesAfterItIsDiscarded) {
+TEST(TapeQuestions, D60_AThreadWithADamagedRequestContinuesAfterItIsDiscarded) {
     const TestDirectory directory;
     Inbox inbox(directory);
     MessageList messages;

@@ -49,7 +49,7 @@ protected:
         } else {
             const auto parent = std::make_shared<FileTapeStore>(directory_.options());
             fill(*parent, 0, split);
-            store_ = std::make_shared<TapeFork>(parent, "w__s");
+            store_ = std::make_shared<TurnTransaction>(parent, "w__s");
             fill(*store_, split, 7);
         }
     }

@@ -49,7 +49,7 @@ void leave_open_turn(const TestDirectory& directory) {
     const TestDirectory living;
     const Tape tape = tape_in(living);
     say(tape, "before");
-    TapeForkOptions options;
+    TurnTransactionOptions options;
     options.turn_id = "t1";
     const auto fork = tape.fork(std::move(options));
     run(tape.in(fork).append(message_entry("user", "unclosed")));
@@ -194,7 +194,7 @@ TEST(TapeFiles, LinkedDirectoriesAreRefused) {
     const auto store = std::make_shared<FileTapeStore>(directory.options());
     const std::string image(1000, 'x');
     expect_refused_link([&] { (void)run(store->put_media(image)); }, "media");
-    TapeForkOptions options;
+    TurnTransactionOptions options;
     options.turn_id = "t1";
     const Tape tape(store, "w__s");
     const auto fork = tape.fork(std::move(options));

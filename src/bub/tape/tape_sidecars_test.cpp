@@ -106,10 +106,10 @@ TEST(Sidecars, ArchivesOfOneSecondKeepTheirOwnFilesAndEmptyTapesLeaveNone) {
     EXPECT_EQ(directory.count("archive"), 3u);
 }
 
-TEST(TapeFork, WhatComesBehindIsSeenAfterTheMerge) {
+TEST(TurnTransaction, WhatComesBehindIsSeenAfterTheMerge) {
     const TestDirectory directory;
     const Tape tape = with_notes(std::make_shared<FileTapeStore>(directory.options()));
-    TapeForkOptions options;
+    TurnTransactionOptions options;
     options.turn_id = "t1";
     const auto fork = tape.fork(std::move(options));
     note(tape.in(fork), "one");
@@ -132,7 +132,7 @@ TEST(TapeFork, WhatComesBehindIsSeenAfterTheMerge) {
     }
 }
 
-TEST(TapeFork, ASearchInsideReadsBothPartsInOrderAndStopsAtItsLimit) {
+TEST(TurnTransaction, ASearchInsideReadsBothPartsInOrderAndStopsAtItsLimit) {
     const auto store = std::make_shared<MemoryTapeStore>();
     const Tape tape(store, "w__s");
     for (const char* text : {"a", "b", "c"}) note(tape, text);

@@ -12,7 +12,7 @@
 
 #include <bub/tape/tape_entry.hpp>
 #include <bub/tape/tape_query.hpp>
-#include <cubepi/agent/hitl_inbox.hpp>
+#include <cubepi/agent/question_store.hpp>
 
 namespace bub {
 
@@ -136,9 +136,9 @@ public:
     /// Returns the side state without locking.
     virtual Task<JsonObject> read_state(std::string tape) = 0;
     /// Returns a page of the pending requests in the side states of all tapes, those without entries too, as
-    /// HitlInbox::list_requests() does. InboxBuilder of `tape_store_support.hpp` builds it from the states; a store with many
+    /// QuestionStore::list_requests() does. InboxBuilder of `tape_store_support.hpp` builds it from the states; a store with many
     /// tapes needs an index.
-    virtual Task<cubepi::InboxPage> list_requests(cubepi::InboxQuery query) = 0;
+    virtual Task<cubepi::QuestionPage> list_requests(cubepi::QuestionQuery query) = 0;
 
     /// Returns the names of main tapes (those with exactly one "__"), sorted.
     virtual Task<std::vector<std::string>> list_tapes();

@@ -34,14 +34,14 @@ std::vector<TapeEntry> evaluate_query(const std::vector<TapeEntry>& entries,
 class InboxBuilder {
 public:
     /// Throws Error(invalid_argument) if the query's cursor or limit is invalid.
-    explicit InboxBuilder(cubepi::InboxQuery query);
+    explicit InboxBuilder(cubepi::QuestionQuery query);
     void add(const std::string& tape, const JsonObject& state);
-    void add(cubepi::InboxEntry entry);
-    cubepi::InboxPage page() const;
+    void add(cubepi::QuestionEntry entry);
+    cubepi::QuestionPage page() const;
 
 private:
-    cubepi::InboxQuery query_;
-    std::vector<cubepi::InboxEntry> entries_;
+    cubepi::QuestionQuery query_;
+    std::vector<cubepi::QuestionEntry> entries_;
 };
 
 /// Throws Error(invalid_argument) for a name that cannot be the name of a file.

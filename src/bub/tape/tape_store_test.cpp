@@ -8,10 +8,10 @@
 #include <bub/tape/file_tape_store.hpp>
 #include <bub/tape/memory_tape_store.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
-#include <bub/tape/tape_fork.hpp>
 #include <bub/tape/tape_store_conformance.hpp>
 #include <bub/tape/tape_store_support.hpp>
 #include <bub/tape/tape_test_support.hpp>
+#include <bub/tape/turn_transaction.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/testing/store_conformance.hpp>
 
@@ -53,7 +53,7 @@ public:
         co_return result;
     }
     Task<JsonObject> read_state(std::string tape) override { co_return tapes_[tape].state; }
-    Task<cubepi::InboxPage> list_requests(cubepi::InboxQuery query) override {
+    Task<cubepi::QuestionPage> list_requests(cubepi::QuestionQuery query) override {
         InboxBuilder inbox(std::move(query));
         for (const auto& [name, tape] : tapes_) inbox.add(name, tape.state);
         co_return inbox.page();
@@ -109,7 +109,8 @@ TEST(TapeStores, TheFileStorePassesTheSuite) {
 TEST(TapeStores, AForkPassesTheSuite) {
     TapeStoreUnderTest store;
     store.make = [] {
-        return std::make_shared<TapeFork>(std::make_shared<MemoryTapeStore>(), "another__tape");
+        return std::make_shared<TurnTransaction>(std::make_shared<MemoryTapeStore>(),
+                                                 "another__tape");
     };
     expect_correct(store);
 }

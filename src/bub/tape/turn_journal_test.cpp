@@ -11,8 +11,8 @@
 #include <gtest/gtest.h>
 
 #include <bub/tape/memory_tape_store.hpp>
-#include <bub/tape/tape_fork.hpp>
 #include <bub/tape/tape_test_support.hpp>
+#include <bub/tape/turn_transaction.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/offload.hpp>
 #include <cubepi/core/task_scope.hpp>
@@ -122,7 +122,7 @@ public:
     Task<JsonObject> read_state(std::string tape) override {
         return tapes_.read_state(std::move(tape));
     }
-    Task<cubepi::InboxPage> list_requests(cubepi::InboxQuery query) override {
+    Task<cubepi::QuestionPage> list_requests(cubepi::QuestionQuery query) override {
         return tapes_.list_requests(std::move(query));
     }
     std::shared_ptr<TurnJournal> open_journal(const std::string& /*tape*/,
@@ -136,10 +136,10 @@ private:
 };
 
 Task<void> take_turn(cubepi::TaskScope& scope, std::shared_ptr<SlowJournal> slow) {
-    TapeForkOptions options;
+    TurnTransactionOptions options;
     options.turn_id = "t1";
     options.runtime = cubepi::Runtime::standard();
-    TapeFork fork(std::make_shared<JournaledStore>(slow), "a__one", options);
+    TurnTransaction fork(std::make_shared<JournaledStore>(slow), "a__one", options);
     std::vector<TapeEntry> entries = one("hello");
     Task<TapePosition> append = fork.append("a__one", std::move(entries), TapeAppend());
     scope.spawn(std::move(append));

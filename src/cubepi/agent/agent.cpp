@@ -42,7 +42,7 @@ Task<RunResult> run_guarded(std::shared_ptr<Agent::Impl> impl, Task<RunResult> w
     }
     const auto cancellation = co_await this_cancellation;
     if (!cancellation.slot().is_connected()) co_return co_await std::move(work);
-    std::function<void()> abort = [&impl] { impl->inbox.abort(); };
+    std::function<void()> abort = [&impl] { impl->input_queue.abort(); };
     co_return co_await detail::abort_when_cancelled(std::move(work), std::move(abort));
 }
 
@@ -179,11 +179,11 @@ Task<RunResult> Agent::respond_with(std::string question_id, Json answer, Answer
 Task<void> Agent::abort_pending(std::string reason) {
     const std::shared_ptr<Impl> impl = impl_;
     if (impl->state.is_streaming) {
-        impl->inbox.abort();
+        impl->input_queue.abort();
         co_await detail::wait_until_idle(impl);
     }
     Task<void> work = detail::run_abort_pending(impl, std::move(reason));
-    std::function<void()> abort = [&impl] { impl->inbox.abort(); };
+    std::function<void()> abort = [&impl] { impl->input_queue.abort(); };
     co_await detail::abort_when_cancelled(std::move(work), std::move(abort));
 }
 
@@ -212,21 +212,21 @@ std::vector<HitlRequest> Agent::in_flight_hitl_requests() const {
 Receipt Agent::steer(PromptInput message, std::string for_run) {
     bool by_caller = false;
     Message queued = identified(*impl_, message, by_caller);
-    return impl_->inbox.steer(std::move(queued), std::move(for_run), by_caller);
+    return impl_->input_queue.steer(std::move(queued), std::move(for_run), by_caller);
 }
 
 Receipt Agent::follow_up(PromptInput message) {
     bool by_caller = false;
     Message queued = identified(*impl_, message, by_caller);
-    return impl_->inbox.follow_up(std::move(queued), by_caller);
+    return impl_->input_queue.follow_up(std::move(queued), by_caller);
 }
 
-bool Agent::cancel_steer(std::string_view id) { return impl_->inbox.cancel_steer(id); }
+bool Agent::cancel_steer(std::string_view id) { return impl_->input_queue.cancel_steer(id); }
 
 void Agent::abort() {
     // In this order: a waiting prompt must not start in between.
-    impl_->inbox.abort_waiting();
-    impl_->inbox.abort();
+    impl_->input_queue.abort_waiting();
+    impl_->input_queue.abort();
 }
 
 Task<void> Agent::wait_for_idle() { return detail::wait_until_idle(impl_); }
@@ -238,7 +238,7 @@ void Agent::reset() {
     impl_->state.streaming_message = PartialMessage();
     impl_->state.pending_tool_calls = std::vector<SharedString>();
     impl_->state.error_message = {};
-    impl_->inbox.clear();
+    impl_->input_queue.clear();
     impl_->log.forget();
     impl_->prefix_guard.reset();
 }
@@ -308,7 +308,7 @@ Agent::Impl::Impl(AgentOptions options)
       runtime(runtime_of(options)),
       own_settings(take_settings(options)),
       state(first_state(options)),
-      inbox(options.steering_mode, options.follow_up_mode),
+      input_queue(options.steering_mode, options.follow_up_mode),
       log(state, std::move(options.checkpointer), std::move(options.thread_id)) {}
 
 const Agent::Impl::Settings& Agent::Impl::settings() const noexcept {
@@ -332,7 +332,7 @@ detail::RunParts Agent::Impl::parts() noexcept {
             .state = &state,
             .hub = &hub,
             .log = &log,
-            .inputs = &inbox,
+            .inputs = &input_queue,
             .prefix_guard = &prefix_guard,
             .channel = set.channel,
             .serial = serial};

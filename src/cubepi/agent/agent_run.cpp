@@ -48,7 +48,7 @@ struct AgentRun::State {
         if (waiting.stop_possible()) {
             waiting.request_stop();
         } else {
-            impl->inbox.abort();
+            impl->input_queue.abort();
         }
     }
 };

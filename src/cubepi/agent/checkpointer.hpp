@@ -73,7 +73,7 @@ private:
 };
 
 /// An append-only store of conversations. The three functions here are the minimum of a store; optional capabilities
-/// are the small interfaces below and in batch_store.hpp and hitl_inbox.hpp, detected once by dynamic_cast. Calls may
+/// are the small interfaces below and in batch_store.hpp and question_store.hpp, detected once by dynamic_cast. Calls may
 /// come from several executors at once. Failures are CheckpointerErrors. See docs/guides/checkpointing/custom.md.
 class Checkpointer {
 public:
@@ -150,7 +150,7 @@ public:
 struct PendingRequest {
     HitlRequest request = {};
     std::string run_id = {};  ///< empty only in rows of old files
-    bool expired = false;     ///< by HitlInbox::expire_due()
+    bool expired = false;     ///< by QuestionStore::expire_due()
 };
 
 /// A user's answer, stored until its run resumes.

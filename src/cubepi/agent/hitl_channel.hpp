@@ -102,7 +102,7 @@ struct HitlOptions {
     HitlOptions() {}
 };
 
-/// Where an answer comes from. Recorded in `details.hitl` of the call's result, and by stores with a HitlInbox.
+/// Where an answer comes from. Recorded in `details.hitl` of the call's result, and by stores with a QuestionStore.
 struct AnswerOrigin {
     std::string user = {};     ///< as the host identifies its users
     std::string channel = {};  ///< "terminal", "telegram:42"

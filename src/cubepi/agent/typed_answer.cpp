@@ -28,8 +28,8 @@ public:
     const ToolList& begin_call(const BoundModel& model) override;
     void complete(StreamOptions& options) const override;
     Verdict review(const AssistantMessage& answer) override;
-    void take_up(const AssistantMessage& answer, const MessageList& messages,
-                 std::size_t first) override;
+    void resume(const AssistantMessage& answer, const MessageList& messages,
+                std::size_t first) override;
     Verdict review_calls(const AssistantMessage& answer) override;
     Message correction() const override;
     std::shared_ptr<const Error> missing() const override;
@@ -125,8 +125,8 @@ FormAnswerTask::Verdict FormAnswerTask::review(const AssistantMessage& answer) {
     return count_failure(answer, std::move(reading.issues));
 }
 
-void FormAnswerTask::take_up(const AssistantMessage& answer, const MessageList& messages,
-                             std::size_t first) {
+void FormAnswerTask::resume(const AssistantMessage& answer, const MessageList& messages,
+                            std::size_t first) {
     for (std::size_t i = first; i < messages.size() && !accepted_; ++i) {
         const ToolResultMessage* result = messages[i].tool_result();
         if (!result || result->is_error || result->tool_name != form_.name()) continue;

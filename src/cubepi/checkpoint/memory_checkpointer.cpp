@@ -16,7 +16,7 @@
 
 #include <cubepi/agent/batch_store.hpp>
 #include <cubepi/agent/checkpointer.hpp>
-#include <cubepi/agent/hitl_inbox.hpp>
+#include <cubepi/agent/question_store.hpp>
 #include <cubepi/checkpoint/claim_rules.hpp>
 #include <cubepi/checkpoint/common/requests.hpp>
 #include <cubepi/checkpoint/common/store_errors.hpp>
@@ -410,28 +410,28 @@ Task<std::optional<StartedBatch>> MemoryCheckpointer::load_started_batch(std::st
     co_return started;
 }
 
-Task<InboxPage> MemoryCheckpointer::list_requests(InboxQuery query) {
+Task<QuestionPage> MemoryCheckpointer::list_requests(QuestionQuery query) {
     const std::lock_guard lock(state_->mutex);
-    std::vector<InboxEntry> entries;
-    for_each_request(state_->threads, [&](InboxEntry entry, const PendingRequest&) {
+    std::vector<QuestionEntry> entries;
+    for_each_request(state_->threads, [&](QuestionEntry entry, const PendingRequest&) {
         entries.push_back(std::move(entry));
     });
     co_return detail::inbox_page(std::move(entries), query);
 }
 
-Task<std::vector<InboxEntry>> MemoryCheckpointer::expire_due(double now, std::size_t limit) {
+Task<std::vector<QuestionEntry>> MemoryCheckpointer::expire_due(double now, std::size_t limit) {
     const std::lock_guard lock(state_->mutex);
-    std::vector<std::pair<InboxEntry, PendingRequest*>> due;
-    for_each_request(state_->threads, [&](InboxEntry entry, PendingRequest& pending) {
+    std::vector<std::pair<QuestionEntry, PendingRequest*>> due;
+    for_each_request(state_->threads, [&](QuestionEntry entry, PendingRequest& pending) {
         if (entry.expires_at && *entry.expires_at <= now)
             due.emplace_back(std::move(entry), &pending);
     });
     std::sort(due.begin(), due.end(), [](const auto& a, const auto& b) {
-        return detail::inbox_key(a.first, InboxOrder::deadline) <
-               detail::inbox_key(b.first, InboxOrder::deadline);
+        return detail::inbox_key(a.first, QuestionOrder::deadline) <
+               detail::inbox_key(b.first, QuestionOrder::deadline);
     });
     if (due.size() > limit) due.erase(due.begin() + static_cast<std::ptrdiff_t>(limit), due.end());
-    std::vector<InboxEntry> expired;
+    std::vector<QuestionEntry> expired;
     for (auto& [entry, pending] : due) {
         pending->expired = true;
         expired.push_back(std::move(entry));

@@ -8,7 +8,7 @@
 
 #include <cubepi/agent/batch_store.hpp>
 #include <cubepi/agent/checkpointer.hpp>
-#include <cubepi/agent/hitl_inbox.hpp>
+#include <cubepi/agent/question_store.hpp>
 #include <cubepi/core/clock.hpp>
 
 namespace cubepi {
@@ -27,7 +27,7 @@ class MemoryCheckpointer final : public Checkpointer,
                                  public MessageIndex,
                                  public HitlStore,
                                  public BatchStore,
-                                 public HitlInbox,
+                                 public QuestionStore,
                                  public ForkStore,
                                  public ThreadStore {
 public:
@@ -71,8 +71,8 @@ public:
     Task<std::optional<StartedBatch>> load_started_batch(std::string thread_id,
                                                          std::string run_id) override;
 
-    Task<InboxPage> list_requests(InboxQuery query) override;
-    Task<std::vector<InboxEntry>> expire_due(double now, std::size_t limit) override;
+    Task<QuestionPage> list_requests(QuestionQuery query) override;
+    Task<std::vector<QuestionEntry>> expire_due(double now, std::size_t limit) override;
     Task<void> answer_request(std::string thread_id, AnswerRecord record) override;
     Task<std::vector<AnswerRecord>> load_answer_records(std::string thread_id) override;
     Task<std::size_t> discard_requests(std::string thread_id) override;

@@ -70,16 +70,16 @@ constexpr Translation translations[] = {
     {1034, ErrorCode::storage_corrupt, "restore the table from a backup"},
 };
 
-ServerCondition condition_of(unsigned error) {
+SqlCondition condition_of(unsigned error) {
     switch (error) {
-        case 1205: return ServerCondition::lock_timeout;
+        case 1205: return SqlCondition::lock_timeout;
         case 1213:
-        case 1020: return ServerCondition::conflict;
+        case 1020: return SqlCondition::conflict;
         case 1290:
         case 1792:
-        case 1836: return ServerCondition::read_only;
-        case 1053: return ServerCondition::starting;
-        default: return ServerCondition::other;
+        case 1836: return SqlCondition::read_only;
+        case 1053: return SqlCondition::starting;
+        default: return SqlCondition::other;
     }
 }
 
@@ -96,7 +96,7 @@ std::string MyDriver::without_secrets(std::string text) const {
     return parameters_.without_secrets(std::move(text));
 }
 
-ServerRemedy MyDriver::remedy(const ServerFailure& failure) const { return my_remedy(failure); }
+SqlRemedy MyDriver::remedy(const SqlFailure& failure) const { return my_remedy(failure); }
 
 std::vector<std::string> MyDriver::names_to_resolve() const {
     std::vector<std::string> names;
@@ -104,26 +104,26 @@ std::vector<std::string> MyDriver::names_to_resolve() const {
     return names;
 }
 
-bool MyDriver::is_reachable(const ServerAddresses& addresses) const {
+bool MyDriver::is_reachable(const SqlAddresses& addresses) const {
     return !parameters_.has_name() || addresses.contains(parameters_.host);
 }
 
-std::unique_ptr<ServerConnection> MyDriver::connection() const {
+std::unique_ptr<SqlConnection> MyDriver::connection() const {
     return std::make_unique<MyConnection>(parameters_, runtime_);
 }
 
-void MyDriver::check(const ServerResults& results) const {
+void MyDriver::check(const SqlResults& results) const {
     if (for_store_) check_session(description_, results);
 }
 
-void MyDriver::begin_read(ServerBatch& batch) const {
+void MyDriver::begin_read(SqlBatch& batch) const {
     batch.add("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ");
     batch.add("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY");
 }
 
 // The row of the thread in our table is locked first: it can be inserted when the thread does not exist. CubePi locks the row
 // of the thread. The isolation level is READ COMMITTED, so that no locks of gaps cause deadlocks.
-void MyDriver::begin_write(ServerBatch& batch, const std::vector<std::string>& threads) const {
+void MyDriver::begin_write(SqlBatch& batch, const std::vector<std::string>& threads) const {
     batch.add("START TRANSACTION");
     std::vector<std::string> sorted = threads;
     std::sort(sorted.begin(), sorted.end());
@@ -138,7 +138,7 @@ void MyDriver::begin_write(ServerBatch& batch, const std::vector<std::string>& t
     }
 }
 
-void MyDriver::end_write(ServerBatch& batch, const std::vector<std::string>& threads) const {
+void MyDriver::end_write(SqlBatch& batch, const std::vector<std::string>& threads) const {
     // Of threads that do not exist after all, or that are only read.
     for (const std::string& thread_id : threads) {
         batch.add("DELETE FROM cubepi_native_writes WHERE thread_id = $1 AND write_id = ''")
@@ -146,7 +146,7 @@ void MyDriver::end_write(ServerBatch& batch, const std::vector<std::string>& thr
     }
 }
 
-void MyDriver::write_extra(ServerBatch& batch, const std::string& thread_id,
+void MyDriver::write_extra(SqlBatch& batch, const std::string& thread_id,
                            const ExtraChange& change) const {
     batch
         .add(
@@ -156,7 +156,7 @@ void MyDriver::write_extra(ServerBatch& batch, const std::string& thread_id,
         .json(server_json_text(change.merged));
 }
 
-void MyDriver::write_fork_row(ServerBatch& batch, const ServerFork& fork, const JsonObject& added,
+void MyDriver::write_fork_row(SqlBatch& batch, const SqlFork& fork, const JsonObject& added,
                               const JsonObject& merged) const {
     if (added.empty()) {
         batch
@@ -204,15 +204,14 @@ std::vector<std::string> MyDriver::dependent_tables() const {
     return tables;
 }
 
-ServerFailure my_failure(ServerFailureKind kind, const std::string& reason, unsigned error) {
+SqlFailure my_failure(SqlFailureKind kind, const std::string& reason, unsigned error) {
     // Errors of the client library are reasons in themselves.
     const bool is_of_server = error < 2000 || error >= 3000;
-    return ServerFailure(kind, reason, is_of_server ? std::to_string(error) : "",
-                         condition_of(error));
+    return SqlFailure(kind, reason, is_of_server ? std::to_string(error) : "", condition_of(error));
 }
 
-ServerRemedy my_remedy(const ServerFailure& failure) {
-    ServerRemedy remedy;
+SqlRemedy my_remedy(const SqlFailure& failure) {
+    SqlRemedy remedy;
     for (const Translation& one : translations) {
         if (failure.code() != std::to_string(one.error)) continue;
         remedy.code = one.code;
@@ -239,6 +238,6 @@ MySQLCheckpointer::MySQLCheckpointer(std::string connection)
     : MySQLCheckpointer(options_for(std::move(connection))) {}
 
 MySQLCheckpointer::MySQLCheckpointer(MySQLOptions options)
-    : ServerCheckpointer(options, std::make_shared<const detail::MyDriver>(options, true)) {}
+    : SqlCheckpointer(options, std::make_shared<const detail::MyDriver>(options, true)) {}
 
 }  // namespace cubepi

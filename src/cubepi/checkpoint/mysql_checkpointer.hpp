@@ -21,7 +21,7 @@ namespace cubepi {
 /// after fork().
 ///
 /// Throws, from every call, the errors that PostgresCheckpointer throws.
-class MySQLCheckpointer final : public ServerCheckpointer {
+class MySQLCheckpointer final : public SqlCheckpointer {
 public:
     /// `connection` is MySQLOptions::connection.
     explicit MySQLCheckpointer(std::string connection);

@@ -14,7 +14,7 @@ namespace cubepi {
 ///     ssl-cert=FILE, ssl-key=FILE   a certificate of the client
 ///
 /// If the password is absent, the environment variable MYSQL_PWD applies. `lock_timeout` is rounded up to whole seconds.
-struct MySQLOptions : ServerOptions {};
+struct MySQLOptions : SqlOptions {};
 
 /// Returns the name of the database for messages, without a password. Throws CheckpointerError(invalid_argument) for an invalid
 /// connection string.

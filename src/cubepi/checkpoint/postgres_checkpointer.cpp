@@ -14,8 +14,8 @@ namespace cubepi::detail {
 
 namespace {
 
-ServerBatch quiet_set_up() {
-    ServerBatch batch;
+SqlBatch quiet_set_up() {
+    SqlBatch batch;
     // "relation exists, skipping" would be sent for each table.
     batch.add("SELECT set_config('client_min_messages', 'warning', false)");
     return batch;
@@ -78,31 +78,31 @@ std::string PgDriver::without_secrets(std::string text) const {
     return parameters_.without_secrets(std::move(text));
 }
 
-ServerRemedy PgDriver::remedy(const ServerFailure& failure) const { return pg_remedy(failure); }
+SqlRemedy PgDriver::remedy(const SqlFailure& failure) const { return pg_remedy(failure); }
 
 std::vector<std::string> PgDriver::names_to_resolve() const {
     return parameters_.names_to_resolve();
 }
 
-bool PgDriver::is_reachable(const ServerAddresses& addresses) const {
+bool PgDriver::is_reachable(const SqlAddresses& addresses) const {
     const auto values = parameters_.with_addresses(addresses);
     const auto host = values.find("host");
     return host == values.end() || !host->second.empty();
 }
 
-std::unique_ptr<ServerConnection> PgDriver::connection() const {
+std::unique_ptr<SqlConnection> PgDriver::connection() const {
     return std::make_unique<PgConnection>(parameters_, prepare_);
 }
 
-void PgDriver::check(const ServerResults& results) const {
+void PgDriver::check(const SqlResults& results) const {
     if (for_store_) check_session(parameters_, results);
 }
 
-void PgDriver::begin_read(ServerBatch& batch) const {
+void PgDriver::begin_read(SqlBatch& batch) const {
     batch.add("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
 }
 
-void PgDriver::begin_write(ServerBatch& batch, const std::vector<std::string>& threads) const {
+void PgDriver::begin_write(SqlBatch& batch, const std::vector<std::string>& threads) const {
     batch.add("BEGIN ISOLATION LEVEL READ COMMITTED");
     // CubePi takes the same lock. Several are taken in the order of their keys.
     if (threads.size() == 1) {
@@ -116,7 +116,7 @@ void PgDriver::begin_write(ServerBatch& batch, const std::vector<std::string>& t
     }
 }
 
-void PgDriver::write_extra(ServerBatch& batch, const std::string& thread_id,
+void PgDriver::write_extra(SqlBatch& batch, const std::string& thread_id,
                            const ExtraChange& change) const {
     batch
         .add(
@@ -128,7 +128,7 @@ void PgDriver::write_extra(ServerBatch& batch, const std::string& thread_id,
         .json(server_json_text(change.changed));
 }
 
-void PgDriver::write_fork_row(ServerBatch& batch, const ServerFork& fork, const JsonObject& added,
+void PgDriver::write_fork_row(SqlBatch& batch, const SqlFork& fork, const JsonObject& added,
                               const JsonObject& /*merged*/) const {
     batch
         .add(
@@ -157,25 +157,25 @@ std::string PgDriver::listing_sql() const {
            " ORDER BY at DESC {nulls last}, t.thread_id";
 }
 
-ServerCondition condition_of(std::string_view sqlstate) {
-    if (sqlstate == "55P03") return ServerCondition::lock_timeout;
-    if (sqlstate == "40P01" || sqlstate == "40001") return ServerCondition::conflict;
+SqlCondition condition_of(std::string_view sqlstate) {
+    if (sqlstate == "55P03") return SqlCondition::lock_timeout;
+    if (sqlstate == "40P01" || sqlstate == "40001") return SqlCondition::conflict;
     // A prepared statement does not exist, or exists already: a pooler has changed the session.
-    if (sqlstate == "26000" || sqlstate == "42P05") return ServerCondition::conflict;
-    if (sqlstate == "25006") return ServerCondition::read_only;
+    if (sqlstate == "26000" || sqlstate == "42P05") return SqlCondition::conflict;
+    if (sqlstate == "25006") return SqlCondition::read_only;
     // An administrator ends the server, or it has crashed, or it starts.
     if (sqlstate == "57P01" || sqlstate == "57P02" || sqlstate == "57P03")
-        return ServerCondition::starting;
-    return ServerCondition::other;
+        return SqlCondition::starting;
+    return SqlCondition::other;
 }
 
-ServerFailure pg_failure(ServerFailureKind kind, const std::string& reason, std::string sqlstate) {
-    const ServerCondition condition = condition_of(sqlstate);
-    return ServerFailure(kind, reason, std::move(sqlstate), condition);
+SqlFailure pg_failure(SqlFailureKind kind, const std::string& reason, std::string sqlstate) {
+    const SqlCondition condition = condition_of(sqlstate);
+    return SqlFailure(kind, reason, std::move(sqlstate), condition);
 }
 
-ServerRemedy pg_remedy(const ServerFailure& failure) {
-    ServerRemedy remedy;
+SqlRemedy pg_remedy(const SqlFailure& failure) {
+    SqlRemedy remedy;
     if (const Translation* found = translation_of(failure.code())) {
         remedy.code = found->code;
         remedy.text = found->remedy;
@@ -201,6 +201,6 @@ PostgresCheckpointer::PostgresCheckpointer(std::string connection)
     : PostgresCheckpointer(options_for(std::move(connection))) {}
 
 PostgresCheckpointer::PostgresCheckpointer(PostgresOptions options)
-    : ServerCheckpointer(options, std::make_shared<const detail::PgDriver>(options, true)) {}
+    : SqlCheckpointer(options, std::make_shared<const detail::PgDriver>(options, true)) {}
 
 }  // namespace cubepi

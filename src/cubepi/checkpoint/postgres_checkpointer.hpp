@@ -23,7 +23,7 @@ namespace cubepi {
 /// ErrorCode::dns, connect, tls, auth, not_found (the database), disconnected, timeout (also when the pool is exhausted),
 /// unavailable, permission_denied (also for a read-only server), schema_mismatch, storage_locked, storage_full or storage.
 /// After `disconnected` with "unknown" in its text, load the thread to learn whether the write was stored.
-class PostgresCheckpointer final : public ServerCheckpointer {
+class PostgresCheckpointer final : public SqlCheckpointer {
 public:
     /// `connection` is PostgresOptions::connection.
     explicit PostgresCheckpointer(std::string connection);

@@ -145,7 +145,7 @@ TEST_F(PostgresErrors, these_rights_suffice) {
     HitlRequest request;
     request.question_id = "q";
     run(store.save_pending_request("t", "r", request));
-    EXPECT_EQ(run(store.list_requests(InboxQuery())).entries.size(), 1U);
+    EXPECT_EQ(run(store.list_requests(QuestionQuery())).entries.size(), 1U);
     run(store.mark_run_complete("t", "r"));
     run(store.delete_thread("t"));
 }

@@ -46,8 +46,8 @@ protected:
     }
     std::string inbox() {
         std::string ids;
-        const InboxPage page = run(store.list_requests(InboxQuery()));
-        for (const InboxEntry& entry : page.entries) ids += entry.question_id + " ";
+        const QuestionPage page = run(store.list_requests(QuestionQuery()));
+        for (const QuestionEntry& entry : page.entries) ids += entry.question_id + " ";
         return ids;
     }
     std::vector<std::string> query(const std::string& sql) {
@@ -133,7 +133,7 @@ TEST_F(PostgresShared, an_unreadable_request_is_named_and_can_be_discarded) {
     const auto error = error_of<CheckpointCorruptionError>(store.load_pending_requests("t"));
     EXPECT_EQ(error.row_ref(), "cubepi_threads.thread_id=t");
     expect_one_line(error);
-    const InboxPage page = run(store.list_requests(InboxQuery()));
+    const QuestionPage page = run(store.list_requests(QuestionQuery()));
     ASSERT_EQ(page.entries.size(), 1U);
     EXPECT_FALSE(page.entries[0].damage.empty());
     EXPECT_EQ(run(store.discard_requests("t")), 1U);

@@ -7,30 +7,30 @@
 
 #include <cubepi/agent/batch_store.hpp>
 #include <cubepi/agent/checkpointer.hpp>
-#include <cubepi/agent/hitl_inbox.hpp>
+#include <cubepi/agent/question_store.hpp>
 #include <cubepi/checkpoint/server_options.hpp>
 
 namespace cubepi {
 
 namespace detail {
-class ServerDriver;
-class ServerStore;
+class SqlDriver;
+class SqlStore;
 }  // namespace detail
 
 /// The abilities of the stores on a database server. Use PostgresCheckpointer or MySQLCheckpointer, which describe the errors
 /// and the thread rules.
-class ServerCheckpointer : public Checkpointer,
-                           public RunStore,
-                           public MessageIndex,
-                           public HitlStore,
-                           public BatchStore,
-                           public HitlInbox,
-                           public ForkStore,
-                           public ThreadStore {
+class SqlCheckpointer : public Checkpointer,
+                        public RunStore,
+                        public MessageIndex,
+                        public HitlStore,
+                        public BatchStore,
+                        public QuestionStore,
+                        public ForkStore,
+                        public ThreadStore {
 public:
-    ~ServerCheckpointer() override;
-    ServerCheckpointer(const ServerCheckpointer&) = delete;
-    ServerCheckpointer& operator=(const ServerCheckpointer&) = delete;
+    ~SqlCheckpointer() override;
+    SqlCheckpointer(const SqlCheckpointer&) = delete;
+    SqlCheckpointer& operator=(const SqlCheckpointer&) = delete;
 
     /// Connects and checks the tables now, to detect errors early. Optional.
     Task<void> open();
@@ -69,8 +69,8 @@ public:
     Task<std::optional<StartedBatch>> load_started_batch(std::string thread_id,
                                                          std::string run_id) override;
 
-    Task<InboxPage> list_requests(InboxQuery query) override;
-    Task<std::vector<InboxEntry>> expire_due(double now, std::size_t limit) override;
+    Task<QuestionPage> list_requests(QuestionQuery query) override;
+    Task<std::vector<QuestionEntry>> expire_due(double now, std::size_t limit) override;
     Task<void> answer_request(std::string thread_id, AnswerRecord record) override;
     Task<std::vector<AnswerRecord>> load_answer_records(std::string thread_id) override;
     Task<std::size_t> discard_requests(std::string thread_id) override;
@@ -83,10 +83,10 @@ public:
     Task<void> delete_thread(std::string thread_id) override;
 
 protected:
-    ServerCheckpointer(ServerOptions options, std::shared_ptr<const detail::ServerDriver> driver);
+    SqlCheckpointer(SqlOptions options, std::shared_ptr<const detail::SqlDriver> driver);
 
 private:
-    std::shared_ptr<detail::ServerStore> store_;
+    std::shared_ptr<detail::SqlStore> store_;
 };
 
 }  // namespace cubepi

@@ -48,7 +48,7 @@ inline void expect(const CheckpointerError& error, ErrorCode code, const std::st
     EXPECT_NE(std::string(error.what()).find(step), std::string::npos) << error.what();
 }
 
-inline Task<Outcome<std::int64_t>> outcome_of_append(ServerCheckpointer& store,
+inline Task<Outcome<std::int64_t>> outcome_of_append(SqlCheckpointer& store,
                                                      std::string thread_id) {
     MessageList list = one(user("hello"));
     Task<std::int64_t> append =
@@ -65,7 +65,7 @@ inline std::string noise(std::size_t size, unsigned seed) {
 }
 
 /// Appends long messages to "t" until the server refuses one, and returns that error. `stored` is the position.
-inline std::exception_ptr fill_disk(ServerCheckpointer& store, std::int64_t& stored) {
+inline std::exception_ptr fill_disk(SqlCheckpointer& store, std::int64_t& stored) {
     constexpr std::size_t megabyte = 1U << 20U;
     std::exception_ptr refusal;
     for (unsigned i = 0; i < 40 && !refusal; ++i) {
@@ -90,7 +90,7 @@ inline MessageList long_thread() {
 }
 
 /// Stores the long thread as "long" and one message as "short".
-inline MessageList store_threads(ServerCheckpointer& store) {
+inline MessageList store_threads(SqlCheckpointer& store) {
     MessageList messages = long_thread();
     run(store.append("long", messages, AppendOptions()));
     run(store.append("short", one(user("hello")), AppendOptions()));
@@ -103,7 +103,7 @@ inline void expect_messages(std::optional<CheckpointData> data, const MessageLis
     EXPECT_EQ(data->messages, messages);
 }
 
-inline void check_cut_loads(ServerCheckpointer& store, ServerProxy& proxy) {
+inline void check_cut_loads(SqlCheckpointer& store, ServerProxy& proxy) {
     const MessageList messages = store_threads(store);
     (void)proxy.take_count(ServerProxy::Direction::to_client);
     expect_messages(run(store.load("long")), messages);
@@ -116,7 +116,7 @@ inline void check_cut_loads(ServerCheckpointer& store, ServerProxy& proxy) {
 }
 
 /// Starts a load, and cancels it after the event loop has run so many times.
-inline Task<> cancel_load(ServerCheckpointer& store, int turns) {
+inline Task<> cancel_load(SqlCheckpointer& store, int turns) {
     std::stop_source source;
     Task<std::optional<CheckpointData>> load = store.load("long");
     Task<std::optional<CheckpointData>> stoppable = cancel_on(source.get_token(), std::move(load));
@@ -131,7 +131,7 @@ inline Task<> cancel_load(ServerCheckpointer& store, int turns) {
 }
 
 /// `store` has one connection.
-inline void check_cancelled_loads(ServerCheckpointer& store) {
+inline void check_cancelled_loads(SqlCheckpointer& store) {
     const MessageList messages = store_threads(store);
     for (int turns = 0; turns < 400; turns += 1 + turns / 8) {
         run(cancel_load(store, turns));
@@ -141,7 +141,7 @@ inline void check_cancelled_loads(ServerCheckpointer& store) {
 }
 
 /// `store` has one connection, and the rows after the 700th of the long thread are unreadable.
-inline void check_unreadable_rows(ServerCheckpointer& store) {
+inline void check_unreadable_rows(SqlCheckpointer& store) {
     for (int i = 0; i < 2; ++i) {
         const auto error = error_of<CheckpointCorruptionError>(store.load("long"));
         EXPECT_EQ(error.row_ref(), "cubepi_messages.seq=701");
@@ -159,7 +159,7 @@ inline ClaimOwner owner_elsewhere() {
 
 /// For tests of plans: calls every function of a store on a server whose work is limited to one thread or one page. The database has the threads
 /// t1 to t20000, each with the request "q" of the run "r0"; t1 has messages of the runs r0 to r3, which are complete.
-inline void use_store(ServerCheckpointer& store) {
+inline void use_store(SqlCheckpointer& store) {
     const std::string id = "t1";
     const std::int64_t position = run(store.load(id))->position;
     run(store.claim_run(id, "new", owner_elsewhere(), ClaimKind::new_run));
@@ -196,10 +196,10 @@ inline void use_store(ServerCheckpointer& store) {
     EXPECT_FALSE(run(store.snapshot(id, "r3")).empty());
     run(store.fork(id, "fork", "r3", JsonObject{{"why", "test"}}));
     run(store.delete_thread("t3"));
-    for (const InboxOrder order : {InboxOrder::age, InboxOrder::deadline}) {
-        InboxQuery query = InboxQuery().order(order);
-        const InboxPage page = run(store.list_requests(std::move(query)));
-        InboxQuery next = InboxQuery().order(order).after(page.next);
+    for (const QuestionOrder order : {QuestionOrder::age, QuestionOrder::deadline}) {
+        QuestionQuery query = QuestionQuery().order(order);
+        const QuestionPage page = run(store.list_requests(std::move(query)));
+        QuestionQuery next = QuestionQuery().order(order).after(page.next);
         EXPECT_EQ(run(store.list_requests(std::move(next))).entries.size(), 50U);
     }
     EXPECT_EQ(run(store.expire_due(300, 10)).size(), 10U);
@@ -227,7 +227,7 @@ void append_when_told(const std::string& connection) {
 }
 
 /// Two processes append to one thread.
-inline void expect_no_forks(ServerCheckpointer& store, const std::string& connection) {
+inline void expect_no_forks(SqlCheckpointer& store, const std::string& connection) {
     Child first("append_in_turns", connection);
     Child second("append_in_turns", connection);
     EXPECT_EQ(first.wait(), 0);
@@ -244,7 +244,7 @@ inline void expect_no_forks(ServerCheckpointer& store, const std::string& connec
 }
 
 /// Kills a process before each statement of an append. Returns how many of the appends were stored.
-inline int kill_at_each_statement(ServerCheckpointer& store, ServerProxy& proxy,
+inline int kill_at_each_statement(SqlCheckpointer& store, ServerProxy& proxy,
                                   const std::string& connection) {
     constexpr int most_statements = 60;
     bool finished = false;

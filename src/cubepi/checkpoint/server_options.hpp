@@ -11,7 +11,7 @@
 namespace cubepi {
 
 /// The options that the stores on a database server have in common.
-struct ServerOptions {
+struct SqlOptions {
     /// The connection string; see PostgresOptions and MySQLOptions.
     std::string connection = {};
     /// The largest number of connections. Calls beyond it wait for a connection.

@@ -149,12 +149,12 @@ Task<std::optional<StartedBatch>> SQLiteCheckpointer::load_started_batch(std::st
     return call(worker_, read, detail::load_started_batch, std::move(thread_id), std::move(run_id));
 }
 
-Task<InboxPage> SQLiteCheckpointer::list_requests(InboxQuery query) {
+Task<QuestionPage> SQLiteCheckpointer::list_requests(QuestionQuery query) {
     const std::shared_ptr<detail::SqliteWorker> worker = worker_;
     auto list = [query](SqliteDatabase& database) {
         return detail::list_requests(database, query);
     };
-    std::optional<InboxPage> page = co_await call_sqlite(worker, read, std::move(list));
+    std::optional<QuestionPage> page = co_await call_sqlite(worker, read, std::move(list));
     if (page) co_return std::move(*page);
     auto adopt_and_list = [query](SqliteDatabase& database) {
         detail::adopt_all_changes(database);
@@ -163,7 +163,7 @@ Task<InboxPage> SQLiteCheckpointer::list_requests(InboxQuery query) {
     co_return co_await call_sqlite(worker, write, std::move(adopt_and_list));
 }
 
-Task<std::vector<InboxEntry>> SQLiteCheckpointer::expire_due(double now, std::size_t limit) {
+Task<std::vector<QuestionEntry>> SQLiteCheckpointer::expire_due(double now, std::size_t limit) {
     return call(worker_, write, detail::expire_due, now, limit);
 }
 

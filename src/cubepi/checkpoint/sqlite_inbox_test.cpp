@@ -40,7 +40,7 @@ AnswerRecord yes(std::string question_id) {
     return record;
 }
 
-class SQLiteInbox : public ::testing::Test {
+class SQLiteQuestions : public ::testing::Test {
 protected:
     void ask(const std::string& thread_id, const std::string& question_id, double created_at = 10,
              double timeout = 0) {
@@ -58,21 +58,21 @@ protected:
             "\"details\": null}, \"created_at\": 15.5, \"timeout_seconds\": " +
             timeout + "}', 'r')");
     }
-    static std::string text_of(const std::vector<InboxEntry>& entries) {
+    static std::string text_of(const std::vector<QuestionEntry>& entries) {
         std::string text;
-        for (const InboxEntry& entry : entries) {
+        for (const QuestionEntry& entry : entries) {
             text += entry.thread_id + ":" + entry.question_id;
             if (!entry.damage.empty()) text += "(damaged)";
             text += " ";
         }
         return text;
     }
-    std::string listed(SQLiteCheckpointer& from, InboxOrder order = InboxOrder::age) {
+    std::string listed(SQLiteCheckpointer& from, QuestionOrder order = QuestionOrder::age) {
         std::string text;
         std::string cursor;
         do {
-            InboxQuery query = InboxQuery().order(order).limit(2).after(cursor);
-            InboxPage page = run(from.list_requests(std::move(query)));
+            QuestionQuery query = QuestionQuery().order(order).limit(2).after(cursor);
+            QuestionPage page = run(from.list_requests(std::move(query)));
             text += text_of(page.entries);
             cursor = page.next;
         } while (!cursor.empty());
@@ -106,7 +106,7 @@ protected:
     std::optional<RawDatabase> raw_;
 };
 
-TEST_F(SQLiteInbox, D21_requests_of_cubepi_are_listed_while_it_writes_to_the_file) {
+TEST_F(SQLiteQuestions, D21_requests_of_cubepi_are_listed_while_it_writes_to_the_file) {
     ask("a", "1", 10);
     ask("a", "2", 11);
     ask("b", "3", 12);
@@ -122,22 +122,22 @@ TEST_F(SQLiteInbox, D21_requests_of_cubepi_are_listed_while_it_writes_to_the_fil
     EXPECT_TRUE(noted.empty());
 }
 
-TEST_F(SQLiteInbox, D21_a_read_only_store_lists_the_requests_of_cubepi) {
+TEST_F(SQLiteQuestions, D21_a_read_only_store_lists_the_requests_of_cubepi) {
     ask("a", "1", 10);
     ask("b", "2", 20);
     cubepi_asks("c", "3");
     raw().query("DELETE FROM thread_pending_request WHERE thread_id = 'b'");
     SQLiteCheckpointer reader(read_only());
     EXPECT_EQ(listed(reader), "a:1 c:3 ");
-    EXPECT_EQ(listed(reader, InboxOrder::deadline), "a:1 c:3 ");
+    EXPECT_EQ(listed(reader, QuestionOrder::deadline), "a:1 c:3 ");
     EXPECT_EQ(raw().query("SELECT count(*) FROM cubepi_native_changed_pending").front(), "2");
 }
 
-TEST_F(SQLiteInbox, D65_requests_of_cubepi_expire_and_are_answered) {
+TEST_F(SQLiteQuestions, D65_requests_of_cubepi_expire_and_are_answered) {
     run(store.open());
     cubepi_asks("a", "1", "60.0");
     cubepi_asks("b", "2", "3600.0");
-    std::vector<InboxEntry> expired = run(store.expire_due(100, 10));
+    std::vector<QuestionEntry> expired = run(store.expire_due(100, 10));
     EXPECT_EQ(text_of(expired), "a:1 ");
     EXPECT_EQ(expired.front().expires_at, 75.5);
     EXPECT_EQ(pending("a"), "1(expired) ");
@@ -149,7 +149,7 @@ TEST_F(SQLiteInbox, D65_requests_of_cubepi_expire_and_are_answered) {
     EXPECT_EQ(raw().query("SELECT answer_json FROM thread_hitl_answers").front(), "true");
 }
 
-TEST_F(SQLiteInbox, D18_an_answer_to_a_request_that_cubepi_has_cleared_is_stale) {
+TEST_F(SQLiteQuestions, D18_an_answer_to_a_request_that_cubepi_has_cleared_is_stale) {
     ask("a", "1");
     raw().query("DELETE FROM thread_pending_request");
     const Error error = error_of(store.answer_request("a", yes("1")));
@@ -157,7 +157,7 @@ TEST_F(SQLiteInbox, D18_an_answer_to_a_request_that_cubepi_has_cleared_is_stale)
     EXPECT_TRUE(run(store.load_answer_records("a")).empty());
 }
 
-TEST_F(SQLiteInbox, D21_other_programs_may_use_any_conflict_clause) {
+TEST_F(SQLiteQuestions, D21_other_programs_may_use_any_conflict_clause) {
     run(store.open());
     for (const char* clause : {"OR ABORT", "OR FAIL", "OR REPLACE", "OR IGNORE"}) {
         raw().query("DELETE FROM thread_pending_request");
@@ -167,7 +167,7 @@ TEST_F(SQLiteInbox, D21_other_programs_may_use_any_conflict_clause) {
     EXPECT_EQ(listed(), "t:(damaged) ");
 }
 
-TEST_F(SQLiteInbox, D65_a_file_of_version_2_is_migrated) {
+TEST_F(SQLiteQuestions, D65_a_file_of_version_2_is_migrated) {
     ask("a", "1", 10, 60);
     ask("b", "2", 5.5);
     ask("b", "3", 20);
@@ -190,14 +190,14 @@ TEST_F(SQLiteInbox, D65_a_file_of_version_2_is_migrated) {
     cubepi_asks("c", "4");
     SQLiteCheckpointer migrated(path);
     EXPECT_EQ(listed(migrated), "b:2 a:1 c:4 b:3(damaged) ");
-    EXPECT_EQ(listed(migrated, InboxOrder::deadline), "a:1 b:2 b:3(damaged) c:4 ");
+    EXPECT_EQ(listed(migrated, QuestionOrder::deadline), "a:1 b:2 b:3(damaged) c:4 ");
     EXPECT_EQ(text_of(run(migrated.expire_due(100, 10))), "a:1 ");
     EXPECT_EQ(raw().query("SELECT version FROM cubepi_native_schema").front(), "3");
 }
 
 // A damaged request concerns itself only.
 
-TEST_F(SQLiteInbox, a_damaged_request_is_listed_and_named) {
+TEST_F(SQLiteQuestions, a_damaged_request_is_listed_and_named) {
     ask("a", "1", 10);
     ask("a", "2", 11);
     ask("b", "3", 12);
@@ -211,7 +211,7 @@ TEST_F(SQLiteInbox, a_damaged_request_is_listed_and_named) {
     EXPECT_EQ(pending("b"), "3 ");
 }
 
-TEST_F(SQLiteInbox, the_other_requests_of_a_damaged_thread_are_saved_answered_and_settled) {
+TEST_F(SQLiteQuestions, the_other_requests_of_a_damaged_thread_are_saved_answered_and_settled) {
     for (const char* id : {"1", "2", "3", "4"}) ask("a", id);
     damage("2");
     ask("a", "5");
@@ -227,7 +227,7 @@ TEST_F(SQLiteInbox, the_other_requests_of_a_damaged_thread_are_saved_answered_an
     EXPECT_EQ(pending("a"), "5 ");
 }
 
-TEST_F(SQLiteInbox, a_damaged_thread_is_usable_after_its_requests_were_discarded) {
+TEST_F(SQLiteQuestions, a_damaged_thread_is_usable_after_its_requests_were_discarded) {
     ask("a", "1");
     ask("a", "2");
     ask("b", "3");
@@ -239,15 +239,15 @@ TEST_F(SQLiteInbox, a_damaged_thread_is_usable_after_its_requests_were_discarded
     EXPECT_EQ(listed(), "a:4 b:3 ");
 }
 
-TEST_F(SQLiteInbox, a_damaged_request_expires) {
+TEST_F(SQLiteQuestions, a_damaged_request_expires) {
     ask("a", "1", 10, 60);
     damage("1");
-    const std::vector<InboxEntry> expired = run(store.expire_due(100, 10));
+    const std::vector<QuestionEntry> expired = run(store.expire_due(100, 10));
     EXPECT_EQ(text_of(expired), "a:1(damaged) ");
     EXPECT_EQ(listed(), "");
 }
 
-TEST_F(SQLiteInbox, a_damaged_row_of_cubepi_does_not_hide_the_requests_that_it_repeats) {
+TEST_F(SQLiteQuestions, a_damaged_row_of_cubepi_does_not_hide_the_requests_that_it_repeats) {
     ask("a", "1");
     ask("a", "2");
     raw().query("UPDATE thread_pending_request SET request_json = '{' WHERE thread_id = 'a'");
@@ -258,7 +258,7 @@ TEST_F(SQLiteInbox, a_damaged_row_of_cubepi_does_not_hide_the_requests_that_it_r
               std::string::npos);
 }
 
-TEST_F(SQLiteInbox, a_damaged_row_of_cubepi_alone_is_listed_and_discarded) {
+TEST_F(SQLiteQuestions, a_damaged_row_of_cubepi_alone_is_listed_and_discarded) {
     run(store.open());
     raw().query(
         "INSERT INTO thread_pending_request (thread_id, request_json, run_id) VALUES ('a', '{',"
@@ -269,7 +269,7 @@ TEST_F(SQLiteInbox, a_damaged_row_of_cubepi_alone_is_listed_and_discarded) {
     EXPECT_EQ(listed(), "");
 }
 
-TEST_F(SQLiteInbox, D63_the_record_of_an_answer_is_without_the_schema_of_the_tool) {
+TEST_F(SQLiteQuestions, D63_the_record_of_an_answer_is_without_the_schema_of_the_tool) {
     HitlRequest request = question("a", "1", 10, 0);
     request.extra["approval_digest"] = "sha256:00";
     request.extra["input_schema"] = JsonObject{{"type", "object"}};
@@ -279,7 +279,7 @@ TEST_F(SQLiteInbox, D63_the_record_of_an_answer_is_without_the_schema_of_the_too
     EXPECT_EQ(extra, (JsonObject{{"approval_digest", "sha256:00"}}));
 }
 
-TEST_F(SQLiteInbox, a_damaged_record_of_an_answer_does_not_hide_the_others) {
+TEST_F(SQLiteQuestions, a_damaged_record_of_an_answer_does_not_hide_the_others) {
     ask("a", "1");
     ask("a", "2");
     run(store.answer_request("a", yes("1")));
@@ -346,15 +346,15 @@ std::vector<std::string> statements_of_an_inbox(const std::string& path, RawData
     SQLiteCheckpointer store(path);
     run(store.open());
     executed().clear();
-    for (const InboxOrder order : {InboxOrder::age, InboxOrder::deadline}) {
-        InboxQuery query = InboxQuery().order(order);
-        const InboxPage page = run(store.list_requests(std::move(query)));
-        InboxQuery rest = InboxQuery().order(order).after(page.next);
+    for (const QuestionOrder order : {QuestionOrder::age, QuestionOrder::deadline}) {
+        QuestionQuery query = QuestionQuery().order(order);
+        const QuestionPage page = run(store.list_requests(std::move(query)));
+        QuestionQuery rest = QuestionQuery().order(order).after(page.next);
         EXPECT_EQ(run(store.list_requests(std::move(rest))).entries.size(), 50u);
     }
     EXPECT_EQ(run(store.expire_due(200, 1000)).size(), 100u);
     cubepi_asks_again(raw, "t000300");
-    EXPECT_EQ(run(store.list_requests(InboxQuery())).entries.size(), 50u);
+    EXPECT_EQ(run(store.list_requests(QuestionQuery())).entries.size(), 50u);
     AnswerRecord record;
     record.run_id = "r";
     record.question_id = "q";
@@ -375,7 +375,7 @@ TEST(SQLiteInboxPlan, D65_every_statement_uses_an_index) {
     run(store.open());
     RawDatabase raw(path);
     fill(raw, 20'000);
-    EXPECT_EQ(run(store.list_requests(InboxQuery())).entries.size(), 50u);
+    EXPECT_EQ(run(store.list_requests(QuestionQuery())).entries.size(), 50u);
     const std::vector<std::string> statements = statements_of_an_inbox(path, raw);
     EXPECT_GT(statements.size(), 10u);
     for (const std::string& sql : statements) {

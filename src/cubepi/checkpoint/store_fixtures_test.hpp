@@ -121,7 +121,7 @@ void write_on(Store& store, const std::string& thread_id) {
 template <class Store>
 void expect_inbox(Store& store) {
     std::vector<std::string> threads;
-    for (const InboxEntry& entry : run(store.list_requests(InboxQuery())).entries) {
+    for (const QuestionEntry& entry : run(store.list_requests(QuestionQuery())).entries) {
         EXPECT_TRUE(entry.request) << entry.damage;
         threads.push_back(entry.thread_id);
     }

@@ -3,7 +3,7 @@
 #include <optional>
 #include <utility>
 
-#include <cubepi/agent/hitl_inbox.hpp>
+#include <cubepi/agent/question_store.hpp>
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/hitl/channel/request_table.hpp>
 
@@ -13,7 +13,7 @@ namespace detail {
 
 namespace {
 
-/// The requests of one thread in a checkpointer. Uses the store's HitlInbox if it has one, so that of several processes
+/// The requests of one thread in a checkpointer. Uses the store's QuestionStore if it has one, so that of several processes
 /// that answer a question one succeeds, and answers are recorded with their origin.
 class StoredRequests final : public RequestStorage {
 public:
@@ -36,7 +36,7 @@ private:
     const std::string thread_id_;
     const std::shared_ptr<Clock> clock_;
     HitlStore* const requests_;
-    HitlInbox* const inbox_;  // null: the store has none
+    QuestionStore* const inbox_;  // null: the store has none
 };
 
 HitlStore& hitl_store_of(Checkpointer* store) {
@@ -77,7 +77,7 @@ StoredRequests::StoredRequests(std::shared_ptr<Checkpointer> store, std::string 
       thread_id_(std::move(thread_id)),
       clock_(clock ? std::move(clock) : Runtime::standard()->clock),
       requests_(&hitl_store_of(store_.get())),
-      inbox_(dynamic_cast<HitlInbox*>(store_.get())) {}
+      inbox_(dynamic_cast<QuestionStore*>(store_.get())) {}
 
 double StoredRequests::now() const {
     return std::chrono::duration<double>(clock_->wall().time_since_epoch()).count();

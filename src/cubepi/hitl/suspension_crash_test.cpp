@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include <cubepi/agent/batch_store.hpp>
-#include <cubepi/agent/hitl_inbox.hpp>
+#include <cubepi/agent/question_store.hpp>
 #include <cubepi/agent/transcript.hpp>
 
 // The process ends at each write of a run with an approval, and another one takes over.
@@ -19,7 +19,7 @@ class DyingStore final : public Checkpointer,
                          public RunStore,
                          public HitlStore,
                          public BatchStore,
-                         public HitlInbox {
+                         public QuestionStore {
 public:
     DyingStore(std::shared_ptr<MemoryCheckpointer> inner, int dies_at, bool after)
         : inner_(std::move(inner)), dies_at_(dies_at), after_(after) {}
@@ -94,10 +94,10 @@ public:
                                                          std::string run_id) override {
         return inner_->load_started_batch(std::move(thread_id), std::move(run_id));
     }
-    Task<InboxPage> list_requests(InboxQuery query) override {
+    Task<QuestionPage> list_requests(QuestionQuery query) override {
         return inner_->list_requests(std::move(query));
     }
-    Task<std::vector<InboxEntry>> expire_due(double now, std::size_t limit) override {
+    Task<std::vector<QuestionEntry>> expire_due(double now, std::size_t limit) override {
         return inner_->expire_due(now, limit);
     }
     Task<void> answer_request(std::string thread_id, AnswerRecord record) override {

@@ -19,7 +19,7 @@
 namespace cubepi {
 
 /// A request that an HttpServer has received completely.
-struct ServerRequest {
+struct HttpServerRequest {
     std::string method = {};
     std::string path = {};   ///< without the query, as it was sent (percent-encoded)
     std::string query = {};  ///< without '?'
@@ -47,7 +47,7 @@ public:
 };
 
 /// The response of a handler.
-struct ServerResponse {
+struct HttpServerResponse {
     unsigned status = 200;
     HttpHeaders headers = {};
     std::string body = {};
@@ -55,14 +55,14 @@ struct ServerResponse {
     /// connection.
     std::function<Task<>(ResponseStream& out)> stream = {};
 
-    ServerResponse() = default;
-    ServerResponse(unsigned code, std::string text, std::string content_type);
-    static ServerResponse json(unsigned code, const Json& value);
+    HttpServerResponse() = default;
+    HttpServerResponse(unsigned code, std::string text, std::string content_type);
+    static HttpServerResponse json(unsigned code, const Json& value);
     /// Returns `{"error": {"message": TEXT}}`.
-    static ServerResponse error(unsigned code, std::string_view text);
+    static HttpServerResponse error(unsigned code, std::string_view text);
     /// Returns a response whose body is a stream of server-sent events
     /// (https://html.spec.whatwg.org/multipage/server-sent-events.html).
-    static ServerResponse events(std::function<Task<>(ResponseStream& out)> stream);
+    static HttpServerResponse events(std::function<Task<>(ResponseStream& out)> stream);
 };
 
 /// Returns a server-sent event. An empty `name` is the default type, "message". Lines of `data` are fields of their own.
@@ -99,7 +99,7 @@ struct HttpServerOptions {
 /// Used on one serial executor, on which the handlers run as well. A handler that throws is answered with 500.
 class HttpServer {
 public:
-    using Handler = std::function<Task<ServerResponse>(ServerRequest request)>;
+    using Handler = std::function<Task<HttpServerResponse>(HttpServerRequest request)>;
 
     explicit HttpServer(Executor executor, HttpServerOptions options = HttpServerOptions());
     /// Closes everything. Handlers must have ended: await stop() before.

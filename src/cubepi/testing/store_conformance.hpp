@@ -31,7 +31,7 @@ struct StoreFailure {
 std::vector<std::string> store_checks();
 
 /// Runs all checks that apply to the interfaces of the store (Checkpointer, and those of RunStore, MessageIndex,
-/// HitlStore, BatchStore, HitlInbox, ForkStore, ThreadStore from which it derives) and returns the failures; empty for a correct store. Needs
+/// HitlStore, BatchStore, QuestionStore, ForkStore, ThreadStore from which it derives) and returns the failures; empty for a correct store. Needs
 /// no test framework. Blocks; must not be called inside run(). Throws only exceptions of `make` and `reopen`.
 ///
 ///     for (const auto& failure : cubepi::testing::check_store({.make = [] { return std::make_shared<MyStore>(); }}))

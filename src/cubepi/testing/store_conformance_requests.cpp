@@ -162,19 +162,19 @@ AnswerRecord yes_at(double answered_at) {
     return record;
 }
 
-std::string threads_of(const std::vector<InboxEntry>& entries) {
+std::string threads_of(const std::vector<QuestionEntry>& entries) {
     std::string text;
-    for (const InboxEntry& entry : entries) text += entry.thread_id + " ";
+    for (const QuestionEntry& entry : entries) text += entry.thread_id + " ";
     return text;
 }
 
 /// Reads the pages one after the other.
-Task<std::string> listed(StoreProbe& probe, InboxOrder order, std::size_t limit) {
+Task<std::string> listed(StoreProbe& probe, QuestionOrder order, std::size_t limit) {
     std::string text;
     std::string cursor;
     do {
-        InboxQuery query = InboxQuery().order(order).limit(limit).after(cursor);
-        const InboxPage page = co_await probe.inbox()->list_requests(std::move(query));
+        QuestionQuery query = QuestionQuery().order(order).limit(limit).after(cursor);
+        const QuestionPage page = co_await probe.inbox()->list_requests(std::move(query));
         text += threads_of(page.entries) + "|";
         cursor = page.next;
     } while (!cursor.empty());
@@ -182,47 +182,47 @@ Task<std::string> listed(StoreProbe& probe, InboxOrder order, std::size_t limit)
 }
 
 Task<> check_order(StoreProbe& probe) {
-    std::string text = co_await listed(probe, InboxOrder::age, 2);
+    std::string text = co_await listed(probe, QuestionOrder::age, 2);
     probe.expect(text == "|", "a store without requests has an empty page");
     co_await ask(probe, "c", 30.25, 0);
     co_await ask(probe, "a", 10, 100);
     co_await ask(probe, "b", 20, 5);
     co_await ask(probe, "d", 30.25, 0);
     co_await ask(probe, "e", 40, 1);
-    text = co_await listed(probe, InboxOrder::age, 2);
+    text = co_await listed(probe, QuestionOrder::age, 2);
     probe.expect(text == "a b |c d |e |", "the oldest requests come first, page by page");
-    text = co_await listed(probe, InboxOrder::deadline, 2);
+    text = co_await listed(probe, QuestionOrder::deadline, 2);
     probe.expect(text == "b e |a c |d |", "requests without a timeout follow those with one");
-    text = co_await listed(probe, InboxOrder::age, 5);
+    text = co_await listed(probe, QuestionOrder::age, 5);
     probe.expect(text == "a b c d e |", "a full page that is the last one has no cursor");
 }
 
 Task<> check_changes_between_pages(StoreProbe& probe) {
     for (const char* thread_id : {"a", "b", "c", "d"}) co_await ask(probe, thread_id, 10, 0);
-    InboxQuery query = InboxQuery().limit(2);
-    const InboxPage first = co_await probe.inbox()->list_requests(std::move(query));
+    QuestionQuery query = QuestionQuery().limit(2);
+    const QuestionPage first = co_await probe.inbox()->list_requests(std::move(query));
     probe.expect(threads_of(first.entries) == "a b ", "requests of one time are in a fixed order");
     co_await probe.hitl()->clear_pending_request("b", "r", "q");
     co_await ask(probe, "0", 1, 0);
-    InboxQuery rest = InboxQuery().limit(2).after(first.next);
-    const InboxPage second = co_await probe.inbox()->list_requests(std::move(rest));
+    QuestionQuery rest = QuestionQuery().limit(2).after(first.next);
+    const QuestionPage second = co_await probe.inbox()->list_requests(std::move(rest));
     probe.expect(threads_of(second.entries) == "c d ",
                  "changes between two pages neither hide nor repeat a request");
 }
 
 Task<> check_cursor(StoreProbe& probe) {
     for (const char* thread_id : {"a", "b"}) co_await ask(probe, thread_id, 10, 0);
-    InboxQuery query = InboxQuery().limit(1);
-    const InboxPage page = co_await probe.inbox()->list_requests(std::move(query));
-    InboxQuery other = InboxQuery().order(InboxOrder::deadline).after(page.next);
-    Task<InboxPage> refused = probe.inbox()->list_requests(std::move(other));
+    QuestionQuery query = QuestionQuery().limit(1);
+    const QuestionPage page = co_await probe.inbox()->list_requests(std::move(query));
+    QuestionQuery other = QuestionQuery().order(QuestionOrder::deadline).after(page.next);
+    Task<QuestionPage> refused = probe.inbox()->list_requests(std::move(other));
     co_await expect_refused(probe, ErrorCode::invalid_argument, std::move(refused),
                             "a cursor of the other order");
-    InboxQuery forged = InboxQuery().after("17");
+    QuestionQuery forged = QuestionQuery().after("17");
     refused = probe.inbox()->list_requests(std::move(forged));
     co_await expect_refused(probe, ErrorCode::invalid_argument, std::move(refused),
                             "a cursor of another form");
-    InboxQuery nothing = InboxQuery().limit(0);
+    QuestionQuery nothing = QuestionQuery().limit(0);
     refused = probe.inbox()->list_requests(std::move(nothing));
     co_await expect_refused(probe, ErrorCode::invalid_argument, std::move(refused),
                             "a page without entries");
@@ -233,13 +233,13 @@ Task<> check_expiry(StoreProbe& probe) {
     co_await ask(probe, "b", 20, 5);
     co_await ask(probe, "c", 20, 0);
     co_await ask(probe, "d", 20, 80);
-    std::vector<InboxEntry> expired = co_await probe.inbox()->expire_due(24.5, 10);
+    std::vector<QuestionEntry> expired = co_await probe.inbox()->expire_due(24.5, 10);
     probe.expect(expired.empty(), "a request is pending until its timeout has passed (D65)");
     expired = co_await probe.inbox()->expire_due(110, 2);
     probe.expect(threads_of(expired) == "b d ", "the earliest deadlines expire first (D65)");
     expired = co_await probe.inbox()->expire_due(110, 2);
     probe.expect(threads_of(expired) == "a ", "the next call expires the others (D65)");
-    const std::string text = co_await listed(probe, InboxOrder::age, 10);
+    const std::string text = co_await listed(probe, QuestionOrder::age, 10);
     probe.expect(text == "c |", "expired requests are not listed (D65)");
     const std::vector<PendingRequest> pending = co_await probe.hitl()->load_pending_requests("b");
     probe.expect(pending.size() == 1 && pending.front().expired,
@@ -298,7 +298,7 @@ Task<> check_discard(StoreProbe& probe) {
     probe.expect(count == 1, "the number of discarded requests is returned");
     count = co_await probe.inbox()->discard_requests("t");
     probe.expect(count == 0, "a thread without requests has none to discard");
-    const std::string text = co_await listed(probe, InboxOrder::age, 10);
+    const std::string text = co_await listed(probe, QuestionOrder::age, 10);
     probe.expect(text == "u |", "the requests of other threads stay");
 }
 
@@ -310,7 +310,7 @@ Task<> check_durable(StoreProbe& probe) {
     AnswerRecord record = yes_at(50);
     co_await probe.inbox()->answer_request("c", std::move(record));
     probe.reopen();
-    const std::string text = co_await listed(probe, InboxOrder::age, 10);
+    const std::string text = co_await listed(probe, QuestionOrder::age, 10);
     probe.expect(text == "b |", "the inbox is the same after reopening");
     const std::vector<AnswerRecord> records = co_await probe.inbox()->load_answer_records("c");
     probe.expect(records.size() == 1, "records of answers are there after reopening");

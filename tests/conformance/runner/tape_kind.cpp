@@ -173,7 +173,7 @@ private:
         return flag_or(op, "fresh", false) && !in_memory_ ? open() : store_;
     }
 
-    std::shared_ptr<TapeFork> fork_of(const std::string& id) const {
+    std::shared_ptr<TurnTransaction> fork_of(const std::string& id) const {
         const auto found = forks_.find(id);
         if (found == forks_.end()) throw BadFile("no open fork \"" + id + "\"");
         return found->second;
@@ -231,7 +231,7 @@ private:
     }
 
     Task<void> end_fork(std::string name, std::string id) {
-        const std::shared_ptr<TapeFork> fork = fork_of(id);
+        const std::shared_ptr<TurnTransaction> fork = fork_of(id);
         forks_.erase(id);
         if (name == "merge") {
             co_await fork->merge();
@@ -359,7 +359,7 @@ private:
     std::string tape_;
     bool in_memory_ = false;
     std::shared_ptr<TapeStore> store_;
-    std::map<std::string, std::shared_ptr<TapeFork>> forks_;
+    std::map<std::string, std::shared_ptr<TurnTransaction>> forks_;
 };
 
 /// Members that README-turns.md does not name are faults of the file (exit status 2).

@@ -265,7 +265,7 @@ std::vector<TapeEntry> entries_of(EndedCommand& command, const cubepi::Clock& cl
     return entries;
 }
 
-Task<> end_turn(std::shared_ptr<TapeFork> fork, bool temporary, std::exception_ptr failure) {
+Task<> end_turn(std::shared_ptr<TurnTransaction> fork, bool temporary, std::exception_ptr failure) {
     if (temporary) {
         co_await fork->discard();
         co_return;
@@ -281,10 +281,10 @@ Task<std::string> run_command(std::shared_ptr<BuiltinCore> core, PendingCommand 
                               std::string session_id, TurnState& state) {
     const auto begun = core->runtime().clock->now();
     const Tape session = co_await core->tape(session_id, state);
-    TapeForkOptions options;
+    TurnTransactionOptions options;
     options.turn_id = core->runtime().ids->next();
     options.runtime = core->framework().runtime();
-    const std::shared_ptr<TapeFork> fork = session.fork(std::move(options));
+    const std::shared_ptr<TurnTransaction> fork = session.fork(std::move(options));
     const Tape tape = session.in(fork);
     co_await tape.bootstrap();
     state.mark_recorded();

@@ -60,7 +60,7 @@ Task<> AgentTurn::begin() {
     if (plan_.inherits) {
         tape_.emplace(tape.in(plan_.inherits));
     } else {
-        TapeForkOptions options;
+        TurnTransactionOptions options;
         options.turn_id = core_->runtime().ids->next();
         options.runtime = core_->framework().runtime();
         options.flush_interval = shown_text_interval;
@@ -74,15 +74,15 @@ Task<> AgentTurn::begin() {
     state_.mark_recorded();
     co_await recognize_answer();
     if (plan_.answer) {
-        co_await take_up_answer();
+        co_await continue_answered_run();
     } else if (!plan_.input_id.empty()) {
-        co_await take_up();
+        co_await recover_input();
     }
     if (!over_) co_await start_agent();
 }
 
 /// The input may have been received before, by a process that died (D42).
-Task<> AgentTurn::take_up() {
+Task<> AgentTurn::recover_input() {
     message_id_ = plan_.input_id;
     const std::optional<EarlierTurn> earlier = co_await find_earlier_turn(*tape_, message_id_);
     if (!earlier) co_return;
@@ -171,8 +171,8 @@ Task<> AgentTurn::finish() {
 /// Appends the messages of a turn that inherits after those of its outer turn.
 Task<> AgentTurn::keep_inherited() {
     if (made_.empty()) co_return;
-    const std::shared_ptr<TapeFork> own =
-        std::make_shared<TapeFork>(plan_.inherits, plan_.inherits->tape());
+    const std::shared_ptr<TurnTransaction> own =
+        std::make_shared<TurnTransaction>(plan_.inherits, plan_.inherits->tape());
     TapeCheckpointer memory(own);
     cubepi::AppendOptions options;
     cubepi::MessageList made = std::move(made_);
@@ -193,7 +193,7 @@ Task<> AgentTurn::close() {
         co_await keep_inherited();
         co_return;
     }
-    const std::shared_ptr<TapeFork> fork = std::exchange(fork_, nullptr);
+    const std::shared_ptr<TurnTransaction> fork = std::exchange(fork_, nullptr);
     state_.replace(std::make_shared<RunningTurn>());
     // Later readers of the tape in this turn must see the tape into which the fork was merged.
     Tape after = co_await core_->tape(plan_.session_id, state_);

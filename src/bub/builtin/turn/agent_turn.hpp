@@ -11,7 +11,7 @@
 #include <bub/event_stream.hpp>
 #include <bub/questions.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
-#include <bub/tape/tape_fork.hpp>
+#include <bub/tape/turn_transaction.hpp>
 #include <cubepi/tracing/meter.hpp>
 #include <cubepi/tracing/tracer.hpp>
 
@@ -26,7 +26,7 @@ struct AgentTurnPlan {
     std::optional<std::set<std::string>> allowed_tools = {};
     std::optional<std::set<std::string>> allowed_skills = {};
     /// The running turn whose conversation this turn continues. Entries of this turn are appended after that turn.
-    std::shared_ptr<TapeFork> inherits = {};
+    std::shared_ptr<TurnTransaction> inherits = {};
     /// The id of the user's message; a message that is already on the tape is continued, or answered as before (D42).
     /// Empty: each message is new.
     std::string input_id = {};
@@ -69,7 +69,7 @@ public:
 
 private:
     Task<> begin();
-    Task<> take_up();
+    Task<> recover_input();
     void repeat_answers(const std::vector<std::string>& texts);
     void repeat(std::string text);
     Task<> start_agent();
@@ -86,7 +86,7 @@ private:
     void add_questions(cubepi::AgentOptions& options);
     Task<> start_run(cubepi::Message message, cubepi::PromptOptions how);
     Task<> give_answer(cubepi::Message message, cubepi::PromptOptions how);
-    Task<> take_up_answer();
+    Task<> continue_answered_run();
     bool continue_answer(const std::vector<cubepi::HitlRequest>& open, cubepi::Message message,
                          cubepi::PromptOptions how);
     Task<std::optional<cubepi::AgentEvent>> next_event();
@@ -123,7 +123,7 @@ private:
     TurnState& state_;
     std::optional<Tape> tape_;
     bool closed_ = false;
-    std::shared_ptr<TapeFork> fork_;  ///< null: inherited
+    std::shared_ptr<TurnTransaction> fork_;  ///< null: inherited
     std::shared_ptr<cubepi::ShellSessions> shells_;
     std::shared_ptr<cubepi::Agent> agent_;
     cubepi::TraceAttachment trace_;
@@ -158,7 +158,7 @@ private:
 
 /// The turn to which a tool belongs, as a service of its TurnState.
 struct RunningTurn {
-    std::shared_ptr<TapeFork> fork = {};
+    std::shared_ptr<TurnTransaction> fork = {};
 };
 
 /// Returns the operations on a session as tools for the model and as comma commands.

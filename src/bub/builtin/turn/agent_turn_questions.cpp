@@ -177,7 +177,7 @@ Task<std::optional<cubepi::AgentEvent>> AgentTurn::next_event() {
 }
 
 /// The answer may have been received before, by a process that died (D42).
-Task<> AgentTurn::take_up_answer() {
+Task<> AgentTurn::continue_answered_run() {
     if (!asks_user()) co_return;
     const bool has_expired = plan_.answer->action == AnswerAction::expire;
     const std::vector<cubepi::HitlRequest> open = co_await open_questions(has_expired);

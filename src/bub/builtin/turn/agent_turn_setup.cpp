@@ -94,7 +94,7 @@ Task<> AgentTurn::remember(cubepi::AgentOptions& options) {
         how.session.workspace = core_->workspace_of(state_).string();
     }
     how.context = co_await core_->framework().tape_context(plan_.session_id, state_);
-    const std::shared_ptr<TapeFork> turn = plan_.inherits ? plan_.inherits : fork_;
+    const std::shared_ptr<TurnTransaction> turn = plan_.inherits ? plan_.inherits : fork_;
     auto memory = std::make_shared<TapeCheckpointer>(turn, std::move(how));
     if (!plan_.inherits) {
         options.checkpointer = std::move(memory);

@@ -16,10 +16,10 @@ namespace {
 
 using cubepi::Error;
 using cubepi::ErrorCode;
+using cubepi::HttpServerRequest;
+using cubepi::HttpServerResponse;
 using cubepi::Outcome;
 using cubepi::ResponseStream;
-using cubepi::ServerRequest;
-using cubepi::ServerResponse;
 using detail::HttpExchange;
 using detail::HttpExchanges;
 using detail::HttpMessage;
@@ -114,7 +114,7 @@ Task<> write_events(ExchangePtr exchange, std::stop_token closed, std::stop_toke
     co_await out.write(std::move(last));
 }
 
-bool accepts_events(const ServerRequest& request) {
+bool accepts_events(const HttpServerRequest& request) {
     return request.headers.get("accept").find("text/event-stream") != std::string_view::npos;
 }
 
@@ -129,10 +129,10 @@ struct HttpChannel::State {
     /// Returns the exchange of a message that the manager has accepted. A message of no client, e.g. an answer from the inbox of the
     /// gateway, gets one that no client reads.
     ExchangePtr exchange_of(const Envelope& message) const;
-    Task<ServerResponse> post(ServerRequest request);
+    Task<HttpServerResponse> post(HttpServerRequest request);
     Task<> submit(ExchangePtr exchange, Envelope envelope);
-    Task<ServerResponse> answer(ExchangePtr exchange, ServerRequest request);
-    bool is_authorized(const ServerRequest& request) const {
+    Task<HttpServerResponse> answer(ExchangePtr exchange, HttpServerRequest request);
+    bool is_authorized(const HttpServerRequest& request) const {
         return cubepi::equal_secrets(request.bearer_token(), options.token);
     }
 
@@ -155,9 +155,10 @@ ExchangePtr HttpChannel::State::exchange_of(const Envelope& message) const {
     return exchange;
 }
 
-Task<ServerResponse> HttpChannel::State::post(ServerRequest request) {
+Task<HttpServerResponse> HttpChannel::State::post(HttpServerRequest request) {
     if (!is_authorized(request)) {
-        ServerResponse refused = ServerResponse::error(401, "the bearer token is missing or wrong");
+        HttpServerResponse refused =
+            HttpServerResponse::error(401, "the bearer token is missing or wrong");
         refused.headers.set("www-authenticate", "Bearer");
         co_return refused;
     }
@@ -168,11 +169,11 @@ Task<ServerResponse> HttpChannel::State::post(ServerRequest request) {
     } catch (const Error& error) {
         problem = error.what();
     }
-    if (!message) co_return ServerResponse::error(400, problem);
+    if (!message) co_return HttpServerResponse::error(400, problem);
     ExchangePtr exchange = exchanges->find(message->key);
     if (exchange && exchange->chat() != message->session &&
         request.body.find("\"session\"") != std::string::npos)
-        co_return ServerResponse::error(422, "this Idempotency-Key belongs to another session");
+        co_return HttpServerResponse::error(422, "this Idempotency-Key belongs to another session");
     if (!exchange) {
         exchange = exchanges->add(message->key, message->session);
         exchange->streaming = accepts_events(request);
@@ -180,10 +181,10 @@ Task<ServerResponse> HttpChannel::State::post(ServerRequest request) {
         Task<> submitting = submit(exchange, std::move(message->envelope));
         co_await std::move(submitting);
         if (const auto& refusal = exchange->refusal())
-            co_return ServerResponse::error(refusal->status, refusal->text);
+            co_return HttpServerResponse::error(refusal->status, refusal->text);
     }
-    Task<ServerResponse> answering = answer(std::move(exchange), std::move(request));
-    ServerResponse response = co_await std::move(answering);
+    Task<HttpServerResponse> answering = answer(std::move(exchange), std::move(request));
+    HttpServerResponse response = co_await std::move(answering);
     co_return response;
 }
 
@@ -202,25 +203,26 @@ Task<> HttpChannel::State::submit(ExchangePtr exchange, Envelope envelope) {
     }
 }
 
-Task<ServerResponse> HttpChannel::State::answer(ExchangePtr exchange, ServerRequest request) {
+Task<HttpServerResponse> HttpChannel::State::answer(ExchangePtr exchange,
+                                                    HttpServerRequest request) {
     const std::stop_token closed = request.closed;
     const std::stop_token ending = stopping.get_token();
     if (accepts_events(request)) {
         auto write = [exchange, closed, ending](ResponseStream& out) {
             return write_events(exchange, closed, ending, out);
         };
-        ServerResponse events = ServerResponse::events(std::move(write));
+        HttpServerResponse events = HttpServerResponse::events(std::move(write));
         co_return events;
     }
     const bool ended = co_await wait_for_end(exchange, closed, ending);
     if (!ended) {
-        co_return ServerResponse::error(
+        co_return HttpServerResponse::error(
             503, "the gateway ends; repeat the request with the same Idempotency-Key");
     }
     if (const auto& refusal = exchange->refusal())
-        co_return ServerResponse::error(refusal->status, refusal->text);
+        co_return HttpServerResponse::error(refusal->status, refusal->text);
     const Json result = result_of(*exchange);
-    co_return ServerResponse::json(200, result);
+    co_return HttpServerResponse::json(200, result);
 }
 
 HttpChannel::HttpChannel(HttpChannelOptions options, MessageHandler handler)
@@ -244,7 +246,7 @@ Task<> HttpChannel::start(std::stop_token stopping) {
     const cubepi::Executor executor = co_await cubepi::this_executor;
     state_->server = std::make_unique<cubepi::HttpServer>(executor, state_->options.server);
     State* const state = state_.get();
-    state->server->route("POST", "/v1/messages", [state](ServerRequest request) {
+    state->server->route("POST", "/v1/messages", [state](HttpServerRequest request) {
         return state->post(std::move(request));
     });
     state->server->listen();

@@ -40,7 +40,7 @@ std::string text(const JsonObject& object, std::string_view key, std::size_t lim
     return std::string(given);
 }
 
-JsonObject body_of(const cubepi::ServerRequest& request) {
+JsonObject body_of(const cubepi::HttpServerRequest& request) {
     boost::system::error_code failed;
     Json body = boost::json::parse(request.body, failed);
     if (failed || !body.is_object()) refuse("the body must be a JSON object with a 'text'");
@@ -55,7 +55,7 @@ JsonObject body_of(const cubepi::ServerRequest& request) {
 
 }  // namespace
 
-HttpMessage read_message(const cubepi::ServerRequest& request,
+HttpMessage read_message(const cubepi::HttpServerRequest& request,
                          const std::vector<std::string>& operators) {
     const JsonObject body = body_of(request);
     HttpMessage message;

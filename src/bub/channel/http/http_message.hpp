@@ -17,7 +17,7 @@ struct HttpMessage {
 };
 
 /// Reads a request. Throws Error(parse) with the reason if it is not one. A session or key that is absent is a new one.
-HttpMessage read_message(const cubepi::ServerRequest& request,
+HttpMessage read_message(const cubepi::HttpServerRequest& request,
                          const std::vector<std::string>& operators);
 
 }  // namespace bub::detail

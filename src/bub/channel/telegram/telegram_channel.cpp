@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include <bub/channel/telegram/inbox.hpp>
 #include <bub/channel/telegram/outbox.hpp>
+#include <bub/channel/telegram/update_receiver.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/task_scope.hpp>
@@ -30,13 +30,13 @@ TelegramChannelOptions completed(TelegramChannelOptions options) {
 struct TelegramChannel::State {
     State(const TelegramChannelOptions& options, MessageHandler handler)
         : api(std::make_shared<const telegram::TelegramApi>(api_options(options))),
-          inbox(std::make_shared<telegram::Inbox>(options, std::move(handler), api)),
+          inbox(std::make_shared<telegram::UpdateReceiver>(options, std::move(handler), api)),
           outbox(std::make_shared<telegram::Outbox>(options, api)),
           warn(options.on_warning) {}
 
     const std::string name = "telegram";
     const std::shared_ptr<const telegram::TelegramApi> api;
-    const std::shared_ptr<telegram::Inbox> inbox;
+    const std::shared_ptr<telegram::UpdateReceiver> inbox;
     const std::shared_ptr<telegram::Outbox> outbox;
     const WarningHandler warn;
     std::unique_ptr<cubepi::BackgroundScope> work;

@@ -10,7 +10,7 @@
 #include <bub/tape/entry/message_entries.hpp>
 #include <bub/tape/file/side_state.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
-#include <bub/tape/tape_fork.hpp>
+#include <bub/tape/turn_transaction.hpp>
 
 namespace bub {
 
@@ -42,7 +42,7 @@ struct TapeCheckpointer::State : std::enable_shared_from_this<TapeCheckpointer::
     /// Removes the requests and answers of AppendOptions::settle(), unless the append would be rejected.
     Task<void> settle(std::string tape, cubepi::AppendOptions options);
     /// Expires the request; returns false if it is not pending any more.
-    Task<bool> expire_one(cubepi::InboxEntry entry, double now);
+    Task<bool> expire_one(cubepi::QuestionEntry entry, double now);
     /// Moves the records of answers from the side state to the sidecar `answers`.
     Task<void> archive_records(std::string tape);
     /// Empties that sidecar.

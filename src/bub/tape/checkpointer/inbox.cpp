@@ -77,7 +77,7 @@ void store_answer(JsonObject& state, const std::string& tape, const std::string&
         return detail::is_request(element, record.run_id, record.question_id);
     });
     if (found == pending.end()) cubepi::detail::throw_stale_answer(tape, record);
-    InboxEntry entry = detail::read_request(tape, *found);
+    QuestionEntry entry = detail::read_request(tape, *found);
     if (!entry.request) detail::throw_damaged_request(entry, file);
     PendingRequest request;
     request.request = std::move(*entry.request);
@@ -118,12 +118,12 @@ std::vector<TapeEntry> archived(const JsonArray& records) {
     return entries;
 }
 
-bool is_due(const InboxEntry& entry, double now) {
+bool is_due(const QuestionEntry& entry, double now) {
     return entry.expires_at && *entry.expires_at <= now;
 }
 
 /// Returns true if the request was pending, was due, and is expired now.
-bool expire(JsonObject& state, const InboxEntry& entry, double now) {
+bool expire(JsonObject& state, const QuestionEntry& entry, double now) {
     for (Json& element : SideState::edit(state, "pending")) {
         if (!detail::is_request(element, entry.run_id, entry.question_id)) continue;
         if (detail::is_expired(element)) return false;
@@ -137,11 +137,11 @@ bool expire(JsonObject& state, const InboxEntry& entry, double now) {
 
 }  // namespace
 
-Task<InboxPage> TapeCheckpointer::list_requests(InboxQuery query) {
+Task<QuestionPage> TapeCheckpointer::list_requests(QuestionQuery query) {
     return state_->store->list_requests(std::move(query));
 }
 
-Task<bool> TapeCheckpointer::State::expire_one(InboxEntry entry, double now) {
+Task<bool> TapeCheckpointer::State::expire_one(QuestionEntry entry, double now) {
     const std::shared_ptr<State> self = shared_from_this();
     std::string tape = entry.thread_id;
     std::function<Json(JsonObject&)> edit = [entry = std::move(entry),
@@ -153,17 +153,18 @@ Task<bool> TapeCheckpointer::State::expire_one(InboxEntry entry, double now) {
 }
 
 /// Goes through the requests by deadline. An unreadable one does not expire: it is listed until it is discarded.
-Task<std::vector<InboxEntry>> TapeCheckpointer::expire_due(double now, std::size_t limit) {
+Task<std::vector<QuestionEntry>> TapeCheckpointer::expire_due(double now, std::size_t limit) {
     const std::shared_ptr<State> state = state_;
-    std::vector<InboxEntry> expired;
+    std::vector<QuestionEntry> expired;
     std::string cursor;
     bool more = limit > 0;
     while (more) {
-        InboxQuery query = InboxQuery().order(InboxOrder::deadline).limit(limit).after(cursor);
-        InboxPage page = co_await state->store->list_requests(std::move(query));
+        QuestionQuery query =
+            QuestionQuery().order(QuestionOrder::deadline).limit(limit).after(cursor);
+        QuestionPage page = co_await state->store->list_requests(std::move(query));
         cursor = page.next;
         more = !cursor.empty();
-        for (InboxEntry& entry : page.entries) {
+        for (QuestionEntry& entry : page.entries) {
             more = more && is_due(entry, now);
             if (!entry.request || !is_due(entry, now) || expired.size() == limit) continue;
             const bool done = co_await state->expire_one(entry, now);

@@ -58,7 +58,7 @@ Task<std::vector<PendingRequest>> TapeCheckpointer::load_pending_requests(std::s
     const JsonObject side_state = co_await state->store->read_state(thread_id);
     std::vector<PendingRequest> pending;
     for (const Json& element : SideState(side_state).list("pending")) {
-        InboxEntry read = detail::read_request(thread_id, element);
+        QuestionEntry read = detail::read_request(thread_id, element);
         if (!read.request) detail::throw_damaged_request(read, state->store->state_file(thread_id));
         PendingRequest entry;
         entry.run_id = std::move(read.run_id);

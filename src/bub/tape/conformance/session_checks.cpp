@@ -4,7 +4,7 @@
 
 #include <bub/tape/conformance/probe.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
-#include <bub/tape/tape_fork.hpp>
+#include <bub/tape/turn_transaction.hpp>
 
 // Turns in progress, and what a store does with whole tapes.
 
@@ -16,13 +16,13 @@ using cubepi::run;
 
 constexpr const char* tape = probed_tape;
 
-std::shared_ptr<TapeFork> begin_turn(std::shared_ptr<TapeStore> store, std::string id) {
-    TapeForkOptions options;
+std::shared_ptr<TurnTransaction> begin_turn(std::shared_ptr<TapeStore> store, std::string id) {
+    TurnTransactionOptions options;
     options.turn_id = std::move(id);
-    return std::make_shared<TapeFork>(std::move(store), tape, std::move(options));
+    return std::make_shared<TurnTransaction>(std::move(store), tape, std::move(options));
 }
 
-void add(TapeFork& fork, TapeEntry entry) {
+void add(TurnTransaction& fork, TapeEntry entry) {
     std::vector<TapeEntry> one;
     one.push_back(std::move(entry));
     (void)run(fork.append(tape, std::move(one), TapeAppend()));

@@ -62,7 +62,7 @@ struct CloseDirectory {
 RequestMarkSet marks_of(const std::string& tape, const JsonObject& state) {
     constexpr double never = std::numeric_limits<double>::infinity();
     RequestMarkSet marks;
-    for (const cubepi::InboxEntry& entry : pending_requests(tape, state))
+    for (const cubepi::QuestionEntry& entry : pending_requests(tape, state))
         marks.insert(RequestMark{entry.created_at, entry.expires_at.value_or(never), tape});
     return marks;
 }

@@ -71,7 +71,7 @@ public:
     Json edit_state(const std::string& name, const std::function<Json(JsonObject&)>& edit);
     void edit_state_later(const std::string& name, std::function<void(JsonObject&)> edit);
     JsonObject read_state(const std::string& name);
-    cubepi::InboxPage list_requests(const cubepi::InboxQuery& query);
+    cubepi::QuestionPage list_requests(const cubepi::QuestionQuery& query);
     std::string put_media(const std::string& bytes);
     std::optional<std::string> get_media(const std::string& sha256);
     std::shared_ptr<TurnJournal> open_journal(const std::string& name, const std::string& turn_id);

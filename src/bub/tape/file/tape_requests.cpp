@@ -19,10 +19,10 @@ namespace bub::detail {
 
 namespace fs = std::filesystem;
 
-using cubepi::InboxEntry;
-using cubepi::InboxOrder;
-using cubepi::InboxPage;
-using cubepi::InboxQuery;
+using cubepi::QuestionEntry;
+using cubepi::QuestionOrder;
+using cubepi::QuestionPage;
+using cubepi::QuestionQuery;
 
 namespace {
 
@@ -35,10 +35,10 @@ using Place = std::pair<double, std::string>;
 /// The places of the marks, without those before the first one of the page.
 class Places {
 public:
-    Places(std::vector<RequestMark> marks, const InboxQuery& query) {
+    Places(std::vector<RequestMark> marks, const QuestionQuery& query) {
         const auto [time, tape, run_id, question_id] = cubepi::detail::read_inbox_cursor(query);
         const Place first(time, tape);
-        const bool by_age = query.order() == InboxOrder::age;
+        const bool by_age = query.order() == QuestionOrder::age;
         std::vector<Place> found;
         found.reserve(marks.size());
         for (RequestMark& mark : marks) {
@@ -60,21 +60,21 @@ private:
 };
 
 /// The requests of a tape that were asked or expire at this time.
-std::vector<InboxEntry> entries_at(const std::vector<InboxEntry>& entries, double time,
-                                   InboxOrder order) {
-    std::vector<InboxEntry> found;
-    for (const InboxEntry& entry : entries) {
+std::vector<QuestionEntry> entries_at(const std::vector<QuestionEntry>& entries, double time,
+                                      QuestionOrder order) {
+    std::vector<QuestionEntry> found;
+    for (const QuestionEntry& entry : entries) {
         if (std::get<0>(cubepi::detail::inbox_key(entry, order)) == time) found.push_back(entry);
     }
     return found;
 }
 
 /// Stands for the requests of a tape whose side state cannot be read.
-InboxEntry unreadable(const Place& place, InboxOrder order, const cubepi::Error& error) {
-    InboxEntry entry;
+QuestionEntry unreadable(const Place& place, QuestionOrder order, const cubepi::Error& error) {
+    QuestionEntry entry;
     entry.thread_id = place.second;
-    if (order == InboxOrder::age) entry.created_at = place.first;
-    if (order == InboxOrder::deadline && place.first != infinite) entry.expires_at = place.first;
+    if (order == QuestionOrder::age) entry.created_at = place.first;
+    if (order == QuestionOrder::deadline && place.first != infinite) entry.expires_at = place.first;
     entry.damage = error.what();
     return entry;
 }
@@ -84,7 +84,7 @@ class RequestWalk {
 public:
     using ReadState = std::function<JsonObject(const std::string& tape)>;
 
-    RequestWalk(const InboxQuery& query, ReadState read_state)
+    RequestWalk(const QuestionQuery& query, ReadState read_state)
         : query_(query),
           after_(cubepi::detail::read_inbox_cursor(query)),
           read_state_(std::move(read_state)) {}
@@ -99,34 +99,34 @@ public:
     }
     /// The tapes that have a mark without a request.
     const std::set<std::string>& outdated() const noexcept { return outdated_; }
-    InboxPage page() const { return cubepi::detail::inbox_page(entries_, query_); }
+    QuestionPage page() const { return cubepi::detail::inbox_page(entries_, query_); }
 
 private:
     void visit(const Place& place) {
         try {
-            const std::vector<InboxEntry> found =
+            const std::vector<QuestionEntry> found =
                 entries_at(requests_of(place.second), place.first, query_.order());
             if (found.empty()) outdated_.insert(place.second);
-            for (const InboxEntry& entry : found) add(entry);
+            for (const QuestionEntry& entry : found) add(entry);
         } catch (const cubepi::Error& error) {
             add(unreadable(place, query_.order(), error));
         }
     }
-    const std::vector<InboxEntry>& requests_of(const std::string& tape) {
+    const std::vector<QuestionEntry>& requests_of(const std::string& tape) {
         const auto known = read_.find(tape);
         if (known != read_.end()) return known->second;
         return read_.emplace(tape, pending_requests(tape, read_state_(tape))).first->second;
     }
-    void add(InboxEntry entry) {
+    void add(QuestionEntry entry) {
         if (after_ < cubepi::detail::inbox_key(entry, query_.order()))
             entries_.push_back(std::move(entry));
     }
 
-    const InboxQuery& query_;
+    const QuestionQuery& query_;
     const cubepi::detail::InboxKey after_;
     ReadState read_state_;
-    std::map<std::string, std::vector<InboxEntry>> read_;
-    std::vector<InboxEntry> entries_;
+    std::map<std::string, std::vector<QuestionEntry>> read_;
+    std::vector<QuestionEntry> entries_;
     std::set<std::string> outdated_;
 };
 
@@ -148,7 +148,7 @@ std::vector<std::string> tapes_with_state(const fs::path& directory) {
 
 /// Corrects the marks of tapes that have one without a request: a killed process has left it, or another program has edited
 /// the side state, whose requests may then have other times. Hence the next pass.
-InboxPage TapeDirectory::list_requests(const InboxQuery& query) {
+QuestionPage TapeDirectory::list_requests(const QuestionQuery& query) {
     constexpr int most_passes = 3;
     for (int pass = 1;; ++pass) {
         RequestWalk walk(query, [this](const std::string& tape) { return read_state(tape); });

@@ -39,7 +39,7 @@ std::vector<TapeClaim> make_edits(JsonObject& state, const std::vector<StateEdit
 
 }  // namespace
 
-bool TapeFork::hold_claim(const std::string& tape, TapeClaim claim) {
+bool TurnTransaction::hold_claim(const std::string& tape, TapeClaim claim) {
     State& state = *state_;
     detail::ForkBranch* const branch = state.find(tape);
     if (!branch || state.over) return false;
@@ -50,7 +50,7 @@ bool TapeFork::hold_claim(const std::string& tape, TapeClaim claim) {
     return true;
 }
 
-bool TapeFork::edit_state_at_end(const std::string& tape, StateEdit edit) {
+bool TurnTransaction::edit_state_at_end(const std::string& tape, StateEdit edit) {
     State& state = *state_;
     detail::ForkBranch* const branch = state.find(tape);
     if (!branch || state.over) return false;
@@ -59,7 +59,7 @@ bool TapeFork::edit_state_at_end(const std::string& tape, StateEdit edit) {
     return true;
 }
 
-Task<JsonObject> TapeFork::read_state(std::string tape) {
+Task<JsonObject> TurnTransaction::read_state(std::string tape) {
     const std::shared_ptr<State> state = state_;
     JsonObject side_state = co_await state->parent->read_state(tape);
     if (const detail::ForkBranch* const own = state->find(tape)) {
@@ -69,7 +69,8 @@ Task<JsonObject> TapeFork::read_state(std::string tape) {
 }
 
 /// Pending edits are applied with the next edit, which may be a claim that follows a released one.
-Task<Json> TapeFork::edit_state(std::string tape, std::function<Json(JsonObject& state)> edit) {
+Task<Json> TurnTransaction::edit_state(std::string tape,
+                                       std::function<Json(JsonObject& state)> edit) {
     const std::shared_ptr<State> state = state_;
     detail::ForkBranch* const own = state->find(tape);
     if (!own || own->at_end.empty()) {
@@ -91,11 +92,11 @@ Task<Json> TapeFork::edit_state(std::string tape, std::function<Json(JsonObject&
     co_return result;
 }
 
-bool TapeFork::State::holds_something() const {
+bool TurnTransaction::State::holds_something() const {
     return main.holds_something() || !behind.empty() || !partial_text.empty();
 }
 
-std::vector<TapeEntry> TapeFork::State::whole_turn(TurnStatus status) const {
+std::vector<TapeEntry> TurnTransaction::State::whole_turn(TurnStatus status) const {
     std::vector<TapeEntry> entries = detail::mergeable(main.entries);
     const bool whole = status == TurnStatus::ok || status == TurnStatus::suspended;
     if (!partial_text.empty() && !whole) {
@@ -107,7 +108,7 @@ std::vector<TapeEntry> TapeFork::State::whole_turn(TurnStatus status) const {
     return entries;
 }
 
-Task<void> TapeFork::State::merge(TurnStatus status) {
+Task<void> TurnTransaction::State::merge(TurnStatus status) {
     std::vector<TapeEntry> entries = whole_turn(status);
     const std::size_t first = main.reset ? 0 : detail::first_anchor_in(entries);
     if (!options.turn_id.empty() && (!entries.empty() || main.reset)) {
@@ -124,7 +125,7 @@ Task<void> TapeFork::State::merge(TurnStatus status) {
     (void)co_await parent->append(main.tape, std::move(entries), std::move(how));
 }
 
-Task<std::string> TapeFork::State::merge_or_refusal(TurnStatus status) {
+Task<std::string> TurnTransaction::State::merge_or_refusal(TurnStatus status) {
     std::string refusal;
     try {
         co_await merge(status);
@@ -134,7 +135,7 @@ Task<std::string> TapeFork::State::merge_or_refusal(TurnStatus status) {
     co_return refusal;
 }
 
-Task<void> TapeFork::State::keep_refused(TurnStatus status, std::string reason) {
+Task<void> TurnTransaction::State::keep_refused(TurnStatus status, std::string reason) {
     detail::JournaledTurn turn;
     turn.id = options.turn_id;
     turn.entries = main.entries;
@@ -147,7 +148,7 @@ Task<void> TapeFork::State::keep_refused(TurnStatus status, std::string reason) 
     co_await parent->append(main.tape, std::move(entries), std::move(how));
 }
 
-Task<void> TapeFork::State::edit_at_end() {
+Task<void> TurnTransaction::State::edit_at_end() {
     if (main.at_end.empty()) co_return;
     std::function<Json(JsonObject&)> edit = [edits = main.at_end](JsonObject& side_state) {
         for (const StateEdit& one : edits) one(side_state);
@@ -162,7 +163,7 @@ Task<void> TapeFork::State::edit_at_end() {
     main.at_end.clear();
 }
 
-void TapeFork::State::close() {
+void TurnTransaction::State::close() {
     over = true;
     if (timer) timer->cancel();
     timer.reset();
@@ -171,7 +172,7 @@ void TapeFork::State::close() {
     partial_text.clear();
 }
 
-Task<void> TapeFork::merge(TurnStatus status) {
+Task<void> TurnTransaction::merge(TurnStatus status) {
     const std::shared_ptr<State> state = state_;
     state->check_open();
     // A merge that fails leaves a fork that can be merged again.
@@ -206,7 +207,7 @@ Task<void> TapeFork::merge(TurnStatus status) {
         tape);
 }
 
-Task<void> TapeFork::discard() {
+Task<void> TurnTransaction::discard() {
     const std::shared_ptr<State> state = state_;
     if (state->over) co_return;
     co_await state->remove_journal();

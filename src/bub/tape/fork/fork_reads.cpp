@@ -29,16 +29,18 @@ std::optional<TapeEntry> newest(const std::vector<TapeEntry>& entries, Is is) {
 
 }  // namespace
 
-Task<std::vector<std::string>> TapeFork::list_tapes() { return state_->parent->list_tapes(); }
-Task<std::vector<std::string>> TapeFork::all_tapes() { return state_->parent->all_tapes(); }
-Task<cubepi::InboxPage> TapeFork::list_requests(cubepi::InboxQuery query) {
+Task<std::vector<std::string>> TurnTransaction::list_tapes() {
+    return state_->parent->list_tapes();
+}
+Task<std::vector<std::string>> TurnTransaction::all_tapes() { return state_->parent->all_tapes(); }
+Task<cubepi::QuestionPage> TurnTransaction::list_requests(cubepi::QuestionQuery query) {
     return state_->parent->list_requests(std::move(query));
 }
-std::string TapeFork::state_file(const std::string& tape) const {
+std::string TurnTransaction::state_file(const std::string& tape) const {
     return state_->parent->state_file(tape);
 }
 
-Task<std::vector<TapeEntry>> TapeFork::fetch(std::string tape, TapeQuery query) {
+Task<std::vector<TapeEntry>> TurnTransaction::fetch(std::string tape, TapeQuery query) {
     const std::shared_ptr<State> state = state_;
     const detail::ForkBranch* const own = state->find(tape);
     if (!own) {
@@ -73,8 +75,8 @@ Task<std::vector<TapeEntry>> TapeFork::fetch(std::string tape, TapeQuery query) 
     co_return found;
 }
 
-Task<void> TapeFork::visit(std::string tape, TapeQuery query,
-                           std::function<bool(const TapeEntry&)> visit) {
+Task<void> TurnTransaction::visit(std::string tape, TapeQuery query,
+                                  std::function<bool(const TapeEntry&)> visit) {
     const std::shared_ptr<State> state = state_;
     const detail::ForkBranch* const own = state->find(tape);
     if (!own) {
@@ -116,7 +118,7 @@ Task<void> TapeFork::visit(std::string tape, TapeQuery query,
     if (!query.newest_first() && *continues) visit_own();
 }
 
-Task<TapePosition> TapeFork::position(std::string tape) {
+Task<TapePosition> TurnTransaction::position(std::string tape) {
     const std::shared_ptr<State> state = state_;
     const detail::ForkBranch* const own = state->find(tape);
     if (own && (own->base || own->reset)) co_return own->end;
@@ -124,7 +126,7 @@ Task<TapePosition> TapeFork::position(std::string tape) {
     co_return end;
 }
 
-Task<TapeInfo> TapeFork::info(std::string tape) {
+Task<TapeInfo> TurnTransaction::info(std::string tape) {
     const std::shared_ptr<State> state = state_;
     const detail::ForkBranch* const own = state->find(tape);
     TapeInfo info;
@@ -134,7 +136,7 @@ Task<TapeInfo> TapeFork::info(std::string tape) {
     co_return info;
 }
 
-Task<std::vector<TapeEntry>> TapeFork::anchors(std::string tape, std::size_t limit) {
+Task<std::vector<TapeEntry>> TurnTransaction::anchors(std::string tape, std::size_t limit) {
     const std::shared_ptr<State> state = state_;
     const detail::ForkBranch* const own = state->find(tape);
     std::vector<TapeEntry> found;
@@ -148,8 +150,8 @@ Task<std::vector<TapeEntry>> TapeFork::anchors(std::string tape, std::size_t lim
     co_return found;
 }
 
-Task<std::optional<TapeEntry>> TapeFork::find_message_entry(std::string tape,
-                                                            std::string message_id) {
+Task<std::optional<TapeEntry>> TurnTransaction::find_message_entry(std::string tape,
+                                                                   std::string message_id) {
     const std::shared_ptr<State> state = state_;
     std::optional<TapeEntry> found;
     if (const detail::ForkBranch* const own = state->find(tape)) {
@@ -164,7 +166,7 @@ Task<std::optional<TapeEntry>> TapeFork::find_message_entry(std::string tape,
     co_return found;
 }
 
-Task<std::optional<TapeEntry>> TapeFork::find_event(std::string tape, std::string name) {
+Task<std::optional<TapeEntry>> TurnTransaction::find_event(std::string tape, std::string name) {
     const std::shared_ptr<State> state = state_;
     std::optional<TapeEntry> found;
     if (const detail::ForkBranch* const own = state->find(tape)) {
@@ -177,7 +179,7 @@ Task<std::optional<TapeEntry>> TapeFork::find_event(std::string tape, std::strin
     co_return found;
 }
 
-Task<std::optional<TapeEntry>> TapeFork::find_run(std::string tape, std::string run_id) {
+Task<std::optional<TapeEntry>> TurnTransaction::find_run(std::string tape, std::string run_id) {
     const std::shared_ptr<State> state = state_;
     std::optional<TapeEntry> found;
     if (const detail::ForkBranch* const own = state->find(tape)) {
@@ -190,11 +192,11 @@ Task<std::optional<TapeEntry>> TapeFork::find_run(std::string tape, std::string 
     co_return found;
 }
 
-Task<std::string> TapeFork::put_media(std::string bytes) {
+Task<std::string> TurnTransaction::put_media(std::string bytes) {
     return needed(state_->parent_media, "media").put_media(std::move(bytes));
 }
 
-Task<std::optional<std::string>> TapeFork::get_media(std::string sha256) {
+Task<std::optional<std::string>> TurnTransaction::get_media(std::string sha256) {
     return needed(state_->parent_media, "media").get_media(std::move(sha256));
 }
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include <bub/tape/fork/turn_journal.hpp>
-#include <bub/tape/tape_fork.hpp>
+#include <bub/tape/turn_transaction.hpp>
 #include <cubepi/core/clock.hpp>
 
 namespace bub {
@@ -39,12 +39,12 @@ struct ForkMark {
 
 }  // namespace detail
 
-struct TapeFork::State : std::enable_shared_from_this<TapeFork::State> {
+struct TurnTransaction::State : std::enable_shared_from_this<TurnTransaction::State> {
     std::shared_ptr<TapeStore> parent;
     TapeMediaStore* parent_media = nullptr;
     TurnClaims* parent_claims = nullptr;
     TurnJournalStore* journals = nullptr;
-    TapeForkOptions options;
+    TurnTransactionOptions options;
 
     detail::ForkBranch main;
     std::vector<TapeEntry> behind;

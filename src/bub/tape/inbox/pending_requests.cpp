@@ -31,8 +31,8 @@ std::optional<double> number_of(const JsonObject& object, std::string_view key) 
 
 }  // namespace
 
-cubepi::InboxEntry read_request(const std::string& tape, const Json& element) {
-    cubepi::InboxEntry entry;
+cubepi::QuestionEntry read_request(const std::string& tape, const Json& element) {
+    cubepi::QuestionEntry entry;
     entry.thread_id = tape;
     if (const JsonObject* one = element.if_object()) entry.run_id = text_member(*one, "run_id");
     const JsonObject* request = request_of(element);
@@ -52,13 +52,13 @@ cubepi::InboxEntry read_request(const std::string& tape, const Json& element) {
     return entry;
 }
 
-void throw_damaged_request(const cubepi::InboxEntry& entry, const std::string& file) {
+void throw_damaged_request(const cubepi::QuestionEntry& entry, const std::string& file) {
     const std::string place = file.empty() ? "the side state of the tape" : file;
     throw cubepi::CheckpointCorruptionError(
         "a pending request of tape '" + entry.thread_id + "' is damaged (" + entry.damage +
             "); repair it in " + place +
             ", or discard the requests of the tape: `cubepi inbox cancel`, or "
-            "HitlInbox::discard_requests() in a program",
+            "QuestionStore::discard_requests() in a program",
         entry.thread_id, "tape", "pending request '" + entry.question_id + "'", file);
 }
 
@@ -73,8 +73,9 @@ bool is_request(const Json& element, const std::string& run_id, const std::strin
            text_member(*request, "question_id") == question_id;
 }
 
-std::vector<cubepi::InboxEntry> pending_requests(const std::string& tape, const JsonObject& state) {
-    std::vector<cubepi::InboxEntry> entries;
+std::vector<cubepi::QuestionEntry> pending_requests(const std::string& tape,
+                                                    const JsonObject& state) {
+    std::vector<cubepi::QuestionEntry> entries;
     for (const Json& element : SideState(state).list("pending")) {
         if (!is_expired(element)) entries.push_back(read_request(tape, element));
     }
@@ -83,17 +84,18 @@ std::vector<cubepi::InboxEntry> pending_requests(const std::string& tape, const 
 
 }  // namespace detail
 
-InboxBuilder::InboxBuilder(cubepi::InboxQuery query) : query_(std::move(query)) {
+InboxBuilder::InboxBuilder(cubepi::QuestionQuery query) : query_(std::move(query)) {
     (void)cubepi::detail::read_inbox_cursor(query_);
 }
 
 void InboxBuilder::add(const std::string& tape, const JsonObject& state) {
-    for (cubepi::InboxEntry& entry : detail::pending_requests(tape, state)) add(std::move(entry));
+    for (cubepi::QuestionEntry& entry : detail::pending_requests(tape, state))
+        add(std::move(entry));
 }
 
-void InboxBuilder::add(cubepi::InboxEntry entry) { entries_.push_back(std::move(entry)); }
+void InboxBuilder::add(cubepi::QuestionEntry entry) { entries_.push_back(std::move(entry)); }
 
-cubepi::InboxPage InboxBuilder::page() const {
+cubepi::QuestionPage InboxBuilder::page() const {
     return cubepi::detail::inbox_page(entries_, query_);
 }
 

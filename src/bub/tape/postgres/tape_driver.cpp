@@ -30,7 +30,7 @@ PgTapeDriver::PgTapeDriver(const cubepi::PostgresOptions& options, std::int64_t 
     if (owner != 0) set_up_.add("SELECT pg_advisory_lock_shared($1)").integer(owner);
 }
 
-void PgTapeDriver::check(const cubepi::detail::ServerResults& results) const {
+void PgTapeDriver::check(const cubepi::detail::SqlResults& results) const {
     const std::optional<int> version = cubepi::detail::version_of(results[1]);
     refuse_newer_tapes(description(), version);
     if (version == postgres_tape_version) return;
@@ -48,9 +48,8 @@ void PgTapeDriver::check(const cubepi::detail::ServerResults& results) const {
                                                             create_tables);
 }
 
-cubepi::detail::ServerRemedy PgTapeDriver::remedy(
-    const cubepi::detail::ServerFailure& failure) const {
-    cubepi::detail::ServerRemedy remedy = PgDriver::remedy(failure);
+cubepi::detail::SqlRemedy PgTapeDriver::remedy(const cubepi::detail::SqlFailure& failure) const {
+    cubepi::detail::SqlRemedy remedy = PgDriver::remedy(failure);
     if (remedy.code == ErrorCode::schema_mismatch) {
         remedy.text =
             "the tables of tapes (bub_*) are missing: create them with 'cubepi db init --tapes', "
@@ -61,17 +60,17 @@ cubepi::detail::ServerRemedy PgTapeDriver::remedy(
     return remedy;
 }
 
-cubepi::detail::ServerWriteIds PgTapeDriver::write_ids() const {
-    cubepi::detail::ServerWriteIds ids;
+cubepi::detail::SqlWriteIds PgTapeDriver::write_ids() const {
+    cubepi::detail::SqlWriteIds ids;
     ids.before = "(SELECT write_id FROM bub_tapes WHERE tape = $1)";
     ids.store = "UPDATE bub_tapes SET write_id = $2, updated_at = now() WHERE tape = $1";
     ids.current = "SELECT write_id FROM bub_tapes WHERE tape = $1";
     return ids;
 }
 
-void rethrow_translated(const cubepi::detail::ServerDriver& driver,
-                        const std::exception_ptr& failure, const std::string& tape) {
-    if (const cubepi::detail::ServerFailure* of_server = cubepi::detail::as_server_failure(failure))
+void rethrow_translated(const cubepi::detail::SqlDriver& driver, const std::exception_ptr& failure,
+                        const std::string& tape) {
+    if (const cubepi::detail::SqlFailure* of_server = cubepi::detail::as_server_failure(failure))
         cubepi::detail::throw_checkpointer_error(driver, *of_server, tape);
     std::rethrow_exception(failure);
 }

@@ -16,21 +16,20 @@ public:
     /// `owner`: its sessions show that the owner of turns is alive (PgTapeTurns); 0: they do not.
     explicit PgTapeDriver(const cubepi::PostgresOptions& options, std::int64_t owner = 0);
 
-    cubepi::detail::ServerBatch set_up() const override { return set_up_; }
-    void check(const cubepi::detail::ServerResults& results) const override;
-    cubepi::detail::ServerRemedy remedy(
-        const cubepi::detail::ServerFailure& failure) const override;
-    cubepi::detail::ServerWriteIds write_ids() const override;
+    cubepi::detail::SqlBatch set_up() const override { return set_up_; }
+    void check(const cubepi::detail::SqlResults& results) const override;
+    cubepi::detail::SqlRemedy remedy(const cubepi::detail::SqlFailure& failure) const override;
+    cubepi::detail::SqlWriteIds write_ids() const override;
 
 private:
-    cubepi::detail::ServerBatch set_up_;
+    cubepi::detail::SqlBatch set_up_;
 };
 
 /// Returns the statements that create the tables.
 std::vector<std::string> tape_schema_statements();
 
 /// Throws the error of a call on the server that failed outside of a transaction.
-[[noreturn]] void rethrow_translated(const cubepi::detail::ServerDriver& driver,
+[[noreturn]] void rethrow_translated(const cubepi::detail::SqlDriver& driver,
                                      const std::exception_ptr& failure,
                                      const std::string& tape = {});
 

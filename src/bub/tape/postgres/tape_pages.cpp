@@ -13,8 +13,8 @@
 
 namespace bub::detail {
 
-using cubepi::detail::ServerResults;
-using cubepi::detail::ServerStore;
+using cubepi::detail::SqlResults;
+using cubepi::detail::SqlStore;
 
 namespace {
 
@@ -27,7 +27,7 @@ struct TapeMoment {
     std::int64_t last_id = 0;
 };
 
-void select_moment(ServerBatch& batch, const std::string& tape) {
+void select_moment(SqlBatch& batch, const std::string& tape) {
     batch
         .add(
             "SELECT (SELECT xmin::text FROM bub_entries WHERE tape = $1 ORDER BY id LIMIT 1),"
@@ -35,7 +35,7 @@ void select_moment(ServerBatch& batch, const std::string& tape) {
         .text(tape);
 }
 
-TapeMoment read_moment(const ServerResult& result) {
+TapeMoment read_moment(const SqlResult& result) {
     TapeMoment moment;
     moment.first = result.optional_string(0, 0);
     moment.last_id = result.integer(0, 1);
@@ -51,17 +51,17 @@ public:
     }
 
     bool has_slice() const { return query_.slice() != TapeQuery::Slice::all; }
-    void select_slice(ServerBatch& reads) const {
+    void select_slice(SqlBatch& reads) const {
         select_moment(reads, tape_);
         select_bounds(reads, tape_, query_);
     }
-    void read_slice(const ServerResults& results) {
+    void read_slice(const SqlResults& results) {
         range_ = read_bounds(results[1], query_);
         begin(read_moment(results[0]));
     }
 
     bool is_full() const { return filter_.full(); }
-    void select(ServerBatch& reads) {
+    void select(SqlBatch& reads) {
         limit_ = page_size;
         // The database applies the limit only if it knows which entries match.
         const bool is_plain = !query_.dates() && query_.text().empty();
@@ -71,15 +71,14 @@ public:
         select_page(reads, tape_, range_, query_, limit_);
     }
     /// Returns false if the tape was reset.
-    bool is_same_tape(const ServerResults& results) {
+    bool is_same_tape(const SqlResults& results) {
         TapeMoment now = read_moment(results[0]);
         if (moment_) return now.first == moment_->first;
         begin(std::move(now));
         return true;
     }
     /// Returns false after the last page.
-    bool visit_page(const ServerResults& results,
-                    const std::function<bool(const TapeEntry&)>& visit) {
+    bool visit_page(const SqlResults& results, const std::function<bool(const TapeEntry&)>& visit) {
         const std::vector<TapeEntry> entries = read_entries(results[1]);
         for (const TapeEntry& entry : entries) {
             if (!filter_.fits(entry)) continue;
@@ -105,19 +104,19 @@ private:
 };
 
 /// Returns false if the tape was reset in between.
-Task<bool> read_pages(std::shared_ptr<ServerStore> store, std::string tape, TapeQuery query,
+Task<bool> read_pages(std::shared_ptr<SqlStore> store, std::string tape, TapeQuery query,
                       std::function<bool(const TapeEntry&)> visit) {
     PageReader reader(std::move(tape), std::move(query));
     if (reader.has_slice()) {
-        ServerBatch bounds;
+        SqlBatch bounds;
         reader.select_slice(bounds);
-        const ServerResults results = co_await store->read(std::move(bounds));
+        const SqlResults results = co_await store->read(std::move(bounds));
         reader.read_slice(results);
     }
     while (!reader.is_full()) {
-        ServerBatch reads;
+        SqlBatch reads;
         reader.select(reads);
-        const ServerResults results = co_await store->read(std::move(reads));
+        const SqlResults results = co_await store->read(std::move(reads));
         if (!reader.is_same_tape(results)) co_return false;
         if (!reader.visit_page(results, visit)) co_return true;
     }
@@ -126,7 +125,7 @@ Task<bool> read_pages(std::shared_ptr<ServerStore> store, std::string tape, Tape
 
 }  // namespace
 
-Task<void> visit_pages(std::shared_ptr<ServerStore> store, std::string tape, TapeQuery query,
+Task<void> visit_pages(std::shared_ptr<SqlStore> store, std::string tape, TapeQuery query,
                        std::function<bool(const TapeEntry&)> visit, std::function<bool()> restart) {
     for (int attempt = 0; attempt < most_attempts; ++attempt) {
         TapeQuery copy = query;

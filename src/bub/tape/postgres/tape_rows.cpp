@@ -71,12 +71,12 @@ std::string last_anchor_sql(const TapeQuery& query) {
 
 std::string key_of(std::string_view name) { return md5_hex(name); }
 
-void select_tape(ServerBatch& batch, const std::string& tape) {
+void select_tape(SqlBatch& batch, const std::string& tape) {
     batch.add("SELECT last_id, messages, info, state, bytes FROM bub_tapes WHERE tape = $1")
         .text(tape);
 }
 
-TapeRow read_tape_row(const std::string& tape, const ServerResult& result) {
+TapeRow read_tape_row(const std::string& tape, const SqlResult& result) {
     TapeRow row;
     if (result.rows() == 0) return row;
     row.exists = true;
@@ -92,7 +92,7 @@ JsonObject read_state_of(const std::string& tape, std::string_view text) {
     return object_of(tape, "state", text);
 }
 
-void write_state(ServerBatch& batch, const std::string& tape, const JsonObject& state) {
+void write_state(SqlBatch& batch, const std::string& tape, const JsonObject& state) {
     const bool has_requests = !pending_requests(tape, state).empty();
     batch
         .add(
@@ -106,7 +106,7 @@ void write_state(ServerBatch& batch, const std::string& tape, const JsonObject& 
 namespace {
 
 /// Stores the end of a tape and its summary, creating its row.
-void write_tape(ServerBatch& batch, const std::string& tape, const TapeRow& row) {
+void write_tape(SqlBatch& batch, const std::string& tape, const TapeRow& row) {
     batch
         .add(
             "INSERT INTO bub_tapes (tape, last_id, messages, info, bytes)"
@@ -118,7 +118,7 @@ void write_tape(ServerBatch& batch, const std::string& tape, const TapeRow& row)
         .integer(row.bytes);
 }
 
-void write_entry(ServerBatch& batch, const std::string& tape, const TapeEntry& entry,
+void write_entry(SqlBatch& batch, const std::string& tape, const TapeEntry& entry,
                  const EntryFacts& facts, std::string_view line) {
     batch
         .add(
@@ -140,7 +140,7 @@ void write_entry(ServerBatch& batch, const std::string& tape, const TapeEntry& e
 
 }  // namespace
 
-TapePosition write_append(ServerBatch& batch, const std::string& tape, TapeRow& row,
+TapePosition write_append(SqlBatch& batch, const std::string& tape, TapeRow& row,
                           std::vector<TapeEntry> entries, const TapeAppend& options,
                           std::chrono::system_clock::time_point now) {
     TapeBefore before{row.end, row.info.anchors > 0, row.state};
@@ -152,7 +152,7 @@ TapePosition write_append(ServerBatch& batch, const std::string& tape, TapeRow& 
         batch.add("DELETE FROM bub_message_ids WHERE tape = $1").text(tape);
         batch.add("DELETE FROM bub_entries WHERE tape = $1").text(tape);
     }
-    ServerBatch inserts;
+    SqlBatch inserts;
     for (const TapeEntry& entry : entries) {
         const EntryFacts facts = facts_of(entry);
         add_to(row.info, facts);
@@ -166,7 +166,7 @@ TapePosition write_append(ServerBatch& batch, const std::string& tape, TapeRow& 
     return row.end;
 }
 
-std::vector<TapeEntry> read_entries(const ServerResult& result) {
+std::vector<TapeEntry> read_entries(const SqlResult& result) {
     std::vector<TapeEntry> entries;
     entries.reserve(static_cast<std::size_t>(result.rows()));
     for (int row = 0; row < result.rows(); ++row) {
@@ -175,7 +175,7 @@ std::vector<TapeEntry> read_entries(const ServerResult& result) {
     return entries;
 }
 
-void select_bounds(ServerBatch& batch, const std::string& tape, const TapeQuery& query) {
+void select_bounds(SqlBatch& batch, const std::string& tape, const TapeQuery& query) {
     const std::string low = last_anchor_sql(query);
     std::string high = "NULL";
     if (query.slice() == TapeQuery::Slice::between_anchors) {
@@ -190,7 +190,7 @@ void select_bounds(ServerBatch& batch, const std::string& tape, const TapeQuery&
         .text(key_of(query.second_anchor()));
 }
 
-IdRange read_bounds(const ServerResult& result, const TapeQuery& query) {
+IdRange read_bounds(const SqlResult& result, const TapeQuery& query) {
     using Slice = TapeQuery::Slice;
     if (result.is_null(0, 0)) {
         if (query.slice() == Slice::last_anchor) throw_no_anchor();
@@ -205,12 +205,12 @@ IdRange read_bounds(const ServerResult& result, const TapeQuery& query) {
     return range;
 }
 
-void select_page(ServerBatch& batch, const std::string& tape, const IdRange& range,
+void select_page(SqlBatch& batch, const std::string& tape, const IdRange& range,
                  const TapeQuery& query, std::int64_t limit) {
     std::string sql = "SELECT line FROM bub_entries WHERE tape = $1 AND id > $2 AND id < $3";
     if (!query.kinds().empty()) sql += " AND kind {any $5}";
     sql += query.newest_first() ? " ORDER BY id DESC" : " ORDER BY id";
-    cubepi::detail::ServerQuery& page = batch.add(sql + " LIMIT $4");
+    cubepi::detail::SqlQuery& page = batch.add(sql + " LIMIT $4");
     page.text(tape).integer(range.low).integer(range.high).integer(limit);
     if (!query.kinds().empty()) page.texts(query.kinds());
 }

@@ -16,35 +16,35 @@ using cubepi::outcome_of;
 using cubepi::Task;
 using Version = std::optional<int>;
 
-std::shared_ptr<ServerPool> schema_pool(const cubepi::PostgresOptions& options) {
-    return std::make_shared<ServerPool>(options, std::make_shared<const PgDriver>(options, false));
+std::shared_ptr<SqlPool> schema_pool(const cubepi::PostgresOptions& options) {
+    return std::make_shared<SqlPool>(options, std::make_shared<const PgDriver>(options, false));
 }
 
-Task<Version> read_version(ServerLease& lease) {
-    ServerBatch exists;
+Task<Version> read_version(SqlLease& lease) {
+    SqlBatch exists;
     exists.add("SELECT to_regclass('bub_schema') IS NOT NULL");
-    const ServerResults found = co_await lease->exchange(std::move(exists));
+    const SqlResults found = co_await lease->exchange(std::move(exists));
     if (!found[0].boolean(0, 0)) co_return Version();
-    ServerBatch version;
+    SqlBatch version;
     version.add("SELECT max(version)::bigint FROM bub_schema");
-    const ServerResults read = co_await lease->exchange(std::move(version));
+    const SqlResults read = co_await lease->exchange(std::move(version));
     co_return version_of(read[0]);
 }
 
-Task<Version> status_of(std::shared_ptr<ServerPool> pool) {
-    const std::unique_ptr<ServerLease> lease = co_await pool->acquire();
+Task<Version> status_of(std::shared_ptr<SqlPool> pool) {
+    const std::unique_ptr<SqlLease> lease = co_await pool->acquire();
     co_return co_await read_version(*lease);
 }
 
-Task<Version> apply_to(std::shared_ptr<ServerPool> pool) {
-    const std::unique_ptr<ServerLease> lease = co_await pool->acquire();
-    ServerBatch begin;
+Task<Version> apply_to(std::shared_ptr<SqlPool> pool) {
+    const std::unique_ptr<SqlLease> lease = co_await pool->acquire();
+    SqlBatch begin;
     begin.add("BEGIN");
     begin.add("SELECT pg_advisory_xact_lock(hashtext('bub_schema'))");
     (void)co_await (*lease)->exchange(std::move(begin));
     const Version before = co_await read_version(*lease);
     detail::refuse_newer_tapes(pool->driver().description(), before);
-    ServerBatch statements;
+    SqlBatch statements;
     for (const std::string& sql : detail::tape_schema_statements()) statements.add(sql);
     statements.add("COMMIT");
     (void)co_await (*lease)->exchange(std::move(statements));
@@ -52,9 +52,9 @@ Task<Version> apply_to(std::shared_ptr<ServerPool> pool) {
 }
 
 /// Translates the failures of a task.
-Task<Version> translated(std::shared_ptr<ServerPool> pool, Task<Version> task) {
+Task<Version> translated(std::shared_ptr<SqlPool> pool, Task<Version> task) {
     Outcome<Version> done = co_await outcome_of(std::move(task));
-    if (const ServerFailure* failure = as_server_failure(done.failure()))
+    if (const SqlFailure* failure = as_server_failure(done.failure()))
         throw_checkpointer_error(pool->driver(), *failure);
     co_return std::move(done).value();
 }

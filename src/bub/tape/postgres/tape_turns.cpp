@@ -25,10 +25,10 @@ namespace bub::detail {
 using cubepi::ErrorCode;
 using cubepi::detail::server_read;
 using cubepi::detail::server_write;
-using cubepi::detail::ServerPlan;
-using cubepi::detail::ServerResults;
-using cubepi::detail::ServerStore;
-using cubepi::detail::ServerView;
+using cubepi::detail::SqlPlan;
+using cubepi::detail::SqlResults;
+using cubepi::detail::SqlStore;
+using cubepi::detail::SqlView;
 
 namespace {
 
@@ -72,7 +72,7 @@ struct StoredTurn {
     std::string lines = {};
 };
 
-void select_turns(ServerBatch& reads, const std::string& tape) {
+void select_turns(SqlBatch& reads, const std::string& tape) {
     reads
         .add("SELECT turn_key, " + is_alive_sql("owner") +
              ", owner FROM bub_turns WHERE tape = $1 ORDER BY started_at, turn_key")
@@ -81,7 +81,7 @@ void select_turns(ServerBatch& reads, const std::string& tape) {
         .text(tape);
 }
 
-std::vector<StoredTurn> read_turns(const ServerResult& turns, const ServerResult& lines) {
+std::vector<StoredTurn> read_turns(const SqlResult& turns, const SqlResult& lines) {
     std::map<std::string, std::string> texts;
     for (int row = 0; row < lines.rows(); ++row) texts[lines.string(row, 0)] += lines.text(row, 1);
     std::vector<StoredTurn> found;
@@ -121,7 +121,7 @@ bool is_superseded(const TapeRow& row, const JournaledTurn& turn) {
 }
 
 /// Adds the entries of a dead turn to its tape. Returns false if it has none.
-bool close_turn(ServerBatch& writes, const std::string& tape, TapeRow& row, JournaledTurn turn,
+bool close_turn(SqlBatch& writes, const std::string& tape, TapeRow& row, JournaledTurn turn,
                 std::chrono::system_clock::time_point now) {
     if (turn.id.empty() || turn.empty()) return false;
     if (is_superseded(row, turn)) {
@@ -158,7 +158,7 @@ std::string is_alive_sql(const std::string& owner) {
            owner + " >> 32) AND l.objid::bigint = (" + owner + " & 4294967295))";
 }
 
-void delete_turn(ServerBatch& writes, const std::string& tape, const std::string& turn_key) {
+void delete_turn(SqlBatch& writes, const std::string& tape, const std::string& turn_key) {
     writes.add("DELETE FROM bub_turns WHERE tape = $1 AND turn_key = $2").text(tape).text(turn_key);
 }
 
@@ -230,10 +230,10 @@ private:
     std::int64_t mark_;
 };
 
-PgTapeTurns::PgTapeTurns(const cubepi::PostgresOptions& options, std::shared_ptr<ServerStore> store)
+PgTapeTurns::PgTapeTurns(const cubepi::PostgresOptions& options, std::shared_ptr<SqlStore> store)
     : store_(std::move(store)),
       owner_(make_owner(*store_->options().runtime->ids)),
-      presence_(std::make_shared<ServerStore>(
+      presence_(std::make_shared<SqlStore>(
           presence_options(options), std::make_shared<const PgTapeDriver>(options, owner_))) {}
 
 void PgTapeTurns::post(std::function<void()> work) const noexcept {
@@ -254,7 +254,7 @@ void PgTapeTurns::post(std::function<void()> work) const noexcept {
 Task<> PgTapeTurns::be_present() {
     const auto self = shared_from_this();
     // Uses the connection, and opens one if it is gone.
-    ServerBatch nothing;
+    SqlBatch nothing;
     (void)co_await presence_->read(std::move(nothing));
 }
 
@@ -275,16 +275,16 @@ Task<> PgTapeTurns::look(std::string tape) {
 
 Task<> PgTapeTurns::close_dead_turns(std::string tape) {
     const auto self = shared_from_this();
-    ServerBatch reads;
+    SqlBatch reads;
     reads.add("SELECT EXISTS (SELECT 1 FROM bub_turns WHERE tape = $1)").text(tape);
-    const ServerResults found = co_await store_->read(std::move(reads));
+    const SqlResults found = co_await store_->read(std::move(reads));
     if (!found[0].boolean(0, 0)) co_return;
-    ServerPlan plan;
+    SqlPlan plan;
     plan.threads = {tape};
     select_tape(plan.reads, tape);
     select_turns(plan.reads, tape);
     const std::shared_ptr<cubepi::Clock> clock = store_->options().runtime->clock;
-    auto decide = [self, tape, clock](const ServerView& view, ServerBatch& writes) {
+    auto decide = [self, tape, clock](const SqlView& view, SqlBatch& writes) {
         TapeRow row = read_tape_row(tape, view.results[0]);
         std::size_t closed = 0;
         for (StoredTurn& stored : read_turns(view.results[1], view.results[2])) {
@@ -308,9 +308,9 @@ Task<> PgTapeTurns::close_dead_turns(std::string tape) {
 Task<bool> PgTapeTurns::has_open_turn(std::string tape) {
     const auto self = shared_from_this();
     co_await close_dead_turns(tape);
-    ServerBatch reads;
+    SqlBatch reads;
     reads.add("SELECT EXISTS (SELECT 1 FROM bub_turns WHERE tape = $1)").text(tape);
-    const ServerResults found = co_await store_->read(std::move(reads));
+    const SqlResults found = co_await store_->read(std::move(reads));
     co_return found[0].boolean(0, 0);
 }
 
@@ -362,7 +362,7 @@ bool PgTapeTurns::is_removed(const std::string& tape, const std::string& turn_ke
     return removed_.contains(Turn(tape, turn_key));
 }
 
-void PgTapeTurns::select_turn(ServerBatch& reads, const std::string& tape,
+void PgTapeTurns::select_turn(SqlBatch& reads, const std::string& tape,
                               const std::string& turn_id) const {
     reads.add("SELECT owner FROM bub_turns WHERE tape = $1 AND turn_key = $2")
         .text(tape)
@@ -370,7 +370,7 @@ void PgTapeTurns::select_turn(ServerBatch& reads, const std::string& tape,
 }
 
 void PgTapeTurns::check_open(const std::string& tape, const std::string& turn_id,
-                             const ServerResult& result) const {
+                             const SqlResult& result) const {
     if (!has_journal(Turn(tape, turn_id))) return;
     if (result.rows() == 0 || result.integer(0, 0) != owner_) throw_closed(tape, turn_id);
 }
@@ -378,13 +378,13 @@ void PgTapeTurns::check_open(const std::string& tape, const std::string& turn_id
 Task<> PgTapeTurns::write_lines(Turn turn, std::int64_t seq, std::string head, std::string lines) {
     const auto self = shared_from_this();
     co_await be_present();
-    ServerPlan plan;
+    SqlPlan plan;
     plan.threads = {turn.first};
     select_turn(plan.reads, turn.first, turn.second);
     auto decide = [turn, seq, head = std::move(head), lines = std::move(lines), owner = owner_](
-                      const ServerView& view, ServerBatch& writes) {
+                      const SqlView& view, SqlBatch& writes) {
         const auto& [tape, id] = turn;
-        const ServerResult& row = view.results[0];
+        const SqlResult& row = view.results[0];
         const bool is_stored = row.rows() > 0;
         if (is_stored && row.integer(0, 0) != owner && seq == 1) {
             throw cubepi::CheckpointerLockTimeoutError(
@@ -423,9 +423,9 @@ Task<> PgTapeTurns::remove_journal(Turn turn) {
         const std::lock_guard lock(mutex_);
         removed_.emplace(turn.first, key_of(turn.second));
     }
-    ServerPlan plan;
+    SqlPlan plan;
     plan.threads = {turn.first};
-    auto decide = [turn, owner = owner_](const ServerView&, ServerBatch& writes) {
+    auto decide = [turn, owner = owner_](const SqlView&, SqlBatch& writes) {
         writes.add("DELETE FROM bub_turns WHERE tape = $1 AND turn_key = $2 AND owner = $3")
             .text(turn.first)
             .text(key_of(turn.second))
@@ -439,9 +439,9 @@ Task<std::shared_ptr<const void>> PgTapeTurns::open_tape(std::string tape) {
     const auto self = shared_from_this();
     co_await be_present();
     const std::int64_t mark = ++marks_;
-    ServerPlan plan;
+    SqlPlan plan;
     plan.threads = {tape};
-    auto decide = [tape, mark, owner = owner_](const ServerView&, ServerBatch& writes) {
+    auto decide = [tape, mark, owner = owner_](const SqlView&, SqlBatch& writes) {
         writes.add("DELETE FROM bub_open WHERE tape = $1 AND NOT " + is_alive_sql("owner"))
             .text(tape);
         writes.add("INSERT INTO bub_open (tape, owner, mark) VALUES ($1, $2, $3) {skip}")
@@ -457,9 +457,9 @@ Task<std::shared_ptr<const void>> PgTapeTurns::open_tape(std::string tape) {
 
 Task<> PgTapeTurns::remove_mark(std::string tape, std::int64_t mark) {
     const auto self = shared_from_this();
-    ServerPlan plan;
+    SqlPlan plan;
     plan.threads = {tape};
-    auto decide = [tape, mark, owner = owner_](const ServerView&, ServerBatch& writes) {
+    auto decide = [tape, mark, owner = owner_](const SqlView&, SqlBatch& writes) {
         writes.add("DELETE FROM bub_open WHERE tape = $1 AND owner = $2 AND mark = $3")
             .text(tape)
             .integer(owner)

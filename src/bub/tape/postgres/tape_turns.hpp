@@ -25,7 +25,7 @@ namespace bub::detail {
 class PgTapeTurns : public std::enable_shared_from_this<PgTapeTurns> {
 public:
     PgTapeTurns(const cubepi::PostgresOptions& options,
-                std::shared_ptr<cubepi::detail::ServerStore> store);
+                std::shared_ptr<cubepi::detail::SqlStore> store);
 
     /// Closes the turns of dead owners before the first use of the tape. Does not throw where the tape can still be read.
     Task<> look(std::string tape);
@@ -35,11 +35,11 @@ public:
     std::shared_ptr<TurnJournal> open_journal(const std::string& tape, const std::string& turn_id);
 
     /// Adds the read by which check_open() knows whether the turn belongs to this owner.
-    void select_turn(cubepi::detail::ServerBatch& reads, const std::string& tape,
+    void select_turn(cubepi::detail::SqlBatch& reads, const std::string& tape,
                      const std::string& turn_id) const;
     /// Throws StaleAppendError if another process has closed the turn, which has a journal.
     void check_open(const std::string& tape, const std::string& turn_id,
-                    const cubepi::detail::ServerResult& result) const;
+                    const cubepi::detail::SqlResult& result) const;
     /// Notes that the journal was removed with an append.
     void note_removed(const std::string& tape, const std::string& turn_id);
 
@@ -68,9 +68,9 @@ private:
     /// Calls the function on a worker thread without waiting for it. Failures are ignored.
     void post(std::function<void()> work) const noexcept;
 
-    const std::shared_ptr<cubepi::detail::ServerStore> store_;
+    const std::shared_ptr<cubepi::detail::SqlStore> store_;
     const std::int64_t owner_;
-    const std::shared_ptr<cubepi::detail::ServerStore> presence_;
+    const std::shared_ptr<cubepi::detail::SqlStore> presence_;
     std::atomic<std::int64_t> marks_ = 0;
     mutable std::mutex mutex_;
     std::set<Turn> journals_;       ///< that are stored
@@ -83,7 +83,7 @@ private:
 std::string is_alive_sql(const std::string& owner);
 
 /// Adds the statement that removes a turn with its journal.
-void delete_turn(cubepi::detail::ServerBatch& writes, const std::string& tape,
+void delete_turn(cubepi::detail::SqlBatch& writes, const std::string& tape,
                  const std::string& turn_key);
 
 }  // namespace bub::detail

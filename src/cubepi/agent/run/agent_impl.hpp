@@ -6,7 +6,7 @@
 
 #include <cubepi/agent/agent.hpp>
 #include <cubepi/agent/run/event_hub.hpp>
-#include <cubepi/agent/run/inbox.hpp>
+#include <cubepi/agent/run/input_queue.hpp>
 #include <cubepi/agent/run/run_core.hpp>
 #include <cubepi/agent/run/thread_log.hpp>
 #include <cubepi/provider/prefix_guard.hpp>
@@ -41,7 +41,7 @@ struct Agent::Impl {
     [[no_unique_address]] detail::EventHub hub;
     bool destroyed = false;  // the Agent is gone; its run ends as aborted
     detail::SerialCheck serial;
-    detail::Inbox inbox;
+    detail::InputQueue input_queue;
     detail::ThreadLog log;
     PrefixGuard prefix_guard;
     std::unique_ptr<AsyncEvent> idle;  // pulsed at the end of a run; null until a coroutine waits

@@ -86,18 +86,18 @@ Task<void> EventHub::finish(std::size_t index, Task<void> pending, std::size_t e
     end_delivery();
 }
 
-EventHub::Rare& EventHub::rare() {
-    if (!rare_) rare_ = std::make_unique<Rare>();
-    return *rare_;
+EventHub::SlowPath& EventHub::slow_path() {
+    if (!slow_path_) slow_path_ = std::make_unique<SlowPath>();
+    return *slow_path_;
 }
 
 void EventHub::note_throw() {
     threw_ = true;
-    if (!rare().failure) rare().failure = std::current_exception();
+    if (!slow_path().failure) slow_path().failure = std::current_exception();
 }
 
 void EventHub::end_odd_delivery() {
-    if (rare_) rare_->free.pulse();
+    if (slow_path_) slow_path_->free.pulse();
     if (std::exchange(stale_, false)) {
         std::erase_if(entries_, [](const auto& entry) { return !entry->active; });
         note_updates_end();
@@ -106,21 +106,21 @@ void EventHub::end_odd_delivery() {
 }
 
 EventHub::Turn EventHub::queue_up() {
-    const std::uint64_t ticket = rare().next++;
-    rare().tickets.push_back(ticket);
+    const std::uint64_t ticket = slow_path().next++;
+    slow_path().tickets.push_back(ticket);
     return Turn(*this, ticket);
 }
 
 Task<void> EventHub::wait_turn(Turn& turn) {
-    while (busy_ || rare_->tickets.front() != turn.ticket_) co_await rare_->free.wait();
+    while (busy_ || slow_path_->tickets.front() != turn.ticket_) co_await slow_path_->free.wait();
     turn.hub_ = nullptr;
-    rare_->tickets.erase(rare_->tickets.begin());
+    slow_path_->tickets.erase(slow_path_->tickets.begin());
 }
 
 void EventHub::give_up(std::uint64_t ticket) noexcept {
-    std::erase(rare_->tickets, ticket);
+    std::erase(slow_path_->tickets, ticket);
     // The next waiter must not wait for a turn that was released.
-    if (!busy_) rare_->free.pulse();
+    if (!busy_) slow_path_->free.pulse();
 }
 
 bool SerialCheck::enter() noexcept {

@@ -31,7 +31,7 @@ public:
     /// Delivers `event`, which must stay unchanged until the outcome was awaited.
     MaybeTask<> deliver(const AgentEvent& event, const std::stop_token& token);
     /// An event is under way, or one waits for its turn.
-    bool busy() const noexcept { return busy_ || (rare_ && !rare_->tickets.empty()); }
+    bool busy() const noexcept { return busy_ || (slow_path_ && !slow_path_->tickets.empty()); }
     /// A position in the queue of events; released by the destructor.
     class Turn {
     public:
@@ -54,9 +54,9 @@ public:
 
     /// Returns the first exception of a listener since the last take_failure().
     std::exception_ptr take_failure() noexcept {
-        return rare_ ? std::exchange(rare_->failure, nullptr) : nullptr;
+        return slow_path_ ? std::exchange(slow_path_->failure, nullptr) : nullptr;
     }
-    bool failed() const noexcept { return rare_ && rare_->failure; }
+    bool failed() const noexcept { return slow_path_ && slow_path_->failure; }
 
 private:
     /// The rest of a delivery from the listener at `index` on, whose task is `pending`.
@@ -67,7 +67,7 @@ private:
                      const std::stop_token& token);
     void end_delivery() {
         busy_ = false;
-        if (rare_ || stale_ || threw_) end_odd_delivery();
+        if (slow_path_ || stale_ || threw_) end_odd_delivery();
     }
     void end_odd_delivery();
     void note_updates_end() noexcept;
@@ -76,19 +76,19 @@ private:
     void note_throw();
 
     /// Created when an event has to wait or a listener threw.
-    struct Rare {
+    struct SlowPath {
         AsyncEvent free;
         std::vector<std::uint64_t> tickets;  // of waiting events, in order of arrival
         std::uint64_t next = 0;
         std::exception_ptr failure;
     };
-    Rare& rare();
+    SlowPath& slow_path();
 
     // Entries do not move during an event, whatever listeners do.
     std::vector<std::shared_ptr<ListenerEntry>> entries_;
     // The number of entries up to the last one that receives updates of messages, of which there are many.
     std::size_t updates_end_ = 0;
-    std::unique_ptr<Rare> rare_;
+    std::unique_ptr<SlowPath> slow_path_;
     bool busy_ = false;
     bool threw_ = false;
     bool stale_ = false;  // an inactive entry was found

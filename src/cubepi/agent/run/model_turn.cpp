@@ -100,7 +100,7 @@ Task<void> ModelTurn::stream_after(Notice notice, ModelRequest request) {
 // The call.
 
 Task<void> ModelTurn::stream(ModelRequest&& request) {
-    core_.time_passes();
+    core_.invalidate_timestamp();
     try {
         return receive(model_.provider()->stream(std::move(request)), true);
     } catch (...) {
@@ -348,7 +348,7 @@ Task<std::optional<Message>> AnswerReader::read(MessageStream stream, bool is_ow
     for (;;) {
         std::optional<StreamEvent> event = stream.ready();
         if (!event && !stream.finished()) {
-            core_.time_passes();
+            core_.invalidate_timestamp();
             event = co_await wait_event(stream, is_own_request);
         }
         if (event && event->is_terminal()) {

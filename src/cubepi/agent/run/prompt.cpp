@@ -3,7 +3,7 @@
 #include <optional>
 #include <utility>
 
-#include <cubepi/agent/run/attempt.hpp>
+#include <cubepi/agent/run/prompt_run.hpp>
 #include <cubepi/agent/run/run_core.hpp>
 #include <cubepi/agent/run/suspended_run.hpp>
 #include <cubepi/core/cancellation.hpp>
@@ -19,7 +19,7 @@ constexpr std::chrono::seconds abort_margin{5};
 
 Task<void> wait_while_aborted(std::shared_ptr<Agent::Impl> impl) {
     if (!impl->idle) impl->idle = std::make_unique<AsyncEvent>();
-    while (impl->state.is_streaming && impl->inbox.aborted()) co_await impl->idle->wait();
+    while (impl->state.is_streaming && impl->input_queue.aborted()) co_await impl->idle->wait();
 }
 
 /// Returns the messages of a prompt, with ids, run id and time; the caller's messages are validated first.
@@ -150,46 +150,46 @@ Task<RunResult> run_prompt(std::shared_ptr<Agent::Impl> impl, PromptInput input,
     const double now =
         std::chrono::duration<double>(runtime.clock->wall().time_since_epoch()).count();
     std::vector<Input> prompts = prompt_inputs(*impl, std::move(input).messages(), run_id, now);
-    const auto attempt = std::make_unique<Attempt>(*impl, run_id, active.token(), options);
-    attempt->core().start_with(options.prior_spending());
+    const auto prompt_run = std::make_unique<PromptRun>(*impl, run_id, active.token(), options);
+    prompt_run->core().start_with(options.prior_spending());
 
     EarlierInput earlier;
     if (prompts.size() == 1 && prompts.front().identified) {
         const bool loaded = co_await load(*impl, active.token());
-        if (!loaded) co_return co_await attempt->abandon();
+        if (!loaded) co_return co_await prompt_run->abandon();
         std::string message_id = prompts.front().message.id();
         earlier = co_await find_earlier(impl, std::move(message_id));
         if (earlier.result) {
-            AnswerTask* const answer = attempt->core().answer_task();
+            AnswerTask* const answer = prompt_run->core().answer_task();
             if (answer && *earlier.result) answer->read_earlier(*earlier.result);
             co_return std::move(*earlier.result);
         }
         if (earlier.known) prompts.clear();
     }
-    if (!impl->log.persistent()) co_return co_await attempt->run(std::move(prompts));
+    if (!impl->log.persistent()) co_return co_await prompt_run->run(std::move(prompts));
     const bool same_run = earlier.known && !options.run_id().empty();
-    co_await attempt->claim(same_run ? ClaimKind::continue_run : ClaimKind::new_run);
+    co_await prompt_run->claim(same_run ? ClaimKind::continue_run : ClaimKind::new_run);
     Outcome<bool> loaded = co_await outcome_of(load(*impl, active.token()));
-    if (!loaded.ok()) co_await attempt->release();
+    if (!loaded.ok()) co_await prompt_run->release();
     const bool can_run = std::move(loaded).value();
-    if (!can_run) co_return co_await attempt->abandon();
+    if (!can_run) co_return co_await prompt_run->abandon();
     if (impl->log.questions() && impl->log.has_open_calls()) {
         Task<void> closing = end_suspended_run(*impl, options.abandon_pending(), active.token());
         const Outcome<> closed = co_await outcome_of(std::move(closing));
-        if (!closed.ok()) co_await attempt->release();
+        if (!closed.ok()) co_await prompt_run->release();
         closed.rethrow();
     }
-    co_return co_await attempt->run(std::move(prompts));
+    co_return co_await prompt_run->run(std::move(prompts));
 }
 
 Task<RunResult> run_resume(std::shared_ptr<Agent::Impl> impl, PromptOptions options) {
     const Runtime& runtime = *impl->runtime;
     const SharedString run_id = options.run_id().empty() ? runtime.ids->next() : options.run_id();
     ActiveRun active(*impl, run_id);
-    const auto attempt = std::make_unique<Attempt>(*impl, run_id, active.token(), options);
-    attempt->core().start_with(options.prior_spending());
+    const auto prompt_run = std::make_unique<PromptRun>(*impl, run_id, active.token(), options);
+    prompt_run->core().start_with(options.prior_spending());
     const bool loaded = co_await load(*impl, active.token());
-    if (!loaded) co_return co_await attempt->abandon();
+    if (!loaded) co_return co_await prompt_run->abandon();
     if (impl->state.messages.empty()) {
         throw Error(ErrorCode::no_messages,
                     "No messages to continue from: prompt() starts a thread");
@@ -202,22 +202,22 @@ Task<RunResult> run_resume(std::shared_ptr<Agent::Impl> impl, PromptOptions opti
     }
     std::vector<Input> inputs;
     const bool finished = is_finished(*impl);
-    if (finished && !impl->inbox.has_steering() && !impl->inbox.has_follow_ups()) {
+    if (finished && !impl->input_queue.has_steering() && !impl->input_queue.has_follow_ups()) {
         throw_finished();
     }
-    co_await attempt->claim(options.run_id().empty() ? ClaimKind::new_run
-                                                     : ClaimKind::continue_run);
+    co_await prompt_run->claim(options.run_id().empty() ? ClaimKind::new_run
+                                                        : ClaimKind::continue_run);
     if (finished) {
         // Steering first; the loop takes the rest at its regular points.
-        inputs = impl->inbox.take_steering();
-        if (inputs.empty()) inputs = impl->inbox.take_follow_ups();
+        inputs = impl->input_queue.take_steering();
+        if (inputs.empty()) inputs = impl->input_queue.take_follow_ups();
         if (inputs.empty()) {
             // It was withdrawn meanwhile, or is intended for another run.
-            co_await attempt->release();
+            co_await prompt_run->release();
             throw_finished();
         }
     }
-    co_return co_await attempt->run(std::move(inputs));
+    co_return co_await prompt_run->run(std::move(inputs));
 }
 
 Task<void> wait_until_idle(std::shared_ptr<Agent::Impl> impl) {
@@ -226,8 +226,8 @@ Task<void> wait_until_idle(std::shared_ptr<Agent::Impl> impl) {
 }
 
 Task<bool> wait_for_aborted_run(std::shared_ptr<Agent::Impl> impl) {
-    if (!impl->inbox.aborted()) throw_busy(*impl);
-    const std::stop_token given_up = impl->inbox.waiting_token();
+    if (!impl->input_queue.aborted()) throw_busy(*impl);
+    const std::stop_token given_up = impl->input_queue.waiting_token();
     const std::chrono::milliseconds limit = impl->settings().limits.abort_grace + abort_margin;
     std::exception_ptr failure;
     try {
@@ -270,7 +270,7 @@ RunResult aborted_before_start(const PromptOptions& options) {
 ActiveRun::ActiveRun(Agent::Impl& impl, const SharedString& run_id) : impl_(impl) {
     const SerialSection here(impl_.serial);
     if (impl_.state.is_streaming) throw_busy(impl_);
-    token_ = impl_.inbox.begin_run(run_id);
+    token_ = impl_.input_queue.begin_run(run_id);
     impl_.state.is_streaming = true;
     impl_.state.streaming_message = PartialMessage();
     impl_.state.error_message = {};
@@ -280,7 +280,7 @@ ActiveRun::ActiveRun(Agent::Impl& impl, const SharedString& run_id) : impl_(impl
 
 ActiveRun::~ActiveRun() {
     const SerialSection here(impl_.serial);
-    impl_.inbox.end_run();
+    impl_.input_queue.end_run();
     impl_.state.is_streaming = false;
     impl_.state.streaming_message = PartialMessage();
     impl_.state.pending_tool_calls = std::vector<SharedString>();
@@ -293,7 +293,7 @@ ActiveRun::~ActiveRun() {
 
 void ActiveRun::set_run_id(const SharedString& run_id) {
     const SerialSection here(impl_.serial);
-    impl_.inbox.set_run_id(run_id);
+    impl_.input_queue.set_run_id(run_id);
     impl_.state.active_run_id = run_id;
 }
 

@@ -38,8 +38,8 @@ public:
     virtual Verdict review(const AssistantMessage& answer) = 0;
     /// Accepts a valid value among the calls of an answer that were executed before the run was suspended. Their
     /// results are the messages from `first` on.
-    virtual void take_up(const AssistantMessage& answer, const MessageList& messages,
-                         std::size_t first) = 0;
+    virtual void resume(const AssistantMessage& answer, const MessageList& messages,
+                        std::size_t first) = 0;
     /// Judges the calls of an answer after they have been executed: `retry` also if none was the answer.
     virtual Verdict review_calls(const AssistantMessage& answer) = 0;
     /// Returns the message about the last answer.

@@ -99,7 +99,7 @@ MaybeTask<> RunCore::deliver_update(StreamEvent&& event) {
 
 /// A listener is busy with an event still: this one waits for its turn.
 MaybeTask<> RunCore::deliver_later(AgentEvent::Body body) {
-    time_passes();
+    invalidate_timestamp();
     AgentEvent event;
     event.body = std::move(body);
     event.run = event_.run;
@@ -142,7 +142,7 @@ Task<void> RunCore::finish(Message message) {
     message = stamped(std::move(message));
     if (parts_.log->persistent()) {
         co_await parts_.log->append(message);
-        time_passes();
+        invalidate_timestamp();
     } else {
         const SerialSection here(parts_.serial);
         parts_.log->append_now(message);
@@ -178,7 +178,7 @@ Task<void> RunCore::take_in(std::vector<Input> inputs) {
             const Input& input = inputs[next];
             if (input.identified) {
                 const std::optional<Message> known = co_await parts_.log->find(input.message.id());
-                time_passes();
+                invalidate_timestamp();
                 if (known) {
                     input.mark(ReceiptState::committed);
                     continue;

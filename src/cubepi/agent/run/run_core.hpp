@@ -13,7 +13,7 @@
 
 #include <cubepi/agent/agent.hpp>
 #include <cubepi/agent/run/event_hub.hpp>
-#include <cubepi/agent/run/inbox.hpp>
+#include <cubepi/agent/run/input_queue.hpp>
 #include <cubepi/agent/run/run_questions.hpp>
 #include <cubepi/agent/run/thread_log.hpp>
 #include <cubepi/agent/run_account.hpp>
@@ -121,7 +121,7 @@ public:
     MaybeTask<> deliver_update(StreamEvent&& event);
     /// To be called where a run waits, or runs what is not its own: until then the events come together, and have one
     /// time. To ask for the time can cost more than to deliver an event.
-    void time_passes() noexcept { time_known_ = false; }
+    void invalidate_timestamp() noexcept { time_known_ = false; }
     /// A message begins: message_start, then what finish() does.
     Task<void> announce(Message message);
     /// Stores the message (storage first, then memory) and delivers message_end.
@@ -143,7 +143,7 @@ public:
     template <class T>
     Task<T> call_hook(Task<T> hook) {
         const TimePasses later{*this};
-        time_passes();
+        invalidate_timestamp();
         co_return co_await cancel_on(stop_, std::move(hook));
     }
 
@@ -164,13 +164,13 @@ public:
 private:
     struct TimePasses {
         RunCore& core;
-        ~TimePasses() { core.time_passes(); }
+        ~TimePasses() { core.invalidate_timestamp(); }
     };
     MaybeTask<> deliver_event() {
         if (!time_known_) event_.timestamp = runtime().clock->now();
         time_known_ = true;
         MaybeTask<> delivery = parts_.hub->deliver(event_, stop_);
-        if (delivery.is_pending()) time_passes();
+        if (delivery.is_pending()) invalidate_timestamp();
         return delivery;
     }
     [[noreturn]] void throw_hook_failure(std::string_view name,

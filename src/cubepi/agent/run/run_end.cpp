@@ -43,7 +43,7 @@ Task<void> RunEnd::finish() {
     note_time_limit();
     if (store_) {
         co_await store_(outcome_);
-        core_.time_passes();
+        core_.invalidate_timestamp();
     }
     co_await announce();
 }

@@ -42,7 +42,7 @@ Task<> RunQuestions::begin_request(HitlRequest request, std::string asking_call)
     if (before_wait) co_await before_wait();
     waiting_.push_back(Waiting{request, std::move(asking_call)});
     waiting_count_.store(waiting_.size());
-    core_.time_passes();
+    core_.invalidate_timestamp();
     if (waiting_.size() == 1 && on_waiting) on_waiting(true);
     HitlRequestEvent event;
     event.request = std::move(request);
@@ -66,7 +66,7 @@ Task<> RunQuestions::end_request(HitlRequest request, std::string asking_call, H
         waiting_count_.store(waiting_.size());
         if (waiting_.empty() && on_waiting) on_waiting(false);
     }
-    core_.time_passes();
+    core_.invalidate_timestamp();
     if (end == HitlEnd::answered) {
         any_answered_ = true;
         if (!asking_call.empty())

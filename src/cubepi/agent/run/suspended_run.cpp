@@ -5,7 +5,7 @@
 #include <set>
 #include <utility>
 
-#include <cubepi/agent/run/attempt.hpp>
+#include <cubepi/agent/run/prompt_run.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/message_json.hpp>
 #include <cubepi/core/outcome.hpp>
@@ -35,12 +35,12 @@ Task<bool> has_answer(ThreadLog& log, const std::string& run_id, const std::stri
     co_return answer.has_value();
 }
 
-/// The answers of a store with an inbox have no pending request any more.
+/// The answers of a store with a QuestionStore have no pending request any more.
 Task<bool> has_answer_without_request(ThreadLog& log, const std::string& run_id) {
     std::set<std::string> ids;
     for (const ToolCall& call : log.open_calls()) ids.insert(call.id.str());
-    if (log.inbox()) {
-        auto call = [&] { return log.inbox()->load_answer_records(log.thread_id()); };
+    if (log.question_store()) {
+        auto call = [&] { return log.question_store()->load_answer_records(log.thread_id()); };
         Task<std::vector<AnswerRecord>> loading =
             store_call("load the answers of the thread", log.thread_id(), std::move(call));
         const std::vector<AnswerRecord> records = co_await std::move(loading);
@@ -169,7 +169,7 @@ const HitlRequest& request_to_answer(const StoredQuestions& questions,
 Task<void> store_answer(Agent::Impl& impl, std::string run_id, std::string question_id, Json answer,
                         AnswerOrigin origin) {
     ThreadLog& log = impl.log;
-    if (HitlInbox* inbox = log.inbox()) {
+    if (QuestionStore* questions = log.question_store()) {
         AnswerRecord record;
         record.run_id = std::move(run_id);
         record.question_id = std::move(question_id);
@@ -177,7 +177,7 @@ Task<void> store_answer(Agent::Impl& impl, std::string run_id, std::string quest
         record.answered_at = unix_seconds(impl);
         record.user = std::move(origin.user);
         record.channel = std::move(origin.channel);
-        auto call = [&] { return inbox->answer_request(log.thread_id(), std::move(record)); };
+        auto call = [&] { return questions->answer_request(log.thread_id(), std::move(record)); };
         Task<void> storing = store_call("store the answer", log.thread_id(), std::move(call));
         co_await std::move(storing);
         co_return;
@@ -215,7 +215,7 @@ Task<StoredQuestions> accept_answer(Agent::Impl& impl, std::string run_id, std::
     co_return questions;
 }
 
-Task<OpenCalls> take_up(Agent::Impl& impl, std::string run_id) {
+Task<OpenCalls> resume_calls(Agent::Impl& impl, std::string run_id) {
     if (impl.log.open_calls_run_id().empty()) co_await adopt_requests(impl.log, run_id);
     OpenCalls open = co_await load_open_calls(impl.log, std::move(run_id));
     co_return open;
@@ -263,20 +263,20 @@ Task<RunResult> run_respond(std::shared_ptr<Agent::Impl> impl, std::string quest
     name_run(*impl, questions);
     const SharedString run_id(questions.run_id);
     active.set_run_id(run_id);
-    const auto attempt = std::make_unique<Attempt>(*impl, run_id, active.token(), options);
-    co_await attempt->claim(ClaimKind::continue_run);
+    const auto prompt_run = std::make_unique<PromptRun>(*impl, run_id, active.token(), options);
+    co_await prompt_run->claim(ClaimKind::continue_run);
     Task<StoredQuestions> accepting = accept_answer(*impl, questions.run_id, std::move(question_id),
                                                     std::move(answer), std::move(origin));
     Outcome<StoredQuestions> accepted = co_await outcome_of(std::move(accepting));
-    if (!accepted.ok()) co_await attempt->release();
+    if (!accepted.ok()) co_await prompt_run->release();
     questions = std::move(accepted).value();
     if (!questions.open.empty()) {
-        co_await attempt->release();
+        co_await prompt_run->release();
         impl->state.last_outcome = LastOutcome::suspended;
         co_return suspended_result(questions);
     }
     OpenCalls open = co_await load_open_calls(impl->log, questions.run_id);
-    co_return co_await attempt->continue_run(std::move(open));
+    co_return co_await prompt_run->continue_run(std::move(open));
 }
 
 Task<RunResult> continue_suspended_run(Agent::Impl& impl, ActiveRun& active,
@@ -284,14 +284,14 @@ Task<RunResult> continue_suspended_run(Agent::Impl& impl, ActiveRun& active,
     name_run(impl, questions);
     const SharedString run_id(questions.run_id);
     active.set_run_id(run_id);
-    const auto attempt = std::make_unique<Attempt>(impl, run_id, active.token(), options);
-    attempt->core().start_with(options.prior_spending());
-    co_await attempt->claim(ClaimKind::continue_run);
-    Task<OpenCalls> taking_up = take_up(impl, questions.run_id);
-    Outcome<OpenCalls> open = co_await outcome_of(std::move(taking_up));
-    if (!open.ok()) co_await attempt->release();
+    const auto prompt_run = std::make_unique<PromptRun>(impl, run_id, active.token(), options);
+    prompt_run->core().start_with(options.prior_spending());
+    co_await prompt_run->claim(ClaimKind::continue_run);
+    Task<OpenCalls> resuming = resume_calls(impl, questions.run_id);
+    Outcome<OpenCalls> open = co_await outcome_of(std::move(resuming));
+    if (!open.ok()) co_await prompt_run->release();
     OpenCalls calls = std::move(open).value();
-    co_return co_await attempt->continue_run(std::move(calls));
+    co_return co_await prompt_run->continue_run(std::move(calls));
 }
 
 Task<void> close_suspended_run(Agent::Impl& impl, StoredQuestions questions, std::string reason,
@@ -354,11 +354,11 @@ Task<void> run_abort_pending(std::shared_ptr<Agent::Impl> impl, std::string reas
     }
     const SharedString run_id = impl->log.open_calls_run_id();
     active.set_run_id(run_id);
-    const auto attempt = std::make_unique<Attempt>(*impl, run_id, active.token());
-    co_await attempt->claim(ClaimKind::continue_run);
+    const auto prompt_run = std::make_unique<PromptRun>(*impl, run_id, active.token());
+    co_await prompt_run->claim(ClaimKind::continue_run);
     Task<void> closing =
         close_suspended_run(*impl, std::move(questions), std::move(reason), active.token());
-    co_await with_cleanup(std::move(closing), attempt->release());
+    co_await with_cleanup(std::move(closing), prompt_run->release());
     impl->state.last_outcome = LastOutcome::abandoned;
 }
 

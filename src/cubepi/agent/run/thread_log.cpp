@@ -41,7 +41,7 @@ ThreadLog::ThreadLog(AgentState& state, std::shared_ptr<Checkpointer> store, std
     thread_->runs = dynamic_cast<RunStore*>(thread_->store.get());
     thread_->index = dynamic_cast<MessageIndex*>(thread_->store.get());
     thread_->questions = dynamic_cast<HitlStore*>(thread_->store.get());
-    thread_->inbox = dynamic_cast<HitlInbox*>(thread_->store.get());
+    thread_->question_store = dynamic_cast<QuestionStore*>(thread_->store.get());
     thread_->batches = dynamic_cast<BatchStore*>(thread_->store.get());
 }
 

@@ -13,7 +13,7 @@
 #include <cubepi/agent/agent.hpp>
 #include <cubepi/agent/batch_store.hpp>
 #include <cubepi/agent/checkpointer.hpp>
-#include <cubepi/agent/hitl_inbox.hpp>
+#include <cubepi/agent/question_store.hpp>
 #include <cubepi/agent/transcript.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
@@ -55,7 +55,9 @@ public:
     RunStore* runs() const noexcept { return thread_ ? thread_->runs : nullptr; }
     /// The interfaces of the store for questions to the user; null: it has none.
     HitlStore* questions() const noexcept { return thread_ ? thread_->questions : nullptr; }
-    HitlInbox* inbox() const noexcept { return thread_ ? thread_->inbox : nullptr; }
+    QuestionStore* question_store() const noexcept {
+        return thread_ ? thread_->question_store : nullptr;
+    }
     BatchStore* batches() const noexcept { return thread_ ? thread_->batches : nullptr; }
     const std::string& thread_id() const noexcept;
     /// Returns true if there is a store without a thread id, or the reverse (D46), and no notice was emitted.
@@ -112,7 +114,7 @@ private:
         RunStore* runs = nullptr;
         MessageIndex* index = nullptr;
         HitlStore* questions = nullptr;
-        HitlInbox* inbox = nullptr;
+        QuestionStore* question_store = nullptr;
         BatchStore* batches = nullptr;
         std::vector<std::string> settled;  // by the next append
         std::string id;

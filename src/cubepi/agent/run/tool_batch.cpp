@@ -220,7 +220,7 @@ Task<void> ToolBatch::run_others(TaskScope& scope, std::size_t first, Task<void>
         while (cap != 0 && running_ >= cap) {
             slot_.reset();
             co_await slot_.wait();
-            core_.time_passes();
+            core_.invalidate_timestamp();
         }
         co_await announce_in_batch(call);
         MaybeTask<AgentToolResult> result = start(call);

@@ -59,7 +59,7 @@ MaybeTask<AgentToolResult> ToolBatch::start(Call& call) {
         call.call().id, call.call().name, call.stop.get_token(), core_.parts().runtime,
         [this, &call](Json partial) { return update(call, std::move(partial)); },
         core_.parts().channel, core_.account());
-    core_.time_passes();
+    core_.invalidate_timestamp();
     const SerialSection here(core_.parts().serial);
     try {
         // after_tool_call receives the arguments too.
@@ -116,7 +116,7 @@ Task<void> ToolBatch::await_result(Call& call, Task<AgentToolResult> task) {
     Task<AgentToolResult> cancellable = cancel_on(call.kill.get_token(), std::move(task));
     Outcome<AgentToolResult> outcome = co_await outcome_of(std::move(cancellable));
     call.state = State::finished;
-    core_.time_passes();
+    core_.invalidate_timestamp();
     if (call.limit) call.limit->cancel();
     if (call.suspended && !core_.stopped()) {
         call.state = State::waiting;
@@ -133,7 +133,7 @@ Task<void> ToolBatch::await_result(Call& call, Task<AgentToolResult> task) {
 Task<void> ToolBatch::update(Call& call, Json partial_result) {
     if (call.state == State::finished || !call.context) co_return;
     sanitize(partial_result);
-    core_.time_passes();
+    core_.invalidate_timestamp();
     ToolExecutionUpdateEvent event;
     event.tool_call_id = call.call().id;
     event.tool_name = call.call().name;

@@ -75,7 +75,7 @@ public:
 
 private:
     Task<void> open();
-    Task<Next> take_up_calls();
+    Task<Next> resume_calls();
     Task<Next> next_turn();
     Task<Next> turn();
     Task<void> begin_turn();
@@ -107,7 +107,7 @@ private:
 Task<void> Loop::drive() {
     co_await open();
     Next next = Next::turn;
-    if (plan_.open_calls) next = co_await take_up_calls();
+    if (plan_.open_calls) next = co_await resume_calls();
     if (next == Next::end_of_turns && !core_.stopped()) next = co_await add_queued();
     while (next == Next::turn) {
         next = co_await next_turn();
@@ -136,13 +136,13 @@ Task<void> Loop::open() {
 }
 
 /// Continues the tool calls of a suspended run.
-Task<Next> Loop::take_up_calls() {
+Task<Next> Loop::resume_calls() {
     const MessageList& messages = core_.state().messages;
     std::size_t last = messages.size();
     while (last > 0 && messages[last - 1].role() == Role::tool_result) --last;
     const Message& answer = messages[last - 1];
     ToolList tools = core_.begin_call(core_.model());
-    if (core_.answer_task()) core_.answer_task()->take_up(*answer.assistant(), messages, last);
+    if (core_.answer_task()) core_.answer_task()->resume(*answer.assistant(), messages, last);
     return run_tools(answer, std::move(tools), restore_turn(core_, answer.id()));
 }
 

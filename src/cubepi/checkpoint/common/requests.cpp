@@ -16,10 +16,12 @@ namespace {
 
 constexpr double infinite = std::numeric_limits<double>::infinity();
 
-const char* name_of(InboxOrder order) { return order == InboxOrder::age ? "age" : "deadline"; }
+const char* name_of(QuestionOrder order) {
+    return order == QuestionOrder::age ? "age" : "deadline";
+}
 
 /// A cursor is [order, time, thread, run, question]; the time is null if it is infinite.
-InboxKey parse_cursor(const std::string& cursor, InboxOrder order) {
+InboxKey parse_cursor(const std::string& cursor, QuestionOrder order) {
     const Json json = parse_json(cursor);
     const JsonArray& list = json.as_array();
     if (list.size() != 5 || list[0] != Json(name_of(order)))
@@ -41,8 +43,8 @@ bool repeats(const SharedRequest& shared, const PendingRow& ours, SameRequest sa
 
 }  // namespace
 
-InboxEntry inbox_entry(const std::string& thread_id, const PendingRequest& pending) {
-    InboxEntry entry;
+QuestionEntry inbox_entry(const std::string& thread_id, const PendingRequest& pending) {
+    QuestionEntry entry;
     entry.thread_id = thread_id;
     entry.run_id = pending.run_id;
     entry.question_id = pending.request.question_id;
@@ -53,13 +55,13 @@ InboxEntry inbox_entry(const std::string& thread_id, const PendingRequest& pendi
     return entry;
 }
 
-InboxKey inbox_key(const InboxEntry& entry, InboxOrder order) {
+InboxKey inbox_key(const QuestionEntry& entry, QuestionOrder order) {
     const double time =
-        order == InboxOrder::age ? entry.created_at : entry.expires_at.value_or(infinite);
+        order == QuestionOrder::age ? entry.created_at : entry.expires_at.value_or(infinite);
     return {time, entry.thread_id, entry.run_id, entry.question_id};
 }
 
-std::string write_inbox_cursor(const InboxKey& key, InboxOrder order) {
+std::string write_inbox_cursor(const InboxKey& key, QuestionOrder order) {
     const auto& [time, thread_id, run_id, question_id] = key;
     JsonArray list;
     list.emplace_back(name_of(order));
@@ -68,7 +70,7 @@ std::string write_inbox_cursor(const InboxKey& key, InboxOrder order) {
     return boost::json::serialize(list);
 }
 
-InboxKey read_inbox_cursor(const InboxQuery& query) {
+InboxKey read_inbox_cursor(const QuestionQuery& query) {
     if (query.limit() == 0) {
         throw Error(ErrorCode::invalid_argument,
                     "the limit of an inbox page is 0; it must be at least 1");
@@ -79,20 +81,20 @@ InboxKey read_inbox_cursor(const InboxQuery& query) {
     } catch (const std::exception&) {
         throw Error(ErrorCode::invalid_argument,
                     "'" + query.after() + "' is not a cursor of an inbox in the order of " +
-                        name_of(query.order()) + "; pass InboxPage::next of the page before");
+                        name_of(query.order()) + "; pass QuestionPage::next of the page before");
     }
 }
 
-InboxPage inbox_page(std::vector<InboxEntry> entries, const InboxQuery& query) {
+QuestionPage inbox_page(std::vector<QuestionEntry> entries, const QuestionQuery& query) {
     const InboxKey after = read_inbox_cursor(query);
-    std::vector<std::pair<InboxKey, InboxEntry>> found;
-    for (InboxEntry& entry : entries) {
+    std::vector<std::pair<InboxKey, QuestionEntry>> found;
+    for (QuestionEntry& entry : entries) {
         InboxKey key = inbox_key(entry, query.order());
         if (after < key) found.emplace_back(std::move(key), std::move(entry));
     }
     std::sort(found.begin(), found.end(),
               [](const auto& a, const auto& b) { return a.first < b.first; });
-    InboxPage page;
+    QuestionPage page;
     if (found.size() > query.limit()) {
         found.resize(query.limit());
         page.next = write_inbox_cursor(found.back().first, query.order());
@@ -183,8 +185,8 @@ PendingRequest to_pending_request(const PendingRow& row, HitlRequest request) {
     return pending;
 }
 
-InboxEntry to_inbox_entry(const PendingRow& row, const std::string& row_ref) {
-    InboxEntry entry;
+QuestionEntry to_question_entry(const PendingRow& row, const std::string& row_ref) {
+    QuestionEntry entry;
     entry.thread_id = row.thread_id;
     entry.run_id = row.run_id;
     entry.question_id = row.question_id;

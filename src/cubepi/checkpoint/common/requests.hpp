@@ -9,9 +9,9 @@
 #include <tuple>
 #include <vector>
 
-#include <cubepi/agent/hitl_inbox.hpp>
+#include <cubepi/agent/question_store.hpp>
 
-// The parts of HitlInbox that are the same in all stores.
+// The parts of QuestionStore that are the same in all stores.
 //
 // The table cubepi_native_pending of the stores with SQL, and the row of CubePi that repeats its first request.
 //
@@ -26,16 +26,16 @@ namespace cubepi::detail {
 /// other requests.
 using InboxKey = std::tuple<double, std::string, std::string, std::string>;
 
-InboxEntry inbox_entry(const std::string& thread_id, const PendingRequest& pending);
+QuestionEntry inbox_entry(const std::string& thread_id, const PendingRequest& pending);
 /// The time of a request without a deadline is infinite.
-InboxKey inbox_key(const InboxEntry& entry, InboxOrder order);
-std::string write_inbox_cursor(const InboxKey& key, InboxOrder order);
+InboxKey inbox_key(const QuestionEntry& entry, QuestionOrder order);
+std::string write_inbox_cursor(const InboxKey& key, QuestionOrder order);
 /// Returns the place before all requests if the query has no cursor. Throws Error(invalid_argument) for a cursor of another
 /// form or order, and for the limit 0.
-InboxKey read_inbox_cursor(const InboxQuery& query);
+InboxKey read_inbox_cursor(const QuestionQuery& query);
 
 /// Returns the page of the query. `entries` may be in any order, and contains those of the page and the next one, if any.
-InboxPage inbox_page(std::vector<InboxEntry> entries, const InboxQuery& query);
+QuestionPage inbox_page(std::vector<QuestionEntry> entries, const QuestionQuery& query);
 
 bool has_expired(const PendingRequest& pending, double now);
 /// Reads the texts of a row of cubepi_native_answers. An unreadable row gets `damage`, which names its id.
@@ -77,7 +77,7 @@ std::optional<HitlRequest> parse_request(const PendingRow& row, std::string& dam
 /// Returns the request of a row, which parse_request() has read.
 PendingRequest to_pending_request(const PendingRow& row, HitlRequest request);
 /// An unreadable request becomes an entry with `damage`, which names `row_ref`.
-InboxEntry to_inbox_entry(const PendingRow& row, const std::string& row_ref);
+QuestionEntry to_question_entry(const PendingRow& row, const std::string& row_ref);
 /// Returns the request as CubePi knows it, without the keys of ours.
 JsonObject shared_request_json(HitlRequest request);
 

@@ -67,13 +67,13 @@ std::string number_literal(double value) {
     return {buffer.data(), end};
 }
 
-std::string literal(MYSQL* connection, const ServerValue& value) {
+std::string literal(MYSQL* connection, const SqlValue& value) {
     if (value.null) return "NULL";
     switch (value.type) {
-        case ServerValue::Type::integer: return std::to_string(value.integer);
-        case ServerValue::Type::number: return number_literal(value.number);
-        case ServerValue::Type::bytes: return "_binary" + quoted(connection, value.text);
-        case ServerValue::Type::texts: break;
+        case SqlValue::Type::integer: return std::to_string(value.integer);
+        case SqlValue::Type::number: return number_literal(value.number);
+        case SqlValue::Type::bytes: return "_binary" + quoted(connection, value.text);
+        case SqlValue::Type::texts: break;
         default: return quoted(connection, value.text);
     }
     std::string list;
@@ -92,7 +92,7 @@ T number_of(std::string_view text) noexcept {
 }
 
 /// The rows of a result that was read as a whole.
-class MyRows final : public ServerRows {
+class MyRows final : public SqlRows {
 public:
     explicit MyRows(MYSQL_RES* result) : result_(result), columns_(mysql_num_fields(result)) {
         values_.reserve(mysql_num_rows(result) * columns_);
@@ -126,7 +126,7 @@ private:
 };
 
 /// The current row of a result whose rows are fetched one by one.
-class MyCurrentRow final : public ServerRows {
+class MyCurrentRow final : public SqlRows {
 public:
     MyCurrentRow(MYSQL_RES& result, const MYSQL_ROW& row) : result_(result), row_(row) {}
 
@@ -149,7 +149,7 @@ private:
 };
 
 /// Returns the SQL with its parameters as literals, quoted for a session whose sql_mode is the one of session_set_up().
-std::string my_sql(MYSQL* connection, const ServerQuery& query) {
+std::string my_sql(MYSQL* connection, const SqlQuery& query) {
     const std::string sql = expand_escapes(query.sql(), expand);
     std::string text;
     for (std::size_t i = 0; i < sql.size(); ++i) {
@@ -170,13 +170,13 @@ void MyResultFree::operator()(MYSQL_RES* result) const noexcept {
 }
 
 /// Returns the row that was fetched last, as a result of one row. Refers to both arguments.
-ServerResult my_current_row(MYSQL_RES& result, const MYSQL_ROW& row) {
-    return ServerResult(std::make_unique<MyCurrentRow>(result, row));
+SqlResult my_current_row(MYSQL_RES& result, const MYSQL_ROW& row) {
+    return SqlResult(std::make_unique<MyCurrentRow>(result, row));
 }
 
 /// Takes the rows of a result; null for a statement without rows.
-ServerResult my_result(MYSQL_RES* result) {
-    return result ? ServerResult(std::make_unique<MyRows>(result)) : ServerResult();
+SqlResult my_result(MYSQL_RES* result) {
+    return result ? SqlResult(std::make_unique<MyRows>(result)) : SqlResult();
 }
 
 // A packet must be smaller than max_allowed_packet of the server, which is at least 16 MiB by default; a batch is sent in
@@ -302,12 +302,12 @@ void MyConnection::close() noexcept {
     handle_ = nullptr;
 }
 
-ServerFailure MyConnection::failure() const {
+SqlFailure MyConnection::failure() const {
     const unsigned error = mysql_errno(handle_);
     const bool is_lost = (error >= 2000 && error < 3000) || error == 1927 || error == 0;
-    if (connecting_) return my_failure(ServerFailureKind::connect, reason_of(handle_), error);
-    return my_failure(is_lost ? ServerFailureKind::lost : ServerFailureKind::server,
-                      reason_of(handle_), is_lost ? 2013 : error);
+    if (connecting_) return my_failure(SqlFailureKind::connect, reason_of(handle_), error);
+    return my_failure(is_lost ? SqlFailureKind::lost : SqlFailureKind::server, reason_of(handle_),
+                      is_lost ? 2013 : error);
 }
 
 Task<int> MyConnection::wait_for(int wanted, bool cancellable) {
@@ -318,7 +318,7 @@ Task<int> MyConnection::wait_for(int wanted, bool cancellable) {
     co_return wanted&(MYSQL_WAIT_READ | MYSQL_WAIT_WRITE);
 }
 
-Task<> MyConnection::connect(ServerAddresses addresses) {
+Task<> MyConnection::connect(SqlAddresses addresses) {
     std::vector<std::string> list;
     const auto found = addresses.find(parameters_.host);
     if (found != addresses.end()) {
@@ -333,7 +333,7 @@ Task<> MyConnection::connect(ServerAddresses addresses) {
     for (std::size_t i = 0; i < list.size(); ++i) {
         Outcome<> done = co_await outcome_of(connect_to(list[i]));
         if (done.ok()) co_return;
-        const ServerFailure* const failed = as_server_failure(done.failure());
+        const SqlFailure* const failed = as_server_failure(done.failure());
         // Only another address may help.
         if (!failed || !failed->code().empty() || is_late() || i + 1 == list.size()) done.rethrow();
     }
@@ -373,7 +373,7 @@ Task<> MyConnection::connect_blocking() {
         MYSQL* const raw = handle->get();
         connect_now(raw, parameters, parameters.host);
         if (mysql_errno(raw) != 0)
-            throw my_failure(ServerFailureKind::connect, reason_of(raw), mysql_errno(raw));
+            throw my_failure(SqlFailureKind::connect, reason_of(raw), mysql_errno(raw));
     };
     co_await offload(*runtime_->resolvers, std::move(call));
     handle_ = handle->release();
@@ -395,7 +395,7 @@ Task<> MyConnection::send(std::string text, bool cancellable) {
     if (error != 0) throw failure();
 }
 
-Task<bool> MyConnection::read_result(ServerResults& results, bool cancellable) {
+Task<bool> MyConnection::read_result(SqlResults& results, bool cancellable) {
     MYSQL_RES* rows = nullptr;
     int status = mysql_store_result_start(&rows, handle_);
     while (status != 0) {
@@ -407,11 +407,11 @@ Task<bool> MyConnection::read_result(ServerResults& results, bool cancellable) {
     co_return true;
 }
 
-Task<bool> MyConnection::pass_rows(ServerRowSink& sink, bool cancellable) {
+Task<bool> MyConnection::pass_rows(SqlRowSink& sink, bool cancellable) {
     const MyResultPtr result(mysql_use_result(handle_));
     if (!result) co_return mysql_errno(handle_) == 0;
     MYSQL_ROW row = nullptr;
-    const ServerResult current = my_current_row(*result, row);
+    const SqlResult current = my_current_row(*result, row);
     for (;;) {
         int status = mysql_fetch_row_start(&row, result.get());
         while (status != 0) {
@@ -423,13 +423,12 @@ Task<bool> MyConnection::pass_rows(ServerRowSink& sink, bool cancellable) {
     }
 }
 
-Task<std::optional<ServerFailure>> MyConnection::read_results(const ServerBatch& batch,
-                                                              ServerResults& results,
-                                                              bool cancellable) {
-    std::optional<ServerFailure> failed;
+Task<std::optional<SqlFailure>> MyConnection::read_results(const SqlBatch& batch,
+                                                           SqlResults& results, bool cancellable) {
+    std::optional<SqlFailure> failed;
     for (;;) {
         bool is_read = false;
-        if (ServerRowSink* const sink = batch.sink_after(results.size())) {
+        if (SqlRowSink* const sink = batch.sink_after(results.size())) {
             is_read = co_await pass_rows(*sink, cancellable);
             if (is_read) results.emplace_back();
         } else {
@@ -453,13 +452,13 @@ Task<std::optional<ServerFailure>> MyConnection::read_results(const ServerBatch&
     }
 }
 
-Task<ServerResults> MyConnection::run(ServerBatch batch, bool cancellable) {
+Task<SqlResults> MyConnection::run(SqlBatch batch, bool cancellable) {
     in_exchange_ = true;
     batch.start_sinks();
-    ServerResults results;
+    SqlResults results;
     std::string text;
-    std::optional<ServerFailure> failed;
-    const std::vector<ServerQuery>& queries = batch.queries();
+    std::optional<SqlFailure> failed;
+    const std::vector<SqlQuery>& queries = batch.queries();
     for (std::size_t i = 0; i < queries.size() && !failed; ++i) {
         if (!text.empty()) text += "; ";
         text += my_sql(handle_, queries[i]);
@@ -468,14 +467,14 @@ Task<ServerResults> MyConnection::run(ServerBatch batch, bool cancellable) {
         Outcome<> sent = co_await outcome_of(send(std::move(packet), cancellable));
         if (sent.ok()) {
             failed = co_await read_results(batch, results, cancellable);
-        } else if (const ServerFailure* one = as_server_failure(sent.failure())) {
+        } else if (const SqlFailure* one = as_server_failure(sent.failure())) {
             failed.emplace(*one);
         } else {
             sent.rethrow();
         }
     }
-    if (!failed || failed->kind() == ServerFailureKind::server) in_exchange_ = false;
-    if (failed) throw ServerFailure(*failed);
+    if (!failed || failed->kind() == SqlFailureKind::server) in_exchange_ = false;
+    if (failed) throw SqlFailure(*failed);
     co_return results;
 }
 

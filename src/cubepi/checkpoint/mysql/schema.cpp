@@ -30,36 +30,36 @@ std::string seconds_of(std::chrono::milliseconds limit) {
     return std::to_string((std::max<std::int64_t>(limit.count(), 1) + 999) / 1000);
 }
 
-std::shared_ptr<ServerPool> schema_pool(const MySQLOptions& options) {
-    return std::make_shared<ServerPool>(options, std::make_shared<const MyDriver>(options, false));
+std::shared_ptr<SqlPool> schema_pool(const MySQLOptions& options) {
+    return std::make_shared<SqlPool>(options, std::make_shared<const MyDriver>(options, false));
 }
 
-Task<MySQLSchemaStatus> read_status(ServerLease& lease) {
-    ServerBatch exist;
+Task<MySQLSchemaStatus> read_status(SqlLease& lease) {
+    SqlBatch exist;
     exist.add(
         "SELECT coalesce(max(table_name = 'cubepi_schema_version'), 0),"
         " coalesce(max(table_name = 'cubepi_native_schema'), 0)"
         " FROM information_schema.tables WHERE table_schema = DATABASE()");
-    const ServerResults found = co_await lease->exchange(std::move(exist));
-    ServerBatch versions;
+    const SqlResults found = co_await lease->exchange(std::move(exist));
+    SqlBatch versions;
     const char* const none = "SELECT NULL";
     versions.add(found[0].boolean(0, 0) ? "SELECT max(version) FROM cubepi_schema_version" : none);
     versions.add(found[0].boolean(0, 1) ? "SELECT max(version) FROM cubepi_native_schema" : none);
-    const ServerResults read = co_await lease->exchange(std::move(versions));
+    const SqlResults read = co_await lease->exchange(std::move(versions));
     MySQLSchemaStatus status;
     status.version = version_of(read[0]);
     status.native_version = version_of(read[1]);
     co_return status;
 }
 
-Task<MySQLSchemaStatus> status_of(std::shared_ptr<ServerPool> pool) {
-    const std::unique_ptr<ServerLease> lease = co_await pool->acquire();
+Task<MySQLSchemaStatus> status_of(std::shared_ptr<SqlPool> pool) {
+    const std::unique_ptr<SqlLease> lease = co_await pool->acquire();
     co_return co_await read_status(*lease);
 }
 
-Task<MySQLSchemaStatus> apply_to(std::shared_ptr<ServerPool> pool) {
-    const std::unique_ptr<ServerLease> lease = co_await pool->acquire();
-    ServerBatch lock;
+Task<MySQLSchemaStatus> apply_to(std::shared_ptr<SqlPool> pool) {
+    const std::unique_ptr<SqlLease> lease = co_await pool->acquire();
+    SqlBatch lock;
     // The lock of a session: each statement below commits. The end of the session releases it.
     lock.add("SELECT GET_LOCK(concat('cubepi.', md5(DATABASE())), " +
              seconds_of(pool->options().query_timeout) + ")");
@@ -67,7 +67,7 @@ Task<MySQLSchemaStatus> apply_to(std::shared_ptr<ServerPool> pool) {
     const MySQLSchemaStatus before = co_await read_status(*lease);
     refuse_newer(pool->driver().description(), before);
     for (const std::string& sql : schema_statements(before)) {
-        ServerBatch statement;
+        SqlBatch statement;
         statement.add(sql);
         (void)co_await (*lease)->exchange(std::move(statement));
     }
@@ -261,8 +261,8 @@ void add_native(Statements& list) {
 
 }  // namespace
 
-ServerBatch session_set_up(const MySQLOptions& options, bool for_store) {
-    ServerBatch batch;
+SqlBatch session_set_up(const MySQLOptions& options, bool for_store) {
+    SqlBatch batch;
     batch.add(
         "SET NAMES utf8mb4 COLLATE utf8mb4_bin, time_zone = '+00:00', autocommit = 1,"
         " sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'");
@@ -282,7 +282,7 @@ ServerBatch session_set_up(const MySQLOptions& options, bool for_store) {
     return batch;
 }
 
-void check_session(const std::string& where, const ServerResults& results) {
+void check_session(const std::string& where, const SqlResults& results) {
     MySQLSchemaStatus status;
     status.version = version_of(results[3]);
     status.native_version = version_of(results[4]);

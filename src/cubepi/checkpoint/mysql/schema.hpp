@@ -9,9 +9,9 @@
 namespace cubepi::detail {
 
 /// Returns the statements that prepare a session; those of a store also read the versions of the tables.
-ServerBatch session_set_up(const MySQLOptions& options, bool for_store);
+SqlBatch session_set_up(const MySQLOptions& options, bool for_store);
 /// Checks the results for a store. Throws CheckpointerError(schema_mismatch).
-void check_session(const std::string& where, const ServerResults& results);
+void check_session(const std::string& where, const SqlResults& results);
 
 /// Returns the statements of mysql_schema_sql().
 std::vector<std::string> schema_statements(const MySQLSchemaStatus& from);

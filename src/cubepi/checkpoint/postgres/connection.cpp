@@ -57,14 +57,14 @@ std::string array_of(const std::vector<std::string>& values) {
     return bytes;
 }
 
-Oid type_of(const ServerValue& value) noexcept {
+Oid type_of(const SqlValue& value) noexcept {
     switch (value.type) {
-        case ServerValue::Type::text: break;
-        case ServerValue::Type::bytes: return type_bytea;
-        case ServerValue::Type::integer: return type_int8;
-        case ServerValue::Type::number: return type_float8;
-        case ServerValue::Type::json: return type_jsonb;
-        case ServerValue::Type::texts: return type_text_array;
+        case SqlValue::Type::text: break;
+        case SqlValue::Type::bytes: return type_bytea;
+        case SqlValue::Type::integer: return type_int8;
+        case SqlValue::Type::number: return type_float8;
+        case SqlValue::Type::json: return type_jsonb;
+        case SqlValue::Type::texts: return type_text_array;
     }
     return type_text;
 }
@@ -72,14 +72,14 @@ Oid type_of(const ServerValue& value) noexcept {
 /// The parameters of a query in the binary format, jsonb as text. Texts are not copied.
 class Parameters {
 public:
-    explicit Parameters(const ServerQuery& query) {
-        const std::vector<ServerValue>& given = query.values();
+    explicit Parameters(const SqlQuery& query) {
+        const std::vector<SqlValue>& given = query.values();
         encoded_.resize(given.size());
         for (std::size_t i = 0; i < given.size(); ++i) {
             const std::string& bytes = bytes_of(given[i], encoded_[i]);
             values.push_back(given[i].null ? nullptr : bytes.c_str());
             lengths.push_back(static_cast<int>(bytes.size()));
-            formats.push_back(given[i].type == ServerValue::Type::json ? 0 : 1);
+            formats.push_back(given[i].type == SqlValue::Type::json ? 0 : 1);
         }
     }
 
@@ -90,15 +90,15 @@ public:
     std::vector<int> formats;
 
 private:
-    static const std::string& bytes_of(const ServerValue& value, std::string& encoded) {
+    static const std::string& bytes_of(const SqlValue& value, std::string& encoded) {
         switch (value.type) {
-            case ServerValue::Type::integer:
+            case SqlValue::Type::integer:
                 append_big_endian(encoded, static_cast<std::uint64_t>(value.integer), 8);
                 return encoded;
-            case ServerValue::Type::number:
+            case SqlValue::Type::number:
                 append_big_endian(encoded, std::bit_cast<std::uint64_t>(value.number), 8);
                 return encoded;
-            case ServerValue::Type::texts: encoded = array_of(value.texts); return encoded;
+            case SqlValue::Type::texts: encoded = array_of(value.texts); return encoded;
             default: return value.text;
         }
     }
@@ -121,7 +121,7 @@ std::string expand(std::string_view name, std::string_view argument) {
            assignments(argument.substr(colon + 1), "excluded.", "");
 }
 
-class PgRows final : public ServerRows {
+class PgRows final : public SqlRows {
 public:
     explicit PgRows(PGresult* result) noexcept : result_(result) {}
 
@@ -151,7 +151,7 @@ private:
 std::string pg_sql(std::string_view sql) { return expand_escapes(sql, expand); }
 
 /// Takes the result.
-ServerResult pg_result(PGresult* result) { return ServerResult(std::make_unique<PgRows>(result)); }
+SqlResult pg_result(PGresult* result) { return SqlResult(std::make_unique<PgRows>(result)); }
 
 /// Queues a query without parameters on a connection in pipeline mode. Returns false if libpq refuses it.
 bool send_plain(PGconn* connection, const std::string& sql) {
@@ -161,7 +161,7 @@ bool send_plain(PGconn* connection, const std::string& sql) {
 
 /// Queues a query; by name if its statement is prepared. Texts are sent with their length, so that U+0000 is rejected by the
 /// server instead of cutting the text.
-bool send_query(PGconn* connection, const PgStatement& statement, const ServerQuery& query) {
+bool send_query(PGconn* connection, const PgStatement& statement, const SqlQuery& query) {
     const Parameters parameters(query);
     if (statement.state != PgStatement::State::unprepared) {
         return PQsendQueryPrepared(connection, statement.name.c_str(), parameters.count(),
@@ -180,9 +180,9 @@ bool send_prepare(PGconn* connection, const PgStatement& statement) {
 }
 
 /// Returns the types of the parameters.
-std::vector<Oid> types_of(const ServerQuery& query) {
+std::vector<Oid> types_of(const SqlQuery& query) {
     std::vector<Oid> types;
-    for (const ServerValue& value : query.values()) types.push_back(type_of(value));
+    for (const SqlValue& value : query.values()) types.push_back(type_of(value));
     return types;
 }
 
@@ -230,7 +230,7 @@ std::string take_sqlstate(std::string& text) {
 /// Notices ("relation exists, skipping") would be printed to standard error.
 void discard_notice(void*, const PGresult*) {}
 
-void pass_rows(const ServerResult& rows, ServerRowSink& sink) {
+void pass_rows(const SqlResult& rows, SqlRowSink& sink) {
     const int count = rows.rows();
     for (int row = 0; row < count; ++row) sink.receive(rows, row);
 }
@@ -242,7 +242,7 @@ std::string field(const PGresult* result, int code) {
 
 }  // namespace
 
-PgStatement& PgStatements::find(const ServerQuery& query) {
+PgStatement& PgStatements::find(const SqlQuery& query) {
     const auto [at, is_new] = statements_.try_emplace(query.sql());
     PgStatement& statement = at->second;
     if (is_new) {
@@ -287,7 +287,7 @@ Task<> PgConnection::wait_for_socket(bool for_write, bool cancellable) {
     return wait(socket, for_write, cancellable);
 }
 
-Task<> PgConnection::connect(ServerAddresses addresses) {
+Task<> PgConnection::connect(SqlAddresses addresses) {
     const std::map<std::string, std::string> parameters = parameters_.with_addresses(addresses);
     std::vector<const char*> keys;
     std::vector<const char*> values;
@@ -313,7 +313,7 @@ Task<> PgConnection::connect(ServerAddresses addresses) {
     if (PQsetnonblocking(connection_, 1) != 0 || PQenterPipelineMode(connection_) != 1) fail_lost();
 }
 
-void PgConnection::send(const ServerQuery& query) {
+void PgConnection::send(const SqlQuery& query) {
     // BEGIN and COMMIT would not become faster.
     if (query.values().empty()) {
         if (!send_plain(connection_, pg_sql(query.sql()))) fail_lost();
@@ -330,9 +330,9 @@ void PgConnection::send(const ServerQuery& query) {
     sent_.push_back(nullptr);
 }
 
-void PgConnection::send(const ServerBatch& batch) {
+void PgConnection::send(const SqlBatch& batch) {
     sent_.clear();
-    for (const ServerQuery& query : batch.queries()) send(query);
+    for (const SqlQuery& query : batch.queries()) send(query);
     if (PQpipelineSync(connection_) != 1) fail_lost();
 }
 
@@ -345,27 +345,27 @@ Task<> PgConnection::wait_for_result(bool cancellable) {
     }
 }
 
-ServerFailure PgConnection::failure_of(const PGresult* result) {
+SqlFailure PgConnection::failure_of(const PGresult* result) {
     std::string code = field(result, PG_DIAG_SQLSTATE);
-    ServerCondition condition = condition_of(code);
+    SqlCondition condition = condition_of(code);
     if (code == "26000" || code == "42P05") {
         // A statement does not exist, or exists already.
         statements_.forget_lost();
     } else if (field(result, PG_DIAG_SOURCE_FUNCTION) == "RevalidateCachedQuery") {
         // "cached plan must not change result type": a table was altered.
         statements_.forget();
-        condition = ServerCondition::conflict;
+        condition = SqlCondition::conflict;
     }
-    return ServerFailure(ServerFailureKind::server, field(result, PG_DIAG_MESSAGE_PRIMARY),
-                         std::move(code), condition);
+    return SqlFailure(SqlFailureKind::server, field(result, PG_DIAG_MESSAGE_PRIMARY),
+                      std::move(code), condition);
 }
 
-Task<ServerResults> PgConnection::run(ServerBatch batch, bool cancellable) {
+Task<SqlResults> PgConnection::run(SqlBatch batch, bool cancellable) {
     in_exchange_ = true;
     batch.start_sinks();
     send(batch);
-    ServerResults results;
-    std::optional<ServerFailure> failure;
+    SqlResults results;
+    std::optional<SqlFailure> failure;
     for (std::size_t at = 0;;) {
         co_await wait_for_result(cancellable);
         PGresult* const raw = PQgetResult(connection_);
@@ -374,7 +374,7 @@ Task<ServerResults> PgConnection::run(ServerBatch batch, bool cancellable) {
             if (PQstatus(connection_) == CONNECTION_BAD) fail_lost();
             continue;
         }
-        ServerResult result = pg_result(raw);
+        SqlResult result = pg_result(raw);
         const ExecStatusType status = PQresultStatus(raw);
         if (status == PGRES_PIPELINE_SYNC) break;
         if (PQstatus(connection_) == CONNECTION_BAD) fail_lost();
@@ -385,12 +385,12 @@ Task<ServerResults> PgConnection::run(ServerBatch batch, bool cancellable) {
         }
         if (status == PGRES_FATAL_ERROR && !failure) failure.emplace(failure_of(raw));
         if (prepared) continue;
-        if (ServerRowSink* const sink = batch.sink_after(results.size()))
-            pass_rows(std::exchange(result, ServerResult()), *sink);
+        if (SqlRowSink* const sink = batch.sink_after(results.size()))
+            pass_rows(std::exchange(result, SqlResult()), *sink);
         results.push_back(std::move(result));
     }
     in_exchange_ = false;
-    if (failure) throw ServerFailure(*failure);
+    if (failure) throw SqlFailure(*failure);
     co_return results;
 }
 
@@ -419,7 +419,7 @@ std::function<void()> PgConnection::canceller() const {
 void PgConnection::fail_lost() {
     std::string reason = one_line(connection_ ? PQerrorMessage(connection_) : "");
     if (reason.empty()) reason = "the connection was lost";
-    throw ServerFailure(ServerFailureKind::lost, reason);
+    throw SqlFailure(SqlFailureKind::lost, reason);
 }
 
 void PgConnection::fail_connecting() {
@@ -428,7 +428,7 @@ void PgConnection::fail_connecting() {
     reason.erase(std::min(reason.find("  LOCATION:"), reason.size()));
     reason.erase(std::min(reason.find(" LOCATION:"), reason.size()));
     std::string code = take_sqlstate(reason);
-    throw pg_failure(ServerFailureKind::connect, reason, std::move(code));
+    throw pg_failure(SqlFailureKind::connect, reason, std::move(code));
 }
 
 }  // namespace cubepi::detail

@@ -35,7 +35,7 @@ public:
     explicit PgStatements(bool prepare) : prepares_(prepare) {}
 
     /// Returns the statement of a query that has parameters. The reference is valid until forget().
-    PgStatement& find(const ServerQuery& query);
+    PgStatement& find(const SqlQuery& query);
     /// Returns true if the statement must be prepared before it is executed now.
     bool must_prepare(PgStatement& statement) const noexcept;
 
@@ -53,24 +53,24 @@ private:
 };
 
 /// A connection of libpq in pipeline mode.
-class PgConnection final : public ServerConnection {
+class PgConnection final : public SqlConnection {
 public:
     /// `parameters` must outlive the connection. `prepare`: whether statements are prepared.
     PgConnection(const PgParameters& parameters, bool prepare)
         : parameters_(parameters), statements_(prepare) {}
     ~PgConnection() override;
 
-    Task<> connect(ServerAddresses addresses) override;
+    Task<> connect(SqlAddresses addresses) override;
     bool is_idle() const noexcept override;
     bool is_open() noexcept override;
     std::function<void()> canceller() const override;
     void forget() noexcept override { connection_ = nullptr; }
 
 private:
-    Task<ServerResults> run(ServerBatch batch, bool cancellable) override;
-    void send(const ServerBatch& batch);
-    void send(const ServerQuery& query);
-    ServerFailure failure_of(const PGresult* result);
+    Task<SqlResults> run(SqlBatch batch, bool cancellable) override;
+    void send(const SqlBatch& batch);
+    void send(const SqlQuery& query);
+    SqlFailure failure_of(const PGresult* result);
     Task<> wait_for_socket(bool for_write, bool cancellable);
     Task<> wait_for_result(bool cancellable);
     [[noreturn]] void fail_lost();

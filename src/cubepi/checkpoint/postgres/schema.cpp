@@ -25,44 +25,44 @@ TableVersions versions_of(const PostgresSchemaStatus& status) {
     return versions;
 }
 
-std::shared_ptr<ServerPool> schema_pool(const PostgresOptions& options) {
-    return std::make_shared<ServerPool>(options, std::make_shared<const PgDriver>(options, false));
+std::shared_ptr<SqlPool> schema_pool(const PostgresOptions& options) {
+    return std::make_shared<SqlPool>(options, std::make_shared<const PgDriver>(options, false));
 }
 
 /// Reads the versions in the transaction of the caller.
-Task<PostgresSchemaStatus> read_status(ServerLease& lease) {
-    ServerBatch exist;
+Task<PostgresSchemaStatus> read_status(SqlLease& lease) {
+    SqlBatch exist;
     exist.add(
         "SELECT to_regclass('cubepi_schema_version') IS NOT NULL,"
         " to_regclass('cubepi_native_schema') IS NOT NULL");
-    const ServerResults found = co_await lease->exchange(std::move(exist));
-    ServerBatch versions;
+    const SqlResults found = co_await lease->exchange(std::move(exist));
+    SqlBatch versions;
     const char* const none = "SELECT NULL::bigint";
     versions.add(found[0].boolean(0, 0) ? "SELECT max(version)::bigint FROM cubepi_schema_version"
                                         : none);
     versions.add(found[0].boolean(0, 1) ? "SELECT max(version)::bigint FROM cubepi_native_schema"
                                         : none);
-    const ServerResults read = co_await lease->exchange(std::move(versions));
+    const SqlResults read = co_await lease->exchange(std::move(versions));
     PostgresSchemaStatus status;
     status.version = version_of(read[0]);
     status.native_version = version_of(read[1]);
     co_return status;
 }
 
-Task<PostgresSchemaStatus> status_of(std::shared_ptr<ServerPool> pool) {
-    const std::unique_ptr<ServerLease> lease = co_await pool->acquire();
+Task<PostgresSchemaStatus> status_of(std::shared_ptr<SqlPool> pool) {
+    const std::unique_ptr<SqlLease> lease = co_await pool->acquire();
     co_return co_await read_status(*lease);
 }
 
-Task<PostgresSchemaStatus> apply_to(std::shared_ptr<ServerPool> pool) {
-    const std::unique_ptr<ServerLease> lease = co_await pool->acquire();
-    ServerBatch begin;
+Task<PostgresSchemaStatus> apply_to(std::shared_ptr<SqlPool> pool) {
+    const std::unique_ptr<SqlLease> lease = co_await pool->acquire();
+    SqlBatch begin;
     begin.add("BEGIN");
     begin.add("SELECT pg_advisory_xact_lock(hashtext('cubepi_schema_version'))");
     (void)co_await (*lease)->exchange(std::move(begin));
     const PostgresSchemaStatus before = co_await read_status(*lease);
     refuse_newer(pool->driver().description(), before);
-    ServerBatch statements;
+    SqlBatch statements;
     for (const std::string& sql : schema_statements(before)) statements.add(sql);
     statements.add("COMMIT");
     (void)co_await (*lease)->exchange(std::move(statements));
@@ -259,9 +259,9 @@ void add_native(Statements& list) {
 
 }  // namespace
 
-ServerBatch session_set_up(const PostgresOptions& options) {
+SqlBatch session_set_up(const PostgresOptions& options) {
     const std::string limit = std::to_string(options.query_timeout.count());
-    ServerBatch batch;
+    SqlBatch batch;
     // The trigger in `change_trigger` ignores changes by sessions that are a writer of ours. Compiling a plan of 64 partitions
     // takes seconds, and one of them is visited.
     batch
@@ -276,7 +276,7 @@ ServerBatch session_set_up(const PostgresOptions& options) {
     return batch;
 }
 
-void check_session(const PgParameters& parameters, const ServerResults& results) {
+void check_session(const PgParameters& parameters, const SqlResults& results) {
     PostgresSchemaStatus status;
     status.version = version_of(results[1]);
     status.native_version = version_of(results[2]);

@@ -10,9 +10,9 @@
 namespace cubepi::detail {
 
 /// Returns the statements that prepare a session of a store and read the versions of the tables.
-ServerBatch session_set_up(const PostgresOptions& options);
+SqlBatch session_set_up(const PostgresOptions& options);
 /// Checks their results. Throws CheckpointerError(schema_mismatch).
-void check_session(const PgParameters& parameters, const ServerResults& results);
+void check_session(const PgParameters& parameters, const SqlResults& results);
 
 /// Returns the statements of postgres_schema_sql(), without the transaction.
 std::vector<std::string> schema_statements(const PostgresSchemaStatus& from);

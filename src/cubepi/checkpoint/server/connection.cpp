@@ -29,56 +29,50 @@ void abandon(std::optional<boost::asio::posix::stream_descriptor>& descriptor) n
 
 }  // namespace
 
-ServerQuery& ServerQuery::add(ServerValue::Type type, std::string_view text) {
-    ServerValue& value = values_.emplace_back();
+SqlQuery& SqlQuery::add(SqlValue::Type type, std::string_view text) {
+    SqlValue& value = values_.emplace_back();
     value.type = type;
     value.text = text;
     return *this;
 }
 
-ServerQuery& ServerQuery::text(std::string_view value) {
-    return add(ServerValue::Type::text, value);
-}
+SqlQuery& SqlQuery::text(std::string_view value) { return add(SqlValue::Type::text, value); }
 
-ServerQuery& ServerQuery::text_or_null(std::string_view value) {
-    add(ServerValue::Type::text, value);
+SqlQuery& SqlQuery::text_or_null(std::string_view value) {
+    add(SqlValue::Type::text, value);
     values_.back().null = value.empty();
     return *this;
 }
 
-ServerQuery& ServerQuery::integer(std::int64_t value) {
-    add(ServerValue::Type::integer, {});
+SqlQuery& SqlQuery::integer(std::int64_t value) {
+    add(SqlValue::Type::integer, {});
     values_.back().integer = value;
     return *this;
 }
 
-ServerQuery& ServerQuery::number(double value) {
-    add(ServerValue::Type::number, {});
+SqlQuery& SqlQuery::number(double value) {
+    add(SqlValue::Type::number, {});
     values_.back().number = value;
     return *this;
 }
 
-ServerQuery& ServerQuery::bytes(std::string_view value) {
-    return add(ServerValue::Type::bytes, value);
-}
+SqlQuery& SqlQuery::bytes(std::string_view value) { return add(SqlValue::Type::bytes, value); }
 
-ServerQuery& ServerQuery::json(std::string_view value) {
-    return add(ServerValue::Type::json, value);
-}
+SqlQuery& SqlQuery::json(std::string_view value) { return add(SqlValue::Type::json, value); }
 
-ServerQuery& ServerQuery::texts(std::vector<std::string> values) {
-    add(ServerValue::Type::texts, {});
+SqlQuery& SqlQuery::texts(std::vector<std::string> values) {
+    add(SqlValue::Type::texts, {});
     values_.back().texts = std::move(values);
     return *this;
 }
 
-ServerQuery& ServerQuery::rows_to(std::shared_ptr<ServerRowSink> sink) {
+SqlQuery& SqlQuery::rows_to(std::shared_ptr<SqlRowSink> sink) {
     sink_ = std::move(sink);
     return *this;
 }
 
-void ServerBatch::start_sinks() const noexcept {
-    for (const ServerQuery& query : queries_) {
+void SqlBatch::start_sinks() const noexcept {
+    for (const SqlQuery& query : queries_) {
         if (query.sink()) query.sink()->start();
     }
 }
@@ -119,24 +113,24 @@ std::string assignments(std::string_view columns, std::string_view prefix,
     return text;
 }
 
-std::optional<std::string> ServerResult::optional_string(int row, int column) const {
+std::optional<std::string> SqlResult::optional_string(int row, int column) const {
     std::optional<std::string> value;
     if (!is_null(row, column)) value = string(row, column);
     return value;
 }
 
-ServerConnection::ServerConnection() : set_(epoll_create1(EPOLL_CLOEXEC)) {
+SqlConnection::SqlConnection() : set_(epoll_create1(EPOLL_CLOEXEC)) {
     if (set_ < 0)
         throw boost::system::system_error(errno, boost::system::system_category(), "epoll_create1");
 }
 
-ServerConnection::~ServerConnection() {
+SqlConnection::~SqlConnection() {
     close(set_);
     if (duplicate_ >= 0) close(duplicate_);
 }
 
-void ServerConnection::attach(const Executor& executor, Clock& clock, Clock::time_point deadline,
-                              std::chrono::milliseconds limit) {
+void SqlConnection::attach(const Executor& executor, Clock& clock, Clock::time_point deadline,
+                           std::chrono::milliseconds limit) {
     late_ = false;
     limit_ = limit;
     executor_ = executor;
@@ -147,20 +141,20 @@ void ServerConnection::attach(const Executor& executor, Clock& clock, Clock::tim
     });
 }
 
-void ServerConnection::detach() noexcept {
+void SqlConnection::detach() noexcept {
     timer_.reset();
     abandon(set_descriptor_);
     abandon(socket_descriptor_);
     executor_ = Executor();
 }
 
-void ServerConnection::cancel_wait() noexcept {
+void SqlConnection::cancel_wait() noexcept {
     boost::system::error_code ignored;
     if (set_descriptor_) (void)set_descriptor_->cancel(ignored);
     if (socket_descriptor_) (void)socket_descriptor_->cancel(ignored);
 }
 
-ServerConnection::Descriptor& ServerConnection::watched(int socket, bool for_write) {
+SqlConnection::Descriptor& SqlConnection::watched(int socket, bool for_write) {
     if (connecting_ || for_write) {
         watch(socket, for_write);
         if (!set_descriptor_) set_descriptor_.emplace(executor_, set_);
@@ -178,16 +172,16 @@ ServerConnection::Descriptor& ServerConnection::watched(int socket, bool for_wri
     return *socket_descriptor_;
 }
 
-void ServerConnection::watch(int socket, bool for_write) {
+void SqlConnection::watch(int socket, bool for_write) {
     epoll_event event{};
     event.events = EPOLLIN | (for_write ? EPOLLOUT : 0U);
     // The library may have closed a socket and opened one with the same number.
     if (epoll_ctl(set_, EPOLL_CTL_MOD, socket, &event) == 0) return;
     if (epoll_ctl(set_, EPOLL_CTL_ADD, socket, &event) != 0)
-        throw ServerFailure(ServerFailureKind::lost, "the connection was lost");
+        throw SqlFailure(SqlFailureKind::lost, "the connection was lost");
 }
 
-Task<> ServerConnection::wait(int socket, bool for_write, bool cancellable) {
+Task<> SqlConnection::wait(int socket, bool for_write, bool cancellable) {
     if (late_) fail_late();
     Descriptor& descriptor = watched(socket, for_write);
     boost::system::error_code error;
@@ -205,12 +199,12 @@ Task<> ServerConnection::wait(int socket, bool for_write, bool cancellable) {
     if (error) throw boost::system::system_error(error);
 }
 
-Task<ServerResults> ServerConnection::exchange_to_the_end(ServerBatch batch) {
+Task<SqlResults> SqlConnection::exchange_to_the_end(SqlBatch batch) {
     // A cancelled coroutine would throw at its next co_await.
     const bool throws = co_await throws_when_cancelled;
     co_await throw_when_cancelled(false);
     std::exception_ptr failure;
-    ServerResults results;
+    SqlResults results;
     try {
         results = co_await run(std::move(batch), false);
     } catch (...) {
@@ -221,12 +215,12 @@ Task<ServerResults> ServerConnection::exchange_to_the_end(ServerBatch batch) {
     co_return results;
 }
 
-void ServerConnection::fail_late() const {
+void SqlConnection::fail_late() const {
     const std::string after = " for " + std::to_string(limit_.count()) + " ms";
     if (connecting_)
-        throw ServerFailure(ServerFailureKind::connect,
-                            "the server did not accept the connection" + after);
-    throw ServerFailure(ServerFailureKind::timeout, "the server did not answer" + after);
+        throw SqlFailure(SqlFailureKind::connect,
+                         "the server did not accept the connection" + after);
+    throw SqlFailure(SqlFailureKind::timeout, "the server did not answer" + after);
 }
 
 }  // namespace cubepi::detail

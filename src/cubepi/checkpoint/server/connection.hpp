@@ -18,7 +18,7 @@
 namespace cubepi::detail {
 
 /// A parameter of a statement.
-struct ServerValue {
+struct SqlValue {
     enum class Type : std::uint8_t { text, integer, number, bytes, json, texts };
     Type type = Type::text;
     bool null = false;
@@ -28,16 +28,16 @@ struct ServerValue {
     std::vector<std::string> texts = {};
 };
 
-class ServerResult;
+class SqlResult;
 
 /// Receives the rows of a result while they arrive, so that a long result is never in memory as a whole. Its functions must
 /// not throw.
-class ServerRowSink {
+class SqlRowSink {
 public:
-    virtual ~ServerRowSink() = default;
+    virtual ~SqlRowSink() = default;
     /// The statement is executed, perhaps another time: discards the rows that were received.
     virtual void start() noexcept = 0;
-    virtual void receive(const ServerResult& rows, int row) noexcept = 0;
+    virtual void receive(const SqlResult& rows, int row) noexcept = 0;
 };
 
 /// A statement with its parameters, in the order of $1, $2, ... Where the servers differ, the SQL has an escape in braces,
@@ -51,35 +51,35 @@ public:
 ///     {replace KEYS: COLUMNS}  at the end of an INSERT: the columns are replaced if the key exists
 ///     {filled COLUMN}          a JSON object that is not empty
 ///     {nulls last}             after a descending order
-class ServerQuery {
+class SqlQuery {
 public:
-    explicit ServerQuery(std::string sql) : sql_(std::move(sql)) {}
+    explicit SqlQuery(std::string sql) : sql_(std::move(sql)) {}
 
-    ServerQuery& text(std::string_view value);
+    SqlQuery& text(std::string_view value);
     /// NULL if the text is empty.
-    ServerQuery& text_or_null(std::string_view value);
-    ServerQuery& integer(std::int64_t value);
-    ServerQuery& number(double value);
-    ServerQuery& bytes(std::string_view value);
+    SqlQuery& text_or_null(std::string_view value);
+    SqlQuery& integer(std::int64_t value);
+    SqlQuery& number(double value);
+    SqlQuery& bytes(std::string_view value);
     /// The text of a JSON value.
-    ServerQuery& json(std::string_view value);
+    SqlQuery& json(std::string_view value);
     /// A list of texts, for {any}.
-    ServerQuery& texts(std::vector<std::string> values);
+    SqlQuery& texts(std::vector<std::string> values);
 
     /// The result of the statement will be empty: the sink receives its rows.
-    ServerQuery& rows_to(std::shared_ptr<ServerRowSink> sink);
+    SqlQuery& rows_to(std::shared_ptr<SqlRowSink> sink);
 
     const std::string& sql() const noexcept { return sql_; }
-    const std::vector<ServerValue>& values() const noexcept { return values_; }
+    const std::vector<SqlValue>& values() const noexcept { return values_; }
     /// Null if the result has the rows.
-    ServerRowSink* sink() const noexcept { return sink_.get(); }
+    SqlRowSink* sink() const noexcept { return sink_.get(); }
 
 private:
-    ServerQuery& add(ServerValue::Type type, std::string_view text);
+    SqlQuery& add(SqlValue::Type type, std::string_view text);
 
     std::string sql_;
-    std::vector<ServerValue> values_;
-    std::shared_ptr<ServerRowSink> sink_;
+    std::vector<SqlValue> values_;
+    std::shared_ptr<SqlRowSink> sink_;
 };
 
 /// Expands the escapes of a statement. `expand(name, argument)` returns the SQL of one.
@@ -91,31 +91,31 @@ std::string expand_escapes(
 std::string assignments(std::string_view columns, std::string_view prefix, std::string_view suffix);
 
 /// Statements that are sent together: one round trip.
-class ServerBatch {
+class SqlBatch {
 public:
     /// The reference is valid until the next call.
-    ServerQuery& add(std::string sql) { return queries_.emplace_back(std::move(sql)); }
-    void add_all(const ServerBatch& other) {
+    SqlQuery& add(std::string sql) { return queries_.emplace_back(std::move(sql)); }
+    void add_all(const SqlBatch& other) {
         queries_.insert(queries_.end(), other.queries_.begin(), other.queries_.end());
     }
     bool empty() const noexcept { return queries_.empty(); }
     std::size_t size() const noexcept { return queries_.size(); }
-    const std::vector<ServerQuery>& queries() const noexcept { return queries_; }
+    const std::vector<SqlQuery>& queries() const noexcept { return queries_; }
     /// Returns the sink of the statement whose result comes next, after `results` others; null if it has none.
-    ServerRowSink* sink_after(std::size_t results) const noexcept {
+    SqlRowSink* sink_after(std::size_t results) const noexcept {
         return results < queries_.size() ? queries_[results].sink() : nullptr;
     }
     /// Starts all sinks.
     void start_sinks() const noexcept;
 
 private:
-    std::vector<ServerQuery> queries_;
+    std::vector<SqlQuery> queries_;
 };
 
 /// The rows of a result, in the representation of a client library.
-class ServerRows {
+class SqlRows {
 public:
-    virtual ~ServerRows() = default;
+    virtual ~SqlRows() = default;
     virtual int rows() const noexcept = 0;
     virtual bool is_null(int row, int column) const noexcept = 0;
     virtual std::string_view text(int row, int column) const noexcept = 0;
@@ -125,10 +125,10 @@ public:
 
 /// The result of a statement. Columns must have the type of the function that reads them: text, bigint, double precision,
 /// boolean, bytes.
-class ServerResult {
+class SqlResult {
 public:
-    ServerResult() noexcept = default;
-    explicit ServerResult(std::unique_ptr<ServerRows> rows) noexcept : rows_(std::move(rows)) {}
+    SqlResult() noexcept = default;
+    explicit SqlResult(std::unique_ptr<SqlRows> rows) noexcept : rows_(std::move(rows)) {}
 
     int rows() const noexcept { return rows_ ? rows_->rows() : 0; }
     bool is_null(int row, int column) const noexcept { return rows_->is_null(row, column); }
@@ -142,35 +142,35 @@ public:
     bool boolean(int row, int column) const noexcept { return integer(row, column) != 0; }
 
 private:
-    std::unique_ptr<ServerRows> rows_;
+    std::unique_ptr<SqlRows> rows_;
 };
 
 /// The results of a batch, in the order of its statements.
-using ServerResults = std::vector<ServerResult>;
+using SqlResults = std::vector<SqlResult>;
 
 /// The addresses of the host names of a connection.
-using ServerAddresses = std::map<std::string, std::vector<std::string>>;
+using SqlAddresses = std::map<std::string, std::vector<std::string>>;
 
-/// A connection to a server. Between calls it belongs to no executor; ServerUse binds it to that of a call.
+/// A connection to a server. Between calls it belongs to no executor; SqlUse binds it to that of a call.
 ///
 /// The reactor watches an epoll set with the socket of the client library: the library may replace the socket while it
 /// connects, and readiness for reading and for writing is one wait. While only a result is awaited, the reactor watches the
 /// socket itself, which takes fewer calls of the system; to be exact, a duplicate, which the library cannot close.
-class ServerConnection {
+class SqlConnection {
 public:
-    ServerConnection();
-    virtual ~ServerConnection();
-    ServerConnection(const ServerConnection&) = delete;
-    ServerConnection& operator=(const ServerConnection&) = delete;
+    SqlConnection();
+    virtual ~SqlConnection();
+    SqlConnection(const SqlConnection&) = delete;
+    SqlConnection& operator=(const SqlConnection&) = delete;
 
-    /// Connects. Throws ServerFailure.
-    virtual Task<> connect(ServerAddresses addresses) = 0;
+    /// Connects. Throws SqlFailure.
+    virtual Task<> connect(SqlAddresses addresses) = 0;
 
-    /// Sends the statements and waits for their results. If one fails, the server skips those after it, and ServerFailure is
+    /// Sends the statements and waits for their results. If one fails, the server skips those after it, and SqlFailure is
     /// thrown for it; a transaction must then be rolled back.
-    Task<ServerResults> exchange(ServerBatch batch) { return run(std::move(batch), true); }
+    Task<SqlResults> exchange(SqlBatch batch) { return run(std::move(batch), true); }
     /// Does the same, but ignores cancellation: for a COMMIT.
-    Task<ServerResults> exchange_to_the_end(ServerBatch batch);
+    Task<SqlResults> exchange_to_the_end(SqlBatch batch);
 
     /// Returns true if the connection can be used for another transaction.
     virtual bool is_idle() const noexcept = 0;
@@ -185,15 +185,15 @@ public:
     Clock::time_point used_at = {};
 
 protected:
-    virtual Task<ServerResults> run(ServerBatch batch, bool cancellable) = 0;
-    /// Waits until the socket can be read, or written too if `for_write`. Throws ServerFailure after the time limit.
+    virtual Task<SqlResults> run(SqlBatch batch, bool cancellable) = 0;
+    /// Waits until the socket can be read, or written too if `for_write`. Throws SqlFailure after the time limit.
     Task<> wait(int socket, bool for_write, bool cancellable);
     bool is_late() const noexcept { return late_; }
 
     bool connecting_ = true;
 
 private:
-    friend class ServerUse;
+    friend class SqlUse;
     void attach(const Executor& executor, Clock& clock, Clock::time_point deadline,
                 std::chrono::milliseconds limit);
     void detach() noexcept;
@@ -217,19 +217,19 @@ private:
 };
 
 /// Binds a connection to the executor and the deadline of a call.
-class ServerUse {
+class SqlUse {
 public:
-    ServerUse(ServerConnection& connection, const Executor& executor, Clock& clock,
-              std::chrono::milliseconds limit)
+    SqlUse(SqlConnection& connection, const Executor& executor, Clock& clock,
+           std::chrono::milliseconds limit)
         : connection_(connection) {
         connection_.attach(executor, clock, deadline_after(clock.now(), limit), limit);
     }
-    ~ServerUse() { connection_.detach(); }
-    ServerUse(const ServerUse&) = delete;
-    ServerUse& operator=(const ServerUse&) = delete;
+    ~SqlUse() { connection_.detach(); }
+    SqlUse(const SqlUse&) = delete;
+    SqlUse& operator=(const SqlUse&) = delete;
 
 private:
-    ServerConnection& connection_;
+    SqlConnection& connection_;
 };
 
 }  // namespace cubepi::detail

@@ -8,31 +8,31 @@ namespace {
 
 constexpr std::string_view not_stored = "; nothing was stored";
 
-ErrorCode connect_code(const ServerFailure& failure) {
+ErrorCode connect_code(const SqlFailure& failure) {
     const std::string_view reason = failure.what();
     const bool is_tls = reason.find("SSL") != std::string_view::npos ||
                         reason.find("certificate") != std::string_view::npos;
     return is_tls ? ErrorCode::tls : ErrorCode::connect;
 }
 
-std::string start_of(const ServerDriver& driver, const ServerFailure& failure) {
-    const bool connecting = failure.kind() == ServerFailureKind::connect;
+std::string start_of(const SqlDriver& driver, const SqlFailure& failure) {
+    const bool connecting = failure.kind() == SqlFailureKind::connect;
     return (connecting ? "cannot connect to " : "") + driver.description() + ": " + failure.what();
 }
 
-[[noreturn]] void throw_server_error(const ServerDriver& driver, const ServerFailure& failure,
+[[noreturn]] void throw_server_error(const SqlDriver& driver, const SqlFailure& failure,
                                      const std::string& thread_id) {
     const std::string start = start_of(driver, failure);
-    const bool is_write = failure.kind() == ServerFailureKind::server;
+    const bool is_write = failure.kind() == SqlFailureKind::server;
     const std::string nothing(is_write ? not_stored : "");
-    if (failure.condition() == ServerCondition::lock_timeout) {
+    if (failure.condition() == SqlCondition::lock_timeout) {
         throw CheckpointerLockTimeoutError(
             ErrorCode::storage_locked,
             driver.without_secrets(start + "; another transaction uses the thread" + nothing +
                                    "; try again later, or raise lock_timeout"),
             thread_id);
     }
-    const ServerRemedy remedy = driver.remedy(failure);
+    const SqlRemedy remedy = driver.remedy(failure);
     const std::string state = failure.code().empty() ? "" : " (" + failure.code() + ")";
     throw CheckpointerError(
         remedy.code,
@@ -40,13 +40,13 @@ std::string start_of(const ServerDriver& driver, const ServerFailure& failure) {
         thread_id);
 }
 
-const char* kind_name(ServerFailureKind kind) noexcept {
+const char* kind_name(SqlFailureKind kind) noexcept {
     switch (kind) {
-        case ServerFailureKind::connect: return "connect";
-        case ServerFailureKind::dns: return "dns";
-        case ServerFailureKind::lost: return "disconnected";
-        case ServerFailureKind::timeout: return "timeout";
-        case ServerFailureKind::server: break;
+        case SqlFailureKind::connect: return "connect";
+        case SqlFailureKind::dns: return "dns";
+        case SqlFailureKind::lost: return "disconnected";
+        case SqlFailureKind::timeout: return "timeout";
+        case SqlFailureKind::server: break;
     }
     return "server";
 }
@@ -69,31 +69,30 @@ void refuse_newer_ones(const std::string& where, const char* tables, std::option
 
 }  // namespace
 
-bool ServerFailure::leaves_commit_unknown() const noexcept {
-    return kind_ == ServerFailureKind::lost || kind_ == ServerFailureKind::timeout;
+bool SqlFailure::leaves_commit_unknown() const noexcept {
+    return kind_ == SqlFailureKind::lost || kind_ == SqlFailureKind::timeout;
 }
 
-bool ServerFailure::is_transient() const noexcept {
-    return kind_ == ServerFailureKind::lost || condition_ == ServerCondition::conflict ||
-           is_starting();
+bool SqlFailure::is_transient() const noexcept {
+    return kind_ == SqlFailureKind::lost || condition_ == SqlCondition::conflict || is_starting();
 }
 
-const ServerFailure* as_server_failure(const std::exception_ptr& exception) {
+const SqlFailure* as_server_failure(const std::exception_ptr& exception) {
     if (!exception) return nullptr;
     try {
         std::rethrow_exception(exception);
-    } catch (const ServerFailure& failure) {
+    } catch (const SqlFailure& failure) {
         return &failure;
     } catch (...) {
         return nullptr;
     }
 }
 
-void log_failure(const Logger& log, const ServerDriver& driver, const ServerFailure& failure,
+void log_failure(const Logger& log, const SqlDriver& driver, const SqlFailure& failure,
                  bool repeated) noexcept {
     // A lock timeout, or a transaction that others got in the way of.
     const bool busy =
-        failure.condition() == ServerCondition::lock_timeout || failure.code().starts_with("40");
+        failure.condition() == SqlCondition::lock_timeout || failure.code().starts_with("40");
     const LogLevel level = busy || repeated ? LogLevel::warning : LogLevel::error;
     log.write(level, busy ? "store.busy" : "store.failed",
               {{"store", driver.name()},
@@ -102,35 +101,35 @@ void log_failure(const Logger& log, const ServerDriver& driver, const ServerFail
                {"repeated", repeated}});
 }
 
-void throw_checkpointer_error(const ServerDriver& driver, const ServerFailure& failure,
+void throw_checkpointer_error(const SqlDriver& driver, const SqlFailure& failure,
                               const std::string& thread_id) {
     const std::string start = start_of(driver, failure);
     switch (failure.kind()) {
-        case ServerFailureKind::dns:
+        case SqlFailureKind::dns:
             throw CheckpointerError(
                 ErrorCode::dns,
                 driver.without_secrets(start + "; check the host of the connection"), thread_id);
-        case ServerFailureKind::connect:
+        case SqlFailureKind::connect:
             if (!failure.code().empty()) break;
             throw CheckpointerError(
                 connect_code(failure),
                 driver.without_secrets(start + "; check host and port, and that the server runs"),
                 thread_id);
-        case ServerFailureKind::lost:
+        case SqlFailureKind::lost:
             throw CheckpointerError(
                 ErrorCode::disconnected,
                 driver.without_secrets(start + std::string(not_stored) + "; try again"), thread_id);
-        case ServerFailureKind::timeout:
+        case SqlFailureKind::timeout:
             throw CheckpointerError(ErrorCode::timeout,
                                     driver.without_secrets(start + std::string(not_stored) +
                                                            "; try again, or raise the limit"),
                                     thread_id);
-        case ServerFailureKind::server: break;
+        case SqlFailureKind::server: break;
     }
     throw_server_error(driver, failure, thread_id);
 }
 
-void throw_unknown_fate(const ServerDriver& driver, const std::string& thread_id,
+void throw_unknown_fate(const SqlDriver& driver, const std::string& thread_id,
                         const std::string& reason) {
     throw CheckpointerError(
         ErrorCode::disconnected,
@@ -140,7 +139,7 @@ void throw_unknown_fate(const ServerDriver& driver, const std::string& thread_id
         thread_id);
 }
 
-std::optional<int> version_of(const ServerResult& result) {
+std::optional<int> version_of(const SqlResult& result) {
     std::optional<int> version;
     if (result.rows() > 0 && !result.is_null(0, 0))
         version = static_cast<int>(result.integer(0, 0));

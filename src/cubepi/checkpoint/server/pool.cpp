@@ -20,7 +20,7 @@ namespace cubepi::detail {
 
 namespace {
 
-ServerOptions with_defaults(ServerOptions options) {
+SqlOptions with_defaults(SqlOptions options) {
     if (!options.runtime) options.runtime = Runtime::standard();
     if (options.max_connections == 0) options.max_connections = 1;
     return options;
@@ -39,9 +39,9 @@ bool is_timeout(const std::exception_ptr& failure) {
 }  // namespace
 
 /// A connection that is counted. If it is not handed over, the next waiter may open one in its place.
-class ServerPool::Place {
+class SqlPool::Place {
 public:
-    explicit Place(ServerPool& pool) noexcept : pool_(&pool) {}
+    explicit Place(SqlPool& pool) noexcept : pool_(&pool) {}
     ~Place() {
         if (pool_) pool_->put_back(nullptr);
     }
@@ -50,16 +50,16 @@ public:
     void hand_over() noexcept { pool_ = nullptr; }
 
 private:
-    ServerPool* pool_;
+    SqlPool* pool_;
 };
 
-ServerLease::ServerLease(std::shared_ptr<ServerPool> pool,
-                         std::unique_ptr<ServerConnection> connection, const Executor& executor)
+SqlLease::SqlLease(std::shared_ptr<SqlPool> pool, std::unique_ptr<SqlConnection> connection,
+                   const Executor& executor)
     : pool_(std::move(pool)), connection_(std::move(connection)) {
     use_.emplace(*connection_, executor, pool_->clock(), pool_->options().query_timeout);
 }
 
-ServerLease::~ServerLease() {
+SqlLease::~SqlLease() {
     use_.reset();
     if (!connection_->is_idle()) {
         pool_->cancel_on_server(*connection_);
@@ -70,16 +70,16 @@ ServerLease::~ServerLease() {
     pool_->put_back(std::move(connection_));
 }
 
-ServerPool::ServerPool(ServerOptions options, std::shared_ptr<const ServerDriver> driver)
+SqlPool::SqlPool(SqlOptions options, std::shared_ptr<const SqlDriver> driver)
     : options_(with_defaults(std::move(options))), driver_(std::move(driver)), process_(getpid()) {}
 
-ServerPool::~ServerPool() {
+SqlPool::~SqlPool() {
     // In a forked child the sessions belong to the parent.
     if (process_ == getpid()) return;
     for (const Connection& connection : idle_) connection->forget();
 }
 
-void ServerPool::refuse_other_process() const {
+void SqlPool::refuse_other_process() const {
     if (process_ == getpid()) return;
     throw CheckpointerError(
         ErrorCode::invalid_state,
@@ -87,7 +87,7 @@ void ServerPool::refuse_other_process() const {
         "the child");
 }
 
-ServerPool::Connection ServerPool::take_idle(bool& permitted) {
+SqlPool::Connection SqlPool::take_idle(bool& permitted) {
     const std::lock_guard lock(mutex_);
     Connection connection;
     if (!idle_.empty()) {
@@ -100,7 +100,7 @@ ServerPool::Connection ServerPool::take_idle(bool& permitted) {
     return connection;
 }
 
-void ServerPool::put_back(Connection connection) noexcept {
+void SqlPool::put_back(Connection connection) noexcept {
     const std::lock_guard lock(mutex_);
     if (waiters_.empty()) {
         if (connection) {
@@ -118,7 +118,7 @@ void ServerPool::put_back(Connection connection) noexcept {
     boost::asio::post(waiter->executor, [waiter] { waiter->event.set(); });
 }
 
-void ServerPool::leave(const std::shared_ptr<Waiter>& waiter) noexcept {
+void SqlPool::leave(const std::shared_ptr<Waiter>& waiter) noexcept {
     Connection unused;
     {
         const std::lock_guard lock(mutex_);
@@ -131,11 +131,11 @@ void ServerPool::leave(const std::shared_ptr<Waiter>& waiter) noexcept {
     put_back(std::move(unused));
 }
 
-Task<ServerPool::Connection> ServerPool::wait_for_turn() {
+Task<SqlPool::Connection> SqlPool::wait_for_turn() {
     const Executor executor = co_await this_executor;
     auto waiter = std::make_shared<Waiter>(executor);
     struct Leave {
-        ServerPool* pool;
+        SqlPool* pool;
         std::shared_ptr<Waiter> waiter;
         ~Leave() {
             if (pool) pool->leave(waiter);
@@ -164,7 +164,7 @@ Task<ServerPool::Connection> ServerPool::wait_for_turn() {
     co_return std::move(waiter->connection);
 }
 
-Task<std::unique_ptr<ServerLease>> ServerPool::acquire() {
+Task<std::unique_ptr<SqlLease>> SqlPool::acquire() {
     refuse_other_process();
     const auto self = shared_from_this();
     bool permitted = false;
@@ -178,27 +178,27 @@ Task<std::unique_ptr<ServerLease>> ServerPool::acquire() {
         connection = co_await open();
     }
     const Executor executor = co_await this_executor;
-    auto lease = std::make_unique<ServerLease>(self, std::move(connection), executor);
+    auto lease = std::make_unique<SqlLease>(self, std::move(connection), executor);
     place.hand_over();
     co_return lease;
 }
 
-Task<bool> ServerPool::is_alive(ServerConnection& connection) {
+Task<bool> SqlPool::is_alive(SqlConnection& connection) {
     if (!connection.is_open()) co_return false;
     const auto idle = clock().now() - connection.used_at;
     if (idle >= options_.idle_limit) co_return false;
     if (idle < options_.check_after) co_return true;
     // The network may have forgotten the connection without telling either end.
     const Executor executor = co_await this_executor;
-    const ServerUse use(connection, executor, clock(), options_.connect_timeout);
-    ServerBatch nothing;
-    Outcome<ServerResults> answer = co_await outcome_of(connection.exchange(std::move(nothing)));
+    const SqlUse use(connection, executor, clock(), options_.connect_timeout);
+    SqlBatch nothing;
+    Outcome<SqlResults> answer = co_await outcome_of(connection.exchange(std::move(nothing)));
     if (answer.cancelled()) answer.rethrow();
     co_return answer.ok();
 }
 
-Task<ServerAddresses> ServerPool::resolve() {
-    ServerAddresses addresses;
+Task<SqlAddresses> SqlPool::resolve() {
+    SqlAddresses addresses;
     std::string reason;
     for (const std::string& name : driver_->names_to_resolve()) {
         auto call = [name] { return resolve_with_system(name); };
@@ -213,53 +213,53 @@ Task<ServerAddresses> ServerPool::resolve() {
         }
     }
     if (!reason.empty() && !driver_->is_reachable(addresses))
-        throw ServerFailure(ServerFailureKind::dns, reason);
+        throw SqlFailure(SqlFailureKind::dns, reason);
     co_return addresses;
 }
 
-Task<ServerAddresses> ServerPool::resolve_in_time() {
-    Task<ServerAddresses> task = resolve();
-    Task<ServerAddresses> limited =
+Task<SqlAddresses> SqlPool::resolve_in_time() {
+    Task<SqlAddresses> task = resolve();
+    Task<SqlAddresses> limited =
         with_timeout(clock(), options_.connect_timeout, std::move(task), "connect");
-    Outcome<ServerAddresses> found = co_await outcome_of(std::move(limited));
+    Outcome<SqlAddresses> found = co_await outcome_of(std::move(limited));
     if (!found.ok() && is_timeout(found.failure())) {
-        throw ServerFailure(ServerFailureKind::connect,
-                            "the name of the host was not resolved within " +
-                                std::to_string(options_.connect_timeout.count()) + " ms");
+        throw SqlFailure(SqlFailureKind::connect,
+                         "the name of the host was not resolved within " +
+                             std::to_string(options_.connect_timeout.count()) + " ms");
     }
     co_return std::move(found).value();
 }
 
-Task<ServerPool::Connection> ServerPool::open_checked(ServerAddresses addresses,
-                                                      std::chrono::milliseconds limit) {
+Task<SqlPool::Connection> SqlPool::open_checked(SqlAddresses addresses,
+                                                std::chrono::milliseconds limit) {
     const Executor executor = co_await this_executor;
     auto connection = driver_->connection();
-    const ServerUse use(*connection, executor, clock(), limit);
+    const SqlUse use(*connection, executor, clock(), limit);
     co_await connection->connect(std::move(addresses));
-    ServerBatch set_up = driver_->set_up();
-    const ServerResults results = co_await connection->exchange(std::move(set_up));
+    SqlBatch set_up = driver_->set_up();
+    const SqlResults results = co_await connection->exchange(std::move(set_up));
     driver_->check(results);
     connection->used_at = clock().now();
     co_return connection;
 }
 
-Task<ServerPool::Connection> ServerPool::open() {
+Task<SqlPool::Connection> SqlPool::open() {
     const Clock::time_point deadline = deadline_after(clock().now(), options_.connect_timeout);
-    ServerAddresses addresses = co_await resolve_in_time();
+    SqlAddresses addresses = co_await resolve_in_time();
     const auto remaining =
         std::chrono::duration_cast<std::chrono::milliseconds>(deadline - clock().now());
     const auto limit = std::max(remaining, std::chrono::milliseconds(1));
     co_return co_await open_checked(std::move(addresses), limit);
 }
 
-Task<ServerPool::Connection> ServerPool::replace() {
+Task<SqlPool::Connection> SqlPool::replace() {
     Outcome<Connection> opened = co_await outcome_of(open());
-    if (const ServerFailure* failure = as_server_failure(opened.failure()))
+    if (const SqlFailure* failure = as_server_failure(opened.failure()))
         throw failure->as_replacement();
     co_return std::move(opened).value();
 }
 
-void ServerPool::cancel_on_server(const ServerConnection& connection) noexcept {
+void SqlPool::cancel_on_server(const SqlConnection& connection) noexcept {
     try {
         std::function<void()> cancel = connection.canceller();
         if (cancel) options_.runtime->workers->post(std::move(cancel));
@@ -268,7 +268,7 @@ void ServerPool::cancel_on_server(const ServerConnection& connection) noexcept {
     }
 }
 
-void ServerPool::close_idle() {
+void SqlPool::close_idle() {
     std::vector<Connection> closed;
     const std::lock_guard lock(mutex_);
     closed.swap(idle_);

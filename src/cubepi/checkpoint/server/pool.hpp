@@ -16,47 +16,47 @@
 
 namespace cubepi::detail {
 
-class ServerPool;
+class SqlPool;
 
 /// A connection of the pool, bound to the executor of a call. The destructor returns it, or closes it if it cannot be used
 /// again: after a failure, in the middle of a transaction, or when a call was cancelled.
-class ServerLease {
+class SqlLease {
 public:
-    ServerLease(std::shared_ptr<ServerPool> pool, std::unique_ptr<ServerConnection> connection,
-                const Executor& executor);
-    ~ServerLease();
-    ServerLease(const ServerLease&) = delete;
-    ServerLease& operator=(const ServerLease&) = delete;
+    SqlLease(std::shared_ptr<SqlPool> pool, std::unique_ptr<SqlConnection> connection,
+             const Executor& executor);
+    ~SqlLease();
+    SqlLease(const SqlLease&) = delete;
+    SqlLease& operator=(const SqlLease&) = delete;
 
-    ServerConnection* operator->() const noexcept { return connection_.get(); }
+    SqlConnection* operator->() const noexcept { return connection_.get(); }
 
 private:
-    std::shared_ptr<ServerPool> pool_;
-    std::unique_ptr<ServerConnection> connection_;
-    std::optional<ServerUse> use_;
+    std::shared_ptr<SqlPool> pool_;
+    std::unique_ptr<SqlConnection> connection_;
+    std::optional<SqlUse> use_;
 };
 
 /// The connections of a store. Thread-safe.
-class ServerPool : public std::enable_shared_from_this<ServerPool> {
+class SqlPool : public std::enable_shared_from_this<SqlPool> {
 public:
-    ServerPool(ServerOptions options, std::shared_ptr<const ServerDriver> driver);
-    ~ServerPool();
-    ServerPool(const ServerPool&) = delete;
-    ServerPool& operator=(const ServerPool&) = delete;
+    SqlPool(SqlOptions options, std::shared_ptr<const SqlDriver> driver);
+    ~SqlPool();
+    SqlPool(const SqlPool&) = delete;
+    SqlPool& operator=(const SqlPool&) = delete;
 
-    /// Returns a connection that was open a moment ago, connecting if necessary. Throws ServerFailure, CheckpointerError.
-    Task<std::unique_ptr<ServerLease>> acquire();
+    /// Returns a connection that was open a moment ago, connecting if necessary. Throws SqlFailure, CheckpointerError.
+    Task<std::unique_ptr<SqlLease>> acquire();
     /// Closes the idle connections.
     void close_idle();
 
-    const ServerOptions& options() const noexcept { return options_; }
-    const ServerDriver& driver() const noexcept { return *driver_; }
+    const SqlOptions& options() const noexcept { return options_; }
+    const SqlDriver& driver() const noexcept { return *driver_; }
     Clock& clock() const noexcept { return *options_.runtime->clock; }
     const Logger& log() const noexcept { return options_.runtime->log; }
 
 private:
-    friend class ServerLease;
-    using Connection = std::unique_ptr<ServerConnection>;
+    friend class SqlLease;
+    using Connection = std::unique_ptr<SqlConnection>;
 
     /// A coroutine that waits for a connection, or for the permission to open one.
     struct Waiter {
@@ -76,17 +76,17 @@ private:
     Task<Connection> open();
     /// The same, in the place of a connection of the pool that cannot be used any longer.
     Task<Connection> replace();
-    Task<Connection> open_checked(ServerAddresses addresses, std::chrono::milliseconds limit);
-    Task<ServerAddresses> resolve();
+    Task<Connection> open_checked(SqlAddresses addresses, std::chrono::milliseconds limit);
+    Task<SqlAddresses> resolve();
     /// Does the same, but not longer than connecting may take.
-    Task<ServerAddresses> resolve_in_time();
-    Task<bool> is_alive(ServerConnection& connection);
+    Task<SqlAddresses> resolve_in_time();
+    Task<bool> is_alive(SqlConnection& connection);
     void put_back(Connection connection) noexcept;
     void leave(const std::shared_ptr<Waiter>& waiter) noexcept;
-    void cancel_on_server(const ServerConnection& connection) noexcept;
+    void cancel_on_server(const SqlConnection& connection) noexcept;
 
-    const ServerOptions options_;
-    const std::shared_ptr<const ServerDriver> driver_;
+    const SqlOptions options_;
+    const std::shared_ptr<const SqlDriver> driver_;
     const int process_;
 
     std::mutex mutex_;
@@ -95,11 +95,11 @@ private:
     std::deque<std::shared_ptr<Waiter>> waiters_;
 };
 
-/// Awaits the task and throws its ServerFailure as the CheckpointerError for callers.
+/// Awaits the task and throws its SqlFailure as the CheckpointerError for callers.
 template <class T>
-Task<T> translated(std::shared_ptr<ServerPool> pool, Task<T> task) {
+Task<T> translated(std::shared_ptr<SqlPool> pool, Task<T> task) {
     Outcome<T> done = co_await outcome_of(std::move(task));
-    if (const ServerFailure* failure = as_server_failure(done.failure()))
+    if (const SqlFailure* failure = as_server_failure(done.failure()))
         throw_checkpointer_error(pool->driver(), *failure);
     co_return std::move(done).value();
 }

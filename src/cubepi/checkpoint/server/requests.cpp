@@ -21,7 +21,7 @@ bool same_request(const HitlRequest& shared, const HitlRequest& ours) {
     return is_server_json_of(shared_request_json(shared), shared_request_json(ours));
 }
 
-std::optional<SharedRequest> read_shared(const std::string& thread_id, const ServerResult& thread) {
+std::optional<SharedRequest> read_shared(const std::string& thread_id, const SqlResult& thread) {
     std::optional<SharedRequest> shared;
     if (thread.rows() == 0 || thread.is_null(0, 0) || thread.text(0, 0) == "null") return shared;
     shared.emplace();
@@ -45,7 +45,7 @@ Json shared_json(const PendingRow& row) {
     }
 }
 
-void insert_row(ServerBatch& writes, const PendingRow& row) {
+void insert_row(SqlBatch& writes, const PendingRow& row) {
     writes
         .add(
             "INSERT INTO cubepi_native_pending (thread_id, run_id, question_id, request_json,"
@@ -61,8 +61,8 @@ void insert_row(ServerBatch& writes, const PendingRow& row) {
         .number(row.expires_at);
 }
 
-ServerPlan plan_for(const std::string& thread_id) {
-    ServerPlan plan;
+SqlPlan plan_for(const std::string& thread_id) {
+    SqlPlan plan;
     plan.threads.push_back(thread_id);
     return plan;
 }
@@ -71,42 +71,42 @@ constexpr const char* changed_sql =
     "SELECT thread_id FROM cubepi_native_changed_pending ORDER BY thread_id";
 
 /// Makes our table agree with CubePi's column in one thread.
-Task<void> adopt_changes(ServerStorePtr store, std::string thread_id) {
-    ServerPlan plan = plan_for(thread_id);
+Task<void> adopt_changes(SqlStorePtr store, std::string thread_id) {
+    SqlPlan plan = plan_for(thread_id);
     (void)PendingRequests::add_reads(plan.reads, thread_id, true);
-    auto decide = [thread_id](const ServerView& view, ServerBatch& writes) {
+    auto decide = [thread_id](const SqlView& view, SqlBatch& writes) {
         PendingRequests(thread_id, view.results, 0).write(writes);
     };
     return server_write(std::move(store), std::move(plan), std::move(decide));
 }
 
-Task<void> adopt_all(ServerStorePtr store, ServerResult changed) {
+Task<void> adopt_all(SqlStorePtr store, SqlResult changed) {
     for (int row = 0; row < changed.rows(); ++row)
         co_await adopt_changes(store, changed.string(row, 0));
 }
 
-Task<void> adopt_all_changes(ServerStorePtr store) {
-    ServerBatch reads;
+Task<void> adopt_all_changes(SqlStorePtr store) {
+    SqlBatch reads;
     reads.add(changed_sql);
-    ServerResults results = co_await store->read(std::move(reads));
+    SqlResults results = co_await store->read(std::move(reads));
     co_await adopt_all(std::move(store), std::move(results[0]));
 }
 
-std::string page_sql(const ServerStore& store, InboxOrder order) {
-    const char* const time = order == InboxOrder::age ? "created_at" : "expires_at";
+std::string page_sql(const SqlStore& store, QuestionOrder order) {
+    const char* const time = order == QuestionOrder::age ? "created_at" : "expires_at";
     return store.driver().page_sql(pending_columns, time);
 }
 
-std::vector<InboxEntry> entries_of(const ServerResult& rows) {
-    std::vector<InboxEntry> entries;
+std::vector<QuestionEntry> entries_of(const SqlResult& rows) {
+    std::vector<QuestionEntry> entries;
     for (int row = 0; row < rows.rows(); ++row) {
         const PendingRow read = read_pending_row(rows, row);
-        entries.push_back(to_inbox_entry(read, pending_row_ref(read)));
+        entries.push_back(to_question_entry(read, pending_row_ref(read)));
     }
     return entries;
 }
 
-void write_record(ServerBatch& writes, const std::string& thread_id, const AnswerRecord& record,
+void write_record(SqlBatch& writes, const std::string& thread_id, const AnswerRecord& record,
                   HitlRequest request) {
     // The schema of the tool (D63) may be large, and has been used to check the answer.
     request.extra.erase("input_schema");
@@ -125,7 +125,7 @@ void write_record(ServerBatch& writes, const std::string& thread_id, const Answe
         .text(record.channel);
 }
 
-AnswerRecord read_record(const ServerResult& rows, int row) {
+AnswerRecord read_record(const SqlResult& rows, int row) {
     AnswerRecord record;
     record.run_id = rows.string(row, 1);
     record.question_id = rows.string(row, 2);
@@ -142,7 +142,7 @@ const char* const pending_columns =
     "id, thread_id, run_id, question_id, request_json, approval_digest, created_at, expires_at,"
     " expired";
 
-PendingRow read_pending_row(const ServerResult& rows, int row) {
+PendingRow read_pending_row(const SqlResult& rows, int row) {
     PendingRow read;
     read.id = rows.integer(row, 0);
     read.thread_id = rows.string(row, 1);
@@ -161,17 +161,17 @@ std::string pending_row_ref(const PendingRow& row) {
     return "cubepi_native_pending.id=" + std::to_string(row.id);
 }
 
-PendingRequest to_pending_request(const ServerStore& store, const PendingRow& row) {
+PendingRequest to_pending_request(const SqlStore& store, const PendingRow& row) {
     std::string damage;
     std::optional<HitlRequest> request = parse_request(row, damage);
     if (!request) {
         store.fail_row(row.thread_id, pending_row_ref(row), damage,
-                       "discard the requests of the thread with HitlInbox::discard_requests()");
+                       "discard the requests of the thread with QuestionStore::discard_requests()");
     }
     return to_pending_request(row, std::move(*request));
 }
 
-std::size_t PendingRequests::add_reads(ServerBatch& reads, const std::string& thread_id,
+std::size_t PendingRequests::add_reads(SqlBatch& reads, const std::string& thread_id,
                                        bool for_update) {
     const std::string lock = for_update ? " FOR UPDATE" : "";
     const std::size_t at = reads.size();
@@ -188,10 +188,9 @@ std::size_t PendingRequests::add_reads(ServerBatch& reads, const std::string& th
     return at;
 }
 
-PendingRequests::PendingRequests(std::string thread_id, const ServerResults& results,
-                                 std::size_t at)
+PendingRequests::PendingRequests(std::string thread_id, const SqlResults& results, std::size_t at)
     : thread_id_(std::move(thread_id)), shared_(read_shared(thread_id_, results[at])) {
-    const ServerResult& ours = results[at + 1];
+    const SqlResult& ours = results[at + 1];
     for (int row = 0; row < ours.rows(); ++row) stored_.push_back(read_pending_row(ours, row));
     rows_ = pending_by_both(shared_, stored_, same_request);
 }
@@ -222,7 +221,7 @@ bool PendingRequests::remove(const std::string& run_id, const std::string& quest
            }) > 0;
 }
 
-void PendingRequests::write_first(ServerBatch& writes) const {
+void PendingRequests::write_first(SqlBatch& writes) const {
     if (rows_.empty()) {
         if (!shared_) return;
         writes
@@ -245,7 +244,7 @@ void PendingRequests::write_first(ServerBatch& writes) const {
         .text_or_null(rows_.front().run_id);
 }
 
-void PendingRequests::write(ServerBatch& writes) const {
+void PendingRequests::write(SqlBatch& writes) const {
     const auto remains = [&](const PendingRow& row) {
         return find(row.run_id, row.question_id) != nullptr;
     };
@@ -268,12 +267,12 @@ void PendingRequests::write(ServerBatch& writes) const {
     writes.add("DELETE FROM cubepi_native_changed_pending WHERE thread_id = $1").text(thread_id_);
 }
 
-Task<void> save_pending_request(ServerStorePtr store, std::string thread_id, std::string run_id,
+Task<void> save_pending_request(SqlStorePtr store, std::string thread_id, std::string run_id,
                                 HitlRequest request) {
     const PendingRow row = make_pending_row(thread_id, run_id, request);
-    ServerPlan plan = plan_for(thread_id);
+    SqlPlan plan = plan_for(thread_id);
     (void)PendingRequests::add_reads(plan.reads, thread_id, true);
-    auto decide = [thread_id, row](const ServerView& view, ServerBatch& writes) {
+    auto decide = [thread_id, row](const SqlView& view, SqlBatch& writes) {
         PendingRequests pending(thread_id, view.results, 0);
         pending.put(row);
         pending.write(writes);
@@ -281,22 +280,21 @@ Task<void> save_pending_request(ServerStorePtr store, std::string thread_id, std
     co_await server_write(std::move(store), std::move(plan), std::move(decide));
 }
 
-Task<std::vector<PendingRequest>> load_pending_requests(ServerStorePtr store,
-                                                        std::string thread_id) {
-    ServerBatch reads;
+Task<std::vector<PendingRequest>> load_pending_requests(SqlStorePtr store, std::string thread_id) {
+    SqlBatch reads;
     (void)PendingRequests::add_reads(reads, thread_id, false);
-    const ServerResults results = co_await store->read(std::move(reads));
+    const SqlResults results = co_await store->read(std::move(reads));
     const PendingRequests pending(thread_id, results, 0);
     std::vector<PendingRequest> list;
     for (const PendingRow& row : pending.rows()) list.push_back(to_pending_request(*store, row));
     co_return list;
 }
 
-Task<bool> clear_pending_request(ServerStorePtr store, std::string thread_id, std::string run_id,
+Task<bool> clear_pending_request(SqlStorePtr store, std::string thread_id, std::string run_id,
                                  std::string question_id) {
-    ServerPlan plan = plan_for(thread_id);
+    SqlPlan plan = plan_for(thread_id);
     (void)PendingRequests::add_reads(plan.reads, thread_id, true);
-    auto decide = [thread_id, run_id, question_id](const ServerView& view, ServerBatch& writes) {
+    auto decide = [thread_id, run_id, question_id](const SqlView& view, SqlBatch& writes) {
         PendingRequests pending(thread_id, view.results, 0);
         const bool removed = pending.remove(run_id, question_id);
         pending.write(writes);
@@ -305,21 +303,21 @@ Task<bool> clear_pending_request(ServerStorePtr store, std::string thread_id, st
     return server_write(std::move(store), std::move(plan), std::move(decide));
 }
 
-Task<void> save_hitl_answer(ServerStorePtr store, std::string thread_id, HitlAnswer answer) {
+Task<void> save_hitl_answer(SqlStorePtr store, std::string thread_id, HitlAnswer answer) {
     refuse_too_deep(thread_id, "an answer", answer.answer);
-    ServerPlan plan = plan_for(thread_id);
-    auto decide = [thread_id, answer](const ServerView&, ServerBatch& writes) {
+    SqlPlan plan = plan_for(thread_id);
+    auto decide = [thread_id, answer](const SqlView&, SqlBatch& writes) {
         write_answer(writes, thread_id, answer.run_id, answer.question_id, answer.answer);
     };
     co_await server_write(std::move(store), std::move(plan), std::move(decide));
 }
 
-Task<std::optional<Json>> load_hitl_answer(ServerStorePtr store, std::string thread_id,
+Task<std::optional<Json>> load_hitl_answer(SqlStorePtr store, std::string thread_id,
                                            std::string run_id, std::string question_id) {
-    ServerBatch reads;
+    SqlBatch reads;
     const std::vector<std::string> questions(1, question_id);
     (void)add_answer_reads(reads, thread_id, run_id, questions);
-    const ServerResults results = co_await store->read(std::move(reads));
+    const SqlResults results = co_await store->read(std::move(reads));
     std::string why;
     try {
         const std::vector<AnswerRow> answers = read_answers(results, 0);
@@ -331,10 +329,10 @@ Task<std::optional<Json>> load_hitl_answer(ServerStorePtr store, std::string thr
     store->fail_row(thread_id, "cubepi_hitl_answers.question_id=" + question_id, why);
 }
 
-Task<void> clear_hitl_answers(ServerStorePtr store, std::string thread_id, std::string run_id,
+Task<void> clear_hitl_answers(SqlStorePtr store, std::string thread_id, std::string run_id,
                               std::vector<std::string> question_ids) {
-    ServerPlan plan = plan_for(thread_id);
-    auto decide = [thread_id, run_id, question_ids](const ServerView&, ServerBatch& writes) {
+    SqlPlan plan = plan_for(thread_id);
+    auto decide = [thread_id, run_id, question_ids](const SqlView&, SqlBatch& writes) {
         if (question_ids.empty()) {
             remove_all_answers(writes, thread_id, run_id);
         } else {
@@ -344,11 +342,11 @@ Task<void> clear_hitl_answers(ServerStorePtr store, std::string thread_id, std::
     return server_write(std::move(store), std::move(plan), std::move(decide));
 }
 
-Task<InboxPage> list_requests(ServerStorePtr store, InboxQuery query) {
+Task<QuestionPage> list_requests(SqlStorePtr store, QuestionQuery query) {
     const InboxKey after = read_inbox_cursor(query);
     const auto& [time, thread_id, run_id, question_id] = after;
     for (;;) {
-        ServerBatch reads;
+        SqlBatch reads;
         reads.add(changed_sql);
         // One more shows whether there is another page.
         reads.add(page_sql(*store, query.order()))
@@ -357,15 +355,15 @@ Task<InboxPage> list_requests(ServerStorePtr store, InboxQuery query) {
             .text(run_id)
             .text(question_id)
             .integer(row_limit(query.limit()) + 1);
-        ServerResults results = co_await store->read(std::move(reads));
+        SqlResults results = co_await store->read(std::move(reads));
         if (results[0].rows() == 0) co_return inbox_page(entries_of(results[1]), query);
         co_await adopt_all(store, std::move(results[0]));
     }
 }
 
-Task<std::vector<InboxEntry>> expire_due(ServerStorePtr store, double now, std::size_t limit) {
+Task<std::vector<QuestionEntry>> expire_due(SqlStorePtr store, double now, std::size_t limit) {
     co_await adopt_all_changes(store);
-    ServerPlan plan;
+    SqlPlan plan;
     // Requests without a timeout are at infinity.
     plan.reads
         .add(std::string("SELECT ") + pending_columns +
@@ -373,8 +371,8 @@ Task<std::vector<InboxEntry>> expire_due(ServerStorePtr store, double now, std::
              " ORDER BY expires_at, thread_id, run_id, question_id LIMIT $2 FOR UPDATE")
         .number(std::min(now, std::numeric_limits<double>::max()))
         .integer(row_limit(limit));
-    auto decide = [](const ServerView& view, ServerBatch& writes) {
-        const ServerResult& rows = view.results[0];
+    auto decide = [](const SqlView& view, SqlBatch& writes) {
+        const SqlResult& rows = view.results[0];
         for (int row = 0; row < rows.rows(); ++row) {
             writes.add("UPDATE cubepi_native_pending SET expired = true WHERE id = $1")
                 .integer(rows.integer(row, 0));
@@ -384,11 +382,11 @@ Task<std::vector<InboxEntry>> expire_due(ServerStorePtr store, double now, std::
     co_return co_await server_write(std::move(store), std::move(plan), std::move(decide));
 }
 
-Task<void> answer_request(ServerStorePtr store, std::string thread_id, AnswerRecord record) {
+Task<void> answer_request(SqlStorePtr store, std::string thread_id, AnswerRecord record) {
     refuse_too_deep(thread_id, "an answer", record.answer);
-    ServerPlan plan = plan_for(thread_id);
+    SqlPlan plan = plan_for(thread_id);
     (void)PendingRequests::add_reads(plan.reads, thread_id, true);
-    auto decide = [store, thread_id, record](const ServerView& view, ServerBatch& writes) {
+    auto decide = [store, thread_id, record](const SqlView& view, SqlBatch& writes) {
         PendingRequests requests(thread_id, view.results, 0);
         const PendingRow* row = requests.find(record.run_id, record.question_id);
         if (!row) throw_stale_answer(thread_id, record);
@@ -402,14 +400,14 @@ Task<void> answer_request(ServerStorePtr store, std::string thread_id, AnswerRec
     co_await server_write(std::move(store), std::move(plan), std::move(decide));
 }
 
-Task<std::vector<AnswerRecord>> load_answer_records(ServerStorePtr store, std::string thread_id) {
-    ServerBatch reads;
+Task<std::vector<AnswerRecord>> load_answer_records(SqlStorePtr store, std::string thread_id) {
+    SqlBatch reads;
     reads
         .add(
             "SELECT id, run_id, question_id, request_json, answer_json, answered_at, user_name,"
             " channel FROM cubepi_native_answers WHERE thread_id = $1 ORDER BY id")
         .text(thread_id);
-    auto convert = [](const ServerResults& results) {
+    auto convert = [](const SqlResults& results) {
         std::vector<AnswerRecord> records;
         for (int row = 0; row < results[0].rows(); ++row)
             records.push_back(read_record(results[0], row));
@@ -418,10 +416,10 @@ Task<std::vector<AnswerRecord>> load_answer_records(ServerStorePtr store, std::s
     return server_read(std::move(store), std::move(reads), std::move(convert));
 }
 
-Task<std::size_t> discard_requests(ServerStorePtr store, std::string thread_id) {
-    ServerPlan plan = plan_for(thread_id);
+Task<std::size_t> discard_requests(SqlStorePtr store, std::string thread_id) {
+    SqlPlan plan = plan_for(thread_id);
     (void)PendingRequests::add_reads(plan.reads, thread_id, true);
-    auto decide = [thread_id](const ServerView& view, ServerBatch& writes) {
+    auto decide = [thread_id](const SqlView& view, SqlBatch& writes) {
         PendingRequests pending(thread_id, view.results, 0);
         const std::size_t count = pending.rows().size();
         pending.clear();

@@ -9,11 +9,11 @@
 
 namespace cubepi::detail {
 
-void write_thread_row(ServerBatch& writes, const std::string& thread_id) {
+void write_thread_row(SqlBatch& writes, const std::string& thread_id) {
     writes.add("INSERT INTO cubepi_threads (thread_id) VALUES ($1) {skip}").text(thread_id);
 }
 
-std::size_t add_extra_reads(ServerBatch& reads, const std::string& thread_id, bool for_update) {
+std::size_t add_extra_reads(SqlBatch& reads, const std::string& thread_id, bool for_update) {
     const std::size_t at = reads.size();
     reads
         .add(std::string("SELECT {text extra}, parent_thread_id FROM cubepi_threads"
@@ -28,8 +28,8 @@ std::size_t add_extra_reads(ServerBatch& reads, const std::string& thread_id, bo
     return at;
 }
 
-JsonObject read_extra(const ServerStore& store, const std::string& thread_id,
-                      const ServerResults& results, std::size_t at) {
+JsonObject read_extra(const SqlStore& store, const std::string& thread_id,
+                      const SqlResults& results, std::size_t at) {
     if (results[at].rows() == 0) return {};
     std::optional<std::string> exact;
     if (results[at + 1].rows() > 0) exact = results[at + 1].string(0, 0);
@@ -44,7 +44,7 @@ JsonObject read_extra(const ServerStore& store, const std::string& thread_id,
     store.fail_row(thread_id, "cubepi_threads.thread_id=" + thread_id, why);
 }
 
-void write_exact_extra(ServerBatch& writes, const std::string& thread_id, const JsonObject& extra) {
+void write_exact_extra(SqlBatch& writes, const std::string& thread_id, const JsonObject& extra) {
     if (survives_server_json(Json(extra))) {
         writes.add("DELETE FROM cubepi_native_exact WHERE thread_id = $1 AND item = 'extra'")
             .text(thread_id);
@@ -59,7 +59,7 @@ void write_exact_extra(ServerBatch& writes, const std::string& thread_id, const 
         .text(to_python_json(extra));
 }
 
-void write_extra(const ServerStore& store, ServerBatch& writes, const std::string& thread_id,
+void write_extra(const SqlStore& store, SqlBatch& writes, const std::string& thread_id,
                  const ExtraChange& change) {
     store.driver().write_extra(writes, thread_id, change);
     write_exact_extra(writes, thread_id, change.merged);
@@ -71,7 +71,7 @@ void MessageRows::start() noexcept {
     failure_ = nullptr;
 }
 
-void MessageRows::receive(const ServerResult& rows, int row) noexcept {
+void MessageRows::receive(const SqlResult& rows, int row) noexcept {
     if (failure_) return;
     try {
         messages_.push_back(read(rows, row));
@@ -81,7 +81,7 @@ void MessageRows::receive(const ServerResult& rows, int row) noexcept {
     }
 }
 
-Message MessageRows::read(const ServerResult& rows, int row) {
+Message MessageRows::read(const SqlResult& rows, int row) {
     std::string why;
     try {
         return reader_.read(rows.text(row, 2), rows.text(row, 1));
@@ -97,7 +97,7 @@ MessageList MessageRows::take() {
     return std::move(messages_);
 }
 
-std::size_t add_claim_reads(ServerBatch& reads, const std::string& thread_id,
+std::size_t add_claim_reads(SqlBatch& reads, const std::string& thread_id,
                             const std::string& run_id) {
     const std::size_t at = reads.size();
     reads
@@ -115,9 +115,9 @@ std::size_t add_claim_reads(ServerBatch& reads, const std::string& thread_id,
     return at;
 }
 
-ClaimSheet read_claims(const ServerResults& results, std::size_t at) {
+ClaimSheet read_claims(const SqlResults& results, std::size_t at) {
     ClaimSheet sheet;
-    const ServerResult& rows = results[at];
+    const SqlResult& rows = results[at];
     for (int row = 0; row < rows.rows(); ++row) {
         HeldClaim claim;
         claim.run_id = rows.string(row, 0);
@@ -130,7 +130,7 @@ ClaimSheet read_claims(const ServerResults& results, std::size_t at) {
         claim.lease_until = rows.number(row, 7);
         sheet.add_claim(std::move(claim));
     }
-    const ServerResult& runs = results[at + 1];
+    const SqlResult& runs = results[at + 1];
     for (int row = 0; row < runs.rows(); ++row)
         sheet.add_run(runs.string(row, 0), runs.boolean(row, 1));
     return sheet;
@@ -138,8 +138,7 @@ ClaimSheet read_claims(const ServerResults& results, std::size_t at) {
 
 namespace {
 
-void complete_run_row(ServerBatch& writes, const std::string& thread_id,
-                      const std::string& run_id) {
+void complete_run_row(SqlBatch& writes, const std::string& thread_id, const std::string& run_id) {
     writes
         .add(
             "UPDATE cubepi_runs SET completed_at = now(), completion_seq = (SELECT next FROM"
@@ -152,7 +151,7 @@ void complete_run_row(ServerBatch& writes, const std::string& thread_id,
     remove_all_answers(writes, thread_id, run_id);
 }
 
-void put_claim_row(ServerBatch& writes, const std::string& thread_id, const HeldClaim& claim) {
+void put_claim_row(SqlBatch& writes, const std::string& thread_id, const HeldClaim& claim) {
     writes
         .add(
             "INSERT INTO cubepi_native_claims (thread_id, run_id, owner_id, host, boot_id, pid,"
@@ -172,7 +171,7 @@ void put_claim_row(ServerBatch& writes, const std::string& thread_id, const Held
 
 }  // namespace
 
-void write_claims(ServerBatch& writes, const std::string& thread_id, const ClaimSheet& claims) {
+void write_claims(SqlBatch& writes, const std::string& thread_id, const ClaimSheet& claims) {
     if (!claims.removed().empty()) {
         writes
             .add(
@@ -192,7 +191,7 @@ void write_claims(ServerBatch& writes, const std::string& thread_id, const Claim
     for (const HeldClaim& claim : claims.put()) put_claim_row(writes, thread_id, claim);
 }
 
-std::size_t add_answer_reads(ServerBatch& reads, const std::string& thread_id,
+std::size_t add_answer_reads(SqlBatch& reads, const std::string& thread_id,
                              const std::string& run_id, const std::vector<std::string>& questions) {
     const std::size_t at = reads.size();
     reads
@@ -212,12 +211,12 @@ std::size_t add_answer_reads(ServerBatch& reads, const std::string& thread_id,
     return at;
 }
 
-std::vector<AnswerRow> read_answers(const ServerResults& results, std::size_t at) {
+std::vector<AnswerRow> read_answers(const SqlResults& results, std::size_t at) {
     std::map<std::string, std::string> exact;
-    const ServerResult& texts = results[at + 1];
+    const SqlResult& texts = results[at + 1];
     for (int row = 0; row < texts.rows(); ++row) exact[texts.string(row, 0)] = texts.string(row, 1);
     std::vector<AnswerRow> answers;
-    const ServerResult& rows = results[at];
+    const SqlResult& rows = results[at];
     for (int row = 0; row < rows.rows(); ++row) {
         AnswerRow answer;
         answer.question_id = rows.string(row, 0);
@@ -230,7 +229,7 @@ std::vector<AnswerRow> read_answers(const ServerResults& results, std::size_t at
     return answers;
 }
 
-void write_answer(ServerBatch& writes, const std::string& thread_id, const std::string& run_id,
+void write_answer(SqlBatch& writes, const std::string& thread_id, const std::string& run_id,
                   const std::string& question_id, const Json& answer) {
     write_thread_row(writes, thread_id);
     writes
@@ -254,7 +253,7 @@ void write_answer(ServerBatch& writes, const std::string& thread_id, const std::
         .text(to_python_json(answer));
 }
 
-void remove_answers(ServerBatch& writes, const std::string& thread_id, const std::string& run_id,
+void remove_answers(SqlBatch& writes, const std::string& thread_id, const std::string& run_id,
                     const std::vector<std::string>& questions) {
     for (const char* sql :
          {"DELETE FROM cubepi_hitl_answers WHERE thread_id = $1 AND run_id = $2"
@@ -265,7 +264,7 @@ void remove_answers(ServerBatch& writes, const std::string& thread_id, const std
     }
 }
 
-void remove_batch(ServerBatch& writes, const std::string& thread_id, const std::string& run_id) {
+void remove_batch(SqlBatch& writes, const std::string& thread_id, const std::string& run_id) {
     for (const char* sql :
          {"DELETE FROM cubepi_native_started WHERE thread_id = $1 AND run_id = $2",
           "DELETE FROM cubepi_native_used_answers WHERE thread_id = $1 AND run_id = $2"}) {
@@ -273,8 +272,7 @@ void remove_batch(ServerBatch& writes, const std::string& thread_id, const std::
     }
 }
 
-void remove_all_answers(ServerBatch& writes, const std::string& thread_id,
-                        const std::string& run_id) {
+void remove_all_answers(SqlBatch& writes, const std::string& thread_id, const std::string& run_id) {
     for (const char* sql :
          {"DELETE FROM cubepi_hitl_answers WHERE thread_id = $1 AND run_id = $2",
           "DELETE FROM cubepi_native_exact WHERE thread_id = $1 AND item = 'answer'"

@@ -75,26 +75,26 @@ private:
 };
 
 /// Rows that refer to the thread require its row.
-void write_thread_row(ServerBatch& writes, const std::string& thread_id);
+void write_thread_row(SqlBatch& writes, const std::string& thread_id);
 
 // Extra.
-std::size_t add_extra_reads(ServerBatch& reads, const std::string& thread_id, bool for_update);
-JsonObject read_extra(const ServerStore& store, const std::string& thread_id,
-                      const ServerResults& results, std::size_t at);
-void write_extra(const ServerStore& store, ServerBatch& writes, const std::string& thread_id,
+std::size_t add_extra_reads(SqlBatch& reads, const std::string& thread_id, bool for_update);
+JsonObject read_extra(const SqlStore& store, const std::string& thread_id,
+                      const SqlResults& results, std::size_t at);
+void write_extra(const SqlStore& store, SqlBatch& writes, const std::string& thread_id,
                  const ExtraChange& change);
 /// Stores the exact text of the extra, or removes it if the column has the value as it is.
-void write_exact_extra(ServerBatch& writes, const std::string& thread_id, const JsonObject& extra);
+void write_exact_extra(SqlBatch& writes, const std::string& thread_id, const JsonObject& extra);
 
 // Messages.
 /// Collects the messages of rows with the columns seq, metadata, payload.
-class MessageRows final : public ServerRowSink {
+class MessageRows final : public SqlRowSink {
 public:
-    MessageRows(std::shared_ptr<const ServerStore> store, std::string thread_id)
+    MessageRows(std::shared_ptr<const SqlStore> store, std::string thread_id)
         : store_(std::move(store)), thread_id_(std::move(thread_id)) {}
 
     void start() noexcept override;
-    void receive(const ServerResult& rows, int row) noexcept override;
+    void receive(const SqlResult& rows, int row) noexcept override;
 
     /// Returns the messages, once. Throws CheckpointCorruptionError that names the first unreadable row.
     MessageList take();
@@ -102,9 +102,9 @@ public:
     std::int64_t position() const noexcept { return position_; }
 
 private:
-    Message read(const ServerResult& rows, int row);
+    Message read(const SqlResult& rows, int row);
 
-    std::shared_ptr<const ServerStore> store_;
+    std::shared_ptr<const SqlStore> store_;
     std::string thread_id_;
     MessageRowReader reader_;
     MessageList messages_;
@@ -113,34 +113,33 @@ private:
 };
 
 // Runs and claims.
-std::size_t add_claim_reads(ServerBatch& reads, const std::string& thread_id,
+std::size_t add_claim_reads(SqlBatch& reads, const std::string& thread_id,
                             const std::string& run_id);
-ClaimSheet read_claims(const ServerResults& results, std::size_t at);
-void write_claims(ServerBatch& writes, const std::string& thread_id, const ClaimSheet& claims);
+ClaimSheet read_claims(const SqlResults& results, std::size_t at);
+void write_claims(SqlBatch& writes, const std::string& thread_id, const ClaimSheet& claims);
 
 // Answers.
-std::size_t add_answer_reads(ServerBatch& reads, const std::string& thread_id,
+std::size_t add_answer_reads(SqlBatch& reads, const std::string& thread_id,
                              const std::string& run_id, const std::vector<std::string>& questions);
 struct AnswerRow {
     std::string question_id = {};
     Json answer = {};
 };
-std::vector<AnswerRow> read_answers(const ServerResults& results, std::size_t at);
-void write_answer(ServerBatch& writes, const std::string& thread_id, const std::string& run_id,
+std::vector<AnswerRow> read_answers(const SqlResults& results, std::size_t at);
+void write_answer(SqlBatch& writes, const std::string& thread_id, const std::string& run_id,
                   const std::string& question_id, const Json& answer);
-void remove_answers(ServerBatch& writes, const std::string& thread_id, const std::string& run_id,
+void remove_answers(SqlBatch& writes, const std::string& thread_id, const std::string& run_id,
                     const std::vector<std::string>& questions);
 /// Removes the mark of the started batch of a run, and the answers that it used.
-void remove_batch(ServerBatch& writes, const std::string& thread_id, const std::string& run_id);
-void remove_all_answers(ServerBatch& writes, const std::string& thread_id,
-                        const std::string& run_id);
+void remove_batch(SqlBatch& writes, const std::string& thread_id, const std::string& run_id);
+void remove_all_answers(SqlBatch& writes, const std::string& thread_id, const std::string& run_id);
 
 /// The pending requests of a thread in a transaction. Starts with what both tables say (common/requests.hpp), and writes the
 /// differences, including those that CubePi has made.
 class PendingRequests {
 public:
-    static std::size_t add_reads(ServerBatch& reads, const std::string& thread_id, bool for_update);
-    PendingRequests(std::string thread_id, const ServerResults& results, std::size_t at);
+    static std::size_t add_reads(SqlBatch& reads, const std::string& thread_id, bool for_update);
+    PendingRequests(std::string thread_id, const SqlResults& results, std::size_t at);
 
     const std::vector<PendingRow>& rows() const noexcept { return rows_; }
     const PendingRow* find(const std::string& run_id, const std::string& question_id) const;
@@ -148,10 +147,10 @@ public:
     void put(PendingRow row);
     bool remove(const std::string& run_id, const std::string& question_id);
     void clear() { rows_.clear(); }
-    void write(ServerBatch& writes) const;
+    void write(SqlBatch& writes) const;
 
 private:
-    void write_first(ServerBatch& writes) const;
+    void write_first(SqlBatch& writes) const;
 
     std::string thread_id_;
     std::vector<PendingRow> stored_;
@@ -161,10 +160,10 @@ private:
 
 extern const char* const pending_columns;
 /// Reads a row with pending_columns.
-PendingRow read_pending_row(const ServerResult& rows, int row);
+PendingRow read_pending_row(const SqlResult& rows, int row);
 /// The name of the row in errors.
 std::string pending_row_ref(const PendingRow& row);
 /// Throws CheckpointCorruptionError naming the row if the request is unreadable.
-PendingRequest to_pending_request(const ServerStore& store, const PendingRow& row);
+PendingRequest to_pending_request(const SqlStore& store, const PendingRow& row);
 
 }  // namespace cubepi::detail

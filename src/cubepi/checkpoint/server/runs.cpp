@@ -15,13 +15,13 @@ namespace {
 
 /// Applies `change(ClaimRules&)` to the runs and claims of a thread.
 template <class F>
-auto change_claims(ServerStorePtr store, std::string thread_id, std::string run_id, F change)
+auto change_claims(SqlStorePtr store, std::string thread_id, std::string run_id, F change)
     -> Task<std::invoke_result_t<F&, ClaimRules&>> {
-    ServerPlan plan;
+    SqlPlan plan;
     plan.threads.push_back(thread_id);
     (void)add_claim_reads(plan.reads, thread_id, run_id);
     const std::chrono::seconds lease = store->options().lease;
-    auto decide = [thread_id, change, lease](const ServerView& view, ServerBatch& writes) {
+    auto decide = [thread_id, change, lease](const SqlView& view, SqlBatch& writes) {
         ClaimSheet claims = read_claims(view.results, 0);
         ClaimRules rules(claims, thread_id, ClaimTime{view.now, lease});
         if constexpr (std::is_void_v<std::invoke_result_t<F&, ClaimRules&>>) {
@@ -36,7 +36,7 @@ auto change_claims(ServerStorePtr store, std::string thread_id, std::string run_
     return server_write(std::move(store), std::move(plan), std::move(decide));
 }
 
-void write_started(ServerBatch& writes, const std::string& thread_id, const BatchStart& start) {
+void write_started(SqlBatch& writes, const std::string& thread_id, const BatchStart& start) {
     write_thread_row(writes, thread_id);
     for (const std::string& call_id : start.tool_call_ids) {
         writes
@@ -50,7 +50,7 @@ void write_started(ServerBatch& writes, const std::string& thread_id, const Batc
     }
 }
 
-void write_used(ServerBatch& writes, const std::string& thread_id, const std::string& run_id,
+void write_used(SqlBatch& writes, const std::string& thread_id, const std::string& run_id,
                 const AnswerRow& answer) {
     writes
         .add(
@@ -64,7 +64,7 @@ void write_used(ServerBatch& writes, const std::string& thread_id, const std::st
 
 }  // namespace
 
-Task<ClaimResult> claim_run(ServerStorePtr store, std::string thread_id, std::string run_id,
+Task<ClaimResult> claim_run(SqlStorePtr store, std::string thread_id, std::string run_id,
                             ClaimOwner owner, ClaimKind kind) {
     auto change = [run_id, owner, kind](ClaimRules& rules) {
         return rules.claim(run_id, owner, kind);
@@ -72,43 +72,43 @@ Task<ClaimResult> claim_run(ServerStorePtr store, std::string thread_id, std::st
     return change_claims(std::move(store), std::move(thread_id), run_id, std::move(change));
 }
 
-Task<void> renew_claim(ServerStorePtr store, std::string thread_id, std::string run_id,
+Task<void> renew_claim(SqlStorePtr store, std::string thread_id, std::string run_id,
                        std::string owner_id) {
     auto change = [run_id, owner_id](ClaimRules& rules) { rules.renew(run_id, owner_id); };
     return change_claims(std::move(store), std::move(thread_id), run_id, std::move(change));
 }
 
-Task<void> release_claim(ServerStorePtr store, std::string thread_id, std::string run_id,
+Task<void> release_claim(SqlStorePtr store, std::string thread_id, std::string run_id,
                          std::string owner_id) {
     auto change = [run_id, owner_id](ClaimRules& rules) { rules.release(run_id, owner_id); };
     return change_claims(std::move(store), std::move(thread_id), run_id, std::move(change));
 }
 
-Task<void> mark_run_complete(ServerStorePtr store, std::string thread_id, std::string run_id) {
+Task<void> mark_run_complete(SqlStorePtr store, std::string thread_id, std::string run_id) {
     auto change = [run_id](ClaimRules& rules) { rules.mark_complete(run_id); };
     return change_claims(std::move(store), std::move(thread_id), run_id, std::move(change));
 }
 
-Task<void> complete_run(ServerStorePtr store, std::string thread_id, std::string run_id,
+Task<void> complete_run(SqlStorePtr store, std::string thread_id, std::string run_id,
                         std::string owner_id) {
     auto change = [run_id, owner_id](ClaimRules& rules) { rules.complete(run_id, owner_id); };
     return change_claims(std::move(store), std::move(thread_id), run_id, std::move(change));
 }
 
-Task<bool> is_run_complete(ServerStorePtr store, std::string thread_id, std::string run_id) {
-    ServerBatch reads;
+Task<bool> is_run_complete(SqlStorePtr store, std::string thread_id, std::string run_id) {
+    SqlBatch reads;
     reads
         .add(
             "SELECT 1 FROM cubepi_runs WHERE thread_id = $1 AND run_id = $2"
             " AND completed_at IS NOT NULL")
         .text(thread_id)
         .text(run_id);
-    auto convert = [](const ServerResults& results) { return results[0].rows() > 0; };
+    auto convert = [](const SqlResults& results) { return results[0].rows() > 0; };
     return server_read(std::move(store), std::move(reads), std::move(convert));
 }
 
-Task<void> mark_batch_started(ServerStorePtr store, std::string thread_id, BatchStart start) {
-    ServerPlan plan;
+Task<void> mark_batch_started(SqlStorePtr store, std::string thread_id, BatchStart start) {
+    SqlPlan plan;
     plan.threads.push_back(thread_id);
     const std::size_t claims = add_claim_reads(plan.reads, thread_id, start.run_id);
     const std::size_t answers =
@@ -121,7 +121,7 @@ Task<void> mark_batch_started(ServerStorePtr store, std::string thread_id, Batch
         .text(thread_id)
         .text(start.run_id)
         .text(start.batch_id);
-    auto decide = [=](const ServerView& view, ServerBatch& writes) {
+    auto decide = [=](const SqlView& view, SqlBatch& writes) {
         if (!start.owner_id.empty()) {
             ClaimSheet sheet = read_claims(view.results, claims);
             ClaimRules(sheet, thread_id).require_claim(start.run_id, start.owner_id);
@@ -135,9 +135,9 @@ Task<void> mark_batch_started(ServerStorePtr store, std::string thread_id, Batch
     return server_write(std::move(store), std::move(plan), std::move(decide));
 }
 
-Task<std::optional<StartedBatch>> load_started_batch(ServerStorePtr store, std::string thread_id,
+Task<std::optional<StartedBatch>> load_started_batch(SqlStorePtr store, std::string thread_id,
                                                      std::string run_id) {
-    ServerBatch reads;
+    SqlBatch reads;
     reads
         .add(
             "SELECT batch_id, tool_call_id FROM cubepi_native_started WHERE thread_id = $1"
@@ -150,9 +150,9 @@ Task<std::optional<StartedBatch>> load_started_batch(ServerStorePtr store, std::
             " AND run_id = $2 ORDER BY question_id")
         .text(thread_id)
         .text(run_id);
-    const ServerResults results = co_await store->read(std::move(reads));
+    const SqlResults results = co_await store->read(std::move(reads));
     std::optional<StartedBatch> started;
-    const ServerResult& calls = results[0];
+    const SqlResult& calls = results[0];
     for (int row = 0; row < calls.rows(); ++row) {
         if (!started) started.emplace();
         started->batch_id = calls.string(row, 0);

@@ -19,7 +19,7 @@ public:
     /// `limit`: how long a server may take to restart.
     Repetition(Clock& clock, std::chrono::milliseconds limit) : clock_(clock), limit_(limit) {}
 
-    bool allows(const ServerFailure& failure) {
+    bool allows(const SqlFailure& failure) {
         ++attempts_;
         if (failure.follows_loss()) was_lost_ = true;
         if (is_connecting(failure)) {
@@ -30,21 +30,21 @@ public:
     }
     /// How long to wait first: not at all, unless the server has to start. A server that crashes accepts connections until it
     /// notices, so one that was lost again is repeated later, too.
-    std::chrono::milliseconds delay(const ServerFailure& failure) const {
-        const bool is_lost_again = failure.kind() == ServerFailureKind::lost && attempts_ > 1;
+    std::chrono::milliseconds delay(const SqlFailure& failure) const {
+        const bool is_lost_again = failure.kind() == SqlFailureKind::lost && attempts_ > 1;
         const bool waits = is_connecting(failure) || is_lost_again;
         return std::chrono::milliseconds(waits ? 25 << std::min(attempts_, 6) : 0);
     }
     int attempts() const noexcept { return attempts_; }
 
 private:
-    static bool is_connecting(const ServerFailure& failure) {
+    static bool is_connecting(const SqlFailure& failure) {
         // Not a password that is wrong, for instance: such a failure has a code.
         const bool is_unreachable =
-            failure.kind() == ServerFailureKind::connect && failure.code().empty();
+            failure.kind() == SqlFailureKind::connect && failure.code().empty();
         return is_unreachable || failure.is_starting();
     }
-    bool has_time(const ServerFailure& failure) {
+    bool has_time(const SqlFailure& failure) {
         const Clock::time_point now = clock_.now();
         if (!deadline_) deadline_ = deadline_after(now, limit_);
         return now + delay(failure) < *deadline_;
@@ -61,20 +61,20 @@ std::string first_of(const std::vector<std::string>& threads) {
     return threads.empty() ? std::string() : threads.front();
 }
 
-ServerBatch one_statement(const char* sql) {
-    ServerBatch batch;
+SqlBatch one_statement(const char* sql) {
+    SqlBatch batch;
     batch.add(sql);
     return batch;
 }
 
-void erase_front(ServerResults& results, std::size_t count) {
+void erase_front(SqlResults& results, std::size_t count) {
     results.erase(results.begin(), results.begin() + static_cast<std::ptrdiff_t>(count));
 }
 
 }  // namespace
 
-ServerWriteIds ServerDriver::write_ids() const {
-    ServerWriteIds ids;
+SqlWriteIds SqlDriver::write_ids() const {
+    SqlWriteIds ids;
     ids.before = "(SELECT nullif(write_id, '') FROM cubepi_native_writes WHERE thread_id = $1)";
     // The thread does not exist if there was nothing to write.
     ids.store =
@@ -87,36 +87,36 @@ ServerWriteIds ServerDriver::write_ids() const {
     return ids;
 }
 
-ServerStore::ServerStore(ServerOptions options, std::shared_ptr<const ServerDriver> driver)
-    : pool_(std::make_shared<ServerPool>(std::move(options), std::move(driver))) {}
+SqlStore::SqlStore(SqlOptions options, std::shared_ptr<const SqlDriver> driver)
+    : pool_(std::make_shared<SqlPool>(std::move(options), std::move(driver))) {}
 
-double ServerStore::lease_time(double server_time) const {
+double SqlStore::lease_time(double server_time) const {
     if (!options().lease_clock) return server_time;
     const auto now = options().lease_clock->wall().time_since_epoch();
     return std::chrono::duration<double>(now).count();
 }
 
-Task<ServerResults> ServerStore::attempt_read(ServerBatch reads) {
-    const std::unique_ptr<ServerLease> lease = co_await pool_->acquire();
-    ServerBatch batch;
+Task<SqlResults> SqlStore::attempt_read(SqlBatch reads) {
+    const std::unique_ptr<SqlLease> lease = co_await pool_->acquire();
+    SqlBatch batch;
     driver().begin_read(batch);
     const std::size_t own = batch.size();
     batch.add_all(reads);
     batch.add("COMMIT");
-    ServerResults results = co_await (*lease)->exchange(std::move(batch));
+    SqlResults results = co_await (*lease)->exchange(std::move(batch));
     erase_front(results, own);
     results.pop_back();
     co_return results;
 }
 
-Task<ServerResults> ServerStore::read(ServerBatch reads) {
+Task<SqlResults> SqlStore::read(SqlBatch reads) {
     const auto self = shared_from_this();
     Repetition repetition(pool_->clock(), options().connect_timeout);
     for (;;) {
-        ServerBatch batch = reads;
-        Outcome<ServerResults> results = co_await outcome_of(attempt_read(std::move(batch)));
+        SqlBatch batch = reads;
+        Outcome<SqlResults> results = co_await outcome_of(attempt_read(std::move(batch)));
         if (results.ok()) co_return std::move(results).value();
-        const ServerFailure* failure = as_server_failure(results.failure());
+        const SqlFailure* failure = as_server_failure(results.failure());
         if (!failure) results.rethrow();
         const bool repeat = repetition.allows(*failure);
         log_failure(pool_->log(), driver(), *failure, repeat);
@@ -125,23 +125,23 @@ Task<ServerResults> ServerStore::read(ServerBatch reads) {
     }
 }
 
-Task<> ServerStore::attempt(const ServerPlan& plan, const ServerDecide& decide, Attempt& attempt) {
-    const std::unique_ptr<ServerLease> lease = co_await pool_->acquire();
-    ServerBatch first;
+Task<> SqlStore::attempt(const SqlPlan& plan, const SqlDecide& decide, Attempt& attempt) {
+    const std::unique_ptr<SqlLease> lease = co_await pool_->acquire();
+    SqlBatch first;
     driver().begin_write(first, plan.threads);
     first.add("SELECT " + driver().write_ids().before + ", {now}").text(first_of(plan.threads));
     const std::size_t own = first.size();
     first.add_all(plan.reads);
-    Outcome<ServerResults> read = co_await outcome_of((*lease)->exchange(std::move(first)));
+    Outcome<SqlResults> read = co_await outcome_of((*lease)->exchange(std::move(first)));
     std::exception_ptr refused = read.failure();
-    ServerBatch writes;
+    SqlBatch writes;
     if (!refused) {
-        ServerResults& results = read.value();
+        SqlResults& results = read.value();
         attempt.before = results[own - 1].optional_string(0, 0);
         const double now = lease_time(results[own - 1].number(0, 1));
         erase_front(results, own);
         try {
-            decide(ServerView{results, now}, writes);
+            decide(SqlView{results, now}, writes);
         } catch (...) {
             refused = std::current_exception();
         }
@@ -151,22 +151,22 @@ Task<> ServerStore::attempt(const ServerPlan& plan, const ServerDecide& decide, 
         driver().end_write(writes, plan.threads);
         writes.add("COMMIT");
         attempt.commit_sent = true;
-        Outcome<ServerResults> written =
+        Outcome<SqlResults> written =
             co_await outcome_of((*lease)->exchange_to_the_end(std::move(writes)));
         if (written.ok()) co_return;
         refused = written.failure();
     }
-    const ServerFailure* failure = as_server_failure(refused);
+    const SqlFailure* failure = as_server_failure(refused);
     // The connection is closed then, which rolls the transaction back.
-    if (is_cancellation(refused) || (failure && failure->kind() != ServerFailureKind::server))
+    if (is_cancellation(refused) || (failure && failure->kind() != SqlFailureKind::server))
         std::rethrow_exception(refused);
     attempt.commit_sent = false;
-    ServerBatch rollback = one_statement("ROLLBACK");
+    SqlBatch rollback = one_statement("ROLLBACK");
     (void)co_await outcome_of((*lease)->exchange(std::move(rollback)));
     if (refused) std::rethrow_exception(refused);
 }
 
-Task<> ServerStore::write(ServerPlan plan, ServerDecide decide) {
+Task<> SqlStore::write(SqlPlan plan, SqlDecide decide) {
     const auto self = shared_from_this();
     const std::string thread_id = first_of(plan.threads);
     Repetition repetition(pool_->clock(), options().connect_timeout);
@@ -174,7 +174,7 @@ Task<> ServerStore::write(ServerPlan plan, ServerDecide decide) {
         Attempt state;
         Outcome<> done = co_await outcome_of(attempt(plan, decide, state));
         if (done.ok()) co_return;
-        const ServerFailure* failure = as_server_failure(done.failure());
+        const SqlFailure* failure = as_server_failure(done.failure());
         if (!failure) done.rethrow();
         bool repeat = repetition.allows(*failure);
         if (state.commit_sent && failure->leaves_commit_unknown()) {
@@ -192,29 +192,28 @@ Task<> ServerStore::write(ServerPlan plan, ServerDecide decide) {
     }
 }
 
-void ServerStore::write_id(const ServerPlan& plan, Attempt& attempt, ServerBatch& writes) const {
+void SqlStore::write_id(const SqlPlan& plan, Attempt& attempt, SqlBatch& writes) const {
     if (plan.removes || plan.threads.empty()) return;
     attempt.id = options().runtime->ids->next();
     writes.add(driver().write_ids().store).text(plan.threads.front()).text(attempt.id);
 }
 
-Task<ServerStore::LastWrite> ServerStore::last_write(std::vector<std::string> threads) {
-    const std::unique_ptr<ServerLease> lease = co_await pool_->acquire();
-    ServerBatch batch;
+Task<SqlStore::LastWrite> SqlStore::last_write(std::vector<std::string> threads) {
+    const std::unique_ptr<SqlLease> lease = co_await pool_->acquire();
+    SqlBatch batch;
     // Waits until the server has ended the transaction, which holds the locks.
     driver().begin_write(batch, threads);
     batch.add(driver().write_ids().current).text(first_of(threads));
     batch.add("ROLLBACK");
-    const ServerResults results = co_await (*lease)->exchange(std::move(batch));
-    const ServerResult& row = results[results.size() - 2];
+    const SqlResults results = co_await (*lease)->exchange(std::move(batch));
+    const SqlResult& row = results[results.size() - 2];
     LastWrite last;
     last.is_known = row.rows() > 0;
     if (last.is_known) last.id = row.optional_string(0, 0);
     co_return last;
 }
 
-Task<bool> ServerStore::was_stored(const ServerPlan& plan, const Attempt& attempt,
-                                   std::string reason) {
+Task<bool> SqlStore::was_stored(const SqlPlan& plan, const Attempt& attempt, std::string reason) {
     const std::string thread_id = first_of(plan.threads);
     if (plan.threads.empty()) throw_unknown_fate(driver(), thread_id, reason);
     Clock& clock = pool_->clock();
@@ -236,8 +235,8 @@ Task<bool> ServerStore::was_stored(const ServerPlan& plan, const Attempt& attemp
     }
 }
 
-void ServerStore::fail_row(const std::string& thread_id, const std::string& row_ref,
-                           std::string_view why, std::string_view remedy) const {
+void SqlStore::fail_row(const std::string& thread_id, const std::string& row_ref,
+                        std::string_view why, std::string_view remedy) const {
     throw CheckpointCorruptionError(driver().description() + ": row " + row_ref + " of thread '" +
                                         thread_id + "' cannot be read: " + std::string(why) + "; " +
                                         std::string(remedy),

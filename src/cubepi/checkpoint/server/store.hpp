@@ -13,23 +13,23 @@
 namespace cubepi::detail {
 
 /// The first part of a transaction.
-struct ServerPlan {
+struct SqlPlan {
     /// The threads that it locks. The first is the one whose last write it becomes.
     std::vector<std::string> threads = {};
-    ServerBatch reads = {};
+    SqlBatch reads = {};
     /// True if it removes the first thread.
     bool removes = false;
 };
 
 /// The state from which a transaction decides what to write.
-struct ServerView {
-    const ServerResults& results;  ///< of ServerPlan::reads
-    double now = 0;                ///< Unix seconds, by the clock for leases
+struct SqlView {
+    const SqlResults& results;  ///< of SqlPlan::reads
+    double now = 0;             ///< Unix seconds, by the clock for leases
 };
 
 /// Adds the statements that a transaction writes; none rolls it back. Throws to roll it back. May be called again when the
 /// transaction has to be repeated.
-using ServerDecide = std::function<void(const ServerView& view, ServerBatch& writes)>;
+using SqlDecide = std::function<void(const SqlView& view, SqlBatch& writes)>;
 
 /// Executes transactions. Thread-safe.
 ///
@@ -38,16 +38,16 @@ using ServerDecide = std::function<void(const ServerView& view, ServerBatch& wri
 /// stores a new id as the last write of its thread, so that under the lock of the thread the id of this transaction means
 /// that it was stored, and the id from before that it was not. (The server's own transaction ids do not tell: after a crash or
 /// a failover the id of a lost transaction may be used again.)
-class ServerStore : public std::enable_shared_from_this<ServerStore> {
+class SqlStore : public std::enable_shared_from_this<SqlStore> {
 public:
-    ServerStore(ServerOptions options, std::shared_ptr<const ServerDriver> driver);
+    SqlStore(SqlOptions options, std::shared_ptr<const SqlDriver> driver);
 
     /// Executes the statements in one snapshot and one round trip.
-    Task<ServerResults> read(ServerBatch reads);
-    Task<> write(ServerPlan plan, ServerDecide decide);
+    Task<SqlResults> read(SqlBatch reads);
+    Task<> write(SqlPlan plan, SqlDecide decide);
 
-    const ServerOptions& options() const noexcept { return pool_->options(); }
-    const ServerDriver& driver() const noexcept { return pool_->driver(); }
+    const SqlOptions& options() const noexcept { return pool_->options(); }
+    const SqlDriver& driver() const noexcept { return pool_->driver(); }
     /// Throws CheckpointCorruptionError for an unreadable row; `row_ref` is like "cubepi_messages.seq=7".
     [[noreturn]] void fail_row(const std::string& thread_id, const std::string& row_ref,
                                std::string_view why,
@@ -64,36 +64,36 @@ private:
         std::string id = {};
         bool commit_sent = false;
     };
-    Task<> attempt(const ServerPlan& plan, const ServerDecide& decide, Attempt& attempt);
-    void write_id(const ServerPlan& plan, Attempt& attempt, ServerBatch& writes) const;
-    Task<ServerResults> attempt_read(ServerBatch reads);
+    Task<> attempt(const SqlPlan& plan, const SqlDecide& decide, Attempt& attempt);
+    void write_id(const SqlPlan& plan, Attempt& attempt, SqlBatch& writes) const;
+    Task<SqlResults> attempt_read(SqlBatch reads);
     /// Returns true if the transaction was stored, false if not. Throws if that cannot be determined.
-    Task<bool> was_stored(const ServerPlan& plan, const Attempt& attempt, std::string reason);
+    Task<bool> was_stored(const SqlPlan& plan, const Attempt& attempt, std::string reason);
     Task<LastWrite> last_write(std::vector<std::string> threads);
     double lease_time(double server_time) const;
 
-    std::shared_ptr<ServerPool> pool_;
+    std::shared_ptr<SqlPool> pool_;
 };
 
-/// Returns `convert(ServerResults)` of the statements.
+/// Returns `convert(SqlResults)` of the statements.
 template <class F>
-auto server_read(std::shared_ptr<ServerStore> store, ServerBatch reads, F convert)
-    -> Task<std::invoke_result_t<F&, const ServerResults&>> {
-    const ServerResults results = co_await store->read(std::move(reads));
+auto server_read(std::shared_ptr<SqlStore> store, SqlBatch reads, F convert)
+    -> Task<std::invoke_result_t<F&, const SqlResults&>> {
+    const SqlResults results = co_await store->read(std::move(reads));
     co_return convert(results);
 }
 
 /// Executes a transaction and returns what `decide(view, writes)` returned.
 template <class F>
-auto server_write(std::shared_ptr<ServerStore> store, ServerPlan plan, F decide)
-    -> Task<std::invoke_result_t<F&, const ServerView&, ServerBatch&>> {
-    using R = std::invoke_result_t<F&, const ServerView&, ServerBatch&>;
+auto server_write(std::shared_ptr<SqlStore> store, SqlPlan plan, F decide)
+    -> Task<std::invoke_result_t<F&, const SqlView&, SqlBatch&>> {
+    using R = std::invoke_result_t<F&, const SqlView&, SqlBatch&>;
     if constexpr (std::is_void_v<R>) {
-        ServerDecide step = std::move(decide);
+        SqlDecide step = std::move(decide);
         co_await store->write(std::move(plan), std::move(step));
     } else {
         std::optional<R> result;
-        ServerDecide step = [&result, &decide](const ServerView& view, ServerBatch& writes) {
+        SqlDecide step = [&result, &decide](const SqlView& view, SqlBatch& writes) {
             result.emplace(decide(view, writes));
         };
         co_await store->write(std::move(plan), std::move(step));

@@ -17,7 +17,7 @@ namespace {
 /// An append, encoded once and executed as often as the transaction has to be repeated.
 class Append {
 public:
-    Append(ServerStorePtr store, std::string thread_id, const MessageList& messages,
+    Append(SqlStorePtr store, std::string thread_id, const MessageList& messages,
            AppendOptions options)
         : store_(std::move(store)), thread_id_(std::move(thread_id)), options_(std::move(options)) {
         for (const Message& message : messages) {
@@ -29,8 +29,8 @@ public:
         if (options_.extra()) refuse_too_deep(thread_id_, "extra", *options_.extra());
     }
 
-    ServerPlan plan() {
-        ServerPlan plan;
+    SqlPlan plan() {
+        SqlPlan plan;
         plan.threads.push_back(thread_id_);
         plan.reads
             .add(
@@ -49,13 +49,13 @@ public:
         return plan;
     }
 
-    std::int64_t decide(const ServerView& view, ServerBatch& writes) const {
+    std::int64_t decide(const SqlView& view, SqlBatch& writes) const {
         if (claims_ > 0) {
             ClaimSheet claims = read_claims(view.results, claims_);
             ClaimRules(claims, thread_id_)
                 .require_claim(options_.claim_run_id(), options_.claim_owner());
         }
-        const ServerResult& state = view.results[0];
+        const SqlResult& state = view.results[0];
         if (!state.is_null(0, 1)) throw_run_completed(thread_id_, state.string(0, 1));
         std::int64_t position = state.integer(0, 0);
         const std::optional<std::int64_t>& expected = options_.expected_position();
@@ -72,7 +72,7 @@ public:
     }
 
 private:
-    void write_thread(ServerBatch& writes) const {
+    void write_thread(SqlBatch& writes) const {
         writes
             .add(
                 "INSERT INTO cubepi_threads (thread_id) VALUES ($1)"
@@ -80,7 +80,7 @@ private:
             .text(thread_id_);
     }
 
-    void write_message(ServerBatch& writes, const MessageRow& row, std::int64_t seq) const {
+    void write_message(SqlBatch& writes, const MessageRow& row, std::int64_t seq) const {
         writes
             .add(
                 "INSERT INTO cubepi_messages (thread_id, seq, role, metadata, payload, run_id)"
@@ -102,7 +102,7 @@ private:
     }
 
     /// Removes the requests and answers of the questions, the used answers too.
-    void settle(const ServerView& view, ServerBatch& writes) const {
+    void settle(const SqlView& view, SqlBatch& writes) const {
         const std::string& run_id = options_.settled_run_id();
         const std::vector<std::string>& questions = options_.settled_questions();
         remove_answers(writes, thread_id_, run_id, questions);
@@ -118,7 +118,7 @@ private:
         pending.write(writes);
     }
 
-    ServerStorePtr store_;
+    SqlStorePtr store_;
     std::string thread_id_;
     AppendOptions options_;
     std::vector<MessageRow> rows_;
@@ -130,7 +130,7 @@ private:
 };
 
 /// Selects one row if the thread exists, with the position of the run in the order of completion.
-void add_cutoff_read(ServerBatch& reads, const std::string& thread_id, const std::string& run_id) {
+void add_cutoff_read(SqlBatch& reads, const std::string& thread_id, const std::string& run_id) {
     reads
         .add(
             "SELECT (SELECT completion_seq FROM cubepi_runs WHERE thread_id = $1 AND run_id = $2"
@@ -139,7 +139,7 @@ void add_cutoff_read(ServerBatch& reads, const std::string& thread_id, const std
         .text(run_id);
 }
 
-std::int64_t read_cutoff(const ServerResult& rows, const std::string& thread_id,
+std::int64_t read_cutoff(const SqlResult& rows, const std::string& thread_id,
                          const std::string& run_id) {
     if (rows.rows() == 0) throw_thread_not_found(thread_id);
     if (rows.is_null(0, 0)) throw_run_not_completed(thread_id, run_id);
@@ -147,7 +147,7 @@ std::int64_t read_cutoff(const ServerResult& rows, const std::string& thread_id,
 }
 
 // Copies the stored rows, because some values are read only approximately.
-void write_fork(ServerBatch& writes, const ServerFork& fork) {
+void write_fork(SqlBatch& writes, const SqlFork& fork) {
     for (const char* sql :
          {"INSERT INTO cubepi_messages (thread_id, seq, role, metadata, payload, run_id)"
           " SELECT $2, seq, role, metadata, payload, run_id FROM cubepi_messages"
@@ -169,8 +169,8 @@ void write_fork(ServerBatch& writes, const ServerFork& fork) {
 
 }  // namespace
 
-Task<std::optional<CheckpointData>> load_thread(ServerStorePtr store, std::string thread_id) {
-    ServerBatch reads;
+Task<std::optional<CheckpointData>> load_thread(SqlStorePtr store, std::string thread_id) {
+    SqlBatch reads;
     const std::size_t extra = add_extra_reads(reads, thread_id, false);
     const auto rows = std::make_shared<MessageRows>(store, thread_id);
     reads
@@ -179,7 +179,7 @@ Task<std::optional<CheckpointData>> load_thread(ServerStorePtr store, std::strin
             " ORDER BY seq")
         .text(thread_id)
         .rows_to(rows);
-    const ServerResults results = co_await store->read(std::move(reads));
+    const SqlResults results = co_await store->read(std::move(reads));
     std::optional<CheckpointData> data;
     if (results[extra].rows() == 0) co_return data;
     data.emplace();
@@ -192,23 +192,23 @@ Task<std::optional<CheckpointData>> load_thread(ServerStorePtr store, std::strin
     co_return data;
 }
 
-Task<std::int64_t> append_messages(ServerStorePtr store, std::string thread_id,
-                                   MessageList messages, AppendOptions options) {
+Task<std::int64_t> append_messages(SqlStorePtr store, std::string thread_id, MessageList messages,
+                                   AppendOptions options) {
     auto append =
         std::make_shared<Append>(store, std::move(thread_id), messages, std::move(options));
-    ServerPlan plan = append->plan();
-    auto decide = [append](const ServerView& view, ServerBatch& writes) {
+    SqlPlan plan = append->plan();
+    auto decide = [append](const SqlView& view, SqlBatch& writes) {
         return append->decide(view, writes);
     };
     co_return co_await server_write(std::move(store), std::move(plan), std::move(decide));
 }
 
-Task<void> save_extra(ServerStorePtr store, std::string thread_id, JsonObject extra) {
+Task<void> save_extra(SqlStorePtr store, std::string thread_id, JsonObject extra) {
     refuse_too_deep(thread_id, "extra", extra);
-    ServerPlan plan;
+    SqlPlan plan;
     plan.threads.push_back(thread_id);
     (void)add_extra_reads(plan.reads, thread_id, true);
-    auto decide = [store, thread_id, extra](const ServerView& view, ServerBatch& writes) {
+    auto decide = [store, thread_id, extra](const SqlView& view, SqlBatch& writes) {
         const bool is_known = view.results[0].rows() > 0;
         JsonObject stored = read_extra(*store, thread_id, view.results, 0);
         const ExtraChange change = change_extra(std::move(stored), extra);
@@ -217,9 +217,9 @@ Task<void> save_extra(ServerStorePtr store, std::string thread_id, JsonObject ex
     co_await server_write(std::move(store), std::move(plan), std::move(decide));
 }
 
-Task<std::optional<Message>> find_message(ServerStorePtr store, std::string thread_id,
+Task<std::optional<Message>> find_message(SqlStorePtr store, std::string thread_id,
                                           std::string message_id) {
-    ServerBatch reads;
+    SqlBatch reads;
     const auto rows = std::make_shared<MessageRows>(store, thread_id);
     reads
         .add(
@@ -236,9 +236,9 @@ Task<std::optional<Message>> find_message(ServerStorePtr store, std::string thre
     co_return message;
 }
 
-Task<MessageList> snapshot_thread(ServerStorePtr store, std::string thread_id,
+Task<MessageList> snapshot_thread(SqlStorePtr store, std::string thread_id,
                                   std::string after_run_id) {
-    ServerBatch reads;
+    SqlBatch reads;
     add_cutoff_read(reads, thread_id, after_run_id);
     const auto rows = std::make_shared<MessageRows>(store, thread_id);
     reads
@@ -250,21 +250,21 @@ Task<MessageList> snapshot_thread(ServerStorePtr store, std::string thread_id,
         .text(thread_id)
         .text(after_run_id)
         .rows_to(rows);
-    const ServerResults results = co_await store->read(std::move(reads));
+    const SqlResults results = co_await store->read(std::move(reads));
     (void)read_cutoff(results[0], thread_id, after_run_id);
     co_return rows->take();
 }
 
-Task<void> fork_thread(ServerStorePtr store, std::string source, std::string target,
+Task<void> fork_thread(SqlStorePtr store, std::string source, std::string target,
                        std::string after_run_id, std::optional<JsonObject> metadata) {
-    ServerPlan plan;
+    SqlPlan plan;
     plan.threads.push_back(target);
     plan.threads.push_back(source);
     add_cutoff_read(plan.reads, source, after_run_id);
     plan.reads.add("SELECT 1 FROM cubepi_threads WHERE thread_id = $1").text(target);
     const std::size_t extra = add_extra_reads(plan.reads, source, false);
-    auto decide = [=](const ServerView& view, ServerBatch& writes) {
-        ServerFork fork;
+    auto decide = [=](const SqlView& view, SqlBatch& writes) {
+        SqlFork fork;
         fork.source = source;
         fork.target = target;
         fork.cutoff = read_cutoff(view.results[0], source, after_run_id);
@@ -280,10 +280,10 @@ Task<void> fork_thread(ServerStorePtr store, std::string source, std::string tar
     co_await server_write(std::move(store), std::move(plan), std::move(decide));
 }
 
-Task<std::vector<ThreadInfo>> list_threads(ServerStorePtr store) {
-    ServerBatch reads;
+Task<std::vector<ThreadInfo>> list_threads(SqlStorePtr store) {
+    SqlBatch reads;
     reads.add(store->driver().listing_sql());
-    auto convert = [](const ServerResults& results) {
+    auto convert = [](const SqlResults& results) {
         std::vector<ThreadInfo> list;
         for (int row = 0; row < results[0].rows(); ++row) {
             ThreadInfo info;
@@ -297,12 +297,12 @@ Task<std::vector<ThreadInfo>> list_threads(ServerStorePtr store) {
     return server_read(std::move(store), std::move(reads), std::move(convert));
 }
 
-Task<void> delete_thread(ServerStorePtr store, std::string thread_id) {
-    ServerPlan plan;
+Task<void> delete_thread(SqlStorePtr store, std::string thread_id) {
+    SqlPlan plan;
     plan.threads.push_back(thread_id);
     plan.removes = true;
     plan.reads.add("SELECT 1 FROM cubepi_threads WHERE thread_id = $1").text(thread_id);
-    auto decide = [store, thread_id](const ServerView& view, ServerBatch& writes) {
+    auto decide = [store, thread_id](const SqlView& view, SqlBatch& writes) {
         if (view.results[0].rows() == 0) throw_thread_not_found(thread_id);
         // The forks of the thread stay.
         writes

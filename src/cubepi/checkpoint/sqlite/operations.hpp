@@ -6,7 +6,7 @@
 
 #include <cubepi/agent/batch_store.hpp>
 #include <cubepi/agent/checkpointer.hpp>
-#include <cubepi/agent/hitl_inbox.hpp>
+#include <cubepi/agent/question_store.hpp>
 #include <cubepi/checkpoint/sqlite/database.hpp>
 
 // The functions of the store, executed on the thread of the database in a transaction. See agent/checkpointer.hpp.
@@ -73,8 +73,8 @@ void clear_hitl_answers(SqliteDatabase& database, const std::string& thread_id,
                         const std::string& run_id, const std::vector<std::string>& question_ids);
 
 /// Returns nothing if changes of CubePi must be adopted first, which writes: see adopt_all_changes().
-std::optional<InboxPage> list_requests(SqliteDatabase& database, const InboxQuery& query);
-std::vector<InboxEntry> expire_due(SqliteDatabase& database, double now, std::size_t limit);
+std::optional<QuestionPage> list_requests(SqliteDatabase& database, const QuestionQuery& query);
+std::vector<QuestionEntry> expire_due(SqliteDatabase& database, double now, std::size_t limit);
 void answer_request(SqliteDatabase& database, const std::string& thread_id,
                     const AnswerRecord& record);
 std::vector<AnswerRecord> load_answer_records(SqliteDatabase& database,

@@ -20,7 +20,7 @@ namespace cubepi::detail {
 namespace {
 
 constexpr std::string_view remedy =
-    "discard the requests of the thread with HitlInbox::discard_requests()";
+    "discard the requests of the thread with QuestionStore::discard_requests()";
 
 std::string row_ref(const PendingRow& row) {
     if (row.id == 0) return "thread_pending_request.thread_id=" + row.thread_id;
@@ -83,9 +83,9 @@ std::optional<PendingRow> first_of_ours(SqliteDatabase& database, const std::str
     return first;
 }
 
-std::string_view page_sql(InboxOrder order) {
+std::string_view page_sql(QuestionOrder order) {
     // Threads with a note are read by both tables.
-    if (order == InboxOrder::age) {
+    if (order == QuestionOrder::age) {
         return "SELECT id, thread_id, run_id, question_id, request_json, approval_digest,"
                " created_at, expires_at, expired FROM cubepi_native_pending AS p"
                " WHERE expired = 0"
@@ -104,21 +104,21 @@ std::string_view page_sql(InboxOrder order) {
 }
 
 /// Returns at most `limit` entries after the place.
-std::vector<InboxEntry> entries_after(SqliteDatabase& database, const InboxKey& after,
-                                      InboxOrder order, std::int64_t limit) {
+std::vector<QuestionEntry> entries_after(SqliteDatabase& database, const InboxKey& after,
+                                         QuestionOrder order, std::int64_t limit) {
     const auto& [time, thread_id, run_id, question_id] = after;
     SqliteStatement rows = database.prepare(page_sql(order));
     rows.bind(time).bind(thread_id).bind(run_id).bind(question_id).bind(limit);
-    std::vector<InboxEntry> entries;
-    while (rows.step()) entries.push_back(to_inbox_entry(read_pending_row(rows)));
+    std::vector<QuestionEntry> entries;
+    while (rows.step()) entries.push_back(to_question_entry(read_pending_row(rows)));
     return entries;
 }
 
 /// Adds the entries of the threads with a note, which a read-only store cannot adopt.
-void add_changed(SqliteDatabase& database, std::vector<InboxEntry>& entries) {
+void add_changed(SqliteDatabase& database, std::vector<QuestionEntry>& entries) {
     for (const std::string& thread_id : changed_threads(database)) {
         for (const PendingRow& row : pending_rows(database, thread_id)) {
-            if (!row.expired) entries.push_back(to_inbox_entry(row));
+            if (!row.expired) entries.push_back(to_question_entry(row));
         }
     }
 }
@@ -179,7 +179,9 @@ PendingRequest to_pending_request(const SqliteDatabase& database, const PendingR
     return to_pending_request(row, std::move(*request));
 }
 
-InboxEntry to_inbox_entry(const PendingRow& row) { return to_inbox_entry(row, row_ref(row)); }
+QuestionEntry to_question_entry(const PendingRow& row) {
+    return to_question_entry(row, row_ref(row));
+}
 
 void insert_row(SqliteDatabase& database, const PendingRow& row) {
     database
@@ -389,20 +391,20 @@ void clear_hitl_answers(SqliteDatabase& database, const std::string& thread_id,
     }
 }
 
-std::optional<InboxPage> list_requests(SqliteDatabase& database, const InboxQuery& query) {
+std::optional<QuestionPage> list_requests(SqliteDatabase& database, const QuestionQuery& query) {
     const InboxKey after = read_inbox_cursor(query);
     const bool changed = has_changed_threads(database);
     if (changed && !database.is_read_only()) return std::nullopt;
     // One more shows whether there is another page.
     const std::int64_t limit = row_limit(query.limit()) + 1;
-    std::vector<InboxEntry> entries = entries_after(database, after, query.order(), limit);
+    std::vector<QuestionEntry> entries = entries_after(database, after, query.order(), limit);
     if (changed) add_changed(database, entries);
     return inbox_page(std::move(entries), query);
 }
 
-std::vector<InboxEntry> expire_due(SqliteDatabase& database, double now, std::size_t limit) {
+std::vector<QuestionEntry> expire_due(SqliteDatabase& database, double now, std::size_t limit) {
     adopt_all_changes(database);
-    std::vector<InboxEntry> entries;
+    std::vector<QuestionEntry> entries;
     std::vector<std::int64_t> ids;
     {
         SqliteStatement rows = database.prepare(
@@ -414,7 +416,7 @@ std::vector<InboxEntry> expire_due(SqliteDatabase& database, double now, std::si
         while (rows.step()) {
             const PendingRow row = read_pending_row(rows);
             ids.push_back(row.id);
-            entries.push_back(to_inbox_entry(row));
+            entries.push_back(to_question_entry(row));
         }
     }
     for (const std::int64_t id : ids) {

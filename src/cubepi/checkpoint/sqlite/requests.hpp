@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include <cubepi/agent/hitl_inbox.hpp>
+#include <cubepi/agent/question_store.hpp>
 #include <cubepi/checkpoint/common/requests.hpp>
 #include <cubepi/checkpoint/sqlite/database.hpp>
 
@@ -20,7 +20,7 @@ PendingRow read_pending_row(const SqliteStatement& row);
 /// Throws CheckpointCorruptionError naming the row if the request is unreadable.
 PendingRequest to_pending_request(const SqliteDatabase& database, const PendingRow& row);
 /// An unreadable request becomes an entry with `damage`.
-InboxEntry to_inbox_entry(const PendingRow& row);
+QuestionEntry to_question_entry(const PendingRow& row);
 
 /// Inserts the row, or replaces the one with the same key.
 void insert_row(SqliteDatabase& database, const PendingRow& row);

@@ -145,7 +145,7 @@ void RouteTable::add(std::string method, std::string pattern, HttpServer::Handle
     routes_.push_back(std::move(route));
 }
 
-RouteMatch RouteTable::match(ServerRequest& request) const {
+RouteMatch RouteTable::match(HttpServerRequest& request) const {
     RouteMatch match;
     if (!request.path.starts_with('/')) return match;
     const std::vector<std::string> path = segments_of(request.path);
@@ -229,12 +229,12 @@ Task<> HttpServer::stop(std::chrono::nanoseconds limit) {
     if (!waited) waited.rethrow();
 }
 
-std::string_view ServerRequest::parameter(std::string_view name) const noexcept {
+std::string_view HttpServerRequest::parameter(std::string_view name) const noexcept {
     const auto found = parameters.find(name);
     return found == parameters.end() ? std::string_view() : std::string_view(found->second);
 }
 
-std::string_view ServerRequest::bearer_token() const noexcept {
+std::string_view HttpServerRequest::bearer_token() const noexcept {
     constexpr std::string_view scheme = "bearer ";
     std::string_view value = headers.get("authorization");
     if (value.size() < scheme.size()) return {};
@@ -247,16 +247,16 @@ std::string_view ServerRequest::bearer_token() const noexcept {
     return value;
 }
 
-ServerResponse::ServerResponse(unsigned code, std::string text, std::string content_type)
+HttpServerResponse::HttpServerResponse(unsigned code, std::string text, std::string content_type)
     : status(code), body(std::move(text)) {
     headers.set("content-type", std::move(content_type));
 }
 
-ServerResponse ServerResponse::json(unsigned code, const Json& value) {
-    return ServerResponse(code, boost::json::serialize(value) + "\n", "application/json");
+HttpServerResponse HttpServerResponse::json(unsigned code, const Json& value) {
+    return HttpServerResponse(code, boost::json::serialize(value) + "\n", "application/json");
 }
 
-ServerResponse ServerResponse::error(unsigned code, std::string_view text) {
+HttpServerResponse HttpServerResponse::error(unsigned code, std::string_view text) {
     JsonObject error;
     error["message"] = text;
     JsonObject body;
@@ -264,8 +264,8 @@ ServerResponse ServerResponse::error(unsigned code, std::string_view text) {
     return json(code, body);
 }
 
-ServerResponse ServerResponse::events(std::function<Task<>(ResponseStream& out)> stream) {
-    ServerResponse response(200, {}, "text/event-stream");
+HttpServerResponse HttpServerResponse::events(std::function<Task<>(ResponseStream& out)> stream) {
+    HttpServerResponse response(200, {}, "text/event-stream");
     response.headers.set("cache-control", "no-store");
     response.stream = std::move(stream);
     return response;

@@ -38,14 +38,15 @@ public:
     explicit Served(HttpServerOptions options = HttpServerOptions())
         : work_(asio::make_work_guard(context_)),
           server_(context_.get_executor(), std::move(options)) {
-        server_.route("GET", "/hello", [](ServerRequest) -> Task<ServerResponse> {
-            co_return ServerResponse(200, "hello", "text/plain");
+        server_.route("GET", "/hello", [](HttpServerRequest) -> Task<HttpServerResponse> {
+            co_return HttpServerResponse(200, "hello", "text/plain");
         });
-        server_.route("POST", "/echo/{name}", [](ServerRequest request) -> Task<ServerResponse> {
-            std::string text(request.parameter("name"));
-            text += "?" + request.query + "=" + request.body;
-            co_return ServerResponse(200, std::move(text), "text/plain");
-        });
+        server_.route("POST", "/echo/{name}",
+                      [](HttpServerRequest request) -> Task<HttpServerResponse> {
+                          std::string text(request.parameter("name"));
+                          text += "?" + request.query + "=" + request.body;
+                          co_return HttpServerResponse(200, std::move(text), "text/plain");
+                      });
     }
     ~Served() {
         if (!thread_.joinable()) return;
@@ -257,9 +258,9 @@ TEST(HttpServer, HeadHasTheLengthOfGetAndNoBody) {
 
 TEST(HttpServer, AHandlerThatThrowsIsAnsweredAndDoesNotEndTheServer) {
     Served served;
-    served.server().route("GET", "/bad", [](ServerRequest) -> Task<ServerResponse> {
+    served.server().route("GET", "/bad", [](HttpServerRequest) -> Task<HttpServerResponse> {
         throw Error(ErrorCode::storage, "the secret reason");
-        co_return ServerResponse();
+        co_return HttpServerResponse();
     });
     served.start();
     Wire wire(served);
@@ -275,13 +276,13 @@ TEST(HttpServer, AHandlerThatThrowsIsAnsweredAndDoesNotEndTheServer) {
 TEST(HttpServer, EventsAreSentAsTheyAreWritten) {
     AsyncEvent next;
     Served served;
-    served.server().route("GET", "/events", [&next](ServerRequest) -> Task<ServerResponse> {
+    served.server().route("GET", "/events", [&next](HttpServerRequest) -> Task<HttpServerResponse> {
         auto stream = [&next](ResponseStream& out) -> Task<> {
             co_await out.write(server_sent_event("", "one\ntwo"));
             co_await next.wait();
             co_await out.write(server_sent_event("end", "three"));
         };
-        co_return ServerResponse::events(std::move(stream));
+        co_return HttpServerResponse::events(std::move(stream));
     });
     served.start();
     Wire wire(served);
@@ -297,9 +298,9 @@ TEST(HttpServer, EventsAreSentAsTheyAreWritten) {
 
 TEST(HttpServer, AnOldClientReadsAStreamUntilItsEnd) {
     Served served;
-    served.server().route("GET", "/events", [](ServerRequest) -> Task<ServerResponse> {
+    served.server().route("GET", "/events", [](HttpServerRequest) -> Task<HttpServerResponse> {
         auto stream = [](ResponseStream& out) -> Task<> { co_await out.write("parts"); };
-        co_return ServerResponse::events(std::move(stream));
+        co_return HttpServerResponse::events(std::move(stream));
     });
     served.start();
     Wire wire(served);
@@ -310,13 +311,14 @@ TEST(HttpServer, AnOldClientReadsAStreamUntilItsEnd) {
 TEST(HttpServer, AHandlerLearnsThatTheClientIsGone) {
     std::promise<void> gone;
     Served served;
-    served.server().route("GET", "/wait", [&gone](ServerRequest request) -> Task<ServerResponse> {
-        AsyncEvent event;
-        const std::stop_callback stop(request.closed, [&event] { event.set(); });
-        co_await event.wait();
-        gone.set_value();
-        co_return ServerResponse();
-    });
+    served.server().route(
+        "GET", "/wait", [&gone](HttpServerRequest request) -> Task<HttpServerResponse> {
+            AsyncEvent event;
+            const std::stop_callback stop(request.closed, [&event] { event.set(); });
+            co_await event.wait();
+            gone.set_value();
+            co_return HttpServerResponse();
+        });
     served.start();
     Wire wire(served);
     wire.send("GET /wait HTTP/1.1\r\n\r\n");
@@ -327,16 +329,17 @@ TEST(HttpServer, AHandlerLearnsThatTheClientIsGone) {
 TEST(HttpServer, WritingToAClientThatIsGoneThrows) {
     std::promise<ErrorCode> thrown;
     Served served;
-    served.server().route("GET", "/flood", [&thrown](ServerRequest) -> Task<ServerResponse> {
-        auto stream = [&thrown](ResponseStream& out) -> Task<> {
-            try {
-                for (;;) co_await out.write(std::string(100'000, 'x'));
-            } catch (const Error& error) {
-                thrown.set_value(error.code());
-            }
-        };
-        co_return ServerResponse::events(std::move(stream));
-    });
+    served.server().route("GET", "/flood",
+                          [&thrown](HttpServerRequest) -> Task<HttpServerResponse> {
+                              auto stream = [&thrown](ResponseStream& out) -> Task<> {
+                                  try {
+                                      for (;;) co_await out.write(std::string(100'000, 'x'));
+                                  } catch (const Error& error) {
+                                      thrown.set_value(error.code());
+                                  }
+                              };
+                              co_return HttpServerResponse::events(std::move(stream));
+                          });
     served.start();
     Wire wire(served);
     wire.send("GET /flood HTTP/1.1\r\n\r\n");
@@ -350,16 +353,17 @@ TEST(HttpServer, AClientThatDoesNotReadIsGivenUp) {
     options.write_timeout = 50ms;
     std::promise<ErrorCode> thrown;
     Served served(options);
-    served.server().route("GET", "/flood", [&thrown](ServerRequest) -> Task<ServerResponse> {
-        auto stream = [&thrown](ResponseStream& out) -> Task<> {
-            try {
-                for (;;) co_await out.write(std::string(1'000'000, 'x'));
-            } catch (const Error& error) {
-                thrown.set_value(error.code());
-            }
-        };
-        co_return ServerResponse::events(std::move(stream));
-    });
+    served.server().route("GET", "/flood",
+                          [&thrown](HttpServerRequest) -> Task<HttpServerResponse> {
+                              auto stream = [&thrown](ResponseStream& out) -> Task<> {
+                                  try {
+                                      for (;;) co_await out.write(std::string(1'000'000, 'x'));
+                                  } catch (const Error& error) {
+                                      thrown.set_value(error.code());
+                                  }
+                              };
+                              co_return HttpServerResponse::events(std::move(stream));
+                          });
     served.start();
     Wire wire(served);
     wire.send("GET /flood HTTP/1.1\r\n\r\n");
@@ -370,10 +374,10 @@ TEST(HttpServer, StopWaitsForTheRequestInProgress) {
     AsyncEvent finish;
     std::promise<void> begun;
     Served served;
-    served.server().route("GET", "/work", [&](ServerRequest) -> Task<ServerResponse> {
+    served.server().route("GET", "/work", [&](HttpServerRequest) -> Task<HttpServerResponse> {
         begun.set_value();
         co_await finish.wait();
-        co_return ServerResponse(200, "done", "text/plain");
+        co_return HttpServerResponse(200, "done", "text/plain");
     });
     served.start();
     Wire idle(served);
@@ -393,11 +397,11 @@ TEST(HttpServer, StopWaitsForTheRequestInProgress) {
 TEST(HttpServer, StopEndsWhatDoesNotEndByItself) {
     std::promise<void> begun;
     Served served;
-    served.server().route("GET", "/hang", [&begun](ServerRequest) -> Task<ServerResponse> {
+    served.server().route("GET", "/hang", [&begun](HttpServerRequest) -> Task<HttpServerResponse> {
         begun.set_value();
         AsyncEvent never;
         co_await never.wait();
-        co_return ServerResponse();
+        co_return HttpServerResponse();
     });
     served.start();
     Wire wire(served);
@@ -439,8 +443,8 @@ TEST(HttpServer, SaysWhyItCannotListen) {
     EXPECT_THROW(tls.listen(), Error);
 }
 
-TEST(ServerRequest, FindsTheBearerToken) {
-    ServerRequest request;
+TEST(HttpServerRequest, FindsTheBearerToken) {
+    HttpServerRequest request;
     EXPECT_EQ(request.bearer_token(), "");
     request.headers.set("Authorization", "Bearer  abc");
     EXPECT_EQ(request.bearer_token(), "abc");
@@ -460,7 +464,7 @@ TEST(EqualSecrets, ComparesAllBytes) {
 }
 
 HttpServer::Handler empty_handler() {
-    return [](ServerRequest) -> Task<ServerResponse> { co_return ServerResponse(); };
+    return [](HttpServerRequest) -> Task<HttpServerResponse> { co_return HttpServerResponse(); };
 }
 
 detail::RouteTable routes_of_questions() {
@@ -476,7 +480,7 @@ detail::RouteTable routes_of_questions() {
 /// Returns the pattern of the route, "405 METHODS", or "404".
 std::string matched(const std::string& method, const std::string& path) {
     const detail::RouteTable routes = routes_of_questions();
-    ServerRequest request;
+    HttpServerRequest request;
     request.method = method;
     request.path = path;
     const detail::RouteMatch match = routes.match(request);

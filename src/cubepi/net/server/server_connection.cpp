@@ -87,13 +87,13 @@ private:
 
     Task<bool> read(Parser& parser);
     Task<bool> answer(const Parser& parser);
-    Task<ServerResponse> respond(ServerRequest request);
-    Task<ServerResponse> call(const Route& route, ServerRequest request);
+    Task<HttpServerResponse> respond(HttpServerRequest request);
+    Task<HttpServerResponse> call(const Route& route, HttpServerRequest request);
     Task<> watch(std::shared_ptr<std::stop_source> gone);
-    Task<bool> send(ServerResponse response, bool head, bool keep_alive, unsigned version);
+    Task<bool> send(HttpServerResponse response, bool head, bool keep_alive, unsigned version);
     Task<> write_bytes(std::string bytes);
     Task<> refuse(unsigned status);
-    ServerRequest request_of(const Parser& parser);
+    HttpServerRequest request_of(const Parser& parser);
 
     std::shared_ptr<HttpServerCore> core_;
     Stream stream_;
@@ -147,9 +147,9 @@ Task<bool> Connection<Stream>::read(Parser& parser) {
 }
 
 template <class Stream>
-ServerRequest Connection<Stream>::request_of(const Parser& parser) {
+HttpServerRequest Connection<Stream>::request_of(const Parser& parser) {
     const auto& message = parser.get();
-    ServerRequest request;
+    HttpServerRequest request;
     request.method = std::string(message.method_string());
     const std::string_view target(message.target().data(), message.target().size());
     const std::size_t query = target.find('?');
@@ -179,24 +179,25 @@ Task<> Connection<Stream>::watch(std::shared_ptr<std::stop_source> gone) {
 }
 
 template <class Stream>
-Task<ServerResponse> Connection<Stream>::call(const Route& route, ServerRequest request) {
-    Task<ServerResponse> handling = route.handler(std::move(request));
-    Outcome<ServerResponse> handled = co_await outcome_of(std::move(handling));
+Task<HttpServerResponse> Connection<Stream>::call(const Route& route, HttpServerRequest request) {
+    Task<HttpServerResponse> handling = route.handler(std::move(request));
+    Outcome<HttpServerResponse> handled = co_await outcome_of(std::move(handling));
     if (handled) co_return std::move(handled).value();
     if (handled.cancelled()) handled.rethrow();
     const std::string_view error = logged_error(handled.failure());
     core_->log.write(LogLevel::error, "http_server.failed",
                      {{"route", route.pattern}, {"error", error}});
-    co_return ServerResponse::error(500, "internal error");
+    co_return HttpServerResponse::error(500, "internal error");
 }
 
 template <class Stream>
-Task<ServerResponse> Connection<Stream>::respond(ServerRequest request) {
+Task<HttpServerResponse> Connection<Stream>::respond(HttpServerRequest request) {
     const RouteMatch match = core_->routes.match(request);
     if (match.route) co_return co_await call(*match.route, std::move(request));
     if (match.allowed.empty())
-        co_return ServerResponse::error(404, "there is nothing at this path");
-    ServerResponse refused = ServerResponse::error(405, "this path does not accept the method");
+        co_return HttpServerResponse::error(404, "there is nothing at this path");
+    HttpServerResponse refused =
+        HttpServerResponse::error(405, "this path does not accept the method");
     refused.headers.set("allow", match.allowed);
     co_return refused;
 }
@@ -204,7 +205,7 @@ Task<ServerResponse> Connection<Stream>::respond(ServerRequest request) {
 /// Answers a request. Returns true if another one may follow.
 template <class Stream>
 Task<bool> Connection<Stream>::answer(const Parser& parser) {
-    ServerRequest request = request_of(parser);
+    HttpServerRequest request = request_of(parser);
     const bool head = request.method == "HEAD";
     const unsigned version = parser.get().version();
     const bool keep_alive = parser.get().keep_alive();
@@ -214,8 +215,8 @@ Task<bool> Connection<Stream>::answer(const Parser& parser) {
     BackgroundScope watching(core_->executor, [](const std::exception_ptr&) {});
     // Bytes of the next request cannot be told from the end of the connection.
     if (buffer_.size() == 0) watching.spawn(watch(std::move(gone)));
-    Task<ServerResponse> responding = respond(std::move(request));
-    Outcome<ServerResponse> response = co_await outcome_of(std::move(responding));
+    Task<HttpServerResponse> responding = respond(std::move(request));
+    Outcome<HttpServerResponse> response = co_await outcome_of(std::move(responding));
     bool again = false;
     std::exception_ptr failure = response.failure();
     if (!failure) {
@@ -233,7 +234,7 @@ Task<bool> Connection<Stream>::answer(const Parser& parser) {
 }
 
 template <class Stream>
-Task<bool> Connection<Stream>::send(ServerResponse response, bool head, bool keep_alive,
+Task<bool> Connection<Stream>::send(HttpServerResponse response, bool head, bool keep_alive,
                                     unsigned version) {
     // A client of HTTP/1.0 reads a body without a length until the connection is closed.
     chunked_ = response.stream && version >= 11;
@@ -297,7 +298,7 @@ Task<> Connection<Stream>::write_bytes(std::string bytes) {
 
 template <class Stream>
 Task<> Connection<Stream>::refuse(unsigned status) {
-    ServerResponse response = ServerResponse::error(status, text_of_status(status));
+    HttpServerResponse response = HttpServerResponse::error(status, text_of_status(status));
     Task<bool> sending = send(std::move(response), false, false, 11);
     (void)co_await outcome_of(std::move(sending));
     // Reads and discards input of the client for a moment: a reset would destroy the answer.

@@ -37,7 +37,7 @@ class RouteTable {
 public:
     void add(std::string method, std::string pattern, HttpServer::Handler handler);
     /// Finds the route of a request, and sets its parameters.
-    RouteMatch match(ServerRequest& request) const;
+    RouteMatch match(HttpServerRequest& request) const;
 
 private:
     std::vector<Route> routes_;

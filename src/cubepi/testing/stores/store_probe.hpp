@@ -9,7 +9,7 @@
 #include <vector>
 
 #include <cubepi/agent/batch_store.hpp>
-#include <cubepi/agent/hitl_inbox.hpp>
+#include <cubepi/agent/question_store.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/task.hpp>
 #include <cubepi/testing/store_conformance.hpp>
@@ -29,7 +29,7 @@ public:
     MessageIndex* index() { return index_; }
     HitlStore* hitl() { return hitl_; }
     BatchStore* batches() { return batches_; }
-    HitlInbox* inbox() { return inbox_; }
+    QuestionStore* inbox() { return inbox_; }
     ForkStore* forks() { return forks_; }
     ThreadStore* threads() { return threads_; }
 
@@ -59,7 +59,7 @@ private:
         index_ = dynamic_cast<MessageIndex*>(store_.get());
         hitl_ = dynamic_cast<HitlStore*>(store_.get());
         batches_ = dynamic_cast<BatchStore*>(store_.get());
-        inbox_ = dynamic_cast<HitlInbox*>(store_.get());
+        inbox_ = dynamic_cast<QuestionStore*>(store_.get());
         forks_ = dynamic_cast<ForkStore*>(store_.get());
         threads_ = dynamic_cast<ThreadStore*>(store_.get());
     }
@@ -71,7 +71,7 @@ private:
     MessageIndex* index_ = nullptr;
     HitlStore* hitl_ = nullptr;
     BatchStore* batches_ = nullptr;
-    HitlInbox* inbox_ = nullptr;
+    QuestionStore* inbox_ = nullptr;
     ForkStore* forks_ = nullptr;
     ThreadStore* threads_ = nullptr;
     std::vector<StoreFailure> failures_;

@@ -1,4 +1,4 @@
-#include <cubepi/agent/run/attempt.hpp>
+#include <cubepi/agent/run/prompt_run.hpp>
 
 #include <algorithm>
 #include <utility>
@@ -43,8 +43,8 @@ constexpr std::chrono::seconds retry_interval(5);
 
 }  // namespace
 
-Attempt::Attempt(Agent::Impl& impl, SharedString run_id, std::stop_token token,
-                 const PromptOptions& options)
+PromptRun::PromptRun(Agent::Impl& impl, SharedString run_id, std::stop_token token,
+                     const PromptOptions& options)
     : impl_(impl),
       prompt_(PromptScope::enter(impl, options)),
       parts_(parts_of(impl, prompt_.get())),
@@ -52,15 +52,15 @@ Attempt::Attempt(Agent::Impl& impl, SharedString run_id, std::stop_token token,
     if (prompt_) core_.set_answer_task(prompt_->answer_task());
 }
 
-std::chrono::milliseconds Attempt::max_duration() const {
+std::chrono::milliseconds PromptRun::max_duration() const {
     const std::chrono::milliseconds of_agent = parts_.limits.max_duration;
     return prompt_ ? prompt_->max_duration(of_agent, impl_.runtime->clock->now()) : of_agent;
 }
 
-Task<void> Attempt::claim(ClaimKind kind) {
+Task<void> PromptRun::claim(ClaimKind kind) {
     RunStore* runs = impl_.log.runs();
     if (!runs) co_return;
-    claim_ = std::make_unique<ClaimKeeper>(
+    claim_ = std::make_unique<LeaseRenewer>(
         *runs, *impl_.runtime->clock, impl_.log.thread_id(), core_.run_id().str(),
         core_.info().attempt_id, [this](Notice notice) { return report(std::move(notice)); });
     Outcome<ClaimResult> claimed = co_await outcome_of(claim_->claim(kind));
@@ -71,7 +71,7 @@ Task<void> Attempt::claim(ClaimKind kind) {
     impl_.log.set_claim(core_.run_id().str(), claim_->owner_id());
 }
 
-Task<void> Attempt::release() {
+Task<void> PromptRun::release() {
     if (!claim_) co_return;
     impl_.log.set_claim({}, {});
     co_await claim_->release();
@@ -79,7 +79,7 @@ Task<void> Attempt::release() {
 }
 
 /// Delivers a notice outside the loop. An exception of a listener is rethrown at the end of the run.
-Task<void> Attempt::report(Notice notice) {
+Task<void> PromptRun::report(Notice notice) {
     try {
         co_await core_.notice(std::move(notice));
     } catch (const ListenerFailed&) {
@@ -88,7 +88,7 @@ Task<void> Attempt::report(Notice notice) {
 }
 
 /// Stores what is to be stored when the outcome is known (D19). A completed run is marked before agent_end.
-Task<void> Attempt::finish(RunOutcome outcome) {
+Task<void> PromptRun::finish(RunOutcome outcome) {
     agent_destroyed_ = impl_.destroyed;
     if (agent_destroyed_ && outcome == RunOutcome::completed) outcome = RunOutcome::aborted;
     if (impl_.log.persistent()) {
@@ -99,7 +99,7 @@ Task<void> Attempt::finish(RunOutcome outcome) {
     impl_.state.last_outcome = last_outcome(outcome);
 }
 
-Task<void> Attempt::store_outcome(RunOutcome outcome) {
+Task<void> PromptRun::store_outcome(RunOutcome outcome) {
     if (claim_) co_await claim_->stop_renewing();
     co_await impl_.log.save_extra();
     if (outcome == RunOutcome::suspended) {
@@ -116,7 +116,7 @@ Task<void> Attempt::store_outcome(RunOutcome outcome) {
     }
 }
 
-Task<void> Attempt::announce_circumstances() {
+Task<void> PromptRun::announce_circumstances() {
     if (impl_.log.lost_persistence()) {
         impl_.log.forget_loss();
         Notice notice;
@@ -140,24 +140,24 @@ Task<void> Attempt::announce_circumstances() {
     }
 }
 
-Task<RunResult> Attempt::run(std::vector<Input> prompts) {
+Task<RunResult> PromptRun::run(std::vector<Input> prompts) {
     RunPlan plan;
     plan.prompts = std::move(prompts);
     return run(std::move(plan));
 }
 
-Task<RunResult> Attempt::continue_run(OpenCalls open_calls) {
+Task<RunResult> PromptRun::continue_run(OpenCalls open_calls) {
     RunPlan plan;
     plan.open_calls = std::move(open_calls);
     return run(std::move(plan));
 }
 
-Task<RunResult> Attempt::run(RunPlan plan) {
+Task<RunResult> PromptRun::run(RunPlan plan) {
     Executor executor;
     const std::chrono::milliseconds limit = max_duration();
     if (limit.count() > 0 || parts_.channel) {
         executor = co_await this_executor;
-        std::function<void()> abort = [this] { impl_.inbox.abort(); };
+        std::function<void()> abort = [this] { impl_.input_queue.abort(); };
         duration_limit_.start(*impl_.runtime, executor, limit, std::move(abort));
     }
     plan.duration_limit = &duration_limit_;
@@ -177,7 +177,7 @@ Task<RunResult> Attempt::run(RunPlan plan) {
 }
 
 /// Runs the turns with the agent's channel connected.
-Task<RunResult> Attempt::run_connected(RunPlan plan, Executor executor) {
+Task<RunResult> PromptRun::run_connected(RunPlan plan, Executor executor) {
     const bool continued = plan.open_calls.has_value();
     const auto questions =
         std::make_shared<RunQuestions>(core_, *parts_.channel, std::move(executor), continued);
@@ -189,7 +189,7 @@ Task<RunResult> Attempt::run_connected(RunPlan plan, Executor executor) {
     co_return result;
 }
 
-Task<RunResult> Attempt::abandon() {
+Task<RunResult> PromptRun::abandon() {
     co_await release();
     impl_.state.error_message = aborted_text;
     bool threw = false;
@@ -235,7 +235,7 @@ PromptScope::PromptScope(Agent::Impl& impl, std::shared_ptr<const PromptSettings
         answer_ = settings_->make_answer_task(*settings_, model, tools, reasoning);
     }
     if (settings_->stop_token.stop_possible()) {
-        std::function<void()> abort = [&impl] { impl.inbox.abort(); };
+        std::function<void()> abort = [&impl] { impl.input_queue.abort(); };
         forward_.emplace(settings_->stop_token, std::move(abort));
     }
     // Last: the destructor restores it.
@@ -283,8 +283,8 @@ std::chrono::milliseconds PromptScope::max_duration(
 
 // The claim.
 
-ClaimKeeper::ClaimKeeper(RunStore& store, Clock& clock, std::string thread_id, std::string run_id,
-                         std::string attempt_id, Report report)
+LeaseRenewer::LeaseRenewer(RunStore& store, Clock& clock, std::string thread_id, std::string run_id,
+                           std::string attempt_id, Report report)
     : store_(store),
       clock_(clock),
       thread_id_(std::move(thread_id)),
@@ -295,7 +295,7 @@ ClaimKeeper::ClaimKeeper(RunStore& store, Clock& clock, std::string thread_id, s
     owner_.owner_id += "/" + attempt_id;
 }
 
-Task<ClaimResult> ClaimKeeper::claim(ClaimKind kind) {
+Task<ClaimResult> LeaseRenewer::claim(ClaimKind kind) {
     const Executor executor = co_await this_executor;
     renewed_at_ = clock_.now();
     auto call = [this, kind] { return store_.claim_run(thread_id_, run_id_, owner_, kind); };
@@ -307,15 +307,15 @@ Task<ClaimResult> ClaimKeeper::claim(ClaimKind kind) {
     co_return result;
 }
 
-std::chrono::nanoseconds ClaimKeeper::lease_left() const {
+std::chrono::nanoseconds LeaseRenewer::lease_left() const {
     return renewed_at_ + lease - clock_.now();
 }
 
-void ClaimKeeper::renew_after(std::chrono::nanoseconds delay) {
+void LeaseRenewer::renew_after(std::chrono::nanoseconds delay) {
     timer_->expires_after(delay, [this] { renewals_->spawn(renew()); });
 }
 
-Task<void> ClaimKeeper::renew() {
+Task<void> LeaseRenewer::renew() {
     const Clock::time_point asked = clock_.now();
     // The lease may also expire while the store does not respond.
     timer_->expires_at(renewed_at_ + lease, [this] { renewals_->spawn(report_lease_end()); });
@@ -347,7 +347,7 @@ Task<void> ClaimKeeper::renew() {
     }
 }
 
-Task<void> ClaimKeeper::report_lease_end() {
+Task<void> LeaseRenewer::report_lease_end() {
     if (std::exchange(lease_end_reported_, true)) co_return;
     Notice notice;
     notice.code = "claim_lease_ended";
@@ -359,7 +359,7 @@ Task<void> ClaimKeeper::report_lease_end() {
     co_await report_(std::move(notice));
 }
 
-Task<void> ClaimKeeper::report_loss() {
+Task<void> LeaseRenewer::report_loss() {
     Notice notice;
     notice.code = "claim_lost";
     notice.text = "Another process has taken the thread over; the next append of this run fails.";
@@ -367,20 +367,20 @@ Task<void> ClaimKeeper::report_loss() {
     co_await report_(std::move(notice));
 }
 
-Task<void> ClaimKeeper::stop_renewing() {
+Task<void> LeaseRenewer::stop_renewing() {
     timer_.reset();
     if (renewals_ && renewals_->live() != 0) co_await renewals_->idle();
     renewals_.reset();
 }
 
-Task<void> ClaimKeeper::complete() {
+Task<void> LeaseRenewer::complete() {
     co_await stop_renewing();
     auto call = [this] { return store_.complete_run(thread_id_, run_id_, owner_.owner_id); };
     Task<void> completing = store_call("complete the run", thread_id_, std::move(call));
     co_await std::move(completing);
 }
 
-Task<void> ClaimKeeper::release() {
+Task<void> LeaseRenewer::release() {
     co_await stop_renewing();
     try {
         co_await store_.release_claim(thread_id_, run_id_, owner_.owner_id);

@@ -1,4 +1,4 @@
-#include <cubepi/agent/run/inbox.hpp>
+#include <cubepi/agent/run/input_queue.hpp>
 
 #include <array>
 #include <cstddef>
@@ -61,22 +61,22 @@ void put_front(std::vector<Input>& queue, std::vector<Input> inputs) {
 
 }  // namespace
 
-std::mutex& Inbox::mutex() const noexcept {
+std::mutex& InputQueue::mutex() const noexcept {
     static std::array<std::mutex, 64> shared;
-    return shared[std::hash<const Inbox*>()(this) / alignof(std::max_align_t) % shared.size()];
+    return shared[std::hash<const InputQueue*>()(this) / alignof(std::max_align_t) % shared.size()];
 }
 
-Inbox::Queues& Inbox::queues() {
+InputQueue::Queues& InputQueue::queues() {
     if (!queues_) queues_ = std::make_unique<Queues>();
     return *queues_;
 }
 
-void Inbox::note_queued() {
+void InputQueue::note_queued() {
     steers_.store(!queues().steering.empty(), std::memory_order_release);
     follows_up_.store(!queues().follow_ups.empty(), std::memory_order_release);
 }
 
-Receipt Inbox::steer(Message message, std::string for_run, bool identified) {
+Receipt InputQueue::steer(Message message, std::string for_run, bool identified) {
     const std::lock_guard lock(mutex());
     if (auto known = identified ? queued(queues().steering, message.id()) : nullptr)
         return Receipt(known);
@@ -95,7 +95,7 @@ Receipt Inbox::steer(Message message, std::string for_run, bool identified) {
     return Receipt(std::move(receipt));
 }
 
-Receipt Inbox::follow_up(Message message, bool identified) {
+Receipt InputQueue::follow_up(Message message, bool identified) {
     const std::lock_guard lock(mutex());
     if (auto known = identified ? queued(queues().follow_ups, message.id()) : nullptr)
         return Receipt(known);
@@ -110,7 +110,7 @@ Receipt Inbox::follow_up(Message message, bool identified) {
     return Receipt(std::move(receipt));
 }
 
-bool Inbox::cancel_steer(std::string_view id) {
+bool InputQueue::cancel_steer(std::string_view id) {
     const std::lock_guard lock(mutex());
     if (!queues_) return false;
     const std::size_t before = queues().steering.size();
@@ -123,7 +123,7 @@ bool Inbox::cancel_steer(std::string_view id) {
     return queues().steering.size() != before;
 }
 
-void Inbox::abort() {
+void InputQueue::abort() {
     std::stop_source stop(std::nostopstate);
     {
         const std::lock_guard lock(mutex());
@@ -133,7 +133,7 @@ void Inbox::abort() {
     stop.request_stop();
 }
 
-void Inbox::abort_waiting() {
+void InputQueue::abort_waiting() {
     std::stop_source waiting(std::nostopstate);
     {
         const std::lock_guard lock(mutex());
@@ -142,19 +142,19 @@ void Inbox::abort_waiting() {
     waiting.request_stop();
 }
 
-bool Inbox::aborted() const {
+bool InputQueue::aborted() const {
     const std::lock_guard lock(mutex());
     return stop_.stop_requested();
 }
 
-std::stop_token Inbox::waiting_token() {
+std::stop_token InputQueue::waiting_token() {
     const std::lock_guard lock(mutex());
     std::stop_source& source = queues().waiting;
     if (!source.stop_possible()) source = std::stop_source();
     return source.get_token();
 }
 
-void Inbox::clear() {
+void InputQueue::clear() {
     const std::lock_guard lock(mutex());
     if (!queues_) return;
     for (const Input& input : queues().steering) input.mark(ReceiptState::cancelled);
@@ -164,25 +164,25 @@ void Inbox::clear() {
     note_queued();
 }
 
-std::stop_token Inbox::begin_run(SharedString run_id) {
+std::stop_token InputQueue::begin_run(SharedString run_id) {
     const std::lock_guard lock(mutex());
     run_id_ = std::move(run_id);
     stop_ = std::stop_source();
     return stop_.get_token();
 }
 
-void Inbox::set_run_id(SharedString run_id) {
+void InputQueue::set_run_id(SharedString run_id) {
     const std::lock_guard lock(mutex());
     run_id_ = std::move(run_id);
 }
 
-void Inbox::end_run() {
+void InputQueue::end_run() {
     const std::lock_guard lock(mutex());
     run_id_ = SharedString();
     stop_ = std::stop_source(std::nostopstate);
 }
 
-std::vector<Input> Inbox::take_steering() {
+std::vector<Input> InputQueue::take_steering() {
     if (!has_steering()) return {};
     const std::lock_guard lock(mutex());
     std::vector<Input> taken = take(queues().steering, steering_mode_, run_id_);
@@ -190,7 +190,7 @@ std::vector<Input> Inbox::take_steering() {
     return taken;
 }
 
-std::vector<Input> Inbox::take_follow_ups() {
+std::vector<Input> InputQueue::take_follow_ups() {
     if (!has_follow_ups()) return {};
     const std::lock_guard lock(mutex());
     std::vector<Input> taken = take(queues().follow_ups, follow_up_mode_, run_id_);
@@ -198,7 +198,7 @@ std::vector<Input> Inbox::take_follow_ups() {
     return taken;
 }
 
-void Inbox::put_back(std::vector<Input> inputs) {
+void InputQueue::put_back(std::vector<Input> inputs) {
     if (inputs.empty()) return;
     const std::lock_guard lock(mutex());
     // Inputs taken together are of one queue.

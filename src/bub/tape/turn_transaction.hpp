@@ -21,7 +21,7 @@ enum class TurnStatus : std::uint8_t {
 };
 std::string_view to_string(TurnStatus status) noexcept;
 
-struct TapeForkOptions {
+struct TurnTransactionOptions {
     /// If not empty, the fork is the turn with this id. It is journaled in the store, if the store supports that, and
     /// its merge ends with the event `turn` {turn, status} as commit marker (B9).
     std::string turn_id = {};
@@ -52,12 +52,13 @@ public:
 ///
 /// A turn that is neither merged nor discarded remains in its journal, and the next start closes it as interrupted. A
 /// claim acquired inside the fork is held until the fork ends (D50).
-class TapeFork final : public TapeStore, public TapeMediaStore, public TurnClaims {
+class TurnTransaction final : public TapeStore, public TapeMediaStore, public TurnClaims {
 public:
-    TapeFork(std::shared_ptr<TapeStore> parent, std::string tape, TapeForkOptions options = {});
-    ~TapeFork() override;
-    TapeFork(const TapeFork&) = delete;
-    TapeFork& operator=(const TapeFork&) = delete;
+    TurnTransaction(std::shared_ptr<TapeStore> parent, std::string tape,
+                    TurnTransactionOptions options = {});
+    ~TurnTransaction() override;
+    TurnTransaction(const TurnTransaction&) = delete;
+    TurnTransaction& operator=(const TurnTransaction&) = delete;
 
     const std::string& tape() const noexcept;
     const std::string& turn_id() const noexcept;
@@ -97,7 +98,7 @@ public:
     /// Side state and media are the parent's; the functions for media throw `unsupported` if the parent has none.
     Task<Json> edit_state(std::string tape, std::function<Json(JsonObject& state)> edit) override;
     Task<JsonObject> read_state(std::string tape) override;
-    Task<cubepi::InboxPage> list_requests(cubepi::InboxQuery query) override;
+    Task<cubepi::QuestionPage> list_requests(cubepi::QuestionQuery query) override;
     std::string state_file(const std::string& tape) const override;
     bool hold_claim(const std::string& tape, TapeClaim claim) override;
     bool edit_state_at_end(const std::string& tape,

@@ -14,42 +14,42 @@
 
 namespace cubepi {
 
-/// The order of the requests in an inbox.
-enum class InboxOrder : std::uint8_t {
+/// The order of pending requests.
+enum class QuestionOrder : std::uint8_t {
     age,       ///< oldest first
     deadline,  ///< the next to expire first; requests without a timeout last
 };
 
-/// The options of HitlInbox::list_requests().
-class InboxQuery {
+/// The options of QuestionStore::list_requests().
+class QuestionQuery {
 public:
-    InboxQuery() {}
-    InboxQuery&& order(InboxOrder value) && {
+    QuestionQuery() {}
+    QuestionQuery&& order(QuestionOrder value) && {
         order_ = value;
         return std::move(*this);
     }
     /// Sets the largest number of requests on a page. At least 1.
-    InboxQuery&& limit(std::size_t value) && {
+    QuestionQuery&& limit(std::size_t value) && {
         limit_ = value;
         return std::move(*this);
     }
     /// Continues after the page whose `next` this is. The order must be the same.
-    InboxQuery&& after(std::string cursor) && {
+    QuestionQuery&& after(std::string cursor) && {
         after_ = std::move(cursor);
         return std::move(*this);
     }
-    InboxOrder order() const noexcept { return order_; }
+    QuestionOrder order() const noexcept { return order_; }
     std::size_t limit() const noexcept { return limit_; }
     const std::string& after() const noexcept { return after_; }
 
 private:
-    InboxOrder order_ = InboxOrder::age;
+    QuestionOrder order_ = QuestionOrder::age;
     std::size_t limit_ = 50;
     std::string after_;
 };
 
-/// A pending request in an inbox.
-struct InboxEntry {
+/// A pending request in a QuestionStore.
+struct QuestionEntry {
     std::string thread_id = {};
     std::string run_id = {};  ///< empty only in rows of old files
     std::string question_id = {};
@@ -59,8 +59,8 @@ struct InboxEntry {
     std::string damage = {};                  ///< the reason why the stored request is unreadable
 };
 
-struct InboxPage {
-    std::vector<InboxEntry> entries = {};
+struct QuestionPage {
+    std::vector<QuestionEntry> entries = {};
     /// The cursor of the next page. Empty: this is the last one.
     std::string next = {};
 };
@@ -80,19 +80,19 @@ struct AnswerRecord {
 
 /// Optional, for a store that is also a HitlStore: the pending requests of all its threads, and the record of their
 /// answers.
-class HitlInbox {
+class QuestionStore {
 public:
-    virtual ~HitlInbox() = default;
+    virtual ~QuestionStore() = default;
     /// Returns a page of the requests that are pending: neither answered, nor cleared, nor expired by expire_due(). A
     /// request that is pending while all pages are read is on exactly one of them, whatever happens to others in
     /// between. An unreadable request is listed with its `damage` and does not prevent the listing. Throws
     /// Error(invalid_argument) if the cursor is not one of this store and order, or the limit is 0.
-    virtual Task<InboxPage> list_requests(InboxQuery query) = 0;
+    virtual Task<QuestionPage> list_requests(QuestionQuery query) = 0;
     /// Expires at most `limit` requests whose `created_at + timeout_seconds` is not later than `now`, the earliest first,
     /// and returns them. Fewer than `limit`: no other request is due. An expired request is not listed and cannot be
     /// answered any more; load_pending_requests() returns it with PendingRequest::expired until its run continues and
     /// clears it (D65). Expiry is final: a clock that is set back does not reopen a request.
-    virtual Task<std::vector<InboxEntry>> expire_due(double now, std::size_t limit) = 0;
+    virtual Task<std::vector<QuestionEntry>> expire_due(double now, std::size_t limit) = 0;
     /// Stores the answer with its origin and removes the request, in one write. Of several processes that answer a
     /// question, exactly one succeeds. Throws CheckpointerError(stale_answer) if the request is not pending in this run, or
     /// has expired by `answered_at`; nothing is stored then. Does not check the answer: see check_answer().

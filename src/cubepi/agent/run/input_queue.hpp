@@ -44,9 +44,9 @@ public:
 };
 
 /// The requests to an agent from other threads: abort, steering, follow-ups.
-class Inbox final : public InputSource {
+class InputQueue final : public InputSource {
 public:
-    Inbox(QueueMode steering_mode, QueueMode follow_up_mode)
+    InputQueue(QueueMode steering_mode, QueueMode follow_up_mode)
         : steering_mode_(steering_mode), follow_up_mode_(follow_up_mode) {}
 
     // Thread-safe.
@@ -77,7 +77,7 @@ public:
 private:
     void note_queued();
 
-    /// Returns one of a few mutexes shared by all inboxes: critical sections are as short as a move.
+    /// Returns one of a few mutexes shared by all queues: critical sections are as short as a move.
     std::mutex& mutex() const noexcept;
     struct Queues {
         std::vector<Input> steering;

@@ -1,4 +1,4 @@
-#include <bub/tape/tape_fork.hpp>
+#include <bub/tape/turn_transaction.hpp>
 
 #include <algorithm>
 #include <utility>
@@ -24,23 +24,23 @@ std::string_view to_string(TurnStatus status) noexcept {
     return "";
 }
 
-void TapeFork::State::check_open() const {
+void TurnTransaction::State::check_open() const {
     if (!over) return;
     throw cubepi::Error(cubepi::ErrorCode::invalid_state,
                         "the fork of tape '" + main.tape + "' was merged or discarded already");
 }
 
-detail::ForkBranch* TapeFork::State::find(const std::string& tape) {
+detail::ForkBranch* TurnTransaction::State::find(const std::string& tape) {
     return tape == main.tape ? &main : nullptr;
 }
 
-detail::JournalBuffer::Open TapeFork::State::journal_opener() {
+detail::JournalBuffer::Open TurnTransaction::State::journal_opener() {
     return [self = shared_from_this()] {
         return self->journals->open_journal(self->main.tape, self->options.turn_id);
     };
 }
 
-Task<void> TapeFork::State::write_journal() {
+Task<void> TurnTransaction::State::write_journal() {
     if (!is_journaled() || journal->empty()) co_return;
     if (!timer) {
         const cubepi::Executor executor = co_await cubepi::this_executor;
@@ -52,7 +52,7 @@ Task<void> TapeFork::State::write_journal() {
     co_await cubepi::offload(*options.runtime->workers, std::move(write));
 }
 
-void TapeFork::State::post_partial_text() {
+void TurnTransaction::State::post_partial_text() {
     timer_armed = false;
     if (!is_journaled() || journal->empty()) return;
     options.runtime->workers->post([buffer = journal, open = journal_opener()] {
@@ -65,7 +65,7 @@ void TapeFork::State::post_partial_text() {
     });
 }
 
-Task<void> TapeFork::State::stop_journal() {
+Task<void> TurnTransaction::State::stop_journal() {
     if (timer) timer->cancel();
     timer_armed = false;
     journal->stop();
@@ -74,7 +74,7 @@ Task<void> TapeFork::State::stop_journal() {
     co_await cubepi::offload(*options.runtime->workers, std::move(wait));
 }
 
-Task<void> TapeFork::State::remove_journal() {
+Task<void> TurnTransaction::State::remove_journal() {
     journal->stop();
     if (!journal->is_writing() && !journal->journal()) co_return;
     auto remove = [buffer = journal] { buffer->remove(); };
@@ -85,23 +85,23 @@ Task<void> TapeFork::State::remove_journal() {
     if (!removed) options.runtime->workers->post(std::move(again));
 }
 
-Task<void> TapeFork::State::find_base() {
+Task<void> TurnTransaction::State::find_base() {
     if (main.base) co_return;
     main.base = co_await parent->position(main.tape);
     if (!main.reset) main.end = *main.base;
 }
 
-void TapeFork::State::journal_claims() {
+void TurnTransaction::State::journal_claims() {
     for (; main.journaled_claims < main.claims.size(); ++main.journaled_claims)
         journal->add_claim(main.claims[main.journaled_claims], main.base->messages);
 }
 
-void TapeFork::State::stamp(TapeEntry& entry) const {
+void TurnTransaction::State::stamp(TapeEntry& entry) const {
     if (entry.date.empty()) entry.date = tape_date(options.runtime->clock->wall());
     for (const auto& [key, value] : options.meta) entry.meta[key] = value;
 }
 
-TapePosition TapeFork::State::add(std::vector<TapeEntry> added) {
+TapePosition TurnTransaction::State::add(std::vector<TapeEntry> added) {
     for (TapeEntry& entry : added) {
         entry.id = ++main.end.last_id;
         stamp(entry);
@@ -112,7 +112,7 @@ TapePosition TapeFork::State::add(std::vector<TapeEntry> added) {
     return main.end;
 }
 
-Task<void> TapeFork::State::journal_added(detail::ForkMark before, bool reset) {
+Task<void> TurnTransaction::State::journal_added(detail::ForkMark before, bool reset) {
     const std::vector<TapeEntry> added(
         main.entries.begin() + static_cast<std::ptrdiff_t>(before.entries), main.entries.end());
     journal_claims();
@@ -127,7 +127,8 @@ Task<void> TapeFork::State::journal_added(detail::ForkMark before, bool reset) {
     written.rethrow();
 }
 
-TapeFork::TapeFork(std::shared_ptr<TapeStore> parent, std::string tape, TapeForkOptions options)
+TurnTransaction::TurnTransaction(std::shared_ptr<TapeStore> parent, std::string tape,
+                                 TurnTransactionOptions options)
     : state_(std::make_shared<State>()) {
     detail::check_tape_name(tape);
     State& state = *state_;
@@ -140,16 +141,18 @@ TapeFork::TapeFork(std::shared_ptr<TapeStore> parent, std::string tape, TapeFork
     state.journals = dynamic_cast<TurnJournalStore*>(state.parent.get());
 }
 
-TapeFork::~TapeFork() {
+TurnTransaction::~TurnTransaction() {
     if (!state_->over) state_->post_partial_text();
     state_->timer.reset();
 }
 
-const std::string& TapeFork::tape() const noexcept { return state_->main.tape; }
-const std::string& TapeFork::turn_id() const noexcept { return state_->options.turn_id; }
-const std::vector<TapeEntry>& TapeFork::entries() const noexcept { return state_->main.entries; }
+const std::string& TurnTransaction::tape() const noexcept { return state_->main.tape; }
+const std::string& TurnTransaction::turn_id() const noexcept { return state_->options.turn_id; }
+const std::vector<TapeEntry>& TurnTransaction::entries() const noexcept {
+    return state_->main.entries;
+}
 
-void TapeFork::add_text(std::string_view delta) {
+void TurnTransaction::add_text(std::string_view delta) {
     State& state = *state_;
     if (state.over || delta.empty()) return;
     state.partial_text += delta;
@@ -163,12 +166,12 @@ void TapeFork::add_text(std::string_view delta) {
     });
 }
 
-Task<void> TapeFork::flush() {
+Task<void> TurnTransaction::flush() {
     const std::shared_ptr<State> state = state_;
     if (!state->over) co_await state->write_journal();
 }
 
-Task<void> TapeFork::append_behind(std::vector<TapeEntry> entries) {
+Task<void> TurnTransaction::append_behind(std::vector<TapeEntry> entries) {
     const std::shared_ptr<State> state = state_;
     state->check_open();
     detail::check_depth(state->main.tape, entries);
@@ -183,8 +186,8 @@ Task<void> TapeFork::append_behind(std::vector<TapeEntry> entries) {
     for (TapeEntry& entry : entries) state->behind.push_back(std::move(entry));
 }
 
-Task<TapePosition> TapeFork::append(std::string tape, std::vector<TapeEntry> entries,
-                                    TapeAppend options) {
+Task<TapePosition> TurnTransaction::append(std::string tape, std::vector<TapeEntry> entries,
+                                           TapeAppend options) {
     const std::shared_ptr<State> state = state_;
     if (!state->find(tape)) {
         const TapePosition end =
@@ -216,7 +219,7 @@ Task<TapePosition> TapeFork::append(std::string tape, std::vector<TapeEntry> ent
     co_return end;
 }
 
-Task<void> TapeFork::reset(std::string tape) {
+Task<void> TurnTransaction::reset(std::string tape) {
     const std::shared_ptr<State> state = state_;
     if (!state->find(tape)) {
         co_await state->parent->reset(std::move(tape));

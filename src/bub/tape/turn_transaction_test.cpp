@@ -1,4 +1,4 @@
-#include <bub/tape/tape_fork.hpp>
+#include <bub/tape/turn_transaction.hpp>
 
 #include <gtest/gtest.h>
 
@@ -21,8 +21,8 @@ Tape tape_in(const TestDirectory& directory) {
     return Tape(std::make_shared<FileTapeStore>(directory.options()), "w__s");
 }
 
-TapeForkOptions turn(std::string id) {
-    TapeForkOptions options;
+TurnTransactionOptions turn(std::string id) {
+    TurnTransactionOptions options;
     options.turn_id = std::move(id);
     return options;
 }
@@ -61,7 +61,7 @@ public:
 
 }  // namespace
 
-TEST(TapeFork, B9_ATurnIsSeenWhenItIsWhole) {
+TEST(TurnTransaction, B9_ATurnIsSeenWhenItIsWhole) {
     const TestDirectory directory;
     const Tape tape = tape_in(directory);
     const auto fork = tape.fork(turn("t1"));
@@ -78,7 +78,7 @@ TEST(TapeFork, B9_ATurnIsSeenWhenItIsWhole) {
     EXPECT_THROW(run(fork->merge()), cubepi::Error);
 }
 
-TEST(TapeFork, B9_AKilledTurnIsClosedWithItsPartialText) {
+TEST(TurnTransaction, B9_AKilledTurnIsClosedWithItsPartialText) {
     const TestDirectory directory;
     const Tape tape = tape_in(directory);
     const auto fork = tape.fork(turn("t1"));
@@ -96,7 +96,7 @@ TEST(TapeFork, B9_AKilledTurnIsClosedWithItsPartialText) {
     EXPECT_EQ(shape(tape), "") << "the living turn is not touched";
 }
 
-TEST(TapeFork, B9_TheNextTurnClosesTheTurnOfAProcessThatDiedMeanwhile) {
+TEST(TurnTransaction, B9_TheNextTurnClosesTheTurnOfAProcessThatDiedMeanwhile) {
     const TestDirectory directory;
     const Tape tape = tape_in(directory);
     EXPECT_EQ(shape(tape), "") << "this process has looked already";
@@ -113,7 +113,7 @@ TEST(TapeFork, B9_TheNextTurnClosesTheTurnOfAProcessThatDiedMeanwhile) {
     EXPECT_EQ(run(tape.query(TapeQuery().limit(1))).at(0).date, "2026-03-01T00:00:00+00:00");
 }
 
-TEST(TapeFork, B9_TextOfAnEntryIsNotRepeated) {
+TEST(TurnTransaction, B9_TextOfAnEntryIsNotRepeated) {
     const TestDirectory directory;
     const Tape tape = tape_in(directory);
     const auto fork = tape.fork(turn("t1"));
@@ -128,7 +128,7 @@ TEST(TapeFork, B9_TextOfAnEntryIsNotRepeated) {
               "user:hi assistant:first assistant:second turn=interrupted ");
 }
 
-TEST(TapeFork, B9_AFailedTurnKeepsItsPartialText) {
+TEST(TurnTransaction, B9_AFailedTurnKeepsItsPartialText) {
     const TestDirectory directory;
     const Tape tape = tape_in(directory);
     const auto fork = tape.fork(turn("t1"));
@@ -138,12 +138,12 @@ TEST(TapeFork, B9_AFailedTurnKeepsItsPartialText) {
     EXPECT_EQ(shape(tape), "user:hi assistant:I was ab turn=cancelled ");
 }
 
-TEST(TapeFork, B9_PartialTextIsInTheJournalAfterTheFlushInterval) {
+TEST(TurnTransaction, B9_PartialTextIsInTheJournalAfterTheFlushInterval) {
     const TestDirectory directory;
     const Tape tape = tape_in(directory);
     const auto clock = std::make_shared<cubepi::testing::ManualClock>();
     const auto workers = std::make_shared<cubepi::WorkerPool>(1);
-    TapeForkOptions options = turn("t1");
+    TurnTransactionOptions options = turn("t1");
     options.runtime = std::make_shared<const cubepi::Runtime>(
         cubepi::Runtime().with_clock(clock).with_workers(workers));
     options.flush_interval = std::chrono::milliseconds(500);
@@ -164,7 +164,7 @@ TEST(TapeFork, B9_PartialTextIsInTheJournalAfterTheFlushInterval) {
     EXPECT_EQ(shape(tape_in(killed.after)), "user:hi assistant:shown turn=interrupted ");
 }
 
-TEST(TapeFork, D20_AnEntryThatHitAFullDiskIsNotInTheTurnAndTheNextEntryIs) {
+TEST(TurnTransaction, D20_AnEntryThatHitAFullDiskIsNotInTheTurnAndTheNextEntryIs) {
     const TestDirectory directory;
     const Tape tape = tape_in(directory);
     const auto fork = tape.fork(turn("t1"));
@@ -197,7 +197,7 @@ TEST(TapeFork, D20_AnEntryThatHitAFullDiskIsNotInTheTurnAndTheNextEntryIs) {
     EXPECT_EQ(shape(tape), "user:hi user:again turn=ok ");
 }
 
-TEST(TapeFork, D20_AJournalThatCouldNotBeBegunIsBegunLater) {
+TEST(TurnTransaction, D20_AJournalThatCouldNotBeBegunIsBegunLater) {
     const TestDirectory directory;
     const Tape tape = tape_in(directory);
     say(tape, "user", "before");
@@ -212,7 +212,7 @@ TEST(TapeFork, D20_AJournalThatCouldNotBeBegunIsBegunLater) {
     EXPECT_EQ(shape(tape_in(killed.after)), "user:before user:again turn=interrupted ");
 }
 
-TEST(TapeFork, B9_ADiscardedTurnLeavesNothing) {
+TEST(TurnTransaction, B9_ADiscardedTurnLeavesNothing) {
     const TestDirectory directory;
     const Tape tape = tape_in(directory);
     const auto fork = tape.fork(turn("t1"));
@@ -223,14 +223,14 @@ TEST(TapeFork, B9_ADiscardedTurnLeavesNothing) {
     EXPECT_THROW(say(tape.in(fork), "user", "late"), cubepi::Error);
 }
 
-TEST(TapeFork, B9_ATurnOfNothingLeavesNoMarker) {
+TEST(TurnTransaction, B9_ATurnOfNothingLeavesNoMarker) {
     const TestDirectory directory;
     const Tape tape = tape_in(directory);
     run(tape.fork(turn("t1"))->merge());
     EXPECT_FALSE(directory.has("w__s.jsonl"));
 }
 
-TEST(TapeFork, B9_ATurnThatIsLeftBehindIsClosedByTheNext) {
+TEST(TurnTransaction, B9_ATurnThatIsLeftBehindIsClosedByTheNext) {
     const TestDirectory directory;
     const Tape tape = tape_in(directory);
     {
@@ -243,7 +243,7 @@ TEST(TapeFork, B9_ATurnThatIsLeftBehindIsClosedByTheNext) {
     EXPECT_EQ(shape(tape), "user:hi turn=interrupted user:again turn=ok ");
 }
 
-TEST(TapeFork, B9_AResetInAKilledTurnIsPreserved) {
+TEST(TurnTransaction, B9_AResetInAKilledTurnIsPreserved) {
     const TestDirectory directory;
     const Tape tape = tape_in(directory);
     say(tape, "user", "old");
@@ -257,7 +257,7 @@ TEST(TapeFork, B9_AResetInAKilledTurnIsPreserved) {
     EXPECT_EQ(shape(tape), "user:old ");
 }
 
-TEST(TapeFork, LocksNothing) {
+TEST(TurnTransaction, LocksNothing) {
     const TestDirectory directory;
     const Tape tape = tape_in(directory);
     const auto first = tape.fork(turn("t1"));
@@ -270,7 +270,7 @@ TEST(TapeFork, LocksNothing) {
     EXPECT_EQ(shape(tape), "user:between user:2 turn=ok user:1 turn=ok ");
 }
 
-TEST(TapeFork, B9_TurnsThatEndTogetherStandOneBehindTheOther) {
+TEST(TurnTransaction, B9_TurnsThatEndTogetherStandOneBehindTheOther) {
     const TestDirectory directory;
     const Tape tape = tape_in(directory);
     const auto play = [&](cubepi::TaskScope& scope) -> Task<void> {
@@ -295,7 +295,7 @@ TEST(TapeFork, B9_TurnsThatEndTogetherStandOneBehindTheOther) {
     EXPECT_EQ(run(tape.anchors()).size(), 1u) << "one first anchor, regardless of the order";
 }
 
-TEST(TapeFork, B17_PassesOnWhatItsParentCannotDo) {
+TEST(TurnTransaction, B17_PassesOnWhatItsParentCannotDo) {
     const auto store = std::make_shared<MemoryTapeStore>();
     const Tape tape(store, "w__s");
     say(tape, "user", "without an anchor");
@@ -309,7 +309,7 @@ TEST(TapeFork, B17_PassesOnWhatItsParentCannotDo) {
     EXPECT_THROW((void)run(broken.in(broken.fork()).query(TapeQuery())), cubepi::Error);
 }
 
-TEST(TapeFork, B9_AResultOfAnyBytesIsStored) {
+TEST(TurnTransaction, B9_AResultOfAnyBytesIsStored) {
     const TestDirectory directory;
     const Tape tape = tape_in(directory);
     const auto fork = tape.fork(turn("t1"));
@@ -337,7 +337,7 @@ TapeEntry deep_entry(std::size_t depth) {
     return tape_entry("tool_result", std::move(payload));
 }
 
-TEST(TapeFork, B9_WhatIsStoredCanBeReadAgainHoweverDeepItIsNested) {
+TEST(TurnTransaction, B9_WhatIsStoredCanBeReadAgainHoweverDeepItIsNested) {
     constexpr std::size_t deepest = cubepi::max_stored_json_depth - 2;  // the line, the payload
     const TestDirectory directory;
     const Tape tape = tape_in(directory);
@@ -365,7 +365,7 @@ TEST(TapeFork, B9_WhatIsStoredCanBeReadAgainHoweverDeepItIsNested) {
     }
 }
 
-TEST(TapeFork, B9_TheDeepestArgumentsOfAModelArePreserved) {
+TEST(TurnTransaction, B9_TheDeepestArgumentsOfAModelArePreserved) {
     const TestDirectory directory;
     const auto store = std::make_shared<FileTapeStore>(directory.options());
     JsonObject arguments;
@@ -382,7 +382,7 @@ TEST(TapeFork, B9_TheDeepestArgumentsOfAModelArePreserved) {
     EXPECT_EQ(loaded->messages.back().assistant()->tool_calls().at(0)->arguments, arguments);
 }
 
-TEST(TapeFork, OtherTapesAreThoseOfTheStore) {
+TEST(TurnTransaction, OtherTapesAreThoseOfTheStore) {
     const auto store = std::make_shared<MemoryTapeStore>();
     const Tape tape(store, "w__s");
     const auto fork = tape.fork();

@@ -15,10 +15,10 @@
 namespace bub::telegram {
 
 /// The receiving side of the channel: updates become messages and answers for the manager. Used on one executor.
-class Inbox : public std::enable_shared_from_this<Inbox> {
+class UpdateReceiver : public std::enable_shared_from_this<UpdateReceiver> {
 public:
-    Inbox(const TelegramChannelOptions& options, MessageHandler handler,
-          std::shared_ptr<const TelegramApi> api);
+    UpdateReceiver(const TelegramChannelOptions& options, MessageHandler handler,
+                   std::shared_ptr<const TelegramApi> api);
 
     /// Checks the token. Throws ApiError if Telegram rejects it; a failure that may pass is reported.
     Task<> check_token();
@@ -36,7 +36,7 @@ private:
     Task<> identify();
     Task<> set_up();
     void set_identity(const Json& me);
-    Task<cubepi::ServerResponse> receive(cubepi::ServerRequest request);
+    Task<cubepi::HttpServerResponse> receive(cubepi::HttpServerRequest request);
     /// Returns false if the update must be delivered again.
     Task<bool> accept(Json update);
     Task<bool> pass(Envelope message);

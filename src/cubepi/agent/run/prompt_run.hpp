@@ -55,15 +55,15 @@ private:
 /// A failed renewal is retried until the run ends, even after the lease has expired: as long as no other owner has
 /// superseded the claim, a late renewal restores it. The run continues meanwhile. If another owner has superseded the
 /// claim, the store rejects the run's next append.
-class ClaimKeeper {
+class LeaseRenewer {
 public:
     /// Receives the notices "claim_lease_ended" (no renewal succeeded for the length of the lease) and "claim_lost"
     /// (another owner has the claim). Must not throw.
     using Report = std::function<Task<void>(Notice)>;
 
     /// `clock` and `store` must outlive the keeper.
-    ClaimKeeper(RunStore& store, Clock& clock, std::string thread_id, std::string run_id,
-                std::string attempt_id, Report report);
+    LeaseRenewer(RunStore& store, Clock& clock, std::string thread_id, std::string run_id,
+                 std::string attempt_id, Report report);
 
     /// Throws RunAlreadyClaimedError, RunAlreadyCompletedError.
     Task<ClaimResult> claim(ClaimKind kind);
@@ -96,11 +96,11 @@ private:
 };
 
 /// One run of an agent, between claim and release.
-class Attempt {
+class PromptRun {
 public:
     /// Throws Error(invalid_argument) if the options are invalid.
-    Attempt(Agent::Impl& impl, SharedString run_id, std::stop_token token,
-            const PromptOptions& options = {});
+    PromptRun(Agent::Impl& impl, SharedString run_id, std::stop_token token,
+              const PromptOptions& options = {});
 
     RunCore& core() noexcept { return core_; }
 
@@ -126,7 +126,7 @@ private:
     const std::unique_ptr<PromptScope> prompt_;  // null: the prompt has no settings of its own
     const RunParts parts_;
     RunCore core_;
-    std::unique_ptr<ClaimKeeper> claim_;                   // null: none
+    std::unique_ptr<LeaseRenewer> claim_;                  // null: none
     std::unique_ptr<const ClaimResult> superseded_claim_;  // null: nothing
     DurationLimit duration_limit_;
     std::exception_ptr listener_failure_;  // of a notice about the claim

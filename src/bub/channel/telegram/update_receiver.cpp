@@ -1,4 +1,4 @@
-#include <bub/channel/telegram/inbox.hpp>
+#include <bub/channel/telegram/update_receiver.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -17,10 +17,10 @@ namespace {
 
 using cubepi::Error;
 using cubepi::ErrorCode;
+using cubepi::HttpServerRequest;
+using cubepi::HttpServerResponse;
 using cubepi::Outcome;
 using cubepi::outcome_of;
-using cubepi::ServerRequest;
-using cubepi::ServerResponse;
 using cubepi::detail::integer_member;
 using cubepi::detail::text_member;
 
@@ -82,8 +82,8 @@ const JsonObject* facts_of(const Envelope& message) {
 
 }  // namespace
 
-Inbox::Inbox(const TelegramChannelOptions& options, MessageHandler handler,
-             std::shared_ptr<const TelegramApi> api)
+UpdateReceiver::UpdateReceiver(const TelegramChannelOptions& options, MessageHandler handler,
+                               std::shared_ptr<const TelegramApi> api)
     : options_(options),
       handler_(std::move(handler)),
       api_(std::move(api)),
@@ -98,25 +98,25 @@ Inbox::Inbox(const TelegramChannelOptions& options, MessageHandler handler,
     if (options_.webhook) check(*options_.webhook);
 }
 
-void Inbox::warn(const std::string& text) const {
+void UpdateReceiver::warn(const std::string& text) const {
     if (options_.on_warning) options_.on_warning("telegram: " + text);
 }
 
-void Inbox::report(const char* what, std::string trouble) const {
+void UpdateReceiver::report(const char* what, std::string trouble) const {
     options_.runtime->log.write(
         trouble.empty() ? cubepi::LogLevel::info : cubepi::LogLevel::warning,
         trouble.empty() ? "telegram.receiving" : "telegram.not_receiving");
     warn(trouble.empty() ? "messages are received again" : what + trouble);
 }
 
-void Inbox::set_identity(const Json& me) {
+void UpdateReceiver::set_identity(const Json& me) {
     const JsonObject* const user = me.if_object();
     if (!user) return;
     bot_.id = integer_member(*user, "id").value_or(0);
     bot_.username = text_member(*user, "username");
 }
 
-Task<> Inbox::check_token() {
+Task<> UpdateReceiver::check_token() {
     CallLimits limits;
     limits.answer = limits.total = std::chrono::seconds(10);
     Task<Json> asking = api_->call("getMe", JsonObject(), limits);
@@ -134,7 +134,7 @@ Task<> Inbox::check_token() {
     warn("not reachable yet: " + describe(me.failure()));
 }
 
-Task<> Inbox::identify() {
+Task<> UpdateReceiver::identify() {
     for (int failures = 0; bot_.id == 0; ++failures) {
         Task<Json> asking = api_->call("getMe", JsonObject());
         Outcome<Json> me = co_await outcome_of(std::move(asking));
@@ -146,7 +146,7 @@ Task<> Inbox::identify() {
 }
 
 /// Tells Telegram how updates are delivered.
-Task<> Inbox::set_up() {
+Task<> UpdateReceiver::set_up() {
     JsonObject parameters;
     std::string method = "deleteWebhook";
     if (options_.webhook) {
@@ -168,14 +168,14 @@ Task<> Inbox::set_up() {
     }
 }
 
-Task<> Inbox::serve() {
-    const std::shared_ptr<Inbox> self = shared_from_this();
+Task<> UpdateReceiver::serve() {
+    const std::shared_ptr<UpdateReceiver> self = shared_from_this();
     co_await identify();
     co_await set_up();
     if (!options_.webhook) co_await poll_.run();
 }
 
-void Inbox::start(cubepi::BackgroundScope& work, const cubepi::Executor& executor) {
+void UpdateReceiver::start(cubepi::BackgroundScope& work, const cubepi::Executor& executor) {
     work_ = &work;
     if (access_.is_empty()) {
         warn(
@@ -186,34 +186,34 @@ void Inbox::start(cubepi::BackgroundScope& work, const cubepi::Executor& executo
     if (options_.webhook) {
         server_ = std::make_unique<cubepi::HttpServer>(executor, options_.webhook->server);
         server_->route("POST", options_.webhook->path,
-                       [this](ServerRequest request) { return receive(std::move(request)); });
+                       [this](HttpServerRequest request) { return receive(std::move(request)); });
         server_->listen();
     }
     work.spawn(serve());
 }
 
-Task<> Inbox::stop() {
+Task<> UpdateReceiver::stop() {
     if (server_) co_await server_->stop(std::chrono::seconds(5));
     co_await poll_.confirm();
 }
 
-Task<ServerResponse> Inbox::receive(ServerRequest request) {
+Task<HttpServerResponse> UpdateReceiver::receive(HttpServerRequest request) {
     const std::string_view secret = request.headers.get("x-telegram-bot-api-secret-token");
     if (!cubepi::equal_secrets(secret, options_.webhook->secret))
-        co_return ServerResponse::error(401, "the secret token is missing or wrong");
+        co_return HttpServerResponse::error(401, "the secret token is missing or wrong");
     boost::system::error_code failed;
     Json update = boost::json::parse(request.body, failed);
     if (failed || !update_id_of(update))
-        co_return ServerResponse::error(400, "the body must be an update of the Bot API");
+        co_return HttpServerResponse::error(400, "the body must be an update of the Bot API");
     // Mentions are recognized by the bot's name.
-    if (bot_.id == 0) co_return ServerResponse::error(503, "the channel is starting");
+    if (bot_.id == 0) co_return HttpServerResponse::error(503, "the channel is starting");
     Task<bool> accepting = accept(std::move(update));
     const bool accepted = co_await std::move(accepting);
-    if (!accepted) co_return ServerResponse::error(503, "the message cannot be stored now");
-    co_return ServerResponse(200, "", "text/plain");
+    if (!accepted) co_return HttpServerResponse::error(503, "the message cannot be stored now");
+    co_return HttpServerResponse(200, "", "text/plain");
 }
 
-Task<bool> Inbox::accept(Json update) {
+Task<bool> UpdateReceiver::accept(Json update) {
     Incoming incoming = read_update(update, access_, bot_);
     switch (incoming.kind) {
         case Incoming::Kind::ignored: co_return true;
@@ -240,7 +240,7 @@ Task<bool> Inbox::accept(Json update) {
     co_return passed;
 }
 
-Task<bool> Inbox::pass(Envelope message) {
+Task<bool> UpdateReceiver::pass(Envelope message) {
     Task<> handling = handler_(std::move(message));
     const Outcome<> handled = co_await outcome_of(std::move(handling));
     if (handled || is_over(handled.failure())) {
@@ -251,7 +251,7 @@ Task<bool> Inbox::pass(Envelope message) {
 }
 
 /// Returns true if the message was rejected for good, false if it could not be stored.
-bool Inbox::is_over(const std::exception_ptr& failure) {
+bool UpdateReceiver::is_over(const std::exception_ptr& failure) {
     // The manager has ended, or will end: the next process gets the message.
     if (cubepi::is_cancellation(failure)) return false;
     switch (code_of(failure)) {
@@ -272,7 +272,7 @@ bool Inbox::is_over(const std::exception_ptr& failure) {
     return false;
 }
 
-void Inbox::attach_files(Envelope& message) const {
+void UpdateReceiver::attach_files(Envelope& message) const {
     const JsonObject* const facts = facts_of(message);
     const JsonArray* const files = facts ? cubepi::detail::array_member(*facts, "files") : nullptr;
     if (!files) return;
@@ -295,14 +295,14 @@ void Inbox::attach_files(Envelope& message) const {
     }
 }
 
-bool Inbox::allows(const Envelope& message) const {
+bool UpdateReceiver::allows(const Envelope& message) const {
     const JsonObject* const facts = facts_of(message);
     if (!facts) return true;
     return access_.allows(integer_member(*facts, "user").value_or(0),
                           integer_member(*facts, "chat").value_or(0));
 }
 
-void Inbox::restore(Envelope& message) const {
+void UpdateReceiver::restore(Envelope& message) const {
     const JsonObject* const facts = facts_of(message);
     if (!facts) return;
     attach_files(message);
@@ -310,14 +310,14 @@ void Inbox::restore(Envelope& message) const {
 }
 
 /// Changes the mark of a choice.
-void Inbox::press(const Incoming& incoming) {
+void UpdateReceiver::press(const Incoming& incoming) {
     answer_button(incoming, "");
     const std::int64_t chat = incoming.place.chat;
     if (forms_->press(chat, incoming.message_id, incoming.keyboard, incoming.data))
         work_->spawn(forms_->show(chat, incoming.message_id));
 }
 
-void Inbox::answer_button(const Incoming& incoming, std::string text) {
+void UpdateReceiver::answer_button(const Incoming& incoming, std::string text) {
     JsonObject parameters;
     parameters["callback_query_id"] = incoming.callback_id;
     if (!text.empty()) {
@@ -327,7 +327,7 @@ void Inbox::answer_button(const Incoming& incoming, std::string text) {
     work_->spawn(call_quietly(api_, "answerCallbackQuery", std::move(parameters)));
 }
 
-void Inbox::say(ChatTarget to, std::string text) {
+void UpdateReceiver::say(ChatTarget to, std::string text) {
     JsonObject parameters;
     parameters["chat_id"] = to.chat;
     if (to.thread != 0) parameters["message_thread_id"] = to.thread;
@@ -336,7 +336,7 @@ void Inbox::say(ChatTarget to, std::string text) {
 }
 
 /// Tells users what an operator needs to list them. Groups of strangers get no answer.
-void Inbox::refuse(const Incoming& incoming) {
+void UpdateReceiver::refuse(const Incoming& incoming) {
     const std::string user = std::to_string(incoming.user);
     options_.runtime->log.write(cubepi::LogLevel::info, "telegram.refused",
                                 {{"user", incoming.user}, {"chat", incoming.place.chat}});
