@@ -14,11 +14,13 @@
 #include <cubepi/provider/faux.hpp>
 #include <cubepi/schema/validate.hpp>
 
+#include "source_tree.hpp"
+
 namespace cubepi::app {
 namespace {
 
 Json published_schema() {
-    std::ifstream file(CUBEPI_DOCS "/schema/agent-event.schema.json");
+    std::ifstream file(cubepi::testing::source_path("docs/schema/agent-event.schema.json"));
     std::stringstream text;
     text << file.rdbuf();
     return boost::json::parse(text.str());

@@ -27,6 +27,7 @@
 #include "command_line.hpp"
 #include "config/model_choice.hpp"
 #include "conversation/tool_approval.hpp"
+#include "source_tree.hpp"
 
 namespace cubepi::app {
 namespace {
@@ -43,7 +44,7 @@ std::string file_text(const std::string& path) {
 
 /// The text of the page for `name`.
 std::string golden(const std::string& name) {
-    const std::string page = file_text(CUBEPI_DOCS "/errors.md");
+    const std::string page = file_text(cubepi::testing::source_path("docs/errors.md"));
     const std::string fence = "```text " + name + "\n";
     const std::size_t begin = page.find(fence);
     if (begin == std::string::npos) return "docs/errors.md has no text '" + name + "'";
@@ -348,11 +349,11 @@ TEST(FirstDayErrors, WrongFlag) {
 
 TEST(FirstDayErrors, CompilerWithoutCoroutines) {
     const std::string check =
-        file_text(CUBEPI_SOURCES "/cubepi/core/detail/compiler_requirements.hpp");
+        file_text(cubepi::testing::source_path("src/cubepi/core/detail/compiler_requirements.hpp"));
     EXPECT_NE(check.find("#error \"" + golden("compiler") + "\""), std::string::npos) << check;
     for (const char* first : {"task", "error", "json"}) {
         const std::string header =
-            file_text(std::string(CUBEPI_SOURCES "/cubepi/core/") + first + ".hpp");
+            file_text(cubepi::testing::source_path("src/cubepi/core/") + first + ".hpp");
         const std::size_t include = header.find("#include");
         EXPECT_EQ(header.find("#include <cubepi/core/detail/compiler_requirements.hpp>"), include)
             << first;

@@ -10,6 +10,8 @@
 
 #include <gtest/gtest.h>
 
+#include "source_tree.hpp"
+
 namespace cubepi::attack {
 
 namespace {
@@ -77,7 +79,7 @@ private:
     }
 
     static std::string documented_table() {
-        std::ifstream page(CUBEPI_SECURITY_PAGE);
+        std::ifstream page(cubepi::testing::source_path("docs/security.md"));
         std::string table;
         for (std::string line; std::getline(page, line);) {
             const bool in_table = !table.empty() && line.starts_with('|');

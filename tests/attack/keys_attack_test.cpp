@@ -22,6 +22,7 @@
 
 #include "attack.hpp"
 #include "config/model_sources.hpp"
+#include "source_tree.hpp"
 
 namespace cubepi::attack {
 
@@ -334,6 +335,7 @@ TEST(EnvironmentAttack, VariablesOfBuildsReachCommands) {
 TEST(EnvironmentAttack, ACommandCannotReadTheProgramsSecrets) {
     Row row("environment", "reading the program or its supervisor through /proc");
     // The program runs a command by its offline model, with --yes.
+    const std::string path = cubepi::testing::built_program("cubepi");
     for (const char* reads :
          {"cat /proc/$PPID/environ", "cat /proc/$(cut -d' ' -f4 /proc/$PPID/stat)/environ",
           "tr '\\\\0' '\\\\n' < /proc/$(cut -d' ' -f4 /proc/$PPID/stat)/environ | sort",
@@ -350,7 +352,7 @@ TEST(EnvironmentAttack, ACommandCannotReadTheProgramsSecrets) {
             ::setenv("HOME", directory.path().c_str(), 1);
             if (::chdir(directory.path().c_str()) != 0) ::_exit(1);
             if (std::freopen("/dev/null", "w", stdout) == nullptr) ::_exit(1);
-            ::execl(CUBEPI_PROGRAM, "cubepi", "run", "--yes", "--script", "script.json", "go",
+            ::execl(path.c_str(), "cubepi", "run", "--yes", "--script", "script.json", "go",
                     static_cast<char*>(nullptr));
             ::_exit(1);
         }

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <string>
 
+#include "source_tree.hpp"
 #include "terminal.hpp"
 
 namespace cubepi::terminal_tests {
@@ -417,10 +418,10 @@ TEST(Chat, Capture) {
     EXPECT_EQ(chat.wait(), 0) << chat.shown();
     EXPECT_EQ(read_file(home.work() / "plan.md"), "1. paint the door\n2. order grease\n");
     if (std::getenv("CUBEPI_WRITE_CAPTURE")) {
-        write_file(CUBEPI_DOCS "/captures/chat.txt",
+        write_file(cubepi::testing::source_path("docs/captures/chat.txt"),
                    "$ cubepi chat --script script.json\n" + chat.screen().text());
     }
-    EXPECT_TRUE(std::filesystem::exists(CUBEPI_DOCS "/captures/chat.txt"));
+    EXPECT_TRUE(std::filesystem::exists(cubepi::testing::source_path("docs/captures/chat.txt")));
 }
 
 }  // namespace

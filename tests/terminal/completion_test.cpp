@@ -9,6 +9,7 @@
 
 #include <cubepi/core/json.hpp>
 
+#include "source_tree.hpp"
 #include "terminal.hpp"
 
 namespace cubepi::terminal_tests {
@@ -62,7 +63,7 @@ std::vector<std::string> hostile_names() {
 class Completion : public ::testing::TestWithParam<Shell> {
 protected:
     Completion() {
-        const std::filesystem::path program = CUBEPI_PROGRAM;
+        const std::filesystem::path program = cubepi::testing::built_program("cubepi");
         home_.set("PATH", program.parent_path().string() + ":/usr/bin:/bin");
     }
 

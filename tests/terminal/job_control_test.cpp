@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <string>
 
+#include "source_tree.hpp"
 #include "terminal.hpp"
 
 namespace cubepi::terminal_tests {
@@ -24,7 +25,8 @@ class Shell : public Terminal {
 public:
     explicit Shell(const Home& home)
         : Terminal(home, OtherProgram{"/bin/bash"}, {"--norc", "--noprofile", "-i"}) {
-        const std::string directory = std::filesystem::path(CUBEPI_PROGRAM).parent_path().string();
+        const std::string directory =
+            std::filesystem::path(cubepi::testing::built_program("cubepi")).parent_path().string();
         type("PS1='ready$ '; PATH=" + directory + ":$PATH; echo se''t\r");
         started_ = expect("set");
     }

@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "source_tree.hpp"
 #include "terminal.hpp"
 
 namespace cubepi::terminal_tests {
@@ -325,8 +326,8 @@ TEST(LiveChat, Captures) {
         chat.type("a draft of what comes ne");
         ASSERT_TRUE(chat.expect_on_screen("> a draft of what comes ne")) << chat.screen().text();
         if (std::getenv("CUBEPI_WRITE_CAPTURE")) {
-            write_file(CUBEPI_DOCS "/captures/chat-" + std::to_string(columns) + "x" +
-                           std::to_string(rows) + ".txt",
+            write_file(cubepi::testing::source_path("docs/captures/chat-") +
+                           std::to_string(columns) + "x" + std::to_string(rows) + ".txt",
                        chat.screen().text());
         }
     }
@@ -350,7 +351,8 @@ TEST(LiveChat, CapturesOfAnAnswer) {
         if (std::getenv("CUBEPI_WRITE_CAPTURE")) {
             // Without the status line, which has a time.
             text.erase(text.rfind("\n>") + 1);
-            write_file(CUBEPI_DOCS "/captures/chat-answer-" + std::to_string(columns) + ".txt",
+            write_file(cubepi::testing::source_path("docs/captures/chat-answer-") +
+                           std::to_string(columns) + ".txt",
                        text);
         }
     }

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 
 #include "../wire/net/raw_server.hpp"
+#include "source_tree.hpp"
 #include "terminal.hpp"
 
 namespace cubepi::terminal_tests {
@@ -134,9 +135,9 @@ TEST(Onboard, Capture) {
             for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from))
                 text.replace(at, from.size(), to);
         }
-        write_file(CUBEPI_DOCS "/captures/onboard.txt", text);
+        write_file(cubepi::testing::source_path("docs/captures/onboard.txt"), text);
     }
-    EXPECT_TRUE(std::filesystem::exists(CUBEPI_DOCS "/captures/onboard.txt"));
+    EXPECT_TRUE(std::filesystem::exists(cubepi::testing::source_path("docs/captures/onboard.txt")));
 }
 
 TEST(Onboard, LeavingAtAnyQuestionWritesNothingAndSaysSo) {

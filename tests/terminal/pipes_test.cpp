@@ -10,6 +10,7 @@
 
 #include <cubepi/core/json.hpp>
 
+#include "source_tree.hpp"
 #include "terminal.hpp"
 
 namespace cubepi::terminal_tests {
@@ -138,7 +139,8 @@ TEST(Run, StandardInputIsLimited) {
 TEST(Run, EndlessStandardInputEnds) {
     const Home home;
     Terminal shell(home, OtherProgram{"/bin/bash"},
-                   {"-c", std::string("yes | ") + CUBEPI_PROGRAM + " run --offline what?"});
+                   {"-c", std::string("yes | ") + cubepi::testing::built_program("cubepi") +
+                              " run --offline what?"});
     EXPECT_EQ(shell.wait(), 2);
     EXPECT_NE(shell.shown().find("standard input exceeds 64 MiB"), std::string::npos)
         << shell.shown().substr(0, 1000);
@@ -174,7 +176,8 @@ TEST(ManPage, IsValidAndNamesDocumentsThatExist) {
     Terminal lint(home, OtherProgram{"/usr/bin/mandoc"}, {"-T", "lint", "-W", "error", "cubepi.1"});
     EXPECT_EQ(lint.wait(), 0) << lint.shown() << "\nmandoc is installed by tools/setup";
     for (const char* document : {"cli.md", "errors.md", "schema/agent-event.schema.json", "guides"})
-        EXPECT_TRUE(std::filesystem::exists(std::filesystem::path(CUBEPI_DOCS) / document));
+        EXPECT_TRUE(std::filesystem::exists(
+            std::filesystem::path(cubepi::testing::source_path("docs")) / document));
 }
 
 TEST(Run, WithoutATerminalAndUnsavedAWriteIsRefused) {

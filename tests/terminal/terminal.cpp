@@ -18,6 +18,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "source_tree.hpp"
+
 namespace cubepi::terminal_tests {
 
 namespace {
@@ -30,7 +32,7 @@ Deadline patience() { return std::chrono::steady_clock::now() + std::chrono::min
 /// Pointers for exec; made before the fork, since the child must not allocate.
 struct ExecArguments {
     ExecArguments(const Home& home, std::vector<std::string> arguments,
-                  std::string path = CUBEPI_PROGRAM)
+                  std::string path = cubepi::testing::built_program("cubepi"))
         : program(std::move(path)),
           words(std::move(arguments)),
           environment(home.environment),

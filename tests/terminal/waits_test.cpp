@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "../wire/net/raw_server.hpp"
+#include "source_tree.hpp"
 #include "terminal.hpp"
 
 namespace cubepi::terminal_tests {
@@ -96,7 +97,8 @@ TEST_P(WaitForTheUser, EndsWhenTheTerminalIsGone) {
 
 /// Under nohup only reading tells that the terminal is gone.
 TEST_P(WaitForTheUser, EndsAtTheEndOfInputWhenSighupIsIgnored) {
-    std::vector<std::string> words{"-c", "trap '' HUP; exec \"$0\" \"$@\"", CUBEPI_PROGRAM};
+    std::vector<std::string> words{"-c", "trap '' HUP; exec \"$0\" \"$@\"",
+                                   cubepi::testing::built_program("cubepi")};
     words.insert(words.end(), arguments.begin(), arguments.end());
     Terminal terminal(home, OtherProgram{"/bin/sh"}, words);
     ASSERT_NO_FATAL_FAILURE(reach(terminal));
@@ -135,7 +137,8 @@ TEST(WaitsForTheUser, CtrlCAtTheModelPickerOfARunEndsItAndRestoresTheTerminal) {
     });
     const Home home;
     Terminal shell(home, OtherProgram{"/bin/bash"}, {"--norc", "--noprofile", "-i"});
-    const std::string run = std::string(CUBEPI_PROGRAM) + " run --base-url " + server.url("/v1");
+    const std::string run =
+        cubepi::testing::built_program("cubepi") + " run --base-url " + server.url("/v1");
     shell.type("a=$(stty -g); " + run +
                " go; echo status $?; [ \"$a\" = \"$(stty -g)\" ] && echo sa''me\r");
     ASSERT_TRUE(shell.expect("name > ")) << shell.shown();

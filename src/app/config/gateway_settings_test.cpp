@@ -17,6 +17,7 @@
 #include "../program.hpp"
 #include "config_file.hpp"
 #include "gateway_settings.hpp"
+#include "source_tree.hpp"
 #include "yaml_edit.hpp"
 
 // The pages that describe the settings of the gateway: they have every key, and what they show can be read.
@@ -160,7 +161,7 @@ TEST(TelegramSettings, MistakesInTelegramAreNamed) {
 }
 
 std::string page(const std::string& name) {
-    std::ifstream file(std::string(CUBEPI_DOCS "/") + name);
+    std::ifstream file(cubepi::testing::source_path("docs/") + name);
     std::stringstream text;
     text << file.rdbuf();
     EXPECT_FALSE(text.str().empty()) << name;

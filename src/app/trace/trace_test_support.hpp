@@ -15,6 +15,7 @@
 #include <cubepi/core/json.hpp>
 #include <cubepi/core/scoped_test_directory.hpp>
 
+#include "source_tree.hpp"
 #include "trace.hpp"
 #include "trace_text.hpp"
 
@@ -22,7 +23,7 @@ namespace cubepi::app {
 
 /// The recorded traces of tests/conformance.
 inline std::filesystem::path recorded_traces() {
-    return std::filesystem::path(CUBEPI_CONFORMANCE) / "traces";
+    return std::filesystem::path(cubepi::testing::source_path("tests/conformance")) / "traces";
 }
 
 inline std::string file_text(const std::filesystem::path& path) {

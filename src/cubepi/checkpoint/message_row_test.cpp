@@ -13,6 +13,8 @@
 #include <cubepi/checkpoint/message_row_reader_test.hpp>
 #include <cubepi/core/sanitizer_test_support.hpp>
 
+#include "source_tree.hpp"
+
 // Recorded, generated and damaged rows.
 
 namespace cubepi::detail {
@@ -194,7 +196,8 @@ TEST_F(MessageRowReaderTest, the_limit_of_nesting_is_that_of_the_plain_reader) {
 
 TEST_F(MessageRowReaderTest, D71_reads_the_recorded_databases_as_the_plain_reader_does) {
     int count = 0;
-    for (const auto& entry : std::filesystem::directory_iterator(CUBEPI_TEST_DATABASES)) {
+    for (const auto& entry : std::filesystem::directory_iterator(
+             cubepi::testing::source_path("tests/conformance/databases"))) {
         if (entry.path().extension() != ".json") continue;
         std::ifstream file(entry.path(), std::ios::binary);
         const std::string text{std::istreambuf_iterator<char>(file),

@@ -13,6 +13,8 @@
 #include <cubepi/checkpoint/store_fixtures_test.hpp>
 #include <cubepi/schema/python_json.hpp>
 
+#include "source_tree.hpp"
+
 // Versions of the tables; and the database that Python CubePi wrote: it loads with equal content, and can be written on.
 
 namespace cubepi {
@@ -60,7 +62,8 @@ protected:
 };
 
 std::string recorded_schema() {
-    std::ifstream file(CUBEPI_TEST_DATABASES "/postgres-schema.sql");
+    std::ifstream file(
+        cubepi::testing::source_path("tests/conformance/databases/postgres-schema.sql"));
     return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 

@@ -15,9 +15,12 @@
 #include <cubepi/checkpoint/store_values_test.hpp>
 #include <cubepi/core/message_json.hpp>
 
+#include "source_tree.hpp"
+
 namespace cubepi {
 
-inline const std::filesystem::path databases = CUBEPI_TEST_DATABASES;
+inline const std::filesystem::path databases =
+    cubepi::testing::source_path("tests/conformance/databases");
 
 inline std::string read_file(const std::filesystem::path& path) {
     std::ifstream file(path, std::ios::binary);

@@ -17,6 +17,8 @@
 #include <cubepi/schema/validate/compiled_schema.hpp>
 #include <cubepi/schema/validate/schema_checker.hpp>
 
+#include "source_tree.hpp"
+
 namespace cubepi {
 namespace {
 
@@ -36,8 +38,8 @@ const std::set<std::string> unsupported_groups = {
 
 std::vector<std::filesystem::path> suite_files() {
     std::vector<std::filesystem::path> files;
-    for (const auto& entry :
-         std::filesystem::directory_iterator(CUBEPI_JSON_SCHEMA_SUITE "/draft2020-12"))
+    for (const auto& entry : std::filesystem::directory_iterator(
+             cubepi::testing::source_path("tests/json_schema_suite/draft2020-12")))
         files.push_back(entry.path());
     std::sort(files.begin(), files.end());
     return files;

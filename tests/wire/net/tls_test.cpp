@@ -19,6 +19,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "source_tree.hpp"
+
 namespace cubepi::wire {
 namespace {
 
@@ -93,8 +95,8 @@ private:
     }
 
     H2Server()
-        : process_({node(), CUBEPI_WIRE_DIR "/h2_server.mjs", certificates_.path("server.key"),
-                    certificates_.path("server.pem")}) {
+        : process_({node(), cubepi::testing::source_path("tests/wire/net/h2_server.mjs"),
+                    certificates_.path("server.key"), certificates_.path("server.pem")}) {
         const std::string line = process_.read_line();
         port_ = line.substr(line.find(':') + 1);
         port_.pop_back();

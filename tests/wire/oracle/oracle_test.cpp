@@ -19,6 +19,7 @@
 
 #include "../net/child_process.hpp"
 #include "../providers/wire_cases.hpp"
+#include "source_tree.hpp"
 
 // Passes the recorded answers and the corpus of odd streams (tests/wire/quirks) to the vendors' SDKs and to our decoders: the same
 // bytes must produce the same message. differences.json lists the exceptions with reasons, and may not contain others.
@@ -187,7 +188,7 @@ std::shared_ptr<Provider> provider_of(const std::string& name) {
 
 const Json& differences() {
     static const Json known = [] {
-        std::ifstream file(std::string(CUBEPI_ORACLE_DIR) + "/differences.json");
+        std::ifstream file(cubepi::testing::source_path("tests/wire/oracle/differences.json"));
         std::stringstream text;
         text << file.rdbuf();
         return boost::json::parse(text.str());
@@ -226,9 +227,9 @@ class OracleOfQuirks : public ::testing::Test {
 protected:
     static void SetUpTestSuite() {
         const char* given = std::getenv("CUBEPI_MOCKS_DIR");
-        program = std::make_unique<ChildProcess>(
-            std::vector<std::string>{"node", std::string(CUBEPI_ORACLE_DIR) + "/oracle.mjs",
-                                     given ? given : CUBEPI_MOCKS_DIR});
+        program = std::make_unique<ChildProcess>(std::vector<std::string>{
+            "node", cubepi::testing::source_path("tests/wire/oracle/oracle.mjs"),
+            given ? given : cubepi::testing::source_path("tools/mocks")});
         ASSERT_FALSE(program->read_line().empty())
             << "the SDKs do not load: run tools/setup, which installs them in tools/mocks";
     }
@@ -304,7 +305,8 @@ Json case_of_quirk(const fs::path& path) {
 TEST_F(OracleOfQuirks, TheSameBytesProduceTheSameMessage) {
     std::vector<fs::path> files;
     for (const char* directory : {"anthropic", "chat", "responses"}) {
-        const fs::path all = fs::path(CUBEPI_QUIRKS) / directory;
+        const fs::path all =
+            fs::path(cubepi::testing::source_path("tests/wire/quirks")) / directory;
         if (!fs::exists(all)) continue;
         for (const auto& entry : fs::directory_iterator(all)) files.push_back(entry.path());
     }

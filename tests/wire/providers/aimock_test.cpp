@@ -20,13 +20,14 @@
 #include <cubepi/provider/provider.hpp>
 
 #include "../net/child_process.hpp"
+#include "source_tree.hpp"
 
 namespace cubepi::wire {
 namespace {
 
 std::string mocks_directory() {
     const char* given = std::getenv("CUBEPI_MOCKS_DIR");
-    return given ? given : CUBEPI_MOCKS_DIR;
+    return given ? given : cubepi::testing::source_path("tools/mocks");
 }
 
 /// The configuration of a test's provider.
@@ -50,7 +51,8 @@ Options options_for(std::string base_url, Given given) {
 class AimockTest : public ::testing::Test {
 protected:
     static void SetUpTestSuite() {
-        const std::string script = std::string(CUBEPI_PROVIDER_WIRE_DIR) + "/aimock_server.mjs";
+        const std::string script =
+            cubepi::testing::source_path("tests/wire/providers/aimock_server.mjs");
         server = std::make_unique<ChildProcess>(
             std::vector<std::string>{"node", script, mocks_directory()});
         const std::string line = server->read_line();

@@ -14,6 +14,8 @@
 #include <cubepi/testing/manual_clock.hpp>
 #include <cubepi/testing/memory_transport.hpp>
 
+#include "source_tree.hpp"
+
 namespace cubepi::wire {
 
 namespace {
@@ -322,7 +324,7 @@ void compare_events(const Json& wire_case, const std::vector<StreamEvent>& event
 }  // namespace
 
 Json read_case(const std::string& name) {
-    std::ifstream file(std::string(CUBEPI_WIRE_CASES) + "/" + name);
+    std::ifstream file(cubepi::testing::source_path("tests/conformance/wire/") + name);
     std::stringstream text;
     text << file.rdbuf();
     return boost::json::parse(text.str());
@@ -346,8 +348,8 @@ CaseAnswer answer_of_case(const Json& wire_case, const ProviderFactory& make) {
 std::vector<std::string> cases_of(const std::string& prefix) {
     std::vector<std::string> names;
     for (const char* directory : {"", "responses/"}) {
-        for (const auto& entry :
-             fs::directory_iterator(std::string(CUBEPI_WIRE_CASES) + "/" + directory)) {
+        for (const auto& entry : fs::directory_iterator(
+                 cubepi::testing::source_path("tests/conformance/wire/") + directory)) {
             const std::string name = entry.path().filename().string();
             if (name.starts_with(prefix) && name.ends_with(".json"))
                 names.push_back(directory + name);

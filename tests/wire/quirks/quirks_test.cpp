@@ -15,6 +15,8 @@
 #include <cubepi/schema/parse_json.hpp>
 #include <cubepi/testing/memory_transport.hpp>
 
+#include "source_tree.hpp"
+
 // Deviations of compatible servers from the protocols. A file is a header and, after a blank line, the bytes of the answer. The
 // header: the deviation, "source: " the thread that reported it, options, "expect: " the expected result.
 
@@ -65,7 +67,8 @@ Quirk read_quirk(const fs::path& path) {
 
 std::vector<Quirk> all_quirks() {
     std::vector<Quirk> quirks;
-    for (const auto& entry : fs::recursive_directory_iterator(CUBEPI_QUIRKS)) {
+    for (const auto& entry :
+         fs::recursive_directory_iterator(cubepi::testing::source_path("tests/wire/quirks"))) {
         if (entry.path().extension() == ".txt" && entry.path().stem() != "CMakeLists")
             quirks.push_back(read_quirk(entry.path()));
     }

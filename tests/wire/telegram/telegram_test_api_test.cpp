@@ -17,6 +17,7 @@
 #include <cubepi/core/run.hpp>
 
 #include "../net/child_process.hpp"
+#include "source_tree.hpp"
 
 namespace bub {
 namespace {
@@ -25,7 +26,7 @@ using cubepi::wire::ChildProcess;
 
 std::string mocks_directory() {
     const char* given = std::getenv("CUBEPI_MOCKS_DIR");
-    return given ? given : CUBEPI_MOCKS_DIR;
+    return given ? given : cubepi::testing::source_path("tools/mocks");
 }
 
 /// A bot that repeats what its user writes, in bold.
@@ -54,7 +55,8 @@ Plugin echo(Framework& framework, const std::string& url) {
 }
 
 TEST(TelegramTestApi, APrivateChatGetsItsAnswers) {
-    ChildProcess server({"node", std::string(CUBEPI_TELEGRAM_WIRE_DIR) + "/telegram_server.mjs",
+    ChildProcess server({"node",
+                         cubepi::testing::source_path("tests/wire/telegram/telegram_server.mjs"),
                          mocks_directory()});
     const std::string line = server.read_line();
     ASSERT_FALSE(line.empty())

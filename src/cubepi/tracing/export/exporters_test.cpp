@@ -26,6 +26,8 @@
 #include <cubepi/tracing/jsonl_exporter.hpp>
 #include <cubepi/tracing/metric_registry.hpp>
 
+#include "source_tree.hpp"
+
 namespace cubepi {
 namespace {
 
@@ -201,7 +203,8 @@ bool has_object(const Json& json) {
 
 TEST(SpanJson, EqualsTheRecordedFilesOfCubePi) {
     int lines = 0;
-    for (const auto& entry : std::filesystem::directory_iterator(CUBEPI_TRACE_FIXTURES)) {
+    for (const auto& entry : std::filesystem::directory_iterator(
+             cubepi::testing::source_path("tests/conformance/traces"))) {
         const std::string name = entry.path().filename().string();
         if (!name.ends_with(".jsonl") || name.ends_with(".stream.jsonl")) continue;
         std::ifstream file(entry.path());
