@@ -8,10 +8,10 @@
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/ids.hpp>
 #include <cubepi/net/sse_decoder.hpp>
-#include <cubepi/provider/anthropic/decoder.hpp>
+#include <cubepi/provider/anthropic/messages_api.hpp>
 #include <cubepi/provider/faux.hpp>
-#include <cubepi/provider/openai/chat_decoder.hpp>
-#include <cubepi/provider/openai/responses_decoder.hpp>
+#include <cubepi/provider/openai/chat_api.hpp>
+#include <cubepi/provider/openai/responses_api.hpp>
 #include <cubepi/testing/memory_transport.hpp>
 
 #include "streams.hpp"

@@ -14,10 +14,10 @@
 #include <cubepi/core/ids.hpp>
 #include <cubepi/core/message_json.hpp>
 #include <cubepi/net/sse_decoder.hpp>
-#include <cubepi/provider/anthropic/decoder.hpp>
+#include <cubepi/provider/anthropic/messages_api.hpp>
 #include <cubepi/provider/message_assembler.hpp>
-#include <cubepi/provider/openai/chat_decoder.hpp>
-#include <cubepi/provider/openai/responses_decoder.hpp>
+#include <cubepi/provider/openai/chat_api.hpp>
+#include <cubepi/provider/openai/responses_api.hpp>
 
 #include "attack.hpp"
 

@@ -1,4 +1,4 @@
-#include <cubepi/provider/openai/chat_decoder.hpp>
+#include <cubepi/provider/openai/chat_api.hpp>
 
 #include "stream_fuzz.hpp"
 

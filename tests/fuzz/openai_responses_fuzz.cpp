@@ -1,4 +1,4 @@
-#include <cubepi/provider/openai/responses_decoder.hpp>
+#include <cubepi/provider/openai/responses_api.hpp>
 
 #include "stream_fuzz.hpp"
 

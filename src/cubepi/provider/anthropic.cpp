@@ -1,7 +1,6 @@
 #include <cubepi/provider/anthropic.hpp>
 
-#include <cubepi/provider/anthropic/decoder.hpp>
-#include <cubepi/provider/anthropic/request.hpp>
+#include <cubepi/provider/anthropic/messages_api.hpp>
 #include <cubepi/provider/wire/wire_protocol.hpp>
 
 namespace cubepi {

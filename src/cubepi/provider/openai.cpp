@@ -1,7 +1,6 @@
 #include <cubepi/provider/openai.hpp>
 
-#include <cubepi/provider/openai/chat_decoder.hpp>
-#include <cubepi/provider/openai/chat_request.hpp>
+#include <cubepi/provider/openai/chat_api.hpp>
 #include <cubepi/provider/wire/wire_protocol.hpp>
 
 namespace cubepi {

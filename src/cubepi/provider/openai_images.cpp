@@ -10,6 +10,7 @@
 
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/json.hpp>
+#include <cubepi/core/support/random_word.hpp>
 #include <cubepi/net/http_client.hpp>
 #include <cubepi/net/sse_decoder.hpp>
 #include <cubepi/provider/capability.hpp>
@@ -311,10 +312,6 @@ public:
     RetryHints hints;
 };
 
-double chance(IdSource& ids) {
-    return static_cast<double>(std::hash<std::string>()(ids.next()) >> 11) * 0x1.0p-53;
-}
-
 /// One call, with its retries. Lives as long as the coroutine that runs it.
 class ImagesCall {
 public:
@@ -463,12 +460,8 @@ Task<AssistantImages> ImagesCall::attempt() {
     Task<HttpResponse> sent = transport->send(std::move(http));
     HttpResponse response = co_await std::move(sent);
     if (options_.on_response()) {
-        ProviderResponse seen;
-        seen.status = response.status;
-        for (const HttpHeader& header : response.headers)
-            seen.headers.emplace_back(header.name, header.value);
-        Task<> hook =
-            detail::call_user_hook("on_response", options_.on_response(), std::move(seen), model_);
+        Task<> hook = detail::call_user_hook("on_response", options_.on_response(),
+                                             detail::response_head(response), model_);
         co_await std::move(hook);
     }
     if (response.status < 200 || response.status >= 300) {
@@ -525,7 +518,7 @@ Task<AssistantImages> ImagesCall::read_stream(HttpResponse response) {
 
 RetryDecision ImagesCall::decide(const std::exception_ptr& failure) const {
     if (shown_) return RetryDecision();
-    const double random = chance(*runtime_->ids);
+    const double random = detail::random_fraction(*runtime_->ids);
     const RetryPolicy& policy = endpoint_->options.retry;
     try {
         std::rethrow_exception(failure);

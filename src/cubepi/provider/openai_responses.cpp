@@ -5,8 +5,7 @@
 #include <utility>
 
 #include <cubepi/core/support/json_member.hpp>
-#include <cubepi/provider/openai/responses_decoder.hpp>
-#include <cubepi/provider/openai/responses_request.hpp>
+#include <cubepi/provider/openai/responses_api.hpp>
 #include <cubepi/provider/wire/encoding.hpp>
 #include <cubepi/provider/wire/wire_protocol.hpp>
 
@@ -55,8 +54,8 @@ bool says(const EndpointFailure& failure, std::string_view code, std::string_vie
 }
 
 /// The endpoint and its settings. Immutable, shared by its calls.
-struct At {
-    explicit At(OpenAIResponsesOptions given)
+struct ResponsesEndpoint {
+    explicit ResponsesEndpoint(OpenAIResponsesOptions given)
         : endpoint(openai_vendor("OpenAIResponses", given.api_key), given),
           options(std::move(given)) {}
 
@@ -72,7 +71,7 @@ struct At {
 /// across restarts and between providers.
 class ResponsesCall final : public WireProtocol {
 public:
-    explicit ResponsesCall(std::shared_ptr<const At> at) : at_(std::move(at)) {}
+    explicit ResponsesCall(std::shared_ptr<const ResponsesEndpoint> at) : at_(std::move(at)) {}
 
     std::shared_ptr<const WireProtocol> of_one_call() const override {
         return std::make_shared<const ResponsesCall>(at_);
@@ -98,7 +97,7 @@ private:
                                           std::string& why_not) const;
     void remember(MessageAssembler& assembler, std::string input) const;
 
-    std::shared_ptr<const At> at_;
+    std::shared_ptr<const ResponsesEndpoint> at_;
     // State of this call, which runs on one executor.
     mutable std::string
         input_digest_;  ///< of the history that the request represents; empty: unknown
@@ -234,8 +233,9 @@ std::unique_ptr<WireDecoder> ResponsesCall::decoder(MessageAssembler& assembler,
 }  // namespace detail
 
 OpenAIResponsesProvider::OpenAIResponsesProvider(OpenAIResponsesOptions options)
-    : HttpProvider(options.provider_id, std::make_shared<const detail::ResponsesCall>(
-                                            std::make_shared<const detail::At>(options))) {}
+    : HttpProvider(options.provider_id,
+                   std::make_shared<const detail::ResponsesCall>(
+                       std::make_shared<const detail::ResponsesEndpoint>(options))) {}
 
 BoundModel openai_responses_model(std::string id) {
     OpenAIResponsesOptions options;

@@ -1,4 +1,4 @@
-#include <cubepi/provider/anthropic/decoder.hpp>
+#include <cubepi/provider/anthropic/messages_api.hpp>
 
 #include <algorithm>
 #include <cstdint>

@@ -1,11 +1,10 @@
-#include <cubepi/provider/anthropic/request.hpp>
+#include <cubepi/provider/anthropic/messages_api.hpp>
 
 #include <algorithm>
 #include <set>
 #include <string>
 #include <utility>
 
-#include <cubepi/provider/anthropic/decoder.hpp>
 #include <cubepi/provider/wire/encoding.hpp>
 
 namespace cubepi::detail {

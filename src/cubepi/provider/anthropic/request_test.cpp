@@ -1,4 +1,4 @@
-#include <cubepi/provider/anthropic/request.hpp>
+#include <cubepi/provider/anthropic/messages_api.hpp>
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include <cubepi/provider/openai/chat_request.hpp>
+#include <cubepi/provider/openai/chat_api.hpp>
 
 #include <gtest/gtest.h>
 

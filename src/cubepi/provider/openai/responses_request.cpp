@@ -1,4 +1,4 @@
-#include <cubepi/provider/openai/responses_request.hpp>
+#include <cubepi/provider/openai/responses_api.hpp>
 
 #include <algorithm>
 #include <utility>

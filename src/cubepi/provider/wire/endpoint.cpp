@@ -68,6 +68,14 @@ bool is_near(std::string_view host) {
 
 }  // namespace
 
+ProviderResponse response_head(const HttpResponse& response) {
+    ProviderResponse head;
+    head.status = response.status;
+    for (const HttpHeader& header : response.headers)
+        head.headers.emplace_back(header.name, header.value);
+    return head;
+}
+
 ExtraHeaders headers_with_keys(const HttpRequest& request) {
     ExtraHeaders keys;
     for (const HttpHeader& header : request.headers) {

@@ -21,6 +21,9 @@ ExtraHeaders headers_with_keys(const HttpRequest& request);
 HttpHeaders headers_without_keys(const HttpRequest& request);
 /// Removes the keys in the headers from `text`, also without their scheme ("Bearer").
 std::string without_header_secrets(std::string text, const ExtraHeaders& headers);
+/// The head of a response, for on_response.
+ProviderResponse response_head(const HttpResponse& response);
+
 /// The timeouts of a call (D16). Zero: off.
 struct CallTimeouts {
     HttpTimeouts http{};

@@ -296,12 +296,8 @@ Task<> HttpStreamSource::attempt() {
     Task<HttpResponse> sent = transport->send(std::move(http));
     HttpResponse response = co_await std::move(sent);
     if (request_.options.on_response()) {
-        ProviderResponse seen;
-        seen.status = response.status;
-        for (const HttpHeader& header : response.headers)
-            seen.headers.emplace_back(header.name, header.value);
-        Task<> hook = call_user_hook("on_response", request_.options.on_response(), std::move(seen),
-                                     request_.model);
+        Task<> hook = call_user_hook("on_response", request_.options.on_response(),
+                                     response_head(response), request_.model);
         co_await std::move(hook);
     }
     if (response.status < 200 || response.status >= 300) {
