@@ -232,21 +232,21 @@ template <class M>
 struct HookProbe : M, HookNames {};
 
 // A final class has no probe: in it, overloads and templates are detected only if they accept the arguments of the hook.
-#define CUBEPI_DETAIL_HOOK(type, name, result, ...)                                      \
-    struct name##_member {                                                               \
-        template <class M, class... A>                                                   \
-        using Result = decltype(std::declval<M&>().name(std::declval<A>()...));          \
-        template <class M, class... A>                                                   \
-        static Result<M, A...> call(M& middleware, A&&... args) {                        \
-            return middleware.name(std::forward<A>(args)...);                            \
-        }                                                                                \
-    };                                                                                   \
-    template <class M>                                                                   \
-    concept FinalHas_##name = requires { &M::name; } || requires {                       \
-        typename name##_member::template Result<M, __VA_ARGS__>;                         \
-    } || requires { typename name##_member::template Result<M, FirstOf<__VA_ARGS__>>; }; \
-    template <class M>                                                                   \
-    concept Has_##name = (std::is_final_v<M> && FinalHas_##name<M>) ||                   \
+#define CUBEPI_DETAIL_HOOK(type, name, result, ...)                             \
+    struct name##_member {                                                      \
+        template <class M, class... A>                                          \
+        using Result = decltype(std::declval<M&>().name(std::declval<A>()...)); \
+        template <class M, class... A>                                          \
+        static Result<M, A...> call(M& middleware, A&&... args) {               \
+            return middleware.name(std::forward<A>(args)...);                   \
+        }                                                                       \
+    };                                                                          \
+    template <class M>                                                          \
+    concept FinalHas_##name = requires { &M::name; } || requires {              \
+        typename name##_member::Result<M, __VA_ARGS__>;                         \
+    } || requires { typename name##_member::Result<M, FirstOf<__VA_ARGS__>>; }; \
+    template <class M>                                                          \
+    concept Has_##name = (std::is_final_v<M> && FinalHas_##name<M>) ||          \
                          (!std::is_final_v<M> && !requires { &HookProbe<M>::name; });
 CUBEPI_AGENT_HOOKS(CUBEPI_DETAIL_HOOK)
 #undef CUBEPI_DETAIL_HOOK
