@@ -12,6 +12,8 @@
 #include <cubepi/schema/json_schema.hpp>
 #include <cubepi/schema/parse_json.hpp>
 
+#include "source_tree.hpp"
+
 namespace cubepi::detail {
 namespace {
 
@@ -149,7 +151,7 @@ TEST(StrictSchema, ReferencesAreWrittenInPlace) {
 }
 
 Json read_golden(const std::string& name) {
-    std::ifstream file(std::string(CUBEPI_GOLDEN_SCHEMAS "/") + name);
+    std::ifstream file(cubepi::testing::source_path("src/cubepi/provider/anthropic/") + name);
     std::stringstream text;
     text << file.rdbuf();
     return boost::json::parse(text.str());
