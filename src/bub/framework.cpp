@@ -8,8 +8,8 @@
 
 namespace bub {
 
-using detail::ask_all;
-using detail::ask_first;
+using detail::all_results;
+using detail::first_result;
 
 // The turn, in source order. A stage that throws ends it; kernel/turn.cpp implements the default of each stage, for
 // hooks that return nothing.
@@ -47,13 +47,8 @@ Task<TurnResult> Framework::process_inbound(Envelope inbound, bool stream_output
 
 Task<std::string> Framework::resolve_session(std::shared_ptr<Envelope> inbound) {
     ResolveSessionCall call{*inbound};
-    auto outcome = ask_first(impl_->plugins(), &Plugin::resolve_session, call);
-    std::optional<std::string> id;
-    if (outcome.is_pending()) {
-        id = co_await std::move(outcome).task();
-    } else {
-        id = std::move(outcome).value();
-    }
+    std::optional<std::string> id =
+        co_await first_result(impl_->plugins(), &Plugin::resolve_session, call);
     if (id && !id->empty()) co_return std::move(*id);
     co_return inbound->channel.value_or("default") + ":" + inbound->chat_id.value_or("default");
 }
@@ -61,13 +56,8 @@ Task<std::string> Framework::resolve_session(std::shared_ptr<Envelope> inbound) 
 Task<Prompt> Framework::build_prompt(std::shared_ptr<Envelope> message, std::string session_id,
                                      TurnState& state) {
     BuildPromptCall call{*message, session_id, state};
-    auto outcome = ask_first(impl_->plugins(), &Plugin::build_prompt, call);
-    std::optional<Prompt> prompt;
-    if (outcome.is_pending()) {
-        prompt = co_await std::move(outcome).task();
-    } else {
-        prompt = std::move(outcome).value();
-    }
+    std::optional<Prompt> prompt =
+        co_await first_result(impl_->plugins(), &Plugin::build_prompt, call);
     if (prompt && !prompt->empty()) co_return std::move(*prompt);
     co_return Prompt(message->content_text());
 }
@@ -75,15 +65,13 @@ Task<Prompt> Framework::build_prompt(std::shared_ptr<Envelope> message, std::str
 Task<> Framework::dispatch_outbound(std::shared_ptr<Envelope> message) {
     DispatchOutboundCall call{*message};
     const auto ignore = [](const Plugin&, std::optional<bool>) {};
-    auto outcome = ask_all(impl_->plugins(), &Plugin::dispatch_outbound, call, ignore);
-    if (outcome.is_pending()) (void)co_await std::move(outcome).task();
+    co_await all_results(impl_->plugins(), &Plugin::dispatch_outbound, call, ignore);
 }
 
 Task<> Framework::dispatch_outbound(TurnOutput output) {
     DispatchOutboundCall call{output.message, output.index, output.count};
     const auto ignore = [](const Plugin&, std::optional<bool>) {};
-    auto outcome = ask_all(impl_->plugins(), &Plugin::dispatch_outbound, call, ignore);
-    if (outcome.is_pending()) (void)co_await std::move(outcome).task();
+    co_await all_results(impl_->plugins(), &Plugin::dispatch_outbound, call, ignore);
 }
 
 Task<> Framework::notify_error(std::string stage, std::exception_ptr error,
@@ -94,9 +82,8 @@ Task<> Framework::notify_error(std::string stage, std::exception_ptr error,
     const detail::PluginList plugins = impl_->plugins();
     for (const auto& plugin : *plugins) {
         if (!plugin->on_error) continue;
-        MaybeTask<Done> notifying = detail::call_isolated(plugin->on_error, call);
-        if (!notifying.is_pending()) continue;
-        const auto notified = co_await cubepi::outcome_of(std::move(notifying).task());
+        Task<Done> notifying = plugin->on_error(call);
+        const auto notified = co_await cubepi::outcome_of(std::move(notifying));
         if (notified.cancelled()) notified.rethrow();
         if (notified) continue;
         impl_->warn("pipeline.on_error_failed",

@@ -15,13 +15,7 @@ Task<> detail::open_lifespans(Framework& framework, Lifespans& open) {
         const auto& provide = (*plugin)->provide_lifespan;
         if (!provide) continue;
         ProvideCall call{framework};
-        MaybeTask<std::shared_ptr<Lifespan>> outcome = provide(call);
-        std::shared_ptr<Lifespan> lifespan;
-        if (outcome.is_pending()) {
-            lifespan = co_await std::move(outcome).task();
-        } else {
-            lifespan = std::move(outcome).value();
-        }
+        std::shared_ptr<Lifespan> lifespan = co_await provide(call);
         if (!lifespan) continue;
         co_await lifespan->open();
         open.push_back(std::move(lifespan));

@@ -6,8 +6,8 @@
 
 namespace bub {
 
-using detail::ask_all;
-using detail::ask_first;
+using detail::all_results;
+using detail::first_result;
 
 Task<std::string> Framework::system_prompt(const Prompt& prompt, TurnState& state) {
     std::vector<std::string> blocks;
@@ -15,8 +15,7 @@ Task<std::string> Framework::system_prompt(const Prompt& prompt, TurnState& stat
     auto take = [&blocks](const Plugin&, std::optional<std::string> block) {
         if (block && !block->empty()) blocks.push_back(std::move(*block));
     };
-    auto outcome = ask_all(impl_->plugins(), &Plugin::system_prompt, call, take);
-    if (outcome.is_pending()) (void)co_await std::move(outcome).task();
+    co_await all_results(impl_->plugins(), &Plugin::system_prompt, call, take);
     std::string joined;
     for (auto block = blocks.rbegin(); block != blocks.rend(); ++block) {
         if (!joined.empty()) joined += "\n\n";
@@ -28,13 +27,8 @@ Task<std::string> Framework::system_prompt(const Prompt& prompt, TurnState& stat
 Task<std::string> Framework::continue_prompt(const Prompt& prompt, std::string session_id,
                                              TurnState& state) {
     ContinuePromptCall call{prompt, session_id, state};
-    auto outcome = ask_first(impl_->plugins(), &Plugin::continue_prompt, call);
-    std::optional<std::string> text;
-    if (outcome.is_pending()) {
-        text = co_await std::move(outcome).task();
-    } else {
-        text = std::move(outcome).value();
-    }
+    std::optional<std::string> text =
+        co_await first_result(impl_->plugins(), &Plugin::continue_prompt, call);
     co_return std::move(text).value_or(std::string());
 }
 
@@ -42,13 +36,8 @@ Task<std::optional<AdmitDecision>> Framework::admit_message(std::string session_
                                                             const Envelope& message,
                                                             TurnSnapshot turn) {
     AdmitMessageCall call{session_id, message, turn};
-    auto outcome = ask_first(impl_->plugins(), &Plugin::admit_message, call);
-    std::optional<AdmitDecision> decision;
-    if (outcome.is_pending()) {
-        decision = co_await std::move(outcome).task();
-    } else {
-        decision = std::move(outcome).value();
-    }
+    std::optional<AdmitDecision> decision =
+        co_await first_result(impl_->plugins(), &Plugin::admit_message, call);
     co_return decision;
 }
 
@@ -72,8 +61,7 @@ Task<std::vector<ProvidedChannel>> Framework::collect_channels(MessageHandler ha
             found.push_back(ProvidedChannel{std::move(channel), plugin.name});
         }
     };
-    auto outcome = ask_all(impl_->plugins(), &Plugin::provide_channels, call, take);
-    if (outcome.is_pending()) (void)co_await std::move(outcome).task();
+    co_await all_results(impl_->plugins(), &Plugin::provide_channels, call, take);
     co_return found;
 }
 
@@ -85,8 +73,7 @@ Task<ModelOptions> Framework::model_options(std::string session_id) {
         for (ModelChoice& choice : options->models) all.models.push_back(std::move(choice));
         if (all.current_model.empty()) all.current_model = std::move(options->current_model);
     };
-    auto outcome = ask_all(impl_->plugins(), &Plugin::provide_model_options, call, take);
-    if (outcome.is_pending()) (void)co_await std::move(outcome).task();
+    co_await all_results(impl_->plugins(), &Plugin::provide_model_options, call, take);
     co_return all;
 }
 
@@ -99,8 +86,7 @@ Task<std::vector<CliCommand>> Framework::cli_commands() {
             all.push_back(std::move(command));
         }
     };
-    auto outcome = ask_all(impl_->plugins(), &Plugin::register_cli_commands, call, take);
-    if (outcome.is_pending()) (void)co_await std::move(outcome).task();
+    co_await all_results(impl_->plugins(), &Plugin::register_cli_commands, call, take);
     co_return all;
 }
 
@@ -128,13 +114,7 @@ Task<JsonObject> Framework::onboard(JsonObject config, OnboardingUi* ui) {
     for (auto plugin = plugins->rbegin(); plugin != plugins->rend(); ++plugin) {
         if (!(*plugin)->onboard_config) continue;
         OnboardCall call{config, ui};
-        MaybeTask<std::optional<JsonObject>> outcome = (*plugin)->onboard_config(call);
-        std::optional<JsonObject> given;
-        if (outcome.is_pending()) {
-            given = co_await std::move(outcome).task();
-        } else {
-            given = std::move(outcome).value();
-        }
+        std::optional<JsonObject> given = co_await (*plugin)->onboard_config(call);
         if (given) merge(config, std::move(*given));
     }
     co_return config;
@@ -146,13 +126,8 @@ Task<std::shared_ptr<TapeStore>> Framework::tape_store() {
         if (impl_->store) co_return *impl_->store;
     }
     ProvideCall call{*this};
-    auto outcome = ask_first(impl_->plugins(), &Plugin::provide_tape_store, call);
-    std::shared_ptr<TapeStore> store;
-    if (outcome.is_pending()) {
-        store = co_await std::move(outcome).task();
-    } else {
-        store = std::move(outcome).value();
-    }
+    std::shared_ptr<TapeStore> store =
+        co_await first_result(impl_->plugins(), &Plugin::provide_tape_store, call);
     const std::lock_guard lock(impl_->mutex);
     if (!impl_->store) impl_->store = std::move(store);
     co_return *impl_->store;
@@ -164,13 +139,8 @@ Task<std::shared_ptr<SteeringInbox>> Framework::steering_inbox() {
         if (impl_->inbox) co_return *impl_->inbox;
     }
     ProvideCall call{*this};
-    auto outcome = ask_first(impl_->plugins(), &Plugin::provide_steering_inbox, call);
-    std::shared_ptr<SteeringInbox> inbox;
-    if (outcome.is_pending()) {
-        inbox = co_await std::move(outcome).task();
-    } else {
-        inbox = std::move(outcome).value();
-    }
+    std::shared_ptr<SteeringInbox> inbox =
+        co_await first_result(impl_->plugins(), &Plugin::provide_steering_inbox, call);
     const std::lock_guard lock(impl_->mutex);
     if (!impl_->inbox) impl_->inbox = std::move(inbox);
     co_return *impl_->inbox;
@@ -193,8 +163,7 @@ Task<std::vector<std::string>> Framework::tape_sidecars() {
         }
         names.push_back(std::move(sidecar->name));
     };
-    auto outcome = ask_all(impl_->plugins(), &Plugin::provide_tape_sidecar, call, take);
-    if (outcome.is_pending()) (void)co_await std::move(outcome).task();
+    co_await all_results(impl_->plugins(), &Plugin::provide_tape_sidecar, call, take);
     const std::lock_guard lock(impl_->mutex);
     if (!impl_->sidecars) impl_->sidecars = std::move(names);
     co_return *impl_->sidecars;
@@ -211,8 +180,7 @@ Task<EnvironmentVariables> Framework::environment() {
     auto take = [&variables](const Plugin&, std::optional<EnvironmentVariables> given) {
         if (given) variables.merge(*given);
     };
-    auto outcome = ask_all(impl_->plugins(), &Plugin::provide_environment, call, take);
-    if (outcome.is_pending()) (void)co_await std::move(outcome).task();
+    co_await all_results(impl_->plugins(), &Plugin::provide_environment, call, take);
     const std::lock_guard lock(impl_->mutex);
     if (!impl_->environment) impl_->environment = std::move(variables);
     co_return *impl_->environment;
@@ -220,13 +188,8 @@ Task<EnvironmentVariables> Framework::environment() {
 
 Task<TapeContext> Framework::tape_context(std::string session_id, TurnState& state) {
     BuildTapeContextCall call{session_id, state};
-    auto outcome = ask_first(impl_->plugins(), &Plugin::build_tape_context, call);
-    std::optional<TapeContext> context;
-    if (outcome.is_pending()) {
-        context = co_await std::move(outcome).task();
-    } else {
-        context = std::move(outcome).value();
-    }
+    std::optional<TapeContext> context =
+        co_await first_result(impl_->plugins(), &Plugin::build_tape_context, call);
     co_return std::move(context).value_or(TapeContext());
 }
 

@@ -4,12 +4,9 @@
 #include <utility>
 
 #include <cubepi/core/detail/async_function.hpp>
-#include <cubepi/core/maybe_task.hpp>
 #include <cubepi/core/task.hpp>
 
 namespace bub {
-
-using cubepi::MaybeTask;
 
 /// Result type of hooks that return no value.
 struct Done {};
@@ -22,8 +19,8 @@ CUBEPI_DETAIL_SLOT(plugin_hook,
 }  // namespace detail
 
 /// A callable of a plugin: a lambda, function or object that takes `Call&` and returns R, something that converts to R,
-/// nothing (the same as R()), a Task of one of these, or a MaybeTask<R>. The call outlives it, and the task it returns. The
-/// callable lives as long as its framework, so coroutine lambdas may have captures. Any other callable does not compile.
+/// nothing (the same as R()), or a Task of one of these. The call outlives it, and the task it returns. The callable
+/// lives as long as its framework, so coroutine lambdas may have captures. Any other callable does not compile.
 template <class Signature>
 class Hook;
 
@@ -36,12 +33,16 @@ public:
     Hook(F callable) : call_(std::move(callable)) {}
 
     explicit operator bool() const noexcept { return static_cast<bool>(call_); }
-    MaybeTask<R> operator()(Call& call) const { return call_(call); }
+    /// Calls the callable when the task is awaited; the task throws what the callable throws.
+    Task<R> operator()(Call& call) const {
+        return cubepi::detail::await_call<R, Function, Call&>(call_, call);
+    }
 
 private:
     static constexpr cubepi::detail::AsyncRules rules{.void_is_default = true};
+    using Function = cubepi::detail::AsyncFunction<R(Call&), detail::plugin_hook_slot, rules>;
 
-    cubepi::detail::AsyncFunction<R(Call&), detail::plugin_hook_slot, rules> call_;
+    Function call_;
 };
 
 }  // namespace bub

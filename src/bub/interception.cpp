@@ -44,9 +44,8 @@ public:
 private:
     template <class R, class Call>
     Task<R> ask(const Plugin& plugin, const Hook<R(Call)>& hook, Call call, std::string_view name) {
-        MaybeTask<R> asking = detail::call_isolated(hook, call);
-        if (!asking.is_pending()) co_return std::move(asking).value();
-        cubepi::Outcome<R> answer = co_await cubepi::outcome_of(std::move(asking).task());
+        Task<R> asking = hook(call);
+        cubepi::Outcome<R> answer = co_await cubepi::outcome_of(std::move(asking));
         if (answer.cancelled()) answer.rethrow();
         if (answer) co_return std::move(answer).value();
         if (warn_) {

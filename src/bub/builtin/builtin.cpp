@@ -177,15 +177,9 @@ Task<std::optional<std::string>> answer_text(CorePtr core, RunModelCall& call) {
     co_return co_await cubepi::with_cleanup(std::move(reading), close_stream(stream));
 }
 
-MaybeTask<Done> save_state(SaveStateCall& call) {
+Task<> save_state(SaveStateCall& call) {
     auto open = call.state.service<OpenLifespan>();
-    if (!open || !open->lifespan) return MaybeTask<Done>(Done());
-    const auto close = [](std::shared_ptr<OpenLifespan> span,
-                          std::exception_ptr error) -> Task<Done> {
-        co_await close_lifespan(std::move(span), std::move(error));
-        co_return Done();
-    };
-    return MaybeTask<Done>(close(std::move(open), call.error));
+    if (open && open->lifespan) co_await close_lifespan(std::move(open), call.error);
 }
 
 Envelope answer_to(const RenderOutboundCall& call, std::string text, std::string kind) {

@@ -71,8 +71,7 @@ Task<> Turn::load_state() {
     auto keep = [&found](const Plugin&, std::optional<JsonObject> values) {
         if (values) found.push_back(std::move(*values));
     };
-    auto outcome = ask_all(plugins, &Plugin::load_state, call, keep);
-    if (outcome.is_pending()) (void)co_await std::move(outcome).task();
+    co_await all_results(plugins, &Plugin::load_state, call, keep);
     // The first asked has the highest precedence, so it is merged last.
     for (auto values = found.rbegin(); values != found.rend(); ++values) {
         for (auto& [key, value] : *values) merged[key] = std::move(value);
@@ -105,13 +104,7 @@ Task<> Turn::answer() {
 
 Task<bool> Turn::ask_text(const Plugin& plugin) {
     RunModelCall call{result.prompt, result.session_id, result.state, *inbound};
-    MaybeTask<std::optional<std::string>> asking = plugin.run_model(call);
-    std::optional<std::string> text;
-    if (asking.is_pending()) {
-        text = co_await std::move(asking).task();
-    } else {
-        text = std::move(asking).value();
-    }
+    std::optional<std::string> text = co_await plugin.run_model(call);
     if (text && streaming) {
         co_await take_text(std::move(*text));
     } else if (text) {
@@ -133,13 +126,7 @@ Task<> Turn::take_text(std::string text) {
 
 Task<bool> Turn::ask_stream(const Plugin& plugin) {
     RunModelCall call{result.prompt, result.session_id, result.state, *inbound};
-    MaybeTask<EventStream> outcome = plugin.run_model_stream(call);
-    EventStream stream;
-    if (outcome.is_pending()) {
-        stream = co_await std::move(outcome).task();
-    } else {
-        stream = std::move(outcome).value();
-    }
+    EventStream stream = co_await plugin.run_model_stream(call);
     if (!stream) {
         if (!streaming && without_stream_.empty()) without_stream_ = plugin.name;
         co_return false;
@@ -195,9 +182,7 @@ Task<std::exception_ptr> Turn::save_state(std::exception_ptr failure) {
                        result.model_output, result.prompt, failure};
     for (const auto& plugin : *plugins) {
         if (!plugin->save_state) continue;
-        MaybeTask<Done> saving = call_isolated(plugin->save_state, call);
-        if (!saving.is_pending()) continue;
-        Task<> settling = settle(discard_value(std::move(saving).task()), "save_state");
+        Task<> settling = settle(discard_value(plugin->save_state(call)), "save_state");
         const Outcome<> saved = co_await outcome_of(std::move(settling));
         if (is_cancelled_by(saved.failure())) {
             co_await cubepi::shield();
@@ -291,8 +276,7 @@ Task<> Turn::render_outbound() {
     auto take = [&outbounds](const Plugin&, EnvelopeBatch batch) {
         for (Envelope& envelope : batch.items) outbounds.push_back(std::move(envelope));
     };
-    auto outcome = ask_all(plugins, &Plugin::render_outbound, call, take);
-    if (outcome.is_pending()) (void)co_await std::move(outcome).task();
+    co_await all_results(plugins, &Plugin::render_outbound, call, take);
     if (!outbounds.empty()) co_return;
     Envelope made(result.model_output);
     made.session_id = result.session_id;
@@ -317,8 +301,7 @@ Task<> Turn::dispatch_outbound() {
     }
     for (std::size_t index = 0; index < count; ++index) {
         DispatchOutboundCall call{result.outbounds[index], index, count};
-        auto outcome = ask_all(plugins, &Plugin::dispatch_outbound, call, ignore);
-        if (outcome.is_pending()) (void)co_await std::move(outcome).task();
+        co_await all_results(plugins, &Plugin::dispatch_outbound, call, ignore);
     }
 }
 

@@ -12,8 +12,8 @@ namespace conformance {
 
 namespace {
 
-using bub::MaybeTask;
 using bub::Task;
+using cubepi::MaybeTask;
 
 /// The arguments of a call that behaviours and the trace refer to.
 struct Arguments {
