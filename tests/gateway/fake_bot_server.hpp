@@ -12,7 +12,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 
-#include <bub/channel/telegram/fake_bot_api.hpp>
+#include <support/fake_bot_api.hpp>
 #include <cubepi/core/clock.hpp>
 #include <cubepi/net/http_server.hpp>
 

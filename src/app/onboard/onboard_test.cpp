@@ -7,8 +7,8 @@
 
 #include <gtest/gtest.h>
 
-#include <bub/channel/telegram/fake_bot_api.hpp>
 #include <bub/framework.hpp>
+#include <support/fake_bot_api.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/run.hpp>
 #include <cubepi/net/network_error.hpp>

@@ -14,8 +14,8 @@
 #include <bub/channel/channel_manager.hpp>
 #include <bub/channel/delivery_log.hpp>
 #include <bub/channel/file_delivery_log.hpp>
-#include <bub/channel/telegram/fake_bot_api.hpp>
 #include <bub/channel/telegram_channel.hpp>
+#include <support/fake_bot_api.hpp>
 #include <cubepi/core/offload.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/run.hpp>

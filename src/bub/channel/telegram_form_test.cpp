@@ -1,7 +1,6 @@
 // Questions with several parts or choices, and the outcomes that take the place of buttons.
 
-#include <bub/channel/telegram/question_card.hpp>
-#include <bub/channel/telegram/question_form.hpp>
+#include <bub/channel/telegram/questions.hpp>
 #include <bub/channel/telegram/telegram_test_support.hpp>
 #include <bub/questions.hpp>
 #include <cubepi/core/support/json_member.hpp>

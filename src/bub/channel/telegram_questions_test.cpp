@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <bub/channel/telegram/question_card.hpp>
+#include <bub/channel/telegram/questions.hpp>
 #include <bub/questions.hpp>
 #include <cubepi/core/error.hpp>
 

@@ -15,6 +15,9 @@ namespace {
 using cubepi::Outcome;
 using cubepi::outcome_of;
 
+/// Beyond this number, chats without recent messages are forgotten.
+constexpr std::size_t max_chats = 4096;
+
 constexpr std::chrono::seconds longest_delay{60};
 
 void address(JsonObject& parameters, ChatTarget to) {
@@ -85,6 +88,43 @@ std::chrono::nanoseconds backoff(int failures) {
 }
 
 }  // namespace
+
+RateLimiter::TimePoint RateLimiter::reserve(TimePoint& due, const Rate& rate, TimePoint now) {
+    const TimePoint at = std::max(now, earliest(due, rate));
+    due = std::max(due, now) + rate.interval;
+    return at;
+}
+
+RateLimiter::TimePoint& RateLimiter::bucket(std::int64_t chat) {
+    if (chats_.size() >= max_chats) forget_idle(clock_.now());
+    return chats_[chat];
+}
+
+void RateLimiter::forget_idle(TimePoint now) {
+    std::erase_if(chats_, [now](const auto& entry) { return entry.second <= now; });
+}
+
+Task<> RateLimiter::acquire(std::int64_t chat) {
+    const TimePoint at = reserve(bucket(chat), rate_of(chat), clock_.now());
+    if (at > clock_.now()) co_await clock_.sleep_until(at);
+    const TimePoint of_all = reserve(all_, limits_.all, clock_.now());
+    if (of_all > clock_.now()) co_await clock_.sleep_until(of_all);
+}
+
+bool RateLimiter::try_acquire(std::int64_t chat) {
+    const TimePoint now = clock_.now();
+    TimePoint& due = bucket(chat);
+    if (earliest(due, rate_of(chat)) > now || earliest(all_, limits_.all) > now) return false;
+    (void)reserve(due, rate_of(chat), now);
+    (void)reserve(all_, limits_.all, now);
+    return true;
+}
+
+void RateLimiter::pause(std::int64_t chat, std::chrono::nanoseconds delay) {
+    const Rate& rate = rate_of(chat);
+    TimePoint& due = bucket(chat);
+    due = std::max(due, clock_.now() + delay + rate.interval * (rate.burst - 1));
+}
 
 FormattedText with_prefix(std::string_view prefix, FormattedText text) {
     const std::size_t units = utf16_length(prefix);

@@ -1,23 +1,178 @@
 #include <bub/channel/telegram/outbox.hpp>
 
+#include <algorithm>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
-#include <bub/channel/telegram/file_upload.hpp>
-#include <bub/channel/telegram/question_card.hpp>
+#include <bub/channel/telegram/message_sender.hpp>
+#include <bub/channel/telegram/questions.hpp>
+#include <bub/channel/telegram/telegram_api.hpp>
 #include <bub/channel/telegram/update.hpp>
+#include <bub/envelope.hpp>
 #include <bub/questions.hpp>
 #include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/net/utf8.hpp>
 
 namespace bub::telegram {
 
+/// An answer that is shown while it is generated: as messages that are edited. Messages that are not final end with an
+/// ellipsis, so that one which a killed process has left is recognized as incomplete. Used on one executor.
+class LiveAnswer {
+public:
+    LiveAnswer(ChatTarget to, std::shared_ptr<MessageSender> sender, cubepi::Clock& clock);
+
+    void append(std::string_view delta);
+    /// Shows the text from time to time until finish() or end(). Run once, in the background.
+    static Task<> show(std::shared_ptr<LiveAnswer> answer);
+
+    /// Makes the messages show the final text. Throws ApiError if Telegram rejects it.
+    Task<> finish(FormattedText final_text);
+    /// Ends show(): the turn has no answer. What is shown stays, with its ellipsis.
+    void end() { over_.request_stop(); }
+
+private:
+    struct Shown {
+        std::int64_t id = 0;
+        FormattedText text = {};
+    };
+
+    std::chrono::nanoseconds interval() const;
+    Task<> preview();
+    Task<> preview_part(std::size_t index, FormattedText part);
+    Task<> finish_part(std::size_t index, FormattedText part);
+
+    const ChatTarget to_;
+    const std::shared_ptr<MessageSender> sender_;
+    cubepi::Clock& clock_;
+    std::string text_;
+    bool changed_ = false;
+    std::vector<Shown> shown_;
+    std::stop_source over_;
+    cubepi::AsyncEvent idle_{true};
+};
+
 namespace {
 
 using cubepi::Outcome;
 using cubepi::outcome_of;
+
+/// The call that sends a file.
+struct FileUpload {
+    std::string method = {};
+    JsonObject parameters = {};
+    UploadedFile file = {};    ///< without a field: the file is an address in `parameters`
+    std::string problem = {};  ///< for the user; empty: none
+};
+
+constexpr std::size_t max_photo_bytes = 10'000'000;
+constexpr std::size_t max_file_bytes = 50'000'000;
+
+struct Method {
+    const char* name;
+    const char* field;
+};
+
+Method method_for(const MediaItem& item, std::size_t bytes) {
+    const bool is_photo = item.mime_type == "image/jpeg" || item.mime_type == "image/png" ||
+                          item.mime_type == "image/webp";
+    if (item.type == MediaType::image && is_photo && bytes <= max_photo_bytes)
+        return Method{"sendPhoto", "photo"};
+    if (item.type == MediaType::video && item.mime_type == "video/mp4")
+        return Method{"sendVideo", "video"};
+    if (item.type == MediaType::audio && item.mime_type == "audio/mpeg")
+        return Method{"sendAudio", "audio"};
+    return Method{"sendDocument", "document"};
+}
+
+int digit_value(char c) {
+    constexpr std::string_view digits =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const std::size_t at = digits.find(c);
+    return at == std::string_view::npos ? -1 : static_cast<int>(at);
+}
+
+/// Decodes the bytes of a data URL with base64; nothing if it is not one.
+std::optional<std::string> decode_data_url(std::string_view url) {
+    const std::size_t comma = url.find(";base64,");
+    if (!url.starts_with("data:") || comma == std::string_view::npos) return std::nullopt;
+    std::string bytes;
+    std::uint32_t group = 0;
+    int bits = 0;
+    for (const char c : url.substr(comma + 8)) {
+        const int value = digit_value(c);
+        if (value < 0) continue;
+        group = (group << 6U) | static_cast<std::uint32_t>(value);
+        bits += 6;
+        if (bits < 8) continue;
+        bits -= 8;
+        bytes += static_cast<char>((group >> static_cast<unsigned>(bits)) & 255U);
+    }
+    return bytes;
+}
+
+Task<std::optional<std::string>> bytes_of(MediaItem item) {
+    std::optional<std::string> bytes;
+    if (!item.url.empty()) {
+        bytes = decode_data_url(item.url);
+    } else if (item.fetch) {
+        bytes = co_await item.fetch();
+    }
+    co_return bytes;
+}
+
+std::string name_of(const MediaItem& item) {
+    if (!item.filename.empty()) return item.filename;
+    const std::size_t slash = item.mime_type.find('/');
+    return "file" + (slash == std::string::npos ? "" : "." + item.mime_type.substr(slash + 1));
+}
+/// Fetches the attachment of a message. Photos of up to 10 MB are shown; other files of up to 50 MB are documents.
+Task<FileUpload> file_upload(MediaItem item) {
+    FileUpload upload;
+    const std::string name = name_of(item);
+    if (item.url.starts_with("https://") || item.url.starts_with("http://")) {
+        const Method method = method_for(item, 0);
+        upload.method = method.name;
+        upload.parameters[method.field] = item.url;
+        co_return upload;
+    }
+    Task<std::optional<std::string>> fetching = bytes_of(item);
+    Outcome<std::optional<std::string>> fetched = co_await cubepi::outcome_of(std::move(fetching));
+    if (fetched.cancelled()) fetched.rethrow();
+    if (!fetched || !fetched.value()) {
+        upload.problem = "(The file " + name + " could not be read.)";
+    } else if (fetched.value()->size() > max_file_bytes) {
+        upload.problem =
+            "(The file " + name + " has more than 50 MB, and Telegram does not take it.)";
+    } else {
+        const Method method = method_for(item, fetched.value()->size());
+        upload.method = method.name;
+        upload.file.field = method.field;
+        upload.file.name = name;
+        upload.file.mime_type =
+            item.mime_type.empty() ? "application/octet-stream" : item.mime_type;
+        upload.file.bytes = std::move(*fetched.value());
+    }
+    co_return upload;
+}
+
+/// A longer answer is not shown before it is complete: each change would format all of it.
+constexpr std::size_t max_preview_bytes = 64 * 1024;
+constexpr std::string_view ellipsis = " \u2026";
+
+bool is_same(const FormattedText& a, const FormattedText& b) {
+    return a.text == b.text && a.entities == b.entities;
+}
 
 constexpr std::size_t max_questions = 1000;
 
@@ -68,6 +223,102 @@ bool is_resent(const Envelope& message) {
 }
 
 }  // namespace
+
+LiveAnswer::LiveAnswer(ChatTarget to, std::shared_ptr<MessageSender> sender, cubepi::Clock& clock)
+    : to_(to), sender_(std::move(sender)), clock_(clock) {}
+
+void LiveAnswer::append(std::string_view delta) {
+    text_ += delta;
+    changed_ = true;
+}
+
+/// Leaves the rest of the rate limits to final messages.
+std::chrono::nanoseconds LiveAnswer::interval() const {
+    return to_.chat < 0 ? std::chrono::milliseconds(6000) : std::chrono::milliseconds(1500);
+}
+
+Task<> LiveAnswer::show(std::shared_ptr<LiveAnswer> answer) {
+    answer->idle_.reset();
+    std::exception_ptr failure;
+    try {
+        while (true) {
+            Task<> sleeping = answer->clock_.sleep_for(answer->interval());
+            Task<> waiting = cubepi::cancel_on(answer->over_.get_token(), std::move(sleeping));
+            co_await std::move(waiting);
+            if (answer->text_.size() > max_preview_bytes) break;
+            if (!std::exchange(answer->changed_, false)) continue;
+            co_await answer->preview();
+        }
+    } catch (...) {
+        // The final text reports what is wrong; a preview is not worth a retry.
+        failure = std::current_exception();
+    }
+    answer->idle_.set();
+    if (cubepi::is_cancellation(failure) && !answer->over_.stop_requested())
+        std::rethrow_exception(failure);
+}
+
+Task<> LiveAnswer::preview() {
+    // The ellipsis must fit into the last message.
+    std::vector<FormattedText> parts =
+        split_text(format_markdown(text_), max_message_units - ellipsis.size());
+    if (parts.empty()) co_return;
+    parts.back().text += ellipsis;
+    for (std::size_t index = 0; index < parts.size(); ++index)
+        co_await preview_part(index, std::move(parts[index]));
+}
+
+Task<> LiveAnswer::preview_part(std::size_t index, FormattedText part) {
+    if (index > shown_.size()) co_return;
+    if (index < shown_.size() && is_same(shown_[index].text, part)) co_return;
+    if (index < shown_.size()) {
+        const bool edited = co_await sender_->try_edit(to_, shown_[index].id, OutgoingText(part));
+        if (edited) {
+            shown_[index].text = std::move(part);
+        } else {
+            changed_ = true;
+        }
+        co_return;
+    }
+    const std::int64_t id = co_await sender_->try_send(to_, OutgoingText(part));
+    if (id != 0) {
+        shown_.emplace_back();
+        shown_.back().id = id;
+        shown_.back().text = std::move(part);
+    } else {
+        changed_ = true;
+    }
+}
+
+Task<> LiveAnswer::finish(FormattedText final_text) {
+    end();
+    co_await idle_.wait();
+    std::vector<FormattedText> parts = split_text(final_text);
+    for (std::size_t index = 0; index < parts.size(); ++index)
+        co_await finish_part(index, std::move(parts[index]));
+    for (; shown_.size() > parts.size(); shown_.pop_back())
+        co_await sender_->try_delete(to_, shown_.back().id);
+}
+
+Task<> LiveAnswer::finish_part(std::size_t index, FormattedText part) {
+    if (index < shown_.size()) {
+        if (is_same(shown_[index].text, part)) co_return;
+        const bool edited = co_await sender_->edit(to_, shown_[index].id, OutgoingText(part));
+        if (edited) {
+            shown_[index].text = std::move(part);
+            co_return;
+        }
+        // A user has deleted the message. The following ones are replaced as well, to keep the order.
+        while (shown_.size() > index) {
+            co_await sender_->try_delete(to_, shown_.back().id);
+            shown_.pop_back();
+        }
+    }
+    const std::int64_t id = co_await sender_->send(to_, OutgoingText(part));
+    shown_.emplace_back();
+    shown_.back().id = id;
+    shown_.back().text = std::move(part);
+}
 
 Outbox::Outbox(const TelegramChannelOptions& options, std::shared_ptr<const TelegramApi> api)
     : options_(options),

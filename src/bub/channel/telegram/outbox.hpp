@@ -7,12 +7,13 @@
 #include <stop_token>
 #include <string>
 
-#include <bub/channel/telegram/live_answer.hpp>
 #include <bub/channel/telegram/message_sender.hpp>
 #include <bub/channel/telegram_channel.hpp>
 #include <cubepi/core/task_scope.hpp>
 
 namespace bub::telegram {
+
+class LiveAnswer;
 
 /// The sending side of the channel: answers, questions, files, the indicator that a turn runs. Used on one executor.
 class Outbox : public std::enable_shared_from_this<Outbox> {

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include <bub/channel/telegram/fake_bot_api.hpp>
 #include <bub/channel/telegram_channel.hpp>
+#include <support/fake_bot_api.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/testing/manual_clock.hpp>

@@ -4,10 +4,12 @@
 #include <array>
 #include <cctype>
 #include <charconv>
+#include <cmath>
+#include <string>
 #include <utility>
 
-#include <bub/channel/telegram/question_card.hpp>
-#include <bub/channel/telegram/update_origin.hpp>
+#include <bub/channel/telegram/questions.hpp>
+#include <cubepi/core/error.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/trimmed.hpp>
 
@@ -21,6 +23,182 @@ using cubepi::detail::object_member;
 using cubepi::detail::string_member;
 using cubepi::detail::text_member;
 using Kind = Incoming::Kind;
+
+void add_ids(const std::vector<std::string>& texts, const char* list, std::set<std::int64_t>& ids) {
+    for (const std::string& text : texts) {
+        std::int64_t id = 0;
+        const char* const end = text.data() + text.size();
+        const auto [stop, failed] = std::from_chars(text.data(), end, id);
+        if (failed != std::errc() || stop != end || id == 0) {
+            throw cubepi::Error(cubepi::ErrorCode::invalid_argument,
+                                "the channel telegram needs numbers in '" + std::string(list) +
+                                    "', not '" + text +
+                                    "'; the bot tells a user who is not listed his id");
+        }
+        ids.insert(id);
+    }
+}
+
+/// A kind of attachment, and the name and type of files that do not state theirs.
+struct MediaKind {
+    const char* key;
+    MediaType type;
+    const char* mime_type;
+    const char* title;
+};
+constexpr MediaKind media_kinds[] = {
+    // An animation has a copy of itself as a document.
+    {"animation", MediaType::video, "video/mp4", "Animation"},
+    {"document", MediaType::document, "application/octet-stream", "Document"},
+    {"voice", MediaType::audio, "audio/ogg", "Voice message"},
+    {"audio", MediaType::audio, "audio/mpeg", "Audio"},
+    {"video", MediaType::video, "video/mp4", "Video"},
+    {"video_note", MediaType::video, "video/mp4", "Video message"},
+};
+
+void add_note(Envelope& envelope, const std::string& note) {
+    std::string& text = *envelope.content;
+    if (!text.empty()) text += "\n";
+    text += "[" + note + "]";
+}
+
+MediaType type_of(std::string_view mime_type, MediaType type) {
+    if (type != MediaType::document) return type;
+    if (mime_type.starts_with("image/")) return MediaType::image;
+    if (mime_type.starts_with("audio/")) return MediaType::audio;
+    return type;
+}
+
+void add_file(const JsonObject& file, const MediaKind& kind, JsonArray& files) {
+    JsonObject stored;
+    std::string mime_type = text_member(file, "mime_type");
+    if (mime_type.empty()) mime_type = kind.mime_type;
+    stored["type"] = to_string(type_of(mime_type, kind.type));
+    stored["mime_type"] = mime_type;
+    stored["filename"] = text_member(file, "file_name");
+    stored["file_id"] = text_member(file, "file_id");
+    stored["size"] = integer_member(file, "file_size").value_or(0);
+    files.emplace_back(std::move(stored));
+}
+
+/// Sizes are listed from small to large, but this is not promised.
+const JsonObject* largest_photo(const JsonArray& sizes) {
+    const JsonObject* largest = nullptr;
+    std::int64_t most = -1;
+    for (const Json& one : sizes) {
+        const JsonObject* const size = one.if_object();
+        if (!size) continue;
+        const std::int64_t pixels = integer_member(*size, "width").value_or(0) *
+                                    integer_member(*size, "height").value_or(0);
+        if (pixels > most) {
+            most = pixels;
+            largest = size;
+        }
+    }
+    return largest;
+}
+
+std::string note_for(const MediaKind& kind, const JsonObject& file) {
+    std::string note = kind.title;
+    const std::string_view name = string_member(file, "file_name");
+    if (!name.empty()) note += ": " + std::string(name);
+    if (const auto seconds = integer_member(file, "duration"))
+        note += ", " + std::to_string(*seconds) + " s";
+    return note;
+}
+
+void add_other(const JsonObject& message, Envelope& envelope) {
+    if (const JsonObject* sticker = object_member(message, "sticker"))
+        add_note(envelope, "Sticker " + text_member(*sticker, "emoji"));
+    if (const JsonObject* contact = object_member(message, "contact"))
+        add_note(envelope, "Contact: " + text_member(*contact, "first_name") + ", " +
+                               text_member(*contact, "phone_number"));
+    if (const JsonObject* place = object_member(message, "location"))
+        add_note(envelope, "Location: " + boost::json::serialize(*place));
+}
+
+/// Adds the files of a message to its envelope, and what a model cannot see as a note.
+void add_media(const JsonObject& message, Envelope& envelope, JsonArray& files) {
+    if (const JsonArray* sizes = array_member(message, "photo")) {
+        constexpr MediaKind photo{"photo", MediaType::image, "image/jpeg", "Photo"};
+        if (const JsonObject* largest = largest_photo(*sizes)) add_file(*largest, photo, files);
+        if (envelope.content->empty()) add_note(envelope, "Photo");
+    }
+    for (const MediaKind& kind : media_kinds) {
+        const JsonObject* const file = object_member(message, kind.key);
+        if (!file) continue;
+        add_file(*file, kind, files);
+        add_note(envelope, note_for(kind, *file));
+        break;
+    }
+    add_other(message, envelope);
+}
+
+JsonArray keyboard_of(const JsonObject& message) {
+    const JsonObject* const markup = object_member(message, "reply_markup");
+    const JsonArray* const rows = markup ? array_member(*markup, "inline_keyboard") : nullptr;
+    return rows ? *rows : JsonArray();
+}
+
+/// Returns the id of the user or chat in the member `key`; 0 if there is none.
+std::int64_t id_in(const JsonObject& object, std::string_view key) {
+    const JsonObject* const member = object_member(object, key);
+    return member ? integer_member(*member, "id").value_or(0) : 0;
+}
+
+/// Sets the origin of the envelope; returns the facts about it that are stored.
+JsonObject origin_facts(Incoming& incoming, const Access& access, const std::string& name) {
+    Envelope& envelope = incoming.envelope;
+    const ChatTarget& place = incoming.place;
+    const std::string chat = std::to_string(place.chat);
+    envelope.channel = "telegram";
+    envelope.chat_id = chat;
+    envelope.session_id = "telegram:" + chat;
+    if (place.thread != 0) *envelope.session_id += ":" + std::to_string(place.thread);
+    envelope.from_operator = access.is_operator(incoming.user);
+    envelope.context["sender_id"] = std::to_string(incoming.user);
+    envelope.context["private_chat"] = place.chat > 0;
+    JsonObject facts;
+    facts["user"] = incoming.user;
+    facts["chat"] = place.chat;
+    if (place.thread != 0) facts["thread"] = place.thread;
+    facts["name"] = name;
+    return facts;
+}
+
+/// Reads a `callback_query`.
+Incoming read_button(const JsonObject& query, const Access& access) {
+    Incoming incoming;
+    incoming.user = id_in(query, "from");
+    incoming.callback_id = text_member(query, "id");
+    const JsonObject* const message = object_member(query, "message");
+    const JsonObject* const from = object_member(query, "from");
+    if (incoming.callback_id.empty() || !from) return incoming;
+    incoming.kind = Kind::stale_button;
+    if (!message) return incoming;
+    incoming.place.chat = id_in(*message, "chat");
+    if (cubepi::detail::flag_member(*message, "is_topic_message"))
+        incoming.place.thread = integer_member(*message, "message_thread_id").value_or(0);
+    if (!access.allows(incoming.user, incoming.place.chat)) {
+        incoming.kind = Kind::unknown_user;
+        return incoming;
+    }
+    incoming.message_id = integer_member(*message, "message_id").value_or(0);
+    incoming.data = text_member(query, "data");
+    incoming.keyboard = keyboard_of(*message);
+    if (is_form_choice(incoming.data) && !incoming.keyboard.empty()) {
+        incoming.kind = Kind::choice;
+        return incoming;
+    }
+    Envelope& envelope = incoming.envelope;
+    if (!answer_with_button(incoming.data, incoming.keyboard, envelope)) return incoming;
+    incoming.kind = Kind::button;
+    envelope.is_active = true;
+    JsonObject facts = origin_facts(incoming, access, display_name(*from));
+    facts["question"] = incoming.message_id;
+    envelope.rest[telegram_key] = std::move(facts);
+    return incoming;
+}
 
 bool equal_ignoring_case(std::string_view a, std::string_view b) {
     return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), [](char x, char y) {
@@ -253,6 +431,13 @@ std::int64_t thread_of(std::string_view session_id, std::string_view chat) {
 }
 
 }  // namespace
+
+Access::Access(const std::vector<std::string>& users, const std::vector<std::string>& chats,
+               const std::vector<std::string>& operators) {
+    add_ids(users, "users", users_);
+    add_ids(chats, "chats", chats_);
+    add_ids(operators, "operators", operators_);
+}
 
 std::string display_name(const JsonObject& user) {
     std::string name = text_member(user, "first_name");

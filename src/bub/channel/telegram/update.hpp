@@ -2,13 +2,37 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
+#include <string_view>
+#include <vector>
 
-#include <bub/channel/telegram/access.hpp>
 #include <bub/channel/telegram/message_sender.hpp>
 #include <bub/envelope.hpp>
 
 namespace bub::telegram {
+
+/// The rules of access to the bot (B15): users in private chats, and all members of groups that are listed. Operators are users as well.
+class Access {
+public:
+    Access() = default;
+    /// Ids as text. Throws Error(invalid_argument) for what is not one: user names may change their owner.
+    Access(const std::vector<std::string>& users, const std::vector<std::string>& chats,
+           const std::vector<std::string>& operators);
+
+    bool is_operator(std::int64_t user) const { return operators_.contains(user); }
+    bool is_listed(std::int64_t user) const { return users_.contains(user) || is_operator(user); }
+    /// Returns true if messages of the user in this chat are accepted. Groups have negative ids.
+    bool allows(std::int64_t user, std::int64_t chat) const {
+        return chat < 0 ? chats_.contains(chat) : is_listed(user);
+    }
+    bool is_empty() const { return users_.empty() && chats_.empty() && operators_.empty(); }
+
+private:
+    std::set<std::int64_t> users_;
+    std::set<std::int64_t> chats_;
+    std::set<std::int64_t> operators_;
+};
 
 /// The bot itself, as getMe describes it.
 struct BotIdentity {
@@ -28,7 +52,7 @@ struct Incoming {
         ignored,        ///< of unknown kind, or not for the bot
         message,        ///< `envelope` is a message or an answer
         button,         ///< `envelope` is the answer of a button
-        choice,         ///< a button that changes a mark of a form (question_form.hpp)
+        choice,         ///< a button that changes a mark of a form (questions.hpp)
         stale_button,   ///< a button that is not one of ours
         greeting,       ///< /start
         unknown_user,   ///< a private message or a button of a user who is not listed
@@ -58,9 +82,6 @@ std::optional<std::int64_t> update_id_of(const Json& update);
 
 /// Returns a name for display, without characters that have a meaning in the context of a prompt.
 std::string display_name(const JsonObject& user);
-
-/// Adds the files of a message to its envelope, and what a model cannot see as a note.
-void add_media(const JsonObject& message, Envelope& envelope, JsonArray& files);
 
 /// Returns the place of a message that was read by read_update(), or of a session.
 ChatTarget place_of(const Envelope& message);

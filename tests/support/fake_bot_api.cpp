@@ -1,4 +1,4 @@
-#include <bub/channel/telegram/fake_bot_api.hpp>
+#include <support/fake_bot_api.hpp>
 
 #include <algorithm>
 #include <set>
