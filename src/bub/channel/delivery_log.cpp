@@ -1,8 +1,369 @@
 #include <bub/channel/delivery_log.hpp>
 
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <optional>
 #include <utility>
 
 #include <bub/channel/delivery/delivery_records.hpp>
+#include <cubepi/core/error.hpp>
+#include <cubepi/core/support/json_member.hpp>
+
+namespace bub::detail {
+
+namespace {
+
+using cubepi::detail::flag_member;
+using cubepi::detail::object_member;
+using cubepi::detail::text_member;
+
+constexpr std::uint64_t version = 1;
+
+std::optional<std::uint64_t> number_of(const std::string& id) {
+    std::uint64_t number = 0;
+    const char* const end = id.data() + id.size();
+    const auto [stop, error] = std::from_chars(id.data(), end, number);
+    if (error != std::errc() || stop != end) return std::nullopt;
+    return number;
+}
+
+std::optional<std::uint64_t> number_of(const Json* value) {
+    if (!value) return std::nullopt;
+    // Greater numbers are never assigned, because no number could follow the maximum.
+    constexpr auto greatest = std::numeric_limits<std::int64_t>::max();
+    if (value->is_uint64() && value->get_uint64() <= static_cast<std::uint64_t>(greatest))
+        return value->get_uint64();
+    if (value->is_int64() && value->get_int64() >= 0)
+        return static_cast<std::uint64_t>(value->get_int64());
+    return std::nullopt;
+}
+
+std::optional<std::uint64_t> number_in(const JsonObject& record, std::string_view key) {
+    return number_of(record.if_contains(key));
+}
+
+std::vector<std::uint64_t> numbers_in(const JsonObject& record, std::string_view key) {
+    std::vector<std::uint64_t> numbers;
+    const Json* list = record.if_contains(key);
+    if (!list || !list->is_array()) return numbers;
+    for (const Json& item : list->get_array()) {
+        if (const auto number = number_of(&item)) numbers.push_back(*number);
+    }
+    return numbers;
+}
+
+JsonArray list_of(const std::vector<std::string>& ids) {
+    JsonArray list;
+    for (const std::string& id : ids) {
+        if (const auto number = number_of(id)) list.push_back(Json(*number));
+    }
+    return list;
+}
+
+}  // namespace
+
+JsonObject stored_form(const Envelope& message) {
+    JsonObject form;
+    form["fields"] = to_json(message);
+    if (message.inbound_id) form["inbound_id"] = *message.inbound_id;
+    if (message.is_active) form["active"] = true;
+    if (message.from_operator) form["operator"] = *message.from_operator;
+    return form;
+}
+
+Envelope from_stored_form(const JsonObject& form) {
+    const JsonObject* fields = object_member(form, "fields");
+    Envelope message(fields ? *fields : JsonObject());
+    if (form.contains("inbound_id")) message.inbound_id = text_member(form, "inbound_id");
+    message.is_active = flag_member(form, "active");
+    if (form.contains("operator")) message.from_operator = flag_member(form, "operator");
+    return message;
+}
+
+JsonObject DeliveryRecords::head() const {
+    JsonObject record;
+    record["deliveries"] = version;
+    record["next"] = next_;
+    return record;
+}
+
+JsonObject DeliveryRecords::received(const Envelope& message, const std::string& date) const {
+    JsonObject record;
+    record["in"] = next_;
+    record["at"] = date;
+    record["message"] = stored_form(message);
+    return record;
+}
+
+JsonObject DeliveryRecords::intended(const TurnOutput& output,
+                                     const std::vector<std::string>& answers,
+                                     const std::string& date) const {
+    JsonObject record;
+    record["out"] = next_;
+    record["at"] = date;
+    // An error message is not an answer, nor an output of a turn.
+    const bool answers_turn = output.message.kind != envelope_kind::error && !answers.empty();
+    if (answers_turn) record["for"] = list_of(answers);
+    record["message"] = stored_form(output.message);
+    if (answers_turn && output.count > 0) {
+        record["part"] = output.index;
+        record["of"] = output.count;
+    }
+    return record;
+}
+
+JsonObject DeliveryRecords::planned(const std::vector<TurnOutput>& outputs,
+                                    const std::vector<std::string>& answers) {
+    JsonArray list;
+    for (const TurnOutput& output : outputs) {
+        // The place of an output that is left out holds null.
+        if (list.size() < output.count) list.resize(output.count);
+        if (output.index < list.size()) list[output.index] = stored_form(output.message);
+    }
+    JsonObject record;
+    record["plan"] = std::move(list);
+    record["for"] = list_of(answers);
+    return record;
+}
+
+JsonObject DeliveryRecords::about(std::string_view what, const std::vector<std::string>& ids) {
+    JsonObject record;
+    record[what] = list_of(ids);
+    return record;
+}
+
+bool DeliveryRecords::apply(const JsonObject& record) {
+    if (const auto found = number_in(record, "deliveries")) {
+        if (*found != version) {
+            throw cubepi::Error(cubepi::ErrorCode::schema_mismatch,
+                                "the delivery log was written by a later version (" +
+                                    std::to_string(*found) + "); use that one");
+        }
+        next_ = std::max(next_, number_in(record, "next").value_or(1));
+        return true;
+    }
+    return apply_inbound(record) || apply_outbound(record) || apply_to_inbounds(record) ||
+           apply_plan(record) || apply_to_outbound(record) || apply_known(record);
+}
+
+bool DeliveryRecords::apply_plan(const JsonObject& record) {
+    const Json* list = record.if_contains("plan");
+    const std::vector<std::uint64_t> ids = numbers_in(record, "for");
+    if (!list || !list->is_array()) return false;
+    const auto inbound = ids.empty() ? inbounds_.end() : inbounds_.find(ids.front());
+    if (inbound == inbounds_.end()) return true;
+    inbound->second.planned.clear();
+    inbound->second.parts = list->get_array().size();
+    for (std::size_t number = 0; number < list->get_array().size(); ++number) {
+        const JsonObject* message = list->get_array()[number].if_object();
+        if (message) inbound->second.planned[number] = *message;
+    }
+    return true;
+}
+
+/// Applies a record that states which part of an answer is being sent.
+void DeliveryRecords::apply_part(const JsonObject& record) {
+    const auto number = number_in(record, "part");
+    const auto count = number_in(record, "of");
+    const std::vector<std::uint64_t> ids = numbers_in(record, "for");
+    if (!number || !count || ids.empty()) return;
+    const auto inbound = inbounds_.find(ids.front());
+    if (inbound == inbounds_.end()) return;
+    auto& planned = inbound->second.planned;
+    planned.erase(planned.begin(), planned.upper_bound(*number));
+    inbound->second.all_sent = *number + 1 == *count;
+}
+
+bool DeliveryRecords::apply_inbound(const JsonObject& record) {
+    const auto id = number_in(record, "in");
+    const JsonObject* message = object_member(record, "message");
+    if (!id || !message) return false;
+    next_ = std::max(next_, *id + 1);
+    Inbound& inbound = inbounds_[*id];
+    inbound.message = *message;
+    inbound.key = text_member(*message, "inbound_id");
+    inbound.date = text_member(record, "at");
+    inbound.begun = number_in(record, "turns").value_or(0);
+    inbound.turn = number_in(record, "with").value_or(0);
+    inbound.answered = flag_member(record, "answered");
+    inbound.parts = number_in(record, "parts").value_or(0);
+    inbound.all_sent = flag_member(record, "said");  // words: allowed, a key of the file format
+    if (const JsonObject* planned = object_member(record, "planned")) {
+        for (const auto& [number, part] : *planned) {
+            const auto key = number_of(std::string(number));
+            if (key && part.is_object()) inbound.planned[*key] = part.get_object();
+        }
+    }
+    inbound.channel = from_stored_form(*message).channel.value_or("");
+    if (!inbound.key.empty()) remember(inbound.channel, inbound.key);
+    return true;
+}
+
+bool DeliveryRecords::apply_outbound(const JsonObject& record) {
+    const auto id = number_in(record, "out");
+    const JsonObject* message = object_member(record, "message");
+    if (!id || !message) return false;
+    next_ = std::max(next_, *id + 1);
+    Outbound& outbound = outbounds_[*id];
+    outbound.message = *message;
+    outbound.answers = numbers_in(record, "for");
+    outbound.date = text_member(record, "at");
+    outbound.resent = number_in(record, "times").value_or(0);
+    apply_part(record);
+    return true;
+}
+
+bool DeliveryRecords::apply_to_inbounds(const JsonObject& record) {
+    for (const std::string_view what : {"begun", "back", "done"}) {
+        if (!record.contains(what)) continue;
+        const std::vector<std::uint64_t> ids = numbers_in(record, what);
+        for (const std::uint64_t id : ids) {
+            const auto found = inbounds_.find(id);
+            if (found == inbounds_.end()) continue;
+            if (what == "begun") ++found->second.begun;
+            if (what == "begun") found->second.turn = ids.front();
+            if (what == "back" && found->second.begun > 0) --found->second.begun;
+            if (what == "done") inbounds_.erase(found);
+        }
+        return true;
+    }
+    return false;
+}
+
+bool DeliveryRecords::apply_to_outbound(const JsonObject& record) {
+    for (const std::string_view what : {"again", "sent", "failed"}) {
+        if (!record.contains(what)) continue;
+        for (const std::uint64_t id : numbers_in(record, what)) {
+            const auto found = outbounds_.find(id);
+            if (found == outbounds_.end()) continue;
+            if (what == "again") {
+                ++found->second.resent;
+                continue;
+            }
+            for (const std::uint64_t answered : found->second.answers) {
+                const auto inbound = inbounds_.find(answered);
+                if (inbound == inbounds_.end()) continue;
+                if (what == "sent") inbound->second.answered = true;
+                // The last part was not sent after all.
+                if (what == "failed") inbound->second.all_sent = false;
+            }
+            outbounds_.erase(found);
+        }
+        return true;
+    }
+    return false;
+}
+
+bool DeliveryRecords::apply_known(const JsonObject& record) {
+    const Json* ids = record.if_contains("ids");
+    if (!record.contains("known") || !ids || !ids->is_array()) return false;
+    const std::string channel = text_member(record, "known");
+    for (const Json& id : ids->get_array()) {
+        if (id.is_string()) remember(channel, std::string(id.get_string()));
+    }
+    return true;
+}
+
+void DeliveryRecords::remember(const std::string& channel, const std::string& inbound_id) {
+    Channel& known = channels_[channel];
+    if (!known.ids.insert(inbound_id).second) return;
+    known.order.push_back(inbound_id);
+    while (known.order.size() > remembered_) {
+        known.ids.erase(known.order.front());
+        known.order.pop_front();
+    }
+}
+
+bool DeliveryRecords::knows(const Envelope& message) const {
+    if (!message.inbound_id || message.inbound_id->empty()) return false;
+    const std::string channel = message.channel.value_or("");
+    const auto known = channels_.find(channel);
+    if (known != channels_.end() && known->second.ids.contains(*message.inbound_id)) return true;
+    return std::any_of(inbounds_.begin(), inbounds_.end(), [&](const auto& entry) {
+        return entry.second.key == *message.inbound_id && entry.second.channel == channel;
+    });
+}
+
+bool DeliveryRecords::is_being_answered(std::uint64_t id) const {
+    return std::any_of(outbounds_.begin(), outbounds_.end(), [id](const auto& entry) {
+        const std::vector<std::uint64_t>& answers = entry.second.answers;
+        return std::find(answers.begin(), answers.end(), id) != answers.end();
+    });
+}
+
+std::vector<StoredInbound> DeliveryRecords::unfinished() const {
+    std::vector<StoredInbound> found;
+    for (const auto& [id, inbound] : inbounds_) {
+        StoredInbound& stored = found.emplace_back();
+        stored.id = std::to_string(id);
+        stored.message = from_stored_form(inbound.message);
+        stored.date = inbound.date;
+        stored.begun = inbound.begun;
+        if (inbound.turn > 0) stored.turn = std::to_string(inbound.turn);
+        stored.answered = inbound.answered || is_being_answered(id);
+        stored.all_sent = inbound.all_sent;
+        for (const auto& [number, message] : inbound.planned) {
+            stored.planned.emplace_back(from_stored_form(message), static_cast<std::size_t>(number),
+                                        static_cast<std::size_t>(inbound.parts));
+        }
+    }
+    return found;
+}
+
+std::vector<Delivery> DeliveryRecords::unsettled() const {
+    std::vector<Delivery> found;
+    for (const auto& [id, outbound] : outbounds_) {
+        Delivery& delivery = found.emplace_back();
+        delivery.id = std::to_string(id);
+        delivery.message = from_stored_form(outbound.message);
+        delivery.date = outbound.date;
+        delivery.resent = outbound.resent;
+    }
+    return found;
+}
+
+std::vector<JsonObject> DeliveryRecords::all() const {
+    std::vector<JsonObject> records{head()};
+    for (const auto& [name, channel] : channels_) {
+        JsonObject record;
+        record["known"] = name;
+        JsonArray ids;
+        for (const std::string& id : channel.order) ids.push_back(Json(id));
+        record["ids"] = std::move(ids);
+        records.push_back(std::move(record));
+    }
+    for (const auto& [id, inbound] : inbounds_) {
+        JsonObject record;
+        record["in"] = id;
+        record["at"] = inbound.date;
+        record["message"] = inbound.message;
+        if (inbound.begun > 0) record["turns"] = inbound.begun;
+        if (inbound.turn > 0) record["with"] = inbound.turn;
+        if (inbound.answered) record["answered"] = true;
+        if (inbound.parts > 0) record["parts"] = inbound.parts;
+        if (inbound.all_sent) record["said"] = true;  // words: allowed, a key of the file format
+        JsonObject planned;
+        for (const auto& [number, message] : inbound.planned)
+            planned[std::to_string(number)] = message;
+        if (!planned.empty()) record["planned"] = std::move(planned);
+        records.push_back(std::move(record));
+    }
+    for (const auto& [id, outbound] : outbounds_) {
+        JsonObject record;
+        record["out"] = id;
+        record["at"] = outbound.date;
+        JsonArray answers;
+        for (const std::uint64_t answered : outbound.answers) answers.push_back(Json(answered));
+        if (!answers.empty()) record["for"] = std::move(answers);
+        record["message"] = outbound.message;
+        if (outbound.resent > 0) record["times"] = outbound.resent;
+        records.push_back(std::move(record));
+    }
+    return records;
+}
+
+}  // namespace bub::detail
 
 namespace bub {
 

@@ -6,8 +6,14 @@
 #include <vector>
 
 #include <bub/channel.hpp>
+#include <bub/envelope.hpp>
+#include <bub/event_stream.hpp>
 
 namespace bub::detail {
+
+/// Makes the functions of a message that moves to another thread (its lifespan, and those that fetch its media) run on `home`, the
+/// executor that they belong to.
+void keep_on(const cubepi::Executor& home, Envelope& message);
 
 /// The router of a shard's framework: passes everything to the router of the manager, on the manager's executor.
 class ShardRouter final : public OutboundChannelRouter {

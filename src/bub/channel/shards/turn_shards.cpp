@@ -12,7 +12,6 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 
-#include <bub/channel/shards/foreign_envelope.hpp>
 #include <bub/channel/shards/shard_router.hpp>
 #include <bub/kernel/lifespans.hpp>
 #include <bub/questions.hpp>
