@@ -107,6 +107,7 @@ function(cubepi_finish_modules)
         list(APPEND available ${module})
         cubepi_link_libraries(${module})
         add_library(cubepi::${module} ALIAS ${target})
+        cubepi_group(cubepi_product ${target})
         if(CUBEPI_INSTALL)
             install(TARGETS ${target} EXPORT cubepi-targets
                 LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development

@@ -98,7 +98,7 @@ private:
     ProviderWatch::Lease providers_;
     std::shared_ptr<const Model> model_;  // whose providers are observed
     std::shared_ptr<RunTrace> run_;       // null: none is active
-    std::optional<StreamFile> stream_file_;
+    std::shared_ptr<StreamFile> stream_file_;
     std::size_t open_questions_ = 0;
     bool has_stored_context_ = false;  // in the thread's `extra`
 };
@@ -122,9 +122,9 @@ std::shared_ptr<AgentRecorder> AgentRecorder::attach(std::shared_ptr<TracerCore>
 
 void AgentRecorder::detach() noexcept {
     subscription_.cancel();
-    if (run_) {
+    if (const std::shared_ptr<RunTrace> run = run_) {
         try {
-            run_->abandon(std::chrono::system_clock::now());
+            run->abandon(std::chrono::system_clock::now());
         } catch (...) {
             core_->report_failure("the end of a run");
         }
@@ -146,28 +146,31 @@ void AgentRecorder::on_event(const AgentEvent& event) noexcept {
 }
 
 void AgentRecorder::record_update(const AgentEvent& event) {
-    stream_file_->write(*event.stream_event(), event.timestamp);
+    const std::shared_ptr<StreamFile> file = stream_file_;  // `redact` may detach the recorder
+    file->write(*event.stream_event(), event.timestamp);
 }
 
 void AgentRecorder::record(const AgentEvent& event) {
     if (event.type() == AgentEventType::agent_start) return start_run(event);
-    if (!run_) return;
+    const std::shared_ptr<RunTrace> run =
+        run_;  // `redact` may detach the recorder, which releases the run
+    if (!run) return;
     const RunTrace::Time now = event.wall_time();
     if (event.get_if<TurnStartEvent>()) {
         follow_model();
-        run_->start_turn(event.turn, now);
+        run->start_turn(event.turn, now);
     } else if (const auto* message = event.get_if<MessageStartEvent>()) {
-        run_->start_message(message->message);
+        run->start_message(message->message);
     } else if (const auto* turn = event.get_if<TurnEndEvent>()) {
-        run_->end_turn(*turn, now);
+        run->end_turn(*turn, now);
     } else if (const auto* started = event.get_if<ToolExecutionStartEvent>()) {
-        run_->start_tool(*started, facts_of(started->tool_name), now);
+        run->start_tool(*started, facts_of(started->tool_name), now);
     } else if (const auto* ended = event.get_if<ToolExecutionEndEvent>()) {
-        run_->end_tool(*ended, now);
+        run->end_tool(*ended, now);
     } else if (const auto* question = event.get_if<HitlRequestEvent>()) {
         on_question(*question, now);
     } else if (const auto* answer = event.get_if<HitlAnswerEvent>()) {
-        run_->end_answered_question(*answer, now);
+        run->end_answered_question(*answer, now);
         on_question_end();
     } else if (const auto* notice = event.get_if<NoticeEvent>()) {
         on_notice(notice->notice, now);
@@ -179,17 +182,17 @@ void AgentRecorder::record(const AgentEvent& event) {
 }
 
 void AgentRecorder::start_run(const AgentEvent& event) {
-    if (run_) {
+    if (const std::shared_ptr<RunTrace> run = run_) {
         // A run that was cut off, for example by the end of its agent's executor.
-        run_->abandon(event.wall_time());
+        run->abandon(event.wall_time());
         forget_run();
     }
     run_ = core_->start_run(event.run, event.wall_time());
     open_questions_ = 0;
     link_to_suspended_run();
     if (core_->streams()) {
-        stream_file_.emplace(*core_->streams(), event.run_id(), core_->settings().content,
-                             event.timestamp);
+        stream_file_ = std::make_shared<StreamFile>(*core_->streams(), event.run_id(),
+                                                    core_->settings().content, event.timestamp);
     }
 }
 
@@ -212,17 +215,21 @@ void AgentRecorder::end_run(const AgentEndEvent& event, RunTrace::Time now) {
     ending.error = event.error;
     ending.message_count = event.messages.size();
     ending.cost = event.cost;
-    run_->end(ending, now);
+    const std::shared_ptr<RunTrace> run = run_;
+    run->end(ending, now);
     forget_run();
 }
 
 void AgentRecorder::suspend_run(const AgentSuspendedEvent& event, RunTrace::Time now) {
-    run_->suspend(event.cost, now);
+    const std::shared_ptr<RunTrace> run = run_;
+    run->suspend(event.cost, now);
     forget_run();
 }
 
 void AgentRecorder::on_question(const HitlRequestEvent& event, RunTrace::Time now) {
-    run_->start_question(event.request, now);
+    const std::shared_ptr<RunTrace> run = run_;
+    run->start_question(event.request, now);
+    if (!run_) return;
     ++open_questions_;
     if (has_stored_context_ || agent_.thread_id().empty()) return;
     // Before the run can be suspended, which stores `extra`.
@@ -264,7 +271,9 @@ ToolFacts AgentRecorder::facts_of(const SharedString& tool_name) const {
     return facts;
 }
 
+/// Does nothing if `redact` has detached the recorder meanwhile.
 void AgentRecorder::forget_run() noexcept {
+    if (!run_) return;
     stream_file_.reset();
     core_->forget(*run_);
     run_.reset();

@@ -201,7 +201,9 @@ Task<> FauxSource::make_message(detail::FauxFunction function) {
     std::exception_ptr failure;
     std::optional<AssistantMessage> message;
     try {
-        Task<AssistantMessage> made = function(request).task();
+        Task<AssistantMessage> made =
+            detail::await_call<AssistantMessage, detail::FauxFunction, const ModelRequest&>(
+                function, request);
         Task<AssistantMessage> stoppable =
             cancel_on(request_.options.stop_token(), std::move(made));
         message.emplace(co_await std::move(stoppable));

@@ -16,7 +16,7 @@ namespace cubepi::detail {
 namespace {
 
 // Several schemas may be nested at each level of a value, whose depth parse_json() limits.
-constexpr int deepest_check = 2000;
+constexpr int deepest_check = 1000;
 
 std::string join(const std::vector<std::string_view>& words, std::string_view separator) {
     std::string text;

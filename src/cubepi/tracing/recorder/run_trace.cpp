@@ -186,7 +186,7 @@ void RunTrace::start_turn(std::uint32_t turn, Time now) {
 }
 
 void RunTrace::start_message(const Message& message) {
-    if (message.role() == Role::assistant) return;
+    if (message.role() == Role::assistant || !records()) return;
     const Lock locked = lock();
     if (!locked) return;
     ++input_messages_;
