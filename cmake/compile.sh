@@ -15,14 +15,26 @@ while [ "$directory" != "$root" ]; do
     up=../$up
 done
 up=${up%/}
+# Sets `path` to a path of the tree, relative to this directory.
+make_relative() {
+    case $1 in
+        "$PWD"/*) path=${1#"$PWD"/} ;;
+        "$root") path=$up ;;
+        "$root"/*) path=$up/${1#"$root"/} ;;
+        *) path=$1 ;;
+    esac
+}
+
 arguments=()
 header=
 previous=
 for argument; do
+    # A path in a macro (-D) is used at run time, in another directory.
     case $argument in
-        -D*) ;;   # a path in a string literal is used at run time, in another directory
-        *) argument=${argument//"$PWD/"/}
-           argument=${argument//"$root"/$up} ;;
+        /*) make_relative "$argument"
+            argument=$path ;;
+        -I/*) make_relative "${argument#-I}"
+              argument=-I$path ;;
     esac
     case $previous in
         -x) [ "$argument" != c++-header ] || header=1 ;;
@@ -40,8 +52,8 @@ if [ -z "$header" ]; then
     exec ccache "${arguments[@]}"
 fi
 "${arguments[@]}" || exit
-# The checksum covers the arguments and everything that the header includes.
+# The checksum covers the arguments and everything that the header includes; if that cannot be read, the compiled header.
 {
     echo "${arguments[*]}"
-    sed -e 's/^[^:]*: *//' -e 's/\\$//' "$dependencies" | tr ' ' '\n' | sed '/^$/d' | xargs cat
-} | sha256sum > "$output.sum"
+    sed -e 's/^[^:]*: *//' -e 's/\\$//' "$dependencies" | tr ' ' '\n' | sed '/^$/d' | xargs -d '\n' cat || cat "$output"
+} 2> /dev/null | sha256sum > "$output.sum"

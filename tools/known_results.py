@@ -8,6 +8,8 @@ import hashlib
 import os
 import pathlib
 import re
+import shutil
+import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 INCLUDE = re.compile(rb'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
@@ -43,13 +45,21 @@ def with_includes(sources):
     return found
 
 
+@functools.cache
+def installed_packages():
+    """The versions of the system's packages: compilers, libraries and servers."""
+    if not shutil.which("dpkg-query"):
+        return b""
+    return subprocess.run(["dpkg-query", "-W"], capture_output=True, check=True).stdout
+
+
 class KnownResults:
     """The results of one kind of check; `settings` is bytes that every result depends on, such as the version of a tool."""
 
     def __init__(self, kind, settings):
         cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
         self.directory = cache / "cubepi-checks" / kind
-        self.settings = settings
+        self.settings = settings + installed_packages()
 
     def key(self, sources, words=""):
         """The checksum of sources, of what they include, and of other words, such as a compiler's arguments."""
@@ -66,5 +76,8 @@ class KnownResults:
         return True
 
     def add(self, key):
-        self.directory.mkdir(parents=True, exist_ok=True)
-        (self.directory / key).touch()
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            (self.directory / key).touch()
+        except OSError:
+            pass   # the result is not remembered
