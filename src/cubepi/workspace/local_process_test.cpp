@@ -1,3 +1,5 @@
+#include <fstream>
+
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -192,9 +194,12 @@ TEST_F(LocalProcessTest, D7_EndsProcessesOfOtherGroupsAndSessions) {
 Task<std::vector<SurvivingProcess>> start_and_end_after_loss(std::shared_ptr<Workspace> workspace,
                                                              std::string marker) {
     ProcessRequest request(
-        "sleep 1000 & echo $! > child; touch started; kill -9 $PPID; while :; do :; done");
+        "sleep 1000 & echo $! > child; until [ -e started ]; do sleep 0.01; done; kill -9 $PPID; "
+        "while :; do "
+        ":; done");
     auto process = co_await workspace->start(std::move(request));
-    co_await until(exists(std::move(marker)));
+    // Before this, the loss of the supervisor is an error of start().
+    std::ofstream(marker).close();
     const ExitStatus status = co_await process->wait();
     EXPECT_EQ(status.signal, SIGKILL);
     co_return co_await process->end();
