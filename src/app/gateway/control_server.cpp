@@ -77,7 +77,7 @@ struct ControlServer::State : std::enable_shared_from_this<ControlServer::State>
 bool ControlServer::State::has_listener() const {
     Protocol::socket socket(executor);
     boost::system::error_code failed;
-    socket.connect(Protocol::endpoint(path.string()), failed);
+    (void)socket.connect(Protocol::endpoint(path.string()), failed);
     return !failed;
 }
 
@@ -89,12 +89,12 @@ void ControlServer::State::bind() {
     }
     ::unlink(path.c_str());
     boost::system::error_code failed;
-    acceptor.open(Protocol(), failed);
+    (void)acceptor.open(Protocol(), failed);
     // Other users cannot connect before the mode is set: the socket does not listen yet.
-    if (!failed) acceptor.bind(Protocol::endpoint(path.string()), failed);
+    if (!failed) (void)acceptor.bind(Protocol::endpoint(path.string()), failed);
     if (!failed && ::chmod(path.c_str(), S_IRUSR | S_IWUSR) != 0)
         failed.assign(errno, boost::system::system_category());
-    if (!failed) acceptor.listen(boost::asio::socket_base::max_listen_connections, failed);
+    if (!failed) (void)acceptor.listen(boost::asio::socket_base::max_listen_connections, failed);
     if (!failed) {
         bound = true;
         return;
@@ -180,7 +180,7 @@ void ControlServer::listen() {
 
 Task<> ControlServer::stop() {
     boost::system::error_code failed;
-    state_->acceptor.close(failed);
+    (void)state_->acceptor.close(failed);
     if (std::exchange(state_->bound, false)) ::unlink(state_->path.c_str());
     co_await state_->work.close();
 }
@@ -190,7 +190,7 @@ JsonObject call_gateway(const std::filesystem::path& socket, const JsonObject& r
     boost::asio::io_context context;
     Protocol::socket connection(context);
     boost::system::error_code failed;
-    connection.connect(Protocol::endpoint(socket.string()), failed);
+    (void)connection.connect(Protocol::endpoint(socket.string()), failed);
     if (failed) {
         throw Error(ErrorCode::invalid_state, "no gateway of this user is running (" +
                                                   socket.string() + ": " + failed.message() +

@@ -126,7 +126,7 @@ public:
 
     template <class T>
     static SharedObject make(T&& object) {
-        return SharedObject(new Held<T>(std::move(object)));
+        return SharedObject(new Held<T>(std::forward<T>(object)));
     }
     /// Shares `object`; get() returns it.
     template <class T>
