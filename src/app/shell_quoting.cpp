@@ -43,7 +43,7 @@ std::string escaped_bytes(std::string_view character) {
 
 /// A visible character inside of the style's quotes.
 std::string escaped(std::string_view character, ShellQuote style) {
-    const std::string text(character);
+    std::string text(character);
     switch (style) {
         case ShellQuote::backslash: return is_plain(character) ? text : "\\" + text;
         case ShellQuote::single: return text == "'" ? "'\\''" : text;
