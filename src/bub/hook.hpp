@@ -8,6 +8,8 @@
 
 namespace bub {
 
+using cubepi::Task;
+
 /// Result type of hooks that return no value.
 struct Done {};
 
