@@ -61,8 +61,9 @@ std::unique_ptr<asio::ssl::context> make_tls(const HttpServerOptions& options) {
     if (options.certificate_file.empty()) return nullptr;
     auto context = std::make_unique<asio::ssl::context>(asio::ssl::context::tls_server);
     boost::system::error_code failed;
-    context->use_certificate_chain_file(options.certificate_file, failed);
-    if (!failed) context->use_private_key_file(options.key_file, asio::ssl::context::pem, failed);
+    (void)context->use_certificate_chain_file(options.certificate_file, failed);
+    if (!failed)
+        (void)context->use_private_key_file(options.key_file, asio::ssl::context::pem, failed);
     if (failed) {
         throw Error(ErrorCode::invalid_argument, "cannot use the certificate " +
                                                      options.certificate_file + " with the key " +
@@ -79,10 +80,10 @@ void bind(HttpServerCore& core) {
                     "'" + core.options.host + "' is not an IP address to listen on");
     }
     const tcp::endpoint endpoint(address, core.options.port);
-    core.acceptor.open(endpoint.protocol(), failed);
-    if (!failed) core.acceptor.set_option(asio::socket_base::reuse_address(true), failed);
-    if (!failed) core.acceptor.bind(endpoint, failed);
-    if (!failed) core.acceptor.listen(asio::socket_base::max_listen_connections, failed);
+    (void)core.acceptor.open(endpoint.protocol(), failed);
+    if (!failed) (void)core.acceptor.set_option(asio::socket_base::reuse_address(true), failed);
+    if (!failed) (void)core.acceptor.bind(endpoint, failed);
+    if (!failed) (void)core.acceptor.listen(asio::socket_base::max_listen_connections, failed);
     if (!failed) core.port = core.acceptor.local_endpoint(failed).port();
     if (!failed) return;
     throw Error(ErrorCode::io, "cannot listen on " + core.options.host + ", port " +
@@ -113,7 +114,7 @@ Task<> accept_connections(std::shared_ptr<HttpServerCore> core) {
             continue;
         }
         if (core->connections.size() >= core->options.max_connections) continue;
-        socket.set_option(tcp::no_delay(true), failed);
+        (void)socket.set_option(tcp::no_delay(true), failed);
         core->work.spawn(serve_quietly(core, std::move(socket)));
     }
 }
@@ -188,7 +189,7 @@ HttpServer::~HttpServer() {
     detail::HttpServerCore& core = *state_->core;
     core.ending = true;
     boost::system::error_code ignored;
-    core.acceptor.close(ignored);
+    (void)core.acceptor.close(ignored);
     detail::close_connections(core, true);
 }
 
@@ -215,7 +216,7 @@ Task<> HttpServer::stop(std::chrono::nanoseconds limit) {
     const std::shared_ptr<detail::HttpServerCore> core = state_->core;
     core->ending = true;
     boost::system::error_code ignored;
-    core->acceptor.close(ignored);
+    (void)core->acceptor.close(ignored);
     detail::close_connections(*core, false);
     SystemClock clock;
     const Clock::time_point deadline = deadline_after(clock.now(), limit);
