@@ -177,7 +177,7 @@ std::string JsonlSpanExporter::State::date_for(const TraceId& trace,
     for (const SpanData* span : spans) {
         if (span->start < first->start) first = span;
     }
-    const std::string date = date_of(first->start);
+    std::string date = date_of(first->start);
     if (!first->parent.valid()) return date;
     const std::string before = date_of(first->start - std::chrono::days(1));
     std::error_code ignored;

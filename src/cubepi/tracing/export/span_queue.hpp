@@ -161,6 +161,7 @@ inline bool SpanQueue::push(std::shared_ptr<const SpanData>&& span, std::size_t 
     entry.span = std::move(span);
     entry.bytes = bytes;
     if (entries_.push(std::move(entry))) return true;
+    // The queue moves an entry only if it accepts it. NOLINTNEXTLINE(bugprone-use-after-move)
     span = std::move(entry.span);
     load_.fetch_sub(one_span + bytes);
     return false;
