@@ -8,7 +8,9 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <future>
+#include <memory>
 #include <vector>
 
 #include <boost/asio/io_context.hpp>
@@ -104,6 +106,49 @@ TEST(HttpClient, ReplacesAPooledConnectionThatTheServerClosed) {
         EXPECT_EQ(run(fetch(client, std::move(request))).body, "x");
         server.wait_for_ended(i);
     }
+}
+
+/// Answers the first request of its first connection, and closes it after it has read the next one. Counts all requests.
+RawServer::Handler closes_after_one_answer(std::atomic<int>& requests) {
+    return [&requests, is_first = std::make_shared<std::atomic<bool>>(true)](Connection& connection) {
+        const bool closes = is_first->exchange(false);
+        for (int answered = 0; !connection.read_request().empty(); ++answered) {
+            ++requests;
+            if (closes && answered == 1) return;
+            connection.send(ok("x"));
+        }
+    };
+}
+
+TEST(HttpClient, D15_ReusedConnectionCloses_PostIsNotRepeated) {
+    for (const std::size_t size : {std::size_t{1}, std::size_t{100'000}}) {
+        std::atomic<int> requests = 0;
+        RawServer server(closes_after_one_answer(requests));
+        HttpClient client(with_env());
+        const auto post = [&] {
+            HttpRequest request("POST", server.url());
+            request.body = std::string(size, 'b');
+            return request;
+        };
+        EXPECT_EQ(run(fetch(client, post())).body, "x");
+        const Failure failure = try_fetch(client, post());
+        EXPECT_EQ(failure.code, ErrorCode::disconnected) << failure.text;
+        EXPECT_EQ(requests, 2) << size;
+        // The next ones share a new connection.
+        for (int i = 0; i < 3; ++i) EXPECT_EQ(run(fetch(client, post())).body, "x");
+        EXPECT_EQ(requests, 5);
+        EXPECT_LE(server.accepted(), 3);
+    }
+}
+
+TEST(HttpClient, ReusedConnectionCloses_GetIsRepeated) {
+    std::atomic<int> requests = 0;
+    RawServer server(closes_after_one_answer(requests));
+    HttpClient client(with_env());
+    for (int i = 0; i < 2; ++i) {
+        EXPECT_EQ(run(fetch(client, HttpRequest("GET", server.url()))).body, "x");
+    }
+    EXPECT_EQ(requests, 3);
 }
 
 TEST(HttpClient, ReceivesABigBody) {

@@ -88,6 +88,14 @@ std::exception_ptr tls_failed(CURLcode code, const char* detail, const TransferP
     return network_error(ErrorCode::tls, plan.server, cut_off, text);
 }
 
+std::exception_ptr closed_without_answer(const TransferPlan& plan) {
+    return network_error(
+        ErrorCode::disconnected, plan.server, true,
+        plan.server +
+            " closed the connection without an answer. Try again; if it stays so, check "
+            "that the server speaks this protocol on this port.");
+}
+
 std::exception_ptr proxy_failed(long answer, const TransferPlan& plan) {
     std::string text = "The proxy " + plan.proxy_server + " did not connect to " + plan.server;
     if (answer != 0) text += ": it answered " + std::to_string(answer);
@@ -128,11 +136,7 @@ std::exception_ptr transfer_error(CURL* easy, CURLcode code, const char* detail,
         case CURLE_SSL_CLIENTCERT:
         case CURLE_USE_SSL_FAILED: return tls_failed(code, detail, plan);
         case CURLE_GOT_NOTHING:
-            return network_error(
-                ErrorCode::disconnected, plan.server, true,
-                plan.server +
-                    " closed the connection without an answer. Try again; if it stays so, check "
-                    "that the server speaks this protocol on this port.");
+            return closed_without_answer(plan);
         case CURLE_PARTIAL_FILE:
         case CURLE_SEND_ERROR:
         case CURLE_RECV_ERROR:
@@ -390,9 +394,25 @@ int CurlTransfer::on_connected(void* self, char*, char*, int, int local_port) no
         transfer->own_failure_ = std::current_exception();
         return CURL_PREREQFUNC_ABORT;
     }
+    if (!transfer->may_start()) {
+        transfer->own_failure_ = closed_without_answer(transfer->plan_);
+        return CURL_PREREQFUNC_ABORT;
+    }
     const bool one_piece = transfer->plan_.request.body.size() <= one_piece_limit;
     transfer->reach(one_piece ? TransferStage::waiting : TransferStage::sending);
     return CURL_PREREQFUNC_OK;
+}
+
+/// libcurl repeats a request on its own if a reused connection ends before the first byte of the answer, also after the
+/// request was sent. The server may have executed it then, so that only the caller may repeat it (D15). The request is
+/// only started again if its method is safe, or if no byte of it was written.
+bool CurlTransfer::may_start() noexcept {
+    if (!std::exchange(started_, true)) return true;
+    const std::string& method = plan_.request.method;
+    if (method == "GET" || method == "HEAD") return true;
+    long written = 0;
+    curl_easy_getinfo(easy_, CURLINFO_REQUEST_SIZE, &written);
+    return written == 0;
 }
 
 // ---- the engine's side

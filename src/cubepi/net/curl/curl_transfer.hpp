@@ -87,6 +87,7 @@ private:
     static int on_seek(void* self, curl_off_t offset, int origin) noexcept;
     static int on_connected(void* self, char*, char*, int, int local_port) noexcept;
 
+    bool may_start() noexcept;
     bool set_options();
     bool set_method();
     bool set_headers();
@@ -111,6 +112,7 @@ private:
     char error_text_[CURL_ERROR_SIZE] = {};
     std::atomic<std::size_t> sent_{0};
     int connection_ = 0;
+    bool started_ = false;  ///< libcurl has begun to send the request
     std::size_t header_bytes_ = 0;
     std::size_t received_ = 0;
     std::exception_ptr own_failure_;  ///< why a callback of this class ended the transfer
