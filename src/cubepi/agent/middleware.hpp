@@ -160,7 +160,7 @@ using ModelCallNext = std::function<Task<MessageStream>(ModelRequest)>;
     HOOK(ConvertToLlmHook, convert_to_llm, MessageList, MessageList, HookContext&)                                     \
     /* Returns the system prompt of this request. */                                                                   \
     HOOK(TransformSystemPromptHook, transform_system_prompt, std::string, std::string, HookContext&)                   \
-    /* Called for a call whose tool does not exist; may return another call in its place. */                           \
+    /* Called for each call before its arguments are validated; may return another call in its place (D84). */           \
     HOOK(ResolveToolCallHook, resolve_tool_call, std::optional<ToolCall>, ToolCall, HookContext&)                      \
     /* Receives a call with valid arguments before it runs: may block it, edit it, or answer in its place. */          \
     HOOK(BeforeToolCallHook, before_tool_call, std::optional<BeforeToolCallResult>, BeforeToolCallContext&)            \

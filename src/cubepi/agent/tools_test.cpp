@@ -46,23 +46,82 @@ TEST(Tools, D27_TheSchemaReachesTheModelAsGiven) {
     EXPECT_EQ(*requests.seen.at(0).tools->at(0).parameters, schema);
 }
 
-TEST(Tools, D4_ArgumentsThatDidNotParseNeverRunATool) {
+/// Runs a tool without required parameters with arguments that arrived as `raw`, behind a hook that resolves calls.
+/// All members are optional, so that `{}` is valid.
+struct Anywhere {
+    std::optional<std::string> city;
+};
+
+struct UnreadCall {
     int ran = 0;
-    auto optional_only = tool<Where>("forecast", "Runs.", [&](Where) {
-        ++ran;
-        return std::string("ran");
-    });
-    ToolCall broken = faux_tool_call("forecast", {}, "c1");
-    broken.extra["raw_arguments"] = "{\"city\": \"Os";
-    FauxProvider faux;
+    std::string result;
     Requests requests;
-    faux.set_responses({calling({broken}), requests.answer("done")});
-    Agent agent({.model = faux.model(), .tools = {optional_only}});
-    const RunResult result = run(agent.prompt("hi"));
-    EXPECT_EQ(ran, 0);
-    EXPECT_NE(result.new_messages[2].text().find("<root>"), std::string::npos);
-    const ToolCall* replayed = requests.seen.at(0).messages[1].assistant()->tool_calls().front();
-    EXPECT_TRUE(replayed->arguments.empty());
+
+    void run_with(const char* raw,
+                  const std::function<std::optional<ToolCall>(ToolCall)>& resolve) {
+        auto optional_only = tool<Anywhere>("forecast", "Runs.", [this](Anywhere) {
+            ++ran;
+            return std::string("ran");
+        });
+        ToolCall broken = faux_tool_call("forecast", {}, "c1");
+        broken.extra["raw_arguments"] = raw;
+        FauxProvider faux;
+        faux.set_responses({calling({broken}), requests.answer("done")});
+        AgentOptions options{.model = faux.model(), .tools = {optional_only}};
+        if (resolve) options.resolve_tool_call = resolve;
+        Agent agent(std::move(options));
+        result = run(agent.prompt("hi")).new_messages[2].text();
+    }
+};
+
+TEST(Tools, D84_ArgumentsWithoutOneObject_NeverRunATool) {
+    struct Case {
+        const char* raw;
+        const char* stated;
+    };
+    const Case cases[] = {{R"({"city": "Os)", "arrived cut off"},
+                          {R"({"city": "Oslo"} now)", "not valid JSON"},
+                          {R"({"city": "Oslo"}{"city": "Bergen"})", "not valid JSON"},
+                          {"null", "not valid JSON"},
+                          {R"("{\"city\": \"Oslo\"}")", "not valid JSON"},
+                          {R"([{"city": "Oslo"}])", "not valid JSON"}};
+    for (const Case& one : cases) {
+        for (const bool has_hook : {false, true}) {
+            UnreadCall call;
+            // The hook of an alias answers every call, and leaves the arguments as they are.
+            std::function<std::optional<ToolCall>(ToolCall)> resolve;
+            if (has_hook) resolve = [](ToolCall asked) { return asked; };
+            call.run_with(one.raw, resolve);
+            EXPECT_EQ(call.ran, 0) << one.raw;
+            EXPECT_NE(call.result.find(one.stated), std::string::npos)
+                << one.raw << ": " << call.result;
+            EXPECT_NE(call.result.find("<root>"), std::string::npos) << call.result;
+            const ToolCall* replayed =
+                call.requests.seen.at(0).messages[1].assistant()->tool_calls().front();
+            EXPECT_TRUE(replayed->arguments.empty());
+        }
+    }
+}
+
+TEST(Tools, D84_HookWithoutTheText_NeverRunsATool) {
+    UnreadCall call;
+    call.run_with(R"({"city": "Os)", [](const ToolCall& asked) {
+        ToolCall made;
+        made.name = asked.name;
+        made.arguments = asked.arguments;
+        return made;
+    });
+    EXPECT_EQ(call.ran, 0);
+}
+
+TEST(Tools, D84_ArgumentsReplacedByHook_Run) {
+    UnreadCall call;
+    call.run_with(R"({"city": "Os)", [](ToolCall asked) {
+        asked.arguments["city"] = "Oslo";
+        return asked;
+    });
+    EXPECT_EQ(call.ran, 1);
+    EXPECT_EQ(call.result, "ran");
 }
 
 TEST(Tools, D4_InvalidArgumentsNameThePathAndWhatWasExpected) {

@@ -110,17 +110,18 @@ TEST(HttpClient, ReplacesAPooledConnectionThatTheServerClosed) {
 
 /// Answers the first request of its first connection, and closes it after it has read the next one. Counts all requests.
 RawServer::Handler closes_after_one_answer(std::atomic<int>& requests) {
-    return [&requests, is_first = std::make_shared<std::atomic<bool>>(true)](Connection& connection) {
-        const bool closes = is_first->exchange(false);
-        for (int answered = 0; !connection.read_request().empty(); ++answered) {
-            ++requests;
-            if (closes && answered == 1) return;
-            connection.send(ok("x"));
-        }
-    };
+    return
+        [&requests, is_first = std::make_shared<std::atomic<bool>>(true)](Connection& connection) {
+            const bool closes = is_first->exchange(false);
+            for (int answered = 0; !connection.read_request().empty(); ++answered) {
+                ++requests;
+                if (closes && answered == 1) return;
+                connection.send(ok("x"));
+            }
+        };
 }
 
-TEST(HttpClient, D15_ReusedConnectionCloses_PostIsNotRepeated) {
+TEST(HttpClient, D91_ReusedConnectionCloses_PostIsNotRepeated) {
     for (const std::size_t size : {std::size_t{1}, std::size_t{100'000}}) {
         std::atomic<int> requests = 0;
         RawServer server(closes_after_one_answer(requests));

@@ -10,6 +10,7 @@
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/number_text.hpp>
+#include <cubepi/schema/partial_json.hpp>
 
 namespace cubepi::detail {
 
@@ -18,6 +19,19 @@ namespace {
 constexpr std::string_view cut_off_text =
     "The answer was cut off at its token limit, so the arguments of this call may be incomplete. "
     "It was not executed. Make the call again, with shorter arguments.";
+
+/// The issue of arguments that are not one JSON object, from their text (D84).
+SchemaIssue issue_of(const Json& raw) {
+    const ParsedArguments parsed = parse_arguments(raw.is_string() ? raw.get_string() : "");
+    SchemaIssue issue;
+    issue.path = "<root>";
+    issue.expected = "a JSON object";
+    issue.message = parsed.state == ArgumentsState::closed
+                        ? "the arguments arrived cut off, and the call was not executed"
+                        : "the arguments are not valid JSON for one object";
+    if (!parsed.problem.empty()) issue.message += " (" + parsed.problem + ")";
+    return issue;
+}
 
 }  // namespace
 
@@ -332,6 +346,12 @@ Task<void> ToolBatch::prepare_resolved(Call& call) {
     if (core_.parts().hooks->before_tool_call) co_await ask_before(call);
 }
 
+/// Returns the text of the arguments that the model sent, if a tool must not run with it and no hook has replaced it (D84).
+const Json* ToolBatch::unread_arguments(const Call& call) {
+    const Json* const raw = call.given->extra.find("raw_arguments");
+    return raw && call.call().arguments.empty() ? raw : nullptr;
+}
+
 /// Returns true if the tool and the arguments of the call are valid.
 bool ToolBatch::check(Call& call) {
     const ToolCall& asked = call.call();
@@ -343,12 +363,8 @@ bool ToolBatch::check(Call& call) {
         refuse(call, "Tool " + asked.name.str() + " has no callback (AgentTool::execute)");
         return false;
     }
-    if (!call.resolved && asked.extra.find("raw_arguments")) {
-        SchemaIssue issue;
-        issue.path = "<root>";
-        issue.expected = "a JSON object";
-        issue.message = "expected a JSON object, found text that is not valid JSON";
-        refuse(call, format_issues(call.call().name, {issue}));
+    if (const Json* raw = unread_arguments(call)) {
+        refuse(call, format_issues(asked.name, {issue_of(*raw)}));
         return false;
     }
     return validate(call, asked.arguments);

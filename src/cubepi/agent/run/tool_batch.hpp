@@ -112,6 +112,7 @@ private:
     Task<void> prepare_resolved(Call& call);
     Task<bool> resolve(Call& call);
     bool check(Call& call);
+    static const Json* unread_arguments(const Call& call);
     bool validate(Call& call, JsonObject args);
     Task<void> ask_before(Call& call);
 

@@ -135,8 +135,7 @@ std::exception_ptr transfer_error(CURL* easy, CURLcode code, const char* detail,
         case CURLE_SSL_INVALIDCERTSTATUS:
         case CURLE_SSL_CLIENTCERT:
         case CURLE_USE_SSL_FAILED: return tls_failed(code, detail, plan);
-        case CURLE_GOT_NOTHING:
-            return closed_without_answer(plan);
+        case CURLE_GOT_NOTHING: return closed_without_answer(plan);
         case CURLE_PARTIAL_FILE:
         case CURLE_SEND_ERROR:
         case CURLE_RECV_ERROR:
@@ -404,7 +403,7 @@ int CurlTransfer::on_connected(void* self, char*, char*, int, int local_port) no
 }
 
 /// libcurl repeats a request on its own if a reused connection ends before the first byte of the answer, also after the
-/// request was sent. The server may have executed it then, so that only the caller may repeat it (D15). The request is
+/// request was sent. The server may have executed it then, so that only the caller may repeat it (D15, D91). The request is
 /// only started again if its method is safe, or if no byte of it was written.
 bool CurlTransfer::may_start() noexcept {
     if (!std::exchange(started_, true)) return true;

@@ -1,0 +1,100 @@
+// The program at model servers that answer oddly: what it executes, repeats and sends on.
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "../terminal/terminal.hpp"
+#include "model_server.hpp"
+
+namespace cubepi::joint_tests {
+namespace {
+
+using terminal_tests::Home;
+using terminal_tests::Piped;
+using terminal_tests::run_piped;
+
+/// `cubepi run` with the server's model.
+Piped run_at(const Home& home, const ModelServer& server, std::vector<std::string> more) {
+    std::vector<std::string> arguments = {"run",        "--provider", "openai", "--base-url",
+                                          server.url(), "-m",         "local"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_piped(home, std::move(arguments));
+}
+
+/// The text of the last tool result in a request.
+std::string last_result(const boost::json::value& body) {
+    std::string text;
+    for (const boost::json::value& message : body.at("messages").as_array()) {
+        if (message.at("role") == "tool") text = std::string(message.at("content").as_string());
+    }
+    return text;
+}
+
+/// The files that `write` would make, or that `list` would name.
+void fill(const Home& home) {
+    terminal_tests::write_file(home.work() / "secret.txt", "x");
+    std::filesystem::create_directory(home.work() / "sub");
+    terminal_tests::write_file(home.work() / "sub/inner.txt", "x");
+}
+
+TEST(BrokenArguments, D84_ToolWithoutRequiredParameters_IsNotExecuted) {
+    const std::vector<std::string> broken = {
+        R"({"path":"su)", R"({"path":"sub"} done)",  R"({"path":"sub"}{"path":"."})",
+        "null",           R"("{\"path\":\"sub\"}")", R"(["sub"])"};
+    for (const std::string& arguments : broken) {
+        const Home home;
+        fill(home);
+        ModelServer server({chat_answer("", {{"list", arguments}}), chat_answer("second")});
+        const Piped run = run_at(home, server, {"hello"});
+        EXPECT_EQ(run.status, 0) << run.err;
+        ASSERT_EQ(server.requests().size(), 2u);
+        const std::string result = last_result(server.bodies()[1]);
+        EXPECT_EQ(result.find("secret.txt"), std::string::npos) << arguments << ": " << result;
+        const bool says_why = result.find("arrived cut off") != std::string::npos ||
+                              result.find("not valid JSON") != std::string::npos;
+        EXPECT_TRUE(says_why) << arguments << ": " << result;
+    }
+}
+
+TEST(BrokenArguments, D84_BlankArguments_AreAnEmptyObject) {
+    for (const char* arguments : {"", "  \n"}) {
+        const Home home;
+        fill(home);
+        ModelServer server({chat_answer("", {{"list", arguments}}), chat_answer("second")});
+        const Piped run = run_at(home, server, {"hello"});
+        EXPECT_EQ(run.status, 0) << run.err;
+        ASSERT_EQ(server.requests().size(), 2u);
+        EXPECT_NE(last_result(server.bodies()[1]).find("secret.txt"), std::string::npos);
+    }
+}
+
+TEST(BrokenArguments, D84_CutHandOff_LeavesTheConversation) {
+    const Home home;
+    ModelServer server({chat_answer("", {{"tape_handoff", R"({"summary":"we ta)"}}),
+                        chat_answer("second"), chat_answer("third")});
+    EXPECT_EQ(run_at(home, server, {"-s", "s1", "the first prompt"}).status, 0);
+    EXPECT_EQ(run_at(home, server, {"-s", "s1", "again"}).status, 0);
+    const std::vector<std::string> requests = server.requests();
+    ASSERT_EQ(requests.size(), 3u);
+    EXPECT_NE(requests[2].find("the first prompt"), std::string::npos) << requests[2];
+    EXPECT_NE(last_result(server.bodies()[1]).find("arrived cut off"), std::string::npos);
+}
+
+TEST(LostAnswers, D91_ReusedConnectionCloses_OnlyTheRetryPolicyRepeats) {
+    const Home home;
+    fill(home);
+    ModelServer server({chat_answer("", {{"list", "{}"}}), chat_answer("second")});
+    server.closes_reused = true;
+    const Piped run = run_at(home, server, {"hello"});
+    EXPECT_EQ(run.status, 0) << run.err;
+    EXPECT_EQ(run.out, "second\n");
+    // The second one was lost; the retry is on a connection of its own.
+    EXPECT_EQ(server.requests().size(), 3u);
+    EXPECT_NE(run.err.find("trying again"), std::string::npos) << run.err;
+}
+
+}  // namespace
+}  // namespace cubepi::joint_tests

@@ -1,0 +1,96 @@
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <boost/json.hpp>
+
+#include "../wire/net/raw_server.hpp"
+
+namespace cubepi::joint_tests {
+
+/// One call of a tool in an answer, with the arguments as the server sends them.
+struct SentCall {
+    std::string name;
+    std::string arguments;
+    std::string id = "call_0";
+};
+
+/// The body of an answer of the Chat Completions API.
+inline std::string chat_answer(const std::string& text, const std::vector<SentCall>& calls = {},
+                               std::string finish_reason = {}) {
+    boost::json::object delta;
+    if (!text.empty()) delta["content"] = text;
+    boost::json::array sent;
+    for (const SentCall& call : calls)
+        sent.push_back(boost::json::object{
+            {"index", sent.size()},
+            {"id", call.id},
+            {"type", "function"},
+            {"function", boost::json::object{{"name", call.name}, {"arguments", call.arguments}}}});
+    if (!sent.empty()) delta["tool_calls"] = std::move(sent);
+    if (finish_reason.empty()) finish_reason = calls.empty() ? "stop" : "tool_calls";
+    const auto event = [](boost::json::object delta_of, boost::json::value reason) {
+        const boost::json::object choice{
+            {"index", 0}, {"delta", std::move(delta_of)}, {"finish_reason", std::move(reason)}};
+        return "data: " +
+               boost::json::serialize(
+                   boost::json::object{{"choices", boost::json::array{choice}}}) +
+               "\n\n";
+    };
+    return event(std::move(delta), nullptr) + event({}, boost::json::value(finish_reason)) +
+           "data: [DONE]\n\n";
+}
+
+/// A model server on a port of 127.0.0.1: the N-th request gets the N-th answer, and the last one repeats.
+class ModelServer {
+public:
+    explicit ModelServer(std::vector<std::string> answers)
+        : answers_(std::move(answers)), server_([this](wire::Connection& connection) {
+              for (std::size_t served = 0;; ++served) {
+                  const std::string request = connection.read_request();
+                  if (request.empty()) return;
+                  if (closes_reused && served > 0) {
+                      (void)record(request);
+                      return;
+                  }
+                  const std::string answer = record(request);
+                  if (!connection.send(wire::ok(answer, "Content-Type: text/event-stream\r\n")))
+                      return;
+              }
+          }) {}
+
+    std::string url() const { return server_.url("/v1"); }
+    std::vector<std::string> requests() const {
+        const std::lock_guard lock(mutex_);
+        return requests_;
+    }
+    /// The bodies of the requests, from the first.
+    std::vector<boost::json::value> bodies() const {
+        std::vector<boost::json::value> parsed;
+        for (const std::string& request : requests())
+            parsed.push_back(boost::json::parse(request.substr(request.find("\r\n\r\n") + 4)));
+        return parsed;
+    }
+
+    /// Closes each connection after it has read a second request on it, without an answer.
+    std::atomic<bool> closes_reused = false;
+
+private:
+    std::string record(const std::string& request) {
+        const std::lock_guard lock(mutex_);
+        requests_.push_back(request);
+        return answers_[std::min(requests_.size(), answers_.size()) - 1];
+    }
+
+    const std::vector<std::string> answers_;
+    mutable std::mutex mutex_;
+    std::vector<std::string> requests_;
+    wire::RawServer server_;  // last: its handlers use the others
+};
+
+}  // namespace cubepi::joint_tests
