@@ -1,8 +1,10 @@
 #include <cubepi/agent/claim_owner.hpp>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstddef>
+#include <deque>
 #include <fstream>
 #include <iterator>
 #include <mutex>
@@ -10,6 +12,7 @@
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <unistd.h>
 
@@ -77,7 +80,33 @@ ClaimOwner make_owner(std::int64_t pid) {
     return owner;
 }
 
+/// The owners of this process that ended with a claim in a store.
+class EndedOwners {
+public:
+    void add(std::string owner_id) {
+        const std::lock_guard lock(mutex_);
+        if (ids_.size() >= limit) ids_.pop_front();
+        ids_.push_back(std::move(owner_id));
+    }
+    bool contains(const std::string& owner_id) const {
+        const std::lock_guard lock(mutex_);
+        return std::find(ids_.begin(), ids_.end(), owner_id) != ids_.end();
+    }
+
+private:
+    static constexpr std::size_t limit = 4096;
+    mutable std::mutex mutex_;
+    std::deque<std::string> ids_;
+};
+
+EndedOwners& ended_owners() {
+    static EndedOwners owners;
+    return owners;
+}
+
 }  // namespace
+
+void note_ended_owner(std::string owner_id) { ended_owners().add(std::move(owner_id)); }
 
 ClaimOwner current_process_owner() {
     static std::mutex mutex;
@@ -93,6 +122,8 @@ bool is_dead_owner(const ClaimOwner& owner) {
     const ClaimOwner here = current_process_owner();
     if (owner.host != here.host) return false;
     if (owner.boot_id != here.boot_id) return true;
+    if (owner.pid == here.pid && owner.process_start == here.process_start)
+        return ended_owners().contains(owner.owner_id);
     const auto stat = process_stat(owner.pid);
     if (!stat) {
         // Unreadable does not mean that the process has ended: /proc may hide the processes of other users.

@@ -440,6 +440,9 @@ public:
                        ForwardingStore::find_message(std::move(thread_id), std::move(message_id)));
     }
 
+    /// All functions work from now on.
+    void repair() { at_.clear(); }
+
 private:
     template <class T>
     Task<T> checked(std::string_view name, Task<T> call) {
@@ -522,6 +525,44 @@ TEST(StoreFailure, D35_AFailedReleaseOfTheClaimDoesNotFailTheRun) {
     faux.set_responses({faux_failure("down")});
     Agent agent({.model = faux.model(), .checkpointer = store, .thread_id = "t"});
     EXPECT_EQ(run(agent.prompt("hi")).outcome, RunOutcome::failed);
+}
+
+TEST(StoreFailure, D50_ReleaseOfClaimFails_NextRunOfProcessClaims) {
+    const auto plain = std::make_exception_ptr(std::runtime_error("boom"));
+    auto store = std::make_shared<ThrowingStore>("release_claim", false, plain);
+    FauxProvider faux;
+    faux.set_responses({faux_failure("down"), "fine"});
+    Agent agent({.model = faux.model(), .checkpointer = store, .thread_id = "t"});
+    EXPECT_EQ(run(agent.prompt("hi")).outcome, RunOutcome::failed);
+    store->repair();
+    Agent next({.model = faux.model(), .checkpointer = store, .thread_id = "t"});
+    Recorder recorder(next);
+    EXPECT_EQ(run(next.prompt("later")).outcome, RunOutcome::completed);
+    EXPECT_EQ(recorder.notices(), std::vector<std::string>{"claim_taken_over"});
+}
+
+TEST(StoreFailure, D50_RunCannotBeCompleted_NextRunOfProcessClaims) {
+    const auto plain = std::make_exception_ptr(std::runtime_error("boom"));
+    auto store = std::make_shared<ThrowingStore>("complete_run", false, plain);
+    FauxProvider faux;
+    faux.set_responses({"fine", "fine"});
+    Agent agent({.model = faux.model(), .checkpointer = store, .thread_id = "t"});
+    EXPECT_THROW(run(agent.prompt("hi")), CheckpointerError);
+    store->repair();
+    Agent next({.model = faux.model(), .checkpointer = store, .thread_id = "t"});
+    EXPECT_EQ(run(next.prompt("later")).outcome, RunOutcome::completed);
+}
+
+TEST(StoreFailure, D50_AnswerCannotBeStored_ClaimIsReleased) {
+    const auto plain = std::make_exception_ptr(std::runtime_error("boom"));
+    auto store = std::make_shared<ThrowingStore>("append", false, plain);
+    FauxProvider faux;
+    Agent agent({.model = faux.model(), .checkpointer = store, .thread_id = "t"});
+    EXPECT_THROW(run(agent.prompt("hi")), CheckpointerError);
+    store->repair();
+    faux.set_responses({"fine"});
+    Agent next({.model = faux.model(), .checkpointer = store, .thread_id = "t"});
+    EXPECT_EQ(run(next.prompt("later")).outcome, RunOutcome::completed);
 }
 
 }  // namespace

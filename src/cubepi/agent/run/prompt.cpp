@@ -140,6 +140,29 @@ Task<void> end_suspended_run(Agent::Impl& impl, bool abandon, std::stop_token to
     co_await close_expired_calls(impl, std::move(questions));
 }
 
+/// The part of run_prompt() that holds the claim.
+Task<RunResult> run_claimed(Agent::Impl& impl, PromptRun& prompt_run, std::vector<Input> prompts,
+                            bool abandon_pending, std::stop_token token) {
+    const bool can_run = co_await load(impl, token);
+    if (!can_run) co_return co_await prompt_run.abandon();
+    if (impl.log.questions() && impl.log.has_open_calls())
+        co_await end_suspended_run(impl, abandon_pending, std::move(token));
+    co_return co_await prompt_run.run(std::move(prompts));
+}
+
+/// The part of run_resume() that holds the claim.
+Task<RunResult> resume_claimed(Agent::Impl& impl, PromptRun& prompt_run, bool finished) {
+    std::vector<Input> inputs;
+    if (finished) {
+        // Steering first; the loop takes the rest at its regular points.
+        inputs = impl.input_queue.take_steering();
+        if (inputs.empty()) inputs = impl.input_queue.take_follow_ups();
+        // It was withdrawn meanwhile, or is intended for another run.
+        if (inputs.empty()) throw_finished();
+    }
+    co_return co_await prompt_run.run(std::move(inputs));
+}
+
 }  // namespace
 
 Task<RunResult> run_prompt(std::shared_ptr<Agent::Impl> impl, PromptInput input,
@@ -168,18 +191,10 @@ Task<RunResult> run_prompt(std::shared_ptr<Agent::Impl> impl, PromptInput input,
     }
     if (!impl->log.persistent()) co_return co_await prompt_run->run(std::move(prompts));
     const bool same_run = earlier.known && !options.run_id().empty();
-    co_await prompt_run->claim(same_run ? ClaimKind::continue_run : ClaimKind::new_run);
-    Outcome<bool> loaded = co_await outcome_of(load(*impl, active.token()));
-    if (!loaded.ok()) co_await prompt_run->release();
-    const bool can_run = std::move(loaded).value();
-    if (!can_run) co_return co_await prompt_run->abandon();
-    if (impl->log.questions() && impl->log.has_open_calls()) {
-        Task<void> closing = end_suspended_run(*impl, options.abandon_pending(), active.token());
-        const Outcome<> closed = co_await outcome_of(std::move(closing));
-        if (!closed.ok()) co_await prompt_run->release();
-        closed.rethrow();
-    }
-    co_return co_await prompt_run->run(std::move(prompts));
+    const ClaimKind kind = same_run ? ClaimKind::continue_run : ClaimKind::new_run;
+    Task<RunResult> running = run_claimed(*impl, *prompt_run, std::move(prompts),
+                                          options.abandon_pending(), active.token());
+    co_return co_await prompt_run->with_claim(kind, std::move(running));
 }
 
 Task<RunResult> run_resume(std::shared_ptr<Agent::Impl> impl, PromptOptions options) {
@@ -200,24 +215,13 @@ Task<RunResult> run_resume(std::shared_ptr<Agent::Impl> impl, PromptOptions opti
             co_return co_await continue_suspended_run(*impl, active, std::move(questions),
                                                       std::move(options));
     }
-    std::vector<Input> inputs;
     const bool finished = is_finished(*impl);
     if (finished && !impl->input_queue.has_steering() && !impl->input_queue.has_follow_ups()) {
         throw_finished();
     }
-    co_await prompt_run->claim(options.run_id().empty() ? ClaimKind::new_run
-                                                        : ClaimKind::continue_run);
-    if (finished) {
-        // Steering first; the loop takes the rest at its regular points.
-        inputs = impl->input_queue.take_steering();
-        if (inputs.empty()) inputs = impl->input_queue.take_follow_ups();
-        if (inputs.empty()) {
-            // It was withdrawn meanwhile, or is intended for another run.
-            co_await prompt_run->release();
-            throw_finished();
-        }
-    }
-    co_return co_await prompt_run->run(std::move(inputs));
+    const ClaimKind kind = options.run_id().empty() ? ClaimKind::new_run : ClaimKind::continue_run;
+    Task<RunResult> resuming = resume_claimed(*impl, *prompt_run, finished);
+    co_return co_await prompt_run->with_claim(kind, std::move(resuming));
 }
 
 Task<void> wait_until_idle(std::shared_ptr<Agent::Impl> impl) {

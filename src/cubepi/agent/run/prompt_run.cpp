@@ -128,7 +128,12 @@ Task<void> PromptRun::announce_circumstances() {
     if (superseded_claim_) {
         Notice notice;
         notice.code = "claim_taken_over";
-        notice.text = "The thread was held by " + superseded_claim_->superseded->description +
+        const std::string& holder = superseded_claim_->superseded->description;
+        notice.text =
+            holder == current_process_owner().description
+                ? "The thread was held by an earlier run of this process, which could not release "
+                  "it because its store failed; the run was claimed again."
+                : "The thread was held by " + holder +
                       ", which is not running any more; its run was claimed by this process.";
         notice.details["run_id"] = superseded_claim_->superseded_run_id;
         notice.details["owner"] = superseded_claim_->superseded->description;
@@ -169,7 +174,6 @@ Task<RunResult> PromptRun::run(RunPlan plan) {
     Task<RunResult> turns = parts_.channel ? run_connected(std::move(plan), std::move(executor))
                                            : run_turns(core_, std::move(plan));
     Outcome<RunResult> ended = co_await outcome_of(std::move(turns));
-    if (claim_) co_await release();
     RunResult result = std::move(ended).value();
     if (listener_failure_) std::rethrow_exception(listener_failure_);
     if (agent_destroyed_ && result.outcome == RunOutcome::completed) set_aborted(result);
@@ -190,7 +194,6 @@ Task<RunResult> PromptRun::run_connected(RunPlan plan, Executor executor) {
 }
 
 Task<RunResult> PromptRun::abandon() {
-    co_await release();
     impl_.state.error_message = aborted_text;
     bool threw = false;
     try {
@@ -295,9 +298,20 @@ LeaseRenewer::LeaseRenewer(RunStore& store, Clock& clock, std::string thread_id,
     owner_.owner_id += "/" + attempt_id;
 }
 
+LeaseRenewer::~LeaseRenewer() {
+    if (!may_hold_) return;
+    try {
+        note_ended_owner(owner_.owner_id);
+    } catch (...) {
+        // Without memory the lease has to expire.
+    }
+}
+
 Task<ClaimResult> LeaseRenewer::claim(ClaimKind kind) {
     const Executor executor = co_await this_executor;
     renewed_at_ = clock_.now();
+    // Also if the call fails: its answer may have been lost.
+    may_hold_ = true;
     auto call = [this, kind] { return store_.claim_run(thread_id_, run_id_, owner_, kind); };
     Task<ClaimResult> claiming = store_call("claim the run", thread_id_, std::move(call));
     ClaimResult result = co_await std::move(claiming);
@@ -378,12 +392,14 @@ Task<void> LeaseRenewer::complete() {
     auto call = [this] { return store_.complete_run(thread_id_, run_id_, owner_.owner_id); };
     Task<void> completing = store_call("complete the run", thread_id_, std::move(call));
     co_await std::move(completing);
+    may_hold_ = false;
 }
 
 Task<void> LeaseRenewer::release() {
     co_await stop_renewing();
     try {
         co_await store_.release_claim(thread_id_, run_id_, owner_.owner_id);
+        may_hold_ = false;
     } catch (...) {
         if (is_cancellation(std::current_exception())) throw;
     }

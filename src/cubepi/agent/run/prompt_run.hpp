@@ -16,6 +16,7 @@
 #include <cubepi/agent/run/turn_loop.hpp>
 #include <cubepi/core/clock.hpp>
 #include <cubepi/core/notice.hpp>
+#include <cubepi/core/outcome.hpp>
 #include <cubepi/core/task_scope.hpp>
 
 namespace cubepi::detail {
@@ -64,12 +65,16 @@ public:
     /// `clock` and `store` must outlive the keeper.
     LeaseRenewer(RunStore& store, Clock& clock, std::string thread_id, std::string run_id,
                  std::string attempt_id, Report report);
+    LeaseRenewer(const LeaseRenewer&) = delete;
+    LeaseRenewer& operator=(const LeaseRenewer&) = delete;
+    ~LeaseRenewer();
 
     /// Throws RunAlreadyClaimedError, RunAlreadyCompletedError.
     Task<ClaimResult> claim(ClaimKind kind);
     /// Completes the run, which ends the claim. Throws StaleAppendError if the claim has been superseded.
     Task<void> complete();
-    /// Releases the claim and leaves the run open. Ignores failures of the store: the lease will expire.
+    /// Releases the claim and leaves the run open. If the store fails, the owner is recorded as ended, so that the
+    /// next claim of this process does not wait for the end of the lease.
     Task<void> release();
     /// Stops the renewals and waits for one that is in progress. No notice is reported after that.
     Task<void> stop_renewing();
@@ -91,6 +96,7 @@ private:
     Report report_;
     Clock::time_point renewed_at_ = {};
     bool lease_end_reported_ = false;
+    bool may_hold_ = false;  ///< the store may have the claim
     std::optional<BackgroundScope> renewals_;
     std::unique_ptr<ClockTimer> timer_;
 };
@@ -104,8 +110,13 @@ public:
 
     RunCore& core() noexcept { return core_; }
 
-    Task<void> claim(ClaimKind kind);
-    Task<void> release();
+    /// Claims the thread, awaits `task`, and releases the claim, whichever way `task` ended. Does not start `task` if the
+    /// claim fails.
+    template <class T>
+    Task<T> with_claim(ClaimKind kind, Task<T> task) {
+        co_await claim(kind);
+        co_return co_await with_cleanup(std::move(task), release());
+    }
     Task<RunResult> run(std::vector<Input> prompts);
     /// Continues the suspended run of this id.
     Task<RunResult> continue_run(OpenCalls open_calls);
@@ -113,6 +124,8 @@ public:
     Task<RunResult> abandon();
 
 private:
+    Task<void> claim(ClaimKind kind);
+    Task<void> release();
     Task<RunResult> run(RunPlan plan);
     Task<RunResult> run_connected(RunPlan plan, Executor executor);
     Task<void> finish(RunOutcome outcome);

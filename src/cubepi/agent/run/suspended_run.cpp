@@ -215,10 +215,24 @@ Task<StoredQuestions> accept_answer(Agent::Impl& impl, std::string run_id, std::
     co_return questions;
 }
 
-Task<OpenCalls> resume_calls(Agent::Impl& impl, std::string run_id) {
+/// Stores the answer, and continues the run if no other question is open. Holds the claim.
+Task<RunResult> answer_claimed(Agent::Impl& impl, PromptRun& prompt_run, std::string run_id,
+                               std::string question_id, Json answer, AnswerOrigin origin) {
+    StoredQuestions questions = co_await accept_answer(
+        impl, std::move(run_id), std::move(question_id), std::move(answer), std::move(origin));
+    if (!questions.open.empty()) {
+        impl.state.last_outcome = LastOutcome::suspended;
+        co_return suspended_result(questions);
+    }
+    OpenCalls open = co_await load_open_calls(impl.log, questions.run_id);
+    co_return co_await prompt_run.continue_run(std::move(open));
+}
+
+/// Continues a run whose questions were answered. Holds the claim.
+Task<RunResult> resume_claimed(Agent::Impl& impl, PromptRun& prompt_run, std::string run_id) {
     if (impl.log.open_calls_run_id().empty()) co_await adopt_requests(impl.log, run_id);
     OpenCalls open = co_await load_open_calls(impl.log, std::move(run_id));
-    co_return open;
+    co_return co_await prompt_run.continue_run(std::move(open));
 }
 
 }  // namespace
@@ -264,19 +278,10 @@ Task<RunResult> run_respond(std::shared_ptr<Agent::Impl> impl, std::string quest
     const SharedString run_id(questions.run_id);
     active.set_run_id(run_id);
     const auto prompt_run = std::make_unique<PromptRun>(*impl, run_id, active.token(), options);
-    co_await prompt_run->claim(ClaimKind::continue_run);
-    Task<StoredQuestions> accepting = accept_answer(*impl, questions.run_id, std::move(question_id),
-                                                    std::move(answer), std::move(origin));
-    Outcome<StoredQuestions> accepted = co_await outcome_of(std::move(accepting));
-    if (!accepted.ok()) co_await prompt_run->release();
-    questions = std::move(accepted).value();
-    if (!questions.open.empty()) {
-        co_await prompt_run->release();
-        impl->state.last_outcome = LastOutcome::suspended;
-        co_return suspended_result(questions);
-    }
-    OpenCalls open = co_await load_open_calls(impl->log, questions.run_id);
-    co_return co_await prompt_run->continue_run(std::move(open));
+    Task<RunResult> answering =
+        answer_claimed(*impl, *prompt_run, questions.run_id, std::move(question_id),
+                       std::move(answer), std::move(origin));
+    co_return co_await prompt_run->with_claim(ClaimKind::continue_run, std::move(answering));
 }
 
 Task<RunResult> continue_suspended_run(Agent::Impl& impl, ActiveRun& active,
@@ -286,12 +291,8 @@ Task<RunResult> continue_suspended_run(Agent::Impl& impl, ActiveRun& active,
     active.set_run_id(run_id);
     const auto prompt_run = std::make_unique<PromptRun>(impl, run_id, active.token(), options);
     prompt_run->core().start_with(options.prior_spending());
-    co_await prompt_run->claim(ClaimKind::continue_run);
-    Task<OpenCalls> resuming = resume_calls(impl, questions.run_id);
-    Outcome<OpenCalls> open = co_await outcome_of(std::move(resuming));
-    if (!open.ok()) co_await prompt_run->release();
-    OpenCalls calls = std::move(open).value();
-    co_return co_await prompt_run->continue_run(std::move(calls));
+    Task<RunResult> resuming = resume_claimed(impl, *prompt_run, questions.run_id);
+    co_return co_await prompt_run->with_claim(ClaimKind::continue_run, std::move(resuming));
 }
 
 Task<void> close_suspended_run(Agent::Impl& impl, StoredQuestions questions, std::string reason,
@@ -355,10 +356,9 @@ Task<void> run_abort_pending(std::shared_ptr<Agent::Impl> impl, std::string reas
     const SharedString run_id = impl->log.open_calls_run_id();
     active.set_run_id(run_id);
     const auto prompt_run = std::make_unique<PromptRun>(*impl, run_id, active.token());
-    co_await prompt_run->claim(ClaimKind::continue_run);
     Task<void> closing =
         close_suspended_run(*impl, std::move(questions), std::move(reason), active.token());
-    co_await with_cleanup(std::move(closing), prompt_run->release());
+    co_await prompt_run->with_claim(ClaimKind::continue_run, std::move(closing));
     impl->state.last_outcome = LastOutcome::abandoned;
 }
 
