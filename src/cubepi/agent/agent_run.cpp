@@ -17,24 +17,20 @@
 
 namespace cubepi {
 
-namespace {
-
-/// The maximum number of events that wait to be consumed; then the run waits too.
-constexpr std::size_t queue_capacity = 64;
-
-}  // namespace
-
 struct AgentRun::State {
     /// Starts the run. Called once.
     using Work = std::function<Task<RunResult>(std::shared_ptr<Agent::Impl>)>;
 
     State(std::shared_ptr<Agent::Impl> i, Work w, PromptOptions opt)
-        : impl(std::move(i)), work(std::move(w)), options(std::move(opt)), events(queue_capacity) {}
+        : impl(std::move(i)), work(std::move(w)), options(std::move(opt)) {}
 
     std::shared_ptr<Agent::Impl> impl;
     Work work;
     PromptOptions options;
-    AsyncQueue<AgentEvent> events;
+    AsyncQueue<AgentEvent> events{1};
+    std::size_t pushed = 0;     // events that entered the queue
+    std::size_t requested = 0;  // calls of next()
+    AsyncEvent request;         // set by the next call of next()
     Subscription subscription;
     std::optional<BackgroundScope> scope;
     std::optional<RunResult> result;
@@ -55,15 +51,33 @@ struct AgentRun::State {
 
 namespace {
 
+bool is_last(const AgentEvent& event) noexcept {
+    return event.type() == AgentEventType::agent_end ||
+           event.type() == AgentEventType::agent_suspended ||
+           event.type() == AgentEventType::agent_aborted;
+}
+
+/// Waits until the event `number` was handled: the caller has requested the one after it.
+Task<void> wait_until_handled(std::shared_ptr<AgentRun::State> state, std::size_t number) {
+    while (state->requested <= number) {
+        state->request.reset();
+        co_await state->request.wait();
+    }
+}
+
 Task<void> push_event(std::shared_ptr<AgentRun::State> state, AgentEvent event,
                       std::stop_token aborted) {
     // A run that was dropped ends without delivering its events.
-    if (!state || !state->begun || state->dropped || state->events.try_push(event)) co_return;
-    Outcome<bool> pushed = co_await outcome_of(cancel_on(aborted, state->events.push(event)));
-    if (pushed.ok()) co_return;
-    if (!aborted.stop_requested()) std::rethrow_exception(pushed.failure());
-    // An aborted run ends also when its events are not taken; only the closing ones follow.
+    if (!state || !state->begun || state->dropped) co_return;
+    // A caller may stop reading after the last event.
+    const bool waits = !is_last(event);
     state->events.force_push(std::move(event));
+    const std::size_t number = ++state->pushed;
+    if (!waits) co_return;
+    Task<void> handled = wait_until_handled(std::move(state), number);
+    const Outcome<> waited = co_await outcome_of(cancel_on(aborted, std::move(handled)));
+    // An aborted run ends also when its events are not taken; only the closing ones follow.
+    if (!aborted.stop_requested()) waited.rethrow();
 }
 
 /// Returns false if the run was aborted or dropped before it could start.
@@ -158,6 +172,8 @@ AgentRun::~AgentRun() {
 Task<std::optional<AgentEvent>> AgentRun::next() {
     const std::shared_ptr<State> state = state_;
     if (!state) refuse_moved_run();
+    ++state->requested;
+    state->request.set();
     cubepi::start(state, co_await this_executor);
     std::optional<AgentEvent> event = co_await state->events.next();
     if (!event && state->failure) std::rethrow_exception(state->failure);

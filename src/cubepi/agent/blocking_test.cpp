@@ -26,7 +26,6 @@ struct Answer {
     int number;
 };
 
-/// More events than the run may be ahead of its reader.
 AssistantMessage long_answer() { return faux_assistant_message(std::string(4000, '.')); }
 
 TEST(Blocking, ARangeOfEventsAndTheResult) {
@@ -64,6 +63,37 @@ TEST(Blocking, LeavingTheLoopAbortsTheRun) {
     }
     EXPECT_FALSE(agent.state().is_streaming);
     EXPECT_EQ(run(agent.prompt("Hello?")).text(), "Still here.");
+}
+
+TEST(Blocking, LoopEndsAtStartOfTool_ToolDoesNotRun) {
+    int ran = 0;
+    const AgentTool counts("count", "", JsonSchema(Json(JsonObject{{"type", "object"}})),
+                           [&](JsonObject, ToolContext&) {
+                               ++ran;
+                               return AgentToolResult("ok");
+                           });
+    FauxProvider faux;
+    faux.set_responses({calling({faux_tool_call("count", {}, "c1")})});
+    Agent agent({.model = faux.model(), .tools = {counts}});
+    for (const AgentEvent& event : blocking(agent.start("Count"))) {
+        if (event.type() == AgentEventType::tool_execution_start) break;
+    }
+    EXPECT_EQ(ran, 0);
+    EXPECT_TRUE(is_legal_transcript(agent.state().messages));
+}
+
+TEST(Blocking, LoopHandlesEvent_RunWaits) {
+    std::size_t asked = 0;
+    FauxProvider faux;
+    faux.set_responses({calling({echo_call("x")}), "Hello there."});
+    Agent agent({.model = faux.model(), .tools = {echo_tool()}});
+    agent.subscribe([&](const AgentEvent&) { ++asked; });
+    std::size_t handled = 0;
+    for (const AgentEvent& event : blocking(agent.start("Hi"))) {
+        ++handled;
+        EXPECT_EQ(asked, handled) << static_cast<int>(event.type());
+    }
+    EXPECT_EQ(asked, handled);
 }
 
 TEST(Blocking, AnExceptionInTheLoopAbortsTheRun) {

@@ -274,12 +274,21 @@ FauxProvider piecemeal() {
     return faux;
 }
 
+/// Reads until the answer of the model has begun.
+void read_into_answer(AgentRun& agent_run) {
+    for (;;) {
+        const std::optional<AgentEvent> event = run(agent_run.next());
+        ASSERT_TRUE(event);
+        if (event->text_delta()) return;
+    }
+}
+
 TEST(NextPrompt, WithBlockingRunAPromptFollowsADroppedRun) {
     FauxProvider faux = piecemeal();
     Agent agent({.model = faux.model()});
     {
         AgentRun dropped = agent.start("first");
-        EXPECT_TRUE(run(dropped.next()));
+        read_into_answer(dropped);
     }
     EXPECT_TRUE(agent.state().is_streaming);
     EXPECT_EQ(run(agent.prompt("again")).text(), "second");
@@ -290,8 +299,7 @@ TEST(NextPrompt, WithBlockingRunAPromptFollowsAnAbortedRun) {
     FauxProvider faux = piecemeal();
     Agent agent({.model = faux.model()});
     AgentRun aborted = agent.start("first");
-    // Enough events are queued that the run waits for space.
-    for (int i = 0; i < 5; ++i) EXPECT_TRUE(run(aborted.next()));
+    read_into_answer(aborted);
     agent.abort();
     EXPECT_EQ(run(agent.prompt("again")).text(), "second");
     EXPECT_EQ(run(aborted.result()).outcome, RunOutcome::aborted);
@@ -301,12 +309,12 @@ TEST(NextPrompt, AnAbortedRunEndsWhenItsEventsAreNotTaken) {
     FauxProvider faux = piecemeal();
     Agent agent({.model = faux.model()});
     AgentRun aborted = agent.start("first");
-    EXPECT_TRUE(run(aborted.next()));
+    read_into_answer(aborted);
     const auto fill = []() -> Task<void> {
         for (int i = 0; i < 500; ++i) co_await yield_now();
     };
     run(fill());
-    EXPECT_TRUE(agent.state().is_streaming) << "it waits for free space in the queue";
+    EXPECT_TRUE(agent.state().is_streaming) << "it waits for the next request";
     agent.abort();
     EXPECT_EQ(run(agent.prompt("again")).text(), "second");
     std::size_t ends = 0;
