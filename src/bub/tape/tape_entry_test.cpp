@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <bub/tape/entry/encoding.hpp>
 #include <bub/tape/entry/entry_facts.hpp>
-#include <bub/tape/search/dates.hpp>
 #include <cubepi/core/error.hpp>
 
 namespace bub {

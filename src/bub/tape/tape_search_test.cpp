@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <bub/tape/memory_tape_store.hpp>
-#include <bub/tape/search/text_search.hpp>
+#include <bub/tape/search/query_filter.hpp>
 #include <bub/tape/tape.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/run.hpp>

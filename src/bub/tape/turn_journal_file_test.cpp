@@ -1,4 +1,4 @@
-#include <bub/tape/file/turn_journal_file.hpp>
+#include <bub/tape/file/tape_directory.hpp>
 
 #include <chrono>
 #include <filesystem>
