@@ -15,7 +15,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include <bub/tape/search/dates.hpp>
+#include <bub/tape/entry/encoding.hpp>
 #include <cubepi/core/error.hpp>
 
 namespace cubepi::app {

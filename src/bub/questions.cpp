@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include <bub/tape/file/digest.hpp>
+#include <bub/tape/entry/encoding.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/trimmed.hpp>

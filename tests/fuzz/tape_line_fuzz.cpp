@@ -10,7 +10,7 @@
 
 #include <bub/tape/entry/entry_facts.hpp>
 #include <bub/tape/fork/turn_journal.hpp>
-#include <bub/tape/search/text_search.hpp>
+#include <bub/tape/search/query_filter.hpp>
 #include <bub/tape/tape_context.hpp>
 #include <bub/tape/tape_entry.hpp>
 

@@ -19,7 +19,7 @@
 #include <bub/framework.hpp>
 #include <bub/hooks.hpp>
 #include <bub/questions.hpp>
-#include <bub/tape/file/digest.hpp>
+#include <bub/tape/entry/encoding.hpp>
 #include <bub/turn_state.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/runtime.hpp>

@@ -6,7 +6,7 @@
 
 #include <boost/json/monotonic_resource.hpp>
 
-#include <bub/tape/search/dates.hpp>
+#include <bub/tape/entry/encoding.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/schema/json_text.hpp>

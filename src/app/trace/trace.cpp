@@ -9,7 +9,7 @@
 #include <iostream>
 #include <thread>
 
-#include <bub/tape/search/dates.hpp>
+#include <bub/tape/entry/encoding.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/json_member.hpp>
 

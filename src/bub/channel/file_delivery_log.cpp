@@ -15,9 +15,8 @@
 #include <fcntl.h>
 
 #include <bub/channel/delivery/delivery_records.hpp>
-#include <bub/tape/entry/json_text.hpp>
+#include <bub/tape/entry/encoding.hpp>
 #include <bub/tape/file/descriptor.hpp>
-#include <bub/tape/file/tape_errors.hpp>
 #include <bub/tape/file_tape_store.hpp>
 #include <bub/tape/tape_entry.hpp>
 #include <bub/turn_error.hpp>

@@ -2,14 +2,15 @@
 
 #include <array>
 #include <cstdlib>
+#include <functional>
+#include <type_traits>
 #include <utility>
 
 #include <pwd.h>
 #include <unistd.h>
 
-#include <bub/tape/file/digest.hpp>
+#include <bub/tape/entry/encoding.hpp>
 #include <bub/tape/file/tape_directory.hpp>
-#include <bub/tape/file/tape_errors.hpp>
 #include <cubepi/core/offload.hpp>
 
 namespace bub {
@@ -23,13 +24,14 @@ struct FileTapeStore::State : TapeDirectory {
 
 namespace {
 
-/// Runs `function(directory)` on the directory's worker pool; it keeps the directory alive.
-template <class F>
-auto on_worker(std::shared_ptr<TapeDirectory> directory, F function)
-    -> Task<std::invoke_result_t<F&, TapeDirectory&>> {
+/// Calls `function`, a member or one that takes the directory, on the directory's worker pool; it keeps the directory alive.
+template <class F, class... Arguments>
+auto on_worker(std::shared_ptr<TapeDirectory> directory, F function, Arguments... arguments)
+    -> Task<std::invoke_result_t<F&, TapeDirectory&, Arguments...>> {
     const std::shared_ptr<cubepi::WorkerPool> workers = directory->options().workers;
-    auto call = [directory, function = std::move(function)]() mutable {
-        return function(*directory);
+    auto call = [directory, function = std::move(function),
+                 ... arguments = std::move(arguments)]() mutable {
+        return std::invoke(function, *directory, std::move(arguments)...);
     };
     co_return co_await cubepi::offload(*workers, std::move(call));
 }
@@ -38,14 +40,6 @@ FileTapeOptions in_directory(std::filesystem::path directory) {
     FileTapeOptions options;
     options.directory = std::move(directory);
     return options;
-}
-
-Task<std::optional<TapeEntry>> find(std::shared_ptr<TapeDirectory> directory, std::string tape,
-                                    IndexKind kind, std::string key) {
-    auto call = [tape = std::move(tape), kind, key = std::move(key)](TapeDirectory& tapes) {
-        return tapes.find(tape, kind, key);
-    };
-    return on_worker(std::move(directory), std::move(call));
 }
 
 }  // namespace
@@ -80,43 +74,34 @@ const std::filesystem::path& FileTapeStore::directory() const noexcept {
     return state_->options().directory;
 }
 
+std::string FileTapeStore::place() const { return directory().string(); }
+
 Task<std::vector<ListedTape>> FileTapeStore::newest_tapes() {
-    return on_worker(state_, [](TapeDirectory& tapes) { return tapes.newest_tapes(); });
+    return on_worker(state_, &TapeDirectory::newest_tapes);
 }
 
 Task<void> FileTapeStore::copy_tape(std::string tape, std::filesystem::path target) {
-    auto call = [tape = std::move(tape), target = std::move(target)](TapeDirectory& tapes) {
-        tapes.copy(tape, target);
-    };
-    return on_worker(state_, std::move(call));
+    return on_worker(state_, &TapeDirectory::copy, std::move(tape), std::move(target));
 }
 
 Task<void> FileTapeStore::remove_tape(std::string tape) {
-    auto call = [tape = std::move(tape)](TapeDirectory& tapes) { tapes.remove(tape); };
-    return on_worker(state_, std::move(call));
+    return on_worker(state_, &TapeDirectory::remove, std::move(tape));
 }
 
 Task<std::shared_ptr<const void>> FileTapeStore::open_tape(std::string tape) {
-    auto call = [tape = std::move(tape)](TapeDirectory& tapes) { return tapes.open_tape(tape); };
-    return on_worker(state_, std::move(call));
+    return on_worker(state_, &TapeDirectory::open_tape, std::move(tape));
 }
 
 Task<std::shared_ptr<const void>> FileTapeStore::hold(std::string name) {
-    auto call = [name = std::move(name)](TapeDirectory& tapes) { return tapes.hold(name); };
-    return on_worker(state_, std::move(call));
+    return on_worker(state_, &TapeDirectory::hold, std::move(name));
 }
 
 Task<bool> FileTapeStore::has_open_turn(std::string tape) {
-    auto call = [tape = std::move(tape)](TapeDirectory& tapes) {
-        return tapes.has_open_turn(tape);
-    };
-    return on_worker(state_, std::move(call));
+    return on_worker(state_, &TapeDirectory::has_open_turn, std::move(tape));
 }
 
-std::string FileTapeStore::place() const { return directory().string(); }
-
 Task<std::vector<std::string>> FileTapeStore::all_tapes() {
-    return on_worker(state_, [](TapeDirectory& tapes) { return tapes.names(); });
+    return on_worker(state_, &TapeDirectory::names);
 }
 
 Task<std::vector<TapeEntry>> FileTapeStore::fetch(std::string tape, TapeQuery query) {
@@ -133,48 +118,35 @@ Task<std::vector<TapeEntry>> FileTapeStore::fetch(std::string tape, TapeQuery qu
 
 Task<void> FileTapeStore::visit(std::string tape, TapeQuery query,
                                 std::function<bool(const TapeEntry&)> visit) {
-    auto call = [tape = std::move(tape), query = std::move(query), visit = std::move(visit)](
-                    TapeDirectory& tapes) { tapes.visit(tape, query, visit); };
-    return on_worker(state_, std::move(call));
+    return on_worker(state_, &TapeDirectory::visit, std::move(tape), std::move(query),
+                     std::move(visit));
 }
 
 Task<TapePosition> FileTapeStore::append(std::string tape, std::vector<TapeEntry> entries,
                                          TapeAppend options) {
-    auto call = [tape = std::move(tape), entries = std::move(entries),
-                 options = std::move(options)](TapeDirectory& tapes) mutable {
-        return tapes.append(tape, std::move(entries), options);
-    };
-    return on_worker(state_, std::move(call));
+    return on_worker(state_, &TapeDirectory::append, std::move(tape), std::move(entries),
+                     std::move(options));
 }
 
 Task<TapePosition> FileTapeStore::position(std::string tape) {
-    auto call = [tape = std::move(tape)](TapeDirectory& tapes) { return tapes.position(tape); };
-    return on_worker(state_, std::move(call));
+    return on_worker(state_, &TapeDirectory::position, std::move(tape));
 }
 
 Task<void> FileTapeStore::reset(std::string tape) {
-    auto call = [tape = std::move(tape)](TapeDirectory& tapes) { tapes.reset(tape); };
-    return on_worker(state_, std::move(call));
+    return on_worker(state_, &TapeDirectory::reset, std::move(tape));
 }
 
 Task<TapeInfo> FileTapeStore::info(std::string tape) {
-    auto call = [tape = std::move(tape)](TapeDirectory& tapes) { return tapes.info(tape); };
-    return on_worker(state_, std::move(call));
+    return on_worker(state_, &TapeDirectory::info, std::move(tape));
 }
 
 Task<std::vector<TapeEntry>> FileTapeStore::anchors(std::string tape, std::size_t limit) {
-    auto call = [tape = std::move(tape), limit](TapeDirectory& tapes) {
-        return tapes.anchors(tape, limit);
-    };
-    return on_worker(state_, std::move(call));
+    return on_worker(state_, &TapeDirectory::anchors, std::move(tape), limit);
 }
 
 Task<Json> FileTapeStore::edit_state(std::string tape,
                                      std::function<Json(JsonObject& state)> edit) {
-    auto call = [tape = std::move(tape), edit = std::move(edit)](TapeDirectory& tapes) {
-        return tapes.edit_state(tape, edit);
-    };
-    return on_worker(state_, std::move(call));
+    return on_worker(state_, &TapeDirectory::edit_state, std::move(tape), std::move(edit));
 }
 
 void FileTapeStore::edit_state_later(const std::string& tape,
@@ -183,15 +155,11 @@ void FileTapeStore::edit_state_later(const std::string& tape,
 }
 
 Task<JsonObject> FileTapeStore::read_state(std::string tape) {
-    auto call = [tape = std::move(tape)](TapeDirectory& tapes) { return tapes.read_state(tape); };
-    return on_worker(state_, std::move(call));
+    return on_worker(state_, &TapeDirectory::read_state, std::move(tape));
 }
 
 Task<cubepi::QuestionPage> FileTapeStore::list_requests(cubepi::QuestionQuery query) {
-    auto call = [query = std::move(query)](TapeDirectory& tapes) {
-        return tapes.list_requests(query);
-    };
-    return on_worker(state_, std::move(call));
+    return on_worker(state_, &TapeDirectory::list_requests, std::move(query));
 }
 
 std::string FileTapeStore::state_file(const std::string& tape) const {
@@ -200,27 +168,26 @@ std::string FileTapeStore::state_file(const std::string& tape) const {
 
 Task<std::optional<TapeEntry>> FileTapeStore::find_message_entry(std::string tape,
                                                                  std::string message_id) {
-    return find(state_, std::move(tape), IndexKind::message, std::move(message_id));
+    return on_worker(state_, &TapeDirectory::find, std::move(tape), IndexKind::message,
+                     std::move(message_id));
 }
 
 Task<std::optional<TapeEntry>> FileTapeStore::find_event(std::string tape, std::string name) {
-    return find(state_, std::move(tape), IndexKind::event, std::move(name));
+    return on_worker(state_, &TapeDirectory::find, std::move(tape), IndexKind::event,
+                     std::move(name));
 }
 
 Task<std::optional<TapeEntry>> FileTapeStore::find_run(std::string tape, std::string run_id) {
-    return find(state_, std::move(tape), IndexKind::run, std::move(run_id));
+    return on_worker(state_, &TapeDirectory::find, std::move(tape), IndexKind::run,
+                     std::move(run_id));
 }
 
 Task<std::string> FileTapeStore::put_media(std::string bytes) {
-    auto call = [bytes = std::move(bytes)](TapeDirectory& tapes) { return tapes.put_media(bytes); };
-    return on_worker(state_, std::move(call));
+    return on_worker(state_, &TapeDirectory::put_media, std::move(bytes));
 }
 
 Task<std::optional<std::string>> FileTapeStore::get_media(std::string sha256) {
-    auto call = [sha256 = std::move(sha256)](TapeDirectory& tapes) {
-        return tapes.get_media(sha256);
-    };
-    return on_worker(state_, std::move(call));
+    return on_worker(state_, &TapeDirectory::get_media, std::move(sha256));
 }
 
 std::shared_ptr<TurnJournal> FileTapeStore::open_journal(const std::string& tape,

@@ -11,7 +11,6 @@
 #include <thread>
 
 #include <bub/tape/file/descriptor.hpp>
-#include <bub/tape/file/line_reader.hpp>
 #include <bub/tape/file/tape_directory.hpp>
 #include <bub/tape/tape.hpp>
 #include <bub/tape/tape_test_support.hpp>

@@ -5,8 +5,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include <bub/tape/entry/encoding.hpp>
 #include <bub/tape/entry/entry_facts.hpp>
-#include <bub/tape/file/digest.hpp>
 #include <bub/tape/tape_store_support.hpp>
 
 namespace bub {

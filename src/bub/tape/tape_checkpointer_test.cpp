@@ -143,6 +143,29 @@ std::string kinds_of(const std::vector<TapeEntry>& entries) {
     return kinds;
 }
 
+/// A store that triggers an action during its first read.
+class Meanwhile final : public Checkpointer {
+public:
+    Meanwhile(std::shared_ptr<Checkpointer> inner, std::function<void()> work)
+        : inner_(std::move(inner)), work_(std::move(work)) {}
+    Task<std::optional<CheckpointData>> load(std::string thread) override {
+        std::optional<CheckpointData> data = co_await inner_->load(std::move(thread));
+        if (const auto work = std::exchange(work_, nullptr)) work();
+        co_return data;
+    }
+    Task<std::int64_t> append(std::string thread, MessageList messages,
+                              AppendOptions options) override {
+        return inner_->append(std::move(thread), std::move(messages), std::move(options));
+    }
+    Task<void> save_extra(std::string thread, JsonObject extra) override {
+        return inner_->save_extra(std::move(thread), std::move(extra));
+    }
+
+private:
+    std::shared_ptr<Checkpointer> inner_;
+    std::function<void()> work_;
+};
+
 }  // namespace
 
 TEST(TapeCheckpointer, B21_HoldsWhatAgentsNeedInMemory) {
@@ -431,25 +454,6 @@ TEST(TapeCheckpointer, B21_HasEveryAbilityThatAStoreCanHave) {
     EXPECT_TRUE(dynamic_cast<ThreadStore*>(&store));
 }
 
-TEST(ImportThread, CopiesAThreadOnce) {
-    const auto source = std::make_shared<MemoryCheckpointer>();
-    MessageList messages;
-    messages.push_back(user_message("hi", "m1"));
-    messages.push_back(calls({"a", "b"}));
-    messages.push_back(result("a", "1"));
-    messages.push_back(result("b", "2"));
-    run(source->append("chat", messages, AppendOptions()));
-    const auto store = std::make_shared<MemoryTapeStore>();
-    EXPECT_EQ(run(import_thread(source, "chat", store, "w__s", "sessions.db")), 4u);
-    EXPECT_EQ(run(import_thread(source, "chat", store, "w__s", "sessions.db")), 0u);
-    EXPECT_EQ(run(import_thread(source, "unknown", store, "w__t", "sessions.db")), 0u);
-    TapeCheckpointer memory(store);
-    const auto data = run(memory.load("w__s"));
-    ASSERT_EQ(data->messages.size(), 5u) << "the anchor comes first";
-    for (std::size_t i = 0; i < messages.size(); ++i) EXPECT_EQ(data->messages[i + 1], messages[i]);
-    EXPECT_EQ(run(memory.find_message("w__s", "m1")), messages[0]);
-}
-
 TEST(TapeCheckpointer, OfALongContextTheNewestPartIsRead) {
     for (const bool inside_a_turn : {false, true}) {
         const auto store = std::make_shared<InDirectory>(std::make_shared<TestDirectory>());
@@ -480,6 +484,65 @@ TEST(TapeCheckpointer, OfALongContextTheNewestPartIsRead) {
         AppendOptions how = AppendOptions().expected_position(500);
         EXPECT_EQ(run(memory.append("w__s", {user_message("more")}, std::move(how))), 501);
     }
+}
+
+TEST(ImportThread, CopiesAThreadOnce) {
+    const auto source = std::make_shared<MemoryCheckpointer>();
+    MessageList messages;
+    messages.push_back(user_message("hi", "m1"));
+    messages.push_back(calls({"a", "b"}));
+    messages.push_back(result("a", "1"));
+    messages.push_back(result("b", "2"));
+    run(source->append("chat", messages, AppendOptions()));
+    const auto store = std::make_shared<MemoryTapeStore>();
+    EXPECT_EQ(run(import_thread(source, "chat", store, "w__s", "sessions.db")), 4u);
+    EXPECT_EQ(run(import_thread(source, "chat", store, "w__s", "sessions.db")), 0u);
+    EXPECT_EQ(run(import_thread(source, "unknown", store, "w__t", "sessions.db")), 0u);
+    TapeCheckpointer memory(store);
+    const auto data = run(memory.load("w__s"));
+    ASSERT_EQ(data->messages.size(), 5u) << "the anchor comes first";
+    for (std::size_t i = 0; i < messages.size(); ++i) EXPECT_EQ(data->messages[i + 1], messages[i]);
+    EXPECT_EQ(run(memory.find_message("w__s", "m1")), messages[0]);
+}
+
+TEST(ImportThread, D20_OfTwoProcessesThatCopyOneDoes) {
+    const auto source = std::make_shared<MemoryCheckpointer>();
+    MessageList messages;
+    messages.push_back(user_message("hi", "m1"));
+    run(source->append("chat", messages, AppendOptions()));
+    const TestDirectory directory;
+    const auto store = std::make_shared<FileTapeStore>(directory.options());
+    // The copy of the other process is made between this one's check and its write.
+    const auto others = std::make_shared<MemoryTapeStore>();
+    EXPECT_EQ(run(import_thread(source, "chat", others, "w__s", "sessions.db")), 1u);
+    std::string lines;
+    for (const TapeEntry& entry : run(others->fetch("w__s", TapeQuery())))
+        lines += tape_line(entry);
+    const auto slow =
+        std::make_shared<Meanwhile>(source, [&] { directory.write("w__s.jsonl", lines); });
+    EXPECT_EQ(run(import_thread(slow, "chat", store, "w__s", "sessions.db")), 0u);
+    TapeCheckpointer memory(store);
+    EXPECT_EQ(run(memory.load("w__s"))->messages.size(), 2u) << "the anchor, and one copy";
+}
+
+TEST(ImportThread, CopiesAllInOneStepOrNothing) {
+    const auto source = std::make_shared<MemoryCheckpointer>();
+    MessageList messages;
+    messages.push_back(user_message("hi", "m1"));
+    messages.push_back(user_message("again", "m2"));
+    run(source->append("chat", messages, AppendOptions()));
+    run(source->save_extra("chat", JsonObject{{"todo", "x"}}));
+    const TestDirectory directory;
+    const auto store = std::make_shared<FileTapeStore>(directory.options());
+    EXPECT_EQ(run(import_thread(source, "chat", store, "w__s", "sessions.db")), 2u);
+    TapeCheckpointer memory(store);
+    EXPECT_EQ(run(memory.load("w__s"))->extra.at("todo"), Json("x"));
+    const std::vector<TapeEntry> entries = run(store->fetch("w__s", TapeQuery()));
+    ASSERT_FALSE(entries.empty());
+    EXPECT_EQ(entry_name(entries.back()), "session.imported");
+    EXPECT_EQ(entries.front().kind, "anchor");
+    for (std::size_t i = 0; i < entries.size(); ++i)
+        EXPECT_EQ(entries[i].id, static_cast<std::int64_t>(i + 1));
 }
 
 }  // namespace bub

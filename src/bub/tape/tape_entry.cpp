@@ -3,10 +3,8 @@
 #include <cmath>
 #include <utility>
 
+#include <bub/tape/entry/encoding.hpp>
 #include <bub/tape/entry/entry_facts.hpp>
-#include <bub/tape/entry/json_text.hpp>
-#include <bub/tape/file/digest.hpp>
-#include <bub/tape/search/dates.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/schema/python_json.hpp>
 

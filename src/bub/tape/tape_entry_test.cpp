@@ -2,9 +2,17 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <bub/tape/entry/encoding.hpp>
 #include <bub/tape/entry/entry_facts.hpp>
-#include <bub/tape/search/dates.hpp>
+#include <bub/tape/entry/message_entries.hpp>
+#include <bub/tape/tape_context.hpp>
 #include <cubepi/core/error.hpp>
+
+// Entries as lines of a tape, as messages of a context, and made of messages of an agent.
 
 namespace bub {
 namespace {
@@ -19,6 +27,49 @@ TapeEntry full_entry() {
     entry.meta["run_id"] = "r";
     entry.date = "2026-03-01T12:00:00.250000+00:00";
     return entry;
+}
+
+JsonObject call(const char* id, const char* name) {
+    JsonObject function;
+    function["name"] = name;
+    function["arguments"] = "{\"broken";
+    JsonObject made;
+    if (id) made["id"] = id;
+    made["function"] = std::move(function);
+    return made;
+}
+
+TapeEntry calls(std::vector<JsonObject> list) {
+    JsonObject payload;
+    payload["calls"] = JsonArray(list.begin(), list.end());
+    return tape_entry("tool_call", std::move(payload));
+}
+
+TapeEntry results(JsonArray list) {
+    JsonObject payload;
+    payload["results"] = std::move(list);
+    return tape_entry("tool_result", std::move(payload));
+}
+
+cubepi::Message answer_with_calls(int count) {
+    cubepi::AssistantMessage answer;
+    for (int i = 0; i < count; ++i) {
+        cubepi::ToolCall call;
+        call.id = "c" + std::to_string(i);
+        call.name = "add";
+        answer.content.push_back(std::move(call));
+    }
+    return cubepi::Message(std::move(answer));
+}
+
+cubepi::Message numbered_result(int number) {
+    cubepi::ToolResultMessage message;
+    message.tool_call_id = "c" + std::to_string(number);
+    message.tool_name = "add";
+    cubepi::TextContent text;
+    text.text = "result " + std::to_string(number);
+    message.content.push_back(std::move(text));
+    return cubepi::Message(std::move(message));
 }
 
 }  // namespace
@@ -139,6 +190,105 @@ TEST(TapeDate, IsReadInAllItsForms) {
           "2026-03-01T12:60", "2026-03-01T12:00:00.", "2026-03-01T12:00+", "2026-03-01x"})
         EXPECT_FALSE(parse_date(none)) << none;
     EXPECT_EQ(detail::format_date(-1), "1969-12-31T23:59:59.999999+00:00");
+}
+
+TEST(Context, B10_AnchorsAreUserMessages) {
+    JsonObject state;
+    state["summary"] = "größer";
+    const JsonArray messages = context_messages({anchor_entry("a", state), anchor_entry("b")});
+    ASSERT_EQ(messages.size(), 2u);
+    EXPECT_EQ(messages[0].at("role"), Json("user"));
+    EXPECT_EQ(messages[0].at("content"), Json("[Anchor created: a]: {\"summary\": \"größer\"}"));
+    EXPECT_EQ(messages[1].at("content"), Json("[Anchor created: b]: null"));
+}
+
+TEST(Context, ResultsBelongToTheLatestCallsByPosition) {
+    const std::vector<TapeEntry> entries = {
+        calls({call("a", "one"), call("b", "two")}),
+        event_entry("spill.write", {}),
+        results({"x"}),
+        results({"stray"}),
+        calls({call(nullptr, "")}),
+        results(JsonArray(1, Json(JsonArray{1, nullptr}))),
+    };
+    const JsonArray messages = context_messages(entries);
+    ASSERT_EQ(messages.size(), 5u);
+    EXPECT_EQ(messages[1].at("tool_call_id"), Json("a"));
+    EXPECT_EQ(messages[1].at("name"), Json("one"));
+    EXPECT_FALSE(messages[2].as_object().contains("tool_call_id"));
+    EXPECT_FALSE(messages[4].as_object().contains("tool_call_id"));
+    EXPECT_EQ(messages[4].at("content"), Json("[1, null]"));
+}
+
+TEST(Context, HiddenEntriesAndOtherKindsAreLeftOut) {
+    const std::vector<TapeEntry> entries = {tape_entry("system", {}),
+                                            event_entry("run", {}),
+                                            tape_entry("error", {}),
+                                            tape_entry("custom", {}),
+                                            message_entry("user", "no", hidden_from_context()),
+                                            message_entry("user", "yes")};
+    EXPECT_EQ(context_messages(entries).size(), 1u);
+    EXPECT_EQ(agent_messages(entries).size(), 1u);
+}
+
+TEST(Context, B21_PartsAndOddArgumentsOfBubBecomeContent) {
+    JsonObject text;
+    text["type"] = "text";
+    text["text"] = "look";
+    JsonObject url;
+    url["url"] = "data:image/png;base64,aGk=";
+    JsonObject image;
+    image["type"] = "image_url";
+    image["image_url"] = std::move(url);
+    JsonObject payload;
+    payload["role"] = "user";
+    payload["content"] = JsonArray{Json(text), Json(image)};
+    const cubepi::MessageList messages =
+        agent_messages({tape_entry("message", std::move(payload)), calls({call("a", "one")})});
+    ASSERT_EQ(messages.size(), 2u);
+    ASSERT_EQ(messages[0].user()->content.size(), 2u);
+    const auto& picture = std::get<cubepi::ImageContent>(messages[0].user()->content[1]);
+    EXPECT_EQ(picture.media_type, "image/png");
+    EXPECT_EQ(picture.source, "aGk=");
+    const cubepi::ToolCall* odd = messages[1].assistant()->tool_calls().at(0);
+    EXPECT_TRUE(odd->arguments.empty());
+    EXPECT_EQ(*odd->extra.find("raw_arguments"), Json("{\"broken"));
+}
+
+// If the work per result grew with the number of earlier results, this would take hours.
+TEST(MessageEntries, ResultsOfManyCallsCostTheirNumber) {
+    constexpr int count = 20'000;
+    detail::MessageEntries entries;
+    std::vector<TapeEntry> made;
+    entries.add(answer_with_calls(count), made);
+    for (int i = count; i-- > 0;) entries.add(numbered_result(i), made);
+    ASSERT_EQ(made.size(), count + 1u);
+    EXPECT_EQ(made[1].kind, entry_kind::event);
+    EXPECT_EQ(made.back().kind, entry_kind::tool_result);
+    const JsonArray& texts = made.back().payload.at("results").as_array();
+    ASSERT_EQ(texts.size(), static_cast<std::size_t>(count));
+    EXPECT_EQ(texts.front(), Json("result 0"));
+    EXPECT_EQ(texts.back(), Json("result " + std::to_string(count - 1)));
+    EXPECT_FALSE(entries.expects("c0"));
+}
+
+TEST(MessageEntries, ResumesWithTheResultsSoFar) {
+    detail::MessageEntries first;
+    std::vector<TapeEntry> made;
+    first.add(answer_with_calls(3), made);
+    first.add(numbered_result(2), made);
+    first.add(numbered_result(2), made);  // the same call twice: the first result counts
+    first.add(numbered_result(0), made);
+    std::vector<TapeEntry> newest_first(made.rbegin(), made.rend());
+    detail::MessageEntries second;
+    second.resume(newest_first);
+    EXPECT_TRUE(second.expects("c1"));
+    std::vector<TapeEntry> rest;
+    second.add(numbered_result(1), rest);
+    ASSERT_EQ(rest.size(), 1u);
+    EXPECT_EQ(rest[0].kind, entry_kind::tool_result);
+    const JsonArray expected{"result 0", "result 1", "result 2"};
+    EXPECT_EQ(rest[0].payload.at("results").as_array(), expected);
 }
 
 }  // namespace bub

@@ -6,8 +6,9 @@
 #include <bub/tape/tape.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
 #include <bub/tape/tape_test_support.hpp>
-#include <cubepi/checkpoint/memory_checkpointer.hpp>
 #include <cubepi/core/error.hpp>
+
+// The tapes of sessions with their sidecars: how they are noted, archived and removed.
 
 namespace bub {
 namespace {
@@ -99,67 +100,99 @@ TEST(RemoveTape, D47_NotWhileATurnIsInProgress) {
     EXPECT_EQ(run(store->info("w__s")).entries, 0);
 }
 
-/// A store that triggers an action during its first read.
-class Meanwhile final : public cubepi::Checkpointer {
-public:
-    Meanwhile(std::shared_ptr<cubepi::Checkpointer> inner, std::function<void()> work)
-        : inner_(std::move(inner)), work_(std::move(work)) {}
-    Task<std::optional<cubepi::CheckpointData>> load(std::string thread) override {
-        std::optional<cubepi::CheckpointData> data = co_await inner_->load(std::move(thread));
-        if (const auto work = std::exchange(work_, nullptr)) work();
-        co_return data;
-    }
-    Task<std::int64_t> append(std::string thread, cubepi::MessageList messages,
-                              cubepi::AppendOptions options) override {
-        return inner_->append(std::move(thread), std::move(messages), std::move(options));
-    }
-    Task<void> save_extra(std::string thread, JsonObject extra) override {
-        return inner_->save_extra(std::move(thread), std::move(extra));
-    }
-
-private:
-    std::shared_ptr<cubepi::Checkpointer> inner_;
-    std::function<void()> work_;
-};
-
-TEST(ImportThread, D20_OfTwoProcessesThatCopyOneDoes) {
-    const auto source = std::make_shared<cubepi::MemoryCheckpointer>();
-    cubepi::MessageList messages;
-    messages.push_back(cubepi::user_message("hi", "m1"));
-    run(source->append("chat", messages, cubepi::AppendOptions()));
-    const TestDirectory directory;
-    const auto store = std::make_shared<FileTapeStore>(directory.options());
-    // The copy of the other process is made between this one's check and its write.
-    const auto others = std::make_shared<MemoryTapeStore>();
-    EXPECT_EQ(run(import_thread(source, "chat", others, "w__s", "sessions.db")), 1u);
-    std::string lines;
-    for (const TapeEntry& entry : run(others->fetch("w__s", TapeQuery())))
-        lines += tape_line(entry);
-    const auto slow =
-        std::make_shared<Meanwhile>(source, [&] { directory.write("w__s.jsonl", lines); });
-    EXPECT_EQ(run(import_thread(slow, "chat", store, "w__s", "sessions.db")), 0u);
-    TapeCheckpointer memory(store);
-    EXPECT_EQ(run(memory.load("w__s"))->messages.size(), 2u) << "the anchor, and one copy";
+Tape with_notes(std::shared_ptr<TapeStore> store) {
+    return Tape(std::move(store), "w__s", {"notes"});
 }
 
-TEST(ImportThread, CopiesAllInOneStepOrNothing) {
-    const auto source = std::make_shared<cubepi::MemoryCheckpointer>();
-    cubepi::MessageList messages;
-    messages.push_back(cubepi::user_message("hi", "m1"));
-    messages.push_back(cubepi::user_message("again", "m2"));
-    run(source->append("chat", messages, cubepi::AppendOptions()));
-    run(source->save_extra("chat", JsonObject{{"todo", "x"}}));
+void note(const Tape& tape, const char* text) { run(tape.append(message_entry("user", text))); }
+
+std::vector<std::string> names_in(const Tape& tape, std::string_view kind) {
+    std::vector<std::string> names;
+    for (const TapeEntry& entry : run(tape.query(TapeQuery()))) {
+        if (entry.kind == kind) names.emplace_back(entry_name(entry));
+    }
+    return names;
+}
+
+std::size_t size_of(const Tape& tape) { return run(tape.query(TapeQuery())).size(); }
+
+const JsonObject data_of(const Tape& tape, std::string_view event) {
+    for (const TapeEntry& entry : run(tape.query(TapeQuery().newest_first()))) {
+        if (entry.kind == "event" && entry_name(entry) == event)
+            return entry.payload.at("data").as_object();
+    }
+    return {};
+}
+
+TEST(Sidecars, AreSeparateTapesNextToTheirOwner) {
+    const auto store = std::make_shared<MemoryTapeStore>();
+    const Tape tape = with_notes(store);
+    note(tape.sidecar("notes"), "remember");
+    EXPECT_EQ(tape.sidecar("notes").name(), "w__s__sidecar__notes");
+    EXPECT_EQ(size_of(tape), 0u);
+    EXPECT_TRUE(run(store->list_tapes()).empty()) << "no tape of a conversation";
+    EXPECT_THROW((void)tape.sidecar("others"), cubepi::Error);
+}
+
+TEST(Sidecars, AreNotPartOfATurn) {
+    const auto store = std::make_shared<MemoryTapeStore>();
+    const Tape tape = with_notes(store);
+    const auto fork = tape.fork();
+    note(tape.in(fork), "for nothing");
+    note(tape.in(fork).sidecar("notes"), "stored at once");
+    EXPECT_EQ(size_of(tape.sidecar("notes")), 1u);
+    run(fork->discard());
+    EXPECT_EQ(size_of(tape.sidecar("notes")), 1u);
+    EXPECT_EQ(size_of(tape), 0u);
+}
+
+TEST(Sidecars, FollowTheTapeWhenItIsArchivedAndEmptied) {
     const TestDirectory directory;
-    const auto store = std::make_shared<FileTapeStore>(directory.options());
-    EXPECT_EQ(run(import_thread(source, "chat", store, "w__s", "sessions.db")), 2u);
-    TapeCheckpointer memory(store);
-    EXPECT_EQ(run(memory.load("w__s"))->extra.at("todo"), Json("x"));
-    const std::vector<TapeEntry> entries = run(store->fetch("w__s", TapeQuery()));
-    ASSERT_FALSE(entries.empty());
-    EXPECT_EQ(entry_name(entries.back()), "session.imported");
-    EXPECT_EQ(entries.front().kind, "anchor");
-    for (std::size_t i = 0; i < entries.size(); ++i)
-        EXPECT_EQ(entries[i].id, static_cast<std::int64_t>(i + 1));
+    const Tape tape = with_notes(std::make_shared<FileTapeStore>(directory.options()));
+    run(tape.bootstrap());
+    note(tape.sidecar("notes"), "old");
+    TapeReset how;
+    how.archive_directory = (directory.path() / "archive").string();
+    const std::string archived = run(tape.reset(how));
+    EXPECT_TRUE(std::filesystem::exists(archived));
+    EXPECT_EQ(directory.count("archive"), 2u);
+    EXPECT_EQ(size_of(tape.sidecar("notes")), 0u);
+    const std::vector<std::string> events = {"handoff", "sidecar.archive", "sidecar.reset"};
+    EXPECT_EQ(names_in(tape, "event"), events);
+    const JsonObject data = data_of(tape, "sidecar.archive");
+    EXPECT_EQ(data.at("sidecar"), Json("notes"));
+    EXPECT_EQ(data.at("status"), Json("ok"));
+    EXPECT_EQ(data.at("reason"), Json("tape.reset"));
+    EXPECT_TRUE(std::filesystem::exists(std::string(data.at("archive").as_string())));
+    EXPECT_EQ(run(tape.context()).size(), 1u) << "events of sidecars stay out of the context";
+}
+
+TEST(Sidecars, ThatCannotBeArchivedAreNotEmptied) {
+    const TestDirectory directory;
+    const Tape tape = with_notes(std::make_shared<FileTapeStore>(directory.options()));
+    note(tape.sidecar("notes"), "precious");
+    directory.write("archive", "a file in the directory's place");
+    TapeReset how;
+    how.archive_directory = (directory.path() / "archive").string();
+    (void)run(tape.reset(how));
+    EXPECT_EQ(size_of(tape.sidecar("notes")), 1u);
+    EXPECT_EQ(data_of(tape, "sidecar.archive").at("status"), Json("error"));
+    EXPECT_EQ(names_in(tape, "event"), (std::vector<std::string>{"handoff", "sidecar.archive"}));
+}
+
+TEST(Sidecars, ArchivesOfOneSecondKeepTheirOwnFilesAndEmptyTapesLeaveNone) {
+    const TestDirectory directory;
+    const Tape tape = with_notes(std::make_shared<FileTapeStore>(directory.options()));
+    const std::string archive = (directory.path() / "archive").string();
+    note(tape, "one");
+    const std::string first = run(tape.archive(archive));
+    const std::string second = run(tape.archive(archive));
+    const std::string third = run(tape.archive(archive));
+    EXPECT_NE(first, second);
+    EXPECT_NE(second, third);
+    EXPECT_EQ(directory.count("archive"), 3u);
+    EXPECT_EQ(run(tape.sidecar("notes").archive(archive)), "");
+    EXPECT_EQ(directory.count("archive"), 3u);
 }
 
 }  // namespace

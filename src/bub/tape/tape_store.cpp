@@ -3,8 +3,14 @@
 #include <algorithm>
 #include <utility>
 
+#include <bub/tape/checkpointer/side_state.hpp>
 #include <bub/tape/entry/entry_facts.hpp>
-#include <bub/tape/file/tape_errors.hpp>
+#include <bub/tape/fork/turn_journal.hpp>
+#include <bub/tape/search/query_filter.hpp>
+#include <bub/tape/tape_store_support.hpp>
+#include <cubepi/checkpoint/common/requests.hpp>
+
+// The default functions of stores of tapes, and the support for their implementations.
 
 namespace bub {
 
@@ -91,6 +97,53 @@ Task<std::optional<TapeEntry>> TapeStore::find_run(std::string tape, std::string
                        [id = std::move(run_id)](const detail::EntryFacts& facts) {
                            return !facts.run_id.empty() && facts.run_id == id;
                        });
+}
+
+TapePosition prepare_append(const std::string& tape, const TapeBefore& before,
+                            std::vector<TapeEntry>& entries, const TapeAppend& options,
+                            std::chrono::system_clock::time_point now) {
+    detail::check_tape_name(tape);
+    detail::check_depth(tape, entries);
+    if (options.guard()) options.guard()(before.state);
+    if (options.expected_position() && *options.expected_position() != before.end.messages)
+        detail::throw_stale(tape, *options.expected_position(), before.end.messages);
+    if (before.has_anchor && !options.reset()) detail::drop_first(entries, options.first_anchor());
+    TapePosition end = options.reset() ? TapePosition() : before.end;
+    for (TapeEntry& entry : entries) {
+        detail::assign_id(entry, end.last_id, options.keep_ids());
+        if (entry.date.empty()) entry.date = tape_date(now);
+        end.messages = detail::set_position(entry, end.messages);
+    }
+    return end;
+}
+
+std::vector<TapeEntry> evaluate_query(const std::vector<TapeEntry>& entries,
+                                      const TapeQuery& query) {
+    detail::QueryFilter filter(query);
+    const auto [from, end] = detail::slice_of(entries, query);
+    std::vector<TapeEntry> found;
+    for (std::size_t i = from; i < end && !filter.full(); ++i) {
+        const TapeEntry& entry = entries[query.newest_first() ? end - 1 - (i - from) : i];
+        if (filter.fits(entry) && filter.take()) found.push_back(entry);
+    }
+    return found;
+}
+
+void require_tape_name(const std::string& tape) { detail::check_tape_name(tape); }
+
+InboxBuilder::InboxBuilder(cubepi::QuestionQuery query) : query_(std::move(query)) {
+    (void)cubepi::detail::read_inbox_cursor(query_);
+}
+
+void InboxBuilder::add(const std::string& tape, const JsonObject& state) {
+    for (cubepi::QuestionEntry& entry : detail::pending_requests(tape, state))
+        add(std::move(entry));
+}
+
+void InboxBuilder::add(cubepi::QuestionEntry entry) { entries_.push_back(std::move(entry)); }
+
+cubepi::QuestionPage InboxBuilder::page() const {
+    return cubepi::detail::inbox_page(entries_, query_);
 }
 
 }  // namespace bub

@@ -1,11 +1,11 @@
 #include <bub/tape/tape_store_conformance.hpp>
 
-#include <iterator>
 #include <string_view>
 #include <utility>
 
-#include <bub/tape/conformance/probe.hpp>
-#include <bub/tape/tape_query.hpp>
+#include <bub/tape/session_tape_store.hpp>
+#include <bub/tape/tape_checkpointer.hpp>
+#include <bub/tape/turn_transaction.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/offload.hpp>
 #include <cubepi/core/run.hpp>
@@ -15,10 +15,85 @@ namespace bub {
 namespace {
 
 using cubepi::run;
-using detail::Check;
-using detail::Probe;
 
-constexpr const char* tape = detail::probed_tape;
+constexpr const char* tape = "w__s";
+
+/// The store of one check, and the failures found.
+class Probe {
+public:
+    Probe(const TapeStoreUnderTest& subject, std::string check)
+        : subject_(subject), check_(std::move(check)), store_(subject.make()) {}
+
+    TapeStore& store() { return *store_; }
+    TapeMediaStore* media() { return dynamic_cast<TapeMediaStore*>(store_.get()); }
+    bool can_reopen() const { return static_cast<bool>(subject_.reopen); }
+    void reopen() { store_ = subject_.reopen(std::move(store_)); }
+    bool can_share() const { return static_cast<bool>(subject_.share); }
+    /// The same store as opened by another process.
+    std::shared_ptr<TapeStore> other() { return subject_.share(*store_); }
+    std::shared_ptr<TapeStore> shared() { return store_; }
+    SessionTapeStore* sessions() { return dynamic_cast<SessionTapeStore*>(store_.get()); }
+    bool has_journals() const { return dynamic_cast<TurnJournalStore*>(store_.get()) != nullptr; }
+
+    void fail(std::string text) { failures_.push_back({check_, std::move(text)}); }
+    void expect(bool holds, std::string_view what) {
+        if (!holds) fail("expected: " + std::string(what));
+    }
+    template <class F>
+    void expect_error(cubepi::ErrorCode code, std::string_view what, F call) {
+        const std::string wanted =
+            std::string(what) + " is rejected with " + std::string(cubepi::to_string(code));
+        try {
+            call();
+            fail("expected: " + wanted + "; it succeeded");
+        } catch (const cubepi::Error& error) {
+            if (error.code() != code)
+                fail("expected: " + wanted + "; it failed with " +
+                     std::string(cubepi::to_string(error.code())) + " (" + error.what() + ")");
+        }
+    }
+
+    TapePosition append(std::vector<TapeEntry> entries, TapeAppend options = {}) {
+        return run(store().append(tape, std::move(entries), std::move(options)));
+    }
+    TapePosition append(TapeEntry entry, TapeAppend options = {}) {
+        std::vector<TapeEntry> one;
+        one.push_back(std::move(entry));
+        return append(std::move(one), std::move(options));
+    }
+    /// Returns the texts of messages and the names of events and anchors.
+    std::string contents(TapeQuery query = {}) { return contents_of(store(), std::move(query)); }
+    static std::string contents_of(TapeStore& of, TapeQuery query = {}) {
+        std::string texts;
+        for (const TapeEntry& entry : run(of.fetch(tape, std::move(query)))) {
+            const Json* content = entry.payload.if_contains("content");
+            texts += content ? std::string(content->as_string()) : std::string(entry_name(entry));
+            texts += ' ';
+        }
+        return texts;
+    }
+    void set_state(std::string key, std::string value) {
+        std::function<Json(JsonObject&)> edit = [key, value](JsonObject& state) {
+            state[key] = value;
+            return Json();
+        };
+        (void)run(store().edit_state(tape, std::move(edit)));
+    }
+    std::vector<TapeStoreFailure> take() { return std::move(failures_); }
+
+private:
+    const TapeStoreUnderTest& subject_;
+    std::string check_;
+    std::shared_ptr<TapeStore> store_;
+    std::vector<TapeStoreFailure> failures_;
+};
+
+struct Check {
+    const char* name;
+    void (*run)(Probe& probe);
+};
+
+// The contents of tapes.
 
 void check_unknown_tape(Probe& probe) {
     TapeStore& store = probe.store();
@@ -259,7 +334,152 @@ void check_reopen(Probe& probe) {
     probe.expect(end.last_id == 2 && end.messages == 2, "ids continue after reopening");
 }
 
-constexpr Check contents_checks[] = {
+// Turns in progress, and what a store does with whole tapes.
+
+std::shared_ptr<TurnTransaction> begin_turn(std::shared_ptr<TapeStore> store, std::string id) {
+    TurnTransactionOptions options;
+    options.turn_id = std::move(id);
+    return std::make_shared<TurnTransaction>(std::move(store), tape, std::move(options));
+}
+
+void add(TurnTransaction& fork, TapeEntry entry) {
+    std::vector<TapeEntry> one;
+    one.push_back(std::move(entry));
+    (void)run(fork.append(tape, std::move(one), TapeAppend()));
+}
+
+/// The outcome of the last turn according to the tape.
+std::string last_turn(TapeStore& store) {
+    const std::optional<TapeEntry> marker = run(store.find_event(tape, "turn"));
+    const Json* data = marker ? marker->payload.if_contains("data") : nullptr;
+    if (!data || !data->is_object()) return {};
+    const Json* status = data->get_object().if_contains("status");
+    return status && status->is_string() ? std::string(status->get_string()) : std::string();
+}
+
+void check_turn(Probe& probe) {
+    if (!probe.has_journals()) return;
+    probe.append(message_entry("user", "before"));
+    auto fork = begin_turn(probe.shared(), "t1");
+    add(*fork, message_entry("user", "a"));
+    add(*fork, message_entry("assistant", "b"));
+    probe.expect(probe.contents() == "before ", "a turn is invisible until it is merged (B9)");
+    if (probe.can_share()) {
+        const std::shared_ptr<TapeStore> other = probe.other();
+        probe.expect(Probe::contents_of(*other) == "before ",
+                     "a turn in progress is invisible in other processes");
+        const auto second = begin_turn(other, "t2");
+        add(*second, message_entry("user", "c"));
+        probe.expect(last_turn(*other).empty(), "a turn in progress is not closed by others");
+        run(second->discard());
+    }
+    run(fork->merge());
+    probe.expect(probe.contents() == "before a b turn ", "a merged turn is visible as a whole");
+    probe.expect(last_turn(probe.store()) == "ok", "the turn's marker has its status");
+    if (!probe.can_reopen()) return;
+    fork.reset();
+    probe.reopen();
+    probe.expect(probe.contents() == "before a b turn ", "a merged turn has no journal left");
+}
+
+void check_dead_turn(Probe& probe) {
+    if (!probe.has_journals() || !probe.can_reopen()) return;
+    auto fork = begin_turn(probe.shared(), "t1");
+    add(*fork, message_entry("user", "a"));
+    fork->add_text("half of an answer");
+    run(fork->flush());
+    fork.reset();
+    probe.reopen();
+    const std::vector<std::string> names = run(probe.store().all_tapes());
+    probe.expect(names.size() == 1, "a session that died in its first turn is listed");
+    probe.expect(probe.contents() == "a half of an answer turn ",
+                 "the turn of a dead process is closed with the text that was shown");
+    probe.expect(last_turn(probe.store()) == "interrupted", "the turn is closed as interrupted");
+    probe.reopen();
+    probe.expect(probe.contents() == "a half of an answer turn ", "a turn is closed once");
+    const TapePosition end = run(probe.store().position(tape));
+    probe.expect(end.messages == 2, "the messages of a closed turn count");
+}
+
+void check_suspended_turn(Probe& probe) {
+    if (!probe.has_journals() || !probe.can_reopen()) return;
+    auto fork = begin_turn(probe.shared(), "t1");
+    add(*fork, message_entry("user", "a"));
+    {
+        TapeCheckpointer questions(probe.shared());
+        cubepi::HitlRequest request;
+        request.question_id = "q1";
+        request.payload = cubepi::ConfirmRequest{.prompt = "Continue?"};
+        run(questions.save_pending_request(tape, "r1", std::move(request)));
+    }
+    fork.reset();
+    probe.reopen();
+    probe.expect(probe.contents() == "a turn ", "the turn of a dead process is closed");
+    probe.expect(last_turn(probe.store()) == "suspended",
+                 "a turn whose question is stored is closed as suspended (B23)");
+}
+
+void check_discarded_turn(Probe& probe) {
+    if (!probe.has_journals() || !probe.can_reopen()) return;
+    auto fork = begin_turn(probe.shared(), "t1");
+    add(*fork, message_entry("user", "a"));
+    run(fork->discard());
+    fork.reset();
+    probe.reopen();
+    probe.expect(probe.contents().empty(), "a discarded turn leaves nothing");
+}
+
+void check_remove(Probe& probe) {
+    SessionTapeStore* const sessions = probe.sessions();
+    if (!sessions) return;
+    for (const char* name : {tape, "w__s__log", "w__t", "w__s2"}) {
+        std::vector<TapeEntry> one(1, message_entry("user", "a"));
+        (void)run(sessions->append(name, std::move(one), TapeAppend()));
+    }
+    probe.set_state("key", "value");
+    run(sessions->remove_tape(tape));
+    const std::vector<std::string> left{"w__s2", "w__t"};
+    probe.expect(run(sessions->all_tapes()) == left,
+                 "remove_tape() removes the tape and its sidecars");
+    probe.expect(run(sessions->read_state(tape)).empty(), "remove_tape() removes the side state");
+    probe.expect(probe.append(message_entry("user", "b")).last_id == 1,
+                 "a removed tape starts from scratch");
+    run(sessions->remove_tape("w__unknown"));
+}
+
+void check_remove_in_use(Probe& probe) {
+    SessionTapeStore* const sessions = probe.sessions();
+    if (!sessions || !probe.can_share()) return;
+    probe.append(message_entry("user", "a"));
+    const std::shared_ptr<TapeStore> other = probe.other();
+    auto& remover = dynamic_cast<SessionTapeStore&>(*other);
+    const auto remove = [&remover] { run(remover.remove_tape(tape)); };
+    const auto fork = begin_turn(probe.shared(), "t1");
+    add(*fork, message_entry("user", "b"));
+    probe.expect(run(remover.has_open_turn(tape)), "has_open_turn() sees turns of other processes");
+    probe.expect_error(cubepi::ErrorCode::storage_locked, "to remove a tape with a turn", remove);
+    run(fork->merge());
+    probe.expect(!run(remover.has_open_turn(tape)), "a turn that was merged is not open");
+}
+
+void check_listing(Probe& probe) {
+    SessionTapeStore* const sessions = probe.sessions();
+    if (!sessions) return;
+    for (const char* name : {tape, "plain", "w__s__log"}) {
+        std::vector<TapeEntry> one(1, message_entry("user", "a"));
+        (void)run(sessions->append(name, std::move(one), TapeAppend()));
+    }
+    const std::vector<ListedTape> tapes = run(sessions->newest_tapes());
+    probe.expect(tapes.size() == 1 && tapes.front().name == tape,
+                 "newest_tapes() lists the tapes with one \"__\" in their name");
+    probe.expect(!tapes.empty() && tapes.front().bytes > 20 &&
+                     tapes.front().modified > std::chrono::system_clock::time_point(),
+                 "newest_tapes() has the size and the time of a tape");
+    const std::shared_ptr<const void> held = run(sessions->hold("sessions"));
+    probe.expect(held != nullptr, "hold() acquires a lock");
+}
+
+constexpr Check all_checks[] = {
     {"unknown_tape", check_unknown_tape},
     {"append", check_append},
     {"names", check_names},
@@ -274,25 +494,26 @@ constexpr Check contents_checks[] = {
     {"reopen", check_reopen},
     {"search", check_search},
     {"keep_ids", check_keep_ids},
+    {"turn", check_turn},
+    {"dead_turn", check_dead_turn},
+    {"suspended_turn", check_suspended_turn},
+    {"discarded_turn", check_discarded_turn},
+    {"remove", check_remove},
+    {"remove_in_use", check_remove_in_use},
+    {"listing", check_listing},
 };
-
-std::vector<Check> all_checks() {
-    std::vector<Check> checks(std::begin(contents_checks), std::end(contents_checks));
-    for (const Check& check : detail::session_checks()) checks.push_back(check);
-    return checks;
-}
 
 }  // namespace
 
 std::vector<std::string> tape_store_checks() {
     std::vector<std::string> names;
-    for (const Check& check : all_checks()) names.emplace_back(check.name);
+    for (const Check& check : all_checks) names.emplace_back(check.name);
     return names;
 }
 
 std::vector<TapeStoreFailure> check_tape_store(const TapeStoreUnderTest& store) {
     std::vector<TapeStoreFailure> failures;
-    for (const Check& check : all_checks()) {
+    for (const Check& check : all_checks) {
         Probe probe(store, check.name);
         try {
             check.run(probe);

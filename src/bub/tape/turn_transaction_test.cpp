@@ -393,4 +393,47 @@ TEST(TurnTransaction, OtherTapesAreThoseOfTheStore) {
     run(fork->discard());
 }
 
+TEST(TurnTransaction, WhatComesBehindIsSeenAfterTheMerge) {
+    const TestDirectory directory;
+    const Tape tape = tape_in(directory);
+    const auto fork = tape.fork(turn("t1"));
+    say(tape.in(fork), "user", "one");
+    std::vector<TapeEntry> child;
+    child.push_back(message_entry("user", "three"));
+    run(fork->append_behind(std::move(child)));
+    say(tape.in(fork), "user", "two");
+    EXPECT_EQ(run(tape.in(fork).query(TapeQuery())).size(), 2u);
+    const Killed killed(directory);
+    run(fork->merge());
+    for (const TestDirectory* where : {&directory, &killed.after}) {
+        const std::vector<TapeEntry> entries = run(tape_in(*where).query(TapeQuery()));
+        ASSERT_EQ(entries.size(), 4u);
+        EXPECT_EQ(entries[1].payload.at("content"), Json("two"));
+        EXPECT_EQ(entries[2].payload.at("content"), Json("three"));
+        EXPECT_EQ(entry_name(entries[3]), "turn");
+    }
+}
+
+TEST(TurnTransaction, ASearchInsideReadsBothPartsInOrderAndStopsAtItsLimit) {
+    const auto store = std::make_shared<MemoryTapeStore>();
+    const Tape tape(store, "w__s");
+    for (const char* text : {"a", "b", "c"}) say(tape, "user", text);
+    const auto fork = tape.fork();
+    for (const char* text : {"d", "e"}) say(tape.in(fork), "user", text);
+    const auto seen = [&](TapeQuery query) {
+        std::string text;
+        std::function<bool(const TapeEntry&)> look = [&text](const TapeEntry& entry) {
+            text += entry.payload.at("content").as_string();
+            return true;
+        };
+        run(fork->visit("w__s", std::move(query), std::move(look)));
+        return text;
+    };
+    EXPECT_EQ(seen(TapeQuery()), "abcde");
+    EXPECT_EQ(seen(TapeQuery().newest_first()), "edcba");
+    EXPECT_EQ(seen(TapeQuery().newest_first().limit(3)), "edc");
+    EXPECT_EQ(seen(TapeQuery().limit(4)), "abcd");
+    EXPECT_EQ(seen(TapeQuery().text("B")), "b");
+}
+
 }  // namespace bub

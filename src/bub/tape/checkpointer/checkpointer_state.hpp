@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include <bub/tape/checkpointer/side_state.hpp>
 #include <bub/tape/entry/message_entries.hpp>
-#include <bub/tape/file/side_state.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
 #include <bub/tape/turn_transaction.hpp>
 

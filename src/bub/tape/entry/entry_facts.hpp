@@ -79,4 +79,13 @@ const JsonArray* stored_messages(const TapeEntry& entry);
 /// Adds an entry to a summary.
 void add_to(TapeInfo& info, const EntryFacts& facts);
 
+/// Returns true if the name has exactly one "__", i.e. is not a sidecar's.
+bool is_main_tape(std::string_view name);
+/// Throws Error(invalid_argument) if the name is not a file name.
+void check_tape_name(std::string_view name);
+/// Throws CheckpointerError(invalid_argument) if an entry is nested so deeply that its line could not be read back.
+void check_depth(const std::string& tape, const std::vector<TapeEntry>& entries);
+void check_depth(const std::string& tape, const JsonObject& state);
+[[noreturn]] void throw_stale(const std::string& tape, std::int64_t expected, std::int64_t found);
+
 }  // namespace bub::detail

@@ -1,5 +1,6 @@
 #include <bub/tape/file/descriptor.hpp>
 
+#include <algorithm>
 #include <cerrno>
 #include <thread>
 
@@ -7,7 +8,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <bub/tape/file/tape_errors.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/posix_file.hpp>
 
@@ -17,6 +17,9 @@ using cubepi::detail::try_flock;
 using cubepi::detail::UniqueFd;
 
 namespace {
+
+/// The number of bytes that the readers of lines read at once.
+constexpr std::size_t block = std::size_t{128} << 10U;
 
 [[noreturn]] void throw_not_a_file(const std::filesystem::path& path, std::string_view kind) {
     throw cubepi::CheckpointerError(cubepi::ErrorCode::storage,
@@ -57,6 +60,23 @@ UniqueFd open_checked(const std::filesystem::path& path, int flags, unsigned mod
 
 }  // namespace
 
+void throw_system(const std::string& verb, const std::filesystem::path& path, int error_number) {
+    cubepi::ErrorCode code = cubepi::ErrorCode::storage;
+    const char* advice = "; check the directory and its disk";
+    if (cubepi::detail::is_out_of_space(error_number)) {
+        code = cubepi::ErrorCode::storage_full;
+        advice = "; free some space and try again";
+    }
+    if (error_number == EACCES || error_number == EPERM || error_number == EROFS) {
+        code = cubepi::ErrorCode::permission_denied;
+        advice = "; give this user access to it";
+    }
+    throw cubepi::CheckpointerError(code,
+                                    "cannot " + verb + " " + path.string() + ": " +
+                                        cubepi::detail::errno_text(error_number) + advice,
+                                    std::string(), std::string(), path.string());
+}
+
 Descriptor Descriptor::open(const std::filesystem::path& path, int flags, unsigned mode) {
     Descriptor made;
     made.path_ = path;
@@ -68,6 +88,12 @@ std::uint64_t Descriptor::size() const {
     struct stat info = {};
     if (::fstat(get(), &info) != 0) throw_system("inspect", path_, errno);
     return static_cast<std::uint64_t>(info.st_size);
+}
+
+std::int64_t Descriptor::modified() const {
+    struct stat info = {};
+    if (::fstat(get(), &info) != 0) throw_system("inspect", path_, errno);
+    return info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec;
 }
 
 std::size_t Descriptor::read_at(std::uint64_t offset, char* to, std::size_t size) const {
@@ -199,6 +225,104 @@ void make_private_directory(const std::filesystem::path& path) {
     if (reason != EEXIST) throw_system("create the directory", path, reason);
     if (::lstat(path.c_str(), &info) != 0 || S_ISDIR(info.st_mode)) return;
     throw_not_a_directory(path, S_ISLNK(info.st_mode) ? "a symbolic link" : "a file");
+}
+
+LineReader::LineReader(const Descriptor& file, std::uint64_t from, std::uint64_t to)
+    : file_(file), at_(from), read_(from), to_(to) {}
+
+bool LineReader::fill() {
+    if (read_ >= to_) return false;
+    if (start_ > 0) {
+        buffer_.erase(0, start_);
+        searched_ -= start_;
+        start_ = 0;
+    }
+    const std::size_t had = buffer_.size();
+    const auto want = static_cast<std::size_t>(std::min<std::uint64_t>(block + had, to_ - read_));
+    buffer_.resize(had + want);
+    const std::size_t got = file_.read_at(read_, buffer_.data() + had, want);
+    buffer_.resize(had + got);
+    read_ += got;
+    if (got < want) to_ = read_;  // the file was truncated meanwhile
+    return got > 0;
+}
+
+bool LineReader::next(FileLine& line) {
+    std::size_t feed = buffer_.find('\n', searched_);
+    while (feed == buffer_.npos) {
+        searched_ = buffer_.size();
+        if (!fill()) break;
+        feed = buffer_.find('\n', searched_);
+    }
+    line.ended = feed != buffer_.npos;
+    const std::size_t end = line.ended ? feed : buffer_.size();
+    if (!line.ended && end == start_) return false;
+    line.text = std::string_view(buffer_).substr(start_, end - start_);
+    line.offset = at_;
+    const std::size_t behind = line.ended ? end + 1 : end;
+    at_ += behind - start_;
+    line.end = at_;
+    start_ = behind;
+    searched_ = behind;
+    return true;
+}
+
+BackwardLineReader::BackwardLineReader(const Descriptor& file, std::uint64_t from, std::uint64_t to)
+    : file_(file), from_(from), start_(to), size_(0) {}
+
+bool BackwardLineReader::fill() {
+    if (start_ <= from_) return false;
+    // A line that is longer than the buffered part doubles the block size, so that it is not moved too often.
+    const std::uint64_t want =
+        std::min<std::uint64_t>(std::max<std::uint64_t>(block, size_), start_ - from_);
+    std::string grown(static_cast<std::size_t>(want + size_), '\0');
+    const std::size_t got =
+        file_.read_at(start_ - want, grown.data(), static_cast<std::size_t>(want));
+    if (got < want) return false;  // the file was truncated meanwhile
+    std::copy_n(buffer_.begin(), static_cast<std::ptrdiff_t>(size_),
+                grown.begin() + static_cast<std::ptrdiff_t>(want));
+    buffer_ = std::move(grown);
+    start_ -= want;
+    size_ += want;
+    searched_ += want;
+    return true;
+}
+
+bool BackwardLineReader::next(FileLine& line) {
+    if (size_ == 0) {
+        searched_ = 0;
+        if (!fill()) return false;
+        searched_ = size_;
+    }
+    const std::uint64_t end = size_;
+    line.ended = buffer_[static_cast<std::size_t>(end - 1)] == '\n';
+    const std::uint64_t text_end = line.ended ? end - 1 : end;
+    searched_ = std::min(searched_, text_end);
+    std::uint64_t begin = 0;
+    std::uint64_t moved = start_;
+    for (;;) {
+        const std::size_t feed = searched_ == 0
+                                     ? std::string::npos
+                                     : buffer_.rfind('\n', static_cast<std::size_t>(searched_ - 1));
+        if (feed != std::string::npos) {
+            begin = feed + 1;
+            break;
+        }
+        searched_ = 0;
+        if (!fill()) {
+            begin = 0;
+            break;
+        }
+    }
+    moved -= start_;  // distance by which the buffered bytes moved
+    line_.assign(buffer_, static_cast<std::size_t>(begin),
+                 static_cast<std::size_t>(text_end + moved - begin));
+    line.text = line_;
+    line.offset = start_ + begin;
+    line.end = start_ + end + moved;
+    size_ = begin;
+    searched_ = begin;
+    return true;
 }
 
 }  // namespace bub::detail

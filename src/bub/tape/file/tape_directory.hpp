@@ -1,32 +1,169 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <bub/tape/file/descriptor.hpp>
-#include <bub/tape/file/request_marks.hpp>
-#include <bub/tape/file/tape_index_file.hpp>
 #include <bub/tape/file_tape_store.hpp>
-#include <cubepi/core/error.hpp>
+
+// A directory of tapes, and the files next to each tape: its index, the marks of its pending requests, and the journals of its
+// turns in progress.
 
 namespace bub::detail {
 
-struct JournaledTurn;
-struct TapePaths;
+/// The identity of a tape's file and the part of it that is known.
+struct TapeMark {
+    std::uint64_t device = 0;
+    std::uint64_t inode = 0;
+    std::uint64_t covered = 0;    ///< bytes, up to the end of a line
+    std::uint64_t tail_hash = 0;  ///< of the bytes before `covered`
 
-/// Whether a store that failed with this code, at closing what a dead process has left, can be read as it is: on a full disk, or
-/// without the permission to write.
-constexpr bool may_still_read(cubepi::ErrorCode code) noexcept {
-    return code == cubepi::ErrorCode::storage_full || code == cubepi::ErrorCode::permission_denied;
-}
-/// Where the tape ended before the commit that a dead process has left.
-std::uint64_t end_before_commit(const TapePaths& paths);
+    static TapeMark of(const Descriptor& tape, std::uint64_t covered);
+    /// Returns true if the tape is still this file and begins with the known part.
+    bool holds(const Descriptor& tape) const;
+};
+
+/// The sums over a tape, as stored on disk.
+struct IndexHeader {
+    static constexpr std::uint64_t this_version = 0x3130'5844'4942'5543;  // "CUBIDX01"
+    static constexpr std::int64_t none = -1;
+
+    std::uint64_t version = this_version;
+    TapeMark mark = {};
+    std::uint64_t records = 0;
+    std::int64_t entries = 0;
+    std::int64_t last_id = 0;
+    std::int64_t messages = 0;
+    std::int64_t anchors = 0;
+    std::int64_t last_anchor_offset = none;
+    std::int64_t entries_since_anchor = 0;
+    std::int64_t usage_total = none;
+    std::int64_t usage_prompt = none;
+    std::int64_t usage_cached = none;
+    std::uint64_t has_usage = 0;
+    std::uint64_t checksum = 0;
+};
+
+enum class IndexKind : std::uint64_t { anchor = 1, event = 2, message = 3, run = 4 };
+
+/// The location of an item on a tape.
+struct IndexRecord {
+    std::uint64_t hash = 0;
+    std::uint64_t place = 0;  ///< offset of the line * 16 + kind
+
+    IndexKind kind() const { return static_cast<IndexKind>(place & 15U); }
+    std::uint64_t offset() const { return place >> 4U; }
+};
+
+std::uint64_t hash_of(std::string_view text);
+
+/// The index of a tape: sums over all of it, and the locations of anchors, events, messages and runs. It is a cache
+/// that can be deleted at any time. Memory does not grow with the tape (unless the index cannot be written, e.g. on a
+/// read-only file system).
+class TapeIndexFile {
+public:
+    /// Updates the index in `path` for the first `end` bytes of `tape`. Short new parts are not written to disk.
+    TapeIndexFile(std::filesystem::path path, const Descriptor& tape, std::uint64_t end);
+
+    const IndexHeader& sums() const noexcept { return sums_; }
+    /// Calls `wanted` for records of this kind from the newest to the oldest until it returns false. With `hash`, only
+    /// for records with that hash.
+    void newest_first(IndexKind kind, std::optional<std::uint64_t> hash,
+                      const std::function<bool(std::uint64_t offset)>& wanted) const;
+
+    /// Returns the sums stored on disk if they belong to this tape; else nothing. Reads one block.
+    static std::optional<IndexHeader> stored(const std::filesystem::path& path,
+                                             const Descriptor& tape);
+
+private:
+    void catch_up(const Descriptor& tape, std::uint64_t end);
+    void add(std::string_view line, std::uint64_t offset);
+    void write_records();
+    bool try_write_records();
+    void save(const Descriptor& tape, std::uint64_t covered);
+
+    std::filesystem::path path_;
+    Descriptor file_;  ///< none: not writable
+    IndexHeader sums_;
+    std::vector<IndexRecord> fresh_;  ///< after sums_.records, not on disk yet
+};
+
+/// The times of a pending request, and its tape.
+struct RequestMark {
+    double created_at = 0;
+    double expires_at = 0;  ///< infinite: does not expire
+    std::string tape = {};
+
+    friend auto operator<=>(const RequestMark&, const RequestMark&) = default;
+    friend bool operator==(const RequestMark&, const RequestMark&) = default;
+};
+
+using RequestMarkSet = std::set<RequestMark>;
+
+/// Returns the marks of the requests in a side state that have not expired.
+RequestMarkSet marks_of(const std::string& tape, const JsonObject& state);
+
+/// The index of the pending requests of a directory of tapes: a directory with an empty file, a mark, for each request,
+/// which is named after the request's times and tape. A mark is created before the side state with its request is
+/// stored, and removed afterwards, both under the tape's lock. So a killed process may leave a mark without a request, but
+/// never a request without a mark. No lock is needed to read the marks.
+class RequestMarks {
+public:
+    RequestMarks(std::filesystem::path directory, bool sync);
+
+    /// Returns false if the index is new, or has been removed: then there may be requests without a mark.
+    bool is_complete() const;
+    std::vector<RequestMark> read() const;
+    /// Creates the marks that are not in `present`.
+    void add(const RequestMarkSet& marks, const RequestMarkSet& present) const;
+    /// Removes the marks that are not in `wanted`. A mark that cannot be removed stays, which is harmless.
+    void remove(const RequestMarkSet& marks, const RequestMarkSet& wanted) const noexcept;
+    /// Records that each stored request has a mark.
+    void set_complete() const;
+
+private:
+    std::filesystem::path path_of(const RequestMark& mark) const;
+
+    std::filesystem::path directory_;
+    bool sync_;
+};
+
+/// The journal of a turn in a file, which is locked while the process lives: another process that acquires the lock knows
+/// that it has died.
+class TurnJournalFile final : public TurnJournal {
+public:
+    /// `lock_timeout` limits the wait for a process that looks whether the journal is that of a dead one.
+    TurnJournalFile(std::filesystem::path directory, std::filesystem::path path,
+                    std::string turn_id, std::shared_ptr<cubepi::Clock> clock,
+                    std::chrono::milliseconds lock_timeout);
+
+    void write(std::string_view lines) override;
+    void remove() noexcept override;
+
+private:
+    void open();
+    void open_file();
+
+    const std::filesystem::path directory_;
+    const std::filesystem::path path_;
+    const std::string turn_id_;
+    const std::shared_ptr<cubepi::Clock> clock_;
+    const std::chrono::milliseconds lock_timeout_;
+    std::mutex mutex_;
+    Descriptor file_;
+    bool removed_ = false;
+};
 
 /// The files of one tape.
 struct TapePaths {
@@ -42,6 +179,11 @@ struct TapePaths {
 
     std::filesystem::path journal(const std::string& turn_id) const;
 };
+
+/// Where the tape ended before the commit that a dead process has left.
+std::uint64_t end_before_commit(const TapePaths& paths);
+
+struct JournaledTurn;
 
 /// A directory of tapes. All functions block; thread-safe.
 class TapeDirectory {
@@ -149,6 +291,14 @@ private:
     std::mutex mutex_;
     std::map<std::string, std::shared_ptr<CachedTape>> tapes_;
     bool made_ = false;
+};
+
+struct TapeDirectory::Writing {
+    std::string name;
+    TapePaths paths;
+    std::shared_ptr<CachedTape> known;
+    std::unique_lock<std::mutex> here;
+    FileLock everywhere;
 };
 
 }  // namespace bub::detail

@@ -1,5 +1,3 @@
-#include <bub/tape/file/tape_index_file.hpp>
-
 #include <array>
 #include <cstring>
 
@@ -7,7 +5,7 @@
 #include <sys/stat.h>
 
 #include <bub/tape/entry/entry_facts.hpp>
-#include <bub/tape/file/line_reader.hpp>
+#include <bub/tape/file/tape_directory.hpp>
 #include <cubepi/core/error.hpp>
 
 namespace bub::detail {

@@ -1,8 +1,9 @@
 #include <algorithm>
+#include <iterator>
+#include <tuple>
 #include <utility>
 
 #include <bub/tape/entry/entry_facts.hpp>
-#include <bub/tape/fork/fork_entries.hpp>
 #include <bub/tape/fork/fork_state.hpp>
 #include <bub/tape/search/query_filter.hpp>
 #include <cubepi/core/error.hpp>
@@ -11,20 +12,65 @@
 
 namespace bub {
 
+using detail::ForkBranch;
+
 namespace {
 
-template <class T>
-T& needed(T* ability, const char* what) {
-    if (ability) return *ability;
-    throw cubepi::Error(cubepi::ErrorCode::unsupported,
-                        std::string("the tape store under this fork has no ") + what);
+/// A query on a fork, divided into the part for the underlying tape and the part for the fork's own entries.
+struct ForkSlice {
+    std::optional<TapeQuery> parent = {};  ///< absent: no entries of the tape are requested
+    std::size_t from = 0;
+    std::size_t to = 0;
+    bool may_end_here = false;  ///< between anchors, the first of which is on the tape
+    bool ends_here = false;     ///< the second one is in the fork
+};
+
+/// Throws Error(not_found) for an anchor that is searched only in `own`.
+ForkSlice split_query(const std::vector<TapeEntry>& own, const TapeQuery& query, bool hidden) {
+    ForkSlice slice;
+    const bool starts_here = std::any_of(own.begin(), own.end(), [&](const TapeEntry& entry) {
+        return detail::starts_slice(entry, query);
+    });
+    if (hidden || starts_here) {
+        std::tie(slice.from, slice.to) = detail::slice_of(own, query);
+        return slice;
+    }
+    slice.parent = query;
+    slice.to = own.size();
+    if (query.slice() != TapeQuery::Slice::between_anchors) return slice;
+    const auto end = std::find_if(own.begin(), own.end(), [&](const TapeEntry& entry) {
+        return detail::is_anchor(entry, query.second_anchor());
+    });
+    slice.to = static_cast<std::size_t>(end - own.begin());
+    slice.may_end_here = true;
+    slice.ends_here = end != own.end();
+    return slice;
 }
 
-template <class Is>
-std::optional<TapeEntry> newest(const std::vector<TapeEntry>& entries, Is is) {
-    const auto found = std::find_if(entries.rbegin(), entries.rend(), is);
-    if (found == entries.rend()) return std::nullopt;
-    return *found;
+/// Adds the fork's part to the tape's result, in the query's order, subject to the query's filters and limit.
+void join_parts(std::vector<TapeEntry>& found, const std::vector<TapeEntry>& own,
+                const ForkSlice& slice, const TapeQuery& query) {
+    detail::QueryFilter filter(query);
+    std::vector<TapeEntry> mine;
+    for (std::size_t i = slice.from; i < slice.to; ++i) {
+        if (filter.fits(own[i])) mine.push_back(own[i]);
+    }
+    if (query.newest_first()) {
+        std::reverse(mine.begin(), mine.end());
+        mine.insert(mine.end(), std::make_move_iterator(found.begin()),
+                    std::make_move_iterator(found.end()));
+        found = std::move(mine);
+    } else {
+        found.insert(found.end(), std::make_move_iterator(mine.begin()),
+                     std::make_move_iterator(mine.end()));
+    }
+    if (query.limit() && found.size() > *query.limit()) found.resize(*query.limit());
+}
+
+TapeMediaStore& media_of(TapeMediaStore* store) {
+    if (store) return *store;
+    throw cubepi::Error(cubepi::ErrorCode::unsupported,
+                        "the tape store under this fork has no media");
 }
 
 }  // namespace
@@ -42,7 +88,7 @@ std::string TurnTransaction::state_file(const std::string& tape) const {
 
 Task<std::vector<TapeEntry>> TurnTransaction::fetch(std::string tape, TapeQuery query) {
     const std::shared_ptr<State> state = state_;
-    const detail::ForkBranch* const own = state->find(tape);
+    const ForkBranch* const own = state->find(tape);
     if (!own) {
         std::vector<TapeEntry> found =
             co_await state->parent->fetch(std::move(tape), std::move(query));
@@ -51,7 +97,7 @@ Task<std::vector<TapeEntry>> TurnTransaction::fetch(std::string tape, TapeQuery 
     state->check_open();
     // Dates are checked before anchors are searched, as in a store.
     (void)detail::QueryFilter(query);
-    detail::ForkSlice slice = detail::split_query(own->entries, query, own->reset);
+    ForkSlice slice = split_query(own->entries, query, own->reset);
     std::vector<TapeEntry> found;
     if (slice.parent) {
         TapeQuery above = *slice.parent;
@@ -71,14 +117,14 @@ Task<std::vector<TapeEntry>> TurnTransaction::fetch(std::string tape, TapeQuery 
             if (!slice.ends_here) std::rethrow_exception(no_end);
         }
     }
-    detail::join_parts(found, own->entries, slice, query);
+    join_parts(found, own->entries, slice, query);
     co_return found;
 }
 
 Task<void> TurnTransaction::visit(std::string tape, TapeQuery query,
                                   std::function<bool(const TapeEntry&)> visit) {
     const std::shared_ptr<State> state = state_;
-    const detail::ForkBranch* const own = state->find(tape);
+    const ForkBranch* const own = state->find(tape);
     if (!own) {
         co_await state->parent->visit(std::move(tape), std::move(query), std::move(visit));
         co_return;
@@ -93,7 +139,7 @@ Task<void> TurnTransaction::visit(std::string tape, TapeQuery query,
         co_return;
     }
     auto filter = std::make_shared<detail::QueryFilter>(query);
-    const detail::ForkSlice slice = detail::split_query(own->entries, query, own->reset);
+    const ForkSlice slice = split_query(own->entries, query, own->reset);
     auto continues = std::make_shared<bool>(true);
     std::function<bool(const TapeEntry&)> counted = [filter, continues,
                                                      visit](const TapeEntry& entry) {
@@ -120,7 +166,7 @@ Task<void> TurnTransaction::visit(std::string tape, TapeQuery query,
 
 Task<TapePosition> TurnTransaction::position(std::string tape) {
     const std::shared_ptr<State> state = state_;
-    const detail::ForkBranch* const own = state->find(tape);
+    const ForkBranch* const own = state->find(tape);
     if (own && (own->base || own->reset)) co_return own->end;
     const TapePosition end = co_await state->parent->position(std::move(tape));
     co_return end;
@@ -128,7 +174,7 @@ Task<TapePosition> TurnTransaction::position(std::string tape) {
 
 Task<TapeInfo> TurnTransaction::info(std::string tape) {
     const std::shared_ptr<State> state = state_;
-    const detail::ForkBranch* const own = state->find(tape);
+    const ForkBranch* const own = state->find(tape);
     TapeInfo info;
     if (!own || !own->reset) info = co_await state->parent->info(tape);
     if (!own) co_return info;
@@ -138,7 +184,7 @@ Task<TapeInfo> TurnTransaction::info(std::string tape) {
 
 Task<std::vector<TapeEntry>> TurnTransaction::anchors(std::string tape, std::size_t limit) {
     const std::shared_ptr<State> state = state_;
-    const detail::ForkBranch* const own = state->find(tape);
+    const ForkBranch* const own = state->find(tape);
     std::vector<TapeEntry> found;
     if (!own || !own->reset) found = co_await state->parent->anchors(tape, limit);
     if (!own) co_return found;
@@ -150,54 +196,53 @@ Task<std::vector<TapeEntry>> TurnTransaction::anchors(std::string tape, std::siz
     co_return found;
 }
 
+template <class Is>
+Task<std::optional<TapeEntry>> TurnTransaction::State::newest(
+    std::string tape, Is is, Task<std::optional<TapeEntry>> above) {
+    const std::shared_ptr<State> self = shared_from_this();
+    const ForkBranch* const own = find(tape);
+    std::optional<TapeEntry> found;
+    if (own) {
+        const auto last = std::find_if(own->entries.rbegin(), own->entries.rend(), is);
+        if (last != own->entries.rend()) found = *last;
+    }
+    if (!found && (!own || !own->reset)) found = co_await std::move(above);
+    co_return found;
+}
+
 Task<std::optional<TapeEntry>> TurnTransaction::find_message_entry(std::string tape,
                                                                    std::string message_id) {
-    const std::shared_ptr<State> state = state_;
-    std::optional<TapeEntry> found;
-    if (const detail::ForkBranch* const own = state->find(tape)) {
-        found = newest(own->entries, [&](const TapeEntry& entry) {
-            const detail::EntryFacts facts = detail::facts_of(entry);
-            return std::find(facts.message_ids.begin(), facts.message_ids.end(), message_id) !=
-                   facts.message_ids.end();
-        });
-        if (found || own->reset) co_return found;
-    }
-    found = co_await state->parent->find_message_entry(std::move(tape), std::move(message_id));
-    co_return found;
+    auto above = state_->parent->find_message_entry(tape, message_id);
+    auto is = [id = std::move(message_id)](const TapeEntry& entry) {
+        const detail::EntryFacts facts = detail::facts_of(entry);
+        return std::find(facts.message_ids.begin(), facts.message_ids.end(), id) !=
+               facts.message_ids.end();
+    };
+    return state_->newest(std::move(tape), std::move(is), std::move(above));
 }
 
 Task<std::optional<TapeEntry>> TurnTransaction::find_event(std::string tape, std::string name) {
-    const std::shared_ptr<State> state = state_;
-    std::optional<TapeEntry> found;
-    if (const detail::ForkBranch* const own = state->find(tape)) {
-        found = newest(own->entries, [&](const TapeEntry& entry) {
-            return entry.kind == entry_kind::event && entry_name(entry) == name;
-        });
-        if (found || own->reset) co_return found;
-    }
-    found = co_await state->parent->find_event(std::move(tape), std::move(name));
-    co_return found;
+    auto above = state_->parent->find_event(tape, name);
+    auto is = [name = std::move(name)](const TapeEntry& entry) {
+        return entry.kind == entry_kind::event && entry_name(entry) == name;
+    };
+    return state_->newest(std::move(tape), std::move(is), std::move(above));
 }
 
 Task<std::optional<TapeEntry>> TurnTransaction::find_run(std::string tape, std::string run_id) {
-    const std::shared_ptr<State> state = state_;
-    std::optional<TapeEntry> found;
-    if (const detail::ForkBranch* const own = state->find(tape)) {
-        found = newest(own->entries, [&](const TapeEntry& entry) {
-            return detail::facts_of(entry).run_id == run_id;
-        });
-        if (found || own->reset) co_return found;
-    }
-    found = co_await state->parent->find_run(std::move(tape), std::move(run_id));
-    co_return found;
+    auto above = state_->parent->find_run(tape, run_id);
+    auto is = [id = std::move(run_id)](const TapeEntry& entry) {
+        return detail::facts_of(entry).run_id == id;
+    };
+    return state_->newest(std::move(tape), std::move(is), std::move(above));
 }
 
 Task<std::string> TurnTransaction::put_media(std::string bytes) {
-    return needed(state_->parent_media, "media").put_media(std::move(bytes));
+    return media_of(state_->parent_media).put_media(std::move(bytes));
 }
 
 Task<std::optional<std::string>> TurnTransaction::get_media(std::string sha256) {
-    return needed(state_->parent_media, "media").get_media(std::move(sha256));
+    return media_of(state_->parent_media).get_media(std::move(sha256));
 }
 
 }  // namespace bub

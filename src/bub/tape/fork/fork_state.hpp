@@ -15,6 +15,8 @@ namespace bub {
 
 namespace detail {
 
+using StateEdit = std::function<void(JsonObject&)>;
+
 /// The continuation of the tape inside the fork.
 struct ForkBranch {
     std::string tape = {};
@@ -25,7 +27,7 @@ struct ForkBranch {
     std::vector<TapeClaim> claims = {};  ///< the merge requires all of them
     std::size_t journaled_claims = 0;
     /// Edits of the side state that are pending until the end of the turn.
-    std::vector<std::function<void(JsonObject&)>> at_end = {};
+    std::vector<StateEdit> at_end = {};
 
     bool holds_something() const { return reset || !entries.empty(); }
 };
@@ -79,6 +81,11 @@ struct TurnTransaction::State : std::enable_shared_from_this<TurnTransaction::St
     TapePosition add(std::vector<TapeEntry> added);
     /// Journals the entries added since `before`. If that fails, removes them, because the append fails.
     Task<void> journal_added(detail::ForkMark before, bool reset);
+    /// Returns the newest entry of the fork that `is` accepts; if there is none, the result of `above`, unless the parent's
+    /// entries are hidden.
+    template <class Is>
+    Task<std::optional<TapeEntry>> newest(std::string tape, Is is,
+                                          Task<std::optional<TapeEntry>> above);
     bool holds_something() const;
     /// Returns all entries of the turn, without its marker.
     std::vector<TapeEntry> whole_turn(TurnStatus status) const;

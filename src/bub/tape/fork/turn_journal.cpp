@@ -1,12 +1,15 @@
 #include <bub/tape/fork/turn_journal.hpp>
 
+#include <algorithm>
 #include <exception>
+#include <set>
 #include <utility>
 
+#include <unistd.h>
+
+#include <bub/tape/entry/encoding.hpp>
 #include <bub/tape/entry/entry_facts.hpp>
-#include <bub/tape/entry/json_text.hpp>
-#include <bub/tape/file/side_state.hpp>
-#include <bub/tape/fork/fork_entries.hpp>
+#include <bub/tape/search/query_filter.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/net/utf8.hpp>
@@ -67,6 +70,15 @@ bool is_answer(const TapeEntry& entry) {
     return role && role->is_string() && role->get_string() == "assistant";
 }
 
+std::string journal_head(const std::string& turn_id,
+                         std::chrono::system_clock::time_point started) {
+    JsonObject head;
+    head["turn"] = turn_id;
+    head["pid"] = static_cast<std::int64_t>(::getpid());
+    head["started"] = tape_date(started);
+    return line_of(head);
+}
+
 JournaledTurn read_journal(std::string_view text) {
     JournaledTurn turn;
     while (!text.empty()) {
@@ -87,6 +99,95 @@ JournaledTurn read_journal(std::string_view text) {
         }
     }
     return turn;
+}
+
+namespace {
+
+std::string call_id_of(const Json& message) {
+    const JsonObject* object = message.if_object();
+    return object ? cubepi::detail::text_member(*object, "tool_call_id") : std::string();
+}
+
+/// Moves a hand-off made by one of several calls after their results: a context that begins between the two would have
+/// results without calls.
+std::vector<TapeEntry> anchors_behind_results(std::vector<TapeEntry> entries) {
+    std::vector<TapeEntry> ordered;
+    std::vector<TapeEntry> late;
+    ordered.reserve(entries.size());
+    bool open = false;
+    const auto end_batch = [&] {
+        for (TapeEntry& entry : late) ordered.push_back(std::move(entry));
+        late.clear();
+        open = false;
+    };
+    for (TapeEntry& entry : entries) {
+        const bool calls = entry.kind == entry_kind::tool_call;
+        const bool results = entry.kind == entry_kind::tool_result;
+        const bool handoff =
+            is_anchor(entry) || (entry.kind == entry_kind::event && entry_name(entry) == "handoff");
+        if (open && handoff) {
+            late.push_back(std::move(entry));
+            continue;
+        }
+        if (calls || entry.kind == entry_kind::message) end_batch();
+        ordered.push_back(std::move(entry));
+        if (calls) open = true;
+        if (results) end_batch();
+    }
+    end_batch();
+    return ordered;
+}
+
+}  // namespace
+
+std::vector<TapeEntry> mergeable(const std::vector<TapeEntry>& entries) {
+    std::vector<TapeEntry> merged;
+    std::set<std::string> in_batch;
+    TapeEntry* batch = nullptr;
+    std::vector<TapeEntry> reversed(entries.rbegin(), entries.rend());
+    std::int64_t dropped = 0;
+    const auto end_batch = [&] {
+        if (batch && dropped > 0) {
+            JsonObject& ours = batch->meta.at(meta_key).get_object();
+            ours["count"] = dropped + cubepi::detail::integer_member(ours, "count").value_or(0);
+        }
+        batch = nullptr;
+        dropped = 0;
+        in_batch.clear();
+    };
+    merged.reserve(reversed.size());
+    for (TapeEntry& entry : reversed) {
+        const JsonArray* messages = stored_messages(entry);
+        const bool single = entry.kind == entry_kind::event && entry_name(entry) == result_event &&
+                            messages && !messages->empty();
+        if (single && in_batch.contains(call_id_of(messages->front()))) {
+            ++dropped;
+            continue;
+        }
+        if (entry.kind == entry_kind::tool_call) end_batch();
+        merged.push_back(std::move(entry));
+        if (merged.back().kind == entry_kind::tool_result && stored_messages(merged.back())) {
+            end_batch();
+            batch = &merged.back();
+            for (const Json& message : *stored_messages(merged.back()))
+                in_batch.insert(call_id_of(message));
+        }
+    }
+    end_batch();
+    std::reverse(merged.begin(), merged.end());
+    return anchors_behind_results(std::move(merged));
+}
+
+std::size_t first_anchor_in(const std::vector<TapeEntry>& entries) {
+    if (entries.empty() || !is_anchor(entries[0], bootstrap_anchor)) return 0;
+    const bool has_event = entries.size() > 1 && entries[1].kind == entry_kind::event &&
+                           entry_name(entries[1]) == "handoff";
+    return has_event ? 2 : 1;
+}
+
+void drop_first(std::vector<TapeEntry>& entries, std::size_t count) {
+    const std::size_t most = std::min(count, entries.size());
+    entries.erase(entries.begin(), entries.begin() + static_cast<std::ptrdiff_t>(most));
 }
 
 TapeEntry partial_text_entry(std::string text, const std::string& turn_id,
@@ -137,6 +238,20 @@ void close_dead_turn(JournaledTurn& turn, bool waits) {
     if (waits) turn.partial_text.clear();
     gather(turn, status);
     turn.entries.push_back(turn_marker(turn.id, status));
+}
+
+DeadTurn end_dead_turn(JournaledTurn turn, bool superseded, bool waits) {
+    DeadTurn dead;
+    if (superseded) {
+        dead.entries.push_back(
+            refused_turn(std::move(turn), "interrupted", "another process had continued the tape"));
+        return dead;
+    }
+    close_dead_turn(turn, waits);
+    const std::size_t first = turn.reset ? 0 : first_anchor_in(turn.entries);
+    dead.options = TapeAppend().reset(turn.reset).first_anchor(first);
+    dead.entries = std::move(turn.entries);
+    return dead;
 }
 
 TapeEntry refused_turn(JournaledTurn turn, std::string_view status, std::string reason) {

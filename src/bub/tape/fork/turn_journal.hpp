@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <functional>
@@ -10,8 +11,10 @@
 #include <vector>
 
 #include <bub/tape/tape_store.hpp>
+#include <cubepi/core/error.hpp>
 
-// The lines of a turn's journal: written while the turn is in progress, read by the process that closes it after a crash.
+// The lines of a turn's journal: written while the turn is in progress, read by the process that closes it after a crash; and the
+// entries that become of them.
 
 namespace bub::detail {
 
@@ -32,16 +35,37 @@ struct JournaledTurn {
 
 /// Ignores a torn last line and unreadable lines.
 JournaledTurn read_journal(std::string_view text);
+/// Whether a store that failed with this code, at closing what a dead process has left, can be read as it is: on a full disk, or
+/// without the permission to write.
+constexpr bool may_still_read(cubepi::ErrorCode code) noexcept {
+    return code == cubepi::ErrorCode::storage_full || code == cubepi::ErrorCode::permission_denied;
+}
+/// Returns the first line of the journal of a turn.
+std::string journal_head(const std::string& turn_id, std::chrono::system_clock::time_point started);
 /// Returns true if the entry holds the text of an answer, which supersedes the text before it.
 bool is_answer(const TapeEntry& entry);
 /// Adds the displayed text, the trailing entries, and the marker that the turn was interrupted; or, if a question of the
 /// turn waits for an answer, that it is suspended (B23).
 void close_dead_turn(JournaledTurn& turn, bool waits);
+/// The append that ends a dead turn.
+struct DeadTurn {
+    std::vector<TapeEntry> entries = {};
+    TapeAppend options = {};
+};
+/// Returns close_dead_turn(); or refused_turn() if another process has superseded the turn and continued the tape (D50).
+DeadTurn end_dead_turn(JournaledTurn turn, bool superseded, bool waits);
 /// Returns the turn's entries as one event, which is excluded from the context and does not change the position.
 TapeEntry refused_turn(JournaledTurn turn, std::string_view status, std::string reason);
 /// Returns displayed text that is in no entry, as an assistant message.
 TapeEntry partial_text_entry(std::string text, const std::string& turn_id, std::string_view status);
 TapeEntry turn_marker(const std::string& turn_id, std::string_view status);
+
+/// Returns the turn's entries that are written to the tape, in the tape's order: results of single calls are omitted if
+/// the entry of their complete batch follows, and a hand-off among calls is placed after their results.
+std::vector<TapeEntry> mergeable(const std::vector<TapeEntry>& entries);
+/// Returns the number of leading entries that are the anchor of a tape without one (TapeAppend::first_anchor).
+std::size_t first_anchor_in(const std::vector<TapeEntry>& entries);
+void drop_first(std::vector<TapeEntry>& entries, std::size_t count);
 
 /// The lines of a journal that are not yet written, in order. Thread-safe.
 ///

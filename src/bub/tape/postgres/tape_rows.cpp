@@ -1,17 +1,23 @@
-#include <bub/tape/postgres/tape_rows.hpp>
-
+#include <algorithm>
 #include <limits>
 #include <utility>
 
+#include <bub/tape/checkpointer/side_state.hpp>
+#include <bub/tape/entry/encoding.hpp>
 #include <bub/tape/entry/entry_facts.hpp>
-#include <bub/tape/file/digest.hpp>
-#include <bub/tape/inbox/pending_requests.hpp>
+#include <bub/tape/postgres/tape_tables.hpp>
 #include <bub/tape/search/query_filter.hpp>
 #include <bub/tape/tape_store_support.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/support/json_member.hpp>
 #include <cubepi/schema/parse_json.hpp>
 
+// Rows of the tables of tapes, and the statements that read and write them.
+
 namespace bub::detail {
+
+using cubepi::detail::SqlResults;
+using cubepi::detail::SqlStore;
 
 namespace {
 
@@ -28,8 +34,7 @@ JsonObject object_of(const std::string& tape, const char* column, std::string_vi
 }
 
 std::int64_t integer_of(const JsonObject& object, std::string_view key) {
-    const Json* value = object.if_contains(key);
-    return value && value->is_int64() ? value->get_int64() : 0;
+    return cubepi::detail::integer_member(object, key).value_or(0);
 }
 
 TapeInfo info_of(const JsonObject& object) {
@@ -58,13 +63,6 @@ std::string text_of(const TapeInfo& info) {
     if (info.last_token_cache_hit_rate)
         object["last_token_cache_hit_rate"] = *info.last_token_cache_hit_rate;
     return boost::json::serialize(object);
-}
-
-/// The id of the last anchor of the slice, as SQL.
-std::string last_anchor_sql(const TapeQuery& query) {
-    const std::string anchors =
-        "(SELECT max(id) FROM bub_entries WHERE tape = $1 AND kind = 'anchor'";
-    return anchors + (query.slice() == TapeQuery::Slice::last_anchor ? ")" : " AND name_key = $2)");
 }
 
 }  // namespace
@@ -175,6 +173,27 @@ std::vector<TapeEntry> read_entries(const SqlResult& result) {
     return entries;
 }
 
+// Entries are read in pages.
+
+namespace {
+
+constexpr std::int64_t page_size = 1000;
+constexpr int most_attempts = 10;
+
+/// The ids that a slice selects: those between `low` and `high`, without them.
+struct IdRange {
+    std::int64_t low = 0;
+    std::int64_t high = 0;
+};
+
+/// The id of the last anchor of the slice, as SQL.
+std::string last_anchor_sql(const TapeQuery& query) {
+    const std::string anchors =
+        "(SELECT max(id) FROM bub_entries WHERE tape = $1 AND kind = 'anchor'";
+    return anchors + (query.slice() == TapeQuery::Slice::last_anchor ? ")" : " AND name_key = $2)");
+}
+
+/// Selects the bounds of the query's slice.
 void select_bounds(SqlBatch& batch, const std::string& tape, const TapeQuery& query) {
     const std::string low = last_anchor_sql(query);
     std::string high = "NULL";
@@ -190,21 +209,19 @@ void select_bounds(SqlBatch& batch, const std::string& tape, const TapeQuery& qu
         .text(key_of(query.second_anchor()));
 }
 
+/// Throws Error(not_found) if an anchor of the slice is missing.
 IdRange read_bounds(const SqlResult& result, const TapeQuery& query) {
-    using Slice = TapeQuery::Slice;
-    if (result.is_null(0, 0)) {
-        if (query.slice() == Slice::last_anchor) throw_no_anchor();
-        throw_no_anchor(query.first_anchor());
-    }
+    if (result.is_null(0, 0)) throw_no_start(query);
     IdRange range;
     range.low = result.integer(0, 0) - (query.with_anchor() ? 1 : 0);
     range.high = end_of_ids;
-    if (query.slice() != Slice::between_anchors) return range;
+    if (query.slice() != TapeQuery::Slice::between_anchors) return range;
     if (result.is_null(0, 1)) throw_no_anchor(query.second_anchor());
     range.high = result.integer(0, 1);
     return range;
 }
 
+/// Selects at most `limit` entries of a range, of the kinds of the query, in its order.
 void select_page(SqlBatch& batch, const std::string& tape, const IdRange& range,
                  const TapeQuery& query, std::int64_t limit) {
     std::string sql = "SELECT line FROM bub_entries WHERE tape = $1 AND id > $2 AND id < $3";
@@ -213,6 +230,123 @@ void select_page(SqlBatch& batch, const std::string& tape, const IdRange& range,
     cubepi::detail::SqlQuery& page = batch.add(sql + " LIMIT $4");
     page.text(tape).integer(range.low).integer(range.high).integer(limit);
     if (!query.kinds().empty()) page.texts(query.kinds());
+}
+
+/// The end of a tape, and the transaction that wrote its oldest entry: another one if the tape was reset in between.
+struct TapeMoment {
+    std::optional<std::string> first = {};
+    std::int64_t last_id = 0;
+};
+
+void select_moment(SqlBatch& batch, const std::string& tape) {
+    batch
+        .add(
+            "SELECT (SELECT xmin::text FROM bub_entries WHERE tape = $1 ORDER BY id LIMIT 1),"
+            " coalesce((SELECT last_id FROM bub_tapes WHERE tape = $1), 0)")
+        .text(tape);
+}
+
+TapeMoment read_moment(const SqlResult& result) {
+    TapeMoment moment;
+    moment.first = result.optional_string(0, 0);
+    moment.last_id = result.integer(0, 1);
+    return moment;
+}
+
+/// The progress of one read of a tape.
+class PageReader {
+public:
+    PageReader(std::string tape, TapeQuery query)
+        : tape_(std::move(tape)), query_(std::move(query)), filter_(query_) {
+        range_.high = end_of_ids;
+    }
+
+    bool has_slice() const { return query_.slice() != TapeQuery::Slice::all; }
+    void select_slice(SqlBatch& reads) const {
+        select_moment(reads, tape_);
+        select_bounds(reads, tape_, query_);
+    }
+    void read_slice(const SqlResults& results) {
+        range_ = read_bounds(results[1], query_);
+        begin(read_moment(results[0]));
+    }
+
+    bool is_full() const { return filter_.full(); }
+    void select(SqlBatch& reads) {
+        limit_ = page_size;
+        // The database applies the limit only if it knows which entries match.
+        const bool is_plain = !query_.dates() && query_.text().empty();
+        if (is_plain && query_.limit() && *query_.limit() < static_cast<std::size_t>(page_size))
+            limit_ = static_cast<std::int64_t>(*query_.limit());
+        select_moment(reads, tape_);
+        select_page(reads, tape_, range_, query_, limit_);
+    }
+    /// Returns false if the tape was reset.
+    bool is_same_tape(const SqlResults& results) {
+        TapeMoment now = read_moment(results[0]);
+        if (moment_) return now.first == moment_->first;
+        begin(std::move(now));
+        return true;
+    }
+    /// Returns false after the last page.
+    bool visit_page(const SqlResults& results, const std::function<bool(const TapeEntry&)>& visit) {
+        const std::vector<TapeEntry> entries = read_entries(results[1]);
+        for (const TapeEntry& entry : entries) {
+            if (!filter_.fits(entry)) continue;
+            if (!filter_.take() || !visit(entry)) return false;
+        }
+        if (results[1].rows() < limit_ || entries.empty()) return false;
+        (query_.newest_first() ? range_.high : range_.low) = entries.back().id;
+        return true;
+    }
+
+private:
+    void begin(TapeMoment moment) {
+        range_.high = std::min(range_.high, moment.last_id + 1);
+        moment_ = std::move(moment);
+    }
+
+    const std::string tape_;
+    const TapeQuery query_;
+    QueryFilter filter_;
+    IdRange range_;
+    std::int64_t limit_ = page_size;
+    std::optional<TapeMoment> moment_;
+};
+
+/// Returns false if the tape was reset in between.
+Task<bool> read_pages(std::shared_ptr<SqlStore> store, std::string tape, TapeQuery query,
+                      std::function<bool(const TapeEntry&)> visit) {
+    PageReader reader(std::move(tape), std::move(query));
+    if (reader.has_slice()) {
+        SqlBatch bounds;
+        reader.select_slice(bounds);
+        const SqlResults results = co_await store->read(std::move(bounds));
+        reader.read_slice(results);
+    }
+    while (!reader.is_full()) {
+        SqlBatch reads;
+        reader.select(reads);
+        const SqlResults results = co_await store->read(std::move(reads));
+        if (!reader.is_same_tape(results)) co_return false;
+        if (!reader.visit_page(results, visit)) co_return true;
+    }
+    co_return true;
+}
+
+}  // namespace
+
+Task<void> visit_pages(std::shared_ptr<SqlStore> store, std::string tape, TapeQuery query,
+                       std::function<bool(const TapeEntry&)> visit, std::function<bool()> restart) {
+    for (int attempt = 0; attempt < most_attempts; ++attempt) {
+        TapeQuery copy = query;
+        const bool whole = co_await read_pages(store, tape, std::move(copy), visit);
+        if (whole) co_return;
+        if (!restart()) break;
+    }
+    throw cubepi::CheckpointerError(
+        cubepi::ErrorCode::storage,
+        "tape '" + tape + "' was emptied while it was read; read it again");
 }
 
 }  // namespace bub::detail

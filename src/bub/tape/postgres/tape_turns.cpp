@@ -1,24 +1,20 @@
-#include <bub/tape/postgres/tape_turns.hpp>
-
 #include <algorithm>
 #include <map>
 #include <vector>
 
 #include <unistd.h>
 
+#include <bub/tape/checkpointer/side_state.hpp>
+#include <bub/tape/entry/encoding.hpp>
 #include <bub/tape/entry/entry_facts.hpp>
-#include <bub/tape/entry/json_text.hpp>
-#include <bub/tape/file/digest.hpp>
-#include <bub/tape/file/side_state.hpp>
-#include <bub/tape/fork/fork_entries.hpp>
 #include <bub/tape/fork/turn_journal.hpp>
-#include <bub/tape/inbox/pending_requests.hpp>
-#include <bub/tape/postgres/tape_driver.hpp>
-#include <bub/tape/postgres/tape_rows.hpp>
+#include <bub/tape/postgres/tape_tables.hpp>
 #include <cubepi/agent/claim_owner.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/run.hpp>
+
+// Turns in progress on tapes in a database, and the tapes that processes have open.
 
 namespace bub::detail {
 
@@ -44,16 +40,6 @@ cubepi::PostgresOptions presence_options(cubepi::PostgresOptions options) {
     // The session must not end while its owner is alive.
     options.idle_limit = std::chrono::hours(24 * 365 * 10);
     return options;
-}
-
-std::string head_line(const std::string& turn_id, std::chrono::system_clock::time_point now) {
-    JsonObject head;
-    head["turn"] = turn_id;
-    head["pid"] = static_cast<std::int64_t>(getpid());
-    head["started"] = tape_date(now);
-    std::string text;
-    append_json_text(text, head);
-    return text + "\n";
 }
 
 [[noreturn]] void throw_closed(const std::string& tape, const std::string& turn_id) {
@@ -111,39 +97,24 @@ bool has_live_claim(const JsonObject& state, const JournaledTurn& turn,
     });
 }
 
-/// Returns true if another process has superseded the turn's claim and continued the tape (D50).
-bool is_superseded(const TapeRow& row, const JournaledTurn& turn) {
-    const bool lost =
-        std::any_of(turn.claims.begin(), turn.claims.end(), [&row](const TapeClaim& claim) {
-            return !SideState(row.state).holds(claim.run_id, claim.owner_id);
-        });
-    return lost && row.end.messages != turn.after;
-}
-
 /// Adds the entries of a dead turn to its tape. Returns false if it has none.
 bool close_turn(SqlBatch& writes, const std::string& tape, TapeRow& row, JournaledTurn turn,
                 std::chrono::system_clock::time_point now) {
     if (turn.id.empty() || turn.empty()) return false;
-    if (is_superseded(row, turn)) {
-        std::vector<TapeEntry> entries;
-        entries.push_back(
-            refused_turn(std::move(turn), "interrupted", "another process had continued the tape"));
-        (void)write_append(writes, tape, row, std::move(entries), TapeAppend(), now);
-        return true;
-    }
-    close_dead_turn(turn, !pending_requests(tape, row.state).empty());
-    const std::size_t first = turn.reset ? 0 : first_anchor_in(turn.entries);
-    const TapeAppend options = TapeAppend().reset(turn.reset).first_anchor(first);
-    (void)write_append(writes, tape, row, std::move(turn.entries), options, now);
+    // Another process has superseded the turn's claim and continued the tape (D50).
+    const bool superseded =
+        !SideState(row.state).holds_all(turn.claims) && row.end.messages != turn.after;
+    const bool waits = !pending_requests(tape, row.state).empty();
+    DeadTurn dead = end_dead_turn(std::move(turn), superseded, waits);
+    (void)write_append(writes, tape, row, std::move(dead.entries), dead.options, now);
     return true;
 }
 
-bool may_still_read(const std::exception_ptr& failure) {
+bool is_still_readable(const std::exception_ptr& failure) {
     try {
         std::rethrow_exception(failure);
     } catch (const cubepi::Error& error) {
-        return error.code() == ErrorCode::storage_full ||
-               error.code() == ErrorCode::permission_denied;
+        return may_still_read(error.code());
     } catch (...) {
         return false;
     }
@@ -266,7 +237,7 @@ Task<> PgTapeTurns::look(std::string tape) {
     }
     const cubepi::Outcome<> closed = co_await cubepi::outcome_of(close_dead_turns(tape));
     if (!closed) {
-        if (may_still_read(closed.failure())) co_return;
+        if (is_still_readable(closed.failure())) co_return;
         closed.rethrow();
     }
     const std::lock_guard lock(mutex_);
@@ -321,7 +292,7 @@ std::shared_ptr<TurnJournal> PgTapeTurns::open_journal(const std::string& tape,
         const std::lock_guard lock(mutex_);
         looked_.insert(tape);
     }
-    std::string head = head_line(turn_id, store_->options().runtime->clock->wall());
+    std::string head = journal_head(turn_id, store_->options().runtime->clock->wall());
     return std::make_shared<PgTurnJournal>(shared_from_this(), Turn(tape, turn_id),
                                            std::move(head));
 }

@@ -1,19 +1,95 @@
-#include <bub/tape/search/dates.hpp>
+#include <bub/tape/entry/encoding.hpp>
 
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+
+#include <cubepi/core/error.hpp>
+#include <cubepi/net/utf8.hpp>
+#include <cubepi/schema/json/json_escape.hpp>
+#include <cubepi/schema/python_json.hpp>
+
 namespace bub::detail {
+
+namespace {
+
+bool stands_for_itself(char c) {
+    return static_cast<unsigned char>(c) >= 0x20 && c != '"' && c != '\\';
+}
+
+void append_list(std::string& out, const cubepi::JsonArray& list) {
+    out += '[';
+    bool first = true;
+    for (const cubepi::Json& item : list) {
+        if (!first) out += ", ";
+        first = false;
+        append_json_text(out, item);
+    }
+    out += ']';
+}
+
+}  // namespace
+
+void append_json_string(std::string& out, std::string_view text) {
+    std::string repaired;
+    if (!cubepi::is_utf8(text)) {
+        repaired = cubepi::replace_broken_utf8(text);
+        text = repaired;
+    }
+    out += '"';
+    std::size_t from = 0;
+    for (std::size_t at = 0; at < text.size(); ++at) {
+        if (stands_for_itself(text[at])) continue;
+        out.append(text, from, at - from);
+        cubepi::detail::append_json_escape(out, text[at]);
+        from = at + 1;
+    }
+    out.append(text, from, text.size() - from);
+    out += '"';
+}
+
+void append_json_text(std::string& out, const cubepi::JsonObject& value) {
+    out += '{';
+    bool first = true;
+    for (const auto& [key, item] : value) {
+        if (!first) out += ", ";
+        first = false;
+        append_json_string(out, key);
+        out += ": ";
+        append_json_text(out, item);
+    }
+    out += '}';
+}
+
+void append_json_text(std::string& out, const cubepi::Json& value) {
+    switch (value.kind()) {
+        case boost::json::kind::object: append_json_text(out, value.get_object()); return;
+        case boost::json::kind::array: append_list(out, value.get_array()); return;
+        case boost::json::kind::string: append_json_string(out, value.get_string()); return;
+        case boost::json::kind::double_:
+            // A value that JSON does not support would make the line unreadable for all readers except Python.
+            if (!std::isfinite(value.get_double())) {
+                out += "null";
+                return;
+            }
+            [[fallthrough]];
+        default: cubepi::append_python_json(out, value);
+    }
+}
 
 namespace {
 
 constexpr std::int64_t second = 1'000'000;
 constexpr std::int64_t day = 86'400 * second;
 
-class Reader {
+/// Reads the characters of a date in order.
+class DateReader {
 public:
-    explicit Reader(std::string_view text) : rest_(text) {}
+    explicit DateReader(std::string_view text) : rest_(text) {}
 
     bool done() const { return rest_.empty(); }
     bool take(char c) {
@@ -56,7 +132,7 @@ private:
 };
 
 /// Reads "W01-1" after a year: week 1 is the week with January 4, and weeks begin on Monday.
-std::optional<std::int64_t> read_week(Reader& in, int year, bool dashes) {
+std::optional<std::int64_t> read_week(DateReader& in, int year, bool dashes) {
     const auto week = in.number(2);
     if (!week) return std::nullopt;
     int weekday = 1;
@@ -76,7 +152,7 @@ std::optional<std::int64_t> read_week(Reader& in, int year, bool dashes) {
     return date.time_since_epoch().count() * day;
 }
 
-std::optional<std::int64_t> read_day(Reader& in) {
+std::optional<std::int64_t> read_day(DateReader& in) {
     const auto year = in.number(4);
     const bool dashes = in.take('-');
     if (year && *year > 0 && in.take('W')) return read_week(in, *year, dashes);
@@ -92,7 +168,7 @@ std::optional<std::int64_t> read_day(Reader& in) {
 }
 
 /// Reads hh, hh:mm, hh:mm:ss, hh:mm:ss.ffffff, or the same without colons; a fraction is allowed only after seconds.
-std::optional<std::int64_t> read_time(Reader& in, bool is_offset) {
+std::optional<std::int64_t> read_time(DateReader& in, bool is_offset) {
     const auto hour = in.number(2);
     if (!hour || *hour > 23) return std::nullopt;
     std::int64_t value = *hour * std::int64_t{3600};
@@ -117,7 +193,7 @@ std::optional<std::int64_t> read_time(Reader& in, bool is_offset) {
 }  // namespace
 
 std::optional<std::int64_t> parse_date(std::string_view text, bool end_of_day) {
-    Reader in(text);
+    DateReader in(text);
     const auto start = read_day(in);
     if (!start) return std::nullopt;
     if (in.done()) return end_of_day ? *start + day - 1 : *start;
@@ -155,5 +231,29 @@ std::string format_date(std::int64_t microseconds) {
     }
     return made + "+00:00";
 }
+
+namespace {
+
+std::string hex_digest(const EVP_MD* kind, std::string_view bytes) {
+    std::array<unsigned char, EVP_MAX_MD_SIZE> digest = {};
+    unsigned int size = 0;
+    if (EVP_Digest(bytes.data(), bytes.size(), digest.data(), &size, kind, nullptr) != 1) {
+        throw cubepi::Error(cubepi::ErrorCode::unsupported,
+                            "OpenSSL refuses the digest that names tapes (a FIPS configuration?)");
+    }
+    constexpr char digits[] = "0123456789abcdef";
+    std::string hex;
+    for (unsigned int i = 0; i < size; ++i) {
+        hex += digits[digest[i] >> 4U];
+        hex += digits[digest[i] & 15U];
+    }
+    return hex;
+}
+
+}  // namespace
+
+std::string md5_hex(std::string_view bytes) { return hex_digest(EVP_md5(), bytes); }
+std::string sha256_hex(std::string_view bytes) { return hex_digest(EVP_sha256(), bytes); }
+void prepare_digests() { OPENSSL_init_crypto(OPENSSL_INIT_LOAD_CONFIG, nullptr); }
 
 }  // namespace bub::detail

@@ -2,16 +2,17 @@
 #include <limits>
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include <bub/tape/checkpointer/side_state.hpp>
+#include <bub/tape/entry/encoding.hpp>
 #include <bub/tape/entry/entry_facts.hpp>
-#include <bub/tape/entry/json_text.hpp>
-#include <bub/tape/file/tape_errors.hpp>
-#include <bub/tape/file/tape_writing.hpp>
-#include <bub/tape/fork/fork_entries.hpp>
+#include <bub/tape/file/tape_directory.hpp>
+#include <bub/tape/fork/turn_journal.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/schema/python_json.hpp>
+
+// Appends to tapes, and writes the files next to them: the side state of each, and media.
 
 namespace bub::detail {
 
@@ -85,6 +86,14 @@ bool needs_position(const std::vector<TapeEntry>& entries, const TapeAppend& opt
         if (stored_messages(entry)) return true;
     }
     return false;
+}
+
+[[noreturn]] void throw_ids_at_end(const std::string& tape) {
+    throw cubepi::CheckpointerError(
+        cubepi::ErrorCode::storage,
+        "the ids of tape '" + tape +
+            "' are at their end (its last entry has one near 2^63), so nothing was "
+            "stored; correct the id of that entry, or empty the tape");
 }
 
 void remove_journal(const TapePaths& paths, const std::string& turn) {
@@ -164,9 +173,7 @@ TapePosition TapeDirectory::append_locked(Writing& writing, std::vector<TapeEntr
     if (options.reset() && entries.empty()) block.clear();
     write_block(writing, tape, size, block, options.reset(), options.turn(), all_or_none);
     if (options.reset()) return end;
-    struct stat info = {};
-    ::fstat(tape.get(), &info);
-    tail.modified = info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec;
+    tail.modified = tape.modified();
     tail.mark = TapeMark::of(tape, size + block.size());
     tail.ended = true;
     writing.known->tail = std::move(tail);
@@ -257,6 +264,86 @@ void TapeDirectory::finish_commit(Writing& writing) {
     remove_file(paths.commit);
     options_.log->write(cubepi::LogLevel::warning, "tape.append_completed",
                         {{"tape", writing.name}, {"bytes", block.size()}});
+}
+
+Json TapeDirectory::edit_state(const std::string& name,
+                               const std::function<Json(JsonObject&)>& edit) {
+    const Writing writing = write_lock(name);
+    const JsonObject before = read_state(name);
+    JsonObject state = before;
+    const std::size_t late = make_late_edits(*writing.known, state);
+    Json result = edit(state);
+    write_state(writing, before, state);
+    const std::lock_guard lock(writing.known->late_mutex);
+    auto& edits = writing.known->late;
+    edits.erase(edits.begin(), edits.begin() + static_cast<std::ptrdiff_t>(late));
+    return result;
+}
+
+void TapeDirectory::edit_state_later(const std::string& name,
+                                     std::function<void(JsonObject&)> edit) {
+    const std::shared_ptr<CachedTape> tape = known(name);
+    const std::lock_guard lock(tape->late_mutex);
+    tape->late.push_back(std::move(edit));
+}
+
+std::size_t TapeDirectory::make_late_edits(CachedTape& tape, JsonObject& state) {
+    const std::lock_guard lock(tape.late_mutex);
+    for (const auto& edit : tape.late) edit(state);
+    return tape.late.size();
+}
+
+void TapeDirectory::write_state(const Writing& writing, const JsonObject& before,
+                                const JsonObject& state) const {
+    if (state == before) return;
+    check_depth(writing.name, state);
+    RequestMarkSet old_marks;
+    RequestMarkSet marks;
+    if (SideState(before).list("pending") != SideState(state).list("pending")) {
+        old_marks = marks_of(writing.name, before);
+        marks = marks_of(writing.name, state);
+    }
+    marks_.add(marks, old_marks);
+    if (state.empty()) {
+        remove_file(writing.paths.state);
+    } else {
+        std::string text;
+        append_json_text(text, state);
+        text += '\n';
+        replace_file(writing.paths.state, text, options_.sync == TapeSync::append);
+    }
+    marks_.remove(old_marks, marks);
+}
+
+JsonObject TapeDirectory::read_state(const std::string& name) {
+    const std::optional<std::string> text = read_file(TapePaths(options_.directory, name).state);
+    if (!text) return {};
+    try {
+        Json state = cubepi::parse_lenient(*text);
+        if (JsonObject* object = state.if_object()) return std::move(*object);
+    } catch (const cubepi::Error&) {
+        // The store always replaces this file as a whole, so another program has written it.
+    }
+    const std::string file = TapePaths(options_.directory, name).state.string();
+    throw cubepi::CheckpointCorruptionError("the side state of tape '" + name +
+                                                "' cannot be read; delete " + file +
+                                                " to continue without claims and pending requests",
+                                            name, "tape", name + ".jsonl.state", file);
+}
+
+std::string TapeDirectory::put_media(const std::string& bytes) {
+    make_directory();
+    std::string name = sha256_hex(bytes);
+    const std::filesystem::path directory = options_.directory / "media";
+    make_private_directory(directory);
+    const std::filesystem::path file = directory / name;
+    if (::access(file.c_str(), F_OK) != 0) replace_file(file, bytes, false);
+    return name;
+}
+
+std::optional<std::string> TapeDirectory::get_media(const std::string& sha256) {
+    check_tape_name(sha256);
+    return read_file(options_.directory / "media" / sha256);
 }
 
 }  // namespace bub::detail

@@ -1,21 +1,85 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <bub/tape/tape_store.hpp>
+#include <cubepi/checkpoint/postgres/driver.hpp>
 #include <cubepi/checkpoint/postgres_options.hpp>
 #include <cubepi/checkpoint/server/store.hpp>
 
-// The turns in progress on tapes in a database, and the tapes that processes have open.
+// The tables of tapes in a database: connections to them, their rows, and the turns in progress.
 
 namespace bub::detail {
+
+using cubepi::detail::SqlBatch;
+using cubepi::detail::SqlResult;
+
+/// Connections to the tables of tapes. What a transaction locks is a tape.
+class PgTapeDriver final : public cubepi::detail::PgDriver {
+public:
+    /// `owner`: its sessions show that the owner of turns is alive (PgTapeTurns); 0: they do not.
+    explicit PgTapeDriver(const cubepi::PostgresOptions& options, std::int64_t owner = 0);
+
+    cubepi::detail::SqlBatch set_up() const override { return set_up_; }
+    void check(const cubepi::detail::SqlResults& results) const override;
+    cubepi::detail::SqlRemedy remedy(const cubepi::detail::SqlFailure& failure) const override;
+    cubepi::detail::SqlWriteIds write_ids() const override;
+
+private:
+    cubepi::detail::SqlBatch set_up_;
+};
+
+/// Throws the error of a call on the server that failed outside of a transaction.
+[[noreturn]] void rethrow_translated(const cubepi::detail::SqlDriver& driver,
+                                     const std::exception_ptr& failure,
+                                     const std::string& tape = {});
+
+/// A row of bub_tapes.
+struct TapeRow {
+    bool exists = false;
+    TapePosition end = {};
+    TapeInfo info = {};
+    JsonObject state = {};
+    std::int64_t bytes = 0;  ///< of the entries as lines
+};
+
+/// Selects the row of a tape.
+void select_tape(SqlBatch& batch, const std::string& tape);
+/// Throws CheckpointCorruptionError for JSON that cannot be read.
+TapeRow read_tape_row(const std::string& tape, const SqlResult& result);
+
+/// Reads the column `state`. Throws as above.
+JsonObject read_state_of(const std::string& tape, std::string_view text);
+
+void write_state(SqlBatch& batch, const std::string& tape, const JsonObject& state);
+/// Adds the statements of an append to a tape that is locked, and changes `row` accordingly. Returns the new end of the tape. Throws what
+/// prepare_append() throws.
+TapePosition write_append(SqlBatch& batch, const std::string& tape, TapeRow& row,
+                          std::vector<TapeEntry> entries, const TapeAppend& options,
+                          std::chrono::system_clock::time_point now);
+
+/// Reads the lines of the first column. Leaves out lines that cannot be read as entries, as a file does.
+std::vector<TapeEntry> read_entries(const SqlResult& result);
+
+/// The value by which a name or an id is found.
+std::string key_of(std::string_view name);
+
+/// Visits the matching entries, page by page. They are those of one moment, that of the first page: later appends are left out.
+/// If the tape is reset in between, calls `restart`, which returns true if the entries so far are forgotten, and begins again;
+/// or throws CheckpointerError(storage).
+Task<void> visit_pages(std::shared_ptr<cubepi::detail::SqlStore> store, std::string tape,
+                       TapeQuery query, std::function<bool(const TapeEntry&)> visit,
+                       std::function<bool()> restart);
 
 /// The journals of turns in the table bub_turns. Each belongs to an owner: a store in one process. The owner is alive while a
 /// session of the server holds its advisory lock, which ends with the process. A turn whose owner is dead is closed by the next
@@ -35,11 +99,10 @@ public:
     std::shared_ptr<TurnJournal> open_journal(const std::string& tape, const std::string& turn_id);
 
     /// Adds the read by which check_open() knows whether the turn belongs to this owner.
-    void select_turn(cubepi::detail::SqlBatch& reads, const std::string& tape,
-                     const std::string& turn_id) const;
+    void select_turn(SqlBatch& reads, const std::string& tape, const std::string& turn_id) const;
     /// Throws StaleAppendError if another process has closed the turn, which has a journal.
     void check_open(const std::string& tape, const std::string& turn_id,
-                    const cubepi::detail::SqlResult& result) const;
+                    const SqlResult& result) const;
     /// Notes that the journal was removed with an append.
     void note_removed(const std::string& tape, const std::string& turn_id);
 
@@ -83,7 +146,6 @@ private:
 std::string is_alive_sql(const std::string& owner);
 
 /// Adds the statement that removes a turn with its journal.
-void delete_turn(cubepi::detail::SqlBatch& writes, const std::string& tape,
-                 const std::string& turn_key);
+void delete_turn(SqlBatch& writes, const std::string& tape, const std::string& turn_key);
 
 }  // namespace bub::detail
