@@ -2,7 +2,6 @@
 
 // Umbrella header of the turn pipeline: `#include <bub/bub.hpp>`.
 
-#include <bub/admission.hpp>
 #include <bub/channel.hpp>
 #include <bub/envelope.hpp>
 #include <bub/event_stream.hpp>

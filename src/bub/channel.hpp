@@ -2,15 +2,18 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <exception>
 #include <functional>
+#include <map>
+#include <mutex>
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
-#include <bub/admission.hpp>
 #include <bub/envelope.hpp>
 #include <bub/event_stream.hpp>
 
@@ -25,6 +28,55 @@ enum class ChannelRole : std::uint8_t {
     service,         ///< a chat service; started by "all"
     user_interface,  ///< an interactive user interface (cli); started only if it is named
     lifecycle,       ///< has no messages of its own; started along with other channels
+};
+
+/// The action that admission takes on an arriving message.
+enum class AdmitAction : std::uint8_t {
+    process,    ///< start its own turn, after the turns of earlier messages
+    drop,       ///< discard it
+    follow_up,  ///< start its own turn after the running turn ends
+    steer,      ///< pass it to the running turn; treat it as a follow-up if no turn is running
+};
+std::string_view to_string(AdmitAction action) noexcept;
+
+/// An admission decision for one message.
+struct AdmitDecision {
+    AdmitAction action = AdmitAction::process;
+    std::string reason = {};
+};
+
+/// A snapshot of a message's session, passed to admission hooks.
+struct TurnSnapshot {
+    std::string session_id = {};
+    bool is_running = false;
+    std::size_t running_count = 0;
+    std::size_t pending_count = 0;
+    std::size_t steering_count = 0;
+};
+
+/// Queues of messages that are to steer running turns. Shared by all sessions; thread-safe.
+class SteeringInbox {
+public:
+    virtual ~SteeringInbox() = default;
+    /// Returns false if the session's queue is full (B14).
+    virtual bool enqueue(const std::string& session_id, Envelope message) = 0;
+    /// Removes and returns all queued messages, oldest first.
+    virtual std::vector<Envelope> drain(const std::string& session_id) = 0;
+    virtual std::size_t count(const std::string& session_id) const = 0;
+};
+
+/// The default inbox, used if no plugin provides one: in memory, bounded per session.
+class MemorySteeringInbox final : public SteeringInbox {
+public:
+    explicit MemorySteeringInbox(std::size_t max_messages = 64) : max_messages_(max_messages) {}
+    bool enqueue(const std::string& session_id, Envelope message) override;
+    std::vector<Envelope> drain(const std::string& session_id) override;
+    std::size_t count(const std::string& session_id) const override;
+
+private:
+    const std::size_t max_messages_;
+    mutable std::mutex mutex_;
+    std::map<std::string, std::deque<Envelope>> waiting_;
 };
 
 /// An input and output of the pipeline. All members are called on the manager's executor.

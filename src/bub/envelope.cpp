@@ -158,4 +158,9 @@ JsonObject to_json(const Envelope& envelope) {
     return fields;
 }
 
+std::string input_id_of(const Envelope& message) {
+    if (!message.inbound_id || message.inbound_id->empty()) return {};
+    return message.channel.value_or("default") + ":" + *message.inbound_id;
+}
+
 }  // namespace bub

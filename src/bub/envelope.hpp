@@ -114,6 +114,11 @@ struct Envelope {
 /// inbound_id, arrival and receipts are left out.
 JsonObject to_json(const Envelope& envelope);
 
+/// Returns the id of the user message that an envelope becomes, `CHANNEL:INBOUND_ID`; repeated deliveries of one
+/// inbound message have the same id (D42). Empty if the platform does not identify its messages, so that each one is
+/// new.
+std::string input_id_of(const Envelope& message);
+
 /// The result of render_outbound: zero or more envelopes.
 class EnvelopeBatch {
 public:

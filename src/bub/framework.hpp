@@ -18,7 +18,6 @@
 #include <bub/prompt.hpp>
 #include <bub/turn_error.hpp>
 #include <bub/turn_state.hpp>
-#include <bub/warning_handler.hpp>
 
 namespace cubepi {
 class Meter;

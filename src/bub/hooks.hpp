@@ -15,7 +15,6 @@
 #include <cubepi/agent/tool.hpp>
 #include <cubepi/provider/provider.hpp>
 
-#include <bub/admission.hpp>
 #include <bub/channel.hpp>
 #include <bub/envelope.hpp>
 #include <bub/event_stream.hpp>

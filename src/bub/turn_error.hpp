@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <string>
 #include <string_view>
 
+#include <cubepi/core/detail/async_function.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/json.hpp>
 
@@ -42,5 +44,14 @@ TurnError error_from_event(const cubepi::JsonObject& data);
 
 /// Returns a readable description of any exception.
 std::string describe(const std::exception_ptr& error);
+
+namespace detail {
+CUBEPI_DETAIL_SLOT(on_warning,
+                   "on_warning must be callable as void (std::string text); a Task would never run")
+}  // namespace detail
+
+/// Receives the text of a warning.
+using WarningHandler =
+    cubepi::detail::SlotFunction<void(std::string text), detail::on_warning_slot>;
 
 }  // namespace bub

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <utility>
 
-#include <bub/input_id.hpp>
+#include <bub/envelope.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>

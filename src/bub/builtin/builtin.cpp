@@ -5,10 +5,9 @@
 #include <bub/builtin/plugin/commands.hpp>
 #include <bub/builtin/plugin/core.hpp>
 #include <bub/builtin/turn/agent_turn.hpp>
-#include <bub/builtin/turn/prompt_parts.hpp>
+#include <bub/channel.hpp>
 #include <bub/channel/debounce.hpp>
-#include <bub/channel/steering_inbox.hpp>
-#include <bub/input_id.hpp>
+#include <bub/envelope.hpp>
 #include <bub/questions.hpp>
 #include <bub/tape/file_tape_store.hpp>
 #include <cubepi/core/outcome.hpp>

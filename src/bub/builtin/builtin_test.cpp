@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include <bub/builtin/builtin_test_support.hpp>
-#include <bub/builtin/skills.hpp>
+#include <bub/builtin/project_files.hpp>
 #include <bub/tape/tape_session.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/message_json.hpp>

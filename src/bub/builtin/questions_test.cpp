@@ -2,7 +2,6 @@
 
 #include <bub/builtin/builtin_test_support.hpp>
 
-#include <bub/accepted_answer.hpp>
 #include <bub/questions.hpp>
 #include <cubepi/testing/manual_clock.hpp>
 

@@ -1,10 +1,395 @@
 #include <bub/channel/channel_manager.hpp>
 
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
 #include <utility>
+#include <vector>
 
-#include <bub/channel/manager/manager_core.hpp>
+#include <bub/channel/manager/admission_queue.hpp>
+#include <bub/channel/manager/deliveries.hpp>
+#include <bub/channel/manager/manager_context.hpp>
+#include <bub/channel/manager/session_scheduler.hpp>
+#include <bub/channel/turn_shards.hpp>
+#include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/error.hpp>
+#include <cubepi/core/outcome.hpp>
+#include <cubepi/core/support/trimmed.hpp>
+#include <cubepi/core/timeout.hpp>
 
 namespace bub {
+
+namespace detail {
+
+namespace {
+
+using cubepi::Clock;
+using cubepi::Error;
+using cubepi::ErrorCode;
+
+bool has(const std::vector<std::string>& names, const std::string& name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+/// The channels that ChannelManagerOptions::channels selects.
+class Selection {
+public:
+    explicit Selection(const std::vector<std::string>& words) {
+        for (const std::string& word : words)
+            add(std::string(cubepi::detail::trimmed(word, " \t")));
+    }
+    bool excludes(const Channel& channel) const {
+        return !channel.enabled() || has(excluded_, channel.name());
+    }
+    bool includes(const Channel& channel) const {
+        if (excludes(channel)) return false;
+        return has(named_, channel.name()) ||
+               (all_ && channel.role() != ChannelRole::user_interface);
+    }
+
+private:
+    void add(const std::string& name) {
+        if (name.empty()) return;
+        if (name == "all") {
+            all_ = true;
+        } else if (name.starts_with('!')) {
+            excluded_.emplace_back(
+                cubepi::detail::trimmed(std::string_view(name).substr(1), " \t"));
+        } else {
+            named_.push_back(name);
+        }
+    }
+
+    bool all_ = false;
+    std::vector<std::string> named_;
+    std::vector<std::string> excluded_;
+};
+
+Task<> stop_channel(std::shared_ptr<Channel> channel, cubepi::Clock& clock,
+                    std::chrono::nanoseconds limit) {
+    std::string what = "stop of channel " + channel->name();
+    Task<> stopping = channel->stop();
+    co_await cubepi::with_timeout(clock, limit, std::move(stopping), std::move(what));
+}
+
+Task<> wait_for_cancellation() {
+    cubepi::AsyncEvent never;
+    co_await never.wait();
+}
+
+}  // namespace
+
+Task<std::vector<std::shared_ptr<Channel>>> ChannelSet::enabled(MessageHandler handler) {
+    if (!provided_) provided_ = co_await context_.framework.collect_channels(std::move(handler));
+    const Selection selection(context_.options.channels);
+    std::vector<std::shared_ptr<Channel>> chosen;
+    bool serves = false;
+    for (const ProvidedChannel& provided : *provided_) {
+        if (!selection.includes(*provided.channel)) continue;
+        chosen.push_back(provided.channel);
+        serves = serves || provided.channel->role() != ChannelRole::lifecycle;
+    }
+    // Lifecycle channels are started along with channels that have messages.
+    for (const ProvidedChannel& provided : *provided_) {
+        const Channel& channel = *provided.channel;
+        if (!serves || channel.role() != ChannelRole::lifecycle || selection.excludes(channel))
+            continue;
+        if (std::find(chosen.begin(), chosen.end(), provided.channel) == chosen.end())
+            chosen.push_back(provided.channel);
+    }
+    co_return chosen;
+}
+
+void ChannelSet::serve(const std::vector<std::shared_ptr<Channel>>& channels) {
+    for (const std::shared_ptr<Channel>& channel : channels) serving_[channel->name()] = channel;
+}
+
+Task<> ChannelSet::start(std::shared_ptr<Channel> channel) {
+    std::string what = "start of channel " + channel->name();
+    Task<> starting = channel->start(stop_.get_token());
+    co_await cubepi::with_timeout(context_.clock(), context_.options.start_limit,
+                                  std::move(starting), std::move(what));
+    started_.push_back(std::move(channel));
+}
+
+Task<> ChannelSet::stop() {
+    while (!started_.empty()) {
+        const std::shared_ptr<Channel> channel = std::move(started_.back());
+        started_.pop_back();
+        Task<> stopping = stop_channel(channel, context_.clock(), context_.options.stop_limit);
+        const cubepi::Outcome<> stopped = co_await cubepi::outcome_of(std::move(stopping));
+        if (!stopped) {
+            context_.warn(
+                "channel.stop_failed",
+                {{"channel", channel->name()}, {"error", cubepi::logged_error(stopped.failure())}},
+                "channel " + channel->name() + " did not stop: " + describe(stopped.failure()));
+        }
+        serving_.erase(channel->name());
+    }
+    serving_.clear();
+}
+
+std::shared_ptr<Channel> ChannelSet::find(const std::optional<std::string>& name) const {
+    if (!name) return nullptr;
+    const auto found = serving_.find(*name);
+    return found == serving_.end() ? nullptr : found->second;
+}
+
+std::shared_ptr<Channel> ChannelSet::find_output(const Envelope& message) const {
+    return find(message.output_channel ? message.output_channel : message.channel);
+}
+
+/// The parts of a manager and their lifecycle; the manager as seen by the framework.
+class ManagerCore final : public OutboundChannelRouter,
+                          public std::enable_shared_from_this<ManagerCore> {
+public:
+    ManagerCore(Framework& framework, ChannelManagerOptions options);
+
+    Task<> run(std::stop_token stop);
+    void request_stop() { stop_.request_stop(); }
+    Task<> started();
+    Task<std::size_t> drain(std::chrono::nanoseconds limit);
+    Task<std::vector<std::shared_ptr<Channel>>> enabled_channels();
+    Task<> receive(Envelope message);
+    Task<> abort_session(std::string session_id);
+    TurnSnapshot snapshot(const std::string& session_id) const {
+        return sessions_.snapshot(session_id);
+    }
+    std::vector<TurnSnapshot> sessions() const { return sessions_.snapshots(); }
+    std::size_t busy_sessions() const { return sessions_.busy() + admission_.busy(); }
+    Task<> idle();
+    Task<HeldMessages> held();
+    Task<> release_held(std::string id);
+    Task<> discard_held(std::string id);
+
+    EventStream wrap_stream(const Envelope& message, EventStream stream) override;
+    Task<> plan_outputs(std::string session_id, std::vector<TurnOutput> outputs) override;
+    Task<bool> dispatch_output(TurnOutput output) override;
+    Task<std::optional<AdmitDecision>> admit_message(std::string session_id,
+                                                     const Envelope& message,
+                                                     TurnSnapshot turn) override;
+    Task<> quit(std::string session_id) override;
+    bool cancel_turn(const std::string& session_id) override;
+
+private:
+    /// Serves the channels until `stop` or request_stop(), and ends everything.
+    Task<> serve_until(std::stop_token stop, std::vector<std::shared_ptr<Channel>> channels);
+    Task<> serve(std::vector<std::shared_ptr<Channel>> channels);
+    Task<> shut_down();
+    Task<> wait_for_turns();
+
+    ManagerContext context_;
+    ChannelSet channels_;
+    Deliveries deliveries_;
+    SessionScheduler sessions_;
+    AdmissionQueue admission_;
+    Recovery recovery_;
+    std::stop_source stop_;
+    bool ran_ = false;
+};
+
+namespace {
+
+Task<> receive_by(std::shared_ptr<ManagerCore> core, Envelope message) {
+    if (!core) throw Error(ErrorCode::invalid_state, "the channel manager was destroyed");
+    co_await core->receive(std::move(message));
+}
+
+}  // namespace
+
+ManagerCore::ManagerCore(Framework& framework, ChannelManagerOptions options)
+    : context_(framework, std::move(options)),
+      channels_(context_),
+      deliveries_(context_, channels_),
+      sessions_(context_, channels_, deliveries_),
+      admission_(context_, channels_, deliveries_, sessions_, *this),
+      recovery_(context_, channels_, deliveries_, sessions_, admission_) {}
+
+Task<std::vector<std::shared_ptr<Channel>>> ManagerCore::enabled_channels() {
+    // Channels hold the handler, and the core holds the channels.
+    MessageHandler handler = [weak = weak_from_this()](Envelope message) {
+        return receive_by(weak.lock(), std::move(message));
+    };
+    return channels_.enabled(std::move(handler));
+}
+
+Task<> ManagerCore::run(std::stop_token stop) {
+    const std::shared_ptr<ManagerCore> self = shared_from_this();
+    if (std::exchange(ran_, true))
+        throw Error(ErrorCode::invalid_state, "a channel manager runs once; create another one");
+    std::vector<std::shared_ptr<Channel>> channels = co_await enabled_channels();
+    if (channels.empty()) {
+        throw Error(ErrorCode::not_found,
+                    "no channel is enabled: name one that is configured (cubepi hooks lists them)");
+    }
+    const cubepi::Executor executor = co_await cubepi::this_executor;
+    context_.owner = self;
+    context_.work = std::make_unique<cubepi::BackgroundScope>(
+        executor, [this](const std::exception_ptr& failure) {
+            context_.warn("channel.task_failed", {{"error", cubepi::logged_error(failure)}},
+                          describe(failure));
+        });
+    context_.framework.bind_router(self);
+    Task<> serving = serve_until(std::move(stop), std::move(channels));
+    Task<> running = context_.framework.running(std::move(serving));
+    const cubepi::Outcome<> ran = co_await cubepi::outcome_of(std::move(running));
+    context_.framework.bind_router(nullptr);
+    ran.rethrow();
+}
+
+Task<> ManagerCore::serve_until(std::stop_token stop,
+                                std::vector<std::shared_ptr<Channel>> channels) {
+    cubepi::Outcome<> served{std::exception_ptr()};
+    {
+        const std::stop_callback forward(std::move(stop), [this] { stop_.request_stop(); });
+        Task<> serving = cubepi::cancel_on(stop_.get_token(), serve(std::move(channels)));
+        served = co_await cubepi::outcome_of(std::move(serving));
+    }
+    co_await cubepi::shield();
+    const bool was_requested = stop_.stop_requested() && served.cancelled();
+    co_await shut_down();
+    if (context_.options.shards) co_await context_.options.shards->unbind();
+    co_await cubepi::unshield();
+    if (!was_requested) served.rethrow();
+}
+
+Task<> ManagerCore::serve(std::vector<std::shared_ptr<Channel>> channels) {
+    const std::shared_ptr<SteeringInbox> inbox = co_await context_.framework.steering_inbox();
+    sessions_.set_inbox(inbox);
+    if (context_.options.shards) co_await context_.options.shards->bind(shared_from_this(), inbox);
+    // A channel may submit its first message from inside start().
+    channels_.serve(channels);
+    context_.open = true;
+    co_await recovery_.resume_deliveries();
+    co_await recovery_.resume_inbounds();
+    for (const std::shared_ptr<Channel>& channel : channels) co_await channels_.start(channel);
+    context_.ready.set();
+    context_.changed.pulse();
+    co_await wait_for_cancellation();
+}
+
+Task<> ManagerCore::shut_down() {
+    context_.open = false;
+    channels_.announce_stop();
+    Leftover leftover;
+    admission_.clear(leftover);
+    sessions_.clear_waiting(leftover);
+    if (leftover.dropped > 0)
+        context_.warn("channel.messages_dropped", {{"messages", leftover.dropped}},
+                      "messages dropped at shutdown: " + std::to_string(leftover.dropped));
+    if (leftover.recorded > 0)
+        context_.warn(
+            "channel.messages_postponed", {{"messages", leftover.recorded}},
+            "messages to be delivered at the next start: " + std::to_string(leftover.recorded));
+    co_await context_.work->close();
+    admission_.forget();
+    sessions_.forget();
+    // The router is still bound, so that final messages of a channel can be shown.
+    co_await channels_.stop();
+    context_.changed.pulse();
+}
+
+Task<> ManagerCore::started() {
+    const std::shared_ptr<ManagerCore> self = shared_from_this();
+    co_await context_.ready.wait();
+}
+
+Task<> ManagerCore::wait_for_turns() {
+    while (context_.open && !stop_.stop_requested() && sessions_.running() > 0)
+        co_await context_.changed.wait();
+}
+
+Task<std::size_t> ManagerCore::drain(std::chrono::nanoseconds limit) {
+    const std::shared_ptr<ManagerCore> self = shared_from_this();
+    context_.draining = true;
+    const Clock::time_point deadline = cubepi::deadline_after(context_.clock().now(), limit);
+    Task<> waiting = wait_for_turns();
+    (void)co_await cubepi::detail::run_until(context_.clock(), deadline, std::move(waiting));
+    const std::size_t cancelled = sessions_.running();
+    stop_.request_stop();
+    co_return cancelled;
+}
+
+Task<> ManagerCore::receive(Envelope message) {
+    const std::shared_ptr<ManagerCore> self = shared_from_this();
+    co_await admission_.receive(std::move(message));
+}
+
+Task<> ManagerCore::idle() {
+    const std::shared_ptr<ManagerCore> self = shared_from_this();
+    // The records of an earlier process count as work as well.
+    while (busy_sessions() > 0 || (context_.open && !context_.ready.is_set()))
+        co_await context_.changed.wait();
+}
+
+Task<HeldMessages> ManagerCore::held() {
+    const std::shared_ptr<ManagerCore> self = shared_from_this();
+    HeldMessages all = co_await deliveries_.held();
+    co_return all;
+}
+
+Task<> ManagerCore::release_held(std::string id) {
+    const std::shared_ptr<ManagerCore> self = shared_from_this();
+    co_await recovery_.release_held(std::move(id));
+}
+
+Task<> ManagerCore::discard_held(std::string id) {
+    const std::shared_ptr<ManagerCore> self = shared_from_this();
+    co_await deliveries_.discard_held(std::move(id));
+}
+
+EventStream ManagerCore::wrap_stream(const Envelope& message, EventStream stream) {
+    const std::shared_ptr<Channel> channel = channels_.find_output(message);
+    return channel ? channel->stream_events(message, std::move(stream)) : std::move(stream);
+}
+
+Task<> ManagerCore::plan_outputs(std::string session_id, std::vector<TurnOutput> outputs) {
+    const std::shared_ptr<ManagerCore> self = shared_from_this();
+    Receipts answered = sessions_.receipts_of_turn(session_id);
+    Task<> planning =
+        deliveries_.plan(std::move(session_id), std::move(outputs), std::move(answered));
+    co_await std::move(planning);
+}
+
+Task<bool> ManagerCore::dispatch_output(TurnOutput output) {
+    const std::shared_ptr<ManagerCore> self = shared_from_this();
+    Receipts answered = sessions_.receipts_of_turn(output.message.session_id);
+    Task<bool> sending = deliveries_.send(std::move(output), std::move(answered));
+    co_return co_await std::move(sending);
+}
+
+Task<std::optional<AdmitDecision>> ManagerCore::admit_message(std::string session_id,
+                                                              const Envelope& message,
+                                                              TurnSnapshot turn) {
+    const std::shared_ptr<Channel> channel = channels_.find(message.channel);
+    std::optional<AdmitDecision> decision;
+    if (channel)
+        decision = co_await channel->admit_message(std::move(session_id), message, std::move(turn));
+    co_return decision;
+}
+
+Task<> ManagerCore::quit(std::string session_id) {
+    const std::shared_ptr<ManagerCore> self = shared_from_this();
+    co_await sessions_.drop_waiting(std::move(session_id));
+}
+
+Task<> ManagerCore::abort_session(std::string session_id) {
+    const std::shared_ptr<ManagerCore> self = shared_from_this();
+    co_await sessions_.drop_waiting(session_id);
+    admission_.cancel(session_id);
+    sessions_.cancel_turn(session_id);
+}
+
+bool ManagerCore::cancel_turn(const std::string& session_id) {
+    return sessions_.cancel_turn(session_id);
+}
+
+}  // namespace detail
 
 ChannelManager::ChannelManager(Framework& framework, ChannelManagerOptions options)
     : core_(std::make_shared<detail::ManagerCore>(framework, std::move(options))) {}

@@ -8,12 +8,11 @@
 #include <string>
 #include <vector>
 
-#include <bub/admission.hpp>
 #include <bub/channel.hpp>
 #include <bub/channel/debounce.hpp>
 #include <bub/channel/delivery_log.hpp>
 #include <bub/framework.hpp>
-#include <bub/warning_handler.hpp>
+#include <bub/turn_error.hpp>
 
 namespace bub {
 

@@ -1,3 +1,5 @@
+// The available channels: those provided by plugins, by precedence and by name.
+
 #include <bub/channel/channel_manager.hpp>
 
 #include <gtest/gtest.h>
@@ -14,6 +16,7 @@ namespace bub::channel_tests {
 namespace {
 
 using Texts = std::vector<std::string>;
+using Channels = std::vector<std::shared_ptr<Channel>>;
 
 std::vector<std::string> enabled(Gateway& gateway, std::vector<std::string> words) {
     gateway.options.channels = std::move(words);
@@ -365,6 +368,98 @@ TEST(ChannelManager, ChannelsSeeWhatRunsWhenTheyAreAsked) {
     EXPECT_FALSE(gateway.channel->snapshots[0].is_running);
     EXPECT_TRUE(gateway.channel->snapshots[1].is_running);
     EXPECT_EQ(gateway.channel->snapshots[2].pending_count, 1u);
+}
+
+TEST(SteeringInbox, B14_IsBoundedPerSessionAndReturnsTheOldestFirst) {
+    MemorySteeringInbox inbox(2);
+    EXPECT_TRUE(inbox.enqueue("a", Envelope("1")));
+    EXPECT_TRUE(inbox.enqueue("a", Envelope("2")));
+    EXPECT_FALSE(inbox.enqueue("a", Envelope("3")));
+    EXPECT_TRUE(inbox.enqueue("b", Envelope("4")));
+    EXPECT_EQ(inbox.count("a"), 2u);
+    const std::vector<Envelope> drained = inbox.drain("a");
+    ASSERT_EQ(drained.size(), 2u);
+    EXPECT_EQ(drained.front().content_text(), "1");
+    EXPECT_EQ(inbox.count("a"), 0u);
+    EXPECT_TRUE(inbox.drain("unknown").empty());
+    EXPECT_EQ(inbox.count("b"), 1u);
+}
+
+Plugin providing(std::string name, Channels channels, int priority = 0) {
+    Plugin plugin;
+    plugin.name = std::move(name);
+    plugin.priority = priority;
+    plugin.provide_channels = [channels = std::move(channels)](ProvideChannelsCall&) {
+        return channels;
+    };
+    return plugin;
+}
+
+std::shared_ptr<Channel> channel(const char* name) { return std::make_shared<TestChannel>(name); }
+
+class ProvidedChannels : public testing::Test {
+protected:
+    ProvidedChannels() {
+        FrameworkOptions options;
+        options.workspace = "/";
+        options.on_warning = [this](std::string text) { warnings.push_back(std::move(text)); };
+        framework = std::make_unique<Framework>(std::move(options));
+    }
+
+    /// "channel of plugin", in the order in which they are found.
+    Texts found() {
+        Texts all;
+        MessageHandler ignore = [](Envelope) -> Task<> { co_return; };
+        for (const ProvidedChannel& one : cubepi::run(framework->collect_channels(ignore)))
+            all.push_back(one.channel->name() + " of " + one.plugin);
+        return all;
+    }
+
+    Texts warnings;
+    std::unique_ptr<Framework> framework;
+};
+
+TEST_F(ProvidedChannels, OfTwoWithOneNameThatOfThePluginWithPrecedenceIsTaken) {
+    const Channels old = {channel("chat"), channel("mail")};
+    const Channels fresh = {channel("chat"), channel("web")};
+    framework->add(providing("old", old));
+    framework->add(providing("fresh", fresh));
+    EXPECT_EQ(found(), (Texts{"chat of fresh", "web of fresh", "mail of old"}));
+    ASSERT_EQ(warnings.size(), 1u);
+    EXPECT_NE(warnings[0].find("chat of plugin old yields to that of plugin fresh"),
+              std::string::npos);
+}
+
+TEST_F(ProvidedChannels, PriorityGoesBeforeTheOrderOfRegistration) {
+    const Channels first = {channel("chat")};
+    const Channels second = {channel("chat")};
+    framework->add(providing("important", first, 1));
+    framework->add(providing("later", second));
+    EXPECT_EQ(found(), Texts{"chat of important"});
+}
+
+TEST_F(ProvidedChannels, AlsoWithinOnePluginANameIsTakenOnceAndNullsAreNone) {
+    const Channels twice = {nullptr, channel("chat"), channel("chat")};
+    framework->add(providing("careless", twice));
+    EXPECT_EQ(found(), Texts{"chat of careless"});
+}
+
+TEST_F(ProvidedChannels, PluginsAreNotAskedBeforeAManagerNeedsChannels) {
+    int asked = 0;
+    Plugin plugin;
+    plugin.name = "costly";
+    plugin.run_model = [](RunModelCall&) { return "done"; };
+    plugin.provide_channels = [&asked](ProvideChannelsCall&) {
+        ++asked;
+        return Channels(1, channel("chat"));
+    };
+    framework->add(std::move(plugin));
+    (void)cubepi::run(framework->process_inbound(Envelope("hello")));
+    ChannelManager manager(*framework);
+    EXPECT_EQ(asked, 0);
+    EXPECT_EQ(cubepi::run(manager.enabled_channels()).size(), 1u);
+    EXPECT_EQ(cubepi::run(manager.enabled_channels()).size(), 1u);
+    EXPECT_EQ(asked, 1);
 }
 
 }  // namespace

@@ -16,8 +16,8 @@
 #include <cubepi/testing/manual_clock.hpp>
 #include <cubepi/testing/memory_log.hpp>
 
+#include <bub/channel.hpp>
 #include <bub/channel/channel_manager.hpp>
-#include <bub/channel/steering_inbox.hpp>
 #include <bub/framework.hpp>
 
 namespace bub::channel_tests {

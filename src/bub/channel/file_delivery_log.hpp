@@ -10,7 +10,7 @@
 #include <vector>
 
 #include <bub/channel/delivery_log.hpp>
-#include <bub/warning_handler.hpp>
+#include <bub/turn_error.hpp>
 #include <cubepi/core/clock.hpp>
 #include <cubepi/core/log.hpp>
 #include <cubepi/core/offload.hpp>

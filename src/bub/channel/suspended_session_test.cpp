@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include <bub/accepted_answer.hpp>
 #include <bub/channel/delivery_test_support.hpp>
 #include <bub/questions.hpp>
 

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include <bub/accepted_answer.hpp>
 #include <bub/channel.hpp>
 #include <bub/channel/delivery_log.hpp>
-#include <bub/warning_handler.hpp>
+#include <bub/questions.hpp>
+#include <bub/turn_error.hpp>
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/net/http_server.hpp>
 

@@ -1,10 +1,13 @@
 // The messages of questions, and what becomes of their answers.
+// Questions with several parts or choices, and the outcomes that take the place of buttons.
 
 #include <gtest/gtest.h>
 
 #include <bub/channel/telegram/questions.hpp>
+#include <bub/channel/telegram/telegram_test_support.hpp>
 #include <bub/questions.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/support/json_member.hpp>
 
 namespace bub::telegram {
 namespace {
@@ -137,6 +140,166 @@ TEST(TelegramQuestions, ALongCallIsShortened) {
     const OutgoingText card = question_card(to_json(request));
     EXPECT_LE(utf16_length(card.text.text), max_message_units);
     EXPECT_TRUE(question_in(card.text.text).has_value());
+}
+
+cubepi::HitlQuestion part(std::string key, std::vector<std::string> options, bool several) {
+    cubepi::HitlQuestion question;
+    question.key = std::move(key);
+    question.prompt = "Which " + question.key + "?";
+    question.multi_select = several;
+    if (!options.empty()) question.options.emplace();
+    for (std::string& option : options) {
+        cubepi::HitlOption made;
+        made.label = option;
+        made.value = "value of " + option;
+        question.options->push_back(std::move(made));
+    }
+    return question;
+}
+
+cubepi::HitlRequest ask(std::vector<cubepi::HitlQuestion> parts) {
+    cubepi::HitlRequest request;
+    request.question_id = "q.0";
+    cubepi::AskRequest payload;
+    payload.questions = std::move(parts);
+    request.payload = std::move(payload);
+    return request;
+}
+
+cubepi::HitlRequest several_choices() {
+    return ask({part("colors", {"red", "teal", "blue"}, true)});
+}
+
+cubepi::HitlRequest two_parts() {
+    return ask({part("color", {"red", "teal"}, false), part("sizes", {"S", "L"}, true)});
+}
+
+class TelegramForms : public ChannelFixture {
+public:
+    /// Sends the question to the user 7.
+    Task<> send(cubepi::HitlRequest request) {
+        Envelope message = Envelope("?").on("telegram", "7");
+        message.session_id = "telegram:7";
+        message.kind = std::string(envelope_kind::question);
+        message.rest[question_key] = cubepi::to_json(request);
+        return channel->send(std::move(message));
+    }
+    FakeMessage card() const { return api.messages(7).back(); }
+    std::vector<std::string> labels() const {
+        std::vector<std::string> all;
+        const FakeMessage shown = card();
+        for (const Json& row : shown.markup.at("inline_keyboard").as_array())
+            all.push_back(cubepi::detail::text_member(row.at(0).as_object(), "text"));
+        return all;
+    }
+    std::size_t edits() const { return api.count("editMessageReplyMarkup"); }
+    Json value(std::size_t message, const cubepi::HitlRequest& request) const {
+        return answer_value(given_answer(received.at(message)).value(), request);
+    }
+};
+
+using Texts = std::vector<std::string>;
+
+TEST_F(TelegramForms, SeveralChoicesAreMarkedAndSentWithDone) {
+    serve([](ChannelFixture& fixture) -> Task<> {
+        auto& h = static_cast<TelegramForms&>(fixture);
+        co_await h.send(several_choices());
+        EXPECT_EQ(h.labels(), (Texts{"\u2610 red", "\u2610 teal", "\u2610 blue", "Done"}));
+        const std::int64_t id = h.card().id;
+        for (const std::size_t row : {0U, 2U, 0U, 1U}) h.api.press(7, id, row, 0);
+        auto is_marked = [&h] { return h.labels().at(1) == "\u2611 teal"; };
+        (void)co_await h.until(is_marked);
+        EXPECT_EQ(h.labels(), (Texts{"\u2610 red", "\u2611 teal", "\u2611 blue", "Done"}));
+        EXPECT_TRUE(h.received.empty()) << "a mark is not an answer";
+        h.api.press(7, id, 3, 0);
+        co_await h.wait_for_messages(1);
+    });
+    const Json expected = boost::json::parse(R"({"colors": ["value of teal", "value of blue"]})");
+    EXPECT_EQ(value(0, several_choices()), expected);
+    EXPECT_EQ(api.rejected, 0u) << api.last_rejection;
+}
+
+TEST_F(TelegramForms, APartWithOneChoiceHasOneMark) {
+    serve([](ChannelFixture& fixture) -> Task<> {
+        auto& h = static_cast<TelegramForms&>(fixture);
+        co_await h.send(two_parts());
+        EXPECT_EQ(h.labels(), (Texts{"\u2014 color \u2014", "\u25CB red", "\u25CB teal",
+                                     "\u2014 sizes \u2014", "\u2610 S", "\u2610 L", "Done"}));
+        const std::int64_t id = h.card().id;
+        for (const std::size_t row : {0U, 1U, 2U, 5U}) h.api.press(7, id, row, 0);
+        auto is_marked = [&h] { return h.labels().at(5) == "\u2611 L"; };
+        (void)co_await h.until(is_marked);
+        EXPECT_EQ(h.labels().at(1), "\u25CB red");
+        EXPECT_EQ(h.labels().at(2), "\u25CF teal");
+        h.api.press(7, id, 6, 0);
+        co_await h.wait_for_messages(1);
+    });
+    const Json expected =
+        boost::json::parse(R"({"color": "value of teal", "sizes": ["value of L"]})");
+    EXPECT_EQ(value(0, two_parts()), expected);
+}
+
+TEST_F(TelegramForms, MarksSurviveARestart) {
+    serve([](ChannelFixture& fixture) -> Task<> {
+        auto& h = static_cast<TelegramForms&>(fixture);
+        co_await h.send(several_choices());
+        h.api.press(7, h.card().id, 1, 0);
+        auto is_edited = [&h] { return h.edits() == 1; };
+        (void)co_await h.until(is_edited);
+    });
+    serve([](ChannelFixture& fixture) -> Task<> {
+        auto& h = static_cast<TelegramForms&>(fixture);
+        h.api.press(7, h.card().id, 3, 0);
+        co_await h.wait_for_messages(1);
+    });
+    EXPECT_EQ(value(0, several_choices()), boost::json::parse(R"({"colors": ["value of teal"]})"));
+}
+
+TEST_F(TelegramForms, QuicklyPressedButtonsCountAlthoughTheMessageIsOlder) {
+    // Updates with the buttons as they were sent, as from a user who is faster than the edits.
+    api.on_call = [](const std::string& method, std::size_t) {
+        return method == "editMessageReplyMarkup" ? Fault::internal : Fault::none;
+    };
+    serve([](ChannelFixture& fixture) -> Task<> {
+        auto& h = static_cast<TelegramForms&>(fixture);
+        co_await h.send(several_choices());
+        for (const std::size_t row : {0U, 1U, 3U}) h.api.press(7, h.card().id, row, 0);
+        co_await h.wait_for_messages(1);
+    });
+    const Json expected = boost::json::parse(R"({"colors": ["value of red", "value of teal"]})");
+    EXPECT_EQ(value(0, several_choices()), expected);
+}
+
+TEST_F(TelegramForms, AQuestionWithoutButtonsExplainsTheReply) {
+    const cubepi::HitlRequest request =
+        ask({part("name", {}, false), part("sizes", {"S", "L"}, true)});
+    const OutgoingText text = question_card(cubepi::to_json(request));
+    EXPECT_TRUE(text.keyboard.empty());
+    EXPECT_NE(text.text.text.find("Reply to this message with a line for each:\nname: ...\nsizes: "
+                                  "... (one or more, separated by commas)"),
+              std::string::npos)
+        << text.text.text;
+    Envelope reply;
+    answer_with_text(question_in(text.text.text).value(), "name: Ann\nsizes: S, L", reply);
+    EXPECT_EQ(answer_value(given_answer(reply).value(), request),
+              boost::json::parse(R"({"name": "Ann", "sizes": ["value of S", "value of L"]})"));
+}
+
+TEST_F(TelegramForms, TheOutcomeTakesThePlaceOfTheButtonsWithoutAStream) {
+    serve([](ChannelFixture& fixture) -> Task<> {
+        auto& h = static_cast<TelegramForms&>(fixture);
+        co_await h.send(several_choices());
+        h.api.press(7, h.card().id, 3, 0);
+        co_await h.wait_for_messages(1);
+        AcceptedAnswer accepted;
+        accepted.question_id = "q.0";
+        h.channel->begin_turn(h.received.front());
+        h.channel->show_outcome(h.received.front(), accepted);
+        h.channel->end_turn(h.received.front(), nullptr);
+        auto is_edited = [&h] { return h.edits() == 1; };
+        (void)co_await h.until(is_edited);
+    });
+    EXPECT_EQ(labels(), Texts{"\u2705 Answered: Ann"});
 }
 
 }  // namespace

@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include <bub/accepted_answer.hpp>
 #include <bub/channel.hpp>
 #include <bub/framework.hpp>
+#include <bub/questions.hpp>
 
 namespace bub {
 

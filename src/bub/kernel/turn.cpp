@@ -3,7 +3,7 @@
 #include <chrono>
 #include <utility>
 
-#include <bub/input_id.hpp>
+#include <bub/envelope.hpp>
 #include <bub/tape/tape.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
 #include <cubepi/core/cancellation.hpp>
@@ -59,6 +59,23 @@ Turn::Turn(Framework& owner, Framework::Impl& impl, PluginList asked,
       streaming(wants_stream),
       trace(impl.options, *inbound),
       input_id_(impl.has_store ? input_id_of(*inbound) : std::string()) {}
+
+// A stage that throws ends the turn. Each has a default, for hooks that return nothing.
+Task<> Turn::run_stages() {
+    trace.begin("resolve_session");
+    result.session_id = co_await framework.resolve_session(inbound);
+    inbound->session_id = result.session_id;
+    trace.begin("load_state");
+    co_await load_state();
+    trace.begin("build_prompt");
+    result.prompt = co_await framework.build_prompt(inbound, result.session_id, result.state);
+    trace.begin("run_model");
+    co_await run_model();
+    trace.begin("render_outbound");
+    co_await render_outbound();
+    trace.begin("dispatch_outbound");
+    co_await dispatch_outbound();
+}
 
 Task<> Turn::load_state() {
     JsonObject& merged = result.state.values;

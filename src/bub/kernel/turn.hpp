@@ -7,9 +7,35 @@
 #include <string_view>
 
 #include <bub/kernel/framework_impl.hpp>
-#include <bub/kernel/turn_trace.hpp>
+#include <bub/turn_span.hpp>
+#include <cubepi/tracing/active_span.hpp>
 
 namespace bub::detail {
+
+/// The spans of one turn: `bub.turn`, and below it one for each stage, `bub.<stage>`. Without a tracer, no member has an effect.
+class TurnTrace {
+public:
+    TurnTrace(const FrameworkOptions& options, const Envelope& inbound);
+
+    /// Offers the spans to the plugins of the turn.
+    void offer_to(TurnState& state) const;
+    /// Begins a stage; the earlier one has ended, with `failure` if it is not null.
+    void begin(std::string_view stage, const std::exception_ptr& failure = nullptr);
+    /// Ends the turn. `failure`: of the turn, or null.
+    void end(const TurnResult& result, const std::exception_ptr& failure);
+
+private:
+    void begin_turn(const FrameworkOptions& options, const Envelope& inbound);
+    void begin_stage(std::string_view stage);
+    void end_stage(const std::exception_ptr& failure);
+    cubepi::ActiveSpan::Time now() const;
+
+    const FrameworkOptions& options_;
+    cubepi::ActiveSpan turn_;
+    cubepi::ActiveSpan stage_;
+    std::exception_ptr stage_failure_;   // of the last stage that failed
+    std::shared_ptr<TurnSpan> service_;  // null: there is no tracer
+};
 
 /// The stages of one turn and the data they pass on. Lives in the coroutine frame of process_inbound.
 class Turn {
@@ -17,7 +43,7 @@ public:
     Turn(Framework& owner, Framework::Impl& impl, PluginList asked,
          std::shared_ptr<Envelope> message, bool wants_stream);
 
-    /// Runs all stages, from the session of the message to the dispatch of the answer. Defined in framework.cpp.
+    /// Runs all stages, from the session of the message to the dispatch of the answer.
     Task<> run_stages();
     bool has_something_open() const noexcept;
     /// Returns true if this is the first cancellation of the turn; then call shield(), because a cancelled coroutine cannot

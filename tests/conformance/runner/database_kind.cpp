@@ -1,26 +1,155 @@
+#include <sqlite3.h>
+
+#include <algorithm>
 #include <chrono>
+#include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <stdexcept>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <cubepi/checkpoint/sqlite_checkpointer.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/message_json.hpp>
 
 #include "compare.hpp"
-#include "database_file.hpp"
-#include "database_onward.hpp"
-#include "faults.hpp"
 #include "kinds.hpp"
-#include "loop_thread.hpp"
-#include "reading.hpp"
 #include "store.hpp"
+#include "support.hpp"
 
 namespace conformance {
 
 namespace {
 
+using Row = std::function<void(sqlite3_stmt&)>;
 using cubepi::Task;
+
+/// Copies a database, with its write-ahead log if there is one, and returns the name of the copy.
+std::filesystem::path copy_database(const std::filesystem::path& original,
+                                    const std::filesystem::path& directory);
+
+/// Returns the columns and rows of each table as text. Reads the database without the product.
+struct TableRows {
+    std::string table;
+    std::vector<std::string> columns;
+    std::vector<std::string> rows;
+};
+
+std::vector<TableRows> read_tables(const std::filesystem::path& database);
+
+/// Returns the rows of `before` that the database no longer contains or that have changed. Ignores added tables, columns and rows.
+std::vector<std::string> changed_rows(const std::filesystem::path& database,
+                                      const std::vector<TableRows>& before);
+
+/// Returns "ok", or the result of SQLite's integrity check.
+std::string integrity_of(const std::filesystem::path& database);
+
+class Database {
+public:
+    explicit Database(const std::filesystem::path& file) {
+        if (sqlite3_open(file.c_str(), &handle_) != SQLITE_OK) fail(file.string());
+    }
+    ~Database() { sqlite3_close(handle_); }
+    Database(const Database&) = delete;
+    Database& operator=(const Database&) = delete;
+
+    void each(const std::string& query, const Row& row) {
+        sqlite3_stmt* raw = nullptr;
+        if (sqlite3_prepare_v2(handle_, query.c_str(), -1, &raw, nullptr) != SQLITE_OK) fail(query);
+        const std::unique_ptr<sqlite3_stmt, int (*)(sqlite3_stmt*)> statement(raw,
+                                                                              sqlite3_finalize);
+        int status = sqlite3_step(raw);
+        for (; status == SQLITE_ROW; status = sqlite3_step(raw)) row(*raw);
+        if (status != SQLITE_DONE) fail(query);
+    }
+
+private:
+    [[noreturn]] void fail(const std::string& what) {
+        throw std::runtime_error("SQLite: " + what + ": " + sqlite3_errmsg(handle_));
+    }
+    sqlite3* handle_ = nullptr;
+};
+
+std::string text_at(sqlite3_stmt& row, int column) {
+    const void* bytes = sqlite3_column_blob(&row, column);
+    const auto size = static_cast<std::size_t>(sqlite3_column_bytes(&row, column));
+    return bytes ? std::string(static_cast<const char*>(bytes), size) : std::string();
+}
+
+std::string quoted(const std::string& name) { return '"' + name + '"'; }
+
+std::vector<std::string> read_rows(Database& database, const std::string& table,
+                                   const std::vector<std::string>& columns) {
+    std::string list;
+    for (const std::string& column : columns) list += (list.empty() ? "" : ", ") + quoted(column);
+    std::vector<std::string> rows;
+    database.each("SELECT " + list + " FROM " + quoted(table), [&](sqlite3_stmt& row) {
+        std::string text;
+        for (int i = 0; i < sqlite3_column_count(&row); ++i) {
+            text += (i == 0 ? "" : " | ") + columns[static_cast<std::size_t>(i)] + "=";
+            text += sqlite3_column_type(&row, i) == SQLITE_NULL ? "NULL" : text_at(row, i);
+        }
+        rows.push_back(std::move(text));
+    });
+    std::sort(rows.begin(), rows.end());
+    return rows;
+}
+
+std::filesystem::path copy_database(const std::filesystem::path& original,
+                                    const std::filesystem::path& directory) {
+    const std::filesystem::path copy = directory / original.filename();
+    const auto overwrite = std::filesystem::copy_options::overwrite_existing;
+    std::filesystem::copy_file(original, copy, overwrite);
+    std::filesystem::path log = original;
+    log += "-wal";
+    if (std::filesystem::exists(log)) {
+        std::filesystem::path log_copy = copy;
+        log_copy += "-wal";
+        std::filesystem::copy_file(log, log_copy, overwrite);
+    }
+    namespace fs = std::filesystem;
+    fs::permissions(copy, fs::perms::owner_write, fs::perm_options::add);
+    return copy;
+}
+
+std::vector<TableRows> read_tables(const std::filesystem::path& file) {
+    Database database(file);
+    std::vector<TableRows> tables;
+    database.each(
+        "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY "
+        "name",
+        [&](sqlite3_stmt& row) { tables.push_back(TableRows{text_at(row, 0), {}, {}}); });
+    for (TableRows& table : tables) {
+        database.each("SELECT name FROM pragma_table_info('" + table.table + "')",
+                      [&](sqlite3_stmt& row) { table.columns.push_back(text_at(row, 0)); });
+        table.rows = read_rows(database, table.table, table.columns);
+    }
+    return tables;
+}
+
+std::vector<std::string> changed_rows(const std::filesystem::path& file,
+                                      const std::vector<TableRows>& before) {
+    Database database(file);
+    std::vector<std::string> changed;
+    for (const TableRows& table : before) {
+        const std::vector<std::string> now = read_rows(database, table.table, table.columns);
+        for (const std::string& row : table.rows) {
+            if (!std::binary_search(now.begin(), now.end(), row))
+                changed.push_back(table.table + ": " + row);
+        }
+    }
+    return changed;
+}
+
+std::string integrity_of(const std::filesystem::path& file) {
+    Database database(file);
+    std::string answer;
+    database.each("PRAGMA integrity_check", [&](sqlite3_stmt& row) { answer = text_at(row, 0); });
+    return answer;
+}
 
 bool is_odd(const Json& value) {
     if (!value.is_string()) return false;

@@ -1,4 +1,4 @@
-#include "database_onward.hpp"
+#include "kinds.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -16,10 +16,9 @@
 #include <cubepi/hitl/confirm_tool_calls.hpp>
 #include <cubepi/testing/manual_clock.hpp>
 
-#include "faults.hpp"
-#include "message_form.hpp"
-#include "reading.hpp"
-#include "recording_provider.hpp"
+#include "normal_form.hpp"
+#include "script.hpp"
+#include "support.hpp"
 
 namespace conformance {
 

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include <cubepi/core/task.hpp>
+
 #include "scenario.hpp"
 
 namespace conformance {
@@ -12,6 +14,11 @@ namespace conformance {
 
 /// `file` is the JSON file; the database is in the same directory.
 std::vector<std::string> check_database(const std::filesystem::path& file, const Json& content);
+/// Continues from a database written by CubePi (README-fixtures.md, section 1.2): prompts on every thread (and
+/// abandons what waits), checks refusals, forks; or, with `answers`, answers what waits and finishes these runs. `threads` and
+/// `found` outlive the task.
+cubepi::Task<> continue_from(std::filesystem::path file, const JsonObject& threads, bool answers,
+                             std::vector<std::string>& found);
 std::vector<std::string> check_wire(const Json& content);
 std::vector<std::string> check_turn(const Json& content);
 std::vector<std::string> check_tape(const Json& content);

@@ -12,7 +12,7 @@
 #include "compare.hpp"
 #include "kinds.hpp"
 #include "play.hpp"
-#include "reading.hpp"
+#include "support.hpp"
 
 // conformance_runner SCENARIO.json                       prints the result
 // conformance_runner --check FILE.json...                compares with the expectations of the files

@@ -4,7 +4,7 @@
 #include <array>
 #include <utility>
 
-#include "reading.hpp"
+#include "support.hpp"
 
 namespace conformance {
 

@@ -8,6 +8,8 @@
 #include <cubepi/checkpoint/memory_checkpointer.hpp>
 #include <cubepi/checkpoint/sqlite_checkpointer.hpp>
 
+#include "support.hpp"
+
 namespace conformance {
 
 namespace {

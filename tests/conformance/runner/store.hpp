@@ -13,12 +13,6 @@
 
 namespace conformance {
 
-/// Thrown by the scenario's failing append.
-class StoreFault : public cubepi::CheckpointerError {
-public:
-    using CheckpointerError::CheckpointerError;
-};
-
 /// A temporary directory, removed by the destructor.
 class TemporaryDirectory {
 public:

@@ -20,8 +20,7 @@
 
 #include "compare.hpp"
 #include "kinds.hpp"
-#include "loop_thread.hpp"
-#include "reading.hpp"
+#include "support.hpp"
 
 // Tapes: README-turns.md, section 3.
 

@@ -6,7 +6,7 @@
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/event_signal.hpp>
 
-#include "reading.hpp"
+#include "support.hpp"
 
 namespace conformance {
 

@@ -1,13 +1,14 @@
 #include <bub/builtin/plugin/commands.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <optional>
 #include <utility>
 
-#include <bub/builtin/plugin/command_line.hpp>
 #include <bub/builtin/tools/tool_names.hpp>
 #include <bub/builtin/turn/agent_turn.hpp>
 #include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/support/trimmed.hpp>
 #include <cubepi/core/timeout.hpp>
@@ -20,6 +21,86 @@ namespace {
 
 using cubepi::AgentTool;
 using cubepi::ErrorCode;
+
+/// Splits a line into words like a POSIX shell, without any expansion. Throws Error(invalid_argument) if a quote is not
+/// closed.
+std::vector<std::string> words_of(std::string_view line) {
+    std::vector<std::string> words;
+    std::string word;
+    bool open = false;
+    char quote = 0;
+    for (std::size_t i = 0; i < line.size(); ++i) {
+        const char c = line[i];
+        if (quote) {
+            if (c == quote) {
+                quote = 0;
+            } else if (c == '\\' && quote == '"' && i + 1 < line.size()) {
+                word += line[++i];
+            } else {
+                word += c;
+            }
+        } else if (c == '\'' || c == '"') {
+            quote = c;
+            open = true;
+        } else if (c == '\\' && i + 1 < line.size()) {
+            word += line[++i];
+            open = true;
+        } else if (c == ' ' || c == '\t' || c == '\n') {
+            if (open) words.push_back(std::exchange(word, {}));
+            open = false;
+        } else {
+            word += c;
+            open = true;
+        }
+    }
+    if (quote) {
+        throw cubepi::Error(ErrorCode::invalid_argument,
+                            std::string("a quote is not closed: ") + quote);
+    }
+    if (open) words.push_back(std::move(word));
+    return words;
+}
+
+/// Returns the names of the tool's parameters, in order.
+std::vector<std::string> parameters_of(const AgentTool& tool) {
+    std::vector<std::string> names;
+    const Json* properties = tool.parameters.source().as_object().if_contains("properties");
+    if (!properties || !properties->is_object()) return names;
+    for (const auto& [key, schema] : properties->get_object()) names.emplace_back(key);
+    return names;
+}
+
+/// Converts the words of a command, whose first one is its name, to the arguments of the tool: `key=value` by name, others
+/// in the order of the parameters. Values are strings; the schema converts them to numbers. A command with Bub's name has
+/// Bub's arguments. Throws Error(invalid_argument) for more words than parameters.
+JsonObject arguments_of(const AgentTool& tool, const std::vector<std::string>& words) {
+    std::vector<std::string> in_order = parameters_of(tool);
+    std::vector<std::string> known = in_order;
+    const BubTool* bubs = find_bub_tool(words[0]);
+    if (bubs) {
+        in_order.assign(bubs->parameters.begin(), bubs->parameters.end());
+        known.insert(known.end(), in_order.begin(), in_order.end());
+    }
+    JsonObject arguments;
+    auto place = in_order.begin();
+    for (std::size_t i = 1; i < words.size(); ++i) {
+        const std::size_t equals = words[i].find('=');
+        const std::string key = words[i].substr(0, equals);
+        if (equals != std::string::npos &&
+            std::find(known.begin(), known.end(), key) != known.end()) {
+            arguments[key] = words[i].substr(equals + 1);
+            continue;
+        }
+        while (place != in_order.end() && arguments.contains(*place)) ++place;
+        if (place == in_order.end()) {
+            throw cubepi::Error(ErrorCode::invalid_argument,
+                                words[0] + " takes no such argument: " + words[i]);
+        }
+        arguments[*place++] = words[i];
+    }
+    if (bubs) arguments = our_arguments(*bubs, std::move(arguments));
+    return arguments;
+}
 
 /// Returns at most about `most` bytes: the beginning and the end, with a note of what was omitted between them.
 std::string shortened_middle(std::string text, std::size_t most) {

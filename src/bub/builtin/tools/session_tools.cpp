@@ -1,17 +1,28 @@
 #include <algorithm>
 #include <cstdio>
+#include <optional>
 #include <set>
 #include <utility>
+#include <variant>
 
+#include <bub/builtin/tools/tool_names.hpp>
 #include <bub/builtin/turn/agent_turn.hpp>
+#include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/error.hpp>
+#include <cubepi/core/outcome.hpp>
+#include <cubepi/core/support/json_member.hpp>
 #include <cubepi/schema/json_text.hpp>
 #include <cubepi/workspace/standard_tools.hpp>
+
+// The tools of a session: its tape, skills and model, results that were stored next to the tape, and agents with a task of their own.
 
 namespace bub::detail {
 
 namespace {
 
 using cubepi::AgentTool;
+using cubepi::AgentToolResult;
+using cubepi::ErrorCode;
 using cubepi::ToolRisk;
 
 struct NoArgs {};
@@ -113,7 +124,7 @@ Task<std::string> tape_handoff(Tape tape, HandoffArgs args) {
     const auto is_control = [](char c) { return (c >= 0 && c < ' ') || c == 0x7F; };
     if (args.name.size() > longest_anchor_name ||
         std::any_of(args.name.begin(), args.name.end(), is_control)) {
-        throw cubepi::Error(cubepi::ErrorCode::invalid_argument,
+        throw cubepi::Error(ErrorCode::invalid_argument,
                             "the name of a hand-off is one line of at most " +
                                 std::to_string(longest_anchor_name) + " bytes");
     }
@@ -212,7 +223,7 @@ Task<std::string> choose_effort(Tape tape, TurnState* state, EffortArgs args) {
         known = known || args.reasoning_effort == effort;
     }
     if (!known) {
-        throw cubepi::Error(cubepi::ErrorCode::invalid_argument,
+        throw cubepi::Error(ErrorCode::invalid_argument,
                             "reasoning_effort is one of minimal, low, medium, high, max");
     }
     state->values["reasoning_effort"] = args.reasoning_effort;
@@ -250,6 +261,221 @@ void add_tape_tools(std::vector<AgentTool>& tools, const std::shared_ptr<Builtin
                         [core, tape](ResetArgs args) { return tape_reset(core, tape, args); })
                         .risk(ToolRisk::irreversible)
                         .hidden());
+}
+
+constexpr std::int64_t most_chunks = 4;
+
+struct SpillReadArgs {
+    std::string handle;
+    std::int64_t cursor = 0;
+    std::int64_t count = 1;
+    std::optional<bool> from_end;
+};
+
+struct Manifest {
+    std::int64_t chunks = 0;
+    std::int64_t bytes = 0;
+};
+
+/// Returns the entries after the anchor with this name; empty if there is none.
+Task<std::vector<TapeEntry>> entries_after(Tape tape, std::string anchor) {
+    TapeQuery query = TapeQuery().after_anchor(std::move(anchor)).limit(1);
+    std::vector<TapeEntry> found;
+    try {
+        found = co_await tape.query(std::move(query));
+    } catch (const cubepi::Error& error) {
+        if (error.code() != ErrorCode::not_found) throw;
+    }
+    co_return found;
+}
+
+Task<std::optional<Manifest>> read_manifest(Tape spilled, std::string handle) {
+    const std::vector<TapeEntry> found =
+        co_await entries_after(std::move(spilled), "spill/" + handle + "/manifest");
+    std::optional<Manifest> manifest;
+    if (found.empty() || entry_name(found[0]) != "spill.manifest") co_return manifest;
+    const Json* data = found[0].payload.if_contains("data");
+    if (!data || !data->is_object()) co_return manifest;
+    manifest.emplace();
+    manifest->chunks = cubepi::detail::integer_member(data->get_object(), "chunks").value_or(0);
+    manifest->bytes = cubepi::detail::integer_member(data->get_object(), "bytes").value_or(0);
+    co_return manifest;
+}
+
+Task<std::optional<std::string>> read_chunk(Tape spilled, std::string handle, std::int64_t number) {
+    std::string anchor = "spill/" + handle + "/chunk/" + std::to_string(number);
+    const std::vector<TapeEntry> found =
+        co_await entries_after(std::move(spilled), std::move(anchor));
+    std::optional<std::string> text;
+    if (found.empty()) co_return text;
+    const Json* results = found[0].payload.if_contains("results");
+    const JsonArray* list = results ? results->if_array() : nullptr;
+    if (list && list->size() == 1 && list->front().is_string()) {
+        text = std::string(list->front().get_string());
+    }
+    co_return text;
+}
+
+Task<std::string> spill_read(Tape spilled, SpillReadArgs args) {
+    if (args.cursor < 0) co_return std::string("[cursor is 0 or more]");
+    if (args.count < 1) co_return std::string("[count is 1 or more]");
+    const std::optional<Manifest> manifest = co_await read_manifest(spilled, args.handle);
+    if (!manifest) co_return "[no such spilled result: " + args.handle + "]";
+    const std::int64_t count = std::min(args.count, most_chunks);
+    const bool from_end = args.from_end.value_or(false);
+    // From the end, the cursor is the number of chunks already read.
+    const std::int64_t to = from_end ? std::max<std::int64_t>(manifest->chunks - args.cursor, 0)
+                                     : std::min(args.cursor + count, manifest->chunks);
+    const std::int64_t from =
+        from_end ? std::max<std::int64_t>(to - count, 0) : std::min(args.cursor, to);
+    std::string content;
+    for (std::int64_t number = from; number < to; ++number) {
+        const std::optional<std::string> chunk = co_await read_chunk(spilled, args.handle, number);
+        if (!chunk) co_return "[the spilled result " + args.handle + " is not complete]";
+        content += *chunk;
+    }
+    const bool complete = from_end ? from == 0 : to == manifest->chunks;
+    std::string text = "bytes: " + std::to_string(manifest->bytes) + " in " +
+                       std::to_string(manifest->chunks) + " chunks\nchunks: ";
+    text += from < to ? std::to_string(from) + "-" + std::to_string(to - 1) : "none";
+    text += "\nnext_cursor: " + std::to_string(from_end ? manifest->chunks - from : to);
+    text += std::string("\ncomplete: ") + (complete ? "true" : "false");
+    co_return text + "\ncontent:\n" + content;
+}
+
+/// Returns the tool `spill_read`, which reads long results that Bub stored next to the tape.
+AgentTool spill_read_tool(const Tape& tape) {
+    const Tape spilled(tape.store(), sidecar_tape_name(tape.name(), "spill"));
+    return cubepi::tool<SpillReadArgs>(
+               "spill_read",
+               "Reads a long result that was put aside with a handle. Results that name a file are "
+               "read with the tool for files.",
+               [spilled](SpillReadArgs args) { return spill_read(spilled, std::move(args)); })
+        .describe("cursor",
+                  "How many chunks to skip; `next_cursor` of the previous result continues.")
+        .describe("count", "How many chunks to read, 4 at most.")
+        .describe("from_end", "Begin with the last chunk.")
+        .risk(ToolRisk::read_only);
+}
+
+struct SubagentArgs {
+    std::variant<std::string, std::vector<JsonObject>> prompt;
+    std::optional<std::string> model;
+    std::string session = "temp";
+    std::optional<std::vector<std::string>> allowed_tools;
+    std::optional<std::vector<std::string>> allowed_skills;
+};
+
+Prompt prompt_of(const SubagentArgs& args) {
+    if (const auto* text = std::get_if<std::string>(&args.prompt)) return Prompt(*text);
+    JsonArray parts;
+    for (const JsonObject& part : std::get<std::vector<JsonObject>>(args.prompt)) {
+        parts.emplace_back(part);
+    }
+    return Prompt(std::move(parts));
+}
+
+std::string lower(std::string text) {
+    for (char& c : text) {
+        if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+    }
+    return text;
+}
+
+void append_error(std::string& text, const std::string& message) {
+    text += text.empty() ? "" : "\n";
+    text += "[Error: " + message + "]";
+}
+
+Task<> read_answer(AgentTurn& turn, std::string& text) {
+    while (std::optional<StreamEvent> event = co_await turn.next()) {
+        if (event->kind == event_kind::text) {
+            text += event->delta();
+        } else if (event->kind == event_kind::error) {
+            append_error(text, error_from_event(event->data).message());
+        }
+    }
+}
+
+/// Returns the answer of a turn; the turn is closed on every path.
+Task<AgentToolResult> answer_of(AgentTurn& turn) {
+    std::string text;
+    const cubepi::Outcome<> read = co_await cubepi::outcome_of(read_answer(turn, text));
+    if (read.cancelled()) co_await cubepi::shield();
+    co_await turn.close();
+    if (read.cancelled()) co_await cubepi::unshield();
+    if (read) co_return AgentToolResult(std::move(text));
+    if (read.cancelled()) read.rethrow();
+    append_error(text, describe(read.failure()));
+    co_return AgentToolResult::error(std::move(text));
+}
+
+/// Runs another agent with its own state: its permissions, its model and its session do not affect the parent. Its
+/// prompt is never a command (B11). `caller` must outlive the task.
+Task<AgentToolResult> run_subagent(std::shared_ptr<BuiltinCore> core, TurnState* parent,
+                                   std::string session_id, SubagentArgs args,
+                                   const cubepi::ToolContext* caller) {
+    AgentTurnPlan plan;
+    plan.is_subagent = true;
+    plan.caller = caller;
+    plan.session_id = args.session;
+    const bool inherits = args.session == "inherit" || args.session == session_id;
+    if (inherits) {
+        plan.session_id = session_id;
+        if (const auto running = parent->service<RunningTurn>()) plan.inherits = running->fork;
+    } else if (args.session == "temp" || args.session.empty()) {
+        plan.session_id = "temp/" + core->runtime().ids->next();
+    }
+    if (inherits && !plan.inherits) {
+        throw cubepi::Error(ErrorCode::invalid_state,
+                            "there is no turn in progress to inherit; leave `session` out, or give "
+                            "the id of a session");
+    }
+    if (args.allowed_tools && !args.allowed_tools->empty()) {
+        plan.allowed_tools.emplace();
+        for (const std::string& name : *args.allowed_tools)
+            plan.allowed_tools->insert(our_tool_name(name));
+    }
+    TurnState state = parent->child();
+    state.values["session_id"] = plan.session_id;
+    state.values.erase("_runtime_thread_id");
+    if (args.model && !args.model->empty()) state.values["model"] = *args.model;
+    if (args.allowed_skills) {
+        std::set<std::string> skills;
+        for (const std::string& name : *args.allowed_skills) skills.insert(lower(name));
+        JsonArray list(skills.begin(), skills.end());
+        state.values["allowed_skills"] = std::move(list);
+        plan.allowed_skills = std::move(skills);
+    }
+    Prompt prompt = prompt_of(args);
+    if (prompt.empty()) co_return AgentToolResult::error("the prompt is empty");
+    AgentTurn turn(core, std::move(prompt), std::move(plan), state);
+    co_return co_await answer_of(turn);
+}
+
+/// Returns the tool `subagent`.
+AgentTool subagent_tool(std::shared_ptr<BuiltinCore> core, std::string session_id,
+                        TurnState& state) {
+    TurnState* const parent = &state;
+    const auto call = [core, session_id, parent](SubagentArgs args,
+                                                 const cubepi::ToolContext& caller) {
+        return run_subagent(core, parent, session_id, std::move(args), &caller);
+    };
+    return cubepi::tool<SubagentArgs>(
+               "subagent",
+               "Has another agent do a task of its own and returns what it says. By default it "
+               "knows nothing of this conversation.",
+               call)
+        .describe("prompt", "The task, with all that the agent has to know of it.")
+        .describe("model", "Another model's id. Default: the one of this conversation.")
+        .describe(
+            "session",
+            "temp: nothing of it is kept. inherit: it knows this conversation, and what it "
+            "says stays in it. Any other text: a conversation of that name, which it continues "
+            "with.")
+        .describe("allowed_tools", "The tools that it may use. Default: all but this one.")
+        .describe("allowed_skills", "The skills listed in its prompt. Default: all.")
+        .risk(ToolRisk::writes);
 }
 
 }  // namespace

@@ -164,11 +164,12 @@ struct RunningTurn {
 /// Returns the operations on a session as tools for the model and as comma commands.
 std::vector<cubepi::AgentTool> session_tools(std::shared_ptr<BuiltinCore> core, Tape tape,
                                              std::string session_id, TurnState& state);
-/// Returns the tool `subagent`.
-cubepi::AgentTool subagent_tool(std::shared_ptr<BuiltinCore> core, std::string session_id,
-                                TurnState& state);
+/// Returns the prompt of a message that is not a command: its content, preceded by the context string and the date if
+/// there is a context, and its media as content parts.
+Task<Prompt> prompt_of(std::shared_ptr<Envelope> message,
+                       std::chrono::system_clock::time_point now);
 
-/// Returns the tool `spill_read`, which reads long results that Bub stored next to the tape.
-cubepi::AgentTool spill_read_tool(const Tape& tape);
+/// Converts the prompt to a user message; data URLs of images become images.
+cubepi::Message user_message_of(const Prompt& prompt);
 
 }  // namespace bub::detail

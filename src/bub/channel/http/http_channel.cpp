@@ -4,7 +4,6 @@
 #include <utility>
 
 #include <bub/channel/http/http_exchange.hpp>
-#include <bub/channel/http/http_message.hpp>
 #include <bub/turn_error.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>

@@ -12,7 +12,6 @@
 
 #include <cubepi/core/event_signal.hpp>
 
-#include <bub/channel/manager/channel_set.hpp>
 #include <bub/channel/manager/deliveries.hpp>
 #include <bub/channel/manager/manager_context.hpp>
 #include <bub/channel/manager/session_scheduler.hpp>

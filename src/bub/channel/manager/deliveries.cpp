@@ -7,7 +7,8 @@
 #include <string_view>
 #include <utility>
 
-#include <bub/channel/manager/recovery.hpp>
+#include <bub/channel/manager/admission_queue.hpp>
+#include <bub/channel/manager/session_scheduler.hpp>
 #include <bub/questions.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>

@@ -10,7 +10,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include <bub/channel/manager/channel_set.hpp>
 #include <bub/channel/manager/deliveries.hpp>
 #include <bub/channel/manager/manager_context.hpp>
 #include <bub/channel/turn_shards.hpp>

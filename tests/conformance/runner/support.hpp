@@ -1,8 +1,13 @@
 #pragma once
 
+#include <chrono>
+#include <exception>
 #include <initializer_list>
+#include <stdexcept>
 #include <string>
 #include <string_view>
+
+#include <cubepi/core/task.hpp>
 
 #include "scenario.hpp"
 
@@ -59,5 +64,39 @@ inline void only_keys(const JsonObject& object, std::string_view where,
             throw BadFile(std::string(where) + ": unknown key \"" + std::string(key) + "\"");
     }
 }
+
+/// Thrown by a rule of the scenario in a hook.
+class HookFault : public std::runtime_error {
+public:
+    using std::runtime_error::runtime_error;
+};
+
+/// Thrown by the acting listener.
+class ListenerFault : public std::runtime_error {
+public:
+    using std::runtime_error::runtime_error;
+};
+
+/// Thrown by the scenario's failing append.
+class StoreFault : public cubepi::CheckpointerError {
+public:
+    using CheckpointerError::CheckpointerError;
+};
+
+/// Thrown by a tool of the scenario.
+class ToolFault : public std::runtime_error {
+public:
+    using std::runtime_error::runtime_error;
+};
+
+/// The category of the exception of a step (README.md, section 3.1).
+std::string category_of(const std::exception_ptr& failure);
+
+/// Runs a task on an event loop of its own on this thread and rethrows its exception. Returns false if it has not ended within
+/// `limit`: the loop and its objects are then leaked, because their state is unknown.
+bool run_within(cubepi::Task<> task, std::chrono::steady_clock::duration limit);
+
+/// Converts the text to upper case as Unicode defines it, for a scenario's `upper`.
+std::string upper_case(const std::string& text);
 
 }  // namespace conformance

@@ -2,11 +2,15 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
+#include <cubepi/agent/agent.hpp>
+#include <cubepi/agent/tool.hpp>
 #include <cubepi/provider/faux.hpp>
 #include <cubepi/provider/provider.hpp>
 
+#include "normal_form.hpp"
 #include "scenario.hpp"
 
 namespace conformance {
@@ -28,5 +32,19 @@ private:
     cubepi::FauxProvider faux_;
     Sink sink_;
 };
+
+/// A tool that does what the scenario says. `started` is told "<call id>:<tool name>" when a body begins; the texts that it
+/// throws or returns are added to `known`, which outlives the tool.
+cubepi::AgentTool make_tool(const ToolSpec& spec, std::function<void(std::string)> started,
+                            KnownTexts& known);
+
+/// The middleware of the scenario, new objects with counters at their beginning. `known` outlives them.
+std::vector<cubepi::Middleware> make_middleware(const std::vector<MiddlewareSpec>& specs,
+                                                const std::shared_ptr<cubepi::HitlChannel>& channel,
+                                                KnownTexts& known);
+
+/// Puts the rules in as explicit constructor callables.
+void set_explicit_hooks(cubepi::AgentOptions& options, const std::vector<HookRule>& rules,
+                        KnownTexts& known);
 
 }  // namespace conformance
