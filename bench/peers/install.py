@@ -109,3 +109,12 @@ def go_programs():
 
     once(directory, [file.read_text() for file in sources], make)
     return directory
+
+
+def rust_program(name):
+    """The program of rust/NAME. Cargo itself builds only what has changed."""
+    if not shutil.which("cargo"):
+        raise Missing("needs Rust with cargo")
+    target = BUILD / "rust"
+    run(["cargo", "build", "--release", "--locked", "--target-dir", str(target)], HERE / "rust" / name, BUILD / f"{name}.log")
+    return target / "release" / name

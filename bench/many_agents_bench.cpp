@@ -1,0 +1,185 @@
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+#include <fstream>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <benchmark/benchmark.h>
+#include <malloc.h>
+#include <unistd.h>
+
+#include <cubepi/agent/agent.hpp>
+#include <cubepi/core/run.hpp>
+#include <cubepi/core/task_scope.hpp>
+#include <cubepi/provider/message_assembler.hpp>
+
+// 10,000 agents with histories: time of a prompt, and resident memory of an agent. The same work as bench/peers/rust/infinity.
+
+namespace cubepi::bench {
+namespace {
+
+constexpr int groups = 20;
+constexpr int agents_of_group = 500;
+constexpr int prompts = 20;
+constexpr int pieces = 12;  // of an answer, 100 bytes each
+constexpr std::string_view piece =
+    "The parser reads one line at a time, keeps the open blocks on a stack, "
+    "and closes them at the end. \n";
+constexpr const char* prompt =
+    "Read the next source file of the module, and explain which functions another module may call.";
+constexpr std::string_view line =
+    "void close_block(Stack& open, Line line); // ends the open blocks\n";
+constexpr int lines = 5;  // of a tool result
+
+/// One answer: a text, with a call of the tool unless the tool has answered.
+class Answer final : public StreamSource {
+public:
+    explicit Answer(const ModelRequest& request)
+        : assembler_(head_of(request)),
+          calls_(request.messages.back().role() != Role::tool_result),
+          messages_(request.messages.size()) {}
+
+    Task<StreamEvent> next() override { co_return step(); }
+    std::optional<StreamEvent> ready() override { return step(); }
+
+private:
+    static AssistantMessage head_of(const ModelRequest& request) {
+        AssistantMessage head;
+        head.id = request.options.message_id();
+        head.model_id = SharedString(request.model.id);
+        head.usage = Usage();
+        return head;
+    }
+
+    StreamEvent step() {
+        const int at = step_++;
+        if (at == 0) return assembler_.start();
+        if (at == 1) return assembler_.text_start();
+        if (at < 2 + pieces) return assembler_.text_delta(0, piece);
+        if (at == 2 + pieces) return assembler_.text_end(0);
+        if (!calls_) return assembler_.done(stop_reason::stop);
+        if (at == 3 + pieces) return assembler_.toolcall_start(call_id(), SharedString("read"));
+        if (at == 4 + pieces) return assembler_.toolcall_end(1, call());
+        return assembler_.done(stop_reason::tool_use);
+    }
+
+    SharedString call_id() const { return SharedString("call-" + std::to_string(messages_)); }
+    ToolCall call() const {
+        ToolCall call;
+        call.id = call_id();
+        call.name = "read";
+        call.arguments["path"] = "src/parser/blocks.cpp";
+        return call;
+    }
+
+    MessageAssembler assembler_;
+    bool calls_;
+    std::size_t messages_;
+    int step_ = 0;
+};
+
+class Script final : public Provider {
+public:
+    MessageStream stream(ModelRequest request) override {
+        return MessageStream(std::make_unique<Answer>(request));
+    }
+};
+
+struct ReadArgs {
+    std::string path;
+};
+
+AgentTool read_tool() {
+    return tool<ReadArgs>("read", "Reads a file.", [](ReadArgs) {
+        std::string text;
+        for (int i = 0; i < lines; ++i) text += line;
+        return text;
+    });
+}
+
+/// Resident bytes of this process, after the allocator has returned its free memory.
+double resident() {
+    malloc_trim(0);
+    std::ifstream file("/proc/self/statm");
+    double size = 0;
+    double pages = 0;
+    file >> size >> pages;
+    return pages * static_cast<double>(sysconf(_SC_PAGESIZE));
+}
+
+class ManyAgents {
+public:
+    ManyAgents() {
+        Model spec;
+        spec.id = "m";
+        options_.model = BoundModel(std::make_shared<Script>(), std::move(spec));
+        options_.tools = ToolList{read_tool()};
+        agents_.reserve(groups * agents_of_group + 1);
+    }
+
+    /// Constructs `count` agents, and sends each prompt to all of them at once.
+    Task<> run_group(int count) {
+        const std::size_t first = agents_.size();
+        for (int i = 0; i < count; ++i) {
+            agents_.push_back(std::make_unique<Agent>(options_));
+            agents_.back()->subscribe([this](const AgentEvent&) { ++events_; });
+        }
+        for (int i = 0; i < prompts; ++i) {
+            TaskScope scope(co_await this_executor);
+            for (std::size_t at = first; at < agents_.size(); ++at)
+                scope.spawn(agents_[at]->prompt(prompt));
+            co_await scope.join();
+        }
+    }
+
+    Task<> measure(benchmark::State& state) {
+        co_await run_group(1);
+        events_ = 0;
+        const double before = resident();
+        double best = std::numeric_limits<double>::max();
+        for (int i = 0; i < groups; ++i) {
+            const auto wall = std::chrono::steady_clock::now();
+            const std::clock_t cpu = std::clock();
+            co_await run_group(agents_of_group);
+            const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - wall;
+            const double used = static_cast<double>(std::clock() - cpu) / CLOCKS_PER_SEC;
+            best = std::min({best, elapsed.count(), used});
+        }
+        constexpr double agents = groups * agents_of_group;
+        state.counters["us_per_prompt"] = best * 1e6 / (agents_of_group * prompts);
+        state.counters["kb_per_agent"] = (resident() - before) / agents / 1024;
+        state.counters["events"] = static_cast<double>(events_) / (agents * prompts);
+    }
+
+    /// Four messages for each prompt, the last one with the whole text.
+    bool complete() const {
+        return std::all_of(agents_.begin(), agents_.end(), [](const std::unique_ptr<Agent>& agent) {
+            const MessageList& messages = agent->state().messages;
+            return messages.size() == 4 * prompts &&
+                   messages.back().text().size() == pieces * piece.size();
+        });
+    }
+
+private:
+    AgentOptions options_;
+    std::vector<std::unique_ptr<Agent>> agents_;
+    std::size_t events_ = 0;
+};
+
+void prompts_of_many_agents(benchmark::State& state) {
+    for (auto _ : state) {
+        ManyAgents agents;
+        run(agents.measure(state));
+        if (!agents.complete()) state.SkipWithError("a message is missing");
+    }
+}
+BENCHMARK(prompts_of_many_agents)->Iterations(1)->Unit(benchmark::kMillisecond);
+
+}  // namespace
+}  // namespace cubepi::bench
