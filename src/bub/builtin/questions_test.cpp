@@ -275,6 +275,114 @@ TEST_F(Questions, B23_AStreamingTurnEndsWithTheEventSuspended) {
     EXPECT_EQ(kinds(result), std::vector<std::string>{"question"});
 }
 
+// Subagents (D85): the policy of the parent binds them, and their questions are asked in the parent's turn.
+
+cubepi::AssistantMessage to_subagent(std::string session = "temp", std::string id = "c1") {
+    return test::calling("subagent", {{"prompt", "clean up"}, {"session", std::move(session)}},
+                         std::move(id));
+}
+
+TEST_F(Questions, D85_SubagentNeedsApproval_TurnIsSuspended) {
+    add({to_subagent(), removal(), "removed it", "All clean."});
+    const TurnResult asked = say("Clean up");
+    ASSERT_EQ(kinds(asked), std::vector<std::string>{"question"});
+    EXPECT_TRUE(removed.empty());
+    const TurnResult result = say(",approve " + id_of(asked));
+    EXPECT_EQ(result.model_output, "All clean.");
+    EXPECT_EQ(removed, std::vector<std::string>{"/tmp/x"});
+    // The conversation of the subagent is gone; the result is on the tape of the session.
+    const auto store = cubepi::run(framework->tape_store());
+    EXPECT_EQ(cubepi::run(store->all_tapes()).size(), 1u);
+    EXPECT_EQ(count(tape("cli:chat"), entry_kind::tool_result), 1u);
+}
+
+TEST_F(Questions, D85_AnswerAfterRestart_SubagentContinues) {
+    add({to_subagent(), removal("/tmp/a"), removal("/tmp/b", "c1")});
+    const TurnResult first = say("Clean up");
+    const TurnResult second = say(",approve " + id_of(first));
+    ASSERT_EQ(kinds(second), std::vector<std::string>{"question"});
+    EXPECT_EQ(removed, std::vector<std::string>{"/tmp/a"});
+    restart({"removed both", "All clean."});
+    EXPECT_EQ(say(",approve " + id_of(second)).model_output, "All clean.");
+    EXPECT_EQ(removed, (std::vector<std::string>{"/tmp/a", "/tmp/b"}));
+}
+
+TEST_F(Questions, D85_SubagentIsDenied_ItGetsTheReason) {
+    std::string told;
+    add({to_subagent(), removal(), cubepi::FauxStep([&told](const cubepi::ModelRequest& request) {
+             told = request.messages.back().text();
+             return faux_assistant_message("not allowed");
+         }),
+         "As you wish."});
+    const TurnResult asked = say("Clean up");
+    EXPECT_EQ(say(",deny " + id_of(asked) + " not today").model_output, "As you wish.");
+    EXPECT_NE(told.find("not today"), std::string::npos) << told;
+    EXPECT_TRUE(removed.empty());
+}
+
+TEST_F(Questions, D85_EqualCallIdsInEachTurn_AreOtherSubagents) {
+    add({to_subagent(), removal("/tmp/a"), "first", to_subagent(), removal("/tmp/b"), "second",
+         "All clean."});
+    const TurnResult first = say("Clean up");
+    const TurnResult second = say(",approve " + id_of(first));
+    ASSERT_EQ(kinds(second), std::vector<std::string>{"question"});
+    EXPECT_NE(id_of(first), id_of(second));
+    EXPECT_EQ(say(",approve " + id_of(second)).model_output, "All clean.");
+    EXPECT_EQ(removed, (std::vector<std::string>{"/tmp/a", "/tmp/b"}));
+}
+
+TEST_F(Questions, D85_RefusedTool_IsRefusedToSubagentsToo) {
+    for (const char* session : {"temp", "research", "inherit"}) {
+        make_framework(FrameworkOptions());
+        TurnQuestions questions;
+        questions.rules = [](const Envelope&) {
+            SenderRules rules;
+            rules.allow.allow(cubepi::ApprovalRule("subagent", "*"));
+            rules.refuse = {"remove"};
+            return rules;
+        };
+        std::string told;
+        add({to_subagent(session), removal(),
+             cubepi::FauxStep([&told](const cubepi::ModelRequest& request) {
+                 told = request.messages.back().text();
+                 return faux_assistant_message("not allowed");
+             }),
+             "done"},
+            std::move(questions));
+        EXPECT_EQ(say("Clean up").model_output, "done") << session;
+        EXPECT_NE(told.find("does not allow"), std::string::npos) << session << ": " << told;
+        EXPECT_TRUE(removed.empty()) << session;
+    }
+}
+
+TEST_F(Questions, D85_SubagentThatInherits_CannotAsk) {
+    std::string told;
+    add({to_subagent("inherit"), removal(),
+         cubepi::FauxStep([&told](const cubepi::ModelRequest& request) {
+             told = request.messages.back().text();
+             return faux_assistant_message("not allowed");
+         }),
+         "done"});
+    EXPECT_EQ(say("Clean up").model_output, "done");
+    EXPECT_NE(told.find("cannot be asked"), std::string::npos) << told;
+    EXPECT_TRUE(removed.empty());
+}
+
+TEST_F(Questions, D85_TemporarySession_CannotAsk) {
+    add({removal(), "not allowed"});
+    Envelope message = Envelope("Clean up").on("cli", "chat");
+    message.session_id = "temp/1";
+    const TurnResult result = cubepi::run(framework->process_inbound(std::move(message), false));
+    EXPECT_EQ(result.model_output, "not allowed");
+    EXPECT_TRUE(removed.empty());
+}
+
+TEST_F(Questions, D85_SubagentAskedByCommand_CannotAsk) {
+    add({removal(), "not allowed"});
+    (void)say(",subagent prompt=go");
+    EXPECT_TRUE(removed.empty());
+}
+
 /// Turns whose questions have a minute.
 class ExpiringQuestions : public Questions {
 protected:

@@ -242,7 +242,7 @@ TEST_F(Subagent, ContinuesANamedConversation) {
     EXPECT_TRUE(second.has("part 0"));
     EXPECT_TRUE(second.has("result 0"));
     EXPECT_FALSE(second.has("first"));
-    EXPECT_EQ(count(tape("research"), entry_kind::message), 4u);
+    EXPECT_EQ(count(tape("cli:chat/agent/research"), entry_kind::message), 4u);
 }
 
 TEST_F(Subagent, ThatInheritsSeesTheTurnInProgress) {

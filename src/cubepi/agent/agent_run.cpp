@@ -75,9 +75,9 @@ Task<void> push_event(std::shared_ptr<AgentRun::State> state, AgentEvent event,
     const std::size_t number = ++state->pushed;
     if (!waits) co_return;
     Task<void> handled = wait_until_handled(std::move(state), number);
-    const Outcome<> waited = co_await outcome_of(cancel_on(aborted, std::move(handled)));
-    // An aborted run ends also when its events are not taken; only the closing ones follow.
-    if (!aborted.stop_requested()) waited.rethrow();
+    // An aborted run ends also when its events are not taken; only the closing ones follow. The same applies to the task
+    // that emits the event, for example a tool whose run is being suspended.
+    (void)co_await outcome_of(cancel_on(aborted, std::move(handled)));
 }
 
 /// Returns false if the run was aborted or dropped before it could start.

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <stop_token>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -31,14 +32,16 @@ public:
     using UpdateSink = std::function<Task<void>(Json)>;
     ToolContext(SharedString tool_call_id, SharedString tool_name, std::stop_token stop,
                 std::shared_ptr<const Runtime> runtime, UpdateSink update,
-                std::shared_ptr<HitlChannel> channel = {}, std::shared_ptr<RunAccount> run = {})
+                std::shared_ptr<HitlChannel> channel = {}, std::shared_ptr<RunAccount> run = {},
+                std::string call_key = {})
         : tool_call_id_(std::move(tool_call_id)),
           tool_name_(std::move(tool_name)),
           stop_(std::move(stop)),
           runtime_(std::move(runtime)),
           update_(std::move(update)),
           channel_(std::move(channel)),
-          run_(std::move(run)) {}
+          run_(std::move(run)),
+          call_key_(std::move(call_key)) {}
     /// A copy may request the token later, so copying counts as requesting it.
     ToolContext(const ToolContext& other)
         : tool_call_id_(other.tool_call_id_),
@@ -48,6 +51,7 @@ public:
           update_(other.update_),
           channel_(other.channel_),
           run_(other.run_),
+          call_key_(other.call_key_),
           progress_(other.progress_) {}
     ToolContext& operator=(const ToolContext&) = delete;
 
@@ -80,6 +84,11 @@ public:
     /// none (AgentOptions::channel).
     std::shared_ptr<HitlChannel> channel() const;
 
+    /// Identifies the call within its thread, also after a restart: the id of the message that contains the call, and its
+    /// position there. The id of the call does not, because the endpoint chooses it, and may repeat it (D83). Empty if
+    /// the tool is not executed by a run.
+    const std::string& call_key() const noexcept { return call_key_; }
+
     /// Returns the identity of the run; its ids are empty if the tool is not executed by a run.
     const RunInfo& run() const noexcept;
     /// Adds model calls that this tool made to the usage and cost of the run (D67). An absent cost makes the cost of the run
@@ -97,8 +106,9 @@ private:
     std::stop_token stop_;
     std::shared_ptr<const Runtime> runtime_;
     UpdateSink update_;
-    std::shared_ptr<HitlChannel> channel_;            // the agent's; may be null
-    std::shared_ptr<RunAccount> run_;                 // null: not executed by a run
+    std::shared_ptr<HitlChannel> channel_;  // the agent's; may be null
+    std::shared_ptr<RunAccount> run_;       // null: not executed by a run
+    std::string call_key_;
     std::shared_ptr<detail::ToolProgress> progress_;  // null: the tool does not block
     mutable std::atomic<bool> stop_token_taken_{false};
 };

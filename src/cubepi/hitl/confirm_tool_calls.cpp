@@ -80,13 +80,14 @@ Task<std::optional<BeforeToolCallResult>> ask_user(std::shared_ptr<HitlChannel> 
     co_return result;
 }
 
+constexpr std::string_view cannot_ask =
+    "the call needs the user's approval, and the user cannot be asked here";
+
 }  // namespace
 
 ApprovalPolicyMiddleware::ApprovalPolicyMiddleware(std::shared_ptr<HitlChannel> channel,
                                                    ApprovalPolicy policy)
     : channel_(std::move(channel)), policy_(std::move(policy)) {
-    if (!channel_)
-        throw Error(ErrorCode::invalid_argument, "ApprovalPolicyMiddleware needs a channel");
     if (!policy_)
         throw Error(ErrorCode::invalid_argument, "ApprovalPolicyMiddleware needs a policy");
 }
@@ -99,6 +100,10 @@ Task<std::optional<BeforeToolCallResult>> ApprovalPolicyMiddleware::before_tool_
         JsonObject trace{{"decision", "policy_deny"}, {"reason", deny->reason}};
         result.emplace(blocked(deny->reason, std::move(trace)));
     } else if (auto* question = std::get_if<AskUser>(&decision)) {
+        if (!channel_) {
+            JsonObject trace{{"decision", "policy_deny"}, {"reason", cannot_ask}};
+            co_return blocked(std::string(cannot_ask), std::move(trace));
+        }
         result = co_await ask_user(channel_, call, std::move(*question));
     }
     co_return result;

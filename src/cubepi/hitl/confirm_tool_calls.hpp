@@ -33,7 +33,8 @@ using ApprovalPolicy = std::function<Task<PolicyDecision>(const BeforeToolCallCo
 ///
 /// The answer is recorded in the tool result, under `details.hitl`: {"decision": "human_approve"}, "human_deny" with the
 /// reason, "edit" with both versions of the arguments, "timed_out", or "cancelled" with the reason. A refusal by the
-/// policy is recorded as "policy_deny". An exception of the policy blocks the call.
+/// policy is recorded as "policy_deny". An exception of the policy blocks the call. Without a channel, calls that the policy
+/// asks about are refused.
 class ApprovalPolicyMiddleware {
 public:
     ApprovalPolicyMiddleware(std::shared_ptr<HitlChannel> channel, ApprovalPolicy policy);

@@ -7,6 +7,8 @@
 
 #include <bub/builtin/tools/tool_names.hpp>
 #include <bub/builtin/turn/agent_turn.hpp>
+#include <bub/questions.hpp>
+#include <cubepi/agent/hitl_channel.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
@@ -410,47 +412,170 @@ Task<AgentToolResult> answer_of(AgentTurn& turn) {
     co_return AgentToolResult::error(std::move(text));
 }
 
-/// Runs another agent with its own state: its permissions, its model and its session do not affect the parent. Its
-/// prompt is never a command (B11). `caller` must outlive the task.
+/// Returns the channel of the caller's run if its requests are stored, so that a run that waits can be suspended; else null.
+std::shared_ptr<cubepi::HitlChannel> durable_channel(const cubepi::ToolContext& caller) {
+    if (caller.call_key().empty()) return nullptr;
+    try {
+        std::shared_ptr<cubepi::HitlChannel> channel = caller.channel();
+        return channel->is_durable() ? channel : nullptr;
+    } catch (const cubepi::Error& error) {
+        if (error.code() != ErrorCode::no_channel) throw;
+        return nullptr;
+    }
+}
+
+/// A subagent of one tool call: its session, and the turns that it consists of. A question suspends its run; the call asks it
+/// on the channel of its own run, which may be suspended too, and the answer is another turn of the subagent. If the body of
+/// the tool begins again after a restart, its turns are found on the tape of the subagent.
+class Subagent {
+public:
+    /// `parent` and `caller` must outlive the object.
+    Subagent(std::shared_ptr<BuiltinCore> core, TurnState& parent, const std::string& session_id,
+             SubagentArgs args, const cubepi::ToolContext& caller);
+
+    Task<AgentToolResult> run();
+
+private:
+    TurnState child_state() const;
+    Task<AgentToolResult> turn(std::optional<GivenAnswer> answer);
+    Task<GivenAnswer> ask(cubepi::HitlRequest request);
+
+    std::shared_ptr<BuiltinCore> core_;
+    TurnState& parent_;
+    SubagentArgs args_;
+    const cubepi::ToolContext& caller_;
+    std::shared_ptr<cubepi::HitlChannel>
+        channel_;  ///< of the caller; null if its run cannot be suspended
+    AgentTurnPlan plan_;
+    bool is_removed_ = false;                ///< nothing of it is kept
+    std::vector<cubepi::HitlRequest> open_;  ///< the questions of its last turn
+};
+
+Subagent::Subagent(std::shared_ptr<BuiltinCore> core, TurnState& parent,
+                   const std::string& session_id, SubagentArgs args,
+                   const cubepi::ToolContext& caller)
+    : core_(std::move(core)),
+      parent_(parent),
+      args_(std::move(args)),
+      caller_(caller),
+      channel_(durable_channel(caller)) {
+    const std::shared_ptr<RunningTurn> running = parent.service<RunningTurn>();
+    plan_.is_subagent = true;
+    plan_.caller = &caller_;
+    if (running) {
+        plan_.policy = running->policy;
+        plan_.asker = running->asker;
+    }
+    if (args_.session == "inherit" || args_.session == session_id) {
+        plan_.session_id = session_id;
+        if (running) plan_.inherits = running->fork;
+        if (!plan_.inherits) {
+            throw cubepi::Error(
+                ErrorCode::invalid_state,
+                "there is no turn in progress to inherit; leave `session` out, or give a name");
+        }
+    } else if (args_.session != "temp" && !args_.session.empty()) {
+        // The name is one within this conversation: other sessions belong to other users.
+        plan_.session_id = session_id + "/agent/" + args_.session;
+    } else if (channel_) {
+        plan_.session_id = session_id + "/call/" + caller_.call_key();
+        is_removed_ = true;
+    } else {
+        plan_.session_id = "temp/" + core_->runtime().ids->next();
+    }
+    plan_.can_suspend = channel_ && !plan_.inherits;
+    if (plan_.can_suspend) plan_.input_id = "subagent/" + caller_.call_key();
+    if (args_.allowed_tools && !args_.allowed_tools->empty()) {
+        plan_.allowed_tools.emplace();
+        for (const std::string& name : *args_.allowed_tools)
+            plan_.allowed_tools->insert(our_tool_name(name));
+    }
+    if (args_.allowed_skills) {
+        plan_.allowed_skills.emplace();
+        for (const std::string& name : *args_.allowed_skills)
+            plan_.allowed_skills->insert(lower(name));
+    }
+}
+
+TurnState Subagent::child_state() const {
+    TurnState state = parent_.child();
+    state.values["session_id"] = plan_.session_id;
+    state.values.erase("_runtime_thread_id");
+    if (args_.model && !args_.model->empty()) state.values["model"] = *args_.model;
+    if (plan_.allowed_skills) {
+        JsonArray list(plan_.allowed_skills->begin(), plan_.allowed_skills->end());
+        state.values["allowed_skills"] = std::move(list);
+    }
+    return state;
+}
+
+Task<AgentToolResult> Subagent::turn(std::optional<GivenAnswer> answer) {
+    TurnState state = child_state();
+    AgentTurnPlan plan = plan_;
+    if (answer) plan.input_id.clear();
+    plan.answer = std::move(answer);
+    Prompt prompt = plan.answer ? Prompt() : prompt_of(args_);
+    AgentTurn turn(core_, std::move(prompt), std::move(plan), state);
+    AgentToolResult result = co_await answer_of(turn);
+    open_.clear();
+    if (const auto open = state.service<OpenQuestions>()) open_ = open->requests;
+    if (is_removed_ && open_.empty()) {
+        const Tape tape = co_await core_->tape(plan_.session_id, state);
+        if (const auto running = parent_.service<RunningTurn>())
+            running->ended_tapes.push_back(tape.name());
+    }
+    co_return result;
+}
+
+/// Asks a question of the subagent on the channel of the caller.
+Task<GivenAnswer> Subagent::ask(cubepi::HitlRequest request) {
+    GivenAnswer given;
+    given.question_id = request.question_id;
+    cubepi::HitlOptions options;
+    options.extra = request.extra;
+    options.extra["agent"] = "subagent";
+    if (auto* approve = std::get_if<cubepi::ApproveRequest>(&request.payload)) {
+        approve->tool_call_id = caller_.call_key() + "/" + approve->tool_call_id;
+        JsonObject* const details = approve->details.if_object();
+        Json* const question = details ? details->if_contains("question") : nullptr;
+        if (question && question->is_string())
+            *question = "A sub-agent asks: " + std::string(question->get_string());
+    }
+    given.value = co_await channel_->request(std::move(request.payload), std::move(options));
+    co_return given;
+}
+
+/// Its permissions are those of its parent at most; its model and its session do not affect the parent. Its prompt is never a
+/// command (B11).
+Task<AgentToolResult> Subagent::run() {
+    if (prompt_of(args_).empty()) co_return AgentToolResult::error("the prompt is empty");
+    AgentToolResult result = co_await turn(std::nullopt);
+    while (!open_.empty()) {
+        cubepi::HitlRequest request = open_.front();
+        Task<GivenAnswer> asking = ask(std::move(request));
+        cubepi::Outcome<GivenAnswer> answered = co_await cubepi::outcome_of(std::move(asking));
+        std::optional<GivenAnswer> answer;
+        if (answered) {
+            answer = std::move(answered).value();
+        } else {
+            if (answered.cancelled()) answered.rethrow();
+            // The question was cancelled, or its time is over: the run that waits for it is closed.
+            answer.emplace();
+            answer->action = AnswerAction::abandon;
+        }
+        result = co_await turn(std::move(answer));
+        if (!answered)
+            co_return AgentToolResult::error("the sub-agent has ended: " +
+                                             cubepi::exception_text(answered.failure()));
+    }
+    co_return result;
+}
+
 Task<AgentToolResult> run_subagent(std::shared_ptr<BuiltinCore> core, TurnState* parent,
                                    std::string session_id, SubagentArgs args,
                                    const cubepi::ToolContext* caller) {
-    AgentTurnPlan plan;
-    plan.is_subagent = true;
-    plan.caller = caller;
-    plan.session_id = args.session;
-    const bool inherits = args.session == "inherit" || args.session == session_id;
-    if (inherits) {
-        plan.session_id = session_id;
-        if (const auto running = parent->service<RunningTurn>()) plan.inherits = running->fork;
-    } else if (args.session == "temp" || args.session.empty()) {
-        plan.session_id = "temp/" + core->runtime().ids->next();
-    }
-    if (inherits && !plan.inherits) {
-        throw cubepi::Error(ErrorCode::invalid_state,
-                            "there is no turn in progress to inherit; leave `session` out, or give "
-                            "the id of a session");
-    }
-    if (args.allowed_tools && !args.allowed_tools->empty()) {
-        plan.allowed_tools.emplace();
-        for (const std::string& name : *args.allowed_tools)
-            plan.allowed_tools->insert(our_tool_name(name));
-    }
-    TurnState state = parent->child();
-    state.values["session_id"] = plan.session_id;
-    state.values.erase("_runtime_thread_id");
-    if (args.model && !args.model->empty()) state.values["model"] = *args.model;
-    if (args.allowed_skills) {
-        std::set<std::string> skills;
-        for (const std::string& name : *args.allowed_skills) skills.insert(lower(name));
-        JsonArray list(skills.begin(), skills.end());
-        state.values["allowed_skills"] = std::move(list);
-        plan.allowed_skills = std::move(skills);
-    }
-    Prompt prompt = prompt_of(args);
-    if (prompt.empty()) co_return AgentToolResult::error("the prompt is empty");
-    AgentTurn turn(core, std::move(prompt), std::move(plan), state);
-    co_return co_await answer_of(turn);
+    Subagent agent(std::move(core), *parent, session_id, std::move(args), *caller);
+    co_return co_await agent.run();
 }
 
 /// Returns the tool `subagent`.
@@ -468,14 +593,15 @@ AgentTool subagent_tool(std::shared_ptr<BuiltinCore> core, std::string session_i
                call)
         .describe("prompt", "The task, with all that the agent has to know of it.")
         .describe("model", "Another model's id. Default: the one of this conversation.")
-        .describe(
-            "session",
-            "temp: nothing of it is kept. inherit: it knows this conversation, and what it "
-            "says stays in it. Any other text: a conversation of that name, which it continues "
-            "with.")
+        .describe("session",
+                  "temp: nothing of it is kept. inherit: it knows this conversation, and what it "
+                  "says stays in it. Any other text: a conversation of that name within this one, "
+                  "which it "
+                  "continues with.")
         .describe("allowed_tools", "The tools that it may use. Default: all but this one.")
         .describe("allowed_skills", "The skills listed in its prompt. Default: all.")
-        .risk(ToolRisk::writes);
+        .risk(ToolRisk::writes)
+        .replay(cubepi::ReplayPolicy::idempotent);
 }
 
 }  // namespace

@@ -247,13 +247,14 @@ Task<> AgentTurn::start_agent() {
     options.reasoning = reasoning_of(state_);
     options.runtime = core_->framework().runtime();
     const TurnContext occasion{plan_.session_id, directory, state_, plan_.message};
+    co_await remember(options);
+    const std::shared_ptr<cubepi::Checkpointer> memory = options.checkpointer;
+    const std::string thread_id = options.thread_id;
+    if (chosen.configure) chosen.configure(options, occasion);
     if (plan_.is_subagent) {
-        // remember() runs last, because a memory set by `configure` is that of the parent conversation.
-        if (chosen.configure) chosen.configure(options, occasion);
-        co_await remember(options);
-    } else {
-        co_await remember(options);
-        if (chosen.configure) chosen.configure(options, occasion);
+        // A memory set by `configure` is that of the parent conversation.
+        options.checkpointer = memory;
+        options.thread_id = thread_id;
     }
     add_questions(options);
     suspends_ = asks_user() && options.channel && options.channel->is_durable();
@@ -363,6 +364,7 @@ Task<> AgentTurn::close() {
         co_return;
     }
     const std::shared_ptr<TurnTransaction> fork = std::exchange(fork_, nullptr);
+    const std::shared_ptr<RunningTurn> running = state_.service<RunningTurn>();
     state_.replace(std::make_shared<RunningTurn>());
     // Later readers of the tape in this turn must see the tape into which the fork was merged.
     Tape after = co_await core_->tape(plan_.session_id, state_);
@@ -372,7 +374,16 @@ Task<> AgentTurn::close() {
     } else {
         core_->keep_shells(plan_.session_id, std::move(shells_));
         co_await fork->merge(status_);
+        if (running && status_ != TurnStatus::suspended)
+            co_await remove_tapes(std::move(running->ended_tapes));
     }
+}
+
+/// Removes the tapes of subagents whose results are on the tape of this turn.
+Task<> AgentTurn::remove_tapes(std::vector<std::string> tapes) {
+    if (tapes.empty()) co_return;
+    const std::shared_ptr<TapeStore> store = co_await core_->store();
+    for (std::string& tape : tapes) co_await store->reset(std::move(tape));
 }
 
 }  // namespace bub::detail

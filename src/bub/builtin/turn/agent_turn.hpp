@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include <bub/builtin/plugin/core.hpp>
 #include <bub/builtin/turn/earlier_turn.hpp>
@@ -12,6 +13,7 @@
 #include <bub/questions.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
 #include <bub/tape/turn_transaction.hpp>
+#include <cubepi/hitl/confirm_tool_calls.hpp>
 #include <cubepi/tracing/meter.hpp>
 #include <cubepi/tracing/tracer.hpp>
 
@@ -35,6 +37,12 @@ struct AgentTurnPlan {
     std::optional<GivenAnswer> answer = {};
     /// Of a subagent: the tool call that started it, to which its model calls are charged (D67).
     const cubepi::ToolContext* caller = nullptr;
+    /// Of a subagent: what decides about the calls of its parent (D85), and the origin of the message that the parent
+    /// answers. Null: the parent has no policy of the plugin.
+    cubepi::ApprovalPolicy policy = {};
+    JsonObject asker = {};
+    /// Of a subagent: its run can be suspended, because the caller asks its questions.
+    bool can_suspend = false;
 };
 
 /// The part of a turn's agent that is needed to summarize its conversation.
@@ -83,6 +91,7 @@ private:
     Task<> finish();
     // Questions to the user (agent_turn_questions.cpp).
     bool asks_user() const;
+    cubepi::ApprovalPolicy approval_policy(const JsonObject& asker) const;
     void add_questions(cubepi::AgentOptions& options);
     Task<> start_run(cubepi::Message message, cubepi::PromptOptions how);
     Task<> give_answer(cubepi::Message message, cubepi::PromptOptions how);
@@ -100,6 +109,7 @@ private:
     void say_and_end(std::string text);
     void report(const cubepi::RunResult& result);
     Task<> keep_inherited();
+    Task<> remove_tapes(std::vector<std::string> tapes);
     // The hand-off (agent_turn_handoff.cpp).
     bool should_hand_off(const cubepi::RunResult& result) const;
     Task<> begin_hand_off(cubepi::RunResult result);
@@ -159,6 +169,12 @@ private:
 /// The turn to which a tool belongs, as a service of its TurnState.
 struct RunningTurn {
     std::shared_ptr<TurnTransaction> fork = {};
+    /// What decides about the calls of the turn, which its subagents inherit (D85); null if nothing of the plugin does.
+    cubepi::ApprovalPolicy policy = {};
+    /// The origin of the message that the turn answers; see asker_key.
+    JsonObject asker = {};
+    /// The tapes of subagents that have ended. Their conversation is kept until the result is on the tape of the turn.
+    std::vector<std::string> ended_tapes = {};
 };
 
 /// Returns the operations on a session as tools for the model and as comma commands.

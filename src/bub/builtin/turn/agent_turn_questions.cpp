@@ -94,27 +94,53 @@ cubepi::ApprovalPolicy policy_of(SenderRules rules) {
 }  // namespace
 
 bool AgentTurn::asks_user() const {
-    return core_->options().questions && !plan_.is_subagent && !plan_.inherits &&
-           !is_temporary(plan_.session_id);
+    return core_->options().questions && !plan_.inherits && !is_temporary(plan_.session_id) &&
+           (!plan_.is_subagent || plan_.can_suspend);
+}
+
+/// Returns what decides about the calls of this turn. A subagent has that of its parent (D85).
+cubepi::ApprovalPolicy AgentTurn::approval_policy(const JsonObject& asker) const {
+    const TurnQuestions& questions = *core_->options().questions;
+    if (plan_.policy) return plan_.policy;
+    if (questions.policy) return questions.policy;
+    if (!questions.rules || !plan_.message) return policy_of(SenderRules());
+    return policy_of(questions.rules(plan_.answer ? message_from(asker) : *plan_.message));
 }
 
 void AgentTurn::add_questions(cubepi::AgentOptions& options) {
-    if (!asks_user() || !options.checkpointer || options.channel) return;
-    const TurnQuestions& questions = *core_->options().questions;
+    if (!core_->options().questions) return;
+    if (options.channel) {
+        // Of `configure`, which has a policy of its own. A channel that waits in this process belongs to the run of the
+        // parent, and its host shows the requests of both.
+        if (plan_.is_subagent && !options.channel->is_durable()) options.channel = nullptr;
+        return;
+    }
+    JsonObject asker;
+    if (plan_.is_subagent) {
+        asker = plan_.asker;
+    } else {
+        asker = plan_.answer ? asker_ : origin_json(*plan_.message);
+        asker["session"] = plan_.session_id;
+    }
+    cubepi::ApprovalPolicy policy = approval_policy(asker);
+    if (const auto running = state_.service<RunningTurn>()) {
+        running->policy = policy;
+        running->asker = asker;
+    }
+    if (!asks_user() || !options.checkpointer) {
+        options.middleware.emplace_back(
+            cubepi::ApprovalPolicyMiddleware(nullptr, std::move(policy)));
+        return;
+    }
     cubepi::CheckpointedChannelOptions how;
-    how.default_timeout = questions.timeout;
+    how.default_timeout = core_->options().questions->timeout;
     how.clock = core_->runtime().clock;
-    JsonObject asker = plan_.answer ? asker_ : origin_json(*plan_.message);
-    asker["session"] = plan_.session_id;
-    how.extra[asker_key] = asker;
+    how.extra[asker_key] = std::move(asker);
     auto channel = std::make_shared<cubepi::CheckpointedChannel>(options.checkpointer,
                                                                  options.thread_id, std::move(how));
-    cubepi::ApprovalPolicy policy = questions.policy;
-    if (!policy && !questions.rules) policy = policy_of(SenderRules());
-    if (!policy)
-        policy = policy_of(questions.rules(plan_.answer ? message_from(asker) : *plan_.message));
     options.middleware.emplace_back(cubepi::ApprovalPolicyMiddleware(channel, std::move(policy)));
-    if (questions.with_ask_user) options.tools.push_back(cubepi::ask_user_tool(channel));
+    if (core_->options().questions->with_ask_user)
+        options.tools.push_back(cubepi::ask_user_tool(channel));
     options.channel = std::move(channel);
 }
 
@@ -259,7 +285,8 @@ Task<> AgentTurn::give_answer(cubepi::Message message, cubepi::PromptOptions how
         const cubepi::HitlRequest& request = find_request(open, given.question_id);
         if (!may_answer(request)) co_return refuse_answer();
         Json value = cubepi::check_answer(request, answer_value(given, request));
-        cubepi::AnswerOrigin origin = origin_of(*plan_.message);
+        cubepi::AnswerOrigin origin;
+        if (plan_.message) origin = origin_of(*plan_.message);
         JsonObject event;
         event["question_id"] = request.question_id;
         event["user"] = origin.user;
@@ -284,7 +311,7 @@ Task<> AgentTurn::withdraw(std::vector<cubepi::HitlRequest> open) {
         std::all_of(open.begin(), open.end(), [this](const auto& one) { return may_answer(one); });
     if (!may) co_return refuse_answer();
     // A run whose questions are answered is closed by operators only.
-    if (!open.empty() || plan_.message->is_operator())
+    if (!open.empty() || (plan_.message && plan_.message->is_operator()))
         co_await agent_->abort_pending("withdrawn by the user");
     say_and_end(open.empty() ? "No question waits for an answer." : "The question was withdrawn.");
 }
@@ -312,6 +339,8 @@ void AgentTurn::refuse_answer() {
 
 /// B25.
 bool AgentTurn::may_answer(const cubepi::HitlRequest& request) const {
+    // The parent has asked, and passes the answer on.
+    if (plan_.is_subagent) return true;
     const Envelope& message = *plan_.message;
     if (message.is_operator()) return true;
     if (const auto& may = core_->options().questions->may_answer) return may(message, request);

@@ -40,7 +40,8 @@ void RunQuestions::note_change() {
 Task<> RunQuestions::begin_request(HitlRequest request, std::string asking_call) {
     if (asking_call.empty()) asking_call = asking_call_;
     if (before_wait) co_await before_wait();
-    waiting_.push_back(Waiting{request, std::move(asking_call)});
+    const std::string question_id = request.question_id;
+    waiting_.push_back(Waiting{request, std::move(asking_call), false});
     waiting_count_.store(waiting_.size());
     core_.invalidate_timestamp();
     if (waiting_.size() == 1 && on_waiting) on_waiting(true);
@@ -50,6 +51,8 @@ Task<> RunQuestions::begin_request(HitlRequest request, std::string asking_call)
     if (listener_failure_) {
         throw Error(ErrorCode::hitl, "the user was not asked: a listener of the request threw");
     }
+    // A listener may suspend the run at this event; the request can only be detached when its wait has begun.
+    for (Waiting& one : waiting_) one.announced |= one.request.question_id == question_id;
     note_change();
 }
 
@@ -113,8 +116,9 @@ Task<> RunQuestions::withdraw_detached() {
 }
 
 bool RunQuestions::waits(std::string_view tool_call_id) const noexcept {
-    return std::any_of(waiting_.begin(), waiting_.end(),
-                       [&](const Waiting& one) { return one.call == tool_call_id; });
+    return std::any_of(waiting_.begin(), waiting_.end(), [&](const Waiting& one) {
+        return one.announced && one.call == tool_call_id;
+    });
 }
 
 std::vector<HitlRequest> RunQuestions::waiting() const {

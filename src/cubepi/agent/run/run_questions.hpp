@@ -80,6 +80,7 @@ private:
     struct Waiting {
         HitlRequest request = {};
         std::string call = {};
+        bool announced = false;  ///< the listeners have received the request
     };
     struct Answered {
         std::string call = {};

@@ -118,6 +118,7 @@ private:
 
     Task<void> announce(Call& call);
     Task<void> announce_in_batch(Call& call);
+    std::string key_of(const Call& call) const;
     /// Starts a call that was announced. A pending result belongs to a running call, and goes to await_result().
     MaybeTask<AgentToolResult> start(Call& call);
     Task<void> await_result(Call& call, Task<AgentToolResult> task);

@@ -1,5 +1,7 @@
 #include <cubepi/agent/run/tool_batch.hpp>
 
+#include <algorithm>
+#include <string>
 #include <utility>
 
 #include <cubepi/agent/run/run_core.hpp>
@@ -51,6 +53,12 @@ Task<void> ToolBatch::announce_in_batch(Call& call) {
     if (listener_failure_ && !failed_before) refuse_unannounced(call);
 }
 
+std::string ToolBatch::key_of(const Call& call) const {
+    const std::vector<const ToolCall*> calls = assistant_.tool_calls();
+    const auto found = std::find(calls.begin(), calls.end(), call.given);
+    return message_.id() + "." + std::to_string(found - calls.begin());
+}
+
 MaybeTask<AgentToolResult> ToolBatch::start(Call& call) {
     // A listener of the start may have aborted.
     if (core_.stopped() && call.state == State::ready) refuse_aborted(call);
@@ -58,7 +66,7 @@ MaybeTask<AgentToolResult> ToolBatch::start(Call& call) {
     call.context.emplace(
         call.call().id, call.call().name, call.stop.get_token(), core_.parts().runtime,
         [this, &call](Json partial) { return update(call, std::move(partial)); },
-        core_.parts().channel, core_.account());
+        core_.parts().channel, core_.account(), key_of(call));
     core_.invalidate_timestamp();
     const SerialSection here(core_.parts().serial);
     try {
