@@ -27,10 +27,6 @@ std::string line(std::int64_t id, const std::string& text) {
     return tape_line(entry);
 }
 
-Tape tape_in(const TestDirectory& directory) {
-    return Tape(std::make_shared<FileTapeStore>(directory.options()), "w__s");
-}
-
 std::string texts(const Tape& tape) {
     std::string found;
     for (const TapeEntry& entry : run(tape.query(TapeQuery()))) {
@@ -40,10 +36,6 @@ std::string texts(const Tape& tape) {
         found += ' ';
     }
     return found;
-}
-
-void say(const Tape& tape, std::string text) {
-    run(tape.append(message_entry("user", std::move(text))));
 }
 
 /// Creates the state after a crash that followed the commit file and `written` bytes of it on the tape.

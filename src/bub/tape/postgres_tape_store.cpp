@@ -177,12 +177,8 @@ Task<void> PostgresTapeStore::remove_tape(std::string tape) {
     const std::string where = place();
     Task<std::vector<std::string>> listing = all_tapes();
     co_await turns_->close_dead_turns(tape);
-    std::vector<std::string> tapes = co_await std::move(listing);
-    // NAME__X is a sidecar of NAME, unless NAME has no "__" itself: then it is the tape of another session.
-    const bool has_sidecars = is_main_tape(tape);
-    std::erase_if(tapes, [&](const std::string& one) {
-        return !has_sidecars || !one.starts_with(tape + "__");
-    });
+    std::vector<std::string> names = co_await std::move(listing);
+    std::vector<std::string> tapes = sidecars_of(tape, std::move(names));
     tapes.insert(tapes.begin(), tape);
     SqlPlan plan;
     plan.threads = tapes;

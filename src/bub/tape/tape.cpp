@@ -15,6 +15,7 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/offload.hpp>
 #include <cubepi/core/outcome.hpp>
+#include <cubepi/core/support/json_member.hpp>
 
 namespace bub {
 
@@ -177,8 +178,8 @@ Task<std::vector<TapeAnchor>> Tape::anchors(std::size_t limit) const {
         TapeAnchor anchor;
         const std::string_view name = entry_name(entry);
         if (!name.empty()) anchor.name = name;
-        const Json* state = entry.payload.if_contains("state");
-        if (state && state->is_object()) anchor.state = state->get_object();
+        if (const JsonObject* state = cubepi::detail::object_member(entry.payload, "state"))
+            anchor.state = *state;
         anchors.push_back(std::move(anchor));
     }
     co_return anchors;

@@ -114,9 +114,8 @@ Task<bool> TapeCheckpointer::State::is_complete(std::string tape, std::string ru
     const std::optional<TapeEntry> event =
         co_await store->find_run(std::move(tape), std::move(run_id));
     if (!event) co_return false;
-    const Json* data = event->payload.if_contains("data");
-    co_return data && data->is_object() &&
-        cubepi::detail::string_member(data->get_object(), "status") == "complete";
+    const JsonObject* data = cubepi::detail::object_member(event->payload, "data");
+    co_return data&& cubepi::detail::string_member(*data, "status") == "complete";
 }
 
 Task<std::vector<TapeEntry>> TapeCheckpointer::State::entries_of(std::string tape,
@@ -193,8 +192,8 @@ namespace {
 
 JsonObject data_of(const std::optional<TapeEntry>& event) {
     if (!event) return {};
-    const Json* data = event->payload.if_contains("data");
-    return data && data->is_object() ? data->get_object() : JsonObject();
+    const JsonObject* data = cubepi::detail::object_member(event->payload, "data");
+    return data ? *data : JsonObject();
 }
 
 void merge_extra(JsonObject& extra, const JsonObject& changes) {

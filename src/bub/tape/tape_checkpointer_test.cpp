@@ -259,9 +259,7 @@ TEST(TapeCheckpointer, B21_AMergedTurnHasOneEntryOfResultsAndTheSamePosition) {
     const auto store = std::make_shared<MemoryTapeStore>();
     const Tape tape(store, "w__s");
     run(tape.bootstrap());
-    TurnTransactionOptions options;
-    options.turn_id = "turn-1";
-    const auto fork = tape.fork(std::move(options));
+    const auto fork = tape.fork(turn("turn-1"));
     TapeCheckpointer memory(fork);
     std::int64_t at = append_one(memory, user_message("go"), 0);
     at = append_one(memory, calls({"a", "b"}), at);
@@ -466,9 +464,7 @@ TEST(TapeCheckpointer, OfALongContextTheNewestPartIsRead) {
         }
         TapeCheckpointerOptions options;
         options.context.max_bytes = 100'000;
-        TurnTransactionOptions turn;
-        turn.turn_id = "t1";
-        const auto fork = tape.fork(std::move(turn));
+        const auto fork = tape.fork(turn("t1"));
         std::shared_ptr<TapeStore> from = store;
         if (inside_a_turn) from = fork;
         TapeCheckpointer memory(from, options);

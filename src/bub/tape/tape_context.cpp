@@ -15,15 +15,17 @@
 namespace bub {
 
 using namespace cubepi;
+using cubepi::detail::array_member;
+using cubepi::detail::object_member;
 using cubepi::detail::text_member;
 
 namespace {
 
 JsonArray objects_at(const JsonObject& object, std::string_view key) {
     JsonArray found;
-    const Json* value = object.if_contains(key);
-    if (!value || !value->is_array()) return found;
-    for (const Json& item : value->get_array()) {
+    const JsonArray* list = array_member(object, key);
+    if (!list) return found;
+    for (const Json& item : *list) {
         if (item.is_object()) found.push_back(item);
     }
     return found;
@@ -36,10 +38,10 @@ std::string result_text(const Json& result) {
     return text;
 }
 
-std::string call_name(const JsonObject& call) {
-    const Json* function = call.if_contains("function");
-    return function && function->is_object() ? text_member(function->get_object(), "name")
-                                             : std::string();
+/// Returns a text of the call's function: its name or its arguments.
+std::string function_text(const JsonObject& call, std::string_view key) {
+    const JsonObject* function = object_member(call, "function");
+    return function ? text_member(*function, key) : std::string();
 }
 
 /// Visits entries in order and passes what a model sees of each to a `To`: to its functions anchor(), message(), calls() and
@@ -65,14 +67,15 @@ public:
 
 private:
     void results(const TapeEntry& entry) {
-        const Json* list = entry.payload.if_contains("results");
-        if (!list || !list->is_array()) return;
+        const JsonArray* list = array_member(entry.payload, "results");
+        if (!list) return;
         static const JsonObject none;
         std::size_t position = 0;
-        for (const Json& result : list->get_array()) {
+        for (const Json& result : *list) {
             const JsonObject& call =
                 position < pending_.size() ? pending_[position].get_object() : none;
-            to_.result(entry, result_text(result), text_member(call, "id"), call_name(call));
+            to_.result(entry, result_text(result), text_member(call, "id"),
+                       function_text(call, "name"));
             ++position;
         }
         pending_.clear();
@@ -177,11 +180,8 @@ ContentList<Content> content_of(const JsonObject& payload) {
 ToolCall call_of(const JsonObject& call) {
     ToolCall made;
     made.id = text_member(call, "id");
-    made.name = call_name(call);
-    const Json* function = call.if_contains("function");
-    const std::string arguments = function && function->is_object()
-                                      ? text_member(function->get_object(), "arguments")
-                                      : std::string();
+    made.name = function_text(call, "name");
+    const std::string arguments = function_text(call, "arguments");
     try {
         Json json = parse_lenient(arguments.empty() ? "{}" : arguments);
         if (JsonObject* object = json.if_object()) {
@@ -197,10 +197,9 @@ ToolCall call_of(const JsonObject& call) {
 
 /// The anchor for an agent. It is a user message (B10), and its text is the model's own, so the message says that.
 std::string labelled_anchor(const TapeEntry& entry) {
-    const Json* state = entry.payload.if_contains("state");
-    const JsonObject* fields = state ? state->if_object() : nullptr;
+    const JsonObject* state = object_member(entry.payload, "state");
     // Written by the program alone: a hand-off of a model has a summary and nothing else.
-    if (fields && text_member(*fields, "owner") == "human") return anchor_text(entry);
+    if (state && text_member(*state, "owner") == "human") return anchor_text(entry);
     return anchor_text(entry) + "\n" + std::string(hand_off_label);
 }
 

@@ -23,14 +23,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Tape tape_in(const TestDirectory& directory, const std::string& name = "w__s") {
-    return Tape(std::make_shared<FileTapeStore>(directory.options()), name);
-}
-
-void say(const Tape& tape, std::string text) {
-    run(tape.append(message_entry("user", std::move(text))));
-}
-
 std::size_t messages(const Tape& tape) {
     return static_cast<std::size_t>(run(tape.store()->position(tape.name())).messages);
 }
@@ -49,9 +41,7 @@ void leave_open_turn(const TestDirectory& directory) {
     const TestDirectory living;
     const Tape tape = tape_in(living);
     say(tape, "before");
-    TurnTransactionOptions options;
-    options.turn_id = "t1";
-    const auto fork = tape.fork(std::move(options));
+    const auto fork = tape.fork(turn("t1"));
     run(tape.in(fork).append(message_entry("user", "unclosed")));
     run(fork->flush());
     fs::copy(living.path(), directory.path(), fs::copy_options::recursive);
@@ -194,10 +184,8 @@ TEST(TapeFiles, LinkedDirectoriesAreRefused) {
     const auto store = std::make_shared<FileTapeStore>(directory.options());
     const std::string image(1000, 'x');
     expect_refused_link([&] { (void)run(store->put_media(image)); }, "media");
-    TurnTransactionOptions options;
-    options.turn_id = "t1";
     const Tape tape(store, "w__s");
-    const auto fork = tape.fork(std::move(options));
+    const auto fork = tape.fork(turn("t1"));
     expect_refused_link([&] { run(tape.in(fork).append(message_entry("user", "hi"))); }, "turns");
     EXPECT_EQ(outside.count("."), 0U);
 }

@@ -84,9 +84,7 @@ TEST(RemoveTape, D47_NotWhileATurnIsInProgress) {
     const TestDirectory directory;
     const auto store = std::make_shared<FileTapeStore>(directory.options());
     const auto others = std::make_shared<FileTapeStore>(directory.options());
-    TurnTransactionOptions options;
-    options.turn_id = "turn-1";
-    const std::shared_ptr<TurnTransaction> fork = Tape(others, "w__s").fork(std::move(options));
+    const std::shared_ptr<TurnTransaction> fork = Tape(others, "w__s").fork(turn("turn-1"));
     run(Tape(others, "w__s").in(fork).append(message_entry("user", "hi")));
     try {
         run(store->remove_tape("w__s"));

@@ -9,6 +9,7 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/offload.hpp>
 #include <cubepi/core/run.hpp>
+#include <cubepi/core/support/json_member.hpp>
 
 namespace bub {
 
@@ -351,10 +352,9 @@ void add(TurnTransaction& fork, TapeEntry entry) {
 /// The outcome of the last turn according to the tape.
 std::string last_turn(TapeStore& store) {
     const std::optional<TapeEntry> marker = run(store.find_event(tape, "turn"));
-    const Json* data = marker ? marker->payload.if_contains("data") : nullptr;
-    if (!data || !data->is_object()) return {};
-    const Json* status = data->get_object().if_contains("status");
-    return status && status->is_string() ? std::string(status->get_string()) : std::string();
+    const JsonObject* data =
+        marker ? cubepi::detail::object_member(marker->payload, "data") : nullptr;
+    return data ? cubepi::detail::text_member(*data, "status") : std::string();
 }
 
 void check_turn(Probe& probe) {

@@ -8,10 +8,14 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <system_error>
+#include <utility>
 
 #include <bub/tape/file_tape_store.hpp>
+#include <bub/tape/tape.hpp>
 #include <cubepi/core/run.hpp>
 
 namespace bub {
@@ -66,6 +70,22 @@ public:
 private:
     std::filesystem::path path_;
 };
+
+/// A tape of a new store in the directory.
+inline Tape tape_in(const TestDirectory& directory, std::string name = "w__s") {
+    return Tape(std::make_shared<FileTapeStore>(directory.options()), std::move(name));
+}
+
+inline void say(const Tape& tape, std::string text) {
+    run(tape.append(message_entry("user", std::move(text))));
+}
+
+/// The options of a turn with this id.
+inline TurnTransactionOptions turn(std::string id) {
+    TurnTransactionOptions options;
+    options.turn_id = std::move(id);
+    return options;
+}
 
 /// A limit of `bytes` for every file during its lifetime, to simulate a full disk.
 class FullDisk {

@@ -17,16 +17,6 @@
 namespace bub {
 namespace {
 
-Tape tape_in(const TestDirectory& directory) {
-    return Tape(std::make_shared<FileTapeStore>(directory.options()), "w__s");
-}
-
-TurnTransactionOptions turn(std::string id) {
-    TurnTransactionOptions options;
-    options.turn_id = std::move(id);
-    return options;
-}
-
 void say(const Tape& tape, std::string_view role, std::string text) {
     run(tape.append(message_entry(role, std::move(text))));
 }

@@ -27,11 +27,11 @@ struct RunEnd {
 std::optional<RunEnd> run_end_of(const TapeEntry& entry) {
     if (entry.kind != entry_kind::event || entry_name(entry) != detail::run_event)
         return std::nullopt;
-    const Json* data = entry.payload.if_contains("data");
-    if (!data || !data->is_object()) return std::nullopt;
+    const JsonObject* data = cubepi::detail::object_member(entry.payload, "data");
+    if (!data) return std::nullopt;
     RunEnd end;
-    end.run_id = cubepi::detail::text_member(data->get_object(), "run_id");
-    end.complete = cubepi::detail::string_member(data->get_object(), "status") == "complete";
+    end.run_id = cubepi::detail::text_member(*data, "run_id");
+    end.complete = cubepi::detail::string_member(*data, "status") == "complete";
     return end;
 }
 

@@ -148,13 +148,10 @@ namespace {
 
 using Ids = std::vector<std::string>;
 
-bool contains(const Ids& ids, const std::string& id) {
-    return std::find(ids.begin(), ids.end(), id) != ids.end();
-}
-
 bool is_of(const Json& json, const std::string& run_id, const Ids& question_ids) {
-    return detail::is_of_run(json, run_id) &&
-           contains(question_ids, text_member(json.get_object(), "question_id"));
+    return std::any_of(question_ids.begin(), question_ids.end(), [&](const std::string& id) {
+        return detail::is_of_question(json, run_id, id);
+    });
 }
 
 bool is_request_of(const Json& json, const std::string& run_id, const Ids& question_ids) {

@@ -8,8 +8,7 @@
 namespace bub {
 
 std::optional<TapeSession> session_of(const JsonObject& side_state) {
-    const Json* noted = side_state.if_contains("session");
-    const JsonObject* fields = noted ? noted->if_object() : nullptr;
+    const JsonObject* fields = cubepi::detail::object_member(side_state, "session");
     if (!fields) return std::nullopt;
     TapeSession session;
     session.id = cubepi::detail::text_member(*fields, "id");
@@ -34,6 +33,7 @@ void note_session(JsonObject& side_state, const TapeSession& session) {
 
 namespace detail {
 
+using cubepi::detail::array_member;
 using cubepi::detail::flag_member;
 using cubepi::detail::integer_member;
 using cubepi::detail::object_member;
@@ -41,6 +41,12 @@ using cubepi::detail::string_member;
 using cubepi::detail::text_member;
 
 namespace {
+
+std::optional<double> number_of(const JsonObject& object, std::string_view key) {
+    const Json* value = object.if_contains(key);
+    if (!value || !value->is_number()) return std::nullopt;
+    return value->to_number<double>();
+}
 
 cubepi::HeldClaim read_claim(const JsonObject& json) {
     cubepi::HeldClaim claim;
@@ -51,8 +57,7 @@ cubepi::HeldClaim read_claim(const JsonObject& json) {
     claim.owner.pid = integer_member(json, "pid").value_or(0);
     claim.owner.process_start = integer_member(json, "process_start").value_or(0);
     claim.owner.description = text_member(json, "description");
-    const Json* until = json.if_contains("lease_until");
-    if (until && until->is_number()) claim.lease_until = until->to_number<double>();
+    claim.lease_until = number_of(json, "lease_until").value_or(claim.lease_until);
     return claim;
 }
 
@@ -83,8 +88,8 @@ bool is_of_question(const Json& element, std::string_view run_id, std::string_vi
 
 const JsonArray& SideState::list(std::string_view name) const {
     static const JsonArray none;
-    const Json* value = state_.if_contains(name);
-    return value && value->is_array() ? value->get_array() : none;
+    const JsonArray* found = array_member(state_, name);
+    return found ? *found : none;
 }
 
 bool SideState::is_open(const std::string& run_id) const {
@@ -121,13 +126,12 @@ void SideState::remove_answers_of_run(JsonObject& state, const std::string& run_
 
 void SideState::tidy(JsonObject& state) {
     for (const char* name : {"claims", "open_runs", "pending", "answers", "batches", "answered"}) {
-        const Json* value = state.if_contains(name);
-        if (value && value->is_array() && value->get_array().empty()) state.erase(name);
+        const JsonArray* list = array_member(state, name);
+        if (list && list->empty()) state.erase(name);
     }
 }
 
 cubepi::RunState SideStateClaims::run_state(const std::string& run_id) const {
-    if (!completed_.empty() && run_id == completed_) return cubepi::RunState::complete;
     return SideState(state_).is_open(run_id) ? cubepi::RunState::open : cubepi::RunState::unknown;
 }
 
@@ -175,12 +179,6 @@ namespace {
 const JsonObject* request_of(const Json& element) {
     const JsonObject* one = element.if_object();
     return one ? object_member(*one, "request") : nullptr;
-}
-
-std::optional<double> number_of(const JsonObject& object, std::string_view key) {
-    const Json* value = object.if_contains(key);
-    if (!value || !value->is_number()) return std::nullopt;
-    return value->to_number<double>();
 }
 
 }  // namespace

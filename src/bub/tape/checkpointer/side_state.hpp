@@ -51,12 +51,11 @@ private:
     const JsonObject& state_;
 };
 
-/// The runs and claims in a tape's side state. Completed runs are on the tape, not in the side state: `completed` is one
-/// of them, known to the caller. A run whose completion event the caller appends remains open until complete_run().
+/// The runs and claims in a tape's side state. Completed runs are on the tape, not in the side state: a run whose completion
+/// event the caller appends remains open until complete_run().
 class SideStateClaims final : public cubepi::ClaimTable {
 public:
-    explicit SideStateClaims(JsonObject& state, std::string completed = {})
-        : state_(state), completed_(std::move(completed)) {}
+    explicit SideStateClaims(JsonObject& state) : state_(state) {}
 
     cubepi::RunState run_state(const std::string& run_id) const override;
     std::vector<cubepi::HeldClaim> claims() const override;
@@ -67,7 +66,6 @@ public:
 
 private:
     JsonObject& state_;
-    std::string completed_;
 };
 
 /// Throws StaleAppendError if the owner does not hold the claim on the run (D50).

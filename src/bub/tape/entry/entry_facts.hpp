@@ -81,6 +81,8 @@ void add_to(TapeInfo& info, const EntryFacts& facts);
 
 /// Returns true if the name has exactly one "__", i.e. is not a sidecar's.
 bool is_main_tape(std::string_view name);
+/// Returns the sidecars of a tape, among `tapes`.
+std::vector<std::string> sidecars_of(const std::string& tape, std::vector<std::string> tapes);
 /// Throws Error(invalid_argument) if the name is not a file name.
 void check_tape_name(std::string_view name);
 /// Throws CheckpointerError(invalid_argument) if an entry is nested so deeply that its line could not be read back.

@@ -208,10 +208,7 @@ void TapeDirectory::reset(const std::string& name) {
 
 void TapeDirectory::remove(const std::string& name) {
     if (::access(options_.directory.c_str(), F_OK) != 0) return;
-    std::vector<std::string> tapes;
-    // NAME__X is a sidecar of NAME, unless NAME has no "__" itself: then it is the tape of another session.
-    if (is_main_tape(name)) tapes = names();
-    std::erase_if(tapes, [&](const std::string& one) { return !one.starts_with(name + "__"); });
+    std::vector<std::string> tapes = sidecars_of(name, names());
     tapes.push_back(name);
     const fs::path open = TapePaths(options_.directory, name).open;
     std::optional<UseLock> unused;

@@ -1,12 +1,202 @@
 #include <algorithm>
+#include <array>
+#include <cstring>
+
+#include <fcntl.h>
+#include <sys/stat.h>
 
 #include <bub/tape/entry/entry_facts.hpp>
 #include <bub/tape/file/tape_directory.hpp>
 #include <bub/tape/search/query_filter.hpp>
+#include <cubepi/core/error.hpp>
 
-// Reads tapes: their entries, their end, and what the index answers.
+// Reads tapes: the index, the entries of a query, the end of a tape, and what the index answers.
 
 namespace bub::detail {
+
+namespace {
+
+constexpr std::uint64_t records_start = 512;
+static_assert(sizeof(IndexHeader) <= records_start);
+constexpr std::uint64_t worth_writing = std::uint64_t{64} << 10U;
+constexpr std::size_t most_fresh = 4096;
+
+std::uint64_t checksum_of(IndexHeader header) {
+    header.checksum = 0;
+    std::array<char, sizeof header> bytes = {};
+    std::memcpy(bytes.data(), &header, sizeof header);
+    return hash_of(std::string_view(bytes.data(), bytes.size()));
+}
+
+std::optional<IndexHeader> read_header(const Descriptor& file, const Descriptor& tape) {
+    IndexHeader header;
+    std::array<char, sizeof header> bytes = {};
+    if (!file || file.read_at(0, bytes.data(), bytes.size()) != bytes.size()) return std::nullopt;
+    std::memcpy(&header, bytes.data(), sizeof header);
+    const bool whole = header.version == IndexHeader::this_version &&
+                       header.checksum == checksum_of(header) &&
+                       file.size() >= records_start + header.records * sizeof(IndexRecord);
+    if (!whole || !header.mark.holds(tape)) return std::nullopt;
+    return header;
+}
+
+}  // namespace
+
+std::uint64_t hash_of(std::string_view text) {
+    std::uint64_t hash = 0xCBF29CE484222325U;
+    for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3U;
+    return hash;
+}
+
+TapeMark TapeMark::of(const Descriptor& tape, std::uint64_t covered) {
+    struct stat info = {};
+    ::fstat(tape.get(), &info);
+    TapeMark mark;
+    mark.device = info.st_dev;
+    mark.inode = info.st_ino;
+    mark.covered = covered;
+    std::array<char, 256> bytes = {};
+    const std::size_t size =
+        covered < bytes.size() ? static_cast<std::size_t>(covered) : bytes.size();
+    const std::size_t got = tape.read_at(covered - size, bytes.data(), size);
+    mark.tail_hash = hash_of(std::string_view(bytes.data(), got));
+    return mark;
+}
+
+bool TapeMark::holds(const Descriptor& tape) const {
+    struct stat info = {};
+    if (::fstat(tape.get(), &info) != 0) return false;
+    if (info.st_dev != device || info.st_ino != inode) return false;
+    if (static_cast<std::uint64_t>(info.st_size) < covered) return false;
+    return of(tape, covered).tail_hash == tail_hash;
+}
+
+std::optional<IndexHeader> TapeIndexFile::stored(const std::filesystem::path& path,
+                                                 const Descriptor& tape) {
+    return read_header(Descriptor::open(path, O_RDONLY), tape);
+}
+
+TapeIndexFile::TapeIndexFile(std::filesystem::path path, const Descriptor& tape, std::uint64_t end)
+    : path_(std::move(path)) {
+    const std::optional<IndexHeader> known = stored(path_, tape);
+    const std::uint64_t from = known ? known->mark.covered : 0;
+    const bool writes = end > from && end - from >= worth_writing;
+    try {
+        file_ = Descriptor::open(path_, writes ? O_RDWR | O_CREAT : O_RDONLY);
+        // Another process is writing the index: new records are then held only in memory.
+        if (writes && !try_lock(file_)) file_ = Descriptor();
+    } catch (const cubepi::Error&) {
+        file_ = Descriptor();
+    }
+    if (!file_ && known) file_ = Descriptor::open(path_, O_RDONLY);
+    if (file_) {
+        // Read again, now that no other process changes it.
+        if (const std::optional<IndexHeader> again = read_header(file_, tape)) sums_ = *again;
+    }
+    if (sums_.mark.covered > end) sums_ = IndexHeader();
+    catch_up(tape, end);
+}
+
+void TapeIndexFile::catch_up(const Descriptor& tape, std::uint64_t end) {
+    bool can_write = file_ && (::fcntl(file_.get(), F_GETFL) & O_ACCMODE) == O_RDWR;
+    LineReader lines(tape, sums_.mark.covered, end);
+    FileLine line;
+    bool unended = false;
+    std::uint64_t covered = sums_.mark.covered;
+    while (lines.next(line)) {
+        // An entry whose line is incomplete may get more bytes: it is counted, but not permanently.
+        unended = !line.ended;
+        if (unended) break;
+        add(line.text, line.offset);
+        covered = line.end;
+        if (can_write && fresh_.size() >= most_fresh) can_write = try_write_records();
+    }
+    if (can_write) save(tape, covered);
+    if (unended) add(line.text, line.offset);
+}
+
+/// False on a full disk: the index is a cache, and the rest of it stays in memory.
+bool TapeIndexFile::try_write_records() {
+    try {
+        write_records();
+        return true;
+    } catch (const cubepi::Error&) {
+        return false;
+    }
+}
+
+void TapeIndexFile::add(std::string_view line, std::uint64_t offset) {
+    const std::optional<LineFacts> found = line_facts(line);
+    if (!found) return;
+    const EntryFacts& facts = found->facts;
+    const auto record = [&](IndexKind kind, std::string_view text) {
+        fresh_.push_back({hash_of(text), offset << 4U | static_cast<std::uint64_t>(kind)});
+    };
+    ++sums_.entries;
+    ++sums_.entries_since_anchor;
+    sums_.last_id = found->id;
+    sums_.messages = facts.position_after(sums_.messages);
+    if (facts.anchor) {
+        ++sums_.anchors;
+        sums_.last_anchor_offset = static_cast<std::int64_t>(offset);
+        sums_.entries_since_anchor = 0;
+        record(IndexKind::anchor, facts.name);
+    }
+    if (facts.event) record(IndexKind::event, facts.name);
+    for (const std::string& id : facts.message_ids) record(IndexKind::message, id);
+    if (!facts.run_id.empty()) record(IndexKind::run, facts.run_id);
+    if (facts.usage) {
+        sums_.has_usage = 1;
+        sums_.usage_total = facts.usage->total;
+        sums_.usage_prompt = facts.usage->prompt.value_or(IndexHeader::none);
+        sums_.usage_cached = facts.usage->cached.value_or(IndexHeader::none);
+    }
+}
+
+void TapeIndexFile::write_records() {
+    std::string bytes(fresh_.size() * sizeof(IndexRecord), '\0');
+    if (!fresh_.empty()) std::memcpy(bytes.data(), fresh_.data(), bytes.size());
+    file_.write_at(records_start + sums_.records * sizeof(IndexRecord), bytes);
+    sums_.records += fresh_.size();
+    fresh_.clear();
+}
+
+/// Records are written and synced first: a header never counts records that are missing, even after a power failure.
+void TapeIndexFile::save(const Descriptor& tape, std::uint64_t covered) {
+    try {
+        write_records();
+        file_.sync();
+        sums_.mark = TapeMark::of(tape, covered);
+        sums_.checksum = checksum_of(sums_);
+        std::string bytes(records_start, '\0');
+        std::memcpy(bytes.data(), &sums_, sizeof sums_);
+        file_.write_at(0, bytes);
+    } catch (const cubepi::Error&) {
+        // The disk is full: the index is only a cache, and the records are in memory.
+    }
+}
+
+void TapeIndexFile::newest_first(IndexKind kind, std::optional<std::uint64_t> hash,
+                                 const std::function<bool(std::uint64_t offset)>& wanted) const {
+    const auto fits = [&](const IndexRecord& record) {
+        return record.kind() == kind && (!hash || record.hash == *hash);
+    };
+    for (auto record = fresh_.rbegin(); record != fresh_.rend(); ++record) {
+        if (fits(*record) && !wanted(record->offset())) return;
+    }
+    std::array<IndexRecord, 4096> some = {};
+    for (std::uint64_t end = file_ ? sums_.records : 0; end > 0;) {
+        const std::uint64_t count = end < some.size() ? end : some.size();
+        const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(IndexRecord);
+        const std::uint64_t from = records_start + (end - count) * sizeof(IndexRecord);
+        if (file_.read_at(from, reinterpret_cast<char*>(some.data()), bytes) != bytes) return;
+        for (std::uint64_t i = count; i > 0; --i) {
+            const IndexRecord& record = some[static_cast<std::size_t>(i - 1)];
+            if (fits(record) && !wanted(record.offset())) return;
+        }
+        end -= count;
+    }
+}
 
 namespace {
 

@@ -17,6 +17,11 @@
 
 namespace bub::detail {
 
+using cubepi::detail::integer_member;
+using cubepi::detail::object_member;
+using cubepi::detail::string_member;
+using cubepi::detail::text_member;
+
 namespace {
 
 std::string line_of(const JsonObject& object) {
@@ -34,23 +39,17 @@ std::string wrapped_line(std::string before, const TapeEntry& entry) {
 }
 
 std::optional<TapeEntry> entry_at(const JsonObject& line, std::string_view key) {
-    const Json* value = line.if_contains(key);
-    if (!value || !value->is_object()) return std::nullopt;
-    return entry_of_json(value->get_object());
-}
-
-void read_claim_line(JournaledTurn& turn, const JsonObject& line, const JsonObject& claim) {
-    turn.claims.push_back(TapeClaim{cubepi::detail::text_member(claim, "run_id"),
-                                    cubepi::detail::text_member(claim, "owner_id")});
-    const Json* after = line.if_contains("after");
-    if (after && after->is_int64()) turn.after = after->get_int64();
+    const JsonObject* entry = object_member(line, key);
+    return entry ? entry_of_json(*entry) : std::nullopt;
 }
 
 void read_line(JournaledTurn& turn, const JsonObject& line) {
     if (std::optional<TapeEntry> entry = entry_at(line, "behind")) {
         turn.behind.push_back(std::move(*entry));
-    } else if (const Json* claim = line.if_contains("claim"); claim && claim->is_object()) {
-        read_claim_line(turn, line, claim->get_object());
+    } else if (const JsonObject* claim = object_member(line, "claim")) {
+        turn.claims.push_back(
+            TapeClaim{text_member(*claim, "run_id"), text_member(*claim, "owner_id")});
+        turn.after = integer_member(line, "after").value_or(turn.after);
     } else if (const Json* id = line.if_contains("turn"); id && id->is_string()) {
         turn.id = std::string(id->get_string());
     } else if (const Json* text = line.if_contains("text"); text && text->is_string()) {
@@ -66,8 +65,7 @@ void read_line(JournaledTurn& turn, const JsonObject& line) {
 bool is_answer(const TapeEntry& entry) {
     if (entry.kind == entry_kind::tool_call) return true;
     if (entry.kind != entry_kind::message) return false;
-    const Json* role = entry.payload.if_contains("role");
-    return role && role->is_string() && role->get_string() == "assistant";
+    return string_member(entry.payload, "role") == "assistant";
 }
 
 std::string journal_head(const std::string& turn_id,
@@ -105,7 +103,7 @@ namespace {
 
 std::string call_id_of(const Json& message) {
     const JsonObject* object = message.if_object();
-    return object ? cubepi::detail::text_member(*object, "tool_call_id") : std::string();
+    return object ? text_member(*object, "tool_call_id") : std::string();
 }
 
 /// Moves a hand-off made by one of several calls after their results: a context that begins between the two would have
@@ -149,7 +147,7 @@ std::vector<TapeEntry> mergeable(const std::vector<TapeEntry>& entries) {
     const auto end_batch = [&] {
         if (batch && dropped > 0) {
             JsonObject& ours = batch->meta.at(meta_key).get_object();
-            ours["count"] = dropped + cubepi::detail::integer_member(ours, "count").value_or(0);
+            ours["count"] = dropped + integer_member(ours, "count").value_or(0);
         }
         batch = nullptr;
         dropped = 0;

@@ -19,9 +19,6 @@ namespace {
 
 using Version = std::optional<int>;
 
-constexpr const char* create_tables =
-    "create them with 'cubepi db init --tapes', or with apply_postgres_tape_schema()";
-
 /// Throws CheckpointerError(schema_mismatch) if the tables are newer than this library.
 void refuse_newer_tapes(const std::string& where, std::optional<int> version) {
     if (version.value_or(0) <= postgres_tape_version) return;
@@ -32,7 +29,8 @@ void refuse_newer_tapes(const std::string& where, std::optional<int> version) {
                                 std::to_string(postgres_tape_version) + "); update the program");
 }
 
-/// Returns the statements that create the tables. Names and ids are found by their MD5: an index takes no long text, and no text may contain U+0000.
+/// Returns the statements that create the tables. Names and ids are found by their MD5: an index takes no long text, and no
+/// text may contain U+0000.
 std::vector<std::string> tape_schema_statements() {
     const std::string tape =
         "tape TEXT COLLATE \"C\" NOT NULL REFERENCES bub_tapes (tape) ON DELETE CASCADE, ";
@@ -134,18 +132,18 @@ void PgTapeDriver::check(const SqlResults& results) const {
     const std::optional<int> version = version_of(results[1]);
     refuse_newer_tapes(description(), version);
     if (version == postgres_tape_version) return;
-    if (version) {
+    const std::string tables = description() + ": the tables of tapes (bub_*) are ";
+    if (!version) {
         throw CheckpointerError(ErrorCode::schema_mismatch,
-                                description() + ": the tables of tapes (bub_*) are of version " +
-                                    std::to_string(*version) + " and not " +
-                                    std::to_string(postgres_tape_version) +
-                                    "; migrate them with 'cubepi db migrate --tapes', or with "
-                                    "apply_postgres_tape_schema()");
+                                tables +
+                                    "not complete; create them with 'cubepi db init --tapes', "
+                                    "or with apply_postgres_tape_schema()");
     }
-    throw CheckpointerError(ErrorCode::schema_mismatch, description() +
-                                                            ": the tables of tapes (bub_*) are not "
-                                                            "complete; " +
-                                                            create_tables);
+    throw CheckpointerError(ErrorCode::schema_mismatch,
+                            tables + "of version " + std::to_string(*version) + " and not " +
+                                std::to_string(postgres_tape_version) +
+                                "; migrate them with 'cubepi db migrate --tapes', or with "
+                                "apply_postgres_tape_schema()");
 }
 
 SqlRemedy PgTapeDriver::remedy(const SqlFailure& failure) const {
