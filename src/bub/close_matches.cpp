@@ -1,18 +1,15 @@
 #include <bub/close_matches.hpp>
 
 #include <algorithm>
-#include <cctype>
 #include <utility>
+
+#include <cubepi/core/support/lower_case.hpp>
 
 namespace bub {
 
 namespace {
 
-std::string lower_case(std::string_view name) {
-    std::string text(name);
-    for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    return text;
-}
+using cubepi::detail::lower_case;
 
 /// Returns 1 for equal texts, 0 for texts without a common character: the length of their longest common subsequence
 /// relative to the length of both.

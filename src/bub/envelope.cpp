@@ -158,6 +158,10 @@ JsonObject to_json(const Envelope& envelope) {
     return fields;
 }
 
+std::string default_session(const Envelope& message) {
+    return message.channel.value_or("default") + ":" + message.chat_id.value_or("default");
+}
+
 std::string input_id_of(const Envelope& message) {
     if (!message.inbound_id || message.inbound_id->empty()) return {};
     return message.channel.value_or("default") + ":" + *message.inbound_id;

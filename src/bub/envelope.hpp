@@ -114,6 +114,9 @@ struct Envelope {
 /// inbound_id, arrival and receipts are left out.
 JsonObject to_json(const Envelope& envelope);
 
+/// Returns `channel:chat_id`, the session of a message for which neither a hook nor its sender chooses one (B2).
+std::string default_session(const Envelope& message);
+
 /// Returns the id of the user message that an envelope becomes, `CHANNEL:INBOUND_ID`; repeated deliveries of one
 /// inbound message have the same id (D42). Empty if the platform does not identify its messages, so that each one is
 /// new.

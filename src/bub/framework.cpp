@@ -189,7 +189,7 @@ Task<std::string> Framework::resolve_session(std::shared_ptr<Envelope> inbound) 
     std::optional<std::string> id =
         co_await first_result(impl_->plugins(), &Plugin::resolve_session, call);
     if (id && !id->empty()) co_return std::move(*id);
-    co_return inbound->channel.value_or("default") + ":" + inbound->chat_id.value_or("default");
+    co_return default_session(*inbound);
 }
 
 Task<Prompt> Framework::build_prompt(std::shared_ptr<Envelope> message, std::string session_id,

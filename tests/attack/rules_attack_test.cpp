@@ -20,7 +20,7 @@
 #include <cubepi/workspace/tool_rules.hpp>
 
 #include "attack.hpp"
-#include "hostile_commands.hpp"
+#include "rule_commands.hpp"
 
 namespace cubepi::attack {
 

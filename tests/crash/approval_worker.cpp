@@ -11,7 +11,6 @@
 #include <cubepi/agent/transcript.hpp>
 #include <cubepi/core/error.hpp>
 
-#include "kill_at_write.hpp"
 #include "worker_process.hpp"
 
 namespace cubepi::crash_tests {

@@ -46,7 +46,7 @@ inline constexpr int was_stale = 5;
 ///
 /// - `--approved`, `--denied`, `--suspended` DIRECTORY STEP: one run with a gated call. Its question is answered while the
 ///   run waits, or the run is suspended and another agent approves. Kills itself at the step, with the steps of
-///   kill_at_write.hpp and one before and one after the effect.
+///   worker_process.hpp and one before and one after the effect.
 /// - `--inbox` DIRECTORY STEP: asks, answers, expires and discards requests of several threads. Kills itself at the step.
 /// - `--answer` DIRECTORY USER: freezes itself (SIGSTOP), then answers the question of thread "t".
 /// - `--respond` DIRECTORY: freezes itself, then approves the call of the suspended run of "t" and continues it.

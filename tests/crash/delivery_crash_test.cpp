@@ -17,7 +17,6 @@
 #include <cubepi/core/run.hpp>
 
 #include "directory_channel.hpp"
-#include "kill_at_write.hpp"
 #include "worker_process.hpp"
 
 // A gateway is killed at every record and at every external effect; the next one recovers.

@@ -12,7 +12,7 @@
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/task_scope.hpp>
 
-#include "kill_at_write.hpp"
+#include "worker_process.hpp"
 
 namespace cubepi::crash_tests {
 

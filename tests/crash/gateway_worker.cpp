@@ -20,7 +20,7 @@
 #include <cubepi/provider/faux.hpp>
 
 #include "directory_channel.hpp"
-#include "kill_at_write.hpp"
+#include "worker_process.hpp"
 
 namespace cubepi::crash_tests {
 

@@ -21,7 +21,6 @@
 #include <cubepi/core/run.hpp>
 #include <cubepi/provider/faux.hpp>
 
-#include "kill_at_write.hpp"
 #include "open_calls.hpp"
 #include "worker_process.hpp"
 

@@ -23,7 +23,6 @@
 #include <cubepi/core/run.hpp>
 #include <cubepi/provider/faux.hpp>
 
-#include "kill_at_write.hpp"
 #include "worker_process.hpp"
 
 // A process is killed at every write of two turns; the next one finds a valid tape and continues.

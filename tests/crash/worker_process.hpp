@@ -7,11 +7,14 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <cubepi/core/sanitizer_test_support.hpp>
 
-// Runs this program again, as the process that is killed or as a concurrent one.
+// Runs this program again, as the process that is killed or as a concurrent one. And the steps at which such a process kills itself:
+// before, in the middle of, and after a write to a file, and before and after a rename and a removal; worker_process.cpp replaces write,
+// rename, renameat, unlink and unlinkat.
 
 namespace cubepi::crash_tests {
 
@@ -81,5 +84,15 @@ std::size_t kill_at_each_step(const std::string& worker,
 using Worker = std::function<int(const std::vector<std::string>& arguments)>;
 /// The main function: runs the worker named by the first argument, else the tests.
 int tests_or_worker(int argc, char** argv, const std::map<std::string, Worker>& workers);
+
+// In the worker.
+
+/// Starts counting steps; the process kills itself at step `kill_at`, unless it is zero.
+void arm(std::size_t kill_at);
+void disarm();
+/// A step other than a write to a file.
+void step();
+/// A note of the test itself, which is not a step.
+void write_without_step(int fd, std::string_view bytes);
 
 }  // namespace cubepi::crash_tests

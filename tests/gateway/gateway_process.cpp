@@ -1,21 +1,32 @@
 #include "gateway_process.hpp"
 
-#include <cerrno>
-#include <csignal>
-#include <cstdlib>
-#include <fstream>
-#include <stdexcept>
-#include <utility>
-
 #include <fcntl.h>
-#include <gtest/gtest.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <bub/framework.hpp>
+#include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/outcome.hpp>
+#include <cubepi/core/runtime.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/net/http_client.hpp>
+
+#include "program.hpp"
 
 namespace cubepi::gateway_tests {
 
@@ -245,4 +256,87 @@ Task<HttpReply> http_get(std::uint16_t port, std::string path) {
     co_return co_await std::move(replying);
 }
 
+class ScaledClock::Timer final : public ClockTimer {
+public:
+    Timer(const ScaledClock& clock, std::unique_ptr<ClockTimer> timer)
+        : clock_(clock), timer_(std::move(timer)) {}
+
+    void expires_at(time_point deadline, std::function<void()> callback) override {
+        timer_->expires_after(clock_.real(deadline - clock_.now()), std::move(callback));
+    }
+    void expires_after(std::chrono::nanoseconds delay, std::function<void()> callback) override {
+        timer_->expires_after(clock_.real(delay), std::move(callback));
+    }
+    void postpone(std::chrono::nanoseconds delay) override { timer_->postpone(clock_.real(delay)); }
+    void cancel() noexcept override { timer_->cancel(); }
+
+private:
+    const ScaledClock& clock_;
+    const std::unique_ptr<ClockTimer> timer_;
+};
+
+ScaledClock::ScaledClock(int factor)
+    : factor_(factor),
+      begin_(std::chrono::steady_clock::now()),
+      system_(std::make_shared<SystemClock>()) {}
+
+Clock::time_point ScaledClock::now() const noexcept {
+    return begin_ + (system_->now() - begin_) * factor_;
+}
+
+std::chrono::system_clock::time_point ScaledClock::wall() const noexcept { return system_->wall(); }
+
+Task<> ScaledClock::sleep_until(time_point deadline) {
+    return system_->sleep_for(real(deadline - now()));
+}
+
+std::unique_ptr<ClockTimer> ScaledClock::timer(Executor executor) {
+    return std::make_unique<Timer>(*this, system_->timer(std::move(executor)));
+}
+
 }  // namespace cubepi::gateway_tests
+
+// The program that the tests start: `cubepi` with a plugin whose model echoes.
+
+namespace {
+
+/// Spreads the ends of turns that begin together.
+constexpr std::size_t longest_turn_ms = 500;
+
+/// Answers "re: TEXT" with the last line of the prompt, after a time that depends on it. A text that begins with "wait" is never
+/// answered.
+cubepi::Task<std::string> echo(bub::RunModelCall& call) {
+    std::string text = call.prompt.text();
+    text.erase(0, text.rfind('\n') + 1);
+    if (text.starts_with("wait")) {
+        cubepi::AsyncEvent never;
+        co_await never.wait();
+    }
+    if (std::getenv("CUBEPI_TEST_SPREAD")) {
+        const std::chrono::milliseconds time(std::hash<std::string>()(text) % longest_turn_ms);
+        co_await cubepi::Runtime::standard()->clock->sleep_for(time);
+    }
+    co_return "re: " + text;
+}
+
+void add_echo(bub::Framework& framework) {
+    if (!std::getenv("CUBEPI_TEST_ECHO")) return;
+    bub::Plugin plugin;
+    plugin.name = "echo";
+    plugin.run_model = echo;
+    framework.add(std::move(plugin));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    if (argc > 1 && std::string_view(argv[1]) == "--program") {
+        argv[1] = argv[0];
+        if (const char* const factor = std::getenv("CUBEPI_TEST_CLOCK"))
+            cubepi::detail::set_standard_clock(
+                std::make_shared<cubepi::gateway_tests::ScaledClock>(std::atoi(factor)));
+        return cubepi::app::run_program(argc - 1, argv + 1, add_echo);
+    }
+    ::testing::InitGoogleTest(&argc, argv);
+    return RUN_ALL_TESTS();
+}

@@ -1,15 +1,18 @@
 #pragma once
 
+#include <sys/types.h>
+
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include <sys/types.h>
-
+#include <cubepi/core/clock.hpp>
 #include <cubepi/core/json.hpp>
 #include <cubepi/core/task.hpp>
 
@@ -91,5 +94,25 @@ struct HttpReply {
 /// Sends a message through the channel http. An empty key: none.
 Task<HttpReply> post_message(std::uint16_t port, JsonObject message, std::string key = {});
 Task<HttpReply> http_get(std::uint16_t port, std::string path);
+
+/// The system clock, a number of times as fast: limits of a rate and delays take less time in a test of a process. The date is that of
+/// the system.
+class ScaledClock final : public Clock {
+public:
+    explicit ScaledClock(int factor);
+
+    time_point now() const noexcept override;
+    std::chrono::system_clock::time_point wall() const noexcept override;
+    Task<> sleep_until(time_point deadline) override;
+    std::unique_ptr<ClockTimer> timer(Executor executor) override;
+
+private:
+    class Timer;
+    std::chrono::nanoseconds real(std::chrono::nanoseconds delay) const { return delay / factor_; }
+
+    const int factor_;
+    const time_point begin_;
+    const std::shared_ptr<SystemClock> system_;
+};
 
 }  // namespace cubepi::gateway_tests

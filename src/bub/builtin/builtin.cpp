@@ -50,8 +50,7 @@ Task<> close_lifespan(std::shared_ptr<OpenLifespan> open, std::exception_ptr err
 std::optional<std::string> resolve_session(ResolveSessionCall& call) {
     const std::optional<std::string>& id = call.message.session_id;
     if (id && id->find_first_not_of(" \t\r\n") != std::string::npos) return *id;
-    return call.message.channel.value_or("default") + ":" +
-           call.message.chat_id.value_or("default");
+    return default_session(call.message);
 }
 
 /// Returns the data of the last event with that name on the tape; written by `,model` and similar commands.
@@ -59,10 +58,9 @@ Task<JsonObject> last_choice(std::shared_ptr<TapeStore> store, std::string tape,
                              std::string event) {
     if (!store) co_return JsonObject();
     const std::optional<TapeEntry> entry = co_await store->find_event(tape, event);
-    const Json* data = entry ? entry->payload.if_contains("data") : nullptr;
-    const JsonObject* object = data ? data->if_object() : nullptr;
-    if (!object) co_return JsonObject();
-    co_return *object;
+    const JsonObject* data = detail::data_of(entry);
+    if (!data) co_return JsonObject();
+    co_return *data;
 }
 
 Task<std::optional<JsonObject>> load_state(CorePtr core, LoadStateCall& call) {

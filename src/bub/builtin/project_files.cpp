@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cstddef>
 #include <map>
 #include <sstream>
@@ -12,6 +11,7 @@
 
 #include <bub/tape/file_tape_store.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/support/lower_case.hpp>
 #include <cubepi/core/support/trimmed.hpp>
 #include <cubepi/net/utf8.hpp>
 #include <cubepi/workspace/local_workspace.hpp>
@@ -114,11 +114,6 @@ std::size_t characters(std::string_view text) {
     }));
 }
 
-std::string lower(std::string text) {
-    for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    return text;
-}
-
 struct Parts {
     std::string front;
     std::string body;
@@ -157,7 +152,7 @@ std::optional<Skill> parse_skill(const std::string& text, const std::string& nam
         const YAML::Node front = YAML::Load(parts->front);
         if (!front.IsMap()) return std::nullopt;
         for (const auto& member : front) {
-            const std::string key = lower(member.first.as<std::string>());
+            const std::string key = cubepi::detail::lower_case(member.first.as<std::string>());
             if (key == "name")
                 skill.name = cubepi::detail::trimmed(member.second.as<std::string>());
             if (key == "description")

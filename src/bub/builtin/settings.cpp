@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/support/lower_case.hpp>
 #include <cubepi/core/support/posix_file.hpp>
 
 extern char** environ;
@@ -18,13 +19,10 @@ namespace bub {
 
 namespace {
 
+using cubepi::detail::lower_case;
+
 [[noreturn]] void refuse(const std::string& where, std::string_view expected) {
     throw cubepi::Error(cubepi::ErrorCode::parse, where + ": expected " + std::string(expected));
-}
-
-std::string lower(std::string text) {
-    for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    return text;
 }
 
 std::int64_t number(const std::string& where, const std::string& text) {
@@ -46,7 +44,7 @@ std::chrono::milliseconds seconds(const std::string& where, const std::string& t
 }
 
 bool flag(const std::string& where, const std::string& text) {
-    const std::string value = lower(text);
+    const std::string value = lower_case(text);
     for (const std::string_view yes : {"true", "1", "yes", "on"}) {
         if (value == yes) return true;
     }
@@ -131,7 +129,7 @@ public:
     /// Reads api_key or api_base by provider.
     void by_provider(const std::string& key, const YAML::Node& values) {
         for (const auto& one : values) {
-            own(key, lower(one.first.as<std::string>()), one.second.as<std::string>());
+            own(key, lower_case(one.first.as<std::string>()), one.second.as<std::string>());
         }
     }
     void own(const std::string& key, const std::string& provider, const std::string& value) {
@@ -209,8 +207,8 @@ std::string owner_of(const std::string& key, std::string_view suffix) {
 }
 
 void read_variable(Settings& settings, const std::string& name, const std::string& value) {
-    const std::string key = lower(name.substr(4));
-    if (value.empty() || lower(value) == "null") return;
+    const std::string key = lower_case(name.substr(4));
+    if (value.empty() || lower_case(value) == "null") return;
     Reader reader(settings, name);
     try {
         if (places_of(settings, key) && value.starts_with('{')) {
@@ -231,7 +229,7 @@ void read_variable(Settings& settings, const std::string& name, const std::strin
 
 std::string find(const std::map<std::string, std::string>& places, std::string_view provider,
                  const std::string& common) {
-    const auto found = places.find(lower(std::string(provider)));
+    const auto found = places.find(lower_case(std::string(provider)));
     return found == places.end() ? common : found->second;
 }
 
@@ -269,7 +267,7 @@ Settings read_settings(const std::filesystem::path& file, const ReadVariable& va
     Settings settings;
     read_file(settings, file);
     for (const std::string& name : variable_names) {
-        if (lower(name).starts_with("bub_")) read_variable(settings, name, variable(name));
+        if (lower_case(name).starts_with("bub_")) read_variable(settings, name, variable(name));
     }
     return settings;
 }

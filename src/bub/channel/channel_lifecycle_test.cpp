@@ -9,7 +9,6 @@
 #include <vector>
 
 #include <bub/channel/channel_test_support.hpp>
-#include <bub/channel/delivery_test_support.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
 

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include <bub/channel/channel_test_support.hpp>
 #include <bub/channel/delivery/delivery_records.hpp>
-#include <bub/channel/delivery_test_support.hpp>
 
 namespace bub::channel_tests {
 namespace {

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include <bub/channel/delivery_test_support.hpp>
+#include <bub/channel/channel_test_support.hpp>
 
 namespace bub::channel_tests {
 namespace {

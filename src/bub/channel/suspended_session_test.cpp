@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include <bub/channel/delivery_test_support.hpp>
+#include <bub/channel/channel_test_support.hpp>
 #include <bub/questions.hpp>
 
 namespace bub::channel_tests {

@@ -1,16 +1,32 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include <cubepi/agent/agent.hpp>
 #include <cubepi/core/task.hpp>
+#include <cubepi/tracing/tracer.hpp>
 
 #include "scenario.hpp"
 
 namespace conformance {
 
-// Checks of the kinds of files other than agent scenarios: return the differences, in the form of compare.hpp.
+// Scenarios of agents.
+
+struct PlayOptions {
+    std::string keep = {};  ///< not empty: a new SQLite file, which stays
+    /// Connects a tracer with each agent until the next one is made.
+    std::function<cubepi::TraceAttachment(cubepi::Agent&)> attach = {};
+    std::optional<cubepi::BoundModel> model = {};  ///< instead of that of the script
+};
+
+/// Runs a scenario and returns its result (README.md, section 3). Throws Unsupported where the product has no API for it.
+JsonObject play(const Scenario& scenario, PlayOptions options = {});
+
+// The other kinds of files. The checks return the differences, in the form of compare.hpp.
 
 /// `file` is the JSON file; the database is in the same directory.
 std::vector<std::string> check_database(const std::filesystem::path& file, const Json& content);

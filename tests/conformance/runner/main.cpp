@@ -11,7 +11,6 @@
 
 #include "compare.hpp"
 #include "kinds.hpp"
-#include "play.hpp"
 #include "support.hpp"
 
 // conformance_runner SCENARIO.json                       prints the result

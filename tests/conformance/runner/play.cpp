@@ -1,4 +1,4 @@
-#include "play.hpp"
+#include "kinds.hpp"
 
 #include <array>
 #include <chrono>

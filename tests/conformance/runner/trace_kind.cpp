@@ -17,7 +17,6 @@
 #include "compare.hpp"
 #include "kinds.hpp"
 #include "loopback.hpp"
-#include "play.hpp"
 #include "scenario.hpp"
 #include "support.hpp"
 #include "wire_provider.hpp"

@@ -13,6 +13,7 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/support/json_member.hpp>
+#include <cubepi/core/support/lower_case.hpp>
 #include <cubepi/schema/json_text.hpp>
 #include <cubepi/workspace/standard_tools.hpp>
 
@@ -296,11 +297,11 @@ Task<std::optional<Manifest>> read_manifest(Tape spilled, std::string handle) {
         co_await entries_after(std::move(spilled), "spill/" + handle + "/manifest");
     std::optional<Manifest> manifest;
     if (found.empty() || entry_name(found[0]) != "spill.manifest") co_return manifest;
-    const Json* data = found[0].payload.if_contains("data");
-    if (!data || !data->is_object()) co_return manifest;
+    const JsonObject* data = cubepi::detail::object_member(found[0].payload, "data");
+    if (!data) co_return manifest;
     manifest.emplace();
-    manifest->chunks = cubepi::detail::integer_member(data->get_object(), "chunks").value_or(0);
-    manifest->bytes = cubepi::detail::integer_member(data->get_object(), "bytes").value_or(0);
+    manifest->chunks = cubepi::detail::integer_member(*data, "chunks").value_or(0);
+    manifest->bytes = cubepi::detail::integer_member(*data, "bytes").value_or(0);
     co_return manifest;
 }
 
@@ -310,8 +311,7 @@ Task<std::optional<std::string>> read_chunk(Tape spilled, std::string handle, st
         co_await entries_after(std::move(spilled), std::move(anchor));
     std::optional<std::string> text;
     if (found.empty()) co_return text;
-    const Json* results = found[0].payload.if_contains("results");
-    const JsonArray* list = results ? results->if_array() : nullptr;
+    const JsonArray* list = cubepi::detail::array_member(found[0].payload, "results");
     if (list && list->size() == 1 && list->front().is_string()) {
         text = std::string(list->front().get_string());
     }
@@ -375,13 +375,6 @@ Prompt prompt_of(const SubagentArgs& args) {
         parts.emplace_back(part);
     }
     return Prompt(std::move(parts));
-}
-
-std::string lower(std::string text) {
-    for (char& c : text) {
-        if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-    }
-    return text;
 }
 
 void append_error(std::string& text, const std::string& message) {
@@ -493,7 +486,7 @@ Subagent::Subagent(std::shared_ptr<BuiltinCore> core, TurnState& parent,
     if (args_.allowed_skills) {
         plan_.allowed_skills.emplace();
         for (const std::string& name : *args_.allowed_skills)
-            plan_.allowed_skills->insert(lower(name));
+            plan_.allowed_skills->insert(cubepi::detail::lower_case(name));
     }
 }
 

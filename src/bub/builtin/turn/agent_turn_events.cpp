@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cctype>
 #include <chrono>
 #include <ctime>
 #include <utility>
@@ -7,6 +6,7 @@
 #include <bub/builtin/turn/agent_turn.hpp>
 #include <bub/envelope.hpp>
 #include <bub/questions.hpp>
+#include <cubepi/core/support/lower_case.hpp>
 
 // Converts messages of a session to messages of the agent and passes them on; converts the agent's events to events of the turn and entries
 // of its tape.
@@ -14,6 +14,8 @@
 namespace bub::detail {
 
 namespace {
+
+using cubepi::detail::lower_case;
 
 /// Formats local time with its offset, to the second.
 std::string local_date(std::chrono::system_clock::time_point now) {
@@ -25,11 +27,6 @@ std::string local_date(std::chrono::system_clock::time_point now) {
     std::string date(text, size);
     if (date.size() > 5) date.insert(date.size() - 2, ":");
     return date;
-}
-
-std::string lower_case(std::string text) {
-    for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    return text;
 }
 
 std::string audio_format(std::string mime) {

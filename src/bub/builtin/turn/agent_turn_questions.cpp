@@ -43,8 +43,7 @@ const cubepi::HitlRequest& find_request(const std::vector<cubepi::HitlRequest>& 
 cubepi::AnswerOrigin origin_of(const Envelope& message) {
     cubepi::AnswerOrigin origin;
     origin.user = sender_of(message);
-    origin.channel =
-        message.channel.value_or("default") + ":" + message.chat_id.value_or("default");
+    origin.channel = default_session(message);
     return origin;
 }
 

@@ -53,6 +53,10 @@ Task<Tail> read_tail(std::shared_ptr<TapeStore> store, std::string tape, std::in
 
 }  // namespace
 
+const JsonObject* data_of(const std::optional<TapeEntry>& event) noexcept {
+    return event ? cubepi::detail::object_member(event->payload, "data") : nullptr;
+}
+
 std::string next_message_id(const std::string& message_id) { return message_id + "+"; }
 
 namespace {
@@ -76,10 +80,8 @@ void read_answers(EarlierTurn& turn, const cubepi::MessageList& messages,
 }
 
 bool says_complete(const std::optional<TapeEntry>& run) {
-    const Json* data = run ? run->payload.if_contains("data") : nullptr;
-    const JsonObject* object = data ? data->if_object() : nullptr;
-    const Json* status = object ? object->if_contains("status") : nullptr;
-    return status && *status == Json("complete");
+    const JsonObject* data = data_of(run);
+    return data && cubepi::detail::string_member(*data, "status") == "complete";
 }
 
 }  // namespace
@@ -131,8 +133,7 @@ Task<std::optional<EarlierAnswer>> find_earlier_answer(Tape tape, std::string in
     if (!store || input_id.empty()) co_return found;
     const std::optional<TapeEntry> entry =
         co_await store->find_event(tape.name(), std::string(answer_event));
-    const Json* data = entry ? entry->payload.if_contains("data") : nullptr;
-    const JsonObject* event = data ? data->if_object() : nullptr;
+    const JsonObject* event = data_of(entry);
     if (!event || cubepi::detail::text_member(*event, "input") != input_id) co_return found;
     found.emplace();
     found->question_id = cubepi::detail::text_member(*event, "question_id");

@@ -23,6 +23,9 @@ struct EarlierTurn {
 /// Returns nothing if the input is not on the tape.
 Task<std::optional<EarlierTurn>> find_earlier_turn(Tape tape, std::string input_id);
 
+/// Returns the data of an event on the tape; null if there is none.
+const JsonObject* data_of(const std::optional<TapeEntry>& event) noexcept;
+
 /// The event that records an answer on the tape. Its data: `question_id`, `user`, `channel`, `asker`, and `input`,
 /// the id of the message with the answer.
 inline constexpr std::string_view answer_event = "hitl.answer";

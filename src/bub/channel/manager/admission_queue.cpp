@@ -43,7 +43,7 @@ Error queue_full() {
 
 std::string lane_key(const Envelope& message) {
     if (message.session_id && !message.session_id->empty()) return *message.session_id;
-    return message.channel.value_or("default") + ":" + message.chat_id.value_or("default");
+    return default_session(message);
 }
 
 AdmissionQueue::AdmissionQueue(ManagerContext& context, const ChannelSet& channels,

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-// Commands for attacks on rules.
+// Commands for attacks on rules: ordinary ones, and those that abuse a rule for one of them.
 
 namespace cubepi::attack {
 
