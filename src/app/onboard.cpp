@@ -39,7 +39,6 @@
 #include "process.hpp"
 #include "program.hpp"
 #include "terminal/job_control.hpp"
-#include "terminal/style.hpp"
 #include "terminal/terminal_stream.hpp"
 
 // `cubepi onboard`: asks for the settings of a conversation, shows the changes, writes them, and tests them.

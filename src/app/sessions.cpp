@@ -19,7 +19,6 @@
 #include "shell_quoting.hpp"
 #include "terminal/line_editor.hpp"
 #include "terminal/safe_json.hpp"
-#include "terminal/style.hpp"
 #include "terminal/terminal_stream.hpp"
 
 namespace cubepi::app {

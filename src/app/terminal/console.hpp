@@ -9,10 +9,10 @@
 #include <cubepi/core/clock.hpp>
 #include <cubepi/core/task.hpp>
 
-#include "completer.hpp"
 #include "live_area.hpp"
+#include "prompt.hpp"
 #include "prompter.hpp"
-#include "style.hpp"
+#include "terminal_stream.hpp"
 
 namespace cubepi::app {
 

@@ -10,11 +10,9 @@
 
 #include <cubepi/core/scoped_test_directory.hpp>
 
-#include "completer.hpp"
-#include "edit_buffer.hpp"
-#include "history.hpp"
 #include "input_field.hpp"
 #include "keys.hpp"
+#include "prompt.hpp"
 
 namespace cubepi::app {
 namespace {

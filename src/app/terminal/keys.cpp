@@ -3,6 +3,8 @@
 #include <array>
 #include <utility>
 
+#include "terminal_text.hpp"
+
 namespace cubepi::app {
 
 namespace {
@@ -54,13 +56,6 @@ constexpr std::array sequences{
     Sequence{"Oc", KeyCode::word_right},
     Sequence{"Od", KeyCode::word_left},
 };
-
-std::size_t character_length(unsigned char first) {
-    if (first < 0x80) return 1;
-    if (first >= 0xF0) return 4;
-    if (first >= 0xE0) return 3;
-    return first >= 0xC0 ? 2 : 1;
-}
 
 std::string with_line_feeds(std::string_view pasted) {
     std::string text;

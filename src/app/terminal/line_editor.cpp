@@ -21,7 +21,6 @@
 #include <cubepi/core/runtime.hpp>
 
 #include "job_control.hpp"
-#include "style.hpp"
 #include "terminal_stream.hpp"
 
 namespace cubepi::app {

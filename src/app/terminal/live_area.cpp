@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "text_width.hpp"
+#include "text_layout.hpp"
 
 namespace cubepi::app {
 

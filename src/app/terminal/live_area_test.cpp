@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "text_width.hpp"
+#include "text_layout.hpp"
 
 namespace cubepi::app {
 namespace {

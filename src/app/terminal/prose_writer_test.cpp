@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "text_width.hpp"
+#include "text_layout.hpp"
 
 namespace cubepi::app {
 namespace {

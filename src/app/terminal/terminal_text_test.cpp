@@ -11,10 +11,9 @@
 
 #include <cubepi/net/utf8.hpp>
 
-#include "framed_text.hpp"
 #include "safe_json.hpp"
 #include "terminal_stream.hpp"
-#include "text_width.hpp"
+#include "text_layout.hpp"
 
 namespace cubepi::app {
 namespace {

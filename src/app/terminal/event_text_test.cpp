@@ -1,8 +1,8 @@
-#include "outcome_text.hpp"
+#include "event_text.hpp"
 
 #include <gtest/gtest.h>
 
-#include "diff_view.hpp"
+#include "event_text.hpp"
 
 namespace cubepi::app {
 namespace {
