@@ -125,16 +125,19 @@ TEST(Chat, ALineCanBeEditedAndRepeated) {
 }
 
 TEST(Chat, APastedBlockIsOneInput) {
-    const Home home;
-    Terminal chat(home, {"chat", "--offline"});
-    ASSERT_TRUE(chat.expect("> "));
-    chat.type("alpha line\rbeta line\rgamma line\r");
-    ASSERT_TRUE(chat.expect("gamma line")) << chat.shown();
-    ASSERT_TRUE(chat.expect("a script, not a mind")) << chat.shown();
-    ASSERT_TRUE(chat.expect("> "));
-    chat.type("/quit\r");
-    EXPECT_EQ(chat.wait(), 0) << chat.shown();
-    EXPECT_EQ(count_of(chat.screen().text(), "You wrote:"), 1u) << chat.screen().text();
+    for (const char* term : {"xterm", "dumb"}) {
+        Home home;
+        home.set("TERM", term);
+        Terminal chat(home, {"chat", "--offline"});
+        ASSERT_TRUE(chat.expect("> "));
+        chat.type("alpha line\rbeta line\rgamma line\r");
+        ASSERT_TRUE(chat.expect("gamma line")) << chat.shown();
+        ASSERT_TRUE(chat.expect("a script, not a mind")) << chat.shown();
+        ASSERT_TRUE(chat.expect("> "));
+        chat.type("/quit\r");
+        EXPECT_EQ(chat.wait(), 0) << chat.shown();
+        EXPECT_EQ(count_of(chat.screen().text(), "You wrote:"), 1u) << chat.screen().text();
+    }
 }
 
 TEST(Chat, YesRunsTheCall) {
@@ -366,6 +369,24 @@ TEST(Chat, CtrlCStopsTheAnswerAndTwiceLeaves) {
     chat.type("and?\r");
     ASSERT_TRUE(chat.expect_on_screen("Here again.")) << chat.shown();
     ASSERT_TRUE(chat.expect_gone("Esc stops ·")) << chat.shown();
+    chat.type("\x03");
+    ASSERT_TRUE(chat.expect("again leaves")) << chat.shown();
+    chat.type("\x03");
+    EXPECT_EQ(chat.wait(), 0) << chat.shown();
+}
+
+TEST(Chat, CtrlCDropsTheLineOfAPlainChatAndTwiceLeaves) {
+    Home home;
+    home.set("TERM", "dumb");
+    Terminal chat(home, {"chat", "--offline"});
+    ASSERT_TRUE(chat.expect("> ")) << chat.shown();
+    chat.type("some text");
+    ASSERT_TRUE(chat.expect("some text")) << chat.shown();
+    chat.type("\x03");
+    ASSERT_TRUE(chat.expect("\n> (Ctrl-C again leaves) ")) << chat.shown();
+    chat.type("hello\r");
+    ASSERT_TRUE(chat.expect("You wrote: *hello*")) << chat.shown();
+    ASSERT_TRUE(chat.expect("\n> ")) << chat.shown();
     chat.type("\x03");
     ASSERT_TRUE(chat.expect("again leaves")) << chat.shown();
     chat.type("\x03");

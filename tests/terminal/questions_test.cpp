@@ -198,16 +198,63 @@ TEST(Questions, WithoutATerminalAndUnsavedTheModelHasNoToolToAsk) {
 }
 
 TEST(Questions, CtrlCEndsTheLineOfAQuestion) {
-    Home home;
-    home.set("TERM", "dumb");
     const std::string script = calls(call("c1", "write", R"({"path": "a.txt", "content": "x"})"));
-    Terminal chat(home, {"chat", "--script", home.script(script), "go"});
-    ASSERT_TRUE(chat.expect_on_screen("[e]dit >")) << chat.shown();
-    chat.type("\x03");
-    ASSERT_TRUE(chat.expect_on_screen("cubepi: stopped.")) << chat.shown();
-    EXPECT_NE(chat.screen().text().find("[e]dit >\n● write"), std::string::npos)
-        << chat.screen().text();
-    EXPECT_EQ(chat.shown().find("A question to the user ended"), std::string::npos) << chat.shown();
+    for (const std::string term : {"xterm", "dumb"}) {
+        Home home;
+        home.set("TERM", term);
+        Terminal run(home, {"run", "--script", home.script(script), "go"});
+        ASSERT_TRUE(run.expect_on_screen("[e]dit >")) << run.shown();
+        run.type("\x03");
+        EXPECT_EQ(run.wait(), 130) << run.shown();
+        // A terminal that edits lines itself shows the key.
+        const std::string key = term == "dumb" ? " ^C" : "";
+        EXPECT_NE(run.screen().text().find("[e]dit >" + key + "\n● write"), std::string::npos)
+            << run.screen().text();
+        EXPECT_EQ(run.shown().find("A question to the user ended"), std::string::npos)
+            << run.shown();
+    }
+}
+
+TEST(Questions, TheArgumentsOfACallCanBeEditedAtAnyTerminal) {
+    const std::string script = calls(call("c1", "write", R"({"path": "a.txt", "content": "x"})"));
+    for (const std::string term : {"xterm", "dumb"}) {
+        for (const bool keep : {false, true}) {
+            Home home;
+            home.set("TERM", term);
+            Terminal run(home, {"run", "--script", home.script(script), "go"});
+            ASSERT_TRUE(run.expect("[e]dit > ")) << run.shown();
+            run.type("e\r");
+            ASSERT_TRUE(run.expect(R"({"path":"a.txt","content":"x"})")) << run.shown();
+            ASSERT_TRUE(run.expect_on_screen("arguments >")) << run.shown();
+            // A line editor changes the text that is there, another terminal needs all of it.
+            if (!keep && term == "xterm") run.type("\x1b[D\x1b[D\x7fnew");
+            if (!keep && term == "dumb") run.type(R"({"path": "a.txt", "content": "new"})");
+            run.type("\r");
+            EXPECT_EQ(run.wait(), 0) << run.shown();
+            EXPECT_EQ(read_file(home.work() / "a.txt"), keep ? "x" : "new") << run.shown();
+        }
+    }
+}
+
+TEST(Questions, CtrlDDeletesInALineAndLeavesTheQuestionOpenAtAnEmptyOne) {
+    const Home home;
+    ASSERT_EQ(run_piped(home, {"run", "--offline", "--session", "plan", "hi"}).status, 0);
+    Terminal refused(home, {"sessions", "delete", "plan"});
+    ASSERT_TRUE(refused.expect("permanently? [y/N] ")) << refused.shown();
+    refused.type("yn\x1b[D\x04\x7f\x04");
+    EXPECT_EQ(refused.wait(), 1) << refused.shown();
+    EXPECT_NE(refused.shown().find("Nothing was deleted."), std::string::npos) << refused.shown();
+    Terminal interrupted(home, {"sessions", "delete", "plan"});
+    ASSERT_TRUE(interrupted.expect("permanently? [y/N] ")) << interrupted.shown();
+    interrupted.type("y\x03");
+    EXPECT_EQ(interrupted.wait(), 130) << interrupted.shown();
+    EXPECT_NE(interrupted.raw().rfind("\x1b[?2004l"), std::string::npos)
+        << "the terminal is as it was";
+    Terminal agreed(home, {"sessions", "delete", "plan"});
+    ASSERT_TRUE(agreed.expect("permanently? [y/N] ")) << agreed.shown();
+    agreed.type("yn\x1b[D\x04\r");
+    EXPECT_EQ(agreed.wait(), 0) << agreed.shown();
+    EXPECT_NE(agreed.shown().find("Deleted: plan"), std::string::npos) << agreed.shown();
 }
 
 TEST(Questions, AlwaysAnswersTheOtherCallsOfTheSameAnswer) {

@@ -69,6 +69,14 @@ public:
         raw_ = false;
     }
 
+    /// True if this is the foreground job and another program has changed the settings, so that enter() is needed.
+    static bool lost() noexcept {
+        termios now = {};
+        if (!raw_ || !in_foreground(input_) || tcgetattr(input_, &now) != 0) return false;
+        raw_ = (now.c_lflag & ICANON) == 0;
+        return !raw_;
+    }
+
     /// Changes the settings again.
     static void enter() noexcept {
         if (!known_ || raw_ || !in_foreground(input_)) return;
@@ -111,7 +119,7 @@ struct ConsoleQuestion {
 /// The terminal, its prompt and what waits: the implementation of Console. Its handlers keep it alive until close().
 struct Console::State : std::enable_shared_from_this<Console::State> {
     State(Executor executor_, Clock& clock_, std::filesystem::path history,
-          ConsoleTerminal terminal_);
+          ConsoleTerminal terminal_, ConsoleUse use_);
 
     void begin();
     void close();
@@ -126,7 +134,8 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
     void draw_now();
     LiveArea::Content content() const;
     FieldRows field_of(std::size_t max_rows, bool asking) const;
-    void wait_for_resize();
+    /// Waits for a new size, or until the stopped process is continued.
+    void wait_for_change();
     void take_size();
 
     // Input.
@@ -138,6 +147,8 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
     void push(ConsoleInput::Kind kind, std::string text = {}, bool pasted = false);
     void press(const Key& key, bool more_follows);
     void press_in_question(const Key& key);
+    /// Prints the first question with its answer, and removes it.
+    void end_question();
 
     /// The reason why the first question is not shown yet.
     enum class Hold : std::uint8_t {
@@ -163,9 +174,10 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
     Executor executor;
     Clock& clock;
     ConsoleTerminal terminal;
+    ConsoleUse use;
     boost::asio::posix::stream_descriptor input;
     TerminalOutput output;
-    boost::asio::signal_set resized;
+    boost::asio::signal_set changed;
     boost::asio::signal_set ended;
     std::unique_ptr<ClockTimer> escape_timer;
     std::unique_ptr<ClockTimer> frame_timer;
@@ -195,14 +207,15 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
 };
 
 Console::State::State(Executor executor_, Clock& clock_, std::filesystem::path history,
-                      ConsoleTerminal terminal_)
+                      ConsoleTerminal terminal_, ConsoleUse use_)
     : executor(executor_),
       clock(clock_),
       terminal(terminal_),
+      use(use_),
       input(executor_, dup(terminal_.input)),
       output(executor_, terminal_.output, terminal_is_ascii()),
-      resized(executor_, SIGWINCH),
-      ended(executor_, SIGTERM, SIGHUP),
+      changed(executor_, SIGWINCH, SIGCONT),
+      ended(executor_),
       escape_timer(clock_.timer(executor_)),
       frame_timer(clock_.timer(executor_)),
       question_timer(clock_.timer(executor_)),
@@ -216,7 +229,10 @@ Console::State::State(Executor executor_, Clock& clock_, std::filesystem::path h
 void Console::State::begin() {
     output.on_idle([this] { schedule(); });
     wait_for_keys();
-    wait_for_resize();
+    wait_for_change();
+    if (use == ConsoleUse::question) return;  // the caller handles signals
+    ended.add(SIGTERM);
+    ended.add(SIGHUP);
     wait_for_end();
     schedule();
 }
@@ -230,7 +246,7 @@ void Console::State::close() {
     end_timer->cancel();
     boost::system::error_code ignored;
     (void)input.cancel(ignored);
-    (void)resized.cancel(ignored);
+    (void)changed.cancel(ignored);
     (void)ended.cancel(ignored);
     area.hide();
     output.drain();
@@ -280,6 +296,7 @@ void Console::State::draw_now() {
 
 LiveArea::Content Console::State::content() const {
     LiveArea::Content content;
+    if (use == ConsoleUse::question && !question_shows()) return content;
     const std::size_t rows = area.rows();
     // On a small screen the prompt has priority.
     const std::size_t max_rows = rows > 8 ? rows / 2 : rows;
@@ -316,13 +333,16 @@ FieldRows Console::State::field_of(std::size_t max_rows, bool asking) const {
     return prompt.field(area.columns(), max_rows);
 }
 
-void Console::State::wait_for_resize() {
-    resized.async_wait([self = shared_from_this()](const boost::system::error_code& failed, int) {
-        if (failed || self->closed) return;
-        self->take_size();
-        self->schedule();
-        self->wait_for_resize();
-    });
+void Console::State::wait_for_change() {
+    changed.async_wait(
+        [self = shared_from_this()](const boost::system::error_code& failed, int signal) {
+            if (failed || self->closed) return;
+            // After a stop that was not requested by a key, the settings and the screen are those of the shell.
+            if (signal == SIGCONT && !self->suspended && RawMode::lost()) self->resume();
+            if (signal == SIGWINCH) self->take_size();
+            self->schedule();
+            self->wait_for_change();
+        });
 }
 
 void Console::State::take_size() {
@@ -375,6 +395,11 @@ void Console::State::take(const std::vector<Key>& keys) {
 }
 
 void Console::State::push(ConsoleInput::Kind kind, std::string text, bool pasted) {
+    if (use == ConsoleUse::question) {
+        if (kind == ConsoleInput::Kind::interrupt) kill(0, SIGINT);
+        if (kind == ConsoleInput::Kind::end && !questions.empty()) end_question();
+        return;
+    }
     ConsoleInput made;
     made.kind = kind;
     made.text = std::move(text);
@@ -392,6 +417,7 @@ void Console::State::press(const Key& key, bool more_follows) {
         default: break;
     }
     if (question_shows()) return press_in_question(key);
+    if (use == ConsoleUse::question) return;
     if (hold == Hold::new_question && key.code != KeyCode::escape) return;
     typed_last = clock.now();
     switch (prompt.press(key, more_follows)) {
@@ -409,15 +435,26 @@ void Console::State::press(const Key& key, bool more_follows) {
 
 void Console::State::press_in_question(const Key& key) {
     ConsoleQuestion& question = *questions.front();
-    if (key.code == KeyCode::enter || key.code == KeyCode::end_of_input) {
-        if (key.code == KeyCode::enter) question.answer = question.buffer.text();
-        area.print(question.prompt + spelled_out(question.buffer.text()) + "\n");
-        question.over.set();
-        questions.pop_front();
-        return hold_question();
+    switch (key.code) {
+        case KeyCode::enter: question.answer = question.buffer.text(); return end_question();
+        case KeyCode::end_of_input:
+            if (question.buffer.empty()) return end_question();
+            (void)question.buffer.apply(Key{KeyCode::erase, {}});
+            return;
+        case KeyCode::escape:
+            if (use == ConsoleUse::chat) push(ConsoleInput::Kind::interrupt);
+            return;
+        default: (void)question.buffer.apply(key);
     }
-    if (key.code == KeyCode::escape) return push(ConsoleInput::Kind::interrupt);
-    (void)question.buffer.apply(key);
+}
+
+void Console::State::end_question() {
+    const std::shared_ptr<ConsoleQuestion> question = questions.front();
+    if (question_shows())
+        area.print(question->prompt + spelled_out(question->buffer.text()) + "\n");
+    question->over.set();
+    questions.pop_front();
+    hold_question();
 }
 
 void Console::State::hold_question() {
@@ -499,8 +536,9 @@ void Console::State::resume() {
 }
 
 Console::Console(Executor executor, Clock& clock, std::filesystem::path history,
-                 ConsoleTerminal terminal)
-    : state_(std::make_shared<State>(std::move(executor), clock, std::move(history), terminal)) {
+                 ConsoleTerminal terminal, ConsoleUse use)
+    : state_(
+          std::make_shared<State>(std::move(executor), clock, std::move(history), terminal, use)) {
     state_->raw.emplace(terminal.input, terminal.output);
     state_->count_typed_ahead();
     state_->begin();
@@ -511,7 +549,9 @@ Console::~Console() { state_->close(); }
 bool Console::possible() {
     if (isatty(STDIN_FILENO) != 1 || isatty(STDOUT_FILENO) != 1) return false;
     const char* term = std::getenv("TERM");
-    return term && *term && std::string_view(term) != "dumb";
+    termios settings = {};
+    return term && *term && std::string_view(term) != "dumb" &&
+           tcgetattr(STDIN_FILENO, &settings) == 0;
 }
 
 void Console::print(TerminalView text, Flow flow) {
@@ -597,12 +637,22 @@ Task<std::optional<std::string>> Console::read(TerminalText prompt, std::string 
     }
     if (failure) {
         const bool first = !state->questions.empty() && state->questions.front() == question;
-        std::erase(state->questions, question);
-        if (first) state->hold_question();
+        if (first && state->use == ConsoleUse::question) {
+            state->end_question();
+        } else {
+            std::erase(state->questions, question);
+            if (first) state->hold_question();
+        }
         state->schedule();
         std::rethrow_exception(failure);
     }
     co_return question->answer;
+}
+
+void Console::withdraw() {
+    if (state_->use == ConsoleUse::chat) return;
+    if (asking()) state_->end_question();
+    close();
 }
 
 const Style& Console::style() const noexcept { return state_->style; }

@@ -257,7 +257,7 @@ TEST_F(EditingDirectory, HistoryGoesBackAndKeepsTheDraft) {
     std::ifstream file(directory_ / "history");
     std::string first;
     std::getline(file, first);
-    EXPECT_EQ(first, "_HiStOrY_V2_") << "libedit reads it as well";
+    EXPECT_EQ(first, "_HiStOrY_V2_") << "earlier versions read it as well";
     const auto mode = std::filesystem::status(directory_ / "history").permissions();
     EXPECT_EQ(mode, std::filesystem::perms(0600));
 }

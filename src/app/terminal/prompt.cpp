@@ -17,7 +17,7 @@ namespace {
 constexpr std::string_view header = "_HiStOrY_V2_";
 constexpr std::size_t max_entries = 1000;
 
-/// libedit's form: blanks, backslashes and control characters as three octal digits.
+/// Encodes an entry for the file: blanks, backslashes and control characters as three octal digits.
 std::string encoded(std::string_view text) {
     std::string line;
     for (const char c : text) {

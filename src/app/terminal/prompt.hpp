@@ -14,7 +14,7 @@
 
 namespace cubepi::app {
 
-/// The history of inputs, stored in a file in libedit's format (mode 0600). Browsing preserves the unfinished text.
+/// The history of inputs, stored in a file in the format of editline (mode 0600). Browsing preserves the unfinished text.
 class History {
 public:
     /// Empty path: stored only in memory.
