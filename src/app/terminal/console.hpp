@@ -29,7 +29,7 @@ struct ConsoleInput {
     bool pasted = false;  ///< the beginning of `text` was pasted
 };
 
-/// What a console is for.
+/// The use of a console.
 enum class ConsoleUse : std::uint8_t {
     chat,
     question,  ///< one question and nothing else: no prompt, and Ctrl-C signals the process group as at any other time

@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "event_text.hpp"
-
 namespace cubepi::app {
 namespace {
 

@@ -70,13 +70,7 @@ std::string with_line_feeds(std::string_view pasted) {
     return text;
 }
 
-Key key(KeyCode code) {
-    Key result;
-    result.code = code;
-    return result;
-}
-
-Key key(KeyCode code, std::string text) {
+Key key(KeyCode code, std::string text = {}) {
     Key result;
     result.code = code;
     result.text = std::move(text);
