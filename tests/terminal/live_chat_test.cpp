@@ -471,11 +471,9 @@ TEST(LiveChat, ADumbTerminalGetsPlainLines) {
     Home home;
     home.set("TERM", "dumb");
     Terminal chat(home, {"chat", "--offline"});
-    ASSERT_TRUE(chat.expect("> ")) << chat.shown();
-    chat.type("hello\r");
+    ASSERT_TRUE(chat.answer("> ", "hello\r")) << chat.shown();
     ASSERT_TRUE(chat.expect("You wrote")) << chat.shown();
-    ASSERT_TRUE(chat.expect("> "));
-    chat.type("/quit\r");
+    ASSERT_TRUE(chat.answer("> ", "/quit\r")) << chat.shown();
     EXPECT_EQ(chat.wait(), 0) << chat.shown();
 }
 

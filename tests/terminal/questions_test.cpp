@@ -73,8 +73,7 @@ TEST(Questions, TextBeforeACallIsShownBeforeTheQuestionOfAChat) {
         Home home;
         home.set("TERM", term);
         Terminal chat(home, {"chat", "--base-url", server.url("/v1"), "-m", "m"}, 400);
-        ASSERT_TRUE(chat.expect("> ")) << chat.shown();
-        chat.type("go\r");
+        ASSERT_TRUE(chat.answer("> ", "go\r")) << chat.shown();
         ASSERT_TRUE(chat.expect_on_screen("[e]dit >")) << chat.shown();
         expect_text_before_question(chat.screen().text());
         chat.type("y\r");
@@ -111,10 +110,8 @@ TEST(Questions, TheModelAsksAtATerminal) {
             program.type("green\r");
             ASSERT_TRUE(program.expect("enter a number from 1 to 2, or the text of an option"))
                 << program.shown();
-            ASSERT_TRUE(program.expect("number > ")) << program.shown();
-            program.type("2\r");
-            ASSERT_TRUE(program.expect("answer (Enter skips) > ")) << program.shown();
-            program.type("Ada\r");
+            ASSERT_TRUE(program.answer("number > ", "2\r")) << program.shown();
+            ASSERT_TRUE(program.answer("answer (Enter skips) > ", "Ada\r")) << program.shown();
             ASSERT_TRUE(program.expect_on_screen("The user answered:")) << program.shown();
             ASSERT_TRUE(program.expect_on_screen("That is all.")) << program.shown();
         }
@@ -147,15 +144,12 @@ TEST(Questions, AChatAsksWhatItsSuspendedSessionWaitsFor) {
         const std::string rest = suspend(home);
         Terminal chat(home, {"chat", "--continue", "--script", rest}, 120);
         ASSERT_TRUE(chat.expect("? write creates c1.txt")) << chat.shown();
-        ASSERT_TRUE(chat.expect("[e]dit > ")) << chat.shown();
-        chat.type("y\r");
+        ASSERT_TRUE(chat.answer("[e]dit > ", "y\r")) << chat.shown();
         ASSERT_TRUE(chat.expect("? write creates c2.txt")) << chat.shown();
-        ASSERT_TRUE(chat.expect("[e]dit > ")) << chat.shown();
-        chat.type("n\r");
+        ASSERT_TRUE(chat.answer("[e]dit > ", "n\r")) << chat.shown();
         // The run continues, and asks again.
         ASSERT_TRUE(chat.expect("? write creates c3.txt")) << chat.shown();
-        ASSERT_TRUE(chat.expect("[e]dit > ")) << chat.shown();
-        chat.type("y\r");
+        ASSERT_TRUE(chat.answer("[e]dit > ", "y\r")) << chat.shown();
         ASSERT_TRUE(chat.expect_on_screen("That is all.")) << chat.shown();
         EXPECT_EQ(run_piped(home, {"inbox"}).out, "");
         EXPECT_TRUE(std::filesystem::exists(home.work() / "c1.txt"));
@@ -169,8 +163,7 @@ TEST(Questions, AnOpenQuestionThatIsNotAnsweredStaysOpen) {
     const std::string rest = suspend(home);
     Terminal chat(home, {"chat", "--continue", "--script", rest, "a", "prompt"}, 120);
     ASSERT_TRUE(chat.expect("? write creates c1.txt")) << chat.shown();
-    ASSERT_TRUE(chat.expect("[e]dit > ")) << chat.shown();
-    chat.type("\x03");
+    ASSERT_TRUE(chat.answer("[e]dit > ", "\x03")) << chat.shown();
     ASSERT_TRUE(chat.expect_on_screen("cubepi inbox approve c1")) << chat.shown();
     ASSERT_TRUE(chat.expect_on_screen("> a prompt")) << "it is not lost\n" << chat.shown();
     chat.type("\r");
@@ -223,8 +216,7 @@ TEST(Questions, TheArgumentsOfACallCanBeEditedAtAnyTerminal) {
             Home home;
             home.set("TERM", term);
             Terminal run(home, {"run", "--script", home.script(script), "go"});
-            ASSERT_TRUE(run.expect("[e]dit > ")) << run.shown();
-            run.type("e\r");
+            ASSERT_TRUE(run.answer("[e]dit > ", "e\r")) << run.shown();
             ASSERT_TRUE(run.expect(R"({"path":"a.txt","content":"x"})")) << run.shown();
             ASSERT_TRUE(run.expect_on_screen("arguments >")) << run.shown();
             // A line editor changes the text that is there, another terminal needs all of it.
@@ -241,19 +233,16 @@ TEST(Questions, CtrlDDeletesInALineAndLeavesTheQuestionOpenAtAnEmptyOne) {
     const Home home;
     ASSERT_EQ(run_piped(home, {"run", "--offline", "--session", "plan", "hi"}).status, 0);
     Terminal refused(home, {"sessions", "delete", "plan"});
-    ASSERT_TRUE(refused.expect("permanently? [y/N] ")) << refused.shown();
-    refused.type("yn\x1b[D\x04\x7f\x04");
+    ASSERT_TRUE(refused.answer("permanently? [y/N] ", "yn\x1b[D\x04\x7f\x04")) << refused.shown();
     EXPECT_EQ(refused.wait(), 1) << refused.shown();
     EXPECT_NE(refused.shown().find("Nothing was deleted."), std::string::npos) << refused.shown();
     Terminal interrupted(home, {"sessions", "delete", "plan"});
-    ASSERT_TRUE(interrupted.expect("permanently? [y/N] ")) << interrupted.shown();
-    interrupted.type("y\x03");
+    ASSERT_TRUE(interrupted.answer("permanently? [y/N] ", "y\x03")) << interrupted.shown();
     EXPECT_EQ(interrupted.wait(), 130) << interrupted.shown();
     EXPECT_NE(interrupted.raw().rfind("\x1b[?2004l"), std::string::npos)
         << "the terminal is as it was";
     Terminal agreed(home, {"sessions", "delete", "plan"});
-    ASSERT_TRUE(agreed.expect("permanently? [y/N] ")) << agreed.shown();
-    agreed.type("yn\x1b[D\x04\r");
+    ASSERT_TRUE(agreed.answer("permanently? [y/N] ", "yn\x1b[D\x04\r")) << agreed.shown();
     EXPECT_EQ(agreed.wait(), 0) << agreed.shown();
     EXPECT_NE(agreed.shown().find("Deleted: plan"), std::string::npos) << agreed.shown();
 }
@@ -291,18 +280,14 @@ TEST(Questions, TheModelPickerTakesNumbersNamesAndPartsOfThem) {
         });
         const Home home;
         Terminal run(home, {"run", "--base-url", server.url("/v1"), "go"});
-        ASSERT_TRUE(run.expect("number or name > ")) << run.shown();
-        run.type("alp\r");
+        ASSERT_TRUE(run.answer("number or name > ", "alp\r")) << run.shown();
         ASSERT_TRUE(run.expect("'alp' matches 3 models; enter a number from 1 to 3"))
             << run.shown();
-        ASSERT_TRUE(run.expect("number or name > ")) << run.shown();
-        run.type("2x\r");
+        ASSERT_TRUE(run.answer("number or name > ", "2x\r")) << run.shown();
         ASSERT_TRUE(run.expect("'2x' is not in the list")) << run.shown();
-        ASSERT_TRUE(run.expect("number or name > ")) << run.shown();
-        run.type("\r");
+        ASSERT_TRUE(run.answer("number or name > ", "\r")) << run.shown();
         ASSERT_TRUE(run.expect("no model was chosen")) << run.shown();
-        ASSERT_TRUE(run.expect("number or name > ")) << run.shown();
-        run.type(std::string(answer) + "\r");
+        ASSERT_TRUE(run.answer("number or name > ", std::string(answer) + "\r")) << run.shown();
         EXPECT_EQ(run.wait(), 0) << run.shown();
         EXPECT_NE(asked.find("\"alpha-small\""), std::string::npos) << answer << "\n" << asked;
     }
@@ -381,8 +366,7 @@ TEST_F(FetchInAChat, D52_ARedirectToAnotherHostIsAskedAboutAsACallOfItsOwn) {
     ASSERT_TRUE(chat.expect_on_screen(not_followed)) << chat.screen().text();
     ASSERT_TRUE(chat.expect_on_screen("? Fetch http://8.8.8.8/b")) << chat.screen().text();
     ASSERT_TRUE(chat.expect("always adds: fetch: http://8.8.8.8")) << chat.screen().text();
-    ASSERT_TRUE(chat.expect("[e]dit >"));
-    chat.type("y\r");
+    ASSERT_TRUE(chat.answer("[e]dit >", "y\r")) << chat.shown();
     ASSERT_TRUE(chat.expect_on_screen("Done.")) << chat.screen().text();
     EXPECT_NE(chat.screen().text().find("HTTP 200, text/plain, 27 bytes, http://8.8.8.8/b"),
               std::string::npos)

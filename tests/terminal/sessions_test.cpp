@@ -72,16 +72,14 @@ TEST(Sessions, AChatIsSavedUnderANameFromItsFirstPromptAndPrintsHowToResume) {
     Home home;
     {
         Terminal chat(home, {"--offline", "fix the bug"});
-        EXPECT_TRUE(chat.expect("You wrote: fix the bug")) << chat.shown();
-        chat.type("/quit\r");
+        EXPECT_TRUE(chat.answer("You wrote: fix the bug", "/quit\r")) << chat.shown();
         EXPECT_TRUE(chat.expect("Resume this chat: cubepi chat --session fix-the-bug\n"))
             << chat.shown();
         EXPECT_EQ(chat.wait(), 0);
     }
     home.set("TERM", "dumb");
     Terminal plain(home, {"chat", "--offline", "Fix the bug!"});
-    EXPECT_TRUE(plain.expect("You wrote: *Fix the bug!*")) << plain.shown();
-    plain.type("/quit\r");
+    EXPECT_TRUE(plain.answer("You wrote: *Fix the bug!*", "/quit\r")) << plain.shown();
     EXPECT_TRUE(plain.expect("Resume this chat: cubepi chat --session fix-the-bug-2\n"))
         << plain.shown();
     EXPECT_EQ(plain.wait(), 0);

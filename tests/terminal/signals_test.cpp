@@ -91,8 +91,7 @@ TEST(Signals, APlainChatEndsAsWell) {
     Home home;
     home.set("TERM", "dumb");
     Terminal chat(home, {"chat", "--yes", "--script", home.script(staying_command)});
-    ASSERT_TRUE(chat.expect("> "));
-    chat.type("go\r");
+    ASSERT_TRUE(chat.answer("> ", "go\r")) << chat.shown();
     ASSERT_TRUE(chat.expect("shell command:"));
     const pid_t command = pid_in(home);
     chat.send(SIGTERM);
@@ -243,11 +242,9 @@ TEST(WaitsForTheUser, CtrlCAtTheModelPickerOfARunEndsItAndRestoresTheTerminal) {
         cubepi::testing::built_program("cubepi") + " run --base-url " + server.url("/v1");
     shell.type("a=$(stty -g); " + run +
                " go; echo status $?; [ \"$a\" = \"$(stty -g)\" ] && echo sa''me\r");
-    ASSERT_TRUE(shell.expect("name > ")) << shell.shown();
-    shell.type("\x03");
+    ASSERT_TRUE(shell.answer("name > ", "\x03")) << shell.shown();
     ASSERT_TRUE(shell.expect("status 130")) << shell.shown();
-    EXPECT_TRUE(shell.expect("same")) << shell.shown();
-    shell.type("exit\r");
+    EXPECT_TRUE(shell.answer("same", "exit\r")) << shell.shown();
     EXPECT_EQ(shell.wait(), 0) << shell.shown();
 }
 
@@ -279,8 +276,8 @@ TEST(JobControl, BackgroundRunsDoNotTouchTheTerminal) {
     ASSERT_TRUE(shell.started()) << shell.shown();
     shell.type("cubepi run --script " + script + " a & cubepi run --script " + script +
                " b & wait; echo ov''er\r");
-    ASSERT_TRUE(shell.expect("over")) << shell.shown();
-    shell.type("jobs; stty -a | grep -o -- '-\\?icanon'; exit\r");
+    ASSERT_TRUE(shell.answer("over", "jobs; stty -a | grep -o -- '-\\?icanon'; exit\r"))
+        << shell.shown();
     EXPECT_EQ(shell.wait(), 0);
     EXPECT_EQ(shell.shown().find("Stopped"), std::string::npos) << shell.shown();
     const std::size_t first = shell.shown().find("Answered.");
@@ -295,8 +292,7 @@ TEST(JobControl, AQuestionOfABackgroundRunIsRefusedAndSaysHowToAllowIt) {
     shell.type("cubepi run --script " + script + " a & wait; echo ov''er\r");
     ASSERT_TRUE(shell.expect("runs in the background")) << shell.shown();
     ASSERT_TRUE(shell.expect("That is all.")) << shell.shown();
-    ASSERT_TRUE(shell.expect("over")) << shell.shown();
-    shell.type("exit\r");
+    ASSERT_TRUE(shell.answer("over", "exit\r")) << shell.shown();
     EXPECT_EQ(shell.wait(), 0);
     EXPECT_EQ(shell.shown().find("Stopped"), std::string::npos) << shell.shown();
     EXPECT_FALSE(std::filesystem::exists(home.work() / "a.txt"));
@@ -308,14 +304,10 @@ TEST(JobControl, AStoppedQuestionCanBeAnsweredInTheForeground) {
     Shell shell(home);
     ASSERT_TRUE(shell.started()) << shell.shown();
     shell.type("cubepi run --script " + script + " a\r");
-    ASSERT_TRUE(shell.expect("[e]dit > ")) << shell.shown();
-    shell.type("\x1a");
-    ASSERT_TRUE(shell.expect("Stopped")) << shell.shown();
-    shell.type("fg\r");
-    ASSERT_TRUE(shell.expect("[e]dit > ")) << shell.shown();
-    shell.type("y\r");
-    ASSERT_TRUE(shell.expect("That is all.")) << shell.shown();
-    shell.type("exit\r");
+    ASSERT_TRUE(shell.answer("[e]dit > ", "\x1a")) << shell.shown();
+    ASSERT_TRUE(shell.answer("Stopped", "fg\r")) << shell.shown();
+    ASSERT_TRUE(shell.answer("[e]dit > ", "y\r")) << shell.shown();
+    ASSERT_TRUE(shell.answer("That is all.", "exit\r")) << shell.shown();
     EXPECT_EQ(shell.wait(), 0);
     EXPECT_EQ(read_file(home.work() / "a.txt"), "x");
 }
@@ -330,10 +322,8 @@ TEST(JobControl, AChatInTheBackgroundStopsUntilItIsInTheForeground) {
         shell.type("wait; echo a''waited; fg\r");
         ASSERT_TRUE(shell.expect("Stopped")) << shell.shown();
         ASSERT_TRUE(shell.expect("awaited")) << shell.shown();
-        ASSERT_TRUE(shell.expect("> ")) << shell.shown();
-        shell.type("/quit\r");
-        ASSERT_TRUE(shell.expect("ready$ ")) << shell.shown();
-        shell.type("exit\r");
+        ASSERT_TRUE(shell.answer("> ", "/quit\r")) << shell.shown();
+        ASSERT_TRUE(shell.answer("ready$ ", "exit\r")) << shell.shown();
         EXPECT_EQ(shell.wait(), 0) << shell.shown();
     }
 }
@@ -345,22 +335,17 @@ TEST(JobControl, AChatThatIsStoppedInTheBackgroundCanBeEnded) {
         Shell shell(home);
         ASSERT_TRUE(shell.started()) << shell.shown();
         shell.type("set -b; cubepi chat --offline &\r");
-        ASSERT_TRUE(shell.expect("Stopped")) << shell.shown();
-        shell.type(kill_job);
-        ASSERT_TRUE(shell.expect("Exit 143")) << shell.shown();
-        shell.type("\rcubepi chat --offline\r");
+        ASSERT_TRUE(shell.answer("Stopped", kill_job)) << shell.shown();
+        ASSERT_TRUE(shell.answer("Exit 143", "\rcubepi chat --offline\r")) << shell.shown();
         ASSERT_TRUE(shell.expect("talks to")) << shell.shown();
-        ASSERT_TRUE(shell.expect("> ")) << shell.shown();
-        shell.type("\x1a");
-        ASSERT_TRUE(shell.expect("Stopped")) << shell.shown();
-        shell.type("bg\r");
+        ASSERT_TRUE(shell.answer("> ", "\x1a")) << shell.shown();
+        ASSERT_TRUE(shell.answer("Stopped", "bg\r")) << shell.shown();
         // The plain chat stops when the terminal has input, which may be the next line already.
         if (std::string(term) == "xterm") {
             ASSERT_TRUE(shell.expect("Stopped")) << shell.shown();
         }
         shell.type(kill_job);
-        ASSERT_TRUE(shell.expect("Exit 143")) << shell.shown();
-        shell.type("exit\r");
+        ASSERT_TRUE(shell.answer("Exit 143", "exit\r")) << shell.shown();
         EXPECT_EQ(shell.wait(), 0) << shell.shown();
     }
 }

@@ -211,6 +211,12 @@ bool Terminal::expect(const std::string& text) {
     }
 }
 
+bool Terminal::answer(const std::string& text, const std::string& keys) {
+    const bool shown = expect(text);
+    if (shown) type(keys);
+    return shown;
+}
+
 bool Terminal::expect_on_screen(const std::string& text) {
     const Deadline end = patience();
     bool open = true;

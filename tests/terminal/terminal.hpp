@@ -59,6 +59,8 @@ public:
 
     /// Waits until `text` is shown behind what was waited for before; false when the program ended, or after minutes.
     bool expect(const std::string& text);
+    /// Types `keys` once `text` is shown as in expect().
+    bool answer(const std::string& text, const std::string& keys);
     /// Waits until the screen (with what has scrolled off it) has `text`.
     bool expect_on_screen(const std::string& text);
     /// Waits until the screen has it no more.
