@@ -137,8 +137,7 @@ TEST(PastedCommand, AsksBeforeItRunsInTheShell) {
     ASSERT_TRUE(chat.answer("> ", pasted(",touch made") + "\r")) << chat.shown();
     ASSERT_TRUE(chat.expect_on_screen("The pasted text runs as a shell command:"))
         << chat.screen().text();
-    ASSERT_TRUE(chat.expect_on_screen("run it? y/n >")) << chat.screen().text();
-    chat.type("n\r");
+    ASSERT_TRUE(chat.answer_on_screen("run it? y/n >", "n\r")) << chat.screen().text();
     ASSERT_TRUE(chat.expect_on_screen("Not run.")) << chat.screen().text();
     EXPECT_FALSE(std::filesystem::exists(home.work() / "made"));
     chat.type(",echo " + pasted("typed-comma") + "\r");
@@ -155,8 +154,7 @@ TEST(BangCommand, IsStoppedByEsc) {
     Terminal chat(home, {"chat", "--offline"});
     ASSERT_TRUE(chat.answer("> ", "!touch begun; sleep 600\r")) << chat.shown();
     ASSERT_TRUE(chat.answer("Esc stops ·", "\x1b")) << chat.shown();
-    ASSERT_TRUE(chat.expect_on_screen("stopped.")) << chat.screen().text();
-    chat.type("still there\r");
+    ASSERT_TRUE(chat.answer_on_screen("stopped.", "still there\r")) << chat.screen().text();
     ASSERT_TRUE(chat.expect_on_screen("You wrote: still there")) << chat.screen().text();
 }
 

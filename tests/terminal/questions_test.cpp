@@ -104,10 +104,9 @@ TEST(Questions, TheModelAsksAtATerminal) {
             home.set("TERM", term);
             Terminal program(home, {command, "--script", home.script(ask_user_script()), "go"});
             ASSERT_TRUE(program.expect("number > ")) << program.shown();
-            ASSERT_TRUE(program.expect_on_screen(
-                "? The model asks:\n  │ Which color?\n  │ 1  Red\n  │ 2  Blue\n"))
-                << program.shown();
-            program.type("green\r");
+            ASSERT_TRUE(program.answer_on_screen(
+                "? The model asks:\n  │ Which color?\n  │ 1  Red\n  │ 2  Blue\n", "green\r"))
+                << program.screen().text();
             ASSERT_TRUE(program.expect("enter a number from 1 to 2, or the text of an option"))
                 << program.shown();
             ASSERT_TRUE(program.answer("number > ", "2\r")) << program.shown();
@@ -167,8 +166,8 @@ TEST(Questions, AnOpenQuestionThatIsNotAnsweredStaysOpen) {
     ASSERT_TRUE(chat.expect_on_screen("cubepi inbox approve c1")) << chat.shown();
     ASSERT_TRUE(chat.expect_on_screen("> a prompt")) << "it is not lost\n" << chat.shown();
     chat.type("\r");
-    ASSERT_TRUE(chat.expect_on_screen("the message has not been read yet")) << chat.shown();
-    chat.type(",deny c1\r");
+    ASSERT_TRUE(chat.answer_on_screen("the message has not been read yet", ",deny c1\r"))
+        << chat.screen().text();
     ASSERT_TRUE(chat.expect("? write creates c2.txt")) << chat.shown();
     EXPECT_NE(run_piped(home, {"inbox"}).out.find("c2\t"), std::string::npos);
 }
@@ -197,8 +196,7 @@ TEST(Questions, CtrlCEndsTheLineOfAQuestion) {
         Home home;
         home.set("TERM", term);
         Terminal run(home, {"run", "--script", home.script(script), "go"});
-        ASSERT_TRUE(run.expect_on_screen("[e]dit >")) << run.shown();
-        run.type("\x03");
+        ASSERT_TRUE(run.answer_on_screen("[e]dit >", "\x03")) << run.screen().text();
         EXPECT_EQ(run.wait(), 130) << run.shown();
         // A terminal that edits lines itself shows the key.
         const std::string key = term == "dumb" ? " ^C" : "";
@@ -253,10 +251,8 @@ TEST(Questions, AlwaysAnswersTheOtherCallsOfTheSameAnswer) {
         calls(call("c1", "fetch", R"({"url": "http://127.0.0.1:9/a"})") + "," +
               call("c2", "fetch", R"({"url": "http://127.0.0.1:9/b"})"));
     Terminal chat(home, {"chat", "--script", home.script(script), "go"});
-    ASSERT_TRUE(chat.expect_on_screen("[e]dit >")) << chat.shown();
-    chat.type("a\r");
-    ASSERT_TRUE(chat.expect_on_screen("[y/N] >")) << chat.shown();
-    chat.type("\r");
+    ASSERT_TRUE(chat.answer_on_screen("[e]dit >", "a\r")) << chat.screen().text();
+    ASSERT_TRUE(chat.answer_on_screen("[y/N] >", "\r")) << chat.screen().text();
     ASSERT_TRUE(chat.expect_on_screen("That is all.")) << chat.shown();
     EXPECT_EQ(chat.screen().text().find("? Fetch http://127.0.0.1:9/b"), std::string::npos)
         << chat.screen().text();
@@ -357,12 +353,10 @@ constexpr const char* not_followed =
 
 TEST_F(FetchInAChat, D52_ARedirectToAnotherHostIsAskedAboutAsACallOfItsOwn) {
     Terminal chat(home, {"chat", "--script", fetches({asked_url, other_url})}, 160, 40);
-    ASSERT_TRUE(chat.expect_on_screen("talks to")) << chat.shown();
-    chat.type("go\r");
+    ASSERT_TRUE(chat.answer_on_screen("talks to", "go\r")) << chat.screen().text();
     ASSERT_TRUE(chat.expect_on_screen("? Fetch http://93.184.216.34/a")) << chat.screen().text();
     ASSERT_TRUE(chat.expect_on_screen("always adds: fetch: http://93.184.216.34"));
-    ASSERT_TRUE(chat.expect_on_screen("[e]dit >"));
-    chat.type("y\r");
+    ASSERT_TRUE(chat.answer_on_screen("[e]dit >", "y\r")) << chat.screen().text();
     ASSERT_TRUE(chat.expect_on_screen(not_followed)) << chat.screen().text();
     ASSERT_TRUE(chat.expect_on_screen("? Fetch http://8.8.8.8/b")) << chat.screen().text();
     ASSERT_TRUE(chat.expect("always adds: fetch: http://8.8.8.8")) << chat.screen().text();

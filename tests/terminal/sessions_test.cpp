@@ -110,8 +110,8 @@ TEST(Sessions, AChatThatCannotBeSavedSaysSoAndWorks) {
 TEST(Sessions, B11_APromptOnTheCommandLineIsNeverACommand) {
     const Home home;
     Terminal chat(home, {"--offline", "--yes", ",touch made"});
-    EXPECT_TRUE(chat.expect_on_screen("You wrote: *,touch made*")) << chat.shown();
-    chat.type("/quit\r");
+    EXPECT_TRUE(chat.answer_on_screen("You wrote: *,touch made*", "/quit\r"))
+        << chat.screen().text();
     EXPECT_EQ(chat.wait(), 0);
     EXPECT_FALSE(std::filesystem::exists(home.work() / "made"));
 }
@@ -456,10 +456,9 @@ TEST_F(OldSessions, AChatSaysItToo) {
     keep("plan", "buy grease");
     Terminal chat(home, {"chat", "--offline", "--continue"}, 200);
     ASSERT_TRUE(chat.expect_on_screen("Session: plan")) << chat.screen().text();
-    ASSERT_TRUE(chat.expect_on_screen("Copied 2 messages of session plan")) << chat.screen().text();
-    chat.type("hello\r");
-    ASSERT_TRUE(chat.expect_on_screen("You wrote: hello")) << chat.screen().text();
-    chat.type("\x04");
+    ASSERT_TRUE(chat.answer_on_screen("Copied 2 messages of session plan", "hello\r"))
+        << chat.screen().text();
+    ASSERT_TRUE(chat.answer_on_screen("You wrote: hello", "\x04")) << chat.screen().text();
     EXPECT_EQ(chat.wait(), 0);
     EXPECT_TRUE(has(context_of(home, "plan"), "hello"));
 }

@@ -39,8 +39,7 @@ bool has_ended(pid_t pid) { return kill(pid, 0) != 0 && errno == ESRCH; }
 TEST(Signals, SigtermEndsTheChatAndTheCommandsOfItsTurn) {
     const Home home;
     Terminal chat(home, {"chat", "--yes", "--script", home.script(staying_command)});
-    ASSERT_TRUE(chat.expect_on_screen("talks to"));
-    chat.type("go\r");
+    ASSERT_TRUE(chat.answer_on_screen("talks to", "go\r")) << chat.screen().text();
     ASSERT_TRUE(chat.expect_on_screen("shell command:")) << chat.screen().text();
     const pid_t command = pid_in(home);
     chat.send(SIGTERM);
@@ -52,8 +51,7 @@ TEST(Signals, SigtermEndsTheChatAndTheCommandsOfItsTurn) {
 TEST(Signals, AClosedWindowEndsTheChatAndTheCommandsOfItsTurn) {
     const Home home;
     Terminal chat(home, {"chat", "--yes", "--script", home.script(staying_command)});
-    ASSERT_TRUE(chat.expect_on_screen("talks to"));
-    chat.type("go\r");
+    ASSERT_TRUE(chat.answer_on_screen("talks to", "go\r")) << chat.screen().text();
     ASSERT_TRUE(chat.expect_on_screen("shell command:")) << chat.screen().text();
     const pid_t command = pid_in(home);
     EXPECT_EQ(chat.hang_up(), 128 + SIGHUP);
@@ -108,8 +106,7 @@ TEST(Signals, WithoutUtf8TheSignsArePlainAndTheColumnsRight) {
     Home home;
     home.set("LANG", "C");
     Terminal chat(home, {"chat", "--script", home.script(R"(["- an **item**\n"])")}, 40, 12);
-    ASSERT_TRUE(chat.expect_on_screen("talks to"));
-    chat.type("漢字 é");
+    ASSERT_TRUE(chat.answer_on_screen("talks to", "漢字 é")) << chat.screen().text();
     ASSERT_TRUE(chat.expect_on_screen("> 漢字 é")) << chat.screen().text();
     EXPECT_EQ(chat.screen().cursor_column(), 2u + 4 + 1 + 1);
     chat.type("\r");
@@ -161,8 +158,8 @@ protected:
     /// Brings the program to the place.
     void reach(Terminal& terminal) {
         if (!GetParam().keys.empty()) {
-            ASSERT_TRUE(terminal.expect_on_screen(GetParam().before)) << terminal.shown();
-            terminal.type(GetParam().keys);
+            ASSERT_TRUE(terminal.answer_on_screen(GetParam().before, GetParam().keys))
+                << terminal.screen().text();
         }
         ASSERT_TRUE(terminal.expect_on_screen(GetParam().question)) << terminal.shown();
     }

@@ -211,12 +211,6 @@ bool Terminal::expect(const std::string& text) {
     }
 }
 
-bool Terminal::answer(const std::string& text, const std::string& keys) {
-    const bool shown = expect(text);
-    if (shown) type(keys);
-    return shown;
-}
-
 bool Terminal::expect_on_screen(const std::string& text) {
     const Deadline end = patience();
     bool open = true;
@@ -225,6 +219,18 @@ bool Terminal::expect_on_screen(const std::string& text) {
         open = read_more(1000);
     }
     return true;
+}
+
+bool Terminal::answer(const std::string& text, const std::string& keys) {
+    const bool shown = expect(text);
+    if (shown) type(keys);
+    return shown;
+}
+
+bool Terminal::answer_on_screen(const std::string& text, const std::string& keys) {
+    const bool shown = expect_on_screen(text);
+    if (shown) type(keys);
+    return shown;
 }
 
 bool Terminal::expect_gone(const std::string& text) {

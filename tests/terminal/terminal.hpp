@@ -59,10 +59,11 @@ public:
 
     /// Waits until `text` is shown behind what was waited for before; false when the program ended, or after minutes.
     bool expect(const std::string& text);
-    /// Types `keys` once `text` is shown as in expect().
-    bool answer(const std::string& text, const std::string& keys);
     /// Waits until the screen (with what has scrolled off it) has `text`.
     bool expect_on_screen(const std::string& text);
+    /// The same as expect() and expect_on_screen(), and then types `keys`.
+    bool answer(const std::string& text, const std::string& keys);
+    bool answer_on_screen(const std::string& text, const std::string& keys);
     /// Waits until the screen has it no more.
     bool expect_gone(const std::string& text);
     void type(const std::string& keys);
