@@ -27,7 +27,7 @@
 #include "render/renderers.hpp"
 #include "terminal/console.hpp"
 #include "terminal/job_control.hpp"
-#include "terminal/line_editor.hpp"
+#include "terminal/prompter.hpp"
 #include "terminal/terminal_stream.hpp"
 
 namespace cubepi::app {
@@ -41,7 +41,7 @@ struct NextInput {
     int ended_by = 0;  ///< the signal that ended the input; 0: none
 };
 
-Task<NextInput> next_input(LineEditor& editor, const Style& style) {
+Task<NextInput> next_input(LinePrompter& prompter, const Style& style) {
     bool asked_to_leave = false;
     NextInput input;
     std::stop_source leave;
@@ -51,22 +51,21 @@ Task<NextInput> next_input(LineEditor& editor, const Style& style) {
             if (signal != SIGINT) {
                 input.ended_by = signal;
                 leave.request_stop();
-            } else if (editor.clear_line()) {
-                asked_to_leave = false;
             } else if (std::exchange(asked_to_leave, true)) {
                 leave.request_stop();
             } else {
+                prompter.show_again();
                 out() << style.dim() << "(Ctrl-C again leaves)" << style.off() << " " << flush_now;
             }
         });
         try {
             input.text =
-                co_await cancel_on(leave.get_token(), editor.next_line(TerminalView("> ")));
+                co_await cancel_on(leave.get_token(), prompter.next_input(TerminalView("> ")));
         } catch (...) {
             if (!leave.stop_requested()) throw;
         }
     }
-    input.pasted = editor.last_was_block();
+    input.pasted = prompter.last_was_block();
     if (input.text && !is_utf8(*input.text)) input.text = replace_broken_utf8(*input.text);
     co_return input;
 }
@@ -121,7 +120,7 @@ Task<int> ask_open_questions(Conversation& conversation, int status) {
 }
 
 /// Reads and answers inputs until the input ends. Returns the exit status.
-Task<int> answer_inputs(Conversation& conversation, Renderer& renderer, LineEditor& editor,
+Task<int> answer_inputs(Conversation& conversation, Renderer& renderer, LinePrompter& prompter,
                         std::string first) {
     const bool terminal = isatty(STDIN_FILENO) == 1;
     int status = exit_ok;
@@ -130,7 +129,7 @@ Task<int> answer_inputs(Conversation& conversation, Renderer& renderer, LineEdit
         NextInput next;
         bool typed = false;
         if (first.empty()) {
-            next = co_await next_input(editor, renderer.style());
+            next = co_await next_input(prompter, renderer.style());
             typed = terminal;
         } else {
             next.text = std::exchange(first, {});
@@ -138,7 +137,7 @@ Task<int> answer_inputs(Conversation& conversation, Renderer& renderer, LineEdit
         if (next.ended_by != 0) co_return 128 + next.ended_by;
         if (!next.text || leaves(*next.text, terminal)) break;
         if (next.text->find_first_not_of(" \t\r\n") == std::string::npos) continue;
-        editor.remember(*next.text);
+        prompter.remember(*next.text);
         status = co_await handle(conversation, renderer, std::move(next), typed, status);
         if (status > 128 && status != exit_aborted) co_return status;
     }
@@ -152,9 +151,9 @@ Task<int> plain_chat(CommandLine line) {
     const Executor executor = co_await this_executor;
     PlainRenderer renderer(*Runtime::standard()->clock, executor, PlainRenderer::Opening::greeting);
     const bool terminal = isatty(STDIN_FILENO) == 1;
-    auto editor =
-        std::make_shared<LineEditor>(executor, terminal ? history_path() : std::filesystem::path());
-    const std::shared_ptr<Prompter> prompter = terminal ? editor : nullptr;
+    auto lines = std::make_shared<LinePrompter>(
+        executor, terminal ? history_path() : std::filesystem::path());
+    const std::shared_ptr<Prompter> prompter = terminal ? lines : nullptr;
     Task<SessionPlan> planning =
         plan_session(line.conversation, session_parts(renderer, prompter, executor));
     SessionPlan plan = co_await until_signal(std::move(planning));
@@ -163,7 +162,7 @@ Task<int> plain_chat(CommandLine line) {
     Conversation conversation(std::move(plan), renderer, std::move(parts));
     co_await conversation.begin();
     std::string first = prompt_of(line.words);
-    const int status = co_await answer_inputs(conversation, renderer, *editor, std::move(first));
+    const int status = co_await answer_inputs(conversation, renderer, *lines, std::move(first));
     co_return leave(conversation.plan(), status);
 }
 

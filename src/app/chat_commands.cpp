@@ -20,7 +20,7 @@
 #include "config/paths.hpp"
 #include "shell_quoting.hpp"
 #include "terminal/event_text.hpp"
-#include "terminal/style.hpp"
+#include "terminal/terminal_stream.hpp"
 #include "transcript.hpp"
 
 namespace cubepi::app {

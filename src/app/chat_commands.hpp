@@ -9,7 +9,7 @@
 
 #include "conversation/pipeline.hpp"
 #include "render/renderer.hpp"
-#include "terminal/completer.hpp"
+#include "terminal/prompt.hpp"
 
 namespace cubepi::app {
 

@@ -13,7 +13,6 @@
 
 #include "command_tree.hpp"
 #include "failure.hpp"
-#include "terminal/style.hpp"
 #include "terminal/terminal_stream.hpp"
 
 namespace cubepi::app {

@@ -17,7 +17,6 @@
 #include "program.hpp"
 #include "saved_sessions.hpp"
 #include "shell_quoting.hpp"
-#include "terminal/style.hpp"
 #include "terminal/terminal_stream.hpp"
 #include "trace/trace_files.hpp"
 

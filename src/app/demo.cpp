@@ -35,7 +35,7 @@
 #include "program.hpp"
 #include "render/renderers.hpp"
 #include "terminal/job_control.hpp"
-#include "terminal/line_editor.hpp"
+#include "terminal/prompter.hpp"
 #include "terminal/terminal_stream.hpp"
 
 namespace cubepi::app {
@@ -120,7 +120,7 @@ public:
           renderer_(*runtime_->clock, executor, PlainRenderer::Opening::notes),
           faux_(demo_voice(fast)) {
         std::shared_ptr<Prompter> prompter;
-        if (terminal_) prompter = std::make_shared<LineEditor>(executor, std::filesystem::path());
+        if (terminal_) prompter = std::make_shared<LinePrompter>(executor, std::filesystem::path());
         prompter_ = session_parts(renderer_, std::move(prompter), executor).prompter;
         if (prompter_) make_approval();
         Conversation::Parts parts;
@@ -403,10 +403,10 @@ Task<TourEnd> take_tour(bool terminal, bool fast) {
     if (!terminal || end.exit_code != exit_ok) co_return end;
     const std::string live = co_await live_model();
     if (live.empty()) co_return end;
-    LineEditor editor(executor, std::filesystem::path());
+    LinePrompter prompter(executor, std::filesystem::path());
     TerminalText question =
         "Chat " + spelled_out(live) + " now, about the files of this directory? [y/N] > ";
-    const std::optional<std::string> answer = co_await editor.read(std::move(question));
+    const std::optional<std::string> answer = co_await prompter.read(std::move(question));
     end.wants_chat = answer && (*answer == "y" || *answer == "Y" || *answer == "yes");
     co_return end;
 }

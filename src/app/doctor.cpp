@@ -29,7 +29,6 @@
 #include "process.hpp"
 #include "program.hpp"
 #include "saved_sessions.hpp"
-#include "terminal/style.hpp"
 #include "terminal/terminal_stream.hpp"
 
 namespace cubepi::app {

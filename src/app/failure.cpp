@@ -14,7 +14,7 @@
 
 #include "config/model_choice.hpp"
 #include "config/paths.hpp"
-#include "terminal/style.hpp"
+#include "terminal/terminal_stream.hpp"
 
 namespace cubepi::app {
 

@@ -30,7 +30,6 @@
 #include "failure.hpp"
 #include "program.hpp"
 #include "terminal/safe_json.hpp"
-#include "terminal/style.hpp"
 #include "terminal/terminal_stream.hpp"
 
 namespace cubepi::app {

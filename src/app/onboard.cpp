@@ -11,8 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include <boost/asio/posix/stream_descriptor.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <termios.h>
 #include <unistd.h>
 
@@ -39,7 +37,7 @@
 #include "process.hpp"
 #include "program.hpp"
 #include "terminal/job_control.hpp"
-#include "terminal/style.hpp"
+#include "terminal/prompter.hpp"
 #include "terminal/terminal_stream.hpp"
 
 // `cubepi onboard`: asks for the settings of a conversation, shows the changes, writes them, and tests them.
@@ -53,7 +51,6 @@ namespace {
 class TerminalOnboardingUi final : public bub::OnboardingUi {
 public:
     TerminalOnboardingUi(Executor executor, Style style);
-    ~TerminalOnboardingUi() override;
 
     void say(std::string text) override;
     Task<std::string> ask(std::string question, std::string default_value) override;
@@ -65,8 +62,7 @@ public:
 private:
     Task<std::string> read_line(std::string prompt);
 
-    struct Input;
-    std::unique_ptr<Input> input_;
+    LineInput input_;
     Style style_;
 };
 
@@ -93,15 +89,8 @@ private:
     bool known_ = false;
 };
 
-struct TerminalOnboardingUi::Input {
-    explicit Input(Executor executor) : descriptor(std::move(executor), dup(STDIN_FILENO)) {}
-    boost::asio::posix::stream_descriptor descriptor;
-};
-
 TerminalOnboardingUi::TerminalOnboardingUi(Executor executor, Style style)
-    : input_(std::make_unique<Input>(std::move(executor))), style_(style) {}
-
-TerminalOnboardingUi::~TerminalOnboardingUi() = default;
+    : input_(std::move(executor)), style_(style) {}
 
 void TerminalOnboardingUi::say(std::string text) {
     out() << for_terminal(text);
@@ -110,25 +99,13 @@ void TerminalOnboardingUi::say(std::string text) {
 
 Task<std::string> TerminalOnboardingUi::read_line(std::string prompt) {
     out() << for_terminal(prompt) << " > " << flush_now;
-    std::string line;
-    while (!line.ends_with('\n')) {
-        const bool foreground = co_await wait_for_foreground(STDIN_FILENO);
-        if (!foreground) throw Error(ErrorCode::cancelled, "the input has ended");
-        co_await input_->descriptor.async_wait(boost::asio::posix::stream_descriptor::wait_read,
-                                               boost::asio::use_awaitable);
-        if (!in_foreground(STDIN_FILENO)) continue;
-        char bytes[4096];
-        const ssize_t count = ::read(STDIN_FILENO, bytes, sizeof bytes);
-        if (count < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-        if (count <= 0) {
-            co_await Runtime::standard()->clock->sleep_for(hangup_grace);
-            out() << "\n";
-            throw Error(ErrorCode::cancelled, "the input has ended");
-        }
-        line.append(bytes, static_cast<std::size_t>(count));
+    std::optional<std::string> line = co_await input_.next();
+    if (!line) {
+        out() << "\n";
+        throw Error(ErrorCode::cancelled, "the input has ended");
     }
-    if (!is_utf8(line)) line = replace_broken_utf8(line);
-    co_return std::string(detail::trimmed(line));
+    if (!is_utf8(*line)) line = replace_broken_utf8(*line);
+    co_return std::string(detail::trimmed(*line));
 }
 
 Task<std::string> TerminalOnboardingUi::ask(std::string question, std::string default_value) {

@@ -18,7 +18,6 @@
 #include "failure.hpp"
 #include "log_setup.hpp"
 #include "process.hpp"
-#include "terminal/style.hpp"
 #include "terminal/terminal_stream.hpp"
 
 // `cubepi hooks`: what each plugin implements, in the order in which a turn asks, and which are broken and why (B16).

@@ -23,7 +23,7 @@
 #include "process.hpp"
 #include "program.hpp"
 #include "render/renderers.hpp"
-#include "terminal/line_editor.hpp"
+#include "terminal/prompter.hpp"
 #include "terminal/terminal_stream.hpp"
 
 namespace cubepi::app {
@@ -107,7 +107,7 @@ Task<int> run_message(CommandLine line, std::string text, bool from_operator) {
     std::shared_ptr<Prompter> prompter;
     // An answer continues a run whose later questions are stored as well.
     if (can_ask(line) && !from_operator)
-        prompter = std::make_shared<LineEditor>(executor, std::filesystem::path());
+        prompter = std::make_shared<LinePrompter>(executor, std::filesystem::path());
     line.conversation.suspend = !prompter && !line.conversation.no_save;
     line.conversation.no_save = true;  // unless a session is named
     Task<SessionPlan> planning =

@@ -19,8 +19,8 @@
 
 #include "config/paths.hpp"
 #include "config/tape_place.hpp"
-#include "terminal/style.hpp"
-#include "terminal/text_width.hpp"
+#include "terminal/terminal_stream.hpp"
+#include "terminal/text_layout.hpp"
 
 namespace cubepi::app {
 
@@ -80,7 +80,7 @@ std::string session_name_from(std::string_view prompt) {
     std::size_t words = 0;
     bool in_word = false;
     while (!prompt.empty()) {
-        const std::string_view character = first_code_point(prompt);
+        const std::string_view character = prompt.substr(0, first_character(prompt).bytes);
         prompt.remove_prefix(character.size());
         const bool part = is_word_part(character);
         if (part && !in_word && ++words > most_words) break;

@@ -17,9 +17,8 @@
 #include "program.hpp"
 #include "saved_sessions.hpp"
 #include "shell_quoting.hpp"
-#include "terminal/line_editor.hpp"
+#include "terminal/prompter.hpp"
 #include "terminal/safe_json.hpp"
-#include "terminal/style.hpp"
 #include "terminal/terminal_stream.hpp"
 
 namespace cubepi::app {
@@ -128,17 +127,18 @@ Task<bool> confirm_deletion(const SavedSessions& store, std::string name) {
         // A tape that cannot be read can be deleted.
     }
     const Executor executor = co_await this_executor;
-    LineEditor editor(executor, std::filesystem::path());
+    LinePrompter prompter(executor, std::filesystem::path());
     TerminalText question =
         "Delete session " + spelled_out(name) + " (" + for_terminal(size) + ") permanently? [y/N] ";
-    const std::optional<std::string> answer = co_await editor.read(std::move(question));
+    const std::optional<std::string> answer = co_await prompter.read(std::move(question));
     co_return answer && (*answer == "y" || *answer == "Y" || *answer == "yes");
 }
 
 Task<int> delete_session(std::string name, bool yes) {
     SavedSessions store = SavedSessions::here();
     if (!yes) {
-        const bool agreed = co_await confirm_deletion(store, name);
+        Task<bool> confirmation = confirm_deletion(store, name);
+        const bool agreed = co_await until_signal(std::move(confirmation));
         if (!agreed) {
             err() << "Nothing was deleted.\n";
             co_return exit_failed;

@@ -6,8 +6,8 @@
 
 #include <cubepi/net/utf8.hpp>
 
-#include "terminal/style.hpp"
-#include "terminal/text_width.hpp"
+#include "terminal/terminal_stream.hpp"
+#include "terminal/text_layout.hpp"
 
 namespace cubepi::app {
 
@@ -187,7 +187,7 @@ std::string quoted_for_shell(std::string_view text, ShellQuote style) {
     const std::string_view sign = quote_sign(style);
     std::string word(sign);
     while (!text.empty()) {
-        const std::string_view character = first_code_point(text);
+        const std::string_view character = text.substr(0, first_character(text).bytes);
         text.remove_prefix(character.size());
         if (is_visible(character)) {
             // Home directories and comments begin with these.

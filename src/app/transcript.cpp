@@ -7,8 +7,8 @@
 #include <bub/tape/tape_context.hpp>
 #include <cubepi/provider/cost.hpp>
 
-#include "terminal/style.hpp"
-#include "terminal/text_width.hpp"
+#include "terminal/terminal_stream.hpp"
+#include "terminal/text_layout.hpp"
 
 namespace cubepi::app {
 

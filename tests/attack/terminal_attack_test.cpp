@@ -22,13 +22,12 @@
 #include "../terminal/terminal.hpp"
 #include "attack.hpp"
 #include "render/question_view.hpp"
-#include "terminal/edit_buffer.hpp"
 #include "terminal/input_field.hpp"
 #include "terminal/markdown.hpp"
 #include "terminal/prose_writer.hpp"
 #include "terminal/safe_json.hpp"
 #include "terminal/terminal_text.hpp"
-#include "terminal/text_width.hpp"
+#include "terminal/text_layout.hpp"
 
 namespace cubepi::attack {
 namespace {
@@ -107,14 +106,14 @@ bool is_harmless(std::string_view text, bool styled) {
             text.remove_prefix(end + 1);
             continue;
         }
-        const std::string_view character = first_code_point(text);
-        const char32_t code = code_point(character);
+        const FirstCharacter character = first_character(text);
+        const char32_t code = character.code;
         const bool control =
             (code < 0x20 && code != '\n' && code != '\t') || (code >= 0x7F && code <= 0x9F);
         const bool turns = code == 0x61C || code == 0x200E || code == 0x200F ||
                            (code >= 0x202A && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);
         if (control || turns) return false;
-        text.remove_prefix(character.size());
+        text.remove_prefix(character.bytes);
     }
     return true;
 }
@@ -167,8 +166,8 @@ TEST(TerminalAttack, NoControlSequenceReachesTheTerminal) {
         const std::string spelled = spelled_out(text).str();
         bool deceives = spelled.find('\n') != std::string::npos;
         for (std::string_view rest = spelled; !rest.empty();
-             rest.remove_prefix(first_code_point(rest).size()))
-            deceives = deceives || is_deceptive(code_point(first_code_point(rest)));
+             rest.remove_prefix(first_character(rest).bytes))
+            deceives = deceives || is_deceptive(first_character(rest).code);
         row.attempt(!deceives && is_harmless(spelled, false), "spelled out: " + what);
         row.attempt(is_harmless(field(text), false), "input field: " + what);
         for (const std::size_t step : {1UL, 2UL, 5UL})

@@ -8,9 +8,8 @@
 #include <cubepi/net/utf8.hpp>
 
 #include "fuzz_check.hpp"
-#include "terminal/framed_text.hpp"
 #include "terminal/terminal_text.hpp"
-#include "terminal/text_width.hpp"
+#include "terminal/text_layout.hpp"
 
 namespace {
 
@@ -19,14 +18,14 @@ using namespace cubepi::app;
 
 bool is_harmless(std::string_view text) {
     while (!text.empty()) {
-        const std::string_view character = first_code_point(text);
-        const char32_t code = code_point(character);
+        const FirstCharacter character = first_character(text);
+        const char32_t code = character.code;
         if ((code < 0x20 && code != '\n' && code != '\t') || (code >= 0x7F && code <= 0x9F))
             return false;
         if (code == 0x61C || code == 0x200E || code == 0x200F ||
             (code >= 0x202A && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069))
             return false;
-        text.remove_prefix(character.size());
+        text.remove_prefix(character.bytes);
     }
     return true;
 }

@@ -43,10 +43,8 @@ INSTANTIATE_TEST_SUITE_P(Of, ChatCommand, ::testing::Values("xterm-256color", "d
 
 TEST_P(ChatCommand, ThatIsUnknownIsRefusedAndNotSent) {
     Terminal chat(home, {"chat", "--script", answers(), "--session", "s"});
-    ASSERT_TRUE(chat.expect("> "));
-    chat.type("/hlep\r");
-    ASSERT_TRUE(chat.expect("Did you mean /help?")) << chat.shown();
-    chat.type("/exit now\r");
+    ASSERT_TRUE(chat.answer("> ", "/hlep\r")) << chat.shown();
+    ASSERT_TRUE(chat.answer("Did you mean /help?", "/exit now\r")) << chat.shown();
     ASSERT_TRUE(chat.expect("/exit takes no arguments")) << chat.shown();
     ASSERT_TRUE(say(chat, "/etc/hosts is a file", "First."));
     ASSERT_TRUE(say(chat, "//hlep", "Second."));
@@ -61,8 +59,7 @@ TEST_P(ChatCommand, ThatIsUnknownIsRefusedAndNotSent) {
 
 TEST_P(ChatCommand, ShellOutputIsShownAndGoesToTheModel) {
     Terminal chat(home, {"chat", "--script", answers(), "--session", "s"});
-    ASSERT_TRUE(chat.expect("> "));
-    chat.type("!echo from-the-shell | tr a-z A-Z\r");
+    ASSERT_TRUE(chat.answer("> ", "!echo from-the-shell | tr a-z A-Z\r")) << chat.shown();
     ASSERT_TRUE(chat.expect("FROM-THE-SHELL")) << chat.shown();
     ASSERT_TRUE(say(chat, "what was that?", "First."));
     chat.type("/quit\r");
@@ -79,18 +76,15 @@ TEST_P(ChatCommand, StatusAndCostSumUpTheSession) {
     chat.type("/status\r");
     ASSERT_TRUE(chat.expect("plan, 2 messages")) << chat.shown();
     ASSERT_TRUE(chat.expect("directory")) << chat.shown();
-    ASSERT_TRUE(chat.expect("rules      none")) << chat.shown();
-    chat.type("/cost\r");
+    ASSERT_TRUE(chat.answer("rules      none", "/cost\r")) << chat.shown();
     ASSERT_TRUE(chat.expect("1 of a model")) << chat.shown();
-    ASSERT_TRUE(chat.expect("cost       unknown (no list price for")) << chat.shown();
-    chat.type("/quit\r");
+    ASSERT_TRUE(chat.answer("cost       unknown (no list price for", "/quit\r")) << chat.shown();
     EXPECT_EQ(chat.wait(), 0);
 }
 
 TEST_P(ChatCommand, ExportWritesMarkdownAndReplacesNothing) {
     Terminal chat(home, {"chat", "--script", answers()});
-    ASSERT_TRUE(chat.expect("> "));
-    chat.type("/export out.md\r");
+    ASSERT_TRUE(chat.answer("> ", "/export out.md\r")) << chat.shown();
     ASSERT_TRUE(chat.expect("there is nothing to export yet")) << chat.shown();
     ASSERT_TRUE(say(chat, "hello", "First."));
     chat.type("/export out.md\r");
@@ -129,35 +123,26 @@ TEST_P(ChatCommand, TapeResetAsksAndArchives) {
     ASSERT_TRUE(say(chat, "first", "First."));
     chat.type(",tape_reset\r");
     ASSERT_TRUE(chat.expect("archives and removes the ")) << chat.shown();
-    ASSERT_TRUE(chat.expect("run it? y/n")) << chat.shown();
-    chat.type("n\r");
-    ASSERT_TRUE(chat.expect("Not run.")) << chat.shown();
-    chat.type("/status\r");
-    ASSERT_TRUE(chat.expect("plan, 2 messages")) << chat.shown();
-    chat.type(",tape_reset\r");
-    ASSERT_TRUE(chat.expect("run it? y/n")) << chat.shown();
-    chat.type("y\r");
-    ASSERT_TRUE(chat.expect("Archived:")) << chat.shown();
-    chat.type("/status\r");
+    ASSERT_TRUE(chat.answer("run it? y/n", "n\r")) << chat.shown();
+    ASSERT_TRUE(chat.answer("Not run.", "/status\r")) << chat.shown();
+    ASSERT_TRUE(chat.answer("plan, 2 messages", ",tape_reset\r")) << chat.shown();
+    ASSERT_TRUE(chat.answer("run it? y/n", "y\r")) << chat.shown();
+    ASSERT_TRUE(chat.answer("Archived:", "/status\r")) << chat.shown();
     ASSERT_TRUE(chat.expect("plan, 0 messages")) << chat.shown();
 }
 
 TEST(PastedCommand, AsksBeforeItRunsInTheShell) {
     const Home home;
     Terminal chat(home, {"chat", "--offline"});
-    ASSERT_TRUE(chat.expect("> "));
-    chat.type(pasted(",touch made") + "\r");
+    ASSERT_TRUE(chat.answer("> ", pasted(",touch made") + "\r")) << chat.shown();
     ASSERT_TRUE(chat.expect_on_screen("The pasted text runs as a shell command:"))
         << chat.screen().text();
-    ASSERT_TRUE(chat.expect_on_screen("run it? y/n >")) << chat.screen().text();
-    chat.type("n\r");
+    ASSERT_TRUE(chat.answer_on_screen("run it? y/n >", "n\r")) << chat.screen().text();
     ASSERT_TRUE(chat.expect_on_screen("Not run.")) << chat.screen().text();
     EXPECT_FALSE(std::filesystem::exists(home.work() / "made"));
     chat.type(",echo " + pasted("typed-comma") + "\r");
-    ASSERT_TRUE(chat.expect("typed-comma\n")) << chat.screen().text();
-    chat.type(pasted("!touch made") + "\r");
-    ASSERT_TRUE(chat.expect("run it? y/n >")) << chat.screen().text();
-    chat.type("y\r");
+    ASSERT_TRUE(chat.answer("typed-comma\n", pasted("!touch made") + "\r")) << chat.shown();
+    ASSERT_TRUE(chat.answer("run it? y/n >", "y\r")) << chat.shown();
     ASSERT_TRUE(chat.expect("(no output)")) << chat.screen().text();
     EXPECT_TRUE(std::filesystem::exists(home.work() / "made"));
     chat.type(pasted(",tape_info") + "\r");
@@ -167,22 +152,17 @@ TEST(PastedCommand, AsksBeforeItRunsInTheShell) {
 TEST(BangCommand, IsStoppedByEsc) {
     const Home home;
     Terminal chat(home, {"chat", "--offline"});
-    ASSERT_TRUE(chat.expect("> "));
-    chat.type("!touch begun; sleep 600\r");
-    ASSERT_TRUE(chat.expect("Esc stops ·")) << chat.screen().text();
-    chat.type("\x1b");
-    ASSERT_TRUE(chat.expect_on_screen("stopped.")) << chat.screen().text();
-    chat.type("still there\r");
+    ASSERT_TRUE(chat.answer("> ", "!touch begun; sleep 600\r")) << chat.shown();
+    ASSERT_TRUE(chat.answer("Esc stops ·", "\x1b")) << chat.shown();
+    ASSERT_TRUE(chat.answer_on_screen("stopped.", "still there\r")) << chat.screen().text();
     ASSERT_TRUE(chat.expect_on_screen("You wrote: still there")) << chat.screen().text();
 }
 
 TEST(CopyCommand, WritesTheLastAnswerAsOsc52) {
     const Home home;
     Terminal chat(home, {"chat", "--script", home.script(R"(["Man"])")});
-    ASSERT_TRUE(chat.expect("> "));
-    chat.type("/copy\r");
-    ASSERT_TRUE(chat.expect("there is no answer to copy")) << chat.shown();
-    chat.type("go\r");
+    ASSERT_TRUE(chat.answer("> ", "/copy\r")) << chat.shown();
+    ASSERT_TRUE(chat.answer("there is no answer to copy", "go\r")) << chat.shown();
     ASSERT_TRUE(chat.expect_on_screen("Man")) << chat.shown();
     ASSERT_TRUE(chat.expect_gone("Esc stops ·")) << chat.shown();
     chat.type("/copy\r");
@@ -225,8 +205,7 @@ TEST(OpenSession, IsNotDeletedByAnotherProcess) {
     const Home home;
     {
         Terminal chat(home, {"chat", "--offline", "--session", "plan"});
-        ASSERT_TRUE(chat.expect("> "));
-        chat.type("hello\r");
+        ASSERT_TRUE(chat.answer("> ", "hello\r")) << chat.shown();
         ASSERT_TRUE(chat.expect("a real model.")) << chat.shown();
         ASSERT_TRUE(chat.expect_gone("Esc stops ·")) << chat.shown();
         const Piped refused = run_piped(home, {"sessions", "delete", "plan"});
@@ -237,8 +216,8 @@ TEST(OpenSession, IsNotDeletedByAnotherProcess) {
         EXPECT_EQ(chat.wait(), 0);
     }
     Terminal asks(home, {"sessions", "delete", "plan"});
-    ASSERT_TRUE(asks.expect("Delete session plan (2 messages) permanently? [y/N]")) << asks.shown();
-    asks.type("n\r");
+    ASSERT_TRUE(asks.answer("Delete session plan (2 messages) permanently? [y/N]", "n\r"))
+        << asks.shown();
     EXPECT_EQ(asks.wait(), 1) << asks.shown();
     EXPECT_EQ(run_piped(home, {"sessions", "delete", "plan"}).status, 0);
     EXPECT_EQ(run_piped(home, {"sessions", "list"}).out, "");

@@ -40,8 +40,7 @@ TEST(RunAtATerminal, CtrlCAborts) {
     const std::string slow =
         R"({"tokens_per_second": 5, "answers": [")" + std::string(4000, 'x') + R"("]})";
     Terminal run(home, {"run", "--script", home.script(slow), "hi"});
-    ASSERT_TRUE(run.expect("xxxx")) << run.shown();
-    run.type("\x03");
+    ASSERT_TRUE(run.answer("xxxx", "\x03")) << run.shown();
     EXPECT_EQ(run.wait(), 130) << run.shown();
     EXPECT_NE(run.shown().find("stopped"), std::string::npos);
 }
@@ -51,8 +50,7 @@ TEST(RunAtATerminal, D7_AnAbortedRunPrintsItsLastEventsAndSavesTheConversation) 
     const std::string slow =
         R"({"tokens_per_second": 5, "answers": [")" + std::string(4000, 'x') + R"("]})";
     Terminal run(home, {"run", "--json", "--session", "plan", "--script", home.script(slow), "hi"});
-    ASSERT_TRUE(run.expect("text_delta")) << run.shown();
-    run.type("\x03");
+    ASSERT_TRUE(run.answer("text_delta", "\x03")) << run.shown();
     EXPECT_TRUE(run.expect("\"type\":\"agent_end\"")) << run.shown();
     EXPECT_EQ(run.wait(), 130) << run.shown();
     const std::string saved = run_piped(home, {"tape", "show", "--session", "plan"}).out;
@@ -64,8 +62,7 @@ TEST(RunAtATerminal, ASecondCtrlCEndsAtOnce) {
     const std::string slow =
         R"({"tokens_per_second": 5, "answers": [")" + std::string(4000, 'x') + R"("]})";
     Terminal run(home, {"run", "--script", home.script(slow), "hi"});
-    ASSERT_TRUE(run.expect("xxxx")) << run.shown();
-    run.type("\x03\x03");
+    ASSERT_TRUE(run.answer("xxxx", "\x03\x03")) << run.shown();
     EXPECT_EQ(run.wait(), 130) << run.shown();
 }
 
@@ -73,14 +70,11 @@ TEST(Chat, TalksAndLeaves) {
     const Home home;
     Terminal chat(home, {"chat", "--offline"});
     ASSERT_TRUE(chat.expect("talks to")) << chat.shown();
-    ASSERT_TRUE(chat.expect("> "));
-    chat.type("hello there\r");
+    ASSERT_TRUE(chat.answer("> ", "hello there\r")) << chat.shown();
     ASSERT_TRUE(chat.expect("You wrote: hello there")) << chat.shown();
-    ASSERT_TRUE(chat.expect("> "));
-    chat.type("/help\r");
+    ASSERT_TRUE(chat.answer("> ", "/help\r")) << chat.shown();
     ASSERT_TRUE(chat.expect("/quit"));
-    ASSERT_TRUE(chat.expect("> "));
-    chat.type("/quit\r");
+    ASSERT_TRUE(chat.answer("> ", "/quit\r")) << chat.shown();
     EXPECT_EQ(chat.wait(), 0) << chat.shown();
     const std::string history = read_file(home.root() / "home/.local/state/cubepi/history");
     EXPECT_NE(history.find("hello"), std::string::npos) << history;
@@ -93,11 +87,9 @@ TEST(Chat, WithoutAPlaceForTheHistoryOneCanStillTalk) {
         write_file(home.root() / "a-file", "");
         home.set("XDG_STATE_HOME", (home.root() / "a-file").string());
         Terminal chat(home, {"chat", "--offline"});
-        ASSERT_TRUE(chat.expect("> ")) << chat.shown();
-        chat.type("hello there\r");
+        ASSERT_TRUE(chat.answer("> ", "hello there\r")) << chat.shown();
         ASSERT_TRUE(chat.expect("You wrote")) << chat.shown();
-        ASSERT_TRUE(chat.expect("> "));
-        chat.type("/quit\r");
+        ASSERT_TRUE(chat.answer("> ", "/quit\r")) << chat.shown();
         EXPECT_EQ(chat.wait(), 0) << chat.shown();
     }
 }
@@ -105,44 +97,40 @@ TEST(Chat, WithoutAPlaceForTheHistoryOneCanStillTalk) {
 TEST(Chat, CtrlDLeaves) {
     const Home home;
     Terminal chat(home, {"chat", "--offline"});
-    ASSERT_TRUE(chat.expect("> "));
-    chat.type("\x04");
+    ASSERT_TRUE(chat.answer("> ", "\x04")) << chat.shown();
     EXPECT_EQ(chat.wait(), 0) << chat.shown();
 }
 
 TEST(Chat, ALineCanBeEditedAndRepeated) {
     const Home home;
     Terminal chat(home, {"chat", "--offline"});
-    ASSERT_TRUE(chat.expect("> "));
-    chat.type("öne twi\x7f\x7fwo\x01\x1b[C\x7fo\r");
+    ASSERT_TRUE(chat.answer("> ", "öne twi\x7f\x7fwo\x01\x1b[C\x7fo\r")) << chat.shown();
     ASSERT_TRUE(chat.expect("You wrote: one two")) << chat.shown();
-    ASSERT_TRUE(chat.expect("> "));
-    chat.type("\x1b[A\r");
+    ASSERT_TRUE(chat.answer("> ", "\x1b[A\r")) << chat.shown();
     ASSERT_TRUE(chat.expect("You wrote: one two")) << chat.shown();
-    ASSERT_TRUE(chat.expect("> "));
-    chat.type("/quit\r");
+    ASSERT_TRUE(chat.answer("> ", "/quit\r")) << chat.shown();
     EXPECT_EQ(chat.wait(), 0);
 }
 
 TEST(Chat, APastedBlockIsOneInput) {
-    const Home home;
-    Terminal chat(home, {"chat", "--offline"});
-    ASSERT_TRUE(chat.expect("> "));
-    chat.type("alpha line\rbeta line\rgamma line\r");
-    ASSERT_TRUE(chat.expect("gamma line")) << chat.shown();
-    ASSERT_TRUE(chat.expect("a script, not a mind")) << chat.shown();
-    ASSERT_TRUE(chat.expect("> "));
-    chat.type("/quit\r");
-    EXPECT_EQ(chat.wait(), 0) << chat.shown();
-    EXPECT_EQ(count_of(chat.screen().text(), "You wrote:"), 1u) << chat.screen().text();
+    for (const char* term : {"xterm", "dumb"}) {
+        Home home;
+        home.set("TERM", term);
+        Terminal chat(home, {"chat", "--offline"});
+        ASSERT_TRUE(chat.answer("> ", "alpha line\rbeta line\rgamma line\r")) << chat.shown();
+        ASSERT_TRUE(chat.expect("gamma line")) << chat.shown();
+        ASSERT_TRUE(chat.expect("a script, not a mind")) << chat.shown();
+        ASSERT_TRUE(chat.answer("> ", "/quit\r")) << chat.shown();
+        EXPECT_EQ(chat.wait(), 0) << chat.shown();
+        EXPECT_EQ(count_of(chat.screen().text(), "You wrote:"), 1u) << chat.screen().text();
+    }
 }
 
 TEST(Chat, YesRunsTheCall) {
     const Home home;
     const std::string script = "[" + write_call("c1", "a.txt", "from y") + R"(, "Written."])";
     Terminal chat(home, {"chat", "--script", home.script(script)});
-    ASSERT_TRUE(chat.expect("> "));
-    chat.type("write\r");
+    ASSERT_TRUE(chat.answer("> ", "write\r")) << chat.shown();
     ASSERT_TRUE(chat.expect("[y]es  [n]o")) << chat.shown();
     ASSERT_TRUE(chat.expect("> "));
     EXPECT_FALSE(std::filesystem::exists(home.work() / "a.txt")) << "it did not wait";
@@ -165,13 +153,11 @@ TEST(Chat, OverwritingAFileIsShownAsADiff) {
     const std::string script =
         calls("write", R"({"path": "calc.py", "content": "1\n2\n3\n4\nfive\n6\n7\n8\n"})");
     Terminal chat(home, {"chat", "--script", home.script(script)});
-    ASSERT_TRUE(chat.expect("> "));
-    chat.type("go\r");
+    ASSERT_TRUE(chat.answer("> ", "go\r")) << chat.shown();
     ASSERT_TRUE(chat.expect("? write replaces 8 lines of calc.py (+1 -1)")) << chat.shown();
     ASSERT_TRUE(chat.expect("@@ -2,7 +2,7 @@\n      2  2\n")) << chat.shown();
     ASSERT_TRUE(chat.expect("      5 -5\n      5 +five\n")) << chat.shown();
-    ASSERT_TRUE(chat.expect("[y]es")) << chat.shown();
-    chat.type("y\r");
+    ASSERT_TRUE(chat.answer("[y]es", "y\r")) << chat.shown();
     ASSERT_TRUE(chat.expect("wrote 8 lines, replaces 8 lines of calc.py (+1 -1)")) << chat.shown();
     ASSERT_TRUE(chat.expect("      5 -5\n      5 +five\n")) << chat.shown();
     ASSERT_TRUE(chat.expect("That is all.")) << chat.shown();
@@ -182,23 +168,19 @@ TEST(Chat, CreatingAFileAndEditingOneSaySo) {
     Terminal created(
         home, {"chat", "--script",
                home.script(calls("write", R"({"path": "src/new.py", "content": "a\nb\n"})"))});
-    ASSERT_TRUE(created.expect("> "));
-    created.type("go\r");
+    ASSERT_TRUE(created.answer("> ", "go\r")) << created.shown();
     ASSERT_TRUE(created.expect("? write creates src/new.py, 2 lines")) << created.shown();
-    ASSERT_TRUE(created.expect("[e]dit > ")) << created.shown();
-    created.type("n\r");
+    ASSERT_TRUE(created.answer("[e]dit > ", "n\r")) << created.shown();
     ASSERT_TRUE(created.expect("That is all.")) << created.shown();
     EXPECT_FALSE(std::filesystem::exists(home.work() / "src"));
     write_file(home.work() / "calc.py", "a\nb\na\n");
     Terminal edited(
         home, {"chat", "--script", home.script(calls("edit", R"({"path": "calc.py", "old_text": "a",
                                "new_text": "c", "all": true})"))});
-    ASSERT_TRUE(edited.expect("> "));
-    edited.type("go\r");
+    ASSERT_TRUE(edited.answer("> ", "go\r")) << edited.shown();
     ASSERT_TRUE(edited.expect("? edit changes 2 lines of calc.py (+2 -2)")) << edited.shown();
     ASSERT_TRUE(edited.expect("      1 -a\n      1 +c\n      2  b\n      3 -a\n      3 +c\n"));
-    ASSERT_TRUE(edited.expect("[e]dit > ")) << edited.shown();
-    edited.type("y\r");
+    ASSERT_TRUE(edited.answer("[e]dit > ", "y\r")) << edited.shown();
     ASSERT_TRUE(edited.expect("That is all.")) << edited.shown();
     EXPECT_EQ(read_file(home.work() / "calc.py"), "c\nb\nc\n");
 }
@@ -214,8 +196,7 @@ TEST(Chat, ACallThatCannotWorkIsRefusedWithoutAQuestion) {
     };
     for (const auto& [script, error] : cases) {
         Terminal chat(home, {"chat", "--script", home.script(script)});
-        ASSERT_TRUE(chat.expect("> "));
-        chat.type("go\r");
+        ASSERT_TRUE(chat.answer("> ", "go\r")) << chat.shown();
         ASSERT_TRUE(chat.expect(error)) << chat.shown();
         ASSERT_TRUE(chat.expect("That is all.")) << chat.shown();
         EXPECT_EQ(chat.shown().find("[y]es"), std::string::npos) << chat.shown();
@@ -227,8 +208,7 @@ TEST(Chat, AFileThatChangesDuringItsQuestionIsNotOverwritten) {
     write_file(home.work() / "calc.py", eight_lines);
     Terminal chat(home, {"chat", "--script",
                          home.script(calls("write", R"({"path": "calc.py", "content": "x\n"})"))});
-    ASSERT_TRUE(chat.expect("> "));
-    chat.type("go\r");
+    ASSERT_TRUE(chat.answer("> ", "go\r")) << chat.shown();
     ASSERT_TRUE(chat.expect("[y]es")) << chat.shown();
     ASSERT_TRUE(chat.expect("> ")) << chat.shown();
     write_file(home.work() / "calc.py", "precious\n");
@@ -242,11 +222,9 @@ TEST(Chat, NoRefusesTheCall) {
     const Home home;
     const std::string script = "[" + write_call("c1", "a.txt", "x") + R"(, "A pity."])";
     Terminal chat(home, {"chat", "--script", home.script(script)});
-    ASSERT_TRUE(chat.expect("> "));
-    chat.type("write\r");
+    ASSERT_TRUE(chat.answer("> ", "write\r")) << chat.shown();
     ASSERT_TRUE(chat.expect("[y]es  [n]o")) << chat.shown();
-    ASSERT_TRUE(chat.expect("> "));
-    chat.type("n\r");
+    ASSERT_TRUE(chat.answer("> ", "n\r")) << chat.shown();
     ASSERT_TRUE(chat.expect("refused")) << chat.shown();
     ASSERT_TRUE(chat.expect("A pity.")) << chat.shown();
     EXPECT_FALSE(std::filesystem::exists(home.work() / "a.txt"));
@@ -257,14 +235,11 @@ TEST(Chat, AlwaysAsksNoMore) {
     const std::string script = "[" + write_call("c1", "a.txt", "one") + "," +
                                write_call("c2", "b.txt", "two") + R"(, "Both."])";
     Terminal chat(home, {"chat", "--script", home.script(script)});
-    ASSERT_TRUE(chat.expect("> "));
-    chat.type("write\r");
+    ASSERT_TRUE(chat.answer("> ", "write\r")) << chat.shown();
     ASSERT_TRUE(chat.expect("always adds: write: *")) << chat.shown();
-    ASSERT_TRUE(chat.expect("> "));
-    chat.type("a\r");
+    ASSERT_TRUE(chat.answer("> ", "a\r")) << chat.shown();
     ASSERT_TRUE(chat.expect("save it permanently?")) << chat.shown();
-    ASSERT_TRUE(chat.expect("> "));
-    chat.type("y\r");
+    ASSERT_TRUE(chat.answer("> ", "y\r")) << chat.shown();
     ASSERT_TRUE(chat.expect("Both.")) << chat.shown();
     EXPECT_EQ(count_of(chat.screen().text(), "[y]es"), 1u) << chat.screen().text();
     EXPECT_EQ(read_file(home.work() / "b.txt"), "two");
@@ -276,12 +251,10 @@ TEST(Chat, D72_SaysWhyNoRuleAllowsAWriteToAgentsMd) {
     write_file(home.config(), "allow: [\"write: *\"]\n");
     const std::string script = "[" + write_call("c1", "AGENTS.md", "x") + R"(, "A pity."])";
     Terminal chat(home, {"chat", "--script", home.script(script)}, 160, 40);
-    ASSERT_TRUE(chat.expect("> "));
-    chat.type("write\r");
+    ASSERT_TRUE(chat.answer("> ", "write\r")) << chat.shown();
     ASSERT_TRUE(chat.expect("Always needs approval: it becomes instructions of later turns"))
         << chat.shown();
-    ASSERT_TRUE(chat.expect("[y]es  [n]o  [e]dit > ")) << chat.shown();
-    chat.type("n\r");
+    ASSERT_TRUE(chat.answer("[y]es  [n]o  [e]dit > ", "n\r")) << chat.shown();
     ASSERT_TRUE(chat.expect("A pity.")) << chat.shown();
     EXPECT_FALSE(std::filesystem::exists(home.work() / "AGENTS.md"));
 }
@@ -301,19 +274,15 @@ TEST(Chat, D72_AlwaysHoldsForTheExactCommandInItsDirectory) {
     const std::string script = "[" + call("c1", "") + "," + call("c2", "") + "," +
                                call("c3", R"(, "working_directory": "sub")") + R"(, "Enough."])";
     Terminal chat(home, {"chat", "--script", home.script(script)}, 160, 40);
-    ASSERT_TRUE(chat.expect("> "));
-    chat.type("go\r");
+    ASSERT_TRUE(chat.answer("> ", "go\r")) << chat.shown();
     const std::string work = std::filesystem::canonical(home.work()).string();
     ASSERT_TRUE(chat.expect("always adds: shell: cd " + work + " && ./b.sh")) << chat.shown();
-    ASSERT_TRUE(chat.expect("[e]dit > ")) << chat.shown();
-    chat.type("a\r");
+    ASSERT_TRUE(chat.answer("[e]dit > ", "a\r")) << chat.shown();
     ASSERT_TRUE(chat.expect("save it permanently?")) << chat.shown();
-    ASSERT_TRUE(chat.expect("> "));
-    chat.type("n\r");
+    ASSERT_TRUE(chat.answer("> ", "n\r")) << chat.shown();
     // The second call runs, and the third one, elsewhere, is asked about.
     ASSERT_TRUE(chat.expect("always adds: shell: cd " + work + "/sub && ./b.sh")) << chat.shown();
-    ASSERT_TRUE(chat.expect("[e]dit > ")) << chat.shown();
-    chat.type("n\r");
+    ASSERT_TRUE(chat.answer("[e]dit > ", "n\r")) << chat.shown();
     ASSERT_TRUE(chat.expect("Enough.")) << chat.shown();
     EXPECT_EQ(read_file(home.work() / "ran"), "ran\nran\n");
     EXPECT_FALSE(std::filesystem::exists(home.work() / "sub" / "ran"));
@@ -323,10 +292,8 @@ TEST(Chat, AnAnswerThatIsNoneIsExplained) {
     const Home home;
     const std::string script = "[" + write_call("c1", "a.txt", "x") + R"(, "Done."])";
     Terminal chat(home, {"chat", "--script", home.script(script)});
-    ASSERT_TRUE(chat.expect("> "));
-    chat.type("write\r");
-    ASSERT_TRUE(chat.expect("[e]dit > ")) << chat.shown();
-    chat.type("perhaps\r");
+    ASSERT_TRUE(chat.answer("> ", "write\r")) << chat.shown();
+    ASSERT_TRUE(chat.answer("[e]dit > ", "perhaps\r")) << chat.shown();
     ASSERT_TRUE(chat.expect("Answer y, n, or one of the other letters.")) << chat.shown();
     ASSERT_TRUE(chat.expect("[e]dit > ")) << chat.shown();
     EXPECT_FALSE(std::filesystem::exists(home.work() / "a.txt"));
@@ -339,12 +306,9 @@ TEST(Chat, EditChangesTheArguments) {
     const Home home;
     const std::string script = "[" + write_call("c1", "a.txt", "x") + R"(, "Edited."])";
     Terminal chat(home, {"chat", "--script", home.script(script)});
-    ASSERT_TRUE(chat.expect("> "));
-    chat.type("write\r");
-    ASSERT_TRUE(chat.expect("[e]dit > ")) << chat.shown();
-    chat.type("e\r");
-    ASSERT_TRUE(chat.expect("arguments > ")) << chat.shown();
-    chat.type("\x15");  // Ctrl-U: the line is empty
+    ASSERT_TRUE(chat.answer("> ", "write\r")) << chat.shown();
+    ASSERT_TRUE(chat.answer("[e]dit > ", "e\r")) << chat.shown();
+    ASSERT_TRUE(chat.answer("arguments > ", "\x15")) << chat.shown();  // Ctrl-U: the line is empty
     chat.type(R"({"path": "mine.txt", "content": "my own"})"
               "\r");
     ASSERT_TRUE(chat.expect("Edited.")) << chat.shown();
@@ -357,18 +321,27 @@ TEST(Chat, CtrlCStopsTheAnswerAndTwiceLeaves) {
     const std::string slow = R"({"tokens_per_second": 5, "answers": [")" + std::string(4000, 'x') +
                              R"(", "Here again."]})";
     Terminal chat(home, {"chat", "--script", home.script(slow)});
-    ASSERT_TRUE(chat.expect("> "));
-    chat.type("go\r");
-    ASSERT_TRUE(chat.expect("xxxx")) << chat.shown();
-    chat.type("\x03");
+    ASSERT_TRUE(chat.answer("> ", "go\r")) << chat.shown();
+    ASSERT_TRUE(chat.answer("xxxx", "\x03")) << chat.shown();
     ASSERT_TRUE(chat.expect("stopped")) << chat.shown();
-    ASSERT_TRUE(chat.expect("> "));
-    chat.type("and?\r");
+    ASSERT_TRUE(chat.answer("> ", "and?\r")) << chat.shown();
     ASSERT_TRUE(chat.expect_on_screen("Here again.")) << chat.shown();
     ASSERT_TRUE(chat.expect_gone("Esc stops ·")) << chat.shown();
     chat.type("\x03");
-    ASSERT_TRUE(chat.expect("again leaves")) << chat.shown();
-    chat.type("\x03");
+    ASSERT_TRUE(chat.answer("again leaves", "\x03")) << chat.shown();
+    EXPECT_EQ(chat.wait(), 0) << chat.shown();
+}
+
+TEST(Chat, CtrlCDropsTheLineOfAPlainChatAndTwiceLeaves) {
+    Home home;
+    home.set("TERM", "dumb");
+    Terminal chat(home, {"chat", "--offline"});
+    ASSERT_TRUE(chat.answer("> ", "some text")) << chat.shown();
+    ASSERT_TRUE(chat.answer("some text", "\x03")) << chat.shown();
+    ASSERT_TRUE(chat.answer("\n> (Ctrl-C again leaves) ", "hello\r")) << chat.shown();
+    ASSERT_TRUE(chat.expect("You wrote: *hello*")) << chat.shown();
+    ASSERT_TRUE(chat.answer("\n> ", "\x03")) << chat.shown();
+    ASSERT_TRUE(chat.answer("again leaves", "\x03")) << chat.shown();
     EXPECT_EQ(chat.wait(), 0) << chat.shown();
 }
 
@@ -377,17 +350,14 @@ TEST(Chat, KeepsItsSession) {
     {
         Terminal chat(home, {"chat", "--offline", "--session", "plan"});
         ASSERT_TRUE(chat.expect("Session: plan")) << chat.shown();
-        ASSERT_TRUE(chat.expect("> "));
-        chat.type("remember\r");
+        ASSERT_TRUE(chat.answer("> ", "remember\r")) << chat.shown();
         ASSERT_TRUE(chat.expect("You wrote: remember")) << chat.shown();
-        ASSERT_TRUE(chat.expect("> "));
-        chat.type("/quit\r");
+        ASSERT_TRUE(chat.answer("> ", "/quit\r")) << chat.shown();
         EXPECT_EQ(chat.wait(), 0);
     }
     Terminal chat(home, {"chat", "--offline", "--continue"});
     ASSERT_TRUE(chat.expect("Session: plan")) << chat.shown();
-    ASSERT_TRUE(chat.expect("> "));
-    chat.type("/quit\r");
+    ASSERT_TRUE(chat.answer("> ", "/quit\r")) << chat.shown();
     EXPECT_EQ(chat.wait(), 0);
 }
 
@@ -405,16 +375,12 @@ TEST(Chat, Capture) {
         write_call("c3", "plan.md", "1. paint the door\\n2. order grease\\n") +
         R"(, "`plan.md` is written."])";
     Terminal chat(home, {"chat", "--script", home.script(script)});
-    ASSERT_TRUE(chat.expect("> "));
-    chat.type("What is to be done here?\r");
+    ASSERT_TRUE(chat.answer("> ", "What is to be done here?\r")) << chat.shown();
     ASSERT_TRUE(chat.expect("to be painted")) << chat.shown();
-    ASSERT_TRUE(chat.expect("> "));
-    chat.type("Write a plan.\r");
-    ASSERT_TRUE(chat.expect("[e]dit > ")) << chat.shown();
-    chat.type("y\r");
+    ASSERT_TRUE(chat.answer("> ", "Write a plan.\r")) << chat.shown();
+    ASSERT_TRUE(chat.answer("[e]dit > ", "y\r")) << chat.shown();
     ASSERT_TRUE(chat.expect("is written.")) << chat.shown();
-    ASSERT_TRUE(chat.expect("> "));
-    chat.type("/quit\r");
+    ASSERT_TRUE(chat.answer("> ", "/quit\r")) << chat.shown();
     EXPECT_EQ(chat.wait(), 0) << chat.shown();
     EXPECT_EQ(read_file(home.work() / "plan.md"), "1. paint the door\n2. order grease\n");
     if (std::getenv("CUBEPI_WRITE_CAPTURE")) {

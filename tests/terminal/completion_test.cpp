@@ -84,8 +84,7 @@ protected:
             << program.path << " is missing; install it with tools/setup";
         Terminal terminal(home_, program, shell.arguments);
         terminal.type(shell.load + "; echo loa''ded\r");
-        EXPECT_TRUE(terminal.expect("loaded")) << terminal.shown();
-        terminal.type(keys);
+        EXPECT_TRUE(terminal.answer("loaded", keys)) << terminal.shown();
         EXPECT_TRUE(terminal.expect(awaited)) << terminal.shown();
         (void)terminal.hang_up();
         return terminal.shown();

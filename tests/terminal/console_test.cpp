@@ -27,7 +27,7 @@
 #include "terminal/console.hpp"
 #include "terminal/live_area.hpp"
 #include "terminal/markdown.hpp"
-#include "terminal/text_width.hpp"
+#include "terminal/text_layout.hpp"
 
 namespace cubepi::terminal_tests {
 namespace {

@@ -85,13 +85,12 @@ TEST(ContextOverflow, TheChatReportsTheSummaryAndWhereTheConversationIs) {
     const Home home;
     start_session(home);
     Terminal chat(home, {"chat", "-s", "plan", "--script", overflow_script(home)}, 200);
-    ASSERT_TRUE(chat.expect_on_screen("talks to")) << chat.shown();
-    chat.type("What now?\r");
+    ASSERT_TRUE(chat.answer_on_screen("talks to", "What now?\r")) << chat.screen().text();
     ASSERT_TRUE(chat.expect_on_screen("Postgres it is.")) << chat.screen().text();
     EXPECT_TRUE(chat.expect_on_screen(before)) << chat.screen().text();
     EXPECT_TRUE(chat.expect_on_screen(after)) << chat.screen().text();
-    EXPECT_TRUE(chat.expect_on_screen(dropped)) << chat.screen().text();
-    chat.type(",tape_search query=Postgres\r");
+    EXPECT_TRUE(chat.answer_on_screen(dropped, ",tape_search query=Postgres\r"))
+        << chat.screen().text();
     EXPECT_TRUE(chat.expect_on_screen("Use Postgres.")) << chat.screen().text();
 }
 
@@ -104,12 +103,10 @@ TEST(ContextOverflow, D7_EscDuringTheSummaryEndsTheTurnAndTheNextPromptWorks) {
         R"({"tokens_per_second": 20, "answers": [{"error": "the prompt is too long"}, ")" + words +
         R"(", {"error": "the prompt is too long"}, "Short.", "Fine."]})");
     Terminal chat(home, {"chat", "-s", "plan", "--script", script}, 200);
-    ASSERT_TRUE(chat.expect_on_screen("talks to")) << chat.shown();
-    chat.type("What now?\r");
-    ASSERT_TRUE(chat.expect_on_screen("summarizing the conversation")) << chat.screen().text();
-    chat.type("\x1b");
-    ASSERT_TRUE(chat.expect_on_screen("stopped.")) << chat.screen().text();
-    chat.type("And now?\r");
+    ASSERT_TRUE(chat.answer_on_screen("talks to", "What now?\r")) << chat.screen().text();
+    ASSERT_TRUE(chat.answer_on_screen("summarizing the conversation", "\x1b"))
+        << chat.screen().text();
+    ASSERT_TRUE(chat.answer_on_screen("stopped.", "And now?\r")) << chat.screen().text();
     ASSERT_TRUE(chat.expect_on_screen("Fine.")) << chat.screen().text();
     EXPECT_EQ(chat.screen().text().find("w1 w2"), std::string::npos) << chat.screen().text();
 }

@@ -29,8 +29,7 @@ TEST(Demo, WithoutATerminalItAnswersItselfAndSaysSo) {
 TEST(Demo, AtATerminalItAsks) {
     const Home home;
     Terminal demo(home, {"demo", "--fast"});
-    ASSERT_TRUE(demo.expect("[y]es  [n]o")) << demo.shown();
-    demo.type("y\r");
+    ASSERT_TRUE(demo.answer("[y]es  [n]o", "y\r")) << demo.shown();
     EXPECT_TRUE(demo.expect("plan.md, as it is on the disk now")) << demo.shown();
     EXPECT_EQ(demo.wait(), 0) << demo.shown();
     EXPECT_NE(demo.shown().find("What you saw"), std::string::npos);
@@ -40,8 +39,7 @@ TEST(Demo, AtATerminalItAsks) {
 TEST(Demo, TakesANoForAnAnswer) {
     const Home home;
     Terminal demo(home, {"demo", "--fast"});
-    ASSERT_TRUE(demo.expect("[y]es  [n]o")) << demo.shown();
-    demo.type("n\r");
+    ASSERT_TRUE(demo.answer("[y]es  [n]o", "n\r")) << demo.shown();
     EXPECT_TRUE(demo.expect("plan.md does not exist")) << demo.shown();
     EXPECT_EQ(demo.wait(), 0) << demo.shown();
     EXPECT_NE(demo.shown().find("a write that you refused"), std::string::npos);
@@ -51,22 +49,18 @@ TEST(Demo, WithAKeyItOffersALiveChat) {
     Home home;
     home.set("OPENAI_API_KEY", "sk-none");
     Terminal demo(home, {"demo", "--fast"});
-    ASSERT_TRUE(demo.expect("[y]es  [n]o")) << demo.shown();
-    demo.type("y\r");
+    ASSERT_TRUE(demo.answer("[y]es  [n]o", "y\r")) << demo.shown();
     ASSERT_TRUE(demo.expect("Chat with your key now")) << demo.shown();
-    ASSERT_TRUE(demo.expect("[y/N] > ")) << demo.shown();
-    demo.type("y\r");
+    ASSERT_TRUE(demo.answer("[y/N] > ", "y\r")) << demo.shown();
     ASSERT_TRUE(demo.expect("talks to gpt-5.1 at api.openai.com")) << demo.shown();
-    ASSERT_TRUE(demo.expect("> ")) << demo.shown();
-    demo.type("/quit\r");
+    ASSERT_TRUE(demo.answer("> ", "/quit\r")) << demo.shown();
     EXPECT_EQ(demo.wait(), 0) << demo.shown();
 }
 
 TEST(Demo, CtrlCEndsItAndCleansUp) {
     const Home home;
     Terminal demo(home, {"demo", "--fast"});
-    ASSERT_TRUE(demo.expect("[y]es  [n]o")) << demo.shown();
-    demo.type("\x03");
+    ASSERT_TRUE(demo.answer("[y]es  [n]o", "\x03")) << demo.shown();
     EXPECT_EQ(demo.wait(), 130) << demo.shown();
     EXPECT_FALSE(left_something(home));
 }

@@ -53,10 +53,8 @@ TEST(LiveChat, ThePromptStaysUsableWhileOutputStreamsAboveIt) {
         const Home home;
         Terminal chat(home, {"chat", "--script", home.script(slow_script({}, 120, 60))},
                       static_cast<unsigned short>(columns), 24);
-        ASSERT_TRUE(chat.expect_on_screen("talks to")) << chat.shown();
-        chat.type("go\r");
-        ASSERT_TRUE(chat.expect_on_screen("w3 ")) << chat.screen().text();
-        chat.type("typed meanwhile");
+        ASSERT_TRUE(chat.answer_on_screen("talks to", "go\r")) << chat.screen().text();
+        ASSERT_TRUE(chat.answer_on_screen("w3 ", "typed meanwhile")) << chat.screen().text();
         ASSERT_TRUE(chat.expect_on_screen("> typed meanwhile")) << chat.screen().text();
         ASSERT_TRUE(chat.expect_on_screen("w119")) << chat.screen().text();
         ASSERT_TRUE(chat.expect_gone("Esc stops ·")) << chat.screen().text();
@@ -75,14 +73,10 @@ TEST(LiveChat, ThePromptStaysUsableWhileOutputStreamsAboveIt) {
 TEST(LiveChat, EscStopsTheAnswerAndThePromptStays) {
     const Home home;
     Terminal chat(home, {"chat", "--script", home.script(slow_script(R"(, "Here again.")"))});
-    ASSERT_TRUE(chat.expect_on_screen("talks to"));
-    chat.type("go\r");
-    ASSERT_TRUE(chat.expect_on_screen("w3 "));
-    chat.type("\x1b");
-    ASSERT_TRUE(chat.expect_on_screen("stopped.")) << chat.screen().text();
-    chat.type("and?\r");
-    ASSERT_TRUE(chat.expect_on_screen("Here again.")) << chat.screen().text();
-    chat.type("/quit\r");
+    ASSERT_TRUE(chat.answer_on_screen("talks to", "go\r")) << chat.screen().text();
+    ASSERT_TRUE(chat.answer_on_screen("w3 ", "\x1b")) << chat.screen().text();
+    ASSERT_TRUE(chat.answer_on_screen("stopped.", "and?\r")) << chat.screen().text();
+    ASSERT_TRUE(chat.answer_on_screen("Here again.", "/quit\r")) << chat.screen().text();
     EXPECT_EQ(chat.wait(), 0);
 }
 
@@ -97,12 +91,9 @@ TEST(LiveChat, WhatIsEnteredMeanwhileSteersOrWaits) {
     const Home home;
     write_file(home.work() / "a.txt", "x\n");
     Terminal chat(home, {"chat", "--script", home.script(tool_then_text)});
-    ASSERT_TRUE(chat.expect_on_screen("talks to"));
-    chat.type("go\r");
-    ASSERT_TRUE(chat.expect_on_screen("I will"));
-    chat.type("look twice\r");
-    ASSERT_TRUE(chat.expect_on_screen("↳ look twice")) << chat.screen().text();
-    chat.type("/later and then\r");
+    ASSERT_TRUE(chat.answer_on_screen("talks to", "go\r")) << chat.screen().text();
+    ASSERT_TRUE(chat.answer_on_screen("I will", "look twice\r")) << chat.screen().text();
+    ASSERT_TRUE(chat.answer_on_screen("↳ look twice", "/later and then\r")) << chat.screen().text();
     ASSERT_TRUE(chat.expect_on_screen("↳ later: and then")) << chat.screen().text();
     ASSERT_TRUE(chat.expect_on_screen("Seen.")) << chat.screen().text();
     EXPECT_LT(chat.screen().text().find("> look twice"), chat.screen().text().find("Seen."))
@@ -119,12 +110,9 @@ TEST(LiveChat, InputsThatAreEqualOrEndAlikeAreToldApart) {
     const Home home;
     write_file(home.work() / "a.txt", "x\n");
     Terminal chat(home, {"chat", "--script", home.script(tool_then_text)});
-    ASSERT_TRUE(chat.expect_on_screen("talks to"));
-    chat.type("go\r");
-    ASSERT_TRUE(chat.expect_on_screen("I will"));
-    chat.type("/later on\r");
-    ASSERT_TRUE(chat.expect_on_screen("↳ later: on")) << chat.screen().text();
-    chat.type("more on\r");
+    ASSERT_TRUE(chat.answer_on_screen("talks to", "go\r")) << chat.screen().text();
+    ASSERT_TRUE(chat.answer_on_screen("I will", "/later on\r")) << chat.screen().text();
+    ASSERT_TRUE(chat.answer_on_screen("↳ later: on", "more on\r")) << chat.screen().text();
     ASSERT_TRUE(chat.expect_on_screen("↳ more on")) << chat.screen().text();
     ASSERT_TRUE(chat.expect_on_screen("Later.")) << chat.screen().text();
     ASSERT_TRUE(chat.expect_gone("↳")) << chat.screen().text();
@@ -142,12 +130,9 @@ TEST(LiveChat, TwoEqualInputsInARowAreTwoInputs) {
     const Home home;
     write_file(home.work() / "a.txt", "x\n");
     Terminal chat(home, {"chat", "--script", home.script(tool_then_text)});
-    ASSERT_TRUE(chat.expect_on_screen("talks to"));
-    chat.type("go\r");
-    ASSERT_TRUE(chat.expect_on_screen("I will"));
-    chat.type("/later again\r");
-    ASSERT_TRUE(chat.expect_on_screen("↳ later: again")) << chat.screen().text();
-    chat.type("again\r");
+    ASSERT_TRUE(chat.answer_on_screen("talks to", "go\r")) << chat.screen().text();
+    ASSERT_TRUE(chat.answer_on_screen("I will", "/later again\r")) << chat.screen().text();
+    ASSERT_TRUE(chat.answer_on_screen("↳ later: again", "again\r")) << chat.screen().text();
     ASSERT_TRUE(chat.expect_on_screen("↳ again")) << chat.screen().text();
     ASSERT_TRUE(chat.expect_on_screen("Later.")) << chat.screen().text();
     ASSERT_TRUE(chat.expect_gone("↳")) << chat.screen().text();
@@ -168,12 +153,9 @@ TEST(LiveChat, TwoEqualInputsInARowAreTwoInputs) {
 TEST(LiveChat, WhatWasNotHeardComesBackWhenTheAnswerIsStopped) {
     const Home home;
     Terminal chat(home, {"chat", "--script", home.script(slow_script())});
-    ASSERT_TRUE(chat.expect_on_screen("talks to"));
-    chat.type("go\r");
-    ASSERT_TRUE(chat.expect_on_screen("w3 "));
-    chat.type("one more thing\r");
-    ASSERT_TRUE(chat.expect_on_screen("↳ one more thing")) << chat.screen().text();
-    chat.type("\x03");
+    ASSERT_TRUE(chat.answer_on_screen("talks to", "go\r")) << chat.screen().text();
+    ASSERT_TRUE(chat.answer_on_screen("w3 ", "one more thing\r")) << chat.screen().text();
+    ASSERT_TRUE(chat.answer_on_screen("↳ one more thing", "\x03")) << chat.screen().text();
     ASSERT_TRUE(chat.expect_on_screen("stopped."));
     ASSERT_TRUE(chat.expect_gone("↳"));
     EXPECT_EQ(prompt_row(chat), "> one more thing") << chat.screen().text();
@@ -185,16 +167,14 @@ TEST(LiveChat, ToolCardsFold) {
     const std::string script = R"([{"stop_reason": "tool_use", "content": [
         {"type": "tool_call", "id": "c1", "name": "read", "arguments": {"path": "a.txt"}}]}, "Read."])";
     Terminal chat(home, {"chat", "--script", home.script(script)});
-    ASSERT_TRUE(chat.expect_on_screen("talks to"));
-    chat.type("go\r");
+    ASSERT_TRUE(chat.answer_on_screen("talks to", "go\r")) << chat.screen().text();
     ASSERT_TRUE(chat.expect_on_screen("Read.")) << chat.screen().text();
     EXPECT_NE(chat.screen().text().find("● read path: a.txt"), std::string::npos);
     EXPECT_NE(chat.screen().text().find("✓ read 3 lines"), std::string::npos)
         << chat.screen().text();
     EXPECT_EQ(chat.screen().text().find("third line"), std::string::npos);
     chat.type("\x0f");
-    ASSERT_TRUE(chat.expect_on_screen("third line")) << chat.screen().text();
-    chat.type("/quit\r");
+    ASSERT_TRUE(chat.answer_on_screen("third line", "/quit\r")) << chat.screen().text();
     EXPECT_EQ(chat.wait(), 0);
 }
 
@@ -205,10 +185,9 @@ TEST(LiveChat, AToolThatIsStoppedLeavesACardThatSaysSo) {
             {"type": "tool_call", "id": "c1", "name": "shell",
              "arguments": {"command": "exec sleep 1000"}}]}, "Here again."])";
         Terminal chat(home, {"chat", "--yes", "--script", home.script(script)});
-        ASSERT_TRUE(chat.expect_on_screen("talks to"));
-        chat.type("go\r");
-        ASSERT_TRUE(chat.expect_on_screen("shell command: exec sleep 1000")) << chat.shown();
-        chat.type(key);
+        ASSERT_TRUE(chat.answer_on_screen("talks to", "go\r")) << chat.screen().text();
+        ASSERT_TRUE(chat.answer_on_screen("shell command: exec sleep 1000", key))
+            << chat.screen().text();
         ASSERT_TRUE(chat.expect_on_screen("stopped.")) << chat.screen().text();
         const std::string text = chat.screen().text();
         const std::size_t card = text.find("● shell command: exec sleep 1000\n  ✗ stopped  ");
@@ -230,10 +209,8 @@ TEST(LiveChat, ApprovalsTakeThePromptsPlaceAndGiveItBack) {
              {"type": "tool_call", "id": "c1", "name": "write",
               "arguments": {"path": "a.txt", "content": "hello"}}]}, "Written."]})";
     Terminal chat(home, {"chat", "--script", home.script(script)}, 60, 20);
-    ASSERT_TRUE(chat.expect_on_screen("talks to"));
-    chat.type("go\r");
-    ASSERT_TRUE(chat.expect_on_screen("I will"));
-    chat.type("a draft");
+    ASSERT_TRUE(chat.answer_on_screen("talks to", "go\r")) << chat.screen().text();
+    ASSERT_TRUE(chat.answer_on_screen("I will", "a draft")) << chat.screen().text();
     ASSERT_TRUE(chat.expect_on_screen("[y]es")) << chat.screen().text();
     EXPECT_NE(prompt_row(chat).find("[e]dit >"), std::string::npos) << prompt_row(chat);
     chat.type("y\r");
@@ -249,10 +226,8 @@ TEST(LiveChat, D7_EscAtAQuestionEndsTheTurnThatAsks) {
         {"type": "tool_call", "id": "c1", "name": "write",
          "arguments": {"path": "a.txt", "content": "x"}}]}, "Here again."])";
     Terminal chat(home, {"chat", "--script", home.script(script)});
-    ASSERT_TRUE(chat.expect_on_screen("talks to"));
-    chat.type("go\r");
-    ASSERT_TRUE(chat.expect_on_screen("[y]es")) << chat.screen().text();
-    chat.type("\x1b");
+    ASSERT_TRUE(chat.answer_on_screen("talks to", "go\r")) << chat.screen().text();
+    ASSERT_TRUE(chat.answer_on_screen("[y]es", "\x1b")) << chat.screen().text();
     ASSERT_TRUE(chat.expect_on_screen("stopped.")) << chat.screen().text();
     EXPECT_EQ(prompt_row(chat), ">") << chat.screen().text();
     EXPECT_FALSE(std::filesystem::exists(home.work() / "a.txt"));
@@ -263,16 +238,13 @@ TEST(LiveChat, D7_EscAtAQuestionEndsTheTurnThatAsks) {
 TEST(LiveChat, B11_CommaCommandsRunInThePipelineAndNeverReachTheModel) {
     const Home home;
     Terminal chat(home, {"chat", "--script", home.script(slow_script(R"(, "Second.")"))});
-    ASSERT_TRUE(chat.expect_on_screen("talks to"));
-    chat.type(",help\r");
+    ASSERT_TRUE(chat.answer_on_screen("talks to", ",help\r")) << chat.screen().text();
     ASSERT_TRUE(chat.expect_on_screen("tape")) << chat.screen().text();
     ASSERT_TRUE(chat.expect_gone("Esc stops ·"));
     EXPECT_EQ(chat.screen().text().find("w0 "), std::string::npos) << "the model was not asked";
     chat.type("go\r");
-    ASSERT_TRUE(chat.expect_on_screen("w3 ")) << chat.screen().text();
-    chat.type(",help\r");
-    ASSERT_TRUE(chat.expect_on_screen("↳ later: ,help")) << chat.screen().text();
-    chat.type("\x1b");
+    ASSERT_TRUE(chat.answer_on_screen("w3 ", ",help\r")) << chat.screen().text();
+    ASSERT_TRUE(chat.answer_on_screen("↳ later: ,help", "\x1b")) << chat.screen().text();
     ASSERT_TRUE(chat.expect_on_screen("stopped."));
     EXPECT_EQ(prompt_row(chat), "> ,help") << chat.screen().text();
 }
@@ -280,8 +252,7 @@ TEST(LiveChat, B11_CommaCommandsRunInThePipelineAndNeverReachTheModel) {
 TEST(LiveChat, AFailureIsReportedOnceWithTheRemedy) {
     const Home home;
     Terminal chat(home, {"chat", "--base-url", "http://127.0.0.1:9/v1", "-m", "m"});
-    ASSERT_TRUE(chat.expect_on_screen("talks to"));
-    chat.type("hello\r");
+    ASSERT_TRUE(chat.answer_on_screen("talks to", "hello\r")) << chat.screen().text();
     ASSERT_TRUE(chat.expect_on_screen("cubepi doctor")) << chat.screen().text();
     ASSERT_TRUE(chat.expect_gone("Esc stops ·"));
     EXPECT_EQ(count_of(chat.screen().text(), "cannot reach"), 1u) << chat.screen().text();
@@ -296,8 +267,7 @@ TEST(LiveChat, ShowsMarkdownWithCodeAndTables) {
     const std::string script =
         R"({"tokens_per_second": 200, "answers": ["# Plan\n\n- paint the **door**\n\n```sh\nmake all\n```\n\n| who | what |\n|---|---|\n| Ann | grease |\n\nThat is all."]})";
     Terminal chat(home, {"chat", "--script", home.script(script)}, 60, 24);
-    ASSERT_TRUE(chat.expect_on_screen("talks to"));
-    chat.type("plan\r");
+    ASSERT_TRUE(chat.answer_on_screen("talks to", "plan\r")) << chat.screen().text();
     ASSERT_TRUE(chat.expect_on_screen("That is all.")) << chat.screen().text();
     for (const char* text : {"• paint the door", "make all", "who  what", "Ann  grease"})
         EXPECT_NE(chat.screen().text().find(text), std::string::npos) << text << "\n"
@@ -318,12 +288,12 @@ TEST(LiveChat, Captures) {
                "The inspector comes on Friday. Until then the door is to be painted and the lamp to be cleaned; both take a day when the weather holds, and two when it does not. I would begin with the door."]})";
         Terminal chat(home, {"chat", "--script", home.script(script)},
                       static_cast<unsigned short>(columns), static_cast<unsigned short>(rows));
-        ASSERT_TRUE(chat.expect_on_screen("talks to"));
-        chat.type("What is to be done here?\r");
-        ASSERT_TRUE(chat.expect_on_screen("The inspector comes")) << chat.screen().text();
-        chat.type("and the grease?\r");
-        ASSERT_TRUE(chat.expect_on_screen("↳ and the grease?")) << chat.screen().text();
-        chat.type("a draft of what comes ne");
+        ASSERT_TRUE(chat.answer_on_screen("talks to", "What is to be done here?\r"))
+            << chat.screen().text();
+        ASSERT_TRUE(chat.answer_on_screen("The inspector comes", "and the grease?\r"))
+            << chat.screen().text();
+        ASSERT_TRUE(chat.answer_on_screen("↳ and the grease?", "a draft of what comes ne"))
+            << chat.screen().text();
         ASSERT_TRUE(chat.expect_on_screen("> a draft of what comes ne")) << chat.screen().text();
         if (std::getenv("CUBEPI_WRITE_CAPTURE")) {
             write_file(cubepi::testing::source_path("docs/captures/chat-") +
@@ -341,8 +311,7 @@ TEST(LiveChat, CapturesOfAnAnswer) {
             R"(["# The lighthouse\n\nBefore the inspector comes, *everything* is to be done; see [the list](https://example.org/list) and `notes.md`.\n\n- paint the **door**, which takes a day when the weather holds\n- clean the lamp\n  1. switch it off\n  2. let it cool down\n\n> Friday, in the morning\n\n| who | what | hours |\n|:---|:---|---:|\n| Ann | grease the *hinges* and the gears of the lamp | 2 |\n| 李明 | paint | 11 |\n\n```sh\nmake door lamp && echo 'all is done, the inspector may come'\n```\n\nThat is all."])";
         Terminal chat(home, {"chat", "--script", home.script(script)},
                       static_cast<unsigned short>(columns), 24);
-        ASSERT_TRUE(chat.expect_on_screen("/help"));
-        chat.type("plan\r");
+        ASSERT_TRUE(chat.answer_on_screen("/help", "plan\r")) << chat.screen().text();
         ASSERT_TRUE(chat.expect_on_screen("That is all.")) << chat.screen().text();
         ASSERT_TRUE(chat.expect_gone("Esc stops ·"));
         std::string text = chat.screen().text();
@@ -362,31 +331,25 @@ TEST(LiveChat, CompletionAndHistorySearch) {
     const Home home;
     write_file(home.work() / "lighthouse.md", "x\n");
     Terminal chat(home, {"chat", "--offline"});
-    ASSERT_TRUE(chat.expect_on_screen("talks to"));
-    chat.type("/he\t");
-    ASSERT_TRUE(chat.expect_on_screen("> /help")) << chat.screen().text();
-    chat.type("\r");
-    ASSERT_TRUE(chat.expect_on_screen("Alt-Enter")) << chat.screen().text();
-    chat.type("what is in ligh\t");
-    ASSERT_TRUE(chat.expect_on_screen("> what is in lighthouse.md")) << chat.screen().text();
-    chat.type("\x15");
+    ASSERT_TRUE(chat.answer_on_screen("talks to", "/he\t")) << chat.screen().text();
+    ASSERT_TRUE(chat.answer_on_screen("> /help", "\r")) << chat.screen().text();
+    ASSERT_TRUE(chat.answer_on_screen("Alt-Enter", "what is in ligh\t")) << chat.screen().text();
+    ASSERT_TRUE(chat.answer_on_screen("> what is in lighthouse.md", "\x15"))
+        << chat.screen().text();
     chat.type("first thing\r");
     ASSERT_TRUE(chat.expect_on_screen("You wrote: first thing")) << chat.screen().text();
     ASSERT_TRUE(chat.expect_gone("Esc stops ·"));
     chat.type("\x12rst");
-    ASSERT_TRUE(chat.expect_on_screen("search 'rst' > first thing")) << chat.screen().text();
-    chat.type("\x1b");
+    ASSERT_TRUE(chat.answer_on_screen("search 'rst' > first thing", "\x1b"))
+        << chat.screen().text();
     ASSERT_TRUE(chat.expect_gone("search 'rst'"));
     EXPECT_EQ(prompt_row(chat), "> first thing") << chat.screen().text();
     chat.type("\x15/");
-    ASSERT_TRUE(chat.expect_on_screen("/details  show tool results")) << chat.screen().text();
-    chat.type("\t\t");
-    ASSERT_TRUE(chat.expect_on_screen("> /new\n")) << chat.screen().text();
-    chat.type("\t");
-    ASSERT_TRUE(chat.expect_on_screen("> /model\n")) << chat.screen().text();
-    chat.type("\x15,");
-    ASSERT_TRUE(chat.expect_on_screen("remove this conversation")) << chat.screen().text();
-    chat.type("\x15");
+    ASSERT_TRUE(chat.answer_on_screen("/details  show tool results", "\t\t"))
+        << chat.screen().text();
+    ASSERT_TRUE(chat.answer_on_screen("> /new\n", "\t")) << chat.screen().text();
+    ASSERT_TRUE(chat.answer_on_screen("> /model\n", "\x15,")) << chat.screen().text();
+    ASSERT_TRUE(chat.answer_on_screen("remove this conversation", "\x15")) << chat.screen().text();
     ASSERT_TRUE(chat.expect_gone("remove this conversation")) << chat.screen().text();
     ASSERT_TRUE(chat.expect_gone("or fold them\n")) << chat.screen().text();
 }
@@ -397,12 +360,12 @@ TEST(LiveChat, LongInputWrapsAndCanHaveLines) {
     ASSERT_TRUE(chat.expect_on_screen("talks to"));
     const std::string text(100, 'a');
     chat.type(text + "END");
-    ASSERT_TRUE(chat.expect_on_screen("END")) << chat.screen().text();
-    chat.type("\x15one\x1b\rtwo\x1b\rthree");
-    ASSERT_TRUE(chat.expect_on_screen("> one\n  two\n  three")) << chat.screen().text();
-    chat.type("\x1b[A\x1b[A!");
-    ASSERT_TRUE(chat.expect_on_screen("> one!")) << chat.screen().text();
-    chat.type("\x1b[200~pasted\rblock\x1b[201~");
+    ASSERT_TRUE(chat.answer_on_screen("END", "\x15one\x1b\rtwo\x1b\rthree"))
+        << chat.screen().text();
+    ASSERT_TRUE(chat.answer_on_screen("> one\n  two\n  three", "\x1b[A\x1b[A!"))
+        << chat.screen().text();
+    ASSERT_TRUE(chat.answer_on_screen("> one!", "\x1b[200~pasted\rblock\x1b[201~"))
+        << chat.screen().text();
     ASSERT_TRUE(chat.expect_on_screen("block")) << chat.screen().text();
     EXPECT_EQ(chat.screen().text().find("You wrote"), std::string::npos) << "nothing was entered";
     chat.type("\r");
@@ -412,8 +375,7 @@ TEST(LiveChat, LongInputWrapsAndCanHaveLines) {
 TEST(LiveChat, AResizeKeepsTextAndPrompt) {
     const Home home;
     Terminal chat(home, {"chat", "--script", home.script(slow_script({}, 120, 60))}, 100, 30);
-    ASSERT_TRUE(chat.expect_on_screen("talks to"));
-    chat.type("go\r");
+    ASSERT_TRUE(chat.answer_on_screen("talks to", "go\r")) << chat.screen().text();
     ASSERT_TRUE(chat.expect_on_screen("w20 "));
     chat.resize(60, 20);
     chat.type("still here");
@@ -442,8 +404,7 @@ TEST(LiveChat, ATinyTerminalStillHasAPrompt) {
 TEST(LiveChat, WideCharactersKeepTheCursorRight) {
     const Home home;
     Terminal chat(home, {"chat", "--offline"}, 30, 20);
-    ASSERT_TRUE(chat.expect_on_screen("talks to"));
-    chat.type("漢字 öé 🙂");
+    ASSERT_TRUE(chat.answer_on_screen("talks to", "漢字 öé 🙂")) << chat.screen().text();
     ASSERT_TRUE(chat.expect_on_screen("> 漢字 öé 🙂")) << chat.screen().text();
     EXPECT_EQ(chat.screen().cursor_column(), 2u + 4 + 1 + 2 + 1 + 2);
     chat.type("\x7f\x7f!");
@@ -455,10 +416,8 @@ TEST(LiveChat, NoColorHasNoColours) {
     Home home;
     home.set("NO_COLOR", "1");
     Terminal chat(home, {"chat", "--offline"});
-    ASSERT_TRUE(chat.expect_on_screen("talks to"));
-    chat.type("hello\r");
-    ASSERT_TRUE(chat.expect_on_screen("a mind")) << chat.screen().text();
-    chat.type("/quit\r");
+    ASSERT_TRUE(chat.answer_on_screen("talks to", "hello\r")) << chat.screen().text();
+    ASSERT_TRUE(chat.answer_on_screen("a mind", "/quit\r")) << chat.screen().text();
     EXPECT_EQ(chat.wait(), 0);
     for (std::size_t at = chat.raw().find("\x1b["); at != std::string::npos;
          at = chat.raw().find("\x1b[", at + 2)) {
@@ -471,11 +430,9 @@ TEST(LiveChat, ADumbTerminalGetsPlainLines) {
     Home home;
     home.set("TERM", "dumb");
     Terminal chat(home, {"chat", "--offline"});
-    ASSERT_TRUE(chat.expect("> ")) << chat.shown();
-    chat.type("hello\r");
+    ASSERT_TRUE(chat.answer("> ", "hello\r")) << chat.shown();
     ASSERT_TRUE(chat.expect("You wrote")) << chat.shown();
-    ASSERT_TRUE(chat.expect("> "));
-    chat.type("/quit\r");
+    ASSERT_TRUE(chat.answer("> ", "/quit\r")) << chat.shown();
     EXPECT_EQ(chat.wait(), 0) << chat.shown();
 }
 
@@ -505,16 +462,14 @@ TEST(LiveChat, D7_CtrlCLeavesWhileAModelIsLookedFor) {
     const Home home;
     const SilentServer server;
     Terminal chat(home, {"chat", "--base-url", server.url});
-    ASSERT_TRUE(chat.expect_on_screen(">")) << chat.shown();
-    chat.type("\x03");
+    ASSERT_TRUE(chat.answer_on_screen(">", "\x03")) << chat.screen().text();
     EXPECT_EQ(chat.wait(), 130) << chat.shown();
 }
 
 TEST(LiveChat, TheTerminalIsRestored) {
     const Home home;
     Terminal chat(home, {"chat", "--offline"});
-    ASSERT_TRUE(chat.expect_on_screen("talks to"));
-    chat.type("\x04");
+    ASSERT_TRUE(chat.answer_on_screen("talks to", "\x04")) << chat.screen().text();
     EXPECT_EQ(chat.wait(), 0);
     EXPECT_NE(chat.raw().rfind("\x1b[?2004l"), std::string::npos);
     EXPECT_EQ(chat.raw().rfind("\x1b[?25h") > chat.raw().rfind("\x1b[?25l"), true);

@@ -84,10 +84,10 @@ protected:
     /// `,model ID` in a chat with the session.
     void choose(const std::string& id) {
         Terminal chat(home, {"chat", "-s", "S"});
-        ASSERT_TRUE(chat.expect_on_screen("talks to")) << chat.shown();
-        chat.type(",model " + id + "\r");
-        ASSERT_TRUE(chat.expect_on_screen("Session model set to " + id)) << chat.shown();
-        chat.type("/quit\r");
+        ASSERT_TRUE(chat.answer_on_screen("talks to", ",model " + id + "\r"))
+            << chat.screen().text();
+        ASSERT_TRUE(chat.answer_on_screen("Session model set to " + id, "/quit\r"))
+            << chat.screen().text();
         EXPECT_EQ(chat.wait(), 0);
     }
 
@@ -127,15 +127,13 @@ TEST_F(TwoServers, TheChatShowsTheModelOfTheFlagsAndUsesIt) {
     choose("ant/claude");
     const int before = company.connections();
     Terminal chat(home, {"chat", "-s", "S", "--provider", "other"});
-    ASSERT_TRUE(chat.expect_on_screen("talks to own-one at " + own.host())) << chat.shown();
-    chat.type("the secret\r");
+    ASSERT_TRUE(chat.answer_on_screen("talks to own-one at " + own.host(), "the secret\r"))
+        << chat.screen().text();
     ASSERT_TRUE(chat.expect_on_screen("Hello from own.")) << chat.shown();
     EXPECT_EQ(chat.screen().text().find("claude"), std::string::npos) << chat.screen().text();
     chat.type(",model own-two\r");
-    ASSERT_TRUE(chat.expect_on_screen("own-two · S")) << chat.screen().text();
-    chat.type("and this\r");
-    ASSERT_TRUE(chat.expect_on_screen("> and this")) << chat.shown();
-    chat.type("/quit\r");
+    ASSERT_TRUE(chat.answer_on_screen("own-two · S", "and this\r")) << chat.screen().text();
+    ASSERT_TRUE(chat.answer_on_screen("> and this", "/quit\r")) << chat.screen().text();
     EXPECT_EQ(chat.wait(), 0);
     EXPECT_EQ(company.connections(), before);
 }
@@ -143,15 +141,13 @@ TEST_F(TwoServers, TheChatShowsTheModelOfTheFlagsAndUsesIt) {
 TEST_F(TwoServers, TheStoredModelIsShownAtTheStartAndChangedInTheMiddle) {
     choose("ant/claude");
     Terminal chat(home, {"chat", "-s", "S"});
-    ASSERT_TRUE(chat.expect_on_screen("talks to claude at " + company.host())) << chat.shown();
-    chat.type("first\r");
+    ASSERT_TRUE(chat.answer_on_screen("talks to claude at " + company.host(), "first\r"))
+        << chat.screen().text();
     ASSERT_TRUE(chat.expect_on_screen("Hello from company.")) << chat.shown();
     const std::size_t count = company.requests().size();
     chat.type(",model other/own-two\r");
-    ASSERT_TRUE(chat.expect_on_screen("own-two · S")) << chat.screen().text();
-    chat.type("the secret\r");
-    ASSERT_TRUE(chat.expect_on_screen("Hello from own.")) << chat.shown();
-    chat.type("/quit\r");
+    ASSERT_TRUE(chat.answer_on_screen("own-two · S", "the secret\r")) << chat.screen().text();
+    ASSERT_TRUE(chat.answer_on_screen("Hello from own.", "/quit\r")) << chat.screen().text();
     EXPECT_EQ(chat.wait(), 0);
     EXPECT_EQ(company.requests().size(), count);
     EXPECT_TRUE(own.has_seen("\"own-two\""));
@@ -159,15 +155,13 @@ TEST_F(TwoServers, TheStoredModelIsShownAtTheStartAndChangedInTheMiddle) {
 
 TEST_F(TwoServers, AModelCommandListsAndRefuses) {
     Terminal chat(home, {"chat"});
-    ASSERT_TRUE(chat.expect_on_screen("talks to")) << chat.shown();
-    chat.type(",model\r");
+    ASSERT_TRUE(chat.answer_on_screen("talks to", ",model\r")) << chat.screen().text();
     ASSERT_TRUE(chat.expect_on_screen("* own-one")) << chat.shown();
-    ASSERT_TRUE(chat.expect_on_screen("  own-two")) << chat.shown();
-    chat.type(",model own-three\r");
-    ASSERT_TRUE(chat.expect_on_screen("unknown model 'own-three'")) << chat.shown();
-    chat.type(",model unknown/x\r");
-    ASSERT_TRUE(chat.expect_on_screen("'unknown' is not a provider")) << chat.shown();
-    chat.type("/quit\r");
+    ASSERT_TRUE(chat.answer_on_screen("  own-two", ",model own-three\r")) << chat.screen().text();
+    ASSERT_TRUE(chat.answer_on_screen("unknown model 'own-three'", ",model unknown/x\r"))
+        << chat.screen().text();
+    ASSERT_TRUE(chat.answer_on_screen("'unknown' is not a provider", "/quit\r"))
+        << chat.screen().text();
     EXPECT_EQ(chat.wait(), 0);
     EXPECT_EQ(company.connections(), 0);
 }
@@ -212,10 +206,8 @@ TEST(IncompleteAnswer, OfTheChatHasANotice) {
         {"chat", "--script",
          home.script(
              R"([{"stop_reason": "length", "content": [{"type": "text", "text": "Once upon"}]}])")});
-    ASSERT_TRUE(chat.expect_on_screen("talks to")) << chat.shown();
-    chat.type("go\r");
-    ASSERT_TRUE(chat.expect_on_screen("the answer was cut off")) << chat.shown();
-    chat.type("/quit\r");
+    ASSERT_TRUE(chat.answer_on_screen("talks to", "go\r")) << chat.screen().text();
+    ASSERT_TRUE(chat.answer_on_screen("the answer was cut off", "/quit\r")) << chat.screen().text();
     EXPECT_EQ(chat.wait(), 0);
 }
 
@@ -229,10 +221,8 @@ TEST(Limits, ThatAreReachedNameTheFlag) {
     EXPECT_NE(run.err.find("--max-turns"), std::string::npos) << run.err;
     EXPECT_EQ(run.err.find("limits."), std::string::npos) << run.err;
     Terminal chat(home, {"chat", "--max-turns", "1", "--script", script});
-    ASSERT_TRUE(chat.expect_on_screen("talks to")) << chat.shown();
-    chat.type("go\r");
-    ASSERT_TRUE(chat.expect_on_screen("--max-turns NUMBER")) << chat.shown();
-    chat.type("/quit\r");
+    ASSERT_TRUE(chat.answer_on_screen("talks to", "go\r")) << chat.screen().text();
+    ASSERT_TRUE(chat.answer_on_screen("--max-turns NUMBER", "/quit\r")) << chat.screen().text();
     EXPECT_EQ(chat.wait(), 0);
 }
 

@@ -178,10 +178,8 @@ TEST(Onboard, WhatTheFileHasBesidesStays) {
                "# mine\nmodel: gpt-x   # was good\napi_key: sk-old-secret-key\n"
                "allow:            # what may be done\n  - \"shell: git status\"\n");
     Terminal onboard(home, {"onboard", "--base-url", server.url(), "--model", "small"});
-    ASSERT_TRUE(onboard.expect("API key")) << onboard.shown();
-    onboard.type("\r");
-    ASSERT_TRUE(onboard.expect("Write it?")) << onboard.shown();
-    onboard.type("y\r");
+    ASSERT_TRUE(onboard.answer("API key", "\r")) << onboard.shown();
+    ASSERT_TRUE(onboard.answer("Write it?", "y\r")) << onboard.shown();
     EXPECT_EQ(onboard.wait(), 0) << onboard.shown();
     EXPECT_NE(onboard.shown().find("api_key: removed"), std::string::npos) << onboard.shown();
     EXPECT_EQ(

@@ -1,8 +1,9 @@
-// Questions during an answer: what is shown before them, and how a model is chosen.
+// Questions during an answer: what is shown before them, how they are answered, and which hosts `fetch` asks about.
 
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "../wire/net/raw_server.hpp"
 #include "terminal.hpp"
@@ -72,8 +73,7 @@ TEST(Questions, TextBeforeACallIsShownBeforeTheQuestionOfAChat) {
         Home home;
         home.set("TERM", term);
         Terminal chat(home, {"chat", "--base-url", server.url("/v1"), "-m", "m"}, 400);
-        ASSERT_TRUE(chat.expect("> ")) << chat.shown();
-        chat.type("go\r");
+        ASSERT_TRUE(chat.answer("> ", "go\r")) << chat.shown();
         ASSERT_TRUE(chat.expect_on_screen("[e]dit >")) << chat.shown();
         expect_text_before_question(chat.screen().text());
         chat.type("y\r");
@@ -104,16 +104,13 @@ TEST(Questions, TheModelAsksAtATerminal) {
             home.set("TERM", term);
             Terminal program(home, {command, "--script", home.script(ask_user_script()), "go"});
             ASSERT_TRUE(program.expect("number > ")) << program.shown();
-            ASSERT_TRUE(program.expect_on_screen(
-                "? The model asks:\n  │ Which color?\n  │ 1  Red\n  │ 2  Blue\n"))
-                << program.shown();
-            program.type("green\r");
+            ASSERT_TRUE(program.answer_on_screen(
+                "? The model asks:\n  │ Which color?\n  │ 1  Red\n  │ 2  Blue\n", "green\r"))
+                << program.screen().text();
             ASSERT_TRUE(program.expect("enter a number from 1 to 2, or the text of an option"))
                 << program.shown();
-            ASSERT_TRUE(program.expect("number > ")) << program.shown();
-            program.type("2\r");
-            ASSERT_TRUE(program.expect("answer (Enter skips) > ")) << program.shown();
-            program.type("Ada\r");
+            ASSERT_TRUE(program.answer("number > ", "2\r")) << program.shown();
+            ASSERT_TRUE(program.answer("answer (Enter skips) > ", "Ada\r")) << program.shown();
             ASSERT_TRUE(program.expect_on_screen("The user answered:")) << program.shown();
             ASSERT_TRUE(program.expect_on_screen("That is all.")) << program.shown();
         }
@@ -146,15 +143,12 @@ TEST(Questions, AChatAsksWhatItsSuspendedSessionWaitsFor) {
         const std::string rest = suspend(home);
         Terminal chat(home, {"chat", "--continue", "--script", rest}, 120);
         ASSERT_TRUE(chat.expect("? write creates c1.txt")) << chat.shown();
-        ASSERT_TRUE(chat.expect("[e]dit > ")) << chat.shown();
-        chat.type("y\r");
+        ASSERT_TRUE(chat.answer("[e]dit > ", "y\r")) << chat.shown();
         ASSERT_TRUE(chat.expect("? write creates c2.txt")) << chat.shown();
-        ASSERT_TRUE(chat.expect("[e]dit > ")) << chat.shown();
-        chat.type("n\r");
+        ASSERT_TRUE(chat.answer("[e]dit > ", "n\r")) << chat.shown();
         // The run continues, and asks again.
         ASSERT_TRUE(chat.expect("? write creates c3.txt")) << chat.shown();
-        ASSERT_TRUE(chat.expect("[e]dit > ")) << chat.shown();
-        chat.type("y\r");
+        ASSERT_TRUE(chat.answer("[e]dit > ", "y\r")) << chat.shown();
         ASSERT_TRUE(chat.expect_on_screen("That is all.")) << chat.shown();
         EXPECT_EQ(run_piped(home, {"inbox"}).out, "");
         EXPECT_TRUE(std::filesystem::exists(home.work() / "c1.txt"));
@@ -168,13 +162,12 @@ TEST(Questions, AnOpenQuestionThatIsNotAnsweredStaysOpen) {
     const std::string rest = suspend(home);
     Terminal chat(home, {"chat", "--continue", "--script", rest, "a", "prompt"}, 120);
     ASSERT_TRUE(chat.expect("? write creates c1.txt")) << chat.shown();
-    ASSERT_TRUE(chat.expect("[e]dit > ")) << chat.shown();
-    chat.type("\x03");
+    ASSERT_TRUE(chat.answer("[e]dit > ", "\x03")) << chat.shown();
     ASSERT_TRUE(chat.expect_on_screen("cubepi inbox approve c1")) << chat.shown();
     ASSERT_TRUE(chat.expect_on_screen("> a prompt")) << "it is not lost\n" << chat.shown();
     chat.type("\r");
-    ASSERT_TRUE(chat.expect_on_screen("the message has not been read yet")) << chat.shown();
-    chat.type(",deny c1\r");
+    ASSERT_TRUE(chat.answer_on_screen("the message has not been read yet", ",deny c1\r"))
+        << chat.screen().text();
     ASSERT_TRUE(chat.expect("? write creates c2.txt")) << chat.shown();
     EXPECT_NE(run_piped(home, {"inbox"}).out.find("c2\t"), std::string::npos);
 }
@@ -198,16 +191,58 @@ TEST(Questions, WithoutATerminalAndUnsavedTheModelHasNoToolToAsk) {
 }
 
 TEST(Questions, CtrlCEndsTheLineOfAQuestion) {
-    Home home;
-    home.set("TERM", "dumb");
     const std::string script = calls(call("c1", "write", R"({"path": "a.txt", "content": "x"})"));
-    Terminal chat(home, {"chat", "--script", home.script(script), "go"});
-    ASSERT_TRUE(chat.expect_on_screen("[e]dit >")) << chat.shown();
-    chat.type("\x03");
-    ASSERT_TRUE(chat.expect_on_screen("cubepi: stopped.")) << chat.shown();
-    EXPECT_NE(chat.screen().text().find("[e]dit >\n● write"), std::string::npos)
-        << chat.screen().text();
-    EXPECT_EQ(chat.shown().find("A question to the user ended"), std::string::npos) << chat.shown();
+    for (const std::string term : {"xterm", "dumb"}) {
+        Home home;
+        home.set("TERM", term);
+        Terminal run(home, {"run", "--script", home.script(script), "go"});
+        ASSERT_TRUE(run.answer_on_screen("[e]dit >", "\x03")) << run.screen().text();
+        EXPECT_EQ(run.wait(), 130) << run.shown();
+        // A terminal that edits lines itself shows the key.
+        const std::string key = term == "dumb" ? " ^C" : "";
+        EXPECT_NE(run.screen().text().find("[e]dit >" + key + "\n● write"), std::string::npos)
+            << run.screen().text();
+        EXPECT_EQ(run.shown().find("A question to the user ended"), std::string::npos)
+            << run.shown();
+    }
+}
+
+TEST(Questions, TheArgumentsOfACallCanBeEditedAtAnyTerminal) {
+    const std::string script = calls(call("c1", "write", R"({"path": "a.txt", "content": "x"})"));
+    for (const std::string term : {"xterm", "dumb"}) {
+        for (const bool keep : {false, true}) {
+            Home home;
+            home.set("TERM", term);
+            Terminal run(home, {"run", "--script", home.script(script), "go"});
+            ASSERT_TRUE(run.answer("[e]dit > ", "e\r")) << run.shown();
+            ASSERT_TRUE(run.expect(R"({"path":"a.txt","content":"x"})")) << run.shown();
+            ASSERT_TRUE(run.expect_on_screen("arguments >")) << run.shown();
+            // A line editor changes the text that is there, another terminal needs all of it.
+            if (!keep && term == "xterm") run.type("\x1b[D\x1b[D\x7fnew");
+            if (!keep && term == "dumb") run.type(R"({"path": "a.txt", "content": "new"})");
+            run.type("\r");
+            EXPECT_EQ(run.wait(), 0) << run.shown();
+            EXPECT_EQ(read_file(home.work() / "a.txt"), keep ? "x" : "new") << run.shown();
+        }
+    }
+}
+
+TEST(Questions, CtrlDDeletesInALineAndLeavesTheQuestionOpenAtAnEmptyOne) {
+    const Home home;
+    ASSERT_EQ(run_piped(home, {"run", "--offline", "--session", "plan", "hi"}).status, 0);
+    Terminal refused(home, {"sessions", "delete", "plan"});
+    ASSERT_TRUE(refused.answer("permanently? [y/N] ", "yn\x1b[D\x04\x7f\x04")) << refused.shown();
+    EXPECT_EQ(refused.wait(), 1) << refused.shown();
+    EXPECT_NE(refused.shown().find("Nothing was deleted."), std::string::npos) << refused.shown();
+    Terminal interrupted(home, {"sessions", "delete", "plan"});
+    ASSERT_TRUE(interrupted.answer("permanently? [y/N] ", "y\x03")) << interrupted.shown();
+    EXPECT_EQ(interrupted.wait(), 130) << interrupted.shown();
+    EXPECT_NE(interrupted.raw().rfind("\x1b[?2004l"), std::string::npos)
+        << "the terminal is as it was";
+    Terminal agreed(home, {"sessions", "delete", "plan"});
+    ASSERT_TRUE(agreed.answer("permanently? [y/N] ", "yn\x1b[D\x04\r")) << agreed.shown();
+    EXPECT_EQ(agreed.wait(), 0) << agreed.shown();
+    EXPECT_NE(agreed.shown().find("Deleted: plan"), std::string::npos) << agreed.shown();
 }
 
 TEST(Questions, AlwaysAnswersTheOtherCallsOfTheSameAnswer) {
@@ -216,10 +251,8 @@ TEST(Questions, AlwaysAnswersTheOtherCallsOfTheSameAnswer) {
         calls(call("c1", "fetch", R"({"url": "http://127.0.0.1:9/a"})") + "," +
               call("c2", "fetch", R"({"url": "http://127.0.0.1:9/b"})"));
     Terminal chat(home, {"chat", "--script", home.script(script), "go"});
-    ASSERT_TRUE(chat.expect_on_screen("[e]dit >")) << chat.shown();
-    chat.type("a\r");
-    ASSERT_TRUE(chat.expect_on_screen("[y/N] >")) << chat.shown();
-    chat.type("\r");
+    ASSERT_TRUE(chat.answer_on_screen("[e]dit >", "a\r")) << chat.screen().text();
+    ASSERT_TRUE(chat.answer_on_screen("[y/N] >", "\r")) << chat.screen().text();
     ASSERT_TRUE(chat.expect_on_screen("That is all.")) << chat.shown();
     EXPECT_EQ(chat.screen().text().find("? Fetch http://127.0.0.1:9/b"), std::string::npos)
         << chat.screen().text();
@@ -243,18 +276,14 @@ TEST(Questions, TheModelPickerTakesNumbersNamesAndPartsOfThem) {
         });
         const Home home;
         Terminal run(home, {"run", "--base-url", server.url("/v1"), "go"});
-        ASSERT_TRUE(run.expect("number or name > ")) << run.shown();
-        run.type("alp\r");
+        ASSERT_TRUE(run.answer("number or name > ", "alp\r")) << run.shown();
         ASSERT_TRUE(run.expect("'alp' matches 3 models; enter a number from 1 to 3"))
             << run.shown();
-        ASSERT_TRUE(run.expect("number or name > ")) << run.shown();
-        run.type("2x\r");
+        ASSERT_TRUE(run.answer("number or name > ", "2x\r")) << run.shown();
         ASSERT_TRUE(run.expect("'2x' is not in the list")) << run.shown();
-        ASSERT_TRUE(run.expect("number or name > ")) << run.shown();
-        run.type("\r");
+        ASSERT_TRUE(run.answer("number or name > ", "\r")) << run.shown();
         ASSERT_TRUE(run.expect("no model was chosen")) << run.shown();
-        ASSERT_TRUE(run.expect("number or name > ")) << run.shown();
-        run.type(std::string(answer) + "\r");
+        ASSERT_TRUE(run.answer("number or name > ", std::string(answer) + "\r")) << run.shown();
         EXPECT_EQ(run.wait(), 0) << run.shown();
         EXPECT_NE(asked.find("\"alpha-small\""), std::string::npos) << answer << "\n" << asked;
     }
@@ -278,6 +307,86 @@ TEST(Questions, ARunBreaksItsAnswerBetweenWords) {
     EXPECT_NE(run.shown().find("make all && echo 'a line of code that the terminal breaks'\n"),
               std::string::npos)
         << run.shown();
+}
+
+constexpr const char* asked_url = "http://93.184.216.34/a";
+constexpr const char* other_url = "http://8.8.8.8/b";
+
+/// Two hosts of the Internet behind a proxy: the first redirects, to itself and then to the second.
+std::string page_of(const std::string& request) {
+    const auto redirect = [](const std::string& to) {
+        return "HTTP/1.1 302 Found\r\nLocation: " + to + "\r\nContent-Length: 0\r\n\r\n";
+    };
+    if (request.starts_with("GET http://93.184.216.34/a ")) return redirect("/moved");
+    if (request.starts_with("GET http://93.184.216.34/moved ")) return redirect(other_url);
+    if (request.starts_with("GET http://8.8.8.8/b "))
+        return wire::ok("The page of the other host.", "Content-Type: text/plain\r\n");
+    return "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n";
+}
+
+struct FetchInAChat : ::testing::Test {
+    FetchInAChat() {
+        const std::string proxy = internet.url("");
+        home.set("http_proxy", proxy);
+    }
+    /// A script that fetches one URL after another.
+    std::string fetches(const std::vector<std::string>& urls) const {
+        std::string turns;
+        for (const std::string& url : urls)
+            turns += R"({"stop_reason": "tool_use", "content": [)" +
+                     call("c" + url, "fetch", R"({"url": ")" + url + R"("})") + "]},";
+        return home.script("[" + turns + R"("Done."])");
+    }
+
+    wire::RawServer internet{[](wire::Connection& connection) {
+        for (;;) {
+            const std::string request = connection.read_request();
+            if (request.empty() || !connection.send(page_of(request))) return;
+        }
+    }};
+    Home home;
+};
+
+constexpr const char* not_followed =
+    "a redirect from http://93.184.216.34/moved to another origin, "
+    "http://8.8.8.8, which was not followed";
+
+TEST_F(FetchInAChat, D52_ARedirectToAnotherHostIsAskedAboutAsACallOfItsOwn) {
+    Terminal chat(home, {"chat", "--script", fetches({asked_url, other_url})}, 160, 40);
+    ASSERT_TRUE(chat.answer_on_screen("talks to", "go\r")) << chat.screen().text();
+    ASSERT_TRUE(chat.expect_on_screen("? Fetch http://93.184.216.34/a")) << chat.screen().text();
+    ASSERT_TRUE(chat.expect_on_screen("always adds: fetch: http://93.184.216.34"));
+    ASSERT_TRUE(chat.answer_on_screen("[e]dit >", "y\r")) << chat.screen().text();
+    ASSERT_TRUE(chat.expect_on_screen(not_followed)) << chat.screen().text();
+    ASSERT_TRUE(chat.expect_on_screen("? Fetch http://8.8.8.8/b")) << chat.screen().text();
+    ASSERT_TRUE(chat.expect("always adds: fetch: http://8.8.8.8")) << chat.screen().text();
+    ASSERT_TRUE(chat.answer("[e]dit >", "y\r")) << chat.shown();
+    ASSERT_TRUE(chat.expect_on_screen("Done.")) << chat.screen().text();
+    EXPECT_NE(chat.screen().text().find("HTTP 200, text/plain, 27 bytes, http://8.8.8.8/b"),
+              std::string::npos)
+        << chat.screen().text();
+}
+
+TEST_F(FetchInAChat, D52_ARuleForOneHostDoesNotCoverTheHostItRedirectsTo) {
+    write_file(home.config(), "allow: [\"fetch: http://93.184.216.34\", \"fetch: 8.8.8.8\"]\n");
+    const Piped run = run_piped(home, {"run", "--script", fetches({asked_url}), "go"});
+    EXPECT_NE(run.err.find("HTTP 302, a redirect from"), std::string::npos) << run.err;
+    EXPECT_EQ(run.err.find("HTTP 200"), std::string::npos) << run.err;
+}
+
+TEST_F(FetchInAChat, D52_WhatIsAllowedIsFollowedWithoutAQuestion) {
+    write_file(home.config(),
+               "allow: [\"fetch: http://93.184.216.34\", \"fetch: http://8.8.8.8\"]\n");
+    const std::string script = fetches({asked_url});
+    const Piped by_rules = run_piped(home, {"run", "--script", script, "go"});
+    EXPECT_NE(by_rules.err.find("HTTP 200, text/plain, 27 bytes, http://8.8.8.8/b"),
+              std::string::npos)
+        << by_rules.err;
+    write_file(home.config(), "");
+    const Piped by_flag = run_piped(home, {"run", "--yes", "--script", script, "go"});
+    EXPECT_NE(by_flag.err.find("HTTP 200, text/plain, 27 bytes, http://8.8.8.8/b"),
+              std::string::npos)
+        << by_flag.err;
 }
 
 }  // namespace

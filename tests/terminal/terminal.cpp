@@ -221,6 +221,18 @@ bool Terminal::expect_on_screen(const std::string& text) {
     return true;
 }
 
+bool Terminal::answer(const std::string& text, const std::string& keys) {
+    const bool shown = expect(text);
+    if (shown) type(keys);
+    return shown;
+}
+
+bool Terminal::answer_on_screen(const std::string& text, const std::string& keys) {
+    const bool shown = expect_on_screen(text);
+    if (shown) type(keys);
+    return shown;
+}
+
 bool Terminal::expect_gone(const std::string& text) {
     const Deadline end = patience();
     bool open = true;

@@ -61,6 +61,9 @@ public:
     bool expect(const std::string& text);
     /// Waits until the screen (with what has scrolled off it) has `text`.
     bool expect_on_screen(const std::string& text);
+    /// The same as expect() and expect_on_screen(), and then types `keys`.
+    bool answer(const std::string& text, const std::string& keys);
+    bool answer_on_screen(const std::string& text, const std::string& keys);
     /// Waits until the screen has it no more.
     bool expect_gone(const std::string& text);
     void type(const std::string& keys);

@@ -13,7 +13,7 @@
 #include <cubepi/core/support/trimmed.hpp>
 
 #include "../process.hpp"
-#include "../terminal/framed_text.hpp"
+#include "../terminal/text_layout.hpp"
 
 namespace cubepi::app {
 

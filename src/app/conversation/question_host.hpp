@@ -15,7 +15,7 @@
 #include <cubepi/core/hitl_request.hpp>
 
 #include "../terminal/prompter.hpp"
-#include "../terminal/style.hpp"
+#include "../terminal/terminal_stream.hpp"
 #include "tool_approval.hpp"
 
 namespace cubepi::app {

@@ -14,7 +14,7 @@
 
 #include "../command_line.hpp"
 #include "../config/model_choice.hpp"
-#include "../terminal/style.hpp"
+#include "../terminal/terminal_stream.hpp"
 #include "question_host.hpp"
 #include "telemetry.hpp"
 #include "tool_approval.hpp"

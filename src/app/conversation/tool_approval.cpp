@@ -10,8 +10,8 @@
 #include <cubepi/schema/validate.hpp>
 
 #include "../config/paths.hpp"
-#include "../terminal/framed_text.hpp"
 #include "../terminal/safe_json.hpp"
+#include "../terminal/text_layout.hpp"
 
 namespace cubepi::app {
 

@@ -14,7 +14,7 @@
 
 #include "../render/question_view.hpp"
 #include "../terminal/prompter.hpp"
-#include "../terminal/style.hpp"
+#include "../terminal/terminal_stream.hpp"
 
 namespace cubepi::app {
 

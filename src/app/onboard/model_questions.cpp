@@ -11,7 +11,7 @@
 
 #include "../failure.hpp"
 #include "../models.hpp"
-#include "../terminal/style.hpp"
+#include "../terminal/terminal_stream.hpp"
 
 namespace cubepi::app {
 

@@ -9,10 +9,10 @@
 #include <cubepi/workspace/file_change.hpp>
 #include <cubepi/workspace/tool_rules.hpp>
 
-#include "../terminal/framed_text.hpp"
 #include "../terminal/prompter.hpp"
-#include "../terminal/style.hpp"
+#include "../terminal/terminal_stream.hpp"
 #include "../terminal/terminal_text.hpp"
+#include "../terminal/text_layout.hpp"
 
 namespace cubepi::app {
 

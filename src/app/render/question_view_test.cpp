@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "../terminal/text_width.hpp"
+#include "../terminal/text_layout.hpp"
 
 namespace cubepi::app {
 namespace {

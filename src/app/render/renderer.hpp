@@ -11,7 +11,7 @@
 #include <cubepi/core/agent_event.hpp>
 
 #include "../failure.hpp"
-#include "../terminal/style.hpp"
+#include "../terminal/terminal_stream.hpp"
 #include "../terminal/terminal_text.hpp"
 
 namespace cubepi::app {

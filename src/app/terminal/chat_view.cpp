@@ -1,7 +1,6 @@
 #include "chat_view.hpp"
 
 #include <algorithm>
-#include <array>
 #include <sstream>
 #include <utility>
 
@@ -11,16 +10,13 @@
 #include <cubepi/provider/cost.hpp>
 
 #include "../failure.hpp"
-#include "diff_view.hpp"
 #include "event_text.hpp"
-#include "outcome_text.hpp"
-#include "text_width.hpp"
+#include "text_layout.hpp"
 
 namespace cubepi::app {
 
 namespace {
 
-constexpr std::array<TerminalView, 10> frames{"⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"};
 constexpr std::chrono::milliseconds frame_time(120);
 constexpr std::size_t saved_cards = 20;
 constexpr std::size_t saved_text = 64 * 1024;
@@ -180,7 +176,8 @@ TerminalText ChatView::status_text() const {
 
 void ChatView::refresh() {
     std::vector<TerminalText> lines;
-    const TerminalText sign = style_.cyan() + frames.at(frame_ % frames.size()) + style_.off();
+    const TerminalText sign =
+        style_.cyan() + progress_frames.at(frame_ % progress_frames.size()) + style_.off();
     for (const std::string& id : order_) {
         const auto card = running_.find(id);
         if (card == running_.end()) continue;

@@ -1,20 +1,544 @@
 #include "console.hpp"
 
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/signal_set.hpp>
+
 #include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdint>
 #include <cstdlib>
+#include <deque>
 #include <exception>
 #include <string_view>
 #include <utility>
 
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <termios.h>
 #include <unistd.h>
 
-#include "console_state.hpp"
+#include <cubepi/core/event_signal.hpp>
+
+#include "input_field.hpp"
+#include "job_control.hpp"
+#include "keys.hpp"
+#include "live_area.hpp"
 
 namespace cubepi::app {
 
+namespace {
+
+constexpr std::chrono::milliseconds escape_silence(40);
+// A user who types that long did not intend to answer the question that appeared meanwhile.
+constexpr std::chrono::milliseconds typing_pause(600);
+// Limits the number of frames per second.
+constexpr std::chrono::milliseconds frame_time(12);
+constexpr std::chrono::seconds time_to_end(5);
+
+/// Most terminals rewrap their lines when their width changes; these are known not to.
+bool terminal_reflows() {
+    const char* term = std::getenv("TERM");
+    const std::string_view name = term ? term : "";
+    if (name.starts_with("tmux") || std::getenv("TMUX")) return true;
+    return !std::getenv("XTERM_VERSION") && !name.starts_with("screen") &&
+           !name.starts_with("rxvt") && name != "linux";
+}
+
+/// Switches a terminal from lines to single keys during its lifetime. One at a time.
+class RawMode {
+public:
+    RawMode(int input, int output) {
+        input_ = input;
+        output_ = output;
+        known_ = tcgetattr(input, &before_) == 0;
+        enter();
+    }
+    ~RawMode() { leave(); }
+    RawMode(const RawMode&) = delete;
+    RawMode& operator=(const RawMode&) = delete;
+
+    /// Restores the terminal's settings. Called before the process stops or exits without destructors. Does nothing in a
+    /// background job, as enter() does.
+    static void leave() noexcept {
+        if (!raw_ || !in_foreground(input_)) return;
+        send("\x1b[?2004l\x1b[?25h");
+        tcsetattr(input_, TCSANOW, &before_);
+        raw_ = false;
+    }
+
+    /// True if this is the foreground job and another program has changed the settings, so that enter() is needed.
+    static bool lost() noexcept {
+        termios now = {};
+        if (!raw_ || !in_foreground(input_) || tcgetattr(input_, &now) != 0) return false;
+        raw_ = (now.c_lflag & ICANON) == 0;
+        return !raw_;
+    }
+
+    /// Changes the settings again.
+    static void enter() noexcept {
+        if (!known_ || raw_ || !in_foreground(input_)) return;
+        termios keys = before_;
+        // Output processing is unchanged: a line feed moves to the beginning of the next line.
+        keys.c_iflag &= ~static_cast<tcflag_t>(ICRNL | INLCR | IXON | ISTRIP | BRKINT);
+        keys.c_lflag &= ~static_cast<tcflag_t>(ECHO | ICANON | IEXTEN | ISIG);
+        keys.c_cc[VMIN] = 1;
+        keys.c_cc[VTIME] = 0;
+        raw_ = tcsetattr(input_, TCSANOW, &keys) == 0;
+        if (raw_) send("\x1b[?2004h");
+    }
+
+private:
+    static void send(std::string_view text) noexcept {
+        // A full terminal buffer would block even the end of the process.
+        pollfd ready{output_, POLLOUT, 0};
+        if (poll(&ready, 1, 1000) != 1) return;
+        // A failed write to the terminal has no remedy.
+        [[maybe_unused]] const ssize_t sent = write(output_, text.data(), text.size());
+    }
+
+    static inline termios before_ = {};
+    static inline int input_ = STDIN_FILENO;
+    static inline int output_ = STDOUT_FILENO;
+    static inline bool known_ = false;
+    static inline bool raw_ = false;
+};
+
+}  // namespace
+
+/// A question in the place of the prompt.
+struct ConsoleQuestion {
+    TerminalText prompt = {};
+    EditBuffer buffer = {};
+    std::optional<std::string> answer = {};
+    AsyncEvent over = AsyncEvent();
+};
+
+/// The terminal, its prompt and what waits: the implementation of Console. Its handlers keep it alive until close().
+struct Console::State : std::enable_shared_from_this<Console::State> {
+    State(Executor executor_, Clock& clock_, std::filesystem::path history,
+          ConsoleTerminal terminal_, ConsoleUse use_);
+
+    void begin();
+    void close();
+    /// The first signal ends the chat like the user; the second one ends it at once.
+    void wait_for_end();
+
+    // Output.
+
+    /// Draws soon; combines several changes in one frame.
+    void schedule();
+    void draw();
+    void draw_now();
+    LiveArea::Content content() const;
+    FieldRows field_of(std::size_t max_rows, bool asking) const;
+    /// Waits for a new size, or until the stopped process is continued.
+    void wait_for_change();
+    void take_size();
+
+    // Input.
+
+    bool input_waits() const;
+    void wait_for_keys();
+    void read_keys();
+    void take(const std::vector<Key>& keys);
+    void push(ConsoleInput::Kind kind, std::string text = {}, bool pasted = false);
+    void press(const Key& key, bool more_follows);
+    void press_in_question(const Key& key);
+    /// Prints the first question with its answer, and removes it.
+    void end_question();
+
+    /// The reason why the first question is not shown yet.
+    enum class Hold : std::uint8_t {
+        none,
+        for_a_pause,   ///< the user types; the keys belong to that text
+        new_question,  ///< keys are discarded: they were pressed before the question could be read
+    };
+    bool question_shows() const { return !questions.empty() && hold == Hold::none; }
+
+    /// Starts the hold of the first question.
+    void hold_question();
+    void end_hold();
+    /// Reads keys that the terminal has already sent while the program was busy. Ctrl-C and Esc count.
+    void discard_keys();
+    void interrupt();
+    /// In cooked mode the terminal translates the Enter key to a line feed.
+    void count_typed_ahead();
+    void suspend();
+    /// Takes control of the terminal again. A job that was continued in the background stops again until it is the
+    /// foreground job.
+    void resume();
+
+    Executor executor;
+    Clock& clock;
+    ConsoleTerminal terminal;
+    ConsoleUse use;
+    boost::asio::posix::stream_descriptor input;
+    TerminalOutput output;
+    boost::asio::signal_set changed;
+    boost::asio::signal_set ended;
+    std::unique_ptr<ClockTimer> escape_timer;
+    std::unique_ptr<ClockTimer> frame_timer;
+    std::unique_ptr<ClockTimer> question_timer;
+    std::unique_ptr<ClockTimer> end_timer;
+    std::unique_ptr<ClockTimer> resume_timer;
+    std::optional<RawMode> raw;
+    KeyDecoder decoder;
+    Style style;
+    Prompt prompt;
+    LiveArea area;
+    std::vector<TerminalText> live;
+    TerminalText status;
+    std::deque<std::shared_ptr<ConsoleQuestion>> questions;
+    std::deque<ConsoleInput> inputs;
+    AsyncEvent arrived;
+    std::chrono::steady_clock::time_point last_frame = {};
+    std::chrono::steady_clock::time_point typed_last = {};
+    int ended_by = 0;
+    int typed_ahead = 0;
+    Hold hold = Hold::none;
+    bool suspended = false;
+    bool was_in_background = false;
+    bool busy = false;
+    bool scheduled = false;
+    bool closed = false;
+};
+
+Console::State::State(Executor executor_, Clock& clock_, std::filesystem::path history,
+                      ConsoleTerminal terminal_, ConsoleUse use_)
+    : executor(executor_),
+      clock(clock_),
+      terminal(terminal_),
+      use(use_),
+      input(executor_, dup(terminal_.input)),
+      output(executor_, terminal_.output, terminal_is_ascii()),
+      changed(executor_, SIGWINCH, SIGCONT),
+      ended(executor_),
+      escape_timer(clock_.timer(executor_)),
+      frame_timer(clock_.timer(executor_)),
+      question_timer(clock_.timer(executor_)),
+      end_timer(clock_.timer(executor_)),
+      resume_timer(clock_.timer(executor_)),
+      style(Style::of(terminal_.output)),
+      prompt(style, History(std::move(history))),
+      area([this](TerminalView text) { output.write(text); },
+           static_cast<std::size_t>(style.columns), static_cast<std::size_t>(style.rows)) {}
+
+void Console::State::begin() {
+    output.on_idle([this] { schedule(); });
+    wait_for_keys();
+    wait_for_change();
+    if (use == ConsoleUse::question) return;  // the caller handles signals
+    ended.add(SIGTERM);
+    ended.add(SIGHUP);
+    wait_for_end();
+    schedule();
+}
+
+void Console::State::close() {
+    if (closed) return;
+    closed = true;
+    for (ClockTimer* timer :
+         {escape_timer.get(), frame_timer.get(), question_timer.get(), resume_timer.get()})
+        timer->cancel();
+    end_timer->cancel();
+    boost::system::error_code ignored;
+    (void)input.cancel(ignored);
+    (void)changed.cancel(ignored);
+    (void)ended.cancel(ignored);
+    area.hide();
+    output.drain();
+    raw.reset();
+}
+
+void Console::State::wait_for_end() {
+    ended.async_wait(
+        [self = shared_from_this()](const boost::system::error_code& failed, int signal) {
+            if (failed || self->closed) return;
+            const auto leave = [signal] {
+                RawMode::leave();
+                std::_Exit(128 + signal);
+            };
+            if (self->ended_by != 0) leave();
+            self->ended_by = signal;
+            self->end_timer->expires_after(time_to_end, leave);
+            self->push(ConsoleInput::Kind::end);
+            self->wait_for_end();
+        });
+}
+
+void Console::State::schedule() {
+    if (closed || std::exchange(scheduled, true)) return;
+    const auto due = last_frame + frame_time - clock.now();
+    if (last_frame == std::chrono::steady_clock::time_point() || due.count() <= 0) {
+        boost::asio::post(executor, [self = shared_from_this()] { self->draw(); });
+    } else {
+        frame_timer->expires_after(due, [this] { draw(); });
+    }
+}
+
+void Console::State::draw() {
+    scheduled = false;
+    // At a slow terminal the pending output would only grow.
+    if (closed || suspended || !output.idle()) return;
+    last_frame = clock.now();
+    area.show(content());
+    area.draw();
+    if (area.more() && output.idle()) schedule();
+}
+
+void Console::State::draw_now() {
+    frame_timer->cancel();
+    draw();
+}
+
+LiveArea::Content Console::State::content() const {
+    LiveArea::Content content;
+    if (use == ConsoleUse::question && !question_shows()) return content;
+    const std::size_t rows = area.rows();
+    // On a small screen the prompt has priority.
+    const std::size_t max_rows = rows > 8 ? rows / 2 : rows;
+    const std::size_t live_rows = rows > 6 ? rows / 3 : 0;
+    const std::size_t skipped = live.size() > live_rows ? live.size() - live_rows : 0;
+    for (std::size_t i = skipped; i < live.size(); ++i) content.lines.push_back(live[i]);
+    const bool asking = question_shows();
+    if (hold == Hold::for_a_pause && rows > 4) {
+        content.lines.push_back(style.dim() + "(a question waits for a pause)" + style.off());
+    }
+    const FieldRows field = field_of(max_rows, asking);
+    content.cursor_line = content.lines.size() + field.cursor_row;
+    content.cursor_column = field.cursor_column;
+    content.lines.insert(content.lines.end(), field.rows.begin(), field.rows.end());
+    if (!asking) {
+        const std::size_t used = content.lines.size() + 2;
+        const std::size_t menu_rows = std::min(rows > used ? rows - used : 0, rows / 3);
+        for (TerminalText& row : prompt.menu(area.columns(), menu_rows))
+            content.lines.push_back(std::move(row));
+    }
+    if (!status.empty() && rows > 3) content.lines.push_back(style.dim() + status + style.off());
+    return content;
+}
+
+FieldRows Console::State::field_of(std::size_t max_rows, bool asking) const {
+    if (asking) {
+        return field_rows(questions.front()->prompt, questions.front()->buffer, area.columns(),
+                          max_rows);
+    }
+    // No prompt while keys are discarded.
+    if (hold == Hold::new_question && prompt.text().empty())
+        return field_rows(style.dim() + "  …" + style.off(), EditBuffer(), area.columns(),
+                          max_rows);
+    return prompt.field(area.columns(), max_rows);
+}
+
+void Console::State::wait_for_change() {
+    changed.async_wait(
+        [self = shared_from_this()](const boost::system::error_code& failed, int signal) {
+            if (failed || self->closed) return;
+            // After a stop that was not requested by a key, the settings and the screen are those of the shell.
+            if (signal == SIGCONT && !self->suspended && RawMode::lost()) self->resume();
+            if (signal == SIGWINCH) self->take_size();
+            self->schedule();
+            self->wait_for_change();
+        });
+}
+
+void Console::State::take_size() {
+    const Style now = Style::of(terminal.output);
+    style.columns = now.columns;
+    style.rows = now.rows;
+    area.resize(static_cast<std::size_t>(now.columns), static_cast<std::size_t>(now.rows),
+                terminal_reflows());
+}
+
+bool Console::State::input_waits() const {
+    pollfd waiting{terminal.input, POLLIN, 0};
+    return poll(&waiting, 1, 0) == 1 && (waiting.revents & POLLIN) != 0;
+}
+
+void Console::State::wait_for_keys() {
+    if (suspended) return;
+    input.async_wait(boost::asio::posix::stream_descriptor::wait_read,
+                     [self = shared_from_this()](const boost::system::error_code& failed) {
+                         if (failed || self->closed) return;
+                         self->read_keys();
+                     });
+}
+
+void Console::State::read_keys() {
+    char bytes[4096];
+    const ssize_t count = ::read(terminal.input, bytes, sizeof bytes);
+    const bool gone = count == 0 || (count < 0 && errno != EINTR && errno != EAGAIN);
+    if (gone) {
+        resume_timer->expires_after(hangup_grace, [this] { push(ConsoleInput::Kind::end); });
+        return;
+    }
+    escape_timer->cancel();
+    for (ssize_t i = 0; i < count && typed_ahead > 0; ++i, --typed_ahead) {
+        if (bytes[i] == '\n') bytes[i] = '\r';
+    }
+    if (count > 0) take(decoder.feed(std::string_view(bytes, static_cast<std::size_t>(count))));
+    if (closed) return;
+    if (decoder.waiting())
+        escape_timer->expires_after(escape_silence, [this] { take(decoder.flush()); });
+    wait_for_keys();
+}
+
+void Console::State::take(const std::vector<Key>& keys) {
+    for (std::size_t i = 0; i < keys.size() && !closed; ++i) {
+        const bool more = i + 1 < keys.size() || input_waits();
+        press(keys[i], more);
+    }
+    draw_now();
+}
+
+void Console::State::push(ConsoleInput::Kind kind, std::string text, bool pasted) {
+    if (use == ConsoleUse::question) {
+        if (kind == ConsoleInput::Kind::interrupt) kill(0, SIGINT);
+        if (kind == ConsoleInput::Kind::end && !questions.empty()) end_question();
+        return;
+    }
+    ConsoleInput made;
+    made.kind = kind;
+    made.text = std::move(text);
+    made.pasted = pasted;
+    inputs.push_back(std::move(made));
+    arrived.pulse();
+}
+
+void Console::State::press(const Key& key, bool more_follows) {
+    switch (key.code) {
+        case KeyCode::interrupt: return interrupt();
+        case KeyCode::unfold: return push(ConsoleInput::Kind::unfold);
+        case KeyCode::suspend: return suspend();
+        case KeyCode::clear_screen: area.forget(); return output.write("\x1b[H\x1b[2J");
+        default: break;
+    }
+    if (question_shows()) return press_in_question(key);
+    if (use == ConsoleUse::question) return;
+    if (hold == Hold::new_question && key.code != KeyCode::escape) return;
+    typed_last = clock.now();
+    switch (prompt.press(key, more_follows)) {
+        case Prompt::Outcome::none: return;
+        case Prompt::Outcome::entered: {
+            const bool pasted = prompt.taken_was_pasted();
+            return push(ConsoleInput::Kind::line, prompt.take(), pasted);
+        }
+        case Prompt::Outcome::end: return push(ConsoleInput::Kind::end);
+        case Prompt::Outcome::escape:
+            if (busy) push(ConsoleInput::Kind::interrupt);
+            return;
+    }
+}
+
+void Console::State::press_in_question(const Key& key) {
+    ConsoleQuestion& question = *questions.front();
+    switch (key.code) {
+        case KeyCode::enter: question.answer = question.buffer.text(); return end_question();
+        case KeyCode::end_of_input:
+            if (question.buffer.empty()) return end_question();
+            (void)question.buffer.apply(Key{KeyCode::erase, {}});
+            return;
+        case KeyCode::escape:
+            if (use == ConsoleUse::chat) push(ConsoleInput::Kind::interrupt);
+            return;
+        default: (void)question.buffer.apply(key);
+    }
+}
+
+void Console::State::end_question() {
+    const std::shared_ptr<ConsoleQuestion> question = questions.front();
+    if (question_shows())
+        area.print(question->prompt + spelled_out(question->buffer.text()) + "\n");
+    question->over.set();
+    questions.pop_front();
+    hold_question();
+}
+
+void Console::State::hold_question() {
+    question_timer->cancel();
+    hold = Hold::none;
+    if (questions.empty()) return;
+    const auto pause = clock.now() - typed_last;
+    const bool typing = !prompt.text().empty() && pause < typing_pause;
+    hold = typing ? Hold::for_a_pause : Hold::new_question;
+    question_timer->expires_after(typing ? typing_pause - pause : question_hold,
+                                  [this] { end_hold(); });
+}
+
+void Console::State::end_hold() {
+    if (closed) return;
+    if (hold == Hold::for_a_pause) {
+        const auto pause = clock.now() - typed_last;
+        // Text that is being typed does not lose a key.
+        if (pause < typing_pause) return hold_question();
+    }
+    discard_keys();
+    hold = Hold::none;
+    schedule();
+}
+
+void Console::State::discard_keys() {
+    while (!closed && !suspended && input_waits()) {
+        char bytes[4096];
+        const ssize_t count = ::read(terminal.input, bytes, sizeof bytes);
+        if (count <= 0) return;
+        for (const Key& key :
+             decoder.feed(std::string_view(bytes, static_cast<std::size_t>(count)))) {
+            if (key.code == KeyCode::interrupt || key.code == KeyCode::escape)
+                push(ConsoleInput::Kind::interrupt);
+        }
+    }
+}
+
+void Console::State::interrupt() {
+    if (!question_shows() && !busy && prompt.clear()) return;
+    push(ConsoleInput::Kind::interrupt);
+}
+
+void Console::State::count_typed_ahead() {
+    int count = 0;
+    typed_ahead = ioctl(terminal.input, FIONREAD, &count) == 0 ? count : 0;
+}
+
+void Console::State::suspend() {
+    area.hide();
+    output.drain();
+    RawMode::leave();
+    // The whole process group, like the terminal itself; this process last.
+    std::signal(SIGTSTP, SIG_IGN);
+    kill(0, SIGTSTP);
+    std::signal(SIGTSTP, SIG_DFL);
+    std::raise(SIGTSTP);
+    suspended = true;
+    resume();
+}
+
+void Console::State::resume() {
+    if (!in_foreground(terminal.input)) {
+        was_in_background = true;
+        resume_timer->expires_after(pause_between_stops, [this] {
+            if (in_foreground(terminal.input) || stop_in_background()) return resume();
+            push(ConsoleInput::Kind::end);
+        });
+        return;
+    }
+    suspended = false;
+    RawMode::enter();
+    count_typed_ahead();
+    area.forget();
+    take_size();
+    schedule();
+    // Reading continues in the caller of suspend(), or here after a time in the background.
+    if (std::exchange(was_in_background, false)) wait_for_keys();
+}
+
 Console::Console(Executor executor, Clock& clock, std::filesystem::path history,
-                 ConsoleTerminal terminal)
-    : state_(std::make_shared<State>(std::move(executor), clock, std::move(history), terminal)) {
+                 ConsoleTerminal terminal, ConsoleUse use)
+    : state_(
+          std::make_shared<State>(std::move(executor), clock, std::move(history), terminal, use)) {
     state_->raw.emplace(terminal.input, terminal.output);
     state_->count_typed_ahead();
     state_->begin();
@@ -25,7 +549,9 @@ Console::~Console() { state_->close(); }
 bool Console::possible() {
     if (isatty(STDIN_FILENO) != 1 || isatty(STDOUT_FILENO) != 1) return false;
     const char* term = std::getenv("TERM");
-    return term && *term && std::string_view(term) != "dumb";
+    termios settings = {};
+    return term && *term && std::string_view(term) != "dumb" &&
+           tcgetattr(STDIN_FILENO, &settings) == 0;
 }
 
 void Console::print(TerminalView text, Flow flow) {
@@ -111,12 +637,22 @@ Task<std::optional<std::string>> Console::read(TerminalText prompt, std::string 
     }
     if (failure) {
         const bool first = !state->questions.empty() && state->questions.front() == question;
-        std::erase(state->questions, question);
-        if (first) state->hold_question();
+        if (first && state->use == ConsoleUse::question) {
+            state->end_question();
+        } else {
+            std::erase(state->questions, question);
+            if (first) state->hold_question();
+        }
         state->schedule();
         std::rethrow_exception(failure);
     }
     co_return question->answer;
+}
+
+void Console::withdraw() {
+    if (state_->use == ConsoleUse::chat) return;
+    if (asking()) state_->end_question();
+    close();
 }
 
 const Style& Console::style() const noexcept { return state_->style; }

@@ -9,10 +9,10 @@
 #include <cubepi/core/clock.hpp>
 #include <cubepi/core/task.hpp>
 
-#include "completer.hpp"
 #include "live_area.hpp"
+#include "prompt.hpp"
 #include "prompter.hpp"
-#include "style.hpp"
+#include "terminal_stream.hpp"
 
 namespace cubepi::app {
 
@@ -29,6 +29,12 @@ struct ConsoleInput {
     bool pasted = false;  ///< the beginning of `text` was pasted
 };
 
+/// The use of a console.
+enum class ConsoleUse : std::uint8_t {
+    chat,
+    question,  ///< one question and nothing else: no prompt, and Ctrl-C signals the process group as at any other time
+};
+
 /// The terminal of a console.
 struct ConsoleTerminal {
     int input = 0;
@@ -43,7 +49,7 @@ class Console final : public Prompter {
 public:
     /// History is stored in `history`; empty: only in memory. `clock` must outlive the console.
     Console(Executor executor, Clock& clock, std::filesystem::path history,
-            ConsoleTerminal terminal = {});
+            ConsoleTerminal terminal = {}, ConsoleUse use = ConsoleUse::chat);
     ~Console() override;
     Console(const Console&) = delete;
     Console& operator=(const Console&) = delete;
@@ -78,6 +84,9 @@ public:
     /// Returns when the user interrupts or leaves; other input stays for next().
     Task<> interrupted();
     Task<std::optional<std::string>> read(TerminalText prompt, std::string prefill = {}) override;
+    /// In a chat, a question that is cancelled disappears. The only one of a console stays on the screen, and the console is
+    /// closed.
+    void withdraw() override;
 
     /// Returns true if the user has left, or a signal has ended the console, and next() has not reported it yet.
     bool has_end() const noexcept;

@@ -10,11 +10,9 @@
 
 #include <cubepi/core/scoped_test_directory.hpp>
 
-#include "completer.hpp"
-#include "edit_buffer.hpp"
-#include "history.hpp"
 #include "input_field.hpp"
 #include "keys.hpp"
+#include "prompt.hpp"
 
 namespace cubepi::app {
 namespace {
@@ -259,7 +257,7 @@ TEST_F(EditingDirectory, HistoryGoesBackAndKeepsTheDraft) {
     std::ifstream file(directory_ / "history");
     std::string first;
     std::getline(file, first);
-    EXPECT_EQ(first, "_HiStOrY_V2_") << "libedit reads it as well";
+    EXPECT_EQ(first, "_HiStOrY_V2_") << "earlier versions read it as well";
     const auto mode = std::filesystem::status(directory_ / "history").permissions();
     EXPECT_EQ(mode, std::filesystem::perms(0600));
 }

@@ -1,16 +1,200 @@
 #include "event_text.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <iomanip>
+#include <optional>
 #include <sstream>
+#include <utility>
+#include <vector>
 
 #include <cubepi/schema/json_text.hpp>
+
+#include "text_layout.hpp"
 
 namespace cubepi::app {
 
 namespace {
 
 constexpr std::size_t saved_text = 64 * 1024;
+
+constexpr std::size_t shown_issues = 3;
+
+const Json* detail_of(const ToolExecutionEndEvent& event, std::string_view name) {
+    const JsonObject* details = event.result.details.if_object();
+    return details ? details->if_contains(name) : nullptr;
+}
+
+std::optional<std::int64_t> number_of(const ToolExecutionEndEvent& event, std::string_view name) {
+    const Json* value = detail_of(event, name);
+    if (!value || !value->is_number()) return std::nullopt;
+    boost::system::error_code failed;
+    const auto number = value->to_number<std::int64_t>(failed);
+    return failed ? std::nullopt : std::optional<std::int64_t>(number);
+}
+
+std::string counted(std::int64_t count, std::string_view one, std::string_view many) {
+    return count_text(count) + " " + std::string(count == 1 ? one : many);
+}
+
+std::string lines_text(std::int64_t count) { return counted(count, "line", "lines"); }
+
+/// The lines of a text that are not blank.
+std::vector<std::string_view> lines_with_text(std::string_view text) {
+    std::vector<std::string_view> lines;
+    while (!text.empty()) {
+        const auto end = std::min(text.find('\n'), text.size());
+        const std::string_view line = text.substr(0, end);
+        const auto begin = line.find_first_not_of(" \t\r");
+        if (begin != std::string_view::npos) lines.push_back(line.substr(begin));
+        text.remove_prefix(std::min(end + 1, text.size()));
+    }
+    return lines;
+}
+
+/// "path: field required; count: expected integer"; empty if the text does not list the problems of a call's arguments
+/// (format_issues() in schema/issue.hpp).
+std::string issues_text(const std::vector<std::string_view>& lines) {
+    constexpr std::string_view mark = "- ";
+    std::string text;
+    if (lines.empty() || !lines.front().starts_with("Invalid arguments for tool ")) return text;
+    const std::size_t shown = std::min(lines.size() - 1, shown_issues);
+    for (std::size_t i = 1; i <= shown; ++i) {
+        if (!lines[i].starts_with(mark)) return {};
+        text += (i == 1 ? "" : "; ") + std::string(lines[i].substr(mark.size()));
+    }
+    if (lines.size() - 1 > shown) text += "; and more";
+    return text;
+}
+
+std::string change_text(const ToolExecutionEndEvent& event, std::string_view change) {
+    std::string text(change);
+    const auto lines = number_of(event, "lines");
+    if (event.tool_name == "write" && lines) text = "wrote " + lines_text(*lines) + ", " + text;
+    const auto added = number_of(event, "added");
+    const auto removed = number_of(event, "removed");
+    if (added && removed && !change.starts_with("creates "))
+        text += " (+" + count_text(*added) + " -" + count_text(*removed) + ")";
+    return text;
+}
+
+/// The end of a command and, if it failed, the last line that it printed.
+std::string command_text(const ToolExecutionEndEvent& event, const std::string& ending,
+                         bool failed) {
+    const std::string text = event.result.text();
+    std::vector<std::string_view> lines = lines_with_text(text);
+    // The tool's note about the end.
+    if (!lines.empty() && lines.back().starts_with('[') && lines.back().ends_with(']'))
+        lines.pop_back();
+    if (lines.empty() || lines.front() == "(no output)") return ending;
+    if (failed) return ending + ": " + std::string(lines.back());
+    return ending + ", " + lines_text(static_cast<std::int64_t>(lines.size())) + " of output";
+}
+
+/// "HTTP 200, text/plain, 27 bytes, http://host/": the address is the last one after redirects.
+std::string fetched_text(const ToolExecutionEndEvent& event, std::int64_t status,
+                         std::int64_t bytes) {
+    std::string text = "HTTP " + std::to_string(status);
+    const Json* type = detail_of(event, "content_type");
+    if (type && type->is_string() && !type->get_string().empty())
+        text += ", " + std::string(type->get_string());
+    text += ", " + counted(bytes, "byte", "bytes");
+    const Json* url = detail_of(event, "url");
+    if (url && url->is_string()) text += ", " + std::string(url->get_string());
+    return text;
+}
+
+/// Empty if the details are unknown.
+std::string text_of_details(const ToolExecutionEndEvent& event) {
+    const Json* change = detail_of(event, "change");
+    if (change && change->is_string()) return change_text(event, change->get_string());
+    if (const auto code = number_of(event, "exit_code"))
+        return command_text(event, "exit status " + std::to_string(*code), *code != 0);
+    if (const auto signal = number_of(event, "signal"))
+        return command_text(event, "ended by signal " + std::to_string(*signal), true);
+    if (event.tool_name == "read") {
+        if (const auto lines = number_of(event, "lines")) return "read " + lines_text(*lines);
+        if (const auto bytes = number_of(event, "bytes"))
+            return "read an image, " + counted(*bytes, "byte", "bytes");
+    }
+    const auto matches = number_of(event, "matches");
+    const auto files = number_of(event, "files");
+    if (event.tool_name == "grep" && matches && files) {
+        return *matches == 0 ? "no matches"
+                             : counted(*matches, "match", "matches") + " in " +
+                                   counted(*files, "file", "files");
+    }
+    if (const auto entries = number_of(event, "entries"); event.tool_name == "list" && entries)
+        return "listed " + counted(*entries, "entry", "entries");
+    if (event.tool_name == "fetch") {
+        const auto status = number_of(event, "status");
+        const auto bytes = number_of(event, "bytes");
+        if (status && bytes) return fetched_text(event, *status, *bytes);
+    }
+    return {};
+}
+
+constexpr std::size_t gutter = 5;
+constexpr std::size_t longest_line = 400;  // columns, where not everything is shown
+
+std::size_t number_after(std::string_view text, char sign) {
+    std::size_t number = 0;
+    const auto at = text.find(sign);
+    if (at != std::string_view::npos)
+        std::from_chars(text.data() + at + 1, text.data() + text.size(), number);
+    return number;
+}
+
+TerminalText numbered(std::size_t number) {
+    const TerminalText digits = TerminalText::number(number);
+    return TerminalText::blanks(digits.size() < gutter ? gutter - digits.size() : 0) + digits;
+}
+
+/// Writes a diff line by line, with the line numbers that the hunk headers give.
+class Writer {
+public:
+    Writer(const Style& style, bool shortens) : style_(style), shortens_(shortens) {}
+
+    void add(std::string_view line) {
+        const char sign = line.empty() ? ' ' : line.front();
+        const TerminalView dim = style_.dim();
+        const TerminalView off = style_.off();
+        if (line.starts_with("@@ ")) {
+            old_line_ = number_after(line, '-');
+            new_line_ = number_after(line, '+');
+            view.text += "  " + dim + spelled_out(line) + off + "\n";
+        } else if (sign == '\\') {
+            view.text +=
+                "  " + dim + TerminalText::blanks(gutter + 1) + spelled_out(line) + off + "\n";
+        } else if (sign == '-') {
+            add_content(numbered(old_line_++), style_.red(), line);
+        } else if (sign == '+') {
+            add_content(numbered(new_line_++), style_.green(), line);
+        } else {
+            ++old_line_;
+            add_content(numbered(new_line_++), {}, line.empty() ? " " : line);
+        }
+    }
+
+    DiffView view;
+
+private:
+    void add_content(const TerminalText& number, TerminalView color, std::string_view line) {
+        TerminalText content = spelled_out(line.substr(1));
+        if (shortens_ && display_width(content) > longest_line) {
+            content = shortened(content, longest_line);
+            view.cut = true;
+        }
+        view.text += "  " + style_.dim() + number + style_.off() + " " + color +
+                     spelled_out(line.substr(0, 1)) + content +
+                     (color.empty() ? TerminalView() : style_.off()) + "\n";
+    }
+
+    const Style& style_;
+    const bool shortens_;
+    std::size_t old_line_ = 0;
+    std::size_t new_line_ = 0;
+};
 
 }  // namespace
 
@@ -71,5 +255,54 @@ std::string long_arguments_text(const JsonObject& args) {
 }
 
 bool shows_notice(const Notice& notice) noexcept { return notice.code != "hitl_request_ended"; }
+
+std::string outcome_text(const ToolExecutionEndEvent& event) {
+    if (const std::string text = text_of_details(event); !text.empty()) return visible(text);
+    const std::string text = event.result.text();
+    const std::vector<std::string_view> lines = lines_with_text(text);
+    if (lines.empty()) return event.is_error ? "failed" : "done";
+    if (event.is_error) {
+        if (const std::string issues = issues_text(lines); !issues.empty()) return visible(issues);
+    }
+    // The last line of an error is the most specific.
+    std::string line = visible(event.is_error ? lines.back() : lines.front());
+    if (lines.size() > 1)
+        line += " (+" + lines_text(static_cast<std::int64_t>(lines.size()) - 1) + ")";
+    return line;
+}
+
+std::string_view diff_of(const ToolExecutionEndEvent& event) {
+    const Json* diff = detail_of(event, "diff");
+    const bool changes = detail_of(event, "change") != nullptr;
+    return changes && diff && diff->is_string() ? std::string_view(diff->get_string())
+                                                : std::string_view();
+}
+
+std::size_t hidden_lines_of(const ToolExecutionEndEvent& event) {
+    return static_cast<std::size_t>(
+        std::max<std::int64_t>(0, number_of(event, "hidden").value_or(0)));
+}
+
+DiffView diff_view(std::string_view diff, std::size_t hidden, const Style& style,
+                   std::size_t max_lines) {
+    Writer writer(style, max_lines > 0);
+    std::size_t shown = 0;
+    while (!diff.empty() && (max_lines == 0 || shown < max_lines)) {
+        const auto end = std::min(diff.find('\n'), diff.size());
+        writer.add(diff.substr(0, end));
+        diff.remove_prefix(std::min(end + 1, diff.size()));
+        ++shown;
+    }
+    const std::size_t left =
+        hidden + static_cast<std::size_t>(std::count(diff.begin(), diff.end(), '\n'));
+    if (left > 0) {
+        writer.view.cut = true;
+        writer.view.text += "  " + style.dim() + TerminalText::blanks(gutter + 1) + "… and " +
+                            TerminalText::number(left) +
+                            (left == 1 ? TerminalView(" more line") : TerminalView(" more lines")) +
+                            style.off() + "\n";
+    }
+    return std::move(writer.view);
+}
 
 }  // namespace cubepi::app

@@ -1,15 +1,20 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
+#include <cubepi/core/agent_event.hpp>
 #include <cubepi/core/json.hpp>
 #include <cubepi/core/notice.hpp>
 
+#include "terminal_stream.hpp"
+
 namespace cubepi::app {
 
-// Formats times, counts and arguments for the views of a run.
+// Texts of the events of a run, for its views: counts, ages, arguments, results and diffs.
 
 /// "12,345"
 std::string count_text(std::int64_t count);
@@ -26,5 +31,24 @@ std::string long_arguments_text(const JsonObject& args);
 
 /// Returns false for notices whose content the terminal shows elsewhere: the end of a question.
 bool shows_notice(const Notice& notice) noexcept;
+
+/// Summarizes the result of a call in one line: "read 7 lines", "exit status 1: make: *** [all] Error 2", "path:
+/// field required". Uses the details of the result, or the text for tools without details.
+std::string outcome_text(const ToolExecutionEndEvent& event);
+
+/// The diff in a result's details; empty: none.
+std::string_view diff_of(const ToolExecutionEndEvent& event);
+/// The number of changed lines that the diff lacks.
+std::size_t hidden_lines_of(const ToolExecutionEndEvent& event);
+
+struct DiffView {
+    TerminalText text = {};
+    bool cut = false;  ///< the text does not have the whole diff
+};
+
+/// Formats the hunks of a unified diff: indented, with line numbers and colors. At most `max_lines` lines (0: all),
+/// then a line that counts the others; `hidden` is the number of changed lines that `diff` itself does not have.
+DiffView diff_view(std::string_view diff, std::size_t hidden, const Style& style,
+                   std::size_t max_lines);
 
 }  // namespace cubepi::app

@@ -1,12 +1,57 @@
 #pragma once
 
 #include <cstddef>
+#include <deque>
+#include <string>
+#include <string_view>
 #include <vector>
 
-#include "edit_buffer.hpp"
+#include "keys.hpp"
 #include "terminal_text.hpp"
 
 namespace cubepi::app {
+
+/// A text under editing, of one or several lines, with a cursor between its characters.
+class EditBuffer {
+public:
+    const std::string& text() const noexcept { return text_; }
+    std::size_t cursor() const noexcept { return cursor_; }  ///< a byte offset
+    bool empty() const noexcept { return text_.empty(); }
+
+    /// Sets the text, with the cursor at the end. Clears the undo history.
+    void set(std::string text);
+    /// Sets the text, with the cursor at a byte offset between two characters. Can be undone.
+    void replace(std::string text, std::size_t cursor);
+    void insert(std::string_view text);
+    /// Applies an editing key. Returns false for keys that edit nothing (enter, tab, escape, ...), and for up and
+    /// down at the first and last line.
+    bool apply(const Key& key);
+
+private:
+    std::size_t before(std::size_t at) const;
+    std::size_t after(std::size_t at) const;
+    std::size_t word_before(std::size_t at) const;
+    std::size_t word_after(std::size_t at) const;
+    std::size_t line_start(std::size_t at) const;
+    std::size_t line_end(std::size_t at) const;
+    void cut(std::size_t from, std::size_t to, bool keep);
+    bool move_line(bool up);
+    void save();
+    void undo();
+    bool edit(const Key& key);
+
+    struct Saved {
+        std::string text = {};
+        std::size_t cursor = 0;
+    };
+
+    std::string text_;
+    std::string cut_;
+    std::size_t cursor_ = 0;
+    std::deque<Saved> before_;  // states for undo, newest last
+    std::size_t before_bytes_ = 0;
+    bool typing_ = false;  // a run of typed characters is undone as one
+};
 
 /// A prompt followed by a text, as rows of a terminal.
 struct FieldRows {

@@ -3,6 +3,8 @@
 #include <array>
 #include <utility>
 
+#include "terminal_text.hpp"
+
 namespace cubepi::app {
 
 namespace {
@@ -55,13 +57,6 @@ constexpr std::array sequences{
     Sequence{"Od", KeyCode::word_left},
 };
 
-std::size_t character_length(unsigned char first) {
-    if (first < 0x80) return 1;
-    if (first >= 0xF0) return 4;
-    if (first >= 0xE0) return 3;
-    return first >= 0xC0 ? 2 : 1;
-}
-
 std::string with_line_feeds(std::string_view pasted) {
     std::string text;
     for (std::size_t i = 0; i < pasted.size(); ++i) {
@@ -75,13 +70,7 @@ std::string with_line_feeds(std::string_view pasted) {
     return text;
 }
 
-Key key(KeyCode code) {
-    Key result;
-    result.code = code;
-    return result;
-}
-
-Key key(KeyCode code, std::string text) {
+Key key(KeyCode code, std::string text = {}) {
     Key result;
     result.code = code;
     result.text = std::move(text);

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "text_width.hpp"
+#include "text_layout.hpp"
 
 namespace cubepi::app {
 
@@ -175,6 +175,7 @@ void LiveArea::draw() {
     Content fit = fitted();
     if (visible_ && printed_.empty() && fit == drawn_content_ && line_.text == drawn_open_line_)
         return;
+    if (!visible_ && printed_.empty() && fit.lines.empty() && !open_line_shows()) return;
     if (draw_changes(fit)) {
         drawn_content_ = std::move(fit);
         return;

@@ -1,22 +1,15 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "open_line.hpp"
+#include "prose_writer.hpp"
 #include "terminal_text.hpp"
 
 namespace cubepi::app {
-
-/// The wrapping of a line that is too long.
-enum class Flow : std::uint8_t {
-    prose,  ///< between words, and below the text of a list item
-    code,   ///< by the terminal, so that a copy of it is one line again
-};
 
 /// The bottom of a terminal, which changes in place, below text that only grows. Printed text appears above it, even
 /// if it ends in the middle of a line: the last row of that line stays in the area until it is complete. Rows that

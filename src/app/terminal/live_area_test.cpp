@@ -7,35 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "text_width.hpp"
-
 namespace cubepi::app {
 namespace {
-
-TEST(TextWidth, CountsColumnsAndNotBytesOrEscapes) {
-    EXPECT_EQ(display_width("abc"), 3u);
-    EXPECT_EQ(display_width("\x1b[1mö\x1b[0m漢"), 3u);
-    EXPECT_EQ(display_width("a\tb"), 9u);
-    EXPECT_EQ(display_width("e\u0301"), 1u);
-    EXPECT_EQ(cut_to_width("\x1b[1mabcdef\x1b[0m", 3), "\x1b[1mabc\x1b[0m");
-    EXPECT_EQ(cut_to_width("a漢", 2), "a");
-}
-
-TEST(TextWidth, WrapsAsATerminalDoes) {
-    const Extent full = extent_of("abcd", 4);
-    EXPECT_EQ(full.row, 0u);
-    EXPECT_EQ(full.column, 4u);
-    EXPECT_EQ(extent_of("abcde", 4).row, 1u);
-    EXPECT_EQ(extent_of("abc漢", 4).row, 1u) << "a wide character does not fit into one column";
-    EXPECT_EQ(row_start("abcdefgh", 4, 1), 4u);
-    EXPECT_EQ(row_start("abcd", 4, 1), 4u);
-}
-
-TEST(TextWidth, KnowsTheStylesInForce) {
-    EXPECT_EQ(style_at_end("\x1b[1ma\x1b[2mb"), "\x1b[1m\x1b[2m");
-    EXPECT_EQ(style_at_end("\x1b[1ma\x1b[0mb"), "");
-    EXPECT_EQ(style_at_end("x", "\x1b[1m"), "\x1b[1m");
-}
 
 struct Paper {
     LiveArea area{[this](TerminalView text) { out += text.str(); }, 20, 10};
@@ -92,46 +65,6 @@ TEST(LiveArea, HidingLeavesTheTextAlone) {
     const std::string last = paper.take();
     EXPECT_EQ(last.substr(0, 8), "\x1b[1A\r\x1b[K") << last;
     EXPECT_TRUE(last.ends_with("text\n")) << last;
-}
-
-TEST(TextWidth, GoesByUnicodeWhateverTheLocaleIs) {
-    EXPECT_EQ(display_width("漢字"), 4u);
-    EXPECT_EQ(display_width("🙂"), 2u);
-    EXPECT_EQ(display_width("한국어"), 6u);
-    EXPECT_EQ(display_width("ｆｕｌｌ"), 8u);
-    EXPECT_EQ(display_width("é\u200B\uFE0F"), 1u);
-    EXPECT_EQ(display_width("\xff\x80z"), 3u) << "a terminal shows a sign for each broken byte";
-    EXPECT_EQ(display_width("\xe6\xbc"), 2u);
-}
-
-TEST(TextWidth, StepsByVisibleCharacters) {
-    const std::string text = "e\u0301👨\u200D👩x\n\u0301";
-    std::vector<std::size_t> forward;
-    for (std::size_t at = 0; at < text.size(); at = next_character(text, at)) forward.push_back(at);
-    EXPECT_EQ(forward, (std::vector<std::size_t>{0, 3, 14, 15, 16}));
-    std::vector<std::size_t> back;
-    for (std::size_t at = text.size(); at > 0;) back.push_back(at = previous_character(text, at));
-    EXPECT_EQ(back, (std::vector<std::size_t>{16, 15, 14, 3, 0}));
-}
-
-TEST(TextWidth, AShortenedLineSaysSo) {
-    EXPECT_EQ(shortened("abc", 3), "abc");
-    EXPECT_EQ(shortened("abcd", 3), "ab…");
-    EXPECT_EQ(shortened("\x1b[1mabcd\x1b[0m", 3), "\x1b[1mab…\x1b[0m");
-    EXPECT_EQ(shortened("漢字漢", 5), "漢字…");
-    EXPECT_EQ(shortened("漢字漢", 4), "漢…");
-}
-
-TEST(TextWidth, ProseBreaksBetweenWords) {
-    EXPECT_EQ(wrapped("one two three", 8), "one two\nthree");
-    EXPECT_EQ(wrapped("one  two", 4), "one\ntwo");
-    EXPECT_EQ(wrapped("- an item that is long", 12), "- an item\n  that is\n  long");
-    EXPECT_EQ(wrapped("10. an item of a list", 14), "10. an item of\n    a list");
-    EXPECT_EQ(wrapped("see http://example.org/long now", 12), "see\nhttp://example.org/long\nnow")
-        << "an address stays whole";
-    EXPECT_EQ(wrapped("漢字漢字、漢字", 8), "漢字漢\n字、漢字") << "a comma begins no row";
-    EXPECT_EQ(wrapped("a漢b字c", 3), "a漢\nb字\nc");
-    EXPECT_EQ(wrapped("│ a quote of words", 10), "│ a quote\n│ of words");
 }
 
 LiveArea::Content prompt_of(std::size_t columns) {

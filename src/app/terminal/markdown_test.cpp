@@ -1,5 +1,5 @@
 #include "markdown.hpp"
-#include "text_width.hpp"
+#include "text_layout.hpp"
 
 #include <gtest/gtest.h>
 

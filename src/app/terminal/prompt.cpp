@@ -1,11 +1,199 @@
 #include "prompt.hpp"
 
 #include <algorithm>
-#include <utility>
+#include <fstream>
+#include <system_error>
 
-#include "text_width.hpp"
+#include <sys/stat.h>
+
+#include <cubepi/core/support/posix_file.hpp>
+
+#include "text_layout.hpp"
 
 namespace cubepi::app {
+
+namespace {
+
+constexpr std::string_view header = "_HiStOrY_V2_";
+constexpr std::size_t max_entries = 1000;
+
+/// Encodes an entry for the file: blanks, backslashes and control characters as three octal digits.
+std::string encoded(std::string_view text) {
+    std::string line;
+    for (const char c : text) {
+        const auto byte = static_cast<unsigned char>(c);
+        if (byte > 0x20 && byte != 0x7F && c != '\\') {
+            line += c;
+            continue;
+        }
+        line += '\\';
+        line += static_cast<char>('0' + (byte >> 6));
+        line += static_cast<char>('0' + ((byte >> 3) & 7));
+        line += static_cast<char>('0' + (byte & 7));
+    }
+    return line;
+}
+
+bool octal(char c) { return c >= '0' && c <= '7'; }
+
+std::string decoded(std::string_view line) {
+    std::string text;
+    for (std::size_t i = 0; i < line.size(); ++i) {
+        if (line[i] == '\\' && i + 3 < line.size() && octal(line[i + 1]) && octal(line[i + 2]) &&
+            octal(line[i + 3])) {
+            text += static_cast<char>(((line[i + 1] - '0') << 6) | ((line[i + 2] - '0') << 3) |
+                                      (line[i + 3] - '0'));
+            i += 3;
+        } else {
+            text += line[i];
+        }
+    }
+    return text;
+}
+
+}  // namespace
+
+History::History(std::filesystem::path file) : file_(std::move(file)) {
+    load();
+    rewind();
+}
+
+void History::load() {
+    // Without a history one can still talk; a pipe of its name would be waited for.
+    if (!cubepi::detail::kind_if_not_regular(file_).empty()) file_.clear();
+    if (file_.empty()) return;
+    std::ifstream file(file_, std::ios::binary);
+    std::string line;
+    while (std::getline(file, line)) {
+        if (line == header || line.empty()) continue;
+        entries_.push_back(decoded(line));
+    }
+    if (entries_.size() <= max_entries) return;
+    const bool long_file = entries_.size() > 2 * max_entries;
+    entries_.erase(entries_.begin(), entries_.end() - static_cast<std::ptrdiff_t>(max_entries));
+    if (long_file) shorten();
+}
+
+/// One write at the end of the file, so that several chats can share it.
+void History::append(const std::string& entry) const {
+    if (file_.empty()) return;
+    const detail::UniqueFd file = detail::open_file(file_.c_str(), O_WRONLY | O_APPEND | O_CREAT);
+    if (!file) return;  // the chat also works without a history
+    struct stat status = {};
+    const bool fresh = fstat(file.get(), &status) == 0 && status.st_size == 0;
+    const std::string text = (fresh ? std::string(header) + "\n" : "") + encoded(entry) + "\n";
+    fchmod(file.get(), S_IRUSR | S_IWUSR);
+    (void)detail::write_all(file.get(), text);
+}
+
+/// Replaces the file by one that has only the retained entries.
+void History::shorten() const {
+    std::filesystem::path fresh = file_;
+    fresh += ".new";
+    std::string text = std::string(header) + "\n";
+    for (const std::string& entry : entries_) text += encoded(entry) + "\n";
+    detail::UniqueFd fd = detail::open_file(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC);
+    detail::ReplacementFile file(std::move(fd), fresh);
+    if (file && detail::write_all(file.get(), text)) (void)file.replace(file_);
+}
+
+void History::add(const std::string& entry) {
+    const bool again = !entries_.empty() && entries_.back() == entry;
+    if (!entry.empty() && !again) {
+        entries_.push_back(entry);
+        if (entries_.size() > max_entries) entries_.erase(entries_.begin());
+        append(entry);
+    }
+    rewind();
+}
+
+const std::string* History::older(const std::string& current) {
+    if (at_ == 0) return nullptr;
+    if (at_ == entries_.size()) draft_ = current;
+    return &entries_[--at_];
+}
+
+const std::string* History::newer() {
+    if (at_ >= entries_.size()) return nullptr;
+    return ++at_ == entries_.size() ? &draft_ : &entries_[at_];
+}
+
+const std::string* History::find_older(std::string_view part) {
+    for (std::size_t i = at_; i > 0; --i) {
+        if (entries_[i - 1].find(part) == std::string::npos) continue;
+        at_ = i - 1;
+        return &entries_[at_];
+    }
+    return nullptr;
+}
+
+namespace {
+
+constexpr std::size_t max_names = 2000;
+
+std::vector<std::string> file_names(const std::string& word) {
+    const std::size_t slash = word.rfind('/');
+    const std::string directory =
+        slash == std::string::npos ? std::string() : word.substr(0, slash + 1);
+    const std::string start = slash == std::string::npos ? word : word.substr(slash + 1);
+    std::vector<std::string> names;
+    std::error_code failed;
+    std::filesystem::directory_iterator entry(directory.empty() ? "." : directory, failed);
+    for (std::size_t seen = 0;
+         !failed && entry != std::filesystem::directory_iterator() && seen < max_names;
+         entry.increment(failed), ++seen) {
+        const std::string name = entry->path().filename().string();
+        if (!name.starts_with(start) || (start.empty() && name.starts_with('.'))) continue;
+        std::error_code ignored;
+        names.push_back(directory + name + (entry->is_directory(ignored) ? "/" : ""));
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+}
+
+std::string common_start(const std::vector<std::string>& words) {
+    std::string start = words.front();
+    for (const std::string& word : words) {
+        const auto ends = std::mismatch(start.begin(), start.end(), word.begin(), word.end());
+        start.erase(ends.first, start.end());
+    }
+    return start;
+}
+
+}  // namespace
+
+Completion complete_line(const std::string& line, std::size_t cursor,
+                         const std::vector<std::string>& commands) {
+    Completion completion;
+    const std::size_t blank =
+        cursor == 0 ? std::string::npos : line.find_last_of(" \n", cursor - 1);
+    completion.from = blank == std::string::npos ? 0 : blank + 1;
+    const std::string word = line.substr(completion.from, cursor - completion.from);
+    completion.word = word;
+    const bool command = completion.from == 0 && (word.starts_with('/') || word.starts_with(','));
+    std::vector<std::string> found;
+    if (command) {
+        for (const std::string& name : commands) {
+            if (name.starts_with(word)) found.push_back(name);
+        }
+    }
+    if (!command || (found.empty() && word.starts_with('/'))) {
+        if (word.empty()) return completion;
+        const bool marked = word.starts_with('@');
+        found = file_names(marked ? word.substr(1) : word);
+        for (std::string& name : found) {
+            if (marked) name.insert(0, 1, '@');
+        }
+    }
+    if (found.empty()) return completion;
+    completion.word = common_start(found);
+    if (found.size() > 1) {
+        completion.choices = std::move(found);
+    } else if (!completion.word.ends_with('/')) {
+        completion.word += ' ';
+    }
+    return completion;
+}
 
 namespace {
 

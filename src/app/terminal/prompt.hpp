@@ -2,18 +2,63 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
-#include "completer.hpp"
-#include "edit_buffer.hpp"
-#include "history.hpp"
 #include "input_field.hpp"
 #include "keys.hpp"
-#include "style.hpp"
+#include "terminal_stream.hpp"
 
 namespace cubepi::app {
+
+/// The history of inputs, stored in a file in the format of editline (mode 0600). Browsing preserves the unfinished text.
+class History {
+public:
+    /// Empty path: stored only in memory.
+    explicit History(std::filesystem::path file);
+
+    /// Adds an entry, also to the file, unless it equals the previous one; entries of other processes stay.
+    void add(const std::string& entry);
+    /// Returns the entry before the one shown; `current` is the text of the line. Null if there is none.
+    const std::string* older(const std::string& current);
+    const std::string* newer();
+    /// Finds the newest entry with `part` that is older than the one shown, and makes it the one shown. Null if there
+    /// is none.
+    const std::string* find_older(std::string_view part);
+    /// Makes the next older() begin with the newest entry.
+    void rewind() { at_ = entries_.size(); }
+    std::size_t size() const noexcept { return entries_.size(); }
+
+private:
+    void load();
+    void append(const std::string& entry) const;
+    void shorten() const;
+
+    std::filesystem::path file_;
+    std::vector<std::string> entries_;
+    std::size_t at_ = 0;
+    std::string draft_;
+};
+
+/// A command that can be completed.
+struct Command {
+    std::string name = {};  ///< as typed; ends with a space if an argument follows
+    std::string help = {};
+};
+
+/// The result of Tab for a line.
+struct Completion {
+    std::size_t from = 0;                   ///< where the word begins
+    std::string word = {};                  ///< its replacement
+    std::vector<std::string> choices = {};  ///< shown if there are several
+};
+
+/// Completes a command (a first word that begins with '/' or ',') or the name of a file below the current directory.
+Completion complete_line(const std::string& line, std::size_t cursor,
+                         const std::vector<std::string>& commands);
 
 /// The input at the bottom of the console: an edit buffer with history, search and completion.
 class Prompt {

@@ -2,6 +2,8 @@
 
 #include <chrono>
 #include <cstddef>
+#include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -39,6 +41,59 @@ public:
     /// Called before a read() is cancelled because its question is withdrawn: ends the line of its prompt, so that other
     /// output can follow.
     virtual void withdraw() {}
+};
+
+/// The lines of standard input: of a terminal, which edits them itself, of a pipe or of a file. Used on one executor.
+class LineInput {
+public:
+    explicit LineInput(Executor executor);
+    ~LineInput();
+    LineInput(const LineInput&) = delete;
+    LineInput& operator=(const LineInput&) = delete;
+
+    bool is_terminal() const noexcept;
+    /// True if the terminal has another complete line.
+    bool line_waits() const;
+    /// Returns the next line without its line end; empty at the end of the input. The loss of the terminal is also an end,
+    /// after hangup_grace. In the background the process stops until it is the foreground job.
+    Task<std::optional<std::string>> next();
+
+private:
+    struct State;
+    std::unique_ptr<State> state_;
+};
+
+/// Asks questions on standard output, one after another. At a terminal with cursor movements a question is the only content
+/// of a Console, with its keys; another terminal edits the lines itself.
+class LinePrompter final : public Prompter {
+public:
+    /// Inputs are stored in the file `history`; empty: not stored.
+    LinePrompter(Executor executor, std::filesystem::path history);
+    ~LinePrompter() override;
+    LinePrompter(const LinePrompter&) = delete;
+    LinePrompter& operator=(const LinePrompter&) = delete;
+
+    /// An input that is not a terminal is read at once, without discarding anything. A terminal that edits the line itself
+    /// shows `prefill` above the prompt; an empty line then stands for it.
+    Task<std::optional<std::string>> read(TerminalText prompt, std::string prefill = {}) override;
+    /// Reads the next input of a chat, without its line end; empty at the end of the input. At a terminal, lines that arrive
+    /// together are one input.
+    Task<std::optional<std::string>> next_input(TerminalText prompt);
+    /// False while another job has the terminal.
+    bool can_ask() const override;
+    void say(TerminalView text) override;
+    void withdraw() override;
+    ScreenSize size() const override;
+    /// Returns whether the last input was a pasted block of lines.
+    bool last_was_block() const noexcept;
+    /// Adds an input to the history.
+    void remember(const std::string& input);
+    /// Shows the prompt of next_input() on a new line: the terminal has dropped the typed text at Ctrl-C.
+    void show_again();
+
+private:
+    struct State;
+    std::shared_ptr<State> state_;
 };
 
 }  // namespace cubepi::app

@@ -9,7 +9,6 @@
 #include <cubepi/schema/json_text.hpp>
 
 #include "terminal_text.hpp"
-#include "text_width.hpp"
 
 namespace cubepi::app {
 
@@ -91,14 +90,13 @@ std::string safe_json(const Json& value) {
     out.reserve(text.size());
     // Escaped characters occur only in strings: all other parts of JSON are ASCII.
     for (std::string_view rest = text; !rest.empty();) {
-        const std::string_view character = first_code_point(rest);
-        const char32_t code = code_point(character);
-        if (code == 0x7F || is_deceptive(code)) {
-            add_escaped(out, code);
+        const FirstCharacter character = first_character(rest);
+        if (character.code == 0x7F || is_deceptive(character.code)) {
+            add_escaped(out, character.code);
         } else {
-            out += character;
+            out += rest.substr(0, character.bytes);
         }
-        rest.remove_prefix(character.size());
+        rest.remove_prefix(character.bytes);
     }
     return out;
 }

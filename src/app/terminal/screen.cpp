@@ -1,6 +1,5 @@
 #include "screen.hpp"
 
-#include <cstdio>
 #include <string_view>
 #include <utility>
 
@@ -9,19 +8,48 @@
 #include <cubepi/core/number_text.hpp>
 #include <cubepi/provider/cost.hpp>
 
-#include "diff_view.hpp"
 #include "event_text.hpp"
-#include "outcome_text.hpp"
-#include "terminal_stream.hpp"
+#include "job_control.hpp"
 
 namespace cubepi::app {
 
 namespace {
 
+constexpr std::chrono::milliseconds interval(100);
 constexpr std::size_t shown_diff_lines = 12;
 constexpr std::size_t outcome_columns = 200;
 
 }  // namespace
+
+Spinner::Spinner(Style style, Clock& clock, Executor executor)
+    : style_(style), timer_(clock.timer(std::move(executor))) {}
+
+Spinner::~Spinner() { stop(); }
+
+void Spinner::start(TerminalText what) {
+    if (!style_.terminal || !style_.color || running_) return;
+    what_ = std::move(what);
+    running_ = true;
+    tick();
+}
+
+void Spinner::tick() {
+    // In the background it would overwrite the lines of the foreground job.
+    if (in_foreground(STDERR_FILENO)) {
+        err() << "\r" << style_.dim() << progress_frames[frame_++ % progress_frames.size()] << " "
+              << what_ << style_.off() << flush_now;
+        drawn_ = true;
+    }
+    timer_->expires_after(interval, [this] { tick(); });
+}
+
+void Spinner::stop() {
+    if (!running_) return;
+    running_ = false;
+    timer_->cancel();
+    if (!std::exchange(drawn_, false) || !in_foreground(STDERR_FILENO)) return;
+    err() << "\r\x1b[K" << flush_now;
+}
 
 Screen::Screen(Clock& clock, Executor executor)
     : clock_(clock),

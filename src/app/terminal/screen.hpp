@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <map>
 #include <memory>
 #include <string>
@@ -9,13 +10,33 @@
 #include <cubepi/agent/run_result.hpp>
 #include <cubepi/core/agent_event.hpp>
 #include <cubepi/core/clock.hpp>
+#include <cubepi/core/task.hpp>
 
 #include "markdown.hpp"
 #include "prose_writer.hpp"
-#include "spinner.hpp"
-#include "style.hpp"
+#include "terminal_stream.hpp"
 
 namespace cubepi::app {
+
+/// A progress sign on standard error. Only at a terminal, and only in its foreground job. Used on one executor.
+class Spinner {
+public:
+    /// `clock` must outlive the object.
+    Spinner(Style style, Clock& clock, Executor executor);
+    ~Spinner();
+    void start(TerminalText what);
+    void stop();
+
+private:
+    void tick();
+
+    Style style_;
+    std::unique_ptr<ClockTimer> timer_;
+    TerminalText what_;
+    std::size_t frame_ = 0;
+    bool running_ = false;
+    bool drawn_ = false;
+};
 
 /// Shows a run: the answer on standard output, everything else (tools, thinking, notices, times) on standard error, so
 /// that a pipe gets the answer alone. Used on one executor.
@@ -23,8 +44,6 @@ class Screen {
 public:
     Screen(Clock& clock, Executor executor);
 
-    /// Shows the progress sign until the output of the next event.
-    void wait(TerminalView what) { spinner_.start(what); }
     void on_event(const AgentEvent& event);
     /// Prints a piece of an answer that is not from an agent.
     void on_text(std::string_view delta);

@@ -1,10 +1,78 @@
 #include "terminal_stream.hpp"
 
-#include <iostream>
+#include <boost/asio/posix/stream_descriptor.hpp>
 
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <iostream>
+#include <string>
+#include <utility>
+
+#include <langinfo.h>
+#include <poll.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <cubepi/core/support/posix_file.hpp>
+
 namespace cubepi::app {
+
+namespace {
+
+constexpr int patience_in_milliseconds = 2000;
+
+/// Opens the terminal again, so that it can be non-blocking without affecting other processes (the shell).
+int own_descriptor(int fd) {
+    std::array<char, 256> name{};
+    if (ttyname_r(fd, name.data(), name.size()) != 0) return -1;
+    return detail::open_file(name.data(), O_WRONLY | O_NONBLOCK).release();
+}
+
+struct Sign {
+    std::string_view sign;
+    char plain;
+};
+// The symbols and their replacements take one column each.
+constexpr std::array signs{Sign{"●", '*'}, Sign{"•", '*'},  Sign{"✓", '+'}, Sign{"✗", 'x'},
+                           Sign{"↳", '>'}, Sign{"…", '~'},  Sign{"·", '-'}, Sign{"│", '|'},
+                           Sign{"─", '-'}, Sign{"—", '-'},  Sign{"⠋", '|'}, Sign{"⠙", '/'},
+                           Sign{"⠹", '-'}, Sign{"⠸", '\\'}, Sign{"⠼", '|'}, Sign{"⠴", '/'},
+                           Sign{"⠦", '-'}, Sign{"⠧", '\\'}, Sign{"⠇", '|'}, Sign{"⠏", '/'}};
+
+std::string with_plain_signs(std::string_view text) {
+    std::string plain;
+    while (!text.empty()) {
+        std::size_t taken = 1;
+        char byte = text.front();
+        for (const Sign& one : signs) {
+            if (!text.starts_with(one.sign)) continue;
+            byte = one.plain;
+            taken = one.sign.size();
+            break;
+        }
+        plain += byte;
+        text.remove_prefix(taken);
+    }
+    return plain;
+}
+
+}  // namespace
+
+Style Style::of(int fd) {
+    Style style;
+    style.terminal = isatty(fd) == 1;
+    const char* no_color = std::getenv("NO_COLOR");
+    const char* term = std::getenv("TERM");
+    const bool dumb = !term || std::string_view(term) == "dumb";
+    style.color = style.terminal && !dumb && !(no_color && *no_color);
+    winsize size = {};
+    if (ioctl(fd, TIOCGWINSZ, &size) == 0) {
+        if (size.ws_col > 0) style.columns = size.ws_col;
+        if (size.ws_row > 0) style.rows = size.ws_row;
+    }
+    return style;
+}
 
 void TerminalStream::write(std::string_view text) { to_ << text; }
 
@@ -30,6 +98,91 @@ void data_output(std::ostream& to, std::string_view data) {
         to << printable(data);
     } else {
         to << data;
+    }
+}
+
+bool terminal_is_ascii() { return std::string_view(nl_langinfo(CODESET)) != "UTF-8"; }
+
+struct TerminalOutput::State : std::enable_shared_from_this<TerminalOutput::State> {
+    State(Executor executor, int fd_, bool ascii_) : fd(fd_), ascii(ascii_), own(executor) {
+        const int opened = own_descriptor(fd_);
+        if (opened >= 0) own.assign(opened);
+    }
+
+    int target() { return own.is_open() ? own.native_handle() : fd; }
+
+    /// Writes the output that the terminal accepts now; discards all output if it is gone.
+    void push() {
+        while (written < pending.size()) {
+            const ssize_t count =
+                ::write(target(), pending.data() + written, pending.size() - written);
+            if (count >= 0) {
+                written += static_cast<std::size_t>(count);
+            } else if (errno == EAGAIN) {
+                return;
+            } else if (errno != EINTR) {
+                written = pending.size();
+            }
+        }
+        pending.clear();
+        written = 0;
+    }
+
+    void wait() {
+        if (waiting || pending.empty()) return;
+        waiting = true;
+        own.async_wait(boost::asio::posix::stream_descriptor::wait_write,
+                       [self = shared_from_this()](const boost::system::error_code& failed) {
+                           self->waiting = false;
+                           if (failed) return;
+                           self->push();
+                           if (!self->pending.empty()) return self->wait();
+                           if (self->then) self->then();
+                       });
+    }
+
+    int fd;
+    bool ascii;
+    boost::asio::posix::stream_descriptor own;
+    std::string pending;
+    std::size_t written = 0;
+    bool waiting = false;
+    std::function<void()> then;
+};
+
+TerminalOutput::TerminalOutput(Executor executor, int fd, bool ascii)
+    : state_(std::make_shared<State>(std::move(executor), fd, ascii)) {}
+
+TerminalOutput::~TerminalOutput() {
+    state_->then = nullptr;
+    boost::system::error_code ignored;
+    (void)state_->own.close(ignored);
+}
+
+void TerminalOutput::write(TerminalView text) {
+    const std::string_view bytes = text.str();
+    state_->pending += state_->ascii ? with_plain_signs(bytes) : std::string(bytes);
+    state_->push();
+    state_->wait();
+}
+
+bool TerminalOutput::idle() const noexcept { return state_->pending.empty(); }
+
+void TerminalOutput::on_idle(std::function<void()> then) { state_->then = std::move(then); }
+
+void TerminalOutput::drain() {
+    State& state = *state_;
+    state.push();
+    while (!state.pending.empty()) {
+        pollfd ready{state.target(), POLLOUT, 0};
+        const int count = poll(&ready, 1, patience_in_milliseconds);
+        if (count < 0 && errno == EINTR) continue;
+        if (count <= 0) {
+            state.pending.clear();
+            state.written = 0;
+            return;
+        }
+        state.push();
     }
 }
 

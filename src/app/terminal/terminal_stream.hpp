@@ -1,14 +1,48 @@
 #pragma once
 
+#include <array>
 #include <concepts>
 #include <cstddef>
+#include <functional>
 #include <iosfwd>
+#include <memory>
 #include <string_view>
 #include <type_traits>
+
+#include <cubepi/core/task.hpp>
 
 #include "terminal_text.hpp"
 
 namespace cubepi::app {
+
+/// The use of colors on a stream: none if it is not a terminal, NO_COLOR is set, or TERM is dumb.
+struct Style {
+    bool terminal = false;
+    bool color = false;
+    int columns = 80;
+    int rows = 24;
+
+    /// Returns the current style for an open file descriptor.
+    static Style of(int fd);
+
+    TerminalView bold() const noexcept { return sequence("\x1b[1m"); }
+    TerminalView dim() const noexcept { return sequence("\x1b[2m"); }
+    TerminalView italic() const noexcept { return sequence("\x1b[3m"); }
+    TerminalView cyan() const noexcept { return sequence("\x1b[36m"); }
+    TerminalView green() const noexcept { return sequence("\x1b[32m"); }
+    TerminalView red() const noexcept { return sequence("\x1b[31m"); }
+    TerminalView yellow() const noexcept { return sequence("\x1b[33m"); }
+    TerminalView off() const noexcept { return sequence("\x1b[0m"); }
+
+private:
+    TerminalView sequence(TerminalView code) const noexcept {
+        return color ? code : TerminalView();
+    }
+};
+
+/// The frames of the sign that shows progress.
+inline constexpr std::array<TerminalView, 10> progress_frames{"⠋", "⠙", "⠹", "⠸", "⠼",
+                                                              "⠴", "⠦", "⠧", "⠇", "⠏"};
 
 /// Ends a statement whose text must be shown at once.
 struct FlushNow {};
@@ -62,5 +96,32 @@ std::ostream& log_output();
 void data_output(std::string_view data);
 /// The same for a stream that may be standard output.
 void data_output(std::ostream& to, std::string_view data);
+
+/// Writes to a terminal without waiting, so that a slow one does not delay the handling of keys. Used on one
+/// executor.
+class TerminalOutput {
+public:
+    /// The caller keeps the ownership of `fd`. `ascii`: the terminal does not support UTF-8; symbols of the program
+    /// are replaced.
+    TerminalOutput(Executor executor, int fd, bool ascii);
+    ~TerminalOutput();
+    TerminalOutput(const TerminalOutput&) = delete;
+    TerminalOutput& operator=(const TerminalOutput&) = delete;
+
+    void write(TerminalView text);
+    /// True if the terminal has accepted all output.
+    bool idle() const noexcept;
+    /// Called whenever the output becomes idle.
+    void on_idle(std::function<void()> then);
+    /// Waits until the terminal has accepted all output, or has accepted nothing for a while.
+    void drain();
+
+private:
+    struct State;
+    std::shared_ptr<State> state_;
+};
+
+/// True if the locale declares a terminal without UTF-8.
+bool terminal_is_ascii();
 
 }  // namespace cubepi::app

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <iterator>
 
-#include "text_width.hpp"
+#include "text_layout.hpp"
 
 namespace cubepi::app {
 
@@ -48,30 +48,6 @@ bool shapes_neighbours(char32_t character) {
            (character >= 0xFE00 && character <= 0xFE0F);
 }
 
-struct Character {
-    char32_t code = 0;
-    std::size_t bytes = 1;
-    bool valid = false;
-};
-
-/// The character at the front of `text`, which is not empty (Unicode 15, table 3-7); a byte outside of a character is
-/// invalid.
-Character character_of(std::string_view text) {
-    const auto first = static_cast<unsigned char>(text.front());
-    if (first < 0x80) return {first, 1, true};
-    const std::size_t length = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
-    if (first < 0xC2 || first > 0xF4 || text.size() < length) return {};
-    char32_t code = first & (0xFFu >> (length + 1));
-    for (const char byte : text.substr(1, length - 1)) {
-        if ((static_cast<unsigned char>(byte) & 0xC0) != 0x80) return {};
-        code = (code << 6) | (static_cast<unsigned char>(byte) & 0x3Fu);
-    }
-    const bool overlong = (length == 3 && code < 0x800) || (length == 4 && code < 0x10000);
-    const bool surrogate = code >= 0xD800 && code <= 0xDFFF;
-    if (overlong || surrogate || code > 0x10FFFF) return {};
-    return {code, length, true};
-}
-
 std::string hexadecimal(std::uint32_t value, std::size_t digits) {
     constexpr std::string_view characters = "0123456789ABCDEF";
     std::string text;
@@ -80,7 +56,7 @@ std::string hexadecimal(std::uint32_t value, std::size_t digits) {
     return text;
 }
 
-void add_readable(std::string& out, const Character& character, std::string_view rest) {
+void add_readable(std::string& out, const FirstCharacter& character, std::string_view rest) {
     const char32_t code = character.code;
     if (!character.valid || has(bidi_controls, code)) {
         out += "\uFFFD";
@@ -96,7 +72,7 @@ void add_readable(std::string& out, const Character& character, std::string_view
     }
 }
 
-void add_spelled(std::string& out, const Character& character, std::string_view rest) {
+void add_spelled(std::string& out, const FirstCharacter& character, std::string_view rest) {
     const char32_t code = character.code;
     if (!character.valid) {
         out += "<" + hexadecimal(static_cast<unsigned char>(rest.front()), 2) + ">";
@@ -126,13 +102,34 @@ std::string escaped(std::string_view text, Add add) {
         out += text.substr(0, plain);
         text.remove_prefix(plain);
         if (text.empty()) return out;
-        const Character character = character_of(text);
+        const FirstCharacter character = first_character(text);
         add(out, character, text);
         text.remove_prefix(character.bytes);
     }
 }
 
 }  // namespace
+
+std::size_t character_length(unsigned char first) noexcept {
+    if (first < 0xC0) return 1;
+    return first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
+}
+
+FirstCharacter first_character(std::string_view text) noexcept {
+    const auto first = static_cast<unsigned char>(text.front());
+    if (first < 0x80) return {first, 1, true};
+    const std::size_t length = character_length(first);
+    if (first < 0xC2 || first > 0xF4 || text.size() < length) return {};
+    char32_t code = first & (0xFFu >> (length + 1));
+    for (const char byte : text.substr(1, length - 1)) {
+        if ((static_cast<unsigned char>(byte) & 0xC0) != 0x80) return {};
+        code = (code << 6) | (static_cast<unsigned char>(byte) & 0x3Fu);
+    }
+    const bool overlong = (length == 3 && code < 0x800) || (length == 4 && code < 0x10000);
+    const bool surrogate = code >= 0xD800 && code <= 0xDFFF;
+    if (overlong || surrogate || code > 0x10FFFF) return {};
+    return {code, length, true};
+}
 
 bool is_deceptive(char32_t character) noexcept {
     return (character >= 0x80 && character <= 0x9F) || has(bidi_controls, character) ||

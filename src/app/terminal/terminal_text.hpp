@@ -93,6 +93,19 @@ std::string visible(std::string_view text);
 std::string one_line(std::string_view text, std::size_t width);
 TerminalText line_for_terminal(std::string_view text, std::size_t width);
 
+/// The first character of a text.
+struct FirstCharacter {
+    char32_t code = U'\uFFFD';
+    std::size_t bytes = 1;
+    bool valid = false;  ///< false: a byte that is not part of a character, which counts as one
+};
+
+/// Decodes the front of `text`, which is not empty (Unicode 15, table 3-7).
+FirstCharacter first_character(std::string_view text) noexcept;
+
+/// The number of bytes of the character that begins with `first`; 1 for a byte that begins none.
+std::size_t character_length(unsigned char first) noexcept;
+
 /// True for a character that is invisible, looks like a space or changes the order of others: Unicode's classes
 /// Default_Ignorable_Code_Point and Bidi_Control, blanks other than U+0020, and the controls U+0080 to U+009F.
 bool is_deceptive(char32_t character) noexcept;

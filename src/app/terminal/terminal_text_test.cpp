@@ -11,10 +11,8 @@
 
 #include <cubepi/net/utf8.hpp>
 
-#include "framed_text.hpp"
 #include "safe_json.hpp"
 #include "terminal_stream.hpp"
-#include "text_width.hpp"
 
 namespace cubepi::app {
 namespace {
@@ -78,22 +76,6 @@ TEST(TerminalText, IsNotMadeFromAStringWithoutTheGate) {
     static_assert(!std::is_constructible_v<TerminalView, const char*>);
     const TerminalText text = "tool " + spelled_out("\x1b[2Jx") + ": " + TerminalText::number(3);
     EXPECT_EQ(text.str(), "tool ^[[2Jx: 3");
-}
-
-TEST(FramedText, PutsNothingAtTheLeftEdge) {
-    const std::string text = "echo a #" + std::string(76, ' ') +
-                             "? Run this command (1 line, 2 bytes)\nsecond\ttab\n\u202E\x1b[1;1H";
-    const std::string shown = framed(text, 40).str();
-    std::size_t rows = 0;
-    for (std::size_t at = 0; at < shown.size(); ++rows) {
-        const std::size_t end = shown.find('\n', at);
-        const std::string row = shown.substr(at, end - at);
-        EXPECT_TRUE(row.starts_with("  │ ") || row.starts_with("  ┊ ")) << row;
-        EXPECT_LT(display_width(row), 40u) << row;
-        at = end + 1;
-    }
-    EXPECT_GE(rows, 5u);
-    EXPECT_NE(shown.find("<U+202E>^[[1;1H"), std::string::npos) << shown;
 }
 
 TEST(SafeJson, IsUtf8AndSaysTheSame) {

@@ -8,7 +8,7 @@
 #include <cubepi/core/error.hpp>
 
 #include "failure.hpp"
-#include "terminal/text_width.hpp"
+#include "terminal/text_layout.hpp"
 #include "trace_test_support.hpp"
 
 namespace cubepi::app {

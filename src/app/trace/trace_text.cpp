@@ -10,8 +10,8 @@
 #include <cubepi/provider/cost.hpp>
 
 #include "../terminal/event_text.hpp"
-#include "../terminal/terminal_output.hpp"
-#include "../terminal/text_width.hpp"
+#include "../terminal/terminal_stream.hpp"
+#include "../terminal/text_layout.hpp"
 
 namespace cubepi::app {
 

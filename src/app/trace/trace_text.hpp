@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "../terminal/style.hpp"
+#include "../terminal/terminal_stream.hpp"
 #include "../terminal/terminal_text.hpp"
 #include "traces.hpp"
 

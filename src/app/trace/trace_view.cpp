@@ -7,8 +7,7 @@
 #include <vector>
 
 #include "../process.hpp"
-#include "../terminal/framed_text.hpp"
-#include "../terminal/text_width.hpp"
+#include "../terminal/text_layout.hpp"
 #include "span_content.hpp"
 
 namespace cubepi::app {

@@ -9,11 +9,14 @@
 #include <utility>
 
 #include <bub/channel/telegram/formatted_text.hpp>
+#include <cubepi/core/support/trimmed.hpp>
 #include <cubepi/net/utf8.hpp>
 
 namespace bub::telegram {
 
 namespace {
+
+using cubepi::detail::trimmed;
 
 constexpr std::size_t longest_link = 2048;
 
@@ -228,6 +231,7 @@ private:
     std::set<std::size_t> unclosed_ticks_;  // lengths of runs that nothing closes
     std::array<bool, 5> unclosed_{};        // by kind of mark: "~~", "*", "**", "***", "_"
 };
+
 /// Adds one line of Markdown to `out`: emphasis, code, links and escapes as formats on top of `style`.
 void add_markdown_line(StyledText& out, std::string_view line, const TextStyle& style) {
     LineReader(out, line, style).read();
@@ -256,12 +260,6 @@ std::vector<std::string_view> lines_of(std::string_view text) {
 
 std::size_t count_front(std::string_view text, char wanted) {
     return std::min(text.find_first_not_of(wanted), text.size());
-}
-
-std::string_view trimmed(std::string_view text) {
-    const std::size_t begin = text.find_first_not_of(" \t");
-    if (begin == text.npos) return {};
-    return text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
 }
 
 struct Fence {

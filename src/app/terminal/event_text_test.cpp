@@ -1,8 +1,6 @@
-#include "outcome_text.hpp"
+#include "event_text.hpp"
 
 #include <gtest/gtest.h>
-
-#include "diff_view.hpp"
 
 namespace cubepi::app {
 namespace {

@@ -1,6 +1,7 @@
-#include "text_width.hpp"
+#include "text_layout.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include <utf8proc.h>
 
@@ -48,39 +49,7 @@ std::size_t escape_length(std::string_view text) {
     return std::min(end + 1, text.size());
 }
 
-std::size_t character_length(unsigned char first) {
-    if (first < 0x80) return 1;
-    if (first >= 0xF0) return 4;
-    if (first >= 0xE0) return 3;
-    return first >= 0xC0 ? 2 : 1;
-}
-
 bool continues(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
-
-struct Character {
-    char32_t code = U'\uFFFD';
-    std::size_t bytes = 1;
-};
-
-/// The character at the front of `text`; a byte outside of a character counts as one, as terminals show it.
-Character character_of(std::string_view text) {
-    Character character;
-    const auto first = static_cast<unsigned char>(text.front());
-    const std::size_t length = character_length(first);
-    if (length == 1) {
-        if (first < 0x80) character.code = first;
-        return character;
-    }
-    if (length > text.size()) return character;
-    char32_t value = first & (0xFFu >> (length + 1));
-    for (const char byte : text.substr(1, length - 1)) {
-        if (!continues(byte)) return character;
-        value = (value << 6) | (static_cast<unsigned char>(byte) & 0x3Fu);
-    }
-    character.code = value;
-    character.bytes = length;
-    return character;
-}
 
 /// The next character or escape sequence of `text`, which is not empty.
 Piece next_piece(std::string_view text) {
@@ -95,7 +64,7 @@ Piece next_piece(std::string_view text) {
         piece.tab = true;
         return piece;
     }
-    const Character character = character_of(text);
+    const FirstCharacter character = first_character(text);
     piece.bytes = character.bytes;
     piece.code = character.code;
     piece.width = character_width(character.code);
@@ -123,6 +92,51 @@ bool closes(char32_t code) {
         U"\u3001\u3002\uFF0C\uFF0E\uFF01\uFF1F\uFF1A\uFF1B\uFF09\u300D\u300F\u3011\u300B\u3009"
         U"\u30FC";
     return closing.find(code) != std::u32string_view::npos;
+}
+
+/// The first break of `line`; `last` becomes the last place to break that was seen.
+std::optional<RowBreak> find_break(std::string_view line, std::size_t columns,
+                                   std::optional<RowBreak>& last) {
+    columns = std::max<std::size_t>(columns, 2);
+    Extent at;
+    bool text = false;  // after the indent
+    bool joined = false;
+    std::size_t offset = 0;
+    while (offset < line.size()) {
+        const Piece piece = next_piece(line.substr(offset));
+        const bool blank = line[offset] == ' ' || piece.tab;
+        const bool break_before = text && !joined && piece.width == 2 && !closes(piece.code);
+        if (break_before && !(last && last->next == offset)) last = RowBreak{offset, offset};
+        if (!blank && piece.width > 0 && at.column + piece.width > columns && last) return last;
+        if (blank && text) {
+            const std::size_t end =
+                last && last->next == offset && last->end < offset ? last->end : offset;
+            last = RowBreak{end, offset + piece.bytes};
+        }
+        if (piece.tab) {
+            at.column = (at.column / 8 + 1) * 8;
+        } else {
+            at.column += piece.width;
+        }
+        if (piece.width > 0) text = text || !blank;
+        if (piece.width > 0 || piece.code == joiner) joined = piece.code == joiner;
+        offset += piece.bytes;
+        // The text after a wide character may start the next row.
+        if (piece.width == 2 && offset < line.size() && line[offset] != ' ') {
+            const Piece next = next_piece(line.substr(offset));
+            if (next.width > 0 && !closes(next.code)) last = RowBreak{offset, offset};
+        }
+    }
+    return std::nullopt;
+}
+
+constexpr std::size_t narrowest = 12;
+
+/// Replaces tabs by spaces: the width of a tab depends on the column, which the frame moves.
+std::string without_tabs(const std::string& line) {
+    std::string text;
+    for (const char c : line) text += c == '\t' ? std::string(4, ' ') : std::string(1, c);
+    return text;
 }
 
 }  // namespace
@@ -192,46 +206,6 @@ std::string shortened(std::string_view line, std::size_t columns) {
     return cut.insert(end, "…");
 }
 
-namespace {
-
-/// The first break of `line`; `last` becomes the last place to break that was seen.
-std::optional<RowBreak> find_break(std::string_view line, std::size_t columns,
-                                   std::optional<RowBreak>& last) {
-    columns = std::max<std::size_t>(columns, 2);
-    Extent at;
-    bool text = false;  // after the indent
-    bool joined = false;
-    std::size_t offset = 0;
-    while (offset < line.size()) {
-        const Piece piece = next_piece(line.substr(offset));
-        const bool blank = line[offset] == ' ' || piece.tab;
-        const bool break_before = text && !joined && piece.width == 2 && !closes(piece.code);
-        if (break_before && !(last && last->next == offset)) last = RowBreak{offset, offset};
-        if (!blank && piece.width > 0 && at.column + piece.width > columns && last) return last;
-        if (blank && text) {
-            const std::size_t end =
-                last && last->next == offset && last->end < offset ? last->end : offset;
-            last = RowBreak{end, offset + piece.bytes};
-        }
-        if (piece.tab) {
-            at.column = (at.column / 8 + 1) * 8;
-        } else {
-            at.column += piece.width;
-        }
-        if (piece.width > 0) text = text || !blank;
-        if (piece.width > 0 || piece.code == joiner) joined = piece.code == joiner;
-        offset += piece.bytes;
-        // The text after a wide character may start the next row.
-        if (piece.width == 2 && offset < line.size() && line[offset] != ' ') {
-            const Piece next = next_piece(line.substr(offset));
-            if (next.width > 0 && !closes(next.code)) last = RowBreak{offset, offset};
-        }
-    }
-    return std::nullopt;
-}
-
-}  // namespace
-
 std::optional<RowBreak> first_break(std::string_view line, std::size_t columns) {
     std::optional<RowBreak> last;
     return find_break(line, columns, last);
@@ -281,19 +255,13 @@ std::string wrapped(std::string_view text, std::size_t columns) {
     return all;
 }
 
-char32_t code_point(std::string_view character) { return character_of(character).code; }
-
-std::string_view first_code_point(std::string_view text) {
-    return text.substr(0, character_of(text).bytes);
-}
-
 std::size_t next_character(std::string_view text, std::size_t at) {
     if (at >= text.size()) return text.size();
     if (text[at] == '\n') return at + 1;
-    Character character = character_of(text.substr(at));
+    FirstCharacter character = first_character(text.substr(at));
     at += character.bytes;
     while (at < text.size()) {
-        const Character next = character_of(text.substr(at));
+        const FirstCharacter next = first_character(text.substr(at));
         const bool joins = next.code >= 0x300 && character_width(next.code) == 0;
         if (!joins && character.code != joiner) break;
         character = next;
@@ -311,10 +279,10 @@ std::size_t previous_character(std::string_view text, std::size_t at) {
     if (at == 0) return 0;
     at = back(at);
     while (at > 0) {
-        const Character here = character_of(text.substr(at));
+        const FirstCharacter here = first_character(text.substr(at));
         const std::size_t before = back(at);
         const bool joins = here.code >= 0x300 && character_width(here.code) == 0;
-        if (!joins && character_of(text.substr(before)).code != joiner) break;
+        if (!joins && first_character(text.substr(before)).code != joiner) break;
         if (text[before] == '\n') break;
         at = before;
     }
@@ -335,6 +303,41 @@ std::string style_at_end(std::string_view text, std::string before) {
         text.remove_prefix(piece.bytes);
     }
     return before;
+}
+
+void add_framed(std::vector<TerminalText>& rows, const TerminalText& line, std::size_t columns,
+                Frame frame) {
+    std::string rest = without_tabs(line.str());
+    TerminalView prefix = frame.first;
+    for (;;) {
+        const std::size_t taken = display_width(prefix.str()) + 1;
+        const std::size_t width = columns > taken + narrowest ? columns - taken : narrowest;
+        const std::size_t end = row_start(rest, width, 1);
+        const std::string row = rest.substr(0, end);
+        const std::string styles = style_at_end(row);
+        rows.push_back(prefix + TerminalText::assembled(styles.empty() ? row : row + "\x1b[0m"));
+        if (end >= rest.size()) return;
+        rest = styles + rest.substr(end);
+        prefix = frame.next;
+    }
+}
+
+void add_framed_lines(std::vector<TerminalText>& rows, std::string_view text, std::size_t columns,
+                      Frame frame, TerminalView style, TerminalView off) {
+    if (text.ends_with('\n')) text.remove_suffix(1);
+    for (std::size_t at = 0; at <= text.size();) {
+        const std::size_t end = std::min(text.find('\n', at), text.size());
+        add_framed(rows, style + spelled_out(text.substr(at, end - at)) + off, columns, frame);
+        at = end + 1;
+    }
+}
+
+TerminalText framed(std::string_view text, std::size_t columns, Frame frame) {
+    std::vector<TerminalText> rows;
+    add_framed_lines(rows, text, columns, frame);
+    TerminalText all;
+    for (const TerminalText& row : rows) all += row + "\n";
+    return all;
 }
 
 }  // namespace cubepi::app

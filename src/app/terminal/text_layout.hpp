@@ -4,14 +4,18 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "terminal_text.hpp"
 
 namespace cubepi::app {
 
+// The columns of text at a terminal, and its division into rows.
+
 /// Columns of a line at a terminal: wide characters take two, combining ones and escape sequences none. A tab goes to
 /// the next multiple of eight.
 std::size_t display_width(std::string_view line);
+std::size_t display_width(const TerminalText& line);
 
 /// The position of the cursor after writing a line at the left edge of a terminal of `columns` columns, as rows below
 /// the first one and columns; `column == columns` if the last row is exactly full.
@@ -51,18 +55,29 @@ std::string hanging_indent(std::string_view line);
 /// `text` wrapped as prose; styles do not continue on the next rows.
 std::string wrapped(std::string_view text, std::size_t columns);
 
-std::size_t display_width(const TerminalText& line);
-
-/// The first code point of a text that is not empty; its first byte if it is not UTF-8.
-std::string_view first_code_point(std::string_view text);
-/// Its value; U+FFFD if it is not UTF-8.
-char32_t code_point(std::string_view character);
-
 /// Byte offsets between visible characters (an accent belongs to its letter).
 std::size_t next_character(std::string_view text, std::size_t at);
 std::size_t previous_character(std::string_view text, std::size_t at);
 
 /// The active colors and styles at the end of `text`, as escape sequences; `before`: those at its beginning.
 std::string style_at_end(std::string_view text, std::string before = {});
+
+/// The beginnings of the rows of a framed line.
+struct Frame {
+    TerminalView first = "  │ ";
+    TerminalView next = "  ┊ ";  ///< rows after the first one of a line that does not fit
+};
+
+/// Appends the rows of `line` for a terminal of `columns` columns, each after the frame, so that no content of the
+/// line can appear at the left edge. Its styles continue on its next rows.
+void add_framed(std::vector<TerminalText>& rows, const TerminalText& line, std::size_t columns,
+                Frame frame = {});
+
+/// The lines of untrusted text, spelled out and framed.
+void add_framed_lines(std::vector<TerminalText>& rows, std::string_view text, std::size_t columns,
+                      Frame frame = {}, TerminalView style = {}, TerminalView off = {});
+
+/// The same as one text, each row with a line feed.
+TerminalText framed(std::string_view text, std::size_t columns, Frame frame = {});
 
 }  // namespace cubepi::app

@@ -1,0 +1,231 @@
+#include "prompter.hpp"
+
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+#include <cerrno>
+#include <csignal>
+#include <exception>
+#include <utility>
+
+#include <poll.h>
+#include <sys/stat.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include <cubepi/core/runtime.hpp>
+
+#include "console.hpp"
+#include "job_control.hpp"
+#include "prompt.hpp"
+#include "terminal_stream.hpp"
+
+namespace cubepi::app {
+
+namespace {
+
+/// False once the terminal has hung up.
+bool terminal_answers() {
+    termios settings = {};
+    while (tcgetattr(STDIN_FILENO, &settings) != 0) {
+        if (errno != EINTR) return false;
+    }
+    return true;
+}
+
+/// A file or device that is always ready cannot be waited for.
+bool always_ready() {
+    struct stat status = {};
+    return fstat(STDIN_FILENO, &status) != 0 || S_ISREG(status.st_mode) ||
+           S_ISBLK(status.st_mode) || S_ISCHR(status.st_mode);
+}
+
+}  // namespace
+
+struct LineInput::State {
+    explicit State(Executor executor)
+        : input(std::move(executor), dup(STDIN_FILENO)),
+          terminal(isatty(STDIN_FILENO) == 1),
+          waits(terminal || !always_ready()) {}
+
+    boost::asio::posix::stream_descriptor input;
+    bool terminal;
+    bool waits;
+    std::string buffered;  // read and not used yet
+};
+
+LineInput::LineInput(Executor executor) : state_(std::make_unique<State>(std::move(executor))) {}
+
+LineInput::~LineInput() = default;
+
+bool LineInput::is_terminal() const noexcept { return state_->terminal; }
+
+bool LineInput::line_waits() const {
+    pollfd waiting{STDIN_FILENO, POLLIN, 0};
+    return state_->terminal && poll(&waiting, 1, 0) == 1 && (waiting.revents & POLLIN) != 0;
+}
+
+Task<std::optional<std::string>> LineInput::next() {
+    State& state = *state_;
+    std::optional<std::string> line;
+    for (;;) {
+        const std::size_t end = state.buffered.find('\n');
+        if (end != std::string::npos) {
+            line = state.buffered.substr(0, end);
+            state.buffered.erase(0, end + 1);
+            co_return line;
+        }
+        if (state.waits) {
+            co_await state.input.async_wait(boost::asio::posix::stream_descriptor::wait_read,
+                                            boost::asio::use_awaitable);
+        }
+        if (state.terminal && !in_foreground(STDIN_FILENO)) {
+            const bool foreground = co_await wait_for_foreground(STDIN_FILENO);
+            if (!foreground) co_return line;
+            continue;  // the shell may have read what was there
+        }
+        char bytes[4096];
+        const ssize_t count = ::read(STDIN_FILENO, bytes, sizeof bytes);
+        if (count < 0 && (errno == EINTR || (errno == EAGAIN && state.waits))) continue;
+        if (count > 0) {
+            state.buffered.append(bytes, static_cast<std::size_t>(count));
+            continue;
+        }
+        if (state.terminal && !terminal_answers())
+            co_await Runtime::standard()->clock->sleep_for(hangup_grace);
+        if (!state.buffered.empty()) line = std::exchange(state.buffered, {});
+        co_return line;
+    }
+}
+
+struct LinePrompter::State : std::enable_shared_from_this<State> {
+    State(Executor executor_, std::filesystem::path file)
+        : executor(executor_), input(executor_), continued(executor_), history(std::move(file)) {}
+
+    /// The terminal was another job's, which has written to it.
+    void watch_continued() {
+        continued.async_wait(
+            [self = shared_from_this()](const boost::system::error_code& failed, int) {
+                if (failed || !self->reading) return;
+                if (in_foreground(STDIN_FILENO)) out() << self->prompt << flush_now;
+                self->watch_continued();
+            });
+    }
+
+    Task<std::optional<std::string>> ask_at_console(TerminalText question, std::string prefill);
+    Task<std::optional<std::string>> read_block();
+
+    Executor executor;
+    LineInput input;
+    boost::asio::signal_set continued;
+    History history;
+    std::unique_ptr<Console> console;  // of the question that is being asked
+    TerminalText prompt;
+    bool reading = false;  // lines of the terminal
+    bool block = false;    // the last input had several lines
+};
+
+LinePrompter::LinePrompter(Executor executor, std::filesystem::path history)
+    : state_(std::make_shared<State>(std::move(executor), std::move(history))) {}
+
+LinePrompter::~LinePrompter() = default;
+
+bool LinePrompter::can_ask() const {
+    return !state_->input.is_terminal() || in_foreground(STDIN_FILENO);
+}
+
+bool LinePrompter::last_was_block() const noexcept { return state_->block; }
+
+void LinePrompter::say(TerminalView text) { out() << text << flush_now; }
+
+void LinePrompter::withdraw() {
+    if (state_->console) return state_->console->withdraw();
+    if (state_->reading) say("\n");
+}
+
+ScreenSize LinePrompter::size() const {
+    const Style style = Style::of(STDOUT_FILENO);
+    return {static_cast<std::size_t>(style.columns), static_cast<std::size_t>(style.rows)};
+}
+
+void LinePrompter::remember(const std::string& input) { state_->history.add(input); }
+
+void LinePrompter::show_again() {
+    if (state_->reading) say("\n" + state_->prompt);
+}
+
+Task<std::optional<std::string>> LinePrompter::State::ask_at_console(TerminalText question,
+                                                                     std::string prefill) {
+    out() << flush_now;
+    console =
+        std::make_unique<Console>(executor, *Runtime::standard()->clock, std::filesystem::path(),
+                                  ConsoleTerminal(), ConsoleUse::question);
+    std::exception_ptr failure;
+    std::optional<std::string> answer;
+    try {
+        answer = co_await console->read(std::move(question), std::move(prefill));
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    console.reset();
+    if (failure) std::rethrow_exception(failure);
+    co_return answer;
+}
+
+Task<std::optional<std::string>> LinePrompter::read(TerminalText prompt, std::string prefill) {
+    State& state = *state_;
+    if (!state.input.is_terminal()) co_return co_await next_input(std::move(prompt));
+    std::optional<std::string> answer;
+    const bool foreground = co_await wait_for_foreground(STDIN_FILENO);
+    if (!foreground) co_return answer;
+    if (Console::possible()) {
+        answer = co_await state.ask_at_console(std::move(prompt), std::move(prefill));
+        co_return answer;
+    }
+    co_await Runtime::standard()->clock->sleep_for(question_hold);
+    if (in_foreground(STDIN_FILENO)) tcflush(STDIN_FILENO, TCIFLUSH);
+    if (!prefill.empty()) say("  " + spelled_out(prefill) + "  (Enter keeps this)\n");
+    answer = co_await next_input(std::move(prompt));
+    if (answer && answer->empty()) answer = std::move(prefill);
+    co_return answer;
+}
+
+Task<std::optional<std::string>> LinePrompter::State::read_block() {
+    std::optional<std::string> text = co_await input.next();
+    block = text && input.line_waits();
+    while (text && input.line_waits()) {
+        const std::optional<std::string> line = co_await input.next();
+        if (!line) break;
+        *text += "\n" + *line;
+    }
+    co_return text;
+}
+
+Task<std::optional<std::string>> LinePrompter::next_input(TerminalText prompt) {
+    State& state = *state_;
+    std::optional<std::string> result;
+    if (state.input.is_terminal()) {
+        const bool foreground = co_await wait_for_foreground(STDIN_FILENO);
+        if (!foreground) co_return result;
+        state.reading = true;
+        state.continued.add(SIGCONT);
+        state.watch_continued();
+    }
+    state.prompt = std::move(prompt);
+    say(state.prompt);
+    std::exception_ptr failure;
+    try {
+        result = co_await state.read_block();
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    state.reading = false;
+    boost::system::error_code ignored;
+    (void)state.continued.clear(ignored);
+    (void)state.continued.cancel(ignored);
+    if (failure) std::rethrow_exception(failure);
+    co_return result;
+}
+
+}  // namespace cubepi::app
