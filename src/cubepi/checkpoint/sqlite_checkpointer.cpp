@@ -3,7 +3,6 @@
 #include <utility>
 
 #include <cubepi/checkpoint/sqlite/operations.hpp>
-#include <cubepi/checkpoint/sqlite/requests.hpp>
 #include <cubepi/checkpoint/sqlite/worker.hpp>
 #include <cubepi/core/runtime.hpp>
 

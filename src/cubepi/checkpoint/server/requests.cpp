@@ -6,7 +6,6 @@
 #include <cubepi/checkpoint/common/requests.hpp>
 #include <cubepi/checkpoint/format/stored_json.hpp>
 #include <cubepi/checkpoint/server/operations.hpp>
-#include <cubepi/checkpoint/server/rows.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/schema/python_json.hpp>
 

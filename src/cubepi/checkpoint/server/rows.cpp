@@ -1,4 +1,4 @@
-#include <cubepi/checkpoint/server/rows.hpp>
+#include <cubepi/checkpoint/server/operations.hpp>
 
 #include <map>
 #include <utility>

@@ -3,7 +3,6 @@
 
 #include <cubepi/checkpoint/claim_rules.hpp>
 #include <cubepi/checkpoint/server/operations.hpp>
-#include <cubepi/checkpoint/server/rows.hpp>
 #include <cubepi/schema/python_json.hpp>
 
 // The claims of runs, and the mark of a started batch: one row per call. The answers of a batch are moved from the table of

@@ -8,7 +8,6 @@
 #include <cubepi/checkpoint/format/stored_json.hpp>
 #include <cubepi/checkpoint/server/driver.hpp>
 #include <cubepi/checkpoint/server/operations.hpp>
-#include <cubepi/checkpoint/server/rows.hpp>
 
 namespace cubepi::detail {
 

@@ -1,4 +1,4 @@
-#include <cubepi/checkpoint/sqlite/requests.hpp>
+#include <cubepi/checkpoint/sqlite/operations.hpp>
 
 #include <algorithm>
 #include <limits>
@@ -8,7 +8,6 @@
 
 #include <cubepi/checkpoint/common/requests.hpp>
 #include <cubepi/checkpoint/format/stored_json.hpp>
-#include <cubepi/checkpoint/sqlite/operations.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/schema/python_json.hpp>
 
