@@ -20,6 +20,7 @@
 #include "terminal/style.hpp"
 #include "terminal/terminal_stream.hpp"
 #include "trace/trace_files.hpp"
+#include "trace/trace_views.hpp"
 
 namespace cubepi::app {
 

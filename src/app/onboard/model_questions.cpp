@@ -1,4 +1,4 @@
-#include "model_questions.hpp"
+#include "questions.hpp"
 
 #include <algorithm>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-#include "telegram_questions.hpp"
+#include "questions.hpp"
 
 #include <array>
 #include <cstdint>
