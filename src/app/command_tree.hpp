@@ -32,6 +32,13 @@ inline constexpr const char* database = "DATABASE";
 
 // Parts of add_commands().
 
+/// Adds an option or an argument. `type` is its type name.
+template <class Value>
+CLI::Option* option(CLI::App& command, const char* names, Value& value, const char* description,
+                    const char* type) {
+    return command.add_option(names, value, description)->type_name(type);
+}
+
 /// Adds the commands that show and change records: tape, trace and db.
 void add_record_commands(CLI::App& app, CommandLine& line);
 /// Adds --db, the database of sessions.

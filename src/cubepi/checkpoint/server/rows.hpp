@@ -1,0 +1,123 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cubepi/agent/batch_store.hpp>
+#include <cubepi/agent/checkpointer.hpp>
+#include <cubepi/agent/question_store.hpp>
+#include <cubepi/checkpoint/claim_rules.hpp>
+#include <cubepi/checkpoint/common/requests.hpp>
+#include <cubepi/checkpoint/format/stored_json.hpp>
+#include <cubepi/checkpoint/server/store.hpp>
+
+// The rows that several operations of the store read and write. A function add_..._reads() returns the place of its first
+// result.
+
+namespace cubepi::detail {
+
+using SqlStorePtr = std::shared_ptr<SqlStore>;
+
+/// The runs and claims of a thread as read from a database server, and the changes that ClaimRules makes to them, which the
+/// store writes afterwards.
+class ClaimSheet final : public ClaimTable {
+public:
+    // The state as read.
+    void add_run(std::string run_id, bool complete) {
+        runs_[std::move(run_id)] = complete ? RunState::complete : RunState::open;
+    }
+    void add_claim(HeldClaim claim) { claims_.push_back(std::move(claim)); }
+
+    RunState run_state(const std::string& run_id) const override {
+        const auto run = runs_.find(run_id);
+        return run == runs_.end() ? RunState::unknown : run->second;
+    }
+    std::vector<HeldClaim> claims() const override { return claims_; }
+    void open_run(const std::string& run_id) override {
+        runs_[run_id] = RunState::open;
+        opened_.push_back(run_id);
+    }
+    void complete_run(const std::string& run_id) override {
+        runs_[run_id] = RunState::complete;
+        completed_.push_back(run_id);
+    }
+    void put_claim(const HeldClaim& claim) override {
+        erase(claim.run_id);
+        claims_.push_back(claim);
+        put_.push_back(claim);
+    }
+    void remove_claim(const std::string& run_id) override {
+        if (erase(run_id)) removed_.push_back(run_id);
+    }
+
+    // The changes, in the order in which they must be written.
+    const std::vector<std::string>& removed() const noexcept { return removed_; }
+    const std::vector<std::string>& opened() const noexcept { return opened_; }
+    const std::vector<std::string>& completed() const noexcept { return completed_; }
+    const std::vector<HeldClaim>& put() const noexcept { return put_; }
+
+private:
+    bool erase(const std::string& run_id) {
+        return std::erase_if(claims_,
+                             [&](const HeldClaim& claim) { return claim.run_id == run_id; }) > 0;
+    }
+
+    std::map<std::string, RunState> runs_;
+    std::vector<HeldClaim> claims_;
+    std::vector<std::string> removed_;
+    std::vector<std::string> opened_;
+    std::vector<std::string> completed_;
+    std::vector<HeldClaim> put_;
+};
+
+/// Rows that refer to the thread require its row.
+void write_thread_row(SqlBatch& writes, const std::string& thread_id);
+
+// Runs and claims.
+std::size_t add_claim_reads(SqlBatch& reads, const std::string& thread_id,
+                            const std::string& run_id);
+ClaimSheet read_claims(const SqlResults& results, std::size_t at);
+
+// Answers.
+std::size_t add_answer_reads(SqlBatch& reads, const std::string& thread_id,
+                             const std::string& run_id, const std::vector<std::string>& questions);
+struct AnswerRow {
+    std::string question_id = {};
+    Json answer = {};
+};
+std::vector<AnswerRow> read_answers(const SqlResults& results, std::size_t at);
+void remove_answers(SqlBatch& writes, const std::string& thread_id, const std::string& run_id,
+                    const std::vector<std::string>& questions);
+void remove_all_answers(SqlBatch& writes, const std::string& thread_id, const std::string& run_id);
+
+/// The pending requests of a thread in a transaction. Starts with what both tables say (common/requests.hpp), and writes the
+/// differences, including those that CubePi has made.
+class PendingRequests {
+public:
+    static std::size_t add_reads(SqlBatch& reads, const std::string& thread_id, bool for_update);
+    PendingRequests(std::string thread_id, const SqlResults& results, std::size_t at);
+
+    const std::vector<PendingRow>& rows() const noexcept { return rows_; }
+    const PendingRow* find(const std::string& run_id, const std::string& question_id) const;
+    /// Adds the request, or replaces the one with the same key.
+    void put(PendingRow row);
+    bool remove(const std::string& run_id, const std::string& question_id);
+    void clear() { rows_.clear(); }
+    void write(SqlBatch& writes) const;
+
+private:
+    void write_first(SqlBatch& writes) const;
+
+    std::string thread_id_;
+    std::vector<PendingRow> stored_;
+    std::vector<PendingRow> rows_;
+    std::optional<SharedRequest> shared_;
+};
+
+}  // namespace cubepi::detail
