@@ -17,6 +17,7 @@
 #include <cubepi/checkpoint/mysql_server_test.hpp>
 #include <cubepi/checkpoint/server_checks_test.hpp>
 #include <cubepi/checkpoint/server_proxy_test.hpp>
+#include <cubepi/checkpoint/store_fixtures_test.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/task_scope.hpp>
 
@@ -34,6 +35,9 @@ void create_user(const std::string& database, const std::string& name, const std
 
 class MySQLDatabase final : public ServerDatabase {
 public:
+    explicit MySQLDatabase(bool with_tables)
+        : database_(with_tables ? server_.create_database() : server_.create_empty_database()) {}
+
     std::string name() const override { return "mysql"; }
     std::string connection() const override { return server_.connection(database_); }
     std::string proxy_connection() const override { return proxy_.connection(database_); }
@@ -77,11 +81,67 @@ public:
         create_user(database_, "writer", "SELECT, INSERT, UPDATE, DELETE");
         return server_.connection(database_, "writer:right");
     }
+    void run_file(const std::string& name) override {
+        server_.load(database_, (databases / name).string());
+    }
+    std::string shape() override {
+        std::string all;
+        for (const char* sql :
+             {"SELECT table_name, column_name, column_type, is_nullable, column_default,"
+              " collation_name, extra FROM information_schema.columns WHERE table_schema ="
+              " DATABASE() AND table_name NOT LIKE 'cubepi_native%' ORDER BY 1, 2",
+              "SELECT table_name, index_name, seq_in_index, column_name FROM"
+              " information_schema.statistics WHERE table_schema = DATABASE() AND index_name NOT"
+              " LIKE 'cubepi_native%' AND table_name NOT LIKE 'cubepi_native%'"
+              " ORDER BY 1, 2, 3",
+              "SELECT table_name, partition_name, partition_method FROM"
+              " information_schema.partitions WHERE table_schema = DATABASE()"
+              " AND table_name NOT LIKE 'cubepi_native%' ORDER BY 1, 2"}) {
+            for (const std::string& value : query(sql)) all += value + "\n";
+        }
+        return all;
+    }
+    void make_older(int version) override {
+        if (version < 5) query("DROP TABLE cubepi_hitl_answers");
+        if (version < 4) {
+            query("DROP TABLE cubepi_runs");
+            query("DROP INDEX ix_cubepi_messages_thread_run ON cubepi_messages");
+            query("ALTER TABLE cubepi_messages DROP COLUMN run_id");
+        }
+        if (version < 3) query("ALTER TABLE cubepi_threads DROP COLUMN run_id");
+        if (version < 2) query("ALTER TABLE cubepi_threads DROP COLUMN pending_request");
+    }
+    std::string bytes(const std::string& hex) const override { return "X'" + hex + "'"; }
+    std::string hex_of(const std::string& column) const override { return "hex(" + column + ")"; }
+    detail::TableVersions apply_schema() override {
+        return versions(run(apply_mysql_schema(options())));
+    }
+    detail::TableVersions schema_status() override {
+        return versions(run(mysql_schema_status(options())));
+    }
+    std::string schema_sql(const detail::TableVersions& from) override {
+        MySQLSchemaStatus status;
+        status.version = from.shared;
+        status.native_version = from.native;
+        return mysql_schema_sql(status);
+    }
     std::string script_arguments() const override { return server_.socket() + " " + database_; }
 
 private:
+    MySQLOptions options() const {
+        MySQLOptions options;
+        options.connection = connection();
+        return options;
+    }
+    static detail::TableVersions versions(const MySQLSchemaStatus& status) {
+        detail::TableVersions versions;
+        versions.shared = status.version;
+        versions.native = status.native_version;
+        return versions;
+    }
+
     MySQLServer& server_ = MySQLServer::shared();
-    std::string database_ = server_.create_database();
+    std::string database_;
     MySQLProxy proxy_ = MySQLProxy(server_.socket());
 };
 
@@ -386,8 +446,8 @@ TEST_F(MySQLKilled, a_server_that_is_killed_in_any_statement_of_an_append_that_w
 
 }  // namespace
 
-std::unique_ptr<ServerDatabase> ServerDatabase::create() {
-    return std::make_unique<MySQLDatabase>();
+std::unique_ptr<ServerDatabase> ServerDatabase::create(bool with_tables) {
+    return std::make_unique<MySQLDatabase>(with_tables);
 }
 
 std::shared_ptr<SqlCheckpointer> ServerDatabase::open(const SqlOptions& options) {

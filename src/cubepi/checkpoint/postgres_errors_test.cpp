@@ -14,6 +14,7 @@
 #include <cubepi/checkpoint/postgres_server_test.hpp>
 #include <cubepi/checkpoint/server_checks_test.hpp>
 #include <cubepi/checkpoint/server_proxy_test.hpp>
+#include <cubepi/checkpoint/store_fixtures_test.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/task_scope.hpp>
@@ -37,6 +38,9 @@ std::string other_user(const std::string& database, const std::string& name) {
 
 class PostgresDatabase final : public ServerDatabase {
 public:
+    explicit PostgresDatabase(bool with_tables)
+        : database_(with_tables ? server_.create_database() : server_.create_empty_database()) {}
+
     std::string name() const override { return "postgres"; }
     std::string connection() const override { return server_.connection(database_); }
     std::string proxy_connection() const override { return proxy_.connection(database_); }
@@ -73,13 +77,76 @@ public:
         query("GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO writer");
         return writer;
     }
+    void run_file(const std::string& name) override {
+        const std::string command = "psql -q -v ON_ERROR_STOP=1 -U cubepi -h " +
+                                    server_.socket_directory() + " -d " + database_ + " -f " +
+                                    (databases / name).string() + " > /dev/null";
+        ASSERT_EQ(std::system(command.c_str()), 0);
+    }
+    std::string shape() override {
+        std::string all;
+        for (const char* sql :
+             {"SELECT table_name, column_name, data_type, is_nullable, column_default"
+              " FROM information_schema.columns WHERE table_schema = 'public'"
+              " AND table_name NOT LIKE 'cubepi_native%' ORDER BY 1, 2",
+              "SELECT indexdef FROM pg_indexes WHERE schemaname = 'public'"
+              " AND indexname NOT LIKE 'cubepi_native%' ORDER BY 1",
+              "SELECT conrelid::regclass::text, pg_get_constraintdef(oid) FROM pg_constraint"
+              " WHERE connamespace = 'public'::regnamespace AND contype <> 't'"
+              " AND conrelid::regclass::text NOT LIKE 'cubepi_native%'"
+              " AND conrelid::regclass::text NOT LIKE '%\\_p__' ORDER BY 1, 2"}) {
+            for (const std::string& value : query(sql)) all += value + "\n";
+        }
+        return all;
+    }
+    void make_older(int version) override {
+        if (version < 5) query("DROP TABLE cubepi_hitl_answers");
+        if (version < 4) {
+            query("DROP TABLE cubepi_runs");
+            if (version < 3)
+                query(
+                    "ALTER TABLE cubepi_threads DROP COLUMN parent_thread_id, DROP COLUMN "
+                    "forked_at_seq");
+            query("ALTER TABLE cubepi_messages DROP COLUMN run_id");
+        }
+        if (version < 3) query("ALTER TABLE cubepi_threads DROP COLUMN run_id");
+        if (version < 2) query("ALTER TABLE cubepi_threads DROP COLUMN pending_request");
+    }
+    std::string bytes(const std::string& hex) const override { return "'\\x" + hex + "'"; }
+    std::string hex_of(const std::string& column) const override {
+        return "encode(" + column + ", 'hex')";
+    }
+    detail::TableVersions apply_schema() override {
+        return versions(run(apply_postgres_schema(options())));
+    }
+    detail::TableVersions schema_status() override {
+        return versions(run(postgres_schema_status(options())));
+    }
+    std::string schema_sql(const detail::TableVersions& from) override {
+        PostgresSchemaStatus status;
+        status.version = from.shared;
+        status.native_version = from.native;
+        return postgres_schema_sql(status);
+    }
     std::string script_arguments() const override {
         return server_.socket_directory() + " " + database_;
     }
 
 private:
+    PostgresOptions options() const {
+        PostgresOptions options;
+        options.connection = connection();
+        return options;
+    }
+    static detail::TableVersions versions(const PostgresSchemaStatus& status) {
+        detail::TableVersions versions;
+        versions.shared = status.version;
+        versions.native = status.native_version;
+        return versions;
+    }
+
     PostgresServer& server_ = PostgresServer::shared();
-    std::string database_ = server_.create_database();
+    std::string database_;
     PostgresProxy proxy_ = PostgresProxy(server_.socket_directory());
 };
 
@@ -297,6 +364,8 @@ TEST_F(PostgresFaults, a_server_that_crashes_at_any_statement_of_an_append) {
 
 TEST_F(PostgresFaults, a_deadlock_is_repeated) {
     options.connection = proxy.connection(database, "options=-cdeadlock_timeout=10ms");
+    options.lock_timeout = std::chrono::minutes(5);
+    options.query_timeout = std::chrono::minutes(5);
     PostgresCheckpointer store(options);
     run(append(store, "t"));
     RawPostgres other(server.connection(database, "options=-cdeadlock_timeout=1min"));
@@ -362,8 +431,8 @@ TEST_F(PostgresFaults, a_full_disk_stores_an_append_or_not) {
 
 }  // namespace
 
-std::unique_ptr<ServerDatabase> ServerDatabase::create() {
-    return std::make_unique<PostgresDatabase>();
+std::unique_ptr<ServerDatabase> ServerDatabase::create(bool with_tables) {
+    return std::make_unique<PostgresDatabase>(with_tables);
 }
 
 std::shared_ptr<SqlCheckpointer> ServerDatabase::open(const SqlOptions& options) {

@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include <cubepi/agent/checkpointer.hpp>
+#include <cubepi/checkpoint/server/driver.hpp>
 #include <cubepi/checkpoint/server_checkpointer.hpp>
 #include <cubepi/checkpoint/server_proxy_test.hpp>
 #include <cubepi/checkpoint/store_values_test.hpp>
@@ -31,8 +32,8 @@ public:
     ServerDatabase(const ServerDatabase&) = delete;
     ServerDatabase& operator=(const ServerDatabase&) = delete;
 
-    /// Creates a database on the server.
-    static std::unique_ptr<ServerDatabase> create();
+    /// Creates a database on the server, with our tables or empty.
+    static std::unique_ptr<ServerDatabase> create(bool with_tables = true);
     /// Opens a store of the server. `options` name the connection.
     static std::shared_ptr<SqlCheckpointer> open(const SqlOptions& options);
 
@@ -56,6 +57,19 @@ public:
     virtual void refuse_messages() = 0;
     /// The connection of a user that can only read and write the tables.
     virtual std::string writer_connection() = 0;
+    /// Executes a file of tests/conformance/databases with the client of the server.
+    virtual void run_file(const std::string& name) = 0;
+    /// The columns, indexes and constraints of the tables of CubePi.
+    virtual std::string shape() = 0;
+    /// Changes tables of CubePi of version 5, which have no rows but those of a thread "old", to an older version.
+    virtual void make_older(int version) = 0;
+    /// A literal of bytes in SQL, and the hexadecimal digits of a column.
+    virtual std::string bytes(const std::string& hex) const = 0;
+    virtual std::string hex_of(const std::string& column) const = 0;
+    // The functions of the schema of the server.
+    virtual detail::TableVersions apply_schema() = 0;
+    virtual detail::TableVersions schema_status() = 0;
+    virtual std::string schema_sql(const detail::TableVersions& from) = 0;
     /// The database as arguments of tests/conformance/databases_in_cubepi.py.
     virtual std::string script_arguments() const = 0;
 
