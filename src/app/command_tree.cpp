@@ -208,11 +208,9 @@ void add_inbox_commands(CLI::App& app, CommandLine& line) {
     add_db_option(*inbox, line.database);
     inbox->callback([&line] { line.verb = Verb::inbox; });
     const auto add = [&](const char* name, const char* description, What what) -> CLI::App& {
-        CLI::App* added = inbox->add_subcommand(name, description);
-        added->footer("");
-        added->fallthrough();
-        added->callback([&line, what] { line.inbox.what = what; });
-        return *added;
+        CLI::App& added = add_action(*inbox, name, description, line.inbox.what, what);
+        added.fallthrough();
+        return added;
     };
     add("list", "List the questions, oldest first", What::list);
     const auto add_one = [&](const char* name, const char* description, What what) -> CLI::App& {
@@ -266,10 +264,7 @@ void add_gateway_commands(CLI::App& app, CommandLine& line) {
     add_db_option(*command, line.database);
     command->callback([&line] { line.verb = Verb::gateway; });
     const auto add = [&](const char* name, const char* description, What what) -> CLI::App& {
-        CLI::App* added = command->add_subcommand(name, description);
-        added->footer("");
-        added->callback([&gateway, what] { gateway.what = what; });
-        return *added;
+        return add_action(*command, name, description, gateway.what, what);
     };
     const auto add_list = [&](const char* name, const char* description, What what) {
         add(name, description, what).add_flag("--json", gateway.json, "Print a JSON object");

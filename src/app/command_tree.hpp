@@ -39,6 +39,16 @@ CLI::Option* option(CLI::App& command, const char* names, Value& value, const ch
     return command.add_option(names, value, description)->type_name(type);
 }
 
+/// Adds a subcommand that sets `target` to `value`.
+template <class What>
+CLI::App& add_action(CLI::App& command, const char* name, const char* description, What& target,
+                     What value) {
+    CLI::App* added = command.add_subcommand(name, description);
+    added->footer("");
+    added->callback([&target, value] { target = value; });
+    return *added;
+}
+
 /// Adds the commands that show and change records: tape, trace and db.
 void add_record_commands(CLI::App& app, CommandLine& line);
 /// Adds --db, the database of sessions.

@@ -49,11 +49,9 @@ void add_tape_commands(CLI::App& app, CommandLine& line) {
            value_type::directory);
     add_db_option(*command, line.database);
     const auto add = [&](const char* name, const char* description, What what) -> CLI::App& {
-        CLI::App* added = command->add_subcommand(name, description);
-        added->footer("");
-        added->fallthrough();  // --dir may also follow the subcommand
-        added->callback([&tape, what] { tape.what = what; });
-        return *added;
+        CLI::App& added = add_action(*command, name, description, tape.what, what);
+        added.fallthrough();  // --dir may also follow the subcommand
+        return added;
     };
     add_tape_output(add("list", "List tapes, newest first", What::list), tape, false);
     CLI::App& show = add("show", "Show the last entries", What::show);
@@ -162,11 +160,9 @@ void add_trace_commands(CLI::App& app, CommandLine& line) {
            "Directory of the traces (default: $CUBEPI_TRACE, or ./cubepi-traces)",
            value_type::directory);
     const auto add = [&](const char* name, const char* description, What what) -> CLI::App& {
-        CLI::App* added = command->add_subcommand(name, description);
-        added->footer("");
-        added->fallthrough();  // --dir may also follow the subcommand
-        added->callback([&line, what] { line.trace.what = what; });
-        return *added;
+        CLI::App& added = add_action(*command, name, description, trace.what, what);
+        added.fallthrough();  // --dir may also follow the subcommand
+        return added;
     };
     CLI::App& list = add("ls", "List traces, newest first", What::list);
     add_trace_filter(list, trace);
@@ -219,10 +215,7 @@ void add_db_commands(CLI::App& app, CommandLine& line) {
     command->footer(db_examples);
     command->require_subcommand(1);
     const auto add = [&](const char* name, const char* description, What what) -> CLI::App& {
-        CLI::App* added = command->add_subcommand(name, description);
-        added->footer("");
-        added->callback([&line, what] { line.db.what = what; });
-        return *added;
+        return add_action(*command, name, description, db.what, what);
     };
     const auto add_tapes = [&db](CLI::App& added) {
         added.add_flag("--tapes", db.tapes, "The tables of tapes instead of those of threads");
