@@ -14,6 +14,9 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/schema/python_json.hpp>
 
+// The operations on threads and their messages. Those that check their arguments when they are awaited are coroutines outside of
+// SqlCheckpointer, which they may outlive.
+
 namespace cubepi::detail {
 
 namespace {
