@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -8,11 +9,7 @@
 
 #include <bub/hooks.hpp>
 
-#include "db.hpp"
-#include "gateway/gateway_command.hpp"
 #include "log_setup.hpp"
-#include "tape.hpp"
-#include "trace/trace.hpp"
 
 namespace cubepi::app {
 
@@ -55,6 +52,89 @@ struct InboxArguments {
     std::string session = {};   ///< empty: any of this directory
     std::string value = {};     ///< answer: the answer; deny: the reason
     bool gateway = false;       ///< the questions of the running gateway
+};
+
+/// The arguments of `cubepi db`.
+struct DatabaseArguments {
+    enum class What { status, init, migrate, sql };
+    What what = What::status;
+    /// A URL, an SQLite file; sql: also the name of a kind of database. Empty: the database of the sessions (tape_place()).
+    std::string target = {};
+    int from = 0;        ///< sql, of a kind: the version of CubePi's tables
+    bool tapes = false;  ///< the tables of tapes instead of those of threads
+    bool json = false;
+};
+
+/// The arguments of `cubepi gateway`.
+struct GatewayArguments {
+    enum class What : std::uint8_t {
+        run,
+        status,
+        sessions,
+        held,
+        release,
+        discard,
+        reload,
+        drain,
+        install,
+        uninstall
+    };
+    What what = What::run;
+    std::vector<std::string> channels = {};  ///< --enable-channel
+    std::string id = {};                     ///< of a held message or answer
+    bool json = false;
+};
+
+/// The arguments of `cubepi tape`.
+struct TapeArguments {
+    enum class What { list, show, search, anchors, export_lines, copy };
+    What what = What::list;
+    std::string tape = {};       ///< its name or a prefix of it; empty: by session or the newest
+    std::string session = {};    ///< a session id of this directory
+    std::string directory = {};  ///< of the tapes; empty: those of configured_tapes()
+    std::string text = {};       ///< to search for
+    std::vector<std::string> kinds = {};
+    std::string from = {};  ///< a local date or time
+    std::string to = {};
+    std::size_t limit = 20;  ///< 0: all
+    bool json = false;
+    bool messages = false;    ///< export: the messages for a model, instead of the entries
+    std::string output = {};  ///< export: a file; empty: standard output
+    std::string target =
+        {};              ///< copy: a directory, a database, or "files" for the default directory
+    bool all = false;    ///< copy: all tapes
+    bool force = false;  ///< export, copy: replace the existing file or tape
+};
+
+/// The arguments of `cubepi trace`.
+struct TraceArguments {
+    enum class What { list, view, stats, convert, follow };
+    What what = What::list;
+    std::string directory = {};  ///< of the traces; empty: $CUBEPI_TRACE, or ./cubepi-traces
+    std::string run = {};  ///< a trace's id, the beginning of one, or a file; empty: the newest
+    std::vector<std::string> runs =
+        {};               ///< stats: the same for several traces; empty: all of the directory
+    std::string by = {};  ///< stats: "model" or "tool"; empty: both
+    std::string session = {};
+    std::string model = {};
+    std::string tool = {};
+    bool error = false;
+    std::string min_duration = {};
+    std::vector<std::string> metadata = {};  ///< KEY=VALUE
+    std::vector<std::string> metadata_columns = {};
+    std::string since = {};  ///< a local date or time
+    std::size_t limit = 20;  ///< 0: all
+    bool json = false;
+    bool verbose = false;
+    bool content = false;
+    bool html = false;  ///< view: as a page
+    std::string output =
+        {};  ///< view --html: the file; empty: standard output, or a file named after the trace
+    bool force = false;           ///< replace the file
+    std::string span = {};        ///< convert: the beginning of the id of a span
+    std::size_t call = 0;         ///< convert: the call of a model, from 1; 0: the last
+    std::string form = "curl";    ///< convert: the only form
+    std::string idle_limit = {};  ///< follow: ends after so long without a new span; empty: never
 };
 
 enum class Verb {

@@ -22,49 +22,37 @@ std::string check_session_database(const std::string& text) {
 
 /// --provider, --base-url and --api-key-env.
 void add_endpoint_flags(CLI::App& command, ModelFlags& flags) {
-    command
-        .add_option("--provider", flags.provider,
-                    "openai, openai-responses, anthropic, openrouter, ollama, ..., or one of "
-                    "the configuration")
-        ->type_name(value_type::provider);
-    command
-        .add_option("--base-url", flags.base_url,
-                    "Server of the provider (OpenAI-compatible if none is named), e.g. "
-                    "http://localhost:11434/v1")
-        ->type_name("URL");
-    command
-        .add_option("--api-key-env", flags.api_key_env,
-                    "Environment variable that has the key for that server")
-        ->type_name("NAME");
+    option(command, "--provider", flags.provider,
+           "openai, openai-responses, anthropic, openrouter, ollama, ..., or one of "
+           "the configuration",
+           value_type::provider);
+    option(command, "--base-url", flags.base_url,
+           "Server of the provider (OpenAI-compatible if none is named), e.g. "
+           "http://localhost:11434/v1",
+           "URL");
+    option(command, "--api-key-env", flags.api_key_env,
+           "Environment variable that has the key for that server", "NAME");
 }
 
 /// --model, those of the endpoint, --offline and --script.
 void add_model_flags(CLI::App& command, ModelFlags& flags) {
-    command
-        .add_option("-m,--model", flags.model,
-                    "Model id, e.g. gpt-5.1 or anthropic/claude-sonnet-4-5")
-        ->type_name(value_type::model);
+    option(command, "-m,--model", flags.model,
+           "Model id, e.g. gpt-5.1 or anthropic/claude-sonnet-4-5", value_type::model);
     add_endpoint_flags(command, flags);
     command.add_flag("--offline", flags.offline, "Use the scripted model: no network, no key");
-    command
-        .add_option("--script", flags.script,
-                    "Answers of the offline model, a JSON file (format: man cubepi)")
-        ->type_name(value_type::file);
+    option(command, "--script", flags.script,
+           "Answers of the offline model, a JSON file (format: man cubepi)", value_type::file);
 }
 
 void add_session_option(CLI::App& command, std::string& session, const char* description) {
-    command.add_option("-s,--session", session, description)
-        ->check(check_session_name)
-        ->type_name(value_type::session);
+    option(command, "-s,--session", session, description, value_type::session)
+        ->check(check_session_name);
 }
 
 void add_log_flags(CLI::App& command, LogFlags& flags) {
-    command
-        .add_option("--log-level", flags.level,
-                    "Write a log to standard error: debug, info, warning, error (or CUBEPI_LOG)")
-        ->type_name("LEVEL");
-    command.add_option("--log-format", flags.format, "Format of the log: text or json")
-        ->type_name("FORMAT");
+    option(command, "--log-level", flags.level,
+           "Write a log to standard error: debug, info, warning, error (or CUBEPI_LOG)", "LEVEL");
+    option(command, "--log-format", flags.format, "Format of the log: text or json", "FORMAT");
 }
 
 void add_conversation_flags(CLI::App& command, ConversationFlags& flags) {
@@ -75,10 +63,9 @@ void add_conversation_flags(CLI::App& command, ConversationFlags& flags) {
     command.add_flag("-y,--yes", flags.yes,
                      "Let tools write, run commands and use the network without asking");
     command.add_flag("--no-tools", flags.no_tools, "Give the model no tools");
-    command.add_option("--system", flags.system_prompt, "Replace the system prompt")
-        ->type_name("TEXT");
-    command.add_option("--max-turns", flags.max_turns, "Maximum number of model calls per prompt")
-        ->type_name("NUMBER")
+    option(command, "--system", flags.system_prompt, "Replace the system prompt", "TEXT");
+    option(command, "--max-turns", flags.max_turns, "Maximum number of model calls per prompt",
+           "NUMBER")
         ->check(positive_number());
 }
 
@@ -108,12 +95,10 @@ void add_talking_commands(CLI::App& app, CommandLine& line) {
     run->add_flag("--json", line.conversation.json, "Print the events, one JSON object per line");
     run->add_flag("--no-save", line.conversation.no_save,
                   "Without a terminal, refuse calls that need approval instead of saving the run");
-    run->add_option("--max-input", line.input_limit, "Maximum size of standard input in MiB")
-        ->type_name("MIB")
+    option(*run, "--max-input", line.input_limit, "Maximum size of standard input in MiB", "MIB")
         ->check(positive_number())
         ->capture_default_str();
-    run->add_option("prompt", line.words, "The prompt; standard input is added if it is a pipe")
-        ->type_name("");
+    option(*run, "prompt", line.words, "The prompt; standard input is added if it is a pipe", "");
     run->footer(run_examples);
     run->callback([&line] { line.verb = Verb::run; });
 
@@ -124,7 +109,7 @@ void add_talking_commands(CLI::App& app, CommandLine& line) {
     add_db_option(*chat, line.database);
     chat->add_flag("--no-save", line.conversation.no_save,
                    "Do not save the session; it ends with the program");
-    chat->add_option("prompt", line.words, "The first prompt")->type_name("");
+    option(*chat, "prompt", line.words, "The first prompt", "");
     chat->footer(chat_examples);
     chat->callback([&line] { line.verb = Verb::chat; });
 
@@ -149,7 +134,7 @@ void add_set_up_commands(CLI::App& app, CommandLine& line) {
         app.add_subcommand("onboard", "Choose provider, key and model, and save the choice");
     ModelFlags& flags = line.conversation.model;
     add_endpoint_flags(*onboard, flags);
-    onboard->add_option("-m,--model", flags.model, "Model id")->type_name(value_type::model);
+    option(*onboard, "-m,--model", flags.model, "Model id", value_type::model);
     onboard->add_flag("--key-stdin", line.key_from_input,
                       "Read the key from standard input (other users can see command lines)");
     onboard->add_flag("-y,--yes", line.conversation.yes,
@@ -165,8 +150,7 @@ void add_set_up_commands(CLI::App& app, CommandLine& line) {
     CLI::App* models = app.add_subcommand("models", "List the models that an endpoint offers");
     add_endpoint_flags(*models, flags);
     models->add_flag("--json", line.conversation.json, "Print a JSON array");
-    models->add_option("words", line.words, "Only models whose names contain all these words")
-        ->type_name("");
+    option(*models, "words", line.words, "Only models whose names contain all these words", "");
     models->footer(models_examples);
     models->callback([&line] { line.verb = Verb::models; });
 
@@ -198,9 +182,8 @@ void add_session_commands(CLI::App& app, CommandLine& line) {
     CLI::App* remove = sessions->add_subcommand("delete", "Delete a session permanently");
     remove->footer("");
     remove->fallthrough();
-    remove->add_option("name", line.words, "The session's name")
+    option(*remove, "name", line.words, "The session's name", value_type::session)
         ->required()
-        ->type_name(value_type::session)
         ->expected(1);
     remove->add_flag("-y,--yes", line.conversation.yes, "Do not ask for confirmation");
     remove->callback([&line] { line.verb = Verb::sessions_delete; });
@@ -225,20 +208,17 @@ void add_inbox_commands(CLI::App& app, CommandLine& line) {
     add_db_option(*inbox, line.database);
     inbox->callback([&line] { line.verb = Verb::inbox; });
     const auto add = [&](const char* name, const char* description, What what) -> CLI::App& {
-        CLI::App* added = inbox->add_subcommand(name, description);
-        added->footer("");
-        added->fallthrough();
-        added->callback([&line, what] { line.inbox.what = what; });
-        return *added;
+        CLI::App& added = add_action(*inbox, name, description, line.inbox.what, what);
+        added.fallthrough();
+        return added;
     };
     add("list", "List the questions, oldest first", What::list);
     const auto add_one = [&](const char* name, const char* description, What what) -> CLI::App& {
         CLI::App& added = add(name, description, what);
-        added.add_option("question", line.inbox.question, "The question's id, or its beginning")
-            ->required()
-            ->type_name("ID");
-        added.add_option("-s,--session", line.inbox.session, "Only questions of this session")
-            ->type_name(value_type::session);
+        option(added, "question", line.inbox.question, "The question's id, or its beginning", "ID")
+            ->required();
+        option(added, "-s,--session", line.inbox.session, "Only questions of this session",
+               value_type::session);
         return added;
     };
     add_one("show", "Show a question", What::show);
@@ -276,20 +256,15 @@ void add_gateway_commands(CLI::App& app, CommandLine& line) {
         app.add_subcommand("gateway", "Serve chat services: Telegram, HTTP, channels of plugins");
     command->footer(gateway_examples);
     command->require_subcommand(0, 1);
-    command
-        ->add_option("--enable-channel", gateway.channels,
-                     "Only this channel (repeatable; default: those of the configuration)")
-        ->type_name("CHANNEL")
+    option(*command, "--enable-channel", gateway.channels,
+           "Only this channel (repeatable; default: those of the configuration)", "CHANNEL")
         ->allow_extra_args(false);
     add_model_flags(*command, line.conversation.model);
     add_log_flags(*command, line.log);
     add_db_option(*command, line.database);
     command->callback([&line] { line.verb = Verb::gateway; });
     const auto add = [&](const char* name, const char* description, What what) -> CLI::App& {
-        CLI::App* added = command->add_subcommand(name, description);
-        added->footer("");
-        added->callback([&gateway, what] { gateway.what = what; });
-        return *added;
+        return add_action(*command, name, description, gateway.what, what);
     };
     const auto add_list = [&](const char* name, const char* description, What what) {
         add(name, description, what).add_flag("--json", gateway.json, "Print a JSON object");
@@ -319,9 +294,8 @@ constexpr const char* completion_examples = R"(Examples:
 void add_help_commands(CLI::App& app, CommandLine& line) {
     CLI::App* completion =
         app.add_subcommand("completion", "Print a completion script for bash, zsh or fish");
-    completion->add_option("shell", line.words, "bash, zsh or fish")
+    option(*completion, "shell", line.words, "bash, zsh or fish", value_type::shell)
         ->required()
-        ->type_name(value_type::shell)
         ->expected(1);
     completion->footer(completion_examples);
     completion->callback([&line] { line.verb = Verb::completion; });
@@ -329,8 +303,7 @@ void add_help_commands(CLI::App& app, CommandLine& line) {
     // parse_command_line() turns `help COMMAND` into `COMMAND --help`; this is its entry in the list.
     CLI::App* help = app.add_subcommand("help", "Show the help of a command");
     help->footer("");
-    help->add_option("command", line.words, "The command, e.g. tape show")
-        ->type_name(value_type::command);
+    option(*help, "command", line.words, "The command, e.g. tape show", value_type::command);
 }
 
 /// Hidden commands: the demo starts itself with one, the build makes the man page with the other.
@@ -414,11 +387,10 @@ CLI::Validator positive_number() {
 }
 
 void add_db_option(CLI::App& command, std::string& database) {
-    command
-        .add_option("--db", database,
-                    "PostgreSQL database of the sessions, instead of files: postgres://...")
-        ->check(check_session_database)
-        ->type_name(value_type::database);
+    option(command, "--db", database,
+           "PostgreSQL database of the sessions, instead of files: postgres://...",
+           value_type::database)
+        ->check(check_session_database);
 }
 
 }  // namespace cubepi::app

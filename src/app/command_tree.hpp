@@ -32,6 +32,23 @@ inline constexpr const char* database = "DATABASE";
 
 // Parts of add_commands().
 
+/// Adds an option or an argument. `type` is its type name.
+template <class Value>
+CLI::Option* option(CLI::App& command, const char* names, Value& value, const char* description,
+                    const char* type) {
+    return command.add_option(names, value, description)->type_name(type);
+}
+
+/// Adds a subcommand that sets `target` to `value`.
+template <class What>
+CLI::App& add_action(CLI::App& command, const char* name, const char* description, What& target,
+                     What value) {
+    CLI::App* added = command.add_subcommand(name, description);
+    added->footer("");
+    added->callback([&target, value] { target = value; });
+    return *added;
+}
+
 /// Adds the commands that show and change records: tape, trace and db.
 void add_record_commands(CLI::App& app, CommandLine& line);
 /// Adds --db, the database of sessions.

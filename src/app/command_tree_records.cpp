@@ -7,31 +7,26 @@ namespace cubepi::app {
 namespace {
 
 void add_tape_choice(CLI::App& command, TapeArguments& tape) {
-    command
-        .add_option("-t,--tape", tape.tape,
-                    "The tape's name or a prefix of it (default: the newest of this directory)")
-        ->type_name(value_type::tape);
-    command.add_option("-s,--session", tape.session, "The tape of this session of this directory")
-        ->type_name(value_type::session);
+    option(command, "-t,--tape", tape.tape,
+           "The tape's name or a prefix of it (default: the newest of this directory)",
+           value_type::tape);
+    option(command, "-s,--session", tape.session, "The tape of this session of this directory",
+           value_type::session);
 }
 
 void add_tape_filter(CLI::App& command, TapeArguments& tape) {
-    command
-        .add_option("-k,--kind", tape.kinds,
-                    "Only entries of this kind (repeatable): message, tool_call, "
-                    "tool_result, anchor, event")
-        ->type_name(value_type::kind)
+    option(command, "-k,--kind", tape.kinds,
+           "Only entries of this kind (repeatable): message, tool_call, "
+           "tool_result, anchor, event",
+           value_type::kind)
         ->allow_extra_args(false);  // otherwise it takes the arguments after it
-    command
-        .add_option("--from", tape.from,
-                    "Not before this local date or time, e.g. 2026-03-01 or 2026-03-01T14:30")
-        ->type_name("TIME");
-    command.add_option("--to", tape.to, "Not after this local date or time")->type_name("TIME");
+    option(command, "--from", tape.from,
+           "Not before this local date or time, e.g. 2026-03-01 or 2026-03-01T14:30", "TIME");
+    option(command, "--to", tape.to, "Not after this local date or time", "TIME");
 }
 
 void add_tape_output(CLI::App& command, TapeArguments& tape, bool as_lines) {
-    command.add_option("-n,--limit", tape.limit, "Maximum number of lines, 0 for all")
-        ->type_name("NUMBER")
+    option(command, "-n,--limit", tape.limit, "Maximum number of lines, 0 for all", "NUMBER")
         ->capture_default_str();
     if (as_lines) command.add_flag("--json", tape.json, "Print the entries as stored");
 }
@@ -50,15 +45,13 @@ void add_tape_commands(CLI::App& app, CommandLine& line) {
     CLI::App* command = app.add_subcommand("tape", "Inspect what sessions have recorded");
     command->footer(tape_examples);
     command->require_subcommand(1);
-    command->add_option("--dir", tape.directory, "Directory of the tapes (default: ~/.bub/tapes)")
-        ->type_name(value_type::directory);
+    option(*command, "--dir", tape.directory, "Directory of the tapes (default: ~/.bub/tapes)",
+           value_type::directory);
     add_db_option(*command, line.database);
     const auto add = [&](const char* name, const char* description, What what) -> CLI::App& {
-        CLI::App* added = command->add_subcommand(name, description);
-        added->footer("");
-        added->fallthrough();  // --dir may also follow the subcommand
-        added->callback([&tape, what] { tape.what = what; });
-        return *added;
+        CLI::App& added = add_action(*command, name, description, tape.what, what);
+        added.fallthrough();  // --dir may also follow the subcommand
+        return added;
     };
     add_tape_output(add("list", "List tapes, newest first", What::list), tape, false);
     CLI::App& show = add("show", "Show the last entries", What::show);
@@ -69,17 +62,16 @@ void add_tape_commands(CLI::App& app, CommandLine& line) {
     add_tape_choice(search, tape);
     add_tape_filter(search, tape);
     add_tape_output(search, tape, true);
-    search.add_option("text", tape.text, "The text; similar matches follow exact ones")
-        ->required()
-        ->type_name("");
+    option(search, "text", tape.text, "The text; similar matches follow exact ones", "")
+        ->required();
     CLI::App& anchors = add("anchors", "List the anchors", What::anchors);
     add_tape_choice(anchors, tape);
     add_tape_output(anchors, tape, true);
     CLI::App& copy = add("copy", "Copy tapes to a directory or a database", What::copy);
-    copy.add_option("to", tape.target,
-                    "postgres://..., a directory, or 'files' for the default directory")
-        ->required()
-        ->type_name(value_type::directory);
+    option(copy, "to", tape.target,
+           "postgres://..., a directory, or 'files' for the default directory",
+           value_type::directory)
+        ->required();
     add_tape_choice(copy, tape);
     copy.add_flag("--all", tape.all, "All tapes");
     copy.add_flag("-f,--force", tape.force,
@@ -90,31 +82,23 @@ void add_tape_commands(CLI::App& app, CommandLine& line) {
     add_tape_filter(exports, tape);
     exports.add_flag("--messages", tape.messages, "Write the messages that a model would be sent");
     exports.add_flag("-f,--force", tape.force, "Replace the file if it exists");
-    exports.add_option("file", tape.output, "The file (default: standard output)")
-        ->type_name(value_type::file);
+    option(exports, "file", tape.output, "The file (default: standard output)", value_type::file);
     command->callback([&line] { line.verb = Verb::tape; });
 }
 
 void add_trace_filter(CLI::App& command, TraceArguments& trace) {
-    command.add_option("-s,--session", trace.session, "Only of this session or thread")
-        ->type_name(value_type::session);
-    command.add_option("-m,--model", trace.model, "Only with calls of this model")
-        ->type_name(value_type::model);
-    command.add_option("--tool", trace.tool, "Only with calls of this tool")->type_name("NAME");
+    option(command, "-s,--session", trace.session, "Only of this session or thread",
+           value_type::session);
+    option(command, "-m,--model", trace.model, "Only with calls of this model", value_type::model);
+    option(command, "--tool", trace.tool, "Only with calls of this tool", "NAME");
     command.add_flag("--error", trace.error, "Only what failed");
-    command
-        .add_option("--min-duration", trace.min_duration,
-                    "Only what took at least this long, e.g. 500ms or 2s")
-        ->type_name("TIME");
-    command
-        .add_option("--meta", trace.metadata,
-                    "Only with this metadata (repeatable: all of them), e.g. user=7")
-        ->type_name("KEY=VALUE")
+    option(command, "--min-duration", trace.min_duration,
+           "Only what took at least this long, e.g. 500ms or 2s", "TIME");
+    option(command, "--meta", trace.metadata,
+           "Only with this metadata (repeatable: all of them), e.g. user=7", "KEY=VALUE")
         ->allow_extra_args(false);  // otherwise it takes the arguments after it
-    command
-        .add_option("--since", trace.since,
-                    "Only what began at or after this local date or time, e.g. 2026-03-01")
-        ->type_name("DATE");
+    option(command, "--since", trace.since,
+           "Only what began at or after this local date or time, e.g. 2026-03-01", "DATE");
 }
 
 std::string is_table(const std::string& text) {
@@ -123,7 +107,7 @@ std::string is_table(const std::string& text) {
 }
 
 void add_trace_choice(CLI::App& command, TraceArguments& trace, const char* description) {
-    command.add_option("trace", trace.run, description)->type_name(value_type::trace);
+    option(command, "trace", trace.run, description, value_type::trace);
 }
 
 void add_trace_view(CLI::App& view, TraceArguments& trace) {
@@ -133,10 +117,10 @@ void add_trace_view(CLI::App& view, TraceArguments& trace) {
     view.add_flag("--content", trace.content, "Show recorded messages, arguments and results");
     view.add_flag("-v,--verbose", trace.verbose, "Show all attributes and events");
     view.add_flag("--html", trace.html, "Write a page for a browser, with all recorded content");
-    view.add_option("-o,--output", trace.output,
-                    "The file of the page (default: trace-ID.html, or standard output if that is "
-                    "not a terminal)")
-        ->type_name(value_type::file);
+    option(view, "-o,--output", trace.output,
+           "The file of the page (default: trace-ID.html, or standard output if that is "
+           "not a terminal)",
+           value_type::file);
     view.add_flag("-f,--force", trace.force, "Replace the file if it exists");
 }
 
@@ -144,22 +128,17 @@ void add_trace_conversion(CLI::App& command, TraceArguments& trace) {
     add_trace_choice(command, trace,
                      "A trace's or a span's id, the beginning of it, or a file (default: the "
                      "newest trace)");
-    command.add_option("--to", trace.form, "The form of the request: curl")
+    option(command, "--to", trace.form, "The form of the request: curl", value_type::request_form)
         ->check([](const std::string& text) {
             return text == "curl" ? std::string()
                                   : "'" + text + "' is not a form of a request: curl";
         })
-        ->type_name(value_type::request_form)
         ->capture_default_str();
-    command
-        .add_option("--span", trace.span,
-                    "The id of a span of the trace, or its beginning: its last call of a model")
-        ->type_name("ID");
-    command
-        .add_option("--call", trace.call,
-                    "The call of a model, counted from 1 by their start (default: the last)")
-        ->check(positive_number())
-        ->type_name("NUMBER");
+    option(command, "--span", trace.span,
+           "The id of a span of the trace, or its beginning: its last call of a model", "ID");
+    option(command, "--call", trace.call,
+           "The call of a model, counted from 1 by their start (default: the last)", "NUMBER")
+        ->check(positive_number());
 }
 
 constexpr const char* trace_examples = R"(Examples:
@@ -177,25 +156,20 @@ void add_trace_commands(CLI::App& app, CommandLine& line) {
     CLI::App* command = app.add_subcommand("trace", "Show what runs did, from their traces");
     command->footer(trace_examples);
     command->require_subcommand(1);
-    command
-        ->add_option("--dir", trace.directory,
-                     "Directory of the traces (default: $CUBEPI_TRACE, or ./cubepi-traces)")
-        ->type_name(value_type::directory);
+    option(*command, "--dir", trace.directory,
+           "Directory of the traces (default: $CUBEPI_TRACE, or ./cubepi-traces)",
+           value_type::directory);
     const auto add = [&](const char* name, const char* description, What what) -> CLI::App& {
-        CLI::App* added = command->add_subcommand(name, description);
-        added->footer("");
-        added->fallthrough();  // --dir may also follow the subcommand
-        added->callback([&line, what] { line.trace.what = what; });
-        return *added;
+        CLI::App& added = add_action(*command, name, description, trace.what, what);
+        added.fallthrough();  // --dir may also follow the subcommand
+        return added;
     };
     CLI::App& list = add("ls", "List traces, newest first", What::list);
     add_trace_filter(list, trace);
-    list.add_option("-n,--limit", trace.limit, "Maximum number of traces, 0 for all")
-        ->type_name("NUMBER")
+    option(list, "-n,--limit", trace.limit, "Maximum number of traces, 0 for all", "NUMBER")
         ->capture_default_str();
-    list.add_option("--show-meta", trace.metadata_columns,
-                    "Metadata to show as columns, separated by commas")
-        ->type_name("KEYS")
+    option(list, "--show-meta", trace.metadata_columns,
+           "Metadata to show as columns, separated by commas", "KEYS")
         ->delimiter(',')
         ->allow_extra_args(false);
     list.add_flag("--json", trace.json, "Print a JSON array");
@@ -203,12 +177,11 @@ void add_trace_commands(CLI::App& app, CommandLine& line) {
                    trace);
     CLI::App& stats = add(
         "stats", "Show calls, errors, times, tokens and cost by model and by tool", What::stats);
-    stats.add_option("trace", trace.runs, "Only these traces (default: all of the directory)")
-        ->type_name(value_type::trace);
+    option(stats, "trace", trace.runs, "Only these traces (default: all of the directory)",
+           value_type::trace);
     add_trace_filter(stats, trace);
-    stats.add_option("--by", trace.by, "Only one of the tables: model or tool")
-        ->check(is_table)
-        ->type_name(value_type::table);
+    option(stats, "--by", trace.by, "Only one of the tables: model or tool", value_type::table)
+        ->check(is_table);
     stats.add_flag("--json", trace.json, "Print a JSON object");
     CLI::App& follow =
         add("follow", "Show the spans of a run as they end, and then its tree", What::follow);
@@ -216,10 +189,8 @@ void add_trace_commands(CLI::App& app, CommandLine& line) {
                      "The trace's id, the beginning of it, or a file (default: the first trace "
                      "that grows)");
     add_trace_filter(follow, trace);
-    follow
-        .add_option("--idle-limit", trace.idle_limit,
-                    "Give up when no span has ended for this long, e.g. 30s (default: never)")
-        ->type_name("TIME");
+    option(follow, "--idle-limit", trace.idle_limit,
+           "Give up when no span has ended for this long, e.g. 30s (default: never)", "TIME");
     add_trace_conversion(
         add("convert", "Print the request of a model call as a curl command", What::convert),
         trace);
@@ -244,21 +215,17 @@ void add_db_commands(CLI::App& app, CommandLine& line) {
     command->footer(db_examples);
     command->require_subcommand(1);
     const auto add = [&](const char* name, const char* description, What what) -> CLI::App& {
-        CLI::App* added = command->add_subcommand(name, description);
-        added->footer("");
-        added->callback([&line, what] { line.db.what = what; });
-        return *added;
+        return add_action(*command, name, description, db.what, what);
     };
     const auto add_tapes = [&db](CLI::App& added) {
         added.add_flag("--tapes", db.tapes, "The tables of tapes instead of those of threads");
     };
     const auto add_on = [&](const char* name, const char* description, What what) -> CLI::App& {
         CLI::App& added = add(name, description, what);
-        added
-            .add_option("database", db.target,
-                        "postgres://..., mysql://..., or an SQLite file (default: the database of "
-                        "sessions in the configuration file)")
-            ->type_name(value_type::database);
+        option(added, "database", db.target,
+               "postgres://..., mysql://..., or an SQLite file (default: the database of "
+               "sessions in the configuration file)",
+               value_type::database);
         add_tapes(added);
         return added;
     };
@@ -267,12 +234,11 @@ void add_db_commands(CLI::App& app, CommandLine& line) {
     add_on("init", "Create the tables in an empty database", What::init);
     add_on("migrate", "Migrate older tables, also those of CubePi", What::migrate);
     CLI::App& sql = add("sql", "Print the SQL that creates or migrates the tables", What::sql);
-    sql.add_option("database", db.target, "A database, or postgres, mysql or sqlite for a new one")
-        ->required()
-        ->type_name(value_type::database);
-    sql.add_option("--from", db.from,
-                   "With postgres or mysql: the version of CubePi's tables, 1 to 5")
-        ->type_name("VERSION")
+    option(sql, "database", db.target, "A database, or postgres, mysql or sqlite for a new one",
+           value_type::database)
+        ->required();
+    option(sql, "--from", db.from, "With postgres or mysql: the version of CubePi's tables, 1 to 5",
+           "VERSION")
         ->check(CLI::Range(1, 5));
     add_tapes(sql);
     command->callback([&line] { line.verb = Verb::db; });

@@ -19,6 +19,7 @@
 #include "shell_quoting.hpp"
 #include "terminal/terminal_stream.hpp"
 #include "trace/trace_files.hpp"
+#include "trace/trace_views.hpp"
 
 namespace cubepi::app {
 

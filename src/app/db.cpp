@@ -1,5 +1,3 @@
-#include "db.hpp"
-
 #include <algorithm>
 #include <iostream>
 #include <memory>

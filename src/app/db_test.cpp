@@ -1,5 +1,3 @@
-#include "db.hpp"
-
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -15,6 +13,7 @@
 #include <cubepi/core/scoped_test_directory.hpp>
 
 #include "failure.hpp"
+#include "program.hpp"
 
 namespace cubepi::app {
 namespace {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -52,6 +53,13 @@ int completion_command(const CommandLine& line);
 int complete_command(const CommandLine& line, const std::vector<bub::CliCommand>& commands);
 /// Prints cubepi.1.
 int man_page_command();
+
+/// Shows or changes the tables of a database. Returns the exit status. Throws Error for wrong arguments, CheckpointerError for a
+/// database that cannot be used.
+int use_database(const DatabaseArguments& arguments, std::ostream& out, std::ostream& err);
+
+/// Shows the contents of tapes; never changes them. Returns the exit status.
+int show_tapes(const TapeArguments& arguments, std::ostream& out, std::ostream& err);
 
 /// Runs one turn as `run` does, and returns the exit status. `from_operator`: the text may be a comma command.
 Task<int> run_message(CommandLine line, std::string text, bool from_operator);

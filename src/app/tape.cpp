@@ -1,5 +1,3 @@
-#include "tape.hpp"
-
 #include <algorithm>
 #include <chrono>
 #include <filesystem>

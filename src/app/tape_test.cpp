@@ -1,5 +1,3 @@
-#include "tape.hpp"
-
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -14,6 +12,7 @@
 #include <cubepi/core/scoped_test_directory.hpp>
 
 #include "failure.hpp"
+#include "program.hpp"
 
 namespace cubepi::app {
 namespace {

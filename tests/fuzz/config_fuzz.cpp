@@ -11,7 +11,6 @@
 
 #include <config/config_file.hpp>
 #include <config/gateway_settings.hpp>
-#include <config/yaml_edit.hpp>
 #include <cubepi/core/error.hpp>
 
 #include "fuzz_check.hpp"

@@ -6,7 +6,6 @@
 #include <string_view>
 
 #include <cubepi/checkpoint/format/message_row.hpp>
-#include <cubepi/checkpoint/format/msgpack.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/message_json.hpp>
 

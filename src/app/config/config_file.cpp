@@ -17,7 +17,6 @@
 #include <cubepi/core/support/posix_file.hpp>
 
 #include "paths.hpp"
-#include "yaml_edit.hpp"
 
 namespace cubepi::app {
 

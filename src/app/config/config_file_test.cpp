@@ -12,8 +12,6 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/scoped_test_directory.hpp>
 
-#include "yaml_edit.hpp"
-
 namespace cubepi::app {
 namespace {
 

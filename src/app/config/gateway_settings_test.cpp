@@ -18,7 +18,6 @@
 #include "config_file.hpp"
 #include "gateway_settings.hpp"
 #include "source_tree.hpp"
-#include "yaml_edit.hpp"
 
 // The pages that describe the settings of the gateway: they have every key, and what they show can be read.
 

@@ -1,4 +1,4 @@
-#include "yaml_edit.hpp"
+#include "config_file.hpp"
 
 #include <algorithm>
 #include <cstddef>

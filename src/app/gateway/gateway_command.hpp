@@ -6,6 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "../config/endpoint.hpp"
+#include "../config/gateway_settings.hpp"
+
 namespace cubepi::app {
 
 /// The parts of the unit that depend on the installation.
@@ -29,24 +32,20 @@ int install_unit(std::vector<std::string> channels);
 /// Removes the unit. Returns the exit status. Throws Error(io).
 int uninstall_unit();
 
-/// The arguments of `cubepi gateway`.
-struct GatewayArguments {
-    enum class What : std::uint8_t {
-        run,
-        status,
-        sessions,
-        held,
-        release,
-        discard,
-        reload,
-        drain,
-        install,
-        uninstall
-    };
-    What what = What::run;
-    std::vector<std::string> channels = {};  ///< --enable-channel
-    std::string id = {};                     ///< of a held message or answer
-    bool json = false;
+/// A line of `cubepi doctor` about the gateway.
+struct GatewayFinding {
+    enum class Kind : std::uint8_t { good, plain, problem };
+    Kind kind = Kind::plain;
+    std::string text = {};
+    std::string advice = {};  ///< of a problem: the remedy
 };
+
+/// Describes who may do what through the gateway (B15, B25, B26), and warns of what is open. `environment`: the variables that may
+/// have tokens.
+std::vector<GatewayFinding> gateway_findings(const GatewaySettings& settings,
+                                             const Environment& environment);
+
+/// Returns those variables with tokens of the channels that are set in this process or in the environment file of the service.
+Environment gateway_environment(const GatewaySettings& settings);
 
 }  // namespace cubepi::app

@@ -1,4 +1,4 @@
-#include "gateway_findings.hpp"
+#include "gateway_command.hpp"
 
 #include <algorithm>
 #include <cstdlib>
@@ -10,7 +10,6 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/workspace/tool_rules.hpp>
 
-#include "gateway_command.hpp"
 #include "gateway_instance.hpp"
 
 namespace cubepi::app {

@@ -22,7 +22,6 @@
 
 #include "gateway.hpp"
 #include "gateway_command.hpp"
-#include "gateway_findings.hpp"
 #include "gateway_instance.hpp"
 
 // B25, B26: who may do what outside of a terminal.

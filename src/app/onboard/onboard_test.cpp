@@ -15,10 +15,9 @@
 #include <cubepi/testing/manual_clock.hpp>
 #include <cubepi/testing/memory_transport.hpp>
 
-#include "../config/yaml_edit.hpp"
+#include "../config/config_file.hpp"
 #include "../program.hpp"
-#include "model_questions.hpp"
-#include "telegram_questions.hpp"
+#include "questions.hpp"
 
 namespace cubepi::app {
 

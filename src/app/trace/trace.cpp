@@ -1,5 +1,3 @@
-#include "trace.hpp"
-
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -20,11 +18,8 @@
 #include "../program.hpp"
 #include "../terminal/safe_json.hpp"
 #include "../terminal/terminal_stream.hpp"
-#include "trace_exports.hpp"
 #include "trace_files.hpp"
-#include "trace_tables.hpp"
-#include "trace_text.hpp"
-#include "trace_view.hpp"
+#include "trace_views.hpp"
 #include "traces.hpp"
 
 namespace cubepi::app {

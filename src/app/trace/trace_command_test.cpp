@@ -1,5 +1,3 @@
-#include "trace.hpp"
-
 #include <gtest/gtest.h>
 
 #include <cstdlib>

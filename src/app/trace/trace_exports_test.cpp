@@ -1,4 +1,4 @@
-#include "trace_exports.hpp"
+#include "trace_views.hpp"
 
 #include <array>
 #include <cstdio>

@@ -1,4 +1,4 @@
-#include "trace_tables.hpp"
+#include "trace_views.hpp"
 
 #include <gtest/gtest.h>
 

@@ -15,9 +15,9 @@
 #include <cubepi/core/json.hpp>
 #include <cubepi/core/scoped_test_directory.hpp>
 
+#include "../command_line.hpp"
 #include "source_tree.hpp"
-#include "trace.hpp"
-#include "trace_text.hpp"
+#include "trace_views.hpp"
 
 namespace cubepi::app {
 

@@ -1,4 +1,4 @@
-#include "trace_view.hpp"
+#include "trace_views.hpp"
 
 #include <algorithm>
 #include <string>
@@ -8,7 +8,6 @@
 
 #include "../process.hpp"
 #include "../terminal/text_layout.hpp"
-#include "span_content.hpp"
 
 namespace cubepi::app {
 
@@ -20,6 +19,7 @@ constexpr std::size_t least_name = 16;
 constexpr std::size_t least_bar = 10;
 constexpr std::size_t bar_on_pipe = 40;
 constexpr std::size_t error_lines = 3;
+constexpr std::size_t longest_name = 200;
 constexpr std::size_t longest_row = std::size_t{1} << 30U;
 
 /// A span that is shown, and its place among the shown ones.
@@ -247,27 +247,14 @@ private:
                                      "  " + status_color(style(), summary_.status) +
                                      for_terminal(status_name(summary_.status)) + style().off();
         out_ << fitted(heading, screen_.columns(), screen_.ascii) << "\n";
-        TerminalText facts = for_terminal(local_time(static_cast<double>(summary_.start) / 1e6));
-        const auto add = [&facts](const TerminalText& text) {
-            if (!text.empty()) facts += ", " + text;
-        };
-        add(for_terminal(span_time_text(summary_.duration())));
-        add(TerminalText::number(summary_.spans) +
-            (summary_.spans == 1 ? TerminalView(" span") : TerminalView(" spans")));
-        add(token_sums(summary_.tokens));
-        add(for_terminal(cost_text(summary_.cost)));
-        out_ << fitted(facts, screen_.columns(), screen_.ascii) << "\n";
+        out_ << fitted(for_terminal(facts_text(summary_)), screen_.columns(), screen_.ascii)
+             << "\n";
         print_identity();
         out_ << "\n";
     }
 
     void print_identity() {
-        std::string text;
-        if (!summary_.session.empty()) text += "session " + summary_.session;
-        for (const auto& [key, value] : summary_.metadata) {
-            text += text.empty() ? "" : ", ";
-            text += key + "=" + value;
-        }
+        const std::string text = identity_text(summary_);
         if (text.empty()) return;
         const std::size_t columns = screen_.columns() == 0 ? 1000 : screen_.columns();
         out_ << line_for_terminal(text, columns) << "\n";
@@ -275,21 +262,17 @@ private:
 
     TerminalText marks(const TraceSpan& span) const {
         TerminalText text;
-        const auto add = [&](bool set, TerminalView color, TerminalView mark) {
-            if (set) text += " " + TerminalText(color) + mark + style().off();
-        };
-        add(span.error, style().red(), "ERROR");
-        add(span.aborted, style().yellow(), "aborted");
-        add(span.suspended, style().yellow(), "suspended");
-        add(span.orphan, style().yellow(), "orphan");
-        add(span.cycle, style().yellow(), "cycle");
+        for (const char* mark : marks_of(span)) {
+            const bool failed = mark == std::string_view("ERROR");
+            text += " " + TerminalText(failed ? style().red() : style().yellow()) +
+                    for_terminal(mark) + style().off();
+        }
         return text;
     }
 
     /// The name as the user reads it, on one line.
-    static TerminalText name_of(const TraceSpan& span) {
-        constexpr std::size_t longest = 200;
-        return line_for_terminal(span.name.empty() ? "(no name)" : span.name, longest);
+    static TerminalText name_line(const TraceSpan& span) {
+        return line_for_terminal(name_of(span), longest_name);
     }
 
     void measure() {
@@ -297,7 +280,7 @@ private:
             const TraceSpan& span = trace_.spans[shown.span];
             lines_.begin(span.depth, shown.last);
             const std::size_t name = display_width(lines_.before_name()) +
-                                     display_width(name_of(span)) + display_width(marks(span));
+                                     display_width(name_line(span)) + display_width(marks(span));
             widths_.name = std::max(widths_.name, name);
             const auto widen = [](std::size_t& width, const std::string& text) {
                 width = std::max(width, text.size());
@@ -336,7 +319,7 @@ private:
         const TerminalText guides = lines_.before_name();
         const TerminalText mark = marks(span);
         const std::size_t fixed = display_width(guides) + display_width(mark);
-        TerminalText name = name_of(span);
+        TerminalText name = name_line(span);
         if (screen_.columns() > 0)
             name = fitted(name, widths_.name > fixed ? widths_.name - fixed : 1, screen_.ascii);
         const bool bold = span.operation == SpanOperation::agent;
@@ -426,20 +409,18 @@ void print_trace(const TraceSet& set, const Trace& trace, const ViewOptions& opt
 
 void print_followed_span(const TraceSpan& span, const TraceScreen& screen, TerminalStream& out) {
     constexpr std::size_t time_columns = 8;
-    constexpr std::size_t longest = 200;
     const Style& style = screen.style;
     TerminalText line = style.dim() +
                         padded_left(for_terminal(span_time_text(span.duration())), time_columns) +
-                        style.off() + "  " +
-                        line_for_terminal(span.name.empty() ? "(no name)" : span.name, longest);
+                        style.off() + "  " + line_for_terminal(name_of(span), longest_name);
     const auto add = [&line](const TerminalText& text) {
         if (!text.empty()) line += "  " + text;
     };
     add(for_terminal(token_text(span.tokens)));
     add(for_terminal(cost_text(span.cost)));
     if (span.error)
-        add(style.red() + TerminalText("ERROR ") + line_for_terminal(span.error_text, longest) +
-            style.off());
+        add(style.red() + TerminalText("ERROR ") +
+            line_for_terminal(span.error_text, longest_name) + style.off());
     if (span.aborted) add(style.yellow() + TerminalText("aborted") + style.off());
     if (span.suspended) add(style.yellow() + TerminalText("suspended") + style.off());
     out << fitted(line, screen.columns(), screen.ascii) << "\n";

@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "span.hpp"
 #include "trace_files.hpp"
 
 namespace cubepi::app {

@@ -1,22 +1,28 @@
 #pragma once
 
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <iostream>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cubepi/agent/checkpointer.hpp>
+#include <cubepi/agent/claim_owner.hpp>
+#include <cubepi/agent/question_store.hpp>
 #include <cubepi/checkpoint/store_values_test.hpp>
 #include <cubepi/core/run.hpp>
+#include <cubepi/testing/manual_clock.hpp>
 
 // Child processes of the tests of stores, and their work.
 
@@ -108,8 +114,7 @@ inline std::string read_line() {
 
 /// Appends to the thread "t" of a store, which another process does at the same time.
 template <class Store>
-void append_in_turns(const std::string& place) {
-    Store store(place);
+void append_in_turns(Store& store) {
     const std::string name = std::to_string(getpid());
     for (int i = 0; i < appends_per_process;) {
         const std::optional<CheckpointData> data = run(store.load("t"));
@@ -121,6 +126,136 @@ void append_in_turns(const std::string& place) {
             // The other process was faster: load again.
         }
     }
+}
+
+template <class Store>
+void claim_and_append_when_told(Store& store) {
+    const ClaimOwner owner = current_process_owner();
+    run(store.claim_run("t", "child-run", owner, ClaimKind::new_run));
+    say(owner.owner_id);
+    read_line();
+    AppendOptions options = AppendOptions().claim("child-run", owner.owner_id);
+    try {
+        run(store.append("t", one(user("from the child", "child-run")), std::move(options)));
+        say("stored");
+    } catch (const StaleAppendError&) {
+        say("stale");
+    }
+}
+
+inline constexpr int open_questions = 20;
+
+/// Answers all questions, and prints the number of answers that were accepted.
+template <class Store>
+void answer_when_told(Store& store) {
+    run(store.open());
+    say("ready");
+    const std::string name = read_line();
+    int accepted = 0;
+    for (int i = 0; i < open_questions; ++i) {
+        AnswerRecord record;
+        record.run_id = "r";
+        record.question_id = "q" + std::to_string(i);
+        record.answer = true;
+        record.answered_at = 20;
+        record.user = name;
+        try {
+            run(store.answer_request("t", std::move(record)));
+            ++accepted;
+        } catch (const CheckpointerError& error) {
+            if (error.code() != ErrorCode::stale_answer) throw;
+        }
+    }
+    say(std::to_string(accepted));
+}
+
+// The tests that all stores pass. `place` is what the children open.
+
+/// The messages "NAME NUMBER" are complete and in order for each name.
+inline void expect_in_order(const MessageList& messages) {
+    std::map<std::string, int> next;
+    for (const Message& message : messages) {
+        const std::string text = message.text();
+        const std::string name = text.substr(0, text.find(' '));
+        EXPECT_EQ(text, name + " " + std::to_string(next[name]++))
+            << "in order, none twice, none lost";
+    }
+}
+
+/// Two processes append to one thread.
+template <class Store>
+void expect_no_forks(Store& store, const std::string& place) {
+    Child first("append_in_turns", place);
+    Child second("append_in_turns", place);
+    EXPECT_EQ(first.wait(), 0);
+    EXPECT_EQ(second.wait(), 0);
+    const MessageList messages = run(store.load("t"))->messages;
+    EXPECT_EQ(messages.size(), 2U * appends_per_process);
+    expect_in_order(messages);
+}
+
+template <class Store>
+void expect_killed_claim_superseded(Store& store, const std::string& place) {
+    Child child("claim_and_append_when_told", place);
+    const std::string owner = child.read_line();
+    const ClaimOwner ours = current_process_owner();
+    Task<ClaimResult> claim = store.claim_run("t", "ours", ours, ClaimKind::new_run);
+    const auto error = error_of<RunAlreadyClaimedError>(std::move(claim));
+    EXPECT_NE(std::string(error.what()).find("pid " + std::to_string(child.pid())),
+              std::string::npos)
+        << error.what();
+    expect_one_line(error);
+    child.kill_and_wait();
+    const ClaimResult result = run(store.claim_run("t", "ours", ours, ClaimKind::new_run));
+    ASSERT_TRUE(result.superseded);
+    EXPECT_EQ(result.superseded->owner_id, owner);
+    EXPECT_EQ(result.superseded_run_id, "child-run");
+}
+
+/// `clock` is that of the store's leases.
+template <class Store>
+void expect_frozen_process_fenced(Store& store, testing::ManualClock& clock,
+                                  const std::string& place) {
+    Child child("claim_and_append_when_told", place);
+    child.read_line();
+    clock.set_wall(std::chrono::system_clock::now() + std::chrono::seconds(61));
+    const ClaimOwner ours = current_process_owner();
+    const ClaimResult result = run(store.claim_run("t", "ours", ours, ClaimKind::new_run));
+    EXPECT_TRUE(result.superseded);
+    AppendOptions under = AppendOptions().claim("ours", ours.owner_id);
+    run(store.append("t", one(user("ours", "ours")), std::move(under)));
+    child.tell("go");
+    EXPECT_EQ(child.read_line(), "stale");
+    EXPECT_EQ(child.wait(), 0);
+    EXPECT_EQ(run(store.load("t"))->messages.size(), 1U);
+}
+
+/// Two processes answer the same questions.
+template <class Store>
+void expect_one_answer_each(Store& store, const std::string& place) {
+    for (int i = 0; i < open_questions; ++i) {
+        HitlRequest request;
+        request.question_id = "q" + std::to_string(i);
+        request.created_at = 10;
+        run(store.save_pending_request("t", "r", std::move(request)));
+    }
+    Child first("answer_when_told", place);
+    Child second("answer_when_told", place);
+    EXPECT_EQ(first.read_line(), "ready");
+    EXPECT_EQ(second.read_line(), "ready");
+    first.tell("anna");
+    second.tell("ben");
+    const int anna = std::stoi(first.read_line());
+    const int ben = std::stoi(second.read_line());
+    EXPECT_EQ(first.wait(), 0);
+    EXPECT_EQ(second.wait(), 0);
+    EXPECT_EQ(anna + ben, open_questions);
+    std::map<std::string, int> recorded;
+    const std::vector<AnswerRecord> records = run(store.load_answer_records("t"));
+    for (const AnswerRecord& record : records) ++recorded[record.user];
+    EXPECT_EQ(recorded["anna"], anna);
+    EXPECT_EQ(recorded["ben"], ben);
+    EXPECT_TRUE(run(store.load_pending_requests("t")).empty());
 }
 
 }  // namespace cubepi

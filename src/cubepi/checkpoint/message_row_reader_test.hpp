@@ -11,7 +11,6 @@
 #include <gtest/gtest.h>
 
 #include <cubepi/checkpoint/format/message_row.hpp>
-#include <cubepi/checkpoint/format/msgpack.hpp>
 #include <cubepi/checkpoint/format/stored_json.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/message_json.hpp>

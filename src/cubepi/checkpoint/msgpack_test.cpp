@@ -1,4 +1,4 @@
-#include <cubepi/checkpoint/format/msgpack.hpp>
+#include <cubepi/checkpoint/format/message_row.hpp>
 
 #include <cmath>
 #include <cstdint>

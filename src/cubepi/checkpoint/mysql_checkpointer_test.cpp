@@ -10,83 +10,12 @@
 #include <cubepi/checkpoint/mysql_checkpointer.hpp>
 #include <cubepi/checkpoint/mysql_server_test.hpp>
 #include <cubepi/checkpoint/server_checks_test.hpp>
-#include <cubepi/testing/manual_clock.hpp>
-#include <cubepi/testing/store_conformance.hpp>
 
-// The conformance suite, loads of long threads, and the plans of all statements of the store on a database with 20,000
-// messages and 20,000 requests.
+// The plans of all statements of the store on a database with 20,000 messages and 20,000 requests.
 
 namespace cubepi {
 
 namespace {
-
-TEST(MySQLCheckpointer, conforms) {
-    const std::string connection =
-        MySQLServer::shared().connection(MySQLServer::shared().create_database());
-    const std::string database = connection.substr(0, connection.find('?'));
-    auto clock = std::make_shared<testing::ManualClock>();
-    const auto open = [&] {
-        MySQLOptions options;
-        options.connection = connection;
-        options.lease_clock = clock;
-        return std::make_shared<MySQLCheckpointer>(std::move(options));
-    };
-    testing::StoreUnderTest subject;
-    subject.make = [&] {
-        RawMySQL raw(database.substr(database.rfind('/') + 1));
-        for (const char* table :
-             {"cubepi_messages", "cubepi_runs", "cubepi_hitl_answers", "cubepi_native_claims",
-              "cubepi_native_message_ids", "cubepi_native_writes", "cubepi_native_exact",
-              "cubepi_native_pending", "cubepi_native_changed_pending", "cubepi_native_answers",
-              "cubepi_native_started", "cubepi_native_used_answers"})
-            raw.query(std::string("DELETE FROM ") + table);
-        raw.query("UPDATE cubepi_threads SET parent_thread_id = NULL");
-        raw.query("DELETE FROM cubepi_threads");
-        return open();
-    };
-    subject.reopen = [&](std::shared_ptr<Checkpointer> store) {
-        store.reset();
-        return open();
-    };
-    subject.advance = [&](std::chrono::seconds amount) { clock->advance(amount); };
-    for (const testing::StoreFailure& failure : testing::check_store(subject)) {
-        ADD_FAILURE() << failure.check << ": " << failure.text;
-    }
-}
-
-class MySQLLoad : public ::testing::Test {
-protected:
-    MySQLLoad()
-        : server(MySQLServer::shared()),
-          database(server.create_database()),
-          proxy(server.socket()) {
-        options.connection = proxy.connection(database);
-        options.max_connections = 1;
-    }
-
-    MySQLServer& server;
-    std::string database;
-    MySQLProxy proxy;
-    MySQLOptions options;
-};
-
-TEST_F(MySQLLoad, a_load_is_repeated_wherever_the_connection_is_cut) {
-    MySQLCheckpointer store(options);
-    check_cut_loads(store, proxy);
-}
-
-TEST_F(MySQLLoad, a_load_can_be_cancelled_at_any_time) {
-    MySQLCheckpointer store(options);
-    check_cancelled_loads(store);
-}
-
-TEST_F(MySQLLoad, an_unreadable_row_among_many_is_named) {
-    MySQLCheckpointer store(options);
-    store_threads(store);
-    RawMySQL(database).query(
-        "UPDATE cubepi_messages SET payload = X'c1' WHERE thread_id = 'long' AND seq > 700");
-    check_unreadable_rows(store);
-}
 
 /// 200 of the 20,000 threads have 100 messages each.
 void fill(RawMySQL& raw) {

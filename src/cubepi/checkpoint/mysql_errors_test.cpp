@@ -17,19 +17,133 @@
 #include <cubepi/checkpoint/mysql_server_test.hpp>
 #include <cubepi/checkpoint/server_checks_test.hpp>
 #include <cubepi/checkpoint/server_proxy_test.hpp>
+#include <cubepi/checkpoint/store_fixtures_test.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/task_scope.hpp>
-#include <cubepi/testing/memory_log.hpp>
-#include <cubepi/testing/store_conformance.hpp>
 
-// The errors that callers receive: code, reason and next step; and, over a proxy, connections that break and servers that
-// fail.
+// The errors of this server: code, reason and next step; and servers that fail. server_store_test.cpp has those of both.
 
 namespace cubepi {
 
 namespace {
 
-using Direction = ServerProxy::Direction;
+void create_user(const std::string& database, const std::string& name, const std::string& rights) {
+    RawMySQL raw(database);
+    raw.query("CREATE OR REPLACE USER " + name + "@localhost IDENTIFIED BY 'right'");
+    raw.query("GRANT " + rights + " ON " + database + ".* TO " + name + "@localhost");
+}
+
+class MySQLDatabase final : public ServerDatabase {
+public:
+    explicit MySQLDatabase(bool with_tables)
+        : database_(with_tables ? server_.create_database() : server_.create_empty_database()) {}
+
+    std::string name() const override { return "mysql"; }
+    std::string connection() const override { return server_.connection(database_); }
+    std::string proxy_connection() const override { return proxy_.connection(database_); }
+    ServerProxy& proxy() override { return proxy_; }
+    std::vector<std::string> query(const std::string& sql) override {
+        return RawMySQL(database_).query(sql);
+    }
+    void clear() override {
+        for (const char* table :
+             {"cubepi_messages", "cubepi_runs", "cubepi_hitl_answers", "cubepi_native_claims",
+              "cubepi_native_message_ids", "cubepi_native_writes", "cubepi_native_exact",
+              "cubepi_native_pending", "cubepi_native_changed_pending", "cubepi_native_answers",
+              "cubepi_native_started", "cubepi_native_used_answers"})
+            query(std::string("DELETE FROM ") + table);
+        query("UPDATE cubepi_threads SET parent_thread_id = NULL");
+        query("DELETE FROM cubepi_threads");
+    }
+    std::shared_ptr<void> lock_thread() override {
+        auto other = std::make_shared<RawMySQL>(database_);
+        other->query(
+            "START TRANSACTION; SELECT 1 FROM cubepi_threads WHERE thread_id = 't' FOR UPDATE");
+        return std::shared_ptr<void>(nullptr, [other](void*) { other->query("ROLLBACK"); });
+    }
+    std::string lock_code() const override { return "errno=1205"; }
+    void end_connections() override {
+        const std::vector<std::string> ids = query(
+            "SELECT id FROM information_schema.processlist WHERE db = DATABASE()"
+            " AND id <> connection_id()");
+        ASSERT_FALSE(ids.empty());
+        for (const std::string& id : ids) query("KILL CONNECTION " + id);
+    }
+    void damage_messages(const std::string& condition) override {
+        query("UPDATE cubepi_messages SET payload = X'c1' WHERE " + condition);
+    }
+    void refuse_messages() override {
+        query(
+            "CREATE TRIGGER full BEFORE INSERT ON cubepi_messages FOR EACH ROW"
+            " SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1114, MESSAGE_TEXT = 'The table is full'");
+    }
+    std::string writer_connection() override {
+        create_user(database_, "writer", "SELECT, INSERT, UPDATE, DELETE");
+        return server_.connection(database_, "writer:right");
+    }
+    void run_file(const std::string& name) override {
+        server_.load(database_, (databases / name).string());
+    }
+    std::string shape() override {
+        std::string all;
+        for (const char* sql :
+             {"SELECT table_name, column_name, column_type, is_nullable, column_default,"
+              " collation_name, extra FROM information_schema.columns WHERE table_schema ="
+              " DATABASE() AND table_name NOT LIKE 'cubepi_native%' ORDER BY 1, 2",
+              "SELECT table_name, index_name, seq_in_index, column_name FROM"
+              " information_schema.statistics WHERE table_schema = DATABASE() AND index_name NOT"
+              " LIKE 'cubepi_native%' AND table_name NOT LIKE 'cubepi_native%'"
+              " ORDER BY 1, 2, 3",
+              "SELECT table_name, partition_name, partition_method FROM"
+              " information_schema.partitions WHERE table_schema = DATABASE()"
+              " AND table_name NOT LIKE 'cubepi_native%' ORDER BY 1, 2"}) {
+            for (const std::string& value : query(sql)) all += value + "\n";
+        }
+        return all;
+    }
+    void make_older(int version) override {
+        if (version < 5) query("DROP TABLE cubepi_hitl_answers");
+        if (version < 4) {
+            query("DROP TABLE cubepi_runs");
+            query("DROP INDEX ix_cubepi_messages_thread_run ON cubepi_messages");
+            query("ALTER TABLE cubepi_messages DROP COLUMN run_id");
+        }
+        if (version < 3) query("ALTER TABLE cubepi_threads DROP COLUMN run_id");
+        if (version < 2) query("ALTER TABLE cubepi_threads DROP COLUMN pending_request");
+    }
+    std::string bytes(const std::string& hex) const override { return "X'" + hex + "'"; }
+    std::string hex_of(const std::string& column) const override { return "hex(" + column + ")"; }
+    detail::TableVersions apply_schema() override {
+        return versions(run(apply_mysql_schema(options())));
+    }
+    detail::TableVersions schema_status() override {
+        return versions(run(mysql_schema_status(options())));
+    }
+    std::string schema_sql(const detail::TableVersions& from) override {
+        MySQLSchemaStatus status;
+        status.version = from.shared;
+        status.native_version = from.native;
+        return mysql_schema_sql(status);
+    }
+    std::string script_arguments() const override { return server_.socket() + " " + database_; }
+
+private:
+    MySQLOptions options() const {
+        MySQLOptions options;
+        options.connection = connection();
+        return options;
+    }
+    static detail::TableVersions versions(const MySQLSchemaStatus& status) {
+        detail::TableVersions versions;
+        versions.shared = status.version;
+        versions.native = status.native_version;
+        return versions;
+    }
+
+    MySQLServer& server_ = MySQLServer::shared();
+    std::string database_;
+    MySQLProxy proxy_ = MySQLProxy(server_.socket());
+};
 
 class MySQLErrors : public ::testing::Test {
 protected:
@@ -44,11 +158,11 @@ protected:
         MySQLCheckpointer store(options);
         return checked(store.append("t", one(user("hello")), AppendOptions()));
     }
-    void create_user(const std::string& name, const std::string& rights) const {
-        query("CREATE OR REPLACE USER " + name + "@localhost IDENTIFIED BY 'right'");
-        query("GRANT " + rights + " ON " + database + ".* TO " + name + "@localhost");
+    /// One message with an id.
+    static Task<std::int64_t> append(MySQLCheckpointer& store, const std::string& thread_id) {
+        return store.append(thread_id, one(user("hello", "r", "id")),
+                            AppendOptions().expected_position(0));
     }
-
     MySQLServer& server;
     std::string database;
     MySQLOptions options;
@@ -92,52 +206,15 @@ TEST_F(MySQLErrors, a_wrong_host) {
 TEST_F(MySQLErrors, a_wrong_database_or_password) {
     options.connection = server.connection("missing");
     expect(error_of_append(), ErrorCode::not_found, "CREATE DATABASE");
-    create_user("secret", "SELECT");
+    create_user(database, "secret", "SELECT");
     options.connection = server.connection(database, "secret:hunter2");
     expect(error_of_append(), ErrorCode::auth, "MYSQL_PWD");
 }
 
 TEST_F(MySQLErrors, a_user_without_rights) {
-    create_user("guest", "SELECT");
+    create_user(database, "guest", "SELECT");
     options.connection = server.connection(database, "guest:right");
     expect(error_of_append(), ErrorCode::permission_denied, "grant");
-}
-
-TEST_F(MySQLErrors, these_rights_suffice) {
-    create_user("writer", "SELECT, INSERT, UPDATE, DELETE");
-    options.connection = server.connection(database, "writer:right");
-    MySQLCheckpointer store(options);
-    run(store.append("t", one(user("hello", "r", "id")), AppendOptions()));
-    run(store.claim_run("t", "r", ClaimOwner(), ClaimKind::new_run));
-    HitlRequest request;
-    request.question_id = "q";
-    run(store.save_pending_request("t", "r", request));
-    EXPECT_EQ(run(store.list_requests(QuestionQuery())).entries.size(), 1U);
-    run(store.mark_run_complete("t", "r"));
-    run(store.delete_thread("t"));
-    EXPECT_EQ(query("SELECT (SELECT count(*) FROM cubepi_messages) + (SELECT count(*) FROM"
-                    " cubepi_native_writes) + (SELECT count(*) FROM cubepi_native_pending)")
-                  .front(),
-              "0");
-}
-
-TEST_F(MySQLErrors, a_lock_that_another_transaction_holds) {
-    MySQLCheckpointer ready(options);
-    run(ready.append("t", one(user("hello")), AppendOptions()));
-    RawMySQL other(database);
-    other.query("START TRANSACTION; SELECT 1 FROM cubepi_threads WHERE thread_id = 't' FOR UPDATE");
-    options.lock_timeout = std::chrono::milliseconds(20);
-    const cubepi::testing::MemoryLog log;
-    options.runtime = std::make_shared<const Runtime>(Runtime().with_log(log.logger()));
-    MySQLCheckpointer store(options);
-    Task<std::int64_t> append = store.append("t", one(user("hello")), AppendOptions());
-    const auto error = error_of<CheckpointerLockTimeoutError>(std::move(append));
-    expect(error, ErrorCode::storage_locked, "lock_timeout");
-    EXPECT_EQ(error.thread_id(), "t");
-    EXPECT_EQ(log.text(), "<4>store.busy store=mysql error=server errno=1205 repeated=false\n");
-    run(store.append("u", one(user("hello")), AppendOptions()));
-    other.query("ROLLBACK");
-    run(store.append("t", one(user("hello")), AppendOptions()));
 }
 
 TEST_F(MySQLErrors, many_writers_of_one_thread_and_of_many_wait_for_each_other) {
@@ -148,17 +225,6 @@ TEST_F(MySQLErrors, many_writers_of_one_thread_and_of_many_wait_for_each_other) 
         tasks.push_back(outcome_of_append(store, i % 2 == 0 ? "one" : std::to_string(i)));
     for (const auto& outcome : run(when_all(std::move(tasks)))) EXPECT_TRUE(outcome.ok());
     EXPECT_EQ(run(store.load("one"))->position, 20);
-}
-
-TEST_F(MySQLErrors, a_connection_that_the_server_closed_is_replaced) {
-    MySQLCheckpointer store(options);
-    run(store.append("t", one(user("hello")), AppendOptions()));
-    const std::vector<std::string> ids = query(
-        "SELECT id FROM information_schema.processlist WHERE db = DATABASE()"
-        " AND id <> connection_id()");
-    ASSERT_FALSE(ids.empty());
-    for (const std::string& id : ids) query("KILL CONNECTION " + id);
-    EXPECT_EQ(run(store.load("t"))->messages.size(), 1U);
 }
 
 TEST_F(MySQLErrors, a_server_that_is_killed_and_started_again_has_what_was_committed) {
@@ -195,106 +261,7 @@ TEST_F(MySQLErrors, ids_that_the_server_cannot_store_are_refused) {
               "a'\\\"; DROP TABLE $1 {any $2} \xf0\x9f\x98\x80");
 }
 
-TEST_F(MySQLErrors, an_unreadable_row_is_named) {
-    MySQLCheckpointer store(options);
-    run(store.append("t", one(user("hello")), AppendOptions()));
-    query("UPDATE cubepi_messages SET payload = X'a5' WHERE seq = 1");
-    const auto error = error_of<CheckpointCorruptionError>(store.load("t"));
-    EXPECT_EQ(error.row_ref(), "cubepi_messages.seq=1");
-    EXPECT_EQ(error.backend(), "mysql");
-}
-
-class MySQLFaults : public ::testing::Test {
-protected:
-    MySQLFaults()
-        : server(MySQLServer::shared()),
-          database(server.create_database()),
-          proxy(server.socket()) {
-        options.connection = proxy.connection(database);
-    }
-
-    std::vector<std::string> query(const std::string& sql) const {
-        return RawMySQL(database).query(sql);
-    }
-    void clear() const {
-        for (const char* table :
-             {"cubepi_messages", "cubepi_runs", "cubepi_hitl_answers", "cubepi_native_claims",
-              "cubepi_native_message_ids", "cubepi_native_writes", "cubepi_native_exact",
-              "cubepi_native_pending", "cubepi_native_changed_pending", "cubepi_native_answers",
-              "cubepi_native_started", "cubepi_native_used_answers"})
-            query(std::string("DELETE FROM ") + table);
-        query("UPDATE cubepi_threads SET parent_thread_id = NULL");
-        query("DELETE FROM cubepi_threads");
-    }
-    /// One message with an id.
-    static Task<std::int64_t> append(MySQLCheckpointer& store, const std::string& thread_id) {
-        return store.append(thread_id, one(user("hello", "r", "id")),
-                            AppendOptions().expected_position(0));
-    }
-
-    MySQLServer& server;
-    std::string database;
-    MySQLProxy proxy;
-    MySQLOptions options;
-};
-
-TEST_F(MySQLFaults, conforms_over_a_proxy) {
-    testing::StoreUnderTest subject;
-    subject.make = [&] {
-        clear();
-        return std::make_shared<MySQLCheckpointer>(options);
-    };
-    for (const testing::StoreFailure& failure : testing::check_store(subject)) {
-        ADD_FAILURE() << failure.check << ": " << failure.text;
-    }
-}
-
-TEST_F(MySQLFaults, D20_an_append_is_stored_once_wherever_the_connection_is_cut) {
-    MySQLCheckpointer store(options);
-    run(store.open());
-    (void)proxy.take_count(Direction::to_server);
-    (void)proxy.take_count(Direction::to_client);
-    run(append(store, "t"));
-    int threads = 1;
-    for (const Direction direction : {Direction::to_server, Direction::to_client}) {
-        const std::size_t bytes = proxy.take_count(direction);
-        ASSERT_GT(bytes, 200U);
-        for (std::size_t cut = 0; cut <= bytes; cut += 3) {
-            proxy.cut_after(direction, cut);
-            run(append(store, "t" + std::to_string(threads++)));
-        }
-        // The last cut may not have been reached.
-        run(store.load("t"));
-        (void)proxy.take_count(Direction::to_client);
-        run(append(store, "measured " + std::to_string(threads++)));
-    }
-    EXPECT_EQ(
-        query("SELECT count(*), count(DISTINCT thread_id), min(seq), max(seq)"
-              " FROM cubepi_messages"),
-        (std::vector<std::string>{std::to_string(threads), std::to_string(threads), "1", "1"}));
-}
-
-TEST_F(MySQLFaults, a_read_is_repeated_when_the_connection_is_cut) {
-    MySQLCheckpointer store(options);
-    run(append(store, "t"));
-    for (const std::size_t cut : {0U, 1U, 100U, 300U}) {
-        proxy.cut_after(Direction::to_client, cut);
-        EXPECT_EQ(run(store.load("t"))->messages.size(), 1U);
-    }
-}
-
-TEST_F(MySQLFaults, a_server_that_does_not_answer_is_a_timeout) {
-    options.query_timeout = std::chrono::milliseconds(50);
-    MySQLCheckpointer store(options);
-    run(store.open());
-    proxy.freeze();
-    const CheckpointerError error = error_of<CheckpointerError>(store.load("t"));
-    EXPECT_EQ(error.code(), ErrorCode::timeout) << error.what();
-    expect_one_line(error);
-    EXPECT_FALSE(run(store.load("t"))) << "a new connection is used";
-}
-
-TEST_F(MySQLFaults, a_deadlock_is_repeated) {
+TEST_F(MySQLErrors, a_deadlock_is_repeated) {
     options.lock_timeout = std::chrono::minutes(5);
     options.query_timeout = std::chrono::minutes(5);
     MySQLCheckpointer store(options);
@@ -337,7 +304,7 @@ TEST_F(MySQLFaults, a_deadlock_is_repeated) {
     EXPECT_NE(deadlocks(), before);
 }
 
-TEST_F(MySQLFaults, a_server_that_is_read_only) {
+TEST_F(MySQLErrors, a_server_that_is_read_only) {
     query("CREATE OR REPLACE USER plain@localhost");
     query("GRANT SELECT, INSERT, UPDATE, DELETE ON " + database + ".* TO plain@localhost");
     MySQLOptions plain;
@@ -352,33 +319,7 @@ TEST_F(MySQLFaults, a_server_that_is_read_only) {
     run(append(store, "t"));
 }
 
-TEST_F(MySQLFaults, a_pool_that_is_exhausted) {
-    MySQLCheckpointer ready(options);
-    run(append(ready, "t"));
-    RawMySQL other(database);
-    other.query("START TRANSACTION; SELECT 1 FROM cubepi_threads WHERE thread_id = 't' FOR UPDATE");
-    options.max_connections = 1;
-    options.acquire_timeout = std::chrono::milliseconds(20);
-    options.lock_timeout = std::chrono::milliseconds(1000);
-    MySQLCheckpointer store(options);
-    run(store.open());
-    std::vector<Task<Outcome<std::int64_t>>> tasks;
-    for (const char* thread_id : {"t", "u"})
-        tasks.push_back(outcome_of(store.append(thread_id, one(user("hello")), AppendOptions())));
-    const std::vector<Outcome<std::int64_t>> outcomes = run(when_all(std::move(tasks)));
-    EXPECT_FALSE(outcomes[0].ok()) << "the lock was never released";
-    try {
-        outcomes[1].rethrow();
-        FAIL();
-    } catch (const CheckpointerError& error) {
-        EXPECT_EQ(error.code(), ErrorCode::timeout) << error.what();
-        EXPECT_NE(std::string(error.what()).find("max_connections"), std::string::npos);
-    }
-    other.query("ROLLBACK");
-    run(store.append("u", one(user("hello")), AppendOptions()));
-}
-
-TEST_F(MySQLFaults, a_full_disk_stores_an_append_or_not) {
+TEST_F(MySQLErrors, a_full_disk_stores_an_append_or_not) {
     MySQLServer own;
     MySQLOptions other;
     other.connection = own.connection("ready");
@@ -407,17 +348,6 @@ TEST_F(MySQLFaults, a_full_disk_stores_an_append_or_not) {
         << "an append is stored or not";
     AppendOptions next = AppendOptions().expected_position(found);
     run(store.append("t", one(user("after")), std::move(next)));
-}
-
-TEST_F(MySQLFaults, the_error_of_a_full_disk_names_the_next_step) {
-    query(
-        "CREATE TRIGGER full BEFORE INSERT ON cubepi_messages FOR EACH ROW"
-        " SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1114, MESSAGE_TEXT = 'The table is full'");
-    MySQLCheckpointer store(options);
-    const CheckpointerError error = error_of<CheckpointerError>(append(store, "t"));
-    EXPECT_EQ(error.code(), ErrorCode::storage_full) << error.what();
-    EXPECT_NE(std::string(error.what()).find("free space"), std::string::npos) << error.what();
-    EXPECT_FALSE(run(store.load("t")));
 }
 
 /// A server of its own that is killed during an append. The thread of the test starts it again, because it ends with the
@@ -515,5 +445,13 @@ TEST_F(MySQLKilled, a_server_that_is_killed_in_any_statement_of_an_append_that_w
 }
 
 }  // namespace
+
+std::unique_ptr<ServerDatabase> ServerDatabase::create(bool with_tables) {
+    return std::make_unique<MySQLDatabase>(with_tables);
+}
+
+std::shared_ptr<SqlCheckpointer> ServerDatabase::open(const SqlOptions& options) {
+    return std::make_shared<MySQLCheckpointer>(MySQLOptions{options});
+}
 
 }  // namespace cubepi

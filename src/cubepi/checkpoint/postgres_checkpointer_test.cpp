@@ -12,81 +12,14 @@
 #include <cubepi/checkpoint/postgres_schema.hpp>
 #include <cubepi/checkpoint/postgres_server_test.hpp>
 #include <cubepi/checkpoint/server_checks_test.hpp>
-#include <cubepi/testing/manual_clock.hpp>
 #include <cubepi/testing/memory_log.hpp>
-#include <cubepi/testing/store_conformance.hpp>
 
-// The conformance suite, loads of long threads, the plans of all statements of the store on a database with 20,000 messages
-// and 20,000 requests, and prepared statements of sessions that lose them.
+// The plans of all statements of the store on a database with 20,000 messages and 20,000 requests, and prepared statements of
+// sessions that lose them.
 
 namespace cubepi {
 
 namespace {
-
-PostgresOptions options_for(const std::string& database) {
-    PostgresOptions options;
-    options.connection = PostgresServer::shared().connection(database);
-    return options;
-}
-
-TEST(PostgresCheckpointer, conforms) {
-    const std::string database = PostgresServer::shared().create_database();
-    auto clock = std::make_shared<testing::ManualClock>();
-    const auto open = [&] {
-        PostgresOptions options = options_for(database);
-        options.lease_clock = clock;
-        return std::make_shared<PostgresCheckpointer>(std::move(options));
-    };
-    testing::StoreUnderTest subject;
-    subject.make = [&] {
-        RawPostgres(PostgresServer::shared().connection(database))
-            .query("DELETE FROM cubepi_threads");
-        return open();
-    };
-    subject.reopen = [&](std::shared_ptr<Checkpointer> store) {
-        store.reset();
-        return open();
-    };
-    subject.advance = [&](std::chrono::seconds amount) { clock->advance(amount); };
-    for (const testing::StoreFailure& failure : testing::check_store(subject)) {
-        ADD_FAILURE() << failure.check << ": " << failure.text;
-    }
-}
-
-class PostgresLoad : public ::testing::Test {
-protected:
-    PostgresLoad()
-        : server(PostgresServer::shared()),
-          database(server.create_database()),
-          proxy(server.socket_directory()) {
-        options.connection = proxy.connection(database);
-        options.max_connections = 1;
-    }
-
-    PostgresServer& server;
-    std::string database;
-    PostgresProxy proxy;
-    PostgresOptions options;
-};
-
-TEST_F(PostgresLoad, a_load_is_repeated_wherever_the_connection_is_cut) {
-    PostgresCheckpointer store(options);
-    check_cut_loads(store, proxy);
-}
-
-TEST_F(PostgresLoad, a_load_can_be_cancelled_at_any_time) {
-    PostgresCheckpointer store(options);
-    check_cancelled_loads(store);
-}
-
-TEST_F(PostgresLoad, an_unreadable_row_among_many_is_named) {
-    PostgresCheckpointer store(options);
-    store_threads(store);
-    RawPostgres(server.connection(database))
-        .query(
-            "UPDATE cubepi_messages SET payload = '\\xc1' WHERE thread_id = 'long' AND seq > 700");
-    check_unreadable_rows(store);
-}
 
 void fill(RawPostgres& raw) {
     raw.query(

@@ -14,19 +14,141 @@
 #include <cubepi/checkpoint/postgres_server_test.hpp>
 #include <cubepi/checkpoint/server_checks_test.hpp>
 #include <cubepi/checkpoint/server_proxy_test.hpp>
+#include <cubepi/checkpoint/store_fixtures_test.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/task_scope.hpp>
 #include <cubepi/testing/memory_log.hpp>
-#include <cubepi/testing/store_conformance.hpp>
 
-// The errors that callers receive: code, reason and next step; and, over a proxy, connections that break.
+// The errors of this server: code, reason and next step; and, over a proxy, connections that break. server_store_test.cpp has
+// those of both servers.
 
 namespace cubepi {
 
 namespace {
 
-using Direction = PostgresProxy::Direction;
+/// A user without rights, and the connection string for it.
+std::string other_user(const std::string& database, const std::string& name) {
+    PostgresServer& server = PostgresServer::shared();
+    RawPostgres(server.connection(database))
+        .query("DO $$ BEGIN CREATE ROLE " + name +
+               " LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$");
+    return "host=" + server.socket_directory() + " dbname=" + database + " user=" + name;
+}
+
+class PostgresDatabase final : public ServerDatabase {
+public:
+    explicit PostgresDatabase(bool with_tables)
+        : database_(with_tables ? server_.create_database() : server_.create_empty_database()) {}
+
+    std::string name() const override { return "postgres"; }
+    std::string connection() const override { return server_.connection(database_); }
+    std::string proxy_connection() const override { return proxy_.connection(database_); }
+    ServerProxy& proxy() override { return proxy_; }
+    std::vector<std::string> query(const std::string& sql) override {
+        return RawPostgres(connection()).query(sql);
+    }
+    void clear() override { query("DELETE FROM cubepi_threads"); }
+    std::shared_ptr<void> lock_thread() override {
+        auto other = std::make_shared<RawPostgres>(connection());
+        other->query("SELECT pg_advisory_lock(hashtext('t'))");
+        return std::shared_ptr<void>(
+            nullptr, [other](void*) { other->query("SELECT pg_advisory_unlock_all()"); });
+    }
+    std::string lock_code() const override { return "sqlstate=55P03"; }
+    void end_connections() override {
+        query(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE application_name = 'cubepi'");
+    }
+    void damage_messages(const std::string& condition) override {
+        query("UPDATE cubepi_messages SET payload = '\\xc1' WHERE " + condition);
+    }
+    void refuse_messages() override {
+        query(
+            "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS"
+            " $$ BEGIN RAISE EXCEPTION 'No space left on device' USING ERRCODE = '53100'; END $$");
+        query(
+            "CREATE TRIGGER full_disk BEFORE INSERT ON cubepi_messages FOR EACH ROW"
+            " EXECUTE FUNCTION full_disk()");
+    }
+    std::string writer_connection() override {
+        const std::string writer = other_user(database_, "writer");
+        query("GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO writer");
+        return writer;
+    }
+    void run_file(const std::string& name) override {
+        const std::string command = "psql -q -v ON_ERROR_STOP=1 -U cubepi -h " +
+                                    server_.socket_directory() + " -d " + database_ + " -f " +
+                                    (databases / name).string() + " > /dev/null";
+        ASSERT_EQ(std::system(command.c_str()), 0);
+    }
+    std::string shape() override {
+        std::string all;
+        for (const char* sql :
+             {"SELECT table_name, column_name, data_type, is_nullable, column_default"
+              " FROM information_schema.columns WHERE table_schema = 'public'"
+              " AND table_name NOT LIKE 'cubepi_native%' ORDER BY 1, 2",
+              "SELECT indexdef FROM pg_indexes WHERE schemaname = 'public'"
+              " AND indexname NOT LIKE 'cubepi_native%' ORDER BY 1",
+              "SELECT conrelid::regclass::text, pg_get_constraintdef(oid) FROM pg_constraint"
+              " WHERE connamespace = 'public'::regnamespace AND contype <> 't'"
+              " AND conrelid::regclass::text NOT LIKE 'cubepi_native%'"
+              " AND conrelid::regclass::text NOT LIKE '%\\_p__' ORDER BY 1, 2"}) {
+            for (const std::string& value : query(sql)) all += value + "\n";
+        }
+        return all;
+    }
+    void make_older(int version) override {
+        if (version < 5) query("DROP TABLE cubepi_hitl_answers");
+        if (version < 4) {
+            query("DROP TABLE cubepi_runs");
+            if (version < 3)
+                query(
+                    "ALTER TABLE cubepi_threads DROP COLUMN parent_thread_id, DROP COLUMN "
+                    "forked_at_seq");
+            query("ALTER TABLE cubepi_messages DROP COLUMN run_id");
+        }
+        if (version < 3) query("ALTER TABLE cubepi_threads DROP COLUMN run_id");
+        if (version < 2) query("ALTER TABLE cubepi_threads DROP COLUMN pending_request");
+    }
+    std::string bytes(const std::string& hex) const override { return "'\\x" + hex + "'"; }
+    std::string hex_of(const std::string& column) const override {
+        return "encode(" + column + ", 'hex')";
+    }
+    detail::TableVersions apply_schema() override {
+        return versions(run(apply_postgres_schema(options())));
+    }
+    detail::TableVersions schema_status() override {
+        return versions(run(postgres_schema_status(options())));
+    }
+    std::string schema_sql(const detail::TableVersions& from) override {
+        PostgresSchemaStatus status;
+        status.version = from.shared;
+        status.native_version = from.native;
+        return postgres_schema_sql(status);
+    }
+    std::string script_arguments() const override {
+        return server_.socket_directory() + " " + database_;
+    }
+
+private:
+    PostgresOptions options() const {
+        PostgresOptions options;
+        options.connection = connection();
+        return options;
+    }
+    static detail::TableVersions versions(const PostgresSchemaStatus& status) {
+        detail::TableVersions versions;
+        versions.shared = status.version;
+        versions.native = status.native_version;
+        return versions;
+    }
+
+    PostgresServer& server_ = PostgresServer::shared();
+    std::string database_;
+    PostgresProxy proxy_ = PostgresProxy(server_.socket_directory());
+};
 
 class PostgresErrors : public ::testing::Test {
 protected:
@@ -40,13 +162,6 @@ protected:
     CheckpointerError error_of_append() {
         PostgresCheckpointer store(options);
         return checked(store.append("t", one(user("hello")), AppendOptions()));
-    }
-    /// A user without rights, and the connection string for it.
-    std::string other_user(const std::string& name) {
-        query("DO $$ BEGIN CREATE ROLE " + name +
-              " LOGIN; EXCEPTION WHEN duplicate_object THEN"
-              " NULL; END $$");
-        return "host=" + server.socket_directory() + " dbname=" + database + " user=" + name;
     }
 
     PostgresServer& server;
@@ -130,24 +245,10 @@ TEST_F(PostgresErrors, the_environment_is_used) {
 }
 
 TEST_F(PostgresErrors, a_user_without_rights) {
-    options.connection = other_user("guest");
+    options.connection = other_user(database, "guest");
     expect(error_of_append(), ErrorCode::permission_denied, "grant");
     query("GRANT SELECT ON ALL TABLES IN SCHEMA public TO guest");
     expect(error_of_append(), ErrorCode::permission_denied, "grant");
-}
-
-TEST_F(PostgresErrors, these_rights_suffice) {
-    options.connection = other_user("writer");
-    query("GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO writer");
-    PostgresCheckpointer store(options);
-    run(store.append("t", one(user("hello", "r", "id")), AppendOptions()));
-    run(store.claim_run("t", "r", ClaimOwner(), ClaimKind::new_run));
-    HitlRequest request;
-    request.question_id = "q";
-    run(store.save_pending_request("t", "r", request));
-    EXPECT_EQ(run(store.list_requests(QuestionQuery())).entries.size(), 1U);
-    run(store.mark_run_complete("t", "r"));
-    run(store.delete_thread("t"));
 }
 
 TEST_F(PostgresErrors, a_server_that_is_read_only) {
@@ -155,46 +256,6 @@ TEST_F(PostgresErrors, a_server_that_is_read_only) {
     expect(error_of_append(), ErrorCode::permission_denied, "target_session_attrs=read-write");
     PostgresCheckpointer store(options);
     EXPECT_FALSE(run(store.load("t"))) << "it can be read";
-}
-
-TEST_F(PostgresErrors, a_lock_that_another_transaction_holds) {
-    RawPostgres other(server.connection(database));
-    other.query("SELECT pg_advisory_lock(hashtext('t'))");
-    options.lock_timeout = std::chrono::milliseconds(20);
-    const cubepi::testing::MemoryLog log;
-    options.runtime = std::make_shared<const Runtime>(Runtime().with_log(log.logger()));
-    PostgresCheckpointer store(options);
-    Task<std::int64_t> append = store.append("t", one(user("hello")), AppendOptions());
-    const auto error = error_of<CheckpointerLockTimeoutError>(std::move(append));
-    expect(error, ErrorCode::storage_locked, "lock_timeout");
-    EXPECT_EQ(error.thread_id(), "t");
-    EXPECT_EQ(log.text(),
-              "<4>store.busy store=postgres error=server sqlstate=55P03 repeated=false\n");
-    run(store.append("u", one(user("hello")), AppendOptions()));
-    other.query("SELECT pg_advisory_unlock_all()");
-    run(store.append("t", one(user("hello")), AppendOptions()));
-}
-
-TEST_F(PostgresErrors, a_pool_that_is_exhausted) {
-    RawPostgres other(server.connection(database));
-    other.query("SELECT pg_advisory_lock(hashtext('t'))");
-    options.max_connections = 1;
-    options.acquire_timeout = std::chrono::milliseconds(20);
-    options.lock_timeout = std::chrono::milliseconds(1000);
-    PostgresCheckpointer store(options);
-    run(store.open());
-    std::vector<Task<Outcome<std::int64_t>>> tasks;
-    tasks.push_back(outcome_of_append(store, "t"));
-    tasks.push_back(outcome_of_append(store, "u"));
-    std::vector<Outcome<std::int64_t>> outcomes = run(when_all(std::move(tasks)));
-    const auto second = [&]() -> Task<std::int64_t> {
-        outcomes[1].rethrow();
-        co_return 0;
-    };
-    expect(checked(second()), ErrorCode::timeout, "max_connections");
-    EXPECT_FALSE(outcomes[0].ok()) << "the lock was never released";
-    other.query("SELECT pg_advisory_unlock_all()");
-    run(store.append("u", one(user("hello")), AppendOptions()));
 }
 
 TEST_F(PostgresErrors, many_calls_wait_for_one_connection) {
@@ -246,18 +307,6 @@ TEST_F(PostgresErrors, ids_that_postgresql_cannot_store_are_refused) {
     expect(checked(std::move(too_long)), ErrorCode::invalid_argument, "2700");
 }
 
-TEST_F(PostgresErrors, an_unreadable_row_is_named) {
-    PostgresCheckpointer store(options);
-    run(store.append("t", one(user("hello")), AppendOptions()));
-    run(store.append("t", one(user("again")), AppendOptions()));
-    query("UPDATE cubepi_messages SET payload = '\\xa5' WHERE seq = 2");
-    const auto error = error_of<CheckpointCorruptionError>(store.load("t"));
-    EXPECT_EQ(error.row_ref(), "cubepi_messages.seq=2");
-    EXPECT_EQ(error.backend(), "postgres");
-    EXPECT_EQ(error.thread_id(), "t");
-    expect_one_line(error);
-}
-
 TEST_F(PostgresErrors, a_table_that_disappears) {
     PostgresCheckpointer store(options);
     run(store.open());
@@ -290,55 +339,6 @@ protected:
     PostgresOptions options;
 };
 
-/// The suite over the proxy.
-TEST_F(PostgresFaults, conforms_over_a_proxy) {
-    testing::StoreUnderTest subject;
-    subject.make = [&] {
-        query("DELETE FROM cubepi_threads");
-        return std::make_shared<PostgresCheckpointer>(options);
-    };
-    for (const testing::StoreFailure& failure : testing::check_store(subject)) {
-        ADD_FAILURE() << failure.check << ": " << failure.text;
-    }
-}
-
-TEST_F(PostgresFaults, D20_an_append_is_stored_once_wherever_the_connection_is_cut) {
-    constexpr std::size_t stride = 5;  // of some 1,700 bytes; coprime to the sizes of the messages
-    PostgresCheckpointer store(options);
-    run(store.open());
-    (void)proxy.take_count(Direction::to_server);
-    (void)proxy.take_count(Direction::to_client);
-    run(append(store, "t"));
-    int threads = 1;
-    for (const Direction direction : {Direction::to_server, Direction::to_client}) {
-        const std::size_t bytes = proxy.take_count(direction);
-        ASSERT_GT(bytes, 400U);
-        for (std::size_t cut = 0; cut <= bytes; cut += stride) {
-            proxy.cut_after(direction, cut);
-            run(append(store, "t" + std::to_string(threads++)));
-        }
-        // The last cut may not have been reached.
-        run(store.load("t"));
-        (void)proxy.take_count(Direction::to_client);
-        run(append(store, "measured " + std::to_string(threads++)));
-    }
-    EXPECT_EQ(
-        query("SELECT count(*), count(DISTINCT thread_id), min(seq), max(seq)"
-              " FROM cubepi_messages"),
-        (std::vector<std::string>{std::to_string(threads), std::to_string(threads), "1", "1"}));
-    EXPECT_EQ(query("SELECT count(*) FROM cubepi_native_message_ids").front(),
-              std::to_string(threads));
-}
-
-TEST_F(PostgresFaults, a_read_is_repeated_when_the_connection_is_cut) {
-    PostgresCheckpointer store(options);
-    run(append(store, "t"));
-    for (const std::size_t cut : {0U, 1U, 100U, 300U}) {
-        proxy.cut_after(Direction::to_client, cut);
-        EXPECT_EQ(run(store.load("t"))->messages.size(), 1U);
-    }
-}
-
 TEST_F(PostgresFaults, a_server_that_crashes_at_any_statement_of_an_append) {
     PostgresCheckpointer store(options);
     bool hit = true;
@@ -364,6 +364,8 @@ TEST_F(PostgresFaults, a_server_that_crashes_at_any_statement_of_an_append) {
 
 TEST_F(PostgresFaults, a_deadlock_is_repeated) {
     options.connection = proxy.connection(database, "options=-cdeadlock_timeout=10ms");
+    options.lock_timeout = std::chrono::minutes(5);
+    options.query_timeout = std::chrono::minutes(5);
     PostgresCheckpointer store(options);
     run(append(store, "t"));
     RawPostgres other(server.connection(database, "options=-cdeadlock_timeout=1min"));
@@ -386,26 +388,6 @@ TEST_F(PostgresFaults, a_deadlock_is_repeated) {
         EXPECT_NE(PQresultStatus(result), PGRES_FATAL_ERROR) << PQerrorMessage(other.get());
         PQclear(result);
     }
-}
-
-TEST_F(PostgresFaults, a_server_that_does_not_answer_is_a_timeout) {
-    options.query_timeout = std::chrono::milliseconds(50);
-    PostgresCheckpointer store(options);
-    run(store.open());
-    proxy.freeze();
-    const CheckpointerError error = error_of<CheckpointerError>(store.load("t"));
-    EXPECT_EQ(error.code(), ErrorCode::timeout) << error.what();
-    expect_one_line(error);
-    EXPECT_FALSE(run(store.load("t"))) << "a new connection is used";
-}
-
-TEST_F(PostgresFaults, a_connection_that_the_server_closed_is_replaced) {
-    PostgresCheckpointer store(options);
-    run(append(store, "t"));
-    query(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-        " WHERE application_name = 'cubepi'");
-    EXPECT_EQ(run(store.load("t"))->messages.size(), 1U);
 }
 
 TEST_F(PostgresFaults, an_idle_connection_that_lost_its_network_is_replaced) {
@@ -447,20 +429,14 @@ TEST_F(PostgresFaults, a_full_disk_stores_an_append_or_not) {
     run(store.append("t", one(user("after")), std::move(next)));
 }
 
-TEST_F(PostgresFaults, the_error_of_a_full_disk_names_the_next_step) {
-    query(
-        "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS"
-        " $$ BEGIN RAISE EXCEPTION 'No space left on device' USING ERRCODE = '53100'; END $$");
-    query(
-        "CREATE TRIGGER full_disk BEFORE INSERT ON cubepi_messages FOR EACH ROW"
-        " EXECUTE FUNCTION full_disk()");
-    PostgresCheckpointer store(options);
-    const CheckpointerError error = error_of<CheckpointerError>(append(store, "t"));
-    EXPECT_EQ(error.code(), ErrorCode::storage_full) << error.what();
-    EXPECT_NE(std::string(error.what()).find("free space"), std::string::npos) << error.what();
-    EXPECT_FALSE(run(store.load("t")));
+}  // namespace
+
+std::unique_ptr<ServerDatabase> ServerDatabase::create(bool with_tables) {
+    return std::make_unique<PostgresDatabase>(with_tables);
 }
 
-}  // namespace
+std::shared_ptr<SqlCheckpointer> ServerDatabase::open(const SqlOptions& options) {
+    return std::make_shared<PostgresCheckpointer>(PostgresOptions{options});
+}
 
 }  // namespace cubepi

@@ -2,36 +2,80 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <exception>
-#include <iostream>
-#include <map>
-#include <optional>
+#include <memory>
 #include <random>
-#include <stop_token>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
-#include <unistd.h>
-
-#include <boost/asio/post.hpp>
-#include <boost/asio/use_awaitable.hpp>
 
 #include <cubepi/agent/checkpointer.hpp>
-#include <cubepi/checkpoint/child_process_test.hpp>
+#include <cubepi/checkpoint/server/driver.hpp>
 #include <cubepi/checkpoint/server_checkpointer.hpp>
 #include <cubepi/checkpoint/server_proxy_test.hpp>
 #include <cubepi/checkpoint/store_values_test.hpp>
-#include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/run.hpp>
-#include <cubepi/core/task_scope.hpp>
 
-// Checks of the stores on database servers: errors, loads over a proxy, plans, and several processes.
+// Helpers of the tests of stores on database servers.
 
 namespace cubepi {
+
+/// A database with our tables on the server that a test binary starts, and a proxy of the server. The tests in server_store_test.cpp and
+/// server_processes_test.cpp use it, which are a part of the binaries of both servers.
+class ServerDatabase {
+public:
+    virtual ~ServerDatabase() = default;
+    ServerDatabase(const ServerDatabase&) = delete;
+    ServerDatabase& operator=(const ServerDatabase&) = delete;
+
+    /// Creates a database on the server, with our tables or empty.
+    static std::unique_ptr<ServerDatabase> create(bool with_tables = true);
+    /// Opens a store of the server. `options` name the connection.
+    static std::shared_ptr<SqlCheckpointer> open(const SqlOptions& options);
+
+    /// "mysql" or "postgres".
+    virtual std::string name() const = 0;
+    virtual std::string connection() const = 0;
+    virtual std::string proxy_connection() const = 0;
+    virtual ServerProxy& proxy() = 0;
+    virtual std::vector<std::string> query(const std::string& sql) = 0;
+    /// Removes all threads.
+    virtual void clear() = 0;
+    /// Locks the thread "t" in another transaction, until the result is destroyed.
+    virtual std::shared_ptr<void> lock_thread() = 0;
+    /// The field of the log with the server's code for a lock timeout.
+    virtual std::string lock_code() const = 0;
+    /// Ends the connections of stores.
+    virtual void end_connections() = 0;
+    /// Makes the payload of these messages unreadable.
+    virtual void damage_messages(const std::string& condition) = 0;
+    /// Makes the server refuse each message as if its disk were full.
+    virtual void refuse_messages() = 0;
+    /// The connection of a user that can only read and write the tables.
+    virtual std::string writer_connection() = 0;
+    /// Executes a file of tests/conformance/databases with the client of the server.
+    virtual void run_file(const std::string& name) = 0;
+    /// The columns, indexes and constraints of the tables of CubePi.
+    virtual std::string shape() = 0;
+    /// Changes tables of CubePi of version 5, which have no rows but those of a thread "old", to an older version.
+    virtual void make_older(int version) = 0;
+    /// A literal of bytes in SQL, and the hexadecimal digits of a column.
+    virtual std::string bytes(const std::string& hex) const = 0;
+    virtual std::string hex_of(const std::string& column) const = 0;
+    // The functions of the schema of the server.
+    virtual detail::TableVersions apply_schema() = 0;
+    virtual detail::TableVersions schema_status() = 0;
+    virtual std::string schema_sql(const detail::TableVersions& from) = 0;
+    /// The database as arguments of tests/conformance/databases_in_cubepi.py.
+    virtual std::string script_arguments() const = 0;
+
+protected:
+    ServerDatabase() = default;
+};
 
 /// Returns the error of a task. It has the form for a terminal and contains no password.
 template <class T>
@@ -76,78 +120,6 @@ inline std::exception_ptr fill_disk(SqlCheckpointer& store, std::int64_t& stored
         if (!refusal) ++stored;
     }
     return refusal;
-}
-
-/// For loads over a proxy: messages of all sizes, some of them larger than the buffers of the client libraries.
-inline MessageList long_thread() {
-    MessageList list;
-    for (int i = 0; i < 1500; ++i) {
-        const std::size_t size = i % 300 == 7 ? 100'000 : static_cast<std::size_t>(i) % 500;
-        list.push_back(
-            user(std::string(size, 'x') + std::to_string(i), "r" + std::to_string(i / 10)));
-    }
-    return list;
-}
-
-/// Stores the long thread as "long" and one message as "short".
-inline MessageList store_threads(SqlCheckpointer& store) {
-    MessageList messages = long_thread();
-    run(store.append("long", messages, AppendOptions()));
-    run(store.append("short", one(user("hello")), AppendOptions()));
-    return messages;
-}
-
-inline void expect_messages(std::optional<CheckpointData> data, const MessageList& messages) {
-    ASSERT_TRUE(data);
-    EXPECT_EQ(data->position, static_cast<std::int64_t>(messages.size()));
-    EXPECT_EQ(data->messages, messages);
-}
-
-inline void check_cut_loads(SqlCheckpointer& store, ServerProxy& proxy) {
-    const MessageList messages = store_threads(store);
-    (void)proxy.take_count(ServerProxy::Direction::to_client);
-    expect_messages(run(store.load("long")), messages);
-    const std::size_t bytes = proxy.take_count(ServerProxy::Direction::to_client);
-    ASSERT_GT(bytes, 800'000U);
-    for (std::size_t cut = 0; cut < bytes; cut += bytes / 40) {
-        proxy.cut_after(ServerProxy::Direction::to_client, cut);
-        expect_messages(run(store.load("long")), messages);
-    }
-}
-
-/// Starts a load, and cancels it after the event loop has run so many times.
-inline Task<> cancel_load(SqlCheckpointer& store, int turns) {
-    std::stop_source source;
-    Task<std::optional<CheckpointData>> load = store.load("long");
-    Task<std::optional<CheckpointData>> stoppable = cancel_on(source.get_token(), std::move(load));
-    const Executor executor = co_await this_executor;
-    TaskGroup<std::optional<CheckpointData>> group(executor, ScopePolicy::collect);
-    group.spawn(std::move(stoppable));
-    for (int i = 0; i < turns; ++i) co_await boost::asio::post(boost::asio::use_awaitable);
-    source.request_stop();
-    (void)co_await group.settle();
-    const auto outcome = std::move(group.take().front());
-    EXPECT_TRUE(outcome.ok() || outcome.cancelled()) << turns;
-}
-
-/// `store` has one connection.
-inline void check_cancelled_loads(SqlCheckpointer& store) {
-    const MessageList messages = store_threads(store);
-    for (int turns = 0; turns < 400; turns += 1 + turns / 8) {
-        run(cancel_load(store, turns));
-        EXPECT_EQ(run(store.load("short"))->messages.size(), 1U);
-    }
-    expect_messages(run(store.load("long")), messages);
-}
-
-/// `store` has one connection, and the rows after the 700th of the long thread are unreadable.
-inline void check_unreadable_rows(SqlCheckpointer& store) {
-    for (int i = 0; i < 2; ++i) {
-        const auto error = error_of<CheckpointCorruptionError>(store.load("long"));
-        EXPECT_EQ(error.row_ref(), "cubepi_messages.seq=701");
-        EXPECT_EQ(error.thread_id(), "long");
-        EXPECT_EQ(run(store.load("short"))->messages.size(), 1U);
-    }
 }
 
 inline ClaimOwner owner_elsewhere() {
@@ -210,117 +182,6 @@ inline void use_store(SqlCheckpointer& store) {
     run(store.answer_request("t400", std::move(record)));
     EXPECT_EQ(run(store.load_answer_records("t400")).size(), 1U);
     EXPECT_EQ(run(store.discard_requests("t500")), 1U);
-}
-
-/// The work of a child process, which takes a connection string. It is the test program with `--child`.
-template <class Store>
-void append_when_told(const std::string& connection) {
-    Store store(connection);
-    run(store.open());
-    say("ready");
-    const std::string thread_id = read_line();
-    MessageList two = one(user("first", "r", "id-1"));
-    two.push_back(user("second", "r", "id-2"));
-    AppendOptions options = AppendOptions().extra(JsonObject{{"a", 1}});
-    run(store.append(thread_id, std::move(two), std::move(options)));
-    say("stored");
-}
-
-/// Two processes append to one thread.
-inline void expect_no_forks(SqlCheckpointer& store, const std::string& connection) {
-    Child first("append_in_turns", connection);
-    Child second("append_in_turns", connection);
-    EXPECT_EQ(first.wait(), 0);
-    EXPECT_EQ(second.wait(), 0);
-    std::map<std::string, int> next;
-    const MessageList messages = run(store.load("t"))->messages;
-    EXPECT_EQ(messages.size(), 2U * appends_per_process);
-    for (const Message& message : messages) {
-        const std::string text = message.text();
-        const std::string name = text.substr(0, text.find(' '));
-        EXPECT_EQ(text, name + " " + std::to_string(next[name]++))
-            << "in order, none twice, none lost";
-    }
-}
-
-/// Kills a process before each statement of an append. Returns how many of the appends were stored.
-inline int kill_at_each_statement(SqlCheckpointer& store, ServerProxy& proxy,
-                                  const std::string& connection) {
-    constexpr int most_statements = 60;
-    bool finished = false;
-    int stored = 0;
-    for (int statement = 1; !finished; ++statement) {
-        EXPECT_LT(statement, most_statements);
-        if (statement >= most_statements) break;
-        const std::string thread_id = "t" + std::to_string(statement);
-        Child child("append_when_told", connection);
-        EXPECT_EQ(child.read_line(), "ready");
-        proxy.before_statement(statement, [&] { child.kill_now(); });
-        child.tell(thread_id);
-        finished = child.read_line() == "stored";
-        child.kill_and_wait();
-        proxy.before_statement(0, {});
-        const std::optional<CheckpointData> data = run(store.load(thread_id));
-        if (data) {
-            ++stored;
-            EXPECT_EQ(data->messages.size(), 2U) << statement;
-            EXPECT_EQ(data->extra.at("a"), Json(1)) << statement;
-        }
-        // Neither a lock nor half an append is left.
-        AppendOptions next = AppendOptions().expected_position(data ? data->position : 0);
-        run(store.append(thread_id, one(user("after", "r2", "id-3")), std::move(next)));
-        EXPECT_TRUE(run(store.find_message(thread_id, "id-3")));
-    }
-    return stored;
-}
-
-/// Writes a thread, lets `command` read it and continue it with CubePi, and reads what that has written. Returns an exit
-/// status. Run by tools/check-interchange.
-template <class Store>
-int check_interchange(Store& store, const std::string& command) {
-    const std::string thread_id = "interchange";
-    ClaimOwner owner;
-    owner.owner_id = "interchange";
-    run(store.claim_run(thread_id, "ours", owner, ClaimKind::new_run));
-    MessageList list = one(user("Größe \U0001f600?", "ours", "m1"));
-    AssistantMessage answer;
-    answer.content.emplace_back(TextContent{"Looking."});
-    ToolCall call;
-    call.id = "c1";
-    call.name = "look";
-    call.arguments = JsonObject{{"b", 1}, {"a", JsonArray(1, Json(2))}};
-    answer.content.emplace_back(std::move(call));
-    answer.stop_reason = "tool_use";
-    answer.run_id = "ours";
-    list.push_back(std::move(answer));
-    ToolResultMessage result;
-    result.tool_call_id = "c1";
-    result.tool_name = "look";
-    result.content.emplace_back(TextContent{"seen"});
-    result.run_id = "ours";
-    list.push_back(std::move(result));
-    AppendOptions options = AppendOptions().extra(JsonObject{{"note", JsonObject{{"z", 1}}}});
-    run(store.append(thread_id, std::move(list), std::move(options)));
-    run(store.complete_run(thread_id, "ours", owner.owner_id));
-    HitlRequest request;
-    request.question_id = "q1";
-    request.payload = ConfirmRequest{.prompt = "Continue?"};
-    run(store.save_pending_request(thread_id, "ours", std::move(request)));
-    if (std::system(command.c_str()) != 0) return 1;
-    const std::optional<CheckpointData> data = run(store.load(thread_id));
-    const bool correct =
-        data && data->messages.size() == 4 && data->messages[3].text() == "from CubePi" &&
-        data->messages[3].run_id() == "theirs" && data->extra.contains("theirs") &&
-        data->extra.contains("note") && run(store.is_run_complete(thread_id, "theirs")) &&
-        run(store.load_pending_requests(thread_id)).empty();
-    if (!correct) {
-        std::cerr << "what CubePi has written was not read completely\n";
-        return 1;
-    }
-    run(store.append(thread_id, one(user("and on", "r3", "m9")),
-                     AppendOptions().expected_position(data->position)));
-    std::cout << "CubePi and this library continue each other's thread\n";
-    return 0;
 }
 
 }  // namespace cubepi

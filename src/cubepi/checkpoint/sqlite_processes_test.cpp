@@ -6,8 +6,6 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
-#include <functional>
-#include <iostream>
 #include <map>
 #include <string>
 #include <utility>
@@ -23,7 +21,7 @@
 namespace cubepi {
 namespace {
 
-// The work of the child processes. Each takes the path of the database.
+// The work of the child processes that no other store has.
 
 void append_until_killed(const std::string& path) {
     SQLiteOptions options;
@@ -38,30 +36,12 @@ void append_until_killed(const std::string& path) {
     }
 }
 
-void claim_and_append_when_told(const std::string& path) {
-    SQLiteCheckpointer store(path);
-    const ClaimOwner owner = current_process_owner();
-    run(store.claim_run("t", "child-run", owner, ClaimKind::new_run));
-    say(owner.owner_id);
-    std::string line;
-    std::getline(std::cin, line);
-    AppendOptions options = AppendOptions().claim("child-run", owner.owner_id);
-    try {
-        run(store.append("t", one(user("from the child", "child-run")), std::move(options)));
-        say("stored");
-    } catch (const StaleAppendError&) {
-        say("stale");
-    }
-}
-
-void claim_and_complete_when_told(const std::string& path) {
-    SQLiteCheckpointer store(path);
+void claim_and_complete_when_told(SQLiteCheckpointer& store) {
     const ClaimOwner owner = current_process_owner();
     run(store.claim_run("t", "child-run", owner, ClaimKind::new_run));
     run(store.append("t", one(user("from the child", "child-run")), AppendOptions()));
     say("appended");
-    std::string line;
-    std::getline(std::cin, line);
+    read_line();
     try {
         run(store.complete_run("t", "child-run", owner.owner_id));
         say("complete");
@@ -70,65 +50,13 @@ void claim_and_complete_when_told(const std::string& path) {
     }
 }
 
-constexpr int questions = 20;
-
-std::string question_id(int i) { return "q" + std::to_string(i); }
-
-/// Answers all questions, and prints the number of answers that were accepted.
-void answer_when_told(const std::string& path) {
-    SQLiteCheckpointer store(path);
-    run(store.open());
-    say("ready");
-    std::string line;
-    std::getline(std::cin, line);
-    int accepted = 0;
-    for (int i = 0; i < questions; ++i) {
-        AnswerRecord record;
-        record.run_id = "r";
-        record.question_id = question_id(i);
-        record.answer = true;
-        record.answered_at = 20;
-        record.user = line;
-        try {
-            run(store.answer_request("t", std::move(record)));
-            ++accepted;
-        } catch (const CheckpointerError& error) {
-            if (error.code() != ErrorCode::stale_answer) throw;
-        }
-    }
-    say(std::to_string(accepted));
-}
-
-const std::map<std::string, std::function<void(const std::string&)>>& children() {
-    static const std::map<std::string, std::function<void(const std::string&)>> known{
-        {"answer_when_told", answer_when_told},
-        {"append_in_turns", append_in_turns<SQLiteCheckpointer>},
-        {"append_until_killed", append_until_killed},
-        {"claim_and_append_when_told", claim_and_append_when_told},
-        {"claim_and_complete_when_told", claim_and_complete_when_told},
-    };
-    return known;
-}
-
 ClaimOwner this_process() { return current_process_owner(); }
 
 TEST(SQLiteProcesses, D20_two_processes_never_fork_a_thread) {
     TempDirectory directory;
     const std::string path = directory.file("sessions.db");
-    Child first("append_in_turns", path);
-    Child second("append_in_turns", path);
-    EXPECT_EQ(first.wait(), 0);
-    EXPECT_EQ(second.wait(), 0);
     SQLiteCheckpointer store(path);
-    std::map<std::string, int> next;
-    const MessageList messages = run(store.load("t"))->messages;
-    EXPECT_EQ(messages.size(), 2U * appends_per_process);
-    for (const Message& message : messages) {
-        const std::string text = message.text();
-        const std::string name = text.substr(0, text.find(' '));
-        EXPECT_EQ(text, name + " " + std::to_string(next[name]++))
-            << "in order, none twice, none lost";
-    }
+    expect_no_forks(store, path);
 }
 
 void kill_in_the_middle_of_appends(const std::string& file) {
@@ -165,20 +93,7 @@ TEST(SQLiteProcesses, D50_the_claim_of_a_killed_process_is_superseded_at_once) {
     TempDirectory directory;
     const std::string path = directory.file("sessions.db");
     SQLiteCheckpointer store(path);
-    Child child("claim_and_append_when_told", path);
-    const std::string owner = child.read_line();
-    Task<ClaimResult> claim = store.claim_run("t", "ours", this_process(), ClaimKind::new_run);
-    const auto error = error_of<RunAlreadyClaimedError>(std::move(claim));
-    EXPECT_NE(std::string(error.what()).find("pid " + std::to_string(child.pid())),
-              std::string::npos)
-        << error.what();
-    expect_one_line(error);
-    child.kill_and_wait();
-    const ClaimResult result =
-        run(store.claim_run("t", "ours", this_process(), ClaimKind::new_run));
-    ASSERT_TRUE(result.superseded);
-    EXPECT_EQ(result.superseded->owner_id, owner);
-    EXPECT_EQ(result.superseded_run_id, "child-run");
+    expect_killed_claim_superseded(store, path);
 }
 
 TEST(SQLiteProcesses, D50_a_frozen_process_that_wakes_up_is_fenced_off) {
@@ -188,18 +103,7 @@ TEST(SQLiteProcesses, D50_a_frozen_process_that_wakes_up_is_fenced_off) {
     auto clock = std::make_shared<testing::ManualClock>();
     options.clock = clock;
     SQLiteCheckpointer store(options);
-    Child child("claim_and_append_when_told", options.path);
-    child.read_line();
-    clock->set_wall(std::chrono::system_clock::now() + std::chrono::seconds(61));
-    const ClaimResult result =
-        run(store.claim_run("t", "ours", this_process(), ClaimKind::new_run));
-    EXPECT_TRUE(result.superseded);
-    AppendOptions under = AppendOptions().claim("ours", this_process().owner_id);
-    run(store.append("t", one(user("ours", "ours")), std::move(under)));
-    child.tell("go");
-    EXPECT_EQ(child.read_line(), "stale");
-    EXPECT_EQ(child.wait(), 0);
-    EXPECT_EQ(run(store.load("t"))->messages.size(), 1U);
+    expect_frozen_process_fenced(store, *clock, options.path);
 }
 
 TEST(SQLiteProcesses, D50_a_process_that_keeps_its_claim_can_write) {
@@ -245,37 +149,24 @@ TEST(SQLiteProcesses, D62_of_two_processes_that_answer_a_question_one_succeeds) 
     TempDirectory directory;
     const std::string path = directory.file("sessions.db");
     SQLiteCheckpointer store(path);
-    for (int i = 0; i < questions; ++i) {
-        HitlRequest request;
-        request.question_id = question_id(i);
-        request.created_at = 10;
-        run(store.save_pending_request("t", "r", std::move(request)));
-    }
-    Child first("answer_when_told", path);
-    Child second("answer_when_told", path);
-    EXPECT_EQ(first.read_line(), "ready");
-    EXPECT_EQ(second.read_line(), "ready");
-    first.tell("anna");
-    second.tell("ben");
-    std::map<std::string, int> accepted;
-    accepted["anna"] = std::stoi(first.read_line());
-    accepted["ben"] = std::stoi(second.read_line());
-    EXPECT_EQ(first.wait(), 0);
-    EXPECT_EQ(second.wait(), 0);
-    EXPECT_EQ(accepted["anna"] + accepted["ben"], questions);
-    std::map<std::string, int> recorded;
-    for (const AnswerRecord& one : run(store.load_answer_records("t"))) ++recorded[one.user];
-    EXPECT_EQ(recorded["anna"], accepted["anna"]);
-    EXPECT_EQ(recorded["ben"], accepted["ben"]);
-    EXPECT_TRUE(run(store.load_pending_requests("t")).empty());
+    expect_one_answer_each(store, path);
 }
 
 }  // namespace
 
 int run_store_child(const std::string& mode, const std::string& path) {
-    const auto child = children().find(mode);
-    if (child == children().end()) return 2;
-    child->second(path);
+    if (mode == "append_until_killed") append_until_killed(path);
+    using Work = void (*)(SQLiteCheckpointer&);
+    const std::map<std::string, Work> children{
+        {"answer_when_told", answer_when_told<SQLiteCheckpointer>},
+        {"append_in_turns", append_in_turns<SQLiteCheckpointer>},
+        {"claim_and_append_when_told", claim_and_append_when_told<SQLiteCheckpointer>},
+        {"claim_and_complete_when_told", claim_and_complete_when_told},
+    };
+    const auto child = children.find(mode);
+    if (child == children.end()) return 2;
+    SQLiteCheckpointer store(path);
+    child->second(store);
     return 0;
 }
 

@@ -1,10 +1,162 @@
 #include <cubepi/provider/http_provider.hpp>
 
+#include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <utility>
 
 #include <cubepi/core/error.hpp>
+#include <cubepi/provider/error_classification.hpp>
 #include <cubepi/provider/wire/wire_protocol.hpp>
+
+namespace cubepi::detail {
+
+namespace {
+
+std::string lower(std::string_view text) {
+    std::string result(text);
+    for (char& c : result) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    return result;
+}
+
+/// Returns whether a header of this name holds a secret.
+bool carries_key(std::string_view header) {
+    const std::string name = lower(header);
+    for (const char* word :
+         {"authorization", "api-key", "apikey", "token", "secret", "password", "cookie"}) {
+        if (name.find(word) != std::string::npos) return true;
+    }
+    return name.ends_with("-key");
+}
+
+/// Removes the value of such a header, also without its scheme ("Bearer").
+std::string without_header_secret(std::string text, std::string_view value) {
+    text = without_secret(std::move(text), value);
+    // "Bearer KEY": an endpoint that repeats it repeats the key.
+    const std::size_t blank = value.rfind(' ');
+    if (blank == std::string_view::npos) return text;
+    return without_secret(std::move(text), value.substr(blank + 1));
+}
+
+/// The host in lower case, without the port.
+std::string host_of(std::string_view url) {
+    const std::string bare = public_url(url);
+    const std::size_t begin = bare.find("://") + 3;
+    const std::size_t end = bare.find_first_of("/", begin);
+    std::string host = lower(bare.substr(begin, end == std::string::npos ? end : end - begin));
+    const std::size_t port = host.rfind(':');
+    if (port != std::string::npos && host.find(']', port) == std::string::npos) host.resize(port);
+    return host;
+}
+
+/// True for a server on this machine or in a private network.
+bool is_near(std::string_view host) {
+    return host == "localhost" || host.ends_with(".localhost") || host.ends_with(".local") ||
+           host == "[::1]" || host.starts_with("127.") || host.starts_with("10.") ||
+           host.starts_with("192.168.") || host.find('.') == std::string_view::npos;
+}
+
+[[noreturn]] void throw_missing_key(std::string_view host, std::string_view variable,
+                                    std::string_view option) {
+    ErrorInfo info;
+    info.code = ErrorCode::auth;
+    info.type = error_type_of(info.code);
+    throw_provider_error(std::move(info), "there is no API key for " + std::string(host) +
+                                              "; set " + std::string(variable) +
+                                              " in the environment, or pass an api_key to the "
+                                              "provider (" +
+                                              std::string(option) + ")");
+}
+
+}  // namespace
+
+ProviderResponse response_head(const HttpResponse& response) {
+    ProviderResponse head;
+    head.status = response.status;
+    for (const HttpHeader& header : response.headers)
+        head.headers.emplace_back(header.name, header.value);
+    return head;
+}
+
+ExtraHeaders headers_with_keys(const HttpRequest& request) {
+    ExtraHeaders keys;
+    for (const HttpHeader& header : request.headers) {
+        if (carries_key(header.name)) keys.emplace_back(header.name, header.value);
+    }
+    return keys;
+}
+
+HttpHeaders headers_without_keys(const HttpRequest& request) {
+    HttpHeaders others;
+    for (const HttpHeader& header : request.headers) {
+        if (!carries_key(header.name)) others.add(header.name, header.value);
+    }
+    return others;
+}
+
+std::string without_header_secrets(std::string text, const ExtraHeaders& headers) {
+    for (const auto& [name, value] : headers) {
+        if (carries_key(name)) text = without_header_secret(std::move(text), value);
+    }
+    return text;
+}
+
+Endpoint::Endpoint(Vendor vendor, std::string base_url, ExtraHeaders extra_headers)
+    : vendor_(std::move(vendor)),
+      base_url_(std::move(base_url)),
+      extra_headers_(std::move(extra_headers)) {
+    if (!base_url_.starts_with("http://") && !base_url_.starts_with("https://")) {
+        throw Error(ErrorCode::invalid_argument,
+                    vendor_.name +
+                        "Provider: the base URL must begin with http:// or https://, not '" +
+                        public_url(base_url_) + "'");
+    }
+    if (!vendor_.ignored_path.empty()) {
+        while (base_url_.ends_with('/')) base_url_.pop_back();
+        if (base_url_.ends_with(vendor_.ignored_path))
+            base_url_.resize(base_url_.size() - vendor_.ignored_path.size());
+    }
+    host_ = host_of(base_url_);
+    shown_url_ = public_url(base_url_);
+}
+
+HttpRequest Endpoint::post(std::string_view path) const {
+    const std::string_view base = base_url_;
+    const std::size_t query = base.find('?');
+    std::string url(base.substr(0, query));
+    while (url.ends_with('/')) url.pop_back();
+    url += path;
+    if (query != std::string_view::npos) url += base.substr(query);
+    HttpRequest request("POST", std::move(url));
+    request.headers.set("content-type", "application/json");
+    request.headers.set("accept", "text/event-stream");
+    request.headers.set("user-agent", "cubepi-cpp");
+    for (const auto& [name, value] : vendor_.headers) request.headers.set(name, value);
+    bool has_key = std::any_of(keys_.begin(), keys_.end(),
+                               [](const std::string& key) { return !key.empty(); });
+    for (const auto& [name, value] : extra_headers_) {
+        request.headers.set(name, value);
+        has_key = has_key || carries_key(name);
+    }
+    if (!has_key && !signer_ && !is_near(host_))
+        throw_missing_key(host_, vendor_.key_variable, vendor_.name + "Options::api_key");
+    return request;
+}
+
+std::string Endpoint::without_secrets(std::string text) const {
+    for (const std::string& key : keys_) text = without_secret(std::move(text), key);
+    return without_header_secrets(std::move(text), extra_headers_);
+}
+
+Endpoint::Vendor openai_vendor(std::string name, const std::string& key) {
+    Endpoint::Vendor vendor;
+    vendor.name = std::move(name);
+    vendor.key_variable = "OPENAI_API_KEY";
+    if (!key.empty()) vendor.headers.emplace_back("authorization", "Bearer " + key);
+    return vendor;
+}
+
+}  // namespace cubepi::detail
 
 namespace cubepi {
 

@@ -1,6 +1,14 @@
 #include <cubepi/provider/openai.hpp>
 
+#include <memory>
+#include <string>
+#include <utility>
+
+#include <cubepi/core/support/json_member.hpp>
 #include <cubepi/provider/openai/chat_api.hpp>
+#include <cubepi/provider/openai/responses_api.hpp>
+#include <cubepi/provider/openai_responses.hpp>
+#include <cubepi/provider/wire/encoding.hpp>
 #include <cubepi/provider/wire/wire_protocol.hpp>
 
 namespace cubepi {
@@ -9,9 +17,10 @@ namespace {
 
 using detail::Endpoint;
 
-class Protocol final : public detail::WireProtocol {
+/// Chat Completions.
+class ChatProtocol final : public detail::WireProtocol {
 public:
-    explicit Protocol(OpenAIOptions options)
+    explicit ChatProtocol(OpenAIOptions options)
         : endpoint_(detail::openai_vendor("OpenAI", options.api_key), options),
           options_(std::move(options)) {}
 
@@ -58,16 +67,254 @@ private:
     OpenAIOptions options_;
 };
 
-}  // namespace
-
-OpenAIProvider::OpenAIProvider(OpenAIOptions options)
-    : HttpProvider(options.provider_id, std::make_shared<const Protocol>(options)) {}
-
-BoundModel openai_model(std::string id) {
-    OpenAIOptions options;
+/// The model `id` of a provider with the key and the address in the environment.
+template <class Provider, class Options>
+BoundModel model_from_environment(std::string id) {
+    Options options;
     options.api_key = env("OPENAI_API_KEY");
     if (std::string url = env("OPENAI_BASE_URL"); !url.empty()) options.base_url = std::move(url);
-    return OpenAIProvider(std::move(options)).model(std::move(id));
+    return Provider(std::move(options)).model(std::move(id));
+}
+
+}  // namespace
+
+// The Responses API: a call can continue a conversation that the endpoint stores.
+
+namespace detail {
+
+namespace {
+
+constexpr std::string_view state_key = "server_state";
+
+const JsonObject* state_of(const AssistantMessage& message) {
+    const Json* state = message.extra.find(state_key);
+    return state && state->is_object() ? &state->get_object() : nullptr;
+}
+
+const AssistantMessage* last_answer(const MessageList& messages) {
+    const AssistantMessage* last = nullptr;
+    for (const Message& message : messages) {
+        if (const AssistantMessage* assistant = message.assistant()) last = assistant;
+    }
+    return last;
+}
+
+/// The endpoint once knew this conversation.
+bool had_state(const MessageList& messages, std::string_view provider_id) {
+    for (const Message& message : messages) {
+        const AssistantMessage* assistant = message.assistant();
+        if (assistant && state_of(*assistant) && is_own_answer(*assistant, provider_id))
+            return true;
+    }
+    return false;
+}
+
+Notice dropped(const std::string& why) {
+    Notice notice;
+    notice.code = "server_state_dropped";
+    notice.text = "The conversation stored by the endpoint differs from the history (" + why +
+                  "); the whole history is sent";
+    notice.details["reason"] = why;
+    return notice;
+}
+
+bool says(const EndpointFailure& failure, std::string_view code, std::string_view words) {
+    return failure.code == code || failure.message.find(words) != std::string::npos;
+}
+
+/// The endpoint and its settings. Immutable, shared by its calls.
+struct ResponsesEndpoint {
+    explicit ResponsesEndpoint(OpenAIResponsesOptions given)
+        : endpoint(openai_vendor("OpenAIResponses", given.api_key), given),
+          options(std::move(given)) {}
+
+    Endpoint endpoint;
+    OpenAIResponsesOptions options;
+};
+
+/// One call. Decides which part of the history must be sent, and adapts to rejections of the endpoint (D57).
+///
+/// A finished answer has, under the extra key "server_state", digests of the state of the endpoint: of the input
+/// items and of its own items. If the history of the next request begins with exactly these, `previous_response_id`
+/// stands for them; otherwise the whole history is sent. This needs no state besides the messages, and so works
+/// across restarts and between providers.
+class ResponsesCall final : public WireProtocol {
+public:
+    explicit ResponsesCall(std::shared_ptr<const ResponsesEndpoint> at) : at_(std::move(at)) {}
+
+    std::shared_ptr<const WireProtocol> of_one_call() const override {
+        return std::make_shared<const ResponsesCall>(at_);
+    }
+    bool takes_response_format(const Model& model) const override {
+        return profile_of(model).capability.response_format.value_or(true);
+    }
+
+    Built build(const ModelRequest& request) const override;
+    void finish_body(JsonObject& body) const override;
+    std::string build_differently(const EndpointFailure& failure) const override;
+    const Endpoint& endpoint() const noexcept override { return at_->endpoint; }
+    HttpRequest http_request() const override { return at_->endpoint.post("/responses"); }
+    std::unique_ptr<WireDecoder> decoder(MessageAssembler& assembler, IdSource& ids) const override;
+    JsonObject answer_body(const AssistantMessage& message) const override {
+        return openai_response(message);
+    }
+
+private:
+    ModelProfile profile_of(const Model& model) const;
+    std::string digest(const JsonArray& items, std::size_t begin, std::size_t end) const;
+    const AssistantMessage* usable_answer(const ModelRequest& request, const ResponsesInput& input,
+                                          std::string& why_not) const;
+    void remember(MessageAssembler& assembler, std::string input) const;
+
+    std::shared_ptr<const ResponsesEndpoint> at_;
+    // State of this call, which runs on one executor.
+    mutable std::string
+        input_digest_;  ///< of the history that the request represents; empty: unknown
+    mutable std::string sent_digest_;  ///< of the items in the body
+    mutable bool refers_ = false;      ///< the body has a previous_response_id
+    mutable bool may_refer_ = true;
+    mutable bool encrypted_ = true;
+};
+
+ModelProfile ResponsesCall::profile_of(const Model& model) const {
+    const ProviderCapability configured{
+        at_->options.capability, at_->options.model_capability_overrides, at_->options.base_url};
+    return effective_profile(ModelApi::openai_responses, model, configured);
+}
+
+std::string ResponsesCall::digest(const JsonArray& items, std::size_t begin,
+                                  std::size_t end) const {
+    Fingerprint fingerprint;
+    fingerprint.add(at_->endpoint.shown_url());
+    for (std::size_t i = begin; i < end; ++i) fingerprint.add(boost::json::serialize(items[i]));
+    return fingerprint.text();
+}
+
+/// The answer that stands for the history up to it, or null and why there is none.
+const AssistantMessage* ResponsesCall::usable_answer(const ModelRequest& request,
+                                                     const ResponsesInput& input,
+                                                     std::string& why_not) const {
+    const AssistantMessage* answer = last_answer(request.messages);
+    if (!answer) {
+        why_not = "the history was shortened";
+        return nullptr;
+    }
+    const JsonObject* state = state_of(*answer);
+    const bool own = is_own_answer(*answer, request.model.provider_id);
+    if (!state || !own || answer->response_id.empty()) {
+        why_not =
+            own ? "the last answer was not finished" : "the last answer is another provider's";
+    } else if (!may_refer_) {
+        why_not = "the endpoint does not have the response";
+    } else if (input.repaired) {
+        why_not = "the history was repaired";
+    } else if (string_member(*state, "input") != digest(input.items, 0, input.answer_begin) ||
+               string_member(*state, "output") !=
+                   digest(input.items, input.answer_begin, input.answer_end)) {
+        why_not = "the history was changed";
+    }
+    return why_not.empty() ? answer : nullptr;
+}
+
+WireProtocol::Built ResponsesCall::build(const ModelRequest& request) const {
+    std::vector<Notice> notices;
+    ResponsesInput input = responses_input(request, encrypted_, notices);
+    OpenAIResponsesSettings settings;
+    settings.profile = profile_of(request.model);
+    const bool keeps = at_->options.server_state;
+    settings.store = at_->options.store || keeps;
+    settings.prompt_as_instructions = keeps;
+    settings.extra_body = at_->options.extra_body;
+
+    const AssistantMessage* before = nullptr;
+    refers_ = false;
+    if (keeps) {
+        input_digest_ = digest(input.items, 0, input.items.size());
+        std::string why_not;
+        before = usable_answer(request, input, why_not);
+        if (!before && had_state(request.messages, request.model.provider_id))
+            notices.push_back(dropped(why_not));
+    }
+    if (before) {
+        refers_ = true;
+        const auto begin = input.items.begin();
+        input.items.erase(begin, begin + static_cast<std::ptrdiff_t>(input.answer_end));
+    }
+    if (keeps) sent_digest_ = digest(input.items, 0, input.items.size());
+    Built built = build_openai_responses(request, settings, std::move(input.items));
+    if (before) built.body["previous_response_id"] = before->response_id.str();
+    append(notices, std::move(built.notices));
+    built.notices = std::move(notices);
+    return built;
+}
+
+void ResponsesCall::finish_body(JsonObject& body) const {
+    WireProtocol::finish_body(body);
+    if (!at_->options.server_state) return;
+    // The endpoint stores input that a hook added and the history does not; an id set by a hook refers to unknown
+    // input. The id of the answer cannot stand for the history then.
+    const Json* input = body.if_contains("input");
+    const Json* store = body.if_contains("store");
+    const bool ours = input && input->is_array() && store && *store == Json(true) &&
+                      body.contains("previous_response_id") == refers_ &&
+                      !body.contains("conversation") &&
+                      digest(input->get_array(), 0, input->get_array().size()) == sent_digest_;
+    if (!ours) input_digest_.clear();
+}
+
+std::string ResponsesCall::build_differently(const EndpointFailure& failure) const {
+    if (refers_ && may_refer_ &&
+        (says(failure, "previous_response_not_found", "Previous response") ||
+         failure.status == 404)) {
+        may_refer_ = false;
+        return "The endpoint no longer has the response that the request continued; "
+               "the whole history is sent";
+    }
+    if (encrypted_ && says(failure, "invalid_encrypted_content", "encrypted content")) {
+        encrypted_ = false;
+        may_refer_ = false;
+        return "The endpoint cannot read the reasoning of earlier answers: the history is sent "
+               "without it";
+    }
+    return {};
+}
+
+/// Notes with the answer what the endpoint has now.
+void ResponsesCall::remember(MessageAssembler& assembler, std::string input) const {
+    const JsonArray items = responses_items(assembler.message(), true);
+    JsonObject state;
+    state["input"] = std::move(input);
+    state["output"] = digest(items, 0, items.size());
+    assembler.head().extra[state_key] = std::move(state);
+}
+
+std::unique_ptr<WireDecoder> ResponsesCall::decoder(MessageAssembler& assembler,
+                                                    IdSource& ids) const {
+    std::function<void(MessageAssembler&)> at_end;
+    if (!input_digest_.empty() && encrypted_) {
+        at_end = [this](MessageAssembler& made) { remember(made, input_digest_); };
+    }
+    return std::make_unique<OpenAIResponsesDecoder>(assembler, ids, std::move(at_end));
+}
+
+}  // namespace
+
+}  // namespace detail
+
+OpenAIProvider::OpenAIProvider(OpenAIOptions options)
+    : HttpProvider(options.provider_id, std::make_shared<const ChatProtocol>(options)) {}
+
+OpenAIResponsesProvider::OpenAIResponsesProvider(OpenAIResponsesOptions options)
+    : HttpProvider(options.provider_id,
+                   std::make_shared<const detail::ResponsesCall>(
+                       std::make_shared<const detail::ResponsesEndpoint>(options))) {}
+
+BoundModel openai_model(std::string id) {
+    return model_from_environment<OpenAIProvider, OpenAIOptions>(std::move(id));
+}
+
+BoundModel openai_responses_model(std::string id) {
+    return model_from_environment<OpenAIResponsesProvider, OpenAIResponsesOptions>(std::move(id));
 }
 
 }  // namespace cubepi

@@ -16,9 +16,7 @@
 #include <cubepi/agent/agent.hpp>
 #include <cubepi/provider/cost.hpp>
 #include <cubepi/tracing/recorder/conventions.hpp>
-#include <cubepi/tracing/recorder/provider_watch.hpp>
-#include <cubepi/tracing/recorder/recorder_cache.hpp>
-#include <cubepi/tracing/recorder/run_table.hpp>
+#include <cubepi/tracing/recorder/shared_tables.hpp>
 #include <cubepi/tracing/tracer.hpp>
 
 namespace cubepi {

@@ -17,7 +17,7 @@
 #include <cubepi/tracing/export/export_test_support.hpp>
 #include <cubepi/tracing/memory_exporters.hpp>
 #include <cubepi/tracing/metric_reader.hpp>
-#include <cubepi/tracing/recorder/recorder_cache.hpp>
+#include <cubepi/tracing/recorder/shared_tables.hpp>
 
 namespace cubepi {
 namespace {

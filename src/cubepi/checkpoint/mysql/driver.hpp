@@ -1,14 +1,47 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include <cubepi/checkpoint/mysql/connection_string.hpp>
 #include <cubepi/checkpoint/mysql_options.hpp>
+#include <cubepi/checkpoint/mysql_schema.hpp>
+#include <cubepi/checkpoint/server/connection.hpp>
 #include <cubepi/checkpoint/server/driver.hpp>
 
 namespace cubepi::detail {
+
+enum class MyTls : std::uint8_t { disabled, preferred, required, verify_ca, verify_identity };
+
+/// The parameters of a connection. Immutable.
+struct MyParameters {
+    /// Parses a connection string. Throws CheckpointerError(invalid_argument), without the text of the string, which may
+    /// contain a password.
+    explicit MyParameters(std::string_view connection);
+
+    /// "MySQL database 'NAME' on HOST:PORT", for error messages.
+    std::string description() const;
+    std::string without_secrets(std::string text) const;
+    /// Returns true if the host is a name that must be resolved.
+    bool has_name() const;
+
+    std::string user = {};
+    std::string password = {};
+    std::string host = {};
+    unsigned port = 3306;
+    std::string database = {};
+    std::string socket = {};
+    MyTls tls = MyTls::preferred;
+    std::string ca = {};
+    std::string certificate = {};
+    std::string key = {};
+
+private:
+    void read_authority(std::string_view text);
+    void read_parameters(std::string_view text);
+};
 
 class MyDriver final : public SqlDriver {
 public:
@@ -50,5 +83,16 @@ private:
 SqlFailure my_failure(SqlFailureKind kind, const std::string& reason, unsigned error);
 
 SqlRemedy my_remedy(const SqlFailure& failure);
+
+/// Returns the statements that prepare a session; those of a store also read the versions of the tables.
+SqlBatch session_set_up(const MySQLOptions& options, bool for_store);
+/// Checks the results for a store. Throws CheckpointerError(schema_mismatch).
+void check_session(const std::string& where, const SqlResults& results);
+
+/// Returns the statements of mysql_schema_sql().
+std::vector<std::string> schema_statements(const MySQLSchemaStatus& from);
+
+/// Throws CheckpointerError(schema_mismatch) if the tables are newer than this library.
+void refuse_newer(const std::string& where, const MySQLSchemaStatus& status);
 
 }  // namespace cubepi::detail

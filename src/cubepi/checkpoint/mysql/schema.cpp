@@ -1,9 +1,8 @@
-#include <cubepi/checkpoint/mysql/schema.hpp>
+#include <cubepi/checkpoint/mysql/driver.hpp>
 
 #include <algorithm>
 #include <utility>
 
-#include <cubepi/checkpoint/mysql/driver.hpp>
 #include <cubepi/checkpoint/server/driver.hpp>
 #include <cubepi/checkpoint/server/pool.hpp>
 

@@ -1,9 +1,8 @@
-#include <cubepi/checkpoint/postgres/schema.hpp>
+#include <cubepi/checkpoint/postgres/driver.hpp>
 
 #include <cstdio>
 #include <utility>
 
-#include <cubepi/checkpoint/postgres/driver.hpp>
 #include <cubepi/checkpoint/server/driver.hpp>
 #include <cubepi/checkpoint/server/pool.hpp>
 

@@ -5,8 +5,8 @@
 
 #include <cubepi/checkpoint/common/requests.hpp>
 #include <cubepi/checkpoint/format/stored_json.hpp>
-#include <cubepi/checkpoint/server/operations.hpp>
 #include <cubepi/checkpoint/server/rows.hpp>
+#include <cubepi/checkpoint/server_checkpointer.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/schema/python_json.hpp>
 
@@ -16,6 +16,66 @@
 namespace cubepi::detail {
 
 namespace {
+
+constexpr const char* pending_columns =
+    "id, thread_id, run_id, question_id, request_json, approval_digest, created_at, expires_at,"
+    " expired";
+
+void write_answer(SqlBatch& writes, const std::string& thread_id, const std::string& run_id,
+                  const std::string& question_id, const Json& answer) {
+    write_thread_row(writes, thread_id);
+    writes
+        .add(
+            "INSERT INTO cubepi_hitl_answers (thread_id, run_id, question_id, answer)"
+            " VALUES ($1, $2, $3, $4) {replace thread_id, run_id, question_id: answer},"
+            " answered_at = now()")
+        .text(thread_id)
+        .text(run_id)
+        .text(question_id)
+        .json(server_json_text(answer));
+    if (survives_server_json(answer)) return;
+    writes
+        .add(
+            "INSERT INTO cubepi_native_exact (thread_id, item, run_id, question_id, json)"
+            " VALUES ($1, 'answer', $2, $3, $4)"
+            " {replace thread_id, item, run_id, question_id: json}")
+        .text(thread_id)
+        .text(run_id)
+        .text(question_id)
+        .text(to_python_json(answer));
+}
+
+/// Reads a row with pending_columns.
+PendingRow read_pending_row(const SqlResult& rows, int row) {
+    PendingRow read;
+    read.id = rows.integer(row, 0);
+    read.thread_id = rows.string(row, 1);
+    read.run_id = rows.string(row, 2);
+    read.question_id = rows.string(row, 3);
+    read.request_json = rows.string(row, 4);
+    read.approval_digest = rows.string(row, 5);
+    read.created_at = rows.number(row, 6);
+    read.expires_at = rows.number(row, 7);
+    read.expired = rows.boolean(row, 8);
+    return read;
+}
+
+/// The name of the row in errors.
+std::string pending_row_ref(const PendingRow& row) {
+    if (row.id == 0) return "cubepi_threads.thread_id=" + row.thread_id;
+    return "cubepi_native_pending.id=" + std::to_string(row.id);
+}
+
+/// Throws CheckpointCorruptionError naming the row if the request is unreadable.
+PendingRequest to_pending_request(const SqlStore& store, const PendingRow& row) {
+    std::string damage;
+    std::optional<HitlRequest> request = parse_request(row, damage);
+    if (!request) {
+        store.fail_row(row.thread_id, pending_row_ref(row), damage,
+                       "discard the requests of the thread with QuestionStore::discard_requests()");
+    }
+    return to_pending_request(row, std::move(*request));
+}
 
 bool same_request(const HitlRequest& shared, const HitlRequest& ours) {
     return is_server_json_of(shared_request_json(shared), shared_request_json(ours));
@@ -136,40 +196,87 @@ AnswerRecord read_record(const SqlResult& rows, int row) {
     return record;
 }
 
-}  // namespace
-
-const char* const pending_columns =
-    "id, thread_id, run_id, question_id, request_json, approval_digest, created_at, expires_at,"
-    " expired";
-
-PendingRow read_pending_row(const SqlResult& rows, int row) {
-    PendingRow read;
-    read.id = rows.integer(row, 0);
-    read.thread_id = rows.string(row, 1);
-    read.run_id = rows.string(row, 2);
-    read.question_id = rows.string(row, 3);
-    read.request_json = rows.string(row, 4);
-    read.approval_digest = rows.string(row, 5);
-    read.created_at = rows.number(row, 6);
-    read.expires_at = rows.number(row, 7);
-    read.expired = rows.boolean(row, 8);
-    return read;
+Task<void> store_request(SqlStorePtr store, std::string thread_id, std::string run_id,
+                         HitlRequest request) {
+    const PendingRow row = make_pending_row(thread_id, run_id, request);
+    SqlPlan plan = plan_for(thread_id);
+    (void)PendingRequests::add_reads(plan.reads, thread_id, true);
+    auto decide = [thread_id, row](const SqlView& view, SqlBatch& writes) {
+        PendingRequests pending(thread_id, view.results, 0);
+        pending.put(row);
+        pending.write(writes);
+    };
+    co_await server_write(std::move(store), std::move(plan), std::move(decide));
 }
 
-std::string pending_row_ref(const PendingRow& row) {
-    if (row.id == 0) return "cubepi_threads.thread_id=" + row.thread_id;
-    return "cubepi_native_pending.id=" + std::to_string(row.id);
+Task<void> store_answer(SqlStorePtr store, std::string thread_id, HitlAnswer answer) {
+    refuse_too_deep(thread_id, "an answer", answer.answer);
+    SqlPlan plan = plan_for(thread_id);
+    auto decide = [thread_id, answer](const SqlView&, SqlBatch& writes) {
+        write_answer(writes, thread_id, answer.run_id, answer.question_id, answer.answer);
+    };
+    co_await server_write(std::move(store), std::move(plan), std::move(decide));
 }
 
-PendingRequest to_pending_request(const SqlStore& store, const PendingRow& row) {
-    std::string damage;
-    std::optional<HitlRequest> request = parse_request(row, damage);
-    if (!request) {
-        store.fail_row(row.thread_id, pending_row_ref(row), damage,
-                       "discard the requests of the thread with QuestionStore::discard_requests()");
+Task<QuestionPage> read_page(SqlStorePtr store, QuestionQuery query) {
+    const InboxKey after = read_inbox_cursor(query);
+    const auto& [time, thread_id, run_id, question_id] = after;
+    for (;;) {
+        SqlBatch reads;
+        reads.add(changed_sql);
+        // One more shows whether there is another page.
+        reads.add(page_sql(*store, query.order()))
+            .number(time)
+            .text(thread_id)
+            .text(run_id)
+            .text(question_id)
+            .integer(row_limit(query.limit()) + 1);
+        SqlResults results = co_await store->read(std::move(reads));
+        if (results[0].rows() == 0) co_return inbox_page(entries_of(results[1]), query);
+        co_await adopt_all(store, std::move(results[0]));
     }
-    return to_pending_request(row, std::move(*request));
 }
+
+Task<std::vector<QuestionEntry>> expire_requests(SqlStorePtr store, double now, std::size_t limit) {
+    co_await adopt_all_changes(store);
+    SqlPlan plan;
+    // Requests without a timeout are at infinity.
+    plan.reads
+        .add(std::string("SELECT ") + pending_columns +
+             " FROM cubepi_native_pending WHERE expired = false AND expires_at <= $1"
+             " ORDER BY expires_at, thread_id, run_id, question_id LIMIT $2 FOR UPDATE")
+        .number(std::min(now, std::numeric_limits<double>::max()))
+        .integer(row_limit(limit));
+    auto decide = [](const SqlView& view, SqlBatch& writes) {
+        const SqlResult& rows = view.results[0];
+        for (int row = 0; row < rows.rows(); ++row) {
+            writes.add("UPDATE cubepi_native_pending SET expired = true WHERE id = $1")
+                .integer(rows.integer(row, 0));
+        }
+        return entries_of(rows);
+    };
+    co_return co_await server_write(std::move(store), std::move(plan), std::move(decide));
+}
+
+Task<void> record_answer(SqlStorePtr store, std::string thread_id, AnswerRecord record) {
+    refuse_too_deep(thread_id, "an answer", record.answer);
+    SqlPlan plan = plan_for(thread_id);
+    (void)PendingRequests::add_reads(plan.reads, thread_id, true);
+    auto decide = [store, thread_id, record](const SqlView& view, SqlBatch& writes) {
+        PendingRequests requests(thread_id, view.results, 0);
+        const PendingRow* row = requests.find(record.run_id, record.question_id);
+        if (!row) throw_stale_answer(thread_id, record);
+        PendingRequest pending = to_pending_request(*store, *row);
+        if (has_expired(pending, record.answered_at)) throw_stale_answer(thread_id, record);
+        write_answer(writes, thread_id, record.run_id, record.question_id, record.answer);
+        write_record(writes, thread_id, record, std::move(pending.request));
+        (void)requests.remove(record.run_id, record.question_id);
+        requests.write(writes);
+    };
+    co_await server_write(std::move(store), std::move(plan), std::move(decide));
+}
+
+}  // namespace
 
 std::size_t PendingRequests::add_reads(SqlBatch& reads, const std::string& thread_id,
                                        bool for_update) {
@@ -267,31 +374,32 @@ void PendingRequests::write(SqlBatch& writes) const {
     writes.add("DELETE FROM cubepi_native_changed_pending WHERE thread_id = $1").text(thread_id_);
 }
 
-Task<void> save_pending_request(SqlStorePtr store, std::string thread_id, std::string run_id,
-                                HitlRequest request) {
-    const PendingRow row = make_pending_row(thread_id, run_id, request);
-    SqlPlan plan = plan_for(thread_id);
-    (void)PendingRequests::add_reads(plan.reads, thread_id, true);
-    auto decide = [thread_id, row](const SqlView& view, SqlBatch& writes) {
-        PendingRequests pending(thread_id, view.results, 0);
-        pending.put(row);
-        pending.write(writes);
-    };
-    co_await server_write(std::move(store), std::move(plan), std::move(decide));
+}  // namespace cubepi::detail
+
+namespace cubepi {
+
+using namespace detail;
+
+Task<void> SqlCheckpointer::save_pending_request(std::string thread_id, std::string run_id,
+                                                 HitlRequest request) {
+    return store_request(store_, std::move(thread_id), std::move(run_id), std::move(request));
 }
 
-Task<std::vector<PendingRequest>> load_pending_requests(SqlStorePtr store, std::string thread_id) {
+Task<std::vector<PendingRequest>> SqlCheckpointer::load_pending_requests(std::string thread_id) {
     SqlBatch reads;
     (void)PendingRequests::add_reads(reads, thread_id, false);
-    const SqlResults results = co_await store->read(std::move(reads));
-    const PendingRequests pending(thread_id, results, 0);
-    std::vector<PendingRequest> list;
-    for (const PendingRow& row : pending.rows()) list.push_back(to_pending_request(*store, row));
-    co_return list;
+    auto convert = [store = store_, thread_id](const SqlResults& results) {
+        const PendingRequests pending(thread_id, results, 0);
+        std::vector<PendingRequest> list;
+        for (const PendingRow& row : pending.rows())
+            list.push_back(to_pending_request(*store, row));
+        return list;
+    };
+    return server_read(store_, std::move(reads), std::move(convert));
 }
 
-Task<bool> clear_pending_request(SqlStorePtr store, std::string thread_id, std::string run_id,
-                                 std::string question_id) {
+Task<bool> SqlCheckpointer::clear_pending_request(std::string thread_id, std::string run_id,
+                                                  std::string question_id) {
     SqlPlan plan = plan_for(thread_id);
     (void)PendingRequests::add_reads(plan.reads, thread_id, true);
     auto decide = [thread_id, run_id, question_id](const SqlView& view, SqlBatch& writes) {
@@ -300,37 +408,35 @@ Task<bool> clear_pending_request(SqlStorePtr store, std::string thread_id, std::
         pending.write(writes);
         return removed;
     };
-    return server_write(std::move(store), std::move(plan), std::move(decide));
+    return server_write(store_, std::move(plan), std::move(decide));
 }
 
-Task<void> save_hitl_answer(SqlStorePtr store, std::string thread_id, HitlAnswer answer) {
-    refuse_too_deep(thread_id, "an answer", answer.answer);
-    SqlPlan plan = plan_for(thread_id);
-    auto decide = [thread_id, answer](const SqlView&, SqlBatch& writes) {
-        write_answer(writes, thread_id, answer.run_id, answer.question_id, answer.answer);
-    };
-    co_await server_write(std::move(store), std::move(plan), std::move(decide));
+Task<void> SqlCheckpointer::save_hitl_answer(std::string thread_id, HitlAnswer answer) {
+    return store_answer(store_, std::move(thread_id), std::move(answer));
 }
 
-Task<std::optional<Json>> load_hitl_answer(SqlStorePtr store, std::string thread_id,
-                                           std::string run_id, std::string question_id) {
+Task<std::optional<Json>> SqlCheckpointer::load_hitl_answer(std::string thread_id,
+                                                            std::string run_id,
+                                                            std::string question_id) {
     SqlBatch reads;
     const std::vector<std::string> questions(1, question_id);
     (void)add_answer_reads(reads, thread_id, run_id, questions);
-    const SqlResults results = co_await store->read(std::move(reads));
-    std::string why;
-    try {
-        const std::vector<AnswerRow> answers = read_answers(results, 0);
-        if (answers.empty()) co_return std::nullopt;
-        co_return answers.front().answer;
-    } catch (const Error& error) {
-        why = error.what();
-    }
-    store->fail_row(thread_id, "cubepi_hitl_answers.question_id=" + question_id, why);
+    auto convert = [store = store_, thread_id, question_id](const SqlResults& results) {
+        std::optional<Json> answer;
+        try {
+            const std::vector<AnswerRow> answers = read_answers(results, 0);
+            if (!answers.empty()) answer = answers.front().answer;
+        } catch (const Error& error) {
+            store->fail_row(thread_id, "cubepi_hitl_answers.question_id=" + question_id,
+                            error.what());
+        }
+        return answer;
+    };
+    return server_read(store_, std::move(reads), std::move(convert));
 }
 
-Task<void> clear_hitl_answers(SqlStorePtr store, std::string thread_id, std::string run_id,
-                              std::vector<std::string> question_ids) {
+Task<void> SqlCheckpointer::clear_hitl_answers(std::string thread_id, std::string run_id,
+                                               std::vector<std::string> question_ids) {
     SqlPlan plan = plan_for(thread_id);
     auto decide = [thread_id, run_id, question_ids](const SqlView&, SqlBatch& writes) {
         if (question_ids.empty()) {
@@ -339,68 +445,22 @@ Task<void> clear_hitl_answers(SqlStorePtr store, std::string thread_id, std::str
             remove_answers(writes, thread_id, run_id, question_ids);
         }
     };
-    return server_write(std::move(store), std::move(plan), std::move(decide));
+    return server_write(store_, std::move(plan), std::move(decide));
 }
 
-Task<QuestionPage> list_requests(SqlStorePtr store, QuestionQuery query) {
-    const InboxKey after = read_inbox_cursor(query);
-    const auto& [time, thread_id, run_id, question_id] = after;
-    for (;;) {
-        SqlBatch reads;
-        reads.add(changed_sql);
-        // One more shows whether there is another page.
-        reads.add(page_sql(*store, query.order()))
-            .number(time)
-            .text(thread_id)
-            .text(run_id)
-            .text(question_id)
-            .integer(row_limit(query.limit()) + 1);
-        SqlResults results = co_await store->read(std::move(reads));
-        if (results[0].rows() == 0) co_return inbox_page(entries_of(results[1]), query);
-        co_await adopt_all(store, std::move(results[0]));
-    }
+Task<QuestionPage> SqlCheckpointer::list_requests(QuestionQuery query) {
+    return read_page(store_, std::move(query));
 }
 
-Task<std::vector<QuestionEntry>> expire_due(SqlStorePtr store, double now, std::size_t limit) {
-    co_await adopt_all_changes(store);
-    SqlPlan plan;
-    // Requests without a timeout are at infinity.
-    plan.reads
-        .add(std::string("SELECT ") + pending_columns +
-             " FROM cubepi_native_pending WHERE expired = false AND expires_at <= $1"
-             " ORDER BY expires_at, thread_id, run_id, question_id LIMIT $2 FOR UPDATE")
-        .number(std::min(now, std::numeric_limits<double>::max()))
-        .integer(row_limit(limit));
-    auto decide = [](const SqlView& view, SqlBatch& writes) {
-        const SqlResult& rows = view.results[0];
-        for (int row = 0; row < rows.rows(); ++row) {
-            writes.add("UPDATE cubepi_native_pending SET expired = true WHERE id = $1")
-                .integer(rows.integer(row, 0));
-        }
-        return entries_of(rows);
-    };
-    co_return co_await server_write(std::move(store), std::move(plan), std::move(decide));
+Task<std::vector<QuestionEntry>> SqlCheckpointer::expire_due(double now, std::size_t limit) {
+    return expire_requests(store_, now, limit);
 }
 
-Task<void> answer_request(SqlStorePtr store, std::string thread_id, AnswerRecord record) {
-    refuse_too_deep(thread_id, "an answer", record.answer);
-    SqlPlan plan = plan_for(thread_id);
-    (void)PendingRequests::add_reads(plan.reads, thread_id, true);
-    auto decide = [store, thread_id, record](const SqlView& view, SqlBatch& writes) {
-        PendingRequests requests(thread_id, view.results, 0);
-        const PendingRow* row = requests.find(record.run_id, record.question_id);
-        if (!row) throw_stale_answer(thread_id, record);
-        PendingRequest pending = to_pending_request(*store, *row);
-        if (has_expired(pending, record.answered_at)) throw_stale_answer(thread_id, record);
-        write_answer(writes, thread_id, record.run_id, record.question_id, record.answer);
-        write_record(writes, thread_id, record, std::move(pending.request));
-        (void)requests.remove(record.run_id, record.question_id);
-        requests.write(writes);
-    };
-    co_await server_write(std::move(store), std::move(plan), std::move(decide));
+Task<void> SqlCheckpointer::answer_request(std::string thread_id, AnswerRecord record) {
+    return record_answer(store_, std::move(thread_id), std::move(record));
 }
 
-Task<std::vector<AnswerRecord>> load_answer_records(SqlStorePtr store, std::string thread_id) {
+Task<std::vector<AnswerRecord>> SqlCheckpointer::load_answer_records(std::string thread_id) {
     SqlBatch reads;
     reads
         .add(
@@ -413,10 +473,10 @@ Task<std::vector<AnswerRecord>> load_answer_records(SqlStorePtr store, std::stri
             records.push_back(read_record(results[0], row));
         return records;
     };
-    return server_read(std::move(store), std::move(reads), std::move(convert));
+    return server_read(store_, std::move(reads), std::move(convert));
 }
 
-Task<std::size_t> discard_requests(SqlStorePtr store, std::string thread_id) {
+Task<std::size_t> SqlCheckpointer::discard_requests(std::string thread_id) {
     SqlPlan plan = plan_for(thread_id);
     (void)PendingRequests::add_reads(plan.reads, thread_id, true);
     auto decide = [thread_id](const SqlView& view, SqlBatch& writes) {
@@ -426,7 +486,7 @@ Task<std::size_t> discard_requests(SqlStorePtr store, std::string thread_id) {
         pending.write(writes);
         return count;
     };
-    return server_write(std::move(store), std::move(plan), std::move(decide));
+    return server_write(store_, std::move(plan), std::move(decide));
 }
 
-}  // namespace cubepi::detail
+}  // namespace cubepi

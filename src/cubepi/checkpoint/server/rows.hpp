@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <map>
 #include <memory>
 #include <optional>
@@ -10,17 +9,20 @@
 #include <utility>
 #include <vector>
 
+#include <cubepi/agent/batch_store.hpp>
+#include <cubepi/agent/checkpointer.hpp>
+#include <cubepi/agent/question_store.hpp>
 #include <cubepi/checkpoint/claim_rules.hpp>
 #include <cubepi/checkpoint/common/requests.hpp>
-#include <cubepi/checkpoint/format/message_row.hpp>
 #include <cubepi/checkpoint/format/stored_json.hpp>
 #include <cubepi/checkpoint/server/store.hpp>
-#include <cubepi/core/message.hpp>
-#include <cubepi/core/message_list.hpp>
 
-// Rows that several operations read and write. A function add_..._reads() returns the place of its first result.
+// The rows that several operations of the store read and write. A function add_..._reads() returns the place of its first
+// result.
 
 namespace cubepi::detail {
+
+using SqlStorePtr = std::shared_ptr<SqlStore>;
 
 /// The runs and claims of a thread as read from a database server, and the changes that ClaimRules makes to them, which the
 /// store writes afterwards.
@@ -77,46 +79,10 @@ private:
 /// Rows that refer to the thread require its row.
 void write_thread_row(SqlBatch& writes, const std::string& thread_id);
 
-// Extra.
-std::size_t add_extra_reads(SqlBatch& reads, const std::string& thread_id, bool for_update);
-JsonObject read_extra(const SqlStore& store, const std::string& thread_id,
-                      const SqlResults& results, std::size_t at);
-void write_extra(const SqlStore& store, SqlBatch& writes, const std::string& thread_id,
-                 const ExtraChange& change);
-/// Stores the exact text of the extra, or removes it if the column has the value as it is.
-void write_exact_extra(SqlBatch& writes, const std::string& thread_id, const JsonObject& extra);
-
-// Messages.
-/// Collects the messages of rows with the columns seq, metadata, payload.
-class MessageRows final : public SqlRowSink {
-public:
-    MessageRows(std::shared_ptr<const SqlStore> store, std::string thread_id)
-        : store_(std::move(store)), thread_id_(std::move(thread_id)) {}
-
-    void start() noexcept override;
-    void receive(const SqlResult& rows, int row) noexcept override;
-
-    /// Returns the messages, once. Throws CheckpointCorruptionError that names the first unreadable row.
-    MessageList take();
-    /// The number of the last row; 0 if there is none.
-    std::int64_t position() const noexcept { return position_; }
-
-private:
-    Message read(const SqlResult& rows, int row);
-
-    std::shared_ptr<const SqlStore> store_;
-    std::string thread_id_;
-    MessageRowReader reader_;
-    MessageList messages_;
-    std::int64_t position_ = 0;
-    std::exception_ptr failure_;
-};
-
 // Runs and claims.
 std::size_t add_claim_reads(SqlBatch& reads, const std::string& thread_id,
                             const std::string& run_id);
 ClaimSheet read_claims(const SqlResults& results, std::size_t at);
-void write_claims(SqlBatch& writes, const std::string& thread_id, const ClaimSheet& claims);
 
 // Answers.
 std::size_t add_answer_reads(SqlBatch& reads, const std::string& thread_id,
@@ -126,12 +92,8 @@ struct AnswerRow {
     Json answer = {};
 };
 std::vector<AnswerRow> read_answers(const SqlResults& results, std::size_t at);
-void write_answer(SqlBatch& writes, const std::string& thread_id, const std::string& run_id,
-                  const std::string& question_id, const Json& answer);
 void remove_answers(SqlBatch& writes, const std::string& thread_id, const std::string& run_id,
                     const std::vector<std::string>& questions);
-/// Removes the mark of the started batch of a run, and the answers that it used.
-void remove_batch(SqlBatch& writes, const std::string& thread_id, const std::string& run_id);
 void remove_all_answers(SqlBatch& writes, const std::string& thread_id, const std::string& run_id);
 
 /// The pending requests of a thread in a transaction. Starts with what both tables say (common/requests.hpp), and writes the
@@ -157,13 +119,5 @@ private:
     std::vector<PendingRow> rows_;
     std::optional<SharedRequest> shared_;
 };
-
-extern const char* const pending_columns;
-/// Reads a row with pending_columns.
-PendingRow read_pending_row(const SqlResult& rows, int row);
-/// The name of the row in errors.
-std::string pending_row_ref(const PendingRow& row);
-/// Throws CheckpointCorruptionError naming the row if the request is unreadable.
-PendingRequest to_pending_request(const SqlStore& store, const PendingRow& row);
 
 }  // namespace cubepi::detail

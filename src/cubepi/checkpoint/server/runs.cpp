@@ -1,9 +1,13 @@
+#include <map>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <cubepi/checkpoint/claim_rules.hpp>
-#include <cubepi/checkpoint/server/operations.hpp>
+#include <cubepi/checkpoint/format/stored_json.hpp>
 #include <cubepi/checkpoint/server/rows.hpp>
+#include <cubepi/checkpoint/server_checkpointer.hpp>
 #include <cubepi/schema/python_json.hpp>
 
 // The claims of runs, and the mark of a started batch: one row per call. The answers of a batch are moved from the table of
@@ -12,6 +16,66 @@
 namespace cubepi::detail {
 
 namespace {
+
+/// Removes the mark of the started batch of a run, and the answers that it used.
+void remove_batch(SqlBatch& writes, const std::string& thread_id, const std::string& run_id) {
+    for (const char* sql :
+         {"DELETE FROM cubepi_native_started WHERE thread_id = $1 AND run_id = $2",
+          "DELETE FROM cubepi_native_used_answers WHERE thread_id = $1 AND run_id = $2"}) {
+        writes.add(sql).text(thread_id).text(run_id);
+    }
+}
+
+void complete_run_row(SqlBatch& writes, const std::string& thread_id, const std::string& run_id) {
+    writes
+        .add(
+            "UPDATE cubepi_runs SET completed_at = now(), completion_seq = (SELECT next FROM"
+            " (SELECT coalesce(max(completion_seq), 0) + 1 AS next FROM cubepi_runs"
+            " WHERE thread_id = $1) AS last)"
+            " WHERE thread_id = $1 AND run_id = $2")
+        .text(thread_id)
+        .text(run_id);
+    remove_batch(writes, thread_id, run_id);
+    remove_all_answers(writes, thread_id, run_id);
+}
+
+void put_claim_row(SqlBatch& writes, const std::string& thread_id, const HeldClaim& claim) {
+    writes
+        .add(
+            "INSERT INTO cubepi_native_claims (thread_id, run_id, owner_id, host, boot_id, pid,"
+            " process_start, description, lease_until) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+            " {replace thread_id, run_id: owner_id, host, boot_id, pid, process_start, description,"
+            " lease_until}")
+        .text(thread_id)
+        .text(claim.run_id)
+        .text(claim.owner.owner_id)
+        .text(claim.owner.host)
+        .text(claim.owner.boot_id)
+        .integer(claim.owner.pid)
+        .integer(claim.owner.process_start)
+        .text(claim.owner.description)
+        .number(claim.lease_until);
+}
+
+void write_claims(SqlBatch& writes, const std::string& thread_id, const ClaimSheet& claims) {
+    if (!claims.removed().empty()) {
+        writes
+            .add(
+                "DELETE FROM cubepi_native_claims WHERE thread_id = $1"
+                " AND run_id {any $2}")
+            .text(thread_id)
+            .texts(claims.removed());
+    }
+    for (const std::string& run_id : claims.opened()) {
+        write_thread_row(writes, thread_id);
+        writes.add("INSERT INTO cubepi_runs (thread_id, run_id) VALUES ($1, $2)")
+            .text(thread_id)
+            .text(run_id);
+    }
+    for (const std::string& run_id : claims.completed())
+        complete_run_row(writes, thread_id, run_id);
+    for (const HeldClaim& claim : claims.put()) put_claim_row(writes, thread_id, claim);
+}
 
 /// Applies `change(ClaimRules&)` to the runs and claims of a thread.
 template <class F>
@@ -64,38 +128,145 @@ void write_used(SqlBatch& writes, const std::string& thread_id, const std::strin
 
 }  // namespace
 
-Task<ClaimResult> claim_run(SqlStorePtr store, std::string thread_id, std::string run_id,
-                            ClaimOwner owner, ClaimKind kind) {
+void write_thread_row(SqlBatch& writes, const std::string& thread_id) {
+    writes.add("INSERT INTO cubepi_threads (thread_id) VALUES ($1) {skip}").text(thread_id);
+}
+
+std::size_t add_claim_reads(SqlBatch& reads, const std::string& thread_id,
+                            const std::string& run_id) {
+    const std::size_t at = reads.size();
+    reads
+        .add(
+            "SELECT run_id, owner_id, host, boot_id, pid, process_start, description, lease_until"
+            " FROM cubepi_native_claims WHERE thread_id = $1 ORDER BY run_id")
+        .text(thread_id);
+    reads
+        .add(
+            "SELECT run_id, completed_at IS NOT NULL FROM cubepi_runs WHERE thread_id = $1"
+            " AND (run_id = $2 OR run_id IN"
+            " (SELECT run_id FROM cubepi_native_claims WHERE thread_id = $1))")
+        .text(thread_id)
+        .text(run_id);
+    return at;
+}
+
+ClaimSheet read_claims(const SqlResults& results, std::size_t at) {
+    ClaimSheet sheet;
+    const SqlResult& rows = results[at];
+    for (int row = 0; row < rows.rows(); ++row) {
+        HeldClaim claim;
+        claim.run_id = rows.string(row, 0);
+        claim.owner.owner_id = rows.string(row, 1);
+        claim.owner.host = rows.string(row, 2);
+        claim.owner.boot_id = rows.string(row, 3);
+        claim.owner.pid = rows.integer(row, 4);
+        claim.owner.process_start = rows.integer(row, 5);
+        claim.owner.description = rows.string(row, 6);
+        claim.lease_until = rows.number(row, 7);
+        sheet.add_claim(std::move(claim));
+    }
+    const SqlResult& runs = results[at + 1];
+    for (int row = 0; row < runs.rows(); ++row)
+        sheet.add_run(runs.string(row, 0), runs.boolean(row, 1));
+    return sheet;
+}
+
+std::size_t add_answer_reads(SqlBatch& reads, const std::string& thread_id,
+                             const std::string& run_id, const std::vector<std::string>& questions) {
+    const std::size_t at = reads.size();
+    reads
+        .add(
+            "SELECT question_id, {text answer} FROM cubepi_hitl_answers WHERE thread_id = $1"
+            " AND run_id = $2 AND question_id {any $3} ORDER BY question_id")
+        .text(thread_id)
+        .text(run_id)
+        .texts(questions);
+    reads
+        .add(
+            "SELECT question_id, json FROM cubepi_native_exact WHERE thread_id = $1"
+            " AND item = 'answer' AND run_id = $2 AND question_id {any $3}")
+        .text(thread_id)
+        .text(run_id)
+        .texts(questions);
+    return at;
+}
+
+std::vector<AnswerRow> read_answers(const SqlResults& results, std::size_t at) {
+    std::map<std::string, std::string> exact;
+    const SqlResult& texts = results[at + 1];
+    for (int row = 0; row < texts.rows(); ++row) exact[texts.string(row, 0)] = texts.string(row, 1);
+    std::vector<AnswerRow> answers;
+    const SqlResult& rows = results[at];
+    for (int row = 0; row < rows.rows(); ++row) {
+        AnswerRow answer;
+        answer.question_id = rows.string(row, 0);
+        const auto text = exact.find(answer.question_id);
+        answer.answer =
+            exact_json(parse_lenient(rows.text(row, 1)),
+                       text == exact.end() ? std::nullopt : std::optional(text->second));
+        answers.push_back(std::move(answer));
+    }
+    return answers;
+}
+
+void remove_answers(SqlBatch& writes, const std::string& thread_id, const std::string& run_id,
+                    const std::vector<std::string>& questions) {
+    for (const char* sql :
+         {"DELETE FROM cubepi_hitl_answers WHERE thread_id = $1 AND run_id = $2"
+          " AND question_id {any $3}",
+          "DELETE FROM cubepi_native_exact WHERE thread_id = $1 AND item = 'answer'"
+          " AND run_id = $2 AND question_id {any $3}"}) {
+        writes.add(sql).text(thread_id).text(run_id).texts(questions);
+    }
+}
+
+void remove_all_answers(SqlBatch& writes, const std::string& thread_id, const std::string& run_id) {
+    for (const char* sql :
+         {"DELETE FROM cubepi_hitl_answers WHERE thread_id = $1 AND run_id = $2",
+          "DELETE FROM cubepi_native_exact WHERE thread_id = $1 AND item = 'answer'"
+          " AND run_id = $2"}) {
+        writes.add(sql).text(thread_id).text(run_id);
+    }
+}
+
+}  // namespace cubepi::detail
+
+namespace cubepi {
+
+using namespace detail;
+
+Task<ClaimResult> SqlCheckpointer::claim_run(std::string thread_id, std::string run_id,
+                                             ClaimOwner owner, ClaimKind kind) {
     auto change = [run_id, owner, kind](ClaimRules& rules) {
         return rules.claim(run_id, owner, kind);
     };
-    return change_claims(std::move(store), std::move(thread_id), run_id, std::move(change));
+    return change_claims(store_, std::move(thread_id), run_id, std::move(change));
 }
 
-Task<void> renew_claim(SqlStorePtr store, std::string thread_id, std::string run_id,
-                       std::string owner_id) {
+Task<void> SqlCheckpointer::renew_claim(std::string thread_id, std::string run_id,
+                                        std::string owner_id) {
     auto change = [run_id, owner_id](ClaimRules& rules) { rules.renew(run_id, owner_id); };
-    return change_claims(std::move(store), std::move(thread_id), run_id, std::move(change));
+    return change_claims(store_, std::move(thread_id), run_id, std::move(change));
 }
 
-Task<void> release_claim(SqlStorePtr store, std::string thread_id, std::string run_id,
-                         std::string owner_id) {
+Task<void> SqlCheckpointer::release_claim(std::string thread_id, std::string run_id,
+                                          std::string owner_id) {
     auto change = [run_id, owner_id](ClaimRules& rules) { rules.release(run_id, owner_id); };
-    return change_claims(std::move(store), std::move(thread_id), run_id, std::move(change));
+    return change_claims(store_, std::move(thread_id), run_id, std::move(change));
 }
 
-Task<void> mark_run_complete(SqlStorePtr store, std::string thread_id, std::string run_id) {
+Task<void> SqlCheckpointer::mark_run_complete(std::string thread_id, std::string run_id) {
     auto change = [run_id](ClaimRules& rules) { rules.mark_complete(run_id); };
-    return change_claims(std::move(store), std::move(thread_id), run_id, std::move(change));
+    return change_claims(store_, std::move(thread_id), run_id, std::move(change));
 }
 
-Task<void> complete_run(SqlStorePtr store, std::string thread_id, std::string run_id,
-                        std::string owner_id) {
+Task<void> SqlCheckpointer::complete_run(std::string thread_id, std::string run_id,
+                                         std::string owner_id) {
     auto change = [run_id, owner_id](ClaimRules& rules) { rules.complete(run_id, owner_id); };
-    return change_claims(std::move(store), std::move(thread_id), run_id, std::move(change));
+    return change_claims(store_, std::move(thread_id), run_id, std::move(change));
 }
 
-Task<bool> is_run_complete(SqlStorePtr store, std::string thread_id, std::string run_id) {
+Task<bool> SqlCheckpointer::is_run_complete(std::string thread_id, std::string run_id) {
     SqlBatch reads;
     reads
         .add(
@@ -104,10 +275,10 @@ Task<bool> is_run_complete(SqlStorePtr store, std::string thread_id, std::string
         .text(thread_id)
         .text(run_id);
     auto convert = [](const SqlResults& results) { return results[0].rows() > 0; };
-    return server_read(std::move(store), std::move(reads), std::move(convert));
+    return server_read(store_, std::move(reads), std::move(convert));
 }
 
-Task<void> mark_batch_started(SqlStorePtr store, std::string thread_id, BatchStart start) {
+Task<void> SqlCheckpointer::mark_batch_started(std::string thread_id, BatchStart start) {
     SqlPlan plan;
     plan.threads.push_back(thread_id);
     const std::size_t claims = add_claim_reads(plan.reads, thread_id, start.run_id);
@@ -121,7 +292,7 @@ Task<void> mark_batch_started(SqlStorePtr store, std::string thread_id, BatchSta
         .text(thread_id)
         .text(start.run_id)
         .text(start.batch_id);
-    auto decide = [=](const SqlView& view, SqlBatch& writes) {
+    auto decide = [thread_id, start, claims, answers, same](const SqlView& view, SqlBatch& writes) {
         if (!start.owner_id.empty()) {
             ClaimSheet sheet = read_claims(view.results, claims);
             ClaimRules(sheet, thread_id).require_claim(start.run_id, start.owner_id);
@@ -132,11 +303,11 @@ Task<void> mark_batch_started(SqlStorePtr store, std::string thread_id, BatchSta
             write_used(writes, thread_id, start.run_id, answer);
         remove_answers(writes, thread_id, start.run_id, start.question_ids);
     };
-    return server_write(std::move(store), std::move(plan), std::move(decide));
+    return server_write(store_, std::move(plan), std::move(decide));
 }
 
-Task<std::optional<StartedBatch>> load_started_batch(SqlStorePtr store, std::string thread_id,
-                                                     std::string run_id) {
+Task<std::optional<StartedBatch>> SqlCheckpointer::load_started_batch(std::string thread_id,
+                                                                      std::string run_id) {
     SqlBatch reads;
     reads
         .add(
@@ -150,23 +321,25 @@ Task<std::optional<StartedBatch>> load_started_batch(SqlStorePtr store, std::str
             " AND run_id = $2 ORDER BY question_id")
         .text(thread_id)
         .text(run_id);
-    const SqlResults results = co_await store->read(std::move(reads));
-    std::optional<StartedBatch> started;
-    const SqlResult& calls = results[0];
-    for (int row = 0; row < calls.rows(); ++row) {
-        if (!started) started.emplace();
-        started->batch_id = calls.string(row, 0);
-        started->tool_call_ids.push_back(calls.string(row, 1));
-    }
-    for (int row = 0; started && row < results[1].rows(); ++row) {
-        HitlAnswer answer;
-        answer.run_id = run_id;
-        answer.question_id = results[1].string(row, 0);
-        // Written by this library only.
-        answer.answer = parse_lenient(results[1].text(row, 1));
-        started->used_answers.push_back(std::move(answer));
-    }
-    co_return started;
+    auto convert = [run_id](const SqlResults& results) {
+        std::optional<StartedBatch> started;
+        const SqlResult& calls = results[0];
+        for (int row = 0; row < calls.rows(); ++row) {
+            if (!started) started.emplace();
+            started->batch_id = calls.string(row, 0);
+            started->tool_call_ids.push_back(calls.string(row, 1));
+        }
+        for (int row = 0; started && row < results[1].rows(); ++row) {
+            HitlAnswer answer;
+            answer.run_id = run_id;
+            answer.question_id = results[1].string(row, 0);
+            // Written by this library only.
+            answer.answer = parse_lenient(results[1].text(row, 1));
+            started->used_answers.push_back(std::move(answer));
+        }
+        return started;
+    };
+    return server_read(store_, std::move(reads), std::move(convert));
 }
 
-}  // namespace cubepi::detail
+}  // namespace cubepi

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include <cubepi/checkpoint/server/driver.hpp>
+#include <cubepi/checkpoint/server_checkpointer.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
 
@@ -244,3 +245,19 @@ void SqlStore::fail_row(const std::string& thread_id, const std::string& row_ref
 }
 
 }  // namespace cubepi::detail
+
+namespace cubepi {
+
+SqlCheckpointer::SqlCheckpointer(SqlOptions options,
+                                 std::shared_ptr<const detail::SqlDriver> driver)
+    : store_(std::make_shared<detail::SqlStore>(std::move(options), std::move(driver))) {}
+
+SqlCheckpointer::~SqlCheckpointer() = default;
+
+Task<void> SqlCheckpointer::open() {
+    // Any call connects.
+    auto nothing = [](const detail::SqlResults&) {};
+    return detail::server_read(store_, detail::SqlBatch(), std::move(nothing));
+}
+
+}  // namespace cubepi

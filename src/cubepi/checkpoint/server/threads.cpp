@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <exception>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -7,12 +9,119 @@
 #include <cubepi/checkpoint/format/message_row.hpp>
 #include <cubepi/checkpoint/format/stored_json.hpp>
 #include <cubepi/checkpoint/server/driver.hpp>
-#include <cubepi/checkpoint/server/operations.hpp>
 #include <cubepi/checkpoint/server/rows.hpp>
+#include <cubepi/checkpoint/server_checkpointer.hpp>
+#include <cubepi/core/error.hpp>
+#include <cubepi/schema/python_json.hpp>
+
+// The operations on threads and their messages. Those that check their arguments when they are awaited are coroutines outside of
+// SqlCheckpointer, which they may outlive.
 
 namespace cubepi::detail {
 
 namespace {
+
+std::size_t add_extra_reads(SqlBatch& reads, const std::string& thread_id, bool for_update) {
+    const std::size_t at = reads.size();
+    reads
+        .add(std::string("SELECT {text extra}, parent_thread_id FROM cubepi_threads"
+                         " WHERE thread_id = $1") +
+             (for_update ? " FOR UPDATE" : ""))
+        .text(thread_id);
+    reads
+        .add(
+            "SELECT json FROM cubepi_native_exact"
+            " WHERE thread_id = $1 AND item = 'extra' AND run_id = '' AND question_id = ''")
+        .text(thread_id);
+    return at;
+}
+
+JsonObject read_extra(const SqlStore& store, const std::string& thread_id,
+                      const SqlResults& results, std::size_t at) {
+    if (results[at].rows() == 0) return {};
+    std::optional<std::string> exact;
+    if (results[at + 1].rows() > 0) exact = results[at + 1].string(0, 0);
+    std::string why;
+    try {
+        Json extra = exact_json(parse_lenient(results[at].text(0, 0)), exact);
+        if (extra.is_object()) return std::move(extra.get_object());
+        why = "not a JSON object";
+    } catch (const Error& error) {
+        why = error.what();
+    }
+    store.fail_row(thread_id, "cubepi_threads.thread_id=" + thread_id, why);
+}
+
+/// Stores the exact text of the extra, or removes it if the column has the value as it is.
+void write_exact_extra(SqlBatch& writes, const std::string& thread_id, const JsonObject& extra) {
+    if (survives_server_json(Json(extra))) {
+        writes.add("DELETE FROM cubepi_native_exact WHERE thread_id = $1 AND item = 'extra'")
+            .text(thread_id);
+        return;
+    }
+    writes
+        .add(
+            "INSERT INTO cubepi_native_exact (thread_id, item, run_id, question_id, json)"
+            " VALUES ($1, 'extra', '', '', $2)"
+            " {replace thread_id, item, run_id, question_id: json}")
+        .text(thread_id)
+        .text(to_python_json(extra));
+}
+
+void write_extra(const SqlStore& store, SqlBatch& writes, const std::string& thread_id,
+                 const ExtraChange& change) {
+    store.driver().write_extra(writes, thread_id, change);
+    write_exact_extra(writes, thread_id, change.merged);
+}
+
+/// Collects the messages of rows with the columns seq, metadata, payload.
+class MessageRows final : public SqlRowSink {
+public:
+    MessageRows(std::shared_ptr<const SqlStore> store, std::string thread_id)
+        : store_(std::move(store)), thread_id_(std::move(thread_id)) {}
+
+    void start() noexcept override {
+        messages_.clear();
+        position_ = 0;
+        failure_ = nullptr;
+    }
+    void receive(const SqlResult& rows, int row) noexcept override {
+        if (failure_) return;
+        try {
+            messages_.push_back(read(rows, row));
+            position_ = rows.integer(row, 0);
+        } catch (...) {
+            failure_ = std::current_exception();
+        }
+    }
+
+    /// Returns the messages, once. Throws CheckpointCorruptionError that names the first unreadable row.
+    MessageList take() {
+        if (failure_) std::rethrow_exception(failure_);
+        return std::move(messages_);
+    }
+    /// The number of the last row; 0 if there is none.
+    std::int64_t position() const noexcept { return position_; }
+
+private:
+    Message read(const SqlResult& rows, int row) {
+        std::string why;
+        try {
+            return reader_.read(rows.text(row, 2), rows.text(row, 1));
+        } catch (const Error& error) {
+            why = error.what();
+        }
+        store_->fail_row(thread_id_, "cubepi_messages.seq=" + std::to_string(rows.integer(row, 0)),
+                         why);
+    }
+
+    std::shared_ptr<const SqlStore> store_;
+    std::string thread_id_;
+    MessageRowReader reader_;
+    MessageList messages_;
+    std::int64_t position_ = 0;
+    std::exception_ptr failure_;
+};
 
 /// An append, encoded once and executed as often as the transaction has to be repeated.
 class Append {
@@ -167,31 +276,6 @@ void write_fork(SqlBatch& writes, const SqlFork& fork) {
         .text(fork.target);
 }
 
-}  // namespace
-
-Task<std::optional<CheckpointData>> load_thread(SqlStorePtr store, std::string thread_id) {
-    SqlBatch reads;
-    const std::size_t extra = add_extra_reads(reads, thread_id, false);
-    const auto rows = std::make_shared<MessageRows>(store, thread_id);
-    reads
-        .add(
-            "SELECT seq, {text metadata}, payload FROM cubepi_messages WHERE thread_id = $1"
-            " ORDER BY seq")
-        .text(thread_id)
-        .rows_to(rows);
-    const SqlResults results = co_await store->read(std::move(reads));
-    std::optional<CheckpointData> data;
-    if (results[extra].rows() == 0) co_return data;
-    data.emplace();
-    data->extra = read_extra(*store, thread_id, results, extra);
-    data->parent_thread_id = results[extra].optional_string(0, 1);
-    data->messages = rows->take();
-    data->position = rows->position();
-    // A row of the thread alone exists for its runs and requests.
-    if (data->messages.empty() && data->extra.empty() && !data->parent_thread_id) data.reset();
-    co_return data;
-}
-
 Task<std::int64_t> append_messages(SqlStorePtr store, std::string thread_id, MessageList messages,
                                    AppendOptions options) {
     auto append =
@@ -203,7 +287,7 @@ Task<std::int64_t> append_messages(SqlStorePtr store, std::string thread_id, Mes
     co_return co_await server_write(std::move(store), std::move(plan), std::move(decide));
 }
 
-Task<void> save_extra(SqlStorePtr store, std::string thread_id, JsonObject extra) {
+Task<void> store_extra(SqlStorePtr store, std::string thread_id, JsonObject extra) {
     refuse_too_deep(thread_id, "extra", extra);
     SqlPlan plan;
     plan.threads.push_back(thread_id);
@@ -217,10 +301,52 @@ Task<void> save_extra(SqlStorePtr store, std::string thread_id, JsonObject extra
     co_await server_write(std::move(store), std::move(plan), std::move(decide));
 }
 
-Task<std::optional<Message>> find_message(SqlStorePtr store, std::string thread_id,
-                                          std::string message_id) {
+}  // namespace
+
+}  // namespace cubepi::detail
+
+namespace cubepi {
+
+using namespace detail;
+
+Task<std::optional<CheckpointData>> SqlCheckpointer::load(std::string thread_id) {
     SqlBatch reads;
-    const auto rows = std::make_shared<MessageRows>(store, thread_id);
+    const std::size_t extra = add_extra_reads(reads, thread_id, false);
+    const auto rows = std::make_shared<MessageRows>(store_, thread_id);
+    reads
+        .add(
+            "SELECT seq, {text metadata}, payload FROM cubepi_messages WHERE thread_id = $1"
+            " ORDER BY seq")
+        .text(thread_id)
+        .rows_to(rows);
+    auto convert = [store = store_, thread_id, extra, rows](const SqlResults& results) {
+        std::optional<CheckpointData> data;
+        if (results[extra].rows() == 0) return data;
+        data.emplace();
+        data->extra = read_extra(*store, thread_id, results, extra);
+        data->parent_thread_id = results[extra].optional_string(0, 1);
+        data->messages = rows->take();
+        data->position = rows->position();
+        // A row of the thread alone exists for its runs and requests.
+        if (data->messages.empty() && data->extra.empty() && !data->parent_thread_id) data.reset();
+        return data;
+    };
+    return server_read(store_, std::move(reads), std::move(convert));
+}
+
+Task<std::int64_t> SqlCheckpointer::append(std::string thread_id, MessageList messages,
+                                           AppendOptions options) {
+    return append_messages(store_, std::move(thread_id), std::move(messages), std::move(options));
+}
+
+Task<void> SqlCheckpointer::save_extra(std::string thread_id, JsonObject extra) {
+    return store_extra(store_, std::move(thread_id), std::move(extra));
+}
+
+Task<std::optional<Message>> SqlCheckpointer::find_message(std::string thread_id,
+                                                           std::string message_id) {
+    SqlBatch reads;
+    const auto rows = std::make_shared<MessageRows>(store_, thread_id);
     reads
         .add(
             "SELECT seq, {text metadata}, payload FROM cubepi_messages WHERE thread_id = $1"
@@ -229,18 +355,19 @@ Task<std::optional<Message>> find_message(SqlStorePtr store, std::string thread_
         .text(thread_id)
         .text(server_text(message_id))
         .rows_to(rows);
-    (void)co_await store->read(std::move(reads));
-    const MessageList messages = rows->take();
-    std::optional<Message> message;
-    if (!messages.empty()) message = messages.front();
-    co_return message;
+    auto convert = [rows](const SqlResults&) {
+        const MessageList messages = rows->take();
+        std::optional<Message> message;
+        if (!messages.empty()) message = messages.front();
+        return message;
+    };
+    return server_read(store_, std::move(reads), std::move(convert));
 }
 
-Task<MessageList> snapshot_thread(SqlStorePtr store, std::string thread_id,
-                                  std::string after_run_id) {
+Task<MessageList> SqlCheckpointer::snapshot(std::string thread_id, std::string after_run_id) {
     SqlBatch reads;
     add_cutoff_read(reads, thread_id, after_run_id);
-    const auto rows = std::make_shared<MessageRows>(store, thread_id);
+    const auto rows = std::make_shared<MessageRows>(store_, thread_id);
     reads
         .add(
             "SELECT seq, {text metadata}, payload FROM cubepi_messages WHERE thread_id = $1"
@@ -250,20 +377,23 @@ Task<MessageList> snapshot_thread(SqlStorePtr store, std::string thread_id,
         .text(thread_id)
         .text(after_run_id)
         .rows_to(rows);
-    const SqlResults results = co_await store->read(std::move(reads));
-    (void)read_cutoff(results[0], thread_id, after_run_id);
-    co_return rows->take();
+    auto convert = [thread_id, after_run_id, rows](const SqlResults& results) {
+        (void)read_cutoff(results[0], thread_id, after_run_id);
+        return rows->take();
+    };
+    return server_read(store_, std::move(reads), std::move(convert));
 }
 
-Task<void> fork_thread(SqlStorePtr store, std::string source, std::string target,
-                       std::string after_run_id, std::optional<JsonObject> metadata) {
+Task<void> SqlCheckpointer::fork(std::string source, std::string target, std::string after_run_id,
+                                 std::optional<JsonObject> metadata) {
     SqlPlan plan;
     plan.threads.push_back(target);
     plan.threads.push_back(source);
     add_cutoff_read(plan.reads, source, after_run_id);
     plan.reads.add("SELECT 1 FROM cubepi_threads WHERE thread_id = $1").text(target);
     const std::size_t extra = add_extra_reads(plan.reads, source, false);
-    auto decide = [=](const SqlView& view, SqlBatch& writes) {
+    auto decide = [store = store_, source, target, after_run_id, metadata, extra](
+                      const SqlView& view, SqlBatch& writes) {
         SqlFork fork;
         fork.source = source;
         fork.target = target;
@@ -277,12 +407,12 @@ Task<void> fork_thread(SqlStorePtr store, std::string source, std::string target
         write_fork(writes, fork);
         write_exact_extra(writes, target, change.merged);
     };
-    co_await server_write(std::move(store), std::move(plan), std::move(decide));
+    return server_write(store_, std::move(plan), std::move(decide));
 }
 
-Task<std::vector<ThreadInfo>> list_threads(SqlStorePtr store) {
+Task<std::vector<ThreadInfo>> SqlCheckpointer::list_threads() {
     SqlBatch reads;
-    reads.add(store->driver().listing_sql());
+    reads.add(store_->driver().listing_sql());
     auto convert = [](const SqlResults& results) {
         std::vector<ThreadInfo> list;
         for (int row = 0; row < results[0].rows(); ++row) {
@@ -294,15 +424,15 @@ Task<std::vector<ThreadInfo>> list_threads(SqlStorePtr store) {
         }
         return list;
     };
-    return server_read(std::move(store), std::move(reads), std::move(convert));
+    return server_read(store_, std::move(reads), std::move(convert));
 }
 
-Task<void> delete_thread(SqlStorePtr store, std::string thread_id) {
+Task<void> SqlCheckpointer::delete_thread(std::string thread_id) {
     SqlPlan plan;
     plan.threads.push_back(thread_id);
     plan.removes = true;
     plan.reads.add("SELECT 1 FROM cubepi_threads WHERE thread_id = $1").text(thread_id);
-    auto decide = [store, thread_id](const SqlView& view, SqlBatch& writes) {
+    auto decide = [store = store_, thread_id](const SqlView& view, SqlBatch& writes) {
         if (view.results[0].rows() == 0) throw_thread_not_found(thread_id);
         // The forks of the thread stay.
         writes
@@ -314,7 +444,7 @@ Task<void> delete_thread(SqlStorePtr store, std::string thread_id) {
             writes.add("DELETE FROM " + table + " WHERE thread_id = $1").text(thread_id);
         writes.add("DELETE FROM cubepi_threads WHERE thread_id = $1").text(thread_id);
     };
-    return server_write(store, std::move(plan), std::move(decide));
+    return server_write(store_, std::move(plan), std::move(decide));
 }
 
-}  // namespace cubepi::detail
+}  // namespace cubepi

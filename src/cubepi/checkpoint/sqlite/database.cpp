@@ -9,7 +9,7 @@
 
 #include <sqlite3.h>
 
-#include <cubepi/checkpoint/sqlite/requests.hpp>
+#include <cubepi/checkpoint/sqlite/operations.hpp>
 #include <cubepi/checkpoint/sqlite_schema.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/posix_file.hpp>

@@ -1,4 +1,6 @@
-#include <cubepi/checkpoint/sqlite/requests.hpp>
+#include <cubepi/checkpoint/sqlite/operations.hpp>
+#include <cubepi/checkpoint/sqlite/worker.hpp>
+#include <cubepi/checkpoint/sqlite_checkpointer.hpp>
 
 #include <algorithm>
 #include <limits>
@@ -8,12 +10,15 @@
 
 #include <cubepi/checkpoint/common/requests.hpp>
 #include <cubepi/checkpoint/format/stored_json.hpp>
-#include <cubepi/checkpoint/sqlite/operations.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/schema/python_json.hpp>
 
 // The pending requests of a thread, their answers, and the requests of all threads, which are read by partial indexes on the
 // rows that have not expired.
+
+// The table cubepi_native_pending, and its relation to the table of CubePi, which common/requests.hpp explains.
+// Triggers note the threads whose row of theirs changes in cubepi_native_changed_pending, in whatever process, so that an inbox
+// can adopt these changes without comparing the two tables. Each write of ours removes its note.
 
 namespace cubepi::detail {
 
@@ -33,6 +38,35 @@ std::string shared_text(HitlRequest request) {
 
 bool same_text(const HitlRequest& shared, const HitlRequest& ours) {
     return shared_text(ours) == shared_text(shared);
+}
+
+/// Reads a row with the columns id, thread_id, run_id, question_id, request_json, approval_digest, created_at,
+/// expires_at, expired.
+PendingRow read_pending_row(const SqliteStatement& row) {
+    PendingRow read;
+    read.id = row.integer(0);
+    read.thread_id = row.text(1);
+    read.run_id = row.text(2);
+    read.question_id = row.text(3);
+    read.request_json = row.text(4);
+    read.approval_digest = row.text(5);
+    read.created_at = row.number(6);
+    read.expires_at = row.number(7);
+    read.expired = row.integer(8) != 0;
+    return read;
+}
+
+/// Throws CheckpointCorruptionError naming the row if the request is unreadable.
+PendingRequest to_pending_request(const SqliteDatabase& database, const PendingRow& row) {
+    std::string damage;
+    std::optional<HitlRequest> request = parse_request(row, damage);
+    if (!request) database.fail_row(row.thread_id, row_ref(row), damage, remedy);
+    return to_pending_request(row, std::move(*request));
+}
+
+/// An unreadable request becomes an entry with `damage`.
+QuestionEntry to_question_entry(const PendingRow& row) {
+    return to_question_entry(row, row_ref(row));
 }
 
 std::optional<SharedRequest> read_shared(SqliteDatabase& database, const std::string& thread_id) {
@@ -114,6 +148,23 @@ std::vector<QuestionEntry> entries_after(SqliteDatabase& database, const InboxKe
     return entries;
 }
 
+/// Returns the pending requests of the thread in order, by both tables. Writes nothing.
+std::vector<PendingRow> pending_rows(SqliteDatabase& database, const std::string& thread_id) {
+    std::optional<SharedRequest> shared = read_shared(database, thread_id);
+    if (!shared) return {};
+    return pending_by_both(std::move(shared), read_ours(database, thread_id), same_text);
+}
+
+/// Returns the threads with a note, in order.
+std::vector<std::string> changed_threads(SqliteDatabase& database) {
+    SqliteStatement rows = database.prepare(
+        "SELECT thread_id FROM cubepi_native_changed_pending WHERE thread_id >= ''"
+        " ORDER BY thread_id");
+    std::vector<std::string> threads;
+    while (rows.step()) threads.emplace_back(rows.text(0));
+    return threads;
+}
+
 /// Adds the entries of the threads with a note, which a read-only store cannot adopt.
 void add_changed(SqliteDatabase& database, std::vector<QuestionEntry>& entries) {
     for (const std::string& thread_id : changed_threads(database)) {
@@ -156,33 +207,7 @@ AnswerRecord read_record(const SqliteStatement& row) {
     return record;
 }
 
-}  // namespace
-
-PendingRow read_pending_row(const SqliteStatement& row) {
-    PendingRow read;
-    read.id = row.integer(0);
-    read.thread_id = row.text(1);
-    read.run_id = row.text(2);
-    read.question_id = row.text(3);
-    read.request_json = row.text(4);
-    read.approval_digest = row.text(5);
-    read.created_at = row.number(6);
-    read.expires_at = row.number(7);
-    read.expired = row.integer(8) != 0;
-    return read;
-}
-
-PendingRequest to_pending_request(const SqliteDatabase& database, const PendingRow& row) {
-    std::string damage;
-    std::optional<HitlRequest> request = parse_request(row, damage);
-    if (!request) database.fail_row(row.thread_id, row_ref(row), damage, remedy);
-    return to_pending_request(row, std::move(*request));
-}
-
-QuestionEntry to_question_entry(const PendingRow& row) {
-    return to_question_entry(row, row_ref(row));
-}
-
+/// Inserts the row, or replaces the one with the same key.
 void insert_row(SqliteDatabase& database, const PendingRow& row) {
     database
         .prepare(
@@ -201,6 +226,7 @@ void insert_row(SqliteDatabase& database, const PendingRow& row) {
         .run();
 }
 
+/// Inserts the request, or replaces the one with the same key.
 void store_pending(SqliteDatabase& database, const std::string& thread_id,
                    const std::string& run_id, const HitlRequest& request) {
     insert_row(database, make_pending_row(thread_id, run_id, request));
@@ -217,6 +243,7 @@ std::optional<PendingRow> find_pending(SqliteDatabase& database, const std::stri
     return found;
 }
 
+/// Returns false if there is no such row. A row is removed by its key, so that it may be unreadable.
 bool remove_pending(SqliteDatabase& database, const std::string& thread_id,
                     const std::string& run_id, const std::string& question_id) {
     database
@@ -230,38 +257,7 @@ bool remove_pending(SqliteDatabase& database, const std::string& thread_id,
     return database.changes() > 0;
 }
 
-void fill_times(SqliteDatabase& database) {
-    std::vector<std::int64_t> ids;
-    {
-        SqliteStatement rows = database.prepare("SELECT id FROM cubepi_native_pending ORDER BY id");
-        while (rows.step()) ids.push_back(rows.integer(0));
-    }
-    for (const std::int64_t id : ids) {
-        PendingRow row;
-        row.created_at = database.now();
-        {
-            SqliteStatement text =
-                database.prepare("SELECT request_json FROM cubepi_native_pending WHERE id = ?");
-            if (text.bind(id).step()) row.request_json = text.text(0);
-        }
-        std::string damage;
-        const std::optional<HitlRequest> request = parse_request(row, damage);
-        if (request) set_times(row, *request);
-        database
-            .prepare("UPDATE cubepi_native_pending SET created_at = ?, expires_at = ? WHERE id = ?")
-            .bind(row.created_at)
-            .bind(row.expires_at)
-            .bind(id)
-            .run();
-    }
-}
-
-std::vector<PendingRow> pending_rows(SqliteDatabase& database, const std::string& thread_id) {
-    std::optional<SharedRequest> shared = read_shared(database, thread_id);
-    if (!shared) return {};
-    return pending_by_both(std::move(shared), read_ours(database, thread_id), same_text);
-}
-
+/// Makes our table agree with pending_rows(). Precedes each change of our table.
 void adopt_changes(SqliteDatabase& database, const std::string& thread_id) {
     const std::vector<PendingRow> rows = pending_rows(database, thread_id);
     const bool from_shared = rows.empty() || rows.front().id == 0;
@@ -272,6 +268,7 @@ void adopt_changes(SqliteDatabase& database, const std::string& thread_id) {
     remove_note(database, thread_id);
 }
 
+/// Repeats the first of our rows in CubePi's table. Follows each change of our table.
 void publish_first(SqliteDatabase& database, const std::string& thread_id) {
     const std::optional<PendingRow> first = first_of_ours(database, thread_id);
     if (first) {
@@ -298,23 +295,9 @@ void publish_first(SqliteDatabase& database, const std::string& thread_id) {
     remove_note(database, thread_id);
 }
 
-std::vector<std::string> changed_threads(SqliteDatabase& database) {
-    SqliteStatement rows = database.prepare(
-        "SELECT thread_id FROM cubepi_native_changed_pending WHERE thread_id >= ''"
-        " ORDER BY thread_id");
-    std::vector<std::string> threads;
-    while (rows.step()) threads.emplace_back(rows.text(0));
-    return threads;
-}
-
 bool has_changed_threads(SqliteDatabase& database) {
     return database.prepare("SELECT 1 FROM cubepi_native_changed_pending WHERE thread_id >= ''")
         .step();
-}
-
-void adopt_all_changes(SqliteDatabase& database) {
-    for (const std::string& thread_id : changed_threads(database))
-        adopt_changes(database, thread_id);
 }
 
 void save_pending_request(SqliteDatabase& database, const std::string& thread_id,
@@ -330,14 +313,6 @@ std::vector<PendingRequest> load_pending_requests(SqliteDatabase& database,
     for (const PendingRow& row : pending_rows(database, thread_id))
         list.push_back(to_pending_request(database, row));
     return list;
-}
-
-bool clear_pending_request(SqliteDatabase& database, const std::string& thread_id,
-                           const std::string& run_id, const std::string& question_id) {
-    adopt_changes(database, thread_id);
-    const bool removed = remove_pending(database, thread_id, run_id, question_id);
-    publish_first(database, thread_id);
-    return removed;
 }
 
 void save_hitl_answer(SqliteDatabase& database, const std::string& thread_id,
@@ -369,26 +344,6 @@ std::optional<Json> load_hitl_answer(SqliteDatabase& database, const std::string
         why = error.what();
     }
     database.fail_row(thread_id, "thread_hitl_answers.question_id=" + question_id, why);
-}
-
-void clear_hitl_answers(SqliteDatabase& database, const std::string& thread_id,
-                        const std::string& run_id, const std::vector<std::string>& question_ids) {
-    if (question_ids.empty()) {
-        database.prepare("DELETE FROM thread_hitl_answers WHERE thread_id = ? AND run_id = ?")
-            .bind(thread_id)
-            .bind(run_id)
-            .run();
-    }
-    for (const std::string& question_id : question_ids) {
-        database
-            .prepare(
-                "DELETE FROM thread_hitl_answers WHERE thread_id = ? AND run_id = ? AND "
-                "question_id = ?")
-            .bind(thread_id)
-            .bind(run_id)
-            .bind(question_id)
-            .run();
-    }
 }
 
 std::optional<QuestionPage> list_requests(SqliteDatabase& database, const QuestionQuery& query) {
@@ -427,8 +382,8 @@ std::vector<QuestionEntry> expire_due(SqliteDatabase& database, double now, std:
     return entries;
 }
 
-void answer_request(SqliteDatabase& database, const std::string& thread_id,
-                    const AnswerRecord& record) {
+void record_answer(SqliteDatabase& database, const std::string& thread_id,
+                   const AnswerRecord& record) {
     adopt_changes(database, thread_id);
     const std::optional<PendingRow> row =
         find_pending(database, thread_id, record.run_id, record.question_id);
@@ -464,4 +419,140 @@ std::size_t discard_requests(SqliteDatabase& database, const std::string& thread
     return count;
 }
 
+}  // namespace
+
+void fill_times(SqliteDatabase& database) {
+    std::vector<std::int64_t> ids;
+    {
+        SqliteStatement rows = database.prepare("SELECT id FROM cubepi_native_pending ORDER BY id");
+        while (rows.step()) ids.push_back(rows.integer(0));
+    }
+    for (const std::int64_t id : ids) {
+        PendingRow row;
+        row.created_at = database.now();
+        {
+            SqliteStatement text =
+                database.prepare("SELECT request_json FROM cubepi_native_pending WHERE id = ?");
+            if (text.bind(id).step()) row.request_json = text.text(0);
+        }
+        std::string damage;
+        const std::optional<HitlRequest> request = parse_request(row, damage);
+        if (request) set_times(row, *request);
+        database
+            .prepare("UPDATE cubepi_native_pending SET created_at = ?, expires_at = ? WHERE id = ?")
+            .bind(row.created_at)
+            .bind(row.expires_at)
+            .bind(id)
+            .run();
+    }
+}
+
+void adopt_all_changes(SqliteDatabase& database) {
+    for (const std::string& thread_id : changed_threads(database))
+        adopt_changes(database, thread_id);
+}
+
+bool clear_pending_request(SqliteDatabase& database, const std::string& thread_id,
+                           const std::string& run_id, const std::string& question_id) {
+    adopt_changes(database, thread_id);
+    const bool removed = remove_pending(database, thread_id, run_id, question_id);
+    publish_first(database, thread_id);
+    return removed;
+}
+
+void clear_hitl_answers(SqliteDatabase& database, const std::string& thread_id,
+                        const std::string& run_id, const std::vector<std::string>& question_ids) {
+    if (question_ids.empty()) {
+        database.prepare("DELETE FROM thread_hitl_answers WHERE thread_id = ? AND run_id = ?")
+            .bind(thread_id)
+            .bind(run_id)
+            .run();
+    }
+    for (const std::string& question_id : question_ids) {
+        database
+            .prepare(
+                "DELETE FROM thread_hitl_answers WHERE thread_id = ? AND run_id = ? AND "
+                "question_id = ?")
+            .bind(thread_id)
+            .bind(run_id)
+            .bind(question_id)
+            .run();
+    }
+}
+
 }  // namespace cubepi::detail
+
+namespace cubepi {
+
+using namespace detail;
+
+Task<void> SQLiteCheckpointer::save_pending_request(std::string thread_id, std::string run_id,
+                                                    HitlRequest request) {
+    return call_sqlite(worker_, SqliteAccess::write, detail::save_pending_request,
+                       std::move(thread_id), std::move(run_id), std::move(request));
+}
+
+Task<std::vector<PendingRequest>> SQLiteCheckpointer::load_pending_requests(std::string thread_id) {
+    return call_sqlite(worker_, SqliteAccess::read, detail::load_pending_requests,
+                       std::move(thread_id));
+}
+
+Task<bool> SQLiteCheckpointer::clear_pending_request(std::string thread_id, std::string run_id,
+                                                     std::string question_id) {
+    return call_sqlite(worker_, SqliteAccess::write, detail::clear_pending_request,
+                       std::move(thread_id), std::move(run_id), std::move(question_id));
+}
+
+Task<void> SQLiteCheckpointer::save_hitl_answer(std::string thread_id, HitlAnswer answer) {
+    return call_sqlite(worker_, SqliteAccess::write, detail::save_hitl_answer, std::move(thread_id),
+                       std::move(answer));
+}
+
+Task<std::optional<Json>> SQLiteCheckpointer::load_hitl_answer(std::string thread_id,
+                                                               std::string run_id,
+                                                               std::string question_id) {
+    return call_sqlite(worker_, SqliteAccess::read, detail::load_hitl_answer, std::move(thread_id),
+                       std::move(run_id), std::move(question_id));
+}
+
+Task<void> SQLiteCheckpointer::clear_hitl_answers(std::string thread_id, std::string run_id,
+                                                  std::vector<std::string> question_ids) {
+    return call_sqlite(worker_, SqliteAccess::write, detail::clear_hitl_answers,
+                       std::move(thread_id), std::move(run_id), std::move(question_ids));
+}
+
+Task<QuestionPage> SQLiteCheckpointer::list_requests(QuestionQuery query) {
+    const std::shared_ptr<detail::SqliteWorker> worker = worker_;
+    auto list = [query](SqliteDatabase& database) {
+        return detail::list_requests(database, query);
+    };
+    std::optional<QuestionPage> page =
+        co_await call_sqlite(worker, SqliteAccess::read, std::move(list));
+    if (page) co_return std::move(*page);
+    auto adopt_and_list = [query](SqliteDatabase& database) {
+        detail::adopt_all_changes(database);
+        return detail::list_requests(database, query).value();
+    };
+    co_return co_await call_sqlite(worker, SqliteAccess::write, std::move(adopt_and_list));
+}
+
+Task<std::vector<QuestionEntry>> SQLiteCheckpointer::expire_due(double now, std::size_t limit) {
+    return call_sqlite(worker_, SqliteAccess::write, detail::expire_due, now, limit);
+}
+
+Task<void> SQLiteCheckpointer::answer_request(std::string thread_id, AnswerRecord record) {
+    return call_sqlite(worker_, SqliteAccess::write, record_answer, std::move(thread_id),
+                       std::move(record));
+}
+
+Task<std::vector<AnswerRecord>> SQLiteCheckpointer::load_answer_records(std::string thread_id) {
+    return call_sqlite(worker_, SqliteAccess::read, detail::load_answer_records,
+                       std::move(thread_id));
+}
+
+Task<std::size_t> SQLiteCheckpointer::discard_requests(std::string thread_id) {
+    return call_sqlite(worker_, SqliteAccess::write, detail::discard_requests,
+                       std::move(thread_id));
+}
+
+}  // namespace cubepi

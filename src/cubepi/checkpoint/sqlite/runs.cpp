@@ -4,6 +4,8 @@
 
 #include <cubepi/checkpoint/claim_rules.hpp>
 #include <cubepi/checkpoint/sqlite/operations.hpp>
+#include <cubepi/checkpoint/sqlite/worker.hpp>
+#include <cubepi/checkpoint/sqlite_checkpointer.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/schema/python_json.hpp>
 
@@ -13,6 +15,22 @@
 namespace cubepi::detail {
 
 namespace {
+
+void run_on_run(SqliteDatabase& database, std::string_view sql, const std::string& thread_id,
+                const std::string& run_id) {
+    database.prepare(sql).bind(thread_id).bind(run_id).run();
+}
+
+/// Removes the mark and all answers of a run that completes.
+void remove_answers_of_run(SqliteDatabase& database, const std::string& thread_id,
+                           const std::string& run_id) {
+    for (const std::string_view sql :
+         {"DELETE FROM cubepi_native_started WHERE thread_id = ? AND run_id = ?",
+          "DELETE FROM cubepi_native_used_answers WHERE thread_id = ? AND run_id = ?",
+          "DELETE FROM thread_hitl_answers WHERE thread_id = ? AND run_id = ?"}) {
+        run_on_run(database, sql, thread_id, run_id);
+    }
+}
 
 /// The runs and claims of a thread, in the transaction of the caller.
 class SqliteClaims final : public ClaimTable {
@@ -96,11 +114,6 @@ ClaimTime time_of(const SqliteDatabase& database) {
     return ClaimTime{database.now(), database.options().lease};
 }
 
-void run_on_run(SqliteDatabase& database, std::string_view sql, const std::string& thread_id,
-                const std::string& run_id) {
-    database.prepare(sql).bind(thread_id).bind(run_id).run();
-}
-
 void run_on_question(SqliteDatabase& database, std::string_view sql, const std::string& thread_id,
                      const std::string& run_id, const std::string& question_id) {
     database.prepare(sql).bind(thread_id).bind(run_id).bind(question_id).run();
@@ -137,6 +150,32 @@ Json read_used_answer(SqliteDatabase& database, const std::string& thread_id,
 
 }  // namespace
 
+void require_claim(SqliteDatabase& database, const std::string& thread_id,
+                   const std::string& run_id, const std::string& owner_id) {
+    SqliteClaims claims(database, thread_id);
+    ClaimRules(claims, thread_id).require_claim(run_id, owner_id);
+}
+
+bool is_run_complete(SqliteDatabase& database, const std::string& thread_id,
+                     const std::string& run_id) {
+    return SqliteClaims(database, thread_id).run_state(run_id) == RunState::complete;
+}
+
+void settle_questions(SqliteDatabase& database, const std::string& thread_id,
+                      const std::string& run_id, const std::vector<std::string>& question_ids) {
+    if (question_ids.empty()) return;
+    clear_hitl_answers(database, thread_id, run_id, question_ids);
+    for (const std::string& question_id : question_ids) {
+        run_on_question(database,
+                        "DELETE FROM cubepi_native_used_answers"
+                        " WHERE thread_id = ? AND run_id = ? AND question_id = ?",
+                        thread_id, run_id, question_id);
+        (void)clear_pending_request(database, thread_id, run_id, question_id);
+    }
+}
+
+namespace {
+
 ClaimResult claim_run(SqliteDatabase& database, const std::string& thread_id,
                       const std::string& run_id, const ClaimOwner& owner, ClaimKind kind) {
     SqliteClaims claims(database, thread_id);
@@ -155,12 +194,6 @@ void release_claim(SqliteDatabase& database, const std::string& thread_id,
     ClaimRules(claims, thread_id).release(run_id, owner_id);
 }
 
-void require_claim(SqliteDatabase& database, const std::string& thread_id,
-                   const std::string& run_id, const std::string& owner_id) {
-    SqliteClaims claims(database, thread_id);
-    ClaimRules(claims, thread_id).require_claim(run_id, owner_id);
-}
-
 void mark_run_complete(SqliteDatabase& database, const std::string& thread_id,
                        const std::string& run_id) {
     SqliteClaims claims(database, thread_id);
@@ -171,11 +204,6 @@ void complete_run(SqliteDatabase& database, const std::string& thread_id, const 
                   const std::string& owner_id) {
     SqliteClaims claims(database, thread_id);
     ClaimRules(claims, thread_id).complete(run_id, owner_id);
-}
-
-bool is_run_complete(SqliteDatabase& database, const std::string& thread_id,
-                     const std::string& run_id) {
-    return SqliteClaims(database, thread_id).run_state(run_id) == RunState::complete;
 }
 
 void mark_batch_started(SqliteDatabase& database, const std::string& thread_id,
@@ -235,27 +263,57 @@ std::optional<StartedBatch> load_started_batch(SqliteDatabase& database,
     return started;
 }
 
-void settle_questions(SqliteDatabase& database, const std::string& thread_id,
-                      const std::string& run_id, const std::vector<std::string>& question_ids) {
-    if (question_ids.empty()) return;
-    clear_hitl_answers(database, thread_id, run_id, question_ids);
-    for (const std::string& question_id : question_ids) {
-        run_on_question(database,
-                        "DELETE FROM cubepi_native_used_answers"
-                        " WHERE thread_id = ? AND run_id = ? AND question_id = ?",
-                        thread_id, run_id, question_id);
-        (void)clear_pending_request(database, thread_id, run_id, question_id);
-    }
-}
-
-void remove_answers_of_run(SqliteDatabase& database, const std::string& thread_id,
-                           const std::string& run_id) {
-    for (const std::string_view sql :
-         {"DELETE FROM cubepi_native_started WHERE thread_id = ? AND run_id = ?",
-          "DELETE FROM cubepi_native_used_answers WHERE thread_id = ? AND run_id = ?",
-          "DELETE FROM thread_hitl_answers WHERE thread_id = ? AND run_id = ?"}) {
-        run_on_run(database, sql, thread_id, run_id);
-    }
-}
+}  // namespace
 
 }  // namespace cubepi::detail
+
+namespace cubepi {
+
+using namespace detail;
+
+Task<ClaimResult> SQLiteCheckpointer::claim_run(std::string thread_id, std::string run_id,
+                                                ClaimOwner owner, ClaimKind kind) {
+    return call_sqlite(worker_, SqliteAccess::write, detail::claim_run, std::move(thread_id),
+                       std::move(run_id), std::move(owner), kind);
+}
+
+Task<void> SQLiteCheckpointer::renew_claim(std::string thread_id, std::string run_id,
+                                           std::string owner_id) {
+    return call_sqlite(worker_, SqliteAccess::write, detail::renew_claim, std::move(thread_id),
+                       std::move(run_id), std::move(owner_id));
+}
+
+Task<void> SQLiteCheckpointer::release_claim(std::string thread_id, std::string run_id,
+                                             std::string owner_id) {
+    return call_sqlite(worker_, SqliteAccess::write, detail::release_claim, std::move(thread_id),
+                       std::move(run_id), std::move(owner_id));
+}
+
+Task<void> SQLiteCheckpointer::mark_run_complete(std::string thread_id, std::string run_id) {
+    return call_sqlite(worker_, SqliteAccess::write, detail::mark_run_complete,
+                       std::move(thread_id), std::move(run_id));
+}
+
+Task<void> SQLiteCheckpointer::complete_run(std::string thread_id, std::string run_id,
+                                            std::string owner_id) {
+    return call_sqlite(worker_, SqliteAccess::write, detail::complete_run, std::move(thread_id),
+                       std::move(run_id), std::move(owner_id));
+}
+
+Task<bool> SQLiteCheckpointer::is_run_complete(std::string thread_id, std::string run_id) {
+    return call_sqlite(worker_, SqliteAccess::read, detail::is_run_complete, std::move(thread_id),
+                       std::move(run_id));
+}
+
+Task<void> SQLiteCheckpointer::mark_batch_started(std::string thread_id, BatchStart start) {
+    return call_sqlite(worker_, SqliteAccess::write, detail::mark_batch_started,
+                       std::move(thread_id), std::move(start));
+}
+
+Task<std::optional<StartedBatch>> SQLiteCheckpointer::load_started_batch(std::string thread_id,
+                                                                         std::string run_id) {
+    return call_sqlite(worker_, SqliteAccess::read, detail::load_started_batch,
+                       std::move(thread_id), std::move(run_id));
+}
+
+}  // namespace cubepi

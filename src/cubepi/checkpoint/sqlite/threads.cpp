@@ -5,6 +5,8 @@
 #include <cubepi/checkpoint/common/store_errors.hpp>
 #include <cubepi/checkpoint/format/stored_json.hpp>
 #include <cubepi/checkpoint/sqlite/operations.hpp>
+#include <cubepi/checkpoint/sqlite/worker.hpp>
+#include <cubepi/checkpoint/sqlite_checkpointer.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/message_json.hpp>
 #include <cubepi/schema/python_json.hpp>
@@ -100,8 +102,7 @@ std::string forked_extra(SqliteDatabase& database, const std::string& source,
     }
 }
 
-}  // namespace
-
+/// Returns the message of the row. Throws CheckpointCorruptionError naming the row if it is unreadable.
 Message read_message(SqliteDatabase& database, const std::string& thread_id, std::int64_t row,
                      std::string_view json) {
     std::string why;
@@ -133,26 +134,6 @@ std::optional<CheckpointData> load_thread(SqliteDatabase& database, const std::s
     return data;
 }
 
-std::int64_t append_messages(SqliteDatabase& database, const std::string& thread_id,
-                             const MessageList& messages, const AppendOptions& options) {
-    if (!options.claim_owner().empty()) {
-        require_claim(database, thread_id, options.claim_run_id(), options.claim_owner());
-    }
-    refuse_completed_runs(database, thread_id, messages);
-    std::optional<std::int64_t> position;
-    if (options.expected_position() || messages.empty())
-        position = position_of(database, thread_id);
-    if (options.expected_position() && *options.expected_position() != *position) {
-        throw_stale_append(thread_id, *options.expected_position(), *position);
-    }
-    std::string text;
-    for (const Message& message : messages) insert_message(database, thread_id, message, text);
-    if (!messages.empty()) position = database.last_insert_id();
-    if (options.extra()) save_extra(database, thread_id, *options.extra());
-    settle_questions(database, thread_id, options.settled_run_id(), options.settled_questions());
-    return *position;
-}
-
 void save_extra(SqliteDatabase& database, const std::string& thread_id, const JsonObject& extra) {
     std::optional<std::string> stored;
     {
@@ -178,6 +159,26 @@ void save_extra(SqliteDatabase& database, const std::string& thread_id, const Js
             .bind(thread_id)
             .run();
     }
+}
+
+std::int64_t append_messages(SqliteDatabase& database, const std::string& thread_id,
+                             const MessageList& messages, const AppendOptions& options) {
+    if (!options.claim_owner().empty()) {
+        require_claim(database, thread_id, options.claim_run_id(), options.claim_owner());
+    }
+    refuse_completed_runs(database, thread_id, messages);
+    std::optional<std::int64_t> position;
+    if (options.expected_position() || messages.empty())
+        position = position_of(database, thread_id);
+    if (options.expected_position() && *options.expected_position() != *position) {
+        throw_stale_append(thread_id, *options.expected_position(), *position);
+    }
+    std::string text;
+    for (const Message& message : messages) insert_message(database, thread_id, message, text);
+    if (!messages.empty()) position = database.last_insert_id();
+    if (options.extra()) save_extra(database, thread_id, *options.extra());
+    settle_questions(database, thread_id, options.settled_run_id(), options.settled_questions());
+    return *position;
 }
 
 std::optional<Message> find_message(SqliteDatabase& database, const std::string& thread_id,
@@ -286,4 +287,53 @@ void delete_thread(SqliteDatabase& database, const std::string& thread_id) {
     if (deleted == 0) throw_thread_not_found(thread_id);
 }
 
+}  // namespace
+
 }  // namespace cubepi::detail
+
+namespace cubepi {
+
+using namespace detail;
+
+Task<std::optional<CheckpointData>> SQLiteCheckpointer::load(std::string thread_id) {
+    return call_sqlite(worker_, SqliteAccess::read, detail::load_thread, std::move(thread_id));
+}
+
+Task<std::int64_t> SQLiteCheckpointer::append(std::string thread_id, MessageList messages,
+                                              AppendOptions options) {
+    return call_sqlite(worker_, SqliteAccess::write, detail::append_messages, std::move(thread_id),
+                       std::move(messages), std::move(options));
+}
+
+Task<void> SQLiteCheckpointer::save_extra(std::string thread_id, JsonObject extra) {
+    return call_sqlite(worker_, SqliteAccess::write, detail::save_extra, std::move(thread_id),
+                       std::move(extra));
+}
+
+Task<std::optional<Message>> SQLiteCheckpointer::find_message(std::string thread_id,
+                                                              std::string message_id) {
+    return call_sqlite(worker_, SqliteAccess::read, detail::find_message, std::move(thread_id),
+                       std::move(message_id));
+}
+
+Task<MessageList> SQLiteCheckpointer::snapshot(std::string thread_id, std::string after_run_id) {
+    return call_sqlite(worker_, SqliteAccess::read, detail::snapshot_thread, std::move(thread_id),
+                       std::move(after_run_id));
+}
+
+Task<void> SQLiteCheckpointer::fork(std::string source_thread_id, std::string new_thread_id,
+                                    std::string after_run_id, std::optional<JsonObject> metadata) {
+    return call_sqlite(worker_, SqliteAccess::write, detail::fork_thread,
+                       std::move(source_thread_id), std::move(new_thread_id),
+                       std::move(after_run_id), std::move(metadata));
+}
+
+Task<std::vector<ThreadInfo>> SQLiteCheckpointer::list_threads() {
+    return call_sqlite(worker_, SqliteAccess::read, detail::list_threads);
+}
+
+Task<void> SQLiteCheckpointer::delete_thread(std::string thread_id) {
+    return call_sqlite(worker_, SqliteAccess::write, detail::delete_thread, std::move(thread_id));
+}
+
+}  // namespace cubepi

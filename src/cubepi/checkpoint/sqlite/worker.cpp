@@ -9,8 +9,10 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <cubepi/checkpoint/sqlite_checkpointer.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/runtime.hpp>
 #include <cubepi/core/support/blocked_signals.hpp>
 
 namespace cubepi::detail {
@@ -276,3 +278,39 @@ void SqliteWorker::count_commit(std::uint64_t writes) noexcept {
 }
 
 }  // namespace cubepi::detail
+
+namespace cubepi {
+
+namespace {
+
+SQLiteOptions options_for(std::string path) {
+    SQLiteOptions options;
+    options.path = std::move(path);
+    return options;
+}
+
+SQLiteOptions with_defaults(SQLiteOptions options) {
+    if (!options.clock) options.clock = std::make_shared<SystemClock>();
+    if (!options.log) options.log = Runtime::standard()->log;
+    return options;
+}
+
+}  // namespace
+
+SQLiteCheckpointer::SQLiteCheckpointer(std::string path)
+    : SQLiteCheckpointer(options_for(std::move(path))) {}
+
+SQLiteCheckpointer::SQLiteCheckpointer(SQLiteOptions options)
+    : worker_(std::make_shared<detail::SqliteWorker>(with_defaults(std::move(options)))) {}
+
+SQLiteCheckpointer::~SQLiteCheckpointer() { worker_->close(); }
+
+SQLiteStats SQLiteCheckpointer::stats() const { return worker_->stats(); }
+
+Task<void> SQLiteCheckpointer::open() {
+    // Any call opens the file.
+    auto call = [](detail::SqliteDatabase&) {};
+    return detail::call_sqlite(worker_, detail::SqliteAccess::read, std::move(call));
+}
+
+}  // namespace cubepi

@@ -141,4 +141,15 @@ auto call_sqlite(std::shared_ptr<SqliteWorker> worker, SqliteAccess access, F fu
     co_return job->take();
 }
 
+/// Calls `function(database, arguments...)` on the worker. The call owns the arguments.
+template <class Result, class... Parameters, class... Arguments>
+Task<Result> call_sqlite(std::shared_ptr<SqliteWorker> worker, SqliteAccess access,
+                         Result (*function)(SqliteDatabase&, Parameters...),
+                         Arguments... arguments) {
+    auto bound = [function, ... arguments = std::move(arguments)](SqliteDatabase& database) {
+        return function(database, arguments...);
+    };
+    return call_sqlite(std::move(worker), access, std::move(bound));
+}
+
 }  // namespace cubepi::detail

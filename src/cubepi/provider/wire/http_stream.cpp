@@ -13,7 +13,6 @@
 #include <cubepi/net/http_client.hpp>
 #include <cubepi/net/utf8.hpp>
 #include <cubepi/provider/observers.hpp>
-#include <cubepi/provider/wire/endpoint.hpp>
 #include <cubepi/provider/wire/http_attempt.hpp>
 #include <cubepi/provider/wire/user_hook.hpp>
 #include <cubepi/provider/wire/wire_protocol.hpp>

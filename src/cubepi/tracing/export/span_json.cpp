@@ -8,6 +8,8 @@
 #include <type_traits>
 #include <variant>
 
+#include <sys/stat.h>
+
 #include <cubepi/core/number_text.hpp>
 #include <cubepi/net/utf8.hpp>
 
@@ -228,6 +230,14 @@ std::string resource_json(const Resource& resource) {
     append_json_string(out, resource.schema_url);
     out.push_back('}');
     return out;
+}
+
+void make_private_directories(const std::filesystem::path& path) {
+    std::filesystem::path built;
+    for (const auto& part : path) {
+        built /= part;
+        ::mkdir(built.c_str(), 0700);
+    }
 }
 
 }  // namespace cubepi::detail

@@ -2,10 +2,13 @@
 
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <string_view>
 
 #include <cubepi/tracing/span.hpp>
+
+// The files of traces: their lines, and their directories.
 
 namespace cubepi::detail {
 
@@ -29,5 +32,8 @@ void append_integer(std::string& out, std::int64_t value);
 
 /// Appends "2026-11-21T23:28:50.155353Z". A time outside of the years 1970 to 9999 becomes the nearest one within.
 void append_iso_time(std::string& out, std::chrono::system_clock::time_point time);
+
+/// Creates a directory and those above it, readable only by their owner. A failure shows when a file in it is opened.
+void make_private_directories(const std::filesystem::path& path);
 
 }  // namespace cubepi::detail

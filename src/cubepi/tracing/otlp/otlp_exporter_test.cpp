@@ -16,7 +16,6 @@
 #include <cubepi/tracing/otlp/otlp_decoder_test.hpp>
 #include <cubepi/tracing/otlp/otlp_messages.hpp>
 #include <cubepi/tracing/otlp/otlp_samples_test.hpp>
-#include <cubepi/tracing/otlp/protobuf_writer.hpp>
 
 namespace cubepi {
 namespace {

@@ -19,7 +19,6 @@
 #include <cubepi/core/support/fork_generation.hpp>
 #include <cubepi/provider/observers.hpp>
 #include <cubepi/tracing/recorder/content.hpp>
-#include <cubepi/tracing/recorder/loss_report.hpp>
 #include <cubepi/tracing/span.hpp>
 #include <cubepi/tracing/span_sink.hpp>
 

@@ -14,7 +14,7 @@
 #include <gtest/gtest.h>
 
 #include <cubepi/provider/faux.hpp>
-#include <cubepi/tracing/recorder/run_table.hpp>
+#include <cubepi/tracing/recorder/shared_tables.hpp>
 #include <cubepi/tracing/traced_test.hpp>
 
 namespace cubepi {

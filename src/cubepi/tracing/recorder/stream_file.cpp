@@ -17,7 +17,7 @@
 #include <cubepi/core/support/fork_generation.hpp>
 #include <cubepi/core/support/posix_file.hpp>
 #include <cubepi/net/utf8.hpp>
-#include <cubepi/tracing/export/private_directories.hpp>
+#include <cubepi/tracing/export/span_json.hpp>
 
 namespace cubepi::detail {
 

@@ -12,7 +12,6 @@
 
 #include <cubepi/core/agent_event.hpp>
 #include <cubepi/tracing/recorder/content.hpp>
-#include <cubepi/tracing/recorder/loss_report.hpp>
 
 namespace cubepi::detail {
 

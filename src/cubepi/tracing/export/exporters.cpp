@@ -1,24 +1,91 @@
-#include <cubepi/tracing/jsonl_exporter.hpp>
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <map>
+#include <mutex>
+#include <ostream>
+#include <utility>
+#include <variant>
+#include <vector>
 
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 
-#include <algorithm>
-#include <atomic>
-#include <cerrno>
-#include <map>
-#include <utility>
-#include <vector>
-
+#include <cubepi/core/number_text.hpp>
 #include <cubepi/core/offload.hpp>
 #include <cubepi/core/support/posix_file.hpp>
-#include <cubepi/tracing/export/private_directories.hpp>
+#include <cubepi/net/utf8.hpp>
+#include <cubepi/tracing/console_exporter.hpp>
 #include <cubepi/tracing/export/span_json.hpp>
+#include <cubepi/tracing/jsonl_exporter.hpp>
+#include <cubepi/tracing/memory_exporters.hpp>
+#include <cubepi/tracing/metric_data.hpp>
 
 namespace cubepi {
 
 namespace {
+
+constexpr std::size_t longest_value = 60;
+
+/// One line without control characters, cut to its limit.
+std::string shortened(std::string_view text) {
+    const bool cut = text.size() > longest_value;
+    if (cut) {
+        text = text.substr(0, longest_value);
+        text = text.substr(0, complete_utf8_prefix(text));
+    }
+    std::string clean = replace_broken_utf8(text);
+    for (std::size_t i = 0; i < clean.size(); ++i) {
+        const auto c = static_cast<unsigned char>(clean[i]);
+        if (c < 0x20 || c == 0x7f) clean[i] = ' ';
+        // U+0080 to U+009F, which are two bytes.
+        if (c != 0xc2 || static_cast<unsigned char>(clean[i + 1]) > 0x9f) continue;
+        clean[i] = ' ';
+        clean[i + 1] = ' ';
+    }
+    return cut ? clean + "…" : clean;
+}
+
+std::string value_text(const AttributeValue& value) {
+    if (const auto text = value.if_text()) return shortened(*text);
+    if (const bool* truth = value.if_boolean()) return *truth ? "true" : "false";
+    if (const std::int64_t* integer = value.if_integer()) return std::to_string(*integer);
+    if (const double* number = value.if_number()) return number_text(*number);
+    std::string list;
+    for (const SharedString& one : *value.if_list()) list += (list.empty() ? "" : ",") + one.str();
+    return shortened(list);
+}
+
+std::string line_of(const SpanData& span) {
+    std::string time;
+    detail::append_iso_time(time, span.start);
+    std::string line = time.substr(11, 12) + "  " + shortened(span.name) + "  " +
+                       seconds_text(span.end - span.start);
+    if (span.status == SpanStatus::error) {
+        line += "  error";
+        if (!span.status_description.empty()) line += ": " + shortened(span.status_description);
+    } else {
+        line += "  ok";
+    }
+    for (const Attribute& one : span.attributes)
+        line += "  " + shortened(one.key) + "=" + value_text(one.value);
+    line += "  trace=" + span.context.trace_id.hex() + " span=" + span.context.span_id.hex();
+    if (span.parent.valid()) line += " parent=" + span.parent.hex();
+    return line + "\n";
+}
+
+/// Writes `text`, which has `items` spans or data points.
+ExportResult write(std::ostream& out, const std::string& text, std::size_t items) {
+    out << text << std::flush;
+    ExportResult result;
+    if (!out) {
+        out.clear();
+        result.rejected = items;
+        result.error = "cannot write to the stream";
+    }
+    return result;
+}
 
 using detail::UniqueFd;
 
@@ -75,7 +142,38 @@ private:
 
 using SpanPointers = std::vector<const SpanData*>;
 
+/// Marks a write in progress, until end() or, if the write is never made, the destructor.
+class Writing {
+public:
+    explicit Writing(std::atomic<bool>& flag) : flag_(&flag) {}
+    ~Writing() { end(); }
+    void end() noexcept {
+        if (flag_ != nullptr) *std::exchange(flag_, nullptr) = false;
+    }
+    Writing(const Writing&) = delete;
+    Writing& operator=(const Writing&) = delete;
+
+private:
+    std::atomic<bool>* flag_;
+};
+
 }  // namespace
+
+ConsoleSpanExporter::ConsoleSpanExporter(std::ostream& out) : out_(out) {}
+
+Task<ExportResult> ConsoleSpanExporter::export_spans(SpanBatch batch,
+                                                     std::shared_ptr<const Resource>) {
+    std::string lines;
+    for (const auto& span : batch) lines += line_of(*span);
+    co_return write(out_, lines, batch.size());
+}
+
+ConsoleMetricExporter::ConsoleMetricExporter(std::ostream& out) : out_(out) {}
+
+Task<ExportResult> ConsoleMetricExporter::export_metrics(
+    std::shared_ptr<const MetricSnapshot> metrics, std::shared_ptr<const Resource> resource) {
+    co_return write(out_, prometheus_text(*metrics, *resource), metrics->point_count());
+}
 
 struct JsonlSpanExporter::State {
     explicit State(std::filesystem::path where) : directory(std::move(where)) {}
@@ -94,25 +192,6 @@ struct JsonlSpanExporter::State {
     std::shared_ptr<const Resource> resource;
     std::string resource_text;
 };
-
-namespace {
-
-/// Marks a write in progress, until end() or, if the write is never made, the destructor.
-class Writing {
-public:
-    explicit Writing(std::atomic<bool>& flag) : flag_(&flag) {}
-    ~Writing() { end(); }
-    void end() noexcept {
-        if (flag_ != nullptr) *std::exchange(flag_, nullptr) = false;
-    }
-    Writing(const Writing&) = delete;
-    Writing& operator=(const Writing&) = delete;
-
-private:
-    std::atomic<bool>* flag_;
-};
-
-}  // namespace
 
 JsonlSpanExporter::JsonlSpanExporter(std::filesystem::path directory)
     : state_(std::make_shared<State>(std::move(directory))) {}
@@ -206,6 +285,103 @@ std::string JsonlSpanExporter::State::append(TraceFile& file, const std::filesys
     if (file.check_end && ends_inside_line(fd.get())) lines.insert(0, "\n");
     file.check_end = !detail::write_all(fd.get(), lines);
     return file.check_end ? failure("write to", path, errno) : std::string();
+}
+
+struct InMemorySpanExporter::State {
+    mutable std::mutex mutex;
+    SpanBatch spans;
+    std::shared_ptr<const Resource> resource;
+    bool shut_down = false;
+};
+
+InMemorySpanExporter::InMemorySpanExporter() : state_(std::make_unique<State>()) {}
+InMemorySpanExporter::~InMemorySpanExporter() = default;
+
+Task<ExportResult> InMemorySpanExporter::export_spans(SpanBatch batch,
+                                                      std::shared_ptr<const Resource> resource) {
+    const std::lock_guard lock(state_->mutex);
+    std::move(batch.begin(), batch.end(), std::back_inserter(state_->spans));
+    state_->resource = std::move(resource);
+    co_return ExportResult();
+}
+
+Task<void> InMemorySpanExporter::shutdown() {
+    const std::lock_guard lock(state_->mutex);
+    state_->shut_down = true;
+    co_return;
+}
+
+SpanBatch InMemorySpanExporter::spans() const {
+    const std::lock_guard lock(state_->mutex);
+    return state_->spans;
+}
+
+std::shared_ptr<const SpanData> InMemorySpanExporter::find(std::string_view name) const {
+    const std::lock_guard lock(state_->mutex);
+    const auto found = std::find_if(state_->spans.begin(), state_->spans.end(),
+                                    [name](const auto& span) { return span->name == name; });
+    return found == state_->spans.end() ? nullptr : *found;
+}
+
+std::shared_ptr<const Resource> InMemorySpanExporter::resource() const {
+    const std::lock_guard lock(state_->mutex);
+    return state_->resource;
+}
+
+void InMemorySpanExporter::clear() {
+    const std::lock_guard lock(state_->mutex);
+    state_->spans.clear();
+}
+
+bool InMemorySpanExporter::is_shut_down() const {
+    const std::lock_guard lock(state_->mutex);
+    return state_->shut_down;
+}
+
+struct InMemoryMetricExporter::State {
+    mutable std::mutex mutex;
+    std::shared_ptr<const MetricSnapshot> metrics;
+    std::shared_ptr<const Resource> resource;
+    std::size_t exports = 0;
+    bool shut_down = false;
+};
+
+InMemoryMetricExporter::InMemoryMetricExporter() : state_(std::make_unique<State>()) {}
+InMemoryMetricExporter::~InMemoryMetricExporter() = default;
+
+Task<ExportResult> InMemoryMetricExporter::export_metrics(
+    std::shared_ptr<const MetricSnapshot> metrics, std::shared_ptr<const Resource> resource) {
+    const std::lock_guard lock(state_->mutex);
+    state_->metrics = std::move(metrics);
+    state_->resource = std::move(resource);
+    ++state_->exports;
+    co_return ExportResult();
+}
+
+Task<void> InMemoryMetricExporter::shutdown() {
+    const std::lock_guard lock(state_->mutex);
+    state_->shut_down = true;
+    co_return;
+}
+
+std::shared_ptr<const MetricSnapshot> InMemoryMetricExporter::metrics() const {
+    const std::lock_guard lock(state_->mutex);
+    return state_->metrics;
+}
+
+std::shared_ptr<const Resource> InMemoryMetricExporter::resource() const {
+    const std::lock_guard lock(state_->mutex);
+    return state_->resource;
+}
+
+std::size_t InMemoryMetricExporter::exports() const {
+    const std::lock_guard lock(state_->mutex);
+    return state_->exports;
+}
+
+bool InMemoryMetricExporter::is_shut_down() const {
+    const std::lock_guard lock(state_->mutex);
+    return state_->shut_down;
 }
 
 }  // namespace cubepi

@@ -1,4 +1,4 @@
-#include <cubepi/tracing/recorder/provider_watch.hpp>
+#include <cubepi/tracing/recorder/shared_tables.hpp>
 
 #include <algorithm>
 #include <utility>
