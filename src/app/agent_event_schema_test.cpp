@@ -73,7 +73,7 @@ struct AddArgs {
     int b = 0;
 };
 
-TEST(AgentEventSchema, EveryEventOfAToolRunFits) {
+TEST(AgentEventSchema, EventsOfToolRun_FitTheSchema) {
     FauxProvider faux;
     ContentList<AssistantContent> first;
     first.emplace_back(faux_thinking("two numbers"));
@@ -108,7 +108,7 @@ TEST(AgentEventSchema, EveryEventOfAToolRunFits) {
     }
 }
 
-TEST(AgentEventSchema, AnEventOfEachTypeFits) {
+TEST(AgentEventSchema, EventOfEachType_FitsTheSchema) {
     HitlOption option;
     option.label = "Yes";
     option.value = "yes";
@@ -155,7 +155,7 @@ TEST(AgentEventSchema, AnEventOfEachTypeFits) {
     for (const AgentEvent::Body& body : bodies) expect_valid(to_json(event_of(body)));
 }
 
-TEST(AgentEventSchema, RejectsJsonThatIsNotAnEvent) {
+TEST(AgentEventSchema, JsonThatIsNotAnEvent_IsRejected) {
     const Json schema = published_schema();
     EXPECT_NE(complaint(schema, {{"type", "agent_start"}, {"run_id", "r"}, {"turn", 0}}), "");
     EXPECT_NE(complaint(schema, {{"type", "agent_end"}, {"run_id", "r"}, {"turn", 0}, {"seq", 1}}),

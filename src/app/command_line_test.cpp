@@ -35,7 +35,7 @@ Parsed parse(std::vector<std::string> words, const std::vector<bub::CliCommand>&
     return parsed;
 }
 
-TEST(CommandLine, Run) {
+TEST(CommandLine, RunCommand_SetsOptionsAndPromptWords) {
     const CommandLine line = parse({"run", "--json", "-m", "gpt-5.1", "--session", "plan", "--yes",
                                     "--max-turns", "3", "what", "failed?"})
                                  .line;
@@ -49,7 +49,7 @@ TEST(CommandLine, Run) {
     EXPECT_FALSE(line.exit_code);
 }
 
-TEST(CommandLine, TheOtherCommands) {
+TEST(CommandLine, OtherCommands_SetTheirOptions) {
     EXPECT_EQ(parse({"chat", "--continue", "--offline"}).line.verb, Verb::chat);
     EXPECT_TRUE(parse({"chat", "-c"}).line.conversation.continue_last);
     EXPECT_TRUE(parse({"demo", "--fast"}).line.fast);
@@ -102,7 +102,7 @@ TEST(CommandLine, TheOtherCommands) {
     EXPECT_EQ(parse({"completion", "bash"}).line.words, (std::vector<std::string>{"bash"}));
 }
 
-TEST(CommandLine, HelpAndVersionAreNotFailures) {
+TEST(CommandLine, HelpAndVersion_ExitSuccessfully) {
     const Parsed help = parse({"--help"});
     EXPECT_EQ(help.line.exit_code, exit_ok);
     for (const char* word : {"run", "chat", "demo", "onboard", "models", "doctor", "sessions",
@@ -115,12 +115,12 @@ TEST(CommandLine, HelpAndVersionAreNotFailures) {
         EXPECT_TRUE(parse({flag}).out.starts_with("cubepi ")) << flag;
 }
 
-TEST(CommandLine, AKeyIsNeverAFlag) {
+TEST(CommandLine, KeyAsFlag_IsUsageError) {
     EXPECT_EQ(parse({"onboard", "--key", "sk-x"}).line.exit_code, exit_usage);
     EXPECT_EQ(parse({"onboard", "--api-key", "sk-x"}).line.exit_code, exit_usage);
 }
 
-TEST(CommandLine, WhatFollowsAPluginsCommandIsItsOwn) {
+TEST(CommandLine, ArgumentsAfterPluginCommand_BelongToThePlugin) {
     bub::CliCommand greet;
     greet.name = "greet";
     const CommandLine line =
@@ -133,7 +133,7 @@ TEST(CommandLine, WhatFollowsAPluginsCommandIsItsOwn) {
     EXPECT_EQ(parse({"greet"}).line.exit_code, exit_usage) << "no plugin has it";
 }
 
-TEST(CommandLine, AnErrorIsReportedWithStatusTwo) {
+TEST(CommandLine, InvalidCommandLine_IsReportedWithStatusTwo) {
     for (const std::vector<std::string>& words :
          std::vector<std::vector<std::string>>{{"run", "--nope"},
                                                {"fly"},
@@ -158,7 +158,7 @@ TEST(CommandLine, AnErrorIsReportedWithStatusTwo) {
         << "the second would be passed over";
 }
 
-TEST(CommandLine, AKindOfEntriesTakesOneWord) {
+TEST(CommandLine, KindOption_TakesOneWord) {
     const CommandLine exports =
         parse({"tape", "export", "--kind", "message", "--kind", "event", "out.jsonl"}).line;
     EXPECT_EQ(exports.tape.kinds, (std::vector<std::string>{"message", "event"}));
@@ -167,7 +167,7 @@ TEST(CommandLine, AKindOfEntriesTakesOneWord) {
     EXPECT_EQ(parse({"tape", "list", "--dir", "/x"}).line.tape.directory, "/x");
 }
 
-TEST(CommandLine, EachHelpHasItsOwnExamplesAndFitsTheScreen) {
+TEST(CommandLine, EachHelp_HasExamplesAndFitsTheScreen) {
     for (const std::vector<std::string>& words :
          std::vector<std::vector<std::string>>{{"--help"},
                                                {"run", "--help"},
@@ -189,7 +189,7 @@ TEST(CommandLine, EachHelpHasItsOwnExamplesAndFitsTheScreen) {
     }
 }
 
-TEST(CommandLine, WithoutACommandATerminalStartsAChat) {
+TEST(CommandLine, NoCommandAtTerminal_StartsChat) {
     const CommandLine alone = parse({}, {}, true).line;
     EXPECT_EQ(alone.verb, Verb::chat);
     EXPECT_TRUE(alone.words.empty());
@@ -206,7 +206,7 @@ TEST(CommandLine, WithoutACommandATerminalStartsAChat) {
         << "a prompt of a language that is written without blanks";
 }
 
-TEST(CommandLine, WithoutACommandAndATerminalAPromptIsARun) {
+TEST(CommandLine, NoCommandWithoutTerminal_RunsThePrompt) {
     const CommandLine prompt = parse({"explain this"}).line;
     EXPECT_EQ(prompt.verb, Verb::run);
     EXPECT_EQ(prompt.words, (std::vector<std::string>{"explain this"}));
@@ -218,7 +218,7 @@ TEST(CommandLine, WithoutACommandAndATerminalAPromptIsARun) {
               "  Ask one question: cubepi run \"PROMPT\". All commands: cubepi help\n");
 }
 
-TEST(CommandLine, AMisspeltCommandIsNeverAPrompt) {
+TEST(CommandLine, MisspeltCommand_IsNeverAPrompt) {
     for (const bool terminal : {false, true}) {
         const Parsed misspelt = parse({"chta"}, {}, terminal);
         EXPECT_EQ(misspelt.line.exit_code, exit_usage);
@@ -249,7 +249,7 @@ TEST(CommandLine, AMisspeltCommandIsNeverAPrompt) {
     EXPECT_EQ(parse({"chat", "hello"}).line.words, (std::vector<std::string>{"hello"}));
 }
 
-TEST(CommandLine, SuggestsOptionsAndSubcommands) {
+TEST(CommandLine, MisspeltOptionOrSubcommand_IsAnsweredWithSuggestion) {
     EXPECT_EQ(parse({"run", "--modle", "x"}).err,
               "cubepi: unknown option '--modle'; did you mean '--model'?\n"
               "  Options and examples: cubepi help run\n");
@@ -265,7 +265,7 @@ TEST(CommandLine, SuggestsOptionsAndSubcommands) {
     EXPECT_NE(parse({"doctor", "now"}).err.find("unexpected argument 'now'"), std::string::npos);
 }
 
-TEST(CommandLine, HelpOfACommand) {
+TEST(CommandLine, HelpCommand_PrintsHelpOfTheNamedCommand) {
     EXPECT_EQ(parse({"help"}).out, parse({"--help"}).out);
     EXPECT_EQ(parse({"help", "run"}).out, parse({"run", "--help"}).out);
     EXPECT_EQ(parse({"help", "tape", "show"}).out, parse({"tape", "show", "--help"}).out);
@@ -275,7 +275,7 @@ TEST(CommandLine, HelpOfACommand) {
     EXPECT_NE(unknown.err.find("'rnu' is not a command; did you mean 'run'?"), std::string::npos);
 }
 
-TEST(CommandLine, StandardInputHasALimitThatAnOptionChanges) {
+TEST(CommandLine, StandardInput_HasALimitThatOptionChanges) {
     EXPECT_EQ(parse({"run", "x"}).line.input_limit, 64u);
     EXPECT_EQ(parse({"run", "--max-input", "200", "x"}).line.input_limit, 200u);
     EXPECT_EQ(parse({"run", "--max-input", "-1", "x"}).line.exit_code, exit_usage);
@@ -304,7 +304,7 @@ std::string completed(const std::vector<std::string>& before, const std::string&
     return ::testing::internal::GetCapturedStdout();
 }
 
-TEST(Completion, OffersEveryOptionAndCommandOfTheHelp) {
+TEST(Completion, Completion_OffersEveryOptionAndCommandOfHelp) {
     for (const std::vector<std::string>& command :
          std::vector<std::vector<std::string>>{{"run"},
                                                {"chat"},
@@ -332,7 +332,7 @@ TEST(Completion, OffersEveryOptionAndCommandOfTheHelp) {
     }
 }
 
-TEST(Completion, OffersWhatFitsThePlace) {
+TEST(Completion, CursorPosition_DeterminesOfferedCompletions) {
     const auto fields = [](const std::string& text) {
         std::string list = text;
         for (char& c : list) c = c == '\0' ? '|' : c;
@@ -351,13 +351,13 @@ TEST(Completion, OffersWhatFitsThePlace) {
     EXPECT_EQ(fields(completed({"doctor"}, "")), "none|");
 }
 
-TEST(Completion, HasAScriptForThreeShells) {
+TEST(Completion, EachOfThreeShells_HasACompletionScript) {
     CommandLine line;
     line.words = {"tcsh"};
     EXPECT_EQ(completion_command(line), exit_usage);
 }
 
-TEST(ManPage, HasEveryCommandAndOption) {
+TEST(ManPage, ManPage_HasEveryCommandAndOption) {
     ::testing::internal::CaptureStdout();
     EXPECT_EQ(man_page_command(), exit_ok);
     const std::string page = ::testing::internal::GetCapturedStdout();
@@ -382,7 +382,7 @@ ChatInput at_terminal(const std::string& text) {
 
 ChatInput from_pipe(const std::string& text) { return read_chat_input(text, ChatAbilities{}); }
 
-TEST(ChatCommands, UnknownOnesAreRefusedWithASuggestion) {
+TEST(ChatCommands, UnknownCommand_IsRefusedWithSuggestion) {
     for (const char* text : {"/exti", "/exi", "/hlep", "/modle gpt-5.1", "/n"}) {
         const ChatInput input = at_terminal(text);
         EXPECT_EQ(input.kind, Kind::refused) << text;
@@ -395,7 +395,7 @@ TEST(ChatCommands, UnknownOnesAreRefusedWithASuggestion) {
     EXPECT_EQ(far.text.find("Did you mean"), std::string::npos) << far.text;
 }
 
-TEST(ChatCommands, PathsAndEscapedTextArePrompts) {
+TEST(ChatCommands, PathsAndEscapedText_ArePrompts) {
     for (const char* text : {"/etc/hosts is wrong", "/** a comment */", "/Users is a directory",
                              "/2 of them", " /quit", "/", "a /quit"}) {
         const ChatInput input = at_terminal(text);
@@ -407,7 +407,7 @@ TEST(ChatCommands, PathsAndEscapedTextArePrompts) {
     EXPECT_EQ(at_terminal("// a comment").text, "// a comment");
 }
 
-TEST(ChatCommands, ArgumentsAreChecked) {
+TEST(ChatCommands, Arguments_AreChecked) {
     EXPECT_EQ(at_terminal("/exit").action, ChatAction::quit);
     EXPECT_EQ(at_terminal("/quit ").kind, Kind::action);
     const ChatInput now = at_terminal("/exit now");
@@ -420,7 +420,7 @@ TEST(ChatCommands, ArgumentsAreChecked) {
     EXPECT_EQ(at_terminal("  ").kind, Kind::nothing);
 }
 
-TEST(ChatCommands, ShellAndCommaLinesAreForThePipeline) {
+TEST(ChatCommands, ShellAndCommaLines_GoToThePipeline) {
     EXPECT_EQ(at_terminal("!ls").kind, Kind::pipeline);
     EXPECT_EQ(at_terminal("!ls").text, ",!ls");
     EXPECT_EQ(at_terminal("/model").text, ",model");
@@ -429,7 +429,7 @@ TEST(ChatCommands, ShellAndCommaLinesAreForThePipeline) {
     EXPECT_EQ(at_terminal("! ").kind, Kind::refused);
 }
 
-TEST(ChatCommands, B11_TextFromAPipeRunsNothing) {
+TEST(ChatCommands, B11_TextFromPipe_RunsNothing) {
     EXPECT_EQ(from_pipe("!ls").kind, Kind::prompt);
     EXPECT_EQ(from_pipe(",ls").kind, Kind::prompt);
     EXPECT_EQ(from_pipe("/export x.md").kind, Kind::refused);
@@ -437,7 +437,7 @@ TEST(ChatCommands, B11_TextFromAPipeRunsNothing) {
     EXPECT_EQ(from_pipe("/quit").action, ChatAction::quit);
 }
 
-TEST(ChatCommands, OfOneTableAreInHelpAndCompletion) {
+TEST(ChatCommands, TableCommands_AreInHelpAndCompletion) {
     const ChatAbilities live{.live = true, .trusted = true};
     const ChatAbilities plain{.live = false, .trusted = true};
     for (const char* name : {"/new", "/model ", "/status", "/cost", "/copy", "/export "}) {

@@ -96,7 +96,7 @@ std::string shape(const std::string& path) {
     return all;
 }
 
-TEST_F(DbCommand, CreatesAndShowsTheTablesOfAnSQLiteFile) {
+TEST_F(DbCommand, SQLiteFile_GetsTablesThatAreShown) {
     const std::string path = file("threads.db");
     EXPECT_EQ(use(What::status, path), exit_failed);
     EXPECT_NE(err.find("cubepi db init"), std::string::npos) << err;
@@ -109,7 +109,7 @@ TEST_F(DbCommand, CreatesAndShowsTheTablesOfAnSQLiteFile) {
     EXPECT_EQ(use(What::migrate, path), exit_ok);
 }
 
-TEST_F(DbCommand, TheSqlMakesTheTablesOfTheStore) {
+TEST_F(DbCommand, Sql_MakesTheTablesOfTheStore) {
     const std::string by_store = file("store.db");
     run(SQLiteCheckpointer(by_store).open());
     const std::string by_sql = file("sql.db");
@@ -121,7 +121,7 @@ TEST_F(DbCommand, TheSqlMakesTheTablesOfTheStore) {
     EXPECT_EQ(out, "");
 }
 
-TEST_F(DbCommand, MigratesTablesOfCubePiInAnSQLiteFile) {
+TEST_F(DbCommand, CubePiTablesInSQLite_AreMigrated) {
     const std::string path = file("python.db");
     execute(path,
             "CREATE TABLE messages (id INTEGER PRIMARY KEY AUTOINCREMENT, thread_id TEXT NOT NULL,"
@@ -134,7 +134,7 @@ TEST_F(DbCommand, MigratesTablesOfCubePiInAnSQLiteFile) {
     EXPECT_EQ(use(What::status, path), exit_ok);
 }
 
-TEST_F(DbCommand, CreatesTheTablesOfPostgreSQL) {
+TEST_F(DbCommand, PostgresInit_CreatesTheTables) {
     const std::string url = empty_database();
     EXPECT_EQ(use(What::status, url), exit_failed);
     EXPECT_NE(out.find("cubepi_*\tnone (needed: 5)"), std::string::npos) << out;
@@ -146,7 +146,7 @@ TEST_F(DbCommand, CreatesTheTablesOfPostgreSQL) {
     EXPECT_EQ(out.find("hidden-word"), std::string::npos) << out;
 }
 
-TEST_F(DbCommand, TheSqlMakesTheTablesOfPostgreSQL) {
+TEST_F(DbCommand, PostgresSql_MakesTheTables) {
     const std::string url = empty_database();
     EXPECT_EQ(use(What::sql, url), exit_ok);
     const std::string connected = out;
@@ -163,7 +163,7 @@ TEST_F(DbCommand, TheSqlMakesTheTablesOfPostgreSQL) {
     EXPECT_EQ(use(What::status, url), exit_ok);
 }
 
-TEST_F(DbCommand, CreatesTheTablesOfMySQL) {
+TEST_F(DbCommand, MySqlInit_CreatesTheTables) {
     MySQLServer& server = MySQLServer::shared();
     const std::string url = server.connection(server.create_empty_database());
     EXPECT_EQ(use(What::status, url), exit_failed);
@@ -178,7 +178,7 @@ TEST_F(DbCommand, CreatesTheTablesOfMySQL) {
               std::string::npos);
 }
 
-TEST_F(DbCommand, CreatesTheTablesOfTapes) {
+TEST_F(DbCommand, TapeInit_CreatesTheTables) {
     tapes = true;
     const std::string url = empty_database();
     EXPECT_EQ(use(What::status, url), exit_failed);
@@ -192,7 +192,7 @@ TEST_F(DbCommand, CreatesTheTablesOfTapes) {
     EXPECT_NE(error_of(What::status, file("x.db")).find("--tapes needs"), std::string::npos);
 }
 
-TEST_F(DbCommand, RefusesANewerVersionByName) {
+TEST_F(DbCommand, NewerVersion_IsRefusedByNumber) {
     const std::string url = empty_database();
     use(What::init, url);
     RawPostgres(url).query("INSERT INTO cubepi_schema_version VALUES (7)");
@@ -203,7 +203,7 @@ TEST_F(DbCommand, RefusesANewerVersionByName) {
     }
 }
 
-TEST_F(DbCommand, RefusesWhatItDoesNotKnow) {
+TEST_F(DbCommand, UnknownDatabase_IsRefused) {
     EXPECT_NE(error_of(What::status, "oracle://u:hidden-word@host/x").find("oracle"),
               std::string::npos);
     EXPECT_EQ(error_of(What::status, "oracle://u:hidden-word@host/x").find("hidden-word"),

@@ -82,7 +82,7 @@ MemoryResponse broken(ErrorCode code, const std::string& text) {
     return MemoryResponse::failing(NetworkError(code, "host", false, text));
 }
 
-TEST(FirstDayErrors, NoKey) {
+TEST(FirstDayErrors, MissingKey_IsExplained) {
     const ModelSources sources;
     const auto no_server = answering(broken(ErrorCode::connect, "Connection refused"));
     std::string text;
@@ -95,7 +95,7 @@ TEST(FirstDayErrors, NoKey) {
     EXPECT_EQ(text, golden("no-key"));
 }
 
-TEST(FirstDayErrors, ADatabaseThatCannotBeReachedIsNotTheModel) {
+TEST(FirstDayErrors, UnreachableDatabase_IsNotBlamedOnTheModel) {
     for (const ErrorCode code : {ErrorCode::connect, ErrorCode::dns, ErrorCode::disconnected}) {
         const Failure failure = explain(CheckpointerError(code, "cannot connect to PostgreSQL"));
         EXPECT_EQ(failure.text, "cannot connect to PostgreSQL");
@@ -103,7 +103,7 @@ TEST(FirstDayErrors, ADatabaseThatCannotBeReachedIsNotTheModel) {
     }
 }
 
-TEST(FirstDayErrors, AKeyOfAnotherAddressIsNamedAsTheCause) {
+TEST(FirstDayErrors, KeyOfAnotherAddress_IsNamedAsCause) {
     ErrorInfo info;
     info.code = ErrorCode::auth;
     FailureContext context;
@@ -115,7 +115,7 @@ TEST(FirstDayErrors, AKeyOfAnotherAddressIsNamedAsTheCause) {
     EXPECT_EQ(failure.text.find("echo $"), std::string::npos) << failure.text;
 }
 
-TEST(FirstDayErrors, WrongKey) {
+TEST(FirstDayErrors, WrongKey_IsExplainedWithoutTheKey) {
     const Failure failure = after_call(
         MemoryResponse(401,
                        R"({"error":{"message":"Incorrect API key provided: sk-very-secret-key",)"
@@ -133,7 +133,7 @@ std::string refused(int status, const std::string& body) {
         .text;
 }
 
-TEST(ServerMessage, IsShownWholeForEachStatus) {
+TEST(ServerMessage, ServerMessage_IsShownWholeForEachStatus) {
     const std::string message =
         "The first sentence. The second one, which says why. The third one; with a hint.";
     const std::string body = R"({"error":{"message":")" + message + R"("}})";
@@ -144,7 +144,7 @@ TEST(ServerMessage, IsShownWholeForEachStatus) {
     }
 }
 
-TEST(ServerMessage, OfA403DecidesWhatItMeans) {
+TEST(ServerMessage, MessageOf403_DecidesItsMeaning) {
     const std::string text =
         refused(403, R"({"error":{"message":"Country, region, or territory not supported",)"
                      R"("code":"unsupported_country_region_territory"}})");
@@ -154,7 +154,7 @@ TEST(ServerMessage, OfA403DecidesWhatItMeans) {
     EXPECT_TRUE(text.starts_with("gpt-5.1 at api.openai.com denied access (HTTP 403).")) << text;
 }
 
-TEST(ServerMessage, IsBoundedAndHasNoControlCharacters) {
+TEST(ServerMessage, LongServerMessage_IsBoundedWithoutControlCharacters) {
     const std::string text =
         refused(400, R"({"error":{"message":"red \u001b[31m\u0007text\nnext line )" +
                          std::string(100'000, 'x') + R"("}})");
@@ -164,7 +164,7 @@ TEST(ServerMessage, IsBoundedAndHasNoControlCharacters) {
     EXPECT_LT(text.size(), 2500u);
 }
 
-TEST(ServerMessage, AdviceNamesTheVariableOfTheProvider) {
+TEST(ServerMessage, Advice_NamesTheVariableOfTheProvider) {
     FailureContext context;
     context.where = "m at openrouter.ai";
     context.key_variable = "OPENROUTER_API_KEY";
@@ -177,7 +177,7 @@ TEST(ServerMessage, AdviceNamesTheVariableOfTheProvider) {
     EXPECT_EQ(dns.find("OPENAI"), std::string::npos) << dns;
 }
 
-TEST(LimitReached, NamesTheFlagOfTheProgram) {
+TEST(LimitReached, LimitReached_NamesTheFlagOfTheProgram) {
     const Failure failure =
         explain(LimitReachedError("max_turns", "the run reached its limit max_turns (3)"));
     EXPECT_EQ(failure.text,
@@ -196,7 +196,7 @@ AssistantMessage answer(const std::string& text, std::string_view reason) {
     return message;
 }
 
-TEST(IncompleteAnswer, HasANoticeAndAnExitStatusOfItsOwn) {
+TEST(IncompleteAnswer, IncompleteAnswer_HasNoticeAndOwnExitStatus) {
     EXPECT_FALSE(incomplete_answer(answer("hello", stop_reason::stop)));
     EXPECT_FALSE(incomplete_answer(answer("hello", "stop_sequence")));
     for (const auto& [text, reason, expected] :
@@ -214,7 +214,7 @@ TEST(IncompleteAnswer, HasANoticeAndAnExitStatusOfItsOwn) {
     EXPECT_FALSE(incomplete_answer(called)) << "a tool ended the run";
 }
 
-TEST(FirstDayErrors, WrongKeySaysWhereTheKeyCameFrom) {
+TEST(FirstDayErrors, WrongKey_NamesItsSource) {
     FailureContext context;
     context.where = "claude-sonnet-4-5 at api.anthropic.com";
     const Error refused(ErrorCode::auth, "invalid x-api-key");
@@ -224,7 +224,7 @@ TEST(FirstDayErrors, WrongKeySaysWhereTheKeyCameFrom) {
     EXPECT_NE(explain(refused, context).text.find("config.yaml"), std::string::npos);
 }
 
-TEST(FirstDayErrors, WrongModel) {
+TEST(FirstDayErrors, WrongModel_IsExplained) {
     const Failure failure = after_call(
         MemoryResponse(404, R"({"error":{"message":"The model `gpt-51` does not exist",)"
                             R"("type":"invalid_request_error","code":"model_not_found"}})"),
@@ -232,7 +232,7 @@ TEST(FirstDayErrors, WrongModel) {
     EXPECT_EQ(printed(failure), golden("wrong-model"));
 }
 
-TEST(FirstDayErrors, ServerDown) {
+TEST(FirstDayErrors, ServerDown_IsExplained) {
     const Failure failure =
         after_call(broken(ErrorCode::connect,
                           "Cannot connect to localhost:11434: Connection refused. Check that the "
@@ -241,7 +241,7 @@ TEST(FirstDayErrors, ServerDown) {
     EXPECT_EQ(printed(failure), golden("server-down"));
 }
 
-TEST(FirstDayErrors, AServerThatAnswersWithAFailureWasReached) {
+TEST(FirstDayErrors, FailureAnswer_IsNotReportedAsUnreachableServer) {
     const Failure failure =
         after_call(MemoryResponse(503, R"({"error":{"message":"Overloaded"}})"), "llama3.2",
                    "http://localhost:11434/v1", "llama3.2 at localhost:11434");
@@ -253,7 +253,7 @@ TEST(FirstDayErrors, AServerThatAnswersWithAFailureWasReached) {
         "--model.");
 }
 
-TEST(FirstDayErrors, TheAdviceChecksAnUnknownAddress) {
+TEST(FirstDayErrors, UnknownAddress_IsAdvisedToBeChecked) {
     const Failure failure = after_call(MemoryResponse(404, "404 page not found"), "llama3.2",
                                        "http://localhost:11434", "llama3.2 at localhost:11434");
     EXPECT_EQ(failure.text,
@@ -263,7 +263,7 @@ TEST(FirstDayErrors, TheAdviceChecksAnUnknownAddress) {
               "doctor");
 }
 
-TEST(FirstDayErrors, Proxy) {
+TEST(FirstDayErrors, ProxyFailure_IsExplained) {
     const Failure failure = after_call(
         broken(ErrorCode::proxy,
                "Cannot connect to the proxy proxy.example:3128: Connection refused. Check "
@@ -272,7 +272,7 @@ TEST(FirstDayErrors, Proxy) {
     EXPECT_EQ(printed(failure), golden("proxy"));
 }
 
-TEST(FirstDayErrors, Tls) {
+TEST(FirstDayErrors, TlsFailure_IsExplained) {
     const Failure failure = after_call(
         broken(ErrorCode::tls,
                "The TLS connection to llm.example:443 failed: SSL certificate problem: "
@@ -281,7 +281,7 @@ TEST(FirstDayErrors, Tls) {
     EXPECT_EQ(printed(failure), golden("tls"));
 }
 
-TEST(FirstDayErrors, LockedSessions) {
+TEST(FirstDayErrors, LockedSessions_AreExplained) {
     setenv("HOME", "/home/you", 1);
     unsetenv("XDG_DATA_HOME");
     const Failure failure =
@@ -291,7 +291,7 @@ TEST(FirstDayErrors, LockedSessions) {
     EXPECT_EQ(failure.exit_code, exit_storage);
 }
 
-TEST(FirstDayErrors, D50_ASessionInUse) {
+TEST(FirstDayErrors, D50_SessionInUse_IsExplained) {
     HeldClaim held;
     held.run_id = "r1";
     held.owner.owner_id = "other";
@@ -309,7 +309,7 @@ TEST(FirstDayErrors, D50_ASessionInUse) {
     EXPECT_EQ(failure.exit_code, exit_storage);
 }
 
-TEST(FirstDayErrors, NoTerminal) {
+TEST(FirstDayErrors, MissingTerminal_IsExplained) {
     FauxProvider faux;
     faux.set_responses(
         {faux_assistant_message(faux_tool_call("touch"), stop_reason::tool_use), "I see."});
@@ -334,7 +334,7 @@ TEST(FirstDayErrors, NoTerminal) {
     EXPECT_EQ(told, golden("no-terminal"));
 }
 
-TEST(FirstDayErrors, WrongFlag) {
+TEST(FirstDayErrors, WrongFlag_IsExplained) {
     std::vector<std::string> words{"cubepi", "run", "--modle", "gpt-5.1", "hello"};
     std::vector<char*> arguments;
     for (std::string& word : words) arguments.push_back(word.data());
@@ -347,7 +347,7 @@ TEST(FirstDayErrors, WrongFlag) {
     EXPECT_EQ(line.exit_code, exit_usage);
 }
 
-TEST(FirstDayErrors, CompilerWithoutCoroutines) {
+TEST(FirstDayErrors, CompilerWithoutCoroutines_IsExplained) {
     const std::string check =
         file_text(cubepi::testing::source_path("src/cubepi/core/detail/compiler_requirements.hpp"));
     EXPECT_NE(check.find("#error \"" + golden("compiler") + "\""), std::string::npos) << check;
@@ -360,7 +360,7 @@ TEST(FirstDayErrors, CompilerWithoutCoroutines) {
     }
 }
 
-TEST(Failure, ACurrentDirectoryThatIsGoneIsReported) {
+TEST(Failure, MissingCurrentDirectory_IsReported) {
     const auto failure = std::make_exception_ptr(std::filesystem::filesystem_error(
         "cannot get current path", std::make_error_code(std::errc::no_such_file_or_directory)));
     const Failure shown = explain(failure, FailureContext());
@@ -369,7 +369,7 @@ TEST(Failure, ACurrentDirectoryThatIsGoneIsReported) {
               "the current directory no longer exists.\n  Change to an existing directory: cd");
 }
 
-TEST(Failure, OthersAreOneLineWithAnExitStatus) {
+TEST(Failure, OtherFailures_AreOneLineWithExitStatus) {
     EXPECT_EQ(explain(Error(ErrorCode::cancelled, "x")).exit_code, exit_aborted);
     EXPECT_EQ(explain(Error(ErrorCode::limit, "max_turns: 3")).exit_code, exit_limited);
     EXPECT_EQ(explain(Error(ErrorCode::storage_full, "no space")).exit_code, exit_storage);

@@ -62,7 +62,7 @@ bub::Plugin commanding(std::string plugin, std::vector<bub::CliCommand> commands
     return made;
 }
 
-TEST(PluginCommands, ARunReceivesItsArgumentsAndReturnsItsStatus) {
+TEST(PluginCommands, RunningPluginCommand_PassesArgumentsAndReturnsStatus) {
     const AddPlugins plugins = [](bub::Framework& framework) {
         framework.add(commanding("greeter", {command("greet", 7)}));
     };
@@ -73,7 +73,7 @@ TEST(PluginCommands, ARunReceivesItsArgumentsAndReturnsItsStatus) {
     EXPECT_NE(run_with({"--help"}, plugins).out.find("Says what it got"), std::string::npos);
 }
 
-TEST(PluginCommands, ABuiltInCommandHasPrecedenceAndAConflictIsReported) {
+TEST(PluginCommands, BuiltInCommand_PrecedesPluginsAndReportsConflict) {
     const AddPlugins plugins = [](bub::Framework& framework) {
         framework.add(commanding("bold", {command("completion", 9), command("greet", 1)}));
         framework.add(commanding("newer", {command("greet", 2), command("", 3)}));
@@ -90,7 +90,7 @@ TEST(PluginCommands, ABuiltInCommandHasPrecedenceAndAConflictIsReported) {
     EXPECT_EQ(run_with({"greet"}, plugins).status, 2);
 }
 
-TEST(PluginCommands, HooksShowsThemAndWhatIsNotUsed) {
+TEST(PluginCommands, HooksCommand_ShowsUsedAndUnusedCommands) {
     const AddPlugins plugins = [](bub::Framework& framework) {
         framework.add(commanding("greeter", {command("greet", 0), command("run", 0)}));
     };
@@ -103,7 +103,7 @@ TEST(PluginCommands, HooksShowsThemAndWhatIsNotUsed) {
     EXPECT_NE(ran.out.find("register_cli_commands: greeter"), std::string::npos) << ran.out;
 }
 
-TEST(PluginCommands, B16_APluginThatThrowsLeavesTheProgramsOwnCommands) {
+TEST(PluginCommands, B16_ThrowingPlugin_LeavesTheProgramsOwnCommands) {
     const AddPlugins thrown = [](bub::Framework&) { throw std::runtime_error("no licence"); };
     const Ran hooks = run_with({"hooks"}, thrown);
     EXPECT_EQ(hooks.status, exit_failed);
@@ -121,7 +121,7 @@ TEST(PluginCommands, B16_APluginThatThrowsLeavesTheProgramsOwnCommands) {
     EXPECT_NE(own.err.find("torn apart"), std::string::npos) << own.err;
 }
 
-TEST(PluginCommands, WhatOneThrowsIsAFailureOfTheProgram) {
+TEST(PluginCommands, ThrowingCommand_IsAFailureOfTheProgram) {
     const AddPlugins plugins = [](bub::Framework& framework) {
         bub::CliCommand fails;
         fails.name = "fails";
@@ -154,23 +154,23 @@ LogFlags flags(std::string level, std::string format = {}) {
     return made;
 }
 
-TEST(LogSetup, B29_IsOffByDefault) { EXPECT_EQ(settings({}, ""), "off"); }
+TEST(LogSetup, B29_Logging_IsOffByDefault) { EXPECT_EQ(settings({}, ""), "off"); }
 
-TEST(LogSetup, ReadsTheVariable) {
+TEST(LogSetup, Variable_SetsLevelAndFormat) {
     EXPECT_EQ(settings({}, "info"), "info");
     EXPECT_EQ(settings({}, "warn:json"), "warning json");
     EXPECT_EQ(settings({}, "debug:text"), "debug text");
     EXPECT_EQ(settings({}, "off"), "off");
 }
 
-TEST(LogSetup, PrefersTheFlags) {
+TEST(LogSetup, Flags_PrecedeTheVariable) {
     EXPECT_EQ(settings(flags("error"), "info:json"), "error json");
     EXPECT_EQ(settings(flags("error", "text"), "info:json"), "error text");
     EXPECT_EQ(settings(flags("", "json"), ""), "info json");
     EXPECT_EQ(settings(flags("off", "json"), "info"), "off json");
 }
 
-TEST(LogSetup, RefusesOtherWords) {
+TEST(LogSetup, OtherWords_AreRefused) {
     EXPECT_EQ(settings({}, "loud"),
               "CUBEPI_LOG: 'loud' is not a log level; use debug, info, warning, error or off");
     EXPECT_EQ(settings({}, "info:xml"), "CUBEPI_LOG: 'xml' is not a log format; use text or json");
@@ -203,7 +203,7 @@ private:
     std::string before_;
 };
 
-TEST_F(LocalTime, NamesTheOffset) {
+TEST_F(LocalTime, Time_NamesTheOffset) {
     EXPECT_EQ(local_time("2026-03-01T12:00:05.250000+00:00"), "2026-03-01 13:00:05 +0100");
     EXPECT_EQ(local_time("2026-07-01T12:00:05+00:00"), "2026-07-01 14:00:05 +0200");
     EXPECT_EQ(local_time("2026-07-01T22:30:00-03:00"), "2026-07-02 03:30:00 +0200");
@@ -212,7 +212,7 @@ TEST_F(LocalTime, NamesTheOffset) {
     EXPECT_EQ(local_time("junk"), "junk");
 }
 
-TEST_F(LocalTime, ParsesInputAsLocalTime) {
+TEST_F(LocalTime, Input_IsParsedAsLocalTime) {
     EXPECT_EQ(utc_time("--from", "2026-03-01", false), "2026-02-28T23:00:00+00:00");
     EXPECT_EQ(utc_time("--to", "2026-03-01", true), "2026-03-01T22:59:59.999999+00:00");
     EXPECT_EQ(utc_time("--from", "2026-07-01T14:30", false), "2026-07-01T12:30:00+00:00");
@@ -232,7 +232,7 @@ TEST_F(LocalTime, ParsesInputAsLocalTime) {
     }
 }
 
-TEST(ShellQuoting, QuotesWhatAShellOrATerminalWouldActOn) {
+TEST(ShellQuoting, SpecialCharacters_AreQuotedForShellAndTerminal) {
     EXPECT_EQ(quoted_for_shell("plan-1.2", ShellQuote::backslash), "plan-1.2");
     EXPECT_EQ(quoted_for_shell("$(x) y", ShellQuote::backslash), "\\$\\(x\\)\\ y");
     EXPECT_EQ(quoted_for_shell("~", ShellQuote::backslash), "\\~");
@@ -247,7 +247,7 @@ TEST(ShellQuoting, QuotesWhatAShellOrATerminalWouldActOn) {
     EXPECT_EQ(shell_word(""), "''");
 }
 
-TEST(ShellQuoting, SplittingUndoesQuoting) {
+TEST(ShellQuoting, Splitting_UndoesQuoting) {
     for (const std::string text :
          {"a b", "$(x)", "it's", "a\nb", "\x1b[1m", "\xff\xfe", "~#!", "計画"}) {
         for (const ShellQuote style :
@@ -258,7 +258,7 @@ TEST(ShellQuoting, SplittingUndoesQuoting) {
     }
 }
 
-TEST(ShellQuoting, SplitsALineUpToTheCursor) {
+TEST(ShellQuoting, Line_IsSplitUpToTheCursor) {
     const ShellLine open = split_shell_line("cubepi run \"a b");
     EXPECT_EQ(open.words, (std::vector<std::string>{"cubepi", "run"}));
     EXPECT_EQ(open.word, "a b");

@@ -58,7 +58,7 @@ protected:
     const std::filesystem::path& root_ = temporary_.path();
 };
 
-TEST_F(OldSession, D20_IsCopiedOnceIfManyDirectoriesContinueItAtTheSameTime) {
+TEST_F(OldSession, D20_SessionContinuedConcurrently_IsCopiedOnce) {
     constexpr int directories = 4;
     std::vector<SavedSessions> all;
     for (int i = 0; i < directories; ++i)
@@ -86,7 +86,7 @@ TEST_F(OldSession, D20_IsCopiedOnceIfManyDirectoriesContinueItAtTheSameTime) {
     }
 }
 
-TEST_F(OldSession, D75_ASessionWithAnUnclosedTurnIsDeletedOnAFullDisk) {
+TEST_F(OldSession, D75_UnclosedSessionOnFullDisk_IsDeleted) {
     {
         SavedSessions saved = in_directory("here");
         (void)run(saved.bring_to_tape("notes"));
@@ -108,7 +108,7 @@ TEST_F(OldSession, D75_ASessionWithAnUnclosedTurnIsDeletedOnAFullDisk) {
     EXPECT_TRUE(run(saved.on_tapes_here()).empty());
 }
 
-TEST_F(OldSession, D20_IsNotCopiedAgainWhenAProcessDiedBehindTheCopy) {
+TEST_F(OldSession, D20_ProcessDeathAfterCopy_CopiesNothingAgain) {
     SavedSessions first = in_directory("first");
     EXPECT_EQ(run(first.bring_to_tape("notes")).copied, 1u);
     // It was killed before it recorded the source of the copy.
@@ -128,7 +128,7 @@ TEST_F(OldSession, D20_IsNotCopiedAgainWhenAProcessDiedBehindTheCopy) {
     EXPECT_EQ(messages(first), 1);
 }
 
-TEST(SessionName, IsMadeFromTheFirstWordsOfThePrompt) {
+TEST(SessionName, NewName_ComesFromFirstWordsOfPrompt) {
     EXPECT_EQ(session_name_from("What does this project do?"), "what-does-this-project-do");
     EXPECT_EQ(session_name_from("Don't  panic:\n\tfix src/a.cpp, then run all of the tests"),
               "dont-panic-fix-src-a-cpp");
@@ -141,7 +141,7 @@ TEST(SessionName, IsMadeFromTheFirstWordsOfThePrompt) {
     EXPECT_LE(session_name_from(std::string(500, 'x')).size(), 40u);
 }
 
-TEST_F(OldSession, ANewNameIsThatOfNoOtherSession) {
+TEST_F(OldSession, NewSession_GetsAnUnusedName) {
     SavedSessions here = in_directory("here");
     EXPECT_EQ(run(here.create("fix it")), "fix-it");
     EXPECT_EQ(run(here.create("Fix it!")), "fix-it-2");
@@ -149,7 +149,7 @@ TEST_F(OldSession, ANewNameIsThatOfNoOtherSession) {
     EXPECT_EQ(run(here.create("notes")), "notes-2") << "the database has one";
 }
 
-TEST_F(OldSession, ProcessesThatStartTogetherGetDifferentNames) {
+TEST_F(OldSession, ProcessesStartingTogether_GetDifferentNames) {
     constexpr std::size_t chats = 6;
     std::vector<std::string> names(chats);
     std::latch start(chats);
@@ -167,14 +167,14 @@ TEST_F(OldSession, ProcessesThatStartTogetherGetDifferentNames) {
     EXPECT_EQ(std::unique(names.begin(), names.end()), names.end());
 }
 
-TEST_F(OldSession, APlaceThatCannotBeWrittenIsNamed) {
+TEST_F(OldSession, UnwritablePlace_IsNamed) {
     EXPECT_EQ(in_directory("here").obstacle(), "");
     EXPECT_FALSE(std::filesystem::exists(root_ / "tapes"));
     const SavedSessions in_a_file(database() / "tapes", database(), root_);
     EXPECT_NE(in_a_file.obstacle().find(database().string()), std::string::npos);
 }
 
-TEST_F(OldSession, ANewSessionLeavesNoOtherFiles) {
+TEST_F(OldSession, NewSession_LeavesNoOtherFiles) {
     SavedSessions here = in_directory("here");
     EXPECT_EQ(run(here.bring_to_tape("another")).copied, 0u);
     EXPECT_FALSE(std::filesystem::exists(root_ / "tapes"));
@@ -268,7 +268,7 @@ protected:
     Variable data_;
 };
 
-TEST_F(ServerSessions, ASessionIsOnTheServerAndNotInFiles) {
+TEST_F(ServerSessions, SessionOnServer_IsNotInFiles) {
     const std::string url = new_url();
     EXPECT_EQ(command({"db", "init", "--tapes", url}).status, exit_ok);
     for (int i = 0; i < 2; ++i) {
@@ -289,7 +289,7 @@ TEST_F(ServerSessions, ASessionIsOnTheServerAndNotInFiles) {
     EXPECT_EQ(command({"sessions", "list", "--db", url}).out, "");
 }
 
-TEST_F(ServerSessions, TheConfigurationNamesTheDatabase) {
+TEST_F(ServerSessions, Configuration_NamesTheDatabase) {
     configure("database: " + new_url() + "\n");
     const Ran missing = command({"run", "--offline", "--session", "plan", "hello"});
     EXPECT_EQ(missing.status, exit_storage) << missing.err;
@@ -307,7 +307,7 @@ TEST_F(ServerSessions, TheConfigurationNamesTheDatabase) {
     EXPECT_TRUE(wrong.mentions("database must be the URL of a PostgreSQL database")) << wrong.err;
 }
 
-TEST_F(ServerSessions, AServerThatCannotBeUsedIsAnErrorWithTheNextStep) {
+TEST_F(ServerSessions, UnusableServer_IsAnErrorWithNextStep) {
     const std::string url = new_url();
     const std::string gone = url.substr(0, url.rfind('/')) + "/no_such_database";
     const Ran ran = command({"run", "--offline", "--db", gone, "--session", "plan", "hello"});
@@ -321,7 +321,7 @@ TEST_F(ServerSessions, AServerThatCannotBeUsedIsAnErrorWithTheNextStep) {
     EXPECT_EQ(command({"tape", "list", "--db", "hidden-word"}).status, exit_usage);
 }
 
-TEST_F(ServerSessions, DoctorTellsTheVersionOfTheTables) {
+TEST_F(ServerSessions, Doctor_ReportsTheVersionOfTheTables) {
     const std::string database = PostgresServer::shared().create_empty_database();
     const std::string url = url_of(database);
     EXPECT_EQ(command({"db", "init", "--tapes", url}).status, exit_ok);
@@ -332,7 +332,7 @@ TEST_F(ServerSessions, DoctorTellsTheVersionOfTheTables) {
     EXPECT_TRUE(command({"doctor", "--db", url}).mentions("newer than this program knows"));
 }
 
-TEST_F(ServerSessions, TapesAreCopiedToTheServerAndBack) {
+TEST_F(ServerSessions, Tapes_AreCopiedToServerAndBack) {
     const std::string url = new_url();
     EXPECT_EQ(command({"db", "init", "--tapes", url}).status, exit_ok);
     EXPECT_EQ(command({"run", "--offline", "--session", "plan", "hello"}).status, exit_ok);

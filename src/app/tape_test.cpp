@@ -48,7 +48,7 @@ using What = TapeArguments::What;
 
 }  // namespace
 
-TEST_F(TapeCommand, ListsTapes) {
+TEST_F(TapeCommand, List_ShowsTheTapes) {
     EXPECT_EQ(show(What::list), exit_ok);
     EXPECT_EQ(out_.str(), "");
     fill();
@@ -58,7 +58,7 @@ TEST_F(TapeCommand, ListsTapes) {
     EXPECT_NE(out_.str().find("1 entry\t-\n"), std::string::npos) << out_.str();
 }
 
-TEST_F(TapeCommand, ShowsTheLastEntriesWithoutWhatATerminalObeys) {
+TEST_F(TapeCommand, Show_PrintsLastEntriesWithoutTerminalControls) {
     fill();
     arguments_.limit = 2;
     EXPECT_EQ(show(What::show), exit_ok);
@@ -71,7 +71,7 @@ TEST_F(TapeCommand, ShowsTheLastEntriesWithoutWhatATerminalObeys) {
     EXPECT_TRUE(out_.str().starts_with("1\t")) << out_.str();
 }
 
-TEST_F(TapeCommand, B17_Searches) {
+TEST_F(TapeCommand, B17_Search_FindsEntries) {
     fill();
     arguments_.text = "größe";
     EXPECT_EQ(show(What::search), exit_ok);
@@ -82,14 +82,14 @@ TEST_F(TapeCommand, B17_Searches) {
     EXPECT_NE(err_.str(), "");
 }
 
-TEST_F(TapeCommand, ListsAnchors) {
+TEST_F(TapeCommand, Anchors_AreListed) {
     fill();
     EXPECT_EQ(show(What::anchors), exit_ok);
     EXPECT_NE(out_.str().find("anchor\tsession/start {\"owner\": \"human\"}\n"), std::string::npos)
         << out_.str();
 }
 
-TEST_F(TapeCommand, ExportsLinesAndMessages) {
+TEST_F(TapeCommand, Export_PrintsLinesOrMessages) {
     fill();
     arguments_.output = (directory_ / "out").string();
     EXPECT_EQ(show(What::export_lines), exit_ok);
@@ -105,7 +105,7 @@ TEST_F(TapeCommand, ExportsLinesAndMessages) {
         << out_.str();
 }
 
-TEST_F(TapeCommand, TimesNameTheirZoneAndBoundsAreLocal) {
+TEST_F(TapeCommand, Times_NameTheirZoneAndBoundsAreLocal) {
     fill();
     arguments_.limit = 1;
     EXPECT_EQ(show(What::show), exit_ok);
@@ -124,7 +124,7 @@ TEST_F(TapeCommand, TimesNameTheirZoneAndBoundsAreLocal) {
     EXPECT_THROW(show(What::show), Error);
 }
 
-TEST_F(TapeCommand, ExportReplacesAFileOnlyWithForce) {
+TEST_F(TapeCommand, Export_ReplacesAFileOnlyWithForce) {
     fill();
     const std::filesystem::path target = directory_ / "out";
     std::ofstream(target) << "mine";
@@ -143,7 +143,7 @@ TEST_F(TapeCommand, ExportReplacesAFileOnlyWithForce) {
               std::filesystem::file_size(directory_ / "aa__one.jsonl"));
 }
 
-TEST_F(TapeCommand, SaysWhichTapeIsNotThere) {
+TEST_F(TapeCommand, MissingTape_IsNamed) {
     fill();
     arguments_.tape = "cc";
     EXPECT_EQ(show(What::show), exit_usage);
@@ -153,7 +153,7 @@ TEST_F(TapeCommand, SaysWhichTapeIsNotThere) {
     EXPECT_EQ(show(What::show), exit_usage);
 }
 
-TEST_F(TapeCommand, D76_AnExportIsForThisUserOnly) {
+TEST_F(TapeCommand, D76_Export_IsReadableByThisUserOnly) {
     fill();
     arguments_.output = (directory_ / "out").string();
     const mode_t before = ::umask(0);
@@ -164,7 +164,7 @@ TEST_F(TapeCommand, D76_AnExportIsForThisUserOnly) {
     EXPECT_EQ(info.st_mode & 0777U, 0600U);
 }
 
-TEST_F(TapeCommand, D75_ATapeThatCannotBeReadDoesNotHideTheOthers) {
+TEST_F(TapeCommand, D75_UnreadableTape_DoesNotHideTheOthers) {
     fill();
     std::filesystem::remove(directory_ / "bb__two.jsonl.lock");
     std::filesystem::create_symlink(directory_ / "elsewhere", directory_ / "bb__two.jsonl.lock");

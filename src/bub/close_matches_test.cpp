@@ -5,7 +5,7 @@
 namespace bub {
 namespace {
 
-TEST(CloseMatches, AreTheMostSimilarNamesInAnyCase) {
+TEST(CloseMatches, MisspeltName_YieldsTheMostSimilarOnes) {
     const std::vector<std::string> names = {"export", "exit", "help", "status"};
     EXPECT_EQ(close_matches("exti", names).front(), "exit");
     EXPECT_EQ(close_matches("HLEP", names), std::vector<std::string>{"help"});

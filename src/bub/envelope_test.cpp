@@ -10,7 +10,7 @@ namespace {
 
 JsonObject object(std::string_view text) { return cubepi::parse_json(text).as_object(); }
 
-TEST(Envelope, KeepsWhatItDoesNotKnowAndWritesItBack) {
+TEST(Envelope, UnknownFields_AreRetainedAndWrittenBack) {
     const JsonObject given = object(
         R"({"session_id":"s","channel":"cli","chat_id":42,"content":"hi","by":"a","n":[1,2]})");
     const Envelope envelope(given);
@@ -19,7 +19,7 @@ TEST(Envelope, KeepsWhatItDoesNotKnowAndWritesItBack) {
     EXPECT_EQ(to_json(envelope), given);
 }
 
-TEST(Envelope, AFieldThatWasSetWinsOverWhatCame) {
+TEST(Envelope, FieldThatWasSet_ReplacesTheReceivedOne) {
     Envelope envelope(object(R"({"session_id":null,"chat_id":7})"));
     EXPECT_FALSE(envelope.session_id);
     EXPECT_EQ(to_json(envelope), object(R"({"session_id":null,"chat_id":7})"));
@@ -28,13 +28,13 @@ TEST(Envelope, AFieldThatWasSetWinsOverWhatCame) {
     EXPECT_EQ(to_json(envelope), object(R"({"session_id":"s","chat_id":"8"})"));
 }
 
-TEST(Envelope, AbsentContentIsAnEmptyText) {
+TEST(Envelope, AbsentContent_IsAnEmptyText) {
     EXPECT_EQ(Envelope().content_text(), "");
     EXPECT_EQ(Envelope(object(R"({"content":null})")).content_text(), "");
     EXPECT_EQ(Envelope(object(R"({"content":123})")).content_text(), "123");
 }
 
-TEST(Envelope, ContextIsShownWithoutItsPrivateKeys) {
+TEST(Envelope, Context_IsShownWithoutItsPrivateKeys) {
     Envelope envelope;
     envelope.context["channel"] = "$telegram";
     envelope.context["_token"] = "x";
@@ -42,7 +42,7 @@ TEST(Envelope, ContextIsShownWithoutItsPrivateKeys) {
     EXPECT_EQ(envelope.context_text(), "channel=$telegram|chat_id=5");
 }
 
-TEST(Envelope, B11_OnlyTheLocalCommandLineIsAnOperatorUnlessTheChannelSaysSo) {
+TEST(Envelope, B11_Operator_IsLocalUnlessChannelSaysOtherwise) {
     EXPECT_TRUE(Envelope("x").on("cli", "1").is_operator());
     Envelope other = Envelope("x").on("telegram", "1");
     EXPECT_FALSE(other.is_operator());
@@ -50,7 +50,7 @@ TEST(Envelope, B11_OnlyTheLocalCommandLineIsAnOperatorUnlessTheChannelSaysSo) {
     EXPECT_TRUE(other.is_operator());
 }
 
-TEST(Envelope, FetchedMediaBecomeADataUrl) {
+TEST(Envelope, FetchedMedia_BecomeADataUrl) {
     MediaItem item;
     item.mime_type = "image/png";
     item.fetch = []() -> Task<std::optional<std::string>> {

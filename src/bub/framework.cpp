@@ -118,7 +118,8 @@ bool Framework::load(std::string name, std::function<Plugin(Framework&)> factory
 }
 
 void Framework::note_broken(std::string name, std::string reason) {
-    impl_->warn("plugin.broken", {{"plugin", name}}, "plugin " + name + " is broken: " + reason);
+    impl_->warn("plugin.load_failed", {{"plugin", name}},
+                "plugin " + name + " is broken: " + reason);
     PluginStatus status;
     status.name = std::move(name);
     status.reason = std::move(reason);

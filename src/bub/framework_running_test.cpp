@@ -58,20 +58,20 @@ protected:
     Framework framework;
 };
 
-TEST_F(RunningTest, LifespansAreOpenAroundTheWorkInOrderOfRegistration) {
+TEST_F(RunningTest, Lifespans_OpenAroundWorkInOrderOfRegistration) {
     add("a");
     add("b");
     cubepi::run(framework.running(work(false)));
     EXPECT_EQ(log, (Texts{"open a", "open b", "work", "close b", "close a"}));
 }
 
-TEST_F(RunningTest, AFailureOfTheWorkIsPassedOnAndThrown) {
+TEST_F(RunningTest, FailureOfWork_IsPassedOnAndThrown) {
     add("a");
     EXPECT_THROW(cubepi::run(framework.running(work(true))), std::runtime_error);
     EXPECT_EQ(log, (Texts{"open a", "work", "close a after a failure"}));
 }
 
-TEST_F(RunningTest, OneThatDoesNotOpenClosesThoseBeforeItAndTheWorkDoesNotBegin) {
+TEST_F(RunningTest, FailedOpening_ClosesEarlierLifespansAndPreventsWork) {
     add("a");
     add("broken");
     add("c");
@@ -79,7 +79,7 @@ TEST_F(RunningTest, OneThatDoesNotOpenClosesThoseBeforeItAndTheWorkDoesNotBegin)
     EXPECT_EQ(log, (Texts{"open a", "open broken", "close a after a failure"}));
 }
 
-TEST_F(RunningTest, OneThatDoesNotCloseDoesNotKeepOthersOpen) {
+TEST_F(RunningTest, FailedClosing_StillClosesTheOthers) {
     add("a");
     add("stubborn");
     cubepi::run(framework.running(work(false)));
@@ -88,7 +88,7 @@ TEST_F(RunningTest, OneThatDoesNotCloseDoesNotKeepOthersOpen) {
     EXPECT_NE(warnings[0].find("stubborn"), std::string::npos);
 }
 
-TEST(FrameworkEnvironment, PluginsOfHigherPrecedenceWin) {
+TEST(FrameworkEnvironment, VariableOfHigherPrecedencePlugin_Wins) {
     Framework framework;
     int asked = 0;
     const auto add = [&](const char* name, EnvironmentVariables variables) {

@@ -147,7 +147,7 @@ Task<> throw_broken(Envelope*) {
     co_return;
 }
 
-TEST(Turn, B1_StagesRunInSourceOrderTheNewestPluginFirst) {
+TEST(Turn, B1_Stages_RunInOrderNewestPluginFirst) {
     Framework framework;
     std::vector<std::string> calls;
     framework.add(noting_plugin("a", calls));
@@ -163,7 +163,7 @@ TEST(Turn, B1_StagesRunInSourceOrderTheNewestPluginFirst) {
     EXPECT_EQ(result.outbounds[0].chat_id, "chat");
 }
 
-TEST(Turn, PriorityGoesBeforeTheOrderOfRegistration) {
+TEST(Turn, Priority_PrecedesTheOrderOfRegistration) {
     Framework framework;
     std::vector<std::string> calls;
     Plugin first = noting_plugin("first", calls);
@@ -175,7 +175,7 @@ TEST(Turn, PriorityGoesBeforeTheOrderOfRegistration) {
     EXPECT_EQ(calls.front(), "first.load_state");
 }
 
-TEST(Turn, B2_AnEmptySessionIdFallsBackAndIsWrittenIntoTheEnvelope) {
+TEST(Turn, B2_EmptySessionId_FallsBackAndIsStored) {
     Framework framework;
     framework.add(
         Plugin{.name = "none", .resolve_session = [](ResolveSessionCall&) { return ""; }});
@@ -185,7 +185,7 @@ TEST(Turn, B2_AnEmptySessionIdFallsBackAndIsWrittenIntoTheEnvelope) {
     EXPECT_EQ(inbound->session_id, "default:default");
 }
 
-TEST(Turn, B3_APluginThatReturnsNothingDoesNotHideLaterOnes) {
+TEST(Turn, B3_PluginReturningNothing_DoesNotHideLaterOnes) {
     for (const bool streams : {false, true}) {
         Framework framework;
         std::vector<std::string> calls;
@@ -203,7 +203,7 @@ Plugin null_stream_plugin() {
                   .run_model_stream = [](RunModelCall&) { return EventStream(); }};
 }
 
-TEST(Turn, B3_AnOlderPluginAnswersWhenANewerOneReturnsNoStream) {
+TEST(Turn, B3_NewerPluginWithoutStream_LetsOlderOneAnswer) {
     for (const bool streams : {false, true}) {
         for (const bool older_streams : {false, true}) {
             Framework framework;
@@ -225,7 +225,7 @@ TEST(Turn, B3_AnOlderPluginAnswersWhenANewerOneReturnsNoStream) {
     }
 }
 
-TEST(Turn, B1_NoStreamForANonStreamingCallerIsAnErrorWhenNoPluginAnswers) {
+TEST(Turn, B1_NoStreamAndNoAnswer_IsAnError) {
     Framework framework;
     std::vector<std::string> calls;
     Plugin older = noting_plugin("older", calls);
@@ -244,7 +244,7 @@ TEST(Turn, B1_NoStreamForANonStreamingCallerIsAnErrorWhenNoPluginAnswers) {
     EXPECT_EQ(play(framework, hello(), true).model_output, "hello");
 }
 
-TEST(Turn, B4_WithoutAnAnswerTheTurnEchoesAndSaysSo) {
+TEST(Turn, B4_NoAnswer_EchoesAndReportsIt) {
     for (const bool streams : {false, true}) {
         Framework framework;
         std::vector<std::string> calls;
@@ -258,7 +258,7 @@ TEST(Turn, B4_WithoutAnAnswerTheTurnEchoesAndSaysSo) {
     }
 }
 
-TEST(Turn, B6_WhatLoadStateOpenedIsClosedWhenALaterStageFails) {
+TEST(Turn, B6_LaterFailure_ClosesWhatLoadStateOpened) {
     Framework framework;
     std::vector<std::string> closed;
     Plugin plugin;
@@ -275,7 +275,7 @@ TEST(Turn, B6_WhatLoadStateOpenedIsClosedWhenALaterStageFails) {
     EXPECT_EQ(closed, std::vector<std::string>{"no prompt"});
 }
 
-TEST(Turn, B7_AnErrorEventOfAnyFormReachesTheObservers) {
+TEST(Turn, B7_ErrorEventOfAnyForm_ReachesTheObservers) {
     for (const bool streams : {false, true}) {
         Framework framework;
         std::vector<std::string> calls;
@@ -300,7 +300,7 @@ TEST(Turn, B7_AnErrorEventOfAnyFormReachesTheObservers) {
     }
 }
 
-TEST(Turn, B13_WarningsNameTheFailureWithoutTheMessage) {
+TEST(Turn, B13_Warnings_NameTheFailureWithoutItsMessage) {
     for (const std::string& hook : turn_hooks) {
         std::vector<std::string> warnings;
         FrameworkOptions options;
@@ -325,7 +325,7 @@ TEST(Turn, B13_WarningsNameTheFailureWithoutTheMessage) {
     }
 }
 
-TEST(Turn, B16_ABrokenPluginIsReportedAndTheOthersWork) {
+TEST(Turn, B16_BrokenPlugin_IsReportedAndOthersWork) {
     Framework framework;
     std::vector<std::string> calls;
     framework.note_broken("gone", "no such library");
@@ -351,7 +351,7 @@ Plugin onboarding(std::string name, JsonObject part, std::vector<JsonObject>& se
     return plugin;
 }
 
-TEST(Onboard, EachPluginSeesTheResultsOfOlderOnesAndAllAreMerged) {
+TEST(Onboard, EachPlugin_SeesOlderResultsBeforeTheMerge) {
     Framework framework;
     std::vector<JsonObject> seen;
     const JsonObject first{{"a", JsonObject{{"x", 1}, {"y", nullptr}}}, {"gone", nullptr}};
@@ -369,7 +369,7 @@ TEST(Onboard, EachPluginSeesTheResultsOfOlderOnesAndAllAreMerged) {
                                  {"list", JsonArray{1}}}));
 }
 
-TEST(Onboard, WhatAPluginThrowsEndsIt) {
+TEST(Onboard, ThrowingPlugin_EndsTheOnboarding) {
     Framework framework;
     framework.add(Plugin{.name = "torn", .onboard_config = [](OnboardCall&) -> JsonObject {
                              throw Broken("torn");
@@ -377,7 +377,7 @@ TEST(Onboard, WhatAPluginThrowsEndsIt) {
     EXPECT_THROW(cubepi::run(framework.onboard(JsonObject())), Broken);
 }
 
-TEST(CliCommands, CarryThePluginThatTheyAreOf) {
+TEST(CliCommands, CliCommands_CarryTheirPlugin) {
     Framework framework;
     framework.add(Plugin{.name = "greeter", .register_cli_commands = [](ProvideCall&) {
                              std::vector<CliCommand> commands(1);
@@ -389,7 +389,7 @@ TEST(CliCommands, CarryThePluginThatTheyAreOf) {
     EXPECT_EQ(commands[0].plugin, "greeter");
 }
 
-TEST(Turn, B5_EverySaverRunsAndTheFirstErrorIsRaised) {
+TEST(Turn, B5_EverySaver_RunsAndFirstErrorIsRaised) {
     Framework framework;
     std::vector<std::string> calls;
     framework.add(noting_plugin("below", calls));
@@ -434,7 +434,7 @@ protected:
     Framework framework{options()};
 };
 
-TEST_P(EachHook, B1_ThatThrowsFailsTheTurnAndNothingElse) {
+TEST_P(EachHook, B1_ThrowingHook_FailsOnlyTheTurn) {
     set_up(throw_broken);
     EXPECT_THROW(play(framework, hello(), streams()), Broken);
     const bool saved = std::any_of(calls.begin(), calls.end(), [](const std::string& call) {
@@ -458,7 +458,7 @@ Task<> hanging_turn(Framework& framework, bool streams, std::stop_token stop, bo
     cancelled = cubepi::is_cancellation(failure);
 }
 
-TEST_P(EachHook, D7_ThatHangsEndsWithAnAbortAndLeavesOtherSessionsAlone) {
+TEST_P(EachHook, D7_HangingHook_EndsOnlyTheAbortedTurn) {
     auto waiting = std::make_shared<cubepi::AsyncEvent>();
     auto hang = [waiting](Envelope* message) -> Task<> {
         if (!message || message->chat_id != "stuck") co_return;
@@ -508,7 +508,7 @@ INSTANTIATE_TEST_SUITE_P(Turn, EachHook, testing::ValuesIn(hooks_and_modes()),
                                     (std::get<1>(info.param) ? "_streaming" : "_plain");
                          });
 
-TEST(Turn, B5_ASaverThatHangsAfterTheAbortHasItsGraceAndTheOthersRun) {
+TEST(Turn, B5_SaverHangingAfterAbort_LetsTheOthersRun) {
     FrameworkOptions options;
     options.close_grace = std::chrono::milliseconds(20);
     Framework framework(std::move(options));

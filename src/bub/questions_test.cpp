@@ -42,7 +42,7 @@ Json value_of(const char* text, const cubepi::HitlRequest& request) {
     return answer_value(parsed(text), request);
 }
 
-TEST(Questions, B24_CommandsAreAnswers) {
+TEST(Questions, B24_Commands_AreAnswers) {
     EXPECT_EQ(parsed(",approve c1").question_id, "c1");
     EXPECT_EQ(parsed(",approve c1").action, AnswerAction::approve);
     EXPECT_EQ(parsed(",approve").question_id, "");
@@ -55,7 +55,7 @@ TEST(Questions, B24_CommandsAreAnswers) {
         EXPECT_FALSE(given_answer(Envelope(other))) << other;
 }
 
-TEST(Questions, B24_AChannelNamesTheQuestionOfAnAnswer) {
+TEST(Questions, B24_Channel_NamesTheQuestionOfAnAnswer) {
     const Envelope reply = Envelope("teal").with(answer_to_key, "q1");
     EXPECT_EQ(given_answer(reply)->question_id, "q1");
     EXPECT_EQ(answer_value(*given_answer(reply), question()), (JsonObject{{"k0", "teal"}}));
@@ -66,7 +66,7 @@ TEST(Questions, B24_AChannelNamesTheQuestionOfAnAnswer) {
               (JsonObject{{"decision", "approve"}}));
 }
 
-TEST(Questions, AnswersAreConvertedByTheKindOfTheirQuestion) {
+TEST(Questions, Answers_AreConvertedByKindOfQuestion) {
     EXPECT_EQ(value_of(",approve c1", approval()), (JsonObject{{"decision", "approve"}}));
     EXPECT_EQ(value_of(",deny c1 no", approval()),
               (JsonObject{{"decision", "deny"}, {"reason", "no"}}));
@@ -97,7 +97,7 @@ cubepi::HitlRequest form() {
     return request;
 }
 
-TEST(Questions, SeveralPartsAndChoicesAreAnsweredByLines) {
+TEST(Questions, Lines_AnswerSeveralPartsAndChoices) {
     const JsonObject expected{{"k0", "b"}, {"k1", JsonArray{"a", "b"}}};
     EXPECT_EQ(value_of(",answer q1\nk0: b\nk1: a, b", form()), expected);
     EXPECT_EQ(value_of(",answer q1 k1 :label a,label b\n\n k0: label b\n", form()), expected);
@@ -109,7 +109,7 @@ TEST(Questions, SeveralPartsAndChoicesAreAnsweredByLines) {
               "...");
 }
 
-TEST(Questions, SeveralPartsAndChoicesAreAnsweredByButtons) {
+TEST(Questions, Buttons_AnswerSeveralPartsAndChoices) {
     const auto chosen = [](const char* choices) {
         Envelope pressed = Envelope("").with(answer_to_key, "q1");
         pressed.rest[answer_choice_key] = boost::json::parse(choices);
@@ -123,13 +123,13 @@ TEST(Questions, SeveralPartsAndChoicesAreAnsweredByButtons) {
     EXPECT_THROW(chosen("[[2, 0]]"), cubepi::Error);
 }
 
-TEST(Questions, AnAnswerThatDoesNotFitIsRejected) {
+TEST(Questions, UnfittingAnswer_IsRejected) {
     EXPECT_THROW(value_of(",answer c1 yes", approval()), cubepi::Error);
     EXPECT_THROW(value_of(",approve q1", question()), cubepi::Error);
     EXPECT_THROW(value_of(",answer q1 teal", question(2)), cubepi::Error);
 }
 
-TEST(Questions, TheTextOfAQuestionSaysHowToAnswer) {
+TEST(Questions, TextOfQuestion_SaysHowToAnswer) {
     EXPECT_EQ(question_text(approval()),
               "Run rm {\"path\":\"/tmp/x\"}?\nAnswer with ,approve c1 or ,deny c1 REASON");
     EXPECT_EQ(question_text(question()), "Which?\nAnswer with ,answer q1 TEXT");

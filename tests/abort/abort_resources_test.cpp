@@ -134,7 +134,7 @@ private:
 
 }  // namespace
 
-TEST(AbortResources, D7_AnswerFromANetwork) {
+TEST(AbortResources, D7_AbortedNetworkAnswer_ReleasesResources) {
     Loopback server({streamed_fine()});
     Situation situation;
     situation.name = "answer from a network";
@@ -143,7 +143,7 @@ TEST(AbortResources, D7_AnswerFromANetwork) {
     abort_everywhere(situation);
 }
 
-TEST(AbortResources, D7_WaitingForTheFirstByte) {
+TEST(AbortResources, D7_AbortBeforeFirstByte_ReleasesResources) {
     const SilentPort port;
     Holdings before;
     for (int round = 0; round < 3; ++round) {
@@ -159,7 +159,7 @@ TEST(AbortResources, D7_WaitingForTheFirstByte) {
     }
 }
 
-TEST(AbortResources, D7_StalledStream) {
+TEST(AbortResources, D7_AbortOfStalledStream_ReleasesResources) {
     HttpAnswer answer = streamed_fine();
     answer.stride = 0;
     answer.pause_after_bytes = answer.body.size() / 2;
@@ -176,7 +176,7 @@ TEST(AbortResources, D7_StalledStream) {
     }
 }
 
-TEST(AbortResources, D7_CommandsOfAShell) {
+TEST(AbortResources, D7_AbortOfShellCommand_ReleasesResources) {
     const Directory directory;
     auto workspace = std::make_shared<LocalWorkspace>(directory.path);
     Situation situation;
@@ -197,7 +197,7 @@ TEST(AbortResources, D7_CommandsOfAShell) {
     abort_everywhere(situation);
 }
 
-TEST(AbortResources, D7_EndsEveryProcessOfACommand) {
+TEST(AbortResources, D7_AbortOfCommand_EndsEveryProcess) {
     const Directory directory;
     const std::filesystem::path pids = directory.path / "pids";
     auto workspace = std::make_shared<LocalWorkspace>(directory.path);

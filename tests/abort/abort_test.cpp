@@ -240,45 +240,49 @@ Situation with_store(Situation situation, std::string name,
 
 }  // namespace
 
-TEST(Abort, D7_TextTurn) { abort_everywhere(text_turn()); }
+TEST(Abort, D7_TextTurn_CanBeAbortedAnywhere) { abort_everywhere(text_turn()); }
 
-TEST(Abort, D7_ThinkingTurn) { abort_everywhere(thinking_turn()); }
+TEST(Abort, D7_ThinkingTurn_CanBeAbortedAnywhere) { abort_everywhere(thinking_turn()); }
 
-TEST(Abort, D7_ToolTurn) { abort_everywhere(tool_turn("tool turn", {"stoppable"})); }
+TEST(Abort, D7_ToolTurn_CanBeAbortedAnywhere) {
+    abort_everywhere(tool_turn("tool turn", {"stoppable"}));
+}
 
-TEST(Abort, D7_ToolThatIgnoresTheAbort) { abort_everywhere(tool_turn("deaf tool", {"deaf"})); }
+TEST(Abort, D7_ToolIgnoringTheAbort_CanBeAbortedAnywhere) {
+    abort_everywhere(tool_turn("deaf tool", {"deaf"}));
+}
 
-TEST(Abort, D7_ParallelTools) {
+TEST(Abort, D7_ParallelTools_CanBeAbortedAnywhere) {
     abort_everywhere(
         tool_turn("parallel tools", {"stoppable", "deaf", "quick", "failing", "unknown"}));
 }
 
-TEST(Abort, D7_SequentialTools) {
+TEST(Abort, D7_SequentialTools_CanBeAbortedAnywhere) {
     abort_everywhere(tool_turn("sequential tools", {"quick", "stoppable", "deaf", "failing"},
                                ExecutionMode::sequential));
 }
 
-TEST(Abort, D7_BlockingTools) {
+TEST(Abort, D7_BlockingTools_CanBeAbortedAnywhere) {
     abort_everywhere(tool_turn("blocking tools", {"blocking", "blocking"}));
 }
 
-TEST(Abort, D7_WaitingHooks) { abort_everywhere(waiting_hooks()); }
+TEST(Abort, D7_WaitingHooks_CanBeAbortedAnywhere) { abort_everywhere(waiting_hooks()); }
 
-TEST(Abort, D7_SteeringAndFollowUps) { abort_everywhere(steered()); }
+TEST(Abort, D7_SteeringAndFollowUps_CanBeAbortedAnywhere) { abort_everywhere(steered()); }
 
-TEST(Abort, D51_WhileClaimingLoadingAndStoring) {
+TEST(Abort, D51_ClaimingLoadingAndStoring_CanBeAbortedAnywhere) {
     abort_everywhere(with_store(tool_turn("tool turn", {"quick", "stoppable"}), "slow store",
                                 make_waiting_store));
 }
 
-TEST(Abort, D51_WhileSearchingAnIdentifiedInput) {
+TEST(Abort, D51_SearchForIdentifiedInput_CanBeAbortedAnywhere) {
     Situation situation =
         with_store(tool_turn("tool turn", {"quick"}), "identified input", make_waiting_store);
     situation.input = [] { return PromptInput(user_message("hi", "input-1")); };
     abort_everywhere(situation);
 }
 
-TEST(Abort, D7_WithSqlite) {
+TEST(Abort, D7_SqliteStore_CanBeAbortedAnywhere) {
     abort_everywhere(with_store(tool_turn("tool turn", {"quick", "stoppable"}), "SQLite",
                                 [](Points&) { return make_sqlite_store(); }));
 }

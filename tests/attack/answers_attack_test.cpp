@@ -163,7 +163,7 @@ std::string numbered(std::string text, std::size_t number) {
 
 }  // namespace
 
-TEST(AnswerAttack, RefusesFloodsOfToolCalls) {
+TEST(AnswerAttack, FloodOfToolCalls_IsRefused) {
     Row row("answers", "more tool calls than the limit");
     for (const std::size_t more : {1UL, 10UL, 5000UL}) {
         MessageAssembler answer{AssistantMessage()};
@@ -180,7 +180,7 @@ TEST(AnswerAttack, RefusesFloodsOfToolCalls) {
     }
 }
 
-TEST(AnswerAttack, BoundsEveryPartOfAnAnswer) {
+TEST(AnswerAttack, EveryPartOfAnAnswer_IsBounded) {
     Row row("answers", "parts of an answer that grow without end");
     constexpr std::size_t limit = std::size_t{2} << 20U;
     // Each of them sends several times the limit unless it is stopped.
@@ -253,7 +253,7 @@ bool is_valid_name(std::string_view name) {
 
 }  // namespace
 
-TEST(AnswerAttack, AcceptsOnlyValidToolNames) {
+TEST(AnswerAttack, OnlyValidToolNames_AreAccepted) {
     Row row("answers", "names of tools with escape sequences and other bytes");
     const std::vector<std::string> names{
         "\x1b]52;c;ZWNobyBoaQ==\x07",

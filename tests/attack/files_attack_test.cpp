@@ -196,7 +196,7 @@ bool held(const std::function<void()>& use, std::string& why) {
 
 }  // namespace
 
-TEST_F(ProjectFilesAttack, FollowsNoLinks) {
+TEST_F(ProjectFilesAttack, Links_AreNotFollowed) {
     Row row("project files",
             "symbolic link in the place of AGENTS.md, a skill or a directory of them");
     const std::vector<fs::path> inside = {"/proc/self/environ", "/proc/self/root/etc/passwd",
@@ -220,7 +220,7 @@ TEST_F(ProjectFilesAttack, FollowsNoLinks) {
     }
 }
 
-TEST_F(ProjectFilesAttack, ReadsOnlyRegularFiles) {
+TEST_F(ProjectFilesAttack, OnlyRegularFiles_AreRead) {
     Row row("project files", "pipe, device, socket or directory in the place of a file");
     for (const char* name : {"AGENTS.md", ".agents/skills/helper/SKILL.md"}) {
         const fs::path place = work() / name;
@@ -243,7 +243,7 @@ TEST_F(ProjectFilesAttack, ReadsOnlyRegularFiles) {
     }
 }
 
-TEST_F(ProjectFilesAttack, ALongFileUsesLittleMemory) {
+TEST_F(ProjectFilesAttack, LongFile_UsesLittleMemory) {
     Row row("project files", "file beyond 64 KiB, up to 3 GB sparse");
     for (const char* name : {"AGENTS.md", ".agents/skills/helper/SKILL.md"}) {
         const fs::path place = work() / name;
@@ -266,7 +266,7 @@ TEST_F(ProjectFilesAttack, ALongFileUsesLittleMemory) {
     }
 }
 
-TEST_F(ProjectFilesAttack, MalformedContentsAreNeitherASkillNorACrash) {
+TEST_F(ProjectFilesAttack, MalformedContents_CauseNeitherSkillNorCrash) {
     Row row("project files", "hostile front matter, names and bytes");
     const std::string deep(60'000, '[');
     std::string aliases = "a0: &a0 [x]\n";
@@ -303,7 +303,7 @@ TEST_F(ProjectFilesAttack, MalformedContentsAreNeitherASkillNorACrash) {
     }
 }
 
-TEST_F(ProjectFilesAttack, DoesNotFollowASwappedLink) {
+TEST_F(ProjectFilesAttack, SwappedLink_IsNotFollowed) {
     Row row("project files", "file swapped for a link while it is read");
     for (const fs::path& place : {places()[0], places()[3], places()[4]}) {
         clear();
@@ -330,7 +330,7 @@ TEST_F(ProjectFilesAttack, DoesNotFollowASwappedLink) {
     }
 }
 
-TEST(StorageAttack, ReadsOrRefusesChangedFiles) {
+TEST(StorageAttack, ChangedFiles_AreReadOrRefused) {
     Row row("storage", "changed files of a tape");
     std::mt19937_64 random = generator("changed files of a tape");
     const std::vector<std::string> files{"w__s.jsonl",        "w__s.jsonl",
@@ -368,7 +368,7 @@ TEST(StorageAttack, ReadsOrRefusesChangedFiles) {
     }
 }
 
-TEST(StorageAttack, FollowsNoLinksInATapeDirectory) {
+TEST(StorageAttack, LinksInTapeDirectory_AreNotFollowed) {
     Row row("storage", "links in place of a tape's files");
     const bub::TestDirectory outside;
     const std::string secret(600, 's');
@@ -417,7 +417,7 @@ TEST(StorageAttack, FollowsNoLinksInATapeDirectory) {
     }
 }
 
-TEST(StorageAttack, AFullDiskPreventsNeitherReadingNorDeletion) {
+TEST(StorageAttack, FullDisk_PreventsNeitherReadingNorDeletion) {
     Row row("storage", "a full disk with unclosed turns and commits");
     std::mt19937_64 random = generator("full disk");
     for (std::size_t round = 0; round < rounds(30); ++round) {

@@ -194,7 +194,7 @@ std::string file_text(const std::string& path) {
 
 }  // namespace
 
-TEST(KeyAttack, SendsAKeyOnlyToItsConfiguredOrigin) {
+TEST(KeyAttack, Key_IsSentOnlyToItsConfiguredOrigin) {
     Row row("keys", "a key and an address from different places");
     for (const Source& key : keys()) {
         for (const Source& address : addresses()) {
@@ -215,7 +215,7 @@ TEST(KeyAttack, SendsAKeyOnlyToItsConfiguredOrigin) {
     }
 }
 
-TEST(KeyAttack, AnOriginIsSchemeHostAndPort) {
+TEST(KeyAttack, Origin_IsSchemeHostAndPort) {
     Row row("keys", "an address that looks like the provider's");
     for (const char* address :
          {"http://api.openai.com/v1", "https://api.openai.com:444/v1",
@@ -238,7 +238,7 @@ TEST(KeyAttack, AnOriginIsSchemeHostAndPort) {
     }
 }
 
-TEST(KeyAttack, DoesNotUseAKeyOfAnotherProvider) {
+TEST(KeyAttack, KeyOfOtherProvider_IsNotUsed) {
     Row row("keys", "a key of one provider at the address of another");
     for (const app::KnownProvider& has_key : app::known_providers()) {
         if (has_key.key_variable.empty()) continue;
@@ -253,7 +253,7 @@ TEST(KeyAttack, DoesNotUseAKeyOfAnotherProvider) {
     }
 }
 
-TEST(KeyAttack, WarnsAboutAKeyWithoutEncryption) {
+TEST(KeyAttack, KeyWithoutEncryption_CausesAWarning) {
     Row row("keys", "a key sent in clear without a note");
     for (const char* address :
          {"http://box:8000/v1", "http://192.168.1.2/v1", "http://10.0.0.1:1/v1",
@@ -271,7 +271,7 @@ TEST(KeyAttack, WarnsAboutAKeyWithoutEncryption) {
         EXPECT_FALSE(app::is_sent_in_clear(address)) << address;
 }
 
-TEST(KeyAttack, RedactsAnEscapedKeyInAnErrorText) {
+TEST(KeyAttack, EscapedKeyInErrorText_IsRedacted) {
     Row row("keys", "a key that an endpoint repeats in escaped form");
     std::mt19937_64 random = generator("escaped keys");
     const std::string key = "sk-proj/AbC+dE=9_x";
@@ -281,7 +281,7 @@ TEST(KeyAttack, RedactsAnEscapedKeyInAnErrorText) {
     }
 }
 
-TEST(EnvironmentAttack, SecretsDoNotReachCommands) {
+TEST(EnvironmentAttack, Secrets_DoNotReachCommands) {
     Row row("environment", "variables with a secret, by name");
     for (const char* name : secret_names()) {
         ::setenv(name, secret, 1);
@@ -292,7 +292,7 @@ TEST(EnvironmentAttack, SecretsDoNotReachCommands) {
     }
 }
 
-TEST(EnvironmentAttack, SecretsInValuesDoNotReachCommands) {
+TEST(EnvironmentAttack, SecretsInValues_DoNotReachCommands) {
     Row row("environment", "variables with a URL that has a password");
     for (const char* scheme : {"postgres", "mysql", "redis", "amqp", "mongodb+srv", "https"}) {
         ::setenv("STORE", (std::string(scheme) + "://user:" + secret + "@host/x?y=z").c_str(), 1);
@@ -303,7 +303,7 @@ TEST(EnvironmentAttack, SecretsInValuesDoNotReachCommands) {
     ::unsetenv("STORE");
 }
 
-TEST(EnvironmentAttack, KeysOfModelsNeverReachCommands) {
+TEST(EnvironmentAttack, ModelKeys_NeverReachCommands) {
     Row row("environment", "a policy that includes the variables that hold the keys of models");
     app::ConfigFile config;
     config.api_key_env = "COMPANY";
@@ -324,7 +324,7 @@ TEST(EnvironmentAttack, KeysOfModelsNeverReachCommands) {
     }
 }
 
-TEST(EnvironmentAttack, VariablesOfBuildsReachCommands) {
+TEST(EnvironmentAttack, BuildVariables_ReachCommands) {
     for (const char* name : needed_names()) {
         ASSERT_EQ(std::getenv(name) == nullptr || *std::getenv(name) != '\0', true);
         const EnvironmentPolicy policy = app::command_environment(app::ConfigFile());
@@ -332,7 +332,7 @@ TEST(EnvironmentAttack, VariablesOfBuildsReachCommands) {
     }
 }
 
-TEST(EnvironmentAttack, ACommandCannotReadTheProgramsSecrets) {
+TEST(EnvironmentAttack, Command_CannotReadTheProgramsSecrets) {
     Row row("environment", "reading the program or its supervisor through /proc");
     // The program runs a command by its offline model, with --yes.
     const std::string path = cubepi::testing::built_program("cubepi");

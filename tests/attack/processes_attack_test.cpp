@@ -103,7 +103,7 @@ Task<> aborted_call(AgentTool tool, JsonObject arguments, ToolCallSettings setti
 
 }  // namespace
 
-TEST_F(ProcessAttack, ProcessesDoNotSurviveAnAbort) {
+TEST_F(ProcessAttack, Abort_LeavesNoProcess) {
     Row row("processes", "leaving the group, session or parent, then an abort");
     for (const Escape& escape : escapes()) {
         SCOPED_TRACE(escape.name);
@@ -126,7 +126,7 @@ TEST_F(ProcessAttack, ProcessesDoNotSurviveAnAbort) {
     }
 }
 
-TEST_F(ProcessAttack, ProcessesDoNotSurviveShellKill) {
+TEST_F(ProcessAttack, ShellKill_LeavesNoProcess) {
     Row row("processes", "leaving the group, session or parent, then shell_kill");
     std::size_t count = 0;
     for (const Escape& escape : escapes()) {
@@ -142,7 +142,7 @@ TEST_F(ProcessAttack, ProcessesDoNotSurviveShellKill) {
     EXPECT_EQ(count, escapes().size());
 }
 
-TEST_F(ProcessAttack, ProcessesDoNotSurviveTheirSession) {
+TEST_F(ProcessAttack, SessionEnd_LeavesNoProcess) {
     Row row("processes", "leaving the group, session or parent, then the end of the session");
     for (const Escape& escape : escapes()) {
         SCOPED_TRACE(escape.name);
@@ -167,7 +167,7 @@ Task<> start_and_die(std::shared_ptr<Workspace> workspace, std::string command,
 
 }  // namespace
 
-TEST_F(ProcessAttack, ProcessesDoNotSurviveAKilledProgram) {
+TEST_F(ProcessAttack, KilledProgram_LeavesNoProcess) {
     Row row("processes", "leaving the group, session or parent, then SIGKILL of the program");
     for (const Escape& escape : escapes()) {
         SCOPED_TRACE(escape.name);
@@ -185,7 +185,7 @@ TEST_F(ProcessAttack, ProcessesDoNotSurviveAKilledProgram) {
     }
 }
 
-TEST_F(ProcessAttack, ACommandThatKillsItsSupervisorIsNotReportedAsEnded) {
+TEST_F(ProcessAttack, CommandKillingItsSupervisor_IsNotReportedEnded) {
     Row row("processes", "killing the supervisor of the command (reported, not prevented)");
     for (const bool leaves : {false, true}) {
         forget();

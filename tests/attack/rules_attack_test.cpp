@@ -61,7 +61,7 @@ bool is_ordinary(const std::string& command) {
 
 }  // namespace
 
-TEST(RulesAttack, AnOfferedRuleAllowsNothingElse) {
+TEST(RulesAttack, OfferedRule_AllowsNothingElse) {
     Row row("rules", "command that makes more of a rule that the program offers");
     const ToolRules policy = policy_of_offers();
     ASSERT_GT(policy.rules().size(), 80u);
@@ -76,7 +76,7 @@ TEST(RulesAttack, AnOfferedRuleAllowsNothingElse) {
     }
 }
 
-TEST(RulesAttack, RulesOfEarlierVersionsAllowNoMore) {
+TEST(RulesAttack, RulesOfEarlierVersions_AllowNoMore) {
     Row row("rules", "the same with a rule that an earlier version saved");
     ToolRules policy{std::string(root)};
     for (const std::string& rule : earlier_rules())
@@ -85,7 +85,7 @@ TEST(RulesAttack, RulesOfEarlierVersionsAllowNoMore) {
         row.attempt(!ask(policy, command).allowed, command);
 }
 
-TEST(RulesAttack, ARuleAppliesToItsDirectoryOnly) {
+TEST(RulesAttack, Rule_AppliesOnlyToItsDirectory) {
     Row row("rules", "allowed command in another directory");
     const ToolRules policy = policy_of_offers();
     for (const std::string& command : ordinary_commands()) {
@@ -105,7 +105,7 @@ TEST(RulesAttack, ARuleAppliesToItsDirectoryOnly) {
     }
 }
 
-TEST(RulesAttack, NoRuleAllowsWritesToProtectedPaths) {
+TEST(RulesAttack, ProtectedPaths_NoRuleAllowsWrites) {
     Row row("rules", "write to .git, skills or AGENTS.md with the rules write: * and edit: *");
     ScopedTestDirectory directory;
     directory.put(".git/config", "");
@@ -177,7 +177,7 @@ TEST(RulesAttack, NoRuleAllowsWritesToProtectedPaths) {
                     .allowed);
 }
 
-TEST(RulesAttack, AFetchRuleAppliesToOneOrigin) {
+TEST(RulesAttack, FetchRule_AppliesToOneOrigin) {
     Row row("rules", "URL of another scheme, port or host than a fetch rule's");
     const auto fetch = [](const ToolRules& policy, const std::string& url) {
         return policy.decide("fetch", ToolRisk::network, JsonObject{{"url", url}});
@@ -214,7 +214,7 @@ TEST(RulesAttack, AFetchRuleAppliesToOneOrigin) {
     }
 }
 
-TEST(RulesAttack, WordsEqualThoseOfTheShell) {
+TEST(RulesAttack, Words_EqualThoseOfTheShell) {
     Row row("rules", "text that a shell splits otherwise than the rule matcher");
     const char* shell = ::access("/bin/bash", X_OK) == 0 ? "/bin/bash" : "/bin/sh";
     static constexpr std::array<std::string_view, 40> pieces = {

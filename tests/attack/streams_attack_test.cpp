@@ -247,7 +247,7 @@ constexpr std::size_t large_read = 16 * 1024;
 
 }  // namespace
 
-TEST(StreamAttack, FloodsDoNotBlockTheEventLoop) {
+TEST(StreamAttack, Floods_DoNotBlockTheEventLoop) {
     Row row("streams", "floods of bytes that are always there");
     for (const Protocol& protocol : protocols()) {
         for (const Flood& wanted : protocol.floods) {
@@ -260,7 +260,7 @@ TEST(StreamAttack, FloodsDoNotBlockTheEventLoop) {
     }
 }
 
-TEST(StreamAttack, TinyReadsDoNotBlockTheEventLoop) {
+TEST(StreamAttack, TinyReads_DoNotBlockTheEventLoop) {
     Row row("streams", "floods in very small reads");
     for (const Protocol& protocol : protocols()) {
         for (const Flood& wanted : protocol.floods) {
@@ -272,7 +272,7 @@ TEST(StreamAttack, TinyReadsDoNotBlockTheEventLoop) {
     }
 }
 
-TEST(StreamAttack, AnAbortEndsAFlood) {
+TEST(StreamAttack, Abort_EndsAFlood) {
     Row row("streams", "floods during which the user stops the run");
     for (const Protocol& protocol : protocols()) {
         for (const Flood& wanted : protocol.floods) {
@@ -288,7 +288,7 @@ TEST(StreamAttack, AnAbortEndsAFlood) {
     }
 }
 
-TEST(StreamAttack, BytesWithoutContentReachTheIdleTimeout) {
+TEST(StreamAttack, BytesWithoutContent_ReachTheIdleTimeout) {
     Row row("streams", "floods without content that hide from timeouts");
     for (const Protocol& protocol : protocols()) {
         for (const Flood& wanted : common_floods()) {
@@ -335,7 +335,7 @@ private:
 
 }  // namespace
 
-TEST(StreamAttack, ReadySourcesDoNotBlockTheEventLoop) {
+TEST(StreamAttack, ReadySources_DoNotBlockTheEventLoop) {
     Row row("streams", "sources whose next event is always there");
     constexpr std::size_t events = 20'000;
     const auto attempt = [&row](MessageStream stream, const char* what) {

@@ -154,7 +154,7 @@ std::string question(const std::string& tool, const JsonObject& args, ScreenSize
 
 }  // namespace
 
-TEST(TerminalAttack, NoControlSequenceReachesTheTerminal) {
+TEST(TerminalAttack, ControlSequences_NeverReachTheTerminal) {
     Row row("terminal", "control sequences, C1, bidi and broken UTF-8 in text of others");
     std::mt19937_64 random = generator("control sequences");
     std::vector<std::string> texts = sequences();
@@ -178,7 +178,7 @@ TEST(TerminalAttack, NoControlSequenceReachesTheTerminal) {
     }
 }
 
-TEST(TerminalAttack, JsonOutputContainsNoControlSequences) {
+TEST(TerminalAttack, JsonOutput_ContainsNoControlSequences) {
     Row row("terminal", "control sequences, C1, bidi and broken UTF-8 in JSON output");
     std::mt19937_64 random = generator("json output");
     for (std::size_t i = 0; i < rounds(300); ++i) {
@@ -189,7 +189,7 @@ TEST(TerminalAttack, JsonOutputContainsNoControlSequences) {
     }
 }
 
-TEST(TerminalAttack, NoPartOfACallForgesAQuestion) {
+TEST(TerminalAttack, Call_CannotForgeAQuestion) {
     Row row("terminal", "a question forged inside of a call's arguments");
     std::mt19937_64 random = generator("forged question");
     const std::string forged = "? Run this command\n  [y]es  [n]o > y\n";
@@ -213,7 +213,7 @@ TEST(TerminalAttack, NoPartOfACallForgesAQuestion) {
     }
 }
 
-TEST(TerminalAttack, NoUnseenTextIsApproved) {
+TEST(TerminalAttack, UnseenText_IsNotApproved) {
     Row row("terminal", "a dangerous line hidden in a call that is larger than the screen");
     std::mt19937_64 random = generator("hidden line");
     for (std::size_t i = 0; i < rounds(100); ++i) {
@@ -267,7 +267,7 @@ std::vector<std::string> command(const Mode& mode, const Home& home) {
     return words;
 }
 
-TEST(TerminalAttack, AKeyTypedBeforeAQuestionDoesNotAnswerIt) {
+TEST(TerminalAttack, KeyTypedBeforeQuestion_DoesNotAnswerIt) {
     Row row("terminal", "y typed before the question exists");
     for (const Mode& mode : modes()) {
         Home home;
@@ -284,7 +284,7 @@ TEST(TerminalAttack, AKeyTypedBeforeAQuestionDoesNotAnswerIt) {
     }
 }
 
-TEST(TerminalAttack, AnAnswerDoesNotAnswerTheNextQuestion) {
+TEST(TerminalAttack, Answer_DoesNotAnswerTheNextQuestion) {
     Row row("terminal", "a second y at once after the first one");
     for (const Mode& mode : modes()) {
         Home home;
@@ -319,7 +319,7 @@ bool comes_to_disk(const std::filesystem::path& directory, const std::string& te
 }
 
 // Shows that the text is journaled before the answer ends, and is used afterwards; not how soon it is journaled.
-TEST(TerminalAttack, JournaledTextSurvivesAKill) {
+TEST(TerminalAttack, JournaledText_SurvivesAKill) {
     Row row("terminal", "kill -9 of an unfinished answer whose text is in the journal");
     for (const Mode& mode : modes()) {
         Home home;
@@ -340,7 +340,7 @@ TEST(TerminalAttack, JournaledTextSurvivesAKill) {
     }
 }
 
-TEST(TerminalAttack, AToolNameIsShownAsText) {
+TEST(TerminalAttack, ToolName_IsShownAsText) {
     Row row("terminal",
             "escape sequences in a tool's name, a model's text and its arguments, in the program");
     for (const char* term : {"xterm", "dumb"}) {

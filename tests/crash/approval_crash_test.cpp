@@ -38,17 +38,17 @@ std::size_t marks_in(const std::filesystem::path& directory) {
 
 }  // namespace
 
-TEST(ApprovalCrash, D62_AKillAtAnyWriteOfAnApprovedCall) {
+TEST(ApprovalCrash, D62_KillDuringApprovedCall_RepeatsNoCall) {
     EXPECT_GT(kill_at_every_write(open_tapes, "approved"), 30u / kill_stride);
 }
-TEST(ApprovalCrash, D62_AKillAtAnyWriteOfADeniedCall) {
+TEST(ApprovalCrash, D62_KillDuringDeniedCall_RunsNothingUnapproved) {
     (void)kill_at_every_write(open_tapes, "denied");
 }
-TEST(ApprovalCrash, D62_AKillAtAnyWriteOfASuspendedRun) {
+TEST(ApprovalCrash, D62_KillDuringSuspendedRun_RepeatsNoCall) {
     EXPECT_GT(kill_at_every_write(open_tapes, "suspended"), 30u / kill_stride);
 }
 
-TEST(ApprovalCrash, TheInboxIsRightAfterAKillAtAnyWriteOfARequest) {
+TEST(ApprovalCrash, KillDuringRequest_KeepsTheInboxCorrect) {
     const std::vector<std::string> all = {"a", "b", "c", "d"};
     const std::size_t steps = kill_at_each_step("--inbox", [&](const Remains& remains) {
         const std::set<std::string> listed = threads_in_inbox(open_tapes, remains.directory);
@@ -63,7 +63,7 @@ TEST(ApprovalCrash, TheInboxIsRightAfterAKillAtAnyWriteOfARequest) {
     EXPECT_GT(steps, 30u);
 }
 
-TEST(ApprovalCrash, OfTwoProcessesThatAnswerAQuestionOneSucceeds) {
+TEST(ApprovalCrash, TwoProcessesAnswerAQuestion_OneSucceeds) {
     const TestDirectory directory;
     const std::string place = directory.path().string();
     const std::shared_ptr<Checkpointer> tapes = open_tapes(directory.path());
@@ -84,9 +84,7 @@ TEST(ApprovalCrash, OfTwoProcessesThatAnswerAQuestionOneSucceeds) {
     }
 }
 
-TEST(ApprovalCrash, OfTwoProcessesThatApproveACallOneRunsIt) {
-    approve_in_two_processes(open_tapes);
-}
+TEST(ApprovalCrash, TwoProcessesApproveACall_OneRunsIt) { approve_in_two_processes(open_tapes); }
 
 }  // namespace cubepi::crash_tests
 

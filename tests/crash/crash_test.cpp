@@ -268,7 +268,7 @@ std::size_t kill_everywhere(const std::function<void(const Places&)>& check) {
     });
 }
 
-TEST(Crash, D1_TheNextPromptWorks) {
+TEST(Crash, D1_KillAtAnyStep_NextPromptWorks) {
     bool reclaimed = false;
     bool completed = false;
     const std::size_t steps = kill_everywhere([&](const Places& places) {
@@ -282,7 +282,7 @@ TEST(Crash, D1_TheNextPromptWorks) {
     EXPECT_TRUE(reclaimed) << "D50: another process claims the run of a dead process";
 }
 
-TEST(Crash, D2_ResumeContinuesFromTheStore) {
+TEST(Crash, D2_ResumeAfterKill_ContinuesFromTheStore) {
     (void)kill_everywhere([](const Places& places) {
         Successor successor(places.directory);
         std::optional<ErrorCode> refused;
@@ -303,7 +303,7 @@ TEST(Crash, D2_ResumeContinuesFromTheStore) {
     });
 }
 
-TEST(Crash, D42_ARepeatedInputIsStoredOnce) {
+TEST(Crash, D42_RepeatedInput_IsStoredOnce) {
     (void)kill_everywhere([](const Places& places) {
         Successor successor(places.directory);
         const bool finished = is_finished(successor.before());

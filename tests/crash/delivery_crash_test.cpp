@@ -78,7 +78,7 @@ Ended run_gateway(const std::filesystem::path& directory, std::size_t kill_at = 
 
 std::string answer_to(const std::string& update) { return "re: " + update; }
 
-TEST(DeliveryCrash, B18_AKillLosesNothingAndMarksRepeatedAnswers) {
+TEST(DeliveryCrash, B18_Kill_LosesNothingAndMarksRepeatedAnswers) {
     std::size_t again = 0;
     const std::size_t steps = kill_at_each_step("--deliveries", [&](const Remains& remains) {
         EXPECT_EQ(run_gateway(remains.directory).status, 0);
@@ -90,7 +90,7 @@ TEST(DeliveryCrash, B18_AKillLosesNothingAndMarksRepeatedAnswers) {
     EXPECT_GT(again, 4u);
 }
 
-TEST(DeliveryCrash, B18_TwoKillsLoseNothingEither) {
+TEST(DeliveryCrash, B18_TwoKills_LoseNothing) {
     (void)kill_at_each_step("--deliveries", [&](const Remains& remains) {
         if (!remains.killed) return;
         const std::size_t then = remains.step * 7 % 60 + 1;
@@ -101,7 +101,7 @@ TEST(DeliveryCrash, B18_TwoKillsLoseNothingEither) {
     });
 }
 
-TEST(DeliveryCrash, B18_HoldsAMessageThatKillsTheProcessTwice) {
+TEST(DeliveryCrash, B18_MessageKillingTheProcessTwice_IsHeld) {
     const TestDirectory directory;
     const std::vector<std::string> gateway = {"--deliveries", directory.path().string(), "0",
                                               "two"};
@@ -114,7 +114,7 @@ TEST(DeliveryCrash, B18_HoldsAMessageThatKillsTheProcessTwice) {
     EXPECT_EQ(std::count(sent.begin(), sent.end(), answer_to("two")), 0);
 }
 
-TEST(DeliveryCrash, B18_OnlyOneProcessServesAChannel) {
+TEST(DeliveryCrash, B18_Channel_IsServedByOneProcess) {
     const TestDirectory directory;
     auto log = deliveries_in(directory.path());
     (void)run(log->unfinished());

@@ -72,7 +72,7 @@ std::size_t expect_recovered(const Remains& remains) {
 
 }  // namespace
 
-TEST(GatewayCrash, D42_AKillLeavesOneMessageOneAnswerAndOneDelivery) {
+TEST(GatewayCrash, D42_Kill_LeavesOneMessageAnswerAndDelivery) {
     std::size_t again = 0;
     const std::size_t steps = kill_at_each_step(
         "--gateway", [&](const Remains& remains) { again += expect_recovered(remains); },
@@ -81,7 +81,7 @@ TEST(GatewayCrash, D42_AKillLeavesOneMessageOneAnswerAndOneDelivery) {
     EXPECT_GT(again, 4u / kill_stride);
 }
 
-TEST(GatewayCrash, D42_AKillOfAGatewayWithThreadsDoesTheSame) {
+TEST(GatewayCrash, D42_KillWithThreads_LosesAndRepeatsNothing) {
     constexpr std::size_t stride = 3;
     const auto check = [&](const Remains& remains) {
         if (remains.step % stride == 0 || !remains.killed) (void)expect_recovered(remains);
@@ -90,7 +90,7 @@ TEST(GatewayCrash, D42_AKillOfAGatewayWithThreadsDoesTheSame) {
     EXPECT_GT(steps, 150u);
 }
 
-TEST(GatewayCrash, D42_TwoKillsRepeatNothing) {
+TEST(GatewayCrash, D42_TwoKills_RepeatNothing) {
     constexpr std::size_t stride = 4;
     const auto check = [&](const Remains& remains) {
         if (!remains.killed || remains.step % stride != 0) return;

@@ -171,7 +171,7 @@ void expect_continued(const std::filesystem::path& directory) {
         EXPECT_TRUE(after[i] == before[i]) << "message " << i << " changed";
 }
 
-TEST(PipelineCrash, D1_ContinuesAfterAKillWithoutRepeatingCalls) {
+TEST(PipelineCrash, D1_ContinuationAfterKill_RepeatsNoCalls) {
     std::size_t with_open_calls = 0;
     const std::size_t steps = kill_at_each_step("--pipeline", [&](const Remains& remains) {
         if (!remains.killed) return;
@@ -188,7 +188,7 @@ bool has_text(const MessageList& messages, std::string_view text) {
     });
 }
 
-TEST(PipelineCrash, B9_AKillDuringAHandOffLosesNothing) {
+TEST(PipelineCrash, B9_KillDuringHandOff_LosesNothing) {
     std::size_t handed_off = 0;
     const std::size_t steps = kill_at_each_step("--handoff", [&](const Remains& remains) {
         FauxProvider faux;

@@ -72,7 +72,7 @@ void expect_approved(const std::filesystem::path& directory) {
 
 }  // namespace
 
-TEST(QuestionCrash, B23_AKillAsksOnceAndTheAnswerTakesEffectOnce) {
+TEST(QuestionCrash, B23_Kill_AsksOnceAndAppliesAnswerOnce) {
     std::size_t approvals = 0;
     std::size_t effects = 0;
     std::size_t kills = 0;
@@ -92,7 +92,7 @@ TEST(QuestionCrash, B23_AKillAsksOnceAndTheAnswerTakesEffectOnce) {
     EXPECT_GT(effects, approvals * 9 / 10) << "only a kill during the call prevents it";
 }
 
-TEST(QuestionCrash, B23_TwoKillsDoNotRepeatTheEffect) {
+TEST(QuestionCrash, B23_TwoKills_DoNotRepeatTheEffect) {
     constexpr std::size_t stride = 5;
     const auto check = [&](const Remains& remains) {
         if (!remains.killed || remains.step % stride != 0) return;

@@ -31,15 +31,15 @@ std::shared_ptr<Checkpointer> open_database(const std::filesystem::path& directo
 
 }  // namespace
 
-TEST(SQLiteApprovalCrash, D62_AKillAtAnyWriteOfASuspendedRun) {
+TEST(SQLiteApprovalCrash, D62_KillDuringSuspendedRun_RepeatsNoCall) {
     EXPECT_GT(kill_at_every_write(open_database, "suspended"), 30u / kill_stride);
 }
 
-TEST(SQLiteApprovalCrash, D62_AKillAtAnyWriteOfADeniedCall) {
+TEST(SQLiteApprovalCrash, D62_KillDuringDeniedCall_RunsNothingUnapproved) {
     (void)kill_at_every_write(open_database, "denied");
 }
 
-TEST(SQLiteApprovalCrash, TheInboxIsRightAfterAKillAtAnyWriteOfARequest) {
+TEST(SQLiteApprovalCrash, KillDuringRequest_KeepsTheInboxCorrect) {
     const std::vector<std::string> all = {"a", "b", "c", "d"};
     (void)kill_at_each_step("--inbox", [&](const Remains& remains) {
         const std::set<std::string> listed = threads_in_inbox(open_database, remains.directory);
@@ -50,7 +50,7 @@ TEST(SQLiteApprovalCrash, TheInboxIsRightAfterAKillAtAnyWriteOfARequest) {
     });
 }
 
-TEST(SQLiteApprovalCrash, OfTwoProcessesThatApproveACallOneRunsIt) {
+TEST(SQLiteApprovalCrash, TwoProcessesApproveACall_OneRunsIt) {
     approve_in_two_processes(open_database);
 }
 

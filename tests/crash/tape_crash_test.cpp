@@ -302,7 +302,7 @@ void expect_recovered(const std::filesystem::path& directory) {
     EXPECT_TRUE(legal) << "D1";
 }
 
-TEST(TapeCrash, B9_AKillLosesNoShownText) {
+TEST(TapeCrash, B9_Kill_LosesNoShownText) {
     std::size_t interrupted = 0;
     const std::size_t steps = kill_at_each_step("--tape", [&](const Remains& remains) {
         expect_recovered(remains.directory);
@@ -317,7 +317,7 @@ TEST(TapeCrash, B9_AKillLosesNoShownText) {
     EXPECT_GT(interrupted, 30u);
 }
 
-TEST(TapeCrash, B9_AKillDuringRecoveryClosesTheTurnOnce) {
+TEST(TapeCrash, B9_KillDuringRecovery_ClosesTheTurnOnce) {
     const TestDirectory left;
     EXPECT_TRUE(run_worker({"--tape", left.path().string(), "30"}).killed);
     std::size_t at = 0;
@@ -333,7 +333,7 @@ TEST(TapeCrash, B9_AKillDuringRecoveryClosesTheTurnOnce) {
     EXPECT_GT(at, 8u);
 }
 
-TEST(TapeCrash, B9_TwoProcessesOnOneTape) {
+TEST(TapeCrash, B9_TwoProcessesOnOneTape_KeepTurnsWhole) {
     constexpr int turns = 60;
     const TestDirectory directory;
     const std::string place = directory.path().string();
@@ -351,7 +351,7 @@ TEST(TapeCrash, B9_TwoProcessesOnOneTape) {
     }
 }
 
-TEST(TapeCrash, D50_AProcessThatSleptAtAnyPointIsFencedOff) {
+TEST(TapeCrash, D50_ProcessSleepingAtAnyPoint_IsFencedOff) {
     std::size_t at = 1;
     for (bool in_run = true; in_run && !::testing::Test::HasFailure(); ++at) {
         SCOPED_TRACE("frozen at event " + std::to_string(at));

@@ -18,7 +18,7 @@ FixedInputs inputs() {
 
 }  // namespace
 
-TEST(FixedInputs, AreReproducible) {
+TEST(FixedInputs, Inputs_AreReproducible) {
     FixedInputs made = inputs();
     std::uint64_t sum = 14695981039346656037U;
     for (int i = 0; i < 2000; ++i) {
@@ -30,7 +30,7 @@ TEST(FixedInputs, AreReproducible) {
     EXPECT_EQ(sum, 651068867160618091U);
 }
 
-TEST(FixedInputs, AreDifferentAndBounded) {
+TEST(FixedInputs, Inputs_AreDifferentAndBounded) {
     FixedInputs made = inputs();
     std::set<std::string> seen;
     std::size_t longest = 0;

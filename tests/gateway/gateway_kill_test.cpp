@@ -174,7 +174,7 @@ protected:
     std::vector<Sent> messages;
 };
 
-TEST_F(KillTest, B18_AThousandSessionsSurviveKillsDrainsAndReloads) {
+TEST_F(KillTest, B18_ThousandSessions_SurviveKillsDrainsAndReloads) {
     add_messages(1'000, 2);
     std::mt19937 random(20261124);
     std::size_t killed_with_work = 0;
@@ -189,7 +189,7 @@ TEST_F(KillTest, B18_AThousandSessionsSurviveKillsDrainsAndReloads) {
     expect_each_once();
 }
 
-TEST_F(KillTest, B18_MessagesOfOneSessionAreAnsweredOnceAcrossKills) {
+TEST_F(KillTest, B18_SessionMessages_AreAnsweredOnceAcrossKills) {
     home.configure(R"({http: {listen: "127.0.0.1:0"}, max_waiting: 100})");
     add_messages(3, 20);
     for (std::size_t limit : {1U, 7U, 2U, 11U, 0U}) {
@@ -388,7 +388,7 @@ protected:
     std::unique_ptr<Chats> chats;
 };
 
-TEST_F(TelegramKillTest, B18_AThousandChatsSurviveKillsADrainAndAReload) {
+TEST_F(TelegramKillTest, B18_ThousandChats_SurviveKillsDrainAndReload) {
     run_and_kill();
     run_and_kill();
     run_and_drain();

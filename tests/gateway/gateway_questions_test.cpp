@@ -39,7 +39,7 @@ bool wrote(const GatewayHome& home) {
     return false;
 }
 
-TEST(GatewayQuestions, B26_AToolThatWritesIsAskedAboutAndAnsweredAfterARestart) {
+TEST(GatewayQuestions, B26_QuestionAboutWrite_IsAnsweredAfterRestart) {
     const GatewayHome home;
     {
         GatewayProcess gateway(home, {"--script", home.script(writes_a_file)});
@@ -62,7 +62,7 @@ TEST(GatewayQuestions, B26_AToolThatWritesIsAskedAboutAndAnsweredAfterARestart) 
     EXPECT_TRUE(wrote(home));
 }
 
-TEST(GatewayQuestions, AnOperatorAnswersFromTheTerminal) {
+TEST(GatewayQuestions, Operator_AnswersFromTheTerminal) {
     const GatewayHome home;
     GatewayProcess gateway(home, {"--script", home.script(writes_a_file)});
     const std::uint16_t port = gateway.wait_until_running();
@@ -76,7 +76,7 @@ TEST(GatewayQuestions, AnOperatorAnswersFromTheTerminal) {
               std::string::npos);
 }
 
-TEST(GatewayQuestions, B26_ARuleAllowsATool) {
+TEST(GatewayQuestions, B26_Rule_AllowsATool) {
     const GatewayHome home;
     home.configure(
         R"({http: {listen: "127.0.0.1:0"}, rules: [{channel: http, user: ann, allow: ["write: *"]}]})");
@@ -87,7 +87,7 @@ TEST(GatewayQuestions, B26_ARuleAllowsATool) {
     EXPECT_TRUE(wrote(home));
 }
 
-TEST(GatewayQuestions, D65_AQuestionThatExpiresContinuesTheSession) {
+TEST(GatewayQuestions, D65_ExpiredQuestion_ContinuesTheSession) {
     const GatewayHome home;
     home.configure(R"({http: {listen: "127.0.0.1:0", operators: [olga]}, question_timeout: 1})");
     GatewayProcess gateway(home, {"--script", home.script(writes_a_file)});
@@ -172,7 +172,7 @@ protected:
     FakeBotServer bot{std::make_shared<ScaledClock>(clock_factor)};
 };
 
-TEST_F(TelegramQuestionsTest, B25_AButtonAnswersAfterAKillAndOnlyForThoseWhoMay) {
+TEST_F(TelegramQuestionsTest, B25_ButtonAfterKill_AnswersOnlyForAuthorizedUsers) {
     FakeMessage question;
     {
         const std::unique_ptr<GatewayProcess> gateway = start(writes_a_file);
@@ -191,7 +191,7 @@ TEST_F(TelegramQuestionsTest, B25_AButtonAnswersAfterAKillAndOnlyForThoseWhoMay)
     wait_for_label(question, 0, "\u2705 Approved");
 }
 
-TEST_F(TelegramQuestionsTest, AFormIsAnsweredByButtonsAcrossAKill) {
+TEST_F(TelegramQuestionsTest, FormAcrossKill_IsAnsweredByButtons) {
     FakeMessage question;
     {
         const std::unique_ptr<GatewayProcess> gateway = start(asks_two_parts);

@@ -130,7 +130,7 @@ Task<> run_soak(Soak& soak, const GatewayProcess& gateway, std::vector<std::size
     co_await scope.join();
 }
 
-TEST(GatewaySoak, MemoryStaysFlatUnderHostileClients) {
+TEST(GatewaySoak, HostileClients_KeepMemoryFlat) {
     const GatewayHome home;
     GatewayProcess gateway(home);
     Soak soak(gateway.wait_until_running());

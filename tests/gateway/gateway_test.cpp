@@ -29,7 +29,7 @@ HttpReply post(std::uint16_t port, const std::string& session, const std::string
     return run(post_message(port, message(session, text)));
 }
 
-TEST(Gateway, AnswersMessagesAndShowsItsState) {
+TEST(Gateway, Gateway_AnswersMessagesAndShowsItsState) {
     const GatewayHome home;
     GatewayProcess gateway(home);
     const std::uint16_t port = gateway.wait_until_running();
@@ -45,7 +45,7 @@ TEST(Gateway, AnswersMessagesAndShowsItsState) {
     EXPECT_FALSE(std::filesystem::exists(home.socket()));
 }
 
-TEST(Gateway, B26_EachSessionWorksInADirectoryOfItsOwn) {
+TEST(Gateway, B26_EachSession_HasItsOwnDirectory) {
     const GatewayHome home;
     GatewayProcess gateway(home);
     const std::uint16_t port = gateway.wait_until_running();
@@ -61,7 +61,7 @@ TEST(Gateway, B26_EachSessionWorksInADirectoryOfItsOwn) {
     EXPECT_EQ(count, 2u);
 }
 
-TEST(Gateway, TheStatusPortShowsHealthReadinessAndMetrics) {
+TEST(Gateway, StatusPort_ShowsHealthReadinessAndMetrics) {
     const GatewayHome home;
     home.configure(R"({http: {listen: "127.0.0.1:0"}, status: "127.0.0.1:0"})");
     GatewayProcess gateway(home);
@@ -109,7 +109,7 @@ private:
     int socket_;
 };
 
-TEST(Gateway, NotifiesTheServiceManager) {
+TEST(Gateway, ServiceManager_IsNotified) {
     const GatewayHome home;
     const ServiceManager manager(home);
     GatewayProcess gateway(home, {}, {manager.variable(), "WATCHDOG_USEC=1000000"});
@@ -123,7 +123,7 @@ TEST(Gateway, NotifiesTheServiceManager) {
     EXPECT_EQ(gateway.wait(), 0);
 }
 
-TEST(Gateway, B27_ATurnThatDoesNotEndIsCancelledAndItsMessageDeliveredAgain) {
+TEST(Gateway, B27_UnendingTurn_IsCancelledAndItsMessageRedelivered) {
     const GatewayHome home;
     home.configure(R"({http: {listen: "127.0.0.1:0"}, drain_timeout: 1})");
     GatewayProcess gateway(home);
@@ -167,7 +167,7 @@ pid_t command_of_turn(const GatewayHome& home) {
     }
 }
 
-TEST(Gateway, B12_ABackgroundCommandEndsWithTheGateway) {
+TEST(Gateway, B12_BackgroundCommand_EndsWithTheGateway) {
     constexpr const char* starts_a_command =
         R"({"tokens_per_second": 100000, "answers": [{"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": "c1",
         "name": "bash", "arguments": {"cmd": "echo $$ > pid; exec sleep 1000", "background": true}}]}, "Started."]})";
@@ -185,7 +185,7 @@ TEST(Gateway, B12_ABackgroundCommandEndsWithTheGateway) {
     }
 }
 
-TEST(Gateway, B28_AReloadAppliesTheConfigurationAndABadOneChangesNothing) {
+TEST(Gateway, B28_Reload_AppliesOnlyAValidConfiguration) {
     const GatewayHome home;
     GatewayProcess gateway(home);
     const std::uint16_t port = gateway.wait_until_running();
@@ -209,7 +209,7 @@ TEST(Gateway, B28_AReloadAppliesTheConfigurationAndABadOneChangesNothing) {
     EXPECT_EQ(gateway.wait(), 0) << gateway.output();
 }
 
-TEST(Gateway, ASecondGatewayOfTheUserIsRefused) {
+TEST(Gateway, SecondGatewayOfTheUser_IsRefused) {
     const GatewayHome home;
     GatewayProcess gateway(home);
     (void)gateway.wait_until_running();
@@ -219,7 +219,7 @@ TEST(Gateway, ASecondGatewayOfTheUserIsRefused) {
         << "the first one is not affected";
 }
 
-TEST(Gateway, WithoutAChannelOrATokenItNamesTheRemedy) {
+TEST(Gateway, NoChannelOrToken_NamesTheRemedy) {
     const GatewayHome home;
     home.configure("{}");
     const CommandResult none = run_command(home, {"gateway", "--offline"});

@@ -41,7 +41,7 @@ INSTANTIATE_TEST_SUITE_P(Of, ChatCommand, ::testing::Values("xterm-256color", "d
                              return std::string(info.param) == "dumb" ? "PlainLines" : "LiveChat";
                          });
 
-TEST_P(ChatCommand, ThatIsUnknownIsRefusedAndNotSent) {
+TEST_P(ChatCommand, UnknownCommand_IsRefusedAndNotSent) {
     Terminal chat(home, {"chat", "--script", answers(), "--session", "s"});
     ASSERT_TRUE(chat.answer("> ", "/hlep\r")) << chat.shown();
     ASSERT_TRUE(chat.answer("Did you mean /help?", "/exit now\r")) << chat.shown();
@@ -57,7 +57,7 @@ TEST_P(ChatCommand, ThatIsUnknownIsRefusedAndNotSent) {
     EXPECT_FALSE(has(context, "/exit")) << context;
 }
 
-TEST_P(ChatCommand, ShellOutputIsShownAndGoesToTheModel) {
+TEST_P(ChatCommand, ShellOutput_IsShownAndReachesTheModel) {
     Terminal chat(home, {"chat", "--script", answers(), "--session", "s"});
     ASSERT_TRUE(chat.answer("> ", "!echo from-the-shell | tr a-z A-Z\r")) << chat.shown();
     ASSERT_TRUE(chat.expect("FROM-THE-SHELL")) << chat.shown();
@@ -69,7 +69,7 @@ TEST_P(ChatCommand, ShellOutputIsShownAndGoesToTheModel) {
     EXPECT_TRUE(has(context, "$ echo from-the-shell | tr a-z A-Z\\nFROM-THE-SHELL")) << context;
 }
 
-TEST_P(ChatCommand, StatusAndCostSumUpTheSession) {
+TEST_P(ChatCommand, StatusAndCost_SumUpTheSession) {
     Terminal chat(home, {"chat", "--script", answers(), "--session", "plan"});
     ASSERT_TRUE(chat.expect("> "));
     ASSERT_TRUE(say(chat, "hello", "First."));
@@ -82,7 +82,7 @@ TEST_P(ChatCommand, StatusAndCostSumUpTheSession) {
     EXPECT_EQ(chat.wait(), 0);
 }
 
-TEST_P(ChatCommand, ExportWritesMarkdownAndReplacesNothing) {
+TEST_P(ChatCommand, Export_WritesMarkdownWithoutReplacingAFile) {
     Terminal chat(home, {"chat", "--script", answers()});
     ASSERT_TRUE(chat.answer("> ", "/export out.md\r")) << chat.shown();
     ASSERT_TRUE(chat.expect("there is nothing to export yet")) << chat.shown();
@@ -99,7 +99,7 @@ TEST_P(ChatCommand, ExportWritesMarkdownAndReplacesNothing) {
     EXPECT_EQ(chat.wait(), 0);
 }
 
-TEST_P(ChatCommand, NewBeginsASessionAndNamesTheOneBefore) {
+TEST_P(ChatCommand, New_BeginsASessionAndNamesThePrevious) {
     Terminal chat(home, {"chat", "--script", answers(), "--session", "plan"});
     ASSERT_TRUE(chat.expect("> "));
     ASSERT_TRUE(say(chat, "first prompt", "First."));
@@ -117,7 +117,7 @@ TEST_P(ChatCommand, NewBeginsASessionAndNamesTheOneBefore) {
     EXPECT_FALSE(has(before, "second prompt")) << before;
 }
 
-TEST_P(ChatCommand, TapeResetAsksAndArchives) {
+TEST_P(ChatCommand, TapeReset_AsksAndArchives) {
     Terminal chat(home, {"chat", "--script", answers(), "--session", "plan"});
     ASSERT_TRUE(chat.expect("> "));
     ASSERT_TRUE(say(chat, "first", "First."));
@@ -131,7 +131,7 @@ TEST_P(ChatCommand, TapeResetAsksAndArchives) {
     ASSERT_TRUE(chat.expect("plan, 0 messages")) << chat.shown();
 }
 
-TEST(PastedCommand, AsksBeforeItRunsInTheShell) {
+TEST(PastedCommand, ShellCommand_AsksBeforeItRuns) {
     const Home home;
     Terminal chat(home, {"chat", "--offline"});
     ASSERT_TRUE(chat.answer("> ", pasted(",touch made") + "\r")) << chat.shown();
@@ -149,7 +149,7 @@ TEST(PastedCommand, AsksBeforeItRunsInTheShell) {
     ASSERT_TRUE(chat.expect("entries: ")) << chat.screen().text();
 }
 
-TEST(BangCommand, IsStoppedByEsc) {
+TEST(BangCommand, Esc_StopsTheCommand) {
     const Home home;
     Terminal chat(home, {"chat", "--offline"});
     ASSERT_TRUE(chat.answer("> ", "!touch begun; sleep 600\r")) << chat.shown();
@@ -158,7 +158,7 @@ TEST(BangCommand, IsStoppedByEsc) {
     ASSERT_TRUE(chat.expect_on_screen("You wrote: still there")) << chat.screen().text();
 }
 
-TEST(CopyCommand, WritesTheLastAnswerAsOsc52) {
+TEST(CopyCommand, LastAnswer_IsWrittenAsOsc52) {
     const Home home;
     Terminal chat(home, {"chat", "--script", home.script(R"(["Man"])")});
     ASSERT_TRUE(chat.answer("> ", "/copy\r")) << chat.shown();
@@ -170,7 +170,7 @@ TEST(CopyCommand, WritesTheLastAnswerAsOsc52) {
     EXPECT_TRUE(has(chat.raw(), "\x1b]52;c;TWFu\x07"));
 }
 
-TEST_P(ChatCommand, ResumeShowsTheEndOfTheConversation) {
+TEST_P(ChatCommand, Resume_ShowsTheEndOfTheConversation) {
     std::string answers = "[";
     for (int i = 0; i < 30; ++i)
         answers += (i ? ", " : "") + std::string("\"answer-") + std::to_string(i) + ".\"";
@@ -201,7 +201,7 @@ TEST_P(ChatCommand, ResumeShowsTheEndOfTheConversation) {
     ASSERT_TRUE(misspelt.expect("New session 'pln'. Did you mean 'plan'?")) << misspelt.shown();
 }
 
-TEST(OpenSession, IsNotDeletedByAnotherProcess) {
+TEST(OpenSession, OtherProcess_CannotDeleteIt) {
     const Home home;
     {
         Terminal chat(home, {"chat", "--offline", "--session", "plan"});
@@ -223,7 +223,7 @@ TEST(OpenSession, IsNotDeletedByAnotherProcess) {
     EXPECT_EQ(run_piped(home, {"sessions", "list"}).out, "");
 }
 
-TEST(PipedChat, B11_RunsNoCommandsOfItsInput) {
+TEST(PipedChat, B11_PipedInput_RunsNoCommands) {
     const Home home;
     const Piped chat = run_piped(home, {"chat", "--offline"}, "/nwe\n!touch made\n/export x.md\n");
     EXPECT_TRUE(has(chat.err, "Did you mean /new?")) << chat.err;

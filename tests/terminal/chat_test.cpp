@@ -26,7 +26,7 @@ std::size_t count_of(const std::string& text, const std::string& what) {
     return count;
 }
 
-TEST(RunAtATerminal, ShowsMarkdownAndTheCost) {
+TEST(RunAtATerminal, Answer_ShowsMarkdownAndCost) {
     const Home home;
     Terminal run(home, {"run", "--script", home.script(R"(["Hello **you**."])"), "hi"});
     EXPECT_EQ(run.wait(), 0) << run.shown();
@@ -35,7 +35,7 @@ TEST(RunAtATerminal, ShowsMarkdownAndTheCost) {
     EXPECT_NE(run.shown().find(" out, "), std::string::npos) << run.shown();
 }
 
-TEST(RunAtATerminal, CtrlCAborts) {
+TEST(RunAtATerminal, CtrlC_AbortsTheRun) {
     const Home home;
     const std::string slow =
         R"({"tokens_per_second": 5, "answers": [")" + std::string(4000, 'x') + R"("]})";
@@ -45,7 +45,7 @@ TEST(RunAtATerminal, CtrlCAborts) {
     EXPECT_NE(run.shown().find("stopped"), std::string::npos);
 }
 
-TEST(RunAtATerminal, D7_AnAbortedRunPrintsItsLastEventsAndSavesTheConversation) {
+TEST(RunAtATerminal, D7_AbortedRun_PrintsLastEventsAndSavesConversation) {
     const Home home;
     const std::string slow =
         R"({"tokens_per_second": 5, "answers": [")" + std::string(4000, 'x') + R"("]})";
@@ -57,7 +57,7 @@ TEST(RunAtATerminal, D7_AnAbortedRunPrintsItsLastEventsAndSavesTheConversation) 
     EXPECT_NE(saved.find("assistant: x"), std::string::npos) << saved;
 }
 
-TEST(RunAtATerminal, ASecondCtrlCEndsAtOnce) {
+TEST(RunAtATerminal, SecondCtrlC_EndsAtOnce) {
     const Home home;
     const std::string slow =
         R"({"tokens_per_second": 5, "answers": [")" + std::string(4000, 'x') + R"("]})";
@@ -66,7 +66,7 @@ TEST(RunAtATerminal, ASecondCtrlCEndsAtOnce) {
     EXPECT_EQ(run.wait(), 130) << run.shown();
 }
 
-TEST(Chat, TalksAndLeaves) {
+TEST(Chat, Message_IsAnsweredAndQuitLeaves) {
     const Home home;
     Terminal chat(home, {"chat", "--offline"});
     ASSERT_TRUE(chat.expect("talks to")) << chat.shown();
@@ -80,7 +80,7 @@ TEST(Chat, TalksAndLeaves) {
     EXPECT_NE(history.find("hello"), std::string::npos) << history;
 }
 
-TEST(Chat, WithoutAPlaceForTheHistoryOneCanStillTalk) {
+TEST(Chat, UnwritableHistory_ChatStillWorks) {
     for (const char* term : {"xterm", "dumb"}) {
         Home home;
         home.set("TERM", term);
@@ -94,14 +94,14 @@ TEST(Chat, WithoutAPlaceForTheHistoryOneCanStillTalk) {
     }
 }
 
-TEST(Chat, CtrlDLeaves) {
+TEST(Chat, CtrlD_LeavesTheChat) {
     const Home home;
     Terminal chat(home, {"chat", "--offline"});
     ASSERT_TRUE(chat.answer("> ", "\x04")) << chat.shown();
     EXPECT_EQ(chat.wait(), 0) << chat.shown();
 }
 
-TEST(Chat, ALineCanBeEditedAndRepeated) {
+TEST(Chat, Line_CanBeEditedAndRepeated) {
     const Home home;
     Terminal chat(home, {"chat", "--offline"});
     ASSERT_TRUE(chat.answer("> ", "öne twi\x7f\x7fwo\x01\x1b[C\x7fo\r")) << chat.shown();
@@ -112,7 +112,7 @@ TEST(Chat, ALineCanBeEditedAndRepeated) {
     EXPECT_EQ(chat.wait(), 0);
 }
 
-TEST(Chat, APastedBlockIsOneInput) {
+TEST(Chat, PastedBlock_IsOneInput) {
     for (const char* term : {"xterm", "dumb"}) {
         Home home;
         home.set("TERM", term);
@@ -126,7 +126,7 @@ TEST(Chat, APastedBlockIsOneInput) {
     }
 }
 
-TEST(Chat, YesRunsTheCall) {
+TEST(Chat, Yes_RunsTheCall) {
     const Home home;
     const std::string script = "[" + write_call("c1", "a.txt", "from y") + R"(, "Written."])";
     Terminal chat(home, {"chat", "--script", home.script(script)});
@@ -147,7 +147,7 @@ std::string calls(const std::string& tool, const std::string& arguments) {
 
 constexpr auto eight_lines = "1\n2\n3\n4\n5\n6\n7\n8\n";
 
-TEST(Chat, OverwritingAFileIsShownAsADiff) {
+TEST(Chat, Overwrite_IsShownAsADiff) {
     const Home home;
     write_file(home.work() / "calc.py", eight_lines);
     const std::string script =
@@ -163,7 +163,7 @@ TEST(Chat, OverwritingAFileIsShownAsADiff) {
     ASSERT_TRUE(chat.expect("That is all.")) << chat.shown();
 }
 
-TEST(Chat, CreatingAFileAndEditingOneSaySo) {
+TEST(Chat, CreateAndEdit_AreNamedAsSuch) {
     const Home home;
     Terminal created(
         home, {"chat", "--script",
@@ -185,7 +185,7 @@ TEST(Chat, CreatingAFileAndEditingOneSaySo) {
     EXPECT_EQ(read_file(home.work() / "calc.py"), "c\nb\nc\n");
 }
 
-TEST(Chat, ACallThatCannotWorkIsRefusedWithoutAQuestion) {
+TEST(Chat, ImpossibleCall_IsRefusedWithoutAQuestion) {
     const Home home;
     write_file(home.work() / "calc.py", "a\n");
     const std::vector<std::pair<std::string, std::string>> cases = {
@@ -203,7 +203,7 @@ TEST(Chat, ACallThatCannotWorkIsRefusedWithoutAQuestion) {
     }
 }
 
-TEST(Chat, AFileThatChangesDuringItsQuestionIsNotOverwritten) {
+TEST(Chat, FileChangedDuringQuestion_IsNotOverwritten) {
     const Home home;
     write_file(home.work() / "calc.py", eight_lines);
     Terminal chat(home, {"chat", "--script",
@@ -218,7 +218,7 @@ TEST(Chat, AFileThatChangesDuringItsQuestionIsNotOverwritten) {
     EXPECT_EQ(read_file(home.work() / "calc.py"), "precious\n");
 }
 
-TEST(Chat, NoRefusesTheCall) {
+TEST(Chat, No_RefusesTheCall) {
     const Home home;
     const std::string script = "[" + write_call("c1", "a.txt", "x") + R"(, "A pity."])";
     Terminal chat(home, {"chat", "--script", home.script(script)});
@@ -230,7 +230,7 @@ TEST(Chat, NoRefusesTheCall) {
     EXPECT_FALSE(std::filesystem::exists(home.work() / "a.txt"));
 }
 
-TEST(Chat, AlwaysAsksNoMore) {
+TEST(Chat, Always_AsksNoMore) {
     const Home home;
     const std::string script = "[" + write_call("c1", "a.txt", "one") + "," +
                                write_call("c2", "b.txt", "two") + R"(, "Both."])";
@@ -246,7 +246,7 @@ TEST(Chat, AlwaysAsksNoMore) {
     EXPECT_NE(read_file(home.config()).find("write: *"), std::string::npos);
 }
 
-TEST(Chat, D72_SaysWhyNoRuleAllowsAWriteToAgentsMd) {
+TEST(Chat, D72_WriteToAgentsMd_ExplainsTheMissingRule) {
     const Home home;
     write_file(home.config(), "allow: [\"write: *\"]\n");
     const std::string script = "[" + write_call("c1", "AGENTS.md", "x") + R"(, "A pity."])";
@@ -259,7 +259,7 @@ TEST(Chat, D72_SaysWhyNoRuleAllowsAWriteToAgentsMd) {
     EXPECT_FALSE(std::filesystem::exists(home.work() / "AGENTS.md"));
 }
 
-TEST(Chat, D72_AlwaysHoldsForTheExactCommandInItsDirectory) {
+TEST(Chat, D72_Always_AllowsExactCommandInItsDirectory) {
     const Home home;
     std::filesystem::create_directory(home.work() / "sub");
     for (const char* directory : {"", "sub"}) {
@@ -288,7 +288,7 @@ TEST(Chat, D72_AlwaysHoldsForTheExactCommandInItsDirectory) {
     EXPECT_FALSE(std::filesystem::exists(home.work() / "sub" / "ran"));
 }
 
-TEST(Chat, AnAnswerThatIsNoneIsExplained) {
+TEST(Chat, InvalidAnswer_IsExplained) {
     const Home home;
     const std::string script = "[" + write_call("c1", "a.txt", "x") + R"(, "Done."])";
     Terminal chat(home, {"chat", "--script", home.script(script)});
@@ -302,7 +302,7 @@ TEST(Chat, AnAnswerThatIsNoneIsExplained) {
     EXPECT_EQ(read_file(home.work() / "a.txt"), "x");
 }
 
-TEST(Chat, EditChangesTheArguments) {
+TEST(Chat, Edit_ChangesTheArguments) {
     const Home home;
     const std::string script = "[" + write_call("c1", "a.txt", "x") + R"(, "Edited."])";
     Terminal chat(home, {"chat", "--script", home.script(script)});
@@ -316,7 +316,7 @@ TEST(Chat, EditChangesTheArguments) {
     EXPECT_FALSE(std::filesystem::exists(home.work() / "a.txt"));
 }
 
-TEST(Chat, CtrlCStopsTheAnswerAndTwiceLeaves) {
+TEST(Chat, CtrlC_StopsTheAnswerAndTwiceLeaves) {
     const Home home;
     const std::string slow = R"({"tokens_per_second": 5, "answers": [")" + std::string(4000, 'x') +
                              R"(", "Here again."]})";
@@ -332,7 +332,7 @@ TEST(Chat, CtrlCStopsTheAnswerAndTwiceLeaves) {
     EXPECT_EQ(chat.wait(), 0) << chat.shown();
 }
 
-TEST(Chat, CtrlCDropsTheLineOfAPlainChatAndTwiceLeaves) {
+TEST(Chat, CtrlCInPlainChat_DropsTheLine) {
     Home home;
     home.set("TERM", "dumb");
     Terminal chat(home, {"chat", "--offline"});
@@ -345,7 +345,7 @@ TEST(Chat, CtrlCDropsTheLineOfAPlainChatAndTwiceLeaves) {
     EXPECT_EQ(chat.wait(), 0) << chat.shown();
 }
 
-TEST(Chat, KeepsItsSession) {
+TEST(Chat, Session_IsRetained) {
     const Home home;
     {
         Terminal chat(home, {"chat", "--offline", "--session", "plan"});
@@ -362,7 +362,7 @@ TEST(Chat, KeepsItsSession) {
 }
 
 /// The page docs/captures/chat.txt, from a real chat: written when CUBEPI_WRITE_CAPTURE is set.
-TEST(Chat, Capture) {
+TEST(Chat, CaptureOfChat_ShowsCallsAndApproval) {
     Home home;
     home.set("NO_COLOR", "1");
     write_file(home.work() / "notes.md", "# Lighthouse\n\nThe inspector comes on Friday.\n");

@@ -93,7 +93,7 @@ protected:
     Home home_;
 };
 
-TEST_P(Completion, CompletesEveryNameAndEvaluatesNone) {
+TEST_P(Completion, EveryName_IsCompletedWithoutEvaluation) {
     for (const std::string& name : hostile_names()) {
         if (!GetParam().completes(name)) continue;
         make_session(name);
@@ -106,7 +106,7 @@ TEST_P(Completion, CompletesEveryNameAndEvaluatesNone) {
     }
 }
 
-TEST_P(Completion, ListsHostileNamesWithoutEvaluatingThem) {
+TEST_P(Completion, HostileNames_AreListedWithoutEvaluation) {
     for (const std::string& name : hostile_names()) make_session(name);
     const std::size_t count = sessions().get_array().size();
     EXPECT_EQ(count, hostile_names().size());
@@ -115,7 +115,7 @@ TEST_P(Completion, ListsHostileNamesWithoutEvaluatingThem) {
     EXPECT_EQ(sessions().get_array().size(), count);
 }
 
-TEST_P(Completion, CompletesCommandsAndOptions) {
+TEST_P(Completion, CommandsAndOptions_AreCompleted) {
     make_session("two words");
     type("cubepi sess\tli\t\r", "two words'\t");
     type("cubepi tape show --sess\ttwo\t\r", "user: hi");
@@ -127,7 +127,7 @@ INSTANTIATE_TEST_SUITE_P(Shells, Completion, ::testing::ValuesIn(shells()),
 class BashCompletion : public Completion {};
 
 // The text that is already typed decides how the rest is quoted.
-TEST_P(BashCompletion, ContinuesQuotesWordBreaksAndEqualsSigns) {
+TEST_P(BashCompletion, QuotesWordBreaksAndEqualsSigns_AreContinued) {
     for (const std::string typed : {"\"two w\t", "'two w\t", "two\\ w\t", "two\" w\t"}) {
         make_session("two words");
         type("cubepi sessions delete --yes " + typed + "\r", "Deleted: ");

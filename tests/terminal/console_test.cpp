@@ -129,7 +129,7 @@ protected:
     std::optional<std::string> answer_;
 };
 
-TEST_F(ConsoleAtATerminal, KeysAreHeardWhileItTakesNoOutput) {
+TEST_F(ConsoleAtATerminal, BlockedOutput_KeysAreStillHeard) {
     open();
     ASSERT_TRUE(until_shown(">"));
     console_->set_busy(true);
@@ -153,7 +153,7 @@ TEST_F(ConsoleAtATerminal, KeysAreHeardWhileItTakesNoOutput) {
         EXPECT_NE(all.find("\nline " + std::to_string(i) + "\n"), std::string::npos) << i;
 }
 
-TEST_F(ConsoleAtATerminal, KeysShowBetweenThePartsOfALongText) {
+TEST_F(ConsoleAtATerminal, KeysDuringLongText_AreShownBetweenParts) {
     open();
     ASSERT_TRUE(until_shown(">"));
     console_->print(app::for_terminal(std::string(40'000, 'x') + "\nthe end\n"));
@@ -166,7 +166,7 @@ TEST_F(ConsoleAtATerminal, KeysShowBetweenThePartsOfALongText) {
     }));
 }
 
-TEST_F(ConsoleAtATerminal, AQuestionWaitsForAPauseInTyping) {
+TEST_F(ConsoleAtATerminal, Typing_DelaysAQuestion) {
     open();
     type("yes, but dra");
     ASSERT_TRUE(until_shown("> yes, but dra"));
@@ -186,7 +186,7 @@ TEST_F(ConsoleAtATerminal, AQuestionWaitsForAPauseInTyping) {
     ASSERT_TRUE(until_shown("> yes, but draft")) << "what was typed is still there";
 }
 
-TEST_F(ConsoleAtATerminal, AQuestionAppearsAfterAPauseInTyping) {
+TEST_F(ConsoleAtATerminal, PauseInTyping_ShowsTheQuestion) {
     open();
     ASSERT_TRUE(until_shown(">"));
     frame();
@@ -200,7 +200,7 @@ TEST_F(ConsoleAtATerminal, AQuestionAppearsAfterAPauseInTyping) {
     EXPECT_EQ(*answer_, "y");
 }
 
-TEST_F(ConsoleAtATerminal, KeysThatWereMeantForSomethingElseAnswerNoQuestion) {
+TEST_F(ConsoleAtATerminal, KeysMeantForSomethingElse_AnswerNoQuestion) {
     open();
     ASSERT_TRUE(until_shown(">"));
     frame();
@@ -230,7 +230,7 @@ TEST_F(ConsoleAtATerminal, KeysThatWereMeantForSomethingElseAnswerNoQuestion) {
     ASSERT_TRUE(until([&] { return answer_.has_value(); }));
 }
 
-TEST_F(ConsoleAtATerminal, WhatWasTypedBeforeItBeganIsEntered) {
+TEST_F(ConsoleAtATerminal, TextTypedBeforeStart_IsEntered) {
     type("hello\r");
     open();
     listen();
@@ -242,7 +242,7 @@ TEST_F(ConsoleAtATerminal, WhatWasTypedBeforeItBeganIsEntered) {
     EXPECT_EQ(inputs_[1].text, "one\ntwo") << "Ctrl-J begins a line";
 }
 
-TEST_F(ConsoleAtATerminal, ManyChangesMakeOnePicture) {
+TEST_F(ConsoleAtATerminal, ManyChanges_AreDrawnAsOneFrame) {
     open();
     ASSERT_TRUE(until_shown(">"));
     const std::size_t before = raw_.size();
@@ -257,7 +257,7 @@ TEST_F(ConsoleAtATerminal, ManyChangesMakeOnePicture) {
     EXPECT_LT(raw_.size() - before, 3000u);
 }
 
-TEST_F(ConsoleAtATerminal, TheTimeOfATurnLeavesOutTheWaitForTheUser) {
+TEST_F(ConsoleAtATerminal, TurnTime_ExcludesTheWaitForTheUser) {
     open();
     app::ChatView view(*console_, clock_, io_.get_executor());
     std::chrono::seconds waited(4);  // in earlier turns
@@ -270,7 +270,7 @@ TEST_F(ConsoleAtATerminal, TheTimeOfATurnLeavesOutTheWaitForTheUser) {
     ASSERT_TRUE(until_shown("3.0 s")) << screen_.text();
 }
 
-TEST_F(ConsoleAtATerminal, ClearingTheScreenKeepsThePrompt) {
+TEST_F(ConsoleAtATerminal, ClearScreen_KeepsThePrompt) {
     open();
     console_->print("some text\nan open line");
     type("abc");
@@ -294,7 +294,7 @@ void expect_words(const std::string& text, int count, const std::string& where) 
     }
 }
 
-TEST(LiveAreaOnAScreen, NothingIsLostOrTwiceWhenTheSizeChanges) {
+TEST(LiveAreaOnAScreen, Resize_LosesAndRepeatsNothing) {
     for (const bool reflows : {true, false}) {
         for (std::size_t first = 20; first <= 90; first += 7) {
             VirtualScreen screen(first, 15);
@@ -327,7 +327,7 @@ TEST(LiveAreaOnAScreen, NothingIsLostOrTwiceWhenTheSizeChanges) {
     }
 }
 
-TEST(LiveAreaOnAScreen, AMarkdownAnswerIsTheSameInWhateverPiecesItIsDrawn) {
+TEST(LiveAreaOnAScreen, MarkdownInAnyPieces_LooksTheSame) {
     const std::string text =
         "# Plan\n\nSome **bold words** and `code` that take more than a row of the screen.\n\n"
         "- an item that is wrapped below its own text, with 漢字漢字漢字漢字\n> a quote, also "

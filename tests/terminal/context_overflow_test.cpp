@@ -30,7 +30,7 @@ void start_session(const Home& home) {
     ASSERT_EQ(first.status, 0) << first.err;
 }
 
-TEST(ContextOverflow, RunReportsTheSummaryAndWhereTheConversationIs) {
+TEST(ContextOverflow, Run_ReportsSummaryAndPlaceOfConversation) {
     const Home home;
     start_session(home);
     const Piped run =
@@ -46,7 +46,7 @@ TEST(ContextOverflow, RunReportsTheSummaryAndWhereTheConversationIs) {
     EXPECT_NE(tape.out.find("We chose Postgres."), std::string::npos) << tape.out;
 }
 
-TEST(ContextOverflow, RunPrintsTheSummaryAsNoticesInJson) {
+TEST(ContextOverflow, RunInJson_PrintsTheSummaryAsNotices) {
     const Home home;
     start_session(home);
     const Piped run = run_piped(
@@ -66,7 +66,7 @@ TEST(ContextOverflow, RunPrintsTheSummaryAsNoticesInJson) {
     EXPECT_EQ(codes, (std::vector<std::string>{"context_overflow", "context_handoff"}));
 }
 
-TEST(ContextOverflow, RunReportsASummaryThatFailed) {
+TEST(ContextOverflow, FailedSummaryInRun_IsReported) {
     const Home home;
     start_session(home);
     const std::string script = home.script(
@@ -81,7 +81,7 @@ TEST(ContextOverflow, RunReportsASummaryThatFailed) {
     EXPECT_NE(run.err.find("the reason: on fire"), std::string::npos) << run.err;
 }
 
-TEST(ContextOverflow, TheChatReportsTheSummaryAndWhereTheConversationIs) {
+TEST(ContextOverflow, Chat_ReportsSummaryAndPlaceOfConversation) {
     const Home home;
     start_session(home);
     Terminal chat(home, {"chat", "-s", "plan", "--script", overflow_script(home)}, 200);
@@ -94,7 +94,7 @@ TEST(ContextOverflow, TheChatReportsTheSummaryAndWhereTheConversationIs) {
     EXPECT_TRUE(chat.expect_on_screen("Use Postgres.")) << chat.screen().text();
 }
 
-TEST(ContextOverflow, D7_EscDuringTheSummaryEndsTheTurnAndTheNextPromptWorks) {
+TEST(ContextOverflow, D7_EscDuringSummary_EndsOnlyTheTurn) {
     const Home home;
     start_session(home);
     std::string words;

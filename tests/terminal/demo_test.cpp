@@ -10,7 +10,7 @@ namespace {
 
 bool left_something(const Home& home) { return !std::filesystem::is_empty(home.root() / "tmp"); }
 
-TEST(Demo, WithoutATerminalItAnswersItselfAndSaysSo) {
+TEST(Demo, NoTerminal_AnswersItselfAndSaysSo) {
     const Home home;
     const Piped demo = run_piped(home, {"demo"});
     EXPECT_EQ(demo.status, 0) << demo.out << demo.err;
@@ -26,7 +26,7 @@ TEST(Demo, WithoutATerminalItAnswersItselfAndSaysSo) {
     EXPECT_FALSE(left_something(home));
 }
 
-TEST(Demo, AtATerminalItAsks) {
+TEST(Demo, Terminal_AsksTheUser) {
     const Home home;
     Terminal demo(home, {"demo", "--fast"});
     ASSERT_TRUE(demo.answer("[y]es  [n]o", "y\r")) << demo.shown();
@@ -36,7 +36,7 @@ TEST(Demo, AtATerminalItAsks) {
     EXPECT_FALSE(left_something(home));
 }
 
-TEST(Demo, TakesANoForAnAnswer) {
+TEST(Demo, No_IsTakenAsAnAnswer) {
     const Home home;
     Terminal demo(home, {"demo", "--fast"});
     ASSERT_TRUE(demo.answer("[y]es  [n]o", "n\r")) << demo.shown();
@@ -45,7 +45,7 @@ TEST(Demo, TakesANoForAnAnswer) {
     EXPECT_NE(demo.shown().find("a write that you refused"), std::string::npos);
 }
 
-TEST(Demo, WithAKeyItOffersALiveChat) {
+TEST(Demo, Key_OffersALiveChat) {
     Home home;
     home.set("OPENAI_API_KEY", "sk-none");
     Terminal demo(home, {"demo", "--fast"});
@@ -57,7 +57,7 @@ TEST(Demo, WithAKeyItOffersALiveChat) {
     EXPECT_EQ(demo.wait(), 0) << demo.shown();
 }
 
-TEST(Demo, CtrlCEndsItAndCleansUp) {
+TEST(Demo, CtrlC_EndsTheDemoAndCleansUp) {
     const Home home;
     Terminal demo(home, {"demo", "--fast"});
     ASSERT_TRUE(demo.answer("[y]es  [n]o", "\x03")) << demo.shown();

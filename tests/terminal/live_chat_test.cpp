@@ -48,7 +48,7 @@ std::size_t count_of_word(std::string text, const std::string& word) {
 /// The row of the prompt.
 std::string prompt_row(const Terminal& chat) { return chat.screen().cursor_row(); }
 
-TEST(LiveChat, ThePromptStaysUsableWhileOutputStreamsAboveIt) {
+TEST(LiveChat, StreamingOutput_KeepsThePromptUsable) {
     for (const int columns : {40, 80, 200}) {
         const Home home;
         Terminal chat(home, {"chat", "--script", home.script(slow_script({}, 120, 60))},
@@ -70,7 +70,7 @@ TEST(LiveChat, ThePromptStaysUsableWhileOutputStreamsAboveIt) {
     }
 }
 
-TEST(LiveChat, EscStopsTheAnswerAndThePromptStays) {
+TEST(LiveChat, Esc_StopsTheAnswerAndKeepsThePrompt) {
     const Home home;
     Terminal chat(home, {"chat", "--script", home.script(slow_script(R"(, "Here again.")"))});
     ASSERT_TRUE(chat.answer_on_screen("talks to", "go\r")) << chat.screen().text();
@@ -87,7 +87,7 @@ constexpr const char* tool_then_text =
           {"type": "tool_call", "id": "c1", "name": "list", "arguments": {"path": "."}}]},
         "Seen.", "Later."]})";
 
-TEST(LiveChat, WhatIsEnteredMeanwhileSteersOrWaits) {
+TEST(LiveChat, InputDuringAnswer_SteersOrWaits) {
     const Home home;
     write_file(home.work() / "a.txt", "x\n");
     Terminal chat(home, {"chat", "--script", home.script(tool_then_text)});
@@ -106,7 +106,7 @@ TEST(LiveChat, WhatIsEnteredMeanwhileSteersOrWaits) {
     EXPECT_EQ(chat.wait(), 0);
 }
 
-TEST(LiveChat, InputsThatAreEqualOrEndAlikeAreToldApart) {
+TEST(LiveChat, EqualOrSimilarInputs_AreDistinguished) {
     const Home home;
     write_file(home.work() / "a.txt", "x\n");
     Terminal chat(home, {"chat", "--script", home.script(tool_then_text)});
@@ -126,7 +126,7 @@ TEST(LiveChat, InputsThatAreEqualOrEndAlikeAreToldApart) {
     EXPECT_EQ(chat.wait(), 0);
 }
 
-TEST(LiveChat, TwoEqualInputsInARowAreTwoInputs) {
+TEST(LiveChat, EqualConsecutiveInputs_AreTwoInputs) {
     const Home home;
     write_file(home.work() / "a.txt", "x\n");
     Terminal chat(home, {"chat", "--script", home.script(tool_then_text)});
@@ -150,7 +150,7 @@ TEST(LiveChat, TwoEqualInputsInARowAreTwoInputs) {
     EXPECT_EQ(chat.wait(), 0);
 }
 
-TEST(LiveChat, WhatWasNotHeardComesBackWhenTheAnswerIsStopped) {
+TEST(LiveChat, StoppedAnswer_ReturnsUnheardInput) {
     const Home home;
     Terminal chat(home, {"chat", "--script", home.script(slow_script())});
     ASSERT_TRUE(chat.answer_on_screen("talks to", "go\r")) << chat.screen().text();
@@ -161,7 +161,7 @@ TEST(LiveChat, WhatWasNotHeardComesBackWhenTheAnswerIsStopped) {
     EXPECT_EQ(prompt_row(chat), "> one more thing") << chat.screen().text();
 }
 
-TEST(LiveChat, ToolCardsFold) {
+TEST(LiveChat, ToolCards_CanBeFolded) {
     const Home home;
     write_file(home.work() / "a.txt", "first line\nsecond line\nthird line\n");
     const std::string script = R"([{"stop_reason": "tool_use", "content": [
@@ -178,7 +178,7 @@ TEST(LiveChat, ToolCardsFold) {
     EXPECT_EQ(chat.wait(), 0);
 }
 
-TEST(LiveChat, AToolThatIsStoppedLeavesACardThatSaysSo) {
+TEST(LiveChat, StoppedTool_LeavesACardSayingSo) {
     for (const char* key : {"\x03", "\x1b"}) {
         const Home home;
         const std::string script = R"([{"stop_reason": "tool_use", "content": [
@@ -201,7 +201,7 @@ TEST(LiveChat, AToolThatIsStoppedLeavesACardThatSaysSo) {
     }
 }
 
-TEST(LiveChat, ApprovalsTakeThePromptsPlaceAndGiveItBack) {
+TEST(LiveChat, Approval_ReplacesAndRestoresThePrompt) {
     const Home home;
     const std::string script =
         R"({"tokens_per_second": 40, "answers": [{"stop_reason": "tool_use", "content": [
@@ -220,7 +220,7 @@ TEST(LiveChat, ApprovalsTakeThePromptsPlaceAndGiveItBack) {
     EXPECT_EQ(read_file(home.work() / "a.txt"), "hello");
 }
 
-TEST(LiveChat, D7_EscAtAQuestionEndsTheTurnThatAsks) {
+TEST(LiveChat, D7_EscAtQuestion_EndsTheAskingTurn) {
     const Home home;
     const std::string script = R"([{"stop_reason": "tool_use", "content": [
         {"type": "tool_call", "id": "c1", "name": "write",
@@ -235,7 +235,7 @@ TEST(LiveChat, D7_EscAtAQuestionEndsTheTurnThatAsks) {
     ASSERT_TRUE(chat.expect_on_screen("Here again.")) << chat.screen().text();
 }
 
-TEST(LiveChat, B11_CommaCommandsRunInThePipelineAndNeverReachTheModel) {
+TEST(LiveChat, B11_CommaCommands_NeverReachTheModel) {
     const Home home;
     Terminal chat(home, {"chat", "--script", home.script(slow_script(R"(, "Second.")"))});
     ASSERT_TRUE(chat.answer_on_screen("talks to", ",help\r")) << chat.screen().text();
@@ -249,7 +249,7 @@ TEST(LiveChat, B11_CommaCommandsRunInThePipelineAndNeverReachTheModel) {
     EXPECT_EQ(prompt_row(chat), "> ,help") << chat.screen().text();
 }
 
-TEST(LiveChat, AFailureIsReportedOnceWithTheRemedy) {
+TEST(LiveChat, Failure_IsReportedOnceWithTheRemedy) {
     const Home home;
     Terminal chat(home, {"chat", "--base-url", "http://127.0.0.1:9/v1", "-m", "m"});
     ASSERT_TRUE(chat.answer_on_screen("talks to", "hello\r")) << chat.screen().text();
@@ -262,7 +262,7 @@ TEST(LiveChat, AFailureIsReportedOnceWithTheRemedy) {
     EXPECT_EQ(chat.wait(), 0);
 }
 
-TEST(LiveChat, ShowsMarkdownWithCodeAndTables) {
+TEST(LiveChat, Markdown_ShowsCodeAndTables) {
     const Home home;
     const std::string script =
         R"({"tokens_per_second": 200, "answers": ["# Plan\n\n- paint the **door**\n\n```sh\nmake all\n```\n\n| who | what |\n|---|---|\n| Ann | grease |\n\nThat is all."]})";
@@ -276,7 +276,7 @@ TEST(LiveChat, ShowsMarkdownWithCodeAndTables) {
 
 /// The pages docs/captures/chat-COLUMNSxROWS.txt: a chat in the middle of an answer, with something waiting for it and a
 /// draft. Written when CUBEPI_WRITE_CAPTURE is set.
-TEST(LiveChat, Captures) {
+TEST(LiveChat, CaptureDuringAnswer_ShowsWaitingInputAndDraft) {
     for (const auto& [columns, rows] : {std::pair(40, 12), std::pair(60, 16), std::pair(100, 20)}) {
         Home home;
         home.set("NO_COLOR", "1");
@@ -304,7 +304,7 @@ TEST(LiveChat, Captures) {
 }
 
 /// The pages docs/captures/chat-answer-COLUMNS.txt: what Markdown looks like.
-TEST(LiveChat, CapturesOfAnAnswer) {
+TEST(LiveChat, CaptureOfAnswer_ShowsMarkdown) {
     for (const int columns : {28, 60}) {
         const Home home;
         const std::string script =
@@ -327,7 +327,7 @@ TEST(LiveChat, CapturesOfAnAnswer) {
     }
 }
 
-TEST(LiveChat, CompletionAndHistorySearch) {
+TEST(LiveChat, CompletionAndHistorySearch_FillThePrompt) {
     const Home home;
     write_file(home.work() / "lighthouse.md", "x\n");
     Terminal chat(home, {"chat", "--offline"});
@@ -354,7 +354,7 @@ TEST(LiveChat, CompletionAndHistorySearch) {
     ASSERT_TRUE(chat.expect_gone("or fold them\n")) << chat.screen().text();
 }
 
-TEST(LiveChat, LongInputWrapsAndCanHaveLines) {
+TEST(LiveChat, LongInput_WrapsAndCanHaveLines) {
     const Home home;
     Terminal chat(home, {"chat", "--offline"}, 40, 20);
     ASSERT_TRUE(chat.expect_on_screen("talks to"));
@@ -372,7 +372,7 @@ TEST(LiveChat, LongInputWrapsAndCanHaveLines) {
     ASSERT_TRUE(chat.expect_on_screen("You wrote:")) << chat.screen().text();
 }
 
-TEST(LiveChat, AResizeKeepsTextAndPrompt) {
+TEST(LiveChat, Resize_KeepsTextAndPrompt) {
     const Home home;
     Terminal chat(home, {"chat", "--script", home.script(slow_script({}, 120, 60))}, 100, 30);
     ASSERT_TRUE(chat.answer_on_screen("talks to", "go\r")) << chat.screen().text();
@@ -388,7 +388,7 @@ TEST(LiveChat, AResizeKeepsTextAndPrompt) {
     EXPECT_EQ(chat.wait(), 0);
 }
 
-TEST(LiveChat, ATinyTerminalStillHasAPrompt) {
+TEST(LiveChat, TinyTerminal_HasAPrompt) {
     const Home home;
     Terminal chat(home, {"chat", "--offline"}, 20, 4);
     chat.type("hello\r");
@@ -401,7 +401,7 @@ TEST(LiveChat, ATinyTerminalStillHasAPrompt) {
     EXPECT_EQ(chat.wait(), 0);
 }
 
-TEST(LiveChat, WideCharactersKeepTheCursorRight) {
+TEST(LiveChat, WideCharacters_KeepTheCursorRight) {
     const Home home;
     Terminal chat(home, {"chat", "--offline"}, 30, 20);
     ASSERT_TRUE(chat.answer_on_screen("talks to", "漢字 öé 🙂")) << chat.screen().text();
@@ -412,7 +412,7 @@ TEST(LiveChat, WideCharactersKeepTheCursorRight) {
     EXPECT_EQ(chat.screen().cursor_column(), 2u + 4 + 1 + 2 + 1);
 }
 
-TEST(LiveChat, NoColorHasNoColours) {
+TEST(LiveChat, NoColor_ShowsNoColours) {
     Home home;
     home.set("NO_COLOR", "1");
     Terminal chat(home, {"chat", "--offline"});
@@ -426,7 +426,7 @@ TEST(LiveChat, NoColorHasNoColours) {
     }
 }
 
-TEST(LiveChat, ADumbTerminalGetsPlainLines) {
+TEST(LiveChat, DumbTerminal_GetsPlainLines) {
     Home home;
     home.set("TERM", "dumb");
     Terminal chat(home, {"chat", "--offline"});
@@ -458,7 +458,7 @@ private:
     int socket_;
 };
 
-TEST(LiveChat, D7_CtrlCLeavesWhileAModelIsLookedFor) {
+TEST(LiveChat, D7_CtrlCDuringModelSearch_LeavesTheChat) {
     const Home home;
     const SilentServer server;
     Terminal chat(home, {"chat", "--base-url", server.url});
@@ -466,7 +466,7 @@ TEST(LiveChat, D7_CtrlCLeavesWhileAModelIsLookedFor) {
     EXPECT_EQ(chat.wait(), 130) << chat.shown();
 }
 
-TEST(LiveChat, TheTerminalIsRestored) {
+TEST(LiveChat, Exit_RestoresTheTerminal) {
     const Home home;
     Terminal chat(home, {"chat", "--offline"});
     ASSERT_TRUE(chat.answer_on_screen("talks to", "\x04")) << chat.screen().text();

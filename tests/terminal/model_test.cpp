@@ -96,7 +96,7 @@ protected:
     RecordingServer own{"own", {"own-one", "own-two"}};
 };
 
-TEST_F(TwoServers, TextForThePrivateServerNeverReachesTheOneOfTheSession) {
+TEST_F(TwoServers, TextForPrivateServer_NeverReachesSessionServer) {
     choose("ant/claude");
     const Piped stored = run_piped(home, {"run", "-s", "S", "hello"});
     ASSERT_EQ(stored.out, "Hello from company.\n") << stored.err;
@@ -123,7 +123,7 @@ TEST_F(TwoServers, TextForThePrivateServerNeverReachesTheOneOfTheSession) {
     EXPECT_FALSE(vault.has_seen("company-key"));
 }
 
-TEST_F(TwoServers, TheChatShowsTheModelOfTheFlagsAndUsesIt) {
+TEST_F(TwoServers, ModelFromFlags_IsShownAndUsed) {
     choose("ant/claude");
     const int before = company.connections();
     Terminal chat(home, {"chat", "-s", "S", "--provider", "other"});
@@ -138,7 +138,7 @@ TEST_F(TwoServers, TheChatShowsTheModelOfTheFlagsAndUsesIt) {
     EXPECT_EQ(company.connections(), before);
 }
 
-TEST_F(TwoServers, TheStoredModelIsShownAtTheStartAndChangedInTheMiddle) {
+TEST_F(TwoServers, StoredModel_IsShownAndCanBeChanged) {
     choose("ant/claude");
     Terminal chat(home, {"chat", "-s", "S"});
     ASSERT_TRUE(chat.answer_on_screen("talks to claude at " + company.host(), "first\r"))
@@ -153,7 +153,7 @@ TEST_F(TwoServers, TheStoredModelIsShownAtTheStartAndChangedInTheMiddle) {
     EXPECT_TRUE(own.has_seen("\"own-two\""));
 }
 
-TEST_F(TwoServers, AModelCommandListsAndRefuses) {
+TEST_F(TwoServers, ModelCommand_ListsAndRefuses) {
     Terminal chat(home, {"chat"});
     ASSERT_TRUE(chat.answer_on_screen("talks to", ",model\r")) << chat.screen().text();
     ASSERT_TRUE(chat.expect_on_screen("* own-one")) << chat.shown();
@@ -166,7 +166,7 @@ TEST_F(TwoServers, AModelCommandListsAndRefuses) {
     EXPECT_EQ(company.connections(), 0);
 }
 
-TEST_F(TwoServers, AStoredProviderThatIsGoneIsAnError) {
+TEST_F(TwoServers, MissingStoredProvider_IsAnError) {
     choose("ant/claude");
     const std::size_t before = own.requests().size();
     write_file(home.config(), "provider: other\nproviders: {other: {base_url: \"" + own.url() +
@@ -177,7 +177,7 @@ TEST_F(TwoServers, AStoredProviderThatIsGoneIsAnError) {
     EXPECT_EQ(own.requests().size(), before) << "not sent to another provider";
 }
 
-TEST(IncompleteAnswer, OfRunHasANoticeAndAnExitStatus) {
+TEST(IncompleteAnswer, Run_HasANoticeAndAnExitStatus) {
     const Home home;
     struct Case {
         std::string script;
@@ -199,7 +199,7 @@ TEST(IncompleteAnswer, OfRunHasANoticeAndAnExitStatus) {
     }
 }
 
-TEST(IncompleteAnswer, OfTheChatHasANotice) {
+TEST(IncompleteAnswer, Chat_HasANotice) {
     const Home home;
     Terminal chat(
         home,
@@ -211,7 +211,7 @@ TEST(IncompleteAnswer, OfTheChatHasANotice) {
     EXPECT_EQ(chat.wait(), 0);
 }
 
-TEST(Limits, ThatAreReachedNameTheFlag) {
+TEST(Limits, ReachedLimit_NamesTheFlag) {
     const Home home;
     const std::string script = home.script(
         R"([{"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": "c1", "name": "list",
@@ -226,7 +226,7 @@ TEST(Limits, ThatAreReachedNameTheFlag) {
     EXPECT_EQ(chat.wait(), 0);
 }
 
-TEST(KeyFile, ThatOthersMayReadIsReportedAtUse) {
+TEST(KeyFile, FileReadableByOthers_IsReportedAtUse) {
     const Home home;
     write_file(home.config(), "provider: openai\napi_key: sk-secret\n");
     const std::string advice = "chmod 600 " + home.config().string();

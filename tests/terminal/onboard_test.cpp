@@ -90,7 +90,7 @@ void answer_steps(Terminal& terminal, const std::vector<Step>& steps, std::size_
     }
 }
 
-TEST(Onboard, ANewUserEndsWithAModelThatAnswers) {
+TEST(Onboard, NewUser_GetsAModelThatAnswers) {
     const Home home;
     const ModelServer server("sk-typed-secret");
     Terminal onboard(home, {"onboard"});
@@ -114,7 +114,7 @@ TEST(Onboard, ANewUserEndsWithAModelThatAnswers) {
 }
 
 /// The page docs/captures/onboard.txt, from a real terminal: written when CUBEPI_WRITE_CAPTURE is set.
-TEST(Onboard, Capture) {
+TEST(Onboard, Capture_ShowsEveryStep) {
     Home home;
     home.set("NO_COLOR", "1");
     const ModelServer server("sk-typed-secret");
@@ -140,7 +140,7 @@ TEST(Onboard, Capture) {
     EXPECT_TRUE(std::filesystem::exists(cubepi::testing::source_path("docs/captures/onboard.txt")));
 }
 
-TEST(Onboard, LeavingAtAnyQuestionWritesNothingAndSaysSo) {
+TEST(Onboard, LeavingEarly_WritesNothingAndSaysSo) {
     const ModelServer server;
     const std::vector<Step> steps = steps_to(server);
     for (const char* leave : {"\x03", "\x04"}) {
@@ -157,7 +157,7 @@ TEST(Onboard, LeavingAtAnyQuestionWritesNothingAndSaysSo) {
     }
 }
 
-TEST(Onboard, NoWritesNothingAndLeavesTheFileAsItWas) {
+TEST(Onboard, No_LeavesTheFileUnchanged) {
     const Home home;
     const ModelServer server;
     const std::string before = "# mine\nmodel: gpt-x\n";
@@ -171,7 +171,7 @@ TEST(Onboard, NoWritesNothingAndLeavesTheFileAsItWas) {
     EXPECT_EQ(read_file(home.config()), before);
 }
 
-TEST(Onboard, WhatTheFileHasBesidesStays) {
+TEST(Onboard, OtherSettings_AreRetained) {
     const Home home;
     const ModelServer server;
     write_file(home.config(),
@@ -189,7 +189,7 @@ TEST(Onboard, WhatTheFileHasBesidesStays) {
             server.url() + "\n    model: small\n");
 }
 
-TEST(Onboard, AScriptSaysAllOfItAndTheKeyOfTheEnvironmentIsNotWritten) {
+TEST(Onboard, AllFlags_ConfigureWithoutWritingTheEnvironmentKey) {
     Home home;
     const ModelServer server("sk-env-secret");
     home.set("OPENAI_API_KEY", "sk-env-secret");
@@ -206,7 +206,7 @@ TEST(Onboard, AScriptSaysAllOfItAndTheKeyOfTheEnvironmentIsNotWritten) {
     EXPECT_NE(again.out.find("No changes"), std::string::npos) << again.out << again.err;
 }
 
-TEST(Onboard, AKeyComesOverStandardInput) {
+TEST(Onboard, StandardInput_ProvidesTheKey) {
     const Home home;
     const ModelServer server("sk-piped");
     const Piped onboard =
@@ -218,7 +218,7 @@ TEST(Onboard, AKeyComesOverStandardInput) {
     EXPECT_EQ(run_piped(home, {"onboard", "--key-stdin", "-y"}, "\n").status, 2);
 }
 
-TEST(Onboard, WithoutATerminalItSaysWhatToDo) {
+TEST(Onboard, NoTerminal_NamesTheRemedy) {
     const Home home;
     const Piped asked = run_piped(home, {"onboard"});
     EXPECT_EQ(asked.status, 2);
@@ -232,7 +232,7 @@ TEST(Onboard, WithoutATerminalItSaysWhatToDo) {
     EXPECT_FALSE(std::filesystem::exists(home.config()));
 }
 
-TEST(Onboard, AnAddressThatDoesNotAnswerIsSavedWithAWarning) {
+TEST(Onboard, SilentAddress_IsSavedWithAWarning) {
     const Home home;
     const Piped down = run_piped(
         home, {"onboard", "--base-url", "http://127.0.0.1:9/v1", "--model", "m", "--yes"});
@@ -247,7 +247,7 @@ TEST(Onboard, AnAddressThatDoesNotAnswerIsSavedWithAWarning) {
     EXPECT_EQ(read_file(home.config()), "model: [broken\n");
 }
 
-TEST(Fallback, TheNextModelOfTheConfigurationAnswers) {
+TEST(Fallback, FailedModel_NextConfiguredModelAnswers) {
     Home home;
     const ModelServer server;
     write_file(home.config(),
@@ -262,7 +262,7 @@ TEST(Fallback, TheNextModelOfTheConfigurationAnswers) {
     EXPECT_NE(alone.err.find("model not found"), std::string::npos) << alone.err;
 }
 
-TEST(Bub, ItsSettingsAreUsedAndABrokenFileIsAWarning) {
+TEST(Bub, Settings_AreUsedAndABrokenFileWarns) {
     Home home;
     const ModelServer server("bub-secret");
     const std::filesystem::path file = home.root() / "home/.bub/config.yml";

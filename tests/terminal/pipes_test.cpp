@@ -20,7 +20,7 @@ constexpr const char* writes_a_file =
     R"([{"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": "c1", "name": "write",
          "arguments": {"path": "new.txt", "content": "hello\n"}}]}, "Done."])";
 
-TEST(Run, TheAnswerAloneGoesToStandardOutput) {
+TEST(Run, StandardOutput_ContainsOnlyTheAnswer) {
     const Home home;
     const Piped run =
         run_piped(home, {"run", "--script", home.script(R"(["Hello **you**."])"), "hi"});
@@ -28,7 +28,7 @@ TEST(Run, TheAnswerAloneGoesToStandardOutput) {
     EXPECT_EQ(run.out, "Hello **you**.\n");
 }
 
-TEST(Run, JsonIsOneEventALine) {
+TEST(Run, Json_IsOneEventPerLine) {
     const Home home;
     const Piped run = run_piped(
         home, {"run", "--json", "--yes", "--script", home.script(writes_a_file), "write it"});
@@ -48,7 +48,7 @@ TEST(Run, JsonIsOneEventALine) {
     EXPECT_EQ(read_file(home.work() / "new.txt"), "hello\n");
 }
 
-TEST(Run, JsonHasTheOutputOfAToolOnceAndTheSumsAtItsEnd) {
+TEST(Run, Json_HasToolOutputOnceAndFinalSums) {
     const Home home;
     write_file(home.work() / "a.txt", "a needle in the output\n");
     const std::string script = home.script(
@@ -90,7 +90,7 @@ TEST(Run, JsonHasTheOutputOfAToolOnceAndTheSumsAtItsEnd) {
     EXPECT_EQ(last.at("message_ids").as_array().size(), 4u);
 }
 
-TEST(Run, JsonSaysThatARunFailed) {
+TEST(Run, JsonOfFailedRun_ReportsTheFailure) {
     const Home home;
     const std::string script = home.script(R"([{"error": "on fire"}])");
     const Piped run = run_piped(home, {"run", "--json", "--script", script, "hi"});
@@ -102,7 +102,7 @@ TEST(Run, JsonSaysThatARunFailed) {
         << run.out;
 }
 
-TEST(Run, StandardInputGoesWithThePrompt) {
+TEST(Run, StandardInput_AccompaniesThePrompt) {
     const Home home;
     const Piped run =
         run_piped(home, {"run", "--offline", "what", "failed?"}, "line 7: undefined\n");
@@ -112,7 +112,7 @@ TEST(Run, StandardInputGoesWithThePrompt) {
     EXPECT_EQ(run_piped(home, {"run", "--offline"}, "only this").status, 0);
 }
 
-TEST(Run, InvalidUtf8OnStandardInputIsReplaced) {
+TEST(Run, InvalidUtf8OnStandardInput_IsReplaced) {
     const Home home;
     const Piped run = run_piped(home, {"run", "--offline", "what?"}, "caf\xe9 \xff\xfe end");
     EXPECT_EQ(run.status, 0) << run.err;
@@ -121,7 +121,7 @@ TEST(Run, InvalidUtf8OnStandardInputIsReplaced) {
     EXPECT_EQ(run.out.find('\xff'), std::string::npos);
 }
 
-TEST(Run, StandardInputIsLimited) {
+TEST(Run, StandardInput_IsLimited) {
     const Home home;
     const std::filesystem::path input = home.root() / "input";
     write_file(input, std::string(1024 * 1024, 'x'));
@@ -136,7 +136,7 @@ TEST(Run, StandardInputIsLimited) {
     EXPECT_NE(run.err.find("--max-input"), std::string::npos) << run.err;
 }
 
-TEST(Run, EndlessStandardInputEnds) {
+TEST(Run, EndlessStandardInput_EndsTheRun) {
     const Home home;
     Terminal shell(home, OtherProgram{"/bin/bash"},
                    {"-c", std::string("yes | ") + cubepi::testing::built_program("cubepi") +
@@ -146,7 +146,7 @@ TEST(Run, EndlessStandardInputEnds) {
         << shell.shown().substr(0, 1000);
 }
 
-TEST(Run, BinaryStandardInputIsRefusedWithTheWayToAttachAFile) {
+TEST(Run, BinaryStandardInput_IsRefusedWithTheRemedy) {
     const Home home;
     using namespace std::string_literals;
     for (const std::string& data :
@@ -161,7 +161,7 @@ TEST(Run, BinaryStandardInputIsRefusedWithTheWayToAttachAFile) {
     }
 }
 
-TEST(Run, WithoutACommandAndATerminalAPromptIsARun) {
+TEST(Run, PromptWithoutCommandOrTerminal_IsARun) {
     const Home home;
     const Piped run = run_piped(home, {"--offline", "what failed?"}, "line 7: undefined\n");
     EXPECT_EQ(run.status, 0) << run.err;
@@ -170,7 +170,7 @@ TEST(Run, WithoutACommandAndATerminalAPromptIsARun) {
     EXPECT_EQ(run_piped(home, {}, "what failed?").status, 2);
 }
 
-TEST(ManPage, IsValidAndNamesDocumentsThatExist) {
+TEST(ManPage, Page_IsValidAndNamesExistingDocuments) {
     const Home home;
     write_file(home.work() / "cubepi.1", run_piped(home, {"__man"}).out);
     Terminal lint(home, OtherProgram{"/usr/bin/mandoc"}, {"-T", "lint", "-W", "error", "cubepi.1"});
@@ -180,7 +180,7 @@ TEST(ManPage, IsValidAndNamesDocumentsThatExist) {
             std::filesystem::path(cubepi::testing::source_path("docs")) / document));
 }
 
-TEST(Run, WithoutATerminalAndUnsavedAWriteIsRefused) {
+TEST(Run, UnsavedWriteWithoutTerminal_IsRefused) {
     const Home home;
     const Piped run =
         run_piped(home, {"run", "--no-save", "--script", home.script(writes_a_file), "write it"});
@@ -198,7 +198,7 @@ std::filesystem::path state_file(const Home& home) {
     return found;
 }
 
-TEST(Run, WithoutATerminalAWriteWaitsForItsAnswer) {
+TEST(Run, WriteWithoutTerminal_WaitsForItsAnswer) {
     const Home home;
     const Piped run = run_piped(home, {"run", "--script", home.script(writes_a_file), "write it"});
     EXPECT_EQ(run.status, 7) << run.err;
@@ -230,7 +230,7 @@ TEST(Run, WithoutATerminalAWriteWaitsForItsAnswer) {
     EXPECT_EQ(record.find("\"user\": \"\""), std::string::npos) << record;
 }
 
-TEST(Run, ADeniedCallDoesNotRunAndAWithdrawnQuestionIsGone) {
+TEST(Run, DenialOrCancellation_ClosesTheQuestionWithoutRunning) {
     const Home home;
     const std::string script = home.script(writes_a_file);
     EXPECT_EQ(run_piped(home, {"run", "--script", script, "--session", "s", "write it"}).status, 7);
@@ -244,7 +244,7 @@ TEST(Run, ADeniedCallDoesNotRunAndAWithdrawnQuestionIsGone) {
     EXPECT_FALSE(std::filesystem::exists(home.work() / "new.txt"));
 }
 
-TEST(Run, ADamagedQuestionIsListedAndCancelled) {
+TEST(Run, DamagedQuestion_IsListedAndCancelled) {
     const Home home;
     const std::string script = home.script(writes_a_file);
     EXPECT_EQ(run_piped(home, {"run", "--script", script, "--session", "s", "write it"}).status, 7);
@@ -274,7 +274,7 @@ TEST(Run, ADamagedQuestionIsListedAndCancelled) {
     EXPECT_FALSE(std::filesystem::exists(home.work() / "new.txt"));
 }
 
-TEST(Run, YesAllowsIt) {
+TEST(Run, Yes_AllowsAWrite) {
     const Home home;
     const Piped run =
         run_piped(home, {"run", "--yes", "--script", home.script(writes_a_file), "write it"});
@@ -282,7 +282,7 @@ TEST(Run, YesAllowsIt) {
     EXPECT_EQ(read_file(home.work() / "new.txt"), "hello\n");
 }
 
-TEST(Run, ARuleOfTheConfigurationAllowsIt) {
+TEST(Run, ConfiguredRule_AllowsAWrite) {
     const Home home;
     write_file(home.config(), "allow: [\"write: *\"]\n");
     const Piped run = run_piped(home, {"run", "--script", home.script(writes_a_file), "write it"});
@@ -290,7 +290,7 @@ TEST(Run, ARuleOfTheConfigurationAllowsIt) {
     EXPECT_EQ(read_file(home.work() / "new.txt"), "hello\n");
 }
 
-TEST(Run, ARuleAllowsItsCommandInItsDirectory) {
+TEST(Run, Rule_AllowsItsCommandInItsDirectory) {
     const Home home;
     const std::string script = home.script(
         R"([{"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": "c1", "name": "shell",
@@ -315,7 +315,7 @@ TEST(Run, ARuleAllowsItsCommandInItsDirectory) {
     EXPECT_TRUE(std::filesystem::exists(home.work() / "made")) << allowed.err;
 }
 
-TEST(Run, NoRuleAllowsAWriteThroughALinkToWhatIsProtected) {
+TEST(Run, LinkToProtectedPath_NoRuleAllowsWrites) {
     const Home home;
     std::filesystem::create_directory(home.work() / ".git");
     write_file(home.work() / ".git" / "config", "");
@@ -329,7 +329,7 @@ TEST(Run, NoRuleAllowsAWriteThroughALinkToWhatIsProtected) {
     EXPECT_EQ(read_file(home.work() / ".git" / "config"), "");
 }
 
-TEST(Run, SaysWhichFilesBecomeInstructions) {
+TEST(Run, InstructionFiles_AreNamed) {
     const Home home;
     const auto notices = [&home] { return run_piped(home, {"run", "--offline", "hello"}).err; };
     EXPECT_EQ(notices().find("Loaded"), std::string::npos);
@@ -343,12 +343,12 @@ TEST(Run, SaysWhichFilesBecomeInstructions) {
         << notices();
 }
 
-TEST(Run, AClosedPipeEndsItQuietly) {
+TEST(Run, ClosedPipe_EndsTheRunQuietly) {
     const Home home;
     EXPECT_EQ(run_with_closed_output(home, {"run", "--offline", "hello"}), 141);
 }
 
-TEST(Run, AClosedPipeLeavesNoCommandBehind) {
+TEST(Run, ClosedPipe_LeavesNoCommandBehind) {
     const Home home;
     const std::string stays = home.script(
         R"([{"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": "c1", "name": "shell",
@@ -360,7 +360,7 @@ TEST(Run, AClosedPipeLeavesNoCommandBehind) {
     EXPECT_EQ(kill(pid, 0), -1) << "the command still runs";
 }
 
-TEST(Run, AnAnswerThatCannotBeWrittenIsAFailure) {
+TEST(Run, UnwritableAnswer_IsAFailure) {
     const Home home;
     for (const std::vector<std::string>& arguments :
          {std::vector<std::string>{"run", "--offline", "hello"},
@@ -372,7 +372,7 @@ TEST(Run, AnAnswerThatCannotBeWrittenIsAFailure) {
     }
 }
 
-TEST(ExitStatus, SaysWhatKindOfFailureItWas) {
+TEST(ExitStatus, FailureKind_DeterminesTheExitStatus) {
     const Home home;
     EXPECT_EQ(run_piped(home, {"run", "--nope", "x"}).status, 2);
     EXPECT_EQ(run_piped(home, {"fly"}).status, 2);
@@ -394,7 +394,7 @@ TEST(ExitStatus, SaysWhatKindOfFailureItWas) {
     EXPECT_EQ(run_piped(home, {"--help"}).status, 0);
 }
 
-TEST(ExitStatus, ALimitIsFive) {
+TEST(ExitStatus, Limit_IsFive) {
     const Home home;
     write_file(home.work() / "a.txt", "x\n");
     const std::string reads =
@@ -406,7 +406,7 @@ TEST(ExitStatus, ALimitIsFive) {
     EXPECT_EQ(run.status, 5) << run.err;
 }
 
-TEST(Configuration, AWrongFileIsNamedWithItsLine) {
+TEST(Configuration, InvalidFile_IsNamedWithItsLine) {
     const Home home;
     write_file(home.config(), "model: x\nmodle: y\n");
     const Piped run = run_piped(home, {"run", "--offline", "x"});
@@ -414,7 +414,7 @@ TEST(Configuration, AWrongFileIsNamedWithItsLine) {
     EXPECT_NE(run.err.find("config.yaml:2: unknown key 'modle'"), std::string::npos) << run.err;
 }
 
-TEST(Models, FailuresSayWhereAndWhatNext) {
+TEST(Models, Failures_NamePlaceAndRemedy) {
     Home home;
     const Piped down = run_piped(home, {"models", "--base-url", "http://127.0.0.1:9/v1"});
     EXPECT_EQ(down.status, 1);
@@ -434,7 +434,7 @@ TEST(Models, FailuresSayWhereAndWhatNext) {
     EXPECT_NE(named.err.find("cannot reach m at 127.0.0.1:9"), std::string::npos) << named.err;
 }
 
-TEST(Doctor, KnowsAllProviders) {
+TEST(Doctor, AllProviders_AreKnown) {
     Home home;
     write_file(home.config(),
                "providers:\n  work: {type: anthropic, base_url: \"http://127.0.0.1:9\", "
@@ -452,7 +452,7 @@ TEST(Doctor, KnowsAllProviders) {
     EXPECT_EQ(doctor.out.find("very-secret"), std::string::npos);
 }
 
-TEST(Doctor, AnInvalidRuleIsReportedWithItsPlaceAndEndsAConversation) {
+TEST(Doctor, InvalidRule_IsReportedAndEndsAConversation) {
     const Home home;
     const std::string place = "'allow' in " + home.config().string() + ": ";
     for (const std::string rule : {"shell git", "edit: a.txt"}) {
@@ -466,7 +466,7 @@ TEST(Doctor, AnInvalidRuleIsReportedWithItsPlaceAndEndsAConversation) {
     }
 }
 
-TEST(Doctor, FindsTheTokensOfTheGatewayInTheEnvironmentAndInTheFileOfItsService) {
+TEST(Doctor, GatewayTokens_AreFoundInEnvironmentAndFile) {
     Home home;
     write_file(home.config(), "gateway: {http: {}, telegram: {users: [7]}}\n");
     const std::string missing = run_piped(home, {"doctor"}).out;
@@ -480,7 +480,7 @@ TEST(Doctor, FindsTheTokensOfTheGatewayInTheEnvironmentAndInTheFileOfItsService)
     EXPECT_EQ(found.find("very-secret"), std::string::npos) << found;
 }
 
-TEST(Doctor, SaysWhichRulesAllowNothing) {
+TEST(Doctor, RulesThatAllowNothing_AreReported) {
     const Home home;
     write_file(home.config(), "allow: [\"shell: make test\", \"shell: ls\", \"write: *\"]\n");
     const Piped doctor = run_piped(home, {"doctor"});
@@ -489,7 +489,7 @@ TEST(Doctor, SaysWhichRulesAllowNothing) {
     EXPECT_EQ(doctor.out.find("'shell: ls' in"), std::string::npos) << doctor.out;
 }
 
-TEST(Doctor, SaysWhatIsThereAndNeverTheKey) {
+TEST(Doctor, Report_ShowsSettingsAndNeverTheKey) {
     Home home;
     write_file(home.config(),
                "model: m\nbase_url: http://127.0.0.1:9/v1\napi_key: very-secret-key\n");
@@ -507,7 +507,7 @@ TEST(Doctor, SaysWhatIsThereAndNeverTheKey) {
     EXPECT_EQ(doctor.out.find("very-secret"), std::string::npos);
 }
 
-TEST(Chat, ReadsAFileANullDeviceAndNothingAtAll) {
+TEST(Chat, FileNullDeviceOrNoInput_IsRead) {
     const Home home;
     write_file(home.work() / "talk", "hello\n/quit\n");
     const Piped file = run_with_stdin(home, {"chat", "--offline"}, home.work() / "talk");

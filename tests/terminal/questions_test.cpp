@@ -56,7 +56,7 @@ void expect_text_before_question(const std::string& screen) {
     }
 }
 
-TEST(Questions, TextBeforeACallIsShownBeforeTheQuestionOfARun) {
+TEST(Questions, TextBeforeCallInRun_PrecedesTheQuestion) {
     const wire::RawServer server(talkative());
     const Home home;
     Terminal run(home, {"run", "--base-url", server.url("/v1"), "-m", "m", "go"}, 400);
@@ -67,7 +67,7 @@ TEST(Questions, TextBeforeACallIsShownBeforeTheQuestionOfARun) {
     EXPECT_NE(run.shown().find("That is all."), std::string::npos) << run.shown();
 }
 
-TEST(Questions, TextBeforeACallIsShownBeforeTheQuestionOfAChat) {
+TEST(Questions, TextBeforeCallInChat_PrecedesTheQuestion) {
     for (const char* term : {"xterm", "dumb"}) {
         const wire::RawServer server(talkative());
         Home home;
@@ -97,7 +97,7 @@ std::string ask_user_script() {
                          {"key": "name", "prompt": "Whose?", "required": false}]})"));
 }
 
-TEST(Questions, TheModelAsksAtATerminal) {
+TEST(Questions, QuestionOfModel_IsAskedAtATerminal) {
     for (const char* command : {"run", "chat"}) {
         for (const char* term : {"xterm", "dumb"}) {
             Home home;
@@ -136,7 +136,7 @@ std::string suspend(Home& home) {
     return home.script("[" + all.substr(all.find("]}, ") + 4));
 }
 
-TEST(Questions, AChatAsksWhatItsSuspendedSessionWaitsFor) {
+TEST(Questions, SuspendedSession_ChatAsksItsQuestion) {
     for (const char* term : {"xterm", "dumb"}) {
         Home home;
         home.set("TERM", term);
@@ -157,7 +157,7 @@ TEST(Questions, AChatAsksWhatItsSuspendedSessionWaitsFor) {
     }
 }
 
-TEST(Questions, AnOpenQuestionThatIsNotAnsweredStaysOpen) {
+TEST(Questions, UnansweredQuestion_StaysOpen) {
     Home home;
     const std::string rest = suspend(home);
     Terminal chat(home, {"chat", "--continue", "--script", rest, "a", "prompt"}, 120);
@@ -172,7 +172,7 @@ TEST(Questions, AnOpenQuestionThatIsNotAnsweredStaysOpen) {
     EXPECT_NE(run_piped(home, {"inbox"}).out.find("c2\t"), std::string::npos);
 }
 
-TEST(Questions, WithoutATerminalAQuestionOfTheModelWaits) {
+TEST(Questions, NoTerminal_ModelQuestionWaits) {
     const Home home;
     const Piped run = run_piped(home, {"run", "--script", home.script(ask_user_script()), "go"});
     EXPECT_EQ(run.status, 7) << run.err;
@@ -180,7 +180,7 @@ TEST(Questions, WithoutATerminalAQuestionOfTheModelWaits) {
     EXPECT_NE(run_piped(home, {"inbox"}).out.find("Which color?"), std::string::npos);
 }
 
-TEST(Questions, WithoutATerminalAndUnsavedTheModelHasNoToolToAsk) {
+TEST(Questions, UnsavedWithoutTerminal_ModelHasNoAskTool) {
     const Home home;
     const Piped run =
         run_piped(home, {"run", "--no-save", "--script", home.script(ask_user_script()), "go"});
@@ -190,7 +190,7 @@ TEST(Questions, WithoutATerminalAndUnsavedTheModelHasNoToolToAsk) {
     EXPECT_EQ(run.err.find("The user answered"), std::string::npos) << run.err;
 }
 
-TEST(Questions, CtrlCEndsTheLineOfAQuestion) {
+TEST(Questions, CtrlC_EndsTheLineOfAQuestion) {
     const std::string script = calls(call("c1", "write", R"({"path": "a.txt", "content": "x"})"));
     for (const std::string term : {"xterm", "dumb"}) {
         Home home;
@@ -207,7 +207,7 @@ TEST(Questions, CtrlCEndsTheLineOfAQuestion) {
     }
 }
 
-TEST(Questions, TheArgumentsOfACallCanBeEditedAtAnyTerminal) {
+TEST(Questions, EditAtAnyTerminal_ChangesTheArguments) {
     const std::string script = calls(call("c1", "write", R"({"path": "a.txt", "content": "x"})"));
     for (const std::string term : {"xterm", "dumb"}) {
         for (const bool keep : {false, true}) {
@@ -227,7 +227,7 @@ TEST(Questions, TheArgumentsOfACallCanBeEditedAtAnyTerminal) {
     }
 }
 
-TEST(Questions, CtrlDDeletesInALineAndLeavesTheQuestionOpenAtAnEmptyOne) {
+TEST(Questions, CtrlD_DeletesOrLeavesTheQuestionOpen) {
     const Home home;
     ASSERT_EQ(run_piped(home, {"run", "--offline", "--session", "plan", "hi"}).status, 0);
     Terminal refused(home, {"sessions", "delete", "plan"});
@@ -245,7 +245,7 @@ TEST(Questions, CtrlDDeletesInALineAndLeavesTheQuestionOpenAtAnEmptyOne) {
     EXPECT_NE(agreed.shown().find("Deleted: plan"), std::string::npos) << agreed.shown();
 }
 
-TEST(Questions, AlwaysAnswersTheOtherCallsOfTheSameAnswer) {
+TEST(Questions, Always_AnswersOtherCallsOfTheSameAnswer) {
     const Home home;
     const std::string script =
         calls(call("c1", "fetch", R"({"url": "http://127.0.0.1:9/a"})") + "," +
@@ -258,7 +258,7 @@ TEST(Questions, AlwaysAnswersTheOtherCallsOfTheSameAnswer) {
         << chat.screen().text();
 }
 
-TEST(Questions, TheModelPickerTakesNumbersNamesAndPartsOfThem) {
+TEST(Questions, ModelPicker_AcceptsNumbersNamesAndParts) {
     for (const char* answer : {"2", "alpha-small", "SMALL"}) {
         std::string asked;
         const wire::RawServer server([&asked](wire::Connection& connection) {
@@ -289,7 +289,7 @@ TEST(Questions, TheModelPickerTakesNumbersNamesAndPartsOfThem) {
     }
 }
 
-TEST(Questions, ARunBreaksItsAnswerBetweenWords) {
+TEST(Questions, RunAnswer_BreaksBetweenWords) {
     const Home home;
     const std::string script = home.script(
         R"({"tokens_per_second": 2000, "answers": ["Some prose that is longer than forty columns, in **bold and longer than a row** and 漢字漢字漢字漢字漢字漢字.\n\n- an item that has more words than one row can show\n\n```sh\nmake all && echo 'a line of code that the terminal breaks'\n```\n"]})");
@@ -351,7 +351,7 @@ constexpr const char* not_followed =
     "a redirect from http://93.184.216.34/moved to another origin, "
     "http://8.8.8.8, which was not followed";
 
-TEST_F(FetchInAChat, D52_ARedirectToAnotherHostIsAskedAboutAsACallOfItsOwn) {
+TEST_F(FetchInAChat, D52_RedirectToOtherHost_IsAskedSeparately) {
     Terminal chat(home, {"chat", "--script", fetches({asked_url, other_url})}, 160, 40);
     ASSERT_TRUE(chat.answer_on_screen("talks to", "go\r")) << chat.screen().text();
     ASSERT_TRUE(chat.expect_on_screen("? Fetch http://93.184.216.34/a")) << chat.screen().text();
@@ -367,14 +367,14 @@ TEST_F(FetchInAChat, D52_ARedirectToAnotherHostIsAskedAboutAsACallOfItsOwn) {
         << chat.screen().text();
 }
 
-TEST_F(FetchInAChat, D52_ARuleForOneHostDoesNotCoverTheHostItRedirectsTo) {
+TEST_F(FetchInAChat, D52_RuleForOneHost_ExcludesItsRedirectTarget) {
     write_file(home.config(), "allow: [\"fetch: http://93.184.216.34\", \"fetch: 8.8.8.8\"]\n");
     const Piped run = run_piped(home, {"run", "--script", fetches({asked_url}), "go"});
     EXPECT_NE(run.err.find("HTTP 302, a redirect from"), std::string::npos) << run.err;
     EXPECT_EQ(run.err.find("HTTP 200"), std::string::npos) << run.err;
 }
 
-TEST_F(FetchInAChat, D52_WhatIsAllowedIsFollowedWithoutAQuestion) {
+TEST_F(FetchInAChat, D52_AllowedRedirect_IsFollowedWithoutAQuestion) {
     write_file(home.config(),
                "allow: [\"fetch: http://93.184.216.34\", \"fetch: http://8.8.8.8\"]\n");
     const std::string script = fetches({asked_url});

@@ -42,7 +42,7 @@ std::string context_of(const Home& home, const std::string& session) {
     return run_piped(home, {"tape", "export", "--messages", "--session", session}).out;
 }
 
-TEST(Sessions, AreSavedContinuedListedAndDeleted) {
+TEST(Sessions, Sessions_AreSavedContinuedListedAndDeleted) {
     const Home home;
     EXPECT_EQ(run_piped(home, {"sessions", "list"}).status, 0);
     EXPECT_EQ(run_piped(home, {"run", "--offline", "--session", "plan", "first"}).status, 0);
@@ -61,14 +61,14 @@ TEST(Sessions, AreSavedContinuedListedAndDeleted) {
     EXPECT_FALSE(std::filesystem::exists(home.database())) << "only older versions used it";
 }
 
-TEST(Sessions, WithoutANameNothingIsSaved) {
+TEST(Sessions, NoName_SavesNothing) {
     const Home home;
     EXPECT_EQ(run_piped(home, {"run", "--offline", "first"}).status, 0);
     EXPECT_EQ(run_piped(home, {"sessions", "list"}).out, "");
     EXPECT_FALSE(std::filesystem::exists(home.tapes()));
 }
 
-TEST(Sessions, AChatIsSavedUnderANameFromItsFirstPromptAndPrintsHowToResume) {
+TEST(Sessions, FirstPrompt_NamesTheChatWithResumeHint) {
     Home home;
     {
         Terminal chat(home, {"--offline", "fix the bug"});
@@ -88,7 +88,7 @@ TEST(Sessions, AChatIsSavedUnderANameFromItsFirstPromptAndPrintsHowToResume) {
     EXPECT_TRUE(has(piped.err, "--session and-from-a-pipe\n")) << piped.err;
 }
 
-TEST(Sessions, ATemporaryChatOrOneWithoutAPromptLeavesNothing) {
+TEST(Sessions, TemporaryOrPromptlessChat_LeavesNothing) {
     const Home home;
     EXPECT_EQ(run_piped(home, {"chat", "--offline", "--no-save"}, "hello\n").status, 0);
     const Piped silent = run_piped(home, {"chat", "--offline"}, "");
@@ -97,7 +97,7 @@ TEST(Sessions, ATemporaryChatOrOneWithoutAPromptLeavesNothing) {
     EXPECT_FALSE(std::filesystem::exists(home.tapes()));
 }
 
-TEST(Sessions, AChatThatCannotBeSavedSaysSoAndWorks) {
+TEST(Sessions, UnsavableChat_SaysSoAndWorks) {
     const Home home;
     write_file(home.tapes().parent_path(), "a file where the directory should be\n");
     const Piped chat = run_piped(home, {"chat", "--offline"}, "hello\n");
@@ -107,7 +107,7 @@ TEST(Sessions, AChatThatCannotBeSavedSaysSoAndWorks) {
     EXPECT_FALSE(has(chat.err, "Resume")) << chat.err;
 }
 
-TEST(Sessions, B11_APromptOnTheCommandLineIsNeverACommand) {
+TEST(Sessions, B11_CommandLinePrompt_IsNeverACommand) {
     const Home home;
     Terminal chat(home, {"--offline", "--yes", ",touch made"});
     EXPECT_TRUE(chat.answer_on_screen("You wrote: *,touch made*", "/quit\r"))
@@ -116,14 +116,14 @@ TEST(Sessions, B11_APromptOnTheCommandLineIsNeverACommand) {
     EXPECT_FALSE(std::filesystem::exists(home.work() / "made"));
 }
 
-TEST(Sessions, ANameThatIsEmptyIsWrongUsageAndNotAConversationThatIsLost) {
+TEST(Sessions, EmptyName_IsWrongUsage) {
     const Home home;
     const Piped run = run_piped(home, {"run", "--offline", "--session", "", "first"});
     EXPECT_EQ(run.status, 2);
     EXPECT_TRUE(has(run.err, "the session name is empty")) << run.err;
 }
 
-TEST(Sessions, TheNextPromptHasTheConversation) {
+TEST(Sessions, NextPrompt_HasTheConversation) {
     const Home home;
     EXPECT_EQ(run_piped(home, {"run", "--offline", "--session", "plan", "first"}).status, 0);
     EXPECT_EQ(run_piped(home, {"run", "--offline", "--session", "plan", "second"}).status, 0);
@@ -133,7 +133,7 @@ TEST(Sessions, TheNextPromptHasTheConversation) {
         << "the pipeline's id will do, too";
 }
 
-TEST(Sessions, BelongToTheirDirectory) {
+TEST(Sessions, Session_BelongsToItsDirectory) {
     Home home;
     EXPECT_EQ(run_piped(home, {"run", "--offline", "--session", "plan", "first"}).status, 0);
     home.work_in("elsewhere");
@@ -147,14 +147,14 @@ TEST(Sessions, BelongToTheirDirectory) {
     EXPECT_TRUE(has(all, (home.root() / "elsewhere").string() + "\n")) << all;
 }
 
-TEST(Sessions, NothingToContinueIsReported) {
+TEST(Sessions, NothingToContinue_IsReported) {
     const Home home;
     const Piped run = run_piped(home, {"run", "--offline", "--continue", "x"});
     EXPECT_NE(run.status, 0);
     EXPECT_TRUE(has(run.err, "start one: cubepi chat")) << run.err;
 }
 
-TEST(Sessions, JsonNamesTheSessionAndHasTheSameEventsAsWithout) {
+TEST(Sessions, SessionInJson_IsNamedWithUnchangedEvents) {
     const Home home;
     const std::string script = home.script(R"(["Hello."])");
     std::vector<std::vector<std::string>> types;
@@ -179,7 +179,7 @@ TEST(Sessions, JsonNamesTheSessionAndHasTheSameEventsAsWithout) {
     EXPECT_EQ(types[0].back(), "agent_end");
 }
 
-TEST(Sessions, B11_WhatAScriptPutsIntoAPromptIsNeverACommand) {
+TEST(Sessions, B11_ScriptedPrompt_IsNeverACommand) {
     const Home home;
     const Piped run = run_piped(home, {"run", "--offline", "--yes", ",touch made"});
     EXPECT_EQ(run.status, 0) << run.err;
@@ -197,7 +197,7 @@ struct NamedPipe {
     std::filesystem::path path;
 };
 
-TEST(Sessions, D50_OneProcessAnswersInASessionAtATime) {
+TEST(Sessions, D50_Session_IsAnsweredByOneProcess) {
     const Home home;
     const NamedPipe begun(home.root() / "begun");
     const NamedPipe go(home.root() / "go");
@@ -221,7 +221,7 @@ TEST(Sessions, D50_OneProcessAnswersInASessionAtATime) {
     EXPECT_TRUE(has(context, "\"now\"")) << context;
 }
 
-TEST(Sessions, D1_AProcessKilledInAToolIsContinuedAndTheModelIsTold) {
+TEST(Sessions, D1_KillInTool_ContinuesAndTellsTheModel) {
     const Home home;
     const std::string deadly =
         // The parent of the command is its supervisor; the parent of that is the program.
@@ -239,7 +239,7 @@ TEST(Sessions, D1_AProcessKilledInAToolIsContinuedAndTheModelIsTold) {
     EXPECT_TRUE(has(context, "What happened?")) << context;
 }
 
-TEST(Sessions, LongResultsOfASavedOneOutliveTheProcess) {
+TEST(Sessions, LongResults_OutliveTheProcess) {
     const Home home;
     const std::string script = home.script("[" + calls_shell("seq 1 40000") + ", \"Counted.\"]");
     const Piped counted =
@@ -254,7 +254,7 @@ TEST(Sessions, LongResultsOfASavedOneOutliveTheProcess) {
     EXPECT_TRUE(has(read_file(file), "\n39999\n40000"));
 }
 
-TEST(Sessions, ADiskThatTakesNoMoreIsStatusFourAndLosesNothing) {
+TEST(Sessions, FullDisk_IsStatusFourAndLosesNothing) {
     const Home home;
     ASSERT_EQ(run_piped(home, {"run", "--offline", "--session", "plan", "first"}).status, 0);
     const std::size_t size = 20'000;
@@ -271,7 +271,7 @@ TEST(Sessions, ADiskThatTakesNoMoreIsStatusFourAndLosesNothing) {
     EXPECT_TRUE(has(context_of(home, "plan"), "\"again\""));
 }
 
-TEST(Sessions, ATapeThatCannotBeReadDoesNotHideTheOthers) {
+TEST(Sessions, UnreadableTape_DoesNotHideTheOthers) {
     const Home home;
     for (const char* name : {"plan", "other"})
         ASSERT_EQ(run_piped(home, {"run", "--offline", "--session", name, "hi"}).status, 0);
@@ -289,14 +289,14 @@ TEST(Sessions, ATapeThatCannotBeReadDoesNotHideTheOthers) {
         << broken.err;
 }
 
-TEST(Sessions, TheDoctorCountsThem) {
+TEST(Sessions, Doctor_CountsTheSessions) {
     const Home home;
     ASSERT_EQ(run_piped(home, {"run", "--offline", "--session", "plan", "hi"}).status, 0);
     const std::string report = run_piped(home, {"doctor"}).out;
     EXPECT_TRUE(has(report, home.tapes().string() + ": 1 session, 1 of this directory")) << report;
 }
 
-TEST(Sessions, ADirectoryThatCannotBeMadeIsStatusFour) {
+TEST(Sessions, UncreatableDirectory_IsStatusFour) {
     Home home;
     write_file(home.root() / "a-file", "x");
     home.set("BUB_HOME", (home.root() / "a-file/below").string());
@@ -327,7 +327,7 @@ protected:
     Home home;
 };
 
-TEST_F(OldSessions, ContinueCopiesThemToATapeOnceAndSaysSo) {
+TEST_F(OldSessions, Continue_CopiesThemOnceAndSaysSo) {
     keep("plan", "buy grease");
     const std::string before = read_file(home.database());
     EXPECT_TRUE(has(listed(), "plan\t")) << listed();
@@ -347,7 +347,7 @@ TEST_F(OldSessions, ContinueCopiesThemToATapeOnceAndSaysSo) {
     EXPECT_TRUE(has(listed(), "6 messages\ttape ")) << listed();
 }
 
-TEST_F(OldSessions, AreFoundByTheirName) {
+TEST_F(OldSessions, SessionName_FindsTheOldSession) {
     keep("plan", "buy grease");
     keep("other", "paint the door");
     const Piped named = say({"--session", "plan"});
@@ -360,7 +360,7 @@ TEST_F(OldSessions, AreFoundByTheirName) {
     EXPECT_TRUE(has(say({"--session", "other"}).err, "Copied 2 messages of session other"));
 }
 
-TEST_F(OldSessions, TheLastUsedOneIsContinuedInAnyStore) {
+TEST_F(OldSessions, LastUsedSession_IsContinuedFromAnyStore) {
     EXPECT_EQ(say({"--session", "taped"}).status, 0);
     keep("plan", "buy grease");
     EXPECT_TRUE(has(say({"--continue"}).err, "session plan")) << "SQLite was used last";
@@ -369,7 +369,7 @@ TEST_F(OldSessions, TheLastUsedOneIsContinuedInAnyStore) {
     EXPECT_TRUE(has(context_of(home, "taped"), "on the tape"));
 }
 
-TEST_F(OldSessions, ATapeOfTheNameWins) {
+TEST_F(OldSessions, TapeOfSameName_TakesPrecedence) {
     EXPECT_EQ(say({"--session", "plan"}, "on the tape").status, 0);
     keep("plan", "buy grease");
     const Piped run = say({"--session", "plan"});
@@ -378,7 +378,7 @@ TEST_F(OldSessions, ATapeOfTheNameWins) {
     EXPECT_FALSE(has(context_of(home, "plan"), "buy grease"));
 }
 
-TEST_F(OldSessions, AreCopiedToOneDirectoryOnly) {
+TEST_F(OldSessions, Copy_IsMadeToOneDirectoryOnly) {
     keep("plan", "buy grease");
     EXPECT_EQ(say({"--session", "plan"}).status, 0);
     const std::string first_directory = home.work().string();
@@ -395,7 +395,7 @@ TEST_F(OldSessions, AreCopiedToOneDirectoryOnly) {
     EXPECT_TRUE(has(context_of(home, "plan"), "buy grease")) << "it was the other directory's";
 }
 
-TEST_F(OldSessions, DeletingTakesTheOldMessagesToo) {
+TEST_F(OldSessions, Delete_RemovesTheOldMessages) {
     keep("plan", "buy grease");
     keep("other", "paint the door");
     EXPECT_EQ(say({"--session", "plan"}).status, 0);
@@ -408,7 +408,7 @@ TEST_F(OldSessions, DeletingTakesTheOldMessagesToo) {
     EXPECT_EQ(say({"--continue"}).status, 1);
 }
 
-TEST_F(OldSessions, ATapeNeedsNoDatabaseThatCanBeRead) {
+TEST_F(OldSessions, UnreadableDatabase_DoesNotAffectTapes) {
     EXPECT_EQ(say({"--session", "plan"}).status, 0);
     const std::string junk(5000, 'x');
     write_file(home.database(), junk);
@@ -425,7 +425,7 @@ TEST_F(OldSessions, ATapeNeedsNoDatabaseThatCanBeRead) {
     EXPECT_EQ(read_file(home.database()), junk) << "it is not ours to repair";
 }
 
-TEST_F(OldSessions, ADatabaseThatIsNoneIsStatusFourWhereItIsNeeded) {
+TEST_F(OldSessions, InvalidDatabase_IsStatusFourWhereNeeded) {
     const std::string junk(5000, 'x');
     write_file(home.database(), junk);
     for (const char* flag : {"--session=plan", "--continue"}) {
@@ -437,7 +437,7 @@ TEST_F(OldSessions, ADatabaseThatIsNoneIsStatusFourWhereItIsNeeded) {
     EXPECT_EQ(read_file(home.database()), junk) << "it is not ours to repair";
 }
 
-TEST_F(OldSessions, ALockedDatabaseIsStatusFourAndLosesNothing) {
+TEST_F(OldSessions, LockedDatabase_IsStatusFourAndLosesNothing) {
     keep("plan", "buy grease");
     EXPECT_EQ(say({"--session", "taped"}).status, 0);
     sqlite3* other = nullptr;
@@ -452,7 +452,7 @@ TEST_F(OldSessions, ALockedDatabaseIsStatusFourAndLosesNothing) {
     EXPECT_TRUE(has(say({"--session", "plan"}).err, "Copied 2 messages"));
 }
 
-TEST_F(OldSessions, AChatSaysItToo) {
+TEST_F(OldSessions, Chat_ReportsTheCopy) {
     keep("plan", "buy grease");
     Terminal chat(home, {"chat", "--offline", "--continue"}, 200);
     ASSERT_TRUE(chat.expect_on_screen("Session: plan")) << chat.screen().text();

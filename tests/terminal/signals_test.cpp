@@ -36,7 +36,7 @@ pid_t pid_in(const Home& home) {
 
 bool has_ended(pid_t pid) { return kill(pid, 0) != 0 && errno == ESRCH; }
 
-TEST(Signals, SigtermEndsTheChatAndTheCommandsOfItsTurn) {
+TEST(Signals, Sigterm_EndsTheChatAndItsCommands) {
     const Home home;
     Terminal chat(home, {"chat", "--yes", "--script", home.script(staying_command)});
     ASSERT_TRUE(chat.answer_on_screen("talks to", "go\r")) << chat.screen().text();
@@ -48,7 +48,7 @@ TEST(Signals, SigtermEndsTheChatAndTheCommandsOfItsTurn) {
     EXPECT_NE(chat.raw().rfind("\x1b[?2004l"), std::string::npos) << "the terminal is as it was";
 }
 
-TEST(Signals, AClosedWindowEndsTheChatAndTheCommandsOfItsTurn) {
+TEST(Signals, ClosedWindow_EndsTheChatAndItsCommands) {
     const Home home;
     Terminal chat(home, {"chat", "--yes", "--script", home.script(staying_command)});
     ASSERT_TRUE(chat.answer_on_screen("talks to", "go\r")) << chat.screen().text();
@@ -58,14 +58,14 @@ TEST(Signals, AClosedWindowEndsTheChatAndTheCommandsOfItsTurn) {
     EXPECT_TRUE(has_ended(command));
 }
 
-TEST(Signals, AClosedWindowEndsAChatThatWaits) {
+TEST(Signals, ClosedWindow_EndsAWaitingChat) {
     const Home home;
     Terminal chat(home, {"chat", "--offline"});
     ASSERT_TRUE(chat.expect_on_screen("talks to"));
     EXPECT_EQ(chat.hang_up(), 128 + SIGHUP);
 }
 
-TEST(Signals, SigtermEndsARunAndItsCommands) {
+TEST(Signals, Sigterm_EndsARunAndItsCommands) {
     const Home home;
     Terminal run(home, {"run", "--yes", "--script", home.script(staying_command), "go"});
     ASSERT_TRUE(run.expect("shell command:"));
@@ -76,7 +76,7 @@ TEST(Signals, SigtermEndsARunAndItsCommands) {
     EXPECT_TRUE(std::filesystem::is_empty(home.root() / "tmp")) << "temporary files";
 }
 
-TEST(Signals, AClosedWindowEndsARunAndItsCommands) {
+TEST(Signals, ClosedWindow_EndsARunAndItsCommands) {
     const Home home;
     Terminal run(home, {"run", "--yes", "--script", home.script(staying_command), "go"});
     ASSERT_TRUE(run.expect("shell command:"));
@@ -85,7 +85,7 @@ TEST(Signals, AClosedWindowEndsARunAndItsCommands) {
     EXPECT_TRUE(has_ended(command));
 }
 
-TEST(Signals, APlainChatEndsAsWell) {
+TEST(Signals, Sigterm_EndsAPlainChatAndItsCommands) {
     Home home;
     home.set("TERM", "dumb");
     Terminal chat(home, {"chat", "--yes", "--script", home.script(staying_command)});
@@ -102,7 +102,7 @@ TEST(Signals, APlainChatEndsAsWell) {
     EXPECT_EQ(waits.wait(), 128 + SIGTERM) << waits.shown();
 }
 
-TEST(Signals, WithoutUtf8TheSignsArePlainAndTheColumnsRight) {
+TEST(Signals, NoUtf8_UsesPlainSignsAndRightColumns) {
     Home home;
     home.set("LANG", "C");
     Terminal chat(home, {"chat", "--script", home.script(R"(["- an **item**\n"])")}, 40, 12);
@@ -174,7 +174,7 @@ protected:
     std::vector<std::string> arguments;
 };
 
-TEST_P(WaitForTheUser, EndsAtSigtermAndSighup) {
+TEST_P(WaitForTheUser, SigtermAndSighup_EndTheWait) {
     for (const int signal : {SIGTERM, SIGHUP}) {
         Terminal terminal(home, arguments);
         ASSERT_NO_FATAL_FAILURE(reach(terminal));
@@ -185,7 +185,7 @@ TEST_P(WaitForTheUser, EndsAtSigtermAndSighup) {
     EXPECT_FALSE(std::filesystem::exists(home.work() / "a.txt"));
 }
 
-TEST_P(WaitForTheUser, EndsWhenTheTerminalIsGone) {
+TEST_P(WaitForTheUser, LostTerminal_EndsTheWait) {
     Terminal terminal(home, arguments);
     ASSERT_NO_FATAL_FAILURE(reach(terminal));
     EXPECT_EQ(terminal.hang_up(), 128 + SIGHUP);
@@ -194,7 +194,7 @@ TEST_P(WaitForTheUser, EndsWhenTheTerminalIsGone) {
 }
 
 /// Under nohup only reading tells that the terminal is gone.
-TEST_P(WaitForTheUser, EndsAtTheEndOfInputWhenSighupIsIgnored) {
+TEST_P(WaitForTheUser, IgnoredSighup_InputEndEndsTheWait) {
     std::vector<std::string> words{"-c", "trap '' HUP; exec \"$0\" \"$@\"",
                                    cubepi::testing::built_program("cubepi")};
     words.insert(words.end(), arguments.begin(), arguments.end());
@@ -226,7 +226,7 @@ const std::vector<Wait> waits{
 INSTANTIATE_TEST_SUITE_P(Waits, WaitForTheUser, ::testing::ValuesIn(waits),
                          [](const auto& info) { return info.param.name; });
 
-TEST(WaitsForTheUser, CtrlCAtTheModelPickerOfARunEndsItAndRestoresTheTerminal) {
+TEST(WaitsForTheUser, CtrlCAtPicker_EndsRunRestoringTerminal) {
     const wire::RawServer server([](wire::Connection& connection) {
         for (;;) {
             const std::string request = connection.read_request();
@@ -266,7 +266,7 @@ private:
     bool started_ = false;
 };
 
-TEST(JobControl, BackgroundRunsDoNotTouchTheTerminal) {
+TEST(JobControl, BackgroundRun_DoesNotTouchTheTerminal) {
     const Home home;
     const std::string script = home.script(R"(["Answered."])");
     Shell shell(home);
@@ -281,7 +281,7 @@ TEST(JobControl, BackgroundRunsDoNotTouchTheTerminal) {
     EXPECT_NE(shell.shown().find("Answered.", first + 1), std::string::npos) << shell.shown();
 }
 
-TEST(JobControl, AQuestionOfABackgroundRunIsRefusedAndSaysHowToAllowIt) {
+TEST(JobControl, BackgroundQuestion_IsRefusedWithTheRemedy) {
     const Home home;
     const std::string script = home.script(write_script);
     Shell shell(home);
@@ -295,7 +295,7 @@ TEST(JobControl, AQuestionOfABackgroundRunIsRefusedAndSaysHowToAllowIt) {
     EXPECT_FALSE(std::filesystem::exists(home.work() / "a.txt"));
 }
 
-TEST(JobControl, AStoppedQuestionCanBeAnsweredInTheForeground) {
+TEST(JobControl, StoppedQuestion_IsAnsweredInTheForeground) {
     const Home home;
     const std::string script = home.script(write_script);
     Shell shell(home);
@@ -309,7 +309,7 @@ TEST(JobControl, AStoppedQuestionCanBeAnsweredInTheForeground) {
     EXPECT_EQ(read_file(home.work() / "a.txt"), "x");
 }
 
-TEST(JobControl, AChatInTheBackgroundStopsUntilItIsInTheForeground) {
+TEST(JobControl, BackgroundChat_StopsUntilInTheForeground) {
     for (const char* term : {"xterm", "dumb"}) {
         Home home;
         home.set("TERM", term);
@@ -325,7 +325,7 @@ TEST(JobControl, AChatInTheBackgroundStopsUntilItIsInTheForeground) {
     }
 }
 
-TEST(JobControl, AChatThatIsStoppedInTheBackgroundCanBeEnded) {
+TEST(JobControl, ChatStoppedInBackground_CanBeEnded) {
     for (const char* term : {"xterm", "dumb"}) {
         Home home;
         home.set("TERM", term);

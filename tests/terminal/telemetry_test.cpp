@@ -41,7 +41,7 @@ std::string dead_collector() {
     return wire::RawServer([](wire::Connection&) {}).url("");
 }
 
-TEST(Telemetry, ARunWithoutASessionIsTraced) {
+TEST(Telemetry, RunWithoutSession_IsTraced) {
     Home home;
     const std::filesystem::path traces = home.root() / "traces";
     home.set("CUBEPI_TRACE", traces.string());
@@ -58,7 +58,7 @@ TEST(Telemetry, ARunWithoutASessionIsTraced) {
     EXPECT_NE(list.out.find(" spans\tok\t"), std::string::npos) << list.out;
 }
 
-TEST(Telemetry, TheCallsOfTheOfflineModelAreTraced) {
+TEST(Telemetry, OfflineModelCalls_AreTraced) {
     Home home;
     const std::filesystem::path traces = home.root() / "traces";
     home.set("CUBEPI_TRACE", traces.string());
@@ -69,7 +69,7 @@ TEST(Telemetry, TheCallsOfTheOfflineModelAreTraced) {
         EXPECT_NE(trace.find(name), std::string::npos) << name;
 }
 
-TEST(Telemetry, ContentIsRecordedOnRequest) {
+TEST(Telemetry, ContentOnRequest_IsRecorded) {
     Home home;
     const std::filesystem::path traces = home.root() / "traces";
     home.set("CUBEPI_TRACE", traces.string());
@@ -80,7 +80,7 @@ TEST(Telemetry, ContentIsRecordedOnRequest) {
     EXPECT_NE(trace.find("A secret answer."), std::string::npos);
 }
 
-TEST(Telemetry, ADirectoryThatCannotBeUsedIsReported) {
+TEST(Telemetry, UnusableDirectory_IsReported) {
     Home home;
     write_file(home.root() / "traces", "a file, not a directory");
     home.set("CUBEPI_TRACE", (home.root() / "traces").string());
@@ -92,7 +92,7 @@ TEST(Telemetry, ADirectoryThatCannotBeUsedIsReported) {
         << run.err;
 }
 
-TEST(Telemetry, ACollectorThatIsDownOrHangsCostsAMomentAtTheEnd) {
+TEST(Telemetry, DeadOrHangingCollector_DelaysTheEndBriefly) {
     const wire::RawServer hanging([](wire::Connection& connection) {
         while (!connection.read_request().empty()) continue;
     });
@@ -109,7 +109,7 @@ TEST(Telemetry, ACollectorThatIsDownOrHangsCostsAMomentAtTheEnd) {
     }
 }
 
-TEST(Telemetry, ACollectorThatRejectsEverythingIsReportedOnce) {
+TEST(Telemetry, RejectingCollector_IsReportedOnce) {
     const wire::RawServer rejecting([](wire::Connection& connection) {
         while (!connection.read_request().empty()) {
             if (!connection.send("HTTP/1.1 400 Bad Request\r\nContent-Length: 2\r\n\r\nno")) return;
@@ -145,7 +145,7 @@ std::string request(std::uint16_t port, const std::string& text) {
     return answer;
 }
 
-TEST(Telemetry, TheGatewaySaysWhatACollectorDidNotGet) {
+TEST(Telemetry, Gateway_ReportsUndeliveredTelemetry) {
     const wire::RawServer model([](wire::Connection& connection) {
         while (!connection.read_request().empty()) {
             if (!connection.send("HTTP/1.1 400 Bad Request\r\nContent-Length: 2\r\n\r\n{}")) return;

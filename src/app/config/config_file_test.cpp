@@ -36,7 +36,7 @@ protected:
     const std::filesystem::path& directory_ = temporary_.path();
 };
 
-TEST_F(ConfigFileTest, ReadsAllKeys) {
+TEST_F(ConfigFileTest, Read_ReturnsAllKeys) {
     write(
         "provider: openai\nmodel: gpt-5.1\nbase_url: http://localhost:1/v1\napi_key: "
         "k\napi_key_env: MY_KEY\n"
@@ -51,7 +51,7 @@ TEST_F(ConfigFileTest, ReadsAllKeys) {
     EXPECT_FALSE(config.too_open);
 }
 
-TEST_F(ConfigFileTest, ReadsNamedProviders) {
+TEST_F(ConfigFileTest, Read_ReturnsNamedProviders) {
     write(
         "provider: work\nproviders:\n  work:\n    type: anthropic\n    base_url: "
         "https://llm.example\n"
@@ -71,7 +71,7 @@ TEST_F(ConfigFileTest, ReadsNamedProviders) {
     EXPECT_TRUE(read_config(path()).too_open) << "there is a key in it";
 }
 
-TEST_F(ConfigFileTest, RefusedProvidersAreNamedWithTheirLine) {
+TEST_F(ConfigFileTest, RefusedProvider_IsNamedWithItsLine) {
     write("providers:\n  work: {type: oracle}\n");
     EXPECT_NE(refusal().find("config.yaml:2: unknown type 'oracle'"), std::string::npos)
         << refusal();
@@ -90,7 +90,7 @@ TEST_F(ConfigFileTest, RefusedProvidersAreNamedWithTheirLine) {
     EXPECT_NE(refusal().find("without '/'"), std::string::npos) << refusal();
 }
 
-TEST_F(ConfigFileTest, NoFileAndAnEmptyOneSayNothing) {
+TEST_F(ConfigFileTest, MissingOrEmptyFile_SetsNothing) {
     EXPECT_EQ(read_config(path()).model, "");
     write("");
     EXPECT_EQ(read_config(path()).model, "");
@@ -98,7 +98,7 @@ TEST_F(ConfigFileTest, NoFileAndAnEmptyOneSayNothing) {
     EXPECT_EQ(read_config(path()).model, "");
 }
 
-TEST_F(ConfigFileTest, APipeIsRefusedAndNotWaitedFor) {
+TEST_F(ConfigFileTest, Pipe_IsRefusedWithoutWaiting) {
     ASSERT_EQ(mkfifo(path().c_str(), 0600), 0);
     try {
         read_config(path());
@@ -110,7 +110,7 @@ TEST_F(ConfigFileTest, APipeIsRefusedAndNotWaitedFor) {
     }
 }
 
-TEST_F(ConfigFileTest, RefusalsNameFileLineAndReason) {
+TEST_F(ConfigFileTest, Refusal_NamesFileLineAndReason) {
     write("model: x\nmodle: y\n");
     EXPECT_NE(refusal().find("config.yaml:2: unknown key 'modle'"), std::string::npos) << refusal();
     write("model: [a]\n");
@@ -127,7 +127,7 @@ TEST_F(ConfigFileTest, RefusalsNameFileLineAndReason) {
     EXPECT_NE(refusal(), "");
 }
 
-TEST_F(ConfigFileTest, UnusualYamlIsRejectedWithItsLine) {
+TEST_F(ConfigFileTest, UnusualYaml_IsRejectedWithItsLine) {
     for (const char* odd : {"model: m\n? [a]\n: b\n", "model: m\nplugins: {[a]: b}\n",
                             "model: m\nplugins: &a [*a]\n", "model: m\nplugins: &a {x: *a}\n"}) {
         write(odd);
@@ -152,14 +152,14 @@ TEST_F(ConfigFileTest, UnusualYamlIsRejectedWithItsLine) {
     EXPECT_THROW(config_values(path()), Error);
 }
 
-TEST_F(ConfigFileTest, AKeyThatOthersMayReadIsNoticed) {
+TEST_F(ConfigFileTest, KeyReadableByOthers_IsNoticed) {
     write("api_key: k\n", 0644);
     EXPECT_TRUE(read_config(path()).too_open);
     write("model: m\n", 0644);
     EXPECT_FALSE(read_config(path()).too_open) << "there is no secret in it";
 }
 
-TEST_F(ConfigFileTest, SavedRulesKeepTheRestAndAreOurs) {
+TEST_F(ConfigFileTest, SavedRules_KeepOtherSettingsAndStayPrivate) {
     save_allow_rule(path(), "shell: git status");
     struct stat info = {};
     ASSERT_EQ(stat(path().c_str(), &info), 0);
@@ -175,7 +175,7 @@ TEST_F(ConfigFileTest, SavedRulesKeepTheRestAndAreOurs) {
     EXPECT_EQ(info.st_mode & 0777, 0600u);
 }
 
-TEST_F(ConfigFileTest, LimitsAndFallbacksAreReadAndChecked) {
+TEST_F(ConfigFileTest, LimitsAndFallbacks_AreReadAndChecked) {
     write(
         "fallback_models: [anthropic/a, b]\nmodel_timeout: 2.5\nmax_turns: 7\nmax_tokens: 900\n"
         "plugins: {ours: {any: [thing]}}\n");
@@ -192,7 +192,7 @@ TEST_F(ConfigFileTest, LimitsAndFallbacksAreReadAndChecked) {
     }
 }
 
-TEST_F(ConfigFileTest, TraceIsADirectoryOrAMapping) {
+TEST_F(ConfigFileTest, TraceSetting_MayBeDirectoryOrMapping) {
     write("trace: ~/traces\n");
     EXPECT_EQ(read_config(path()).trace.directory, "~/traces");
     EXPECT_FALSE(read_config(path()).trace.content);
@@ -206,7 +206,7 @@ TEST_F(ConfigFileTest, TraceIsADirectoryOrAMapping) {
     }
 }
 
-TEST_F(ConfigFileTest, WhatIsSavedKeepsCommentsOrderAndStyle) {
+TEST_F(ConfigFileTest, Save_KeepsCommentsOrderAndStyle) {
     write(
         "# mine\nmodel: a      # the cheap one\n\nproviders:\n  # at work\n  work:\n"
         "    base_url: http://x/v1\n    api_key: k\n  box: {base_url: \"http://box/v1\"}\n"
@@ -228,7 +228,7 @@ TEST_F(ConfigFileTest, WhatIsSavedKeepsCommentsOrderAndStyle) {
               "max_turns: 5\n# the end\n");
 }
 
-TEST_F(ConfigFileTest, CommentsOfReplacedAndRemovedValuesStay) {
+TEST_F(ConfigFileTest, CommentsOfReplacedAndRemovedValues_Stay) {
     const std::string text =
         "# top\nprovider: box  # mine\napi_key: k  # of the team\n"
         "providers: {box: {base_url: 'http://a/v1'}}  # all of them\n"
@@ -250,7 +250,7 @@ TEST_F(ConfigFileTest, CommentsOfReplacedAndRemovedValuesStay) {
     EXPECT_NE(fresh.find("# top\n# inside\n"), std::string::npos) << fresh;
 }
 
-TEST_F(ConfigFileTest, TextThatCannotBeEditedInPlaceIsRewrittenWithEqualContent) {
+TEST_F(ConfigFileTest, UneditableText_IsRewrittenWithEqualContent) {
     for (const char* text :
          {"{model: a, allow: [x]}", "model: a\n\"allow\": [x]\n", "? model\n: a\n",
           "anchor: &a {base_url: 'http://x'}\nother: *a\nmodel: |\n  # no comment\n"}) {
@@ -263,7 +263,7 @@ TEST_F(ConfigFileTest, TextThatCannotBeEditedInPlaceIsRewrittenWithEqualContent)
     }
 }
 
-TEST_F(ConfigFileTest, WhatIsSavedIsWhatIsReadWhateverWasWrittenAndWhateverIsWanted) {
+TEST_F(ConfigFileTest, SavedValues_AreReadBackUnchanged) {
     for (const char* written : {"model: a\n b\nmax_turns: 5\n", "? model\n: a\nmax_turns: 5\n",
                                 "plugins: {~: a}\nmodel: a", "model: a\r"}) {
         for (const char* model : {"c", "c\r", "\rc", "c\r\nd", "c\x1d", " c ", ": c", "c: d", "- c",
@@ -279,7 +279,7 @@ TEST_F(ConfigFileTest, WhatIsSavedIsWhatIsReadWhateverWasWrittenAndWhateverIsWan
     }
 }
 
-TEST_F(ConfigFileTest, AKeyThatLooksLikeYamlStaysAKey) {
+TEST_F(ConfigFileTest, KeyThatLooksLikeYaml_StaysAKey) {
     for (const char* key :
          {"---", "...", "- c", "? c", "-",    "?",    "c: d", "c #d", "#", "%YAML 1.2", " ",
           "",    "<<",  "=",   "~",   "null", "1.50", "true", "c\nd", "'", "\xc2\x85"}) {
@@ -293,7 +293,7 @@ TEST_F(ConfigFileTest, AKeyThatLooksLikeYamlStaysAKey) {
     }
 }
 
-TEST_F(ConfigFileTest, AKeyLongerThanYamlAllowsIsRefusedInWords) {
+TEST_F(ConfigFileTest, OverlongYamlKey_IsRefusedWithReason) {
     const std::string key(2'000, 'k');
     const std::string text = "? " + key + "\n: a\nmodel: b\n";
     JsonObject wanted = yaml_values(text);
@@ -312,7 +312,7 @@ TEST_F(ConfigFileTest, AKeyLongerThanYamlAllowsIsRefusedInWords) {
         Error);
 }
 
-TEST_F(ConfigFileTest, RefusesToSaveAnInvalidFileOrOneThatWasChangedMeanwhile) {
+TEST_F(ConfigFileTest, SavingInvalidOrMeanwhileChangedFile_IsRefused) {
     write("model: a\n");
     const JsonObject before = config_values(path());
     JsonObject wanted = before;
@@ -329,7 +329,7 @@ TEST_F(ConfigFileTest, RefusesToSaveAnInvalidFileOrOneThatWasChangedMeanwhile) {
         << "something was left behind";
 }
 
-TEST_F(ConfigFileTest, ALinkStaysALink) {
+TEST_F(ConfigFileTest, SavingThroughLink_KeepsTheLink) {
     std::ofstream(directory_ / "dotfile") << "model: a\n";
     std::filesystem::create_symlink(directory_ / "dotfile", path());
     save_allow_rule(path(), "write: *");

@@ -41,7 +41,7 @@ std::string refusal_of(std::string_view json) {
     return {};
 }
 
-TEST(GatewaySettings, HasDefaultsWithoutTheKey) {
+TEST(GatewaySettings, MissingGatewayKey_YieldsDefaults) {
     const GatewaySettings settings = gateway_settings(JsonObject());
     EXPECT_EQ(settings.channels, std::vector<std::string>{"all"});
     EXPECT_EQ(settings.drain_timeout, std::chrono::seconds(30));
@@ -50,7 +50,7 @@ TEST(GatewaySettings, HasDefaultsWithoutTheKey) {
     EXPECT_FALSE(settings.shared_workspace);
 }
 
-TEST(GatewaySettings, ReadsAllKeys) {
+TEST(GatewaySettings, Read_ReturnsAllKeys) {
     const GatewaySettings settings = settings_of(R"({
         "channels": ["http"], "root": "/srv/agents", "shared_workspace": true, "drain_timeout": 5,
         "max_waiting": 8, "threads": 3, "stream": false, "question_timeout": 600,
@@ -75,7 +75,7 @@ TEST(GatewaySettings, ReadsAllKeys) {
     EXPECT_EQ(settings.status->port, 9001);
 }
 
-TEST(GatewaySettings, AnErrorNamesTheKeyAndWhatIsExpected) {
+TEST(GatewaySettings, Error_NamesTheKeyAndWhatIsExpected) {
     const auto names = [](std::string_view json, std::string_view text) {
         EXPECT_NE(refusal_of(json).find(text), std::string::npos) << refusal_of(json);
     };
@@ -92,7 +92,7 @@ TEST(GatewaySettings, AnErrorNamesTheKeyAndWhatIsExpected) {
     names(R"([])", "gateway must be a mapping");
 }
 
-TEST(SenderRule, EmptyMembersMatchEverything) {
+TEST(SenderRule, EmptyMembers_MatchEverything) {
     EXPECT_TRUE(SenderRule().matches("telegram", "1", "2"));
     SenderRule rule;
     rule.chat = "1";
@@ -111,7 +111,7 @@ std::string problem_of(const std::string& yaml) {
     return {};
 }
 
-TEST(TelegramSettings, TelegramHasDefaults) {
+TEST(TelegramSettings, OmittedTelegramSettings_HaveDefaults) {
     const GatewaySettings settings = read("gateway: {telegram: {}}");
     ASSERT_TRUE(settings.telegram.has_value());
     EXPECT_EQ(settings.telegram->token_env, "TELEGRAM_BOT_TOKEN");
@@ -121,7 +121,7 @@ TEST(TelegramSettings, TelegramHasDefaults) {
     EXPECT_FALSE(read("gateway: {}").telegram.has_value());
 }
 
-TEST(TelegramSettings, TelegramIsReadCompletely) {
+TEST(TelegramSettings, Read_ReturnsAllTelegramSettings) {
     const GatewaySettings settings = read(R"(
 gateway:
   telegram:
@@ -144,7 +144,7 @@ gateway:
     EXPECT_EQ(telegram.webhook->secret_env, "S");
 }
 
-TEST(TelegramSettings, MistakesInTelegramAreNamed) {
+TEST(TelegramSettings, TelegramMistakes_AreNamed) {
     EXPECT_NE(problem_of("gateway: {telegram: {user: [1]}}").find("gateway.telegram.user"),
               std::string::npos);
     EXPECT_NE(problem_of("gateway: {telegram: {users: ['@ann']}}").find("ids of users"),
@@ -204,7 +204,7 @@ std::vector<std::string> blocks_of(const std::string& text, const std::string& k
     return blocks;
 }
 
-TEST(SettingsPages, TheReferenceHasEveryKeyOfTheGateway) {
+TEST(SettingsPages, ReferencePage_HasEveryKeyOfTheGateway) {
     const std::string text = page("cli.md");
     for (const std::string& name : gateway_setting_names()) {
         const auto [path, key] = parts_of(name);
@@ -213,7 +213,7 @@ TEST(SettingsPages, TheReferenceHasEveryKeyOfTheGateway) {
     }
 }
 
-TEST(SettingsPages, TheManPageHasEveryKeyOfTheGateway) {
+TEST(SettingsPages, ManPage_HasEveryKeyOfTheGateway) {
     ::testing::internal::CaptureStdout();
     EXPECT_EQ(man_page_command(), exit_ok);
     const std::string all = ::testing::internal::GetCapturedStdout();
@@ -224,7 +224,7 @@ TEST(SettingsPages, TheManPageHasEveryKeyOfTheGateway) {
         EXPECT_TRUE(has_word(text, parts_of(name).second)) << name;
 }
 
-TEST(SettingsPages, WhatTheGuidesShowCanBeRead) {
+TEST(SettingsPages, ExamplesOfGuides_CanBeRead) {
     const ScopedTestDirectory directory;
     std::size_t count = 0;
     for (const char* name : {"guides/bub/gateway.md", "guides/bub/telegram.md",

@@ -57,7 +57,7 @@ ErrorCode refusal(const ModelSources& sources, std::shared_ptr<MemoryTransport> 
     return ErrorCode::unknown;
 }
 
-TEST(ModelChoice, AKeyAloneMeansOpenAi) {
+TEST(ModelChoice, KeyAlone_SelectsOpenAi) {
     ModelSources sources;
     sources.environment["OPENAI_API_KEY"] = "sk-x";
     const auto no_servers = network("", "");
@@ -67,7 +67,7 @@ TEST(ModelChoice, AKeyAloneMeansOpenAi) {
     EXPECT_TRUE(no_servers->requests().empty()) << "nothing is sent before the first prompt";
 }
 
-TEST(ModelChoice, FlagsGoBeforeEnvironmentBeforeConfiguration) {
+TEST(ModelChoice, FlagsEnvironmentAndConfiguration_ApplyInThisOrder) {
     ModelSources sources;
     sources.config.model = "from-config";
     sources.config.base_url = "https://config.example/v1";
@@ -83,14 +83,14 @@ TEST(ModelChoice, FlagsGoBeforeEnvironmentBeforeConfiguration) {
     EXPECT_TRUE(offline.offline);
 }
 
-TEST(ModelChoice, AnAddressWithoutModelIsAskedForItsOnlyOne) {
+TEST(ModelChoice, AddressWithoutModel_UsesItsOnlyListedModel) {
     ModelSources sources;
     sources.flags.base_url = "http://box:9/v1";
     EXPECT_EQ(choose(sources, network("http://box:9/v1/models", one_model)).where,
               "llama3.2 at box:9");
 }
 
-TEST(ModelChoice, TheKeyGoesToTheListToo) {
+TEST(ModelChoice, ModelListRequest_SendsTheKey) {
     ModelSources sources;
     sources.environment["OPENAI_BASE_URL"] = "http://box:9/v1";
     sources.environment["OPENAI_API_KEY"] = "sk-x";
@@ -100,7 +100,7 @@ TEST(ModelChoice, TheKeyGoesToTheListToo) {
     EXPECT_EQ(transport->requests().front().headers.get("authorization"), "Bearer sk-x");
 }
 
-TEST(ModelChoice, ALocalServerIsFoundAndAnnounced) {
+TEST(ModelChoice, LocalServer_IsFoundAndAnnounced) {
     for (const auto& [name, url] : std::vector<std::pair<std::string, std::string>>{
              {"Ollama", "http://127.0.0.1:11434/v1"},
              {"llama.cpp", "http://127.0.0.1:8080/v1"},
@@ -112,7 +112,7 @@ TEST(ModelChoice, ALocalServerIsFoundAndAnnounced) {
     }
 }
 
-TEST(ModelChoice, AServerThatListsNoModelsDoesNotCount) {
+TEST(ModelChoice, ServerWithoutListedModels_IsIgnored) {
     for (const char* body : {"<html>hello</html>", "{}", R"({"data":{}})", "[]", ""}) {
         EXPECT_EQ(refusal(ModelSources(), network("http://127.0.0.1:8080", body)),
                   ErrorCode::not_found)
@@ -120,7 +120,7 @@ TEST(ModelChoice, AServerThatListsNoModelsDoesNotCount) {
     }
 }
 
-TEST(ModelChoice, SeveralModelsAreListedToChooseFrom) {
+TEST(ModelChoice, SeveralModels_AreListedToChooseFrom) {
     const std::string url = "http://127.0.0.1:11434/v1";
     EXPECT_EQ(refusal(ModelSources(), network(url, two_models)), ErrorCode::invalid_argument);
     ModelSources sources;
@@ -138,7 +138,7 @@ TEST(ModelChoice, SeveralModelsAreListedToChooseFrom) {
     EXPECT_NE(choose(sources, network(url, two_models)).where.find("named"), std::string::npos);
 }
 
-TEST(ModelChoice, RefusalsSayWhatIsWrong) {
+TEST(ModelChoice, Refusal_NamesTheCause) {
     ModelSources sources;
     sources.flags.provider = "oracle";
     EXPECT_EQ(refusal(sources, network("", "")), ErrorCode::invalid_argument);
@@ -150,7 +150,7 @@ TEST(ModelChoice, RefusalsSayWhatIsWrong) {
     EXPECT_EQ(refusal(sources, network("", "")), ErrorCode::not_found);
 }
 
-TEST(ModelChoice, ARefusedListIsAMatterOfTheKey) {
+TEST(ModelChoice, RefusedModelList_IsAuthenticationError) {
     ModelSources sources;
     sources.flags.base_url = "http://box:9/v1";
     const auto refusing = std::make_shared<MemoryTransport>(
@@ -158,7 +158,7 @@ TEST(ModelChoice, ARefusedListIsAMatterOfTheKey) {
     EXPECT_EQ(refusal(sources, refusing), ErrorCode::auth);
 }
 
-TEST(ModelChoice, AListThatCannotBeHadSaysWhereAndWhoseKeyItWas) {
+TEST(ModelChoice, UnavailableModelList_NamesServerAndKeySource) {
     const auto refuses = std::make_shared<MemoryTransport>(
         [](const HttpRequest&) { return MemoryResponse(401, "{}"); });
     ModelSources sources;
@@ -186,7 +186,7 @@ TEST(ModelChoice, AListThatCannotBeHadSaysWhereAndWhoseKeyItWas) {
     EXPECT_EQ(choose(sources, refuses).key_variable, "") << "it is not that of a variable";
 }
 
-TEST(ModelChoice, SourcesComeFromTheEnvironment) {
+TEST(ModelChoice, Environment_ProvidesTheSources) {
     setenv("OPENAI_API_KEY", "sk-env", 1);
     setenv("OPENAI_BASE_URL", "http://env/v1", 1);
     setenv("CUBEPI_TEST_KEY", "named", 1);
@@ -218,7 +218,7 @@ ProviderConfig work_provider() {
     return work;
 }
 
-TEST(Providers, AnAnthropicKeyAloneMeansAnthropic) {
+TEST(Providers, AnthropicKeyAlone_SelectsAnthropic) {
     ModelSources sources;
     sources.environment["ANTHROPIC_API_KEY"] = "sk-ant-x";
     const Endpoint endpoint = choose_endpoint(sources);
@@ -233,7 +233,7 @@ TEST(Providers, AnAnthropicKeyAloneMeansAnthropic) {
     EXPECT_EQ(choose_endpoint(sources).api_key, "sk-ant-x");
 }
 
-TEST(Providers, ANamedOneHasItsOwnAddressKeyAndModel) {
+TEST(Providers, NamedProvider_HasOwnAddressKeyAndModel) {
     ModelSources sources;
     sources.config.providers.push_back(work_provider());
     sources.environment["WORK_KEY"] = "wk";
@@ -254,7 +254,7 @@ TEST(Providers, ANamedOneHasItsOwnAddressKeyAndModel) {
     EXPECT_EQ(choose_endpoint(sources).provider, "work") << "there is nothing else";
 }
 
-TEST(Providers, AKnownNameInTheFileKeepsWhatTheEntryLeavesOpen) {
+TEST(Providers, KnownProviderElsewhere_GetsNoKeyOrModel) {
     ModelSources sources;
     ProviderConfig openai;
     openai.name = "openai";
@@ -269,7 +269,7 @@ TEST(Providers, AKnownNameInTheFileKeepsWhatTheEntryLeavesOpen) {
     EXPECT_EQ(endpoint.model, "") << "another server has other models";
 }
 
-TEST(Providers, AModelMayBeNamedWithItsProvider) {
+TEST(Providers, ModelWithProviderPrefix_SelectsThatProvider) {
     ModelSources sources;
     sources.config.providers.push_back(work_provider());
     sources.environment = Environment{{"OPENAI_API_KEY", "sk-x"},
@@ -295,7 +295,7 @@ TEST(Providers, AModelMayBeNamedWithItsProvider) {
     EXPECT_EQ(choose(sources, network("", "")).where, "claude-y at api.anthropic.com");
 }
 
-TEST(Providers, WhatTheTopOfTheFileSaysIsForItsProviderAlone) {
+TEST(Providers, TopLevelSettings_ApplyToTheirProviderOnly) {
     ModelSources sources;
     sources.config.model = "gpt-x";
     sources.config.base_url = "https://config.example/v1";
@@ -312,7 +312,7 @@ TEST(Providers, WhatTheTopOfTheFileSaysIsForItsProviderAlone) {
     EXPECT_EQ(same.type, ProviderType::openai_responses);
 }
 
-TEST(Providers, WhatIsSpokenIsWhatTheTypeSays) {
+TEST(Providers, ProviderType_DecidesTheProtocol) {
     ModelSources sources;
     for (const char* key : {"OPENAI_API_KEY", "ANTHROPIC_API_KEY"}) sources.environment[key] = "k";
     const auto type_of = [&](const std::string& provider) -> const std::type_info& {
@@ -331,7 +331,7 @@ TEST(Providers, WhatIsSpokenIsWhatTheTypeSays) {
         << "it has no list prices";
 }
 
-TEST(Providers, AMissingKeyIsReportedBeforeAnythingIsSent) {
+TEST(Providers, MissingKey_IsReportedBeforeSending) {
     ModelSources sources;
     sources.flags.provider = "anthropic";
     const auto transport = network("", "");
@@ -346,7 +346,7 @@ TEST(Providers, AMissingKeyIsReportedBeforeAnythingIsSent) {
     EXPECT_TRUE(transport->requests().empty());
 }
 
-TEST(Providers, AllThatAreConfiguredAreFoundOnce) {
+TEST(Providers, ConfiguredProviders_AreFoundOnce) {
     ModelSources sources;
     sources.config.providers.push_back(work_provider());
     sources.environment = Environment{{"OPENAI_API_KEY", "sk-x"}, {"ANTHROPIC_API_KEY", "sk-ant"}};
@@ -357,7 +357,7 @@ TEST(Providers, AllThatAreConfiguredAreFoundOnce) {
     EXPECT_TRUE(configured_endpoints(ModelSources()).empty());
 }
 
-TEST(Providers, UnknownOnesAreRefusedWithTheNamesThatExist) {
+TEST(Providers, UnknownProvider_IsRefusedWithExistingNames) {
     ModelSources sources;
     sources.config.providers.push_back(work_provider());
     std::string error_text;
@@ -427,7 +427,7 @@ std::string refusal(SessionModel& model, const std::string& id, bool force = fal
     return {};
 }
 
-TEST(ModelPrecedence, TheSessionBeatsEnvironmentAndConfiguration) {
+TEST(ModelPrecedence, SessionModel_PrecedesEnvironmentAndConfiguration) {
     ModelSources sources = two_providers();
     sources.environment["OPENAI_BASE_URL"] = "http://env.example/v1";
     sources.session = StoredModel::of(stored("ant/claude", "ant", "http://ant.example/v1"));
@@ -437,7 +437,7 @@ TEST(ModelPrecedence, TheSessionBeatsEnvironmentAndConfiguration) {
     EXPECT_EQ(endpoint.api_key, "key-of-ant");
 }
 
-TEST(ModelPrecedence, EachFlagAloneBeatsTheSession) {
+TEST(ModelPrecedence, EachFlagAlone_PrecedesTheSession) {
     ModelSources sources = two_providers();
     sources.session = StoredModel::of(stored("ant/claude", "ant"));
     sources.flags.model = "m-two";
@@ -456,7 +456,7 @@ TEST(ModelPrecedence, EachFlagAloneBeatsTheSession) {
     EXPECT_FALSE(uses_session(sources));
 }
 
-TEST(ModelPrecedence, AStoredProviderThatIsGoneIsAnErrorAndNotAnotherProvider) {
+TEST(ModelPrecedence, MissingStoredProvider_IsAnErrorWithoutReplacement) {
     for (const JsonObject& choice : {stored("gone/claude", "gone"), stored("gone/claude"),
                                      stored("gone:claude"), stored("claude", "gone")}) {
         ModelSources sources = two_providers();
@@ -472,7 +472,7 @@ TEST(ModelPrecedence, AStoredProviderThatIsGoneIsAnErrorAndNotAnotherProvider) {
     }
 }
 
-TEST(ModelPrecedence, AStoredProviderWithAnotherAddressIsAnError) {
+TEST(ModelPrecedence, StoredProviderWithAnotherAddress_IsAnError) {
     ModelSources sources = two_providers();
     sources.session = StoredModel::of(stored("m-one", "work", "http://private.example/v1"));
     try {
@@ -485,7 +485,7 @@ TEST(ModelPrecedence, AStoredProviderWithAnotherAddressIsAnError) {
     }
 }
 
-TEST(ModelPrecedence, AModelOfTheSessionHasNoFallbacks) {
+TEST(ModelPrecedence, ModelOfTheSession_HasNoFallbacks) {
     ModelSources sources = two_providers();
     sources.config.fallback_models = {"ant/claude"};
     EXPECT_EQ(fallback_models(sources, choose_endpoint(sources)).size(), 1u);
@@ -493,7 +493,7 @@ TEST(ModelPrecedence, AModelOfTheSessionHasNoFallbacks) {
     EXPECT_TRUE(fallback_models(sources, choose_endpoint(sources)).empty());
 }
 
-TEST(SessionModel, SelectsTheStoredModelForEachTurnAndSaysWhichItIs) {
+TEST(SessionModel, StoredModel_IsSelectedAndNamedEachTurn) {
     SessionModel model = session(two_providers(), unreachable());
     std::vector<std::string> shown;
     model.on_change([&shown](const ModelChoice& choice) { shown.push_back(choice.where); });
@@ -506,7 +506,7 @@ TEST(SessionModel, SelectsTheStoredModelForEachTurnAndSaysWhichItIs) {
     EXPECT_EQ(shown, (std::vector<std::string>{"claude at ant.example", "m-one at work.example"}));
 }
 
-TEST(SessionModel, WithAFlagTheStoredModelIsNotUsed) {
+TEST(SessionModel, ModelFlag_DisablesTheStoredModel) {
     ModelSources sources = two_providers();
     sources.flags.base_url = "http://private.example/v1";
     sources.flags.model = "private";
@@ -515,7 +515,7 @@ TEST(SessionModel, WithAFlagTheStoredModelIsNotUsed) {
     EXPECT_EQ(model.current().where, "private at private.example");
 }
 
-TEST(SessionModel, WhatIsChosenHereBeatsTheFlagsAndStaysAtTheirServer) {
+TEST(SessionModel, ChosenModel_OverridesFlagsAndKeepsTheirServer) {
     ModelSources sources = two_providers();
     sources.flags.base_url = "http://private.example/v1";
     sources.flags.model = "private";
@@ -532,7 +532,7 @@ TEST(SessionModel, WhatIsChosenHereBeatsTheFlagsAndStaysAtTheirServer) {
     EXPECT_THROW(choose_endpoint(later), NoModelError);
 }
 
-TEST(SessionModel, AStoredModelThatCannotBeUsedFailsTheTurnOnly) {
+TEST(SessionModel, UnusableStoredModel_FailsOnlyTheTurn) {
     SessionModel model = session(two_providers(), listing(two_listed_models));
     const std::string id = model.select(stored("gone/claude", "gone"));
     EXPECT_THROW(model.find(id), NoModelError);
@@ -540,7 +540,7 @@ TEST(SessionModel, AStoredModelThatCannotBeUsedFailsTheTurnOnly) {
     EXPECT_EQ(model.find(model.select(data)).spec().id, "m-one");
 }
 
-TEST(SessionModel, RefusesAModelThatItsEndpointDoesNotList) {
+TEST(SessionModel, ModelNotListedByEndpoint_IsRefused) {
     SessionModel model = session(two_providers(), listing(two_listed_models));
     const std::string text = refusal(model, "m-three");
     EXPECT_NE(text.find("unknown model 'm-three'"), std::string::npos) << text;
@@ -551,13 +551,13 @@ TEST(SessionModel, RefusesAModelThatItsEndpointDoesNotList) {
     EXPECT_EQ(model.current().endpoint.model, "m-three");
 }
 
-TEST(SessionModel, RefusesAnUnknownProviderByName) {
+TEST(SessionModel, UnknownProvider_IsRefusedByName) {
     SessionModel model = session(two_providers(), listing(two_listed_models));
     const std::string text = refusal(model, "unknown/m-one");
     EXPECT_NE(text.find("'unknown' is not a provider"), std::string::npos) << text;
 }
 
-TEST(SessionModel, WithoutAListOnlyConfiguredModelsAreTaken) {
+TEST(SessionModel, ChoiceWithoutModelList_AcceptsOnlyConfiguredModels) {
     SessionModel model = session(two_providers(), unreachable());
     const std::string text = refusal(model, "m-three");
     EXPECT_NE(text.find("Connection refused"), std::string::npos) << text;
@@ -566,7 +566,7 @@ TEST(SessionModel, WithoutAListOnlyConfiguredModelsAreTaken) {
     EXPECT_EQ(refusal(model, "ant/other", true), "");
 }
 
-TEST(SessionModel, ListsTheModelsOfTheEndpointWithTheCurrentOneMarked) {
+TEST(SessionModel, ModelList_MarksTheCurrentModel) {
     SessionModel model = session(two_providers(), listing(two_listed_models));
     const std::string text = run(model.list());
     EXPECT_NE(text.find("Models of work (work.example):\n* m-one\n  m-two-20250929\n"),
@@ -575,7 +575,7 @@ TEST(SessionModel, ListsTheModelsOfTheEndpointWithTheCurrentOneMarked) {
     EXPECT_NE(text.find("(ant)"), std::string::npos) << text;
 }
 
-TEST(SessionModel, ALongListIsBounded) {
+TEST(SessionModel, LongModelList_IsBounded) {
     std::string list = R"({"data":[)";
     for (int i = 0; i < 200; ++i)
         list += (i ? "," : "") + (R"({"id":"m-)" + std::to_string(i) + R"("})");
@@ -586,14 +586,14 @@ TEST(SessionModel, ALongListIsBounded) {
     EXPECT_NE(text.find("and 170 more"), std::string::npos) << text;
 }
 
-TEST(SessionModel, WithoutAListTheConfiguredModelsAreShown) {
+TEST(SessionModel, MissingModelList_ShowsConfiguredModels) {
     SessionModel model = session(two_providers(), unreachable());
     const std::string text = run(model.list());
     EXPECT_NE(text.find("Connection refused"), std::string::npos) << text;
     EXPECT_NE(text.find("\n* work/m-one\n  ant/claude\n"), std::string::npos) << text;
 }
 
-TEST(SessionModel, TheOfflineModelIsTheOnlyOne) {
+TEST(SessionModel, OfflineModel_IsTheOnlyOne) {
     ModelSources sources;
     sources.flags.offline = true;
     SessionModel model = session(sources, unreachable());
@@ -601,7 +601,7 @@ TEST(SessionModel, TheOfflineModelIsTheOnlyOne) {
     EXPECT_NE(refusal(model, "m-one").find("--offline"), std::string::npos);
 }
 
-TEST(ShownSpec, AKnownModelHasItsContextWindow) {
+TEST(ShownSpec, KnownModel_HasItsContextWindow) {
     ModelSources sources;
     sources.environment["ANTHROPIC_API_KEY"] = "sk-ant-x";
     const ModelChoice choice = run(choose_model(sources, unreachable(), ChooseModel()));

@@ -90,7 +90,7 @@ std::vector<Layer> layers() {
     };
 }
 
-TEST(Precedence, EachLayerGoesBeforeTheOnesBelowIt) {
+TEST(Precedence, EachLayer_PrecedesTheLayersBelow) {
     ModelSources sources;
     for (const Layer& layer : layers()) {
         layer.say(sources);
@@ -105,7 +105,7 @@ TEST(Precedence, EachLayerGoesBeforeTheOnesBelowIt) {
     }
 }
 
-TEST(Precedence, TheProviderIsThatOfTheFirstThatNamesOne) {
+TEST(Precedence, FirstLayerNamingAProvider_DecidesTheProvider) {
     ModelSources sources;
     const auto expect = [&](const char* provider, const char* from) {
         const Endpoint endpoint = choose_endpoint(sources);
@@ -127,7 +127,7 @@ TEST(Precedence, TheProviderIsThatOfTheFirstThatNamesOne) {
     expect("openrouter", "--provider");
 }
 
-TEST(BubsSettings, AreUsedWhereOursAreSilent) {
+TEST(BubsSettings, BubSettings_AreUsedWhereOursAreSilent) {
     ModelSources sources;
     in_bub_file(sources, "model", "openrouter:openrouter/free");
     in_bub_file(sources, "api_key", "or-key");
@@ -143,7 +143,7 @@ TEST(BubsSettings, AreUsedWhereOursAreSilent) {
     EXPECT_EQ(choose_endpoint(sources).api_key, "") << "nor to another server";
 }
 
-TEST(BubsSettings, AKeyOfBubsStaysAwayFromAnAddressThatBubDidNotName) {
+TEST(BubsSettings, KeyOfBub_IsWithheldFromOtherAddresses) {
     ModelSources sources;
     in_bub_file(sources, "model", "openai:m");
     in_bub_file(sources, "api_key", "bub-key");
@@ -156,7 +156,7 @@ TEST(BubsSettings, AKeyOfBubsStaysAwayFromAnAddressThatBubDidNotName) {
     EXPECT_EQ(choose_endpoint(sources).api_key, "");
 }
 
-TEST(BubsSettings, AProviderThatOnlyBubKnowsTheAddressOfIsACompatibleServer) {
+TEST(BubsSettings, ProviderKnownOnlyToBub_IsCompatibleServer) {
     ModelSources sources;
     in_bub_file(sources, "model", "lab:llama");
     in_bub_file(sources, "api_base", "http://lab:9/v1");
@@ -178,7 +178,7 @@ TEST(BubsSettings, AProviderThatOnlyBubKnowsTheAddressOfIsACompatibleServer) {
     EXPECT_EQ(choose_endpoint(sources).provider, "ollama") << "Bub's are not needed";
 }
 
-TEST(BubsSettings, WhatCannotBeReadIsAWarningUnlessItIsNeeded) {
+TEST(BubsSettings, UnreadableBubSetting_IsAWarningUnlessNeeded) {
     ModelSources sources;
     sources.bub.problems.push_back("cannot read /home/you/.bub/config.yml: bad");
     sources.environment["OPENAI_API_KEY"] = "k";
@@ -197,7 +197,7 @@ TEST(BubsSettings, WhatCannotBeReadIsAWarningUnlessItIsNeeded) {
     }
 }
 
-TEST(TurnSettings, OursGoBeforeBubs) {
+TEST(TurnSettings, OwnSettings_PrecedeThoseOfBub) {
     ModelSources sources;
     EXPECT_FALSE(turn_settings(sources).max_turns.value);
     sources.bub.max_steps = 9;
@@ -232,7 +232,7 @@ ModelChoice chosen(const ModelSources& sources) {
     return run(choose_model(sources, no_servers, ChooseModel()));
 }
 
-TEST(FallbackModels, AreIdsOfTheSameProviderOrNamedWithTheirs) {
+TEST(FallbackModels, FallbackWithoutProvider_BelongsToTheSameProvider) {
     ModelSources sources = with_fallbacks({"gpt-small", "anthropic/claude-x", "ollama/llama3.2"});
     sources.environment["ANTHROPIC_API_KEY"] = "a";
     const std::vector<FallbackModel> models = fallback_models(sources, choose_endpoint(sources));
@@ -252,7 +252,7 @@ TEST(FallbackModels, AreIdsOfTheSameProviderOrNamedWithTheirs) {
         << "never at another provider";
 }
 
-TEST(FallbackModels, AMissingKeyLeavesThatOneOutAndSaysSo) {
+TEST(FallbackModels, MissingKey_OmitsTheFallbackAndReportsIt) {
     const ModelChoice choice = chosen(with_fallbacks({"anthropic/claude-x", "gpt-small"}));
     EXPECT_EQ(choice.fallbacks, std::vector<std::string>{"gpt-small"});
     ASSERT_EQ(choice.warnings.size(), 1u);
@@ -261,7 +261,7 @@ TEST(FallbackModels, AMissingKeyLeavesThatOneOutAndSaysSo) {
               "since ANTHROPIC_API_KEY is not set");
 }
 
-TEST(FallbackModels, WhatFlagsNameIsMeantAlone) {
+TEST(FallbackModels, ModelOrProviderFlag_DisablesFallbacks) {
     ModelSources sources = with_fallbacks({"gpt-small"});
     EXPECT_EQ(chosen(sources).fallbacks.size(), 1u);
     sources.flags.model = "gpt-other";
@@ -286,7 +286,7 @@ std::shared_ptr<MemoryTransport> servers(std::string busy) {
     });
 }
 
-TEST(FallbackModels, TheNextOneAnswersWithTheLimitsOfTheConfiguration) {
+TEST(FallbackModels, FallbackModel_AnswersWithConfiguredLimits) {
     ModelSources sources = with_fallbacks({"second"});
     sources.config.model = "first";
     sources.config.max_tokens = 77;
@@ -308,7 +308,7 @@ TEST(FallbackModels, TheNextOneAnswersWithTheLimitsOfTheConfiguration) {
     }
 }
 
-TEST(FallbackModels, AModelChosenInTheConversationIsFoundWithItsProvider) {
+TEST(FallbackModels, ModelChosenInConversation_IsFoundWithProvider) {
     ModelSources sources = with_fallbacks({"gpt-small"});
     sources.config.max_tokens = 77;
     const SessionModel model(sources, servers(""), chosen(sources));
@@ -343,7 +343,7 @@ Error refusal(const Endpoint& endpoint, MemoryResponse response) {
     return Error(ErrorCode::unknown, "nothing was refused");
 }
 
-TEST(ModelList, AnthropicIsAskedPageByPage) {
+TEST(ModelList, AnthropicList_IsRequestedPageByPage) {
     const auto transport = answering(
         {MemoryResponse(200, R"({"data":[{"type":"model","id":"claude-a","display_name":"Claude A",
                               "created_at":"2025-09-29T00:00:00Z"},{"id":"claude-b"}],
@@ -365,7 +365,7 @@ TEST(ModelList, AnthropicIsAskedPageByPage) {
     EXPECT_EQ(requests[0].headers.get("authorization"), "");
 }
 
-TEST(ModelList, APageThatRepeatsEndsIt) {
+TEST(ModelList, RepeatedPage_EndsTheList) {
     MemoryResponse page(200, R"({"data":[{"id":"a"}],"has_more":true,"last_id":"a"})");
     const auto transport = std::make_shared<MemoryTransport>(
         [page](const HttpRequest&) -> MemoryResponse { return page; });
@@ -373,7 +373,7 @@ TEST(ModelList, APageThatRepeatsEndsIt) {
     EXPECT_EQ(transport->requests().size(), 2u);
 }
 
-TEST(ModelList, CompatibleServersSayMoreOrLess) {
+TEST(ModelList, CompatibleServerEntries_MayLackOrAddFields) {
     const auto transport = answering({MemoryResponse(
         200, R"({"object":"list","data":[{"id":"m1","created":1759104000,"owned_by":"x"},
                 {"id":"m2","name":"Model Two","context_length":131072},
@@ -389,12 +389,12 @@ TEST(ModelList, CompatibleServersSayMoreOrLess) {
     EXPECT_EQ(transport->requests().front().headers.get("authorization"), "Bearer sk-secret");
 }
 
-TEST(ModelList, ABareArrayIsAList) {
+TEST(ModelList, BareArray_IsAList) {
     const auto transport = answering({MemoryResponse(200, R"([{"id":"m1"}])")});
     EXPECT_EQ(run(list_models(transport, openai("https://box.example/v1"))).size(), 1u);
 }
 
-TEST(ModelList, RefusalsSayWhy) {
+TEST(ModelList, Refusal_NamesTheReason) {
     const Error key = refusal(
         anthropic(), MemoryResponse(401, R"({"type":"error","error":{"type":"authentication_error",
                                           "message":"invalid x-api-key: sk-ant-secret"}})"));
@@ -411,7 +411,7 @@ TEST(ModelList, RefusalsSayWhy) {
         EXPECT_EQ(refusal(anthropic(), MemoryResponse(200, body)).code(), ErrorCode::protocol);
 }
 
-TEST(ModelList, AnAddressWithoutASchemeIsNamedWithItsSource) {
+TEST(ModelList, AddressWithoutScheme_IsNamedWithItsSource) {
     const Error error = refusal(openai("localhost:9"), MemoryResponse(200, "{}"));
     EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
     EXPECT_STREQ(error.what(),
@@ -419,7 +419,7 @@ TEST(ModelList, AnAddressWithoutASchemeIsNamedWithItsSource) {
                  "http://localhost:11434/v1");
 }
 
-TEST(ModelList, NoServerOfThisMachineIsAskedWhenTheEnvironmentSaysSo) {
+TEST(ModelList, DisabledLocalServers_AreNotAsked) {
     const auto transport = answering({});
     setenv("CUBEPI_LOCAL_SERVERS", "off", 1);
     const std::vector<LocalServer> servers = run(find_local_servers(transport));

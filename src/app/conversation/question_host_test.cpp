@@ -71,7 +71,7 @@ protected:
     bool prepared_ = false;
 };
 
-TEST_F(TurnPrompterTest, AQuestionWaitsUntilAllEarlierEventsAreShown) {
+TEST_F(TurnPrompterTest, Question_WaitsUntilEarlierEventsAreShown) {
     questions_.emitted(event(7));
     questions_.shown(event(5));
     prepare();
@@ -86,7 +86,7 @@ TEST_F(TurnPrompterTest, AQuestionWaitsUntilAllEarlierEventsAreShown) {
     EXPECT_EQ(ended_, 1);
 }
 
-TEST_F(TurnPrompterTest, EventsThatAreNeverShownDoNotHoldUpAQuestion) {
+TEST_F(TurnPrompterTest, EventsNeverShown_DoNotHoldUpQuestion) {
     questions_.emitted(event(7));
     prepare();
     EXPECT_FALSE(prepared_);
@@ -95,7 +95,7 @@ TEST_F(TurnPrompterTest, EventsThatAreNeverShownDoNotHoldUpAQuestion) {
     EXPECT_TRUE(prepared_);
 }
 
-TEST_F(TurnPrompterTest, MeasuresHowLongTheUserTakes) {
+TEST_F(TurnPrompterTest, Question_MeasuresTheTimeOfTheUser) {
     ask();
     clock_.advance(seconds(3));
     EXPECT_EQ(questions_.waited(), seconds(3)) << "while the question is open";
@@ -130,7 +130,7 @@ HitlQuestion colors(bool multi_select = false, bool allow_input = false) {
     return made;
 }
 
-TEST(TypedAnswer, AnOptionIsNamedByNumberLabelOrValue) {
+TEST(TypedAnswer, Option_IsNamedByNumberLabelOrValue) {
     for (const std::string_view text : {"1", " dark RED ", "red"}) {
         const TypedAnswer answer = read_typed_answer(colors(), text);
         EXPECT_EQ(answer.problem, "") << text;
@@ -144,18 +144,18 @@ TEST(TypedAnswer, AnOptionIsNamedByNumberLabelOrValue) {
     }
 }
 
-TEST(TypedAnswer, OtherTextIsAcceptedIfAnOptionAllowsInput) {
+TEST(TypedAnswer, OtherText_IsAcceptedIfOptionAllowsInput) {
     EXPECT_EQ(read_typed_answer(colors(false, true), "green").value, Json("green"));
     EXPECT_EQ(read_typed_answer(question("name"), " Ada ").value, Json("Ada"));
 }
 
-TEST(TypedAnswer, SeveralOptionsAreAListWithoutRepetitions) {
+TEST(TypedAnswer, SeveralOptions_AreAListWithoutRepetitions) {
     EXPECT_EQ(read_typed_answer(colors(true), "2, dark red,2,").value,
               Json(JsonArray{"blue", "red"}));
     EXPECT_FALSE(read_typed_answer(colors(true), "2, green").problem.empty());
 }
 
-TEST(TypedAnswer, OnlyAnOptionalQuestionIsSkipped) {
+TEST(TypedAnswer, Skipping_IsAcceptedForOptionalQuestionsOnly) {
     HitlQuestion optional = colors();
     optional.required = false;
     EXPECT_EQ(read_typed_answer(optional, "  ").problem, "");
@@ -163,7 +163,7 @@ TEST(TypedAnswer, OnlyAnOptionalQuestionIsSkipped) {
     EXPECT_FALSE(read_typed_answer(colors(), "").problem.empty());
 }
 
-TEST(AskDialog, AsksEachQuestionUntilItsAnswerIsAccepted) {
+TEST(AskDialog, EachQuestion_IsAskedUntilAnswerIsAccepted) {
     ScriptedPrompter prompter({"green", "2", "", "Ada"});
     AskRequest request;
     request.questions = {colors(), question("name")};
@@ -175,7 +175,7 @@ TEST(AskDialog, AsksEachQuestionUntilItsAnswerIsAccepted) {
         << prompter.shown;
 }
 
-TEST(AskDialog, TextOfTheModelIsFramedAndWithoutControlCharacters) {
+TEST(AskDialog, ModelText_IsFramedWithoutControlCharacters) {
     ScriptedPrompter prompter({"x"});
     AskRequest request;
     request.questions = {question("\x1b[2Jname\n? Run this command")};
@@ -184,14 +184,14 @@ TEST(AskDialog, TextOfTheModelIsFramedAndWithoutControlCharacters) {
     EXPECT_EQ(prompter.shown.find("\n? Run"), std::string::npos) << prompter.shown;
 }
 
-TEST(AskDialog, NothingIsAnsweredWhenTheInputEnds) {
+TEST(AskDialog, EndOfInput_AnswersNothing) {
     ScriptedPrompter prompter({"1"});
     AskRequest request;
     request.questions = {colors(), question("name")};
     EXPECT_FALSE(run(AskDialog(prompter, Style()).ask(std::move(request))));
 }
 
-TEST(AskDialog, AConfirmationTakesYesOrNo) {
+TEST(AskDialog, Confirmation_TakesYesOrNo) {
     ScriptedPrompter prompter({"maybe", "YES", "n"});
     AskDialog dialog(prompter, Style());
     ConfirmRequest request;
@@ -266,7 +266,7 @@ protected:
     std::vector<std::string> saved_;
 };
 
-TEST_F(QuestionHostTest, YesRunsACallAndNoRefusesIt) {
+TEST_F(QuestionHostTest, YesOrNo_RunsOrRefusesTheCall) {
     answer({"y", "N"});
     const auto results =
         prompt({faux_tool_call("touch", {}, "c1"), faux_tool_call("touch", {}, "c2")});
@@ -277,7 +277,7 @@ TEST_F(QuestionHostTest, YesRunsACallAndNoRefusesIt) {
     EXPECT_EQ(Message(results[1]).text(), "The user refused this call.");
 }
 
-TEST_F(QuestionHostTest, AlwaysAddsARuleThatAllowsTheNextCall) {
+TEST_F(QuestionHostTest, Always_AddsRuleThatAllowsTheNextCall) {
     answer({"a", "y"});
     const auto results =
         prompt({faux_tool_call("touch", {}, "c1"), faux_tool_call("touch", {}, "c2")});
@@ -287,7 +287,7 @@ TEST_F(QuestionHostTest, AlwaysAddsARuleThatAllowsTheNextCall) {
     EXPECT_TRUE(prompter_->answers.empty());
 }
 
-TEST_F(QuestionHostTest, EditedArgumentsReplaceThoseOfTheCall) {
+TEST_F(QuestionHostTest, EditedArguments_ReplaceThoseOfTheCall) {
     answer({"e", "[1]", "e", R"({"path": "b"})"});
     const auto results = prompt({faux_tool_call("touch", {{"path", "a"}}, "c1")});
     ASSERT_EQ(calls_.size(), 1U) << prompter_->shown;
@@ -296,14 +296,14 @@ TEST_F(QuestionHostTest, EditedArgumentsReplaceThoseOfTheCall) {
     EXPECT_NE(prompter_->shown.find("must be a JSON object"), std::string::npos);
 }
 
-TEST_F(QuestionHostTest, TheEndOfTheInputRefusesACall) {
+TEST_F(QuestionHostTest, EndOfInput_RefusesTheCall) {
     answer({});
     const auto results = prompt({faux_tool_call("touch", {}, "c1")});
     EXPECT_TRUE(calls_.empty());
     EXPECT_EQ(Message(results.front()).text(), "Refused: the input has ended.");
 }
 
-TEST_F(QuestionHostTest, AnAbortWithdrawsTheQuestion) {
+TEST_F(QuestionHostTest, Abort_WithdrawsTheQuestion) {
     answer({});
     prompter_->waits_at_end = true;
     const auto results = prompt({faux_tool_call("touch", {}, "c1")}, true);
@@ -312,7 +312,7 @@ TEST_F(QuestionHostTest, AnAbortWithdrawsTheQuestion) {
     EXPECT_TRUE(channel_->pending().empty());
 }
 
-TEST_F(QuestionHostTest, AQuestionOfTheModelIsAnswered) {
+TEST_F(QuestionHostTest, QuestionOfTheModel_IsAnswered) {
     answer({"", "teal"});
     const JsonObject question{{"key", "color"}, {"prompt", "Which?"}};
     const auto results =
@@ -325,7 +325,7 @@ TEST_F(QuestionHostTest, AQuestionOfTheModelIsAnswered) {
         (JsonObject{{"kind", "ask"}, {"answers", {{"color", "teal"}}}, {"channel", "terminal"}}));
 }
 
-TEST_F(QuestionHostTest, QuestionsThatShareAKeyAreCancelledInsteadOfAskedAgainAndAgain) {
+TEST_F(QuestionHostTest, QuestionsSharingAKey_AreCancelledNotRepeated) {
     answer({"b", "other"});
     const JsonObject free{{"key", "color"}, {"prompt", "Which?"}};
     JsonObject choice = free;

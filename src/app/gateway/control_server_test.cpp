@@ -55,7 +55,7 @@ public:
     ScopedTestDirectory directory_;
 };
 
-TEST_F(ControlTest, AnswersRequestsOfThisUser) {
+TEST_F(ControlTest, RequestsOfThisUser_AreAnswered) {
     std::string answer;
     std::string failure;
     mode_t mode = 0;
@@ -77,7 +77,7 @@ TEST_F(ControlTest, AnswersRequestsOfThisUser) {
     EXPECT_FALSE(std::filesystem::exists(socket()));
 }
 
-TEST_F(ControlTest, ASecondServerIsRefusedAndTheSocketOfADeadOneReplaced) {
+TEST_F(ControlTest, SecondServer_IsRefusedAndDeadSocketReplaced) {
     std::string refusal;
     std::string answer;
     run([](const ControlTest& test, std::string& refused, std::string& after) -> Task<> {
@@ -131,7 +131,7 @@ private:
     std::vector<int> files_;
 };
 
-TEST_F(ControlTest, AcceptsConnectionsAgainWhenThereAreFreeFiles) {
+TEST_F(ControlTest, FileDescriptorsFreedAgain_ConnectionsAreAccepted) {
     std::string answer;
     run([](const ControlTest& test, std::string& after) -> Task<> {
         const Executor executor = co_await this_executor;
@@ -151,7 +151,7 @@ TEST_F(ControlTest, AcceptsConnectionsAgainWhenThereAreFreeFiles) {
     EXPECT_EQ(answer, R"({"echo":{"n":1}})");
 }
 
-TEST_F(ControlTest, TheClientNamesTheRemedyWithoutAGateway) {
+TEST_F(ControlTest, NoGateway_ClientNamesTheRemedy) {
     try {
         (void)call_gateway(socket(), JsonObject());
         ADD_FAILURE() << "there is no gateway";

@@ -53,14 +53,14 @@ GatewaySettings with_http() {
 
 const Environment environment{{"CUBEPI_HTTP_TOKEN", "t"}, {"TELEGRAM_BOT_TOKEN", "t"}};
 
-TEST(GatewayFindings, ReportNoProblemForALocalChannelWithAToken) {
+TEST(GatewayFindings, LocalChannelWithToken_HasNoProblem) {
     const auto findings = gateway_findings(with_http(), environment);
     EXPECT_TRUE(has(findings, Kind::good, "channel http at 127.0.0.1:8642; operators: olga"));
     EXPECT_EQ(problems(findings), 0u);
     EXPECT_EQ(problems(gateway_findings(GatewaySettings(), environment)), 0u);
 }
 
-TEST(GatewayFindings, NameWhatIsMissing) {
+TEST(GatewayFindings, MissingSettings_AreNamed) {
     GatewaySettings settings = with_http();
     settings.telegram.emplace();
     const auto findings = gateway_findings(settings, Environment());
@@ -69,7 +69,7 @@ TEST(GatewayFindings, NameWhatIsMissing) {
     EXPECT_TRUE(has(findings, Kind::problem, "no user may write to the bot"));
 }
 
-TEST(GatewayFindings, B26_WarnOfWhatIsOpen) {
+TEST(GatewayFindings, B26_OpenSettings_AreWarnedOf) {
     GatewaySettings settings = with_http();
     settings.http->listen.host = "0.0.0.0";
     settings.status.emplace();
@@ -92,7 +92,7 @@ TEST(GatewayFindings, B26_WarnOfWhatIsOpen) {
     EXPECT_EQ(problems(findings), 4u);
 }
 
-TEST(GatewayFindings, B26_ShowRulesThatAllowNothing) {
+TEST(GatewayFindings, B26_RulesThatAllowNothing_AreShown) {
     GatewaySettings settings = with_http();
     SenderRule rule;
     rule.user = "ann";
@@ -103,7 +103,7 @@ TEST(GatewayFindings, B26_ShowRulesThatAllowNothing) {
     EXPECT_EQ(problems(findings), 1u);
 }
 
-TEST(GatewayFindings, B26_NameRulesForToolsThatDoNotExist) {
+TEST(GatewayFindings, B26_RulesForMissingTools_AreNamed) {
     GatewaySettings settings = with_http();
     SenderRule rule;
     rule.user = "ann";
@@ -126,7 +126,7 @@ TEST(GatewayFindings, B26_NameRulesForToolsThatDoNotExist) {
     EXPECT_EQ(problems(findings), 4u);
 }
 
-TEST(GatewayFindings, B26_KnowTheStandardTools) {
+TEST(GatewayFindings, B26_StandardTools_AreKnown) {
     const ScopedTestDirectory root;
     GatewaySettings settings = with_http();
     SenderRule rule;
@@ -138,7 +138,7 @@ TEST(GatewayFindings, B26_KnowTheStandardTools) {
     EXPECT_EQ(problems(gateway_findings(settings, environment)), 0u);
 }
 
-TEST(GatewayFindings, ShowAnInvalidRule) {
+TEST(GatewayFindings, InvalidRule_IsShown) {
     GatewaySettings settings = with_http();
     SenderRule rule;
     rule.user = "ann";
@@ -173,14 +173,14 @@ SenderRule rule(const std::string& chat, const std::string& user, const std::str
     return made;
 }
 
-TEST(SenderPolicy, B26_WithoutARuleNothingIsAllowed) {
+TEST(SenderPolicy, B26_NoRule_AllowsNothing) {
     const bub::TurnQuestions questions = sender_policy(GatewaySettings());
     const bub::SenderRules rules = questions.rules(from("telegram", "1", "42"));
     EXPECT_TRUE(rules.allow.rules().empty());
     EXPECT_TRUE(rules.refuse.empty());
 }
 
-TEST(SenderPolicy, B26_RulesApplyByChannelChatAndUser) {
+TEST(SenderPolicy, B26_Rules_ApplyByChannelChatAndUser) {
     GatewaySettings settings;
     settings.rules = {rule("", "42", "shell: git status"), rule("1", "", "write: *")};
     settings.rules.back().refuse = {"fetch"};
@@ -193,7 +193,7 @@ TEST(SenderPolicy, B26_RulesApplyByChannelChatAndUser) {
     EXPECT_TRUE(questions.rules(from("telegram", "2", "")).allow.rules().empty());
 }
 
-TEST(SenderPolicy, B26_TextOfSeveralSendersHasTheRightsOfNone) {
+TEST(SenderPolicy, B26_TextOfSeveralSenders_HasRightsOfNone) {
     GatewaySettings settings;
     settings.rules = {rule("", "42", "write: *"), rule("1", "", "edit: *")};
     std::vector<bub::Envelope> both;
@@ -204,7 +204,7 @@ TEST(SenderPolicy, B26_TextOfSeveralSendersHasTheRightsOfNone) {
     EXPECT_EQ(rules.allow.rules().size(), 1u) << "only the rule for the chat";
 }
 
-TEST(SenderPolicy, ARuleThatIsNotOneIsNamed) {
+TEST(SenderPolicy, InvalidRule_IsNamed) {
     GatewaySettings settings;
     settings.rules = {rule("", "", "")};
     for (const char* text : {"", "write", "write: new.txt", "shell: *"}) {
@@ -218,7 +218,7 @@ TEST(SenderPolicy, ARuleThatIsNotOneIsNamed) {
     }
 }
 
-TEST(SenderPolicy, B25_ApproversAnswerEverythingAndTheUserWhoWasAskedAnAsk) {
+TEST(SenderPolicy, B25_Approvers_AnswerAllAndAskedUsersTheirQuestions) {
     GatewaySettings settings;
     Approver boss;
     boss.channel = "telegram";
@@ -236,7 +236,7 @@ TEST(SenderPolicy, B25_ApproversAnswerEverythingAndTheUserWhoWasAskedAnAsk) {
     EXPECT_FALSE(may(from("telegram", "1", ""), ask));
 }
 
-TEST(SessionWorkspaces, HaveNamesThatCannotLeaveTheRoot) {
+TEST(SessionWorkspaces, WorkspaceNames_CannotLeaveTheRoot) {
     const std::filesystem::path root = "/srv";
     for (const char* id : {"telegram:-100:7", "../../etc", "a/b", "", ".", "ü"}) {
         const std::filesystem::path made = session_workspace(root, id);
@@ -247,7 +247,7 @@ TEST(SessionWorkspaces, HaveNamesThatCannotLeaveTheRoot) {
     EXPECT_LT(session_workspace(root, std::string(5'000, 'x')).filename().string().size(), 100u);
 }
 
-TEST(SessionWorkspaces, B26_EachSessionHasItsOwn) {
+TEST(SessionWorkspaces, B26_EachSession_HasItsOwnWorkspace) {
     const ScopedTestDirectory directory;
     bub::FrameworkOptions options;
     options.workspace = directory.path();
@@ -297,13 +297,13 @@ public:
     Texts warnings;
 };
 
-TEST_F(ExpiredQuestionsTest, D65_EachSessionIsNotifiedOnce) {
+TEST_F(ExpiredQuestionsTest, D65_ExpiredQuestions_NotifyEachSessionOnce) {
     notify({"a", "b"});
     notify({"a", "b", "c"});
     EXPECT_EQ(received, (Texts{"a", "b", "c"}));
 }
 
-TEST_F(ExpiredQuestionsTest, D65_AFailureDoesNotAffectTheOthersAndIsReportedOnce) {
+TEST_F(ExpiredQuestionsTest, D65_Failure_IsReportedOnceAndLeavesOthersAlone) {
     failures["a"] = std::make_exception_ptr(std::runtime_error("broken"));
     notify({"a", "b"});
     notify({"a", "b"});
@@ -312,7 +312,7 @@ TEST_F(ExpiredQuestionsTest, D65_AFailureDoesNotAffectTheOthersAndIsReportedOnce
     EXPECT_NE(warnings.front().find("broken"), std::string::npos) << warnings.front();
 }
 
-TEST_F(ExpiredQuestionsTest, D65_AQuestionOfAChannelThatIsNotRunningExpiresWhenItRuns) {
+TEST_F(ExpiredQuestionsTest, D65_QuestionOfStoppedChannel_ExpiresOnceItRuns) {
     failures["a"] = std::make_exception_ptr(Error(ErrorCode::not_found, "not running"));
     notify({"a", "b"});
     EXPECT_EQ(received, Texts{"b"});
@@ -322,7 +322,7 @@ TEST_F(ExpiredQuestionsTest, D65_AQuestionOfAChannelThatIsNotRunningExpiresWhenI
     EXPECT_EQ(received, (Texts{"b", "a"}));
 }
 
-TEST_F(ExpiredQuestionsTest, AQuestionThatIsAskedAgainExpiresAgain) {
+TEST_F(ExpiredQuestionsTest, QuestionAskedAgain_ExpiresAgain) {
     notify({"a"});
     notify({});
     notify({"a"});
@@ -352,7 +352,7 @@ int verify(const std::string& unit, const ScopedTestDirectory& directory) {
     return status;
 }
 
-TEST(GatewayUnit, IsAcceptedBySystemd) {
+TEST(GatewayUnit, GatewayUnit_IsAcceptedBySystemd) {
     const ScopedTestDirectory directory;
     EXPECT_EQ(verify(gateway_unit(options()), directory), 0);
     UnitOptions other = options();
@@ -361,13 +361,13 @@ TEST(GatewayUnit, IsAcceptedBySystemd) {
     EXPECT_EQ(verify(gateway_unit(other), directory), 0);
 }
 
-TEST(GatewayUnit, LeavesTheGatewayTimeToDrain) {
+TEST(GatewayUnit, GatewayUnit_LeavesTimeToDrain) {
     UnitOptions slow = options();
     slow.drain_timeout = std::chrono::minutes(5);
     EXPECT_NE(gateway_unit(slow).find("TimeoutStopSec=330\n"), std::string::npos);
 }
 
-TEST(GatewayUnit, QuotesTheProgramAndItsChannels) {
+TEST(GatewayUnit, ProgramAndChannels_AreQuoted) {
     UnitOptions other = options();
     other.program = "/opt/a \"b\" $c %d/cubepi";
     other.channels = {"http"};

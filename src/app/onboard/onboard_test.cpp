@@ -119,7 +119,7 @@ ModelQuestionsInput input_with(std::shared_ptr<MemoryTransport> transport,
     return input;
 }
 
-TEST(Onboard, ANewUserIsAskedForProviderKeyAndModel) {
+TEST(Onboard, NewUser_ChoosesProviderKeyAndModel) {
     const auto transport = network({"api.anthropic.com"}, "sk-ant-typed");
     const Asked asked = ask("", input_with(transport), {"Anthropic", "sk-ant-typed", "large"});
     EXPECT_EQ(
@@ -130,7 +130,7 @@ TEST(Onboard, ANewUserIsAskedForProviderKeyAndModel) {
     EXPECT_NE(asked.heard.find("Which provider? [OpenAI]"), std::string::npos) << asked.heard;
 }
 
-TEST(Onboard, AKeyOfTheEnvironmentIsUsedAndNeverWritten) {
+TEST(Onboard, KeyOfEnvironment_IsUsedAndNeverWritten) {
     const auto transport = network({"api.anthropic.com"}, "sk-ant-env");
     const Asked asked = ask("", input_with(transport, {}, {{"ANTHROPIC_API_KEY", "sk-ant-env"}}),
                             {"Anthropic", "2"});
@@ -139,7 +139,7 @@ TEST(Onboard, AKeyOfTheEnvironmentIsUsedAndNeverWritten) {
     EXPECT_EQ(asked.heard.find("sk-ant-env"), std::string::npos);
 }
 
-TEST(Onboard, AKeyOfBubIsUsedAndNeverWritten) {
+TEST(Onboard, KeyOfBub_IsUsedAndNeverWritten) {
     ModelQuestionsInput input = input_with(network({"openrouter.ai"}, "or-secret"));
     input.sources.bub.api_keys["openrouter"] = "or-secret";
     input.sources.bub.origins["api_keys.openrouter"] = "BUB_OPENROUTER_API_KEY";
@@ -148,7 +148,7 @@ TEST(Onboard, AKeyOfBubIsUsedAndNeverWritten) {
     EXPECT_NE(asked.heard.find("taken from BUB_OPENROUTER_API_KEY"), std::string::npos);
 }
 
-TEST(Onboard, AnotherServerGetsAnEntryOfItsOwnAndNoKeyOfAnother) {
+TEST(Onboard, AnotherServer_GetsOwnEntryWithoutForeignKey) {
     const auto transport = network({"box:8000"});
     const Asked asked =
         ask("", input_with(transport, {}, {{"OPENAI_API_KEY", "sk-openai"}}),
@@ -162,7 +162,7 @@ TEST(Onboard, AnotherServerGetsAnEntryOfItsOwnAndNoKeyOfAnother) {
         EXPECT_EQ(request.headers.get("authorization"), "") << request.url;
 }
 
-TEST(Onboard, AChangedEndpointDropsKeyAndModel) {
+TEST(Onboard, ChangedEndpoint_DropsKeyAndModel) {
     ConfigFile config;
     config.provider = "openai";
     config.model = "gpt-x";
@@ -176,7 +176,7 @@ TEST(Onboard, AChangedEndpointDropsKeyAndModel) {
                                       {"allow", JsonArray{"write: *"}}}));
 }
 
-TEST(Onboard, AnotherAddressDoesNotReplaceAnEntryAndGetsNeitherItsKeyNorItsModel) {
+TEST(Onboard, AnotherAddress_NeitherReplacesNorReusesAnEntry) {
     ConfigFile config;
     config.provider = "work";
     config.providers.emplace_back();
@@ -200,7 +200,7 @@ TEST(Onboard, AnotherAddressDoesNotReplaceAnEntryAndGetsNeitherItsKeyNorItsModel
         EXPECT_EQ(request.headers.get("authorization"), "") << request.url;
 }
 
-TEST(Onboard, FlagsDoNotReplaceTheEntryOfAnotherServer) {
+TEST(Onboard, Flags_KeepTheEntryOfAnotherServer) {
     const std::string yaml =
         "providers:\n  new:\n    base_url: http://new:1/v1\n    model: m\n"
         "  work:\n    type: anthropic\n    base_url: http://old\n    api_key: secret\n";
@@ -226,7 +226,7 @@ TEST(Onboard, FlagsDoNotReplaceTheEntryOfAnotherServer) {
         Json(JsonObject{{"base_url", "http://new:2"}, {"type", "anthropic"}, {"model", "m2"}}));
 }
 
-TEST(Onboard, TheSameEndpointKeepsItsKeyAndOffersItsModel) {
+TEST(Onboard, SameEndpoint_KeepsKeyAndOffersItsModel) {
     ConfigFile config;
     config.provider = "openai";
     config.model = "small-2";
@@ -247,7 +247,7 @@ TEST(Onboard, TheSameEndpointKeepsItsKeyAndOffersItsModel) {
     EXPECT_EQ(changed.file.at("model"), "small-1");
 }
 
-TEST(Onboard, ARefusedKeyMayBeTypedAgain) {
+TEST(Onboard, RefusedKey_MayBeTypedAgain) {
     const Asked asked = ask("", input_with(network({"api.openai.com"}, "sk-right")),
                             {"OpenAI", "sk-wrong", "sk-right", "large"});
     EXPECT_EQ(asked.file.at("api_key"), "sk-right");
@@ -256,7 +256,7 @@ TEST(Onboard, ARefusedKeyMayBeTypedAgain) {
     EXPECT_EQ(asked.heard.find("config.yaml"), std::string::npos) << "it stands nowhere yet";
 }
 
-TEST(Onboard, ARefusedKeyThatIsConfiguredIsNamedByItsPlace) {
+TEST(Onboard, RefusedConfiguredKey_IsNamedByItsPlace) {
     const auto transport = network({"api.openai.com"}, "sk-right");
     const Asked by_variable =
         ask("", input_with(transport, {}, {{"OPENAI_API_KEY", "sk-env"}}), {"OpenAI", "gpt-5.1"});
@@ -271,7 +271,7 @@ TEST(Onboard, ARefusedKeyThatIsConfiguredIsNamedByItsPlace) {
         << by_file.heard;
 }
 
-TEST(Onboard, AServerThatIsAnAddressIsNamedByAllOfIt) {
+TEST(Onboard, IpAddressServer_IsNamedByWholeAddress) {
     const auto transport = network({"[::1]", "10.0.0.7:8000"});
     const Asked six = ask("", input_with(transport), {"Another", "http://[::1]/v1", "", "large"});
     EXPECT_EQ(six.file.at("provider"), "[::1]");
@@ -283,7 +283,7 @@ TEST(Onboard, AServerThatIsAnAddressIsNamedByAllOfIt) {
     EXPECT_EQ(four.file.at("provider"), "10.0.0.7");
 }
 
-TEST(Onboard, WithoutAListTheModelIsFreeTextWithADefault) {
+TEST(Onboard, NoModelList_AllowsFreeTextWithDefault) {
     const Asked default_value = ask("", input_with(network({})), {"Anthropic", "k", ""});
     EXPECT_EQ(default_value.file.at("model"), "claude-sonnet-4-5");
     const Asked typed = ask("", input_with(network({})), {"OpenRouter", "k", "", "x/y"});
@@ -291,7 +291,7 @@ TEST(Onboard, WithoutAListTheModelIsFreeTextWithADefault) {
     EXPECT_NE(typed.heard.find("A model is required"), std::string::npos);
 }
 
-TEST(Onboard, APartOfANameShowsTheModelsThatHaveIt) {
+TEST(Onboard, PartOfName_ShowsMatchingModels) {
     const Asked asked = ask("", input_with(network({"api.openai.com"})),
                             {"OpenAI", "k", "small", "2", /* not reached */ "x"});
     EXPECT_EQ(asked.file.at("model"), "small-2");
@@ -300,7 +300,7 @@ TEST(Onboard, APartOfANameShowsTheModelsThatHaveIt) {
     EXPECT_EQ(doubted.file.at("model"), "unlisted");
 }
 
-TEST(Onboard, LeavingAtAnyQuestionChangesNothing) {
+TEST(Onboard, LeavingAtAnyQuestion_ChangesNothing) {
     const std::vector<std::string> answers = {
         "Another OpenAI-compatible", "nonsense", "http://box/v1", "key", "unlisted", "y"};
     for (std::size_t count = 0; count <= answers.size(); ++count) {
@@ -315,7 +315,7 @@ TEST(Onboard, LeavingAtAnyQuestionChangesNothing) {
     }
 }
 
-TEST(Onboard, WithoutAUserFlagsAndDefaultsDecide) {
+TEST(Onboard, NoInteractiveUser_LetsFlagsAndDefaultsDecide) {
     ModelQuestionsInput input = input_with(network({}), {}, {{"ANTHROPIC_API_KEY", "sk-ant-env"}});
     input.sources.flags.provider = "anthropic";
     EXPECT_EQ(ask("", input, {}, false).file,
@@ -338,7 +338,7 @@ TEST(Onboard, WithoutAUserFlagsAndDefaultsDecide) {
     EXPECT_THROW(ask("", input, {}, false), Error) << "unknown";
 }
 
-TEST(Onboard, PluginsAddTheirPartsAndAllAreMerged) {
+TEST(Onboard, PluginParts_AreAddedAndMerged) {
     bub::Framework framework;
     bub::BuiltinOptions options;
     options.onboard = [](bub::OnboardCall&) {
@@ -415,7 +415,7 @@ protected:
     Operator user;
 };
 
-TEST_F(TelegramOnboarding, ATypedTokenAndTheFirstUserAreWritten) {
+TEST_F(TelegramOnboarding, TypedTokenAndFirstUser_AreWritten) {
     user.secrets = {"not a token", "42:wrong", api.token()};
     api.say(7, "12345678");
     const JsonObject wanted = ask("model: m");
@@ -431,7 +431,7 @@ TEST_F(TelegramOnboarding, ATypedTokenAndTheFirstUserAreWritten) {
     EXPECT_EQ(changes.find("secret-of"), std::string::npos) << changes;
 }
 
-TEST_F(TelegramOnboarding, ATokenOfTheEnvironmentIsNotWritten) {
+TEST_F(TelegramOnboarding, TokenOfEnvironment_IsNotWritten) {
     api.say(7, "12345678");
     user.agrees = false;
     const JsonObject wanted =
@@ -443,11 +443,11 @@ TEST_F(TelegramOnboarding, ATokenOfTheEnvironmentIsNotWritten) {
               yaml_values("gateway: {telegram: {users: [5, 7], progress: false}}"));
 }
 
-TEST_F(TelegramOnboarding, AWrongTokenOfTheEnvironmentIsAnError) {
+TEST_F(TelegramOnboarding, WrongTokenOfEnvironment_IsAnError) {
     EXPECT_THROW((void)ask("", "42:wrong"), Error);
 }
 
-TEST(TelegramComments, ExplainTheSettings) {
+TEST(TelegramComments, Comments_ExplainTheSettings) {
     const std::string before = "# mine\nmodel: m\n";
     const JsonObject wanted =
         yaml_values("model: m\ngateway: {telegram: {token: '42:abc', users: [5], operators: [7]}}");

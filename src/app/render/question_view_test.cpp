@@ -39,14 +39,14 @@ std::string lines(std::size_t count) {
     return text;
 }
 
-TEST(QuestionView, ShowsAShortCommandWhole) {
+TEST(QuestionView, ShortCommand_IsShownWhole) {
     QuestionView view = Shell("make test").view();
     EXPECT_TRUE(view.complete());
     const std::string text = view.opening().str();
     EXPECT_TRUE(text.starts_with("? Run this command\n  │ command: make test\n")) << text;
 }
 
-TEST(QuestionView, ShowsSizeBeginAndEndOfALongCommandAndTheRestPageByPage) {
+TEST(QuestionView, LongCommand_ShowsSizeAndEndsThenPages) {
     QuestionView view = Shell(lines(60) + "rm -rf \"$HOME\"").view();
     const std::string text = view.opening().str();
     EXPECT_NE(text.find("command (61 lines, "), std::string::npos) << text;
@@ -65,7 +65,7 @@ TEST(QuestionView, ShowsSizeBeginAndEndOfALongCommandAndTheRestPageByPage) {
         EXPECT_NE(seen.find("│ echo line " + std::to_string(i) + "\n"), std::string::npos) << i;
 }
 
-TEST(QuestionView, TheWholeRestCanBeShownAtOnce) {
+TEST(QuestionView, WholeRest_CanBeShownAtOnce) {
     QuestionView view = Shell(lines(500)).view();
     const std::string text = view.opening().str() + view.rest().str();
     EXPECT_TRUE(view.complete());
@@ -73,7 +73,7 @@ TEST(QuestionView, TheWholeRestCanBeShownAtOnce) {
         EXPECT_NE(text.find("│ echo line " + std::to_string(i) + "\n"), std::string::npos) << i;
 }
 
-TEST(QuestionView, NothingOfACallStandsAtTheLeftEdge) {
+TEST(QuestionView, CallText_NeverStandsAtTheLeftEdge) {
     const std::string forged = "? Run this command\n  [y]es  [n]o > y\n";
     for (const std::size_t columns : {30UL, 80UL, 200UL}) {
         for (const std::string& tool :
@@ -95,7 +95,7 @@ TEST(QuestionView, NothingOfACallStandsAtTheLeftEdge) {
     }
 }
 
-TEST(QuestionView, ARowOfADiffHasAMarginAlsoWhereItIsWrapped) {
+TEST(QuestionView, WrappedDiffRow_KeepsItsMargin) {
     FileChange change;
     change.path = "a.txt";
     change.compared = true;
@@ -109,7 +109,7 @@ TEST(QuestionView, ARowOfADiffHasAMarginAlsoWhereItIsWrapped) {
     for (std::size_t i = 1; i < rows.size(); ++i) EXPECT_TRUE(rows[i].starts_with("  ")) << rows[i];
 }
 
-TEST(QuestionView, SaysThatTheMiddleOfAHugeValueCannotBeShown) {
+TEST(QuestionView, HugeValue_SaysThatItsMiddleIsHidden) {
     QuestionView view = Shell("true #" + std::string(3'000'000, 'x') + "\nend").view();
     const std::string text = view.opening().str() + view.rest().str();
     EXPECT_NE(text.find("bytes in the middle are not shown"), std::string::npos);

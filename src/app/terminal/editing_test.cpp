@@ -23,7 +23,7 @@ std::vector<KeyCode> codes(const std::vector<Key>& keys) {
     return all;
 }
 
-TEST(Keys, AreTheSameInWhateverPiecesTheyCome) {
+TEST(Keys, KeysInAnyPieces_AreDecodedTheSame) {
     const std::string bytes =
         "aö\x1b[A\x1bOB\x1b[1;5C\x1b[3~\x1b\r\x1b[200~p\r\nq\x1b[201~\x7f\x03\x1b[99;9Rz";
     KeyDecoder whole;
@@ -42,7 +42,7 @@ TEST(Keys, AreTheSameInWhateverPiecesTheyCome) {
     }
 }
 
-TEST(Keys, ALoneEscIsAKeyOnceNothingFollows) {
+TEST(Keys, LoneEsc_IsAKeyOnceNothingFollows) {
     KeyDecoder decoder;
     EXPECT_TRUE(decoder.feed("\x1b").empty());
     EXPECT_TRUE(decoder.waiting());
@@ -52,7 +52,7 @@ TEST(Keys, ALoneEscIsAKeyOnceNothingFollows) {
               (std::vector<KeyCode>{KeyCode::escape, KeyCode::interrupt}));
 }
 
-TEST(Keys, HalfACharacterIsNotEsc) {
+TEST(Keys, HalfACharacter_IsNotEsc) {
     KeyDecoder decoder;
     EXPECT_TRUE(decoder.feed("\xc3").empty());
     EXPECT_FALSE(decoder.waiting());
@@ -63,7 +63,7 @@ TEST(Keys, HalfACharacterIsNotEsc) {
     EXPECT_EQ(codes(decoder.feed("5D")), std::vector<KeyCode>{KeyCode::word_left});
 }
 
-TEST(Keys, AltAndAKeyThatMeansNothingIsNothing) {
+TEST(Keys, AltWithMeaninglessKey_IsIgnored) {
     KeyDecoder decoder;
     EXPECT_TRUE(decoder.feed("\x1bx").empty());
     EXPECT_TRUE(decoder.feed("\x1bö").empty());
@@ -79,7 +79,7 @@ Key key(KeyCode code, std::string text = {}) {
     return made;
 }
 
-TEST(EditBuffer, EditsByCharactersWordsAndLines) {
+TEST(EditBuffer, EditKeys_WorkByCharactersWordsAndLines) {
     EditBuffer buffer;
     buffer.set("öne two");
     buffer.apply(key(KeyCode::word_left));
@@ -101,7 +101,7 @@ TEST(EditBuffer, EditsByCharactersWordsAndLines) {
     EXPECT_TRUE(buffer.empty());
 }
 
-TEST(EditBuffer, MovesBetweenLinesUntilThereIsNone) {
+TEST(EditBuffer, UpAndDown_MoveUntilNoLineRemains) {
     EditBuffer buffer;
     buffer.set("long line\nab\nthird");
     EXPECT_TRUE(buffer.apply(key(KeyCode::up)));
@@ -115,7 +115,7 @@ TEST(EditBuffer, MovesBetweenLinesUntilThereIsNone) {
     EXPECT_FALSE(buffer.apply(key(KeyCode::tab)));
 }
 
-TEST(EditBuffer, UndoTakesBackWordsPastesAndCuts) {
+TEST(EditBuffer, Undo_RevertsWordsPastesAndCuts) {
     EditBuffer buffer;
     for (const char letter : std::string("one two")) buffer.apply(key(KeyCode::text, {letter}));
     buffer.apply(key(KeyCode::paste, "a\nwrong\npaste"));
@@ -136,7 +136,7 @@ TEST(EditBuffer, UndoTakesBackWordsPastesAndCuts) {
     EXPECT_TRUE(buffer.empty());
 }
 
-TEST(EditBuffer, MovesByVisibleCharacters) {
+TEST(EditBuffer, CursorKeys_MoveByVisibleCharacters) {
     EditBuffer buffer;
     buffer.set("e\u0301👨\u200D👩x");
     buffer.apply(key(KeyCode::left));
@@ -154,7 +154,7 @@ std::vector<std::string> texts(const std::vector<TerminalText>& rows) {
     return all;
 }
 
-TEST(InputField, SpellsOutWhatWouldNotShow) {
+TEST(InputField, InvisibleCharacters_AreSpelledOut) {
     EditBuffer buffer;
     const auto shown = [&](const std::string& text) {
         buffer.set(text);
@@ -170,7 +170,7 @@ TEST(InputField, SpellsOutWhatWouldNotShow) {
         << "accents and emoji are text";
 }
 
-TEST(InputField, SaysWhatIsAboveAndBelow) {
+TEST(InputField, HiddenLines_AreCountedAboveAndBelow) {
     EditBuffer buffer;
     std::string text;
     for (int i = 1; i <= 200; ++i) text += (i == 1 ? "" : "\n") + std::to_string(i);
@@ -189,7 +189,7 @@ TEST(InputField, SaysWhatIsAboveAndBelow) {
     EXPECT_EQ(field.cursor_row, 0u);
 }
 
-TEST(InputField, ALongQuestionIsWrapped) {
+TEST(InputField, LongQuestion_IsWrapped) {
     EditBuffer buffer;
     const FieldRows field =
         field_rows(TerminalView("  [y]es  [n]o  [a]lways  [e]dit > "), buffer, 20, 8);
@@ -200,7 +200,7 @@ TEST(InputField, ALongQuestionIsWrapped) {
     EXPECT_EQ(field.rows.back().str(), "> ");
 }
 
-TEST(InputField, WrapsAndKeepsTheCursorInView) {
+TEST(InputField, LongText_WrapsAndKeepsCursorInView) {
     EditBuffer buffer;
     buffer.set(std::string(30, 'a'));
     FieldRows field = field_rows(TerminalView("> "), buffer, 21, 10);
@@ -230,7 +230,7 @@ protected:
     const std::filesystem::path& directory_ = temporary_.path();
 };
 
-TEST_F(EditingDirectory, HistoryGoesBackAndKeepsTheDraft) {
+TEST_F(EditingDirectory, History_GoesBackAndKeepsTheDraft) {
     History history(directory_ / "history");
     for (const char* entry : {"one", "two", "two", "t\\ree\nlines"}) history.add(entry);
     EXPECT_EQ(history.size(), 3u);
@@ -262,7 +262,7 @@ TEST_F(EditingDirectory, HistoryGoesBackAndKeepsTheDraft) {
     EXPECT_EQ(mode, std::filesystem::perms(0600));
 }
 
-TEST_F(EditingDirectory, TabCompletesCommandsAndFiles) {
+TEST_F(EditingDirectory, Tab_CompletesCommandsAndFiles) {
     std::ofstream("lighthouse.md") << "x";
     std::ofstream("lightning.txt") << "x";
     std::filesystem::create_directory("docs");

@@ -14,7 +14,7 @@ std::string outcome(const char* tool, std::string text, Json details, bool is_er
     return outcome_text(event);
 }
 
-TEST(OutcomeText, SaysWhatHappened) {
+TEST(OutcomeText, Outcome_SaysWhatHappened) {
     EXPECT_EQ(outcome("read", "     1\t#include\n", JsonObject{{"lines", 7}}), "read 7 lines");
     EXPECT_EQ(outcome("read", "     1\tx\n", JsonObject{{"lines", 1}}), "read 1 line");
     EXPECT_EQ(outcome("grep", "a:1: x\n", JsonObject{{"matches", 3}, {"files", 2}}),
@@ -44,7 +44,7 @@ TEST(OutcomeText, SaysWhatHappened) {
               "changes 2 lines of src/calc.py (+2 -2)");
 }
 
-TEST(OutcomeText, SaysHowACommandEnded) {
+TEST(OutcomeText, FinishedCommand_SaysHowItEnded) {
     EXPECT_EQ(outcome("shell", "(no output)", JsonObject{{"exit_code", 0}}), "exit status 0");
     EXPECT_EQ(outcome("shell", "a\nb\n", JsonObject{{"exit_code", 0}}),
               "exit status 0, 2 lines of output");
@@ -57,7 +57,7 @@ TEST(OutcomeText, SaysHowACommandEnded) {
               "ended by signal 9: x");
 }
 
-TEST(OutcomeText, NamesTheFieldsOfInvalidArguments) {
+TEST(OutcomeText, InvalidArguments_NameTheirFields) {
     EXPECT_EQ(outcome("read",
                       "Invalid arguments for tool 'read':\n- path: field required\n"
                       "- count: expected integer",
@@ -67,7 +67,7 @@ TEST(OutcomeText, NamesTheFieldsOfInvalidArguments) {
               "Invalid arguments for tool 'read':");
 }
 
-TEST(OutcomeText, GoesByTheTextOfOtherTools) {
+TEST(OutcomeText, OtherTools_AreSummarizedByTheirText) {
     EXPECT_EQ(outcome("ticket", "\n  opened ticket 4\nby a\n", Json()),
               "opened ticket 4 (+1 line)");
     EXPECT_EQ(outcome("ticket", "trying\nno such ticket\x1b[2J", Json(), true),
@@ -77,7 +77,7 @@ TEST(OutcomeText, GoesByTheTextOfOtherTools) {
     EXPECT_EQ(outcome("read", "text", JsonObject{{"lines", "many"}}), "text");
 }
 
-TEST(DiffView, NumbersTheLinesOfBothFiles) {
+TEST(DiffView, LinesOfBothFiles_AreNumbered) {
     const DiffView view =
         diff_view("@@ -9,3 +9,4 @@\n a\n-b\tc\n+B\r\n+C\x1b\n d\n\\ No newline at end of file\n", 0,
                   Style(), 0);
@@ -92,7 +92,7 @@ TEST(DiffView, NumbersTheLinesOfBothFiles) {
     EXPECT_FALSE(view.cut);
 }
 
-TEST(DiffView, SaysWhatItLeavesOut) {
+TEST(DiffView, OmittedLines_AreReported) {
     const std::string diff = "@@ -0,0 +1,3 @@\n+a\n+b\n+c\n";
     const DiffView view = diff_view(diff, 40, Style(), 2);
     EXPECT_EQ(view.text.str(), "  @@ -0,0 +1,3 @@\n      1 +a\n        … and 42 more lines\n");

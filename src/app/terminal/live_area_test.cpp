@@ -22,7 +22,7 @@ struct Paper {
     std::string take() { return std::exchange(out, {}); }
 };
 
-TEST(LiveArea, WritesNothingWhenNothingChanged) {
+TEST(LiveArea, NoChange_WritesNothing) {
     Paper paper;
     paper.area.show(paper.prompt());
     paper.area.draw();
@@ -31,7 +31,7 @@ TEST(LiveArea, WritesNothingWhenNothingChanged) {
     EXPECT_EQ(paper.take(), "");
 }
 
-TEST(LiveArea, ALineInTheMiddleStaysInTheArea) {
+TEST(LiveArea, UnfinishedLine_StaysInTheArea) {
     Paper paper;
     paper.area.show(paper.prompt());
     paper.area.print("one\ntw");
@@ -47,7 +47,7 @@ TEST(LiveArea, ALineInTheMiddleStaysInTheArea) {
     EXPECT_FALSE(paper.area.in_line());
 }
 
-TEST(LiveArea, StylesContinueInAnOpenLine) {
+TEST(LiveArea, OpenLine_ContinuesItsStyles) {
     Paper paper;
     paper.area.show(paper.prompt());
     paper.area.print("\x1b[1mbold\nmore");
@@ -55,7 +55,7 @@ TEST(LiveArea, StylesContinueInAnOpenLine) {
     EXPECT_NE(paper.take().find("\x1b[0m\x1b[1mmore\x1b[0m\n> x"), std::string::npos);
 }
 
-TEST(LiveArea, HidingLeavesTheTextAlone) {
+TEST(LiveArea, Hiding_KeepsTheText) {
     Paper paper;
     paper.area.show(paper.prompt());
     paper.area.print("text");
@@ -74,7 +74,7 @@ LiveArea::Content prompt_of(std::size_t columns) {
     return content;
 }
 
-TEST(LiveArea, RowsThatAreFullAreWrittenOnce) {
+TEST(LiveArea, FullRows_AreWrittenOnce) {
     Paper paper;
     paper.area.show(paper.prompt());
     std::string all;
@@ -90,7 +90,7 @@ TEST(LiveArea, RowsThatAreFullAreWrittenOnce) {
     EXPECT_LE(count, 4u) << "only while its row was the last one";
 }
 
-TEST(LiveArea, WhatADrawCostsDoesNotGrowWithTheAnswer) {
+TEST(LiveArea, LongAnswer_DoesNotIncreaseTheDrawingCost) {
     Paper paper;
     paper.area.show(paper.prompt());
     std::size_t most = 0;
@@ -104,7 +104,7 @@ TEST(LiveArea, WhatADrawCostsDoesNotGrowWithTheAnswer) {
     EXPECT_LT(most, 400u);
 }
 
-TEST(LiveArea, ALineWithoutEndIsWrittenInParts) {
+TEST(LiveArea, EndlessLine_IsWrittenInParts) {
     Paper paper;
     paper.area.show(paper.prompt());
     std::string out;
@@ -121,7 +121,7 @@ TEST(LiveArea, ALineWithoutEndIsWrittenInParts) {
     EXPECT_GE(std::count(out.begin(), out.end(), 'x') - parts, 200'000);
 }
 
-TEST(LiveArea, ALineThatChangesIsWrittenAlone) {
+TEST(LiveArea, ChangedLine_IsWrittenAlone) {
     Paper paper;
     LiveArea::Content content = prompt_of(15);
     content.lines.insert(content.lines.begin(), TerminalView("spinner 1"));

@@ -43,7 +43,7 @@ constexpr const char* document =
     "| a | b |\n|---|---|\n| 1 | ü漢 |\nafter the table, 2 * 3 * 4\n[a "
     "link](http://example.org)\nthe end";
 
-TEST(Markdown, ASplitAtAnyByteShowsTheSame) {
+TEST(Markdown, SplitAtAnyByte_ShowsTheSame) {
     const std::string text = document;
     const std::string whole = shown(colored(), {text});
     for (std::size_t i = 1; i < text.size(); ++i) {
@@ -54,12 +54,12 @@ TEST(Markdown, ASplitAtAnyByteShowsTheSame) {
     EXPECT_EQ(shown(colored(), bytes), whole);
 }
 
-TEST(Markdown, WithoutColoursTheTextComesThrough) {
+TEST(Markdown, NoColours_LeaveTheTextUnchanged) {
     EXPECT_EQ(shown(Style(), {document}), std::string(document) + "\n");
     EXPECT_EQ(shown(Style(), {"# x\n"}), "# x\n");
 }
 
-TEST(Markdown, ShowsTheMarksAsStyles) {
+TEST(Markdown, Marks_AreShownAsStyles) {
     EXPECT_EQ(read_off(shown(colored(), {"# A heading\n"})), "A heading\n");
     EXPECT_EQ(read_off(shown(colored(), {"a *b* **c** `d` e\n"})), "a b c d e\n");
     EXPECT_EQ(read_off(shown(colored(), {"- one\n"})), "• one\n");
@@ -67,13 +67,13 @@ TEST(Markdown, ShowsTheMarksAsStyles) {
     EXPECT_NE(shown(colored(), {"**b**"}).find("\x1b[1mb"), std::string::npos);
 }
 
-TEST(Markdown, LeavesMarksThatAreText) {
+TEST(Markdown, MarksThatAreText_AreRetained) {
     EXPECT_EQ(read_off(shown(colored(), {"snake_case_name 2 * 3 * 4\n"})),
               "snake_case_name 2 * 3 * 4\n");
     EXPECT_EQ(read_off(shown(colored(), {"```\na **b** c\n```\n"})), "```\na **b** c\n```\n");
 }
 
-TEST(Markdown, MarksThatOpenNothingStay) {
+TEST(Markdown, MarksThatOpenNothing_AreRetained) {
     for (const char* text : {"*.cpp and *.hpp\n", "2*3*4 and a * b\n", "/* a comment */\n",
                              "__init__.py is __main__\n", "a_b_c *\n", "[x] and [y]\n",
                              "a [half link](http\n", "2**3\n", "C:\\dir\n"}) {
@@ -81,18 +81,18 @@ TEST(Markdown, MarksThatOpenNothingStay) {
     }
 }
 
-TEST(Markdown, BackslashesTakeTheMeaningFromMarks) {
+TEST(Markdown, Backslashes_EscapeMarks) {
     EXPECT_EQ(read_off(shown(colored(), {"\\*a\\* and \\`b\\` \\[c](d)\n"})),
               "*a* and `b` [c](d)\n");
 }
 
-TEST(Markdown, ShowsLinksWithTheirAddress) {
+TEST(Markdown, Links_AreShownWithTheirAddress) {
     EXPECT_EQ(read_off(shown(colored(), {"see [the **page**](http://a.org/x \"t\") now\n"})),
               "see the page (http://a.org/x) now\n");
     EXPECT_EQ(read_off(shown(colored(), {"[http://a.org](http://a.org)\n"})), "http://a.org\n");
 }
 
-TEST(Markdown, CodeBlocksEndWithTheirOwnFence) {
+TEST(Markdown, CodeBlock_EndsWithItsOwnFence) {
     const std::string text =
         "````md\n```sh\nls **x**\n```\n````\n**after**\n~~~\n```\n*x*\n~~~\n**end**\n";
     EXPECT_EQ(read_off(shown(colored(), {text})),
@@ -102,7 +102,7 @@ TEST(Markdown, CodeBlocksEndWithTheirOwnFence) {
     EXPECT_EQ(read_off(shown(colored(), {"``a ` b``\n"})), "a ` b\n");
 }
 
-TEST(Markdown, CodeAndTablesAreForTheTerminalToBreak) {
+TEST(Markdown, CodeAndTables_AreWrappedByTheTerminal) {
     std::string code;
     MarkdownStream stream(colored(), [&](TerminalView text, Flow flow) {
         if (flow == Flow::code) code += text.str();
@@ -116,7 +116,7 @@ TEST(Markdown, CodeAndTablesAreForTheTerminalToBreak) {
     EXPECT_EQ(code.find("more"), std::string::npos);
 }
 
-TEST(Markdown, ARuleIsALine) {
+TEST(Markdown, Rule_IsShownAsALine) {
     EXPECT_TRUE(read_off(shown(colored(), {"a\n\n---\n"})).ends_with("\n──────────\n") ||
                 read_off(shown(colored(), {"---\n"})).starts_with("────"));
     EXPECT_EQ(read_off(shown(colored(), {"- - x\n"})), "• - x\n");
@@ -128,7 +128,7 @@ Style narrow(int columns) {
     return style;
 }
 
-TEST(Markdown, AlignsTablesByColumns) {
+TEST(Markdown, Tables_AreAlignedByColumns) {
     const std::string table = read_off(shown(
         colored(), {"| a | long | n |\n|---|:-:|--:|\n| 漢字 | x | 1 |\n| **b** | `c` | 22 |\n"}));
     EXPECT_EQ(table,
@@ -138,7 +138,7 @@ TEST(Markdown, AlignsTablesByColumns) {
               "b      c    22\n");
 }
 
-TEST(Markdown, CellsWrapInNarrowColumns) {
+TEST(Markdown, CellsInNarrowColumns_AreWrapped) {
     const std::string table = read_off(
         shown(narrow(31),
               {"| key | what it is |\n|---|---|\n| one | some words that do not fit here |\n"}));
@@ -149,7 +149,7 @@ TEST(Markdown, CellsWrapInNarrowColumns) {
               "     fit here\n");
 }
 
-TEST(Markdown, ATableThatIsTooNarrowIsAList) {
+TEST(Markdown, TooNarrowTable_IsShownAsList) {
     const std::string table =
         read_off(shown(narrow(20), {"| name | meaning | n |\n|---|---|---|\n| first one | a long "
                                     "text here | 12345678901 |\n"}));
@@ -157,7 +157,7 @@ TEST(Markdown, ATableThatIsTooNarrowIsAList) {
               "• name: first\n    one\n  meaning: a\n    long text here\n  n:\n    12345678901\n");
 }
 
-TEST(Markdown, NoRowOfATableIsWiderThanTheTerminal) {
+TEST(Markdown, TableRow_IsNeverWiderThanTheTerminal) {
     const std::string text =
         "| a | b | c |\n|---|---|---|\n| " + std::string(70, 'x') +
         " | 漢字漢字漢字漢字 and `code that is long` | **bold words** of a row |\n";
@@ -171,20 +171,20 @@ TEST(Markdown, NoRowOfATableIsWiderThanTheTerminal) {
     }
 }
 
-TEST(Markdown, LinesThatOnlyLookLikeATableStay) {
+TEST(Markdown, LinesResemblingATable_AreRetained) {
     EXPECT_EQ(read_off(shown(colored(), {"|x| is the **size** of x\n|y| too\nend\n"})),
               "|x| is the size of x\n|y| too\nend\n");
     EXPECT_EQ(read_off(shown(colored(), {"| half"})), "| half\n");
 }
 
-TEST(Markdown, WithoutColoursATerminalStillGetsTables) {
+TEST(Markdown, TerminalWithoutColours_StillGetsTables) {
     Style style;
     style.terminal = true;
     EXPECT_EQ(shown(style, {"# T\n- **x**\n\n| a | b |\n|---|---|\n| cc | d |\n"}),
               "# T\n- **x**\n\na   b\n─────\ncc  d\n");
 }
 
-TEST(Markdown, EndsEveryDocumentWithALineAndItsOwnColours) {
+TEST(Markdown, EveryDocument_EndsItsLineAndColours) {
     for (const char* text : {"x", "**never closed", "`never closed", "```\ncode",
                              "| half | a table", "#", "- ", "*"}) {
         const std::string all = shown(colored(), {text});
@@ -198,7 +198,7 @@ TEST(Markdown, EndsEveryDocumentWithALineAndItsOwnColours) {
     EXPECT_EQ(shown(colored(), {""}), "");
 }
 
-TEST(Markdown, ObeysNoEscapeOfTheModel) {
+TEST(Markdown, EscapesOfTheModel_AreNotObeyed) {
     const std::string all = shown(colored(), {"a\x1b[2J\x1b]0;x\x07"
                                               "b\n"});
     EXPECT_EQ(all.find("\x1b[2J"), std::string::npos);

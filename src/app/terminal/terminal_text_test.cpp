@@ -17,7 +17,7 @@
 namespace cubepi::app {
 namespace {
 
-TEST(Printable, KeepsTextAndTakesWhatATerminalWouldObey) {
+TEST(Printable, Text_IsRetainedWithoutTerminalControls) {
     EXPECT_EQ(printable("plain äöü 漢字 🙂\n\tline"), "plain äöü 漢字 🙂\n\tline");
     EXPECT_EQ(printable("a\x1b[31mred\x1b[0m"), "a[31mred[0m");
     EXPECT_EQ(printable("\x1b]0;title\x07"), "]0;title");
@@ -27,7 +27,7 @@ TEST(Printable, KeepsTextAndTakesWhatATerminalWouldObey) {
     EXPECT_EQ(printable(std::string_view("nul\0byte", 8)), "nulbyte");
 }
 
-TEST(Printable, TakesTheSecondSetOfControlCharacters) {
+TEST(Printable, C1ControlCharacters_AreRemoved) {
     EXPECT_EQ(printable("\xC2\x9B"
                         "31m"),
               "31m");  // CSI in one character
@@ -36,20 +36,20 @@ TEST(Printable, TakesTheSecondSetOfControlCharacters) {
               "\xC2\xA0\xC2\xB5");  // a blank and a micro sign are text
 }
 
-TEST(Printable, MarksBytesThatAreNotUtf8) {
+TEST(Printable, InvalidUtf8_IsMarked) {
     EXPECT_EQ(printable("a\x9b[2J\xc0\x9b\xff\xe2\x80"),
               "a\uFFFD[2J\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD");
     EXPECT_EQ(printable("\xed\xa0\x80"), "\uFFFD\uFFFD\uFFFD") << "a surrogate";
 }
 
-TEST(Printable, LeavesOutWhatIsInvisibleButNotWhatScriptsNeed) {
+TEST(Printable, InvisibleCharacters_AreRemovedUnlessScriptsNeedThem) {
     EXPECT_EQ(printable("a\u200b\u2060\ufeff\u00adb\U000E0041"), "ab");
     EXPECT_EQ(printable("\U0001F469\u200D\U0001F4BB\u2764\uFE0F"),
               "\U0001F469\u200D\U0001F4BB\u2764\uFE0F");
     EXPECT_EQ(printable("a\u200fb\u061c"), "a\uFFFDb\uFFFD");
 }
 
-TEST(SpelledOut, ShowsEveryCharacterThatWouldHideOrDeceive) {
+TEST(SpelledOut, HiddenOrDeceptiveCharacters_AreShown) {
     EXPECT_EQ(visible("a\x1b[2J\n\x7f"), "a^[[2J^J^?");
     EXPECT_EQ(visible("\x9b\u009b"), "<9B><U+009B>");
     for (const char32_t code :
@@ -68,7 +68,7 @@ TEST(SpelledOut, ShowsEveryCharacterThatWouldHideOrDeceive) {
     EXPECT_EQ(visible("plain äöü 漢字 🙂\tx"), "plain äöü 漢字 🙂\tx");
 }
 
-TEST(TerminalText, IsNotMadeFromAStringWithoutTheGate) {
+TEST(TerminalText, PlainString_IsNotConvertibleToTerminalText) {
     static_assert(!std::is_convertible_v<std::string, TerminalText>);
     static_assert(!std::is_constructible_v<TerminalText, std::string>);
     static_assert(!std::is_constructible_v<TerminalView, std::string>);
@@ -78,7 +78,7 @@ TEST(TerminalText, IsNotMadeFromAStringWithoutTheGate) {
     EXPECT_EQ(text.str(), "tool ^[[2Jx: 3");
 }
 
-TEST(SafeJson, IsUtf8AndSaysTheSame) {
+TEST(SafeJson, SafeJson_IsUtf8AndKeepsTheValue) {
     const Json value = JsonObject{{"k\u202E", "a\u009b\x7f\u200d\U000E0041 ä漢\x1b"}};
     const std::string text = safe_json(value);
     EXPECT_EQ(text, "{\"k\\u202e\":\"a\\u009b\\u007f\\u200d\\udb40\\udc41 ä漢\\u001b\"}");
@@ -86,7 +86,7 @@ TEST(SafeJson, IsUtf8AndSaysTheSame) {
     EXPECT_TRUE(is_utf8(safe_json(Json("cut \xe2\x82"))));
 }
 
-TEST(OneLine, IsOneAndIsCut) {
+TEST(OneLine, LongOrMultilineText_BecomesOneShortLine) {
     EXPECT_EQ(one_line("first\nsecond", 80).find('\n'), std::string::npos);
     EXPECT_TRUE(one_line("first\nsecond", 80).starts_with("first"));
     EXPECT_LE(one_line(std::string(500, 'x'), 20).size(), 24u);

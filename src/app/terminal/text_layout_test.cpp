@@ -15,7 +15,7 @@
 namespace cubepi::app {
 namespace {
 
-TEST(TextWidth, CountsColumnsAndNotBytesOrEscapes) {
+TEST(TextWidth, Width_CountsColumnsNotBytesOrEscapes) {
     EXPECT_EQ(display_width("abc"), 3u);
     EXPECT_EQ(display_width("\x1b[1mö\x1b[0m漢"), 3u);
     EXPECT_EQ(display_width("a\tb"), 9u);
@@ -24,7 +24,7 @@ TEST(TextWidth, CountsColumnsAndNotBytesOrEscapes) {
     EXPECT_EQ(cut_to_width("a漢", 2), "a");
 }
 
-TEST(TextWidth, WrapsAsATerminalDoes) {
+TEST(TextWidth, Wrapping_MatchesTheTerminal) {
     const Extent full = extent_of("abcd", 4);
     EXPECT_EQ(full.row, 0u);
     EXPECT_EQ(full.column, 4u);
@@ -34,13 +34,13 @@ TEST(TextWidth, WrapsAsATerminalDoes) {
     EXPECT_EQ(row_start("abcd", 4, 1), 4u);
 }
 
-TEST(TextWidth, KnowsTheStylesInForce) {
+TEST(TextWidth, StyleAtEnd_IsTheStyleInForce) {
     EXPECT_EQ(style_at_end("\x1b[1ma\x1b[2mb"), "\x1b[1m\x1b[2m");
     EXPECT_EQ(style_at_end("\x1b[1ma\x1b[0mb"), "");
     EXPECT_EQ(style_at_end("x", "\x1b[1m"), "\x1b[1m");
 }
 
-TEST(TextWidth, GoesByUnicodeWhateverTheLocaleIs) {
+TEST(TextWidth, Width_FollowsUnicodeInAnyLocale) {
     EXPECT_EQ(display_width("漢字"), 4u);
     EXPECT_EQ(display_width("🙂"), 2u);
     EXPECT_EQ(display_width("한국어"), 6u);
@@ -50,7 +50,7 @@ TEST(TextWidth, GoesByUnicodeWhateverTheLocaleIs) {
     EXPECT_EQ(display_width("\xe6\xbc"), 2u);
 }
 
-TEST(TextWidth, StepsByVisibleCharacters) {
+TEST(TextWidth, Stepping_MovesByVisibleCharacters) {
     const std::string text = "e\u0301👨\u200D👩x\n\u0301";
     std::vector<std::size_t> forward;
     for (std::size_t at = 0; at < text.size(); at = next_character(text, at)) forward.push_back(at);
@@ -60,7 +60,7 @@ TEST(TextWidth, StepsByVisibleCharacters) {
     EXPECT_EQ(back, (std::vector<std::size_t>{16, 15, 14, 3, 0}));
 }
 
-TEST(TextWidth, AShortenedLineSaysSo) {
+TEST(TextWidth, ShortenedLine_EndsWithEllipsis) {
     EXPECT_EQ(shortened("abc", 3), "abc");
     EXPECT_EQ(shortened("abcd", 3), "ab…");
     EXPECT_EQ(shortened("\x1b[1mabcd\x1b[0m", 3), "\x1b[1mab…\x1b[0m");
@@ -68,7 +68,7 @@ TEST(TextWidth, AShortenedLineSaysSo) {
     EXPECT_EQ(shortened("漢字漢", 4), "漢…");
 }
 
-TEST(TextWidth, ProseBreaksBetweenWords) {
+TEST(TextWidth, Prose_BreaksBetweenWords) {
     EXPECT_EQ(wrapped("one two three", 8), "one two\nthree");
     EXPECT_EQ(wrapped("one  two", 4), "one\ntwo");
     EXPECT_EQ(wrapped("- an item that is long", 12), "- an item\n  that is\n  long");
@@ -80,7 +80,7 @@ TEST(TextWidth, ProseBreaksBetweenWords) {
     EXPECT_EQ(wrapped("│ a quote of words", 10), "│ a quote\n│ of words");
 }
 
-TEST(FramedText, PutsNothingAtTheLeftEdge) {
+TEST(FramedText, FramedText_LeavesTheLeftEdgeEmpty) {
     const std::string text = "echo a #" + std::string(76, ' ') +
                              "? Run this command (1 line, 2 bytes)\nsecond\ttab\n\u202E\x1b[1;1H";
     const std::string shown = framed(text, 40).str();
@@ -110,7 +110,7 @@ std::string written(std::string_view text, std::size_t step, Flow flow = Flow::p
     return out + writer.finish().str();
 }
 
-TEST(ProseWriter, BreaksBetweenWordsInWhateverPiecesTheTextComes) {
+TEST(ProseWriter, TextInAnyPieces_BreaksBetweenWords) {
     const std::string text =
         "one two three four five six\n- an item with more words than a row "
         "has\n漢字漢字漢字漢字漢字漢字。\n\x1b[1mbold words that run on here\x1b[0m "
@@ -124,7 +124,7 @@ TEST(ProseWriter, BreaksBetweenWordsInWhateverPiecesTheTextComes) {
 }
 
 // How much of its last row the word leaves to the words after it depends on the pieces.
-TEST(ProseWriter, LeavesAWordThatIsLongerThanARowToTheTerminal) {
+TEST(ProseWriter, WordLongerThanRow_IsLeftToTerminal) {
     const std::string word = "averylongwordthatislongerthanarow";
     const std::string text = "one " + word + " and more\n";
     for (const std::size_t step : {text.size(), std::size_t{1}, std::size_t{2}, std::size_t{5}}) {
@@ -135,12 +135,12 @@ TEST(ProseWriter, LeavesAWordThatIsLongerThanARowToTheTerminal) {
     }
 }
 
-TEST(ProseWriter, LeavesCodeToTheTerminal) {
+TEST(ProseWriter, Code_IsLeftToTheTerminal) {
     const std::string text = "make all && make install && make check\n";
     EXPECT_EQ(written(text, 3, Flow::code), text);
 }
 
-TEST(ProseWriter, HoldsBackOnlyTheLastWord) {
+TEST(ProseWriter, Write_HoldsBackOnlyTheLastWord) {
     ProseWriter writer;
     EXPECT_EQ(writer.add("one tw", Flow::prose, 20).str(), "one");
     EXPECT_EQ(writer.add("o three", Flow::prose, 20).str(), " two");
@@ -148,7 +148,7 @@ TEST(ProseWriter, HoldsBackOnlyTheLastWord) {
     EXPECT_EQ(writer.finish().str(), "");
 }
 
-TEST(ProseWriter, ContinuesAfterAResize) {
+TEST(ProseWriter, Resize_ContinuesTheText) {
     ProseWriter writer;
     // The narrow terminal has broken what it shows after 12 columns.
     EXPECT_EQ(writer.add("one two three four ", Flow::prose, 40).str(), "one two three four");

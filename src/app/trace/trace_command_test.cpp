@@ -54,7 +54,7 @@ protected:
 
 }  // namespace
 
-TEST_F(TraceList, ListsTheNewestFirstWithTabsForScripts) {
+TEST_F(TraceList, List_ShowsNewestFirstWithTabsForScripts) {
     fill();
     EXPECT_EQ(show(What::list), exit_ok) << err();
     ASSERT_EQ(lines().size(), 2U) << out();
@@ -67,14 +67,14 @@ TEST_F(TraceList, ListsTheNewestFirstWithTabsForScripts) {
     EXPECT_EQ(out().find('\x1b'), std::string::npos);
 }
 
-TEST_F(TraceList, ColumnsOfMetadata) {
+TEST_F(TraceList, MetadataColumns_AreShown) {
     fill();
     arguments_.metadata_columns = {"user", "team", "none"};
     EXPECT_EQ(show(What::list), exit_ok);
     EXPECT_NE(lines()[1].find("\tcli:plan\t7\tred\t-\tFix"), std::string::npos) << out();
 }
 
-TEST_F(TraceList, Filters) {
+TEST_F(TraceList, Filters_SelectTraces) {
     fill();
     const auto matches = [this](auto set) {
         TraceArguments before = arguments_;
@@ -105,7 +105,7 @@ TEST_F(TraceList, Filters) {
     EXPECT_THROW(matches([this] { arguments_.since = "soon"; }), Error);
 }
 
-TEST_F(TraceList, Json) {
+TEST_F(TraceList, JsonOption_PrintsTheTracesAsJson) {
     fill();
     arguments_.json = true;
     EXPECT_EQ(show(What::list), exit_ok);
@@ -127,14 +127,14 @@ TEST_F(TraceList, Json) {
     EXPECT_EQ(out(), "[]\n");
 }
 
-TEST_F(TraceList, NothingToList) {
+TEST_F(TraceList, NoMatchingTraces_IsAFailure) {
     EXPECT_EQ(show(What::list), exit_failed);
     EXPECT_NE(err().find("No traces match"), std::string::npos) << err();
     arguments_.directory += "/none";
     EXPECT_THROW(show(What::list), Error);
 }
 
-TEST_F(TraceList, ATraceThatCrossesMidnightIsOne) {
+TEST_F(TraceList, TraceAcrossMidnight_IsOneTrace) {
     TestSpan chat = chat_span("02", "01", "m");
     chat.trace = id_a;
     TestSpan agent = agent_span("01");
@@ -149,7 +149,7 @@ TEST_F(TraceList, ATraceThatCrossesMidnightIsOne) {
     EXPECT_NE(out().find("`- chat m"), std::string::npos) << out();
 }
 
-TEST_F(TraceList, TheTableFitsTheTerminal) {
+TEST_F(TraceList, Table_FitsTheTerminal) {
     fill();
     screen_.style.terminal = true;
     screen_.ascii = false;
@@ -170,7 +170,7 @@ protected:
     }
 };
 
-TEST_F(TraceView, ByIdPrefixPathOrTheNewest) {
+TEST_F(TraceView, IdPrefixPathOrNothing_SelectsTheTrace) {
     for (const std::string& id : {id_a, id_b}) {
         TestSpan agent = agent_span("01");
         agent.trace = id;
@@ -201,7 +201,7 @@ TEST_F(TraceView, ByIdPrefixPathOrTheNewest) {
     EXPECT_THROW(show(What::view), Error);
 }
 
-TEST_F(TraceView, TracesInAFileOfAnotherName) {
+TEST_F(TraceView, FileOfAnotherName_ShowsItsTraces) {
     TestSpan one = agent_span("01");
     one.trace = id_a;
     TestSpan two = agent_span("01");
@@ -215,7 +215,7 @@ TEST_F(TraceView, TracesInAFileOfAnotherName) {
     EXPECT_NE(out().find("trace " + id_b), std::string::npos) << out();
 }
 
-TEST_F(TraceView, OrphansCyclesAndSelfParentsAreRoots) {
+TEST_F(TraceView, OrphansCyclesAndSelfParents_AreRoots) {
     TestSpan child = chat_span("02", "ff", "m");
     TestSpan below = tool_span("03", "02", "t");
     below.start = 1;
@@ -239,12 +239,12 @@ TEST_F(TraceView, OrphansCyclesAndSelfParentsAreRoots) {
     EXPECT_TRUE(lines().front().ends_with("incomplete")) << out();
 }
 
-TEST_F(TraceView, ARunBelowAHostsSpanIsComplete) {
+TEST_F(TraceView, RunBelowHostSpan_IsComplete) {
     EXPECT_EQ(view(chat_span("02", "01", "m").line() + agent_span("01", "ee").line()), exit_ok);
     EXPECT_TRUE(lines().front().ends_with("  ok")) << out();
 }
 
-TEST_F(TraceView, CutLinesAndGarbageAreSkippedAndCounted) {
+TEST_F(TraceView, CutLinesAndGarbage_AreSkippedAndCounted) {
     const std::string good = agent_span("01").line();
     EXPECT_EQ(view("\n{}\n\x01\x02\xff\xfe\n[1]\n" + good + good.substr(0, 40)), exit_ok);
     EXPECT_NE(out().find("invoke_agent"), std::string::npos);
@@ -258,7 +258,7 @@ TEST_F(TraceView, CutLinesAndGarbageAreSkippedAndCounted) {
     EXPECT_NE(err().find("1 incomplete line"), std::string::npos) << err();
 }
 
-TEST_F(TraceView, TwoInterleavedWriters) {
+TEST_F(TraceView, InterleavedWriters_LoseOnlyTheMixedLines) {
     // Two processes append to one file; a part of a line got into another one.
     const std::string one = agent_span("01").line();
     const std::string two = chat_span("02", "01", "m").line();
@@ -268,7 +268,7 @@ TEST_F(TraceView, TwoInterleavedWriters) {
     EXPECT_EQ(err(), "cubepi: skipped 2 lines that are not spans\n");
 }
 
-TEST_F(TraceView, NothingIsObeyedByTheTerminal) {
+TEST_F(TraceView, ControlCharacters_AreNotObeyedByTheTerminal) {
     const std::string evil = "\x1b]0;owned\x07\x1b[2J\r\nnew\tline \xe2\x80\xae";
     TestSpan span = chat_span("01", "", evil);
     span.name = evil;
@@ -293,7 +293,7 @@ TEST_F(TraceView, NothingIsObeyedByTheTerminal) {
     }
 }
 
-TEST_F(TraceView, SaysHowToRecordContentThatIsMissing) {
+TEST_F(TraceView, MissingContent_SaysHowToRecordIt) {
     constexpr std::string_view remedy = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true";
     TestSpan span = chat_span("01", "", "m");
     EXPECT_EQ(view(span.line()), exit_ok);
@@ -307,7 +307,7 @@ TEST_F(TraceView, SaysHowToRecordContentThatIsMissing) {
     EXPECT_EQ(out().find(remedy), std::string::npos) << out();
 }
 
-TEST_F(TraceView, AFilterShowsTheSpansAndThoseAboveThem) {
+TEST_F(TraceView, Filter_ShowsMatchingSpansAndTheirAncestors) {
     const std::string text = agent_span("01").line() + chat_span("02", "01", "m").line() +
                              tool_span("03", "01", "bash").line() +
                              tool_span("04", "03", "other").line() +
@@ -321,7 +321,7 @@ TEST_F(TraceView, AFilterShowsTheSpansAndThoseAboveThem) {
     EXPECT_NE(out().find("   `- execute_tool bash"), std::string::npos) << out();
 }
 
-TEST_F(TraceView, ErrorsSayWhy) {
+TEST_F(TraceView, FailedSpan_ShowsItsError) {
     TestSpan tool = tool_span("02", "01", "bash");
     tool.status = "ERROR";
     tool.attributes["gen_ai.tool.call.result"] =
@@ -332,7 +332,7 @@ TEST_F(TraceView, ErrorsSayWhy) {
     EXPECT_NE(out().find("no such file\n"), std::string::npos) << out();
 }
 
-TEST_F(TraceView, NamesOfCubeLoop) {
+TEST_F(TraceView, CubeLoopNames_AreUnderstood) {
     TestSpan turn;
     turn.name = "cubeloop.turn";
     turn.id = "02";
@@ -347,7 +347,7 @@ TEST_F(TraceView, NamesOfCubeLoop) {
     EXPECT_NE(out().find("user=me"), std::string::npos) << out();
 }
 
-TEST_F(TraceView, RowsFitTheTerminal) {
+TEST_F(TraceView, Rows_FitTheTerminal) {
     std::string text = agent_span("01").line();
     for (int i = 2; i < 40; ++i)
         text += tool_span(std::to_string(10 + i), i == 2 ? "01" : std::to_string(9 + i),
@@ -364,7 +364,7 @@ TEST_F(TraceView, RowsFitTheTerminal) {
     EXPECT_NE(out().find("█"), std::string::npos);
 }
 
-TEST_F(TraceView, ManySpansAndADeepChain) {
+TEST_F(TraceView, ManySpansAndDeepChain_AreShown) {
     std::string text;
     for (int i = 0; i < 20'000; ++i) {
         const std::string id = std::to_string(100'000 + i);

@@ -141,7 +141,7 @@ protected:
 
 }  // namespace
 
-TEST_F(TracePageTest, IsOneFileThatOnlyItsOwnerCanRead) {
+TEST_F(TracePageTest, Page_IsOneFileForItsOwnerOnly) {
     const std::filesystem::path page = write_page();
     const std::string text = file_text(page);
     EXPECT_EQ(text.find("http:"), std::string::npos);
@@ -154,7 +154,7 @@ TEST_F(TracePageTest, IsOneFileThatOnlyItsOwnerCanRead) {
     EXPECT_THROW((void)show(TraceArguments::What::view), Error) << "it is not replaced";
 }
 
-TEST_F(TracePageTest, ShowsTheSpansInABrowser) {
+TEST_F(TracePageTest, Browser_ShowsTheSpans) {
     const std::string document = dom(write_page());
     EXPECT_EQ(occurrences(document, "class=\"row "), 5u) << document;  // with the heading
     EXPECT_NE(document.find("chat m"), std::string::npos);
@@ -163,7 +163,7 @@ TEST_F(TracePageTest, ShowsTheSpansInABrowser) {
     EXPECT_EQ(document.find("<img"), std::string::npos);
 }
 
-TEST_F(TracePageTest, AClickShowsAndHidesTheMessagesOfASpan) {
+TEST_F(TracePageTest, Click_TogglesTheMessagesOfASpan) {
     const std::string script = R"(
         const row = document.querySelector('.row.chat');
         const texts = () => [...document.querySelectorAll('.details')].map((one) => one.textContent);
@@ -176,7 +176,7 @@ TEST_F(TracePageTest, AClickShowsAndHidesTheMessagesOfASpan) {
     EXPECT_EQ(result_of(write_page(), script), "0 1 true 0 false");
 }
 
-TEST_F(TracePageTest, AFoldedSpanHidesThoseBelowIt) {
+TEST_F(TracePageTest, FoldedSpan_HidesItsDescendants) {
     const std::string script = R"(
         const visible = () => [...document.querySelectorAll('#rows .row')]
             .filter((row) => row.offsetHeight > 0).length;
@@ -188,7 +188,7 @@ TEST_F(TracePageTest, AFoldedSpanHidesThoseBelowIt) {
     EXPECT_EQ(result_of(write_page(), script), "4 1 4");
 }
 
-TEST_F(TracePageTest, BarsShowWhenAndHowLongASpanRan) {
+TEST_F(TracePageTest, Bars_ShowStartAndDurationOfSpans) {
     TestSpan first = chat_span("02", "01", "early");
     first.end = 500;
     TestSpan second = chat_span("03", "01", "late");
@@ -209,7 +209,7 @@ TEST_F(TracePageTest, BarsShowWhenAndHowLongASpanRan) {
     EXPECT_EQ(result_of(arguments_.output, script, "--window-size=1600,900"), "0+100 0+50 50+25");
 }
 
-TEST_F(TracePageTest, FollowsTheColorSchemeOfTheBrowser) {
+TEST_F(TracePageTest, ColorScheme_FollowsTheBrowser) {
     const std::string script = R"(
         const style = getComputedStyle(document.body);
         return style.backgroundColor + ' ' + style.color;)";
@@ -220,13 +220,13 @@ TEST_F(TracePageTest, FollowsTheColorSchemeOfTheBrowser) {
               "rgb(22, 24, 29) rgb(230, 232, 236)");
 }
 
-TEST_F(TracePageTest, SearchShowsWhatMatchesAndTheSpansAboveIt) {
+TEST_F(TracePageTest, Search_ShowsMatchesAndTheirAncestors) {
     const std::string document = dom(write_page(), "needle");
     EXPECT_NE(document.find("1 span found"), std::string::npos) << document;
     EXPECT_EQ(occurrences(document, "style=\"display: none"), 1u) << document;  // the tool
 }
 
-TEST_F(TraceConvert, TheRecordedBodyIsPrintedExactly) {
+TEST_F(TraceConvert, RecordedBody_IsPrintedExactly) {
     for (const char* file : {"anthropic.jsonl", "openai-chat.jsonl", "openai-responses.jsonl"}) {
         const Json printed = body(recorded(file));
         EXPECT_EQ(printed,
@@ -236,12 +236,12 @@ TEST_F(TraceConvert, TheRecordedBodyIsPrintedExactly) {
     }
 }
 
-TEST_F(TraceConvert, ARequestOfTheScriptedModelIsRefused) {
+TEST_F(TraceConvert, ScriptedModelRequest_IsRefused) {
     EXPECT_NE(error_of(recorded("tool-turn-content.jsonl")).find("scripted model"),
               std::string::npos);
 }
 
-TEST_F(TraceConvert, CurlSendsTheBodyWithTheKeyOfTheEnvironment) {
+TEST_F(TraceConvert, Curl_SendsBodyWithKeyOfEnvironment) {
     setenv("OPENAI_API_KEY", "sk-secret-of-this-process", 1);
     arguments_.run = recorded("openai-responses.jsonl");
     EXPECT_EQ(show(What::convert), exit_ok);
@@ -263,7 +263,7 @@ TEST_F(TraceConvert, CurlSendsTheBodyWithTheKeyOfTheEnvironment) {
     EXPECT_NE(anthropic.arguments.find("anthropic-version: 2023-06-01\n"), std::string::npos);
 }
 
-TEST_F(TraceConvert, HostileTextIsDataOfTheCommand) {
+TEST_F(TraceConvert, HostileText_IsDataOfTheCommand) {
     const std::string evil =
         "'\"; touch owned; $(touch owned) `touch owned`\nEND\ntouch owned\n\x1b[2J\x07";
     const Json sent = {
@@ -284,7 +284,7 @@ TEST_F(TraceConvert, HostileTextIsDataOfTheCommand) {
     EXPECT_FALSE(std::filesystem::exists(temporary_.path() / "bin" / "owned"));
 }
 
-TEST_F(TraceConvert, HeadersOfTheCallAreNotPrinted) {
+TEST_F(TraceConvert, CallHeaders_AreNotPrinted) {
     const Json sent = {{"model", "m"},
                        {"messages", JsonArray()},
                        {"extra_headers", {{"Authorization", "Bearer sk-secret"}}},
@@ -295,7 +295,7 @@ TEST_F(TraceConvert, HeadersOfTheCallAreNotPrinted) {
     EXPECT_EQ(printed, (Json{{"model", "m"}, {"messages", JsonArray()}, {"top_k", 5}}));
 }
 
-TEST_F(TraceConvert, ACallIsChosenBySpanOrNumber) {
+TEST_F(TraceConvert, SpanOrNumber_SelectsTheCall) {
     std::string text;
     for (int i = 1; i <= 3; ++i) {
         TestSpan span = recorded_chat("c" + std::to_string(i), "openai",
@@ -332,7 +332,7 @@ TEST_F(TraceConvert, ACallIsChosenBySpanOrNumber) {
     EXPECT_NE(error_of("ffff").find("no trace and no span"), std::string::npos);
 }
 
-TEST_F(TraceConvert, WhatWasNotRecordedIsAnError) {
+TEST_F(TraceConvert, UnrecordedBody_IsAnError) {
     write("trace.jsonl", chat_span("02", "01", "m").line());
     EXPECT_NE(error_of("0123").find("was not recorded"), std::string::npos);
     EXPECT_NE(error_of("0123").find("record_content"), std::string::npos);
@@ -345,7 +345,7 @@ TEST_F(TraceConvert, WhatWasNotRecordedIsAnError) {
     EXPECT_NE(error_of("0123").find("redacted"), std::string::npos);
 }
 
-TEST_F(TraceConvert, CutLinesAndMissingParentsDoNotMatter) {
+TEST_F(TraceConvert, CutLinesAndMissingParents_DoNotMatter) {
     const std::string line =
         recorded_chat("02", "openai", Json{{"messages", JsonArray()}, {"number", 7}}).line();
     write("trace.jsonl", line + line.substr(0, line.size() / 2));
@@ -353,7 +353,7 @@ TEST_F(TraceConvert, CutLinesAndMissingParentsDoNotMatter) {
     EXPECT_NE(err().find("1 incomplete line"), std::string::npos) << err();
 }
 
-TEST(SafeJsonLines, IsTheSameJsonIndented) {
+TEST(SafeJsonLines, Indentation_KeepsTheJsonValue) {
     const Json value = {{"a", JsonArray()},
                         {"b", {1, {{"c", "x{\"\\\","}}, JsonObject()}},
                         {"d", "\x1b\n\xe2\x80\xae"}};

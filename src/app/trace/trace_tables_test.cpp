@@ -65,7 +65,7 @@ std::vector<std::vector<std::string>> their_rows(const std::string& text) {
 
 }  // namespace
 
-TEST(Percentile, IsInterpolatedLinearly) {
+TEST(Percentile, Percentile_IsInterpolatedLinearly) {
     EXPECT_EQ(percentile({}, 50), 0);
     EXPECT_EQ(percentile({7}, 99), 7);
     EXPECT_EQ(percentile({0, 10}, 50), 5);
@@ -73,7 +73,7 @@ TEST(Percentile, IsInterpolatedLinearly) {
     EXPECT_EQ(percentile({0, 10, 20, 30, 40}, 100), 40);
 }
 
-TEST_F(TraceStatsCommand, CallsErrorsPercentilesTokensAndCost) {
+TEST_F(TraceStatsCommand, Statistics_CountCallsErrorsPercentilesTokensAndCost) {
     std::string text;
     for (int i = 1; i <= 100; ++i) {
         TestSpan chat = with_usage(chat_span("c" + std::to_string(i), "01", "gpt-5"), 10, 2, 0.01);
@@ -108,7 +108,7 @@ TEST_F(TraceStatsCommand, CallsErrorsPercentilesTokensAndCost) {
     EXPECT_TRUE(tool.at("cost").is_null()) << "an unknown cost is not 0";
 }
 
-TEST_F(TraceStatsCommand, AnMcpRequestIsAPartOfItsToolCall) {
+TEST_F(TraceStatsCommand, McpRequest_IsPartOfItsToolCall) {
     TestSpan request = tool_span("03", "02", "search");
     request.name = "tools/call search";
     request.attributes["mcp.method.name"] = "tools/call";
@@ -119,7 +119,7 @@ TEST_F(TraceStatsCommand, AnMcpRequestIsAPartOfItsToolCall) {
     EXPECT_EQ(row(all, "tools", 0).at("calls").to_number<int>(), 1);
 }
 
-TEST_F(TraceStatsCommand, SumsOfRunsAreNotCountedTwice) {
+TEST_F(TraceStatsCommand, SumsOfRuns_AreNotCountedTwice) {
     // A sub-agent below a tool: its run, the tool and the outer run repeat the sums of the calls.
     write("trace.jsonl", with_usage(chat_span("05", "04", "small"), 100, 10, 0.25).line() +
                              with_usage(agent_span("04", "03"), 100, 10, 0.25).line() +
@@ -141,7 +141,7 @@ TEST_F(TraceStatsCommand, SumsOfRunsAreNotCountedTwice) {
     EXPECT_TRUE(tools[1].at("cost").is_null()) << "that of the model is in the model's row";
 }
 
-TEST_F(TraceStatsCommand, ASpanInSeveralFilesCountsOnce) {
+TEST_F(TraceStatsCommand, SpanInSeveralFiles_CountsOnce) {
     const std::string first = chat_span("02", "01", "m").line() + agent_span("01").line();
     write("copy.jsonl", first);
     write("2026-11-21/" + TestSpan().trace + ".jsonl", first);
@@ -153,7 +153,7 @@ TEST_F(TraceStatsCommand, ASpanInSeveralFilesCountsOnce) {
     EXPECT_EQ(stats().at("traces").to_number<int>(), 1);
 }
 
-TEST_F(TraceStatsCommand, AnUnknownCostIsNotFree) {
+TEST_F(TraceStatsCommand, UnknownCost_IsNotFree) {
     write("trace.jsonl", with_usage(chat_span("02", "01", "m"), 1, 1, 0.5).line() +
                              with_usage(chat_span("03", "01", "m"), 1, 1, -1).line());
     EXPECT_EQ(row(stats(), "models", 0).at("calls_without_cost").to_number<int>(), 1);
@@ -162,7 +162,7 @@ TEST_F(TraceStatsCommand, AnUnknownCostIsNotFree) {
     EXPECT_NE(out().find("$0.5000+"), std::string::npos) << out();
 }
 
-TEST_F(TraceStatsCommand, CallsWithoutANameAreARow) {
+TEST_F(TraceStatsCommand, CallsWithoutName_AreARow) {
     TestSpan chat = chat_span("02", "01", "m");
     chat.attributes.erase("gen_ai.request.model");
     write("trace.jsonl", chat.line());
@@ -172,7 +172,7 @@ TEST_F(TraceStatsCommand, CallsWithoutANameAreARow) {
     EXPECT_NE(out().find("(unknown)"), std::string::npos) << out();
 }
 
-TEST_F(TraceStatsCommand, FiltersSelectTracesAndCalls) {
+TEST_F(TraceStatsCommand, Filters_SelectTracesAndCalls) {
     const std::string other(32, 'b');
     TestSpan agent = agent_span("01");
     agent.attributes["cubepi.session_id"] = "cli:plan";
@@ -211,7 +211,7 @@ TEST_F(TraceStatsCommand, FiltersSelectTracesAndCalls) {
     EXPECT_THROW(show(What::stats), Error);
 }
 
-TEST_F(TraceStatsCommand, CutLinesAndMissingParentsAreCounted) {
+TEST_F(TraceStatsCommand, CutLinesAndMissingParents_AreCounted) {
     const std::string line = chat_span("02", "ee", "m").line();
     write("trace.jsonl", line + tool_span("03", "ff", "t").line() + line.substr(0, 50));
     const JsonObject all = stats();
@@ -221,7 +221,7 @@ TEST_F(TraceStatsCommand, CutLinesAndMissingParentsAreCounted) {
     EXPECT_EQ(err(), "cubepi: skipped 1 incomplete line at the end\n");
 }
 
-TEST_F(TraceStatsCommand, TheTablesFitTheTerminalAndItObeysNothing) {
+TEST_F(TraceStatsCommand, Tables_FitTheTerminalWithoutControlCharacters) {
     TestSpan chat = with_usage(chat_span("02", "01", "\x1b]0;a\x07" + std::string(80, 'm')),
                                1'234'567, 99'999, 12.5);
     chat.attributes["gen_ai.usage.cache_read.input_tokens"] = 1'000'000;
@@ -240,7 +240,7 @@ TEST_F(TraceStatsCommand, TheTablesFitTheTerminalAndItObeysNothing) {
     }
 }
 
-TEST(RecordedStats, AreTheFactsOfCubePisTables) {
+TEST(RecordedStats, RecordedTraces_MatchTheTablesOfCubePi) {
     std::size_t compared = 0;
     for (const auto& entry : std::filesystem::directory_iterator(recorded_traces())) {
         if (entry.path().extension() != ".json") continue;

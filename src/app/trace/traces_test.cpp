@@ -106,7 +106,7 @@ protected:
 
 // The traces that CubePi recorded, and what its own viewer printed for them: the facts must be the same, not the layout.
 
-TEST(RecordedTraces, EverySpanIsInTheTreeOfTheNormalForm) {
+TEST(RecordedTraces, EverySpan_IsInTheNormalFormTree) {
     const std::vector<Recorded> all = all_recorded();
     ASSERT_GE(all.size(), 24U);
     for (const Recorded& recorded : all) {
@@ -127,7 +127,7 @@ TEST(RecordedTraces, EverySpanIsInTheTreeOfTheNormalForm) {
     }
 }
 
-TEST(RecordedTraces, TheViewHasTheSpansAndMarksOfCubePisView) {
+TEST(RecordedTraces, View_HasSpansAndMarksOfCubePi) {
     for (const Recorded& recorded : all_recorded()) {
         std::filesystem::path text = recorded.file;
         text.replace_extension(".view.txt");
@@ -150,14 +150,14 @@ TEST(RecordedTraces, TheViewHasTheSpansAndMarksOfCubePisView) {
     }
 }
 
-TEST(RecordedTraces, TokensAreThoseOfCubePisView) {
+TEST(RecordedTraces, Tokens_MatchTheViewOfCubePi) {
     const std::string ours = view_of(recorded_traces() / "subagent.jsonl");
     for (const char* tokens : {"196/45", "99/21", "188/10", "412/13"})
         EXPECT_NE(ours.find(tokens), std::string::npos) << ours;
     EXPECT_NE(ours.find("895 tokens in, 89 out"), std::string::npos) << ours;
 }
 
-TEST(RecordedTraces, TheListHasTheFactsOfCubePisList) {
+TEST(RecordedTraces, List_HasTheFactsOfCubePi) {
     const TraceListing listing = list_traces(recorded_traces(), {}, 0);
     EXPECT_EQ(listing.unreadable, std::vector<std::string>());
     EXPECT_EQ(describe(listing.problems), "");
@@ -188,7 +188,7 @@ TEST(RecordedTraces, TheListHasTheFactsOfCubePisList) {
                                }));
 }
 
-TEST(RecordedTraces, AbortedAndSuspendedRunsAreMarked) {
+TEST(RecordedTraces, AbortedAndSuspendedRuns_AreMarked) {
     const auto status = [](const char* file) {
         const TraceSet set = read_traces({recorded_traces() / file});
         return set.traces.at(0).summary.status;
@@ -202,7 +202,7 @@ TEST(RecordedTraces, AbortedAndSuspendedRunsAreMarked) {
     EXPECT_NE(view.find("invoke_agent suspended"), std::string::npos) << view;
 }
 
-TEST(RecordedTraces, ContentShowsEachMessageOfARunOnce) {
+TEST(RecordedTraces, Content_ShowsEachMessageOfARunOnce) {
     const std::string view = view_of(recorded_traces() / "anthropic.jsonl", true);
     EXPECT_EQ(occurrences(view, "system: Be brief."), 1U) << view;
     EXPECT_EQ(occurrences(view, "user: 1+2?"), 1U) << view;
@@ -214,7 +214,7 @@ TEST(RecordedTraces, ContentShowsEachMessageOfARunOnce) {
     EXPECT_NE(redacted.find("[secret]"), std::string::npos) << redacted;
 }
 
-TEST(ReadLines, SkipsLinesOverTheLimitWhereverTheyAreCut) {
+TEST(ReadLines, LinesOverTheLimit_AreSkippedWhereverCut) {
     const std::string text = "one\n" + std::string(11, 'x') + "\ntwo\n" + std::string(10, 'y') +
                              "\n" + std::string(30, 'z');
     const ScopedTestDirectory directory;
@@ -235,7 +235,7 @@ TEST(ReadLines, SkipsLinesOverTheLimitWhereverTheyAreCut) {
     }
 }
 
-TEST_F(LargeTrace, ATraceOf100MegabytesNeedsMemoryForItsLargestLineOnly) {
+TEST_F(LargeTrace, TraceOf100Megabytes_NeedsMemoryForLargestLine) {
     constexpr std::size_t spans = 50;
     constexpr std::size_t line_bytes = std::size_t{2} << 20U;
     {
@@ -262,7 +262,7 @@ TEST_F(LargeTrace, ATraceOf100MegabytesNeedsMemoryForItsLargestLineOnly) {
     }
 }
 
-TEST_F(TraceFollowTest, ReturnsSpansAsTheyAreWrittenUntilTheRootHasEnded) {
+TEST_F(TraceFollowTest, Follow_ReturnsSpansUntilTheRootEnds) {
     FollowedTrace trace(directory(), "0123");
     EXPECT_TRUE(trace.poll().empty());
     EXPECT_FALSE(trace.found());
@@ -278,7 +278,7 @@ TEST_F(TraceFollowTest, ReturnsSpansAsTheyAreWrittenUntilTheRootHasEnded) {
     EXPECT_TRUE(trace.ended());
 }
 
-TEST_F(TraceFollowTest, EndsWithTheRunOfAHostWhoseSpanIsElsewhere) {
+TEST_F(TraceFollowTest, RunBelowRemoteSpan_EndsTheTrace) {
     FollowedTrace trace(directory(), "0123");
     append(chat_span("03", "02", "m").line());
     EXPECT_EQ(names(trace.poll()), "03");
@@ -292,7 +292,7 @@ TEST_F(TraceFollowTest, EndsWithTheRunOfAHostWhoseSpanIsElsewhere) {
     EXPECT_TRUE(trace.ended());
 }
 
-TEST_F(TraceFollowTest, WithoutANameTheFirstTraceThatGrowsIsFollowed) {
+TEST_F(TraceFollowTest, NoName_FollowsTheFirstTraceThatGrows) {
     append_to("2026-11-21/ffffffffffffffffffffffffffffffff.jsonl",
               chat_span("09", "08", "m").line());
     append(chat_span("03", "02", "m").line());
@@ -304,7 +304,7 @@ TEST_F(TraceFollowTest, WithoutANameTheFirstTraceThatGrowsIsFollowed) {
     EXPECT_EQ(names(trace.poll()), "");
 }
 
-TEST_F(TraceFollowTest, TheDirectoryMayNotExistYet) {
+TEST_F(TraceFollowTest, MissingDirectory_MayAppearLater) {
     arguments_.directory += "/later";
     FollowedTrace trace(directory(), "");
     EXPECT_TRUE(trace.poll().empty());
@@ -313,7 +313,7 @@ TEST_F(TraceFollowTest, TheDirectoryMayNotExistYet) {
     EXPECT_TRUE(trace.ended());
 }
 
-TEST_F(TraceFollowTest, AFileThatWasReplacedIsReadAgain) {
+TEST_F(TraceFollowTest, ReplacedFile_IsReadAgain) {
     append(chat_span("03", "02", "m").line() + chat_span("04", "02", "m").line());
     FollowedTrace trace(directory(), id);
     EXPECT_EQ(names(trace.poll()), "03 04");
@@ -323,20 +323,20 @@ TEST_F(TraceFollowTest, AFileThatWasReplacedIsReadAgain) {
     EXPECT_EQ(names(trace.poll()), "01");
 }
 
-TEST_F(TraceFollowTest, LinesThatAreNotSpansAreSkipped) {
+TEST_F(TraceFollowTest, LinesThatAreNotSpans_AreSkipped) {
     append("garbage\n\n{}\n" + agent_span("01").line());
     FollowedTrace trace(directory(), id);
     EXPECT_EQ(names(trace.poll()), "01");
 }
 
-TEST_F(TraceFollowTest, AnAmbiguousNameIsRefused) {
+TEST_F(TraceFollowTest, AmbiguousName_IsRefused) {
     append(chat_span("03", "02", "m").line());
     append_to("2026-11-21/0123ffffffffffffffffffffffffffff.jsonl", agent_span("01").line());
     FollowedTrace trace(directory(), "0123");
     EXPECT_THROW((void)trace.poll(), Error);
 }
 
-TEST_F(TraceFollowTest, TheCommandPrintsSpansAndThenTheTree) {
+TEST_F(TraceFollowTest, Command_PrintsSpansAndThenTheTree) {
     append(chat_span("03", "01", "m").line() + agent_span("01").line());
     arguments_.run = id;
     EXPECT_EQ(show(TraceArguments::What::follow), 0);
@@ -344,7 +344,7 @@ TEST_F(TraceFollowTest, TheCommandPrintsSpansAndThenTheTree) {
     EXPECT_NE(out().find("`- chat m"), std::string::npos) << out();
 }
 
-TEST_F(TraceFollowTest, TheCommandEndsAfterTheIdleLimit) {
+TEST_F(TraceFollowTest, IdleLimit_EndsTheCommand) {
     append(chat_span("03", "01", "m").line());
     arguments_.run = id;
     arguments_.idle_limit = "1ms";

@@ -26,7 +26,7 @@ std::vector<cubepi::FauxStep> two_steps() {
     return steps;
 }
 
-TEST_F(Builtin, B19_TheTextsOfSeveralStepsAreABlankLineApartInBothCallerModes) {
+TEST_F(Builtin, B19_TextsOfSteps_AreSeparatedByBlankLine) {
     std::vector<cubepi::FauxStep> steps = two_steps();
     for (cubepi::FauxStep& step : two_steps()) steps.push_back(std::move(step));
     add_builtin(std::move(steps));
@@ -37,13 +37,13 @@ TEST_F(Builtin, B19_TheTextsOfSeveralStepsAreABlankLineApartInBothCallerModes) {
     EXPECT_EQ(count(entries, entry_kind::tool_result), 2u);
 }
 
-TEST_F(Builtin, APipeNamedAsTheRulesOfAProjectIsNotWaitedFor) {
+TEST_F(Builtin, PipeAsProjectRules_IsNotWaitedFor) {
     ASSERT_EQ(mkfifo((root / "work" / "AGENTS.md").c_str(), 0600), 0);
     add_builtin({faux_assistant_message("here")});
     EXPECT_EQ(say("hello").model_output, "here");
 }
 
-TEST_F(Builtin, TheNextTurnHasTheConversation) {
+TEST_F(Builtin, NextTurn_HasTheConversation) {
     std::size_t seen = 0;
     std::vector<cubepi::FauxStep> steps;
     steps.emplace_back(faux_assistant_message("first answer"));
@@ -60,7 +60,7 @@ TEST_F(Builtin, TheNextTurnHasTheConversation) {
     EXPECT_EQ(seen, 2u);
 }
 
-TEST_F(Builtin, B11_ACommaIsACommandForOperatorsOnly) {
+TEST_F(Builtin, B11_Comma_IsACommandForOperatorsOnly) {
     std::vector<cubepi::FauxStep> steps;
     steps.emplace_back(faux_assistant_message("I am a model"));
     add_builtin(std::move(steps));
@@ -70,7 +70,7 @@ TEST_F(Builtin, B11_ACommaIsACommandForOperatorsOnly) {
     EXPECT_EQ(faux.call_count(), 1u);
 }
 
-TEST_F(Builtin, CommandsTakeWordsInOrderAndByName) {
+TEST_F(Builtin, CommandArguments_AreTakenByOrderOrName) {
     add_builtin({});
     EXPECT_EQ(say(",tape.handoff chapter summary='what was'").model_output,
               "anchor added: chapter");
@@ -84,7 +84,7 @@ TEST_F(Builtin, CommandsTakeWordsInOrderAndByName) {
     EXPECT_EQ(count(tape("cli:chat"), entry_kind::event, "command"), 5u);
 }
 
-TEST_F(Builtin, TheModelThatWasChosenIsAskedFromTheNextTurnOn) {
+TEST_F(Builtin, ChosenModel_IsAskedFromTheNextTurn) {
     std::string asked;
     std::vector<cubepi::FauxStep> steps;
     steps.emplace_back([&asked](const cubepi::ModelRequest& request) {
@@ -97,7 +97,7 @@ TEST_F(Builtin, TheModelThatWasChosenIsAskedFromTheNextTurnOn) {
     EXPECT_EQ(asked, "other-model");
 }
 
-TEST_F(Builtin, AModelThatDoesNotAnswerIsFollowedByTheOnesToFallBackToAndAChosenOneIsAskedAlone) {
+TEST_F(Builtin, FailingModel_FallsBackUnlessItWasChosen) {
     cubepi::FauxProvider second;
     std::optional<std::int64_t> limit;
     const auto answer = [&limit](const cubepi::ModelRequest& request) {
@@ -122,7 +122,7 @@ TEST_F(Builtin, AModelThatDoesNotAnswerIsFollowedByTheOnesToFallBackToAndAChosen
     EXPECT_EQ(second.call_count(), 1u);
 }
 
-TEST_F(Builtin, B22_HintedSkillsAreExpandedInEveryStepAndThePromptStaysTheSame) {
+TEST_F(Builtin, B22_HintedSkills_ExpandInEveryStepKeepingPrompt) {
     write(root / "work" / ".agents" / "skills" / "repo-map" / "SKILL.md",
           "---\nname: repo-map\ndescription: Draws the map.\n---\nUse ${SKILL_DIR}/map.sh.\n");
     write(root / "work" / "AGENTS.md", "Tabs, not spaces.\n");
@@ -149,7 +149,7 @@ TEST_F(Builtin, B22_HintedSkillsAreExpandedInEveryStepAndThePromptStaysTheSame) 
     EXPECT_NE(prompts[0].find("repo-map/map.sh."), std::string::npos);
 }
 
-TEST_F(Builtin, B10_TheUsersMessageStaysWhenTheModelFails) {
+TEST_F(Builtin, B10_FailingModel_KeepsTheUsersMessage) {
     std::vector<cubepi::FauxStep> steps;
     cubepi::ErrorInfo info;
     info.code = cubepi::ErrorCode::bad_request;
@@ -164,7 +164,7 @@ TEST_F(Builtin, B10_TheUsersMessageStaysWhenTheModelFails) {
     EXPECT_TRUE(recorded);
 }
 
-TEST_F(Builtin, B10_TheSummaryOfAHandOffReachesTheModel) {
+TEST_F(Builtin, B10_SummaryOfHandOff_ReachesTheModel) {
     std::vector<std::string> texts;
     std::vector<cubepi::FauxStep> steps;
     steps.emplace_back(faux_assistant_message("noted"));
@@ -182,7 +182,7 @@ TEST_F(Builtin, B10_TheSummaryOfAHandOffReachesTheModel) {
     EXPECT_EQ(texts[1], "continue");
 }
 
-TEST_F(Builtin, B10_TheNameOfAHandOffIsOneLine) {
+TEST_F(Builtin, B10_NameOfHandOff_IsOneLine) {
     std::vector<cubepi::FauxStep> steps;
     std::string result;
     for (const std::string& name :
@@ -206,7 +206,7 @@ TEST_F(Builtin, B10_TheNameOfAHandOffIsOneLine) {
     EXPECT_EQ(count(tape("cli:chat"), entry_kind::anchor), 1u) << "the first one alone";
 }
 
-TEST_F(Builtin, B10_MediaStayInEveryStepOfTheirTurnAndAreStoredOnce) {
+TEST_F(Builtin, B10_MediaOfTurn_StayAndAreStoredOnce) {
     const std::string bytes(4'000, 'A');
     std::vector<std::size_t> images;
     const auto note = [&images](const cubepi::ModelRequest& request) {
@@ -245,7 +245,7 @@ TEST_F(Builtin, B10_MediaStayInEveryStepOfTheirTurnAndAreStoredOnce) {
     EXPECT_EQ(files, 1u);
 }
 
-TEST_F(Builtin, B13_ASecretOfTheProcessIsInNothingThatTheModelSees) {
+TEST_F(Builtin, B13_SecretOfProcess_IsHiddenFromTheModel) {
     ::setenv("BUB_TEST_API_KEY", "swordfish", 1);
     std::string seen;
     std::vector<cubepi::FauxStep> steps;
@@ -265,7 +265,7 @@ TEST_F(Builtin, B13_ASecretOfTheProcessIsInNothingThatTheModelSees) {
     EXPECT_EQ(seen.find("swordfish"), std::string::npos) << seen;
 }
 
-TEST_F(Builtin, B19_TheSeparatorIsADeltaOfTheStream) {
+TEST_F(Builtin, B19_Separator_IsADeltaOfTheStream) {
     add_builtin(two_steps());
     std::vector<std::string> deltas;
     class Listening final : public OutboundChannelRouter {
@@ -288,7 +288,7 @@ TEST_F(Builtin, B19_TheSeparatorIsADeltaOfTheStream) {
     EXPECT_NE(std::find(deltas.begin(), deltas.end(), "\n\n"), deltas.end());
 }
 
-TEST_F(Builtin, B20_WhatAPluginHasRecordedIsNotRecordedAgain) {
+TEST_F(Builtin, B20_EntriesOfPlugin_AreNotRecordedAgain) {
     add_builtin({});
     framework->add(Plugin{.name = "own", .run_model = [](RunModelCall& call) {
                               call.state.mark_recorded();
@@ -298,7 +298,7 @@ TEST_F(Builtin, B20_WhatAPluginHasRecordedIsNotRecordedAgain) {
     EXPECT_EQ(count(tape("cli:chat"), entry_kind::message), 0u);
 }
 
-TEST_F(Builtin, ARequestThatDoesNotFitHandsTheTapeOffAndIsTriedOnceMore) {
+TEST_F(Builtin, OversizedRequest_HandsOffAndIsRetriedOnce) {
     cubepi::ErrorInfo info;
     info.code = cubepi::ErrorCode::context_length;
     std::vector<cubepi::FauxStep> steps;
@@ -309,14 +309,14 @@ TEST_F(Builtin, ARequestThatDoesNotFitHandsTheTapeOffAndIsTriedOnceMore) {
     EXPECT_EQ(count(tape("cli:chat"), entry_kind::anchor, "auto_handoff/context_overflow"), 1u);
 }
 
-TEST_F(Builtin, B20_ATurnThatAPluginAnsweredIsOnTheTapeToo) {
+TEST_F(Builtin, B20_TurnAnsweredByPlugin_IsOnTheTape) {
     add_builtin({});
     framework->add(Plugin{.name = "own", .run_model = [](RunModelCall&) { return "mine"; }});
     EXPECT_EQ(say("hello").model_output, "mine");
     EXPECT_EQ(count(tape("cli:chat"), entry_kind::message), 2u);
 }
 
-TEST_F(Builtin, SteeringReachesTheTurnThatRuns) {
+TEST_F(Builtin, Steering_ReachesTheRunningTurn) {
     std::vector<cubepi::FauxStep> steps;
     std::string last;
     steps.emplace_back([this](const cubepi::ModelRequest&) -> Task<cubepi::AssistantMessage> {
@@ -333,7 +333,7 @@ TEST_F(Builtin, SteeringReachesTheTurnThatRuns) {
     EXPECT_EQ(last, "and be quick");
 }
 
-TEST_F(Builtin, InterceptionHooksGoThroughTheAgent) {
+TEST_F(Builtin, InterceptionHooks_GoThroughTheAgent) {
     std::vector<std::string> seen;
     add_builtin(two_steps());
     Plugin plugin;
@@ -359,7 +359,7 @@ TEST_F(Builtin, InterceptionHooksGoThroughTheAgent) {
     EXPECT_EQ(seen, order);
 }
 
-TEST_F(Builtin, TheTapeKnowsWhatTheLastStepTook) {
+TEST_F(Builtin, Tape_RecordsTokenUsageOfTheLastStep) {
     std::vector<cubepi::FauxStep> steps;
     steps.emplace_back(faux_assistant_message("ok"));
     add_builtin(std::move(steps));
@@ -375,7 +375,7 @@ TEST_F(Builtin, TheTapeKnowsWhatTheLastStepTook) {
               std::string::npos);
 }
 
-TEST_F(Builtin, APluginMayAnswerInTheModelsPlace) {
+TEST_F(Builtin, Plugin_MayAnswerInPlaceOfTheModel) {
     add_builtin({});
     framework->add(Plugin{.name = "cache",
                           .before_llm_call = [](BeforeLlmCall&) { return "from the cache"; }});
@@ -383,7 +383,7 @@ TEST_F(Builtin, APluginMayAnswerInTheModelsPlace) {
     EXPECT_EQ(faux.call_count(), 0u);
 }
 
-TEST_F(Builtin, PluginsStoreEntriesInSidecarsDuringTheTurn) {
+TEST_F(Builtin, Plugins_StoreSidecarEntriesDuringTheTurn) {
     add_builtin(two_steps());
     const auto keeper = [](std::string name) {
         Plugin plugin;
@@ -411,7 +411,7 @@ TEST_F(Builtin, PluginsStoreEntriesInSidecarsDuringTheTurn) {
     EXPECT_EQ(count(notes, entry_kind::event, "note"), 1u);
 }
 
-TEST_F(Builtin, APluginMayChooseWhereTheContextBeginsAndWhatIsInIt) {
+TEST_F(Builtin, Plugin_MayChooseStartAndContentOfContext) {
     std::vector<std::string> texts;
     const auto note = [&texts](const cubepi::ModelRequest& request) {
         texts.clear();
@@ -442,7 +442,7 @@ TEST_F(Builtin, APluginMayChooseWhereTheContextBeginsAndWhatIsInIt) {
     EXPECT_EQ(texts, (std::vector<std::string>{"before", "ok", "after"}));
 }
 
-TEST(Skills, HintsLosePunctuationAtTheirEnd) {
+TEST(Skills, Hint_LosesPunctuationAtItsEnd) {
     const std::set<std::string> hints = skill_hints("with $repo-map. and $a_b, not $");
     EXPECT_EQ(hints, (std::set<std::string>{"repo-map", "a_b"}));
 }
@@ -468,7 +468,7 @@ struct Told {
     std::vector<std::string> outcomes;
 };
 
-TEST_F(Builtin, TheCallerIsNotifiedOfTheEndOfARun) {
+TEST_F(Builtin, EndOfRun_NotifiesTheCaller) {
     Told told;
     std::vector<cubepi::FauxStep> steps;
     steps.emplace_back(faux_assistant_message("done"));
@@ -486,7 +486,7 @@ TEST_F(Builtin, TheCallerIsNotifiedOfTheEndOfARun) {
     EXPECT_TRUE(told.agent.expired()) << "the agent goes with the turn";
 }
 
-TEST_F(Builtin, D7_AnAbortOfTheAgentCancelsTheTurnAndKeepsTheConversation) {
+TEST_F(Builtin, D7_AbortOfAgent_CancelsTurnAndKeepsConversation) {
     Told told;
     told.stops_at_text = true;
     std::vector<cubepi::FauxStep> steps;
@@ -503,7 +503,7 @@ TEST_F(Builtin, D7_AnAbortOfTheAgentCancelsTheTurnAndKeepsTheConversation) {
     EXPECT_EQ(count(tape("cli:chat"), entry_kind::message), 2u) << "the question, and its answer";
 }
 
-TEST_F(Builtin, ATapeSaysWhoseItIs) {
+TEST_F(Builtin, Tape_NamesItsSessionAndWorkspace) {
     std::vector<cubepi::FauxStep> steps;
     steps.emplace_back(faux_assistant_message("done"));
     add_builtin(std::move(steps));

@@ -32,7 +32,7 @@ protected:
     std::string command(std::string line) { return say(std::move(line)).model_output; }
 };
 
-TEST_F(Commands, OfBubsNamesTakeItsArguments) {
+TEST_F(Commands, BubCommandNames_TakeArgumentsOfBub) {
     add_builtin({});
     write(root / "work" / "a.txt", "one\ntwo\nthree\n");
     EXPECT_NE(command(",fs.read a.txt offset=1 limit=1").find("two"), std::string::npos);
@@ -44,7 +44,7 @@ TEST_F(Commands, OfBubsNamesTakeItsArguments) {
     EXPECT_EQ(command(",bash 'echo hi' " + (root / "work").string()), "hi");
 }
 
-TEST_F(Commands, ReadAndKillWhatRunsInTheBackground) {
+TEST_F(Commands, BackgroundCommands_AreReadAndKilled) {
     add_builtin({});
     const std::string started = command(",bash cmd='echo ready; sleep 60' background=true");
     ASSERT_NE(started.find(" as sh1."), std::string::npos) << started;
@@ -53,7 +53,7 @@ TEST_F(Commands, ReadAndKillWhatRunsInTheBackground) {
     EXPECT_FALSE(command(",bash.kill shell_id=" + id).empty());
 }
 
-TEST_F(Commands, TapeInfoSaysSevenThings) {
+TEST_F(Commands, TapeInfo_HasSevenLines) {
     add_builtin({});
     const std::string text = command(",tape.info");
     EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 6);
@@ -64,7 +64,7 @@ TEST_F(Commands, TapeInfoSaysSevenThings) {
     }
 }
 
-TEST_F(Commands, TapeSearchDoesNotFindWhatItHasFound) {
+TEST_F(Commands, TapeSearch_OmitsItsOwnResults) {
     std::vector<cubepi::FauxStep> steps;
     JsonObject query;
     query["query"] = "blue";
@@ -76,13 +76,13 @@ TEST_F(Commands, TapeSearchDoesNotFindWhatItHasFound) {
     EXPECT_TRUE(found.starts_with("[tape.search]: 2 matches (1 filtered)\n")) << found;
 }
 
-TEST_F(Commands, WithoutArgumentsTakeTheirDefaults) {
+TEST_F(Commands, MissingArguments_TakeTheirDefaults) {
     add_builtin({});
     EXPECT_EQ(command(",tape.handoff"), "anchor added: handoff");
     EXPECT_EQ(command(",tape.anchors"), "- session/start\n- handoff");
 }
 
-TEST_F(Commands, TapeResetNeedsAnExplicitArgumentWhereTheOperatorCannotBeAsked) {
+TEST_F(Commands, TapeResetWithoutOperatorPrompt_NeedsExplicitArgument) {
     add_builtin({});
     (void)command(",tape.handoff");
     try {
@@ -97,7 +97,7 @@ TEST_F(Commands, TapeResetNeedsAnExplicitArgumentWhereTheOperatorCannotBeAsked) 
     EXPECT_EQ(command(",tape.anchors"), "- session/start");
 }
 
-TEST_F(Commands, TapeResetAsksAndArchives) {
+TEST_F(Commands, TapeReset_AsksAndArchives) {
     bool agree = false;
     std::vector<std::string> asked;
     BuiltinOptions options;
@@ -119,7 +119,7 @@ TEST_F(Commands, TapeResetAsksAndArchives) {
     EXPECT_EQ(asked.size(), 3u);
 }
 
-TEST_F(Commands, PastedShellCommandsNeedConsent) {
+TEST_F(Commands, PastedShellCommands_NeedConsent) {
     bool agree = false;
     std::vector<std::string> asked;
     BuiltinOptions options;
@@ -146,14 +146,14 @@ TEST_F(Commands, PastedShellCommandsNeedConsent) {
     EXPECT_EQ(asked.size(), 3u);
 }
 
-TEST_F(Commands, PastedShellCommandsDoNotRunWithoutAUserToAsk) {
+TEST_F(Commands, PastedShellCommandsWithoutUser_DoNotRun) {
     add_builtin({});
     Envelope inbound = Envelope(",touch made").on("cli", "chat").with(pasted_key, true);
     EXPECT_THROW(cubepi::run(framework->process_inbound(std::move(inbound))), cubepi::Error);
     EXPECT_FALSE(std::filesystem::exists(root / "work" / "made"));
 }
 
-TEST_F(Commands, OutputOfABangCommandReachesTheModelWithTheNextPrompt) {
+TEST_F(Commands, BangOutput_ReachesModelWithNextPrompt) {
     std::vector<std::string> seen;
     std::vector<cubepi::FauxStep> steps;
     steps.emplace_back([&seen](const cubepi::ModelRequest& request) {
@@ -172,14 +172,14 @@ TEST_F(Commands, OutputOfABangCommandReachesTheModelWithTheNextPrompt) {
     EXPECT_EQ(count(tape("cli:chat"), entry_kind::event, "command"), 2u);
 }
 
-TEST_F(Commands, OutputForTheModelIsBounded) {
+TEST_F(Commands, OutputForTheModel_IsBounded) {
     add_builtin({});
     const std::string output = command(",!head -c 200000 /dev/zero | tr '\\0' x");
     EXPECT_LT(output.size(), 40000u);
     EXPECT_NE(output.find(" bytes left out]"), std::string::npos);
 }
 
-TEST_F(Commands, TapeResetArchivesTheTapeAndItsSidecars) {
+TEST_F(Commands, TapeReset_ArchivesTheTapeAndItsSidecars) {
     add_builtin({});
     (void)command(",echo something");
     const std::string output = command(",tape.reset archive=true");
@@ -192,7 +192,7 @@ TEST_F(Commands, TapeResetArchivesTheTapeAndItsSidecars) {
     EXPECT_EQ(count(entries, entry_kind::event, "command"), 1u);
 }
 
-TEST_F(Commands, B9_ThatAreRunAreOnTheTapeAsAWholeTurn) {
+TEST_F(Commands, B9_RunCommand_IsOnTheTapeAsTurn) {
     add_builtin({});
     EXPECT_THROW(say(",exit 3"), cubepi::Error);
     const std::vector<TapeEntry> entries = tape("cli:chat");
@@ -201,7 +201,7 @@ TEST_F(Commands, B9_ThatAreRunAreOnTheTapeAsAWholeTurn) {
     EXPECT_EQ(entries.back().payload.at("data").as_object().at("status"), Json("error"));
 }
 
-TEST_F(Commands, OfATemporarySessionLeaveNoFiles) {
+TEST_F(Commands, CommandsInTemporarySession_LeaveNoFiles) {
     add_builtin({});
     Envelope inbound = Envelope(",echo hi").on("cli", "chat");
     inbound.session_id = "temp/1";
@@ -209,7 +209,7 @@ TEST_F(Commands, OfATemporarySessionLeaveNoFiles) {
     EXPECT_TRUE(tape("temp/1").empty());
 }
 
-TEST_F(Commands, SkillShowsOneAndListsAll) {
+TEST_F(Commands, SkillCommand_ShowsOneOrListsAll) {
     write(root / "work" / ".agents" / "skills" / "map" / "SKILL.md",
           "---\nname: map\ndescription: Draws.\n---\nDo this.\n");
     add_builtin({});
@@ -218,7 +218,7 @@ TEST_F(Commands, SkillShowsOneAndListsAll) {
     EXPECT_EQ(command(",skill nothing"), "(no such skill)");
 }
 
-TEST_F(Commands, ReasoningEffortIsValidatedAndSaved) {
+TEST_F(Commands, ReasoningEffort_IsValidatedAndSaved) {
     add_builtin({});
     EXPECT_EQ(command(",reasoning_effort high"),
               "Session reasoning effort set to high (applies from the next turn).");
@@ -226,7 +226,7 @@ TEST_F(Commands, ReasoningEffortIsValidatedAndSaved) {
     EXPECT_EQ(count(tape("cli:chat"), entry_kind::event, "reasoning_effort_switch"), 1u);
 }
 
-TEST_F(Commands, OfAPluginAreToolsOfItsName) {
+TEST_F(Commands, PluginCommands_AreToolsOfTheirName) {
     add_builtin({});
     Plugin plugin;
     plugin.name = "more";
@@ -256,13 +256,13 @@ protected:
     }
 };
 
-TEST_F(ToolNames, ThatAreUnknownAreAnsweredWithThoseThatAreAlike) {
+TEST_F(ToolNames, UnknownToolName_IsAnsweredWithSimilarNames) {
     const std::string text = told("tape_serch");
     EXPECT_TRUE(text.starts_with("There is no tool named 'tape_serch'. Did you mean 'tape_search'"))
         << text;
 }
 
-TEST_F(ToolNames, ThatAreLikeNoneAreAnsweredWithTheSkills) {
+TEST_F(ToolNames, NameUnlikeAnyTool_IsAnsweredWithSkills) {
     const std::string text = told("xylophone");
     EXPECT_TRUE(
         text.starts_with("There is no tool named 'xylophone'. No other has a name like it."))
@@ -270,13 +270,13 @@ TEST_F(ToolNames, ThatAreLikeNoneAreAnsweredWithTheSkills) {
     EXPECT_NE(text.find("skill"), std::string::npos);
 }
 
-TEST_F(ToolNames, OfBubWorkWithItsArguments) {
+TEST_F(ToolNames, BubToolNames_TakeArgumentsOfBub) {
     JsonObject arguments;
     arguments["cmd"] = "echo from Bub";
     EXPECT_NE(told("bash", std::move(arguments)).find("from Bub"), std::string::npos);
 }
 
-TEST_F(ToolNames, B11_OfCommandsForOperatorsAreNotForModels) {
+TEST_F(ToolNames, B11_OperatorCommands_AreNotForModels) {
     JsonObject arguments;
     arguments["model_id"] = "expensive";
     const std::string text = told("model", std::move(arguments));
@@ -284,12 +284,12 @@ TEST_F(ToolNames, B11_OfCommandsForOperatorsAreNotForModels) {
     EXPECT_EQ(count(tape("cli:chat"), entry_kind::event, "model_switch"), 0u);
 }
 
-TEST_F(ToolNames, D47_EmptyingATapeIsForUsersOnly) {
+TEST_F(ToolNames, D47_EmptyingATape_IsForUsersOnly) {
     EXPECT_TRUE(told("tape_reset").starts_with("There is no tool named 'tape_reset'."));
     EXPECT_EQ(count(tape("cli:chat"), entry_kind::message), 2u);
 }
 
-TEST_F(Commands, TapeSearchTakesOneDateAlone) {
+TEST_F(Commands, TapeSearch_TakesOneDateAlone) {
     add_builtin({});
     (void)command(",tape.handoff x");
     const auto store = cubepi::run(framework->tape_store());
@@ -378,7 +378,7 @@ public:
     MessageHandler handler;
 };
 
-TEST_F(Quit, EndsTheTurnThatRunsAndWhatWaitsAndSaysSo) {
+TEST_F(Quit, Quit_StopsRunningAndWaitingTurnsWithNotice) {
     run([](Quit& t) -> Task<> {
         co_await t.handler(from_operator("1", ",touch begun; sleep 1000; touch slept"));
         co_await t.handler(from_operator("1", ",touch waited"));
@@ -390,7 +390,7 @@ TEST_F(Quit, EndsTheTurnThatRunsAndWhatWaitsAndSaysSo) {
     EXPECT_FALSE(std::filesystem::exists(root / "waited"));
 }
 
-TEST_F(Quit, KillsTheCommandsInTheBackground) {
+TEST_F(Quit, Quit_KillsTheCommandsInTheBackground) {
     run([](Quit& t) -> Task<> {
         const std::string command = "echo $$ > pid; touch begun; exec sleep 1000";
         co_await t.handler(from_operator("1", ",shell command='" + command + "' background=true"));
@@ -405,7 +405,7 @@ TEST_F(Quit, KillsTheCommandsInTheBackground) {
     EXPECT_EQ(desk->sent.back(), "1: Session tasks stopped.");
 }
 
-TEST_F(Quit, TheEndOfTheManagerEndsCommandsInTheBackgroundOnAllThreads) {
+TEST_F(Quit, EndOfManager_EndsBackgroundCommandsOnThreads) {
     const auto make = [this] {
         FrameworkOptions options;
         options.workspace = root;
@@ -435,7 +435,7 @@ TEST_F(Quit, TheEndOfTheManagerEndsCommandsInTheBackgroundOnAllThreads) {
     while (kill(pid, 0) == 0) std::this_thread::yield();
 }
 
-TEST_F(Quit, LeavesOtherSessionsAlone) {
+TEST_F(Quit, Quit_LeavesOtherSessionsAlone) {
     run([](Quit& t) -> Task<> {
         co_await t.handler(
             from_operator("2", ",touch other; while [ ! -e go ]; do sleep 0.02; done; echo done"));
@@ -450,7 +450,7 @@ TEST_F(Quit, LeavesOtherSessionsAlone) {
     EXPECT_EQ(desk->sent, expected);
 }
 
-TEST_F(Quit, B11_ASenderWhoIsNotAnOperatorEndsNothing) {
+TEST_F(Quit, B11_OtherSender_EndsNothing) {
     std::vector<cubepi::FauxStep> steps;
     steps.emplace_back("what do you mean by quit?");
     faux.set_responses(std::move(steps));

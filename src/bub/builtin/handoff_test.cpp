@@ -44,7 +44,7 @@ MessageList long_conversation() {
 
 }  // namespace
 
-TEST(ConversationDigest, ContainsTextsCallsAndResults) {
+TEST(ConversationDigest, Digest_ContainsTextsCallsAndResults) {
     MessageList messages;
     messages.push_back(user_message("look"));
     messages.push_back(calling("list"));
@@ -55,7 +55,7 @@ TEST(ConversationDigest, ContainsTextsCallsAndResults) {
     EXPECT_EQ(digest.text(1'000), "User: look\nAssistant calls list: {}\nResult of list: a.txt\n");
 }
 
-TEST(ConversationDigest, AConversationOfOneInputHasNoHistory) {
+TEST(ConversationDigest, ConversationOfOneInput_HasNoHistory) {
     MessageList messages;
     messages.push_back(
         cubepi::synthetic_user_message("[Anchor created: session/start]: {}", "anchor"));
@@ -73,7 +73,7 @@ TEST(ConversationDigest, AConversationOfOneInputHasNoHistory) {
         << digest.text(1'000);
 }
 
-TEST(ConversationDigest, KeepsTheFirstAndTheNewestMessagesWithinTheLimit) {
+TEST(ConversationDigest, LongConversation_KeepsFirstAndNewestMessages) {
     const ConversationDigest digest(long_conversation());
     ASSERT_GT(digest.size(), 2'000u);
     for (const std::size_t limit : {200u, 500u, 1'000u, 2'000u, 100'000u}) {
@@ -87,7 +87,7 @@ TEST(ConversationDigest, KeepsTheFirstAndTheNewestMessagesWithinTheLimit) {
     EXPECT_EQ(text.find("question 5"), std::string::npos) << text;
 }
 
-TEST(ConversationDigest, ShortensBetweenCharacters) {
+TEST(ConversationDigest, Shortening_CutsBetweenCharacters) {
     std::string text;
     for (int i = 0; i < 500; ++i) text += "\xE2\x82\xAC\xF0\x9F\x98\x80";
     for (std::size_t limit = 0; limit < 300; ++limit) {
@@ -197,7 +197,7 @@ private:
 
 constexpr const char* anchor = "auto_handoff/context_overflow";
 
-TEST_F(HandsOff, B10_TheModelSummarizesTheConversationAndContinuesFromTheSummary) {
+TEST_F(HandsOff, B10_OversizedConversation_ContinuesFromTheModelsSummary) {
     std::vector<cubepi::FauxStep> steps;
     steps.push_back(answer("noted"));
     steps.push_back(overflow());
@@ -224,7 +224,7 @@ TEST_F(HandsOff, B10_TheModelSummarizesTheConversationAndContinuesFromTheSummary
     EXPECT_NE(asked[2].system_prompt, asked[1].system_prompt);
 }
 
-TEST_F(HandsOff, TheSummaryIsReportedBeforeAndAfterWithWhereTheConversationIs) {
+TEST_F(HandsOff, Summary_IsReportedBeforeAndAfterwards) {
     std::vector<cubepi::FauxStep> steps;
     steps.push_back(answer("noted"));
     steps.push_back(overflow());
@@ -251,7 +251,7 @@ TEST_F(HandsOff, TheSummaryIsReportedBeforeAndAfterWithWhereTheConversationIs) {
     EXPECT_EQ(count(tape("cli:chat"), entry_kind::event, "run"), 3u);
 }
 
-TEST_F(HandsOff, WhatWasDroppedIsFoundOnTheTape) {
+TEST_F(HandsOff, DroppedMessages_AreFoundOnTheTape) {
     std::vector<cubepi::FauxStep> steps;
     steps.push_back(answer("noted"));
     steps.push_back(overflow());
@@ -264,7 +264,7 @@ TEST_F(HandsOff, WhatWasDroppedIsFoundOnTheTape) {
               std::string::npos);
 }
 
-TEST_F(HandsOff, ASummaryThatDoesNotFitEitherIsTriedAgainWithLess) {
+TEST_F(HandsOff, OversizedSummaryRequest_IsRetriedWithLess) {
     std::vector<cubepi::FauxStep> steps;
     const std::string many(20'000, 'x');
     for (int i = 0; i < 4; ++i) steps.push_back(answer("noted"));
@@ -296,7 +296,7 @@ TEST_F(HandsOff, ASummaryThatDoesNotFitEitherIsTriedAgainWithLess) {
     EXPECT_EQ(notices_of("context_handoff").at(0).details.at("calls"), Json(3));
 }
 
-TEST_F(HandsOff, ASummaryThatFailsIsReportedAndTheTurnContinuesWithoutIt) {
+TEST_F(HandsOff, FailedSummary_IsReportedAndTheTurnContinues) {
     std::vector<cubepi::FauxStep> steps;
     steps.push_back(answer("noted"));
     steps.push_back(overflow());
@@ -318,7 +318,7 @@ TEST_F(HandsOff, ASummaryThatFailsIsReportedAndTheTurnContinuesWithoutIt) {
     EXPECT_EQ(asked.back().texts[1], "two");
 }
 
-TEST_F(HandsOff, AnEmptySummaryIsNone) {
+TEST_F(HandsOff, EmptySummary_CountsAsFailed) {
     std::vector<cubepi::FauxStep> steps;
     steps.push_back(answer("noted"));
     steps.push_back(overflow());
@@ -330,7 +330,7 @@ TEST_F(HandsOff, AnEmptySummaryIsNone) {
     EXPECT_EQ(summary_event().at("error"), Json("the model returned no text"));
 }
 
-TEST_F(HandsOff, AFirstMessageThatDoesNotFitHasNothingToSummarize) {
+TEST_F(HandsOff, OversizedFirstMessage_HasNothingToSummarize) {
     std::vector<cubepi::FauxStep> steps;
     steps.push_back(overflow());
     steps.push_back(answer("done"));
@@ -342,7 +342,7 @@ TEST_F(HandsOff, AFirstMessageThatDoesNotFitHasNothingToSummarize) {
     EXPECT_EQ(summary_event().at("status"), Json("nothing"));
 }
 
-TEST_F(HandsOff, ToolCallsOfTheTurnAreInTheSummaryAndNoResultIsWithoutItsCall) {
+TEST_F(HandsOff, ToolCalls_AreSummarizedWithTheirResults) {
     std::vector<cubepi::FauxStep> steps;
     steps.push_back(answer(test::calling("tape_info")));
     steps.push_back(overflow());
@@ -357,7 +357,7 @@ TEST_F(HandsOff, ToolCallsOfTheTurnAreInTheSummaryAndNoResultIsWithoutItsCall) {
     EXPECT_EQ(asked[2].texts.size(), 2u);
 }
 
-TEST_F(HandsOff, AMessageThatCameDuringTheTurnIsRepeated) {
+TEST_F(HandsOff, MessageDuringTheTurn_IsRepeated) {
     std::vector<cubepi::FauxStep> steps;
     steps.emplace_back([this](const ModelRequest&) -> Task<cubepi::AssistantMessage> {
         const auto inbox = co_await framework->steering_inbox();
@@ -387,7 +387,7 @@ BuiltinOptions with_price(double max_spend) {
     return options;
 }
 
-TEST_F(HandsOff, D24_UsageAndCostOfTheTurnIncludeTheSummary) {
+TEST_F(HandsOff, D24_UsageAndCostOfTurn_IncludeTheSummary) {
     std::vector<cubepi::FauxStep> steps;
     steps.push_back(answer(test::calling("tape_info")));
     steps.push_back(overflow());
@@ -416,7 +416,7 @@ TEST_F(HandsOff, D24_UsageAndCostOfTheTurnIncludeTheSummary) {
     EXPECT_LT(summary, dollars);
 }
 
-TEST_F(HandsOff, D24_TheSummaryCountsTowardMaxSpend) {
+TEST_F(HandsOff, D24_Summary_CountsTowardMaxSpend) {
     std::vector<cubepi::FauxStep> steps;
     const std::string words(4'000, 'w');
     steps.push_back(answer(test::calling("tape_info")));
@@ -433,7 +433,7 @@ TEST_F(HandsOff, D24_TheSummaryCountsTowardMaxSpend) {
     EXPECT_EQ(count(tape("cli:chat"), entry_kind::anchor, anchor), 1u);
 }
 
-TEST_F(HandsOff, D24_TheSummaryCountsTowardMaxTurns) {
+TEST_F(HandsOff, D24_Summary_CountsTowardMaxTurns) {
     for (const std::size_t most : {3u, 2u}) {
         std::vector<cubepi::FauxStep> steps;
         steps.push_back(answer(test::calling("tape_info")));
@@ -463,7 +463,7 @@ TEST_F(HandsOff, D24_TheSummaryCountsTowardMaxTurns) {
 }
 
 /// The turn is cancelled during the summary.
-TEST_F(HandsOff, D7_AStopDuringTheSummaryLeavesTheConversationAsItWas) {
+TEST_F(HandsOff, D7_StopDuringSummary_LeavesTheConversationUnchanged) {
     std::vector<cubepi::FauxStep> steps;
     std::stop_source stop;
     steps.push_back(answer("noted"));

@@ -112,7 +112,7 @@ private:
     }
 };
 
-TEST_F(HttpChannelTest, AnswersAMessageWithTheOutputsOfItsTurn) {
+TEST_F(HttpChannelTest, Message_IsAnsweredWithOutputsOfItsTurn) {
     add({"Hello, Ann."});
     serve([](HttpChannelTest& t) -> Task<> {
         const Reply reply = co_await t.post(R"({"session": "s1", "text": "Hi", "user": "ann"})");
@@ -124,7 +124,7 @@ TEST_F(HttpChannelTest, AnswersAMessageWithTheOutputsOfItsTurn) {
     EXPECT_EQ(count(tape("http:s1"), entry_kind::message), 2u);
 }
 
-TEST_F(HttpChannelTest, ASessionWithoutANameIsANewOne) {
+TEST_F(HttpChannelTest, UnnamedSession_IsANewOne) {
     add({"one", "two"});
     serve([](HttpChannelTest& t) -> Task<> {
         const Reply first = co_await t.post(R"({"text": "a"})");
@@ -133,7 +133,7 @@ TEST_F(HttpChannelTest, ASessionWithoutANameIsANewOne) {
     });
 }
 
-TEST_F(HttpChannelTest, StreamsTheAnswerAsEvents) {
+TEST_F(HttpChannelTest, StreamingRequest_GetsTheAnswerAsEvents) {
     add({"A streamed answer."});
     serve([](HttpChannelTest& t) -> Task<> {
         const Reply reply = co_await t.post(R"({"session": "s1", "text": "Hi"})",
@@ -151,7 +151,7 @@ TEST_F(HttpChannelTest, StreamsTheAnswerAsEvents) {
     });
 }
 
-TEST_F(HttpChannelTest, RefusesARequestWithoutTheToken) {
+TEST_F(HttpChannelTest, RequestWithoutToken_IsRefused) {
     add({"never"});
     serve([](HttpChannelTest& t) -> Task<> {
         for (const char* value : {"Bearer wrong", "Bearer ", "Basic secret", "secret"}) {
@@ -163,7 +163,7 @@ TEST_F(HttpChannelTest, RefusesARequestWithoutTheToken) {
     EXPECT_THROW(HttpChannel(HttpChannelOptions(), nullptr), cubepi::Error);
 }
 
-TEST_F(HttpChannelTest, SaysWhatIsWrongWithARequest) {
+TEST_F(HttpChannelTest, InvalidRequest_SaysWhatIsWrong) {
     add({"never"});
     serve([](HttpChannelTest& t) -> Task<> {
         const std::vector<std::pair<std::string, std::string>> bad{
@@ -183,7 +183,7 @@ TEST_F(HttpChannelTest, SaysWhatIsWrongWithARequest) {
     });
 }
 
-TEST_F(HttpChannelTest, B18_ARepeatedRequestGetsTheSameAnswer) {
+TEST_F(HttpChannelTest, B18_RepeatedRequest_GetsTheSameAnswer) {
     add({"once", "twice"});
     serve([](HttpChannelTest& t) -> Task<> {
         const std::string body = R"({"session": "s1", "text": "Hi"})";
@@ -198,7 +198,7 @@ TEST_F(HttpChannelTest, B18_ARepeatedRequestGetsTheSameAnswer) {
     EXPECT_EQ(count(tape("http:s1"), entry_kind::message), 2u);
 }
 
-TEST_F(HttpChannelTest, B18_AMessageThatWasAnsweredByAnEarlierProcessIsNotProcessedAgain) {
+TEST_F(HttpChannelTest, B18_MessageAnsweredByEarlierProcess_IsNotReprocessed) {
     deliveries = std::make_shared<MemoryDeliveryLog>();
     add({"once", "twice"});
     const auto send = [](HttpChannelTest& t, int status) -> Task<> {
@@ -213,7 +213,7 @@ TEST_F(HttpChannelTest, B18_AMessageThatWasAnsweredByAnEarlierProcessIsNotProces
     EXPECT_EQ(count(tape("http:s1"), entry_kind::message), 2u);
 }
 
-TEST_F(HttpChannelTest, B18_ARequestThatIsRepeatedAfterARestartGetsTheAnswer) {
+TEST_F(HttpChannelTest, B18_RequestRepeatedAfterRestart_GetsTheAnswer) {
     auto log = std::make_shared<MemoryDeliveryLog>();
     Envelope message = Envelope("Hi").on("http", "s1");
     message.inbound_id = "k1";
@@ -230,7 +230,7 @@ TEST_F(HttpChannelTest, B18_ARequestThatIsRepeatedAfterARestartGetsTheAnswer) {
     EXPECT_TRUE(cubepi::run(log->unfinished()).empty());
 }
 
-TEST_F(HttpChannelTest, B25_OnlyAnOperatorApprovesACall) {
+TEST_F(HttpChannelTest, B25_Operator_IsTheOnlyApproverOfCalls) {
     add({test::calling("press"), "done"});
     serve([](HttpChannelTest& t) -> Task<> {
         const Reply asked =
@@ -248,7 +248,7 @@ TEST_F(HttpChannelTest, B25_OnlyAnOperatorApprovesACall) {
     });
 }
 
-TEST_F(HttpChannelTest, IdentitiesAreNotTakenFromTheContext) {
+TEST_F(HttpChannelTest, IdentitiesInContext_AreIgnored) {
     add({test::calling("press"), "done"});
     serve([](HttpChannelTest& t) -> Task<> {
         (void)co_await t.post(R"({"session": "s1", "text": "Press it"})");
@@ -269,7 +269,7 @@ Envelope approval_of(const std::string& session) {
     return message;
 }
 
-TEST_F(HttpChannelTest, B24_MessagesOfTheOperatorDoNotMixTheOutputsOfTheirSessions) {
+TEST_F(HttpChannelTest, B24_OperatorMessages_KeepOutputsOfSessionsApart) {
     add({test::calling("press"), test::calling("press"), "one", "two", "for the client"});
     std::vector<std::string> errors;
     Plugin observer;
@@ -298,7 +298,7 @@ Envelope message_of(const std::string& key) {
     return message;
 }
 
-TEST_F(HttpChannelTest, ANoticeAboutARejectedMessageIsNotInTheAnswerToAnother) {
+TEST_F(HttpChannelTest, RejectionNotice_StaysOutOfOtherAnswers) {
     add({"never"});
     serve([](HttpChannelTest& t) -> Task<> {
         const Envelope message = message_of("k1");
@@ -313,7 +313,7 @@ TEST_F(HttpChannelTest, ANoticeAboutARejectedMessageIsNotInTheAnswerToAnother) {
     });
 }
 
-TEST_F(HttpChannelTest, AMessageThatIsDroppedIsAnswered) {
+TEST_F(HttpChannelTest, DroppedMessage_IsAnswered) {
     add({"never"});
     Plugin dropping;
     dropping.name = "dropping";
@@ -340,7 +340,7 @@ Task<> post_refused(HttpChannelTest& t, int& refused) {
     if (reply.status == 503 && reply.body.find("no space") != std::string::npos) ++refused;
 }
 
-TEST_F(HttpChannelTest, ARequestThatRepeatsARefusedOneIsRefused) {
+TEST_F(HttpChannelTest, RepetitionOfRefusedRequest_IsRefused) {
     add({"never"});
     cubepi::AsyncEvent decide;
     cubepi::AsyncEvent asked;
@@ -365,7 +365,7 @@ TEST_F(HttpChannelTest, ARequestThatRepeatsARefusedOneIsRefused) {
     EXPECT_EQ(refused, 2);
 }
 
-TEST_F(HttpChannelTest, AFailureOfTheModelIsPartOfTheAnswer) {
+TEST_F(HttpChannelTest, ModelFailure_IsPartOfTheAnswer) {
     add({cubepi::faux_failure("overloaded")});
     serve([](HttpChannelTest& t) -> Task<> {
         const Reply reply = co_await t.post(R"({"session": "s1", "text": "Hi"})");

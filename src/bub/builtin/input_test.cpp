@@ -85,7 +85,7 @@ protected:
     std::optional<cubepi::Message> asked;
 };
 
-TEST_F(Media, ImagesAndVideosBecomePartsBehindTheTextInTheirOrder) {
+TEST_F(Media, ImagesAndVideos_FollowTheTextInOrder) {
     expect_parts({item(MediaType::video, "video/mp4", "https://example.org/v.mp4"),
                   fetched(MediaType::image, "image/png", "abc")},
                  R"([{"type": "text", "text": "look"},
@@ -93,13 +93,13 @@ TEST_F(Media, ImagesAndVideosBecomePartsBehindTheTextInTheirOrder) {
                      {"type": "image_url", "image_url": {"url": "data:image/png;base64,YWJj"}}])");
 }
 
-TEST_F(Media, AudioBecomesDataWithAFormat) {
+TEST_F(Media, Audio_BecomesDataWithAFormat) {
     expect_parts({fetched(MediaType::audio, "audio/mpeg", "abc")},
                  R"([{"type": "text", "text": "look"},
                      {"type": "input_audio", "input_audio": {"data": "YWJj", "format": "mp3"}}])");
 }
 
-TEST_F(Media, TheFormatOfAudioFollowsItsMimeType) {
+TEST_F(Media, AudioFormat_FollowsTheMimeType) {
     const std::vector<std::pair<std::string, std::string>> cases = {
         {"audio/mpeg", "mp3"},  {"audio/mp3", "mp3"},
         {"audio/ogg", "ogg"},   {"audio/ogg; codecs=opus", "ogg"},
@@ -117,7 +117,7 @@ TEST_F(Media, TheFormatOfAudioFollowsItsMimeType) {
     }
 }
 
-TEST_F(Media, WhatNoModelTakesIsLeftOut) {
+TEST_F(Media, UnsupportedMedia_IsLeftOut) {
     MediaItem document = item(MediaType::document, "application/pdf", "");
     document.fetch = []() -> Task<std::optional<std::string>> {
         throw std::runtime_error("unexpected fetch");
@@ -129,7 +129,7 @@ TEST_F(Media, WhatNoModelTakesIsLeftOut) {
     EXPECT_EQ(*made.if_text(), "look");
 }
 
-TEST_F(Media, TheModelReceivesTheImageAndANoticeOfUnsupportedMedia) {
+TEST_F(Media, Model_ReceivesImageAndNoticeOfUnsupportedMedia) {
     std::vector<MediaItem> media = {fetched(MediaType::image, "image/png", "abc"),
                                     fetched(MediaType::audio, "audio/ogg", "abc"),
                                     item(MediaType::video, "video/mp4", "https://e.org/v")};
@@ -145,7 +145,7 @@ TEST_F(Media, TheModelReceivesTheImageAndANoticeOfUnsupportedMedia) {
     EXPECT_NE(asked->text().find("video_url"), std::string::npos);
 }
 
-TEST_F(Media, AFetchThatFailsFailsTheTurnAndIsTold) {
+TEST_F(Media, FailedFetch_FailsTheTurnAndIsReported) {
     MediaItem broken = item(MediaType::image, "image/png", "");
     broken.fetch = []() -> Task<std::optional<std::string>> {
         throw std::runtime_error("the file is gone");
@@ -161,7 +161,7 @@ TEST_F(Media, AFetchThatFailsFailsTheTurnAndIsTold) {
     EXPECT_FALSE(asked);
 }
 
-TEST_F(Media, B11_ACommandsMediaAreNotLookedAt) {
+TEST_F(Media, B11_MediaOfCommand_AreNotFetched) {
     Envelope command = with({item(MediaType::image, "image/png", "https://e.org/a")});
     command.content = ",help";
     command.from_operator = true;
@@ -238,7 +238,7 @@ protected:
     MessageList asked;  // the model's last request
 };
 
-TEST_F(SameInput, D42_ATurnThatWasOverIsAnsweredAsItWasThen) {
+TEST_F(SameInput, D42_FinishedTurn_IsAnsweredAsBefore) {
     for (const bool streams : {false, true}) {
         SCOPED_TRACE(streams);
         std::vector<cubepi::FauxStep> steps;
@@ -255,7 +255,7 @@ TEST_F(SameInput, D42_ATurnThatWasOverIsAnsweredAsItWasThen) {
     }
 }
 
-TEST_F(SameInput, D42_AnotherInboundIsAnotherMessageWhateverItSays) {
+TEST_F(SameInput, D42_AnotherInboundId_IsAnotherMessage) {
     std::vector<cubepi::FauxStep> steps;
     for (const char* answer : {"one", "two", "three", "four"}) steps.emplace_back(answer);
     add_builtin(std::move(steps));
@@ -271,7 +271,7 @@ TEST_F(SameInput, D42_AnotherInboundIsAnotherMessageWhateverItSays) {
     EXPECT_EQ(inputs(), 4u);
 }
 
-TEST_F(SameInput, D42_StepsAreRepeatedUnchanged) {
+TEST_F(SameInput, D42_CompletedSteps_AreRepeatedUnchanged) {
     leave_turn({question(), look(), seen(), Message(faux_assistant_message("A box."))});
     add_builtin({});
     EXPECT_EQ(take(update("1"), true).model_output, "Let me look.\n\nA box.") << "B19";
@@ -279,7 +279,7 @@ TEST_F(SameInput, D42_StepsAreRepeatedUnchanged) {
     EXPECT_EQ(inputs(), 1u);
 }
 
-TEST_F(SameInput, D42_ATurnInterruptedInItsToolsIsResumed) {
+TEST_F(SameInput, D42_TurnInterruptedInItsTools_IsResumed) {
     leave_turn({question(), look()});
     std::vector<cubepi::FauxStep> steps;
     steps.push_back(noting("A box, I think."));
@@ -293,7 +293,7 @@ TEST_F(SameInput, D42_ATurnInterruptedInItsToolsIsResumed) {
     EXPECT_EQ(faux.call_count(), 1u);
 }
 
-TEST_F(SameInput, D42_AnInterruptedAnswerIsRequestedAgain) {
+TEST_F(SameInput, D42_InterruptedAnswer_IsRequestedAgain) {
     leave_turn({question()}, "A bo");
     std::vector<cubepi::FauxStep> steps;
     steps.push_back(noting("A box."));
@@ -306,7 +306,7 @@ TEST_F(SameInput, D42_AnInterruptedAnswerIsRequestedAgain) {
     EXPECT_EQ(count(tape("mail:chat"), entry_kind::message), 3u) << "B9: the conversation is kept";
 }
 
-TEST_F(SameInput, D42_AFailedTurnIsRetried) {
+TEST_F(SameInput, D42_FailedTurn_IsRetried) {
     std::vector<cubepi::FauxStep> steps;
     cubepi::ErrorInfo info;
     info.code = cubepi::ErrorCode::provider;
@@ -319,7 +319,7 @@ TEST_F(SameInput, D42_AFailedTurnIsRetried) {
     EXPECT_EQ(inputs(), 1u);
 }
 
-TEST_F(SameInput, D42_ATurnThatRestartedAfterAHandOffIsOneInputToo) {
+TEST_F(SameInput, D42_TurnRestartedAfterHandOff_IsOneInput) {
     std::vector<cubepi::FauxStep> steps;
     cubepi::ErrorInfo info;
     info.code = cubepi::ErrorCode::context_length;
@@ -332,7 +332,7 @@ TEST_F(SameInput, D42_ATurnThatRestartedAfterAHandOffIsOneInputToo) {
     EXPECT_EQ(faux.call_count(), 2u);
 }
 
-TEST_F(SameInput, D42_AMessageThatCameIntoAnothersTurnIsAnsweredWithThat) {
+TEST_F(SameInput, D42_MessageWithinAnotherTurn_SharesItsAnswer) {
     leave_turn({question(), look(), seen(), cubepi::user_message("Be quick!", "mail:2"),
                 Message(faux_assistant_message("A box."))});
     add_builtin({});
@@ -343,7 +343,7 @@ TEST_F(SameInput, D42_AMessageThatCameIntoAnothersTurnIsAnsweredWithThat) {
     EXPECT_EQ(faux.call_count(), 0u);
 }
 
-TEST_F(SameInput, D42_WhatAPluginHasAnsweredIsAnsweredAsItWasThenToo) {
+TEST_F(SameInput, D42_AnswerOfPlugin_IsRepeatedAsBefore) {
     add_builtin({});
     int asked_plugin = 0;
     framework->add(Plugin{.name = "own", .run_model = [&](RunModelCall&) {
@@ -359,7 +359,7 @@ TEST_F(SameInput, D42_WhatAPluginHasAnsweredIsAnsweredAsItWasThenToo) {
     }
 }
 
-TEST_F(SameInput, D42_AMessageThatSteersATurnIsKnownByItsInboundToo) {
+TEST_F(SameInput, D42_SteeringMessage_IsKnownByItsInboundId) {
     std::vector<cubepi::FauxStep> steps;
     steps.emplace_back([](const cubepi::ModelRequest&) -> Task<cubepi::AssistantMessage> {
         co_return faux_assistant_message("Let me see.");

@@ -29,7 +29,7 @@ protected:
     const std::filesystem::path work = root / "work";
 };
 
-TEST_F(ProjectFiles, AgentsFileIsReadWithItsSize) {
+TEST_F(ProjectFiles, AgentsFile_IsReadWithItsSize) {
     EXPECT_EQ(read_agents_file(work).text, "");
     EXPECT_EQ(read_agents_file(work).problem, "") << "most projects have none";
     write(work / "AGENTS.md", "Tabs.\n \n");
@@ -39,7 +39,7 @@ TEST_F(ProjectFiles, AgentsFileIsReadWithItsSize) {
     EXPECT_EQ(agents.problem, "");
 }
 
-TEST_F(ProjectFiles, B30_LinksAreRejectedAndReported) {
+TEST_F(ProjectFiles, B30_Links_AreRejectedAndReported) {
     write(root / "secret", "KEY=1");
     for (const std::filesystem::path& target : {root / "secret", std::filesystem::path("other.md"),
                                                 std::filesystem::path("/proc/self/environ")}) {
@@ -52,7 +52,7 @@ TEST_F(ProjectFiles, B30_LinksAreRejectedAndReported) {
     }
 }
 
-TEST_F(ProjectFiles, B30_ALongerFileIsCutForTheModelAndTheUser) {
+TEST_F(ProjectFiles, B30_LongerFile_IsCutAndReported) {
     write(work / "AGENTS.md", std::string(64 * 1024, 'a'));
     EXPECT_EQ(read_agents_file(work).text.size(), 64u * 1024);
     EXPECT_EQ(read_agents_file(work).problem, "");
@@ -66,12 +66,12 @@ TEST_F(ProjectFiles, B30_ALongerFileIsCutForTheModelAndTheUser) {
     EXPECT_EQ(agents.problem, "AGENTS.md has 65.5 KB; only its first 64 KiB are loaded.");
 }
 
-TEST_F(ProjectFiles, APathThatIsNotAFileIsNotWaitedFor) {
+TEST_F(ProjectFiles, IrregularFile_IsNotWaitedFor) {
     ASSERT_EQ(mkfifo((work / "AGENTS.md").c_str(), 0600), 0);
     EXPECT_THAT(read_agents_file(work).problem, HasSubstr("not a regular file"));
 }
 
-TEST_F(ProjectFiles, SkillsComeFromDirectoriesWithoutLinks) {
+TEST_F(ProjectFiles, Skills_ComeFromDirectoriesWithoutLinks) {
     write_skill(work / ".agents" / "skills" / "one", "Run $SKILL_DIR/x.");
     write_skill(work / ".agent" / "skills" / "one", "A later directory.");
     write_skill(root / "more" / "two", "More.");
@@ -90,7 +90,7 @@ TEST_F(ProjectFiles, SkillsComeFromDirectoriesWithoutLinks) {
                                             HasSubstr("three is not loaded: it is a symbolic")));
 }
 
-TEST_F(ProjectFiles, ADirectoryOfSkillsThatIsALinkIsRefused) {
+TEST_F(ProjectFiles, LinkedSkillDirectory_IsRefused) {
     write_skill(root / "outside" / "skills" / "one", "Outside.");
     std::filesystem::create_symlink(root / "outside", work / ".agents");
     const FoundSkills found = skills();
@@ -98,7 +98,7 @@ TEST_F(ProjectFiles, ADirectoryOfSkillsThatIsALinkIsRefused) {
     EXPECT_THAT(found.problems, ElementsAre(HasSubstr("symbolic link")));
 }
 
-TEST_F(ProjectFiles, ALongSkillIsCut) {
+TEST_F(ProjectFiles, LongSkill_IsCut) {
     write_skill(root / "more" / "long", std::string(70'000, 'x'));
     const FoundSkills found = skills();
     ASSERT_THAT(found.skills, SizeIs(1));
@@ -106,7 +106,7 @@ TEST_F(ProjectFiles, ALongSkillIsCut) {
     EXPECT_THAT(found.problems, ElementsAre(HasSubstr("only the first 64 KiB")));
 }
 
-TEST_F(ProjectFiles, OneLineSaysWhatIsLoaded) {
+TEST_F(ProjectFiles, LoadedFiles_AreSummarizedInOneLine) {
     EXPECT_EQ(look_at_project_files(work, false), LoadedFiles());
     write_skill(work / ".agents" / "skills" / "one", "One.");
     EXPECT_EQ(look_at_project_files(work, false).summary, "Loaded 1 skill");
@@ -121,7 +121,7 @@ TEST_F(ProjectFiles, OneLineSaysWhatIsLoaded) {
                 ElementsAre(HasSubstr("AGENTS.md is not loaded")));
 }
 
-TEST_F(ProjectFiles, TheUserIsToldWhenATurnLoadsSomethingElse) {
+TEST_F(ProjectFiles, TurnLoadingOtherFiles_NotifiesTheUser) {
     std::vector<std::string> warnings;
     FrameworkOptions framework_options;
     framework_options.workspace = work;

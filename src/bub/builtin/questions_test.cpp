@@ -81,7 +81,7 @@ protected:
     std::vector<std::string> removed;
 };
 
-TEST_F(Questions, B23_ATurnThatAsksEndsSuspendedWithItsQuestion) {
+TEST_F(Questions, B23_TurnThatAsks_EndsSuspendedWithItsQuestion) {
     add({removal(), "done"});
     const TurnResult result = say("Clean up");
     ASSERT_EQ(kinds(result), std::vector<std::string>{"question"});
@@ -92,7 +92,7 @@ TEST_F(Questions, B23_ATurnThatAsksEndsSuspendedWithItsQuestion) {
     EXPECT_TRUE(removed.empty());
 }
 
-TEST_F(Questions, B23_TheAnswerContinuesTheRun) {
+TEST_F(Questions, B23_Answer_ContinuesTheRun) {
     add({removal(), "All clean."});
     (void)say("Clean up");
     const TurnResult result = say(",approve c1");
@@ -107,7 +107,7 @@ TEST_F(Questions, B23_TheAnswerContinuesTheRun) {
     EXPECT_EQ(count(tape("cli:chat"), entry_kind::tool_result), 1u);
 }
 
-TEST_F(Questions, B23_TheAnswerContinuesTheRunAfterARestart) {
+TEST_F(Questions, B23_AnswerAfterRestart_ContinuesTheRun) {
     add({removal()});
     (void)say("Clean up");
     restart({"All clean."});
@@ -120,14 +120,14 @@ TEST_F(Questions, B23_TheAnswerContinuesTheRunAfterARestart) {
     EXPECT_EQ(removed.size(), 1u);
 }
 
-TEST_F(Questions, ADenialReachesTheModel) {
+TEST_F(Questions, Denial_ReachesTheModel) {
     add({removal(), "As you wish."});
     (void)say("Clean up");
     EXPECT_EQ(say(",deny c1 not today").model_output, "As you wish.");
     EXPECT_TRUE(removed.empty());
 }
 
-TEST_F(Questions, B25_OnlyAnOperatorAnswers) {
+TEST_F(Questions, B25_SenderWithoutOperatorRights_CannotAnswer) {
     add({removal(), "done"});
     const TurnResult asked = say("Clean up", "telegram");
     ASSERT_EQ(kinds(asked), std::vector<std::string>{"question"});
@@ -147,7 +147,7 @@ TEST_F(Questions, B25_OnlyAnOperatorAnswers) {
     EXPECT_EQ(removed.size(), 1u);
 }
 
-TEST_F(Questions, B25_TheUserWhoWasAskedAnswersQuestionsAndWithdrawsThem) {
+TEST_F(Questions, B25_AskedUser_AnswersAndWithdrawsQuestions) {
     add({which_color(), "Teal it is.", which_color(), removal(), "done"});
     const TurnResult asked = say_as("ada", "Paint it");
     EXPECT_NE(
@@ -163,7 +163,7 @@ TEST_F(Questions, B25_TheUserWhoWasAskedAnswersQuestionsAndWithdrawsThem) {
     EXPECT_TRUE(removed.empty());
 }
 
-TEST_F(Questions, B25_ApproversAnswerToo) {
+TEST_F(Questions, B25_Approvers_MayAnswer) {
     TurnQuestions questions;
     questions.policy = ask_about_removals;
     questions.may_answer = [](const Envelope& message, const cubepi::HitlRequest&) {
@@ -177,7 +177,7 @@ TEST_F(Questions, B25_ApproversAnswerToo) {
     EXPECT_EQ(removed.size(), 1u);
 }
 
-TEST_F(Questions, B24_InAPrivateChatTheTextOfTheUserIsTheAnswer) {
+TEST_F(Questions, B24_TextInPrivateChat_IsTheAnswer) {
     add({which_color(), "Teal it is.", removal(), "done"});
     (void)say_as("ada", "Paint it", true);
     EXPECT_EQ(say_as("bob", "red", true).model_output, "") << "another user";
@@ -187,13 +187,13 @@ TEST_F(Questions, B24_InAPrivateChatTheTextOfTheUserIsTheAnswer) {
     EXPECT_TRUE(removed.empty());
 }
 
-TEST_F(Questions, B26_WithoutRulesACallThatWritesIsAskedAbout) {
+TEST_F(Questions, B26_CallThatWrites_IsAskedAboutWithoutRules) {
     add({removal(), "done"}, TurnQuestions());
     EXPECT_EQ(kinds(say_as("ada", "Clean up")), std::vector<std::string>{"question"});
     EXPECT_TRUE(removed.empty());
 }
 
-TEST_F(Questions, B26_RulesDecideByTheSender) {
+TEST_F(Questions, B26_Rules_DecideByTheSender) {
     const auto rules = [](const Envelope& message) {
         SenderRules rules;
         if (sender_of(message) == "ada") rules.allow.allow(cubepi::ApprovalRule{"remove", "*"});
@@ -210,7 +210,7 @@ TEST_F(Questions, B26_RulesDecideByTheSender) {
     EXPECT_EQ(removed, std::vector<std::string>{"/tmp/x"});
 }
 
-TEST_F(Questions, B26_TheRulesOfTheAskerHoldInTheTurnOfTheAnswer) {
+TEST_F(Questions, B26_RulesOfAsker_HoldInTheAnswersTurn) {
     TurnQuestions questions;
     questions.rules = [](const Envelope& message) {
         SenderRules rules;
@@ -226,7 +226,7 @@ TEST_F(Questions, B26_TheRulesOfTheAskerHoldInTheTurnOfTheAnswer) {
     EXPECT_EQ(say_as("boss", ",approve c2").model_output, "done");
 }
 
-TEST_F(Questions, B24_OtherTextIsToldWhichQuestionIsOpen) {
+TEST_F(Questions, B24_OtherText_IsToldTheOpenQuestion) {
     add({removal(), "done"});
     (void)say("Clean up");
     const TurnResult told = say("Are you there?");
@@ -238,7 +238,7 @@ TEST_F(Questions, B24_OtherTextIsToldWhichQuestionIsOpen) {
     EXPECT_EQ(say(",approve").model_output, "done");
 }
 
-TEST_F(Questions, B24_AbandonWithdrawsTheQuestion) {
+TEST_F(Questions, B24_Abandon_WithdrawsTheQuestion) {
     add({removal(), "next"});
     (void)say("Clean up");
     EXPECT_EQ(say(",abandon").model_output, "The question was withdrawn.");
@@ -246,7 +246,7 @@ TEST_F(Questions, B24_AbandonWithdrawsTheQuestion) {
     EXPECT_TRUE(removed.empty());
 }
 
-TEST_F(Questions, ABadAnswerIsRejectedAndTheQuestionStaysOpen) {
+TEST_F(Questions, BadAnswer_IsRejectedAndQuestionStaysOpen) {
     add({removal(), "done"});
     (void)say("Clean up");
     EXPECT_NE(say(",answer c1 perhaps").model_output.find("rejected"), std::string::npos);
@@ -255,7 +255,7 @@ TEST_F(Questions, ABadAnswerIsRejectedAndTheQuestionStaysOpen) {
     EXPECT_EQ(removed.size(), 1u);
 }
 
-TEST_F(Questions, TheModelAsksTheUser) {
+TEST_F(Questions, Model_AsksTheUser) {
     add({test::calling("ask_user", {{"questions", JsonArray{JsonObject{{"key", "color"},
                                                                        {"prompt", "Which?"}}}}}),
          "Teal it is."});
@@ -269,7 +269,7 @@ TEST_F(Questions, TheModelAsksTheUser) {
     EXPECT_EQ(say(",answer " + id + " teal").model_output, "Teal it is.");
 }
 
-TEST_F(Questions, B23_AStreamingTurnEndsWithTheEventSuspended) {
+TEST_F(Questions, B23_StreamingTurn_EndsWithTheEventSuspended) {
     add({removal(), "done"});
     const TurnResult result = say("Clean up", "cli", true);
     EXPECT_EQ(kinds(result), std::vector<std::string>{"question"});
@@ -320,7 +320,7 @@ TEST_F(Questions, D85_SubagentIsDenied_ItGetsTheReason) {
     EXPECT_TRUE(removed.empty());
 }
 
-TEST_F(Questions, D85_EqualCallIdsInEachTurn_AreOtherSubagents) {
+TEST_F(Questions, D85_EqualCallIds_AreOtherSubagents) {
     add({to_subagent(), removal("/tmp/a"), "first", to_subagent(), removal("/tmp/b"), "second",
          "All clean."});
     const TurnResult first = say("Clean up");
@@ -408,7 +408,7 @@ protected:
         std::make_shared<cubepi::testing::ManualClock>();
 };
 
-TEST_F(ExpiringQuestions, D65_TheEndOfTheTimeContinuesTheRunOnce) {
+TEST_F(ExpiringQuestions, D65_ExpiredQuestion_ContinuesTheRunOnce) {
     begin({removal(), "no answer came"});
     (void)say("Clean up");
     clock->advance(std::chrono::minutes(1));
@@ -420,7 +420,7 @@ TEST_F(ExpiringQuestions, D65_TheEndOfTheTimeContinuesTheRunOnce) {
     EXPECT_TRUE(again.outbounds.empty());
 }
 
-TEST_F(ExpiringQuestions, D65_AQuestionWithTimeLeftStaysOpen) {
+TEST_F(ExpiringQuestions, D65_QuestionWithTimeLeft_StaysOpen) {
     begin({removal(), "done"});
     (void)say("Clean up");
     const TurnResult early = expire("c1");
@@ -429,7 +429,7 @@ TEST_F(ExpiringQuestions, D65_AQuestionWithTimeLeftStaysOpen) {
     EXPECT_EQ(say(",approve c1").model_output, "done");
 }
 
-TEST_F(ExpiringQuestions, D65_OnlyAnOperatorsMessageExpiresAQuestion) {
+TEST_F(ExpiringQuestions, D65_MessageOfNonOperator_DoesNotExpireQuestion) {
     begin({removal(), "done"});
     (void)say("Clean up");
     clock->advance(std::chrono::minutes(1));

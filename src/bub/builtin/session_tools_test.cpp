@@ -51,7 +51,7 @@ protected:
     }
 };
 
-TEST_F(Spill, AResultThatIsTooLongIsReadableInALaterTurnAndAfterARestart) {
+TEST_F(Spill, LongResult_IsReadableLaterAndAfterRestart) {
     offer_long_text();
     add_builtin({});
     const std::string shown = tool_output("long_text", JsonObject());
@@ -67,7 +67,7 @@ TEST_F(Spill, AResultThatIsTooLongIsReadableInALaterTurnAndAfterARestart) {
     EXPECT_NE(tool_output("read", the_needle(path)).find("the needle"), std::string::npos);
 }
 
-TEST_F(Spill, OfOneWorkspaceIsNotReadableFromAnother) {
+TEST_F(Spill, SpillOfOneWorkspace_IsUnreadableFromAnother) {
     offer_long_text();
     add_builtin({});
     const std::string shown = tool_output("long_text", JsonObject());
@@ -81,7 +81,7 @@ TEST_F(Spill, OfOneWorkspaceIsNotReadableFromAnother) {
     EXPECT_EQ(tool_output("read", the_needle(path)).find("the needle"), std::string::npos);
 }
 
-TEST_F(Spill, TheConversationStillSaysWhereItIsAfterARestart) {
+TEST_F(Spill, ConversationAfterRestart_StillNamesTheSpill) {
     offer_long_text();
     add_builtin({});
     const std::string shown = tool_output("long_text", JsonObject());
@@ -102,7 +102,7 @@ TEST_F(Spill, TheConversationStillSaysWhereItIsAfterARestart) {
     EXPECT_TRUE(told);
 }
 
-TEST_F(Spill, WithoutAPlaceOfItsOwnItLastsAsLongAsTheProcess) {
+TEST_F(Spill, SpillWithoutOwnDirectory_EndsWithTheProcess) {
     offer_long_text();
     write(root / "home", "a file in the directory's place");
     BuiltinOptions made;
@@ -116,7 +116,7 @@ TEST_F(Spill, WithoutAPlaceOfItsOwnItLastsAsLongAsTheProcess) {
     EXPECT_NE(shown.find("The whole text is in "), std::string::npos);
 }
 
-TEST_F(Spill, OfBubIsReadFromTheSidecarTape) {
+TEST_F(Spill, BubSpill_IsReadFromTheSidecarTape) {
     add_builtin({});
     (void)say(",help");
     const auto store = cubepi::run(framework->tape_store());
@@ -213,7 +213,7 @@ protected:
     Seen parent;  ///< its second request
 };
 
-TEST_F(Subagent, KnowsNothingOfTheConversationAndLeavesNoTape) {
+TEST_F(Subagent, Subagent_KnowsNoConversationAndLeavesNoTape) {
     const Seen asked = play(task("count the files"));
     EXPECT_TRUE(asked.has("count the files"));
     EXPECT_FALSE(asked.has("do it"));
@@ -221,14 +221,14 @@ TEST_F(Subagent, KnowsNothingOfTheConversationAndLeavesNoTape) {
     EXPECT_EQ(tapes(), 1u);
 }
 
-TEST_F(Subagent, HasNoAgentsOfItsOwn) {
+TEST_F(Subagent, Subagent_HasNoSubagentsOfItsOwn) {
     const Seen asked = play(task("go"));
     EXPECT_FALSE(asked.offers("subagent"));
     EXPECT_TRUE(asked.offers("tape_info"));
     EXPECT_TRUE(parent.offers("subagent"));
 }
 
-TEST_F(Subagent, ContinuesANamedConversation) {
+TEST_F(Subagent, NamedConversation_IsContinued) {
     Seen second;
     std::vector<cubepi::FauxStep> steps;
     for (int i = 0; i < 2; ++i) {
@@ -245,14 +245,14 @@ TEST_F(Subagent, ContinuesANamedConversation) {
     EXPECT_EQ(count(tape("cli:chat/agent/research"), entry_kind::message), 4u);
 }
 
-TEST_F(Subagent, ThatInheritsSeesTheTurnInProgress) {
+TEST_F(Subagent, InheritingSubagent_SeesTheTurnInProgress) {
     const Seen asked = play(task("summarise", "inherit"));
     EXPECT_TRUE(asked.has("do it")) << "part of the turn that is not merged yet";
     EXPECT_TRUE(asked.has("summarise"));
     EXPECT_FALSE(asked.offers("tape_handoff"));
 }
 
-TEST_F(Subagent, D1_WhatAnInheritingOneSaysComesBehindTheTurn) {
+TEST_F(Subagent, D1_MessagesOfInheritingSubagent_FollowTheTurn) {
     (void)play(task("summarise", "inherit"));
     std::vector<std::string> texts;
     for (const TapeEntry& entry : tape("cli:chat")) {
@@ -271,7 +271,7 @@ TEST_F(Subagent, D1_WhatAnInheritingOneSaysComesBehindTheTurn) {
 
 class SubagentOf : public Subagent, public testing::WithParamInterface<std::string> {};
 
-TEST_P(SubagentOf, LeavesTheMessagesForItsParentAlone) {
+TEST_P(SubagentOf, MessagesForTheParent_AreLeftToIt) {
     std::vector<cubepi::FauxStep> steps;
     steps.emplace_back(calling("subagent", task("go", GetParam())));
     steps.emplace_back([this](const cubepi::ModelRequest&) -> Task<cubepi::AssistantMessage> {
@@ -287,14 +287,14 @@ TEST_P(SubagentOf, LeavesTheMessagesForItsParentAlone) {
 
 INSTANTIATE_TEST_SUITE_P(Subagent, SubagentOf, testing::Values("temp", "inherit", "named"));
 
-TEST_F(Subagent, MayUseOnlyTheToolsThatItIsAllowed) {
+TEST_F(Subagent, AllowedTools_AreTheOnlyUsableOnes) {
     JsonObject arguments = task("go");
     arguments["allowed_tools"] = JsonArray{" Tape.Info ", "fs.read"};
     const Seen asked = play(std::move(arguments));
     EXPECT_EQ(asked.tools, (std::vector<std::string>{"read", "tape_info"}));
 }
 
-TEST_F(Subagent, UnknownToolsAreNamedInTheError) {
+TEST_F(Subagent, UnknownTools_AreNamedInTheError) {
     JsonObject arguments = task("go");
     arguments["allowed_tools"] = JsonArray{"read", "teleport"};
     std::vector<cubepi::FauxStep> steps;
@@ -308,7 +308,7 @@ TEST_F(Subagent, UnknownToolsAreNamedInTheError) {
         << parent.texts.back();
 }
 
-TEST_F(Subagent, WhatItIsAllowedDoesNotBindItsParent) {
+TEST_F(Subagent, AllowedTools_DoNotBindTheParent) {
     for (const char* name : {"one", "two"}) {
         write(
             root / "work" / ".agents" / "skills" / name / "SKILL.md",
@@ -336,20 +336,20 @@ TEST_F(Subagent, WhatItIsAllowedDoesNotBindItsParent) {
     EXPECT_TRUE(parent.offers("tape_info"));
 }
 
-TEST_F(Subagent, MayAskAnotherModel) {
+TEST_F(Subagent, Subagent_MayAskAnotherModel) {
     JsonObject arguments = task("go");
     arguments["model"] = "small-one";
     EXPECT_EQ(play(std::move(arguments)).model, "small-one");
     EXPECT_EQ(parent.model, "scripted");
 }
 
-TEST_F(Subagent, B11_ItsPromptIsNeverACommand) {
+TEST_F(Subagent, B11_Prompt_IsNeverACommand) {
     const Seen asked = play(task(",tape.reset"));
     EXPECT_TRUE(asked.has(",tape.reset"));
     EXPECT_EQ(count(tape("cli:chat"), entry_kind::event, "command"), 0u);
 }
 
-TEST_F(Subagent, TakesContentPartsToo) {
+TEST_F(Subagent, ContentParts_AreAccepted) {
     JsonObject part;
     part["type"] = "text";
     part["text"] = "in parts";
@@ -358,7 +358,7 @@ TEST_F(Subagent, TakesContentPartsToo) {
     EXPECT_TRUE(play(std::move(arguments)).has("in parts"));
 }
 
-TEST_F(Subagent, ThatFailsIsAnErrorResultForTheParent) {
+TEST_F(Subagent, FailedSubagent_IsAnErrorForTheParent) {
     cubepi::ErrorInfo info;
     info.code = cubepi::ErrorCode::bad_request;
     std::vector<cubepi::FauxStep> steps;
@@ -370,7 +370,7 @@ TEST_F(Subagent, ThatFailsIsAnErrorResultForTheParent) {
     EXPECT_NE(parent.texts.back().find("[Error: "), std::string::npos) << parent.texts.back();
 }
 
-TEST_F(Subagent, CanBeAskedForByAnOperator) {
+TEST_F(Subagent, Operator_MayAskForASubagent) {
     std::vector<cubepi::FauxStep> steps;
     steps.emplace_back(faux_assistant_message("the answer"));
     add_builtin(std::move(steps));

@@ -33,7 +33,7 @@ protected:
     std::filesystem::path directory;
 };
 
-TEST_F(BubSettings, APipeIsAProblemAndIsNotWaitedFor) {
+TEST_F(BubSettings, Pipe_IsAProblemAndNotWaitedFor) {
     const std::filesystem::path file = directory / "config.yml";
     ASSERT_EQ(mkfifo(file.c_str(), 0600), 0);
     const auto variable = [](const std::string&) { return std::string(); };
@@ -43,7 +43,7 @@ TEST_F(BubSettings, APipeIsAProblemAndIsNotWaitedFor) {
         << settings.problems[0];
 }
 
-TEST_F(BubSettings, TheEnvironmentWinsOverTheFile) {
+TEST_F(BubSettings, Environment_PrecedesTheFile) {
     const Settings settings =
         read("model: openai:a\nmax_steps: 7\napi_key: {openai: k1}\ntelegram: {token: t}\n",
              {{"BUB_MODEL", "openrouter:openrouter/free"},
@@ -60,7 +60,7 @@ TEST_F(BubSettings, TheEnvironmentWinsOverTheFile) {
     EXPECT_EQ(settings.debounce, std::chrono::milliseconds(1500));
 }
 
-TEST_F(BubSettings, ReportsTheSourceOfEachValue) {
+TEST_F(BubSettings, Report_NamesTheSourceOfEachValue) {
     const Settings settings =
         read("model: openai:a\napi_key: {openai: k1}\napi_base: http://box/v1\nmax_tokens: 5\n",
              {{"BUB_MODEL", "openai:b"},
@@ -80,7 +80,7 @@ TEST_F(BubSettings, ReportsTheSourceOfEachValue) {
     EXPECT_TRUE(settings.problems.empty());
 }
 
-TEST_F(BubSettings, AWrongValueIsAProblemThatIsNamedAndTheRestIsRead) {
+TEST_F(BubSettings, WrongValue_IsNamedAndTheRestRead) {
     const Settings settings = read(
         "max_tokens: [1]\nmodel_timeout_seconds: soon\nfallback_models: [openai:a]\nmodel: m:n\n",
         {{"BUB_MAX_STEPS", "many"}, {"BUB_FALLBACK_MODELS", "[broken"}, {"BUB_API_BASE", "b"}});
@@ -98,7 +98,7 @@ TEST_F(BubSettings, AWrongValueIsAProblemThatIsNamedAndTheRestIsRead) {
     EXPECT_EQ(settings.origin("max_steps"), "");
 }
 
-TEST_F(BubSettings, AnInvalidFileIsReportedAndTheEnvironmentIsUsed) {
+TEST_F(BubSettings, InvalidFile_IsReportedAndEnvironmentIsUsed) {
     for (const char* text : {"model: [openai", "- a\n- b\n", "\tmodel: x"}) {
         const Settings settings = read(text, {{"BUB_MODEL", "openai:b"}});
         ASSERT_EQ(settings.problems.size(), 1u) << text;
@@ -110,7 +110,7 @@ TEST_F(BubSettings, AnInvalidFileIsReportedAndTheEnvironmentIsUsed) {
     EXPECT_TRUE(read("# nothing yet\n", {}).problems.empty());
 }
 
-TEST_F(BubSettings, ChannelsCollectAsTheySay) {
+TEST_F(BubSettings, DebounceSettings_AreAppliedToChannels) {
     const Settings settings = read("debounce_seconds: 0.5\n", {{"BUB_MAX_WAIT_SECONDS", "3"}});
     const DebounceOptions options = settings.debounce_options();
     EXPECT_EQ(options.delay, std::chrono::milliseconds(500));
@@ -118,7 +118,7 @@ TEST_F(BubSettings, ChannelsCollectAsTheySay) {
     EXPECT_EQ(options.active_window, DebounceOptions().active_window);
 }
 
-TEST_F(BubSettings, WithoutAFileNothingIsSet) {
+TEST_F(BubSettings, MissingFile_SetsNothing) {
     const Settings settings = read_settings(directory / "none.yml", {}, {});
     EXPECT_TRUE(settings.model.empty());
     EXPECT_FALSE(settings.max_tokens);

@@ -241,7 +241,7 @@ private:
     }
 };
 
-TEST_F(TelegramBot, AnswersAMessage) {
+TEST_F(TelegramBot, Message_IsAnswered) {
     add({"Hello **Ann**."});
     api.say(7, "Hi");
     serve([](TelegramBot& t) -> Task<> {
@@ -257,7 +257,7 @@ TEST_F(TelegramBot, AnswersAMessage) {
     EXPECT_EQ(warnings, "");
 }
 
-TEST_F(TelegramBot, AnAnswerThatIsShownWhileItIsGeneratedIsNotDoubled) {
+TEST_F(TelegramBot, AnswerShownDuringGeneration_IsNotDoubled) {
     shows_progress = true;
     add({"one", "two", "three", "four", "five"});
     serve([](TelegramBot& t) -> Task<> {
@@ -271,7 +271,7 @@ TEST_F(TelegramBot, AnAnswerThatIsShownWhileItIsGeneratedIsNotDoubled) {
     EXPECT_EQ(warnings, "");
 }
 
-TEST_F(TelegramBot, B18_AnUpdateThatIsDeliveredTwiceIsOneMessage) {
+TEST_F(TelegramBot, B18_UpdateDeliveredTwice_IsOneMessage) {
     add({"once", "twice"});
     const std::int64_t id = api.say(7, "Hi");
     serve([](TelegramBot& t) -> Task<> {
@@ -291,7 +291,7 @@ TEST_F(TelegramBot, B18_AnUpdateThatIsDeliveredTwiceIsOneMessage) {
     EXPECT_EQ(api.texts(7), std::vector<std::string>{"once"});
 }
 
-TEST_F(TelegramBot, B18_AnAnswerOfUnknownFateIsSentAgainWithAMark) {
+TEST_F(TelegramBot, B18_AnswerOfUnknownFate_IsResentWithMark) {
     add({"the answer"});
     api.fail("sendMessage", {Fault::cut_after});
     api.say(7, "Hi");
@@ -302,7 +302,7 @@ TEST_F(TelegramBot, B18_AnAnswerOfUnknownFateIsSentAgainWithAMark) {
     EXPECT_EQ(api.texts(7), (std::vector<std::string>{"the answer", "(sent again) the answer"}));
 }
 
-TEST_F(TelegramBot, B18_AnAnswerThatCannotBeSentIsSentByTheNextProcess) {
+TEST_F(TelegramBot, B18_UnsendableAnswer_IsSentByNextProcess) {
     add({"the answer"});
     api.say(7, "Hi");
     api.on_call = [](const std::string& method, std::size_t) {
@@ -322,7 +322,7 @@ TEST_F(TelegramBot, B18_AnAnswerThatCannotBeSentIsSentByTheNextProcess) {
     EXPECT_EQ(api.texts(7), std::vector<std::string>{"(sent again) the answer"});
 }
 
-TEST_F(TelegramBot, B24_AQuestionIsAnsweredByAButtonAfterARestart) {
+TEST_F(TelegramBot, B24_ButtonAfterRestart_AnswersTheQuestion) {
     add({test::calling("press")});
     api.say(7, "Press it");
     std::int64_t question = 0;
@@ -344,7 +344,7 @@ TEST_F(TelegramBot, B24_AQuestionIsAnsweredByAButtonAfterARestart) {
     EXPECT_EQ(pressed, 0);
 }
 
-TEST_F(TelegramBot, B25_AnOperatorApprovesWithAButtonInAGroup) {
+TEST_F(TelegramBot, B25_OperatorButtonInGroup_ApprovesTheCall) {
     add({test::calling("press")});
     JsonObject message = api.message_of(7, -100, "@cubepi_bot press it");
     message["entities"] = JsonArray{JsonObject{{"type", "mention"}, {"offset", 0}, {"length", 11}}};
@@ -376,7 +376,7 @@ TEST_F(TelegramBot, B25_AnOperatorApprovesWithAButtonInAGroup) {
     EXPECT_EQ(api.rejected, 0u) << api.last_rejection;
 }
 
-TEST_F(TelegramBot, B24_AnOptionIsChosenByAButton) {
+TEST_F(TelegramBot, B24_Button_ChoosesAnOption) {
     add({which_color(), "Teal it is."});
     api.say(7, "Paint it");
     serve([](TelegramBot& t) -> Task<> {
@@ -389,7 +389,7 @@ TEST_F(TelegramBot, B24_AnOptionIsChosenByAButton) {
     });
 }
 
-TEST_F(TelegramBot, B24_AReplyAnswersAQuestionAfterARestart) {
+TEST_F(TelegramBot, B24_ReplyAfterRestart_AnswersTheQuestion) {
     add({which_color()});
     api.say(7, "Paint it");
     std::int64_t question = 0;
@@ -407,7 +407,7 @@ TEST_F(TelegramBot, B24_AReplyAnswersAQuestionAfterARestart) {
     });
 }
 
-TEST_F(TelegramBot, B24_CommandsAnswerWithTheShortKey) {
+TEST_F(TelegramBot, B24_CommandsWithShortKey_AnswerTheQuestion) {
     add({test::calling("press"), "As you wish."});
     api.say(9, "Press it");
     serve([](TelegramBot& t) -> Task<> {
@@ -421,7 +421,7 @@ TEST_F(TelegramBot, B24_CommandsAnswerWithTheShortKey) {
     EXPECT_EQ(pressed, 0);
 }
 
-TEST_F(TelegramBot, AFailureOfTheModelReachesTheUser) {
+TEST_F(TelegramBot, ModelFailure_ReachesTheUser) {
     add({cubepi::faux_failure("overloaded")});
     api.say(7, "Hi");
     serve([](TelegramBot& t) -> Task<> {
@@ -537,7 +537,7 @@ std::vector<Death> deaths() {
 
 class TelegramCrashAt : public TelegramCrash, public testing::WithParamInterface<Death> {};
 
-TEST_P(TelegramCrashAt, B18_EachMessageIsAnsweredOnceOrWithAMark) {
+TEST_P(TelegramCrashAt, B18_Crash_AnswersEachMessageOnceOrMarked) {
     add(std::vector<cubepi::FauxStep>(8, "the answer"));
     api.say(7, "one");
     api.say(8, "two");
@@ -565,7 +565,7 @@ TEST_P(TelegramCrashAt, B18_EachMessageIsAnsweredOnceOrWithAMark) {
     EXPECT_TRUE(cubepi::run(deliveries->unfinished()).empty()) << description(GetParam());
 }
 
-TEST_P(TelegramCrashAt, B24_AnApprovedToolRunsOnce) {
+TEST_P(TelegramCrashAt, B24_Crash_RunsAnApprovedToolOnce) {
     add(pressing());
     api.say(9, "Press it");
     const auto ask_until_done = [this](bool dies) -> Task<> {

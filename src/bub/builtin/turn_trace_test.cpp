@@ -72,7 +72,7 @@ protected:
     std::shared_ptr<cubepi::Meter> meter = std::make_shared<cubepi::Meter>();
 };
 
-TEST_F(TurnTraces, TheAgentsRunIsBelowTheStageThatStartedIt) {
+TEST_F(TurnTraces, RunOfAgent_IsBelowItsStage) {
     add_builtin({cubepi::FauxStep(faux_assistant_message("yes"))});
     EXPECT_EQ(say("?").model_output, "yes");
     EXPECT_EQ(above(*span("invoke_agent")), "bub.run_model < bub.turn");
@@ -88,7 +88,7 @@ TEST_F(TurnTraces, TheAgentsRunIsBelowTheStageThatStartedIt) {
     EXPECT_NE(meter->prometheus_text().find("invoke_agent"), std::string::npos);
 }
 
-TEST_F(TurnTraces, EntriesOfTheTapeHaveTheIdsOfTheTurn) {
+TEST_F(TurnTraces, TapeEntries_HaveTheIdsOfTheTurn) {
     add_builtin({cubepi::FauxStep(faux_assistant_message("yes"))});
     say("?");
     const auto turn = span("bub.turn");
@@ -103,7 +103,7 @@ TEST_F(TurnTraces, EntriesOfTheTapeHaveTheIdsOfTheTurn) {
     EXPECT_GE(stamped, 3u);  // the prompt, the answer, the end of the turn
 }
 
-TEST_F(TurnTraces, ASubagentIsBelowItsToolCallAndItsModelCallsAreCharged) {
+TEST_F(TurnTraces, Subagent_IsBelowItsToolCallAndCharged) {
     JsonObject arguments;
     arguments["prompt"] = "count";
     std::optional<cubepi::RunResult> result;
@@ -130,7 +130,7 @@ TEST_F(TurnTraces, ASubagentIsBelowItsToolCallAndItsModelCallsAreCharged) {
     EXPECT_EQ(result->usage.output_tokens, tokens);
 }
 
-TEST_F(TurnTraces, AMessageNamesTheSpanOfItsSender) {
+TEST_F(TurnTraces, Message_NamesTheSpanOfItsSender) {
     std::string asked;
     add_builtin({cubepi::FauxStep([&asked](const cubepi::ModelRequest& request) {
         for (const cubepi::Message& message : request.messages) asked += message.text();
@@ -154,7 +154,7 @@ TEST_F(TurnTraces, AMessageNamesTheSpanOfItsSender) {
     EXPECT_EQ(asked.find("tenant"), std::string::npos);
 }
 
-TEST_F(TurnTraces, TheStageThatFailsAndTheTurnAreMarked) {
+TEST_F(TurnTraces, FailingStage_IsMarkedLikeItsTurn) {
     Plugin failing;
     failing.name = "failing";
     failing.render_outbound = [](RenderOutboundCall&) -> EnvelopeBatch {
@@ -171,7 +171,7 @@ TEST_F(TurnTraces, TheStageThatFailsAndTheTurnAreMarked) {
     EXPECT_EQ(span("bub.run_model")->status, SpanStatus::unset);
 }
 
-TEST_F(TurnTraces, AFailureOfTheModelIsNotOneOfSaveState) {
+TEST_F(TurnTraces, ModelFailure_IsNotOneOfSaveState) {
     Plugin failing;
     failing.name = "failing";
     failing.run_model = [](RunModelCall&) -> std::optional<std::string> {
@@ -185,7 +185,7 @@ TEST_F(TurnTraces, AFailureOfTheModelIsNotOneOfSaveState) {
     EXPECT_EQ(span("bub.turn")->status, SpanStatus::error);
 }
 
-TEST_F(TurnTraces, AFailedRunOfATurnThatIsNotSampledIsExportedWithTheTurn) {
+TEST_F(TurnTraces, FailedRunOfUnsampledTurn_IsExported) {
     cubepi::TracerOptions options;
     options.sampling.ratio = 0;
     trace_with(std::move(options));
@@ -237,7 +237,7 @@ void add_failing(Framework& framework, std::string_view stage) {
     framework.add(std::move(failing));
 }
 
-TEST_F(TurnTraces, D26_NoWordOfATurnIsExportedOrLoggedWhateverFails) {
+TEST_F(TurnTraces, D26_TextOfTurn_IsNeverExportedOrLogged) {
     for (const char* stage :
          {"none", "load_state", "build_prompt", "save_state", "render_outbound", "on_error"}) {
         const cubepi::testing::MemoryLog log;

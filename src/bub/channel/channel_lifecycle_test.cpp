@@ -28,7 +28,7 @@ void line_up(Gateway& gateway, Texts& log) {
     }
 }
 
-TEST(ChannelLife, StopsInReverseOrder) {
+TEST(ChannelLife, Stop_RunsInReverseOrder) {
     Gateway gateway;
     Texts log;
     line_up(gateway, log);
@@ -36,7 +36,7 @@ TEST(ChannelLife, StopsInReverseOrder) {
     EXPECT_EQ(log, (Texts{"start a", "start b", "start c", "stop c", "stop b", "stop a"}));
 }
 
-TEST(ChannelLife, AChannelThatFailsToStartStopsExactlyThoseAlreadyStarted) {
+TEST(ChannelLife, FailedStart_StopsExactlyTheStartedChannels) {
     for (const Trouble trouble : {Trouble::fails, Trouble::hangs}) {
         Gateway gateway;
         Texts log;
@@ -50,7 +50,7 @@ TEST(ChannelLife, AChannelThatFailsToStartStopsExactlyThoseAlreadyStarted) {
     }
 }
 
-TEST(ChannelLife, AChannelThatDoesNotStopHoldsUpNoOther) {
+TEST(ChannelLife, UnstoppableChannel_HoldsUpNoOther) {
     for (const Trouble trouble : {Trouble::fails, Trouble::hangs}) {
         Gateway gateway;
         Texts log;
@@ -91,7 +91,7 @@ private:
     const std::string name_ = "polite";
 };
 
-TEST(ChannelLife, MessagesSentDuringShutdownAreShown) {
+TEST(ChannelLife, MessagesDuringShutdown_AreShown) {
     Gateway gateway;
     const auto polite = std::make_shared<Polite>(gateway);
     gateway.furnish();
@@ -105,20 +105,20 @@ TEST(ChannelLife, MessagesSentDuringShutdownAreShown) {
     EXPECT_EQ(polite->shown, Texts{"goodbye"});
 }
 
-TEST(ChannelLife, NoChannelIsAnError) {
+TEST(ChannelLife, NoChannel_IsAnError) {
     Gateway gateway;
     gateway.options.channels = {"unknown"};
     gateway.furnish();
     EXPECT_THROW(cubepi::run(gateway.manager->run()), cubepi::Error);
 }
 
-TEST(ChannelLife, AManagerRunsOnce) {
+TEST(ChannelLife, SecondRunOfManager_IsAnError) {
     Gateway gateway;
     gateway.run(nothing);
     EXPECT_THROW(cubepi::run(gateway.manager->run()), cubepi::Error);
 }
 
-TEST(ChannelLife, D7_ShutdownCancelsTurnsAndReportsDroppedMessages) {
+TEST(ChannelLife, D7_Shutdown_CancelsTurnsAndReportsDroppedMessages) {
     Gateway gateway;
     gateway.hold("one");
     gateway.run([](Gateway& h) -> Task<> {
@@ -134,7 +134,7 @@ TEST(ChannelLife, D7_ShutdownCancelsTurnsAndReportsDroppedMessages) {
     EXPECT_THROW(cubepi::run(gateway.handler(from("chat", "1", "late"))), cubepi::Error);
 }
 
-TEST(ChannelLife, TheStopTokenEndsIt) {
+TEST(ChannelLife, StopToken_EndsTheRun) {
     Gateway gateway;
     gateway.furnish();
     std::stop_source stop;
@@ -143,7 +143,7 @@ TEST(ChannelLife, TheStopTokenEndsIt) {
     EXPECT_EQ(gateway.framework->router(), nullptr);
 }
 
-TEST(ChannelLife, CancellingRunStopsTheChannelsAndIsRethrown) {
+TEST(ChannelLife, CancelledRun_StopsTheChannelsAndRethrows) {
     Gateway gateway;
     Texts log;
     line_up(gateway, log);
@@ -165,7 +165,7 @@ TEST(ChannelLife, CancellingRunStopsTheChannelsAndIsRethrown) {
     EXPECT_EQ(log, (Texts{"start a", "start b", "start c", "stop c", "stop b", "stop a"}));
 }
 
-TEST(Admission, B8_FailsClosed) {
+TEST(Admission, B8_FailingHook_RefusesTheMessage) {
     Gateway gateway;
     gateway.on_admit = Trouble::fails;
     gateway.run([](Gateway& h) -> Task<> {
@@ -176,7 +176,7 @@ TEST(Admission, B8_FailsClosed) {
     EXPECT_EQ(gateway.errors, Texts{"admit_message"});
 }
 
-TEST(Admission, B8_AMessageWithoutSessionIsRefused) {
+TEST(Admission, B8_MessageWithoutSession_IsRefused) {
     Gateway gateway;
     gateway.on_resolve = Trouble::fails;
     gateway.run([](Gateway& h) -> Task<> {
@@ -188,7 +188,7 @@ TEST(Admission, B8_AMessageWithoutSessionIsRefused) {
     EXPECT_EQ(gateway.errors, Texts{"resolve_session"});
 }
 
-TEST(Admission, D7_AHookThatHangsHoldsUpOneSenderAndCanBeAborted) {
+TEST(Admission, D7_HangingHook_HoldsUpOneSenderUntilAborted) {
     Gateway gateway;
     gateway.on_resolve = Trouble::hangs;
     gateway.run([](Gateway& h) -> Task<> {
@@ -207,7 +207,7 @@ TEST(Admission, D7_AHookThatHangsHoldsUpOneSenderAndCanBeAborted) {
     EXPECT_EQ(gateway.begun, (Texts{"other", "behind it"}));
 }
 
-TEST(Admission, AChannelThatDoesNotRunIsRefused) {
+TEST(Admission, MessageOfStoppedChannel_IsRefused) {
     Gateway gateway;
     gateway.run([](Gateway& h) -> Task<> {
         EXPECT_THROW(co_await h.handler(from("nowhere", "1", "x")), cubepi::Error);
@@ -216,7 +216,7 @@ TEST(Admission, AChannelThatDoesNotRunIsRefused) {
     EXPECT_TRUE(gateway.begun.empty());
 }
 
-TEST(Output, AChannelThatFailsOrHangsConcernsItsTurnAlone) {
+TEST(Output, FailingOrHangingChannel_ConcernsItsTurnAlone) {
     for (const Trouble trouble : {Trouble::fails, Trouble::hangs}) {
         Gateway gateway;
         gateway.channels.push_back(std::make_shared<TestChannel>("bad"));
@@ -246,7 +246,7 @@ Texts unfinished(MemoryDeliveryLog& log) {
     return texts;
 }
 
-TEST(Draining, B27_ARunningTurnEndsAndIsAnswered) {
+TEST(Draining, B27_RunningTurn_EndsAndIsAnswered) {
     Gateway gateway;
     gateway.hold("one");
     std::size_t cancelled = 99;
@@ -266,7 +266,7 @@ TEST(Draining, B27_ARunningTurnEndsAndIsAnswered) {
     EXPECT_EQ(gateway.channel->texts(), Texts{"re: one"});
 }
 
-TEST(Draining, B27_MessagesThatArriveAreDeliveredAtTheNextStart) {
+TEST(Draining, B27_ArrivingMessages_AreDeliveredAtNextStart) {
     const auto log = std::make_shared<MemoryDeliveryLog>();
     {
         Gateway gateway;
@@ -297,7 +297,7 @@ TEST(Draining, B27_MessagesThatArriveAreDeliveredAtTheNextStart) {
     EXPECT_TRUE(unfinished(*log).empty());
 }
 
-TEST(Draining, B27_AMessageDoesNotSteerATurnThatIsEnding) {
+TEST(Draining, B27_Message_DoesNotSteerAnEndingTurn) {
     const auto log = std::make_shared<MemoryDeliveryLog>();
     Gateway gateway;
     gateway.options.deliveries = log;
@@ -324,7 +324,7 @@ TEST(Draining, B27_AMessageDoesNotSteerATurnThatIsEnding) {
     EXPECT_EQ(unfinished(*log), Texts{"also"});
 }
 
-TEST(Draining, B27_ATurnThatDoesNotEndIsCancelledAndComesAgain) {
+TEST(Draining, B27_UnendingTurn_IsCancelledAndComesAgain) {
     const auto log = std::make_shared<MemoryDeliveryLog>();
     std::size_t cancelled = 0;
     {
@@ -346,7 +346,7 @@ TEST(Draining, B27_ATurnThatDoesNotEndIsCancelledAndComesAgain) {
     EXPECT_EQ(next.channel->texts(), Texts{"re: one"});
 }
 
-TEST(Draining, B27_AMessageThatIsNotRecordedIsRejected) {
+TEST(Draining, B27_UnrecordedMessage_IsRejected) {
     Gateway gateway;
     gateway.hold("one");
     gateway.run([](Gateway& h) -> Task<> {
@@ -367,7 +367,7 @@ TEST(Draining, B27_AMessageThatIsNotRecordedIsRejected) {
     EXPECT_EQ(gateway.begun, Texts{"one"});
 }
 
-TEST(Draining, B27_ASecondRequestEndsTheWait) {
+TEST(Draining, B27_SecondRequest_EndsTheWait) {
     Gateway gateway;
     gateway.hold("one");
     std::size_t cancelled = 0;
@@ -387,7 +387,7 @@ TEST(Draining, B27_ASecondRequestEndsTheWait) {
     EXPECT_TRUE(gateway.channel->sent.empty());
 }
 
-TEST(Draining, SessionsAreListedWithTheirMessages) {
+TEST(Draining, Sessions_AreListedWithTheirMessages) {
     Gateway gateway;
     gateway.hold("one");
     gateway.run([](Gateway& h) -> Task<> {

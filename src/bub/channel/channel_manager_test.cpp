@@ -35,13 +35,13 @@ void many_channels(Gateway& gateway) {
     gateway.channels[3]->is_enabled = false;
 }
 
-TEST(EnabledChannels, AllAreTheServicesThatAreConfigured) {
+TEST(EnabledChannels, AllChannels_AreTheConfiguredServices) {
     Gateway gateway;
     many_channels(gateway);
     EXPECT_EQ(enabled(gateway, {"all"}), (Texts{"a", "b", "cron"}));
 }
 
-TEST(EnabledChannels, NamesAndExclusions) {
+TEST(EnabledChannels, NamesAndExclusions_SelectChannels) {
     const std::vector<std::pair<Texts, Texts>> cases{{{" cli "}, {"cli", "cron"}},
                                                      {{"b", "a"}, {"a", "b", "cron"}},
                                                      {{"all", "!a"}, {"b", "cron"}},
@@ -56,7 +56,7 @@ TEST(EnabledChannels, NamesAndExclusions) {
     }
 }
 
-TEST(ChannelManager, AMessageBecomesATurnAndItsAnswerGoesBack) {
+TEST(ChannelManager, Message_BecomesATurnWhoseAnswerGoesBack) {
     Gateway gateway;
     gateway.run([](Gateway& h) -> Task<> {
         co_await h.handler(from("chat", "1", "hello"));
@@ -67,7 +67,7 @@ TEST(ChannelManager, AMessageBecomesATurnAndItsAnswerGoesBack) {
     EXPECT_EQ(gateway.framework->router(), nullptr) << "unbound at the end";
 }
 
-TEST(ChannelManager, B8_TurnsOfOneSessionRunOneAtATimeInOrder) {
+TEST(ChannelManager, B8_TurnsOfOneSession_RunInOrder) {
     Gateway gateway;
     gateway.hold("one");
     gateway.run([](Gateway& h) -> Task<> {
@@ -86,7 +86,7 @@ TEST(ChannelManager, B8_TurnsOfOneSessionRunOneAtATimeInOrder) {
     EXPECT_EQ(gateway.done, (Texts{"other", "one", "two", "three"}));
 }
 
-TEST(ChannelManager, AFailedTurnDoesNotConcernTheNext) {
+TEST(ChannelManager, FailedTurn_DoesNotAffectTheNext) {
     Gateway gateway;
     gateway.run([](Gateway& h) -> Task<> {
         co_await h.handler(from("chat", "1", "fail"));
@@ -97,7 +97,7 @@ TEST(ChannelManager, AFailedTurnDoesNotConcernTheNext) {
     EXPECT_FALSE(gateway.errors.empty());
 }
 
-TEST(ChannelManager, B8_AdmissionDropsQueuesAndSteers) {
+TEST(ChannelManager, B8_Admission_DropsQueuesAndSteers) {
     Gateway gateway;
     gateway.hold("one");
     gateway.channel->admit = [](const Envelope& message) -> std::optional<AdmitDecision> {
@@ -127,7 +127,7 @@ TEST(ChannelManager, B8_AdmissionDropsQueuesAndSteers) {
     EXPECT_EQ(steered.front().context["steering_reason"], "sent meanwhile");
 }
 
-TEST(ChannelManager, B8_SteeringThatWasNotTakenInKeepsItsPlace) {
+TEST(ChannelManager, B8_UnusedSteering_KeepsItsPlace) {
     for (const char* first : {"one", "fail one"}) {
         Gateway gateway;
         gateway.hold(first);
@@ -150,7 +150,7 @@ TEST(ChannelManager, B8_SteeringThatWasNotTakenInKeepsItsPlace) {
     }
 }
 
-TEST(ChannelManager, B14_AFullSteeringInboxMakesFollowUps) {
+TEST(ChannelManager, B14_FullSteeringInbox_MakesFollowUps) {
     Gateway gateway;
     gateway.inbox = std::make_shared<MemorySteeringInbox>(1);
     gateway.hold("one");
@@ -169,7 +169,7 @@ TEST(ChannelManager, B14_AFullSteeringInboxMakesFollowUps) {
     EXPECT_EQ(gateway.begun, (Texts{"one", "two", "three"}));
 }
 
-TEST(ChannelManager, B11_ACommandIsNeverSteered) {
+TEST(ChannelManager, B11_Command_IsNeverSteered) {
     Gateway gateway;
     gateway.hold("one");
     gateway.channel->admit = [](const Envelope&) -> std::optional<AdmitDecision> {
@@ -190,7 +190,7 @@ TEST(ChannelManager, B11_ACommandIsNeverSteered) {
     EXPECT_EQ(gateway.begun, (Texts{"one", ",help"}));
 }
 
-TEST(ChannelManager, B14_OverflowIsAnswered) {
+TEST(ChannelManager, B14_Overflow_IsAnswered) {
     Gateway gateway;
     gateway.options.max_waiting = 2;
     gateway.hold("one");
@@ -221,7 +221,7 @@ TEST(ChannelManager, B14_OverflowIsAnswered) {
     EXPECT_EQ(answers, 2);
 }
 
-TEST(ChannelManager, AClockThatIsSetDelaysNoMessage) {
+TEST(ChannelManager, ChangedClock_DelaysNoMessage) {
     Gateway gateway;
     gateway.run([](Gateway& h) -> Task<> {
         const auto date = h.clock->wall();
@@ -235,7 +235,7 @@ TEST(ChannelManager, AClockThatIsSetDelaysNoMessage) {
     EXPECT_EQ(gateway.done, (Texts{"one", "two", "three"}));
 }
 
-TEST(ChannelManager, B14_ANoticeThatHangsDelaysNoMessage) {
+TEST(ChannelManager, B14_HangingNotice_DelaysNoMessage) {
     Gateway gateway;
     gateway.options.max_waiting = 1;
     gateway.hold("one");
@@ -260,7 +260,7 @@ TEST(ChannelManager, B14_ANoticeThatHangsDelaysNoMessage) {
     EXPECT_EQ(gateway.done, (Texts{"other", "one", "two"}));
 }
 
-TEST(ChannelManager, B14_DebouncedChannelsAreMergedPerChat) {
+TEST(ChannelManager, B14_DebouncedMessages_AreMergedPerChat) {
     Gateway gateway;
     gateway.channel->debounced = true;
     gateway.run([](Gateway& h) -> Task<> {
@@ -274,7 +274,7 @@ TEST(ChannelManager, B14_DebouncedChannelsAreMergedPerChat) {
     EXPECT_EQ(gateway.channel->texts().size(), 2u);
 }
 
-TEST(ChannelManager, D7_CancellingATurnLeavesTheRestAlone) {
+TEST(ChannelManager, D7_CancelledTurn_LeavesTheRestAlone) {
     Gateway gateway;
     gateway.hold("one");
     gateway.hold("other");
@@ -294,7 +294,7 @@ TEST(ChannelManager, D7_CancellingATurnLeavesTheRestAlone) {
     EXPECT_EQ(gateway.done, (Texts{"two", "other"}));
 }
 
-TEST(ChannelManager, D7_AbortingASessionDropsWhatWaitsThere) {
+TEST(ChannelManager, D7_AbortedSession_DropsItsWaitingMessages) {
     Gateway gateway;
     gateway.hold("one");
     gateway.run([](Gateway& h) -> Task<> {
@@ -309,7 +309,7 @@ TEST(ChannelManager, D7_AbortingASessionDropsWhatWaitsThere) {
     EXPECT_EQ(gateway.done, Texts{"four"});
 }
 
-TEST(ChannelManager, D7_AbortingASessionLeavesTheOthersAlone) {
+TEST(ChannelManager, D7_AbortedSession_LeavesTheOthersAlone) {
     Gateway gateway;
     gateway.hold("one");
     gateway.hold("other");
@@ -324,7 +324,7 @@ TEST(ChannelManager, D7_AbortingASessionLeavesTheOthersAlone) {
     EXPECT_EQ(gateway.done, (Texts{"other", "behind it"}));
 }
 
-TEST(ChannelManager, B8_ChatsThatAHookPutsIntoOneSessionTakeTurns) {
+TEST(ChannelManager, B8_ChatsPutIntoOneSession_TakeTurns) {
     Gateway gateway;
     gateway.hold("one");
     gateway.furnish();
@@ -345,7 +345,7 @@ TEST(ChannelManager, B8_ChatsThatAHookPutsIntoOneSessionTakeTurns) {
     EXPECT_EQ(gateway.channel->sent.back().chat_id, "2") << "each is answered where it was asked";
 }
 
-TEST(ChannelManager, IdleSessionsUseNoMemory) {
+TEST(ChannelManager, IdleSessions_UseNoMemory) {
     Gateway gateway;
     gateway.run([](Gateway& h) -> Task<> {
         for (int i = 0; i < 100; ++i) co_await h.handler(from("chat", std::to_string(i), "hello"));
@@ -355,7 +355,7 @@ TEST(ChannelManager, IdleSessionsUseNoMemory) {
     EXPECT_EQ(gateway.done.size(), 100u);
 }
 
-TEST(ChannelManager, ChannelsSeeWhatRunsWhenTheyAreAsked) {
+TEST(ChannelManager, Admission_ShowsTheChannelWhatIsRunning) {
     Gateway gateway;
     gateway.hold("one");
     gateway.run([](Gateway& h) -> Task<> {
@@ -370,7 +370,7 @@ TEST(ChannelManager, ChannelsSeeWhatRunsWhenTheyAreAsked) {
     EXPECT_EQ(gateway.channel->snapshots[2].pending_count, 1u);
 }
 
-TEST(SteeringInbox, B14_IsBoundedPerSessionAndReturnsTheOldestFirst) {
+TEST(SteeringInbox, B14_Inbox_IsBoundedAndReturnsOldestFirst) {
     MemorySteeringInbox inbox(2);
     EXPECT_TRUE(inbox.enqueue("a", Envelope("1")));
     EXPECT_TRUE(inbox.enqueue("a", Envelope("2")));
@@ -419,7 +419,7 @@ protected:
     std::unique_ptr<Framework> framework;
 };
 
-TEST_F(ProvidedChannels, OfTwoWithOneNameThatOfThePluginWithPrecedenceIsTaken) {
+TEST_F(ProvidedChannels, SharedChannelName_SelectsPluginWithPrecedence) {
     const Channels old = {channel("chat"), channel("mail")};
     const Channels fresh = {channel("chat"), channel("web")};
     framework->add(providing("old", old));
@@ -430,7 +430,7 @@ TEST_F(ProvidedChannels, OfTwoWithOneNameThatOfThePluginWithPrecedenceIsTaken) {
               std::string::npos);
 }
 
-TEST_F(ProvidedChannels, PriorityGoesBeforeTheOrderOfRegistration) {
+TEST_F(ProvidedChannels, Priority_PrecedesTheOrderOfRegistration) {
     const Channels first = {channel("chat")};
     const Channels second = {channel("chat")};
     framework->add(providing("important", first, 1));
@@ -438,13 +438,13 @@ TEST_F(ProvidedChannels, PriorityGoesBeforeTheOrderOfRegistration) {
     EXPECT_EQ(found(), Texts{"chat of important"});
 }
 
-TEST_F(ProvidedChannels, AlsoWithinOnePluginANameIsTakenOnceAndNullsAreNone) {
+TEST_F(ProvidedChannels, RepeatedNamesAndNulls_AreIgnoredWithinPlugin) {
     const Channels twice = {nullptr, channel("chat"), channel("chat")};
     framework->add(providing("careless", twice));
     EXPECT_EQ(found(), Texts{"chat of careless"});
 }
 
-TEST_F(ProvidedChannels, PluginsAreNotAskedBeforeAManagerNeedsChannels) {
+TEST_F(ProvidedChannels, Plugins_AreAskedOnlyWhenManagerNeedsChannels) {
     int asked = 0;
     Plugin plugin;
     plugin.name = "costly";

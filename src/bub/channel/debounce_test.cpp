@@ -47,7 +47,7 @@ struct Desk {
     std::unique_ptr<Debouncer> debouncer;
 };
 
-TEST(Debounce, B14_QuickMessagesBecomeOne) {
+TEST(Debounce, B14_QuickMessages_BecomeOne) {
     Desk desk;
     desk.debouncer->add(text_message("one"));
     desk.wait(900ms);
@@ -64,7 +64,7 @@ Envelope message_of(const std::string& user, const std::string& text) {
     return message;
 }
 
-TEST(Debounce, B26_OnlyMessagesOfOneSenderBecomeOne) {
+TEST(Debounce, B26_MessagesOfSeveralSenders_StaySeparate) {
     Desk desk;
     desk.debouncer->add(message_of("42", "one"));
     desk.debouncer->add(message_of("42", "two"));
@@ -76,7 +76,7 @@ TEST(Debounce, B26_OnlyMessagesOfOneSenderBecomeOne) {
     EXPECT_EQ(desk.out, (Desk::Texts{"one\ntwo", "three\nfour", "five"}));
 }
 
-TEST(Debounce, B14_MaxWaitIsACap) {
+TEST(Debounce, B14_MaxWait_LimitsTheDelay) {
     Desk desk;
     for (int i = 0; i < 20; ++i) {
         desk.debouncer->add(text_message("x"));
@@ -87,7 +87,7 @@ TEST(Debounce, B14_MaxWaitIsACap) {
     EXPECT_LE(desk.clock.now() - ManualClock().now(), 10s + 600ms);
 }
 
-TEST(Debounce, OverheardMessagesJoinOnlyARunningConversation) {
+TEST(Debounce, OverheardMessages_JoinOnlyARunningConversation) {
     Desk desk;
     desk.debouncer->add(text_message("not for us", false));
     desk.wait(30s);
@@ -105,7 +105,7 @@ TEST(Debounce, OverheardMessagesJoinOnlyARunningConversation) {
     EXPECT_EQ(desk.out.size(), 2u);
 }
 
-TEST(Debounce, AnOverheardMessageJoinsTheCollectedOnes) {
+TEST(Debounce, OverheardMessage_JoinsTheCollectedOnes) {
     Desk desk;
     desk.debouncer->add(text_message("for us"));
     desk.wait(500ms);
@@ -114,7 +114,7 @@ TEST(Debounce, AnOverheardMessageJoinsTheCollectedOnes) {
     EXPECT_EQ(desk.out, Desk::Texts{"for us\noverheard"});
 }
 
-TEST(Debounce, B11_OnlyAnOperatorsCommandPassesAtOnce) {
+TEST(Debounce, B11_OperatorsCommand_IsTheOnlyImmediateMessage) {
     Desk desk;
     Envelope command = text_message(",help", false);
     command.from_operator = true;
@@ -126,7 +126,7 @@ TEST(Debounce, B11_OnlyAnOperatorsCommandPassesAtOnce) {
     EXPECT_EQ(desk.out, (Desk::Texts{",help", ",rm"}));
 }
 
-TEST(Debounce, B14_TheBufferIsBounded) {
+TEST(Debounce, B14_Buffer_IsBounded) {
     DebounceOptions options;
     options.max_messages = 3;
     Desk desk(options);
@@ -138,7 +138,7 @@ TEST(Debounce, B14_TheBufferIsBounded) {
     EXPECT_EQ(desk.out.size(), 1u);
 }
 
-TEST(Debounce, SaysWhenNothingIsRememberedAnyMore) {
+TEST(Debounce, ForgottenConversation_IsReportedAsIdle) {
     Desk desk;
     desk.debouncer->add(text_message("for us"));
     desk.wait(1s);
@@ -165,7 +165,7 @@ struct Span final : Lifespan {
     std::vector<std::string>& log_;
 };
 
-TEST(Merge, KeepsWhatEachOneBrought) {
+TEST(Merge, Merge_KeepsTheDataOfEachMessage) {
     std::vector<std::string> log;
     Envelope first = text_message("one", false);
     first.context["sender"] = "ann";
@@ -191,7 +191,7 @@ TEST(Merge, KeepsWhatEachOneBrought) {
     EXPECT_EQ(log, (std::vector<std::string>{"open a", "open b", "close b", "close a"}));
 }
 
-TEST(Merge, ALifespanThatDoesNotOpenClosesTheOthers) {
+TEST(Merge, LifespanThatFailsToOpen_ClosesTheOthers) {
     std::vector<std::string> log;
     std::vector<Envelope> all;
     for (const char* name : {"a", "bad", "c"}) {
@@ -212,7 +212,7 @@ TEST(Merge, ALifespanThatDoesNotOpenClosesTheOthers) {
                                              "close a with error"}));
 }
 
-TEST(Merge, B26_MessagesOfSeveralSendersHaveNoSender) {
+TEST(Merge, B26_MergedMessagesOfSeveralSenders_HaveNoSender) {
     std::vector<Envelope> same;
     for (const char* text : {"a", "b"}) same.push_back(message_of("42", text));
     EXPECT_EQ(merge_messages(std::move(same)).context.at("sender_id"), "42");
@@ -225,7 +225,7 @@ TEST(Merge, B26_MessagesOfSeveralSendersHaveNoSender) {
     EXPECT_FALSE(merge_messages(std::move(unknown)).context.contains("sender_id"));
 }
 
-TEST(Merge, B11_AMessageMergedWithThatOfANonOperatorIsNotFromAnOperator) {
+TEST(Merge, B11_MessageMergedWithNonOperators_LosesOperatorRights) {
     std::vector<Envelope> both;
     both.push_back(text_message("x"));
     both.push_back(text_message("y"));

@@ -15,7 +15,7 @@ namespace {
 
 using Texts = std::vector<std::string>;
 
-TEST(Delivery, B18_IsRecordedAsIntendedThenAsSent) {
+TEST(Delivery, B18_Delivery_IsRecordedAsIntendedThenSent) {
     Gateway gateway;
     const auto log = std::make_shared<WatchedLog>();
     gateway.options.deliveries = log;
@@ -29,7 +29,7 @@ TEST(Delivery, B18_IsRecordedAsIntendedThenAsSent) {
     EXPECT_TRUE(cubepi::run(log->unfinished()).empty());
 }
 
-TEST(Delivery, D42_TheMessagesOfATurnStayTogetherWhenTheLogIsRewritten) {
+TEST(Delivery, D42_MessagesOfATurn_SurviveRewriteTogether) {
     constexpr std::size_t remembered = 10;
     detail::DeliveryRecords records(remembered);
     for (const char* text : {"a", "b", "c"})
@@ -46,7 +46,7 @@ TEST(Delivery, D42_TheMessagesOfATurnStayTogetherWhenTheLogIsRewritten) {
     }
 }
 
-TEST(Delivery, B18_ARefusedOneIsSettledAndACancelledOneIsNot) {
+TEST(Delivery, B18_RefusedDelivery_IsSettledUnlikeCancelledOne) {
     for (const Trouble trouble : {Trouble::fails, Trouble::hangs}) {
         Gateway gateway;
         const auto log = std::make_shared<WatchedLog>();
@@ -62,7 +62,7 @@ TEST(Delivery, B18_ARefusedOneIsSettledAndACancelledOneIsNot) {
     }
 }
 
-TEST(Delivery, B18_AnUnknownFateGoesByTheChannelsPolicy) {
+TEST(Delivery, B18_UnknownFate_FollowsTheChannelsPolicy) {
     const auto log = std::make_shared<MemoryDeliveryLog>();
     for (const char* channel : {"again", "held", "chat", "gone"})
         cubepi::run(log->intend(from(channel, "1", std::string("to ") + channel), {}));
@@ -93,7 +93,7 @@ Task<> count_held(ChannelManager& manager, std::size_t& count) {
     count = held.inbounds.size() + held.answers.size();
 }
 
-TEST(Delivery, TheManagerMayBeDestroyedWhileHeldMessagesAreRead) {
+TEST(Delivery, ManagerDestroyedDuringReading_ReportsNoHeldMessages) {
     const auto log = std::make_shared<WatchedLog>();
     cubepi::AsyncEvent readable;
     log->readable = &readable;

@@ -259,7 +259,7 @@ void DeliveryJournal::compact_when_due() {
     } catch (...) {
         // Continue with the long file; the next attempt is at twice the size.
         size_when_fresh_ = size_;
-        warn("delivery_log.not_shortened",
+        warn("delivery_log.compaction_failed",
              {{"error", cubepi::logged_error(std::current_exception())}},
              "the delivery log could not be shortened: " + describe(std::current_exception()));
     }

@@ -41,7 +41,7 @@ struct FileDeliveryLogOptions {
     /// Receives records that could not be read. Never receives message bodies (B13). Called on the caller's executor;
     /// may be empty.
     WarningHandler on_warning = {};
-    /// Gets "delivery_log.damaged" and "delivery_log.not_shortened". Absent: the log of Runtime::standard().
+    /// Gets "delivery_log.damaged" and "delivery_log.compaction_failed". Absent: the log of Runtime::standard().
     std::optional<cubepi::Logger> log = {};
 };
 

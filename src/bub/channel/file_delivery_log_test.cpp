@@ -89,7 +89,7 @@ cubepi::ErrorCode code_of(const std::function<void()>& call) {
     return cubepi::ErrorCode::unknown;
 }
 
-TEST_F(DeliveryFile, APathThatIsNotAFileIsRejectedWithoutBlocking) {
+TEST_F(DeliveryFile, IrregularFile_IsRejectedWithoutBlocking) {
     std::filesystem::create_directories(options.directory);
     ASSERT_EQ(mkfifo(file().c_str(), 0600), 0);
     const auto log = open();
@@ -103,7 +103,7 @@ TEST_F(DeliveryFile, APathThatIsNotAFileIsRejectedWithoutBlocking) {
     }
 }
 
-TEST_F(DeliveryFile, B18_KeepsWhatWasPromisedFromOneProcessToTheNext) {
+TEST_F(DeliveryFile, B18_PromisedDeliveries_SurviveTheProcess) {
     {
         const auto log = open();
         EXPECT_EQ(store(*log, "one"), "1");
@@ -134,7 +134,7 @@ TEST_F(DeliveryFile, B18_KeepsWhatWasPromisedFromOneProcessToTheNext) {
     EXPECT_EQ(store(*log, "three"), "5") << "ids are not used twice";
 }
 
-TEST_F(DeliveryFile, B18_KeepsWhatAMessageIsMadeOf) {
+TEST_F(DeliveryFile, B18_StoredMessage_KeepsAllItsParts) {
     Envelope message = update("tschüß \xff", "u1");
     message.session_id = "s";
     message.output_channel = "elsewhere";
@@ -158,7 +158,7 @@ TEST_F(DeliveryFile, B18_KeepsWhatAMessageIsMadeOf) {
     EXPECT_EQ(stored.media[0].url, picture.url);
 }
 
-TEST_F(DeliveryFile, B18_ALineThatWasCutOffIsTakenBackWhereverItWasCut) {
+TEST_F(DeliveryFile, B18_CutOffLine_IsTakenBackWhereverCut) {
     {
         const auto log = open();
         store(*log, "one");
@@ -178,7 +178,7 @@ TEST_F(DeliveryFile, B18_ALineThatWasCutOffIsTakenBackWhereverItWasCut) {
     EXPECT_TRUE(warnings.empty());
 }
 
-TEST_F(DeliveryFile, B18_PlannedOutputsSurviveTheRewriteOfTheFile) {
+TEST_F(DeliveryFile, B18_PlannedOutputs_SurviveRewriteOfTheFile) {
     options.compact_bytes = 1;
     {
         const auto log = open();
@@ -205,7 +205,7 @@ TEST_F(DeliveryFile, B18_PlannedOutputsSurviveTheRewriteOfTheFile) {
     }
 }
 
-TEST_F(DeliveryFile, B18_OnlyOneProcessAtATime) {
+TEST_F(DeliveryFile, B18_Log_IsUsedByOneProcessOnly) {
     auto first = open();
     store(*first, "one");
     const auto second = open();
@@ -232,7 +232,7 @@ private:
     struct rlimit default_{};
 };
 
-TEST_F(DeliveryFile, B18_AFullDiskRefusesAndSaysSo) {
+TEST_F(DeliveryFile, B18_FullDisk_RefusesAndSaysSo) {
     const auto log = open();
     {
         const FullDisk disk(0);
@@ -241,7 +241,7 @@ TEST_F(DeliveryFile, B18_AFullDiskRefusesAndSaysSo) {
     EXPECT_EQ(store(*log, "one"), "1") << "the same message may come again";
 }
 
-TEST_F(DeliveryFile, B18_AWriteThatFailsInTheMiddleLeavesNothingBehind) {
+TEST_F(DeliveryFile, B18_WriteFailingMidway_LeavesNothingBehind) {
     const auto log = open();
     store(*log, "one");
     const std::string before = bytes();
@@ -255,7 +255,7 @@ TEST_F(DeliveryFile, B18_AWriteThatFailsInTheMiddleLeavesNothingBehind) {
     EXPECT_EQ(store(*log, "two"), "2");
 }
 
-TEST_F(DeliveryFile, B18_ALineThatCannotBeReadCostsOnlyItself) {
+TEST_F(DeliveryFile, B18_UnreadableLine_CostsOnlyItself) {
     {
         const auto log = open();
         store(*log, "one");
@@ -274,7 +274,7 @@ TEST_F(DeliveryFile, B18_ALineThatCannotBeReadCostsOnlyItself) {
     EXPECT_TRUE(std::filesystem::exists(options.directory / "deliveries.damaged"));
 }
 
-TEST_F(DeliveryFile, B18_AnIdThatWasNotAssignedDoesNotConsumeIds) {
+TEST_F(DeliveryFile, B18_UnassignedId_DoesNotConsumeIds) {
     std::filesystem::create_directories(options.directory);
     set_bytes(
         "{\"deliveries\":1,\"next\":18446744073709551615}\n"
@@ -287,7 +287,7 @@ TEST_F(DeliveryFile, B18_AnIdThatWasNotAssignedDoesNotConsumeIds) {
     EXPECT_EQ(cubepi::run(log->unfinished()).size(), 2u);
 }
 
-TEST_F(DeliveryFile, AFileOfALaterVersionIsLeftAlone) {
+TEST_F(DeliveryFile, FileOfLaterVersion_IsLeftAlone) {
     std::filesystem::create_directories(options.directory);
     const std::string text = "{\"deliveries\": 2}\n";
     set_bytes(text);
@@ -296,7 +296,7 @@ TEST_F(DeliveryFile, AFileOfALaterVersionIsLeftAlone) {
     EXPECT_EQ(bytes(), text);
 }
 
-TEST_F(DeliveryFile, B14_TheFileDoesNotGrowWithWhatIsDealtWith) {
+TEST_F(DeliveryFile, B14_File_DoesNotGrowWithSettledRecords) {
     options.compact_bytes = 4096;
     options.remembered = 10;
     options.sync = DeliverySync::never;
@@ -326,7 +326,7 @@ TEST_F(DeliveryFile, B14_TheFileDoesNotGrowWithWhatIsDealtWith) {
     EXPECT_EQ(store(*log, "message 1"), "603") << "ids are not used twice";
 }
 
-TEST_F(DeliveryFile, B14_TooMuchThatIsNotDealtWithIsRefused) {
+TEST_F(DeliveryFile, B14_TooManyUnsettledRecords_AreRefused) {
     options.max_open = 2;
     const auto log = open();
     store(*log, "one");
@@ -337,7 +337,7 @@ TEST_F(DeliveryFile, B14_TooMuchThatIsNotDealtWithIsRefused) {
     EXPECT_EQ(store(*log, "two"), "3");
 }
 
-TEST_F(DeliveryFile, IsForItsOwnerOnly) {
+TEST_F(DeliveryFile, File_IsForItsOwnerOnly) {
     const auto log = open();
     store(*log, "secret");
     struct stat info{};
@@ -351,7 +351,7 @@ Task<> store_named(FileDeliveryLog& log, std::string text, Texts& order) {
     order.push_back(std::move(text));
 }
 
-TEST_F(DeliveryFile, CallsTakeEffectInTheOrderInWhichTheyAreMade) {
+TEST_F(DeliveryFile, Calls_TakeEffectInTheirOrder) {
     const auto log = open();
     Texts expected;
     Texts order;
@@ -382,7 +382,7 @@ Task<> intend_and_cancel(FileDeliveryLog& log) {
     EXPECT_TRUE(cubepi::is_cancellation(failure));
 }
 
-TEST_F(DeliveryFile, B18_AnAnswerWhoseTurnWasCancelledBeforeItWasSafeIsNotUnsettled) {
+TEST_F(DeliveryFile, B18_AnswerCancelledBeforeStorage_IsNotUnsettled) {
     const auto log = open();
     cubepi::run(intend_and_cancel(*log));
     EXPECT_TRUE(texts_of(*log).empty());

@@ -33,7 +33,7 @@ std::shared_ptr<MemoryDeliveryLog> killed_in_turn(Envelope message, int times) {
     return log;
 }
 
-TEST(Redelivery, B18_AMessageWhoseTurnDidNotEndComesAgainOnceAndMarked) {
+TEST(Redelivery, B18_MessageOfUnfinishedTurn_ReturnsOnceAndMarked) {
     const auto log = killed_in_turn(update("1", "one", "u1"), 1);
     Gateway gateway;
     gateway.options.deliveries = log;
@@ -52,7 +52,7 @@ TEST(Redelivery, B18_AMessageWhoseTurnDidNotEndComesAgainOnceAndMarked) {
     EXPECT_TRUE(gateway.warnings.empty());
 }
 
-TEST(Redelivery, B18_AMessageThatEndedTheProcessTwiceIsHeldForTheOperator) {
+TEST(Redelivery, B18_MessageCrashingProcessTwice_IsHeldForOperator) {
     const auto log = killed_in_turn(update("1", "poison", "u1"), 2);
     Gateway gateway;
     gateway.options.deliveries = log;
@@ -81,7 +81,7 @@ TEST(Redelivery, B18_AMessageThatEndedTheProcessTwiceIsHeldForTheOperator) {
     EXPECT_FALSE(gateway.operator_log.contains("poison"));
 }
 
-TEST(Redelivery, B18_ACommandThatHadBegunIsNotRunAgain) {
+TEST(Redelivery, B18_BegunCommand_IsNotRunAgain) {
     for (const int times : {0, 1}) {
         Envelope command = update("1", ",deploy", "u1");
         command.from_operator = true;
@@ -94,7 +94,7 @@ TEST(Redelivery, B18_ACommandThatHadBegunIsNotRunAgain) {
     }
 }
 
-TEST(Redelivery, B18_AMessageThatWasBeingAnsweredIsNotAnsweredTwice) {
+TEST(Redelivery, B18_MessageBeingAnswered_IsNotAnsweredTwice) {
     for (const bool arrived : {true, false}) {
         const auto log = killed_in_turn(update("1", "one", "u1"), 1);
         const std::string id =
@@ -112,7 +112,7 @@ TEST(Redelivery, B18_AMessageThatWasBeingAnsweredIsNotAnsweredTwice) {
     }
 }
 
-TEST(Redelivery, B18_AnErrorMessageIsNotAnAnswer) {
+TEST(Redelivery, B18_ErrorMessage_IsNotAnAnswer) {
     const auto log = killed_in_turn(update("1", "one", "u1"), 1);
     Envelope error = from("chat", "1", "the model is slow");
     error.kind = std::string(envelope_kind::error);
@@ -123,7 +123,7 @@ TEST(Redelivery, B18_AnErrorMessageIsNotAnAnswer) {
     EXPECT_EQ(gateway.done, Texts{"one"});
 }
 
-TEST(Redelivery, B18_WhatThePlatformBringsAgainIsTakenInOnce) {
+TEST(Redelivery, B18_MessageRepeatedByPlatform_IsAcceptedOnce) {
     Gateway gateway;
     gateway.options.deliveries = std::make_shared<MemoryDeliveryLog>();
     gateway.channels.push_back(std::make_shared<TestChannel>("other"));
@@ -144,7 +144,7 @@ TEST(Redelivery, B18_WhatThePlatformBringsAgainIsTakenInOnce) {
     EXPECT_EQ(std::count(gateway.done.begin(), gateway.done.end(), "no id"), 2);
 }
 
-TEST(Redelivery, B18_AMessageThatCannotBeStoredIsNotTakenIn) {
+TEST(Redelivery, B18_UnstorableMessage_IsNotAccepted) {
     Gateway gateway;
     const auto log = std::make_shared<WatchedLog>();
     log->dies_at = 1;
@@ -156,7 +156,7 @@ TEST(Redelivery, B18_AMessageThatCannotBeStoredIsNotTakenIn) {
     EXPECT_TRUE(gateway.begun.empty());
 }
 
-TEST(Redelivery, B18_AnAnswerThatCannotBeRecordedIsNotSent) {
+TEST(Redelivery, B18_UnrecordableAnswer_IsNotSent) {
     Gateway gateway;
     const auto log = std::make_shared<WatchedLog>();
     log->dies_at = 5;  // receive, begin, intend
@@ -170,7 +170,7 @@ TEST(Redelivery, B18_AnAnswerThatCannotBeRecordedIsNotSent) {
     EXPECT_EQ(gateway.errors, Texts{"turn"});
 }
 
-TEST(Redelivery, B18_WhatWaitsAtTheEndComesAgainAndTheTurnThatWasEndedToo) {
+TEST(Redelivery, B18_WaitingMessagesAndEndedTurn_ComeAgain) {
     const auto log = std::make_shared<MemoryDeliveryLog>();
     Gateway first;
     first.options.deliveries = log;
@@ -189,7 +189,7 @@ TEST(Redelivery, B18_WhatWaitsAtTheEndComesAgainAndTheTurnThatWasEndedToo) {
     EXPECT_TRUE(cubepi::run(log->unfinished()).empty());
 }
 
-TEST(Redelivery, B18_AnAbortedMessageIsNotRedelivered) {
+TEST(Redelivery, B18_AbortedMessage_IsNotRedelivered) {
     const auto log = std::make_shared<MemoryDeliveryLog>();
     Gateway gateway;
     gateway.options.deliveries = log;
@@ -202,7 +202,7 @@ TEST(Redelivery, B18_AnAbortedMessageIsNotRedelivered) {
     EXPECT_TRUE(cubepi::run(log->unfinished()).empty());
 }
 
-TEST(Redelivery, B18_WhatIsDroppedRefusedOrSteeredIsDealtWith) {
+TEST(Redelivery, B18_DroppedRefusedOrSteeredMessages_AreSettled) {
     const auto log = std::make_shared<MemoryDeliveryLog>();
     Gateway gateway;
     gateway.options.deliveries = log;
@@ -228,7 +228,7 @@ TEST(Redelivery, B18_WhatIsDroppedRefusedOrSteeredIsDealtWith) {
     EXPECT_TRUE(cubepi::run(log->unfinished()).empty());
 }
 
-TEST(Redelivery, B18_TheReceiptOfASteeredMessageStaysWithIt) {
+TEST(Redelivery, B18_ReceiptOfSteeredMessage_StaysWithIt) {
     const auto log = std::make_shared<MemoryDeliveryLog>();
     Gateway gateway;
     gateway.options.deliveries = log;
@@ -255,7 +255,7 @@ TEST(Redelivery, B18_TheReceiptOfASteeredMessageStaysWithIt) {
     EXPECT_EQ(left.front().message.content_text(), "steer a");
 }
 
-TEST(Redelivery, B18_EqualSteeredMessagesHaveTheirOwnReceipts) {
+TEST(Redelivery, B18_EqualSteeredMessages_HaveTheirOwnReceipts) {
     const auto log = std::make_shared<MemoryDeliveryLog>();
     Gateway gateway;
     gateway.options.deliveries = log;
@@ -282,7 +282,7 @@ TEST(Redelivery, B18_EqualSteeredMessagesHaveTheirOwnReceipts) {
     EXPECT_EQ(left.front().message.inbound_id, "u3");
 }
 
-TEST(Redelivery, B18_MessagesThatWereCollectedAreMergedAgain) {
+TEST(Redelivery, B18_CollectedMessages_AreMergedAgain) {
     const auto log = std::make_shared<MemoryDeliveryLog>();
     Gateway first;
     first.options.deliveries = log;
@@ -307,7 +307,7 @@ TEST(Redelivery, B18_MessagesThatWereCollectedAreMergedAgain) {
     EXPECT_TRUE(cubepi::run(log->unfinished()).empty());
 }
 
-TEST(Redelivery, D42_MessagesThatWereOnePromptAreThatOneAgain) {
+TEST(Redelivery, D42_MessagesOfOnePrompt_BecomeThatPromptAgain) {
     for (const int times : {1, 2}) {
         SCOPED_TRACE(times);
         const auto log = std::make_shared<MemoryDeliveryLog>();
@@ -334,7 +334,7 @@ TEST(Redelivery, D42_MessagesThatWereOnePromptAreThatOneAgain) {
     }
 }
 
-TEST(Redelivery, B26_OnlyMessagesOfOneSenderAreMergedAgain) {
+TEST(Redelivery, B26_RedeliveredMessages_AreMergedPerSenderOnly) {
     const auto log = std::make_shared<MemoryDeliveryLog>();
     for (const char* id : {"a42", "b42", "c43", "d42"}) {
         Envelope message = update("1", id, id);
@@ -348,7 +348,7 @@ TEST(Redelivery, B26_OnlyMessagesOfOneSenderAreMergedAgain) {
     EXPECT_EQ(gateway.done, (Texts{"a42\nb42", "c43", "d42"}));
 }
 
-TEST(Redelivery, B18_WhatComesAgainIsRestoredByItsChannelAndComesFirst) {
+TEST(Redelivery, B18_RedeliveredMessage_IsRestoredAndComesFirst) {
     const auto log = killed_in_turn(update("1", "old", "u1"), 1);
     Gateway gateway;
     gateway.options.deliveries = log;
@@ -362,7 +362,7 @@ TEST(Redelivery, B18_WhatComesAgainIsRestoredByItsChannelAndComesFirst) {
     EXPECT_EQ(gateway.done, (Texts{"old", "new"}));
 }
 
-TEST(Redelivery, B18_AMessageThatItsChannelCannotRestoreComesAllTheSame) {
+TEST(Redelivery, B18_UnrestorableMessage_ComesAllTheSame) {
     Gateway gateway;
     gateway.options.deliveries = killed_in_turn(update("1", "one", "u1"), 1);
     const auto channel = std::make_shared<DecidedChannel>("chat", UnsettledPolicy::resend);
@@ -373,7 +373,7 @@ TEST(Redelivery, B18_AMessageThatItsChannelCannotRestoreComesAllTheSame) {
     EXPECT_EQ(gateway.warnings.size(), 1u);
 }
 
-TEST(Redelivery, B18_MessagesOfAChannelThatDoesNotRunWaitForIt) {
+TEST(Redelivery, B18_MessagesOfStoppedChannel_WaitForIt) {
     const auto log = std::make_shared<MemoryDeliveryLog>();
     cubepi::run(log->receive(from("gone", "1", "one")));
     Gateway gateway;
@@ -384,7 +384,7 @@ TEST(Redelivery, B18_MessagesOfAChannelThatDoesNotRunWaitForIt) {
     EXPECT_NE(gateway.warnings.front().find("channels that are not running"), std::string::npos);
 }
 
-TEST(Redelivery, B18_NothingIsRecordedOfAUserInterface) {
+TEST(Redelivery, B18_UserInterfaceMessages_AreNotRecorded) {
     const auto log = std::make_shared<WatchedLog>();
     Gateway gateway;
     gateway.options.deliveries = log;
@@ -398,7 +398,7 @@ TEST(Redelivery, B18_NothingIsRecordedOfAUserInterface) {
     EXPECT_TRUE(log->order.empty());
 }
 
-TEST(Redelivery, B18_AHeldAnswerIsSentOrForgottenWhenTheOperatorSaysSo) {
+TEST(Redelivery, B18_HeldAnswer_IsSentOrForgottenByOperator) {
     const auto log = std::make_shared<MemoryDeliveryLog>();
     cubepi::run(log->intend(from("chat", "1", "first"), {}));
     cubepi::run(log->intend(from("chat", "1", "second"), {}));
@@ -418,7 +418,7 @@ TEST(Redelivery, B18_AHeldAnswerIsSentOrForgottenWhenTheOperatorSaysSo) {
     EXPECT_TRUE(cubepi::run(log->unsettled()).empty());
 }
 
-TEST(Redelivery, B18_AnAnswerIsNotSentAgainForEver) {
+TEST(Redelivery, B18_Answer_IsNotResentForever) {
     const auto log = std::make_shared<MemoryDeliveryLog>();
     const std::string id = cubepi::run(log->intend(from("chat", "1", "ends the process"), {}));
     for (int i = 0; i < 3; ++i) cubepi::run(log->resend(id));
@@ -430,7 +430,7 @@ TEST(Redelivery, B18_AnAnswerIsNotSentAgainForEver) {
     EXPECT_EQ(cubepi::run(log->unsettled()).size(), 1u);
 }
 
-TEST(Redelivery, B18_AnAnswerThatCannotBeSentDelaysNoOtherChannelAtTheStart) {
+TEST(Redelivery, B18_UnsendableAnswer_DelaysNoOtherChannelAtStart) {
     const auto log = std::make_shared<MemoryDeliveryLog>();
     (void)cubepi::run(log->intend(from("dead", "1", "old"), {}));
     Gateway gateway;
@@ -479,7 +479,7 @@ struct Platform {
     }
 };
 
-TEST(Redelivery, B18_ACrashAtAnyRecordLosesNothingAndDoublesNothingUnmarked) {
+TEST(Redelivery, B18_CrashAtAnyRecord_LosesAndDoublesNothing) {
     std::size_t marked = 0;
     for (std::size_t at = 1;; ++at) {
         SCOPED_TRACE("the process ends at step " + std::to_string(at));
@@ -544,7 +544,7 @@ Plugin in_parts() {
     return plugin;
 }
 
-TEST(Redelivery, D42_AnInterruptedAnswerOfSeveralOutputsIsCompletedWithoutDuplicates) {
+TEST(Redelivery, D42_InterruptedAnswerOfSeveralOutputs_IsCompletedOnce) {
     std::size_t marked = 0;
     std::size_t completed = 0;
     for (std::size_t at = 1;; ++at) {
@@ -586,7 +586,7 @@ TEST(Redelivery, D42_AnInterruptedAnswerOfSeveralOutputsIsCompletedWithoutDuplic
     EXPECT_GE(completed, 6u) << "the model is not asked again once the answer is known";
 }
 
-TEST(Redelivery, B18_TheRemainingOutputsOfAnAnswerWaitForTheirChannel) {
+TEST(Redelivery, B18_RemainingOutputs_WaitForTheirChannel) {
     const auto log = log_with_message();
     cubepi::run(log->begin(Texts(1, "1")));
     std::vector<TurnOutput> outputs;

@@ -53,7 +53,7 @@ protected:
     bool waits = false;
 };
 
-TEST_F(SuspendedSession, B24_OtherMessagesAreReadAfterTheAnswerInTheirOrder) {
+TEST_F(SuspendedSession, B24_OtherMessages_AreReadAfterTheAnswer) {
     gateway.run([](Gateway& h) -> Task<> {
         for (const char* text : {"ask", "two", "three"}) co_await h.handler(update(text));
         co_await h.manager->idle();
@@ -67,7 +67,7 @@ TEST_F(SuspendedSession, B24_OtherMessagesAreReadAfterTheAnswerInTheirOrder) {
     EXPECT_EQ(gateway.manager->snapshot("chat:1").pending_count, 0u);
 }
 
-TEST_F(SuspendedSession, B24_UnreadMessagesAreDeliveredAgainAfterARestart) {
+TEST_F(SuspendedSession, B24_UnreadMessages_AreRedeliveredAfterARestart) {
     const auto log = std::make_shared<MemoryDeliveryLog>();
     gateway.options.deliveries = log;
     gateway.run([](Gateway& h) -> Task<> {
@@ -85,7 +85,7 @@ TEST_F(SuspendedSession, B24_UnreadMessagesAreDeliveredAgainAfterARestart) {
     EXPECT_TRUE(cubepi::run(log->unfinished()).empty());
 }
 
-TEST_F(SuspendedSession, B24_AnAnswerPassesByDebounceAndSteering) {
+TEST_F(SuspendedSession, B24_Answer_PassesByDebounceAndSteering) {
     gateway.channel->debounced = true;
     gateway.channel->admit = [](const Envelope&) {
         AdmitDecision decision;
@@ -104,7 +104,7 @@ TEST_F(SuspendedSession, B24_AnAnswerPassesByDebounceAndSteering) {
     EXPECT_EQ(gateway.done, (Texts{"busy", ",answer q yes"}));
 }
 
-TEST_F(SuspendedSession, B24_AnAnswerIsAcceptedWhenNoOtherMessageMayWait) {
+TEST_F(SuspendedSession, B24_FullSession_StillAcceptsAnAnswer) {
     for (const bool in_all : {false, true}) {
         SCOPED_TRACE(in_all);
         Gateway other;
@@ -125,7 +125,7 @@ TEST_F(SuspendedSession, B24_AnAnswerIsAcceptedWhenNoOtherMessageMayWait) {
     }
 }
 
-TEST_F(SuspendedSession, OnlyAFewAnswersMayWait) {
+TEST_F(SuspendedSession, WaitingAnswers_AreLimited) {
     gateway.hold("busy");
     std::size_t rejected = 0;
     gateway.run([&rejected](Gateway& h) -> Task<> {
@@ -144,7 +144,7 @@ TEST_F(SuspendedSession, OnlyAFewAnswersMayWait) {
     EXPECT_EQ(rejected, 2u);
 }
 
-TEST_F(SuspendedSession, UnreadMessagesAreDroppedWithTheWaitingOnes) {
+TEST_F(SuspendedSession, UnreadMessages_AreDroppedWithTheWaitingOnes) {
     gateway.run([](Gateway& h) -> Task<> {
         for (const char* text : {"ask", "two"}) co_await h.handler(update(text));
         co_await h.manager->idle();
@@ -155,7 +155,7 @@ TEST_F(SuspendedSession, UnreadMessagesAreDroppedWithTheWaitingOnes) {
     EXPECT_EQ(gateway.done, Texts{",answer q yes"});
 }
 
-TEST_F(SuspendedSession, B24_NeitherARefusedAnswerNorACommandReleasesTheOthers) {
+TEST_F(SuspendedSession, B24_RefusedAnswerOrCommand_ReleasesNoOtherMessages) {
     gateway.run([](Gateway& h) -> Task<> {
         for (const char* text : {"ask", "two", "three", ",answer q wrong"})
             co_await h.handler(update(text));
@@ -170,7 +170,7 @@ TEST_F(SuspendedSession, B24_NeitherARefusedAnswerNorACommandReleasesTheOthers) 
     EXPECT_EQ(gateway.done, (Texts{",answer q wrong", ",help", ",answer q yes", "two", "three"}));
 }
 
-TEST_F(SuspendedSession, AFailureOfTheAnswersTurnReleasesTheOthers) {
+TEST_F(SuspendedSession, FailedTurnOfAnswer_ReleasesTheOthers) {
     gateway.run([](Gateway& h) -> Task<> {
         for (const char* text : {"ask", "two"}) co_await h.handler(update(text));
         co_await h.manager->idle();
@@ -192,7 +192,7 @@ public:
     Texts outcomes;
 };
 
-TEST(Outcomes, AChannelIsNotifiedOfAnAcceptedAnswerWithoutAStream) {
+TEST(Outcomes, AcceptedAnswerWithoutStream_NotifiesTheChannel) {
     Gateway gateway;
     const auto channel = std::make_shared<OutcomeChannel>("chat");
     gateway.channels = {channel};

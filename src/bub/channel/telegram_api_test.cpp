@@ -47,12 +47,12 @@ public:
     std::string last_error;
 };
 
-TEST_F(TelegramApiTest, ReturnsTheResultOfACall) {
+TEST_F(TelegramApiTest, Call_ReturnsItsResult) {
     const Json me = run_advancing(*clock, client->call("getMe", JsonObject()));
     EXPECT_EQ(me.at("username"), "cubepi_bot");
 }
 
-TEST_F(TelegramApiTest, NoFailureShowsTheToken) {
+TEST_F(TelegramApiTest, Failures_NeverShowTheToken) {
     for (const Fault fault :
          {Fault::cut_before, Fault::cut_after, Fault::too_many, Fault::internal, Fault::garbage,
           Fault::forbidden, Fault::conflict, Fault::internal_after}) {
@@ -69,7 +69,7 @@ TEST_F(TelegramApiTest, NoFailureShowsTheToken) {
         << last_error;
 }
 
-TEST_F(TelegramApiTest, ClassifiesFailures) {
+TEST_F(TelegramApiTest, Failures_AreClassified) {
     api.fail("getMe", {Fault::too_many, Fault::cut_after, Fault::forbidden, Fault::garbage});
     const auto limited = failure_of_call("getMe");
     EXPECT_EQ(limited->retry_after, std::chrono::seconds(7));
@@ -81,7 +81,7 @@ TEST_F(TelegramApiTest, ClassifiesFailures) {
     EXPECT_TRUE(failure_of_call("getMe")->is_transient());
 }
 
-TEST_F(TelegramApiTest, RefusesWhatIsNotAToken) {
+TEST_F(TelegramApiTest, InvalidToken_IsRefused) {
     for (const char* token : {"", "42:abc/../getMe", "42:ab c", "42:ab\nc", "42:\xC3\xA4"}) {
         ApiOptions made;
         made.token = token;
@@ -93,7 +93,7 @@ TEST_F(TelegramApiTest, RefusesWhatIsNotAToken) {
     EXPECT_THROW(TelegramApi{made}, cubepi::Error);
 }
 
-TEST_F(TelegramApiTest, SendsAgainWhatCertainlyDidNotArrive) {
+TEST_F(TelegramApiTest, RequestThatCertainlyFailed_IsSentAgain) {
     api.fail("sendMessage", {Fault::too_many, Fault::too_many});
     const auto before = clock->now();
     send("**Hello**");
@@ -102,7 +102,7 @@ TEST_F(TelegramApiTest, SendsAgainWhatCertainlyDidNotArrive) {
     EXPECT_EQ(api.messages(7).front().entities.size(), 1u);
 }
 
-TEST_F(TelegramApiTest, B18_WhatMayHaveArrivedIsSentAgainWithAMark) {
+TEST_F(TelegramApiTest, B18_PossiblyArrivedMessage_IsResentWithMark) {
     for (const Fault fault : {Fault::cut_after, Fault::internal_after}) {
         api.fail("sendMessage", {fault});
         send("**One** two");
@@ -116,14 +116,14 @@ TEST_F(TelegramApiTest, B18_WhatMayHaveArrivedIsSentAgainWithAMark) {
     EXPECT_EQ(warnings.back(), "");
 }
 
-TEST_F(TelegramApiTest, B18_TheMarkOfALongMessageIsAMessageOfItsOwn) {
+TEST_F(TelegramApiTest, B18_MarkOfLongMessage_IsAnOwnMessage) {
     api.fail("sendMessage", {Fault::cut_after});
     const std::string text(4090, 'x');
     send(text);
     EXPECT_EQ(api.texts(7), (std::vector<std::string>{text, "(sent again)", text}));
 }
 
-TEST_F(TelegramApiTest, WaitsForTheServiceAsLongAsItTakes) {
+TEST_F(TelegramApiTest, UnavailableService_IsWaitedFor) {
     std::vector<Fault> faults(50, Fault::cut_before);
     api.fail("sendMessage", faults);
     send("patience");
@@ -131,21 +131,21 @@ TEST_F(TelegramApiTest, WaitsForTheServiceAsLongAsItTakes) {
     EXPECT_EQ(warnings.size(), 2u);
 }
 
-TEST_F(TelegramApiTest, SendsPlainTextIfTheFormatsAreRejected) {
+TEST_F(TelegramApiTest, RejectedFormats_AreReplacedByPlainText) {
     api.rejects_entities = true;
     send("**bold** and `code`");
     EXPECT_EQ(api.texts(7), std::vector<std::string>{"bold and code"});
     EXPECT_TRUE(api.messages(7).front().entities.empty());
 }
 
-TEST_F(TelegramApiTest, ReportsWhatTheServiceRejects) {
+TEST_F(TelegramApiTest, RejectionByService_IsReported) {
     EXPECT_THROW(send("x", 12345), ApiError);
     api.fail("sendMessage", {Fault::forbidden});
     EXPECT_THROW(send("x"), ApiError);
     EXPECT_TRUE(api.texts(7).empty());
 }
 
-TEST_F(TelegramApiTest, AnEditThatChangesNothingSucceeds) {
+TEST_F(TelegramApiTest, EditThatChangesNothing_Succeeds) {
     const std::int64_t id = send("same");
     for (int times = 0; times < 2; ++times) {
         EXPECT_TRUE(run_advancing(
@@ -160,7 +160,7 @@ TEST_F(TelegramApiTest, AnEditThatChangesNothingSucceeds) {
         run_advancing(*clock, sender->edit(chat(7), id, OutgoingText(format_markdown("gone")))));
 }
 
-TEST_F(TelegramApiTest, KeepsToTheRatesOfTheService) {
+TEST_F(TelegramApiTest, Requests_KeepToTheRatesOfService) {
     for (int number = 0; number < 40; ++number) send("to a user " + std::to_string(number));
     for (int number = 0; number < 40; ++number) send("to a group " + std::to_string(number), -100);
     EXPECT_EQ(api.rejected, 0u) << api.last_rejection;
@@ -168,7 +168,7 @@ TEST_F(TelegramApiTest, KeepsToTheRatesOfTheService) {
     EXPECT_EQ(api.messages(-100).size(), 40u);
 }
 
-TEST_F(TelegramApiTest, DownloadsAFileUpToALimit) {
+TEST_F(TelegramApiTest, File_IsDownloadedUpToALimit) {
     api.add_file("photo-1", std::string(1000, 'p'));
     EXPECT_EQ(run_advancing(*clock, client->download("photo-1", 1000)).size(), 1000u);
     EXPECT_THROW(run_advancing(*clock, client->download("missing", 1000)), cubepi::Error);
@@ -184,7 +184,7 @@ public:
     }
 };
 
-TEST_F(TelegramPairing, NamesTheBotOfAToken) {
+TEST_F(TelegramPairing, Token_YieldsTheNameOfItsBot) {
     EXPECT_EQ(run_advancing(*clock, telegram_bot_name(connection())), "cubepi_bot");
     TelegramConnection wrong = connection();
     wrong.token = "42:another-token";
@@ -197,7 +197,7 @@ TEST_F(TelegramPairing, NamesTheBotOfAToken) {
     }
 }
 
-TEST_F(TelegramPairing, FindsTheUserWhoSendsTheCode) {
+TEST_F(TelegramPairing, Code_FindsTheUserWhoSendsIt) {
     api.say(8, "12340000");
     api.say(8, "hello");
     JsonObject update;
@@ -213,13 +213,13 @@ TEST_F(TelegramPairing, FindsTheUserWhoSendsTheCode) {
     EXPECT_EQ(api.waiting_updates(), 4u);
 }
 
-TEST_F(TelegramPairing, TheCodeDoesNotReachTheAgent) {
+TEST_F(TelegramPairing, Code_DoesNotReachTheAgent) {
     api.say(7, "12345678");
     (void)run_advancing(*clock, pair_telegram_user(connection(), "12345678"));
     EXPECT_EQ(api.waiting_updates(), 0u);
 }
 
-TEST_F(TelegramPairing, EndsAfterTenWrongCodes) {
+TEST_F(TelegramPairing, TenWrongCodes_EndThePairing) {
     for (int number = 0; number < 10; ++number) api.say(8, "1234567" + std::to_string(number % 8));
     EXPECT_THROW((void)run_advancing(*clock, pair_telegram_user(connection(), "99999999")),
                  cubepi::Error);
@@ -227,7 +227,7 @@ TEST_F(TelegramPairing, EndsAfterTenWrongCodes) {
     EXPECT_NE(new_pairing_code(), new_pairing_code());
 }
 
-TEST_F(TelegramPairing, ReportsAnotherGateway) {
+TEST_F(TelegramPairing, AnotherGateway_IsReported) {
     api.fail("getUpdates", {Fault::conflict});
     try {
         (void)run_advancing(*clock, pair_telegram_user(connection(), "99999999"));

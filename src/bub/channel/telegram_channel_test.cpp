@@ -28,7 +28,7 @@ JsonObject with_mention(JsonObject message, std::int64_t offset, std::int64_t le
 }
 using Fixture = ChannelFixture;
 
-TEST_F(TelegramChannelTest, PassesAMessageOfAListedUser) {
+TEST_F(TelegramChannelTest, MessageOfListedUser_IsPassedOn) {
     const std::int64_t id = api.say(7, "Hello");
     serve([](Fixture& t) -> Task<> { co_await t.wait_for_messages(1); });
     const Envelope& message = received.at(0);
@@ -44,7 +44,7 @@ TEST_F(TelegramChannelTest, PassesAMessageOfAListedUser) {
     EXPECT_EQ(api.waiting_updates(), 0u);
 }
 
-TEST_F(TelegramChannelTest, B15_AccessIsDeniedUnlessListed) {
+TEST_F(TelegramChannelTest, B15_UnlistedUsers_AreDeniedAccess) {
     api.add_chat(6);
     api.say(6, "Let me in");
     api.say(6, "Please");
@@ -63,7 +63,7 @@ TEST_F(TelegramChannelTest, B15_AccessIsDeniedUnlessListed) {
     EXPECT_TRUE(api.texts(-201).empty());
 }
 
-TEST_F(TelegramChannelTest, B15_WithoutAListAccessIsDenied) {
+TEST_F(TelegramChannelTest, B15_MissingList_DeniesAccess) {
     options.users.clear();
     options.operators.clear();
     options.chats.clear();
@@ -77,12 +77,12 @@ TEST_F(TelegramChannelTest, B15_WithoutAListAccessIsDenied) {
     EXPECT_NE(all_warnings().find("no user is listed"), std::string::npos);
 }
 
-TEST_F(TelegramChannelTest, B15_OnlyNumbersAreIds) {
+TEST_F(TelegramChannelTest, B15_Ids_AreNumbersOnly) {
     options.users = {"@ann"};
     EXPECT_THROW(make_channel(), cubepi::Error);
 }
 
-TEST_F(TelegramChannelTest, B11_OperatorsAreMarked) {
+TEST_F(TelegramChannelTest, B11_Operators_AreMarked) {
     api.say(9, ",help");
     api.say(7, ",help");
     serve([](Fixture& t) -> Task<> { co_await t.wait_for_messages(2); });
@@ -90,7 +90,7 @@ TEST_F(TelegramChannelTest, B11_OperatorsAreMarked) {
     EXPECT_EQ(received.at(1).from_operator, false);
 }
 
-TEST_F(TelegramChannelTest, InGroupsAMessageMustBeAddressed) {
+TEST_F(TelegramChannelTest, GroupMessage_MustBeAddressed) {
     api.add_update(new_message(api.message_of(7, -100, "cubepi_bot is a word here")));
     api.add_update(new_message(with_mention(api.message_of(7, -100, "x @Cubepi_Bot hi"), 2, 11)));
     api.add_update(new_message(with_mention(api.message_of(7, -100, "@cubepi_bot2 hi"), 0, 12)));
@@ -108,7 +108,7 @@ TEST_F(TelegramChannelTest, InGroupsAMessageMustBeAddressed) {
     EXPECT_EQ(received.at(1).context.at("private_chat"), false);
 }
 
-TEST_F(TelegramChannelTest, AReplyContainsWhatItAnswers) {
+TEST_F(TelegramChannelTest, Reply_ContainsWhatItAnswers) {
     JsonObject earlier = api.message_of(8, 7, std::string(2000, 'x'));
     earlier["photo"] = JsonArray{JsonObject{{"file_id", "p"}, {"width", 9}, {"height", 9}}};
     JsonObject message = api.message_of(7, 7, "What is this?");
@@ -122,7 +122,7 @@ TEST_F(TelegramChannelTest, AReplyContainsWhatItAnswers) {
     EXPECT_EQ(received.at(0).media.size(), 1u);
 }
 
-TEST_F(TelegramChannelTest, AMessageInATopicOfTheBotIsNotAReply) {
+TEST_F(TelegramChannelTest, MessageInBotTopic_IsNotAReply) {
     JsonObject message = api.message_of(7, -100, "among us");
     message["message_thread_id"] = 33;
     message["is_topic_message"] = true;
@@ -135,14 +135,14 @@ TEST_F(TelegramChannelTest, AMessageInATopicOfTheBotIsNotAReply) {
     EXPECT_EQ(received.at(0).content, "Ann: among us");
 }
 
-TEST_F(TelegramChannelTest, AServerThatDoesNotWaitIsAskedOnceASecond) {
+TEST_F(TelegramChannelTest, ServerThatNeverWaits_IsAskedEachSecond) {
     api.waits_for_updates = false;
     serve([](Fixture& t) -> Task<> { co_await t.clock->sleep_for(std::chrono::seconds(60)); });
     EXPECT_LE(api.count("getUpdates"), 65u);
     EXPECT_GE(api.count("getUpdates"), 30u);
 }
 
-TEST_F(TelegramChannelTest, AnswersGoToTheTopicOfTheMessage) {
+TEST_F(TelegramChannelTest, Answers_GoToTheTopicOfTheMessage) {
     JsonObject message = with_mention(api.message_of(7, -100, "@cubepi_bot hi"), 0, 11);
     message["message_thread_id"] = 33;
     message["is_topic_message"] = true;
@@ -158,7 +158,7 @@ TEST_F(TelegramChannelTest, AnswersGoToTheTopicOfTheMessage) {
     EXPECT_EQ(api.messages(-100).at(0).thread, 33);
 }
 
-TEST_F(TelegramChannelTest, AnEditIsANewMessageButNeverACommand) {
+TEST_F(TelegramChannelTest, Edit_IsANewMessageButNoCommand) {
     api.add_update(edited(api.message_of(7, 7, "corrected")));
     api.add_update(edited(api.message_of(9, 9, ",tape_reset")));
     api.add_update(edited(api.message_of(9, 9, "/approve c1")));
@@ -168,7 +168,7 @@ TEST_F(TelegramChannelTest, AnEditIsANewMessageButNeverACommand) {
     EXPECT_EQ(received.at(0).content, "(edited) corrected");
 }
 
-TEST_F(TelegramChannelTest, SkipsWhatItDoesNotUnderstand) {
+TEST_F(TelegramChannelTest, UnknownUpdates_AreSkipped) {
     JsonObject poll;
     poll["poll"] = JsonObject{{"id", "1"}};
     api.add_update(std::move(poll));
@@ -185,7 +185,7 @@ TEST_F(TelegramChannelTest, SkipsWhatItDoesNotUnderstand) {
     EXPECT_EQ(received.at(0).content, "last");
 }
 
-TEST_F(TelegramChannelTest, AcceptsUpdatesOnceAndInOrder) {
+TEST_F(TelegramChannelTest, Updates_AreAcceptedOnceAndInOrder) {
     for (const std::int64_t id : {12, 10, 11, 10}) {
         JsonObject update = new_message(api.message_of(7, 7, std::to_string(id)));
         update["update_id"] = id;
@@ -197,7 +197,7 @@ TEST_F(TelegramChannelTest, AcceptsUpdatesOnceAndInOrder) {
     EXPECT_EQ(texts, (std::vector<std::string>{"10", "11", "12"}));
 }
 
-TEST_F(TelegramChannelTest, B18_AnUpdateIsConfirmedAfterItIsStored) {
+TEST_F(TelegramChannelTest, B18_Update_IsConfirmedAfterItIsStored) {
     int attempts = 0;
     on_message = [&](const Envelope&) {
         if (++attempts < 4)
@@ -219,7 +219,7 @@ TEST_F(TelegramChannelTest, B18_AnUpdateIsConfirmedAfterItIsStored) {
     EXPECT_NE(warnings.at(0).find("the disk is full"), std::string::npos);
 }
 
-TEST_F(TelegramChannelTest, AFullDeliveryLogLosesNothing) {
+TEST_F(TelegramChannelTest, FullDeliveryLog_LosesNothing) {
     int attempts = 0;
     on_message = [&](const Envelope&) {
         if (++attempts < 3)
@@ -230,7 +230,7 @@ TEST_F(TelegramChannelTest, AFullDeliveryLogLosesNothing) {
     EXPECT_EQ(received.at(0).content, "one");
 }
 
-TEST_F(TelegramChannelTest, AMessageThatWasRejectedIsConfirmed) {
+TEST_F(TelegramChannelTest, RejectedMessage_IsConfirmed) {
     on_message = [&](const Envelope& message) {
         if (message.content == "bad")
             throw cubepi::Error(cubepi::ErrorCode::invalid_argument, "a hook failed");
@@ -242,7 +242,7 @@ TEST_F(TelegramChannelTest, AMessageThatWasRejectedIsConfirmed) {
     EXPECT_EQ(api.waiting_updates(), 0u);
 }
 
-TEST_F(TelegramChannelTest, SurvivesEveryFaultOfTheService) {
+TEST_F(TelegramChannelTest, FaultsOfTheService_AreSurvived) {
     for (const Fault fault : {Fault::cut_before, Fault::cut_after, Fault::too_many, Fault::internal,
                               Fault::internal_after, Fault::garbage, Fault::conflict}) {
         received.clear();
@@ -256,7 +256,7 @@ TEST_F(TelegramChannelTest, SurvivesEveryFaultOfTheService) {
     }
 }
 
-TEST_F(TelegramChannelTest, ASecondGatewayWithTheSameTokenIsReportedOnce) {
+TEST_F(TelegramChannelTest, SecondGatewayWithSameToken_IsReportedOnce) {
     api.fail("getUpdates", std::vector<Fault>(10, Fault::conflict));
     api.say(7, "hello");
     const auto before = clock->now();
@@ -266,7 +266,7 @@ TEST_F(TelegramChannelTest, ASecondGatewayWithTheSameTokenIsReportedOnce) {
     EXPECT_NE(warnings.at(0).find("two gateways must not use the same token"), std::string::npos);
 }
 
-TEST_F(TelegramChannelTest, AWrongTokenEndsTheStart) {
+TEST_F(TelegramChannelTest, WrongToken_EndsTheStart) {
     options.token = "42:another-token";
     make_channel();
     try {
@@ -278,7 +278,7 @@ TEST_F(TelegramChannelTest, AWrongTokenEndsTheStart) {
     }
 }
 
-TEST_F(TelegramChannelTest, StartsWithoutANetwork) {
+TEST_F(TelegramChannelTest, MissingNetwork_DoesNotPreventTheStart) {
     api.fail("getMe", std::vector<Fault>(5, Fault::cut_before));
     api.say(7, "hello");
     serve([](Fixture& t) -> Task<> { co_await t.wait_for_messages(1); });
@@ -286,7 +286,7 @@ TEST_F(TelegramChannelTest, StartsWithoutANetwork) {
     EXPECT_EQ(all_warnings().find("secret-of-the-bot"), std::string::npos) << all_warnings();
 }
 
-TEST_F(TelegramChannelTest, ALongBacklogIsFetchedInParts) {
+TEST_F(TelegramChannelTest, LongBacklog_IsFetchedInParts) {
     // 50 MB after a week: the channel holds a hundred messages at a time.
     const std::string text(4096, 'x');
     for (int number = 0; number < 12'500; ++number) api.say(number % 2 == 0 ? 7 : 8, text);
@@ -304,7 +304,7 @@ TEST_F(TelegramChannelTest, ALongBacklogIsFetchedInParts) {
     EXPECT_LE(api.largest_batch, 100u);
 }
 
-TEST_F(TelegramChannelTest, DividesLongAnswersAndKeepsTheirFormats) {
+TEST_F(TelegramChannelTest, LongAnswers_AreDividedAndKeepTheirFormats) {
     std::string text = "**" + std::string(100, 'a') + "**\n\n";
     for (int line = 0; line < 200; ++line)
         text += "A line of *text* with number " + std::to_string(line) + "\n\n";
@@ -313,7 +313,7 @@ TEST_F(TelegramChannelTest, DividesLongAnswersAndKeepsTheirFormats) {
     EXPECT_EQ(api.rejected, 0u) << api.last_rejection;
 }
 
-TEST_F(TelegramChannelTest, AnswersThatAreSentAgainAreMarked) {
+TEST_F(TelegramChannelTest, ResentAnswers_AreMarked) {
     serve([](Fixture& t) -> Task<> {
         Envelope again = Envelope("**Done**").on("telegram", "7");
         again.context["resent"] = true;
@@ -323,13 +323,13 @@ TEST_F(TelegramChannelTest, AnswersThatAreSentAgainAreMarked) {
     EXPECT_EQ(channel->unsettled_policy(), UnsettledPolicy::resend);
 }
 
-TEST_F(TelegramChannelTest, AnEmptyAnswerIsNotAMessage) {
+TEST_F(TelegramChannelTest, EmptyAnswer_IsNotAMessage) {
     serve([](Fixture& t) -> Task<> { co_await t.answer(7, " \n "); });
     EXPECT_TRUE(api.texts(7).empty());
     EXPECT_EQ(api.count("sendMessage"), 0u);
 }
 
-TEST_F(TelegramChannelTest, ShowsThatATurnRuns) {
+TEST_F(TelegramChannelTest, RunningTurn_IsShown) {
     serve([](Fixture& t) -> Task<> {
         Envelope message = Envelope("hi").on("telegram", "7");
         message.session_id = "telegram:7";
@@ -350,7 +350,7 @@ TEST_F(TelegramChannelTest, ShowsThatATurnRuns) {
 
 // Files.
 
-TEST_F(TelegramChannelTest, FetchesFilesOnDemand) {
+TEST_F(TelegramChannelTest, Files_AreFetchedOnDemand) {
     api.add_file("large", "the bytes of a photo");
     JsonObject message = api.message_of(7, 7, "");
     message.erase("text");
@@ -376,7 +376,7 @@ TEST_F(TelegramChannelTest, FetchesFilesOnDemand) {
     EXPECT_EQ(received.at(1).media.at(0).mime_type, "audio/ogg");
 }
 
-TEST_F(TelegramChannelTest, B18_FilesAreRestoredWithTheirMessage) {
+TEST_F(TelegramChannelTest, B18_Files_AreRestoredWithTheirMessage) {
     api.add_file("large", "bytes");
     JsonObject message = api.message_of(7, 7, "Look");
     message["document"] = JsonObject{
@@ -396,7 +396,7 @@ TEST_F(TelegramChannelTest, B18_FilesAreRestoredWithTheirMessage) {
     });
 }
 
-TEST_F(TelegramChannelTest, SendsFiles) {
+TEST_F(TelegramChannelTest, Files_AreSent) {
     serve([](Fixture& t) -> Task<> {
         Envelope message = Envelope("Here").on("telegram", "7");
         MediaItem photo;
@@ -426,7 +426,7 @@ TEST_F(TelegramChannelTest, SendsFiles) {
 
 // A removed user.
 
-TEST_F(TelegramChannelTest, B15_AStoredMessageOfARemovedUserIsDropped) {
+TEST_F(TelegramChannelTest, B15_StoredMessageOfRemovedUser_IsDropped) {
     api.say(8, "do it");
     serve([](Fixture& t) -> Task<> { co_await t.wait_for_messages(1); });
     options.users = {"7"};
@@ -470,7 +470,7 @@ public:
 
 using Fixture = ChannelFixture;
 
-TEST_F(TelegramWebhookTest, RefusesToStartWithoutASecret) {
+TEST_F(TelegramWebhookTest, MissingSecret_PreventsTheStart) {
     for (const char* secret : {"", "not a secret", "\xC3\xA4"}) {
         options.webhook->secret = secret;
         EXPECT_THROW(make_channel(), cubepi::Error) << secret;
@@ -482,7 +482,7 @@ TEST_F(TelegramWebhookTest, RefusesToStartWithoutASecret) {
     EXPECT_THROW(make_channel(), cubepi::Error);
 }
 
-TEST_F(TelegramWebhookTest, ReceivesUpdatesWithTheSecret) {
+TEST_F(TelegramWebhookTest, UpdatesWithTheSecret_AreReceived) {
     serve([this](Fixture&) -> Task<> {
         co_await wait_for_webhook();
         const std::string secret = options.webhook->secret;
@@ -504,7 +504,7 @@ TEST_F(TelegramWebhookTest, ReceivesUpdatesWithTheSecret) {
     EXPECT_EQ(api.count("getUpdates"), 0u);
 }
 
-TEST_F(TelegramWebhookTest, B18_AnUpdateThatIsNotStoredComesAgain) {
+TEST_F(TelegramWebhookTest, B18_UnstoredUpdate_ComesAgain) {
     bool full = true;
     on_message = [&full](const Envelope&) {
         if (full) throw cubepi::Error(cubepi::ErrorCode::storage_full, "the disk is full");
@@ -521,7 +521,7 @@ TEST_F(TelegramWebhookTest, B18_AnUpdateThatIsNotStoredComesAgain) {
     EXPECT_EQ(received.size(), 1u);
 }
 
-TEST_F(TelegramWebhookTest, IsRegisteredWhenTheServiceCanBeReached) {
+TEST_F(TelegramWebhookTest, Webhook_IsRegisteredOnceServiceIsReachable) {
     api.fail("setWebhook", {Fault::cut_before, Fault::too_many, Fault::internal});
     serve([this](Fixture&) { return wait_for_webhook(); });
     EXPECT_FALSE(api.webhook.empty());

@@ -70,13 +70,13 @@ public:
 
 using Fixture = ChannelFixture;
 
-TEST_F(TelegramProgress, AQuickAnswerIsOneMessage) {
+TEST_F(TelegramProgress, QuickAnswer_IsOneMessage) {
     serve([this](Fixture&) { return turn(7, words(10), std::chrono::milliseconds(10)); });
     ASSERT_EQ(api.messages(7).size(), 1u);
     EXPECT_EQ(api.messages(7).front().edits, 0);
 }
 
-TEST_F(TelegramProgress, ASlowAnswerIsEditedAndEndsExact) {
+TEST_F(TelegramProgress, SlowAnswer_IsEditedAndEndsExact) {
     std::vector<std::string> seen;
     on_delta = [&] {
         for (const std::string& text : api.texts(7)) {
@@ -97,14 +97,14 @@ TEST_F(TelegramProgress, ASlowAnswerIsEditedAndEndsExact) {
     EXPECT_EQ(api.rejected, 0u) << api.last_rejection;
 }
 
-TEST_F(TelegramProgress, AGroupGetsFewerEdits) {
+TEST_F(TelegramProgress, Group_GetsFewerEdits) {
     serve([this](Fixture&) { return turn(-100, words(300), std::chrono::milliseconds(200)); });
     ASSERT_EQ(api.messages(-100).size(), 1u);
     EXPECT_LE(api.messages(-100).front().edits, 20);
     EXPECT_EQ(api.rejected, 0u) << api.last_rejection;
 }
 
-TEST_F(TelegramProgress, ALongAnswerBecomesSeveralMessages) {
+TEST_F(TelegramProgress, LongAnswer_BecomesSeveralMessages) {
     std::vector<std::string> deltas;
     std::string whole;
     for (int line = 0; line < 300; ++line) {
@@ -119,7 +119,7 @@ TEST_F(TelegramProgress, ALongAnswerBecomesSeveralMessages) {
     EXPECT_EQ(api.rejected, 0u) << api.last_rejection;
 }
 
-TEST_F(TelegramProgress, FaultsWhileItIsShownDoNotDoubleTheAnswer) {
+TEST_F(TelegramProgress, FaultsDuringProgress_DoNotDoubleTheAnswer) {
     for (const Fault fault :
          {Fault::cut_before, Fault::too_many, Fault::internal, Fault::garbage}) {
         for (const char* method : {"sendMessage", "editMessageText"}) {
@@ -133,14 +133,14 @@ TEST_F(TelegramProgress, FaultsWhileItIsShownDoNotDoubleTheAnswer) {
     }
 }
 
-TEST_F(TelegramProgress, AnEditOfUnknownFateIsRepeated) {
+TEST_F(TelegramProgress, EditOfUnknownFate_IsRepeated) {
     api.fail("editMessageText", {Fault::cut_after, Fault::internal_after});
     serve([this](Fixture&) { return turn(7, words(50), std::chrono::milliseconds(200)); });
     ASSERT_EQ(api.messages(7).size(), 1u);
     EXPECT_TRUE(api.texts(7).back().ends_with("word 49"));
 }
 
-TEST_F(TelegramProgress, AMessageThatAUserDeletesIsSentAgain) {
+TEST_F(TelegramProgress, MessageDeletedByUser_IsSentAgain) {
     bool deleted = false;
     on_delta = [&] {
         if (deleted || api.messages(7).empty()) return;
@@ -153,7 +153,7 @@ TEST_F(TelegramProgress, AMessageThatAUserDeletesIsSentAgain) {
     EXPECT_TRUE(api.texts(7).back().ends_with("word 49"));
 }
 
-TEST_F(TelegramProgress, AFailedTurnLeavesAnIncompleteAnswer) {
+TEST_F(TelegramProgress, FailedTurn_LeavesAnIncompleteAnswer) {
     serve([this](Fixture&) -> Task<> {
         (void)co_await generate(7, words(50), std::chrono::milliseconds(200));
         Envelope failure = message(7);
@@ -168,7 +168,7 @@ TEST_F(TelegramProgress, AFailedTurnLeavesAnIncompleteAnswer) {
     EXPECT_EQ(api.texts(7).at(1), "An error occurred");
 }
 
-TEST_F(TelegramProgress, AnAnswerThatAPluginReplacesIsNotShownTwice) {
+TEST_F(TelegramProgress, AnswerReplacedByPlugin_IsNotShownTwice) {
     serve([this](Fixture&) -> Task<> {
         (void)co_await generate(7, words(50), std::chrono::milliseconds(200));
         Task<> answering = answer(7, "something else");
@@ -179,7 +179,7 @@ TEST_F(TelegramProgress, AnAnswerThatAPluginReplacesIsNotShownTwice) {
     EXPECT_EQ(api.texts(7), std::vector<std::string>{"something else"});
 }
 
-TEST_F(TelegramProgress, ProgressCanBeOff) {
+TEST_F(TelegramProgress, Progress_CanBeOff) {
     options.shows_progress = false;
     serve([this](Fixture&) { return turn(7, words(100), std::chrono::milliseconds(200)); });
     ASSERT_EQ(api.messages(7).size(), 1u);

@@ -48,7 +48,7 @@ std::string data_of(const OutgoingText& card, std::size_t row, std::size_t colum
     return std::string(card.keyboard.at(row).as_array().at(column).at("callback_data").as_string());
 }
 
-TEST(TelegramQuestions, TheKeyOfALongIdFitsIntoAButton) {
+TEST(TelegramQuestions, KeyOfLongId_FitsIntoAButton) {
     const HitlRequest request =
         approval("call_" + std::string(200, 'x') + "|fc_" + std::string(90, 'y'));
     const OutgoingText card = question_card(to_json(request));
@@ -62,13 +62,13 @@ TEST(TelegramQuestions, TheKeyOfALongIdFitsIntoAButton) {
     EXPECT_FALSE(names_question(mark->key, approval("c2")));
 }
 
-TEST(TelegramQuestions, TheSameIdInAnotherSessionHasAnotherKey) {
+TEST(TelegramQuestions, SameIdInAnotherSession_HasAnotherKey) {
     HitlRequest other = approval();
     other.extra[asker_key] = JsonObject{{"session", "telegram:8"}};
     EXPECT_NE(short_question_key(other), short_question_key(approval()));
 }
 
-TEST(TelegramQuestions, ButtonsApproveAndDeny) {
+TEST(TelegramQuestions, Buttons_ApproveAndDeny) {
     const OutgoingText card = question_card(to_json(approval()));
     Envelope yes;
     ASSERT_TRUE(answer_with_button(data_of(card, 0, 0), JsonArray(), yes));
@@ -79,7 +79,7 @@ TEST(TelegramQuestions, ButtonsApproveAndDeny) {
     EXPECT_EQ(given_answer(no)->action, AnswerAction::deny);
 }
 
-TEST(TelegramQuestions, ButtonsChooseAnOption) {
+TEST(TelegramQuestions, Buttons_ChooseAnOption) {
     const HitlRequest request = ask({"red", "teal"});
     const OutgoingText card = question_card(to_json(request));
     ASSERT_EQ(card.keyboard.size(), 2u);
@@ -91,12 +91,12 @@ TEST(TelegramQuestions, ButtonsChooseAnOption) {
     EXPECT_THROW((void)answer_value(*given_answer(answer), request), cubepi::Error);
 }
 
-TEST(TelegramQuestions, ManyOptionsHaveNoButtons) {
+TEST(TelegramQuestions, ManyOptions_HaveNoButtons) {
     const HitlRequest request = ask(std::vector<std::string>(9, "option"));
     EXPECT_TRUE(question_card(to_json(request)).keyboard.empty());
 }
 
-TEST(TelegramQuestions, LabelsAreCutAtACharacter) {
+TEST(TelegramQuestions, Labels_AreCutAtACharacter) {
     std::string label;
     for (int times = 0; times < 40; ++times) label += "\u00E4";
     const OutgoingText card = question_card(to_json(ask({label})));
@@ -104,7 +104,7 @@ TEST(TelegramQuestions, LabelsAreCutAtACharacter) {
     EXPECT_TRUE(text.ends_with("\u00E4\u2026")) << text;
 }
 
-TEST(TelegramQuestions, ForeignButtonsAreNotAnswers) {
+TEST(TelegramQuestions, ForeignButtons_AreNotAnswers) {
     for (const char* data : {"", "over", "y:", "y:zzzzzzzzzz", "x:0123456789", "o:0123456789",
                              "o9x:0123456789", "y:0123456789a", "o-1:0123456789"}) {
         Envelope answer;
@@ -112,7 +112,7 @@ TEST(TelegramQuestions, ForeignButtonsAreNotAnswers) {
     }
 }
 
-TEST(TelegramQuestions, RepliesAnswer) {
+TEST(TelegramQuestions, Replies_AnswerTheQuestion) {
     const std::optional<QuestionMark> mark =
         question_in(question_card(to_json(approval())).text.text);
     ASSERT_TRUE(mark.has_value());
@@ -127,14 +127,14 @@ TEST(TelegramQuestions, RepliesAnswer) {
     EXPECT_THROW((void)answer_value(*given_answer(other), approval()), cubepi::Error);
 }
 
-TEST(TelegramQuestions, OnlyTheLastLineMarksAQuestion) {
+TEST(TelegramQuestions, QuestionMarker_IsReadFromLastLineOnly) {
     EXPECT_FALSE(question_in("Question 0123456789\nand more").has_value());
     EXPECT_FALSE(question_in("Question 012345678").has_value());
     EXPECT_FALSE(question_in("").has_value());
     EXPECT_TRUE(question_in("text\nQuestion 0123456789\n").has_value());
 }
 
-TEST(TelegramQuestions, ALongCallIsShortened) {
+TEST(TelegramQuestions, LongCall_IsShortened) {
     HitlRequest request = approval();
     std::get<cubepi::ApproveRequest>(request.payload).args["command"] = std::string(20'000, 'x');
     const OutgoingText card = question_card(to_json(request));
@@ -200,7 +200,7 @@ public:
 
 using Texts = std::vector<std::string>;
 
-TEST_F(TelegramForms, SeveralChoicesAreMarkedAndSentWithDone) {
+TEST_F(TelegramForms, SeveralChoices_AreMarkedAndSentWithDone) {
     serve([](ChannelFixture& fixture) -> Task<> {
         auto& h = static_cast<TelegramForms&>(fixture);
         co_await h.send(several_choices());
@@ -219,7 +219,7 @@ TEST_F(TelegramForms, SeveralChoicesAreMarkedAndSentWithDone) {
     EXPECT_EQ(api.rejected, 0u) << api.last_rejection;
 }
 
-TEST_F(TelegramForms, APartWithOneChoiceHasOneMark) {
+TEST_F(TelegramForms, PartWithOneChoice_HasOneMark) {
     serve([](ChannelFixture& fixture) -> Task<> {
         auto& h = static_cast<TelegramForms&>(fixture);
         co_await h.send(two_parts());
@@ -239,7 +239,7 @@ TEST_F(TelegramForms, APartWithOneChoiceHasOneMark) {
     EXPECT_EQ(value(0, two_parts()), expected);
 }
 
-TEST_F(TelegramForms, MarksSurviveARestart) {
+TEST_F(TelegramForms, Marks_SurviveARestart) {
     serve([](ChannelFixture& fixture) -> Task<> {
         auto& h = static_cast<TelegramForms&>(fixture);
         co_await h.send(several_choices());
@@ -255,7 +255,7 @@ TEST_F(TelegramForms, MarksSurviveARestart) {
     EXPECT_EQ(value(0, several_choices()), boost::json::parse(R"({"colors": ["value of teal"]})"));
 }
 
-TEST_F(TelegramForms, QuicklyPressedButtonsCountAlthoughTheMessageIsOlder) {
+TEST_F(TelegramForms, QuicklyPressedButtons_CountDespiteOlderMessage) {
     // Updates with the buttons as they were sent, as from a user who is faster than the edits.
     api.on_call = [](const std::string& method, std::size_t) {
         return method == "editMessageReplyMarkup" ? Fault::internal : Fault::none;
@@ -270,7 +270,7 @@ TEST_F(TelegramForms, QuicklyPressedButtonsCountAlthoughTheMessageIsOlder) {
     EXPECT_EQ(value(0, several_choices()), expected);
 }
 
-TEST_F(TelegramForms, AQuestionWithoutButtonsExplainsTheReply) {
+TEST_F(TelegramForms, QuestionWithoutButtons_ExplainsTheReply) {
     const cubepi::HitlRequest request =
         ask({part("name", {}, false), part("sizes", {"S", "L"}, true)});
     const OutgoingText text = question_card(cubepi::to_json(request));
@@ -285,7 +285,7 @@ TEST_F(TelegramForms, AQuestionWithoutButtonsExplainsTheReply) {
               boost::json::parse(R"({"name": "Ann", "sizes": ["value of S", "value of L"]})"));
 }
 
-TEST_F(TelegramForms, TheOutcomeTakesThePlaceOfTheButtonsWithoutAStream) {
+TEST_F(TelegramForms, OutcomeWithoutStream_ReplacesTheButtons) {
     serve([](ChannelFixture& fixture) -> Task<> {
         auto& h = static_cast<TelegramForms&>(fixture);
         co_await h.send(several_choices());

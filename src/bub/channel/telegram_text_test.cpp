@@ -77,7 +77,7 @@ void expect_valid_parts(const FormattedText& text, std::size_t limit, const std:
     ASSERT_EQ(without_blanks(joined), without_blanks(text.text)) << source;
 }
 
-TEST(TelegramText, PlainTextIsUnchanged) {
+TEST(TelegramText, PlainText_IsUnchanged) {
     for (const std::string text :
          {"", "hello", " two * 3 * 4", "snake_case_name", "__init__.py", "*.cpp and *.hpp",
           "a < b > c", "f(x)[0](y)", "tilde ~ and ~/home", "1. one\n2. two", "line\n\n  indented",
@@ -88,7 +88,7 @@ TEST(TelegramText, PlainTextIsUnchanged) {
     }
 }
 
-TEST(TelegramText, FormatsWhatModelsWrite) {
+TEST(TelegramText, MarkdownOfModels_IsFormatted) {
     const auto expect = [](const std::string& markdown, const std::string& text,
                            const std::string& entities) {
         const FormattedText formatted = format_markdown(markdown);
@@ -114,13 +114,13 @@ TEST(TelegramText, FormatsWhatModelsWrite) {
            "[pre:a  | b\ncc | d]");
 }
 
-TEST(TelegramText, RemovesWhatTelegramRemoves) {
+TEST(TelegramText, CharactersThatTelegramRemoves_AreRemoved) {
     const FormattedText formatted = format_markdown("a\r\n**b\x01** \xFF");
     EXPECT_EQ(formatted.text, "a\nb \xEF\xBF\xBD");
     EXPECT_EQ(formatted.entities.at(0).offset, 2U);
 }
 
-TEST(TelegramText, SplitsBetweenParagraphsAndKeepsEntitiesWhole) {
+TEST(TelegramText, Splitting_KeepsParagraphsAndEntitiesWhole) {
     const auto parts = split_text(format_markdown("one two\n\nthree **four five**"), 14);
     ASSERT_EQ(parts.size(), 3U);
     EXPECT_EQ(parts[0].text, "one two");
@@ -128,7 +128,7 @@ TEST(TelegramText, SplitsBetweenParagraphsAndKeepsEntitiesWhole) {
     EXPECT_EQ(described(parts[2]), "[bold:four five]");
 }
 
-TEST(TelegramText, ContinuesALongCodeBlockInTheNextPart) {
+TEST(TelegramText, LongCodeBlock_ContinuesInTheNextPart) {
     const auto parts = split_text(format_markdown("```py\nif x:\n    go()\n    stop()\n```"), 16);
     ASSERT_EQ(parts.size(), 2U);
     EXPECT_EQ(described(parts[0]), "[pre py:if x:\n    go()]");
@@ -136,7 +136,7 @@ TEST(TelegramText, ContinuesALongCodeBlockInTheNextPart) {
     EXPECT_EQ(described(parts[1]), "[pre py:stop()]");
 }
 
-TEST(TelegramText, NeverCutsACharacter) {
+TEST(TelegramText, Splitting_NeverCutsACharacter) {
     const std::string family = "👨‍👩‍👧";  // one grapheme of 8 units
     for (const FormattedText& part : split_text(format_markdown(family + family + family), 17))
         EXPECT_EQ(part.text.size() % family.size(), 0U);
@@ -145,7 +145,7 @@ TEST(TelegramText, NeverCutsACharacter) {
     EXPECT_THROW(split_text(format_markdown("abc"), 1), cubepi::Error);
 }
 
-TEST(TelegramText, EveryPrefixIsValid) {
+TEST(TelegramText, EveryPrefix_IsValid) {
     const std::string source =
         "# H **b** `c`\n\n> q *i* ~~s~~\n> [l **b** `c`](https://e.org)\n```cpp\n  int 🎉;\n```\n"
         "| a | b |\n|--|--|\n| 1 | **2** |\n- x ***y** z* é🎉 \\* <https://e.org>\n---\n**open";
@@ -156,7 +156,7 @@ TEST(TelegramText, EveryPrefixIsValid) {
     }
 }
 
-TEST(TelegramText, RandomMarkdownIsValid) {
+TEST(TelegramText, RandomMarkdown_IsValid) {
     const std::vector<std::string> pieces = {
         "*",           "**",       "***",      "_",    "~~",        "`",  "```", "\n",
         "\n\n",        " ",        "a",        "word", "🎉",        "é",  "[",   "](https://e.org)",
@@ -173,7 +173,7 @@ TEST(TelegramText, RandomMarkdownIsValid) {
     }
 }
 
-TEST(TelegramText, WritesEntitiesAsTheBotApiTakesThem) {
+TEST(TelegramText, Entities_AreWrittenInBotApiForm) {
     const FormattedText formatted = format_markdown("[x](https://e.org)");
     EXPECT_EQ(boost::json::serialize(to_json(formatted.entities)),
               R"([{"type":"text_link","offset":0,"length":1,"url":"https://e.org"}])");

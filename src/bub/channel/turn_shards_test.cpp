@@ -155,7 +155,7 @@ public:
     Texts errors;
 };
 
-TEST_F(ShardedTest, EachSessionHasAThreadAndChannelsStayOnTheManagers) {
+TEST_F(ShardedTest, Sessions_HaveThreadsApartFromTheChannels) {
     run([this]() -> Task<> {
         for (int turn = 0; turn < 3; ++turn) {
             for (int chat = 0; chat < 20; ++chat)
@@ -175,7 +175,7 @@ TEST_F(ShardedTest, EachSessionHasAThreadAndChannelsStayOnTheManagers) {
     EXPECT_FALSE(all.contains(here()));
 }
 
-TEST_F(ShardedTest, TheAnswerIsWhatTheChannelPassesOn) {
+TEST_F(ShardedTest, Answer_IsWhatTheChannelPassesOn) {
     run([this]() -> Task<> {
         co_await handler(from("chat", "1", "hello"));
         co_await manager->idle();
@@ -185,7 +185,7 @@ TEST_F(ShardedTest, TheAnswerIsWhatTheChannelPassesOn) {
     EXPECT_EQ(channel->texts(), Texts{"<re: hello>"});
 }
 
-TEST_F(ShardedTest, AllEventsArriveInOrderThroughTheBoundedQueues) {
+TEST_F(ShardedTest, Events_ArriveInOrderThroughBoundedQueues) {
     std::atomic<std::size_t> read{0};
     model = [&read](RunModelCall&) -> Task<EventStream> {
         co_return EventStream(std::make_unique<CountingSource>(read, 1'000));
@@ -224,7 +224,7 @@ public:
     cubepi::AsyncEvent release;
 };
 
-TEST_F(ShardedTest, ASlowChannelSlowsDownItsModelAndNoOther) {
+TEST_F(ShardedTest, SlowChannel_SlowsDownOnlyItsOwnModel) {
     const auto stuck = std::make_shared<StuckChannel>();
     Plugin plugin;
     plugin.name = "stuck";
@@ -253,7 +253,7 @@ TEST_F(ShardedTest, ASlowChannelSlowsDownItsModelAndNoOther) {
     EXPECT_EQ(stuck->sent.size(), 1u);
 }
 
-TEST_F(ShardedTest, ACancelledTurnEndsOnItsThread) {
+TEST_F(ShardedTest, CancelledTurn_EndsOnItsThread) {
     std::atomic<bool> begun{false};
     std::atomic<bool> closed{false};
     model = [&](RunModelCall&) -> Task<EventStream> {
@@ -275,7 +275,7 @@ TEST_F(ShardedTest, ACancelledTurnEndsOnItsThread) {
     EXPECT_TRUE(errors.empty());
 }
 
-TEST_F(ShardedTest, TheEndOfTheManagerEndsTheTurnsInTheMiddleOfTheirStreams) {
+TEST_F(ShardedTest, EndOfManager_EndsTurnsInMidStream) {
     std::atomic<std::size_t> read{0};
     model = [&read](RunModelCall&) -> Task<EventStream> {
         co_return EventStream(std::make_unique<CountingSource>(read, std::size_t(-1)));
@@ -288,7 +288,7 @@ TEST_F(ShardedTest, TheEndOfTheManagerEndsTheTurnsInTheMiddleOfTheirStreams) {
     EXPECT_TRUE(channel->sent.empty());
 }
 
-TEST_F(ShardedTest, AFailureOfTheModelOrOfTheChannelsStreamFailsTheTurn) {
+TEST_F(ShardedTest, FailureOfModelOrStream_FailsTheTurn) {
     model = [](RunModelCall&) -> Task<EventStream> {
         throw std::runtime_error("no answer");
         co_return EventStream();
@@ -308,7 +308,7 @@ TEST_F(ShardedTest, AFailureOfTheModelOrOfTheChannelsStreamFailsTheTurn) {
     EXPECT_TRUE(channel->sent.empty());
 }
 
-TEST_F(ShardedTest, SteeringMessagesReachTheTurn) {
+TEST_F(ShardedTest, SteeringMessages_ReachTheTurn) {
     std::atomic<bool> begun{false};
     std::shared_ptr<SteeringInbox> of_shard;
     channel->admit = [](const Envelope&) {
@@ -340,7 +340,7 @@ TEST_F(ShardedTest, SteeringMessagesReachTheTurn) {
     EXPECT_EQ(channel->texts(), Texts{"<and another thing>"});
 }
 
-TEST_F(ShardedTest, MediaAreFetchedAndLifespansOpenedOnTheThreadOfTheirChannel) {
+TEST_F(ShardedTest, MediaAndLifespans_UseThreadOfTheirChannel) {
     struct Watched final : Lifespan {
         explicit Watched(Texts& seen) : threads(seen) {}
         Task<> open() override {
@@ -376,7 +376,7 @@ TEST_F(ShardedTest, MediaAreFetchedAndLifespansOpenedOnTheThreadOfTheirChannel) 
     EXPECT_EQ(channel->texts(), Texts{"<bytes>"});
 }
 
-TEST_F(ShardedTest, ASessionWithAnOpenQuestionKeepsItsMessages) {
+TEST_F(ShardedTest, SessionWithOpenQuestion_KeepsItsMessages) {
     std::atomic<int> turns{0};
     model = [&turns](RunModelCall& call) -> Task<EventStream> {
         OpenQuestions open;
@@ -395,7 +395,7 @@ TEST_F(ShardedTest, ASessionWithAnOpenQuestionKeepsItsMessages) {
     EXPECT_EQ(turns, 4);
 }
 
-TEST_F(ShardedTest, LifespansOfPluginsAreOpenedAndClosedOnEachThread) {
+TEST_F(ShardedTest, PluginLifespans_OpenAndCloseOnEachThread) {
     struct Counted final : Lifespan {
         explicit Counted(ShardedTest& owner) : test(owner) {}
         Task<> open() override {
@@ -422,7 +422,7 @@ TEST_F(ShardedTest, LifespansOfPluginsAreOpenedAndClosedOnEachThread) {
     EXPECT_EQ(closed, 2);
 }
 
-TEST(TurnShards, AFrameworkThatCannotBeMadeIsAnErrorOfTheConstructor) {
+TEST(TurnShards, FrameworkThatCannotBeMade_FailsTheConstructor) {
     std::atomic<int> made{0};
     const auto make = [&made]() -> std::unique_ptr<Framework> {
         if (++made == 3) throw std::runtime_error("no framework");

@@ -48,7 +48,7 @@ protected:
     Store to = std::make_shared<FileTapeStore>(second.options());
 };
 
-TEST_F(CopyTape, CopiesEntriesStateAndMedia) {
+TEST_F(CopyTape, Copy_IncludesEntriesStateAndMedia) {
     add(from, "a");
     const std::string image = run(from->put_media("bytes"));
     add(from, "see " + image);
@@ -62,7 +62,7 @@ TEST_F(CopyTape, CopiesEntriesStateAndMedia) {
     EXPECT_EQ(run(to->get_media(image)), "bytes");
 }
 
-TEST_F(CopyTape, ARepeatedCopyAddsWhatIsNew) {
+TEST_F(CopyTape, RepeatedCopy_AddsWhatIsNew) {
     add(from, "a");
     (void)run(copy_tape(from, to, tape));
     EXPECT_EQ(run(copy_tape(from, to, tape)).entries, 0U);
@@ -73,7 +73,7 @@ TEST_F(CopyTape, ARepeatedCopyAddsWhatIsNew) {
     EXPECT_EQ(run(to->read_state(tape)), run(from->read_state(tape)));
 }
 
-TEST_F(CopyTape, RefusesATapeThatIsLongerOrDifferent) {
+TEST_F(CopyTape, LongerOrDifferentTape_IsRefused) {
     add(from, "a");
     (void)run(copy_tape(from, to, tape));
     add(to, "b");
@@ -87,7 +87,7 @@ TEST_F(CopyTape, RefusesATapeThatIsLongerOrDifferent) {
     EXPECT_NE(refusal().find("another side state"), std::string::npos) << refusal();
 }
 
-TEST_F(CopyTape, RefusesATapeWithATurn) {
+TEST_F(CopyTape, TapeWithOpenTurn_IsRefused) {
     add(from, "a");
     TurnTransactionOptions turn;
     turn.turn_id = "t1";
@@ -101,7 +101,7 @@ TEST_F(CopyTape, RefusesATapeWithATurn) {
     EXPECT_EQ(run(copy_tape(from, to, tape)).entries, 3U);
 }
 
-TEST_F(CopyTape, KeepsIdsWithGaps) {
+TEST_F(CopyTape, IdsWithGaps_AreRetained) {
     first.write("w__s.jsonl",
                 "{\"id\": 3, \"kind\": \"message\", \"payload\": {\"role\": \"user\", \"content\": "
                 "\"a\"}, \"meta\": {}, \"date\": \"2026-03-01T12:00:00+00:00\"}\n"
@@ -112,7 +112,7 @@ TEST_F(CopyTape, KeepsIdsWithGaps) {
     EXPECT_EQ(run(copy_tape(from, to, tape)).entries, 0U);
 }
 
-TEST_F(CopyTape, SaysThatThereIsNoSuchTape) {
+TEST_F(CopyTape, MissingTape_IsReported) {
     EXPECT_THROW((void)run(copy_tape(from, to, tape)), cubepi::Error);
     EXPECT_FALSE(second.has("w__s.jsonl"));
 }

@@ -51,7 +51,7 @@ void crash_in_commit(const TestDirectory& directory, const std::string& block, s
 
 }  // namespace
 
-TEST(FileTapeStore, B9_ATornLastLineHarmsNothing) {
+TEST(FileTapeStore, B9_TornLastLine_HarmsNothing) {
     for (std::size_t cut = 1; cut <= line(2, "two").size(); cut += cut < 3 ? 1 : 4) {
         const TestDirectory directory;
         const std::string whole = line(1, "one") + line(2, "two");
@@ -67,7 +67,7 @@ TEST(FileTapeStore, B9_ATornLastLineHarmsNothing) {
     }
 }
 
-TEST(FileTapeStore, B29_RecoveryIsLogged) {
+TEST(FileTapeStore, B29_Recovery_IsLogged) {
     const TestDirectory directory;
     const cubepi::testing::MemoryLog log;
     FileTapeOptions options = directory.options();
@@ -79,7 +79,7 @@ TEST(FileTapeStore, B29_RecoveryIsLogged) {
     EXPECT_EQ(log.text(), "<4>tape.torn_line tape=w__s bytes=" + bytes + "\n");
 }
 
-TEST(FileTapeStore, B9_EntriesOfOneAppendAreAllThereOrNone) {
+TEST(FileTapeStore, B9_EntriesOfOneAppend_AreAllOrNone) {
     const std::string block = line(2, "two") + line(3, "three");
     for (std::size_t written = 0; written <= block.size(); written += 5) {
         const TestDirectory directory;
@@ -92,7 +92,7 @@ TEST(FileTapeStore, B9_EntriesOfOneAppendAreAllThereOrNone) {
     }
 }
 
-TEST(FileTapeStore, B9_ACommitThatIsDoneIsNotDoneAgain) {
+TEST(FileTapeStore, B9_CompletedCommit_IsNotRepeated) {
     const TestDirectory directory;
     directory.write("w__s.jsonl", line(1, "one"));
     const std::string block = line(2, "two") + line(3, "three");
@@ -104,7 +104,7 @@ TEST(FileTapeStore, B9_ACommitThatIsDoneIsNotDoneAgain) {
     EXPECT_EQ(texts(tape), "1:one 2:two 3:three 4:four 5:five ");
 }
 
-TEST(FileTapeStore, B9_ACommitIsAppendedAfterEntriesOfAnotherWriter) {
+TEST(FileTapeStore, B9_Commit_FollowsEntriesOfAnotherWriter) {
     const TestDirectory directory;
     directory.write("w__s.jsonl", line(1, "one"));
     crash_in_commit(directory, line(2, "two") + line(3, "three"), 0);
@@ -112,7 +112,7 @@ TEST(FileTapeStore, B9_ACommitIsAppendedAfterEntriesOfAnotherWriter) {
     EXPECT_EQ(texts(tape_in(directory)), "1:one 2:of Bub 3:two 4:three ");
 }
 
-TEST(FileTapeStore, B9_ACommitFileThatIsNoneIsRemoved) {
+TEST(FileTapeStore, B9_InvalidCommitFile_IsRemoved) {
     const TestDirectory directory;
     directory.write("w__s.jsonl", line(1, "one"));
     directory.write("w__s.jsonl.commit", "{\"offset\": 1}");
@@ -120,7 +120,7 @@ TEST(FileTapeStore, B9_ACommitFileThatIsNoneIsRemoved) {
     EXPECT_FALSE(directory.has("w__s.jsonl.commit"));
 }
 
-TEST(FileTapeStore, WithoutHomeTheDirectoryIsThatOfTheUsersAccount) {
+TEST(FileTapeStore, MissingHome_UsesDirectoryOfTheUsersAccount) {
     const char* set = std::getenv("HOME");
     const std::string before = set ? set : "";
     ::setenv("HOME", "", 1);
@@ -132,7 +132,7 @@ TEST(FileTapeStore, WithoutHomeTheDirectoryIsThatOfTheUsersAccount) {
     EXPECT_EQ(account, user ? user->pw_dir : "/");
 }
 
-TEST(FileTapeStore, B9_ARestartThatCannotBeWrittenChangesNothing) {
+TEST(FileTapeStore, B9_UnwritableRestart_ChangesNothing) {
     const TestDirectory directory;
     directory.write("w__s.jsonl", line(1, "one"));
     std::filesystem::create_directory(directory.path() / "w__s.jsonl.new");
@@ -142,7 +142,7 @@ TEST(FileTapeStore, B9_ARestartThatCannotBeWrittenChangesNothing) {
     EXPECT_EQ(texts(tape_in(directory)), "1:one ");
 }
 
-TEST(FileTapeStore, B9_WhereNoIdIsLeftNothingIsStored) {
+TEST(FileTapeStore, B9_ExhaustedIds_PreventStoring) {
     const TestDirectory directory;
     directory.write("w__s.jsonl",
                     line(std::numeric_limits<std::int64_t>::max() - 1, "last but one"));
@@ -153,7 +153,7 @@ TEST(FileTapeStore, B9_WhereNoIdIsLeftNothingIsStored) {
     EXPECT_EQ(directory.read("w__s.jsonl"), whole);
 }
 
-TEST(FileTapeStore, D47_RemovingATapeLeavesThoseOfOtherSessions) {
+TEST(FileTapeStore, D47_RemovedTape_LeavesThoseOfOtherSessions) {
     const TestDirectory directory;
     for (const char* name : {"w.jsonl", "w__s.jsonl", "w__s__side.jsonl", "w__t.jsonl"})
         directory.write(name, line(1, name));
@@ -164,7 +164,7 @@ TEST(FileTapeStore, D47_RemovingATapeLeavesThoseOfOtherSessions) {
     EXPECT_EQ(run(store.all_tapes()), std::vector<std::string>{"w__t"});
 }
 
-TEST(FileTapeStore, B9_WhatIsForcedToTheDiskReadsTheSame) {
+TEST(FileTapeStore, B9_EntriesForcedToDisk_ReadTheSame) {
     const TestDirectory directory;
     FileTapeOptions options = directory.options();
     options.sync = TapeSync::append;
@@ -175,7 +175,7 @@ TEST(FileTapeStore, B9_WhatIsForcedToTheDiskReadsTheSame) {
     EXPECT_EQ(texts(tape_in(directory)), "1:session/start 2:handoff 3:two ");
 }
 
-TEST(FileTapeStore, B9_WritersTakeTurns) {
+TEST(FileTapeStore, B9_Writers_TakeTurns) {
     const TestDirectory directory;
     constexpr int each = 40;
     std::vector<std::thread> threads;
@@ -202,7 +202,7 @@ TEST(FileTapeStore, B9_WritersTakeTurns) {
     }
 }
 
-TEST(FileTapeStore, ALockThatIsHeldTooLongIsAnError) {
+TEST(FileTapeStore, LockHeldTooLong_IsAnError) {
     const TestDirectory directory;
     say(tape_in(directory), "one");
     const detail::Descriptor held =
@@ -217,7 +217,7 @@ TEST(FileTapeStore, ALockThatIsHeldTooLongIsAnError) {
     EXPECT_EQ(log.text(), "<4>store.busy store=tape tape=w__s waited_ms=1\n");
 }
 
-TEST(FileTapeStore, NamesThatAreNotFileNamesAreRefused) {
+TEST(FileTapeStore, NamesThatAreNotFileNames_AreRefused) {
     const TestDirectory directory;
     const auto store = std::make_shared<FileTapeStore>(directory.options());
     for (const char* name : {"", ".hidden", "../up", "a/b"}) {
@@ -237,7 +237,7 @@ std::string refusal_of(const std::function<void()>& call) {
     return {};
 }
 
-TEST(FileTapeStore, AnIrregularFileIsRefusedByItsPathAndNotWaitedFor) {
+TEST(FileTapeStore, IrregularFile_IsRefusedByPathWithoutWaiting) {
     for (const char* name : {"w__s.jsonl", "w__s.jsonl.lock", "w__s.jsonl.commit",
                              "w__s.jsonl.index", "w__s.jsonl.state"}) {
         for (const bool directory_instead : {false, true}) {
@@ -264,7 +264,7 @@ TEST(FileTapeStore, AnIrregularFileIsRefusedByItsPathAndNotWaitedFor) {
     }
 }
 
-TEST(FileTapeStore, APipeWithTheNameOfATapeIsNotListed) {
+TEST(FileTapeStore, PipeNamedLikeATape_IsNotListed) {
     const TestDirectory directory;
     say(tape_in(directory), "one");
     ASSERT_EQ(mkfifo((directory.path() / "w__pipe.jsonl").c_str(), 0600), 0);
@@ -274,7 +274,7 @@ TEST(FileTapeStore, APipeWithTheNameOfATapeIsNotListed) {
     EXPECT_NE(refusal_of([&] { say(Tape(store, "w__pipe"), "two"); }), "");
 }
 
-TEST(FileTapeStore, ReadingMakesNoFiles) {
+TEST(FileTapeStore, Reading_CreatesNoFiles) {
     const TestDirectory directory;
     const auto store = std::make_shared<FileTapeStore>(directory.path() / "none");
     EXPECT_TRUE(run(store->fetch("w__s", TapeQuery())).empty());
@@ -284,7 +284,7 @@ TEST(FileTapeStore, ReadingMakesNoFiles) {
     EXPECT_FALSE(directory.has("none"));
 }
 
-TEST(FileTapeStore, TapesAreListedNewestFirst) {
+TEST(FileTapeStore, Tapes_AreListedNewestFirst) {
     const TestDirectory directory;
     const auto store = std::make_shared<FileTapeStore>(directory.options());
     say(Tape(store, "w__a"), "x");
@@ -298,7 +298,7 @@ TEST(FileTapeStore, TapesAreListedNewestFirst) {
     EXPECT_EQ(run(store->all_tapes()).size(), 3u);
 }
 
-TEST(LineReaders, AgreeAtEveryBlockBoundary) {
+TEST(LineReaders, LineReaders_AgreeAtEveryBlockBoundary) {
     const TestDirectory directory;
     std::string text;
     std::vector<std::string> wanted;
@@ -366,7 +366,7 @@ protected:
     std::size_t size_ = 0;
 };
 
-TEST_F(LongTape, IsIndexedOnceAndThenOnlyItsEndIsRead) {
+TEST_F(LongTape, LongTape_IsIndexedOnceAndReadIncrementally) {
     ASSERT_GT(size_, std::size_t{3} << 20U);
     EXPECT_EQ(not_indexed(), size_);
     EXPECT_EQ(run(tape_in(directory_).info()).entries, 3'003);
@@ -385,7 +385,7 @@ TEST_F(LongTape, IsIndexedOnceAndThenOnlyItsEndIsRead) {
     EXPECT_TRUE(run(tape_in(directory_).store()->position("w__s")).messages == 3'001);
 }
 
-TEST_F(LongTape, AnchorsFarFromTheEndAreFound) {
+TEST_F(LongTape, AnchorsFarFromTheEnd_AreFound) {
     const Tape tape = tape_in(directory_);
     EXPECT_EQ(run(tape.query(TapeQuery().last_anchor().limit(1))).at(0).id, 1'003);
     EXPECT_EQ(run(tape.query(TapeQuery().after_anchor("start").limit(1))).at(0).id, 2);
@@ -396,7 +396,7 @@ TEST_F(LongTape, AnchorsFarFromTheEndAreFound) {
     EXPECT_EQ(run(store.find_event("w__s", "cubepi.run"))->id, 2'004);
 }
 
-TEST_F(LongTape, AnAppendNeedsNoIndex) {
+TEST_F(LongTape, Append_NeedsNoIndex) {
     const Tape tape = tape_in(directory_);
     EXPECT_EQ(run(tape.append(message_entry("user", "x"))).last_id, id_ + 1);
     EXPECT_FALSE(directory_.has("w__s.jsonl.index"));
@@ -405,7 +405,7 @@ TEST_F(LongTape, AnAppendNeedsNoIndex) {
     EXPECT_FALSE(directory_.has("w__s.jsonl.index"));
 }
 
-TEST_F(LongTape, AnIndexOfAnotherFileIsNotBelieved) {
+TEST_F(LongTape, IndexOfAnotherFile_IsIgnored) {
     EXPECT_EQ(run(tape_in(directory_).info()).entries, 3'003);
     directory_.write("w__s.jsonl", line(1, "one"));
     EXPECT_EQ(run(tape_in(directory_).info()).entries, 1);
@@ -417,7 +417,7 @@ TEST_F(LongTape, AnIndexOfAnotherFileIsNotBelieved) {
     EXPECT_EQ(run(tape_in(directory_).info()).entries, 1);
 }
 
-TEST(FileTapeStore, B9_ATapeWhoseFirstTurnWasCutOffIsListed) {
+TEST(FileTapeStore, B9_TapeWhoseFirstTurnWasCut_IsListed) {
     const TestDirectory directory;
     {
         const auto dead = std::make_shared<FileTapeStore>(directory.options());

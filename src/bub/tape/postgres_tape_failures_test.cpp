@@ -77,7 +77,7 @@ constexpr const char* reject_entries =
     "ALTER TABLE bub_entries ADD CONSTRAINT nothing CHECK (false) NOT VALID";
 constexpr const char* take_entries = "ALTER TABLE bub_entries DROP CONSTRAINT nothing";
 
-TEST_F(PostgresTapeFailures, B9_ATurnWhoseMergeHasFailedIsClosedByItsOwnProcess) {
+TEST_F(PostgresTapeFailures, B9_UnmergedTurn_IsClosedByItsOwnProcess) {
     const auto store = std::make_shared<PostgresTapeStore>(options);
     {
         TurnTransaction fork(store, "a__one", turn("t1"));
@@ -99,7 +99,7 @@ TEST_F(PostgresTapeFailures, B9_ATurnWhoseMergeHasFailedIsClosedByItsOwnProcess)
     EXPECT_EQ(run(store->position("a__one")).last_id, 0);
 }
 
-TEST_F(PostgresTapeFailures, B9_AMergeThatHasFailedIsRepeated) {
+TEST_F(PostgresTapeFailures, B9_FailedMerge_IsRepeated) {
     const auto store = std::make_shared<PostgresTapeStore>(options);
     TurnTransaction fork(store, "a__one", turn("t1"));
     run(fork.append("a__one", many(1, "hello"), TapeAppend()));
@@ -115,7 +115,7 @@ TEST_F(PostgresTapeFailures, B9_AMergeThatHasFailedIsRepeated) {
     EXPECT_EQ(query("SELECT count(*) FROM bub_turns"), std::vector<std::string>{"0"});
 }
 
-TEST_F(PostgresTapeFailures, ADiscardedTurnIsNotClosed) {
+TEST_F(PostgresTapeFailures, DiscardedTurn_IsNotClosed) {
     const auto store = std::make_shared<PostgresTapeStore>(options);
     TurnTransaction fork(store, "a__one", turn("t1"));
     run(fork.append("a__one", many(1, "hello"), TapeAppend()));
@@ -124,7 +124,7 @@ TEST_F(PostgresTapeFailures, ADiscardedTurnIsNotClosed) {
     EXPECT_EQ(run(store->position("a__one")).last_id, 0);
 }
 
-TEST_F(PostgresTapeFailures, D50_ALateEditPrecedesTheNextOne) {
+TEST_F(PostgresTapeFailures, D50_LateEdit_PrecedesTheNextOne) {
     PostgresTapeStore store(options);
     const auto set = [](std::string name) {
         return [name](JsonObject& state) { state[name] = static_cast<std::int64_t>(state.size()); };
@@ -145,7 +145,7 @@ TEST_F(PostgresTapeFailures, D50_ALateEditPrecedesTheNextOne) {
     EXPECT_EQ(run(store.read_state("a__one")).at("late"), 0) << "once";
 }
 
-TEST_F(PostgresTapeFailures, ANameIsHeldForLongerThanACallMayTake) {
+TEST_F(PostgresTapeFailures, HeldName_OutlastsTheTimeoutOfACall) {
     PostgresOptions brief = options;
     brief.query_timeout = std::chrono::milliseconds(1000);
     PostgresTapeStore store(brief);
@@ -163,7 +163,7 @@ TEST_F(PostgresTapeFailures, ANameIsHeldForLongerThanACallMayTake) {
     EXPECT_TRUE(run(store.hold("sessions")));
 }
 
-TEST_F(PostgresTapeFailures, ATapeThatIsResetWhileItIsReadIsReadAgain) {
+TEST_F(PostgresTapeFailures, TapeResetDuringReading_IsReadAgain) {
     PostgresTapeStore direct(options);
     run(direct.append("a__one", many(2500, "old"), TapeAppend()));
     PostgresProxy proxy(server.socket_directory());
@@ -187,7 +187,7 @@ TEST_F(PostgresTapeFailures, ATapeThatIsResetWhileItIsReadIsReadAgain) {
     EXPECT_EQ(count_of(entries, "old"), 0U) << "no mixture";
 }
 
-TEST_F(PostgresTapeFailures, AVisitOfATapeThatIsResetFails) {
+TEST_F(PostgresTapeFailures, VisitOfTapeBeingReset_Fails) {
     PostgresTapeStore store(options);
     run(store.append("a__one", many(2500, "old"), TapeAppend()));
     std::size_t seen = 0;
@@ -204,7 +204,7 @@ TEST_F(PostgresTapeFailures, AVisitOfATapeThatIsResetFails) {
     EXPECT_EQ(seen, 1000U) << "nothing of the new tape";
 }
 
-TEST_F(PostgresTapeFailures, AReadShowsTheTapeAsOfItsFirstPage) {
+TEST_F(PostgresTapeFailures, Read_ShowsTheTapeOfItsFirstPage) {
     PostgresTapeStore store(options);
     run(store.append("a__one", many(1500, "old"), TapeAppend()));
     std::size_t seen = 0;
@@ -221,7 +221,7 @@ TEST_F(PostgresTapeFailures, AReadShowsTheTapeAsOfItsFirstPage) {
     EXPECT_EQ(seen, 1500U);
 }
 
-TEST_F(PostgresTapeFailures, WritersTakeTurnsWhateverTheDefaultIsolationIs) {
+TEST_F(PostgresTapeFailures, Writers_TakeTurnsUnderAnyDefaultIsolation) {
     query("ALTER DATABASE \"" + database + "\" SET default_transaction_isolation = 'serializable'");
     EXPECT_EQ(query("SHOW transaction_isolation"), std::vector<std::string>{"serializable"});
     std::atomic<int> failures = 0;
@@ -304,7 +304,7 @@ protected:
     std::string connection() const { return server.connection(database); }
 };
 
-TEST_F(PostgresTapeProcesses, B9_AProcessThatIsKilledAtAnyStatementOfATurnLosesNothingShown) {
+TEST_F(PostgresTapeProcesses, B9_ProcessKilledAtAnyStatement_LosesNothingShown) {
     PostgresProxy proxy(PostgresServer::shared().socket_directory());
     const std::string nothing;
     const std::string whole = "hello|half of it and the rest|turn|";
@@ -361,7 +361,7 @@ void until_connected(F step) {
     }
 }
 
-TEST_F(PostgresTapeProcesses, B9_AServerThatIsKilledAtAnyStatementOfATurnLosesNothing) {
+TEST_F(PostgresTapeProcesses, B9_ServerKilledAtAnyStatement_LosesNothing) {
     PostgresServer own;
     const std::string name = own.create_empty_database();
     cubepi::PostgresOptions options;

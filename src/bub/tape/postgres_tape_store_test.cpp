@@ -70,7 +70,7 @@ void expect_correct(const TapeStoreUnderTest& store) {
         ADD_FAILURE() << failure.check << ": " << failure.text;
 }
 
-TEST_F(PostgresTapes, PassTheSuite) {
+TEST_F(PostgresTapes, Store_PassesTheSuite) {
     TapeStoreUnderTest store;
     store.make = [&] {
         clear();
@@ -85,7 +85,7 @@ TEST_F(PostgresTapes, PassTheSuite) {
     expect_correct(store);
 }
 
-TEST_F(PostgresTapes, PassTheSuiteOfAgentsStores) {
+TEST_F(PostgresTapes, Store_PassesTheSuiteOfAgentStores) {
     cubepi::testing::StoreUnderTest store;
     store.make = [&] {
         clear();
@@ -95,7 +95,7 @@ TEST_F(PostgresTapes, PassTheSuiteOfAgentsStores) {
         ADD_FAILURE() << failure.check << ": " << failure.text;
 }
 
-TEST_F(PostgresTapes, B9_AnAppendIsStoredOnceWhereverTheConnectionIsCut) {
+TEST_F(PostgresTapes, B9_AppendWithCutConnection_IsStoredOnce) {
     PostgresProxy proxy(server.socket_directory());
     PostgresOptions cut = options;
     cut.connection = proxy.connection(database);
@@ -124,7 +124,7 @@ TEST_F(PostgresTapes, B9_AnAppendIsStoredOnceWhereverTheConnectionIsCut) {
               (std::vector<std::string>{std::to_string(tapes), std::to_string(tapes), "1", "1"}));
 }
 
-TEST_F(PostgresTapes, B9_WritersOfOneTapeTakeTurns) {
+TEST_F(PostgresTapes, B9_WritersOfOneTape_TakeTurns) {
     constexpr int writers = 8;
     constexpr int each = 20;
     std::atomic<int> failures = 0;
@@ -155,7 +155,7 @@ TEST_F(PostgresTapes, B9_WritersOfOneTapeTakeTurns) {
     EXPECT_EQ(run(store.info("a__one")).entries, writers * each);
 }
 
-TEST_F(PostgresTapes, D20_OfTwoProcessesThatKnowTheSameEndOneAppends) {
+TEST_F(PostgresTapes, D20_ProcessesWithTheSameEnd_AppendOnce) {
     PostgresTapeStore first(options);
     PostgresTapeStore second(options);
     run(first.append("a__one", one("x"), TapeAppend().expected_position(0)));
@@ -164,7 +164,7 @@ TEST_F(PostgresTapes, D20_OfTwoProcessesThatKnowTheSameEndOneAppends) {
     EXPECT_EQ(run(second.position("a__one")).last_id, 1);
 }
 
-TEST_F(PostgresTapes, VisitMoreEntriesThanAPageInBothOrders) {
+TEST_F(PostgresTapes, Visit_CrossesPagesInBothOrders) {
     PostgresTapeStore store(options);
     std::vector<TapeEntry> entries;
     for (int i = 0; i < 2500; ++i) entries.push_back(message_entry("user", std::to_string(i)));
@@ -186,14 +186,14 @@ TEST_F(PostgresTapes, VisitMoreEntriesThanAPageInBothOrders) {
               1201);
 }
 
-TEST_F(PostgresTapes, B17_SearchFoldsTheCaseOfAnyScript) {
+TEST_F(PostgresTapes, B17_Search_FoldsTheCaseOfAnyScript) {
     PostgresTapeStore store(options);
     run(store.append("a__one", one("Die Straße nach Größenwahn"), TapeAppend()));
     run(store.append("a__one", one("else"), TapeAppend()));
     EXPECT_EQ(run(store.fetch("a__one", TapeQuery().text("STRASSE"))).size(), 1U);
 }
 
-TEST_F(PostgresTapes, TakeTextThatTheDatabaseCannotStoreAsSuch) {
+TEST_F(PostgresTapes, TextThatDatabaseCannotHold_IsStored) {
     PostgresTapeStore store(options);
     const std::string text("a\0b \xff \xf0\x9f\x98\x80", 11);
     std::vector<TapeEntry> entries = one(text);
@@ -206,7 +206,7 @@ TEST_F(PostgresTapes, TakeTextThatTheDatabaseCannotStoreAsSuch) {
               0U);
 }
 
-TEST_F(PostgresTapes, ATapeThatAnotherProcessHasOpenIsNotRemoved) {
+TEST_F(PostgresTapes, TapeOpenInAnotherProcess_IsNotRemoved) {
     PostgresTapeStore store(options);
     run(store.append("a__one", one("x"), TapeAppend()));
     auto other = std::make_unique<PostgresTapeStore>(options);
@@ -220,7 +220,7 @@ TEST_F(PostgresTapes, ATapeThatAnotherProcessHasOpenIsNotRemoved) {
     EXPECT_EQ(query("SELECT count(*) FROM bub_open"), std::vector<std::string>{"0"});
 }
 
-TEST_F(PostgresTapes, OneCallerAtATimeHoldsAName) {
+TEST_F(PostgresTapes, HeldName_IsRefusedToOtherCallers) {
     PostgresTapeStore store(options);
     PostgresOptions hasty = options;
     hasty.lock_timeout = std::chrono::milliseconds(20);
@@ -232,7 +232,7 @@ TEST_F(PostgresTapes, OneCallerAtATimeHoldsAName) {
     EXPECT_TRUE(run(store.hold("sessions")));
 }
 
-TEST_F(PostgresTapes, B9_ATurnThatAnotherProcessHasClosedIsNotMerged) {
+TEST_F(PostgresTapes, B9_TurnClosedByAnotherProcess_IsNotMerged) {
     const auto store = std::make_shared<PostgresTapeStore>(options);
     TurnTransactionOptions turn;
     turn.turn_id = "t1";
@@ -249,7 +249,7 @@ TEST_F(PostgresTapes, B9_ATurnThatAnotherProcessHasClosedIsNotMerged) {
     EXPECT_EQ(query("SELECT count(*) FROM bub_turns"), std::vector<std::string>{"0"});
 }
 
-TEST_F(PostgresTapes, D50_ATurnWhoseClaimIsAliveIsNotClosed) {
+TEST_F(PostgresTapes, D50_TurnWhoseClaimIsAlive_IsNotClosed) {
     const auto store = std::make_shared<PostgresTapeStore>(options);
     TurnTransactionOptions turn;
     turn.turn_id = "t1";
@@ -271,7 +271,7 @@ TEST_F(PostgresTapes, D50_ATurnWhoseClaimIsAliveIsNotClosed) {
     EXPECT_EQ(run(other.position("a__one")).messages, 1);
 }
 
-TEST_F(PostgresTapes, ATapeIsCopiedFromFilesAndBack) {
+TEST_F(PostgresTapes, Tape_IsCopiedFromFilesAndBack) {
     const TestDirectory directory;
     const TestDirectory second;
     const auto files = std::make_shared<FileTapeStore>(directory.options());
@@ -297,7 +297,7 @@ TEST_F(PostgresTapes, ATapeIsCopiedFromFilesAndBack) {
     EXPECT_EQ(run(copy->read_state("a__one")).at("session"), "cli:plan");
 }
 
-TEST_F(PostgresTapes, MigrateTheFirstVersion) {
+TEST_F(PostgresTapes, FirstVersion_IsMigrated) {
     PostgresTapeStore store(options);
     run(store.append("a__one", one("x"), TapeAppend()));
     query("DROP TABLE bub_open, bub_turn_lines, bub_turns");
@@ -318,7 +318,7 @@ TEST_F(PostgresTapes, MigrateTheFirstVersion) {
 }
 
 /// The plans of all statements, with 20,000 entries on 200 tapes.
-TEST_F(PostgresTapes, EveryStatementUsesAnIndex) {
+TEST_F(PostgresTapes, EveryStatement_UsesAnIndex) {
     query(
         "INSERT INTO bub_tapes (tape, last_id) SELECT 'a__' || i, 100 FROM"
         " generate_series(1, 20000) AS i");
@@ -353,7 +353,7 @@ TEST_F(PostgresTapes, EveryStatementUsesAnIndex) {
     EXPECT_FALSE(std::regex_search(log, found, scan)) << log;
 }
 
-TEST_F(PostgresTapes, RefuseTablesOfANewerVersion) {
+TEST_F(PostgresTapes, TablesOfNewerVersion_AreRefused) {
     query("INSERT INTO bub_schema VALUES (7)");
     for (const bool apply : {false, true}) {
         try {
@@ -370,7 +370,7 @@ TEST_F(PostgresTapes, RefuseTablesOfANewerVersion) {
     }
 }
 
-TEST_F(PostgresTapes, SayHowMissingTablesAreCreated) {
+TEST_F(PostgresTapes, MissingTables_AreReportedWithTheirRemedy) {
     PostgresOptions empty = options;
     empty.connection = server.connection(server.create_empty_database());
     EXPECT_FALSE(run(postgres_tape_status(empty)));

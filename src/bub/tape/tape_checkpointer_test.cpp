@@ -168,7 +168,7 @@ private:
 
 }  // namespace
 
-TEST(TapeCheckpointer, B21_HoldsWhatAgentsNeedInMemory) {
+TEST(TapeCheckpointer, B21_MemoryStore_HoldsWhatAgentsNeed) {
     const Lease lease;
     cubepi::testing::StoreUnderTest store;
     store.make = [&] {
@@ -179,7 +179,7 @@ TEST(TapeCheckpointer, B21_HoldsWhatAgentsNeedInMemory) {
     expect_right(store);
 }
 
-TEST(TapeCheckpointer, B21_HoldsWhatAgentsNeedInFiles) {
+TEST(TapeCheckpointer, B21_FileStore_HoldsWhatAgentsNeed) {
     const Lease lease;
     std::shared_ptr<TestDirectory> directory;
     cubepi::testing::StoreUnderTest store;
@@ -197,7 +197,7 @@ TEST(TapeCheckpointer, B21_HoldsWhatAgentsNeedInFiles) {
     expect_right(store);
 }
 
-TEST(TapeCheckpointer, B21_HoldsWhatAgentsNeedInAForkOfAnEmptyTape) {
+TEST(TapeCheckpointer, B21_ForkOfEmptyTape_HoldsWhatAgentsNeed) {
     const Lease lease;
     cubepi::testing::StoreUnderTest store;
     store.make = [&] {
@@ -208,7 +208,7 @@ TEST(TapeCheckpointer, B21_HoldsWhatAgentsNeedInAForkOfAnEmptyTape) {
     expect_right(store);
 }
 
-TEST(TapeCheckpointer, B21_PayloadsAreWhatBubReads) {
+TEST(TapeCheckpointer, B21_Payloads_AreReadableByBub) {
     const auto store = std::make_shared<MemoryTapeStore>();
     TapeCheckpointer memory(store);
     std::int64_t at = append_one(memory, user_message("grüß dich"), 0);
@@ -224,7 +224,7 @@ TEST(TapeCheckpointer, B21_PayloadsAreWhatBubReads) {
     EXPECT_EQ(entries[2].payload.at("results").as_array().at(0), Json("found"));
 }
 
-TEST(TapeCheckpointer, B21_ResultsThatComeOneByOneAreOneEntryInTheOrderOfTheCalls) {
+TEST(TapeCheckpointer, B21_SingleResults_BecomeOneEntryInCallOrder) {
     const auto store = std::make_shared<MemoryTapeStore>();
     TapeCheckpointer memory(store);
     std::int64_t at = append_one(memory, user_message("go"), 0);
@@ -255,7 +255,7 @@ TEST(TapeCheckpointer, B21_ResultsThatComeOneByOneAreOneEntryInTheOrderOfTheCall
     EXPECT_EQ(chat[2].as_object().at("content"), Json("one"));
 }
 
-TEST(TapeCheckpointer, B21_AMergedTurnHasOneEntryOfResultsAndTheSamePosition) {
+TEST(TapeCheckpointer, B21_MergedTurn_HasOneEntryOfResults) {
     const auto store = std::make_shared<MemoryTapeStore>();
     const Tape tape(store, "w__s");
     run(tape.bootstrap());
@@ -274,7 +274,7 @@ TEST(TapeCheckpointer, B21_AMergedTurnHasOneEntryOfResultsAndTheSamePosition) {
     EXPECT_EQ(append_one(after, user_message("more"), at), at + 1);
 }
 
-TEST(TapeCheckpointer, B10_TheContextStartsWithTheAnchorAsAUserMessage) {
+TEST(TapeCheckpointer, B10_Context_StartsWithTheAnchorAsMessage) {
     const auto store = std::make_shared<MemoryTapeStore>();
     const Tape tape(store, "w__s");
     TapeCheckpointer memory(store);
@@ -293,7 +293,7 @@ TEST(TapeCheckpointer, B10_TheContextStartsWithTheAnchorAsAUserMessage) {
     EXPECT_EQ(data->messages[1].text(), "continue");
 }
 
-TEST(TapeCheckpointer, D1_AHandOffAmongCallsDoesNotComeBetweenThemAndTheirResults) {
+TEST(TapeCheckpointer, D1_HandOffAmongCalls_FollowsTheirResults) {
     const auto store = std::make_shared<MemoryTapeStore>();
     const Tape tape(store, "w__s");
     TapeCheckpointer memory(store);
@@ -307,7 +307,7 @@ TEST(TapeCheckpointer, D1_AHandOffAmongCallsDoesNotComeBetweenThemAndTheirResult
     EXPECT_EQ(messages[3].text(), "[Anchor created: phase]: null\n" + std::string(hand_off_label));
 }
 
-TEST(TapeCheckpointer, B10_AHandOffAmongCallsIsMergedBehindTheirResults) {
+TEST(TapeCheckpointer, B10_HandOffAmongCalls_IsMergedBehindResults) {
     const auto store = std::make_shared<MemoryTapeStore>();
     const Tape tape(store, "w__s");
     const auto fork = tape.fork();
@@ -324,7 +324,7 @@ TEST(TapeCheckpointer, B10_AHandOffAmongCallsIsMergedBehindTheirResults) {
     EXPECT_EQ(run(tape.context()).size(), 1u);
 }
 
-TEST(TapeCheckpointer, B21_TapesOfBubBecomeMessages) {
+TEST(TapeCheckpointer, B21_TapesOfBub_BecomeMessages) {
     const auto store = std::make_shared<MemoryTapeStore>();
     const Tape tape(store, "w__s");
     run(tape.bootstrap());
@@ -351,7 +351,7 @@ TEST(TapeCheckpointer, B21_TapesOfBubBecomeMessages) {
     EXPECT_EQ(data->position, 4);
 }
 
-TEST(TapeCheckpointer, B10_ImagesAreStoredOnceByTheirHash) {
+TEST(TapeCheckpointer, B10_Images_AreStoredOnceByTheirHash) {
     const TestDirectory directory;
     const auto store = std::make_shared<FileTapeStore>(directory.options());
     TapeCheckpointer memory(store);
@@ -370,7 +370,7 @@ TEST(TapeCheckpointer, B10_ImagesAreStoredOnceByTheirHash) {
     EXPECT_EQ(data->messages[1], Message(message));
 }
 
-TEST(TapeCheckpointer, D20_EventsOfOthersDoNotMakeAnAppendStaleAndMessagesDo) {
+TEST(TapeCheckpointer, D20_ForeignMessages_MakeAppendStaleUnlikeEvents) {
     const auto store = std::make_shared<MemoryTapeStore>();
     const Tape tape(store, "w__s");
     TapeCheckpointer memory(store);
@@ -381,7 +381,7 @@ TEST(TapeCheckpointer, D20_EventsOfOthersDoNotMakeAnAppendStaleAndMessagesDo) {
     EXPECT_THROW(append_one(memory, user_message("three"), next), StaleAppendError);
 }
 
-TEST(TapeCheckpointer, B21_IsTheMemoryOfAnAgent) {
+TEST(TapeCheckpointer, B21_Tape_IsTheMemoryOfAnAgent) {
     const TestDirectory directory;
     const auto prompt = [&](const std::string& text, std::vector<FauxStep> steps) {
         FauxProvider faux;
@@ -408,7 +408,7 @@ TEST(TapeCheckpointer, B21_IsTheMemoryOfAnAgent) {
     EXPECT_EQ(run(memory.load("w__s"))->messages, messages);
 }
 
-TEST(TapeCheckpointer, B21_AForkBeginsWithTheAnchorThatWasTheLastOneThen) {
+TEST(TapeCheckpointer, B21_Fork_BeginsWithTheLastAnchorThen) {
     const auto store = std::make_shared<MemoryTapeStore>();
     const Tape tape(store, "w__s");
     TapeCheckpointer memory(store);
@@ -442,7 +442,7 @@ TEST(TapeCheckpointer, B21_AForkBeginsWithTheAnchorThatWasTheLastOneThen) {
     EXPECT_EQ(run(Tape(store, "w__new").anchors()).size(), 1u);
 }
 
-TEST(TapeCheckpointer, B21_HasEveryAbilityThatAStoreCanHave) {
+TEST(TapeCheckpointer, B21_Checkpointer_HasEveryAbilityOfAStore) {
     TapeCheckpointer memory(std::make_shared<MemoryTapeStore>());
     Checkpointer& store = memory;
     EXPECT_TRUE(dynamic_cast<RunStore*>(&store));
@@ -452,7 +452,7 @@ TEST(TapeCheckpointer, B21_HasEveryAbilityThatAStoreCanHave) {
     EXPECT_TRUE(dynamic_cast<ThreadStore*>(&store));
 }
 
-TEST(TapeCheckpointer, OfALongContextTheNewestPartIsRead) {
+TEST(TapeCheckpointer, LongContext_ReadsTheNewestPart) {
     for (const bool inside_a_turn : {false, true}) {
         const auto store = std::make_shared<InDirectory>(std::make_shared<TestDirectory>());
         const Tape tape(store, "w__s");
@@ -482,7 +482,7 @@ TEST(TapeCheckpointer, OfALongContextTheNewestPartIsRead) {
     }
 }
 
-TEST(ImportThread, CopiesAThreadOnce) {
+TEST(ImportThread, Import_CopiesAThreadOnce) {
     const auto source = std::make_shared<MemoryCheckpointer>();
     MessageList messages;
     messages.push_back(user_message("hi", "m1"));
@@ -501,7 +501,7 @@ TEST(ImportThread, CopiesAThreadOnce) {
     EXPECT_EQ(run(memory.find_message("w__s", "m1")), messages[0]);
 }
 
-TEST(ImportThread, D20_OfTwoProcessesThatCopyOneDoes) {
+TEST(ImportThread, D20_TwoCopyingProcesses_CopyOnce) {
     const auto source = std::make_shared<MemoryCheckpointer>();
     MessageList messages;
     messages.push_back(user_message("hi", "m1"));
@@ -521,7 +521,7 @@ TEST(ImportThread, D20_OfTwoProcessesThatCopyOneDoes) {
     EXPECT_EQ(run(memory.load("w__s"))->messages.size(), 2u) << "the anchor, and one copy";
 }
 
-TEST(ImportThread, CopiesAllInOneStepOrNothing) {
+TEST(ImportThread, Import_CopiesAllOrNothing) {
     const auto source = std::make_shared<MemoryCheckpointer>();
     MessageList messages;
     messages.push_back(user_message("hi", "m1"));

@@ -86,7 +86,7 @@ protected:
 
 }  // namespace
 
-TEST_F(TwoProcesses, D50_ATurnThatHitAFullDiskDoesNotBlockTheNextOne) {
+TEST_F(TwoProcesses, D50_TurnOnFullDisk_DoesNotBlockNext) {
     const Process first = begin("a");
     say(first, "stored");
     run(first.memory->release_claim(tape, "run-of-a", "a"));
@@ -108,7 +108,7 @@ TEST_F(TwoProcesses, D50_ATurnThatHitAFullDiskDoesNotBlockTheNextOne) {
     EXPECT_FALSE(claimed.superseded) << "it was given up, not lost";
 }
 
-TEST_F(TwoProcesses, D50_NoOtherOwnerGetsTheTapeBeforeTheTurnIsMerged) {
+TEST_F(TwoProcesses, D50_UnmergedTurn_KeepsTheTapeFromOtherOwners) {
     const Process first = begin("first");
     say(first, "one");
     complete(first);
@@ -120,7 +120,7 @@ TEST_F(TwoProcesses, D50_NoOtherOwnerGetsTheTapeBeforeTheTurnIsMerged) {
     EXPECT_EQ(conversation(), "one? one! two? two! ");
 }
 
-TEST_F(TwoProcesses, D50_ATurnThatSleptWhileItsClaimWasSupersededIsRefusedAtItsMerge) {
+TEST_F(TwoProcesses, D50_SupersededSleepingTurn_IsRefusedAtMerge) {
     const Process first = begin("first");
     say(first, "one");
     complete(first);
@@ -139,7 +139,7 @@ TEST_F(TwoProcesses, D50_ATurnThatSleptWhileItsClaimWasSupersededIsRefusedAtItsM
     EXPECT_EQ(conversation(), "two? two! ");
 }
 
-TEST_F(TwoProcesses, D50_ARefusedTurnIsStoredOutsideTheConversation) {
+TEST_F(TwoProcesses, D50_RefusedTurn_IsStoredOutsideTheConversation) {
     const Process first = begin("first");
     say(first, "one");
     first.fork->add_text("and more");
@@ -164,7 +164,7 @@ TEST_F(TwoProcesses, D50_ARefusedTurnIsStoredOutsideTheConversation) {
     EXPECT_FALSE(run(TapeCheckpointer(first.store).find_message(tape, "one")));
 }
 
-TEST_F(TwoProcesses, D50_TheNewOwnerIsNotDisturbedByARefusedTurn) {
+TEST_F(TwoProcesses, D50_RefusedTurn_DoesNotDisturbTheNewOwner) {
     const Process first = begin("first");
     say(first, "one");
     sleep_past_the_lease();
@@ -186,7 +186,7 @@ TEST_F(TwoProcesses, D50_TheNewOwnerIsNotDisturbedByARefusedTurn) {
     EXPECT_EQ(run(memory.append(tape, std::move(more), std::move(then))), at + 1);
 }
 
-TEST_F(TwoProcesses, D50_ATurnThatWasKilledInItsSleepIsStoredOutsideTheConversationToo) {
+TEST_F(TwoProcesses, D50_TurnKilledInSleep_IsStoredOutsideConversation) {
     Process first = begin("first");
     say(first, "one");
     sleep_past_the_lease();
@@ -202,7 +202,7 @@ TEST_F(TwoProcesses, D50_ATurnThatWasKilledInItsSleepIsStoredOutsideTheConversat
     EXPECT_FALSE(directory_.has("w__s.jsonl.turns"));
 }
 
-TEST_F(TwoProcesses, D50_ATurnThatWasNotSupersededIsMergedHoweverLongItSlept) {
+TEST_F(TwoProcesses, D50_SleepingTurnNotSuperseded_IsMerged) {
     const Process first = begin("first");
     say(first, "one");
     complete(first);
@@ -212,7 +212,7 @@ TEST_F(TwoProcesses, D50_ATurnThatWasNotSupersededIsMergedHoweverLongItSlept) {
     EXPECT_FALSE(refused());
 }
 
-TEST_F(TwoProcesses, B9_AKilledTurnIsInterruptedIfNoOtherOwnerContinued) {
+TEST_F(TwoProcesses, B9_KilledTurnWithoutNewOwner_IsInterrupted) {
     Process first = begin("first");
     say(first, "one");
     first = Process();
@@ -225,7 +225,7 @@ TEST_F(TwoProcesses, B9_AKilledTurnIsInterruptedIfNoOtherOwnerContinued) {
     EXPECT_FALSE(refused());
 }
 
-TEST_F(TwoProcesses, D50_ADiscardedTurnReleasesItsClaim) {
+TEST_F(TwoProcesses, D50_DiscardedTurn_ReleasesItsClaim) {
     const Process first = begin("first");
     say(first, "one");
     complete(first);
@@ -236,7 +236,7 @@ TEST_F(TwoProcesses, D50_ADiscardedTurnReleasesItsClaim) {
     EXPECT_EQ(conversation(), "two? two! ");
 }
 
-TEST_F(TwoProcesses, D50_ATurnMayTakeOneRunAfterTheOther) {
+TEST_F(TwoProcesses, D50_Turn_MayTakeSuccessiveRuns) {
     const Process first = begin("first");
     say(first, "one");
     run(first.memory->release_claim(tape, "run-of-first", "first"));
@@ -273,7 +273,7 @@ protected:
         std::make_shared<cubepi::testing::ManualClock>();
 };
 
-TEST_F(TwoOwners, D50_TheFormerOwnerOfARunDoesNotCompleteIt) {
+TEST_F(TwoOwners, D50_FormerOwner_DoesNotCompleteTheRun) {
     claim("first", ClaimKind::new_run);
     clock_->advance(std::chrono::seconds(61));
     EXPECT_TRUE(claim("second", ClaimKind::continue_run).superseded);
@@ -287,13 +287,13 @@ TEST_F(TwoOwners, D50_TheFormerOwnerOfARunDoesNotCompleteIt) {
     run(memory().complete_run("w__s", "r", "first"));  // idempotent once complete
 }
 
-TEST_F(TwoOwners, D50_ARunThatAnotherOwnerCompletedIsNotClaimedAgain) {
+TEST_F(TwoOwners, D50_RunCompletedByOther_IsNotReclaimed) {
     claim("first", ClaimKind::new_run);
     run(memory().complete_run("w__s", "r", "first"));
     EXPECT_THROW(claim("second", ClaimKind::continue_run), RunAlreadyCompletedError);
 }
 
-TEST_F(TwoOwners, D50_ARepeatedCompletionRemovesTheClaimThatRemained) {
+TEST_F(TwoOwners, D50_RepeatedCompletion_RemovesTheRemainingClaim) {
     claim("first", ClaimKind::new_run);
     const JsonObject claimed = run(store_->read_state("w__s"));
     run(memory().complete_run("w__s", "r", "first"));
@@ -306,11 +306,11 @@ TEST_F(TwoOwners, D50_ARepeatedCompletionRemovesTheClaimThatRemained) {
     EXPECT_TRUE(run(store_->read_state("w__s")).empty());
 }
 
-TEST_F(TwoOwners, D50_CompletingAnUnknownRunIsRefused) {
+TEST_F(TwoOwners, D50_CompletionOfUnknownRun_IsRefused) {
     EXPECT_THROW(run(memory().complete_run("w__s", "r", "first")), RunNotClaimedError);
 }
 
-TEST_F(TwoProcesses, D50_ATurnCompletesItsRunUnderItsClaim) {
+TEST_F(TwoProcesses, D50_Turn_CompletesItsRunUnderItsClaim) {
     const Process first = begin("first");
     say(first, "one");
     complete_under_claim(first);
@@ -320,7 +320,7 @@ TEST_F(TwoProcesses, D50_ATurnCompletesItsRunUnderItsClaim) {
     EXPECT_TRUE(run(first.store->read_state(tape)).empty());
 }
 
-TEST_F(TwoProcesses, D50_ASupersededTurnDoesNotCompleteItsRun) {
+TEST_F(TwoProcesses, D50_SupersededTurn_DoesNotCompleteItsRun) {
     const Process first = begin("first");
     say(first, "one");
     sleep_past_the_lease();
@@ -328,7 +328,7 @@ TEST_F(TwoProcesses, D50_ASupersededTurnDoesNotCompleteItsRun) {
     EXPECT_THROW(complete_under_claim(first), StaleAppendError);
 }
 
-TEST_F(TwoProcesses, D50_ARefusedTurnLeavesTheClaimOfAnotherOwnerOnItsRun) {
+TEST_F(TwoProcesses, D50_RefusedTurn_LeavesClaimOfAnotherOwner) {
     for (const bool under_claim : {true, false}) {
         const Process first = begin("first");
         say(first, "one");
@@ -359,7 +359,7 @@ TEST_F(TwoProcesses, D50_ARefusedTurnLeavesTheClaimOfAnotherOwnerOnItsRun) {
     }
 }
 
-TEST(TapeClaims, D50_AForkInAForkLeavesTheClaimToTheOuterOne) {
+TEST(TapeClaims, D50_NestedFork_LeavesClaimToTheOuterOne) {
     const auto store = std::make_shared<MemoryTapeStore>();
     const auto outer = std::make_shared<TurnTransaction>(store, "w__s");
     const auto inner = std::make_shared<TurnTransaction>(outer, "w__s");

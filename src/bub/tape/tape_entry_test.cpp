@@ -74,7 +74,7 @@ cubepi::Message numbered_result(int number) {
 
 }  // namespace
 
-TEST(TapeLine, IsWhatPythonWrites) {
+TEST(TapeLine, TapeLine_IsWhatPythonWrites) {
     EXPECT_EQ(tape_line(full_entry()),
               "{\"id\": 17, \"kind\": \"message\", \"payload\": {\"role\": \"user\", \"content\": "
               "\"größe 你好 😀 \\\"quoted\\\" \\\\ \\n\\t\\u0001\x7f\", \"numbers\": "
@@ -82,18 +82,18 @@ TEST(TapeLine, IsWhatPythonWrites) {
               "\"date\": \"2026-03-01T12:00:00.250000+00:00\"}\n");
 }
 
-TEST(TapeLine, IsReadAsItWasWritten) {
+TEST(TapeLine, Read_ReturnsWhatWasWritten) {
     EXPECT_EQ(read_tape_line(tape_line(full_entry())), full_entry());
 }
 
-TEST(TapeLine, InvalidUtf8BecomesReplacementCharacters) {
+TEST(TapeLine, InvalidUtf8_BecomesReplacementCharacters) {
     const TapeEntry entry = message_entry("user", "a\xff\xc3");
     const auto read = read_tape_line(tape_line(entry));
     ASSERT_TRUE(read);
     EXPECT_EQ(read->payload.at("content"), Json("a\xef\xbf\xbd\xef\xbf\xbd"));
 }
 
-TEST(TapeLine, ALineThatIsNotAnEntryIsSkipped) {
+TEST(TapeLine, LineThatIsNotAnEntry_IsSkipped) {
     for (const char* line :
          {"", "   ", "{not json}", "[1, 2]", "\"text\"", "17", "null", "{}",
           R"({"id": "3", "kind": "m", "payload": {}})",
@@ -106,7 +106,7 @@ TEST(TapeLine, ALineThatIsNotAnEntryIsSkipped) {
     }
 }
 
-TEST(TapeLine, OldLinesAndOddMetaAreRead) {
+TEST(TapeLine, OldLinesAndOddMeta_AreRead) {
     const auto old = read_tape_line(R"({"id": 7, "kind": "m", "payload": {}, "timestamp": 0.5})");
     ASSERT_TRUE(old);
     EXPECT_EQ(old->date, "1970-01-01T00:00:00.500000+00:00");
@@ -116,7 +116,7 @@ TEST(TapeLine, OldLinesAndOddMetaAreRead) {
     EXPECT_EQ(odd->date, "1970-01-01T00:00:00+00:00");
 }
 
-TEST(TapeLine, WhatPythonAcceptsBeyondJsonIsRead) {
+TEST(TapeLine, PythonExtensionsOfJson_AreRead) {
     const auto read = read_tape_line(R"({"id": 7, "kind": "m", "payload": {"x": NaN}})");
     ASSERT_TRUE(read);
     EXPECT_TRUE(read->payload.at("x").is_null());
@@ -124,7 +124,7 @@ TEST(TapeLine, WhatPythonAcceptsBeyondJsonIsRead) {
 }
 
 /// The views of a parsed line and of an entry agree.
-TEST(TapeLine, FactsOfALineAreThoseOfItsEntry) {
+TEST(TapeLine, FactsOfLine_AreThoseOfItsEntry) {
     for (
         const char* line : {
             R"({"id": 1, "kind": "anchor", "payload": {"name": "a"}})",
@@ -153,7 +153,7 @@ TEST(TapeLine, FactsOfALineAreThoseOfItsEntry) {
     }
 }
 
-TEST(TapeLine, ALineThatIsNestedTooDeepIsNotAnEntryForBothReaders) {
+TEST(TapeLine, LineNestedTooDeep_FailsForBothReaders) {
     for (const std::size_t depth : {400U, 512U, 540U, 570U, 573U, 574U, 575U, 576U, 600U, 900U}) {
         const std::string line = R"({"id": 1, "kind": "m", "payload": {"x": )" +
                                  std::string(depth, '[') + std::string(depth, ']') + "}}";
@@ -161,7 +161,7 @@ TEST(TapeLine, ALineThatIsNestedTooDeepIsNotAnEntryForBothReaders) {
     }
 }
 
-TEST(TapeName, IsThatOfBub) {
+TEST(TapeName, TapeName_IsThatOfBub) {
     // words: allowed, the name of a recorded session
     const char* const session = "cli:room";
     const char* const name = "9d206d8bd1ce919f__c53a75b7909f4322";
@@ -169,7 +169,7 @@ TEST(TapeName, IsThatOfBub) {
     EXPECT_EQ(tape_name("/nonexistent/./ws/", session), name);
 }
 
-TEST(TapeDate, IsReadInAllItsForms) {
+TEST(TapeDate, AllForms_AreRead) {
     using detail::parse_date;
     const auto noon = parse_date("2026-03-01T12:00:00+00:00");
     ASSERT_TRUE(noon);
@@ -192,7 +192,7 @@ TEST(TapeDate, IsReadInAllItsForms) {
     EXPECT_EQ(detail::format_date(-1), "1969-12-31T23:59:59.999999+00:00");
 }
 
-TEST(Context, B10_AnchorsAreUserMessages) {
+TEST(Context, B10_Anchors_AreUserMessages) {
     JsonObject state;
     state["summary"] = "größer";
     const JsonArray messages = context_messages({anchor_entry("a", state), anchor_entry("b")});
@@ -202,7 +202,7 @@ TEST(Context, B10_AnchorsAreUserMessages) {
     EXPECT_EQ(messages[1].at("content"), Json("[Anchor created: b]: null"));
 }
 
-TEST(Context, ResultsBelongToTheLatestCallsByPosition) {
+TEST(Context, Results_BelongToLatestCallsByPosition) {
     const std::vector<TapeEntry> entries = {
         calls({call("a", "one"), call("b", "two")}),
         event_entry("spill.write", {}),
@@ -220,7 +220,7 @@ TEST(Context, ResultsBelongToTheLatestCallsByPosition) {
     EXPECT_EQ(messages[4].at("content"), Json("[1, null]"));
 }
 
-TEST(Context, HiddenEntriesAndOtherKindsAreLeftOut) {
+TEST(Context, HiddenEntriesAndOtherKinds_AreLeftOut) {
     const std::vector<TapeEntry> entries = {tape_entry("system", {}),
                                             event_entry("run", {}),
                                             tape_entry("error", {}),
@@ -231,7 +231,7 @@ TEST(Context, HiddenEntriesAndOtherKindsAreLeftOut) {
     EXPECT_EQ(agent_messages(entries).size(), 1u);
 }
 
-TEST(Context, B21_PartsAndOddArgumentsOfBubBecomeContent) {
+TEST(Context, B21_BubPartsAndArguments_BecomeContent) {
     JsonObject text;
     text["type"] = "text";
     text["text"] = "look";
@@ -256,7 +256,7 @@ TEST(Context, B21_PartsAndOddArgumentsOfBubBecomeContent) {
 }
 
 // If the work per result grew with the number of earlier results, this would take hours.
-TEST(MessageEntries, ResultsOfManyCallsCostTheirNumber) {
+TEST(MessageEntries, ResultsOfManyCalls_TakeLinearTime) {
     constexpr int count = 20'000;
     detail::MessageEntries entries;
     std::vector<TapeEntry> made;
@@ -272,7 +272,7 @@ TEST(MessageEntries, ResultsOfManyCallsCostTheirNumber) {
     EXPECT_FALSE(entries.expects("c0"));
 }
 
-TEST(MessageEntries, ResumesWithTheResultsSoFar) {
+TEST(MessageEntries, Resume_KeepsTheResultsSoFar) {
     detail::MessageEntries first;
     std::vector<TapeEntry> made;
     first.add(answer_with_calls(3), made);

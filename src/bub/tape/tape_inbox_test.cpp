@@ -72,7 +72,7 @@ std::string replaced(std::string text, std::string_view from, std::string_view t
 
 }  // namespace
 
-TEST(TapeQuestions, APageReadsOnlyTheSideStatesOfItsTapes) {
+TEST(TapeQuestions, Page_ReadsOnlySideStatesOfItsTapes) {
     const TestDirectory directory;
     Inbox inbox(directory);
     for (const char* tape : {"w__c", "w__a", "w__d", "w__b"}) inbox.ask(tape, tape[3] - 'a');
@@ -85,7 +85,7 @@ TEST(TapeQuestions, APageReadsOnlyTheSideStatesOfItsTapes) {
     EXPECT_EQ(run(inbox.memory().expire_due(100, 10)).size(), 0u) << "none has a timeout";
 }
 
-TEST(TapeQuestions, AMarkExistsWhileTheRequestIsPending) {
+TEST(TapeQuestions, Mark_ExistsWhileTheRequestIsPending) {
     const TestDirectory directory;
     Inbox inbox(directory);
     inbox.ask("w__a", 1);
@@ -100,7 +100,7 @@ TEST(TapeQuestions, AMarkExistsWhileTheRequestIsPending) {
     EXPECT_EQ(inbox.listed(), "");
 }
 
-TEST(TapeQuestions, AMissingIndexIsBuiltFromTheSideStates) {
+TEST(TapeQuestions, MissingIndex_IsBuiltFromTheSideStates) {
     const TestDirectory directory;
     Inbox inbox(directory);
     inbox.ask("w__b", 2, 5);
@@ -112,7 +112,7 @@ TEST(TapeQuestions, AMissingIndexIsBuiltFromTheSideStates) {
     EXPECT_EQ(inbox.listed(QuestionOrder::deadline), "w__b w__a w__c ");
 }
 
-TEST(TapeQuestions, ReadingADirectoryThatDoesNotExistCreatesNothing) {
+TEST(TapeQuestions, ReadingMissingDirectory_CreatesNothing) {
     const TestDirectory directory;
     FileTapeOptions options = directory.options();
     options.directory = directory.path() / "tapes";
@@ -122,7 +122,7 @@ TEST(TapeQuestions, ReadingADirectoryThatDoesNotExistCreatesNothing) {
     EXPECT_FALSE(directory.has("tapes"));
 }
 
-TEST(TapeQuestions, AMarkWithoutARequestIsRemoved) {
+TEST(TapeQuestions, MarkWithoutRequest_IsRemoved) {
     const TestDirectory directory;
     Inbox inbox(directory);
     inbox.ask("w__a", 1);
@@ -139,7 +139,7 @@ TEST(TapeQuestions, AMarkWithoutARequestIsRemoved) {
     EXPECT_FALSE(directory.has("w__gone.jsonl.lock"));
 }
 
-TEST(TapeQuestions, RequestsOfASideStateThatAnotherProgramHasEditedAreFound) {
+TEST(TapeQuestions, RequestsInExternallyEditedSideState_AreFound) {
     const TestDirectory directory;
     Inbox inbox(directory);
     inbox.ask("w__a", 1);
@@ -150,7 +150,7 @@ TEST(TapeQuestions, RequestsOfASideStateThatAnotherProgramHasEditedAreFound) {
     EXPECT_EQ(inbox.listed(), "w__b w__a ");
 }
 
-TEST(TapeQuestions, ADamagedRequestIsListedAndDoesNotExpire) {
+TEST(TapeQuestions, DamagedRequest_IsListedAndDoesNotExpire) {
     const TestDirectory directory;
     Inbox inbox(directory);
     inbox.ask("w__a", 1, 5);
@@ -166,7 +166,7 @@ TEST(TapeQuestions, ADamagedRequestIsListedAndDoesNotExpire) {
     EXPECT_THROW(inbox.answer("w__a"), CheckpointCorruptionError);
 }
 
-TEST(TapeQuestions, ARequestWithoutIdsOrTimesIsListed) {
+TEST(TapeQuestions, RequestWithoutIdsOrTimes_IsListed) {
     const TestDirectory directory;
     Inbox inbox(directory);
     inbox.ask("w__b", 2);
@@ -180,7 +180,7 @@ TEST(TapeQuestions, ARequestWithoutIdsOrTimesIsListed) {
     }
 }
 
-TEST(TapeQuestions, ADamagedRecordOfAnAnswerIsReturnedWithItsDamage) {
+TEST(TapeQuestions, DamagedAnswerRecord_IsReturnedWithItsDamage) {
     const TestDirectory directory;
     Inbox inbox(directory);
     inbox.ask("w__a", 1);
@@ -197,7 +197,7 @@ TEST(TapeQuestions, ADamagedRecordOfAnAnswerIsReturnedWithItsDamage) {
         EXPECT_NE(record.damage, "");
 }
 
-TEST(TapeQuestions, RecordsOfManyAnswersDoNotStayInTheSideState) {
+TEST(TapeQuestions, RecordsOfManyAnswers_LeaveTheSideState) {
     const TestDirectory directory;
     Inbox inbox(directory);
     const auto answer = [&](int time) {
@@ -224,7 +224,7 @@ TEST(TapeQuestions, RecordsOfManyAnswersDoNotStayInTheSideState) {
     EXPECT_FALSE(directory.has("w__a__sidecar__answers.jsonl"));
 }
 
-TEST(TapeQuestions, AnUnreadableSideStateDoesNotHideTheOtherRequests) {
+TEST(TapeQuestions, UnreadableSideState_DoesNotHideOtherRequests) {
     const TestDirectory directory;
     Inbox inbox(directory);
     inbox.ask("w__a", 1);
@@ -238,7 +238,7 @@ TEST(TapeQuestions, AnUnreadableSideStateDoesNotHideTheOtherRequests) {
     EXPECT_EQ(inbox.listed(), "w__b ");
 }
 
-TEST(TapeQuestions, D60_AThreadWithADamagedRequestContinuesAfterItIsDiscarded) {
+TEST(TapeQuestions, D60_DiscardedDamagedRequest_LetsTheThreadContinue) {
     const TestDirectory directory;
     Inbox inbox(directory);
     MessageList messages;

@@ -84,7 +84,7 @@ protected:
     std::shared_ptr<TapeStore> store_;
 };
 
-TEST_P(Queries, B17_AnswerTheSameInForks) {
+TEST_P(Queries, B17_Queries_AnswerTheSameInForks) {
     EXPECT_EQ(ask(TapeQuery()), "0 #a 1 #b 2 #a 3 ");
     EXPECT_EQ(ask(TapeQuery().last_anchor()), "3 ");
     EXPECT_EQ(ask(TapeQuery().last_anchor().with_anchor()), "#a 3 ");
@@ -116,7 +116,7 @@ TEST_P(Queries, B17_AnswerTheSameInForks) {
 
 INSTANTIATE_TEST_SUITE_P(SplitAt, Queries, ::testing::Values(-1, 0, 1, 2, 3, 4, 5, 6, 7));
 
-TEST(TextSearch, B17_CaseIsFoldedInEveryScript) {
+TEST(TextSearch, B17_Case_IsFoldedInEveryScript) {
     EXPECT_TRUE(finds("The QUICK fox", "quick"));
     EXPECT_TRUE(finds("ΣΊΣΥΦΟΣ", "σίσυφος"));
     EXPECT_TRUE(finds("STRASSE", "straße"));
@@ -130,7 +130,7 @@ TEST(TextSearch, B17_CaseIsFoldedInEveryScript) {
     EXPECT_FALSE(finds("你好", "好你"));
 }
 
-TEST(TextSearch, B17_LettersWithMarksMatchHoweverTheyAreComposed) {
+TEST(TextSearch, B17_LettersWithMarks_MatchInAnyComposition) {
     EXPECT_TRUE(finds("cafe\u0301", "café"));
     EXPECT_TRUE(finds("CAFÉ", "cafe\u0301"));
     EXPECT_TRUE(finds("\u1112\u1161\u11ab", "한"));
@@ -139,18 +139,18 @@ TEST(TextSearch, B17_LettersWithMarksMatchHoweverTheyAreComposed) {
     EXPECT_TRUE(finds("Größe", "Gr"));
 }
 
-TEST(TextSearch, B17_JsonInsideTextIsLookedInto) {
+TEST(TextSearch, B17_JsonInsideText_IsSearched) {
     EXPECT_TRUE(finds(R"({"path": "\u4f60\u597d.txt"})", "你好"));
     EXPECT_TRUE(finds(R"({"cmd": "echo \"hi\""})", "echo \"hi\""));
     EXPECT_FALSE(finds(R"(\u4f60)", "你"));
 }
 
-TEST(TextSearch, InvalidUtf8IsHarmless) {
+TEST(TextSearch, InvalidUtf8_IsHarmless) {
     EXPECT_FALSE(finds("\xff\xfe\xf5\x80\xc0\xaf\xed\xa0\x80", "x"));
     EXPECT_TRUE(finds("\xe4\xbd", "\xff")) << "both are U+FFFD";
 }
 
-TEST(TapeSearch, B17_ExactFindsComeBeforeNearOnes) {
+TEST(TapeSearch, B17_ExactMatches_PrecedeNearOnes) {
     const Tape tape =
         tape_of({"the database migration", "unrelated", "databse migration", "Database again"});
     EXPECT_EQ(search(tape, "database"),
@@ -163,13 +163,13 @@ TEST(TapeSearch, B17_ExactFindsComeBeforeNearOnes) {
     EXPECT_EQ(search(tape, "größe"), std::vector<std::string>());
 }
 
-TEST(TapeSearch, B17_NearFindsWorkInEveryScript) {
+TEST(TapeSearch, B17_NearMatches_WorkInEveryScript) {
     const Tape tape = tape_of({"съешь ещё этих мягких булок", "Größenordnung"});
     EXPECT_EQ(search(tape, "мягкхи").size(), 1u);
     EXPECT_EQ(search(tape, "grössenordnug").size(), 1u);
 }
 
-TEST(TapeSearch, OneDateAloneIsABound) {
+TEST(TapeSearch, OneDateAlone_IsABound) {
     const Tape tape = tape_of({"x"});
     TapeSearch wanted;
     wanted.text = "x";
@@ -181,7 +181,7 @@ TEST(TapeSearch, OneDateAloneIsABound) {
     EXPECT_THROW(run(tape.search(wanted)), cubepi::Error);
 }
 
-TEST(TapeSearch, B17_ForksAreSearchedAsTapesAre) {
+TEST(TapeSearch, B17_Forks_AreSearchedLikeTapes) {
     const Tape tape = tape_of({"one ÄPFEL"});
     const auto fork = tape.fork();
     const Tape inside = tape.in(fork);
@@ -192,7 +192,7 @@ TEST(TapeSearch, B17_ForksAreSearchedAsTapesAre) {
     run(fork->discard());
 }
 
-TEST(ContextOverflow, IsToldFromItsText) {
+TEST(ContextOverflow, OverflowError_IsRecognizedByItsText) {
     for (const char* text :
          {"This model's maximum context length is 8192 tokens", "context_length_exceeded",
           "Prompt is too long", "input exceeds the context window",

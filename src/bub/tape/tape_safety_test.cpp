@@ -67,7 +67,7 @@ void expect_refused_link(const std::function<void()>& use, const char* about) {
 
 }  // namespace
 
-TEST(FullDisk, ReadersTolerateATurnThatCannotBeClosed) {
+TEST(FullDisk, UnclosableTurn_IsToleratedByReaders) {
     const TestDirectory directory;
     leave_open_turn(directory);
     {
@@ -91,7 +91,7 @@ TEST(FullDisk, ReadersTolerateATurnThatCannotBeClosed) {
 }
 
 // The same store, as a chat has it, closes the turn when it is read again.
-TEST(FullDisk, AStoreClosesTheTurnWhenThereIsSpaceAgain) {
+TEST(FullDisk, SpaceFreedAgain_LetsStoreCloseTheTurn) {
     const TestDirectory directory;
     leave_open_turn(directory);
     const Tape tape = tape_in(directory);
@@ -102,7 +102,7 @@ TEST(FullDisk, AStoreClosesTheTurnWhenThereIsSpaceAgain) {
     EXPECT_EQ(texts(tape), "before unclosed ");
 }
 
-TEST(FullDisk, ReadersSeeTheTapeAsItWasBeforeAHalfCommit) {
+TEST(FullDisk, HalfCommit_ShowsTheTapeBeforeIt) {
     const TestDirectory directory;
     say(tape_in(directory), "before");
     const std::string before = directory.read("w__s.jsonl");
@@ -121,7 +121,7 @@ TEST(FullDisk, ReadersSeeTheTapeAsItWasBeforeAHalfCommit) {
     EXPECT_FALSE(directory.has("w__s.jsonl.commit"));
 }
 
-TEST(FullDisk, ATapeCanBeDeletedWithoutWriting) {
+TEST(FullDisk, Tape_CanBeDeletedWithoutWriting) {
     const TestDirectory directory;
     leave_open_turn(directory);
     directory.write("w__s.jsonl.commit",
@@ -136,7 +136,7 @@ TEST(FullDisk, ATapeCanBeDeletedWithoutWriting) {
 }
 
 // A long tape has more index records than are stored in memory before they are written.
-TEST(FullDisk, ALongTapeCanBeSearchedWithoutAnIndexFile) {
+TEST(FullDisk, LongTapeWithoutIndexFile_CanBeSearched) {
     const TestDirectory directory;
     std::string text;
     for (std::int64_t i = 1; i <= 6000; ++i) {
@@ -151,7 +151,7 @@ TEST(FullDisk, ALongTapeCanBeSearchedWithoutAnIndexFile) {
     EXPECT_EQ(run(store->info("w__s")).entries, 6000);
 }
 
-TEST(TapeFiles, LinksAreRefused) {
+TEST(TapeFiles, Links_AreRefused) {
     const TestDirectory outside;
     const std::string secret = "secret\n";
     outside.write("secret", secret);
@@ -176,7 +176,7 @@ TEST(TapeFiles, LinksAreRefused) {
     EXPECT_TRUE(run(tape_in(directory).store()->all_tapes()).empty()) << "a link is not a tape";
 }
 
-TEST(TapeFiles, LinkedDirectoriesAreRefused) {
+TEST(TapeFiles, LinkedDirectories_AreRefused) {
     const TestDirectory outside;
     const TestDirectory directory;
     fs::create_directory_symlink(outside.path(), directory.path() / "media");
@@ -190,7 +190,7 @@ TEST(TapeFiles, LinkedDirectoriesAreRefused) {
     EXPECT_EQ(outside.count("."), 0U);
 }
 
-TEST(TapeFiles, ALinkedTapeDirectoryIsTheUsersChoice) {
+TEST(TapeFiles, LinkedTapeDirectory_IsTheUsersChoice) {
     const TestDirectory elsewhere;
     const TestDirectory directory;
     const fs::path link = directory.path() / "tapes";
@@ -201,7 +201,7 @@ TEST(TapeFiles, ALinkedTapeDirectoryIsTheUsersChoice) {
     EXPECT_TRUE(elsewhere.has("w__s.jsonl"));
 }
 
-TEST(TapeFiles, NoOtherUserCanReadThem) {
+TEST(TapeFiles, TapeFiles_AreUnreadableByOtherUsers) {
     const TestDirectory directory;
     FileTapeOptions options = directory.options();
     options.directory = directory.path() / "home" / "tapes";

@@ -30,7 +30,7 @@ std::optional<TapeSession> noted_in(FileTapeStore& store, const std::string& tap
     return session_of(run(store.read_state(tape)));
 }
 
-TEST(TapeSession, IsNotedWithTheFirstRunAndOutlivesIt) {
+TEST(TapeSession, FirstRun_NotesTheSessionPermanently) {
     const TestDirectory directory;
     const auto store = std::make_shared<FileTapeStore>(directory.options());
     TapeCheckpointer memory = memory_of(store, "cli:plan");
@@ -44,7 +44,7 @@ TEST(TapeSession, IsNotedWithTheFirstRunAndOutlivesIt) {
     EXPECT_EQ(session->copied_from, "");
 }
 
-TEST(TapeSession, WhereItWasCopiedFromStays) {
+TEST(TapeSession, CopySource_IsRetained) {
     JsonObject state;
     note_session(state, {"cli:plan", "/w", "/sessions.db"});
     note_session(state, {"cli:plan", "/elsewhere", ""});
@@ -53,7 +53,7 @@ TEST(TapeSession, WhereItWasCopiedFromStays) {
     EXPECT_EQ(session_of(state)->id, "cli:plan") << "an empty sender has no name";
 }
 
-TEST(TapeSession, SideStateOfOthersIsNone) {
+TEST(TapeSession, SideStateOfOthers_HasNoSession) {
     EXPECT_EQ(session_of(JsonObject()), std::nullopt);
     JsonObject odd;
     odd["session"] = 7;
@@ -62,7 +62,7 @@ TEST(TapeSession, SideStateOfOthersIsNone) {
     EXPECT_EQ(session_of(odd), std::nullopt);
 }
 
-TEST(RemoveTape, D47_DeletesTheTapeItsSidecarsAndItsOtherFiles) {
+TEST(RemoveTape, D47_Removal_DeletesTapeSidecarsAndOtherFiles) {
     const TestDirectory directory;
     const auto store = std::make_shared<FileTapeStore>(directory.options());
     for (const char* name : {"w__s", "w__s__sidecar__spill", "w__other"})
@@ -80,7 +80,7 @@ TEST(RemoveTape, D47_DeletesTheTapeItsSidecarsAndItsOtherFiles) {
     EXPECT_EQ(run(store->info("w__s")).entries, 2) << "the same store continues with a new tape";
 }
 
-TEST(RemoveTape, D47_NotWhileATurnIsInProgress) {
+TEST(RemoveTape, D47_TapeWithRunningTurn_IsNotRemoved) {
     const TestDirectory directory;
     const auto store = std::make_shared<FileTapeStore>(directory.options());
     const auto others = std::make_shared<FileTapeStore>(directory.options());
@@ -122,7 +122,7 @@ const JsonObject data_of(const Tape& tape, std::string_view event) {
     return {};
 }
 
-TEST(Sidecars, AreSeparateTapesNextToTheirOwner) {
+TEST(Sidecars, Sidecars_AreSeparateTapesNextToTheirOwner) {
     const auto store = std::make_shared<MemoryTapeStore>();
     const Tape tape = with_notes(store);
     note(tape.sidecar("notes"), "remember");
@@ -132,7 +132,7 @@ TEST(Sidecars, AreSeparateTapesNextToTheirOwner) {
     EXPECT_THROW((void)tape.sidecar("others"), cubepi::Error);
 }
 
-TEST(Sidecars, AreNotPartOfATurn) {
+TEST(Sidecars, Sidecars_AreNotPartOfATurn) {
     const auto store = std::make_shared<MemoryTapeStore>();
     const Tape tape = with_notes(store);
     const auto fork = tape.fork();
@@ -144,7 +144,7 @@ TEST(Sidecars, AreNotPartOfATurn) {
     EXPECT_EQ(size_of(tape), 0u);
 }
 
-TEST(Sidecars, FollowTheTapeWhenItIsArchivedAndEmptied) {
+TEST(Sidecars, ArchivedAndEmptiedTape_TakesItsSidecarsAlong) {
     const TestDirectory directory;
     const Tape tape = with_notes(std::make_shared<FileTapeStore>(directory.options()));
     run(tape.bootstrap());
@@ -165,7 +165,7 @@ TEST(Sidecars, FollowTheTapeWhenItIsArchivedAndEmptied) {
     EXPECT_EQ(run(tape.context()).size(), 1u) << "events of sidecars stay out of the context";
 }
 
-TEST(Sidecars, ThatCannotBeArchivedAreNotEmptied) {
+TEST(Sidecars, UnarchivableSidecars_AreNotEmptied) {
     const TestDirectory directory;
     const Tape tape = with_notes(std::make_shared<FileTapeStore>(directory.options()));
     note(tape.sidecar("notes"), "precious");
@@ -178,7 +178,7 @@ TEST(Sidecars, ThatCannotBeArchivedAreNotEmptied) {
     EXPECT_EQ(names_in(tape, "event"), (std::vector<std::string>{"handoff", "sidecar.archive"}));
 }
 
-TEST(Sidecars, ArchivesOfOneSecondKeepTheirOwnFilesAndEmptyTapesLeaveNone) {
+TEST(Sidecars, ArchivesOfOneSecond_KeepTheirOwnFiles) {
     const TestDirectory directory;
     const Tape tape = with_notes(std::make_shared<FileTapeStore>(directory.options()));
     const std::string archive = (directory.path() / "archive").string();

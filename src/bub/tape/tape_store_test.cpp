@@ -85,13 +85,13 @@ void expect_correct(const TapeStoreUnderTest& store) {
 
 }  // namespace
 
-TEST(TapeStores, TheMemoryStorePassesTheSuite) {
+TEST(TapeStores, MemoryStore_PassesTheSuite) {
     TapeStoreUnderTest store;
     store.make = [] { return std::make_shared<MemoryTapeStore>(); };
     expect_correct(store);
 }
 
-TEST(TapeStores, TheFileStorePassesTheSuite) {
+TEST(TapeStores, FileStore_PassesTheSuite) {
     std::unique_ptr<TestDirectory> directory;
     TapeStoreUnderTest store;
     store.make = [&] {
@@ -106,7 +106,7 @@ TEST(TapeStores, TheFileStorePassesTheSuite) {
     expect_correct(store);
 }
 
-TEST(TapeStores, AForkPassesTheSuite) {
+TEST(TapeStores, Fork_PassesTheSuite) {
     TapeStoreUnderTest store;
     store.make = [] {
         return std::make_shared<TurnTransaction>(std::make_shared<MemoryTapeStore>(),
@@ -115,7 +115,7 @@ TEST(TapeStores, AForkPassesTheSuite) {
     expect_correct(store);
 }
 
-TEST(TapeStores, SevenFunctionsMakeAStoreForAgents) {
+TEST(TapeStores, SevenFunctions_MakeAStoreForAgents) {
     TapeStoreUnderTest store;
     store.make = [] { return std::make_shared<SmallestStore>(); };
     expect_correct(store);
@@ -127,7 +127,7 @@ TEST(TapeStores, SevenFunctionsMakeAStoreForAgents) {
         ADD_FAILURE() << failure.check << ": " << failure.text;
 }
 
-TEST(TapeStores, TheSuiteReportsAStoreThatIgnoresTheExpectedPosition) {
+TEST(TapeStores, StoreIgnoringExpectedPosition_IsReportedBySuite) {
     TapeStoreUnderTest store;
     store.make = [] { return std::make_shared<CarelessStore>(); };
     bool reported = false;

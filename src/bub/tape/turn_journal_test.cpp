@@ -62,7 +62,7 @@ protected:
     detail::JournalBuffer::Open open = [this] { return slow; };
 };
 
-TEST_F(JournalBuffers, TakeTextWhileAServerDoesNotAnswer) {
+TEST_F(JournalBuffers, UnresponsiveServer_LetsBufferTakeText) {
     buffer.add_partial_text("one");
     std::thread writer([&] { buffer.drain(open); });
     slow->started.get_future().wait();
@@ -79,7 +79,7 @@ TEST_F(JournalBuffers, TakeTextWhileAServerDoesNotAnswer) {
     EXPECT_TRUE(buffer.empty());
 }
 
-TEST_F(JournalBuffers, LinesThatCouldNotBeWrittenPrecedeTheNextOnes) {
+TEST_F(JournalBuffers, UnwrittenLines_PrecedeTheNextOnes) {
     slow->fails = true;
     const detail::JournalBuffer::Lines first = buffer.add(one("first"), false);
     std::thread writer([&] { EXPECT_THROW(buffer.drain(open), cubepi::Error); });
@@ -96,7 +96,7 @@ TEST_F(JournalBuffers, LinesThatCouldNotBeWrittenPrecedeTheNextOnes) {
     EXPECT_FALSE(buffer.take_back(first)) << "they are written";
 }
 
-TEST_F(JournalBuffers, LinesThatCouldNotBeWrittenAreTakenBack) {
+TEST_F(JournalBuffers, UnwrittenLines_CanBeTakenBack) {
     slow->fails = true;
     slow->released.set_value();
     const detail::JournalBuffer::Lines first = buffer.add(one("first"), false);
@@ -159,7 +159,7 @@ Task<void> take_turn(cubepi::TaskScope& scope, std::shared_ptr<SlowJournal> slow
     co_await scope.join();
 }
 
-TEST(TurnJournals, B9_AServerThatDoesNotAnswerDoesNotStopTheLoop) {
+TEST(TurnJournals, B9_UnresponsiveServer_DoesNotStopTheLoop) {
     const auto slow = std::make_shared<SlowJournal>();
     run(cubepi::with_task_scope(
         [slow](cubepi::TaskScope& scope) { return take_turn(scope, slow); }));
@@ -186,7 +186,7 @@ struct LockedJournal {
     TurnJournalFile journal;
 };
 
-TEST(TurnJournalFiles, B9_AFileThatAnotherProcessRemovedBeforeItWasLockedIsCreatedAgain) {
+TEST(TurnJournalFiles, B9_FileRemovedBeforeLocking_IsCreatedAgain) {
     LockedJournal locked(std::chrono::seconds(60));
     std::thread writer([&] { locked.journal.write("line\n"); });
     ::unlink(locked.path.c_str());
@@ -198,7 +198,7 @@ TEST(TurnJournalFiles, B9_AFileThatAnotherProcessRemovedBeforeItWasLockedIsCreat
     EXPECT_TRUE(text.ends_with("\nline\n")) << text;
 }
 
-TEST(TurnJournalFiles, B9_NothingIsWrittenToAFileThatStaysLocked) {
+TEST(TurnJournalFiles, B9_FileThatStaysLocked_IsNotWritten) {
     LockedJournal locked(std::chrono::milliseconds(1));
     EXPECT_THROW(locked.journal.write("one\n"), cubepi::CheckpointerLockTimeoutError);
     EXPECT_THROW(locked.journal.write("two\n"), cubepi::CheckpointerLockTimeoutError);

@@ -51,7 +51,7 @@ public:
 
 }  // namespace
 
-TEST(TurnTransaction, B9_ATurnIsSeenWhenItIsWhole) {
+TEST(TurnTransaction, B9_Turn_IsSeenWhenItIsWhole) {
     const TestDirectory directory;
     const Tape tape = tape_in(directory);
     const auto fork = tape.fork(turn("t1"));
@@ -68,7 +68,7 @@ TEST(TurnTransaction, B9_ATurnIsSeenWhenItIsWhole) {
     EXPECT_THROW(run(fork->merge()), cubepi::Error);
 }
 
-TEST(TurnTransaction, B9_AKilledTurnIsClosedWithItsPartialText) {
+TEST(TurnTransaction, B9_KilledTurn_IsClosedWithPartialText) {
     const TestDirectory directory;
     const Tape tape = tape_in(directory);
     const auto fork = tape.fork(turn("t1"));
@@ -86,7 +86,7 @@ TEST(TurnTransaction, B9_AKilledTurnIsClosedWithItsPartialText) {
     EXPECT_EQ(shape(tape), "") << "the living turn is not touched";
 }
 
-TEST(TurnTransaction, B9_TheNextTurnClosesTheTurnOfAProcessThatDiedMeanwhile) {
+TEST(TurnTransaction, B9_TurnOfDeadProcess_IsClosedByNext) {
     const TestDirectory directory;
     const Tape tape = tape_in(directory);
     EXPECT_EQ(shape(tape), "") << "this process has looked already";
@@ -103,7 +103,7 @@ TEST(TurnTransaction, B9_TheNextTurnClosesTheTurnOfAProcessThatDiedMeanwhile) {
     EXPECT_EQ(run(tape.query(TapeQuery().limit(1))).at(0).date, "2026-03-01T00:00:00+00:00");
 }
 
-TEST(TurnTransaction, B9_TextOfAnEntryIsNotRepeated) {
+TEST(TurnTransaction, B9_TextOfEntry_IsNotRepeated) {
     const TestDirectory directory;
     const Tape tape = tape_in(directory);
     const auto fork = tape.fork(turn("t1"));
@@ -118,7 +118,7 @@ TEST(TurnTransaction, B9_TextOfAnEntryIsNotRepeated) {
               "user:hi assistant:first assistant:second turn=interrupted ");
 }
 
-TEST(TurnTransaction, B9_AFailedTurnKeepsItsPartialText) {
+TEST(TurnTransaction, B9_FailedTurn_KeepsItsPartialText) {
     const TestDirectory directory;
     const Tape tape = tape_in(directory);
     const auto fork = tape.fork(turn("t1"));
@@ -128,7 +128,7 @@ TEST(TurnTransaction, B9_AFailedTurnKeepsItsPartialText) {
     EXPECT_EQ(shape(tape), "user:hi assistant:I was ab turn=cancelled ");
 }
 
-TEST(TurnTransaction, B9_PartialTextIsInTheJournalAfterTheFlushInterval) {
+TEST(TurnTransaction, B9_FlushInterval_WritesPartialTextToTheJournal) {
     const TestDirectory directory;
     const Tape tape = tape_in(directory);
     const auto clock = std::make_shared<cubepi::testing::ManualClock>();
@@ -154,7 +154,7 @@ TEST(TurnTransaction, B9_PartialTextIsInTheJournalAfterTheFlushInterval) {
     EXPECT_EQ(shape(tape_in(killed.after)), "user:hi assistant:shown turn=interrupted ");
 }
 
-TEST(TurnTransaction, D20_AnEntryThatHitAFullDiskIsNotInTheTurnAndTheNextEntryIs) {
+TEST(TurnTransaction, D20_EntryOnFullDisk_IsOmittedUnlikeNext) {
     const TestDirectory directory;
     const Tape tape = tape_in(directory);
     const auto fork = tape.fork(turn("t1"));
@@ -187,7 +187,7 @@ TEST(TurnTransaction, D20_AnEntryThatHitAFullDiskIsNotInTheTurnAndTheNextEntryIs
     EXPECT_EQ(shape(tape), "user:hi user:again turn=ok ");
 }
 
-TEST(TurnTransaction, D20_AJournalThatCouldNotBeBegunIsBegunLater) {
+TEST(TurnTransaction, D20_UnbegunJournal_IsBegunLater) {
     const TestDirectory directory;
     const Tape tape = tape_in(directory);
     say(tape, "user", "before");
@@ -202,7 +202,7 @@ TEST(TurnTransaction, D20_AJournalThatCouldNotBeBegunIsBegunLater) {
     EXPECT_EQ(shape(tape_in(killed.after)), "user:before user:again turn=interrupted ");
 }
 
-TEST(TurnTransaction, B9_ADiscardedTurnLeavesNothing) {
+TEST(TurnTransaction, B9_DiscardedTurn_LeavesNothing) {
     const TestDirectory directory;
     const Tape tape = tape_in(directory);
     const auto fork = tape.fork(turn("t1"));
@@ -213,14 +213,14 @@ TEST(TurnTransaction, B9_ADiscardedTurnLeavesNothing) {
     EXPECT_THROW(say(tape.in(fork), "user", "late"), cubepi::Error);
 }
 
-TEST(TurnTransaction, B9_ATurnOfNothingLeavesNoMarker) {
+TEST(TurnTransaction, B9_EmptyTurn_LeavesNoMarker) {
     const TestDirectory directory;
     const Tape tape = tape_in(directory);
     run(tape.fork(turn("t1"))->merge());
     EXPECT_FALSE(directory.has("w__s.jsonl"));
 }
 
-TEST(TurnTransaction, B9_ATurnThatIsLeftBehindIsClosedByTheNext) {
+TEST(TurnTransaction, B9_AbandonedTurn_IsClosedByTheNext) {
     const TestDirectory directory;
     const Tape tape = tape_in(directory);
     {
@@ -233,7 +233,7 @@ TEST(TurnTransaction, B9_ATurnThatIsLeftBehindIsClosedByTheNext) {
     EXPECT_EQ(shape(tape), "user:hi turn=interrupted user:again turn=ok ");
 }
 
-TEST(TurnTransaction, B9_AResetInAKilledTurnIsPreserved) {
+TEST(TurnTransaction, B9_ResetInKilledTurn_IsPreserved) {
     const TestDirectory directory;
     const Tape tape = tape_in(directory);
     say(tape, "user", "old");
@@ -247,7 +247,7 @@ TEST(TurnTransaction, B9_AResetInAKilledTurnIsPreserved) {
     EXPECT_EQ(shape(tape), "user:old ");
 }
 
-TEST(TurnTransaction, LocksNothing) {
+TEST(TurnTransaction, Turns_LockNothing) {
     const TestDirectory directory;
     const Tape tape = tape_in(directory);
     const auto first = tape.fork(turn("t1"));
@@ -260,7 +260,7 @@ TEST(TurnTransaction, LocksNothing) {
     EXPECT_EQ(shape(tape), "user:between user:2 turn=ok user:1 turn=ok ");
 }
 
-TEST(TurnTransaction, B9_TurnsThatEndTogetherStandOneBehindTheOther) {
+TEST(TurnTransaction, B9_TurnsEndingTogether_FollowEachOther) {
     const TestDirectory directory;
     const Tape tape = tape_in(directory);
     const auto play = [&](cubepi::TaskScope& scope) -> Task<void> {
@@ -285,7 +285,7 @@ TEST(TurnTransaction, B9_TurnsThatEndTogetherStandOneBehindTheOther) {
     EXPECT_EQ(run(tape.anchors()).size(), 1u) << "one first anchor, regardless of the order";
 }
 
-TEST(TurnTransaction, B17_PassesOnWhatItsParentCannotDo) {
+TEST(TurnTransaction, B17_FailureOfParent_IsPassedOn) {
     const auto store = std::make_shared<MemoryTapeStore>();
     const Tape tape(store, "w__s");
     say(tape, "user", "without an anchor");
@@ -299,7 +299,7 @@ TEST(TurnTransaction, B17_PassesOnWhatItsParentCannotDo) {
     EXPECT_THROW((void)run(broken.in(broken.fork()).query(TapeQuery())), cubepi::Error);
 }
 
-TEST(TurnTransaction, B9_AResultOfAnyBytesIsStored) {
+TEST(TurnTransaction, B9_ResultOfAnyBytes_IsStored) {
     const TestDirectory directory;
     const Tape tape = tape_in(directory);
     const auto fork = tape.fork(turn("t1"));
@@ -327,7 +327,7 @@ TapeEntry deep_entry(std::size_t depth) {
     return tape_entry("tool_result", std::move(payload));
 }
 
-TEST(TurnTransaction, B9_WhatIsStoredCanBeReadAgainHoweverDeepItIsNested) {
+TEST(TurnTransaction, B9_DeeplyNestedEntry_CanBeReadAgain) {
     constexpr std::size_t deepest = cubepi::max_stored_json_depth - 2;  // the line, the payload
     const TestDirectory directory;
     const Tape tape = tape_in(directory);
@@ -355,7 +355,7 @@ TEST(TurnTransaction, B9_WhatIsStoredCanBeReadAgainHoweverDeepItIsNested) {
     }
 }
 
-TEST(TurnTransaction, B9_TheDeepestArgumentsOfAModelArePreserved) {
+TEST(TurnTransaction, B9_DeepestArgumentsOfModel_ArePreserved) {
     const TestDirectory directory;
     const auto store = std::make_shared<FileTapeStore>(directory.options());
     JsonObject arguments;
@@ -372,7 +372,7 @@ TEST(TurnTransaction, B9_TheDeepestArgumentsOfAModelArePreserved) {
     EXPECT_EQ(loaded->messages.back().assistant()->tool_calls().at(0)->arguments, arguments);
 }
 
-TEST(TurnTransaction, OtherTapesAreThoseOfTheStore) {
+TEST(TurnTransaction, OtherTapes_AreThoseOfTheStore) {
     const auto store = std::make_shared<MemoryTapeStore>();
     const Tape tape(store, "w__s");
     const auto fork = tape.fork();
@@ -383,7 +383,7 @@ TEST(TurnTransaction, OtherTapesAreThoseOfTheStore) {
     run(fork->discard());
 }
 
-TEST(TurnTransaction, WhatComesBehindIsSeenAfterTheMerge) {
+TEST(TurnTransaction, EntriesAppendedBehind_AreSeenAfterTheMerge) {
     const TestDirectory directory;
     const Tape tape = tape_in(directory);
     const auto fork = tape.fork(turn("t1"));
@@ -404,7 +404,7 @@ TEST(TurnTransaction, WhatComesBehindIsSeenAfterTheMerge) {
     }
 }
 
-TEST(TurnTransaction, ASearchInsideReadsBothPartsInOrderAndStopsAtItsLimit) {
+TEST(TurnTransaction, SearchInside_ReadsBothPartsUpToLimit) {
     const auto store = std::make_shared<MemoryTapeStore>();
     const Tape tape(store, "w__s");
     for (const char* text : {"a", "b", "c"}) say(tape, "user", text);

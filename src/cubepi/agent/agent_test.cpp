@@ -30,7 +30,7 @@ std::vector<std::string> types_of(const std::vector<AgentEvent>& events) {
     return types;
 }
 
-TEST(Agent, AnswersAPromptWithEveryEvent) {
+TEST(Agent, Prompt_IsAnsweredWithEveryEvent) {
     FauxProvider faux;
     faux.set_responses({faux_assistant_message("hello")});
     Agent agent({.model = faux.model("m")});
@@ -47,7 +47,7 @@ TEST(Agent, AnswersAPromptWithEveryEvent) {
     EXPECT_FALSE(agent.state().is_streaming);
 }
 
-TEST(Agent, AListenerReceivesTheTypesOfItsSubscription) {
+TEST(Agent, Listener_ReceivesItsSubscribedTypes) {
     FauxProvider faux;
     faux.set_responses({faux_assistant_message("hello")});
     Agent agent({.model = faux.model("m")});
@@ -82,7 +82,7 @@ TEST(Agent, AListenerReceivesTheTypesOfItsSubscription) {
     EXPECT_EQ(awaited.size(), expected.size());
 }
 
-TEST(Agent, ListenersReceiveUpdatesWhateverTheOrderOfTheirSubscriptions) {
+TEST(Agent, Listeners_ReceiveUpdatesInAnySubscriptionOrder) {
     FauxProvider faux;
     faux.set_responses({faux_assistant_message("one"), faux_assistant_message("two")});
     Agent agent({.model = faux.model("m")});
@@ -103,7 +103,7 @@ TEST(Agent, ListenersReceiveUpdatesWhateverTheOrderOfTheirSubscriptions) {
     EXPECT_EQ(types_of(last), types_of(first));
 }
 
-TEST(Agent, RunsToolsAndContinues) {
+TEST(Agent, ToolCalls_RunAndTheAgentContinues) {
     FauxProvider faux;
     faux.set_responses({faux_assistant_message(faux_tool_call("echo", {{"value", "a"}}, "c1")),
                         faux_assistant_message("done")});
@@ -116,7 +116,7 @@ TEST(Agent, RunsToolsAndContinues) {
     EXPECT_EQ(result.new_messages[2].text(), "echo: a");
 }
 
-TEST(Agent, ReturnsItsEventsOnePulledAtATime) {
+TEST(Agent, Events_ArePulledOneAtATime) {
     FauxProvider faux;
     faux.set_responses({faux_assistant_message("hello")});
     Agent agent({.model = faux.model("m")});
@@ -134,7 +134,7 @@ TEST(Agent, ReturnsItsEventsOnePulledAtATime) {
     EXPECT_TRUE(result);
 }
 
-TEST(Agent, AnEmptyMessageIsRefusedAtOnceWhereverItIsGiven) {
+TEST(Agent, EmptyMessage_IsRefusedAtOnceEverywhere) {
     FauxProvider faux;
     faux.set_responses({"ok"});
     Agent agent({.model = faux.model()});
@@ -145,7 +145,7 @@ TEST(Agent, AnEmptyMessageIsRefusedAtOnceWhereverItIsGiven) {
     EXPECT_TRUE(run(agent.prompt("hi")));
 }
 
-TEST(Agent, AHookThatReturnsAnEmptyMessageFailsOnlyItsRun) {
+TEST(Agent, HookReturningEmptyMessage_FailsOnlyItsRun) {
     FauxProvider faux;
     faux.set_responses({"ok", "again"});
     bool empty = true;
@@ -159,7 +159,7 @@ TEST(Agent, AHookThatReturnsAnEmptyMessageFailsOnlyItsRun) {
     EXPECT_TRUE(run(agent.prompt("hi")));
 }
 
-TEST(Agent, ARunThatWasMovedFromSaysSo) {
+TEST(Agent, MovedFromRun_ThrowsAnError) {
     FauxProvider faux;
     faux.set_responses({"ok"});
     Agent agent({.model = faux.model()});
@@ -173,7 +173,7 @@ TEST(Agent, ARunThatWasMovedFromSaysSo) {
     EXPECT_TRUE(run(second.result()));
 }
 
-TEST(Agent, ARuntimeWithoutAPartIsRefused) {
+TEST(Agent, IncompleteRuntime_IsRefused) {
     FauxProvider faux;
     AgentOptions options;
     options.model = faux.model();
@@ -203,7 +203,7 @@ std::vector<std::string> answered_by(const Agent& agent) {
     return models;
 }
 
-TEST(State, SetModelBetweenRunsChangesProviderAndModel) {
+TEST(State, SetModelBetweenRuns_ChangesProviderAndModel) {
     FauxProvider first;
     FauxProvider second;
     Requests to_first;
@@ -222,7 +222,7 @@ TEST(State, SetModelBetweenRunsChangesProviderAndModel) {
     EXPECT_EQ(answered_by(agent), (std::vector<std::string>{"a", "b"}));
 }
 
-TEST(State, SetModelDuringARunHoldsFromTheNextCall) {
+TEST(State, SetModelDuringRun_AppliesFromNextCall) {
     FauxProvider first;
     FauxProvider second;
     Requests to_second;
@@ -240,7 +240,7 @@ TEST(State, SetModelDuringARunHoldsFromTheNextCall) {
     EXPECT_EQ(answered_by(agent), (std::vector<std::string>{"a", "b"}));
 }
 
-TEST(State, SetModelHoldsForAHookAroundTheCall) {
+TEST(State, SetModelInHook_AppliesToItsCall) {
     FauxProvider first;
     FauxProvider second;
     first.set_responses({calling({echo_call("x")})});
@@ -261,7 +261,7 @@ TEST(State, SetModelHoldsForAHookAroundTheCall) {
     EXPECT_EQ(answered_by(agent), (std::vector<std::string>{"a", "b"}));
 }
 
-TEST(State, AModelWithoutProviderIsRefused) {
+TEST(State, ModelWithoutProvider_IsRefused) {
     FauxProvider faux;
     faux.set_responses({"ok"});
     Agent agent({.model = faux.model("a")});
@@ -278,7 +278,7 @@ TEST(State, AModelWithoutProviderIsRefused) {
     EXPECT_TRUE(run(agent.prompt("hi")));
 }
 
-TEST(State, D24_AChangeToAModelWithoutPriceFailsASpendLimitClosed) {
+TEST(State, D24_ModelWithoutPrice_FailsASpendLimitClosed) {
     FauxProvider first;
     FauxProvider second;
     first.set_responses({calling({echo_call("x")})});
@@ -296,7 +296,7 @@ TEST(State, D24_AChangeToAModelWithoutPriceFailsASpendLimitClosed) {
     EXPECT_TRUE(is_legal_transcript(agent.state().messages));
 }
 
-TEST(State, D56_AChangeOfTheModelIsNotAPrefixBreak) {
+TEST(State, D56_ChangedModel_IsNotAPrefixBreak) {
     FauxProvider first;
     FauxProvider second;
     first.set_responses({"one"});
@@ -309,7 +309,7 @@ TEST(State, D56_AChangeOfTheModelIsNotAPrefixBreak) {
     EXPECT_TRUE(recorder.notices().empty());
 }
 
-TEST(State, TheOtherSettersHoldForTheNextRun) {
+TEST(State, OtherSetters_ApplyToTheNextRun) {
     FauxProvider faux;
     Requests requests;
     faux.set_responses({requests.answer("ok")});
@@ -333,7 +333,7 @@ TEST(State, TheOtherSettersHoldForTheNextRun) {
     EXPECT_EQ(agent.state().extra.at("customer"), Json(4711));
 }
 
-TEST(State, TheHistoryIsNotReplacedDuringARunOrUnderAStore) {
+TEST(State, HistoryDuringRunOrUnderStore_IsRetained) {
     FauxProvider faux;
     faux.set_responses({"ok"});
     Agent agent({.model = faux.model()});
@@ -393,14 +393,14 @@ void run_agent_on(boost::asio::io_context& context, const Executor& executor, st
     EXPECT_TRUE(*result);
 }
 
-TEST(Threads, AStrandOfTwoThreadsIsSerial) {
+TEST(Threads, StrandOfTwoThreads_IsSerial) {
     boost::asio::io_context context;
     const Executor strand = boost::asio::make_strand(context);
     run_agent_on(context, strand, 1);
 }
 
 #ifndef NDEBUG
-TEST(ThreadsDeathTest, ADebugBuildNoticesAnAgentThatTwoThreadsAreInside) {
+TEST(ThreadsDeathTest, DebugBuild_DetectsTwoThreadsInsideAnAgent) {
     GTEST_FLAG_SET(death_test_style, "threadsafe");
     const auto without_strand = [] {
         boost::asio::io_context context;
@@ -410,7 +410,7 @@ TEST(ThreadsDeathTest, ADebugBuildNoticesAnAgentThatTwoThreadsAreInside) {
 }
 #endif
 
-TEST(Threads, ACheckHasTheSameLayoutInEveryBuild) {
+TEST(Threads, SerialCheck_HasSameLayoutInEveryBuild) {
     // An atomic number with and without NDEBUG: see serial_check.hpp.
     static_assert(sizeof(detail::SerialCheck) == sizeof(std::atomic<std::uint32_t>));
     detail::SerialCheck check;

@@ -28,7 +28,7 @@ struct Answer {
 
 AssistantMessage long_answer() { return faux_assistant_message(std::string(4000, '.')); }
 
-TEST(Blocking, ARangeOfEventsAndTheResult) {
+TEST(Blocking, Loop_YieldsTheEventsAndTheResult) {
     FauxProvider faux;
     faux.set_responses({calling({echo_call("x")}), "Hello there."});
     Agent agent({.model = faux.model(), .tools = {echo_tool()}});
@@ -45,7 +45,7 @@ TEST(Blocking, ARangeOfEventsAndTheResult) {
     EXPECT_EQ(result.text(), text);
 }
 
-TEST(Blocking, LeavingTheLoopAbortsTheRun) {
+TEST(Blocking, LeavingTheLoop_AbortsTheRun) {
     FauxProvider faux;
     faux.set_responses({long_answer(), "Still here."});
     Agent agent({.model = faux.model()});
@@ -65,7 +65,7 @@ TEST(Blocking, LeavingTheLoopAbortsTheRun) {
     EXPECT_EQ(run(agent.prompt("Hello?")).text(), "Still here.");
 }
 
-TEST(Blocking, LoopEndsAtStartOfTool_ToolDoesNotRun) {
+TEST(Blocking, BreakAtToolStart_ToolDoesNotRun) {
     int ran = 0;
     const AgentTool counts("count", "", JsonSchema(Json(JsonObject{{"type", "object"}})),
                            [&](JsonObject, ToolContext&) {
@@ -96,7 +96,7 @@ TEST(Blocking, LoopHandlesEvent_RunWaits) {
     EXPECT_EQ(asked, handled);
 }
 
-TEST(Blocking, AnExceptionInTheLoopAbortsTheRun) {
+TEST(Blocking, ExceptionInTheLoop_AbortsTheRun) {
     FauxProvider faux;
     faux.set_responses({long_answer()});
     Agent agent({.model = faux.model()});
@@ -109,7 +109,7 @@ TEST(Blocking, AnExceptionInTheLoopAbortsTheRun) {
     EXPECT_FALSE(agent.state().is_streaming);
 }
 
-TEST(Blocking, D82_TheEndOfAFailedRunIsThrown) {
+TEST(Blocking, D82_FailedRun_ThrowsAtItsEnd) {
     FauxProvider faux;
     faux.set_responses({faux_assistant_message("half an ans", stop_reason::error, "slow down")});
     Agent agent({.model = faux.model()});
@@ -133,7 +133,7 @@ TEST(Blocking, D82_TheEndOfAFailedRunIsThrown) {
     EXPECT_THROW(read(), RunFailedError);
 }
 
-TEST(Blocking, D82_AnAbortInTheLoopIsThrownAtItsEnd) {
+TEST(Blocking, D82_AbortInLoop_ThrowsAtItsEnd) {
     FauxProvider faux;
     faux.set_responses({long_answer()});
     Agent agent({.model = faux.model()});
@@ -147,14 +147,14 @@ TEST(Blocking, D82_AnAbortInTheLoopIsThrownAtItsEnd) {
     EXPECT_EQ(events.result().outcome, RunOutcome::aborted);
 }
 
-TEST(Blocking, TheResultWithoutALoop) {
+TEST(Blocking, Result_IsAvailableWithoutALoop) {
     FauxProvider faux;
     faux.set_responses({"Hello"});
     Agent agent({.model = faux.model()});
     EXPECT_EQ(blocking(agent.start("Hi")).result().text(), "Hello");
 }
 
-TEST(Blocking, TypedAnswers) {
+TEST(Blocking, TypedAnswer_IsReturned) {
     FauxProvider faux;
     faux.set_responses({calling({faux_tool_call("structured_output", {{"number", 7}})})});
     Agent agent({.model = faux.model()});
@@ -168,7 +168,7 @@ TEST(Blocking, TypedAnswers) {
     EXPECT_EQ(events.result()->number, 7);
 }
 
-TEST(Blocking, AFailureOfAListenerIsThrown) {
+TEST(Blocking, FailureOfListener_IsThrown) {
     FauxProvider faux;
     faux.set_responses({"Hello"});
     Agent agent({.model = faux.model()});
@@ -197,9 +197,9 @@ Task<bool> inside() {
     co_return false;
 }
 
-TEST(Blocking, IsRefusedInsideOfRun) { EXPECT_TRUE(run(inside())); }
+TEST(Blocking, CallInsideRun_IsRefused) { EXPECT_TRUE(run(inside())); }
 
-TEST(PrintText, writes_the_text_of_each_answer_on_a_line_of_its_own) {
+TEST(PrintText, EachAnswer_IsPrintedOnItsOwnLine) {
     FauxProvider faux;
     AssistantMessage call = faux_assistant_message(faux_tool_call("wait"));
     call.content.insert(call.content.begin(), TextContent{.text = "Wait a moment."});
@@ -217,7 +217,7 @@ TEST(PrintText, writes_the_text_of_each_answer_on_a_line_of_its_own) {
     EXPECT_EQ(out.str(), "Wait a moment.\nDone.\nReally.\n");
 }
 
-TEST(PrintText, ends_the_line_of_an_answer_that_is_cut_off) {
+TEST(PrintText, CutOffAnswer_EndsItsLine) {
     FauxProvider faux;
     faux.set_responses({"One. Two. Three."});
     Agent agent({.model = faux.model()});

@@ -97,7 +97,7 @@ struct LongRun {
     std::optional<std::chrono::seconds> superseded_after;
 };
 
-TEST(Claim, D50_ARunIsRenewedForAsLongAsItLasts) {
+TEST(Claim, D50_LastingRun_KeepsRenewingItsClaim) {
     LongRun it(190s);
     EXPECT_TRUE(it.prompt());
     EXPECT_FALSE(it.superseded_after);
@@ -105,7 +105,7 @@ TEST(Claim, D50_ARunIsRenewedForAsLongAsItLasts) {
     EXPECT_TRUE(it.recorder->notices().empty());
 }
 
-TEST(Claim, D50_AFailedRenewalIsRetriedWithinTheLease) {
+TEST(Claim, D50_FailedRenewal_IsRetriedWithinTheLease) {
     LongRun once(200s);
     once.store->fails = [](std::size_t n) { return n == 1; };
     EXPECT_TRUE(once.prompt());
@@ -123,7 +123,7 @@ TEST(Claim, D50_AFailedRenewalIsRetriedWithinTheLease) {
     EXPECT_TRUE(twice.recorder->notices().empty());
 }
 
-TEST(Claim, D50_ARunWhoseLeaseEndsIsReportedOnceAndCanBeFencedOff) {
+TEST(Claim, D50_EndedLease_IsReportedOnceAndAllowsFencing) {
     LongRun it(200s);
     it.store->fails = [](std::size_t) { return true; };
     EXPECT_THROW(it.prompt(), StaleAppendError);
@@ -135,7 +135,7 @@ TEST(Claim, D50_ARunWhoseLeaseEndsIsReportedOnceAndCanBeFencedOff) {
     EXPECT_EQ(stored(*it.store, "t").size(), 2u);
 }
 
-TEST(Claim, D50_ARenewalAfterTheLeaseRestoresAClaimThatWasNotSuperseded) {
+TEST(Claim, D50_LateRenewal_RestoresAClaimNotSuperseded) {
     LongRun it(200s);
     it.intrudes = false;
     // The renewals at 20, 25, ..., 75 s fail.
@@ -146,7 +146,7 @@ TEST(Claim, D50_ARenewalAfterTheLeaseRestoresAClaimThatWasNotSuperseded) {
     EXPECT_EQ(it.recorder->notices(), std::vector<std::string>{"claim_lease_ended"});
 }
 
-TEST(Claim, D50_ALostClaimIsReportedOnceAndNotRenewedAgain) {
+TEST(Claim, D50_LostClaim_IsReportedOnceWithoutRenewal) {
     LongRun it(200s);
     // The first renewals fail until another owner has superseded the claim; the next one finds the claim lost.
     it.store->fails = [&](std::size_t) { return !it.superseded_after; };
@@ -158,7 +158,7 @@ TEST(Claim, D50_ALostClaimIsReportedOnceAndNotRenewedAgain) {
     EXPECT_TRUE(it.log.contains("<4>claim_lost run_id=")) << it.log.text();
 }
 
-TEST(Claim, D50_ALeaseThatEndsWhileTheStoreDoesNotAnswerIsReported) {
+TEST(Claim, D50_LeaseEndingWithoutStoreAnswer_IsReported) {
     LongRun it(200s);
     it.intrudes = false;
     it.store->delay = 90s;
@@ -171,7 +171,7 @@ TEST(Claim, D50_ALeaseThatEndsWhileTheStoreDoesNotAnswerIsReported) {
     EXPECT_EQ(*told - it.began, 60s);
 }
 
-TEST(Claim, D6_AListenerThatThrowsAtANoticeAboutTheClaimFailsThePromptAndNoLaterOne) {
+TEST(Claim, D6_ListenerThrowingAtClaimNotice_FailsOnlyPrompt) {
     LongRun it(70s);
     it.intrudes = false;
     it.store->fails = [](std::size_t) { return true; };

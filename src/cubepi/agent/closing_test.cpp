@@ -49,7 +49,7 @@ private:
     AsyncEvent never_;
 };
 
-TEST(Closing, D42_WhatResumeTookWaitsAgainWhenAListenerEndsTheRun) {
+TEST(Closing, D42_MessagesTakenByFailedResume_WaitAgain) {
     for (const bool steering : {true, false}) {
         FauxProvider faux;
         faux.set_responses({"one", "two", "three"});
@@ -69,7 +69,7 @@ TEST(Closing, D42_WhatResumeTookWaitsAgainWhenAListenerEndsTheRun) {
     }
 }
 
-TEST(Closing, D2_ResumeDoesNotCallTheModelWhenTheQueueIsForAnotherRun) {
+TEST(Closing, D2_QueueForAnotherRun_ResumeCallsNoModel) {
     FauxProvider faux;
     faux.set_responses({"one", "never"});
     auto store = std::make_shared<MemoryCheckpointer>();
@@ -89,7 +89,7 @@ TEST(Closing, D2_ResumeDoesNotCallTheModelWhenTheQueueIsForAnotherRun) {
     EXPECT_TRUE(run(other.prompt("hi")));
 }
 
-TEST(Closing, D6_AListenersExceptionComesOutAlsoWhenTheRunWasAbortedWhileLoading) {
+TEST(Closing, D6_RunAbortedWhileLoading_ReportsTheListenersException) {
     FauxProvider faux;
     auto store = std::make_shared<StalledStore>();
     Agent agent({.model = faux.model(), .checkpointer = store, .thread_id = "t"});
@@ -101,7 +101,7 @@ TEST(Closing, D6_AListenersExceptionComesOutAlsoWhenTheRunWasAbortedWhileLoading
     EXPECT_EQ(agent.state().last_outcome, LastOutcome::abandoned);
 }
 
-TEST(Closing, D6_TheExceptionIsThatOfThisRunNotOfAnEarlierOne) {
+TEST(Closing, D6_Exception_IsThatOfThisRun) {
     FauxProvider faux;
     faux.set_responses({calling({echo_call("a")}), "two"});
     auto store = std::make_shared<FailingStore>(std::make_shared<MemoryCheckpointer>(), 3);
@@ -119,7 +119,7 @@ TEST(Closing, D6_TheExceptionIsThatOfThisRunNotOfAnEarlierOne) {
     EXPECT_EQ(failure_of([&] { run(agent.prompt("again")); }), "second");
 }
 
-TEST(Closing, D7_AnAbortInAfterModelResponseKeepsTheAnswerAndItsUsage) {
+TEST(Closing, D7_AbortAfterModelResponse_KeepsAnswerAndUsage) {
     FauxProvider faux;
     faux.set_responses({calling({echo_call("a")}), "next"});
     AsyncEvent never;
@@ -170,7 +170,7 @@ RunResult destroyed_in(SetHook set_hook, bool calls_tool,
     return result;
 }
 
-TEST(Closing, D7_AnAgentDestroyedInAHookAfterTheAnswerEndsAsAborted) {
+TEST(Closing, D7_AgentDestroyedInLateHook_EndsAsAborted) {
     using Options = AgentOptions;
     using Owner = std::unique_ptr<Agent>;
     const std::vector<std::function<void(Options&, Owner&)>> hooks = {
@@ -207,7 +207,7 @@ TEST(Closing, D7_AnAgentDestroyedInAHookAfterTheAnswerEndsAsAborted) {
     }
 }
 
-TEST(Closing, D7_AnAbortInAfterModelResponseKeepsWhatTheHookMadeOfTheAnswer) {
+TEST(Closing, D7_AbortAfterModelResponse_KeepsTheChangedAnswer) {
     FauxProvider faux;
     faux.set_responses({"secret"});
     Agent* self = nullptr;
@@ -245,7 +245,7 @@ std::vector<std::string> ran_until(ExecutionMode mode, AgentEventType type, int 
     return ran;
 }
 
-TEST(Closing, D6_AfterAListenerThrewASequentialBatchMakesNoFurtherCall) {
+TEST(Closing, D6_ThrowingListener_StopsASequentialBatch) {
     constexpr ExecutionMode mode = ExecutionMode::sequential;
     using Ran = std::vector<std::string>;
     EXPECT_EQ(ran_until(mode, AgentEventType::tool_execution_start, 1), Ran());
@@ -253,7 +253,7 @@ TEST(Closing, D6_AfterAListenerThrewASequentialBatchMakesNoFurtherCall) {
     EXPECT_EQ(ran_until(mode, AgentEventType::tool_execution_start, 2), Ran({"a"}));
 }
 
-TEST(Closing, D6_OfAParallelBatchOnlyTheCallWhoseStartAListenerRefusedIsNotMade) {
+TEST(Closing, D6_RefusedStart_OmitsOnlyThatParallelCall) {
     constexpr ExecutionMode mode = ExecutionMode::parallel;
     using Ran = std::vector<std::string>;
     EXPECT_EQ(ran_until(mode, AgentEventType::tool_execution_start, 1), Ran({"b"}));
@@ -261,7 +261,7 @@ TEST(Closing, D6_OfAParallelBatchOnlyTheCallWhoseStartAListenerRefusedIsNotMade)
     EXPECT_EQ(ran_until(mode, AgentEventType::tool_execution_end, 1), Ran({"a", "b"}));
 }
 
-TEST(Closing, D24_WhatEndsAToolDoesNotEndTheListenerThatItWaitsFor) {
+TEST(Closing, D24_EndOfTool_DoesNotEndItsListener) {
     FauxProvider faux;
     faux.set_responses({calling({echo_call("a")}), "done"});
     auto runtime = std::make_shared<Runtime>(*Runtime::standard());
@@ -290,7 +290,7 @@ TEST(Closing, D24_WhatEndsAToolDoesNotEndTheListenerThatItWaitsFor) {
     EXPECT_NE(result.new_messages[2].text().find("time limit of 1.5 s;"), std::string::npos);
 }
 
-TEST(Closing, D38_CancellingTheLoopWithoutAnAgentClosesItsRun) {
+TEST(Closing, D38_CancelledLoopWithoutAgent_ClosesItsRun) {
     FauxProvider faux;
     AsyncEvent never;
     faux.set_responses({FauxStep([&](ModelRequest) -> Task<AssistantMessage> {
@@ -319,7 +319,7 @@ TEST(Closing, D38_CancellingTheLoopWithoutAnAgentClosesItsRun) {
     EXPECT_EQ(context.messages[1].assistant()->stop_reason, stop_reason::aborted);
 }
 
-TEST(Closing, D24_TheLoopWithoutAnAgentHonorsMaxDuration) {
+TEST(Closing, D24_LoopWithoutAgent_HonorsMaxDuration) {
     FauxProvider faux;
     auto runtime = std::make_shared<Runtime>(*Runtime::standard());
     const auto clock = std::make_shared<testing::ManualClock>();
@@ -341,7 +341,7 @@ TEST(Closing, D24_TheLoopWithoutAnAgentHonorsMaxDuration) {
     EXPECT_NE(std::string(result.error().what()).find("max_duration"), std::string::npos);
 }
 
-TEST(Closing, D44_AHookThatReadTheWholeAnswerReturnsTheAnswerItRead) {
+TEST(Closing, D44_HookReadingWholeAnswer_ReturnsThatAnswer) {
     FauxProvider faux;
     faux.set_responses({"read already"});
     auto read_all = [](ModelRequest request, ModelCallNext next) -> Task<MessageStream> {
@@ -357,7 +357,7 @@ TEST(Closing, D44_AHookThatReadTheWholeAnswerReturnsTheAnswerItRead) {
     EXPECT_EQ(recorder.count(AgentEventType::message_start), 2u);
 }
 
-TEST(Closing, AToolWithoutACallbackSaysSo) {
+TEST(Closing, ToolWithoutCallback_ReportsIt) {
     FauxProvider faux;
     faux.set_responses({calling({faux_tool_call("empty", {}, "c1")}), "done"});
     AgentTool empty;
@@ -367,7 +367,7 @@ TEST(Closing, AToolWithoutACallbackSaysSo) {
               "Tool empty has no callback (AgentTool::execute)");
 }
 
-TEST(Closing, D50_ARunThatAnotherProcessContinuedIsNotCompletedByTheSuspendedOne) {
+TEST(Closing, D50_RunContinuedElsewhere_IsNotCompletedHere) {
     auto clock = std::make_shared<testing::ManualClock>();
     MemoryOptions options;
     options.clock = clock;
@@ -496,7 +496,7 @@ void expect_wrapped(const std::string& at, bool early, std::exception_ptr failur
         << where;
 }
 
-TEST(StoreFailure, D35_AnyExceptionOfAStoreLeavesPromptAsACheckpointerErrorWithItsCause) {
+TEST(StoreFailure, D35_AnyStoreException_BecomesCheckpointerErrorWithCause) {
     for (const std::string at :
          {"load", "append", "save_extra", "claim_run", "complete_run", "find_message"}) {
         for (const bool early : {true, false}) {
@@ -506,19 +506,19 @@ TEST(StoreFailure, D35_AnyExceptionOfAStoreLeavesPromptAsACheckpointerErrorWithI
     }
 }
 
-TEST(StoreFailure, D35_AnErrorOfAStoreKeepsItsCode) {
+TEST(StoreFailure, D35_ErrorOfStore_KeepsItsCode) {
     const auto denied = std::make_exception_ptr(Error(ErrorCode::permission_denied, "boom"));
     expect_wrapped("append", false, denied, ErrorCode::permission_denied);
 }
 
-TEST(StoreFailure, D35_AnUnrequestedCancellationIsAFailureOfTheStore) {
+TEST(StoreFailure, D35_UnrequestedCancellation_IsAFailureOfTheStore) {
     auto store = std::make_shared<ThrowingStore>("append", false, make_cancelled());
     FauxProvider faux;
     Agent agent({.model = faux.model(), .checkpointer = store, .thread_id = "t"});
     EXPECT_THROW(run(agent.prompt("hi")), CheckpointerError);
 }
 
-TEST(StoreFailure, D35_AFailedReleaseOfTheClaimDoesNotFailTheRun) {
+TEST(StoreFailure, D35_FailedReleaseOfClaim_DoesNotFailRun) {
     const auto plain = std::make_exception_ptr(std::runtime_error("boom"));
     auto store = std::make_shared<ThrowingStore>("release_claim", false, plain);
     FauxProvider faux;
@@ -527,7 +527,7 @@ TEST(StoreFailure, D35_AFailedReleaseOfTheClaimDoesNotFailTheRun) {
     EXPECT_EQ(run(agent.prompt("hi")).outcome, RunOutcome::failed);
 }
 
-TEST(StoreFailure, D50_ReleaseOfClaimFails_NextRunOfProcessClaims) {
+TEST(StoreFailure, D50_ReleaseFails_NextRunOfProcessClaims) {
     const auto plain = std::make_exception_ptr(std::runtime_error("boom"));
     auto store = std::make_shared<ThrowingStore>("release_claim", false, plain);
     FauxProvider faux;
@@ -541,7 +541,7 @@ TEST(StoreFailure, D50_ReleaseOfClaimFails_NextRunOfProcessClaims) {
     EXPECT_EQ(recorder.notices(), std::vector<std::string>{"claim_taken_over"});
 }
 
-TEST(StoreFailure, D50_RunCannotBeCompleted_NextRunOfProcessClaims) {
+TEST(StoreFailure, D50_CompletionFails_NextRunOfProcessClaims) {
     const auto plain = std::make_exception_ptr(std::runtime_error("boom"));
     auto store = std::make_shared<ThrowingStore>("complete_run", false, plain);
     FauxProvider faux;

@@ -24,7 +24,7 @@ MessageList crashed_thread() {
     return thread;
 }
 
-TEST(History, D1_AThreadCutOffInAToolIsAnsweredStoredAndAnnounced) {
+TEST(History, D1_ThreadCutInTool_StoresAndAnnouncesResult) {
     auto store = std::make_shared<MemoryCheckpointer>();
     preload(*store, "t", crashed_thread());
     FauxProvider faux;
@@ -47,7 +47,7 @@ TEST(History, D1_AThreadCutOffInAToolIsAnsweredStoredAndAnnounced) {
     EXPECT_TRUE(agent.state().messages == thread);
 }
 
-TEST(History, D37_AMadeUpResultHasTheCallersRunIdAndNoToolEvents) {
+TEST(History, D37_SyntheticResult_KeepsRunIdWithoutToolEvents) {
     auto store = std::make_shared<MemoryCheckpointer>();
     preload(*store, "t", crashed_thread());
     FauxProvider faux;
@@ -66,7 +66,7 @@ TEST(History, D37_AMadeUpResultHasTheCallersRunIdAndNoToolEvents) {
     EXPECT_EQ(words[4], "message_start:user");
 }
 
-TEST(History, D1_ADefectDeepInAThreadIsRepairedInTheRequestOnlyAndReported) {
+TEST(History, D1_DeepDefect_IsRepairedInRequestAndReported) {
     auto store = std::make_shared<MemoryCheckpointer>();
     MessageList thread = crashed_thread();
     thread.push_back(user_message("later"));
@@ -85,7 +85,7 @@ TEST(History, D1_ADefectDeepInAThreadIsRepairedInTheRequestOnlyAndReported) {
     EXPECT_EQ(recorder.notices(), std::vector<std::string>{"repair"});
 }
 
-TEST(History, D1_AMessageBetweenACallAndItsResultIsMovedInTheRequestOnlyAndReportedOnce) {
+TEST(History, D1_MessageBeforeResult_IsMovedInRequestOnly) {
     auto store = std::make_shared<MemoryCheckpointer>();
     MessageList thread = crashed_thread();
     thread.push_back(user_message("between"));
@@ -119,7 +119,7 @@ TEST(History, D1_AMessageBetweenACallAndItsResultIsMovedInTheRequestOnlyAndRepor
     EXPECT_EQ(recorder.notices(), std::vector<std::string>{"repair"});
 }
 
-TEST(History, D2_ResumeLoadsTheThreadRepairsItAndRuns) {
+TEST(History, D2_Resume_RepairsAndRunsTheStoredThread) {
     auto store = std::make_shared<MemoryCheckpointer>();
     preload(*store, "t", crashed_thread());
     FauxProvider faux;
@@ -133,7 +133,7 @@ TEST(History, D2_ResumeLoadsTheThreadRepairsItAndRuns) {
     EXPECT_TRUE(is_legal_transcript(requests.seen.at(0).messages));
 }
 
-TEST(History, D2_ResumeOfAnEmptyOrFinishedThreadIsAnError) {
+TEST(History, D2_ResumeOfEmptyOrFinishedThread_Fails) {
     FauxProvider faux;
     Agent empty({.model = faux.model()});
     EXPECT_THROW(run(empty.resume()), Error);
@@ -150,7 +150,7 @@ TEST(History, D2_ResumeOfAnEmptyOrFinishedThreadIsAnError) {
     EXPECT_EQ(run(finished.resume()).text(), "yes");
 }
 
-TEST(History, D3_CallsOfATruncatedAnswerAreNotExecuted) {
+TEST(History, D3_CallsOfTruncatedAnswer_AreNotExecuted) {
     FauxProvider faux;
     int ran = 0;
     auto counting = tool<EchoArgs>("echo", "Counts.", [&](EchoArgs) {
@@ -168,7 +168,7 @@ TEST(History, D3_CallsOfATruncatedAnswerAreNotExecuted) {
     EXPECT_NE(result.new_messages[2].text().find("cut off"), std::string::npos);
 }
 
-TEST(History, D5_TerminateLeavesQueuedMessagesToTheNextRun) {
+TEST(History, D5_Terminate_LeavesQueuedMessagesToNextRun) {
     FauxProvider faux;
     Requests requests;
     auto last = tool<EchoArgs>("echo", "Ends.", [](EchoArgs) {
@@ -189,7 +189,7 @@ TEST(History, D5_TerminateLeavesQueuedMessagesToTheNextRun) {
     EXPECT_EQ(requests.seen.back().messages.back().text(), "later");
 }
 
-TEST(History, D19_ExtraIsSavedWhenARunFailsAndNullRemovesItsKey) {
+TEST(History, D19_FailedRun_SavesExtraAndRemovesNullKeys) {
     auto store = std::make_shared<MemoryCheckpointer>();
     FauxProvider faux;
     faux.set_responses({faux_failure("down")});
@@ -207,7 +207,7 @@ TEST(History, D19_ExtraIsSavedWhenARunFailsAndNullRemovesItsKey) {
     EXPECT_EQ(agent.state().extra, (JsonObject{{"kept", 1}}));
 }
 
-TEST(History, D19_OnlyWhatTheRunChangedInExtraIsSaved) {
+TEST(History, D19_ChangedExtra_IsSavedAlone) {
     auto store = std::make_shared<MemoryCheckpointer>();
     run(store->save_extra("t", {{"shared", "old"}, {"mine", 1}}));
     FauxProvider faux;
@@ -225,7 +225,7 @@ TEST(History, D19_OnlyWhatTheRunChangedInExtraIsSaved) {
     EXPECT_EQ(run(store->load("t"))->extra, (JsonObject{{"shared", "of the host"}, {"mine", 2}}));
 }
 
-TEST(History, D49_ExtraGoesWithAnAppendOfTheTurn) {
+TEST(History, D49_Extra_IsStoredWithAppendsOfTurn) {
     auto store = std::make_shared<MemoryCheckpointer>();
     FauxProvider faux;
     faux.set_responses({"ok"});
@@ -247,7 +247,7 @@ TEST(History, D49_ExtraGoesWithAnAppendOfTheTurn) {
     EXPECT_EQ(at_message_end, (JsonObject{{"turns", 1}}));
 }
 
-TEST(History, D35_AFailedAppendFailsTheRunAndMemoryEqualsTheStore) {
+TEST(History, D35_FailedAppend_FailsRunAndMemoryEqualsStore) {
     for (int fail_at = 1; fail_at <= 4; ++fail_at) {
         auto inner = std::make_shared<MemoryCheckpointer>();
         FauxProvider faux;
@@ -267,7 +267,7 @@ TEST(History, D35_AFailedAppendFailsTheRunAndMemoryEqualsTheStore) {
     }
 }
 
-TEST(History, D20_AStaleWriterIsRefusedAndForksNothing) {
+TEST(History, D20_StaleWriter_IsRefusedAndForksNothing) {
     auto store = std::make_shared<MemoryCheckpointer>();
     FauxProvider faux;
     faux.set_responses({"one", "two", "three"});
@@ -282,7 +282,7 @@ TEST(History, D20_AStaleWriterIsRefusedAndForksNothing) {
     EXPECT_TRUE(stored(*store, "t") == before);
 }
 
-TEST(History, D41_AMessageHasOneIdInEveryEventAndRequestAndInTheStore) {
+TEST(History, D41_MessageId_IsTheSameEverywhere) {
     auto store = std::make_shared<MemoryCheckpointer>();
     FauxProvider faux;
     Requests requests;
@@ -312,7 +312,7 @@ TEST(History, D41_AMessageHasOneIdInEveryEventAndRequestAndInTheStore) {
     EXPECT_EQ(requests.seen.at(1).messages[1].id(), thread[1].id());
 }
 
-TEST(History, D42_APromptWhoseIdIsAnsweredReturnsTheResultOfThatRun) {
+TEST(History, D42_PromptWithAnsweredId_ReturnsTheStoredResult) {
     auto store = std::make_shared<MemoryCheckpointer>();
     FauxProvider faux;
     faux.set_responses({"only once"});
@@ -329,7 +329,7 @@ TEST(History, D42_APromptWhoseIdIsAnsweredReturnsTheResultOfThatRun) {
     EXPECT_EQ(faux.call_count(), 1u);
 }
 
-TEST(History, D42_APromptWhoseIdIsInTheLogUnansweredContinues) {
+TEST(History, D42_PromptWithUnansweredId_ContinuesTheRun) {
     auto store = std::make_shared<MemoryCheckpointer>();
     preload(*store, "t", {user_message("hi", "input-1")});
     FauxProvider faux;
@@ -342,7 +342,7 @@ TEST(History, D42_APromptWhoseIdIsInTheLogUnansweredContinues) {
     EXPECT_EQ(stored(*store, "t").size(), 2u);
 }
 
-TEST(History, D42_ReceiptsTellWhatBecameOfAnInput) {
+TEST(History, D42_Receipts_ReportTheStateOfAnInput) {
     FauxProvider faux;
     faux.set_responses({"one", "two"});
     Agent agent({.model = faux.model()});
@@ -363,7 +363,7 @@ TEST(History, D42_ReceiptsTellWhatBecameOfAnInput) {
     EXPECT_EQ(agent.state().messages.size(), 3u);
 }
 
-TEST(History, D46_AStoreWithoutThreadIdPersistsNothingAndSaysSoOnce) {
+TEST(History, D46_StoreWithoutThreadId_PersistsNothingWithNotice) {
     auto store = std::make_shared<MemoryCheckpointer>();
     FauxProvider faux;
     faux.set_responses({"one", "two"});
@@ -375,7 +375,7 @@ TEST(History, D46_AStoreWithoutThreadIdPersistsNothingAndSaysSoOnce) {
     EXPECT_TRUE(run(store->list_threads()).empty());
 }
 
-TEST(History, D50_AThreadThatALiveOwnerRunsRefusesAnotherOwnersPrompt) {
+TEST(History, D50_ThreadOfLiveOwner_RefusesOtherOwners) {
     auto store = std::make_shared<MemoryCheckpointer>();
     FauxProvider faux;
     faux.set_responses({calling({echo_call("a")}), "done", "other"});
@@ -399,7 +399,7 @@ TEST(History, D50_AThreadThatALiveOwnerRunsRefusesAnotherOwnersPrompt) {
     EXPECT_EQ(stored(*store, "t").size(), 4u);
 }
 
-TEST(History, D41_AMessageHasItsIdFromTheStartAlsoWithReasoningSet) {
+TEST(History, D41_MessageWithReasoning_HasIdFromTheStart) {
     FauxProvider faux;
     faux.set_responses({"ok"});
     ReasoningControl control;
@@ -414,7 +414,7 @@ TEST(History, D41_AMessageHasItsIdFromTheStartAlsoWithReasoningSet) {
     }
 }
 
-TEST(History, D50_ARunWhoseClaimWasSupersededIsFenced) {
+TEST(History, D50_RunWithSupersededClaim_IsFenced) {
     auto clock = std::make_shared<testing::ManualClock>();
     MemoryOptions options;
     options.clock = clock;
@@ -445,7 +445,7 @@ TEST(History, D50_ARunWhoseClaimWasSupersededIsFenced) {
     EXPECT_EQ(run(store->load("t"))->extra, (JsonObject{{"who", "other"}}));
 }
 
-TEST(History, ARunIsMarkedCompleteOnlyWhenItCompleted) {
+TEST(History, CompletedRun_IsMarkedComplete) {
     auto store = std::make_shared<MemoryCheckpointer>();
     FauxProvider faux;
     faux.set_responses({"ok", faux_failure("down")});
@@ -456,7 +456,7 @@ TEST(History, ARunIsMarkedCompleteOnlyWhenItCompleted) {
     EXPECT_FALSE(run(store->is_run_complete("t", bad.run_id)));
 }
 
-TEST(History, TheThreadIsLoadedOnce) {
+TEST(History, SeveralRuns_LoadTheThreadOnce) {
     auto store = std::make_shared<MemoryCheckpointer>();
     FauxProvider faux;
     faux.set_responses({"one", "two"});
@@ -480,7 +480,7 @@ ErrorCode code_of(Task<void> task) {
     return ErrorCode::unknown;
 }
 
-TEST(Rewind, D81_CutsTheHistoryInMemory) {
+TEST(Rewind, D81_Rewind_CutsTheHistoryInMemory) {
     FauxProvider faux;
     faux.set_responses({"one", calling({echo_call("x")}), "two", "other"});
     Agent agent({.model = faux.model(), .tools = {echo_tool()}});
@@ -496,7 +496,7 @@ TEST(Rewind, D81_CutsTheHistoryInMemory) {
     EXPECT_EQ(agent.state().messages.size(), 4u);
 }
 
-TEST(Rewind, D81_AStoredThreadIsForkedAndNotChanged) {
+TEST(Rewind, D81_StoredThread_IsForkedAndUnchanged) {
     auto store = std::make_shared<MemoryCheckpointer>();
     FauxProvider faux;
     faux.set_responses({"one", "two", "other"});
@@ -518,7 +518,7 @@ TEST(Rewind, D81_AStoredThreadIsForkedAndNotChanged) {
     EXPECT_EQ(again.state().messages.size(), 6u);
 }
 
-TEST(Rewind, D81_BeforeTheFirstMessageTheNewThreadIsEmpty) {
+TEST(Rewind, D81_BeforeTheFirstMessage_NewThreadIsEmpty) {
     auto store = std::make_shared<MemoryCheckpointer>();
     FauxProvider faux;
     faux.set_responses({"one", "other", "third"});
@@ -532,7 +532,7 @@ TEST(Rewind, D81_BeforeTheFirstMessageTheNewThreadIsEmpty) {
     EXPECT_EQ(stored(*store, "t-2").size(), 2u);
 }
 
-TEST(Rewind, D81_LoadsTheThreadFirst) {
+TEST(Rewind, D81_Rewind_LoadsTheThreadFirst) {
     auto store = std::make_shared<MemoryCheckpointer>();
     FauxProvider faux;
     faux.set_responses({"one", "two"});
@@ -546,7 +546,7 @@ TEST(Rewind, D81_LoadsTheThreadFirst) {
     EXPECT_EQ(agent.state().messages.size(), 2u);
 }
 
-TEST(Rewind, D81_InsideOfARunIsRefused) {
+TEST(Rewind, D81_MessageInsideRun_IsRefused) {
     auto store = std::make_shared<MemoryCheckpointer>();
     FauxProvider faux;
     faux.set_responses({"one"});
@@ -557,7 +557,7 @@ TEST(Rewind, D81_InsideOfARunIsRefused) {
     EXPECT_EQ(agent.thread_id(), "t");
 }
 
-TEST(Rewind, D81_RunsThatWereNotCompletedCannotBeForked) {
+TEST(Rewind, D81_IncompleteRuns_CannotBeForked) {
     auto store = std::make_shared<MemoryCheckpointer>();
     FauxProvider faux;
     faux.set_responses({"one", faux_failure("down"), "three", "four"});
@@ -571,7 +571,7 @@ TEST(Rewind, D81_RunsThatWereNotCompletedCannotBeForked) {
     EXPECT_EQ(agent.state().messages.size(), 8u);
 }
 
-TEST(Rewind, D81_AStoreWithoutForks) {
+TEST(Rewind, D81_StoreWithoutForks_RefusesRewind) {
     auto store = std::make_shared<FailingStore>(std::make_shared<MemoryCheckpointer>(), 1000);
     FauxProvider faux;
     faux.set_responses({"one"});
@@ -594,14 +594,14 @@ Message caller(std::vector<std::string> ids) {
     return calling(std::move(calls));
 }
 
-TEST(Transcript, LegalHistoriesAreLeftAsTheyAre) {
+TEST(Transcript, LegalHistories_AreUnchanged) {
     const MessageList list{user_message("a"), caller({"1", "2"}), result_of("2"), result_of("1"),
                            faux_assistant_message("b")};
     EXPECT_TRUE(is_legal_transcript(list));
     EXPECT_FALSE(repair_request(list).changed());
 }
 
-TEST(Transcript, D1_MissingResultsAreMadeUpAndStraysLeftOut) {
+TEST(Transcript, D1_MissingResults_AreMadeUpAndStraysDropped) {
     const MessageList list{result_of("0"), caller({"1", "2"}), result_of("2"), user_message("a")};
     EXPECT_FALSE(is_legal_transcript(list));
     const RepairedTranscript repaired = repair_request(list);
@@ -611,7 +611,7 @@ TEST(Transcript, D1_MissingResultsAreMadeUpAndStraysLeftOut) {
     EXPECT_EQ(repaired.messages.size(), 4u);
 }
 
-TEST(Transcript, D1_AResultBehindAUserMessageIsPutBackToItsCall) {
+TEST(Transcript, D1_ResultBehindUserMessage_MovesToItsCall) {
     const MessageList list{caller({"1"}), user_message("a"), result_of("1", "mine")};
     const RepairedTranscript repaired = repair_request(list);
     EXPECT_TRUE(is_legal_transcript(repaired.messages));
@@ -621,7 +621,7 @@ TEST(Transcript, D1_AResultBehindAUserMessageIsPutBackToItsCall) {
     EXPECT_EQ(repaired.messages[1].text(), "mine");
 }
 
-TEST(Transcript, D1_OnlyResultsThatAreNotDirectlyAfterTheirCallsAreMoved) {
+TEST(Transcript, D1_MisplacedResults_AreTheOnlyOnesMoved) {
     const MessageList list{caller({"1", "2", "3"}),     result_of("1"),
                            user_message("a"),           result_of("3", "three"),
                            faux_assistant_message("b"), result_of("2", "two")};
@@ -632,7 +632,7 @@ TEST(Transcript, D1_OnlyResultsThatAreNotDirectlyAfterTheirCallsAreMoved) {
               (std::vector<std::string>{"", "r", "three", "two", "a", "b"}));
 }
 
-TEST(Transcript, D1_AResultAfterARepeatedCallIdBelongsToTheLaterCall) {
+TEST(Transcript, D1_ResultAfterRepeatedId_BelongsToLaterCall) {
     const MessageList list{caller({"1"}), user_message("a"), caller({"1"}),
                            result_of("1", "second"), result_of("1", "duplicate")};
     const RepairedTranscript repaired = repair_request(list);
@@ -641,13 +641,13 @@ TEST(Transcript, D1_AResultAfterARepeatedCallIdBelongsToTheLaterCall) {
     EXPECT_EQ(repaired.messages.back().text(), "second");
 }
 
-TEST(Transcript, D1_EqualIdsInLaterTurnsAnswerTheirOwnCall) {
+TEST(Transcript, D1_EqualIdsInLaterTurns_AnswerOwnCalls) {
     const MessageList list{caller({"1"}), result_of("1", "first"), caller({"1"}),
                            result_of("1", "second")};
     EXPECT_TRUE(is_legal_transcript(list));
 }
 
-TEST(Transcript, OpenCallsAreThoseOfTheLastAnswerWithoutResult) {
+TEST(Transcript, OpenCalls_AreUnansweredOnesOfLastAnswer) {
     EXPECT_EQ(open_tool_calls({user_message("a"), caller({"1", "2"}), result_of("1")}).size(), 1u);
     EXPECT_TRUE(open_tool_calls({caller({"1"}), result_of("1")}).empty());
     EXPECT_TRUE(open_tool_calls({caller({"1"}), user_message("a")}).empty());

@@ -55,7 +55,7 @@ std::string rejection(const HitlRequest& request, Json answer) {
     return "";
 }
 
-TEST(CheckAnswer, D17_AConfirmationIsABoolean) {
+TEST(CheckAnswer, D17_Confirmation_IsABoolean) {
     HitlRequest request;
     request.question_id = "q";
     EXPECT_EQ(check_answer(request, Json(true)), Json(true));
@@ -63,7 +63,7 @@ TEST(CheckAnswer, D17_AConfirmationIsABoolean) {
         EXPECT_THAT(rejection(request, answer), HasSubstr("expected true or false"));
 }
 
-TEST(CheckAnswer, D17_ADecisionIsNormalized) {
+TEST(CheckAnswer, D17_Decision_IsNormalized) {
     const HitlRequest request = approve_request();
     const Json approve = check_answer(request, boost::json::parse(R"({"decision": "approve",
         "reason": null, "edited_args": null, "other": 1})"));
@@ -73,7 +73,7 @@ TEST(CheckAnswer, D17_ADecisionIsNormalized) {
     EXPECT_EQ(approve_answer_from_json(deny).reason, "too risky");
 }
 
-TEST(CheckAnswer, D17_ADecisionThatIsNotOneIsRejected) {
+TEST(CheckAnswer, D17_InvalidDecision_IsRejected) {
     const HitlRequest request = approve_request();
     EXPECT_THAT(rejection(request, Json(true)), HasSubstr("'decision'"));
     EXPECT_THAT(rejection(request, Json(JsonObject())), HasSubstr("'decision'"));
@@ -88,7 +88,7 @@ TEST(CheckAnswer, D17_ADecisionThatIsNotOneIsRejected) {
                 HasSubstr("requires the decision \"edit\""));
 }
 
-TEST(CheckAnswer, D36_EditedArgumentsAreValidatedAgainstTheToolsSchema) {
+TEST(CheckAnswer, D36_EditedArguments_AreValidatedByTheToolSchema) {
     HitlRequest request = approve_request();
     request.extra["input_schema"] = boost::json::parse(R"({"type": "object",
         "properties": {"path": {"type": "string"}, "force": {"type": "boolean", "default": false}},
@@ -101,7 +101,7 @@ TEST(CheckAnswer, D36_EditedArgumentsAreValidatedAgainstTheToolsSchema) {
               (JsonObject{{"path", "/tmp/y"}, {"force", false}}));
 }
 
-TEST(CheckAnswer, D17_AnswersToQuestionsAreCheckedByKey) {
+TEST(CheckAnswer, D17_AnswersToQuestions_AreCheckedByKey) {
     const HitlRequest request = ask_request();
     const Json good(JsonObject{{"color", "red"}, {"note", "x"}, {"sizes", JsonArray{"s", "m"}}});
     EXPECT_EQ(check_answer(request, good), good);
@@ -119,7 +119,7 @@ TEST(CheckAnswer, D17_AnswersToQuestionsAreCheckedByKey) {
     EXPECT_THAT(rejection(request, Json(JsonObject())), HasSubstr("the request stays open"));
 }
 
-TEST(CheckAnswer, AnOptionThatAllowsInputAllowsAnyText) {
+TEST(CheckAnswer, OptionWithInput_AllowsAnyText) {
     HitlRequest request = ask_request();
     std::get<AskRequest>(request.payload).questions[0].options->back().allow_input = true;
     const Json answer(JsonObject{{"color", "blue"}});

@@ -40,7 +40,7 @@ struct Tag {
     }
 };
 
-TEST(Middleware, TransformsChainInListOrder) {
+TEST(Middleware, Transforms_ChainInListOrder) {
     FauxProvider faux;
     Requests requests;
     faux.set_responses({requests.answer("ok")});
@@ -60,7 +60,7 @@ struct Upper {
     }
 };
 
-TEST(Middleware, TheLastConvertToLlmWins) {
+TEST(Middleware, SeveralConvertToLlmHooks_UseTheLast) {
     FauxProvider faux;
     Requests requests;
     faux.set_responses({requests.answer("ok")});
@@ -89,7 +89,7 @@ struct Audit {
     }
 };
 
-TEST(Middleware, D29_TheFirstBlockStopsTheRestAndAfterToolCallStillFires) {
+TEST(Middleware, D29_FirstBlock_StopsOthersExceptAfterToolCall) {
     FauxProvider faux;
     faux.set_responses({calling({echo_call("a")}), "done"});
     int later = 0;
@@ -111,7 +111,7 @@ TEST(Middleware, D29_TheFirstBlockStopsTheRestAndAfterToolCallStillFires) {
     }
 }
 
-TEST(Middleware, D29_AfterToolCallDoesNotFireForUnknownToolsAndInvalidArguments) {
+TEST(Middleware, D29_InvalidCall_DoesNotFireAfterToolCall) {
     FauxProvider faux;
     ToolCall unknown = faux_tool_call("nope", {}, "c1");
     ToolCall invalid = faux_tool_call("echo", {}, "c2");
@@ -147,7 +147,7 @@ struct AppendText {
     }
 };
 
-TEST(Middleware, D11_AfterToolCallResultsMergeFieldByFieldAndEachSeesTheMerged) {
+TEST(Middleware, D11_AfterToolCallResults_MergeFieldByField) {
     FauxProvider faux;
     faux.set_responses({calling({echo_call("a")}), "done"});
     std::vector<std::string> seen;
@@ -177,7 +177,7 @@ struct Decide {
     }
 };
 
-TEST(Middleware, D11_ResponsesChainInjectionsConcatenateAndTheLastDecisionWins) {
+TEST(Middleware, D11_TurnDecisions_ConcatenateInjectionsAndUseTheLast) {
     FauxProvider faux;
     faux.set_responses({"secret", "unused"});
     Agent agent(
@@ -198,7 +198,7 @@ struct StopAfter {
     }
 };
 
-TEST(Middleware, D33_AnyTrueStopsAndARunThatWasStoppedAsksNoRunEnd) {
+TEST(Middleware, D33_FirstStop_EndsRunWithoutOnRunEnd) {
     FauxProvider faux;
     faux.set_responses({calling({echo_call("a")}), "unused"});
     int second = 0;
@@ -216,7 +216,7 @@ TEST(Middleware, D33_AnyTrueStopsAndARunThatWasStoppedAsksNoRunEnd) {
     EXPECT_EQ(faux.call_count(), 1u);
 }
 
-TEST(Middleware, D33_OnRunEndIsCalledAfterANaturalEndAndMayContinue) {
+TEST(Middleware, D33_NaturalEnd_LetsOnRunEndContinue) {
     FauxProvider faux;
     faux.set_responses({"one", "two"});
     int asked = 0;
@@ -231,7 +231,7 @@ TEST(Middleware, D33_OnRunEndIsCalledAfterANaturalEndAndMayContinue) {
               (std::vector<std::string>{"hi", "one", "continue", "two"}));
 }
 
-TEST(Middleware, AnExplicitCallableReplacesTheComposedHook) {
+TEST(Middleware, ExplicitCallable_ReplacesTheComposedHook) {
     FauxProvider faux;
     Requests requests;
     faux.set_responses({requests.answer("ok")});
@@ -243,7 +243,7 @@ TEST(Middleware, AnExplicitCallableReplacesTheComposedHook) {
     EXPECT_EQ(requests.seen.at(0).system_prompt, "p!");
 }
 
-TEST(Middleware, AnExplicitResolverIsAskedBeforeTheMiddleware) {
+TEST(Middleware, ExplicitResolver_IsAskedBeforeTheMiddleware) {
     struct Alias {
         std::optional<ToolCall> resolve_tool_call(ToolCall call) {
             call.name = "echo";
@@ -280,7 +280,7 @@ struct Cache {
     }
 };
 
-TEST(Middleware, D44_AroundModelCallNestsWithTheFirstOutermost) {
+TEST(Middleware, D44_AroundModelCall_NestsWithFirstOutermost) {
     FauxProvider faux;
     faux.set_responses({"ok"});
     std::vector<std::string> log;
@@ -290,7 +290,7 @@ TEST(Middleware, D44_AroundModelCallNestsWithTheFirstOutermost) {
     EXPECT_EQ(log, (std::vector<std::string>{"outer", "inner"}));
 }
 
-TEST(Middleware, D44_AroundModelCallMayAnswerWithoutTheModel) {
+TEST(Middleware, D44_AroundModelCall_MayAnswerWithoutTheModel) {
     FauxProvider faux;
     FauxProvider cached;
     cached.set_responses({"from the cache"});
@@ -302,7 +302,7 @@ TEST(Middleware, D44_AroundModelCallMayAnswerWithoutTheModel) {
     EXPECT_EQ(faux.call_count(), 0u);
 }
 
-TEST(Middleware, D44_BeforeToolCallMayGiveAResultInsteadOfTheExecution) {
+TEST(Middleware, D44_BeforeToolCall_MayReplaceTheExecution) {
     FauxProvider faux;
     faux.set_responses({calling({echo_call("a")}), "done"});
     std::vector<std::string> audited;
@@ -319,7 +319,7 @@ TEST(Middleware, D44_BeforeToolCallMayGiveAResultInsteadOfTheExecution) {
     EXPECT_EQ(audited, std::vector<std::string>{"replayed"});
 }
 
-TEST(Middleware, EditedArgumentsAreValidatedAgain) {
+TEST(Middleware, EditedArguments_AreValidatedAgain) {
     FauxProvider faux;
     faux.set_responses({calling({echo_call("a")}), "done"});
     Agent agent(
@@ -335,7 +335,7 @@ TEST(Middleware, EditedArgumentsAreValidatedAgain) {
     EXPECT_NE(result.new_messages[2].text().find("value"), std::string::npos);
 }
 
-TEST(Middleware, D54_AnApprovalLeavesItsTraceInTheResult) {
+TEST(Middleware, D54_Approval_LeavesItsTraceInTheResult) {
     FauxProvider faux;
     faux.set_responses({calling({echo_call("a")}), "done"});
     Agent agent(
@@ -355,7 +355,7 @@ struct WithTools {
     std::vector<AgentTool> tools = {echo_tool()};
 };
 
-TEST(Middleware, ItsToolsAreTheAgents) {
+TEST(Middleware, ToolsOfMiddleware_AreAvailableToTheAgent) {
     FauxProvider faux;
     faux.set_responses({calling({echo_call("a")}), "done"});
     Agent agent({.model = faux.model(), .middleware = {WithTools{}}});
@@ -395,7 +395,7 @@ static_assert(!detail::Has_before_tool_call<FinalOverloaded>);
 static_assert(detail::Has_before_tool_call<FinalTemplated>);
 static_assert(!detail::Has_transform_context<Unrelated>);
 
-TEST(Middleware, D25_CompositionSeesOverloadedAndTemplatedHooks) {
+TEST(Middleware, D25_OverloadedAndTemplatedHooks_AreComposed) {
     EXPECT_TRUE(Middleware(Overloaded{}).hooks().transform_context);
     EXPECT_TRUE(Middleware(Templated{}).hooks().transform_context);
     EXPECT_TRUE(Middleware(FinalOverloaded{}).hooks().transform_context);
@@ -419,7 +419,7 @@ Notice only_notice(const Recorder& recorder) {
     return found;
 }
 
-TEST(Composition, D39_ANoticeNamesTheMiddlewareThatAnExplicitHookReplaces) {
+TEST(Composition, D39_ExplicitHook_NamesReplacedMiddlewareInNotice) {
     FauxProvider faux;
     faux.set_responses({"one", "two"});
     Agent agent({.model = faux.model(), .middleware = {SafetyFilter()}, .before_tool_call = allow});
@@ -437,7 +437,7 @@ TEST(Composition, D39_ANoticeNamesTheMiddlewareThatAnExplicitHookReplaces) {
     EXPECT_EQ(recorder.notices().size(), 1U) << "only at the first run";
 }
 
-TEST(Composition, D39_ANoticeNamesTheConvertersThatDoNotRun) {
+TEST(Composition, D39_SeveralConverters_AreNamedInNotice) {
     FauxProvider faux;
     faux.set_responses({"one"});
     Agent agent({.model = faux.model(), .middleware = {FirstConverter(), SecondConverter()}});
@@ -450,7 +450,7 @@ TEST(Composition, D39_ANoticeNamesTheConvertersThatDoNotRun) {
     EXPECT_EQ(notice.details.at("by"), Json("cubepi::SecondConverter"));
 }
 
-TEST(Composition, D39_ALoopWithoutAnAgentReportsThemToo) {
+TEST(Composition, D39_LoopWithoutAgent_ReportsReplacedConverters) {
     FauxProvider faux;
     faux.set_responses({"one"});
     HookSet explicit_hooks;
@@ -473,7 +473,7 @@ TEST(Composition, D39_ALoopWithoutAnAgentReportsThemToo) {
     EXPECT_EQ(codes, (std::vector<std::string>{"hook_replaced"}));
 }
 
-TEST(Composition, D39_NoNoticeWhereEveryHookRuns) {
+TEST(Composition, D39_EveryHookRuns_ThereIsNoNotice) {
     FauxProvider faux;
     faux.set_responses({"one"});
     Agent agent({.model = faux.model(),
@@ -564,7 +564,7 @@ void with_each_hook(const E& error, Check check) {
     }
 }
 
-TEST(HookFailure, D40_AnErrorKeepsItsCodeAndNamesTheHook) {
+TEST(HookFailure, D40_Error_KeepsItsCodeAndNamesTheHook) {
     with_each_hook(Error(ErrorCode::permission_denied, "boom"), [](const std::string& name,
                                                                    const RunResult& result) {
         EXPECT_EQ(result.error().code(), ErrorCode::permission_denied) << name;
@@ -572,7 +572,7 @@ TEST(HookFailure, D40_AnErrorKeepsItsCodeAndNamesTheHook) {
     });
 }
 
-TEST(HookFailure, D40_AProviderErrorKeepsItsTypeAndItsInfo) {
+TEST(HookFailure, D40_ProviderError_KeepsItsTypeAndInfo) {
     with_each_hook(rate_limited(), [](const std::string& name, const RunResult& result) {
         const auto* error = dynamic_cast<const RateLimited*>(result.failure.get());
         ASSERT_TRUE(error) << name;
@@ -581,7 +581,7 @@ TEST(HookFailure, D40_AProviderErrorKeepsItsTypeAndItsInfo) {
     });
 }
 
-TEST(HookFailure, D40_ACheckpointerErrorOfAHookIsAnOutcomeNotAnException) {
+TEST(HookFailure, D40_CheckpointerError_IsAnOutcome) {
     with_each_hook(StaleAppendError(ErrorCode::stale_append, "boom", "other"),
                    [](const std::string& name, const RunResult& result) {
                        const auto* error =
@@ -591,7 +591,7 @@ TEST(HookFailure, D40_ACheckpointerErrorOfAHookIsAnOutcomeNotAnException) {
                    });
 }
 
-TEST(HookFailure, D40_AnErrorTypeOfTheUserIsReturnedAsThrown) {
+TEST(HookFailure, D40_UserErrorType_IsReturnedAsThrown) {
     with_each_hook(OwnError(), [](const std::string& name, const RunResult& result) {
         const auto* error = dynamic_cast<const OwnError*>(result.failure.get());
         ASSERT_TRUE(error) << name;
@@ -601,7 +601,7 @@ TEST(HookFailure, D40_AnErrorTypeOfTheUserIsReturnedAsThrown) {
     });
 }
 
-TEST(HookFailure, D40_AnyOtherExceptionHasTheCodeUnknown) {
+TEST(HookFailure, D40_OtherException_HasCodeUnknown) {
     with_each_hook(
         std::runtime_error("boom"), [](const std::string& name, const RunResult& result) {
             EXPECT_EQ(result.error().code(), ErrorCode::unknown) << name;
@@ -609,7 +609,7 @@ TEST(HookFailure, D40_AnyOtherExceptionHasTheCodeUnknown) {
         });
 }
 
-TEST(HookFailure, AnExceptionOfTheProviderIsNotThatOfTheHookAroundTheCall) {
+TEST(HookFailure, ProviderException_IsNotAttributedToHook) {
     class Throwing final : public Provider {
     public:
         MessageStream stream(ModelRequest) override { throw Error(ErrorCode::connect, "no route"); }
@@ -626,7 +626,7 @@ TEST(HookFailure, AnExceptionOfTheProviderIsNotThatOfTheHookAroundTheCall) {
     EXPECT_STREQ(result.error().what(), "no route");
 }
 
-TEST(HookFailure, D23_AFallbackChainDoesNotHopForAnExceptionOfTheUsersHook) {
+TEST(HookFailure, D23_ExceptionOfUserHook_DoesNotTriggerFallback) {
     FauxProvider first;
     FauxProvider second;
     first.set_responses({"fine"});

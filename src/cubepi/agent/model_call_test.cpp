@@ -99,7 +99,7 @@ AgentLimits spending(double usd) {
     return limits;
 }
 
-TEST(Spend, ARunSaysWhatItCost) {
+TEST(Spend, Run_ReportsItsCost) {
     auto till = std::make_shared<Till>(std::vector<AssistantMessage>{
         worth(2, calling({echo_call("a")})), worth(3, faux_assistant_message("done"))});
     Agent agent({.model = BoundModel(till, priced()), .tools = {echo_tool()}});
@@ -109,14 +109,14 @@ TEST(Spend, ARunSaysWhatItCost) {
     EXPECT_DOUBLE_EQ(*result.cost, 5.0);
 }
 
-TEST(Spend, D12_AnUnknownPriceIsNotZero) {
+TEST(Spend, D12_UnknownPrice_IsNotZero) {
     FauxProvider faux;
     faux.set_responses({"ok"});
     Agent agent({.model = faux.model()});
     EXPECT_FALSE(run(agent.prompt("hi")).cost);
 }
 
-TEST(Spend, D24_TheLimitIsAnOutcomeWithItsNameAndLegalHistory) {
+TEST(Spend, D24_SpendLimitReached_IsANamedOutcome) {
     std::vector<AssistantMessage> answers;
     for (int i = 0; i < 9; ++i)
         answers.push_back(worth(2, calling({echo_call("a", "c" + std::to_string(i))})));
@@ -144,7 +144,7 @@ PriorSpending prior(std::size_t turns, std::optional<double> cost) {
     return spending;
 }
 
-TEST(Spend, D24_PriorSpendingCountsTowardTheLimitsAndIsPartOfTheResult) {
+TEST(Spend, D24_PriorSpending_CountsTowardLimitsAndResult) {
     auto till =
         std::make_shared<Till>(std::vector<AssistantMessage>{worth(2, calling({echo_call("a")}))});
     AgentLimits limits = spending(7.0);
@@ -156,7 +156,7 @@ TEST(Spend, D24_PriorSpendingCountsTowardTheLimitsAndIsPartOfTheResult) {
     EXPECT_EQ(result.usage.output_tokens, 8);
 }
 
-TEST(Spend, D24_PriorSpendingCountsForPulledEventsToo) {
+TEST(Spend, D24_PriorSpending_CountsForPulledEvents) {
     auto till = std::make_shared<Till>(
         std::vector<AssistantMessage>{worth(2, faux_assistant_message("done"))});
     Agent agent({.model = BoundModel(till, priced())});
@@ -166,7 +166,7 @@ TEST(Spend, D24_PriorSpendingCountsForPulledEventsToo) {
     EXPECT_DOUBLE_EQ(*result.cost, 6.0);
 }
 
-TEST(Spend, D24_ALimitThatPriorSpendingHasReachedEndsARunBeforeItsFirstCall) {
+TEST(Spend, D24_LimitReachedByPriorSpending_PreventsFirstCall) {
     auto till = std::make_shared<Till>(
         std::vector<AssistantMessage>{worth(2, faux_assistant_message("never sent"))});
     for (const PriorSpending& before : {prior(1, 5.0), prior(1, std::nullopt), prior(3, 0.0)}) {
@@ -185,7 +185,7 @@ TEST(Spend, D24_ALimitThatPriorSpendingHasReachedEndsARunBeforeItsFirstCall) {
     }
 }
 
-TEST(Spend, D24_AnUnknownPriceFailsTheLimitClosed) {
+TEST(Spend, D24_UnknownPrice_FailsTheLimitClosed) {
     FauxProvider faux;
     faux.set_responses({"never sent"});
     Agent agent({.model = faux.model("mystery"), .limits = spending(1.0)});
@@ -201,7 +201,7 @@ TEST(Spend, D24_AnUnknownPriceFailsTheLimitClosed) {
     EXPECT_EQ(recorder.count(AgentEventType::agent_end), 1U);
 }
 
-TEST(Spend, D24_AnAnswerWithoutUsageFailsTheLimitClosed) {
+TEST(Spend, D24_AnswerWithoutUsage_FailsTheLimitClosed) {
     AssistantMessage silent = calling({echo_call("a")});
     silent.usage.reset();
     auto till = std::make_shared<Till>(std::vector<AssistantMessage>{silent});
@@ -231,7 +231,7 @@ struct Chain {
     FallbackBoundModel model;
 };
 
-TEST(FallbackAgent, D55_TheSecondModelFinishesTheRunAndTheNextRunStartsAtTheFirst) {
+TEST(FallbackAgent, D55_FirstModelFails_SecondFinishesOnlyThisRun) {
     FallbackOptions options;
     options.cool_down = std::chrono::nanoseconds::zero();
     Chain chain(std::move(options));
@@ -256,7 +256,7 @@ TEST(FallbackAgent, D55_TheSecondModelFinishesTheRunAndTheNextRunStartsAtTheFirs
     EXPECT_TRUE(is_legal_transcript(chain.requests.seen.back().messages));
 }
 
-TEST(FallbackAgent, AHopInTheMiddleOfARunKeepsTheHistory) {
+TEST(FallbackAgent, HopDuringRun_KeepsTheHistory) {
     Chain chain;
     chain.first.set_responses(
         {chain.requests.answer(calling({echo_call("x")})), down(ErrorCode::rate_limited)});
@@ -268,7 +268,7 @@ TEST(FallbackAgent, AHopInTheMiddleOfARunKeepsTheHistory) {
     EXPECT_EQ(asked[1].assistant()->model_id, "first");
 }
 
-TEST(FallbackAgent, AnExhaustedChainIsAFailedRunAndTheNextPromptWorks) {
+TEST(FallbackAgent, ExhaustedChain_FailsOnlyThisRun) {
     Chain chain;
     chain.first.set_responses({down()});
     chain.second.set_responses({down(ErrorCode::model_not_found)});
@@ -284,7 +284,7 @@ TEST(FallbackAgent, AnExhaustedChainIsAFailedRunAndTheNextPromptWorks) {
     EXPECT_TRUE(is_legal_transcript(agent.state().messages));
 }
 
-TEST(FallbackAgent, D15_ContentThatWasShownStaysAndNoOtherModelIsAsked) {
+TEST(FallbackAgent, D15_ShownContent_PreventsAHop) {
     Chain chain;
     AssistantMessage broken = faux_assistant_message("half an answ", "error", "the line broke");
     ErrorInfo info;
@@ -298,7 +298,7 @@ TEST(FallbackAgent, D15_ContentThatWasShownStaysAndNoOtherModelIsAsked) {
     EXPECT_EQ(chain.second.call_count(), 0u);
 }
 
-TEST(FallbackAgent, D7_AnAbortAtTheHopEndsTheRun) {
+TEST(FallbackAgent, D7_AbortAtHop_EndsTheRun) {
     Chain chain;
     chain.first.set_responses({down()});
     chain.second.set_responses({"never"});
@@ -360,7 +360,7 @@ struct MidHop {
     bool cancelled = false;
 };
 
-TEST(FallbackAgent, D7_AnAbortInTheMiddleOfAHop) {
+TEST(FallbackAgent, D7_AbortDuringHop_EndsTheRun) {
     MidHop hop;
     const RunResult result =
         end_mid_hop(hop.agent, [&] { hop.agent->abort(); }, hop.reached, hop.cancelled);
@@ -369,7 +369,7 @@ TEST(FallbackAgent, D7_AnAbortInTheMiddleOfAHop) {
     EXPECT_TRUE(is_legal_transcript(hop.agent->state().messages));
 }
 
-TEST(FallbackAgent, D7_AnAgentDestroyedInTheMiddleOfAHop) {
+TEST(FallbackAgent, D7_AgentDestroyedDuringHop_AbortsTheRun) {
     MidHop hop;
     const RunResult result =
         end_mid_hop(hop.agent, [&] { hop.agent.reset(); }, hop.reached, hop.cancelled);
@@ -377,7 +377,7 @@ TEST(FallbackAgent, D7_AnAgentDestroyedInTheMiddleOfAHop) {
     EXPECT_EQ(hop.chain->second.call_count(), 0u);
 }
 
-TEST(FallbackAgent, D38_APromptCancelledInTheMiddleOfAHop) {
+TEST(FallbackAgent, D38_PromptCancelledDuringHop_LeavesTheAgentUsable) {
     MidHop hop;
     (void)end_mid_hop(hop.agent, {}, hop.reached, hop.cancelled);
     EXPECT_TRUE(hop.cancelled);
@@ -397,7 +397,7 @@ std::vector<std::string> breaks(const Recorder& recorder) {
     return blocks;
 }
 
-TEST(Prefix, D56_RunsThatOnlyAddKeepTheirPrefix) {
+TEST(Prefix, D56_RunsThatOnlyAppend_KeepTheirPrefix) {
     FauxProvider faux;
     faux.set_responses({calling({echo_call("a")}), "one", calling({echo_call("b", "c2")}), "two"});
     Agent agent({.model = faux.model(), .system_prompt = "Be brief.", .tools = {echo_tool()}});
@@ -407,7 +407,7 @@ TEST(Prefix, D56_RunsThatOnlyAddKeepTheirPrefix) {
     EXPECT_EQ(breaks(recorder), std::vector<std::string>());
 }
 
-TEST(Prefix, D56_AThreadThatIsLoadedAgainIsTheSame) {
+TEST(Prefix, D56_ReloadedThread_KeepsItsPrefix) {
     auto store = std::make_shared<MemoryCheckpointer>();
     FauxProvider faux;
     faux.set_responses({"one", "two"});
@@ -419,7 +419,7 @@ TEST(Prefix, D56_AThreadThatIsLoadedAgainIsTheSame) {
     EXPECT_EQ(breaks(recorder), std::vector<std::string>());
 }
 
-TEST(Prefix, D56_AHookThatRewritesThePastIsTold) {
+TEST(Prefix, D56_HookRewritesThePast_IsReported) {
     FauxProvider faux;
     faux.set_responses({calling({echo_call("a")}), "done"});
     int calls = 0;
@@ -436,7 +436,7 @@ TEST(Prefix, D56_AHookThatRewritesThePastIsTold) {
     EXPECT_EQ(breaks(recorder), std::vector<std::string>{"system_prompt"});
 }
 
-TEST(Prefix, D56_AChangedToolIsTold) {
+TEST(Prefix, D56_ChangedTool_IsReported) {
     FauxProvider faux;
     faux.set_responses({"one", "two"});
     Agent agent({.model = faux.model(), .tools = {echo_tool()}});
@@ -447,7 +447,7 @@ TEST(Prefix, D56_AChangedToolIsTold) {
     EXPECT_EQ(breaks(recorder), std::vector<std::string>{"tools/0"});
 }
 
-TEST(AnswerLimit, D74_ALargeAnswerEndsTheRunAndTheNextPromptWorks) {
+TEST(AnswerLimit, D74_LargeAnswer_EndsOnlyThisRun) {
     const std::string piece(10'000, 'x');
     const std::vector<std::string> deltas{
         R"({"content":")" + piece + R"("})",
@@ -486,7 +486,7 @@ TEST(AnswerLimit, D74_ALargeAnswerEndsTheRunAndTheNextPromptWorks) {
 }
 
 // A model and a tool that never wait: other coroutines of the same loop run all the same, and can stop the run.
-TEST(AnswerLimit, AModelThatNeverWaitsCanBeAborted) {
+TEST(AnswerLimit, ModelThatNeverWaits_CanBeAborted) {
     FauxProvider faux;
     std::vector<FauxStep> steps;
     for (int i = 0; i < 500; ++i)

@@ -74,7 +74,7 @@ public:
     RunResult first_result;
 };
 
-TEST(NextPrompt, D7_APromptAfterAnAbortWaitsForTheEndOfTheRun) {
+TEST(NextPrompt, D7_PromptAfterAbort_WaitsForEndOfRun) {
     Scene scene;
     const auto script = [&](TaskScope&) -> Task<void> {
         scene.agent->abort();
@@ -89,7 +89,7 @@ TEST(NextPrompt, D7_APromptAfterAnAbortWaitsForTheEndOfTheRun) {
     EXPECT_EQ(scene.runs(), 2U);
 }
 
-TEST(NextPrompt, ARunThatWasNotAbortedIsBusy) {
+TEST(NextPrompt, RunWithoutAbort_IsBusy) {
     Scene scene;
     const auto script = [&](TaskScope&) -> Task<void> {
         ErrorCode code = ErrorCode::unknown;
@@ -105,7 +105,7 @@ TEST(NextPrompt, ARunThatWasNotAbortedIsBusy) {
     EXPECT_EQ(scene.runs(), 1U);
 }
 
-TEST(NextPrompt, OfTwoThatWaitTheFirstRunsAndTheOtherIsBusy) {
+TEST(NextPrompt, TwoWaitingPrompts_RunFirstAndRefuseSecond) {
     Scene scene;
     scene.faux.set_responses({calling({echo_call("a")}),
                               FauxStep([&](ModelRequest) -> Task<AssistantMessage> {
@@ -129,7 +129,7 @@ TEST(NextPrompt, OfTwoThatWaitTheFirstRunsAndTheOtherIsBusy) {
     EXPECT_EQ(scene.faux.pending_response_count(), 1U);
 }
 
-TEST(NextPrompt, D38_CancellingAPromptThatWaitsEndsItAlone) {
+TEST(NextPrompt, D38_CancellingWaitingPrompt_EndsOnlyThatPrompt) {
     Scene scene;
     const auto script = [&](TaskScope&) -> Task<void> {
         scene.agent->abort();
@@ -161,7 +161,7 @@ TEST(NextPrompt, D38_CancellingAPromptThatWaitsEndsItAlone) {
     EXPECT_EQ(scene.runs(), 2U);
 }
 
-TEST(NextPrompt, ASecondAbortEndsAPromptThatWaits) {
+TEST(NextPrompt, SecondAbort_EndsWaitingPrompt) {
     Scene scene;
     RunResult second;
     const auto script = [&](TaskScope& scope) -> Task<void> {
@@ -176,7 +176,7 @@ TEST(NextPrompt, ASecondAbortEndsAPromptThatWaits) {
     EXPECT_EQ(scene.runs(), 1U);
 }
 
-TEST(NextPrompt, APromptThatWaitsEndsWithItsAgent) {
+TEST(NextPrompt, DestroyedAgent_EndsWaitingPrompt) {
     Scene scene;
     RunResult second;
     const auto script = [&](TaskScope& scope) -> Task<void> {
@@ -190,7 +190,7 @@ TEST(NextPrompt, APromptThatWaitsEndsWithItsAgent) {
     EXPECT_EQ(scene.faux.pending_response_count(), 2U);
 }
 
-TEST(NextPrompt, TheWaitIsBoundedByTheGraceAndFiveSeconds) {
+TEST(NextPrompt, Wait_IsBoundedByGracePlusFiveSeconds) {
     Scene scene;
     AsyncEvent release;
     scene.agent->subscribe([&](const AgentEvent& event) -> Task<void> {
@@ -210,7 +210,7 @@ TEST(NextPrompt, TheWaitIsBoundedByTheGraceAndFiveSeconds) {
     EXPECT_EQ(scene.runs(), 1U);
 }
 
-TEST(NextPrompt, ResumeWaitsToo) {
+TEST(NextPrompt, ResumeAfterAbort_Waits) {
     Scene scene;
     const auto script = [&](TaskScope&) -> Task<void> {
         scene.agent->abort();
@@ -221,7 +221,7 @@ TEST(NextPrompt, ResumeWaitsToo) {
     scene.play(script);
 }
 
-TEST(NextPrompt, ARunThatIsDroppedWhileItWaitsDoesNotBegin) {
+TEST(NextPrompt, DroppedWaitingRun_DoesNotBegin) {
     Scene scene;
     const auto script = [&](TaskScope& scope) -> Task<void> {
         scene.agent->abort();
@@ -241,7 +241,7 @@ TEST(NextPrompt, ARunThatIsDroppedWhileItWaitsDoesNotBegin) {
     EXPECT_EQ(scene.runs(), 2U);
 }
 
-TEST(NextPrompt, ARunThatIsAbortedWhileItWaitsHasThatOutcome) {
+TEST(NextPrompt, AbortedWaitingRun_HasOutcomeAborted) {
     Scene scene;
     RunResult second;
     const auto script = [&](TaskScope& scope) -> Task<void> {
@@ -283,7 +283,7 @@ void read_into_answer(AgentRun& agent_run) {
     }
 }
 
-TEST(NextPrompt, WithBlockingRunAPromptFollowsADroppedRun) {
+TEST(NextPrompt, PromptAfterDroppedRun_SucceedsWithBlockingRun) {
     FauxProvider faux = piecemeal();
     Agent agent({.model = faux.model()});
     {
@@ -295,7 +295,7 @@ TEST(NextPrompt, WithBlockingRunAPromptFollowsADroppedRun) {
     EXPECT_TRUE(is_legal_transcript(agent.state().messages));
 }
 
-TEST(NextPrompt, WithBlockingRunAPromptFollowsAnAbortedRun) {
+TEST(NextPrompt, PromptAfterAbortedRun_SucceedsWithBlockingRun) {
     FauxProvider faux = piecemeal();
     Agent agent({.model = faux.model()});
     AgentRun aborted = agent.start("first");
@@ -305,7 +305,7 @@ TEST(NextPrompt, WithBlockingRunAPromptFollowsAnAbortedRun) {
     EXPECT_EQ(run(aborted.result()).outcome, RunOutcome::aborted);
 }
 
-TEST(NextPrompt, AnAbortedRunEndsWhenItsEventsAreNotTaken) {
+TEST(NextPrompt, AbortedRunWithUnreadEvents_Ends) {
     FauxProvider faux = piecemeal();
     Agent agent({.model = faux.model()});
     AgentRun aborted = agent.start("first");
@@ -326,7 +326,7 @@ TEST(NextPrompt, AnAbortedRunEndsWhenItsEventsAreNotTaken) {
     EXPECT_EQ(ends, 1U);
 }
 
-TEST(PromptOptionsOfARun, ReplaceTheSettingsOfTheAgent) {
+TEST(PromptOptionsOfARun, Options_ReplaceSettingsOfTheAgent) {
     Requests requests;
     FauxProvider faux;
     FauxProvider other;
@@ -363,7 +363,7 @@ TEST(PromptOptionsOfARun, ReplaceTheSettingsOfTheAgent) {
     EXPECT_EQ(second.messages.size(), 3u);
 }
 
-TEST(PromptOptionsOfARun, AnotherModelThatIsSetDuringTheRunStays) {
+TEST(PromptOptionsOfARun, ModelSetDuringRun_IsRetained) {
     FauxProvider faux;
     faux.set_responses({calling({echo_call("x")}), "done"});
     Agent agent({.model = faux.model("own"), .tools = {echo_tool()}});
@@ -374,7 +374,7 @@ TEST(PromptOptionsOfARun, AnotherModelThatIsSetDuringTheRunStays) {
     EXPECT_EQ(agent.state().model->id, "new");
 }
 
-TEST(PromptOptionsOfARun, AChoiceThatForcesACallAppliesOnce) {
+TEST(PromptOptionsOfARun, ForcedToolChoice_AppliesOnce) {
     Requests requests;
     FauxProvider faux;
     faux.set_responses({requests.answer(calling({echo_call("x")})), requests.answer("done")});
@@ -387,7 +387,7 @@ TEST(PromptOptionsOfARun, AChoiceThatForcesACallAppliesOnce) {
     EXPECT_FALSE(requests.seen.at(1).options.tool_choice());
 }
 
-TEST(PromptOptionsOfARun, AStopTokenAborts) {
+TEST(PromptOptionsOfARun, StopToken_AbortsTheRun) {
     FauxProvider faux;
     faux.set_responses({"never", calling({echo_call("x")}), "fine"});
     Agent agent({.model = faux.model(), .tools = {echo_tool()}});
@@ -413,7 +413,7 @@ AgentTool slow_tool() {
     });
 }
 
-TEST(PromptOptionsOfARun, LimitsOfTime) {
+TEST(PromptOptionsOfARun, TimeLimits_EndTheRun) {
     for (const bool by_deadline : {false, true}) {
         auto clock = std::make_shared<testing::ManualClock>();
         FauxProvider faux;
@@ -431,7 +431,7 @@ TEST(PromptOptionsOfARun, LimitsOfTime) {
     }
 }
 
-TEST(PromptOptionsOfARun, ADeadlineThatHasPassed) {
+TEST(PromptOptionsOfARun, PassedDeadline_EndsTheRun) {
     auto clock = std::make_shared<testing::ManualClock>();
     FauxProvider faux;
     faux.set_responses({calling({echo_call("x")}), "fine"});
@@ -443,7 +443,7 @@ TEST(PromptOptionsOfARun, ADeadlineThatHasPassed) {
     EXPECT_EQ(result.outcome, RunOutcome::limited);
 }
 
-TEST(PromptOptionsOfARun, CopiesAreIndependent) {
+TEST(PromptOptionsOfARun, Copies_AreIndependent) {
     FauxProvider faux;
     const PromptOptions first = PromptOptions().temperature(0.1);
     const PromptOptions second = PromptOptions(first).temperature(0.9);
@@ -456,7 +456,7 @@ TEST(PromptOptionsOfARun, CopiesAreIndependent) {
     EXPECT_EQ(requests.seen.at(1).model.temperature, 0.9);
 }
 
-TEST(PromptOptionsOfARun, AModelWithoutAProviderIsRefused) {
+TEST(PromptOptionsOfARun, ModelWithoutProvider_IsRefused) {
     EXPECT_THROW((void)PromptOptions().model(BoundModel(Model{.id = "m"})), Error);
 }
 

@@ -14,7 +14,7 @@ namespace {
 
 using namespace agent_test;
 
-TEST(Run, EventsThatComeTogetherHaveOneTimeAndAToolsEndHasItsOwn) {
+TEST(Run, SimultaneousEvents_ShareOneTimestamp) {
     auto clock = std::make_shared<testing::ManualClock>();
     auto runtime = std::make_shared<const Runtime>(Runtime().with_clock(clock));
     FauxProvider faux;
@@ -35,7 +35,7 @@ TEST(Run, EventsThatComeTogetherHaveOneTimeAndAToolsEndHasItsOwn) {
     EXPECT_TRUE(ended);
 }
 
-TEST(Run, AListenerThatIsAwaitedTakesTime) {
+TEST(Run, AwaitedListener_DelaysLaterEvents) {
     auto clock = std::make_shared<testing::ManualClock>();
     auto runtime = std::make_shared<const Runtime>(Runtime().with_clock(clock));
     FauxProvider faux;
@@ -54,7 +54,7 @@ TEST(Run, AListenerThatIsAwaitedTakesTime) {
     }
 }
 
-TEST(Run, D6_AThrowingListenerKeepsNothingFromTheOthersAndClosesTheRun) {
+TEST(Run, D6_ThrowingListener_ClosesRunAndOthersGetEvents) {
     // At each event of a tool turn.
     for (int at = 1;; ++at) {
         FauxProvider faux;
@@ -93,7 +93,7 @@ TEST(Run, D6_AThrowingListenerKeepsNothingFromTheOthersAndClosesTheRun) {
     }
 }
 
-TEST(Run, D8_EventsCarryRunThreadTurnAndSeqWithoutGaps) {
+TEST(Run, D8_Events_CarryRunThreadTurnAndGaplessSeq) {
     auto store = std::make_shared<MemoryCheckpointer>();
     FauxProvider faux;
     faux.set_responses({calling({echo_call("a")}), "done"});
@@ -113,7 +113,7 @@ TEST(Run, D8_EventsCarryRunThreadTurnAndSeqWithoutGaps) {
     EXPECT_EQ(recorder.events.back().turn, 2u);
 }
 
-TEST(Run, D9_AFailedAnswerKeepsWhatWasStreamedAndItsTypedError) {
+TEST(Run, D9_FailedAnswer_KeepsStreamedContentAndTypedError) {
     FauxProvider faux;
     AssistantMessage failed =
         faux_assistant_message("half an ans", stop_reason::error, "slow down");
@@ -135,7 +135,7 @@ TEST(Run, D9_AFailedAnswerKeepsWhatWasStreamedAndItsTypedError) {
     EXPECT_EQ(agent.state().error_message, "slow down");
 }
 
-TEST(Run, D10_APartialNeverChangesAfterItsEvent) {
+TEST(Run, D10_Partial_NeverChangesAfterItsEvent) {
     FauxOptions small;
     small.token_size_min = small.token_size_max = 1;
     FauxProvider faux(small);
@@ -157,7 +157,7 @@ TEST(Run, D10_APartialNeverChangesAfterItsEvent) {
     EXPECT_EQ(as_seen.back(), "one two three four five six");
 }
 
-TEST(Run, D45_UpdatesWrapBlockEventsAndTheFinalMessageEndsIt) {
+TEST(Run, D45_Updates_WrapBlockEventsUntilFinalMessage) {
     FauxProvider faux;
     faux.set_responses({faux_assistant_message("hello")});
     Agent agent({.model = faux.model()});
@@ -171,7 +171,7 @@ TEST(Run, D45_UpdatesWrapBlockEventsAndTheFinalMessageEndsIt) {
             "message_update:text_end", "message_end:assistant", "turn_end", "agent_end"}));
 }
 
-TEST(Run, D30_AgentEndListsAllNewMessagesAlsoOfAFailedRun) {
+TEST(Run, D30_AgentEnd_ListsNewMessagesOfFailedRuns) {
     FauxProvider faux;
     faux.set_responses({calling({echo_call("a")})});
     Agent agent({.model = faux.model(), .tools = {echo_tool()}});
@@ -184,7 +184,7 @@ TEST(Run, D30_AgentEndListsAllNewMessagesAlsoOfAFailedRun) {
     EXPECT_TRUE(end->messages == result.new_messages);
 }
 
-TEST(Run, D31_AFailureBetweenTurnsIsAnnouncedWithoutATurn) {
+TEST(Run, D31_FailureBetweenTurns_IsAnnouncedWithoutATurn) {
     FauxProvider faux;
     faux.set_responses({"ok"});
     Agent agent({.model = faux.model(), .on_run_end = [](HookContext&) -> MessageList {
@@ -199,7 +199,7 @@ TEST(Run, D31_AFailureBetweenTurnsIsAnnouncedWithoutATurn) {
     EXPECT_STREQ(result.error().what(), "hook on_run_end failed: boom");
 }
 
-TEST(Run, D38_CancellingTheAwaitingCoroutineClosesTheRun) {
+TEST(Run, D38_CancellingTheAwaitingCoroutine_ClosesTheRun) {
     auto clock = std::make_shared<testing::ManualClock>();
     FauxOptions slow;
     slow.tokens_per_second = 1.0;
@@ -232,7 +232,7 @@ TEST(Run, D38_CancellingTheAwaitingCoroutineClosesTheRun) {
     EXPECT_FALSE(agent.state().is_streaming);
 }
 
-TEST(Run, D40_TheResultTellsHowItEnded) {
+TEST(Run, D40_Result_TellsHowTheRunEnded) {
     FauxProvider faux;
     faux.set_responses({"ok", faux_failure("down")});
     Agent agent({.model = faux.model()});
@@ -249,7 +249,7 @@ TEST(Run, D40_TheResultTellsHowItEnded) {
     EXPECT_EQ(agent.state().last_outcome, LastOutcome::abandoned);
 }
 
-TEST(Run, D24_ReachingTheTurnLimitIsAnOutcomeWithItsName) {
+TEST(Run, D24_TurnLimitReached_IsANamedOutcome) {
     FauxProvider faux;
     std::vector<FauxStep> steps;
     for (int i = 0; i < 5; ++i)
@@ -271,7 +271,7 @@ TEST(Run, D24_ReachingTheTurnLimitIsAnOutcomeWithItsName) {
     EXPECT_EQ(recorder.count(AgentEventType::turn_end), 3u);
 }
 
-TEST(Run, D24_ReachingMaxDurationIsAnOutcomeWithItsName) {
+TEST(Run, D24_MaxDurationReached_IsANamedOutcome) {
     auto clock = std::make_shared<testing::ManualClock>();
     FauxOptions slow;
     slow.tokens_per_second = 1.0;
@@ -290,7 +290,7 @@ TEST(Run, D24_ReachingMaxDurationIsAnOutcomeWithItsName) {
     EXPECT_FALSE(result.text().empty());
 }
 
-TEST(Run, D51_AnAbortAfterTheEndHasNoEffect) {
+TEST(Run, D51_AbortAfterEnd_HasNoEffect) {
     FauxProvider faux;
     faux.set_responses({"ok", "next"});
     Agent agent({.model = faux.model()});
@@ -302,7 +302,7 @@ TEST(Run, D51_AnAbortAfterTheEndHasNoEffect) {
     EXPECT_TRUE(run(agent.prompt("again")));
 }
 
-TEST(Run, D51_WaitForIdleIncludesTheLastListener) {
+TEST(Run, D51_WaitForIdle_IncludesTheLastListener) {
     FauxProvider faux;
     faux.set_responses({"ok"});
     Agent agent({.model = faux.model()});
@@ -328,7 +328,7 @@ TEST(Run, D51_WaitForIdleIncludesTheLastListener) {
     EXPECT_TRUE(done_when_idle);
 }
 
-TEST(Run, AnAbortFromAnotherThreadEndsAStalledModel) {
+TEST(Run, AbortFromAnotherThread_EndsStalledModel) {
     FauxProvider faux;
     AsyncEvent never;
     faux.set_responses({FauxStep([&](ModelRequest) -> Task<AssistantMessage> {
@@ -349,7 +349,7 @@ TEST(Run, AnAbortFromAnotherThreadEndsAStalledModel) {
     EXPECT_EQ(agent.state().messages.back().assistant()->error_message, "Request was aborted");
 }
 
-TEST(Run, AnAbortEndsAHookThatWaits) {
+TEST(Run, Abort_EndsWaitingHook) {
     FauxProvider faux;
     faux.set_responses({calling({echo_call("a")}), "never"});
     AsyncEvent never;
@@ -370,7 +370,7 @@ TEST(Run, AnAbortEndsAHookThatWaits) {
     EXPECT_TRUE(is_legal_transcript(agent.state().messages));
 }
 
-TEST(Run, DestroyingAnAgentDuringItsRunAbortsIt) {
+TEST(Run, DestroyingAgentDuringRun_AbortsTheRun) {
     FauxOptions yielding;
     yielding.yield_every_chunk = true;
     FauxProvider faux(yielding);
@@ -396,7 +396,7 @@ TEST(Run, DestroyingAnAgentDuringItsRunAbortsIt) {
     EXPECT_EQ(events_after, 0);
 }
 
-TEST(Run, AListenerMayDestroyTheAgentSubscribeAndCancelItself) {
+TEST(Run, Listener_MayDestroyAgentSubscribeOrCancelItself) {
     FauxProvider faux;
     faux.set_responses({"ok"});
     auto agent = std::make_unique<Agent>(AgentOptions{.model = faux.model()});
@@ -417,7 +417,7 @@ TEST(Run, AListenerMayDestroyTheAgentSubscribeAndCancelItself) {
     EXPECT_EQ(result.outcome, RunOutcome::aborted);
 }
 
-TEST(Run, AListenerThatPromptsItsOwnAgentGetsBusy) {
+TEST(Run, ListenerPromptsItsAgent_GetsBusy) {
     FauxProvider faux;
     faux.set_responses({"ok"});
     Agent agent({.model = faux.model()});
@@ -434,7 +434,7 @@ TEST(Run, AListenerThatPromptsItsOwnAgentGetsBusy) {
     EXPECT_EQ(code, ErrorCode::busy);
 }
 
-TEST(Run, DroppingASubscriptionKeepsItAScopedOneEndsIt) {
+TEST(Run, DroppedSubscription_EndsOnlyIfScoped) {
     FauxProvider faux;
     faux.set_responses({"ok", "ok"});
     Agent agent({.model = faux.model()});
@@ -451,7 +451,7 @@ TEST(Run, DroppingASubscriptionKeepsItAScopedOneEndsIt) {
     EXPECT_EQ(retained, 2 * before);
 }
 
-TEST(Run, DroppingAPulledRunAbortsIt) {
+TEST(Run, DroppingPulledRun_AbortsIt) {
     FauxProvider faux;
     faux.set_responses({faux_assistant_message("hello"), "next"});
     Agent agent({.model = faux.model()});
@@ -468,7 +468,7 @@ TEST(Run, DroppingAPulledRunAbortsIt) {
     EXPECT_TRUE(is_legal_transcript(agent.state().messages));
 }
 
-TEST(Run, TheLoopRunsWithoutAnAgent) {
+TEST(Run, LoopWithoutAgent_Runs) {
     FauxProvider faux;
     faux.set_responses({calling({echo_call("a")}), "done", "more"});
     AgentContext context;
@@ -521,7 +521,7 @@ AgentOptions options_with(const FauxProvider& faux, AgentTool tool) {
     return options;
 }
 
-TEST(RunAccount, D67_AToolsChargeIsPartOfTheResult) {
+TEST(RunAccount, D67_ToolCharge_IsPartOfTheResult) {
     FauxProvider faux = working_model();
     AgentTool work = tool<NoArgs>("work", "Works.", [](NoArgs, ToolContext& context) {
         context.charge(tokens(1000), 0.25);
@@ -534,7 +534,7 @@ TEST(RunAccount, D67_AToolsChargeIsPartOfTheResult) {
     EXPECT_DOUBLE_EQ(result.cost.value_or(-1), 0.25);
 }
 
-TEST(RunAccount, D67_AnUnknownPriceMakesTheCostOfTheRunUnknown) {
+TEST(RunAccount, D67_UnknownPrice_MakesTheRunCostUnknown) {
     FauxProvider faux = working_model();
     AgentTool work = tool<NoArgs>("work", "Works.", [](NoArgs, ToolContext& context) {
         context.charge(tokens(5), std::nullopt);
@@ -546,7 +546,7 @@ TEST(RunAccount, D67_AnUnknownPriceMakesTheCostOfTheRunUnknown) {
     EXPECT_FALSE(result.cost);
 }
 
-TEST(RunAccount, D67_AChargeCountsTowardTheSpendLimit) {
+TEST(RunAccount, D67_ToolCharge_CountsTowardTheSpendLimit) {
     FauxProvider faux = working_model();
     AgentTool work = tool<NoArgs>("work", "Works.", [](NoArgs, ToolContext& context) {
         context.charge(tokens(5), 2.0);
@@ -578,7 +578,7 @@ struct Judge {
     }
 };
 
-TEST(RunAccount, D70_AHookNamesItsModelsAndItsCalls) {
+TEST(RunAccount, D70_Hook_NamesItsModelsAndCalls) {
     FauxProvider faux;
     faux.set_responses({"answer"});
     FauxProvider helper;
@@ -598,7 +598,7 @@ TEST(RunAccount, D70_AHookNamesItsModelsAndItsCalls) {
     EXPECT_DOUBLE_EQ(result.cost.value_or(-1), 0.5);
 }
 
-TEST(RunAccount, D70_ANestedRunNamesItsParent) {
+TEST(RunAccount, D70_NestedRun_NamesItsParent) {
     FauxProvider faux = working_model();
     FauxProvider inner_faux;
     inner_faux.set_responses({"inner"});
@@ -629,7 +629,7 @@ TEST(RunAccount, D70_ANestedRunNamesItsParent) {
     EXPECT_FALSE(result.cost);
 }
 
-TEST(RunAccount, TheTraceContextOfAPromptReachesItsEvents) {
+TEST(RunAccount, TraceContextOfPrompt_ReachesItsEvents) {
     FauxProvider faux;
     faux.set_responses({"answer"});
     AgentOptions options;
@@ -644,7 +644,7 @@ TEST(RunAccount, TheTraceContextOfAPromptReachesItsEvents) {
     EXPECT_EQ(info->origin.trace->metadata.at("k").as_int64(), 1);
 }
 
-TEST(RunAccount, AToolOutsideOfARunHasNoIdentity) {
+TEST(RunAccount, ToolOutsideRun_HasNoIdentity) {
     ToolContext context("c", "t", std::stop_token(), Runtime::standard(),
                         [](Json) -> Task<> { co_return; });
     EXPECT_EQ(context.run().run_id, "");

@@ -29,7 +29,7 @@ std::string query(const JsonObject& arguments) {
     return std::string(arguments.at("q").as_string());
 }
 
-TEST(DynamicTool, ReturnsATextAStructJsonOrContent) {
+TEST(DynamicTool, Callable_ReturnsTextStructJsonOrContent) {
     const auto text = [](JsonObject arguments) {
         return query(arguments) + std::to_string(arguments.at("limit").as_int64());
     };
@@ -46,7 +46,7 @@ TEST(DynamicTool, ReturnsATextAStructJsonOrContent) {
     EXPECT_EQ(result_of(tool("t", "", query_schema(), content), {{"q", "a"}}).content.size(), 2u);
 }
 
-TEST(DynamicTool, MayBeACoroutineAndTakesTheContext) {
+TEST(DynamicTool, Coroutine_TakesTheContext) {
     const auto coroutine = [](JsonObject arguments, ToolContext& context) -> Task<std::string> {
         co_await context.update("half");
         co_return query(arguments);
@@ -56,14 +56,14 @@ TEST(DynamicTool, MayBeACoroutineAndTakesTheContext) {
     EXPECT_TRUE(result_of(tool("t", "", query_schema(), failing), {{"q", "b"}}).is_error);
 }
 
-TEST(DynamicTool, ArgumentsAreValidated) {
+TEST(DynamicTool, Arguments_AreValidated) {
     const ToolResultMessage result =
         result_of(tool("t", "", query_schema(), [](JsonObject) { return "ran"; }), {{"p", "a"}});
     EXPECT_TRUE(result.is_error);
     EXPECT_NE(text_of(result).find("q"), std::string::npos);
 }
 
-TEST(DynamicTool, MayBlock) {
+TEST(DynamicTool, BlockingCallable_RunsOnAnotherThread) {
     const std::thread::id here = std::this_thread::get_id();
     const auto block = [here](JsonObject arguments, ToolContext&) {
         return query(arguments) + (std::this_thread::get_id() == here ? " here" : " elsewhere");
@@ -72,7 +72,7 @@ TEST(DynamicTool, MayBlock) {
               "c elsewhere");
 }
 
-TEST(ToolConstraints, AreInTheSchemaAndValidated) {
+TEST(ToolConstraints, Constraints_AreInTheSchemaAndValidated) {
     AgentTool limited = tool<EchoArgs>("t", "", [](EchoArgs args) { return args.value; })
                             .describe("value", "A code")
                             .constrain("value", Constraints().pattern("^[A-Z]+$").max_length(3));
@@ -86,7 +86,7 @@ TEST(ToolConstraints, AreInTheSchemaAndValidated) {
     EXPECT_THROW((void)limited.constrain("value", Constraints().minimum(1)), Error);
 }
 
-TEST(BlockingToolProgress, ReachesTheListenersInOrderBeforeTheResult) {
+TEST(BlockingToolProgress, Progress_ReachesListenersInOrderBeforeTheResult) {
     FauxProvider faux;
     faux.set_responses({calling({echo_call("x")}), "done"});
     Agent agent({.model = faux.model(),
@@ -108,7 +108,7 @@ TEST(BlockingToolProgress, ReachesTheListenersInOrderBeforeTheResult) {
     for (std::size_t i = 0; i < seen.size(); ++i) EXPECT_EQ(seen[i], static_cast<std::int64_t>(i));
 }
 
-TEST(BlockingToolProgress, MoreThanListenersTakeIsDropped) {
+TEST(BlockingToolProgress, ExcessProgress_IsDropped) {
     FauxProvider faux;
     faux.set_responses({calling({echo_call("x")}), "done"});
     Agent agent({.model = faux.model(),
@@ -119,7 +119,7 @@ TEST(BlockingToolProgress, MoreThanListenersTakeIsDropped) {
     EXPECT_TRUE(run(agent.prompt("Go")));
 }
 
-TEST(BlockingToolProgress, IsRefusedInOtherTools) {
+TEST(BlockingToolProgress, ProgressOfNonblockingTool_IsRefused) {
     const ToolResultMessage result = result_of(tool<EchoArgs>("t", "",
                                                               [](EchoArgs, ToolContext& context) {
                                                                   context.report("x");
@@ -130,7 +130,7 @@ TEST(BlockingToolProgress, IsRefusedInOtherTools) {
     EXPECT_NE(text_of(result).find("update()"), std::string::npos);
 }
 
-TEST(BlockingToolProgress, AfterAnAbortIsIgnored) {
+TEST(BlockingToolProgress, ProgressAfterAbort_IsIgnored) {
     FauxProvider faux;
     faux.set_responses({calling({echo_call("x")}), "done"});
     auto ended = std::make_shared<std::atomic<bool>>(false);
@@ -167,7 +167,7 @@ struct Node {
 
 std::string forecast(std::string city, int days) { return city + " " + std::to_string(days); }
 
-TEST(NamedArguments, AreTheSchemaOfTheTool) {
+TEST(NamedArguments, Arguments_BecomeTheSchemaOfTheTool) {
     const AgentTool made = tool<"place", "days", "unit", "tags">(
         "forecast", "d",
         [](Place, std::optional<int>, Unit, std::vector<std::string>) { return "sunny"; });
@@ -182,7 +182,7 @@ TEST(NamedArguments, AreTheSchemaOfTheTool) {
         "required": ["place", "unit", "tags"]})"));
 }
 
-TEST(NamedArguments, ReachTheCallableInTheirOrder) {
+TEST(NamedArguments, Arguments_ReachTheCallableInOrder) {
     EXPECT_EQ(text_of(result_of(tool<"city", "days">("t", "", forecast),
                                 {{"days", 2}, {"city", "Oslo"}})),
               "Oslo 2");
@@ -196,13 +196,13 @@ TEST(NamedArguments, ReachTheCallableInTheirOrder) {
               R"(RomeNO-1fahrenheit{"a":1})");
 }
 
-TEST(NamedArguments, MayBeNone) {
+TEST(NamedArguments, NoArguments_AreAllowed) {
     const AgentTool clock = tool("now", "The time.", [] { return "noon"; });
     EXPECT_EQ(clock.parameters.source(), AgentTool::no_parameters().source());
     EXPECT_EQ(text_of(result_of(clock, {})), "noon");
 }
 
-TEST(NamedArguments, OfATypeThatContainsItself) {
+TEST(NamedArguments, RecursiveType_IsAccepted) {
     const auto count = [](Node node) { return std::to_string(node.children.size()); };
     const JsonObject leaf{{"name", "b"}, {"children", JsonArray()}};
     EXPECT_EQ(text_of(result_of(tool<"node">("t", "", count),
@@ -210,7 +210,7 @@ TEST(NamedArguments, OfATypeThatContainsItself) {
               "2");
 }
 
-TEST(NamedArguments, HaveConstraintsDefaultsAndDescriptions) {
+TEST(NamedArguments, Arguments_HaveConstraintsDefaultsAndDescriptions) {
     AgentTool made = tool<"city", "days">("t", "", forecast)
                          .describe("city", "City name")
                          .constrain("days", Constraints().minimum(1).default_value(3));
@@ -220,7 +220,7 @@ TEST(NamedArguments, HaveConstraintsDefaultsAndDescriptions) {
     EXPECT_NE(text_of(result).find("days"), std::string::npos);
 }
 
-TEST(NamedArguments, ThatAreMissingOrOfAnotherTypeAreSentBack) {
+TEST(NamedArguments, MissingOrMistypedArguments_AreSentBack) {
     EXPECT_TRUE(result_of(tool<"city", "days">("t", "", forecast), {{"city", "Oslo"}}).is_error);
     // The schema of an int has no bounds; its type does.
     const ToolResultMessage result = result_of(tool<"city", "days">("t", "", forecast),
@@ -229,7 +229,7 @@ TEST(NamedArguments, ThatAreMissingOrOfAnotherTypeAreSentBack) {
     EXPECT_NE(text_of(result).find("days"), std::string::npos) << text_of(result);
 }
 
-TEST(NamedArguments, OfACoroutineThatTakesTheContext) {
+TEST(NamedArguments, Coroutine_TakesTheContext) {
     const auto coroutine = [](std::string city, ToolContext& context) -> Task<std::string> {
         co_await context.update("half");
         co_return city + " " + context.tool_call_id();
@@ -238,7 +238,7 @@ TEST(NamedArguments, OfACoroutineThatTakesTheContext) {
               "Oslo ");
 }
 
-TEST(NamedArguments, MayBeMovedIntoTheCallable) {
+TEST(NamedArguments, Argument_MayBeMovedIntoTheCallable) {
     auto calls = std::make_unique<int>(0);
     auto count = [calls = std::move(calls)](std::vector<std::string> names) mutable {
         *calls += static_cast<int>(names.size());
@@ -249,7 +249,7 @@ TEST(NamedArguments, MayBeMovedIntoTheCallable) {
               "2");
 }
 
-TEST(NamedArguments, OfABlockingCallable) {
+TEST(NamedArguments, BlockingCallable_RunsOnAnotherThread) {
     const std::thread::id here = std::this_thread::get_id();
     const auto block = [here](std::string city, ToolContext&) {
         return city + (std::this_thread::get_id() == here ? " here" : " elsewhere");
@@ -258,7 +258,7 @@ TEST(NamedArguments, OfABlockingCallable) {
               "Oslo elsewhere");
 }
 
-TEST(AgentOfAModel, HasTheDefaultsOfAllOtherOptions) {
+TEST(AgentOfAModel, Model_GetsDefaultsForAllOtherOptions) {
     FauxProvider faux;
     faux.set_responses({"hello"});
     Agent agent(faux.model());
@@ -331,7 +331,7 @@ void expect_same_everywhere(AgentTool tool, AfterToolCallHook after, bool with_d
     for (const Json& details : seen.details) EXPECT_EQ(details, sanitized_details());
 }
 
-TEST(ToolText, InvalidUtf8IsReplacedOnceAndTheSameInEventsMemoryRequestAndStore) {
+TEST(ToolText, InvalidUtf8_IsReplacedOnceAndConsistently) {
     auto tool_with_details = tool<EchoArgs>("echo", "Returns bytes.", [](EchoArgs) {
         AgentToolResult result(invalid);
         result.details = invalid_details();
@@ -340,13 +340,13 @@ TEST(ToolText, InvalidUtf8IsReplacedOnceAndTheSameInEventsMemoryRequestAndStore)
     expect_same_everywhere(std::move(tool_with_details), {}, true);
 }
 
-TEST(ToolText, InvalidUtf8InAnExceptionIsReplaced) {
+TEST(ToolText, InvalidUtf8InException_IsReplaced) {
     auto throwing = tool<EchoArgs>(
         "echo", "Throws.", [](EchoArgs) -> std::string { throw std::runtime_error(invalid); });
     expect_same_everywhere(std::move(throwing), {}, false);
 }
 
-TEST(ToolText, InvalidUtf8OfAfterToolCallIsReplaced) {
+TEST(ToolText, InvalidUtf8OfAfterToolCall_IsReplaced) {
     AfterToolCallHook after = [](AfterToolCallContext&) {
         AfterToolCallResult changed;
         changed.content = ContentList<Content>{TextContent{invalid}};
@@ -356,7 +356,7 @@ TEST(ToolText, InvalidUtf8OfAfterToolCallIsReplaced) {
     expect_same_everywhere(echo_tool(), std::move(after), true);
 }
 
-TEST(ToolText, InvalidUtf8OfAnUpdateIsReplaced) {
+TEST(ToolText, InvalidUtf8OfUpdate_IsReplaced) {
     auto reporting =
         tool<EchoArgs>("echo", "Reports.", [](EchoArgs, ToolContext& ctx) -> Task<std::string> {
             Json partial = invalid_details();
@@ -376,7 +376,7 @@ TEST(ToolText, InvalidUtf8OfAnUpdateIsReplaced) {
     EXPECT_EQ(updates, std::vector<Json>{sanitized_details()});
 }
 
-TEST(ToolText, TheReasonOfABlockedCallIsSanitized) {
+TEST(ToolText, ReasonOfBlockedCall_IsSanitized) {
     FauxProvider faux;
     faux.set_responses({calling({echo_call("a")}), "done"});
     Agent agent({.model = faux.model(),

@@ -20,7 +20,7 @@ struct Where {
     int days = 3;
 };
 
-TEST(Tools, PlainStructsBecomeSchemaAndArguments) {
+TEST(Tools, PlainStructs_BecomeSchemaAndArguments) {
     AgentTool made = tool<Where>("forecast", "Says the weather.", [](Where args) {
                          return args.city + " " + std::to_string(args.days);
                      }).describe("city", "City name");
@@ -33,7 +33,7 @@ TEST(Tools, PlainStructsBecomeSchemaAndArguments) {
     EXPECT_EQ(run(agent.prompt("hi")).new_messages[2].text(), "Oslo 3");
 }
 
-TEST(Tools, D27_TheSchemaReachesTheModelAsGiven) {
+TEST(Tools, D27_Schema_ReachesTheModelAsGiven) {
     const Json schema = boost::json::parse(
         R"({"type":"object","properties":{"x":{"type":"string","title":"X"}},"$defs":{"unused":{}}})");
     AgentTool raw("raw", "Any.", JsonSchema(schema),
@@ -124,7 +124,7 @@ TEST(Tools, D84_ArgumentsReplacedByHook_Run) {
     EXPECT_EQ(call.result, "ran");
 }
 
-TEST(Tools, D4_InvalidArgumentsNameThePathAndWhatWasExpected) {
+TEST(Tools, D4_InvalidArguments_NamePathAndExpectation) {
     FauxProvider faux;
     faux.set_responses(
         {calling({faux_tool_call("forecast", {{"city", "Oslo"}, {"days", "soon"}}, "c1")}),
@@ -157,7 +157,7 @@ struct TurnArgs {
     std::optional<std::string> after;
 };
 
-TEST(Tools, D32_StartsComeInTheModelsOrderEndsAsTheyHappenResultsInCallOrder) {
+TEST(Tools, D32_ParallelCalls_StartInOrderAndEndIndependently) {
     Turns turns;
     auto waiting = tool<TurnArgs>("wait", "Waits.", [&](TurnArgs args) {
         return turns.wait(args.name, args.after.value_or(""));
@@ -181,7 +181,7 @@ TEST(Tools, D32_StartsComeInTheModelsOrderEndsAsTheyHappenResultsInCallOrder) {
               (std::vector<std::string>{"hi", "", "a", "Tool nope not found", "b", "done"}));
 }
 
-TEST(Tools, D24_NoMoreToolsRunAtOnceThanAllowed) {
+TEST(Tools, D24_ManyCalls_RunWithinTheConcurrencyLimit) {
     int running = 0;
     int most = 0;
     auto counting = tool<EchoArgs>("echo", "Counts.", [&](EchoArgs) -> Task<std::string> {
@@ -204,7 +204,7 @@ std::shared_ptr<const Runtime> runtime_with(const std::shared_ptr<testing::Manua
     return std::make_shared<const Runtime>(Runtime().with_clock(clock));
 }
 
-TEST(Tools, D24_AToolThatTakesTooLongIsStoppedAndTheModelTold) {
+TEST(Tools, D24_SlowTool_IsStoppedAndReportedToModel) {
     auto clock = std::make_shared<testing::ManualClock>();
     auto stuck = tool<EchoArgs>("echo", "Hangs.", [&](EchoArgs) -> Task<std::string> {
         co_await clock->sleep_for(std::chrono::hours(24));
@@ -229,7 +229,7 @@ public:
     std::string retained;
 };
 
-TEST(Tools, D24_LongResultsAreCutAndTheRestSpills) {
+TEST(Tools, D24_LongResult_IsCutAndSpilled) {
     std::string long_text;
     for (int i = 0; i < 60'000; ++i) long_text += "\xC3\xA4";
     auto talkative = tool<EchoArgs>("echo", "Talks.", [&](EchoArgs) { return long_text; });
@@ -248,7 +248,7 @@ TEST(Tools, D24_LongResultsAreCutAndTheRestSpills) {
     EXPECT_EQ(sink->retained, long_text);
 }
 
-TEST(Tools, D43_ACallRunsTheDefinitionThatItsRequestAdvertised) {
+TEST(Tools, D43_Call_RunsTheDefinitionItsRequestAdvertised) {
     FauxProvider faux;
     Agent* self = nullptr;
     auto replaced = tool<EchoArgs>("echo", "New.", [](EchoArgs) { return "new"; });
@@ -266,7 +266,7 @@ TEST(Tools, D43_ACallRunsTheDefinitionThatItsRequestAdvertised) {
     EXPECT_EQ(run(agent.prompt("again")).new_messages[2].text(), "new");
 }
 
-TEST(Tools, D43_ToolsSystemPromptAndReasoningSetDuringARunHoldFromTheNextRun) {
+TEST(Tools, D43_SettingsChangedDuringRun_ApplyFromNextRun) {
     FauxProvider faux;
     Requests requests;
     Agent* self = nullptr;
@@ -301,12 +301,12 @@ TEST(Tools, D43_ToolsSystemPromptAndReasoningSetDuringARunHoldFromTheNextRun) {
     EXPECT_TRUE(requests.seen[2].options.reasoning());
 }
 
-TEST(Tools, D52_AToolSaysWhatItMayDo) {
+TEST(Tools, D52_Tool_DeclaresItsRiskLevel) {
     EXPECT_EQ(echo_tool().risk_level, ToolRisk::writes);
     EXPECT_EQ(echo_tool().risk(ToolRisk::read_only).risk_level, ToolRisk::read_only);
 }
 
-TEST(Tools, D28_BlockingToolsRunOnTheWorkerPool) {
+TEST(Tools, D28_BlockingTools_RunOnTheWorkerPool) {
     const std::thread::id loop = std::this_thread::get_id();
     std::atomic<bool> elsewhere = false;
     auto blocking = blocking_tool<EchoArgs>("echo", "Blocks.", [&](EchoArgs args) {
@@ -320,7 +320,7 @@ TEST(Tools, D28_BlockingToolsRunOnTheWorkerPool) {
     EXPECT_TRUE(elsewhere);
 }
 
-TEST(Tools, OneCallsFailureIsItsOwnResult) {
+TEST(Tools, FailureOfOneCall_IsItsOwnResult) {
     auto failing = tool<EchoArgs>(
         "fail", "Fails.", [](EchoArgs) -> std::string { throw std::runtime_error("boom"); });
     auto failing_later = tool<EchoArgs>("later", "Fails.", [](EchoArgs) -> Task<std::string> {
@@ -338,7 +338,7 @@ TEST(Tools, OneCallsFailureIsItsOwnResult) {
               (std::vector<std::string>{"hi", "", "boom", "echo: b", "later boom", "done"}));
 }
 
-TEST(Tools, ProgressIsDeliveredBeforeUpdateReturnsAndNotAfterTheEnd) {
+TEST(Tools, Progress_IsDeliveredBeforeUpdateReturns) {
     std::vector<std::string> seen;
     Agent* self = nullptr;
     std::shared_ptr<ToolContext> retained;
@@ -363,7 +363,7 @@ TEST(Tools, ProgressIsDeliveredBeforeUpdateReturnsAndNotAfterTheEnd) {
     EXPECT_EQ(seen, (std::vector<std::string>{"event", "after update"}));
 }
 
-TEST(Tools, D8_EventsOfParallelToolsReachAnAwaitedListenerInTheirOrder) {
+TEST(Tools, D8_EventsOfParallelTools_ReachListenerInOrder) {
     FauxProvider faux;
     faux.set_responses({calling({echo_call("1", "c1"), echo_call("2", "c2"), echo_call("3", "c3"),
                                  echo_call("4", "c4")}),
@@ -388,7 +388,7 @@ TEST(Tools, D8_EventsOfParallelToolsReachAnAwaitedListenerInTheirOrder) {
     }
 }
 
-TEST(Tools, ASequentialToolMakesTheBatchSequential) {
+TEST(Tools, SequentialTool_MakesTheBatchSequential) {
     Turns turns;
     auto waiting = tool<TurnArgs>("wait", "Waits.", [&](TurnArgs args) -> Task<std::string> {
         co_await yield_now();
@@ -411,7 +411,7 @@ TEST(Tools, ASequentialToolMakesTheBatchSequential) {
                                                "tool_execution_end:b", "message_end:tool_result"}));
 }
 
-TEST(Tools, InstantAndWaitingCallsOfOneBatchKeepTheirOrder) {
+TEST(Tools, InstantAndWaitingCalls_KeepTheirOrder) {
     auto instant = tool<Where>("instant", "Answers at once.",
                                [](Where args) { return "instant " + args.city; });
     auto waiting =
@@ -443,7 +443,7 @@ TEST(Tools, InstantAndWaitingCallsOfOneBatchKeepTheirOrder) {
     EXPECT_EQ(ended, (std::vector<std::string>{"a", "c", "b", "d", "e"}));
 }
 
-TEST(Tools, ACallThatAHookMadeSequentialIsAskedAboutOnce) {
+TEST(Tools, CallMadeSequentialByHook_IsAskedOnce) {
     AgentTool echo = tool<Where>("echo", "Echo.", [](Where args) { return args.city; });
     AgentTool alone =
         tool<Where>("alone", "Echo, alone.", [](Where args) { return args.city; }).sequential();
@@ -466,7 +466,7 @@ TEST(Tools, ACallThatAHookMadeSequentialIsAskedAboutOnce) {
     EXPECT_EQ(asked, 1);
 }
 
-TEST(Tools, D4_ArgumentErrorsNameEveryFieldAndDoNotRepeatTheSchema) {
+TEST(Tools, D4_ArgumentErrors_NameEveryFieldWithoutTheSchema) {
     struct Span {
         std::string path;
         int count;
@@ -489,7 +489,7 @@ TEST(Tools, D4_ArgumentErrorsNameEveryFieldAndDoNotRepeatTheSchema) {
               "- count: expected integer, found string \"many\"");
 }
 
-TEST(Tools, ResultsOfToolsHaveDecimalNumbers) {
+TEST(Tools, ToolResults_HaveDecimalNumbers) {
     struct Height {
         double metres = 1.5;
     };
@@ -515,7 +515,7 @@ std::string name_problem(std::vector<std::string> names) {
     return "accepted";
 }
 
-TEST(ToolList, RejectsDuplicateAndInvalidNames) {
+TEST(ToolList, DuplicateOrInvalidNames_AreRejected) {
     EXPECT_EQ(name_problem({"a", "B-2", "c_3", std::string(64, 'x')}), "accepted");
     EXPECT_EQ(name_problem({"a", "b", "a"}),
               "duplicate tool name 'a': each tool of an agent needs a name of its own");
@@ -527,7 +527,7 @@ TEST(ToolList, RejectsDuplicateAndInvalidNames) {
     EXPECT_LT(name_problem({std::string(100000, 'x')}).size(), 300u);
 }
 
-TEST(ToolList, AFailedPushBackLeavesTheListAsItWas) {
+TEST(ToolList, FailedPushBack_LeavesTheListUnchanged) {
     AgentTool echo = tool<Where>("echo", "Echo.", [](Where args) { return args.city; });
     ToolList list{echo};
     EXPECT_THROW(list.push_back(echo), Error);
@@ -575,7 +575,7 @@ public:
     bool side_effects_over = true;
 };
 
-TEST(ToolStop, D7_AToolWithoutAContextIsCancelledAtOnce) {
+TEST(ToolStop, D7_ToolWithoutContext_IsCancelledAtOnce) {
     Stop stop({echo_call("a")});
     auto hanging = tool<EchoArgs>("echo", "Hangs.", [&](EchoArgs) { return stop.hang(); });
     const RunResult result = stop.prompt({hanging});
@@ -585,7 +585,7 @@ TEST(ToolStop, D7_AToolWithoutAContextIsCancelledAtOnce) {
               "The call was interrupted by an abort; whether it took effect is unknown.");
 }
 
-TEST(ToolStop, D7_AToolThatDoesNotAskForItsTokenIsCancelledAtOnce) {
+TEST(ToolStop, D7_ToolWithUnusedToken_IsCancelledAtOnce) {
     Stop stop({echo_call("a")});
     auto hanging = tool<EchoArgs>("echo", "Hangs.", [&](EchoArgs, ToolContext& context) {
         EXPECT_EQ(context.tool_call_id(), "c1");
@@ -595,7 +595,7 @@ TEST(ToolStop, D7_AToolThatDoesNotAskForItsTokenIsCancelledAtOnce) {
     EXPECT_EQ(stop.took.at("c1"), 0s);
 }
 
-TEST(ToolStop, D7_AToolThatHasItsTokenAndIgnoresItIsCancelledAfterTheGrace) {
+TEST(ToolStop, D7_ToolThatIgnoresToken_IsCancelledAfterGrace) {
     Stop stop({echo_call("a")});
     auto ignoring = tool<EchoArgs>("echo", "Hangs.", [&](EchoArgs, ToolContext& context) {
         EXPECT_FALSE(context.stop_token().stop_requested());
@@ -605,7 +605,7 @@ TEST(ToolStop, D7_AToolThatHasItsTokenAndIgnoresItIsCancelledAfterTheGrace) {
     EXPECT_EQ(stop.took.at("c1"), 2s);
 }
 
-TEST(ToolStop, D7_ACopyOfTheContextCountsAsTheToken) {
+TEST(ToolStop, D7_CopyOfContext_CountsAsTheToken) {
     Stop stop({echo_call("a")});
     std::shared_ptr<ToolContext> copy;
     auto ignoring = tool<EchoArgs>("echo", "Hangs.", [&](EchoArgs, ToolContext& context) {
@@ -626,7 +626,7 @@ Task<std::string> clean_up(Stop& stop, std::stop_token token) {
     co_return std::string("cleaned up");
 }
 
-TEST(ToolStop, D7_AToolThatHandlesItsTokenEndsByItself) {
+TEST(ToolStop, D7_ToolThatHandlesToken_EndsByItself) {
     Stop stop({echo_call("a")});
     auto handling = tool<EchoArgs>("echo", "Stops.", [&](EchoArgs, ToolContext& context) {
         return clean_up(stop, context.stop_token());
@@ -652,7 +652,7 @@ Task<std::string> clean_up_when_cancelled(Stop& stop) {
     co_return std::string();
 }
 
-TEST(ToolStop, D7_TheSideEffectsOfACancelledToolEndBeforeItsResult) {
+TEST(ToolStop, D7_SideEffectsOfCancelledTool_PrecedeItsResult) {
     Stop stop({echo_call("a")});
     auto hanging =
         tool<EchoArgs>("echo", "Hangs.", [&](EchoArgs) { return clean_up_when_cancelled(stop); });
@@ -661,7 +661,7 @@ TEST(ToolStop, D7_TheSideEffectsOfACancelledToolEndBeforeItsResult) {
     EXPECT_TRUE(stop.side_effects_over);
 }
 
-TEST(ToolStop, D7_EachToolOfABatchEndsByItsOwnRule) {
+TEST(ToolStop, D7_ToolsOfBatch_EndByTheirOwnRules) {
     Stop stop({faux_tool_call("ignoring", {{"value", "a"}}, "slow"),
                faux_tool_call("hanging", {{"value", "b"}}, "quick")});
     auto ignoring = tool<EchoArgs>("ignoring", "Hangs.",
@@ -676,7 +676,7 @@ TEST(ToolStop, D7_EachToolOfABatchEndsByItsOwnRule) {
     EXPECT_EQ(stop.took.at("slow"), 2s);
 }
 
-TEST(ToolStop, D7_ASubAgentIsAbortedAtOnceAndCloses) {
+TEST(ToolStop, D7_SubAgent_IsAbortedAtOnceAndCloses) {
     Stop stop({echo_call("a")});
     FauxOptions slow;
     slow.tokens_per_second = 1.0;
@@ -698,7 +698,7 @@ TEST(ToolStop, D7_ASubAgentIsAbortedAtOnceAndCloses) {
     EXPECT_FALSE(child.state().is_streaming);
 }
 
-TEST(ToolStop, D24_AToolWithoutAContextIsCancelledAtItsTimeLimit) {
+TEST(ToolStop, D24_ToolWithoutContext_IsCancelledAtTimeLimit) {
     Stop stop({echo_call("a")});
     auto sleeping = tool<EchoArgs>("echo", "Sleeps.", [&](EchoArgs) -> Task<std::string> {
                         co_await stop.clock->sleep_for(24h);

@@ -64,7 +64,7 @@ const StructuredOutputError& structured_error(const RunResult& result) {
     return dynamic_cast<const StructuredOutputError&>(result.error());
 }
 
-TEST(TypedAnswer, D80_ToolsRunFirstAndTheAnswerIsACall) {
+TEST(TypedAnswer, D80_Tools_RunBeforeTheAnswerCall) {
     Requests requests;
     FauxProvider faux;
     faux.set_responses({requests.answer(calling({echo_call("x")})),
@@ -89,7 +89,7 @@ TEST(TypedAnswer, D80_ToolsRunFirstAndTheAnswerIsACall) {
     EXPECT_EQ(requests.seen.at(2).tools->size(), 1u);
 }
 
-TEST(TypedAnswer, D80_TheEndpointEnforcesTheFormIfItCan) {
+TEST(TypedAnswer, D80_CapableEndpoint_EnforcesTheForm) {
     Requests requests;
     FauxProvider faux;
     faux.set_responses(
@@ -105,7 +105,7 @@ TEST(TypedAnswer, D80_TheEndpointEnforcesTheFormIfItCan) {
     }
 }
 
-TEST(TypedAnswer, D80_AnInvalidAnswerIsSentBack) {
+TEST(TypedAnswer, D80_InvalidAnswer_IsSentBack) {
     for (const bool by_endpoint : {false, true}) {
         Requests requests;
         FauxProvider faux;
@@ -126,7 +126,7 @@ TEST(TypedAnswer, D80_AnInvalidAnswerIsSentBack) {
     }
 }
 
-TEST(TypedAnswer, D80_ATextInsteadOfTheCall) {
+TEST(TypedAnswer, D80_TextInsteadOfCall_IsSentBack) {
     Requests requests;
     FauxProvider faux;
     faux.set_responses({requests.answer("I would go to Rome."),
@@ -139,7 +139,7 @@ TEST(TypedAnswer, D80_ATextInsteadOfTheCall) {
     EXPECT_NE(requests.seen.at(1).messages.back().text().find("Call the tool"), std::string::npos);
 }
 
-TEST(TypedAnswer, D80_AfterTheRetriesTheRunFails) {
+TEST(TypedAnswer, D80_ExhaustedRetries_FailTheRun) {
     FauxProvider faux;
     faux.set_responses({calling({answer_call(bad_plan())}), calling({answer_call(bad_plan())}),
                         calling({answer_call(bad_plan())})});
@@ -157,7 +157,7 @@ TEST(TypedAnswer, D80_AfterTheRetriesTheRunFails) {
     EXPECT_FALSE(agent.state().error_message.empty());
 }
 
-TEST(TypedAnswer, D80_ARefusalIsNotRetried) {
+TEST(TypedAnswer, D80_Refusal_IsNotRetried) {
     FauxProvider faux;
     faux.set_responses({faux_assistant_message("I must not.", "refusal")});
     Agent agent({.model = faux.model()});
@@ -166,7 +166,7 @@ TEST(TypedAnswer, D80_ARefusalIsNotRetried) {
     EXPECT_EQ(faux.call_count(), 1u);
 }
 
-TEST(TypedAnswer, D80_ARunThatEndsWithoutAnAnswerFails) {
+TEST(TypedAnswer, D80_RunWithoutAnswer_Fails) {
     FauxProvider faux;
     faux.set_responses({calling({echo_call("x")})});
     Agent agent({.model = faux.model(),
@@ -177,7 +177,7 @@ TEST(TypedAnswer, D80_ARunThatEndsWithoutAnAnswerFails) {
     EXPECT_EQ(structured_error(plan).failure(), StructuredFailure::invalid);
 }
 
-TEST(TypedAnswer, D80_OtherFailuresKeepTheirOutcome) {
+TEST(TypedAnswer, D80_OtherFailures_KeepTheirOutcome) {
     FauxProvider faux;
     faux.set_responses({faux_failure("down")});
     Agent agent({.model = faux.model()});
@@ -187,7 +187,7 @@ TEST(TypedAnswer, D80_OtherFailuresKeepTheirOutcome) {
     EXPECT_FALSE(plan.value);
 }
 
-TEST(TypedAnswer, D80_TheAnswerEndsTheRunAndQueuedInputsWait) {
+TEST(TypedAnswer, D80_Answer_EndsTheRunAndQueuedInputsWait) {
     FauxProvider faux;
     faux.set_responses({calling({answer_call(good_plan()), echo_call("x")}), "Gladly.", "Later."});
     Agent agent({.model = faux.model(), .tools = {echo_tool()}});
@@ -198,7 +198,7 @@ TEST(TypedAnswer, D80_TheAnswerEndsTheRunAndQueuedInputsWait) {
     EXPECT_EQ(run(agent.prompt("Thanks")).text(), "Later.");
 }
 
-TEST(TypedAnswer, D80_IsStoredAndFoundByItsId) {
+TEST(TypedAnswer, D80_Answer_IsStoredInTheThread) {
     auto store = std::make_shared<MemoryCheckpointer>();
     FauxProvider faux;
     faux.set_responses({calling({answer_call(good_plan())}), "I am not asked."});
@@ -211,7 +211,7 @@ TEST(TypedAnswer, D80_IsStoredAndFoundByItsId) {
     EXPECT_TRUE(run(agent.prompt("Thanks")));
 }
 
-TEST(TypedAnswer, D80_AnInputThatWasAnsweredBeforeHasItsValue) {
+TEST(TypedAnswer, D80_RepeatedInput_ReturnsTheStoredValue) {
     auto store = std::make_shared<MemoryCheckpointer>();
     FauxProvider faux;
     faux.set_responses({good_text().c_str()});
@@ -223,7 +223,7 @@ TEST(TypedAnswer, D80_AnInputThatWasAnsweredBeforeHasItsValue) {
     EXPECT_EQ(faux.call_count(), 1u);
 }
 
-TEST(TypedAnswer, D80_AToolOfTheSameNameIsRefused) {
+TEST(TypedAnswer, D80_ToolOfTheSameName_IsRefused) {
     FauxProvider faux;
     Agent agent({.model = faux.model(),
                  .tools = {tool<EchoArgs>("structured_output", "", [](EchoArgs) { return "x"; })}});
@@ -231,7 +231,7 @@ TEST(TypedAnswer, D80_AToolOfTheSameNameIsRefused) {
     EXPECT_FALSE(agent.state().is_streaming);
 }
 
-TEST(TypedAnswer, D80_ReasoningIsNotCombinedWithAForcedCall) {
+TEST(TypedAnswer, D80_Reasoning_IsNotCombinedWithForcedCall) {
     Requests requests;
     FauxProvider faux;
     faux.set_responses({requests.answer(calling({answer_call(good_plan())}))});
@@ -240,7 +240,7 @@ TEST(TypedAnswer, D80_ReasoningIsNotCombinedWithAForcedCall) {
     EXPECT_FALSE(requests.seen.at(0).options.tool_choice());
 }
 
-TEST(TypedAnswer, ValuesThatAreNotObjects) {
+TEST(TypedAnswer, NonObjectValue_IsReturned) {
     FauxProvider faux;
     faux.set_responses({calling({answer_call({{"value", JsonArray{1, 2, 3}}})})});
     Agent agent({.model = faux.model()});
@@ -249,7 +249,7 @@ TEST(TypedAnswer, ValuesThatAreNotObjects) {
     EXPECT_EQ(*numbers, (std::vector<int>{1, 2, 3}));
 }
 
-TEST(TypedAnswer, IsReadWhileItIsStreamed) {
+TEST(TypedAnswer, StreamedAnswer_IsReadIncrementally) {
     for (const bool by_endpoint : {false, true}) {
         FauxProvider faux;
         if (by_endpoint) {
@@ -274,7 +274,7 @@ TEST(TypedAnswer, IsReadWhileItIsStreamed) {
     }
 }
 
-TEST(TypedAnswer, PartialValuesThatAreNotObjects) {
+TEST(TypedAnswer, PartialNonObjectValue_IsReturned) {
     FauxProvider faux;
     faux.set_responses({calling({answer_call({{"value", JsonArray{100, 200, 300}}})})});
     Agent agent({.model = faux.model()});
@@ -298,7 +298,7 @@ Task<TypedResult<Plan>> pull(Agent& agent, std::size_t* events) {
     co_return result;
 }
 
-TEST(TypedAnswer, AsAStreamOfEvents) {
+TEST(TypedAnswer, PulledEvents_EndWithTheAnswer) {
     FauxProvider faux;
     faux.set_responses({calling({answer_call(good_plan())})});
     Agent agent({.model = faux.model()});
@@ -309,7 +309,7 @@ TEST(TypedAnswer, AsAStreamOfEvents) {
     EXPECT_GT(events, 5u);
 }
 
-TEST(TypedAnswer, D7_AnAbortAtAnyEventLeavesALegalHistory) {
+TEST(TypedAnswer, D7_AbortAtAnyEvent_LeavesALegalHistory) {
     bool reached = true;
     for (std::uint64_t at = 1; reached; ++at) {
         FauxProvider faux;

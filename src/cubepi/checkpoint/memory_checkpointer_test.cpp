@@ -16,7 +16,7 @@ namespace cubepi {
 
 namespace {
 
-TEST(MemoryCheckpointer, conforms) {
+TEST(MemoryCheckpointer, Store_ConformsToTheContract) {
     auto clock = std::make_shared<testing::ManualClock>();
     testing::StoreUnderTest subject;
     subject.make = [clock] {
@@ -30,7 +30,7 @@ TEST(MemoryCheckpointer, conforms) {
     }
 }
 
-TEST(MemoryCheckpointer, D22_a_loaded_list_can_grow_while_the_store_does) {
+TEST(MemoryCheckpointer, D22_LoadedList_CanGrowIndependentlyOfTheStore) {
     MemoryCheckpointer store;
     MessageList first;
     first.push_back(user_message("one"));
@@ -68,7 +68,7 @@ private:
     MemoryCheckpointer inner_;
 };
 
-TEST(StoreConformance, D20_finds_a_store_that_does_not_look_at_the_position) {
+TEST(StoreConformance, D20_StoreThatIgnoresPosition_IsDetected) {
     testing::StoreUnderTest subject;
     subject.make = [] { return std::make_shared<Forgetful>(); };
     const std::vector<testing::StoreFailure> failures = testing::check_store(subject);
@@ -77,7 +77,7 @@ TEST(StoreConformance, D20_finds_a_store_that_does_not_look_at_the_position) {
     EXPECT_GT(testing::store_checks().size(), 25U);
 }
 
-TEST(ClaimOwner, D50_names_this_process_the_same_at_every_call) {
+TEST(ClaimOwner, D50_CurrentProcess_HasAConstantOwner) {
     const ClaimOwner owner = current_process_owner();
     EXPECT_EQ(owner.pid, getpid());
     EXPECT_FALSE(owner.owner_id.empty());
@@ -86,20 +86,20 @@ TEST(ClaimOwner, D50_names_this_process_the_same_at_every_call) {
     EXPECT_NE(owner.description.find(std::to_string(getpid())), std::string::npos);
 }
 
-TEST(ClaimOwner, D50_a_running_process_is_not_dead) {
+TEST(ClaimOwner, D50_RunningProcess_IsNotDead) {
     EXPECT_FALSE(is_dead_owner(current_process_owner()));
     ClaimOwner init = current_process_owner();
     init.pid = 1;
     EXPECT_TRUE(is_dead_owner(init)) << "another process has the id now, with another start";
 }
 
-TEST(ClaimOwner, D50_a_process_before_the_last_boot_is_dead) {
+TEST(ClaimOwner, D50_ProcessFromBeforeLastBoot_IsDead) {
     ClaimOwner owner = current_process_owner();
     owner.boot_id = "another boot";
     EXPECT_TRUE(is_dead_owner(owner));
 }
 
-TEST(ClaimOwner, D50_nothing_is_known_of_other_hosts) {
+TEST(ClaimOwner, D50_ProcessOfOtherHost_IsNotReportedDead) {
     ClaimOwner owner = current_process_owner();
     owner.host = "another host";
     owner.pid = 0x7ffffff0;
@@ -107,7 +107,7 @@ TEST(ClaimOwner, D50_nothing_is_known_of_other_hosts) {
     EXPECT_FALSE(is_dead_owner(ClaimOwner()));
 }
 
-TEST(ClaimOwner, D50_a_child_is_another_owner_and_dead_as_soon_as_it_ends) {
+TEST(ClaimOwner, D50_EndedChild_IsAnotherDeadOwner) {
     const ClaimOwner parent = current_process_owner();
     const pid_t child = fork();
     if (child == 0) _exit(current_process_owner().owner_id != parent.owner_id ? 0 : 1);

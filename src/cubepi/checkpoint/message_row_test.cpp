@@ -21,12 +21,12 @@ namespace cubepi::detail {
 
 namespace {
 
-TEST_F(MessageRowReaderTest, reads_what_the_plain_reader_reads) {
+TEST_F(MessageRowReaderTest, ValidRow_EqualsThePlainReader) {
     for (const std::string_view message : stored_messages) expect_same(message);
     EXPECT_EQ(refused, 0);
 }
 
-TEST_F(MessageRowReaderTest, shares_the_texts_that_messages_have_in_common) {
+TEST_F(MessageRowReaderTest, RepeatedTexts_AreSharedBetweenMessages) {
     const std::string user =
         packed(parse_lenient(R"({"role": "user", "content": [], "metadata": {}, "run_id": "r"})"));
     const std::string assistant = packed(parse_lenient(
@@ -44,7 +44,7 @@ TEST_F(MessageRowReaderTest, shares_the_texts_that_messages_have_in_common) {
               second.assistant()->model_id.c_str());
 }
 
-TEST_F(MessageRowReaderTest, refuses_what_the_plain_reader_refuses) {
+TEST_F(MessageRowReaderTest, InvalidRow_IsRefusedByBothReaders) {
     const std::vector<std::string_view> broken = {
         "{}",
         R"({"role": "user"})",
@@ -65,7 +65,7 @@ TEST_F(MessageRowReaderTest, refuses_what_the_plain_reader_refuses) {
     expect_same("", "{}");
 }
 
-TEST_F(MessageRowReaderTest, D71_the_metadata_of_the_column_wins_unless_it_is_that_of_the_payload) {
+TEST_F(MessageRowReaderTest, D71_MetadataColumn_OverridesDifferentPayload) {
     const std::vector<std::string_view> columns = {"{}",
                                                    "{ }",
                                                    R"({"a": 1})",
@@ -97,7 +97,7 @@ TEST_F(MessageRowReaderTest, D71_the_metadata_of_the_column_wins_unless_it_is_th
     EXPECT_TRUE(reader.read(payload, "{}").metadata().empty());
 }
 
-TEST_F(MessageRowReaderTest, the_last_of_several_members_with_one_key_counts) {
+TEST_F(MessageRowReaderTest, DuplicateKeys_UseTheLastValue) {
     const auto map = [](const std::vector<std::pair<std::string_view, Json>>& members) {
         std::string bytes(1, static_cast<char>(0x80U | members.size()));
         for (const auto& [key, value] : members) bytes += packed(Json(key)) + packed(value);
@@ -129,7 +129,7 @@ TEST_F(MessageRowReaderTest, the_last_of_several_members_with_one_key_counts) {
     EXPECT_EQ(refused, 0);
 }
 
-TEST_F(MessageRowReaderTest, reads_every_format_of_a_value) {
+TEST_F(MessageRowReaderTest, EveryValueFormat_IsRead) {
     // Texts and keys as binary data, and with sizes and numbers of more bytes than necessary.
     const std::string user = std::string("\x83\xa4role\xa4user\xa7") + "content\x90\xa9timestamp";
     for (const std::string& number : {std::string("\x05"),
@@ -178,7 +178,7 @@ TEST_F(MessageRowReaderTest, reads_every_format_of_a_value) {
                 "{}");
 }
 
-TEST_F(MessageRowReaderTest, the_limit_of_nesting_is_that_of_the_plain_reader) {
+TEST_F(MessageRowReaderTest, NestingLimit_EqualsThePlainReader) {
     for (const char* role : {"user", "assistant"}) {
         for (int depth = 560; depth < 590; ++depth) {
             Json nested = JsonArray();
@@ -194,7 +194,7 @@ TEST_F(MessageRowReaderTest, the_limit_of_nesting_is_that_of_the_plain_reader) {
     EXPECT_LT(refused, 120);
 }
 
-TEST_F(MessageRowReaderTest, D71_reads_the_recorded_databases_as_the_plain_reader_does) {
+TEST_F(MessageRowReaderTest, D71_RecordedDatabases_EqualThePlainReader) {
     int count = 0;
     for (const auto& entry : std::filesystem::directory_iterator(
              cubepi::testing::source_path("tests/conformance/databases"))) {
@@ -383,7 +383,7 @@ private:
     std::mt19937 engine_{71};
 };
 
-TEST_F(MessageRowReaderTest, reads_messages_of_every_kind_as_the_plain_reader_does) {
+TEST_F(MessageRowReaderTest, MessagesOfEveryKind_EqualThePlainReader) {
     Messages made;
     constexpr int count = 20'000 / test_step;
     for (int i = 0; i < count; ++i) ASSERT_TRUE(expect_same(made.next())) << i;
@@ -392,7 +392,7 @@ TEST_F(MessageRowReaderTest, reads_messages_of_every_kind_as_the_plain_reader_do
     EXPECT_LT(refused, count / 2);
 }
 
-TEST_F(MessageRowReaderTest, reads_damaged_data_as_the_plain_reader_does) {
+TEST_F(MessageRowReaderTest, DamagedData_EqualsThePlainReader) {
     Messages made;
     std::vector<std::string> payloads;
     for (const std::string_view message : stored_messages)

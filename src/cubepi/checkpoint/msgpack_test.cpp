@@ -34,7 +34,7 @@ std::string bytes_of(std::initializer_list<int> values) {
     return bytes;
 }
 
-TEST(MessagePack, D71_writes_what_python_writes) {
+TEST(MessagePack, D71_Write_EqualsPython) {
     // The right sides: msgpack.packb(value, use_bin_type=True).hex()
     EXPECT_EQ(hex(packed(nullptr)), "c0");
     EXPECT_EQ(hex(packed(true)), "c3");
@@ -63,7 +63,7 @@ TEST(MessagePack, D71_writes_what_python_writes) {
     EXPECT_EQ(hex(packed(JsonArray(16, nullptr))).substr(0, 8), "dc0010c0");
 }
 
-TEST(MessagePack, D41_reads_what_it_wrote_in_the_same_order) {
+TEST(MessagePack, D41_WrittenValue_IsReadInTheSameOrder) {
     JsonObject object;
     for (const char* key :
          {"z", "a", "m", "key of more than 31 bytes, which has a size of its own"})
@@ -85,12 +85,12 @@ TEST(MessagePack, D41_reads_what_it_wrote_in_the_same_order) {
     EXPECT_EQ(packed(read), packed(object));
 }
 
-TEST(MessagePack, invalid_utf8_becomes_the_replacement_character) {
+TEST(MessagePack, InvalidUtf8_BecomesTheReplacementCharacter) {
     EXPECT_EQ(hex(packed("a\xff")), "a461efbfbd");
     EXPECT_EQ(detail::parse_msgpack("\xa2\x61\xff").as_string(), "a\xef\xbf\xbd");
 }
 
-TEST(MessagePack, reads_every_format) {
+TEST(MessagePack, EveryFormat_IsRead) {
     EXPECT_EQ(detail::parse_msgpack(bytes_of({0xca, 0x3f, 0x80, 0, 0})), Json(1.0));
     EXPECT_EQ(detail::parse_msgpack("\xc4\x01x").as_string(), "x");
     EXPECT_EQ(detail::parse_msgpack(bytes_of({0xd1, 0xff, 0x7f})), Json(-129));
@@ -100,7 +100,7 @@ TEST(MessagePack, reads_every_format) {
     EXPECT_EQ(detail::parse_msgpack(bytes_of({0xdd, 0, 0, 0, 1, 0xc0})), Json(JsonArray{nullptr}));
 }
 
-TEST(MessagePack, refuses_other_data) {
+TEST(MessagePack, InvalidData_IsRefused) {
     const std::string deep(700, '\x91');
     for (const std::string& data :
          {std::string(), bytes_of({0xa5, 'a'}), bytes_of({0xc1}), bytes_of({0xd4, 1, 1}),
@@ -115,7 +115,7 @@ TEST(MessagePack, refuses_other_data) {
     }
 }
 
-TEST(MessagePack, a_value_that_is_cut_anywhere_is_refused) {
+TEST(MessagePack, TruncatedValue_IsRefused) {
     JsonObject object;
     object["text"] = std::string(40, 'x');
     object["numbers"] = JsonArray{1, 1000, -1000, 100000, 1.5, nullptr, true};

@@ -120,7 +120,7 @@ protected:
     RawMySQL raw;
 };
 
-TEST_F(MySQLPlan, D71_every_statement_uses_an_index) {
+TEST_F(MySQLPlan, D71_EveryStatement_UsesAnIndex) {
     const std::set<std::string> large = {"cubepi_messages", "cubepi_runs", "cubepi_threads",
                                          "cubepi_native_pending", "cubepi_native_message_ids"};
     int lookups = 0;
@@ -137,7 +137,7 @@ TEST_F(MySQLPlan, D71_every_statement_uses_an_index) {
     EXPECT_GT(lookups, 20);
 }
 
-TEST_F(MySQLPlan, D71_a_listing_looks_up_each_thread_by_index) {
+TEST_F(MySQLPlan, D71_Listing_LooksUpEachThreadByIndex) {
     std::vector<ThreadInfo> list;
     const std::set<std::string> statements =
         statements_of([&](MySQLCheckpointer& store) { list = run(store.list_threads()); });
@@ -157,7 +157,7 @@ TEST_F(MySQLPlan, D71_a_listing_looks_up_each_thread_by_index) {
     EXPECT_EQ(lookups, 2) << "the count and the date of a thread";
 }
 
-TEST_F(MySQLPlan, D71_retention_selects_threads_by_their_age) {
+TEST_F(MySQLPlan, D71_Retention_SelectsThreadsByTheirAge) {
     explain(
         "SELECT thread_id FROM cubepi_threads WHERE updated_at < '2001-01-01'"
         " ORDER BY updated_at LIMIT 1",
@@ -168,7 +168,7 @@ TEST_F(MySQLPlan, D71_retention_selects_threads_by_their_age) {
         });
 }
 
-TEST_F(MySQLPlan, D65_the_inbox_is_read_by_its_indexes) {
+TEST_F(MySQLPlan, D65_Inbox_IsReadByItsIndexes) {
     for (const char* time : {"created_at", "expires_at"}) {
         const std::string key = std::string(time) + ", thread_id, run_id, question_id";
         const std::string plan =

@@ -168,7 +168,7 @@ protected:
     MySQLOptions options;
 };
 
-TEST_F(MySQLErrors, a_connection_string_that_cannot_be_parsed_is_not_repeated) {
+TEST_F(MySQLErrors, InvalidConnectionString_IsNotRepeatedInError) {
     for (const char* text :
          {"mysql:/user:hunter2@host/db", "host=x password=hunter2", "mysql://u:hunter2@host",
           "mysql://u:hunter2@host:99999/db", "mysql://u:hunter2%zz@host/db",
@@ -183,7 +183,7 @@ TEST_F(MySQLErrors, a_connection_string_that_cannot_be_parsed_is_not_repeated) {
     }
 }
 
-TEST_F(MySQLErrors, verify_ca_without_certificates_to_check_with_is_rejected) {
+TEST_F(MySQLErrors, VerifyCaWithoutCertificates_IsRejected) {
     try {
         const MySQLCheckpointer store{std::string("mysql://u:hunter2@host/db?ssl-mode=verify-ca")};
         FAIL() << "the client library would accept any certificate";
@@ -194,7 +194,7 @@ TEST_F(MySQLErrors, verify_ca_without_certificates_to_check_with_is_rejected) {
         std::string("mysql://u:hunter2@host/db?ssl-mode=verify-ca&ssl-ca=ca.pem")};
 }
 
-TEST_F(MySQLErrors, a_wrong_host) {
+TEST_F(MySQLErrors, WrongHost_IsReportedWithAdvice) {
     options.connection = "mysql://u:hunter2@no-such-host.invalid/x";
     expect(error_of_append(), ErrorCode::dns, "check the host");
     options.connection = "mysql://u:hunter2@localhost/x?socket=/no/such/socket";
@@ -203,7 +203,7 @@ TEST_F(MySQLErrors, a_wrong_host) {
     expect(error_of_append(), ErrorCode::connect, "127.0.0.1:1");
 }
 
-TEST_F(MySQLErrors, a_wrong_database_or_password) {
+TEST_F(MySQLErrors, WrongDatabaseOrPassword_IsReportedWithAdvice) {
     options.connection = server.connection("missing");
     expect(error_of_append(), ErrorCode::not_found, "CREATE DATABASE");
     create_user(database, "secret", "SELECT");
@@ -211,13 +211,13 @@ TEST_F(MySQLErrors, a_wrong_database_or_password) {
     expect(error_of_append(), ErrorCode::auth, "MYSQL_PWD");
 }
 
-TEST_F(MySQLErrors, a_user_without_rights) {
+TEST_F(MySQLErrors, UserWithoutRights_IsDenied) {
     create_user(database, "guest", "SELECT");
     options.connection = server.connection(database, "guest:right");
     expect(error_of_append(), ErrorCode::permission_denied, "grant");
 }
 
-TEST_F(MySQLErrors, many_writers_of_one_thread_and_of_many_wait_for_each_other) {
+TEST_F(MySQLErrors, ManyWriters_WaitForEachOther) {
     options.max_connections = 8;
     MySQLCheckpointer store(options);
     std::vector<Task<Outcome<std::int64_t>>> tasks;
@@ -227,7 +227,7 @@ TEST_F(MySQLErrors, many_writers_of_one_thread_and_of_many_wait_for_each_other) 
     EXPECT_EQ(run(store.load("one"))->position, 20);
 }
 
-TEST_F(MySQLErrors, a_server_that_is_killed_and_started_again_has_what_was_committed) {
+TEST_F(MySQLErrors, ServerRestartedAfterKill_HasCommittedData) {
     MySQLServer own;
     const auto use_own = [&](const std::string& name) {
         MySQLOptions other;
@@ -248,7 +248,7 @@ TEST_F(MySQLErrors, a_server_that_is_killed_and_started_again_has_what_was_commi
     run(store.append("t", one(user("again")), AppendOptions().expected_position(1)));
 }
 
-TEST_F(MySQLErrors, ids_that_the_server_cannot_store_are_refused) {
+TEST_F(MySQLErrors, IdsTheServerCannotStore_AreRefused) {
     MySQLCheckpointer store(options);
     Task<std::int64_t> too_long =
         store.append(std::string(256, 'x'), one(user("x")), AppendOptions());
@@ -261,7 +261,7 @@ TEST_F(MySQLErrors, ids_that_the_server_cannot_store_are_refused) {
               "a'\\\"; DROP TABLE $1 {any $2} \xf0\x9f\x98\x80");
 }
 
-TEST_F(MySQLErrors, a_deadlock_is_repeated) {
+TEST_F(MySQLErrors, Deadlock_IsRepeated) {
     options.lock_timeout = std::chrono::minutes(5);
     options.query_timeout = std::chrono::minutes(5);
     MySQLCheckpointer store(options);
@@ -304,7 +304,7 @@ TEST_F(MySQLErrors, a_deadlock_is_repeated) {
     EXPECT_NE(deadlocks(), before);
 }
 
-TEST_F(MySQLErrors, a_server_that_is_read_only) {
+TEST_F(MySQLErrors, ReadOnlyServer_IsNamed) {
     query("CREATE OR REPLACE USER plain@localhost");
     query("GRANT SELECT, INSERT, UPDATE, DELETE ON " + database + ".* TO plain@localhost");
     MySQLOptions plain;
@@ -319,7 +319,7 @@ TEST_F(MySQLErrors, a_server_that_is_read_only) {
     run(append(store, "t"));
 }
 
-TEST_F(MySQLErrors, a_full_disk_stores_an_append_or_not) {
+TEST_F(MySQLErrors, FullDisk_StoresAppendWhollyOrNot) {
     MySQLServer own;
     MySQLOptions other;
     other.connection = own.connection("ready");
@@ -402,7 +402,7 @@ protected:
     bool was_killed = false;
 };
 
-TEST_F(MySQLKilled, a_server_that_is_killed_at_any_packet_of_an_append) {
+TEST_F(MySQLKilled, ServerKilledAtAnyPacket_KeepsAppendsWhole) {
     MySQLProxy breaking(server.socket());
     options.connection = breaking.connection("ready");
     MySQLCheckpointer store(options);
@@ -420,7 +420,7 @@ TEST_F(MySQLKilled, a_server_that_is_killed_at_any_packet_of_an_append) {
     EXPECT_GT(packet, 2) << "one packet reads, and one writes";
 }
 
-TEST_F(MySQLKilled, a_server_that_is_killed_in_any_statement_of_an_append_that_writes) {
+TEST_F(MySQLKilled, ServerKilledInWritingStatement_KeepsAppendsWhole) {
     for (const std::string table : {"cubepi_native_writes", "cubepi_threads", "cubepi_messages",
                                     "cubepi_native_message_ids"}) {
         RawMySQL raw("ready", server);

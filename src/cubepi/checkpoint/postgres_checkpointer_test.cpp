@@ -65,7 +65,7 @@ std::string logged_connection(PostgresServer& server, const std::string& databas
                              " -cauto_explain.log_analyze=on -cauto_explain.log_timing=off'");
 }
 
-TEST(PostgresPlan, D71_every_statement_uses_an_index) {
+TEST(PostgresPlan, D71_EveryStatement_UsesAnIndex) {
     PostgresServer& server = PostgresServer::shared();
     const std::string database = server.create_database();
     RawPostgres raw(server.connection(database));
@@ -101,7 +101,7 @@ TEST(PostgresPlan, D71_every_statement_uses_an_index) {
     EXPECT_GT(index_scans, 50);
 }
 
-TEST(PostgresPlan, D71_a_listing_looks_up_each_thread_in_one_partition) {
+TEST(PostgresPlan, D71_Listing_LooksUpEachThreadInOnePartition) {
     PostgresServer& server = PostgresServer::shared();
     const std::string database = server.create_database();
     RawPostgres raw(server.connection(database));
@@ -174,14 +174,14 @@ protected:
     const cubepi::testing::MemoryLog log;
 };
 
-TEST_F(PostgresPrepared, a_statement_is_prepared_at_its_second_use) {
+TEST_F(PostgresPrepared, SecondUse_PreparesTheStatement) {
     PostgresCheckpointer store(options);
     EXPECT_EQ(prepared_in([&] { run(store.load("t")); }), 0U);
     EXPECT_EQ(prepared_in([&] { run(store.load("t")); }), 3U);
     EXPECT_EQ(prepared_in([&] { run(store.load("u")); }), 3U);
 }
 
-TEST_F(PostgresPrepared, nothing_is_prepared_without_the_option) {
+TEST_F(PostgresPrepared, WithoutOption_NothingIsPrepared) {
     options.prepare_statements = false;
     PostgresCheckpointer store(options);
     lose_statements();
@@ -192,7 +192,7 @@ TEST_F(PostgresPrepared, nothing_is_prepared_without_the_option) {
     EXPECT_EQ(log.text(), "");
 }
 
-TEST_F(PostgresPrepared, a_message_list_uses_a_statement_that_is_being_prepared) {
+TEST_F(PostgresPrepared, MessageList_UsesAStatementBeingPrepared) {
     PostgresCheckpointer store(options);
     MessageList list;
     for (int i = 0; i < 4; ++i) list.push_back(user("hello", "r", std::to_string(i)));
@@ -201,7 +201,7 @@ TEST_F(PostgresPrepared, a_message_list_uses_a_statement_that_is_being_prepared)
     EXPECT_EQ(run(store.load("t"))->messages.size(), 5U);
 }
 
-TEST_F(PostgresPrepared, a_failure_while_statements_are_prepared_is_the_error_of_the_call) {
+TEST_F(PostgresPrepared, FailureDuringPreparation_IsReportedByTheCall) {
     PostgresCheckpointer store(options);
     append(store);
     for (int i = 0; i < 2; ++i) {
@@ -218,7 +218,7 @@ TEST_F(PostgresPrepared, a_failure_while_statements_are_prepared_is_the_error_of
     EXPECT_EQ(run(store.load("t"))->position, 2);
 }
 
-TEST_F(PostgresPrepared, a_call_whose_statements_are_lost_is_repeated) {
+TEST_F(PostgresPrepared, LostStatements_RepeatTheCall) {
     PostgresCheckpointer store(options);
     for (int i = 0; i < 3; ++i) append(store);
     EXPECT_EQ(log.text(), "");
@@ -240,7 +240,7 @@ TEST_F(PostgresPrepared, a_call_whose_statements_are_lost_is_repeated) {
     EXPECT_EQ(log.text(), repeated + repeated);
 }
 
-TEST_F(PostgresPrepared, a_table_that_is_altered_is_prepared_for_again) {
+TEST_F(PostgresPrepared, AlteredTable_IsPreparedForAgain) {
     PostgresCheckpointer store(options);
     append(store);
     for (int i = 0; i < 3; ++i) EXPECT_TRUE(run(store.load("t")));

@@ -169,7 +169,7 @@ protected:
     PostgresOptions options;
 };
 
-TEST_F(PostgresErrors, a_connection_string_that_cannot_be_parsed_is_not_repeated) {
+TEST_F(PostgresErrors, InvalidConnectionString_IsNotRepeatedInError) {
     for (const char* text : {"postgres:/user:hunter2@host/db", "host hunter2", "password=hunter2 x",
                              "postgres://u:hunter2@host:port:5/%zz"}) {
         try {
@@ -183,7 +183,7 @@ TEST_F(PostgresErrors, a_connection_string_that_cannot_be_parsed_is_not_repeated
     EXPECT_THROW(PostgresCheckpointer("service=x"), CheckpointerError);
 }
 
-TEST_F(PostgresErrors, a_wrong_host) {
+TEST_F(PostgresErrors, WrongHost_IsReportedWithAdvice) {
     options.connection = "host=no-such-host.invalid dbname=x password=hunter2";
     expect(error_of_append(), ErrorCode::dns, "check the host");
     options.connection = "host=/no/such/directory dbname=x password=hunter2";
@@ -192,7 +192,7 @@ TEST_F(PostgresErrors, a_wrong_host) {
     expect(error_of_append(), ErrorCode::connect, "127.0.0.1:1");
 }
 
-TEST_F(PostgresErrors, a_server_that_is_gone_is_awaited_only_if_it_was_there) {
+TEST_F(PostgresErrors, LostServer_IsAwaitedOnlyAfterAConnection) {
     PostgresServer own;
     options.connection = own.connection(own.create_database());
     options.connect_timeout = std::chrono::seconds(2);
@@ -214,12 +214,12 @@ TEST_F(PostgresErrors, a_server_that_is_gone_is_awaited_only_if_it_was_there) {
     run(store.append("t", one(user("again")), AppendOptions().expected_position(1)));
 }
 
-TEST_F(PostgresErrors, a_wrong_database) {
+TEST_F(PostgresErrors, WrongDatabase_IsReportedWithAdvice) {
     options.connection = server.connection("missing");
     expect(error_of_append(), ErrorCode::not_found, "createdb");
 }
 
-TEST_F(PostgresErrors, a_wrong_password) {
+TEST_F(PostgresErrors, WrongPassword_IsReportedWithoutThePassword) {
     query(
         "DO $$ BEGIN CREATE ROLE secret LOGIN PASSWORD 'right'; EXCEPTION WHEN duplicate_object"
         " THEN NULL; END $$");
@@ -232,7 +232,7 @@ TEST_F(PostgresErrors, a_wrong_password) {
     expect(error_of_append(), ErrorCode::auth, "***");
 }
 
-TEST_F(PostgresErrors, the_environment_is_used) {
+TEST_F(PostgresErrors, ConnectionStringIsEmpty_EnvironmentIsUsed) {
     setenv("PGHOST", server.socket_directory().c_str(), 1);
     setenv("PGDATABASE", database.c_str(), 1);
     setenv("PGUSER", "cubepi", 1);
@@ -244,21 +244,21 @@ TEST_F(PostgresErrors, the_environment_is_used) {
     EXPECT_EQ(query("SELECT count(*) FROM cubepi_messages").front(), "1");
 }
 
-TEST_F(PostgresErrors, a_user_without_rights) {
+TEST_F(PostgresErrors, UserWithoutRights_IsDenied) {
     options.connection = other_user(database, "guest");
     expect(error_of_append(), ErrorCode::permission_denied, "grant");
     query("GRANT SELECT ON ALL TABLES IN SCHEMA public TO guest");
     expect(error_of_append(), ErrorCode::permission_denied, "grant");
 }
 
-TEST_F(PostgresErrors, a_server_that_is_read_only) {
+TEST_F(PostgresErrors, ReadOnlyServer_RefusesOnlyWrites) {
     query("ALTER DATABASE " + database + " SET default_transaction_read_only = on");
     expect(error_of_append(), ErrorCode::permission_denied, "target_session_attrs=read-write");
     PostgresCheckpointer store(options);
     EXPECT_FALSE(run(store.load("t"))) << "it can be read";
 }
 
-TEST_F(PostgresErrors, many_calls_wait_for_one_connection) {
+TEST_F(PostgresErrors, ManyCalls_WaitForOneConnection) {
     options.max_connections = 1;
     PostgresCheckpointer store(options);
     std::vector<Task<Outcome<std::int64_t>>> tasks;
@@ -270,7 +270,7 @@ TEST_F(PostgresErrors, many_calls_wait_for_one_connection) {
               "1");
 }
 
-TEST_F(PostgresErrors, a_cancelled_append_stores_nothing_and_frees_its_connection) {
+TEST_F(PostgresErrors, CancelledAppend_StoresNothingAndFreesItsConnection) {
     RawPostgres other(server.connection(database));
     other.query("SELECT pg_advisory_lock(hashtext('t'))");
     options.max_connections = 1;
@@ -293,7 +293,7 @@ TEST_F(PostgresErrors, a_cancelled_append_stores_nothing_and_frees_its_connectio
     run(store.append("t", one(user("hello")), AppendOptions()));
 }
 
-TEST_F(PostgresErrors, ids_that_postgresql_cannot_store_are_refused) {
+TEST_F(PostgresErrors, IdsThatPostgresCannotStore_AreRefused) {
     PostgresCheckpointer store(options);
     Task<std::int64_t> nul = store.append(std::string("a\0b", 3), one(user("x")), AppendOptions());
     expect(checked(std::move(nul)), ErrorCode::invalid_argument, "U+0000");
@@ -307,7 +307,7 @@ TEST_F(PostgresErrors, ids_that_postgresql_cannot_store_are_refused) {
     expect(checked(std::move(too_long)), ErrorCode::invalid_argument, "2700");
 }
 
-TEST_F(PostgresErrors, a_table_that_disappears) {
+TEST_F(PostgresErrors, TableThatDisappears_IsASchemaMismatch) {
     PostgresCheckpointer store(options);
     run(store.open());
     query("DROP TABLE cubepi_native_message_ids");
@@ -339,7 +339,7 @@ protected:
     PostgresOptions options;
 };
 
-TEST_F(PostgresFaults, a_server_that_crashes_at_any_statement_of_an_append) {
+TEST_F(PostgresFaults, ServerCrashAtAnyStatement_KeepsAppendsWhole) {
     PostgresCheckpointer store(options);
     bool hit = true;
     int statement = 1;
@@ -362,7 +362,7 @@ TEST_F(PostgresFaults, a_server_that_crashes_at_any_statement_of_an_append) {
     EXPECT_GT(statement, 9) << "from BEGIN to COMMIT";
 }
 
-TEST_F(PostgresFaults, a_deadlock_is_repeated) {
+TEST_F(PostgresFaults, Deadlock_IsRepeated) {
     options.connection = proxy.connection(database, "options=-cdeadlock_timeout=10ms");
     options.lock_timeout = std::chrono::minutes(5);
     options.query_timeout = std::chrono::minutes(5);
@@ -390,7 +390,7 @@ TEST_F(PostgresFaults, a_deadlock_is_repeated) {
     }
 }
 
-TEST_F(PostgresFaults, an_idle_connection_that_lost_its_network_is_replaced) {
+TEST_F(PostgresFaults, IdleConnectionWithoutNetwork_IsReplaced) {
     options.check_after = std::chrono::milliseconds(0);
     options.connect_timeout = std::chrono::milliseconds(200);
     PostgresCheckpointer store(options);
@@ -399,7 +399,7 @@ TEST_F(PostgresFaults, an_idle_connection_that_lost_its_network_is_replaced) {
     EXPECT_EQ(run(store.load("t"))->messages.size(), 1U);
 }
 
-TEST_F(PostgresFaults, a_full_disk_stores_an_append_or_not) {
+TEST_F(PostgresFaults, FullDisk_StoresAnAppendWhollyOrNot) {
     PostgresServer own;
     const std::string name = own.create_database();
     own.stop(SIGTERM);

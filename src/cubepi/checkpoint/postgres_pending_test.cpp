@@ -75,7 +75,7 @@ protected:
     PostgresCheckpointer store;
 };
 
-TEST_F(PostgresShared, D18_the_row_of_cubepi_has_the_first_request) {
+TEST_F(PostgresShared, D18_RowOfCubePi_HoldsTheFirstRequest) {
     ask("a");
     ask("b");
     EXPECT_EQ(pending(), "r:a r:b ");
@@ -92,7 +92,7 @@ TEST_F(PostgresShared, D18_the_row_of_cubepi_has_the_first_request) {
         << "our own writes are not noted";
 }
 
-TEST_F(PostgresShared, D18_changes_of_cubepi_are_adopted) {
+TEST_F(PostgresShared, D18_ChangesOfCubePi_AreAdopted) {
     ask("a");
     ask("b");
     cubepi_asks("b");
@@ -110,7 +110,7 @@ TEST_F(PostgresShared, D18_changes_of_cubepi_are_adopted) {
     EXPECT_EQ(query("SELECT pending_request FROM cubepi_threads").front(), "NULL");
 }
 
-TEST_F(PostgresShared, D65_a_request_of_cubepi_can_expire_and_be_answered) {
+TEST_F(PostgresShared, D65_RequestOfCubePi_ExpiresAndIsAnswered) {
     query(
         "INSERT INTO cubepi_threads (thread_id, pending_request, run_id) VALUES ('t',"
         " jsonb_set('" +
@@ -126,7 +126,7 @@ TEST_F(PostgresShared, D65_a_request_of_cubepi_can_expire_and_be_answered) {
     EXPECT_EQ(error_of(store.answer_request("t", record)).code(), ErrorCode::stale_answer);
 }
 
-TEST_F(PostgresShared, an_unreadable_request_is_named_and_can_be_discarded) {
+TEST_F(PostgresShared, UnreadableRequest_IsNamedAndDiscardable) {
     query(
         "INSERT INTO cubepi_threads (thread_id, pending_request, run_id) VALUES ('t', '[1]',"
         " 'r')");
@@ -153,7 +153,7 @@ JsonObject odd_values() {
     return object;
 }
 
-TEST_F(PostgresShared, D71_order_and_numbers_of_messages_and_extra_survive) {
+TEST_F(PostgresShared, D71_MessagesAndExtra_KeepOrderAndNumbers) {
     const std::string wanted = to_python_json(odd_values());
     UserMessage message;
     message.metadata = odd_values();
@@ -180,7 +180,7 @@ TEST_F(PostgresShared, D71_order_and_numbers_of_messages_and_extra_survive) {
                                         "b"}));
 }
 
-TEST_F(PostgresShared, D71_the_column_of_cubepi_wins) {
+TEST_F(PostgresShared, D71_ChangedColumnOfCubePi_Wins) {
     UserMessage message;
     message.metadata = odd_values();
     run(store.append("t", one(message), AppendOptions().extra(odd_values())));
@@ -199,7 +199,7 @@ TEST_F(PostgresShared, D71_the_column_of_cubepi_wins) {
     EXPECT_EQ(to_python_json(run(store.load("t"))->extra), to_python_json(wanted));
 }
 
-TEST_F(PostgresShared, D21_a_number_beyond_64_bits_is_not_written_back) {
+TEST_F(PostgresShared, D21_NumberBeyond64Bits_IsNotWrittenBack) {
     query(R"(INSERT INTO cubepi_threads (thread_id, extra) VALUES ('t',)"
           R"( '{"n": 1180591620717411303424, "a": 1}'))");
     JsonObject extra = run(store.load("t"))->extra;
@@ -210,7 +210,7 @@ TEST_F(PostgresShared, D21_a_number_beyond_64_bits_is_not_written_back) {
               R"({"a": 2, "n": 1180591620717411303424})");
 }
 
-TEST_F(PostgresShared, a_thread_with_forks_can_be_deleted) {
+TEST_F(PostgresShared, ThreadWithForks_CanBeDeleted) {
     run(store.claim_run("t", "r", ClaimOwner(), ClaimKind::new_run));
     run(store.append("t", one(user("x", "r", "id")), AppendOptions()));
     run(store.mark_run_complete("t", "r"));
@@ -222,7 +222,7 @@ TEST_F(PostgresShared, a_thread_with_forks_can_be_deleted) {
     EXPECT_FALSE(run(store.load("fork"))->parent_thread_id);
 }
 
-TEST_F(PostgresShared, a_store_is_refused_after_fork) {
+TEST_F(PostgresShared, StoreAfterFork_IsRefused) {
     run(store.open());
     const int pid = ::fork();
     if (pid == 0) {

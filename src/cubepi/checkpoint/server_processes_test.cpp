@@ -83,11 +83,9 @@ protected:
     std::shared_ptr<SqlCheckpointer> store = open_store(connection);
 };
 
-TEST_F(ServerProcesses, D20_two_processes_never_fork_a_thread) {
-    expect_no_forks(*store, connection);
-}
+TEST_F(ServerProcesses, D20_TwoProcesses_NeverForkAThread) { expect_no_forks(*store, connection); }
 
-TEST_F(ServerProcesses, D20_a_process_that_is_killed_at_any_statement_leaves_whole_appends) {
+TEST_F(ServerProcesses, D20_KillAtAnyStatement_LeavesWholeAppends) {
     const int stored =
         kill_at_each_statement(*store, database->proxy(), database->proxy_connection());
     EXPECT_GE(stored, 1);
@@ -97,11 +95,11 @@ TEST_F(ServerProcesses, D20_a_process_that_is_killed_at_any_statement_leaves_who
     }
 }
 
-TEST_F(ServerProcesses, D50_the_claim_of_a_killed_process_is_superseded_at_once) {
+TEST_F(ServerProcesses, D50_ClaimOfKilledProcess_IsSupersededAtOnce) {
     expect_killed_claim_superseded(*store, connection);
 }
 
-TEST_F(ServerProcesses, D50_a_frozen_process_that_wakes_up_is_fenced_off) {
+TEST_F(ServerProcesses, D50_FrozenProcessWakesUp_IsFencedOff) {
     const auto clock = std::make_shared<testing::ManualClock>();
     SqlOptions options;
     options.connection = connection;
@@ -109,11 +107,11 @@ TEST_F(ServerProcesses, D50_a_frozen_process_that_wakes_up_is_fenced_off) {
     expect_frozen_process_fenced(*ServerDatabase::open(options), *clock, connection);
 }
 
-TEST_F(ServerProcesses, D62_of_two_processes_that_answer_a_question_one_succeeds) {
+TEST_F(ServerProcesses, D62_TwoProcessesAnswer_OneSucceeds) {
     expect_one_answer_each(*store, connection);
 }
 
-TEST_F(ServerProcesses, D20_many_writers_on_distinct_threads_and_on_one) {
+TEST_F(ServerProcesses, D20_ManyWriters_AppendWholeBatches) {
     // Four event loops share one store.
     std::vector<std::thread> loops;
     for (int loop = 0; loop < 4; ++loop) {

@@ -52,7 +52,7 @@ protected:
     std::string text;
 };
 
-TEST_F(ServerSchema, D21_makes_the_tables_of_cubepi) {
+TEST_F(ServerSchema, D21_EmptyDatabase_GetsTablesOfCubepi) {
     database->apply_schema();
     const std::string ours = database->shape();
     EXPECT_EQ(query("SELECT version FROM cubepi_schema_version").front(), "5");
@@ -71,7 +71,7 @@ TEST_F(ServerSchema, D21_makes_the_tables_of_cubepi) {
     run(store()->open());
 }
 
-TEST_F(ServerSchema, the_text_for_operators_does_the_same) {
+TEST_F(ServerSchema, TextForOperators_MakesTheSameTables) {
     query(database->schema_sql({}));
     run(store()->open());
     EXPECT_TRUE(is_current());
@@ -81,7 +81,7 @@ TEST_F(ServerSchema, the_text_for_operators_does_the_same) {
     EXPECT_EQ(before.native, 1);
 }
 
-TEST_F(ServerSchema, D21_migrates_all_versions_of_cubepi) {
+TEST_F(ServerSchema, D21_EachVersionOfCubepi_IsMigrated) {
     database->apply_schema();
     const std::string current = database->shape();
     for (int version = 1; version <= 5; ++version) {
@@ -97,7 +97,7 @@ TEST_F(ServerSchema, D21_migrates_all_versions_of_cubepi) {
     }
 }
 
-TEST_F(ServerSchema, a_newer_version_is_refused_by_name) {
+TEST_F(ServerSchema, NewerVersion_IsRefusedByName) {
     database->apply_schema();
     query("INSERT INTO cubepi_schema_version VALUES (6)");
     EXPECT_EQ(code_of_open(), ErrorCode::schema_mismatch);
@@ -117,7 +117,7 @@ TEST_F(ServerSchema, a_newer_version_is_refused_by_name) {
     EXPECT_THROW(database->schema_sql(newer), CheckpointerError);
 }
 
-TEST_F(ServerSchema, a_database_without_tables_says_how_to_make_them) {
+TEST_F(ServerSchema, DatabaseWithoutTables_ErrorNamesTheRemedy) {
     EXPECT_EQ(code_of_open(), ErrorCode::schema_mismatch);
     EXPECT_NE(text.find(function_name()), std::string::npos) << text;
     EXPECT_FALSE(database->schema_status().shared);
@@ -146,7 +146,7 @@ protected:
     JsonObject wanted;
 };
 
-TEST_F(ServerFixture, D71_loads_with_equal_content) {
+TEST_F(ServerFixture, D71_ThreadsOfCubepi_LoadWithEqualContent) {
     const auto opened = store();
     for (const auto& [key, value] : wanted) {
         const std::string thread_id = key;
@@ -156,7 +156,7 @@ TEST_F(ServerFixture, D71_loads_with_equal_content) {
     }
 }
 
-TEST_F(ServerFixture, D71_the_fast_reader_of_rows_agrees_with_the_plain_one) {
+TEST_F(ServerFixture, D71_FastReader_AgreesWithPlainReader) {
     const std::vector<std::string> values =
         query("SELECT " + database->hex_of("payload") +
               ", metadata FROM cubepi_messages ORDER BY thread_id, seq");
@@ -164,12 +164,12 @@ TEST_F(ServerFixture, D71_the_fast_reader_of_rows_agrees_with_the_plain_one) {
     detail::expect_same_rows(values);
 }
 
-TEST_F(ServerFixture, D65_the_inbox_lists_the_requests_that_cubepi_stored) {
+TEST_F(ServerFixture, D65_RequestsOfCubepi_AreListed) {
     const auto opened = store();
     expect_inbox(*opened);
 }
 
-TEST_F(ServerFixture, D21_can_be_written_on_and_no_row_of_cubepi_changes) {
+TEST_F(ServerFixture, D21_Append_ChangesNoRowOfCubepi) {
     const std::vector<std::string> before = rows_of_cubepi();
     const char* const extras = "SELECT thread_id, extra FROM cubepi_threads ORDER BY thread_id";
     const std::vector<std::string> extras_before = query(extras);
@@ -179,7 +179,7 @@ TEST_F(ServerFixture, D21_can_be_written_on_and_no_row_of_cubepi_changes) {
     EXPECT_EQ(query(extras), extras_before);
 }
 
-TEST_F(ServerFixture, D71_our_rows_have_the_form_of_cubepis) {
+TEST_F(ServerFixture, D71_OurRows_HaveTheFormOfCubepis) {
     const auto opened = store();
     // Messages of CubePi, appended again: the columns and the payload are the same.
     const CheckpointData data = *run(opened->load("conversation"));
@@ -190,7 +190,7 @@ TEST_F(ServerFixture, D71_our_rows_have_the_form_of_cubepis) {
               query(columns + "'conversation' ORDER BY seq"));
 }
 
-TEST_F(ServerFixture, D18_an_answer_reaches_the_suspended_run_of_cubepi) {
+TEST_F(ServerFixture, D18_Answer_ReachesSuspendedRunOfCubepi) {
     const auto opened = store();
     const PendingRequest pending = run(opened->load_pending_requests("approve")).at(0);
     AnswerRecord record;

@@ -67,7 +67,7 @@ protected:
     ServerLoad() { options.max_connections = 1; }
 };
 
-TEST_F(ServerStore, conforms) {
+TEST_F(ServerStore, Store_Conforms) {
     const auto clock = std::make_shared<testing::ManualClock>();
     options.lease_clock = clock;
     testing::StoreUnderTest subject;
@@ -79,7 +79,7 @@ TEST_F(ServerStore, conforms) {
     check_suite(std::move(subject));
 }
 
-TEST_F(ServerFaults, conforms_over_a_proxy) { check_suite(testing::StoreUnderTest()); }
+TEST_F(ServerFaults, StoreBehindProxy_Conforms) { check_suite(testing::StoreUnderTest()); }
 
 /// For loads over a proxy: messages of all sizes, some of them larger than the buffers of the client libraries.
 MessageList long_thread() {
@@ -106,7 +106,7 @@ void expect_messages(std::optional<CheckpointData> data, const MessageList& mess
     EXPECT_EQ(data->messages, messages);
 }
 
-TEST_F(ServerLoad, a_load_is_repeated_wherever_the_connection_is_cut) {
+TEST_F(ServerLoad, ConnectionCutAnywhere_LoadIsRepeated) {
     const auto opened = open();
     SqlCheckpointer& store = *opened;
     const MessageList messages = store_threads(store);
@@ -135,7 +135,7 @@ Task<> cancel_load(SqlCheckpointer& store, int turns) {
     EXPECT_TRUE(outcome.ok() || outcome.cancelled()) << turns;
 }
 
-TEST_F(ServerLoad, a_load_can_be_cancelled_at_any_time) {
+TEST_F(ServerLoad, CancelledAnywhere_LoadEnds) {
     const auto opened = open();
     SqlCheckpointer& store = *opened;
     const MessageList messages = store_threads(store);
@@ -146,7 +146,7 @@ TEST_F(ServerLoad, a_load_can_be_cancelled_at_any_time) {
     expect_messages(run(store.load("long")), messages);
 }
 
-TEST_F(ServerLoad, an_unreadable_row_among_many_is_named) {
+TEST_F(ServerLoad, UnreadableRowAmongMany_IsNamed) {
     const auto store = open();
     store_threads(*store);
     database->damage_messages("thread_id = 'long' AND seq > 700");
@@ -158,7 +158,7 @@ TEST_F(ServerLoad, an_unreadable_row_among_many_is_named) {
     }
 }
 
-TEST_F(ServerStore, an_unreadable_row_is_named) {
+TEST_F(ServerStore, UnreadableRow_IsNamed) {
     const auto store = open();
     run(store->append("t", one(user("hello")), AppendOptions()));
     run(store->append("t", one(user("again")), AppendOptions()));
@@ -170,7 +170,7 @@ TEST_F(ServerStore, an_unreadable_row_is_named) {
     expect_one_line(error);
 }
 
-TEST_F(ServerStore, these_rights_suffice) {
+TEST_F(ServerStore, DocumentedRights_Suffice) {
     options.connection = database->writer_connection();
     const auto store = open();
     run(store->append("t", one(user("hello", "r", "id")), AppendOptions()));
@@ -188,7 +188,7 @@ TEST_F(ServerStore, these_rights_suffice) {
               "0");
 }
 
-TEST_F(ServerStore, a_lock_that_another_transaction_holds) {
+TEST_F(ServerStore, LockOfAnotherTransaction_IsBusy) {
     run(open()->append("t", one(user("hello")), AppendOptions()));
     std::shared_ptr<void> lock = database->lock_thread();
     options.lock_timeout = std::chrono::milliseconds(20);
@@ -206,7 +206,7 @@ TEST_F(ServerStore, a_lock_that_another_transaction_holds) {
     run(store->append("t", one(user("hello")), AppendOptions()));
 }
 
-TEST_F(ServerStore, a_pool_that_is_exhausted) {
+TEST_F(ServerStore, ExhaustedPool_IsBusy) {
     run(open()->append("t", one(user("hello")), AppendOptions()));
     std::shared_ptr<void> lock = database->lock_thread();
     options.max_connections = 1;
@@ -228,21 +228,21 @@ TEST_F(ServerStore, a_pool_that_is_exhausted) {
     run(store->append("u", one(user("hello")), AppendOptions()));
 }
 
-TEST_F(ServerStore, a_connection_that_the_server_closed_is_replaced) {
+TEST_F(ServerStore, ConnectionClosedByServer_IsReplaced) {
     const auto store = open();
     run(append(*store, "t"));
     database->end_connections();
     EXPECT_EQ(run(store->load("t"))->messages.size(), 1U);
 }
 
-TEST_F(ServerStore, the_error_of_a_full_disk_names_the_next_step) {
+TEST_F(ServerStore, FullDisk_ErrorNamesTheRemedy) {
     database->refuse_messages();
     const auto store = open();
     expect(checked(append(*store, "t")), ErrorCode::storage_full, "free space");
     EXPECT_FALSE(run(store->load("t")));
 }
 
-TEST_F(ServerFaults, D20_an_append_is_stored_once_wherever_the_connection_is_cut) {
+TEST_F(ServerFaults, D20_ConnectionCutAnywhere_AppendIsStoredOnce) {
     // Of some 700 bytes, or 1,700.
     const std::size_t stride = database->name() == "mysql" ? 3 : 5;
     const auto store = open();
@@ -271,7 +271,7 @@ TEST_F(ServerFaults, D20_an_append_is_stored_once_wherever_the_connection_is_cut
               std::to_string(threads));
 }
 
-TEST_F(ServerFaults, a_read_is_repeated_when_the_connection_is_cut) {
+TEST_F(ServerFaults, ConnectionCut_ReadIsRepeated) {
     const auto store = open();
     run(append(*store, "t"));
     for (const std::size_t cut : {0U, 1U, 100U, 300U}) {
@@ -280,7 +280,7 @@ TEST_F(ServerFaults, a_read_is_repeated_when_the_connection_is_cut) {
     }
 }
 
-TEST_F(ServerFaults, a_server_that_does_not_answer_is_a_timeout) {
+TEST_F(ServerFaults, SilentServer_IsATimeout) {
     options.query_timeout = std::chrono::milliseconds(50);
     const auto store = open();
     run(store->open());

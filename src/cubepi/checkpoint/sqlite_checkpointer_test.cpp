@@ -52,7 +52,7 @@ void expect_conformance(F options_for) {
     }
 }
 
-TEST(SQLiteCheckpointer, conforms) {
+TEST(SQLiteCheckpointer, Store_ConformsToTheContract) {
     expect_conformance([](std::string path) {
         SQLiteOptions options;
         options.path = std::move(path);
@@ -60,7 +60,7 @@ TEST(SQLiteCheckpointer, conforms) {
     });
 }
 
-TEST(SQLiteCheckpointer, conforms_with_a_write_ahead_log) {
+TEST(SQLiteCheckpointer, StoreWithWriteAheadLog_ConformsToContract) {
     expect_conformance([](std::string path) {
         SQLiteOptions options;
         options.path = "file:" + path + "?cache=private";
@@ -70,7 +70,7 @@ TEST(SQLiteCheckpointer, conforms_with_a_write_ahead_log) {
     });
 }
 
-TEST(SQLiteCheckpointer, D48_conforms_in_memory) {
+TEST(SQLiteCheckpointer, D48_InMemoryStore_ConformsToTheContract) {
     testing::StoreUnderTest subject;
     subject.make = [] { return std::make_shared<SQLiteCheckpointer>(":memory:"); };
     for (const testing::StoreFailure& failure : testing::check_store(subject)) {
@@ -78,7 +78,7 @@ TEST(SQLiteCheckpointer, D48_conforms_in_memory) {
     }
 }
 
-TEST(SQLiteCheckpointer, D48_the_constructor_does_no_io) {
+TEST(SQLiteCheckpointer, D48_Constructor_DoesNoIo) {
     TempDirectory directory;
     const std::string path = directory.file("sessions.db");
     {
@@ -91,7 +91,7 @@ TEST(SQLiteCheckpointer, D48_the_constructor_does_no_io) {
     EXPECT_FALSE(std::filesystem::exists(path + "-journal"));
 }
 
-TEST(SQLiteCheckpointer, D48_a_store_that_could_not_open_can_try_again) {
+TEST(SQLiteCheckpointer, D48_FailedOpen_CanBeRetried) {
     TempDirectory directory;
     SQLiteCheckpointer store(directory.file("later/sessions.db"));
     EXPECT_EQ(error_of(store.open()).code(), ErrorCode::not_found);
@@ -100,7 +100,7 @@ TEST(SQLiteCheckpointer, D48_a_store_that_could_not_open_can_try_again) {
     run(store.append("t", one(user("hello")), AppendOptions()));
 }
 
-TEST(SQLiteCheckpointer, D21_makes_the_tables_of_cubepi) {
+TEST(SQLiteCheckpointer, D21_Open_CreatesTheTablesOfCubePi) {
     TempDirectory directory;
     const std::string path = directory.file("sessions.db");
     {
@@ -139,7 +139,7 @@ TEST(SQLiteCheckpointer, D21_makes_the_tables_of_cubepi) {
     EXPECT_EQ(plan.size(), 4U) << "no sorting";
 }
 
-TEST(SQLiteCheckpointer, D21_writes_rows_as_cubepi_does) {
+TEST(SQLiteCheckpointer, D21_Append_WritesRowsLikeCubePi) {
     TempDirectory directory;
     const std::string path = directory.file("sessions.db");
     {
@@ -168,7 +168,7 @@ TEST(SQLiteCheckpointer, D21_writes_rows_as_cubepi_does) {
               R"({"a": 1.0, "b": "\ud834\udd1e"})");
 }
 
-TEST(SQLiteCheckpointer, D42_message_ids_are_in_an_indexed_column) {
+TEST(SQLiteCheckpointer, D42_MessageIds_AreInAnIndexedColumn) {
     TempDirectory directory;
     const std::string path = directory.file("sessions.db");
     {
@@ -182,7 +182,7 @@ TEST(SQLiteCheckpointer, D42_message_ids_are_in_an_indexed_column) {
     EXPECT_NE(plan.at(3).find("cubepi_native_ix_message_ids"), std::string::npos) << plan.at(3);
 }
 
-TEST(SQLiteCheckpointer, D21_rows_that_cubepi_appends_between_ours_are_read) {
+TEST(SQLiteCheckpointer, D21_RowsAppendedByCubePi_AreRead) {
     TempDirectory directory;
     const std::string path = directory.file("sessions.db");
     SQLiteCheckpointer store(path);
@@ -227,7 +227,7 @@ struct SQLiteSuspension : ::testing::Test {
     MessageList history() { return run(store->load("t"))->messages; }
 };
 
-TEST_F(SQLiteSuspension, D62_ADamagedRequestIsReportedAndLeavesTheThreadAsItIs) {
+TEST_F(SQLiteSuspension, D62_DamagedRequest_IsReportedAndThreadUnchanged) {
     for (const char* question : {"c1", "c2"}) {
         suspend_and_damage(question);
         const MessageList before = history();
@@ -242,7 +242,7 @@ TEST_F(SQLiteSuspension, D62_ADamagedRequestIsReportedAndLeavesTheThreadAsItIs) 
     }
 }
 
-TEST_F(SQLiteSuspension, D1_AfterItsRequestsWereDiscardedTheThreadIsUsable) {
+TEST_F(SQLiteSuspension, D1_DiscardedRequests_LeaveTheThreadUsable) {
     for (const bool resumes : {false, true}) {
         suspend_and_damage("c1");
         EXPECT_EQ(run(store->discard_requests("t")), 2u);
@@ -257,7 +257,7 @@ TEST_F(SQLiteSuspension, D1_AfterItsRequestsWereDiscardedTheThreadIsUsable) {
     }
 }
 
-TEST_F(SQLiteSuspension, D17_AnAnswerToAnUnreadableRequestIsNotUsed) {
+TEST_F(SQLiteSuspension, D17_AnswerToUnreadableRequest_IsNotUsed) {
     faux.set_responses({calling({rm_call("/a", "c1")}), "done", "done"});
     Process first(store, faux, effects);
     const RunResult suspended = first.prompt_and_detach();
@@ -304,7 +304,7 @@ protected:
     JsonObject wanted;
 };
 
-TEST_P(Fixture, D21_loads_with_equal_content) {
+TEST_P(Fixture, D21_RecordedDatabase_LoadsWithEqualContent) {
     SQLiteCheckpointer store(path());
     for (const auto& [key, value] : wanted) {
         const std::string thread_id = key;
@@ -322,7 +322,7 @@ TEST_P(Fixture, D21_loads_with_equal_content) {
     }
 }
 
-TEST_P(Fixture, D21_can_be_written_on_and_no_row_of_cubepi_changes) {
+TEST_P(Fixture, D21_Append_LeavesRowsOfCubePiUnchanged) {
     const std::string rows =
         "SELECT id, thread_id, message_json, created_at, run_id FROM messages WHERE thread_id"
         " <> 'new' AND message_json NOT LIKE '%written on%' ORDER BY id";
@@ -350,7 +350,7 @@ TEST_P(Fixture, D21_can_be_written_on_and_no_row_of_cubepi_changes) {
     EXPECT_EQ(RawDatabase(path()).query("PRAGMA integrity_check").front(), "ok");
 }
 
-TEST_P(Fixture, both_readers_agree_on_every_row) {
+TEST_P(Fixture, RecordedRows_EqualThePlainReader) {
     RawDatabase raw(path());
     detail::StoredMessageReader reader;
     for (const std::string& text : raw.query("SELECT message_json FROM messages")) {
@@ -374,7 +374,7 @@ std::string test_name(const ::testing::TestParamInfo<std::string>& info) {
 
 INSTANTIATE_TEST_SUITE_P(Databases, Fixture, ::testing::ValuesIn(fixture_names()), test_name);
 
-TEST(Fixtures, are_there) { EXPECT_GE(fixture_names().size(), 15U); }
+TEST(Fixtures, RecordedDatabases_Exist) { EXPECT_GE(fixture_names().size(), 15U); }
 
 }  // namespace
 

@@ -21,7 +21,7 @@ bool mentions(const Error& error, const std::string& text) {
     return std::string_view(error.what()).find(text) != std::string_view::npos;
 }
 
-TEST(SQLiteErrors, D48_a_missing_directory_is_reported) {
+TEST(SQLiteErrors, D48_MissingDirectory_IsReported) {
     TempDirectory directory;
     SQLiteCheckpointer store(directory.file("no/such/sessions.db"));
     const Error error = error_of(store.load("t"));
@@ -31,7 +31,7 @@ TEST(SQLiteErrors, D48_a_missing_directory_is_reported) {
     expect_one_line(error);
 }
 
-TEST(SQLiteErrors, D76_a_new_database_is_for_this_user_only_and_one_that_is_there_keeps_its_mode) {
+TEST(SQLiteErrors, D76_NewDatabase_IsPrivateAndExistingKeepsMode) {
     TempDirectory directory;
     const auto mode_of = [&directory](const std::string& name) {
         struct stat info = {};
@@ -55,7 +55,7 @@ TEST(SQLiteErrors, D76_a_new_database_is_for_this_user_only_and_one_that_is_ther
     EXPECT_EQ(mode_of("shared.db"), 0640U);
 }
 
-TEST(SQLiteErrors, a_directory_is_not_a_database) {
+TEST(SQLiteErrors, Directory_IsNotADatabase) {
     TempDirectory directory;
     std::filesystem::create_directory(directory.file("sessions.db"));
     SQLiteCheckpointer store(directory.file("sessions.db"));
@@ -64,7 +64,7 @@ TEST(SQLiteErrors, a_directory_is_not_a_database) {
     expect_one_line(error);
 }
 
-TEST(SQLiteErrors, a_pipe_is_not_a_database_and_is_not_waited_for) {
+TEST(SQLiteErrors, Pipe_IsRefusedWithoutWaiting) {
     TempDirectory directory;
     const std::string path = directory.file("sessions.db");
     ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
@@ -76,13 +76,12 @@ TEST(SQLiteErrors, a_pipe_is_not_a_database_and_is_not_waited_for) {
     expect_one_line(error);
 }
 
-TEST(SQLiteErrors, an_empty_path_is_refused) {
+TEST(SQLiteErrors, EmptyPath_IsRefused) {
     SQLiteCheckpointer store(std::string{});
     EXPECT_EQ(error_of(store.open()).code(), ErrorCode::invalid_argument);
 }
 
-TEST(SQLiteErrors,
-     json_that_could_not_be_read_again_is_refused_and_the_deepest_arguments_of_a_model_are_stored) {
+TEST(SQLiteErrors, JsonBeyondNestingLimit_IsRefused) {
     TempDirectory directory;
     const auto calling = [](std::size_t depth) {
         Json value = JsonArray();
@@ -112,7 +111,7 @@ TEST(SQLiteErrors,
     EXPECT_TRUE(loaded->extra.empty());
 }
 
-TEST(SQLiteErrors, a_text_file_is_not_a_database) {
+TEST(SQLiteErrors, TextFile_IsNotADatabase) {
     TempDirectory directory;
     const std::string path = directory.file("notes.txt");
     std::ofstream(path) << std::string(5000, 'x');
@@ -124,7 +123,7 @@ TEST(SQLiteErrors, a_text_file_is_not_a_database) {
     EXPECT_EQ(std::filesystem::file_size(path), 5000U) << "left as it was";
 }
 
-TEST(SQLiteErrors, D21_a_table_of_another_program_is_refused_and_left_as_it_is) {
+TEST(SQLiteErrors, D21_TableOfAnotherProgram_IsRefusedAndUnchanged) {
     TempDirectory directory;
     const std::string path = directory.file("mail.db");
     RawDatabase(path).query("CREATE TABLE messages (id INTEGER PRIMARY KEY, body TEXT)");
@@ -157,7 +156,7 @@ protected:
     const std::string path = directory.file("sessions.db");
 };
 
-TEST_P(MovedFile, D20_nothing_is_stored_in_a_file_that_was_deleted) {
+TEST_P(MovedFile, D20_DeletedFile_StoresNothing) {
     SQLiteCheckpointer store(options());
     const Error error = first_error_after(store, [this] {
         for (const char* suffix : {"", "-wal", "-shm"}) std::filesystem::remove(path + suffix);
@@ -170,7 +169,7 @@ TEST_P(MovedFile, D20_nothing_is_stored_in_a_file_that_was_deleted) {
     EXPECT_EQ(run(SQLiteCheckpointer(options()).load("t"))->messages.size(), 1U);
 }
 
-TEST_P(MovedFile, D20_a_file_put_in_its_place_is_what_is_read_from_then_on) {
+TEST_P(MovedFile, D20_ReplacedFile_IsReadFromThenOn) {
     const std::string other = directory.file("other.db");
     run(SQLiteCheckpointer(other).append("t", one(user("other")), AppendOptions()));
     SQLiteCheckpointer store(options());
@@ -186,7 +185,7 @@ TEST_P(MovedFile, D20_a_file_put_in_its_place_is_what_is_read_from_then_on) {
 
 INSTANTIATE_TEST_SUITE_P(Journals, MovedFile, ::testing::Bool());
 
-TEST(SQLiteErrors, a_damaged_file_is_a_corruption) {
+TEST(SQLiteErrors, DamagedFile_IsACorruption) {
     TempDirectory directory;
     const std::string path = directory.file("sessions.db");
     {
@@ -206,7 +205,7 @@ TEST(SQLiteErrors, a_damaged_file_is_a_corruption) {
     expect_one_line(error);
 }
 
-TEST(SQLiteErrors, a_read_only_file_can_be_read_and_says_so_when_written) {
+TEST(SQLiteErrors, ReadOnlyFile_IsReadableButRefusesWrites) {
     TempDirectory directory;
     const std::string path = directory.file("sessions.db");
     {
@@ -221,7 +220,7 @@ TEST(SQLiteErrors, a_read_only_file_can_be_read_and_says_so_when_written) {
     expect_one_line(error);
 }
 
-TEST(SQLiteErrors, a_store_that_only_reads_changes_nothing_and_makes_no_file) {
+TEST(SQLiteErrors, ReadOnlyStore_ChangesAndCreatesNothing) {
     TempDirectory directory;
     SQLiteOptions options;
     options.path = directory.file("100% sessions?.db");
@@ -238,7 +237,7 @@ TEST(SQLiteErrors, a_store_that_only_reads_changes_nothing_and_makes_no_file) {
     EXPECT_EQ(error.code(), ErrorCode::permission_denied);
 }
 
-TEST(SQLiteErrors, a_read_only_file_of_an_old_version_is_refused) {
+TEST(SQLiteErrors, ReadOnlyFileOfOldVersion_IsRefused) {
     TempDirectory directory;
     const std::string path = directory.file("old.db");
     RawDatabase(path).query(
@@ -249,7 +248,7 @@ TEST(SQLiteErrors, a_read_only_file_of_an_old_version_is_refused) {
     expect_one_line(error);
 }
 
-TEST(SQLiteErrors, D21_tables_of_a_newer_version_are_refused) {
+TEST(SQLiteErrors, D21_NewerVersion_IsRefused) {
     TempDirectory directory;
     const std::string path = directory.file("sessions.db");
     {
@@ -263,7 +262,7 @@ TEST(SQLiteErrors, D21_tables_of_a_newer_version_are_refused) {
     expect_one_line(error);
 }
 
-TEST(SQLiteErrors, a_locked_database_is_a_lock_timeout_and_nothing_is_lost) {
+TEST(SQLiteErrors, LockedDatabase_IsALockTimeoutWithoutLoss) {
     TempDirectory directory;
     SQLiteOptions options;
     options.path = directory.file("sessions.db");
@@ -287,7 +286,7 @@ TEST(SQLiteErrors, a_locked_database_is_a_lock_timeout_and_nothing_is_lost) {
     EXPECT_EQ(run(store.load("t"))->messages.size(), 2U);
 }
 
-TEST(SQLiteErrors, a_row_that_cannot_be_read_is_named) {
+TEST(SQLiteErrors, UnreadableRow_IsNamed) {
     TempDirectory directory;
     const std::string path = directory.file("sessions.db");
     SQLiteCheckpointer store(path);
@@ -311,7 +310,7 @@ TEST(SQLiteErrors, a_row_that_cannot_be_read_is_named) {
         "thread_extra.thread_id=u");
 }
 
-TEST(SQLiteErrors, a_full_disk_stores_nothing_of_the_append_and_keeps_the_rest) {
+TEST(SQLiteErrors, FullDisk_DropsAppendAndKeepsTheRest) {
     TempDirectory directory;
     SQLiteOptions options;
     options.path = directory.file("sessions.db");
@@ -352,7 +351,7 @@ Task<> append_large_among_small(SQLiteCheckpointer& store, int& stored, int& ful
     }
 }
 
-TEST(SQLiteErrors, D20_a_write_that_finds_the_disk_full_does_not_fail_those_that_share_its_commit) {
+TEST(SQLiteErrors, D20_WriteOnFullDisk_DoesNotFailOthers) {
     TempDirectory directory;
     SQLiteOptions options;
     options.path = directory.file("sessions.db");

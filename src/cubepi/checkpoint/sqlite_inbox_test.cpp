@@ -106,7 +106,7 @@ protected:
     std::optional<RawDatabase> raw_;
 };
 
-TEST_F(SQLiteQuestions, D21_requests_of_cubepi_are_listed_while_it_writes_to_the_file) {
+TEST_F(SQLiteQuestions, D21_RequestsOfCubePi_AreListedDuringWrites) {
     ask("a", "1", 10);
     ask("a", "2", 11);
     ask("b", "3", 12);
@@ -122,7 +122,7 @@ TEST_F(SQLiteQuestions, D21_requests_of_cubepi_are_listed_while_it_writes_to_the
     EXPECT_TRUE(noted.empty());
 }
 
-TEST_F(SQLiteQuestions, D21_a_read_only_store_lists_the_requests_of_cubepi) {
+TEST_F(SQLiteQuestions, D21_ReadOnlyStore_ListsRequestsOfCubePi) {
     ask("a", "1", 10);
     ask("b", "2", 20);
     cubepi_asks("c", "3");
@@ -133,7 +133,7 @@ TEST_F(SQLiteQuestions, D21_a_read_only_store_lists_the_requests_of_cubepi) {
     EXPECT_EQ(raw().query("SELECT count(*) FROM cubepi_native_changed_pending").front(), "2");
 }
 
-TEST_F(SQLiteQuestions, D65_requests_of_cubepi_expire_and_are_answered) {
+TEST_F(SQLiteQuestions, D65_RequestsOfCubePi_ExpireAndAreAnswered) {
     run(store.open());
     cubepi_asks("a", "1", "60.0");
     cubepi_asks("b", "2", "3600.0");
@@ -149,7 +149,7 @@ TEST_F(SQLiteQuestions, D65_requests_of_cubepi_expire_and_are_answered) {
     EXPECT_EQ(raw().query("SELECT answer_json FROM thread_hitl_answers").front(), "true");
 }
 
-TEST_F(SQLiteQuestions, D18_an_answer_to_a_request_that_cubepi_has_cleared_is_stale) {
+TEST_F(SQLiteQuestions, D18_AnswerToClearedRequest_IsStale) {
     ask("a", "1");
     raw().query("DELETE FROM thread_pending_request");
     const Error error = error_of(store.answer_request("a", yes("1")));
@@ -157,7 +157,7 @@ TEST_F(SQLiteQuestions, D18_an_answer_to_a_request_that_cubepi_has_cleared_is_st
     EXPECT_TRUE(run(store.load_answer_records("a")).empty());
 }
 
-TEST_F(SQLiteQuestions, D21_other_programs_may_use_any_conflict_clause) {
+TEST_F(SQLiteQuestions, D21_OtherPrograms_MayUseAnyConflictClause) {
     run(store.open());
     for (const char* clause : {"OR ABORT", "OR FAIL", "OR REPLACE", "OR IGNORE"}) {
         raw().query("DELETE FROM thread_pending_request");
@@ -167,7 +167,7 @@ TEST_F(SQLiteQuestions, D21_other_programs_may_use_any_conflict_clause) {
     EXPECT_EQ(listed(), "t:(damaged) ");
 }
 
-TEST_F(SQLiteQuestions, D65_a_file_of_version_2_is_migrated) {
+TEST_F(SQLiteQuestions, D65_FileOfVersion2_IsMigrated) {
     ask("a", "1", 10, 60);
     ask("b", "2", 5.5);
     ask("b", "3", 20);
@@ -197,7 +197,7 @@ TEST_F(SQLiteQuestions, D65_a_file_of_version_2_is_migrated) {
 
 // A damaged request concerns itself only.
 
-TEST_F(SQLiteQuestions, a_damaged_request_is_listed_and_named) {
+TEST_F(SQLiteQuestions, DamagedRequest_IsListedAndNamed) {
     ask("a", "1", 10);
     ask("a", "2", 11);
     ask("b", "3", 12);
@@ -211,7 +211,7 @@ TEST_F(SQLiteQuestions, a_damaged_request_is_listed_and_named) {
     EXPECT_EQ(pending("b"), "3 ");
 }
 
-TEST_F(SQLiteQuestions, the_other_requests_of_a_damaged_thread_are_saved_answered_and_settled) {
+TEST_F(SQLiteQuestions, DamagedThread_KeepsItsOtherRequestsUsable) {
     for (const char* id : {"1", "2", "3", "4"}) ask("a", id);
     damage("2");
     ask("a", "5");
@@ -227,7 +227,7 @@ TEST_F(SQLiteQuestions, the_other_requests_of_a_damaged_thread_are_saved_answere
     EXPECT_EQ(pending("a"), "5 ");
 }
 
-TEST_F(SQLiteQuestions, a_damaged_thread_is_usable_after_its_requests_were_discarded) {
+TEST_F(SQLiteQuestions, DiscardedRequests_LeaveDamagedThreadUsable) {
     ask("a", "1");
     ask("a", "2");
     ask("b", "3");
@@ -239,7 +239,7 @@ TEST_F(SQLiteQuestions, a_damaged_thread_is_usable_after_its_requests_were_disca
     EXPECT_EQ(listed(), "a:4 b:3 ");
 }
 
-TEST_F(SQLiteQuestions, a_damaged_request_expires) {
+TEST_F(SQLiteQuestions, DamagedRequest_Expires) {
     ask("a", "1", 10, 60);
     damage("1");
     const std::vector<QuestionEntry> expired = run(store.expire_due(100, 10));
@@ -247,7 +247,7 @@ TEST_F(SQLiteQuestions, a_damaged_request_expires) {
     EXPECT_EQ(listed(), "");
 }
 
-TEST_F(SQLiteQuestions, a_damaged_row_of_cubepi_does_not_hide_the_requests_that_it_repeats) {
+TEST_F(SQLiteQuestions, DamagedRowOfCubePi_KeepsRequestsVisible) {
     ask("a", "1");
     ask("a", "2");
     raw().query("UPDATE thread_pending_request SET request_json = '{' WHERE thread_id = 'a'");
@@ -258,7 +258,7 @@ TEST_F(SQLiteQuestions, a_damaged_row_of_cubepi_does_not_hide_the_requests_that_
               std::string::npos);
 }
 
-TEST_F(SQLiteQuestions, a_damaged_row_of_cubepi_alone_is_listed_and_discarded) {
+TEST_F(SQLiteQuestions, LoneDamagedCubePiRow_CanBeDiscarded) {
     run(store.open());
     raw().query(
         "INSERT INTO thread_pending_request (thread_id, request_json, run_id) VALUES ('a', '{',"
@@ -269,7 +269,7 @@ TEST_F(SQLiteQuestions, a_damaged_row_of_cubepi_alone_is_listed_and_discarded) {
     EXPECT_EQ(listed(), "");
 }
 
-TEST_F(SQLiteQuestions, D63_the_record_of_an_answer_is_without_the_schema_of_the_tool) {
+TEST_F(SQLiteQuestions, D63_AnswerRecord_OmitsTheToolSchema) {
     HitlRequest request = question("a", "1", 10, 0);
     request.extra["approval_digest"] = "sha256:00";
     request.extra["input_schema"] = JsonObject{{"type", "object"}};
@@ -279,7 +279,7 @@ TEST_F(SQLiteQuestions, D63_the_record_of_an_answer_is_without_the_schema_of_the
     EXPECT_EQ(extra, (JsonObject{{"approval_digest", "sha256:00"}}));
 }
 
-TEST_F(SQLiteQuestions, a_damaged_record_of_an_answer_does_not_hide_the_others) {
+TEST_F(SQLiteQuestions, DamagedAnswerRecord_DoesNotHideTheOthers) {
     ask("a", "1");
     ask("a", "2");
     run(store.answer_request("a", yes("1")));
@@ -368,7 +368,7 @@ std::vector<std::string> statements_of_an_inbox(const std::string& path, RawData
     return statements;
 }
 
-TEST(SQLiteInboxPlan, D65_every_statement_uses_an_index) {
+TEST(SQLiteInboxPlan, D65_EveryStatement_UsesAnIndex) {
     TempDirectory directory;
     const std::string path = directory.file("sessions.db");
     SQLiteCheckpointer store(path);
@@ -433,7 +433,7 @@ protected:
     std::optional<RawDatabase> raw_;
 };
 
-TEST_F(SQLitePending, D21_the_row_of_cubepi_holds_the_first_as_it_writes_it) {
+TEST_F(SQLitePending, D21_RowOfCubePi_HoldsTheFirstRequest) {
     ask("a");
     ask("b");
     EXPECT_EQ(
@@ -447,7 +447,7 @@ TEST_F(SQLitePending, D21_the_row_of_cubepi_holds_the_first_as_it_writes_it) {
     EXPECT_EQ(theirs(), "");
 }
 
-TEST_F(SQLitePending, D17_the_digest_is_stored_with_the_request) {
+TEST_F(SQLitePending, D17_Digest_IsStoredWithTheRequest) {
     ask("a");
     EXPECT_EQ(raw().query("SELECT approval_digest FROM cubepi_native_pending").front(),
               "digest of a");
@@ -456,7 +456,7 @@ TEST_F(SQLitePending, D17_the_digest_is_stored_with_the_request) {
     EXPECT_EQ(theirs().find("digest"), std::string::npos);
 }
 
-TEST_F(SQLitePending, D21_what_cubepi_asked_first_stays_first) {
+TEST_F(SQLitePending, D21_FirstRequestOfCubePi_StaysFirst) {
     run(store.open());
     cubepi_asks("a");
     ask("b");
@@ -466,7 +466,7 @@ TEST_F(SQLitePending, D21_what_cubepi_asked_first_stays_first) {
     EXPECT_EQ(pending(), "r:b ");
 }
 
-TEST_F(SQLitePending, D21_after_cubepi_reached_the_second_gate_the_first_is_not_pending) {
+TEST_F(SQLitePending, D21_SecondGateReached_FirstIsNotPending) {
     ask("a");
     ask("b");
     ask("c");
@@ -475,7 +475,7 @@ TEST_F(SQLitePending, D21_after_cubepi_reached_the_second_gate_the_first_is_not_
     EXPECT_FALSE(run(store.clear_pending_request("t", "r", "a")));
 }
 
-TEST_F(SQLitePending, D21_when_cubepi_finished_nothing_is_pending) {
+TEST_F(SQLitePending, D21_CubePiFinished_NothingIsPending) {
     ask("a");
     ask("b");
     raw().query("DELETE FROM thread_pending_request");
@@ -484,7 +484,7 @@ TEST_F(SQLitePending, D21_when_cubepi_finished_nothing_is_pending) {
     EXPECT_EQ(pending(), "r:c ");
 }
 
-TEST_F(SQLitePending, D17_the_same_question_id_with_other_arguments_is_another_request) {
+TEST_F(SQLitePending, D17_SameIdWithOtherArguments_IsAnotherRequest) {
     ask("a");
     raw().query(
         "UPDATE thread_pending_request SET request_json = replace(request_json, '\"path\": \"a\"', "
@@ -494,7 +494,7 @@ TEST_F(SQLitePending, D17_the_same_question_id_with_other_arguments_is_another_r
     EXPECT_FALSE(entry.request.extra.contains("approval_digest"));
 }
 
-TEST_F(SQLitePending, D62_a_used_answer_leaves_the_table_of_cubepi) {
+TEST_F(SQLitePending, D62_UsedAnswer_LeavesTheTableOfCubePi) {
     HitlAnswer answer;
     answer.run_id = "r";
     answer.question_id = "a";
@@ -514,7 +514,7 @@ TEST_F(SQLitePending, D62_a_used_answer_leaves_the_table_of_cubepi) {
     EXPECT_FALSE(run(store.load_started_batch("t", "r")).has_value());
 }
 
-TEST_F(SQLitePending, D62_a_file_of_version_1_is_migrated) {
+TEST_F(SQLitePending, D62_FileOfVersion1_IsMigrated) {
     ask("a");
     raw().query("DROP TABLE cubepi_native_started");
     raw().query("DROP TABLE cubepi_native_used_answers");
@@ -531,7 +531,7 @@ TEST_F(SQLitePending, D62_a_file_of_version_1_is_migrated) {
     EXPECT_EQ(raw().query("SELECT version FROM cubepi_native_schema"), versions);
 }
 
-TEST_F(SQLitePending, a_broken_request_names_its_row) {
+TEST_F(SQLitePending, BrokenRequest_NamesItsRow) {
     run(store.open());
     raw().query("INSERT INTO thread_pending_request (thread_id, request_json) VALUES ('t', '{')");
     const auto error = error_of<CheckpointCorruptionError>(store.load_pending_requests("t"));

@@ -52,7 +52,7 @@ void claim_and_complete_when_told(SQLiteCheckpointer& store) {
 
 ClaimOwner this_process() { return current_process_owner(); }
 
-TEST(SQLiteProcesses, D20_two_processes_never_fork_a_thread) {
+TEST(SQLiteProcesses, D20_TwoProcesses_NeverForkAThread) {
     TempDirectory directory;
     const std::string path = directory.file("sessions.db");
     SQLiteCheckpointer store(path);
@@ -81,22 +81,22 @@ void kill_in_the_middle_of_appends(const std::string& file) {
     }
 }
 
-TEST(SQLiteProcesses, D1_a_kill_in_the_middle_of_appends_leaves_a_whole_file) {
+TEST(SQLiteProcesses, D1_KillDuringAppends_LeavesWholeFile) {
     kill_in_the_middle_of_appends("sessions.db");
 }
 
-TEST(SQLiteProcesses, D1_a_kill_in_the_middle_of_appends_leaves_a_whole_file_with_wal) {
+TEST(SQLiteProcesses, D1_KillDuringAppendsWithWal_LeavesWholeFile) {
     kill_in_the_middle_of_appends("sessions.wal");
 }
 
-TEST(SQLiteProcesses, D50_the_claim_of_a_killed_process_is_superseded_at_once) {
+TEST(SQLiteProcesses, D50_ClaimOfKilledProcess_IsSupersededAtOnce) {
     TempDirectory directory;
     const std::string path = directory.file("sessions.db");
     SQLiteCheckpointer store(path);
     expect_killed_claim_superseded(store, path);
 }
 
-TEST(SQLiteProcesses, D50_a_frozen_process_that_wakes_up_is_fenced_off) {
+TEST(SQLiteProcesses, D50_FrozenProcessThatWakesUp_IsFenced) {
     TempDirectory directory;
     SQLiteOptions options;
     options.path = directory.file("sessions.db");
@@ -106,7 +106,7 @@ TEST(SQLiteProcesses, D50_a_frozen_process_that_wakes_up_is_fenced_off) {
     expect_frozen_process_fenced(store, *clock, options.path);
 }
 
-TEST(SQLiteProcesses, D50_a_process_that_keeps_its_claim_can_write) {
+TEST(SQLiteProcesses, D50_ProcessWithItsClaim_CanWrite) {
     TempDirectory directory;
     const std::string path = directory.file("sessions.db");
     Child child("claim_and_append_when_told", path);
@@ -115,7 +115,7 @@ TEST(SQLiteProcesses, D50_a_process_that_keeps_its_claim_can_write) {
     EXPECT_EQ(child.read_line(), "stored");
 }
 
-TEST(SQLiteProcesses, D50_a_frozen_process_does_not_complete_a_run_that_another_continued) {
+TEST(SQLiteProcesses, D50_FrozenProcess_DoesNotCompleteAContinuedRun) {
     TempDirectory directory;
     SQLiteOptions options;
     options.path = directory.file("sessions.db");
@@ -135,7 +135,7 @@ TEST(SQLiteProcesses, D50_a_frozen_process_does_not_complete_a_run_that_another_
     EXPECT_TRUE(run(store.is_run_complete("t", "child-run")));
 }
 
-TEST(SQLiteProcesses, D50_a_process_that_keeps_its_claim_completes_its_run) {
+TEST(SQLiteProcesses, D50_ProcessWithItsClaim_CompletesItsRun) {
     TempDirectory directory;
     const std::string path = directory.file("sessions.db");
     Child child("claim_and_complete_when_told", path);
@@ -145,7 +145,7 @@ TEST(SQLiteProcesses, D50_a_process_that_keeps_its_claim_completes_its_run) {
     EXPECT_TRUE(run(SQLiteCheckpointer(path).is_run_complete("t", "child-run")));
 }
 
-TEST(SQLiteProcesses, D62_of_two_processes_that_answer_a_question_one_succeeds) {
+TEST(SQLiteProcesses, D62_TwoProcessesAnswerAQuestion_OneSucceeds) {
     TempDirectory directory;
     const std::string path = directory.file("sessions.db");
     SQLiteCheckpointer store(path);

@@ -59,7 +59,7 @@ protected:
     std::string path = directory.file("sessions.db");
 };
 
-TEST_F(SQLiteWorkerTest, D21_concurrent_appends_share_one_commit) {
+TEST_F(SQLiteWorkerTest, D21_ConcurrentAppends_ShareOneCommit) {
     SQLiteCheckpointer store(path);
     run(store.open());
     HeldDatabase held(path);
@@ -72,7 +72,7 @@ TEST_F(SQLiteWorkerTest, D21_concurrent_appends_share_one_commit) {
     EXPECT_EQ(run(store.list_threads()).size(), 64U);
 }
 
-TEST_F(SQLiteWorkerTest, D20_a_stale_writer_does_not_fail_those_that_share_its_commit) {
+TEST_F(SQLiteWorkerTest, D20_StaleWriter_DoesNotFailSharedCommit) {
     SQLiteCheckpointer store(path);
     run(store.open());
     HeldDatabase held(path);
@@ -97,7 +97,7 @@ Task<std::exception_ptr> append_and_cancel(SQLiteCheckpointer& store) {
     co_return outcomes.front().failure();
 }
 
-TEST_F(SQLiteWorkerTest, D7_a_cancelled_append_returns_at_once_and_stays_whole) {
+TEST_F(SQLiteWorkerTest, D7_CancelledAppend_ReturnsAtOnceAndStaysWhole) {
     SQLiteCheckpointer store(path);
     run(store.open());
     HeldDatabase held(path);
@@ -108,7 +108,7 @@ TEST_F(SQLiteWorkerTest, D7_a_cancelled_append_returns_at_once_and_stays_whole) 
     EXPECT_EQ(run(store.load("t"))->messages.size(), 2U);
 }
 
-TEST_F(SQLiteWorkerTest, the_destructor_finishes_what_was_asked_for) {
+TEST_F(SQLiteWorkerTest, Destructor_FinishesPendingWrites) {
     std::optional<SQLiteCheckpointer> store(path);
     run(store->open());
     HeldDatabase held(path);
@@ -119,7 +119,7 @@ TEST_F(SQLiteWorkerTest, the_destructor_finishes_what_was_asked_for) {
     EXPECT_EQ(run(again.load("t"))->messages.size(), 2U);
 }
 
-TEST_F(SQLiteWorkerTest, several_executors_use_one_store) {
+TEST_F(SQLiteWorkerTest, SeveralExecutors_UseOneStore) {
     SQLiteCheckpointer store(path);
     std::vector<std::thread> threads;
     for (int i = 0; i < 4; ++i) {
@@ -141,7 +141,7 @@ TEST_F(SQLiteWorkerTest, several_executors_use_one_store) {
     EXPECT_EQ(store.stats().writes, 80U);
 }
 
-TEST_F(SQLiteWorkerTest, cancelled_calls_and_finished_ones_may_cross) {
+TEST_F(SQLiteWorkerTest, CancelledAndFinishedCalls_MayOverlap) {
     SQLiteCheckpointer store(path);
     run(store.open());
     std::vector<std::thread> threads;
@@ -154,7 +154,7 @@ TEST_F(SQLiteWorkerTest, cancelled_calls_and_finished_ones_may_cross) {
     EXPECT_EQ(run(store.load("t"))->messages.size(), 300U);
 }
 
-TEST_F(SQLiteWorkerTest, a_call_after_fork_is_refused) {
+TEST_F(SQLiteWorkerTest, CallAfterFork_IsRefused) {
     SQLiteCheckpointer store(path);
     run(store.open());
     const pid_t child = fork();

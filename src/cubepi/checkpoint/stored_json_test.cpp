@@ -18,7 +18,7 @@ using detail::survives_server_json;
 
 Json parsed(const char* text) { return parse_lenient(text); }
 
-TEST(ServerJson, D71_the_column_gets_the_nearest_value_that_it_holds) {
+TEST(ServerJson, D71_Column_GetsTheNearestStorableValue) {
     JsonObject object;
     object["nul"] = std::string("a\0b", 3);
     object["nan"] = std::numeric_limits<double>::quiet_NaN();
@@ -29,7 +29,7 @@ TEST(ServerJson, D71_the_column_gets_the_nearest_value_that_it_holds) {
               R"("list": [1, 1.0, "Zo\u00eb"]})");
 }
 
-TEST(ServerJson, says_what_a_column_returns_as_it_is) {
+TEST(ServerJson, SurvivesServerJson_DetectsUnchangedValues) {
     for (const char* text : {"null", "1", "1.5", "9007199254740993", "\"x\"", "{}",
                              R"({"a": 1, "b": 2, "aa": {"x": [1, 2]}})"})
         EXPECT_TRUE(survives_server_json(parsed(text))) << text;
@@ -38,7 +38,7 @@ TEST(ServerJson, says_what_a_column_returns_as_it_is) {
         EXPECT_FALSE(survives_server_json(parsed(text))) << text;
 }
 
-TEST(ServerJson, compares_a_column_with_the_exact_value) {
+TEST(ServerJson, Comparison_UsesTheExactValue) {
     EXPECT_TRUE(is_server_json_of(parsed(R"({"a": 2, "b": 1})"), parsed(R"({"b": 1, "a": 2})")));
     EXPECT_TRUE(is_server_json_of(parsed("10000000000000000"), parsed("1e16")));
     EXPECT_TRUE(is_server_json_of(parsed("\"a\\ufffd\""), parsed("\"a\\u0000\"")));
@@ -49,7 +49,7 @@ TEST(ServerJson, compares_a_column_with_the_exact_value) {
     EXPECT_FALSE(is_server_json_of(parsed(R"({"a": 1})"), parsed(R"({"a": 1, "b": 1})")));
 }
 
-TEST(ServerJson, D41_the_exact_text_counts_as_long_as_the_column_is_its_nearest_value) {
+TEST(ServerJson, D41_ExactText_CountsWhileTheColumnMatches) {
     const auto text = [](const Json& json) { return to_python_json(json); };
     const std::string exact = R"({"b": {"y": 1, "x": 2}, "a": "\u0000"})";
     EXPECT_EQ(text(exact_json(parsed(R"({"a": "\ufffd", "b": {"x": 2, "y": 1}})"), exact)), exact);
@@ -71,7 +71,7 @@ namespace {
 
 JsonObject object(const char* text) { return boost::json::parse(text).as_object(); }
 
-TEST(ExtraText, D19_merges_at_the_top_level_and_null_removes) {
+TEST(ExtraText, D19_Merge_IsShallowAndNullRemoves) {
     EXPECT_EQ(merge_extra_text("{}", object("{}")), "{}");
     EXPECT_EQ(merge_extra_text("{}", object(R"({"a": 1, "b": null})")), R"({"a": 1})");
     EXPECT_EQ(merge_extra_text(R"({"a": {"x": 1}, "b": 2})",
@@ -79,7 +79,7 @@ TEST(ExtraText, D19_merges_at_the_top_level_and_null_removes) {
               R"({"a": {"y": 2}, "c": "d"})");
 }
 
-TEST(ExtraText, D21_what_cannot_be_read_exactly_keeps_its_text) {
+TEST(ExtraText, D21_InexactValue_KeepsItsText) {
     const char* odd =
         R"({"nan": NaN, "big": 1180591620717411303424, "bad": "\ud83d", "in": [-Infinity], "n": null})";
     EXPECT_EQ(
@@ -90,20 +90,20 @@ TEST(ExtraText, D21_what_cannot_be_read_exactly_keeps_its_text) {
     EXPECT_EQ(merge_extra_text(odd, loaded), odd);
 }
 
-TEST(ExtraText, D21_a_key_that_cannot_be_read_exactly_keeps_its_text) {
+TEST(ExtraText, D21_InexactKey_KeepsItsText) {
     EXPECT_EQ(merge_extra_text(R"({"\ud83d": 1, "\udce9": 2, "caf\u00e9": 3})",
                                object(R"({"\ufffd": 2, "café": 4, "z": 5})")),
               R"({"\ud83d": 1, "\udce9": 2, "caf\u00e9": 4, "z": 5})");
 }
 
-TEST(ExtraText, takes_any_spacing_and_nested_brackets_in_strings) {
+TEST(ExtraText, SpacingAndBracketsInStrings_AreAccepted) {
     EXPECT_EQ(merge_extra_text(" { \"a\" :\t[ \"}\" , {\"b\":\"\\\"]\"} ]\n, \"c\" : 1 } ",
                                object(R"({"c": 2})")),
               R"({"a": [ "}" , {"b":"\"]"} ], "c": 2})");
     EXPECT_EQ(merge_extra_text(R"({"a": 1, "a": 2})", object("{}")), R"({"a": 2})");
 }
 
-TEST(ExtraText, refuses_a_value_that_is_not_an_object) {
+TEST(ExtraText, NonObjectValue_IsRefused) {
     for (const char* text :
          {"", "[]", "{", "{\"a\"", "{\"a\": }", "{\"a\": 1", "null", "{1: 2}", "{\"a\": \"b"}) {
         EXPECT_THROW(merge_extra_text(text, JsonObject()), Error) << text;

@@ -20,7 +20,7 @@ void expect_same(StoredMessageReader& reader, std::string_view text) {
     EXPECT_EQ(to_json(fast), to_json(slow)) << text;
 }
 
-TEST(StoredMessageReader, reads_what_the_plain_reader_reads) {
+TEST(StoredMessageReader, ValidText_EqualsThePlainReader) {
     StoredMessageReader reader;
     for (
         const char* text : {
@@ -64,7 +64,7 @@ std::string outcome_of(Read read, const std::string& text) {
     }
 }
 
-TEST(StoredMessageReader, takes_and_refuses_damaged_texts_as_the_plain_reader_does) {
+TEST(StoredMessageReader, DamagedText_EqualsThePlainReader) {
     StoredMessageReader reader;
     const auto fast = [&](const std::string& text) { return reader.read(text); };
     const auto slow = [](const std::string& text) {
@@ -94,7 +94,7 @@ TEST(StoredMessageReader, takes_and_refuses_damaged_texts_as_the_plain_reader_do
     }
 }
 
-TEST(StoredMessageReader, refuses_json_that_is_not_a_message) {
+TEST(StoredMessageReader, JsonThatIsNotAMessage_IsRefused) {
     StoredMessageReader reader;
     for (
         const char* text :

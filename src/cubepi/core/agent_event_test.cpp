@@ -64,7 +64,7 @@ HitlRequest question() {
     return request;
 }
 
-TEST(AgentEvent, NamesOfTypesAreThoseOfTheirBodies) {
+TEST(AgentEvent, TypeNames_MatchTheirBodies) {
     EXPECT_EQ(to_string(event_of(AgentStartEvent()).type()), "agent_start");
     EXPECT_EQ(to_string(event_of(AgentEndEvent()).type()), "agent_end");
     EXPECT_EQ(to_string(event_of(TurnStartEvent()).type()), "turn_start");
@@ -82,7 +82,7 @@ TEST(AgentEvent, NamesOfTypesAreThoseOfTheirBodies) {
     EXPECT_EQ(to_string(event_of(NoticeEvent()).type()), "notice");
 }
 
-TEST(AgentEvent, WithoutARunItHasNoIds) {
+TEST(AgentEvent, EventWithoutRun_HasNoIds) {
     AgentEvent event;
     EXPECT_EQ(event.run_id(), "");
     EXPECT_EQ(event.thread_id(), "");
@@ -95,7 +95,7 @@ TEST(AgentEvent, WithoutARunItHasNoIds) {
     EXPECT_EQ(event.get_if<TurnEndEvent>(), nullptr);
 }
 
-TEST(AgentEvent, DeltasOfTextAndThinkingAreApart) {
+TEST(AgentEvent, TextAndThinkingDeltas_AreSeparate) {
     MessageUpdateEvent update;
     update.stream_event.type = StreamEventType::text_delta;
     update.stream_event.delta = "hi";
@@ -114,7 +114,7 @@ TEST(AgentEvent, DeltasOfTextAndThinkingAreApart) {
     EXPECT_EQ(event_of(AgentEndEvent()).text_delta(), nullptr);
 }
 
-TEST(AgentEventJson, BeginAndEnd) {
+TEST(AgentEventJson, BeginAndEndEvents_HaveTheirJson) {
     EXPECT_EQ(own_json(AgentStartEvent()), "{}");
     EXPECT_EQ(own_json(TurnStartEvent()), "{}");
     EXPECT_EQ(own_json(AgentEndEvent()), R"({"message_ids":[]})");
@@ -131,7 +131,7 @@ TEST(AgentEventJson, BeginAndEnd) {
     EXPECT_EQ(own_json(turn), R"({"message_id":"m3","tool_result_ids":["m4"]})");
 }
 
-TEST(AgentEventJson, AMessageIsWholeInItsEndOnly) {
+TEST(AgentEventJson, Message_IsWholeOnlyInItsEnd) {
     const Message message = user_message("a", "m1");
     EXPECT_EQ(own_json(MessageEndEvent{message}),
               "{\"message\":" + serialize(to_json(message)) + "}");
@@ -142,7 +142,7 @@ TEST(AgentEventJson, AMessageIsWholeInItsEndOnly) {
               R"({"message_id":"m4","role":"tool_result","tool_call_id":"c1"})");
 }
 
-TEST(AgentEventJson, MessageUpdateHasThePartialOnlyWhenAsked) {
+TEST(AgentEventJson, MessageUpdate_HasThePartialOnlyOnRequest) {
     AssistantMessage so_far;
     so_far.content.emplace_back(TextContent{"o"});
     MessageUpdateEvent update;
@@ -159,7 +159,7 @@ TEST(AgentEventJson, MessageUpdateHasThePartialOnlyWhenAsked) {
     EXPECT_EQ(own_json(update), R"({"stream_event":{"type":"text_end","content_index":0}})");
 }
 
-TEST(AgentEventJson, ToolExecution) {
+TEST(AgentEventJson, ToolExecutionEvents_HaveTheirJson) {
     ToolExecutionStartEvent start;
     start.tool_call_id = "c1";
     start.tool_name = "add";
@@ -188,7 +188,7 @@ TEST(AgentEventJson, ToolExecution) {
     EXPECT_EQ(blocked.at("block_reason"), "not allowed");
 }
 
-TEST(AgentEventJson, HumanInTheLoop) {
+TEST(AgentEventJson, HitlEvents_HaveTheirJson) {
     const std::string request = serialize(to_json(question()));
     EXPECT_EQ(own_json(HitlRequestEvent{question()}), "{\"request\":" + request + "}");
     AgentSuspendedEvent suspended;
@@ -201,7 +201,7 @@ TEST(AgentEventJson, HumanInTheLoop) {
               R"({"question_id":"q","answer":{"decision":"approve"},"cancelled":false})");
 }
 
-TEST(AgentEventJson, AbortAndNotice) {
+TEST(AgentEventJson, AbortAndNoticeEvents_HaveTheirJson) {
     EXPECT_EQ(own_json(AgentAbortedEvent{"by the user"}), R"({"reason":"by the user"})");
     NoticeEvent notice;
     notice.notice.code = "retry";
@@ -217,7 +217,7 @@ HitlRequest same_again(std::string_view stored) {
     return request;
 }
 
-TEST(HitlRequest, ApproveBothWays) {
+TEST(HitlRequest, ApproveRequest_RoundTrips) {
     const HitlRequest request = same_again(
         R"({"question_id":"c1","thread_id":"t1","payload":{"kind":"approve","tool_name":"rm",)"
         R"("tool_call_id":"c1","args":{"p":"/"},"details":null},"created_at":1.700000003E9,)"
@@ -232,7 +232,7 @@ TEST(HitlRequest, ApproveBothWays) {
     EXPECT_EQ(approve.args, JsonObject({{"p", "/"}}));
 }
 
-TEST(HitlRequest, AskBothWays) {
+TEST(HitlRequest, AskRequest_RoundTrips) {
     const HitlRequest request = same_again(
         R"({"question_id":"q.0","thread_id":null,"payload":{"kind":"ask","questions":[)"
         R"({"key":"k","prompt":"P?","options":[{"label":"L","value":"v","description":null,)"
@@ -250,7 +250,7 @@ TEST(HitlRequest, AskBothWays) {
     EXPECT_FALSE(ask.questions[1].options.has_value());
 }
 
-TEST(HitlRequest, ConfirmBothWaysAndUnknownKeysSurvive) {
+TEST(HitlRequest, ConfirmRequest_RoundTripsWithUnknownKeys) {
     const HitlRequest request = same_again(
         R"({"question_id":"q","thread_id":"t","payload":{"kind":"confirm","prompt":"Sure?",)"
         R"("details":{"n":1}},"created_at":0E0,"timeout_seconds":null,"run":{"batch":[1]}})");
@@ -258,7 +258,7 @@ TEST(HitlRequest, ConfirmBothWaysAndUnknownKeysSurvive) {
     EXPECT_EQ(request.extra, JsonObject({{"run", JsonObject{{"batch", JsonArray{1}}}}}));
 }
 
-TEST(HitlRequest, D41_UnknownKeysOfAPayloadSurviveAtEveryDepth) {
+TEST(HitlRequest, D41_UnknownPayloadKeys_SurviveAtEveryDepth) {
     const HitlRequest confirm = same_again(
         R"({"question_id":"q","thread_id":"t","payload":{"kind":"confirm","prompt":"Sure?",)"
         R"("details":null,"tone":{"of":["voice"]}},"created_at":0E0,"timeout_seconds":null})");
@@ -278,7 +278,7 @@ TEST(HitlRequest, D41_UnknownKeysOfAPayloadSurviveAtEveryDepth) {
     EXPECT_EQ(question.options->at(0).extra, JsonObject({{"icon", "x"}}));
 }
 
-TEST(HitlRequest, MissingKeysHaveTheirDefaults) {
+TEST(HitlRequest, MissingKeys_HaveDefaults) {
     const HitlRequest request = hitl_request_from_json(parse(
         R"({"question_id":"q","payload":{"kind":"ask","questions":[{"key":"k","prompt":"p"}]}})"));
     const HitlQuestion& question = std::get<AskRequest>(request.payload).questions.at(0);
@@ -287,7 +287,7 @@ TEST(HitlRequest, MissingKeysHaveTheirDefaults) {
     EXPECT_TRUE(question.required);
 }
 
-TEST(HitlRequest, RefusalsNameTheKey) {
+TEST(HitlRequest, Refusal_NamesTheKey) {
     const auto expect_refused = [](std::string_view stored, std::string_view key) {
         try {
             hitl_request_from_json(parse(stored));

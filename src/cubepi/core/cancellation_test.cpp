@@ -31,7 +31,7 @@ Task<> wait_for_ever() {
     co_await never.wait();
 }
 
-TEST(Cancellation, IsKnown) {
+TEST(Cancellation, Cancellation_IsRecognized) {
     EXPECT_FALSE(is_cancellation(nullptr));
     EXPECT_TRUE(is_cancellation(make_cancelled()));
     EXPECT_TRUE(is_cancellation(std::make_exception_ptr(Error(ErrorCode::cancelled, "x"))));
@@ -41,7 +41,7 @@ TEST(Cancellation, IsKnown) {
     EXPECT_FALSE(is_cancellation(std::make_exception_ptr(refused)));
 }
 
-TEST(Cancellation, ShieldLetsCleanupAwait) {
+TEST(Cancellation, Shield_LetsCleanupAwait) {
     bool cleaned = false;
     run([](bool& flag) -> Task<> {
         auto child = [](bool& f) -> Task<> {
@@ -65,7 +65,7 @@ TEST(Cancellation, ShieldLetsCleanupAwait) {
     EXPECT_TRUE(cleaned);
 }
 
-TEST(Cancellation, StateIsReadable) {
+TEST(Cancellation, State_IsReadable) {
     bool seen = false;
     run([](bool& flag) -> Task<> {
         auto child = [](TaskScope& scope, bool& f) -> Task<> {
@@ -80,7 +80,7 @@ TEST(Cancellation, StateIsReadable) {
     EXPECT_TRUE(seen);
 }
 
-TEST(CancelOn, StopFromAnotherThreadEndsTheTask) {
+TEST(CancelOn, StopFromAnotherThread_EndsTheTask) {
     for (int round = 0; round < 50; ++round) {
         std::stop_source source;
         std::thread other;
@@ -99,7 +99,7 @@ TEST(CancelOn, StopFromAnotherThreadEndsTheTask) {
     }
 }
 
-TEST(CancelOn, AlreadyStopped) {
+TEST(CancelOn, StoppedToken_PreventsTheTask) {
     std::stop_source source;
     source.request_stop();
     bool started = false;
@@ -111,7 +111,7 @@ TEST(CancelOn, AlreadyStopped) {
     EXPECT_FALSE(started);
 }
 
-TEST(CancelOn, ResultAndFailurePass) {
+TEST(CancelOn, ResultAndFailure_PassThrough) {
     std::stop_source source;
     auto value = []() -> Task<int> {
         co_await yield_now();
@@ -150,7 +150,7 @@ std::exception_ptr stop_after_a_second(ManualClock& clock, std::stop_source sour
     return seen;
 }
 
-TEST(StopOnCancel, PoliteTaskEndsByItselfWithinTheGrace) {
+TEST(StopOnCancel, PoliteTask_EndsByItselfWithinTheGrace) {
     ManualClock clock;
     std::stop_source source;
     bool polite = false;
@@ -166,7 +166,7 @@ TEST(StopOnCancel, PoliteTaskEndsByItselfWithinTheGrace) {
     EXPECT_EQ(clock.pending_sleepers(), 0u);
 }
 
-TEST(StopOnCancel, DeafTaskIsCancelledAfterTheGrace) {
+TEST(StopOnCancel, UnresponsiveTask_IsCancelledAfterTheGrace) {
     ManualClock clock;
     std::stop_source source;
     const auto start = clock.now();
@@ -175,7 +175,7 @@ TEST(StopOnCancel, DeafTaskIsCancelledAfterTheGrace) {
     EXPECT_EQ(clock.now() - start, 3s);
 }
 
-TEST(StopOnCancel, NoGrace) {
+TEST(StopOnCancel, NoGrace_CancelsAtOnce) {
     ManualClock clock;
     std::stop_source source;
     const auto start = clock.now();
@@ -183,7 +183,7 @@ TEST(StopOnCancel, NoGrace) {
     EXPECT_EQ(clock.now() - start, 1s);
 }
 
-TEST(StopOnCancel, UndisturbedTaskReturnsItsResult) {
+TEST(StopOnCancel, UndisturbedTask_ReturnsItsResult) {
     ManualClock clock;
     const std::stop_source source;
     auto task = []() -> Task<int> {
@@ -204,7 +204,7 @@ Task<void> cancelled() {
     co_return;
 }
 
-TEST(Outcome, HasTheValueOfATaskThatReturned) {
+TEST(Outcome, ReturnedTask_HasItsValue) {
     Outcome<int> outcome = run(outcome_of(three()));
     EXPECT_TRUE(outcome);
     EXPECT_EQ(outcome.failure(), nullptr);
@@ -212,7 +212,7 @@ TEST(Outcome, HasTheValueOfATaskThatReturned) {
     EXPECT_NO_THROW(outcome.rethrow());
 }
 
-TEST(Outcome, ThrowsWhatTheTaskThrewWhenItsValueIsTaken) {
+TEST(Outcome, FailedTask_ThrowsWhenTheValueIsTaken) {
     Outcome<int> outcome = run(outcome_of(fails()));
     EXPECT_FALSE(outcome);
     EXPECT_FALSE(outcome.cancelled());
@@ -220,7 +220,7 @@ TEST(Outcome, ThrowsWhatTheTaskThrewWhenItsValueIsTaken) {
     EXPECT_THROW(outcome.value(), std::runtime_error);
 }
 
-TEST(Outcome, TellsACancellationFromAFailure) {
+TEST(Outcome, Cancellation_IsDistinguishedFromFailure) {
     const Outcome<> outcome = run(outcome_of(cancelled()));
     EXPECT_FALSE(outcome.ok());
     EXPECT_TRUE(outcome.cancelled());
@@ -231,19 +231,19 @@ Task<> set(std::shared_ptr<bool> flag) {
     co_return;
 }
 
-TEST(WithCleanup, CleansUpAfterASuccessAndReturnsTheValue) {
+TEST(WithCleanup, Success_RunsCleanupAndReturnsTheValue) {
     auto cleaned = std::make_shared<bool>(false);
     EXPECT_EQ(run(with_cleanup(three(), set(cleaned))), 3);
     EXPECT_TRUE(*cleaned);
 }
 
-TEST(WithCleanup, CleansUpAfterAFailureAndThrowsIt) {
+TEST(WithCleanup, Failure_RunsCleanupAndIsThrown) {
     auto cleaned = std::make_shared<bool>(false);
     EXPECT_THROW(run(with_cleanup(fails(), set(cleaned))), std::runtime_error);
     EXPECT_TRUE(*cleaned);
 }
 
-TEST(WithCleanup, AFailureOfTheCleanupDoesNotReplaceThatOfTheTask) {
+TEST(WithCleanup, FailedCleanup_DoesNotReplaceTheTaskFailure) {
     EXPECT_THROW(run(with_cleanup(fails(), cancelled())), std::runtime_error);
     try {
         run(with_cleanup(three(), cancelled()));
@@ -262,7 +262,7 @@ Task<> set_later(std::shared_ptr<testing::ManualClock> clock, std::shared_ptr<bo
     *flag = true;
 }
 
-TEST(WithCleanup, TheCleanupOfACancelledTaskCanWait) {
+TEST(WithCleanup, CleanupOfCancelledTask_CanWait) {
     auto clock = std::make_shared<testing::ManualClock>();
     auto cleaned = std::make_shared<bool>(false);
     Task<> work = with_cleanup(wait_for(clock, std::chrono::hours(1)), set_later(clock, cleaned));

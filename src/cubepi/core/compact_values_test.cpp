@@ -27,9 +27,9 @@ using List = ContentList<std::string>;
 
 const std::string longer = "a text that does not fit into the string itself";
 
-TEST(ContentList, TakesTwoWords) { static_assert(sizeof(List) == 2 * sizeof(void*)); }
+TEST(ContentList, Size_IsTwoWords) { static_assert(sizeof(List) == 2 * sizeof(void*)); }
 
-TEST(ContentList, IsMadeFromBlocksOrAVector) {
+TEST(ContentList, BlocksOrVector_MakeAList) {
     EXPECT_TRUE(List().empty());
     const List listed = {"a", longer};
     const List moved = std::vector<std::string>{"a", longer};
@@ -39,7 +39,7 @@ TEST(ContentList, IsMadeFromBlocksOrAVector) {
     EXPECT_EQ(moved.back(), longer);
 }
 
-TEST(ContentList, CopiesAreIndependentAndHaveNoSpareCapacity) {
+TEST(ContentList, Copies_AreIndependentWithoutSpareCapacity) {
     List list;
     for (int i = 0; i < 5; ++i) list.push_back(longer + std::to_string(i));
     List copy = list;
@@ -52,7 +52,7 @@ TEST(ContentList, CopiesAreIndependentAndHaveNoSpareCapacity) {
     EXPECT_EQ(list, copy);
 }
 
-TEST(ContentList, WhatWasMovedFromIsEmptyAndUsable) {
+TEST(ContentList, MovedFromList_IsEmptyAndUsable) {
     List list = {longer, "b"};
     const List moved = std::move(list);
     EXPECT_EQ(moved.size(), 2u);
@@ -65,7 +65,7 @@ ContentList<Content>& list_in(const Message& message) {
     return const_cast<ContentList<Content>&>(message.user()->content);
 }
 
-TEST(ContentList, MovingAListThatBelongsToAMessageTakesTheBlocksOutOfIt) {
+TEST(ContentList, MovingListOfMessage_TakesItsBlocks) {
     ContentList<Content> moved;
     ContentList<Content> assigned = {TextContent{"old"}};
     {
@@ -85,7 +85,7 @@ TEST(ContentList, MovingAListThatBelongsToAMessageTakesTheBlocksOutOfIt) {
     EXPECT_GT(moved.capacity(), 0u);
 }
 
-TEST(ContentList, SwappingAListThatBelongsToAMessageOutlivesTheMessage) {
+TEST(ContentList, SwappedListOfMessage_OutlivesTheMessage) {
     ContentList<Content> other = {TextContent{"other"}};
     {
         Message message = user_message(longer);
@@ -103,14 +103,14 @@ TEST(ContentList, SwappingAListThatBelongsToAMessageOutlivesTheMessage) {
     EXPECT_EQ(std::get<TextContent>(other.at(0)).text, longer);
 }
 
-TEST(ContentList, AddsItsOwnBlocksWhileItGrows) {
+TEST(ContentList, GrowingList_AddsItsOwnBlocks) {
     List list = {longer};
     for (int i = 0; i < 6; ++i) list.push_back(list.front());
     EXPECT_EQ(list.size(), 7u);
     for (const std::string& one : list) EXPECT_EQ(one, longer);
 }
 
-TEST(ContentList, InsertsErasesAndResizesInOrder) {
+TEST(ContentList, InsertEraseAndResize_KeepTheOrder) {
     List list = {"a", "c", longer};
     EXPECT_EQ(*list.insert(list.begin() + 1, "b"), "b");
     EXPECT_EQ(list, (List{"a", "b", "c", longer}));
@@ -127,13 +127,13 @@ TEST(ContentList, InsertsErasesAndResizesInOrder) {
     list.clear();
 }
 
-TEST(ContentList, RefusesABlockThatIsNotThere) {
+TEST(ContentList, MissingBlock_IsRefused) {
     const List list = {"a"};
     EXPECT_EQ(list.at(0), "a");
     EXPECT_THROW((void)list.at(1), std::out_of_range);
 }
 
-TEST(LazyObject, IsAnObjectOfOneWord) {
+TEST(LazyObject, Size_IsOneWord) {
     static_assert(sizeof(LazyObject) == sizeof(void*));
     LazyObject object;
     EXPECT_TRUE(object.empty());
@@ -151,13 +151,13 @@ TEST(LazyObject, IsAnObjectOfOneWord) {
     EXPECT_EQ(LazyObject(JsonObject()), LazyObject());
 }
 
-TEST(LazyObject, KeysKeepTheirOrder) {
+TEST(LazyObject, Keys_KeepTheirOrder) {
     LazyObject object = JsonObject{{"a", 1}, {"b", 2}, {"c", 3}, {"d", 4}};
     object.erase("b");
     EXPECT_EQ(boost::json::serialize(object.get()), R"({"a":1,"c":3,"d":4})");
 }
 
-TEST(LazyObject, D22_CopiesAreApart) {
+TEST(LazyObject, D22_Copies_AreIndependent) {
     LazyObject one = JsonObject{{"a", 1}};
     LazyObject copy = one;
     copy["a"] = 2;
@@ -174,7 +174,7 @@ TEST(LazyObject, D22_CopiesAreApart) {
 
 using Text = SharedValue<std::string>;
 
-TEST(SharedValue, IsOneWordAndMayBeNone) {
+TEST(SharedValue, Value_IsOneWordAndMayBeAbsent) {
     static_assert(sizeof(Text) == sizeof(void*));
     EXPECT_FALSE(Text());
     EXPECT_FALSE(Text(nullptr));
@@ -182,7 +182,7 @@ TEST(SharedValue, IsOneWordAndMayBeNone) {
     EXPECT_EQ(Text().get(), nullptr);
 }
 
-TEST(SharedValue, CopiesShareTheValue) {
+TEST(SharedValue, Copies_ShareTheValue) {
     const Text one(std::string("a"));
     Text other = one;
     EXPECT_EQ(one.get(), other.get());
@@ -192,19 +192,19 @@ TEST(SharedValue, CopiesShareTheValue) {
     EXPECT_EQ(moved->size(), 1u);
 }
 
-TEST(SharedValue, EqualsByValue) {
+TEST(SharedValue, Equality_ComparesValues) {
     EXPECT_EQ(Text(std::string("a")), Text(std::string("a")));
     EXPECT_NE(Text(std::string("a")), Text(std::string("b")));
     EXPECT_NE(Text(std::string("a")), Text());
     EXPECT_EQ(Text(), Text());
 }
 
-TEST(SharedValue, TakesWhatASharedPointerHolds) {
+TEST(SharedValue, SharedPointer_IsConvertible) {
     EXPECT_EQ(*Text(std::make_shared<const std::string>("a")), "a");
     EXPECT_FALSE(Text(std::shared_ptr<const std::string>()));
 }
 
-TEST(SharedString, CopiesShareOneText) {
+TEST(SharedString, Copies_ShareOneText) {
     static_assert(sizeof(SharedString) == sizeof(void*));
     const SharedString one = "a text that is too long to live inside a string";
     const SharedString copy = one;
@@ -213,7 +213,7 @@ TEST(SharedString, CopiesShareOneText) {
     EXPECT_EQ(one.size(), 47u);
 }
 
-TEST(SharedString, EmptyIsEmptyHoweverItIsMade) {
+TEST(SharedString, EmptyString_IsEmptyHoweverMade) {
     for (const SharedString& one : {SharedString(), SharedString(""), SharedString(std::string()),
                                     SharedString(std::string_view())}) {
         EXPECT_TRUE(one.empty());
@@ -224,7 +224,7 @@ TEST(SharedString, EmptyIsEmptyHoweverItIsMade) {
     EXPECT_NE(SharedString("x"), SharedString());
 }
 
-TEST(SharedString, MovesAndAssigns) {
+TEST(SharedString, MoveAndAssignment_KeepTheText) {
     SharedString one = "one";
     SharedString two = std::move(one);
     EXPECT_TRUE(one.empty());  // NOLINT(bugprone-use-after-move)
@@ -239,7 +239,7 @@ TEST(SharedString, MovesAndAssigns) {
     EXPECT_EQ(out.str(), "one");
 }
 
-TEST(SharedString, IsOrderedAsTextOfEveryKind) {
+TEST(SharedString, Comparison_AcceptsAnyKindOfText) {
     const SharedString b = "b";
     EXPECT_LT(SharedString("a"), b);
     EXPECT_LT(SharedString(), b);
@@ -253,7 +253,7 @@ TEST(SharedString, IsOrderedAsTextOfEveryKind) {
     EXPECT_EQ(ranks.at("two"), 2);
 }
 
-TEST(SharedString, IsAKeyThatATextFinds) {
+TEST(SharedString, Key_IsFoundByText) {
     const SharedString name = "read";
     EXPECT_EQ(std::hash<SharedString>()(name), std::hash<std::string>()("read"));
     EXPECT_EQ(std::hash<SharedString>()(SharedString()), std::hash<std::string_view>()(""));
@@ -262,7 +262,7 @@ TEST(SharedString, IsAKeyThatATextFinds) {
     EXPECT_FALSE(names.contains("grep"));
 }
 
-TEST(SharedString, LooksIntoItsText) {
+TEST(SharedString, Search_ExaminesTheText) {
     const SharedString name = "toolu_017";
     EXPECT_TRUE(name.starts_with("toolu_"));
     EXPECT_TRUE(name.ends_with("17"));
@@ -274,7 +274,7 @@ TEST(SharedString, LooksIntoItsText) {
     EXPECT_EQ(format_as(name), "toolu_017");
 }
 
-TEST(SharedString, CopiesOnSeveralThreads) {
+TEST(SharedString, CopiesOnSeveralThreads_AreSafe) {
     SharedString text = "shared";
     std::vector<std::thread> threads;
     for (int i = 0; i < 4; ++i) {
@@ -288,14 +288,14 @@ TEST(SharedString, CopiesOnSeveralThreads) {
     for (std::thread& thread : threads) thread.join();
 }
 
-TEST(SharedString, NamesThatCameAgainAreShared) {
+TEST(SharedString, RepeatedNames_AreShared) {
     const SharedString first = shared_name("gpt-5.1");
     EXPECT_EQ(first.c_str(), shared_name("gpt-5.1").c_str());
     EXPECT_EQ(shared_name("gpt-5.2"), "gpt-5.2");
     EXPECT_TRUE(shared_name("").empty());
 }
 
-TEST(UnixTime, MayBeAbsentWithinOneWord) {
+TEST(UnixTime, AbsentTime_FitsInOneWord) {
     static_assert(sizeof(UnixTime) == sizeof(double));
     EXPECT_FALSE(UnixTime());
     EXPECT_FALSE(UnixTime(std::nullopt));
@@ -306,7 +306,7 @@ TEST(UnixTime, MayBeAbsentWithinOneWord) {
     EXPECT_EQ(UnixTime(1.5).value_or(3), 1.5);
 }
 
-TEST(UnixTime, GoesToAndFromAnOptional) {
+TEST(UnixTime, Optional_IsConvertibleBothWays) {
     const std::optional<double> none = UnixTime();
     EXPECT_EQ(none, std::nullopt);
     const std::optional<double> some = UnixTime(2.5);
@@ -317,11 +317,11 @@ TEST(UnixTime, GoesToAndFromAnOptional) {
     EXPECT_FALSE(time);
 }
 
-TEST(UnixTime, ATextThatIsNotANumberYieldsNothing) {
+TEST(UnixTime, NotANumber_IsAbsent) {
     EXPECT_FALSE(UnixTime(std::numeric_limits<double>::quiet_NaN()));
 }
 
-TEST(Usage, D12_AbsentIsNotZero) {
+TEST(Usage, D12_AbsentCount_IsNotZero) {
     const TokenCount none;
     EXPECT_FALSE(none);
     EXPECT_NE(none, TokenCount(0));
@@ -332,7 +332,7 @@ TEST(Usage, D12_AbsentIsNotZero) {
     EXPECT_FALSE(TokenCount(-5).has_value());
 }
 
-TEST(Usage, ANumberOfTokensGoesUpToATrillion) {
+TEST(Usage, TokenCount_ReachesATrillion) {
     static_assert(sizeof(TokenCount) == 5 && sizeof(Usage) == 30);
     EXPECT_EQ(*TokenCount(123'456'789'012), 123'456'789'012);
     EXPECT_EQ(*TokenCount(TokenCount::most), TokenCount::most);
@@ -340,7 +340,7 @@ TEST(Usage, ANumberOfTokensGoesUpToATrillion) {
     EXPECT_TRUE(TokenCount(std::numeric_limits<std::int64_t>::max()).has_value());
 }
 
-TEST(Usage, D12_SumsHaveWhatAnyoneReported) {
+TEST(Usage, D12_Sum_HasWhatAnyoneReported) {
     Usage sum;
     sum += Usage();
     EXPECT_EQ(sum, Usage());

@@ -13,7 +13,7 @@
 namespace cubepi {
 namespace {
 
-TEST(ErrorCode, EveryCodeHasANameOfItsOwn) {
+TEST(ErrorCode, EveryCode_HasItsOwnName) {
     std::set<std::string_view> names;
     for (int i = 0; i <= static_cast<int>(ErrorCode::pending_requests); ++i) {
         const std::string_view name = to_string(static_cast<ErrorCode>(i));
@@ -24,7 +24,7 @@ TEST(ErrorCode, EveryCodeHasANameOfItsOwn) {
     EXPECT_EQ(to_string(static_cast<ErrorCode>(250)), "unknown");
 }
 
-TEST(ErrorCode, SomeNamesThatAreStored) {
+TEST(ErrorCode, StoredNames_AreStable) {
     EXPECT_EQ(to_string(ErrorCode::rate_limited), "rate_limited");
     EXPECT_EQ(to_string(ErrorCode::context_length), "context_length");
     EXPECT_EQ(to_string(ErrorCode::storage_locked), "storage_locked");
@@ -48,7 +48,7 @@ void expect_thrown_for(ErrorCode code) {
     FAIL() << to_string(code);
 }
 
-TEST(ProviderErrors, D9_TheClassFitsTheCode) {
+TEST(ProviderErrors, D9_ErrorClass_MatchesTheCode) {
     expect_thrown_for<ContextLengthExceeded>(ErrorCode::context_length);
     expect_thrown_for<RateLimited>(ErrorCode::rate_limited);
     expect_thrown_for<ProviderAuthFailed>(ErrorCode::auth);
@@ -60,7 +60,7 @@ TEST(ProviderErrors, D9_TheClassFitsTheCode) {
     expect_thrown_for<ProviderError>(ErrorCode::disconnected);
 }
 
-TEST(Errors, AllAreOfOneRoot) {
+TEST(Errors, AllErrors_HaveOneBaseClass) {
     const TimeoutError timeout("first_byte", "nothing came for 30 s");
     EXPECT_EQ(static_cast<const Error&>(timeout).code(), ErrorCode::timeout);
     EXPECT_EQ(timeout.timeout(), "first_byte");
@@ -80,7 +80,7 @@ public:
     OwnError() : Error(ErrorCode::not_found, "own") {}
 };
 
-TEST(ErrorWithText, KeepsCodeTypeAndFieldsAndLeavesTheOriginalUnchanged) {
+TEST(ErrorWithText, KnownError_KeepsCodeTypeAndFields) {
     const auto original = std::make_exception_ptr(
         CheckpointCorruptionError("row unreadable", "t", "sqlite", "messages.id=17"));
     const auto copy = detail::error_with_text(original, "hook x failed: row unreadable");
@@ -92,7 +92,7 @@ TEST(ErrorWithText, KeepsCodeTypeAndFieldsAndLeavesTheOriginalUnchanged) {
     EXPECT_EQ(exception_text(original), "row unreadable");
 }
 
-TEST(ErrorWithText, ReturnsATypeThatTheLibraryDoesNotKnowAsThrown) {
+TEST(ErrorWithText, UnknownErrorType_IsReturnedAsThrown) {
     auto original = std::make_exception_ptr(OwnError());
     const auto same = detail::error_with_text(original, "other text");
     original = nullptr;
@@ -100,13 +100,13 @@ TEST(ErrorWithText, ReturnsATypeThatTheLibraryDoesNotKnowAsThrown) {
     EXPECT_STREQ(same->what(), "own");
 }
 
-TEST(ErrorWithText, AssignsTheCodeUnknownToOtherExceptions) {
+TEST(ErrorWithText, OtherException_HasCodeUnknown) {
     const auto made = detail::error_with_text(std::make_exception_ptr(42), "text");
     EXPECT_EQ(made->code(), ErrorCode::unknown);
     EXPECT_STREQ(made->what(), "text");
 }
 
-TEST(NumberText, HasNoExponentWhereDecimalsAreReadable) {
+TEST(NumberText, ReadableDecimals_HaveNoExponent) {
     EXPECT_EQ(number_text(1.5), "1.5");
     EXPECT_EQ(number_text(0), "0");
     EXPECT_EQ(number_text(120), "120");
@@ -116,7 +116,7 @@ TEST(NumberText, HasNoExponentWhereDecimalsAreReadable) {
     EXPECT_EQ(number_text(123456789.25), "123456789.25");
 }
 
-TEST(NumberText, HasAnExponentForExtremeValues) {
+TEST(NumberText, ExtremeValues_HaveAnExponent) {
     EXPECT_EQ(number_text(1e25), "1e+25");
     EXPECT_EQ(number_text(1e-9), "1e-09");
     EXPECT_EQ(number_text(-std::numeric_limits<double>::max()), "-1.7976931348623157e+308");
@@ -124,14 +124,14 @@ TEST(NumberText, HasAnExponentForExtremeValues) {
     EXPECT_EQ(number_text(std::numeric_limits<double>::infinity()), "inf");
 }
 
-TEST(NumberText, WritesDurationsInSeconds) {
+TEST(NumberText, Durations_AreInSeconds) {
     EXPECT_EQ(seconds_text(std::chrono::seconds(120)), "120 s");
     EXPECT_EQ(seconds_text(std::chrono::milliseconds(1500)), "1.5 s");
     EXPECT_EQ(seconds_text(std::chrono::nanoseconds(999)), "0 s");
     EXPECT_EQ(seconds_text(std::chrono::microseconds(250)), "0.00025 s");
 }
 
-TEST(RoundedSecondsText, HasOneDigitAfterThePoint) {
+TEST(RoundedSecondsText, Seconds_HaveOneDigitAfterThePoint) {
     EXPECT_EQ(rounded_seconds_text(std::chrono::nanoseconds(0)), "0.0 s");
     EXPECT_EQ(rounded_seconds_text(std::chrono::milliseconds(940)), "0.9 s");
     EXPECT_EQ(rounded_seconds_text(std::chrono::milliseconds(960)), "1.0 s");

@@ -25,7 +25,7 @@ Task<> wait_and_note(AsyncEvent& event, std::vector<int>& order, int number) {
     order.push_back(number);
 }
 
-TEST(AsyncEvent, WakesAllWaitersInOrder) {
+TEST(AsyncEvent, Set_WakesAllWaitersInOrder) {
     std::vector<int> order;
     run([](std::vector<int>& seen) -> Task<> {
         AsyncEvent event;
@@ -40,7 +40,7 @@ TEST(AsyncEvent, WakesAllWaitersInOrder) {
     EXPECT_EQ(order, (std::vector<int>{0, 1, 2}));
 }
 
-TEST(AsyncEvent, SetEventDoesNotWait) {
+TEST(AsyncEvent, SetEvent_DoesNotWait) {
     run([]() -> Task<> {
         AsyncEvent event(true);
         co_await event.wait();
@@ -49,7 +49,7 @@ TEST(AsyncEvent, SetEventDoesNotWait) {
     }());
 }
 
-TEST(AsyncEvent, PulseLeavesTheFlag) {
+TEST(AsyncEvent, Pulse_LeavesTheFlag) {
     std::vector<int> order;
     run([](std::vector<int>& seen) -> Task<> {
         AsyncEvent event;
@@ -62,7 +62,7 @@ TEST(AsyncEvent, PulseLeavesTheFlag) {
     EXPECT_EQ(order.size(), 1u);
 }
 
-TEST(AsyncEvent, CancelledWaiterLeavesTheOthersInPlace) {
+TEST(AsyncEvent, CancelledWaiter_LeavesTheOthersInPlace) {
     std::vector<int> order;
     run([](std::vector<int>& seen) -> Task<> {
         AsyncEvent event;
@@ -80,7 +80,7 @@ TEST(AsyncEvent, CancelledWaiterLeavesTheOthersInPlace) {
     EXPECT_EQ(order, (std::vector<int>{1, 3}));
 }
 
-TEST(AsyncEvent, CancellationAfterTheWakeUpIsSeenAtTheNextAwait) {
+TEST(AsyncEvent, CancellationAfterWakeup_IsSeenAtNextAwait) {
     std::vector<int> order;
     run([](std::vector<int>& seen) -> Task<> {
         AsyncEvent event;
@@ -99,7 +99,7 @@ TEST(AsyncEvent, CancellationAfterTheWakeUpIsSeenAtTheNextAwait) {
     EXPECT_EQ(order, (std::vector<int>{1}));
 }
 
-TEST(AsyncEvent, DestructionEndsTheWait) {
+TEST(AsyncEvent, Destruction_EndsTheWait) {
     bool cancelled = false;
     run([](bool& flag) -> Task<> {
         auto event = std::make_unique<AsyncEvent>();
@@ -118,7 +118,7 @@ TEST(AsyncEvent, DestructionEndsTheWait) {
     EXPECT_TRUE(cancelled);
 }
 
-TEST(AsyncEvent, WaitersGoWithTheirExecutionContext) {
+TEST(AsyncEvent, DestroyedExecutionContext_RemovesItsWaiters) {
     AsyncEvent event;
     auto token = std::make_shared<int>(1);
     {
@@ -144,7 +144,7 @@ Task<> produce(AsyncQueue<std::string>& queue, int count) {
     queue.close();
 }
 
-TEST(AsyncQueue, HoldsTheProducerBack) {
+TEST(AsyncQueue, FullQueue_HoldsTheProducerBack) {
     std::vector<std::string> seen;
     run([](std::vector<std::string>& out) -> Task<> {
         AsyncQueue<std::string> queue(2);
@@ -159,7 +159,7 @@ TEST(AsyncQueue, HoldsTheProducerBack) {
     EXPECT_EQ(seen.back(), "19");
 }
 
-TEST(AsyncQueue, ClosedQueueIsDrainedBeforeItsFailureIsThrown) {
+TEST(AsyncQueue, ClosedQueue_IsDrainedBeforeItThrows) {
     run([]() -> Task<> {
         AsyncQueue<int> queue(4);
         EXPECT_TRUE(queue.try_push(1));
@@ -180,7 +180,7 @@ TEST(AsyncQueue, ClosedQueueIsDrainedBeforeItsFailureIsThrown) {
     }());
 }
 
-TEST(AsyncQueue, CloseReleasesProducersAndConsumers) {
+TEST(AsyncQueue, Close_ReleasesProducersAndConsumers) {
     run([]() -> Task<> {
         AsyncQueue<int> full(1);
         AsyncQueue<int> empty(1);
@@ -203,7 +203,7 @@ TEST(AsyncQueue, CloseReleasesProducersAndConsumers) {
     }());
 }
 
-TEST(AsyncQueue, CancelledConsumerLosesNoItem) {
+TEST(AsyncQueue, CancelledConsumer_LosesNoItem) {
     run([]() -> Task<> {
         AsyncQueue<int> queue(4);
         int got = 0;
@@ -245,7 +245,7 @@ Task<std::vector<int>> read(int count, std::size_t capacity, std::exception_ptr 
     co_return all;
 }
 
-TEST(ThreadQueue, ItemsOfAnotherThreadInOrder) {
+TEST(ThreadQueue, ItemsOfAnotherThread_ArriveInOrder) {
     for (const std::size_t capacity : {0u, 1u, 7u, 5000u}) {
         const std::vector<int> all = run(read(2000, capacity, nullptr));
         ASSERT_EQ(all.size(), 2000u);
@@ -253,7 +253,7 @@ TEST(ThreadQueue, ItemsOfAnotherThreadInOrder) {
     }
 }
 
-TEST(ThreadQueue, AFailureFollowsTheItems) {
+TEST(ThreadQueue, Failure_FollowsTheItems) {
     const auto failure = std::make_exception_ptr(std::runtime_error("engine"));
     EXPECT_EQ(run(read(2, 8, failure)), (std::vector<int>{0, 1, -1}));
 }
@@ -267,7 +267,7 @@ Task<void> leave_early(std::shared_ptr<std::atomic<int>> pushed, std::thread* th
     (void)co_await queue.next();
 }
 
-TEST(ThreadQueue, AWriterEndsWhenTheReaderIsGone) {
+TEST(ThreadQueue, ReaderIsGone_EndsTheWriter) {
     const auto pushed = std::make_shared<std::atomic<int>>(0);
     std::thread thread;
     run(leave_early(pushed, &thread));
@@ -285,7 +285,7 @@ Task<bool> cancelled_wait() {
     co_return ended.cancelled();
 }
 
-TEST(ThreadQueue, AWaitCanBeCancelled) { EXPECT_TRUE(run(cancelled_wait())); }
+TEST(ThreadQueue, Wait_CanBeCancelled) { EXPECT_TRUE(run(cancelled_wait())); }
 
 Task<std::size_t> full() {
     ThreadQueue<std::string> queue(co_await this_executor, 3);
@@ -304,7 +304,7 @@ Task<std::size_t> full() {
     co_return taken;
 }
 
-TEST(ThreadQueue, TryPushDoesNotWait) { EXPECT_EQ(run(full()), 3u); }
+TEST(ThreadQueue, TryPush_DoesNotWait) { EXPECT_EQ(run(full()), 3u); }
 
 }  // namespace
 }  // namespace cubepi

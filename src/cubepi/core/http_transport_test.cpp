@@ -5,7 +5,7 @@
 namespace cubepi {
 namespace {
 
-TEST(HttpHeaders, NamesCompareWithoutCase) {
+TEST(HttpHeaders, Names_CompareWithoutCase) {
     HttpHeaders headers;
     headers.add("Content-Type", "a");
     headers.add("content-type", "b");
@@ -21,7 +21,7 @@ TEST(HttpHeaders, NamesCompareWithoutCase) {
     EXPECT_EQ(headers.size(), 1u);
 }
 
-TEST(HttpRequest, Setters) {
+TEST(HttpRequest, Setters_SetTheRequest) {
     const HttpRequest request = HttpRequest("POST", "http://localhost/")
                                     .with_header("a", "1")
                                     .with_body("{}", "application/json")

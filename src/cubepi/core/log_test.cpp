@@ -27,14 +27,14 @@ struct Lines {
     Logger log;
 };
 
-TEST(Log, B29_WritesNothingByDefault) {
+TEST(Log, B29_DefaultLog_WritesNothing) {
     const Logger off;
     EXPECT_FALSE(off.is_on(LogLevel::error));
     off.write(LogLevel::error, "event");
     EXPECT_FALSE(Runtime().log.is_on(LogLevel::error));
 }
 
-TEST(Log, WritesTheLevelsFromTheLowestOn) {
+TEST(Log, LogLevel_OmitsLowerLevels) {
     Lines lines(LogLevel::warning);
     for (const LogLevel level :
          {LogLevel::debug, LogLevel::info, LogLevel::warning, LogLevel::error})
@@ -45,7 +45,7 @@ TEST(Log, WritesTheLevelsFromTheLowestOn) {
     EXPECT_EQ(off.out.str(), "");
 }
 
-TEST(Log, ReadsTheNamesOfLevels) {
+TEST(Log, LevelNames_AreRead) {
     EXPECT_EQ(parse_log_level("debug"), LogLevel::debug);
     EXPECT_EQ(parse_log_level("Warning"), LogLevel::warning);
     EXPECT_EQ(parse_log_level("WARN"), LogLevel::warning);
@@ -54,7 +54,7 @@ TEST(Log, ReadsTheNamesOfLevels) {
     EXPECT_EQ(parse_log_level("loud"), std::nullopt);
 }
 
-TEST(Log, B29_WritesTextJsonAndJournalLines) {
+TEST(Log, B29_Lines_HaveTextJsonOrJournalFormat) {
     const std::string path = "a b=\"c\"";
     const std::vector<LogField> fields = {{"store", "sqlite"}, {"path", path},  {"waited_ms", 5000},
                                           {"ratio", 0.25},     {"again", true}, {"empty", ""}};
@@ -76,7 +76,7 @@ TEST(Log, B29_WritesTextJsonAndJournalLines) {
     EXPECT_EQ(boost::json::parse(line).at("path").as_string(), "a b=\"c\"");
 }
 
-TEST(Log, LetsNoValueForgeALineOrControlATerminal) {
+TEST(Log, Values_CannotForgeLinesOrControlTerminals) {
     const std::vector<LogField> fields = {{"a", "x\n<0>forged"},
                                           {"b", "\x1b[31m\xc2\x9b\xff"},
                                           {"c", std::numeric_limits<double>::infinity()},
@@ -93,7 +93,7 @@ TEST(Log, LetsNoValueForgeALineOrControlATerminal) {
               "<6>e t=\"" + std::string(256, 'x') + "...\"\n");
 }
 
-TEST(Log, DoesNotFormatFieldsIfTheLevelIsOff) {
+TEST(Log, DisabledLevel_FormatsNoFields) {
     struct Counting final : LogSink {
         void write(const LogRecord&) override { ++records; }
         int records = 0;
@@ -105,7 +105,7 @@ TEST(Log, DoesNotFormatFieldsIfTheLevelIsOff) {
     EXPECT_EQ(sink->records, 0);
 }
 
-TEST(Log, DiscardsExceptionsOfASink) {
+TEST(Log, ExceptionsOfSink_AreDiscarded) {
     struct Failing final : LogSink {
         void write(const LogRecord&) override { throw std::runtime_error("disk"); }
     };
@@ -113,7 +113,7 @@ TEST(Log, DiscardsExceptionsOfASink) {
     log.write(LogLevel::error, "event");
 }
 
-TEST(Log, KeepsLinesOfSeveralThreadsApart) {
+TEST(Log, LinesOfSeveralThreads_StaySeparate) {
     Lines lines;
     std::vector<std::thread> threads;
     for (int thread = 0; thread < 4; ++thread) {
@@ -128,7 +128,7 @@ TEST(Log, KeepsLinesOfSeveralThreadsApart) {
     EXPECT_EQ(count, 800);
 }
 
-TEST(Log, DatesLinesByTheClock) {
+TEST(Log, Lines_AreDatedByTheClock) {
     std::ostringstream out;
     const auto clock = std::make_shared<testing::ManualClock>();
     StreamLogSink sink(out, LogFormat::text, clock);
@@ -137,7 +137,7 @@ TEST(Log, DatesLinesByTheClock) {
               log_line(LogRecord{LogLevel::info, "event", {}}, LogFormat::text, clock->wall()));
 }
 
-TEST(Log, ContinuesAfterAWriteError) {
+TEST(Log, WriteError_DoesNotEndTheLog) {
     Lines lines;
     lines.out.setstate(std::ios::badbit);
     lines.log.write(LogLevel::info, "lost");
@@ -145,7 +145,7 @@ TEST(Log, ContinuesAfterAWriteError) {
     EXPECT_EQ(lines.out.str(), "<6>written\n");
 }
 
-TEST(Log, B29_OmitsTextsOfNotices) {
+TEST(Log, B29_Notices_AreWrittenWithoutTheirTexts) {
     Notice notice;
     notice.code = "retry";
     notice.text = "HTTP 500: hunter2";
@@ -165,7 +165,7 @@ TEST(Log, B29_OmitsTextsOfNotices) {
               "<6>repair attempt=1 status_code=500 error_type=server_error run_id=r-2\n");
 }
 
-TEST(Log, WarnsAboutTheTotalsOfAnExporterThatLostSomething) {
+TEST(Log, ExporterWithLosses_IsAWarning) {
     Lines lines;
     Notice notice;
     notice.code = "export_ended";
@@ -180,13 +180,13 @@ TEST(Log, WarnsAboutTheTotalsOfAnExporterThatLostSomething) {
               "<4>export_ended exported=3 dropped=2 failed=0\n");
 }
 
-TEST(Log, NamesErrorsByTheirCodes) {
+TEST(Log, Errors_AreNamedByTheirCodes) {
     EXPECT_EQ(logged_error(std::make_exception_ptr(Error(ErrorCode::tls, "secret"))), "tls");
     EXPECT_EQ(logged_error(std::make_exception_ptr(std::runtime_error("secret"))), "unknown");
     EXPECT_EQ(logged_error(nullptr), "unknown");
 }
 
-TEST(Log, OfTheStandardRuntimeCanBeSet) {
+TEST(Log, LogOfStandardRuntime_CanBeSet) {
     Lines lines;
     Runtime::set_standard_log(lines.log);
     Runtime::standard()->log.write(LogLevel::info, "event");

@@ -37,7 +37,7 @@ void expect_refused(std::string_view stored, std::string_view key) {
     EXPECT_NE(why.find("'" + std::string(key) + "'"), std::string::npos) << stored << ": " << why;
 }
 
-TEST(MessageJson, D41_UserInItsOrder) {
+TEST(MessageJson, D41_UserMessage_KeepsItsKeyOrder) {
     const Message message = same_again(
         R"({"role":"user","content":[{"type":"text","text":"hi"},{"type":"image","source":"aGk=",)"
         R"("media_type":"image/png"}],"id":"m1","timestamp":1.7000000005E9,)"
@@ -51,7 +51,7 @@ TEST(MessageJson, D41_UserInItsOrder) {
     EXPECT_TRUE(user.extra.empty());
 }
 
-TEST(MessageJson, D41_AssistantInItsOrder) {
+TEST(MessageJson, D41_AssistantMessage_KeepsItsKeyOrder) {
     const Message message = same_again(
         R"({"role":"assistant","content":[{"type":"thinking","thinking":"hm","signature":"c2ln"},)"
         R"({"type":"text","text":"ok"},{"type":"tool_call","id":"c1","name":"add",)"
@@ -70,7 +70,7 @@ TEST(MessageJson, D41_AssistantInItsOrder) {
     EXPECT_EQ(assistant.response_id, "msg_1");
 }
 
-TEST(MessageJson, D41_ToolResultInItsOrder) {
+TEST(MessageJson, D41_ToolResult_KeepsItsKeyOrder) {
     const Message message = same_again(
         R"({"role":"tool_result","tool_call_id":"c1","tool_name":"add",)"
         R"("content":[{"type":"text","text":"2"}],"details":{"hitl":{"decision":"edit"}},)"
@@ -83,7 +83,7 @@ TEST(MessageJson, D41_ToolResultInItsOrder) {
     EXPECT_EQ(result.details.at("hitl").at("decision"), "edit");
 }
 
-TEST(MessageJson, D9_D41_TheTypedErrorIsStored) {
+TEST(MessageJson, D9_D41_TypedError_IsStored) {
     const Message message = same_again(
         R"({"role":"assistant","content":[],"stop_reason":"error","error_message":"slow down",)"
         R"("error_type":"RateLimited","error_code":"rate_limit_exceeded","status_code":429,)"
@@ -99,7 +99,7 @@ TEST(MessageJson, D9_D41_TheTypedErrorIsStored) {
     EXPECT_EQ(error.context_window, 8192);
 }
 
-TEST(MessageJson, D9_EveryErrorTypeHasItsCode) {
+TEST(MessageJson, D9_EveryErrorType_HasItsCode) {
     const std::vector<std::pair<std::string, ErrorCode>> types{
         {"ContextLengthExceeded", ErrorCode::context_length},
         {"RateLimited", ErrorCode::rate_limited},
@@ -116,7 +116,7 @@ TEST(MessageJson, D9_EveryErrorTypeHasItsCode) {
     }
 }
 
-TEST(MessageJson, OlderVersionsLackKeys) {
+TEST(MessageJson, JsonOfOlderVersions_MayLackKeys) {
     const Message user = message_from_json(parse(R"({"role":"user","content":[]})"));
     EXPECT_TRUE(user.id().empty());
     EXPECT_EQ(serialize(to_json(user)),
@@ -131,7 +131,7 @@ TEST(MessageJson, OlderVersionsLackKeys) {
     EXPECT_TRUE(result.tool_result()->details.is_null());
 }
 
-TEST(MessageJson, D13_D41_UnknownKeysSurvive) {
+TEST(MessageJson, D13_D41_UnknownKeys_Survive) {
     const std::string_view stored =
         R"({"role":"assistant","content":[{"type":"thinking","thinking":"","signature":"x",)"
         R"("redacted":true},{"type":"text","text":"a","cite":[1]},{"type":"tool_call","id":"c",)"
@@ -152,7 +152,7 @@ TEST(MessageJson, D13_D41_UnknownKeysSurvive) {
     }
 }
 
-TEST(MessageJson, D12_WhatWasNotReportedIsLeftOut) {
+TEST(MessageJson, D12_UnreportedUsage_IsOmitted) {
     AssistantMessage message;
     message.usage.emplace();
     EXPECT_EQ(to_json(message).at("usage"), JsonObject());
@@ -167,7 +167,7 @@ TEST(MessageJson, D12_WhatWasNotReportedIsLeftOut) {
     EXPECT_FALSE(again.assistant()->usage->output_tokens.has_value());
 }
 
-TEST(MessageJson, NumbersAsOthersWriteThem) {
+TEST(MessageJson, NumbersAsOthersWriteThem_AreRead) {
     const auto timestamp = [](std::string_view value) {
         return message_from_json(
                    parse(R"({"role":"user","content":[],"timestamp":)" + std::string(value) + "}"))
@@ -191,7 +191,7 @@ TEST(MessageJson, NumbersAsOthersWriteThem) {
     EXPECT_EQ(message_from_json(to_json(odd)), odd);
 }
 
-TEST(MessageJson, RefusalsNameTheKey) {
+TEST(MessageJson, Refusal_NamesTheKey) {
     expect_refused("[]", "message");
     expect_refused("{}", "role");
     expect_refused(R"({"role":"system","content":[]})", "role");
@@ -228,7 +228,7 @@ TEST(MessageJson, RefusalsNameTheKey) {
     expect_refused(result + R"("tool_name":"t","content":[],"is_error":"maybe"})", "is_error");
 }
 
-TEST(MessageJson, D21_what_cubepi_refuses_is_refused) {
+TEST(MessageJson, D21_ValueRefusedByCubePi_IsRefused) {
     expect_refused(R"({"role":"user","content":[{"type":"text","text":null}]})", "text");
     expect_refused(R"({"role":"user","content":[{"type":"image","source":null}]})", "source");
     expect_refused(R"({"role":"user","content":[{"type":"image","media_type":null}]})",
@@ -243,7 +243,7 @@ TEST(MessageJson, D21_what_cubepi_refuses_is_refused) {
     expect_refused(result + "2}", "is_error");
 }
 
-TEST(MessageJson, D21_what_cubepi_takes_for_a_number_or_a_flag_is_taken) {
+TEST(MessageJson, D21_NumbersAndFlagsOfCubePi_AreRead) {
     const Message odd = message_from_json(parse(
         R"({"role":"assistant","content":[],"context_window":true,"usage":{"input_tokens":" 4 ",)"
         R"("output_tokens":"4.0","cache_read_tokens":"+1_0","cache_write_tokens":5.0,)"
@@ -268,7 +268,7 @@ TEST(MessageJson, D21_what_cubepi_takes_for_a_number_or_a_flag_is_taken) {
         EXPECT_FALSE(is_error(no)) << no;
 }
 
-TEST(MessageJson, D21_a_block_without_type_is_what_its_keys_say) {
+TEST(MessageJson, D21_BlockWithoutType_IsDeterminedByItsKeys) {
     const Message message = message_from_json(
         parse(R"({"role":"assistant","content":[{"text":"x"},{"source":"aGk="},{"thinking":"hm"},)"
               R"({"id":"c","name":"n","arguments":{}},{}]})"));
@@ -281,7 +281,7 @@ TEST(MessageJson, D21_a_block_without_type_is_what_its_keys_say) {
     EXPECT_EQ(std::get<TextContent>(content[4]).text, "");
 }
 
-TEST(MessageJson, AssistantAlone) {
+TEST(MessageJson, AssistantMessageFromJson_AcceptsOnlyAssistantMessages) {
     AssistantMessage message;
     message.content.emplace_back(TextContent{"x"});
     message.timestamp = 3;

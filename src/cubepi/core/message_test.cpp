@@ -34,7 +34,7 @@ AssistantMessage answer() {
     return message;
 }
 
-TEST(Message, IsOneWordAndItsTypeSaysWhatItIs) {
+TEST(Message, Message_IsOneWordWithItsType) {
     static_assert(sizeof(Message) == sizeof(void*));
     static_assert(std::is_nothrow_move_constructible_v<Message>);
     const Message user = user_message("hi", "u1");
@@ -56,7 +56,7 @@ TEST(Message, IsOneWordAndItsTypeSaysWhatItIs) {
     EXPECT_EQ(to_string(Role::tool_result), "tool_result");
 }
 
-TEST(Message, D22_DoesNotChangeWithWhatItWasMadeFrom) {
+TEST(Message, D22_ChangedSource_DoesNotChangeTheMessage) {
     UserMessage source;
     source.content.emplace_back(TextContent{"before"});
     source.metadata["key"] = "before";
@@ -69,7 +69,7 @@ TEST(Message, D22_DoesNotChangeWithWhatItWasMadeFrom) {
     EXPECT_TRUE(copy.is_same(message));
 }
 
-TEST(Message, CopiesShareAndEqualContentIsEqual) {
+TEST(Message, Copies_ShareAndEqualContentIsEqual) {
     const Message one = answer();
     Message copy = one;
     EXPECT_TRUE(copy.is_same(one));
@@ -87,7 +87,7 @@ TEST(Message, CopiesShareAndEqualContentIsEqual) {
     EXPECT_EQ(copy, one);
 }
 
-TEST(Message, WithIdLeavesTheOriginalAlone) {
+TEST(Message, WithId_LeavesTheOriginalUnchanged) {
     const Message one = answer();
     const Message other = one.with_id("n").with_run_id("s");
     EXPECT_EQ(other.id(), "n");
@@ -99,7 +99,7 @@ TEST(Message, WithIdLeavesTheOriginalAlone) {
     EXPECT_EQ(Message(ToolResultMessage()).with_run_id("s").run_id(), "s");
 }
 
-TEST(Message, EveryFieldCounts) {
+TEST(Message, Equality_ComparesEveryField) {
     const AssistantMessage base = answer();
     const auto differs = [&](auto change) {
         AssistantMessage other = base;
@@ -123,7 +123,7 @@ TEST(Message, EveryFieldCounts) {
         differs([](AssistantMessage& m) { std::get<ToolCall>(m.content[2]).extra["x"] = 1; }));
 }
 
-TEST(Message, D9_ErrorsAreComparedByContent) {
+TEST(Message, D9_Errors_AreComparedByContent) {
     AssistantMessage one = answer();
     AssistantMessage two = answer();
     ErrorInfo info;
@@ -138,7 +138,7 @@ TEST(Message, D9_ErrorsAreComparedByContent) {
     EXPECT_FALSE(one == two);
 }
 
-TEST(Message, ToolCallsComeInTheirOrder) {
+TEST(Message, ToolCalls_ComeInTheirOrder) {
     const AssistantMessage message = answer();
     EXPECT_TRUE(message.has_tool_calls());
     const std::vector<const ToolCall*> calls = message.tool_calls();
@@ -149,7 +149,7 @@ TEST(Message, ToolCallsComeInTheirOrder) {
     EXPECT_EQ(AssistantMessage().stop_reason, stop_reason::stop);
 }
 
-TEST(Message, SyntheticMessagesSayWhoMadeThem) {
+TEST(Message, SyntheticMessages_NameTheirSource) {
     const Message message = synthetic_user_message("continue", "goal");
     EXPECT_TRUE(is_synthetic_message(message));
     EXPECT_EQ(message.metadata().get(),
@@ -160,7 +160,7 @@ TEST(Message, SyntheticMessagesSayWhoMadeThem) {
     EXPECT_FALSE(is_synthetic_message(odd));
 }
 
-TEST(Message, CopiesLiveAndDieOnSeveralThreads) {
+TEST(Message, CopiesOnSeveralThreads_AreSafe) {
     Message message = answer();
     std::vector<std::thread> threads;
     for (int i = 0; i < 4; ++i) {
@@ -176,7 +176,7 @@ TEST(Message, CopiesLiveAndDieOnSeveralThreads) {
     for (std::thread& thread : threads) thread.join();
 }
 
-TEST(StopReason, KnownOnesAreSharedAndOthersPass) {
+TEST(StopReason, KnownReasons_AreSharedAndOthersPass) {
     for (const std::string_view reason :
          {stop_reason::stop, stop_reason::tool_use, stop_reason::length, stop_reason::error,
           stop_reason::aborted}) {
@@ -187,7 +187,7 @@ TEST(StopReason, KnownOnesAreSharedAndOthersPass) {
     EXPECT_EQ(stop_reason::shared("pause_turn"), "pause_turn");
 }
 
-TEST(Message, AMessageWithoutOtherOwnersIsChangedInPlace) {
+TEST(Message, MessageWithOneOwner_IsChangedInPlace) {
     Message message = user_message("hi");
     const UserMessage* const content = message.user();
     message = std::move(message).with_id("m1").with_run_id("r1").with_timestamp(1.5);
@@ -197,7 +197,7 @@ TEST(Message, AMessageWithoutOtherOwnersIsChangedInPlace) {
     EXPECT_EQ(message.timestamp(), 1.5);
 }
 
-TEST(Message, WhatIsSharedIsCopiedBeforeItChanges) {
+TEST(Message, SharedMessage_IsCopiedBeforeItChanges) {
     const Message before = user_message("hi", "m1");
     Message message = before;
     message = std::move(message).with_id("m2").with_timestamp(2.5);
@@ -206,7 +206,7 @@ TEST(Message, WhatIsSharedIsCopiedBeforeItChanges) {
     EXPECT_FALSE(before.timestamp());
 }
 
-TEST(UserMessage, WithPicturesAndAnIdInOneExpression) {
+TEST(UserMessage, PicturesAndId_FitOneExpression) {
     const Message message =
         user_message("What is this?", image_url("https://example.com/cat.png")).with_id("input-1");
     EXPECT_EQ(message.id(), "input-1");
@@ -221,7 +221,7 @@ TEST(UserMessage, WithPicturesAndAnIdInOneExpression) {
     EXPECT_THROW((void)image_url("cat.png"), Error);
 }
 
-TEST(UserMessage, BytesAreEncodedAsBase64) {
+TEST(UserMessage, Bytes_AreEncodedAsBase64) {
     EXPECT_EQ(image_bytes("", "image/png").source, "");
     EXPECT_EQ(image_bytes("f", "image/png").source, "Zg==");
     EXPECT_EQ(image_bytes("fo", "image/png").source, "Zm8=");
@@ -229,7 +229,7 @@ TEST(UserMessage, BytesAreEncodedAsBase64) {
     EXPECT_EQ(image_bytes("foob", "image/png").source, "Zm9vYg==");
 }
 
-TEST(AgentToolResult, IsMadeOfTextBlockOrBlocks) {
+TEST(AgentToolResult, TextBlockOrBlocks_MakeAResult) {
     EXPECT_EQ(AgentToolResult("a").text(), "a");
     EXPECT_EQ(AgentToolResult(std::string("b")).text(), "b");
     EXPECT_EQ(AgentToolResult(Content(TextContent{"c"})).text(), "c");
@@ -243,14 +243,14 @@ TEST(AgentToolResult, IsMadeOfTextBlockOrBlocks) {
     EXPECT_EQ(AgentToolResult().text(), "");
 }
 
-TEST(AgentToolResult, SaysWhetherItFailedOnlyWhenItKnows) {
+TEST(AgentToolResult, Failure_IsSetOnlyWhenKnown) {
     EXPECT_EQ(AgentToolResult("a").is_error, std::nullopt);
     const AgentToolResult failed = AgentToolResult::error("no such file");
     EXPECT_EQ(failed.is_error, true);
     EXPECT_EQ(failed.text(), "no such file");
 }
 
-TEST(AgentToolResult, AsJson) {
+TEST(AgentToolResult, Json_HasEveryField) {
     AgentToolResult result("2");
     EXPECT_EQ(boost::json::serialize(to_json(result)),
               R"({"content":[{"type":"text","text":"2"}],"details":null,"is_error":null,)"
@@ -277,7 +277,7 @@ std::string spelled(const MessageList& list) {
     return text;
 }
 
-TEST(MessageList, IsAListOfMessages) {
+TEST(MessageList, List_HoldsMessages) {
     MessageList list;
     EXPECT_TRUE(list.empty());
     EXPECT_EQ(list.begin(), list.end());
@@ -293,7 +293,7 @@ TEST(MessageList, IsAListOfMessages) {
     EXPECT_NE(list, numbers(0, 1));
 }
 
-TEST(MessageList, CopiesShareTheirMessages) {
+TEST(MessageList, Copies_ShareTheirMessages) {
     const MessageList list = numbers(0, 10);
     const MessageList copy = list;
     EXPECT_EQ(copy.begin(), list.begin());
@@ -305,7 +305,7 @@ TEST(MessageList, CopiesShareTheirMessages) {
     EXPECT_EQ(spelled(longer), spelled(list) + "10 ");
 }
 
-TEST(MessageList, D22_WhatOneCopyAppendsNoOtherSees) {
+TEST(MessageList, D22_AppendToCopy_IsNotSeenByOthers) {
     const MessageList base = numbers(0, 5);
     MessageList left = base;
     MessageList right = base;
@@ -317,7 +317,7 @@ TEST(MessageList, D22_WhatOneCopyAppendsNoOtherSees) {
     EXPECT_EQ(spelled(right), "0 1 2 3 4 200 ");
 }
 
-TEST(MessageList, TruncateKeepsTheOthersWhole) {
+TEST(MessageList, Truncate_LeavesOtherCopiesWhole) {
     const MessageList base = numbers(0, 6);
     MessageList cut = base;
     cut.truncate(9);
@@ -333,7 +333,7 @@ TEST(MessageList, TruncateKeepsTheOthersWhole) {
     EXPECT_EQ(spelled(cut), "1 ");
 }
 
-TEST(MessageList, LastAndWithFront) {
+TEST(MessageList, LastAndWithFront_LeaveTheOriginalUnchanged) {
     const MessageList base = numbers(0, 4);
     EXPECT_EQ(spelled(base.last(2)), "2 3 ");
     EXPECT_EQ(base.last(0), MessageList());
@@ -344,7 +344,7 @@ TEST(MessageList, LastAndWithFront) {
     EXPECT_EQ(spelled(base), "0 1 2 3 ");
 }
 
-TEST(MessageList, AppendsListsAndItself) {
+TEST(MessageList, Append_AcceptsListsAndItself) {
     MessageList list = numbers(0, 3);
     list.append(numbers(7, 2));
     EXPECT_EQ(spelled(list), "0 1 2 7 8 ");
@@ -359,7 +359,7 @@ TEST(MessageList, AppendsListsAndItself) {
     EXPECT_EQ(list.size(), 10u);
 }
 
-TEST(MessageList, OneThatWasMovedFromIsEmpty) {
+TEST(MessageList, MovedFromList_IsEmpty) {
     MessageList list = numbers(0, 3);
     const MessageList taken = std::move(list);
     EXPECT_TRUE(list.empty());  // NOLINT(bugprone-use-after-move)
@@ -373,7 +373,7 @@ TEST(MessageList, OneThatWasMovedFromIsEmpty) {
     EXPECT_EQ(spelled(assigned), "5 ");
 }
 
-TEST(MessageList, CopiesAppendAndReadOnSeveralThreads) {
+TEST(MessageList, CopiesOnSeveralThreads_AppendAndRead) {
     const MessageList base = numbers(0, 5);
     std::vector<std::thread> threads;
     for (int i = 0; i < 4; ++i) {
@@ -389,7 +389,7 @@ TEST(MessageList, CopiesAppendAndReadOnSeveralThreads) {
     EXPECT_EQ(spelled(base), "0 1 2 3 4 ");
 }
 
-TEST(MessageList, OlderCopiesAreReadWhileTheNewestGrows) {
+TEST(MessageList, GrowingList_LeavesOlderCopiesReadable) {
     MessageList list = numbers(0, 1);
     std::vector<std::thread> readers;
     for (int i = 1; i <= 40; ++i) {
@@ -405,7 +405,7 @@ TEST(MessageList, OlderCopiesAreReadWhileTheNewestGrows) {
     for (std::thread& reader : readers) reader.join();
 }
 
-TEST(MessageList, AMessageIsTakenFromAListWithoutOtherOwners) {
+TEST(MessageList, Take_MovesFromListWithOneOwner) {
     MessageList list;
     list.push_back(numbered(1));
     const Message copy = list[0];
@@ -418,7 +418,7 @@ TEST(MessageList, AMessageIsTakenFromAListWithoutOtherOwners) {
     EXPECT_EQ(other[0].text(), "2");
 }
 
-TEST(MessageList, RefusesAnEmptyMessage) {
+TEST(MessageList, EmptyMessage_IsRefused) {
     MessageList list;
     EXPECT_THROW(list.push_back(Message()), Error);
     EXPECT_THROW((MessageList{user_message("a"), Message()}), Error);

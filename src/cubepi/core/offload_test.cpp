@@ -46,7 +46,7 @@ void wait_until(const std::function<bool()>& condition) {
     while (!condition()) std::this_thread::yield();
 }
 
-TEST(Offload, RunsElsewhereAndResumesHere) {
+TEST(Offload, Call_RunsElsewhereAndResumesHere) {
     WorkerPool pool(2);
     const auto here = std::this_thread::get_id();
     run([](WorkerPool& p, std::thread::id caller) -> Task<> {
@@ -62,13 +62,13 @@ TEST(Offload, RunsElsewhereAndResumesHere) {
     wait_until([&] { return pool.stats().running == 0; });
 }
 
-TEST(Offload, ExceptionComesBack) {
+TEST(Offload, Exception_IsRethrownByTheCaller) {
     WorkerPool pool(1);
     auto fails = []() -> int { throw std::runtime_error("on the worker"); };
     EXPECT_THROW(run(offload(pool, fails)), std::runtime_error);
 }
 
-TEST(Offload, CancellationReturnsAtOnceAndStopsTheToken) {
+TEST(Offload, Cancellation_ReturnsAtOnceAndStopsTheToken) {
     WorkerPool pool(1);
     Gate started;
     Gate release;
@@ -93,7 +93,7 @@ TEST(Offload, CancellationReturnsAtOnceAndStopsTheToken) {
     EXPECT_EQ(pool.stats().stuck, 0u);
 }
 
-TEST(Offload, CallThatHasNotStartedIsNeverMade) {
+TEST(Offload, CancelledBeforeStart_CallIsNeverMade) {
     WorkerPool pool(1);
     Gate started;
     Gate release;
@@ -119,7 +119,7 @@ TEST(Offload, CallThatHasNotStartedIsNeverMade) {
     EXPECT_FALSE(made);
 }
 
-TEST(Offload, StuckJobDoesNotStarveTheOthers) {
+TEST(Offload, StuckJob_DoesNotStarveTheOthers) {
     WorkerPool pool(1);
     Gate started;
     Gate release;
@@ -141,7 +141,7 @@ TEST(Offload, StuckJobDoesNotStarveTheOthers) {
     release.open();
 }
 
-TEST(Offload, EventLoopMayGoWhileTheThreadWorks) {
+TEST(Offload, EventLoop_MayEndWhileTheThreadWorks) {
     WorkerPool pool(1);
     Gate started;
     Gate release;
@@ -166,7 +166,7 @@ TEST(Offload, EventLoopMayGoWhileTheThreadWorks) {
     wait_until([&] { return owned.use_count() == 1; });
 }
 
-TEST(Offload, ManyFromManyStrandsWithCancellations) {
+TEST(Offload, CallsOfManyStrands_SurviveCancellations) {
     constexpr int loops = 4;
     constexpr int rounds = 100;
     WorkerPool workers(3);
@@ -196,12 +196,12 @@ TEST(Offload, ManyFromManyStrandsWithCancellations) {
     EXPECT_EQ(workers.stats().stuck, 0u);
 }
 
-TEST(WorkerPool, StartsNoThreadBeforeItIsUsed) {
+TEST(WorkerPool, UnusedPool_StartsNoThread) {
     const WorkerPool pool(8);
     EXPECT_EQ(pool.stats().threads, 0u);
 }
 
-TEST(WorkerPool, NeverMoreThreadsThanAllowed) {
+TEST(WorkerPool, ManyJobs_UseNoMoreThreadsThanAllowed) {
     std::atomic<int> ran{0};
     {
         std::latch both(2);
@@ -227,7 +227,7 @@ TEST(WorkerPool, NeverMoreThreadsThanAllowed) {
     EXPECT_EQ(ran, 102);
 }
 
-TEST(WorkerPool, JobsRunInOrderOfArrival) {
+TEST(WorkerPool, Jobs_RunInOrderOfArrival) {
     std::string order;
     std::latch done(1);
     WorkerPool pool(1);
@@ -237,7 +237,7 @@ TEST(WorkerPool, JobsRunInOrderOfArrival) {
     EXPECT_EQ(order, "abc");
 }
 
-TEST(WorkerPool, DestructionDropsWhatHasNotStartedAndWaitsForTheRest) {
+TEST(WorkerPool, Destruction_DropsQueuedJobsAndAwaitsRunningOnes) {
     auto token = std::make_shared<int>(0);
     std::atomic<bool> ended{false};
     std::latch started(1);
@@ -262,7 +262,7 @@ TEST(WorkerPool, DestructionDropsWhatHasNotStartedAndWaitsForTheRest) {
     opener.join();
 }
 
-TEST(WorkerPool, LastOwnerMayBeAJob) {
+TEST(WorkerPool, JobIsLastOwner_PoolIsReleased) {
     const auto released = std::make_shared<std::latch>(1);
     const auto done = std::make_shared<std::latch>(1);
     auto pool = std::make_shared<WorkerPool>(1);

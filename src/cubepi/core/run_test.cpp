@@ -26,7 +26,7 @@
 namespace cubepi {
 namespace {
 
-TEST(Run, ReturnsTheResult) {
+TEST(Run, Run_ReturnsTheResult) {
     EXPECT_EQ(run([]() -> Task<int> { co_return 4; }()), 4);
     auto owned = run([]() -> Task<std::unique_ptr<int>> {
         co_await yield_now();
@@ -36,12 +36,12 @@ TEST(Run, ReturnsTheResult) {
     run([]() -> Task<> { co_await yield_now(); }());
 }
 
-TEST(Run, ThrowsWhatTheTaskThrows) {
+TEST(Run, FailedTask_ThrowsItsException) {
     EXPECT_THROW(run([]() -> Task<> { throw std::runtime_error("x"); }()), std::runtime_error);
     EXPECT_EQ(run([]() -> Task<int> { co_return 1; }()), 1);
 }
 
-TEST(Run, InsideItselfIsRefusedWithAnAdvice) {
+TEST(Run, RunInsideItself_IsRefusedWithAdvice) {
     std::string message;
     run([](std::string& out) -> Task<> {
         co_await yield_now();
@@ -56,7 +56,7 @@ TEST(Run, InsideItselfIsRefusedWithAnAdvice) {
     run(yield_now());
 }
 
-TEST(Run, KeepsItsLoopOnAThread) {
+TEST(Run, Thread_KeepsItsLoop) {
     boost::asio::io_context* first = &this_thread_context();
     run([](boost::asio::io_context* expected) -> Task<> {
         const Executor executor = co_await this_executor;
@@ -80,7 +80,7 @@ Task<> wait_for_threads(int count) {
     }
 }
 
-TEST(Run, DoesNotMissEventsInAChildOfFork) {
+TEST(Run, ChildOfFork_DoesNotMissEvents) {
     run(wait_for_threads(1));
     std::vector<pid_t> children;
     for (int i = 0; i < 3; ++i) {
@@ -100,7 +100,7 @@ TEST(Run, DoesNotMissEventsInAChildOfFork) {
     }
 }
 
-TEST(Run, DrainsWhatIsReadyBeforeItReturns) {
+TEST(Run, ReadyHandlers_AreDrainedBeforeRunReturns) {
     bool ran = false;
     run([](bool& flag) -> Task<> {
         auto set = [&flag] { flag = true; };
@@ -109,7 +109,7 @@ TEST(Run, DrainsWhatIsReadyBeforeItReturns) {
     EXPECT_TRUE(ran);
 }
 
-TEST(Run, StrayExceptionEndsTheTaskAndIsThrown) {
+TEST(Run, StrayException_EndsTheTaskAndIsThrown) {
     bool ended = false;
     auto task = [](bool& flag) -> Task<> {
         struct Note {
@@ -125,7 +125,7 @@ TEST(Run, StrayExceptionEndsTheTaskAndIsThrown) {
     EXPECT_TRUE(ended);
 }
 
-TEST(Run, SurvivesAHandlerThatStopsTheLoop) {
+TEST(Run, HandlerStopsTheLoop_RunStillFinishes) {
     const int result = run([]() -> Task<int> {
         this_thread_context().stop();
         co_await yield_now();
@@ -134,7 +134,7 @@ TEST(Run, SurvivesAHandlerThatStopsTheLoop) {
     EXPECT_EQ(result, 6);
 }
 
-TEST(Runtime, StandardIsOneAndStartsNothing) {
+TEST(Runtime, StandardRuntime_IsUniqueAndStartsNothing) {
     const auto runtime = Runtime::standard();
     EXPECT_EQ(runtime, Runtime::standard());
     EXPECT_EQ(runtime->resolvers->stats().threads, 0u);
@@ -142,7 +142,7 @@ TEST(Runtime, StandardIsOneAndStartsNothing) {
     EXPECT_EQ(runtime->ids->next().size(), 15u);
 }
 
-TEST(Runtime, PartsAreReplaced) {
+TEST(Runtime, Parts_AreReplaced) {
     const auto clock = std::make_shared<testing::ManualClock>();
     const Runtime runtime =
         Runtime().with_clock(clock).with_ids(std::make_shared<testing::SequentialIds>());
@@ -165,7 +165,7 @@ Task<std::size_t> length_of(Length function, std::string text) {
     co_return length;
 }
 
-TEST(AsyncFunction, CallsAPlainCallableWithoutATask) {
+TEST(AsyncFunction, PlainCallable_IsCalledWithoutATask) {
     const Length function([](const std::string& text) { return text.size(); });
     EXPECT_FALSE(function.is_async());
     MaybeTask<std::size_t> outcome = function("four");
@@ -173,7 +173,7 @@ TEST(AsyncFunction, CallsAPlainCallableWithoutATask) {
     EXPECT_EQ(std::move(outcome).value(), 4U);
 }
 
-TEST(AsyncFunction, ReturnsTheTaskOfACoroutine) {
+TEST(AsyncFunction, Coroutine_ReturnsItsTask) {
     const Length function(
         [](const std::string& text) -> Task<std::size_t> { co_return text.size(); });
     EXPECT_TRUE(function.is_async());
@@ -181,19 +181,19 @@ TEST(AsyncFunction, ReturnsTheTaskOfACoroutine) {
     EXPECT_EQ(run(length_of(function, "four")), 4U);
 }
 
-TEST(AsyncFunction, ConvertsTheResultOfATask) {
+TEST(AsyncFunction, TaskResult_IsConverted) {
     const Length function([](const std::string&) -> Task<unsigned char> { co_return 7; });
     EXPECT_EQ(run(length_of(function, "any")), 7U);
 }
 
-TEST(AsyncFunction, PassesAMaybeTaskOn) {
+TEST(AsyncFunction, MaybeTask_IsPassedOn) {
     const Length function(
         [](const std::string& text) { return MaybeTask<std::size_t>(text.size()); });
     EXPECT_TRUE(function.is_async());
     EXPECT_FALSE(function("four").is_pending());
 }
 
-TEST(AsyncFunction, CopiesShareTheCallable) {
+TEST(AsyncFunction, Copies_ShareTheCallable) {
     auto calls = std::make_unique<int>(0);
     int* const count = calls.get();
     const detail::AsyncFunction<void(), test_slot> function(
@@ -204,7 +204,7 @@ TEST(AsyncFunction, CopiesShareTheCallable) {
     EXPECT_EQ(*count, 2);
 }
 
-TEST(AsyncFunction, MayLeaveOutTheLastArgument) {
+TEST(AsyncFunction, LastArgument_MayBeLeftOut) {
     using Sum = detail::AsyncFunction<int(int, int), test_slot, optional_last>;
     const Sum both([](int a, int b) { return a + b; });
     const Sum first([](int a) { return a; });
@@ -212,12 +212,12 @@ TEST(AsyncFunction, MayLeaveOutTheLastArgument) {
     EXPECT_EQ(first(1, 2).value(), 1);
 }
 
-TEST(AsyncFunction, ACallableThatReturnsNothingYieldsTheDefault) {
+TEST(AsyncFunction, CallableThatReturnsNothing_YieldsTheDefault) {
     const detail::AsyncFunction<std::string(), test_slot, void_is_default> function([] {});
     EXPECT_EQ(function().value(), "");
 }
 
-TEST(AsyncFunction, IsEmptyWithoutACallable) { EXPECT_FALSE(Length()); }
+TEST(AsyncFunction, NoCallable_IsEmpty) { EXPECT_FALSE(Length()); }
 
 }  // namespace
 }  // namespace cubepi

@@ -35,7 +35,7 @@ using namespace std::chrono_literals;
 using testing::ManualClock;
 using testing::run_advancing;
 
-TEST(SystemClock, SleepsAtLeastAsLongAsAsked) {
+TEST(SystemClock, Sleep_LastsAtLeastAsLongAsAsked) {
     SystemClock clock;
     const auto start = clock.now();
     run(clock.sleep_for(2ms));
@@ -43,7 +43,7 @@ TEST(SystemClock, SleepsAtLeastAsLongAsAsked) {
     run(clock.sleep_until(start));
 }
 
-TEST(SystemClock, SleepIsCancelled) {
+TEST(SystemClock, Sleep_CanBeCancelled) {
     SystemClock clock;
     run([](SystemClock& c) -> Task<> {
         TaskScope scope(co_await this_executor);
@@ -70,14 +70,14 @@ Task<> fire_timer(Clock& clock, std::vector<int>& fired) {
     co_await done.wait();
 }
 
-TEST(ClockTimer, SystemTimerFiresOnceAndWhatWasArmedLast) {
+TEST(ClockTimer, SystemTimer_FiresOnceForTheLastArming) {
     SystemClock clock;
     std::vector<int> fired;
     run(fire_timer(clock, fired));
     EXPECT_EQ(fired, (std::vector<int>{2}));
 }
 
-TEST(ClockTimer, ManualTimerFiresOnceAndWhatWasArmedLast) {
+TEST(ClockTimer, ManualTimer_FiresOnceForTheLastArming) {
     ManualClock clock;
     std::vector<int> fired;
     run_advancing(clock, fire_timer(clock, fired));
@@ -85,7 +85,7 @@ TEST(ClockTimer, ManualTimerFiresOnceAndWhatWasArmedLast) {
     EXPECT_EQ(clock.pending_sleepers(), 0u);
 }
 
-TEST(ClockTimer, DestroyedTimerDoesNotFireAlthoughItWasDue) {
+TEST(ClockTimer, DestroyedDueTimer_DoesNotFire) {
     ManualClock clock;
     boost::asio::io_context context(1);
     auto timer = clock.timer(context.get_executor());
@@ -97,7 +97,7 @@ TEST(ClockTimer, DestroyedTimerDoesNotFireAlthoughItWasDue) {
     EXPECT_FALSE(fired);
 }
 
-TEST(ManualClock, WakesInOrderOfDeadlines) {
+TEST(ManualClock, Sleepers_WakeInOrderOfDeadlines) {
     ManualClock clock;
     boost::asio::io_context context(1);
     std::vector<int> order;
@@ -123,7 +123,7 @@ TEST(ManualClock, WakesInOrderOfDeadlines) {
     EXPECT_EQ(order, (std::vector<int>{1, 2, 3}));
 }
 
-TEST(ManualClock, MovedOnFromAnotherThread) {
+TEST(ManualClock, AdvanceFromAnotherThread_WakesTheSleeper) {
     ManualClock clock;
     std::thread other([&clock] {
         for (int i = 0; i < 20; ++i) {
@@ -142,13 +142,13 @@ Task<int> answer_after(Clock& clock, std::chrono::seconds delay) {
     co_return 42;
 }
 
-TEST(WithTimeout, ResultInTime) {
+TEST(WithTimeout, ResultInTime_IsReturned) {
     ManualClock clock;
     EXPECT_EQ(run_advancing(clock, with_timeout(clock, 2s, answer_after(clock, 1s))), 42);
     EXPECT_EQ(clock.pending_sleepers(), 0u);
 }
 
-TEST(WithTimeout, TooLate) {
+TEST(WithTimeout, LateResult_IsATimeout) {
     ManualClock clock;
     try {
         run_advancing(clock, with_timeout(clock, 1500ms, answer_after(clock, 2s), "idle"));
@@ -161,12 +161,12 @@ TEST(WithTimeout, TooLate) {
     EXPECT_EQ(clock.pending_sleepers(), 0u);
 }
 
-TEST(WithTimeout, TaskThatEndsWithoutWaitingNeedsNoTimer) {
+TEST(WithTimeout, ImmediateResult_NeedsNoTimer) {
     ManualClock clock;
     EXPECT_EQ(run(with_timeout(clock, 0s, []() -> Task<int> { co_return 1; }())), 1);
 }
 
-TEST(WithTimeout, FailureOfTheTaskPasses) {
+TEST(WithTimeout, FailureOfTask_PassesThrough) {
     ManualClock clock;
     auto fails = [](ManualClock& c) -> Task<> {
         co_await c.sleep_for(1s);
@@ -175,7 +175,7 @@ TEST(WithTimeout, FailureOfTheTaskPasses) {
     EXPECT_THROW(run_advancing(clock, with_timeout(clock, 2s, fails(clock))), std::logic_error);
 }
 
-TEST(WithTimeout, TaskThatFinishesInSpiteOfTheDeadlineKeepsItsResult) {
+TEST(WithTimeout, TaskFinishedDespiteDeadline_KeepsItsResult) {
     ManualClock clock;
     auto stubborn = [](ManualClock& c) -> Task<int> {
         co_await shield();
@@ -185,7 +185,7 @@ TEST(WithTimeout, TaskThatFinishesInSpiteOfTheDeadlineKeepsItsResult) {
     EXPECT_EQ(run_advancing(clock, with_timeout(clock, 1s, stubborn(clock))), 7);
 }
 
-TEST(WithTimeout, InnerTimeoutAndOuterCancellationAreToldApart) {
+TEST(WithTimeout, InnerTimeoutAndOuterCancellation_AreDistinguished) {
     ManualClock clock;
     std::exception_ptr seen;
     run([](ManualClock& c, std::exception_ptr& out) -> Task<> {
@@ -206,7 +206,7 @@ TEST(WithTimeout, InnerTimeoutAndOuterCancellationAreToldApart) {
     EXPECT_EQ(clock.pending_sleepers(), 0u);
 }
 
-TEST(WithTimeout, Nested) {
+TEST(WithTimeout, NestedTimeouts_NameTheOneThatExpired) {
     ManualClock clock;
     auto inner = with_timeout(clock, 5s, clock.sleep_for(1h), "inner");
     try {
@@ -238,7 +238,7 @@ struct Loop {
     }
 };
 
-TEST(LoopLagGauge, D28_ASlowHandlerIsVisible) {
+TEST(LoopLagGauge, D28_SlowHandler_IsVisible) {
     Loop loop;
     loop.gauge.start();
     loop.idle(10ms);
@@ -255,7 +255,7 @@ TEST(LoopLagGauge, D28_ASlowHandlerIsVisible) {
     EXPECT_EQ(loop.gauge.worst(), 240ms);
 }
 
-TEST(LoopLagGauge, D28_ManyShortHandlersBeforeTheTickAddUp) {
+TEST(LoopLagGauge, D28_ManyShortHandlers_AddUp) {
     Loop loop;
     loop.gauge.start();
     for (int i = 0; i < 30; ++i) {
@@ -265,7 +265,7 @@ TEST(LoopLagGauge, D28_ManyShortHandlersBeforeTheTickAddUp) {
     EXPECT_EQ(loop.gauge.worst(), 20ms);
 }
 
-TEST(LoopLagGauge, ResetForgets) {
+TEST(LoopLagGauge, Reset_ClearsTheMeasurements) {
     Loop loop;
     loop.gauge.start();
     loop.busy(100ms);
@@ -277,7 +277,7 @@ TEST(LoopLagGauge, ResetForgets) {
     EXPECT_EQ(loop.gauge.worst(), 5ms);
 }
 
-TEST(LoopLagGauge, StoppedItMeasuresNothingAndHoldsNothing) {
+TEST(LoopLagGauge, StoppedGauge_MeasuresNothingAndHoldsNothing) {
     Loop loop;
     EXPECT_EQ(loop.clock->pending_sleepers(), 0u);
     loop.gauge.start();
@@ -293,7 +293,7 @@ TEST(LoopLagGauge, StoppedItMeasuresNothingAndHoldsNothing) {
     EXPECT_EQ(loop.gauge.last(), 0ns);
 }
 
-TEST(LoopLagGauge, MayBeDestroyedWhileItsTickIsDue) {
+TEST(LoopLagGauge, Gauge_MayBeDestroyedWithTickDue) {
     const auto clock = std::make_shared<ManualClock>();
     boost::asio::io_context context(1);
     {
@@ -305,7 +305,7 @@ TEST(LoopLagGauge, MayBeDestroyedWhileItsTickIsDue) {
     EXPECT_EQ(context.poll(), 1u);
 }
 
-TEST(LoopLagGauge, IntervalMustBePositive) {
+TEST(LoopLagGauge, NonPositiveInterval_IsRefused) {
     boost::asio::io_context context(1);
     try {
         const LoopLagGauge gauge(context.get_executor(), Runtime::standard(), 0ns);
@@ -315,7 +315,7 @@ TEST(LoopLagGauge, IntervalMustBePositive) {
     }
 }
 
-TEST(LoopLagGauge, WorksOnTheMachinesClock) {
+TEST(LoopLagGauge, SystemClock_DrivesTheGauge) {
     boost::asio::io_context context(1);
     LoopLagGauge gauge(context.get_executor(), Runtime::standard(), 1ms);
     gauge.start();
@@ -325,7 +325,7 @@ TEST(LoopLagGauge, WorksOnTheMachinesClock) {
     context.run();  // no work remains
 }
 
-TEST(RandomIds, FifteenLettersAndDigitsWithoutAnAllocation) {
+TEST(RandomIds, Id_HasFifteenAlphanumericsWithoutAllocation) {
     RandomIds ids;
     const std::string id = ids.next();
     EXPECT_EQ(id.size(), 15u);
@@ -335,7 +335,7 @@ TEST(RandomIds, FifteenLettersAndDigitsWithoutAnAllocation) {
     EXPECT_TRUE(id.data() >= inside && id.data() < inside + sizeof id);
 }
 
-TEST(RandomIds, AllDifferentOverThreads) {
+TEST(RandomIds, IdsOfSeveralThreads_AreDifferent) {
     RandomIds ids;
     std::vector<std::vector<std::string>> made(4);
     std::vector<std::thread> threads;
@@ -350,7 +350,7 @@ TEST(RandomIds, AllDifferentOverThreads) {
     EXPECT_EQ(all.size(), 20000u);
 }
 
-TEST(RandomIds, ChildProcessDoesNotRepeatItsParent) {
+TEST(RandomIds, ChildProcess_DoesNotRepeatItsParent) {
     RandomIds ids;
     (void)ids.next();
     int pipe_ends[2];
@@ -372,7 +372,7 @@ TEST(RandomIds, ChildProcessDoesNotRepeatItsParent) {
     EXPECT_NE(ours, theirs);
 }
 
-TEST(SequentialIds, CanBeWrittenDown) {
+TEST(SequentialIds, Ids_ArePredictable) {
     testing::SequentialIds ids("m");
     EXPECT_EQ(ids.next(), "m1");
     EXPECT_EQ(ids.next(), "m2");

@@ -29,7 +29,7 @@ namespace {
 
 using detail::MessageLog;
 
-TEST(StreamEvent, NamesOfTypes) {
+TEST(StreamEvent, TypeNames_AreThoseOfTheProtocol) {
     std::set<std::string_view> names;
     for (int i = 0; i <= static_cast<int>(StreamEventType::notice); ++i) {
         EXPECT_TRUE(names.insert(to_string(static_cast<StreamEventType>(i))).second);
@@ -37,7 +37,7 @@ TEST(StreamEvent, NamesOfTypes) {
     EXPECT_EQ(to_string(StreamEventType::toolcall_delta), "toolcall_delta");
 }
 
-TEST(StreamEvent, BlockEventsAndTerminalEvents) {
+TEST(StreamEvent, BlockAndTerminalEvents_AreDistinguished) {
     const auto of = [](StreamEventType type) {
         StreamEvent event;
         event.type = type;
@@ -53,7 +53,7 @@ TEST(StreamEvent, BlockEventsAndTerminalEvents) {
     EXPECT_FALSE(of(StreamEventType::notice).is_terminal());
 }
 
-TEST(StreamEvent, TheDeltaLivesAsLongAsAnyCopyOfTheEvent) {
+TEST(StreamEvent, Delta_LivesAsLongAsAnyEventCopy) {
     std::vector<StreamEvent> retained;
     {
         auto log = MessageLog::make(AssistantMessage());
@@ -74,7 +74,7 @@ TEST(StreamEvent, TheDeltaLivesAsLongAsAnyCopyOfTheEvent) {
     }
 }
 
-TEST(StreamEvent, D45_AnErrorSaysWhatItsMessageSays) {
+TEST(StreamEvent, D45_ErrorEvent_RepeatsItsMessage) {
     AssistantMessage failed;
     failed.error_message = "overloaded";
     StreamEvent event;
@@ -100,7 +100,7 @@ ToolCall call(JsonObject arguments) {
     return it;
 }
 
-TEST(PartialMessage, D10_EverySnapshotStaysAsItWas) {
+TEST(PartialMessage, D10_Snapshot_NeverChanges) {
     const auto log = new_log();
     std::vector<std::pair<PartialMessage, AssistantMessage>> retained;
     AssistantMessage expected;
@@ -152,7 +152,7 @@ TEST(PartialMessage, D10_EverySnapshotStaysAsItWas) {
     }
 }
 
-TEST(PartialMessage, D45_OfAFinalMessageIsThatMessage) {
+TEST(PartialMessage, D45_PartialOfFinalMessage_IsThatMessage) {
     AssistantMessage answer;
     answer.content.emplace_back(TextContent{"done"});
     const Message message = answer;
@@ -163,7 +163,7 @@ TEST(PartialMessage, D45_OfAFinalMessageIsThatMessage) {
     EXPECT_EQ(partial.text(), "done");
 }
 
-TEST(PartialMessage, NoneIsEmpty) {
+TEST(PartialMessage, NoPartial_IsEmpty) {
     const PartialMessage none;
     EXPECT_FALSE(none);
     EXPECT_EQ(none.get(), AssistantMessage());
@@ -173,7 +173,7 @@ TEST(PartialMessage, NoneIsEmpty) {
     EXPECT_EQ(first.get().id, "m");
 }
 
-TEST(PartialMessage, OutlivesItsLog) {
+TEST(PartialMessage, Partial_OutlivesItsLog) {
     PartialMessage partial;
     {
         const auto log = new_log();
@@ -185,7 +185,7 @@ TEST(PartialMessage, OutlivesItsLog) {
     EXPECT_EQ(partial.text(), "retained");
 }
 
-TEST(PartialMessage, TextOfAnyLengthAndManyBytesInOnePiece) {
+TEST(PartialMessage, LongTextAndManyBytes_AreRetained) {
     const auto log = new_log();
     log->open(MessageLog::Kind::text_start, 0, TextContent{"start:"});
     std::string expected = "start:";
@@ -197,7 +197,7 @@ TEST(PartialMessage, TextOfAnyLengthAndManyBytesInOnePiece) {
     EXPECT_EQ(log->snapshot().text(), expected);
 }
 
-TEST(PartialMessage, D10_APlayedMessageIsToldPieceByPiece) {
+TEST(PartialMessage, D10_ReplayedMessage_IsToldPieceByPiece) {
     AssistantMessage whole;
     TextContent text;
     text.text = "Look here";
@@ -256,7 +256,7 @@ std::size_t bytes_held(int deltas) {
     return held;
 }
 
-TEST(PartialMessage, D10_TheCostOfAStreamIsLinear) {
+TEST(PartialMessage, D10_CostOfStream_IsLinear) {
     bytes_held(10);
     const std::size_t small = bytes_held(1'000);
     const std::size_t large = bytes_held(10'000);
@@ -265,7 +265,7 @@ TEST(PartialMessage, D10_TheCostOfAStreamIsLinear) {
         << "an entry, a snapshot and a few bytes of text for each delta";
 }
 
-TEST(PartialMessage, D10_ReadByOthersWhileItGrows) {
+TEST(PartialMessage, D10_GrowingPartial_CanBeReadByOtherThreads) {
     std::mutex mutex;
     std::condition_variable changed;
     std::vector<PartialMessage> handed;
@@ -309,7 +309,7 @@ TEST(PartialMessage, D10_ReadByOthersWhileItGrows) {
 
 /// The reader is ordered after the owner, but not the owner after the reader, so ThreadSanitizer reports any memory that
 /// the owner writes after a reader of an older snapshot has read it.
-TEST(PartialMessage, D10_AReaderReadsNothingThatIsWrittenLater) {
+TEST(PartialMessage, D10_Reader_ReadsNothingThatIsWrittenLater) {
     constexpr std::size_t steps = 300;  // over the edges of several pages
     std::vector<PartialMessage> handed(steps);
     std::atomic<std::size_t> published = 0;

@@ -53,7 +53,7 @@ Task<> note_cancellation(ManualClock& clock, bool& cancelled) {
     }
 }
 
-TEST(TaskScope, ResultsComeInSourceOrderWhateverTheOrderOfEnding) {
+TEST(TaskScope, Results_ComeInSourceOrder) {
     ManualClock clock;
     std::vector<Task<int>> tasks;
     for (int i = 0; i < 5; ++i)
@@ -61,7 +61,7 @@ TEST(TaskScope, ResultsComeInSourceOrderWhateverTheOrderOfEnding) {
     EXPECT_EQ(run_advancing(clock, when_all(std::move(tasks))), (std::vector<int>{0, 1, 2, 3, 4}));
 }
 
-TEST(TaskScope, FirstFailureCancelsTheSiblingsAndIsThrown) {
+TEST(TaskScope, FirstFailure_CancelsTheSiblingsAndIsThrown) {
     ManualClock clock;
     bool cancelled = false;
     std::vector<Task<>> tasks;
@@ -82,7 +82,7 @@ TEST(TaskScope, FirstFailureCancelsTheSiblingsAndIsThrown) {
     EXPECT_EQ(clock.pending_sleepers(), 0u);
 }
 
-TEST(TaskScope, CollectLeavesSiblingsAlone) {
+TEST(TaskScope, Collect_LeavesSiblingsRunning) {
     ManualClock clock;
     std::vector<Task<int>> tasks;
     tasks.push_back(value_after(clock, 2s, 7));
@@ -96,12 +96,12 @@ TEST(TaskScope, CollectLeavesSiblingsAlone) {
     EXPECT_EQ(outcomes[2].value(), 9);
 }
 
-TEST(TaskScope, NothingToDo) {
+TEST(TaskScope, NoTasks_GiveAnEmptyResult) {
     EXPECT_TRUE(run(when_all(std::vector<Task<int>>())).empty());
     EXPECT_TRUE(run(collect_all(std::vector<Task<>>())).empty());
 }
 
-TEST(TaskScope, MoveOnlyResultsWithoutDefault) {
+TEST(TaskScope, MoveOnlyResults_NeedNoDefault) {
     struct Odd {
         explicit Odd(int v) : value(std::make_unique<int>(v)) {}
         std::unique_ptr<int> value;
@@ -113,7 +113,7 @@ TEST(TaskScope, MoveOnlyResultsWithoutDefault) {
     EXPECT_EQ(*values[2].value, 2);
 }
 
-TEST(TaskScope, CancelIsNotAFailure) {
+TEST(TaskScope, Cancel_IsNotAFailure) {
     ManualClock clock;
     bool cancelled = false;
     run([](ManualClock& c, bool& flag) -> Task<> {
@@ -129,7 +129,7 @@ TEST(TaskScope, CancelIsNotAFailure) {
     EXPECT_TRUE(cancelled);
 }
 
-TEST(TaskScope, ChildThatFailsWhileItIsCancelledIsAFailure) {
+TEST(TaskScope, ChildFailsDuringCancellation_IsAFailure) {
     ManualClock clock;
     const auto stubborn = [](ManualClock& c) -> Task<> {
         try {
@@ -147,7 +147,7 @@ TEST(TaskScope, ChildThatFailsWhileItIsCancelledIsAFailure) {
                  std::runtime_error);
 }
 
-TEST(TaskScope, ParentCancelledInJoinCancelsChildrenAndWaitsForTheirCleanup) {
+TEST(TaskScope, ParentCancelledInJoin_AwaitsCleanupOfChildren) {
     ManualClock clock;
     bool cleaned = false;
     const auto slow_cleanup = [](ManualClock& c, bool& done) -> Task<> {
@@ -185,7 +185,7 @@ TEST(TaskScope, ParentCancelledInJoinCancelsChildrenAndWaitsForTheirCleanup) {
     EXPECT_TRUE(is_cancellation(seen));
 }
 
-TEST(TaskScope, BodyFailureEndsTheChildren) {
+TEST(TaskScope, BodyFailure_EndsTheChildren) {
     ManualClock clock;
     bool cancelled = false;
     auto body = [&](TaskScope& scope) -> Task<int> {
@@ -197,7 +197,7 @@ TEST(TaskScope, BodyFailureEndsTheChildren) {
     EXPECT_TRUE(cancelled);
 }
 
-TEST(TaskScope, ChildFailureEndsTheBody) {
+TEST(TaskScope, ChildFailure_EndsTheBody) {
     ManualClock clock;
     auto body = [&](TaskScope& scope) -> Task<int> {
         scope.spawn(fail_after(clock, 1s, "child"));
@@ -213,7 +213,7 @@ TEST(TaskScope, ChildFailureEndsTheBody) {
     }
 }
 
-TEST(TaskScope, BodyReturnsItsValueAfterTheChildrenEnded) {
+TEST(TaskScope, Body_ReturnsItsValueAfterTheChildren) {
     ManualClock clock;
     bool ended = false;
     auto body = [&](TaskScope& scope) -> Task<std::string> {
@@ -228,7 +228,7 @@ TEST(TaskScope, BodyReturnsItsValueAfterTheChildrenEnded) {
     EXPECT_TRUE(ended);
 }
 
-TEST(TaskScope, ParentThatWasCancelledBeforeItCouldJoin) {
+TEST(TaskScope, ParentCancelledBeforeJoin_CancelsTheChildren) {
     ManualClock clock;
     int live = 0;
     auto parent = [&]() -> Task<> {
@@ -272,7 +272,7 @@ Task<> tree(ManualClock& clock, int depth, Live live, int& steps) {
     co_await clock.sleep_for(1s);
 }
 
-TEST(TaskScope, CancellationAtEachStepLeavesNothing) {
+TEST(TaskScope, CancellationAtEachStep_LeavesNothing) {
     for (int after = 0;; ++after) {
         ManualClock clock;
         int live = 0;
@@ -303,7 +303,7 @@ TEST(TaskScope, CancellationAtEachStepLeavesNothing) {
     }
 }
 
-TEST(TaskScope, ContextDestroyedAtEachStepLeavesNothing) {
+TEST(TaskScope, ContextDestroyedAtEachStep_LeavesNothing) {
     for (int after = 0; after < 80; ++after) {
         ManualClock clock;
         int live = 0;
@@ -321,7 +321,7 @@ TEST(TaskScope, ContextDestroyedAtEachStepLeavesNothing) {
     }
 }
 
-TEST(TaskScopeDeathTest, DestroyedWithLiveChildrenEndsTheProgram) {
+TEST(TaskScopeDeathTest, DestroyedWithLiveChildren_EndsTheProgram) {
     GTEST_FLAG_SET(death_test_style, "threadsafe");
     EXPECT_DEATH(
         {
@@ -334,7 +334,7 @@ TEST(TaskScopeDeathTest, DestroyedWithLiveChildrenEndsTheProgram) {
         "with_task_scope");
 }
 
-TEST(BackgroundScope, CloseCancelsAndWaits) {
+TEST(BackgroundScope, Close_CancelsAndWaits) {
     ManualClock clock;
     bool cancelled = false;
     run([](ManualClock& c, bool& flag) -> Task<> {
@@ -348,7 +348,7 @@ TEST(BackgroundScope, CloseCancelsAndWaits) {
     }(clock, cancelled));
 }
 
-TEST(BackgroundScope, FailuresAreTold) {
+TEST(BackgroundScope, Failures_AreReported) {
     int told = 0;
     run([](int& count) -> Task<> {
         auto fail = []() -> Task<> {
@@ -377,7 +377,7 @@ TEST(BackgroundScope, FailuresAreTold) {
     EXPECT_EQ(told, 2);
 }
 
-TEST(BackgroundScope, DestroyedOwnerCancelsItsChildren) {
+TEST(BackgroundScope, DestroyedOwner_CancelsItsChildren) {
     ManualClock clock;
     int live = 0;
     run([](ManualClock& c, int& count) -> Task<> {
@@ -434,7 +434,7 @@ Task<> stress_round(boost::asio::thread_pool& pool, Stress& stress) {
     }
 }
 
-TEST(TaskScopeStress, StrandsOverFourThreads) {
+TEST(TaskScopeStress, ManyStrandsOnFourThreads_LoseNoTask) {
     constexpr int rounds = 500;
     constexpr int loops = 3;
     Stress stress;

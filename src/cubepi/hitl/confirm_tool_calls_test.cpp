@@ -94,7 +94,7 @@ Answers always(Json answer) {
     };
 }
 
-TEST(ConfirmToolCalls, D54_AnApprovedCallRunsAndLeavesATrace) {
+TEST(ConfirmToolCalls, D54_ApprovedCall_RunsAndLeavesATrace) {
     Fixture agent;
     agent.prompt(ConfirmToolCallMiddleware(agent.channel),
                  always(Json(JsonObject{{"decision", "approve"}})));
@@ -103,7 +103,7 @@ TEST(ConfirmToolCalls, D54_AnApprovedCallRunsAndLeavesATrace) {
     EXPECT_EQ(agent.trace, Json(JsonObject{{"decision", "human_approve"}}));
 }
 
-TEST(ConfirmToolCalls, ADeniedCallIsBlockedWithTheReason) {
+TEST(ConfirmToolCalls, DeniedCall_IsBlockedWithTheReason) {
     Fixture agent;
     agent.prompt(ConfirmToolCallMiddleware(agent.channel),
                  always(Json(to_json(ApproveAnswer::deny("too risky")))));
@@ -113,7 +113,7 @@ TEST(ConfirmToolCalls, ADeniedCallIsBlockedWithTheReason) {
     EXPECT_EQ(agent.trace, Json(JsonObject{{"decision", "human_deny"}, {"reason", "too risky"}}));
 }
 
-TEST(ConfirmToolCalls, AnEditedCallRunsWithTheNewArguments) {
+TEST(ConfirmToolCalls, EditedCall_RunsWithTheNewArguments) {
     Fixture agent;
     agent.prompt(ConfirmToolCallMiddleware(agent.channel),
                  always(Json(to_json(ApproveAnswer::edit({{"path", "/tmp/y"}})))));
@@ -123,7 +123,7 @@ TEST(ConfirmToolCalls, AnEditedCallRunsWithTheNewArguments) {
                                            {"edited_args", JsonObject{{"path", "/tmp/y"}}}}));
 }
 
-TEST(ConfirmToolCalls, D36_AnEditThatTheToolDoesNotAcceptIsRejectedWhenItArrives) {
+TEST(ConfirmToolCalls, D36_InvalidEdit_IsRejectedOnArrival) {
     Fixture agent;
     int rejected = 0;
     struct Host {
@@ -145,7 +145,7 @@ TEST(ConfirmToolCalls, D36_AnEditThatTheToolDoesNotAcceptIsRejectedWhenItArrives
     EXPECT_EQ(agent.removed, (std::vector<std::string>{"/tmp/z"}));
 }
 
-TEST(ConfirmToolCalls, D18_TheTimeoutOfTheChannelAppliesUnlessTheCallHasItsOwn) {
+TEST(ConfirmToolCalls, D18_CallTimeout_OverridesTheChannelTimeout) {
     InMemoryChannelOptions options;
     options.default_timeout = 40s;
     Fixture agent(options);
@@ -159,7 +159,7 @@ TEST(ConfirmToolCalls, D18_TheTimeoutOfTheChannelAppliesUnlessTheCallHasItsOwn) 
     EXPECT_EQ(agent.text, "approval_timeout: no answer within 5 s");
 }
 
-TEST(ConfirmToolCalls, ACancelledRequestBlocksTheCall) {
+TEST(ConfirmToolCalls, CancelledRequest_BlocksTheCall) {
     Fixture agent;
     agent.prompt(ConfirmToolCallMiddleware(agent.channel),
                  [](std::shared_ptr<InMemoryChannel> channel, HitlRequest request) {
@@ -169,7 +169,7 @@ TEST(ConfirmToolCalls, ACancelledRequestBlocksTheCall) {
     EXPECT_EQ(agent.trace, Json(JsonObject{{"decision", "cancelled"}, {"reason", "went home"}}));
 }
 
-TEST(ConfirmToolCalls, OnlyTheCallsOfTheNamedToolsAreConfirmed) {
+TEST(ConfirmToolCalls, CallsOfNamedTools_AreTheOnlyConfirmed) {
     Fixture agent;
     ConfirmToolCallOptions options;
     options.tools = {"write"};
@@ -193,7 +193,7 @@ ApprovalPolicy policy(PolicyDecision decision) {
     return [decision](const BeforeToolCallContext& call) { return decide(call, decision); };
 }
 
-TEST(ApprovalPolicyMiddleware, RunsRefusesOrAsks) {
+TEST(ApprovalPolicyMiddleware, Policy_RunsRefusesOrAsks) {
     Fixture agent;
     agent.prompt(ApprovalPolicyMiddleware(agent.channel, policy(Approve{})), {});
     EXPECT_EQ(agent.text, "removed /tmp/x");
@@ -254,7 +254,7 @@ ToolResultMessage ask(std::optional<Json> answer) {
     return *result.new_messages[2].tool_result();
 }
 
-TEST(AskUserTool, TheAnswersAreTheResult) {
+TEST(AskUserTool, Answers_AreTheResult) {
     const JsonObject answers{{"color", "teal"}};
     const ToolResultMessage result = ask(Json(answers));
     EXPECT_FALSE(result.is_error);
@@ -263,7 +263,7 @@ TEST(AskUserTool, TheAnswersAreTheResult) {
     EXPECT_NE(Message(result).text().find("\"color\":\"teal\""), std::string::npos);
 }
 
-TEST(AskUserTool, ARequestThatIsCancelledOrTimesOutIsAnErrorResult) {
+TEST(AskUserTool, CancelledOrExpiredRequest_IsAnErrorResult) {
     const ToolResultMessage cancelled = ask(Json(nullptr));
     EXPECT_TRUE(cancelled.is_error);
     EXPECT_EQ(

@@ -65,14 +65,14 @@ T run_with_host(Task<T> asking, Task<> host) {
     return run(Both::run(std::move(asking), std::move(host)));
 }
 
-TEST(InMemoryChannel, AnswersAConfirmation) {
+TEST(InMemoryChannel, Confirmation_IsAnswered) {
     InMemoryChannel channel;
     Task<> host = answer_all(channel, channel.subscribe(), 1, Json(true));
     EXPECT_TRUE(run_with_host(channel.confirm("Sure?"), std::move(host)));
     EXPECT_TRUE(channel.pending().empty());
 }
 
-TEST(InMemoryChannel, ARequestHasItsCallItsTimeAndItsThread) {
+TEST(InMemoryChannel, Request_HasItsCallTimeAndThread) {
     auto clock = std::make_shared<testing::ManualClock>();
     InMemoryChannelOptions options;
     options.clock = clock;
@@ -96,7 +96,7 @@ TEST(InMemoryChannel, ARequestHasItsCallItsTimeAndItsThread) {
     EXPECT_EQ(call.details, Json("danger"));
 }
 
-TEST(InMemoryChannel, D61_QuestionIdsAreThoseOfCubePi) {
+TEST(InMemoryChannel, D61_QuestionIds_EqualThoseOfCubePi) {
     // hashlib.sha256(json.dumps({"kind": ..., "payload": ...}, sort_keys=True)).hexdigest()[:32]
     InMemoryChannel channel;
     HitlRequestStream stream = channel.subscribe();
@@ -122,7 +122,7 @@ TEST(InMemoryChannel, D61_QuestionIdsAreThoseOfCubePi) {
     EXPECT_EQ(id_of(confirm, options), "c7");
 }
 
-TEST(InMemoryChannel, ARequestThatIsNotAnsweredInTimeEnds) {
+TEST(InMemoryChannel, UnansweredRequest_TimesOut) {
     auto clock = std::make_shared<testing::ManualClock>();
     InMemoryChannelOptions options;
     options.clock = clock;
@@ -147,7 +147,7 @@ Task<> cancel_one(InMemoryChannel& channel, HitlRequestStream stream) {
     co_await channel.cancel(std::move(id), "went home");
 }
 
-TEST(InMemoryChannel, ACancelledRequestThrowsTheReason) {
+TEST(InMemoryChannel, CancelledRequest_ThrowsTheReason) {
     InMemoryChannel channel;
     Task<> host = cancel_one(channel, channel.subscribe());
     try {
@@ -169,13 +169,13 @@ Task<> answer_badly_then_well(InMemoryChannel& channel, HitlRequestStream stream
     EXPECT_EQ(co_await code_of(channel.cancel(id)), ErrorCode::stale_answer);
 }
 
-TEST(InMemoryChannel, D17_ABadAnswerLeavesTheRequestOpenAndASecondOneIsStale) {
+TEST(InMemoryChannel, D17_BadAnswer_LeavesTheRequestOpen) {
     InMemoryChannel channel;
     Task<> host = answer_badly_then_well(channel, channel.subscribe());
     EXPECT_TRUE(run_with_host(channel.confirm("Sure?"), std::move(host)));
 }
 
-TEST(InMemoryChannel, ARequestIsWithdrawnWhenItsCallerIsCancelled) {
+TEST(InMemoryChannel, CancelledCaller_WithdrawsItsRequest) {
     auto clock = std::make_shared<testing::ManualClock>();
     InMemoryChannel channel;
     Task<bool> limited = with_timeout(*clock, 3s, channel.confirm("Sure?"));
@@ -204,12 +204,12 @@ Task<bool> ask_twice(InMemoryChannel& channel) {
     co_return code == ErrorCode::hitl;
 }
 
-TEST(InMemoryChannel, TheSameQuestionCannotBePendingTwice) {
+TEST(InMemoryChannel, SameQuestion_CannotBePendingTwice) {
     InMemoryChannel channel;
     EXPECT_TRUE(run(ask_twice(channel)));
 }
 
-TEST(InMemoryChannel, DestroyingItCancelsWhatWaitsAndEndsTheStreams) {
+TEST(InMemoryChannel, DestroyedChannel_CancelsRequestsAndEndsStreams) {
     auto channel = std::make_unique<InMemoryChannel>();
     HitlRequestStream stream = channel->subscribe();
     struct Host {
@@ -225,7 +225,7 @@ TEST(InMemoryChannel, DestroyingItCancelsWhatWaitsAndEndsTheStreams) {
     EXPECT_FALSE(run(stream.next()).has_value());
 }
 
-TEST(InMemoryChannel, AnswersComeFromAnyThread) {
+TEST(InMemoryChannel, Answers_ComeFromAnyThread) {
     constexpr int rounds = 200;
     InMemoryChannel channel;
     std::thread host([&channel, stream = channel.subscribe()]() mutable {

@@ -235,11 +235,15 @@ void kill_at_every_write(Way way) {
     EXPECT_GT(cases, 12);
 }
 
-TEST(SuspensionCrash, D62_ACrashAtAnyWriteOfAnApprovedCall) {
+TEST(SuspensionCrash, D62_CrashDuringApprovedCall_CausesNoSecondEffect) {
     kill_at_every_write(Way::answered_live);
 }
-TEST(SuspensionCrash, D62_ACrashAtAnyWriteOfADeniedCall) { kill_at_every_write(Way::denied_live); }
-TEST(SuspensionCrash, D62_ACrashAtAnyWriteOfASuspendedRun) { kill_at_every_write(Way::detached); }
+TEST(SuspensionCrash, D62_CrashDuringDeniedCall_CausesNoSecondEffect) {
+    kill_at_every_write(Way::denied_live);
+}
+TEST(SuspensionCrash, D62_CrashDuringSuspendedRun_CausesNoSecondEffect) {
+    kill_at_every_write(Way::detached);
+}
 
 }  // namespace
 }  // namespace cubepi

@@ -57,19 +57,19 @@ void with_prompt(AgentOptions& options, const std::shared_ptr<HitlChannel>&) {
     options.system_prompt = "Be brief.";
 }
 
-TEST_F(SuspensionState, D56_TheSamePromptInAnotherProcessHasNoPrefixBreak) {
+TEST_F(SuspensionState, D56_SamePromptInAnotherProcess_KeepsThePrefix) {
     faux.set_responses({calling({rm_call("/a", "c1")}), "done"});
     suspend(with_prompt);
     EXPECT_EQ(breaks_after_answer(with_prompt), Words());
 }
 
-TEST_F(SuspensionState, D56_AChangedSystemPromptInAnotherProcessIsReported) {
+TEST_F(SuspensionState, D56_ChangedSystemPromptInAnotherProcess_IsReported) {
     faux.set_responses({calling({rm_call("/a", "c1")}), "done"});
     suspend(with_prompt);
     EXPECT_EQ(breaks_after_answer({}), Words{"system_prompt"});
 }
 
-TEST_F(SuspensionState, D56_AChangedToolListInAnotherProcessIsReported) {
+TEST_F(SuspensionState, D56_ChangedToolListInAnotherProcess_IsReported) {
     faux.set_responses({calling({rm_call("/a", "c1")}), "done"});
     suspend();
     const auto more_tools = [](AgentOptions& options, const std::shared_ptr<HitlChannel>&) {
@@ -78,7 +78,7 @@ TEST_F(SuspensionState, D56_AChangedToolListInAnotherProcessIsReported) {
     EXPECT_EQ(breaks_after_answer(more_tools), Words{"tools/1"});
 }
 
-TEST_F(SuspensionState, D56_AChangedHistoryInAnotherProcessIsReported) {
+TEST_F(SuspensionState, D56_ChangedHistoryInAnotherProcess_IsReported) {
     faux.set_responses({calling({rm_call("/a", "c1")}), "done"});
     suspend();
     const auto rewrite = [](AgentOptions& options, const std::shared_ptr<HitlChannel>&) {
@@ -104,7 +104,7 @@ void inject_a_note(AgentOptions& options, const std::shared_ptr<HitlChannel>&) {
     };
 }
 
-TEST_F(SuspensionState, D59_InjectedMessagesAreAddedWhenTheTurnContinues) {
+TEST_F(SuspensionState, D59_InjectedMessages_AreAddedWhenTheTurnContinues) {
     faux.set_responses({calling({rm_call("/a", "c1")}), "done"});
     suspend(inject_a_note);
     EXPECT_EQ(thread().extra.size(), 1u);
@@ -113,7 +113,7 @@ TEST_F(SuspensionState, D59_InjectedMessagesAreAddedWhenTheTurnContinues) {
     EXPECT_TRUE(thread().extra.empty());
 }
 
-TEST_F(SuspensionState, D59_InjectedMessagesSurviveASecondSuspension) {
+TEST_F(SuspensionState, D59_InjectedMessages_SurviveASecondSuspension) {
     faux.set_responses({calling({rm_call("/a", "c1"), rm_call("/b", "c2")}), "done"});
     suspend(inject_a_note, 2);
     {
@@ -129,7 +129,7 @@ TEST_F(SuspensionState, D59_InjectedMessagesSurviveASecondSuspension) {
               (Words{"hi", "", "removed /a", "removed /b", "note", "done"}));
 }
 
-TEST_F(SuspensionState, D60_AnAbandonedTurnLeavesNoState) {
+TEST_F(SuspensionState, D60_AbandonedTurn_LeavesNoState) {
     faux.set_responses({calling({rm_call("/a", "c1")}), "fresh"});
     suspend(inject_a_note);
     Process second(store, faux, effects);
@@ -139,7 +139,7 @@ TEST_F(SuspensionState, D60_AnAbandonedTurnLeavesNoState) {
     EXPECT_EQ(thread().messages.size(), 6u);  // without the note
 }
 
-TEST_F(SuspensionState, D59_AnsweredInTheSameProcessNoStateIsLeft) {
+TEST_F(SuspensionState, D59_AnswerInTheSameProcess_LeavesNoState) {
     faux.set_responses({calling({rm_call("/a", "c1")}), "done"});
     Process only(store, faux, effects, {}, inject_a_note);
     (void)only.prompt([&](const HitlRequest&) { only.answer("c1", approve()); });
@@ -147,7 +147,7 @@ TEST_F(SuspensionState, D59_AnsweredInTheSameProcessNoStateIsLeft) {
     EXPECT_TRUE(thread().extra.empty());
 }
 
-TEST_F(SuspensionState, D54_TheResultNamesWhoAnswered) {
+TEST_F(SuspensionState, D54_Result_NamesWhoAnswered) {
     faux.set_responses({calling({rm_call("/a", "c1")}), "done"});
     Process only(store, faux, effects);
     (void)only.prompt(
@@ -156,7 +156,7 @@ TEST_F(SuspensionState, D54_TheResultNamesWhoAnswered) {
               Json({{"decision", "human_approve"}, {"user", "ann"}, {"channel", "terminal"}}));
 }
 
-TEST_F(SuspensionState, D54_TheResultNamesWhoAnsweredBeforeTheRestart) {
+TEST_F(SuspensionState, D54_AnswerBeforeRestart_IsNamedInTheResult) {
     faux.set_responses({calling({rm_call("/a", "c1"), rm_call("/b", "c2")}), "done"});
     suspend({}, 2);
     Process second(store, faux, effects);
@@ -220,7 +220,7 @@ void with_timeout_of_a_minute(AgentOptions& options, const std::shared_ptr<HitlC
     options.middleware = {ConfirmToolCallMiddleware(channel, std::move(confirm))};
 }
 
-TEST_F(SuspensionFaults, AnAnswerWhileTheRunIsBeingAbortedHasNoEffect) {
+TEST_F(SuspensionFaults, AnswerDuringAbort_HasNoEffect) {
     {
         Process first(store, faux, effects, clock);
         const RunResult result = first.prompt([&](const HitlRequest&) {
@@ -234,7 +234,7 @@ TEST_F(SuspensionFaults, AnAnswerWhileTheRunIsBeingAbortedHasNoEffect) {
     expect_usable();
 }
 
-TEST_F(SuspensionFaults, AnAbortAfterTheAnswerWasAcceptedRunsNoTool) {
+TEST_F(SuspensionFaults, AbortAfterAcceptedAnswer_RunsNoTool) {
     {
         Process first(store, faux, effects, clock);
         const RunResult result = first.prompt([&](const HitlRequest&) {
@@ -251,7 +251,7 @@ struct TargetArgs {
     std::string target;
 };
 
-TEST_F(SuspensionFaults, AToolWithAnotherSchemaAfterTheRestartGetsAnErrorResult) {
+TEST_F(SuspensionFaults, ToolSchemaChangedAfterRestart_ReturnsErrorResult) {
     (void)suspend();
     const auto changed = [this](AgentOptions& options, const std::shared_ptr<HitlChannel>&) {
         options.tools = {tool<TargetArgs>("rm", "Removes a file.", [this](TargetArgs args) {
@@ -284,7 +284,7 @@ private:
     HitlRequestFeed feed_;
 };
 
-TEST_F(SuspensionFaults, AChannelThatThrowsRefusesTheCall) {
+TEST_F(SuspensionFaults, ThrowingChannel_RefusesTheCall) {
     const auto broken = [](AgentOptions& options, const std::shared_ptr<HitlChannel>&) {
         const auto channel = std::make_shared<BrokenChannel>();
         options.channel = channel;
@@ -299,7 +299,7 @@ TEST_F(SuspensionFaults, AChannelThatThrowsRefusesTheCall) {
     expect_usable();
 }
 
-TEST_F(SuspensionFaults, D65_AClockThatIsSetBackDoesNotExpireARequest) {
+TEST_F(SuspensionFaults, D65_ClockSetBack_ExpiresNoRequest) {
     ASSERT_EQ(suspend(with_timeout_of_a_minute).outcome, RunOutcome::suspended);
     clock->set_wall(clock->wall() - 24h);
     {
@@ -310,7 +310,7 @@ TEST_F(SuspensionFaults, D65_AClockThatIsSetBackDoesNotExpireARequest) {
     expect_usable();
 }
 
-TEST_F(SuspensionFaults, D65_AClockThatJumpsAheadExpiresARequestThatWaits) {
+TEST_F(SuspensionFaults, D65_ClockJumpingAhead_ExpiresTheWaitingRequest) {
     {
         Process first(store, faux, effects, clock, with_timeout_of_a_minute);
         const RunResult result = first.prompt([&](const HitlRequest&) { clock->advance(24h); });
@@ -321,7 +321,7 @@ TEST_F(SuspensionFaults, D65_AClockThatJumpsAheadExpiresARequestThatWaits) {
     expect_usable();
 }
 
-TEST_F(SuspensionFaults, ALateAnswerToAClosedRunIsRefused) {
+TEST_F(SuspensionFaults, LateAnswerToClosedRun_IsRefused) {
     (void)suspend();
     {
         Process second(store, faux, effects, clock);
@@ -333,7 +333,7 @@ TEST_F(SuspensionFaults, ALateAnswerToAClosedRunIsRefused) {
     expect_usable();
 }
 
-TEST_F(SuspensionFaults, D62_AForgedAnswerOfAnotherRunIsRefused) {
+TEST_F(SuspensionFaults, D62_ForgedAnswerOfAnotherRun_IsRefused) {
     const RunResult suspended = suspend();
     AnswerRecord forged;
     forged.run_id = "another run";
@@ -383,7 +383,7 @@ RunResult suspend(std::shared_ptr<Checkpointer> store, FauxProvider& faux,
                             [&](const HitlRequest&) { (void)process.agent->detach(); });
 }
 
-TEST(TypedAnswerSuspension, D80_ASuspendedRunContinuesToItsValue) {
+TEST(TypedAnswerSuspension, D80_SuspendedRun_ContinuesToItsValue) {
     auto store = std::make_shared<MemoryCheckpointer>();
     FauxProvider faux;
     std::vector<std::string> effects;
@@ -397,7 +397,7 @@ TEST(TypedAnswerSuspension, D80_ASuspendedRunContinuesToItsValue) {
     EXPECT_TRUE(is_legal_transcript(run(store->load("t"))->messages));
 }
 
-TEST(TypedAnswerSuspension, D80_AValueBeforeTheQuestionIsTheAnswer) {
+TEST(TypedAnswerSuspension, D80_ValueBeforeTheQuestion_IsTheAnswer) {
     auto store = std::make_shared<MemoryCheckpointer>();
     FauxProvider faux;
     std::vector<std::string> effects;
@@ -421,7 +421,7 @@ TEST(TypedAnswerSuspension, D80_AValueBeforeTheQuestionIsTheAnswer) {
     EXPECT_EQ(faux.call_count(), 1u) << "the model is not called again";
 }
 
-TEST(TypedAnswerSuspension, D80_AnotherAnswerToTheUserKeepsTheOutcome) {
+TEST(TypedAnswerSuspension, D80_AnswersOneByOne_SuspendUntilTheLast) {
     auto store = std::make_shared<MemoryCheckpointer>();
     FauxProvider faux;
     std::vector<std::string> effects;

@@ -42,7 +42,7 @@ struct Suspension : ::testing::Test {
     }
 };
 
-TEST_F(Suspension, D59_ASuspendedRunHasItsRequestsAndNoOwner) {
+TEST_F(Suspension, D59_SuspendedRun_HasItsRequestsAndNoOwner) {
     one_call();
     Process first(store, faux, effects);
     const RunResult result = first.prompt_and_detach();
@@ -60,7 +60,7 @@ TEST_F(Suspension, D59_ASuspendedRunHasItsRequestsAndNoOwner) {
     EXPECT_NO_THROW(run(store->claim_run("t", result.run_id, owner, ClaimKind::continue_run)));
 }
 
-TEST_F(Suspension, D82_ABlockingLoopThrowsTheQuestions) {
+TEST_F(Suspension, D82_BlockingLoop_ThrowsTheQuestions) {
     one_call();
     Process first(store, faux, effects);
     try {
@@ -76,7 +76,7 @@ TEST_F(Suspension, D82_ABlockingLoopThrowsTheQuestions) {
     EXPECT_EQ(stored_requests(), 1u);
 }
 
-TEST_F(Suspension, D59_AnotherProcessAnswersAndContinues) {
+TEST_F(Suspension, D59_AnotherProcess_AnswersAndContinues) {
     one_call();
     const RunResult suspended = suspend();
     EXPECT_TRUE(effects.empty());
@@ -94,7 +94,7 @@ TEST_F(Suspension, D59_AnotherProcessAnswersAndContinues) {
     EXPECT_EQ(Words(second.events.begin(), second.events.begin() + 4), first_events);
 }
 
-TEST_F(Suspension, D18_AnAnswerWhileOthersAreOpenIsStoredWithoutEvents) {
+TEST_F(Suspension, D18_PartialAnswer_IsStoredWithoutEvents) {
     two_calls();
     (void)suspend(2);
     Process second(store, faux, effects);
@@ -108,7 +108,7 @@ TEST_F(Suspension, D18_AnAnswerWhileOthersAreOpenIsStoredWithoutEvents) {
     EXPECT_EQ(effects, (Words{"/a", "/b"}));
 }
 
-TEST_F(Suspension, D18_GatesAreAskedTogetherAndAnswersBeforeTheSuspensionCount) {
+TEST_F(Suspension, D18_SeveralGates_AreAskedTogether) {
     two_calls();
     Process first(store, faux, effects);
     const RunResult suspended = first.prompt([&](const HitlRequest& request) {
@@ -127,7 +127,7 @@ TEST_F(Suspension, D18_GatesAreAskedTogetherAndAnswersBeforeTheSuspensionCount) 
     EXPECT_EQ(texts_of(history()), (Words{"hi", "", "no", "removed /b", "done"}));
 }
 
-TEST_F(Suspension, ARunWhoseQuestionsAreAnsweredBeforeItIsSuspendedContinues) {
+TEST_F(Suspension, AnswersBeforeSuspension_ContinueTheRun) {
     one_call();
     Process first(store, faux, effects);
     const RunResult result = first.prompt([&](const HitlRequest&) {
@@ -142,7 +142,7 @@ TEST_F(Suspension, ARunWhoseQuestionsAreAnsweredBeforeItIsSuspendedContinues) {
     EXPECT_EQ(effects, Words{"/a"});
 }
 
-TEST_F(Suspension, DetachNeedsARequestAndADurableChannel) {
+TEST_F(Suspension, Detach_NeedsARequestAndDurableChannel) {
     one_call();
     Process first(store, faux, effects);
     EXPECT_FALSE(first.agent->detach()) << "no run is active";
@@ -152,7 +152,7 @@ TEST_F(Suspension, DetachNeedsARequestAndADurableChannel) {
     EXPECT_EQ(code_of([&] { (void)without_store.detach(); }), ErrorCode::invalid_state);
 }
 
-TEST_F(Suspension, D60_APromptOnASuspendedThreadIsRefused) {
+TEST_F(Suspension, D60_PromptOnSuspendedThread_IsRefused) {
     one_call();
     (void)suspend();
     Process second(store, faux, effects);
@@ -166,7 +166,7 @@ TEST_F(Suspension, D60_APromptOnASuspendedThreadIsRefused) {
     EXPECT_EQ(second.respond("c1", approve()).outcome, RunOutcome::completed);
 }
 
-TEST_F(Suspension, D60_AbandonPendingClosesTheSuspendedRunFirst) {
+TEST_F(Suspension, D60_AbandonPending_ClosesTheSuspendedRunFirst) {
     one_call();
     (void)suspend();
     faux.set_responses({"fresh"});
@@ -182,7 +182,7 @@ TEST_F(Suspension, D60_AbandonPendingClosesTheSuspendedRunFirst) {
                      "Conversation aborted: abandoned by a new prompt", "again", "fresh"}));
 }
 
-TEST_F(Suspension, D60_AKnownInputReturnsTheSuspendedResult) {
+TEST_F(Suspension, D60_KnownInput_ReturnsTheSuspendedResult) {
     one_call();
     Message input = user_message("hi").with_id("m1");
     Process first(store, faux, effects);
@@ -197,7 +197,7 @@ TEST_F(Suspension, D60_AKnownInputReturnsTheSuspendedResult) {
     EXPECT_TRUE(second.events.empty());
 }
 
-TEST_F(Suspension, D60_ResumeAsksTheStoredRequestsAgain) {
+TEST_F(Suspension, D60_Resume_AsksTheStoredRequestsAgain) {
     one_call();
     const RunResult suspended = suspend();
     Process second(store, faux, effects);
@@ -213,7 +213,7 @@ TEST_F(Suspension, D60_ResumeAsksTheStoredRequestsAgain) {
     EXPECT_EQ(effects, Words{"/a"});
 }
 
-TEST_F(Suspension, AnswersToOtherQuestionsAndBadAnswersAreRefused) {
+TEST_F(Suspension, UnknownQuestionsAndBadAnswers_AreRefused) {
     one_call();
     (void)suspend();
     Process second(store, faux, effects);
@@ -229,7 +229,7 @@ TEST_F(Suspension, AnswersToOtherQuestionsAndBadAnswersAreRefused) {
     EXPECT_EQ(effects, Words{"/a"});
 }
 
-TEST_F(Suspension, OfTwoProcessesThatAnswerOneSucceeds) {
+TEST_F(Suspension, TwoProcessesAnswer_OneSucceeds) {
     one_call();
     (void)suspend();
     Process second(store, faux, effects);
@@ -240,7 +240,7 @@ TEST_F(Suspension, OfTwoProcessesThatAnswerOneSucceeds) {
     EXPECT_EQ(effects, Words{"/a"});
 }
 
-TEST_F(Suspension, D17_AnAnswerIsNotUsedForOtherArguments) {
+TEST_F(Suspension, D17_AnswerForOtherArguments_IsNotUsed) {
     one_call();
     const RunResult suspended = suspend();
     // The answer is stored; before its run continues, a hook changes the call.
@@ -270,7 +270,7 @@ TEST_F(Suspension, D17_AnAnswerIsNotUsedForOtherArguments) {
     EXPECT_TRUE(effects.empty());
 }
 
-TEST_F(Suspension, D59_AHookThatCatchesEverythingDoesNotSwallowTheSuspension) {
+TEST_F(Suspension, D59_HookThatCatchesEverything_DoesNotPreventSuspension) {
     one_call();
     const auto greedy = [](AgentOptions& options, const std::shared_ptr<HitlChannel>& channel) {
         options.before_tool_call =
@@ -287,7 +287,7 @@ TEST_F(Suspension, D59_AHookThatCatchesEverythingDoesNotSwallowTheSuspension) {
     EXPECT_EQ(stored_requests(), 1u);
 }
 
-TEST_F(Suspension, AnAbortOverridesASuspension) {
+TEST_F(Suspension, Abort_OverridesASuspension) {
     one_call();
     Process first(store, faux, effects);
     const RunResult result = first.prompt([&](const HitlRequest&) {
@@ -300,7 +300,7 @@ TEST_F(Suspension, AnAbortOverridesASuspension) {
     EXPECT_TRUE(open_tool_calls(history()).empty());
 }
 
-TEST_F(Suspension, D68_AnAbortWhileWaitingRemovesTheRequest) {
+TEST_F(Suspension, D68_AbortWhileWaiting_RemovesTheRequest) {
     one_call();
     Process first(store, faux, effects);
     const RunResult result = first.prompt([&](const HitlRequest&) { first.agent->abort(); });
@@ -310,7 +310,7 @@ TEST_F(Suspension, D68_AnAbortWhileWaitingRemovesTheRequest) {
     EXPECT_NE(std::find(first.events.begin(), first.events.end(), notice), first.events.end());
 }
 
-TEST_F(Suspension, AbortPendingWithoutASuspendedRunEmitsItsEvent) {
+TEST_F(Suspension, AbortPendingWithoutSuspendedRun_EmitsItsEvent) {
     faux.set_responses({"done"});
     Process first(store, faux, effects);
     (void)first.prompt();
@@ -320,7 +320,7 @@ TEST_F(Suspension, AbortPendingWithoutASuspendedRunEmitsItsEvent) {
     EXPECT_EQ(history().size(), 2u);
 }
 
-TEST_F(Suspension, ToolsThatRunEndBeforeTheRunIsSuspended) {
+TEST_F(Suspension, RunningTools_EndBeforeTheRunIsSuspended) {
     faux.set_responses(
         {calling({faux_tool_call(
              "ask_user",
@@ -354,7 +354,7 @@ AgentTool asking_tool() {
     });
 }
 
-TEST_F(Suspension, D69_AToolThatMustNotRunTwiceMayNotAskInItsBody) {
+TEST_F(Suspension, D69_NonRepeatableTool_CannotAskInItsBody) {
     faux.set_responses({calling({faux_tool_call("asking", JsonObject(), "c1")}), "done"});
     const auto add = [](AgentOptions& options, const std::shared_ptr<HitlChannel>&) {
         options.tools.push_back(asking_tool());
@@ -365,7 +365,7 @@ TEST_F(Suspension, D69_AToolThatMustNotRunTwiceMayNotAskInItsBody) {
     EXPECT_TRUE(history()[2].tool_result()->is_error);
 }
 
-TEST_F(Suspension, D69_AnIdempotentToolIsRunAgain) {
+TEST_F(Suspension, D69_IdempotentTool_IsRunAgain) {
     faux.set_responses({calling({faux_tool_call("asking", JsonObject(), "c1")}), "done"});
     const auto add = [](AgentOptions& options, const std::shared_ptr<HitlChannel>&) {
         options.tools.push_back(asking_tool().replay(ReplayPolicy::idempotent));
@@ -377,7 +377,7 @@ TEST_F(Suspension, D69_AnIdempotentToolIsRunAgain) {
     EXPECT_EQ(history()[2].text(), "yes");
 }
 
-TEST_F(Suspension, AToolThatIsGoneAfterTheRestartGetsAnErrorResult) {
+TEST_F(Suspension, ToolMissingAfterRestart_GetsAnErrorResult) {
     one_call();
     (void)suspend();
     const auto without = [](AgentOptions& options, const std::shared_ptr<HitlChannel>&) {
@@ -389,7 +389,7 @@ TEST_F(Suspension, AToolThatIsGoneAfterTheRestartGetsAnErrorResult) {
     EXPECT_EQ(stored_requests(), 0u);
 }
 
-TEST_F(Suspension, D65_AnExpiredRequestIsATimeout) {
+TEST_F(Suspension, D65_ExpiredRequest_IsATimeout) {
     one_call();
     auto clock = std::make_shared<testing::ManualClock>();
     store = std::make_shared<MemoryCheckpointer>(MemoryOptions{.clock = clock});
@@ -415,7 +415,7 @@ TEST_F(Suspension, D65_AnExpiredRequestIsATimeout) {
     EXPECT_EQ(details.at("hitl").at("decision"), "timed_out");
 }
 
-TEST_F(Suspension, D65_APromptStoresTheResultsOfExpiredRequests) {
+TEST_F(Suspension, D65_Prompt_StoresTheResultsOfExpiredRequests) {
     one_call();
     auto clock = std::make_shared<testing::ManualClock>();
     const auto short_time = [](AgentOptions& options, const std::shared_ptr<HitlChannel>& channel) {
@@ -436,7 +436,7 @@ TEST_F(Suspension, D65_APromptStoresTheResultsOfExpiredRequests) {
     EXPECT_EQ(details.at("hitl").at("decision"), "timed_out");
 }
 
-TEST_F(Suspension, D65_AnExpiredRequestIsNotPending) {
+TEST_F(Suspension, D65_ExpiredRequest_IsNotPending) {
     one_call();
     auto clock = std::make_shared<testing::ManualClock>();
     const auto short_time = [](AgentOptions& options, const std::shared_ptr<HitlChannel>& channel) {
@@ -451,7 +451,7 @@ TEST_F(Suspension, D65_AnExpiredRequestIsNotPending) {
     EXPECT_TRUE(run(first.agent->load_pending_hitl_requests()).empty());
 }
 
-TEST_F(Suspension, D64_TheLimitsOfARunStandStillWhileItWaits) {
+TEST_F(Suspension, D64_WaitingTime_DoesNotCountTowardRunLimits) {
     one_call();
     auto clock = std::make_shared<testing::ManualClock>();
     const auto limited = [](AgentOptions& options, const std::shared_ptr<HitlChannel>&) {
@@ -466,7 +466,7 @@ TEST_F(Suspension, D64_TheLimitsOfARunStandStillWhileItWaits) {
     EXPECT_EQ(effects, Words{"/a"});
 }
 
-TEST_F(Suspension, AListenerThatThrowsAtARequestEndsTheRun) {
+TEST_F(Suspension, ListenerThrowsAtRequest_EndsTheRun) {
     one_call();
     Process first(store, faux, effects);
     (void)first.agent->subscribe([](const AgentEvent& event) {
@@ -478,7 +478,7 @@ TEST_F(Suspension, AListenerThatThrowsAtARequestEndsTheRun) {
     EXPECT_TRUE(open_tool_calls(history()).empty());
 }
 
-TEST_F(Suspension, ARequestInFlightIsVisible) {
+TEST_F(Suspension, RequestInFlight_IsVisible) {
     one_call();
     Process first(store, faux, effects);
     Words in_flight;
@@ -491,7 +491,7 @@ TEST_F(Suspension, ARequestInFlightIsVisible) {
     EXPECT_EQ(ids_of(run(first.agent->load_pending_hitl_requests())), Words{"c1"});
 }
 
-TEST_F(Suspension, AResponseIsPulledAsEvents) {
+TEST_F(Suspension, Response_IsPulledAsEvents) {
     one_call();
     (void)suspend();
     Process second(store, faux, effects);
@@ -513,7 +513,7 @@ TEST_F(Suspension, AResponseIsPulledAsEvents) {
     EXPECT_EQ(effects, Words{"/a"});
 }
 
-TEST_F(Suspension, TheRequestAfterAResumeIsTheOneWithoutThePause) {
+TEST_F(Suspension, RequestAfterResume_EqualsTheOneWithoutPause) {
     const auto request_after = [this](bool pause) {
         store = std::make_shared<MemoryCheckpointer>();
         ModelRequest seen;
@@ -543,7 +543,7 @@ TEST_F(Suspension, TheRequestAfterAResumeIsTheOneWithoutThePause) {
 }
 
 /// Answers a batch of gated calls in random order, partly before and partly after restarts.
-TEST_F(Suspension, D62_RandomOrdersOfAnswersHaveEachEffectOnce) {
+TEST_F(Suspension, D62_RandomAnswerOrders_CauseEachEffectOnce) {
     constexpr int calls = 8;
     for (unsigned seed = 0; seed < 1000; seed += test_step) {
         std::mt19937 random(seed);

@@ -20,7 +20,7 @@ RetryHints hints(const std::string& name, const std::string& value) {
     return read_retry_hints(headers, now);
 }
 
-TEST(Retry, D15_TheStatusesThatAreTriedAgain) {
+TEST(Retry, D15_TransientStatuses_AreRetried) {
     for (int status : {408, 409, 425, 429, 500, 502, 503, 504, 529, 599}) {
         EXPECT_TRUE(is_retryable_status(status));
     }
@@ -29,7 +29,7 @@ TEST(Retry, D15_TheStatusesThatAreTriedAgain) {
     }
 }
 
-TEST(Retry, D15_TwiceByDefault) {
+TEST(Retry, D15_DefaultPolicy_RetriesTwice) {
     const RetryPolicy policy;
     EXPECT_TRUE(decide_retry(policy, 0, 500, RetryHints(), 0).retry);
     EXPECT_TRUE(decide_retry(policy, 1, 500, RetryHints(), 0).retry);
@@ -38,7 +38,7 @@ TEST(Retry, D15_TwiceByDefault) {
     EXPECT_EQ(last.reason, "HTTP 500, after 2 retries");
 }
 
-TEST(Retry, D15_WaitsLongerEachTimeWithJitter) {
+TEST(Retry, D15_Backoff_GrowsWithJitter) {
     const RetryPolicy policy;
     EXPECT_EQ(backoff_delay(policy, 0, 0.0), 500ms);
     EXPECT_EQ(backoff_delay(policy, 1, 0.0), 1000ms);
@@ -47,7 +47,7 @@ TEST(Retry, D15_WaitsLongerEachTimeWithJitter) {
     EXPECT_GT(backoff_delay(policy, 0, 0.999), 370ms);
 }
 
-TEST(Retry, D15_ReadsTheServersWish) {
+TEST(Retry, D15_RetryAfterHeaders_AreRead) {
     EXPECT_EQ(hints("Retry-After", "3").delay, 3000ms);
     EXPECT_EQ(hints("retry-after", " 0.25 ").delay, 250ms);
     EXPECT_EQ(hints("Retry-After-Ms", "1200").delay, 1200ms);
@@ -65,21 +65,21 @@ TEST(Retry, D15_ReadsTheServersWish) {
     EXPECT_EQ(hints("retry-after", "Mon, 01 Jan 1601 00:00:00 GMT").delay, 0ms);
 }
 
-TEST(Retry, D15_MillisecondsGoBeforeSeconds) {
+TEST(Retry, D15_Milliseconds_TakePrecedenceOverSeconds) {
     HttpHeaders headers;
     headers.add("retry-after", "9");
     headers.add("retry-after-ms", "100");
     EXPECT_EQ(read_retry_hints(headers, now).delay, 100ms);
 }
 
-TEST(Retry, D15_ADateCountsFromTheServersOwnClock) {
+TEST(Retry, D15_Date_CountsFromTheServerClock) {
     HttpHeaders headers;
     headers.add("date", "Sun, 06 Nov 1994 10:00:00 GMT");
     headers.add("retry-after", "Sun, 06 Nov 1994 10:00:05 GMT");
     EXPECT_EQ(read_retry_hints(headers, now).delay, 5s);
 }
 
-TEST(Retry, D15_TheServersWishIsObeyedUpToACap) {
+TEST(Retry, D15_ServerDelay_IsObeyedUpToACap) {
     const RetryPolicy policy;
     EXPECT_EQ(decide_retry(policy, 0, 429, hints("retry-after", "7"), 0.9).delay, 7s);
     const RetryDecision refused = decide_retry(policy, 0, 429, hints("retry-after", "3600"), 0);
@@ -88,7 +88,7 @@ TEST(Retry, D15_TheServersWishIsObeyedUpToACap) {
               "HTTP 429, and the server asks to wait 3600 s, more than the 60 s allowed");
 }
 
-TEST(Retry, D15_XShouldRetryDecides) {
+TEST(Retry, D15_XShouldRetryHeader_Decides) {
     const RetryPolicy policy;
     EXPECT_FALSE(decide_retry(policy, 0, 500, hints("x-should-retry", "false"), 0).retry);
     EXPECT_TRUE(decide_retry(policy, 0, 400, hints("x-should-retry", "true"), 0).retry);
@@ -96,14 +96,14 @@ TEST(Retry, D15_XShouldRetryDecides) {
     EXPECT_FALSE(decide_retry(policy, 0, 200, hints("x-should-retry", "true"), 0).retry);
 }
 
-TEST(Retry, TheReasonOfARetryContainsNoAdvice) {
+TEST(Retry, RetryReason_ContainsNoAdvice) {
     const NetworkError failed(ErrorCode::connect, "host", true,
                               "Cannot connect to host:1: Connection refused. Check the address.");
     EXPECT_EQ(decide_retry(RetryPolicy(), 0, failed, 0).reason,
               "Cannot connect to host:1: Connection refused");
 }
 
-TEST(Retry, D15_ConnectFailuresAndResetsAreTriedAgain) {
+TEST(Retry, D15_ConnectFailuresAndResets_AreRetried) {
     const RetryPolicy policy;
     EXPECT_TRUE(
         decide_retry(policy, 0, NetworkError(ErrorCode::connect, "h", true, "refused"), 0).retry);

@@ -46,18 +46,18 @@ void expect_events(std::string_view stream, const std::vector<Seen>& expected) {
     }
 }
 
-TEST(SseDecoder, TakesEventsWithAndWithoutTheSpace) {
+TEST(SseDecoder, FieldsWithAndWithoutSpace_AreRead) {
     expect_events("data: one\n\ndata:two\n\ndata:  three\n\n",
                   {{"message", "one", ""}, {"message", "two", ""}, {"message", " three", ""}});
 }
 
-TEST(SseDecoder, TakesEveryLineEnd) {
+TEST(SseDecoder, EveryLineEnding_IsRead) {
     expect_events(
         "data: a\r\n\r\ndata: b\r\rdata: c\n\ndata: d\r\n\n",
         {{"message", "a", ""}, {"message", "b", ""}, {"message", "c", ""}, {"message", "d", ""}});
 }
 
-TEST(SseDecoder, DoesNotWaitForTheLineFeedOfACrLf) {
+TEST(SseDecoder, CarriageReturn_DoesNotWaitForLineFeed) {
     SseDecoder decoder;
     SseEvent event;
     decoder.feed("data: a\r\n\r");
@@ -68,12 +68,12 @@ TEST(SseDecoder, DoesNotWaitForTheLineFeedOfACrLf) {
     EXPECT_EQ(event.data, "b");
 }
 
-TEST(SseDecoder, JoinsDataLines) {
+TEST(SseDecoder, DataLines_AreJoined) {
     expect_events("data: a\ndata\ndata: c\n\ndata: YHOO\ndata: +2\n\n",
                   {{"message", "a\n\nc", ""}, {"message", "YHOO\n+2", ""}});
 }
 
-TEST(SseDecoder, SkipsTheByteOrderMarkOnlyAtTheStart) {
+TEST(SseDecoder, ByteOrderMark_IsSkippedOnlyAtStart) {
     expect_events(
         "\xEF\xBB\xBF"
         "data: a\n\n\xEF\xBB\xBF"
@@ -81,27 +81,27 @@ TEST(SseDecoder, SkipsTheByteOrderMarkOnlyAtTheStart) {
         {{"message", "a", ""}});
 }
 
-TEST(SseDecoder, SkipsCommentsAndUnknownFields) {
+TEST(SseDecoder, CommentsAndUnknownFields_AreSkipped) {
     expect_events(": keep-alive\n\n:\n\ndata: a\n: between\nfoo: bar\ndatax: no\n\n: ping\n\n",
                   {{"message", "a", ""}});
 }
 
-TEST(SseDecoder, KnowsTypesIdsAndRetry) {
+TEST(SseDecoder, TypeIdAndRetry_AreRead) {
     expect_events("event: delta\nid: 7\nretry: 1500\ndata: x\n\ndata: y\n\nid\ndata: z\n\n",
                   {{"delta", "x", "7", 1500}, {"message", "y", "7"}, {"message", "z", ""}});
 }
 
-TEST(SseDecoder, IgnoresABadRetryAndAnIdWithNul) {
+TEST(SseDecoder, InvalidRetryAndIdWithNul_AreIgnored) {
     using namespace std::string_view_literals;
     expect_events("retry: 12a\nretry:\nid: a\0b\ndata: x\n\n"sv, {{"message", "x", ""}});
 }
 
-TEST(SseDecoder, DispatchesOnlyEventsWithData) {
+TEST(SseDecoder, EventWithoutData_IsNotDispatched) {
     expect_events("event: nothing\nid: 3\n\ndata\n\ndata:\n\n",
                   {{"message", "", "3"}, {"message", "", "3"}});
 }
 
-TEST(SseDecoder, AnEventWithoutItsBlankLineIsTakenOnlyWhenAsked) {
+TEST(SseDecoder, UnfinishedEvent_IsReturnedOnlyOnRequest) {
     EXPECT_TRUE(decode("data: a", 1).empty());
     EXPECT_TRUE(decode("data: a\n", 1).empty());
     EXPECT_EQ(decode("data: a", 1, true), (std::vector<Seen>{{"message", "a", ""}}));
@@ -110,7 +110,7 @@ TEST(SseDecoder, AnEventWithoutItsBlankLineIsTakenOnlyWhenAsked) {
     EXPECT_TRUE(decode(": only a comment", 4, true).empty());
 }
 
-TEST(SseDecoder, HandsOutALineWithoutCopyingIt) {
+TEST(SseDecoder, Line_IsReturnedWithoutACopy) {
     SseDecoder decoder;
     decoder.buffer() = "data: hello\n\n";
     const std::string& buffer = decoder.buffer();
@@ -119,7 +119,7 @@ TEST(SseDecoder, HandsOutALineWithoutCopyingIt) {
     EXPECT_EQ(event.data.data(), buffer.data() + 6);
 }
 
-TEST(SseDecoder, ABigEventInSmallPiecesKeepsItsBytes) {
+TEST(SseDecoder, BigEventInSmallPieces_KeepsItsBytes) {
     std::string big(300'000, 'x');
     for (std::size_t i = 0; i < big.size(); i += 1000)
         big[i] = static_cast<char>('a' + i / 1000 % 26);
@@ -129,7 +129,7 @@ TEST(SseDecoder, ABigEventInSmallPiecesKeepsItsBytes) {
                   {"message", "small", ""}, {"message", big, ""}, {"message", "after", ""}}));
 }
 
-TEST(SseDecoder, TheBufferDoesNotGrowWithTheStream) {
+TEST(SseDecoder, LongStream_DoesNotGrowTheBuffer) {
     SseDecoder decoder;
     SseEvent event;
     for (int i = 0; i < 10'000; ++i) {
@@ -143,7 +143,7 @@ TEST(SseDecoder, TheBufferDoesNotGrowWithTheStream) {
     EXPECT_LT(decoder.buffer().capacity(), 1000u);
 }
 
-TEST(SseDecoder, RefusesALineThatNeverEnds) {
+TEST(SseDecoder, EndlessLine_IsRefused) {
     SseDecoder decoder(SseLimits{100, 1000});
     SseEvent event;
     EXPECT_THROW(
@@ -156,7 +156,7 @@ TEST(SseDecoder, RefusesALineThatNeverEnds) {
         Error);
 }
 
-TEST(SseDecoder, RefusesAnEventThatNeverEnds) {
+TEST(SseDecoder, EndlessEvent_IsRefused) {
     for (const char* line : {"data: 0123456789\n", "data\nfoo: 0123456789\n"}) {
         SseDecoder decoder(SseLimits{100, 1000});
         SseEvent event;
@@ -176,7 +176,7 @@ TEST(SseDecoder, RefusesAnEventThatNeverEnds) {
 const std::string text = "a\xC3\xA9-\xE2\x82\xAC-\xF0\x9F\x98\x80.";  // 2, 3 and 4 byte characters
 const std::string mark = "\xEF\xBF\xBD";
 
-TEST(Utf8, APrefixNeverCutsACharacter) {
+TEST(Utf8, Prefix_NeverCutsACharacter) {
     for (std::size_t size = 0; size <= text.size(); ++size) {
         const std::string_view part = std::string_view(text).substr(0, size);
         const std::size_t whole = complete_utf8_prefix(part);
@@ -186,13 +186,13 @@ TEST(Utf8, APrefixNeverCutsACharacter) {
     EXPECT_EQ(complete_utf8_prefix(text), text.size());
 }
 
-TEST(Utf8, ABrokenEndIsNotWaitedFor) {
+TEST(Utf8, BrokenEnd_IsNotAwaited) {
     EXPECT_EQ(complete_utf8_prefix("a\xFF"), 2u);
     EXPECT_EQ(complete_utf8_prefix("a\x80\x80\x80\x80"), 5u);
     EXPECT_EQ(complete_utf8_prefix("a\xE0\x80"), 3u);
 }
 
-TEST(Utf8, KnowsWhatIsWellFormed) {
+TEST(Utf8, WellFormedText_IsRecognized) {
     EXPECT_TRUE(is_utf8(text));
     EXPECT_TRUE(is_utf8(""));
     for (const char* broken : {"\x80", "\xC0\xAF", "\xC3", "\xED\xA0\x80", "\xF4\x90\x80\x80",
@@ -201,14 +201,14 @@ TEST(Utf8, KnowsWhatIsWellFormed) {
     }
 }
 
-TEST(Utf8, ReplacesEachMaximalPart) {
+TEST(Utf8, BrokenText_ReplacesEachMaximalPart) {
     EXPECT_EQ(replace_broken_utf8(text), text);
     EXPECT_EQ(replace_broken_utf8("a\xF0\x9F\x98z"), "a" + mark + "z");
     EXPECT_EQ(replace_broken_utf8("\xED\xA0\x80"), mark + mark + mark);
     EXPECT_EQ(replace_broken_utf8("a\xE2\x82"), "a" + mark);
 }
 
-TEST(Utf8Splitter, ReturnsTheSameTextForEverySplit) {
+TEST(Utf8Splitter, EverySplit_ReturnsTheSameText) {
     const std::string broken = text + "\xFF" + text + "\xE2\x82" + text + "\xF0\x9F";
     const std::string expected = text + mark + text + mark + text + mark;
     for (std::size_t piece = 1; piece <= broken.size(); ++piece) {

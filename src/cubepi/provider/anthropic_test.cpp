@@ -72,7 +72,7 @@ struct Fixture : MemoryEndpoint {
     std::shared_ptr<AnthropicProvider> provider;
 };
 
-TEST(AnthropicProvider, SendsOneRequestAndStreamsTheAnswer) {
+TEST(AnthropicProvider, Call_SendsOneRequestAndStreamsTheAnswer) {
     Fixture it({answer("Hi")});
     const auto events = it.events();
     EXPECT_EQ(spelled(events), "start text_start text_delta(Hi) text_end done");
@@ -91,7 +91,7 @@ TEST(AnthropicProvider, SendsOneRequestAndStreamsTheAnswer) {
     EXPECT_EQ(it.transport->open_exchanges(), 0u);
 }
 
-TEST(AnthropicProvider, GatewaysWithTokensBetasAndPaths) {
+TEST(AnthropicProvider, Gateway_GetsTokensBetasAndPaths) {
     Fixture it({answer("Hi")}, {.auth_token = "tok-secret",
                                 .base_url = "https://gateway.example/anthropic/v1/",
                                 .provider_id = "gateway",
@@ -106,7 +106,7 @@ TEST(AnthropicProvider, GatewaysWithTokensBetasAndPaths) {
     EXPECT_EQ(request.headers.get("x-team"), "7");
 }
 
-TEST(AnthropicProvider, AMissingKeyIsAnErrorOfTheCallThatNamesTheFix) {
+TEST(AnthropicProvider, MissingKey_IsACallErrorWithAdvice) {
     AnthropicProvider provider{AnthropicOptions()};
     MessageList messages{user_message("x")};
     const AssistantMessage message =
@@ -116,7 +116,7 @@ TEST(AnthropicProvider, AMissingKeyIsAnErrorOfTheCallThatNamesTheFix) {
     EXPECT_THROW(AnthropicProvider({.base_url = "api.anthropic.com"}), Error);
 }
 
-TEST(AnthropicProvider, D13_WhatWasThoughtGoesBackAfterItWasStored) {
+TEST(AnthropicProvider, D13_StoredThinking_IsSentBack) {
     MemoryResponse thinking =
         MemoryResponse(200)
             .with_event(begin_event)
@@ -142,7 +142,7 @@ TEST(AnthropicProvider, D13_WhatWasThoughtGoesBackAfterItWasStored) {
         {"type": "text", "text": "Ok"}])"));
 }
 
-TEST(AnthropicProvider, D9_KindsOfFailuresKeepTheirCodes) {
+TEST(AnthropicProvider, D9_Failures_KeepTheirCodes) {
     const auto failure = [](MemoryResponse response) {
         Fixture it({std::move(response)}, {.retry = {.max_retries = 0}});
         return *it.message().error;
@@ -160,7 +160,7 @@ TEST(AnthropicProvider, D9_KindsOfFailuresKeepTheirCodes) {
     EXPECT_EQ(full.context_window, 200000);
 }
 
-TEST(AnthropicProvider, D15_RetriesBeforeContentAlsoAnErrorInTheStream) {
+TEST(AnthropicProvider, D15_ErrorBeforeContent_IsRetried) {
     MemoryResponse overloaded =
         MemoryResponse(200)
             .with_event(begin_event)
@@ -172,7 +172,7 @@ TEST(AnthropicProvider, D15_RetriesBeforeContentAlsoAnErrorInTheStream) {
     EXPECT_EQ(it.transport->requests().size(), 3u);
 }
 
-TEST(AnthropicProvider, D15_NeverAfterContent) {
+TEST(AnthropicProvider, D15_ErrorAfterContent_IsNotRetried) {
     Fixture it({MemoryResponse(200)
                     .with_event(begin_event)
                     .with_event(start_event(R"({"type":"text","text":""})"))
@@ -185,7 +185,7 @@ TEST(AnthropicProvider, D15_NeverAfterContent) {
     EXPECT_EQ(it.transport->requests().size(), 1u);
 }
 
-TEST(AnthropicProvider, D16_PingsAreNotContent) {
+TEST(AnthropicProvider, D16_Pings_AreNotContent) {
     MemoryResponse response = MemoryResponse(200).with_event(begin_event);
     for (int i = 0; i < 8; ++i)
         response = MemoryResponse(response).with_delay(20s).with_event(ping_event);
@@ -196,7 +196,7 @@ TEST(AnthropicProvider, D16_PingsAreNotContent) {
     EXPECT_NE(message.error_message.str().find("idle timeout"), std::string::npos);
 }
 
-TEST(AnthropicProvider, D7_D34_AnAbortKeepsTheTextAndDropsAnOpenCall) {
+TEST(AnthropicProvider, D7_D34_Abort_KeepsTheTextAndDropsOpenCalls) {
     std::stop_source stop;
     Fixture it(
         {MemoryResponse(200)
@@ -218,12 +218,12 @@ TEST(AnthropicProvider, D7_D34_AnAbortKeepsTheTextAndDropsAnOpenCall) {
     EXPECT_EQ(message.response_id, "");
 }
 
-TEST(AnthropicProvider, D58_TheKeyIsInNoErrorText) {
+TEST(AnthropicProvider, D58_ErrorText_NeverContainsTheKey) {
     Fixture it({refusal(401, "authentication_error", "invalid x-api-key: sk-ant-secret")});
     EXPECT_EQ(it.message().error_message.str().find("sk-ant-secret"), std::string::npos);
 }
 
-TEST(AnthropicProvider, AHookMayChangeTheBody) {
+TEST(AnthropicProvider, Hook_MayChangeTheBody) {
     Fixture it({answer("Hi")});
     PayloadHook hook = [](JsonObject payload, Model) -> Task<std::optional<JsonObject>> {
         JsonObject extra;
@@ -241,7 +241,7 @@ TEST(AnthropicProvider, AHookMayChangeTheBody) {
     EXPECT_FALSE(sent.as_object().contains("extra_body"));
 }
 
-TEST(AnthropicProvider, ObserversSeeTheUnstreamedAnswer) {
+TEST(AnthropicProvider, Observers_SeeTheUnstreamedAnswer) {
     Fixture it({answer("Hi")});
     Json body;
     std::string finish_reason;
@@ -258,7 +258,7 @@ TEST(AnthropicProvider, ObserversSeeTheUnstreamedAnswer) {
     EXPECT_EQ(body.at_pointer("/usage/output_tokens"), Json(2));
 }
 
-TEST(AnthropicProvider, SaysWhereAnswersCanBeHeldToASchema) {
+TEST(AnthropicProvider, ResponseFormat_IsTakenOnlyByKnownEndpoints) {
     const AnthropicProvider own({.api_key = "k"});
     Model model;
     model.id = "claude-sonnet-4-5";
@@ -272,7 +272,7 @@ TEST(AnthropicProvider, SaysWhereAnswersCanBeHeldToASchema) {
 }
 
 // The programs of examples/ send requests with such a model.
-TEST(AnthropicProvider, AModelOfTheEnvironment) {
+TEST(AnthropicProvider, EnvironmentVariables_MakeAModel) {
     setenv("ANTHROPIC_BASE_URL", "localhost:8080", 1);
     EXPECT_THROW(anthropic_model("m"), Error);
     setenv("ANTHROPIC_BASE_URL", "http://localhost:8080/v1", 1);

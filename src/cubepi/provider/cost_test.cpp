@@ -23,20 +23,20 @@ Model model(std::string provider, std::string id) {
     return made;
 }
 
-TEST(Cost, IsTokensTimesPrice) {
+TEST(Cost, Cost_IsTokensTimesPrice) {
     const auto cost = cost_of(usage(1'000'000, 200'000), model("anthropic", "claude-opus-4-6"));
     ASSERT_TRUE(cost);
     EXPECT_DOUBLE_EQ(*cost, 5.0 + 5.0);
 }
 
-TEST(Cost, D12_UnknownPriceSaysSo) {
+TEST(Cost, D12_UnknownPrice_IsAbsent) {
     EXPECT_FALSE(cost_of(usage(10, 10), model("openai", "my-finetune")));
     EXPECT_FALSE(cost_of(usage(10, 10), model("ollama", "gpt-4o")));
     EXPECT_FALSE(cost_of(usage(10, 10), model("", "gpt-4o")));
     EXPECT_FALSE(cost_of(Usage(), model("openai", "gpt-4o")));
 }
 
-TEST(Cost, D12_APartWithoutAPriceMakesTheWholeUnknown) {
+TEST(Cost, D12_PartWithoutPrice_MakesTheWholeUnknown) {
     Model own = model("mine", "m");
     ModelCost& price = own.cost.emplace();
     price.input = 1.0;
@@ -51,7 +51,7 @@ TEST(Cost, D12_APartWithoutAPriceMakesTheWholeUnknown) {
     EXPECT_FALSE(price_of(own));
 }
 
-TEST(Cost, CacheTiersHaveTheirOwnPrice) {
+TEST(Cost, CacheTiers_HaveTheirOwnPrice) {
     Usage used = usage(100'000, 0);
     used.cache_read_tokens = 1'000'000;
     used.cache_write_tokens = 300'000;
@@ -64,7 +64,7 @@ TEST(Cost, CacheTiersHaveTheirOwnPrice) {
     EXPECT_DOUBLE_EQ(cost->total(), 0.5 + 0.5 + 2.25);
 }
 
-TEST(Cost, ALongPromptMakesTheWholeCallDearer) {
+TEST(Cost, LongPrompt_MakesTheWholeCallDearer) {
     const Model sonnet = model("anthropic", "claude-sonnet-4-5");
     EXPECT_DOUBLE_EQ(*cost_of(usage(200'000, 1'000'000), sonnet), 0.6 + 15);
     EXPECT_DOUBLE_EQ(*cost_of(usage(200'001, 1'000'000), sonnet), 200'001 * 6e-6 + 22.5);
@@ -73,7 +73,7 @@ TEST(Cost, ALongPromptMakesTheWholeCallDearer) {
     EXPECT_DOUBLE_EQ(*cost_of(cached, sonnet), 6e-6 + 0.12);
 }
 
-TEST(Cost, DatedIdsAreOfTheirFamilyAndVariantsAreNot) {
+TEST(Cost, DatedIds_BelongToTheirFamilyUnlikeVariants) {
     EXPECT_TRUE(list_price("openai", "gpt-5-2025-08-07"));
     EXPECT_TRUE(list_price("anthropic", "claude-haiku-4-5-20251001"));
     EXPECT_TRUE(list_price("anthropic", "claude-3-5-haiku-latest"));
@@ -82,7 +82,7 @@ TEST(Cost, DatedIdsAreOfTheirFamilyAndVariantsAreNot) {
     EXPECT_FALSE(list_price("openai", "gpt-5.9"));
 }
 
-TEST(Cost, D23_TheModelThatAnsweredCounts) {
+TEST(Cost, D23_ModelThatAnswered_DeterminesTheCost) {
     AssistantMessage answer;
     answer.usage = usage(1'000'000, 0);
     answer.provider_id = "openai";
@@ -98,7 +98,7 @@ TEST(Cost, D23_TheModelThatAnsweredCounts) {
     EXPECT_DOUBLE_EQ(*cost_of(answer, asked), 1.0);
 }
 
-TEST(Cost, TheTableIsSound) {
+TEST(Cost, PriceTable_IsConsistent) {
     std::set<std::pair<std::string_view, std::string_view>> seen;
     for (const detail::PriceRow& row : detail::price_rows()) {
         EXPECT_TRUE(seen.emplace(row.provider, row.id).second) << row.id;
@@ -111,7 +111,7 @@ TEST(Cost, TheTableIsSound) {
     EXPECT_EQ(price_table_date().size(), 10U);
 }
 
-TEST(Cost, MoneyIsShownWithTheDigitsThatCount) {
+TEST(Cost, Money_IsShownWithSignificantDigits) {
     EXPECT_EQ(money_text(12.5), "$12.50");
     EXPECT_EQ(money_text(0), "$0.00");
     EXPECT_EQ(money_text(0.004217), "$0.004217");

@@ -15,7 +15,7 @@ struct Case {
     const char* type;
 };
 
-TEST(Classification, D9_ByStatusCodeAndWords) {
+TEST(Classification, D9_StatusCodeAndWords_DetermineTheError) {
     const Case cases[] = {
         {400, R"({"error":{"message":"messages: at least one message is required"}})",
          ErrorCode::bad_request, "ProviderBadRequest"},
@@ -60,14 +60,14 @@ TEST(Classification, D9_ByStatusCodeAndWords) {
     }
 }
 
-TEST(Classification, D9_AReasonIsWholeText) {
+TEST(Classification, D9_FailureMessage_IsValidUtf8) {
     HttpHeaders headers;
     headers.add("location", "http://h/\xff\xc3");
     EXPECT_TRUE(is_utf8(read_endpoint_failure(302, headers, "").message));
     EXPECT_TRUE(is_utf8(read_endpoint_failure(400, HttpHeaders(), "\xff\xc3").message));
 }
 
-TEST(Classification, D9_ErrorsInsideAStream) {
+TEST(Classification, D9_ErrorsInsideStream_AreClassified) {
     const std::pair<const char*, ErrorCode> cases[] = {
         {R"({"message":"The server had an error","type":"server_error","code":null})",
          ErrorCode::unavailable},
@@ -83,7 +83,7 @@ TEST(Classification, D9_ErrorsInsideAStream) {
     }
 }
 
-TEST(Classification, ARequestThatNearlyFillsTheWindowWasTooLong) {
+TEST(Classification, RequestNearWindowSize_WasTooLong) {
     EndpointFailure failure;
     failure.status = 400;
     failure.message = "bad request";
@@ -94,7 +94,7 @@ TEST(Classification, ARequestThatNearlyFillsTheWindowWasTooLong) {
     EXPECT_EQ(info.context_window, 1000);
 }
 
-TEST(Classification, RetryAfterIsSeconds) {
+TEST(Classification, RetryAfter_IsInSeconds) {
     HttpHeaders headers;
     headers.set("retry-after-ms", "1500");
     EXPECT_EQ(classify_failure(read_endpoint_failure(429, headers, ""), {}, {}).retry_after, 1.5);
@@ -102,7 +102,7 @@ TEST(Classification, RetryAfterIsSeconds) {
     EXPECT_EQ(classify_failure(read_endpoint_failure(429, headers, ""), {}, {}).retry_after, 3600);
 }
 
-TEST(Classification, WhatTheNetworkDidKeepsItsCode) {
+TEST(Classification, NetworkFailure_KeepsItsCode) {
     const ErrorInfo info = classify_exception(
         std::make_exception_ptr(NetworkError(ErrorCode::tls, "h:443", false, "bad certificate")));
     EXPECT_EQ(info.code, ErrorCode::tls);
@@ -112,7 +112,7 @@ TEST(Classification, WhatTheNetworkDidKeepsItsCode) {
               ErrorCode::timeout);
 }
 
-TEST(Classification, AWebPageIsReportedAsOne) {
+TEST(Classification, WebPage_IsReportedAsOne) {
     EXPECT_NE(
         read_endpoint_failure(404, HttpHeaders(), "<!DOCTYPE html><p>hi").message.find("base URL"),
         std::string::npos);
@@ -122,7 +122,7 @@ TEST(Classification, AWebPageIsReportedAsOne) {
               std::string::npos);
 }
 
-TEST(Classification, D58_TextsHaveNoSecrets) {
+TEST(Classification, D58_FailureText_HasNoSecrets) {
     Model model;
     model.id = "gpt";
     model.provider_id = "openai";
@@ -134,7 +134,7 @@ TEST(Classification, D58_TextsHaveNoSecrets) {
     EXPECT_EQ(without_secret("key sk-123456 and sk-123456", "sk-123456"), "key *** and ***");
 }
 
-TEST(Classification, D58_EscapedSecretsAreFound) {
+TEST(Classification, D58_EscapedSecrets_AreFound) {
     const char* secret = "sk-a/b+c=d";
     for (const char* text :
          {"sk-a/b+c=d", R"(sk-a\/b+c=d)", R"(sk-a\\/b+c=d)", R"(sk-a\u002fb\u002Bc\u003dd)",

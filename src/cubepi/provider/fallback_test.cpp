@@ -71,7 +71,7 @@ struct Legs {
     FallbackBoundModel chain;
 };
 
-TEST(Fallback, TheFirstModelAnswersWhenItCan) {
+TEST(Fallback, FirstModelIsAvailable_ItAnswers) {
     Legs legs;
     legs.a.set_responses({"Hi"});
     EXPECT_EQ(spelled(legs.events(legs.call())), "start text_start text_delta(Hi) text_end done");
@@ -80,7 +80,7 @@ TEST(Fallback, TheFirstModelAnswersWhenItCan) {
     EXPECT_EQ(legs.chain.chain().size(), 3u);
 }
 
-TEST(Fallback, D23_ContinuesAfterTriggerErrorsAndNamesTheModelThatAnswered) {
+TEST(Fallback, D23_TriggerError_ContinuesAndNamesTheAnsweringModel) {
     Legs legs;
     legs.a.set_responses({failing(ErrorCode::rate_limited, "slow down")});
     legs.b.set_responses({failing(ErrorCode::connect)});
@@ -97,7 +97,7 @@ TEST(Fallback, D23_ContinuesAfterTriggerErrorsAndNamesTheModelThatAnswered) {
     EXPECT_EQ(events[2].partial.get().model_id, "c");
 }
 
-TEST(Fallback, D55_ModelNotFoundHopsAuthAndBadRequestsDoNot) {
+TEST(Fallback, D55_DefaultTriggers_IncludeMissingModelsButNotAuth) {
     for (const ErrorCode code : {ErrorCode::model_not_found, ErrorCode::timeout, ErrorCode::dns,
                                  ErrorCode::unavailable, ErrorCode::context_length}) {
         Legs legs;
@@ -117,7 +117,7 @@ TEST(Fallback, D55_ModelNotFoundHopsAuthAndBadRequestsDoNot) {
     }
 }
 
-TEST(Fallback, D23_TheTriggerSetIsTheCallers) {
+TEST(Fallback, D23_TriggerSet_IsChosenByTheCaller) {
     FallbackOptions options;
     options.trigger_errors = {ErrorCode::auth};
     Legs legs(options);
@@ -128,7 +128,7 @@ TEST(Fallback, D23_TheTriggerSetIsTheCallers) {
     EXPECT_EQ(legs.ask().stop_reason, "error");
 }
 
-TEST(Fallback, D15_NeverAfterContentWasShown) {
+TEST(Fallback, D15_ShownContent_PreventsAHop) {
     Legs legs;
     AssistantMessage broken = faux_assistant_message("partial", "error", "the line went dead");
     broken.error = SharedValue<ErrorInfo>(info_of(ErrorCode::disconnected));
@@ -139,7 +139,7 @@ TEST(Fallback, D15_NeverAfterContentWasShown) {
     EXPECT_EQ(legs.b.call_count(), 0u);
 }
 
-TEST(Fallback, AStartEventIsNotContent) {
+TEST(Fallback, StartEvent_IsNotContent) {
     Legs legs;
     legs.a.set_responses({failing_after_start(ErrorCode::unavailable)});
     legs.b.set_responses({"Hi"});
@@ -148,7 +148,7 @@ TEST(Fallback, AStartEventIsNotContent) {
     EXPECT_EQ(events[1].partial.get().model_id, "b");
 }
 
-TEST(Fallback, D55_ExhaustionListsOneErrorPerLeg) {
+TEST(Fallback, D55_Exhaustion_ListsOneErrorPerLeg) {
     Legs legs;
     legs.a.set_responses({failing(ErrorCode::rate_limited, "slow down")});
     legs.b.set_responses({failing(ErrorCode::connect, "[pb/b @ http://b] refused")});
@@ -164,7 +164,7 @@ TEST(Fallback, D55_ExhaustionListsOneErrorPerLeg) {
     EXPECT_TRUE(events[2].notice->details.at("to").is_null());
 }
 
-TEST(Fallback, ExhaustionOfOneKindKeepsTheKind) {
+TEST(Fallback, ExhaustionOfOneKind_KeepsTheKind) {
     Legs legs;
     for (FauxProvider* leg : {&legs.a, &legs.b, &legs.c}) {
         ErrorInfo info = info_of(ErrorCode::rate_limited);
@@ -177,7 +177,7 @@ TEST(Fallback, ExhaustionOfOneKindKeepsTheKind) {
     EXPECT_EQ(message.error->retry_after, 5);
 }
 
-TEST(Fallback, AnErrorThatEndsTheCallTellsWhatWentBefore) {
+TEST(Fallback, FinalError_ListsTheEarlierOnes) {
     Legs legs;
     legs.a.set_responses({failing(ErrorCode::rate_limited, "slow down")});
     legs.b.set_responses({failing(ErrorCode::auth, "bad key")});
@@ -186,7 +186,7 @@ TEST(Fallback, AnErrorThatEndsTheCallTellsWhatWentBefore) {
     EXPECT_EQ(message.error_message, "bad key\nBefore that:\n- pa/a: slow down");
 }
 
-TEST(Fallback, D55_TheLegThatWorkedStaysForTheRunAndTheNextRunStartsAtTheFirst) {
+TEST(Fallback, D55_WorkingLeg_IsRetainedOnlyForTheRun) {
     FallbackOptions options;
     options.cool_down = std::chrono::nanoseconds::zero();
     Legs legs(options);
@@ -198,7 +198,7 @@ TEST(Fallback, D55_TheLegThatWorkedStaysForTheRunAndTheNextRunStartsAtTheFirst) 
     EXPECT_EQ(legs.ask("run-2").text(), "a again");
 }
 
-TEST(Fallback, ARunWhoseLegFailsLaterGoesRound) {
+TEST(Fallback, LegFailsLater_RunStartsOverAtFirst) {
     FallbackOptions options;
     options.cool_down = std::chrono::nanoseconds::zero();
     Legs legs(options);
@@ -209,7 +209,7 @@ TEST(Fallback, ARunWhoseLegFailsLaterGoesRound) {
     EXPECT_EQ(legs.ask("run").text(), "a at last");
 }
 
-TEST(Fallback, AFailingLegIsLeftAloneByAllRunsUntilItsCoolDownEnds) {
+TEST(Fallback, FailingLeg_IsSkippedDuringItsCoolDown) {
     Legs legs;
     legs.a.set_responses({failing(ErrorCode::rate_limited, "slow down"), "a again"});
     legs.b.set_responses({"b1", "b2"});
@@ -225,7 +225,7 @@ TEST(Fallback, AFailingLegIsLeftAloneByAllRunsUntilItsCoolDownEnds) {
     EXPECT_EQ(legs.ask("run-3").text(), "a again");
 }
 
-TEST(Fallback, TheEndpointsOwnWaitIsHonoured) {
+TEST(Fallback, RetryAfterOfEndpoint_ExtendsTheCoolDown) {
     Legs legs;
     ErrorInfo info = info_of(ErrorCode::rate_limited);
     info.retry_after = 90;
@@ -238,7 +238,7 @@ TEST(Fallback, TheEndpointsOwnWaitIsHonoured) {
     EXPECT_EQ(legs.ask().text(), "a again");
 }
 
-TEST(Fallback, APromptThatIsTooLongStartsNoCoolDown) {
+TEST(Fallback, TooLongPrompt_StartsNoCoolDown) {
     Legs legs;
     legs.a.set_responses({failing(ErrorCode::context_length), "a again"});
     legs.b.set_responses({"b1"});
@@ -246,7 +246,7 @@ TEST(Fallback, APromptThatIsTooLongStartsNoCoolDown) {
     EXPECT_EQ(legs.ask().text(), "a again");
 }
 
-TEST(Fallback, ACoolingModelIsBetterThanNone) {
+TEST(Fallback, AllModelsCooling_AreTriedAnyway) {
     Legs legs;
     for (FauxProvider* leg : {&legs.a, &legs.b, &legs.c})
         leg->set_responses({failing(ErrorCode::unavailable)});
@@ -268,7 +268,7 @@ BoundModel with_window(const FauxProvider& provider, const char* id, std::int64_
     return provider.model(std::move(model));
 }
 
-TEST(Fallback, D55_ALegWhoseWindowIsTooSmallIsSkipped) {
+TEST(Fallback, D55_LegWithTooSmallWindow_IsSkipped) {
     Legs legs;
     const BoundModel chain =
         FallbackBoundModel({with_window(legs.a, "small", 100), with_window(legs.b, "large", 1000)});
@@ -289,7 +289,7 @@ TEST(Fallback, D55_ALegWhoseWindowIsTooSmallIsSkipped) {
     EXPECT_EQ(legs.b.call_count(), 1u);
 }
 
-TEST(Fallback, ASmallerWindowIsNotTriedAfterALargerOneWasTooSmall) {
+TEST(Fallback, SmallerWindowThanFailedOne_IsNotTried) {
     Legs legs;
     const BoundModel chain = FallbackBoundModel(
         {with_window(legs.a, "a", 1000), with_window(legs.b, "b", 900), legs.c.model("c")});
@@ -300,7 +300,7 @@ TEST(Fallback, ASmallerWindowIsNotTriedAfterALargerOneWasTooSmall) {
     EXPECT_EQ(legs.b.call_count(), 0u);
 }
 
-TEST(Fallback, TheCallbackSeesEachHopAndMayAwait) {
+TEST(Fallback, Callback_SeesEachHopAndMayAwait) {
     std::vector<std::string> seen;
     FallbackOptions options;
     options.on_failover = [&seen](const Failover& failover) -> Task<> {
@@ -316,7 +316,7 @@ TEST(Fallback, TheCallbackSeesEachHopAndMayAwait) {
     EXPECT_EQ(seen, (std::vector<std::string>{"a>b:down", "b>c:down too"}));
 }
 
-TEST(Fallback, AThrowingCallbackDoesNotFailTheCall) {
+TEST(Fallback, ThrowingCallback_DoesNotFailTheCall) {
     FallbackOptions options;
     options.on_failover = [](const Failover&) { throw std::runtime_error("oops"); };
     Legs legs(options);
@@ -329,7 +329,7 @@ TEST(Fallback, AThrowingCallbackDoesNotFailTheCall) {
     EXPECT_NE(events[1].notice->text.find("oops"), std::string::npos);
 }
 
-TEST(Fallback, D7_AnAbortBeforeTheCallCallsNoModel) {
+TEST(Fallback, D7_AbortBeforeTheCall_CallsNoModel) {
     Legs legs;
     std::stop_source stop;
     stop.request_stop();
@@ -339,7 +339,7 @@ TEST(Fallback, D7_AnAbortBeforeTheCallCallsNoModel) {
     EXPECT_EQ(legs.a.call_count(), 0u);
 }
 
-TEST(Fallback, D7_AnAbortBetweenLegsEndsTheCall) {
+TEST(Fallback, D7_AbortBetweenLegs_EndsTheCall) {
     std::stop_source stop;
     FallbackOptions options;
     options.on_failover = [&stop](const Failover&) { stop.request_stop(); };
@@ -350,7 +350,7 @@ TEST(Fallback, D7_AnAbortBetweenLegsEndsTheCall) {
     EXPECT_EQ(legs.b.call_count(), 0u);
 }
 
-TEST(Fallback, D7_AnAbortEndsACallbackThatHangs) {
+TEST(Fallback, D7_Abort_EndsAHangingCallback) {
     std::stop_source stop;
     auto clock = std::make_shared<ManualClock>();
     FallbackOptions options;
@@ -364,7 +364,7 @@ TEST(Fallback, D7_AnAbortEndsACallbackThatHangs) {
     EXPECT_EQ(events.back().partial.get().stop_reason, "aborted");
 }
 
-TEST(Fallback, D7_AnAbortedLegIsNotFollowedByAnother) {
+TEST(Fallback, D7_AbortedLeg_IsNotFollowedByAnother) {
     Legs legs;
     std::stop_source stop;
     legs.a.set_responses({FauxStep([&stop](const ModelRequest&) {
@@ -376,7 +376,7 @@ TEST(Fallback, D7_AnAbortedLegIsNotFollowedByAnother) {
     EXPECT_EQ(legs.b.call_count(), 0u);
 }
 
-TEST(Fallback, AChainMayBePartOfAChain) {
+TEST(Fallback, Chain_MayBePartOfAChain) {
     Legs legs;
     legs.a.set_responses({failing(ErrorCode::unavailable)});
     legs.b.set_responses({failing(ErrorCode::unavailable)});
@@ -387,7 +387,7 @@ TEST(Fallback, AChainMayBePartOfAChain) {
     EXPECT_EQ(run(outer.generate(messages, {}, {}, legs.call())).text(), "Hi");
 }
 
-TEST(Fallback, MisuseIsRefused) {
+TEST(Fallback, Misuse_IsRefused) {
     EXPECT_THROW(FallbackBoundModel(std::vector<BoundModel>{}), Error);
     Model unbound;
     unbound.id = "x";
@@ -411,7 +411,7 @@ MemoryResponse answering(const std::string& text) {
         .with_event("[DONE]");
 }
 
-TEST(Fallback, D55_RetriesHappenInsideOneLeg) {
+TEST(Fallback, D55_Retries_HappenInsideOneLeg) {
     auto clock = std::make_shared<ManualClock>();
     auto transport = std::make_shared<MemoryTransport>(
         [](const HttpRequest& request) {
@@ -434,7 +434,7 @@ TEST(Fallback, D55_RetriesHappenInsideOneLeg) {
     EXPECT_EQ(transport->open_exchanges(), 0u);
 }
 
-TEST(Fallback, D7_AnAbortWhileALegIsSilentEndsIt) {
+TEST(Fallback, D7_Abort_EndsASilentLeg) {
     std::stop_source stop;
     auto clock = std::make_shared<ManualClock>();
     auto transport = std::make_shared<MemoryTransport>(
@@ -454,7 +454,7 @@ TEST(Fallback, D7_AnAbortWhileALegIsSilentEndsIt) {
     EXPECT_EQ(transport->open_exchanges(), 0u);
 }
 
-TEST(Fallback, D7_DroppingTheStreamMidHopLeavesNothingBehind) {
+TEST(Fallback, D7_StreamDroppedMidHop_LeavesNothingBehind) {
     auto transport = std::make_shared<MemoryTransport>([](const HttpRequest& request) {
         if (request.url.find("//first.") != std::string::npos)
             return MemoryResponse(404, "model not found");

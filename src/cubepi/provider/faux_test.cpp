@@ -18,7 +18,7 @@ FauxOptions whole_blocks() {
 
 MessageList hello() { return MessageList{user_message("hello")}; }
 
-TEST(Faux, StreamsEachBlockInPieces) {
+TEST(Faux, EachBlock_IsStreamedInPieces) {
     FauxOptions options;
     options.token_size_min = options.token_size_max = 1;
     FauxProvider faux(options);
@@ -40,7 +40,7 @@ TEST(Faux, StreamsEachBlockInPieces) {
     EXPECT_EQ(faux.pending_response_count(), 0u);
 }
 
-TEST(Faux, NeverSuspendsByDefault) {
+TEST(Faux, DefaultStream_NeverSuspends) {
     FauxProvider faux(whole_blocks());
     faux.set_responses({"Hi"});
     MessageStream stream = faux.model("m").stream(hello());
@@ -50,7 +50,7 @@ TEST(Faux, NeverSuspendsByDefault) {
     EXPECT_EQ(spelled(events), "start text_start text_delta(Hi) text_end done");
 }
 
-TEST(Faux, CutsBetweenCodePoints) {
+TEST(Faux, Pieces_AreCutBetweenCodePoints) {
     FauxOptions options;
     options.token_size_min = options.token_size_max = 1;
     FauxProvider faux(options);
@@ -59,7 +59,7 @@ TEST(Faux, CutsBetweenCodePoints) {
               "start text_start text_delta(äöü€) text_delta(😀x) text_end done");
 }
 
-TEST(Faux, SameSeedSamePieces) {
+TEST(Faux, SameSeed_ReturnsTheSamePieces) {
     const std::string text(500, 'x');
     FauxProvider one;
     FauxProvider two;
@@ -69,14 +69,14 @@ TEST(Faux, SameSeedSamePieces) {
               spelled(all_events(two.model("m").stream(hello()))));
 }
 
-TEST(Faux, EmptyTextIsOneEmptyPiece) {
+TEST(Faux, EmptyText_IsOneEmptyPiece) {
     FauxProvider faux;
     faux.set_responses({""});
     EXPECT_EQ(spelled(all_events(faux.model("m").stream(hello()))),
               "start text_start text_delta text_end done");
 }
 
-TEST(Faux, FailuresComeInBandBeforeTheStart) {
+TEST(Faux, Failures_AreErrorEventsBeforeTheStart) {
     FauxProvider faux;
     ErrorInfo info;
     info.code = ErrorCode::rate_limited;
@@ -96,7 +96,7 @@ TEST(Faux, FailuresComeInBandBeforeTheStart) {
     EXPECT_EQ(faux.call_count(), 3u);
 }
 
-TEST(Faux, AScriptedErrorIsGivenAsItIs) {
+TEST(Faux, ScriptedError_IsReturnedUnchanged) {
     FauxProvider faux(whole_blocks());
     faux.set_responses({faux_assistant_message("partial", "error", "overloaded")});
     const std::vector<StreamEvent> events = all_events(faux.model("m").stream(hello()));
@@ -105,7 +105,7 @@ TEST(Faux, AScriptedErrorIsGivenAsItIs) {
     EXPECT_EQ(events.back().error_message(), "overloaded");
 }
 
-TEST(Faux, FactoriesSeeTheRequest) {
+TEST(Faux, Factories_SeeTheRequest) {
     FauxProvider faux(whole_blocks());
     faux.set_responses(
         {FauxStep([](const MessageList& messages, const Model& model) {
@@ -125,7 +125,7 @@ TEST(Faux, FactoriesSeeTheRequest) {
     EXPECT_EQ(run(model.generate(hello(), "Be brief.")).text(), "Be brief.");
 }
 
-TEST(Faux, ACopyIsAHandleToTheSameScript) {
+TEST(Faux, Copy_SharesTheScript) {
     FauxProvider faux;
     FauxProvider copy = faux;
     copy.append_responses({"one", "two"});
@@ -134,7 +134,7 @@ TEST(Faux, ACopyIsAHandleToTheSameScript) {
     EXPECT_EQ(copy.call_count(), 1u);
 }
 
-TEST(Faux, UsageIsThatOfAPromptCache) {
+TEST(Faux, Usage_SimulatesAPromptCache) {
     FauxProvider faux(whole_blocks());
     faux.set_responses({"12345678", "x", "y"});
     const BoundModel model = faux.model("m");
@@ -151,7 +151,7 @@ TEST(Faux, UsageIsThatOfAPromptCache) {
     EXPECT_EQ(*run(model.generate(messages)).usage->cache_read_tokens, 0);
 }
 
-TEST(Faux, D7_AnAbortIsNoticedBeforeTheNextPiece) {
+TEST(Faux, D7_Abort_IsNoticedBeforeTheNextPiece) {
     // At each event but those after the last piece, and before the first.
     for (int at = 0; at < 6; ++at) {
         FauxOptions options;
@@ -175,7 +175,7 @@ TEST(Faux, D7_AnAbortIsNoticedBeforeTheNextPiece) {
     }
 }
 
-TEST(Faux, D7_AnAbortBeforeTheCallTakesNothing) {
+TEST(Faux, D7_AbortBeforeTheCall_ConsumesNoResponse) {
     FauxProvider faux;
     faux.set_responses({"never"});
     std::stop_source stop;
@@ -188,7 +188,7 @@ TEST(Faux, D7_AnAbortBeforeTheCallTakesNothing) {
     EXPECT_EQ(faux.pending_response_count(), 1u);
 }
 
-TEST(Faux, D34_AnAbortDropsTheCallThatStreams) {
+TEST(Faux, D34_Abort_DropsTheStreamingCall) {
     FauxOptions options;
     options.token_size_min = options.token_size_max = 1;
     FauxProvider faux(options);
@@ -205,7 +205,7 @@ TEST(Faux, D34_AnAbortDropsTheCallThatStreams) {
     EXPECT_FALSE(message.has_tool_calls());
 }
 
-TEST(Faux, WaitsOnTheClockOfTheRuntime) {
+TEST(Faux, Waits_UseTheClockOfTheRuntime) {
     auto clock = std::make_shared<testing::ManualClock>();
     auto runtime = std::make_shared<const Runtime>(Runtime().with_clock(clock));
     FauxOptions options;
@@ -221,7 +221,7 @@ TEST(Faux, WaitsOnTheClockOfTheRuntime) {
     EXPECT_EQ(clock->now() - began, std::chrono::seconds(1));
 }
 
-TEST(Faux, D7_AnAbortEndsAWait) {
+TEST(Faux, D7_Abort_EndsAWait) {
     auto clock = std::make_shared<testing::ManualClock>();
     auto runtime = std::make_shared<const Runtime>(Runtime().with_clock(clock));
     FauxOptions options;

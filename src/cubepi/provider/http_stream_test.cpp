@@ -63,12 +63,12 @@ struct Asked : MemoryEndpoint {
     AssistantMessage message;
 };
 
-TEST(HttpStream, AnAnswerThatIsNotAStreamIsRead) {
+TEST(HttpStream, NonStreamedAnswer_IsRead) {
     const Asked it({typed(200, "application/json", answer_json)});
     EXPECT_EQ(spelled(it.events), "start text_start text_delta(Hi) text_end done");
 }
 
-TEST(HttpStream, WhatABodyIsSaysItsFirstSignAndNotItsType) {
+TEST(HttpStream, BodyType_IsDeterminedByTheFirstCharacter) {
     const std::string whole = "start text_start text_delta(Hi) text_end done";
     for (const char* type : {"text/event-stream", "text/plain", "Application/JSON", ""}) {
         EXPECT_EQ(spelled(Asked({typed(200, type, " \n" + answer_json)}).events), whole) << type;
@@ -86,13 +86,13 @@ TEST(HttpStream, WhatABodyIsSaysItsFirstSignAndNotItsType) {
     EXPECT_EQ(spelled(marked.events), whole);
 }
 
-TEST(HttpStream, AnHtmlPageInsteadOfAnAnswerIsReported) {
+TEST(HttpStream, HtmlPage_IsReported) {
     const Asked page({typed(200, "text/html", "<html>")});
     EXPECT_EQ(page.message.error->code, ErrorCode::protocol);
     EXPECT_NE(page.error().find("base URL"), std::string::npos);
 }
 
-TEST(HttpStream, D9_OtherJsonIsAnErrorWithItsText) {
+TEST(HttpStream, D9_OtherJson_IsAnErrorWithItsText) {
     const auto anthropic = AnthropicProvider({.api_key = "sk-secret-key"}).model("m");
     const auto responses = OpenAIResponsesProvider({.api_key = "sk-secret-key"}).model("m");
     const auto chat = OpenAIProvider({.api_key = "sk-secret-key"}).model("m");
@@ -109,7 +109,7 @@ TEST(HttpStream, D9_OtherJsonIsAnErrorWithItsText) {
     }
 }
 
-TEST(HttpStream, AnEndlessBodyThatIsNotAStreamIsRejected) {
+TEST(HttpStream, EndlessNonStreamedBody_IsRejected) {
     MemoryResponse endless = typed(200, "application/json", "{\"a\":\"");
     const std::string megabyte(std::size_t{1} << 20, 'x');
     for (int i = 0; i < 40; ++i) endless = MemoryResponse(endless).with_piece(megabyte);
@@ -117,7 +117,7 @@ TEST(HttpStream, AnEndlessBodyThatIsNotAStreamIsRejected) {
     EXPECT_EQ(it.message.error->code, ErrorCode::too_large);
 }
 
-TEST(HttpStream, D16_ARefusalWhoseTextNeverComesIsARefusalAllTheSame) {
+TEST(HttpStream, D16_RefusalWithoutText_IsStillARefusal) {
     const Asked it({typed(403, "application/json", "{\"error\":").with_stall()});
     EXPECT_EQ(it.message.error->code, ErrorCode::auth);
     EXPECT_LE(it.took, 10s);
@@ -130,7 +130,7 @@ TEST(HttpStream, D16_ARefusalWhoseTextNeverComesIsARefusalAllTheSame) {
     EXPECT_NE(slow.error().find("no!!"), std::string::npos);
 }
 
-TEST(HttpStream, D7_AnAbortEndsTheReadingOfARefusal) {
+TEST(HttpStream, D7_Abort_EndsTheReadingOfARefusal) {
     std::stop_source stop;
     auto clock = std::make_shared<ManualClock>();
     auto transport = std::make_shared<MemoryTransport>(
@@ -153,7 +153,7 @@ TEST(HttpStream, D7_AnAbortEndsTheReadingOfARefusal) {
     EXPECT_EQ(transport->open_exchanges(), 0u);
 }
 
-TEST(HttpStream, D16_TheTotalTimeoutIncludesRetries) {
+TEST(HttpStream, D16_TotalTimeout_IncludesRetries) {
     OpenAIOptions options;
     options.total_timeout = 60s;
     const auto busy = [] { return typed(503, "text/plain", "busy").with_delay(8s); };
@@ -164,7 +164,7 @@ TEST(HttpStream, D16_TheTotalTimeoutIncludesRetries) {
     EXPECT_NE(it.error().find("total"), std::string::npos);
 }
 
-TEST(HttpStream, D16_ARetryThatWouldBeTooLateIsNotWaitedFor) {
+TEST(HttpStream, D16_RetryBeyondTimeout_IsNotAwaited) {
     OpenAIOptions options;
     options.total_timeout = 5s;
     const Asked it({typed(503, "text/plain", "busy").with_header("retry-after", "30")}, options);
@@ -172,7 +172,7 @@ TEST(HttpStream, D16_ARetryThatWouldBeTooLateIsNotWaitedFor) {
     EXPECT_EQ(it.took, 0s);
 }
 
-TEST(HttpStream, D9_AnInvalidRetryAfterIsNotStored) {
+TEST(HttpStream, D9_InvalidRetryAfter_IsNotStored) {
     for (const char* wait : {"nan", "inf", "-1", "1e999"}) {
         const Asked it({typed(429, "application/json", R"({"error":{"message":"slow"}})")
                             .with_header("x-should-retry", "false")
@@ -182,14 +182,14 @@ TEST(HttpStream, D9_AnInvalidRetryAfterIsNotStored) {
     }
 }
 
-TEST(HttpStream, D58_AKeyIsFoundBeforeTheTextIsCut) {
+TEST(HttpStream, D58_KeyInLongText_IsRemovedBeforeTruncation) {
     // The text is cut at 2,000 bytes, in the middle of the key.
     const std::string body = std::string(1990, 'x') + " sk-secret-key " + std::string(100, 'y');
     const Asked it({typed(400, "text/plain", body)});
     EXPECT_EQ(it.error().find("sk-sec"), std::string::npos) << it.error();
 }
 
-TEST(HttpStream, D58_KeysInHeadersOfOnesOwnAreInNoErrorText) {
+TEST(HttpStream, D58_KeysInExtraHeaders_AreRemovedFromErrors) {
     for (const char* name : {"Authorization", "X-Goog-Api-Key", "Ocp-Apim-Subscription-Key",
                              "Cookie", "CF-Access-Client-Secret", "X-Auth-Token"}) {
         OpenAIOptions options;
@@ -262,7 +262,7 @@ Task<std::size_t> turns_during(MessageStream stream) {
 }
 
 // Bytes that are always there already: other coroutines of the loop must run between the pieces, whatever the bytes decode to.
-TEST(HttpStream, AFloodOfBytesLetsTheEventLoopRun) {
+TEST(HttpStream, FloodOfBytes_LetsTheEventLoopRun) {
     const std::string delta =
         "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"x\"}}]}\n\n";
     // A retry would wait on a clock that the test does not advance.
@@ -309,7 +309,7 @@ std::vector<BoundModel> signed_models(const RequestSigner& signer) {
             AnthropicProvider({.base_url = url, .sign_request = signer}).model("m")};
 }
 
-TEST(RequestSigner, SetsTheKeyOfEachRequestAlsoOfARetry) {
+TEST(RequestSigner, EachRequestAndRetry_GetsANewKey) {
     int calls = 0;
     const RequestSigner signer = [&calls](HttpRequest& request) {
         request.headers.set("authorization", "Bearer token-" + std::to_string(++calls));
@@ -323,7 +323,7 @@ TEST(RequestSigner, SetsTheKeyOfEachRequestAlsoOfARetry) {
     }
 }
 
-TEST(RequestSigner, SeesMethodUrlAndBody) {
+TEST(RequestSigner, Signer_SeesMethodUrlAndBody) {
     const RequestSigner signer = [](HttpRequest& request) -> Task<> {
         request.headers.set("x-signature", request.method + " " + request.url + " " +
                                                std::to_string(request.body.size()));
@@ -338,7 +338,7 @@ TEST(RequestSigner, SeesMethodUrlAndBody) {
     }
 }
 
-TEST(RequestSigner, D58_ItsKeysAreRemovedFromErrors) {
+TEST(RequestSigner, D58_KeysOfSigner_AreRemovedFromErrors) {
     const RequestSigner signer = [](HttpRequest& request) {
         request.headers.set("authorization", "Bearer very-secret-token");
     };
@@ -352,7 +352,7 @@ TEST(RequestSigner, D58_ItsKeysAreRemovedFromErrors) {
     }
 }
 
-TEST(RequestSigner, ItsFailureEndsTheCall) {
+TEST(RequestSigner, FailedSigner_EndsTheCall) {
     const RequestSigner signer = [](HttpRequest&) -> Task<> {
         throw Error(ErrorCode::auth, "the token service is down");
     };
@@ -366,7 +366,7 @@ TEST(RequestSigner, ItsFailureEndsTheCall) {
 
 Task<std::optional<JsonObject>> unchanged() { co_return std::nullopt; }
 
-TEST(PayloadHookOfAProvider, SeesTheHeadersWithoutKeys) {
+TEST(PayloadHookOfAProvider, PayloadHook_SeesTheHeadersWithoutKeys) {
     HttpHeaders seen;
     const PayloadHook hook = [&seen](JsonObject, Model, HttpHeaders headers) {
         seen = std::move(headers);

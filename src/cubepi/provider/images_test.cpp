@@ -69,7 +69,7 @@ std::vector<MemoryResponse> answers(MemoryResponse one) {
     return all;
 }
 
-TEST(Images, AreDrawnFromAText) {
+TEST(Images, Text_IsDrawn) {
     Studio studio(answers(json(one_image)));
     ImagesContext context = teapot();
     context.size = "1024x1024";
@@ -92,7 +92,7 @@ TEST(Images, AreDrawnFromAText) {
               R"("quality":"high","output_format":"webp","moderation":"low"})");
 }
 
-TEST(Images, D14_SendsOnlyWhatWasSetAndReportsWhatIsNotSupported) {
+TEST(Images, D14_UnsupportedOptions_AreReportedAndNotSent) {
     Studio studio(answers(json(one_image)));
     ImagesContext context = teapot();
     context.seed = 7;
@@ -105,7 +105,7 @@ TEST(Images, D14_SendsOnlyWhatWasSetAndReportsWhatIsNotSupported) {
     EXPECT_EQ(studio.events[0].notice.details.at("field"), Json("seed"));
 }
 
-TEST(Images, CompatibleEndpointsHaveTheirOwnFields) {
+TEST(Images, CompatibleEndpoints_HaveTheirOwnFields) {
     OpenAIImagesOptions options;
     options.base_url = "https://images.example/v1/";
     options.capability.size_kind = ImagesCapability::SizeKind::width_height;
@@ -127,7 +127,7 @@ TEST(Images, CompatibleEndpointsHaveTheirOwnFields) {
     EXPECT_THROW(studio.draw(context), Error);
 }
 
-TEST(Images, InputImagesAreEdited) {
+TEST(Images, InputImages_AreEdited) {
     Studio studio(answers(json(one_image)));
     ImagesContext context = teapot();
     context.input_images.push_back(ImageContent{.source = "QUJD", .media_type = "image/jpeg"});
@@ -152,7 +152,7 @@ TEST(Images, InputImagesAreEdited) {
     EXPECT_EQ(seen[0].at("image"), boost::json::parse(R"(["image/jpeg, 3 bytes"])"));
 }
 
-TEST(Images, MisuseIsRefusedBeforeAnythingIsSent) {
+TEST(Images, Misuse_IsRefusedBeforeSending) {
     OpenAIImagesOptions options;
     options.capability.edits = false;
     Studio studio({}, options);
@@ -170,7 +170,7 @@ TEST(Images, MisuseIsRefusedBeforeAnythingIsSent) {
     EXPECT_TRUE(other.transport->requests().empty());
 }
 
-TEST(Images, SketchesAreShownOnTheWay) {
+TEST(Images, Sketches_AreShownBeforeTheImage) {
     Studio studio(answers(
         MemoryResponse(200)
             .with_header("content-type", "text/event-stream")
@@ -194,7 +194,7 @@ TEST(Images, SketchesAreShownOnTheWay) {
     EXPECT_EQ(drawn.usage->output_tokens, 2);
 }
 
-TEST(Images, D15_FailuresAreRetriedAndEachRetryIsAnEvent) {
+TEST(Images, D15_Failures_AreRetriedWithAnEventEach) {
     std::vector<MemoryResponse> script;
     script.push_back(json(R"({"error":{"message":"busy"}})", 503));
     script.push_back(
@@ -208,7 +208,7 @@ TEST(Images, D15_FailuresAreRetriedAndEachRetryIsAnEvent) {
     EXPECT_EQ(studio.events[1].notice.details.at("delay_ms"), Json(3000));
 }
 
-TEST(Images, D15_NothingIsRepeatedAfterASketch) {
+TEST(Images, D15_FailureAfterSketch_IsNotRetried) {
     Studio studio(
         answers(MemoryResponse(200)
                     .with_header("content-type", "text/event-stream")
@@ -237,7 +237,7 @@ void expect_failure(MemoryResponse answer, ErrorCode code) {
     EXPECT_EQ(told, 1U);
 }
 
-TEST(Images, FailuresAreTyped) {
+TEST(Images, Failures_AreTyped) {
     expect_failure<ProviderError>(
         json(R"({"error":{"message":"bad key sk-secret-key","code":"invalid_api_key"}})", 401),
         ErrorCode::auth);
@@ -257,7 +257,7 @@ TEST(Images, FailuresAreTyped) {
         ErrorCode::unavailable);
 }
 
-TEST(Images, D7_AnAbortIsAResultWithoutOutput) {
+TEST(Images, D7_Abort_IsAResultWithoutOutput) {
     std::stop_source stop;
     Studio studio(answers(MemoryResponse(200)
                               .with_header("content-type", "application/json")
@@ -280,7 +280,7 @@ TEST(Images, D7_AnAbortIsAResultWithoutOutput) {
     EXPECT_EQ(studio.transport->requests().size(), 1U);
 }
 
-TEST(Images, HooksSeeAndChangeTheRequest) {
+TEST(Images, Hooks_SeeAndChangeTheRequest) {
     Studio studio(answers(json(one_image)));
     int status = 0;
     ImagesOptions options =
@@ -299,7 +299,7 @@ TEST(Images, HooksSeeAndChangeTheRequest) {
     EXPECT_EQ(status, 200);
 }
 
-TEST(Images, AnExceptionOfAHookIsThrownWithItsCodeAndItsCauseAndIsNotRetried) {
+TEST(Images, HookException_IsThrownWithCauseWithoutRetry) {
     for (const bool at_response : {false, true}) {
         Studio studio(answers(json(one_image)));
         ImagesOptions options = studio.options();
@@ -334,7 +334,7 @@ TEST(Images, AnExceptionOfAHookIsThrownWithItsCodeAndItsCauseAndIsNotRetried) {
     }
 }
 
-TEST(Images, AnObserverThatThrowsDoesNotFailTheCall) {
+TEST(Images, ThrowingObserver_DoesNotFailTheCall) {
     Studio studio(answers(json(one_image)));
     const std::uint64_t id = studio.provider.subscribe_request(
         [](const JsonObject&, const ImagesModel&) { throw std::runtime_error("boom"); });
@@ -342,7 +342,7 @@ TEST(Images, AnObserverThatThrowsDoesNotFailTheCall) {
     studio.provider.unsubscribe(id);
 }
 
-TEST(Images, CostWhatTheModelSays) {
+TEST(Images, Cost_FollowsThePriceOfTheModel) {
     AssistantImages drawn;
     drawn.output = {ImageContent{.source = "QUJD"}, ImageContent{.source = "QUJD"}};
     drawn.metadata["size"] = "1000x500";
@@ -357,7 +357,7 @@ TEST(Images, CostWhatTheModelSays) {
     EXPECT_FALSE(cost_of(drawn, model));
 }
 
-TEST(Images, FauxDrawsForTests) {
+TEST(Images, FauxProvider_DrawsForTests) {
     FauxImagesProvider faux;
     ImagesContext context = teapot();
     context.n = 3;
@@ -366,7 +366,7 @@ TEST(Images, FauxDrawsForTests) {
     EXPECT_THROW(run(broken.generate_images(broken.model("m"), context)), std::runtime_error);
 }
 
-TEST(Base64, ReturnsTheBytesOrThrows) {
+TEST(Base64, Decode_ReturnsTheBytesOrThrows) {
     EXPECT_EQ(detail::from_base64(""), "");
     EXPECT_EQ(detail::from_base64("QQ=="), "A");
     EXPECT_EQ(detail::from_base64("QUI="), "AB");

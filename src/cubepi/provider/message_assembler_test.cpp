@@ -13,7 +13,7 @@ AssistantMessage head() {
     return message;
 }
 
-TEST(MessageAssembler, BuildsInterleavedBlocks) {
+TEST(MessageAssembler, InterleavedBlocks_AreBuilt) {
     MessageAssembler answer(head());
     answer.start();
     const std::int32_t text = answer.text_start().content_index;
@@ -35,7 +35,7 @@ TEST(MessageAssembler, BuildsInterleavedBlocks) {
 }
 
 // Beyond the first page of the log, so that a block is found by its position.
-TEST(MessageAssembler, BuildsABlockFromItsOwnEntries) {
+TEST(MessageAssembler, Block_IsBuiltFromItsOwnEntries) {
     MessageAssembler answer(head());
     answer.start();
     const std::int32_t text = answer.text_start().content_index;
@@ -65,7 +65,7 @@ TEST(MessageAssembler, BuildsABlockFromItsOwnEntries) {
     EXPECT_EQ(message.tool_calls()[1]->arguments.at("n").as_array().size(), 300u);
 }
 
-TEST(MessageAssembler, RefusesMoreCallsThanTheLimit) {
+TEST(MessageAssembler, CallsBeyondTheLimit_AreRefused) {
     MessageAssembler answer(head());
     answer.start();
     for (std::size_t i = 0; i < MessageAssembler::max_tool_calls; ++i) {
@@ -84,7 +84,7 @@ TEST(MessageAssembler, RefusesMoreCallsThanTheLimit) {
     EXPECT_EQ(message.tool_calls().size(), MessageAssembler::max_tool_calls);
 }
 
-TEST(MessageAssembler, D10_PartialsNeverChange) {
+TEST(MessageAssembler, D10_Partials_NeverChange) {
     MessageAssembler answer(head());
     answer.start();
     const std::int32_t text = answer.text_start().content_index;
@@ -95,7 +95,7 @@ TEST(MessageAssembler, D10_PartialsNeverChange) {
     EXPECT_EQ(first.delta, "one");
 }
 
-TEST(MessageAssembler, D4_IncompleteArgumentsAreStoredAsRawArguments) {
+TEST(MessageAssembler, D4_IncompleteArguments_AreStoredAsRawArguments) {
     MessageAssembler answer(head());
     answer.start();
     const std::int32_t call = answer.toolcall_start("c1", "add").content_index;
@@ -107,7 +107,7 @@ TEST(MessageAssembler, D4_IncompleteArgumentsAreStoredAsRawArguments) {
     EXPECT_EQ(*made.extra.find("raw_arguments"), Json(R"({"a": 1, "b": "x)"));
 }
 
-TEST(MessageAssembler, D9_AnErrorKeepsWhatWasStreamed) {
+TEST(MessageAssembler, D9_Error_KeepsTheStreamedContent) {
     MessageAssembler answer(head());
     answer.start();
     const std::int32_t text = answer.text_start().content_index;
@@ -127,7 +127,7 @@ TEST(MessageAssembler, D9_AnErrorKeepsWhatWasStreamed) {
     EXPECT_EQ(*std::get<ToolCall>(message.content[1]).extra.find("raw_arguments"), Json(R"({"a")"));
 }
 
-TEST(MessageAssembler, D34_AbortDropsTheCallThatStreams) {
+TEST(MessageAssembler, D34_Abort_DropsTheStreamingCall) {
     MessageAssembler answer(head());
     answer.start();
     answer.toolcall_start("c1", "add");
@@ -143,7 +143,7 @@ TEST(MessageAssembler, D34_AbortDropsTheCallThatStreams) {
     EXPECT_FALSE(message.error);
 }
 
-TEST(MessageAssembler, D13_ExtrasOfABlockAreMergedAtItsEnd) {
+TEST(MessageAssembler, D13_ExtrasOfBlock_AreMergedAtItsEnd) {
     MessageAssembler answer(head());
     answer.start();
     LazyObject before;
@@ -159,7 +159,7 @@ TEST(MessageAssembler, D13_ExtrasOfABlockAreMergedAtItsEnd) {
     EXPECT_EQ(*block.extra.find("signature"), Json("s"));
 }
 
-TEST(MessageAssembler, ErrorBeforeTheStartHasNoContent) {
+TEST(MessageAssembler, ErrorBeforeTheStart_HasNoContent) {
     MessageAssembler answer(head());
     EXPECT_FALSE(answer.started());
     const StreamEvent event = answer.error("no");
@@ -168,7 +168,7 @@ TEST(MessageAssembler, ErrorBeforeTheStartHasNoContent) {
     EXPECT_EQ(event.partial.get().model_id, "x");
 }
 
-TEST(MessageAssembler, NamesOfCallsAreValidFromTheirStart) {
+TEST(MessageAssembler, CallNames_AreValidFromTheStart) {
     const std::vector<std::pair<std::string, std::string>> names{
         {"read", "read"},
         {" read\n", "read"},
@@ -198,7 +198,7 @@ TEST(MessageAssembler, NamesOfCallsAreValidFromTheirStart) {
     }
 }
 
-TEST(MessageAssembler, AnAnswerThatNeedsTooMuchMemoryEndsWithItsBeginning) {
+TEST(MessageAssembler, OversizedAnswer_EndsWithItsBeginning) {
     constexpr std::size_t limit = 1000 * 1000;
     MessageAssembler answer(head(), limit);
     answer.start();
@@ -227,7 +227,7 @@ TEST(MessageAssembler, AnAnswerThatNeedsTooMuchMemoryEndsWithItsBeginning) {
     EXPECT_TRUE(message.tool_calls().empty()) << "its arguments were still streaming (D34)";
 }
 
-TEST(MessageAssembler, RetainsOnlyTheBeginningOfALongText) {
+TEST(MessageAssembler, LongText_KeepsOnlyItsBeginning) {
     MessageAssembler answer(head(), 1000 * 1000);
     answer.start();
     const std::int32_t text = answer.text_start().content_index;
@@ -245,7 +245,7 @@ TEST(MessageAssembler, RetainsOnlyTheBeginningOfALongText) {
     EXPECT_TRUE(message.text().ends_with("\u00FC"));
 }
 
-TEST(MessageAssembler, ArgumentsThatWouldBeLargeAsJsonAreRefusedBeforeTheyAreParsed) {
+TEST(MessageAssembler, OversizedArguments_AreRefusedBeforeParsing) {
     MessageAssembler answer(head(), std::size_t{8} << 20U);
     answer.start();
     const std::int32_t call = answer.toolcall_start("c1", "f").content_index;
@@ -255,7 +255,7 @@ TEST(MessageAssembler, ArgumentsThatWouldBeLargeAsJsonAreRefusedBeforeTheyArePar
     EXPECT_THROW(answer.toolcall_end(call), LimitReachedError);
 }
 
-TEST(MessageAssembler, MoreBlocksThanAnyModelSendsAreRefused) {
+TEST(MessageAssembler, BlocksBeyondTheLimit_AreRefused) {
     MessageAssembler answer(head());
     answer.start();
     for (std::size_t i = 0; i < MessageAssembler::max_blocks; ++i) answer.text_start();

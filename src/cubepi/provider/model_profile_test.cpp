@@ -35,7 +35,7 @@ PayloadPreview preview(const Asked& asked, std::string_view url = {}) {
 
 class Reasoning : public ::testing::TestWithParam<Asked> {};
 
-TEST_P(Reasoning, D14_UsesTheFormOfTheModelAndReportsWhatItDoesNotSupport) {
+TEST_P(Reasoning, D14_Reasoning_UsesModelFormAndReportsUnsupportedSettings) {
     const Asked& asked = GetParam();
     const PayloadPreview got = preview(asked);
     EXPECT_EQ(boost::json::serialize(got.payload), asked.sent) << asked.model;
@@ -91,7 +91,7 @@ INSTANTIATE_TEST_SUITE_P(
               R"({"thinking":{"type":"disabled"}})", false},
         Asked{claude, "claude-3-5-haiku-latest", on, medium, R"({})", true}));
 
-TEST(ModelProfile, CompatibleServersSpellReasoningInTheirOwnWays) {
+TEST(ModelProfile, CompatibleServers_HaveTheirOwnReasoningFields) {
     const auto at = [](std::string_view url, std::string_view model, ReasoningMode mode) {
         const PayloadPreview got = preview({chat, model, mode, high, {}, false}, url);
         return boost::json::serialize(got.payload);
@@ -112,7 +112,7 @@ TEST(ModelProfile, CompatibleServersSpellReasoningInTheirOwnWays) {
               "reasoning_content");
 }
 
-TEST(ModelProfile, AFamilyEndsAtItsMarks) {
+TEST(ModelProfile, FamilyName_EndsAtItsMarks) {
     EXPECT_EQ(model_profile(chat, "gpt-5-mini").family, "gpt-5");
     EXPECT_EQ(model_profile(chat, "gpt-5.1-codex-max").family, "gpt-5.1-codex-max");
     EXPECT_EQ(model_profile(chat, "gpt-5.9").family, "gpt-5.");
@@ -122,7 +122,7 @@ TEST(ModelProfile, AFamilyEndsAtItsMarks) {
     EXPECT_FALSE(model_profile(chat, "qwen3:8b").known());
 }
 
-TEST(ModelProfile, EachModelOfTheTableCanBeAskedEverything) {
+TEST(ModelProfile, EachModelOfTheTable_AcceptsEverySetting) {
     for (const detail::ProfileRow& row : detail::profile_rows()) {
         for (const ModelApi api : {chat, responses, claude}) {
             const ModelProfile profile = model_profile(api, row.id);
@@ -143,7 +143,7 @@ TEST(ModelProfile, EachModelOfTheTableCanBeAskedEverything) {
     }
 }
 
-TEST(ModelProfile, WhatTheCallerSaysComesBeforeTheTable) {
+TEST(ModelProfile, CallerSettings_TakePrecedenceOverTheTable) {
     CapabilityDescriptor provider;
     provider.max_tokens_field = "provider_limit";
     std::map<std::string, CapabilityDescriptor> by_id;
@@ -165,7 +165,7 @@ TEST(ModelProfile, WhatTheCallerSaysComesBeforeTheTable) {
     EXPECT_TRUE(holds.reasons);
 }
 
-TEST(ModelProfile, WhoSaysThatAModelReasonsIsBelieved) {
+TEST(ModelProfile, ModelDeclaredAsReasoning_IsTrusted) {
     const CapabilityDescriptor none;
     const std::map<std::string, CapabilityDescriptor> no_overrides;
     Model model;
@@ -177,7 +177,7 @@ TEST(ModelProfile, WhoSaysThatAModelReasonsIsBelieved) {
               R"({"reasoning_effort":"medium"})");
 }
 
-TEST(ModelProfile, SummariesAreAskedWhereTheyExist) {
+TEST(ModelProfile, Summaries_AreRequestedWhereTheyExist) {
     ReasoningControl asked = control(on, high);
     asked.summary = ReasoningSummary::automatic;
     const auto sent = [&](ModelApi api, std::string_view model) {
@@ -194,7 +194,7 @@ TEST(ModelProfile, SummariesAreAskedWhereTheyExist) {
     EXPECT_EQ(chat_asked.notices.size(), 1U);
 }
 
-TEST(PreviewPayload, ReturnsOnlyWhatChanges) {
+TEST(PreviewPayload, Preview_ReturnsOnlyChangedFields) {
     JsonObject base;
     base["model"] = "gpt-5.1";
     base["reasoning_effort"] = "high";
@@ -205,13 +205,13 @@ TEST(PreviewPayload, ReturnsOnlyWhatChanges) {
     EXPECT_EQ(base["reasoning_effort"], Json("high"));
 }
 
-TEST(PreviewPayload, ThrowsWhereThePolicySaysSo) {
+TEST(PreviewPayload, ErrorPolicy_ThrowsForUnsupportedModes) {
     CapabilityDescriptor capability;
     capability.reasoning.emplace().unsupported_mode_policy = UnsupportedModePolicy::error;
     EXPECT_THROW(preview_payload(capability, control(on)), Error);
 }
 
-TEST(PreviewRequest, ShowsTheWholeBodyWithoutSendingIt) {
+TEST(PreviewRequest, Preview_ShowsTheWholeBodyWithoutSendingIt) {
     const OpenAIProvider provider({.extra_body = {{"service_tier", "flex"}}});
     Model model;
     model.id = "gpt-5.1";
@@ -228,7 +228,7 @@ TEST(PreviewRequest, ShowsTheWholeBodyWithoutSendingIt) {
     EXPECT_EQ(got.notices[0].details.at("field"), Json("temperature"));
 }
 
-TEST(PreviewRequest, IsThereForEachProtocol) {
+TEST(PreviewRequest, EachProtocol_HasAPreview) {
     Model model;
     model.id = "claude-opus-5-5";
     model.max_tokens = 100;
@@ -242,13 +242,13 @@ TEST(PreviewRequest, IsThereForEachProtocol) {
                     .payload.contains("input"));
 }
 
-TEST(PreviewRequest, SaysWhenItCannot) {
+TEST(PreviewRequest, ProviderWithoutPreview_IsAnError) {
     const FauxProvider faux;
     EXPECT_THROW(preview_request(faux.model("m"), {user_message("Hi")}), Error);
     EXPECT_THROW(preview_request(BoundModel(), {user_message("Hi")}), Error);
 }
 
-TEST(LintCapability, FindsWhatCanNeverWork) {
+TEST(LintCapability, ImpossibleSettings_AreFound) {
     CapabilityDescriptor capability;
     ReasoningCapability& reasoning = capability.reasoning.emplace();
     write_at_path(reasoning.mode_payloads[on], "thinking.type", "enabled");
@@ -265,7 +265,7 @@ TEST(LintCapability, FindsWhatCanNeverWork) {
     EXPECT_EQ(lint_capability(capability, claude).size(), 4U);
 }
 
-TEST(Temperature, D14_IsLeftOutAloudWhileTheModelReasons) {
+TEST(Temperature, D14_ReasoningModel_OmitsItWithANotice) {
     const TemperatureSpec spec = model_profile(chat, "gpt-5.1").capability.temperature;
     JsonObject reasoning;
     EXPECT_EQ(apply_temperature(reasoning, spec, 0.5, true).size(), 1U);
@@ -280,7 +280,7 @@ TEST(Temperature, D14_IsLeftOutAloudWhileTheModelReasons) {
     EXPECT_EQ(hot["temperature"], Json(1.0));
 }
 
-TEST(AsksToReason, ReadsEachSpelling) {
+TEST(AsksToReason, EachSpelling_IsRead) {
     const auto asks = [](std::string_view text) {
         return asks_to_reason(boost::json::parse(text).as_object());
     };

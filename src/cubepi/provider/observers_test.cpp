@@ -26,7 +26,7 @@ FauxProvider faux_with(const char* text) {
     return faux;
 }
 
-TEST(Observers, SeeRequestEventsAndAnswer) {
+TEST(Observers, Observers_SeeRequestEventsAndAnswer) {
     FauxProvider faux = faux_with("Hi");
     std::string log;
     faux.subscribe_request([&](const RequestPayload& payload, const ProviderCall&) {
@@ -44,7 +44,7 @@ TEST(Observers, SeeRequestEventsAndAnswer) {
     EXPECT_EQ(log, "request:m start text_start text_delta text_end done response:Hi body");
 }
 
-TEST(Observers, D39_WhatTheyThrowIsANotice) {
+TEST(Observers, D39_ObserverException_IsANotice) {
     FauxProvider faux = faux_with("Hi");
     faux.subscribe_request(
         [](const RequestPayload&, const ProviderCall&) { throw std::runtime_error("one"); });
@@ -57,7 +57,7 @@ TEST(Observers, D39_WhatTheyThrowIsANotice) {
     EXPECT_NE(events[0].notice->text.find("one"), std::string::npos);
 }
 
-TEST(Observers, MayDetachThemselves) {
+TEST(Observers, Observers_MayDetachThemselves) {
     FauxProvider faux = faux_with("Hi");
     int seen = 0;
     ObserverHandle handle;
@@ -70,7 +70,7 @@ TEST(Observers, MayDetachThemselves) {
     EXPECT_EQ(seen, 1);
 }
 
-TEST(Observers, ADroppedStreamIsAnsweredOnce) {
+TEST(Observers, DroppedStream_IsAnsweredOnce) {
     FauxProvider faux = faux_with("Hi");
     int answers = 0;
     faux.subscribe_response([&](const ProviderOutcome& told, const ProviderCall&) {
@@ -84,7 +84,7 @@ TEST(Observers, ADroppedStreamIsAnsweredOnce) {
     EXPECT_EQ(answers, 1);
 }
 
-TEST(Observers, D70_ReceiveOneCallWithItsRunMessageAndPurpose) {
+TEST(Observers, D70_Call_NamesItsRunMessageAndPurpose) {
     FauxProvider faux = faux_with("Hi");
     std::vector<std::string> ids;
     faux.subscribe_request([&](const RequestPayload&, const ProviderCall& call) {
@@ -128,7 +128,7 @@ private:
     static Task<> answer(StreamWriter& out) { co_await out.text("Hi"); }
 };
 
-TEST(Observers, ReceiveTheRequestOfAProviderThatDoesNotAnnounceIt) {
+TEST(Observers, UnannouncedRequest_IsReceivedAnyway) {
     for (const bool async : {false, true}) {
         const auto silent = std::make_shared<Silent>();
         std::string log;
@@ -153,7 +153,7 @@ TEST(Observers, ReceiveTheRequestOfAProviderThatDoesNotAnnounceIt) {
     }
 }
 
-TEST(Observers, D70_AModelNamesItsProvidersOnceEach) {
+TEST(Observers, D70_Model_NamesEachProviderOnce) {
     const FauxProvider first = faux_with("a");
     const FauxProvider second = faux_with("b");
     const FallbackBoundModel inner({first.model("x"), second.model("y")});
@@ -163,7 +163,7 @@ TEST(Observers, D70_AModelNamesItsProvidersOnceEach) {
     EXPECT_TRUE(providers_of(BoundModel()).empty());
 }
 
-TEST(Observers, D70_CallsOfAChainAreNumbered) {
+TEST(Observers, D70_CallsOfAChain_AreNumbered) {
     FauxProvider broken = faux_with("unused");
     ErrorInfo info;
     info.code = ErrorCode::unavailable;

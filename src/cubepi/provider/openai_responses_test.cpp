@@ -108,7 +108,7 @@ void replace(MessageList& messages, std::size_t index, Message by) {
     messages = changed;
 }
 
-TEST(OpenAIResponsesProvider, SendsOneRequestAndStreamsTheAnswer) {
+TEST(OpenAIResponsesProvider, Call_SendsOneRequestAndStreamsTheAnswer) {
     Fixture it({answer("r1", "Hi")});
     const auto events = it.turn("x");
     EXPECT_EQ(spelled(events), "start text_start text_delta(Hi) text_end done");
@@ -122,7 +122,7 @@ TEST(OpenAIResponsesProvider, SendsOneRequestAndStreamsTheAnswer) {
     EXPECT_FALSE(message.extra.find("server_state"));
 }
 
-TEST(OpenAIResponsesProvider, AMissingKeyNamesWhatToDo) {
+TEST(OpenAIResponsesProvider, MissingKey_NamesTheRemedy) {
     Fixture it({}, {.base_url = "https://example.com/v1"});
     auto keyless = OpenAIResponsesProvider({.base_url = "https://example.com/v1"});
     MessageList messages{user_message("x")};
@@ -136,7 +136,7 @@ TEST(OpenAIResponsesProvider, AMissingKeyNamesWhatToDo) {
     EXPECT_THROW(OpenAIResponsesProvider({.base_url = "example.com"}), Error);
 }
 
-TEST(OpenAIResponsesProvider, D15_AFailedResponseBeforeContentIsRetried) {
+TEST(OpenAIResponsesProvider, D15_FailureBeforeContent_IsRetried) {
     const std::string failed =
         R"({"type":"response.failed","response":{"id":"r0","status":"failed","error":{"code":"server_error","message":"oops"}}})";
     Fixture it({MemoryResponse(200).with_event(response("r0", "created", "")).with_event(failed),
@@ -146,7 +146,7 @@ TEST(OpenAIResponsesProvider, D15_AFailedResponseBeforeContentIsRetried) {
     EXPECT_EQ(events.back().partial.get().response_id, "r1");
 }
 
-TEST(OpenAIResponsesProvider, D9_AFailureAfterContentKeepsIt) {
+TEST(OpenAIResponsesProvider, D9_FailureAfterContent_KeepsTheContent) {
     Fixture it(
         {MemoryResponse(200)
              .with_event(response("r1", "created", ""))
@@ -162,7 +162,7 @@ TEST(OpenAIResponsesProvider, D9_AFailureAfterContentKeepsIt) {
     EXPECT_EQ(message.response_id, "");
 }
 
-TEST(OpenAIResponsesProvider, D13_ReasoningThatTheEndpointCannotReadIsLeftOut) {
+TEST(OpenAIResponsesProvider, D13_RejectedReasoning_IsOmittedOnRetry) {
     const std::string item =
         R"({"id":"rs_1","type":"reasoning","summary":[],"encrypted_content":"gAAA"})";
     Fixture it(
@@ -184,7 +184,7 @@ TEST(OpenAIResponsesProvider, D13_ReasoningThatTheEndpointCannotReadIsLeftOut) {
         EXPECT_FALSE(sent.as_object().contains("encrypted_content"));
 }
 
-TEST(OpenAIResponsesProvider, D57_OnlyWhatIsNewIsSentWhileTheServerHasTheRest) {
+TEST(OpenAIResponsesProvider, D57_ServerHasHistory_OnlyNewMessagesAreSent) {
     Fixture it({answer("r1", "One"), answer("r2", "Two"), call("r3"), answer("r4", "Four")},
                stateful());
     it.turn("a");
@@ -209,7 +209,7 @@ TEST(OpenAIResponsesProvider, D57_OnlyWhatIsNewIsSentWhileTheServerHasTheRest) {
         boost::json::parse(R"([{"type":"function_call_output","call_id":"c1","output":"3"}])"));
 }
 
-TEST(OpenAIResponsesProvider, D57_StillHoldsAfterStoringAndLoading) {
+TEST(OpenAIResponsesProvider, D57_LoadedMessages_StillReferToTheResponse) {
     Fixture it({answer("r1", "One"), answer("r2", "Two")}, stateful());
     it.turn("a");
     MessageList loaded;
@@ -223,7 +223,7 @@ TEST(OpenAIResponsesProvider, D57_StillHoldsAfterStoringAndLoading) {
     EXPECT_TRUE(it.refers(1));
 }
 
-TEST(OpenAIResponsesProvider, D57_AnEditSendsTheWholeHistory) {
+TEST(OpenAIResponsesProvider, D57_EditedHistory_IsSentWhole) {
     Fixture it({answer("r1", "One"), answer("r2", "Two"), answer("r3", "Three")}, stateful());
     it.turn("a");
     replace(it.messages, 0, user_message("A, edited"));
@@ -237,7 +237,7 @@ TEST(OpenAIResponsesProvider, D57_AnEditSendsTheWholeHistory) {
     EXPECT_FALSE(it.refers(2));
 }
 
-TEST(OpenAIResponsesProvider, D57_ACompactionSendsTheWholeHistory) {
+TEST(OpenAIResponsesProvider, D57_CompactedHistory_IsSentWhole) {
     Fixture it(
         {answer("r1", "One"), answer("r2", "Two"), answer("r3", "Three"), answer("r4", "Four")},
         stateful());
@@ -255,7 +255,7 @@ TEST(OpenAIResponsesProvider, D57_ACompactionSendsTheWholeHistory) {
     EXPECT_EQ(it.body(3).at("previous_response_id"), Json("r3"));
 }
 
-TEST(OpenAIResponsesProvider, D57_ARepairSendsTheWholeHistory) {
+TEST(OpenAIResponsesProvider, D57_RepairedHistory_IsSentWhole) {
     Fixture it({call("r1"), answer("r2", "Two"), call("r3"), answer("r4", "Four")}, stateful());
     it.turn("a");
     // The call has no result: the request says so.
@@ -275,7 +275,7 @@ TEST(OpenAIResponsesProvider, D57_ARepairSendsTheWholeHistory) {
     EXPECT_FALSE(it.refers(3));
 }
 
-TEST(OpenAIResponsesProvider, D57_AFailoverSendsTheWholeHistory) {
+TEST(OpenAIResponsesProvider, D57_Failover_SendsTheWholeHistory) {
     Fixture it({answer("r1", "One"), answer("r2", "Two")}, stateful());
     it.turn("a");
     it.messages.push_back(user_message("b"));
@@ -288,7 +288,7 @@ TEST(OpenAIResponsesProvider, D57_AFailoverSendsTheWholeHistory) {
     EXPECT_EQ(it.body(1).at("input").as_array().size(), 5u);
 }
 
-TEST(OpenAIResponsesProvider, D57_AnAnswerThatWasCutOffSendsTheWholeHistory) {
+TEST(OpenAIResponsesProvider, D57_TruncatedAnswer_SendsTheWholeHistory) {
     Fixture it(
         {answer("r1", "One"),
          MemoryResponse(200)
@@ -302,7 +302,7 @@ TEST(OpenAIResponsesProvider, D57_AnAnswerThatWasCutOffSendsTheWholeHistory) {
     EXPECT_FALSE(it.refers(2));
 }
 
-TEST(OpenAIResponsesProvider, D57_AnotherEndpointSendsTheWholeHistory) {
+TEST(OpenAIResponsesProvider, D57_OtherEndpoint_ReceivesTheWholeHistory) {
     Fixture it({answer("r1", "One")}, stateful());
     it.turn("a");
     Fixture other({answer("r2", "Two")},
@@ -312,7 +312,7 @@ TEST(OpenAIResponsesProvider, D57_AnotherEndpointSendsTheWholeHistory) {
     EXPECT_FALSE(other.refers(0));
 }
 
-TEST(OpenAIResponsesProvider, D57_AResponseThatTheEndpointForgotSendsTheWholeHistory) {
+TEST(OpenAIResponsesProvider, D57_ForgottenResponse_SendsTheWholeHistory) {
     Fixture it(
         {answer("r1", "One"),
          refusal(400, "previous_response_not_found", "Previous response with id 'r1' not found."),
@@ -337,7 +337,7 @@ Task<std::optional<JsonObject>> with_one_item_more(JsonObject body, Model) {
     co_return changed;
 }
 
-TEST(OpenAIResponsesProvider, D57_WhatAHookPutInIsNotTakenForTheHistory) {
+TEST(OpenAIResponsesProvider, D57_PayloadChangedByHook_SendsTheWholeHistory) {
     Fixture it({answer("r1", "One"), answer("r2", "Two")}, stateful());
     it.turn("a", StreamOptions().on_payload(with_one_item_more));
     EXPECT_EQ(it.body(0).at("input").as_array().size(), 2u);
@@ -345,7 +345,7 @@ TEST(OpenAIResponsesProvider, D57_WhatAHookPutInIsNotTakenForTheHistory) {
     EXPECT_FALSE(it.refers(1));
 }
 
-TEST(OpenAIResponsesProvider, ShowsARequestWithoutSendingIt) {
+TEST(OpenAIResponsesProvider, Preview_ShowsTheRequestWithoutSendingIt) {
     Fixture it({});
     const PayloadPreview shown = preview_request(
         it.provider->model("gpt-4.1"), MessageList{user_message("x")}, "Be brief.", {}, {});
@@ -353,7 +353,7 @@ TEST(OpenAIResponsesProvider, ShowsARequestWithoutSendingIt) {
     EXPECT_TRUE(it.transport->requests().empty());
 }
 
-TEST(OpenAIResponsesProvider, TakesAFormForItsAnswersUnlessToldOtherwise) {
+TEST(OpenAIResponsesProvider, ResponseFormat_IsAcceptedUnlessDisabled) {
     Model model;
     model.id = "gpt-4.1";
     Fixture it({});
@@ -364,7 +364,7 @@ TEST(OpenAIResponsesProvider, TakesAFormForItsAnswersUnlessToldOtherwise) {
     EXPECT_FALSE(old.provider->takes_response_format(model));
 }
 
-TEST(OpenAIResponsesProvider, ObserversSeeAResponse) {
+TEST(OpenAIResponsesProvider, Observers_ReceiveAResponse) {
     Fixture it({answer("r1", "Hi")});
     JsonObject seen;
     const ObserverHandle handle =
@@ -377,7 +377,7 @@ TEST(OpenAIResponsesProvider, ObserversSeeAResponse) {
 }
 
 // The programs of examples/ send requests with such a model.
-TEST(OpenAIResponsesProvider, AModelOfTheEnvironment) {
+TEST(OpenAIResponsesProvider, BaseUrlInEnvironment_IsValidated) {
     setenv("OPENAI_BASE_URL", "localhost:8080", 1);
     EXPECT_THROW(openai_responses_model("m"), Error);
     setenv("OPENAI_BASE_URL", "http://localhost:8080/v1", 1);

@@ -54,7 +54,7 @@ struct Fixture : MemoryEndpoint {
     std::shared_ptr<OpenAIProvider> provider;
 };
 
-TEST(OpenAIProvider, SendsOneRequestAndStreamsTheAnswer) {
+TEST(OpenAIProvider, Call_SendsOneRequestAndStreamsTheAnswer) {
     Fixture it({answer("Hi")});
     const auto events = it.events();
     EXPECT_EQ(spelled(events), "start text_start text_delta(Hi) text_end done");
@@ -70,7 +70,7 @@ TEST(OpenAIProvider, SendsOneRequestAndStreamsTheAnswer) {
     EXPECT_EQ(it.transport->open_exchanges(), 0u);
 }
 
-TEST(OpenAIProvider, D14_InvalidUtf8IsReplacedWithANotice) {
+TEST(OpenAIProvider, D14_InvalidUtf8_IsReplacedWithANotice) {
     Fixture it({answer("Hi")});
     MessageList messages{user_message("a\xFF z")};
     MessageStream stream = it.provider->model("gpt-4.1").stream(
@@ -82,13 +82,13 @@ TEST(OpenAIProvider, D14_InvalidUtf8IsReplacedWithANotice) {
     EXPECT_NE(body.find("a\xEF\xBF\xBD z"), std::string::npos) << body;
 }
 
-TEST(OpenAIProvider, SendsNothingBeforeTheFirstPull) {
+TEST(OpenAIProvider, StreamWithoutPull_SendsNothing) {
     Fixture it({answer("Hi")});
     const MessageStream stream = it.stream();
     EXPECT_TRUE(it.transport->requests().empty());
 }
 
-TEST(OpenAIProvider, D15_RetriesBeforeContentAndSaysSo) {
+TEST(OpenAIProvider, D15_FailureBeforeContent_IsRetriedWithANotice) {
     Fixture it({refusal(503), refusal(429).with_header("retry-after-ms", "40"), answer("Hi")});
     const auto began = it.clock->now();
     const auto events = it.events();
@@ -100,7 +100,7 @@ TEST(OpenAIProvider, D15_RetriesBeforeContentAndSaysSo) {
     EXPECT_GE(it.clock->now() - began, 375ms);
 }
 
-TEST(OpenAIProvider, D15_FailsAfterTheRetries) {
+TEST(OpenAIProvider, D15_ExhaustedRetries_FailTheCall) {
     Fixture it({refusal(500), refusal(500), refusal(500)});
     const auto events = it.events();
     EXPECT_EQ(spelled(events), "notice(retry) notice(retry) error");
@@ -112,7 +112,7 @@ TEST(OpenAIProvider, D15_FailsAfterTheRetries) {
               "again (after 2 retries)");
 }
 
-TEST(OpenAIProvider, D15_WhatFailsForGoodIsNotRetried) {
+TEST(OpenAIProvider, D15_PermanentFailure_IsNotRetried) {
     Fixture it({refusal(401)});
     EXPECT_EQ(spelled(it.events()), "error");
     Fixture told(
@@ -122,7 +122,7 @@ TEST(OpenAIProvider, D15_WhatFailsForGoodIsNotRetried) {
     EXPECT_EQ(events[0].partial.get().error->retry_after, 3600);
 }
 
-TEST(OpenAIProvider, D15_ConnectFailuresAndEmptyAnswersAreRetried) {
+TEST(OpenAIProvider, D15_ConnectFailuresAndEmptyAnswers_AreRetried) {
     Fixture it({MemoryResponse::failing(
                     NetworkError(ErrorCode::connect, "h:443", true, "h:443: connection refused")),
                 MemoryResponse(200),
@@ -134,7 +134,7 @@ TEST(OpenAIProvider, D15_ConnectFailuresAndEmptyAnswersAreRetried) {
     EXPECT_EQ(events.back().partial.get().error->code, ErrorCode::disconnected);
 }
 
-TEST(OpenAIProvider, D15_NeverAfterContent) {
+TEST(OpenAIProvider, D15_FailureAfterContent_IsNotRetried) {
     Fixture it({MemoryResponse(200)
                     .with_event(text_chunk("Hal"))
                     .with_failure(NetworkError(ErrorCode::disconnected, "h", true, "reset"))});
@@ -145,7 +145,7 @@ TEST(OpenAIProvider, D15_NeverAfterContent) {
     EXPECT_EQ(message.error->type, "ProviderUnavailable");
 }
 
-TEST(OpenAIProvider, D15_AnErrorInTheStreamBeforeContentIsRetried) {
+TEST(OpenAIProvider, D15_StreamErrorBeforeContent_IsRetried) {
     Fixture it({MemoryResponse(200).with_event(R"({"error":{"message":"overloaded","code":503}})"),
                 answer("Hi")});
     EXPECT_EQ(spelled(it.events()), "notice(retry) start text_start text_delta(Hi) text_end done");
@@ -159,7 +159,7 @@ TEST(OpenAIProvider, D15_AnErrorInTheStreamBeforeContentIsRetried) {
     EXPECT_EQ(events.back().partial.get().response_id, "r1");
 }
 
-TEST(OpenAIProvider, WhatBreaksAfterTheFinishReasonDoesNotMatter) {
+TEST(OpenAIProvider, FailureAfterFinishReason_IsIgnored) {
     Fixture it({MemoryResponse(200)
                     .with_event(text_chunk("Hi"))
                     .with_event(finish_chunk)
@@ -170,7 +170,7 @@ TEST(OpenAIProvider, WhatBreaksAfterTheFinishReasonDoesNotMatter) {
     EXPECT_EQ(spelled(silent.events()), "start text_start text_delta(Hi) text_end done");
 }
 
-TEST(OpenAIProvider, D16_KeepAlivesDoNotRestartTheIdleTimeout) {
+TEST(OpenAIProvider, D16_KeepAlives_DoNotRestartTheIdleTimeout) {
     Fixture it({MemoryResponse(200)
                     .with_event(text_chunk("a"))
                     .with_delay(100s)
@@ -188,7 +188,7 @@ TEST(OpenAIProvider, D16_KeepAlivesDoNotRestartTheIdleTimeout) {
     EXPECT_EQ(it.transport->open_exchanges(), 0u);
 }
 
-TEST(OpenAIProvider, D16_ContentRestartsTheIdleTimeout) {
+TEST(OpenAIProvider, D16_Content_RestartsTheIdleTimeout) {
     Fixture it({MemoryResponse(200)
                     .with_event(text_chunk("a"))
                     .with_delay(100s)
@@ -200,7 +200,7 @@ TEST(OpenAIProvider, D16_ContentRestartsTheIdleTimeout) {
     EXPECT_EQ(it.events().back().partial.get().text(), "abc");
 }
 
-TEST(OpenAIProvider, D16_TheClocksOfTheTransportAreNamed) {
+TEST(OpenAIProvider, D16_Timeouts_ArePassedToTheTransport) {
     Fixture it({MemoryResponse::never(), MemoryResponse::never(), MemoryResponse::never()});
     const auto events = it.events();
     EXPECT_EQ(events.back().partial.get().error->code, ErrorCode::timeout);
@@ -232,7 +232,7 @@ std::vector<StreamEvent> aborted_events(const Fixture& it) {
     return run(pull_and_abort(std::move(stream), stop, *it.clock, 0));
 }
 
-TEST(OpenAIProvider, D7_AbortsInEveryPhase) {
+TEST(OpenAIProvider, D7_AbortInAnyPhase_ClosesTheExchange) {
     const auto expect_aborted = [](const Fixture& it, const std::string& before) {
         const auto events = aborted_events(it);
         EXPECT_EQ(spelled(events), before + "error");
@@ -274,7 +274,7 @@ private:
     std::shared_ptr<HttpTransport> inner_;
 };
 
-TEST(OpenAIProvider, D7_ABodyThatCannotBeInterruptedIsCancelled) {
+TEST(OpenAIProvider, D7_UninterruptibleBody_IsCancelled) {
     const auto begun = MemoryResponse(200).with_event(text_chunk("a")).with_stall();
     for (const bool abort : {true, false}) {
         Fixture it({begun});
@@ -289,7 +289,7 @@ TEST(OpenAIProvider, D7_ABodyThatCannotBeInterruptedIsCancelled) {
     }
 }
 
-TEST(OpenAIProvider, D7_AnAbortBeforeTheFirstPullSendsNothing) {
+TEST(OpenAIProvider, D7_AbortBeforeFirstPull_SendsNothing) {
     Fixture it({answer("Hi")});
     std::stop_source stop;
     stop.request_stop();
@@ -297,7 +297,7 @@ TEST(OpenAIProvider, D7_AnAbortBeforeTheFirstPullSendsNothing) {
     EXPECT_TRUE(it.transport->requests().empty());
 }
 
-TEST(OpenAIProvider, D7_AnAbortAtEachEventKeepsTheTextSoFar) {
+TEST(OpenAIProvider, D7_AbortAtAnyEvent_KeepsReceivedText) {
     for (std::size_t at = 1; at <= 5; ++at) {
         Fixture it({MemoryResponse(200)
                         .with_event(text_chunk("a"))
@@ -317,7 +317,7 @@ TEST(OpenAIProvider, D7_AnAbortAtEachEventKeepsTheTextSoFar) {
     }
 }
 
-TEST(OpenAIProvider, D34_AnAbortDropsTheCallThatStreams) {
+TEST(OpenAIProvider, D34_Abort_DropsTheStreamingCall) {
     Fixture it(
         {MemoryResponse(200)
              .with_event(
@@ -328,7 +328,7 @@ TEST(OpenAIProvider, D34_AnAbortDropsTheCallThatStreams) {
     EXPECT_FALSE(message.has_tool_calls());
 }
 
-TEST(OpenAIProvider, D7_CancellingTheConsumerClosesTheExchange) {
+TEST(OpenAIProvider, D7_CancelledConsumer_ClosesTheExchange) {
     Fixture it({MemoryResponse(200).with_event(text_chunk("a")).with_stall()});
     run([](const Fixture& on) -> Task<> {
         TaskScope scope(co_await this_executor, ScopePolicy::collect);
@@ -342,7 +342,7 @@ TEST(OpenAIProvider, D7_CancellingTheConsumerClosesTheExchange) {
     EXPECT_EQ(it.clock->pending_sleepers(), 0u);
 }
 
-TEST(OpenAIProvider, D7_DroppingTheStreamClosesTheExchange) {
+TEST(OpenAIProvider, D7_DroppedStream_ClosesTheExchange) {
     Fixture it({MemoryResponse(200).with_event(text_chunk("a")).with_stall()});
     {
         MessageStream stream = it.stream();
@@ -352,7 +352,7 @@ TEST(OpenAIProvider, D7_DroppingTheStreamClosesTheExchange) {
     EXPECT_EQ(it.transport->open_exchanges(), 0u);
 }
 
-TEST(OpenAIProvider, HooksSeeAndChangeTheRequestAndSeeTheAnswer) {
+TEST(OpenAIProvider, Hooks_ChangeTheRequestAndSeeTheAnswer) {
     Fixture it({refusal(503), answer("Hi")});
     std::string log;
     auto payload = [&log](JsonObject body, Model) -> Task<std::optional<JsonObject>> {
@@ -379,7 +379,7 @@ TEST(OpenAIProvider, HooksSeeAndChangeTheRequestAndSeeTheAnswer) {
     EXPECT_FALSE(sent.get_object().contains("extra_body"));
 }
 
-TEST(OpenAIProvider, ObserversSeeTheAnswerAsACompletion) {
+TEST(OpenAIProvider, Observers_ReceiveACompletion) {
     Fixture it({answer("Hi")});
     Json body;
     it.provider->subscribe_response(
@@ -389,7 +389,7 @@ TEST(OpenAIProvider, ObserversSeeTheAnswerAsACompletion) {
     EXPECT_EQ(body.at_pointer("/choices/0/message/content"), Json("Hi"));
 }
 
-TEST(OpenAIProvider, AThrowingHookFailsTheCall) {
+TEST(OpenAIProvider, ThrowingHook_FailsTheCall) {
     Fixture it({answer("Hi")});
     auto hook = [](JsonObject, Model) -> Task<std::optional<JsonObject>> {
         throw std::runtime_error("no");
@@ -400,7 +400,7 @@ TEST(OpenAIProvider, AThrowingHookFailsTheCall) {
     EXPECT_TRUE(it.transport->requests().empty());
 }
 
-TEST(OpenAIProvider, AnExceptionOfAHookIsNotTheEndpointsItIsNotRetriedAndKeepsItsCode) {
+TEST(OpenAIProvider, HookException_KeepsItsCodeWithoutRetry) {
     for (const ErrorCode code : {ErrorCode::disconnected, ErrorCode::rate_limited,
                                  ErrorCode::unavailable, ErrorCode::not_found}) {
         Fixture it({answer("Hi")});
@@ -416,7 +416,7 @@ TEST(OpenAIProvider, AnExceptionOfAHookIsNotTheEndpointsItIsNotRetriedAndKeepsIt
     }
 }
 
-TEST(OpenAIProvider, AMissingKeyIsAnErrorThatNamesTheVariable) {
+TEST(OpenAIProvider, MissingKey_NamesTheVariable) {
     Fixture it({answer("Hi")});
     OpenAIProvider keyless{OpenAIOptions()};
     MessageList messages{user_message("x")};
@@ -433,7 +433,7 @@ TEST(OpenAIProvider, AMissingKeyIsAnErrorThatNamesTheVariable) {
     EXPECT_EQ(it.transport->requests()[0].headers.find("authorization"), nullptr);
 }
 
-TEST(OpenAIProvider, D58_TheKeyIsInNoErrorText) {
+TEST(OpenAIProvider, D58_ErrorText_NeverContainsTheKey) {
     Fixture it(
         {refusal(401, R"({"error":{"message":"Incorrect API key provided: sk-secret-key."}})")});
     const std::string text = it.events().back().error_message();
@@ -441,7 +441,7 @@ TEST(OpenAIProvider, D58_TheKeyIsInNoErrorText) {
     EXPECT_NE(text.find("***"), std::string::npos);
 }
 
-TEST(OpenAIProvider, ABaseUrlMayHaveAQuery) {
+TEST(OpenAIProvider, QueryInBaseUrl_FollowsThePath) {
     Fixture it({answer("Hi")},
                {.base_url = "https://me.openai.azure.com/openai/v1?api-version=preview"});
     it.events();
@@ -451,7 +451,7 @@ TEST(OpenAIProvider, ABaseUrlMayHaveAQuery) {
 }
 
 // The programs of examples/ send requests with such a model.
-TEST(OpenAIProvider, AModelOfTheEnvironment) {
+TEST(OpenAIProvider, BaseUrlInEnvironment_IsValidated) {
     setenv("OPENAI_BASE_URL", "localhost:8080", 1);
     EXPECT_THROW(openai_model("m"), Error);
     setenv("OPENAI_BASE_URL", "http://localhost:8080/v1", 1);

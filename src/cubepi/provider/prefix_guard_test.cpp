@@ -40,7 +40,7 @@ std::string_view detail_of(const Notice& notice, std::string_view key) {
     return notice.details.at(key).as_string();
 }
 
-TEST(PrefixGuard, D56_AGrowingConversationIsNotABreak) {
+TEST(PrefixGuard, D56_GrowingConversation_IsNotABreak) {
     PrefixGuard guard;
     ModelRequest one = request({user_message("hi")});
     EXPECT_FALSE(guard.check(one));
@@ -52,7 +52,7 @@ TEST(PrefixGuard, D56_AGrowingConversationIsNotABreak) {
     EXPECT_FALSE(guard.check(one)) << "the same again";
 }
 
-TEST(PrefixGuard, D56_NamesTheBlockThatDiffersAndTheTokensItCosts) {
+TEST(PrefixGuard, D56_Break_NamesTheBlockAndItsTokens) {
     PrefixGuard guard;
     MessageList history{user_message(std::string(400, 'a'), "u1"),
                         answer(std::string(400, 'b'), 1000),
@@ -72,7 +72,7 @@ TEST(PrefixGuard, D56_NamesTheBlockThatDiffersAndTheTokensItCosts) {
     EXPECT_FALSE(guard.check(edited)) << "told once";
 }
 
-TEST(PrefixGuard, D56_ToolsComeBeforeTheSystemPromptAndThatBeforeMessages) {
+TEST(PrefixGuard, D56_Tools_PrecedeSystemPromptAndMessages) {
     PrefixGuard guard;
     const ModelRequest first = request({user_message("hi")});
     EXPECT_FALSE(guard.check(first));
@@ -96,7 +96,7 @@ TEST(PrefixGuard, D56_ToolsComeBeforeTheSystemPromptAndThatBeforeMessages) {
     EXPECT_EQ(detail_of(*found, "block"), "tools/2");
 }
 
-TEST(PrefixGuard, D56_WhatIsNotReadByTheModelDoesNotCount) {
+TEST(PrefixGuard, D56_FieldsUnreadByTheModel_DoNotCount) {
     PrefixGuard guard;
     UserMessage user;
     user.content.emplace_back(TextContent{.text = "hi"});
@@ -116,7 +116,7 @@ TEST(PrefixGuard, D56_WhatIsNotReadByTheModelDoesNotCount) {
     EXPECT_TRUE(guard.check(request({Message(stored)}))) << "the model reads the name";
 }
 
-TEST(PrefixGuard, D56_AShorterHistoryIsABreakWhereItEnds) {
+TEST(PrefixGuard, D56_ShorterHistory_IsABreakAtItsEnd) {
     PrefixGuard guard;
     const MessageList history{user_message("one", "u1"), answer("two"), user_message("three")};
     EXPECT_FALSE(guard.check(request(history)));
@@ -129,7 +129,7 @@ TEST(PrefixGuard, D56_AShorterHistoryIsABreakWhereItEnds) {
     EXPECT_EQ(detail_of(*found, "role"), "assistant");
 }
 
-TEST(PrefixGuard, AnotherModelHasAnotherCache) {
+TEST(PrefixGuard, OtherModel_HasAnotherCache) {
     PrefixGuard guard;
     EXPECT_FALSE(guard.check(request({user_message("hi")})));
     ModelRequest other = request({user_message("ho")});

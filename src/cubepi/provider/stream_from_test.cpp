@@ -30,7 +30,7 @@ ModelRequest request_of(std::string text) {
     return request;
 }
 
-TEST(StreamFrom, MakesAProviderOfACoroutine) {
+TEST(StreamFrom, Coroutine_BecomesAProvider) {
     Parrot parrot;
     EXPECT_EQ(spelled(all_events(parrot.stream(request_of("hello")))),
               "start thinking_start thinking_delta(What did they say?) thinking_end text_start "
@@ -38,7 +38,7 @@ TEST(StreamFrom, MakesAProviderOfACoroutine) {
               "text_delta(hello) text_end done");
 }
 
-TEST(StreamFrom, WritesToolCalls) {
+TEST(StreamFrom, Producer_WritesToolCalls) {
     const auto events = all_events(stream_from(request_of("x"), [](StreamWriter& out) -> Task<> {
         JsonObject arguments;
         arguments["a"] = 1;
@@ -60,7 +60,7 @@ TEST(StreamFrom, WritesToolCalls) {
     EXPECT_EQ(*message.usage->output_tokens, 3);
 }
 
-TEST(StreamFrom, D9_AThrowingProducerKeepsWhatItWrote) {
+TEST(StreamFrom, D9_ThrowingProducer_KeepsWrittenContent) {
     const auto events = all_events(stream_from(request_of("x"), [](StreamWriter& out) -> Task<> {
         co_await out.text("Hal");
         ErrorInfo info;
@@ -72,7 +72,7 @@ TEST(StreamFrom, D9_AThrowingProducerKeepsWhatItWrote) {
     EXPECT_EQ(events.back().partial.get().error->code, ErrorCode::rate_limited);
 }
 
-TEST(StreamFrom, TheProducerWaitsForTheConsumer) {
+TEST(StreamFrom, Producer_WaitsForTheConsumer) {
     auto written = std::make_shared<int>(0);
     MessageStream stream = stream_from(request_of("x"), [written](StreamWriter& out) -> Task<> {
         for (; *written < 100; ++*written) co_await out.text("x");
@@ -93,7 +93,7 @@ Task<> never(std::shared_ptr<bool> ended) {
     co_await event.wait();
 }
 
-TEST(StreamFrom, D7_AnAbortEndsTheProducer) {
+TEST(StreamFrom, D7_Abort_EndsTheProducer) {
     auto ended = std::make_shared<bool>(false);
     std::stop_source stop;
     ModelRequest request = request_of("x");
@@ -113,7 +113,7 @@ TEST(StreamFrom, D7_AnAbortEndsTheProducer) {
     EXPECT_TRUE(*ended);
 }
 
-TEST(StreamFrom, D7_DroppingTheStreamEndsTheProducer) {
+TEST(StreamFrom, D7_DroppedStream_EndsTheProducer) {
     auto ended = std::make_shared<bool>(false);
     run([](std::shared_ptr<bool> flag) -> Task<> {
         {

@@ -71,7 +71,7 @@ StructuredOutputError failure_of(const BoundModel& model, StructuredOptions opti
     throw std::runtime_error("there was no error");
 }
 
-TEST(Structured, AForcedToolCallWhereTheEndpointHasNoForms) {
+TEST(Structured, NoNativeFormat_ForcesAToolCall) {
     FauxProvider faux;
     ModelRequest seen;
     faux.set_responses({FauxStep([&seen](const ModelRequest& request) {
@@ -93,7 +93,7 @@ TEST(Structured, AForcedToolCallWhereTheEndpointHasNoForms) {
     EXPECT_EQ(weather.exchange[1].tool_result()->tool_call_id, "c1");
 }
 
-TEST(Structured, TheEndpointsOwnModeWhereThereIsOne) {
+TEST(Structured, NativeFormat_IsUsedWhereAvailable) {
     Native native;
     native.faux.set_responses({R"({"city":"Oslo","celsius":3.5,"remark":null})"});
     const auto weather = ask(native.model, StructuredOptions().name("weather"));
@@ -105,7 +105,7 @@ TEST(Structured, TheEndpointsOwnModeWhereThereIsOne) {
     EXPECT_EQ(weather.exchange.size(), 1u);
 }
 
-TEST(Structured, AFormThatCannotBeHeldIsAskedForByTool) {
+TEST(Structured, UnsupportedSchema_ForcesAToolCall) {
     Native native;
     native.faux.set_responses({calling({answer_call({{"a", 1}, {"b", 2}})})});
     const auto numbers = ask<std::map<std::string, int>>(native.model);
@@ -113,13 +113,13 @@ TEST(Structured, AFormThatCannotBeHeldIsAskedForByTool) {
     EXPECT_TRUE(native.provider->requests.at(0).tools);
 }
 
-TEST(Structured, NativeWhereThereIsNoneIsRefused) {
+TEST(Structured, NativeModeWithoutSupport_IsRefused) {
     FauxProvider faux;
     EXPECT_THROW((void)ask(faux.model(), StructuredOptions().mode(StructuredMode::native)), Error);
     EXPECT_EQ(faux.call_count(), 0u);
 }
 
-TEST(Structured, ValuesThatAreNotObjectsAreWrappedInOne) {
+TEST(Structured, NonObjectValues_AreWrappedInAnObject) {
     FauxProvider faux;
     JsonArray list;
     list.emplace_back("a");
@@ -133,7 +133,7 @@ struct Branch {
     std::vector<Branch> children;
 };
 
-TEST(Structured, AListOfStructsThatContainThemselves) {
+TEST(Structured, ListOfRecursiveStructs_IsRead) {
     FauxProvider faux;
     const Json list = parse_json(R"([{"name":"a","children":[{"name":"b","children":[]}]}])");
     faux.set_responses({calling({answer_call({{"value", list}})})});
@@ -142,7 +142,7 @@ TEST(Structured, AListOfStructsThatContainThemselves) {
     EXPECT_EQ(branches->at(0).children.at(0).name, "b");
 }
 
-TEST(Structured, ASchemaWithReferencesAndOptionalFieldsInTheEndpointsOwnMode) {
+TEST(Structured, NativeFormat_HandlesReferencesAndOptionalFields) {
     Native native;
     native.faux.set_responses({R"({"place":{"city":"Oslo","country":null}})"});
     StructuredOptions options = StructuredOptions().schema(parse_json(
@@ -154,7 +154,7 @@ TEST(Structured, ASchemaWithReferencesAndOptionalFieldsInTheEndpointsOwnMode) {
     EXPECT_EQ(value.attempts, 1);
 }
 
-TEST(Structured, ASchemaOfOnesOwn) {
+TEST(Structured, CustomSchema_IsValidated) {
     FauxProvider faux;
     faux.set_responses({calling({answer_call({{"n", 7}})}), calling({answer_call({{"n", 3}})})});
     StructuredOptions options = StructuredOptions().schema(parse_json(
@@ -164,7 +164,7 @@ TEST(Structured, ASchemaOfOnesOwn) {
     EXPECT_EQ(value.attempts, 2);
 }
 
-TEST(Structured, D1_ARetryOfAToolCallIsLegalAndSaysWhatIsWrong) {
+TEST(Structured, D1_ToolCallRetry_IsLegalAndNamesIssues) {
     FauxProvider faux;
     MessageList second;
     faux.set_responses({calling({answer_call({{"celsius", "warm"}}, "c1"), answer_call({}, "c2"),
@@ -186,7 +186,7 @@ TEST(Structured, D1_ARetryOfAToolCallIsLegalAndSaysWhatIsWrong) {
     EXPECT_EQ(weather.exchange.size(), 6u);
 }
 
-TEST(Structured, D1_ARetryOfATextIsLegal) {
+TEST(Structured, D1_TextRetry_IsLegal) {
     Native native;
     native.faux.set_responses(
         {"I think it is warm.", R"({"city":"Oslo","celsius":3,"remark":"cold"})"});
@@ -199,19 +199,19 @@ TEST(Structured, D1_ARetryOfATextIsLegal) {
               "structured_output_retry");
 }
 
-TEST(Structured, AModelThatWritesTheValueInsteadOfCallingHasAnswered) {
+TEST(Structured, ValueAsText_IsAccepted) {
     FauxProvider faux;
     faux.set_responses({"Here it is:\n```json\n{\"city\": \"Oslo\", \"celsius\": 3}\n```"});
     EXPECT_EQ(ask(faux.model())->city, "Oslo");
 }
 
-TEST(Structured, AModelThatDoesNotCallIsAskedAgain) {
+TEST(Structured, AnswerWithoutCall_IsRetried) {
     FauxProvider faux;
     faux.set_responses({"It is warm.", calling({answer_call({{"city", "Oslo"}})})});
     EXPECT_EQ(ask(faux.model()).attempts, 2);
 }
 
-TEST(Structured, UsageIsThatOfAllAttempts) {
+TEST(Structured, Usage_SumsAllAttempts) {
     FauxOptions options;
     options.prompt_cache = false;
     FauxProvider faux(options);
@@ -221,7 +221,7 @@ TEST(Structured, UsageIsThatOfAllAttempts) {
     EXPECT_GT(*weather.usage.output_tokens, *weather.message.usage->output_tokens);
 }
 
-TEST(Structured, WhatNeverFitsIsAnErrorWithTheIssues) {
+TEST(Structured, NoValidAnswer_FailsWithTheIssues) {
     FauxProvider faux;
     faux.set_responses({calling({answer_call({{"celsius", 1}})}),
                         calling({answer_call({{"celsius", 2}})}),
@@ -240,7 +240,7 @@ TEST(Structured, WhatNeverFitsIsAnErrorWithTheIssues) {
         "fit:\n- city: field required");
 }
 
-TEST(Structured, TheProvidersOwnErrorIsInTheException) {
+TEST(Structured, ProviderError_IsInTheException) {
     FauxProvider faux;
     ErrorInfo info;
     info.code = ErrorCode::rate_limited;
@@ -258,7 +258,7 @@ TEST(Structured, TheProvidersOwnErrorIsInTheException) {
     EXPECT_EQ(faux.call_count(), 1u);
 }
 
-TEST(Structured, ARefusalIsItsOwnCase) {
+TEST(Structured, Refusal_HasItsOwnFailure) {
     FauxProvider faux;
     TextContent refusal;
     refusal.text = "I cannot help with that.";
@@ -276,7 +276,7 @@ TEST(Structured, ARefusalIsItsOwnCase) {
     }
 }
 
-TEST(Structured, AnAnswerThatIsCutOffIsItsOwnCase) {
+TEST(Structured, TruncatedAnswer_HasItsOwnFailure) {
     FauxProvider faux;
     ToolCall cut = answer_call({});
     cut.extra["raw_arguments"] = R"({"city":"Os)";
@@ -287,7 +287,7 @@ TEST(Structured, AnAnswerThatIsCutOffIsItsOwnCase) {
     EXPECT_EQ(error.text(), R"({"city":"Os)");
 }
 
-TEST(Structured, D7_AnAbortIsACancellation) {
+TEST(Structured, D7_Abort_IsACancellation) {
     FauxProvider faux;
     std::stop_source stop;
     stop.request_stop();
@@ -297,7 +297,7 @@ TEST(Structured, D7_AnAbortIsACancellation) {
     EXPECT_EQ(error.code(), ErrorCode::cancelled);
 }
 
-TEST(Structured, OverAFallbackChain) {
+TEST(Structured, FallbackChain_ReturnsTheValue) {
     FauxProvider first;
     FauxProvider second;
     ErrorInfo info;
@@ -324,7 +324,7 @@ MemoryResponse chat_answer(const std::string& text) {
         .with_event("[DONE]");
 }
 
-TEST(Structured, ChatCompletionsOfOpenAI) {
+TEST(Structured, OpenAIChat_ReceivesAResponseFormat) {
     auto transport = std::make_shared<MemoryTransport>([](const HttpRequest&) {
         return chat_answer(R"({"city":"Oslo","celsius":3,"remark":null})");
     });
@@ -343,7 +343,7 @@ TEST(Structured, ChatCompletionsOfOpenAI) {
     EXPECT_FALSE(body.get_object().contains("tools"));
 }
 
-TEST(Structured, WhichEndpointsTakeAForm) {
+TEST(Structured, ResponseFormatSupport_DependsOnModelAndEndpoint) {
     const auto takes = [](const BoundModel& model) {
         return model.provider()->takes_response_format(model.spec());
     };

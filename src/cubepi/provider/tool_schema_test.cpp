@@ -32,17 +32,17 @@ constexpr const char* plan = R"({
   }
 })";
 
-TEST(ToolSchema, D27_GoesOutAsGiven) {
+TEST(ToolSchema, D27_Schema_IsSentAsGiven) {
     EXPECT_EQ(lower_tool_schema(parsed(plan), SchemaDialect::as_given), parsed(plan));
 }
 
-TEST(ToolSchema, D27_AnEmptySchemaBecomesAnEmptyObject) {
+TEST(ToolSchema, D27_EmptySchema_BecomesAnEmptyObject) {
     const Json none = parsed(R"({"type": "object", "properties": {}})");
     EXPECT_EQ(lower_tool_schema(Json(), SchemaDialect::as_given), none);
     EXPECT_EQ(lower_tool_schema(JsonObject(), SchemaDialect::as_given), none);
 }
 
-TEST(ToolSchema, D27_ReferencesAreReplacedWhereTheDialectHasNone) {
+TEST(ToolSchema, D27_UnsupportedReferences_AreReplaced) {
     EXPECT_EQ(lower_tool_schema(parsed(plan), SchemaDialect::inline_refs), parsed(R"({
       "title": "PlanArgs", "type": "object",
       "properties": {
@@ -54,7 +54,7 @@ TEST(ToolSchema, D27_ReferencesAreReplacedWhereTheDialectHasNone) {
     })"));
 }
 
-TEST(ToolSchema, D27_ARecursiveDefinitionStaysAReference) {
+TEST(ToolSchema, D27_RecursiveDefinition_RemainsAReference) {
     const Json lowered = lower_tool_schema(parsed(R"({
       "type": "object", "properties": {"root": {"$ref": "#/$defs/Node", "description": "the root"}},
       "$defs": {"Node": {"type": "object", "properties": {"next": {"$ref": "#/$defs/Node"}}}}
@@ -65,7 +65,7 @@ TEST(ToolSchema, D27_ARecursiveDefinitionStaysAReference) {
     EXPECT_TRUE(lowered.get_object().contains("$defs"));
 }
 
-TEST(ToolSchema, UnknownReferencesStay) {
+TEST(ToolSchema, UnknownReferences_AreRetained) {
     const Json schema =
         parsed(R"({"type": "object", "properties": {"a": {"$ref": "https://elsewhere/x"}}})");
     EXPECT_EQ(lower_tool_schema(schema, SchemaDialect::inline_refs), schema);
@@ -85,7 +85,7 @@ struct Tree {
     std::vector<Tree> children;
 };
 
-TEST(StrictSchema, ClosesObjectsAndRequiresAll) {
+TEST(StrictSchema, Objects_AreClosedWithAllFieldsRequired) {
     const std::optional<Json> strict = strict_schema(json_schema_of<Place>());
     ASSERT_TRUE(strict);
     EXPECT_EQ(*strict, parse_json(R"({"type":"object","properties":{
@@ -97,7 +97,7 @@ TEST(StrictSchema, ClosesObjectsAndRequiresAll) {
     EXPECT_TRUE(is_strict_schema(*strict_schema(json_schema_of<Trip>())));
 }
 
-TEST(StrictSchema, WhatIsOptionalWithoutADefaultMayBeNull) {
+TEST(StrictSchema, OptionalFieldWithoutDefault_MayBeNull) {
     const Json schema =
         parse_json(R"({"type":"object","properties":{"a":{"type":"string","minLength":2}}})");
     EXPECT_EQ(*strict_schema(schema), parse_json(R"({"type":"object","properties":{
@@ -107,7 +107,7 @@ TEST(StrictSchema, WhatIsOptionalWithoutADefaultMayBeNull) {
     EXPECT_EQ(value, parse_json("{}"));
 }
 
-TEST(StrictSchema, KeepsNullsThatTheSchemaAllows) {
+TEST(StrictSchema, NullsAllowedBySchema_AreRetained) {
     const Json schema = json_schema_of<Trip>();
     const Json whole = parse_json(
         R"({"places":[{"city":"Oslo","country":null,"days":1}],"start":{"city":"Rome","country":null,"days":2}})");
@@ -116,7 +116,7 @@ TEST(StrictSchema, KeepsNullsThatTheSchemaAllows) {
     EXPECT_EQ(value, whole);
 }
 
-TEST(StrictSchema, ReportsWhatCannotBeExpressed) {
+TEST(StrictSchema, InexpressibleSchema_IsReported) {
     for (const char* schema :
          {R"({"type":"object"})", R"({"type":"array"})",
           R"({"type":"object","properties":{"a":{}}})",
@@ -129,7 +129,7 @@ TEST(StrictSchema, ReportsWhatCannotBeExpressed) {
     EXPECT_FALSE(strict_schema(json_schema_of<std::map<std::string, int>>()));
 }
 
-TEST(StrictSchema, FormatsThatTheEndpointRefusesAreDescribed) {
+TEST(StrictSchema, UnsupportedFormats_BecomeDescriptions) {
     const Json schema = parse_json(R"({"type":"object","properties":{
         "day":{"type":"string","format":"date"},"page":{"type":"string","format":"uri"}},
         "required":["day","page"]})");
@@ -141,7 +141,7 @@ TEST(StrictSchema, FormatsThatTheEndpointRefusesAreDescribed) {
     EXPECT_FALSE(is_strict_schema(schema));
 }
 
-TEST(StrictSchema, ReferencesAreWrittenInPlace) {
+TEST(StrictSchema, References_AreInlined) {
     const Json schema = parse_json(
         R"({"type":"object","properties":{"a":{"$ref":"#/$defs/A"}},"required":["a"],
             "$defs":{"A":{"type":"object","properties":{"b":{"type":"integer"}},"required":["b"]}}})");
@@ -158,7 +158,7 @@ Json read_golden(const std::string& name) {
 }
 
 /// {"about", "schema", "lowered"[, "changes"]} each.
-TEST(AnthropicSchema, D27_ToolsAgainstTheGoldenFile) {
+TEST(AnthropicSchema, D27_Tools_EqualTheGoldenFile) {
     const Json golden = read_golden("tools.golden.json");
     ASSERT_FALSE(golden.as_array().empty());
     for (const Json& one : golden.as_array()) {
@@ -172,7 +172,7 @@ TEST(AnthropicSchema, D27_ToolsAgainstTheGoldenFile) {
     }
 }
 
-TEST(AnthropicSchema, D27_FormatsAgainstTheGoldenFile) {
+TEST(AnthropicSchema, D27_Formats_EqualTheGoldenFile) {
     const Json golden = read_golden("formats.golden.json");
     ASSERT_FALSE(golden.as_array().empty());
     for (const Json& one : golden.as_array()) {

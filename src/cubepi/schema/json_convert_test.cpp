@@ -104,7 +104,7 @@ std::string lines(const std::vector<SchemaIssue>& issues) {
 
 }  // namespace
 
-TEST(Reflection, NamesTheFieldsInOrder) {
+TEST(Reflection, FieldNames_AreInOrder) {
     EXPECT_EQ(detail::field_count<Everything>, 18U);
     EXPECT_EQ(detail::field_names<Item>[0], "name");
     EXPECT_EQ(detail::field_names<Item>[1], "count");
@@ -117,7 +117,7 @@ TEST(Reflection, NamesTheFieldsInOrder) {
     EXPECT_EQ(detail::field_names<Local>[0], "inside_function");
 }
 
-TEST(Reflection, NamesEnumerators) {
+TEST(Reflection, Enumerators_AreNamed) {
     EXPECT_EQ(enum_name(Unit::fahrenheit), "fahrenheit");
     EXPECT_EQ(enum_name(low), "low");
     EXPECT_EQ(enum_name(high), "high");
@@ -126,7 +126,7 @@ TEST(Reflection, NamesEnumerators) {
     EXPECT_THROW(enum_name(static_cast<Unit>(9)), Error);
 }
 
-TEST(Reflection, EnumRangesAreCheckedAndCanBeWidened) {
+TEST(Reflection, EnumRanges_AreCheckedAndCanBeWidened) {
     EXPECT_EQ(enum_name(Status::not_found), "not_found");
     EXPECT_EQ(detail::enum_entries<Status>().size(), 2U);
     EXPECT_EQ(from_json<Status>(json("\"ok\"")), Status::ok);
@@ -138,7 +138,7 @@ TEST(Reflection, EnumRangesAreCheckedAndCanBeWidened) {
     static_assert(!detail::names_any_in<Unit, 2, 1279>(), "values that the type cannot hold");
 }
 
-TEST(Reflection, ListsWithoutNamesAreFound) {
+TEST(Reflection, ListWithoutNames_IsDetected) {
     const auto is = [](std::string_view list, long long first, std::size_t count) {
         return detail::is_list_without_names(list, first, count);
     };
@@ -154,7 +154,7 @@ TEST(Reflection, ListsWithoutNamesAreFound) {
 }
 
 // A program built with one compiler may use a library built with the other.
-TEST(Reflection, ReadsTheSpellingsOfBothCompilers) {
+TEST(Reflection, SpellingsOfBothCompilers_AreParsed) {
     const std::string_view spellings[] = {
         "constexpr std::string_view f() [with E = a::B; E ...Values = {(a::B)-1, a::B::x, "
         "(<unnamed>::B)1, "
@@ -171,7 +171,7 @@ TEST(Reflection, ReadsTheSpellingsOfBothCompilers) {
     }
 }
 
-TEST(JsonConvert, RoundTripsEveryKindOfField) {
+TEST(JsonConvert, EveryFieldKind_RoundTrips) {
     Everything value;
     value.text = "h\xC3\xA9";
     value.number = -7;
@@ -202,7 +202,7 @@ TEST(JsonConvert, RoundTripsEveryKindOfField) {
     EXPECT_EQ(written.begin()->key(), "text");
 }
 
-TEST(JsonConvert, MissingOptionalsAreEmptyAndDefaultsStay) {
+TEST(JsonConvert, MissingOptionals_AreEmptyAndDefaultsRemain) {
     const auto item = from_json<Item>(json(R"({"name":"n","unknown":[1]})"));
     EXPECT_EQ(item.count, 1);
     const auto place = from_json<Place>(json(R"({"city":"c","country":null})"));
@@ -210,7 +210,7 @@ TEST(JsonConvert, MissingOptionalsAreEmptyAndDefaultsStay) {
     EXPECT_EQ(to_json(place), json(R"({"city":"c"})"));
 }
 
-TEST(JsonConvert, CollectsAllIssuesWithPaths) {
+TEST(JsonConvert, AllIssues_AreCollectedWithPaths) {
     struct Args {
         Place where;
         std::vector<Item> items;
@@ -230,7 +230,7 @@ TEST(JsonConvert, CollectsAllIssuesWithPaths) {
     EXPECT_EQ(lines(issues_of<Args>("[1,2]")), "<root>: expected object, found array of 2 items\n");
 }
 
-TEST(JsonConvert, ThrowsAllIssuesAtOnce) {
+TEST(JsonConvert, AllIssues_AreThrownAtOnce) {
     try {
         from_json<Place>(json("{}"));
         FAIL();
@@ -241,12 +241,12 @@ TEST(JsonConvert, ThrowsAllIssuesAtOnce) {
     }
 }
 
-TEST(JsonConvert, MissingFieldsCanBeLeftToTheirDefaults) {
+TEST(JsonConvert, MissingFields_CanKeepTheirDefaults) {
     const auto place = from_json<Place>(json("{}"), {.require_fields = false});
     EXPECT_EQ(place.city, "");
 }
 
-TEST(JsonConvert, D4_ConvertsOnlyIntegralNumbersAndExactTexts) {
+TEST(JsonConvert, D4_Conversion_AcceptsOnlyIntegralNumbersAndExactTexts) {
     EXPECT_EQ(from_json<int>(json("3.0")), 3);
     EXPECT_EQ(from_json<int>(json("\"3\"")), 3);
     EXPECT_EQ(from_json<int>(json("\"-3.0\"")), -3);
@@ -266,7 +266,7 @@ TEST(JsonConvert, D4_ConvertsOnlyIntegralNumbersAndExactTexts) {
     EXPECT_EQ(issues_of<std::vector<int>>("3").size(), 1U);
 }
 
-TEST(JsonConvert, IntegersAreCheckedForRange) {
+TEST(JsonConvert, Integers_AreCheckedForRange) {
     EXPECT_EQ(from_json<signed char>(json("-128")), -128);
     EXPECT_EQ(lines(issues_of<signed char>("128")),
               "<root>: expected integer from -128 to 127, found integer 128\n");
@@ -278,7 +278,7 @@ TEST(JsonConvert, IntegersAreCheckedForRange) {
     EXPECT_EQ(issues_of<float>("1e300").size(), 1U);
 }
 
-TEST(JsonConvert, VariantsTakeTheAlternativeThatFitsBest) {
+TEST(JsonConvert, Variant_UsesTheBestFittingAlternative) {
     using Number = std::variant<int, double, std::string>;
     EXPECT_EQ(std::get<int>(from_json<Number>(json("3"))), 3);
     EXPECT_EQ(std::get<double>(from_json<Number>(json("3.5"))), 3.5);
@@ -293,7 +293,7 @@ TEST(JsonConvert, VariantsTakeTheAlternativeThatFitsBest) {
               "city: expected string, found integer 1\n");
 }
 
-TEST(JsonConvert, AVariantThatFitsNoAlternativeNamesTheFieldsOfEach) {
+TEST(JsonConvert, UnmatchedVariant_NamesTheFieldsOfEachAlternative) {
     EXPECT_EQ(lines(issues_of<Pets>(R"({"pet":{"lives":"x"}})")),
               "pet: fits none of the 2 allowed forms: form 1: pet.lives (expected integer, found "
               "string \"x\"); form 2: pet.lives (expected integer, found string \"x\"), pet.tricks "
@@ -305,7 +305,7 @@ TEST(JsonConvert, AVariantThatFitsNoAlternativeNamesTheFieldsOfEach) {
               "found string \"x\")\n");
 }
 
-TEST(JsonConvert, StructsMayContainThemselves) {
+TEST(JsonConvert, RecursiveStruct_IsConverted) {
     const auto tree =
         from_json<Tree>(json(R"({"name":"a","children":[{"name":"b","children":[]}]})"));
     EXPECT_EQ(tree.children.at(0).name, "b");
@@ -313,25 +313,25 @@ TEST(JsonConvert, StructsMayContainThemselves) {
               "children[0].name");
 }
 
-TEST(JsonConvert, NumbersThatJsonDoesNotHaveBecomeNull) {
+TEST(JsonConvert, NonFiniteNumbers_BecomeNull) {
     EXPECT_TRUE(to_json(std::numeric_limits<double>::quiet_NaN()).is_null());
     EXPECT_TRUE(to_json(std::numeric_limits<float>::infinity()).is_null());
 }
 
-TEST(JsonConvert, LongValuesAreCutInIssuesAtACharacter) {
+TEST(JsonConvert, LongValues_AreTruncatedAtACharacter) {
     const std::string text(79, 'a');
     const auto issue = issues_of<int>("\"" + text + "\xC3\xA9\xC3\xA9\"").at(0);
     EXPECT_EQ(issue.found, "string \"" + text + "...\"");
 }
 
-TEST(Issues, D4_AreBounded) {
+TEST(Issues, D4_ManyIssues_AreBounded) {
     std::vector<SchemaIssue> issues(30, SchemaIssue{"a", "", "", std::string(5000, 'x')});
     const std::string text = format_issues("f", issues);
     EXPECT_LT(text.size(), 20 * 650u);
     EXPECT_NE(text.find("\n- and 10 more problems"), std::string::npos);
 }
 
-TEST(Issues, AreShownToTheModelLineByLine) {
+TEST(Issues, ModelText_HasOneIssuePerLine) {
     EXPECT_EQ(format_issues("f", issues_of<Place>("{}")),
               "Invalid arguments for tool 'f':\n- city: field required");
 }

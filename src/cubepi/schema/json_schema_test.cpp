@@ -78,12 +78,12 @@ std::string problem_of(auto&& action) {
     return "nothing thrown";
 }
 
-TEST(JsonSchemaOf, ListsFieldsDefaultsAndWhatIsRequired) {
+TEST(JsonSchemaOf, Schema_ListsFieldsDefaultsAndRequiredNames) {
     EXPECT_EQ(json_schema_of<WeatherArgs>(), json(R"({"type":"object","properties":{
         "city":{"type":"string"},"days":{"type":"integer","default":3}},"required":["city"]})"));
 }
 
-TEST(JsonSchemaOf, WritesEachKindOfField) {
+TEST(JsonSchemaOf, EachFieldKind_HasASchema) {
     struct Kinds {
         double ratio;
         bool flag;
@@ -114,7 +114,7 @@ TEST(JsonSchemaOf, WritesEachKindOfField) {
             "list"]})"));
 }
 
-TEST(JsonSchemaOf, TellsAZeroDefaultFromNone) {
+TEST(JsonSchemaOf, ZeroDefault_DiffersFromNoDefault) {
     const Json schema = json_schema_of<Defaults>();
     EXPECT_EQ(schema.at("required"),
               json(R"(["plain","bare_flag","bare_unit","empty","list","where","bare_pair"])"));
@@ -137,7 +137,7 @@ struct Budget {
     std::optional<double> least = std::nullopt;
 };
 
-TEST(JsonSchemaOf, ADefaultThatJsonCannotSayIsTheStructsOwn) {
+TEST(JsonSchemaOf, InexpressibleDefault_IsOmittedButApplies) {
     const JsonSchema schema(json_schema_of<Budget>());
     EXPECT_FALSE(schema.source().at("properties").at("limit").as_object().contains("default"));
     EXPECT_FALSE(schema.source().as_object().contains("required"));
@@ -146,7 +146,7 @@ TEST(JsonSchemaOf, ADefaultThatJsonCannotSayIsTheStructsOwn) {
     EXPECT_EQ(from_json<Budget>(arguments).limit, std::numeric_limits<double>::infinity());
 }
 
-TEST(JsonSchemaOf, ReadingAgreesWithTheSchemaOnWhatIsRequired) {
+TEST(JsonSchemaOf, RequiredFields_AgreeWithReading) {
     Defaults value{};
     const auto issues = try_from_json(Json(JsonObject()), value);
     const Json schema = json_schema_of<Defaults>();
@@ -156,7 +156,7 @@ TEST(JsonSchemaOf, ReadingAgreesWithTheSchemaOnWhatIsRequired) {
     }
 }
 
-TEST(JsonSchemaOf, StructsThatContainThemselvesAreReferences) {
+TEST(JsonSchemaOf, RecursiveStructs_BecomeReferences) {
     EXPECT_EQ(json_schema_of<Tree>(),
               json(R"({"type":"object","properties":{"name":{"type":"string"},
         "children":{"type":"array","items":{"$ref":"#"}}},"required":["name","children"]})"));
@@ -176,7 +176,7 @@ TEST(JsonSchemaOf, StructsThatContainThemselvesAreReferences) {
     EXPECT_EQ(JsonSchema(forest).validate(bad).at(0).path, "trees[0].children[0].name");
 }
 
-TEST(JsonSchemaOf, ValuesOfTheTypeFitItsSchema) {
+TEST(JsonSchemaOf, ValuesOfTheType_FitItsSchema) {
     Defaults value{};
     value.plain = 1;
     Json written = to_json(value);
@@ -184,7 +184,7 @@ TEST(JsonSchemaOf, ValuesOfTheTypeFitItsSchema) {
               "Invalid arguments for tool 't':");
 }
 
-TEST(Describe, SetsDescriptionsByPath) {
+TEST(Describe, Path_SetsTheDescription) {
     struct Args {
         Where where;
         std::vector<Where> stops;
@@ -206,7 +206,7 @@ TEST(Describe, SetsDescriptionsByPath) {
     EXPECT_EQ(fields.at("home").at("description"), json("\"d\""));
 }
 
-TEST(Describe, NamesTheFieldsThatExist) {
+TEST(Describe, UnknownField_NamesTheExistingFields) {
     Json schema = json_schema_of<WeatherArgs>();
     EXPECT_EQ(problem_of([&] { describe(schema, "town", "x"); }),
               "the schema has no field \"town\"; fields there: city, days");
@@ -216,7 +216,7 @@ TEST(Describe, NamesTheFieldsThatExist) {
     EXPECT_NE(problem_of([&] { describe(schema, "city[]", "x"); }), "nothing thrown");
 }
 
-TEST(Required, CanBeOverridden) {
+TEST(Required, Fields_CanBeMadeRequiredOrOptional) {
     Json schema = json_schema_of<WeatherArgs>();
     make_required(schema, "days");
     make_optional(schema, "city", "Tokyo");
@@ -255,7 +255,7 @@ Json limited(int day, std::string_view code, std::string_view tag = "a") {
     return Json(std::move(value));
 }
 
-TEST(Constraints, OfAStructAreInItsSchema) {
+TEST(Constraints, StructConstraints_AreInTheSchema) {
     const Json schema = json_schema_of<Limited>();
     const JsonObject& properties = schema.at("properties").as_object();
     EXPECT_EQ(properties.at("day").at("minimum"), Json(1));
@@ -269,7 +269,7 @@ TEST(Constraints, OfAStructAreInItsSchema) {
     EXPECT_EQ(json_schema_of<Outer>().at("properties").at("all").at("items"), schema);
 }
 
-TEST(Constraints, AreValidated) {
+TEST(Constraints, ConstrainedValues_AreValidated) {
     const JsonSchema schema(json_schema_of<Limited>());
     Json good = limited(3, "AB");
     EXPECT_TRUE(schema.validate(good).empty());
@@ -285,7 +285,7 @@ TEST(Constraints, AreValidated) {
     EXPECT_FALSE(schema.validate(twice).empty());
 }
 
-TEST(Constraints, ThatDoNotApplyAreRefused) {
+TEST(Constraints, InapplicableConstraints_AreRefused) {
     Json schema = json_schema_of<Limited>();
     EXPECT_THROW(constrain(schema, "code", Constraints().minimum(1)), Error);
     EXPECT_THROW(constrain(schema, "day", Constraints().max_length(1)), Error);
@@ -293,7 +293,7 @@ TEST(Constraints, ThatDoNotApplyAreRefused) {
     EXPECT_THROW(constrain(schema, "grade", Constraints().describe_value("middle", "")), Error);
 }
 
-TEST(Constraints, ADefaultMakesAFieldOptional) {
+TEST(Constraints, Default_MakesAFieldOptional) {
     Json schema = json_schema_of<Limited>();
     constrain(schema, "day", Constraints().default_value(7));
     Json value = limited(1, "AB");
@@ -302,7 +302,7 @@ TEST(Constraints, ADefaultMakesAFieldOptional) {
     EXPECT_EQ(value.at("day"), Json(7));
 }
 
-TEST(Constraints, FormatsAreValidated) {
+TEST(Constraints, Formats_AreValidated) {
     struct Case {
         const char* format;
         const char* good;

@@ -19,7 +19,7 @@
 namespace cubepi {
 namespace {
 
-TEST(ParseJson, ReadsTheNearestDouble) {
+TEST(ParseJson, DecimalNumber_BecomesTheNearestDouble) {
     std::mt19937_64 random(7);
     for (int i = 0; i < 20000; ++i) {
         const double number = static_cast<double>(random() >> 11U) * 0x1p-53;
@@ -31,17 +31,17 @@ TEST(ParseJson, ReadsTheNearestDouble) {
     }
 }
 
-TEST(ParseJson, KeepsIntegersOf64BitsAndRoundsLargerOnes) {
+TEST(ParseJson, LargeIntegers_AreRetainedOrRounded) {
     EXPECT_EQ(parse_json("-9223372036854775808").as_int64(), INT64_MIN);
     EXPECT_EQ(parse_json("18446744073709551615").as_uint64(), UINT64_MAX);
     EXPECT_EQ(parse_json("18446744073709551616").as_double(), 18446744073709551616.0);
 }
 
-TEST(ParseJson, LastOfDuplicateKeysWins) {
+TEST(ParseJson, DuplicateKeys_KeepTheLastValue) {
     EXPECT_EQ(parse_json(R"({"a":1,"b":2,"a":3})").at("a").as_int64(), 3);
 }
 
-TEST(ParseJson, RefusesWhatIsNotJson) {
+TEST(ParseJson, InvalidJson_IsRefused) {
     for (const auto* text :
          {"", " ", "{", "[1,]", "{a:1}", "NaN", "1e999", "-", "01", "\"\\ud800\"", "1 2",
           "\"\xff\"", "\"\n\"", "[1]x", "tru", "+1", ".5", "1."}) {
@@ -52,7 +52,7 @@ TEST(ParseJson, RefusesWhatIsNotJson) {
     }
 }
 
-TEST(ParseJson, LimitsNesting) {
+TEST(ParseJson, DeepNesting_IsRefused) {
     const auto nested = [](std::size_t depth) {
         return std::string(depth, '[') + std::string(depth, ']');
     };
@@ -63,7 +63,7 @@ TEST(ParseJson, LimitsNesting) {
     EXPECT_TRUE(error);
 }
 
-TEST(ParseJson, NamesThePlace) {
+TEST(ParseJson, ParseError_NamesItsPosition) {
     try {
         parse_json("[1, x]");
         FAIL();
@@ -91,7 +91,7 @@ constexpr auto repaired = ArgumentsState::repaired;
 constexpr auto closed = ArgumentsState::closed;
 constexpr auto invalid = ArgumentsState::invalid;
 
-TEST_P(PartialJson, ReadsWhatArrived) {
+TEST_P(PartialJson, PartialText_YieldsTheReceivedValues) {
     const auto& [text, value, state] = GetParam();
     const auto parsed = parse_arguments(text);
     EXPECT_EQ(shown(parsed.value), value);
@@ -157,7 +157,7 @@ INSTANTIATE_TEST_SUITE_P(
                       PartialCase{"[1, 2", "{}", invalid}, PartialCase{"}", "{}", invalid},
                       PartialCase{R"({"a": xyz)", "{}", invalid}));
 
-TEST(PartialJson, D4_TextThatHadToBeClosedNeverRuns) {
+TEST(PartialJson, D4_IncompleteText_NeverRuns) {
     const std::string whole = R"({"path": "/tmp/x", "list": [1, {"k": "v\n"}], "ok": true})";
     for (std::size_t length = 1; length < whole.size(); ++length) {
         const auto parsed = parse_arguments(std::string_view(whole).substr(0, length));
@@ -167,7 +167,7 @@ TEST(PartialJson, D4_TextThatHadToBeClosedNeverRuns) {
     EXPECT_TRUE(parse_arguments(whole).runnable());
 }
 
-TEST(PartialJson, EachPrefixExtendsTheOneBefore) {
+TEST(PartialJson, LongerPrefix_ExtendsTheValue) {
     const std::string whole =
         R"({"a": "one two", "b": [true, null, "x"], "c": {"d": 1.5, "e": -2}})";
     std::size_t longest = 0;
@@ -179,7 +179,7 @@ TEST(PartialJson, EachPrefixExtendsTheOneBefore) {
     EXPECT_EQ(longest, 3U);
 }
 
-TEST(PartialJson, TakesAnyBytes) {
+TEST(PartialJson, AnyBytes_AreAccepted) {
     std::mt19937 random(11);
     const std::string_view pieces[] = {"{",  "}",  "[",        "]",        "\"",   "\\", ",", ":",
                                        "1",  "-",  "e",        "tru",      "\\u",  "d8", "x", " ",
@@ -201,7 +201,7 @@ TEST(PartialJson, TakesAnyBytes) {
     EXPECT_EQ(parse_arguments(deep).state, ArgumentsState::invalid);
 }
 
-TEST(RepairJson, RepairsStringsOnly) {
+TEST(RepairJson, Repair_ChangesOnlyStrings) {
     EXPECT_EQ(repair_json(R"({"a": "b\n", 'c'})"), R"({"a": "b\n", 'c'})");
     EXPECT_EQ(repair_json("\"\b\f\n\r\t\x01\""), R"("\b\f\n\r\t\u0001")");
     EXPECT_EQ(repair_json(R"("\q\/\u00e9\ud83d\ude00\uzz")"), R"("\\q\/\u00e9\ud83d\ude00\\uzz")");
@@ -210,14 +210,14 @@ TEST(RepairJson, RepairsStringsOnly) {
     EXPECT_EQ(repair_json("\n\\x"), "\n\\x");
 }
 
-TEST(PythonJson, WritesAsJsonDumpsDoes) {
+TEST(PythonJson, Output_EqualsJsonDumps) {
     EXPECT_EQ(to_python_json(parse_json(R"({"a":1,"b":[true,null,"x"],"c":{},"d":[],"e":-5})")),
               R"({"a": 1, "b": [true, null, "x"], "c": {}, "d": [], "e": -5})");
     EXPECT_EQ(to_python_json(Json(std::numeric_limits<std::uint64_t>::max())),
               "18446744073709551615");
 }
 
-TEST(PythonJson, EscapesAllButPrintableAscii) {
+TEST(PythonJson, AllButPrintableAscii_IsEscaped) {
     EXPECT_EQ(to_python_json(Json("\"\\/\b\f\n\r\t\x01\x7f")), R"("\"\\/\b\f\n\r\t\u0001\u007f")");
     EXPECT_EQ(to_python_json(Json("h\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80")),
               R"("h\u00e9 \u20ac \ud83d\ude00")");
@@ -226,7 +226,7 @@ TEST(PythonJson, EscapesAllButPrintableAscii) {
     EXPECT_EQ(to_python_json(JsonObject({{"k\xC3\xA9", 1}})), R"({"k\u00e9": 1})");
 }
 
-TEST(PythonJson, WritesNumbersAsReprDoes) {
+TEST(PythonJson, Numbers_AreWrittenLikeRepr) {
     const std::pair<double, const char*> cases[] = {
         {1.0, "1.0"},
         {-0.0, "-0.0"},
@@ -253,13 +253,13 @@ TEST(PythonJson, WritesNumbersAsReprDoes) {
     }
 }
 
-TEST(PythonJson, RoundTrips) {
+TEST(PythonJson, Output_RoundTrips) {
     const std::string text =
         R"({"content": [{"type": "text", "text": "caf\u00e9 \ud83d\ude00"}], "t": 1731234567.25, "n": 3, "e": 1e-05})";
     EXPECT_EQ(to_python_json(parse_lenient(text)), text);
 }
 
-TEST(ParseLenient, TakesWhatPythonTakes) {
+TEST(ParseLenient, PythonExtensions_AreAccepted) {
     EXPECT_EQ(to_python_json(parse_lenient("[NaN, Infinity, -Infinity, 1, -1.5, 1e999, -1e999]")),
               "[null, null, null, 1, -1.5, null, null]");
     EXPECT_EQ(parse_lenient("[1180591620717411303424, NaN]").at(0).as_double(),
@@ -275,14 +275,14 @@ TEST(ParseLenient, TakesWhatPythonTakes) {
     EXPECT_TRUE(parse_lenient(deep).is_array());
 }
 
-TEST(ParseLenient, StillRefusesTextThatIsNotJson) {
+TEST(ParseLenient, InvalidJson_IsRefused) {
     for (const auto* text :
          {"", "{", "[1,]", "nan", "{'a':1}", "[NaN", "\"\\", "\"\\u", "Infinityx", "-"}) {
         EXPECT_THROW(parse_lenient(text), Error) << text;
     }
 }
 
-TEST(JsonText, WritesNumbersInDecimalNotation) {
+TEST(JsonText, Numbers_UseDecimalNotation) {
     EXPECT_EQ(json_text(Json(1.5)), "1.5");
     EXPECT_EQ(json_text(Json(3.0)), "3.0");
     EXPECT_EQ(json_text(Json(-7)), "-7");
@@ -293,7 +293,7 @@ TEST(JsonText, WritesNumbersInDecimalNotation) {
               "{\"a\":[1,0.25,null,true],\"b \\\"c\\\"\":{\"d\":\"\u00e9\\n\"},\"e\":[]}");
 }
 
-TEST(JsonText, IsReadBackAsTheSameValue) {
+TEST(JsonText, WrittenText_ReadsBackAsTheSameValue) {
     const Json value(JsonObject{{"a", 0.1}, {"b", 1e300}, {"c", JsonArray{1, "x"}}});
     EXPECT_EQ(parse_json(json_text(value)), value);
 }

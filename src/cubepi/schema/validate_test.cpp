@@ -49,7 +49,7 @@ constexpr std::string_view weather = R"({"type":"object","properties":{
 
 }  // namespace
 
-TEST(Validate, FillsDefaultsAlsoNestedOnes) {
+TEST(Validate, Defaults_AreFilledAtEveryLevel) {
     EXPECT_EQ(result(weather, R"({"city":"x"})"), R"({"city":"x","days":3})");
     EXPECT_EQ(result(weather, R"({"city":"x","where":{}})"),
               R"({"city":"x","where":{"zoom":1.5E0},"days":3})");
@@ -63,7 +63,7 @@ TEST(Validate, FillsDefaultsAlsoNestedOnes) {
         R"([{"n":0},{"n":1}])");
 }
 
-TEST(Validate, SaysWhatIsWrongAndWhere) {
+TEST(Validate, Issues_NameProblemAndPlace) {
     EXPECT_EQ(result(weather,
                      R"({"days":"abc","unit":"k","where":{"zoom":[]},"tags":["a",2],"foo":null})"),
               "city: field required\n"
@@ -126,7 +126,7 @@ TEST(Validate, AllOfWithTrue_ChangesNoResult) {
     }
 }
 
-TEST(Validate, D4_ConvertsOnlyWhereTheSchemaWantsIt) {
+TEST(Validate, D4_Conversion_HappensOnlyIfTheSchemaRequiresIt) {
     EXPECT_EQ(result(weather, R"({"city":"5","days":"4"})"), R"({"city":"5","days":4})");
     EXPECT_EQ(result(weather, R"({"city":"5","days":4.0})"), R"({"city":"5","days":4})");
     EXPECT_EQ(result(R"({"type":"boolean"})", "\"true\""), "true");
@@ -142,7 +142,7 @@ TEST(Validate, D4_ConvertsOnlyWhereTheSchemaWantsIt) {
               "<root>: expected integer, found string \"4.5\"\n");
 }
 
-TEST(Validate, AlternativesAreConvertedOnlyWhenNoneFits) {
+TEST(Validate, Alternatives_AreConvertedOnlyWithoutAMatch) {
     constexpr std::string_view optional = R"({"anyOf":[{"type":"integer"},{"type":"null"}]})";
     EXPECT_EQ(result(optional, "null"), "null");
     EXPECT_EQ(result(optional, "\"7\""), "7");
@@ -157,7 +157,7 @@ TEST(Validate, AlternativesAreConvertedOnlyWhenNoneFits) {
               "b: field required\n");
 }
 
-TEST(Validate, TaggedUnionsBlameTheAlternativeThatWasMeant) {
+TEST(Validate, TaggedUnion_ReportsTheSelectedAlternative) {
     constexpr std::string_view pets = R"({"oneOf":[
         {"type":"object","properties":{"kind":{"const":"cat"},"lives":{"type":"integer"}},"required":["kind","lives"]},
         {"type":"object","properties":{"kind":{"const":"dog"},"name":{"type":"string"}},"required":["kind","name"]}]})";
@@ -168,7 +168,7 @@ TEST(Validate, TaggedUnionsBlameTheAlternativeThatWasMeant) {
     EXPECT_EQ(result(pets, "{}"), "kind: field required, one of \"cat\", \"dog\"\n");
 }
 
-TEST(Validate, KnowsTheKeywordsOfDraft7AndTheCommonNewerOnes) {
+TEST(Validate, Draft7AndCommonNewerKeywords_AreKnown) {
     const auto fits = [](std::string_view schema, std::string_view value) {
         Json checked = json(value);
         return JsonSchema(json(schema)).validate(checked).empty();
@@ -202,7 +202,7 @@ TEST(Validate, KnowsTheKeywordsOfDraft7AndTheCommonNewerOnes) {
     EXPECT_FALSE(fits(R"({"$ref":"#/$defs/A","$defs":{"A":{"type":"integer"}}})", "\"x\""));
 }
 
-TEST(Validate, SaysSoForEachKeyword) {
+TEST(Validate, ViolatedKeyword_HasItsOwnMessage) {
     EXPECT_EQ(result(R"({"minLength":2})", "\"a\""),
               "<root>: expected at least 2 characters, found string \"a\"\n");
     EXPECT_EQ(result(R"({"pattern":"^[a-z]+$"})", "\"A\""),
@@ -219,7 +219,7 @@ TEST(Validate, SaysSoForEachKeyword) {
               "a: field required\n");
 }
 
-TEST(Validate, RecursiveSchemasWork) {
+TEST(Validate, RecursiveSchema_IsValidated) {
     constexpr std::string_view tree = R"({"type":"object","properties":{"name":{"type":"string"},
         "child":{"$ref":"#"}},"required":["name"]})";
     EXPECT_EQ(result(tree, R"({"name":"a","child":{"name":"b","child":{}}})"),
@@ -228,7 +228,7 @@ TEST(Validate, RecursiveSchemasWork) {
               R"({"name":"a","child":{"name":"b"}})");
 }
 
-TEST(Validate, NumbersAndTextsThatTheAdapterDoesNotKnow) {
+TEST(Validate, LargeIntegersAndNullCharacters_AreValidated) {
     EXPECT_EQ(result(R"({"type":"integer","minimum":0})", "18446744073709551615"),
               "18446744073709551615");
     Json small(std::uint64_t{7});
@@ -236,7 +236,7 @@ TEST(Validate, NumbersAndTextsThatTheAdapterDoesNotKnow) {
     EXPECT_EQ(result(R"({"type":"string","minLength":3})", "\"a\\u0000b\""), "\"a\\u0000b\"");
 }
 
-TEST(Validate, HostileValuesDoNotHurt) {
+TEST(Validate, HostileValues_AreHandledSafely) {
     const JsonSchema letters(json(R"({"pattern":"^(a|b)*$"})"));
     Json text(std::string(20000, 'a'));
     EXPECT_TRUE(letters.validate(text).empty());
@@ -259,7 +259,7 @@ TEST(Validate, HostileValuesDoNotHurt) {
             .empty());
 }
 
-TEST(CompileSchema, NamesThePlaceOfWhatIsWrong) {
+TEST(CompileSchema, InvalidSchema_NamesThePlace) {
     EXPECT_EQ(compile_problem(R"({"properties":{"a/b":{"type":"strng"}}})"),
               "the JSON Schema is not valid at /properties/a~1b/type: \"strng\" is not a type");
     EXPECT_EQ(compile_problem("3"),
@@ -296,14 +296,14 @@ TEST(CompileSchema, LongChainOfReferences_IsRefused) {
               "the JSON Schema is not valid at /$ref: the chain of references is too long");
 }
 
-TEST(CompileSchema, HappensAtFirstUseAndFailsEachTime) {
+TEST(CompileSchema, InvalidSchema_FailsAtEachUse) {
     const JsonSchema schema(json(R"({"type":"odd"})"));
     Json value;
     EXPECT_THROW(schema.validate(value), Error);
     EXPECT_THROW(schema.validate(value), Error);
 }
 
-TEST(CompileSchema, SourceStaysAsGiven) {
+TEST(CompileSchema, Source_RemainsAsGiven) {
     const auto given =
         json(R"({"title":"T","type":"object","format":"x","properties":{"a":{"multipleOf":2}}})");
     const JsonSchema schema(given);
@@ -311,7 +311,7 @@ TEST(CompileSchema, SourceStaysAsGiven) {
     EXPECT_EQ(schema.source(), given);
 }
 
-TEST(CompileSchema, SeveralThreadsMayValidateAtOnce) {
+TEST(CompileSchema, ConcurrentThreads_MayValidate) {
     const JsonSchema schema{json(weather)};
     std::vector<std::thread> threads;
     std::atomic<int> good{0};

@@ -13,7 +13,7 @@ HitlQuestion question(std::string key) {
     return one;
 }
 
-TEST(ScriptedChannel, AnswersInOrderAndThrowsWhenTheScriptIsOver) {
+TEST(ScriptedChannel, ScriptedAnswers_ComeInOrderThenThrow) {
     ScriptedChannel channel({Json(true), [](const HitlRequest& request) {
                                  return Json(JsonObject{{request.question_id, "x"}});
                              }});
@@ -24,12 +24,12 @@ TEST(ScriptedChannel, AnswersInOrderAndThrowsWhenTheScriptIsOver) {
     EXPECT_THROW(run(channel.answer("q1", Json(true))), Error);
 }
 
-TEST(ScriptedChannel, ChecksItsAnswers) {
+TEST(ScriptedChannel, InvalidAnswer_IsRefused) {
     ScriptedChannel channel({Json("yes")});
     EXPECT_THROW(run(channel.confirm("Sure?")), Error);
 }
 
-TEST(NoopChannel, AgreesToEverything) {
+TEST(NoopChannel, EveryRequest_IsAccepted) {
     NoopChannel channel;
     EXPECT_TRUE(run(channel.confirm("Sure?")));
     EXPECT_EQ(run(channel.approve("rm", "c1", {})).decision, ApproveDecision::approve);

@@ -38,20 +38,20 @@ std::string timeout_of(F f) {
     return {};
 }
 
-TEST(MemoryTransport, ReturnsThePiecesOfItsScript) {
+TEST(MemoryTransport, Script_ReturnsItsPieces) {
     MemoryTransport transport(one(MemoryResponse(200, "a").with_event("b").with_piece("c")));
     EXPECT_EQ(run(read_pieces(transport, HttpRequest("GET", "http://x/"))),
               (std::vector<std::string>{"a", "data: b\n\n", "c"}));
     EXPECT_EQ(transport.open_exchanges(), 0u);
 }
 
-TEST(MemoryTransport, CutsPieces) {
+TEST(MemoryTransport, PieceSize_DividesTheBody) {
     MemoryTransport transport(one(MemoryResponse(200, "abcde").in_pieces_of(2)));
     EXPECT_EQ(run(read_pieces(transport, HttpRequest())),
               (std::vector<std::string>{"ab", "cd", "e"}));
 }
 
-TEST(MemoryTransport, KeepsWhatItWasAsked) {
+TEST(MemoryTransport, Requests_AreRecorded) {
     MemoryTransport transport([](const HttpRequest& request) {
         return MemoryResponse(request.body.empty() ? 400 : 200);
     });
@@ -67,12 +67,12 @@ TEST(MemoryTransport, KeepsWhatItWasAsked) {
     EXPECT_EQ(transport.requests()[0].headers.get("Content-Type"), "application/json");
 }
 
-TEST(MemoryTransport, SaysWhenTheScriptIsTooShort) {
+TEST(MemoryTransport, ExhaustedScript_ThrowsAnError) {
     MemoryTransport transport(std::vector<MemoryResponse>{});
     EXPECT_THROW(run(read_pieces(transport, HttpRequest())), Error);
 }
 
-TEST(MemoryTransport, FailsBeforeAndInTheBody) {
+TEST(MemoryTransport, FailureBeforeOrInBody_IsThrown) {
     MemoryTransport before(one(MemoryResponse::failing(Error(ErrorCode::connect, "refused"))));
     EXPECT_THROW(run(read_pieces(before, HttpRequest())), Error);
     MemoryTransport within(
@@ -80,7 +80,7 @@ TEST(MemoryTransport, FailsBeforeAndInTheBody) {
     EXPECT_THROW(run(read_pieces(within, HttpRequest())), Error);
 }
 
-TEST(MemoryTransport, EnforcesTheTimeoutsOnAManualClock) {
+TEST(MemoryTransport, ManualClock_EnforcesTheTimeouts) {
     const auto clock = std::make_shared<ManualClock>();
     MemoryTransport silent(one(MemoryResponse::never()), clock);
     EXPECT_EQ(timeout_of([&] { run_advancing(*clock, read_pieces(silent, HttpRequest())); }),
@@ -98,7 +98,7 @@ TEST(MemoryTransport, EnforcesTheTimeoutsOnAManualClock) {
               (std::vector<std::string>{"a", "b"}));
 }
 
-TEST(MemoryTransport, AStalledBodyCanBeAborted) {
+TEST(MemoryTransport, StalledBody_CanBeAborted) {
     std::stop_source stop;
     MemoryTransport transport(
         one(MemoryResponse(200, "a").with_call([&] { stop.request_stop(); }).with_stall()));

@@ -75,7 +75,7 @@ AssistantMessage calling(std::string tool) {
                                   stop_reason::tool_use);
 }
 
-TEST(Meter, MeasuresRunsCallsAndTools) {
+TEST(Meter, RunsCallsAndTools_AreMeasured) {
     Meter meter;
     FauxProvider faux = answering({calling("fail"), calling("invented"), "done"});
     AgentTool fail = tool<NoArgs>("fail", "Fails.", [](NoArgs) -> std::string {
@@ -98,7 +98,7 @@ TEST(Meter, MeasuresRunsCallsAndTools) {
     EXPECT_EQ(counts(meter, "gen_ai.client.token.usage").size(), 2u);
 }
 
-TEST(Meter, NamesTheErrorOfARun) {
+TEST(Meter, FailedRun_NamesItsError) {
     Meter meter;
     ErrorInfo info;
     info.code = ErrorCode::rate_limited;
@@ -116,7 +116,7 @@ TEST(Meter, NamesTheErrorOfARun) {
               1u);
 }
 
-TEST(Meter, CountsACallOfASharedProviderOnce) {
+TEST(Meter, CallOfSharedProvider_IsCountedOnce) {
     Meter meter;
     FauxProvider faux = answering({"one", "two", "three"});
     Agent a({.model = faux.model("m")});
@@ -132,7 +132,7 @@ TEST(Meter, CountsACallOfASharedProviderOnce) {
               2u);
 }
 
-TEST(Meter, MeasuresRunsOfSeveralThreadsOnce) {
+TEST(Meter, RunsOfSeveralThreads_AreMeasuredOnce) {
     constexpr int threads = 4;
     constexpr int runs = 50;
     Meter meter;
@@ -156,7 +156,7 @@ TEST(Meter, MeasuresRunsOfSeveralThreadsOnce) {
         EXPECT_EQ(count, static_cast<std::uint64_t>(threads * runs)) << labels;
 }
 
-TEST(Meter, DistinguishesValuesThatItRemembers) {
+TEST(Meter, RememberedValues_AreDistinguished) {
     Meter meter;
     FauxProvider faux = answering({"one", faux_failure("down"), "three", "four"});
     for (const char* model : {"a", "a", "a", "b"}) {
@@ -170,7 +170,7 @@ TEST(Meter, DistinguishesValuesThatItRemembers) {
     EXPECT_EQ(durations[chat + "b response.model=b"], 1u);
 }
 
-TEST(Meter, CountsTheCostOfCallsWithAPrice) {
+TEST(Meter, CallsWithAPrice_CountTheirCost) {
     Meter meter;
     FauxProvider faux = answering({"one"});
     Model model;
@@ -185,7 +185,7 @@ TEST(Meter, CountsTheCostOfCallsWithAPrice) {
     EXPECT_EQ(counted.begin()->second, static_cast<std::uint64_t>(result.cost.value_or(0)));
 }
 
-TEST(Meter, ExportsPeriodicallyAndAsPrometheusText) {
+TEST(Meter, Export_IsPeriodicAndAvailableAsPrometheusText) {
     auto exporter = std::make_shared<InMemoryMetricExporter>();
     MeterOptions options;
     options.service_name = "bot";
@@ -231,7 +231,7 @@ double value_of(const InMemoryMetricExporter& exporter) {
     return std::get<CounterData>(exporter.metrics()->metrics.at(0).data).points.at(0).value;
 }
 
-TEST(MetricReader, ExportsTheCurrentValuesOnRequest) {
+TEST(MetricReader, Request_ExportsTheCurrentValues) {
     Program program;
     const auto exporter = std::make_shared<InMemoryMetricExporter>();
     MetricReader reader(program.registry, {exporter}, nullptr, {}, nullptr, program.clock);
@@ -250,7 +250,7 @@ TEST(MetricReader, ExportsTheCurrentValuesOnRequest) {
     EXPECT_TRUE(reader.shutdown(0ms));
 }
 
-TEST(MetricReader, ExportsPeriodically) {
+TEST(MetricReader, Interval_RepeatsTheExport) {
     Program program;
     const auto exporter = std::make_shared<InMemoryMetricExporter>();
     MetricReader reader(program.registry, {exporter}, nullptr, {}, nullptr, program.clock);
@@ -265,7 +265,7 @@ TEST(MetricReader, ExportsPeriodically) {
     EXPECT_EQ(exporter->exports(), 3u);
 }
 
-TEST(MetricReader, D26_AnExporterThatThrowsOrHangsDoesNotAffectTheOthers) {
+TEST(MetricReader, D26_ThrowingOrHangingExporter_DoesNotAffectOthers) {
     Program program;
     const auto good = std::make_shared<InMemoryMetricExporter>();
     const auto throws = std::make_shared<ScriptedMetricExporter>(
@@ -284,7 +284,7 @@ TEST(MetricReader, D26_AnExporterThatThrowsOrHangsDoesNotAffectTheOthers) {
               "the exporter scripted cannot deliver data points: broken");
 }
 
-TEST(MetricReader, D26_ReportsAFailureOnce) {
+TEST(MetricReader, D26_Failure_IsReportedOnce) {
     Program program;
     const auto exporter = std::make_shared<ScriptedMetricExporter>(
         []() -> Task<ExportResult> { throw std::runtime_error("down"); });
@@ -304,7 +304,7 @@ Cache::Key key_of(std::string_view text, unsigned parts = 0) {
     return key;
 }
 
-TEST(RecorderCache, MakesTheRecordersOfAKeyOnce) {
+TEST(RecorderCache, SameKey_MakesRecordersOnce) {
     Cache cache;
     int made = 0;
     const auto get = [&](const Cache::Key& key) {
@@ -321,7 +321,7 @@ TEST(RecorderCache, MakesTheRecordersOfAKeyOnce) {
     EXPECT_EQ(get(key_of("a")), "1");
 }
 
-TEST(RecorderCache, RecordersBeyondTheLimitAreMadeEachTime) {
+TEST(RecorderCache, KeysBeyondLimit_MakeRecordersEachTime) {
     Cache cache;
     int made = 0;
     for (int round = 0; round < 2; ++round) {
@@ -339,7 +339,7 @@ TEST(RecorderCache, RecordersBeyondTheLimitAreMadeEachTime) {
     EXPECT_EQ(made, 100 + 36);
 }
 
-TEST(RecorderCache, ThreadsMayUseItAtOnce) {
+TEST(RecorderCache, ConcurrentThreads_MayUseTheCache) {
     Cache cache;
     std::atomic<int> right = 0;
     std::vector<std::thread> threads;

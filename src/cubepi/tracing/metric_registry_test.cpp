@@ -30,7 +30,7 @@ const std::vector<CounterPoint>& counter_points(const MetricSnapshot& snapshot,
     return std::get<CounterData>(snapshot.metrics.at(index).data).points;
 }
 
-TEST(MetricRegistry, CountsValuesInBucketsWithInclusiveUpperBounds) {
+TEST(MetricRegistry, Buckets_HaveInclusiveUpperBounds) {
     MetricRegistry registry;
     const Histogram histogram = registry.histogram("h", "s", "about", {1, 2});
     const Attributes attributes = one("a", "b");
@@ -50,7 +50,7 @@ TEST(MetricRegistry, CountsValuesInBucketsWithInclusiveUpperBounds) {
     EXPECT_EQ(*point.attributes.find("a"), AttributeValue("b"));
 }
 
-TEST(MetricRegistry, ACounterOnlyIncreases) {
+TEST(MetricRegistry, Counter_OnlyIncreases) {
     MetricRegistry registry;
     const Counter counter = registry.counter("c", "{call}", "");
     const CounterRecorder recorder = counter.at(one("a", true));
@@ -66,7 +66,7 @@ TEST(MetricRegistry, ACounterOnlyIncreases) {
     EXPECT_EQ(counter_points(snapshot)[1].value, 1);
 }
 
-TEST(MetricRegistry, TheOrderOfAttributesDoesNotMatter) {
+TEST(MetricRegistry, AttributeOrder_DoesNotMatter) {
     MetricRegistry registry;
     const Counter counter = registry.counter("c", "", "");
     Attributes ab = one("a", std::int64_t{1});
@@ -86,7 +86,7 @@ TEST(MetricRegistry, TheOrderOfAttributesDoesNotMatter) {
     EXPECT_EQ(counter_points(snapshot)[0].value, 2);
 }
 
-TEST(MetricRegistry, LimitsTheSetsOfAttributes) {
+TEST(MetricRegistry, AttributeSets_AreLimited) {
     MetricRegistry registry;
     const Counter counter = registry.counter("c", "", "");
     for (int i = 0; i < 3000; ++i) counter.add(1, one("i", std::int64_t{i}));
@@ -100,7 +100,7 @@ TEST(MetricRegistry, LimitsTheSetsOfAttributes) {
     EXPECT_EQ(points.back().value, 1002);
 }
 
-TEST(MetricRegistry, AnInstrumentHasOneDefinition) {
+TEST(MetricRegistry, ConflictingDefinitions_AreRefused) {
     MetricRegistry registry;
     const Histogram first = registry.histogram("h", "s", "", {1});
     const Histogram again = registry.histogram("h", "s", "", {1});
@@ -117,7 +117,7 @@ TEST(MetricRegistry, AnInstrumentHasOneDefinition) {
     EXPECT_EQ(registry.snapshot().metrics.size(), 1u);
 }
 
-TEST(MetricRegistry, ASnapshotHasItsTimes) {
+TEST(MetricRegistry, Snapshot_HasStartAndCurrentTime) {
     const auto clock = std::make_shared<testing::ManualClock>();
     const MetricRegistry registry(clock);
     const auto start = clock->wall();
@@ -127,7 +127,7 @@ TEST(MetricRegistry, ASnapshotHasItsTimes) {
     EXPECT_EQ(snapshot.time, start + std::chrono::minutes(1));
 }
 
-TEST(MetricRegistry, RecordersOutliveTheRegistry) {
+TEST(MetricRegistry, Recorders_OutliveTheRegistry) {
     std::vector<HistogramRecorder> recorders;
     {
         MetricRegistry registry;
@@ -136,7 +136,7 @@ TEST(MetricRegistry, RecordersOutliveTheRegistry) {
     recorders[0].record(1);
 }
 
-TEST(MetricRegistry, CountsEveryValueOfSeveralThreads) {
+TEST(MetricRegistry, ValuesOfSeveralThreads_AreAllCounted) {
     constexpr int threads = 4;
     constexpr int each = 20000;
     MetricRegistry registry;
@@ -166,7 +166,7 @@ TEST(MetricRegistry, CountsEveryValueOfSeveralThreads) {
     EXPECT_EQ(sum, 21.0 * threads * each);
 }
 
-TEST(Prometheus, AHistogramHasCumulativeBuckets) {
+TEST(Prometheus, Histogram_HasCumulativeBuckets) {
     MetricRegistry registry;
     const Histogram duration = registry.histogram("gen_ai.client.operation.duration", "s",
                                                   "Duration of an operation", {0.01, 1});
@@ -198,7 +198,7 @@ std::string counter_text(std::string name, std::string unit) {
     return text.substr(text.find('\n') + 1);
 }
 
-TEST(Prometheus, NamesFollowTheRulesOfOpenTelemetry) {
+TEST(Prometheus, Names_FollowTheOpenTelemetryRules) {
     EXPECT_EQ(counter_text("gen_ai.calls", ""), "gen_ai_calls_total 1\n");
     EXPECT_EQ(counter_text("calls", "{call}"), "calls_total 1\n");
     EXPECT_EQ(counter_text("calls_total", "1"), "calls_total 1\n");
@@ -212,7 +212,7 @@ TEST(Prometheus, NamesFollowTheRulesOfOpenTelemetry) {
     EXPECT_EQ(counter_text("2fast", ""), "_2fast_total 1\n");
 }
 
-TEST(Prometheus, LabelsAreEscaped) {
+TEST(Prometheus, Labels_AreEscaped) {
     MetricRegistry registry;
     Attributes attributes;
     attributes.set("text", "a\\b\"c\nd\xff ü");
@@ -232,7 +232,7 @@ TEST(Prometheus, LabelsAreEscaped) {
         "nan=\"NaN\",number=\"0.5\",text=\"a\\\\b\\\"c\\nd\xEF\xBF\xBD ü\"} 1.5\n");
 }
 
-TEST(Prometheus, TheResourceIsTargetInfo) {
+TEST(Prometheus, Resource_BecomesTargetInfo) {
     Resource resource;
     resource.attributes.set("service.name", "weather");
     MetricRegistry registry;

@@ -33,7 +33,7 @@ std::string text(const Attributes& attributes, std::string_view key) {
     return value ? std::string(value->if_text().value()) : "(absent)";
 }
 
-TEST(OtelEnvironment, HasTheDefaultsWithoutVariables) {
+TEST(OtelEnvironment, NoVariables_YieldDefaults) {
     const OtelEnvironment environment = otel_environment({});
     EXPECT_FALSE(environment.disabled);
     EXPECT_TRUE(environment.resource_attributes.empty());
@@ -43,14 +43,14 @@ TEST(OtelEnvironment, HasTheDefaultsWithoutVariables) {
     EXPECT_TRUE(environment.notices.empty());
 }
 
-TEST(OtelEnvironment, TreatsEmptyVariablesAsNotSet) {
+TEST(OtelEnvironment, EmptyVariables_CountAsUnset) {
     const OtelEnvironment environment =
         read_otel_environment([](std::string_view) { return std::optional<std::string>(" "); });
     EXPECT_TRUE(environment.notices.empty());
     EXPECT_FALSE(environment.traces.exported());
 }
 
-TEST(OtelEnvironment, CanBeDisabled) {
+TEST(OtelEnvironment, SdkDisabledVariable_DisablesTelemetry) {
     const OtelEnvironment environment = otel_environment({{"OTEL_SDK_DISABLED", "TRUE"},
                                                           {"OTEL_TRACES_EXPORTER", "console"},
                                                           {"OTEL_METRICS_EXPORTER", "console"},
@@ -66,14 +66,14 @@ TEST(OtelEnvironment, CanBeDisabled) {
     EXPECT_FALSE(otel_environment({{"OTEL_SDK_DISABLED", "false"}}).disabled);
 }
 
-TEST(OtelEnvironment, StaysEnabledForAnyOtherWord) {
+TEST(OtelEnvironment, OtherWords_KeepTelemetryEnabled) {
     const OtelEnvironment environment = otel_environment({{"OTEL_SDK_DISABLED", "1"}});
     EXPECT_FALSE(environment.disabled);
     EXPECT_EQ(texts(environment.notices),
               Texts{"OTEL_SDK_DISABLED: '1' is not true or false; 'false' is used."});
 }
 
-TEST(OtelEnvironment, DecodesResourceAttributes) {
+TEST(OtelEnvironment, ResourceAttributes_AreDecoded) {
     const OtelEnvironment environment = otel_environment(
         {{"OTEL_RESOURCE_ATTRIBUTES",
           "deployment.environment.name=test , team=a%2Cb%3D%C3%BC,empty=,a%20key=1,x=y=z,team=c"}});
@@ -90,7 +90,7 @@ TEST(OtelEnvironment, DecodesResourceAttributes) {
               "a,b=üA");
 }
 
-TEST(OtelEnvironment, IgnoresAListOfAttributesWithAMalformedEntry) {
+TEST(OtelEnvironment, MalformedAttributeEntry_DiscardsTheList) {
     for (const char* list : {"a=1,b", "a=1,=2", "a=1,b=%", "a=1,b=%4", "a=1,b=%zz", "a=1,b=%ff"}) {
         const OtelEnvironment environment =
             otel_environment({{"OTEL_RESOURCE_ATTRIBUTES", list}, {"OTEL_SERVICE_NAME", "bot"}});
@@ -102,7 +102,7 @@ TEST(OtelEnvironment, IgnoresAListOfAttributesWithAMalformedEntry) {
     }
 }
 
-TEST(OtelEnvironment, PrefersTheServiceNameOfItsOwnVariable) {
+TEST(OtelEnvironment, ServiceNameVariable_TakesPrecedence) {
     EXPECT_EQ(text(otel_environment({{"OTEL_SERVICE_NAME", "bot"},
                                      {"OTEL_RESOURCE_ATTRIBUTES", "service.name=other"}})
                        .resource_attributes,
@@ -123,7 +123,7 @@ std::string sampling(const char* sampler, const char* argument = "") {
            (environment.sampling->failed_runs ? " failed" : "");
 }
 
-TEST(OtelEnvironment, SelectsTheSampler) {
+TEST(OtelEnvironment, SamplerVariable_SelectsTheSampler) {
     EXPECT_EQ(sampling(""), "none");
     EXPECT_EQ(sampling("always_on", "0.5"), "100% failed");
     EXPECT_EQ(sampling("always_off"), "0%");
@@ -135,7 +135,7 @@ TEST(OtelEnvironment, SelectsTheSampler) {
     EXPECT_EQ(sampling("parentbased_traceidratio", "1e-1"), "10% caller failed");
 }
 
-TEST(OtelEnvironment, IgnoresASamplerOrArgumentThatIsInvalid) {
+TEST(OtelEnvironment, InvalidSamplerOrArgument_IsIgnored) {
     const OtelEnvironment unknown = otel_environment({{"OTEL_TRACES_SAMPLER", "jaeger_remote"}});
     EXPECT_FALSE(unknown.sampling);
     EXPECT_EQ(texts(unknown.notices),
@@ -153,7 +153,7 @@ TEST(OtelEnvironment, IgnoresASamplerOrArgumentThatIsInvalid) {
     EXPECT_TRUE(otel_environment({{"OTEL_TRACES_SAMPLER_ARG", "half"}}).notices.empty());
 }
 
-TEST(OtelEnvironment, ReadsTheLimitsOfTheQueue) {
+TEST(OtelEnvironment, QueueLimits_AreRead) {
     const OtelEnvironment environment = otel_environment({{"OTEL_BSP_MAX_QUEUE_SIZE", "10"},
                                                           {"OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "5"},
                                                           {"OTEL_BSP_SCHEDULE_DELAY", "0"},
@@ -171,7 +171,7 @@ TEST(OtelEnvironment, ReadsTheLimitsOfTheQueue) {
     EXPECT_GT(otel_environment({{"OTEL_BSP_EXPORT_TIMEOUT", "0"}}).limits.export_timeout, 24h);
 }
 
-TEST(OtelEnvironment, UsesTheDefaultsForInvalidNumbers) {
+TEST(OtelEnvironment, InvalidNumbers_YieldDefaults) {
     for (const char* value :
          {"0", "-1", "1.5", "0x10", "2147483648", "99999999999999999999", "x"}) {
         const OtelEnvironment environment = otel_environment({{"OTEL_BSP_MAX_QUEUE_SIZE", value}});
@@ -188,7 +188,7 @@ TEST(OtelEnvironment, UsesTheDefaultsForInvalidNumbers) {
                     "60000 ms is used."});
 }
 
-TEST(OtelEnvironment, LimitsTheBatchToTheQueue) {
+TEST(OtelEnvironment, BatchSize_IsLimitedToTheQueue) {
     const OtelEnvironment environment = otel_environment(
         {{"OTEL_BSP_MAX_QUEUE_SIZE", "10"}, {"OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "11"}});
     EXPECT_EQ(environment.limits.batch_spans, 10u);
@@ -197,7 +197,7 @@ TEST(OtelEnvironment, LimitsTheBatchToTheQueue) {
         Texts{"OTEL_BSP_MAX_EXPORT_BATCH_SIZE: 11 is more than the queue holds; 10 is used."});
 }
 
-TEST(OtelEnvironment, ShowsMalformedValuesInOneShortLine) {
+TEST(OtelEnvironment, MalformedValues_AreShownInOneShortLine) {
     const OtelEnvironment environment =
         otel_environment({{"OTEL_SDK_DISABLED", "a\x1b[2J\nb" + std::string(100, 'x') + "\xff"}});
     EXPECT_EQ(texts(environment.notices),
@@ -205,7 +205,7 @@ TEST(OtelEnvironment, ShowsMalformedValuesInOneShortLine) {
                     "...' is not true or false; 'false' is used."});
 }
 
-TEST(OtelEnvironment, MakesExportersWithTheirLimits) {
+TEST(OtelEnvironment, Exporters_AreMadeWithTheirLimits) {
     const OtelEnvironment environment = otel_environment({{"OTEL_TRACES_EXPORTER", "otlp,console"},
                                                           {"OTEL_METRICS_EXPORTER", "console"},
                                                           {"OTEL_BSP_MAX_QUEUE_SIZE", "7"}});
@@ -222,7 +222,7 @@ TEST(OtelEnvironment, MakesExportersWithTheirLimits) {
     EXPECT_EQ(exporters[0]->name(), "console");
 }
 
-TEST(OtelEnvironment, KeepsTheNamesThatTheOptionsSet) {
+TEST(OtelEnvironment, NamesSetInOptions_AreRetained) {
     const OtelEnvironment environment =
         otel_environment({{"OTEL_SERVICE_NAME", "of the environment"},
                           {"OTEL_RESOURCE_ATTRIBUTES",
@@ -254,7 +254,7 @@ TEST(OtelEnvironment, KeepsTheNamesThatTheOptionsSet) {
     EXPECT_EQ(text(meter_options.resource->attributes, "team"), "a");
 }
 
-TEST(OtelEnvironment, ReadsTheVariablesOfTheProcess) {
+TEST(OtelEnvironment, ProcessVariables_AreRead) {
     // The test sets no variables: those of the machine may be any, and must not fail the program.
     EXPECT_NO_THROW((void)process_otel_environment());
 }
@@ -267,7 +267,7 @@ std::string traces_url(const std::string& value) {
     return otel_environment({{endpoint, value}}).traces.options.url;
 }
 
-TEST(OtlpVariables, AppendTheSignalToTheCommonEndpoint) {
+TEST(OtlpVariables, CommonEndpoint_GetsTheSignalAppended) {
     EXPECT_EQ(traces_url("http://collector:4318"), "http://collector:4318/v1/traces");
     EXPECT_EQ(traces_url("http://collector:4318/"), "http://collector:4318/v1/traces");
     EXPECT_EQ(traces_url("HTTPS://c.example/a/b//"), "HTTPS://c.example/a/b/v1/traces");
@@ -276,7 +276,7 @@ TEST(OtlpVariables, AppendTheSignalToTheCommonEndpoint) {
               "http://collector:4318/v1/metrics");
 }
 
-TEST(OtlpVariables, UseTheEndpointOfASignalAsItIs) {
+TEST(OtlpVariables, SignalEndpoint_IsUsedUnchanged) {
     const OtelEnvironment environment = otel_environment(
         {{traces_endpoint, "https://t.example/in"}, {endpoint, "http://collector:4318"}});
     EXPECT_EQ(environment.traces.options.url, "https://t.example/in");
@@ -286,7 +286,7 @@ TEST(OtlpVariables, UseTheEndpointOfASignalAsItIs) {
     EXPECT_TRUE(environment.notices.empty());
 }
 
-TEST(OtlpVariables, ExportNothingWithoutAnEndpointOrAnExporter) {
+TEST(OtlpVariables, NoEndpointOrExporter_ExportsNothing) {
     const OtelEnvironment environment =
         otel_environment({{"OTEL_EXPORTER_OTLP_HEADERS", "a=b"}, {"OTEL_SERVICE_NAME", "bot"}});
     EXPECT_FALSE(environment.traces.exported());
@@ -296,7 +296,7 @@ TEST(OtlpVariables, ExportNothingWithoutAnEndpointOrAnExporter) {
     EXPECT_FALSE(traces.metrics.otlp);
 }
 
-TEST(OtlpVariables, TurnOtlpOffIfTheEndpointIsMalformed) {
+TEST(OtlpVariables, MalformedEndpoint_TurnsOtlpOff) {
     for (const char* value : {"collector:4318", "ftp://collector", "http://", "http://:4318",
                               "http:///v1", "http://a b", "grpc://user:hunter2@c"}) {
         const OtelEnvironment environment = otel_environment({{endpoint, value}});
@@ -312,7 +312,7 @@ TEST(OtlpVariables, TurnOtlpOffIfTheEndpointIsMalformed) {
     }
 }
 
-TEST(OtlpVariables, UseTheCommonEndpointIfThatOfTheSignalIsMalformed) {
+TEST(OtlpVariables, MalformedSignalEndpoint_UsesTheCommonOne) {
     const OtelEnvironment environment =
         otel_environment({{traces_endpoint, "collector"}, {endpoint, base}});
     EXPECT_EQ(environment.traces.options.url, "http://collector:4318/v1/traces");
@@ -321,7 +321,7 @@ TEST(OtlpVariables, UseTheCommonEndpointIfThatOfTheSignalIsMalformed) {
                     "URL; OTEL_EXPORTER_OTLP_ENDPOINT is used."});
 }
 
-TEST(OtlpVariables, DecodeHeaders) {
+TEST(OtlpVariables, Headers_AreDecoded) {
     const OtelEnvironment environment = otel_environment(
         {{endpoint, base},
          {"OTEL_EXPORTER_OTLP_HEADERS", " x-key = a%20b%2Cc== , empty=,,plus=a+b,"}});
@@ -331,7 +331,7 @@ TEST(OtlpVariables, DecodeHeaders) {
     EXPECT_TRUE(environment.notices.empty());
 }
 
-TEST(OtlpVariables, ReplaceCommonHeadersByThoseOfASignal) {
+TEST(OtlpVariables, SignalHeaders_ReplaceCommonHeaders) {
     const OtelEnvironment environment =
         otel_environment({{endpoint, base},
                           {"OTEL_EXPORTER_OTLP_HEADERS", "a=1"},
@@ -340,7 +340,7 @@ TEST(OtlpVariables, ReplaceCommonHeadersByThoseOfASignal) {
     EXPECT_EQ(environment.metrics.options.headers, (std::vector<HttpHeader>{{"b", "2"}}));
 }
 
-TEST(OtlpVariables, OmitMalformedHeadersWithoutShowingThem) {
+TEST(OtlpVariables, MalformedHeaders_AreOmittedAndNotShown) {
     const OtelEnvironment environment = otel_environment(
         {{traces_endpoint, base},
          {"OTEL_EXPORTER_OTLP_HEADERS",
@@ -354,7 +354,7 @@ TEST(OtlpVariables, OmitMalformedHeadersWithoutShowingThem) {
               "a percent-encoded value; this header is not sent.");
 }
 
-TEST(OtlpVariables, SelectTheProtocol) {
+TEST(OtlpVariables, ProtocolVariable_SelectsTheProtocol) {
     const auto protocol = [](const char* value) {
         return otel_environment({{endpoint, base}, {"OTEL_EXPORTER_OTLP_PROTOCOL", value}})
             .traces.options.protocol;
@@ -370,7 +370,7 @@ TEST(OtlpVariables, SelectTheProtocol) {
     EXPECT_EQ(mixed.metrics.options.protocol, OtlpProtocol::http_protobuf);
 }
 
-TEST(OtlpVariables, RefuseGrpc) {
+TEST(OtlpVariables, Grpc_IsRefused) {
     const OtelEnvironment environment = otel_environment(
         {{endpoint, "http://collector:4317"}, {"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "grpc"}});
     EXPECT_FALSE(environment.traces.otlp);
@@ -381,7 +381,7 @@ TEST(OtlpVariables, RefuseGrpc) {
                     "collector's port for HTTP (4318 by default)."});
 }
 
-TEST(OtlpVariables, UseTheDefaultForAnUnknownProtocol) {
+TEST(OtlpVariables, UnknownProtocol_UsesTheDefault) {
     const OtelEnvironment environment =
         otel_environment({{endpoint, base}, {"OTEL_EXPORTER_OTLP_PROTOCOL", "carrier pigeon"}});
     EXPECT_TRUE(environment.traces.otlp);
@@ -391,7 +391,7 @@ TEST(OtlpVariables, UseTheDefaultForAnUnknownProtocol) {
                     "http/json; 'http/protobuf' is used."});
 }
 
-TEST(OtlpVariables, ReadCompressionTimeoutAndCertificate) {
+TEST(OtlpVariables, CompressionTimeoutAndCertificate_AreRead) {
     const OtelEnvironment environment =
         otel_environment({{endpoint, base},
                           {"OTEL_EXPORTER_OTLP_COMPRESSION", "gzip"},
@@ -409,13 +409,13 @@ TEST(OtlpVariables, ReadCompressionTimeoutAndCertificate) {
     EXPECT_TRUE(environment.notices.empty());
 }
 
-TEST(OtlpVariables, TreatATimeoutOfZeroAsNoLimit) {
+TEST(OtlpVariables, ZeroTimeout_MeansNoLimit) {
     EXPECT_GT(otel_environment({{endpoint, base}, {"OTEL_EXPORTER_OTLP_TIMEOUT", "0"}})
                   .traces.options.timeout,
               24h);
 }
 
-TEST(OtlpVariables, FallBackFromAMalformedValueToTheCommonOneAndToTheDefault) {
+TEST(OtlpVariables, MalformedValue_FallsBackToCommonOrDefault) {
     const OtelEnvironment environment =
         otel_environment({{traces_endpoint, base},
                           {"OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "10s"},
@@ -430,7 +430,7 @@ TEST(OtlpVariables, FallBackFromAMalformedValueToTheCommonOneAndToTheDefault) {
                      "(milliseconds); 5000 ms is used."}));
 }
 
-TEST(OtlpVariables, SelectExporters) {
+TEST(OtlpVariables, ExporterVariable_SelectsTheExporters) {
     const auto exporters = [](const char* value) {
         const OtelSignal traces = otel_environment({{"OTEL_TRACES_EXPORTER", value}}).traces;
         return std::string(traces.otlp ? "otlp " : "") + (traces.console ? "console" : "");
@@ -447,13 +447,13 @@ TEST(OtlpVariables, SelectExporters) {
     EXPECT_TRUE(off.metrics.console);
 }
 
-TEST(OtlpVariables, SendToThisMachineIfOnlyTheExporterIsNamed) {
+TEST(OtlpVariables, OnlyExporterNamed_SendsToThisMachine) {
     const OtelEnvironment environment = otel_environment({{"OTEL_TRACES_EXPORTER", "otlp"}});
     EXPECT_TRUE(environment.traces.otlp);
     EXPECT_EQ(environment.traces.options.url, "");  // the default of OtlpOptions
 }
 
-TEST(OtlpVariables, IgnoreExportersThatAreUnknown) {
+TEST(OtlpVariables, UnknownExporters_AreIgnored) {
     const OtelEnvironment environment =
         otel_environment({{endpoint, base},
                           {"OTEL_TRACES_EXPORTER", "zipkin"},
@@ -467,7 +467,7 @@ TEST(OtlpVariables, IgnoreExportersThatAreUnknown) {
                      "ignored."}));
 }
 
-TEST(OtlpVariables, ReportWhatIsNotSupported) {
+TEST(OtlpVariables, UnsupportedOptions_AreReported) {
     const OtelEnvironment environment =
         otel_environment({{endpoint, base},
                           {"OTEL_EXPORTER_OTLP_CLIENT_KEY", "/key.pem"},

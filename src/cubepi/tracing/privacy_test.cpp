@@ -183,7 +183,7 @@ void expect_absent(const std::string& exported) {
     EXPECT_EQ(found, std::string::npos) << exported.substr(found < 200 ? 0 : found - 200, 400);
 }
 
-TEST(Privacy, D26_NoWordOfAThousandPromptsIsExported) {
+TEST(Privacy, D26_ThousandPrompts_ExportNoWord) {
     Words words;
     Exported exported(TracerOptions(), Speaker::prompts + 100);
     Speaker speaker(words);
@@ -203,7 +203,7 @@ TEST(Privacy, D26_NoWordOfAThousandPromptsIsExported) {
     expect_absent(all);
 }
 
-TEST(Privacy, D26_NoKeyOrTextOfAProviderIsExported) {
+TEST(Privacy, D26_ProviderKeysAndTexts_AreNotExported) {
     Words words;
     for (const bool content : {false, true}) {
         TracerOptions options;
@@ -228,7 +228,7 @@ TEST(Privacy, D26_NoKeyOrTextOfAProviderIsExported) {
     }
 }
 
-TEST(Privacy, D26_NoWordOfAnEndpointThatEchoesThePromptIsExportedOrLogged) {
+TEST(Privacy, D26_EchoedPrompt_IsNeitherExportedNorLogged) {
     Words words;
     Exported exported(TracerOptions(), 100);
     const std::string prompt = words.next();
@@ -260,7 +260,7 @@ TEST(Privacy, D26_NoWordOfAnEndpointThatEchoesThePromptIsExportedOrLogged) {
     expect_absent(all);
 }
 
-TEST(Privacy, D26_NoWordOfAbortedAndNestedRunsIsExported) {
+TEST(Privacy, D26_AbortedAndNestedRuns_ExportNoWord) {
     Words words;
     Exported exported(TracerOptions(), 100);
     Speaker inner(words);
@@ -296,7 +296,7 @@ TEST(Privacy, D26_NoWordOfAbortedAndNestedRunsIsExported) {
     expect_absent(all);
 }
 
-TEST(Privacy, D26_NoQuestionOrAnswerIsExported) {
+TEST(Privacy, D26_QuestionsAndAnswers_AreNotExported) {
     Words words;
     Exported exported(TracerOptions(), 100);
     FauxProvider faux;
@@ -324,7 +324,7 @@ TEST(Privacy, D26_NoQuestionOrAnswerIsExported) {
     expect_absent(all);
 }
 
-TEST(Privacy, D26_RedactSeesEveryTextThatIsRecorded) {
+TEST(Privacy, D26_Redact_SeesEveryRecordedText) {
     Words words;
     TracerOptions options;
     options.record_content = true;

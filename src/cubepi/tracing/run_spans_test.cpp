@@ -106,7 +106,7 @@ AgentOptions working(FauxProvider& faux) {
     return options;
 }
 
-TEST(RunOutcome, AHookThatThrowsAfterATurnFailsTheRun) {
+TEST(RunOutcome, ThrowingHookAfterTurn_FailsTheRun) {
     FauxProvider faux = answering({calling("work"), "done"});
     AgentOptions options = working(faux);
     options.should_stop_after_turn = [](ShouldStopAfterTurnContext&) -> bool {
@@ -120,7 +120,7 @@ TEST(RunOutcome, AHookThatThrowsAfterATurnFailsTheRun) {
     EXPECT_EQ(it.measured_as, "failed cubepi.error");
 }
 
-TEST(RunOutcome, AFailureAtTheEndOfARunIsExportedAlsoIfTheRunIsNotSampled) {
+TEST(RunOutcome, UnsampledRunFailingAtEnd_IsExported) {
     FauxProvider faux = answering({"done"});
     AgentOptions options = working(faux);
     options.on_run_end = [](HookContext&) -> MessageList { throw Error(ErrorCode::io, "secret"); };
@@ -140,7 +140,7 @@ public:
     }
 };
 
-TEST(RunOutcome, AStoreThatFailsAtTheEndFailsTheRun) {
+TEST(RunOutcome, StoreFailureAtEnd_FailsTheRun) {
     FauxProvider faux = answering({"done"});
     AgentOptions options = working(faux);
     options.checkpointer = std::make_shared<FullStore>();
@@ -151,7 +151,7 @@ TEST(RunOutcome, AStoreThatFailsAtTheEndFailsTheRun) {
     EXPECT_EQ(it.measured_as, "failed cubepi.storage_full");
 }
 
-TEST(RunOutcome, ALimitBetweenTurnsIsALimit) {
+TEST(RunOutcome, LimitBetweenTurns_IsRecordedAsLimited) {
     FauxProvider faux = answering({calling("work"), "done"});
     AgentOptions options = working(faux);
     options.limits.max_turns = 1;
@@ -162,7 +162,7 @@ TEST(RunOutcome, ALimitBetweenTurnsIsALimit) {
     EXPECT_EQ(it.measured_as, "limited");
 }
 
-TEST(RunOutcome, ALimitBeforeACallIsALimit) {
+TEST(RunOutcome, LimitBeforeCall_IsRecordedAsLimited) {
     FauxProvider faux = answering({"done"});
     AgentOptions options = working(faux);
     options.limits.max_spend = 1;
@@ -172,7 +172,7 @@ TEST(RunOutcome, ALimitBeforeACallIsALimit) {
     EXPECT_EQ(it.measured_as, "limited");
 }
 
-TEST(RunOutcome, ATimeLimitIsALimit) {
+TEST(RunOutcome, TimeLimit_IsRecordedAsLimited) {
     auto runtime = std::make_shared<Runtime>(*Runtime::standard());
     const auto clock = std::make_shared<testing::ManualClock>();
     runtime->clock = clock;
@@ -192,7 +192,7 @@ TEST(RunOutcome, ATimeLimitIsALimit) {
     EXPECT_EQ(it.measured_as, "limited");
 }
 
-TEST(RunOutcome, AnAbortIsAnAbort) {
+TEST(RunOutcome, Abort_IsRecordedAsAborted) {
     FauxProvider faux = answering({calling("stop"), "done"});
     AgentOptions options;
     options.model = faux.model("m");
@@ -219,7 +219,7 @@ Model priced(double usd_per_million) {
     return model;
 }
 
-TEST(RunOutcome, D67_TheCostOfARunIncludesWhatAToolCharges) {
+TEST(RunOutcome, D67_RunCost_IncludesToolCharges) {
     FauxProvider faux = answering({calling("buy"), "done"});
     AgentOptions options;
     options.model = faux.model(priced(0));
@@ -233,7 +233,7 @@ TEST(RunOutcome, D67_TheCostOfARunIncludesWhatAToolCharges) {
                      0.25);
 }
 
-TEST(RunOutcome, TheCostOfARunExcludesWhatWasSpentBeforeIt) {
+TEST(RunOutcome, RunCost_ExcludesEarlierSpending) {
     FauxProvider faux = answering({"done"});
     AgentOptions options;
     options.model = faux.model(priced(0));
@@ -247,7 +247,7 @@ TEST(RunOutcome, TheCostOfARunExcludesWhatWasSpentBeforeIt) {
     EXPECT_EQ(text(*it.root, "cubepi.usage.cost"), std::to_string(0.0));
 }
 
-TEST(RunOutcome, TheCostOfANestedRunCountsOnce) {
+TEST(RunOutcome, NestedRunCost_CountsOnce) {
     Meter meter;
     FauxProvider inner = answering({"inner"});
     FauxProvider outer = answering({calling("nest"), "done"});
@@ -289,7 +289,7 @@ FauxStep refused() {
     return faux_failure("no", info);
 }
 
-TEST(NestedSpans, D70_ACallOfAHookIsASpanOfItsRun) {
+TEST(NestedSpans, D70_HookCall_IsASpanOfItsRun) {
     Traced it;
     FauxProvider faux = answering({"answer"});
     FauxProvider helper = answering({"yes"});
@@ -303,7 +303,7 @@ TEST(NestedSpans, D70_ACallOfAHookIsASpanOfItsRun) {
     EXPECT_EQ(text(*chat, "cubepi.llm.purpose"), "judge");
 }
 
-TEST(NestedSpans, D70_ACallOfAToolIsBelowItsSpan) {
+TEST(NestedSpans, D70_CallInTool_IsBelowTheToolSpan) {
     Traced it;
     FauxProvider faux = answering({calling("summarize"), "short", "done"});
     const BoundModel model = faux.model("m");
@@ -346,7 +346,7 @@ Task<> run_at_once(Tracer& tracer, BoundModel model, std::size_t count) {
     co_await scope.join();
 }
 
-TEST(NestedSpans, RunsAtOnceThatShareAProviderDoNotMix) {
+TEST(NestedSpans, ConcurrentRunsSharingAProvider_DoNotMix) {
     constexpr std::size_t count = 6;
     Traced it;
     std::vector<FauxStep> steps;
@@ -396,12 +396,12 @@ struct NotSampled {
     std::map<std::string, int> names;
 };
 
-TEST(NestedSpans, ANestedRunIsNotRecordedIfItsParentIsNot) {
+TEST(NestedSpans, UnrecordedParent_NestedRunIsNotRecorded) {
     const NotSampled it({calling("ask"), "done"}, "inner", true);
     EXPECT_TRUE(it.names.empty());
 }
 
-TEST(NestedSpans, ARunThatFailsIsRecordedWithItsNestedRuns) {
+TEST(NestedSpans, FailedRun_IsRecordedWithItsNestedRuns) {
     const NotSampled it({calling("ask"), refused()}, "inner", true);
     const std::map<std::string, int> expected{{"invoke_agent", 2},
                                               {"cubepi.turn", 3},
@@ -411,7 +411,7 @@ TEST(NestedSpans, ARunThatFailsIsRecordedWithItsNestedRuns) {
     EXPECT_EQ(it.names, expected);
 }
 
-TEST(NestedSpans, ANestedRunThatFailsIsRecordedWithItsParent) {
+TEST(NestedSpans, FailedNestedRun_IsRecordedWithItsParent) {
     const NotSampled it({calling("ask"), "done"}, refused(), true);
     const std::map<std::string, int> expected{{"invoke_agent", 2},
                                               {"cubepi.turn", 3},
@@ -421,7 +421,7 @@ TEST(NestedSpans, ANestedRunThatFailsIsRecordedWithItsParent) {
     EXPECT_EQ(it.names, expected);
 }
 
-TEST(NestedSpans, RunsThatFailAreNotRecordedWithoutTheOption) {
+TEST(NestedSpans, OptionUnset_FailedRunsAreNotRecorded) {
     const NotSampled it({calling("ask"), refused()}, refused(), false);
     EXPECT_TRUE(it.names.empty());
 }
@@ -437,7 +437,7 @@ struct QuestionSpans : ::testing::Test {
     std::vector<std::string> effects;
 };
 
-TEST_F(QuestionSpans, D26_AnAnsweredQuestionIsASpanOfItsTurn) {
+TEST_F(QuestionSpans, D26_AnsweredQuestion_IsASpanOfItsTurn) {
     Process process(store, faux, effects);
     const TraceAttachment attachment = traced.tracer->attach(*process.agent);
     process.prompt([&](const HitlRequest& request) {
@@ -451,7 +451,7 @@ TEST_F(QuestionSpans, D26_AnAnsweredQuestionIsASpanOfItsTurn) {
     EXPECT_EQ(traced.span("invoke_agent")->status, SpanStatus::unset);
 }
 
-TEST_F(QuestionSpans, D26_ASuspendedRunHasNotFailedAndItsContinuationLinksToIt) {
+TEST_F(QuestionSpans, D26_SuspendedRun_IsLinkedAndNotFailed) {
     {
         Process process(store, faux, effects);
         const TraceAttachment attachment = traced.tracer->attach(*process.agent);
@@ -486,7 +486,7 @@ TEST_F(QuestionSpans, D26_ASuspendedRunHasNotFailedAndItsContinuationLinksToIt) 
     EXPECT_TRUE(!note || note->is_null());
 }
 
-TEST_F(QuestionSpans, ARunThatIsAbortedWhileItAsksIsAborted) {
+TEST_F(QuestionSpans, AbortDuringQuestion_AbortsTheRun) {
     Process process(store, faux, effects);
     const TraceAttachment attachment = traced.tracer->attach(*process.agent);
     process.prompt([&](const HitlRequest&) { process.agent->abort(); });
@@ -548,14 +548,14 @@ std::shared_ptr<const SpanData> span_of_question(const std::string& kind, Act ac
     return traced.span("hitl." + kind);
 }
 
-TEST(QuestionOutcomes, D26_AreThoseOfTheUser) {
+TEST(QuestionOutcomes, D26_UserAnswer_DeterminesTheOutcome) {
     EXPECT_EQ(text(*span_of_question("confirm", answers(true)), "hitl.outcome"), "approved");
     EXPECT_EQ(text(*span_of_question("confirm", answers(false)), "hitl.outcome"), "denied");
     const Json color(JsonObject{{"color", "teal"}});
     EXPECT_EQ(text(*span_of_question("ask", answers(color)), "hitl.outcome"), "answered");
 }
 
-TEST(QuestionOutcomes, D26_NameAQuestionThatHasNoAnswer) {
+TEST(QuestionOutcomes, D26_UnansweredQuestion_NamesTheOutcome) {
     for (const char* kind : {"confirm", "ask"}) {
         const auto late = span_of_question(kind, {});
         EXPECT_EQ(text(*late, "hitl.outcome"), "timed_out") << kind;

@@ -17,7 +17,7 @@ using Kind = AttributeValue::Kind;
 
 constexpr const char* example = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
-TEST(SpanContext, ReadsAndWritesATraceparent) {
+TEST(SpanContext, Traceparent_IsReadAndWritten) {
     const std::optional<SpanContext> context = SpanContext::parse(example);
     ASSERT_TRUE(context);
     EXPECT_EQ(context->trace_id.hex(), "4bf92f3577b34da6a3ce929d0e0e4736");
@@ -29,7 +29,7 @@ TEST(SpanContext, ReadsAndWritesATraceparent) {
     EXPECT_FALSE(SpanContext::parse(unsampled)->sampled);
 }
 
-TEST(SpanContext, AcceptsALaterVersionWithMoreFields) {
+TEST(SpanContext, LaterVersionWithMoreFields_IsAccepted) {
     std::string later = example;
     later[1] = '1';
     EXPECT_TRUE(SpanContext::parse(later));
@@ -37,7 +37,7 @@ TEST(SpanContext, AcceptsALaterVersionWithMoreFields) {
     EXPECT_FALSE(SpanContext::parse(later + "more"));
 }
 
-TEST(SpanContext, RejectsAnInvalidTraceparent) {
+TEST(SpanContext, InvalidTraceparent_IsRejected) {
     const std::string good = example;
     for (std::size_t size = 0; size < good.size(); ++size)
         EXPECT_FALSE(SpanContext::parse(good.substr(0, size))) << size;
@@ -53,7 +53,7 @@ TEST(SpanContext, RejectsAnInvalidTraceparent) {
     EXPECT_FALSE(SpanContext::parse("00-4BF92F3577B34DA6A3CE929D0E0E4736-00F067AA0BA902B7-01"));
 }
 
-TEST(SpanIds, AreValidAndDistinct) {
+TEST(SpanIds, Ids_AreValidAndDistinct) {
     std::set<std::string> seen;
     for (int i = 0; i < 1000; ++i) {
         const TraceId trace = TraceId::random();
@@ -66,7 +66,7 @@ TEST(SpanIds, AreValidAndDistinct) {
     EXPECT_EQ(seen.size(), 2000u);
 }
 
-TEST(AttributeValue, HasOneOfFiveKinds) {
+TEST(AttributeValue, Value_HasOneOfFiveKinds) {
     EXPECT_EQ(AttributeValue("literal").if_text(), "literal");
     EXPECT_EQ(AttributeValue(SharedString("shared")).if_text(), "shared");
     EXPECT_EQ(AttributeValue(std::string("text")).if_text(), "text");
@@ -88,7 +88,7 @@ TEST(AttributeValue, HasOneOfFiveKinds) {
     static_assert(!std::is_constructible_v<AttributeValue, std::uint64_t>);
 }
 
-TEST(AttributeValue, OfAnotherKindIsAbsent) {
+TEST(AttributeValue, OtherKind_IsAbsent) {
     EXPECT_FALSE(AttributeValue(1).if_text());
     EXPECT_FALSE(AttributeValue("1").if_integer());
     EXPECT_FALSE(AttributeValue(1).if_number());
@@ -96,7 +96,7 @@ TEST(AttributeValue, OfAnotherKindIsAbsent) {
     EXPECT_FALSE(AttributeValue("1").if_list());
 }
 
-TEST(AttributeValue, ComparesTextsByContent) {
+TEST(AttributeValue, Texts_AreComparedByContent) {
     EXPECT_EQ(AttributeValue("a"), AttributeValue(SharedString("a")));
     EXPECT_NE(AttributeValue("a"), AttributeValue("b"));
     EXPECT_NE(AttributeValue(1), AttributeValue(1.0));
@@ -105,7 +105,7 @@ TEST(AttributeValue, ComparesTextsByContent) {
               AttributeValue(std::vector<SharedString>{"a"}));
 }
 
-TEST(AttributeValue, IsCopiedAndMoved) {
+TEST(AttributeValue, Value_IsCopiedAndMoved) {
     const std::vector<AttributeValue> all = {
         "literal", SharedString("shared"), true, 7, 2.5, std::vector<SharedString>{"a", "b"}};
     for (const AttributeValue& one : all) {
@@ -125,7 +125,7 @@ TEST(AttributeValue, IsCopiedAndMoved) {
     }
 }
 
-TEST(AttributeValue, CountsTheMemoryOfSharedTextsOnly) {
+TEST(AttributeValue, Memory_CountsOnlySharedTexts) {
     EXPECT_EQ(AttributeValue("a literal").memory(), 0u);
     EXPECT_EQ(AttributeValue(std::string(1000, 'x')).memory(), 1000u);
     EXPECT_GE(AttributeValue(std::vector<SharedString>{"abc", "de"}).memory(), 5u);
@@ -135,7 +135,7 @@ TEST(AttributeValue, CountsTheMemoryOfSharedTextsOnly) {
     EXPECT_EQ(attributes.memory(), 1000u + 2 * sizeof(Attribute));
 }
 
-TEST(Attributes, KeepTheirOrderAndReplaceAValue) {
+TEST(Attributes, SetValue_ReplacesAndKeepsOrder) {
     Attributes attributes;
     attributes.set("b", std::int64_t{1});
     attributes.set("a", true);
@@ -147,7 +147,7 @@ TEST(Attributes, KeepTheirOrderAndReplaceAValue) {
     EXPECT_EQ(attributes.find("c"), nullptr);
 }
 
-TEST(Attributes, AKeyIsALiteralOrAString) {
+TEST(Attributes, Key_IsALiteralOrAString) {
     const AttributeKey literal = "key";
     AttributeKey owned = std::string("a key that is longer than a literal's pointer");
     AttributeKey copy = owned;
@@ -163,7 +163,7 @@ TEST(Attributes, AKeyIsALiteralOrAString) {
     static_assert(sizeof(Attribute) <= 32, "a span has up to eighteen");
 }
 
-TEST(Attributes, AListIsSharedByItsCopies) {
+TEST(Attributes, ListCopies_ShareTheirContent) {
     const TextList list = std::vector<SharedString>{"a", "b"};
     TextList copy = list;
     EXPECT_EQ(copy.begin(), list.begin());

@@ -20,7 +20,7 @@ std::shared_ptr<Checkpointer> open_store(const std::string& file) {
     return std::make_shared<SQLiteCheckpointer>(file);
 }
 
-TEST(StoredLink, D26_TheLinkToASuspendedRunIsInTheStore) {
+TEST(StoredLink, D26_SuspendedRun_LinkIsInTheStore) {
     const ScopedTestDirectory directory;
     const std::string file = (directory.path() / "threads.sqlite").string();
     std::vector<std::string> effects;

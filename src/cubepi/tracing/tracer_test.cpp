@@ -43,7 +43,7 @@ AgentTool failing_tool() {
     });
 }
 
-TEST(Tracer, D26_ARunIsATreeOfSpansWithTheAgentsOwnIds) {
+TEST(Tracer, D26_Run_IsATreeWithAgentIds) {
     Traced it;
     FauxProvider faux = answering({calling("fail"), "done"});
     AgentOptions options;
@@ -81,7 +81,7 @@ TEST(Tracer, D26_ARunIsATreeOfSpansWithTheAgentsOwnIds) {
     }
 }
 
-TEST(Tracer, D26_AFailedRunHasAnErrorOnItsRoot) {
+TEST(Tracer, D26_FailedRun_HasAnErrorAtItsRoot) {
     Traced it;
     ErrorInfo info;
     info.code = ErrorCode::rate_limited;
@@ -103,7 +103,7 @@ TEST(Tracer, D26_AFailedRunHasAnErrorOnItsRoot) {
     EXPECT_EQ(chat->events[0].attributes.find("exception.message"), nullptr);
 }
 
-TEST(Tracer, ARunWhoseFirstModelFailsHasNotFailed) {
+TEST(Tracer, FailedFirstModel_DoesNotFailTheRun) {
     Traced it;
     ErrorInfo info;
     info.code = ErrorCode::unavailable;
@@ -117,7 +117,7 @@ TEST(Tracer, ARunWhoseFirstModelFailsHasNotFailed) {
     EXPECT_EQ(it.span("invoke_agent")->status, SpanStatus::unset);
 }
 
-TEST(Tracer, CallsOfAgentsThatShareAProviderBelongToTheirOwnRuns) {
+TEST(Tracer, AgentsSharingAProvider_KeepTheirOwnCalls) {
     Traced it;
     FauxProvider faux = answering({"one", "two"});
     Agent a({.model = faux.model("m")});
@@ -134,7 +134,7 @@ TEST(Tracer, CallsOfAgentsThatShareAProviderBelongToTheirOwnRuns) {
         EXPECT_EQ(chats[i]->context.trace_id, roots[i]->context.trace_id);
 }
 
-TEST(Tracer, TheRunOfASubAgentIsBelowItsToolCall) {
+TEST(Tracer, SubAgentRun_IsBelowItsToolCall) {
     Traced it;
     FauxProvider faux = answering({calling("ask"), "done"});
     FauxProvider inner_faux = answering({"inner"});
@@ -157,7 +157,7 @@ TEST(Tracer, TheRunOfASubAgentIsBelowItsToolCall) {
     EXPECT_EQ(it.span("chat inner")->context.trace_id, roots[1]->context.trace_id);
 }
 
-TEST(Tracer, ACallersSpanIsTheParent) {
+TEST(Tracer, CallerSpan_IsTheParent) {
     Traced it;
     FauxProvider faux = answering({"answer"});
     Agent agent({.model = faux.model("m")});
@@ -175,7 +175,7 @@ TEST(Tracer, ACallersSpanIsTheParent) {
     EXPECT_EQ(text(*root, "cubepi.metadata.bad"), "(absent)");
 }
 
-TEST(Tracer, ASpanOfACallerThatIsNotSampledIsFollowed) {
+TEST(Tracer, UnsampledCallerSpan_RecordsNothing) {
     Traced it;
     FauxProvider faux = answering({"answer"});
     Agent agent({.model = faux.model("m")});
@@ -185,7 +185,7 @@ TEST(Tracer, ASpanOfACallerThatIsNotSampledIsFollowed) {
     EXPECT_TRUE(it.spans().empty());
 }
 
-TEST(Tracer, ARunThatFailsIsRecordedAlthoughItIsNotSampled) {
+TEST(Tracer, UnsampledRunFails_IsRecorded) {
     TracerOptions tracing;
     tracing.sampling.ratio = 0;
     Traced it(std::move(tracing));
@@ -200,7 +200,7 @@ TEST(Tracer, ARunThatFailsIsRecordedAlthoughItIsNotSampled) {
     EXPECT_EQ(it.spans().size(), 3u);
 }
 
-TEST(Tracer, AnAbortIsNotAnError) {
+TEST(Tracer, Abort_IsNotAnError) {
     Traced it;
     FauxProvider faux = answering({"a long answer"});
     Agent agent({.model = faux.model("m")});
@@ -216,7 +216,7 @@ TEST(Tracer, AnAbortIsNotAnError) {
     EXPECT_EQ(text(*it.span("chat m"), "error.type"), "cubepi.aborted");
 }
 
-TEST(Tracer, AModelThatIsSetLaterIsObserved) {
+TEST(Tracer, ModelSetLater_IsObserved) {
     Traced it;
     FauxProvider first = answering({"one"});
     FauxProvider second = answering({"two"});
@@ -229,7 +229,7 @@ TEST(Tracer, AModelThatIsSetLaterIsObserved) {
     EXPECT_EQ(it.spans("chat b").size(), 1u);
 }
 
-TEST(Tracer, RedactSeesAllContent) {
+TEST(Tracer, Redact_SeesAllContent) {
     std::set<std::string> keys;
     TracerOptions tracing;
     tracing.record_content = true;
@@ -255,7 +255,7 @@ TEST(Tracer, RedactSeesAllContent) {
         EXPECT_TRUE(keys.contains(key)) << key;
 }
 
-TEST(Tracer, DetachEndsARunThatIsActiveAsAborted) {
+TEST(Tracer, DetachDuringRun_EndsItAsAborted) {
     Traced it;
     FauxProvider faux = answering({calling("stop"), "done"});
     TraceAttachment attachment;
@@ -281,7 +281,7 @@ public:
     std::string name() const override { return "dead"; }
 };
 
-TEST(Tracer, AFlushAndTheEndDoNotWaitForADeadExporter) {
+TEST(Tracer, DeadExporter_DoesNotBlockFlushOrShutdown) {
     TracerOptions options;
     SpanSink::Output output;
     output.exporter = std::make_shared<DeadExporter>();
@@ -302,7 +302,7 @@ TEST(Tracer, AFlushAndTheEndDoNotWaitForADeadExporter) {
     EXPECT_EQ(counts.failed + counts.dropped, 6u);
 }
 
-TEST(Tracer, AnAgentMayEndBeforeItsAttachmentAndAfterItsTracer) {
+TEST(Tracer, Agent_MayEndBeforeAttachmentOrAfterTracer) {
     auto it = std::make_unique<Traced>();
     FauxProvider faux = answering({"one", "two"});
     auto agent = std::make_unique<Agent>(AgentOptions{.model = faux.model("m")});
@@ -313,7 +313,7 @@ TEST(Tracer, AnAgentMayEndBeforeItsAttachmentAndAfterItsTracer) {
     attachment.detach();
 }
 
-TEST(Tracer, ASpanOfTheProgramIsTheParentOfRuns) {
+TEST(Tracer, ProgramSpan_IsTheParentOfRuns) {
     Traced traced;
     ActiveSpanOptions options;
     options.trace.tags = {"web"};
@@ -338,7 +338,7 @@ TEST(Tracer, ASpanOfTheProgramIsTheParentOfRuns) {
     EXPECT_EQ(root->context.trace_id, span->context.trace_id);
 }
 
-TEST(Tracer, ASpanOfTheProgramThatFailsIsRecordedAlthoughItIsNotSampled) {
+TEST(Tracer, UnsampledProgramSpanFails_IsRecorded) {
     TracerOptions options;
     options.sampling.ratio = 0;
     Traced traced(std::move(options));
@@ -353,7 +353,7 @@ TEST(Tracer, ASpanOfTheProgramThatFailsIsRecordedAlthoughItIsNotSampled) {
     EXPECT_EQ(text(*span, "error.type"), "io");
 }
 
-TEST(Tracer, MarksARunBelowASpanOfAnotherProgram) {
+TEST(Tracer, RunBelowRemoteSpan_IsMarked) {
     Traced traced;
     FauxProvider faux = answering({"one", "two"});
     Agent agent({.model = faux.model("m")});
@@ -370,7 +370,7 @@ TEST(Tracer, MarksARunBelowASpanOfAnotherProgram) {
     EXPECT_EQ(text(*traced.spans("invoke_agent").back(), "cubepi.remote_parent"), "(absent)");
 }
 
-TEST(Tracer, SpansOfTheProgramAreExportedWithARunThatFails) {
+TEST(Tracer, FailedRun_ExportsItsProgramSpans) {
     TracerOptions options;
     options.sampling.ratio = 0;
     Traced traced(std::move(options));
@@ -392,7 +392,7 @@ TEST(Tracer, SpansOfTheProgramAreExportedWithARunThatFails) {
     EXPECT_EQ(traced.span("invoke_agent")->parent, traced.span("around")->context.span_id);
 }
 
-TEST(Tracer, CountsValuesForWhichRedactThrowsAndReportsThemOnce) {
+TEST(Tracer, ThrowingRedact_IsCountedAndReportedOnce) {
     std::vector<std::string> codes;
     TracerOptions options;
     options.record_content = true;
@@ -411,7 +411,7 @@ TEST(Tracer, CountsValuesForWhichRedactThrowsAndReportsThemOnce) {
               (std::vector<std::string>{"redact_failed", "export_ended", "recording_incomplete"}));
 }
 
-TEST(Tracer, TracedRecordsOneTaskAndWaitsForItsExport) {
+TEST(Tracer, Traced_RecordsATaskAndAwaitsItsExport) {
     Traced it;
     FauxProvider faux = answering({"one", "two"});
     Agent agent({.model = faux.model("m")});
@@ -422,7 +422,7 @@ TEST(Tracer, TracedRecordsOneTaskAndWaitsForItsExport) {
     EXPECT_EQ(it.spans().size(), 3u);
 }
 
-TEST(Tracer, AStreamFileHasNoTextUnlessContentIsRecorded) {
+TEST(Tracer, StreamFileWithoutContentRecording_HasNoText) {
     for (const bool content : {false, true}) {
         const ScopedTestDirectory directory;
         TracerOptions tracing;
@@ -445,7 +445,7 @@ TEST(Tracer, AStreamFileHasNoTextUnlessContentIsRecorded) {
     }
 }
 
-TEST(Oneshot, IsARunWithOneCall) {
+TEST(Oneshot, Oneshot_IsARunWithOneCall) {
     TracerOptions tracing;
     tracing.record_content = true;
     Traced it(std::move(tracing));
@@ -471,7 +471,7 @@ Task<AssistantMessage> answer_much_later(ModelRequest) {
     co_return faux_assistant_message("late");
 }
 
-TEST(Oneshot, IsExportedIfItsEventLoopEndsFirst) {
+TEST(Oneshot, EventLoopEndsFirst_RunIsExported) {
     Traced it;
     FauxProvider faux = answering({FauxStep(answer_much_later)});
     {
@@ -499,7 +499,7 @@ SpanSink::Output to_memory(const std::shared_ptr<InMemorySpanExporter>& exporter
     return output;
 }
 
-TEST(Tracer, D26_LosesNothingOfManyRunsOnSeveralThreads) {
+TEST(Tracer, D26_ManyConcurrentRuns_LoseNothing) {
     constexpr std::size_t threads = 4;
     constexpr std::size_t runs = 400;
     auto exporter = std::make_shared<InMemorySpanExporter>();
@@ -529,7 +529,7 @@ TEST(Tracer, D26_LosesNothingOfManyRunsOnSeveralThreads) {
     EXPECT_EQ(completed, threads * runs);
 }
 
-TEST(Tracer, ExportsTheSpansOfARunThatIsInProgress) {
+TEST(Tracer, RunInProgress_ExportsItsSpans) {
     Traced it;
     FauxProvider faux = answering({calling("look"), "done"});
     std::size_t seen = 0;
@@ -547,7 +547,7 @@ TEST(Tracer, ExportsTheSpansOfARunThatIsInProgress) {
     EXPECT_EQ(it.spans().size(), 6u);
 }
 
-TEST(Tracer, ShutdownExportsTheRunsBeforeIt) {
+TEST(Tracer, Shutdown_ExportsOnlyEarlierRuns) {
     Traced it;
     FauxProvider faux = answering(answers(2));
     Agent agent({.model = faux.model("m")});
@@ -576,7 +576,7 @@ private:
     std::atomic<bool> entered_ = false;
 };
 
-TEST(Tracer, D26_RunsContinueWhileAnExporterBlocksTheExportThread) {
+TEST(Tracer, D26_BlockedExportThread_RunsContinue) {
     constexpr std::size_t runs = 1000;
     auto blocking = std::make_shared<BlockingExporter>();
     auto memory = std::make_shared<InMemorySpanExporter>();
@@ -599,7 +599,7 @@ TEST(Tracer, D26_RunsContinueWhileAnExporterBlocksTheExportThread) {
 }
 
 /// A test that fails does not end.
-TEST(Tracer, ALaterShutdownDoesNotWaitForAThreadThatWasAbandoned) {
+TEST(Tracer, AbandonedThread_DoesNotBlockLaterShutdown) {
     auto blocking = std::make_shared<BlockingExporter>();
     TracerOptions options;
     SpanSink::Output output;
@@ -616,7 +616,7 @@ TEST(Tracer, ALaterShutdownDoesNotWaitForAThreadThatWasAbandoned) {
     blocking->leave = true;
 }
 
-TEST(Tracer, AnAttachmentOutlivesItsTracerDuringARun) {
+TEST(Tracer, TracerEndsDuringRun_AttachmentRemainsUsable) {
     auto it = std::make_unique<Traced>();
     const std::shared_ptr<InMemorySpanExporter> exporter = it->exporter;
     FauxProvider faux = answering({calling("end"), "done"});

@@ -107,21 +107,21 @@ protected:
     }
 };
 
-TEST_F(FetchToolTest, AcceptsUnencodedUrls) {
+TEST_F(FetchToolTest, UnencodedUrls_AreAccepted) {
     page("https://example.org/wiki/K%C3%A4se?a%20b", "text/plain", {"cheese"});
     EXPECT_THAT(fetch("https://example.org/wiki/K\xC3\xA4se?a b"), EndsWith("cheese"));
     redirect("https://example.org/old", "/wiki/K\xC3\xA4se?a b");
     EXPECT_THAT(fetch("https://example.org/old"), EndsWith("cheese"));
 }
 
-TEST_F(FetchToolTest, RefusesAmbiguousHosts) {
+TEST_F(FetchToolTest, AmbiguousHosts_AreRefused) {
     (*names)["\xE2\x91\xA0.example.org"] = {"93.184.216.34"};
     EXPECT_THAT(fetch("http://%E2%91%A0.example.org/"), HasSubstr("not plain ASCII"));
     EXPECT_THAT(fetch("http://a%20b.example.org/"), HasSubstr("not plain ASCII"));
     EXPECT_TRUE(network->requests.empty());
 }
 
-TEST_F(FetchToolTest, ConnectsToTheCheckedAddresses) {
+TEST_F(FetchToolTest, Connection_UsesTheCheckedAddresses) {
     page("https://example.org/a?b=1", "text/plain; charset=utf-8", {"hello ", "world"});
     EXPECT_EQ(
         fetch("https://example.org/a?b=1#part"),
@@ -133,7 +133,7 @@ TEST_F(FetchToolTest, ConnectsToTheCheckedAddresses) {
     EXPECT_FALSE(network->requests[0].follow_redirects);
 }
 
-TEST_F(FetchToolTest, ConvertsHtmlToText) {
+TEST_F(FetchToolTest, Html_BecomesText) {
     page("https://example.org/", "text/html; charset=ISO-8859-1",
          {"<title>T</title><p>caf\xE9</p><script>x</script>"});
     EXPECT_THAT(fetch("https://example.org/"), EndsWith("Title: T\n\ncaf\xC3\xA9"));
@@ -142,7 +142,7 @@ TEST_F(FetchToolTest, ConvertsHtmlToText) {
         EndsWith("<p>caf\xC3\xA9</p><script>x</script>"));
 }
 
-TEST_F(FetchToolTest, RefusesPrivateAddressesInEverySpelling) {
+TEST_F(FetchToolTest, PrivateAddressesInAnySpelling_AreRefused) {
     for (const char* url :
          {"http://evil.org/", "http://mixed.org/", "http://127.0.0.1/", "http://127.0.0.1:8080/x",
           "http://[::1]/", "http://169.254.169.254/latest/meta-data", "http://[::ffff:127.0.0.1]/",
@@ -152,7 +152,7 @@ TEST_F(FetchToolTest, RefusesPrivateAddressesInEverySpelling) {
     EXPECT_TRUE(network->requests.empty());
 }
 
-TEST_F(FetchToolTest, RefusesUrlsThatAreNotHttp) {
+TEST_F(FetchToolTest, NonHttpUrls_AreRefused) {
     for (const char* url :
          {"file:///etc/passwd", "ftp://example.org/", "gopher://example.org/", "example.org", "",
           "http://", "http:///x", "https://user:pw@example.org/", "javascript:alert(1)",
@@ -162,7 +162,7 @@ TEST_F(FetchToolTest, RefusesUrlsThatAreNotHttp) {
     EXPECT_TRUE(network->requests.empty());
 }
 
-TEST_F(FetchToolTest, ChecksEveryRedirect) {
+TEST_F(FetchToolTest, Redirects_AreAllChecked) {
     redirect("https://example.org/a", "/b?c");
     redirect("https://example.org/b?c", "http://8.8.8.8/d");
     options.follow_to_other_host = [](const std::string&) { return true; };
@@ -183,7 +183,7 @@ TEST_F(FetchToolTest, ChecksEveryRedirect) {
     EXPECT_EQ(network->requests.size(), 7u);
 }
 
-TEST_F(FetchToolTest, D52_ReportsARedirectToAnotherHostWithoutFollowingIt) {
+TEST_F(FetchToolTest, D52_RedirectToOtherHost_IsReportedWithoutFollowing) {
     redirect("https://example.org/a", "https://EXAMPLE.org:443/b");
     redirect("https://EXAMPLE.org:443/b", "http://8.8.8.8/c?d=1#e");
     (*names)["EXAMPLE.org"] = {"93.184.216.34"};
@@ -198,7 +198,7 @@ TEST_F(FetchToolTest, D52_ReportsARedirectToAnotherHostWithoutFollowingIt) {
     EXPECT_THAT(fetch("http://8.8.8.8/c?d=1"), EndsWith("there"));
 }
 
-TEST_F(FetchToolTest, D52_AnotherSchemeOrPortIsAnotherOrigin) {
+TEST_F(FetchToolTest, D52_OtherSchemeOrPort_IsAnotherOrigin) {
     for (const auto& [from, to, follows] :
          std::initializer_list<std::tuple<const char*, const char*, bool>>{
              {"http://example.org/a", "https://example.org/b", true},
@@ -216,7 +216,7 @@ TEST_F(FetchToolTest, D52_AnotherSchemeOrPortIsAnotherOrigin) {
     }
 }
 
-TEST_F(FetchToolTest, D52_FollowsARedirectToAnAllowedHostButNotItsRedirects) {
+TEST_F(FetchToolTest, D52_RedirectToAllowedHost_IsFollowedOnce) {
     redirect("https://example.org/a", "http://8.8.8.8/c");
     redirect("http://8.8.8.8/c", "https://evil.org/e");
     std::vector<std::string> asked;
@@ -233,26 +233,26 @@ TEST_F(FetchToolTest, D52_FollowsARedirectToAnAllowedHostButNotItsRedirects) {
     EXPECT_THAT(fetch("https://example.org/a"), EndsWith("home"));
 }
 
-TEST_F(FetchToolTest, StopsARedirectLoop) {
+TEST_F(FetchToolTest, RedirectLoop_IsStopped) {
     redirect("https://example.org/a", "/a");
     EXPECT_THAT(fetch("https://example.org/a"), StartsWith("error limit: More than 5 redirects"));
     EXPECT_EQ(network->requests.size(), 6u);
 }
 
-TEST_F(FetchToolTest, CanAllowPrivateAddresses) {
+TEST_F(FetchToolTest, PrivateAddresses_CanBeAllowed) {
     options.allow_private_addresses = true;
     page("http://127.0.0.1:8080/x", "text/plain", {"local"});
     EXPECT_THAT(fetch("http://127.0.0.1:8080/x"), EndsWith("local"));
     EXPECT_THAT(network->requests[0].resolve_to, ElementsAre("127.0.0.1"));
 }
 
-TEST_F(FetchToolTest, BoundsTheBody) {
+TEST_F(FetchToolTest, Body_IsBounded) {
     options.max_bytes = 10;
     page("https://example.org/", "text/plain", {"01234567", "89abcdef", "never read"});
     EXPECT_THAT(fetch("https://example.org/"), EndsWith("0123456789\n[truncated after 10 bytes]"));
 }
 
-TEST_F(FetchToolTest, ReturnsStatusBinariesAndImages) {
+TEST_F(FetchToolTest, StatusBinariesAndImages_AreReturned) {
     page("https://example.org/404", "text/plain", {"gone"}, 404);
     const auto missing =
         run_tool(fetch_tool(options), JsonObject{{"url", "https://example.org/404"}});
@@ -267,7 +267,7 @@ TEST_F(FetchToolTest, ReturnsStatusBinariesAndImages) {
     EXPECT_EQ(std::get<ImageContent>(image.content[1]).media_type, "image/png");
 }
 
-TEST_F(FetchToolTest, HonorsTheTimeoutAndAnAbort) {
+TEST_F(FetchToolTest, TimeoutOrAbort_EndsTheFetch) {
     network->hangs = true;
     auto clock = std::make_shared<testing::ManualClock>();
     ToolCallSettings settings;
@@ -292,7 +292,7 @@ TEST_F(FetchToolTest, HonorsTheTimeoutAndAnAbort) {
         run_tool(fetch_tool(options), JsonObject{{"url", "https://example.org/"}}, settings));
 }
 
-TEST(AddressPolicy, AllowsPublicAddresses) {
+TEST(AddressPolicy, PublicAddresses_AreAllowed) {
     for (const char* address :
          {"8.8.8.8", "1.1.1.1", "93.184.216.34", "172.15.0.1", "172.32.0.1", "100.63.255.255",
           "100.128.0.1", "223.255.255.255", "192.0.1.1", "2606:4700::1111", "2a00:1450:4001::1",
@@ -301,7 +301,7 @@ TEST(AddressPolicy, AllowsPublicAddresses) {
     }
 }
 
-TEST(AddressPolicy, RefusesAllOtherAddresses) {
+TEST(AddressPolicy, OtherAddresses_AreRefused) {
     for (const char* address : {"127.0.0.1",
                                 "127.255.255.255",
                                 "0.0.0.0",
@@ -367,7 +367,7 @@ std::string text_of(std::string_view html) {
     return html_to_text(html, title);
 }
 
-TEST(HtmlText, KeepsReadableText) {
+TEST(HtmlText, ReadableText_IsRetained) {
     std::string title;
     const auto text = html_to_text(
         "<!DOCTYPE html><html><head><title> A &amp; B\n</title><style>p { color: red }</style>"
@@ -382,7 +382,7 @@ TEST(HtmlText, KeepsReadableText) {
               "caf\xC3\xA9 <tag>");
 }
 
-TEST(HtmlText, ShowsLinksTablesAndCode) {
+TEST(HtmlText, LinksTablesAndCode_AreShown) {
     EXPECT_EQ(text_of("see <a href='https://x.org/a?b&amp;c'>this</a>, <a href=\"#top\">up</a>"),
               "see this (https://x.org/a?b&c), up");
     EXPECT_EQ(text_of("<table><tr><td>a</td><td>b</td></tr><tr><td>c</td></tr></table>"),
@@ -390,7 +390,7 @@ TEST(HtmlText, ShowsLinksTablesAndCode) {
     EXPECT_EQ(text_of("x<pre>\n int a;\n  int b;\n</pre>y"), "x\n\n\n int a;\n  int b;\n\n\ny");
 }
 
-TEST(HtmlText, AcceptsMalformedPages) {
+TEST(HtmlText, MalformedPages_AreAccepted) {
     EXPECT_EQ(text_of("a < b <"), "a < b <");
     EXPECT_EQ(text_of("<p"), "");
     EXPECT_EQ(text_of("<p class='"), "");

@@ -46,7 +46,7 @@ protected:
     AgentTool edit;
 };
 
-TEST_F(FileChangeTest, APreviewDescribesTheChangeWithoutMakingIt) {
+TEST_F(FileChangeTest, Preview_DescribesTheChangeWithoutMakingIt) {
     directory.put("src/calc.py", "1\n2\n3\n4\n5\n6\n7\n8\n");
     EXPECT_EQ(previewed(write, {{"path", "src/calc.py"}, {"content", "x\n"}}),
               "replaces 8 lines of src/calc.py");
@@ -65,7 +65,7 @@ TEST_F(FileChangeTest, APreviewDescribesTheChangeWithoutMakingIt) {
     EXPECT_FALSE(std::filesystem::exists(directory / "src/new"));
 }
 
-TEST_F(FileChangeTest, APreviewHasTheDiffOfTheWholeFile) {
+TEST_F(FileChangeTest, Preview_DiffsTheWholeFile) {
     directory.put("f", "a\nb\nc\nb\n");
     const FileChange all = previews->preview(
         "call_1", "edit", {{"path", "f"}, {"old_text", "b"}, {"new_text", "B"}, {"all", true}});
@@ -76,7 +76,7 @@ TEST_F(FileChangeTest, APreviewHasTheDiffOfTheWholeFile) {
     EXPECT_EQ(replaced.diff, "@@ -1,4 +1,2 @@\n a\n b\n-c\n-b\n");
 }
 
-TEST_F(FileChangeTest, APreviewFailsLikeTheTool) {
+TEST_F(FileChangeTest, Preview_FailsLikeTheTool) {
     directory.put("f", "a\nb\na\n");
     directory.put("dir/x", "");
     std::filesystem::create_symlink("/etc/passwd", directory / "out");
@@ -102,7 +102,7 @@ TEST_F(FileChangeTest, APreviewFailsLikeTheTool) {
     }
 }
 
-TEST_F(FileChangeTest, RefusesACallIfTheFileChangedAfterThePreview) {
+TEST_F(FileChangeTest, FileChangedAfterPreview_RefusesTheCall) {
     directory.put("f", "a\n");
     const JsonObject arguments{{"path", "f"}, {"content", "b\n"}};
     previewed(write, arguments);
@@ -124,7 +124,7 @@ TEST_F(FileChangeTest, RefusesACallIfTheFileChangedAfterThePreview) {
     EXPECT_EQ(directory.get("f"), "x\nthing\n");
 }
 
-TEST_F(FileChangeTest, MakesThePreviewedChangeIfTheFileIsUnchanged) {
+TEST_F(FileChangeTest, UnchangedFile_GetsThePreviewedChange) {
     directory.put("f", "a\n");
     previewed(write, {{"path", "f"}, {"content", "b\n"}});
     const AgentToolResult result = run_tool(write, {{"path", "f"}, {"content", "b\n"}});
@@ -135,7 +135,7 @@ TEST_F(FileChangeTest, MakesThePreviewedChangeIfTheFileIsUnchanged) {
     EXPECT_EQ(directory.get("f"), "b\n");
 }
 
-TEST_F(FileChangeTest, BinaryAndHugeContentsHaveNoDiff) {
+TEST_F(FileChangeTest, BinaryOrHugeContents_HaveNoDiff) {
     directory.put("bin", std::string_view("a\0b", 3));
     const FileChange binary =
         previews->preview("call_1", "write", {{"path", "bin"}, {"content", "text\n"}});
@@ -159,7 +159,7 @@ TEST_F(FileChangeTest, BinaryAndHugeContentsHaveNoDiff) {
               "error too_large: big has more than 4 bytes, which is too large.");
 }
 
-TEST_F(FileChangeTest, TheDiffInAResultIsBounded) {
+TEST_F(FileChangeTest, ResultDiff_IsBounded) {
     std::string content;
     for (int i = 0; i < 1000; ++i) content += "line " + std::to_string(i) + "\n";
     const AgentToolResult result = run_tool(write, {{"path", "f"}, {"content", content}});
@@ -196,7 +196,7 @@ private:
     std::shared_ptr<Workspace> inner_;
 };
 
-TEST_F(FileChangeTest, WorksWithTheDefaultRewrite) {
+TEST_F(FileChangeTest, DefaultRewrite_MakesThePreviewedChange) {
     workspace = std::make_shared<PlainWorkspace>(workspace);
     previews = std::make_shared<FilePreviews>(workspace);
     write = write_tool(workspace);
@@ -230,46 +230,46 @@ std::string failure(std::string_view text, std::string_view old_text, std::strin
     return "no failure";
 }
 
-TEST(TextEdit, B12_ReplacesExactlyOneMatch) {
+TEST(TextEdit, B12_SingleMatch_IsReplaced) {
     const auto outcome = edit_text("one\ntwo\nthree\n", "two", "2", false, "a.txt");
     EXPECT_EQ(outcome.text, "one\n2\nthree\n");
     EXPECT_EQ(outcome.replacements, 1u);
     EXPECT_EQ(outcome.first_line, 2u);
 }
 
-TEST(TextEdit, B12_RefusesSeveralMatchesAndNamesTheirLines) {
+TEST(TextEdit, B12_SeveralMatches_AreRefusedWithTheirLines) {
     EXPECT_THAT(failure("a\nb\na\na\n", "a", "x"),
                 HasSubstr("occurs 3 times in a.txt (lines 1, 3, 4)"));
     EXPECT_THAT(failure("aaa", "aa", "x"), HasSubstr("occurs 2 times"));
 }
 
-TEST(TextEdit, ReplacesAllOnRequest) {
+TEST(TextEdit, ReplaceAll_ReplacesEveryMatch) {
     const auto outcome = edit_text("a\nb\naa\n", "a", "xa", true, "a.txt");
     EXPECT_EQ(outcome.text, "xa\nb\nxaxa\n");
     EXPECT_EQ(outcome.replacements, 3u);
 }
 
-TEST(TextEdit, B12_PreservesCrLfLineEndings) {
+TEST(TextEdit, B12_CrLfLineEndings_ArePreserved) {
     const auto outcome =
         edit_text("one\r\ntwo\r\nthree\r\n", "one\ntwo", "1\n2\n2b", false, "a.txt");
     EXPECT_EQ(outcome.text, "1\r\n2\r\n2b\r\nthree\r\n");
 }
 
-TEST(TextEdit, B12_PreservesMixedLineEndingsOutsideTheMatch) {
+TEST(TextEdit, B12_MixedLineEndings_ArePreservedOutsideTheMatch) {
     const auto outcome = edit_text("a\r\nb\nc\r\nd\ne\n", "c\nd", "x\ny", false, "a.txt");
     EXPECT_EQ(outcome.text, "a\r\nb\nx\ny\ne\n");
 }
 
-TEST(TextEdit, InsertsNoCarriageReturnsIntoAnLfFile) {
+TEST(TextEdit, LfFile_GetsNoCarriageReturns) {
     const auto outcome = edit_text("a\nb\n", "a\r\nb", "x\r\ny", false, "a.txt");
     EXPECT_EQ(outcome.text, "x\ny\n");
 }
 
-TEST(TextEdit, DeletesText) {
+TEST(TextEdit, EmptyReplacement_DeletesText) {
     EXPECT_EQ(edit_text("a\r\nb\r\nc", "b\n", "", false, "a.txt").text, "a\r\nc");
 }
 
-TEST(TextEdit, PointsToTheNearestLine) {
+TEST(TextEdit, NoMatch_PointsToTheNearestLine) {
     const std::string text = "int main() {\n\treturn compute(1, 2);\n}\n";
     EXPECT_THAT(failure(text, "return compute(1, 3);", "x"),
                 HasSubstr("The nearest is line 2: \treturn compute(1, 2);"));
@@ -279,7 +279,7 @@ TEST(TextEdit, PointsToTheNearestLine) {
     EXPECT_THAT(failure(text, "zzzzqqqq", "x"), HasSubstr("0 matches"));
 }
 
-TEST(TextEdit, RefusesEmptyAndIdenticalTexts) {
+TEST(TextEdit, EmptyAndIdenticalTexts_AreRefused) {
     EXPECT_THAT(failure("a", "", "b"), HasSubstr("write tool"));
     EXPECT_THAT(failure("a", "a", "a"), HasSubstr("nothing to change"));
 }
@@ -335,7 +335,7 @@ std::size_t common_lines(const std::vector<std::string>& a, const std::vector<st
     return row.back();
 }
 
-TEST(LineDiff, ShowsHunksWithContextAndLineNumbers) {
+TEST(LineDiff, Hunks_HaveContextAndLineNumbers) {
     const LineDiff diff = diff_lines("1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n11\n12\n",
                                      "1\n2\n3\n4\nfive\n6\n7\n8\n9\n10\n11\n12\n13\n");
     EXPECT_EQ(diff.text,
@@ -345,7 +345,7 @@ TEST(LineDiff, ShowsHunksWithContextAndLineNumbers) {
     EXPECT_EQ(diff.added, 2u);
 }
 
-TEST(LineDiff, HandlesEmptyTextsAndMissingLineEnds) {
+TEST(LineDiff, EmptyTextsAndMissingLineEnds_AreHandled) {
     EXPECT_EQ(diff_lines("", "").text, "");
     EXPECT_EQ(diff_lines("a\n", "a\n").text, "");
     EXPECT_EQ(diff_lines("", "a\nb\n").text, "@@ -0,0 +1,2 @@\n+a\n+b\n");
@@ -356,7 +356,7 @@ TEST(LineDiff, HandlesEmptyTextsAndMissingLineEnds) {
               "@@ -1,2 +1,2 @@\n-x\n+y\n b\n\\ No newline at end of file\n");
 }
 
-TEST(LineDiff, IsTheShortestAndAppliesToTheOldText) {
+TEST(LineDiff, Diff_IsShortestAndAppliesToOldText) {
     std::uint64_t state = 42;
     const auto random = [&state](std::uint64_t below) {
         state = state * 6364136223846793005u + 1442695040888963407u;
@@ -390,7 +390,7 @@ TEST(LineDiff, IsTheShortestAndAppliesToTheOldText) {
     }
 }
 
-TEST(LineDiff, IsBoundedForHugeTextsWithoutCommonLines) {
+TEST(LineDiff, HugeTextsWithoutCommonLines_AreBounded) {
     std::string before;
     std::string after;
     for (int i = 0; i < 90'000; ++i) {
@@ -409,7 +409,7 @@ TEST(LineDiff, IsBoundedForHugeTextsWithoutCommonLines) {
     EXPECT_EQ(newlines.removed, 4'000'000u);
 }
 
-TEST(LineDiff, CutsLongLinesAtACharacter) {
+TEST(LineDiff, LongLines_AreCutAtACharacter) {
     DiffLimits limits;
     limits.max_line_bytes = 4;
     const LineDiff diff = diff_lines("", "abc\u00e9def\n", limits);

@@ -34,7 +34,7 @@ protected:
     }
 };
 
-TEST_F(FileToolsTest, D52_EachToolDeclaresItsRisk) {
+TEST_F(FileToolsTest, D52_EachTool_DeclaresItsRisk) {
     std::vector<std::string> names;
     for (const auto& tool : standard_tools(workspace)) {
         names.push_back(tool.name.str() + "=" + std::string(to_string(tool.risk_level)));
@@ -45,14 +45,14 @@ TEST_F(FileToolsTest, D52_EachToolDeclaresItsRisk) {
                                               "fetch=network"));
 }
 
-TEST_F(FileToolsTest, D28_WorkOnFilesRunsOnTheWorkerPool) {
+TEST_F(FileToolsTest, D28_FileTools_RunOnTheWorkerPool) {
     for (const auto& tool : {read_tool(workspace), list_tool(workspace), grep_tool(workspace),
                              write_tool(workspace), edit_tool(workspace)}) {
         EXPECT_TRUE(tool.runs_blocking) << tool.name;
     }
 }
 
-TEST_F(FileToolsTest, ReadNumbersLines) {
+TEST_F(FileToolsTest, Read_NumbersLines) {
     directory.put("f", "one\r\ntwo\n\nfour");
     EXPECT_EQ(read({{"path", "f"}}), "     1\tone\n     2\ttwo\n     3\t\n     4\tfour\n");
     EXPECT_EQ(read({{"path", "f"}, {"start_line", 2}, {"line_count", 1}}),
@@ -67,7 +67,7 @@ TEST_F(FileToolsTest, ReadNumbersLines) {
     EXPECT_THAT(read({{"path", "../x"}}), StartsWith("error permission_denied"));
 }
 
-TEST_F(FileToolsTest, ReadIsBoundedAndStatesHowToContinue) {
+TEST_F(FileToolsTest, Read_IsBoundedAndTellsHowToContinue) {
     std::string text;
     for (int i = 0; i < 100; ++i) text += "0123456789\n";
     directory.put("f", text);
@@ -88,7 +88,7 @@ TEST_F(FileToolsTest, ReadIsBoundedAndStatesHowToContinue) {
     EXPECT_EQ(next, 101);
 }
 
-TEST_F(FileToolsTest, ReadHandlesAVeryLongLine) {
+TEST_F(FileToolsTest, VeryLongLine_IsReadInParts) {
     std::string text;
     for (int i = 0; i < 200; ++i) text += "\xE2\x82\xAC" + std::to_string(i);
     directory.put("f", text);
@@ -108,14 +108,14 @@ TEST_F(FileToolsTest, ReadHandlesAVeryLongLine) {
     EXPECT_EQ(all, text);
 }
 
-TEST_F(FileToolsTest, ReadSanitizesInvalidUtf8AndRefusesBinaries) {
+TEST_F(FileToolsTest, Read_SanitizesInvalidUtf8AndRefusesBinaries) {
     directory.put("latin1", "caf\xE9\n");
     EXPECT_EQ(read({{"path", "latin1"}}), "     1\tcaf\xEF\xBF\xBD\n");
     directory.put("binary", std::string_view("ELF\0\1\2", 6));
     EXPECT_THAT(read({{"path", "binary"}}), HasSubstr("binary file of 6 bytes"));
 }
 
-TEST_F(FileToolsTest, ReadShowsImages) {
+TEST_F(FileToolsTest, Read_ShowsImages) {
     directory.put("a.png", std::string_view("\x89PNG\r\n\x1a\n\0abc", 12));
     const auto result = run_tool(read_tool(workspace), {{"path", "a.png"}});
     ASSERT_EQ(result.content.size(), 1u);
@@ -127,7 +127,7 @@ TEST_F(FileToolsTest, ReadShowsImages) {
     EXPECT_EQ(run_tool(read_tool(workspace, options), {{"path", "a.png"}}).is_error, true);
 }
 
-TEST_F(FileToolsTest, DetailsContainCounts) {
+TEST_F(FileToolsTest, Details_ContainCounts) {
     directory.put("a", "1\nx\nx\n");
     directory.put("b", "x\n");
     EXPECT_EQ(
@@ -138,7 +138,7 @@ TEST_F(FileToolsTest, DetailsContainCounts) {
     EXPECT_EQ(run_tool(list_tool(workspace), {}).details.at("entries"), 2);
 }
 
-TEST_F(FileToolsTest, WriteReportsItsChange) {
+TEST_F(FileToolsTest, Write_ReportsItsChange) {
     EXPECT_EQ(tool_text(write_tool(workspace), {{"path", "a/b"}, {"content", "x\ny\n"}}),
               "Created a/b (2 lines, 4 bytes).");
     EXPECT_EQ(tool_text(write_tool(workspace), {{"path", "a/b"}, {"content", ""}}),
@@ -146,7 +146,7 @@ TEST_F(FileToolsTest, WriteReportsItsChange) {
     EXPECT_EQ(directory.get("a/b"), "");
 }
 
-TEST_F(FileToolsTest, B12_EditReplacesOneMatchInTheFile) {
+TEST_F(FileToolsTest, B12_Edit_ReplacesOneMatchInTheFile) {
     directory.put("f", "a\r\nb\r\nc\r\n");
     EXPECT_EQ(edit({{"path", "f"}, {"old_text", "a\nb"}, {"new_text", "x\ny"}}),
               "Edited f at line 1.");
@@ -158,7 +158,7 @@ TEST_F(FileToolsTest, B12_EditReplacesOneMatchInTheFile) {
     EXPECT_EQ(directory.get("f"), "xyc");
 }
 
-TEST_F(FileToolsTest, ListShowsADirectory) {
+TEST_F(FileToolsTest, List_ShowsADirectory) {
     directory.put("b.cpp", "");
     directory.put("a/x.cpp", "");
     directory.put(".hidden", "");
@@ -171,7 +171,7 @@ TEST_F(FileToolsTest, ListShowsADirectory) {
     EXPECT_THAT(list({{"path", "none"}}), StartsWith("error not_found"));
 }
 
-TEST_F(FileToolsTest, ListFindsByPattern) {
+TEST_F(FileToolsTest, ListWithPattern_FindsMatchingFiles) {
     directory.put(".gitignore", "build/\n*.o\n");
     directory.put("src/a.cpp", "");
     directory.put("src/deep/b.cpp", "");
@@ -187,7 +187,7 @@ TEST_F(FileToolsTest, ListFindsByPattern) {
     EXPECT_THAT(list({{"pattern", "*.o"}, {"path", "src"}}), HasSubstr("no name matches"));
 }
 
-TEST_F(FileToolsTest, ListIsBounded) {
+TEST_F(FileToolsTest, List_IsBounded) {
     for (int i = 100; i < 120; ++i) directory.put(("f" + std::to_string(i)).c_str(), "");
     FileToolOptions options;
     options.max_entries = 3;
@@ -196,13 +196,13 @@ TEST_F(FileToolsTest, ListIsBounded) {
         "f100\nf101\nf102\n[truncated after 3 entries; use a narrower path, pattern or depth]\n");
 }
 
-TEST_F(FileToolsTest, ListDoesNotFollowLinks) {
+TEST_F(FileToolsTest, List_DoesNotFollowLinks) {
     directory.put("a/x", "");
     std::filesystem::create_directory_symlink("..", directory / "a/up");
     EXPECT_EQ(list({{"depth", 9}}), "a/\na/up@\na/x\n");
 }
 
-TEST_F(FileToolsTest, GrepFindsLines) {
+TEST_F(FileToolsTest, Grep_FindsLines) {
     directory.put("a.cpp", "int one;\nint two;\nlong three;\n");
     directory.put("b.hpp", "INT four;\r\n");
     EXPECT_EQ(grep({{"pattern", "int"}}), "a.cpp:1: int one;\na.cpp:2: int two;\n");
@@ -221,13 +221,13 @@ TEST_F(FileToolsTest, GrepFindsLines) {
     EXPECT_EQ(grep({{"pattern", "a("}, {"literal", true}}), "(no matches)\n");
 }
 
-TEST_F(FileToolsTest, GrepShowsContextOnce) {
+TEST_F(FileToolsTest, Grep_ShowsContextOnce) {
     directory.put("f", "1\n2\nx\n4\nx\n6\n7\n8\n9\nx\n");
     EXPECT_EQ(grep({{"pattern", "x"}, {"context", 1}}),
               "f-2- 2\nf:3: x\nf-4- 4\nf:5: x\nf-6- 6\n--\nf-9- 9\nf:10: x\n");
 }
 
-TEST_F(FileToolsTest, GrepIsBoundedAndSkipsBinaries) {
+TEST_F(FileToolsTest, Grep_IsBoundedAndSkipsBinaries) {
     directory.put("bin", std::string_view("x\0x", 3));
     std::string text;
     for (int i = 0; i < 300; ++i) text += "x\n";
@@ -248,14 +248,14 @@ TEST_F(FileToolsTest, GrepIsBoundedAndSkipsBinaries) {
                 HasSubstr("files too large to search: 3"));
 }
 
-TEST_F(FileToolsTest, GrepStopsMatchingATooComplexExpression) {
+TEST_F(FileToolsTest, TooComplexExpression_StopsGrep) {
     std::string text;
     for (int i = 0; i < 100; ++i) text += std::string(1000, 'a') + "\n";
     directory.put("f", text);
     EXPECT_THAT(grep({{"pattern", "^(a|aa)+c$"}}), HasSubstr("the expression is too complex: 6"));
 }
 
-TEST_F(FileToolsTest, AStopEndsASearch) {
+TEST_F(FileToolsTest, Stop_EndsASearch) {
     directory.put("f", "x\n");
     std::stop_source stop;
     stop.request_stop();
@@ -284,7 +284,7 @@ struct Case {
     bool matches;
 };
 
-TEST(Glob, MatchesLikeAShell) {
+TEST(Glob, Patterns_MatchLikeAShell) {
     const Case cases[] = {
         {"*.cpp", "a.cpp", true},
         {"*.cpp", "src/a.cpp", true},
@@ -319,13 +319,13 @@ TEST(Glob, MatchesLikeAShell) {
     }
 }
 
-TEST(Glob, IsNotExponential) {
+TEST(Glob, Matching_IsNotExponential) {
     std::string pattern;
     for (int i = 0; i < 30; ++i) pattern += "a*";
     EXPECT_FALSE(Glob(pattern + "b").matches(std::string(2000, 'a')));
 }
 
-TEST(IgnoreRules, FollowGitignore) {
+TEST(IgnoreRules, Rules_FollowGitignore) {
     const IgnoreRules rules("", "# comment\n*.o\n!keep.o\nbuild/\n/top\ndocs/*.html\n\n");
     using V = IgnoreRules::Verdict;
     EXPECT_EQ(rules.check("a.o", false), V::ignored);
@@ -339,7 +339,7 @@ TEST(IgnoreRules, FollowGitignore) {
     EXPECT_EQ(rules.check("x/docs/a.html", false), V::none);
 }
 
-TEST(IgnoreRules, ApplyBelowTheirDirectory) {
+TEST(IgnoreRules, Rules_ApplyBelowTheirDirectory) {
     const IgnoreRules rules("lib", "/out\n");
     EXPECT_EQ(rules.check("lib/out", true), IgnoreRules::Verdict::ignored);
     EXPECT_EQ(rules.check("out", true), IgnoreRules::Verdict::none);

@@ -69,14 +69,14 @@ protected:
     void TearDown() override { EXPECT_FALSE(has_children()); }
 };
 
-TEST_F(LocalProcessTest, ReturnsOutputInOrderAndTheExitCode) {
+TEST_F(LocalProcessTest, Command_ReturnsOrderedOutputAndExitCode) {
     const auto ran = run("echo out; echo err >&2; echo out2; exit 3");
     EXPECT_EQ(ran.output, "out\nerr\nout2\n");
     EXPECT_EQ(ran.status.code, 3);
     EXPECT_FALSE(ran.status.signal);
 }
 
-TEST_F(LocalProcessTest, ContinuousOutputDoesNotBlockTheEventLoop) {
+TEST_F(LocalProcessTest, ContinuousOutput_DoesNotBlockTheEventLoop) {
     Flood flood;
     const auto body = [this, &flood](TaskScope& scope) {
         return read_flood(scope, workspace, flood);
@@ -86,14 +86,14 @@ TEST_F(LocalProcessTest, ContinuousOutputDoesNotBlockTheEventLoop) {
     EXPECT_GE(flood.turns, flood.bytes / (512 * 1024));
 }
 
-TEST_F(LocalProcessTest, ReportsASignal) {
+TEST_F(LocalProcessTest, Signal_IsReported) {
     const auto ran = run("kill -9 $$");
     EXPECT_EQ(ran.status.signal, SIGKILL);
     EXPECT_FALSE(ran.status.code);
     EXPECT_FALSE(ran.status.ok());
 }
 
-TEST_F(LocalProcessTest, RunsInTheRequestedDirectory) {
+TEST_F(LocalProcessTest, RequestedDirectory_IsUsed) {
     directory.put("a/x", "");
     EXPECT_EQ(run("pwd").output, directory.path().string() + "\n");
     EXPECT_EQ(run("pwd", "a").output, directory / "a\n");
@@ -101,11 +101,11 @@ TEST_F(LocalProcessTest, RunsInTheRequestedDirectory) {
     EXPECT_THROW(run("pwd", "none"), Error);
 }
 
-TEST_F(LocalProcessTest, B12_StandardInputIsEmpty) {
+TEST_F(LocalProcessTest, B12_StandardInput_IsEmpty) {
     EXPECT_EQ(run("cat; echo done").output, "done\n");
 }
 
-TEST_F(LocalProcessTest, D58_TheEnvironmentContainsNoSecrets) {
+TEST_F(LocalProcessTest, D58_Environment_ContainsNoSecrets) {
     ::setenv("CUBEPI_TEST_API_KEY", "SECRET", 1);
     ::setenv("CUBEPI_TEST_OTHER", "SECRET2", 1);
     WorkspacePolicy policy;
@@ -120,7 +120,7 @@ TEST_F(LocalProcessTest, D58_TheEnvironmentContainsNoSecrets) {
     EXPECT_THAT(ran.output, HasSubstr("PATH="));
 }
 
-TEST_F(LocalProcessTest, InheritsNoDescriptorsAndNoTerminal) {
+TEST_F(LocalProcessTest, DescriptorsAndTerminal_AreNotInherited) {
     constexpr int leaky = 77;
     ASSERT_EQ(::dup2(0, leaky), leaky);
     EXPECT_EQ(run("[ -e /proc/self/fd/77 ] || echo closed").output, "closed\n");
@@ -130,7 +130,7 @@ TEST_F(LocalProcessTest, InheritsNoDescriptorsAndNoTerminal) {
               "leads\n");
 }
 
-TEST_F(LocalProcessTest, ResetsSignalHandling) {
+TEST_F(LocalProcessTest, SignalHandling_IsReset) {
     struct sigaction old{};
     struct sigaction ignore{};
     ignore.sa_handler = SIG_IGN;
@@ -139,7 +139,7 @@ TEST_F(LocalProcessTest, ResetsSignalHandling) {
     ::sigaction(SIGTERM, &old, nullptr);
 }
 
-TEST_F(LocalProcessTest, ReportsAFailedStart) {
+TEST_F(LocalProcessTest, FailedStart_IsReported) {
     EXPECT_THROW(run(std::string("a\0b", 3)), Error);
     EXPECT_THROW(run(std::string(200000, 'x')), Error);
     WorkspacePolicy policy;
@@ -148,7 +148,7 @@ TEST_F(LocalProcessTest, ReportsAFailedStart) {
     EXPECT_THROW(run("true"), Error);
 }
 
-TEST_F(LocalProcessTest, LeaksNothing) {
+TEST_F(LocalProcessTest, Processes_LeakNothing) {
     run("true");
     const auto before = open_files();
     for (int i = 0; i < 20; ++i) run("echo x");
@@ -164,7 +164,7 @@ Task<pid_t> start_and_drop(std::shared_ptr<Workspace> workspace, std::string mar
     co_return static_cast<pid_t>(std::stol(output));
 }
 
-TEST_F(LocalProcessTest, D7_DestructionKillsTheWholeGroup) {
+TEST_F(LocalProcessTest, D7_Destruction_KillsTheWholeGroup) {
     const pid_t grandchild = cubepi::run(start_and_drop(workspace, directory / "started"));
     expect_gone(grandchild);
 }
@@ -179,7 +179,7 @@ Task<std::vector<SurvivingProcess>> start_and_end(std::shared_ptr<Workspace> wor
     co_return survivors;
 }
 
-TEST_F(LocalProcessTest, D7_EndsProcessesOfOtherGroupsAndSessions) {
+TEST_F(LocalProcessTest, D7_ProcessesOfOtherGroupsAndSessions_AreEnded) {
     for (const char* command :
          {"setsid sleep 1000 & echo $! > child; touch started; wait",
           "timeout 1000 sleep 1000 & echo $! > child; touch started; wait",
@@ -205,7 +205,7 @@ Task<std::vector<SurvivingProcess>> start_and_end_after_loss(std::shared_ptr<Wor
     co_return co_await process->end();
 }
 
-TEST_F(LocalProcessTest, ReportsAKilledSupervisor) {
+TEST_F(LocalProcessTest, KilledSupervisor_IsReported) {
     const auto survivors = cubepi::run(start_and_end_after_loss(workspace, directory / "started"));
     ASSERT_EQ(survivors.size(), 1u);
     EXPECT_EQ(survivors[0].pid, 0);
@@ -232,7 +232,7 @@ Task<> cancel_waits(std::shared_ptr<Workspace> workspace) {
     EXPECT_EQ(scope.live(), 0u);
 }
 
-TEST_F(LocalProcessTest, D7_WaitsCanBeCancelled) { cubepi::run(cancel_waits(workspace)); }
+TEST_F(LocalProcessTest, D7_Waits_CanBeCancelled) { cubepi::run(cancel_waits(workspace)); }
 
 Task<> close_while_reading(std::shared_ptr<Workspace> workspace) {
     ProcessRequest request("sleep 1000");
@@ -244,7 +244,7 @@ Task<> close_while_reading(std::shared_ptr<Workspace> workspace) {
     co_await scope.join();
 }
 
-TEST_F(LocalProcessTest, ClosingTheOutputEndsARead) { cubepi::run(close_while_reading(workspace)); }
+TEST_F(LocalProcessTest, ClosedOutput_EndsARead) { cubepi::run(close_while_reading(workspace)); }
 
 }  // namespace
 }  // namespace cubepi

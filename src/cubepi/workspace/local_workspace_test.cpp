@@ -46,7 +46,7 @@ protected:
     }
 };
 
-TEST_F(LocalWorkspaceTest, ReadsAndWritesBelowItsRoot) {
+TEST_F(LocalWorkspaceTest, FilesBelowRoot_AreReadAndWritten) {
     EXPECT_TRUE(workspace.write("a/b/c.txt", "one"));
     EXPECT_FALSE(workspace.write("a/b/c.txt", "two"));
     EXPECT_EQ(directory.get("a/b/c.txt"), "two");
@@ -58,7 +58,7 @@ TEST_F(LocalWorkspaceTest, ReadsAndWritesBelowItsRoot) {
     EXPECT_EQ(workspace.stat("").kind, FileKind::directory);
 }
 
-TEST_F(LocalWorkspaceTest, ListsSortedWithKinds) {
+TEST_F(LocalWorkspaceTest, List_IsSortedWithKinds) {
     directory.put("b.txt", "x");
     directory.put("a/x", "");
     link("b.txt", "c");
@@ -70,7 +70,7 @@ TEST_F(LocalWorkspaceTest, ListsSortedWithKinds) {
     EXPECT_EQ(entries[2].info.kind, FileKind::symlink);
 }
 
-TEST_F(LocalWorkspaceTest, WithoutLinksRefusesThemEverywhereInAPath) {
+TEST_F(LocalWorkspaceTest, LinksDisabled_RefusesThemAnywhereInAPath) {
     directory.put("dir/f", "fine");
     link("dir/f", "link");
     link("dir", "other");
@@ -86,7 +86,7 @@ TEST_F(LocalWorkspaceTest, WithoutLinksRefusesThemEverywhereInAPath) {
     EXPECT_EQ(strict.list(".").size(), 3u) << "a link is listed as one";
 }
 
-TEST_F(LocalWorkspaceTest, ResolvesWriteTargets) {
+TEST_F(LocalWorkspaceTest, WriteTargets_AreResolved) {
     directory.put("dir/sub/f", "");
     directory.put(".git/config", "");
     link(".git", "plain");
@@ -108,7 +108,7 @@ TEST_F(LocalWorkspaceTest, ResolvesWriteTargets) {
         EXPECT_THROW(workspace.write_target(path), Error) << path;
 }
 
-TEST_F(LocalWorkspaceTest, RemovesFilesLinksAndEmptyDirectories) {
+TEST_F(LocalWorkspaceTest, FilesLinksAndEmptyDirectories_AreRemoved) {
     directory.put("a/x", "");
     link("a/x", "l");
     EXPECT_EQ(code_of([&] { workspace.remove("a"); }), ErrorCode::invalid_argument);
@@ -119,7 +119,7 @@ TEST_F(LocalWorkspaceTest, RemovesFilesLinksAndEmptyDirectories) {
     EXPECT_EQ(code_of([&] { workspace.remove("a"); }), ErrorCode::not_found);
 }
 
-TEST_F(LocalWorkspaceTest, RefusesPathsOutsideTheRoot) {
+TEST_F(LocalWorkspaceTest, PathsOutsideTheRoot_AreRefused) {
     outside.put("secret", "s");
     directory.put("a/x", "");
     for (const std::string& path :
@@ -136,7 +136,7 @@ TEST_F(LocalWorkspaceTest, RefusesPathsOutsideTheRoot) {
     EXPECT_EQ(code_of([&] { read(std::string("a\0b", 3)); }), ErrorCode::invalid_argument);
 }
 
-TEST_F(LocalWorkspaceTest, FollowsLinksInsideAndRefusesLinksToTheOutside) {
+TEST_F(LocalWorkspaceTest, Links_AreFollowedOnlyInsideTheRoot) {
     outside.put("secret", "s");
     directory.put("dir/in.txt", "in");
     link("dir", "d");
@@ -159,7 +159,7 @@ TEST_F(LocalWorkspaceTest, FollowsLinksInsideAndRefusesLinksToTheOutside) {
     EXPECT_EQ(outside.get("secret"), "s");
 }
 
-TEST_F(LocalWorkspaceTest, WritesThroughALinkThatStaysInside) {
+TEST_F(LocalWorkspaceTest, LinkInsideTheRoot_IsWrittenThrough) {
     directory.put("dir/real", "old");
     link("dir/real", "l");
     link("l", "l2");
@@ -171,13 +171,13 @@ TEST_F(LocalWorkspaceTest, WritesThroughALinkThatStaysInside) {
     EXPECT_EQ(code_of([&] { read("loop"); }), ErrorCode::permission_denied);
 }
 
-TEST_F(LocalWorkspaceTest, RefusesMagicLinks) {
+TEST_F(LocalWorkspaceTest, MagicLinks_AreRefused) {
     EXPECT_EQ(code_of([&] { read("/proc/self/environ"); }), ErrorCode::permission_denied);
     link("/proc/self/root", "r");
     EXPECT_EQ(code_of([&] { read("r/etc/passwd"); }), ErrorCode::permission_denied);
 }
 
-TEST_F(LocalWorkspaceTest, ErrorsNameTheCause) {
+TEST_F(LocalWorkspaceTest, Errors_NameTheCause) {
     directory.put("f", "x");
     EXPECT_EQ(code_of([&] { read("nothing"); }), ErrorCode::not_found);
     EXPECT_EQ(code_of([&] { read("f/x"); }), ErrorCode::not_found);
@@ -193,13 +193,13 @@ TEST_F(LocalWorkspaceTest, ErrorsNameTheCause) {
     EXPECT_EQ(code_of([&] { LocalWorkspace("/nowhere/at/all"); }), ErrorCode::not_found);
 }
 
-TEST_F(LocalWorkspaceTest, DoesNotWaitForAPipe) {
+TEST_F(LocalWorkspaceTest, Pipe_IsNotWaitedFor) {
     ASSERT_EQ(::mkfifo((directory / "pipe").c_str(), 0600), 0);
     EXPECT_EQ(code_of([&] { read("pipe"); }), ErrorCode::invalid_argument);
     EXPECT_EQ(code_of([&] { workspace.write("pipe", "x"); }), ErrorCode::invalid_argument);
 }
 
-TEST_F(LocalWorkspaceTest, AWritePreservesTheModeAndLeavesNoTemporaryFiles) {
+TEST_F(LocalWorkspaceTest, Write_KeepsModeAndLeavesNoTemporaryFiles) {
     directory.put("run.sh", "old");
     ASSERT_EQ(::chmod((directory / "run.sh").c_str(), 0751), 0);
     workspace.write("run.sh", "new");
@@ -209,7 +209,7 @@ TEST_F(LocalWorkspaceTest, AWritePreservesTheModeAndLeavesNoTemporaryFiles) {
     EXPECT_EQ(workspace.list("").size(), 1u);
 }
 
-TEST_F(LocalWorkspaceTest, AReaderSeesTheOldContentOrTheNew) {
+TEST_F(LocalWorkspaceTest, ConcurrentRead_SeesOldOrNewContent) {
     const std::string old_text(300000, 'a');
     const std::string new_text(300000, 'b');
     workspace.write("f", old_text);
@@ -227,7 +227,7 @@ TEST_F(LocalWorkspaceTest, AReaderSeesTheOldContentOrTheNew) {
     EXPECT_FALSE(torn);
 }
 
-TEST_F(LocalWorkspaceTest, UpdatesLoseNothing) {
+TEST_F(LocalWorkspaceTest, ConcurrentUpdates_LoseNothing) {
     workspace.write("count", "");
     const auto add = [&] {
         for (int i = 0; i < 50; ++i)
@@ -239,7 +239,7 @@ TEST_F(LocalWorkspaceTest, UpdatesLoseNothing) {
     EXPECT_EQ(read("count").size(), 100u);
 }
 
-TEST_F(LocalWorkspaceTest, AFailedUpdateChangesNothing) {
+TEST_F(LocalWorkspaceTest, FailedUpdate_ChangesNothing) {
     workspace.write("f", "old");
     EXPECT_THROW(
         workspace.update("f", any_size,
@@ -248,7 +248,7 @@ TEST_F(LocalWorkspaceTest, AFailedUpdateChangesNothing) {
     EXPECT_EQ(directory.get("f"), "old");
 }
 
-TEST_F(LocalWorkspaceTest, ReadsItsReadOnlyRootsAndWritesNothingThere) {
+TEST_F(LocalWorkspaceTest, ReadOnlyRoots_AreReadAndNeverWritten) {
     outside.put("spilled.txt", "text");
     LocalWorkspace both(directory.path(), WorkspacePolicy().also_read(outside.path()));
     EXPECT_EQ(both.read(outside / "spilled.txt", any_size), "text");
@@ -260,7 +260,7 @@ TEST_F(LocalWorkspaceTest, ReadsItsReadOnlyRootsAndWritesNothingThere) {
               ErrorCode::permission_denied);
 }
 
-TEST_F(LocalWorkspaceTest, AReadOnlyWorkspaceRefusesWritesAndCommands) {
+TEST_F(LocalWorkspaceTest, ReadOnlyWorkspace_RefusesWritesAndCommands) {
     directory.put("f", "x");
     LocalWorkspace fixed(directory.path(), WorkspacePolicy().read_only());
     EXPECT_EQ(fixed.read("f", any_size), "x");
@@ -271,7 +271,7 @@ TEST_F(LocalWorkspaceTest, AReadOnlyWorkspaceRefusesWritesAndCommands) {
               ErrorCode::permission_denied);
 }
 
-TEST_F(LocalWorkspaceTest, AcceptsTheRootsOtherName) {
+TEST_F(LocalWorkspaceTest, AliasOfTheRoot_IsAccepted) {
     std::filesystem::create_directory_symlink(directory.path(), outside / "alias");
     directory.put("f", "x");
     LocalWorkspace other(outside / "alias");
@@ -281,7 +281,7 @@ TEST_F(LocalWorkspaceTest, AcceptsTheRootsOtherName) {
 }
 
 /// While one thread repeatedly replaces a directory by a link to the outside, no access may leave the root.
-TEST_F(LocalWorkspaceTest, ASwappedLinkNeverLeadsOut) {
+TEST_F(LocalWorkspaceTest, SwappedLink_NeverLeadsOut) {
     outside.put("f", "SECRET");
     directory.put("dir/f", "fine");
     link(outside.path().string(), "link");
@@ -330,7 +330,7 @@ protected:
     }
 };
 
-TEST_F(WalkTest, OpensWhatOpenat2Opens) {
+TEST_F(WalkTest, Walk_OpensWhatOpenat2Opens) {
     directory.put("a/b/f", "x");
     link("a/b", "l");
     link("../../a/b/f", "a/b/up");
@@ -355,7 +355,7 @@ TEST_F(WalkTest, OpensWhatOpenat2Opens) {
     }
 }
 
-TEST_F(WalkTest, ASwappedLinkNeverLeadsOut) {
+TEST_F(WalkTest, SwappedLink_NeverLeadsOut) {
     outside.put("f", "SECRET");
     directory.put("dir/f", "fine");
     link(outside.path().string(), "link");
@@ -378,7 +378,7 @@ TEST_F(WalkTest, ASwappedLinkNeverLeadsOut) {
     EXPECT_GT(opened, 0);
 }
 
-TEST_F(WalkTest, RefusesLinksAsOpenat2Does) {
+TEST_F(WalkTest, Links_AreRefusedAsByOpenat2) {
     directory.put("dir/f", "fine");
     link("dir", "other");
     link("dir/f", "file");
@@ -391,7 +391,7 @@ TEST_F(WalkTest, RefusesLinksAsOpenat2Does) {
     }
 }
 
-TEST(Environment, D58_RecognizesSecretsByTheirNames) {
+TEST(Environment, D58_Secrets_AreRecognizedByName) {
     for (const char* name :
          {"OPENAI_API_KEY", "GITHUB_TOKEN", "AWS_SECRET", "DB_PASSWORD", "db_password", "TOKEN",
           "DATABASE_URL", "AWS_ACCESS_KEY_ID", "PGPASSWORD", "GITHUB_PAT", "MYSQL_PWD",
@@ -424,7 +424,7 @@ TEST(Environment, D58_RecognizesSecretsByTheirNames) {
     }
 }
 
-TEST(Environment, D58_OmitsSecretsAndNamedVariables) {
+TEST(Environment, D58_SecretsAndNamedVariables_AreOmitted) {
     ::setenv("CUBEPI_TEST_API_KEY", "1", 1);
     ::setenv("CUBEPI_TEST_HIDDEN", "2", 1);
     ::setenv("CUBEPI_TEST_PLAIN", "3", 1);
@@ -441,7 +441,7 @@ TEST(Environment, D58_OmitsSecretsAndNamedVariables) {
     EXPECT_NE(std::find(withheld.begin(), withheld.end(), "CUBEPI_TEST_API_KEY"), withheld.end());
 }
 
-TEST(Environment, D58_AppliesThePolicyInOrder) {
+TEST(Environment, D58_Policy_IsAppliedInOrder) {
     EnvironmentPolicy policy;
     policy.exclude = {"npm_*", "CI"};
     policy.include = {"*_URL", "FORCED_?_KEY"};
@@ -463,7 +463,7 @@ TEST(Environment, D58_AppliesThePolicyInOrder) {
     EXPECT_TRUE(policy.allows("HOME_URL", "x"));
 }
 
-TEST(Environment, D58_WithholdsValuesWithAPassword) {
+TEST(Environment, D58_ValuesWithAPassword_AreWithheld) {
     const EnvironmentPolicy policy;
     EXPECT_FALSE(policy.allows("STORE", "postgres://user:secret@host/db"));
     EXPECT_TRUE(policy.allows("STORE", "postgres://user@host/db"));

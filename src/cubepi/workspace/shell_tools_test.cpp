@@ -109,7 +109,7 @@ protected:
     }
 };
 
-TEST_F(ShellToolsTest, ReturnsOutputAndExitCode) {
+TEST_F(ShellToolsTest, Command_ReturnsOutputAndExitCode) {
     const auto good = shell("echo hello");
     EXPECT_EQ(good.text(), "hello\n");
     EXPECT_FALSE(good.is_error);
@@ -122,7 +122,7 @@ TEST_F(ShellToolsTest, ReturnsOutputAndExitCode) {
     EXPECT_FALSE(has_children());
 }
 
-TEST_F(ShellToolsTest, B12_DecodesUtf8AcrossReads) {
+TEST_F(ShellToolsTest, B12_Utf8AcrossReads_IsDecoded) {
     const auto result = shell_with_driver(
         {{"command",
           "printf 'a\\303'; touch half; until [ -e go ]; do :; done; printf '\\251 \\377 \\303'"}},
@@ -130,7 +130,7 @@ TEST_F(ShellToolsTest, B12_DecodesUtf8AcrossReads) {
     EXPECT_EQ(result.text(), "a\xC3\xA9 \xEF\xBF\xBD \xEF\xBF\xBD");
 }
 
-TEST_F(ShellToolsTest, B12_BoundsAFloodAndSpillsIt) {
+TEST_F(ShellToolsTest, B12_FloodOfOutput_IsBoundedAndSpilled) {
     ShellOptions options;
     options.spill = std::make_shared<FileSpillSink>();
     options.head_bytes = 100;
@@ -149,7 +149,7 @@ TEST_F(ShellToolsTest, B12_BoundsAFloodAndSpillsIt) {
     EXPECT_EQ(size, 3000004u);
 }
 
-TEST_F(ShellToolsTest, B12_MovesACommandToTheBackgroundAtItsTimeLimit) {
+TEST_F(ShellToolsTest, B12_TimeLimit_MovesCommandToTheBackground) {
     const auto result = shell_with_driver(
         {{"command",
           "echo before; touch started; until [ -e go ]; do sleep 0.01; done; echo after; exit 4"},
@@ -168,7 +168,7 @@ TEST_F(ShellToolsTest, B12_MovesACommandToTheBackgroundAtItsTimeLimit) {
     EXPECT_FALSE(has_children());
 }
 
-TEST_F(ShellToolsTest, B12_BackgroundCommandsAreBoundedAndNamed) {
+TEST_F(ShellToolsTest, B12_BackgroundCommands_AreBoundedAndNamed) {
     ShellOptions options;
     options.max_background = 1;
     use(std::move(options));
@@ -187,7 +187,7 @@ TEST_F(ShellToolsTest, B12_BackgroundCommandsAreBoundedAndNamed) {
     EXPECT_EQ(all_output("sh2"), "x\n[sh2: exit code 0]");
 }
 
-TEST_F(ShellToolsTest, ForgetsTheOldestFinishedCommand) {
+TEST_F(ShellToolsTest, OldestFinishedCommand_IsForgotten) {
     ShellOptions options;
     options.max_finished = 2;
     use(std::move(options));
@@ -201,7 +201,7 @@ TEST_F(ShellToolsTest, ForgetsTheOldestFinishedCommand) {
     kill("sh4");
 }
 
-TEST_F(ShellToolsTest, D7_AnAbortKillsTheWholeGroup) {
+TEST_F(ShellToolsTest, D7_Abort_KillsTheWholeGroup) {
     const auto result = shell_with_driver(
         {{"command", "echo some; sleep 1000 & echo $! > child; touch started; wait"}},
         abort("started"));
@@ -214,7 +214,7 @@ TEST_F(ShellToolsTest, D7_AnAbortKillsTheWholeGroup) {
     EXPECT_EQ(clock->pending_sleepers(), 0u);
 }
 
-TEST_F(ShellToolsTest, D7_KillsProcessesThatIgnoreTheRequestAfterTheGrace) {
+TEST_F(ShellToolsTest, D7_ProcessIgnoringTheRequest_IsKilledAfterGrace) {
     auto driver = abort("started");
     driver.act = [this] {
         stop.request_stop();
@@ -231,7 +231,7 @@ TEST_F(ShellToolsTest, D7_KillsProcessesThatIgnoreTheRequestAfterTheGrace) {
     EXPECT_FALSE(has_children());
 }
 
-TEST_F(ShellToolsTest, D7_AnAbortKillsAProcessOutsideTheGroup) {
+TEST_F(ShellToolsTest, D7_Abort_KillsProcessOutsideTheGroup) {
     const auto result = shell_with_driver(
         {{"command",
           "setsid sleep 1000 & echo $! > child; until [ -e /proc/$!/stat ]; do :; done; "
@@ -247,7 +247,7 @@ TEST_F(ShellToolsTest, D7_AnAbortKillsAProcessOutsideTheGroup) {
     expect_gone(pid_in("child"));
 }
 
-TEST_F(ShellToolsTest, B12_ReportsAndKillsARemainingProcessWithoutOutput) {
+TEST_F(ShellToolsTest, B12_SilentRemainingProcess_IsReportedAndKilled) {
     const auto result = shell(
         "( setsid sleep 1000 > /dev/null 2>&1 & echo $! > child ) ; until [ $(cut -d' ' -f6 "
         "/proc/$(cat child)/stat) != $(cut -d' ' -f6 /proc/$$/stat) ]; do :; done; echo done");
@@ -305,7 +305,7 @@ public:
     }
 };
 
-TEST_F(ShellToolsTest, ReportsProcessesThatCouldNotBeEnded) {
+TEST_F(ShellToolsTest, UnendedProcesses_AreReported) {
     ShellOptions options;
     options.kill_grace = std::chrono::milliseconds(0);
     sessions = ShellSessions::create(std::make_shared<StubbornWorkspace>(), std::move(options));
@@ -318,7 +318,7 @@ TEST_F(ShellToolsTest, ReportsProcessesThatCouldNotBeEnded) {
               "not permitted.");
 }
 
-TEST_F(ShellToolsTest, TheEndOfASessionReportsProcessesThatCouldNotBeEnded) {
+TEST_F(ShellToolsTest, SessionEnd_ReportsUnendedProcesses) {
     std::string reported;
     ShellOptions options;
     options.on_survivors = [&reported](const std::string& text) { reported = text; };
@@ -336,7 +336,7 @@ Task<> cancelled_call(Task<AgentToolResult> call, std::stop_token stop, bool* th
     }
 }
 
-TEST_F(ShellToolsTest, D7_CancellingTheCallKillsTheCommandFirst) {
+TEST_F(ShellToolsTest, D7_CancelledCall_KillsTheCommandFirst) {
     std::stop_source cancel;
     bool thrown = false;
     bool ended = false;
@@ -355,7 +355,7 @@ TEST_F(ShellToolsTest, D7_CancellingTheCallKillsTheCommandFirst) {
     expect_gone(pid_in("child"));
 }
 
-TEST_F(ShellToolsTest, ReportsRemainingProcessesOfACommand) {
+TEST_F(ShellToolsTest, RemainingProcesses_AreReported) {
     const auto result = shell("sleep 1000 & echo $! > child; echo done");
     EXPECT_FALSE(result.is_error);
     EXPECT_THAT(result.text(), StartsWith("done\n[the command has exited, but processes that it "
@@ -367,7 +367,7 @@ TEST_F(ShellToolsTest, ReportsRemainingProcessesOfACommand) {
     EXPECT_FALSE(has_children());
 }
 
-TEST_F(ShellToolsTest, DestroyingTheSessionKillsItsCommands) {
+TEST_F(ShellToolsTest, DestroyedSession_KillsItsCommands) {
     shell({{"command", "sleep 1000 & echo $! > child; touch started; wait"}, {"background", true}});
     run(until(exists(directory / "started")));
     const pid_t child = pid_in("child");
@@ -376,7 +376,7 @@ TEST_F(ShellToolsTest, DestroyingTheSessionKillsItsCommands) {
     run(until([] { return !has_children(); }));
 }
 
-TEST_F(ShellToolsTest, ReportsProgress) {
+TEST_F(ShellToolsTest, RunningCommand_ReportsProgress) {
     std::vector<Json> updates;
     settings.updates = &updates;
     bool advanced = false;
@@ -393,7 +393,7 @@ TEST_F(ShellToolsTest, ReportsProgress) {
     EXPECT_THAT(std::string(updates.front().at("output").as_string()), HasSubstr("line\n"));
 }
 
-TEST_F(ShellToolsTest, ReportsAMissingDirectoryOrId) {
+TEST_F(ShellToolsTest, MissingDirectoryOrId_IsReported) {
     EXPECT_THAT(
         tool_text(shell_tool(sessions), {{"command", "true"}, {"working_directory", "none"}}),
         StartsWith("error not_found: Cannot start a command in none"));
@@ -410,7 +410,7 @@ namespace cubepi::detail {
 
 namespace {
 
-TEST(OutputBuffer, ReturnsShortTextUnchanged) {
+TEST(OutputBuffer, ShortText_IsReturnedUnchanged) {
     OutputBuffer buffer(4, 6);
     buffer.append("abc");
     buffer.append("defghij");
@@ -421,7 +421,7 @@ TEST(OutputBuffer, ReturnsShortTextUnchanged) {
     EXPECT_EQ(buffer.from(10, {}), "");
 }
 
-TEST(OutputBuffer, B12_KeepsHeadAndTailInBoundedMemory) {
+TEST(OutputBuffer, B12_HeadAndTail_AreRetainedInBoundedMemory) {
     OutputBuffer buffer(10, 20);
     for (int i = 0; i < 100000; ++i) buffer.append("0123456789");
     EXPECT_EQ(buffer.size(), 1000000u);
@@ -431,7 +431,7 @@ TEST(OutputBuffer, B12_KeepsHeadAndTailInBoundedMemory) {
     EXPECT_EQ(buffer.last(5), "56789");
 }
 
-TEST(OutputBuffer, NeverCutsACharacter) {
+TEST(OutputBuffer, Truncation_NeverCutsACharacter) {
     OutputBuffer buffer(5, 7);
     std::string all;
     for (int i = 0; i < 50; ++i) {
@@ -446,7 +446,7 @@ TEST(OutputBuffer, NeverCutsACharacter) {
     }
 }
 
-TEST(OutputBuffer, DetectsTruncationInAdvance) {
+TEST(OutputBuffer, Truncation_IsDetectedInAdvance) {
     for (const std::string piece : {"a", "\xE2\x82\xAC", "0123456"}) {
         OutputBuffer buffer(8, 16);
         std::string all;

@@ -41,7 +41,7 @@ mode_t mode_of(const std::string& path) {
     return info.st_mode & 0777;
 }
 
-TEST(FileSpillSink, D24_StoresATextForTheReadTool) {
+TEST(FileSpillSink, D24_Text_IsStoredForTheReadTool) {
     ScopedTestDirectory directory;
     FileSpillSink sink;
     const auto hint = sink.spill("my/tool", "call_1", "line one\nline two\n");
@@ -57,7 +57,7 @@ TEST(FileSpillSink, D24_StoresATextForTheReadTool) {
               "     1\tline one\n     2\tline two\n");
 }
 
-TEST(FileSpillSink, RemovesItsOwnDirectory) {
+TEST(FileSpillSink, OwnDirectory_IsRemoved) {
     std::filesystem::path directory;
     {
         FileSpillSink sink;
@@ -68,7 +68,7 @@ TEST(FileSpillSink, RemovesItsOwnDirectory) {
     EXPECT_FALSE(std::filesystem::exists(directory));
 }
 
-TEST(FileSpillSink, KeepsAConfiguredDirectory) {
+TEST(FileSpillSink, ConfiguredDirectory_IsRetained) {
     ScopedTestDirectory directory;
     {
         FileSpillSink sink(FileSpillOptions().in(directory.path() / "a" / "spill"));
@@ -88,7 +88,7 @@ TEST(FileSpillSink, KeepsAConfiguredDirectory) {
     }
 }
 
-TEST(FileSpillSink, ForgetsTheOldestWhenItIsFull) {
+TEST(FileSpillSink, FullSink_ForgetsTheOldest) {
     FileSpillOptions options;
     options.max_total_bytes = 100;
     FileSpillSink sink(std::move(options));
@@ -101,7 +101,7 @@ TEST(FileSpillSink, ForgetsTheOldestWhenItIsFull) {
     EXPECT_TRUE(std::filesystem::exists(third));
 }
 
-TEST(FileSpillSink, CountsFilesOfAnEarlierSink) {
+TEST(FileSpillSink, FilesOfEarlierSink_AreCounted) {
     ScopedTestDirectory directory;
     const auto options = [&directory] {
         FileSpillOptions made = FileSpillOptions().in(directory.path() / "spill");
@@ -120,7 +120,7 @@ TEST(FileSpillSink, CountsFilesOfAnEarlierSink) {
     EXPECT_TRUE(std::filesystem::exists(second));
 }
 
-TEST(FileSpillSink, BoundsAFileThatGrows) {
+TEST(FileSpillSink, GrowingFile_IsBounded) {
     FileSpillOptions options;
     options.max_file_bytes = 10;
     FileSpillSink sink(std::move(options));
@@ -135,7 +135,7 @@ TEST(FileSpillSink, BoundsAFileThatGrows) {
     EXPECT_THAT(line, HasSubstr("further text was discarded"));
 }
 
-TEST(FileSpillSink, DoesNotRemoveAGrowingFile) {
+TEST(FileSpillSink, GrowingFile_IsNotRemoved) {
     FileSpillOptions options;
     options.max_total_bytes = 100;
     FileSpillSink sink(std::move(options));
@@ -179,7 +179,7 @@ fs::path left_behind(const std::string& kind) {
     return size > 0 ? fs::path(std::string(text, static_cast<std::size_t>(size))) : fs::path();
 }
 
-TEST(TemporaryDirectory, IsPrivateAndRemovedByTheDestructor) {
+TEST(TemporaryDirectory, Directory_IsPrivateAndRemovedByTheDestructor) {
     std::optional<TemporaryDirectory> directory(std::in_place, "test-one");
     const fs::path path = directory->path();
     struct stat info{};
@@ -190,7 +190,7 @@ TEST(TemporaryDirectory, IsPrivateAndRemovedByTheDestructor) {
     EXPECT_FALSE(fs::exists(path));
 }
 
-TEST(TemporaryDirectory, RemovesDirectoriesOfKilledProcesses) {
+TEST(TemporaryDirectory, DirectoriesOfKilledProcesses_AreRemoved) {
     const fs::path old = left_behind("test-killed");
     ASSERT_TRUE(fs::exists(old / "file"));
     make_old(old);
@@ -198,7 +198,7 @@ TEST(TemporaryDirectory, RemovesDirectoriesOfKilledProcesses) {
     EXPECT_FALSE(fs::exists(old));
 }
 
-TEST(TemporaryDirectory, KeepsUsedAndRecentDirectories) {
+TEST(TemporaryDirectory, UsedAndRecentDirectories_AreRetained) {
     const TemporaryDirectory in_use("test-used");
     make_old(in_use.path());
     const fs::path young = left_behind("test-used");
@@ -208,7 +208,7 @@ TEST(TemporaryDirectory, KeepsUsedAndRecentDirectories) {
     fs::remove_all(young);
 }
 
-TEST(TemporaryDirectory, FollowsNoLinks) {
+TEST(TemporaryDirectory, Links_AreNotFollowed) {
     const TemporaryDirectory target("test-target");
     std::ofstream(target.path() / "file") << "content";
     make_old(target.path());

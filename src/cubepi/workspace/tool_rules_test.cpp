@@ -24,14 +24,14 @@ ApprovalDecision shell(const ToolRules& policy, const char* command) {
     return policy.decide("shell", ToolRisk::writes, arguments({{"command", command}}));
 }
 
-TEST(ToolRules, D52_ReadingNeedsNoApproval) {
+TEST(ToolRules, D52_Reading_NeedsNoApproval) {
     const ToolRules policy("/src/app");
     EXPECT_TRUE(policy.decide("read", ToolRisk::read_only, arguments({{"path", "x"}})).allowed);
     EXPECT_TRUE(policy.decide("shell_output", ToolRisk::read_only, {}).allowed);
     EXPECT_TRUE(policy.decide("shell_kill", ToolRisk::writes, {}).allowed);
 }
 
-TEST(ToolRules, D52_WritingNetworkAndShellNeedApproval) {
+TEST(ToolRules, D52_WritingNetworkAndShell_NeedApproval) {
     const ToolRules policy("/src/app");
     const auto write = policy.decide("write", ToolRisk::writes,
                                      arguments({{"path", "src/a.c"}, {"content", "a\nb\n"}}));
@@ -50,7 +50,7 @@ TEST(ToolRules, D52_WritingNetworkAndShellNeedApproval) {
     EXPECT_FALSE(shell(policy, "ls").allowed);
 }
 
-TEST(ToolRules, StatesThatACommandIsNotConfined) {
+TEST(ToolRules, ShellCommand_IsStatedAsNotConfined) {
     const ToolRules policy("/src/app");
     const auto decision = shell(policy, "make test");
     EXPECT_THAT(decision.question, HasSubstr("make test"));
@@ -59,7 +59,7 @@ TEST(ToolRules, StatesThatACommandIsNotConfined) {
     EXPECT_EQ(decision.always->text(), "shell: cd /src/app && make test");
 }
 
-TEST(ToolRules, D52_NeverOffersAlwaysForIrreversibleCalls) {
+TEST(ToolRules, D52_IrreversibleCalls_NeverOfferAlways) {
     const ToolRules policy("/src/app");
     const auto decision = shell(policy, "git push");
     EXPECT_EQ(decision.risk, ToolRisk::irreversible);
@@ -73,7 +73,7 @@ TEST(ToolRules, D52_NeverOffersAlwaysForIrreversibleCalls) {
     EXPECT_THAT(tool.question, HasSubstr("The tool declares that its effects cannot be undone."));
 }
 
-TEST(ToolRules, OffersOnlyRulesThatCanMatch) {
+TEST(ToolRules, UnmatchableRules_AreNotOffered) {
     const ToolRules policy("/src/app");
     EXPECT_FALSE(shell(policy, "make && ls").always);
     EXPECT_FALSE(shell(policy, "").always);
@@ -81,7 +81,7 @@ TEST(ToolRules, OffersOnlyRulesThatCanMatch) {
         policy.decide("fetch", ToolRisk::network, arguments({{"url", "nonsense"}})).always);
 }
 
-TEST(ToolRules, RemembersAllowedCalls) {
+TEST(ToolRules, AllowedCalls_AreRemembered) {
     ToolRules policy("/src/app");
     const auto asked = shell(policy, "git status -s");
     policy.allow(*asked.always);
@@ -97,7 +97,7 @@ TEST(ToolRules, RemembersAllowedCalls) {
     EXPECT_FALSE(policy.decide("edit", ToolRisk::writes, arguments({{"path", "x"}})).allowed);
 }
 
-TEST(ToolRules, AllowsACommandInTheDirectoryOfItsRule) {
+TEST(ToolRules, CommandRule_AppliesInItsDirectory) {
     ToolRules policy("/src/app");
     const auto in = [&policy](const char* command, const char* directory) {
         return policy.decide("shell", ToolRisk::writes,
@@ -114,7 +114,7 @@ TEST(ToolRules, AllowsACommandInTheDirectoryOfItsRule) {
     EXPECT_FALSE(in("./b.sh", "link/../sub").always) << "a link could lead anywhere";
 }
 
-TEST(ToolRules, AllowsFetchByOrigin) {
+TEST(ToolRules, FetchRule_AllowsByOrigin) {
     ToolRules policy("/src/app");
     const auto fetch = [&policy](const char* url) {
         return policy.decide("fetch", ToolRisk::network, arguments({{"url", url}})).allowed;
@@ -140,7 +140,7 @@ TEST(ToolRules, AllowsFetchByOrigin) {
     }
 }
 
-TEST(ToolRules, D72_WritesToProtectedPathsAlwaysNeedApproval) {
+TEST(ToolRules, D72_WritesToProtectedPaths_AlwaysNeedApproval) {
     ToolRules policy("/src/app");
     policy.allow(ApprovalRule::parse("write: *"));
     policy.allow(ApprovalRule::parse("edit: *"));
@@ -183,7 +183,7 @@ TEST(ToolRules, D72_WritesToProtectedPathsAlwaysNeedApproval) {
     EXPECT_FALSE(write("new/../x", std::nullopt).allowed) << "its target is unknown";
 }
 
-TEST(ToolRules, RefusesRulesThatMatchNothing) {
+TEST(ToolRules, UnmatchableRules_AreRefused) {
     ToolRules policy("/src/app");
     EXPECT_THROW(ApprovalRule::parse("git status"), Error);
     EXPECT_THROW(ApprovalRule::parse("shell:"), Error);
@@ -192,7 +192,7 @@ TEST(ToolRules, RefusesRulesThatMatchNothing) {
     EXPECT_TRUE(policy.rules().empty());
 }
 
-TEST(ToolRules, ShowsNoCharactersThatForgeTerminalOutput) {
+TEST(ToolRules, ForgingCharacters_AreNotShown) {
     const ToolRules policy("/src/app");
     const auto decision = shell(policy, "ls\x1b[2K\rmake\nx \xE2\x80\xAE");
     EXPECT_THAT(decision.question, HasSubstr("ls?[2K?make\\nx ?\n"));
@@ -211,7 +211,7 @@ CommandPolicy policy_with(std::initializer_list<const char*> rules) {
     return policy;
 }
 
-TEST(ShellWords, SplitsLiteralWords) {
+TEST(ShellWords, LiteralWords_AreSplit) {
     using detail::literal_words;
     EXPECT_EQ(literal_words("a  b\tc"), (Words{"a", "b", "c"}));
     EXPECT_EQ(literal_words("a 'b c' \"d e\" f\\ g"), (Words{"a", "b c", "d e", "f g"}));
@@ -230,14 +230,14 @@ TEST(ShellWords, SplitsLiteralWords) {
     EXPECT_EQ(literal_words("'\xC3\xBC'"), Words{"\xC3\xBC"});
 }
 
-TEST(ShellWords, QuotedWordsAreReadBackUnchanged) {
+TEST(ShellWords, QuotedWords_AreReadBackUnchanged) {
     for (const char* word :
          {"plain", "", "two words", "it's", "$HOME", "a\"b", "*", "~", "#a", "!"}) {
         EXPECT_EQ(detail::literal_words(detail::quote_shell_word(word)), Words{word}) << word;
     }
 }
 
-TEST(CommandPolicy, D72_ARuleAllowsExactlyItsWordsInItsDirectory) {
+TEST(CommandPolicy, D72_Rule_AllowsExactWordsInItsDirectory) {
     const CommandPolicy policy = policy_with({"cd /src/app && make test"});
     EXPECT_TRUE(policy.allows("make test", here));
     EXPECT_TRUE(policy.allows("  'make'   \"test\" ", here));
@@ -250,7 +250,7 @@ TEST(CommandPolicy, D72_ARuleAllowsExactlyItsWordsInItsDirectory) {
     EXPECT_TRUE(policy_with({"cd * && make test"}).allows("make test", "/anywhere"));
 }
 
-TEST(CommandPolicy, D72_AStarAllowsListedArguments) {
+TEST(CommandPolicy, D72_Star_AllowsListedArguments) {
     const CommandPolicy policy =
         policy_with({"cd /src/app && git status *", "cd /src/app && git log *", "ls *"});
     for (const char* command :
@@ -286,7 +286,7 @@ TEST(CommandPolicy, D72_AStarAllowsListedArguments) {
     }
 }
 
-TEST(CommandPolicy, NoRuleMatchesACommandWithAnOperator) {
+TEST(CommandPolicy, CommandWithOperator_MatchesNoRule) {
     const CommandPolicy policy = policy_with({"ls *", "cd * && x"});
     for (const char* command : {"ls; rm x",   "ls && rm x",
                                 "ls & rm x",  "ls | sh",
@@ -306,7 +306,7 @@ TEST(CommandPolicy, NoRuleMatchesACommandWithAnOperator) {
     EXPECT_FALSE(policy.allows(std::string_view("ls\0x", 4), here));
 }
 
-TEST(CommandPolicy, NoRuleMatchesAnythingButAPlainProgram) {
+TEST(CommandPolicy, AnythingButAPlainProgram_MatchesNoRule) {
     for (const char* command :
          {"PATH=. ls", "LD_PRELOAD=x.so ls", "a+=b ls", "$SHELL -c ls", "{ ls", "( ls )", "! ls",
           "~/ls", "if ls", "while ls", "l* x", "'", "ls 'open", "function ls", "# ls",
@@ -316,7 +316,7 @@ TEST(CommandPolicy, NoRuleMatchesAnythingButAPlainProgram) {
     EXPECT_TRUE(simple_command("make CC=clang"));
 }
 
-TEST(CommandPolicy, RulesOfEarlierVersionsAllowOnlyListedCommands) {
+TEST(CommandPolicy, RulesOfEarlierVersions_AllowOnlyListedCommands) {
     const CommandPolicy policy = policy_with(
         {"ls", "make test", "git status", "git", "find . -exec", "git push", "npm run build"});
     EXPECT_EQ(policy.rules().size(), 7u) << "they are read";
@@ -335,14 +335,14 @@ TEST(CommandPolicy, RulesOfEarlierVersionsAllowOnlyListedCommands) {
     EXPECT_THAT(problem("cd /x && git push *"), HasSubstr("shell: cd /x && git push"));
 }
 
-TEST(CommandPolicy, RefusesRulesThatCannotMatch) {
+TEST(CommandPolicy, UnmatchableRules_AreRefused) {
     for (const char* text : {"", "  ", "ls; rm", "ls | sh", "A=b ls", "cd /x && ", "cd /x && *",
                              "cd x && make", "cd /x/../y && make", "cd /x && a && b", "*"}) {
         EXPECT_THROW(CommandRule::parse(text), Error) << text;
     }
 }
 
-TEST(CommandPolicy, OffersTheExactCommandOrAnEntryOfTheList) {
+TEST(CommandPolicy, Offer_IsExactCommandOrListEntry) {
     EXPECT_EQ(proposed("git status --short"), "cd /src/app && git status *");
     EXPECT_EQ(proposed("git stash list"), "cd /src/app && git stash list *");
     EXPECT_EQ(proposed("cargo build --release"), "cd /src/app && cargo build *");
@@ -360,7 +360,7 @@ TEST(CommandPolicy, OffersTheExactCommandOrAnEntryOfTheList) {
     EXPECT_EQ(proposed("make", "/a b && c'd"), "cd '/a b && c'\\''d' && make");
 }
 
-TEST(CommandPolicy, TheOfferedRuleAllowsTheCommandAndCanBeParsed) {
+TEST(CommandPolicy, OfferedRule_AllowsTheCommandAndIsParsable) {
     for (const char* directory : {"/src/app", "/a b && c'd", "/"}) {
         for (const char* command :
              {"git status -s", "npm run build x", "ls 'a b'", "python3 -c 'a = \"b\"'",
@@ -376,14 +376,14 @@ TEST(CommandPolicy, TheOfferedRuleAllowsTheCommandAndCanBeParsed) {
     }
 }
 
-TEST(CommandPolicy, ReportsKnownEffectsOfACommand) {
+TEST(CommandPolicy, KnownEffects_AreReported) {
     EXPECT_EQ(known_command_effect("cd x && git push origin"), "git push publishes commits");
     EXPECT_EQ(known_command_effect("sudo rm -r x"), "rm deletes files");
     EXPECT_EQ(known_command_effect("mkfs.ext4 /dev/sda"), "mkfs.ext4 overwrites disks");
     EXPECT_EQ(known_command_effect("./deploy.sh"), "");
 }
 
-TEST(CommandPolicy, D52_RecognizesIrreversibleCommands) {
+TEST(CommandPolicy, D52_IrreversibleCommands_AreRecognized) {
     for (const char* command : {"rm x",
                                 "rm -rf /",
                                 "/bin/rm x",

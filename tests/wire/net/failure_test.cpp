@@ -53,7 +53,7 @@ Failure fail_at(const std::string& url) {
 
 // ---- failures of connections
 
-TEST(HttpFailure, ConnectionRefused) {
+TEST(HttpFailure, ConnectionRefused_IsAConnectError) {
     const std::string port = std::to_string(closed_port());
     const Failure failure = fail_at("http://127.0.0.1:" + port + "/path?key=secret");
     EXPECT_EQ(failure.code, ErrorCode::connect);
@@ -62,7 +62,7 @@ TEST(HttpFailure, ConnectionRefused) {
                                 "the address is right.");
 }
 
-TEST(HttpFailure, TheNameDoesNotExist) {
+TEST(HttpFailure, UnknownName_IsADnsError) {
     HttpClientOptions options = with_env();
     options.resolver = [](const std::string& host) -> std::vector<std::string> {
         throw NetworkError(ErrorCode::dns, host, false, "Cannot find the server " + host + ".");
@@ -73,7 +73,7 @@ TEST(HttpFailure, TheNameDoesNotExist) {
     EXPECT_EQ(failure.text, "Cannot find the server no.example.");
 }
 
-TEST(HttpFailure, TheSystemResolverFails) {
+TEST(HttpFailure, FailedSystemResolver_IsADnsError) {
     try {
         resolve_with_system("no-such-name.invalid");
         FAIL();
@@ -83,12 +83,12 @@ TEST(HttpFailure, TheSystemResolverFails) {
     }
 }
 
-TEST(HttpFailure, TheServerClosesWithoutAnAnswer) {
+TEST(HttpFailure, CloseWithoutAnswer_IsADisconnect) {
     RawServer server([](Connection& connection) { connection.read_request(); });
     EXPECT_EQ(fail_at(server.url()).code, ErrorCode::disconnected);
 }
 
-TEST(HttpFailure, TheServerHalfClosesBeforeItAnswers) {
+TEST(HttpFailure, HalfCloseBeforeAnswer_IsADisconnect) {
     RawServer server([](Connection& connection) {
         connection.half_close();
         connection.wait_until_closed();
@@ -96,7 +96,7 @@ TEST(HttpFailure, TheServerHalfClosesBeforeItAnswers) {
     EXPECT_EQ(fail_at(server.url()).code, ErrorCode::disconnected);
 }
 
-TEST(HttpFailure, TheServerHalfClosesInTheBody) {
+TEST(HttpFailure, HalfCloseInBody_KeepsThePartialBody) {
     RawServer server([](Connection& connection) {
         connection.read_request();
         connection.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk("half"));
@@ -108,7 +108,7 @@ TEST(HttpFailure, TheServerHalfClosesInTheBody) {
     EXPECT_EQ(failure.partial, "half");
 }
 
-TEST(HttpFailure, ReturnsThePartialBodyWhenTheConnectionBreaks) {
+TEST(HttpFailure, BrokenConnection_ReturnsThePartialBody) {
     RawServer server([](Connection& connection) {
         connection.read_request();
         connection.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" +
@@ -119,7 +119,7 @@ TEST(HttpFailure, ReturnsThePartialBodyWhenTheConnectionBreaks) {
     EXPECT_EQ(failure.partial, "data: a\n\nda");
 }
 
-TEST(HttpFailure, TheConnectionIsReset) {
+TEST(HttpFailure, ConnectionReset_IsADisconnect) {
     std::promise<void> read;
     RawServer server([&](Connection& connection) {
         connection.read_request();
@@ -141,7 +141,7 @@ TEST(HttpFailure, TheConnectionIsReset) {
     EXPECT_EQ(body, "abc");
 }
 
-TEST(HttpFailure, TheContentLengthIsWrong) {
+TEST(HttpFailure, WrongContentLength_FailsOrIsTruncated) {
     RawServer promises_more(answer_once("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc"));
     const Failure failure = fail_at(promises_more.url());
     EXPECT_EQ(failure.code, ErrorCode::disconnected);
@@ -155,12 +155,12 @@ TEST(HttpFailure, TheContentLengthIsWrong) {
     EXPECT_EQ(fail_at(nonsense.url()).code, ErrorCode::protocol);
 }
 
-TEST(HttpFailure, TheAnswerIsNotHttp) {
+TEST(HttpFailure, NonHttpAnswer_IsAProtocolError) {
     RawServer server(answer_once("SSH-2.0-OpenSSH_9.2\r\n\r\n"));
     EXPECT_EQ(fail_at(server.url()).code, ErrorCode::protocol);
 }
 
-TEST(HttpFailure, TheServerDoesNotSpeakTls) {
+TEST(HttpFailure, ServerWithoutTls_IsATlsError) {
     RawServer server([](Connection& connection) {
         connection.read_some();
         connection.send("HTTP/1.1 400 Bad Request\r\n\r\n");
@@ -170,7 +170,7 @@ TEST(HttpFailure, TheServerDoesNotSpeakTls) {
     EXPECT_EQ(failure.code, ErrorCode::tls);
 }
 
-TEST(HttpFailure, RefusesEndlessHeaders) {
+TEST(HttpFailure, EndlessHeaders_AreRefused) {
     for (const std::size_t line : {std::size_t{100}, std::size_t{50'000}, std::size_t{500'000}}) {
         RawServer server([line](Connection& connection) {
             connection.read_request();
@@ -182,7 +182,7 @@ TEST(HttpFailure, RefusesEndlessHeaders) {
     }
 }
 
-TEST(HttpFailure, RefusesABodyBeyondTheLimit) {
+TEST(HttpFailure, BodyBeyondLimit_IsRefused) {
     RawServer server(answer_once("HTTP/1.1 200 OK\r\n\r\n" + std::string(5000, 'x')));
     HttpClient client(with_env());
     HttpRequest request = request_to(server.url());
@@ -190,7 +190,7 @@ TEST(HttpFailure, RefusesABodyBeyondTheLimit) {
     EXPECT_EQ(try_fetch(client, std::move(request)).code, ErrorCode::too_large);
 }
 
-TEST(HttpFailure, RefusesAnInvalidRequest) {
+TEST(HttpFailure, InvalidRequest_IsRefused) {
     HttpClient client(with_env());
     HttpRequest with_break("GET", "http://127.0.0.1/");
     with_break.headers.add("authorization", "Bearer secret\n");
@@ -222,7 +222,7 @@ struct ClockTest : ::testing::Test {
 
 using HttpTimeout = ClockTest;
 
-TEST_F(HttpTimeout, D16_ConnectIncludesTheTlsHandshake) {
+TEST_F(HttpTimeout, D16_ConnectTimeout_IncludesTheTlsHandshake) {
     RawServer server([&](Connection& connection) {
         connection.read_some();
         let_time_pass(connection, *clock);
@@ -237,7 +237,7 @@ TEST_F(HttpTimeout, D16_ConnectIncludesTheTlsHandshake) {
             "is expected).");
 }
 
-TEST_F(HttpTimeout, D16_ConnectIncludesNameResolution) {
+TEST_F(HttpTimeout, D16_ConnectTimeout_IncludesNameResolution) {
     std::promise<void> release;
     HttpClientOptions options = with_env();
     options.clock = clock;
@@ -252,7 +252,7 @@ TEST_F(HttpTimeout, D16_ConnectIncludesNameResolution) {
     release.set_value();
 }
 
-TEST_F(HttpTimeout, D16_FirstByteOfAServerThatAcceptsAndNeverAnswers) {
+TEST_F(HttpTimeout, D16_ServerNeverAnswers_FirstByteTimeoutApplies) {
     RawServer server([&](Connection& connection) {
         connection.read_request();
         let_time_pass(connection, *clock);
@@ -264,7 +264,7 @@ TEST_F(HttpTimeout, D16_FirstByteOfAServerThatAcceptsAndNeverAnswers) {
     EXPECT_EQ(failure.timeout, "first_byte");
 }
 
-TEST_F(HttpTimeout, D16_FirstByteIfABigBodyIsNeverRead) {
+TEST_F(HttpTimeout, D16_BodyNeverRead_FirstByteTimeoutApplies) {
     std::atomic<bool> over{false};
     RawServer server([&](Connection&) {
         while (!over) {
@@ -280,7 +280,7 @@ TEST_F(HttpTimeout, D16_FirstByteIfABigBodyIsNeverRead) {
     EXPECT_EQ(failure.timeout, "first_byte");
 }
 
-TEST_F(HttpTimeout, D16_TotalRunsThroughKeepAlives) {
+TEST_F(HttpTimeout, D16_TotalTimeout_RunsThroughKeepAlives) {
     RawServer server([&](Connection& connection) {
         connection.read_request();
         connection.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
@@ -298,7 +298,7 @@ TEST_F(HttpTimeout, D16_TotalRunsThroughKeepAlives) {
 
 // ---- abort
 
-TEST(HttpAbort, D7_WhileTheNameIsResolved) {
+TEST(HttpAbort, D7_AbortDuringNameResolution_CancelsTheRequest) {
     std::stop_source stop;
     std::promise<void> release;
     std::atomic<bool> resolved{false};
@@ -318,7 +318,7 @@ TEST(HttpAbort, D7_WhileTheNameIsResolved) {
     release.set_value();
 }
 
-TEST(HttpAbort, D7_BeforeTheStart) {
+TEST(HttpAbort, D7_AbortBeforeStart_CancelsTheRequest) {
     std::stop_source stop;
     stop.request_stop();
     RawServer server(answer_once(ok("x")));
@@ -342,29 +342,29 @@ void expect_abort_closes(const std::function<void(Connection&)>& until, bool tls
     server.wait_for_ended(1);
 }
 
-TEST(HttpAbort, D7_InTheTlsHandshake) {
+TEST(HttpAbort, D7_AbortInTlsHandshake_ClosesTheConnection) {
     expect_abort_closes([](Connection& connection) { connection.read_some(); }, true);
 }
 
-TEST(HttpAbort, D7_WaitingForHeaders) {
+TEST(HttpAbort, D7_AbortBeforeHeaders_ClosesTheConnection) {
     expect_abort_closes([](Connection& connection) { connection.read_request(); });
 }
 
-TEST(HttpAbort, D7_InTheMiddleOfTheHeaders) {
+TEST(HttpAbort, D7_AbortInHeaders_ClosesTheConnection) {
     expect_abort_closes([](Connection& connection) {
         connection.read_request();
         connection.send("HTTP/1.1 200 OK\r\nContent-Le");
     });
 }
 
-TEST(HttpAbort, D7_OnAStalledBody) {
+TEST(HttpAbort, D7_AbortOfStalledBody_ClosesTheConnection) {
     expect_abort_closes([](Connection& connection) {
         connection.read_request();
         connection.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc");
     });
 }
 
-TEST(HttpAbort, D7_DroppingTheBodyClosesTheConnection) {
+TEST(HttpAbort, D7_DroppedBody_ClosesTheConnection) {
     RawServer server([&](Connection& connection) {
         connection.read_request();
         connection.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc");
@@ -380,7 +380,7 @@ TEST(HttpAbort, D7_DroppingTheBodyClosesTheConnection) {
     server.wait_for_ended(1);
 }
 
-TEST(HttpAbort, D7_DestroyingTheClientDoesNotEndItsExchanges) {
+TEST(HttpAbort, D7_DestroyedClient_KeepsItsExchanges) {
     RawServer server(answer_once(ok("still here")));
     auto client = std::make_unique<HttpClient>(with_env());
     HttpRequest request = request_to(server.url());
@@ -396,7 +396,7 @@ TEST(HttpAbort, D7_DestroyingTheClientDoesNotEndItsExchanges) {
     EXPECT_EQ(run(use()), "still here");
 }
 
-TEST(HttpAbort, D7_DestroyingTheEventLoopClosesTheConnections) {
+TEST(HttpAbort, D7_DestroyedEventLoop_ClosesTheConnections) {
     for (const bool in_body : {false, true}) {
         std::promise<void> reached;
         RawServer server([&](Connection& connection) {
@@ -419,7 +419,7 @@ TEST(HttpAbort, D7_DestroyingTheEventLoopClosesTheConnections) {
     }
 }
 
-TEST(HttpAbort, D7_ABodyMayOutliveItsEventLoop) {
+TEST(HttpAbort, D7_Body_MayOutliveItsEventLoop) {
     RawServer server([&](Connection& connection) {
         connection.read_request();
         connection.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc");

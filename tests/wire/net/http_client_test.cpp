@@ -27,7 +27,7 @@ RawServer::Handler always(std::string answer) {
     };
 }
 
-TEST(HttpClient, SendsExactlyTheGivenHeaders) {
+TEST(HttpClient, Request_HasExactlyTheGivenHeaders) {
     std::string seen;
     RawServer server([&](Connection& connection) {
         seen = connection.read_request();
@@ -52,7 +52,7 @@ TEST(HttpClient, SendsExactlyTheGivenHeaders) {
                   "User-Agent: cubepi\r\nContent-Length: 7\r\n\r\n{\"a\":1}");
 }
 
-TEST(HttpClient, SendsAllMethods) {
+TEST(HttpClient, AllMethods_AreSent) {
     std::vector<std::string> seen;
     RawServer server([&](Connection& connection) {
         while (true) {
@@ -84,7 +84,7 @@ TEST(HttpClient, SendsAllMethods) {
     EXPECT_EQ(server.accepted(), 1);
 }
 
-TEST(HttpClient, ReusesConnectionsAndSharesThemBetweenClients) {
+TEST(HttpClient, Connections_AreReusedAndSharedBetweenClients) {
     RawServer server(always(ok("x")));
     for (int i = 0; i < 3; ++i) {
         HttpClient client(with_env());
@@ -94,7 +94,7 @@ TEST(HttpClient, ReusesConnectionsAndSharesThemBetweenClients) {
     EXPECT_EQ(server.accepted(), 1);
 }
 
-TEST(HttpClient, ReplacesAPooledConnectionThatTheServerClosed) {
+TEST(HttpClient, PooledConnectionClosedByServer_IsReplaced) {
     RawServer server([](Connection& connection) {
         connection.read_request();
         connection.send(ok("x"));
@@ -152,7 +152,7 @@ TEST(HttpClient, ReusedConnectionCloses_GetIsRepeated) {
     EXPECT_EQ(requests, 3);
 }
 
-TEST(HttpClient, ReceivesABigBody) {
+TEST(HttpClient, BigRequestBody_IsSent) {
     std::string seen;
     RawServer server([&](Connection& connection) {
         seen = connection.read_request();
@@ -168,7 +168,7 @@ TEST(HttpClient, ReceivesABigBody) {
     EXPECT_EQ(seen.find("Expect"), std::string::npos);
 }
 
-TEST(HttpClient, ReadsABodyByteByByte) {
+TEST(HttpClient, BodySentByteByByte_IsRead) {
     const std::string events =
         "data: {\"a\":1}\r\n\r\n: ping\n\ndata: \xE2\x82\xAC\n\ndata: [DONE]\n\n";
     RawServer server([&](Connection& connection) {
@@ -196,7 +196,7 @@ TEST(HttpClient, ReadsABodyByteByByte) {
               (std::vector<std::string>{"{\"a\":1}", "\xE2\x82\xAC", "[DONE]"}));
 }
 
-TEST(HttpClient, ReturnsReceivedDataWithoutWaiting) {
+TEST(HttpClient, ReceivedData_IsReturnedWithoutWaiting) {
     RawServer server(always(ok("all at once")));
     HttpClient client(with_env());
     HttpRequest request("GET", server.url());
@@ -217,7 +217,7 @@ TEST(HttpClient, ReturnsReceivedDataWithoutWaiting) {
     EXPECT_EQ(run(use()), "so far: all at once");
 }
 
-TEST(HttpClient, ASlowReaderSlowsTheSender) {
+TEST(HttpClient, SlowReader_SlowsTheSender) {
     // 64 MB do not fit into the sockets' buffers, so the sender can finish only if the client buffers them.
     constexpr std::size_t total = 64u << 20;
     std::atomic<std::size_t> sent{0};
@@ -251,7 +251,7 @@ TEST(HttpClient, ASlowReaderSlowsTheSender) {
     EXPECT_EQ(run(use()), total);
 }
 
-TEST(HttpClient, FollowsRedirectsOnlyOnRequestAndWithoutKeys) {
+TEST(HttpClient, Redirects_AreFollowedOnRequestWithoutKeys) {
     std::string elsewhere_saw;
     RawServer elsewhere([&](Connection& connection) {
         elsewhere_saw = connection.read_request();
@@ -287,7 +287,7 @@ TEST(HttpClient, FollowsRedirectsOnlyOnRequestAndWithoutKeys) {
     }
 }
 
-TEST(HttpClient, StopsARedirectLoop) {
+TEST(HttpClient, RedirectLoop_IsStopped) {
     RawServer server(always("HTTP/1.1 307 Again\r\nContent-Length: 0\r\nLocation: /\r\n\r\n"));
     HttpClient client(with_env());
     HttpRequest request("GET", server.url());
@@ -295,7 +295,7 @@ TEST(HttpClient, StopsARedirectLoop) {
     EXPECT_EQ(try_fetch(client, std::move(request)).code, ErrorCode::protocol);
 }
 
-TEST(HttpClient, ConnectsToThePinnedAddress) {
+TEST(HttpClient, PinnedAddress_IsUsed) {
     std::string seen;
     RawServer server([&](Connection& connection) {
         seen = connection.read_request();
@@ -317,7 +317,7 @@ TEST(HttpClient, ConnectsToThePinnedAddress) {
     EXPECT_EQ(server.accepted(), 2);
 }
 
-TEST(HttpClient, ResolvesANameOnceForSeveralRequests) {
+TEST(HttpClient, NameForSeveralRequests_IsResolvedOnce) {
     RawServer server(always(ok("x")));
     std::atomic<int> lookups{0};
     HttpClientOptions options = with_env();
@@ -334,7 +334,7 @@ TEST(HttpClient, ResolvesANameOnceForSeveralRequests) {
     EXPECT_EQ(lookups, 1);
 }
 
-TEST(HttpClient, TriesAllAddressesOfAName) {
+TEST(HttpClient, AddressesOfAName_AreAllTried) {
     RawServer server(always(ok("x")));
     HttpClientOptions options = with_env();
     options.resolver = [](const std::string&) {
@@ -345,7 +345,7 @@ TEST(HttpClient, TriesAllAddressesOfAName) {
     EXPECT_EQ(run(fetch(client, std::move(request))).body, "x");
 }
 
-TEST(HttpClient, ServesConcurrentRequests) {
+TEST(HttpClient, ConcurrentRequests_AreServed) {
     RawServer server([](Connection& connection) {
         while (true) {
             const std::string request = connection.read_request();
@@ -365,7 +365,7 @@ TEST(HttpClient, ServesConcurrentRequests) {
     }
 }
 
-TEST(HttpClient, RequestsToAPlainServerDoNotWaitForEachOther) {
+TEST(HttpClient, PlainServerRequests_DoNotWaitForOthers) {
     // The first request is answered when the second has arrived.
     std::promise<void> second_came;
     RawServer server([&](Connection& connection) {
@@ -388,7 +388,7 @@ TEST(HttpClient, RequestsToAPlainServerDoNotWaitForEachOther) {
     if (server.accepted() < 2) second_came.set_value();
 }
 
-TEST(HttpClient, ServesStrandsOfAContextWithSeveralThreads) {
+TEST(HttpClient, StrandsOnSeveralThreads_AreServed) {
     RawServer server(always(ok(std::string(100'000, 'x'))));
     HttpClient client(with_env());
     std::atomic<int> done{0};
@@ -410,7 +410,7 @@ TEST(HttpClient, ServesStrandsOfAContextWithSeveralThreads) {
     EXPECT_EQ(done, 30);
 }
 
-TEST(HttpClient, AnEventLoopWithNothingToDoEnds) {
+TEST(HttpClient, IdleEventLoop_Ends) {
     RawServer server(always(ok("x")));
     HttpClient client(with_env());
     for (int round = 0; round < 2; ++round) {
@@ -453,7 +453,7 @@ std::string without_times(std::string text) {
     return text;
 }
 
-TEST(NetLog, B29_RecordsAFailedRequestWithServerAndCode) {
+TEST(NetLog, B29_FailedRequest_IsRecordedWithServerAndCode) {
     const MemoryLog log(LogLevel::warning);
     const std::string server = "127.0.0.1:" + std::to_string(closed_port());
     EXPECT_EQ(send_secrets(log, "http://" + server + "/").code, ErrorCode::connect);
@@ -461,7 +461,7 @@ TEST(NetLog, B29_RecordsAFailedRequestWithServerAndCode) {
                                              " method=POST error=connect proxy=\"\" duration_ms\n");
 }
 
-TEST(NetLog, RecordsAnswersAtLevelDebugOnly) {
+TEST(NetLog, Answers_AreRecordedOnlyAtLevelDebug) {
     RawServer server([](Connection& connection) {
         connection.read_request();
         connection.send(ok("answer-secret", "set-cookie: cookie-secret\r\n"));
@@ -476,7 +476,7 @@ TEST(NetLog, RecordsAnswersAtLevelDebugOnly) {
                   " method=POST status=200 proxy=\"\" duration_ms\n");
 }
 
-TEST(NetLog, NamesTheProxyWithoutItsPassword) {
+TEST(NetLog, Proxy_IsNamedWithoutItsPassword) {
     const MemoryLog log;
     const std::string proxy = "127.0.0.1:" + std::to_string(closed_port());
     (void)send_secrets(log, "http://server.example/",
@@ -486,7 +486,7 @@ TEST(NetLog, NamesTheProxyWithoutItsPassword) {
     EXPECT_FALSE(log.contains("user")) << log.text();
 }
 
-TEST(NetLog, RecordsThatTlsFailed) {
+TEST(NetLog, TlsFailure_IsRecorded) {
     RawServer server([](Connection& connection) { connection.send("this is not TLS\r\n\r\n"); });
     const MemoryLog log(LogLevel::warning);
     EXPECT_EQ(send_secrets(log, "https://127.0.0.1:" + std::to_string(server.port()) + "/").code,

@@ -32,7 +32,7 @@ const std::string deflated(
     "\x52\x0f\x06\xad"sv);
 constexpr std::string_view unpacked = "data: one\n\ndata: two\n\n";
 
-TEST(OddServer, CompressesWithoutRequest) {
+TEST(OddServer, UnrequestedCompression_IsDecoded) {
     std::string seen;
     RawServer server([&](Connection& connection) {
         seen = connection.read_request();
@@ -44,7 +44,7 @@ TEST(OddServer, CompressesWithoutRequest) {
     EXPECT_EQ(get(other).body, unpacked);
 }
 
-TEST(OddServer, CompressesAndSplitsAStream) {
+TEST(OddServer, CompressedStreamInPieces_IsDecoded) {
     RawServer server([&](Connection& connection) {
         connection.read_request();
         connection.send(
@@ -55,14 +55,14 @@ TEST(OddServer, CompressesAndSplitsAStream) {
     EXPECT_EQ(get(server).body, unpacked);
 }
 
-TEST(OddServer, UsesAnUnknownCompression) {
+TEST(OddServer, UnknownCompression_IsAProtocolError) {
     RawServer server(once(ok("abc", "Content-Encoding: rot13\r\n")));
     HttpClient client(with_env());
     const Failure failure = try_fetch(client, HttpRequest("GET", server.url()));
     EXPECT_EQ(failure.code, ErrorCode::protocol);
 }
 
-TEST(OddServer, LimitsTheDecompressedSize) {
+TEST(OddServer, DecompressedSize_IsLimited) {
     RawServer server(once(ok(gzipped, "Content-Encoding: gzip\r\n")));
     HttpClient client(with_env());
     HttpRequest request("GET", server.url());
@@ -70,14 +70,14 @@ TEST(OddServer, LimitsTheDecompressedSize) {
     EXPECT_EQ(try_fetch(client, std::move(request)).code, ErrorCode::too_large);
 }
 
-TEST(OddServer, Http10EndsItsBodyWithTheConnection) {
+TEST(OddServer, Http10Body_EndsWithTheConnection) {
     RawServer server(once("HTTP/1.0 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: x\n\n"));
     const Answer answer = get(server);
     EXPECT_EQ(answer.version, "1.0");
     EXPECT_EQ(answer.body, "data: x\n\n");
 }
 
-TEST(OddServer, SendsInformationalResponsesFirst) {
+TEST(OddServer, InformationalResponses_AreSkipped) {
     RawServer server(
         once("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </x>\r\n"
              "Retry-After: 9\r\n\r\n" +
@@ -88,7 +88,7 @@ TEST(OddServer, SendsInformationalResponsesFirst) {
     EXPECT_EQ(answer.body, "hi");
 }
 
-TEST(OddServer, SendsTrailersThatAreNotHeaders) {
+TEST(OddServer, Trailers_AreNotHeaders) {
     RawServer server(once("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk("hi") +
                           "0\r\nRetry-After: 9\r\n\r\n"));
     const Answer answer = get(server);
@@ -96,19 +96,19 @@ TEST(OddServer, SendsTrailersThatAreNotHeaders) {
     EXPECT_EQ(answer.body, "hi");
 }
 
-TEST(OddServer, AnswersWithoutABody) {
+TEST(OddServer, StatusWithoutBody_HasAnEmptyBody) {
     for (const char* status : {"204 No Content", "304 Not Modified"}) {
         RawServer server(once(std::string("HTTP/1.1 ") + status + "\r\nContent-Length: 7\r\n\r\n"));
         EXPECT_EQ(get(server).body, "") << status;
     }
 }
 
-TEST(OddServer, EndsHeadersWithLineFeedsOnly) {
+TEST(OddServer, HeadersWithLineFeedsOnly_AreAccepted) {
     RawServer server(once("HTTP/1.1 200 OK\nContent-Length: 2\n\nhi"));
     EXPECT_EQ(get(server).body, "hi");
 }
 
-TEST(OddServer, RefusesABigBodyWithoutReadingIt) {
+TEST(OddServer, BodyRefusedUnread_ReturnsTheAnswer) {
     RawServer server([&](Connection& connection) {
         connection.read_head();
         connection.send(
@@ -123,7 +123,7 @@ TEST(OddServer, RefusesABigBodyWithoutReadingIt) {
     EXPECT_EQ(answer.body, "big");
 }
 
-TEST(OddServer, SendsExcessBytesThatAreDiscarded) {
+TEST(OddServer, ExcessBytes_AreDiscarded) {
     RawServer server([&](Connection& connection) {
         for (int i = 0; !connection.read_request().empty(); ++i) {
             const std::string evil = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil";
@@ -142,7 +142,7 @@ TEST(OddServer, SendsExcessBytesThatAreDiscarded) {
     EXPECT_EQ(bodies.find("evil"), std::string::npos) << bodies;
 }
 
-TEST(OddServer, D7_DoesNotReuseAnAbortedConnection) {
+TEST(OddServer, D7_AbortedConnection_IsNotReused) {
     RawServer server([&](Connection& connection) {
         const std::string request = connection.read_request();
         if (request.starts_with("GET /stream")) {
@@ -167,7 +167,7 @@ TEST(OddServer, D7_DoesNotReuseAnAbortedConnection) {
     EXPECT_EQ(server.accepted(), 2);
 }
 
-TEST(OddServer, ARedirectWithAPasswordCarriesNoKey) {
+TEST(OddServer, RedirectWithAPassword_CarriesNoKey) {
     std::string elsewhere_saw;
     RawServer elsewhere([&](Connection& connection) {
         elsewhere_saw = connection.read_request();

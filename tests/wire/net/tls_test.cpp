@@ -113,7 +113,7 @@ struct TlsTest : ::testing::Test {
 };
 using Http2 = TlsTest;
 
-TEST_F(TlsTest, RefusesAnUnknownAuthority) {
+TEST_F(TlsTest, UnknownAuthority_IsRefused) {
     HttpClient stranger(with_env());
     const Failure failure = try_fetch(stranger, HttpRequest("GET", server.url("/secret")));
     EXPECT_EQ(failure.code, ErrorCode::tls);
@@ -122,12 +122,12 @@ TEST_F(TlsTest, RefusesAnUnknownAuthority) {
     EXPECT_EQ(failure.text.find("/secret"), std::string::npos) << failure.text;
 }
 
-TEST_F(TlsTest, TheEnvironmentNamesAnAuthority) {
+TEST_F(TlsTest, AuthorityInEnvironment_IsTrusted) {
     HttpClient told(with_env({{"SSL_CERT_FILE", server.certificates().path("ca.pem")}}));
     EXPECT_EQ(run(fetch(told, HttpRequest("GET", server.url("/x")))).status, 200);
 }
 
-TEST_F(TlsTest, RefusesACertificateForAnotherName) {
+TEST_F(TlsTest, CertificateForOtherName_IsRefused) {
     HttpClientOptions options = server.trusting();
     options.resolver = [](const std::string&) { return std::vector<std::string>{"127.0.0.1"}; };
     HttpClient other(std::move(options));
@@ -141,7 +141,7 @@ TEST_F(TlsTest, RefusesACertificateForAnotherName) {
     EXPECT_NE(failure.text.find("evil.example"), std::string::npos) << failure.text;
 }
 
-TEST_F(Http2, IsUsedIfTheServerSupportsIt) {
+TEST_F(Http2, SupportingServer_UsesIt) {
     HttpRequest request("POST", server.url("/echo"));
     request.body = "12345";
     const Answer answer = run(fetch(client, std::move(request)));
@@ -149,13 +149,13 @@ TEST_F(Http2, IsUsedIfTheServerSupportsIt) {
     EXPECT_EQ(answer.body, "POST /echo 5");
 }
 
-TEST_F(Http2, ReceivesABigBody) {
+TEST_F(Http2, BigRequestBody_IsSent) {
     HttpRequest request("POST", server.url("/echo"));
     request.body.assign(2'000'000, 'b');
     EXPECT_EQ(run(fetch(client, std::move(request))).body, "POST /echo 2000000");
 }
 
-TEST_F(Http2, ManyRequestsShareOneConnection) {
+TEST_F(Http2, ManyRequests_ShareOneConnection) {
     run(fetch(client, HttpRequest("GET", server.url("/mark"))));
     server.wait_for({"close", "/mark"});
     // A thread's loop keeps its connections; a new thread has none yet.
@@ -203,7 +203,7 @@ Task<> abort_one_of_three(H2Server& server, HttpTransport& client,
     EXPECT_EQ(after.body, "GET /after 0");
 }
 
-TEST_F(Http2, D7_AnAbortedStreamLeavesItsSiblingsAlive) {
+TEST_F(Http2, D7_AbortedStream_LeavesItsSiblingsAlive) {
     std::vector<std::string> bodies(3);
     run(abort_one_of_three(server, client, bodies));
     EXPECT_EQ(bodies[0], "data: begun\n\ndata: done\n\n");
@@ -214,7 +214,7 @@ TEST_F(Http2, D7_AnAbortedStreamLeavesItsSiblingsAlive) {
     }
 }
 
-TEST_F(Http2, D7_AbortBeforeTheHeadersResetsTheStream) {
+TEST_F(Http2, D7_AbortBeforeHeaders_ResetsTheStream) {
     std::stop_source stop;
     std::thread watcher([&] {
         server.wait_for({"begun", "/silent"});
@@ -226,7 +226,7 @@ TEST_F(Http2, D7_AbortBeforeTheHeadersResetsTheStream) {
     watcher.join();
 }
 
-TEST_F(Http2, AResetStreamReturnsThePartialBody) {
+TEST_F(Http2, ResetStream_ReturnsThePartialBody) {
     for (const char* path : {"/reset", "/cut"}) {
         const Failure failure = try_fetch(client, HttpRequest("GET", server.url(path)));
         EXPECT_EQ(failure.code, ErrorCode::disconnected) << path << ": " << failure.text;
@@ -234,7 +234,7 @@ TEST_F(Http2, AResetStreamReturnsThePartialBody) {
     }
 }
 
-TEST_F(Http2, ReconnectsAfterAGoAway) {
+TEST_F(Http2, GoAway_CausesAReconnect) {
     const auto twice = [](HttpTransport& http, std::string url) -> Task<std::string> {
         HttpRequest first("GET", url + "/leave");
         const Answer whole = co_await fetch(http, std::move(first));
@@ -249,7 +249,7 @@ TEST_F(Http2, ReconnectsAfterAGoAway) {
     EXPECT_TRUE(another);
 }
 
-TEST_F(Http2, D15_ARefusedStreamCanBeRetried) {
+TEST_F(Http2, D15_RefusedStream_CanBeRetried) {
     HttpRequest request("GET", server.url("/refuse"));
     try {
         run(fetch(client, std::move(request)));
@@ -260,7 +260,7 @@ TEST_F(Http2, D15_ARefusedStreamCanBeRetried) {
     }
 }
 
-TEST_F(Http2, ABodyBeyondTheLimitResetsTheStream) {
+TEST_F(Http2, BodyBeyondLimit_ResetsTheStream) {
     HttpRequest request("GET", server.url("/hold/limited"));
     request.max_response_bytes = 3;
     EXPECT_EQ(try_fetch(client, std::move(request)).code, ErrorCode::too_large);
@@ -284,7 +284,7 @@ Task<std::size_t> read_late(H2Server& server, HttpTransport& client) {
     co_return received;
 }
 
-TEST_F(Http2, AnUnreadStreamDoesNotBlockItsSiblings) {
+TEST_F(Http2, UnreadStream_DoesNotBlockItsSiblings) {
     EXPECT_EQ(run(read_late(server, client)), 512u * 64 * 1024);
 }
 
@@ -349,7 +349,7 @@ HttpClientOptions never_resolving(HttpClientOptions options) {
     return options;
 }
 
-TEST_F(TlsTest, APlainProxyReceivesTheUrlAndResolvesTheName) {
+TEST_F(TlsTest, PlainProxy_ReceivesUrlAndResolvesTheName) {
     Proxy proxy("0");
     HttpClient proxied(never_resolving(with_env({{"http_proxy", proxy.server.url("")}})));
     HttpRequest request("GET", "http://target.example/path");
@@ -359,7 +359,7 @@ TEST_F(TlsTest, APlainProxyReceivesTheUrlAndResolvesTheName) {
         "GET http://target.example/path HTTP/1.1\r\nHost: target.example\r\n"));
 }
 
-TEST_F(TlsTest, ResolvesTheProxyButNotTheTarget) {
+TEST_F(TlsTest, ProxyName_IsResolvedButNotTheTarget) {
     Proxy proxy("0");
     std::vector<std::string> names;
     HttpClientOptions options =
@@ -374,7 +374,7 @@ TEST_F(TlsTest, ResolvesTheProxyButNotTheTarget) {
     EXPECT_EQ(names, std::vector<std::string>{"proxy.example"});
 }
 
-TEST_F(TlsTest, AConnectProxyTunnelsWithoutSeeingKeys) {
+TEST_F(TlsTest, ConnectProxy_TunnelsWithoutSeeingKeys) {
     Proxy proxy(server.port());
     HttpClient proxied(never_resolving(server.trusting({{"https_proxy", proxy.server.url("")}})));
     HttpRequest request("GET", "https://server.example/path");
@@ -387,7 +387,7 @@ TEST_F(TlsTest, AConnectProxyTunnelsWithoutSeeingKeys) {
     EXPECT_EQ(proxy.asked[0].find("Bearer"), std::string::npos);
 }
 
-TEST_F(TlsTest, RequestsThePinnedAddressFromTheProxy) {
+TEST_F(TlsTest, PinnedAddress_IsRequestedFromTheProxy) {
     Proxy proxy(server.port());
     HttpClient proxied(never_resolving(server.trusting({{"all_proxy", proxy.server.url("")}})));
     HttpRequest request("GET", "https://server.example/path");
@@ -397,7 +397,7 @@ TEST_F(TlsTest, RequestsThePinnedAddressFromTheProxy) {
     EXPECT_TRUE(proxy.asked[0].starts_with("CONNECT 192.0.2.7:443 HTTP/1.1\r\n"));
 }
 
-TEST_F(TlsTest, NamesARefusingProxy) {
+TEST_F(TlsTest, RefusingProxy_IsNamed) {
     for (const char* status :
          {"403 Forbidden", "407 Proxy Authentication Required", "502 Bad Gateway"}) {
         RawServer proxy([&](Connection& connection) {
@@ -416,7 +416,7 @@ TEST_F(TlsTest, NamesARefusingProxy) {
     }
 }
 
-TEST_F(TlsTest, NamesAnUnreachableProxy) {
+TEST_F(TlsTest, UnreachableProxy_IsNamed) {
     const std::string port = std::to_string(closed_port());
     HttpClient proxied(with_env({{"http_proxy", "http://user:hunter2@127.0.0.1:" + port}}));
     const Failure failure = try_fetch(proxied, HttpRequest("GET", "http://target.example/"));
@@ -425,7 +425,7 @@ TEST_F(TlsTest, NamesAnUnreachableProxy) {
     EXPECT_NE(failure.text.find("proxy 127.0.0.1:" + port), std::string::npos) << failure.text;
 }
 
-TEST_F(TlsTest, NoProxyConnectsDirectly) {
+TEST_F(TlsTest, NoProxy_ConnectsDirectly) {
     HttpClient direct(
         server.trusting({{"https_proxy", "http://127.0.0.1:" + std::to_string(closed_port())},
                          {"no_proxy", "127.0.0.1"}}));

@@ -275,7 +275,7 @@ void expect_agreement(const std::string& name, const Json& wire_case, const Json
     }
 }
 
-TEST_P(Oracle, TheSameBytesProduceTheSameMessage) {
+TEST_P(Oracle, SameBytes_ProduceTheSameMessage) {
     const Json wire_case = read_case(GetParam());
     if (member(wire_case.at("options"), "abort_after_events")) return;  // not about bytes
     expect_agreement(GetParam().substr(std::string("responses/").size()), wire_case,
@@ -302,7 +302,7 @@ Json case_of_quirk(const fs::path& path) {
     return made;
 }
 
-TEST_F(OracleOfQuirks, TheSameBytesProduceTheSameMessage) {
+TEST_F(OracleOfQuirks, SameBytes_ProduceTheSameMessage) {
     std::vector<fs::path> files;
     for (const char* directory : {"anthropic", "chat", "responses"}) {
         const fs::path all =

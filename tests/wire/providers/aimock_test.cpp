@@ -152,7 +152,7 @@ protected:
     }
 };
 
-TEST_P(Aimock, Text) {
+TEST_P(Aimock, Prompt_ReturnsText) {
     const AssistantMessage message = ask(model(), "hello");
     EXPECT_EQ(message.text(), "Hello from the mock, nice to meet you.");
     EXPECT_EQ(message.stop_reason, "stop");
@@ -165,14 +165,14 @@ TEST_P(Aimock, Text) {
     EXPECT_EQ(seen.at_pointer("/0/body/model"), Json(GetParam().model));
 }
 
-TEST_P(Aimock, Thinking) {
+TEST_P(Aimock, ThinkingModel_ReturnsThinkingAndText) {
     const AssistantMessage message = ask(model(), "think");
     ASSERT_EQ(message.content.size(), 2u);
     EXPECT_EQ(std::get<ThinkingContent>(message.content[0]).thinking, "Let me see.");
     EXPECT_EQ(message.text(), "Yes.");
 }
 
-TEST_P(Aimock, ToolsAndTheirResults) {
+TEST_P(Aimock, ToolResult_ContinuesTheConversation) {
     MessageList messages{user_message("weather in Paris?")};
     const AssistantMessage asked = run(model().generate(messages, {}, weather_tool()));
     ASSERT_EQ(asked.tool_calls().size(), 1u);
@@ -184,7 +184,7 @@ TEST_P(Aimock, ToolsAndTheirResults) {
     EXPECT_EQ(run(model().generate(messages, {}, weather_tool())).text(), "It is 21.5 degrees.");
 }
 
-TEST_P(Aimock, ParallelTools) {
+TEST_P(Aimock, ParallelTools_AreAllCalled) {
     const AssistantMessage message = ask(model(), "both", weather_tool());
     EXPECT_EQ(message.text(), "Doing both.");
     ASSERT_EQ(message.tool_calls().size(), 2u);
@@ -192,7 +192,7 @@ TEST_P(Aimock, ParallelTools) {
     EXPECT_EQ(message.tool_calls()[1]->arguments, JsonObject({{"city", "Oslo"}}));
 }
 
-TEST_P(Aimock, D9_RateLimitWithRetryAfter) {
+TEST_P(Aimock, D9_RateLimit_ReportsRetryAfter) {
     const AssistantMessage message = ask(model(), "limited");
     ASSERT_TRUE(message.error);
     EXPECT_EQ(message.error->type, "RateLimited");
@@ -202,7 +202,7 @@ TEST_P(Aimock, D9_RateLimitWithRetryAfter) {
     EXPECT_EQ(message.error->status_code, 429);
 }
 
-TEST_P(Aimock, D15_ServerErrorsAreRetried) {
+TEST_P(Aimock, D15_ServerErrors_AreRetried) {
     const AssistantMessage message = ask(with_retries(2), "broken");
     ASSERT_TRUE(message.error);
     EXPECT_EQ(message.error->type, "ProviderUnavailable");
@@ -210,7 +210,7 @@ TEST_P(Aimock, D15_ServerErrorsAreRetried) {
     EXPECT_EQ(journal().as_array().size(), 3u);
 }
 
-TEST_P(Aimock, D15_ChaosBeforeTheAnswer) {
+TEST_P(Aimock, D15_ChaosBeforeAnswer_FailsWithItsCode) {
     const std::pair<const char*, ErrorCode> failures[] = {
         {"x-aimock-chaos-drop", ErrorCode::unavailable},
         {"x-aimock-chaos-ratelimit", ErrorCode::rate_limited},
@@ -227,7 +227,7 @@ TEST_P(Aimock, D15_ChaosBeforeTheAnswer) {
     }
 }
 
-TEST_P(Aimock, D9_ADisconnectInMidStreamPreservesTheText) {
+TEST_P(Aimock, D9_DisconnectInMidStream_PreservesTheText) {
     const AssistantMessage message = ask(with_retries(2), "cut");
     ASSERT_EQ(message.stop_reason, "error") << message.text();
     ASSERT_TRUE(message.error);
@@ -238,7 +238,7 @@ TEST_P(Aimock, D9_ADisconnectInMidStreamPreservesTheText) {
     expect_next_prompt_works("cut", message);
 }
 
-TEST_P(Aimock, D9_StoresATruncatedText) {
+TEST_P(Aimock, D9_TruncatedText_IsStored) {
     const std::string whole = "abcdefghi abcdefghi abcdefghi abcdefghi abcdefghi abcdefghi ";
     std::size_t longest = 0;
     for (int n = 1; n <= 24; ++n) {
@@ -260,7 +260,7 @@ TEST_P(Aimock, D9_StoresATruncatedText) {
     EXPECT_GT(longest, 0u);
 }
 
-TEST_P(Aimock, D4_DoesNotRunATruncatedCall) {
+TEST_P(Aimock, D4_TruncatedCall_DoesNotRun) {
     bool whole = false;
     for (int n = 1; n <= 24 && !whole; ++n) {
         SCOPED_TRACE(n);
@@ -277,7 +277,7 @@ TEST_P(Aimock, D4_DoesNotRunATruncatedCall) {
     EXPECT_TRUE(whole);
 }
 
-TEST_P(Aimock, UnknownFeaturesOfTheEndpoint) {
+TEST_P(Aimock, UnknownPrompt_FailsWithStatus404) {
     const AssistantMessage message = ask(model(), "there is no answer to this");
     ASSERT_EQ(message.stop_reason, "error") << message.text();
     EXPECT_EQ(message.error->status_code, 404);
@@ -307,7 +307,7 @@ protected:
     }
 };
 
-TEST_F(AimockAnthropic, KeyAndVersionAreHeaders) {
+TEST_F(AimockAnthropic, KeyAndVersion_AreHeaders) {
     EXPECT_EQ(ask(model(), "hello").stop_reason, "stop");
     const Json seen = journal();
     EXPECT_EQ(seen.at_pointer("/0/path"), Json("/v1/messages"));
@@ -315,7 +315,7 @@ TEST_F(AimockAnthropic, KeyAndVersionAreHeaders) {
     EXPECT_EQ(seen.at_pointer("/0/headers/anthropic-version"), Json("2023-06-01"));
 }
 
-TEST_F(AimockAnthropic, D13_SendsThinkingBack) {
+TEST_F(AimockAnthropic, D13_Thinking_IsSentBack) {
     const AssistantMessage answer = ask(model(), "think");
     ASSERT_EQ(answer.content.size(), 2u);
     MessageList messages{user_message("think"), answer, user_message("hello")};
@@ -329,7 +329,7 @@ protected:
     }
 };
 
-TEST_F(AimockChat, D14_SendsOnlyConfiguredParameters) {
+TEST_F(AimockChat, D14_UnconfiguredParameters_AreNotSent) {
     EXPECT_EQ(ask(model(), "hello").stop_reason, "stop");
     const Json seen = journal();
     const Json& body = seen.at_pointer("/0/body");
@@ -342,7 +342,7 @@ TEST_F(AimockChat, D14_SendsOnlyConfiguredParameters) {
     EXPECT_TRUE(seen.at_pointer("/0/headers").as_object().contains("authorization"));
 }
 
-TEST_F(AimockChat, ResultsFollowTheirCall) {
+TEST_F(AimockChat, Results_FollowTheirCall) {
     MessageList messages{user_message("weather in Paris?")};
     messages.push_back(run(model().generate(messages, {}, weather_tool())));
     const std::vector<const ToolCall*> calls = messages.back().assistant()->tool_calls();
@@ -365,14 +365,14 @@ protected:
     }
 };
 
-TEST_F(AimockResponses, TheKeyIsAHeader) {
+TEST_F(AimockResponses, Key_IsAHeader) {
     EXPECT_EQ(ask(model(), "hello").stop_reason, "stop");
     const Json seen = journal();
     EXPECT_EQ(seen.at_pointer("/0/path"), Json("/v1/responses"));
     EXPECT_TRUE(seen.at_pointer("/0/headers").as_object().contains("authorization"));
 }
 
-TEST_F(AimockResponses, D13_SendsSealedReasoningBack) {
+TEST_F(AimockResponses, D13_SealedReasoning_IsSentBack) {
     const BoundModel thinker = model("gpt-5.1");
     MessageList messages{user_message("think")};
     const AssistantMessage first = run(thinker.generate(messages));
@@ -388,13 +388,13 @@ TEST_F(AimockResponses, D13_SendsSealedReasoningBack) {
     EXPECT_EQ(second.stop_reason, "stop") << second.error_message.str();
 }
 
-TEST_F(AimockResponses, ACallHasTwoIds) {
+TEST_F(AimockResponses, Call_HasTwoIds) {
     const AssistantMessage message = ask(model(), "weather in Paris?", weather_tool());
     ASSERT_EQ(message.tool_calls().size(), 1u);
     EXPECT_TRUE(message.tool_calls()[0]->id.str().starts_with("call_w|fc"));
 }
 
-TEST_F(AimockResponses, D57_ContinuesFromAResponseOrSendsTheWholeHistory) {
+TEST_F(AimockResponses, D57_UnknownResponse_SendsTheWholeHistory) {
     const BoundModel remembering = model("gpt-4.1", true);
     MessageList messages{user_message("weather in Paris?")};
     const AssistantMessage first = run(remembering.generate(messages, {}, weather_tool()));
@@ -431,7 +431,7 @@ protected:
     }
 };
 
-TEST_F(AimockImages, CreatesAnImage) {
+TEST_F(AimockImages, Prompt_CreatesAnImage) {
     const AssistantImages drawn = draw(prompt("teapot"));
     ASSERT_EQ(drawn.images().size(), 2U);
     EXPECT_EQ(drawn.images()[0]->source, "QUJD");
@@ -441,14 +441,14 @@ TEST_F(AimockImages, CreatesAnImage) {
     EXPECT_EQ(calls.as_array()[0].at("path"), Json("/v1/images/generations"));
 }
 
-TEST_F(AimockImages, EditsAnImage) {
+TEST_F(AimockImages, InputImage_IsEdited) {
     ImagesContext context = prompt("teapot");
     context.input_images.push_back(ImageContent{.source = "QUJD", .media_type = "image/png"});
     EXPECT_EQ(draw(std::move(context)).images().size(), 2U);
     EXPECT_EQ(journal().as_array().at(0).at("path"), Json("/v1/images/edits"));
 }
 
-TEST_F(AimockImages, D15_RateLimitsAreTypedAndRetried) {
+TEST_F(AimockImages, D15_RateLimits_AreTypedAndRetried) {
     int retries = 0;
     ImagesOptions options = ImagesOptions().on_event(
         [&](const ImagesEvent& event) { retries += event.notice.code == "retry" ? 1 : 0; });

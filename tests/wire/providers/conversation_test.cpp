@@ -141,7 +141,7 @@ void expect_answered(const Family& to, const std::string& body) {
     EXPECT_EQ(std::set<std::string>(calls.begin(), calls.end()).size(), calls.size());
 }
 
-TEST(Handover, D13_EveryFamilyContinuesConversationsOfEveryOther) {
+TEST(Handover, D13_EveryFamily_ContinuesConversationsOfEveryOther) {
     for (const Family& from : families) {
         for (const Family& to : families) {
             SCOPED_TRACE(std::string(from.name) + " to " + to.name);
@@ -176,7 +176,7 @@ testing::MemoryResponse recorded(const Family& family) {
     return testing::MemoryResponse(200, body).with_header("content-type", "text/event-stream");
 }
 
-TEST(Handover, D13_SetModelOmitsForeignContentAndPreservesItForItsFamily) {
+TEST(Handover, D13_SetModel_KeepsForeignContentForItsFamily) {
     const Family& anthropic = families[0];
     const Family& openai = families[1];
     auto transport =
@@ -269,7 +269,7 @@ private:
     std::vector<std::string> turns_;
 };
 
-TEST(ServerState, D57_SendsOnlyNewMessages) {
+TEST(ServerState, D57_Request_ContainsOnlyNewMessages) {
     Endpoint endpoint({"call", "Two", "Three"});
     Agent agent(endpoint.options());
     ASSERT_TRUE(run(agent.prompt("a")));
@@ -283,7 +283,7 @@ TEST(ServerState, D57_SendsOnlyNewMessages) {
     EXPECT_EQ(endpoint.items(2), 1u);
 }
 
-TEST(ServerState, D57_AnotherAgentContinuesTheStoredThread) {
+TEST(ServerState, D57_OtherAgent_ContinuesTheStoredThread) {
     Endpoint endpoint({"call", "Two", "Three"});
     auto store = std::make_shared<MemoryCheckpointer>();
     const auto on_thread = [&] {
@@ -301,7 +301,7 @@ TEST(ServerState, D57_AnotherAgentContinuesTheStoredThread) {
     EXPECT_EQ(endpoint.previous(2), "r2");
 }
 
-TEST(ServerState, D57_SendsTheWholeHistoryIfAHookChangesTheContext) {
+TEST(ServerState, D57_ContextChangedByHook_SendsTheWholeHistory) {
     Endpoint endpoint({"One", "Two", "Three"});
     AgentOptions options = endpoint.options();
     bool shorten = false;
@@ -328,7 +328,7 @@ TEST(ServerState, D57_SendsTheWholeHistoryIfAHookChangesTheContext) {
     EXPECT_EQ(reasons, std::vector<std::string>{"the history was changed"});
 }
 
-TEST(ServerState, D57_AfterAnAbortInAToolTheNextRequestIsLegal) {
+TEST(ServerState, D57_AbortInTool_NextRequestIsLegal) {
     Endpoint endpoint({"call", "Two"});
     Agent* running = nullptr;
     AgentOptions options = endpoint.options();

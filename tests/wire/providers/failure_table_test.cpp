@@ -485,7 +485,7 @@ void expect_continues(const Cell& cell, Scene& scene) {
 
 class FailureTable : public ::testing::TestWithParam<Cell> {};
 
-TEST_P(FailureTable, D15_D9_D34_D1_EndsAsDefinedAndContinues) {
+TEST_P(FailureTable, D15_D9_D34_D1_Failure_EndsAsDefinedAndContinues) {
     const Cell cell = GetParam();
     // A complete answer is followed by a second call, which must not fail.
     Scene scene(cell, cell.whole() ? 1 : INT_MAX);
@@ -510,7 +510,7 @@ INSTANTIATE_TEST_SUITE_P(Wire, FailureTable, ::testing::ValuesIn(all_cells()), c
 
 class FailureOnce : public ::testing::TestWithParam<Cell> {};
 
-TEST_P(FailureOnce, D15_ARetryReturnsTheAnswer) {
+TEST_P(FailureOnce, D15_Retry_ReturnsTheAnswer) {
     const Cell cell = GetParam();
     Scene scene(cell, 1);
     const RunResult result = scene.first();

@@ -48,7 +48,7 @@ std::shared_ptr<Provider> make_anthropic(const Json& constructor) {
 
 class AnthropicWireCases : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(AnthropicWireCases, RequestMessageAndEvents) {
+TEST_P(AnthropicWireCases, EachCase_HasItsRequestMessageAndEvents) {
     expect_case_holds(GetParam(), make_anthropic);
 }
 
@@ -75,7 +75,9 @@ std::shared_ptr<Provider> make_chat(const Json& constructor) {
 
 class ChatWireCases : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(ChatWireCases, RequestMessageAndEvents) { expect_case_holds(GetParam(), make_chat); }
+TEST_P(ChatWireCases, EachCase_HasItsRequestMessageAndEvents) {
+    expect_case_holds(GetParam(), make_chat);
+}
 
 INSTANTIATE_TEST_SUITE_P(OpenAIChat, ChatWireCases, ::testing::ValuesIn(cases_of("openai-chat-")),
                          case_test_name);
@@ -95,7 +97,7 @@ std::shared_ptr<Provider> make_responses(const Json& constructor) {
 
 class ResponsesWireCases : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(ResponsesWireCases, RequestMessageAndEvents) {
+TEST_P(ResponsesWireCases, EachCase_HasItsRequestMessageAndEvents) {
     expect_case_holds(GetParam(), make_responses);
 }
 
@@ -148,7 +150,7 @@ void expect_whole(const AssistantMessage& message, std::size_t cut) {
     EXPECT_EQ(message.tool_calls()[0]->arguments, JsonObject({{"a", 1}})) << cut;
 }
 
-TEST(Trickle, TheSameAnswerCutAtEveryByte) {
+TEST(Trickle, AnswerCutAtAnyByte_IsTheSame) {
     std::size_t cut = 1;
     wire::RawServer server([&cut](wire::Connection& connection) {
         while (!connection.read_request().empty()) {
@@ -159,7 +161,7 @@ TEST(Trickle, TheSameAnswerCutAtEveryByte) {
     for (; cut < recorded.size(); ++cut) expect_whole(ask(server), cut);
 }
 
-TEST(Trickle, OneByteAtATime) {
+TEST(Trickle, SingleBytes_YieldTheSameAnswer) {
     wire::RawServer server([](wire::Connection& connection) {
         connection.read_request();
         connection.send(head);
@@ -170,7 +172,7 @@ TEST(Trickle, OneByteAtATime) {
     expect_whole(ask(server), 0);
 }
 
-TEST(Trickle, AServerThatNeverEndsTheConnectionAfterDone) {
+TEST(Trickle, ConnectionOpenAfterDone_AnswerIsComplete) {
     wire::RawServer server([](wire::Connection& connection) {
         connection.read_request();
         connection.send(head + wire::chunk(recorded));
@@ -179,7 +181,7 @@ TEST(Trickle, AServerThatNeverEndsTheConnectionAfterDone) {
     expect_whole(ask(server), 0);
 }
 
-TEST(Trickle, TreatsAHalfClosedConnectionAsADisconnect) {
+TEST(Trickle, HalfClosedConnection_IsADisconnect) {
     wire::RawServer server([](wire::Connection& connection) {
         connection.read_request();
         connection.send(
@@ -195,7 +197,7 @@ TEST(Trickle, TreatsAHalfClosedConnectionAsADisconnect) {
     EXPECT_EQ(message.text(), "Gr\xc3\xbc\xc3\x9f \xf0\x9f\x98\x80");
 }
 
-TEST(Trickle, D7_AnAbortClosesTheConnection) {
+TEST(Trickle, D7_Abort_ClosesTheConnection) {
     wire::RawServer server([](wire::Connection& connection) {
         connection.read_request();
         connection.send(head + wire::chunk(recorded.substr(0, 250)));

@@ -177,7 +177,7 @@ void check(const Json& expected, const AssistantMessage& message) {
 
 class Quirks : public ::testing::TestWithParam<Quirk> {};
 
-TEST_P(Quirks, ProduceTheRightMessageOrATypedError) {
+TEST_P(Quirks, EachQuirk_ProducesAMessageOrTypedError) {
     const Quirk& quirk = GetParam();
     SCOPED_TRACE(quirk.what);
     EXPECT_TRUE(quirk.field("source").starts_with("https://github.com/"));

@@ -54,7 +54,7 @@ Plugin echo(Framework& framework, const std::string& url) {
     return plugin;
 }
 
-TEST(TelegramTestApi, APrivateChatGetsItsAnswers) {
+TEST(TelegramTestApi, PrivateChat_GetsItsAnswers) {
     ChildProcess server({"node",
                          cubepi::testing::source_path("tests/wire/telegram/telegram_server.mjs"),
                          mocks_directory()});

@@ -62,7 +62,7 @@ std::shared_ptr<cubepi::FileSpillSink> BuiltinCore::spill(const std::filesystem:
     try {
         sink = std::make_shared<cubepi::FileSpillSink>(cubepi::FileSpillOptions().in(place));
     } catch (const cubepi::Error& error) {
-        runtime().log.write(cubepi::LogLevel::warning, "pipeline.no_spill_directory",
+        runtime().log.write(cubepi::LogLevel::warning, "pipeline.spill_directory_failed",
                             {{"error", cubepi::to_string(error.code())}});
         const auto& warn = framework_.options().on_warning;
         if (warn) {

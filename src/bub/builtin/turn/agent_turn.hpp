@@ -37,7 +37,7 @@ struct AgentTurnPlan {
     std::optional<GivenAnswer> answer = {};
     /// Of a subagent: the tool call that started it, to which its model calls are charged (D67).
     const cubepi::ToolContext* caller = nullptr;
-    /// Of a subagent: what decides about the calls of its parent (D85), and the origin of the message that the parent
+    /// Of a subagent: the policy of the calls of its parent (D85), and the origin of the message that the parent
     /// answers. Null: the parent has no policy of the plugin.
     cubepi::ApprovalPolicy policy = {};
     JsonObject asker = {};
@@ -169,7 +169,7 @@ private:
 /// The turn to which a tool belongs, as a service of its TurnState.
 struct RunningTurn {
     std::shared_ptr<TurnTransaction> fork = {};
-    /// What decides about the calls of the turn, which its subagents inherit (D85); null if nothing of the plugin does.
+    /// The policy of the calls of the turn, which its subagents inherit (D85); null if the plugin has none.
     cubepi::ApprovalPolicy policy = {};
     /// The origin of the message that the turn answers; see asker_key.
     JsonObject asker = {};

@@ -97,7 +97,7 @@ bool AgentTurn::asks_user() const {
            (!plan_.is_subagent || plan_.can_suspend);
 }
 
-/// Returns what decides about the calls of this turn. A subagent has that of its parent (D85).
+/// Returns the policy of the calls of this turn. A subagent has that of its parent (D85).
 cubepi::ApprovalPolicy AgentTurn::approval_policy(const JsonObject& asker) const {
     const TurnQuestions& questions = *core_->options().questions;
     if (plan_.policy) return plan_.policy;

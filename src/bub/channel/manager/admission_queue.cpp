@@ -283,13 +283,13 @@ Task<> AdmissionQueue::notify_rejected(Envelope message, std::string sender) {
     notified_.erase(sender);
     if (sent.cancelled()) sent.rethrow();
     if (!sent) {
-        context_.warn("channel.rejection_not_sent",
+        context_.warn("channel.rejection_failed",
                       {{"channel", channel}, {"error", cubepi::logged_error(sent.failure())}},
                       "a message was rejected because too many are waiting; its sender could not "
                       "be notified: " +
                           describe(sent.failure()));
     } else if (!sent.value()) {
-        context_.warn("channel.rejection_not_sent", {{"channel", channel}, {"error", "not_found"}},
+        context_.warn("channel.rejection_failed", {{"channel", channel}, {"error", "not_found"}},
                       "a message was rejected because too many are waiting; its sender was not "
                       "notified, because the channel is not running");
     }

@@ -117,7 +117,7 @@ UnsettledPolicy policy_of(const Channel& channel) {
 /// Warns that a step of a delivery is not in the log.
 void Deliveries::not_recorded(std::string_view step, const std::exception_ptr& failure,
                               const std::string& text) const {
-    context_.warn("delivery.not_recorded",
+    context_.warn("delivery.record_failed",
                   {{"step", step}, {"error", cubepi::logged_error(failure)}},
                   text + ": " + describe(failure));
 }

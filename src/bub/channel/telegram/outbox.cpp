@@ -328,7 +328,7 @@ Outbox::Outbox(const TelegramChannelOptions& options, std::shared_ptr<const Tele
           api_, clock_,
           [warn = options_.on_warning, log = options_.runtime->log](const std::string& trouble) {
               log.write(trouble.empty() ? cubepi::LogLevel::info : cubepi::LogLevel::warning,
-                        trouble.empty() ? "telegram.sending" : "telegram.not_sending");
+                        trouble.empty() ? "telegram.send_recovered" : "telegram.send_failed");
               if (!warn) return;
               warn(trouble.empty() ? "telegram: answers are sent again"
                                    : "telegram: answers cannot be sent, and wait: " + trouble);

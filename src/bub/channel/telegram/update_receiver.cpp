@@ -248,7 +248,7 @@ void UpdateReceiver::warn(const std::string& text) const {
 void UpdateReceiver::report(const char* what, std::string trouble) const {
     options_.runtime->log.write(
         trouble.empty() ? cubepi::LogLevel::info : cubepi::LogLevel::warning,
-        trouble.empty() ? "telegram.receiving" : "telegram.not_receiving");
+        trouble.empty() ? "telegram.receive_recovered" : "telegram.receive_failed");
     warn(trouble.empty() ? "messages are received again" : what + trouble);
 }
 

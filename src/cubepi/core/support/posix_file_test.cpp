@@ -24,7 +24,7 @@ protected:
 
 }  // namespace
 
-TEST_F(PosixFile, FailureIsInErrno) {
+TEST_F(PosixFile, Failure_IsInErrno) {
     EXPECT_FALSE(open_file(path.c_str(), O_RDONLY));
     EXPECT_EQ(errno, ENOENT);
     const UniqueFd reader = open_file(directory.path().c_str(), O_RDONLY | O_DIRECTORY);
@@ -37,7 +37,7 @@ TEST_F(PosixFile, FailureIsInErrno) {
     EXPECT_EQ(errno_text(ENOENT), "No such file or directory");
 }
 
-TEST_F(PosixFile, ClosingKeepsErrno) {
+TEST_F(PosixFile, Close_KeepsErrno) {
     errno = ENOSPC;
     {
         const UniqueFd invalid(1 << 30);
@@ -45,7 +45,7 @@ TEST_F(PosixFile, ClosingKeepsErrno) {
     EXPECT_EQ(errno, ENOSPC);
 }
 
-TEST_F(PosixFile, OpensRelativeToADirectory) {
+TEST_F(PosixFile, Open_IsRelativeToADirectory) {
     const UniqueFd parent = open_file(directory.path().c_str(), O_PATH | O_DIRECTORY);
     ASSERT_TRUE(open_file("file", O_WRONLY | O_CREAT, 0640, parent.get()));
     EXPECT_EQ(std::filesystem::status(path).permissions() & std::filesystem::perms::group_read,
@@ -55,7 +55,7 @@ TEST_F(PosixFile, OpensRelativeToADirectory) {
     EXPECT_NE(fcntl(file.get(), F_GETFD) & FD_CLOEXEC, 0);
 }
 
-TEST_F(PosixFile, ReadsShortOnlyAtTheEnd) {
+TEST_F(PosixFile, Read_IsShortOnlyAtTheEnd) {
     const UniqueFd file = create(path);
     ASSERT_TRUE(write_all(file.get(), "0123456789"));
     ASSERT_TRUE(write_all_at(file.get(), 8, "ab"));
@@ -66,12 +66,12 @@ TEST_F(PosixFile, ReadsShortOnlyAtTheEnd) {
     EXPECT_EQ(read_at(file.get(), 10, buffer, 4), 0U);
 }
 
-TEST_F(PosixFile, SyncsFilesAndDirectories) {
+TEST_F(PosixFile, Sync_AcceptsFilesAndDirectories) {
     EXPECT_TRUE(sync_file(create(path).get()));
     EXPECT_TRUE(sync_file(open_file(directory.path().c_str(), O_RDONLY | O_DIRECTORY).get()));
 }
 
-TEST_F(PosixFile, LockExcludesOtherOpenFiles) {
+TEST_F(PosixFile, Lock_ExcludesOtherOpenFiles) {
     UniqueFd first = create(path);
     const UniqueFd second = open_file(path.c_str(), O_RDWR);
     ASSERT_TRUE(try_flock(first.get(), LockKind::shared));
@@ -82,7 +82,7 @@ TEST_F(PosixFile, LockExcludesOtherOpenFiles) {
     EXPECT_TRUE(try_flock(second.get(), LockKind::exclusive));
 }
 
-TEST_F(PosixFile, ReplacesAFile) {
+TEST_F(PosixFile, ReplacementFile_ReplacesTheFile) {
     ASSERT_TRUE(write_all(create(path).get(), "old"));
     {
         ReplacementFile file(create(directory.path() / "new"), directory.path() / "new");
@@ -94,7 +94,7 @@ TEST_F(PosixFile, ReplacesAFile) {
     EXPECT_FALSE(std::filesystem::exists(directory.path() / "new"));
 }
 
-TEST_F(PosixFile, RemovesAReplacementThatIsNotUsed) {
+TEST_F(PosixFile, UnusedReplacement_IsRemoved) {
     ASSERT_TRUE(write_all(create(path).get(), "old"));
     const UniqueFd parent = open_file(directory.path().c_str(), O_PATH | O_DIRECTORY);
     {

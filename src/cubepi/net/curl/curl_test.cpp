@@ -29,7 +29,7 @@ ProxyChoice choose(const std::string& url, std::map<std::string, std::string> en
     return choose_proxy(parse_url(url), env_of(std::move(env)));
 }
 
-TEST(RequestUrl, ReadsWhatARequestNeeds) {
+TEST(RequestUrl, Parse_ReadsWhatARequestNeeds) {
     const RequestUrl url = parse_url("HTTPS://API.Example.com/v1/chat?x=1#part");
     EXPECT_EQ(url.scheme, "https");
     EXPECT_EQ(url.host, "api.example.com");
@@ -39,7 +39,7 @@ TEST(RequestUrl, ReadsWhatARequestNeeds) {
     EXPECT_FALSE(url.is_address);
 }
 
-TEST(RequestUrl, KnowsAddresses) {
+TEST(RequestUrl, Addresses_AreRecognized) {
     EXPECT_TRUE(parse_url("http://127.0.0.1:8080/").is_address);
     const RequestUrl v6 = parse_url("http://[::1]:8080/");
     EXPECT_TRUE(v6.is_address);
@@ -49,7 +49,7 @@ TEST(RequestUrl, KnowsAddresses) {
     EXPECT_EQ(parse_url("http://0x7f.1/").host, "127.0.0.1");
 }
 
-TEST(RequestUrl, RefusesANonHttpUrlWithoutRepeatingIt) {
+TEST(RequestUrl, NonHttpUrl_IsRefusedWithoutRepeatingIt) {
     for (const char* bad :
          {"", "api.example.com", "ftp://secret/x", "file:///etc/secret", "http://",
           "http://a b/secret", "http://host:99999/secret", "http://host:0/secret"}) {
@@ -63,7 +63,7 @@ TEST(RequestUrl, RefusesANonHttpUrlWithoutRepeatingIt) {
     }
 }
 
-TEST(RequestUrl, FollowsLocations) {
+TEST(RequestUrl, Location_IsResolvedAgainstTheBase) {
     const RequestUrl base = parse_url("https://a.example/x/y?q");
     EXPECT_EQ(resolve_url(base, "z").url, "https://a.example/x/z");
     EXPECT_EQ(resolve_url(base, "//b.example/").url, "https://b.example/");
@@ -72,7 +72,7 @@ TEST(RequestUrl, FollowsLocations) {
     EXPECT_FALSE(same_origin(base, resolve_url(base, "http://a.example/")));
 }
 
-TEST(Proxy, ComesFromTheEnvironmentAsInLibcurl) {
+TEST(Proxy, Environment_ChoosesTheProxyLikeLibcurl) {
     EXPECT_EQ(choose("http://host/", {{"http_proxy", "http://proxy:3128"}}).server(), "proxy:3128");
     EXPECT_EQ(choose("https://host/", {{"http_proxy", "http://proxy:3128"}}).url, "");
     EXPECT_EQ(choose("https://host/", {{"HTTPS_PROXY", "proxy"}}).server(), "proxy:1080");
@@ -85,7 +85,7 @@ TEST(Proxy, ComesFromTheEnvironmentAsInLibcurl) {
     EXPECT_FALSE(choose("http://host/", {{"all_proxy", "socks5://p"}}).resolves_target);
 }
 
-TEST(Proxy, AnUnusableOneIsAnErrorThatKeepsThePassword) {
+TEST(Proxy, UnusableProxy_IsAnErrorWithoutThePassword) {
     try {
         choose("https://host/", {{"https_proxy", "http://user:hunter2@:x/"}});
         ADD_FAILURE();
@@ -95,7 +95,7 @@ TEST(Proxy, AnUnusableOneIsAnErrorThatKeepsThePassword) {
     }
 }
 
-TEST(Proxy, NoProxyExemptsNamesAddressesAndNetworks) {
+TEST(Proxy, NoProxy_ExemptsNamesAddressesAndNetworks) {
     const auto name = [](std::string_view list, const char* host) {
         return no_proxy_matches(list, host, false);
     };
@@ -150,7 +150,7 @@ struct NameCacheTest : ::testing::Test {
                     }};
 };
 
-TEST_F(NameCacheTest, RemembersForSeconds) {
+TEST_F(NameCacheTest, RecentAnswer_IsRemembered) {
     EXPECT_TRUE(cache.find("a").addresses.empty());
     EXPECT_EQ(cache.resolve("a"), answer);
     clock->advance(9s);
@@ -160,7 +160,7 @@ TEST_F(NameCacheTest, RemembersForSeconds) {
     EXPECT_EQ(lookups, 1);
 }
 
-TEST_F(NameCacheTest, ReturnsAnOldAnswerAndRequestsANewOneOnce) {
+TEST_F(NameCacheTest, OldAnswer_IsReturnedAndRefreshedOnce) {
     cache.resolve("a");
     clock->advance(11s);
     EXPECT_TRUE(cache.find("a").refresh);
@@ -171,13 +171,13 @@ TEST_F(NameCacheTest, ReturnsAnOldAnswerAndRequestsANewOneOnce) {
     EXPECT_EQ(cache.find("a").addresses, Addresses{"3.3.3.3"});
 }
 
-TEST_F(NameCacheTest, ForgetsWhatIsVeryOld) {
+TEST_F(NameCacheTest, VeryOldAnswer_IsForgotten) {
     cache.resolve("a");
     clock->advance(301s);
     EXPECT_TRUE(cache.find("a").addresses.empty());
 }
 
-TEST_F(NameCacheTest, AfterAFailedConnectionBeginsWithAnotherAddress) {
+TEST_F(NameCacheTest, FailedConnection_PutsAnotherAddressFirst) {
     cache.resolve("a");
     cache.failed("a");
     EXPECT_TRUE(cache.find("a").addresses.empty());
@@ -185,7 +185,7 @@ TEST_F(NameCacheTest, AfterAFailedConnectionBeginsWithAnotherAddress) {
     EXPECT_EQ(lookups, 2);
 }
 
-TEST_F(NameCacheTest, AFailedRefreshIsTriedAgain) {
+TEST_F(NameCacheTest, FailedRefresh_IsTriedAgain) {
     cache.resolve("a");
     clock->advance(11s);
     EXPECT_TRUE(cache.find("a").refresh);
@@ -215,7 +215,7 @@ struct SocketSetTest : ::testing::Test {
     Ends ends;
 };
 
-TEST_F(SocketSetTest, TellsWhatIsReadyAsLongAsItIs) {
+TEST_F(SocketSetTest, ReadySocket_IsReportedWhileReady) {
     set.watch(ends.ours(), CURL_POLL_IN);
     EXPECT_EQ(ready(), 0u);
     ends.say();
@@ -229,14 +229,14 @@ TEST_F(SocketSetTest, TellsWhatIsReadyAsLongAsItIs) {
     EXPECT_EQ(found[0].events, CURL_CSELECT_IN | CURL_CSELECT_OUT);
 }
 
-TEST_F(SocketSetTest, APeerThatHasGoneIsSomethingToRead) {
+TEST_F(SocketSetTest, DisconnectedPeer_IsReadable) {
     set.watch(ends.ours(), CURL_POLL_IN);
     ::shutdown(ends.fds[1], SHUT_RDWR);
     ASSERT_EQ(ready(), 1u);
     EXPECT_EQ(found[0].events, CURL_CSELECT_IN);
 }
 
-TEST_F(SocketSetTest, AnotherSocketOfTheSameNumberIsNotTheOneThatWasReady) {
+TEST_F(SocketSetTest, ReusedSocketNumber_IsNotTheReadySocket) {
     set.watch(ends.ours(), CURL_POLL_IN);
     ends.say();
     ASSERT_EQ(ready(), 1u);
@@ -247,7 +247,7 @@ TEST_F(SocketSetTest, AnotherSocketOfTheSameNumberIsNotTheOneThatWasReady) {
     EXPECT_FALSE(set.holds(found[0]));
 }
 
-TEST_F(SocketSetTest, SocketsThatDidNotFitComeNextTime) {
+TEST_F(SocketSetTest, SocketsBeyondTheBuffer_ComeNextTime) {
     std::array<Ends, 3> all;
     for (const Ends& one : all) {
         set.watch(one.ours(), CURL_POLL_IN);
@@ -265,7 +265,7 @@ TEST_F(SocketSetTest, SocketsThatDidNotFitComeNextTime) {
     for (std::size_t n = 0; n < all.size(); ++n) EXPECT_GT(seen[n], 0);
 }
 
-TEST_F(SocketSetTest, WakesTheContextAndDoesNotKeepItWhenItIsEmpty) {
+TEST_F(SocketSetTest, Wait_WakesContextAndReleasesItWhenEmpty) {
     int woken = 0;
     set.watch(ends.ours(), CURL_POLL_IN);
     set.async_wait([&](boost::system::error_code) { ++woken; });
@@ -282,7 +282,7 @@ TEST_F(SocketSetTest, WakesTheContextAndDoesNotKeepItWhenItIsEmpty) {
     EXPECT_EQ(woken, 2);
 }
 
-TEST_F(SocketSetTest, WhatCannotBeWatchedIsAnError) {
+TEST_F(SocketSetTest, UnwatchableSocket_IsAnError) {
     EXPECT_THROW(set.watch(-1, CURL_POLL_IN), boost::system::system_error);
     EXPECT_TRUE(set.empty());
 }

@@ -115,7 +115,7 @@ std::string status_line(const std::string& response) {
     return response.substr(0, response.find("\r\n"));
 }
 
-TEST(HttpServer, AnswersTheProjectsOwnClient) {
+TEST(HttpServer, ProjectClient_IsAnswered) {
     Served served;
     served.start();
     const auto exchange = [](std::string url) -> Task<std::string> {
@@ -132,7 +132,7 @@ TEST(HttpServer, AnswersTheProjectsOwnClient) {
     EXPECT_EQ(run(exchange(served.url("/echo/a%20b?q"))), "a b?q=body");
 }
 
-TEST(HttpServer, KeepsTheConnectionForFurtherRequests) {
+TEST(HttpServer, Connection_IsRetainedForFurtherRequests) {
     Served served;
     served.start();
     Wire wire(served);
@@ -145,7 +145,7 @@ TEST(HttpServer, KeepsTheConnectionForFurtherRequests) {
     EXPECT_NE(wire.read_all().find("hello"), std::string::npos);
 }
 
-TEST(HttpServer, AnswersPipelinedRequestsInOrder) {
+TEST(HttpServer, PipelinedRequests_AreAnsweredInOrder) {
     Served served;
     served.start();
     Wire wire(served);
@@ -158,7 +158,7 @@ TEST(HttpServer, AnswersPipelinedRequestsInOrder) {
     EXPECT_NE(all.find("2?=b", first), std::string::npos) << all;
 }
 
-TEST(HttpServer, ARequestMayArriveByteByByte) {
+TEST(HttpServer, RequestInSingleBytes_IsAccepted) {
     Served served;
     served.start();
     Wire wire(served);
@@ -168,7 +168,7 @@ TEST(HttpServer, ARequestMayArriveByteByByte) {
     EXPECT_NE(wire.read_all().find("slow?=abc"), std::string::npos);
 }
 
-TEST(HttpServer, ReadsAChunkedBodyAndContinuesWhenAsked) {
+TEST(HttpServer, ChunkedBody_IsReadAndContinueSent) {
     Served served;
     served.start();
     Wire wire(served);
@@ -180,7 +180,7 @@ TEST(HttpServer, ReadsAChunkedBodyAndContinuesWhenAsked) {
     EXPECT_NE(wire.read_all().find("x?=abc"), std::string::npos);
 }
 
-TEST(HttpServer, RefusesWhatIsTooLongOrNotHttp) {
+TEST(HttpServer, OversizedOrInvalidRequest_IsRefused) {
     HttpServerOptions options;
     options.max_header_bytes = 1000;
     options.max_body_bytes = 10;
@@ -203,7 +203,7 @@ TEST(HttpServer, RefusesWhatIsTooLongOrNotHttp) {
               "HTTP/1.1 400 Bad Request");
 }
 
-TEST(HttpServer, AConnectionWhoseHeaderDoesNotEndIsClosed) {
+TEST(HttpServer, UnfinishedHeader_ClosesTheConnection) {
     HttpServerOptions options;
     options.header_timeout = 20ms;
     Served served(options);
@@ -213,7 +213,7 @@ TEST(HttpServer, AConnectionWhoseHeaderDoesNotEndIsClosed) {
     EXPECT_EQ(wire.read_all(), "");
 }
 
-TEST(HttpServer, AConnectionWhoseBodyDoesNotArriveIsClosed) {
+TEST(HttpServer, MissingBody_ClosesTheConnection) {
     HttpServerOptions options;
     options.body_timeout = 20ms;
     Served served(options);
@@ -223,7 +223,7 @@ TEST(HttpServer, AConnectionWhoseBodyDoesNotArriveIsClosed) {
     EXPECT_EQ(wire.read_all(), "");
 }
 
-TEST(HttpServer, AnIdleConnectionIsClosed) {
+TEST(HttpServer, IdleConnection_IsClosed) {
     HttpServerOptions options;
     options.idle_timeout = 20ms;
     Served served(options);
@@ -232,7 +232,7 @@ TEST(HttpServer, AnIdleConnectionIsClosed) {
     EXPECT_EQ(wire.read_all(), "");
 }
 
-TEST(HttpServer, UnknownPathsAndMethodsHaveAnErrorAsJson) {
+TEST(HttpServer, UnknownPathOrMethod_IsAJsonError) {
     Served served;
     served.start();
     Wire wire(served);
@@ -246,7 +246,7 @@ TEST(HttpServer, UnknownPathsAndMethodsHaveAnErrorAsJson) {
     EXPECT_NE(all.find("allow: GET"), std::string::npos) << all;
 }
 
-TEST(HttpServer, HeadHasTheLengthOfGetAndNoBody) {
+TEST(HttpServer, Head_HasLengthOfGetAndNoBody) {
     Served served;
     served.start();
     Wire wire(served);
@@ -256,7 +256,7 @@ TEST(HttpServer, HeadHasTheLengthOfGetAndNoBody) {
     EXPECT_TRUE(all.ends_with("\r\n\r\n")) << all;
 }
 
-TEST(HttpServer, AHandlerThatThrowsIsAnsweredAndDoesNotEndTheServer) {
+TEST(HttpServer, ThrowingHandler_IsAnsweredWithoutEndingTheServer) {
     Served served;
     served.server().route("GET", "/bad", [](HttpServerRequest) -> Task<HttpServerResponse> {
         throw Error(ErrorCode::storage, "the secret reason");
@@ -273,7 +273,7 @@ TEST(HttpServer, AHandlerThatThrowsIsAnsweredAndDoesNotEndTheServer) {
     EXPECT_NE(wire.read_all().find("hello"), std::string::npos);
 }
 
-TEST(HttpServer, EventsAreSentAsTheyAreWritten) {
+TEST(HttpServer, Events_AreSentAsTheyAreWritten) {
     AsyncEvent next;
     Served served;
     served.server().route("GET", "/events", [&next](HttpServerRequest) -> Task<HttpServerResponse> {
@@ -296,7 +296,7 @@ TEST(HttpServer, EventsAreSentAsTheyAreWritten) {
     EXPECT_NE(wire.read_all().find("hello"), std::string::npos) << "the connection is kept";
 }
 
-TEST(HttpServer, AnOldClientReadsAStreamUntilItsEnd) {
+TEST(HttpServer, Http10Client_ReadsAStreamToItsEnd) {
     Served served;
     served.server().route("GET", "/events", [](HttpServerRequest) -> Task<HttpServerResponse> {
         auto stream = [](ResponseStream& out) -> Task<> { co_await out.write("parts"); };
@@ -308,7 +308,7 @@ TEST(HttpServer, AnOldClientReadsAStreamUntilItsEnd) {
     EXPECT_TRUE(wire.read_all().ends_with("\r\n\r\nparts"));
 }
 
-TEST(HttpServer, AHandlerLearnsThatTheClientIsGone) {
+TEST(HttpServer, DisconnectedClient_IsReportedToTheHandler) {
     std::promise<void> gone;
     Served served;
     served.server().route(
@@ -326,7 +326,7 @@ TEST(HttpServer, AHandlerLearnsThatTheClientIsGone) {
     gone.get_future().get();
 }
 
-TEST(HttpServer, WritingToAClientThatIsGoneThrows) {
+TEST(HttpServer, WriteToDisconnectedClient_Throws) {
     std::promise<ErrorCode> thrown;
     Served served;
     served.server().route("GET", "/flood",
@@ -348,7 +348,7 @@ TEST(HttpServer, WritingToAClientThatIsGoneThrows) {
     EXPECT_EQ(thrown.get_future().get(), ErrorCode::disconnected);
 }
 
-TEST(HttpServer, AClientThatDoesNotReadIsGivenUp) {
+TEST(HttpServer, ClientThatDoesNotRead_IsAbandoned) {
     HttpServerOptions options;
     options.write_timeout = 50ms;
     std::promise<ErrorCode> thrown;
@@ -370,7 +370,7 @@ TEST(HttpServer, AClientThatDoesNotReadIsGivenUp) {
     EXPECT_EQ(thrown.get_future().get(), ErrorCode::disconnected);
 }
 
-TEST(HttpServer, StopWaitsForTheRequestInProgress) {
+TEST(HttpServer, Stop_WaitsForTheRequestInProgress) {
     AsyncEvent finish;
     std::promise<void> begun;
     Served served;
@@ -394,7 +394,7 @@ TEST(HttpServer, StopWaitsForTheRequestInProgress) {
     stopped.get();
 }
 
-TEST(HttpServer, StopEndsWhatDoesNotEndByItself) {
+TEST(HttpServer, Stop_EndsRequestsThatDoNotEnd) {
     std::promise<void> begun;
     Served served;
     served.server().route("GET", "/hang", [&begun](HttpServerRequest) -> Task<HttpServerResponse> {
@@ -412,7 +412,7 @@ TEST(HttpServer, StopEndsWhatDoesNotEndByItself) {
     EXPECT_EQ(served.server().connections(), 0u);
 }
 
-TEST(HttpServer, MoreConnectionsThanAllowedAreClosed) {
+TEST(HttpServer, ExcessConnections_AreClosed) {
     HttpServerOptions options;
     options.max_connections = 1;
     Served served(options);
@@ -426,7 +426,7 @@ TEST(HttpServer, MoreConnectionsThanAllowedAreClosed) {
     EXPECT_NE(first.read_until("hello"), "");
 }
 
-TEST(HttpServer, SaysWhyItCannotListen) {
+TEST(HttpServer, FailedListen_SaysWhy) {
     Served first;
     first.start();
     asio::io_context context;
@@ -443,7 +443,7 @@ TEST(HttpServer, SaysWhyItCannotListen) {
     EXPECT_THROW(tls.listen(), Error);
 }
 
-TEST(HttpServerRequest, FindsTheBearerToken) {
+TEST(HttpServerRequest, BearerToken_IsFound) {
     HttpServerRequest request;
     EXPECT_EQ(request.bearer_token(), "");
     request.headers.set("Authorization", "Bearer  abc");
@@ -454,7 +454,7 @@ TEST(HttpServerRequest, FindsTheBearerToken) {
     EXPECT_EQ(request.bearer_token(), "");
 }
 
-TEST(EqualSecrets, ComparesAllBytes) {
+TEST(EqualSecrets, Comparison_UsesAllBytes) {
     EXPECT_TRUE(equal_secrets("abc", "abc"));
     EXPECT_FALSE(equal_secrets("abc", "abd"));
     EXPECT_FALSE(equal_secrets("abc", "ab"));
@@ -490,7 +490,7 @@ std::string matched(const std::string& method, const std::string& path) {
     return text;
 }
 
-TEST(RouteTable, FindsTheRouteOfAPath) {
+TEST(RouteTable, Path_FindsItsRoute) {
     EXPECT_EQ(matched("GET", "/"), "/");
     EXPECT_EQ(matched("GET", "/v1/questions"), "/v1/questions");
     EXPECT_EQ(matched("GET", "/v1/questions/a"), "/v1/questions/{id} id=a");
@@ -500,22 +500,22 @@ TEST(RouteTable, FindsTheRouteOfAPath) {
     EXPECT_EQ(matched("GET", ""), "404");
 }
 
-TEST(RouteTable, ParametersAreDecodedAfterTheyAreSeparated) {
+TEST(RouteTable, Parameters_AreDecodedAfterSplitting) {
     EXPECT_EQ(matched("GET", "/v1/questions/a%2Fb%20c"), "/v1/questions/{id} id=a/b c");
     EXPECT_EQ(matched("GET", "/v1/questions/a%2"), "404");
     EXPECT_EQ(matched("GET", "/v1/questions/%zz"), "404");
 }
 
-TEST(RouteTable, TheFirstRouteThatMatchesIsUsed) {
+TEST(RouteTable, FirstMatchingRoute_IsUsed) {
     EXPECT_EQ(matched("POST", "/v1/questions/all"), "/v1/questions/{id} id=all");
 }
 
-TEST(RouteTable, OtherMethodsAreNamed) {
+TEST(RouteTable, UnsupportedMethod_NamesTheOthers) {
     EXPECT_EQ(matched("DELETE", "/v1/questions/a"), "405 GET, POST");
     EXPECT_EQ(matched("HEAD", "/v1/questions"), "/v1/questions") << "as GET";
 }
 
-TEST(RouteTable, RefusesAPatternThatIsNotAPath) {
+TEST(RouteTable, InvalidPattern_IsRefused) {
     detail::RouteTable routes;
     EXPECT_THROW(routes.add("GET", "v1", empty_handler()), Error);
     EXPECT_THROW(routes.add("GET", "/v1", nullptr), Error);

@@ -49,7 +49,7 @@ Decoded decode(const std::string& body, std::size_t cut = 0) {
     return decode_with<AnthropicDecoder>(body, cut);
 }
 
-TEST(AnthropicDecoder, TheSameHoweverItIsCut) {
+TEST(AnthropicDecoder, AnySplit_ReturnsTheSameMessage) {
     const std::string body =
         begin + event("ping") + start(0, thinking_block) +
         delta(0, R"("type": "thinking_delta", "thinking": "h\u00e4")") +
@@ -69,7 +69,7 @@ TEST(AnthropicDecoder, TheSameHoweverItIsCut) {
     }
 }
 
-TEST(AnthropicDecoder, D13_StoresSignaturesAndRedactedThinking) {
+TEST(AnthropicDecoder, D13_SignaturesAndRedactedThinking_AreStored) {
     const Decoded it = decode(
         begin + start(0, R"({"type": "redacted_thinking", "data": "EmwK/+="})") + stop(0) +
         start(1, thinking_block) + delta(1, R"("type": "thinking_delta", "thinking": "Hm")") +
@@ -85,7 +85,7 @@ TEST(AnthropicDecoder, D13_StoresSignaturesAndRedactedThinking) {
     EXPECT_EQ(it.events[6].content_index, 2);
 }
 
-TEST(AnthropicDecoder, D13_ThinkingThatIsNotShownHasItsSignature) {
+TEST(AnthropicDecoder, D13_HiddenThinking_KeepsItsSignature) {
     const Decoded it = decode(begin + start(0, thinking_block) +
                               delta(0, R"("type": "signature_delta", "signature": "sig")") +
                               stop(0) + start(1, text_block) + text(1, "Ok") + end("end_turn"));
@@ -93,7 +93,7 @@ TEST(AnthropicDecoder, D13_ThinkingThatIsNotShownHasItsSignature) {
     EXPECT_EQ(it.message.text(), "Ok");
 }
 
-TEST(AnthropicDecoder, InterleavedBlocksKeepApart) {
+TEST(AnthropicDecoder, InterleavedBlocks_StaySeparate) {
     const Decoded it = decode(begin + start(0, call_block("a", "f")) + start(1, text_block) +
                               start(2, call_block("b", "g")) + arguments(0, R"({\"x\":)") +
                               arguments(2, R"({\"y\":)") + text(1, "t") + arguments(0, "1}") +
@@ -105,7 +105,7 @@ TEST(AnthropicDecoder, InterleavedBlocksKeepApart) {
     EXPECT_EQ(it.block<TextContent>(1).text, "t");
 }
 
-TEST(AnthropicDecoder, KeepsWhatTheEndpointSays) {
+TEST(AnthropicDecoder, EndpointDetails_AreRetained) {
     const Decoded it = decode(
         event("message_start", R"("message": {"id": "m", "model": "claude-sonnet-4-5-20250929"})") +
         end("max_tokens"));
@@ -114,7 +114,7 @@ TEST(AnthropicDecoder, KeepsWhatTheEndpointSays) {
     EXPECT_EQ(it.details.api_type, "");
 }
 
-TEST(AnthropicDecoder, D12_UsageWithTheCache) {
+TEST(AnthropicDecoder, D12_Usage_IncludesTheCache) {
     const Decoded it = decode(
         event(
             "message_start",
@@ -133,7 +133,7 @@ TEST(AnthropicDecoder, D12_UsageWithTheCache) {
     EXPECT_EQ(*usage.reasoning_tokens, 30);
 }
 
-TEST(AnthropicDecoder, D12_UsageThatWasNotReportedIsAbsent) {
+TEST(AnthropicDecoder, D12_UnreportedUsage_IsAbsent) {
     const Decoded it = decode(event("message_start", R"("message": {"id": "m"})") +
                               event("message_delta", R"("delta": {"stop_reason": "end_turn"})"));
     EXPECT_FALSE(it.message.usage);
@@ -144,7 +144,7 @@ TEST(AnthropicDecoder, D12_UsageThatWasNotReportedIsAbsent) {
     EXPECT_FALSE(late.message.usage->output_tokens);
 }
 
-TEST(AnthropicDecoder, StopReasons) {
+TEST(AnthropicDecoder, StopReasons_AreMapped) {
     const std::vector<std::pair<std::string, std::string>> reasons{
         {"end_turn", "stop"},
         {"tool_use", "tool_use"},
@@ -163,7 +163,7 @@ TEST(AnthropicDecoder, StopReasons) {
     EXPECT_EQ(refused.message.extra.find("stop_details")->at("category"), Json("cyber"));
 }
 
-TEST(AnthropicDecoder, D4_IncompleteArgumentsAreStoredAsRawArguments) {
+TEST(AnthropicDecoder, D4_IncompleteArguments_AreStoredAsRawArguments) {
     const Decoded it = decode(begin + start(0, call_block("a", "f")) +
                               arguments(0, R"({\"x\": 1, \"y\": )") + stop(0) + end("max_tokens"));
     const ToolCall& call = *it.message.tool_calls()[0];
@@ -172,7 +172,7 @@ TEST(AnthropicDecoder, D4_IncompleteArgumentsAreStoredAsRawArguments) {
     EXPECT_EQ(it.message.stop_reason, "length");
 }
 
-TEST(AnthropicDecoder, OpenBlocksEndWithTheAnswer) {
+TEST(AnthropicDecoder, OpenBlocks_EndWithTheAnswer) {
     const Decoded it =
         decode(begin + start(0, text_block) + text(0, "a") + start(1, call_block("c", "f")) +
                arguments(1, "{}") + end("tool_use"));
@@ -181,7 +181,7 @@ TEST(AnthropicDecoder, OpenBlocksEndWithTheAnswer) {
               "toolcall_end done");
 }
 
-TEST(AnthropicDecoder, ServersThatLeaveThingsOut) {
+TEST(AnthropicDecoder, OmittedEventsAndIndices_AreAccepted) {
     // No message_start, no content_block_start, no indices, no types but in the event's name.
     const Decoded it = decode(
         "event: content_block_delta\ndata: {\"delta\":{\"type\":\"text_delta\",\"text\":"
@@ -190,7 +190,7 @@ TEST(AnthropicDecoder, ServersThatLeaveThingsOut) {
     EXPECT_EQ(it.spelled(), "start text_start text_delta(Hi) text_end done");
 }
 
-TEST(AnthropicDecoder, WhatComesWholeWithItsStart) {
+TEST(AnthropicDecoder, ContentInStartEvent_IsRetained) {
     const Decoded it =
         decode(begin + start(0, R"({"type": "text", "text": "Hello"})") + stop(0) +
                start(1, call_block("c", "f", R"({"a": {"b": 1}})")) + stop(1) + end("tool_use"));
@@ -200,7 +200,7 @@ TEST(AnthropicDecoder, WhatComesWholeWithItsStart) {
     EXPECT_EQ(it.message.tool_calls()[0]->arguments.at("a").at("b"), Json(1));
 }
 
-TEST(AnthropicDecoder, MissingAndEqualCallIdsAreMadeDifferent) {
+TEST(AnthropicDecoder, MissingAndEqualCallIds_BecomeUnique) {
     const Decoded it =
         decode(begin + start(0, call_block("", "f")) + start(1, call_block("c", "f")) +
                start(2, call_block("c", "f")) + end("tool_use"));
@@ -210,7 +210,7 @@ TEST(AnthropicDecoder, MissingAndEqualCallIdsAreMadeDifferent) {
     EXPECT_NE(calls[2]->id, "c");
 }
 
-TEST(AnthropicDecoder, D13_BlocksOfServerToolsKeepTheirPlace) {
+TEST(AnthropicDecoder, D13_BlocksOfServerTools_KeepTheirPlace) {
     const Decoded it = decode(
         begin + start(0, text_block) + text(0, "Searching.") + stop(0) +
         start(1,
@@ -234,7 +234,7 @@ TEST(AnthropicDecoder, D13_BlocksOfServerToolsKeepTheirPlace) {
               boost::json::parse(R"([{"url": "u", "encrypted_index": "E"}])"));
 }
 
-TEST(AnthropicDecoder, DeltasOfFutureKindsChangeTheirBlock) {
+TEST(AnthropicDecoder, DeltasOfUnknownKinds_ChangeTheirBlock) {
     const Decoded it =
         decode(begin + start(0, R"({"type": "compaction", "content": null})") +
                delta(0, R"("type": "compaction_delta", "content": "Sum")") +
@@ -246,7 +246,7 @@ TEST(AnthropicDecoder, DeltasOfFutureKindsChangeTheirBlock) {
               Json("Summary"));
 }
 
-TEST(AnthropicDecoder, AnAnswerThatIsNotAStream) {
+TEST(AnthropicDecoder, NonStreamedAnswer_IsRead) {
     const Decoded it = decode(
         "data: {\"type\":\"message\",\"id\":\"m\",\"content\":[{\"type\":\"thinking\",\"thinking\":"
         "\"Hm\",\"signature\":\"s\"},{\"type\":\"text\",\"text\":\"Hi\"},{\"type\":\"tool_use\","
@@ -260,7 +260,7 @@ TEST(AnthropicDecoder, AnAnswerThatIsNotAStream) {
     EXPECT_EQ(*it.message.usage->output_tokens, 4);
 }
 
-TEST(AnthropicDecoder, AnEndWithoutAStopReasonIsAnError) {
+TEST(AnthropicDecoder, EndWithoutStopReason_IsAnError) {
     for (const std::string& last : {std::string(), event("message_stop")}) {
         const Decoded it = decode(begin + start(0, text_block) + text(0, "Half") + last);
         EXPECT_EQ(it.spelled(), "start text_start text_delta(Half) error");
@@ -271,7 +271,7 @@ TEST(AnthropicDecoder, AnEndWithoutAStopReasonIsAnError) {
     EXPECT_EQ(decode("").spelled(), "error");
 }
 
-TEST(AnthropicDecoder, D9_AnErrorInTheStreamKeepsTheText) {
+TEST(AnthropicDecoder, D9_ErrorInStream_KeepsTheText) {
     const std::string failure = R"("error": {"type": "overloaded_error", "message": "Overloaded"})";
     const Decoded it =
         decode(begin + start(0, text_block) + text(0, "Hal") + event("error", failure));
@@ -282,7 +282,7 @@ TEST(AnthropicDecoder, D9_AnErrorInTheStreamKeepsTheText) {
     EXPECT_EQ(gateway.events.back().error_message(), "upstream");
 }
 
-TEST(AnthropicDecoder, HalfCharactersAndInvalidUtf8AreReplaced) {
+TEST(AnthropicDecoder, HalfCharactersAndInvalidUtf8_AreReplaced) {
     const Decoded it =
         decode(begin + start(0, text_block) + text(0, "a\\ud83d") + text(0, "\\ude00b") +
                text(0, "c\xff") + text(0, "d\\ud83d") + stop(0) + end("end_turn"));
@@ -291,13 +291,13 @@ TEST(AnthropicDecoder, HalfCharactersAndInvalidUtf8AreReplaced) {
               "d\xef\xbf\xbd");
 }
 
-TEST(AnthropicDecoder, WhatIsNotJsonIsAProtocolError) {
+TEST(AnthropicDecoder, InvalidJson_IsAProtocolError) {
     EXPECT_EQ(decode("data: <html>\n\n").events.back().error_message(),
               "the endpoint sent something that is not JSON: <html>");
     EXPECT_EQ(decode("data: [1]\n\n").spelled(), "error");
 }
 
-TEST(AnthropicDecoder, NothingFollowsAfterTheStopReason) {
+TEST(AnthropicDecoder, StopReason_EndsTheMessage) {
     const Decoded it = decode(begin + start(0, text_block) + text(0, "a") + end("end_turn") +
                               text(0, "b") + start(1, text_block) + end("refusal"));
     EXPECT_EQ(it.message.text(), "a");

@@ -62,7 +62,7 @@ std::string notices(const WireProtocol::Built& built) {
     return text;
 }
 
-TEST(AnthropicRequest, D14_SendsOnlyWhatTheCallerSetAndTheLimit) {
+TEST(AnthropicRequest, D14_Request_SendsOnlySetOptionsAndTheLimit) {
     const auto built = build(request_of("claude-sonnet-4-5"));
     EXPECT_EQ(Json(built.body), parsed(R"({"model": "claude-sonnet-4-5", "max_tokens": 32000,
         "messages": [{"role": "user", "content": [{"type": "text", "text": "Hi"}]}],
@@ -70,7 +70,7 @@ TEST(AnthropicRequest, D14_SendsOnlyWhatTheCallerSetAndTheLimit) {
     EXPECT_TRUE(built.notices.empty());
 }
 
-TEST(AnthropicRequest, TheLimitThatTheApiWants) {
+TEST(AnthropicRequest, MaxTokens_DependsOnModelAndContextWindow) {
     EXPECT_EQ(build(request_of("claude-3-5-haiku-latest")).body.at("max_tokens"), Json(8192));
     EXPECT_EQ(build(request_of("some-model")).body.at("max_tokens"), Json(8192));
     ModelRequest set = request_of("claude-opus-4-6");
@@ -84,7 +84,7 @@ TEST(AnthropicRequest, TheLimitThatTheApiWants) {
     EXPECT_EQ(thinking.body.at("max_tokens"), Json(64000));
 }
 
-TEST(AnthropicRequest, ThinkingWithABudgetUntilVersion45) {
+TEST(AnthropicRequest, ThinkingUntilVersion45_HasABudget) {
     ModelRequest request =
         reasoning_request("claude-sonnet-4-5", control(ReasoningMode::on, ReasoningEffort::low));
     request.model.max_tokens = 4000;
@@ -94,7 +94,7 @@ TEST(AnthropicRequest, ThinkingWithABudgetUntilVersion45) {
     EXPECT_TRUE(built.notices.empty());
 }
 
-TEST(AnthropicRequest, AdaptiveThinkingSinceVersion46) {
+TEST(AnthropicRequest, ThinkingSinceVersion46_IsAdaptive) {
     const auto built = build(
         reasoning_request("claude-opus-4-6", control(ReasoningMode::on, ReasoningEffort::high)));
     EXPECT_EQ(built.body.at("thinking"), parsed(R"({"type": "adaptive"})"));
@@ -103,12 +103,12 @@ TEST(AnthropicRequest, AdaptiveThinkingSinceVersion46) {
     EXPECT_EQ(off.body.at("thinking"), parsed(R"({"type": "disabled"})"));
 }
 
-TEST(AnthropicRequest, AnUnknownModelIsBelieved) {
+TEST(AnthropicRequest, UnknownModel_GetsTheRequestedReasoningMode) {
     const auto off = build(reasoning_request("my-model", control(ReasoningMode::off)));
     EXPECT_EQ(off.body.at("thinking"), parsed(R"({"type": "disabled"})"));
 }
 
-TEST(AnthropicRequest, D14_ABudgetThatDoesNotFitIsLoweredWithANotice) {
+TEST(AnthropicRequest, D14_ExcessiveBudget_IsLoweredWithANotice) {
     ModelRequest request =
         reasoning_request("claude-sonnet-4-5", control(ReasoningMode::on, ReasoningEffort::high));
     request.model.max_tokens = 2000;
@@ -123,7 +123,7 @@ TEST(AnthropicRequest, D14_ABudgetThatDoesNotFitIsLoweredWithANotice) {
     EXPECT_EQ(none.notices.size(), 2u) << notices(none);
 }
 
-TEST(AnthropicRequest, D14_TheTemperatureAndThinkingExcludeEachOther) {
+TEST(AnthropicRequest, D14_TemperatureAndThinking_ExcludeEachOther) {
     ModelRequest request = reasoning_request("claude-sonnet-4-5", control(ReasoningMode::on));
     request.model.temperature = 0.3;
     const auto thinking = build(request);
@@ -137,7 +137,7 @@ TEST(AnthropicRequest, D14_TheTemperatureAndThinkingExcludeEachOther) {
     EXPECT_EQ(clamped.notices.size(), 1u);
 }
 
-TEST(AnthropicRequest, ToolChoices) {
+TEST(AnthropicRequest, ToolChoices_HaveTheirWireForm) {
     ModelRequest request = request_of("claude-sonnet-4-5");
     request.tools = one_tool();
     const std::vector<std::pair<ToolChoice::Mode, const char*>> wanted{
@@ -157,7 +157,7 @@ TEST(AnthropicRequest, ToolChoices) {
     EXPECT_EQ(built.notices.size(), 1u);
 }
 
-TEST(AnthropicRequest, D14_AForcedCallAndABudgetExcludeEachOther) {
+TEST(AnthropicRequest, D14_ForcedCallAndBudget_ExcludeEachOther) {
     ModelRequest request = request_of("claude-sonnet-4-5");
     request.tools = one_tool();
     request.options = StreamOptions()
@@ -178,7 +178,7 @@ TEST(AnthropicRequest, D14_AForcedCallAndABudgetExcludeEachOther) {
     EXPECT_EQ(free.notices.size(), 1u);
 }
 
-TEST(AnthropicRequest, ResponseFormatIsLoweredWithANotice) {
+TEST(AnthropicRequest, ResponseFormat_IsLoweredWithANotice) {
     ModelRequest request = request_of("claude-sonnet-4-5");
     ResponseFormat format;
     format.name = "answer";
@@ -196,7 +196,7 @@ TEST(AnthropicRequest, ResponseFormatIsLoweredWithANotice) {
     EXPECT_EQ(built.notices.size(), 1u);
 }
 
-TEST(AnthropicRequest, WhichModelsTakeAResponseFormat) {
+TEST(AnthropicRequest, ResponseFormat_IsTakenByNewerModels) {
     const auto takes = [](const std::string& id) {
         return claude_takes_response_format(model_profile(ModelApi::anthropic_messages, id), id);
     };
@@ -217,7 +217,7 @@ public:
     }
 };
 
-TEST(AnthropicRequest, CacheMarkersFollowThePolicy) {
+TEST(AnthropicRequest, CacheMarkers_FollowThePolicy) {
     ModelRequest request = request_of(
         "claude-sonnet-4-5", MessageList{user_message("1"), user_message("2"), user_message("3")});
     request.system_prompt = "Be brief.";
@@ -240,7 +240,7 @@ TEST(AnthropicRequest, CacheMarkersFollowThePolicy) {
     EXPECT_EQ(all.notices.size(), 1u);
 }
 
-TEST(AnthropicRequest, AMarkerNeverStandsOnThinking) {
+TEST(AnthropicRequest, CacheMarker_IsNeverOnThinking) {
     AssistantMessage answer;
     ThinkingContent thinking;
     thinking.thinking = "Hm";
@@ -255,7 +255,7 @@ TEST(AnthropicRequest, AMarkerNeverStandsOnThinking) {
     EXPECT_FALSE(body.at_pointer("/messages/1/content/1").as_object().contains("cache_control"));
 }
 
-TEST(AnthropicRequest, ExtraBodyLiesOverWhatIsThere) {
+TEST(AnthropicRequest, ExtraBody_OverridesTheRequest) {
     ModelRequest request = request_of("claude-sonnet-4-5");
     AnthropicSettings settings = settings_of(request.model);
     settings.extra_body = parsed(R"({"max_tokens": 7, "top_k": 5})").as_object();
@@ -264,7 +264,7 @@ TEST(AnthropicRequest, ExtraBodyLiesOverWhatIsThere) {
     EXPECT_EQ(built.body.at("top_k"), Json(5));
 }
 
-TEST(AnthropicRequest, TheUnstreamedFormForObservers) {
+TEST(AnthropicRequest, UnstreamedForm_IsBuiltForObservers) {
     AssistantMessage answer;
     answer.response_id = "m1";
     answer.model_id = "claude";
@@ -330,7 +330,7 @@ AssistantMessage thinking_answer(std::string provider, std::string model) {
     return answer;
 }
 
-TEST(AnthropicMessages, D13_ThinkingGoesBackByteForByte) {
+TEST(AnthropicMessages, D13_Thinking_IsReturnedByteForByte) {
     const auto made = written({user_message("x"), thinking_answer("anthropic", "claude-opus-4-5"),
                                result_of("toolu_1", "r")});
     EXPECT_EQ(made.wire[1].at("content"), parsed(R"([
@@ -342,7 +342,7 @@ TEST(AnthropicMessages, D13_ThinkingGoesBackByteForByte) {
     EXPECT_TRUE(made.notices.empty());
 }
 
-TEST(AnthropicMessages, D13_ClaudeIsOneFamilyAtEveryCloud) {
+TEST(AnthropicMessages, D13_ClaudeAtEveryCloud_IsOneFamily) {
     EXPECT_TRUE(same_anthropic_family(answer_of("bedrock", "us.anthropic.claude-opus-4-6-v1"),
                                       Model{.id = "claude-opus-4-6", .provider_id = "anthropic"}));
     EXPECT_TRUE(same_anthropic_family(answer_of("", ""), Model{.id = "x", .provider_id = "y"}));
@@ -352,7 +352,7 @@ TEST(AnthropicMessages, D13_ClaudeIsOneFamilyAtEveryCloud) {
                                        Model{.id = "deepseek-chat", .provider_id = "deepseek"}));
 }
 
-TEST(AnthropicMessages, D13_AnotherFamilysThinkingIsLeftOut) {
+TEST(AnthropicMessages, D13_ThinkingOfAnotherFamily_IsOmitted) {
     AssistantMessage answer = thinking_answer("openai", "gpt-5.1");
     answer.content.pop_back();
     answer.content.emplace_back(call_of("call_abc|fc_123"));
@@ -362,7 +362,7 @@ TEST(AnthropicMessages, D13_AnotherFamilysThinkingIsLeftOut) {
     EXPECT_EQ(made.wire[2].at_pointer("/content/0/tool_use_id"), Json("call_abc_fc_123"));
 }
 
-TEST(AnthropicMessages, ThinkingThatWasNeverSignedGoesAsText) {
+TEST(AnthropicMessages, UnsignedThinking_IsSentAsText) {
     AssistantMessage answer = answer_of("anthropic", "claude-opus-4-5");
     answer.content.emplace_back(ThinkingContent{"Half a thou", {}});
     answer.stop_reason = "aborted";
@@ -370,7 +370,7 @@ TEST(AnthropicMessages, ThinkingThatWasNeverSignedGoesAsText) {
               parsed(R"([{"type": "text", "text": "Half a thou"}])"));
 }
 
-TEST(AnthropicMessages, D1_ACallWithoutResultGetsOne) {
+TEST(AnthropicMessages, D1_CallWithoutResult_GetsOne) {
     AssistantMessage answer = answer_of("anthropic", "claude");
     answer.content.emplace_back(call_of("a"));
     answer.content.emplace_back(call_of("b"));
@@ -384,14 +384,14 @@ TEST(AnthropicMessages, D1_ACallWithoutResultGetsOne) {
     EXPECT_EQ(made.notices.at(0).code, "repair");
 }
 
-TEST(AnthropicMessages, D1_AResultWithoutItsCallIsLeftOut) {
+TEST(AnthropicMessages, D1_ResultWithoutCall_IsOmitted) {
     const auto made = written({user_message("x"), result_of("gone", "r"), user_message("y")});
     EXPECT_EQ(made.wire.size(), 2u);
     EXPECT_EQ(made.notices.at(0).code, "repair");
     EXPECT_FALSE(made.places[1]);
 }
 
-TEST(AnthropicMessages, D1_IdsThatOccurAgainAreMadeDifferent) {
+TEST(AnthropicMessages, D1_RepeatedIds_BecomeUnique) {
     MessageList messages{user_message("x")};
     for (int turn = 0; turn < 3; ++turn) {
         AssistantMessage answer = answer_of("vllm", "qwen");
@@ -408,7 +408,7 @@ TEST(AnthropicMessages, D1_IdsThatOccurAgainAreMadeDifferent) {
     }
 }
 
-TEST(AnthropicMessages, D14_WhatTheApiRefusesAsEmptyIsNotSent) {
+TEST(AnthropicMessages, D14_EmptyContent_IsNotSent) {
     UserMessage user;
     user.content.emplace_back(TextContent{""});
     user.content.emplace_back(TextContent{"Hello"});
@@ -428,7 +428,7 @@ TEST(AnthropicMessages, D14_WhatTheApiRefusesAsEmptyIsNotSent) {
     EXPECT_EQ(made.source.size(), 5u);
 }
 
-TEST(AnthropicMessages, ImagesInPromptsAndInResults) {
+TEST(AnthropicMessages, ImagesInPromptsAndResults_AreSent) {
     UserMessage user;
     user.content.emplace_back(ImageContent{"aGk=", "image/png", {}});
     user.content.emplace_back(ImageContent{"https://example.org/a.jpg", {}, {}});
@@ -445,7 +445,7 @@ TEST(AnthropicMessages, ImagesInPromptsAndInResults) {
         {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}])"));
 }
 
-TEST(AnthropicMessages, D14_AnImageOfAnAnswerIsOmittedWithANotice) {
+TEST(AnthropicMessages, D14_ImageOfAnswer_IsOmittedWithANotice) {
     AssistantMessage answer = answer_of("painter", "p");
     answer.content.emplace_back(TextContent{"Here."});
     answer.content.emplace_back(ImageContent{"aGk=", "image/png", {}});
@@ -454,7 +454,7 @@ TEST(AnthropicMessages, D14_AnImageOfAnAnswerIsOmittedWithANotice) {
     EXPECT_EQ(made.notices.at(0).code, "request_changed");
 }
 
-TEST(AnthropicMessages, D13_ServerToolsGoBackInTheirPlace) {
+TEST(AnthropicMessages, D13_ServerTools_AreReturnedInTheirPlace) {
     AssistantMessage answer = answer_of("anthropic", "claude");
     TextContent cited{"Found."};
     cited.extra["citations"] = parsed(R"([{"url": "u"}])");
@@ -473,7 +473,7 @@ TEST(AnthropicMessages, D13_ServerToolsGoBackInTheirPlace) {
     EXPECT_EQ(written({user_message("x"), answer}).wire[1].at("content").as_array().size(), 2u);
 }
 
-TEST(AnthropicMessages, D4_ACallThatDidNotParseGoesBackAsValidJson) {
+TEST(AnthropicMessages, D4_UnparsedCall_IsReturnedAsValidJson) {
     AssistantMessage answer = answer_of("anthropic", "claude");
     ToolCall call = call_of("a");
     call.extra["raw_arguments"] = "{\"x\": ";

@@ -21,7 +21,7 @@ Decoded decode(const std::string& body, std::size_t cut = 0, bool accept_missing
     return decode_with<OpenAIChatDecoder>(body, cut, accept_missing_finish);
 }
 
-TEST(OpenAIChatDecoder, KeepsWhatTheEndpointSays) {
+TEST(OpenAIChatDecoder, EndpointDetails_AreRetained) {
     const std::string first =
         R"(data: {"model":"gpt-4.1-2025-04-14","service_tier":"default","system_fingerprint":"fp_1",)"
         R"("choices":[{"index":0,"delta":{"content":"Hi"}}]})";
@@ -33,7 +33,7 @@ TEST(OpenAIChatDecoder, KeepsWhatTheEndpointSays) {
     EXPECT_EQ(it.details.api_type, "chat_completions");
 }
 
-TEST(OpenAIChatDecoder, TheSameHoweverItIsCut) {
+TEST(OpenAIChatDecoder, AnySplit_ReturnsTheSameMessage) {
     const std::string body =
         text("") + delta(R"("reasoning_content":"h\u00e4")") + text("One ") + ": comment\r\n\r\n" +
         text("tw\\ud83d\\ude00o \xf0\x9f\x98\x80") +
@@ -55,7 +55,7 @@ TEST(OpenAIChatDecoder, TheSameHoweverItIsCut) {
     }
 }
 
-TEST(OpenAIChatDecoder, TextAfterACallIsABlockOfItsOwn) {
+TEST(OpenAIChatDecoder, TextAfterACall_IsItsOwnBlock) {
     const Decoded it = decode(
         text("Before.") +
         delta(
@@ -67,7 +67,7 @@ TEST(OpenAIChatDecoder, TextAfterACallIsABlockOfItsOwn) {
     EXPECT_EQ(it.message.stop_reason, "tool_use");
 }
 
-TEST(OpenAIChatDecoder, RetainsTextAfterLateThinking) {
+TEST(OpenAIChatDecoder, TextAfterLateThinking_IsRetained) {
     const Decoded it =
         decode(text("One ") + delta(R"("reasoning":"wait")") + text("two") + finish("stop") + done);
     EXPECT_EQ(
@@ -77,7 +77,7 @@ TEST(OpenAIChatDecoder, RetainsTextAfterLateThinking) {
     EXPECT_EQ(it.message.text(), "One two");
 }
 
-TEST(OpenAIChatDecoder, CallsAllAtIndexZero) {
+TEST(OpenAIChatDecoder, CallsAllAtIndexZero_StaySeparate) {
     const Decoded by_id = decode(
         delta(
             R"("tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{\"x\":1}"}}])") +
@@ -94,7 +94,7 @@ TEST(OpenAIChatDecoder, CallsAllAtIndexZero) {
     EXPECT_NE(bare.message.tool_calls()[0]->id, bare.message.tool_calls()[1]->id);
 }
 
-TEST(OpenAIChatDecoder, EqualIdsAreMadeDifferent) {
+TEST(OpenAIChatDecoder, EqualIds_BecomeUnique) {
     const Decoded it = decode(
         delta(
             R"("tool_calls":[{"index":0,"id":"c","function":{"name":"f","arguments":"{\"x\":1}"}},)"
@@ -110,7 +110,7 @@ TEST(OpenAIChatDecoder, EqualIdsAreMadeDifferent) {
     EXPECT_FALSE(calls[2]->id.empty());
 }
 
-TEST(OpenAIChatDecoder, CallsWithoutIndexOrWithLateOrRepeatedNames) {
+TEST(OpenAIChatDecoder, MissingIndexOrRepeatedName_KeepsCallsSeparate) {
     const Decoded it =
         decode(delta(R"("tool_calls":[{"id":"a","function":{"name":null,"arguments":"{\"x\""}}])") +
                delta(R"("tool_calls":[{"function":{"name":"f","arguments":":1"}}])") +
@@ -124,7 +124,7 @@ TEST(OpenAIChatDecoder, CallsWithoutIndexOrWithLateOrRepeatedNames) {
     EXPECT_EQ(calls[1]->arguments, JsonObject({{"y", 2}}));
 }
 
-TEST(OpenAIChatDecoder, D4_IncompleteArgumentsAreStoredAsRawArguments) {
+TEST(OpenAIChatDecoder, D4_IncompleteArguments_AreStoredAsRawArguments) {
     const Decoded it = decode(
         delta(
             R"("tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{\"x\": 1"}}])") +
@@ -135,7 +135,7 @@ TEST(OpenAIChatDecoder, D4_IncompleteArgumentsAreStoredAsRawArguments) {
     EXPECT_EQ(it.message.stop_reason, "length");
 }
 
-TEST(OpenAIChatDecoder, NullsAndEmptyChoicesSayNothing) {
+TEST(OpenAIChatDecoder, NullsAndEmptyChoices_AreIgnored) {
     const Decoded it = decode("data: {\"choices\":[]}\n\n" + chunk("\"delta\":null") +
                               delta("\"content\":null,\"tool_calls\":null") + text("a") +
                               "data: {\"id\":null,\"choices\":null,\"usage\":null}\n\n" +
@@ -145,7 +145,7 @@ TEST(OpenAIChatDecoder, NullsAndEmptyChoicesSayNothing) {
     EXPECT_EQ(it.message.response_id, "r1");
 }
 
-TEST(OpenAIChatDecoder, D12_UsageAnywhereAndWithoutTheCachedPart) {
+TEST(OpenAIChatDecoder, D12_UsageInAnyChunk_IsRead) {
     const Decoded it = decode(
         chunk(
             "\"delta\":{\"content\":\"a\"}",
@@ -158,14 +158,14 @@ TEST(OpenAIChatDecoder, D12_UsageAnywhereAndWithoutTheCachedPart) {
     EXPECT_FALSE(it.message.usage->cache_write_tokens);
 }
 
-TEST(OpenAIChatDecoder, ARefusalIsText) {
+TEST(OpenAIChatDecoder, Refusal_IsText) {
     const Decoded it =
         decode(delta("\"refusal\":\"I can\"") + delta("\"refusal\":\"not.\"") + finish("stop"));
     EXPECT_EQ(it.message.text(), "I cannot.");
     EXPECT_NE(std::get<TextContent>(it.message.content[0]).extra.find("refusal"), nullptr);
 }
 
-TEST(OpenAIChatDecoder, AnEndWithoutAFinishReasonIsAnError) {
+TEST(OpenAIChatDecoder, EndWithoutFinishReason_IsAnError) {
     for (const std::string& end : {std::string(), done}) {
         const Decoded it = decode(text("Half") + end);
         EXPECT_EQ(it.spelled(), "start text_start text_delta(Half) error");
@@ -175,7 +175,7 @@ TEST(OpenAIChatDecoder, AnEndWithoutAFinishReasonIsAnError) {
     EXPECT_EQ(accepted.message.stop_reason, "stop");
 }
 
-TEST(OpenAIChatDecoder, D9_AnErrorInTheStreamKeepsTheText) {
+TEST(OpenAIChatDecoder, D9_ErrorInStream_KeepsTheText) {
     const Decoded it = decode(text("Hal") +
                               "data: {\"error\":{\"message\":\"The server had an "
                               "error\",\"type\":\"server_error\"}}\n\n");
@@ -189,12 +189,12 @@ TEST(OpenAIChatDecoder, D9_AnErrorInTheStreamKeepsTheText) {
     EXPECT_EQ(bare.events.back().error_message(), "too long");
 }
 
-TEST(OpenAIChatDecoder, MalformedJsonIsAnError) {
+TEST(OpenAIChatDecoder, MalformedJson_IsAnError) {
     EXPECT_EQ(decode(text("a") + "data: {malformed\n\n").events.back().type,
               StreamEventType::error);
 }
 
-TEST(OpenAIChatDecoder, SplitSurrogatesAndInvalidUtf8) {
+TEST(OpenAIChatDecoder, SplitSurrogatesAndInvalidUtf8_AreRepaired) {
     const Decoded halves = decode(text("x\\ud83d") + text("\\ude00y") + finish("stop"));
     EXPECT_EQ(halves.message.text(), "x😀y");
     const Decoded alone = decode(text("x\\ud83d") + finish("stop"));
@@ -207,7 +207,7 @@ TEST(OpenAIChatDecoder, SplitSurrogatesAndInvalidUtf8) {
               "b");
 }
 
-TEST(OpenAIChatDecoder, D13_StoresReasoningDetails) {
+TEST(OpenAIChatDecoder, D13_ReasoningDetails_AreStored) {
     const Decoded it = decode(
         delta(
             R"("reasoning":"a","reasoning_details":[{"type":"reasoning.text","index":0,"text":"a"}])") +
@@ -221,7 +221,7 @@ TEST(OpenAIChatDecoder, D13_StoresReasoningDetails) {
         boost::json::parse(R"([{"type":"reasoning.text","index":0,"text":"ab","signature":"s"}])"));
 }
 
-TEST(OpenAIChatDecoder, ContentMayBeAListOfParts) {
+TEST(OpenAIChatDecoder, Content_MayBeAListOfParts) {
     const Decoded it = decode(
         delta(R"("content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]}])") +
         delta(R"("content":[{"type":"text","text":"yes"}])") + finish("stop"));
@@ -230,7 +230,7 @@ TEST(OpenAIChatDecoder, ContentMayBeAListOfParts) {
               "text_end done");
 }
 
-TEST(OpenAIChatDecoder, AnAnswerThatIsNotAStream) {
+TEST(OpenAIChatDecoder, NonStreamedAnswer_IsRead) {
     MessageAssembler assembler{AssistantMessage()};
     testing::SequentialIds ids("id");
     OpenAIChatDecoder decoder(assembler, ids);
@@ -250,7 +250,7 @@ std::string call_piece(const std::string& members) {
 
 // Each piece opens a JSON object with a name, so each could begin another call: whether it does must not be found by parsing all
 // arguments so far. With that, 50,000 pieces take minutes.
-TEST(OpenAIChatDecoder, PiecesOfArgumentsCostTheirLength) {
+TEST(OpenAIChatDecoder, ManyArgumentPieces_CostTheirLength) {
     std::string body = call_piece(R"("index":0,"id":"c1","function":{"name":"f","arguments":"{"})");
     const std::string piece =
         call_piece(R"("index":0,"function":{"name":"f","arguments":"{\"a\":"})");
@@ -261,7 +261,7 @@ TEST(OpenAIChatDecoder, PiecesOfArgumentsCostTheirLength) {
     EXPECT_EQ(it.message.stop_reason, "tool_use");
 }
 
-TEST(OpenAIChatDecoder, AToolNameInPiecesHasALimit) {
+TEST(OpenAIChatDecoder, ToolNameInPieces_HasALimit) {
     std::string body = call_piece(R"("index":0,"id":"c1","function":{"name":"n"})");
     const std::string piece = call_piece(R"("index":0,"function":{"name":"nn"})");
     for (int i = 0; i < 200; ++i) body += piece;

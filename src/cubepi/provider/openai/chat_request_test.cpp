@@ -13,7 +13,7 @@ ModelRequest request_for(std::string model) {
     return request;
 }
 
-TEST(OpenAIChatRequest, D14_HasWhatWasSetAndNothingElse) {
+TEST(OpenAIChatRequest, D14_Request_HasOnlySetOptions) {
     const WireProtocol::Built built =
         build_openai_chat(request_for("gpt-4.1"), OpenAIChatSettings());
     EXPECT_EQ(Json(built.body),
@@ -23,7 +23,7 @@ TEST(OpenAIChatRequest, D14_HasWhatWasSetAndNothingElse) {
     EXPECT_TRUE(built.notices.empty());
 }
 
-TEST(OpenAIChatRequest, D14_TheLimitHasTheNameThatTheFamilyWants) {
+TEST(OpenAIChatRequest, D14_MaxTokens_UseTheFieldOfTheFamily) {
     ModelRequest request = request_for("llama3");
     request.model.max_tokens = 64;
     OpenAIChatSettings settings;
@@ -37,7 +37,7 @@ TEST(OpenAIChatRequest, D14_TheLimitHasTheNameThatTheFamilyWants) {
     EXPECT_TRUE(build_openai_chat(request, settings).body.contains("max_tokens"));
 }
 
-TEST(OpenAIChatRequest, D14_ATemperatureThatAModelRefusesIsLeftOutAudibly) {
+TEST(OpenAIChatRequest, D14_UnsupportedTemperature_IsOmittedWithANotice) {
     ModelRequest request = request_for("o4-mini");
     request.model.temperature = 0.2;
     const WireProtocol::Built built = build_openai_chat(request, OpenAIChatSettings());
@@ -48,7 +48,7 @@ TEST(OpenAIChatRequest, D14_ATemperatureThatAModelRefusesIsLeftOutAudibly) {
     EXPECT_EQ(build_openai_chat(request, OpenAIChatSettings()).body.at("temperature"), Json(0.2));
 }
 
-TEST(OpenAIChatRequest, D14_AModelsOwnCapabilityComesBeforeTheProviders) {
+TEST(OpenAIChatRequest, D14_ModelCapability_TakesPrecedenceOverTheProvider) {
     ModelRequest request = request_for("gpt-4.1");
     request.model.max_tokens = 10;
     CapabilityDescriptor own;
@@ -59,7 +59,7 @@ TEST(OpenAIChatRequest, D14_AModelsOwnCapabilityComesBeforeTheProviders) {
     EXPECT_TRUE(build_openai_chat(request, settings).body.contains("limit"));
 }
 
-TEST(OpenAIChatRequest, D14_ReportsToolsThatChatCompletionsRejects) {
+TEST(OpenAIChatRequest, D14_UnsupportedTools_AreReported) {
     ModelRequest request = request_for("gpt-6-sol");
     ToolDefinition tool;
     tool.name = "t";
@@ -74,7 +74,7 @@ TEST(OpenAIChatRequest, D14_ReportsToolsThatChatCompletionsRejects) {
     EXPECT_TRUE(build_openai_chat(request, settings).notices.empty());
 }
 
-TEST(OpenAIChatRequest, ReasoningIsSentWhereItWasSet) {
+TEST(OpenAIChatRequest, Reasoning_IsSentOnlyIfSet) {
     ModelRequest request = request_for("gpt-5.2");
     EXPECT_FALSE(
         build_openai_chat(request, OpenAIChatSettings()).body.contains("reasoning_effort"));
@@ -125,7 +125,7 @@ ToolCall call_of(std::string id) {
     return call;
 }
 
-TEST(OpenAIChatRequest, D1_EveryCallHasAResult) {
+TEST(OpenAIChatRequest, D1_CallWithoutResult_GetsOne) {
     ModelRequest request = request_for("gpt-4.1");
     request.messages.push_back(assistant({call_of("a"), call_of("b")}));
     request.messages.push_back(result_of("b", {TextContent{"ok"}}));
@@ -139,7 +139,7 @@ TEST(OpenAIChatRequest, D1_EveryCallHasAResult) {
     EXPECT_EQ(notices[0].code, "repair");
 }
 
-TEST(OpenAIChatRequest, D1_AResultWithoutItsCallIsLeftOut) {
+TEST(OpenAIChatRequest, D1_ResultWithoutCall_IsOmitted) {
     ModelRequest request = request_for("gpt-4.1");
     request.messages.push_back(result_of("x", {TextContent{"of nothing"}}));
     request.messages.push_back(assistant({call_of("a"), call_of("b")}));
@@ -157,7 +157,7 @@ TEST(OpenAIChatRequest, D1_AResultWithoutItsCallIsLeftOut) {
     EXPECT_EQ(notices.size(), 4u);
 }
 
-TEST(OpenAIChatRequest, D14_ImagesAndFailuresOfToolsReachTheModel) {
+TEST(OpenAIChatRequest, D14_ImagesAndFailuresOfTools_ReachTheModel) {
     ModelRequest request = request_for("gpt-4.1");
     request.messages.push_back(assistant({call_of("a"), call_of("b")}));
     ImageContent image;
@@ -173,7 +173,7 @@ TEST(OpenAIChatRequest, D14_ImagesAndFailuresOfToolsReachTheModel) {
     EXPECT_EQ(wire[4].at_pointer("/content/1/image_url/url"), Json("data:image/png;base64,AAAA"));
 }
 
-TEST(OpenAIChatRequest, EmptyAnswersAreLeftOut) {
+TEST(OpenAIChatRequest, EmptyAnswers_AreOmitted) {
     ModelRequest request = request_for("gpt-4.1");
     request.messages.push_back(assistant({}));
     request.messages.push_back(assistant({TextContent{""}}));
@@ -181,7 +181,7 @@ TEST(OpenAIChatRequest, EmptyAnswersAreLeftOut) {
     EXPECT_EQ(openai_chat_messages(request, CapabilityDescriptor(), notices).size(), 1u);
 }
 
-TEST(OpenAIChatRequest, D13_ThinkingGoesBackWhereItIsWanted) {
+TEST(OpenAIChatRequest, D13_Thinking_IsReturnedOnlyWhereWanted) {
     ThinkingContent thinking;
     thinking.thinking = "hm";
     thinking.extra["reasoning_details"] =
@@ -202,7 +202,7 @@ TEST(OpenAIChatRequest, D13_ThinkingGoesBackWhereItIsWanted) {
     EXPECT_FALSE(wire[1].get_object().contains("reasoning_details"));
 }
 
-TEST(OpenAIChatRequest, AToolChoiceWithoutToolsIsLeftOutAudibly) {
+TEST(OpenAIChatRequest, ToolChoiceWithoutTools_IsOmittedWithNotice) {
     ModelRequest request = request_for("m");
     request.options = StreamOptions().tool_choice(ToolChoice());
     const WireProtocol::Built built = build_openai_chat(request, OpenAIChatSettings());
@@ -210,7 +210,7 @@ TEST(OpenAIChatRequest, AToolChoiceWithoutToolsIsLeftOutAudibly) {
     EXPECT_EQ(built.notices.size(), 1u);
 }
 
-TEST(OpenAIChatRequest, D13_IdsOfTheResponsesApiAreShortened) {
+TEST(OpenAIChatRequest, D13_IdsOfResponsesApi_AreShortened) {
     const std::string call_id = "call_abcdefghijklmnopqrstuvwx";
     const std::string id = call_id + "|fc_" + std::string(50, '0');
     ModelRequest request = request_for("gpt-4.1");

@@ -51,7 +51,7 @@ const TextContent& text_at(const AssistantMessage& message, std::size_t index) {
     return std::get<TextContent>(message.content.at(index));
 }
 
-TEST(OpenAIResponsesDecoder, KeepsWhatTheEndpointSays) {
+TEST(OpenAIResponsesDecoder, EndpointDetails_AreStored) {
     const Decoded it = decode(
         created + ended("completed", R"(,"model":"gpt-5-2025-08-07","service_tier":"flex")"));
     EXPECT_EQ(it.details.model, "gpt-5-2025-08-07");
@@ -60,7 +60,7 @@ TEST(OpenAIResponsesDecoder, KeepsWhatTheEndpointSays) {
     EXPECT_EQ(it.details.api_type, "responses");
 }
 
-TEST(OpenAIResponsesDecoder, TheSameHoweverItIsCut) {
+TEST(OpenAIResponsesDecoder, AnyFragmentation_YieldsTheSameMessage) {
     const std::string reasoning =
         R"({"id":"rs_1","type":"reasoning","summary":[{"type":"summary_text","text":"Hm\u00e4."}],"encrypted_content":"gAAA=="})";
     const std::string body =
@@ -91,7 +91,7 @@ TEST(OpenAIResponsesDecoder, TheSameHoweverItIsCut) {
     }
 }
 
-TEST(OpenAIResponsesDecoder, D9_CutOffAtEveryByteItIsAFailureWithWhatCame) {
+TEST(OpenAIResponsesDecoder, D9_StreamCutAnywhere_FailsWithReceivedContent) {
     const std::string body = created + item("added", 0, message_item("msg_1")) +
                              delta("output_text", 0, "msg_1", "One ") +
                              delta("output_text", 0, "msg_1", "two") +
@@ -106,7 +106,7 @@ TEST(OpenAIResponsesDecoder, D9_CutOffAtEveryByteItIsAFailureWithWhatCame) {
     EXPECT_EQ(decode(body).message.text(), "One two");
 }
 
-TEST(OpenAIResponsesDecoder, InterleavedItemsKeepTheirPlaces) {
+TEST(OpenAIResponsesDecoder, InterleavedItems_KeepTheirPositions) {
     const Decoded it = decode(created + item("added", 0, call_item("fc_1", "c1", "")) +
                               item("added", 1, message_item("m")) +
                               delta("function_call_arguments", 0, "fc_1", "{\\\"x\\\":") +
@@ -123,7 +123,7 @@ TEST(OpenAIResponsesDecoder, InterleavedItemsKeepTheirPlaces) {
     EXPECT_EQ(it.message.text(), "AB");
 }
 
-TEST(OpenAIResponsesDecoder, D13_StoresReasoningUnchanged) {
+TEST(OpenAIResponsesDecoder, D13_Reasoning_IsStoredUnchanged) {
     const std::string reasoning =
         R"({"id":"rs_1","type":"reasoning","summary":[{"type":"summary_text","text":"A"},)"
         R"({"type":"summary_text","text":"B"}],"encrypted_content":"gAAA==","future":[1.5]})";
@@ -135,7 +135,7 @@ TEST(OpenAIResponsesDecoder, D13_StoresReasoningUnchanged) {
     EXPECT_EQ(it.spelled(), "start thinking_start thinking_delta(A\n\nB) thinking_end done");
 }
 
-TEST(OpenAIResponsesDecoder, RawReasoningTextIsThinkingToo) {
+TEST(OpenAIResponsesDecoder, RawReasoningText_BecomesThinking) {
     const Decoded it = decode(
         created + item("added", 0, R"({"id":"rs_1","type":"reasoning","summary":[]})") +
         delta("reasoning_text", 0, "rs_1", "Let me see") +
@@ -146,7 +146,7 @@ TEST(OpenAIResponsesDecoder, RawReasoningTextIsThinkingToo) {
     EXPECT_EQ(std::get<ThinkingContent>(it.message.content.at(0)).thinking, "Let me see");
 }
 
-TEST(OpenAIResponsesDecoder, D13_TextKeepsItsItemsIdPhaseAndAnnotations) {
+TEST(OpenAIResponsesDecoder, D13_Text_KeepsItemIdPhaseAndAnnotations) {
     const std::string annotation = R"({"type":"url_citation","url":"https://x","start_index":0})";
     const Decoded it = decode(
         created +
@@ -163,7 +163,7 @@ TEST(OpenAIResponsesDecoder, D13_TextKeepsItsItemsIdPhaseAndAnnotations) {
     EXPECT_EQ(extra.find("annotations")->as_array().at(0), boost::json::parse(annotation));
 }
 
-TEST(OpenAIResponsesDecoder, RefusalsAreTextThatSaysSo) {
+TEST(OpenAIResponsesDecoder, Refusal_BecomesMarkedText) {
     const Decoded it =
         decode(created + item("added", 0, message_item("m")) + delta("refusal", 0, "m", "I can") +
                delta("refusal", 0, "m", "not.") +
@@ -174,7 +174,7 @@ TEST(OpenAIResponsesDecoder, RefusalsAreTextThatSaysSo) {
     EXPECT_EQ(it.message.stop_reason, "stop");
 }
 
-TEST(OpenAIResponsesDecoder, IncompleteAnswersSayWhy) {
+TEST(OpenAIResponsesDecoder, IncompleteResponse_ReportsItsReason) {
     const std::string begin = created + item("added", 0, message_item("m")) +
                               delta("output_text", 0, "m", "Hal") +
                               item("done", 0, message_item("m", text_part("Hal")));
@@ -193,7 +193,7 @@ TEST(OpenAIResponsesDecoder, IncompleteAnswersSayWhy) {
     EXPECT_FALSE(filtered.message.usage);
 }
 
-TEST(OpenAIResponsesDecoder, D4_ArgumentsThatWereCutOffRunNothing) {
+TEST(OpenAIResponsesDecoder, D4_TruncatedArguments_RunNoTool) {
     const Decoded it = decode(
         created + item("added", 0, call_item("fc_1", "c1", "")) +
         delta("function_call_arguments", 0, "fc_1", "{\\\"path\\\": \\\"/tm") +
@@ -204,7 +204,7 @@ TEST(OpenAIResponsesDecoder, D4_ArgumentsThatWereCutOffRunNothing) {
     EXPECT_EQ(it.message.stop_reason, "length");
 }
 
-TEST(OpenAIResponsesDecoder, FailuresInTheStreamHaveTheirCode) {
+TEST(OpenAIResponsesDecoder, FailuresInStream_HaveTheirCodes) {
     for (
         const std::string& failed :
         {event(
@@ -236,7 +236,7 @@ TEST(OpenAIResponsesDecoder, FailuresInTheStreamHaveTheirCode) {
     EXPECT_NE(decode(created + ended("cancelled")).failure.find("cancelled"), std::string::npos);
 }
 
-TEST(OpenAIResponsesDecoder, WhatOnlyTheEndSaysIsStreamedAllTheSame) {
+TEST(OpenAIResponsesDecoder, ContentOnlyInFinalEvents_IsStreamed) {
     const Decoded items =
         decode(created + item("added", 0, message_item("m")) +
                item("done", 0, message_item("m", text_part("Hello"))) +
@@ -254,7 +254,7 @@ TEST(OpenAIResponsesDecoder, WhatOnlyTheEndSaysIsStreamedAllTheSame) {
     EXPECT_EQ(more.spelled(), "start text_start text_delta(Hel) text_delta(lo) text_end done");
 }
 
-TEST(OpenAIResponsesDecoder, ItemsThatNeverEndedEndWithTheAnswer) {
+TEST(OpenAIResponsesDecoder, UnfinishedItems_EndWithTheResponse) {
     const Decoded it =
         decode(created + item("added", 0, message_item("m")) + delta("output_text", 0, "m", "Hi") +
                item("added", 1, call_item("fc_1", "c1", "")) +
@@ -264,13 +264,13 @@ TEST(OpenAIResponsesDecoder, ItemsThatNeverEndedEndWithTheAnswer) {
               "toolcall_end done");
 }
 
-TEST(OpenAIResponsesDecoder, DeltasOfUnannouncedItems) {
+TEST(OpenAIResponsesDecoder, DeltasOfUnannouncedItems_BecomeText) {
     const Decoded it = decode(event("response.output_text.delta", R"("delta":"A")") +
                               event("response.output_text.delta", R"("delta":"B")") + ended());
     EXPECT_EQ(it.spelled(), "start text_start text_delta(A) text_delta(B) text_end done");
 }
 
-TEST(OpenAIResponsesDecoder, AnAnswerThatWasNotStreamed) {
+TEST(OpenAIResponsesDecoder, UnstreamedResponse_IsDecoded) {
     const Decoded it = decode(
         R"(data: {"id":"resp_9","object":"response","status":"completed","error":null,"output":[)" +
         message_item("m", text_part("Hello")) + "," + call_item("fc", "c", "{}") +
@@ -281,7 +281,7 @@ TEST(OpenAIResponsesDecoder, AnAnswerThatWasNotStreamed) {
     EXPECT_EQ(it.message.usage->output_tokens, 4);
 }
 
-TEST(OpenAIResponsesDecoder, SurrogatesSplitBetweenDeltasAndItems) {
+TEST(OpenAIResponsesDecoder, SplitSurrogates_AreJoinedOnlyWithinAnItem) {
     const Decoded it = decode(
         created + item("added", 0, message_item("a")) + item("added", 1, message_item("b")) +
         delta("output_text", 0, "a", "x\\ud83d") + delta("output_text", 0, "a", "\\ude00") +
@@ -290,7 +290,7 @@ TEST(OpenAIResponsesDecoder, SurrogatesSplitBetweenDeltasAndItems) {
     EXPECT_EQ(text_at(it.message, 1).text, "y");
 }
 
-TEST(OpenAIResponsesDecoder, CallsWithoutIdsAndWithEqualOnes) {
+TEST(OpenAIResponsesDecoder, MissingAndDuplicateCallIds_BecomeUniqueIds) {
     const Decoded it = decode(
         created + item("done", 0, R"({"type":"function_call","name":"f","arguments":"{}"})") +
         item("done", 1, R"({"type":"function_call","call_id":"c","name":"f","arguments":"{}"})") +
@@ -303,7 +303,7 @@ TEST(OpenAIResponsesDecoder, CallsWithoutIdsAndWithEqualOnes) {
     EXPECT_NE(calls[2]->id, "c");
 }
 
-TEST(OpenAIResponsesDecoder, D13_StoresTheItemsOfServerTools) {
+TEST(OpenAIResponsesDecoder, D13_ServerToolItems_AreStored) {
     const std::string search = R"({"id":"ws_1","type":"web_search_call","status":"completed"})";
     const Decoded it = decode(
         created + item("added", 0, search) + item("done", 0, search) +
@@ -317,7 +317,7 @@ TEST(OpenAIResponsesDecoder, D13_StoresTheItemsOfServerTools) {
               "start text_start text_delta(Found) text_end notice(unsupported_item) done");
 }
 
-TEST(OpenAIResponsesDecoder, KeysMayComeInAnyOrder) {
+TEST(OpenAIResponsesDecoder, KeysInAnyOrder_AreAccepted) {
     const Decoded it = decode(
         created + item("added", 0, message_item("m")) +
         "data: {\"logprobs\":[],\"delta\":\"Hi\",\"output_index\":0,\"x\":{\"type\":1},"
@@ -327,7 +327,7 @@ TEST(OpenAIResponsesDecoder, KeysMayComeInAnyOrder) {
     EXPECT_EQ(it.spelled(), "start text_start text_delta(Hi) text_delta( you) text_end done");
 }
 
-TEST(OpenAIResponsesDecoder, DataThatIsNotJsonIsAProtocolError) {
+TEST(OpenAIResponsesDecoder, InvalidJson_IsAProtocolError) {
     EXPECT_NE(decode(created + "data: {\"type\":\n\n").failure.find("not JSON"), std::string::npos);
     EXPECT_NE(decode("data: <html>\n\n").failure.find("<html>"), std::string::npos);
 }

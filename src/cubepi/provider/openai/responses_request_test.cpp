@@ -50,7 +50,7 @@ std::string answer(const std::string& more = R"("provider_id":"openai",)") {
 const std::string result =
     R"({"role":"tool_result","tool_call_id":"c1|fc_1","tool_name":"add","content":[{"type":"text","text":"3"}]})";
 
-TEST(OpenAIResponsesRequest, D13_OwnAnswersGoBackAsTheyCame) {
+TEST(OpenAIResponsesRequest, D13_OwnAnswers_AreSentBackUnchanged) {
     const Lowered it = lowered("[" + answer() + "," + result + "]");
     EXPECT_EQ(it.items, json(R"([
         {"id":"rs_1","type":"reasoning","summary":[{"type":"summary_text","text":"Hm."}],"encrypted_content":"gAAA=="},
@@ -60,7 +60,7 @@ TEST(OpenAIResponsesRequest, D13_OwnAnswersGoBackAsTheyCame) {
     EXPECT_TRUE(it.notices.empty());
 }
 
-TEST(OpenAIResponsesRequest, D13_AnswersOfOtherProvidersLoseIdsAndReasoning) {
+TEST(OpenAIResponsesRequest, D13_AnswersOfOtherProviders_LoseIdsAndReasoning) {
     const Lowered it = lowered("[" + answer(R"("provider_id":"anthropic",)") + "," + result + "]");
     EXPECT_EQ(it.items, json(R"([
         {"type":"message","role":"assistant","content":[{"type":"output_text","text":"Adding.","annotations":[]}],"status":"completed"},
@@ -68,7 +68,7 @@ TEST(OpenAIResponsesRequest, D13_AnswersOfOtherProvidersLoseIdsAndReasoning) {
         {"type":"function_call_output","call_id":"c1","output":"3"}])"));
 }
 
-TEST(OpenAIResponsesRequest, D13_ReasoningThatCannotBeReadAgainStaysOut) {
+TEST(OpenAIResponsesRequest, D13_UnreadableReasoning_IsOmitted) {
     const Lowered refused = lowered("[" + answer() + "," + result + "]", false);
     EXPECT_EQ(refused.items.as_array().size(), 3u);
     // Neither sealed nor in the open: the endpoint would have to know it by its id.
@@ -84,7 +84,7 @@ TEST(OpenAIResponsesRequest, D13_ReasoningThatCannotBeReadAgainStaysOut) {
     EXPECT_TRUE(cut.items.as_array().empty());
 }
 
-TEST(OpenAIResponsesRequest, D13_WhatTheEndpointsToolsDidGoesBackToItsPlace) {
+TEST(OpenAIResponsesRequest, D13_ServerToolItems_KeepTheirPositions) {
     const Lowered it = lowered(
         R"([{"role":"assistant","provider_id":"openai","content":[{"type":"text","text":"A"},{"type":"text","text":"B"}],
              "server_items":[{"at":1,"item":{"id":"ws_1","type":"web_search_call","status":"completed"}}]}])");
@@ -92,7 +92,7 @@ TEST(OpenAIResponsesRequest, D13_WhatTheEndpointsToolsDidGoesBackToItsPlace) {
     EXPECT_EQ(it.items.at_pointer("/1/id"), Json("ws_1"));
 }
 
-TEST(OpenAIResponsesRequest, RefusalsAndAnnotationsGoBack) {
+TEST(OpenAIResponsesRequest, RefusalsAndAnnotations_AreSentBack) {
     const Lowered it = lowered(
         R"([{"role":"assistant","provider_id":"openai","content":[
             {"type":"text","text":"No.","refusal":true,"item_id":"m1"},
@@ -103,7 +103,7 @@ TEST(OpenAIResponsesRequest, RefusalsAndAnnotationsGoBack) {
     EXPECT_EQ(it.items.at_pointer("/1/id"), Json("m2"));
 }
 
-TEST(OpenAIResponsesRequest, D1_EachCallHasAResultAndEachResultACall) {
+TEST(OpenAIResponsesRequest, D1_CallsAndResults_ArePaired) {
     const Lowered it = lowered(
         "[" + answer() +
         R"(,{"role":"user","content":[{"type":"text","text":"Continue"}]},)"
@@ -118,7 +118,7 @@ TEST(OpenAIResponsesRequest, D1_EachCallHasAResultAndEachResultACall) {
     EXPECT_EQ(it.notices[1].details.at("tool_call_id"), Json("gone"));
 }
 
-TEST(OpenAIResponsesRequest, D14_ImagesAndErrorsOfResultsAreConveyed) {
+TEST(OpenAIResponsesRequest, D14_ImagesAndErrorsInResults_AreConveyed) {
     const Lowered it = lowered(
         "[" + answer() +
         R"(,{"role":"tool_result","tool_call_id":"c1|fc_1","tool_name":"add","is_error":true,"content":[
@@ -132,7 +132,7 @@ TEST(OpenAIResponsesRequest, D14_ImagesAndErrorsOfResultsAreConveyed) {
     EXPECT_EQ(text.items.at_pointer("/3/output"), Json("Error: no"));
 }
 
-TEST(OpenAIResponsesRequest, IdsThatAreTooLongAreShortenedInCallAndResult) {
+TEST(OpenAIResponsesRequest, LongIds_AreShortenedInCallAndResult) {
     const std::string id(90, 'x');
     const Lowered it = lowered(
         R"([{"role":"assistant","provider_id":"other","stop_reason":"tool_use","content":[{"type":"tool_call","id":")" +
@@ -143,7 +143,7 @@ TEST(OpenAIResponsesRequest, IdsThatAreTooLongAreShortenedInCallAndResult) {
     EXPECT_EQ(call, it.items.at_pointer("/1/call_id"));
 }
 
-TEST(OpenAIResponsesRequest, D14_OnlyWhatWasSet) {
+TEST(OpenAIResponsesRequest, D14_UnsetOptions_AreOmitted) {
     const ModelRequest plain =
         request_of(R"([{"role":"user","content":[{"type":"text","text":"Hi"}]}])", "gpt-4.1");
     EXPECT_EQ(
@@ -153,7 +153,7 @@ TEST(OpenAIResponsesRequest, D14_OnlyWhatWasSet) {
                        "stream":true,"store":false})"));
 }
 
-TEST(OpenAIResponsesRequest, D13_ReasoningModelsAreAskedForTheirReasoningSealed) {
+TEST(OpenAIResponsesRequest, D13_ReasoningModels_AreAskedForSealedReasoning) {
     ModelRequest request =
         request_of(R"([{"role":"user","content":[{"type":"text","text":"Hi"}]}])");
     EXPECT_EQ(built(request).body.at("include"), json(R"(["reasoning.encrypted_content"])"));
@@ -167,7 +167,7 @@ TEST(OpenAIResponsesRequest, D13_ReasoningModelsAreAskedForTheirReasoningSealed)
     EXPECT_EQ(body.at("reasoning"), json(R"({"effort":"high","summary":"auto"})"));
 }
 
-TEST(OpenAIResponsesRequest, D14_EffortsInTheModelsWords) {
+TEST(OpenAIResponsesRequest, D14_Effort_IsMappedForEachModel) {
     ModelRequest request =
         request_of(R"([{"role":"user","content":[{"type":"text","text":"Hi"}]}])");
     ReasoningControl control;
@@ -187,7 +187,7 @@ TEST(OpenAIResponsesRequest, D14_EffortsInTheModelsWords) {
     EXPECT_EQ(changed.notices.back().details.at("field"), Json("temperature"));
 }
 
-TEST(OpenAIResponsesRequest, D27_ToolsAsGiven) {
+TEST(OpenAIResponsesRequest, D27_Tools_AreSentAsGiven) {
     ModelRequest request =
         request_of(R"([{"role":"user","content":[{"type":"text","text":"Hi"}]}])", "gpt-4.1");
     ToolDefinition tool;
@@ -207,7 +207,7 @@ TEST(OpenAIResponsesRequest, D27_ToolsAsGiven) {
     EXPECT_EQ(built(request).notices.at(0).details.at("field"), Json("tool_choice"));
 }
 
-TEST(OpenAIResponsesRequest, AnswersInAForm) {
+TEST(OpenAIResponsesRequest, ResponseFormat_BecomesAStrictJsonSchema) {
     ModelRequest request =
         request_of(R"([{"role":"user","content":[{"type":"text","text":"Hi"}]}])", "gpt-4.1");
     ResponseFormat format;
@@ -224,7 +224,7 @@ TEST(OpenAIResponsesRequest, AnswersInAForm) {
         R"({"type":"object","properties":{"a":{"type":"object"}},"required":["a"],"additionalProperties":false})")));
 }
 
-TEST(OpenAIResponsesRequest, AnAnswerInItsUnstreamedForm) {
+TEST(OpenAIResponsesRequest, Message_ConvertsToAnUnstreamedResponse) {
     const Message message = message_from_json(json(answer(
         R"("provider_id":"openai","model_id":"gpt-5.1","response_id":"resp_1","usage":{"input_tokens":2,"output_tokens":3,"cache_read_tokens":10,"reasoning_tokens":1},)")));
     const JsonObject body = openai_response(*message.assistant());

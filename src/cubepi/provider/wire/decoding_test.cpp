@@ -7,7 +7,7 @@
 namespace cubepi::detail {
 namespace {
 
-TEST(SplitText, JoinsASurrogatePairFromTwoStrings) {
+TEST(SplitText, SurrogatePairInTwoStrings_IsJoined) {
     SplitText text;
     EXPECT_EQ(text.unescape(R"("a\ud83d")"), "a");
     EXPECT_TRUE(text.holds_back());
@@ -15,13 +15,13 @@ TEST(SplitText, JoinsASurrogatePairFromTwoStrings) {
     EXPECT_FALSE(text.holds_back());
 }
 
-TEST(SplitText, AnEscapeWithoutItsDigitsCutsNoUtf8) {
+TEST(SplitText, IncompleteEscape_CutsNoUtf8) {
     SplitText text;
     EXPECT_EQ(text.unescape("\"\\ud83\xef\xbf\xbd!\""), "ud83\xef\xbf\xbd!");
     EXPECT_EQ(text.unescape("\"\\u00\""), "u00");
 }
 
-TEST(SplitText, ReplacesHalvesThatStayAlone) {
+TEST(SplitText, LoneSurrogates_AreReplaced) {
     SplitText text;
     EXPECT_EQ(text.unescape(R"("\ude00x")"), "\xef\xbf\xbdx");
     EXPECT_EQ(text.unescape(R"("\ud83d")"), "");
@@ -43,7 +43,7 @@ bool closed_byte_by_byte(std::string_view text) {
     return extent.is_closed();
 }
 
-TEST(JsonExtent, EndsWhereTheFirstValueEnds) {
+TEST(JsonExtent, FirstValue_EndsTheExtent) {
     for (const std::string_view text :
          {R"({})", R"( {"a": [1, {"b": "}"}]} )", R"([])", R"({"a": "\"}"})", R"({"a": "\\"})"}) {
         EXPECT_TRUE(closed_in_one(text)) << text;
@@ -51,7 +51,7 @@ TEST(JsonExtent, EndsWhereTheFirstValueEnds) {
     }
 }
 
-TEST(JsonExtent, IsOpenBeforeThatAndInvalidAfterIt) {
+TEST(JsonExtent, OpenOrExcessText_IsNotClosed) {
     for (const std::string_view text :
          {"", "  ", "{", R"({"a": "}")", R"({"a": "\"})", "{}{}", "{} x", "1", "x{}"}) {
         EXPECT_FALSE(closed_in_one(text)) << text;

@@ -49,7 +49,7 @@ std::shared_ptr<SpanData> example() {
     return span;
 }
 
-TEST(SpanJson, HasTheKeysTheirOrderAndTheSpacesOfThePythonSdk) {
+TEST(SpanJson, KeysOrderAndSpaces_EqualThePythonSdk) {
     const auto span = example();
     span->status = SpanStatus::error;
     span->status_description = "tool error";
@@ -83,7 +83,7 @@ TEST(SpanJson, HasTheKeysTheirOrderAndTheSpacesOfThePythonSdk) {
         "\n");
 }
 
-TEST(SpanJson, ARootHasNoParentAndADescriptionBelongsToAnError) {
+TEST(SpanJson, RootWithoutError_HasNoParentOrDescription) {
     const auto span = make_span();
     span->status_description = "not shown";
     std::string line;
@@ -95,7 +95,7 @@ TEST(SpanJson, ARootHasNoParentAndADescriptionBelongsToAnError) {
         << line;
 }
 
-TEST(SpanJson, RepresentsEveryNumberAndReplacesInvalidUtf8) {
+TEST(SpanJson, NumbersAndInvalidUtf8_AreRepresented) {
     const auto span = make_span("n\xff");
     const double infinity = std::numeric_limits<double>::infinity();
     span->attributes.set("nan", std::nan(""));
@@ -120,7 +120,7 @@ std::string iso(std::chrono::system_clock::time_point time) {
     return text;
 }
 
-TEST(IsoTime, IsRoundedDownToMicrosecondsAndLimitedToFourDigitYears) {
+TEST(IsoTime, Time_IsRoundedDownWithFourDigitYears) {
     using namespace std::chrono;
     const system_clock::time_point day = sys_days(year(2026) / 11 / 21);
     EXPECT_EQ(iso(day + nanoseconds(1999)), "2026-11-21T00:00:00.000001Z");
@@ -201,7 +201,7 @@ bool has_object(const Json& json) {
     return false;
 }
 
-TEST(SpanJson, EqualsTheRecordedFilesOfCubePi) {
+TEST(SpanJson, Output_EqualsTheRecordedCubePiFiles) {
     int lines = 0;
     for (const auto& entry : std::filesystem::directory_iterator(
              cubepi::testing::source_path("tests/conformance/traces"))) {
@@ -255,7 +255,7 @@ std::vector<std::string> names_in(const std::string& text) {
 
 const std::string file_of_day = "t/2026-11-21/" + std::string(trace_hex) + ".jsonl";
 
-TEST(JsonlSpanExporter, WritesAFileForEachTrace) {
+TEST(JsonlSpanExporter, EachTrace_HasItsOwnFile) {
     const ScopedTestDirectory directory;
     JsonlSpanExporter exporter(directory / "t");
     const auto other = make_span("other");
@@ -273,7 +273,7 @@ unsigned mode_of(const std::string& path) {
     return status.st_mode & 0777U;
 }
 
-TEST(JsonlSpanExporter, FilesAndDirectoriesAreThoseOfTheUserOnly) {
+TEST(JsonlSpanExporter, FilesAndDirectories_ArePrivateToTheUser) {
     const ScopedTestDirectory directory;
     const mode_t before = ::umask(0);
     JsonlSpanExporter exporter(directory / "deep/t");
@@ -285,7 +285,7 @@ TEST(JsonlSpanExporter, FilesAndDirectoriesAreThoseOfTheUserOnly) {
     EXPECT_EQ(mode_of(directory / ("deep/" + file_of_day).c_str()), 0600u);
 }
 
-TEST(JsonlSpanExporter, ATraceThatCrossesMidnightIsInOneFile) {
+TEST(JsonlSpanExporter, TraceAcrossMidnight_IsInOneFile) {
     const ScopedTestDirectory directory;
     JsonlSpanExporter exporter(directory / "t");
     const auto at = [](std::string name, std::chrono::hours hours, bool root = false) {
@@ -305,7 +305,7 @@ TEST(JsonlSpanExporter, ATraceThatCrossesMidnightIsInOneFile) {
     EXPECT_FALSE(std::filesystem::exists(directory / "t/2026-11-22"));
 }
 
-TEST(JsonlSpanExporter, ABatchWithTheRootUsesItsDate) {
+TEST(JsonlSpanExporter, BatchWithRoot_UsesTheRootsDate) {
     const ScopedTestDirectory directory;
     JsonlSpanExporter exporter(directory / "t");
     const auto child = span_of_trace("child", false);
@@ -315,7 +315,7 @@ TEST(JsonlSpanExporter, ABatchWithTheRootUsesItsDate) {
               (std::vector<std::string>{"child", "root"}));
 }
 
-TEST(JsonlSpanExporter, AnInvalidTraceIdHasASafeName) {
+TEST(JsonlSpanExporter, InvalidTraceId_HasASafeName) {
     const ScopedTestDirectory directory;
     JsonlSpanExporter exporter(directory / "t");
     const auto span = make_span("lost");
@@ -324,7 +324,7 @@ TEST(JsonlSpanExporter, AnInvalidTraceIdHasASafeName) {
     EXPECT_EQ(names_in(directory.get("t/2026-11-21/unknown-trace.jsonl")).size(), 1u);
 }
 
-TEST(JsonlSpanExporter, EndsALineThatAnotherProcessLeftIncomplete) {
+TEST(JsonlSpanExporter, IncompleteLineOfOtherProcess_IsEnded) {
     const ScopedTestDirectory directory;
     directory.put(file_of_day.c_str(), "{\"name\": \"whole\"}\n{\"name\": \"cut");
     JsonlSpanExporter exporter(directory / "t");
@@ -358,7 +358,7 @@ private:
     rlimit before_{};
 };
 
-TEST(JsonlSpanExporter, ReportsAFullDiskAndRepairsTheLineAfterIt) {
+TEST(JsonlSpanExporter, FullDisk_IsReportedAndTheLineRepaired) {
     const ScopedTestDirectory directory;
     JsonlSpanExporter exporter(directory / "t");
     EXPECT_TRUE(write(exporter, {span_of_trace("a")}).ok());
@@ -377,7 +377,7 @@ TEST(JsonlSpanExporter, ReportsAFullDiskAndRepairsTheLineAfterIt) {
     EXPECT_EQ(boost::json::parse(lines[2]).at("name"), "d");
 }
 
-TEST(JsonlSpanExporter, ReportsADirectoryThatCannotBeCreated) {
+TEST(JsonlSpanExporter, UncreatableDirectory_IsReported) {
     const ScopedTestDirectory directory;
     directory.put("t", "a file");
     JsonlSpanExporter exporter(directory / "t");
@@ -388,7 +388,7 @@ TEST(JsonlSpanExporter, ReportsADirectoryThatCannotBeCreated) {
     EXPECT_TRUE(write(exporter, {span_of_trace("a")}).ok());
 }
 
-TEST(JsonlSpanExporter, APipeDoesNotBlockIt) {
+TEST(JsonlSpanExporter, Pipe_DoesNotBlock) {
     const ScopedTestDirectory directory;
     std::filesystem::create_directories(directory / "t/2026-11-21");
     ASSERT_EQ(::mkfifo((directory / file_of_day.c_str()).c_str(), 0600), 0);
@@ -399,7 +399,7 @@ TEST(JsonlSpanExporter, APipeDoesNotBlockIt) {
     EXPECT_FALSE(write(exporter, {span}).ok());
 }
 
-TEST(JsonlSpanExporter, ManyTracesStayInTheirFiles) {
+TEST(JsonlSpanExporter, ManyTraces_StayInTheirFiles) {
     const ScopedTestDirectory directory;
     JsonlSpanExporter exporter(directory / "t");
     const auto first = span_of_trace("first", false);
@@ -418,7 +418,7 @@ TEST(JsonlSpanExporter, ManyTracesStayInTheirFiles) {
     EXPECT_EQ(names_in(directory.get(file_of_day.c_str())).size(), 2u);
 }
 
-TEST(JsonlSpanExporter, TwoProcessesWriteOneFile) {
+TEST(JsonlSpanExporter, TwoProcesses_WriteOneFile) {
     constexpr int batches = 200;
     const ScopedTestDirectory directory;
     const auto write_all = [&](const char* prefix) {
@@ -453,7 +453,7 @@ TEST(JsonlSpanExporter, TwoProcessesWriteOneFile) {
     EXPECT_EQ(names.size(), 2u * 3 * batches);
 }
 
-TEST(JsonlSpanExporter, WritesThroughASink) {
+TEST(JsonlSpanExporter, SpanSink_WritesEverySpan) {
     const ScopedTestDirectory directory;
     const auto exporter = std::make_shared<JsonlSpanExporter>(directory / "t");
     {
@@ -464,7 +464,7 @@ TEST(JsonlSpanExporter, WritesThroughASink) {
     EXPECT_EQ(names_in(directory.get(file_of_day.c_str())).size(), 1000u);
 }
 
-TEST(ConsoleSpanExporter, WritesOneLineForEachSpan) {
+TEST(ConsoleSpanExporter, EachSpan_IsOneLine) {
     const auto span = make_span("chat m");
     span->context = *SpanContext::parse("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");
     span->parent = span->context.span_id;
@@ -487,7 +487,7 @@ TEST(ConsoleSpanExporter, WritesOneLineForEachSpan) {
               "trace=4bf92f3577b34da6a3ce929d0e0e4736 span=00f067aa0ba902b7\n");
 }
 
-TEST(ConsoleSpanExporter, PassesNoControlCharacterOn) {
+TEST(ConsoleSpanExporter, ControlCharacters_AreNotWritten) {
     const auto span = make_span(
         "a\x1b[31m\n\xc2\x9b"
         "b\x7f\xff");
@@ -500,7 +500,7 @@ TEST(ConsoleSpanExporter, PassesNoControlCharacterOn) {
     EXPECT_NE(line.find("long=" + std::string(59, 'x') + "…  trace="), std::string::npos) << line;
 }
 
-TEST(ConsoleSpanExporter, ReportsAStreamThatFails) {
+TEST(ConsoleSpanExporter, FailingStream_IsReported) {
     std::ostringstream out;
     out.setstate(std::ios::badbit);
     ConsoleSpanExporter exporter(out);
@@ -510,7 +510,7 @@ TEST(ConsoleSpanExporter, ReportsAStreamThatFails) {
     EXPECT_TRUE(run(exporter.export_spans({make_span()}, nullptr)).ok());
 }
 
-TEST(ConsoleMetricExporter, WritesTheTextOfPrometheus) {
+TEST(ConsoleMetricExporter, Metrics_AreWrittenAsPrometheusText) {
     MetricRegistry registry;
     registry.counter("calls", "{call}", "Calls.").add(2, Attributes());
     Resource resource;

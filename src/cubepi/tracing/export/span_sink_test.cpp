@@ -30,7 +30,7 @@ std::shared_ptr<const Resource> test_resource() {
     return std::make_shared<const Resource>(std::move(resource));
 }
 
-TEST(SpanSink, ExportsToAllExportersInOrder) {
+TEST(SpanSink, Spans_ReachAllExportersInOrder) {
     const auto one = std::make_shared<InMemorySpanExporter>();
     const auto two = std::make_shared<InMemorySpanExporter>();
     const auto resource = test_resource();
@@ -57,7 +57,7 @@ TEST(SpanSink, ExportsToAllExportersInOrder) {
     }
 }
 
-TEST(SpanSink, WithoutExportersDoesNothing) {
+TEST(SpanSink, SinkWithoutExporters_DoesNothing) {
     SpanSink sink({}, nullptr, nullptr);
     sink.add(make_span());
     EXPECT_TRUE(sink.force_flush(0ms));
@@ -65,7 +65,7 @@ TEST(SpanSink, WithoutExportersDoesNothing) {
     EXPECT_TRUE(sink.counts().empty());
 }
 
-TEST(SpanSink, ExportsWhatIsLeftAtShutdown) {
+TEST(SpanSink, Shutdown_ExportsTheRemainingSpans) {
     const auto exporter = std::make_shared<InMemorySpanExporter>();
     SpanSink sink({output_of(exporter)}, nullptr, nullptr);
     for (int i = 0; i < 2000; ++i) sink.add(make_span());
@@ -77,7 +77,7 @@ TEST(SpanSink, ExportsWhatIsLeftAtShutdown) {
     EXPECT_EQ(sink.counts()[0].dropped, 1u);
 }
 
-TEST(SpanSink, EndsAnExporterThatGotNoSpan) {
+TEST(SpanSink, ExporterWithoutSpans_IsShutDown) {
     const auto exporter = std::make_shared<InMemorySpanExporter>();
     {
         SpanSink sink({output_of(exporter)}, nullptr, nullptr);
@@ -86,7 +86,7 @@ TEST(SpanSink, EndsAnExporterThatGotNoSpan) {
     EXPECT_TRUE(exporter->is_shut_down());
 }
 
-TEST(SpanSink, ExportsACompleteBatchAtOnce) {
+TEST(SpanSink, CompleteBatch_IsExportedAtOnce) {
     Latch exported;
     const auto exporter = std::make_shared<ScriptedExporter>([&exported](SpanBatch batch) {
         EXPECT_EQ(batch.size(), 3u);
@@ -107,7 +107,7 @@ std::shared_ptr<const SpanData> large_span(std::size_t bytes) {
     return span;
 }
 
-TEST(SpanSink, ExportsLargeSpansBeforeTheyFillTheQueue) {
+TEST(SpanSink, LargeSpans_AreExportedBeforeTheQueueFills) {
     Latch exported;
     std::atomic<std::size_t> spans = 0;
     const auto exporter = std::make_shared<ScriptedExporter>([&](SpanBatch batch) {
@@ -125,7 +125,7 @@ TEST(SpanSink, ExportsLargeSpansBeforeTheyFillTheQueue) {
     EXPECT_EQ(sink.counts()[0].dropped, 0u);
 }
 
-TEST(SpanSink, ABatchEndsWithAQuarterOfTheBytesOfTheQueue) {
+TEST(SpanSink, QuarterOfQueueBytes_EndsTheBatch) {
     std::vector<std::size_t> batches;
     const auto exporter = std::make_shared<ScriptedExporter>([&](SpanBatch batch) {
         batches.push_back(batch.size());
@@ -140,7 +140,7 @@ TEST(SpanSink, ABatchEndsWithAQuarterOfTheBytesOfTheQueue) {
     EXPECT_EQ(batches, (std::vector<std::size_t>{1, 1}));
 }
 
-TEST(SpanSink, ExportsAnIncompleteBatchAfterTheDelay) {
+TEST(SpanSink, IncompleteBatch_IsExportedAfterTheDelay) {
     Latch exported;
     std::atomic<std::size_t> spans = 0;
     const auto exporter = std::make_shared<ScriptedExporter>([&](SpanBatch batch) {
@@ -162,7 +162,7 @@ TEST(SpanSink, ExportsAnIncompleteBatchAfterTheDelay) {
     EXPECT_EQ(spans, 2u);
 }
 
-TEST(SpanSink, HasNoTimerWhileItsQueuesAreEmpty) {
+TEST(SpanSink, EmptyQueues_NeedNoTimer) {
     const auto exporter = std::make_shared<InMemorySpanExporter>();
     const auto clock = std::make_shared<testing::ManualClock>();
     SpanSink sink({output_of(exporter)}, nullptr, nullptr, clock);
@@ -172,7 +172,7 @@ TEST(SpanSink, HasNoTimerWhileItsQueuesAreEmpty) {
     EXPECT_EQ(clock->pending_sleepers(), 0u);
 }
 
-TEST(SpanSink, CountsEverySpanOfSeveralThreadsOnce) {
+TEST(SpanSink, SpansOfSeveralThreads_AreCountedOnce) {
     constexpr int producers = 4;
     constexpr int each = 5000;
     const auto exporter = std::make_shared<InMemorySpanExporter>();
@@ -202,7 +202,7 @@ TEST(SpanSink, CountsEverySpanOfSeveralThreadsOnce) {
     EXPECT_EQ(exporter->spans().size(), exported);
 }
 
-TEST(SpanSink, FlushesWhatWasAddedBeforeByTheSameThread) {
+TEST(SpanSink, Flush_ExportsSpansOfTheSameThread) {
     const auto exporter = std::make_shared<InMemorySpanExporter>();
     SpanSink sink({output_of(exporter)}, nullptr, nullptr);
     std::vector<std::thread> threads;
@@ -231,7 +231,7 @@ Task<ExportResult> throw_later() {
     throw std::runtime_error("broken later");
 }
 
-TEST(SpanSinkFaults, D26_AnExporterThatThrowsDoesNotAffectTheOthers) {
+TEST(SpanSinkFaults, D26_ThrowingExporter_DoesNotAffectOthers) {
     const auto throws_now = std::make_shared<ScriptedExporter>(
         [](const SpanBatch&) -> Task<ExportResult> { throw std::runtime_error("broken now"); });
     const auto throws_later =
@@ -252,7 +252,7 @@ TEST(SpanSinkFaults, D26_AnExporterThatThrowsDoesNotAffectTheOthers) {
     EXPECT_EQ(sink.counts()[2].exported, 1u);
 }
 
-TEST(SpanSinkFaults, D26_ReportsAFailureAndARecoveryOnce) {
+TEST(SpanSinkFaults, D26_FailureAndRecovery_AreReportedOnce) {
     std::atomic<bool> works = false;
     const auto exporter = std::make_shared<ScriptedExporter>([&](const SpanBatch& batch) {
         return works ? accept_all() : reject(batch.size(), "down");
@@ -279,7 +279,7 @@ TEST(SpanSinkFaults, D26_ReportsAFailureAndARecoveryOnce) {
     EXPECT_EQ(last.details.at("failed"), 6u);
 }
 
-TEST(SpanSinkFaults, SaysWhyAnExportWasRepeatedWhenTheEndCutItOff) {
+TEST(SpanSinkFaults, ShutdownDuringRetry_ReportsTheReason) {
     Latch exporting;
     const auto exporter = std::make_shared<ScriptedExporter>([&](const SpanBatch&) {
         exporting.open();
@@ -300,7 +300,7 @@ TEST(SpanSinkFaults, SaysWhyAnExportWasRepeatedWhenTheEndCutItOff) {
     EXPECT_EQ(last.details.at("error"), "c answered with HTTP 503");
 }
 
-TEST(SpanSinkFaults, CountsAPartialRejection) {
+TEST(SpanSinkFaults, PartialRejection_IsCounted) {
     const auto exporter =
         std::make_shared<ScriptedExporter>([](const SpanBatch&) { return reject(1, ""); });
     Notices notices;
@@ -312,7 +312,7 @@ TEST(SpanSinkFaults, CountsAPartialRejection) {
     EXPECT_EQ(notices.all()[0].details.at("error"), "1 spans were rejected");
 }
 
-TEST(SpanSinkFaults, D26_DropsAndReportsOnceWhenAQueueIsFull) {
+TEST(SpanSinkFaults, D26_FullQueue_DropsAndReportsOnce) {
     Latch begun;
     Latch released;
     const auto slow = std::make_shared<ScriptedExporter>([&](const SpanBatch&) {
@@ -338,7 +338,7 @@ TEST(SpanSinkFaults, D26_DropsAndReportsOnceWhenAQueueIsFull) {
               "the exporter scripted delivered 5 spans, 96 were dropped");
 }
 
-TEST(SpanSinkFaults, D26_LimitsTheBytesOfADeadExporter) {
+TEST(SpanSinkFaults, D26_DeadExporter_QueuesLimitedBytes) {
     Latch begun;
     const auto dead = std::make_shared<ScriptedExporter>([&](const SpanBatch&) {
         begun.open();
@@ -366,7 +366,7 @@ TEST(SpanSinkFaults, D26_LimitsTheBytesOfADeadExporter) {
     EXPECT_EQ(sink.counts()[0].dropped, 1000u);
 }
 
-TEST(SpanSinkFaults, D26_EndsAnExportAtItsTimeLimit) {
+TEST(SpanSinkFaults, D26_TimeLimit_EndsAnExport) {
     Latch begun;
     std::atomic<int> calls = 0;
     const auto exporter = std::make_shared<ScriptedExporter>([&](const SpanBatch&) {
@@ -391,7 +391,7 @@ TEST(SpanSinkFaults, D26_EndsAnExportAtItsTimeLimit) {
     EXPECT_EQ(sink.counts()[0].exported, 1u);
 }
 
-TEST(SpanSinkFaults, D26_AbandonsAnExporterThatHangs) {
+TEST(SpanSinkFaults, D26_HangingExporter_IsAbandoned) {
     const auto dead = std::make_shared<ScriptedExporter>([](const SpanBatch&) { return hang(); });
     const auto good = std::make_shared<InMemorySpanExporter>();
     Notices notices;
@@ -406,7 +406,7 @@ TEST(SpanSinkFaults, D26_AbandonsAnExporterThatHangs) {
     EXPECT_EQ(notices.all().size(), 2u);
 }
 
-TEST(SpanSinkFaults, D26_AbandonsAnExporterThatIgnoresItsCancellation) {
+TEST(SpanSinkFaults, D26_ExporterIgnoringCancellation_IsAbandoned) {
     Latch begun;
     const auto dead = std::make_shared<ScriptedExporter>([&begun](const SpanBatch&) {
         begun.open();
@@ -424,7 +424,7 @@ TEST(SpanSinkFaults, D26_AbandonsAnExporterThatIgnoresItsCancellation) {
     EXPECT_THAT(notices.codes(), ElementsAre("export_ended"));
 }
 
-TEST(SpanSinkFaults, D26_AbandonsAnExporterThatBlocksItsThread) {
+TEST(SpanSinkFaults, D26_ExporterBlockingItsThread_IsAbandoned) {
     // Outlives the sink: the exporter is left to its thread.
     struct Gate {
         Latch begun;
@@ -450,7 +450,7 @@ TEST(SpanSinkFaults, D26_AbandonsAnExporterThatBlocksItsThread) {
     EXPECT_THAT(notices.codes(), ElementsAre("export_ended"));
 }
 
-TEST(SpanSinkFaults, D26_AbandonsAnExporterThatHangsAtShutdown) {
+TEST(SpanSinkFaults, D26_ExporterHangingAtShutdown_IsAbandoned) {
     const auto exporter =
         std::make_shared<ScriptedExporter>([](const SpanBatch&) { return accept_all(); },
                                            []() -> Task<void> { (void)co_await hang(); });
@@ -462,7 +462,7 @@ TEST(SpanSinkFaults, D26_AbandonsAnExporterThatHangsAtShutdown) {
     EXPECT_EQ(sink.counts()[0].failed, 0u);
 }
 
-TEST(SpanSinkFaults, AShutdownOfAnExporterMayThrow) {
+TEST(SpanSinkFaults, ExporterThrowingAtShutdown_IsTolerated) {
     const auto exporter = std::make_shared<ScriptedExporter>(
         [](const SpanBatch&) { return accept_all(); },
         []() -> Task<void> { throw std::runtime_error("no end"); });
@@ -472,7 +472,7 @@ TEST(SpanSinkFaults, AShutdownOfAnExporterMayThrow) {
     EXPECT_EQ(sink.counts()[0].exported, 1u);
 }
 
-TEST(SpanSinkFaults, AReceiverOfNoticesMayThrow) {
+TEST(SpanSinkFaults, ThrowingNoticeReceiver_IsTolerated) {
     const auto exporter =
         std::make_shared<ScriptedExporter>([](const SpanBatch&) { return reject(1, "no"); });
     SpanSink sink({output_of(exporter)}, nullptr,
@@ -482,7 +482,7 @@ TEST(SpanSinkFaults, AReceiverOfNoticesMayThrow) {
     EXPECT_EQ(sink.counts()[0].failed, 1u);
 }
 
-TEST(SpanSinkFaults, AnExporterCannotWaitForItself) {
+TEST(SpanSinkFaults, ExporterWaitingForItself_IsRefused) {
     SpanSink* self = nullptr;
     std::atomic<int> refused = 0;
     const auto exporter = std::make_shared<ScriptedExporter>([&](const SpanBatch&) {
@@ -496,7 +496,7 @@ TEST(SpanSinkFaults, AnExporterCannotWaitForItself) {
     EXPECT_EQ(refused, 1);
 }
 
-TEST(SpanSinkFaults, D26_AChildProcessDropsAndDoesNotWait) {
+TEST(SpanSinkFaults, D26_ForkedChild_DropsWithoutWaiting) {
     const auto exporter = std::make_shared<InMemorySpanExporter>();
     SpanSink sink({output_of(exporter)}, nullptr, nullptr);
     sink.add(make_span());
@@ -522,7 +522,7 @@ TEST(SpanSinkFaults, D26_AChildProcessDropsAndDoesNotWait) {
     EXPECT_EQ(sink.counts()[0].dropped, 0u);
 }
 
-TEST(SpanQueue, ReturnsSpansInOrder) {
+TEST(SpanQueue, Spans_AreReturnedInOrder) {
     SpanQueue queue(3, 100);
     for (int round = 0; round < 5; ++round) {
         EXPECT_TRUE(queue.push(make_span("a"), 1));
@@ -540,7 +540,7 @@ TEST(SpanQueue, ReturnsSpansInOrder) {
     EXPECT_EQ(queue.taken(), 10u);
 }
 
-TEST(SpanQueue, RefusesMoreThanItsLimits) {
+TEST(SpanQueue, SpansBeyondLimits_AreRefused) {
     SpanQueue queue(3, 100);
     EXPECT_FALSE(queue.push(make_span(), 101));
     for (int i = 0; i < 3; ++i) EXPECT_TRUE(queue.push(make_span(), 1));
@@ -548,7 +548,7 @@ TEST(SpanQueue, RefusesMoreThanItsLimits) {
     EXPECT_EQ(queue.size(), 3u);
 }
 
-TEST(SpanQueue, CountsBytesUntilTheyAreReleased) {
+TEST(SpanQueue, Bytes_CountUntilReleased) {
     SpanQueue queue(8, 100);
     EXPECT_TRUE(queue.push(make_span(), 60));
     SpanQueue::Entry entry;
@@ -558,7 +558,7 @@ TEST(SpanQueue, CountsBytesUntilTheyAreReleased) {
     EXPECT_TRUE(queue.push(make_span(), 60));
 }
 
-TEST(SpanQueue, LosesNothingBetweenThreads) {
+TEST(SpanQueue, ConcurrentThreads_LoseNothing) {
     constexpr int producers = 4;
     constexpr int each = 20000;
     SpanQueue queue(64, 1U << 20U);

@@ -69,12 +69,12 @@ std::string inflated(std::string_view bytes) {
     return out;
 }
 
-TEST(OtlpUrls, AreThoseOfTheBase) {
+TEST(OtlpUrls, BaseUrl_GetsTheSignalPath) {
     EXPECT_EQ(otlp_traces_url("http://h:4318"), "http://h:4318/v1/traces");
     EXPECT_EQ(otlp_metrics_url("http://h:4318/base/"), "http://h:4318/base/v1/metrics");
 }
 
-TEST(OtlpExporter, SendsProtobufByDefault) {
+TEST(OtlpExporter, DefaultOptions_SendProtobuf) {
     Collector collector({MemoryResponse(200)});
     EXPECT_TRUE(collector.send(2).ok());
     const HttpRequest request = collector.transport->requests().at(0);
@@ -89,7 +89,7 @@ TEST(OtlpExporter, SendsProtobufByDefault) {
         decoded.at("resourceSpans").at(0).at("scopeSpans").at(0).at("spans").as_array().size(), 2u);
 }
 
-TEST(OtlpExporter, SendsJsonWithHeadersAndGzip) {
+TEST(OtlpExporter, JsonRequest_HasHeadersAndGzip) {
     OtlpOptions options;
     options.url = "https://c.example/v1/metrics";
     options.protocol = OtlpProtocol::http_json;
@@ -106,7 +106,7 @@ TEST(OtlpExporter, SendsJsonWithHeadersAndGzip) {
               detail::metrics_json(otlp_test::sample_metrics(), *collector.resource));
 }
 
-TEST(OtlpExporter, DividesALargeBatch) {
+TEST(OtlpExporter, LargeBatch_IsDivided) {
     OtlpOptions options;
     options.request_bytes = 2 * otlp_test::sample_span()->memory();
     std::vector<MemoryResponse> answers;
@@ -118,7 +118,7 @@ TEST(OtlpExporter, DividesALargeBatch) {
     EXPECT_EQ(result.error, "localhost:4318 answered with HTTP 400");
 }
 
-TEST(OtlpExporter, RetriesOnlyTheStatusesOfTheSpecification) {
+TEST(OtlpExporter, OnlySpecifiedStatuses_AreRetried) {
     for (const int status : {429, 502, 503, 504}) {
         Collector collector({MemoryResponse(status), MemoryResponse(status), MemoryResponse(200)});
         EXPECT_TRUE(collector.send().ok()) << status;
@@ -150,7 +150,7 @@ private:
     std::shared_ptr<HttpTransport> transport_;
 };
 
-TEST(OtlpExporter, KnowsWhyItRepeatsARequest) {
+TEST(OtlpExporter, RepeatedRequest_HasARetryReason) {
     Collector collector({MemoryResponse(503), MemoryResponse(200)});
     const auto asking = std::make_shared<AskingTransport>(collector.transport);
     collector.options.runtime = std::make_shared<const Runtime>(
@@ -166,7 +166,7 @@ TEST(OtlpExporter, KnowsWhyItRepeatsARequest) {
     EXPECT_EQ(exporter.retry_reason(), "");
 }
 
-TEST(OtlpExporter, WaitsAsLongAsTheCollectorRequests) {
+TEST(OtlpExporter, Retry_WaitsAsTheCollectorRequests) {
     Collector collector(
         {MemoryResponse(429).with_header("retry-after", "17"), MemoryResponse(200)});
     const auto start = collector.clock->now();
@@ -174,7 +174,7 @@ TEST(OtlpExporter, WaitsAsLongAsTheCollectorRequests) {
     EXPECT_EQ(collector.clock->now() - start, 17s);
 }
 
-TEST(OtlpExporter, DoesNotWaitForLongerThanAnExportMayTake) {
+TEST(OtlpExporter, RetryDelay_IsLimitedByTheExportTimeout) {
     Collector collector(
         {MemoryResponse(503).with_header("retry-after", "3600"), MemoryResponse(200)});
     const ExportResult result = collector.send();
@@ -183,7 +183,7 @@ TEST(OtlpExporter, DoesNotWaitForLongerThanAnExportMayTake) {
     EXPECT_EQ(collector.transport->requests().size(), 1u);
 }
 
-TEST(OtlpExporter, RetriesAFailedConnectionAndThenFails) {
+TEST(OtlpExporter, FailedConnection_IsRetriedThenFails) {
     std::vector<MemoryResponse> answers;
     for (int i = 0; i < 6; ++i) {
         answers.push_back(MemoryResponse::failing(NetworkError(
@@ -197,7 +197,7 @@ TEST(OtlpExporter, RetriesAFailedConnectionAndThenFails) {
     EXPECT_EQ(collector.transport->requests().size(), 6u);
 }
 
-TEST(OtlpExporter, DoesNotRetryOtherFailures) {
+TEST(OtlpExporter, OtherFailures_AreNotRetried) {
     Collector invalid({MemoryResponse::failing(Error(ErrorCode::invalid_argument, "bad URL"))});
     EXPECT_EQ(invalid.send().error, "bad URL");
     Collector strange({MemoryResponse::failing(std::runtime_error("strange"))});
@@ -208,7 +208,7 @@ TEST(OtlpExporter, DoesNotRetryOtherFailures) {
     EXPECT_EQ(slow.transport->requests().size(), 1u);
 }
 
-TEST(OtlpExporter, ReportsAPartialSuccess) {
+TEST(OtlpExporter, PartialSuccess_IsReported) {
     Collector collector({MemoryResponse(200, "\x0a\x0b\x08\x01\x12\x07too old")
                              .with_header("content-type", "application/x-protobuf")});
     const ExportResult result = collector.send(3);
@@ -221,7 +221,7 @@ TEST(OtlpExporter, ReportsAPartialSuccess) {
     EXPECT_EQ(accepted.error, "localhost:4318 accepted all with a warning: use gzip");
 }
 
-TEST(OtlpExporter, AnHtmlPageIsNotACollector) {
+TEST(OtlpExporter, HtmlPage_IsRejected) {
     Collector collector({MemoryResponse(200, "<!doctype html><title>Sign in</title>")});
     const ExportResult result = collector.send();
     EXPECT_EQ(result.rejected, 1u);
@@ -234,7 +234,7 @@ TEST(OtlpExporter, AnHtmlPageIsNotACollector) {
     (void)huge.send();
 }
 
-TEST(OtlpExporter, D58_ErrorsContainNoSecret) {
+TEST(OtlpExporter, D58_Errors_ContainNoSecret) {
     OtlpOptions options;
     options.url = "https://user:password@c.example/v1/traces?key=hidden";
     options.headers = {HttpHeader("authorization", "Bearer sk-secret")};
@@ -244,7 +244,7 @@ TEST(OtlpExporter, D58_ErrorsContainNoSecret) {
               "exporter");
 }
 
-TEST(Gzip, CompressesAnySize) {
+TEST(Gzip, AnySize_IsCompressed) {
     for (const std::size_t size : {0u, 1u, 1000u, 65536u, 200000u, 5000000u}) {
         std::string text(size, 'x');
         for (std::size_t i = 0; i < size; i += 7)
@@ -268,7 +268,7 @@ std::string partial_message() {
     return body;
 }
 
-TEST(OtlpResponse, ReadsAPartialSuccess) {
+TEST(OtlpResponse, PartialSuccess_IsRead) {
     for (const auto& [body, type] : {
              std::pair<std::string, const char*>(partial_message(), protobuf),
              {R"({"partialSuccess":{"rejectedSpans":"3","errorMessage":"too old"}})", json},
@@ -280,7 +280,7 @@ TEST(OtlpResponse, ReadsAPartialSuccess) {
     }
 }
 
-TEST(OtlpResponse, TakesAnythingElseAsASuccess) {
+TEST(OtlpResponse, OtherContent_IsASuccess) {
     const std::string whole = partial_message();
     for (const std::string& body :
          {std::string(), std::string("ok"), std::string("{}"), std::string("[1]"),
@@ -293,7 +293,7 @@ TEST(OtlpResponse, TakesAnythingElseAsASuccess) {
         (void)read_partial_success(whole.substr(0, size), protobuf);
 }
 
-TEST(OtlpResponse, ReadsTheDescriptionOfAnError) {
+TEST(OtlpResponse, ErrorDescription_IsRead) {
     std::string status;
     ProtobufWriter out(status);
     out.varint(1, 3);
@@ -307,7 +307,7 @@ TEST(OtlpResponse, ReadsTheDescriptionOfAnError) {
               "an HTML page; check the URL of the collector");
 }
 
-TEST(OtlpResponse, D58_TheTextOfAServerHasNoSecretAndIsOneLine) {
+TEST(OtlpResponse, D58_ServerText_IsOneLineWithoutSecrets) {
     const std::vector<HttpHeader> headers = {HttpHeader("authorization", "Bearer sk-secret"),
                                              HttpHeader("x-key", "abcdef"), HttpHeader("n", "1")};
     EXPECT_EQ(
@@ -342,7 +342,7 @@ Json without_empty(const Json& json) {
     return out;
 }
 
-TEST(ProtobufWriter, WritesTheWireFormat) {
+TEST(ProtobufWriter, Fields_UseTheWireFormat) {
     std::string out;
     ProtobufWriter writer(out);
     writer.varint(1, 150);  // the example of the specification
@@ -367,7 +367,7 @@ TEST(ProtobufWriter, WritesTheWireFormat) {
     EXPECT_EQ(hex(out), "0a0461efbfbd");
 }
 
-TEST(ProtobufWriter, WritesTheLengthOfALongMessage) {
+TEST(ProtobufWriter, LongMessage_HasItsLength) {
     for (const std::size_t size : {0u, 1u, 125u, 126u, 127u, 128u, 16381u, 16384u, 3000000u}) {
         std::string out = "before";
         ProtobufWriter writer(out);
@@ -384,7 +384,7 @@ TEST(ProtobufWriter, WritesTheLengthOfALongMessage) {
     }
 }
 
-TEST(OtlpMessages, ASpanHasTheseBytes) {
+TEST(OtlpMessages, Span_HasTheExpectedBytes) {
     Resource resource;
     resource.attributes.set("a", "b");
     resource.schema_url = "u";
@@ -409,7 +409,7 @@ TEST(OtlpMessages, ASpanHasTheseBytes) {
                   "1a01751a0175");
 }
 
-TEST(OtlpMessages, TracesAreTheSameInProtobufAndJson) {
+TEST(OtlpMessages, Traces_AreEqualInProtobufAndJson) {
     const std::vector<std::shared_ptr<const SpanData>> spans = {otlp_test::sample_span(),
                                                                 otlp_test::plain_span()};
     const Resource resource = otlp_test::sample_resource();
@@ -419,7 +419,7 @@ TEST(OtlpMessages, TracesAreTheSameInProtobufAndJson) {
     EXPECT_EQ(without_empty(decoded), without_empty(json));
 }
 
-TEST(OtlpMessages, MetricsAreTheSameInProtobufAndJson) {
+TEST(OtlpMessages, Metrics_AreEqualInProtobufAndJson) {
     const MetricSnapshot metrics = otlp_test::sample_metrics();
     const Resource resource = otlp_test::sample_resource();
     const std::string body = metrics_protobuf(metrics, resource);
@@ -428,7 +428,7 @@ TEST(OtlpMessages, MetricsAreTheSameInProtobufAndJson) {
     EXPECT_EQ(without_empty(decoded), without_empty(json));
 }
 
-TEST(OtlpMessages, TheJsonMappingHasHexIdsAndStringsForLongIntegers) {
+TEST(OtlpMessages, JsonMapping_UsesHexIdsAndStringIntegers) {
     const std::vector<std::shared_ptr<const SpanData>> spans = {otlp_test::sample_span()};
     const Json json = boost::json::parse(traces_json(spans, otlp_test::sample_resource()));
     const Json& resource = json.at("resourceSpans").at(0);
@@ -452,7 +452,7 @@ TEST(OtlpMessages, TheJsonMappingHasHexIdsAndStringsForLongIntegers) {
     EXPECT_EQ(span.at("flags"), 1);
 }
 
-TEST(OtlpMessages, EveryNumberAndTextIsRepresented) {
+TEST(OtlpMessages, EveryNumberAndText_IsRepresented) {
     const auto span = otlp_test::plain_span();
     span->name = "a\xff";
     span->attributes.set("nan", std::nan(""));

@@ -97,7 +97,7 @@ Message failure(std::string text) {
     return Message(std::move(message));
 }
 
-TEST(RunTrace, RedactOfAToolCallMayUseTheRun) {
+TEST(RunTrace, RedactOfToolCall_MayUseTheRun) {
     RedactedRun it;
     it.run->start_turn(1, now);
     it.start_tool("c1");
@@ -111,7 +111,7 @@ TEST(RunTrace, RedactOfAToolCallMayUseTheRun) {
     EXPECT_EQ(it.names(), Names{"execute_tool work"});
 }
 
-TEST(RunTrace, RedactOfAQuestionMayUseTheRun) {
+TEST(RunTrace, RedactOfQuestion_MayUseTheRun) {
     RedactedRun it;
     HitlRequest request;
     request.question_id = "q1";
@@ -129,7 +129,7 @@ TEST(RunTrace, RedactOfAQuestionMayUseTheRun) {
     EXPECT_EQ(it.take_keys(), (Keys{"hitl.request", "hitl.answer"}));
 }
 
-TEST(RunTrace, RedactOfAModelCallMayUseTheRun) {
+TEST(RunTrace, RedactOfModelCall_MayUseTheRun) {
     RedactedRun it;
     ProviderCall call;
     call.request.model.id = "m";
@@ -143,7 +143,7 @@ TEST(RunTrace, RedactOfAModelCallMayUseTheRun) {
     EXPECT_EQ(it.names(), Names{"chat m"});
 }
 
-TEST(RunTrace, RedactOfATurnAndOfTheRunMayUseTheRun) {
+TEST(RunTrace, TurnAndRunRedact_MayUseTheRun) {
     RedactedRun it;
     it.run->start_message(Message(user_message("hi")));
     it.run->start_turn(1, now);
@@ -160,7 +160,7 @@ TEST(RunTrace, RedactOfATurnAndOfTheRunMayUseTheRun) {
     EXPECT_EQ(spans[1]->status_description, "no");
 }
 
-TEST(RunTrace, RedactOfWhatEndedTheRunMayUseTheRun) {
+TEST(RunTrace, RedactOfRunEnding_MayUseTheRun) {
     RedactedRun it;
     RunEnding ending;
     ending.outcome = RunOutcome::failed;
@@ -170,7 +170,7 @@ TEST(RunTrace, RedactOfWhatEndedTheRunMayUseTheRun) {
     EXPECT_EQ(it.spans().at(0)->status_description, "the disk is full");
 }
 
-TEST(RunTrace, RedactOfADroppedStreamMayUseTheRun) {
+TEST(RunTrace, RedactOfDroppedStream_MayUseTheRun) {
     RedactedRun it;
     it.run->start_turn(1, now);
     ProviderCall call;
@@ -185,7 +185,7 @@ TEST(RunTrace, RedactOfADroppedStreamMayUseTheRun) {
     EXPECT_EQ(it.names(), (Names{"chat m", "cubepi.turn"}));
 }
 
-TEST(RunTrace, CountsTheMessagesThatAreNotAnswers) {
+TEST(RunTrace, MessageCount_ExcludesAnswers) {
     TracedRun it;
     it.run->start_message(Message(user_message("hi")));
     it.run->start_message(Message(user_message("more")));
@@ -196,7 +196,7 @@ TEST(RunTrace, CountsTheMessagesThatAreNotAnswers) {
 }
 
 /// The partial answer comes with the end of the turn only.
-TEST(RunTrace, AnAnswerThatWasDroppedHasItsUsage) {
+TEST(RunTrace, DroppedAnswer_HasItsUsage) {
     TracedRun it;
     it.run->start_turn(1, now);
     ProviderCall call;
@@ -216,7 +216,7 @@ TEST(RunTrace, AnAnswerThatWasDroppedHasItsUsage) {
     EXPECT_EQ(text(*spans[1], "cubepi.turn.stop_reason"), "aborted");
 }
 
-TEST(RunTrace, D26_KeepsNoAnswer) {
+TEST(RunTrace, D26_Answers_AreNotRetained) {
     TracedRun it;
     Message message = answer("secret");
     TurnEndEvent event;
@@ -235,7 +235,7 @@ TEST(RunTrace, D26_KeepsNoAnswer) {
     EXPECT_EQ(edited.assistant(), before) << "edited in place: there is no other copy";
 }
 
-TEST(RunTrace, ARunWithoutAnEndIsAborted) {
+TEST(RunTrace, RunWithoutEnd_IsAborted) {
     TracedRun it;
     it.run->start_turn(1, now);
     it.run.reset();
@@ -244,7 +244,7 @@ TEST(RunTrace, ARunWithoutAnEndIsAborted) {
     EXPECT_EQ(text(*spans[1], "cubepi.run.outcome"), "aborted");
 }
 
-TEST(RunTrace, MayBeUsedByTheThreadsOfTheAgentAndOfProviders) {
+TEST(RunTrace, AgentAndProviderThreads_MayShareTheTrace) {
     constexpr std::size_t count = 200;
     const TracedRun it;
     std::thread provider([&it] {
@@ -268,7 +268,7 @@ TEST(RunTrace, MayBeUsedByTheThreadsOfTheAgentAndOfProviders) {
 }
 
 /// The other thread has the lock at most of the forks.
-TEST(RunTrace, AChildOfForkDoesNotWaitForAThreadOfItsParent) {
+TEST(RunTrace, ForkedChild_DoesNotWaitForParentThreads) {
     TracedRun it;
     std::atomic<bool> done = false;
     std::thread busy([&] {
@@ -294,7 +294,7 @@ TEST(RunTrace, AChildOfForkDoesNotWaitForAThreadOfItsParent) {
     busy.join();
 }
 
-TEST(SpanHold, IsBoundedByNumberAndBytes) {
+TEST(SpanHold, NumberAndBytes_AreBounded) {
     for (const std::size_t bytes : {std::size_t{0}, std::size_t{1} << 20U}) {
         std::vector<std::string> notices;
         const auto losses = std::make_shared<LossReport>(
@@ -322,7 +322,7 @@ TEST(SpanHold, IsBoundedByNumberAndBytes) {
     }
 }
 
-TEST(RunTable, FindsWhatWasAddedUntilItIsRemoved) {
+TEST(RunTable, AddedRun_IsFoundUntilRemoved) {
     RunTable<int> table;
     for (const std::string id :
          {"", "a", "12345678", "run-1", "b24f2a2c796944fe8f41200e1d32489c"}) {
@@ -335,7 +335,7 @@ TEST(RunTable, FindsWhatWasAddedUntilItIsRemoved) {
     }
 }
 
-TEST(RunTable, FindsTheRunsThatAreNotRemoved) {
+TEST(RunTable, RemainingRuns_AreFound) {
     RunTable<int> table;
     for (int i = 0; i < 1000; ++i) {
         const std::string id = "run-" + std::to_string(i);
@@ -349,7 +349,7 @@ TEST(RunTable, FindsTheRunsThatAreNotRemoved) {
     EXPECT_EQ(table.find("run-998"), nullptr);
 }
 
-TEST(RunTable, ALaterRunWithTheSameIdReplacesTheEarlierOne) {
+TEST(RunTable, SameId_ReplacesTheEarlierRun) {
     RunTable<int> table;
     const auto other = std::make_shared<int>(0);
     table.add("a", other);

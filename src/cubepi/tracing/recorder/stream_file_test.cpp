@@ -42,7 +42,7 @@ protected:
         [this](const Notice& notice) { notices.push_back(notice.code); });
 };
 
-TEST_F(StreamWriting, LinesAreInTheirFilesAfterAFlush) {
+TEST_F(StreamWriting, Flush_WritesLinesToTheirFiles) {
     StreamWriter writer(directory.path() / "a" / "b", losses);
     EXPECT_TRUE(writer.flush(0ms));
     const auto one = writer.open("one");
@@ -64,7 +64,7 @@ TEST_F(StreamWriting, LinesAreInTheirFilesAfterAFlush) {
     EXPECT_EQ(lost(), 0u);
 }
 
-TEST_F(StreamWriting, CloseWritesWhatWaitsAndDropsLaterLines) {
+TEST_F(StreamWriting, Close_WritesPendingAndDropsLaterLines) {
     StreamWriter writer(directory.path(), losses);
     const auto file = writer.open("one");
     std::vector<std::thread> threads;
@@ -81,7 +81,7 @@ TEST_F(StreamWriting, CloseWritesWhatWaitsAndDropsLaterLines) {
     EXPECT_EQ(lost(), 1u);
 }
 
-TEST_F(StreamWriting, APipeThatNoProcessReadsAndAFullDiskCostLinesOnly) {
+TEST_F(StreamWriting, UnreadPipeAndFullDisk_OnlyLoseLines) {
     ASSERT_EQ(::mkfifo((directory.path() / "pipe").c_str(), 0600), 0);
     std::filesystem::create_symlink("/dev/full", directory.path() / "full");
     StreamWriter writer(directory.path(), losses);
@@ -97,7 +97,7 @@ TEST_F(StreamWriting, APipeThatNoProcessReadsAndAFullDiskCostLinesOnly) {
     EXPECT_EQ(notices, (std::vector<std::string>{"stream_file_failed", "recording_incomplete"}));
 }
 
-TEST_F(StreamWriting, AChildOfForkDropsLinesAndDoesNotWait) {
+TEST_F(StreamWriting, ForkedChild_DropsLinesWithoutWaiting) {
     std::optional<StreamWriter> writer(std::in_place, directory.path(), losses);
     const auto file = writer->open("one");
     writer->write(file, "parent\n");
@@ -119,7 +119,7 @@ TEST_F(StreamWriting, AChildOfForkDropsLinesAndDoesNotWait) {
     EXPECT_EQ(text_of(directory.path() / "one"), "parent\nagain\n");
 }
 
-TEST_F(StreamWriting, ALineThatIsLargerThanTheQueueIsDropped) {
+TEST_F(StreamWriting, LineLargerThanQueue_IsDropped) {
     StreamWriter writer(directory.path(), losses);
     const auto file = writer.open("one");
     writer.write(file, std::string(StreamWriter::max_waiting_bytes + 1, 'x'));
