@@ -80,6 +80,11 @@ Task<std::optional<BeforeToolCallResult>> ask_user(std::shared_ptr<HitlChannel> 
     co_return result;
 }
 
+/// Returns true for the tools that only bring something to the user: a question, and a typed answer.
+bool has_no_effect(std::string_view tool) {
+    return tool == "ask_user" || tool == "structured_output";
+}
+
 constexpr std::string_view cannot_ask =
     "the call needs the user's approval, and the user cannot be asked here";
 
@@ -119,7 +124,7 @@ ConfirmToolCallMiddleware::ConfirmToolCallMiddleware(std::shared_ptr<HitlChannel
 Task<std::optional<BeforeToolCallResult>> ConfirmToolCallMiddleware::before_tool_call(
     BeforeToolCallContext& call) {
     const auto& tools = options_.tools;
-    bool asks = true;
+    bool asks = !has_no_effect(call.tool_call.name.str());
     if (!tools.empty()) {
         asks = std::find(tools.begin(), tools.end(), call.tool_call.name.str()) != tools.end();
     } else if (options_.needs_approval) {

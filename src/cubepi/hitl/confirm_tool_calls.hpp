@@ -49,7 +49,7 @@ private:
 struct ConfirmToolCallOptions {
     /// The names of the tools whose calls need approval. Empty: those for which `needs_approval` returns true.
     std::vector<std::string> tools = {};
-    /// Default: every call.
+    /// Default: every call but those of `ask_user` and of the form of a typed answer, `structured_output`.
     std::function<bool(const BeforeToolCallContext& call)> needs_approval = {};
     /// Returns what to show with a call, such as a preview of its effect.
     std::function<Json(const BeforeToolCallContext& call)> details = {};

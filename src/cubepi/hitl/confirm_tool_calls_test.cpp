@@ -103,6 +103,29 @@ TEST(ConfirmToolCalls, D54_ApprovedCall_RunsAndLeavesATrace) {
     EXPECT_EQ(agent.trace, Json(JsonObject{{"decision", "human_approve"}}));
 }
 
+TEST(ConfirmToolCalls, QuestionsAndTypedAnswers_NeedNoApproval) {
+    for (const char* name : {"ask_user", "structured_output"}) {
+        int ran = 0;
+        const AgentTool counts(name, "", JsonSchema(Json(JsonObject{{"type", "object"}})),
+                               [&](JsonObject, ToolContext&) {
+                                   ++ran;
+                                   return AgentToolResult("ok");
+                               });
+        auto channel = std::make_shared<InMemoryChannel>();
+        FauxProvider faux;
+        faux.set_responses(
+            {faux_assistant_message({AssistantContent(faux_tool_call(name, {}, "c1"))},
+                                    stop_reason::tool_use),
+             "done"});
+        Agent agent({.model = faux.model(),
+                     .tools = {counts},
+                     .middleware = {ConfirmToolCallMiddleware(channel)},
+                     .channel = channel});
+        EXPECT_EQ(run(agent.prompt("hi")).text(), "done");
+        EXPECT_EQ(ran, 1) << name;
+    }
+}
+
 TEST(ConfirmToolCalls, DeniedCall_IsBlockedWithTheReason) {
     Fixture agent;
     agent.prompt(ConfirmToolCallMiddleware(agent.channel),
