@@ -24,6 +24,9 @@ struct TapeCheckpointerOptions {
     TapeContext context = {};
     /// Recorded in the side state of each tape on which a run is claimed. If `id` is empty, nothing is recorded.
     TapeSession session = {};
+    /// The conversation is that of a subagent, whose caller asks its questions: they are stored with the tape, but not
+    /// listed by list_requests().
+    bool nested = false;
 };
 
 /// A checkpointer that stores the memory of a cubepi::Agent on a tape: the thread id is the name of the tape (B21).

@@ -440,7 +440,6 @@ private:
     std::shared_ptr<cubepi::HitlChannel>
         channel_;  ///< of the caller; null if its run cannot be suspended
     AgentTurnPlan plan_;
-    bool is_removed_ = false;                ///< nothing of it is kept
     std::vector<cubepi::HitlRequest> open_;  ///< the questions of its last turn
 };
 
@@ -472,7 +471,7 @@ Subagent::Subagent(std::shared_ptr<BuiltinCore> core, TurnState& parent,
         plan_.session_id = session_id + "/agent/" + args_.session;
     } else if (channel_) {
         plan_.session_id = session_id + "/call/" + caller_.call_key();
-        is_removed_ = true;
+        plan_.is_removed = true;
     } else {
         plan_.session_id = "temp/" + core_->runtime().ids->next();
     }
@@ -512,7 +511,7 @@ Task<AgentToolResult> Subagent::turn(std::optional<GivenAnswer> answer) {
     AgentToolResult result = co_await answer_of(turn);
     open_.clear();
     if (const auto open = state.service<OpenQuestions>()) open_ = open->requests;
-    if (is_removed_ && open_.empty()) {
+    if (plan_.is_removed && open_.empty()) {
         const Tape tape = co_await core_->tape(plan_.session_id, state);
         if (const auto running = parent_.service<RunningTurn>())
             running->ended_tapes.push_back(tape.name());
@@ -547,19 +546,20 @@ Task<AgentToolResult> Subagent::run() {
         cubepi::HitlRequest request = open_.front();
         Task<GivenAnswer> asking = ask(std::move(request));
         cubepi::Outcome<GivenAnswer> answered = co_await cubepi::outcome_of(std::move(asking));
+        const std::exception_ptr failure = answered.failure();
+        if (answered.cancelled()) answered.rethrow();
         std::optional<GivenAnswer> answer;
-        if (answered) {
+        if (!failure) {
             answer = std::move(answered).value();
         } else {
-            if (answered.cancelled()) answered.rethrow();
             // The question was cancelled, or its time is over: the run that waits for it is closed.
             answer.emplace();
             answer->action = AnswerAction::abandon;
         }
         result = co_await turn(std::move(answer));
-        if (!answered)
+        if (failure)
             co_return AgentToolResult::error("the sub-agent has ended: " +
-                                             cubepi::exception_text(answered.failure()));
+                                             cubepi::exception_text(failure));
     }
     co_return result;
 }

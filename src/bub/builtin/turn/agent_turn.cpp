@@ -195,7 +195,8 @@ std::vector<cubepi::AgentTool> AgentTurn::tools(const std::filesystem::path& dir
 Task<> AgentTurn::remember(cubepi::AgentOptions& options) {
     TapeCheckpointerOptions how;
     how.clock = core_->runtime().clock;
-    if (!is_temporary(plan_.session_id)) {
+    how.nested = plan_.can_suspend;
+    if (!is_temporary(plan_.session_id) && !plan_.is_removed) {
         how.session.id = plan_.session_id;
         how.session.workspace = core_->workspace_of(state_).string();
     }

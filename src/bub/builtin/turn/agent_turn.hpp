@@ -43,6 +43,8 @@ struct AgentTurnPlan {
     JsonObject asker = {};
     /// Of a subagent: its run can be suspended, because the caller asks its questions.
     bool can_suspend = false;
+    /// Of a subagent: its conversation is removed when its result is on the tape of the parent.
+    bool is_removed = false;
 };
 
 /// The part of a turn's agent that is needed to summarize its conversation.

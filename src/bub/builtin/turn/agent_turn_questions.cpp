@@ -132,7 +132,8 @@ void AgentTurn::add_questions(cubepi::AgentOptions& options) {
         return;
     }
     cubepi::CheckpointedChannelOptions how;
-    how.default_timeout = core_->options().questions->timeout;
+    // The time of a subagent's question is that of the request of its caller.
+    if (!plan_.is_subagent) how.default_timeout = core_->options().questions->timeout;
     how.clock = core_->runtime().clock;
     how.extra[asker_key] = std::move(asker);
     auto channel = std::make_shared<cubepi::CheckpointedChannel>(options.checkpointer,

@@ -45,6 +45,7 @@ Task<void> TapeCheckpointer::save_pending_request(std::string thread_id, std::st
     JsonObject one;
     one["run_id"] = run_id;
     one["request"] = to_json(request);
+    if (state->options.nested) one["nested"] = true;
     const std::string question_id = request.question_id;
     std::function<Json(JsonObject&)> edit = [=](JsonObject& side_state) {
         JsonArray& pending = SideState::edit(side_state, "pending");

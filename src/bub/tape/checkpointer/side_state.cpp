@@ -219,6 +219,11 @@ bool is_expired(const Json& element) {
     return one && flag_member(*one, "expired");
 }
 
+bool is_nested(const Json& element) {
+    const JsonObject* one = element.if_object();
+    return one && flag_member(*one, "nested");
+}
+
 bool is_request(const Json& element, const std::string& run_id, const std::string& question_id) {
     const JsonObject* request = request_of(element);
     return request && is_of_run(element, run_id) &&
@@ -229,7 +234,8 @@ std::vector<cubepi::QuestionEntry> pending_requests(const std::string& tape,
                                                     const JsonObject& state) {
     std::vector<cubepi::QuestionEntry> entries;
     for (const Json& element : SideState(state).list("pending")) {
-        if (!is_expired(element)) entries.push_back(read_request(tape, element));
+        if (!is_expired(element) && !is_nested(element))
+            entries.push_back(read_request(tape, element));
     }
     return entries;
 }

@@ -75,7 +75,7 @@ void check_claim(const JsonObject& state, const std::string& tape, const std::st
 void check_claims(const JsonObject& state, const std::string& tape,
                   const std::vector<TapeClaim>& claims);
 
-// The requests are in the list "pending", with elements {"run_id", "request", "expired"}.
+// The requests are in the list "pending", with elements {"run_id", "request", "expired", "nested"}.
 
 /// Reads an element of the list. An unreadable one has `damage`, and its ids and times as far as they can be read.
 cubepi::QuestionEntry read_request(const std::string& tape, const Json& element);
@@ -84,9 +84,11 @@ cubepi::QuestionEntry read_request(const std::string& tape, const Json& element)
                                         const std::string& file);
 /// Returns true if QuestionStore::expire_due() has expired the request.
 bool is_expired(const Json& element);
+/// Returns true if the caller of a subagent asks the request; see TapeCheckpointerOptions::nested.
+bool is_nested(const Json& element);
 bool is_request(const Json& element, const std::string& run_id, const std::string& question_id);
 
-/// Returns the requests that have not expired.
+/// Returns the requests that wait for a user: neither expired nor nested ones.
 std::vector<cubepi::QuestionEntry> pending_requests(const std::string& tape,
                                                     const JsonObject& state);
 

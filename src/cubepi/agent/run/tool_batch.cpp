@@ -163,10 +163,12 @@ Task<void> ToolBatch::mark_started(std::size_t first, std::size_t end) {
     for (std::size_t i = first; i < end; ++i) {
         const Call& call = calls_[i];
         if (call.state != State::ready) continue;
+        // The body may begin again: the approval of the call is used until its result is stored.
+        if (call.tool->replay_policy == ReplayPolicy::idempotent) continue;
         const std::string& id = call.call().id.str();
         for (std::string& question : questions->answered_for(id))
             start.question_ids.push_back(std::move(question));
-        if (call.tool->replay_policy == ReplayPolicy::never) start.tool_call_ids.push_back(id);
+        start.tool_call_ids.push_back(id);
     }
     if (start.question_ids.empty()) co_return;
     start.run_id = core_.run_id().str();
