@@ -85,6 +85,20 @@ TEST_F(Subagents, D85_DeniedCallInRun_IsNotExecuted) {
     EXPECT_EQ(server.requests().size(), 4u);
 }
 
+TEST_F(Subagents, D85_QuestionOfRun_IsAnsweredInTheChat) {
+    ModelServer server(answers());
+    const boost::json::value question = start(server);
+    Terminal chat(home, {"chat", "-s", "s1", "--provider", "openai", "--base-url", server.url(),
+                         "-m", "local"});
+    ASSERT_TRUE(chat.expect("creates new.txt")) << chat.shown();
+    ASSERT_TRUE(chat.expect("[e]dit")) << chat.shown();
+    chat.type("y\r");
+    ASSERT_TRUE(chat.expect_on_screen("All done.")) << chat.shown();
+    EXPECT_TRUE(is_written());
+    chat.type("\x04");
+    EXPECT_EQ(chat.wait(), 0) << chat.shown();
+}
+
 TEST_F(Subagents, D85_CallInChat_IsAskedInTheChat) {
     ModelServer server(answers());
     Terminal chat(home,

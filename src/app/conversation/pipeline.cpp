@@ -92,9 +92,7 @@ bub::BuiltinOptions Pipeline::builtin_options(const Parts& parts) {
             "cubepi tape show -n 0 --session " + cubepi::detail::quote_shell_word(plan_.name);
     }
     options.configure = [this](AgentOptions& agent, const bub::TurnContext& turn) {
-        // The run that an answer continues has its requests in the store.
-        const bool continues = turn.message && bub::given_answer(*turn.message);
-        plan_.equip(agent, plan_.suspends || continues);
+        plan_.equip(agent, plan_.suspends || turn.stores_requests);
     };
     options.on_agent = [this](const std::shared_ptr<Agent>& agent, const bub::TurnContext&) {
         agent_ = agent;

@@ -26,6 +26,9 @@ struct TurnContext {
     const std::filesystem::path& workspace;
     TurnState& state;
     const Envelope* message = nullptr;  ///< that the turn answers; null for a subagent
+    /// The turn continues a run whose requests are stored, or is one of a subagent whose requests must be: a channel that
+    /// `configure` sets has to store them, too.
+    bool stores_requests = false;
 };
 
 namespace detail {

@@ -307,6 +307,70 @@ TEST_F(Questions, D85_AnswerAfterRestart_SubagentContinues) {
     EXPECT_EQ(removed, (std::vector<std::string>{"/tmp/a", "/tmp/b"}));
 }
 
+TEST_F(Questions, D85_SameCallTwice_IsAskedTwice) {
+    add({to_subagent(), removal(), removal()});
+    const TurnResult first = say("Clean up");
+    const TurnResult second = say(",approve " + id_of(first));
+    ASSERT_EQ(kinds(second), std::vector<std::string>{"question"}) << "an approval is used once";
+    EXPECT_NE(id_of(first), id_of(second));
+    EXPECT_EQ(removed.size(), 1u);
+    restart({"removed it twice", "All clean."});
+    EXPECT_EQ(say(",approve " + id_of(second)).model_output, "All clean.");
+    EXPECT_EQ(removed.size(), 2u);
+}
+
+TEST_F(Questions, D85_ParentIsAbandoned_NamedSubagentGetsTheNextPrompt) {
+    std::string asked;
+    add({to_subagent("research"), removal(), to_subagent("research"),
+         cubepi::FauxStep([&asked](const cubepi::ModelRequest& request) {
+             asked = request.messages.back().text();
+             return faux_assistant_message("new work");
+         }),
+         "Done."});
+    const TurnResult first = say("Clean up");
+    (void)say(",abandon " + id_of(first));
+    EXPECT_EQ(say("Once more").model_output, "Done.");
+    EXPECT_EQ(asked, "clean up");
+    EXPECT_TRUE(removed.empty());
+}
+
+TEST_F(Questions, D85_NameInUse_OtherCallIsAnError) {
+    cubepi::ContentList<cubepi::AssistantContent> both;
+    for (const char* id : {"c1", "c2"}) {
+        both.emplace_back(
+            faux_tool_call("subagent", {{"prompt", "clean up"}, {"session", "research"}}, id));
+    }
+    std::vector<std::string> told;
+    add({faux_assistant_message(std::move(both), cubepi::stop_reason::tool_use), removal(),
+         "removed it", cubepi::FauxStep([&told](const cubepi::ModelRequest& request) {
+             for (const cubepi::Message& one : request.messages) {
+                 if (one.tool_result()) told.push_back(one.text());
+             }
+             return faux_assistant_message("Done.");
+         })});
+    const TurnResult asked = say("Clean up");
+    ASSERT_EQ(kinds(asked), std::vector<std::string>{"question"});
+    EXPECT_EQ(say(",approve " + id_of(asked)).model_output, "Done.");
+    ASSERT_EQ(told.size(), 2u);
+    const bool first_ran = told[0] == "removed it";
+    EXPECT_EQ(told[first_ran ? 0 : 1], "removed it");
+    EXPECT_NE(told[first_ran ? 1 : 0].find("in use"), std::string::npos) << told[first_ran ? 1 : 0];
+    EXPECT_EQ(removed.size(), 1u);
+}
+
+TEST_F(Questions, D85_SubagentEndsBesideWaitingOne_LeavesNoTape) {
+    cubepi::ContentList<cubepi::AssistantContent> both;
+    for (const char* id : {"c1", "c2"})
+        both.emplace_back(faux_tool_call("subagent", {{"prompt", "clean up"}}, id));
+    add({faux_assistant_message(std::move(both), cubepi::stop_reason::tool_use), removal(),
+         "nothing to do", "removed it", "Done."});
+    const TurnResult asked = say("Clean up");
+    ASSERT_EQ(kinds(asked), std::vector<std::string>{"question"});
+    EXPECT_EQ(say(",approve " + id_of(asked)).model_output, "Done.");
+    const auto store = cubepi::run(framework->tape_store());
+    EXPECT_EQ(cubepi::run(store->all_tapes()).size(), 1u);
+}
+
 TEST_F(Questions, D85_SubagentIsDenied_ItGetsTheReason) {
     std::string told;
     add({to_subagent(), removal(), cubepi::FauxStep([&told](const cubepi::ModelRequest& request) {

@@ -28,9 +28,10 @@ struct AgentRun::State {
     Work work;
     PromptOptions options;
     AsyncQueue<AgentEvent> events{1};
-    std::size_t pushed = 0;     // events that entered the queue
-    std::size_t requested = 0;  // calls of next()
-    AsyncEvent request;         // set by the next call of next()
+    std::size_t pushed = 0;   // events that entered the queue
+    std::size_t taken = 0;    // events that next() has returned
+    std::size_t handled = 0;  // of these; the caller has requested the one after them
+    AsyncEvent request;       // set by the next call of next()
     Subscription subscription;
     std::optional<BackgroundScope> scope;
     std::optional<RunResult> result;
@@ -59,7 +60,7 @@ bool is_last(const AgentEvent& event) noexcept {
 
 /// Waits until the event `number` was handled: the caller has requested the one after it.
 Task<void> wait_until_handled(std::shared_ptr<AgentRun::State> state, std::size_t number) {
-    while (state->requested <= number) {
+    while (state->handled < number) {
         state->request.reset();
         co_await state->request.wait();
     }
@@ -172,10 +173,11 @@ AgentRun::~AgentRun() {
 Task<std::optional<AgentEvent>> AgentRun::next() {
     const std::shared_ptr<State> state = state_;
     if (!state) refuse_moved_run();
-    ++state->requested;
+    state->handled = state->taken;
     state->request.set();
     cubepi::start(state, co_await this_executor);
     std::optional<AgentEvent> event = co_await state->events.next();
+    if (event) ++state->taken;
     if (!event && state->failure) std::rethrow_exception(state->failure);
     co_return event;
 }

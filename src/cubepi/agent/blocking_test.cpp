@@ -82,6 +82,51 @@ TEST(Blocking, BreakAtToolStart_ToolDoesNotRun) {
     EXPECT_TRUE(is_legal_transcript(agent.state().messages));
 }
 
+/// Reads an event, and gives up if none arrives.
+Task<> try_read(AgentRun& pulled) {
+    const std::stop_source given_up;
+    const auto give_up = [&given_up]() -> Task<> {
+        for (int i = 0; i < 10; ++i) co_await yield_now();
+        given_up.request_stop();
+    };
+    const auto both = [&](TaskScope& scope) -> Task<> {
+        scope.spawn(give_up());
+        Task<std::optional<AgentEvent>> reading = pulled.next();
+        const Outcome<std::optional<AgentEvent>> event =
+            co_await outcome_of(cancel_on(given_up.get_token(), std::move(reading)));
+        EXPECT_FALSE(event.ok());
+        co_await scope.join();
+    };
+    co_await with_task_scope(both);
+}
+
+TEST(PulledRun, CancelledReads_DoNotLetTheRunGoAhead) {
+    AsyncEvent finish;
+    const auto waits = tool<EchoArgs>("echo", "Waits.", [&](EchoArgs) -> Task<std::string> {
+        co_await finish.wait();
+        co_return "ok";
+    });
+    std::size_t emitted = 0;
+    FauxProvider faux;
+    faux.set_responses({calling({echo_call("x")}), "Hello there."});
+    Agent agent({.model = faux.model(), .tools = {waits}});
+    agent.subscribe([&](const AgentEvent&) { ++emitted; });
+    const auto work = [&]() -> Task<> {
+        AgentRun pulled = agent.start("Hi");
+        for (;;) {
+            const std::optional<AgentEvent> event = co_await pulled.next();
+            if (event->type() == AgentEventType::tool_execution_start) break;
+        }
+        for (int i = 0; i < 10; ++i) co_await try_read(pulled);
+        const std::size_t before = emitted;
+        finish.set();
+        for (int i = 0; i < 50; ++i) co_await yield_now();
+        EXPECT_EQ(emitted, before + 1);
+        (void)co_await pulled.result();
+    };
+    run(work());
+}
+
 TEST(Blocking, LoopHandlesEvent_RunWaits) {
     std::size_t asked = 0;
     FauxProvider faux;

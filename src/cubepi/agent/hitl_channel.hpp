@@ -94,6 +94,8 @@ struct HitlOptions {
     std::optional<std::chrono::nanoseconds> timeout = {};
     /// For confirm(): the tool call to which the question belongs; it becomes the question id.
     std::optional<std::string> tool_call_id = {};
+    /// The id of the question, for one that is passed on from another channel. Empty: the channel derives it (D61).
+    std::string question_id = {};
     /// Stored with the request as HitlRequest::extra.
     JsonObject extra = {};
     /// The tool call in whose body the question is asked; ToolContext::channel() sets it. Not a part of the question id.

@@ -81,8 +81,9 @@ Task<std::optional<BeforeToolCallResult>> ask_user(std::shared_ptr<HitlChannel> 
 }
 
 /// Returns true for the tools that only bring something to the user: a question, and a typed answer.
-bool has_no_effect(std::string_view tool) {
-    return tool == "ask_user" || tool == "structured_output";
+bool has_no_effect(const AgentTool& tool) {
+    return tool.risk_level == ToolRisk::read_only &&
+           (tool.name == "ask_user" || tool.name == "structured_output");
 }
 
 constexpr std::string_view cannot_ask =
@@ -124,7 +125,7 @@ ConfirmToolCallMiddleware::ConfirmToolCallMiddleware(std::shared_ptr<HitlChannel
 Task<std::optional<BeforeToolCallResult>> ConfirmToolCallMiddleware::before_tool_call(
     BeforeToolCallContext& call) {
     const auto& tools = options_.tools;
-    bool asks = !has_no_effect(call.tool_call.name.str());
+    bool asks = !has_no_effect(call.tool);
     if (!tools.empty()) {
         asks = std::find(tools.begin(), tools.end(), call.tool_call.name.str()) != tools.end();
     } else if (options_.needs_approval) {

@@ -106,11 +106,12 @@ TEST(ConfirmToolCalls, D54_ApprovedCall_RunsAndLeavesATrace) {
 TEST(ConfirmToolCalls, QuestionsAndTypedAnswers_NeedNoApproval) {
     for (const char* name : {"ask_user", "structured_output"}) {
         int ran = 0;
-        const AgentTool counts(name, "", JsonSchema(Json(JsonObject{{"type", "object"}})),
-                               [&](JsonObject, ToolContext&) {
-                                   ++ran;
-                                   return AgentToolResult("ok");
-                               });
+        AgentTool counts(name, "", JsonSchema(Json(JsonObject{{"type", "object"}})),
+                         [&](JsonObject, ToolContext&) {
+                             ++ran;
+                             return AgentToolResult("ok");
+                         });
+        counts.risk_level = ToolRisk::read_only;
         auto channel = std::make_shared<InMemoryChannel>();
         FauxProvider faux;
         faux.set_responses(
@@ -275,6 +276,44 @@ ToolResultMessage ask(std::optional<Json> answer) {
     const RunResult result =
         testing::run_advancing(*clock, prompt_and_answer(agent, channel, std::move(answer)));
     return *result.new_messages[2].tool_result();
+}
+
+/// Reads the events one by one, and answers after more than the time limit of tools.
+Task<RunResult> read_and_answer(Agent& agent, std::shared_ptr<InMemoryChannel> channel,
+                                std::shared_ptr<testing::ManualClock> clock) {
+    AgentRun agent_run = agent.start("hi");
+    for (;;) {
+        const std::optional<AgentEvent> event = co_await agent_run.next();
+        if (!event) break;
+        if (event->type() != AgentEventType::hitl_request) continue;
+        for (int i = 0; i < 20; ++i) co_await yield_now();
+        clock->advance(30min);
+        for (int i = 0; i < 20; ++i) co_await yield_now();
+        const std::string id = channel->pending().front().question_id;
+        Json answer(JsonObject{{"color", "teal"}});
+        co_await channel->answer(id, std::move(answer));
+    }
+    co_return co_await agent_run.result();
+}
+
+TEST(AskUserTool, D64_ReaderAnswersBetweenEvents_TimeLimitStandsStill) {
+    auto clock = std::make_shared<testing::ManualClock>();
+    InMemoryChannelOptions options;
+    options.clock = clock;
+    auto channel = std::make_shared<InMemoryChannel>(options);
+    JsonObject question{{"key", "color"}, {"prompt", "Which?"}};
+    FauxProvider faux;
+    faux.set_responses({faux_assistant_message(
+                            faux_tool_call("ask_user", {{"questions", JsonArray{question}}}, "c1"),
+                            stop_reason::tool_use),
+                        "done"});
+    Agent agent({.model = faux.model(),
+                 .tools = {ask_user_tool(channel)},
+                 .channel = channel,
+                 .runtime = std::make_shared<const Runtime>(Runtime().with_clock(clock))});
+    const RunResult result = run(read_and_answer(agent, channel, clock));
+    EXPECT_FALSE(result.new_messages[2].tool_result()->is_error) << result.new_messages[2].text();
+    EXPECT_EQ(result.text(), "done");
 }
 
 TEST(AskUserTool, Answers_AreTheResult) {

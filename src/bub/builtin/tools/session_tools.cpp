@@ -422,15 +422,19 @@ std::shared_ptr<cubepi::HitlChannel> durable_channel(const cubepi::ToolContext& 
 /// the tool begins again after a restart, its turns are found on the tape of the subagent.
 class Subagent {
 public:
-    /// `parent` and `caller` must outlive the object.
+    /// `parent` and `caller` must outlive the object. Throws Error(busy) if another call of the turn uses the conversation.
     Subagent(std::shared_ptr<BuiltinCore> core, TurnState& parent, const std::string& session_id,
              SubagentArgs args, const cubepi::ToolContext& caller);
+    Subagent(const Subagent&) = delete;
+    Subagent& operator=(const Subagent&) = delete;
+    ~Subagent();
 
     Task<AgentToolResult> run();
 
 private:
     TurnState child_state() const;
     Task<AgentToolResult> turn(std::optional<GivenAnswer> answer);
+    Task<> note_questions(const TurnState& state);
     Task<GivenAnswer> ask(cubepi::HitlRequest request);
 
     std::shared_ptr<BuiltinCore> core_;
@@ -440,7 +444,10 @@ private:
     std::shared_ptr<cubepi::HitlChannel>
         channel_;  ///< of the caller; null if its run cannot be suspended
     AgentTurnPlan plan_;
+    std::shared_ptr<RunningTurn> running_;   ///< of the caller; null if it has none
     std::vector<cubepi::HitlRequest> open_;  ///< the questions of its last turn
+    std::string asking_message_;             ///< the id of the message whose calls ask them
+    bool unread_ = false;                    ///< they are older than the prompt of that turn
 };
 
 Subagent::Subagent(std::shared_ptr<BuiltinCore> core, TurnState& parent,
@@ -450,17 +457,17 @@ Subagent::Subagent(std::shared_ptr<BuiltinCore> core, TurnState& parent,
       parent_(parent),
       args_(std::move(args)),
       caller_(caller),
-      channel_(durable_channel(caller)) {
-    const std::shared_ptr<RunningTurn> running = parent.service<RunningTurn>();
+      channel_(durable_channel(caller)),
+      running_(parent.service<RunningTurn>()) {
     plan_.is_subagent = true;
     plan_.caller = &caller_;
-    if (running) {
-        plan_.policy = running->policy;
-        plan_.asker = running->asker;
+    if (running_) {
+        plan_.policy = running_->policy;
+        plan_.asker = running_->asker;
     }
     if (args_.session == "inherit" || args_.session == session_id) {
         plan_.session_id = session_id;
-        if (running) plan_.inherits = running->fork;
+        if (running_) plan_.inherits = running_->fork;
         if (!plan_.inherits) {
             throw cubepi::Error(
                 ErrorCode::invalid_state,
@@ -487,6 +494,15 @@ Subagent::Subagent(std::shared_ptr<BuiltinCore> core, TurnState& parent,
         for (const std::string& name : *args_.allowed_skills)
             plan_.allowed_skills->insert(cubepi::detail::lower_case(name));
     }
+    if (running_ && !plan_.inherits && !running_->agents.insert(plan_.session_id).second) {
+        throw cubepi::Error(ErrorCode::busy,
+                            "the conversation '" + args_.session +
+                                "' is in use by another call; make one call after the other");
+    }
+}
+
+Subagent::~Subagent() {
+    if (running_ && !plan_.inherits) running_->agents.erase(plan_.session_id);
 }
 
 TurnState Subagent::child_state() const {
@@ -509,25 +525,44 @@ Task<AgentToolResult> Subagent::turn(std::optional<GivenAnswer> answer) {
     Prompt prompt = plan.answer ? Prompt() : prompt_of(args_);
     AgentTurn turn(core_, std::move(prompt), std::move(plan), state);
     AgentToolResult result = co_await answer_of(turn);
-    open_.clear();
-    if (const auto open = state.service<OpenQuestions>()) open_ = open->requests;
-    if (plan_.is_removed && open_.empty()) {
-        const Tape tape = co_await core_->tape(plan_.session_id, state);
-        if (const auto running = parent_.service<RunningTurn>())
-            running->ended_tapes.push_back(tape.name());
-    }
+    co_await note_questions(state);
     co_return result;
 }
 
-/// Asks a question of the subagent on the channel of the caller.
+/// Notes the questions with which a turn has ended. `state` is that of the turn.
+Task<> Subagent::note_questions(const TurnState& state) {
+    open_.clear();
+    unread_ = false;
+    const std::shared_ptr<OpenQuestions> open = state.service<OpenQuestions>();
+    if (!open && !plan_.is_removed) co_return;
+    const Tape tape = co_await core_->tape(plan_.session_id, state);
+    if (!open) {
+        if (running_) running_->ended_tapes.push_back(tape.name());
+        co_return;
+    }
+    open_ = open->requests;
+    unread_ = open->unread;
+    std::shared_ptr<TapeStore> store = co_await core_->store();
+    TapeCheckpointer memory(std::move(store));
+    const std::optional<cubepi::CheckpointData> stored = co_await memory.load(tape.name());
+    if (!stored) co_return;
+    for (const cubepi::Message& message : stored->messages) {
+        const cubepi::AssistantMessage* const answer = message.assistant();
+        if (answer && answer->has_tool_calls()) asking_message_ = message.id();
+    }
+}
+
+/// Asks a question of the subagent on the channel of the caller. Its id there names the message of the subagent, too: an id
+/// that the endpoint repeats, or a question that is asked again, is another question (D83).
 Task<GivenAnswer> Subagent::ask(cubepi::HitlRequest request) {
     GivenAnswer given;
     given.question_id = request.question_id;
     cubepi::HitlOptions options;
     options.extra = request.extra;
     options.extra["agent"] = "subagent";
+    options.question_id = caller_.call_key() + "/" + asking_message_ + "/" + request.question_id;
     if (auto* approve = std::get_if<cubepi::ApproveRequest>(&request.payload)) {
-        approve->tool_call_id = caller_.call_key() + "/" + approve->tool_call_id;
+        approve->tool_call_id = options.question_id;
         JsonObject* const details = approve->details.if_object();
         Json* const question = details ? details->if_contains("question") : nullptr;
         if (question && question->is_string())
@@ -542,6 +577,14 @@ Task<GivenAnswer> Subagent::ask(cubepi::HitlRequest request) {
 Task<AgentToolResult> Subagent::run() {
     if (prompt_of(args_).empty()) co_return AgentToolResult::error("the prompt is empty");
     AgentToolResult result = co_await turn(std::nullopt);
+    if (unread_) {
+        // A call that was abandoned has left its questions in this conversation.
+        GivenAnswer close;
+        close.action = AnswerAction::abandon;
+        std::optional<GivenAnswer> closing(std::move(close));
+        (void)co_await turn(std::move(closing));
+        result = co_await turn(std::nullopt);
+    }
     while (!open_.empty()) {
         cubepi::HitlRequest request = open_.front();
         Task<GivenAnswer> asking = ask(std::move(request));

@@ -247,7 +247,8 @@ Task<> AgentTurn::start_agent() {
     options.limits.max_turns = chosen.max_steps;
     options.reasoning = reasoning_of(state_);
     options.runtime = core_->framework().runtime();
-    const TurnContext occasion{plan_.session_id, directory, state_, plan_.message};
+    const TurnContext occasion{plan_.session_id, directory, state_, plan_.message,
+                               plan_.answer.has_value() || plan_.can_suspend};
     co_await remember(options);
     const std::shared_ptr<cubepi::Checkpointer> memory = options.checkpointer;
     const std::string thread_id = options.thread_id;
@@ -375,8 +376,8 @@ Task<> AgentTurn::close() {
     } else {
         core_->keep_shells(plan_.session_id, std::move(shells_));
         co_await fork->merge(status_);
-        if (running && status_ != TurnStatus::suspended)
-            co_await remove_tapes(std::move(running->ended_tapes));
+        // Also of a turn that is suspended: the results of calls that have ended are on the tape.
+        if (running) co_await remove_tapes(std::move(running->ended_tapes));
     }
 }
 

@@ -177,6 +177,8 @@ struct RunningTurn {
     JsonObject asker = {};
     /// The tapes of subagents that have ended. Their conversation is kept until the result is on the tape of the turn.
     std::vector<std::string> ended_tapes = {};
+    /// The sessions of subagents that run.
+    std::set<std::string> agents = {};
 };
 
 /// Returns the operations on a session as tools for the model and as comma commands.

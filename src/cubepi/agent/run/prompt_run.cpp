@@ -35,6 +35,20 @@ RunParts parts_of(Agent::Impl& impl, const PromptScope* prompt) {
     return parts;
 }
 
+/// Returns true if the store has refused a claim, so that it cannot have it.
+bool is_refusal(const std::exception_ptr& failure) {
+    if (!failure) return false;
+    try {
+        std::rethrow_exception(failure);
+    } catch (const RunAlreadyClaimedError&) {
+        return true;
+    } catch (const RunAlreadyCompletedError&) {
+        return true;
+    } catch (...) {
+        return false;
+    }
+}
+
 /// The lease of a claim, which is the default of stores.
 constexpr std::chrono::seconds lease(60);
 constexpr std::chrono::seconds renewal_interval(20);
@@ -314,7 +328,9 @@ Task<ClaimResult> LeaseRenewer::claim(ClaimKind kind) {
     may_hold_ = true;
     auto call = [this, kind] { return store_.claim_run(thread_id_, run_id_, owner_, kind); };
     Task<ClaimResult> claiming = store_call("claim the run", thread_id_, std::move(call));
-    ClaimResult result = co_await std::move(claiming);
+    Outcome<ClaimResult> claimed = co_await outcome_of(std::move(claiming));
+    if (is_refusal(claimed.failure())) may_hold_ = false;
+    ClaimResult result = std::move(claimed).value();
     renewals_.emplace(executor, [](const std::exception_ptr&) {});
     timer_ = clock_.timer(executor);
     renew_after(renewal_interval);

@@ -45,6 +45,7 @@ Task<> RunQuestions::begin_request(HitlRequest request, std::string asking_call)
     waiting_count_.store(waiting_.size());
     core_.invalidate_timestamp();
     if (waiting_.size() == 1 && on_waiting) on_waiting(true);
+    if (on_change) on_change();
     HitlRequestEvent event;
     event.request = std::move(request);
     co_await tell(std::move(event));
@@ -113,6 +114,11 @@ Task<> RunQuestions::withdraw_detached() {
     for (const HitlRequest& request : detached_) ids.push_back(request.question_id);
     if (!ids.empty()) core_.parts().log->settle_with_next(std::move(ids));
     co_await core_.close_open_calls();
+}
+
+bool RunQuestions::asks(std::string_view tool_call_id) const noexcept {
+    return std::any_of(waiting_.begin(), waiting_.end(),
+                       [&](const Waiting& one) { return one.call == tool_call_id; });
 }
 
 bool RunQuestions::waits(std::string_view tool_call_id) const noexcept {

@@ -44,6 +44,9 @@ public:
 
     /// Requests without a tool call of their own, which are made from now on, belong to this call. Empty: to none.
     void set_asking_call(std::string_view tool_call_id) { asking_call_ = tool_call_id; }
+    /// Returns true if a request of this call has begun: its time limit stands still.
+    bool asks(std::string_view tool_call_id) const noexcept;
+    /// Returns true if its listeners have received such a request, so that the run may be suspended.
     bool waits(std::string_view tool_call_id) const noexcept;
     bool any_waits() const noexcept { return !waiting_.empty(); }
     std::vector<HitlRequest> waiting() const;

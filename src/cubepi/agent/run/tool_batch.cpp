@@ -135,7 +135,7 @@ void ToolBatch::on_question_change() {
     const RunQuestions& questions = *core_.questions();
     for (Call& call : calls_) {
         if (call.state != State::running || !call.limit) continue;
-        if (questions.waits(call.call().id.str())) {
+        if (questions.asks(call.call().id.str())) {
             call.limit->pause();
         } else {
             call.limit->resume();

@@ -310,6 +310,7 @@ void RequestTable::restart_ids() {
 }
 
 std::string QuestionIds::next(const HitlPayload& payload, const HitlOptions& options) {
+    if (!options.question_id.empty()) return options.question_id;
     if (const auto* approve = std::get_if<ApproveRequest>(&payload)) return approve->tool_call_id;
     const auto* confirm = std::get_if<ConfirmRequest>(&payload);
     if (confirm && options.tool_call_id) return *options.tool_call_id;

@@ -406,12 +406,15 @@ int CurlTransfer::on_connected(void* self, char*, char*, int, int local_port) no
 /// request was sent. The server may have executed it then, so that only the caller may repeat it (D15, D91). The request is
 /// only started again if its method is safe, or if no byte of it was written.
 bool CurlTransfer::may_start() noexcept {
-    if (!std::exchange(started_, true)) return true;
-    const std::string& method = plan_.request.method;
-    if (method == "GET" || method == "HEAD") return true;
+    // Includes what was written to a proxy before.
     long written = 0;
     curl_easy_getinfo(easy_, CURLINFO_REQUEST_SIZE, &written);
-    return written == 0;
+    if (!std::exchange(started_, true)) {
+        written_before_ = written;
+        return true;
+    }
+    const std::string& method = plan_.request.method;
+    return method == "GET" || method == "HEAD" || written == written_before_;
 }
 
 // ---- the engine's side

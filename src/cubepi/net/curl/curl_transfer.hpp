@@ -113,6 +113,7 @@ private:
     std::atomic<std::size_t> sent_{0};
     int connection_ = 0;
     bool started_ = false;  ///< libcurl has begun to send the request
+    long written_before_ = 0;
     std::size_t header_bytes_ = 0;
     std::size_t received_ = 0;
     std::exception_ptr own_failure_;  ///< why a callback of this class ended the transfer
