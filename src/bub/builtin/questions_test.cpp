@@ -319,7 +319,7 @@ TEST_F(Questions, D85_SameCallTwice_IsAskedTwice) {
     EXPECT_EQ(removed.size(), 2u);
 }
 
-TEST_F(Questions, D85_ParentIsAbandoned_NamedSubagentGetsTheNextPrompt) {
+TEST_F(Questions, D85_ParentAbandoned_NamedSubagentGetsNextPrompt) {
     std::string asked;
     add({to_subagent("research"), removal(), to_subagent("research"),
          cubepi::FauxStep([&asked](const cubepi::ModelRequest& request) {
@@ -358,7 +358,7 @@ TEST_F(Questions, D85_NameInUse_OtherCallIsAnError) {
     EXPECT_EQ(removed.size(), 1u);
 }
 
-TEST_F(Questions, D85_SubagentEndsBesideWaitingOne_LeavesNoTape) {
+TEST_F(Questions, D85_SubagentEndsWhileOtherWaits_LeavesNoTape) {
     cubepi::ContentList<cubepi::AssistantContent> both;
     for (const char* id : {"c1", "c2"})
         both.emplace_back(faux_tool_call("subagent", {{"prompt", "clean up"}}, id));

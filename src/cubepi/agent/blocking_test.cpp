@@ -82,7 +82,7 @@ TEST(Blocking, BreakAtToolStart_ToolDoesNotRun) {
     EXPECT_TRUE(is_legal_transcript(agent.state().messages));
 }
 
-/// Reads an event, and gives up if none arrives.
+/// Reads an event until none arrives for some time.
 Task<> try_read(AgentRun& pulled) {
     const std::stop_source given_up;
     const auto give_up = [&given_up]() -> Task<> {
@@ -100,7 +100,7 @@ Task<> try_read(AgentRun& pulled) {
     co_await with_task_scope(both);
 }
 
-TEST(PulledRun, CancelledReads_DoNotLetTheRunGoAhead) {
+TEST(PulledRun, CancelledReads_RunDoesNotGoAhead) {
     AsyncEvent finish;
     const auto waits = tool<EchoArgs>("echo", "Waits.", [&](EchoArgs) -> Task<std::string> {
         co_await finish.wait();
