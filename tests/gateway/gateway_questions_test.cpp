@@ -25,6 +25,12 @@ using bub::telegram::FakeMessage;
 constexpr const char* writes_a_file =
     R"({"tokens_per_second": 100000, "answers": [{"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": "c1",
         "name": "write", "arguments": {"path": "new.txt", "content": "hello\n"}}]}, "Done."]})";
+constexpr const char* has_a_file_written =
+    R"({"tokens_per_second": 100000, "answers": [{"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": "c1",
+        "name": "subagent", "arguments": {"prompt": "write it"}}]}, {"stop_reason": "tool_use", "content": [{"type": "tool_call",
+        "id": "c1", "name": "write", "arguments": {"path": "new.txt", "content": "hello\n"}}]}]})";
+constexpr const char* continues_twice =
+    R"({"tokens_per_second": 100000, "answers": ["written", "Done."]})";
 constexpr const char* continues = R"({"tokens_per_second": 100000, "answers": ["Done."]})";
 
 HttpReply post(std::uint16_t port, JsonObject message) {
@@ -189,6 +195,26 @@ TEST_F(TelegramQuestionsTest, B25_ButtonAfterKill_AnswersOnlyForAuthorizedUsers)
     (void)wait_for(group, "Done.");
     EXPECT_TRUE(wrote(home));
     wait_for_label(question, 0, "\u2705 Approved");
+}
+
+TEST_F(TelegramQuestionsTest, D85_SubagentAcrossKill_NeedsApproval) {
+    FakeMessage question;
+    {
+        const std::unique_ptr<GatewayProcess> gateway = start(has_a_file_written);
+        say(group, "/write@cubepi_bot the file");
+        const FakeMessage start_question = wait_for(group, "subagent");
+        press(olga, start_question, 0);
+        question = wait_for(group, "new.txt");
+        EXPECT_FALSE(wrote(home));
+        gateway->kill();
+    }
+    const std::unique_ptr<GatewayProcess> gateway = start(continues_twice);
+    press(ann, question, 0);
+    (void)wait_for(group, "You may not answer this question");
+    EXPECT_FALSE(wrote(home));
+    press(olga, question, 0);
+    (void)wait_for(group, "Done.");
+    EXPECT_TRUE(wrote(home));
 }
 
 TEST_F(TelegramQuestionsTest, FormAcrossKill_IsAnsweredByButtons) {

@@ -83,6 +83,19 @@ TEST(BrokenArguments, D84_CutHandOff_LeavesTheConversation) {
     EXPECT_NE(last_result(server.bodies()[1]).find("arrived cut off"), std::string::npos);
 }
 
+TEST(BrokenArguments, D84_CutCallOfSubagent_IsNotExecuted) {
+    const Home home;
+    fill(home);
+    ModelServer server({chat_answer("", {{"subagent", R"({"prompt":"list it"})"}}),
+                        chat_answer("", {{"list", R"({"path":"su)"}}), chat_answer("second"),
+                        chat_answer("third")});
+    const Piped run = run_at(home, server, {"--yes", "hello"});
+    EXPECT_EQ(run.status, 0) << run.err;
+    ASSERT_EQ(server.requests().size(), 4u) << run.err;
+    const std::string result = last_result(server.bodies()[2]);
+    EXPECT_NE(result.find("arrived cut off"), std::string::npos) << result;
+}
+
 TEST(LostAnswers, D91_ReusedConnectionCloses_OnlyTheRetryPolicyRepeats) {
     const Home home;
     fill(home);
