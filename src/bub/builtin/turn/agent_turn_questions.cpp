@@ -107,13 +107,13 @@ cubepi::ApprovalPolicy AgentTurn::approval_policy(const JsonObject& asker) const
 }
 
 void AgentTurn::add_questions(cubepi::AgentOptions& options) {
-    if (!core_->options().questions) return;
     if (options.channel) {
         // Of `configure`, which has a policy of its own. A channel that waits in this process belongs to the run of the
         // parent, and its host shows the requests of both.
         if (plan_.is_subagent && !options.channel->is_durable()) options.channel = nullptr;
         return;
     }
+    if (!core_->options().questions) return;
     JsonObject asker;
     if (plan_.is_subagent) {
         asker = plan_.asker;
