@@ -96,5 +96,152 @@ TEST(ServerWords, D87_FirstPromptDoesNotFit_IsExplained) {
     EXPECT_NE(run.err.find("larger context window"), std::string::npos) << run.err;
 }
 
+// Finish reasons.
+
+void expect_incomplete(const Piped& run, const std::string& word) {
+    EXPECT_EQ(run.status, 6) << word << run.err;
+    EXPECT_EQ(run.out, "The three causes are\n") << word;
+    EXPECT_NE(run.err.find("the answer is incomplete"), std::string::npos) << run.err;
+    EXPECT_NE(run.err.find(word), std::string::npos) << run.err;
+}
+
+TEST(ServerWords, D87_UnknownFinishReason_IsIncomplete) {
+    for (const char* word :
+         {"abort", "aborted", "error", "network_error", "MAX_TOKENS", "SAFETY", "unknown",
+          "insufficient_system_resource", "model_context_window_exceeded", "pause"}) {
+        const Home home;
+        ModelServer server({chat_answer("The three causes are", {}, word)});
+        const Piped run = run_at(home, server, {"hello"});
+        expect_incomplete(run, word);
+        EXPECT_EQ(server.requests().size(), 1u);
+    }
+}
+
+TEST(ServerWords, D87_KnownFinishReason_IsSuccess) {
+    for (const char* word : {"stop", "eos", "eos_token", "STOP", "COMPLETE", "end_turn",
+                             "stop_sequence", "eosFound"}) {
+        const Home home;
+        ModelServer server({chat_answer("Hello.", {}, word)});
+        const Piped run = run_at(home, server, {"hello"});
+        EXPECT_EQ(run.status, 0) << word << run.err;
+        EXPECT_EQ(run.out, "Hello.\n");
+        EXPECT_EQ(run.err, "") << word;
+    }
+}
+
+TEST(ServerWords, D87_HostileFinishReason_IsBoundedAndEscaped) {
+    const Home home;
+    ModelServer server({chat_answer("The three causes are", {},
+                                    "x\x1b[2J\ncubepi: all is well" + std::string(5'000, 'y'))});
+    const Piped run = run_at(home, server, {"hello"});
+    expect_incomplete(run, "'x?[2J?cubepi: all is well");
+    EXPECT_EQ(run.err.find('\x1b'), std::string::npos);
+    EXPECT_LT(run.err.size(), 500u);
+}
+
+TEST(ServerWords, D87_IncompleteAnswerOfSubagent_IsReportedToParent) {
+    const Home home;
+    ModelServer server({chat_answer("", {{"subagent", R"({"prompt":"list it"})"}}),
+                        chat_answer("The three causes are", {}, "abort"), chat_answer("Done.")});
+    const Piped run = run_at(home, server, {"--yes", "hello"});
+    EXPECT_EQ(run.status, 0) << run.err;
+    ASSERT_EQ(server.requests().size(), 3u) << run.err;
+    EXPECT_NE(server.requests()[2].find("[Error: the answer is incomplete: the server ended it"),
+              std::string::npos)
+        << server.requests()[2];
+}
+
+/// `cubepi run` with the Messages API or the Responses API of the server.
+Piped run_with(const Home& home, const ModelServer& server, const std::string& provider) {
+    std::string url = server.url();
+    if (provider == "anthropic") url.resize(url.size() - 3);
+    return run_piped(home, {"run", "--provider", provider, "--base-url", url, "-m", "local", "go"});
+}
+
+std::string anthropic_answer(const std::string& blocks, const std::string& reason) {
+    return "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"m\","
+           "\"type\":\"message\",\"role\":\"assistant\",\"model\":\"m\",\"content\":[]}}\n\n" +
+           blocks +
+           "event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":"
+           "{\"stop_reason\":\"" +
+           reason +
+           "\"}}\n\n"
+           "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n";
+}
+
+std::string block(int index, const std::string& content) {
+    const std::string number = std::to_string(index);
+    return "event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":" +
+           number + ",\"content_block\":" + content +
+           "}\n\nevent: content_block_stop\ndata: {\"type\":\"content_block_stop\",\"index\":" +
+           number + "}\n\n";
+}
+
+const std::string text_block = R"({"type":"text","text":"The three causes are"})";
+const std::string search_block =
+    R"({"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{"query":"x"}})";
+
+TEST(ServerWords, D87_MessagesApiReasons_AreIncomplete) {
+    for (const char* word :
+         {"max_tokens", "refusal", "model_context_window_exceeded", "aborted", "new_reason"}) {
+        const Home home;
+        ModelServer server({anthropic_answer(block(0, text_block), word)});
+        // The library's own word for max_tokens is `length`.
+        const std::string reported = word == std::string("max_tokens") ? "length" : word;
+        expect_incomplete(run_with(home, server, "anthropic"), reported);
+    }
+}
+
+TEST(ServerWords, D87_PausedAnswer_IsSentBackUnchanged) {
+    const Home home;
+    const std::string blocks = block(0, text_block) + block(1, search_block);
+    ModelServer server(
+        {anthropic_answer(blocks, "pause_turn"), anthropic_answer(blocks, "pause_turn"),
+         anthropic_answer(block(0, R"({"type":"text","text":"rain."})"), "end_turn")});
+    const Piped run = run_with(home, server, "anthropic");
+    EXPECT_EQ(run.status, 0) << run.err;
+    EXPECT_NE(run.out.find("rain."), std::string::npos) << run.out;
+    ASSERT_EQ(server.requests().size(), 3u);
+    const boost::json::array content{boost::json::parse(text_block),
+                                     boost::json::parse(search_block)};
+    for (const boost::json::value& body : {server.bodies()[1], server.bodies()[2]}) {
+        const boost::json::object last = body.at("messages").as_array().back().as_object();
+        EXPECT_EQ(last.at("role"), "assistant");
+        EXPECT_EQ(last.at("content"), boost::json::value(content));
+    }
+}
+
+TEST(ServerWords, D87_PausedForever_EndsAtTheTurnLimit) {
+    const Home home;
+    ModelServer server({anthropic_answer(block(0, search_block), "pause_turn")});
+    std::string url = server.url();
+    url.resize(url.size() - 3);
+    const Piped run = run_piped(home, {"run", "--provider", "anthropic", "--base-url", url, "-m",
+                                       "local", "--max-turns", "3", "go"});
+    EXPECT_NE(run.status, 0);
+    EXPECT_NE(run.err.find("max_turns"), std::string::npos) << run.err;
+    EXPECT_EQ(server.requests().size(), 3u);
+}
+
+TEST(ServerWords, D87_ResponsesApiStatus_IsIncomplete) {
+    const std::string item =
+        R"({"type":"message","id":"i","role":"assistant","status":"completed","content":[{"type":"output_text","text":"The three causes are"}]})";
+    const std::pair<const char*, const char*> cases[] = {
+        {R"("status":"incomplete","incomplete_details":{"reason":"content_filter"})",
+         "content_filter"},
+        {R"("status":"incomplete","incomplete_details":{"reason":"max_output_tokens"})", "length"},
+        {R"("status":"incomplete","incomplete_details":{"reason":"new_reason"})", "new_reason"},
+        {R"("status":"suspended")", "suspended"},
+    };
+    for (const auto& [members, word] : cases) {
+        const Home home;
+        ModelServer server(
+            {"event: response.completed\ndata: {\"type\":\"response.completed\",\"response\":{"
+             "\"id\":\"r\",\"object\":\"response\",\"output\":[" +
+             item + "]," + members + "}}\n\n"});
+        expect_incomplete(run_with(home, server, "openai-responses"), word);
+    }
+}
+
 }  // namespace
 }  // namespace cubepi::joint_tests

@@ -206,10 +206,17 @@ EnvelopeBatch render(RenderOutboundCall& call) {
         outputs.push_back(unread_notice(call, *open));
         return EnvelopeBatch(std::move(outputs));
     }
+    const auto finish = call.state.service<detail::TurnFinish>();
     if (!open || !call.model_output.empty()) {
         outputs.push_back(
             answer_to(call, call.model_output,
                       call.message.kind.value_or(std::string(envelope_kind::normal))));
+        if (finish) outputs.back().rest[finish_key] = cubepi::to_string(finish->end);
+    }
+    if (finish && !finish->problem.empty()) {
+        std::string problem = finish->problem + ".";
+        problem.front() = 'T';
+        outputs.push_back(answer_to(call, std::move(problem), std::string(envelope_kind::error)));
     }
     if (open) {
         for (const cubepi::HitlRequest& request : open->requests) {

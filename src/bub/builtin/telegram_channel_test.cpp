@@ -257,6 +257,22 @@ TEST_F(TelegramBot, Message_IsAnswered) {
     EXPECT_EQ(warnings, "");
 }
 
+TEST_F(TelegramBot, D87_AnswerThatIsNotComplete_IsReported) {
+    add({cubepi::faux_assistant_message("", "stop"),
+         cubepi::faux_assistant_message("Half", "abort")});
+    serve([](TelegramBot& t) -> Task<> {
+        t.api.say(7, "Hi");
+        (void)co_await t.shown(7, "an empty answer");
+        t.api.say(7, "Again");
+        (void)co_await t.shown(7, "'abort'");
+        co_await t.manager->idle();
+    });
+    const std::vector<std::string> shown = api.texts(7);
+    ASSERT_EQ(shown.size(), 3u) << state_of(7);
+    EXPECT_EQ(shown[1], "Half");
+    EXPECT_EQ(warnings, "");
+}
+
 TEST_F(TelegramBot, AnswerShownDuringGeneration_IsNotDoubled) {
     shows_progress = true;
     add({"one", "two", "three", "four", "five"});

@@ -6,6 +6,7 @@
 
 #include <cubepi/core/support/message_log.hpp>
 #include <cubepi/core/support/trimmed.hpp>
+#include <cubepi/provider/answer_end.hpp>
 #include <cubepi/provider/wire/answer_size.hpp>
 #include <cubepi/schema/partial_json.hpp>
 
@@ -315,7 +316,7 @@ AssistantMessage MessageAssembler::final_message(OpenCalls open_calls) const {
 
 StreamEvent MessageAssembler::done(std::string_view stop_reason) {
     AssistantMessage message = final_message(OpenCalls::keep);
-    message.stop_reason = stop_reason::shared(stop_reason);
+    message.stop_reason = stop_reason::shared(detail::server_stop_reason(stop_reason));
     return finish(StreamEventType::done, std::move(message));
 }
 

@@ -310,6 +310,7 @@ Task<> AgentTurn::finish() {
     report(result);
     if (plan_.inherits) made_ = result.new_messages;
     if (result) {
+        finish_answer(result.new_messages);
         status_ = TurnStatus::ok;
         over_ = true;
         co_return;
@@ -338,6 +339,24 @@ Task<> AgentTurn::finish() {
     if (const auto* reached = dynamic_cast<const cubepi::LimitReachedError*>(&failure))
         data["limit"] = reached->limit();
     push(event_kind::error, std::move(data), nullptr);
+}
+
+/// Reports an answer that is not complete (D87): to the parent of a subagent, or with the outputs of the turn.
+void AgentTurn::finish_answer(const cubepi::MessageList& messages) {
+    const cubepi::AssistantMessage* answer = nullptr;
+    for (const cubepi::Message& message : messages) {
+        if (message.assistant()) answer = message.assistant();
+    }
+    if (!answer) return;
+    TurnFinish finish{cubepi::answer_end(*answer), cubepi::answer_end_text(*answer)};
+    if (!plan_.is_subagent) {
+        state_.replace(std::make_shared<TurnFinish>(std::move(finish)));
+    } else if (!finish.problem.empty()) {
+        JsonObject data;
+        data["kind"] = "provider";
+        data["message"] = std::move(finish.problem);
+        push(event_kind::error, std::move(data), nullptr);
+    }
 }
 
 /// Appends the messages of a turn that inherits after those of its outer turn.

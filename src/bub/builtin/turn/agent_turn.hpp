@@ -14,6 +14,7 @@
 #include <bub/tape/tape_checkpointer.hpp>
 #include <bub/tape/turn_transaction.hpp>
 #include <cubepi/hitl/confirm_tool_calls.hpp>
+#include <cubepi/provider/answer_end.hpp>
 #include <cubepi/tracing/meter.hpp>
 #include <cubepi/tracing/tracer.hpp>
 
@@ -91,6 +92,7 @@ private:
     std::vector<cubepi::AgentTool> tools(const std::filesystem::path& directory);
     Task<std::string> system_prompt();
     Task<> finish();
+    void finish_answer(const cubepi::MessageList& messages);
     // Questions to the user (agent_turn_questions.cpp).
     bool asks_user() const;
     cubepi::ApprovalPolicy approval_policy(const JsonObject& asker) const;
@@ -179,6 +181,12 @@ struct RunningTurn {
     std::vector<std::string> ended_tapes = {};
     /// The sessions of subagents that run.
     std::set<std::string> agents = {};
+};
+
+/// How the last answer of a turn ended, as a service of its TurnState, for the outputs of the turn.
+struct TurnFinish {
+    cubepi::AnswerEnd end = cubepi::AnswerEnd::complete;
+    std::string problem = {};  ///< describes an answer that is not complete
 };
 
 /// Returns the operations on a session as tools for the model and as comma commands.

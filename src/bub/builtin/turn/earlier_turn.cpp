@@ -8,10 +8,16 @@
 #include <bub/tape/tape_context.hpp>
 #include <cubepi/core/message.hpp>
 #include <cubepi/core/support/json_member.hpp>
+#include <cubepi/provider/answer_end.hpp>
 
 namespace bub::detail {
 
 namespace {
+
+/// Returns whether the run that made the answer ended with it.
+bool ends_run(const cubepi::AssistantMessage& answer) {
+    return !answer.has_tool_calls() && !cubepi::is_paused(answer);
+}
 
 bool is_broken_off(const cubepi::AssistantMessage& answer) {
     return answer.stop_reason == cubepi::stop_reason::error ||
@@ -73,7 +79,7 @@ void read_answers(EarlierTurn& turn, const cubepi::MessageList& messages,
         }
         if (!runs.contains(message.run_id().str())) continue;
         const cubepi::AssistantMessage* answer = message.assistant();
-        turn.answered = answer && !answer->has_tool_calls() && !is_broken_off(*answer);
+        turn.answered = answer && ends_run(*answer) && !is_broken_off(*answer);
         if (!answer || is_broken_off(*answer)) continue;
         if (std::string text = answer->text(); !text.empty()) turn.texts.push_back(std::move(text));
     }
@@ -147,7 +153,7 @@ Task<std::optional<EarlierAnswer>> find_earlier_answer(Tape tape, std::string in
     const Tail tail = co_await read_tail(store, tape.name(), entry->id);
     for (const cubepi::Message& message : tail.messages) {
         const cubepi::AssistantMessage* answer = message.assistant();
-        found->finished = answer && !answer->has_tool_calls() && !is_broken_off(*answer);
+        found->finished = answer && ends_run(*answer) && !is_broken_off(*answer);
         if (!answer || is_broken_off(*answer)) continue;
         if (std::string text = answer->text(); !text.empty())
             found->texts.push_back(std::move(text));

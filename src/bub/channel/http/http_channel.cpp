@@ -34,6 +34,7 @@ JsonObject result_of(const HttpExchange& exchange) {
         error["message"] = exchange.error();
         result["error"] = std::move(error);
     }
+    if (!exchange.finish().empty()) result["finish"] = exchange.finish();
     result["outputs"] = exchange.outputs();
     return result;
 }

@@ -96,6 +96,7 @@ void HttpExchange::begin() {
     outputs_.clear();
     text_.clear();
     error_.clear();
+    finish_.clear();
     done_ = false;
 }
 
@@ -121,6 +122,8 @@ void HttpExchange::add_output(const Envelope& message) {
     output["text"] = message.content_text();
     if (const Json* question = message.rest.if_contains(question_key))
         output["question"] = *question;
+    if (const Json* finish = message.rest.if_contains(finish_key); finish && finish->is_string())
+        finish_ = finish->get_string();
     if (message.context.contains("resent")) output["resent"] = true;
     outputs_.push_back(std::move(output));
     changed_.pulse();

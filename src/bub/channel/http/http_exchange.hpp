@@ -57,6 +57,8 @@ public:
     const std::string& error() const noexcept { return error_; }
     const std::optional<Refusal>& refusal() const noexcept { return refusal_; }
     const JsonArray& outputs() const noexcept { return outputs_; }
+    /// How the model's answer ended (finish_key); empty: no answer of a model.
+    const std::string& finish() const noexcept { return finish_; }
     void add_output(const Envelope& message);
     /// Adds streamed text for the client; omits it if more than `limit` bytes wait.
     void add_text(std::string_view text, std::size_t limit);
@@ -74,6 +76,7 @@ private:
     JsonArray outputs_;
     std::string text_;
     std::string error_;
+    std::string finish_;
     std::optional<Refusal> refusal_;
     bool done_ = false;
     cubepi::AsyncEvent changed_;

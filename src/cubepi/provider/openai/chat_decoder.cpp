@@ -364,7 +364,8 @@ void OpenAIChatDecoder::apply(EventQueue& out) {
     if (!chunk.model.empty()) note_details();
     // A last chunk with the whole message repeats what was streamed.
     if (!chunk.whole || !assembler_.has_content()) add_content(out);
-    if (chunk.finish_reason.empty()) return;
+    // DashScope sends the text "null" for an answer that continues.
+    if (chunk.finish_reason.empty() || chunk.finish_reason == "null") return;
     if (!finished_ || reason_ == stop_reason::stop) {
         reason_ = stop_reason_of(chunk.finish_reason);
         assembler_.details().finish_reason = chunk.finish_reason;

@@ -562,6 +562,8 @@ void OpenAIResponsesDecoder::end(const OpenAIResponsesEvent& event, EventQueue& 
     if (event.type == "response.incomplete" || event.status == "incomplete") {
         const std::string_view why = event.incomplete_reason;
         reason_ = why.empty() || why == "max_output_tokens" ? stop_reason::length : why;
+    } else if (!event.status.empty() && event.status != "completed") {
+        reason_ = event.status;
     }
     finished_ = true;
 }
