@@ -18,6 +18,7 @@ struct SentCall {
     std::string name;
     std::string arguments;
     std::string id = "call_0";
+    boost::json::object members = {};  ///< further members of the call
 };
 
 /// The body of an answer of the Chat Completions API.
@@ -26,12 +27,14 @@ inline std::string chat_answer(const std::string& text, const std::vector<SentCa
     boost::json::object delta;
     if (!text.empty()) delta["content"] = text;
     boost::json::array sent;
-    for (const SentCall& call : calls)
-        sent.push_back(boost::json::object{
-            {"index", sent.size()},
-            {"id", call.id},
-            {"type", "function"},
-            {"function", boost::json::object{{"name", call.name}, {"arguments", call.arguments}}}});
+    for (const SentCall& call : calls) {
+        boost::json::object made = call.members;
+        made["index"] = sent.size();
+        made["id"] = call.id;
+        made["type"] = "function";
+        made["function"] = boost::json::object{{"name", call.name}, {"arguments", call.arguments}};
+        sent.push_back(std::move(made));
+    }
     if (!sent.empty()) delta["tool_calls"] = std::move(sent);
     if (finish_reason.empty()) finish_reason = calls.empty() ? "stop" : "tool_calls";
     const auto event = [](boost::json::object delta_of, boost::json::value reason) {
@@ -46,7 +49,15 @@ inline std::string chat_answer(const std::string& text, const std::vector<SentCa
            "data: [DONE]\n\n";
 }
 
-/// A model server on a port of 127.0.0.1: the N-th request gets the N-th answer, and the last one repeats.
+/// An answer with an error status, for a ModelServer.
+inline std::string refused(int status, const std::string& body) {
+    return "HTTP/1.1 " + std::to_string(status) +
+           " Refused\r\nContent-Type: application/json\r\nContent-Length: " +
+           std::to_string(body.size()) + "\r\n\r\n" + body;
+}
+
+/// A model server on a port of 127.0.0.1: the N-th request gets the N-th answer, and the last one repeats. An answer is a body,
+/// or a whole response that begins with "HTTP/1.1 ".
 class ModelServer {
 public:
     explicit ModelServer(std::vector<std::string> answers)
@@ -58,9 +69,10 @@ public:
                       (void)record(request);
                       return;
                   }
-                  const std::string answer = record(request);
-                  if (!connection.send(wire::ok(answer, "Content-Type: text/event-stream\r\n")))
-                      return;
+                  std::string answer = record(request);
+                  if (!answer.starts_with("HTTP/1.1 "))
+                      answer = wire::ok(answer, "Content-Type: text/event-stream\r\n");
+                  if (!connection.send(answer)) return;
               }
           }) {}
 
