@@ -18,6 +18,7 @@ struct SentCall {
     std::string name;
     std::string arguments;
     std::string id = "call_0";
+    boost::json::object members = {};  ///< further members of the call
 };
 
 /// The body of an answer of the Chat Completions API.
@@ -26,12 +27,14 @@ inline std::string chat_answer(const std::string& text, const std::vector<SentCa
     boost::json::object delta;
     if (!text.empty()) delta["content"] = text;
     boost::json::array sent;
-    for (const SentCall& call : calls)
-        sent.push_back(boost::json::object{
-            {"index", sent.size()},
-            {"id", call.id},
-            {"type", "function"},
-            {"function", boost::json::object{{"name", call.name}, {"arguments", call.arguments}}}});
+    for (const SentCall& call : calls) {
+        boost::json::object made = call.members;
+        made["index"] = sent.size();
+        made["id"] = call.id;
+        made["type"] = "function";
+        made["function"] = boost::json::object{{"name", call.name}, {"arguments", call.arguments}};
+        sent.push_back(std::move(made));
+    }
     if (!sent.empty()) delta["tool_calls"] = std::move(sent);
     if (finish_reason.empty()) finish_reason = calls.empty() ? "stop" : "tool_calls";
     const auto event = [](boost::json::object delta_of, boost::json::value reason) {

@@ -7,6 +7,7 @@
 #include <cubepi/core/support/message_log.hpp>
 #include <cubepi/core/support/trimmed.hpp>
 #include <cubepi/provider/answer_end.hpp>
+#include <cubepi/provider/capability.hpp>
 #include <cubepi/provider/wire/answer_size.hpp>
 #include <cubepi/schema/partial_json.hpp>
 
@@ -272,6 +273,15 @@ StreamEvent MessageAssembler::toolcall_end(std::int32_t index) {
 void MessageAssembler::rename_call(std::int32_t index, SharedString name) {
     ToolCall call = open_call(index);
     call.name = tool_call_name(std::move(name));
+    replace(index, std::move(call));
+}
+
+void MessageAssembler::extend_call(std::int32_t index, std::string_view key,
+                                   const JsonObject& members) {
+    ToolCall call = open_call(index);
+    Json& all = call.extra[key];
+    if (!all.is_object()) all = JsonObject();
+    deep_merge(all.get_object(), members);
     replace(index, std::move(call));
 }
 
