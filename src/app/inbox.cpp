@@ -240,6 +240,7 @@ Task<int> answer_question(CommandLine line) {
     const HitlRequest& request = require_answerable(question);
     std::string text = cancels ? ",abandon" : answer_command(line.inbox, request);
     line.conversation.session = question.session.name;
+    if (cancels) line.conversation.model.offline = true;  // no model is called
     const int ended = co_await run_message(std::move(line), std::move(text), true);
     co_return ended;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <limits>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -59,7 +60,10 @@ public:
                       return;
                   }
                   const std::string answer = record(request);
-                  if (!connection.send(wire::ok(answer, "Content-Type: text/event-stream\r\n")))
+                  const bool known = requests().size() <= known_requests;
+                  if (!connection.send(
+                          known ? wire::ok(answer, "Content-Type: text/event-stream\r\n")
+                                : unknown_model()))
                       return;
               }
           }) {}
@@ -79,8 +83,16 @@ public:
 
     /// Closes each connection after it has read a second request on it, without an answer.
     std::atomic<bool> closes_reused = false;
+    /// After so many requests, the model is not known any more.
+    std::atomic<std::size_t> known_requests = std::numeric_limits<std::size_t>::max();
 
 private:
+    static std::string unknown_model() {
+        const std::string body =
+            R"({"error":{"code":"model_not_found","message":"The model does not exist"}})";
+        return "HTTP/1.1 404 Not Found\r\nContent-Type: application/json\r\nContent-Length: " +
+               std::to_string(body.size()) + "\r\n\r\n" + body;
+    }
     std::string record(const std::string& request) {
         const std::lock_guard lock(mutex_);
         requests_.push_back(request);

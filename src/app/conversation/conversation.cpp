@@ -109,7 +109,7 @@ Task<> Conversation::show_open_questions() {
     const std::vector<HitlRequest> open = co_await open_questions();
     if (open.empty()) co_return;
     renderer_.problem("session '" + plan().name + "' waits for an answer." +
-                      ways_to_answer(open, plan().name));
+                      ways_to_answer(open, plan().name, plan().models->flags_to_continue()));
 }
 
 Task<std::optional<bub::Envelope>> Conversation::ask_open_question() {

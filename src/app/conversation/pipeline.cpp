@@ -77,6 +77,13 @@ bub::BuiltinOptions Pipeline::builtin_options(const Parts& parts) {
     options.find_model = [models = plan_.models](const std::string& id) {
         return models->find(id);
     };
+    options.describe_endpoint = [models = plan_.models](const AssistantMessage& answer) {
+        return models->describe(answer);
+    };
+    options.model_at_endpoint = [models = plan_.models](const JsonObject& endpoint,
+                                                        const std::string& id) {
+        return models->continue_at(endpoint, id);
+    };
     options.list_models = [models = plan_.models] { return models->list(); };
     options.choose_model = [models = plan_.models](std::string id, bool force) {
         return models->choose(std::move(id), force);
@@ -235,7 +242,7 @@ Failure Pipeline::unread(const std::vector<HitlRequest>& requests) const {
     failure.exit_code = exit_waiting;
     failure.text = "session '" + plan_.name +
                    "' waits for an answer, so the message was not read." +
-                   ways_to_answer(requests, plan_.name);
+                   ways_to_answer(requests, plan_.name, plan_.models->flags_to_continue());
     return failure;
 }
 
@@ -252,21 +259,23 @@ Failure Pipeline::waiting(const std::vector<HitlRequest>& requests) const {
     Failure failure;
     failure.exit_code = exit_waiting;
     failure.text = "the run waits for an answer; it is saved as session '" + plan_.name + "'." +
-                   ways_to_answer(requests, plan_.name);
+                   ways_to_answer(requests, plan_.name, plan_.models->flags_to_continue());
     return failure;
 }
 
-std::string ways_to_answer(const std::vector<HitlRequest>& requests, const std::string& session) {
+std::string ways_to_answer(const std::vector<HitlRequest>& requests, const std::string& session,
+                           const std::string& flags) {
+    const std::string place = " --session " + shell_word(session) + flags;
     std::string lines;
     for (const HitlRequest& request : requests) {
         const bool approves = std::holds_alternative<ApproveRequest>(request.payload);
         std::string text = bub::question_summary(request);
         std::replace(text.begin(), text.end(), '\n', ' ');
         lines += "\n  " + text + "\n  To answer: cubepi inbox " +
-                 (approves ? "approve " : "answer ") + request.question_id +
-                 (approves ? "" : " TEXT") + " --session " + shell_word(session);
+                 (approves ? "approve " : "answer ") + shell_word(request.question_id) +
+                 (approves ? "" : " TEXT") + place;
     }
-    return lines + "\n  In a chat: cubepi chat --session " + shell_word(session);
+    return lines + "\n  In a chat: cubepi chat" + place;
 }
 
 Failure Pipeline::explain(const std::exception_ptr& failure) const {
