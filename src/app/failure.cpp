@@ -14,6 +14,7 @@
 
 #include "config/model_choice.hpp"
 #include "config/paths.hpp"
+#include "shell_quoting.hpp"
 #include "terminal/terminal_stream.hpp"
 
 namespace cubepi::app {
@@ -200,7 +201,7 @@ Failure explain_locked(const Error& error) {
     if (path.empty() || is_of_tapes(path))
         return say(exit_storage, std::string("cannot write the session now: ") + error.what());
     return say(exit_storage, "the sessions are locked: another process holds " + path + ".",
-               "Find it: fuser " + path + "; then retry.");
+               "Find it: fuser " + shell_word(path) + "; then retry.");
 }
 
 Failure explain_corrupt(const Error& error) {
@@ -208,9 +209,9 @@ Failure explain_corrupt(const Error& error) {
     if (path.empty() || is_of_tapes(path))
         return say(exit_storage, std::string("cannot read the session: ") + error.what());
     return say(exit_storage, std::string("cannot read the sessions: ") + error.what(),
-               "Keep a copy, then check it: sqlite3 " + path +
-                   " 'PRAGMA integrity_check'; to continue without it: mv " + path + " " + path +
-                   ".bad");
+               "Keep a copy, then check it: sqlite3 " + shell_word(path) +
+                   " 'PRAGMA integrity_check'; to continue without it: mv " + shell_word(path) +
+                   " " + shell_word(path + ".bad"));
 }
 
 Failure explain_full(const Error& error) {
@@ -218,7 +219,7 @@ Failure explain_full(const Error& error) {
     const std::string directory =
         path.empty() ? std::string() : std::filesystem::path(path).parent_path().string();
     return say(exit_storage, std::string("no space to store the conversation: ") + error.what(),
-               "Check the disk: df -h" + (directory.empty() ? "" : " " + directory) +
+               "Check the disk: df -h" + (directory.empty() ? "" : " " + shell_word(directory)) +
                    "\n  Sessions can still be deleted: cubepi sessions delete NAME");
 }
 
@@ -226,7 +227,7 @@ Failure explain_claimed(const Error& error, const FailureContext& context) {
     const auto* claimed = dynamic_cast<const RunAlreadyClaimedError*>(&error);
     if (!claimed || claimed->owner().empty()) return say(exit_storage, error.what());
     const std::string session =
-        context.session.empty() ? "this session" : "session " + context.session;
+        context.session.empty() ? "this session" : "session " + visible(context.session);
     return say(exit_storage,
                session + " is in use: " + claimed->owner() + " is in the middle of an answer.",
                "Wait until it ends and retry, or use another session: --session NAME");
@@ -234,7 +235,7 @@ Failure explain_claimed(const Error& error, const FailureContext& context) {
 
 Failure explain_waiting(const FailureContext& context) {
     const std::string session =
-        context.session.empty() ? "this session" : "session " + context.session;
+        context.session.empty() ? "this session" : "session " + visible(context.session);
     return say(exit_waiting, session + " waits for an answer, so the message was not read.",
                "To see the question and answer it: cubepi inbox");
 }

@@ -42,14 +42,15 @@ Piped run_printed(Home& home, const std::string& text, const std::string& label)
 
 class Continuation : public ::testing::Test {
 protected:
-    Continuation() : a({chat_answer("", {to_shell}), chat_answer("A is done")}), b({chat_answer("B")}) {
+    Continuation()
+        : a({chat_answer("", {to_shell}), chat_answer("A is done")}), b({chat_answer("B")}) {
         home.set("OPENAI_API_KEY", "key");
     }
 
     /// Suspends the session s1 at A, which flags name.
     Piped suspend(std::vector<std::string> more = {}) const {
-        std::vector<std::string> arguments = {"run",          "-s",    "s1", "--provider", "openai",
-                                              "--base-url",   a.url(), "-m", "local",      "private"};
+        std::vector<std::string> arguments = {"run",        "-s",    "s1", "--provider", "openai",
+                                              "--base-url", a.url(), "-m", "local",      "private"};
         arguments.insert(arguments.end(), more.begin(), more.end());
         const Piped run = run_piped(home, std::move(arguments));
         EXPECT_EQ(run.status, 7) << run.err;
@@ -68,7 +69,7 @@ protected:
     }
     bool is_executed() const { return std::filesystem::exists(home.work() / "log.txt"); }
     void expect_refused(const Piped& run) const {
-        EXPECT_NE(run.status, 0) << run.out;
+        EXPECT_EQ(run.status, 3) << run.out;
         EXPECT_NE(run.err.find("--base-url " + a.url()), std::string::npos) << run.err;
         EXPECT_NE(run.err.find("--model local"), std::string::npos) << run.err;
         EXPECT_EQ(b.requests().size(), 0u) << run.err;
@@ -172,23 +173,23 @@ TEST_F(Continuation, D86_RunOfAFallback_ContinuesThere) {
 TEST_F(Continuation, D86_ChatElsewhere_IsRefused) {
     (void)suspend();
     home.set("OPENAI_BASE_URL", b.url());
-    Terminal plain(home, {"chat", "--session", "s1"});
-    EXPECT_NE(plain.wait(), 0);
-    EXPECT_NE(plain.shown().find("--base-url"), std::string::npos) << plain.shown();
-    Terminal chat(home, {"chat", "--session", "s1", "--base-url", b.url(), "-m", "local"});
-    ASSERT_TRUE(chat.expect("[e]dit")) << chat.shown();
-    chat.type("y\r");
-    ASSERT_TRUE(chat.expect("is not sent elsewhere")) << chat.shown();
-    chat.type("\x04");
-    (void)chat.wait();
+    for (const std::vector<std::string>& flags :
+         {std::vector<std::string>{}, std::vector<std::string>{"--base-url", b.url(), "-m", "x"}}) {
+        std::vector<std::string> arguments = {"chat", "--session", "s1"};
+        arguments.insert(arguments.end(), flags.begin(), flags.end());
+        Terminal chat(home, std::move(arguments));
+        EXPECT_EQ(chat.wait(), 3);
+        EXPECT_NE(chat.shown().find("--base-url " + a.url()), std::string::npos) << chat.shown();
+    }
     EXPECT_EQ(b.requests().size(), 0u);
     EXPECT_FALSE(is_executed());
 }
 
 TEST_F(Continuation, D86_Answer_ContinuesAtTheEndpointOnly) {
     ModelServer asks({chat_answer("", {to_ask}), chat_answer("A is done")});
-    EXPECT_EQ(run_piped(home, {"run", "-s", "s1", "--base-url", asks.url(), "-m", "local", "hi"}).status,
-              7);
+    EXPECT_EQ(
+        run_piped(home, {"run", "-s", "s1", "--base-url", asks.url(), "-m", "local", "hi"}).status,
+        7);
     home.set("OPENAI_BASE_URL", b.url());
     EXPECT_NE(inbox({"answer", "red"}).status, 0);
     EXPECT_EQ(b.requests().size(), 0u);
@@ -196,9 +197,10 @@ TEST_F(Continuation, D86_Answer_ContinuesAtTheEndpointOnly) {
 }
 
 TEST_F(Continuation, D86_Subagent_StaysAtTheEndpoint) {
-    ModelServer parent({chat_answer("", {{"subagent", R"({"prompt":"do it"})"}}), chat_answer("child"),
-                        chat_answer("A is done")});
-    EXPECT_EQ(run_piped(home, {"run", "-s", "s1", "--base-url", parent.url(), "-m", "local", "hi"}).status,
+    ModelServer parent({chat_answer("", {{"subagent", R"({"prompt":"do it"})"}}),
+                        chat_answer("child"), chat_answer("A is done")});
+    EXPECT_EQ(run_piped(home, {"run", "-s", "s1", "--base-url", parent.url(), "-m", "local", "hi"})
+                  .status,
               7);
     configure("providers:\n  bee: {base_url: \"" + b.url() + "\", model: m}\n");
     EXPECT_EQ(inbox({"approve", "--base-url", parent.url()}).out, "A is done\n");
@@ -220,14 +222,38 @@ TEST_F(Continuation, D92_HostileCallId_IsQuoted) {
         Home other;
         ModelServer server({chat_answer("", {{to_shell.name, to_shell.arguments, call_id}}),
                             chat_answer("A is done")});
-        const Piped first = run_piped(
-            other, {"run", "-s", "s 1", "--base-url", server.url(), "-m", "local", "hi"});
+        const Piped first =
+            run_piped(other, {"run", "-s", "s 1", "--base-url", server.url(), "-m", "local", "hi"});
         EXPECT_EQ(first.status, 7) << first.err;
         const Piped over = run_printed(other, first.err, "To answer: ");
         EXPECT_EQ(over.out, "A is done\n") << first.err << over.err;
         EXPECT_FALSE(std::filesystem::exists(other.work() / "pwned")) << first.err;
         EXPECT_TRUE(std::filesystem::exists(other.work() / "log.txt")) << first.err;
     }
+}
+
+TEST(PrintedCommands, D92_SuggestedCommand_IsQuoted) {
+    Home home;
+    const std::string word = "a$(touch${IFS}pwned)";
+    Terminal refused(home, {word});
+    EXPECT_NE(refused.wait(), 0);
+    EXPECT_NE(refused.shown().find("cubepi run '" + word + "' or cubepi chat '" + word + "'"),
+              std::string::npos)
+        << refused.shown();
+}
+
+TEST(PrintedCommands, D92_SessionWithLineBreak_IsOneLine) {
+    Home home;
+    ModelServer server({chat_answer("", {to_shell}), chat_answer("A is done")});
+    const std::string name = "s\ntouch pwned";
+    home.set("OPENAI_BASE_URL", server.url());
+    const Piped first = run_piped(home, {"run", "-s", name, "-m", "local", "hi"});
+    EXPECT_NE(first.err.find("New session 's^Jtouch pwned'."), std::string::npos) << first.err;
+    const Piped over = run_printed(home, first.err, "To answer: ");
+    EXPECT_EQ(over.out, "A is done\n") << first.err << over.err;
+    const Piped gone = run_piped(home, {"sessions", "delete", name, "--yes"});
+    EXPECT_NE(gone.err.find("Deleted: s^Jtouch pwned ("), std::string::npos) << gone.err;
+    EXPECT_FALSE(std::filesystem::exists(home.work() / "pwned"));
 }
 
 }  // namespace

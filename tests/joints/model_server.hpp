@@ -61,9 +61,9 @@ public:
                   }
                   const std::string answer = record(request);
                   const bool known = requests().size() <= known_requests;
-                  if (!connection.send(
-                          known ? wire::ok(answer, "Content-Type: text/event-stream\r\n")
-                                : unknown_model()))
+                  if (!connection.send(known
+                                           ? wire::ok(answer, "Content-Type: text/event-stream\r\n")
+                                           : unknown_model()))
                       return;
               }
           }) {}

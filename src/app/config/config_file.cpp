@@ -16,6 +16,7 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/posix_file.hpp>
 
+#include "../shell_quoting.hpp"
 #include "paths.hpp"
 
 namespace cubepi::app {
@@ -314,7 +315,7 @@ ConfigFile read_config(const std::filesystem::path& path) {
 std::string open_key_file_note(const std::filesystem::path& path) {
     return "the configuration file has an API key or a password and is readable by other users: "
            "chmod 600 " +
-           path.string();
+           shell_word(path.string());
 }
 
 JsonObject config_values(const std::filesystem::path& path) {

@@ -143,7 +143,8 @@ void require_key(const Endpoint& endpoint) {
     if (!endpoint.needs_key || !endpoint.api_key.empty()) return;
     throw NoModelError("no model: there is no key for " + endpoint.provider + ", since " +
                        endpoint.key_variable + " is not set.\n  export " + endpoint.key_variable +
-                       "=..., or save one: cubepi onboard --provider " + endpoint.provider);
+                       "=..., or save one: cubepi onboard --provider " +
+                       shell_word(endpoint.provider));
 }
 
 ModelApi model_api(ProviderType type) {
@@ -351,9 +352,9 @@ Endpoint endpoint_to_continue(const ModelSources& sources, const StoredModel& st
     try {
         return resolved_endpoint(sources, stored);
     } catch (const Error&) {
-        throw_elsewhere(sources, stored,
-                        "the configuration does not have this address for provider '" +
-                            stored.provider + "'");
+        throw_elsewhere(
+            sources, stored,
+            "the configuration does not have this address for provider '" + stored.provider + "'");
     }
 }
 
@@ -452,8 +453,7 @@ std::string SessionModel::select(const JsonObject& stored) {
 
 JsonObject SessionModel::describe(const AssistantMessage& answer) {
     suspended_ = endpoint_of_answer(sources_, current_, answer);
-    if (suspended_.address.empty())
-        suspended_ = endpoint_of_answer(sources_, initial_, answer);
+    if (suspended_.address.empty()) suspended_ = endpoint_of_answer(sources_, initial_, answer);
     return suspended_.to_json();
 }
 
@@ -524,7 +524,8 @@ Task<std::string> SessionModel::list() const {
     if (problem.empty()) {
         text = "Models of " + place + ":" + list_text(ids, endpoint.model);
         if (ids.size() > listed_at_once)
-            text += "; search them: cubepi models --provider " + endpoint.provider + " WORD";
+            text += "; search them: cubepi models --provider " + shell_word(endpoint.provider) +
+                    " WORD";
     } else {
         text = "Configured models (cannot list those of " + place + ": " + problem +
                "):" + list_text(configured_ids(), endpoint.provider + "/" + endpoint.model);

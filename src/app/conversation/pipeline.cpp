@@ -6,7 +6,6 @@
 #include <bub/questions.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/runtime.hpp>
-#include <cubepi/workspace/process/shell_commands.hpp>
 
 #include "../failure.hpp"
 #include "../process.hpp"
@@ -95,8 +94,7 @@ bub::BuiltinOptions Pipeline::builtin_options(const Parts& parts) {
     options.with_tools = false;  // the plan has its own, which need approval
     options.tape_store = plan_.tapes;
     if (!plan_.name.empty()) {
-        options.tape_command =
-            "cubepi tape show -n 0 --session " + cubepi::detail::quote_shell_word(plan_.name);
+        options.tape_command = "cubepi tape show -n 0 --session " + shell_word(plan_.name);
     }
     options.configure = [this](AgentOptions& agent, const bub::TurnContext& turn) {
         plan_.equip(agent, plan_.suspends || turn.stores_requests);
@@ -240,7 +238,7 @@ Failure Pipeline::failure_of(const Answer& answer, const std::exception_ptr& thr
 Failure Pipeline::unread(const std::vector<HitlRequest>& requests) const {
     Failure failure;
     failure.exit_code = exit_waiting;
-    failure.text = "session '" + plan_.name +
+    failure.text = "session '" + visible(plan_.name) +
                    "' waits for an answer, so the message was not read." +
                    ways_to_answer(requests, plan_.name, plan_.models->flags_to_continue());
     return failure;
@@ -258,8 +256,8 @@ Task<> Pipeline::save_suspended(std::string prompt) {
 Failure Pipeline::waiting(const std::vector<HitlRequest>& requests) const {
     Failure failure;
     failure.exit_code = exit_waiting;
-    failure.text = "the run waits for an answer; it is saved as session '" + plan_.name + "'." +
-                   ways_to_answer(requests, plan_.name, plan_.models->flags_to_continue());
+    failure.text = "the run waits for an answer; it is saved as session '" + visible(plan_.name) +
+                   "'." + ways_to_answer(requests, plan_.name, plan_.models->flags_to_continue());
     return failure;
 }
 

@@ -221,14 +221,14 @@ std::function<void(AgentOptions&, bool)> equipment(const ConversationFlags& flag
 
 /// "New session 'pln'. Did you mean 'plan'?"
 Task<std::string> new_session_note(SavedSessions& saved, std::string name) {
-    std::string note = "New session '" + printable(name) + "'.";
+    std::string note = "New session '" + visible(name) + "'.";
     std::vector<std::string> names;
     const std::vector<SavedSession> here = co_await saved.on_tapes_here();
     for (const SavedSession& one : here) {
         if (one.name != name) names.push_back(one.name);
     }
     const std::vector<std::string> close = bub::close_matches(name, names);
-    if (!close.empty()) note += " Did you mean '" + printable(close.front()) + "'?";
+    if (!close.empty()) note += " Did you mean '" + visible(close.front()) + "'?";
     co_return note;
 }
 
@@ -405,6 +405,7 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
             sources.flags.model = suspended.model();
     }
     session.model = co_await choose_model(sources, transport_of(*runtime), std::move(choose));
+    if (!suspended.id.empty()) (void)choice_to_continue(sources, session.model, suspended);
     sources.session = StoredModel();
     session.models =
         std::make_shared<SessionModel>(std::move(sources), transport_of(*runtime), session.model);

@@ -314,7 +314,8 @@ bub::BuiltinOptions GatewayInstance::builtin_options() const {
     options.find_model = [sources = sources_, primary = model_.endpoint](const std::string& id) {
         return choice_of(sources, endpoint_for_model(sources, primary, id)).model;
     };
-    options.describe_endpoint = [sources = sources_, model = model_](const AssistantMessage& answer) {
+    options.describe_endpoint = [sources = sources_,
+                                 model = model_](const AssistantMessage& answer) {
         return endpoint_of_answer(sources, model, answer).to_json();
     };
     options.model_at_endpoint = [sources = sources_, model = model_](const JsonObject& stored,
