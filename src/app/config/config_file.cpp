@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <yaml-cpp/yaml.h>
 
+#include <cubepi/checkpoint/postgres_options.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/posix_file.hpp>
 
@@ -213,10 +214,9 @@ TraceSettings read_trace(const std::filesystem::path& path, const YAML::Node& no
 
 std::string read_database(const std::filesystem::path& path, const YAML::Node& node) {
     std::string url = text(path, node, "database");
-    // Not the text itself, which may have a password.
-    if (!url.empty() && !is_postgres_url(url))
-        refuse(path, node["database"].Mark().line,
-               "database must be the URL of a PostgreSQL database (postgres://...)");
+    const std::string problem = url.empty() ? url : database_problem(url);
+    if (!problem.empty())
+        refuse(path, node["database"].Mark().line, "the key database: " + problem);
     return url;
 }
 
@@ -293,6 +293,19 @@ TraceSettings trace_settings(const TraceSettings& configured) {
 
 bool is_postgres_url(const std::string& text) {
     return text.starts_with("postgres://") || text.starts_with("postgresql://");
+}
+
+std::string database_problem(const std::string& url) {
+    if (!is_postgres_url(url))
+        return "the value is not the URL of a PostgreSQL database (postgres://...)";
+    PostgresOptions options;
+    options.connection = url;
+    try {
+        (void)postgres_description(options);
+    } catch (const Error& error) {
+        return error.what();
+    }
+    return {};
 }
 
 bool has_password(const std::string& url) {
