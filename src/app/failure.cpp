@@ -53,18 +53,6 @@ std::string quoted_text(const std::string& given) {
     return indented;
 }
 
-bool is_network(ErrorCode code) {
-    switch (code) {
-        case ErrorCode::connect:
-        case ErrorCode::dns:
-        case ErrorCode::tls:
-        case ErrorCode::proxy:
-        case ErrorCode::timeout:
-        case ErrorCode::disconnected: return true;
-        default: return false;
-    }
-}
-
 std::string status_text(const ErrorInfo& info) {
     return info.status_code ? " (HTTP " + std::to_string(*info.status_code) + ")" : std::string();
 }
@@ -247,6 +235,18 @@ Failure explain_limit(const Error& error) {
 }
 
 }  // namespace
+
+bool is_network(ErrorCode code) {
+    switch (code) {
+        case ErrorCode::connect:
+        case ErrorCode::dns:
+        case ErrorCode::tls:
+        case ErrorCode::proxy:
+        case ErrorCode::timeout:
+        case ErrorCode::disconnected: return true;
+        default: return false;
+    }
+}
 
 FailureContext failure_context(const Endpoint& endpoint) {
     FailureContext context;

@@ -193,7 +193,8 @@ TEST_F(PostgresErrors, InvalidConnectionString_IsNotRepeatedInError) {
             EXPECT_EQ(std::string(error.what()).find("hunt"), std::string::npos);
         }
     }
-    EXPECT_NO_THROW(PostgresCheckpointer("postgres://u:hunt%2Fer@h1:1,h2:2/db?application_name=a@b"));
+    EXPECT_NO_THROW(
+        PostgresCheckpointer("postgres://u:hunt%2Fer@h1:1,h2:2/db?application_name=a@b"));
     EXPECT_NO_THROW(PostgresCheckpointer("host=@abstract user=u"));
 }
 
