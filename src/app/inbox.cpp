@@ -54,7 +54,7 @@ std::string summary_of(const QuestionEntry& entry) {
 
 /// Prints what to do about a damaged question, and returns the exit status for it.
 int report_damage(const OpenQuestion& question) {
-    const std::string session = printable(question.session.name);
+    const std::string session = visible(question.session.name);
     const std::string what =
         question.id() + " of session " + session + " is damaged: " + question.entry.damage;
     const std::string how =
@@ -190,7 +190,7 @@ Task<int> discard_questions(OpenQuestion question) {
     bub::TapeCheckpointer memory(SavedSessions::here().tapes());
     const std::size_t count = co_await memory.discard_requests(question.entry.thread_id);
     const std::string text = std::to_string(count) + (count == 1 ? " question" : " questions") +
-                             " of session " + printable(question.session.name);
+                             " of session " + visible(question.session.name);
     err() << "Discarded " << for_terminal(text) << ". The next message continues it.\n";
     co_return exit_ok;
 }
@@ -240,6 +240,7 @@ Task<int> answer_question(CommandLine line) {
     const HitlRequest& request = require_answerable(question);
     std::string text = cancels ? ",abandon" : answer_command(line.inbox, request);
     line.conversation.session = question.session.name;
+    if (cancels) line.conversation.model.offline = true;  // no model is called
     const int ended = co_await run_message(std::move(line), std::move(text), true);
     co_return ended;
 }

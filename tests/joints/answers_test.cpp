@@ -109,5 +109,20 @@ TEST(LostAnswers, D91_ReusedConnectionCloses_OnlyTheRetryPolicyRepeats) {
     EXPECT_NE(run.err.find("trying again"), std::string::npos) << run.err;
 }
 
+TEST(Keys, KeyForThisMachine_IsNotSentToTheProxy) {
+    Home home;
+    ModelServer server({chat_answer("direct")});
+    ModelServer proxy({chat_answer("from the proxy")});
+    home.set("OPENAI_API_KEY", "key");
+    for (const char* name : {"http_proxy", "all_proxy"}) home.set(name, proxy.url());
+    const std::string port = server.url().substr(server.url().rfind(':'));
+    for (const std::string host : {"127.0.0.1", "localhost"}) {
+        home.set("OPENAI_BASE_URL", "http://" + host + port);
+        const Piped run = run_piped(home, {"run", "-m", "local", "hello"});
+        EXPECT_EQ(run.out, "direct\n") << host << run.err;
+    }
+    EXPECT_EQ(proxy.requests().size(), 0u);
+}
+
 }  // namespace
 }  // namespace cubepi::joint_tests

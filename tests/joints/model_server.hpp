@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <limits>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -69,9 +70,11 @@ public:
                       return;
                   }
                   const std::string answer = record(request);
+                  const bool known = requests().size() <= known_requests;
                   const bool whole = answer.starts_with("HTTP/");
-                  if (!connection.send(
-                          whole ? answer : wire::ok(answer, "Content-Type: text/event-stream\r\n")))
+                  if (!connection.send(known ? (whole ? answer
+                                                      : wire::ok(answer, "Content-Type: text/event-stream\r\n"))
+                                             : unknown_model()))
                       return;
               }
           }) {}
@@ -91,8 +94,16 @@ public:
 
     /// Closes each connection after it has read a second request on it, without an answer.
     std::atomic<bool> closes_reused = false;
+    /// After so many requests, the model is not known any more.
+    std::atomic<std::size_t> known_requests = std::numeric_limits<std::size_t>::max();
 
 private:
+    static std::string unknown_model() {
+        const std::string body =
+            R"({"error":{"code":"model_not_found","message":"The model does not exist"}})";
+        return "HTTP/1.1 404 Not Found\r\nContent-Type: application/json\r\nContent-Length: " +
+               std::to_string(body.size()) + "\r\n\r\n" + body;
+    }
     std::string record(const std::string& request) {
         const std::lock_guard lock(mutex_);
         requests_.push_back(request);

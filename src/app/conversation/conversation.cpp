@@ -108,8 +108,8 @@ Task<std::vector<HitlRequest>> Conversation::open_questions() {
 Task<> Conversation::show_open_questions() {
     const std::vector<HitlRequest> open = co_await open_questions();
     if (open.empty()) co_return;
-    renderer_.problem("session '" + plan().name + "' waits for an answer." +
-                      ways_to_answer(open, plan().name));
+    renderer_.problem("session '" + visible(plan().name) + "' waits for an answer." +
+                      ways_to_answer(open, plan().name, plan().models->flags_to_continue()));
 }
 
 Task<std::optional<bub::Envelope>> Conversation::ask_open_question() {

@@ -314,6 +314,16 @@ bub::BuiltinOptions GatewayInstance::builtin_options() const {
     options.find_model = [sources = sources_, primary = model_.endpoint](const std::string& id) {
         return choice_of(sources, endpoint_for_model(sources, primary, id)).model;
     };
+    options.describe_endpoint = [sources = sources_,
+                                 model = model_](const AssistantMessage& answer) {
+        return endpoint_of_answer(sources, model, answer).to_json();
+    };
+    options.model_at_endpoint = [sources = sources_, model = model_](const JsonObject& stored,
+                                                                     const std::string& id) {
+        const ModelChoice choice = choice_to_continue(sources, model, StoredModel::of(stored));
+        if (id.empty() || choice.offline) return choice.model;
+        return choice_of(sources, endpoint_for_model(sources, choice.endpoint, id)).model;
+    };
     options.environment = command_environment(config_, sources_.flags);
     options.questions = sender_policy(settings_);
     const TurnSettings turns = turn_settings(sources_);

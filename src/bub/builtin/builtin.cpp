@@ -10,6 +10,7 @@
 #include <bub/envelope.hpp>
 #include <bub/questions.hpp>
 #include <bub/tape/file_tape_store.hpp>
+#include <bub/tape/tape_session.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/trimmed.hpp>
@@ -345,6 +346,13 @@ void add_services(Plugin& plugin, const CorePtr& core) {
 
 Task<JsonObject> stored_model_choice(std::shared_ptr<TapeStore> store, std::string tape) {
     return last_choice(std::move(store), std::move(tape), "model_switch");
+}
+
+Task<JsonObject> suspended_endpoint(std::shared_ptr<TapeStore> store, std::string tape) {
+    const JsonObject state = co_await store->read_state(tape);
+    if (!has_suspended_run(state)) co_return JsonObject();
+    co_return co_await last_choice(std::move(store), std::move(tape),
+                                   std::string(detail::endpoint_event));
 }
 
 Plugin builtin_plugin(Framework& framework, BuiltinOptions options) {

@@ -235,11 +235,31 @@ cubepi::PromptOptions AgentTurn::run_options(std::string run_id) const {
         .metadata(std::move(trace.metadata));
 }
 
+/// Returns the model of the turn. A suspended run continues at its endpoint only, and so do its subagents (D86).
+Task<cubepi::BoundModel> AgentTurn::model() {
+    const BuiltinOptions& options = core_->options();
+    const bool abandons = plan_.answer && plan_.answer->action == AnswerAction::abandon;
+    if (!options.model_at_endpoint || abandons) co_return core_->model(state_);
+    if (endpoint_.empty() && !plan_.inherits) {
+        endpoint_ = co_await suspended_endpoint(tape_->store(), tape_->name());
+        if (!endpoint_.empty() && !plan_.answer) {
+            // A message for a run whose questions are open is not read.
+            const std::vector<cubepi::HitlRequest> open = co_await open_questions();
+            if (!open.empty()) endpoint_.clear();
+        }
+        if (!endpoint_.empty()) plan_.model_id.clear();
+    }
+    if (endpoint_.empty()) endpoint_ = plan_.endpoint;
+    if (endpoint_.empty()) co_return core_->model(state_);
+    if (const auto running = state_.service<RunningTurn>()) running->endpoint = endpoint_;
+    co_return options.model_at_endpoint(endpoint_, plan_.model_id);
+}
+
 Task<> AgentTurn::start_agent() {
     const std::filesystem::path directory = core_->workspace_of(state_);
     const BuiltinOptions& chosen = core_->options();
     cubepi::AgentOptions options;
-    options.model = core_->model(state_);
+    options.model = co_await model();
     options.system_prompt = co_await system_prompt();
     options.tools = tools(directory);
     if (chosen.with_tools) options.spill = core_->spill(directory);

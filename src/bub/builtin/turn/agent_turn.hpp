@@ -42,6 +42,10 @@ struct AgentTurnPlan {
     /// answers. Null: the parent has no policy of the plugin.
     cubepi::ApprovalPolicy policy = {};
     JsonObject asker = {};
+    /// Of a subagent: the stored endpoint at which its parent continues, and the model that the caller names; both may be
+    /// empty.
+    JsonObject endpoint = {};
+    std::string model_id = {};
     /// Of a subagent: its run can be suspended, because the caller asks its questions.
     bool can_suspend = false;
     /// Of a subagent: its conversation is removed when its result is on the tape of the parent.
@@ -59,6 +63,9 @@ struct SummaryModel {
 };
 
 struct HandOff;
+
+/// The event that records the endpoint of a run on the tape; see BuiltinOptions::describe_endpoint.
+inline constexpr std::string_view endpoint_event = "endpoint";
 
 /// Returns the event that records a step of the model on the tape, in Bub's format, for tape_info.
 TapeEntry step_entry(const cubepi::AssistantMessage& answer);
@@ -84,6 +91,8 @@ private:
     void repeat_answers(const std::vector<std::string>& texts);
     void repeat(std::string text);
     Task<> start_agent();
+    Task<cubepi::BoundModel> model();
+    Task<> note_endpoint(const cubepi::AssistantMessage& answer);
     /// Creates the agent and connects tracer and meter.
     void make_agent(cubepi::AgentOptions options);
     /// Returns the options of a run of this turn.
@@ -144,7 +153,8 @@ private:
     cubepi::MeterAttachment meter_;
     std::optional<cubepi::AgentRun> run_;
     std::optional<EarlierAnswer> earlier_answer_;
-    JsonObject asker_;  ///< of the suspended run that an answer continues; see asker_key
+    JsonObject endpoint_;  ///< stored, at which this turn continues a run; empty: none
+    JsonObject asker_;     ///< of the suspended run that an answer continues; see asker_key
     std::optional<TapeEntry> given_;  ///< the record of an answer, until it is on the tape
     std::deque<StreamEvent> events_;
     std::string message_id_;       ///< empty: generate one
@@ -177,6 +187,8 @@ struct RunningTurn {
     cubepi::ApprovalPolicy policy = {};
     /// The origin of the message that the turn answers; see asker_key.
     JsonObject asker = {};
+    /// The stored endpoint at which the turn continues a run; empty: none.
+    JsonObject endpoint = {};
     /// The tapes of subagents that have ended. Their conversation is kept until the result is on the tape of the turn.
     std::vector<std::string> ended_tapes = {};
     /// The sessions of subagents that run.
