@@ -68,9 +68,15 @@ public:
     }
 
     void close() noexcept override {
+        closing = true;
         closed.request_stop();
         beast::error_code ignored;
         beast::get_lowest_layer(stream_).socket().close(ignored);
+    }
+
+    bool has_input() noexcept override {
+        char byte = 0;
+        return ::recv(lowest().socket().native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
     }
 
     Task<> serve();
@@ -103,13 +109,15 @@ private:
 
 template <class Stream>
 Task<> Connection<Stream>::serve() {
-    for (bool again = true; again && !core_->ending;) {
-        busy = false;
+    // A connection that was accepted at the end of the server is not lost: its first request is answered.
+    for (bool again = true; again && (!core_->ending || !used);) {
         Parser parser;
         parser.header_limit(static_cast<std::uint32_t>(options().max_header_bytes));
         parser.body_limit(options().max_body_bytes);
         again = co_await read(parser);
         if (again) again = co_await answer(parser);
+        busy = false;
+        idle_since = std::chrono::steady_clock::now();
     }
     beast::error_code ignored;
     lowest().socket().shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
@@ -122,12 +130,13 @@ Task<bool> Connection<Stream>::read(Parser& parser) {
     auto token = asio::redirect_error(awaits, failed);
     if (buffer_.size() == 0) {
         // The time for the header begins with its first byte.
-        expire_after(options().idle_timeout);
+        expire_after(used ? options().idle_timeout : options().header_timeout);
         const std::size_t size = co_await stream_.async_read_some(buffer_.prepare(4096), token);
         if (failed) co_return false;
         buffer_.commit(size);
     }
-    busy = true;
+    busy = used = true;
+    core_->changed.pulse();
     expire_after(options().header_timeout);
     co_await http::async_read_header(stream_, buffer_, parser, token);
     if (!failed && parser.content_length() && *parser.content_length() > options().max_body_bytes)

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -50,8 +51,14 @@ public:
     /// Closes the socket: what waits for it ends.
     virtual void close() noexcept = 0;
 
+    /// Returns true if bytes of a request have arrived that are not read yet.
+    virtual bool has_input() noexcept = 0;
+
     bool busy = false;        ///< a request is being received or answered
+    bool used = false;        ///< a request was received
+    bool closing = false;     ///< close() was called
     std::stop_source closed;  ///< of the request in progress
+    std::chrono::steady_clock::time_point idle_since = std::chrono::steady_clock::now();
 };
 
 /// The state that the connections of a server share.
@@ -63,11 +70,12 @@ struct HttpServerCore {
     const Logger log;
     RouteTable routes;
     std::unique_ptr<boost::asio::ssl::context> tls;
-    boost::asio::ip::tcp::acceptor acceptor;
-    std::uint16_t port = 0;
+    std::shared_ptr<const HttpListener> listener;
+    boost::asio::ip::tcp::acceptor acceptor;  ///< with a descriptor of its own for the socket
+    bool accepting = false;
     bool ending = false;
     std::unordered_set<HttpConnection*> connections;
-    AsyncEvent changed;  ///< pulsed when a connection ends
+    AsyncEvent changed;  ///< pulsed when a connection ends or becomes busy, or when no more are accepted
     BackgroundScope work;
 };
 
