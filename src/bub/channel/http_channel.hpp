@@ -37,9 +37,10 @@ public:
     ~HttpChannel() override;
 
     const std::string& name() const noexcept override;
-    /// Returns the port on which the channel listens; 0 before start().
+    /// Returns the port on which the channel listens; 0 before prepare() or start().
     std::uint16_t port() const noexcept;
 
+    Task<> prepare() override;
     Task<> start(std::stop_token stopping) override;
     Task<> stop() override;
     /// Throws Error(not_found) if no request waits for messages of this session. Ignores notices about rejected messages, which the

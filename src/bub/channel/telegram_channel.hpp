@@ -62,9 +62,11 @@ public:
 
     const std::string& name() const noexcept override;
     bool needs_debounce() const override { return true; }
-    /// Returns the port of the webhook's server; 0 without one or before start().
+    /// Returns the port of the webhook's server; 0 without one, and before prepare() or start().
     std::uint16_t port() const noexcept;
 
+    /// Throws Error(auth) if Telegram rejects the token, and if it cannot be reached.
+    Task<> prepare() override;
     /// Throws Error(auth) if Telegram rejects the token. A network that does not work yet is retried in the background.
     Task<> start(std::stop_token stopping) override;
     Task<> stop() override;

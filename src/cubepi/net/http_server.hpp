@@ -6,10 +6,12 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <stop_token>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <cubepi/core/http_transport.hpp>
 #include <cubepi/core/json.hpp>
@@ -71,8 +73,9 @@ std::string server_sent_event(std::string_view name, std::string_view data);
 /// Returns true if both are equal; the time does not depend on where they differ. For tokens.
 bool equal_secrets(std::string_view a, std::string_view b) noexcept;
 
-/// A socket that listens on an address. Servers may share it, one after the other: connections that arrive between them wait in its
-/// queue, so that a server is replaced without losing one. Immutable, so that any thread may use it.
+/// A socket that listens on an address. Servers may share it, one after the other, so that a server is replaced without losing a
+/// connection: those that arrive between them wait, and so do those on which no request is in progress when a server stops, except
+/// with TLS. Thread-safe.
 class HttpListener {
 public:
     /// `host` is an IPv4 or IPv6 address; port 0 is a free one. Throws Error(invalid_argument) if `host` is not an address,
@@ -85,17 +88,23 @@ public:
     std::uint16_t port() const noexcept { return port_; }
     int native_handle() const noexcept { return socket_; }
 
+    /// Takes the descriptor of a connection for the next server.
+    void put_back(int connection);
+    std::vector<int> take_connections();
+
 private:
     int socket_ = -1;
     std::uint16_t port_ = 0;
+    std::mutex mutex_;
+    std::vector<int> connections_;
 };
 
 struct HttpServerOptions {
-    std::string name = "http";          ///< in the log
-    std::string host = "127.0.0.1";     ///< an IPv4 or IPv6 address
-    std::uint16_t port = 0;             ///< 0: a free one, which port() returns
+    std::string name = "http";       ///< in the log
+    std::string host = "127.0.0.1";  ///< an IPv4 or IPv6 address
+    std::uint16_t port = 0;          ///< 0: a free one, which port() returns
     /// The socket that listens on `host` and `port`. Null: the server creates it.
-    std::shared_ptr<const HttpListener> listener = {};
+    std::shared_ptr<HttpListener> listener = {};
     std::string certificate_file = {};  ///< PEM, with its chain; empty: no TLS
     std::string key_file = {};          ///< PEM
 
@@ -143,9 +152,8 @@ public:
     std::uint16_t port() const noexcept;
     std::size_t connections() const noexcept;
 
-    /// Stops accepting connections, closes the idle ones, and waits until the requests in progress are answered. A connection
-    /// that has not sent a request yet may still send one within a second. After `limit`, stop is requested on the `closed`
-    /// tokens, and the handlers are cancelled.
+    /// Stops accepting connections, closes the idle ones or leaves them to HttpServerOptions::listener, and waits until the requests
+    /// in progress are answered. After `limit`, stop is requested on their `closed` tokens, and their handlers are cancelled.
     Task<> stop(std::chrono::nanoseconds limit = std::chrono::seconds(10));
 
 private:

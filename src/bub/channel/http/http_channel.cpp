@@ -131,6 +131,7 @@ struct HttpChannel::State {
     Task<HttpServerResponse> post(HttpServerRequest request);
     Task<> submit(ExchangePtr exchange, Envelope envelope);
     Task<HttpServerResponse> answer(ExchangePtr exchange, HttpServerRequest request);
+    void open(const cubepi::Executor& executor);
     bool is_authorized(const HttpServerRequest& request) const {
         return cubepi::equal_secrets(request.bearer_token(), options.token);
     }
@@ -193,9 +194,9 @@ Task<> HttpChannel::State::submit(ExchangePtr exchange, Envelope envelope) {
     const Outcome<> accepted = co_await cubepi::outcome_of(std::move(accepting));
     if (accepted.cancelled()) {
         exchanges->refuse(exchange, not_admitted());
-        accepted.rethrow();
-    }
-    if (!accepted) {
+        // The manager ends, not this request, whose client is answered.
+        if (!manager_ends.stop_requested()) accepted.rethrow();
+    } else if (!accepted) {
         exchanges->refuse(exchange, rejected(accepted.failure()));
     } else if (!exchange->admitted) {
         exchanges->refuse(exchange, known_before());
@@ -240,15 +241,25 @@ std::uint16_t HttpChannel::port() const noexcept {
     return state_->server ? state_->server->port() : std::uint16_t{0};
 }
 
+void HttpChannel::State::open(const cubepi::Executor& executor) {
+    if (server) return;
+    auto made = std::make_unique<cubepi::HttpServer>(executor, options.server);
+    made->route("POST", "/v1/messages",
+                [this](HttpServerRequest request) { return post(std::move(request)); });
+    made->open();
+    server = std::move(made);
+}
+
+Task<> HttpChannel::prepare() {
+    const cubepi::Executor executor = co_await cubepi::this_executor;
+    state_->open(executor);
+}
+
 Task<> HttpChannel::start(std::stop_token stopping) {
     state_->manager_ends = std::move(stopping);
     const cubepi::Executor executor = co_await cubepi::this_executor;
-    state_->server = std::make_unique<cubepi::HttpServer>(executor, state_->options.server);
-    State* const state = state_.get();
-    state->server->route("POST", "/v1/messages", [state](HttpServerRequest request) {
-        return state->post(std::move(request));
-    });
-    state->server->listen();
+    state_->open(executor);
+    state_->server->listen();
 }
 
 Task<> HttpChannel::stop() {

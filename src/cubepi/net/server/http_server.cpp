@@ -79,19 +79,22 @@ std::unique_ptr<asio::ssl::context> make_tls(const HttpServerOptions& options) {
     return context;
 }
 
+tcp protocol_of(int socket) {
+    sockaddr_storage address = {};
+    socklen_t size = sizeof address;
+    // NOLINTNEXTLINE(cppcoreguidelines-pro-type-reinterpret-cast)
+    (void)::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size);
+    return address.ss_family == AF_INET6 ? tcp::v6() : tcp::v4();
+}
+
 void open_socket(HttpServerCore& core) {
     core.tls = make_tls(core.options);
     core.listener = core.options.listener;
     if (!core.listener)
         core.listener = std::make_shared<HttpListener>(core.options.host, core.options.port);
     UniqueFd own(::fcntl(core.listener->native_handle(), F_DUPFD_CLOEXEC, 0));
-    sockaddr_storage address = {};
-    socklen_t size = sizeof address;
-    // NOLINTNEXTLINE(cppcoreguidelines-pro-type-reinterpret-cast)
-    (void)::getsockname(own.get(), reinterpret_cast<sockaddr*>(&address), &size);
     boost::system::error_code failed;
-    (void)core.acceptor.assign(address.ss_family == AF_INET6 ? tcp::v6() : tcp::v4(), own.get(),
-                               failed);
+    (void)core.acceptor.assign(protocol_of(own.get()), own.get(), failed);
     if (failed) throw Error(ErrorCode::io, "cannot use a listening socket: " + failed.message());
     (void)own.release();
 }
@@ -124,11 +127,24 @@ Task<> serve_quietly(std::shared_ptr<HttpServerCore> core, tcp::socket socket) {
     if (served.cancelled()) served.rethrow();
 }
 
+void serve(const std::shared_ptr<HttpServerCore>& core, tcp::socket socket) {
+    ++core->starting;
+    core->work.spawn(serve_quietly(core, std::move(socket)));
+}
+
 Task<> accept_connections(std::shared_ptr<HttpServerCore> core) {
     boost::system::error_code failed;
     const asio::use_awaitable_t<Executor> awaits;
     auto token = asio::redirect_error(awaits, failed);
     SystemClock clock;
+    for (const int connection : core->listener->take_connections()) {
+        UniqueFd owned(connection);
+        tcp::socket socket(core->executor);
+        (void)socket.assign(protocol_of(connection), connection, failed);
+        if (failed) continue;
+        (void)owned.release();
+        serve(core, std::move(socket));
+    }
     while (!core->ending) {
         tcp::socket socket(core->executor);
         co_await core->acceptor.async_accept(socket, token);
@@ -140,46 +156,23 @@ Task<> accept_connections(std::shared_ptr<HttpServerCore> core) {
             co_await clock.sleep_for(std::chrono::milliseconds(100));
             continue;
         }
-        if (core->connections.size() >= core->options.max_connections && !close_oldest_idle(*core))
-            continue;
+        const std::size_t all = core->connections.size() + core->starting;
+        if (all >= core->options.max_connections && !close_oldest_idle(*core)) continue;
         (void)socket.set_option(tcp::no_delay(true), failed);
-        core->work.spawn(serve_quietly(core, std::move(socket)));
+        serve(core, std::move(socket));
     }
     core->accepting = false;
     core->changed.pulse();
 }
 
-/// Waits for the first requests of the connections that were accepted last.
-Task<> wait_for_new_connections(std::shared_ptr<HttpServerCore> core) {
-    const auto is_new = [](const HttpConnection* one) { return !one->used && !one->closing; };
-    while (core->accepting ||
-           std::any_of(core->connections.begin(), core->connections.end(), is_new))
+Task<> wait_for_connections(std::shared_ptr<HttpServerCore> core) {
+    while (core->accepting || core->starting > 0 || !core->connections.empty())
         co_await core->changed.wait();
 }
 
-Task<> wait_for_connections(std::shared_ptr<HttpServerCore> core) {
-    while (!core->connections.empty()) co_await core->changed.wait();
-}
-
-template <class Condition>
-void close_connections(HttpServerCore& core, Condition condition) {
+void close_connections(HttpServerCore& core) {
     const std::vector<HttpConnection*> all(core.connections.begin(), core.connections.end());
-    for (HttpConnection* connection : all) {
-        if (condition(*connection)) connection->close();
-    }
-}
-
-Task<> end_connections(std::shared_ptr<HttpServerCore> core, std::chrono::nanoseconds limit) {
-    SystemClock clock;
-    const Clock::time_point deadline = deadline_after(clock.now(), limit);
-    const Clock::time_point first = std::min(deadline, clock.now() + std::chrono::seconds(1));
-    close_connections(*core,
-                      [](HttpConnection& one) { return !one.busy && one.used && !one.has_input(); });
-    Task<> waiting = wait_for_new_connections(core);
-    (void)co_await run_until(clock, first, std::move(waiting));
-    close_connections(*core, [](HttpConnection& one) { return !one.busy && !one.has_input(); });
-    waiting = wait_for_connections(core);
-    (void)co_await run_until(clock, deadline, std::move(waiting));
+    for (HttpConnection* connection : all) connection->close();
 }
 
 }  // namespace
@@ -236,7 +229,8 @@ HttpListener::HttpListener(const std::string& host, std::uint16_t port) {
     boost::system::error_code failed;
     const boost::asio::ip::address address = boost::asio::ip::make_address(host, failed);
     if (failed)
-        throw Error(ErrorCode::invalid_argument, "'" + host + "' is not an IP address to listen on");
+        throw Error(ErrorCode::invalid_argument,
+                    "'" + host + "' is not an IP address to listen on");
     tcp::endpoint endpoint(address, port);
     const int on = 1;
     detail::UniqueFd socket(
@@ -253,7 +247,20 @@ HttpListener::HttpListener(const std::string& host, std::uint16_t port) {
     socket_ = socket.release();
 }
 
-HttpListener::~HttpListener() { (void)detail::UniqueFd(socket_); }
+HttpListener::~HttpListener() {
+    (void)detail::UniqueFd(socket_);
+    for (const int connection : connections_) (void)detail::UniqueFd(connection);
+}
+
+void HttpListener::put_back(int connection) {
+    const std::lock_guard lock(mutex_);
+    connections_.push_back(connection);
+}
+
+std::vector<int> HttpListener::take_connections() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(connections_, {});
+}
 
 HttpServer::HttpServer(Executor executor, HttpServerOptions options)
     : state_(std::make_shared<State>()) {
@@ -265,7 +272,7 @@ HttpServer::~HttpServer() {
     detail::HttpServerCore& core = *state_->core;
     core.ending = true;
     detail::close_acceptor(core);
-    detail::close_connections(core, [](const detail::HttpConnection&) { return true; });
+    detail::close_connections(core);
 }
 
 void HttpServer::route(std::string method, std::string pattern, Handler handler) {
@@ -295,10 +302,15 @@ Task<> HttpServer::stop(std::chrono::nanoseconds limit) {
     const std::shared_ptr<detail::HttpServerCore> core = state_->core;
     core->ending = true;
     detail::close_acceptor(*core);
-    Task<> waiting = detail::end_connections(core, limit);
-    const Outcome<> waited = co_await outcome_of(std::move(waiting));
+    for (detail::HttpConnection* const connection : core->connections)
+        if (!connection->busy) connection->leave();
+    SystemClock clock;
+    const Clock::time_point deadline = deadline_after(clock.now(), limit);
+    Task<> waiting = detail::wait_for_connections(core);
+    Task<bool> limited = detail::run_until(clock, deadline, std::move(waiting));
+    const Outcome<bool> waited = co_await outcome_of(std::move(limited));
     co_await shield();
-    detail::close_connections(*core, [](const detail::HttpConnection&) { return true; });
+    detail::close_connections(*core);
     co_await core->work.close();
     co_await unshield();
     if (!waited) waited.rethrow();

@@ -51,8 +51,8 @@ public:
     /// Closes the socket: what waits for it ends.
     virtual void close() noexcept = 0;
 
-    /// Returns true if bytes of a request have arrived that are not read yet.
-    virtual bool has_input() noexcept = 0;
+    /// Ends a connection that is not busy, at the end of the server.
+    virtual void leave() noexcept = 0;
 
     bool busy = false;        ///< a request is being received or answered
     bool used = false;        ///< a request was received
@@ -70,12 +70,13 @@ struct HttpServerCore {
     const Logger log;
     RouteTable routes;
     std::unique_ptr<boost::asio::ssl::context> tls;
-    std::shared_ptr<const HttpListener> listener;
+    std::shared_ptr<HttpListener> listener;
     boost::asio::ip::tcp::acceptor acceptor;  ///< with a descriptor of its own for the socket
     bool accepting = false;
+    std::size_t starting = 0;  ///< connections that are accepted and not in `connections` yet
     bool ending = false;
     std::unordered_set<HttpConnection*> connections;
-    AsyncEvent changed;  ///< pulsed when a connection ends or becomes busy, or when no more are accepted
+    AsyncEvent changed;  ///< pulsed when a connection ends, and when no more are accepted
     BackgroundScope work;
 };
 
