@@ -5,7 +5,9 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -16,10 +18,13 @@
 #include <cubepi/core/task_scope.hpp>
 #include <cubepi/workspace/process_test.hpp>
 
+#include "fake_bot_server.hpp"
 #include "gateway_process.hpp"
 
 namespace cubepi::gateway_tests {
 namespace {
+
+using bub::telegram::FakeBotApi;
 
 JsonObject message(const std::string& session, const std::string& text) {
     return JsonObject{{"session", session}, {"text", text}};
@@ -232,6 +237,38 @@ TEST(Gateway, NoChannelOrToken_NamesTheRemedy) {
         << without.output;
     EXPECT_NE(run_command(home, {"gateway", "drain"}).output.find("To start one: cubepi gateway"),
               std::string::npos);
+}
+
+/// Waits until a user of the bot has received `count` messages, and returns them.
+std::vector<std::string> texts(FakeBotServer& bot, std::int64_t user, std::size_t count) {
+    bot.wait_until([&](const FakeBotApi& api) { return api.texts(user).size() >= count; });
+    return bot.with_api([&](const FakeBotApi& api) { return api.texts(user); });
+}
+
+TEST(Gateway, D91_LostReplyOfTelegram_IsRepeatedWithAMark) {
+    constexpr std::int64_t ann = 7;
+    const GatewayHome home;
+    FakeBotServer bot(std::make_shared<ScaledClock>(20));
+    bot.with_api([](FakeBotApi& api) { api.add_chat(ann); });
+    home.configure("{telegram: {users: [7], progress: false, api_url: \"" + bot.url() + "\"}}");
+    GatewayProcess gateway(home, {}, {"TELEGRAM_BOT_TOKEN=" + bot.token(), "CUBEPI_TEST_CLOCK=20"});
+    const auto say = [&](const std::string& text) {
+        bot.with_api([&](FakeBotApi& api) { (void)api.say(ann, text); });
+    };
+    std::vector<std::string> expected;
+    for (int i = 0; i < 5; ++i) {
+        say("m" + std::to_string(i));
+        expected.push_back("re: m" + std::to_string(i));
+        EXPECT_EQ(texts(bot, ann, expected.size()), expected);
+    }
+    // At most three at a time: updates, the answer, the indicator that the turn runs.
+    EXPECT_LE(bot.connections(), 3u);
+    bot.with_api(
+        [](FakeBotApi& api) { api.fail("sendMessage", {bub::telegram::Fault::cut_after}); });
+    say("lost");
+    expected.emplace_back("re: lost");
+    expected.emplace_back("(sent again) re: lost");
+    EXPECT_EQ(texts(bot, ann, expected.size()), expected);
 }
 
 }  // namespace
