@@ -102,7 +102,7 @@ TEST_F(ReloadTest, D90_WrongOrUnreachableBot_LeavesTheOldConfiguration) {
     expect_service("after all");
 }
 
-TEST_F(ReloadTest, D90_ChannelThatDoesNotStart_LeavesTheOldConfiguration) {
+TEST_F(ReloadTest, D90_ChannelFailsToStart_LeavesTheOldConfiguration) {
     const std::string broken = (home.path() / "broken").string();
     start({"CUBEPI_TEST_BREAKS=" + broken});
     std::ofstream(broken) << "";

@@ -245,7 +245,7 @@ std::vector<std::string> texts(FakeBotServer& bot, std::int64_t user, std::size_
     return bot.with_api([&](const FakeBotApi& api) { return api.texts(user); });
 }
 
-TEST(Gateway, D91_LostReplyOfTelegram_IsRepeatedWithAMark) {
+TEST(Gateway, D91_LostTelegramReply_IsRepeatedWithAMark) {
     constexpr std::int64_t ann = 7;
     const GatewayHome home;
     FakeBotServer bot(std::make_shared<ScaledClock>(20));

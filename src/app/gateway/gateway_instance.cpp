@@ -189,6 +189,9 @@ std::shared_ptr<bub::Channel> GatewayInstance::telegram_channel(
     options.users = settings.users;
     options.chats = settings.chats;
     options.operators = settings.operators;
+    for (const Approver& one : settings_.approvers) {
+        if (one.channel == "telegram") options.approvers.push_back(one.user);
+    }
     options.shows_progress = settings.progress;
     options.api_url = settings.api_url;
     options.runtime = call.framework.runtime();

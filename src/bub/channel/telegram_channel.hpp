@@ -34,6 +34,9 @@ struct TelegramChannelOptions {
     std::vector<std::string> chats = {};
     /// Users who may also answer every question (B25) and use comma commands (B11).
     std::vector<std::string> operators = {};
+    /// Users who, besides the operators, may answer questions about tool calls (TurnQuestions::may_answer). Such a question of another
+    /// user's private chat is sent to the private chats of all of them, and presses of other users are refused.
+    std::vector<std::string> approvers = {};
     /// Absent: long polling.
     std::optional<TelegramWebhook> webhook = {};
     /// Shows answers while they are generated, if the manager streams them.

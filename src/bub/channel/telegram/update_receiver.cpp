@@ -231,7 +231,7 @@ UpdateReceiver::UpdateReceiver(const TelegramChannelOptions& options, MessageHan
       handler_(std::move(handler)),
       api_(std::move(api)),
       clock_(*options_.runtime->clock),
-      access_(options_.users, options_.chats, options_.operators),
+      access_(options_.users, options_.chats, options_.operators, options_.approvers),
       forms_(std::make_shared<OpenForms>(api_)),
       poll_(
           api_, clock_, [this](Json update) { return accept(std::move(update)); },
@@ -372,6 +372,9 @@ Task<bool> UpdateReceiver::accept(Json update) {
             co_return true;
         case Incoming::Kind::stale_button:
             answer_button(incoming, "This question does not wait for an answer any more.");
+            co_return true;
+        case Incoming::Kind::not_approver:
+            answer_button(incoming, "You may not answer this question: an operator has to.");
             co_return true;
         case Incoming::Kind::choice: press(incoming); co_return true;
         case Incoming::Kind::button:
