@@ -14,6 +14,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/task_scope.hpp>
 #include <cubepi/workspace/process_test.hpp>
@@ -237,6 +240,28 @@ TEST(Gateway, NoChannelOrToken_NamesTheRemedy) {
         << without.output;
     EXPECT_NE(run_command(home, {"gateway", "drain"}).output.find("To start one: cubepi gateway"),
               std::string::npos);
+}
+
+TEST(Gateway, SilentConnections_AreReplacedByNewOnes) {
+    const GatewayHome home;
+    home.configure(R"({http: {listen: "127.0.0.1:0"}, status: "127.0.0.1:0"})");
+    GatewayProcess gateway(home);
+    const auto status =
+        gateway.wait_for("http_server.listening").at("port").to_number<std::uint16_t>();
+    const std::uint16_t port = gateway.wait_until_running();
+    for (const std::uint16_t to : {status, port}) {
+        boost::asio::io_context context;
+        std::vector<boost::asio::ip::tcp::socket> silent;
+        for (int i = 0; i < 1100; ++i) {
+            silent.emplace_back(context);
+            silent.back().connect({boost::asio::ip::make_address("127.0.0.1"), to});
+        }
+        if (to == status) {
+            EXPECT_EQ(run(http_get(to, "/healthz")).status, 200);
+        } else {
+            EXPECT_EQ(post(to, "s1", "hello").text(), "re: hello");
+        }
+    }
 }
 
 /// Waits until a user of the bot has received `count` messages, and returns them.

@@ -54,8 +54,8 @@ HttpExchange::Refusal known_before() {
     HttpExchange::Refusal refusal;
     refusal.status = 409;
     refusal.text =
-        "a message with this Idempotency-Key was received before the gateway was restarted; its "
-        "answer is in the session's history";
+        "a message with this Idempotency-Key was received before, and its reply is not held any "
+        "more; its answer is in the session's history";
     return refusal;
 }
 
@@ -123,7 +123,8 @@ struct HttpChannel::State {
     State(HttpChannelOptions given, MessageHandler accept)
         : options(std::move(given)),
           handler(std::move(accept)),
-          exchanges(std::make_shared<HttpExchanges>(options.remembered)) {}
+          exchanges(
+              std::make_shared<HttpExchanges>(options.remembered, options.max_remembered_bytes)) {}
 
     /// Returns the exchange of a message that the manager has accepted. A message of no client, e.g. an answer from the inbox of the
     /// gateway, gets one that no client reads.
@@ -146,11 +147,9 @@ struct HttpChannel::State {
 };
 
 ExchangePtr HttpChannel::State::exchange_of(const Envelope& message) const {
-    const std::string key = message.inbound_id.value_or("");
-    if (key.empty()) return std::make_shared<HttpExchange>(key, message.chat_id.value_or(""));
-    ExchangePtr exchange = exchanges->find(key);
+    ExchangePtr exchange = exchanges->find(message.inbound_id.value_or(""));
     // An earlier process has received the message: its client may repeat the request.
-    if (!exchange) exchange = exchanges->add(key, message.chat_id.value_or(""));
+    if (!exchange) exchange = exchanges->add(message);
     exchange->admitted = true;
     return exchange;
 }
@@ -171,11 +170,10 @@ Task<HttpServerResponse> HttpChannel::State::post(HttpServerRequest request) {
     }
     if (!message) co_return HttpServerResponse::error(400, problem);
     ExchangePtr exchange = exchanges->find(message->key);
-    if (exchange && exchange->chat() != message->session &&
-        request.body.find("\"session\"") != std::string::npos)
-        co_return HttpServerResponse::error(422, "this Idempotency-Key belongs to another session");
+    if (exchange && !exchange->is_of(*message))
+        co_return HttpServerResponse::error(422, "this Idempotency-Key belongs to another message");
     if (!exchange) {
-        exchange = exchanges->add(message->key, message->session);
+        exchange = exchanges->add(message->envelope);
         exchange->streaming = accepts_events(request);
         message->envelope.channel = name;
         Task<> submitting = submit(exchange, std::move(message->envelope));
