@@ -43,7 +43,7 @@ inline constexpr std::string_view expired_key = "expired";
 /// The key of Envelope::rest with the request of an envelope of kind `question`, as cubepi::to_json() writes it.
 inline constexpr std::string_view question_key = "question";
 
-/// The key of HitlRequest::extra with the origin of the message whose turn asks: {channel, chat, user, session}. The rules for this
+/// The key of HitlRequest::extra with the origin of the message whose turn asks: {channel, chat, user, name, session}. The rules for this
 /// origin also hold in the turn of the answer.
 inline constexpr std::string_view asker_key = "asker";
 

@@ -221,6 +221,44 @@ TEST_F(HttpChannelTest, B18_RepeatedRequest_GetsTheSameAnswer) {
     EXPECT_EQ(count(tape("http:s1"), entry_kind::message), 2u);
 }
 
+TEST_F(HttpChannelTest, KeyOfAnotherMessage_IsRefused) {
+    const auto post = [](HttpChannelTest& t, std::string body, std::string key,
+                         unsigned status) -> Task<> {
+        const std::string sent = body;
+        const Reply reply = co_await t.post(std::move(body), with("idempotency-key", key));
+        EXPECT_EQ(reply.status, status) << sent << "\n" << reply.body;
+    };
+    const auto repeat = [post](HttpChannelTest& t) -> Task<> {
+        co_await post(t, R"({"session": "s1", "text": "Hi"})", "k1", 200);
+        co_await post(t, R"({"text": "Hi", "session": "s1"})", "k1", 200);
+        co_await post(t, R"({"session": "s1", "text": "Ho"})", "k1", 422);
+        co_await post(t, R"({"session": "s1", "text": "Hi", "user": "ann"})", "k1", 422);
+        co_await post(t, R"({"session": "s2", "text": "Hi"})", "k1", 422);
+        co_await post(t, R"({"s\u0065ssion": "s2", "text": "Hi"})", "k1", 422);
+        co_await post(t, R"({"text": "Hi"})", "k1", 422);
+        co_await post(t, R"({"text": "Hi"})", "k2", 200);
+        co_await post(t, R"({"text": "Hi"})", "k2", 200);
+    };
+    add({"once", "twice"});
+    serve(repeat);
+}
+
+TEST_F(HttpChannelTest, RememberedReplies_AreBoundedByBytes) {
+    deliveries = std::make_shared<MemoryDeliveryLog>();
+    channel_options.max_remembered_bytes = 3'000;
+    const std::string long_text(1'500, 'a');
+    add({long_text.c_str(), long_text.c_str()});
+    serve([](HttpChannelTest& t) -> Task<> {
+        const std::vector<std::pair<std::string, unsigned>> sent = {
+            {"k1", 200}, {"k1", 200}, {"k2", 200}, {"k2", 200}, {"k1", 409}};
+        for (const auto& [key, status] : sent) {
+            const std::string body = R"({"session": "s1", "text": ")" + key + R"("})";
+            const Reply reply = co_await t.post(body, with("idempotency-key", key));
+            EXPECT_EQ(reply.status, status) << key << reply.body;
+        }
+    });
+}
+
 TEST_F(HttpChannelTest, B18_MessageAnsweredByEarlierProcess_IsNotReprocessed) {
     deliveries = std::make_shared<MemoryDeliveryLog>();
     add({"once", "twice"});

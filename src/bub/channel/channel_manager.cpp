@@ -47,9 +47,11 @@ public:
         return !channel.enabled() || has(excluded_, channel.name());
     }
     bool includes(const Channel& channel) const {
-        if (excludes(channel)) return false;
-        return has(named_, channel.name()) ||
-               (all_ && channel.role() != ChannelRole::user_interface);
+        return !excludes(channel) && includes(channel.name(), channel.role());
+    }
+    bool includes(const std::string& name, ChannelRole role) const {
+        if (has(excluded_, name)) return false;
+        return has(named_, name) || (all_ && role != ChannelRole::user_interface);
     }
 
 private:
@@ -155,6 +157,7 @@ public:
     Task<> started();
     Task<std::size_t> drain(std::chrono::nanoseconds limit);
     Task<std::vector<std::shared_ptr<Channel>>> enabled_channels();
+    Task<> prepare();
     Task<> receive(Envelope message);
     Task<> abort_session(std::string session_id);
     TurnSnapshot snapshot(const std::string& session_id) const {
@@ -216,6 +219,17 @@ Task<std::vector<std::shared_ptr<Channel>>> ManagerCore::enabled_channels() {
         return receive_by(weak.lock(), std::move(message));
     };
     return channels_.enabled(std::move(handler));
+}
+
+Task<> ManagerCore::prepare() {
+    const std::shared_ptr<ManagerCore> self = shared_from_this();
+    const std::vector<std::shared_ptr<Channel>> channels = co_await enabled_channels();
+    for (const std::shared_ptr<Channel>& channel : channels) {
+        std::string what = "start of channel " + channel->name();
+        Task<> preparing = channel->prepare();
+        co_await cubepi::with_timeout(context_.clock(), context_.options.start_limit,
+                                      std::move(preparing), std::move(what));
+    }
 }
 
 Task<> ManagerCore::run(std::stop_token stop) {
@@ -398,6 +412,12 @@ ChannelManager::~ChannelManager() = default;
 
 Task<std::vector<std::shared_ptr<Channel>>> ChannelManager::enabled_channels() {
     return core_->enabled_channels();
+}
+
+Task<> ChannelManager::prepare() { return core_->prepare(); }
+
+bool selects_service(const std::vector<std::string>& words, const std::string& name) {
+    return detail::Selection(words).includes(name, ChannelRole::service);
 }
 
 Task<> ChannelManager::run(std::stop_token stop) { return core_->run(std::move(stop)); }

@@ -45,6 +45,9 @@ struct ChannelManagerOptions {
     WarningHandler on_warning = {};
 };
 
+/// Returns true if the words of ChannelManagerOptions::channels select a chat service of this name.
+bool selects_service(const std::vector<std::string>& words, const std::string& name);
+
 /// Messages that await an operator's decision (B18).
 struct HeldMessages {
     std::vector<StoredInbound> inbounds = {};  ///< their turns ended the process, or are commands
@@ -75,6 +78,9 @@ public:
     /// Returns the channels selected by `options.channels`, in start order. The plugins are asked once.
     Task<std::vector<std::shared_ptr<Channel>>> enabled_channels();
 
+    /// Prepares the selected channels, before run(), while another manager serves (Channel::prepare()). Throws what the first
+    /// channel that fails throws.
+    Task<> prepare();
     /// Starts the channels, serves them until `stop` (or request_stop), cancels the turns, stops the channels. If a
     /// channel does not start, exactly the channels that had started are stopped, and its error is thrown. Throws
     /// Error(not_found) if no channel is enabled. May be called once per manager.

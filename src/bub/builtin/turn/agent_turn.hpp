@@ -113,6 +113,7 @@ private:
                          cubepi::PromptOptions how);
     Task<std::optional<cubepi::AgentEvent>> next_event();
     bool may_answer(const cubepi::HitlRequest& request) const;
+    bool is_asker(const cubepi::HitlRequest& request) const;
     Task<> withdraw(std::vector<cubepi::HitlRequest> open);
     void refuse_answer();
     Task<std::vector<cubepi::HitlRequest>> open_questions(bool with_expired = false);

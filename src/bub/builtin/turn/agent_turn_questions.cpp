@@ -66,6 +66,8 @@ JsonObject origin_json(const Envelope& message) {
     if (message.channel) origin["channel"] = *message.channel;
     if (message.chat_id) origin["chat"] = *message.chat_id;
     if (std::string user = sender_of(message); !user.empty()) origin["user"] = std::move(user);
+    std::string name = cubepi::detail::text_member(message.context, "sender");
+    if (!name.empty()) origin["name"] = std::move(name);
     return origin;
 }
 
@@ -307,8 +309,10 @@ Task<> AgentTurn::give_answer(cubepi::Message message, cubepi::PromptOptions how
 }
 
 Task<> AgentTurn::withdraw(std::vector<cubepi::HitlRequest> open) {
-    const bool may =
-        std::all_of(open.begin(), open.end(), [this](const auto& one) { return may_answer(one); });
+    // Users may also withdraw what they have asked for and others approve.
+    const bool may = std::all_of(open.begin(), open.end(), [this](const auto& one) {
+        return may_answer(one) || is_asker(one);
+    });
     if (!may) co_return refuse_answer();
     // A run whose questions are answered is closed by operators only.
     if (!open.empty() || (plan_.message && plan_.message->is_operator()))
@@ -344,9 +348,15 @@ bool AgentTurn::may_answer(const cubepi::HitlRequest& request) const {
     const Envelope& message = *plan_.message;
     if (message.is_operator()) return true;
     if (const auto& may = core_->options().questions->may_answer) return may(message, request);
-    if (!std::holds_alternative<cubepi::AskRequest>(request.payload)) return false;
-    const std::string sender = sender_of(message);
-    return !sender.empty() && cubepi::detail::text_member(asker_of(request), "user") == sender;
+    return std::holds_alternative<cubepi::AskRequest>(request.payload) && is_asker(request);
+}
+
+/// Returns true if the sender of the message is the user whose message started the run.
+bool AgentTurn::is_asker(const cubepi::HitlRequest& request) const {
+    const JsonObject asker = asker_of(request);
+    const std::string sender = sender_of(*plan_.message);
+    return !sender.empty() && cubepi::detail::text_member(asker, "user") == sender &&
+           cubepi::detail::text_member(asker, "channel") == plan_.message->channel.value_or("");
 }
 
 }  // namespace bub::detail

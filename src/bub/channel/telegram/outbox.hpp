@@ -6,8 +6,10 @@
 #include <memory>
 #include <stop_token>
 #include <string>
+#include <vector>
 
 #include <bub/channel/telegram/message_sender.hpp>
+#include <bub/channel/telegram/update.hpp>
 #include <bub/channel/telegram_channel.hpp>
 #include <cubepi/core/task_scope.hpp>
 
@@ -29,14 +31,19 @@ public:
     void show_outcome(const Envelope& message, const AcceptedAnswer& answer);
 
 private:
+    /// A message that shows a question.
+    struct ShownQuestion {
+        std::int64_t chat = 0;
+        std::int64_t id = 0;
+    };
     /// A running turn.
     struct Turn {
         ChatTarget place = {};
         std::stop_source typing = {};
         std::shared_ptr<LiveAnswer> live = {};
-        std::string text = {};              ///< that `live` shows
-        std::string answered_by = {};       ///< the name of the user who answers a question
-        std::int64_t question_message = 0;  ///< 0: not known
+        std::string text = {};         ///< that `live` shows
+        std::string answered_by = {};  ///< the name of the user who answers a question
+        ShownQuestion question = {};   ///< without an id: not known
         bool shows_outcome = false;
     };
     using TurnPtr = std::shared_ptr<Turn>;
@@ -48,14 +55,16 @@ private:
     Task<> send_question(Envelope message, ChatTarget to);
     Task<> send_text(Envelope message, ChatTarget to);
     Task<> send_media(MediaItem item, ChatTarget to);
-    void remember_question(const std::string& question_id, std::int64_t message_id);
+    Task<bool> ask_approvers(Json request, bool resent, ChatTarget to);
+    void remember_question(const std::string& question_id, std::int64_t chat, std::int64_t id);
 
     const TelegramChannelOptions options_;
     const std::shared_ptr<const TelegramApi> api_;
     cubepi::Clock& clock_;
+    const Access access_;
     const std::shared_ptr<MessageSender> sender_;
     std::map<std::string, TurnPtr> turns_;  // by session
-    std::map<std::string, std::int64_t> questions_;
+    std::map<std::string, std::vector<ShownQuestion>> questions_;
     std::deque<std::string> question_order_;
     cubepi::BackgroundScope* work_ = nullptr;
 };

@@ -22,6 +22,8 @@ using cubepi::HitlRequest;
 using cubepi::detail::text_member;
 
 constexpr std::string_view mark_begin = "Question ";
+/// The data of a button that names the chat of a question.
+constexpr std::string_view from_chat = "from:";
 constexpr std::size_t max_options = 8;
 
 JsonArray two_buttons(const char* yes, const char* no, const std::string& key) {
@@ -222,6 +224,31 @@ bool answer_with_button(const std::string& data, const JsonArray& keyboard, Enve
     envelope.rest[answer_to_key] = key;
     envelope.rest[answer_choice_key] = static_cast<std::int64_t>(index);
     return true;
+}
+
+void address_to_approver(OutgoingText& card, const std::string& name, std::int64_t chat) {
+    const std::size_t way = card.text.text.rfind("\n\nUse the buttons");
+    const std::size_t mark = card.text.text.rfind('\n');
+    if (way < mark)
+        card.text.text.replace(way, mark - way,
+                               "\n\nUse the buttons, or reply to this message with yes or no");
+    card.text = with_prefix(
+        shortened(cubepi::replace_broken_utf8(name), 100) + " asks in a private chat:\n\n",
+        std::move(card.text));
+    JsonArray row;
+    row.emplace_back(
+        callback_button("From " + name, std::string(from_chat) + std::to_string(chat)));
+    card.keyboard.emplace_back(std::move(row));
+}
+
+std::int64_t asking_chat(const JsonArray& keyboard) {
+    std::int64_t chat = 0;
+    each_button(keyboard, [&chat](const JsonObject& button) {
+        const std::string data = text_member(button, "callback_data");
+        if (data.starts_with(from_chat))
+            (void)std::from_chars(data.data() + from_chat.size(), data.data() + data.size(), chat);
+    });
+    return chat > 0 ? chat : 0;
 }
 
 JsonObject callback_button(std::string_view label, std::string data) {

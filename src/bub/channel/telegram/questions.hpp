@@ -41,6 +41,12 @@ void answer_with_text(const QuestionMark& question, const std::string& text, Env
 /// question_card(), or belong to a choice of a form (is_form_choice()).
 bool answer_with_button(const std::string& data, const JsonArray& keyboard, Envelope& envelope);
 
+/// Makes the card of a question about a tool call one for the private chat of an approver: with the name of the user who asks, and
+/// a button that names the user's chat.
+void address_to_approver(OutgoingText& card, const std::string& name, std::int64_t chat);
+/// Returns the chat whose question a card of address_to_approver() has; 0 for any other message.
+std::int64_t asking_chat(const JsonArray& keyboard);
+
 /// Returns a button; a long label is shortened.
 JsonObject callback_button(std::string_view label, std::string data);
 
