@@ -133,7 +133,10 @@ GatewayProcess::GatewayProcess(const GatewayHome& home, std::vector<std::string>
                                std::vector<std::string> environment) {
     arguments.insert(arguments.begin(), {"gateway", "--log-format", "json", "--log-level", "info"});
     const auto [reader, writer] = make_pipe();
-    if (std::find(arguments.begin(), arguments.end(), "--script") == arguments.end()) {
+    const auto names_model = [](const std::string& word) {
+        return word == "--script" || word == "--base-url";
+    };
+    if (std::none_of(arguments.begin(), arguments.end(), names_model)) {
         arguments.emplace_back("--offline");
         environment.emplace_back("CUBEPI_TEST_ECHO=1");
     }
