@@ -139,8 +139,10 @@ std::unique_ptr<HttpServer> status_server(Executor executor, const ListenAddress
     options.port = address.port;
     auto server = std::make_unique<HttpServer>(std::move(executor), std::move(options));
     server->route("GET", "/healthz", [](HttpServerRequest) { return answer(200, "ok\n", plain); });
-    server->route("GET", "/readyz", [ready = std::move(sources.is_ready)](HttpServerRequest) {
-        return ready() ? answer(200, "ready\n", plain) : answer(503, "not ready\n", plain);
+    server->route("GET", "/readyz", [problem = std::move(sources.problem)](HttpServerRequest) {
+        const std::string text = problem();
+        return text.empty() ? answer(200, "ready\n", plain)
+                            : answer(503, "not ready: " + text + "\n", plain);
     });
     server->route("GET", "/metrics", [metrics = std::move(sources.metrics)](HttpServerRequest) {
         return answer(200, metrics(), prometheus);
@@ -232,7 +234,11 @@ Task<int> Gateway::run() {
 void Gateway::listen_for_status(const GatewaySettings& settings) {
     if (!settings.status) return;
     StatusSources sources;
-    sources.is_ready = [this] { return state_ == State::running; };
+    sources.problem = [this] {
+        return state_ == State::running
+                   ? instance_->manager().problem()
+                   : std::string("the gateway is starting, reloading or ending");
+    };
     sources.metrics = [this] { return metrics(); };
     status_server_ = status_server(executor_, *settings.status, std::move(sources));
     status_server_->listen();
@@ -387,6 +393,8 @@ Task<JsonObject> Gateway::status() {
         running += one.is_running ? 1 : 0;
         waiting += static_cast<std::int64_t>(one.pending_count);
     }
+    const std::string problem = instance_->manager().problem();
+    if (!problem.empty()) status["problem"] = problem;
     status["running_turns"] = running;
     status["waiting_messages"] = waiting;
     const bub::HeldMessages messages = co_await instance_->manager().held();
