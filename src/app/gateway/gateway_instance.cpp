@@ -139,6 +139,7 @@ bub::ChannelManagerOptions manager_options(const GatewaySettings& settings,
     options.stream_output = settings.stream;
     options.debounce = sources.bub.debounce_options();
     options.max_waiting = settings.max_waiting;
+    options.retry_limit = settings.retry_limit;
     options.deliveries = parts.deliveries;
     options.on_warning = parts.on_warning;
     return options;

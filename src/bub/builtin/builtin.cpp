@@ -242,6 +242,8 @@ Task<std::optional<bool>> dispatch(CorePtr core, DispatchOutboundCall& call) {
 
 Task<> show_error(CorePtr core, OnErrorCall& call) {
     if (!call.message) co_return;
+    // The channel manager tries again, or tells the sender that the message is held (D90).
+    if (!call.message->receipts.empty() && cause_of(call.error) != FailureCause::turn) co_return;
     auto made = std::make_shared<Envelope>(Envelope(
         "An error occurred at stage '" + std::string(call.stage) + "': " + describe(call.error)));
     made->session_id = call.message->session_id.value_or("unknown");

@@ -42,6 +42,19 @@ std::optional<cubepi::ReasoningControl> reasoning_of(const TurnState& state) {
     return std::nullopt;
 }
 
+constexpr std::string_view late_mark =
+    "[This message is late: it was sent before the messages above. Its turn was interrupted; what "
+    "that turn had done is above.]";
+
+Prompt marked_late(const Prompt& prompt) {
+    if (const std::string* text = prompt.if_text())
+        return Prompt(std::string(late_mark) + "\n" + *text);
+    JsonArray parts = *prompt.if_parts();
+    JsonObject mark{{"type", "text"}, {"text", late_mark}};
+    parts.insert(parts.begin(), Json(std::move(mark)));
+    return Prompt(std::move(parts));
+}
+
 /// Returns the history up to the answer whose calls are in progress, because an agent cannot continue from there.
 cubepi::MessageList without_open_calls(cubepi::MessageList messages) {
     std::size_t results = 0;
@@ -135,12 +148,18 @@ Task<> AgentTurn::begin() {
     if (!over_) co_await start_agent();
 }
 
-/// The input may have been received before, by a process that died (D42).
+/// The input may have been received before, by a process that died (D42). Its run continues only at the end of the tape: after
+/// another input has followed, the message is repeated in a run of its own (D90).
 Task<> AgentTurn::recover_input() {
     message_id_ = plan_.input_id;
     const std::optional<EarlierTurn> earlier = co_await find_earlier_turn(*tape_, message_id_);
     if (!earlier) co_return;
     message_id_ = earlier->message_id;
+    if (earlier->superseded && !earlier->answered) {
+        message_id_ = next_message_id(message_id_);
+        prompt_ = marked_late(prompt_);
+        co_return;
+    }
     run_id_ = earlier->run_id;
     over_ = earlier->answered;
     if (over_) status_ = TurnStatus::ok;

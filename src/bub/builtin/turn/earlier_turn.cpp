@@ -67,15 +67,20 @@ std::string next_message_id(const std::string& message_id) { return message_id +
 
 namespace {
 
-/// Extracts the answers to the input from the messages that follow it.
+/// Extracts the answers to the input from the messages that follow it. An input that was repeated after others (see
+/// EarlierTurn::superseded) was answered there only.
 void read_answers(EarlierTurn& turn, const cubepi::MessageList& messages,
                   const std::vector<std::string>& ids) {
     std::set<std::string> runs;
     for (const cubepi::Message& message : messages) {
         const bool is_input = std::find(ids.begin(), ids.end(), message.id()) != ids.end();
         if (is_input) {
+            if (std::exchange(turn.superseded, false)) turn.texts.clear();
             turn.run_id = message.run_id().str();
             runs.insert(turn.run_id);
+        } else if (message.user() && !message.id().empty() &&
+                   !runs.contains(message.run_id().str())) {
+            turn.superseded = true;
         }
         if (!runs.contains(message.run_id().str())) continue;
         const cubepi::AssistantMessage* answer = message.assistant();

@@ -18,6 +18,8 @@ struct EarlierTurn {
     std::vector<std::string> texts = {};  ///< the model's complete answers, oldest first
     bool answered = false;                ///< the model had finished
     bool joined = false;                  ///< it was added to the turn of another input (steering)
+    /// Another input has followed the newest message of this one, so that its run cannot continue at the end of the tape.
+    bool superseded = false;
 };
 
 /// Returns nothing if the input is not on the tape.
