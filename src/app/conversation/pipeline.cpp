@@ -263,7 +263,7 @@ std::string ways_to_answer(const std::vector<HitlRequest>& requests, const std::
         std::string text = bub::question_summary(request);
         std::replace(text.begin(), text.end(), '\n', ' ');
         lines += "\n  " + text + "\n  To answer: cubepi inbox " +
-                 (approves ? "approve " : "answer ") + request.question_id +
+                 (approves ? "approve " : "answer ") + bub::question_name(request) +
                  (approves ? "" : " TEXT") + " --session " + shell_word(session);
     }
     return lines + "\n  In a chat: cubepi chat --session " + shell_word(session);

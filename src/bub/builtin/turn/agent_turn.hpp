@@ -102,6 +102,7 @@ private:
                          cubepi::PromptOptions how);
     Task<std::optional<cubepi::AgentEvent>> next_event();
     bool may_answer(const cubepi::HitlRequest& request) const;
+    Task<> require_new_name(std::string name, const cubepi::HitlRequest& request);
     Task<> withdraw(std::vector<cubepi::HitlRequest> open);
     void refuse_answer();
     Task<std::vector<cubepi::HitlRequest>> open_questions(bool with_expired = false);

@@ -174,8 +174,6 @@ bool is_same(const FormattedText& a, const FormattedText& b) {
     return a.text == b.text && a.entities == b.entities;
 }
 
-constexpr std::size_t max_questions = 1000;
-
 /// Telegram shows the indicator for five seconds.
 Task<> repeat_typing(std::shared_ptr<const TelegramApi> api, cubepi::Clock& clock, ChatTarget to) {
     while (true) {
@@ -371,7 +369,7 @@ EventStream Outbox::follow(const Envelope& message, EventStream stream) {
 void Outbox::on_event(const TurnPtr& turn, const StreamEvent& event) {
     if (event.kind == event_kind::answered) {
         AcceptedAnswer answer;
-        answer.question_id = cubepi::detail::text_member(event.data, "question_id");
+        answer.question = cubepi::detail::text_member(event.data, "question");
         if (const Json* const value = event.data.if_contains("answer")) answer.answer = *value;
         show_outcome(*turn, answer);
     }
@@ -390,9 +388,8 @@ void Outbox::show_outcome(const Envelope& message, const AcceptedAnswer& answer)
 
 void Outbox::show_outcome(Turn& turn, const AcceptedAnswer& answer) {
     if (std::exchange(turn.shows_outcome, true)) return;
-    std::int64_t message_id = turn.question_message;
-    const auto found = questions_.find(answer.question_id);
-    if (message_id == 0 && found != questions_.end()) message_id = found->second;
+    const std::int64_t message_id =
+        turn.question_message != 0 ? turn.question_message : cards_->message_of(answer.question);
     if (message_id == 0) return;
     JsonObject button;
     button["text"] = outcome_text(answer.answer) +
@@ -425,14 +422,6 @@ std::shared_ptr<LiveAnswer> Outbox::take_live(const Envelope& message) {
     return std::exchange(turn.live, nullptr);
 }
 
-void Outbox::remember_question(const std::string& question_id, std::int64_t message_id) {
-    if (!questions_.insert_or_assign(question_id, message_id).second) return;
-    question_order_.push_back(question_id);
-    if (question_order_.size() <= max_questions) return;
-    questions_.erase(question_order_.front());
-    question_order_.pop_front();
-}
-
 Task<> Outbox::send(Envelope message) {
     const ChatTarget to = place_for(message);
     std::vector<MediaItem> media = std::move(message.media);
@@ -450,7 +439,7 @@ Task<> Outbox::send_question(Envelope message, ChatTarget to) {
     OutgoingText card = question_card(request);
     if (is_resent(message)) card.text = with_prefix(resent_mark, std::move(card.text));
     const std::int64_t id = co_await sender_->send(to, std::move(card));
-    remember_question(cubepi::detail::text_member(request.as_object(), "question_id"), id);
+    cards_->add(cubepi::detail::text_member(request.as_object(), "request_id"), id);
 }
 
 Task<> Outbox::send_text(Envelope message, ChatTarget to) {

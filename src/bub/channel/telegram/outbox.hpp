@@ -1,6 +1,5 @@
 #pragma once
 
-#include <deque>
 #include <exception>
 #include <map>
 #include <memory>
@@ -8,6 +7,7 @@
 #include <string>
 
 #include <bub/channel/telegram/message_sender.hpp>
+#include <bub/channel/telegram/questions.hpp>
 #include <bub/channel/telegram_channel.hpp>
 #include <cubepi/core/task_scope.hpp>
 
@@ -18,7 +18,8 @@ class LiveAnswer;
 /// The sending side of the channel: answers, questions, files, the indicator that a turn runs. Used on one executor.
 class Outbox : public std::enable_shared_from_this<Outbox> {
 public:
-    Outbox(const TelegramChannelOptions& options, std::shared_ptr<const TelegramApi> api);
+    Outbox(const TelegramChannelOptions& options, std::shared_ptr<const TelegramApi> api,
+           std::shared_ptr<SentCards> cards);
 
     void start(cubepi::BackgroundScope& work) { work_ = &work; }
     Task<> send(Envelope message);
@@ -48,15 +49,13 @@ private:
     Task<> send_question(Envelope message, ChatTarget to);
     Task<> send_text(Envelope message, ChatTarget to);
     Task<> send_media(MediaItem item, ChatTarget to);
-    void remember_question(const std::string& question_id, std::int64_t message_id);
 
     const TelegramChannelOptions options_;
     const std::shared_ptr<const TelegramApi> api_;
     cubepi::Clock& clock_;
     const std::shared_ptr<MessageSender> sender_;
     std::map<std::string, TurnPtr> turns_;  // by session
-    std::map<std::string, std::int64_t> questions_;
-    std::deque<std::string> question_order_;
+    const std::shared_ptr<SentCards> cards_;
     cubepi::BackgroundScope* work_ = nullptr;
 };
 

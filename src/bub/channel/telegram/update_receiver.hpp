@@ -76,7 +76,7 @@ private:
 class UpdateReceiver : public std::enable_shared_from_this<UpdateReceiver> {
 public:
     UpdateReceiver(const TelegramChannelOptions& options, MessageHandler handler,
-                   std::shared_ptr<const TelegramApi> api);
+                   std::shared_ptr<const TelegramApi> api, std::shared_ptr<const SentCards> cards);
 
     /// Checks the token. Throws ApiError if Telegram rejects it; a failure that may pass is reported.
     Task<> check_token();
@@ -110,6 +110,7 @@ private:
     const TelegramChannelOptions options_;
     const MessageHandler handler_;
     const std::shared_ptr<const TelegramApi> api_;
+    const std::shared_ptr<const SentCards> cards_;
     cubepi::Clock& clock_;
     const Access access_;
     BotIdentity bot_;
