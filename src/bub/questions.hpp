@@ -23,9 +23,10 @@ struct OpenQuestions {
     bool unread = false;
 };
 
-/// A turn has ended without an answer to the questions of an earlier one, for example because it was given one that is not accepted;
-/// as a service of its TurnState. Messages that wait for the answer continue to wait.
-struct QuestionsRemain {};
+/// A turn was given an answer that was not accepted, and its output says why; as a service of its TurnState.
+struct RefusedAnswer {
+    bool questions_remain = false;  ///< messages that wait for an answer continue to wait
+};
 
 /// The key of Envelope::rest with the key (question_name()) of the question that an inbound envelope answers, as set by a channel for a
 /// button or a reply (B24). The answer is the member `answer` of `rest`, as HitlChannel::answer() takes it, or else the

@@ -100,7 +100,7 @@ TEST(BrokenArguments, D84_CutCallOfSubagent_IsNotExecuted) {
 /// The commands that the program prints for the open question.
 std::vector<std::string> words_of(const std::string& printed) {
     std::vector<std::string> words;
-    std::istringstream line(printed.substr(printed.find("cubepi inbox") + 7));
+    std::istringstream line(printed.substr(printed.rfind("cubepi inbox") + 7));
     for (std::string word; words.size() < 5 && line >> word;) words.push_back(word);
     return words;
 }
@@ -143,7 +143,8 @@ TEST(RepeatedIds, D83_HostileCallId_IsNotPrinted) {
     const Piped asked = run_at(home, server, {"-s", "s1", "go"});
     EXPECT_EQ(asked.err.find("touch"), std::string::npos) << asked.err;
     std::vector<std::string> approval = words_of(asked.err);
-    for (const char* word : {"--provider", "openai", "--base-url"}) approval.emplace_back(word);
+    for (const char* word : {"--provider", "openai", "-m", "local", "--base-url"})
+        approval.emplace_back(word);
     approval.push_back(server.url());
     EXPECT_EQ(run_piped(home, approval).status, 0);
     EXPECT_TRUE(std::filesystem::exists(home.work() / "one"));

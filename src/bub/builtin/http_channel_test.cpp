@@ -252,7 +252,8 @@ TEST_F(HttpChannelTest, D83_RepeatedAnswer_AnswersItsOwnQuestionOnly) {
     add({test::calling("press"), test::calling("press"), "done"});
     serve([](HttpChannelTest& t) -> Task<> {
         const auto name_in = [](const Reply& asked) {
-            const Json& question = asked.json().at("outputs").at(0).at("question");
+            const Json reply = asked.json();
+            const Json& question = reply.at("outputs").at(0).at("question");
             return std::string(question.at("request_id").as_string());
         };
         const auto approval = [](const std::string& name) {

@@ -22,7 +22,7 @@ protected:
         gateway.asks = [this](RunModelCall& call) {
             const bool answers = given_answer(call.message).has_value();
             if (call.message.content_text() == ",answer q wrong") {
-                call.state.replace(std::make_shared<QuestionsRemain>());
+                call.state.replace(std::make_shared<RefusedAnswer>(RefusedAnswer{true}));
                 return false;
             }
             if (call.message.content_text() == ",help") return false;

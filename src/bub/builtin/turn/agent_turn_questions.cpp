@@ -79,6 +79,9 @@ Envelope message_from(const JsonObject& origin) {
     return message;
 }
 
+constexpr std::string_view not_allowed =
+    "You may not answer this question: only an operator, or the user who was asked, may.";
+
 JsonObject asker_of(const cubepi::HitlRequest& request) {
     const Json* asker = request.extra.if_contains(asker_key);
     return asker && asker->is_object() ? asker->get_object() : JsonObject();
@@ -282,7 +285,7 @@ Task<> AgentTurn::give_answer(cubepi::Message message, cubepi::PromptOptions how
     std::string problem;
     try {
         const cubepi::HitlRequest& request = find_question(open, given.question);
-        if (!may_answer(request)) co_return refuse_answer();
+        if (!may_answer(request)) co_return refuse_answer(std::string(not_allowed), true);
         co_await require_new_name(given.question, request);
         if (given.action == AnswerAction::abandon) co_return co_await withdraw(open);
         Json value = cubepi::check_answer(request, answer_value(given, request));
@@ -302,8 +305,7 @@ Task<> AgentTurn::give_answer(cubepi::Message message, cubepi::PromptOptions how
         problem = error.what();
     }
     if (!problem.empty()) {
-        if (!open.empty()) state_.replace(std::make_shared<QuestionsRemain>());
-        say_and_end(std::move(problem));
+        refuse_answer(std::move(problem), !open.empty());
     }
     if (given_) (void)co_await tape_->append(std::move(*given_));
 }
@@ -328,7 +330,7 @@ Task<> AgentTurn::require_new_name(std::string name, const cubepi::HitlRequest& 
 Task<> AgentTurn::withdraw(std::vector<cubepi::HitlRequest> open) {
     const bool may =
         std::all_of(open.begin(), open.end(), [this](const auto& one) { return may_answer(one); });
-    if (!may) co_return refuse_answer();
+    if (!may) co_return refuse_answer(std::string(not_allowed), true);
     // A run whose questions are answered is closed by operators only.
     if (!open.empty() || (plan_.message && plan_.message->is_operator()))
         co_await agent_->abort_pending("withdrawn by the user");
@@ -350,10 +352,11 @@ Task<> AgentTurn::resume_expired(std::vector<cubepi::HitlRequest> open) {
     state_.mark_silent();
 }
 
-void AgentTurn::refuse_answer() {
-    state_.replace(std::make_shared<QuestionsRemain>());
-    say_and_end(
-        "You may not answer this question: only an operator, or the user who was asked, may.");
+void AgentTurn::refuse_answer(std::string reason, bool questions_remain) {
+    RefusedAnswer refused;
+    refused.questions_remain = questions_remain;
+    state_.replace(std::make_shared<RefusedAnswer>(refused));
+    say_and_end(std::move(reason));
 }
 
 /// B25.

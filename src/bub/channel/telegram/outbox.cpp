@@ -318,7 +318,8 @@ Task<> LiveAnswer::finish_part(std::size_t index, FormattedText part) {
     shown_.back().text = std::move(part);
 }
 
-Outbox::Outbox(const TelegramChannelOptions& options, std::shared_ptr<const TelegramApi> api)
+Outbox::Outbox(const TelegramChannelOptions& options, std::shared_ptr<const TelegramApi> api,
+               std::shared_ptr<SentCards> cards)
     : options_(options),
       api_(std::move(api)),
       clock_(*options_.runtime->clock),
@@ -330,7 +331,8 @@ Outbox::Outbox(const TelegramChannelOptions& options, std::shared_ptr<const Tele
               if (!warn) return;
               warn(trouble.empty() ? "telegram: answers are sent again"
                                    : "telegram: answers cannot be sent, and wait: " + trouble);
-          })) {}
+          })),
+      cards_(std::move(cards)) {}
 
 void Outbox::begin_turn(const Envelope& message) {
     auto turn = std::make_shared<Turn>();
