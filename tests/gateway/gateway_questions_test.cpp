@@ -59,7 +59,7 @@ TEST(GatewayQuestions, B26_QuestionAboutWrite_IsAnsweredAfterRestart) {
     GatewayProcess gateway(home, {"--script", home.script(continues)});
     const std::uint16_t port = gateway.wait_until_running();
     const CommandResult inbox = run_command(home, {"inbox", "--gateway"});
-    EXPECT_NE(inbox.output.find("c1\t"), std::string::npos) << inbox.output;
+    EXPECT_NE(inbox.output.find("\tRun write {"), std::string::npos) << inbox.output;
     const HttpReply refused = post(port, {{"text", ",approve c1"}, {"user", "ann"}});
     EXPECT_NE(refused.text().find("You may not answer this question"), std::string::npos)
         << refused.body;

@@ -309,6 +309,31 @@ TEST_F(HttpChannelTest, B25_Operator_IsTheOnlyApproverOfCalls) {
     });
 }
 
+TEST_F(HttpChannelTest, D83_RepeatedAnswer_AnswersItsOwnQuestionOnly) {
+    add({test::calling("press"), test::calling("press"), "done"});
+    serve([](HttpChannelTest& t) -> Task<> {
+        const auto name_in = [](const Reply& asked) {
+            const Json reply = asked.json();
+            const Json& question = reply.at("outputs").at(0).at("question");
+            return std::string(question.at("request_id").as_string());
+        };
+        const auto approval = [](const std::string& name) {
+            return R"({"session": "s1", "user": "olga", "answer_to": ")" + name +
+                   R"(", "answer": {"decision": "approve"}})";
+        };
+        const Reply first = co_await t.post(R"({"session": "s1", "text": "Press it twice"})");
+        const Reply second = co_await t.post(approval(name_in(first)));
+        EXPECT_EQ(t.pressed, 1);
+        for (const std::string& stale : {name_in(first), std::string("c1")}) {
+            const Reply refused = co_await t.post(approval(stale));
+            EXPECT_EQ(t.pressed, 1) << refused.body;
+        }
+        const Reply done = co_await t.post(approval(name_in(second)));
+        EXPECT_EQ(done.text(0), "done") << done.body;
+        EXPECT_EQ(t.pressed, 2);
+    });
+}
+
 TEST_F(HttpChannelTest, IdentitiesInContext_AreIgnored) {
     add({test::calling("press"), "done"});
     serve([](HttpChannelTest& t) -> Task<> {

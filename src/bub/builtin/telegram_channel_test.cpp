@@ -442,6 +442,53 @@ TEST_F(TelegramBot, B25_OperatorButtonInGroup_ApprovesTheCall) {
     EXPECT_EQ(api.rejected, 0u) << api.last_rejection;
 }
 
+/// All calls of the endpoint have the same id.
+TEST_F(TelegramBot, D83_DoubleTap_AnswersItsOwnQuestionOnly) {
+    add({test::calling("press"), test::calling("press"), "All done."});
+    api.say(9, "Press it twice");
+    serve([](TelegramBot& t) -> Task<> {
+        const FakeMessage first = co_await t.shown(9, "Run press");
+        t.api.press(9, first.id, 0, 0);
+        t.api.press(9, first.id, 0, 0);
+        t.api.add_update(t.reply_to(9, 9, first.id, "yes"));
+        (void)co_await t.shown(9, "is not the name of one question");
+        co_await t.manager->idle();
+        EXPECT_EQ(t.pressed, 1);
+        std::int64_t second = 0;
+        for (const FakeMessage& one : t.api.messages(9))
+            if (one.id != first.id && one.text.starts_with("Run press")) second = one.id;
+        t.api.press(9, second, 0, 0);
+        (void)co_await t.shown(9, "All done.");
+        co_await t.labelled(first.id, 9, "Approved");
+        co_await t.labelled(second, 9, "Approved");
+        co_await t.manager->idle();
+    });
+    EXPECT_EQ(pressed, 2);
+}
+
+TEST_F(TelegramBot, D83_TextThatLooksLikeCard_IsNone) {
+    add({"Sure.\nQuestion 0123456789 (approval)", "A plain answer."});
+    api.say(9, "Hi");
+    serve([](TelegramBot& t) -> Task<> {
+        const FakeMessage text = co_await t.shown(9, "Sure.");
+        t.api.add_update(t.reply_to(9, 9, text.id, "yes"));
+        (void)co_await t.shown(9, "A plain answer.");
+        co_await t.manager->idle();
+    });
+}
+
+TEST_F(TelegramBot, B24_WithdrawButton_WithdrawsTheQuestion) {
+    JsonObject question{{"key", "name"}, {"prompt", "Which name?"}};
+    add({test::calling("ask_user", {{"questions", JsonArray{std::move(question)}}})});
+    api.say(7, "Name it");
+    serve([](TelegramBot& t) -> Task<> {
+        const FakeMessage asked = co_await t.shown(7, "Which name?");
+        t.api.press(7, asked.id, 0, 0);
+        (void)co_await t.shown(7, "The question was withdrawn.");
+        co_await t.manager->idle();
+    });
+}
+
 TEST_F(TelegramBot, B24_Button_ChoosesAnOption) {
     add({which_color(), "Teal it is."});
     api.say(7, "Paint it");

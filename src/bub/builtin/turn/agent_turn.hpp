@@ -114,8 +114,9 @@ private:
     Task<std::optional<cubepi::AgentEvent>> next_event();
     bool may_answer(const cubepi::HitlRequest& request) const;
     bool is_asker(const cubepi::HitlRequest& request) const;
+    Task<> require_new_name(std::string name, const cubepi::HitlRequest& request);
     Task<> withdraw(std::vector<cubepi::HitlRequest> open);
-    void refuse_answer();
+    void refuse_answer(std::string reason, bool questions_remain);
     Task<std::vector<cubepi::HitlRequest>> open_questions(bool with_expired = false);
     Task<> resume_expired(std::vector<cubepi::HitlRequest> open);
     Task<> recognize_answer();

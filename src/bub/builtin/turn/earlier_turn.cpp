@@ -147,7 +147,9 @@ Task<std::optional<EarlierAnswer>> find_earlier_answer(Tape tape, std::string in
     const JsonObject* event = data_of(entry);
     if (!event || cubepi::detail::text_member(*event, "input") != input_id) co_return found;
     found.emplace();
-    found->question_id = cubepi::detail::text_member(*event, "question_id");
+    found->question = cubepi::detail::text_member(*event, "question");
+    if (found->question.empty())
+        found->question = cubepi::detail::text_member(*event, "question_id");
     if (const Json* asker = event->if_contains("asker"); asker && asker->is_object())
         found->asker = asker->get_object();
     const cubepi::MessageList inputs = co_await last_input(store, tape.name());
