@@ -11,6 +11,7 @@
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/message_list.hpp>
 #include <cubepi/net/utf8.hpp>
+#include <cubepi/provider/answer_end.hpp>
 
 #include "config/model_choice.hpp"
 #include "config/paths.hpp"
@@ -312,24 +313,22 @@ std::string explain_event(const JsonObject& data) {
 }
 
 std::optional<Failure> incomplete_answer(const AssistantMessage& answer) {
-    if (answer.has_tool_calls()) return std::nullopt;  // the run continues, or a tool ended it
-    const std::string reason = " (stop reason '" + printable(answer.stop_reason.str()) + "').";
-    if (answer.stop_reason == stop_reason::length)
-        return say(exit_incomplete, "the answer was cut off: it reached the output limit" + reason,
-                   "Prompt again to continue, or raise max_tokens in " + config_path().string());
-    if (answer.stop_reason == "model_context_window_exceeded")
-        return say(exit_incomplete, "the answer was cut off: the context window is full" + reason,
-                   "Start a new conversation: cubepi chat --session NAME");
-    if (answer.is_refusal())
-        return say(exit_incomplete, "the answer was refused or filtered" + reason,
-                   "Rephrase the prompt, or name another model with --model.");
-    const bool has_image = std::any_of(
-        answer.content.begin(), answer.content.end(),
-        [](const AssistantContent& block) { return std::holds_alternative<ImageContent>(block); });
-    if (has_image || answer.text().find_first_not_of(" \t\r\n") != std::string::npos)
-        return std::nullopt;
-    return say(exit_incomplete, "the model returned an empty answer" + reason,
-               "Prompt again, or name another model with --model.");
+    std::string advice = "Prompt again, or name another model with --model.";
+    switch (answer_end(answer)) {
+        case AnswerEnd::complete: return std::nullopt;
+        case AnswerEnd::cut_off:
+            advice = "Prompt again to continue, or raise max_tokens in " + config_path().string();
+            break;
+        case AnswerEnd::context_window:
+            advice = "Start a new conversation: cubepi chat --session NAME";
+            break;
+        case AnswerEnd::refused:
+            advice = "Rephrase the prompt, or name another model with --model.";
+            break;
+        case AnswerEnd::incomplete:
+        case AnswerEnd::empty: break;
+    }
+    return say(exit_incomplete, answer_end_text(answer) + ".", advice);
 }
 
 std::optional<Failure> incomplete_answer(const RunResult& result) {

@@ -39,6 +39,8 @@ std::size_t MemorySteeringInbox::count(const std::string& session_id) const {
     return found == waiting_.end() ? 0 : found->second.size();
 }
 
+Task<> Channel::prepare() { co_return; }
+
 Task<> Channel::send(Envelope) { co_return; }
 
 EventStream Channel::stream_events(const Envelope&, EventStream stream) { return stream; }

@@ -89,6 +89,10 @@ public:
     virtual bool enabled() const { return true; }
     virtual bool needs_debounce() const { return false; }
 
+    /// Verifies, for a configuration that replaces a running one, that start() will succeed: listens, authenticates. The channel
+    /// that it replaces still runs: takes no messages. Throws if start() would fail, or if that cannot be determined now. start()
+    /// also works without it.
+    virtual Task<> prepare();
     /// Starts the channel and returns soon; its work continues in the background until stop(). `stopping` is triggered
     /// when the manager shuts down. A channel that wants the manager to shut down (the user wants to leave) calls
     /// `request_stop` of its options' source.
@@ -113,6 +117,8 @@ public:
     virtual void begin_turn(const Envelope& message) noexcept = 0;
     /// The turn has ended, and its outputs were sent. `failure` is null if it succeeded.
     virtual void end_turn(const Envelope& message, std::exception_ptr failure) noexcept = 0;
+    /// The turn has failed, and another one begins on the message later (D90).
+    virtual void postpone_turn(const Envelope& message) noexcept { (void)message; }
     /// The message was accepted but no turn will begin on it: `,quit` or a hook has dropped it.
     virtual void drop(const Envelope& message) noexcept { (void)message; }
 };

@@ -7,7 +7,7 @@
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/use_future.hpp>
 
-#include <cubepi/core/error.hpp>
+#include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/outcome.hpp>
 
 namespace cubepi::gateway_tests {
@@ -26,15 +26,6 @@ Task<std::string> read_all(HttpResponse response) {
     std::string body;
     for (bool more = true; more;) more = co_await response.body->read(body);
     co_return body;
-}
-
-/// Returns a response after whose headers the connection is lost.
-HttpServerResponse cut() {
-    HttpServerResponse response;
-    response.stream = [](ResponseStream&) -> Task<> {
-        throw Error(ErrorCode::disconnected, "a fault of the test");
-    };
-    return response;
 }
 
 }  // namespace
@@ -69,12 +60,18 @@ std::size_t FakeBotServer::calls() {
     return calls_;
 }
 
+std::size_t FakeBotServer::connections() {
+    const std::lock_guard lock(mutex_);
+    return clients_.size();
+}
+
 void FakeBotServer::wait_for_call(std::size_t after) {
     std::unique_lock lock(mutex_);
     called_.wait(lock, [this, after] { return calls_ != after; });
 }
 
 Task<HttpServerResponse> FakeBotServer::respond(HttpServerRequest request) {
+    const std::string client = request.client;
     HttpRequest passed(request.method, "https://api.telegram.org" + request.path);
     passed.headers = std::move(request.headers);
     passed.body = std::move(request.body);
@@ -84,9 +81,11 @@ Task<HttpServerResponse> FakeBotServer::respond(HttpServerRequest request) {
     {
         const std::lock_guard lock(mutex_);
         ++calls_;
+        clients_.insert(client);
         called_.notify_all();
     }
-    if (!sent) co_return cut();
+    // Closes the connection before the first byte of an answer.
+    if (!sent) throw_cancelled();
     const auto status = static_cast<unsigned>(sent.value().status);
     std::string body = co_await read_all(std::move(sent).value());
     co_return HttpServerResponse(status, std::move(body), "application/json");

@@ -5,6 +5,7 @@
 #include <future>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -40,6 +41,8 @@ public:
         return result.get();
     }
 
+    /// Returns the number of connections on which calls arrived.
+    std::size_t connections();
     /// Waits until `condition`, which is called with the API, returns true after a call of the API.
     template <class Condition>
     void wait_until(Condition condition) {
@@ -62,6 +65,7 @@ private:
     std::mutex mutex_;
     std::condition_variable called_;
     std::size_t calls_ = 0;
+    std::set<std::string> clients_;
     std::thread thread_;
 };
 

@@ -15,10 +15,12 @@
 #include <functional>
 #include <memory>
 #include <stdexcept>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include <bub/channel.hpp>
 #include <bub/framework.hpp>
 #include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/outcome.hpp>
@@ -321,11 +323,34 @@ cubepi::Task<std::string> echo(bub::RunModelCall& call) {
     co_return "re: " + text;
 }
 
+/// A channel that does not start if a file exists, which it removes.
+class BreakingChannel final : public bub::Channel {
+public:
+    explicit BreakingChannel(std::string file) : file_(std::move(file)) {}
+    const std::string& name() const noexcept override { return name_; }
+    cubepi::Task<> start(std::stop_token stopping) override {
+        (void)stopping;
+        if (std::filesystem::remove(file_)) throw std::runtime_error("the channel is broken");
+        co_return;
+    }
+    cubepi::Task<> stop() override { co_return; }
+
+private:
+    const std::string name_ = "breaking";
+    const std::string file_;
+};
+
 void add_echo(bub::Framework& framework) {
     if (!std::getenv("CUBEPI_TEST_ECHO")) return;
     bub::Plugin plugin;
     plugin.name = "echo";
     plugin.run_model = echo;
+    if (const char* const file = std::getenv("CUBEPI_TEST_BREAKS")) {
+        plugin.provide_channels = [file](bub::ProvideChannelsCall&) {
+            return std::vector<std::shared_ptr<bub::Channel>>{
+                std::make_shared<BreakingChannel>(file)};
+        };
+    }
     framework.add(std::move(plugin));
 }
 

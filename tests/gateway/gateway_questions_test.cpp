@@ -59,7 +59,7 @@ TEST(GatewayQuestions, B26_QuestionAboutWrite_IsAnsweredAfterRestart) {
     GatewayProcess gateway(home, {"--script", home.script(continues)});
     const std::uint16_t port = gateway.wait_until_running();
     const CommandResult inbox = run_command(home, {"inbox", "--gateway"});
-    EXPECT_NE(inbox.output.find("c1\t"), std::string::npos) << inbox.output;
+    EXPECT_NE(inbox.output.find("\tRun write {"), std::string::npos) << inbox.output;
     const HttpReply refused = post(port, {{"text", ",approve c1"}, {"user", "ann"}});
     EXPECT_NE(refused.text().find("You may not answer this question"), std::string::npos)
         << refused.body;
@@ -190,6 +190,12 @@ protected:
         });
         return found;
     }
+    void wait_for_refusal() {
+        bot.wait_until([](const FakeBotApi& api) {
+            const std::vector<std::string> notices = api.notices();
+            return !notices.empty() && notices.back().starts_with("You may not answer");
+        });
+    }
     void press(std::int64_t user, const FakeMessage& message, std::size_t row,
                std::size_t column = 0) {
         bot.with_api([&](FakeBotApi& api) { (void)api.press(user, message.id, row, column); });
@@ -218,12 +224,30 @@ TEST_F(TelegramQuestionsTest, B25_ButtonAfterKill_AnswersOnlyForAuthorizedUsers)
     }
     const std::unique_ptr<GatewayProcess> gateway = start(continues);
     press(ann, question, 0);
-    (void)wait_for(group, "You may not answer this question");
+    wait_for_refusal();
     EXPECT_FALSE(wrote(home));
     press(olga, question, 0);
     (void)wait_for(group, "Done.");
     EXPECT_TRUE(wrote(home));
     wait_for_label(question, 0, "\u2705 Approved");
+}
+
+TEST_F(TelegramQuestionsTest, B25_QuestionOfPrivateChat_GoesToTheOperator) {
+    FakeMessage question;
+    {
+        const std::unique_ptr<GatewayProcess> gateway = start(writes_a_file);
+        say(ann, "write the file");
+        question = wait_for(olga, "(approval)");
+        (void)wait_for(ann, "/abandon withdraws the question");
+        gateway->kill();
+    }
+    const std::unique_ptr<GatewayProcess> gateway = start(continues);
+    press(olga, question, 0);
+    (void)wait_for(ann, "Done.");
+    EXPECT_TRUE(wrote(home));
+    wait_for_label(question, 0, "\u2705 Approved");
+    say(ann, "/abandon");
+    (void)wait_for(ann, "No question waits for an answer.");
 }
 
 TEST_F(TelegramQuestionsTest, D85_SubagentAcrossKill_NeedsApproval) {
@@ -239,7 +263,7 @@ TEST_F(TelegramQuestionsTest, D85_SubagentAcrossKill_NeedsApproval) {
     }
     const std::unique_ptr<GatewayProcess> gateway = start(continues_twice);
     press(ann, question, 0);
-    (void)wait_for(group, "You may not answer this question");
+    wait_for_refusal();
     EXPECT_FALSE(wrote(home));
     press(olga, question, 0);
     (void)wait_for(group, "Done.");

@@ -5,21 +5,29 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/task_scope.hpp>
 #include <cubepi/workspace/process_test.hpp>
 
+#include "fake_bot_server.hpp"
 #include "gateway_process.hpp"
 
 namespace cubepi::gateway_tests {
 namespace {
+
+using bub::telegram::FakeBotApi;
 
 JsonObject message(const std::string& session, const std::string& text) {
     return JsonObject{{"session", session}, {"text", text}};
@@ -43,6 +51,14 @@ TEST(Gateway, Gateway_AnswersMessagesAndShowsItsState) {
     gateway.send(SIGTERM);
     EXPECT_EQ(gateway.wait(), 0) << gateway.output();
     EXPECT_FALSE(std::filesystem::exists(home.socket()));
+}
+
+TEST(Gateway, D87_EmptyAnswer_IsReported) {
+    const GatewayHome home;
+    GatewayProcess gateway(home, {"--script", home.script(R"([""])")});
+    const HttpReply reply = post(gateway.wait_until_running(), "s1", "hello");
+    EXPECT_NE(reply.body.find("\"finish\":\"empty\""), std::string::npos) << reply.body;
+    EXPECT_NE(reply.body.find("The model returned an empty answer"), std::string::npos);
 }
 
 TEST(Gateway, B26_EachSession_HasItsOwnDirectory) {
@@ -232,6 +248,60 @@ TEST(Gateway, NoChannelOrToken_NamesTheRemedy) {
         << without.output;
     EXPECT_NE(run_command(home, {"gateway", "drain"}).output.find("To start one: cubepi gateway"),
               std::string::npos);
+}
+
+TEST(Gateway, SilentConnections_AreReplacedByNewOnes) {
+    const GatewayHome home;
+    home.configure(R"({http: {listen: "127.0.0.1:0"}, status: "127.0.0.1:0"})");
+    GatewayProcess gateway(home);
+    const auto status =
+        gateway.wait_for("http_server.listening").at("port").to_number<std::uint16_t>();
+    const std::uint16_t port = gateway.wait_until_running();
+    for (const std::uint16_t to : {status, port}) {
+        boost::asio::io_context context;
+        std::vector<boost::asio::ip::tcp::socket> silent;
+        for (int i = 0; i < 1100; ++i) {
+            silent.emplace_back(context);
+            silent.back().connect({boost::asio::ip::make_address("127.0.0.1"), to});
+        }
+        if (to == status) {
+            EXPECT_EQ(run(http_get(to, "/healthz")).status, 200);
+        } else {
+            EXPECT_EQ(post(to, "s1", "hello").text(), "re: hello");
+        }
+    }
+}
+
+/// Waits until a user of the bot has received `count` messages, and returns them.
+std::vector<std::string> texts(FakeBotServer& bot, std::int64_t user, std::size_t count) {
+    bot.wait_until([&](const FakeBotApi& api) { return api.texts(user).size() >= count; });
+    return bot.with_api([&](const FakeBotApi& api) { return api.texts(user); });
+}
+
+TEST(Gateway, D91_LostTelegramReply_IsRepeatedWithAMark) {
+    constexpr std::int64_t ann = 7;
+    const GatewayHome home;
+    FakeBotServer bot(std::make_shared<ScaledClock>(20));
+    bot.with_api([](FakeBotApi& api) { api.add_chat(ann); });
+    home.configure("{telegram: {users: [7], progress: false, api_url: \"" + bot.url() + "\"}}");
+    GatewayProcess gateway(home, {}, {"TELEGRAM_BOT_TOKEN=" + bot.token(), "CUBEPI_TEST_CLOCK=20"});
+    const auto say = [&](const std::string& text) {
+        bot.with_api([&](FakeBotApi& api) { (void)api.say(ann, text); });
+    };
+    std::vector<std::string> expected;
+    for (int i = 0; i < 5; ++i) {
+        say("m" + std::to_string(i));
+        expected.push_back("re: m" + std::to_string(i));
+        EXPECT_EQ(texts(bot, ann, expected.size()), expected);
+    }
+    // At most three at a time: updates, the answer, the indicator that the turn runs.
+    EXPECT_LE(bot.connections(), 3u);
+    bot.with_api(
+        [](FakeBotApi& api) { api.fail("sendMessage", {bub::telegram::Fault::cut_after}); });
+    say("lost");
+    expected.emplace_back("re: lost");
+    expected.emplace_back("(sent again) re: lost");
+    EXPECT_EQ(texts(bot, ann, expected.size()), expected);
 }
 
 }  // namespace

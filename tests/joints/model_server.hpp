@@ -19,6 +19,7 @@ struct SentCall {
     std::string name;
     std::string arguments;
     std::string id = "call_0";
+    boost::json::object members = {};  ///< further members of the call
 };
 
 /// The body of an answer of the Chat Completions API.
@@ -27,12 +28,14 @@ inline std::string chat_answer(const std::string& text, const std::vector<SentCa
     boost::json::object delta;
     if (!text.empty()) delta["content"] = text;
     boost::json::array sent;
-    for (const SentCall& call : calls)
-        sent.push_back(boost::json::object{
-            {"index", sent.size()},
-            {"id", call.id},
-            {"type", "function"},
-            {"function", boost::json::object{{"name", call.name}, {"arguments", call.arguments}}}});
+    for (const SentCall& call : calls) {
+        boost::json::object made = call.members;
+        made["index"] = sent.size();
+        made["id"] = call.id;
+        made["type"] = "function";
+        made["function"] = boost::json::object{{"name", call.name}, {"arguments", call.arguments}};
+        sent.push_back(std::move(made));
+    }
     if (!sent.empty()) delta["tool_calls"] = std::move(sent);
     if (finish_reason.empty()) finish_reason = calls.empty() ? "stop" : "tool_calls";
     const auto event = [](boost::json::object delta_of, boost::json::value reason) {
@@ -47,7 +50,14 @@ inline std::string chat_answer(const std::string& text, const std::vector<SentCa
            "data: [DONE]\n\n";
 }
 
-/// A model server on a port of 127.0.0.1: the N-th request gets the N-th answer, and the last one repeats.
+/// A response with an error status.
+inline std::string refusal(int status, const std::string& body, const std::string& headers = {}) {
+    return "HTTP/1.1 " + std::to_string(status) + " Refused\r\nContent-Type: application/json\r\n" +
+           headers + "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
+}
+
+/// A model server on a port of 127.0.0.1: the N-th request gets the N-th answer, and the last one repeats. An answer is the body
+/// of an event stream, or a whole response.
 class ModelServer {
 public:
     explicit ModelServer(std::vector<std::string> answers)
@@ -61,9 +71,10 @@ public:
                   }
                   const std::string answer = record(request);
                   const bool known = requests().size() <= known_requests;
-                  if (!connection.send(known
-                                           ? wire::ok(answer, "Content-Type: text/event-stream\r\n")
-                                           : unknown_model()))
+                  const bool whole = answer.starts_with("HTTP/");
+                  if (!connection.send(known ? (whole ? answer
+                                                      : wire::ok(answer, "Content-Type: text/event-stream\r\n"))
+                                             : unknown_model()))
                       return;
               }
           }) {}

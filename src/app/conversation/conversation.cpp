@@ -118,7 +118,7 @@ Task<std::optional<bub::Envelope>> Conversation::ask_open_question() {
     if (!host) co_return message;
     std::vector<HitlRequest> open = co_await open_questions();
     if (open.empty()) co_return message;
-    std::string id = open.front().question_id;
+    std::string id = bub::question_name(open.front());
     Json answer = co_await host->ask(std::move(open.front()));
     if (answer.is_null()) co_return message;
     message = pipeline_.message("", true);

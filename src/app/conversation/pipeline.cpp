@@ -177,12 +177,14 @@ Task<Answer> Pipeline::ask(bub::Envelope message, Show show) {
     turn_.emplace();
     std::exception_ptr thrown;
     std::shared_ptr<bub::OpenQuestions> open;
+    bool refused = false;
     const std::string prompt = message.content_text();
     try {
         bub::Envelope addressed = co_await for_session(std::move(message));
         Task<bub::TurnResult> turn = framework_.process_inbound(std::move(addressed), true);
         const bub::TurnResult over = co_await cancel_on(turn_->get_token(), std::move(turn));
         open = over.state.service<bub::OpenQuestions>();
+        refused = over.state.service<bub::RefusedAnswer>() != nullptr;
     } catch (...) {
         thrown = std::current_exception();
     }
@@ -197,6 +199,10 @@ Task<Answer> Pipeline::ask(bub::Envelope message, Show show) {
         co_await save_suspended(prompt);
     answer.failure = failure_of(answer, thrown, router->error());
     if (open && open->unread) answer.failure = unread(open->requests);
+    if (refused && answer.failure.exit_code == exit_ok) {
+        answer.failure.exit_code = exit_failed;
+        answer.failure.text = "the answer was not accepted";
+    }
     co_return answer;
 }
 
@@ -270,7 +276,7 @@ std::string ways_to_answer(const std::vector<HitlRequest>& requests, const std::
         std::string text = bub::question_summary(request);
         std::replace(text.begin(), text.end(), '\n', ' ');
         lines += "\n  " + text + "\n  To answer: cubepi inbox " +
-                 (approves ? "approve " : "answer ") + shell_word(request.question_id) +
+                 (approves ? "approve " : "answer ") + bub::question_name(request) +
                  (approves ? "" : " TEXT") + place;
     }
     return lines + "\n  In a chat: cubepi chat" + place;

@@ -131,16 +131,17 @@ std::string reloading_notice() {
 
 }  // namespace
 
-std::unique_ptr<HttpServer> status_server(Executor executor, const ListenAddress& address,
+std::unique_ptr<HttpServer> status_server(Executor executor, std::shared_ptr<HttpListener> listener,
                                           StatusSources sources) {
     HttpServerOptions options;
     options.name = "status";
-    options.host = address.host;
-    options.port = address.port;
+    options.listener = std::move(listener);
     auto server = std::make_unique<HttpServer>(std::move(executor), std::move(options));
     server->route("GET", "/healthz", [](HttpServerRequest) { return answer(200, "ok\n", plain); });
-    server->route("GET", "/readyz", [ready = std::move(sources.is_ready)](HttpServerRequest) {
-        return ready() ? answer(200, "ready\n", plain) : answer(503, "not ready\n", plain);
+    server->route("GET", "/readyz", [problem = std::move(sources.problem)](HttpServerRequest) {
+        const std::string text = problem();
+        return text.empty() ? answer(200, "ready\n", plain)
+                            : answer(503, "not ready: " + text + "\n", plain);
     });
     server->route("GET", "/metrics", [metrics = std::move(sources.metrics)](HttpServerRequest) {
         return answer(200, metrics(), prometheus);
@@ -168,6 +169,7 @@ void Gateway::warn(const std::string& text) const {
 
 void Gateway::enter(State state) {
     state_ = state;
+    state_changed_.pulse();
     const Logger& log = Runtime::standard()->log;
     switch (state) {
         case State::starting: log.write(LogLevel::info, "gateway.starting"); break;
@@ -194,7 +196,7 @@ Task<std::unique_ptr<GatewayInstance>> Gateway::make_instance() {
     parts.on_warning = [this](const std::string& text) { warn(text); };
     parts.plugins = line_.plugins;
     parts.channels = line_.gateway.channels;
-    return GatewayInstance::create(line_.conversation.model, std::move(parts));
+    return GatewayInstance::create(line_.conversation.model, std::move(parts), instance_.get());
 }
 
 Task<int> Gateway::run() {
@@ -205,12 +207,11 @@ Task<int> Gateway::run() {
     records.on_warning = [this](const std::string& text) { warn(text); };
     deliveries_ = std::make_shared<bub::FileDeliveryLog>(std::move(records));
     enter(State::starting);
-    const GatewaySettings settings = gateway_settings(config_values(config_path()));
     meter_ = telemetry_->meter();
-    if (!meter_ && settings.status) meter_ = std::make_shared<Meter>();
+    // A reload may add `gateway.status`.
+    if (!meter_) meter_ = std::make_shared<Meter>();
     instance_ = co_await make_instance();
     control_.listen();
-    listen_for_status(settings);
     const SignalWatch signals(executor_, [this](int signal) { on_signal(signal); },
                               {SIGINT, SIGTERM, SIGHUP});
     if (const auto interval = watchdog_interval()) work_.spawn(feed_watchdog(*interval));
@@ -222,6 +223,8 @@ Task<int> Gateway::run() {
     if (status_server_) co_await status_server_->stop(std::chrono::seconds(1));
     co_await work_.close();
     instance_.reset();
+    next_.reset();
+    replaced_.reset();
     telemetry_->end();
     co_await unshield();
     served.rethrow();
@@ -229,12 +232,19 @@ Task<int> Gateway::run() {
     co_return exit_ok;
 }
 
-void Gateway::listen_for_status(const GatewaySettings& settings) {
-    if (!settings.status) return;
+Task<> Gateway::serve_status() {
+    if (status_server_) co_await status_server_->stop(std::chrono::seconds(1));
+    status_server_.reset();
+    std::shared_ptr<HttpListener> listener = instance_->listener(status_key);
+    if (!listener) co_return;
     StatusSources sources;
-    sources.is_ready = [this] { return state_ == State::running; };
+    sources.problem = [this] {
+        return state_ == State::running
+                   ? instance_->manager().problem()
+                   : std::string("the gateway is starting, reloading or ending");
+    };
     sources.metrics = [this] { return metrics(); };
-    status_server_ = status_server(executor_, *settings.status, std::move(sources));
+    status_server_ = status_server(executor_, std::move(listener), std::move(sources));
     status_server_->listen();
 }
 
@@ -252,15 +262,27 @@ std::string Gateway::metrics() {
     };
     return gauge("running_turns", "Turns that are running.", running) +
            gauge("waiting_messages", "Messages that wait for their turns.", waiting) +
-           (meter_ ? meter_->prometheus_text() : std::string());
+           meter_->prometheus_text();
 }
 
 Task<> Gateway::serve() {
     for (;;) {
+        co_await serve_status();
         work_.spawn(announce_start());
-        co_await instance_->manager().run();
-        if (ending_ || !next_) co_return;
-        instance_ = std::move(next_);
+        Task<> running = instance_->manager().run();
+        const Outcome<> ran = co_await outcome_of(std::move(running));
+        if (next_ && !ending_) {
+            replaced_ = std::exchange(instance_, std::move(next_));
+        } else if (replaced_ && !ending_ && !ran && !ran.cancelled()) {
+            // The new configuration did not start: the one that it replaced serves again (D90).
+            reload_failure_ = ran.failure();
+            Task<std::unique_ptr<GatewayInstance>> making = replaced_->again();
+            instance_ = co_await std::move(making);
+            replaced_.reset();
+        } else {
+            ran.rethrow();
+            co_return;
+        }
     }
 }
 
@@ -268,6 +290,7 @@ Task<> Gateway::announce_start() {
     GatewayInstance* const started = instance_.get();
     co_await started->manager().started();
     if (started != instance_.get() || ending_) co_return;
+    replaced_.reset();
     enter(State::running);
     co_await greet();
 }
@@ -322,8 +345,6 @@ Task<> Gateway::reload() {
     Task<> replacing = replace_instance();
     const Outcome<> replaced = co_await outcome_of(std::move(replacing));
     if (replaced || replaced.cancelled()) co_return;
-    Runtime::standard()->log.write(LogLevel::warning, "gateway.reload_failed",
-                                   {{"error", logged_error(replaced.failure())}});
     warn("the configuration was not reloaded: " + explain(replaced.failure()).text);
 }
 
@@ -333,14 +354,21 @@ Task<> Gateway::replace_instance() {
     enter(State::reloading);
     Task<std::unique_ptr<GatewayInstance>> making = make_instance();
     Outcome<std::unique_ptr<GatewayInstance>> made = co_await outcome_of(std::move(making));
-    if (!made) {
-        if (!ending_) enter(State::running);
-        made.rethrow();
+    std::exception_ptr failure = made.failure();
+    if (failure && !ending_) enter(State::running);
+    if (!failure && !ending_) {
+        next_ = std::move(made).value();
+        // Messages that arrive while the turns of the old configuration end are stored, and delivered under the new one.
+        (void)co_await instance_->manager().drain(instance_->settings().drain_timeout);
+        while (state_ == State::reloading) co_await state_changed_.wait();
+        failure = std::exchange(reload_failure_, nullptr);
     }
-    if (ending_) co_return;
-    next_ = std::move(made).value();
-    // Messages that arrive while the turns of the old configuration end are stored, and delivered under the new one.
-    (void)co_await instance_->manager().drain(instance_->settings().drain_timeout);
+    if (failure) {
+        Runtime::standard()->log.write(LogLevel::warning, "gateway.reload_failed",
+                                       {{"error", logged_error(failure)}});
+        std::rethrow_exception(failure);
+    }
+    if (ending_) throw Error(ErrorCode::invalid_state, "the gateway is ending");
 }
 
 Task<JsonObject> Gateway::answer(JsonObject request) {
@@ -387,6 +415,8 @@ Task<JsonObject> Gateway::status() {
         running += one.is_running ? 1 : 0;
         waiting += static_cast<std::int64_t>(one.pending_count);
     }
+    const std::string problem = instance_->manager().problem();
+    if (!problem.empty()) status["problem"] = problem;
     status["running_turns"] = running;
     status["waiting_messages"] = waiting;
     const bub::HeldMessages messages = co_await instance_->manager().held();

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include <bub/envelope.hpp>
+#include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/json.hpp>
 #include <cubepi/core/task.hpp>
 #include <cubepi/core/task_scope.hpp>
@@ -48,17 +50,18 @@ private:
 
 /// The sources of the routes of the status server.
 struct StatusSources {
-    std::function<bool()> is_ready = {};        ///< messages are accepted and turns begin
+    /// Returns why messages are not accepted or processed; empty: they are.
+    std::function<std::string()> problem = {};
     std::function<std::string()> metrics = {};  ///< in the text format of Prometheus
 };
 
-/// Returns the server of `gateway.status`: GET /healthz (the process serves), /readyz (503 while it starts, reloads or
+/// Returns the server of `gateway.status`, on `listener`: GET /healthz (the process serves), /readyz (503 while it starts, reloads or
 /// ends) and /metrics. Not listening yet.
-std::unique_ptr<HttpServer> status_server(Executor executor, const ListenAddress& address,
+std::unique_ptr<HttpServer> status_server(Executor executor, std::shared_ptr<HttpListener> listener,
                                           StatusSources sources);
 
 /// The service `cubepi gateway`: runs the pipeline over the configured channels until it is told to end. SIGTERM and SIGINT
-/// drain it (B27), a second one cancels the turns; SIGHUP reloads the configuration (B28). Used on one executor.
+/// drain it (B27), a second one cancels the turns; SIGHUP reloads the configuration (B28, D90). Used on one executor.
 class Gateway {
 public:
     Gateway(Executor executor, CommandLine line);
@@ -74,14 +77,16 @@ private:
 
     Task<std::unique_ptr<GatewayInstance>> make_instance();
     Task<> serve();
+    /// Replaces the status server by that of the current instance.
+    Task<> serve_status();
     Task<> announce_start();
     Task<> greet();
     Task<> feed_watchdog(std::chrono::microseconds interval);
     void on_signal(int signal);
     Task<> drain();
     Task<> reload();
-    /// Makes the instance of the changed configuration, and drains the current one in its favor. Throws Error if the
-    /// configuration cannot be used; the current one continues then.
+    /// Makes the instance of the changed configuration, drains the current one, and waits until the new one serves. Throws Error
+    /// if the configuration cannot be used; the current one serves then (D90).
     Task<> replace_instance();
 
     /// Answers a request of the control socket.
@@ -95,7 +100,6 @@ private:
     Task<> watch_deadlines();
     Task<> expire_due();
 
-    void listen_for_status(const GatewaySettings& settings);
     std::string metrics();
     /// Thread-safe.
     void warn(const std::string& text) const;
@@ -105,15 +109,18 @@ private:
     const CommandLine line_;
     const std::chrono::system_clock::time_point began_ = std::chrono::system_clock::now();
     std::shared_ptr<Telemetry> telemetry_;
-    std::shared_ptr<Meter> meter_;  ///< null: nothing is measured
+    std::shared_ptr<Meter> meter_;
     std::shared_ptr<bub::DeliveryLog> deliveries_;
     std::unique_ptr<GatewayInstance> instance_;
-    std::unique_ptr<GatewayInstance> next_;  ///< follows when `instance_` is drained
+    std::unique_ptr<GatewayInstance> next_;      ///< follows when `instance_` is drained
+    std::unique_ptr<GatewayInstance> replaced_;  ///< until `instance_` has started in its place
+    std::exception_ptr reload_failure_;          ///< of an instance that did not start
     ControlServer control_;
     std::unique_ptr<HttpServer> status_server_;  ///< null: not configured
     ExpiredQuestions expired_;
     BackgroundScope work_;
     mutable std::mutex output_;
+    AsyncEvent state_changed_;
     State state_ = State::starting;
     bool ending_ = false;
 };

@@ -22,6 +22,7 @@
 #include <bub/tape/entry/encoding.hpp>
 #include <bub/turn_state.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/outcome.hpp>
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/net/http_client.hpp>
@@ -125,14 +126,20 @@ bub::FrameworkOptions framework_options(const GatewaySettings& settings,
     return options;
 }
 
+const std::vector<std::string>& selected_channels(const GatewaySettings& settings,
+                                                  const GatewayInstance::Parts& parts) {
+    return parts.channels.empty() ? settings.channels : parts.channels;
+}
+
 bub::ChannelManagerOptions manager_options(const GatewaySettings& settings,
                                            const ModelSources& sources,
                                            const GatewayInstance::Parts& parts) {
     bub::ChannelManagerOptions options;
-    options.channels = parts.channels.empty() ? settings.channels : parts.channels;
+    options.channels = selected_channels(settings, parts);
     options.stream_output = settings.stream;
     options.debounce = sources.bub.debounce_options();
     options.max_waiting = settings.max_waiting;
+    options.retry_limit = settings.retry_limit;
     options.deliveries = parts.deliveries;
     options.on_warning = parts.on_warning;
     return options;
@@ -152,11 +159,16 @@ std::string token_in(const std::string& variable, const std::string& channel,
                                                  variable + " is not set. " + advice);
 }
 
-std::shared_ptr<bub::Channel> http_channel(const HttpChannelSettings& settings,
-                                           const bub::MessageHandler& handler) {
+constexpr const char* http_key = "gateway.http.listen";
+constexpr const char* webhook_key = "gateway.telegram.webhook.listen";
+
+}  // namespace
+
+std::shared_ptr<bub::Channel> GatewayInstance::http_channel(
+    const bub::MessageHandler& handler) const {
+    const HttpChannelSettings& settings = *settings_.http;
     bub::HttpChannelOptions options;
-    options.server.host = settings.listen.host;
-    options.server.port = settings.listen.port;
+    options.server.listener = listener(http_key);
     options.server.certificate_file = settings.certificate.string();
     options.server.key_file = settings.key.string();
     options.operators = settings.operators;
@@ -166,8 +178,9 @@ std::shared_ptr<bub::Channel> http_channel(const HttpChannelSettings& settings,
     return std::make_shared<bub::HttpChannel>(std::move(options), handler);
 }
 
-std::shared_ptr<bub::Channel> telegram_channel(const TelegramChannelSettings& settings,
-                                               bub::ProvideChannelsCall& call) {
+std::shared_ptr<bub::Channel> GatewayInstance::telegram_channel(
+    bub::ProvideChannelsCall& call) const {
+    const TelegramChannelSettings& settings = *settings_.telegram;
     bub::TelegramChannelOptions options;
     options.token = settings.token;
     if (options.token.empty()) {
@@ -177,6 +190,9 @@ std::shared_ptr<bub::Channel> telegram_channel(const TelegramChannelSettings& se
     options.users = settings.users;
     options.chats = settings.chats;
     options.operators = settings.operators;
+    for (const Approver& one : settings_.approvers) {
+        if (one.channel == "telegram") options.approvers.push_back(one.user);
+    }
     options.shows_progress = settings.progress;
     options.api_url = settings.api_url;
     options.runtime = call.framework.runtime();
@@ -185,8 +201,7 @@ std::shared_ptr<bub::Channel> telegram_channel(const TelegramChannelSettings& se
         options.webhook.emplace();
         options.webhook->url = webhook->url;
         options.webhook->path = webhook->path;
-        options.webhook->server.host = webhook->listen.host;
-        options.webhook->server.port = webhook->listen.port;
+        options.webhook->server.listener = listener(webhook_key);
         options.webhook->secret =
             token_in(webhook->secret_env, "telegram",
                      "To make one: export " + webhook->secret_env + "=$(openssl rand -hex 32)");
@@ -194,16 +209,47 @@ std::shared_ptr<bub::Channel> telegram_channel(const TelegramChannelSettings& se
     return std::make_shared<bub::TelegramChannel>(std::move(options), call.handler);
 }
 
-/// Makes the channels that are configured. Throws Error for a channel whose token is missing.
-std::vector<std::shared_ptr<bub::Channel>> gateway_channels(const GatewaySettings& settings,
-                                                            bub::ProvideChannelsCall& call) {
-    std::vector<std::shared_ptr<bub::Channel>> channels;
-    if (settings.http) channels.push_back(http_channel(*settings.http, call.handler));
-    if (settings.telegram) channels.push_back(telegram_channel(*settings.telegram, call));
-    return channels;
+/// Makes the channels that are configured and selected. Throws Error for a channel whose token is missing.
+std::vector<std::shared_ptr<bub::Channel>> GatewayInstance::channels(
+    bub::ProvideChannelsCall& call) const {
+    std::vector<std::shared_ptr<bub::Channel>> made;
+    if (settings_.http && has("http")) made.push_back(http_channel(call.handler));
+    if (settings_.telegram && has("telegram")) made.push_back(telegram_channel(call));
+    return made;
 }
 
-}  // namespace
+bool GatewayInstance::has(const std::string& channel) const {
+    return bub::selects_service(selected_channels(settings_, parts_), channel);
+}
+
+void GatewayInstance::listen(const std::string& key, const ListenAddress& address,
+                             const GatewayInstance* replaced) {
+    Listening& made = listening_[key];
+    made.address = address;
+    if (replaced) {
+        for (const auto& [other, one] : replaced->listening_) {
+            const bool has_port = address.port == 0 ? one.address.port == 0 && other == key
+                                                    : one.socket->port() == address.port;
+            const bool is_taken =
+                std::any_of(listening_.begin(), listening_.end(),
+                            [&](const auto& mine) { return mine.second.socket == one.socket; });
+            if (!has_port || one.address.host != address.host || is_taken) continue;
+            made.socket = one.socket;
+            return;
+        }
+    }
+    try {
+        made.socket = std::make_shared<HttpListener>(address.host, address.port);
+    } catch (const Error& error) {
+        throw Error(ErrorCode::invalid_argument,
+                    config_path().string() + ": " + key + ": " + error.what());
+    }
+}
+
+std::shared_ptr<HttpListener> GatewayInstance::listener(const std::string& key) const {
+    const auto found = listening_.find(key);
+    return found == listening_.end() ? nullptr : found->second.socket;
+}
 
 bub::TurnQuestions sender_policy(const GatewaySettings& settings) {
     auto parsed = std::make_shared<std::vector<ParsedRule>>();
@@ -250,7 +296,8 @@ bub::Plugin session_workspaces(std::filesystem::path root) {
     return plugin;
 }
 
-Task<std::unique_ptr<GatewayInstance>> GatewayInstance::create(ModelFlags flags, Parts parts) {
+Task<std::unique_ptr<GatewayInstance>> GatewayInstance::create(ModelFlags flags, Parts parts,
+                                                               const GatewayInstance* replaced) {
     ConfigFile config = read_config(config_path());
     GatewaySettings settings = gateway_settings(config_values(config_path()));
     ModelSources sources = model_sources(flags, config, false);
@@ -258,7 +305,7 @@ Task<std::unique_ptr<GatewayInstance>> GatewayInstance::create(ModelFlags flags,
     ModelChoice model = co_await choose_model(sources, transport_of(*runtime), ChooseModel());
     std::unique_ptr<GatewayInstance> made(
         new GatewayInstance(std::move(config), std::move(settings), std::move(sources),
-                            std::move(model), std::move(parts)));
+                            std::move(model), std::move(parts), replaced));
     // A channel without its token is reported now, not when the instance is to run.
     const auto channels = co_await made->manager_->enabled_channels();
     if (channels.empty()) {
@@ -267,11 +314,25 @@ Task<std::unique_ptr<GatewayInstance>> GatewayInstance::create(ModelFlags flags,
                     "gateway.http of " +
                         config_path().string());
     }
+    if (!replaced) co_return std::move(made);
+    Task<> preparing = made->manager_->prepare();
+    const Outcome<> prepared = co_await outcome_of(std::move(preparing));
+    if (prepared.cancelled()) prepared.rethrow();
+    // Not the code of the channel's error: explain() would take it for one of the model.
+    if (!prepared)
+        throw Error(ErrorCode::invalid_argument,
+                    "the channels cannot start: " + exception_text(prepared.failure()));
+    co_return std::move(made);
+}
+
+Task<std::unique_ptr<GatewayInstance>> GatewayInstance::again() const {
+    std::unique_ptr<GatewayInstance> made(
+        new GatewayInstance(config_, settings_, sources_, model_, parts_, this));
     co_return std::move(made);
 }
 
 GatewayInstance::GatewayInstance(ConfigFile config, GatewaySettings settings, ModelSources sources,
-                                 ModelChoice model, Parts parts)
+                                 ModelChoice model, Parts parts, const GatewayInstance* replaced)
     : config_(std::move(config)),
       settings_(std::move(settings)),
       sources_(std::move(sources)),
@@ -279,6 +340,10 @@ GatewayInstance::GatewayInstance(ConfigFile config, GatewaySettings settings, Mo
       parts_(std::move(parts)),
       tapes_(configured_tapes()),
       framework_(make_framework(true)) {
+    if (settings_.http && has("http")) listen(http_key, settings_.http->listen, replaced);
+    if (settings_.telegram && settings_.telegram->webhook && has("telegram"))
+        listen(webhook_key, settings_.telegram->webhook->listen, replaced);
+    if (settings_.status) listen(status_key, *settings_.status, replaced);
     bub::ChannelManagerOptions options = manager_options(settings_, sources_, parts_);
     const std::size_t threads = thread_count(settings_);
     if (threads > 1) {
@@ -297,9 +362,7 @@ std::unique_ptr<bub::Framework> GatewayInstance::make_framework(bool with_channe
     // A store on a server belongs to the event loop that uses it.
     options.tape_store = with_channels ? tapes_ : configured_tapes();
     if (with_channels) {
-        options.channels = [this](bub::ProvideChannelsCall& call) {
-            return gateway_channels(settings_, call);
-        };
+        options.channels = [this](bub::ProvideChannelsCall& call) { return channels(call); };
     }
     framework->add(bub::builtin_plugin(*framework, std::move(options)));
     if (!settings_.shared_workspace) framework->add(session_workspaces(framework->workspace()));

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -14,6 +15,7 @@
 #include <bub/framework.hpp>
 #include <bub/hooks.hpp>
 #include <bub/tape/tape_store.hpp>
+#include <cubepi/net/http_server.hpp>
 
 #include "../command_line.hpp"
 #include "../config/gateway_settings.hpp"
@@ -35,6 +37,9 @@ std::filesystem::path session_workspace(const std::filesystem::path& root,
 /// first use.
 bub::Plugin session_workspaces(std::filesystem::path root);
 
+/// The key of the settings for the address of the status server.
+inline constexpr const char* status_key = "gateway.status";
+
 /// The gateway under one configuration: the manager of its channels, the framework that admits their messages, and the threads
 /// that run the turns. A reload creates another one (B28). Used on one executor.
 class GatewayInstance {
@@ -49,9 +54,13 @@ public:
             {};  ///< of --enable-channel; empty: those of the settings
     };
 
-    /// Reads the configuration file, chooses the model, and creates the channels. Throws Error for a configuration that cannot be
-    /// used.
-    static Task<std::unique_ptr<GatewayInstance>> create(ModelFlags flags, Parts parts);
+    /// Reads the configuration file, chooses the model, listens, and creates the channels. Throws Error for a configuration that
+    /// cannot be used. With `replaced`, an instance that serves, the channels are prepared as well (Channel::prepare()), and
+    /// sockets whose addresses do not change are shared (D90).
+    static Task<std::unique_ptr<GatewayInstance>> create(ModelFlags flags, Parts parts,
+                                                         const GatewayInstance* replaced);
+    /// Creates another instance of the same configuration, to serve it again.
+    Task<std::unique_ptr<GatewayInstance>> again() const;
     ~GatewayInstance();
     GatewayInstance(const GatewayInstance&) = delete;
     GatewayInstance& operator=(const GatewayInstance&) = delete;
@@ -61,12 +70,25 @@ public:
     bub::Framework& framework() noexcept { return *framework_; }
     bub::ChannelManager& manager() noexcept { return *manager_; }
     const std::shared_ptr<bub::TapeStore>& tapes() const noexcept { return tapes_; }
+    /// Returns the socket for a key of the settings: "gateway.status". Null: not configured.
+    std::shared_ptr<HttpListener> listener(const std::string& key) const;
     /// Returns the number of threads that run turns.
     std::size_t threads() const noexcept { return shards_ ? shards_->size() : 1; }
 
 private:
+    struct Listening {
+        ListenAddress address;
+        std::shared_ptr<HttpListener> socket;
+    };
+
     GatewayInstance(ConfigFile config, GatewaySettings settings, ModelSources sources,
-                    ModelChoice model, Parts parts);
+                    ModelChoice model, Parts parts, const GatewayInstance* replaced);
+    void listen(const std::string& key, const ListenAddress& address,
+                const GatewayInstance* replaced);
+    bool has(const std::string& channel) const;
+    std::vector<std::shared_ptr<bub::Channel>> channels(bub::ProvideChannelsCall& call) const;
+    std::shared_ptr<bub::Channel> http_channel(const bub::MessageHandler& handler) const;
+    std::shared_ptr<bub::Channel> telegram_channel(bub::ProvideChannelsCall& call) const;
     /// Thread-safe. `with_channels`: the framework of the manager.
     std::unique_ptr<bub::Framework> make_framework(bool with_channels) const;
     bub::BuiltinOptions builtin_options() const;
@@ -76,6 +98,7 @@ private:
     const ModelSources sources_;
     const ModelChoice model_;
     const Parts parts_;
+    std::map<std::string, Listening> listening_;  // by key of the settings
     std::shared_ptr<bub::TapeStore> tapes_;
     std::unique_ptr<bub::Framework> framework_;
     std::shared_ptr<bub::TurnShards> shards_;  ///< null: turns run on the executor of the manager

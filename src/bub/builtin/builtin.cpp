@@ -207,10 +207,17 @@ EnvelopeBatch render(RenderOutboundCall& call) {
         outputs.push_back(unread_notice(call, *open));
         return EnvelopeBatch(std::move(outputs));
     }
+    const auto finish = call.state.service<detail::TurnFinish>();
     if (!open || !call.model_output.empty()) {
         outputs.push_back(
             answer_to(call, call.model_output,
                       call.message.kind.value_or(std::string(envelope_kind::normal))));
+        if (finish) outputs.back().rest[finish_key] = cubepi::to_string(finish->end);
+    }
+    if (finish && !finish->problem.empty()) {
+        std::string problem = finish->problem + ".";
+        problem.front() = 'T';
+        outputs.push_back(answer_to(call, std::move(problem), std::string(envelope_kind::error)));
     }
     if (open) {
         for (const cubepi::HitlRequest& request : open->requests) {
@@ -235,6 +242,8 @@ Task<std::optional<bool>> dispatch(CorePtr core, DispatchOutboundCall& call) {
 
 Task<> show_error(CorePtr core, OnErrorCall& call) {
     if (!call.message) co_return;
+    // The channel manager tries again, or tells the sender that the message is held (D90).
+    if (!call.message->receipts.empty() && cause_of(call.error) != FailureCause::turn) co_return;
     auto made = std::make_shared<Envelope>(Envelope(
         "An error occurred at stage '" + std::string(call.stage) + "': " + describe(call.error)));
     made->session_id = call.message->session_id.value_or("unknown");

@@ -124,6 +124,29 @@ TEST_F(HttpChannelTest, Message_IsAnsweredWithOutputsOfItsTurn) {
     EXPECT_EQ(count(tape("http:s1"), entry_kind::message), 2u);
 }
 
+TEST_F(HttpChannelTest, D87_AnswerThatIsNotComplete_IsReported) {
+    add({cubepi::faux_assistant_message("", "stop"),
+         cubepi::faux_assistant_message("hel", "length"),
+         cubepi::faux_assistant_message("no", "SAFETY"), "whole"});
+    serve([](HttpChannelTest& t) -> Task<> {
+        const std::pair<const char*, const char*> ends[] = {
+            {"empty", "an empty answer"},
+            {"cut_off", "cut off at the output limit"},
+            {"refused", "'SAFETY'"}};
+        for (const auto& [finish, words] : ends) {
+            const Reply reply = co_await t.post(R"({"session": "s1", "text": "Hi"})");
+            EXPECT_EQ(reply.json().at("finish"), finish) << reply.body;
+            const boost::json::array outputs = reply.json().at("outputs").as_array();
+            EXPECT_EQ(outputs.size(), 2u) << reply.body;
+            EXPECT_EQ(outputs.back().at("kind"), "error");
+            EXPECT_NE(reply.text(1).find(words), std::string::npos) << reply.body;
+        }
+        const Reply reply = co_await t.post(R"({"session": "s1", "text": "Hi"})");
+        EXPECT_EQ(reply.json().at("finish"), "complete") << reply.body;
+        EXPECT_EQ(reply.json().at("outputs").as_array().size(), 1u) << reply.body;
+    });
+}
+
 TEST_F(HttpChannelTest, UnnamedSession_IsANewOne) {
     add({"one", "two"});
     serve([](HttpChannelTest& t) -> Task<> {
@@ -198,6 +221,44 @@ TEST_F(HttpChannelTest, B18_RepeatedRequest_GetsTheSameAnswer) {
     EXPECT_EQ(count(tape("http:s1"), entry_kind::message), 2u);
 }
 
+TEST_F(HttpChannelTest, KeyOfAnotherMessage_IsRefused) {
+    const auto post = [](HttpChannelTest& t, std::string body, std::string key,
+                         unsigned status) -> Task<> {
+        const std::string sent = body;
+        const Reply reply = co_await t.post(std::move(body), with("idempotency-key", key));
+        EXPECT_EQ(reply.status, status) << sent << "\n" << reply.body;
+    };
+    const auto repeat = [post](HttpChannelTest& t) -> Task<> {
+        co_await post(t, R"({"session": "s1", "text": "Hi"})", "k1", 200);
+        co_await post(t, R"({"text": "Hi", "session": "s1"})", "k1", 200);
+        co_await post(t, R"({"session": "s1", "text": "Ho"})", "k1", 422);
+        co_await post(t, R"({"session": "s1", "text": "Hi", "user": "ann"})", "k1", 422);
+        co_await post(t, R"({"session": "s2", "text": "Hi"})", "k1", 422);
+        co_await post(t, R"({"s\u0065ssion": "s2", "text": "Hi"})", "k1", 422);
+        co_await post(t, R"({"text": "Hi"})", "k1", 422);
+        co_await post(t, R"({"text": "Hi"})", "k2", 200);
+        co_await post(t, R"({"text": "Hi"})", "k2", 200);
+    };
+    add({"once", "twice"});
+    serve(repeat);
+}
+
+TEST_F(HttpChannelTest, RememberedReplies_AreBoundedByBytes) {
+    deliveries = std::make_shared<MemoryDeliveryLog>();
+    channel_options.max_remembered_bytes = 3'000;
+    const std::string long_text(1'500, 'a');
+    add({long_text.c_str(), long_text.c_str()});
+    serve([](HttpChannelTest& t) -> Task<> {
+        const std::vector<std::pair<std::string, unsigned>> sent = {
+            {"k1", 200}, {"k1", 200}, {"k2", 200}, {"k2", 200}, {"k1", 409}};
+        for (const auto& [key, status] : sent) {
+            const std::string body = R"({"session": "s1", "text": ")" + key + R"("})";
+            const Reply reply = co_await t.post(body, with("idempotency-key", key));
+            EXPECT_EQ(reply.status, status) << key << reply.body;
+        }
+    });
+}
+
 TEST_F(HttpChannelTest, B18_MessageAnsweredByEarlierProcess_IsNotReprocessed) {
     deliveries = std::make_shared<MemoryDeliveryLog>();
     add({"once", "twice"});
@@ -245,6 +306,31 @@ TEST_F(HttpChannelTest, B25_Operator_IsTheOnlyApproverOfCalls) {
             R"({"session": "s1", "user": "olga", "answer_to": "c1", "answer": {"decision": "approve"}})");
         EXPECT_EQ(done.text(0), "done") << done.body;
         EXPECT_EQ(t.pressed, 1);
+    });
+}
+
+TEST_F(HttpChannelTest, D83_RepeatedAnswer_AnswersItsOwnQuestionOnly) {
+    add({test::calling("press"), test::calling("press"), "done"});
+    serve([](HttpChannelTest& t) -> Task<> {
+        const auto name_in = [](const Reply& asked) {
+            const Json reply = asked.json();
+            const Json& question = reply.at("outputs").at(0).at("question");
+            return std::string(question.at("request_id").as_string());
+        };
+        const auto approval = [](const std::string& name) {
+            return R"({"session": "s1", "user": "olga", "answer_to": ")" + name +
+                   R"(", "answer": {"decision": "approve"}})";
+        };
+        const Reply first = co_await t.post(R"({"session": "s1", "text": "Press it twice"})");
+        const Reply second = co_await t.post(approval(name_in(first)));
+        EXPECT_EQ(t.pressed, 1);
+        for (const std::string& stale : {name_in(first), std::string("c1")}) {
+            const Reply refused = co_await t.post(approval(stale));
+            EXPECT_EQ(t.pressed, 1) << refused.body;
+        }
+        const Reply done = co_await t.post(approval(name_in(second)));
+        EXPECT_EQ(done.text(0), "done") << done.body;
+        EXPECT_EQ(t.pressed, 2);
     });
 }
 

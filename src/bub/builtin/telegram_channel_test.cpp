@@ -257,6 +257,22 @@ TEST_F(TelegramBot, Message_IsAnswered) {
     EXPECT_EQ(warnings, "");
 }
 
+TEST_F(TelegramBot, D87_AnswerThatIsNotComplete_IsReported) {
+    add({cubepi::faux_assistant_message("", "stop"),
+         cubepi::faux_assistant_message("Half", "abort")});
+    serve([](TelegramBot& t) -> Task<> {
+        t.api.say(7, "Hi");
+        (void)co_await t.shown(7, "an empty answer");
+        t.api.say(7, "Again");
+        (void)co_await t.shown(7, "'abort'");
+        co_await t.manager->idle();
+    });
+    const std::vector<std::string> shown = api.texts(7);
+    ASSERT_EQ(shown.size(), 3u) << state_of(7);
+    EXPECT_EQ(shown[1], "Half");
+    EXPECT_EQ(warnings, "");
+}
+
 TEST_F(TelegramBot, AnswerShownDuringGeneration_IsNotDoubled) {
     shows_progress = true;
     add({"one", "two", "three", "four", "five"});
@@ -322,26 +338,68 @@ TEST_F(TelegramBot, B18_UnsendableAnswer_IsSentByNextProcess) {
     EXPECT_EQ(api.texts(7), std::vector<std::string>{"(sent again) the answer"});
 }
 
-TEST_F(TelegramBot, B24_ButtonAfterRestart_AnswersTheQuestion) {
+TEST_F(TelegramBot, B25_QuestionOfPrivateChat_GoesToTheOperator) {
     add({test::calling("press")});
     api.say(7, "Press it");
     std::int64_t question = 0;
     serve([&](TelegramBot& t) -> Task<> {
-        const FakeMessage asked = co_await t.shown(7, "Run press");
+        const FakeMessage asked = co_await t.shown(9, "Run press");
+        EXPECT_TRUE(asked.text.starts_with("Ann asks in a private chat:")) << asked.text;
         question = asked.id;
+        const FakeMessage told = co_await t.shown(7, "An operator was asked to approve this");
+        EXPECT_TRUE(told.markup.empty());
         co_await t.manager->idle();
     });
     EXPECT_EQ(pressed, 0);
     restart();
     add({"All done."});
-    // The question was asked in the chat of user 7, who may not approve it.
-    api.press(7, question, 0, 0);
+    api.press(9, question, 0, 0);
     serve([&](TelegramBot& t) -> Task<> {
-        (void)co_await t.shown(7, "You may not answer");
-        EXPECT_EQ(t.pressed, 0);
+        (void)co_await t.shown(7, "All done.");
+        co_await t.labelled(question, 9, "Approved: Ann");
+        co_await t.manager->idle();
+    });
+    EXPECT_EQ(pressed, 1);
+    EXPECT_EQ(api.texts(9).size(), 1u) << state_of(9);
+}
+
+TEST_F(TelegramBot, B25_ReplyOfOperator_DeniesInTheOtherChat) {
+    add({test::calling("press"), "As you wish."});
+    api.say(7, "Press it");
+    serve([](TelegramBot& t) -> Task<> {
+        const FakeMessage asked = co_await t.shown(9, "Run press");
+        t.api.add_update(t.reply_to(9, 9, asked.id, "no"));
+        (void)co_await t.shown(7, "As you wish.");
+        co_await t.labelled(asked.id, 9, "Denied");
         co_await t.manager->idle();
     });
     EXPECT_EQ(pressed, 0);
+}
+
+TEST_F(TelegramBot, B25_Requester_WithdrawsTheQuestion) {
+    add({test::calling("press"), "Hello."});
+    api.say(7, "Press it");
+    serve([](TelegramBot& t) -> Task<> {
+        (void)co_await t.shown(9, "Run press");
+        t.api.say(7, "/abandon");
+        (void)co_await t.shown(7, "The question was withdrawn.");
+        t.api.say(7, "hi");
+        (void)co_await t.shown(7, "Hello.");
+        co_await t.manager->idle();
+    });
+    EXPECT_EQ(pressed, 0);
+}
+
+TEST_F(TelegramBot, B25_UnreachableOperator_AsksInTheSameChat) {
+    api.fail("sendMessage", {Fault::forbidden});
+    add({test::calling("press")});
+    api.say(7, "Press it");
+    serve([](TelegramBot& t) -> Task<> {
+        const FakeMessage asked = co_await t.shown(7, "Run press");
+        EXPECT_FALSE(asked.markup.empty());
+        co_await t.manager->idle();
+    });
+    EXPECT_NE(warnings.find("no operator could be asked"), std::string::npos) << warnings;
 }
 
 TEST_F(TelegramBot, B25_OperatorButtonInGroup_ApprovesTheCall) {
@@ -359,21 +417,76 @@ TEST_F(TelegramBot, B25_OperatorButtonInGroup_ApprovesTheCall) {
     });
     restart();
     add({"All done."});
+    constexpr std::size_t refused = 60;
     serve([&](TelegramBot& t) -> Task<> {
-        t.api.press(8, question, 0, 0);
-        (void)co_await t.shown(-100, "You may not answer");
-        EXPECT_EQ(t.pressed, 0);
+        // Refused presses take no place in the queue.
+        for (std::size_t i = 0; i < refused; ++i) t.api.press(8, question, 0, 0);
         t.api.press(9, question, 0, 0);
         (void)co_await t.shown(-100, "All done.");
         co_await t.labelled(question, -100, "Approved: Ann");
         // The outcome is a button as well, and pressing it says so.
         t.api.press(9, question, 0, 0);
-        while (t.api.notices().size() < 3) co_await t.clock->sleep_for(std::chrono::seconds(1));
+        while (t.api.notices().size() < refused + 2)
+            co_await t.clock->sleep_for(std::chrono::seconds(1));
         co_await t.manager->idle();
     });
     EXPECT_EQ(pressed, 1);
-    EXPECT_NE(api.notices().at(2).find("does not wait"), std::string::npos);
+    const std::vector<std::string> notices = api.notices();
+    EXPECT_EQ(std::count_if(notices.begin(), notices.end(),
+                            [](const std::string& text) {
+                                return text.starts_with("You may not answer this question");
+                            }),
+              static_cast<std::ptrdiff_t>(refused));
+    EXPECT_EQ(api.texts(-100).size(), 2u) << state_of(-100);
+    EXPECT_NE(notices.back().find("does not wait"), std::string::npos);
     EXPECT_EQ(api.rejected, 0u) << api.last_rejection;
+}
+
+/// All calls of the endpoint have the same id.
+TEST_F(TelegramBot, D83_DoubleTap_AnswersItsOwnQuestionOnly) {
+    add({test::calling("press"), test::calling("press"), "All done."});
+    api.say(9, "Press it twice");
+    serve([](TelegramBot& t) -> Task<> {
+        const FakeMessage first = co_await t.shown(9, "Run press");
+        t.api.press(9, first.id, 0, 0);
+        t.api.press(9, first.id, 0, 0);
+        t.api.add_update(t.reply_to(9, 9, first.id, "yes"));
+        (void)co_await t.shown(9, "is not the name of one question");
+        co_await t.manager->idle();
+        EXPECT_EQ(t.pressed, 1);
+        std::int64_t second = 0;
+        for (const FakeMessage& one : t.api.messages(9))
+            if (one.id != first.id && one.text.starts_with("Run press")) second = one.id;
+        t.api.press(9, second, 0, 0);
+        (void)co_await t.shown(9, "All done.");
+        co_await t.labelled(first.id, 9, "Approved");
+        co_await t.labelled(second, 9, "Approved");
+        co_await t.manager->idle();
+    });
+    EXPECT_EQ(pressed, 2);
+}
+
+TEST_F(TelegramBot, D83_TextThatLooksLikeCard_IsNone) {
+    add({"Sure.\nQuestion 0123456789 (approval)", "A plain answer."});
+    api.say(9, "Hi");
+    serve([](TelegramBot& t) -> Task<> {
+        const FakeMessage text = co_await t.shown(9, "Sure.");
+        t.api.add_update(t.reply_to(9, 9, text.id, "yes"));
+        (void)co_await t.shown(9, "A plain answer.");
+        co_await t.manager->idle();
+    });
+}
+
+TEST_F(TelegramBot, B24_WithdrawButton_WithdrawsTheQuestion) {
+    JsonObject question{{"key", "name"}, {"prompt", "Which name?"}};
+    add({test::calling("ask_user", {{"questions", JsonArray{std::move(question)}}})});
+    api.say(7, "Name it");
+    serve([](TelegramBot& t) -> Task<> {
+        const FakeMessage asked = co_await t.shown(7, "Which name?");
+        t.api.press(7, asked.id, 0, 0);
+        (void)co_await t.shown(7, "The question was withdrawn.");
+        co_await t.manager->idle();
+    });
 }
 
 TEST_F(TelegramBot, B24_Button_ChoosesAnOption) {

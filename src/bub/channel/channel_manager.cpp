@@ -47,9 +47,11 @@ public:
         return !channel.enabled() || has(excluded_, channel.name());
     }
     bool includes(const Channel& channel) const {
-        if (excludes(channel)) return false;
-        return has(named_, channel.name()) ||
-               (all_ && channel.role() != ChannelRole::user_interface);
+        return !excludes(channel) && includes(channel.name(), channel.role());
+    }
+    bool includes(const std::string& name, ChannelRole role) const {
+        if (has(excluded_, name)) return false;
+        return has(named_, name) || (all_ && role != ChannelRole::user_interface);
     }
 
 private:
@@ -144,6 +146,17 @@ std::shared_ptr<Channel> ChannelSet::find_output(const Envelope& message) const 
     return find(message.output_channel ? message.output_channel : message.channel);
 }
 
+Envelope notice_to(const Envelope& message, std::string text, std::string_view mark) {
+    Envelope notice(std::move(text));
+    notice.session_id = message.session_id;
+    notice.channel = message.channel;
+    notice.chat_id = message.chat_id;
+    notice.output_channel = message.output_channel;
+    notice.kind = std::string(envelope_kind::error);
+    notice.context[mark] = true;
+    return notice;
+}
+
 /// The parts of a manager and their lifecycle; the manager as seen by the framework.
 class ManagerCore final : public OutboundChannelRouter,
                           public std::enable_shared_from_this<ManagerCore> {
@@ -155,6 +168,7 @@ public:
     Task<> started();
     Task<std::size_t> drain(std::chrono::nanoseconds limit);
     Task<std::vector<std::shared_ptr<Channel>>> enabled_channels();
+    Task<> prepare();
     Task<> receive(Envelope message);
     Task<> abort_session(std::string session_id);
     TurnSnapshot snapshot(const std::string& session_id) const {
@@ -162,6 +176,7 @@ public:
     }
     std::vector<TurnSnapshot> sessions() const { return sessions_.snapshots(); }
     std::size_t busy_sessions() const { return sessions_.busy() + admission_.busy(); }
+    std::string problem() const;
     Task<> idle();
     Task<HeldMessages> held();
     Task<> release_held(std::string id);
@@ -216,6 +231,17 @@ Task<std::vector<std::shared_ptr<Channel>>> ManagerCore::enabled_channels() {
         return receive_by(weak.lock(), std::move(message));
     };
     return channels_.enabled(std::move(handler));
+}
+
+Task<> ManagerCore::prepare() {
+    const std::shared_ptr<ManagerCore> self = shared_from_this();
+    const std::vector<std::shared_ptr<Channel>> channels = co_await enabled_channels();
+    for (const std::shared_ptr<Channel>& channel : channels) {
+        std::string what = "start of channel " + channel->name();
+        Task<> preparing = channel->prepare();
+        co_await cubepi::with_timeout(context_.clock(), context_.options.start_limit,
+                                      std::move(preparing), std::move(what));
+    }
 }
 
 Task<> ManagerCore::run(std::stop_token stop) {
@@ -320,6 +346,16 @@ Task<> ManagerCore::receive(Envelope message) {
     co_await admission_.receive(std::move(message));
 }
 
+std::string ManagerCore::problem() const {
+    constexpr std::chrono::seconds remembered{30};
+    const auto& failed = context_.storing_failed;
+    if (failed && context_.clock().now() - *failed < remembered) return "messages cannot be stored";
+    const std::size_t failing = sessions_.failing();
+    if (failing == 0) return {};
+    return std::to_string(failing) + (failing == 1 ? " session waits" : " sessions wait") +
+           ", because storage or descriptors fail";
+}
+
 Task<> ManagerCore::idle() {
     const std::shared_ptr<ManagerCore> self = shared_from_this();
     // The records of an earlier process count as work as well.
@@ -400,6 +436,12 @@ Task<std::vector<std::shared_ptr<Channel>>> ChannelManager::enabled_channels() {
     return core_->enabled_channels();
 }
 
+Task<> ChannelManager::prepare() { return core_->prepare(); }
+
+bool selects_service(const std::vector<std::string>& words, const std::string& name) {
+    return detail::Selection(words).includes(name, ChannelRole::service);
+}
+
 Task<> ChannelManager::run(std::stop_token stop) { return core_->run(std::move(stop)); }
 
 void ChannelManager::request_stop() { core_->request_stop(); }
@@ -427,6 +469,8 @@ TurnSnapshot ChannelManager::snapshot(const std::string& session_id) const {
 }
 
 std::size_t ChannelManager::busy_sessions() const { return core_->busy_sessions(); }
+
+std::string ChannelManager::problem() const { return core_->problem(); }
 
 Task<> ChannelManager::idle() { return core_->idle(); }
 

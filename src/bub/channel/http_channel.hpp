@@ -21,8 +21,9 @@ struct HttpChannelOptions {
     std::string token = {};
     /// Users (the member `user` of a message) who are operators: they may answer every question and use comma commands.
     std::vector<std::string> operators = {};
-    /// The number of answers that are kept for clients that repeat a request.
+    /// The number of replies that are held for clients that repeat a request, and their size in bytes.
     std::size_t remembered = 1'000;
+    std::size_t max_remembered_bytes = 64 << 20;
     /// Limit of the streamed text that waits for a slow client, in bytes. Beyond it, parts are omitted; the message that ends
     /// the answer is complete.
     std::size_t max_waiting_text = 1 << 20;
@@ -37,9 +38,10 @@ public:
     ~HttpChannel() override;
 
     const std::string& name() const noexcept override;
-    /// Returns the port on which the channel listens; 0 before start().
+    /// Returns the port on which the channel listens; 0 before prepare() or start().
     std::uint16_t port() const noexcept;
 
+    Task<> prepare() override;
     Task<> start(std::stop_token stopping) override;
     Task<> stop() override;
     /// Throws Error(not_found) if no request waits for messages of this session. Ignores notices about rejected messages, which the

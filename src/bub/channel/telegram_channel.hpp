@@ -34,6 +34,9 @@ struct TelegramChannelOptions {
     std::vector<std::string> chats = {};
     /// Users who may also answer every question (B25) and use comma commands (B11).
     std::vector<std::string> operators = {};
+    /// Users who, besides the operators, may answer questions about tool calls (TurnQuestions::may_answer). Such a question of another
+    /// user's private chat is sent to the private chats of all of them, and presses of other users are refused.
+    std::vector<std::string> approvers = {};
     /// Absent: long polling.
     std::optional<TelegramWebhook> webhook = {};
     /// Shows answers while they are generated, if the manager streams them.
@@ -62,9 +65,11 @@ public:
 
     const std::string& name() const noexcept override;
     bool needs_debounce() const override { return true; }
-    /// Returns the port of the webhook's server; 0 without one or before start().
+    /// Returns the port of the webhook's server; 0 without one, and before prepare() or start().
     std::uint16_t port() const noexcept;
 
+    /// Throws Error(auth) if Telegram rejects the token, and if it cannot be reached.
+    Task<> prepare() override;
     /// Throws Error(auth) if Telegram rejects the token. A network that does not work yet is retried in the background.
     Task<> start(std::stop_token stopping) override;
     Task<> stop() override;
@@ -78,6 +83,10 @@ public:
     void restore(Envelope& message) override;
     void begin_turn(const Envelope& message) noexcept override;
     void end_turn(const Envelope& message, std::exception_ptr failure) noexcept override;
+    void postpone_turn(const Envelope& message) noexcept override {
+        // The next turn shows the text from scratch.
+        end_turn(message, nullptr);
+    }
     void show_outcome(const Envelope& message, const AcceptedAnswer& answer) noexcept override;
 
 private:

@@ -6,10 +6,12 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <stop_token>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <cubepi/core/http_transport.hpp>
 #include <cubepi/core/json.hpp>
@@ -71,20 +73,50 @@ std::string server_sent_event(std::string_view name, std::string_view data);
 /// Returns true if both are equal; the time does not depend on where they differ. For tokens.
 bool equal_secrets(std::string_view a, std::string_view b) noexcept;
 
+/// A socket that listens on an address. Servers may share it, one after the other, so that a server is replaced without losing a
+/// connection: those that arrive between them wait, and so do those on which no request is in progress when a server stops, except
+/// with TLS. Thread-safe.
+class HttpListener {
+public:
+    /// `host` is an IPv4 or IPv6 address; port 0 is a free one. Throws Error(invalid_argument) if `host` is not an address,
+    /// Error(io) if the port is taken.
+    HttpListener(const std::string& host, std::uint16_t port);
+    ~HttpListener();
+    HttpListener(const HttpListener&) = delete;
+    HttpListener& operator=(const HttpListener&) = delete;
+
+    std::uint16_t port() const noexcept { return port_; }
+    int native_handle() const noexcept { return socket_; }
+
+    /// Takes the descriptor of a connection for the next server.
+    void put_back(int connection);
+    std::vector<int> take_connections();
+
+private:
+    int socket_ = -1;
+    std::uint16_t port_ = 0;
+    std::mutex mutex_;
+    std::vector<int> connections_;
+};
+
 struct HttpServerOptions {
-    std::string name = "http";          ///< in the log
-    std::string host = "127.0.0.1";     ///< an IPv4 or IPv6 address
-    std::uint16_t port = 0;             ///< 0: a free one, which port() returns
+    std::string name = "http";       ///< in the log
+    std::string host = "127.0.0.1";  ///< an IPv4 or IPv6 address
+    std::uint16_t port = 0;          ///< 0: a free one, which port() returns
+    /// The socket that listens on `host` and `port`. Null: the server creates it.
+    std::shared_ptr<HttpListener> listener = {};
     std::string certificate_file = {};  ///< PEM, with its chain; empty: no TLS
     std::string key_file = {};          ///< PEM
 
     std::size_t max_header_bytes = 16 * 1024;  ///< longer ones are answered with 431
     std::size_t max_body_bytes = 1024 * 1024;  ///< longer ones are answered with 413
-    std::size_t max_connections = 1024;        ///< further ones are closed
-    /// The times for a header, from its first byte, and for a body. A connection that exceeds one is closed.
+    /// A further one replaces the connection that has been without a request for the longest time; it is closed if there is none.
+    std::size_t max_connections = 1024;
+    /// The times for a header, from its first byte, and for a body. A connection that exceeds one is closed. A new connection
+    /// must send its first byte within the time for a header.
     std::chrono::nanoseconds header_timeout = std::chrono::seconds(10);
     std::chrono::nanoseconds body_timeout = std::chrono::seconds(60);
-    /// The time after which a connection without a request is closed.
+    /// The time after which a connection without a further request is closed.
     std::chrono::nanoseconds idle_timeout = std::chrono::seconds(60);
     /// The time that a client may take to read a part of a response.
     std::chrono::nanoseconds write_timeout = std::chrono::seconds(60);
@@ -111,15 +143,17 @@ public:
     /// Error(invalid_argument) for a pattern that does not begin with '/'. A GET route also answers HEAD.
     void route(std::string method, std::string pattern, Handler handler);
 
-    /// Begins to accept connections. Throws Error(invalid_argument) for an address or certificate that cannot be used,
-    /// Error(io) if the port is taken.
+    /// Takes the address: connections wait until listen(). Throws Error(invalid_argument) for an address or certificate that
+    /// cannot be used, Error(io) if the port is taken.
+    void open();
+    /// Begins to accept connections; calls open() if it has not been called.
     void listen();
-    /// Returns the port on which the server listens; 0 before listen().
+    /// Returns the port on which the server listens; 0 before open().
     std::uint16_t port() const noexcept;
     std::size_t connections() const noexcept;
 
-    /// Stops accepting connections, closes the idle ones, and waits until the requests in progress are answered. After
-    /// `limit`, stop is requested on their `closed` tokens, and their handlers are cancelled.
+    /// Stops accepting connections, closes the idle ones or leaves them to HttpServerOptions::listener, and waits until the requests
+    /// in progress are answered. After `limit`, stop is requested on their `closed` tokens, and their handlers are cancelled.
     Task<> stop(std::chrono::nanoseconds limit = std::chrono::seconds(10));
 
 private:

@@ -558,7 +558,7 @@ Task<> Subagent::note_questions(const TurnState& state) {
 /// that the endpoint repeats, or a question that is asked again, is another question (D83).
 Task<GivenAnswer> Subagent::ask(cubepi::HitlRequest request) {
     GivenAnswer given;
-    given.question_id = request.question_id;
+    given.question = question_name(request);
     cubepi::HitlOptions options;
     options.extra = request.extra;
     options.extra["agent"] = "subagent";

@@ -14,6 +14,7 @@
 #include <bub/tape/tape_checkpointer.hpp>
 #include <bub/tape/turn_transaction.hpp>
 #include <cubepi/hitl/confirm_tool_calls.hpp>
+#include <cubepi/provider/answer_end.hpp>
 #include <cubepi/tracing/meter.hpp>
 #include <cubepi/tracing/tracer.hpp>
 
@@ -100,6 +101,7 @@ private:
     std::vector<cubepi::AgentTool> tools(const std::filesystem::path& directory);
     Task<std::string> system_prompt();
     Task<> finish();
+    void finish_answer(const cubepi::MessageList& messages);
     // Questions to the user (agent_turn_questions.cpp).
     bool asks_user() const;
     cubepi::ApprovalPolicy approval_policy(const JsonObject& asker) const;
@@ -111,8 +113,10 @@ private:
                          cubepi::PromptOptions how);
     Task<std::optional<cubepi::AgentEvent>> next_event();
     bool may_answer(const cubepi::HitlRequest& request) const;
+    bool is_asker(const cubepi::HitlRequest& request) const;
+    Task<> require_new_name(std::string name, const cubepi::HitlRequest& request);
     Task<> withdraw(std::vector<cubepi::HitlRequest> open);
-    void refuse_answer();
+    void refuse_answer(std::string reason, bool questions_remain);
     Task<std::vector<cubepi::HitlRequest>> open_questions(bool with_expired = false);
     Task<> resume_expired(std::vector<cubepi::HitlRequest> open);
     Task<> recognize_answer();
@@ -191,6 +195,12 @@ struct RunningTurn {
     std::vector<std::string> ended_tapes = {};
     /// The sessions of subagents that run.
     std::set<std::string> agents = {};
+};
+
+/// How the last answer of a turn ended, as a service of its TurnState, for the outputs of the turn.
+struct TurnFinish {
+    cubepi::AnswerEnd end = cubepi::AnswerEnd::complete;
+    std::string problem = {};  ///< describes an answer that is not complete
 };
 
 /// Returns the operations on a session as tools for the model and as comma commands.

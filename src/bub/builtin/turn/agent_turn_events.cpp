@@ -241,11 +241,11 @@ void AgentTurn::push(std::string_view kind, JsonObject data,
 /// For channels that show the outcome of a question.
 void AgentTurn::note_answer(const cubepi::HitlAnswerEvent& given) {
     AcceptedAnswer accepted;
-    accepted.question_id = given.question_id;
+    accepted.question = given.request_id;
     accepted.answer = given.answer;
     state_.replace(std::make_shared<AcceptedAnswer>(std::move(accepted)));
     JsonObject data;
-    data["question_id"] = given.question_id;
+    data["question"] = given.request_id;
     data["answer"] = given.answer;
     push(event_kind::answered, std::move(data), nullptr);
 }

@@ -34,6 +34,7 @@ JsonObject result_of(const HttpExchange& exchange) {
         error["message"] = exchange.error();
         result["error"] = std::move(error);
     }
+    if (!exchange.finish().empty()) result["finish"] = exchange.finish();
     result["outputs"] = exchange.outputs();
     return result;
 }
@@ -54,8 +55,8 @@ HttpExchange::Refusal known_before() {
     HttpExchange::Refusal refusal;
     refusal.status = 409;
     refusal.text =
-        "a message with this Idempotency-Key was received before the gateway was restarted; its "
-        "answer is in the session's history";
+        "a message with this Idempotency-Key was received before, and its reply is not held any "
+        "more; its answer is in the session's history";
     return refusal;
 }
 
@@ -123,7 +124,8 @@ struct HttpChannel::State {
     State(HttpChannelOptions given, MessageHandler accept)
         : options(std::move(given)),
           handler(std::move(accept)),
-          exchanges(std::make_shared<HttpExchanges>(options.remembered)) {}
+          exchanges(
+              std::make_shared<HttpExchanges>(options.remembered, options.max_remembered_bytes)) {}
 
     /// Returns the exchange of a message that the manager has accepted. A message of no client, e.g. an answer from the inbox of the
     /// gateway, gets one that no client reads.
@@ -131,6 +133,7 @@ struct HttpChannel::State {
     Task<HttpServerResponse> post(HttpServerRequest request);
     Task<> submit(ExchangePtr exchange, Envelope envelope);
     Task<HttpServerResponse> answer(ExchangePtr exchange, HttpServerRequest request);
+    void open(const cubepi::Executor& executor);
     bool is_authorized(const HttpServerRequest& request) const {
         return cubepi::equal_secrets(request.bearer_token(), options.token);
     }
@@ -145,11 +148,9 @@ struct HttpChannel::State {
 };
 
 ExchangePtr HttpChannel::State::exchange_of(const Envelope& message) const {
-    const std::string key = message.inbound_id.value_or("");
-    if (key.empty()) return std::make_shared<HttpExchange>(key, message.chat_id.value_or(""));
-    ExchangePtr exchange = exchanges->find(key);
+    ExchangePtr exchange = exchanges->find(message.inbound_id.value_or(""));
     // An earlier process has received the message: its client may repeat the request.
-    if (!exchange) exchange = exchanges->add(key, message.chat_id.value_or(""));
+    if (!exchange) exchange = exchanges->add(message);
     exchange->admitted = true;
     return exchange;
 }
@@ -170,11 +171,10 @@ Task<HttpServerResponse> HttpChannel::State::post(HttpServerRequest request) {
     }
     if (!message) co_return HttpServerResponse::error(400, problem);
     ExchangePtr exchange = exchanges->find(message->key);
-    if (exchange && exchange->chat() != message->session &&
-        request.body.find("\"session\"") != std::string::npos)
-        co_return HttpServerResponse::error(422, "this Idempotency-Key belongs to another session");
+    if (exchange && !exchange->is_of(*message))
+        co_return HttpServerResponse::error(422, "this Idempotency-Key belongs to another message");
     if (!exchange) {
-        exchange = exchanges->add(message->key, message->session);
+        exchange = exchanges->add(message->envelope);
         exchange->streaming = accepts_events(request);
         message->envelope.channel = name;
         Task<> submitting = submit(exchange, std::move(message->envelope));
@@ -193,9 +193,9 @@ Task<> HttpChannel::State::submit(ExchangePtr exchange, Envelope envelope) {
     const Outcome<> accepted = co_await cubepi::outcome_of(std::move(accepting));
     if (accepted.cancelled()) {
         exchanges->refuse(exchange, not_admitted());
-        accepted.rethrow();
-    }
-    if (!accepted) {
+        // The manager ends, not this request, whose client is answered.
+        if (!manager_ends.stop_requested()) accepted.rethrow();
+    } else if (!accepted) {
         exchanges->refuse(exchange, rejected(accepted.failure()));
     } else if (!exchange->admitted) {
         exchanges->refuse(exchange, known_before());
@@ -240,15 +240,25 @@ std::uint16_t HttpChannel::port() const noexcept {
     return state_->server ? state_->server->port() : std::uint16_t{0};
 }
 
+void HttpChannel::State::open(const cubepi::Executor& executor) {
+    if (server) return;
+    auto made = std::make_unique<cubepi::HttpServer>(executor, options.server);
+    made->route("POST", "/v1/messages",
+                [this](HttpServerRequest request) { return post(std::move(request)); });
+    made->open();
+    server = std::move(made);
+}
+
+Task<> HttpChannel::prepare() {
+    const cubepi::Executor executor = co_await cubepi::this_executor;
+    state_->open(executor);
+}
+
 Task<> HttpChannel::start(std::stop_token stopping) {
     state_->manager_ends = std::move(stopping);
     const cubepi::Executor executor = co_await cubepi::this_executor;
-    state_->server = std::make_unique<cubepi::HttpServer>(executor, state_->options.server);
-    State* const state = state_.get();
-    state->server->route("POST", "/v1/messages", [state](HttpServerRequest request) {
-        return state->post(std::move(request));
-    });
-    state->server->listen();
+    state_->open(executor);
+    state_->server->listen();
 }
 
 Task<> HttpChannel::stop() {
@@ -258,7 +268,9 @@ Task<> HttpChannel::stop() {
 }
 
 Task<> HttpChannel::send(Envelope message) {
-    if (message.context.contains("rejected")) co_return;
+    // The response says that the message was rejected; the request waits for the turn that is tried again.
+    for (const char* const mark : {"rejected", "postponed"})
+        if (message.context.contains(mark)) co_return;
     const ExchangePtr exchange = state_->exchanges->current(message.chat_id.value_or(""));
     if (!exchange)
         throw Error(ErrorCode::not_found, "no request waits for messages of this session");

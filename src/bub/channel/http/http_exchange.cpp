@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 
 #include <bub/questions.hpp>
 #include <bub/turn_error.hpp>
@@ -17,8 +18,11 @@ using cubepi::Error;
 using cubepi::ErrorCode;
 
 constexpr std::size_t longest_name = 200;
+constexpr std::size_t size_of_output = 256;  // in memory, without its text
 
 [[noreturn]] void refuse(const std::string& reason) { throw Error(ErrorCode::parse, reason); }
+
+constexpr std::size_t new_name_size = 32;
 
 std::string new_name() {
     constexpr char digits[] = "0123456789abcdef";
@@ -60,7 +64,8 @@ HttpMessage read_message(const cubepi::HttpServerRequest& request,
     const JsonObject body = body_of(request);
     HttpMessage message;
     message.session = text(body, "session", longest_name);
-    if (message.session.empty()) message.session = new_name();
+    message.has_session = !message.session.empty();
+    if (!message.has_session) message.session = new_name();
     message.key = std::string(request.headers.get("idempotency-key"));
     if (message.key.size() > longest_name) refuse("the Idempotency-Key is longer than 200 bytes");
     if (message.key.empty()) message.key = new_name();
@@ -91,11 +96,31 @@ HttpMessage read_message(const cubepi::HttpServerRequest& request,
     return message;
 }
 
+std::size_t content_digest(const Envelope& message) {
+    JsonArray parts;
+    parts.emplace_back(message.content_text());
+    parts.emplace_back(sender_of(message));
+    for (const std::string_view key : {answer_to_key, answer_key}) {
+        const Json* const part = message.rest.if_contains(key);
+        parts.push_back(part ? *part : Json());
+    }
+    return std::hash<std::string>()(boost::json::serialize(parts));
+}
+
+bool HttpExchange::is_of(const HttpMessage& message) const {
+    const bool has_made_name = chat_.size() == new_name_size &&
+                               chat_.find_first_not_of("0123456789abcdef") == std::string::npos;
+    const bool is_session = message.has_session ? message.session == chat_ : has_made_name;
+    return is_session && digest_ == content_digest(message.envelope);
+}
+
 void HttpExchange::begin() {
     // The turn of a message that was kept until a question was answered begins a second time.
-    outputs_.clear();
-    text_.clear();
+    outputs_ = JsonArray();
+    output_bytes_ = 0;
+    text_ = {};
     error_.clear();
+    finish_.clear();
     done_ = false;
 }
 
@@ -119,8 +144,13 @@ void HttpExchange::add_output(const Envelope& message) {
     JsonObject output;
     output["kind"] = message.kind.value_or(std::string(envelope_kind::normal));
     output["text"] = message.content_text();
-    if (const Json* question = message.rest.if_contains(question_key))
+    if (const Json* question = message.rest.if_contains(question_key)) {
         output["question"] = *question;
+        output_bytes_ += boost::json::serialize(*question).size();
+    }
+    if (const Json* finish = message.rest.if_contains(finish_key); finish && finish->is_string())
+        finish_ = finish->get_string();
+    output_bytes_ += message.content_text().size() + size_of_output;
     if (message.context.contains("resent")) output["resent"] = true;
     outputs_.push_back(std::move(output));
     changed_.pulse();
@@ -137,9 +167,11 @@ std::shared_ptr<HttpExchange> HttpExchanges::find(const std::string& key) const 
     return found == exchanges_.end() ? nullptr : found->second;
 }
 
-std::shared_ptr<HttpExchange> HttpExchanges::add(std::string key, std::string chat) {
-    auto exchange = std::make_shared<HttpExchange>(key, std::move(chat));
-    exchanges_[std::move(key)] = exchange;
+std::shared_ptr<HttpExchange> HttpExchanges::add(const Envelope& message) {
+    const std::string key = message.inbound_id.value_or("");
+    auto exchange =
+        std::make_shared<HttpExchange>(key, message.chat_id.value_or(""), content_digest(message));
+    if (!key.empty()) exchanges_[key] = exchange;
     return exchange;
 }
 
@@ -165,10 +197,12 @@ void HttpExchanges::end_turn(const std::shared_ptr<HttpExchange>& exchange,
     const auto found = current_.find(exchange->chat());
     if (found != current_.end() && found->second == exchange) current_.erase(found);
     if (exchange->key().empty()) return;
-    ended_.push_back(exchange->key());
-    while (ended_.size() > remembered_) {
-        const std::shared_ptr<HttpExchange> oldest = find(ended_.front());
-        if (oldest && oldest->done()) exchanges_.erase(ended_.front());
+    ended_.push_back(Ended{exchange->key(), exchange->size()});
+    bytes_ += ended_.back().bytes;
+    while (ended_.size() > remembered_ || bytes_ > max_bytes_) {
+        const std::shared_ptr<HttpExchange> oldest = find(ended_.front().key);
+        if (oldest && oldest->done()) exchanges_.erase(ended_.front().key);
+        bytes_ -= ended_.front().bytes;
         ended_.pop_front();
     }
 }

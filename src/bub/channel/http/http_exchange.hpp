@@ -20,7 +20,8 @@ namespace bub::detail {
 /// The contents of a request to `/v1/messages`.
 struct HttpMessage {
     std::string session = {};
-    std::string key = {};  ///< identifies the message when the client repeats the request
+    bool has_session = false;  ///< the client has named the session
+    std::string key = {};      ///< identifies the message when the client repeats the request
     std::string user = {};
     Envelope envelope = {};
 };
@@ -28,6 +29,9 @@ struct HttpMessage {
 /// Reads a request. Throws Error(parse) with the reason if it is not one. A session or key that is absent is a new one.
 HttpMessage read_message(const cubepi::HttpServerRequest& request,
                          const std::vector<std::string>& operators);
+
+/// Returns a digest of what a client has sent, the same after a restart.
+std::size_t content_digest(const Envelope& message);
 
 /// A message of a client and the outputs of its turn.
 class HttpExchange {
@@ -38,8 +42,8 @@ public:
         std::string text = {};
     };
 
-    HttpExchange(std::string key, std::string chat)
-        : key_(std::move(key)), chat_(std::move(chat)) {}
+    HttpExchange(std::string key, std::string chat, std::size_t digest)
+        : key_(std::move(key)), chat_(std::move(chat)), digest_(digest) {}
 
     /// A turn begins on the message.
     void begin();
@@ -51,12 +55,18 @@ public:
 
     const std::string& key() const noexcept { return key_; }
     const std::string& chat() const noexcept { return chat_; }
+    /// Returns true if `message`, with the same key, is the message of this exchange.
+    bool is_of(const HttpMessage& message) const;
     /// The turn has ended.
     bool done() const noexcept { return done_; }
     /// The failure of the turn; empty if it succeeded.
     const std::string& error() const noexcept { return error_; }
     const std::optional<Refusal>& refusal() const noexcept { return refusal_; }
     const JsonArray& outputs() const noexcept { return outputs_; }
+    /// How the model's answer ended (finish_key); empty: no answer of a model.
+    const std::string& finish() const noexcept { return finish_; }
+    /// Returns the approximate size of what is held for a client, in bytes.
+    std::size_t size() const noexcept { return output_bytes_ + text_.size() + error_.size(); }
     void add_output(const Envelope& message);
     /// Adds streamed text for the client; omits it if more than `limit` bytes wait.
     void add_text(std::string_view text, std::size_t limit);
@@ -71,9 +81,12 @@ public:
 private:
     const std::string key_;
     const std::string chat_;
+    const std::size_t digest_;
     JsonArray outputs_;
+    std::size_t output_bytes_ = 0;
     std::string text_;
     std::string error_;
+    std::string finish_;
     std::optional<Refusal> refusal_;
     bool done_ = false;
     cubepi::AsyncEvent changed_;
@@ -82,11 +95,13 @@ private:
 /// The exchanges of a channel: those in progress, and the latest that have ended.
 class HttpExchanges {
 public:
-    explicit HttpExchanges(std::size_t remembered) : remembered_(remembered) {}
+    /// The limits of the exchanges that have ended.
+    HttpExchanges(std::size_t remembered, std::size_t max_bytes)
+        : remembered_(remembered), max_bytes_(max_bytes) {}
 
     /// Returns null if there is none.
     std::shared_ptr<HttpExchange> find(const std::string& key) const;
-    std::shared_ptr<HttpExchange> add(std::string key, std::string chat);
+    std::shared_ptr<HttpExchange> add(const Envelope& message);
     /// Ends the exchange of a message that was not accepted. It may be sent again.
     void refuse(const std::shared_ptr<HttpExchange>& exchange, HttpExchange::Refusal refusal);
     /// Returns the exchange whose turn runs in the chat; null: none.
@@ -98,10 +113,18 @@ public:
     void wake_all();
 
 private:
+    /// An exchange that has ended, and its size.
+    struct Ended {
+        std::string key = {};
+        std::size_t bytes = 0;
+    };
+
     const std::size_t remembered_;
+    const std::size_t max_bytes_;
+    std::size_t bytes_ = 0;  // of ended_
     std::map<std::string, std::shared_ptr<HttpExchange>, std::less<>> exchanges_;
     std::map<std::string, std::shared_ptr<HttpExchange>, std::less<>> current_;  // by chat
-    std::deque<std::string> ended_;  // keys, oldest first
+    std::deque<Ended> ended_;                                                    // oldest first
 };
 
 }  // namespace bub::detail

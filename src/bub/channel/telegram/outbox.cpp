@@ -174,8 +174,6 @@ bool is_same(const FormattedText& a, const FormattedText& b) {
     return a.text == b.text && a.entities == b.entities;
 }
 
-constexpr std::size_t max_questions = 1000;
-
 /// Telegram shows the indicator for five seconds.
 Task<> repeat_typing(std::shared_ptr<const TelegramApi> api, cubepi::Clock& clock, ChatTarget to) {
     while (true) {
@@ -216,6 +214,16 @@ std::string outcome_text(const Json& answer) {
     if (answer == Json(true)) return "\u2705 Yes";
     if (answer == Json(false)) return "\u274C No";
     return "\u2705 Answered";
+}
+
+bool is_approval(const Json& request) {
+    return std::holds_alternative<cubepi::ApproveRequest>(
+        cubepi::hitl_request_from_json(request).payload);
+}
+
+std::string waiting_text(const Json& request) {
+    return question_summary(cubepi::hitl_request_from_json(request)) +
+           "\n\nAn operator was asked to approve this. /abandon withdraws the question.";
 }
 
 bool is_resent(const Envelope& message) {
@@ -320,10 +328,12 @@ Task<> LiveAnswer::finish_part(std::size_t index, FormattedText part) {
     shown_.back().text = std::move(part);
 }
 
-Outbox::Outbox(const TelegramChannelOptions& options, std::shared_ptr<const TelegramApi> api)
+Outbox::Outbox(const TelegramChannelOptions& options, std::shared_ptr<const TelegramApi> api,
+               std::shared_ptr<SentCards> cards)
     : options_(options),
       api_(std::move(api)),
       clock_(*options_.runtime->clock),
+      access_(options_.users, options_.chats, options_.operators, options_.approvers),
       sender_(std::make_shared<MessageSender>(
           api_, clock_,
           [warn = options_.on_warning, log = options_.runtime->log](const std::string& trouble) {
@@ -332,14 +342,17 @@ Outbox::Outbox(const TelegramChannelOptions& options, std::shared_ptr<const Tele
               if (!warn) return;
               warn(trouble.empty() ? "telegram: answers are sent again"
                                    : "telegram: answers cannot be sent, and wait: " + trouble);
-          })) {}
+          })),
+      cards_(std::move(cards)) {}
 
 void Outbox::begin_turn(const Envelope& message) {
     auto turn = std::make_shared<Turn>();
     turn->place = place_of(message);
     if (const JsonObject* facts = cubepi::detail::object_member(message.rest, telegram_key)) {
         turn->answered_by = cubepi::detail::text_member(*facts, "name");
-        turn->question_message = cubepi::detail::integer_member(*facts, "question").value_or(0);
+        turn->question.id = cubepi::detail::integer_member(*facts, "question").value_or(0);
+        turn->question.chat =
+            cubepi::detail::integer_member(*facts, "question_chat").value_or(turn->place.chat);
     }
     if (turn->answered_by.empty()) turn->answered_by = sender_of(message);
     turns_[message.session_id.value_or("")] = turn;
@@ -371,7 +384,7 @@ EventStream Outbox::follow(const Envelope& message, EventStream stream) {
 void Outbox::on_event(const TurnPtr& turn, const StreamEvent& event) {
     if (event.kind == event_kind::answered) {
         AcceptedAnswer answer;
-        answer.question_id = cubepi::detail::text_member(event.data, "question_id");
+        answer.question = cubepi::detail::text_member(event.data, "question");
         if (const Json* const value = event.data.if_contains("answer")) answer.answer = *value;
         show_outcome(*turn, answer);
     }
@@ -390,10 +403,9 @@ void Outbox::show_outcome(const Envelope& message, const AcceptedAnswer& answer)
 
 void Outbox::show_outcome(Turn& turn, const AcceptedAnswer& answer) {
     if (std::exchange(turn.shows_outcome, true)) return;
-    std::int64_t message_id = turn.question_message;
-    const auto found = questions_.find(answer.question_id);
-    if (message_id == 0 && found != questions_.end()) message_id = found->second;
-    if (message_id == 0) return;
+    std::vector<SentCard> shown = cards_->of(answer.question);
+    // After a restart, only the message is known whose button was pressed.
+    if (turn.question.id != 0 && !cards_->contains(turn.question)) shown.assign(1, turn.question);
     JsonObject button;
     button["text"] = outcome_text(answer.answer) +
                      (turn.answered_by.empty() ? "" : ": " + turn.answered_by.substr(0, 40));
@@ -403,7 +415,11 @@ void Outbox::show_outcome(Turn& turn, const AcceptedAnswer& answer) {
     row.emplace_back(std::move(button));
     JsonArray keyboard;
     keyboard.emplace_back(std::move(row));
-    work_->spawn(set_buttons(sender_, turn.place, message_id, std::move(keyboard)));
+    for (const SentCard& one : shown) {
+        ChatTarget place;
+        place.chat = one.chat;
+        work_->spawn(set_buttons(sender_, place, one.id, keyboard));
+    }
 }
 
 ChatTarget Outbox::place_for(const Envelope& message) const {
@@ -425,14 +441,6 @@ std::shared_ptr<LiveAnswer> Outbox::take_live(const Envelope& message) {
     return std::exchange(turn.live, nullptr);
 }
 
-void Outbox::remember_question(const std::string& question_id, std::int64_t message_id) {
-    if (!questions_.insert_or_assign(question_id, message_id).second) return;
-    question_order_.push_back(question_id);
-    if (question_order_.size() <= max_questions) return;
-    questions_.erase(question_order_.front());
-    question_order_.pop_front();
-}
-
 Task<> Outbox::send(Envelope message) {
     const ChatTarget to = place_for(message);
     std::vector<MediaItem> media = std::move(message.media);
@@ -447,10 +455,55 @@ Task<> Outbox::send(Envelope message) {
 
 Task<> Outbox::send_question(Envelope message, ChatTarget to) {
     const Json& request = message.rest.at(question_key);
+    Task<bool> asking = ask_approvers(request, is_resent(message), to);
+    const bool asked = co_await std::move(asking);
+    if (asked) {
+        FormattedText text;
+        text.text = cubepi::replace_broken_utf8(waiting_text(request));
+        if (is_resent(message)) text = with_prefix(resent_mark, std::move(text));
+        OutgoingText outgoing(std::move(text));
+        (void)co_await sender_->send(to, std::move(outgoing));
+        co_return;
+    }
     OutgoingText card = question_card(request);
     if (is_resent(message)) card.text = with_prefix(resent_mark, std::move(card.text));
     const std::int64_t id = co_await sender_->send(to, std::move(card));
-    remember_question(cubepi::detail::text_member(request.as_object(), "question_id"), id);
+    cards_->add(cubepi::detail::text_member(request.as_object(), "request_id"),
+                SentCard{to.chat, id});
+}
+
+/// Sends the question about a call of a user who may not answer it to the private chats of those who may. Returns false if the
+/// question is another one, or no approver could be asked.
+Task<bool> Outbox::ask_approvers(Json request, bool resent, ChatTarget to) {
+    const JsonObject* const asker = cubepi::detail::object_member(request.as_object(), asker_key);
+    const std::string chat = std::to_string(to.chat);
+    const bool is_theirs = to.chat <= 0 || access_.approvers().contains(to.chat) || !asker ||
+                           cubepi::detail::text_member(*asker, "session") != "telegram:" + chat;
+    if (is_theirs || !is_approval(request)) co_return false;
+    std::string name = cubepi::detail::text_member(*asker, "name");
+    if (name.empty()) name = "User " + chat;
+    bool asked = false;
+    for (const std::int64_t approver : access_.approvers()) {
+        if (!access_.is_listed(approver)) continue;
+        OutgoingText card = question_card(request);
+        address_to_approver(card, name, to.chat);
+        if (resent) card.text = with_prefix(resent_mark, std::move(card.text));
+        ChatTarget place;
+        place.chat = approver;
+        Task<std::int64_t> sending = sender_->send(place, std::move(card));
+        Outcome<std::int64_t> sent = co_await outcome_of(std::move(sending));
+        if (sent.cancelled()) sent.rethrow();
+        // A user to whom the bot may not write, for example: the others are asked.
+        if (!sent) continue;
+        asked = true;
+        cards_->add(cubepi::detail::text_member(request.as_object(), "request_id"),
+                    SentCard{approver, sent.value()});
+    }
+    if (!asked && options_.on_warning)
+        options_.on_warning(
+            "telegram: no operator could be asked about a tool call; each of them must send a "
+            "message to the bot once");
+    co_return asked;
 }
 
 Task<> Outbox::send_text(Envelope message, ChatTarget to) {

@@ -1,13 +1,15 @@
 #pragma once
 
-#include <deque>
 #include <exception>
 #include <map>
 #include <memory>
 #include <stop_token>
 #include <string>
+#include <vector>
 
 #include <bub/channel/telegram/message_sender.hpp>
+#include <bub/channel/telegram/questions.hpp>
+#include <bub/channel/telegram/update.hpp>
 #include <bub/channel/telegram_channel.hpp>
 #include <cubepi/core/task_scope.hpp>
 
@@ -18,7 +20,8 @@ class LiveAnswer;
 /// The sending side of the channel: answers, questions, files, the indicator that a turn runs. Used on one executor.
 class Outbox : public std::enable_shared_from_this<Outbox> {
 public:
-    Outbox(const TelegramChannelOptions& options, std::shared_ptr<const TelegramApi> api);
+    Outbox(const TelegramChannelOptions& options, std::shared_ptr<const TelegramApi> api,
+           std::shared_ptr<SentCards> cards);
 
     void start(cubepi::BackgroundScope& work) { work_ = &work; }
     Task<> send(Envelope message);
@@ -34,9 +37,9 @@ private:
         ChatTarget place = {};
         std::stop_source typing = {};
         std::shared_ptr<LiveAnswer> live = {};
-        std::string text = {};              ///< that `live` shows
-        std::string answered_by = {};       ///< the name of the user who answers a question
-        std::int64_t question_message = 0;  ///< 0: not known
+        std::string text = {};         ///< that `live` shows
+        std::string answered_by = {};  ///< the name of the user who answers a question
+        SentCard question = {};        ///< without an id: not known
         bool shows_outcome = false;
     };
     using TurnPtr = std::shared_ptr<Turn>;
@@ -48,15 +51,15 @@ private:
     Task<> send_question(Envelope message, ChatTarget to);
     Task<> send_text(Envelope message, ChatTarget to);
     Task<> send_media(MediaItem item, ChatTarget to);
-    void remember_question(const std::string& question_id, std::int64_t message_id);
+    Task<bool> ask_approvers(Json request, bool resent, ChatTarget to);
 
     const TelegramChannelOptions options_;
     const std::shared_ptr<const TelegramApi> api_;
     cubepi::Clock& clock_;
+    const Access access_;
     const std::shared_ptr<MessageSender> sender_;
     std::map<std::string, TurnPtr> turns_;  // by session
-    std::map<std::string, std::int64_t> questions_;
-    std::deque<std::string> question_order_;
+    const std::shared_ptr<SentCards> cards_;
     cubepi::BackgroundScope* work_ = nullptr;
 };
 

@@ -22,6 +22,8 @@ using cubepi::HitlRequest;
 using cubepi::detail::text_member;
 
 constexpr std::string_view mark_begin = "Question ";
+/// The data of a button that names the chat of a question.
+constexpr std::string_view from_chat = "from:";
 constexpr std::size_t max_options = 8;
 
 JsonArray two_buttons(const char* yes, const char* no, const std::string& key) {
@@ -35,6 +37,15 @@ JsonArray two_buttons(const char* yes, const char* no, const std::string& key) {
 
 bool is_form(const cubepi::AskRequest& ask) {
     return ask.questions.size() != 1 || ask.questions.front().multi_select;
+}
+
+/// A card without other buttons has this one, which tells it from a text of the model.
+JsonArray withdraw_button(const std::string& key) {
+    JsonArray row;
+    row.emplace_back(callback_button("Withdraw", "w:" + key));
+    JsonArray rows;
+    rows.emplace_back(std::move(row));
+    return rows;
 }
 
 JsonArray option_buttons(const cubepi::AskRequest& ask, const std::string& key) {
@@ -91,7 +102,7 @@ bool is_one_of(std::string_view text, std::initializer_list<std::string_view> wo
 }
 
 bool is_key(std::string_view text) {
-    return text.size() == question_key_size &&
+    return text.size() == question_name_size &&
            text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
@@ -164,14 +175,35 @@ std::pair<std::size_t, std::size_t> choice_of(const std::string& data) {
 OutgoingText question_card(const Json& request_json) {
     OutgoingText card;
     const HitlRequest request = cubepi::hitl_request_from_json(request_json);
-    const std::string key = short_question_key(request);
+    const std::string key = question_name(request);
     const bool approves = std::holds_alternative<cubepi::ApproveRequest>(request.payload);
     const std::string summary =
         shortened(cubepi::replace_broken_utf8(question_summary(request)), max_message_units - 400);
     card.keyboard = buttons(request, key);
     card.text.text = summary + "\n\n" + way_to_answer(request, key, !card.keyboard.empty()) + "\n" +
                      std::string(mark_begin) + key + (approves ? " (approval)" : "");
+    if (card.keyboard.empty()) card.keyboard = withdraw_button(key);
     return card;
+}
+
+void SentCards::add(const std::string& request_id, SentCard card) {
+    std::erase_if(cards_, [&](const auto& one) {
+        return one.first == request_id && one.second.chat == card.chat;
+    });
+    cards_.emplace_back(request_id, card);
+    if (cards_.size() > max_cards) cards_.pop_front();
+}
+
+std::vector<SentCard> SentCards::of(const std::string& request_id) const {
+    std::vector<SentCard> found;
+    for (const auto& [id, card] : cards_)
+        if (!request_id.empty() && id == request_id) found.push_back(card);
+    return found;
+}
+
+bool SentCards::contains(SentCard card) const {
+    return std::any_of(cards_.begin(), cards_.end(),
+                       [card](const auto& one) { return one.second == card; });
 }
 
 std::optional<QuestionMark> question_in(std::string_view text) {
@@ -209,6 +241,10 @@ bool answer_with_button(const std::string& data, const JsonArray& keyboard, Enve
         envelope.content = (choice == "y" ? ",approve " : ",deny ") + key;
         return true;
     }
+    if (choice == "w") {
+        envelope.content = ",abandon " + key;
+        return true;
+    }
     if (is_form_end(data)) {
         envelope.rest[answer_to_key] = key;
         envelope.rest[answer_choice_key] = marked_choices(keyboard);
@@ -222,6 +258,31 @@ bool answer_with_button(const std::string& data, const JsonArray& keyboard, Enve
     envelope.rest[answer_to_key] = key;
     envelope.rest[answer_choice_key] = static_cast<std::int64_t>(index);
     return true;
+}
+
+void address_to_approver(OutgoingText& card, const std::string& name, std::int64_t chat) {
+    const std::size_t way = card.text.text.rfind("\n\nUse the buttons");
+    const std::size_t mark = card.text.text.rfind('\n');
+    if (way < mark)
+        card.text.text.replace(way, mark - way,
+                               "\n\nUse the buttons, or reply to this message with yes or no");
+    card.text = with_prefix(
+        shortened(cubepi::replace_broken_utf8(name), 100) + " asks in a private chat:\n\n",
+        std::move(card.text));
+    JsonArray row;
+    row.emplace_back(
+        callback_button("From " + name, std::string(from_chat) + std::to_string(chat)));
+    card.keyboard.emplace_back(std::move(row));
+}
+
+std::int64_t asking_chat(const JsonArray& keyboard) {
+    std::int64_t chat = 0;
+    each_button(keyboard, [&chat](const JsonObject& button) {
+        const std::string data = text_member(button, "callback_data");
+        if (data.starts_with(from_chat))
+            (void)std::from_chars(data.data() + from_chat.size(), data.data() + data.size(), chat);
+    });
+    return chat > 0 ? chat : 0;
 }
 
 JsonObject callback_button(std::string_view label, std::string data) {

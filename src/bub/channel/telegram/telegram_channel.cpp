@@ -4,6 +4,7 @@
 
 #include <bub/channel/telegram/outbox.hpp>
 #include <bub/channel/telegram/update_receiver.hpp>
+#include <bub/turn_error.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/task_scope.hpp>
@@ -30,12 +31,15 @@ TelegramChannelOptions completed(TelegramChannelOptions options) {
 struct TelegramChannel::State {
     State(const TelegramChannelOptions& options, MessageHandler handler)
         : api(std::make_shared<const telegram::TelegramApi>(api_options(options))),
-          inbox(std::make_shared<telegram::UpdateReceiver>(options, std::move(handler), api)),
-          outbox(std::make_shared<telegram::Outbox>(options, api)),
+          cards(std::make_shared<telegram::SentCards>()),
+          inbox(
+              std::make_shared<telegram::UpdateReceiver>(options, std::move(handler), api, cards)),
+          outbox(std::make_shared<telegram::Outbox>(options, api, cards)),
           warn(options.on_warning) {}
 
     const std::string name = "telegram";
     const std::shared_ptr<const telegram::TelegramApi> api;
+    const std::shared_ptr<telegram::SentCards> cards;
     const std::shared_ptr<telegram::UpdateReceiver> inbox;
     const std::shared_ptr<telegram::Outbox> outbox;
     const WarningHandler warn;
@@ -51,16 +55,25 @@ const std::string& TelegramChannel::name() const noexcept { return state_->name;
 
 std::uint16_t TelegramChannel::port() const noexcept { return state_->inbox->port(); }
 
+Task<> TelegramChannel::prepare() {
+    const cubepi::Executor executor = co_await cubepi::this_executor;
+    state_->inbox->open(executor);
+    const std::exception_ptr failure = co_await state_->inbox->check_token();
+    if (failure) std::rethrow_exception(failure);
+}
+
 Task<> TelegramChannel::start(std::stop_token stopping) {
     (void)stopping;
     const cubepi::Executor executor = co_await cubepi::this_executor;
-    co_await state_->inbox->check_token();
+    state_->inbox->open(executor);
+    const std::exception_ptr failure = co_await state_->inbox->check_token();
+    if (failure && state_->warn) state_->warn("telegram: not reachable yet: " + describe(failure));
     state_->work = std::make_unique<cubepi::BackgroundScope>(
         executor, [warn = state_->warn](const std::exception_ptr& failure) {
             if (warn) warn("telegram: " + cubepi::exception_text(failure));
         });
     state_->outbox->start(*state_->work);
-    state_->inbox->start(*state_->work, executor);
+    state_->inbox->start(*state_->work);
 }
 
 Task<> TelegramChannel::stop() {

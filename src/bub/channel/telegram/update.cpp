@@ -148,6 +148,11 @@ void add_media(const JsonObject& message, Envelope& envelope, JsonArray& files) 
     add_other(message, envelope);
 }
 
+std::string text_of(const JsonObject& message) {
+    const std::string_view text = string_member(message, "text");
+    return text.empty() ? text_member(message, "caption") : std::string(text);
+}
+
 JsonArray keyboard_of(const JsonObject& message) {
     const JsonObject* const markup = object_member(message, "reply_markup");
     const JsonArray* const rows = markup ? array_member(*markup, "inline_keyboard") : nullptr;
@@ -158,6 +163,15 @@ JsonArray keyboard_of(const JsonObject& message) {
 std::int64_t id_in(const JsonObject& object, std::string_view key) {
     const JsonObject* const member = object_member(object, key);
     return member ? integer_member(*member, "id").value_or(0) : 0;
+}
+
+/// The answer to a question of another chat belongs to the session of that chat.
+void move_answer(Incoming& incoming, const JsonObject& card, JsonObject& facts) {
+    const std::int64_t chat = asking_chat(keyboard_of(card));
+    if (chat == 0 || incoming.place.chat <= 0) return;
+    facts["question_chat"] = incoming.place.chat;
+    incoming.place = ChatTarget();
+    incoming.place.chat = chat;
 }
 
 /// Sets the origin of the envelope; returns the facts about it that are stored.
@@ -206,10 +220,20 @@ Incoming read_button(const JsonObject& query, const Access& access) {
     }
     Envelope& envelope = incoming.envelope;
     if (!answer_with_button(incoming.data, incoming.keyboard, envelope)) return incoming;
+    const std::optional<QuestionMark> question = question_in(text_of(*message));
+    const std::set<std::int64_t>& approvers = access.approvers();
+    if (question && question->approves && !approvers.empty() &&
+        !approvers.contains(incoming.user)) {
+        incoming.kind = Kind::not_approver;
+        return incoming;
+    }
     incoming.kind = Kind::button;
     envelope.is_active = true;
+    JsonObject of_question;
+    move_answer(incoming, *message, of_question);
     JsonObject facts = origin_facts(incoming, access, display_name(*from));
     facts["question"] = incoming.message_id;
+    facts.insert(of_question.begin(), of_question.end());
     envelope.rest[telegram_key] = std::move(facts);
     return incoming;
 }
@@ -235,11 +259,6 @@ std::string_view part_of(std::string_view text, std::int64_t offset, std::int64_
     }
     if (begin >= text.size()) return {};
     return text.substr(begin, std::min(at, text.size()) - begin);
-}
-
-std::string text_of(const JsonObject& message) {
-    const std::string_view text = string_member(message, "text");
-    return text.empty() ? text_member(message, "caption") : std::string(text);
 }
 
 /// A command that begins a message: "/approve@mybot c1".
@@ -274,8 +293,8 @@ bool answers_questions(const SlashCommand& command) {
 class MessageReader {
 public:
     MessageReader(const JsonObject& message, const Access& access, const BotIdentity& bot,
-                  bool is_edit)
-        : message_(message), access_(access), bot_(bot), is_edit_(is_edit) {
+                  const SentCards& cards, bool is_edit)
+        : message_(message), access_(access), bot_(bot), cards_(cards), is_edit_(is_edit) {
         incoming_.user = id_in(message, "from");
         incoming_.place.chat = id_in(message, "chat");
         if (cubepi::detail::flag_member(message, "is_topic_message"))
@@ -304,6 +323,7 @@ private:
     const JsonObject& message_;
     const Access& access_;
     const BotIdentity& bot_;
+    const SentCards& cards_;
     const bool is_edit_;
     std::string text_;
     std::optional<SlashCommand> command_;
@@ -373,7 +393,11 @@ Incoming MessageReader::read() && {
     // A command that was executed is not executed again because its text has changed.
     const bool is_command = command_ || text_.starts_with(',');
     if (is_edit_ && (is_command || !incoming_.is_addressed)) return end(Kind::ignored);
+    JsonObject of_question;
+    if (is_reply_to_bot() && access_.approvers().contains(incoming_.user))
+        move_answer(incoming_, *replied(), of_question);
     set_origin();
+    facts_.insert(of_question.begin(), of_question.end());
     if (command_ && answers_questions(*command_)) {
         read_command();
     } else if (incoming_.is_addressed && is_reply_to_bot()) {
@@ -396,12 +420,15 @@ void MessageReader::read_command() {
         "," + command_->name + (command_->tail.empty() ? "" : " " + command_->tail);
 }
 
-/// A reply to the message of a question is an answer to it.
+/// A reply to the card of a question is an answer to it.
 void MessageReader::read_answer_by_reply() {
+    const std::int64_t card = integer_member(*replied(), "message_id").value_or(0);
+    const bool was_sent = cards_.contains(SentCard{incoming_.place.chat, card});
+    if (keyboard_of(*replied()).empty() && !was_sent) return;
     const std::optional<QuestionMark> question = question_in(text_of(*replied()));
     if (!question || text_.empty()) return;
     answer_with_text(*question, text_, incoming_.envelope);
-    facts_["question"] = integer_member(*replied(), "message_id").value_or(0);
+    facts_["question"] = card;
 }
 
 /// Returns the beginning of a message that is answered, and adds its files.
@@ -447,10 +474,13 @@ std::int64_t thread_of(std::string_view session_id, std::string_view chat) {
 }  // namespace
 
 Access::Access(const std::vector<std::string>& users, const std::vector<std::string>& chats,
-               const std::vector<std::string>& operators) {
+               const std::vector<std::string>& operators,
+               const std::vector<std::string>& approvers) {
     add_ids(users, "users", users_);
     add_ids(chats, "chats", chats_);
     add_ids(operators, "operators", operators_);
+    add_ids(operators, "operators", approvers_);
+    add_ids(approvers, "approvers", approvers_);
 }
 
 std::string display_name(const JsonObject& user) {
@@ -471,15 +501,16 @@ std::optional<std::int64_t> update_id_of(const Json& update) {
     return object ? integer_member(*object, "update_id") : std::nullopt;
 }
 
-Incoming read_update(const Json& update, const Access& access, const BotIdentity& bot) {
+Incoming read_update(const Json& update, const Access& access, const BotIdentity& bot,
+                     const SentCards& cards) {
     const JsonObject* const object = update.if_object();
     const std::optional<std::int64_t> id = update_id_of(update);
     Incoming incoming;
     if (!object || !id) return incoming;
     if (const JsonObject* message = object_member(*object, "message")) {
-        incoming = MessageReader(*message, access, bot, false).read();
+        incoming = MessageReader(*message, access, bot, cards, false).read();
     } else if (const JsonObject* edited = object_member(*object, "edited_message")) {
-        incoming = MessageReader(*edited, access, bot, true).read();
+        incoming = MessageReader(*edited, access, bot, cards, true).read();
     } else if (const JsonObject* query = object_member(*object, "callback_query")) {
         incoming = read_button(*query, access);
     }

@@ -12,14 +12,19 @@
 
 namespace bub::telegram {
 
+class SentCards;
+
 /// The rules of access to the bot (B15): users in private chats, and all members of groups that are listed. Operators are users as well.
 class Access {
 public:
     Access() = default;
     /// Ids as text. Throws Error(invalid_argument) for what is not one: user names may change their owner.
     Access(const std::vector<std::string>& users, const std::vector<std::string>& chats,
-           const std::vector<std::string>& operators);
+           const std::vector<std::string>& operators,
+           const std::vector<std::string>& approvers = {});
 
+    /// Returns the users who may answer questions about tool calls: operators and approvers.
+    const std::set<std::int64_t>& approvers() const noexcept { return approvers_; }
     bool is_operator(std::int64_t user) const { return operators_.contains(user); }
     bool is_listed(std::int64_t user) const { return users_.contains(user) || is_operator(user); }
     /// Returns true if messages of the user in this chat are accepted. Groups have negative ids.
@@ -32,6 +37,7 @@ private:
     std::set<std::int64_t> users_;
     std::set<std::int64_t> chats_;
     std::set<std::int64_t> operators_;
+    std::set<std::int64_t> approvers_;
 };
 
 /// The bot itself, as getMe describes it.
@@ -54,6 +60,7 @@ struct Incoming {
         button,         ///< `envelope` is the answer of a button
         choice,         ///< a button that changes a mark of a form (questions.hpp)
         stale_button,   ///< a button that is not one of ours
+        not_approver,   ///< a button of a question that the user may not answer
         greeting,       ///< /start
         unknown_user,   ///< a private message or a button of a user who is not listed
         unknown_group,  ///< a message in a group that is not listed
@@ -70,12 +77,13 @@ struct Incoming {
     Envelope envelope = {};
 };
 
-/// The key of Envelope::rest with what the channel needs to know about a message after a restart: {user, chat, thread, question,
-/// name, files}.
+/// The key of Envelope::rest with what the channel needs to know about a message after a restart: {user, chat, thread, name,
+/// files}, and of an answer the place of its question: {question, question_chat}.
 inline constexpr std::string_view telegram_key = "telegram";
 
 /// Reads an update. It may have any form: what is not understood is ignored.
-Incoming read_update(const Json& update, const Access& access, const BotIdentity& bot);
+Incoming read_update(const Json& update, const Access& access, const BotIdentity& bot,
+                     const SentCards& cards);
 
 /// Returns the update_id; nothing if there is none.
 std::optional<std::int64_t> update_id_of(const Json& update);

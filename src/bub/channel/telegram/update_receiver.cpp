@@ -226,12 +226,14 @@ bool RecentIds::add(std::int64_t id) {
 }
 
 UpdateReceiver::UpdateReceiver(const TelegramChannelOptions& options, MessageHandler handler,
-                               std::shared_ptr<const TelegramApi> api)
+                               std::shared_ptr<const TelegramApi> api,
+                               std::shared_ptr<const SentCards> cards)
     : options_(options),
       handler_(std::move(handler)),
       api_(std::move(api)),
+      cards_(std::move(cards)),
       clock_(*options_.runtime->clock),
-      access_(options_.users, options_.chats, options_.operators),
+      access_(options_.users, options_.chats, options_.operators, options_.approvers),
       forms_(std::make_shared<OpenForms>(api_)),
       poll_(
           api_, clock_, [this](Json update) { return accept(std::move(update)); },
@@ -259,14 +261,15 @@ void UpdateReceiver::set_identity(const Json& me) {
     bot_.username = text_member(*user, "username");
 }
 
-Task<> UpdateReceiver::check_token() {
+Task<std::exception_ptr> UpdateReceiver::check_token() {
+    if (bot_.id != 0) co_return nullptr;
     CallLimits limits;
     limits.answer = limits.total = std::chrono::seconds(10);
     Task<Json> asking = api_->call("getMe", JsonObject(), limits);
     Outcome<Json> me = co_await outcome_of(std::move(asking));
     if (me) {
         set_identity(me.value());
-        co_return;
+        co_return nullptr;
     }
     const std::optional<ApiFailure> failure = api_failure(me.failure());
     if (failure && (failure->status == 401 || failure->status == 404)) {
@@ -274,7 +277,7 @@ Task<> UpdateReceiver::check_token() {
                     "Telegram does not know the bot token; copy it again from @BotFather");
     }
     if (me.cancelled() || !failure || !failure->is_transient()) me.rethrow();
-    warn("not reachable yet: " + describe(me.failure()));
+    co_return me.failure();
 }
 
 Task<> UpdateReceiver::identify() {
@@ -318,7 +321,16 @@ Task<> UpdateReceiver::serve() {
     if (!options_.webhook) co_await poll_.run();
 }
 
-void UpdateReceiver::start(cubepi::BackgroundScope& work, const cubepi::Executor& executor) {
+void UpdateReceiver::open(const cubepi::Executor& executor) {
+    if (!options_.webhook || server_) return;
+    auto made = std::make_unique<cubepi::HttpServer>(executor, options_.webhook->server);
+    made->route("POST", options_.webhook->path,
+                [this](HttpServerRequest request) { return receive(std::move(request)); });
+    made->open();
+    server_ = std::move(made);
+}
+
+void UpdateReceiver::start(cubepi::BackgroundScope& work) {
     work_ = &work;
     if (access_.is_empty()) {
         warn(
@@ -326,12 +338,7 @@ void UpdateReceiver::start(cubepi::BackgroundScope& work, const cubepi::Executor
             "id "
             "for the list");
     }
-    if (options_.webhook) {
-        server_ = std::make_unique<cubepi::HttpServer>(executor, options_.webhook->server);
-        server_->route("POST", options_.webhook->path,
-                       [this](HttpServerRequest request) { return receive(std::move(request)); });
-        server_->listen();
-    }
+    if (server_) server_->listen();
     work.spawn(serve());
 }
 
@@ -357,7 +364,7 @@ Task<HttpServerResponse> UpdateReceiver::receive(HttpServerRequest request) {
 }
 
 Task<bool> UpdateReceiver::accept(Json update) {
-    Incoming incoming = read_update(update, access_, bot_);
+    Incoming incoming = read_update(update, access_, bot_, *cards_);
     switch (incoming.kind) {
         case Incoming::Kind::ignored: co_return true;
         case Incoming::Kind::unknown_user:
@@ -367,6 +374,9 @@ Task<bool> UpdateReceiver::accept(Json update) {
             co_return true;
         case Incoming::Kind::stale_button:
             answer_button(incoming, "This question does not wait for an answer any more.");
+            co_return true;
+        case Incoming::Kind::not_approver:
+            answer_button(incoming, "You may not answer this question: an operator has to.");
             co_return true;
         case Incoming::Kind::choice: press(incoming); co_return true;
         case Incoming::Kind::button:

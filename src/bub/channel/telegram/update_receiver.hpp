@@ -76,12 +76,15 @@ private:
 class UpdateReceiver : public std::enable_shared_from_this<UpdateReceiver> {
 public:
     UpdateReceiver(const TelegramChannelOptions& options, MessageHandler handler,
-                   std::shared_ptr<const TelegramApi> api);
+                   std::shared_ptr<const TelegramApi> api, std::shared_ptr<const SentCards> cards);
 
-    /// Checks the token. Throws ApiError if Telegram rejects it; a failure that may pass is reported.
-    Task<> check_token();
-    /// Begins to receive. The tasks run in `work`, which outlives this.
-    void start(cubepi::BackgroundScope& work, const cubepi::Executor& executor);
+    /// Takes the address of the webhook, once; does nothing without one.
+    void open(const cubepi::Executor& executor);
+    /// Checks the token, until Telegram has accepted it. Throws Error(auth) or ApiError if Telegram rejects it; returns a failure
+    /// that may pass, or null.
+    Task<std::exception_ptr> check_token();
+    /// Begins to receive, after open(). The tasks run in `work`, which outlives this.
+    void start(cubepi::BackgroundScope& work);
     Task<> stop();
     std::uint16_t port() const noexcept { return server_ ? server_->port() : std::uint16_t{0}; }
 
@@ -110,6 +113,7 @@ private:
     const TelegramChannelOptions options_;
     const MessageHandler handler_;
     const std::shared_ptr<const TelegramApi> api_;
+    const std::shared_ptr<const SentCards> cards_;
     cubepi::Clock& clock_;
     const Access access_;
     BotIdentity bot_;

@@ -1,9 +1,15 @@
 #include <cubepi/net/http_server.hpp>
 
+#include <algorithm>
+#include <cerrno>
 #include <map>
 #include <optional>
 #include <utility>
 #include <vector>
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/ssl/context.hpp>
@@ -13,6 +19,7 @@
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/core/support/percent_decoded.hpp>
+#include <cubepi/core/support/posix_file.hpp>
 #include <cubepi/core/timeout.hpp>
 #include <cubepi/net/server/server_core.hpp>
 
@@ -72,22 +79,45 @@ std::unique_ptr<asio::ssl::context> make_tls(const HttpServerOptions& options) {
     return context;
 }
 
-void bind(HttpServerCore& core) {
+tcp protocol_of(int socket) {
+    sockaddr_storage address = {};
+    socklen_t size = sizeof address;
+    // NOLINTNEXTLINE(cppcoreguidelines-pro-type-reinterpret-cast)
+    (void)::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size);
+    return address.ss_family == AF_INET6 ? tcp::v6() : tcp::v4();
+}
+
+void open_socket(HttpServerCore& core) {
+    core.tls = make_tls(core.options);
+    core.listener = core.options.listener;
+    if (!core.listener)
+        core.listener = std::make_shared<HttpListener>(core.options.host, core.options.port);
+    UniqueFd own(::fcntl(core.listener->native_handle(), F_DUPFD_CLOEXEC, 0));
     boost::system::error_code failed;
-    const asio::ip::address address = asio::ip::make_address(core.options.host, failed);
-    if (failed) {
-        throw Error(ErrorCode::invalid_argument,
-                    "'" + core.options.host + "' is not an IP address to listen on");
+    (void)core.acceptor.assign(protocol_of(own.get()), own.get(), failed);
+    if (failed) throw Error(ErrorCode::io, "cannot use a listening socket: " + failed.message());
+    (void)own.release();
+}
+
+void close_acceptor(HttpServerCore& core) {
+    if (!core.acceptor.is_open()) return;
+    boost::system::error_code failed;
+    // Asio expects that closing a descriptor ends its registration for events. It does not while another one of the same socket is
+    // open, so the registration is ended first.
+    const UniqueFd closed(core.acceptor.release(failed));
+    core.listener.reset();
+}
+
+/// Closes the connection that has been without a request for the longest time. Returns false if there is none.
+bool close_oldest_idle(HttpServerCore& core) {
+    HttpConnection* oldest = nullptr;
+    for (HttpConnection* const one : core.connections) {
+        if (one->busy || one->closing) continue;
+        if (!oldest || one->idle_since < oldest->idle_since) oldest = one;
     }
-    const tcp::endpoint endpoint(address, core.options.port);
-    (void)core.acceptor.open(endpoint.protocol(), failed);
-    if (!failed) (void)core.acceptor.set_option(asio::socket_base::reuse_address(true), failed);
-    if (!failed) (void)core.acceptor.bind(endpoint, failed);
-    if (!failed) (void)core.acceptor.listen(asio::socket_base::max_listen_connections, failed);
-    if (!failed) core.port = core.acceptor.local_endpoint(failed).port();
-    if (!failed) return;
-    throw Error(ErrorCode::io, "cannot listen on " + core.options.host + ", port " +
-                                   std::to_string(core.options.port) + ": " + failed.message());
+    if (!oldest) return false;
+    oldest->close();
+    return true;
 }
 
 Task<> serve_quietly(std::shared_ptr<HttpServerCore> core, tcp::socket socket) {
@@ -97,37 +127,52 @@ Task<> serve_quietly(std::shared_ptr<HttpServerCore> core, tcp::socket socket) {
     if (served.cancelled()) served.rethrow();
 }
 
+void serve(const std::shared_ptr<HttpServerCore>& core, tcp::socket socket) {
+    ++core->starting;
+    core->work.spawn(serve_quietly(core, std::move(socket)));
+}
+
 Task<> accept_connections(std::shared_ptr<HttpServerCore> core) {
     boost::system::error_code failed;
     const asio::use_awaitable_t<Executor> awaits;
     auto token = asio::redirect_error(awaits, failed);
     SystemClock clock;
+    for (const int connection : core->listener->take_connections()) {
+        UniqueFd owned(connection);
+        tcp::socket socket(core->executor);
+        (void)socket.assign(protocol_of(connection), connection, failed);
+        if (failed) continue;
+        (void)owned.release();
+        serve(core, std::move(socket));
+    }
     while (!core->ending) {
         tcp::socket socket(core->executor);
         co_await core->acceptor.async_accept(socket, token);
-        if (core->ending || failed == asio::error::operation_aborted) co_return;
         if (failed) {
+            if (core->ending) break;
             // Too many open files, for example: later there may be fewer.
             core->log.write(LogLevel::warning, "http_server.accept_failed",
                             {{"error", failed.message()}});
             co_await clock.sleep_for(std::chrono::milliseconds(100));
             continue;
         }
-        if (core->connections.size() >= core->options.max_connections) continue;
+        const std::size_t all = core->connections.size() + core->starting;
+        if (all >= core->options.max_connections && !close_oldest_idle(*core)) continue;
         (void)socket.set_option(tcp::no_delay(true), failed);
-        core->work.spawn(serve_quietly(core, std::move(socket)));
+        serve(core, std::move(socket));
     }
+    core->accepting = false;
+    core->changed.pulse();
 }
 
 Task<> wait_for_connections(std::shared_ptr<HttpServerCore> core) {
-    while (!core->connections.empty()) co_await core->changed.wait();
+    while (core->accepting || core->starting > 0 || !core->connections.empty())
+        co_await core->changed.wait();
 }
 
-void close_connections(HttpServerCore& core, bool busy_ones) {
+void close_connections(HttpServerCore& core) {
     const std::vector<HttpConnection*> all(core.connections.begin(), core.connections.end());
-    for (HttpConnection* connection : all) {
-        if (busy_ones || !connection->busy) connection->close();
-    }
+    for (HttpConnection* connection : all) connection->close();
 }
 
 }  // namespace
@@ -179,6 +224,44 @@ struct HttpServer::State {
     std::shared_ptr<detail::HttpServerCore> core;
 };
 
+HttpListener::HttpListener(const std::string& host, std::uint16_t port) {
+    using boost::asio::ip::tcp;
+    boost::system::error_code failed;
+    const boost::asio::ip::address address = boost::asio::ip::make_address(host, failed);
+    if (failed)
+        throw Error(ErrorCode::invalid_argument,
+                    "'" + host + "' is not an IP address to listen on");
+    tcp::endpoint endpoint(address, port);
+    const int on = 1;
+    detail::UniqueFd socket(
+        ::socket(endpoint.protocol().family(), SOCK_STREAM | SOCK_CLOEXEC, IPPROTO_TCP));
+    auto size = static_cast<socklen_t>(endpoint.capacity());
+    if (!socket || ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
+        ::bind(socket.get(), endpoint.data(), static_cast<socklen_t>(endpoint.size())) != 0 ||
+        ::listen(socket.get(), SOMAXCONN) != 0 ||
+        ::getsockname(socket.get(), endpoint.data(), &size) != 0) {
+        throw Error(ErrorCode::io, "cannot listen on " + host + ", port " + std::to_string(port) +
+                                       ": " + detail::errno_text(errno));
+    }
+    port_ = endpoint.port();
+    socket_ = socket.release();
+}
+
+HttpListener::~HttpListener() {
+    (void)detail::UniqueFd(socket_);
+    for (const int connection : connections_) (void)detail::UniqueFd(connection);
+}
+
+void HttpListener::put_back(int connection) {
+    const std::lock_guard lock(mutex_);
+    connections_.push_back(connection);
+}
+
+std::vector<int> HttpListener::take_connections() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(connections_, {});
+}
+
 HttpServer::HttpServer(Executor executor, HttpServerOptions options)
     : state_(std::make_shared<State>()) {
     state_->core =
@@ -188,43 +271,46 @@ HttpServer::HttpServer(Executor executor, HttpServerOptions options)
 HttpServer::~HttpServer() {
     detail::HttpServerCore& core = *state_->core;
     core.ending = true;
-    boost::system::error_code ignored;
-    (void)core.acceptor.close(ignored);
-    detail::close_connections(core, true);
+    detail::close_acceptor(core);
+    detail::close_connections(core);
 }
 
 void HttpServer::route(std::string method, std::string pattern, Handler handler) {
     state_->core->routes.add(std::move(method), std::move(pattern), std::move(handler));
 }
 
+void HttpServer::open() { detail::open_socket(*state_->core); }
+
 void HttpServer::listen() {
     detail::HttpServerCore& core = *state_->core;
-    core.tls = detail::make_tls(core.options);
-    detail::bind(core);
+    if (!core.listener) open();
     core.log.write(LogLevel::info, "http_server.listening",
                    {{"name", core.options.name},
                     {"host", core.options.host},
-                    {"port", static_cast<std::int64_t>(core.port)}});
+                    {"port", static_cast<std::int64_t>(port())}});
+    core.accepting = true;
     core.work.spawn(detail::accept_connections(state_->core));
 }
 
-std::uint16_t HttpServer::port() const noexcept { return state_->core->port; }
+std::uint16_t HttpServer::port() const noexcept {
+    return state_->core->listener ? state_->core->listener->port() : std::uint16_t{0};
+}
 
 std::size_t HttpServer::connections() const noexcept { return state_->core->connections.size(); }
 
 Task<> HttpServer::stop(std::chrono::nanoseconds limit) {
     const std::shared_ptr<detail::HttpServerCore> core = state_->core;
     core->ending = true;
-    boost::system::error_code ignored;
-    (void)core->acceptor.close(ignored);
-    detail::close_connections(*core, false);
+    detail::close_acceptor(*core);
+    for (detail::HttpConnection* const connection : core->connections)
+        if (!connection->busy) connection->leave();
     SystemClock clock;
     const Clock::time_point deadline = deadline_after(clock.now(), limit);
     Task<> waiting = detail::wait_for_connections(core);
     Task<bool> limited = detail::run_until(clock, deadline, std::move(waiting));
     const Outcome<bool> waited = co_await outcome_of(std::move(limited));
     co_await shield();
-    detail::close_connections(*core, true);
+    detail::close_connections(*core);
     co_await core->work.close();
     co_await unshield();
     if (!waited) waited.rethrow();

@@ -1,4 +1,6 @@
+#include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
@@ -84,8 +86,9 @@ private:
 /// A connection that sends and receives bytes as they are.
 class Wire {
 public:
-    explicit Wire(const Served& served) : socket_(context_) {
-        socket_.connect(tcp::endpoint(asio::ip::make_address("127.0.0.1"), served.port()));
+    explicit Wire(const Served& served) : Wire(served.port()) {}
+    explicit Wire(std::uint16_t port) : socket_(context_) {
+        socket_.connect(tcp::endpoint(asio::ip::make_address("127.0.0.1"), port));
     }
     void send(const std::string& text) {
         boost::system::error_code ignored;
@@ -226,6 +229,17 @@ TEST(HttpServer, MissingBody_ClosesTheConnection) {
 TEST(HttpServer, IdleConnection_IsClosed) {
     HttpServerOptions options;
     options.idle_timeout = 20ms;
+    Served served(options);
+    served.start();
+    Wire wire(served);
+    wire.send("GET /hello HTTP/1.1\r\n\r\n");
+    EXPECT_TRUE(wire.read_all().ends_with("hello"));
+}
+
+TEST(HttpServer, SilentConnection_IsClosed) {
+    HttpServerOptions options;
+    options.header_timeout = 20ms;
+    options.idle_timeout = std::chrono::hours(1);
     Served served(options);
     served.start();
     Wire wire(served);
@@ -381,6 +395,8 @@ TEST(HttpServer, Stop_WaitsForTheRequestInProgress) {
     });
     served.start();
     Wire idle(served);
+    idle.send("GET /hello HTTP/1.1\r\n\r\n");
+    (void)idle.read_until("hello");
     Wire wire(served);
     wire.send("GET /work HTTP/1.1\r\n\r\n");
     begun.get_future().get();
@@ -412,18 +428,68 @@ TEST(HttpServer, Stop_EndsRequestsThatDoNotEnd) {
     EXPECT_EQ(served.server().connections(), 0u);
 }
 
-TEST(HttpServer, ExcessConnections_AreClosed) {
+TEST(HttpServer, D90_ReplacedServers_LoseNoConnection) {
     HttpServerOptions options;
-    options.max_connections = 1;
+    options.listener = std::make_shared<HttpListener>("127.0.0.1", std::uint16_t{0});
+    auto served = std::make_unique<Served>(options);
+    served->start();
+    std::atomic<bool> over = false;
+    std::future<int> lost = std::async(std::launch::async, [&, port = served->port()] {
+        int failures = 0;
+        while (!over) {
+            Wire wire(port);
+            wire.send("GET /hello HTTP/1.1\r\nConnection: close\r\n\r\n");
+            if (!wire.read_all().ends_with("hello")) ++failures;
+        }
+        return failures;
+    });
+    for (int i = 0; i < 30; ++i) {
+        auto next = std::make_unique<Served>(options);
+        next->server().open();
+        served->stop(std::chrono::seconds(10));
+        served = std::move(next);
+        served->start();
+    }
+    over = true;
+    EXPECT_EQ(lost.get(), 0);
+}
+
+TEST(HttpServer, ExcessConnection_ReplacesTheOldestIdleOne) {
+    HttpServerOptions options;
+    options.max_connections = 2;
     Served served(options);
     served.start();
+    Wire silent(served);
     Wire first(served);
     first.send("GET /hello HTTP/1.1\r\n\r\n");
     (void)first.read_until("hello");
     Wire second(served);
-    EXPECT_EQ(second.read_all(), "");
+    EXPECT_EQ(silent.read_all(), "");
+    second.send("GET /hello HTTP/1.1\r\n\r\n");
+    EXPECT_NE(second.read_until("hello"), "");
     first.send("GET /hello HTTP/1.1\r\n\r\n");
     EXPECT_NE(first.read_until("hello"), "");
+}
+
+TEST(HttpServer, ExcessConnection_IsClosedWhenAllAreBusy) {
+    AsyncEvent finish;
+    std::promise<void> begun;
+    HttpServerOptions options;
+    options.max_connections = 1;
+    Served served(options);
+    served.server().route("GET", "/work", [&](HttpServerRequest) -> Task<HttpServerResponse> {
+        begun.set_value();
+        co_await finish.wait();
+        co_return HttpServerResponse(200, "done", "text/plain");
+    });
+    served.start();
+    Wire busy(served);
+    busy.send("GET /work HTTP/1.1\r\nConnection: close\r\n\r\n");
+    begun.get_future().get();
+    Wire second(served);
+    EXPECT_EQ(second.read_all(), "");
+    served.on_thread([&finish] { finish.set(); });
+    EXPECT_TRUE(busy.read_all().ends_with("done"));
 }
 
 TEST(HttpServer, FailedListen_SaysWhy) {

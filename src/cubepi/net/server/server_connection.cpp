@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include <sys/socket.h>
@@ -60,6 +61,7 @@ class Connection final : public HttpConnection, public ResponseStream {
 public:
     Connection(std::shared_ptr<HttpServerCore> core, Stream stream)
         : core_(std::move(core)), stream_(std::move(stream)) {
+        --core_->starting;
         core_->connections.insert(this);
     }
     ~Connection() override {
@@ -68,9 +70,17 @@ public:
     }
 
     void close() noexcept override {
+        closing = true;
         closed.request_stop();
         beast::error_code ignored;
         beast::get_lowest_layer(stream_).socket().close(ignored);
+    }
+
+    /// The wait for a request ends. If its first bytes have been read already, it is answered.
+    void leave() noexcept override {
+        if (!returns_to_listener()) return close();
+        beast::error_code ignored;
+        lowest().socket().cancel(ignored);
     }
 
     Task<> serve();
@@ -85,6 +95,10 @@ private:
             std::chrono::duration_cast<std::chrono::steady_clock::duration>(limit));
     }
 
+    bool returns_to_listener() const noexcept {
+        return std::is_same_v<Stream, PlainStream> && options().listener;
+    }
+    void return_to_listener();
     Task<bool> read(Parser& parser);
     Task<bool> answer(const Parser& parser);
     Task<HttpServerResponse> respond(HttpServerRequest request);
@@ -103,16 +117,26 @@ private:
 
 template <class Stream>
 Task<> Connection<Stream>::serve() {
-    for (bool again = true; again && !core_->ending;) {
-        busy = false;
+    for (bool again = true; again;) {
         Parser parser;
         parser.header_limit(static_cast<std::uint32_t>(options().max_header_bytes));
         parser.body_limit(options().max_body_bytes);
         again = co_await read(parser);
         if (again) again = co_await answer(parser);
+        busy = false;
+        idle_since = std::chrono::steady_clock::now();
     }
     beast::error_code ignored;
     lowest().socket().shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
+}
+
+/// Leaves the connection to the next server, if that is possible.
+template <class Stream>
+void Connection<Stream>::return_to_listener() {
+    if (!returns_to_listener() || closing || !lowest().socket().is_open()) return;
+    beast::error_code failed;
+    const int socket = lowest().socket().release(failed);
+    if (!failed) options().listener->put_back(socket);
 }
 
 /// Reads a request. Returns false if the connection is to be closed.
@@ -121,13 +145,16 @@ Task<bool> Connection<Stream>::read(Parser& parser) {
     beast::error_code failed;
     auto token = asio::redirect_error(awaits, failed);
     if (buffer_.size() == 0) {
+        if (core_->ending) return_to_listener();
+        if (core_->ending) co_return false;
         // The time for the header begins with its first byte.
-        expire_after(options().idle_timeout);
+        expire_after(used ? options().idle_timeout : options().header_timeout);
         const std::size_t size = co_await stream_.async_read_some(buffer_.prepare(4096), token);
+        if (failed && core_->ending) return_to_listener();
         if (failed) co_return false;
         buffer_.commit(size);
     }
-    busy = true;
+    busy = used = true;
     expire_after(options().header_timeout);
     co_await http::async_read_header(stream_, buffer_, parser, token);
     if (!failed && parser.content_length() && *parser.content_length() > options().max_body_bytes)

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -50,8 +51,14 @@ public:
     /// Closes the socket: what waits for it ends.
     virtual void close() noexcept = 0;
 
+    /// Ends a connection that is not busy, at the end of the server.
+    virtual void leave() noexcept = 0;
+
     bool busy = false;        ///< a request is being received or answered
+    bool used = false;        ///< a request was received
+    bool closing = false;     ///< close() was called
     std::stop_source closed;  ///< of the request in progress
+    std::chrono::steady_clock::time_point idle_since = std::chrono::steady_clock::now();
 };
 
 /// The state that the connections of a server share.
@@ -63,11 +70,13 @@ struct HttpServerCore {
     const Logger log;
     RouteTable routes;
     std::unique_ptr<boost::asio::ssl::context> tls;
-    boost::asio::ip::tcp::acceptor acceptor;
-    std::uint16_t port = 0;
+    std::shared_ptr<HttpListener> listener;
+    boost::asio::ip::tcp::acceptor acceptor;  ///< with a descriptor of its own for the socket
+    bool accepting = false;
+    std::size_t starting = 0;  ///< connections that are accepted and not in `connections` yet
     bool ending = false;
     std::unordered_set<HttpConnection*> connections;
-    AsyncEvent changed;  ///< pulsed when a connection ends
+    AsyncEvent changed;  ///< pulsed when a connection ends, and when no more are accepted
     BackgroundScope work;
 };
 
