@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cubepi/core/cancellation.hpp>
+#include <cubepi/workspace/files/content.hpp>
 #include <cubepi/workspace/files/tree_walk.hpp>
 #include <cubepi/workspace/local_workspace.hpp>
 #include <cubepi/workspace/standard_tools.hpp>
@@ -169,6 +170,17 @@ TEST_F(FileToolsTest, List_ShowsADirectory) {
     EXPECT_EQ(list({{"path", "a"}}), "a/x.cpp\n");
     EXPECT_EQ(list({{"path", "./a/"}}), "a/x.cpp\n");
     EXPECT_THAT(list({{"path", "none"}}), StartsWith("error not_found"));
+}
+
+TEST_F(FileToolsTest, NamesWithLineBreaks_AreOneLine) {
+    const std::string hostile = "a\nb\u2028\u0085\x1b\"c.txt";
+    const std::string shown = R"("a\u000ab\u2028\u0085\u001b\"c.txt")";
+    directory.put(hostile.c_str(), "needle");
+    EXPECT_EQ(detail::one_line_path("d/ä \"q\" b.txt"), "d/ä \"q\" b.txt");
+    EXPECT_EQ(detail::one_line_path(hostile), shown);
+    EXPECT_EQ(boost::json::parse(shown), Json(hostile));
+    EXPECT_EQ(list({}), shown + "\n");
+    EXPECT_EQ(grep({{"pattern", "needle"}}), shown + ":1: needle\n");
 }
 
 TEST_F(FileToolsTest, ListWithPattern_FindsMatchingFiles) {

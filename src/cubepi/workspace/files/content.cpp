@@ -315,6 +315,32 @@ bool looks_binary(std::string_view bytes) noexcept {
     return bytes.find('\0') != std::string_view::npos || bytes.starts_with("%PDF-"sv);
 }
 
+std::string one_line_path(std::string_view path) {
+    constexpr std::string_view digits = "0123456789abcdef";
+    std::string line = "\"";
+    bool is_plain = true;
+    for (std::size_t i = 0; i < path.size(); ++i) {
+        const auto byte = static_cast<unsigned char>(path[i]);
+        const std::string_view rest = path.substr(i);
+        const auto next = static_cast<unsigned char>(rest.size() > 1 ? rest[1] : 0);
+        const bool is_c1 = byte == 0xC2 && next >= 0x80 && next <= 0x9F;
+        if (byte < 0x20 || byte == 0x7F || is_c1) {
+            const unsigned code = is_c1 ? next : byte;
+            line += std::string("\\u00") + digits[code >> 4] + digits[code & 15];
+            i += is_c1 ? 1 : 0;
+            is_plain = false;
+        } else if (rest.starts_with("\u2028") || rest.starts_with("\u2029")) {
+            line += rest.starts_with("\u2028") ? "\\u2028" : "\\u2029";
+            i += 2;
+            is_plain = false;
+        } else {
+            if (byte == '"' || byte == '\\') line += '\\';
+            line += path[i];
+        }
+    }
+    return is_plain ? std::string(path) : line + "\"";
+}
+
 std::string base64(std::string_view bytes) {
     constexpr std::string_view alphabet =
         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

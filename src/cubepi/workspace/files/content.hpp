@@ -11,6 +11,10 @@ std::string_view image_type(std::string_view bytes) noexcept;
 /// True if the first bytes cannot belong to a text in UTF-8 or another encoding that contains ASCII.
 bool looks_binary(std::string_view bytes) noexcept;
 
+/// Returns a path as a part of one line: unchanged, or as a JSON string if it has line breaks or other control characters,
+/// which a model could read as further lines.
+std::string one_line_path(std::string_view path);
+
 std::string base64(std::string_view bytes);
 
 /// Returns at most `bytes` of `text`, without splitting a UTF-8 character.
