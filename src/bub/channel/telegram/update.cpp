@@ -5,6 +5,7 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
+#include <cstdio>
 #include <string>
 #include <utility>
 
@@ -107,6 +108,18 @@ std::string note_for(const MediaKind& kind, const JsonObject& file) {
     return note;
 }
 
+/// Returns a number in degrees, "52.52"; "?" if there is none.
+std::string coordinate(const JsonObject& place, std::string_view key) {
+    const Json* const value = place.if_contains(key);
+    if (!value || !value->is_number()) return "?";
+    char text[32] = {};
+    const int size = std::snprintf(text, sizeof text, "%.6f", value->to_number<double>());
+    std::string number(text, static_cast<std::size_t>(std::clamp(size, 0, 31)));
+    number.erase(number.find_last_not_of('0') + 1);
+    if (number.ends_with('.')) number.pop_back();
+    return number;
+}
+
 void add_other(const JsonObject& message, Envelope& envelope) {
     if (const JsonObject* sticker = object_member(message, "sticker"))
         add_note(envelope, "Sticker " + text_member(*sticker, "emoji"));
@@ -114,7 +127,8 @@ void add_other(const JsonObject& message, Envelope& envelope) {
         add_note(envelope, "Contact: " + text_member(*contact, "first_name") + ", " +
                                text_member(*contact, "phone_number"));
     if (const JsonObject* place = object_member(message, "location"))
-        add_note(envelope, "Location: " + boost::json::serialize(*place));
+        add_note(envelope, "Location: " + coordinate(*place, "latitude") + ", " +
+                               coordinate(*place, "longitude"));
 }
 
 /// Adds the files of a message to its envelope, and what a model cannot see as a note.
