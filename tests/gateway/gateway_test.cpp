@@ -264,6 +264,42 @@ TEST(Gateway, SilentConnections_AreReplacedByNewOnes) {
     }
 }
 
+TEST(Gateway, EnabledChannel_NeedsNoTokenOfOthers) {
+    const GatewayHome home;
+    home.configure(R"({http: {listen: "127.0.0.1:0"}, telegram: {users: [7]}})");
+    GatewayProcess gateway(home, {"--enable-channel", "http"});
+    EXPECT_EQ(post(gateway.wait_until_running(), "s1", "hello").text(), "re: hello");
+    EXPECT_NE(gateway.output().find("Serving http.\n"), std::string::npos) << gateway.output();
+}
+
+TEST(Gateway, WrongTokenOrSecretOfTelegram_IsNamed) {
+    const GatewayHome home;
+    const FakeBotServer bot(std::make_shared<SystemClock>());
+    const auto output_with = [&](const std::string& settings) {
+        home.configure("{telegram: {users: [7], api_url: \"" + bot.url() + "\", " + settings +
+                       "}}");
+        const CommandResult result = run_command(home, {"gateway", "--offline"});
+        EXPECT_NE(result.status, 0);
+        return result.output;
+    };
+    const std::string wrong = output_with("token: \"42:of-another-bot-entirely\"");
+    EXPECT_NE(wrong.find("Telegram does not know the bot token"), std::string::npos) << wrong;
+    EXPECT_EQ(wrong.find("authentication failed"), std::string::npos) << wrong;
+    const std::string without =
+        output_with("token: \"" + bot.token() + "\", webhook: {url: \"https://e.org\"}");
+    EXPECT_NE(without.find("the channel telegram has no webhook secret, since "
+                           "TELEGRAM_WEBHOOK_SECRET is not set"),
+              std::string::npos)
+        << without;
+}
+
+TEST(Gateway, OfflineDoctor_ContactsNoServer) {
+    const GatewayHome home;
+    const CommandResult doctor = run_command(home, {"doctor", "--offline"});
+    EXPECT_EQ(doctor.status, 0) << doctor.output;
+    EXPECT_NE(doctor.output.find("not contacted (--offline)"), std::string::npos) << doctor.output;
+}
+
 /// Waits until a user of the bot has received `count` messages, and returns them.
 std::vector<std::string> texts(FakeBotServer& bot, std::int64_t user, std::size_t count) {
     bot.wait_until([&](const FakeBotApi& api) { return api.texts(user).size() >= count; });

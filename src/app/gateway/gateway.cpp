@@ -113,6 +113,16 @@ void notify_service_manager(const std::string& assignments) {
                    reinterpret_cast<const sockaddr*>(&address), size);
 }
 
+/// explain() would take a wrong token of a channel for one of the model.
+void rethrow_for_user(const Outcome<>& ran) {
+    try {
+        ran.rethrow();
+    } catch (const Error& error) {
+        if (error.code() != ErrorCode::auth) throw;
+        throw Error(ErrorCode::invalid_argument, error.what());
+    }
+}
+
 /// Returns the interval in which WATCHDOG=1 must be sent, half of what systemd waits; empty if it does not expect it.
 std::optional<std::chrono::microseconds> watchdog_interval() {
     const std::optional<std::int64_t> limit = number_in("WATCHDOG_USEC");
@@ -274,7 +284,7 @@ Task<> Gateway::serve() {
             instance_ = co_await std::move(making);
             replaced_.reset();
         } else {
-            ran.rethrow();
+            rethrow_for_user(ran);
             co_return;
         }
     }
@@ -289,17 +299,19 @@ Task<> Gateway::announce_start() {
     co_await greet();
 }
 
-/// Tells a user at a terminal that messages are served; a service has its log.
+/// Tells the user that messages are served; a service of systemd has its log.
 Task<> Gateway::greet() {
-    if (isatty(STDOUT_FILENO) == 0) co_return;
+    if (!variable("NOTIFY_SOCKET").empty()) co_return;
     std::string names;
     const auto channels = co_await instance_->manager().enabled_channels();
     for (const auto& channel : channels) names += (names.empty() ? "" : ", ") + channel->name();
     const std::lock_guard lock(output_);
-    out() << "Serving " << for_terminal(names)
-          << ". Ctrl-C waits for the running turns, and ends the gateway; a second one ends it at "
-             "once.\n"
-          << flush_now;
+    const TerminalView advice = isatty(STDOUT_FILENO) == 0
+                                    ? TerminalView("")
+                                    : TerminalView(
+                                          " Ctrl-C waits for the running turns, and ends the "
+                                          "gateway; a second one ends it at once.");
+    out() << "Serving " << for_terminal(names) << "." << advice << "\n" << flush_now;
 }
 
 Task<> Gateway::feed_watchdog(std::chrono::microseconds interval) {
