@@ -3,7 +3,7 @@
 //
 //   approve_from_another_process FILE start
 //   approve_from_another_process FILE list
-//   approve_from_another_process FILE approve|deny QUESTION
+//   approve_from_another_process FILE approve|deny REQUEST
 #include <cubepi/checkpoint/sqlite_checkpointer.hpp>
 #include <cubepi/cubepi.hpp>
 #include <cubepi/hitl/checkpointed_channel.hpp>
@@ -64,19 +64,19 @@ int start(Agent& agent) {
 int list(Agent& agent) {
     for (const HitlRequest& request : run(agent.load_pending_hitl_requests())) {
         const auto& call = std::get<ApproveRequest>(request.payload);
-        std::cout << request.question_id << ' ' << call.tool_name << ' '
+        std::cout << request.request_id << ' ' << call.tool_name << ' '
                   << boost::json::serialize(call.args) << '\n';
     }
     return 0;
 }
 
-int answer(Agent& agent, std::string question_id, ApproveAnswer decision) {
+int answer(Agent& agent, std::string request_id, ApproveAnswer decision) {
     AnswerOrigin origin;
     origin.user = "operator";  // as the program knows its users
     origin.channel = "command line";
     Json value(to_json(decision));
     const RunResult result =
-        run(agent.respond(std::move(question_id), std::move(value), std::move(origin)));
+        run(agent.respond(std::move(request_id), std::move(value), std::move(origin)));
     std::cout << to_string(result.outcome) << ": " << result.text() << '\n';
     return result ? 0 : 1;
 }
@@ -86,7 +86,7 @@ int main(int argc, char** argv) {
     const bool answers = verb == "approve" || verb == "deny";
     if (argc != (answers ? 4 : 3) || (!answers && verb != "start" && verb != "list")) {
         std::cerr << "usage: " << argv[0] << " FILE start|list\n       " << argv[0]
-                  << " FILE approve|deny QUESTION\n";
+                  << " FILE approve|deny REQUEST\n";
         return 2;
     }
     try {

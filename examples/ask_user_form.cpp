@@ -50,14 +50,14 @@ Task<> answer_forms(std::shared_ptr<HitlChannel> channel, HitlRequestStream requ
             std::string refusal;
             try {
                 Json answers(fill_in(std::get<AskRequest>(request->payload)));
-                co_await channel->answer(request->question_id, std::move(answers));
+                co_await channel->answer(request->request_id, std::move(answers));
                 answered = true;
             } catch (const Error& error) {  // bad_answer: the request stays open
                 refusal = error.what();
             }
             if (!answered) std::cout << "Please try again: " << refusal << '\n';
         }
-        if (!answered) co_await channel->cancel(request->question_id, "the input ended");
+        if (!answered) co_await channel->cancel(request->request_id, "the input ended");
     }
 }
 

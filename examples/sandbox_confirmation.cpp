@@ -50,7 +50,7 @@ Task<> answer_requests(std::shared_ptr<HitlChannel> channel, HitlRequestStream r
         std::getline(std::cin, line);  // at the end of the input: no
         std::cout << line << '\n';
         Json answer(to_json(answer_from(line)));
-        co_await channel->answer(request->question_id, std::move(answer));
+        co_await channel->answer(request->request_id, std::move(answer));
     }
 }
 

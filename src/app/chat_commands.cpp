@@ -299,8 +299,7 @@ void ChatActions::begin_session() {
     std::string text = saved ? "New session; its first prompt names it.\n"
                              : "New session; the previous one was not saved.\n";
     if (!before.empty()) {
-        text += "Resume the previous one: cubepi chat --session " + printable(shell_word(before)) +
-                "\n";
+        text += "Resume the previous one: cubepi chat --session " + shell_word(before) + "\n";
     }
     renderer_.print(text);
 }
@@ -313,7 +312,7 @@ Task<> ChatActions::show_status() {
     text +=
         row("session", (plan.create         ? "new"
                         : plan.name.empty() ? "not saved"
-                                            : printable(plan.name)) +
+                                            : visible(plan.name)) +
                            ", " + count_of(static_cast<std::int64_t>(messages.size()), "message"));
     text += row("directory", printable(std::filesystem::current_path().string()));
     const std::int64_t window = pipeline_.model().model.spec().context_window.value_or(0);

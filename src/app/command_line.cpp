@@ -13,6 +13,7 @@
 
 #include "command_tree.hpp"
 #include "failure.hpp"
+#include "shell_quoting.hpp"
 #include "terminal/terminal_stream.hpp"
 
 namespace cubepi::app {
@@ -96,7 +97,7 @@ std::string command_with_option(const CLI::App& app, const std::string& name) {
 std::string unknown_option(const CLI::App& app, const std::string& given) {
     const std::string option = given.substr(0, given.find('='));
     const std::string name = option.substr(option.find_first_not_of('-'));
-    std::string text = "unknown option '" + option + "'";
+    std::string text = "unknown option '" + visible(option) + "'";
     Words close;
     if (option.starts_with("--"))
         close = bub::close_matches(name, option_names(parsed_command(app)));
@@ -114,13 +115,13 @@ std::string complaint(const CLI::App& app, const CLI::ParseError& error) {
     const CLI::App& command = parsed_command(app);
     if (is(CLI::ExitCodes::ExtrasError) && !left.empty()) {
         if (is_option(left.front())) return unknown_option(app, left.front());
-        return "unexpected argument '" + left.front() + "'";
+        return "unexpected argument '" + visible(left.front()) + "'";
     }
     const Words names = visible_commands(command);
     if (is(CLI::ExitCodes::RequiredError) && !names.empty() && &command != &app) {
         if (!left.empty() && !is_option(left.front())) {
-            return "'" + left.front() + "' is not a command of 'cubepi" + command_of(app) + "'" +
-                   suggestion(left.front(), names);
+            return "'" + visible(left.front()) + "' is not a command of 'cubepi" + command_of(app) +
+                   "'" + suggestion(left.front(), names);
         }
         std::string list;
         for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
@@ -135,8 +136,8 @@ std::string not_a_command(const CLI::App& app, const std::string& word) {
         return "the prompt is empty.\n"
                "  Start a chat: cubepi chat. Ask one question: cubepi run \"PROMPT\"";
     }
-    const std::string shown = printable(word);
-    return "'" + shown + "' is not a command" + suggestion(word, visible_commands(app)) +
+    const std::string shown = shell_word(word);
+    return "'" + visible(word) + "' is not a command" + suggestion(word, visible_commands(app)) +
            "\n  To use it as a prompt: cubepi run " + shown + " or cubepi chat " + shown +
            "\n  To list the commands: cubepi help";
 }
@@ -148,7 +149,7 @@ Words help_request(const CLI::App& app, Words names) {
     for (const std::string& name : names) {
         const CLI::App* next = find_command(*command, name);
         if (!next) {
-            err() << "cubepi: '" << for_terminal(name) << "' is not a command"
+            err() << "cubepi: '" << spelled_out(name) << "' is not a command"
                   << for_terminal(suggestion(name, visible_commands(*command)))
                   << "\n  To list the commands: cubepi help\n";
             return {};

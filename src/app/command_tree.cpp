@@ -14,12 +14,6 @@ std::string check_session_name(const std::string& text) {
     return text.empty() ? "the session name is empty" : std::string();
 }
 
-std::string check_session_database(const std::string& text) {
-    if (is_postgres_url(text)) return {};
-    // Not the text itself, which may have a password.
-    return "the value is not the URL of a PostgreSQL database (postgres://...)";
-}
-
 /// --provider, --base-url and --api-key-env.
 void add_endpoint_flags(CLI::App& command, ModelFlags& flags) {
     option(command, "--provider", flags.provider,
@@ -392,7 +386,7 @@ void add_db_option(CLI::App& command, std::string& database) {
     option(command, "--db", database,
            "PostgreSQL database of the sessions, instead of files: postgres://...",
            value_type::database)
-        ->check(check_session_database);
+        ->check(database_problem);
 }
 
 }  // namespace cubepi::app

@@ -29,6 +29,7 @@
 #include "process.hpp"
 #include "program.hpp"
 #include "saved_sessions.hpp"
+#include "shell_quoting.hpp"
 #include "terminal/terminal_stream.hpp"
 
 namespace cubepi::app {
@@ -124,7 +125,7 @@ ConfigFile check_config(const Report& report) {
     check_rules(report, config);
     if (config.too_open) {
         report.problem("the file contains a key and is readable by other users",
-                       "chmod 600 " + path.string());
+                       "chmod 600 " + shell_word(path.string()));
     }
     return config;
 }
@@ -245,7 +246,8 @@ Task<bool> check_endpoint(Report report, Endpoint endpoint,
     if (endpoint.needs_key && endpoint.api_key.empty()) {
         report.problem("there is no key for " + place,
                        "export " + endpoint.key_variable +
-                           "=..., or save one: cubepi onboard --provider " + endpoint.provider);
+                           "=..., or save one: cubepi onboard --provider " +
+                           shell_word(endpoint.provider));
         co_return false;
     }
     std::vector<OfferedModel> models;
@@ -260,8 +262,9 @@ Task<bool> check_endpoint(Report report, Endpoint endpoint,
     for (const OfferedModel& model : models) known = known || model.id == endpoint.model;
     if (!known) {
         report.problem("it does not list the configured model " + endpoint.model,
-                       "List its models: cubepi models --provider " + endpoint.provider +
-                           "; then set another in " + config_path().string());
+                       "List its models: cubepi models --provider " +
+                           shell_word(endpoint.provider) + "; then set another in " +
+                           config_path().string());
     }
     co_return true;
 }
@@ -435,12 +438,13 @@ void check_program(const Report& report) {
     report.good(std::string(version_text()) + ", " + self.string());
     const std::optional<std::filesystem::path> first = first_on_path("cubepi");
     if (!first) {
-        report.plain("not on PATH; to run it by name: export PATH=" + self.parent_path().string() +
-                     ":$PATH");
+        report.plain("not on PATH; to run it by name: export PATH=" +
+                     shell_word(self.parent_path().string()) + ":$PATH");
     } else if (!std::filesystem::equivalent(*first, self, failed)) {
-        report.problem("another cubepi comes first on PATH: " + first->string() +
-                           " (Python CubePi installs one too)",
-                       "export PATH=" + self.parent_path().string() + ":$PATH; hash -r");
+        report.problem(
+            "another cubepi comes first on PATH: " + first->string() +
+                " (Python CubePi installs one too)",
+            "export PATH=" + shell_word(self.parent_path().string()) + ":$PATH; hash -r");
     }
 }
 

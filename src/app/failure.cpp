@@ -11,9 +11,11 @@
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/message_list.hpp>
 #include <cubepi/net/utf8.hpp>
+#include <cubepi/provider/answer_end.hpp>
 
 #include "config/model_choice.hpp"
 #include "config/paths.hpp"
+#include "shell_quoting.hpp"
 #include "terminal/terminal_stream.hpp"
 
 namespace cubepi::app {
@@ -50,18 +52,6 @@ std::string quoted_text(const std::string& given) {
         if (c == '\n') indented += "  ";
     }
     return indented;
-}
-
-bool is_network(ErrorCode code) {
-    switch (code) {
-        case ErrorCode::connect:
-        case ErrorCode::dns:
-        case ErrorCode::tls:
-        case ErrorCode::proxy:
-        case ErrorCode::timeout:
-        case ErrorCode::disconnected: return true;
-        default: return false;
-    }
 }
 
 std::string status_text(const ErrorInfo& info) {
@@ -200,7 +190,7 @@ Failure explain_locked(const Error& error) {
     if (path.empty() || is_of_tapes(path))
         return say(exit_storage, std::string("cannot write the session now: ") + error.what());
     return say(exit_storage, "the sessions are locked: another process holds " + path + ".",
-               "Find it: fuser " + path + "; then retry.");
+               "Find it: fuser " + shell_word(path) + "; then retry.");
 }
 
 Failure explain_corrupt(const Error& error) {
@@ -208,9 +198,9 @@ Failure explain_corrupt(const Error& error) {
     if (path.empty() || is_of_tapes(path))
         return say(exit_storage, std::string("cannot read the session: ") + error.what());
     return say(exit_storage, std::string("cannot read the sessions: ") + error.what(),
-               "Keep a copy, then check it: sqlite3 " + path +
-                   " 'PRAGMA integrity_check'; to continue without it: mv " + path + " " + path +
-                   ".bad");
+               "Keep a copy, then check it: sqlite3 " + shell_word(path) +
+                   " 'PRAGMA integrity_check'; to continue without it: mv " + shell_word(path) +
+                   " " + shell_word(path + ".bad"));
 }
 
 Failure explain_full(const Error& error) {
@@ -218,7 +208,7 @@ Failure explain_full(const Error& error) {
     const std::string directory =
         path.empty() ? std::string() : std::filesystem::path(path).parent_path().string();
     return say(exit_storage, std::string("no space to store the conversation: ") + error.what(),
-               "Check the disk: df -h" + (directory.empty() ? "" : " " + directory) +
+               "Check the disk: df -h" + (directory.empty() ? "" : " " + shell_word(directory)) +
                    "\n  Sessions can still be deleted: cubepi sessions delete NAME");
 }
 
@@ -226,7 +216,7 @@ Failure explain_claimed(const Error& error, const FailureContext& context) {
     const auto* claimed = dynamic_cast<const RunAlreadyClaimedError*>(&error);
     if (!claimed || claimed->owner().empty()) return say(exit_storage, error.what());
     const std::string session =
-        context.session.empty() ? "this session" : "session " + context.session;
+        context.session.empty() ? "this session" : "session " + visible(context.session);
     return say(exit_storage,
                session + " is in use: " + claimed->owner() + " is in the middle of an answer.",
                "Wait until it ends and retry, or use another session: --session NAME");
@@ -234,7 +224,7 @@ Failure explain_claimed(const Error& error, const FailureContext& context) {
 
 Failure explain_waiting(const FailureContext& context) {
     const std::string session =
-        context.session.empty() ? "this session" : "session " + context.session;
+        context.session.empty() ? "this session" : "session " + visible(context.session);
     return say(exit_waiting, session + " waits for an answer, so the message was not read.",
                "To see the question and answer it: cubepi inbox");
 }
@@ -246,6 +236,18 @@ Failure explain_limit(const Error& error) {
 }
 
 }  // namespace
+
+bool is_network(ErrorCode code) {
+    switch (code) {
+        case ErrorCode::connect:
+        case ErrorCode::dns:
+        case ErrorCode::tls:
+        case ErrorCode::proxy:
+        case ErrorCode::timeout:
+        case ErrorCode::disconnected: return true;
+        default: return false;
+    }
+}
 
 FailureContext failure_context(const Endpoint& endpoint) {
     FailureContext context;
@@ -311,24 +313,22 @@ std::string explain_event(const JsonObject& data) {
 }
 
 std::optional<Failure> incomplete_answer(const AssistantMessage& answer) {
-    if (answer.has_tool_calls()) return std::nullopt;  // the run continues, or a tool ended it
-    const std::string reason = " (stop reason '" + printable(answer.stop_reason.str()) + "').";
-    if (answer.stop_reason == stop_reason::length)
-        return say(exit_incomplete, "the answer was cut off: it reached the output limit" + reason,
-                   "Prompt again to continue, or raise max_tokens in " + config_path().string());
-    if (answer.stop_reason == "model_context_window_exceeded")
-        return say(exit_incomplete, "the answer was cut off: the context window is full" + reason,
-                   "Start a new conversation: cubepi chat --session NAME");
-    if (answer.is_refusal())
-        return say(exit_incomplete, "the answer was refused or filtered" + reason,
-                   "Rephrase the prompt, or name another model with --model.");
-    const bool has_image = std::any_of(
-        answer.content.begin(), answer.content.end(),
-        [](const AssistantContent& block) { return std::holds_alternative<ImageContent>(block); });
-    if (has_image || answer.text().find_first_not_of(" \t\r\n") != std::string::npos)
-        return std::nullopt;
-    return say(exit_incomplete, "the model returned an empty answer" + reason,
-               "Prompt again, or name another model with --model.");
+    std::string advice = "Prompt again, or name another model with --model.";
+    switch (answer_end(answer)) {
+        case AnswerEnd::complete: return std::nullopt;
+        case AnswerEnd::cut_off:
+            advice = "Prompt again to continue, or raise max_tokens in " + config_path().string();
+            break;
+        case AnswerEnd::context_window:
+            advice = "Start a new conversation: cubepi chat --session NAME";
+            break;
+        case AnswerEnd::refused:
+            advice = "Rephrase the prompt, or name another model with --model.";
+            break;
+        case AnswerEnd::incomplete:
+        case AnswerEnd::empty: break;
+    }
+    return say(exit_incomplete, answer_end_text(answer) + ".", advice);
 }
 
 std::optional<Failure> incomplete_answer(const RunResult& result) {

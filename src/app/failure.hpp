@@ -46,6 +46,9 @@ struct FailureContext {
     bool advise = true;        ///< false: without the next command
 };
 
+/// Returns true for errors of a connection: name, network, TLS, proxy, timeout.
+bool is_network(ErrorCode code);
+
 /// The context of calls to `endpoint` that are not about one model.
 FailureContext failure_context(const Endpoint& endpoint);
 

@@ -29,7 +29,17 @@ struct OpenQuestion {
     QuestionEntry entry = {};  ///< its request is absent if it is damaged
     bool expired = false;
 
-    std::string id() const { return entry.question_id.empty() ? "?" : entry.question_id; }
+    /// Its request; that of a damaged one has nothing but the id of its row.
+    HitlRequest request() const {
+        if (entry.request) return *entry.request;
+        HitlRequest damaged;
+        damaged.question_id = entry.question_id.empty() ? "?" : entry.question_id;
+        return damaged;
+    }
+    /// The name by which it is answered (D83).
+    std::string id() const {
+        return entry.request ? bub::question_name(*entry.request) : request().question_id;
+    }
 };
 
 double now() {
@@ -54,7 +64,7 @@ std::string summary_of(const QuestionEntry& entry) {
 
 /// Prints what to do about a damaged question, and returns the exit status for it.
 int report_damage(const OpenQuestion& question) {
-    const std::string session = printable(question.session.name);
+    const std::string session = visible(question.session.name);
     const std::string what =
         question.id() + " of session " + session + " is damaged: " + question.entry.damage;
     const std::string how =
@@ -108,6 +118,7 @@ Task<std::vector<OpenQuestion>> find_questions(bool all, int& status) {
 
 JsonObject to_json(const OpenQuestion& question) {
     JsonObject object;
+    object["id"] = question.id();
     object["session"] = question.session.name;
     object["directory"] = question.session.workspace;
     object["tape"] = question.session.tape;
@@ -144,13 +155,17 @@ Task<int> list_questions(bool all, bool json) {
     co_return status;
 }
 
-/// Finds the question by its id or a prefix of it. Throws Error(invalid_argument) if there is none, or several.
+/// Finds the question that the user names. Throws Error(invalid_argument) if there is none, or several.
 OpenQuestion question_of(std::vector<OpenQuestion> questions, const InboxArguments& inbox) {
     std::vector<OpenQuestion> matches;
-    for (OpenQuestion& one : questions) {
-        const bool session = inbox.session.empty() || one.session.name == inbox.session;
-        if (session && one.id().starts_with(inbox.question)) matches.push_back(std::move(one));
-    }
+    std::vector<HitlRequest> open;
+    std::erase_if(questions, [&inbox](const OpenQuestion& one) {
+        return !inbox.session.empty() && one.session.name != inbox.session;
+    });
+    for (const OpenQuestion& one : questions) open.push_back(one.request());
+    const auto named = bub::questions_named(inbox.question, open);
+    for (const HitlRequest* one : named)
+        matches.push_back(std::move(questions[static_cast<std::size_t>(one - open.data())]));
     if (matches.empty()) {
         throw Error(ErrorCode::invalid_argument, "no question '" + inbox.question +
                                                      "' waits for an answer in this directory. To "
@@ -190,7 +205,7 @@ Task<int> discard_questions(OpenQuestion question) {
     bub::TapeCheckpointer memory(SavedSessions::here().tapes());
     const std::size_t count = co_await memory.discard_requests(question.entry.thread_id);
     const std::string text = std::to_string(count) + (count == 1 ? " question" : " questions") +
-                             " of session " + printable(question.session.name);
+                             " of session " + visible(question.session.name);
     err() << "Discarded " << for_terminal(text) << ". The next message continues it.\n";
     co_return exit_ok;
 }
@@ -215,7 +230,6 @@ const HitlRequest& require_answerable(const OpenQuestion& question) {
 /// Returns the comma command with the answer. Throws Error if the question does not accept it.
 std::string answer_command(const InboxArguments& inbox, const HitlRequest& request) {
     bub::GivenAnswer given;
-    given.question_id = request.question_id;
     given.text = inbox.value;
     std::string text = ",answer ";
     if (inbox.what == InboxArguments::What::approve) {
@@ -227,7 +241,10 @@ std::string answer_command(const InboxArguments& inbox, const HitlRequest& reque
     }
     // Checked before a session is opened and a model is chosen.
     (void)check_answer(request, bub::answer_value(given, request));
-    return text + given.question_id + (given.text.empty() ? "" : " " + given.text);
+    // An id of the model's endpoint is passed on as it was typed: the turn checks that it names this question only.
+    const std::string& typed = inbox.question;
+    const std::string name = typed == request.question_id ? typed : bub::question_name(request);
+    return text + name + (given.text.empty() ? "" : " " + given.text);
 }
 
 /// An answer is a turn of the session, as if its operator had typed the command there.
@@ -240,6 +257,7 @@ Task<int> answer_question(CommandLine line) {
     const HitlRequest& request = require_answerable(question);
     std::string text = cancels ? ",abandon" : answer_command(line.inbox, request);
     line.conversation.session = question.session.name;
+    if (cancels) line.conversation.model.offline = true;  // no model is called
     const int ended = co_await run_message(std::move(line), std::move(text), true);
     co_return ended;
 }

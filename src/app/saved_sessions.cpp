@@ -358,7 +358,7 @@ Task<BroughtToTape> SavedSessions::bring_to_tape(std::string name) {
     const bool settled_meanwhile = co_await is_settled(name);
     if (settled_meanwhile) co_return brought;
     if (const auto other = co_await tape_with_copy(name)) {
-        brought.note = "Session " + printable(name) + " of " + database_.string() +
+        brought.note = "Session " + visible(name) + " of " + database_.string() +
                        " was copied to a tape of " + printable(other->workspace) +
                        " and continues there. In this directory it starts empty.";
         co_return brought;
@@ -369,7 +369,7 @@ Task<BroughtToTape> SavedSessions::bring_to_tape(std::string name) {
         co_await bub::import_thread(source, name, tapes_, tape_of(name), database_.string());
     if (brought.copied == 0) co_return brought;
     co_await note_session(name, database_.string());
-    brought.note = "Copied " + count_of(brought.copied) + " of session " + printable(name) +
+    brought.note = "Copied " + count_of(brought.copied) + " of session " + visible(name) +
                    " from " + database_.string() + " to its tape.";
     co_return brought;
 }

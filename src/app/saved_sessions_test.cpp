@@ -304,7 +304,7 @@ TEST_F(ServerSessions, Configuration_NamesTheDatabase) {
     configure("database: mysql://me:hidden-word@localhost/x\n");
     const Ran wrong = command({"sessions", "list"});
     EXPECT_NE(wrong.status, exit_ok);
-    EXPECT_TRUE(wrong.mentions("database must be the URL of a PostgreSQL database")) << wrong.err;
+    EXPECT_TRUE(wrong.mentions("the value is not the URL of a PostgreSQL database")) << wrong.err;
 }
 
 TEST_F(ServerSessions, UnusableServer_IsAnErrorWithNextStep) {
@@ -319,6 +319,21 @@ TEST_F(ServerSessions, UnusableServer_IsAnErrorWithNextStep) {
     EXPECT_EQ(command({"run", "--db", "mysql://me:hidden-word@localhost/x", "hello"}).status,
               exit_usage);
     EXPECT_EQ(command({"tape", "list", "--db", "hidden-word"}).status, exit_usage);
+}
+
+TEST_F(ServerSessions, SlashInPassword_IsRefusedByTheNameOfTheSetting) {
+    const std::string url = "postgres://me:hidden/word@127.0.0.1:1/x";
+    const Ran flag = command({"sessions", "list", "--db", url});
+    EXPECT_EQ(flag.status, exit_usage);
+    EXPECT_TRUE(flag.mentions("--db: ")) << flag.err;
+    const Ran target = command({"tape", "copy", url, "--all"});
+    configure("database: " + url + "\n");
+    for (const Ran& ran : {flag, target, command({"sessions", "list"}), command({"doctor"})}) {
+        EXPECT_NE(ran.status, exit_ok);
+        EXPECT_TRUE(ran.mentions("a '/' in a password as %2F")) << ran.out << ran.err;
+        EXPECT_FALSE(ran.mentions("word@")) << ran.out << ran.err;
+        EXPECT_FALSE(ran.mentions("hidden")) << ran.out << ran.err;
+    }
 }
 
 TEST_F(ServerSessions, Doctor_ReportsTheVersionOfTheTables) {

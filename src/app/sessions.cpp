@@ -71,7 +71,7 @@ int report(const std::exception_ptr& problem, const std::string& about) {
 /// A tape that cannot be read does not hide the others.
 int note_problem(SavedSession& session, const std::exception_ptr& problem) {
     session.problem = exception_text(problem);
-    return report(problem, "session " + printable(session.name) + ": ");
+    return report(problem, "session " + visible(session.name) + ": ");
 }
 
 /// A failure of the database does not hide the tapes.
@@ -148,19 +148,19 @@ Task<int> delete_session(std::string name, bool yes) {
     try {
         removed = co_await store.remove(name);
     } catch (const CheckpointerLockTimeoutError& error) {
-        err() << "cubepi: session '" << for_terminal(name)
+        err() << "cubepi: session '" << spelled_out(name)
               << "' was not deleted: " << for_terminal(error.what()) << ".\n";
         co_return exit_storage;
     }
     int status = exit_ok;
     if (!removed.parts.empty()) {
-        err() << "Deleted: " << for_terminal(name) << " (";
+        err() << "Deleted: " << spelled_out(name) << " (";
         for (std::size_t i = 0; i < removed.parts.size(); ++i)
             err() << (i == 0 ? TerminalView("") : TerminalView(", "))
                   << for_terminal(removed.parts[i]);
         err() << ")\n";
     } else if (!removed.not_read) {
-        err() << "cubepi: this directory has no session '" << for_terminal(name)
+        err() << "cubepi: this directory has no session '" << spelled_out(name)
               << "'.\n  To list the names: cubepi sessions list\n";
         status = exit_usage;
     }

@@ -23,6 +23,7 @@
 #include "process.hpp"
 #include "program.hpp"
 #include "saved_sessions.hpp"
+#include "terminal/safe_json.hpp"
 #include "terminal/terminal_stream.hpp"
 
 namespace cubepi::app {
@@ -87,10 +88,16 @@ public:
         const std::vector<std::string> tapes = chosen_tapes(arguments_, all);
         if (tapes.empty()) told_ << "No tapes in " << for_terminal(from->place()) << ".\n";
         int status = exit_ok;
+        std::size_t left = tapes.size();
         for (const std::string& tape : tapes) {
             const int copied = co_await copy_one(from, to, tape);
             status = std::max(status, copied);
+            // The next one would wait for the same server.
+            if (is_unreachable_) break;
+            --left;
         }
+        if (left > 0)
+            told_ << "cubepi: stopped; not copied: " << left << " of " << tapes.size() << "\n";
         co_return status;
     }
 
@@ -103,6 +110,8 @@ private:
         } catch (const Error& error) {
             failure = std::current_exception();
             report(error);
+            is_unreachable_ = is_network(error.code()) || error.code() == ErrorCode::auth ||
+                              error.code() == ErrorCode::unavailable;
         }
         if (failure) co_return exit_storage;
         std::string what = "nothing new";
@@ -125,10 +134,11 @@ private:
     const TapeArguments& arguments_;
     TerminalStream shown_;
     TerminalStream told_;
+    bool is_unreachable_ = false;  // one of the two places
 };
 
 /// `cubepi tape copy`: copies tapes with their sidecars between files and servers. A tape that cannot be copied does not keep the others
-/// from it. Returns the exit status.
+/// from it, but a server that cannot be reached does. Returns the exit status.
 int copy_tapes(const TapeArguments& arguments, std::ostream& out, std::ostream& err) {
     Copy copy(arguments, out, err);
     return run(copy.perform());
@@ -270,7 +280,7 @@ private:
 
     void print(const TapeEntry& entry) {
         if (arguments_.json) {
-            data_output(out_, bub::tape_line(entry));
+            data_output(out_, safe_json_text(bub::tape_line(entry)));
             return;
         }
         shown_ << entry.id << "\t" << for_terminal(app::local_time(entry.date)) << "\t"
@@ -331,11 +341,11 @@ private:
             bub::ContextStart start =
                 last.empty() ? bub::ContextStart::beginning() : bub::ContextStart::last_anchor();
             const JsonArray messages = co_await tape.context(std::move(start));
-            data_output(to, boost::json::serialize(messages) + "\n");
+            data_output(to, safe_json(messages) + "\n");
         } else {
             TapeQuery all = filtered();
             std::function<bool(const TapeEntry&)> each = [&to](const TapeEntry& entry) {
-                data_output(to, bub::tape_line(entry));
+                data_output(to, safe_json_text(bub::tape_line(entry)));
                 return to.good();
             };
             co_await store_->visit(tape.name(), std::move(all), std::move(each));

@@ -105,6 +105,36 @@ TEST_F(TapeCommand, Export_PrintsLinesOrMessages) {
         << out_.str();
 }
 
+TEST_F(TapeCommand, D77_Json_HasNoCharactersThatControlATerminal) {
+    const std::string text = "\u009B31m\u202E\u007F\uFFF9a\uFFFBb";
+    const auto store = std::make_shared<bub::FileTapeStore>(directory_);
+    run(bub::Tape(store, "aa__one").append(bub::message_entry("user", text)));
+    arguments_.tape = "aa";
+    arguments_.json = true;
+    for (const What what : {What::show, What::export_lines}) {
+        for (const bool messages : {false, true}) {
+            arguments_.messages = messages;
+            EXPECT_EQ(show(what), exit_ok);
+            for (const char c : out_.str())
+                EXPECT_TRUE(c == '\n' || (c >= ' ' && c <= '~')) << out_.str();
+            const std::string line = out_.str().substr(0, out_.str().find('\n'));
+            EXPECT_NE(boost::json::serialize(boost::json::parse(line)).find(text.substr(0, 5)),
+                      std::string::npos)
+                << line;
+        }
+    }
+}
+
+TEST_F(TapeCommand, UnreachableServer_StopsTheCopy) {
+    fill();
+    arguments_.all = true;
+    arguments_.target = "postgres://me@127.0.0.1:1/x";
+    EXPECT_EQ(show(What::copy), exit_storage);
+    const std::string text = err_.str();
+    EXPECT_NE(text.find("not copied: 2 of 2"), std::string::npos) << text;
+    EXPECT_EQ(text.find("PostgreSQL database"), text.rfind("PostgreSQL database")) << text;
+}
+
 TEST_F(TapeCommand, Times_NameTheirZoneAndBoundsAreLocal) {
     fill();
     arguments_.limit = 1;

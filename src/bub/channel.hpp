@@ -117,6 +117,8 @@ public:
     virtual void begin_turn(const Envelope& message) noexcept = 0;
     /// The turn has ended, and its outputs were sent. `failure` is null if it succeeded.
     virtual void end_turn(const Envelope& message, std::exception_ptr failure) noexcept = 0;
+    /// The turn has failed, and another one begins on the message later (D90).
+    virtual void postpone_turn(const Envelope& message) noexcept { (void)message; }
     /// The message was accepted but no turn will begin on it: `,quit` or a hook has dropped it.
     virtual void drop(const Envelope& message) noexcept { (void)message; }
 };

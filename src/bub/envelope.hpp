@@ -54,6 +54,10 @@ inline constexpr std::string_view error = "error";
 inline constexpr std::string_view question = "question";  ///< asks the user (questions.hpp)
 }  // namespace envelope_kind
 
+/// The key of Envelope::rest with how the model's answer ended, as the name of a cubepi::AnswerEnd. After an answer that is not
+/// `complete`, an output of kind `error` describes it.
+inline constexpr std::string_view finish_key = "finish";
+
 /// An inbound or outbound message: the fields known to the pipeline, and any other fields of its sender (`rest`). An
 /// absent field differs from an empty one. A value type; any plugin may change the inbound message, which is shared by
 /// the turn.
@@ -85,7 +89,7 @@ struct Envelope {
     std::optional<std::string> kind;            ///< envelope_kind; absent: normal
     std::optional<std::string> output_channel;  ///< destination of answers; absent: `channel`
     /// Facts about the sender for the model: `context_text()` puts them before the prompt. Keys that begin with `_` are
-    /// not shown. Known keys: model, thread_id, steering_reason, sender_id (a text), rejected (true in a notice about a rejected message), private_chat (true if the sender is the
+    /// not shown. Known keys: model, thread_id, steering_reason, sender_id (a text), rejected and postponed (true in a notice about a message that was rejected, or whose turn is tried again), private_chat (true if the sender is the
     /// only user of the chat).
     JsonObject context;
     std::vector<MediaItem> media;
@@ -97,8 +101,9 @@ struct Envelope {
     /// this id does not accept it a second time (B18), and the builtin agent treats all deliveries of it as one user
     /// message (D42). Absent: each message is new.
     std::optional<std::string> inbound_id;
-    /// Set by the channel manager while the message waits in a debouncer or a steering inbox: the sequence number of its
-    /// arrival (0: none), and the delivery log's ids of this message and of those merged into it.
+    /// Set by the channel manager. The sequence number of the arrival, while the message waits in a debouncer or a steering
+    /// inbox; 0: none. The delivery log's ids of this message and of those merged into it, also during its turn; empty: the
+    /// message is not recorded.
     std::uint64_t arrival = 0;
     std::vector<std::string> receipts;
     JsonObject rest;

@@ -57,7 +57,7 @@ std::string summary_of(const cubepi::AskRequest& request) {
 }
 
 std::string way_to_answer(const cubepi::HitlRequest& request) {
-    const std::string& id = request.question_id;
+    const std::string id = question_name(request);
     if (std::holds_alternative<cubepi::ApproveRequest>(request.payload))
         return "Answer with ,approve " + id + " or ,deny " + id + " REASON";
     if (std::holds_alternative<cubepi::ConfirmRequest>(request.payload))
@@ -67,7 +67,7 @@ std::string way_to_answer(const cubepi::HitlRequest& request) {
 }
 
 [[noreturn]] void reject(const cubepi::HitlRequest& request, const std::string& expected) {
-    throw cubepi::Error(cubepi::ErrorCode::bad_answer, "the answer to '" + request.question_id +
+    throw cubepi::Error(cubepi::ErrorCode::bad_answer, "the answer to '" + question_name(request) +
                                                            "' was rejected: expected " + expected +
                                                            "; the request stays open");
 }
@@ -209,17 +209,26 @@ std::string answer_form(const cubepi::AskRequest& ask) {
     return text;
 }
 
-std::string short_question_key(const cubepi::HitlRequest& request) {
+std::string question_name(const cubepi::HitlRequest& request) {
+    if (request.request_id.size() == question_name_size) return request.request_id;
     const JsonObject* const asker = cubepi::detail::object_member(request.extra, asker_key);
     std::string named = asker ? cubepi::detail::text_member(*asker, "session") : std::string();
     named += '\n';
     named += request.question_id;
-    return detail::sha256_hex(named).substr(0, question_key_size);
+    return detail::sha256_hex(named).substr(0, question_name_size);
 }
 
-bool names_question(std::string_view name, const cubepi::HitlRequest& request) {
-    return name == request.question_id ||
-           (name.size() == question_key_size && name == short_question_key(request));
+std::vector<const cubepi::HitlRequest*> questions_named(
+    std::string_view name, const std::vector<cubepi::HitlRequest>& open) {
+    constexpr std::size_t shortest = 4;
+    std::vector<const cubepi::HitlRequest*> named;
+    for (const cubepi::HitlRequest& one : open) {
+        const std::string key = question_name(one);
+        if (key == name) return {&one};
+        const bool begins_so = name.size() >= shortest && key.starts_with(name);
+        if (name.empty() || begins_so || one.question_id == name) named.push_back(&one);
+    }
+    return named;
 }
 
 std::string sender_of(const Envelope& message) {
@@ -238,7 +247,7 @@ std::string question_text(const cubepi::HitlRequest& request) {
 std::optional<GivenAnswer> given_answer(const Envelope& message) {
     GivenAnswer given;
     if (const Json* id = message.rest.if_contains(answer_to_key); id && id->is_string()) {
-        given.question_id = std::string(id->get_string());
+        given.question = std::string(id->get_string());
         given.text = message.content_text();
         if (const Json* value = message.rest.if_contains(answer_key)) given.value = *value;
         const auto choice = cubepi::detail::integer_member(message.rest, answer_choice_key);
@@ -249,13 +258,14 @@ std::optional<GivenAnswer> given_answer(const Envelope& message) {
     if (const Json* id = message.rest.if_contains(expired_key); id && id->is_string()) {
         if (!message.is_operator()) return std::nullopt;
         given.action = AnswerAction::expire;
-        given.question_id = std::string(id->get_string());
+        given.question = std::string(id->get_string());
         return given;
     }
     std::string_view rest = message.content_text();
     const std::string command = take_word(rest);
     if (command == ",abandon") {
         given.action = AnswerAction::abandon;
+        given.question = take_word(rest);
         return given;
     }
     if (command == ",approve") {
@@ -265,7 +275,7 @@ std::optional<GivenAnswer> given_answer(const Envelope& message) {
     } else if (command != ",answer") {
         return std::nullopt;
     }
-    given.question_id = take_word(rest);
+    given.question = take_word(rest);
     given.text = std::string(rest);
     return given;
 }

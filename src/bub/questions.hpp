@@ -23,11 +23,12 @@ struct OpenQuestions {
     bool unread = false;
 };
 
-/// A turn has ended without an answer to the questions of an earlier one, for example because it was given one that is not accepted;
-/// as a service of its TurnState. Messages that wait for the answer continue to wait.
-struct QuestionsRemain {};
+/// A turn was given an answer that was not accepted, and its output says why; as a service of its TurnState.
+struct RefusedAnswer {
+    bool questions_remain = false;  ///< messages that wait for an answer continue to wait
+};
 
-/// The key of Envelope::rest with the id of the question that an inbound envelope answers, as set by a channel for a
+/// The key of Envelope::rest with the key (question_name()) of the question that an inbound envelope answers, as set by a channel for a
 /// button or a reply (B24). The answer is the member `answer` of `rest`, as HitlChannel::answer() takes it, or else the
 /// text of the envelope.
 inline constexpr std::string_view answer_to_key = "answer_to";
@@ -47,13 +48,15 @@ inline constexpr std::string_view question_key = "question";
 /// origin also hold in the turn of the answer.
 inline constexpr std::string_view asker_key = "asker";
 
-/// Returns a short name of an open question, for buttons and commands: 10 hexadecimal digits, derived from its session and its id. All
-/// ways to answer accept it in place of the id.
-std::string short_question_key(const cubepi::HitlRequest& request);
-inline constexpr std::size_t question_key_size = 10;
+/// Returns the name of a question, for buttons and commands: 10 hexadecimal digits, its HitlRequest::request_id (D83). A question of an
+/// older version has none: its name is derived from its session and its id.
+std::string question_name(const cubepi::HitlRequest& request);
+inline constexpr std::size_t question_name_size = 10;
 
-/// Returns true if `name` is the id or the short key of the question.
-bool names_question(std::string_view name, const cubepi::HitlRequest& request);
+/// Returns the questions that a user may mean by `name`: the one with this key, or else those whose key begins with it (from four digits)
+/// and those with this `question_id`. An empty name means all.
+std::vector<const cubepi::HitlRequest*> questions_named(
+    std::string_view name, const std::vector<cubepi::HitlRequest>& open);
 
 /// Returns the member `sender_id` of the message's context; empty if the channel does not identify its users.
 std::string sender_of(const Envelope& message);
@@ -72,10 +75,11 @@ std::string question_text(const cubepi::HitlRequest& request);
 enum class AnswerAction : std::uint8_t { answer, approve, deny, abandon, expire };
 
 /// An answer in an inbound envelope: a button, a reply, or one of the commands `,answer ID VALUE`, `,approve ID`,
-/// `,deny ID [REASON]` and `,abandon`, or the end of its time. The id may be left out if one question is open.
+/// `,deny ID [REASON]` and `,abandon [ID]`, or the end of its time. ID is the question's key, and may be left out if one question is
+/// open.
 struct GivenAnswer {
     AnswerAction action = AnswerAction::answer;
-    std::string question_id = {};            ///< empty: the only one
+    std::string question = {};               ///< its key; empty: the only one
     std::string text = {};                   ///< the value or the reason, as typed
     std::optional<Json> value = {};          ///< if the channel supplied one
     std::optional<std::size_t> choice = {};  ///< the index of an option
@@ -92,14 +96,14 @@ std::optional<GivenAnswer> given_answer(const Envelope& message);
 Json answer_value(const GivenAnswer& given, const cubepi::HitlRequest& request);
 
 namespace event_kind {
-/// Not a Bub event: {question_id, answer}. The run has accepted an answer, and continues.
+/// Not a Bub event: {question, answer}. The run has accepted an answer, and continues.
 inline constexpr std::string_view answered = "answered";
 }  // namespace event_kind
 
 /// The answer to a question that a turn was given and its run has accepted (B24), as a service of its TurnState.
 struct AcceptedAnswer {
-    std::string question_id = {};
-    Json answer = {};  ///< as HitlChannel::answer() takes it
+    std::string question = {};  ///< question_name() of the question
+    Json answer = {};           ///< as HitlChannel::answer() takes it
 };
 
 /// Optional interface of a channel that shows the outcome of a question, for example in the place of its buttons. Called on the manager's

@@ -45,6 +45,15 @@ TurnError error_from_event(const cubepi::JsonObject& data);
 /// Returns a readable description of any exception.
 std::string describe(const std::exception_ptr& error);
 
+/// The cause of a turn's failure, as far as it decides what becomes of the message (D90).
+enum class FailureCause : std::uint8_t {
+    turn,      ///< the turn itself: the sender is told
+    busy,      ///< the session is in use by another process
+    outage,    ///< storage that fails or is full, exhausted descriptors
+    conflict,  ///< another process has continued the session, or its data is unreadable: trying again does not help
+};
+FailureCause cause_of(const std::exception_ptr& failure) noexcept;
+
 namespace detail {
 CUBEPI_DETAIL_SLOT(on_warning,
                    "on_warning must be callable as void (std::string text); a Task would never run")

@@ -1,7 +1,9 @@
 // The values that the stages of a turn pass on: prompt, state, stream of events, errors.
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstddef>
+#include <system_error>
 #include <utility>
 
 #include <bub/event_stream.hpp>
@@ -10,6 +12,7 @@
 #include <bub/turn_state.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/support/json_member.hpp>
+#include <cubepi/core/support/posix_file.hpp>
 
 namespace bub {
 
@@ -194,6 +197,70 @@ TurnError error_from_event(const cubepi::JsonObject& data) {
     }
     for (auto& [key, value] : others) details.emplace(key, std::move(value));
     return TurnError(kind, std::move(message), std::move(details));
+}
+
+namespace {
+
+// Lists the codes of failures that pass: all others are the turn's own.
+
+FailureCause cause_of_code(cubepi::ErrorCode code) noexcept {
+    using cubepi::ErrorCode;
+    switch (code) {
+        case ErrorCode::storage:
+        case ErrorCode::storage_full:
+        case ErrorCode::io: return FailureCause::outage;
+        case ErrorCode::storage_locked:
+        case ErrorCode::run_already_claimed: return FailureCause::busy;
+        case ErrorCode::storage_corrupt:
+        case ErrorCode::run_not_claimed:
+        case ErrorCode::stale_append: return FailureCause::conflict;
+        default: return FailureCause::turn;
+    }
+}
+
+/// Failures of a store that other parts have too.
+bool is_outage_of_store(cubepi::ErrorCode code) noexcept {
+    using cubepi::ErrorCode;
+    switch (code) {
+        case ErrorCode::dns:
+        case ErrorCode::connect:
+        case ErrorCode::tls:
+        case ErrorCode::disconnected:
+        case ErrorCode::timeout:
+        case ErrorCode::unavailable:
+        case ErrorCode::auth:
+        case ErrorCode::not_found:
+        case ErrorCode::permission_denied:
+        case ErrorCode::schema_mismatch: return true;
+        default: return false;
+    }
+}
+
+bool is_out_of_resources(const std::error_code& code) noexcept {
+    const int number =
+        code.category() == std::system_category() || code.category() == std::generic_category()
+            ? code.value()
+            : 0;
+    return number == EMFILE || number == ENFILE || number == EIO ||
+           cubepi::detail::is_out_of_space(number);
+}
+
+}  // namespace
+
+FailureCause cause_of(const std::exception_ptr& failure) noexcept {
+    if (!failure) return FailureCause::turn;
+    try {
+        std::rethrow_exception(failure);
+    } catch (const cubepi::CheckpointerError& error) {
+        return is_outage_of_store(error.code()) ? FailureCause::outage
+                                                : cause_of_code(error.code());
+    } catch (const cubepi::Error& error) {
+        return cause_of_code(error.code());
+    } catch (const std::system_error& error) {
+        return is_out_of_resources(error.code()) ? FailureCause::outage : FailureCause::turn;
+    } catch (...) {
+        return FailureCause::turn;
+    }
 }
 
 std::string describe(const std::exception_ptr& error) {

@@ -135,7 +135,9 @@ GatewayProcess::GatewayProcess(const GatewayHome& home, std::vector<std::string>
                                std::vector<std::string> environment) {
     arguments.insert(arguments.begin(), {"gateway", "--log-format", "json", "--log-level", "info"});
     const auto [reader, writer] = make_pipe();
-    if (std::find(arguments.begin(), arguments.end(), "--script") == arguments.end()) {
+    const std::vector<std::string> models = {"--script", "--base-url"};
+    if (std::find_first_of(arguments.begin(), arguments.end(), models.begin(), models.end()) ==
+        arguments.end()) {
         arguments.emplace_back("--offline");
         environment.emplace_back("CUBEPI_TEST_ECHO=1");
     }

@@ -39,7 +39,8 @@ private:
     std::filesystem::path path_;
 };
 
-/// A process of `cubepi gateway`. Its model echoes ("re: TEXT"), unless the arguments have --script. Killed with its object.
+/// A process of `cubepi gateway`. Its model echoes ("re: TEXT"), unless the arguments have --script or --base-url. Killed with its
+/// object.
 class GatewayProcess {
 public:
     explicit GatewayProcess(const GatewayHome& home, std::vector<std::string> arguments = {},

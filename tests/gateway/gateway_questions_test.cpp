@@ -13,6 +13,7 @@
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/support/json_member.hpp>
 
+#include "../joints/model_server.hpp"
 #include "fake_bot_server.hpp"
 #include "gateway_process.hpp"
 
@@ -58,12 +59,40 @@ TEST(GatewayQuestions, B26_QuestionAboutWrite_IsAnsweredAfterRestart) {
     GatewayProcess gateway(home, {"--script", home.script(continues)});
     const std::uint16_t port = gateway.wait_until_running();
     const CommandResult inbox = run_command(home, {"inbox", "--gateway"});
-    EXPECT_NE(inbox.output.find("c1\t"), std::string::npos) << inbox.output;
+    EXPECT_NE(inbox.output.find("\tRun write {"), std::string::npos) << inbox.output;
     const HttpReply refused = post(port, {{"text", ",approve c1"}, {"user", "ann"}});
     EXPECT_NE(refused.text().find("You may not answer this question"), std::string::npos)
         << refused.body;
     EXPECT_FALSE(wrote(home));
     const HttpReply answered = post(port, {{"text", ",approve c1"}, {"user", "olga"}});
+    EXPECT_EQ(answered.text(), "Done.") << answered.body;
+    EXPECT_TRUE(wrote(home));
+}
+
+TEST(GatewayQuestions, D86_ApprovalAfterRestartElsewhere_IsRefused) {
+    const GatewayHome home;
+    const std::string write = R"({"path": "new.txt", "content": "hello"})";
+    joint_tests::ModelServer a({joint_tests::chat_answer("", {{"write", write, "c1"}}),
+                                joint_tests::chat_answer("Done.")});
+    joint_tests::ModelServer b({joint_tests::chat_answer("B")});
+    const auto start = [&home](const joint_tests::ModelServer& server) {
+        return std::make_unique<GatewayProcess>(
+            home, std::vector<std::string>{"--base-url", server.url(), "-m", "local"});
+    };
+    std::unique_ptr<GatewayProcess> gateway = start(a);
+    (void)post(gateway->wait_until_running(), {{"text", "write it"}, {"user", "olga"}});
+    gateway->kill();
+    gateway = start(b);
+    const HttpReply refused =
+        post(gateway->wait_until_running(), {{"text", ",approve c1"}, {"user", "olga"}});
+    EXPECT_NE(refused.body.find("not sent elsewhere"), std::string::npos) << refused.body;
+    EXPECT_EQ(b.requests().size(), 0u);
+    EXPECT_FALSE(wrote(home));
+    gateway->send(SIGTERM);
+    EXPECT_EQ(gateway->wait(), 0);
+    gateway = start(a);
+    const HttpReply answered =
+        post(gateway->wait_until_running(), {{"text", ",approve c1"}, {"user", "olga"}});
     EXPECT_EQ(answered.text(), "Done.") << answered.body;
     EXPECT_TRUE(wrote(home));
 }

@@ -53,6 +53,14 @@ TEST(Gateway, Gateway_AnswersMessagesAndShowsItsState) {
     EXPECT_FALSE(std::filesystem::exists(home.socket()));
 }
 
+TEST(Gateway, D87_EmptyAnswer_IsReported) {
+    const GatewayHome home;
+    GatewayProcess gateway(home, {"--script", home.script(R"([""])")});
+    const HttpReply reply = post(gateway.wait_until_running(), "s1", "hello");
+    EXPECT_NE(reply.body.find("\"finish\":\"empty\""), std::string::npos) << reply.body;
+    EXPECT_NE(reply.body.find("The model returned an empty answer"), std::string::npos);
+}
+
 TEST(Gateway, B26_EachSession_HasItsOwnDirectory) {
     const GatewayHome home;
     GatewayProcess gateway(home);

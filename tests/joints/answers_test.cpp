@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -96,6 +97,59 @@ TEST(BrokenArguments, D84_CutCallOfSubagent_IsNotExecuted) {
     EXPECT_NE(result.find("arrived cut off"), std::string::npos) << result;
 }
 
+/// The commands that the program prints for the open question.
+std::vector<std::string> words_of(const std::string& printed) {
+    std::vector<std::string> words;
+    std::istringstream line(printed.substr(printed.rfind("cubepi inbox") + 7));
+    for (std::string word; words.size() < 5 && line >> word;) words.push_back(word);
+    return words;
+}
+
+TEST(RepeatedIds, D83_PrintedApproval_IsGoodForItsCallOnly) {
+    const Home home;
+    ModelServer server({chat_answer("", {{"write", R"({"path":"one","content":"1"})"}}),
+                        chat_answer("", {{"write", R"({"path":"two","content":"2"})"}}),
+                        chat_answer("All done.")});
+    const std::vector<std::string> endpoint = {"--provider", "openai", "--base-url",
+                                               server.url(), "-m",     "local"};
+    const auto answer = [&](std::vector<std::string> arguments) {
+        arguments.insert(arguments.end(), endpoint.begin(), endpoint.end());
+        return run_piped(home, std::move(arguments));
+    };
+    const Piped asked = run_at(home, server, {"-s", "s1", "go"});
+    EXPECT_EQ(asked.status, 7) << asked.err;
+    const std::vector<std::string> approval = words_of(asked.err);
+    const Piped first = answer(approval);
+    EXPECT_EQ(first.status, 7) << first.err;
+    EXPECT_TRUE(std::filesystem::exists(home.work() / "one"));
+    const std::vector<std::vector<std::string>> stale = {
+        approval, {"inbox", "approve", "call_0", "--session", "s1"}};
+    for (const std::vector<std::string>& again : stale) {
+        const Piped refused = answer(again);
+        EXPECT_NE(refused.status, 0) << refused.out << refused.err;
+        EXPECT_FALSE(std::filesystem::exists(home.work() / "two")) << again[2];
+        EXPECT_EQ(server.requests().size(), 2u);
+    }
+    const Piped second = answer(words_of(first.err));
+    EXPECT_EQ(second.status, 0) << second.err;
+    EXPECT_TRUE(std::filesystem::exists(home.work() / "two"));
+}
+
+TEST(RepeatedIds, D83_HostileCallId_IsNotPrinted) {
+    const Home home;
+    const std::string id = "$(touch${IFS}pwned)\n--all";
+    ModelServer server({chat_answer("", {{"write", R"({"path":"one","content":"1"})", id}}),
+                        chat_answer("All done.")});
+    const Piped asked = run_at(home, server, {"-s", "s1", "go"});
+    EXPECT_EQ(asked.err.find("touch"), std::string::npos) << asked.err;
+    std::vector<std::string> approval = words_of(asked.err);
+    for (const char* word : {"--provider", "openai", "-m", "local", "--base-url"})
+        approval.emplace_back(word);
+    approval.push_back(server.url());
+    EXPECT_EQ(run_piped(home, approval).status, 0);
+    EXPECT_TRUE(std::filesystem::exists(home.work() / "one"));
+}
+
 TEST(LostAnswers, D91_ReusedConnectionCloses_OnlyTheRetryPolicyRepeats) {
     const Home home;
     fill(home);
@@ -107,6 +161,21 @@ TEST(LostAnswers, D91_ReusedConnectionCloses_OnlyTheRetryPolicyRepeats) {
     // The second one was lost; the retry is on a connection of its own.
     EXPECT_EQ(server.requests().size(), 3u);
     EXPECT_NE(run.err.find("trying again"), std::string::npos) << run.err;
+}
+
+TEST(Keys, KeyForThisMachine_IsNotSentToTheProxy) {
+    Home home;
+    ModelServer server({chat_answer("direct")});
+    ModelServer proxy({chat_answer("from the proxy")});
+    home.set("OPENAI_API_KEY", "key");
+    for (const char* name : {"http_proxy", "all_proxy"}) home.set(name, proxy.url());
+    const std::string port = server.url().substr(server.url().rfind(':'));
+    for (const std::string host : {"127.0.0.1", "localhost"}) {
+        home.set("OPENAI_BASE_URL", "http://" + host + port);
+        const Piped run = run_piped(home, {"run", "-m", "local", "hello"});
+        EXPECT_EQ(run.out, "direct\n") << host << run.err;
+    }
+    EXPECT_EQ(proxy.requests().size(), 0u);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <limits>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -18,6 +19,7 @@ struct SentCall {
     std::string name;
     std::string arguments;
     std::string id = "call_0";
+    boost::json::object members = {};  ///< further members of the call
 };
 
 /// The body of an answer of the Chat Completions API.
@@ -26,12 +28,14 @@ inline std::string chat_answer(const std::string& text, const std::vector<SentCa
     boost::json::object delta;
     if (!text.empty()) delta["content"] = text;
     boost::json::array sent;
-    for (const SentCall& call : calls)
-        sent.push_back(boost::json::object{
-            {"index", sent.size()},
-            {"id", call.id},
-            {"type", "function"},
-            {"function", boost::json::object{{"name", call.name}, {"arguments", call.arguments}}}});
+    for (const SentCall& call : calls) {
+        boost::json::object made = call.members;
+        made["index"] = sent.size();
+        made["id"] = call.id;
+        made["type"] = "function";
+        made["function"] = boost::json::object{{"name", call.name}, {"arguments", call.arguments}};
+        sent.push_back(std::move(made));
+    }
     if (!sent.empty()) delta["tool_calls"] = std::move(sent);
     if (finish_reason.empty()) finish_reason = calls.empty() ? "stop" : "tool_calls";
     const auto event = [](boost::json::object delta_of, boost::json::value reason) {
@@ -46,7 +50,14 @@ inline std::string chat_answer(const std::string& text, const std::vector<SentCa
            "data: [DONE]\n\n";
 }
 
-/// A model server on a port of 127.0.0.1: the N-th request gets the N-th answer, and the last one repeats.
+/// A response with an error status.
+inline std::string refusal(int status, const std::string& body, const std::string& headers = {}) {
+    return "HTTP/1.1 " + std::to_string(status) + " Refused\r\nContent-Type: application/json\r\n" +
+           headers + "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
+}
+
+/// A model server on a port of 127.0.0.1: the N-th request gets the N-th answer, and the last one repeats. An answer is the body
+/// of an event stream, or a whole response.
 class ModelServer {
 public:
     explicit ModelServer(std::vector<std::string> answers)
@@ -59,7 +70,11 @@ public:
                       return;
                   }
                   const std::string answer = record(request);
-                  if (!connection.send(wire::ok(answer, "Content-Type: text/event-stream\r\n")))
+                  const bool known = requests().size() <= known_requests;
+                  const bool whole = answer.starts_with("HTTP/");
+                  if (!connection.send(known ? (whole ? answer
+                                                      : wire::ok(answer, "Content-Type: text/event-stream\r\n"))
+                                             : unknown_model()))
                       return;
               }
           }) {}
@@ -79,8 +94,16 @@ public:
 
     /// Closes each connection after it has read a second request on it, without an answer.
     std::atomic<bool> closes_reused = false;
+    /// After so many requests, the model is not known any more.
+    std::atomic<std::size_t> known_requests = std::numeric_limits<std::size_t>::max();
 
 private:
+    static std::string unknown_model() {
+        const std::string body =
+            R"({"error":{"code":"model_not_found","message":"The model does not exist"}})";
+        return "HTTP/1.1 404 Not Found\r\nContent-Type: application/json\r\nContent-Length: " +
+               std::to_string(body.size()) + "\r\n\r\n" + body;
+    }
     std::string record(const std::string& request) {
         const std::lock_guard lock(mutex_);
         requests_.push_back(request);

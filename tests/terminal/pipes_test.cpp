@@ -202,8 +202,9 @@ TEST(Run, WriteWithoutTerminal_WaitsForItsAnswer) {
     const Home home;
     const Piped run = run_piped(home, {"run", "--script", home.script(writes_a_file), "write it"});
     EXPECT_EQ(run.status, 7) << run.err;
-    EXPECT_NE(run.err.find("cubepi inbox approve c1 --session write-it"), std::string::npos)
-        << run.err;
+    const std::size_t command = run.err.find("cubepi inbox approve ");
+    ASSERT_NE(command, std::string::npos) << run.err;
+    EXPECT_EQ(run.err.substr(command + 21, 31).find(" --session write-it"), 10u) << run.err;
     EXPECT_FALSE(std::filesystem::exists(home.work() / "new.txt"));
     const Piped listed = run_piped(home, {"inbox"});
     EXPECT_EQ(listed.status, 0) << listed.err;

@@ -163,13 +163,13 @@ TEST(Questions, UnansweredQuestion_StaysOpen) {
     Terminal chat(home, {"chat", "--continue", "--script", rest, "a", "prompt"}, 120);
     ASSERT_TRUE(chat.expect("? write creates c1.txt")) << chat.shown();
     ASSERT_TRUE(chat.answer("[e]dit > ", "\x03")) << chat.shown();
-    ASSERT_TRUE(chat.expect_on_screen("cubepi inbox approve c1")) << chat.shown();
+    ASSERT_TRUE(chat.expect_on_screen("cubepi inbox approve ")) << chat.shown();
     ASSERT_TRUE(chat.expect_on_screen("> a prompt")) << "it is not lost\n" << chat.shown();
     chat.type("\r");
     ASSERT_TRUE(chat.answer_on_screen("the message has not been read yet", ",deny c1\r"))
         << chat.screen().text();
     ASSERT_TRUE(chat.expect("? write creates c2.txt")) << chat.shown();
-    EXPECT_NE(run_piped(home, {"inbox"}).out.find("c2\t"), std::string::npos);
+    EXPECT_NE(run_piped(home, {"inbox"}).out.find("c2.txt"), std::string::npos);
 }
 
 TEST(Questions, NoTerminal_ModelQuestionWaits) {

@@ -13,9 +13,11 @@
 #include <sys/stat.h>
 #include <yaml-cpp/yaml.h>
 
+#include <cubepi/checkpoint/postgres_options.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/posix_file.hpp>
 
+#include "../shell_quoting.hpp"
 #include "paths.hpp"
 
 namespace cubepi::app {
@@ -212,10 +214,9 @@ TraceSettings read_trace(const std::filesystem::path& path, const YAML::Node& no
 
 std::string read_database(const std::filesystem::path& path, const YAML::Node& node) {
     std::string url = text(path, node, "database");
-    // Not the text itself, which may have a password.
-    if (!url.empty() && !is_postgres_url(url))
-        refuse(path, node["database"].Mark().line,
-               "database must be the URL of a PostgreSQL database (postgres://...)");
+    const std::string problem = url.empty() ? url : database_problem(url);
+    if (!problem.empty())
+        refuse(path, node["database"].Mark().line, "the key database: " + problem);
     return url;
 }
 
@@ -294,6 +295,19 @@ bool is_postgres_url(const std::string& text) {
     return text.starts_with("postgres://") || text.starts_with("postgresql://");
 }
 
+std::string database_problem(const std::string& url) {
+    if (!is_postgres_url(url))
+        return "the value is not the URL of a PostgreSQL database (postgres://...)";
+    PostgresOptions options;
+    options.connection = url;
+    try {
+        (void)postgres_description(options);
+    } catch (const Error& error) {
+        return error.what();
+    }
+    return {};
+}
+
 bool has_password(const std::string& url) {
     const std::string_view text = url;
     if (text.find("password=") != text.npos) return true;
@@ -314,7 +328,7 @@ ConfigFile read_config(const std::filesystem::path& path) {
 std::string open_key_file_note(const std::filesystem::path& path) {
     return "the configuration file has an API key or a password and is readable by other users: "
            "chmod 600 " +
-           path.string();
+           shell_word(path.string());
 }
 
 JsonObject config_values(const std::filesystem::path& path) {

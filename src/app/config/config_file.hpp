@@ -27,6 +27,9 @@ struct TraceSettings {
 /// `~/` is the home directory.
 TraceSettings trace_settings(const TraceSettings& configured);
 
+/// Returns why sessions cannot be stored in a database with this URL, without the URL, which may have a password; empty: they
+/// can.
+std::string database_problem(const std::string& url);
 /// True for postgres:// and postgresql://.
 bool is_postgres_url(const std::string& text);
 

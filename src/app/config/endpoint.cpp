@@ -83,10 +83,7 @@ bool same_origin(const std::string& one, const std::string& other) {
 bool is_sent_in_clear(const std::string& url) {
     try {
         const detail::RequestUrl parsed = detail::parse_url(url);
-        const bool here = parsed.host == "localhost" || parsed.host.ends_with(".localhost") ||
-                          parsed.host == "::1" ||
-                          (parsed.is_address && parsed.host.starts_with("127."));
-        return parsed.scheme == "http" && !here;
+        return parsed.scheme == "http" && !detail::is_this_machine(parsed);
     } catch (const Error&) {
         return false;  // nothing is sent to an invalid address
     }

@@ -23,8 +23,8 @@ struct Keys {
 
 const Keys gateway_keys{
     "gateway",
-    {"channels", "root", "shared_workspace", "drain_timeout", "max_waiting", "threads", "stream",
-     "question_timeout", "rules", "approvers", "http", "telegram", "status"}};
+    {"channels", "root", "shared_workspace", "drain_timeout", "retry_limit", "max_waiting",
+     "threads", "stream", "question_timeout", "rules", "approvers", "http", "telegram", "status"}};
 const Keys rule_keys{"gateway.rules", {"channel", "chat", "user", "allow", "refuse"}};
 const Keys approver_keys{"gateway.approvers", {"channel", "user"}};
 const Keys http_keys{"gateway.http", {"listen", "token_env", "operators", "certificate", "key"}};
@@ -255,6 +255,9 @@ GatewaySettings gateway_settings(const JsonObject& config) {
     auto drain = static_cast<std::size_t>(settings.drain_timeout.count());
     mapping.read("drain_timeout", drain);
     settings.drain_timeout = std::chrono::seconds(drain);
+    auto retry = static_cast<std::size_t>(settings.retry_limit.count());
+    mapping.read("retry_limit", retry, 0);
+    settings.retry_limit = std::chrono::seconds(retry);
     std::size_t question_timeout = 0;
     mapping.read("question_timeout", question_timeout, 0);
     settings.question_timeout = std::chrono::seconds(question_timeout);

@@ -77,6 +77,8 @@ struct GatewaySettings {
     std::filesystem::path root = {};
     bool shared_workspace = false;  ///< all sessions work in `root` itself
     std::chrono::seconds drain_timeout{30};
+    /// The time for which turns are tried again that fail because of the infrastructure; then their messages are held.
+    std::chrono::seconds retry_limit{3600};
     std::size_t max_waiting = 32;              ///< messages of a session that wait
     std::size_t threads = 0;                   ///< that run turns; 0: one for each core
     bool stream = true;                        ///< answers are shown while they are generated

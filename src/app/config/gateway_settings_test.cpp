@@ -45,6 +45,7 @@ TEST(GatewaySettings, MissingGatewayKey_YieldsDefaults) {
     const GatewaySettings settings = gateway_settings(JsonObject());
     EXPECT_EQ(settings.channels, std::vector<std::string>{"all"});
     EXPECT_EQ(settings.drain_timeout, std::chrono::seconds(30));
+    EXPECT_EQ(settings.retry_limit, std::chrono::hours(1));
     EXPECT_FALSE(settings.http);
     EXPECT_FALSE(settings.status);
     EXPECT_FALSE(settings.shared_workspace);
@@ -52,7 +53,7 @@ TEST(GatewaySettings, MissingGatewayKey_YieldsDefaults) {
 
 TEST(GatewaySettings, Read_ReturnsAllKeys) {
     const GatewaySettings settings = settings_of(R"({
-        "channels": ["http"], "root": "/srv/agents", "shared_workspace": true, "drain_timeout": 5,
+        "channels": ["http"], "root": "/srv/agents", "shared_workspace": true, "drain_timeout": 5, "retry_limit": 0,
         "max_waiting": 8, "threads": 3, "stream": false, "question_timeout": 600,
         "rules": [{"channel": "telegram", "chat": -100, "user": 42, "allow": ["shell: git status"], "refuse": ["fetch"]}],
         "approvers": [{"channel": "telegram", "user": 7}],
@@ -60,6 +61,7 @@ TEST(GatewaySettings, Read_ReturnsAllKeys) {
         "status": "127.0.0.1:9001"})");
     EXPECT_EQ(settings.root, "/srv/agents");
     EXPECT_TRUE(settings.shared_workspace);
+    EXPECT_EQ(settings.retry_limit, std::chrono::seconds(0));
     EXPECT_EQ(settings.max_waiting, 8u);
     EXPECT_EQ(settings.threads, 3u);
     EXPECT_EQ(settings.question_timeout, std::chrono::minutes(10));

@@ -18,15 +18,18 @@
 #include <cubepi/provider/provider.hpp>
 
 #include "../models.hpp"
+#include "../shell_quoting.hpp"
 #include "model_sources.hpp"
 
 namespace cubepi::app {
 
 namespace {
 
+constexpr const char* offline_provider = "offline";
+
 FauxOptions typing_speed(double tokens_per_second) {
     FauxOptions options;
-    options.provider_id = "offline";
+    options.provider_id = offline_provider;
     if (tokens_per_second > 0) options.tokens_per_second = tokens_per_second;
     return options;
 }
@@ -132,7 +135,7 @@ BoundModel offline_model(const std::string& script_path) {
     if (!script_path.empty()) return scripted_model(script_path);
     Model model;
     model.id = "offline";
-    model.provider_id = "offline";
+    model.provider_id = offline_provider;
     return BoundModel(std::make_shared<OfflineProvider>(), std::move(model));
 }
 
@@ -140,7 +143,8 @@ void require_key(const Endpoint& endpoint) {
     if (!endpoint.needs_key || !endpoint.api_key.empty()) return;
     throw NoModelError("no model: there is no key for " + endpoint.provider + ", since " +
                        endpoint.key_variable + " is not set.\n  export " + endpoint.key_variable +
-                       "=..., or save one: cubepi onboard --provider " + endpoint.provider);
+                       "=..., or save one: cubepi onboard --provider " +
+                       shell_word(endpoint.provider));
 }
 
 ModelApi model_api(ProviderType type) {
@@ -278,6 +282,96 @@ ModelChoice choice_of(const ModelSources& sources, Endpoint endpoint) {
     return choice;
 }
 
+namespace {
+
+[[noreturn]] void throw_elsewhere(const ModelSources& sources, const StoredModel& stored,
+                                  const std::string& why) {
+    const std::string place = stored.address.empty() ? stored.provider : stored.address;
+    throw NoModelError("the run of this session was suspended at " + place + " (model '" +
+                       stored.model() + "'), and its conversation is not sent elsewhere: " + why +
+                       "\n  To continue it there, add these flags to the command:" +
+                       flags_to_continue(sources, stored) +
+                       "\n  To end it instead: ,abandon in its chat, or cubepi inbox cancel ID");
+}
+
+/// Returns the configured endpoint of the run. Throws Error if there is none, or it has another address.
+Endpoint resolved_endpoint(const ModelSources& sources, const StoredModel& stored) {
+    ModelSources plain = sources;
+    plain.flags = ModelFlags();
+    plain.flags.api_key_env = sources.flags.api_key_env;
+    plain.session = stored;
+    return choose_endpoint(plain);
+}
+
+}  // namespace
+
+StoredModel endpoint_of_answer(const ModelSources& sources, const ModelChoice& current,
+                               const AssistantMessage& answer) {
+    StoredModel stored;
+    stored.provider = answer.provider_id.str();
+    std::vector<Endpoint> candidates;
+    if (!current.offline) {
+        candidates.push_back(current.endpoint);
+        for (FallbackModel& model : fallback_models(sources, current.endpoint))
+            candidates.push_back(std::move(model.endpoint));
+        for (Endpoint& endpoint : configured_endpoints(sources))
+            candidates.push_back(std::move(endpoint));
+    }
+    for (const Endpoint& endpoint : candidates) {
+        if (endpoint.provider.empty() || endpoint.provider_id() != stored.provider) continue;
+        stored.provider = endpoint.provider;
+        stored.address = public_url(endpoint.base_url);
+        break;
+    }
+    // With its provider, because an id may begin with the name of one.
+    stored.id = stored.provider + "/" + answer.model_id.str();
+    return stored;
+}
+
+std::string flags_to_continue(const ModelSources& sources, const StoredModel& stored) {
+    if (stored.id.empty()) return {};
+    if (stored.provider == offline_provider) {
+        const std::string& script = sources.flags.script;
+        return script.empty() ? " --offline" : " --script " + shell_word(script);
+    }
+    const std::string& key = sources.flags.api_key_env;
+    try {
+        (void)resolved_endpoint(sources, stored);
+        if (key.empty()) return {};
+    } catch (const Error&) {
+        // The flags lead there.
+    }
+    std::string flags = " --provider " + shell_word(stored.provider);
+    if (!stored.address.empty()) flags += " --base-url " + shell_word(stored.address);
+    flags += " --model " + shell_word(stored.model());
+    if (!key.empty()) flags += " --api-key-env " + shell_word(key);
+    return flags;
+}
+
+Endpoint endpoint_to_continue(const ModelSources& sources, const StoredModel& stored) {
+    try {
+        return resolved_endpoint(sources, stored);
+    } catch (const Error&) {
+        throw_elsewhere(
+            sources, stored,
+            "the configuration does not have this address for provider '" + stored.provider + "'");
+    }
+}
+
+ModelChoice choice_to_continue(const ModelSources& sources, const ModelChoice& initial,
+                               const StoredModel& stored) {
+    if (initial.offline) return initial;  // it sends nothing
+    const bool by_flags = sources.flags.name_a_model();
+    const std::string address = public_url(initial.endpoint.base_url);
+    if (address == stored.address && (by_flags || initial.endpoint.provider == stored.provider)) {
+        Endpoint endpoint = initial.endpoint;
+        if (sources.flags.model.empty()) endpoint.name_model(stored.model(), {});
+        return choice_of(sources, std::move(endpoint));
+    }
+    if (by_flags) throw_elsewhere(sources, stored, "the flags name " + address);
+    return choice_of(sources, endpoint_to_continue(sources, stored));
+}
+
 std::shared_ptr<const Model> shown_spec(const ModelChoice& choice) {
     Model spec = choice.model.spec();
     if (!spec.context_window && !choice.offline) {
@@ -357,6 +451,26 @@ std::string SessionModel::select(const JsonObject& stored) {
     return selected_;
 }
 
+JsonObject SessionModel::describe(const AssistantMessage& answer) {
+    suspended_ = endpoint_of_answer(sources_, current_, answer);
+    if (suspended_.address.empty()) suspended_ = endpoint_of_answer(sources_, initial_, answer);
+    return suspended_.to_json();
+}
+
+BoundModel SessionModel::continue_at(const JsonObject& described, const std::string& id) {
+    if (initial_.offline && !id.empty()) return find(id);
+    ModelChoice choice = choice_to_continue(sources_, initial_, StoredModel::of(described));
+    if (!id.empty())
+        return choice_of(sources_, endpoint_for_model(sources_, choice.endpoint, id)).model;
+    BoundModel model = choice.model;
+    use(std::move(choice));
+    return model;
+}
+
+std::string SessionModel::flags_to_continue() const {
+    return app::flags_to_continue(sources_, suspended_);
+}
+
 Endpoint SessionModel::endpoint_for(const std::string& id) const {
     if (current_.offline) {
         throw Error(ErrorCode::invalid_argument,
@@ -410,7 +524,8 @@ Task<std::string> SessionModel::list() const {
     if (problem.empty()) {
         text = "Models of " + place + ":" + list_text(ids, endpoint.model);
         if (ids.size() > listed_at_once)
-            text += "; search them: cubepi models --provider " + endpoint.provider + " WORD";
+            text += "; search them: cubepi models --provider " + shell_word(endpoint.provider) +
+                    " WORD";
     } else {
         text = "Configured models (cannot list those of " + place + ": " + problem +
                "):" + list_text(configured_ids(), endpoint.provider + "/" + endpoint.model);

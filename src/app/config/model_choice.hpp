@@ -55,6 +55,25 @@ using ChooseModel =
 /// no key, Error(invalid_argument) if its address cannot be one.
 ModelChoice choice_of(const ModelSources& sources, Endpoint endpoint);
 
+/// The endpoint that produced `answer`, for the continuation of its run (D86): that of `current`, of one of its fallback models,
+/// or a configured one. Without an address if it is none of these.
+StoredModel endpoint_of_answer(const ModelSources& sources, const ModelChoice& current,
+                               const AssistantMessage& answer);
+
+/// The model that continues a run which was suspended at `stored`, without fallbacks: at the endpoint of `initial`, the model
+/// with which the program started, if it has the stored address, else at the configured provider. Throws NoModelError, with what
+/// to do, if flags name another endpoint, or the configuration does not have this one.
+ModelChoice choice_to_continue(const ModelSources& sources, const ModelChoice& initial,
+                               const StoredModel& stored);
+
+/// The endpoint that the configuration has for a run which was suspended at `stored`. Throws NoModelError, with what to do, if it
+/// has none, or another one.
+Endpoint endpoint_to_continue(const ModelSources& sources, const StoredModel& stored);
+
+/// The flags with which a command continues a run that was suspended at `stored`, quoted for the shell, each with a space before
+/// it; empty: the configuration leads there.
+std::string flags_to_continue(const ModelSources& sources, const StoredModel& stored);
+
 /// The properties of the model that the screen shows: its spec, with the context window of the profile table where the spec
 /// has none.
 std::shared_ptr<const Model> shown_spec(const ModelChoice& choice);
@@ -87,6 +106,16 @@ public:
     /// when select() could not use the stored one.
     BoundModel find(const std::string& id) const;
 
+    /// Describes the endpoint of an answer, for the case that its run is suspended (D86).
+    JsonObject describe(const AssistantMessage& answer);
+    /// Returns the model for the turn that continues a run at the described endpoint, and makes it current. `id` names another
+    /// model, of a subagent. Throws as choice_to_continue().
+    BoundModel continue_at(const JsonObject& described, const std::string& id);
+    /// As the function of this name, for the last endpoint that was described here or before.
+    std::string flags_to_continue() const;
+    /// Sets the endpoint of a run that another process has suspended.
+    void set_suspended(StoredModel stored) { suspended_ = std::move(stored); }
+
     /// For `,model` without an argument: the models of the current endpoint, the current one marked, at most 30; without
     /// the endpoint's list the configured ones.
     Task<std::string> list() const;
@@ -106,6 +135,7 @@ private:
     ModelChoice initial_;
     ModelChoice current_;
     std::function<void(const ModelChoice&)> on_change_;
+    StoredModel suspended_;            // the endpoint of the suspended run
     std::string selected_;             // the id of the last select()
     std::exception_ptr problem_;       // why it cannot be used
     std::optional<StoredModel> here_;  // what `,model` chose in this process

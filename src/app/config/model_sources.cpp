@@ -338,6 +338,8 @@ StoredModel StoredModel::of(const JsonObject& data) {
     return stored;
 }
 
+std::string StoredModel::model() const { return stored_model(*this).id; }
+
 JsonObject StoredModel::to_json() const {
     return JsonObject{{"model", id}, {"provider", provider}, {"address", address}};
 }

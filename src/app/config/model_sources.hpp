@@ -24,13 +24,16 @@ struct Sourced {
     std::string by = {};  ///< a file or a variable; empty: none
 };
 
-/// A model that `,model` selected for a session, as stored on its tape. An empty id: none was selected.
+/// A model at an endpoint, as stored on a session's tape: selected by `,model`, or used by a run that is suspended. An empty
+/// id: none.
 struct StoredModel {
     std::string id = {};  ///< as given, alone or with its provider
     std::string provider =
         {};  ///< its provider when it was chosen; empty: stored by Bub or an older version
     std::string address = {};  ///< the public base URL of that provider then
 
+    /// The id without the name of the provider.
+    std::string model() const;
     /// From the data of a `model_switch` event.
     static StoredModel of(const JsonObject& data);
     JsonObject to_json() const;

@@ -10,6 +10,7 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/net/utf8.hpp>
+#include <cubepi/provider/answer_end.hpp>
 
 #include "../failure.hpp"
 
@@ -268,7 +269,11 @@ void CliChannel::show(const bub::StreamEvent& event, const bub::Envelope& messag
         return;
     }
     const auto* ended = event.agent_event->get_if<MessageEndEvent>();
-    if (ended && ended->message.role() == Role::user) on_accepted(ended->message.id());
+    if (!ended) return;
+    if (ended->message.role() == Role::user) on_accepted(ended->message.id());
+    // The view has described an answer that is not complete.
+    const AssistantMessage* answer = ended->message.assistant();
+    if (answer && answer_end(*answer) != AnswerEnd::complete) explained_ = true;
 }
 
 void CliChannel::on_accepted(const std::string& id) {

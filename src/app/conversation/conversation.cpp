@@ -108,8 +108,8 @@ Task<std::vector<HitlRequest>> Conversation::open_questions() {
 Task<> Conversation::show_open_questions() {
     const std::vector<HitlRequest> open = co_await open_questions();
     if (open.empty()) co_return;
-    renderer_.problem("session '" + plan().name + "' waits for an answer." +
-                      ways_to_answer(open, plan().name));
+    renderer_.problem("session '" + visible(plan().name) + "' waits for an answer." +
+                      ways_to_answer(open, plan().name, plan().models->flags_to_continue()));
 }
 
 Task<std::optional<bub::Envelope>> Conversation::ask_open_question() {
@@ -118,7 +118,7 @@ Task<std::optional<bub::Envelope>> Conversation::ask_open_question() {
     if (!host) co_return message;
     std::vector<HitlRequest> open = co_await open_questions();
     if (open.empty()) co_return message;
-    std::string id = open.front().question_id;
+    std::string id = bub::question_name(open.front());
     Json answer = co_await host->ask(std::move(open.front()));
     if (answer.is_null()) co_return message;
     message = pipeline_.message("", true);

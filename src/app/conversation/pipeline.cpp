@@ -6,7 +6,6 @@
 #include <bub/questions.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/runtime.hpp>
-#include <cubepi/workspace/process/shell_commands.hpp>
 
 #include "../failure.hpp"
 #include "../process.hpp"
@@ -77,6 +76,13 @@ bub::BuiltinOptions Pipeline::builtin_options(const Parts& parts) {
     options.find_model = [models = plan_.models](const std::string& id) {
         return models->find(id);
     };
+    options.describe_endpoint = [models = plan_.models](const AssistantMessage& answer) {
+        return models->describe(answer);
+    };
+    options.model_at_endpoint = [models = plan_.models](const JsonObject& endpoint,
+                                                        const std::string& id) {
+        return models->continue_at(endpoint, id);
+    };
     options.list_models = [models = plan_.models] { return models->list(); };
     options.choose_model = [models = plan_.models](std::string id, bool force) {
         return models->choose(std::move(id), force);
@@ -88,8 +94,7 @@ bub::BuiltinOptions Pipeline::builtin_options(const Parts& parts) {
     options.with_tools = false;  // the plan has its own, which need approval
     options.tape_store = plan_.tapes;
     if (!plan_.name.empty()) {
-        options.tape_command =
-            "cubepi tape show -n 0 --session " + cubepi::detail::quote_shell_word(plan_.name);
+        options.tape_command = "cubepi tape show -n 0 --session " + shell_word(plan_.name);
     }
     options.configure = [this](AgentOptions& agent, const bub::TurnContext& turn) {
         plan_.equip(agent, plan_.suspends || turn.stores_requests);
@@ -172,12 +177,14 @@ Task<Answer> Pipeline::ask(bub::Envelope message, Show show) {
     turn_.emplace();
     std::exception_ptr thrown;
     std::shared_ptr<bub::OpenQuestions> open;
+    bool refused = false;
     const std::string prompt = message.content_text();
     try {
         bub::Envelope addressed = co_await for_session(std::move(message));
         Task<bub::TurnResult> turn = framework_.process_inbound(std::move(addressed), true);
         const bub::TurnResult over = co_await cancel_on(turn_->get_token(), std::move(turn));
         open = over.state.service<bub::OpenQuestions>();
+        refused = over.state.service<bub::RefusedAnswer>() != nullptr;
     } catch (...) {
         thrown = std::current_exception();
     }
@@ -192,6 +199,10 @@ Task<Answer> Pipeline::ask(bub::Envelope message, Show show) {
         co_await save_suspended(prompt);
     answer.failure = failure_of(answer, thrown, router->error());
     if (open && open->unread) answer.failure = unread(open->requests);
+    if (refused && answer.failure.exit_code == exit_ok) {
+        answer.failure.exit_code = exit_failed;
+        answer.failure.text = "the answer was not accepted";
+    }
     co_return answer;
 }
 
@@ -233,9 +244,9 @@ Failure Pipeline::failure_of(const Answer& answer, const std::exception_ptr& thr
 Failure Pipeline::unread(const std::vector<HitlRequest>& requests) const {
     Failure failure;
     failure.exit_code = exit_waiting;
-    failure.text = "session '" + plan_.name +
+    failure.text = "session '" + visible(plan_.name) +
                    "' waits for an answer, so the message was not read." +
-                   ways_to_answer(requests, plan_.name);
+                   ways_to_answer(requests, plan_.name, plan_.models->flags_to_continue());
     return failure;
 }
 
@@ -251,22 +262,24 @@ Task<> Pipeline::save_suspended(std::string prompt) {
 Failure Pipeline::waiting(const std::vector<HitlRequest>& requests) const {
     Failure failure;
     failure.exit_code = exit_waiting;
-    failure.text = "the run waits for an answer; it is saved as session '" + plan_.name + "'." +
-                   ways_to_answer(requests, plan_.name);
+    failure.text = "the run waits for an answer; it is saved as session '" + visible(plan_.name) +
+                   "'." + ways_to_answer(requests, plan_.name, plan_.models->flags_to_continue());
     return failure;
 }
 
-std::string ways_to_answer(const std::vector<HitlRequest>& requests, const std::string& session) {
+std::string ways_to_answer(const std::vector<HitlRequest>& requests, const std::string& session,
+                           const std::string& flags) {
+    const std::string place = " --session " + shell_word(session) + flags;
     std::string lines;
     for (const HitlRequest& request : requests) {
         const bool approves = std::holds_alternative<ApproveRequest>(request.payload);
         std::string text = bub::question_summary(request);
         std::replace(text.begin(), text.end(), '\n', ' ');
         lines += "\n  " + text + "\n  To answer: cubepi inbox " +
-                 (approves ? "approve " : "answer ") + request.question_id +
-                 (approves ? "" : " TEXT") + " --session " + shell_word(session);
+                 (approves ? "approve " : "answer ") + bub::question_name(request) +
+                 (approves ? "" : " TEXT") + place;
     }
-    return lines + "\n  In a chat: cubepi chat --session " + shell_word(session);
+    return lines + "\n  In a chat: cubepi chat" + place;
 }
 
 Failure Pipeline::explain(const std::exception_ptr& failure) const {

@@ -94,7 +94,9 @@ private:
     std::optional<RunResult> result_;
 };
 
-/// Returns indented lines: each question and the command that answers it, and the command that opens the session.
-std::string ways_to_answer(const std::vector<HitlRequest>& requests, const std::string& session);
+/// Returns indented lines: each question and the command that answers it, and the command that opens the session. `flags` are
+/// those of SessionModel::flags_to_continue().
+std::string ways_to_answer(const std::vector<HitlRequest>& requests, const std::string& session,
+                           const std::string& flags);
 
 }  // namespace cubepi::app

@@ -258,16 +258,16 @@ void QuestionHost::refresh() {
     withdrawal_.request_stop();
 }
 
-bool QuestionHost::is_pending(const std::string& question_id) const {
+bool QuestionHost::is_pending(const std::string& request_id) const {
     const std::vector<HitlRequest> waiting = channel_->pending();
     return std::any_of(waiting.begin(), waiting.end(), [&](const HitlRequest& request) {
-        return request.question_id == question_id;
+        return request.request_id == request_id;
     });
 }
 
 Task<> QuestionHost::serve(HitlRequest request) {
-    if (!is_pending(request.question_id)) co_return;
-    open_ = request.question_id;
+    if (!is_pending(request.request_id)) co_return;
+    open_ = request.request_id;
     withdrawal_ = std::stop_source();
     Task<> answering = ask_and_answer(std::move(request));
     Outcome<> outcome =
@@ -280,7 +280,7 @@ Task<> QuestionHost::serve(HitlRequest request) {
 }
 
 Task<> QuestionHost::ask_and_answer(HitlRequest request) {
-    const std::string id = request.question_id;
+    const std::string id = request.request_id;
     const bool approves = std::holds_alternative<ApproveRequest>(request.payload);
     Json answer = co_await ask(std::move(request));
     if (answer.is_null() && approves)

@@ -221,14 +221,14 @@ std::function<void(AgentOptions&, bool)> equipment(const ConversationFlags& flag
 
 /// "New session 'pln'. Did you mean 'plan'?"
 Task<std::string> new_session_note(SavedSessions& saved, std::string name) {
-    std::string note = "New session '" + printable(name) + "'.";
+    std::string note = "New session '" + visible(name) + "'.";
     std::vector<std::string> names;
     const std::vector<SavedSession> here = co_await saved.on_tapes_here();
     for (const SavedSession& one : here) {
         if (one.name != name) names.push_back(one.name);
     }
     const std::vector<std::string> close = bub::close_matches(name, names);
-    if (!close.empty()) note += " Did you mean '" + printable(close.front()) + "'?";
+    if (!close.empty()) note += " Did you mean '" + visible(close.front()) + "'?";
     co_return note;
 }
 
@@ -387,16 +387,29 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
     }
     for (std::string& note : unused_rules(config.allow)) session.notes.push_back(std::move(note));
     if (config.too_open) session.notes.push_back(open_key_file_note(config_path()));
+    StoredModel suspended;  // the endpoint of the suspended run; empty: none
     if (!session.name.empty()) {
         const std::string tape =
             bub::tape_name(std::filesystem::current_path(), session.session_id);
         const JsonObject stored = co_await bub::stored_model_choice(session.tapes, tape);
         sources.session = StoredModel::of(stored);
+        const JsonObject endpoint = co_await bub::suspended_endpoint(session.tapes, tape);
+        suspended = StoredModel::of(endpoint);
+        if (!suspended.id.empty() && !sources.flags.name_a_model()) {
+            (void)endpoint_to_continue(sources, suspended);
+            sources.session = suspended;
+        }
+        // The model of the run is not asked for.
+        const ModelFlags& named = sources.flags;
+        if (!suspended.id.empty() && !named.base_url.empty() && named.model.empty())
+            sources.flags.model = suspended.model();
     }
     session.model = co_await choose_model(sources, transport_of(*runtime), std::move(choose));
+    if (!suspended.id.empty()) (void)choice_to_continue(sources, session.model, suspended);
     sources.session = StoredModel();
     session.models =
         std::make_shared<SessionModel>(std::move(sources), transport_of(*runtime), session.model);
+    session.models->set_suspended(std::move(suspended));
     for (const std::string& warning : session.model.warnings) session.notes.push_back(warning);
 
     session.system_prompt =

@@ -148,8 +148,10 @@ std::unique_ptr<HttpServer> status_server(Executor executor, std::shared_ptr<Htt
     options.listener = std::move(listener);
     auto server = std::make_unique<HttpServer>(std::move(executor), std::move(options));
     server->route("GET", "/healthz", [](HttpServerRequest) { return answer(200, "ok\n", plain); });
-    server->route("GET", "/readyz", [ready = std::move(sources.is_ready)](HttpServerRequest) {
-        return ready() ? answer(200, "ready\n", plain) : answer(503, "not ready\n", plain);
+    server->route("GET", "/readyz", [problem = std::move(sources.problem)](HttpServerRequest) {
+        const std::string text = problem();
+        return text.empty() ? answer(200, "ready\n", plain)
+                            : answer(503, "not ready: " + text + "\n", plain);
     });
     server->route("GET", "/metrics", [metrics = std::move(sources.metrics)](HttpServerRequest) {
         return answer(200, metrics(), prometheus);
@@ -246,7 +248,11 @@ Task<> Gateway::serve_status() {
     std::shared_ptr<HttpListener> listener = instance_->listener(status_key);
     if (!listener) co_return;
     StatusSources sources;
-    sources.is_ready = [this] { return state_ == State::running; };
+    sources.problem = [this] {
+        return state_ == State::running
+                   ? instance_->manager().problem()
+                   : std::string("the gateway is starting, reloading or ending");
+    };
     sources.metrics = [this] { return metrics(); };
     status_server_ = status_server(executor_, std::move(listener), std::move(sources));
     status_server_->listen();
@@ -421,6 +427,8 @@ Task<JsonObject> Gateway::status() {
         running += one.is_running ? 1 : 0;
         waiting += static_cast<std::int64_t>(one.pending_count);
     }
+    const std::string problem = instance_->manager().problem();
+    if (!problem.empty()) status["problem"] = problem;
     status["running_turns"] = running;
     status["waiting_messages"] = waiting;
     const bub::HeldMessages messages = co_await instance_->manager().held();

@@ -50,7 +50,8 @@ private:
 
 /// The sources of the routes of the status server.
 struct StatusSources {
-    std::function<bool()> is_ready = {};        ///< messages are accepted and turns begin
+    /// Returns why messages are not accepted or processed; empty: they are.
+    std::function<std::string()> problem = {};
     std::function<std::string()> metrics = {};  ///< in the text format of Prometheus
 };
 

@@ -141,6 +141,8 @@ void print_line(const char* name, const std::string& value) {
 void print_status(const JsonObject& status) {
     const Json* const started = status.if_contains("started");
     print_line("State", text_member(status, "state"));
+    if (const std::string problem = text_member(status, "problem"); !problem.empty())
+        print_line("Problem", problem);
     print_line("Process", std::to_string(integer_member(status, "pid").value_or(0)));
     print_line("Version", text_member(status, "version"));
     print_line("Started",

@@ -139,6 +139,7 @@ bub::ChannelManagerOptions manager_options(const GatewaySettings& settings,
     options.stream_output = settings.stream;
     options.debounce = sources.bub.debounce_options();
     options.max_waiting = settings.max_waiting;
+    options.retry_limit = settings.retry_limit;
     options.deliveries = parts.deliveries;
     options.on_warning = parts.on_warning;
     return options;
@@ -384,6 +385,16 @@ bub::BuiltinOptions GatewayInstance::builtin_options() const {
     options.other_models = model_.fallbacks;
     options.find_model = [sources = sources_, primary = model_.endpoint](const std::string& id) {
         return choice_of(sources, endpoint_for_model(sources, primary, id)).model;
+    };
+    options.describe_endpoint = [sources = sources_,
+                                 model = model_](const AssistantMessage& answer) {
+        return endpoint_of_answer(sources, model, answer).to_json();
+    };
+    options.model_at_endpoint = [sources = sources_, model = model_](const JsonObject& stored,
+                                                                     const std::string& id) {
+        const ModelChoice choice = choice_to_continue(sources, model, StoredModel::of(stored));
+        if (id.empty() || choice.offline) return choice.model;
+        return choice_of(sources, endpoint_for_model(sources, choice.endpoint, id)).model;
     };
     options.environment = command_environment(config_, sources_.flags);
     options.questions = sender_policy(settings_);

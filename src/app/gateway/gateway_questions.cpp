@@ -77,25 +77,24 @@ Task<std::vector<AskedQuestion>> find_questions(std::shared_ptr<bub::TapeStore> 
     co_return found;
 }
 
-AskedQuestion question_of(std::vector<AskedQuestion> questions, const std::string& id) {
-    const auto matches = [&id](const AskedQuestion& one) {
-        return one.request.question_id.starts_with(id) || bub::names_question(id, one.request);
-    };
-    const auto count = std::count_if(questions.begin(), questions.end(), matches);
-    if (count != 1 || id.empty()) {
+AskedQuestion question_of(std::vector<AskedQuestion> questions, const std::string& name) {
+    std::vector<HitlRequest> open;
+    for (const AskedQuestion& one : questions) open.push_back(one.request);
+    const auto named = bub::questions_named(name, open);
+    if (named.size() != 1 || name.empty()) {
         throw Error(ErrorCode::invalid_argument,
-                    count == 0 ? "no question '" + id + "' waits for an answer"
-                               : "'" + id + "' names several questions; give the whole id");
+                    named.empty() ? "no question '" + name + "' waits for an answer"
+                                  : "'" + name + "' names several questions; give the whole name");
     }
-    return std::move(*std::find_if(questions.begin(), questions.end(), matches));
+    return std::move(questions[static_cast<std::size_t>(named.front() - open.data())]);
 }
 
 /// Returns the comma command for an answer. Throws Error if the question does not accept it.
 std::string answer_command(const JsonObject& given, const HitlRequest& request) {
+    const std::string typed = detail::text_member(given, "question");
     const std::string action = detail::text_member(given, "action");
     if (action == "cancel") return ",abandon";
     bub::GivenAnswer answer;
-    answer.question_id = request.question_id;
     answer.text = detail::text_member(given, "text");
     std::string command = ",answer ";
     if (action == "approve") {
@@ -106,7 +105,9 @@ std::string answer_command(const JsonObject& given, const HitlRequest& request) 
         command = ",deny ";
     }
     (void)check_answer(request, bub::answer_value(answer, request));
-    return command + answer.question_id + (answer.text.empty() ? "" : " " + answer.text);
+    // An id of the model's endpoint is passed on as it was typed: the turn checks that it names this question only.
+    const std::string name = typed == request.question_id ? typed : bub::question_name(request);
+    return command + name + (answer.text.empty() ? "" : " " + answer.text);
 }
 
 /// Returns a message of an operator to the session of a question.
@@ -124,6 +125,7 @@ JsonObject list_of(const std::vector<AskedQuestion>& questions) {
     JsonArray list;
     for (const AskedQuestion& one : questions) {
         JsonObject object;
+        object["id"] = bub::question_name(one.request);
         object["asker"] = one.asker;
         object["request"] = to_json(one.request);
         object["summary"] = bub::question_summary(one.request);
@@ -141,8 +143,8 @@ using What = InboxArguments::What;
 /// A question as the gateway describes it.
 struct GatewayQuestion {
     explicit GatewayQuestion(const JsonObject& object) : all(object) {
+        id = text_member(object, "id");
         if (const JsonObject* const request = object_member(object, "request")) {
-            id = text_member(*request, "question_id");
             const Json* const created = request->if_contains("created_at");
             if (created && created->is_number()) created_at = created->to_number<double>();
         }

@@ -7,6 +7,7 @@
 #include <cubepi/core/number_text.hpp>
 #include <cubepi/core/stream_event.hpp>
 #include <cubepi/core/support/json_member.hpp>
+#include <cubepi/provider/answer_end.hpp>
 #include <cubepi/provider/cost.hpp>
 
 #include "../failure.hpp"
@@ -312,7 +313,8 @@ void ChatView::on_message_end(const Message& message) {
     if (!answer) return;
     const bool failed =
         answer->stop_reason == stop_reason::error || answer->stop_reason == stop_reason::aborted;
-    if (const auto incomplete = failed ? std::nullopt : incomplete_answer(*answer))
+    const bool over = !failed && !is_paused(*answer);
+    if (const auto incomplete = over ? incomplete_answer(*answer) : std::nullopt)
         problem(incomplete->text);
     if (!answer->usage) return;
     const Usage& usage = *answer->usage;

@@ -83,8 +83,9 @@ private:
 
 std::string safe_json_lines(const Json& value) { return LineBreaker().broken(safe_json(value)); }
 
-std::string safe_json(const Json& value) {
-    std::string text = json_text(value);
+std::string safe_json(const Json& value) { return safe_json_text(json_text(value)); }
+
+std::string safe_json_text(std::string text) {
     if (!is_utf8(text)) text = replace_broken_utf8(text);
     std::string out;
     out.reserve(text.size());

@@ -11,7 +11,10 @@ namespace cubepi::app {
 /// yields the same value.
 std::string safe_json(const Json& value);
 
-/// The same on several lines, indented for reading; each line has a part of the JSON, without a line feed at the end.
+/// The same for JSON that is written already, of one line or several.
+std::string safe_json_text(std::string text);
+
+/// As safe_json(), on several lines, indented for reading; each line has a part of the JSON, without a line feed at the end.
 std::string safe_json_lines(const Json& value);
 
 }  // namespace cubepi::app

@@ -20,13 +20,13 @@ struct Range {
 constexpr std::array bidi_controls{Range{0x61C, 0x61C}, Range{0x200E, 0x200F},
                                    Range{0x202A, 0x202E}, Range{0x2066, 0x2069}};
 
-// Unicode 15: Default_Ignorable_Code_Point, less the ones above.
+// Unicode 15: Default_Ignorable_Code_Point, less the ones above; and the interlinear annotations (U+FFF9), which hide text.
 constexpr std::array ignorable{
     Range{0xAD, 0xAD},      Range{0x34F, 0x34F},     Range{0x115F, 0x1160},
     Range{0x17B4, 0x17B5},  Range{0x180B, 0x180F},   Range{0x200B, 0x200D},
     Range{0x2060, 0x2065},  Range{0x206A, 0x206F},   Range{0x3164, 0x3164},
     Range{0xFE00, 0xFE0F},  Range{0xFEFF, 0xFEFF},   Range{0xFFA0, 0xFFA0},
-    Range{0xFFF0, 0xFFF8},  Range{0x1BCA0, 0x1BCA3}, Range{0x1D173, 0x1D17A},
+    Range{0xFFF0, 0xFFFB},  Range{0x1BCA0, 0x1BCA3}, Range{0x1D173, 0x1D17A},
     Range{0xE0000, 0xE0FFF}};
 
 // Spaces other than U+0020, and characters that look like one.

@@ -10,6 +10,7 @@
 #include <bub/envelope.hpp>
 #include <bub/questions.hpp>
 #include <bub/tape/file_tape_store.hpp>
+#include <bub/tape/tape_session.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/trimmed.hpp>
@@ -206,10 +207,17 @@ EnvelopeBatch render(RenderOutboundCall& call) {
         outputs.push_back(unread_notice(call, *open));
         return EnvelopeBatch(std::move(outputs));
     }
+    const auto finish = call.state.service<detail::TurnFinish>();
     if (!open || !call.model_output.empty()) {
         outputs.push_back(
             answer_to(call, call.model_output,
                       call.message.kind.value_or(std::string(envelope_kind::normal))));
+        if (finish) outputs.back().rest[finish_key] = cubepi::to_string(finish->end);
+    }
+    if (finish && !finish->problem.empty()) {
+        std::string problem = finish->problem + ".";
+        problem.front() = 'T';
+        outputs.push_back(answer_to(call, std::move(problem), std::string(envelope_kind::error)));
     }
     if (open) {
         for (const cubepi::HitlRequest& request : open->requests) {
@@ -234,6 +242,8 @@ Task<std::optional<bool>> dispatch(CorePtr core, DispatchOutboundCall& call) {
 
 Task<> show_error(CorePtr core, OnErrorCall& call) {
     if (!call.message) co_return;
+    // The channel manager tries again, or tells the sender that the message is held (D90).
+    if (!call.message->receipts.empty() && cause_of(call.error) != FailureCause::turn) co_return;
     auto made = std::make_shared<Envelope>(Envelope(
         "An error occurred at stage '" + std::string(call.stage) + "': " + describe(call.error)));
     made->session_id = call.message->session_id.value_or("unknown");
@@ -338,6 +348,13 @@ void add_services(Plugin& plugin, const CorePtr& core) {
 
 Task<JsonObject> stored_model_choice(std::shared_ptr<TapeStore> store, std::string tape) {
     return last_choice(std::move(store), std::move(tape), "model_switch");
+}
+
+Task<JsonObject> suspended_endpoint(std::shared_ptr<TapeStore> store, std::string tape) {
+    const JsonObject state = co_await store->read_state(tape);
+    if (!has_suspended_run(state)) co_return JsonObject();
+    co_return co_await last_choice(std::move(store), std::move(tape),
+                                   std::string(detail::endpoint_event));
 }
 
 Plugin builtin_plugin(Framework& framework, BuiltinOptions options) {

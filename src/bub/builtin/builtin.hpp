@@ -94,6 +94,13 @@ struct BuiltinOptions {
     /// Checks an id given with `,model` and returns the data of the `model_switch` event, whose "model" is the id.
     /// Throws Error if the id is rejected; `force` overrides what cannot be checked. Null: accepts every id.
     std::function<Task<JsonObject>(std::string id, bool force)> choose_model = {};
+    /// Describes the endpoint that has produced an answer with tool calls. The description is stored with the run, for the case
+    /// that it is suspended. Null: a suspended run continues with the model of the turn that answers.
+    std::function<JsonObject(const cubepi::AssistantMessage& answer)> describe_endpoint = {};
+    /// Returns the model at a stored endpoint, for the turn that continues the run (D86): the one that was used, or `id` if
+    /// a subagent of the run names one. Throws Error if this process has other settings. Set if `describe_endpoint` is.
+    std::function<cubepi::BoundModel(const JsonObject& endpoint, const std::string& id)>
+        model_at_endpoint = {};
     /// Listed as choices, in addition to `model`.
     std::vector<std::string> other_models = {};
 
@@ -158,6 +165,10 @@ Plugin builtin_plugin(Framework& framework, BuiltinOptions options);
 
 /// Returns the data of the last `model_switch` event of a tape, which `,model` writes; empty if there is none.
 Task<JsonObject> stored_model_choice(std::shared_ptr<TapeStore> store, std::string tape);
+
+/// Returns the stored endpoint of the suspended run of a tape, as BuiltinOptions::describe_endpoint described it; empty if
+/// no run is suspended.
+Task<JsonObject> suspended_endpoint(std::shared_ptr<TapeStore> store, std::string tape);
 
 /// Returns $BUB_HOME, or ~/.bub.
 std::filesystem::path default_bub_home();

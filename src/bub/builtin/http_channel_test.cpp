@@ -124,6 +124,29 @@ TEST_F(HttpChannelTest, Message_IsAnsweredWithOutputsOfItsTurn) {
     EXPECT_EQ(count(tape("http:s1"), entry_kind::message), 2u);
 }
 
+TEST_F(HttpChannelTest, D87_AnswerThatIsNotComplete_IsReported) {
+    add({cubepi::faux_assistant_message("", "stop"),
+         cubepi::faux_assistant_message("hel", "length"),
+         cubepi::faux_assistant_message("no", "SAFETY"), "whole"});
+    serve([](HttpChannelTest& t) -> Task<> {
+        const std::pair<const char*, const char*> ends[] = {
+            {"empty", "an empty answer"},
+            {"cut_off", "cut off at the output limit"},
+            {"refused", "'SAFETY'"}};
+        for (const auto& [finish, words] : ends) {
+            const Reply reply = co_await t.post(R"({"session": "s1", "text": "Hi"})");
+            EXPECT_EQ(reply.json().at("finish"), finish) << reply.body;
+            const boost::json::array outputs = reply.json().at("outputs").as_array();
+            EXPECT_EQ(outputs.size(), 2u) << reply.body;
+            EXPECT_EQ(outputs.back().at("kind"), "error");
+            EXPECT_NE(reply.text(1).find(words), std::string::npos) << reply.body;
+        }
+        const Reply reply = co_await t.post(R"({"session": "s1", "text": "Hi"})");
+        EXPECT_EQ(reply.json().at("finish"), "complete") << reply.body;
+        EXPECT_EQ(reply.json().at("outputs").as_array().size(), 1u) << reply.body;
+    });
+}
+
 TEST_F(HttpChannelTest, UnnamedSession_IsANewOne) {
     add({"one", "two"});
     serve([](HttpChannelTest& t) -> Task<> {
@@ -283,6 +306,31 @@ TEST_F(HttpChannelTest, B25_Operator_IsTheOnlyApproverOfCalls) {
             R"({"session": "s1", "user": "olga", "answer_to": "c1", "answer": {"decision": "approve"}})");
         EXPECT_EQ(done.text(0), "done") << done.body;
         EXPECT_EQ(t.pressed, 1);
+    });
+}
+
+TEST_F(HttpChannelTest, D83_RepeatedAnswer_AnswersItsOwnQuestionOnly) {
+    add({test::calling("press"), test::calling("press"), "done"});
+    serve([](HttpChannelTest& t) -> Task<> {
+        const auto name_in = [](const Reply& asked) {
+            const Json reply = asked.json();
+            const Json& question = reply.at("outputs").at(0).at("question");
+            return std::string(question.at("request_id").as_string());
+        };
+        const auto approval = [](const std::string& name) {
+            return R"({"session": "s1", "user": "olga", "answer_to": ")" + name +
+                   R"(", "answer": {"decision": "approve"}})";
+        };
+        const Reply first = co_await t.post(R"({"session": "s1", "text": "Press it twice"})");
+        const Reply second = co_await t.post(approval(name_in(first)));
+        EXPECT_EQ(t.pressed, 1);
+        for (const std::string& stale : {name_in(first), std::string("c1")}) {
+            const Reply refused = co_await t.post(approval(stale));
+            EXPECT_EQ(t.pressed, 1) << refused.body;
+        }
+        const Reply done = co_await t.post(approval(name_in(second)));
+        EXPECT_EQ(done.text(0), "done") << done.body;
+        EXPECT_EQ(t.pressed, 2);
     });
 }
 

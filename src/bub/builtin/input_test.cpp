@@ -195,7 +195,8 @@ protected:
     }
 
     /// Creates the journal of a killed process: these messages, then displayed text that is in no message.
-    void leave_turn(std::vector<Message> done, const std::string& text = {}) {
+    void leave_turn(std::vector<Message> done, const std::string& text = {},
+                    const std::string& run_id = "r1") {
         FileTapeOptions options;
         options.directory = root / "home" / "tapes";
         const Tape on(std::make_shared<FileTapeStore>(std::move(options)), tape_of_chat());
@@ -206,7 +207,7 @@ protected:
         TapeCheckpointer memory(fork);
         for (Message& message : done) {
             MessageList one;
-            one.push_back(std::move(message).with_run_id("r1"));
+            one.push_back(std::move(message).with_run_id(run_id));
             (void)cubepi::run(memory.append(on.name(), std::move(one), cubepi::AppendOptions()));
         }
         fork->add_text(text);
@@ -304,6 +305,66 @@ TEST_F(SameInput, D42_InterruptedAnswer_IsRequestedAgain) {
     EXPECT_EQ(asked.back().text(), "What is it?");
     EXPECT_EQ(inputs(), 1u);
     EXPECT_EQ(count(tape("mail:chat"), entry_kind::message), 3u) << "B9: the conversation is kept";
+}
+
+TEST_F(SameInput, D90_InterruptedInputBeforeAnother_GetsItsOwnRun) {
+    leave_turn({question(), look(), seen()});
+    std::vector<cubepi::FauxStep> steps;
+    steps.emplace_back("Second.");
+    steps.push_back(noting("A box."));
+    steps.emplace_back("Third.");
+    add_builtin(std::move(steps));
+    EXPECT_EQ(take(update("2", "And now?")).model_output, "Second.");
+    EXPECT_EQ(take(update("1")).model_output, "A box.");
+    EXPECT_TRUE(cubepi::is_legal_transcript(asked));
+    ASSERT_GE(asked.size(), 2u);
+    EXPECT_EQ(asked[asked.size() - 2].text(), "Second.");
+    EXPECT_TRUE(asked.back().text().starts_with("[This message is late"));
+    EXPECT_TRUE(asked.back().text().ends_with("\nWhat is it?"));
+    EXPECT_NE(messages().back().run_id(), "r1");
+    EXPECT_EQ(take(update("3", "More?")).model_output, "Third.");
+    EXPECT_EQ(take(update("1")).model_output, "A box.") << "it is answered";
+    EXPECT_EQ(faux.call_count(), 3u);
+}
+
+TEST_F(SameInput, D90_InterruptedLateTurn_IsResumedUnlessAnotherFollows) {
+    for (const bool another : {false, true}) {
+        SCOPED_TRACE(another);
+        make_framework(FrameworkOptions());
+        std::filesystem::remove_all(root / "home");
+        leave_turn({question(), look(), seen()});
+        leave_turn({cubepi::user_message("And now?", "mail:2"),
+                    Message(faux_assistant_message("Second."))},
+                   {}, "r2");
+        leave_turn({question("mail:1+"), look(), seen()}, {}, "r3");
+        if (another) {
+            leave_turn({cubepi::user_message("More?", "mail:3"),
+                        Message(faux_assistant_message("Third."))},
+                       {}, "r4");
+        }
+        std::vector<cubepi::FauxStep> steps;
+        steps.push_back(noting("A box."));
+        add_builtin(std::move(steps));
+        EXPECT_EQ(take(update("1")).model_output, another ? "A box." : "Let me look.\n\nA box.");
+        EXPECT_EQ(asked.back().user() != nullptr, another);
+        EXPECT_EQ(inputs(), 2u) << "the third one is marked";
+    }
+}
+
+TEST_F(SameInput, D90_LateImage_KeepsItsParts) {
+    leave_turn({question()});
+    std::vector<cubepi::FauxStep> steps;
+    steps.emplace_back("Second.");
+    steps.push_back(noting("A box."));
+    add_builtin(std::move(steps));
+    EXPECT_EQ(take(update("2", "And now?")).model_output, "Second.");
+    Envelope late = update("1");
+    late.media.push_back(fetched(MediaType::image, "image/png", "abc"));
+    EXPECT_EQ(take(std::move(late)).model_output, "A box.");
+    ASSERT_TRUE(asked.back().user());
+    const auto& content = asked.back().user()->content;
+    ASSERT_EQ(content.size(), 3u);
+    EXPECT_TRUE(std::holds_alternative<cubepi::ImageContent>(content[2]));
 }
 
 TEST_F(SameInput, D42_FailedTurn_IsRetried) {

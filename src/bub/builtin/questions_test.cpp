@@ -54,6 +54,11 @@ protected:
         return std::string(
             asked.outbounds.front().rest.at(question_key).at("question_id").as_string());
     }
+    /// The name of the question with which the turn has ended.
+    static std::string name_of(const TurnResult& asked) {
+        return question_name(
+            cubepi::hitl_request_from_json(asked.outbounds.front().rest.at(question_key)));
+    }
     static cubepi::AssistantMessage removal(std::string path = "/tmp/x", std::string id = "c1") {
         return test::calling("remove", {{"path", std::move(path)}}, std::move(id));
     }
@@ -86,7 +91,7 @@ TEST_F(Questions, B23_TurnThatAsks_EndsSuspendedWithItsQuestion) {
     const TurnResult result = say("Clean up");
     ASSERT_EQ(kinds(result), std::vector<std::string>{"question"});
     const Envelope& question = result.outbounds.front();
-    EXPECT_NE(question.content_text().find(",approve c1"), std::string::npos);
+    EXPECT_NE(question.content_text().find(",approve " + name_of(result)), std::string::npos);
     EXPECT_EQ(question.rest.at(question_key).at("question_id"), "c1");
     EXPECT_EQ(last_turn_status(), "suspended");
     EXPECT_TRUE(removed.empty());
@@ -102,9 +107,33 @@ TEST_F(Questions, B23_Answer_ContinuesTheRun) {
     EXPECT_EQ(count(tape("cli:chat"), entry_kind::event, "hitl.answer"), 1u);
     const auto accepted = result.state.service<AcceptedAnswer>();
     ASSERT_TRUE(accepted);
-    EXPECT_EQ(accepted->question_id, "c1");
+    EXPECT_EQ(accepted->question.size(), question_name_size);
     EXPECT_EQ(accepted->answer.at("decision"), "approve");
     EXPECT_EQ(count(tape("cli:chat"), entry_kind::tool_result), 1u);
+}
+
+TEST_F(Questions, D83_CallIdRepeated_OldAnswersAreRefused) {
+    add({removal("/tmp/one"), removal("/tmp/two"), "All clean."});
+    const std::string first = name_of(say("Clean up"));
+    const std::string second = name_of(say(",approve " + first));
+    EXPECT_NE(first, second);
+    for (const std::string& answer : {",approve " + first, std::string(",approve c1")}) {
+        const TurnResult refused = say(answer);
+        EXPECT_EQ(removed, std::vector<std::string>{"/tmp/one"}) << answer;
+        EXPECT_NE(refused.model_output.find(",approve " + second), std::string::npos)
+            << refused.model_output;
+        EXPECT_TRUE(refused.state.service<RefusedAnswer>());
+    }
+    EXPECT_EQ(say(",approve " + second).model_output, "All clean.");
+    EXPECT_EQ(removed, (std::vector<std::string>{"/tmp/one", "/tmp/two"}));
+}
+
+TEST_F(Questions, D83_WithdrawalOfOldQuestion_LeavesTheOpenOne) {
+    add({removal("/tmp/one"), removal("/tmp/two"), "All clean."});
+    const std::string first = name_of(say("Clean up"));
+    const std::string second = name_of(say(",approve " + first));
+    (void)say(",abandon " + first);
+    EXPECT_EQ(say(",approve " + second).model_output, "All clean.");
 }
 
 TEST_F(Questions, B23_AnswerAfterRestart_ContinuesTheRun) {
@@ -133,17 +162,17 @@ TEST_F(Questions, B25_SenderWithoutOperatorRights_CannotAnswer) {
     ASSERT_EQ(kinds(asked), std::vector<std::string>{"question"});
     const TurnResult refused = say(",approve c1", "telegram");
     EXPECT_NE(refused.model_output.find("only an operator"), std::string::npos);
-    EXPECT_TRUE(refused.state.service<QuestionsRemain>());
+    EXPECT_TRUE(refused.state.service<RefusedAnswer>());
     EXPECT_TRUE(removed.empty());
     Envelope wrong = Envelope(",approve other").on("telegram", "chat");
     wrong.from_operator = true;
     const TurnResult stale = cubepi::run(framework->process_inbound(std::move(wrong), false));
-    EXPECT_TRUE(stale.state.service<QuestionsRemain>());
+    EXPECT_TRUE(stale.state.service<RefusedAnswer>());
     Envelope answer = Envelope(",approve c1").on("telegram", "chat");
     answer.from_operator = true;
     const TurnResult result = cubepi::run(framework->process_inbound(std::move(answer), false));
     EXPECT_EQ(result.model_output, "done");
-    EXPECT_FALSE(result.state.service<QuestionsRemain>());
+    EXPECT_FALSE(result.state.service<RefusedAnswer>());
     EXPECT_EQ(removed.size(), 1u);
 }
 
@@ -228,11 +257,11 @@ TEST_F(Questions, B26_RulesOfAsker_HoldInTheAnswersTurn) {
 
 TEST_F(Questions, B24_OtherText_IsToldTheOpenQuestion) {
     add({removal(), "done"});
-    (void)say("Clean up");
+    const std::string name = name_of(say("Clean up"));
     const TurnResult told = say("Are you there?");
     EXPECT_EQ(told.model_output, "");
     ASSERT_EQ(kinds(told), std::vector<std::string>{"error"});
-    EXPECT_NE(told.outbounds.front().content_text().find(",approve c1"), std::string::npos);
+    EXPECT_NE(told.outbounds.front().content_text().find(",approve " + name), std::string::npos);
     ASSERT_TRUE(told.state.service<OpenQuestions>());
     EXPECT_TRUE(told.state.service<OpenQuestions>()->unread);
     EXPECT_EQ(say(",approve").model_output, "done");
@@ -248,9 +277,9 @@ TEST_F(Questions, B24_Abandon_WithdrawsTheQuestion) {
 
 TEST_F(Questions, BadAnswer_IsRejectedAndQuestionStaysOpen) {
     add({removal(), "done"});
-    (void)say("Clean up");
+    const std::string name = name_of(say("Clean up"));
     EXPECT_NE(say(",answer c1 perhaps").model_output.find("rejected"), std::string::npos);
-    EXPECT_NE(say(",approve c9").model_output.find("c1"), std::string::npos);
+    EXPECT_NE(say(",approve c9").model_output.find(name), std::string::npos);
     EXPECT_EQ(say(",approve c1").model_output, "done");
     EXPECT_EQ(removed.size(), 1u);
 }

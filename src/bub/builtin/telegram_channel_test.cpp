@@ -257,6 +257,22 @@ TEST_F(TelegramBot, Message_IsAnswered) {
     EXPECT_EQ(warnings, "");
 }
 
+TEST_F(TelegramBot, D87_AnswerThatIsNotComplete_IsReported) {
+    add({cubepi::faux_assistant_message("", "stop"),
+         cubepi::faux_assistant_message("Half", "abort")});
+    serve([](TelegramBot& t) -> Task<> {
+        t.api.say(7, "Hi");
+        (void)co_await t.shown(7, "an empty answer");
+        t.api.say(7, "Again");
+        (void)co_await t.shown(7, "'abort'");
+        co_await t.manager->idle();
+    });
+    const std::vector<std::string> shown = api.texts(7);
+    ASSERT_EQ(shown.size(), 3u) << state_of(7);
+    EXPECT_EQ(shown[1], "Half");
+    EXPECT_EQ(warnings, "");
+}
+
 TEST_F(TelegramBot, AnswerShownDuringGeneration_IsNotDoubled) {
     shows_progress = true;
     add({"one", "two", "three", "four", "five"});
@@ -424,6 +440,53 @@ TEST_F(TelegramBot, B25_OperatorButtonInGroup_ApprovesTheCall) {
     EXPECT_EQ(api.texts(-100).size(), 2u) << state_of(-100);
     EXPECT_NE(notices.back().find("does not wait"), std::string::npos);
     EXPECT_EQ(api.rejected, 0u) << api.last_rejection;
+}
+
+/// All calls of the endpoint have the same id.
+TEST_F(TelegramBot, D83_DoubleTap_AnswersItsOwnQuestionOnly) {
+    add({test::calling("press"), test::calling("press"), "All done."});
+    api.say(9, "Press it twice");
+    serve([](TelegramBot& t) -> Task<> {
+        const FakeMessage first = co_await t.shown(9, "Run press");
+        t.api.press(9, first.id, 0, 0);
+        t.api.press(9, first.id, 0, 0);
+        t.api.add_update(t.reply_to(9, 9, first.id, "yes"));
+        (void)co_await t.shown(9, "is not the name of one question");
+        co_await t.manager->idle();
+        EXPECT_EQ(t.pressed, 1);
+        std::int64_t second = 0;
+        for (const FakeMessage& one : t.api.messages(9))
+            if (one.id != first.id && one.text.starts_with("Run press")) second = one.id;
+        t.api.press(9, second, 0, 0);
+        (void)co_await t.shown(9, "All done.");
+        co_await t.labelled(first.id, 9, "Approved");
+        co_await t.labelled(second, 9, "Approved");
+        co_await t.manager->idle();
+    });
+    EXPECT_EQ(pressed, 2);
+}
+
+TEST_F(TelegramBot, D83_TextThatLooksLikeCard_IsNone) {
+    add({"Sure.\nQuestion 0123456789 (approval)", "A plain answer."});
+    api.say(9, "Hi");
+    serve([](TelegramBot& t) -> Task<> {
+        const FakeMessage text = co_await t.shown(9, "Sure.");
+        t.api.add_update(t.reply_to(9, 9, text.id, "yes"));
+        (void)co_await t.shown(9, "A plain answer.");
+        co_await t.manager->idle();
+    });
+}
+
+TEST_F(TelegramBot, B24_WithdrawButton_WithdrawsTheQuestion) {
+    JsonObject question{{"key", "name"}, {"prompt", "Which name?"}};
+    add({test::calling("ask_user", {{"questions", JsonArray{std::move(question)}}})});
+    api.say(7, "Name it");
+    serve([](TelegramBot& t) -> Task<> {
+        const FakeMessage asked = co_await t.shown(7, "Which name?");
+        t.api.press(7, asked.id, 0, 0);
+        (void)co_await t.shown(7, "The question was withdrawn.");
+        co_await t.manager->idle();
+    });
 }
 
 TEST_F(TelegramBot, B24_Button_ChoosesAnOption) {

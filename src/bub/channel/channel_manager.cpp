@@ -146,6 +146,17 @@ std::shared_ptr<Channel> ChannelSet::find_output(const Envelope& message) const 
     return find(message.output_channel ? message.output_channel : message.channel);
 }
 
+Envelope notice_to(const Envelope& message, std::string text, std::string_view mark) {
+    Envelope notice(std::move(text));
+    notice.session_id = message.session_id;
+    notice.channel = message.channel;
+    notice.chat_id = message.chat_id;
+    notice.output_channel = message.output_channel;
+    notice.kind = std::string(envelope_kind::error);
+    notice.context[mark] = true;
+    return notice;
+}
+
 /// The parts of a manager and their lifecycle; the manager as seen by the framework.
 class ManagerCore final : public OutboundChannelRouter,
                           public std::enable_shared_from_this<ManagerCore> {
@@ -165,6 +176,7 @@ public:
     }
     std::vector<TurnSnapshot> sessions() const { return sessions_.snapshots(); }
     std::size_t busy_sessions() const { return sessions_.busy() + admission_.busy(); }
+    std::string problem() const;
     Task<> idle();
     Task<HeldMessages> held();
     Task<> release_held(std::string id);
@@ -334,6 +346,16 @@ Task<> ManagerCore::receive(Envelope message) {
     co_await admission_.receive(std::move(message));
 }
 
+std::string ManagerCore::problem() const {
+    constexpr std::chrono::seconds remembered{30};
+    const auto& failed = context_.storing_failed;
+    if (failed && context_.clock().now() - *failed < remembered) return "messages cannot be stored";
+    const std::size_t failing = sessions_.failing();
+    if (failing == 0) return {};
+    return std::to_string(failing) + (failing == 1 ? " session waits" : " sessions wait") +
+           ", because storage or descriptors fail";
+}
+
 Task<> ManagerCore::idle() {
     const std::shared_ptr<ManagerCore> self = shared_from_this();
     // The records of an earlier process count as work as well.
@@ -447,6 +469,8 @@ TurnSnapshot ChannelManager::snapshot(const std::string& session_id) const {
 }
 
 std::size_t ChannelManager::busy_sessions() const { return core_->busy_sessions(); }
+
+std::string ChannelManager::problem() const { return core_->problem(); }
 
 Task<> ChannelManager::idle() { return core_->idle(); }
 

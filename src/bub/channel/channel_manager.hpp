@@ -33,6 +33,8 @@ struct ChannelManagerOptions {
     std::size_t max_waiting = 32;
     /// The same limit for all sessions together.
     std::size_t max_waiting_in_all = 4096;
+    /// The time for which turns are tried again that fail because of the infrastructure (D90). Then the message is held.
+    std::chrono::nanoseconds retry_limit = std::chrono::hours(1);
     /// Time limits for a channel's start and stop.
     std::chrono::nanoseconds start_limit = std::chrono::seconds(30);
     std::chrono::nanoseconds stop_limit = std::chrono::seconds(10);
@@ -50,8 +52,9 @@ bool selects_service(const std::vector<std::string>& words, const std::string& n
 
 /// Messages that await an operator's decision (B18).
 struct HeldMessages {
-    std::vector<StoredInbound> inbounds = {};  ///< their turns ended the process, or are commands
-    std::vector<Delivery> answers = {};        ///< delivery state unknown
+    /// Their turns ended the process or failed because of the infrastructure, or they are commands that may have run.
+    std::vector<StoredInbound> inbounds = {};
+    std::vector<Delivery> answers = {};  ///< delivery state unknown
 };
 
 /// The owner of a framework's channels: accepts their messages, admits them, and runs one turn per session at a time,
@@ -65,6 +68,10 @@ struct HeldMessages {
 /// is sent. Records of an earlier process are recovered at start: a message whose turn did not end is delivered again,
 /// once and with `redelivered: true` in its context, unless an answer was being sent; an answer with unknown delivery
 /// state is handled by its channel's policy.
+///
+/// A recorded message whose turn fails because of the infrastructure (D90) is put back: a turn begins on it again after 1 s, then
+/// after longer and longer delays of at most 30 s, and later messages of the session wait for it. After
+/// `options.retry_limit`, and at once if trying again does not help or the message is a command, it is held.
 ///
 /// Used on the executor on which run() is awaited; request_stop may be called from any thread. The framework must
 /// outlive it.
@@ -106,6 +113,8 @@ public:
     std::size_t busy_sessions() const;
     /// Returns all sessions with a running turn or waiting messages, in the order of their ids.
     std::vector<TurnSnapshot> sessions() const;
+    /// Returns why messages cannot be processed at present; empty: they can. For readiness checks; no contents.
+    std::string problem() const;
     /// Waits until no session is busy and the records of an earlier process are recovered.
     Task<> idle();
 

@@ -22,7 +22,7 @@ protected:
         gateway.asks = [this](RunModelCall& call) {
             const bool answers = given_answer(call.message).has_value();
             if (call.message.content_text() == ",answer q wrong") {
-                call.state.replace(std::make_shared<QuestionsRemain>());
+                call.state.replace(std::make_shared<RefusedAnswer>(RefusedAnswer{true}));
                 return false;
             }
             if (call.message.content_text() == ",help") return false;
@@ -187,7 +187,7 @@ class OutcomeChannel final : public TestChannel, public ShowsOutcomes {
 public:
     using TestChannel::TestChannel;
     void show_outcome(const Envelope& message, const AcceptedAnswer& answer) noexcept override {
-        outcomes.push_back(message.content_text() + ": " + answer.question_id);
+        outcomes.push_back(message.content_text() + ": " + answer.question);
     }
     Texts outcomes;
 };
@@ -199,7 +199,7 @@ TEST(Outcomes, AcceptedAnswerWithoutStream_NotifiesTheChannel) {
     gateway.asks = [](RunModelCall& call) {
         if (!given_answer(call.message)) return false;
         AcceptedAnswer accepted;
-        accepted.question_id = "c1";
+        accepted.question = "c1";
         call.state.replace(std::make_shared<AcceptedAnswer>(std::move(accepted)));
         return false;
     };

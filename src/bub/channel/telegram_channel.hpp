@@ -83,6 +83,10 @@ public:
     void restore(Envelope& message) override;
     void begin_turn(const Envelope& message) noexcept override;
     void end_turn(const Envelope& message, std::exception_ptr failure) noexcept override;
+    void postpone_turn(const Envelope& message) noexcept override {
+        // The next turn shows the text from scratch.
+        end_turn(message, nullptr);
+    }
     void show_outcome(const Envelope& message, const AcceptedAnswer& answer) noexcept override;
 
 private:

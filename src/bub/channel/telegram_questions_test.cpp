@@ -56,16 +56,32 @@ TEST(TelegramQuestions, KeyOfLongId_FitsIntoAButton) {
     const std::optional<QuestionMark> mark = question_in(card.text.text);
     ASSERT_TRUE(mark.has_value());
     EXPECT_TRUE(mark->approves);
-    EXPECT_EQ(mark->key, short_question_key(request));
-    EXPECT_TRUE(names_question(mark->key, request));
-    EXPECT_TRUE(names_question(request.question_id, request));
-    EXPECT_FALSE(names_question(mark->key, approval("c2")));
+    EXPECT_EQ(mark->key, question_name(request));
+    EXPECT_EQ(questions_named(mark->key, {request, approval("c2")}).size(), 1u);
+    EXPECT_EQ(questions_named(request.question_id, {request}).size(), 1u);
+    EXPECT_TRUE(questions_named(mark->key, {approval("c2")}).empty());
+}
+
+TEST(TelegramQuestions, D83_RequestId_IsTheNameOfTheQuestion) {
+    HitlRequest request = approval();
+    request.request_id = "0123456789";
+    HitlRequest other = approval();
+    other.request_id = "0123999999";
+    EXPECT_EQ(question_name(request), "0123456789");
+    EXPECT_EQ(questions_named("01234", {request, other}).size(), 1u);
+    EXPECT_EQ(questions_named("0123", {request, other}).size(), 2u);
+    EXPECT_EQ(questions_named("c1", {request, other}).size(), 2u);
+    // A name of an older version, which was derived, does not name a question of this one.
+    EXPECT_TRUE(questions_named(question_name(approval()), {request, other}).empty());
+    // An id of the endpoint that begins like the name of another question is ambiguous.
+    other.question_id = "01234";
+    EXPECT_EQ(questions_named("01234", {request, other}).size(), 2u);
 }
 
 TEST(TelegramQuestions, SameIdInAnotherSession_HasAnotherKey) {
     HitlRequest other = approval();
     other.extra[asker_key] = JsonObject{{"session", "telegram:8"}};
-    EXPECT_NE(short_question_key(other), short_question_key(approval()));
+    EXPECT_NE(question_name(other), question_name(approval()));
 }
 
 TEST(TelegramQuestions, Buttons_ApproveAndDeny) {
@@ -73,7 +89,7 @@ TEST(TelegramQuestions, Buttons_ApproveAndDeny) {
     Envelope yes;
     ASSERT_TRUE(answer_with_button(data_of(card, 0, 0), JsonArray(), yes));
     EXPECT_EQ(given_answer(yes)->action, AnswerAction::approve);
-    EXPECT_TRUE(names_question(given_answer(yes)->question_id, approval()));
+    EXPECT_EQ(given_answer(yes)->question, question_name(approval()));
     Envelope no;
     ASSERT_TRUE(answer_with_button(data_of(card, 0, 1), JsonArray(), no));
     EXPECT_EQ(given_answer(no)->action, AnswerAction::deny);
@@ -93,7 +109,9 @@ TEST(TelegramQuestions, Buttons_ChooseAnOption) {
 
 TEST(TelegramQuestions, ManyOptions_HaveNoButtons) {
     const HitlRequest request = ask(std::vector<std::string>(9, "option"));
-    EXPECT_TRUE(question_card(to_json(request)).keyboard.empty());
+    const OutgoingText card = question_card(to_json(request));
+    ASSERT_EQ(card.keyboard.size(), 1u);
+    EXPECT_TRUE(data_of(card, 0, 0).starts_with("w:"));
 }
 
 TEST(TelegramQuestions, Labels_AreCutAtACharacter) {
@@ -274,7 +292,7 @@ TEST_F(TelegramForms, QuestionWithoutButtons_ExplainsTheReply) {
     const cubepi::HitlRequest request =
         ask({part("name", {}, false), part("sizes", {"S", "L"}, true)});
     const OutgoingText text = question_card(cubepi::to_json(request));
-    EXPECT_TRUE(text.keyboard.empty());
+    EXPECT_EQ(text.keyboard.size(), 1u);
     EXPECT_NE(text.text.text.find("Reply to this message with a line for each:\nname: ...\nsizes: "
                                   "... (one or more, separated by commas)"),
               std::string::npos)
@@ -292,7 +310,7 @@ TEST_F(TelegramForms, OutcomeWithoutStream_ReplacesTheButtons) {
         h.api.press(7, h.card().id, 3, 0);
         co_await h.wait_for_messages(1);
         AcceptedAnswer accepted;
-        accepted.question_id = "q.0";
+        accepted.question = "0123456789";
         h.channel->begin_turn(h.received.front());
         h.channel->show_outcome(h.received.front(), accepted);
         h.channel->end_turn(h.received.front(), nullptr);

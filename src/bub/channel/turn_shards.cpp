@@ -386,7 +386,8 @@ TurnSummary summary_of(const TurnResult& result) {
         summary.suspended = true;
         summary.unread = open->unread;
     }
-    if (result.state.service<QuestionsRemain>()) summary.suspended = true;
+    const auto refused = result.state.service<RefusedAnswer>();
+    if (refused && refused->questions_remain) summary.suspended = true;
     if (const auto answer = result.state.service<AcceptedAnswer>()) summary.answer = *answer;
     return summary;
 }

@@ -4,7 +4,6 @@
 #include <exception>
 #include <filesystem>
 #include <optional>
-#include <regex>
 #include <utility>
 
 #include <fcntl.h>
@@ -193,16 +192,6 @@ Task<JsonArray> Tape::context(ContextStart start) const {
     const std::vector<TapeEntry> entries =
         co_await tape.store_->fetch(tape.name_, std::move(query));
     co_return context_messages(entries);
-}
-
-bool is_context_overflow(std::string_view error_text) {
-    static const std::regex overflow(
-        R"(context.{0,20}(length|window)|maximum.{0,20}context|token.{0,10}limit|)"
-        R"(prompt.{0,10}too long|tokens?\s*>\s*\d+\s*maximum)",
-        std::regex::icase | std::regex::optimize);
-    // An endpoint's message may be long; the reason is in its first lines.
-    const std::string text(error_text.substr(0, 2'000));
-    return std::regex_search(text, overflow);
 }
 
 // Sidecars: a tape is archived and emptied together with them.

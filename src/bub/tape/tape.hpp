@@ -87,7 +87,4 @@ private:
     std::vector<std::string> sidecars_;
 };
 
-/// Returns true if the error text says that the request exceeded the model's context window.
-bool is_context_overflow(std::string_view error_text);
-
 }  // namespace bub

@@ -192,14 +192,4 @@ TEST(TapeSearch, B17_Forks_AreSearchedLikeTapes) {
     run(fork->discard());
 }
 
-TEST(ContextOverflow, OverflowError_IsRecognizedByItsText) {
-    for (const char* text :
-         {"This model's maximum context length is 8192 tokens", "context_length_exceeded",
-          "Prompt is too long", "input exceeds the context window",
-          "prompt is too long: 210000 tokens > 200000 maximum", "token limit reached"})
-        EXPECT_TRUE(is_context_overflow(text)) << text;
-    for (const char* text : {"", "rate limited", "invalid api key", "the context was lost"})
-        EXPECT_FALSE(is_context_overflow(text)) << text;
-}
-
 }  // namespace bub

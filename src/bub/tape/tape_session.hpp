@@ -24,4 +24,7 @@ std::optional<TapeSession> session_of(const JsonObject& side_state);
 /// Records the session in a tape's side state. A recorded `copied_from` is preserved if `session` has none.
 void note_session(JsonObject& side_state, const TapeSession& session);
 
+/// Returns whether a run of the tape is suspended: it waits for answers, or has some with which no process has continued it.
+bool has_suspended_run(const JsonObject& side_state);
+
 }  // namespace bub

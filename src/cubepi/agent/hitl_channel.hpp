@@ -213,7 +213,8 @@ public:
     virtual std::vector<HitlRequest> pending() const = 0;
     /// Returns the requests that are made from now on.
     virtual HitlRequestStream subscribe() = 0;
-    /// Answers a request. Throws Error(stale_answer) if it is not pending (answered, cancelled, timed out, or never
+    /// Answers the pending request with this `request_id`, or else with this `question_id`, which a later request may have again
+    /// (D83). Throws Error(stale_answer) if it is not pending (answered, cancelled, timed out, or never
     /// made), and Error(bad_answer) if the answer does not fit, in which case the request stays pending.
     virtual Task<> answer(std::string question_id, Json value, AnswerOrigin origin = {}) = 0;
     /// Ends a request without an answer. Throws Error(stale_answer) if it is not pending.

@@ -271,6 +271,28 @@ TEST(Run, D24_TurnLimitReached_IsANamedOutcome) {
     EXPECT_EQ(recorder.count(AgentEventType::turn_end), 3u);
 }
 
+TEST(Run, D87_PausedAnswer_IsContinuedWithinTheLimits) {
+    FauxProvider faux;
+    std::vector<FauxStep> steps;
+    steps.emplace_back(faux_assistant_message("I search.", "pause_turn"));
+    steps.emplace_back([](const ModelRequest& request) {
+        EXPECT_EQ(request.messages.back().text(), "I search.");
+        return faux_assistant_message("It rains.");
+    });
+    steps.emplace_back(faux_assistant_message("I search.", "pause_turn"));
+    steps.emplace_back(faux_assistant_message("I search.", "pause_turn"));
+    faux.set_responses(std::move(steps));
+    AgentLimits limits;
+    limits.max_turns = 2;
+    Agent agent({.model = faux.model(), .limits = limits});
+    const RunResult first = run(agent.prompt("hi"));
+    EXPECT_EQ(first.outcome, RunOutcome::completed);
+    EXPECT_EQ(first.text(), "It rains.");
+    EXPECT_EQ(run(agent.prompt("again")).outcome, RunOutcome::limited);
+    EXPECT_EQ(faux.call_count(), 4u);
+    EXPECT_TRUE(is_legal_transcript(agent.state().messages));
+}
+
 TEST(Run, D24_MaxDurationReached_IsANamedOutcome) {
     auto clock = std::make_shared<testing::ManualClock>();
     FauxOptions slow;

@@ -136,6 +136,8 @@ MyParameters::MyParameters(std::string_view text) {
     const std::size_t slash = path.find('/');
     if (slash == std::string_view::npos || slash + 1 == path.size())
         refuse("the name of the database is missing");
+    if (path.find('@', slash) != std::string_view::npos)
+        refuse("a '/' in the password must be written as %2F");
     read_authority(path.substr(0, slash));
     database = decoded(path.substr(slash + 1));
     if (query != std::string_view::npos) read_parameters(text.substr(query + 1));

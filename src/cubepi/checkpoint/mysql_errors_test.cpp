@@ -172,7 +172,8 @@ TEST_F(MySQLErrors, InvalidConnectionString_IsNotRepeatedInError) {
     for (const char* text :
          {"mysql:/user:hunter2@host/db", "host=x password=hunter2", "mysql://u:hunter2@host",
           "mysql://u:hunter2@host:99999/db", "mysql://u:hunter2%zz@host/db",
-          "mysql://u:hunter2@host/db?ssl-mode=x", "mysql://u:hunter2@host/db?password=hunter2"}) {
+          "mysql://u:hunter2@host/db?ssl-mode=x", "mysql://u:hunter2@host/db?password=hunter2",
+          "mysql://u:1/hunter2@host/db", "mysql://u:a/hunter2@host/db"}) {
         try {
             const MySQLCheckpointer store{std::string(text)};
             ADD_FAILURE() << text;

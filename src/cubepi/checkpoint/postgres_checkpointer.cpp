@@ -114,18 +114,42 @@ const Translation* translation_of(std::string_view sqlstate) {
 
 }  // namespace
 
+namespace {
+
+/// Throws an error without the text, which may have a password.
+[[noreturn]] void refuse_connection() {
+    throw CheckpointerError(ErrorCode::invalid_argument,
+                            "the PostgreSQL connection string cannot be parsed; write "
+                            "postgres://USER@HOST:PORT/DATABASE with special characters as %XX "
+                            "(a '/' in a password as %2F), or "
+                            "host=HOST dbname=DATABASE user=USER");
+}
+
+/// Returns true if the name of the database contains an '@', as it is written: libpq ends the address at the first '/', although
+/// it is one of the password.
+bool has_cut_password(std::string_view connection) {
+    const std::size_t scheme = connection.find("://");
+    if (scheme == std::string_view::npos || !connection.starts_with("postgres")) return false;
+    const std::string_view address = connection.substr(scheme + 3);
+    const std::string_view path = address.substr(std::min(address.find('/'), address.size()));
+    return path.substr(0, path.find('?')).find('@') != std::string_view::npos;
+}
+
+}  // namespace
+
 PgParameters::PgParameters(const std::string& connection) {
     char* error = nullptr;
     const Options parsed(PQconninfoParse(connection.c_str(), &error), &PQconninfoFree);
     PQfreemem(error);
-    if (!parsed) {
-        throw CheckpointerError(
-            ErrorCode::invalid_argument,
-            "the PostgreSQL connection string cannot be parsed; write "
-            "postgres://USER@HOST:PORT/DATABASE with special characters as %XX, or "
-            "host=HOST dbname=DATABASE user=USER");
-    }
+    if (!parsed || has_cut_password(connection)) refuse_connection();
     copy_values(parsed.get(), given_);
+    // Parts of a password that has a special character. The name of an abstract socket begins with an '@'.
+    for (const auto& [key, value] : given_) {
+        const bool is_cut =
+            (key == "host" && value.find('@', 1) != std::string::npos) ||
+            (key == "port" && value.find_first_not_of("0123456789,") != std::string::npos);
+        if (is_cut) refuse_connection();
+    }
     if (given_.contains("service")) {
         throw CheckpointerError(ErrorCode::invalid_argument,
                                 "'service' is not supported in a PostgreSQL connection string; set "

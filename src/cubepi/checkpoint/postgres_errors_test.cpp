@@ -181,6 +181,21 @@ TEST_F(PostgresErrors, InvalidConnectionString_IsNotRepeatedInError) {
         }
     }
     EXPECT_THROW(PostgresCheckpointer("service=x"), CheckpointerError);
+    for (const char* text :
+         {"postgres://u:hunt/hunter2@127.0.0.1:1/db", "postgresql://u:12/hunter2@host/db",
+          "postgres://u:hunter2/x", "postgres://u:x@hunter2@host/db"}) {
+        const std::string connection = text;
+        try {
+            const PostgresCheckpointer store(connection);
+            ADD_FAILURE() << connection;
+        } catch (const CheckpointerError& error) {
+            expect(error, ErrorCode::invalid_argument, "a '/' in a password as %2F");
+            EXPECT_EQ(std::string(error.what()).find("hunt"), std::string::npos);
+        }
+    }
+    EXPECT_NO_THROW(
+        PostgresCheckpointer("postgres://u:hunt%2Fer@h1:1,h2:2/db?application_name=a@b"));
+    EXPECT_NO_THROW(PostgresCheckpointer("host=@abstract user=u"));
 }
 
 TEST_F(PostgresErrors, WrongHost_IsReportedWithAdvice) {

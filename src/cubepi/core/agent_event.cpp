@@ -140,6 +140,7 @@ struct BodyWriter {
     }
     void operator()(const HitlAnswerEvent& event) const {
         json["question_id"] = event.question_id;
+        if (!event.request_id.empty()) json["request_id"] = event.request_id;
         json["answer"] = event.answer;
         json["cancelled"] = event.cancelled;
     }

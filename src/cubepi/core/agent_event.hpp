@@ -106,7 +106,8 @@ struct HitlRequestEvent {
 /// with the notice `hitl_request_ended` instead.
 struct HitlAnswerEvent {
     std::string question_id = {};
-    Json answer = {};  ///< null if it was cancelled
+    std::string request_id = {};  ///< HitlRequest::request_id
+    Json answer = {};             ///< null if it was cancelled
     bool cancelled = false;
 };
 /// The run was suspended: its outcome and its pending requests are stored (D59). The last event of the call: neither turn_end nor

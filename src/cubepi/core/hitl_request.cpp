@@ -166,9 +166,22 @@ AskRequest read_ask(const JsonObject& body) {
 
 }  // namespace
 
+const HitlRequest* find_request(const std::vector<HitlRequest>& requests, std::string_view name) {
+    const HitlRequest* found = nullptr;
+    std::size_t same_question = 0;
+    for (const HitlRequest& one : requests) {
+        if (!name.empty() && one.request_id == name) return &one;
+        if (one.question_id != name) continue;
+        found = &one;
+        ++same_question;
+    }
+    return same_question == 1 ? found : nullptr;
+}
+
 JsonObject to_json(const HitlRequest& request) {
     JsonObject json;
     json["question_id"] = request.question_id;
+    if (!request.request_id.empty()) json["request_id"] = request.request_id;
     json["thread_id"] = nullable(request.thread_id);
     json["payload"] =
         std::visit([](const auto& one) { return payload_json(one); }, request.payload);
@@ -182,6 +195,8 @@ HitlRequest hitl_request_from_json(const Json& json) {
     const JsonObject& from = object(json, "request");
     HitlRequest request;
     request.question_id = text(from, "question_id");
+    if (const Json* id = from.if_contains("request_id"); id && id->is_string())
+        request.request_id = std::string(id->get_string());
     if (const Json* thread = from.if_contains("thread_id"); thread && thread->is_string()) {
         request.thread_id = std::string(thread->get_string());
     }
@@ -203,8 +218,8 @@ HitlRequest hitl_request_from_json(const Json& json) {
     if (const Json* limit = from.if_contains("timeout_seconds"); limit && limit->is_number()) {
         request.timeout_seconds = limit->to_number<double>();
     }
-    request.extra =
-        all_but(from, {"question_id", "thread_id", "payload", "created_at", "timeout_seconds"});
+    request.extra = all_but(from, {"question_id", "request_id", "thread_id", "payload",
+                                   "created_at", "timeout_seconds"});
     return request;
 }
 

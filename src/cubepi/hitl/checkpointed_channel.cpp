@@ -125,6 +125,7 @@ Task<std::optional<StoredAnswer>> StoredRequests::find_answer(std::string run_id
         found.emplace();
         found->value = std::move(*answer);
         found->origin = std::move(asked.origin);
+        if (asked.request) found->request_id = std::move(asked.request->request_id);
         co_return found;
     }
     std::vector<std::string> ids{request.question_id};
@@ -150,6 +151,7 @@ Task<PendingRequest> StoredRequests::save(std::string run_id, bool continued, Hi
         }
         // Another question, or a row of an old file that names no run.
         const std::string row_run = one.run_id;
+        if (same) request.request_id = one.request.request_id;
         if (same) request.created_at = one.request.created_at;
         if (same) request.timeout_seconds = one.request.timeout_seconds;
         (void)co_await requests_->clear_pending_request(thread_id_, row_run, request.question_id);

@@ -229,6 +229,36 @@ TEST_F(Suspension, UnknownQuestionsAndBadAnswers_AreRefused) {
     EXPECT_EQ(effects, Words{"/a"});
 }
 
+TEST_F(Suspension, D83_CallIdRepeated_RequestIdNamesOneQuestion) {
+    faux.set_responses({calling({rm_call("/a", "c1")}), calling({rm_call("/b", "c1")}), "done"});
+    const std::string first = suspend().pending_requests.front().request_id;
+    Process second(store, faux, effects);
+    const RunResult asked_again =
+        second.run_with(second.agent->respond(first, approve()),
+                        [&](const HitlRequest&) { (void)second.agent->detach(); });
+    ASSERT_EQ(asked_again.outcome, RunOutcome::suspended);
+    EXPECT_EQ(effects, Words{"/a"});
+    Process third(store, faux, effects);
+    EXPECT_EQ(code_of([&] { (void)third.respond(first, approve()); }), ErrorCode::stale_answer);
+    EXPECT_EQ(effects, Words{"/a"});
+    const std::string next = asked_again.pending_requests.front().request_id;
+    EXPECT_EQ(third.respond(next, approve()).outcome, RunOutcome::completed);
+    EXPECT_EQ(effects, (Words{"/a", "/b"}));
+}
+
+TEST_F(Suspension, D83_ResumedRun_AsksTheSameRequest) {
+    one_call();
+    const RunResult suspended = suspend();
+    Process second(store, faux, effects);
+    std::string asked;
+    (void)second.run_with(second.agent->resume(), [&](const HitlRequest& request) {
+        asked = request.request_id;
+        second.answer(request.request_id, approve());
+    });
+    EXPECT_EQ(asked, suspended.pending_requests.front().request_id);
+    EXPECT_EQ(effects, Words{"/a"});
+}
+
 TEST_F(Suspension, TwoProcessesAnswer_OneSucceeds) {
     one_call();
     (void)suspend();

@@ -27,41 +27,131 @@ bool has(std::string_view text, std::string_view part) {
     return text.find(part) != std::string_view::npos;
 }
 
-/// `second` begins at most `gap` characters after the end of some `first`.
-bool has_near(std::string_view text, std::string_view first, std::size_t gap,
-              std::string_view second) {
+/// Returns whether `text` contains the parts of `form` ("input*too long") in this order, each at most 80 characters after the
+/// one before it.
+bool matches(std::string_view text, std::string_view form) {
+    constexpr std::size_t longest_gap = 80;
+    const std::size_t star = form.find('*');
+    const std::string_view first = form.substr(0, star);
     for (std::size_t at = text.find(first); at != std::string_view::npos;
          at = text.find(first, at + 1)) {
-        const std::size_t after = at + first.size();
-        const std::size_t next = text.find(second, after);
-        if (next != std::string_view::npos && next - after <= gap) return true;
+        if (star == std::string_view::npos) return true;
+        std::string_view others = form.substr(star + 1);
+        std::size_t end = at + first.size();
+        for (;;) {
+            const std::size_t next_star = others.find('*');
+            const std::string_view part = others.substr(0, next_star);
+            const std::size_t found = text.substr(end, longest_gap + part.size()).find(part);
+            if (found == std::string_view::npos) break;
+            if (next_star == std::string_view::npos) return true;
+            end += found + part.size();
+            others = others.substr(next_star + 1);
+        }
     }
     return false;
 }
 
-bool says_context_length(std::string_view text) {
-    if (has(text, "maximum context length") || has(text, "too many tokens") ||
-        has(text, "prompt is too long"))
-        return true;
-    if (has_near(text, "reduce", 10, "messages")) return true;
-    for (std::size_t at = text.find("context"); at != std::string_view::npos;
-         at = text.find("context", at + 1)) {
-        const std::string_view rest = text.substr(at, 60);
-        const std::size_t length = rest.find("length");
-        if (length == std::string_view::npos || length > 17) continue;
-        const std::size_t exceed = rest.find("exceed", length);
-        if (exceed != std::string_view::npos && exceed - length - 6 <= 20) return true;
-    }
-    return has(text, "exceeds the available context size") || has(text, "context window");
+template <std::size_t Count>
+bool matches_one(std::string_view text, const std::array<std::string_view, Count>& forms) {
+    return std::any_of(forms.begin(), forms.end(),
+                       [text](std::string_view form) { return matches(text, form); });
 }
 
-bool says_rate_limit(std::string_view text) {
-    if (has(text, "rate limit") || has(text, "ratelimit") || has(text, "too many requests"))
-        return true;
-    for (const std::string_view word : {"exceed", "exhaust", "limit", "reach"}) {
-        if (has_near(text, "quota", 1, word)) return true;
+/// Codes and types for a rate or quota, without the characters between their words.
+constexpr std::array<std::string_view, 6> rate_kinds = {
+    "ratelimit", "toomanyrequests", "throttl", "resourceexhausted", "quota", "tokensper"};
+constexpr std::array<std::string_view, 16> rate_forms = {
+    "rate limit",   "rate_limit",       "ratelimit",     "too many requests",
+    "quota*exceed", "exceed*quota",     "quota*exhaust", "quota*limit",
+    "quota*reach",  "throttl",          "tokens per m",  "tokens per d",
+    "daily*limit",  "limit*per minute", "limit*per day", "please wait before"};
+
+/// Codes and types for a conversation that exceeds the context window.
+constexpr std::array<std::string_view, 6> overflow_kinds = {
+    "contextlengthexceeded", "contextwindowexceeded",        "exceedcontextsize",
+    "requesttoolarge",       "modelmaxprompttokensexceeded", "contextlimitexceeded"};
+/// Texts of rejections for other reasons, which may mention the context window: of a parameter, an image, a server that is
+/// overloaded. They are checked before `overflow_forms`.
+constexpr std::array<std::string_view, 20> other_forms = {"unsupported parameter",
+                                                          "unsupported value",
+                                                          "unknown parameter",
+                                                          "unrecognized request",
+                                                          "invalid value",
+                                                          "invalid type",
+                                                          "is not supported",
+                                                          "not permitted",
+                                                          "does not support",
+                                                          "try again later",
+                                                          "try again in",
+                                                          "please wait",
+                                                          "model's maximum output",
+                                                          "maximum allowed number of output tokens",
+                                                          "at most*completion tokens",
+                                                          "at most*output tokens",
+                                                          "max_tokens must be",
+                                                          "image exceeds",
+                                                          "image dimensions",
+                                                          "max tokens must be"};
+/// Texts of servers for a conversation that exceeds the context window, in lower case.
+constexpr std::array<std::string_view, 54> overflow_forms = {
+    // OpenAI, Azure, DeepSeek, OpenRouter, Fireworks, vLLM, Mistral, Cerebras, Groq
+    "maximum context length is", "exceed*maximum context length", "too large*maximum context",
+    "too long*maximum context", "maximum input length of", "longer than the maximum model length",
+    "exceed*context window", "context window*exceed", "exceed*context length",
+    "context length*exceed", "context_length_exceeded", "reduce*length of the messages",
+    "reduce*length of the input", "reduce*length of the prompt", "reduce*your prompt",
+    "tokens exceed the configured limit", "current length is*while limit is",
+    // Anthropic, Bedrock
+    "prompt is too long", "exceed context limit", "exceed*context limit", "input is too long",
+    "input tokens exceeded", "too many total text bytes", "request exceeds the maximum size",
+    // Gemini, Vertex
+    "token count*exceeds the maximum", "token count is*model only supports",
+    // xAI, Copilot, Kimi, MiniMax, Zhipu, DashScope, Volcengine, SiliconFlow
+    "maximum prompt length is", "token count of*exceeds the limit", "exceeded model token limit",
+    "token length too long", "range of input length should be", "token length exceed",
+    "exceed max message tokens", "prompt exceeds", "input length*exceed", "input length too long",
+    "prompt_tokens*must be less than", "超长", "输入*过长", "超*上下文", "上下文*超",
+    // Cohere, Together, TGI
+    "too many tokens", "tokens*must be <=", "inputs*must have less than",
+    "cannot exceed*tokens limit",
+    // SGLang, llama.cpp, LM Studio, Ollama
+    "longer than the model's context length", "exceeds the available context size",
+    "context size*exceeded", "when context the overflows", "greater than the context length",
+    "n_keep*n_ctx", "prompt too long", "context overflow", "reached context length of"};
+
+/// `text` without the characters that are neither letters nor digits.
+std::string letters_of(std::string_view text) {
+    std::string result;
+    for (const char c : text) {
+        if (std::isalnum(static_cast<unsigned char>(c))) result += c;
     }
-    return false;
+    return result;
+}
+
+/// The number after `mark` in `text`.
+std::optional<std::int64_t> number_after(std::string_view text, std::string_view mark) {
+    const std::size_t at = text.find(mark);
+    if (at == std::string_view::npos) return std::nullopt;
+    std::int64_t number = 0;
+    const char* begin = text.data() + at + mark.size();
+    const auto [end, error] = std::from_chars(begin, text.data() + text.size(), number);
+    if (error != std::errc()) return std::nullopt;
+    return number;
+}
+
+/// vLLM reports in one form an output limit that no conversation leaves space for, and a conversation that leaves too little.
+bool is_output_limit(std::string_view text) {
+    const auto requested = number_after(text, "is too large: ");
+    if (!requested || !has(text, "max_")) return false;
+    const auto window = number_after(text, "maximum context length is ");
+    return !window || *requested >= *window;
+}
+
+bool is_rate_kind(std::string_view kind) { return matches_one(letters_of(kind), rate_kinds); }
+
+/// Whether a server answers a request that is too long with this status, or with one that says nothing.
+bool may_be_overflow(int status) {
+    return status == 0 || status == 400 || status == 413 || status == 422 || status >= 500;
 }
 
 bool says_content_filter(std::string_view text) {
@@ -99,11 +189,17 @@ void read_error_object(const JsonObject& object, EndpointFailure& failure) {
     failure.message = text_of(object.if_contains("message"));
     failure.code = text_of(object.if_contains("code"));
     failure.type = text_of(object.if_contains("type"));
+    // Gemini, Bedrock
+    for (const std::string_view name : {"status", "__type"}) {
+        if (failure.type.empty()) failure.type = text_of(object.if_contains(name));
+    }
     if (failure.message.empty()) failure.message = text_of(object.if_contains("detail"));
     // OpenRouter adds the text of the upstream to its "Provider returned error".
     const Json* metadata = object.if_contains("metadata");
     if (metadata && metadata->is_object()) {
-        const std::string raw = text_of(metadata->get_object().if_contains("raw"));
+        const Json* given = metadata->get_object().if_contains("raw");
+        const std::string raw =
+            given && given->is_object() ? json_text(given->get_object()) : text_of(given);
         if (!raw.empty()) failure.message += " (" + raw + ")";
     }
     if (failure.message.empty() && !object.empty()) failure.message = json_text(object);
@@ -163,7 +259,6 @@ ErrorCode code_of_status(int status) {
 
 /// For errors that have no status: the kinds that endpoints use inside streams.
 ErrorCode code_of_kind(std::string_view kind) {
-    if (has(kind, "rate_limit") || has(kind, "insufficient_quota")) return ErrorCode::rate_limited;
     if (has(kind, "authentication") || has(kind, "permission") || has(kind, "invalid_api_key"))
         return ErrorCode::auth;
     if (has(kind, "overloaded") || has(kind, "server_error") || has(kind, "unavailable") ||
@@ -178,17 +273,9 @@ ErrorCode code_of_kind(std::string_view kind) {
 
 /// The context window that an error text states: "... > 200000 maximum", "maximum context length is 8192 tokens".
 std::optional<std::int64_t> window_in(std::string_view text) {
-    std::size_t at = text.find("> ");
-    if (at == std::string_view::npos || !has(text.substr(at), "maximum")) {
-        at = text.find("maximum context length is ");
-        if (at == std::string_view::npos) return std::nullopt;
-        at += 24;
-    }
-    at += 2;
-    std::int64_t number = 0;
-    const auto [end, error] = std::from_chars(text.data() + at, text.data() + text.size(), number);
-    if (error != std::errc()) return std::nullopt;
-    return number;
+    if (has(text, "maximum context length is "))
+        return number_after(text, "maximum context length is ");
+    return has(text, " maximum") ? number_after(text, "> ") : std::nullopt;
 }
 
 }  // namespace
@@ -214,6 +301,7 @@ EndpointFailure read_endpoint_failure(int status, const HttpHeaders& headers,
         failure.message = "the endpoint redirects to " + public_url(headers.get("location")) +
                           "; redirects are not followed, set the base URL to the right address";
     }
+    if (failure.type.empty()) failure.type = headers.get("x-amzn-errortype");  // Bedrock
     // A header may hold any bytes.
     if (!is_utf8(failure.message)) failure.message = replace_broken_utf8(failure.message);
     if (failure.message.empty()) failure.message = "the response is empty";
@@ -252,6 +340,19 @@ std::string_view error_type_of(ErrorCode code) noexcept {
     }
 }
 
+bool is_context_overflow(const EndpointFailure& failure) {
+    const std::string kind = failure.code + " " + failure.type;
+    const int status = failure.status.value_or(0);
+    if (!may_be_overflow(status) || is_rate_kind(lower(kind))) return false;
+    if (matches_one(letters_of(lower(kind)), overflow_kinds)) return true;
+    // The reason is in the first lines of a long text.
+    const std::string text = lower(std::string_view(failure.message).substr(0, longest_message));
+    if (matches_one(text, rate_forms) || matches_one(text, other_forms) || is_output_limit(text))
+        return false;
+    return status == 413 || failure.code == "1261" || has(letters_of(text), overflow_kinds[0]) ||
+           has(letters_of(text), overflow_kinds[1]) || matches_one(text, overflow_forms);
+}
+
 bool is_transient(ErrorCode code) noexcept {
     return code == ErrorCode::rate_limited || code == ErrorCode::unavailable;
 }
@@ -268,14 +369,15 @@ ErrorInfo classify_failure(const EndpointFailure& failure,
     info.status_code = failure.status;
 
     const bool nearly_full = status == 400 && context_window && prompt_tokens &&
-                             *prompt_tokens * 100 >= *context_window * 95;
-    if (says_context_length(text) || has(kind, "context_length_exceeded") || nearly_full) {
+                             *prompt_tokens * 100 >= *context_window * 95 &&
+                             !matches_one(text, other_forms);
+    if (is_context_overflow(failure)) {
         info.code = ErrorCode::context_length;
-        info.tokens_in = prompt_tokens;
-        info.context_window = context_window ? context_window : window_in(text);
-    } else if (status == 429 || says_rate_limit(text)) {
+    } else if (status == 429 || is_rate_kind(kind) || matches_one(text, rate_forms)) {
         info.code = ErrorCode::rate_limited;
         info.retry_after = failure.retry_after;
+    } else if (nearly_full) {
+        info.code = ErrorCode::context_length;
     } else if (has(kind, "content_filter") || has(kind, "content_policy") ||
                has(kind, "responsible_ai") || has(kind, "moderation_blocked") ||
                says_content_filter(text)) {
@@ -287,6 +389,10 @@ ErrorInfo classify_failure(const EndpointFailure& failure,
         info.code = code_of_status(status);
     } else {
         info.code = code_of_kind(kind);
+    }
+    if (info.code == ErrorCode::context_length) {
+        info.tokens_in = prompt_tokens;
+        info.context_window = context_window ? context_window : window_in(text);
     }
     info.type = error_type_of(info.code);
     return info;

@@ -38,6 +38,10 @@ ErrorInfo classify_failure(const EndpointFailure& failure,
                            std::optional<std::int64_t> context_window,
                            std::optional<std::int64_t> prompt_tokens);
 
+/// Returns whether the endpoint reports that the conversation exceeds the model's context window (D87): status, code and type
+/// decide before the text, and a rate limit is never an overflow.
+bool is_context_overflow(const EndpointFailure& failure);
+
 /// Classifies a network failure. The error keeps its `code()`: dns, connect, tls, proxy, timeout, disconnected,
 /// protocol; its type is ProviderUnavailable, which CubePi uses for all of them.
 ErrorInfo classify_exception(const std::exception_ptr& failure);

@@ -60,6 +60,112 @@ TEST(Classification, D9_StatusCodeAndWords_DetermineTheError) {
     }
 }
 
+/// The texts of 30 servers for a conversation that does not fit.
+constexpr const char* overflows[] = {
+    R"j({"error":{"message":"Your input exceeds the context window of this model. Please adjust your input and try again."}})j",
+    R"j({"error":{"message":"Input tokens exceed the configured limit of 272000 tokens. Your messages resulted in 300000 tokens."}})j",
+    R"j({"error":{"type":"invalid_request_error","message":"prompt is too long: 210000 tokens > 200000 maximum"}})j",
+    R"j({"error":{"message":"input length and `max_tokens` exceed context limit: 199759 + 8192 > 200000, decrease input length or `max_tokens` and try again"}})j",
+    R"j({"message":"The model returned the following errors: Input is too long for requested model."})j",
+    R"j({"message":"Input Tokens Exceeded: Number of input tokens exceeds maximum length. Please update the input to try again."})j",
+    R"j([{"error":{"code":400,"message":"The input token count (1310720) exceeds the maximum number of tokens allowed (1048576).","status":"INVALID_ARGUMENT"}}])j",
+    R"j({"error":{"message":"Unable to submit request because the input token count is 1200000 but model only supports up to 1048576. Reduce the input token count and try again."}})j",
+    R"j({"error":"This model's maximum prompt length is 262144 but the request contains 301177 tokens."})j",
+    R"j({"error":{"message":"Please reduce the length of the messages or completion."}})j",
+    R"j({"error":{"message":"Please reduce the length of the messages or completion. Current length is 9216 while limit is 8192"}})j",
+    R"j({"message":"Prompt contains 65673 tokens and 0 draft tokens, too large for model with 32768 maximum context length"})j",
+    R"j({"message":"too many tokens: total number of tokens in the prompt cannot exceed 4081 - received 4090."})j",
+    R"j({"error":{"message":"Input validation error: `inputs` tokens + `max_new_tokens` must be <= 8193. Given: 9000 `inputs` tokens and 512 `max_new_tokens`"}})j",
+    R"j({"error":"Input validation error: `inputs` must have less than 4096 tokens. Given: 5000"})j",
+    R"j({"error":{"message":"The prompt is too long: 140000, model maximum context length: 131071"}})j",
+    R"j({"error":{"message":"Provider returned error","code":400,"metadata":{"raw":"This endpoint's maximum context length is 131072 tokens."}}})j",
+    R"j({"error":{"message":"Provider returned error","code":502,"metadata":{"raw":{"message":"The input (49146 tokens) is longer than the model's context length (40960 tokens)."}}}})j",
+    R"j({"error":{"message":"Invalid request: Your request exceeded model token limit: 131072 (requested: 140021)"}})j",
+    R"j({"error":{"code":"invalid_parameter_error","message":"<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, 129024]"}})j",
+    R"j({"error":{"code":"1261","message":"Prompt exceeds max length"}})j",
+    R"j({"error":{"message":"invalid params, context window exceeds limit (2013)"}})j",
+    R"j({"error":{"message":"prompt token count of 70000 exceeds the limit of 64000","code":"model_max_prompt_tokens_exceeded"}})j",
+    R"j({"error":{"message":"You passed 33000 input tokens and requested 100 output tokens. However, the model's context length is only 32768 tokens, resulting in a maximum input length of 32668 tokens. Please reduce the length of the input prompt."}})j",
+    R"j({"message":"'max_tokens' or 'max_completion_tokens' is too large: 4096. This model's maximum context length is 32768 tokens and your request has 30000 input tokens (4096 > 32768 - 30000)."})j",
+    R"j({"message":"The decoder prompt (length 9000) is longer than the maximum model length of 8192."})j",
+    R"j({"message":"Input length (160062 tokens) exceeds the maximum allowed length (59862 tokens)."})j",
+    R"j({"error":{"code":400,"message":"request (9000 tokens) exceeds the available context size (8192 tokens), try increasing it","type":"exceed_context_size_error"}})j",
+    R"j({"error":{"message":"Context size has been exceeded."}})j",
+    R"j({"error":"Trying to keep the first 9214 tokens when context the overflows. However, the model is loaded with context length of only 8192 tokens"})j",
+    R"j({"error":"Cannot truncate prompt with n_keep (9214) >= n_ctx (8192)"})j",
+    R"j({"error":"The number of tokens to keep from the initial prompt is greater than the context length."})j",
+    R"j({"error":"prompt too long; exceeded max context length by 4 tokens"})j",
+    R"j({"error":{"message":"litellm.ContextWindowExceededError: litellm.BadRequestError: x","code":"400"}})j",
+    R"j({"error":{"message":"length of prompt_tokens (40000) must be less than max_seq_len (32768)."}})j",
+    R"j({"error":{"message":"Total tokens of image and text exceed max message tokens"}})j",
+    R"j({"error":{"message":"the number of input tokens 5000 cannot exceed the total tokens limit 4096 for this model"}})j",
+    R"j({"error":{"message":"The estimated number of input and maximum output tokens (9000) exceeded this model context window limit (8192)"}})j",
+    R"j({"error":{"message":"输入内容过长"}})j",
+    R"j({"error":{"message":"请求超出模型的上下文长度"}})j",
+};
+
+TEST(Classification, D87_Overflow_IsRecognizedInManyWords) {
+    for (const char* body : overflows) {
+        for (const int status : {400, 422, 500}) {
+            const ErrorInfo info =
+                classify_failure(read_endpoint_failure(status, HttpHeaders(), body), {}, 1);
+            EXPECT_EQ(info.code, ErrorCode::context_length) << status << " " << body;
+        }
+        const ErrorInfo limited =
+            classify_failure(read_endpoint_failure(429, HttpHeaders(), body), {}, 1);
+        EXPECT_EQ(limited.code, ErrorCode::rate_limited) << body;
+        EXPECT_EQ(classify_failure(read_stream_failure(boost::json::parse(body)), {}, 1).code,
+                  ErrorCode::context_length)
+            << body;
+    }
+}
+
+TEST(Classification, D87_OtherFailures_AreNotOverflows) {
+    const Case cases[] = {
+        {413,
+         R"j({"error":{"message":"Request too large on tokens per minute (TPM): Limit 6000, Requested 7000, please reduce your message size and try again.","type":"tokens","code":"rate_limit_exceeded"}})j",
+         ErrorCode::rate_limited, ""},
+        {400,
+         R"j({"__type":"ThrottlingException","message":"Too many tokens, please wait before trying again."})j",
+         ErrorCode::rate_limited, ""},
+        {403, R"j({"error":{"message":"You have exceeded your daily token limit"}})j",
+         ErrorCode::rate_limited, ""},
+        {400, R"j({"error":{"code":8,"status":"RESOURCE_EXHAUSTED","message":"context window"}})j",
+         ErrorCode::rate_limited, ""},
+        {400,
+         R"j({"error":{"message":"Unsupported parameter: 'max_tokens' is not supported with this model. The context window of this model is 262144."}})j",
+         ErrorCode::bad_request, ""},
+        {400,
+         R"j({"error":{"message":"max_tokens: 200000 > 64000, which is the maximum allowed number of output tokens for claude"}})j",
+         ErrorCode::bad_request, ""},
+        {400,
+         R"j({"error":{"message":"max_tokens is too large: 200000. This model supports at most 16384 completion tokens, whereas you provided 200000."}})j",
+         ErrorCode::bad_request, ""},
+        {400,
+         R"j({"message":"'max_tokens' is too large: 40000. This model's maximum context length is 32768 tokens and your request has 20 input tokens"})j",
+         ErrorCode::bad_request, ""},
+        {400,
+         R"j({"message":"too many tokens: max tokens must be less than or equal to 4096, the model's maximum output for this model"})j",
+         ErrorCode::bad_request, ""},
+        {400,
+         R"j({"error":{"message":"image exceeds 5 MB maximum: 6000000 bytes > 5242880 bytes"}})j",
+         ErrorCode::bad_request, ""},
+        {401,
+         R"j({"error":{"message":"no key for the long context window: it exceeds the plan"}})j",
+         ErrorCode::auth, ""},
+    };
+    for (const Case& one : cases) {
+        const EndpointFailure failure = read_endpoint_failure(one.status, HttpHeaders(), one.body);
+        EXPECT_EQ(classify_failure(failure, {}, 1).code, one.code) << one.body;
+    }
+    HttpHeaders bedrock;
+    bedrock.set("x-amzn-errortype", "ThrottlingException");
+    EXPECT_EQ(classify_failure(
+                  read_endpoint_failure(400, bedrock, R"j({"message":"Too many tokens"})j"), {}, 1)
+                  .code,
+              ErrorCode::rate_limited);
+}
+
 TEST(Classification, D9_FailureMessage_IsValidUtf8) {
     HttpHeaders headers;
     headers.add("location", "http://h/\xff\xc3");

@@ -6,6 +6,8 @@
 
 #include <cubepi/core/support/message_log.hpp>
 #include <cubepi/core/support/trimmed.hpp>
+#include <cubepi/provider/answer_end.hpp>
+#include <cubepi/provider/capability.hpp>
 #include <cubepi/provider/wire/answer_size.hpp>
 #include <cubepi/schema/partial_json.hpp>
 
@@ -274,6 +276,15 @@ void MessageAssembler::rename_call(std::int32_t index, SharedString name) {
     replace(index, std::move(call));
 }
 
+void MessageAssembler::extend_call(std::int32_t index, std::string_view key,
+                                   const JsonObject& members) {
+    ToolCall call = open_call(index);
+    Json& all = call.extra[key];
+    if (!all.is_object()) all = JsonObject();
+    deep_merge(all.get_object(), members);
+    replace(index, std::move(call));
+}
+
 void MessageAssembler::add_block(AssistantContent block) {
     count_block(block);
     log().open(Kind::text_start, block_number(next_index()), std::move(block));
@@ -315,7 +326,7 @@ AssistantMessage MessageAssembler::final_message(OpenCalls open_calls) const {
 
 StreamEvent MessageAssembler::done(std::string_view stop_reason) {
     AssistantMessage message = final_message(OpenCalls::keep);
-    message.stop_reason = stop_reason::shared(stop_reason);
+    message.stop_reason = stop_reason::shared(detail::server_stop_reason(stop_reason));
     return finish(StreamEventType::done, std::move(message));
 }
 

@@ -62,6 +62,8 @@ public:
     StreamEvent toolcall_end(std::int32_t index);
     /// Sets the name of an open call that the endpoint sent late. Emits no event.
     void rename_call(std::int32_t index, SharedString name);
+    /// Merges `members` into `extra[key]` of an open call. Emits no event.
+    void extend_call(std::int32_t index, std::string_view key, const JsonObject& members);
     /// Adds a finished block for which there are no events (an image).
     void add_block(AssistantContent block);
 

@@ -1,10 +1,14 @@
 #include <cubepi/provider/openai.hpp>
 
+#include <algorithm>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include <cubepi/core/support/json_member.hpp>
+#include <cubepi/core/support/lower_case.hpp>
 #include <cubepi/provider/openai/chat_api.hpp>
 #include <cubepi/provider/openai/responses_api.hpp>
 #include <cubepi/provider/openai_responses.hpp>
@@ -164,6 +168,7 @@ private:
     std::string digest(const JsonArray& items, std::size_t begin, std::size_t end) const;
     const AssistantMessage* usable_answer(const ModelRequest& request, const ResponsesInput& input,
                                           std::string& why_not) const;
+    bool refuses_reasoning(const EndpointFailure& failure) const;
     void remember(MessageAssembler& assembler, std::string input) const;
 
     std::shared_ptr<const ResponsesEndpoint> at_;
@@ -174,6 +179,8 @@ private:
     mutable bool refers_ = false;      ///< the body has a previous_response_id
     mutable bool may_refer_ = true;
     mutable bool encrypted_ = true;
+    mutable bool sends_reasoning_ = false;       ///< of earlier answers
+    mutable std::vector<std::string> sent_ids_;  ///< of items of earlier answers
 };
 
 ModelProfile ResponsesCall::profile_of(const Model& model) const {
@@ -226,6 +233,15 @@ WireProtocol::Built ResponsesCall::build(const ModelRequest& request) const {
     settings.prompt_as_instructions = keeps;
     settings.extra_body = at_->options.extra_body;
 
+    sends_reasoning_ = false;
+    sent_ids_.clear();
+    for (const Json& item : input.items) {
+        const JsonObject& sent = item.get_object();
+        sends_reasoning_ = sends_reasoning_ || string_member(sent, "type") == "reasoning";
+        if (const std::string_view id = string_member(sent, "id"); !id.empty())
+            sent_ids_.emplace_back(id);
+    }
+
     const AssistantMessage* before = nullptr;
     refers_ = false;
     if (keeps) {
@@ -270,13 +286,25 @@ std::string ResponsesCall::build_differently(const EndpointFailure& failure) con
         return "The endpoint no longer has the response that the request continued; "
                "the whole history is sent";
     }
-    if (encrypted_ && says(failure, "invalid_encrypted_content", "encrypted content")) {
+    if (encrypted_ && refuses_reasoning(failure)) {
         encrypted_ = false;
         may_refer_ = false;
         return "The endpoint cannot read the reasoning of earlier answers: the history is sent "
                "without it";
     }
     return {};
+}
+
+/// Returns whether the endpoint rejected a request because of the reasoning of earlier answers (D89). Servers state it in
+/// different words, all of which contain "encrypted" or the id of an item.
+bool ResponsesCall::refuses_reasoning(const EndpointFailure& failure) const {
+    const int status = failure.status.value_or(400);
+    if (status != 400 && status != 404 && status != 422) return false;
+    const std::string words = failure.code + " " + failure.type + " " + failure.message;
+    if (sends_reasoning_ && lower_case(words).find("encrypted") != std::string::npos) return true;
+    return std::any_of(sent_ids_.begin(), sent_ids_.end(), [&words](const std::string& id) {
+        return words.find(id) != std::string::npos;
+    });
 }
 
 /// Notes with the answer what the endpoint has now.

@@ -5,6 +5,7 @@
 
 #include <cubepi/core/support/error_with_text.hpp>
 #include <cubepi/net/utf8.hpp>
+#include <cubepi/provider/answer_end.hpp>
 #include <cubepi/provider/structured/answer_form.hpp>
 #include <cubepi/provider/tool_schema.hpp>
 #include <cubepi/schema/parse_json.hpp>
@@ -343,14 +344,14 @@ std::optional<StructuredOutputError> AnswerForm::failure_of(
         const std::string why = details.provider_error->what();
         return error(StructuredFailure::provider, code, why, std::move(details));
     }
-    if (answer.is_refusal()) {
+    if (answer.is_refusal() || answer_end(answer) == AnswerEnd::refused) {
         const std::string refusal = answer.text();
         return error(
             StructuredFailure::refused, ErrorCode::content_filtered,
             refusal.empty() ? "the model refused" : "the model refused: " + in_quotes(refusal),
             std::move(details));
     }
-    if (answer.stop_reason != stop_reason::length) return std::nullopt;
+    if (!is_output_limit(answer.stop_reason)) return std::nullopt;
     const std::string begin = in_quotes(raw_text(answer));
     return error(StructuredFailure::cut_off, ErrorCode::limit,
                  "the answer reached its token limit; raise Model::max_tokens, or request less. It "

@@ -33,10 +33,13 @@ Root open_root(const std::filesystem::path& path) {
     root.fd = detail::open_file(given.c_str(), O_PATH | O_DIRECTORY);
     if (!root.fd) {
         const int code = errno;
-        throw Error(
-            code == ENOENT || code == ENOTDIR ? ErrorCode::not_found : ErrorCode::permission_denied,
-            "The workspace directory " + given + " cannot be opened: " + detail::errno_text(code) +
-                ". Name an existing directory.");
+        const bool is_missing = code == ENOENT || code == ENOTDIR;
+        const bool is_denied = code == EACCES || code == EPERM || code == ELOOP;
+        throw Error(is_missing  ? ErrorCode::not_found
+                    : is_denied ? ErrorCode::permission_denied
+                                : ErrorCode::io,
+                    "The workspace directory " + given + " cannot be opened: " +
+                        detail::errno_text(code) + ". Name an existing directory.");
     }
     root.spellings.push_back(given);
     const auto real = std::filesystem::canonical(absolute, ignored);

@@ -464,7 +464,9 @@ Subagent::Subagent(std::shared_ptr<BuiltinCore> core, TurnState& parent,
     if (running_) {
         plan_.policy = running_->policy;
         plan_.asker = running_->asker;
+        plan_.endpoint = running_->endpoint;
     }
+    plan_.model_id = args_.model.value_or("");
     if (args_.session == "inherit" || args_.session == session_id) {
         plan_.session_id = session_id;
         if (running_) plan_.inherits = running_->fork;
@@ -509,7 +511,7 @@ TurnState Subagent::child_state() const {
     TurnState state = parent_.child();
     state.values["session_id"] = plan_.session_id;
     state.values.erase("_runtime_thread_id");
-    if (args_.model && !args_.model->empty()) state.values["model"] = *args_.model;
+    if (!plan_.model_id.empty()) state.values["model"] = plan_.model_id;
     if (plan_.allowed_skills) {
         JsonArray list(plan_.allowed_skills->begin(), plan_.allowed_skills->end());
         state.values["allowed_skills"] = std::move(list);
@@ -556,7 +558,7 @@ Task<> Subagent::note_questions(const TurnState& state) {
 /// that the endpoint repeats, or a question that is asked again, is another question (D83).
 Task<GivenAnswer> Subagent::ask(cubepi::HitlRequest request) {
     GivenAnswer given;
-    given.question_id = request.question_id;
+    given.question = question_name(request);
     cubepi::HitlOptions options;
     options.extra = request.extra;
     options.extra["agent"] = "subagent";

@@ -42,6 +42,19 @@ std::optional<cubepi::ReasoningControl> reasoning_of(const TurnState& state) {
     return std::nullopt;
 }
 
+constexpr std::string_view late_mark =
+    "[This message is late: it was sent before the messages above. Its turn was interrupted; what "
+    "that turn had done is above.]";
+
+Prompt marked_late(const Prompt& prompt) {
+    if (const std::string* text = prompt.if_text())
+        return Prompt(std::string(late_mark) + "\n" + *text);
+    JsonArray parts = *prompt.if_parts();
+    JsonObject mark{{"type", "text"}, {"text", late_mark}};
+    parts.insert(parts.begin(), Json(std::move(mark)));
+    return Prompt(std::move(parts));
+}
+
 /// Returns the history up to the answer whose calls are in progress, because an agent cannot continue from there.
 cubepi::MessageList without_open_calls(cubepi::MessageList messages) {
     std::size_t results = 0;
@@ -135,12 +148,18 @@ Task<> AgentTurn::begin() {
     if (!over_) co_await start_agent();
 }
 
-/// The input may have been received before, by a process that died (D42).
+/// The input may have been received before, by a process that died (D42). Its run continues only at the end of the tape: after
+/// another input has followed, the message is repeated in a run of its own (D90).
 Task<> AgentTurn::recover_input() {
     message_id_ = plan_.input_id;
     const std::optional<EarlierTurn> earlier = co_await find_earlier_turn(*tape_, message_id_);
     if (!earlier) co_return;
     message_id_ = earlier->message_id;
+    if (earlier->superseded && !earlier->answered) {
+        message_id_ = next_message_id(message_id_);
+        prompt_ = marked_late(prompt_);
+        co_return;
+    }
     run_id_ = earlier->run_id;
     over_ = earlier->answered;
     if (over_) status_ = TurnStatus::ok;
@@ -235,11 +254,31 @@ cubepi::PromptOptions AgentTurn::run_options(std::string run_id) const {
         .metadata(std::move(trace.metadata));
 }
 
+/// Returns the model of the turn. A suspended run continues at its endpoint only, and so do its subagents (D86).
+Task<cubepi::BoundModel> AgentTurn::model() {
+    const BuiltinOptions& options = core_->options();
+    const bool abandons = plan_.answer && plan_.answer->action == AnswerAction::abandon;
+    if (!options.model_at_endpoint || abandons) co_return core_->model(state_);
+    if (endpoint_.empty() && !plan_.inherits) {
+        endpoint_ = co_await suspended_endpoint(tape_->store(), tape_->name());
+        if (!endpoint_.empty() && !plan_.answer) {
+            // A message for a run whose questions are open is not read.
+            const std::vector<cubepi::HitlRequest> open = co_await open_questions();
+            if (!open.empty()) endpoint_.clear();
+        }
+        if (!endpoint_.empty()) plan_.model_id.clear();
+    }
+    if (endpoint_.empty()) endpoint_ = plan_.endpoint;
+    if (endpoint_.empty()) co_return core_->model(state_);
+    if (const auto running = state_.service<RunningTurn>()) running->endpoint = endpoint_;
+    co_return options.model_at_endpoint(endpoint_, plan_.model_id);
+}
+
 Task<> AgentTurn::start_agent() {
     const std::filesystem::path directory = core_->workspace_of(state_);
     const BuiltinOptions& chosen = core_->options();
     cubepi::AgentOptions options;
-    options.model = core_->model(state_);
+    options.model = co_await model();
     options.system_prompt = co_await system_prompt();
     options.tools = tools(directory);
     if (chosen.with_tools) options.spill = core_->spill(directory);
@@ -310,6 +349,7 @@ Task<> AgentTurn::finish() {
     report(result);
     if (plan_.inherits) made_ = result.new_messages;
     if (result) {
+        finish_answer(result.new_messages);
         status_ = TurnStatus::ok;
         over_ = true;
         co_return;
@@ -338,6 +378,24 @@ Task<> AgentTurn::finish() {
     if (const auto* reached = dynamic_cast<const cubepi::LimitReachedError*>(&failure))
         data["limit"] = reached->limit();
     push(event_kind::error, std::move(data), nullptr);
+}
+
+/// Reports an answer that is not complete (D87): to the parent of a subagent, or with the outputs of the turn.
+void AgentTurn::finish_answer(const cubepi::MessageList& messages) {
+    const cubepi::AssistantMessage* answer = nullptr;
+    for (const cubepi::Message& message : messages) {
+        if (message.assistant()) answer = message.assistant();
+    }
+    if (!answer) return;
+    TurnFinish finish{cubepi::answer_end(*answer), cubepi::answer_end_text(*answer)};
+    if (!plan_.is_subagent) {
+        state_.replace(std::make_shared<TurnFinish>(std::move(finish)));
+    } else if (!finish.problem.empty()) {
+        JsonObject data;
+        data["kind"] = "provider";
+        data["message"] = std::move(finish.problem);
+        push(event_kind::error, std::move(data), nullptr);
+    }
 }
 
 /// Appends the messages of a turn that inherits after those of its outer turn.

@@ -14,6 +14,7 @@
 #include <bub/tape/tape_checkpointer.hpp>
 #include <bub/tape/turn_transaction.hpp>
 #include <cubepi/hitl/confirm_tool_calls.hpp>
+#include <cubepi/provider/answer_end.hpp>
 #include <cubepi/tracing/meter.hpp>
 #include <cubepi/tracing/tracer.hpp>
 
@@ -41,6 +42,10 @@ struct AgentTurnPlan {
     /// answers. Null: the parent has no policy of the plugin.
     cubepi::ApprovalPolicy policy = {};
     JsonObject asker = {};
+    /// Of a subagent: the stored endpoint at which its parent continues, and the model that the caller names; both may be
+    /// empty.
+    JsonObject endpoint = {};
+    std::string model_id = {};
     /// Of a subagent: its run can be suspended, because the caller asks its questions.
     bool can_suspend = false;
     /// Of a subagent: its conversation is removed when its result is on the tape of the parent.
@@ -58,6 +63,9 @@ struct SummaryModel {
 };
 
 struct HandOff;
+
+/// The event that records the endpoint of a run on the tape; see BuiltinOptions::describe_endpoint.
+inline constexpr std::string_view endpoint_event = "endpoint";
 
 /// Returns the event that records a step of the model on the tape, in Bub's format, for tape_info.
 TapeEntry step_entry(const cubepi::AssistantMessage& answer);
@@ -83,6 +91,8 @@ private:
     void repeat_answers(const std::vector<std::string>& texts);
     void repeat(std::string text);
     Task<> start_agent();
+    Task<cubepi::BoundModel> model();
+    Task<> note_endpoint(const cubepi::AssistantMessage& answer);
     /// Creates the agent and connects tracer and meter.
     void make_agent(cubepi::AgentOptions options);
     /// Returns the options of a run of this turn.
@@ -91,6 +101,7 @@ private:
     std::vector<cubepi::AgentTool> tools(const std::filesystem::path& directory);
     Task<std::string> system_prompt();
     Task<> finish();
+    void finish_answer(const cubepi::MessageList& messages);
     // Questions to the user (agent_turn_questions.cpp).
     bool asks_user() const;
     cubepi::ApprovalPolicy approval_policy(const JsonObject& asker) const;
@@ -103,8 +114,9 @@ private:
     Task<std::optional<cubepi::AgentEvent>> next_event();
     bool may_answer(const cubepi::HitlRequest& request) const;
     bool is_asker(const cubepi::HitlRequest& request) const;
+    Task<> require_new_name(std::string name, const cubepi::HitlRequest& request);
     Task<> withdraw(std::vector<cubepi::HitlRequest> open);
-    void refuse_answer();
+    void refuse_answer(std::string reason, bool questions_remain);
     Task<std::vector<cubepi::HitlRequest>> open_questions(bool with_expired = false);
     Task<> resume_expired(std::vector<cubepi::HitlRequest> open);
     Task<> recognize_answer();
@@ -143,7 +155,8 @@ private:
     cubepi::MeterAttachment meter_;
     std::optional<cubepi::AgentRun> run_;
     std::optional<EarlierAnswer> earlier_answer_;
-    JsonObject asker_;  ///< of the suspended run that an answer continues; see asker_key
+    JsonObject endpoint_;  ///< stored, at which this turn continues a run; empty: none
+    JsonObject asker_;     ///< of the suspended run that an answer continues; see asker_key
     std::optional<TapeEntry> given_;  ///< the record of an answer, until it is on the tape
     std::deque<StreamEvent> events_;
     std::string message_id_;       ///< empty: generate one
@@ -176,10 +189,18 @@ struct RunningTurn {
     cubepi::ApprovalPolicy policy = {};
     /// The origin of the message that the turn answers; see asker_key.
     JsonObject asker = {};
+    /// The stored endpoint at which the turn continues a run; empty: none.
+    JsonObject endpoint = {};
     /// The tapes of subagents that have ended. Their conversation is kept until the result is on the tape of the turn.
     std::vector<std::string> ended_tapes = {};
     /// The sessions of subagents that run.
     std::set<std::string> agents = {};
+};
+
+/// How the last answer of a turn ended, as a service of its TurnState, for the outputs of the turn.
+struct TurnFinish {
+    cubepi::AnswerEnd end = cubepi::AnswerEnd::complete;
+    std::string problem = {};  ///< describes an answer that is not complete
 };
 
 /// Returns the operations on a session as tools for the model and as comma commands.

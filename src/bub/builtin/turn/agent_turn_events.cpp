@@ -191,6 +191,7 @@ Task<> AgentTurn::on_agent_event(cubepi::AgentEvent event) {
     const auto* message = event.get_if<cubepi::MessageEndEvent>();
     const bool answer_ended = message && message->message.role() == cubepi::Role::assistant;
     if (!end && !answer_ended) co_return;
+    if (answer_ended) co_await note_endpoint(*message->message.assistant());
     std::shared_ptr<SteeringInbox> inbox;
     if (!plan_.is_subagent) inbox = co_await core_->framework().steering_inbox();
     if (inbox && inbox->count(plan_.session_id) > 0) {
@@ -217,6 +218,19 @@ Task<> AgentTurn::on_agent_event(cubepi::AgentEvent event) {
     }
 }
 
+/// Records the endpoint before the calls of an answer run, which may suspend the run.
+Task<> AgentTurn::note_endpoint(const cubepi::AssistantMessage& answer) {
+    const auto& describe = core_->options().describe_endpoint;
+    if (!describe || !suspends_ || !answer.has_tool_calls()) co_return;
+    JsonObject endpoint = describe(answer);
+    const std::optional<TapeEntry> last =
+        co_await tape_->store()->find_event(tape_->name(), std::string(endpoint_event));
+    const JsonObject* const known = data_of(last);
+    if (known && *known == endpoint) co_return;
+    TapeEntry entry = event_entry(endpoint_event, std::move(endpoint), hidden_from_context());
+    (void)co_await tape_->append(std::move(entry));
+}
+
 void AgentTurn::push(std::string_view kind, JsonObject data,
                      const std::shared_ptr<const cubepi::AgentEvent>& source) {
     StreamEvent event(kind, std::move(data));
@@ -227,11 +241,11 @@ void AgentTurn::push(std::string_view kind, JsonObject data,
 /// For channels that show the outcome of a question.
 void AgentTurn::note_answer(const cubepi::HitlAnswerEvent& given) {
     AcceptedAnswer accepted;
-    accepted.question_id = given.question_id;
+    accepted.question = given.request_id;
     accepted.answer = given.answer;
     state_.replace(std::make_shared<AcceptedAnswer>(std::move(accepted)));
     JsonObject data;
-    data["question_id"] = given.question_id;
+    data["question"] = given.request_id;
     data["answer"] = given.answer;
     push(event_kind::answered, std::move(data), nullptr);
 }

@@ -7,6 +7,7 @@
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/message_json.hpp>
 #include <cubepi/provider/cost.hpp>
+#include <cubepi/provider/error_classification.hpp>
 
 // Handles a request that exceeds the model's context window: the model summarizes the conversation, the tape is handed
 // off, and the request is repeated. The summary is a separate run, pulled by next() like any other: dropping it aborts
@@ -46,8 +47,11 @@ constexpr std::string_view instruction =
     "open. Write at most 800 words.";
 
 bool is_overflow(const cubepi::Error& failure) {
-    return failure.code() == cubepi::ErrorCode::context_length ||
-           is_context_overflow(failure.what());
+    if (failure.code() == cubepi::ErrorCode::context_length) return true;
+    // Providers outside the library may report their failures as text only.
+    cubepi::EndpointFailure text;
+    text.message = failure.what();
+    return failure.code() == cubepi::ErrorCode::provider && cubepi::is_context_overflow(text);
 }
 
 /// Returns the number of answered model calls of a run.

@@ -24,20 +24,19 @@ std::string list_of(const std::vector<cubepi::HitlRequest>& requests) {
     return text;
 }
 
-const cubepi::HitlRequest& find_request(const std::vector<cubepi::HitlRequest>& requests,
-                                        const std::string& question_id) {
-    if (question_id.empty() && requests.size() == 1) return requests.front();
-    for (const cubepi::HitlRequest& one : requests) {
-        if (names_question(question_id, one)) return one;
-    }
-    if (requests.empty()) {
+/// Returns the question that an answer names. Throws Error(no_pending_request) or Error(stale_answer), with the open questions.
+const cubepi::HitlRequest& find_question(const std::vector<cubepi::HitlRequest>& open,
+                                         const std::string& name) {
+    if (open.empty()) {
         throw cubepi::Error(cubepi::ErrorCode::no_pending_request,
                             "no question of this session waits for an answer");
     }
+    const std::vector<const cubepi::HitlRequest*> named = questions_named(name, open);
+    if (named.size() == 1) return *named.front();
     throw cubepi::Error(
         cubepi::ErrorCode::stale_answer,
-        "'" + question_id +
-            "' is not a question that waits for an answer; these are:" + list_of(requests));
+        "'" + name + "' is not the name of one question that waits for an answer; these are:" +
+            list_of(open));
 }
 
 cubepi::AnswerOrigin origin_of(const Envelope& message) {
@@ -81,6 +80,9 @@ Envelope message_from(const JsonObject& origin) {
         message.context["sender_id"] = std::move(user);
     return message;
 }
+
+constexpr std::string_view not_allowed =
+    "You may not answer this question: only an operator, or the user who was asked, may.";
 
 JsonObject asker_of(const cubepi::HitlRequest& request) {
     const Json* asker = request.extra.if_contains(asker_key);
@@ -249,7 +251,7 @@ Task<> AgentTurn::recognize_answer() {
     const bool answers = ask && ask->questions.size() == 1 && may_answer(open.front());
     if (!answers && !earlier) co_return;
     GivenAnswer given;
-    given.question_id = answers ? open.front().question_id : earlier->question_id;
+    given.question = answers ? question_name(open.front()) : earlier->question;
     given.text = plan_.message->content_text();
     plan_.answer = std::move(given);
 }
@@ -259,7 +261,8 @@ bool AgentTurn::continue_answer(const std::vector<cubepi::HitlRequest>& open,
                                 cubepi::Message message, cubepi::PromptOptions how) {
     if (!earlier_answer_) return false;
     for (const cubepi::HitlRequest& one : open) {
-        if (one.question_id == earlier_answer_->question_id) return false;
+        const std::string& answered = earlier_answer_->question;
+        if (question_name(one) == answered || one.question_id == answered) return false;
     }
     if (!open.empty()) {
         end_suspended(open);
@@ -277,35 +280,53 @@ bool AgentTurn::continue_answer(const std::vector<cubepi::HitlRequest>& open,
 Task<> AgentTurn::give_answer(cubepi::Message message, cubepi::PromptOptions how) {
     const GivenAnswer& given = *plan_.answer;
     const std::vector<cubepi::HitlRequest> open = co_await agent_->load_pending_hitl_requests();
-    if (given.action == AnswerAction::abandon) {
+    if (given.action == AnswerAction::abandon && (given.question.empty() || open.empty()))
         co_return co_await withdraw(open);
-    }
     if (given.action == AnswerAction::expire) co_return co_await resume_expired(open);
     if (continue_answer(open, std::move(message), std::move(how))) co_return;
     std::string problem;
     try {
-        const cubepi::HitlRequest& request = find_request(open, given.question_id);
-        if (!may_answer(request)) co_return refuse_answer();
+        const cubepi::HitlRequest& request = find_question(open, given.question);
+        if (!may_answer(request)) co_return refuse_answer(std::string(not_allowed), true);
+        co_await require_new_name(given.question, request);
+        if (given.action == AnswerAction::abandon) co_return co_await withdraw(open);
         Json value = cubepi::check_answer(request, answer_value(given, request));
         cubepi::AnswerOrigin origin;
         if (plan_.message) origin = origin_of(*plan_.message);
         JsonObject event;
         event["question_id"] = request.question_id;
+        event["question"] = question_name(request);
         event["user"] = origin.user;
         event["channel"] = origin.channel;
         event["asker"] = asker_of(request);
         if (!plan_.input_id.empty()) event["input"] = plan_.input_id;
         given_ = event_entry(std::string(answer_event), std::move(event), hidden_from_context());
-        run_.emplace(
-            agent_->start_response(request.question_id, std::move(value), std::move(origin)));
+        std::string name = request.request_id.empty() ? request.question_id : request.request_id;
+        run_.emplace(agent_->start_response(std::move(name), std::move(value), std::move(origin)));
     } catch (const cubepi::Error& error) {
         problem = error.what();
     }
     if (!problem.empty()) {
-        if (!open.empty()) state_.replace(std::make_shared<QuestionsRemain>());
-        say_and_end(std::move(problem));
+        refuse_answer(std::move(problem), !open.empty());
     }
     if (given_) (void)co_await tape_->append(std::move(*given_));
+}
+
+/// The id of a tool call is chosen by the endpoint. One that an earlier question had too, which was answered, does not say which of
+/// the two is meant (D83).
+Task<> AgentTurn::require_new_name(std::string name, const cubepi::HitlRequest& request) {
+    if (name != request.question_id || request.request_id.empty()) co_return;
+    TapeCheckpointer memory(fork_);
+    const std::vector<cubepi::AnswerRecord> answered =
+        co_await memory.load_answer_records(tape_->name());
+    for (const cubepi::AnswerRecord& one : answered) {
+        if (one.question_id != name) continue;
+        throw cubepi::Error(cubepi::ErrorCode::stale_answer,
+                            "'" + name +
+                                "' was answered before, and the open question has the same id. "
+                                "To answer that one, use its own name:\n\n" +
+                                question_text(request));
+    }
 }
 
 Task<> AgentTurn::withdraw(std::vector<cubepi::HitlRequest> open) {
@@ -313,7 +334,7 @@ Task<> AgentTurn::withdraw(std::vector<cubepi::HitlRequest> open) {
     const bool may = std::all_of(open.begin(), open.end(), [this](const auto& one) {
         return may_answer(one) || is_asker(one);
     });
-    if (!may) co_return refuse_answer();
+    if (!may) co_return refuse_answer(std::string(not_allowed), true);
     // A run whose questions are answered is closed by operators only.
     if (!open.empty() || (plan_.message && plan_.message->is_operator()))
         co_await agent_->abort_pending("withdrawn by the user");
@@ -335,10 +356,11 @@ Task<> AgentTurn::resume_expired(std::vector<cubepi::HitlRequest> open) {
     state_.mark_silent();
 }
 
-void AgentTurn::refuse_answer() {
-    state_.replace(std::make_shared<QuestionsRemain>());
-    say_and_end(
-        "You may not answer this question: only an operator, or the user who was asked, may.");
+void AgentTurn::refuse_answer(std::string reason, bool questions_remain) {
+    RefusedAnswer refused;
+    refused.questions_remain = questions_remain;
+    state_.replace(std::make_shared<RefusedAnswer>(refused));
+    say_and_end(std::move(reason));
 }
 
 /// B25.

@@ -8,10 +8,16 @@
 #include <bub/tape/tape_context.hpp>
 #include <cubepi/core/message.hpp>
 #include <cubepi/core/support/json_member.hpp>
+#include <cubepi/provider/answer_end.hpp>
 
 namespace bub::detail {
 
 namespace {
+
+/// Returns whether the run that made the answer ended with it.
+bool ends_run(const cubepi::AssistantMessage& answer) {
+    return !answer.has_tool_calls() && !cubepi::is_paused(answer);
+}
 
 bool is_broken_off(const cubepi::AssistantMessage& answer) {
     return answer.stop_reason == cubepi::stop_reason::error ||
@@ -61,19 +67,24 @@ std::string next_message_id(const std::string& message_id) { return message_id +
 
 namespace {
 
-/// Extracts the answers to the input from the messages that follow it.
+/// Extracts the answers to the input from the messages that follow it. An input that was repeated after others (see
+/// EarlierTurn::superseded) was answered there only.
 void read_answers(EarlierTurn& turn, const cubepi::MessageList& messages,
                   const std::vector<std::string>& ids) {
     std::set<std::string> runs;
     for (const cubepi::Message& message : messages) {
         const bool is_input = std::find(ids.begin(), ids.end(), message.id()) != ids.end();
         if (is_input) {
+            if (std::exchange(turn.superseded, false)) turn.texts.clear();
             turn.run_id = message.run_id().str();
             runs.insert(turn.run_id);
+        } else if (message.user() && !message.id().empty() &&
+                   !runs.contains(message.run_id().str())) {
+            turn.superseded = true;
         }
         if (!runs.contains(message.run_id().str())) continue;
         const cubepi::AssistantMessage* answer = message.assistant();
-        turn.answered = answer && !answer->has_tool_calls() && !is_broken_off(*answer);
+        turn.answered = answer && ends_run(*answer) && !is_broken_off(*answer);
         if (!answer || is_broken_off(*answer)) continue;
         if (std::string text = answer->text(); !text.empty()) turn.texts.push_back(std::move(text));
     }
@@ -136,7 +147,9 @@ Task<std::optional<EarlierAnswer>> find_earlier_answer(Tape tape, std::string in
     const JsonObject* event = data_of(entry);
     if (!event || cubepi::detail::text_member(*event, "input") != input_id) co_return found;
     found.emplace();
-    found->question_id = cubepi::detail::text_member(*event, "question_id");
+    found->question = cubepi::detail::text_member(*event, "question");
+    if (found->question.empty())
+        found->question = cubepi::detail::text_member(*event, "question_id");
     if (const Json* asker = event->if_contains("asker"); asker && asker->is_object())
         found->asker = asker->get_object();
     const cubepi::MessageList inputs = co_await last_input(store, tape.name());
@@ -147,7 +160,7 @@ Task<std::optional<EarlierAnswer>> find_earlier_answer(Tape tape, std::string in
     const Tail tail = co_await read_tail(store, tape.name(), entry->id);
     for (const cubepi::Message& message : tail.messages) {
         const cubepi::AssistantMessage* answer = message.assistant();
-        found->finished = answer && !answer->has_tool_calls() && !is_broken_off(*answer);
+        found->finished = answer && ends_run(*answer) && !is_broken_off(*answer);
         if (!answer || is_broken_off(*answer)) continue;
         if (std::string text = answer->text(); !text.empty())
             found->texts.push_back(std::move(text));

@@ -18,6 +18,8 @@ struct EarlierTurn {
     std::vector<std::string> texts = {};  ///< the model's complete answers, oldest first
     bool answered = false;                ///< the model had finished
     bool joined = false;                  ///< it was added to the turn of another input (steering)
+    /// Another input has followed the newest message of this one, so that its run cannot continue at the end of the tape.
+    bool superseded = false;
 };
 
 /// Returns nothing if the input is not on the tape.
@@ -26,16 +28,16 @@ Task<std::optional<EarlierTurn>> find_earlier_turn(Tape tape, std::string input_
 /// Returns the data of an event on the tape; null if there is none.
 const JsonObject* data_of(const std::optional<TapeEntry>& event) noexcept;
 
-/// The event that records an answer on the tape. Its data: `question_id`, `user`, `channel`, `asker`, and `input`,
+/// The event that records an answer on the tape. Its data: `question_id`, `question` (its key), `user`, `channel`, `asker`, and `input`,
 /// the id of the message with the answer.
 inline constexpr std::string_view answer_event = "hitl.answer";
 
 /// The state of an answer to a question that is already on the tape because a process was killed after it was received.
 struct EarlierAnswer {
-    std::string question_id = {};
-    JsonObject asker = {};                ///< of the question; see asker_key
-    std::string message_id = {};          ///< of the user message whose run it continued
-    std::string run_id = {};              ///< of that run
+    std::string question = {};    ///< question_name(); its id in the tapes of older versions
+    JsonObject asker = {};        ///< of the question; see asker_key
+    std::string message_id = {};  ///< of the user message whose run it continued
+    std::string run_id = {};      ///< of that run
     std::vector<std::string> texts = {};  ///< the model's complete answers since then, oldest first
     bool finished = false;                ///< the model had finished
 };

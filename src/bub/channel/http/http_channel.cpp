@@ -34,6 +34,7 @@ JsonObject result_of(const HttpExchange& exchange) {
         error["message"] = exchange.error();
         result["error"] = std::move(error);
     }
+    if (!exchange.finish().empty()) result["finish"] = exchange.finish();
     result["outputs"] = exchange.outputs();
     return result;
 }
@@ -267,7 +268,9 @@ Task<> HttpChannel::stop() {
 }
 
 Task<> HttpChannel::send(Envelope message) {
-    if (message.context.contains("rejected")) co_return;
+    // The response says that the message was rejected; the request waits for the turn that is tried again.
+    for (const char* const mark : {"rejected", "postponed"})
+        if (message.context.contains(mark)) co_return;
     const ExchangePtr exchange = state_->exchanges->current(message.chat_id.value_or(""));
     if (!exchange)
         throw Error(ErrorCode::not_found, "no request waits for messages of this session");

@@ -120,6 +120,7 @@ void HttpExchange::begin() {
     output_bytes_ = 0;
     text_ = {};
     error_.clear();
+    finish_.clear();
     done_ = false;
 }
 
@@ -147,6 +148,8 @@ void HttpExchange::add_output(const Envelope& message) {
         output["question"] = *question;
         output_bytes_ += boost::json::serialize(*question).size();
     }
+    if (const Json* finish = message.rest.if_contains(finish_key); finish && finish->is_string())
+        finish_ = finish->get_string();
     output_bytes_ += message.content_text().size() + size_of_output;
     if (message.context.contains("resent")) output["resent"] = true;
     outputs_.push_back(std::move(output));

@@ -63,6 +63,8 @@ public:
     const std::string& error() const noexcept { return error_; }
     const std::optional<Refusal>& refusal() const noexcept { return refusal_; }
     const JsonArray& outputs() const noexcept { return outputs_; }
+    /// How the model's answer ended (finish_key); empty: no answer of a model.
+    const std::string& finish() const noexcept { return finish_; }
     /// Returns the approximate size of what is held for a client, in bytes.
     std::size_t size() const noexcept { return output_bytes_ + text_.size() + error_.size(); }
     void add_output(const Envelope& message);
@@ -84,6 +86,7 @@ private:
     std::size_t output_bytes_ = 0;
     std::string text_;
     std::string error_;
+    std::string finish_;
     std::optional<Refusal> refusal_;
     bool done_ = false;
     cubepi::AsyncEvent changed_;

@@ -23,16 +23,10 @@ void check_open(bool open) {
 }
 
 Envelope rejection_notice(const Envelope& message) {
-    Envelope notice(
-        "Too many messages are waiting. Your last message was not accepted: send it again after "
-        "this one is answered.");
-    notice.session_id = message.session_id;
-    notice.channel = message.channel;
-    notice.chat_id = message.chat_id;
-    notice.output_channel = message.output_channel;
-    notice.kind = std::string(envelope_kind::error);
-    notice.context["rejected"] = true;
-    return notice;
+    return notice_to(message,
+                     "Too many messages are waiting. Your last message was not accepted: send it "
+                     "again after this one is answered.",
+                     "rejected");
 }
 
 Error queue_full() {
@@ -83,7 +77,10 @@ Task<> AdmissionQueue::receive(Envelope message) {
     message.receipts.clear();
     if (deliveries_.records(*channel)) {
         Task<std::optional<std::string>> storing = deliveries_.receive(message);
-        std::optional<std::string> receipt = co_await std::move(storing);
+        Outcome<std::optional<std::string>> stored = co_await outcome_of(std::move(storing));
+        context_.storing_failed.reset();
+        if (!stored && !stored.cancelled()) context_.storing_failed = context_.clock().now();
+        std::optional<std::string> receipt = std::move(stored).value();
         // The platform delivered a message again that is already stored.
         if (!receipt) co_return;
         message.receipts.push_back(std::move(*receipt));

@@ -222,6 +222,14 @@ Task<> Deliveries::resend(std::shared_ptr<Channel> channel, Delivery delivery) {
     co_await note_sent(std::move(delivery.id));
 }
 
+Task<bool> Deliveries::is_being_answered(Receipts receipts) {
+    const std::vector<StoredInbound> all = co_await log().unfinished();
+    co_return std::any_of(all.begin(), all.end(), [&receipts](const StoredInbound& one) {
+        return one.answered &&
+               std::find(receipts.begin(), receipts.end(), one.id) != receipts.end();
+    });
+}
+
 Task<HeldMessages> Deliveries::held() {
     HeldMessages held;
     if (!context_.options.deliveries) co_return held;

@@ -47,6 +47,8 @@ public:
     /// Sends an answer again that an earlier process had begun to send.
     Task<> resend(std::shared_ptr<Channel> channel, Delivery delivery);
 
+    /// Returns true if an answer to these messages is being or was sent.
+    Task<bool> is_being_answered(Receipts receipts);
     /// Holds a message or an answer for the operator.
     void hold(std::string id) { held_.insert(std::move(id)); }
     /// The operator has decided about it.

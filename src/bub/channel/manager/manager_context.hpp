@@ -54,6 +54,9 @@ struct Leftover {
     void count(const Receipts& receipts) { ++(receipts.empty() ? dropped : recorded); }
 };
 
+/// Returns a notice for the sender of `message`, kind error. `mark`: its key in the context.
+Envelope notice_to(const Envelope& message, std::string text, std::string_view mark);
+
 /// The state that the parts of a channel manager share.
 struct ManagerContext {
     ManagerContext(Framework& used_framework, ChannelManagerOptions given)
@@ -85,6 +88,8 @@ struct ManagerContext {
     std::size_t waiting = 0;  ///< in all queues
     bool open = false;        ///< messages are accepted
     bool draining = false;    ///< no turn begins
+    /// When a message could not be stored; empty: the last one could be.
+    std::optional<cubepi::Clock::time_point> storing_failed;
 };
 
 /// The channels of a manager: which ones are enabled, and which of them run.

@@ -6,7 +6,10 @@
 
 #include <bub/questions.hpp>
 #include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
+#include <cubepi/core/support/random_word.hpp>
+#include <cubepi/core/timeout.hpp>
 
 namespace bub::detail {
 
@@ -14,6 +17,29 @@ namespace {
 
 void append(Receipts& receipts, const Receipts& more) {
     receipts.insert(receipts.end(), more.begin(), more.end());
+}
+
+constexpr std::chrono::milliseconds first_delay{1'000};
+constexpr std::chrono::milliseconds longest_delay{30'000};
+/// The sender is told after this many failures, i.e. after some ten seconds.
+constexpr std::size_t failures_before_notice = 4;
+constexpr std::string_view delayed_notice =
+    "A technical problem delays the answer. Your message is stored and is processed as soon as "
+    "possible.";
+constexpr std::string_view held_notice =
+    "Your message was not processed because of a technical problem. It is stored until an operator "
+    "decides about it.";
+
+constexpr std::string_view incomplete_notice =
+    "The answer is incomplete because of a technical problem. What is missing may follow later.";
+
+/// Returns the delay after this many failures. Sessions that have failed together do not try again together.
+std::chrono::nanoseconds retry_delay(std::size_t failures, cubepi::IdSource& ids) {
+    constexpr std::size_t most_doublings = 5;
+    const auto doubled = first_delay * (1U << std::min(failures - 1, most_doublings));
+    const double part = (1 + cubepi::detail::random_fraction(ids)) / 2;
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(
+        std::min<std::chrono::milliseconds>(longest_delay, doubled) * part);
 }
 
 }  // namespace
@@ -61,6 +87,7 @@ Task<> SessionScheduler::run(SessionPtr session) {
     const std::shared_ptr<void> alive = context_.keep_alive();
     co_await context_.ready.wait();
     while (!session->waiting.empty() && context_.open && !context_.draining) {
+        if (co_await wait_for_retry(session)) continue;
         Waiting next = std::move(session->waiting.front());
         session->waiting.pop_front();
         context_.remove_waiting();
@@ -75,9 +102,16 @@ Task<> SessionScheduler::run(SessionPtr session) {
         cubepi::Outcome<TurnEnd> ended = co_await cubepi::outcome_of(std::move(turn));
         session->turn.reset();
         co_await cubepi::shield();
-        if (ended && ended.value() == TurnEnd::unread) {
+        const bool is_failure =
+            ended && (ended.value() == TurnEnd::postponed || ended.value() == TurnEnd::held);
+        if (!is_failure) session->retry = {};
+        if (is_failure) {
+            co_await put_back(session, std::move(message), ended.value());
+        } else if (ended && ended.value() == TurnEnd::unread) {
             co_await keep_unread(session, std::move(message));
         } else {
+            // The remaining outputs are in its record.
+            if (ended && ended.value() == TurnEnd::cut_off) session->answered.clear();
             // Turns interrupted by the end of the manager are run again by the next one.
             co_await end_turn(session, !context_.open && ended.cancelled());
             const bool is_over = !ended || ended.value() == TurnEnd::over;
@@ -94,18 +128,106 @@ Task<> SessionScheduler::run(SessionPtr session) {
 
 Task<SessionScheduler::TurnEnd> SessionScheduler::run_turn(SessionPtr session, Waiting next) {
     if (!next.queued.message) {
-        co_await finish_stored(std::move(session), std::move(next));
+        Task<> finishing = finish_stored(session, std::move(next));
+        const cubepi::Outcome<> finished = co_await cubepi::outcome_of(std::move(finishing));
+        if (cause_of(finished.failure()) != FailureCause::turn)
+            co_return cut_off(finished.failure());
+        finished.rethrow();
         co_return TurnEnd::over;
     }
     co_await deliveries_.begin(session->answered);
     const std::shared_ptr<Envelope> message = std::move(next.queued.message);
+    message->receipts = session->answered;
     const std::shared_ptr<Channel> channel = channels_.find(message->channel);
     auto* const follower = dynamic_cast<FollowsTurns*>(channel.get());
     if (follower) follower->begin_turn(*message);
     Task<TurnEnd> turn = process(session, message);
     cubepi::Outcome<TurnEnd> ended = co_await cubepi::outcome_of(std::move(turn));
-    if (follower) follower->end_turn(*message, ended.failure());
-    co_return std::move(ended).value();
+    std::exception_ptr failure = ended.failure();
+    std::optional<TurnEnd> end;
+    if (ended) end = ended.value();
+    if (cause_of(failure) != FailureCause::turn && !session->answered.empty()) {
+        end = co_await after_failure(session, message, failure);
+        // The details are for the operator.
+        const std::string_view text = end == TurnEnd::cut_off ? incomplete_notice : held_notice;
+        failure = std::make_exception_ptr(
+            cubepi::Error(cubepi::ErrorCode::unavailable, std::string(text)));
+    }
+    if (follower && end == TurnEnd::postponed) {
+        follower->postpone_turn(*message);
+    } else if (follower) {
+        follower->end_turn(*message, failure);
+    }
+    if (!end) std::rethrow_exception(failure);
+    co_return *end;
+}
+
+/// Waits until the next turn of a message whose turn has failed. Returns false if there is none.
+Task<bool> SessionScheduler::wait_for_retry(SessionPtr session) {
+    const cubepi::Clock::time_point next = session->retry.next;
+    if (session->retry.failures == 0 || context_.clock().now() >= next) co_return false;
+    Task<> dropped = session->dropped.wait();
+    (void)co_await cubepi::detail::run_until(context_.clock(), next, std::move(dropped));
+    co_return true;
+}
+
+/// Decides about a message whose turn failed because of the infrastructure, and tells its sender.
+Task<SessionScheduler::TurnEnd> SessionScheduler::after_failure(SessionPtr session,
+                                                                std::shared_ptr<Envelope> message,
+                                                                std::exception_ptr failure) {
+    // A log that cannot be read has not recorded that an answer is sent either.
+    Task<bool> asking = deliveries_.is_being_answered(session->answered);
+    cubepi::Outcome<bool> answered = co_await cubepi::outcome_of(std::move(asking));
+    if (answered.cancelled()) answered.rethrow();
+    if (answered && answered.value()) {
+        co_await notify(message, incomplete_notice, "cut_off");
+        co_return cut_off(failure);
+    }
+    const bool is_first = failing() == 0;
+    const cubepi::Clock::time_point now = context_.clock().now();
+    Retry& retry = session->retry;
+    retry.cause = cause_of(failure);
+    if (retry.failures++ == 0) retry.first = now;
+    const bool is_over = retry.cause == FailureCause::conflict || is_command(*message) ||
+                         now - retry.first >= context_.options.retry_limit;
+    if (is_over) {
+        context_.warn(
+            "turn.held", {{"error", cubepi::logged_error(failure)}},
+            "message " + session->answered.front() +
+                " is held for the operator, because its turn failed: " + describe(failure));
+        co_await notify(message, held_notice, "held");
+        co_return TurnEnd::held;
+    }
+    retry.next = now + retry_delay(retry.failures, *context_.framework.runtime()->ids);
+    if (is_first) {
+        context_.warn("turn.postponed", {{"error", cubepi::logged_error(failure)}},
+                      "turns fail and are tried again: " + describe(failure));
+    } else {
+        context_.framework.runtime()->log.write(
+            cubepi::LogLevel::warning, "turn.postponed",
+            {{"error", cubepi::logged_error(failure)}, {"failures", retry.failures}});
+    }
+    if (retry.failures == failures_before_notice)
+        co_await notify(message, delayed_notice, "postponed");
+    co_return TurnEnd::postponed;
+}
+
+SessionScheduler::TurnEnd SessionScheduler::cut_off(const std::exception_ptr& failure) const {
+    context_.warn(
+        "turn.cut_off", {{"error", cubepi::logged_error(failure)}},
+        "an answer was sent in part, and the next start sends the remainder: " + describe(failure));
+    return TurnEnd::cut_off;
+}
+
+Task<> SessionScheduler::notify(std::shared_ptr<Envelope> message, std::string_view text,
+                                std::string_view mark) {
+    TurnOutput output(notice_to(*message, std::string(text), mark));
+    Task<bool> sending = deliveries_.send(std::move(output), Receipts());
+    const cubepi::Outcome<bool> sent = co_await cubepi::outcome_of(std::move(sending));
+    if (sent.cancelled()) sent.rethrow();
+    if (sent) co_return;
+    context_.framework.runtime()->log.write(cubepi::LogLevel::warning, "turn.notice_failed",
+                                            {{"error", cubepi::logged_error(sent.failure())}});
 }
 
 Task<SessionScheduler::TurnEnd> SessionScheduler::process(SessionPtr session,
@@ -134,6 +256,22 @@ Task<> SessionScheduler::keep_unread(SessionPtr session, Waiting message) {
     message.queued.receipts = std::exchange(session->answered, {});
     co_await deliveries_.put_back(message.queued.receipts);
     session->unread.push_back(std::move(message));
+    context_.add_waiting();
+}
+
+/// Puts a message back whose turn has failed; its record shows that no turn has processed it. The record of a command that is held
+/// shows that it was begun.
+Task<> SessionScheduler::put_back(SessionPtr session, Waiting message, TurnEnd end) {
+    message.queued.receipts = std::exchange(session->answered, {});
+    if (end == TurnEnd::held) {
+        session->retry = {};
+        for (const std::string& receipt : message.queued.receipts) deliveries_.hold(receipt);
+    }
+    if (end == TurnEnd::postponed || !is_command(*message.queued.message))
+        co_await deliveries_.put_back(message.queued.receipts);
+    (void)take_back_steered(*session, true);
+    if (end == TurnEnd::held) co_return;
+    session->waiting.push_front(std::move(message));
     context_.add_waiting();
 }
 
@@ -181,27 +319,38 @@ bool SessionScheduler::steer(const std::string& session_id, const QueuedMessage&
     steering.receipts = message.receipts;
     if (!reason.empty()) steering.context["steering_reason"] = reason;
     if (!inbox_->enqueue(session_id, std::move(steering))) return false;
-    append(session->steered, message.receipts);
+    session->steered.push_back(message);
     return true;
 }
 
 /// Requeues messages that the turn did not accept, in order of arrival among the other waiting messages; a message that
 /// did not come through the manager (a plugin put it into the inbox) comes last. Returns the receipts of the messages
-/// that the turn accepted.
-Receipts SessionScheduler::take_back_steered(Session& session) {
-    Receipts accepted = std::exchange(session.steered, {});
-    if (!inbox_) return accepted;
-    for (Envelope& message : inbox_->drain(session.id)) {
+/// that the turn accepted; or requeues these as well.
+Receipts SessionScheduler::take_back_steered(Session& session, bool accepted_too) {
+    std::vector<QueuedMessage> accepted = std::exchange(session.steered, {});
+    std::vector<QueuedMessage> returned;
+    if (inbox_) {
+        for (Envelope& message : inbox_->drain(session.id)) {
+            QueuedMessage& queued = returned.emplace_back(std::move(message));
+            if (queued.number == 0) queued.number = ++context_.arrivals;
+            std::erase_if(accepted, [&queued](const QueuedMessage& one) {
+                return one.number == queued.number;
+            });
+        }
+    }
+    if (accepted_too) std::move(accepted.begin(), accepted.end(), std::back_inserter(returned));
+    for (QueuedMessage& queued : returned) {
         Waiting waiting;
-        waiting.queued = QueuedMessage(std::move(message));
-        if (waiting.queued.number == 0) waiting.queued.number = ++context_.arrivals;
-        for (const std::string& receipt : waiting.queued.receipts) std::erase(accepted, receipt);
+        waiting.queued = std::move(queued);
         session.waiting.push_back(std::move(waiting));
         context_.add_waiting();
     }
     std::sort(session.waiting.begin(), session.waiting.end(),
               [](const Waiting& a, const Waiting& b) { return a.queued.number < b.queued.number; });
-    return accepted;
+    Receipts receipts;
+    if (accepted_too) return receipts;
+    for (const QueuedMessage& one : accepted) append(receipts, one.receipts);
+    return receipts;
 }
 
 bool SessionScheduler::is_full(const std::string& session_id, const Envelope& message) const {
@@ -230,7 +379,9 @@ Task<> SessionScheduler::drop_waiting(std::string session_id) {
     for (const Envelope& message : steered) announce_drop(message);
     const SessionPtr session = find(session_id);
     if (!session) co_return;
-    Receipts dropped = std::exchange(session->steered, {});
+    Receipts dropped;
+    for (const QueuedMessage& one : std::exchange(session->steered, {}))
+        append(dropped, one.receipts);
     take_back_unread(*session);
     for (const Waiting& waiting : session->waiting) {
         append(dropped, waiting.queued.receipts);
@@ -238,6 +389,8 @@ Task<> SessionScheduler::drop_waiting(std::string session_id) {
     }
     context_.remove_waiting(session->waiting.size());
     session->waiting.clear();
+    session->retry = {};
+    session->dropped.pulse();
     if (!session->working) sessions_.erase(session_id);
     co_await deliveries_.finish(std::move(dropped));
 }
@@ -265,6 +418,13 @@ std::size_t SessionScheduler::busy() const {
 std::size_t SessionScheduler::running() const {
     const auto runs = [](const auto& entry) { return entry.second->turn.has_value(); };
     return static_cast<std::size_t>(std::count_if(sessions_.begin(), sessions_.end(), runs));
+}
+
+std::size_t SessionScheduler::failing() const {
+    const auto fails = [](const auto& entry) {
+        return entry.second->retry.cause == FailureCause::outage;
+    };
+    return static_cast<std::size_t>(std::count_if(sessions_.begin(), sessions_.end(), fails));
 }
 
 std::vector<TurnSnapshot> SessionScheduler::snapshots() const {

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -19,6 +20,11 @@ namespace bub::detail {
 /// The sessions of a manager: one turn at a time in each, in order of arrival (B8), and the messages that wait for their
 /// turn or steer the running one. A session without either does not exist. Messages for a session whose run is suspended are
 /// kept until its question is answered or withdrawn.
+///
+/// A recorded message whose turn fails because of the infrastructure (D90) stays the first of its session. Its record is put back, so
+/// that a process that ends meanwhile leaves it to the next one; the new turn finds on the tape what the failed one did (D42),
+/// and calls of tools are not repeated (D62). Messages that steered the failed turn follow it. Nothing is tried again once an
+/// answer was being sent: the remaining outputs are in the log.
 class SessionScheduler {
 public:
     SessionScheduler(ManagerContext& context, const ChannelSet& channels, Deliveries& deliveries)
@@ -57,8 +63,17 @@ public:
     std::size_t busy() const;
     /// Returns the number of running turns.
     std::size_t running() const;
+    /// Returns the number of sessions whose last turn failed because of an outage.
+    std::size_t failing() const;
 
 private:
+    /// The failed turns of the first message of a session.
+    struct Retry {
+        std::size_t failures = 0;
+        FailureCause cause = FailureCause::turn;  ///< of the last one
+        cubepi::Clock::time_point first = {};     ///< of the failures
+        cubepi::Clock::time_point next = {};      ///< no turn begins earlier
+    };
     /// A message that waits for its turn, the remaining outputs of a turn, or an event that must come first.
     struct Waiting {
         QueuedMessage queued = {};
@@ -71,8 +86,10 @@ private:
         /// Messages that their turns have not read, because the session waits for an answer (B24).
         std::deque<Waiting> unread;
         std::optional<std::stop_source> turn;
-        Receipts answered;  // of the message whose turn is running
-        Receipts steered;   // of the messages that were passed to this turn
+        Receipts answered;                   // of the message whose turn is running
+        std::vector<QueuedMessage> steered;  // passed to this turn
+        Retry retry;                         // of this message, or of the first that waits
+        cubepi::AsyncEvent dropped;  // pulsed: the message that waits for its next turn is gone
         bool working = false;
     };
     using SessionPtr = std::shared_ptr<Session>;
@@ -80,20 +97,29 @@ private:
         over,
         suspended,  ///< with questions
         unread,     ///< the session waits for an answer to earlier questions
+        postponed,  ///< failed; it is tried again (D90)
+        held,       ///< failed; the operator decides about the message
+        cut_off,    ///< failed while its outputs were being sent; the next start sends the others
     };
 
     SessionPtr find(const std::string& id) const;
     void enqueue(const std::string& session_id, Waiting waiting);
     Task<> run(SessionPtr session);
+    Task<bool> wait_for_retry(SessionPtr session);
     Task<TurnEnd> run_turn(SessionPtr session, Waiting next);
+    Task<TurnEnd> after_failure(SessionPtr session, std::shared_ptr<Envelope> message,
+                                std::exception_ptr failure);
+    TurnEnd cut_off(const std::exception_ptr& failure) const;
+    Task<> notify(std::shared_ptr<Envelope> message, std::string_view text, std::string_view mark);
     Task<TurnEnd> process(SessionPtr session, std::shared_ptr<Envelope> message);
     Task<TurnSummary> run_here(std::shared_ptr<Envelope> message, bool stream);
     Task<> keep_unread(SessionPtr session, Waiting message);
+    Task<> put_back(SessionPtr session, Waiting message, TurnEnd end);
     void take_back_unread(Session& session);
     Task<> send_outputs(std::vector<TurnOutput> outputs);
     Task<> finish_stored(SessionPtr session, Waiting stored);
     Task<> end_turn(SessionPtr session, bool interrupted);
-    Receipts take_back_steered(Session& session);
+    Receipts take_back_steered(Session& session, bool accepted_too = false);
 
     ManagerContext& context_;
     const ChannelSet& channels_;

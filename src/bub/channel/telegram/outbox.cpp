@@ -174,8 +174,6 @@ bool is_same(const FormattedText& a, const FormattedText& b) {
     return a.text == b.text && a.entities == b.entities;
 }
 
-constexpr std::size_t max_questions = 1000;
-
 /// Telegram shows the indicator for five seconds.
 Task<> repeat_typing(std::shared_ptr<const TelegramApi> api, cubepi::Clock& clock, ChatTarget to) {
     while (true) {
@@ -330,7 +328,8 @@ Task<> LiveAnswer::finish_part(std::size_t index, FormattedText part) {
     shown_.back().text = std::move(part);
 }
 
-Outbox::Outbox(const TelegramChannelOptions& options, std::shared_ptr<const TelegramApi> api)
+Outbox::Outbox(const TelegramChannelOptions& options, std::shared_ptr<const TelegramApi> api,
+               std::shared_ptr<SentCards> cards)
     : options_(options),
       api_(std::move(api)),
       clock_(*options_.runtime->clock),
@@ -343,7 +342,8 @@ Outbox::Outbox(const TelegramChannelOptions& options, std::shared_ptr<const Tele
               if (!warn) return;
               warn(trouble.empty() ? "telegram: answers are sent again"
                                    : "telegram: answers cannot be sent, and wait: " + trouble);
-          })) {}
+          })),
+      cards_(std::move(cards)) {}
 
 void Outbox::begin_turn(const Envelope& message) {
     auto turn = std::make_shared<Turn>();
@@ -384,7 +384,7 @@ EventStream Outbox::follow(const Envelope& message, EventStream stream) {
 void Outbox::on_event(const TurnPtr& turn, const StreamEvent& event) {
     if (event.kind == event_kind::answered) {
         AcceptedAnswer answer;
-        answer.question_id = cubepi::detail::text_member(event.data, "question_id");
+        answer.question = cubepi::detail::text_member(event.data, "question");
         if (const Json* const value = event.data.if_contains("answer")) answer.answer = *value;
         show_outcome(*turn, answer);
     }
@@ -403,14 +403,9 @@ void Outbox::show_outcome(const Envelope& message, const AcceptedAnswer& answer)
 
 void Outbox::show_outcome(Turn& turn, const AcceptedAnswer& answer) {
     if (std::exchange(turn.shows_outcome, true)) return;
-    std::vector<ShownQuestion> shown;
-    const auto found = questions_.find(answer.question_id);
-    if (found != questions_.end()) shown = found->second;
-    const bool is_known = std::any_of(shown.begin(), shown.end(), [&turn](const auto& one) {
-        return one.chat == turn.question.chat && one.id == turn.question.id;
-    });
+    std::vector<SentCard> shown = cards_->of(answer.question);
     // After a restart, only the message is known whose button was pressed.
-    if (turn.question.id != 0 && !is_known) shown.assign(1, turn.question);
+    if (turn.question.id != 0 && !cards_->contains(turn.question)) shown.assign(1, turn.question);
     JsonObject button;
     button["text"] = outcome_text(answer.answer) +
                      (turn.answered_by.empty() ? "" : ": " + turn.answered_by.substr(0, 40));
@@ -420,7 +415,7 @@ void Outbox::show_outcome(Turn& turn, const AcceptedAnswer& answer) {
     row.emplace_back(std::move(button));
     JsonArray keyboard;
     keyboard.emplace_back(std::move(row));
-    for (const ShownQuestion& one : shown) {
+    for (const SentCard& one : shown) {
         ChatTarget place;
         place.chat = one.chat;
         work_->spawn(set_buttons(sender_, place, one.id, keyboard));
@@ -444,17 +439,6 @@ std::shared_ptr<LiveAnswer> Outbox::take_live(const Envelope& message) {
     if (message.kind == envelope_kind::error || !message.content_text().starts_with(turn.text))
         return nullptr;
     return std::exchange(turn.live, nullptr);
-}
-
-void Outbox::remember_question(const std::string& question_id, std::int64_t chat, std::int64_t id) {
-    const auto [known, is_new] = questions_.try_emplace(question_id);
-    std::erase_if(known->second, [chat](const auto& one) { return one.chat == chat; });
-    known->second.push_back(ShownQuestion{chat, id});
-    if (!is_new) return;
-    question_order_.push_back(question_id);
-    if (question_order_.size() <= max_questions) return;
-    questions_.erase(question_order_.front());
-    question_order_.pop_front();
 }
 
 Task<> Outbox::send(Envelope message) {
@@ -484,7 +468,8 @@ Task<> Outbox::send_question(Envelope message, ChatTarget to) {
     OutgoingText card = question_card(request);
     if (is_resent(message)) card.text = with_prefix(resent_mark, std::move(card.text));
     const std::int64_t id = co_await sender_->send(to, std::move(card));
-    remember_question(cubepi::detail::text_member(request.as_object(), "question_id"), to.chat, id);
+    cards_->add(cubepi::detail::text_member(request.as_object(), "request_id"),
+                SentCard{to.chat, id});
 }
 
 /// Sends the question about a call of a user who may not answer it to the private chats of those who may. Returns false if the
@@ -511,8 +496,8 @@ Task<bool> Outbox::ask_approvers(Json request, bool resent, ChatTarget to) {
         // A user to whom the bot may not write, for example: the others are asked.
         if (!sent) continue;
         asked = true;
-        remember_question(cubepi::detail::text_member(request.as_object(), "question_id"), approver,
-                          sent.value());
+        cards_->add(cubepi::detail::text_member(request.as_object(), "request_id"),
+                    SentCard{approver, sent.value()});
     }
     if (!asked && options_.on_warning)
         options_.on_warning(

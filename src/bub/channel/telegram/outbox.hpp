@@ -1,6 +1,5 @@
 #pragma once
 
-#include <deque>
 #include <exception>
 #include <map>
 #include <memory>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include <bub/channel/telegram/message_sender.hpp>
+#include <bub/channel/telegram/questions.hpp>
 #include <bub/channel/telegram/update.hpp>
 #include <bub/channel/telegram_channel.hpp>
 #include <cubepi/core/task_scope.hpp>
@@ -20,7 +20,8 @@ class LiveAnswer;
 /// The sending side of the channel: answers, questions, files, the indicator that a turn runs. Used on one executor.
 class Outbox : public std::enable_shared_from_this<Outbox> {
 public:
-    Outbox(const TelegramChannelOptions& options, std::shared_ptr<const TelegramApi> api);
+    Outbox(const TelegramChannelOptions& options, std::shared_ptr<const TelegramApi> api,
+           std::shared_ptr<SentCards> cards);
 
     void start(cubepi::BackgroundScope& work) { work_ = &work; }
     Task<> send(Envelope message);
@@ -31,11 +32,6 @@ public:
     void show_outcome(const Envelope& message, const AcceptedAnswer& answer);
 
 private:
-    /// A message that shows a question.
-    struct ShownQuestion {
-        std::int64_t chat = 0;
-        std::int64_t id = 0;
-    };
     /// A running turn.
     struct Turn {
         ChatTarget place = {};
@@ -43,7 +39,7 @@ private:
         std::shared_ptr<LiveAnswer> live = {};
         std::string text = {};         ///< that `live` shows
         std::string answered_by = {};  ///< the name of the user who answers a question
-        ShownQuestion question = {};   ///< without an id: not known
+        SentCard question = {};        ///< without an id: not known
         bool shows_outcome = false;
     };
     using TurnPtr = std::shared_ptr<Turn>;
@@ -56,7 +52,6 @@ private:
     Task<> send_text(Envelope message, ChatTarget to);
     Task<> send_media(MediaItem item, ChatTarget to);
     Task<bool> ask_approvers(Json request, bool resent, ChatTarget to);
-    void remember_question(const std::string& question_id, std::int64_t chat, std::int64_t id);
 
     const TelegramChannelOptions options_;
     const std::shared_ptr<const TelegramApi> api_;
@@ -64,8 +59,7 @@ private:
     const Access access_;
     const std::shared_ptr<MessageSender> sender_;
     std::map<std::string, TurnPtr> turns_;  // by session
-    std::map<std::string, std::vector<ShownQuestion>> questions_;
-    std::deque<std::string> question_order_;
+    const std::shared_ptr<SentCards> cards_;
     cubepi::BackgroundScope* work_ = nullptr;
 };
 

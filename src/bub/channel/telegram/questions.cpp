@@ -39,6 +39,15 @@ bool is_form(const cubepi::AskRequest& ask) {
     return ask.questions.size() != 1 || ask.questions.front().multi_select;
 }
 
+/// A card without other buttons has this one, which tells it from a text of the model.
+JsonArray withdraw_button(const std::string& key) {
+    JsonArray row;
+    row.emplace_back(callback_button("Withdraw", "w:" + key));
+    JsonArray rows;
+    rows.emplace_back(std::move(row));
+    return rows;
+}
+
 JsonArray option_buttons(const cubepi::AskRequest& ask, const std::string& key) {
     if (is_form(ask)) return form_keyboard(ask, key);
     JsonArray rows;
@@ -93,7 +102,7 @@ bool is_one_of(std::string_view text, std::initializer_list<std::string_view> wo
 }
 
 bool is_key(std::string_view text) {
-    return text.size() == question_key_size &&
+    return text.size() == question_name_size &&
            text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
@@ -166,14 +175,35 @@ std::pair<std::size_t, std::size_t> choice_of(const std::string& data) {
 OutgoingText question_card(const Json& request_json) {
     OutgoingText card;
     const HitlRequest request = cubepi::hitl_request_from_json(request_json);
-    const std::string key = short_question_key(request);
+    const std::string key = question_name(request);
     const bool approves = std::holds_alternative<cubepi::ApproveRequest>(request.payload);
     const std::string summary =
         shortened(cubepi::replace_broken_utf8(question_summary(request)), max_message_units - 400);
     card.keyboard = buttons(request, key);
     card.text.text = summary + "\n\n" + way_to_answer(request, key, !card.keyboard.empty()) + "\n" +
                      std::string(mark_begin) + key + (approves ? " (approval)" : "");
+    if (card.keyboard.empty()) card.keyboard = withdraw_button(key);
     return card;
+}
+
+void SentCards::add(const std::string& request_id, SentCard card) {
+    std::erase_if(cards_, [&](const auto& one) {
+        return one.first == request_id && one.second.chat == card.chat;
+    });
+    cards_.emplace_back(request_id, card);
+    if (cards_.size() > max_cards) cards_.pop_front();
+}
+
+std::vector<SentCard> SentCards::of(const std::string& request_id) const {
+    std::vector<SentCard> found;
+    for (const auto& [id, card] : cards_)
+        if (!request_id.empty() && id == request_id) found.push_back(card);
+    return found;
+}
+
+bool SentCards::contains(SentCard card) const {
+    return std::any_of(cards_.begin(), cards_.end(),
+                       [card](const auto& one) { return one.second == card; });
 }
 
 std::optional<QuestionMark> question_in(std::string_view text) {
@@ -209,6 +239,10 @@ bool answer_with_button(const std::string& data, const JsonArray& keyboard, Enve
     const std::string choice = data.substr(0, colon);
     if (choice == "y" || choice == "n") {
         envelope.content = (choice == "y" ? ",approve " : ",deny ") + key;
+        return true;
+    }
+    if (choice == "w") {
+        envelope.content = ",abandon " + key;
         return true;
     }
     if (is_form_end(data)) {

@@ -8,14 +8,16 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <bub/channel/telegram/message_sender.hpp>
 #include <bub/envelope.hpp>
 #include <cubepi/core/hitl_request.hpp>
 
-// Questions in a chat (B24). Nothing about an open question is remembered: its message ends with its key (bub/questions.hpp), the
-// data of its buttons contain the key, and the pipeline finds the question that has the key among those that wait in the session. So
-// buttons and replies work after a restart.
+// Questions in a chat (B24). The message of a question, its card, ends with its key (bub/questions.hpp), the data of its buttons contain
+// the key, and the pipeline finds the question that has the key among those that wait in the session. A reply answers a question if it
+// is to a card: a message with buttons, which only cards have, or one that was sent as a card lately. A text of the model that ends like
+// a card is none. So buttons and replies work after a restart.
 //
 // A question with several parts or several choices is a form: a button of a choice changes its mark, and "Done" answers with what is
 // marked. The marks are in the labels of the buttons, so a form works after a restart.
@@ -33,6 +35,26 @@ struct QuestionMark {
 
 /// Returns the mark of the question in a message that question_card() has made.
 std::optional<QuestionMark> question_in(std::string_view text);
+
+/// A message that shows a question.
+struct SentCard {
+    std::int64_t chat = 0;
+    std::int64_t id = 0;
+    bool operator==(const SentCard&) const = default;
+};
+
+/// The cards that were sent lately, by the HitlRequest::request_id of their questions. Used on one executor.
+class SentCards {
+public:
+    /// Replaces an earlier card of the question in the same chat.
+    void add(const std::string& request_id, SentCard card);
+    std::vector<SentCard> of(const std::string& request_id) const;
+    bool contains(SentCard card) const;
+
+private:
+    static constexpr std::size_t max_cards = 1000;
+    std::deque<std::pair<std::string, SentCard>> cards_;  // newest last
+};
 
 /// Makes the envelope an answer with a text.
 void answer_with_text(const QuestionMark& question, const std::string& text, Envelope& envelope);

@@ -31,12 +31,15 @@ TelegramChannelOptions completed(TelegramChannelOptions options) {
 struct TelegramChannel::State {
     State(const TelegramChannelOptions& options, MessageHandler handler)
         : api(std::make_shared<const telegram::TelegramApi>(api_options(options))),
-          inbox(std::make_shared<telegram::UpdateReceiver>(options, std::move(handler), api)),
-          outbox(std::make_shared<telegram::Outbox>(options, api)),
+          cards(std::make_shared<telegram::SentCards>()),
+          inbox(
+              std::make_shared<telegram::UpdateReceiver>(options, std::move(handler), api, cards)),
+          outbox(std::make_shared<telegram::Outbox>(options, api, cards)),
           warn(options.on_warning) {}
 
     const std::string name = "telegram";
     const std::shared_ptr<const telegram::TelegramApi> api;
+    const std::shared_ptr<telegram::SentCards> cards;
     const std::shared_ptr<telegram::UpdateReceiver> inbox;
     const std::shared_ptr<telegram::Outbox> outbox;
     const WarningHandler warn;

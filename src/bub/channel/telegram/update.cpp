@@ -293,8 +293,8 @@ bool answers_questions(const SlashCommand& command) {
 class MessageReader {
 public:
     MessageReader(const JsonObject& message, const Access& access, const BotIdentity& bot,
-                  bool is_edit)
-        : message_(message), access_(access), bot_(bot), is_edit_(is_edit) {
+                  const SentCards& cards, bool is_edit)
+        : message_(message), access_(access), bot_(bot), cards_(cards), is_edit_(is_edit) {
         incoming_.user = id_in(message, "from");
         incoming_.place.chat = id_in(message, "chat");
         if (cubepi::detail::flag_member(message, "is_topic_message"))
@@ -323,6 +323,7 @@ private:
     const JsonObject& message_;
     const Access& access_;
     const BotIdentity& bot_;
+    const SentCards& cards_;
     const bool is_edit_;
     std::string text_;
     std::optional<SlashCommand> command_;
@@ -419,12 +420,15 @@ void MessageReader::read_command() {
         "," + command_->name + (command_->tail.empty() ? "" : " " + command_->tail);
 }
 
-/// A reply to the message of a question is an answer to it.
+/// A reply to the card of a question is an answer to it.
 void MessageReader::read_answer_by_reply() {
+    const std::int64_t card = integer_member(*replied(), "message_id").value_or(0);
+    const bool was_sent = cards_.contains(SentCard{incoming_.place.chat, card});
+    if (keyboard_of(*replied()).empty() && !was_sent) return;
     const std::optional<QuestionMark> question = question_in(text_of(*replied()));
     if (!question || text_.empty()) return;
     answer_with_text(*question, text_, incoming_.envelope);
-    facts_["question"] = integer_member(*replied(), "message_id").value_or(0);
+    facts_["question"] = card;
 }
 
 /// Returns the beginning of a message that is answered, and adds its files.
@@ -497,15 +501,16 @@ std::optional<std::int64_t> update_id_of(const Json& update) {
     return object ? integer_member(*object, "update_id") : std::nullopt;
 }
 
-Incoming read_update(const Json& update, const Access& access, const BotIdentity& bot) {
+Incoming read_update(const Json& update, const Access& access, const BotIdentity& bot,
+                     const SentCards& cards) {
     const JsonObject* const object = update.if_object();
     const std::optional<std::int64_t> id = update_id_of(update);
     Incoming incoming;
     if (!object || !id) return incoming;
     if (const JsonObject* message = object_member(*object, "message")) {
-        incoming = MessageReader(*message, access, bot, false).read();
+        incoming = MessageReader(*message, access, bot, cards, false).read();
     } else if (const JsonObject* edited = object_member(*object, "edited_message")) {
-        incoming = MessageReader(*edited, access, bot, true).read();
+        incoming = MessageReader(*edited, access, bot, cards, true).read();
     } else if (const JsonObject* query = object_member(*object, "callback_query")) {
         incoming = read_button(*query, access);
     }

@@ -12,6 +12,8 @@
 
 namespace bub::telegram {
 
+class SentCards;
+
 /// The rules of access to the bot (B15): users in private chats, and all members of groups that are listed. Operators are users as well.
 class Access {
 public:
@@ -80,7 +82,8 @@ struct Incoming {
 inline constexpr std::string_view telegram_key = "telegram";
 
 /// Reads an update. It may have any form: what is not understood is ignored.
-Incoming read_update(const Json& update, const Access& access, const BotIdentity& bot);
+Incoming read_update(const Json& update, const Access& access, const BotIdentity& bot,
+                     const SentCards& cards);
 
 /// Returns the update_id; nothing if there is none.
 std::optional<std::int64_t> update_id_of(const Json& update);

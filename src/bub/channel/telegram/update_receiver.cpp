@@ -226,10 +226,12 @@ bool RecentIds::add(std::int64_t id) {
 }
 
 UpdateReceiver::UpdateReceiver(const TelegramChannelOptions& options, MessageHandler handler,
-                               std::shared_ptr<const TelegramApi> api)
+                               std::shared_ptr<const TelegramApi> api,
+                               std::shared_ptr<const SentCards> cards)
     : options_(options),
       handler_(std::move(handler)),
       api_(std::move(api)),
+      cards_(std::move(cards)),
       clock_(*options_.runtime->clock),
       access_(options_.users, options_.chats, options_.operators, options_.approvers),
       forms_(std::make_shared<OpenForms>(api_)),
@@ -362,7 +364,7 @@ Task<HttpServerResponse> UpdateReceiver::receive(HttpServerRequest request) {
 }
 
 Task<bool> UpdateReceiver::accept(Json update) {
-    Incoming incoming = read_update(update, access_, bot_);
+    Incoming incoming = read_update(update, access_, bot_, *cards_);
     switch (incoming.kind) {
         case Incoming::Kind::ignored: co_return true;
         case Incoming::Kind::unknown_user:

@@ -76,7 +76,7 @@ private:
 class UpdateReceiver : public std::enable_shared_from_this<UpdateReceiver> {
 public:
     UpdateReceiver(const TelegramChannelOptions& options, MessageHandler handler,
-                   std::shared_ptr<const TelegramApi> api);
+                   std::shared_ptr<const TelegramApi> api, std::shared_ptr<const SentCards> cards);
 
     /// Takes the address of the webhook, once; does nothing without one.
     void open(const cubepi::Executor& executor);
@@ -113,6 +113,7 @@ private:
     const TelegramChannelOptions options_;
     const MessageHandler handler_;
     const std::shared_ptr<const TelegramApi> api_;
+    const std::shared_ptr<const SentCards> cards_;
     cubepi::Clock& clock_;
     const Access access_;
     BotIdentity bot_;

@@ -31,6 +31,11 @@ void note_session(JsonObject& side_state, const TapeSession& session) {
     side_state["session"] = std::move(fields);
 }
 
+bool has_suspended_run(const JsonObject& side_state) {
+    const detail::SideState state(side_state);
+    return !state.list("pending").empty() || !state.list("answers").empty();
+}
+
 namespace detail {
 
 using cubepi::detail::array_member;

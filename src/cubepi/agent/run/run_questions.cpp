@@ -79,6 +79,7 @@ Task<> RunQuestions::end_request(HitlRequest request, std::string asking_call, H
     if (end == HitlEnd::answered || end == HitlEnd::cancelled) {
         HitlAnswerEvent event;
         event.question_id = std::move(request.question_id);
+        event.request_id = std::move(request.request_id);
         event.answer = std::move(answer);
         event.cancelled = end == HitlEnd::cancelled;
         co_await tell(std::move(event));

@@ -146,9 +146,10 @@ Task<void> reload(Agent::Impl& impl, std::stop_token token) {
 const HitlRequest& request_to_answer(const StoredQuestions& questions,
                                      const std::string& question_id) {
     if (questions.open.empty()) {
-        const bool known =
-            std::any_of(questions.expired.begin(), questions.expired.end(),
-                        [&](const HitlRequest& one) { return one.question_id == question_id; });
+        const bool known = std::any_of(
+            questions.expired.begin(), questions.expired.end(), [&](const HitlRequest& one) {
+                return one.question_id == question_id || one.request_id == question_id;
+            });
         if (known) throw_stale(question_id);
         throw Error(ErrorCode::no_pending_request,
                     "respond(): no request of the thread waits for an answer");
@@ -159,10 +160,8 @@ const HitlRequest& request_to_answer(const StoredQuestions& questions,
                     "respond(): " + std::to_string(questions.open.size()) +
                         " requests wait; pass the id of the question");
     }
-    const auto found =
-        std::find_if(questions.open.begin(), questions.open.end(),
-                     [&](const HitlRequest& one) { return one.question_id == question_id; });
-    if (found == questions.open.end()) throw_stale(question_id);
+    const HitlRequest* const found = find_request(questions.open, question_id);
+    if (!found) throw_stale(question_id);
     return *found;
 }
 
@@ -273,7 +272,9 @@ Task<RunResult> run_respond(std::shared_ptr<Agent::Impl> impl, std::string quest
     ActiveRun active(*impl, impl->runtime->ids->next());
     co_await reload(*impl, active.token());
     StoredQuestions questions = co_await load_stored_questions(impl->log, unix_seconds(*impl));
-    (void)request_to_answer(questions, question_id);
+    // Another process may continue the run before this one has the claim, and the next question may have the same id.
+    const HitlRequest& request = request_to_answer(questions, question_id);
+    if (!request.request_id.empty()) question_id = request.request_id;
     name_run(*impl, questions);
     const SharedString run_id(questions.run_id);
     active.set_run_id(run_id);

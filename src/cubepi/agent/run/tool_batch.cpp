@@ -10,6 +10,7 @@
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/number_text.hpp>
+#include <cubepi/provider/answer_end.hpp>
 #include <cubepi/schema/partial_json.hpp>
 
 namespace cubepi::detail {
@@ -318,7 +319,7 @@ Task<void> ToolBatch::prepare_and_tell(Call& call) {
 Task<void> ToolBatch::prepare(Call& call) {
     call.state = State::preparing;
     if (core_.questions()) call.kill = std::stop_source();
-    if (assistant_.stop_reason == stop_reason::length) {
+    if (is_output_limit(assistant_.stop_reason)) {
         refuse(call, std::string(cut_off_text));
     } else if (core_.stopped()) {
         refuse_aborted(call);

@@ -8,6 +8,7 @@
 #include <cubepi/agent/run/suspended_run.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/outcome.hpp>
+#include <cubepi/provider/answer_end.hpp>
 
 namespace cubepi::detail {
 
@@ -209,7 +210,8 @@ Task<Next> Loop::turn() {
         co_return co_await run_tools(std::move(answer.message), model.tools(),
                                      std::move(answer.inject_messages));
     }
-    if (core_.answer_task()) terminated_ = review_value(*core_.answer_task(), end_, answer);
+    const bool reviewed = core_.answer_task() && !is_paused(*answer.message.assistant());
+    if (reviewed) terminated_ = review_value(*core_.answer_task(), end_, answer);
     co_return co_await end_with_answer(std::move(answer));
 }
 
@@ -220,11 +222,12 @@ Task<Next> Loop::end_with_answer(ResponseReview answer) {
     co_await end_turn(answer.message, MessageList());
     if (answer.decision == TurnDecision::loop_to_model) co_return Next::turn;
     bool stop = answer.decision == TurnDecision::stop;
+    const bool paused = is_paused(*answer.message.assistant());
     if (!stop && asks_to_stop()) {
         stop = co_await should_stop(core_, std::move(answer.message), MessageList());
     }
     if (stop) co_return Next::end_of_run;
-    co_return Next::end_of_turns;
+    co_return paused ? Next::turn : Next::end_of_turns;
 }
 
 Task<Next> Loop::run_tools(Message message, ToolList tools, MessageList inject_messages) {

@@ -200,6 +200,7 @@ QuestionEntry to_question_entry(const PendingRow& row, const std::string& row_re
 
 JsonObject shared_request_json(HitlRequest request) {
     request.extra.clear();
+    request.request_id.clear();
     return to_json(request);
 }
 

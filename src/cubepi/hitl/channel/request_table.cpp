@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <openssl/evp.h>
+#include <openssl/rand.h>
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
@@ -52,19 +53,32 @@ Json sorted(const Json& value) {
     return object;
 }
 
+std::string hex_of(const unsigned char* bytes, std::size_t count) {
+    constexpr std::string_view digits = "0123456789abcdef";
+    std::string hex;
+    for (std::size_t i = 0; i < count; ++i) {
+        hex += digits[bytes[i] >> 4U];
+        hex += digits[bytes[i] & 15U];
+    }
+    return hex;
+}
+
+/// Returns a HitlRequest::request_id: ten digits, which fit into a button of a chat and are short enough to type. It does not
+/// protect a question, because who may answer is checked; it must only differ from those of other questions.
+std::string new_request_id() {
+    std::array<unsigned char, 5> bytes = {};
+    if (RAND_bytes(bytes.data(), static_cast<int>(bytes.size())) != 1)
+        throw Error(ErrorCode::unsupported, "OpenSSL has no random bytes");
+    return hex_of(bytes.data(), bytes.size());
+}
+
 /// Returns the first 32 hexadecimal digits of the SHA-256 digest.
 std::string digest(std::string_view text) {
     std::array<unsigned char, EVP_MAX_MD_SIZE> bytes = {};
     unsigned int size = 0;
     if (EVP_Digest(text.data(), text.size(), bytes.data(), &size, EVP_sha256(), nullptr) != 1)
         throw Error(ErrorCode::unsupported, "OpenSSL does not offer SHA-256");
-    constexpr std::string_view digits = "0123456789abcdef";
-    std::string hex;
-    for (std::size_t i = 0; i < 16; ++i) {
-        hex += digits[bytes[i] >> 4U];
-        hex += digits[bytes[i] & 15U];
-    }
-    return hex;
+    return hex_of(bytes.data(), 16);
 }
 
 }  // namespace
@@ -92,6 +106,7 @@ RequestTable::Question RequestTable::make_question(std::shared_ptr<HitlRun> run,
     request.created_at =
         std::chrono::duration<double>(settings_.clock->wall().time_since_epoch()).count();
     request.thread_id = settings_.thread_id;
+    request.request_id = new_request_id();
     {
         const std::lock_guard lock(mutex_);
         request.question_id = ids_.next(payload, options);
@@ -119,11 +134,15 @@ std::shared_ptr<RequestTable::Waiting> RequestTable::add(const Question& questio
     return one;
 }
 
-std::shared_ptr<RequestTable::Waiting> RequestTable::find(const std::string& question_id) const {
-    const auto found = std::find_if(
-        pending_.begin(), pending_.end(),
-        [&question_id](const auto& one) { return one->request.question_id == question_id; });
-    if (found == pending_.end() || (*found)->being_answered) throw_stale(question_id);
+std::shared_ptr<RequestTable::Waiting> RequestTable::find(const std::string& name) const {
+    const auto named = [this](const auto& matches) {
+        return std::find_if(pending_.begin(), pending_.end(),
+                            [&](const auto& one) { return matches(one->request); });
+    };
+    auto found = named([&](const HitlRequest& one) { return one.request_id == name; });
+    if (found == pending_.end())
+        found = named([&](const HitlRequest& one) { return one.question_id == name; });
+    if (found == pending_.end() || (*found)->being_answered) throw_stale(name);
     return *found;
 }
 
@@ -152,6 +171,7 @@ Task<Json> RequestTable::ask_stored(Question question) {
             co_await storage_->find_answer(run.run_id(), question.request);
         if (known) {
             Json answer = check_answer(question.request, std::move(known->value));
+            question.request.request_id = std::move(known->request_id);
             co_await question.run->end_request(question.request, question.asking_call,
                                                HitlEnd::answered, answer, known->origin);
             co_return answer;

@@ -30,6 +30,7 @@ private:
 /// An answer and its origin, if that was recorded.
 struct StoredAnswer {
     Json value = {};
+    std::string request_id = {};  ///< of the request that was answered
     AnswerOrigin origin = {};
 };
 
@@ -103,8 +104,8 @@ private:
     std::shared_ptr<Waiting> add(const Question& question);
     /// Removes the request if it is pending. The lock is held.
     void remove(const std::shared_ptr<Waiting>& one) { std::erase(pending_, one); }
-    /// Returns a pending request; throws Error(stale_answer). The lock is held.
-    std::shared_ptr<Waiting> find(const std::string& question_id) const;
+    /// Returns the pending request with this `request_id` or `question_id`; throws Error(stale_answer). The lock is held.
+    std::shared_ptr<Waiting> find(const std::string& name) const;
     Task<Json> ask_stored(Question question);
     Task<Json> ask_and_wait(Question question);
     /// Waits until the request has ended, or its time is over and answers to it are stale.

@@ -39,6 +39,17 @@ TEST(RequestUrl, Parse_ReadsWhatARequestNeeds) {
     EXPECT_FALSE(url.is_address);
 }
 
+TEST(Proxy, ThisMachine_IsReachedWithoutAProxy) {
+    const std::map<std::string, std::string> env = {{"all_proxy", "proxy:1"},
+                                                    {"http_proxy", "proxy:1"}};
+    for (const char* host : {"localhost", "LOCALHOST.", "a.localhost", "127.0.0.1", "127.9.9.9",
+                             "127.1", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0", "[::]"})
+        EXPECT_EQ(choose("http://" + std::string(host) + ":8080/v1", env).url, "") << host;
+    for (const char* host : {"localhost.example", "notlocalhost", "128.0.0.1", "127.0.0.1.example",
+                             "[::2]", "[::ffff:128.0.0.1]", "10.0.0.1"})
+        EXPECT_NE(choose("http://" + std::string(host) + ":8080/v1", env).url, "") << host;
+}
+
 TEST(RequestUrl, Addresses_AreRecognized) {
     EXPECT_TRUE(parse_url("http://127.0.0.1:8080/").is_address);
     const RequestUrl v6 = parse_url("http://[::1]:8080/");

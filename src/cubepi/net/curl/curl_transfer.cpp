@@ -1,6 +1,7 @@
 #include <cubepi/net/curl/curl_transfer.hpp>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -53,7 +54,19 @@ std::string reason(CURL* easy, CURLcode code) {
     return curl_easy_strerror(code);
 }
 
+/// Returns true if there is no descriptor left for a socket.
+bool is_out_of_descriptors(CURL* easy) {
+    long number = 0;
+    curl_easy_getinfo(easy, CURLINFO_OS_ERRNO, &number);
+    return number == EMFILE || number == ENFILE;
+}
+
 std::exception_ptr cannot_connect(CURL* easy, CURLcode code, const TransferPlan& plan) {
+    if (is_out_of_descriptors(easy)) {
+        return network_error(ErrorCode::io, plan.server, true,
+                             "Cannot connect to " + plan.server + ": " + reason(easy, code) +
+                                 ". Raise the limit (ulimit -n).");
+    }
     if (!plan.proxy.empty()) {
         return network_error(
             ErrorCode::proxy, plan.proxy_server, true,

@@ -194,8 +194,14 @@ bool no_proxy_matches(std::string_view list, const std::string& host, bool is_ad
     return false;
 }
 
+bool is_this_machine(const RequestUrl& url) {
+    constexpr std::string_view own = "localhost 127.0.0.0/8 ::1 ::ffff:127.0.0.0/104 0.0.0.0 ::";
+    return no_proxy_matches(own, url.host, url.is_address);
+}
+
 ProxyChoice choose_proxy(const RequestUrl& url, const EnvLookup& env) {
     ProxyChoice proxy;
+    if (is_this_machine(url)) return proxy;
     std::string value = url.scheme == "http" ? first_set(env, {"http_proxy"})
                                              : first_set(env, {"https_proxy", "HTTPS_PROXY"});
     if (value.empty()) value = first_set(env, {"all_proxy", "ALL_PROXY"});

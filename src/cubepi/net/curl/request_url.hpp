@@ -28,6 +28,9 @@ RequestUrl resolve_url(const RequestUrl& base, const std::string& location);
 /// Returns true for the same scheme, host and port, to which credentials are bound.
 bool same_origin(const RequestUrl& a, const RequestUrl& b) noexcept;
 
+/// Returns true if the host is this machine by its name or its address: localhost, loopback or unspecified addresses.
+bool is_this_machine(const RequestUrl& url);
+
 struct ProxyChoice {
     std::string url;   ///< from the environment; empty: no proxy
     std::string host;  ///< without brackets
@@ -42,7 +45,8 @@ struct ProxyChoice {
 using EnvLookup = std::function<std::optional<std::string>(const std::string& name)>;
 
 /// Returns the proxy for a URL from the environment, by libcurl's rules: `http_proxy` (lower case only: the upper-case
-/// variable can come from a CGI request), `https_proxy`, `all_proxy`, unless `no_proxy` names the host.
+/// variable can come from a CGI request), `https_proxy`, `all_proxy`, unless `no_proxy` names the host. Requests to this machine,
+/// which has another network than the proxy, use none.
 ProxyChoice choose_proxy(const RequestUrl& url, const EnvLookup& env);
 
 /// Returns true if a `no_proxy` list (separated by commas or blanks; names with their subdomains, addresses, CIDR, `*`;

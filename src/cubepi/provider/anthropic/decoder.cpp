@@ -309,6 +309,7 @@ void AnthropicDecoder::start_block(std::int64_t wire_index, const JsonObject& wi
     const std::string_view type = string_member(wire, "type");
     if (type == "text") {
         Block& block = open_text(Kind::text, wire_index, out);
+        block.members = unknown_members(wire, {"type", "text", "citations"});
         const Json* citations = wire.if_contains("citations");
         if (citations && citations->is_array()) {
             assembler_.count_detail(json_memory(*citations));
@@ -319,6 +320,7 @@ void AnthropicDecoder::start_block(std::int64_t wire_index, const JsonObject& wi
     } else if (type == "thinking") {
         Block& block = open_text(Kind::thinking, wire_index, out);
         block.signature = string_member(wire, "signature");
+        block.members = unknown_members(wire, {"type", "thinking", "signature"});
         const std::string_view text = string_member(wire, "thinking");
         if (!text.empty()) add(block, text, out);
     } else if (type == "redacted_thinking") {
@@ -349,9 +351,8 @@ void AnthropicDecoder::start_call(std::int64_t wire_index, const JsonObject& wir
                                   EventQueue& out) {
     announce(out);
     LazyObject extra;
-    for (const auto& [key, value] : wire) {
-        if (key != "type" && key != "id" && key != "name" && key != "input") extra[key] = value;
-    }
+    JsonObject members = unknown_members(wire, {"type", "id", "name", "input"});
+    if (!members.empty()) extra[anthropic_members_key] = std::move(members);
     StreamEvent start =
         assembler_.toolcall_start(usable_id(string_member(wire, "id")),
                                   SharedString(string_member(wire, "name")), std::move(extra));
@@ -417,10 +418,12 @@ void AnthropicDecoder::close(Block& block, EventQueue& out) {
     switch (block.kind) {
         case Kind::text:
             if (!block.citations.empty()) extra[citations_key] = std::move(block.citations);
+            if (!block.members.empty()) extra[anthropic_members_key] = std::move(block.members);
             out.push(assembler_.text_end(block.index, std::move(extra)));
             break;
         case Kind::thinking:
             if (!block.signature.empty()) extra[signature_key] = block.signature;
+            if (!block.members.empty()) extra[anthropic_members_key] = std::move(block.members);
             out.push(assembler_.thinking_end(block.index, std::move(extra)));
             break;
         case Kind::call:

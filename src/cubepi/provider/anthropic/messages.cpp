@@ -55,34 +55,49 @@ std::string_view family_of(std::string_view model_id, std::string_view provider_
     return model_id.find("claude") != std::string_view::npos ? "claude" : provider_id;
 }
 
+/// A block of an answer, with the members that the endpoint sent and that have no place in ours.
+JsonObject answer_block(std::string_view type, const LazyObject& extra, bool own) {
+    const Json* members = own ? extra.find(anthropic_members_key) : nullptr;
+    JsonObject block = members && members->is_object() ? members->get_object() : JsonObject();
+    block["type"] = type;
+    return block;
+}
+
 JsonObject text_to_wire(const TextContent& text, bool own) {
-    JsonObject block = typed_text("text", text.text);
+    JsonObject block = answer_block("text", text.extra, own);
+    block["text"] = text.text;
     const Json* citations = own ? text.extra.find(citations_key) : nullptr;
     if (citations) block[citations_key] = *citations;
     return block;
 }
 
-/// Thinking as received from the endpoint. Thinking without a signature (of an interrupted answer) would be rejected
-/// and is sent as text. Thinking of another family is omitted.
-std::optional<JsonObject> thinking_to_wire(const ThinkingContent& thinking, bool own) {
+/// Thinking as received from the endpoint, with a signature if it signs. `cut`: the answer ended within this thinking, so that
+/// a signature may be missing; an endpoint that signs would reject it, and it is sent as text. Thinking of another family is
+/// omitted.
+std::optional<JsonObject> thinking_to_wire(const ThinkingContent& thinking, bool own,
+                                           bool cut = false) {
     if (!own) return std::nullopt;
     if (const Json* data = thinking.extra.find(redacted_key)) {
         JsonObject block = typed("redacted_thinking");
         block["data"] = *data;
         return block;
     }
-    if (const Json* signature = thinking.extra.find(signature_key)) {
-        JsonObject block = typed("thinking");
-        block["thinking"] = thinking.thinking;
-        block["signature"] = *signature;
-        return block;
-    }
-    if (is_blank(thinking.thinking)) return std::nullopt;
-    return typed_text("text", thinking.thinking);
+    const Json* signature = thinking.extra.find(signature_key);
+    if (!signature && is_blank(thinking.thinking)) return std::nullopt;
+    if (!signature && cut) return typed_text("text", thinking.thinking);
+    JsonObject block = answer_block("thinking", thinking.extra, own);
+    block["thinking"] = thinking.thinking;
+    if (signature) block["signature"] = *signature;
+    return block;
+}
+
+/// Returns whether an answer may end within its last block.
+bool may_be_cut(const AssistantMessage& answer) {
+    return answer.stop_reason != stop_reason::stop && answer.stop_reason != stop_reason::tool_use;
 }
 
 JsonObject call_to_wire(const ToolCall& call, std::string_view id, bool own) {
-    JsonObject block = typed("tool_use");
+    JsonObject block = answer_block("tool_use", call.extra, own);
     block["id"] = id;
     block["name"] = call.name.str();
     block["input"] = call.arguments;
@@ -152,7 +167,8 @@ private:
             if (const auto* text = std::get_if<TextContent>(&part)) {
                 if (!is_blank(text->text)) blocks.push_back(text_to_wire(*text, own));
             } else if (const auto* thinking = std::get_if<ThinkingContent>(&part)) {
-                if (auto block = thinking_to_wire(*thinking, own))
+                const bool cut = i + 1 == answer.content.size() && may_be_cut(answer);
+                if (auto block = thinking_to_wire(*thinking, own, cut))
                     blocks.push_back(std::move(*block));
             } else if (const auto* call = std::get_if<ToolCall>(&part)) {
                 open_.push_back(OpenCall{call->id, wire_id(call->id, own)});
@@ -265,11 +281,7 @@ JsonArray anthropic_content(const AssistantMessage& answer) {
         if (const auto* text = std::get_if<TextContent>(&part)) {
             blocks.push_back(text_to_wire(*text, true));
         } else if (const auto* thinking = std::get_if<ThinkingContent>(&part)) {
-            JsonObject block = typed("thinking");
-            block["thinking"] = thinking->thinking;
-            const bool as_it_came =
-                thinking->extra.find(redacted_key) || thinking->extra.find(signature_key);
-            blocks.push_back(as_it_came ? *thinking_to_wire(*thinking, true) : std::move(block));
+            if (auto block = thinking_to_wire(*thinking, true)) blocks.push_back(std::move(*block));
         } else if (const auto* call = std::get_if<ToolCall>(&part)) {
             blocks.push_back(call_to_wire(*call, call->id, true));
         }

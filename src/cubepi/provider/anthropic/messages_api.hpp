@@ -75,6 +75,9 @@ inline constexpr const char* citations_key = "citations";
 /// n of the message.
 inline constexpr const char* foreign_blocks_key = "anthropic_blocks";
 
+/// Of a block: the members that have no place in it, as received, to be sent back (D88).
+inline constexpr const char* anthropic_members_key = "anthropic_members";
+
 class AnthropicEventParser;
 
 /// Reads a stream of the Messages API (docs.claude.com, "Streaming Messages"), or an unstreamed message.
@@ -102,6 +105,7 @@ private:
         bool has_deltas = false;
         std::string signature = {};
         JsonArray citations = {};
+        JsonObject members = {};     ///< of a text or thinking block, with no place in it
         JsonObject wire = {};        ///< an unknown block as received; of a call only its input
         std::string arguments = {};  ///< of an unknown block
         std::size_t before = 0;  ///< index of the block of the message that follows an unknown one

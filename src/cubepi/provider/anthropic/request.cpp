@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <cubepi/core/support/json_member.hpp>
+#include <cubepi/provider/answer_end.hpp>
 #include <cubepi/provider/tool_schema.hpp>
 #include <cubepi/provider/wire/encoding.hpp>
 
@@ -123,7 +124,12 @@ private:
     void mark_messages(AnthropicMessages& messages) {
         if (!caches()) return;
         std::vector<JsonObject*> blocks;
-        for (const std::size_t index : policy().message_breakpoint_indices(messages.source)) {
+        for (std::size_t index : policy().message_breakpoint_indices(messages.source)) {
+            // A paused answer is sent back unchanged.
+            const bool paused = index > 0 && index + 1 == messages.source.size() &&
+                                messages.source[index].assistant() &&
+                                is_paused(*messages.source[index].assistant());
+            if (paused) --index;
             if (index >= messages.places.size() || !messages.places[index]) continue;
             JsonObject* block = markable(messages.wire, *messages.places[index]);
             if (block && std::find(blocks.begin(), blocks.end(), block) == blocks.end())

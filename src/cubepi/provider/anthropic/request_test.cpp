@@ -362,12 +362,31 @@ TEST(AnthropicMessages, D13_ThinkingOfAnotherFamily_IsOmitted) {
     EXPECT_EQ(made.wire[2].at_pointer("/content/0/tool_use_id"), Json("call_abc_fc_123"));
 }
 
-TEST(AnthropicMessages, UnsignedThinking_IsSentAsText) {
-    AssistantMessage answer = answer_of("anthropic", "claude-opus-4-5");
-    answer.content.emplace_back(ThinkingContent{"Half a thou", {}});
-    answer.stop_reason = "aborted";
-    EXPECT_EQ(written({user_message("x"), answer, user_message("y")}).wire[1].at("content"),
-              parsed(R"([{"type": "text", "text": "Half a thou"}])"));
+TEST(AnthropicMessages, CutThinking_IsSentAsText) {
+    for (const char* reason : {"aborted", "error", "length"}) {
+        AssistantMessage answer = answer_of("anthropic", "claude-opus-4-5");
+        answer.content.emplace_back(ThinkingContent{"Half a thou", {}});
+        answer.stop_reason = reason;
+        EXPECT_EQ(written({user_message("x"), answer, user_message("y")}).wire[1].at("content"),
+                  parsed(R"([{"type": "text", "text": "Half a thou"}])"));
+    }
+}
+
+TEST(AnthropicMessages, D88_MembersOfBlocks_ReturnToTheirFamily) {
+    AssistantMessage answer = answer_of("kimi", "k2");
+    ThinkingContent thinking{"Hm", {}};
+    thinking.extra["anthropic_members"] = parsed(R"({"a": 1, "type": "x"})");
+    answer.content.emplace_back(thinking);
+    TextContent text{"Ok"};
+    text.extra["anthropic_members"] = parsed(R"({"b": 2})");
+    answer.content.emplace_back(text);
+    EXPECT_EQ(
+        written({user_message("x"), answer, user_message("y")}, "k2", "kimi").wire[1].at("content"),
+        parsed(R"([{"a": 1, "type": "thinking", "thinking": "Hm"},
+                         {"b": 2, "type": "text", "text": "Ok"}])"));
+    EXPECT_EQ(
+        written({user_message("x"), answer, user_message("y")}, "m", "other").wire[1].at("content"),
+        parsed(R"([{"type": "text", "text": "Ok"}])"));
 }
 
 TEST(AnthropicMessages, D1_CallWithoutResult_GetsOne) {

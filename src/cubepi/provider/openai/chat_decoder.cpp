@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -91,6 +92,14 @@ void append_thinking_detail(JsonArray& details, const JsonObject& piece) {
     details.push_back(piece);
 }
 
+/// Adds a member that has no place in a call. The endpoint gets it back (D88).
+void add_unknown(JsonObject& members, const od::raw_json_string& key, od::value& value) {
+    const std::string_view name(key.raw(), std::strchr(key.raw(), '"'));
+    JsonTextError error;
+    Json parsed = parse_json(raw_of(value), error);
+    if (!error && !parsed.is_null()) members[name] = std::move(parsed);
+}
+
 }  // namespace
 
 /// A piece of a call.
@@ -99,6 +108,7 @@ struct OpenAIChatCallPiece {
     std::string_view id;
     std::string_view name;
     std::string_view arguments;
+    JsonObject members;  ///< those that have no place in a call
 };
 
 /// The content of one chunk, with its keys in any order. The views point into the parser or its scratch texts.
@@ -306,6 +316,7 @@ void OpenAIChatChunkParser::read_call(od::object call) {
             if (is_json_string(value)) piece.id = value.get_string();
         } else if (is(key, "function") && is_json_object(value)) {
             od::object function = value.get_object();
+            JsonObject unknown;
             each(function, [&](const od::raw_json_string& inner, od::value part) {
                 if (is(inner, "name")) {
                     if (is_json_string(part)) piece.name = part.get_string();
@@ -313,8 +324,13 @@ void OpenAIChatChunkParser::read_call(od::object call) {
                     // Some servers send the object itself instead of its text.
                     piece.arguments =
                         is_json_object(part) ? raw_of(part) : piece_of(part, arguments_);
+                } else {
+                    add_unknown(unknown, inner, part);
                 }
             });
+            if (!unknown.empty()) piece.members["function"] = std::move(unknown);
+        } else if (!is(key, "type")) {
+            add_unknown(piece.members, key, value);
         }
     });
     // Scratch text is of one piece only: what is split between chunks is kept by hand.
@@ -322,7 +338,7 @@ void OpenAIChatChunkParser::read_call(od::object call) {
         arguments_.keep.push_back(arguments_.scratch);
         piece.arguments = arguments_.keep.back();
     }
-    chunk.calls.push_back(piece);
+    chunk.calls.push_back(std::move(piece));
 }
 
 OpenAIChatDecoder::OpenAIChatDecoder(MessageAssembler& assembler, IdSource& ids,
@@ -364,7 +380,8 @@ void OpenAIChatDecoder::apply(EventQueue& out) {
     if (!chunk.model.empty()) note_details();
     // A last chunk with the whole message repeats what was streamed.
     if (!chunk.whole || !assembler_.has_content()) add_content(out);
-    if (chunk.finish_reason.empty()) return;
+    // DashScope sends the text "null" for an answer that continues.
+    if (chunk.finish_reason.empty() || chunk.finish_reason == "null") return;
     if (!finished_ || reason_ == stop_reason::stop) {
         reason_ = stop_reason_of(chunk.finish_reason);
         assembler_.details().finish_reason = chunk.finish_reason;
@@ -491,6 +508,8 @@ void OpenAIChatDecoder::add_call(const OpenAIChatCallPiece& piece, EventQueue& o
     } else {
         add_name(*call, piece.name);
     }
+    if (!piece.members.empty())
+        assembler_.extend_call(call->index, chat_members_key, piece.members);
     if (piece.arguments.empty()) return;
     call->has_arguments = true;
     call->extent.add(piece.arguments);

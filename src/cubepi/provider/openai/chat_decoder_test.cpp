@@ -221,6 +221,21 @@ TEST(OpenAIChatDecoder, D13_ReasoningDetails_AreStored) {
         boost::json::parse(R"([{"type":"reasoning.text","index":0,"text":"ab","signature":"s"}])"));
 }
 
+TEST(OpenAIChatDecoder, D88_MembersInAnyPiece_AreMerged) {
+    const std::string first =
+        R"("tool_calls":[{"index":0,"id":"c1","a":{"x":1},"b":null,"function":{"name":"f","arguments":"{","c":2}}])";
+    const std::string second =
+        R"("tool_calls":[{"index":0,"a":{"y":"\u00e4"},"function":{"arguments":"}"}}])";
+    const Decoded it = decode(delta(first) + delta(second) + finish("tool_calls") + done);
+    const auto& call = it.block<ToolCall>(0);
+    EXPECT_EQ(*call.extra.find("chat_members"),
+              boost::json::parse(R"({"function":{"c":2},"a":{"x":1,"y":"ä"}})"));
+    EXPECT_EQ(call.extra.find("raw_arguments"), nullptr);
+    // A failed answer has them, too: its call goes back with a result.
+    const Decoded cut = decode(delta(first));
+    EXPECT_NE(cut.block<ToolCall>(0).extra.find("chat_members"), nullptr);
+}
+
 TEST(OpenAIChatDecoder, Content_MayBeAListOfParts) {
     const Decoded it = decode(
         delta(R"("content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]}])") +

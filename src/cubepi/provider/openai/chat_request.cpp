@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include <cubepi/core/support/json_member.hpp>
 #include <cubepi/provider/model_profile.hpp>
 #include <cubepi/provider/wire/encoding.hpp>
 #include <cubepi/schema/python_json.hpp>
@@ -51,11 +52,14 @@ std::string wire_call_id(std::string_view id) {
     return shortened_id(id, longest);
 }
 
-JsonObject call_to_wire(const ToolCall& call) {
+JsonObject call_to_wire(const ToolCall& call, bool own) {
+    JsonObject wire;
+    const Json* members = own ? call.extra.find(chat_members_key) : nullptr;
+    if (members && members->is_object()) wire = members->get_object();
     JsonObject function;
+    if (const JsonObject* received = object_member(wire, "function")) function = *received;
     function["name"] = call.name.str();
     function["arguments"] = to_python_json(call.arguments);
-    JsonObject wire;
     wire["id"] = wire_call_id(call.id);
     wire["type"] = "function";
     wire["function"] = std::move(function);
@@ -99,7 +103,7 @@ private:
                 text += part->text;
                 has_text = true;
             } else if (const auto* call = std::get_if<ToolCall>(&block)) {
-                calls.push_back(call_to_wire(*call));
+                calls.push_back(call_to_wire(*call, is_own(message)));
                 open_calls_.push_back(call->id);
             }
         }
@@ -110,6 +114,10 @@ private:
         add_thinking(wire, message);
         if (!calls.empty()) wire["tool_calls"] = std::move(calls);
         wire_.push_back(std::move(wire));
+    }
+
+    bool is_own(const AssistantMessage& message) const {
+        return message.provider_id == request_.model.provider_id;
     }
 
     void add_thinking(JsonObject& wire, const AssistantMessage& message) const {
@@ -123,8 +131,7 @@ private:
             if (!entry || !entry->is_array()) continue;
             for (const Json& item : entry->get_array()) details.push_back(item);
         }
-        const bool ours = message.provider_id == request_.model.provider_id;
-        if (ours && !details.empty()) wire["reasoning_details"] = std::move(details);
+        if (is_own(message) && !details.empty()) wire["reasoning_details"] = std::move(details);
         if (capability_.thinking_field && !thinking.empty())
             wire[*capability_.thinking_field] = thinking;
     }
@@ -291,7 +298,7 @@ WireProtocol::Built build_openai_chat(const ModelRequest& request,
 
 JsonObject openai_chat_completion(const AssistantMessage& message) {
     JsonArray calls;
-    for (const ToolCall* call : message.tool_calls()) calls.push_back(call_to_wire(*call));
+    for (const ToolCall* call : message.tool_calls()) calls.push_back(call_to_wire(*call, true));
     const std::string text = message.text();
     JsonObject inner = role_message("assistant");
     inner["content"] = text.empty() ? Json(nullptr) : Json(text);

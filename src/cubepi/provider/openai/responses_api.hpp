@@ -15,10 +15,13 @@
 // (responses_decoder.cpp). The extra keys of a block store what later requests must return (D13):
 //   text      "item_id", "phase", "annotations"; "refusal": true for a refusal
 //   thinking  "reasoning_item": the item as received, with its encrypted content
-//   call      none: its id is "<call id>|<item id>", as in CubePi
+//   call      its id is "<call id>|<item id>", as in CubePi
+//   text and call "responses_members": the members of the item that have no place in ours (D88)
 //   message   "server_items": [{"at": number of blocks before it, "item": {...}}], items of server tools
 
 namespace cubepi::detail {
+
+inline constexpr const char* responses_members_key = "responses_members";
 
 /// Settings of the body in addition to the request.
 struct OpenAIResponsesSettings {

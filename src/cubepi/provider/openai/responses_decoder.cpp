@@ -466,7 +466,9 @@ void OpenAIResponsesDecoder::close_text(Item& item, const JsonObject& given, Eve
     const std::string_view late = string_member(given, "phase");
     const bool new_phase = !late.empty() && late != item.phase;
     if (new_phase) item.phase = late;
-    if (same && !refusal && !new_phase && annotations.empty()) {
+    JsonObject members =
+        unknown_members(given, {"type", "id", "role", "status", "content", "phase"});
+    if (same && !refusal && !new_phase && annotations.empty() && members.empty()) {
         out.push(assembler_.text_end(item.block));
         return;
     }
@@ -476,6 +478,7 @@ void OpenAIResponsesDecoder::close_text(Item& item, const JsonObject& given, Eve
     if (!item.phase.empty()) block.extra["phase"] = item.phase;
     if (refusal) block.extra["refusal"] = true;
     if (!annotations.empty()) block.extra["annotations"] = std::move(annotations);
+    if (!members.empty()) block.extra[responses_members_key] = std::move(members);
     out.push(assembler_.text_end(item.block, std::move(block)));
 }
 
@@ -507,6 +510,9 @@ void OpenAIResponsesDecoder::close_call(Item& item, const JsonObject& given, Eve
     call.id = item.call_id;
     const std::string_view name = string_member(given, "name");
     call.name = SharedString(name.empty() ? std::string_view(item.name) : name);
+    JsonObject members =
+        unknown_members(given, {"type", "id", "status", "call_id", "name", "arguments"});
+    if (!members.empty()) call.extra[responses_members_key] = std::move(members);
     out.push(assembler_.toolcall_end(item.block, std::move(call), raw));
 }
 
@@ -562,6 +568,8 @@ void OpenAIResponsesDecoder::end(const OpenAIResponsesEvent& event, EventQueue& 
     if (event.type == "response.incomplete" || event.status == "incomplete") {
         const std::string_view why = event.incomplete_reason;
         reason_ = why.empty() || why == "max_output_tokens" ? stop_reason::length : why;
+    } else if (!event.status.empty() && event.status != "completed") {
+        reason_ = event.status;
     }
     finished_ = true;
 }

@@ -1,8 +1,12 @@
 #include <cubepi/provider/openai/responses_api.hpp>
 
 #include <algorithm>
+#include <functional>
+#include <set>
+#include <string>
 #include <utility>
 
+#include <cubepi/core/support/json_member.hpp>
 #include <cubepi/provider/wire/encoding.hpp>
 #include <cubepi/schema/python_json.hpp>
 
@@ -63,11 +67,24 @@ JsonObject output_part(const TextContent& block) {
     return part;
 }
 
+/// Returns whether the endpoint can read a reasoning item without having stored it: it would look one up by its id that has
+/// neither its encrypted content nor its text, and not find it.
+bool is_whole(const JsonObject& reasoning) {
+    const JsonArray* content = array_member(reasoning, "content");
+    return !string_member(reasoning, "encrypted_content").empty() || (content && !content->empty());
+}
+
 /// Writes the items of one answer.
 class AnswerWriter {
 public:
     AnswerWriter(const AssistantMessage& message, bool own, bool encrypted)
-        : message_(message), own_(own), encrypted_(encrypted) {}
+        : message_(message), own_(own), encrypted_(encrypted), has_ids_(own && encrypted) {
+        // The endpoint refuses an item whose id it knows without the reasoning that led to it.
+        for (const AssistantContent& block : message.content) {
+            const auto* thinking = std::get_if<ThinkingContent>(&block);
+            if (thinking && !sent_item(*thinking)) has_ids_ = false;
+        }
+    }
 
     JsonArray run() {
         for (std::size_t i = 0; i < message_.content.size(); ++i) {
@@ -88,11 +105,11 @@ private:
     void add(const TextContent& block) {
         const std::string_view id = own_ ? text_in(block.extra, "item_id") : std::string_view();
         if (!open_ || id != open_id_) {
-            JsonObject item = typed("message");
+            JsonObject item = typed("message", block.extra);
             item["role"] = "assistant";
             item["content"] = JsonArray();
             item["status"] = "completed";
-            if (!id.empty()) item["id"] = id;
+            if (has_ids_ && !id.empty()) item["id"] = id;
             const std::string_view phase = text_in(block.extra, "phase");
             if (own_ && !phase.empty()) item["phase"] = phase;
             items_.push_back(std::move(item));
@@ -102,26 +119,33 @@ private:
         items_.back().get_object()["content"].as_array().push_back(output_part(block));
     }
 
+    /// Returns the reasoning item, or null if it is not sent.
+    const JsonObject* sent_item(const ThinkingContent& block) const {
+        const Json* item = own_ && encrypted_ ? block.extra.find("reasoning_item") : nullptr;
+        return item && item->is_object() && is_whole(item->get_object()) ? &item->get_object()
+                                                                         : nullptr;
+    }
+
     void add(const ThinkingContent& block) {
-        if (!own_ || !encrypted_) return;
-        const Json* item = block.extra.find("reasoning_item");
-        if (!item || !item->is_object()) return;
-        // Without its encrypted content the endpoint would look the item up by its id, and not find it.
-        const Json* sealed = item->get_object().if_contains("encrypted_content");
-        const Json* content = item->get_object().if_contains("content");
-        const bool whole = (sealed && sealed->is_string() && !sealed->get_string().empty()) ||
-                           (content && content->is_array() && !content->get_array().empty());
-        if (whole) push(item->get_object());
+        if (const JsonObject* item = sent_item(block)) push(*item);
     }
 
     void add(const ToolCall& block) {
         const CallIds ids = split_ids(block.id);
-        JsonObject item = typed("function_call");
+        JsonObject item = typed("function_call", block.extra);
         item["call_id"] = ids.call;
         item["name"] = block.name.str();
         item["arguments"] = to_python_json(block.arguments);
-        if (own_ && !ids.item.empty()) item["id"] = ids.item;
+        if (has_ids_ && !ids.item.empty()) item["id"] = ids.item;
         push(std::move(item));
+    }
+
+    /// An item, with the members that the endpoint sent and that have no place in ours.
+    JsonObject typed(std::string_view type, const LazyObject& extra) const {
+        const Json* members = own_ ? extra.find(responses_members_key) : nullptr;
+        JsonObject item = members && members->is_object() ? members->get_object() : JsonObject();
+        item["type"] = type;
+        return item;
     }
 
     void add_server_items(std::size_t at) {
@@ -144,6 +168,7 @@ private:
     const AssistantMessage& message_;
     bool own_;
     bool encrypted_;
+    bool has_ids_;  ///< the items have their ids
     JsonArray items_;
     bool open_ = false;  ///< the last item is a message that takes more parts
     std::string open_id_;
@@ -184,11 +209,16 @@ private:
         const bool own = is_own_answer(message, request_.model.provider_id);
         has_answer_ = true;
         input_.answer_begin = input_.items.size();
-        for (Json& item : responses_items(message, own, encrypted_))
+        const std::vector<const ToolCall*> calls = message.tool_calls();
+        auto call = calls.begin();
+        for (Json& item : responses_items(message, own, encrypted_)) {
+            make_unique(item.get_object());
+            if (item.at("type") == Json("function_call") && call != calls.end())
+                open_calls_.push_back(
+                    OpenCall{(*call++)->id, text_member(item.get_object(), "call_id")});
             input_.items.push_back(std::move(item));
+        }
         input_.answer_end = input_.items.size();
-        for (const ToolCall* call : message.tool_calls())
-            open_calls_.push_back(split_ids(call->id).call);
         const bool has_image = std::any_of(
             message.content.begin(), message.content.end(),
             [](const auto& block) { return std::holds_alternative<ImageContent>(block); });
@@ -199,9 +229,24 @@ private:
                          {}));
     }
 
+    /// A call id names a call within its answer only, and some servers begin with the same one in each answer (D83). The
+    /// endpoint refuses a second item with an id.
+    void make_unique(JsonObject& item) {
+        if (const std::string_view id = string_member(item, "id");
+            !id.empty() && item.at("type") != Json("reasoning") && !item_ids_.emplace(id).second)
+            item.erase("id");
+        if (item.at("type") != Json("function_call")) return;
+        const std::string id = text_member(item, "call_id");
+        std::string unique = id;
+        for (int n = 2; !call_ids_.insert(unique).second; ++n)
+            unique = shortened_id(id + "_" + std::to_string(n), longest_call_id);
+        item["call_id"] = std::move(unique);
+    }
+
     void add(const ToolResultMessage& message) {
-        const std::string id = split_ids(message.tool_call_id).call;
-        const auto call = std::find(open_calls_.begin(), open_calls_.end(), id);
+        const auto call =
+            std::find_if(open_calls_.begin(), open_calls_.end(),
+                         [&](const OpenCall& open) { return open.id == message.tool_call_id; });
         if (call == open_calls_.end()) {
             changed(
                 repaired("The result of " + message.tool_call_id +
@@ -209,13 +254,14 @@ private:
                          message.tool_call_id));
             return;
         }
+        const std::string wire_id = std::move(call->wire_id);
         open_calls_.erase(call);
         std::string text = joined_text(message.content, "\n");
         // The history was repaired before it came here, and what the endpoint has was not.
         if (message.is_error && text.ends_with(interrupted_mark)) input_.repaired = true;
         if (message.is_error) text = marked_error(std::move(text));
         JsonObject item = typed("function_call_output");
-        item["call_id"] = id;
+        item["call_id"] = wire_id;
         if (has_images(message.content)) {
             JsonArray parts = input_parts(message.content);
             if (message.is_error) parts.insert(parts.begin(), typed_text("input_text", "Error:"));
@@ -227,15 +273,20 @@ private:
     }
 
     void close_results() {
-        for (const std::string& id : open_calls_) {
+        for (const OpenCall& call : open_calls_) {
             JsonObject item = typed("function_call_output");
-            item["call_id"] = id;
+            item["call_id"] = call.wire_id;
             item["output"] = interrupted_result;
             input_.items.push_back(std::move(item));
-            changed(result_missing(id));
+            changed(result_missing(call.id.str()));
         }
         open_calls_.clear();
     }
+
+    struct OpenCall {
+        SharedString id;
+        std::string wire_id;
+    };
 
     void changed(Notice notice) {
         input_.repaired = true;
@@ -247,7 +298,9 @@ private:
     std::vector<Notice>& notices_;
     ResponsesInput input_;
     bool has_answer_ = false;
-    std::vector<std::string> open_calls_;
+    std::vector<OpenCall> open_calls_;
+    std::set<std::string, std::less<>> call_ids_;
+    std::set<std::string, std::less<>> item_ids_;
 };
 
 constexpr std::string_view encrypted_reasoning = "reasoning.encrypted_content";

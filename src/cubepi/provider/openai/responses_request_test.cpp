@@ -70,18 +70,41 @@ TEST(OpenAIResponsesRequest, D13_AnswersOfOtherProviders_LoseIdsAndReasoning) {
 
 TEST(OpenAIResponsesRequest, D13_UnreadableReasoning_IsOmitted) {
     const Lowered refused = lowered("[" + answer() + "," + result + "]", false);
-    EXPECT_EQ(refused.items.as_array().size(), 3u);
+    // An id would be refused without the reasoning that led to its item.
+    EXPECT_EQ(refused.items, json(R"([
+        {"type":"message","role":"assistant","content":[{"type":"output_text","text":"Adding.","annotations":[]}],"status":"completed","phase":"commentary"},
+        {"type":"function_call","call_id":"c1","name":"add","arguments":"{\"a\": 1}"},
+        {"type":"function_call_output","call_id":"c1","output":"3"}])"));
     // Neither sealed nor in the open: the endpoint would have to know it by its id.
     const Lowered by_id = lowered(
         R"([{"role":"assistant","provider_id":"openai","content":[
             {"type":"thinking","thinking":"","reasoning_item":{"id":"rs_1","type":"reasoning","summary":[]}},
-            {"type":"text","text":"Hi"}]}])");
-    EXPECT_EQ(by_id.items.as_array().size(), 1u);
+            {"type":"text","text":"Hi","item_id":"msg_1"}]}])");
+    ASSERT_EQ(by_id.items.as_array().size(), 1u);
+    EXPECT_FALSE(by_id.items.at_pointer("/0").as_object().contains("id"));
     // An aborted answer: reasoning that led to nothing is refused by the endpoint.
     const Lowered cut = lowered(
         R"([{"role":"assistant","provider_id":"openai","stop_reason":"aborted","content":[
             {"type":"thinking","thinking":"","reasoning_item":{"id":"rs_1","type":"reasoning","encrypted_content":"x"}}]}])");
     EXPECT_TRUE(cut.items.as_array().empty());
+}
+
+TEST(OpenAIResponsesRequest, D83_SharedCallIds_PairWithTheirOwnResults) {
+    const auto reply = [](const std::string& id, const std::string& text) {
+        return R"({"role":"tool_result","tool_call_id":")" + id +
+               R"(","tool_name":"f","content":[{"type":"text","text":")" + text + R"("}]})";
+    };
+    const std::string two_calls =
+        R"({"role":"assistant","provider_id":"openai","content":[
+            {"type":"tool_call","id":"c|fc_1","name":"f","arguments":{}},
+            {"type":"tool_call","id":"c|fc_2","name":"f","arguments":{}}]})";
+    const Lowered it = lowered("[" + two_calls + "," + reply("c|fc_2", "second") + "," +
+                               reply("c|fc_1", "first") + "]");
+    EXPECT_EQ(it.items, json(R"([
+        {"type":"function_call","call_id":"c","name":"f","arguments":"{}","id":"fc_1"},
+        {"type":"function_call","call_id":"c_2","name":"f","arguments":"{}","id":"fc_2"},
+        {"type":"function_call_output","call_id":"c_2","output":"second"},
+        {"type":"function_call_output","call_id":"c","output":"first"}])"));
 }
 
 TEST(OpenAIResponsesRequest, D13_ServerToolItems_KeepTheirPositions) {

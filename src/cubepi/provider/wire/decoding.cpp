@@ -70,6 +70,17 @@ void read_detail(od::value& value, std::string_view name, std::int64_t& into) {
 
 }  // namespace
 
+JsonObject unknown_members(const JsonObject& object,
+                           std::initializer_list<std::string_view> known) {
+    JsonObject unknown;
+    for (const auto& [key, value] : object) {
+        const std::string_view name = key;
+        if (!value.is_null() && std::find(known.begin(), known.end(), name) == known.end())
+            unknown[key] = value;
+    }
+    return unknown;
+}
+
 void throw_not_json(std::string_view data) {
     const std::string_view begin = data.substr(0, 100);
     throw Error(ErrorCode::protocol, "the endpoint sent something that is not JSON: " +

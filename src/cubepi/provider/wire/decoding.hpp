@@ -2,11 +2,13 @@
 
 #include <cstdint>
 #include <deque>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/json.hpp>
 #include <cubepi/core/usage.hpp>
 #include <cubepi/net/utf8.hpp>
 #include <cubepi/schema/json/padded_text.hpp>
@@ -18,6 +20,9 @@ namespace cubepi::detail {
 
 /// Characters around the data of a server-sent event that are not part of it.
 inline constexpr std::string_view event_data_blanks = " \r\n";
+
+/// Returns the members that `known` does not name, without those that are null.
+JsonObject unknown_members(const JsonObject& object, std::initializer_list<std::string_view> known);
 
 [[noreturn]] void throw_not_json(std::string_view data);
 

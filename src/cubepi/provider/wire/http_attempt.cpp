@@ -92,7 +92,8 @@ HttpTimeouts CallAttempts::next_timeouts() {
 }
 
 RetryDecision CallAttempts::decide(const CallFailure& failure, const ErrorInfo& info) const {
-    if (is_hook_error(info)) return RetryDecision();
+    // The same conversation would be too long again.
+    if (is_hook_error(info) || info.code == ErrorCode::context_length) return RetryDecision();
     RetryDecision decision = decide_by_policy(failure, info);
     if (decision.retry && deadline_ && *deadline_ - runtime_->clock->now() <= decision.delay)
         decision.retry = false;

@@ -1,0 +1,293 @@
+// D90: messages whose turns fail because of the infrastructure.
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <bub/channel/channel_test_support.hpp>
+#include <bub/questions.hpp>
+#include <cubepi/core/error.hpp>
+
+namespace bub::channel_tests {
+namespace {
+
+using cubepi::CheckpointerError;
+using cubepi::ErrorCode;
+using Texts = std::vector<std::string>;
+
+Envelope update(const std::string& text) {
+    Envelope message = from("chat", "1", text);
+    message.inbound_id = text;
+    return message;
+}
+
+/// A channel that notes how its turns end.
+class FollowingChannel final : public TestChannel, public FollowsTurns {
+public:
+    using TestChannel::TestChannel;
+    void begin_turn(const Envelope& message) noexcept override { note("begin", message); }
+    void end_turn(const Envelope& message, std::exception_ptr failure) noexcept override {
+        note(failure ? "fail" : "end", message);
+        if (failure) reason = describe(failure);
+    }
+    void postpone_turn(const Envelope& message) noexcept override { note("postpone", message); }
+    void drop(const Envelope& message) noexcept override { note("drop", message); }
+
+    Texts turns;
+    std::string reason;
+
+private:
+    void note(const std::string& what, const Envelope& message) noexcept {
+        turns.push_back(what + " " + message.content_text());
+    }
+};
+
+/// A pipeline whose turns on "one" fail.
+class Retry : public ::testing::Test {
+protected:
+    Retry() {
+        gateway.options.deliveries = log;
+        gateway.channels = {channel};
+        gateway.asks = [this](RunModelCall& call) {
+            if (!call.prompt.text().ends_with("one") || failures == 0) return false;
+            --failures;
+            if (thrown) std::rethrow_exception(thrown);
+            throw CheckpointerError(ErrorCode::connect, "the server at db.internal is down");
+        };
+    }
+    std::vector<StoredInbound> unfinished() const { return cubepi::run(log->unfinished()); }
+
+    Gateway gateway;
+    std::shared_ptr<MemoryDeliveryLog> log = std::make_shared<MemoryDeliveryLog>();
+    std::shared_ptr<FollowingChannel> channel = std::make_shared<FollowingChannel>("chat");
+    std::size_t failures = 1'000'000;
+    std::exception_ptr thrown;
+};
+
+TEST_F(Retry, D90_FailedMessage_StaysBeforeLaterOnes) {
+    failures = 3;
+    gateway.run([](Gateway& h) -> Task<> {
+        for (const char* text : {"one", "two"}) co_await h.handler(update(text));
+        co_await h.until_begun(2);
+        EXPECT_EQ(h.manager->problem(), "1 session waits, because storage or descriptors fail");
+        co_await h.manager->idle();
+        EXPECT_EQ(h.manager->problem(), "");
+    });
+    EXPECT_EQ(gateway.done, (Texts{"one", "two"}));
+    EXPECT_EQ(channel->texts(), (Texts{"re: one", "re: two"})) << "the sender sees no failure";
+    EXPECT_EQ(channel->turns,
+              (Texts{"begin one", "postpone one", "begin one", "postpone one", "begin one",
+                     "postpone one", "begin one", "end one", "begin two", "end two"}));
+    EXPECT_TRUE(unfinished().empty());
+    ASSERT_EQ(gateway.warnings.size(), 1u) << "once, not for each turn";
+    EXPECT_NE(gateway.warnings.front().find("db.internal is down"), std::string::npos);
+}
+
+TEST_F(Retry, D90_LongOutage_NotifiesTheSenderOnceAndHolds) {
+    gateway.options.retry_limit = std::chrono::minutes(10);
+    gateway.run([](Gateway& h) -> Task<> {
+        for (const char* text : {"one", "two"}) co_await h.handler(update(text));
+        co_await h.manager->idle();
+        const HeldMessages held = co_await h.manager->held();
+        EXPECT_EQ(held.inbounds.size(), 1u);
+        EXPECT_EQ(h.done, Texts{"two"});
+    });
+    ASSERT_EQ(channel->sent.size(), 3u);
+    EXPECT_TRUE(channel->sent[0].context.contains("postponed"));
+    EXPECT_TRUE(channel->sent[1].context.contains("held"));
+    for (const Envelope& message : channel->sent)
+        EXPECT_EQ(message.content_text().find("db.internal"), std::string::npos);
+    EXPECT_EQ(channel->reason.find("db.internal"), std::string::npos) << channel->reason;
+    EXPECT_GT(gateway.begun.size(), 15u);
+    EXPECT_LT(gateway.begun.size(), 50u);
+    EXPECT_EQ(unfinished().size(), 1u);
+}
+
+TEST_F(Retry, D90_ReleasedMessage_IsTriedAgain) {
+    gateway.options.retry_limit = std::chrono::seconds(0);
+    failures = 1;
+    gateway.run([](Gateway& h) -> Task<> {
+        co_await h.handler(update("one"));
+        co_await h.manager->idle();
+        co_await h.manager->release_held("1");
+        co_await h.manager->idle();
+    });
+    EXPECT_EQ(gateway.done, Texts{"one"});
+    EXPECT_TRUE(unfinished().empty());
+}
+
+TEST_F(Retry, D90_ConflictOrCommand_IsHeldAtOnce) {
+    for (const bool is_command : {false, true}) {
+        SCOPED_TRACE(is_command);
+        Gateway other;
+        const auto records = std::make_shared<MemoryDeliveryLog>();
+        other.options.deliveries = records;
+        other.asks = gateway.asks;
+        if (!is_command)
+            thrown = std::make_exception_ptr(cubepi::StaleAppendError(
+                ErrorCode::stale_append, "another process has continued the session"));
+        other.run([is_command](Gateway& h) -> Task<> {
+            Envelope message = update(is_command ? ",tape one" : "one");
+            message.from_operator = true;
+            co_await h.handler(std::move(message));
+            co_await h.manager->idle();
+            EXPECT_EQ(h.begun.size(), 1u);
+            const HeldMessages held = co_await h.manager->held();
+            EXPECT_EQ(held.inbounds.size(), 1u);
+        });
+        const std::vector<StoredInbound> left = cubepi::run(records->unfinished());
+        ASSERT_EQ(left.size(), 1u);
+        EXPECT_EQ(left.front().begun, is_command ? 1u : 0u) << "it may have had its effect";
+        thrown = nullptr;
+    }
+}
+
+TEST_F(Retry, D90_OtherFailures_AreAnsweredAsBefore) {
+    for (const std::exception_ptr& failure :
+         {std::make_exception_ptr(cubepi::Error(ErrorCode::connect, "the model is down")),
+          std::make_exception_ptr(std::system_error(ENOENT, std::generic_category())),
+          std::make_exception_ptr(CheckpointerError(ErrorCode::invalid_argument, "too deep"))}) {
+        EXPECT_EQ(cause_of(failure), FailureCause::turn) << describe(failure);
+        Gateway other;
+        other.options.deliveries = std::make_shared<MemoryDeliveryLog>();
+        other.asks = gateway.asks;
+        thrown = failure;
+        other.run([](Gateway& h) -> Task<> {
+            co_await h.handler(update("one"));
+            co_await h.manager->idle();
+        });
+        EXPECT_EQ(other.begun.size(), 1u);
+        EXPECT_TRUE(cubepi::run(other.options.deliveries->unfinished()).empty());
+    }
+    for (const int number : {EMFILE, ENFILE, ENOSPC})
+        EXPECT_EQ(
+            cause_of(std::make_exception_ptr(std::system_error(number, std::generic_category()))),
+            FailureCause::outage);
+}
+
+TEST_F(Retry, D90_UnrecordedMessage_IsNotTriedAgain) {
+    gateway.options.deliveries = nullptr;
+    gateway.run([](Gateway& h) -> Task<> {
+        co_await h.handler(update("one"));
+        co_await h.manager->idle();
+    });
+    EXPECT_EQ(gateway.begun.size(), 1u);
+    EXPECT_EQ(channel->turns, (Texts{"begin one", "fail one"}));
+}
+
+TEST_F(Retry, D90_DroppedSession_WaitsNoLonger) {
+    gateway.run([](Gateway& h) -> Task<> {
+        for (const char* text : {"one", "two"}) co_await h.handler(update(text));
+        co_await h.until_begun(2);
+        while (h.manager->snapshot("chat:1").is_running)
+            co_await h.clock->sleep_for(std::chrono::milliseconds(1));
+        co_await h.manager->abort_session("chat:1");
+        co_await h.manager->idle();
+        co_await h.handler(update("three"));
+        co_await h.manager->idle();
+    });
+    EXPECT_EQ(gateway.done, Texts{"three"});
+    EXPECT_TRUE(unfinished().empty());
+}
+
+TEST_F(Retry, D90_EndOfManager_LeavesTheMessageToTheNext) {
+    for (const bool drains : {false, true}) {
+        SCOPED_TRACE(drains);
+        Gateway first;
+        const auto records = std::make_shared<MemoryDeliveryLog>();
+        first.options.deliveries = records;
+        first.asks = gateway.asks;
+        first.run([drains](Gateway& h) -> Task<> {
+            for (const char* text : {"one", "two"}) co_await h.handler(update(text));
+            co_await h.until_begun(2);
+            while (h.manager->snapshot("chat:1").is_running)
+                co_await h.clock->sleep_for(std::chrono::milliseconds(1));
+            if (drains) {
+                const std::size_t cancelled = co_await h.manager->drain(std::chrono::seconds(5));
+                EXPECT_EQ(cancelled, 0u);
+            }
+        });
+        Gateway second;
+        second.options.deliveries = records;
+        second.run([](Gateway& h) { return h.manager->idle(); });
+        EXPECT_EQ(second.done, (Texts{"one", "two"}));
+    }
+}
+
+TEST_F(Retry, D90_MessagesThatSteeredIt_FollowTheFailedTurn) {
+    failures = 1;
+    gateway.hold("one");
+    channel->admit = [](const Envelope& message) -> std::optional<AdmitDecision> {
+        AdmitDecision decision;
+        if (message.content_text().starts_with("steer")) decision.action = AdmitAction::steer;
+        return decision;
+    };
+    gateway.run([](Gateway& h) -> Task<> {
+        for (const char* text : {"one", "two", "steer a", "steer b"})
+            co_await h.handler(update(text));
+        co_await h.until_begun(1);
+        // The turn accepts the first of them.
+        std::vector<Envelope> steered = h.inbox->drain("chat:1");
+        EXPECT_EQ(steered.size(), 2u);
+        EXPECT_TRUE(h.inbox->enqueue("chat:1", steered.at(1)));
+        h.release("one");
+        co_await h.manager->idle();
+    });
+    EXPECT_EQ(gateway.done, (Texts{"one", "two", "steer a", "steer b"}));
+    EXPECT_TRUE(unfinished().empty());
+}
+
+TEST_F(Retry, D90_AnswerSentInPart_IsCompletedAtTheNextStart) {
+    Plugin parts;
+    parts.name = "parts";
+    parts.priority = 1;
+    parts.render_outbound = [](RenderOutboundCall&) {
+        std::vector<Envelope> outputs;
+        for (const char* text : {"first", "second"}) {
+            outputs.push_back(from("chat", "1", text));
+            outputs.back().session_id = "chat:1";
+        }
+        return EnvelopeBatch(std::move(outputs));
+    };
+    parts.dispatch_outbound = [](DispatchOutboundCall& call) -> std::optional<bool> {
+        if (call.message.content_text() == "second")
+            throw cubepi::Error(ErrorCode::storage_full, "no space left");
+        return std::nullopt;
+    };
+    failures = 0;
+    gateway.framework->add(std::move(parts));
+    gateway.run([](Gateway& h) -> Task<> {
+        co_await h.handler(update("one"));
+        co_await h.manager->idle();
+    });
+    EXPECT_EQ(gateway.begun, Texts{"one"});
+    ASSERT_EQ(channel->sent.size(), 2u);
+    EXPECT_EQ(channel->sent[0].content_text(), "first");
+    EXPECT_TRUE(channel->sent[1].context.contains("cut_off"));
+    Gateway next;
+    next.options.deliveries = log;
+    next.run([](Gateway& h) { return h.manager->idle(); });
+    EXPECT_TRUE(next.begun.empty());
+    EXPECT_EQ(next.channel->texts(), Texts{"second"});
+    EXPECT_TRUE(unfinished().empty());
+}
+
+TEST_F(Retry, UnstorableMessage_IsAProblem) {
+    const auto watched = std::make_shared<WatchedLog>(log);
+    watched->dies_at = 1;
+    gateway.options.deliveries = watched;
+    gateway.run([](Gateway& h) -> Task<> {
+        const cubepi::Outcome<> stored = co_await cubepi::outcome_of(h.handler(update("two")));
+        EXPECT_FALSE(stored);
+        EXPECT_EQ(h.manager->problem(), "messages cannot be stored");
+        co_await h.clock->sleep_for(std::chrono::minutes(1));
+        EXPECT_EQ(h.manager->problem(), "");
+    });
+}
+
+}  // namespace
+}  // namespace bub::channel_tests

@@ -1,0 +1,260 @@
+// A suspended run continues at the endpoint where it was, or not at all (D86): no other server receives its conversation.
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "../terminal/terminal.hpp"
+#include "model_server.hpp"
+#include "source_tree.hpp"
+
+namespace cubepi::joint_tests {
+namespace {
+
+using terminal_tests::Home;
+using terminal_tests::Piped;
+using terminal_tests::run_piped;
+using terminal_tests::Terminal;
+using terminal_tests::write_file;
+
+const SentCall to_shell{"shell", R"({"command":"echo one >> log.txt"})"};
+const SentCall to_ask{"ask_user", R"({"questions":[{"key":"color","prompt":"Which color?"}]})"};
+
+/// Executes the command that a message prints after `label`, as a user who copies the line into a shell.
+Piped run_printed(Home& home, const std::string& text, const std::string& label) {
+    const std::size_t begin = text.find(label);
+    if (begin == std::string::npos) return Piped{-1, "", "not printed: " + text};
+    const std::size_t command = begin + label.size();
+    const std::string line = text.substr(command, text.find('\n', command) - command);
+    const std::filesystem::path program = testing::built_program("cubepi");
+    home.set("PATH", program.parent_path().string() + ":/usr/bin:/bin");
+    Terminal shell(home, terminal_tests::OtherProgram{"/bin/bash"},
+                   {"-c", line + " < /dev/null > ../out 2> ../err"});
+    Piped result;
+    result.status = shell.wait();
+    result.out = terminal_tests::read_file(home.root() / "out");
+    result.err = terminal_tests::read_file(home.root() / "err") + shell.shown();
+    return result;
+}
+
+class Continuation : public ::testing::Test {
+protected:
+    Continuation()
+        : a({chat_answer("", {to_shell}), chat_answer("A is done")}), b({chat_answer("B")}) {
+        home.set("OPENAI_API_KEY", "key");
+    }
+
+    /// Suspends the session s1 at A, which flags name.
+    Piped suspend(std::vector<std::string> more = {}) const {
+        std::vector<std::string> arguments = {"run",        "-s",    "s1", "--provider", "openai",
+                                              "--base-url", a.url(), "-m", "local",      "private"};
+        arguments.insert(arguments.end(), more.begin(), more.end());
+        const Piped run = run_piped(home, std::move(arguments));
+        EXPECT_EQ(run.status, 7) << run.err;
+        return run;
+    }
+    void configure(const std::string& text) const { write_file(home.config(), text); }
+    std::string id() const {
+        const Piped listed = run_piped(home, {"inbox", "--json"});
+        return std::string(
+            boost::json::parse(listed.out).at(0).at("request").at("question_id").as_string());
+    }
+    Piped inbox(std::vector<std::string> more) const {
+        std::vector<std::string> arguments = {"inbox", more.front(), id(), "--session", "s1"};
+        arguments.insert(arguments.end(), more.begin() + 1, more.end());
+        return run_piped(home, std::move(arguments));
+    }
+    bool is_executed() const { return std::filesystem::exists(home.work() / "log.txt"); }
+    void expect_refused(const Piped& run) const {
+        EXPECT_EQ(run.status, 3) << run.out;
+        EXPECT_NE(run.err.find("--base-url " + a.url()), std::string::npos) << run.err;
+        EXPECT_NE(run.err.find("--model local"), std::string::npos) << run.err;
+        EXPECT_EQ(b.requests().size(), 0u) << run.err;
+        EXPECT_FALSE(is_executed());
+    }
+    void expect_continued(const Piped& run) const {
+        EXPECT_EQ(run.status, 0) << run.err;
+        EXPECT_EQ(run.out, "A is done\n") << run.err;
+        EXPECT_EQ(a.requests().size(), 2u);
+        EXPECT_EQ(b.requests().size(), 0u);
+        EXPECT_TRUE(is_executed());
+    }
+
+    Home home;
+    ModelServer a;
+    ModelServer b;
+};
+
+TEST_F(Continuation, D86_PrintedCommand_ContinuesAtTheEndpoint) {
+    home.set("OPENAI_BASE_URL", b.url());
+    const Piped first = suspend();
+    expect_continued(run_printed(home, first.err, "To answer: "));
+}
+
+TEST_F(Continuation, D86_OtherEnvironment_IsRefused) {
+    (void)suspend();
+    home.set("OPENAI_BASE_URL", b.url());
+    for (const char* how : {"approve", "deny"}) expect_refused(inbox({how}));
+    // No model is called with a prompt, and none is needed to withdraw the question.
+    expect_refused(run_piped(home, {"run", "-s", "s1", "more"}));
+    expect_refused(run_piped(home, {"run", "-c", "more"}));
+    const Piped cancelled = inbox({"cancel"});
+    EXPECT_EQ(cancelled.status, 0) << cancelled.err;
+    EXPECT_EQ(b.requests().size(), 0u);
+}
+
+TEST_F(Continuation, D86_FlagsForAnotherServer_AreRefused) {
+    (void)suspend();
+    expect_refused(inbox({"approve", "--base-url", b.url(), "-m", "local"}));
+    configure("providers:\n  bee: {base_url: \"" + b.url() + "\", model: m}\n");
+    expect_refused(inbox({"approve", "--provider", "bee"}));
+    expect_refused(inbox({"approve", "-m", "bee/local"}));
+    expect_continued(inbox({"approve", "--base-url", a.url()}));
+}
+
+TEST_F(Continuation, D86_ConfiguredServer_IsUsed) {
+    configure("provider: aye\nproviders:\n  aye: {base_url: \"" + a.url() + "\", model: local}\n");
+    const Piped run = run_piped(home, {"run", "-s", "s1", "private"});
+    EXPECT_EQ(run.status, 7) << run.err;
+    // Another default, and the same one elsewhere.
+    configure("provider: bee\nproviders:\n  aye: {base_url: \"" + b.url() +
+              "\", model: local}\n  bee: {base_url: \"" + b.url() + "\", model: m}\n");
+    expect_refused(inbox({"approve"}));
+    configure("provider: bee\nproviders:\n  aye: {base_url: \"" + a.url() +
+              "\", model: other}\n  bee: {base_url: \"" + b.url() + "\", model: m}\n");
+    expect_continued(inbox({"approve"}));
+    EXPECT_EQ(a.bodies()[1].at("model"), "local");
+}
+
+TEST_F(Continuation, D86_ModelOfTheSession_IsNotUsed) {
+    const std::string providers = "\nproviders:\n  aye: {base_url: \"" + a.url() +
+                                  "\", model: local}\n  bee: {base_url: \"" + b.url() +
+                                  "\", model: m}\n";
+    configure("provider: aye" + providers);
+    EXPECT_EQ(run_piped(home, {"run", "-s", "s1", "private"}).status, 7);
+    Terminal chat(home, {"chat", "-s", "s1"});
+    ASSERT_TRUE(chat.expect("[e]dit")) << chat.shown();
+    chat.type("\x1b");
+    ASSERT_TRUE(chat.expect_gone("[e]dit")) << chat.shown();
+    chat.type(",model bee/m\r");
+    ASSERT_TRUE(chat.expect("Session model set to")) << chat.shown();
+    chat.type("\x04");
+    (void)chat.wait();
+    expect_continued(inbox({"approve"}));
+}
+
+TEST_F(Continuation, D86_Fallback_IsNotCalled) {
+    const std::string fallback =
+        "provider: aye\nfallback_models: [bee/m]\nproviders:\n  bee: {base_url: \"" + b.url() +
+        "\", model: m}\n  aye: {model: local, base_url: \"";
+    configure(fallback + a.url() + "\"}\n");
+    a.known_requests = 1;
+    EXPECT_EQ(run_piped(home, {"run", "-s", "s1", "private"}).status, 7);
+    const Piped over = inbox({"approve"});
+    EXPECT_NE(over.status, 0) << over.out;
+    EXPECT_GE(a.requests().size(), 2u);
+    EXPECT_EQ(b.requests().size(), 0u) << over.err;
+}
+
+TEST_F(Continuation, D86_RunOfAFallback_ContinuesThere) {
+    b.known_requests = 0;
+    configure("provider: bee\nfallback_models: [aye/local]\nproviders:\n  bee: {base_url: \"" +
+              b.url() + "\", model: m}\n  aye: {base_url: \"" + a.url() + "\"}\n");
+    EXPECT_EQ(run_piped(home, {"run", "-s", "s1", "private"}).status, 7);
+    const std::size_t before = b.requests().size();
+    const Piped over = inbox({"approve"});
+    EXPECT_EQ(over.out, "A is done\n") << over.err;
+    EXPECT_EQ(b.requests().size(), before);
+}
+
+TEST_F(Continuation, D86_ChatElsewhere_IsRefused) {
+    (void)suspend();
+    home.set("OPENAI_BASE_URL", b.url());
+    for (const std::vector<std::string>& flags :
+         {std::vector<std::string>{}, std::vector<std::string>{"--base-url", b.url(), "-m", "x"}}) {
+        std::vector<std::string> arguments = {"chat", "--session", "s1"};
+        arguments.insert(arguments.end(), flags.begin(), flags.end());
+        Terminal chat(home, std::move(arguments));
+        EXPECT_EQ(chat.wait(), 3);
+        EXPECT_NE(chat.shown().find("--base-url " + a.url()), std::string::npos) << chat.shown();
+    }
+    EXPECT_EQ(b.requests().size(), 0u);
+    EXPECT_FALSE(is_executed());
+}
+
+TEST_F(Continuation, D86_Answer_ContinuesAtTheEndpointOnly) {
+    ModelServer asks({chat_answer("", {to_ask}), chat_answer("A is done")});
+    EXPECT_EQ(
+        run_piped(home, {"run", "-s", "s1", "--base-url", asks.url(), "-m", "local", "hi"}).status,
+        7);
+    home.set("OPENAI_BASE_URL", b.url());
+    EXPECT_NE(inbox({"answer", "red"}).status, 0);
+    EXPECT_EQ(b.requests().size(), 0u);
+    EXPECT_EQ(inbox({"answer", "red", "--base-url", asks.url()}).out, "A is done\n");
+}
+
+TEST_F(Continuation, D86_Subagent_StaysAtTheEndpoint) {
+    ModelServer parent({chat_answer("", {{"subagent", R"({"prompt":"do it"})"}}),
+                        chat_answer("child"), chat_answer("A is done")});
+    EXPECT_EQ(run_piped(home, {"run", "-s", "s1", "--base-url", parent.url(), "-m", "local", "hi"})
+                  .status,
+              7);
+    configure("providers:\n  bee: {base_url: \"" + b.url() + "\", model: m}\n");
+    EXPECT_EQ(inbox({"approve", "--base-url", parent.url()}).out, "A is done\n");
+    EXPECT_EQ(parent.requests().size(), 3u);
+    EXPECT_EQ(b.requests().size(), 0u);
+}
+
+TEST_F(Continuation, D86_KeyOfAnotherOrigin_IsNotSent) {
+    (void)suspend();
+    home.set("OPENAI_BASE_URL", b.url());
+    expect_continued(inbox({"approve", "--base-url", a.url()}));
+    for (const std::string& request : a.requests())
+        EXPECT_EQ(request.find("Bearer key"), std::string::npos) << request;
+}
+
+TEST_F(Continuation, D92_HostileCallId_IsQuoted) {
+    for (const std::string call_id :
+         {"$(touch${IFS}pwned)", "a;touch${IFS}pwned", "`touch${IFS}pwned`", "it's\"\\&"}) {
+        Home other;
+        ModelServer server({chat_answer("", {{to_shell.name, to_shell.arguments, call_id}}),
+                            chat_answer("A is done")});
+        const Piped first =
+            run_piped(other, {"run", "-s", "s 1", "--base-url", server.url(), "-m", "local", "hi"});
+        EXPECT_EQ(first.status, 7) << first.err;
+        const Piped over = run_printed(other, first.err, "To answer: ");
+        EXPECT_EQ(over.out, "A is done\n") << first.err << over.err;
+        EXPECT_FALSE(std::filesystem::exists(other.work() / "pwned")) << first.err;
+        EXPECT_TRUE(std::filesystem::exists(other.work() / "log.txt")) << first.err;
+    }
+}
+
+TEST(PrintedCommands, D92_SuggestedCommand_IsQuoted) {
+    Home home;
+    const std::string word = "a$(touch${IFS}pwned)";
+    Terminal refused(home, {word});
+    EXPECT_NE(refused.wait(), 0);
+    EXPECT_NE(refused.shown().find("cubepi run '" + word + "' or cubepi chat '" + word + "'"),
+              std::string::npos)
+        << refused.shown();
+}
+
+TEST(PrintedCommands, D92_SessionWithLineBreak_IsOneLine) {
+    Home home;
+    ModelServer server({chat_answer("", {to_shell}), chat_answer("A is done")});
+    const std::string name = "s\ntouch pwned";
+    home.set("OPENAI_BASE_URL", server.url());
+    const Piped first = run_piped(home, {"run", "-s", name, "-m", "local", "hi"});
+    EXPECT_NE(first.err.find("New session 's^Jtouch pwned'."), std::string::npos) << first.err;
+    const Piped over = run_printed(home, first.err, "To answer: ");
+    EXPECT_EQ(over.out, "A is done\n") << first.err << over.err;
+    const Piped gone = run_piped(home, {"sessions", "delete", name, "--yes"});
+    EXPECT_NE(gone.err.find("Deleted: s^Jtouch pwned ("), std::string::npos) << gone.err;
+    EXPECT_FALSE(std::filesystem::exists(home.work() / "pwned"));
+}
+
+}  // namespace
+}  // namespace cubepi::joint_tests

@@ -1,0 +1,247 @@
+// The program at model servers whose words it must understand: rejections, limits of rates, finish reasons (D87).
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "../terminal/terminal.hpp"
+#include "model_server.hpp"
+
+namespace cubepi::joint_tests {
+namespace {
+
+using terminal_tests::Home;
+using terminal_tests::Piped;
+using terminal_tests::run_piped;
+
+Piped run_at(const Home& home, const ModelServer& server, std::vector<std::string> more) {
+    std::vector<std::string> arguments = {"run",        "--provider", "openai", "--base-url",
+                                          server.url(), "-m",         "local"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_piped(home, std::move(arguments));
+}
+
+/// The answers of a session whose second prompt is rejected.
+std::vector<std::string> answers_around(const std::string& rejection) {
+    return {chat_answer("First answer."), rejection, chat_answer("A summary."),
+            chat_answer("Another answer.")};
+}
+
+TEST(ServerWords, D87_Overflow_ContinuesFromSummary) {
+    const std::string rejections[] = {
+        refusal(400, R"({"message": "Input is too long for requested model."})"),
+        refusal(400, R"([{"error": {"code": 400, "status": "INVALID_ARGUMENT", "message":
+            "The input token count (1310720) exceeds the maximum number of tokens allowed (1048576)."}}])"),
+        refusal(400, R"({"code": "Client specified an invalid argument", "error":
+            "This model's maximum prompt length is 262144 but the request contains 301177 tokens."})"),
+        refusal(400, R"({"error": {"code": "1261", "message": "Prompt 超长"}})"),
+        refusal(500, R"({"error": "input length exceeds the context length"})"),
+        refusal(413, "<html><h1>413 Request Entity Too Large</h1></html>"),
+        "data: {\"error\": {\"message\": \"Your input exceeds the context window of this "
+        "model.\"}}\n\n",
+    };
+    for (const std::string& rejection : rejections) {
+        const Home home;
+        ModelServer server(answers_around(rejection));
+        EXPECT_EQ(run_at(home, server, {"-s", "s1", "first"}).status, 0);
+        const Piped run = run_at(home, server, {"-s", "s1", "second"});
+        EXPECT_EQ(run.status, 0) << rejection << run.err;
+        EXPECT_EQ(run.out, "Another answer.\n") << rejection;
+        EXPECT_NE(run.err.find("continuing from a summary"), std::string::npos) << run.err;
+        EXPECT_EQ(server.requests().size(), 4u) << rejection;
+    }
+}
+
+TEST(ServerWords, D87_OtherRejection_KeepsTheConversation) {
+    const std::string again = "retry-after: 0.01\r\n";
+    const std::string throttled =
+        refusal(429, R"({"message": "Too many tokens, please wait before trying again."})", again);
+    const std::string window = refusal(
+        429,
+        R"({"error": {"message": "This would exceed the rate limit for the long context window.",
+             "type": "rate_limit_error"}})",
+        again);
+    const std::vector<std::vector<std::string>> cases = {
+        {throttled, throttled, throttled},
+        {window, window, window},
+        {refusal(400, R"({"error": {"code": "unsupported_parameter", "message":
+            "Unsupported parameter: 'max_tokens'. The context window of this model is 262144."}})")},
+        {refusal(403, R"({"error": {"message": "The daily token limit is exceeded."}})")},
+    };
+    for (const std::vector<std::string>& rejections : cases) {
+        const Home home;
+        std::vector<std::string> answers = {chat_answer("First answer.")};
+        answers.insert(answers.end(), rejections.begin(), rejections.end());
+        answers.push_back(chat_answer("Third answer."));
+        ModelServer server(std::move(answers));
+        EXPECT_EQ(run_at(home, server, {"-s", "s1", "first"}).status, 0);
+        const Piped run = run_at(home, server, {"-s", "s1", "second"});
+        EXPECT_EQ(run.status, 1) << run.err;
+        EXPECT_NE(run.err.find("Server message: "), std::string::npos) << run.err;
+        const Piped third = run_at(home, server, {"-s", "s1", "third"});
+        EXPECT_EQ(third.out, "Third answer.\n") << third.err;
+        EXPECT_NE(server.requests().back().find("First answer."), std::string::npos);
+    }
+}
+
+TEST(ServerWords, D87_FirstPromptDoesNotFit_IsExplained) {
+    const Home home;
+    ModelServer server(
+        {refusal(400, R"({"error": "prompt too long; exceeded max context length"})")});
+    const Piped run = run_at(home, server, {"hello"});
+    EXPECT_EQ(run.status, 1);
+    EXPECT_NE(run.err.find("exceeds the context window"), std::string::npos) << run.err;
+    EXPECT_NE(run.err.find("larger context window"), std::string::npos) << run.err;
+}
+
+// Finish reasons.
+
+void expect_incomplete(const Piped& run, const std::string& word) {
+    EXPECT_EQ(run.status, 6) << word << run.err;
+    EXPECT_EQ(run.out, "The three causes are\n") << word;
+    EXPECT_NE(run.err.find("the answer is incomplete"), std::string::npos) << run.err;
+    EXPECT_NE(run.err.find(word), std::string::npos) << run.err;
+}
+
+TEST(ServerWords, D87_UnknownFinishReason_IsIncomplete) {
+    for (const char* word :
+         {"abort", "aborted", "error", "network_error", "MAX_TOKENS", "SAFETY", "unknown",
+          "insufficient_system_resource", "model_context_window_exceeded", "pause"}) {
+        const Home home;
+        ModelServer server({chat_answer("The three causes are", {}, word)});
+        const Piped run = run_at(home, server, {"hello"});
+        expect_incomplete(run, word);
+        EXPECT_EQ(server.requests().size(), 1u);
+    }
+}
+
+TEST(ServerWords, D87_KnownFinishReason_IsSuccess) {
+    for (const char* word : {"stop", "eos", "eos_token", "STOP", "COMPLETE", "end_turn",
+                             "stop_sequence", "eosFound"}) {
+        const Home home;
+        ModelServer server({chat_answer("Hello.", {}, word)});
+        const Piped run = run_at(home, server, {"hello"});
+        EXPECT_EQ(run.status, 0) << word << run.err;
+        EXPECT_EQ(run.out, "Hello.\n");
+        EXPECT_EQ(run.err, "") << word;
+    }
+}
+
+TEST(ServerWords, D87_HostileFinishReason_IsBoundedAndEscaped) {
+    const Home home;
+    ModelServer server({chat_answer("The three causes are", {},
+                                    "x\x1b[2J\ncubepi: all is well" + std::string(5'000, 'y'))});
+    const Piped run = run_at(home, server, {"hello"});
+    expect_incomplete(run, "'x?[2J?cubepi: all is well");
+    EXPECT_EQ(run.err.find('\x1b'), std::string::npos);
+    EXPECT_LT(run.err.size(), 500u);
+}
+
+TEST(ServerWords, D87_IncompleteAnswerOfSubagent_IsReportedToParent) {
+    const Home home;
+    ModelServer server({chat_answer("", {{"subagent", R"({"prompt":"list it"})"}}),
+                        chat_answer("The three causes are", {}, "abort"), chat_answer("Done.")});
+    const Piped run = run_at(home, server, {"--yes", "hello"});
+    EXPECT_EQ(run.status, 0) << run.err;
+    ASSERT_EQ(server.requests().size(), 3u) << run.err;
+    EXPECT_NE(server.requests()[2].find("[Error: the answer is incomplete: the server ended it"),
+              std::string::npos)
+        << server.requests()[2];
+}
+
+/// `cubepi run` with the Messages API or the Responses API of the server.
+Piped run_with(const Home& home, const ModelServer& server, const std::string& provider) {
+    std::string url = server.url();
+    if (provider == "anthropic") url.resize(url.size() - 3);
+    return run_piped(home, {"run", "--provider", provider, "--base-url", url, "-m", "local", "go"});
+}
+
+std::string anthropic_answer(const std::string& blocks, const std::string& reason) {
+    return "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"m\","
+           "\"type\":\"message\",\"role\":\"assistant\",\"model\":\"m\",\"content\":[]}}\n\n" +
+           blocks +
+           "event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":"
+           "{\"stop_reason\":\"" +
+           reason +
+           "\"}}\n\n"
+           "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n";
+}
+
+std::string block(int index, const std::string& content) {
+    const std::string number = std::to_string(index);
+    return "event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":" +
+           number + ",\"content_block\":" + content +
+           "}\n\nevent: content_block_stop\ndata: {\"type\":\"content_block_stop\",\"index\":" +
+           number + "}\n\n";
+}
+
+const std::string text_block = R"({"type":"text","text":"The three causes are"})";
+const std::string search_block =
+    R"({"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{"query":"x"}})";
+
+TEST(ServerWords, D87_MessagesApiReasons_AreIncomplete) {
+    for (const char* word :
+         {"max_tokens", "refusal", "model_context_window_exceeded", "aborted", "new_reason"}) {
+        const Home home;
+        ModelServer server({anthropic_answer(block(0, text_block), word)});
+        // The library's own word for max_tokens is `length`.
+        const std::string reported = word == std::string("max_tokens") ? "length" : word;
+        expect_incomplete(run_with(home, server, "anthropic"), reported);
+    }
+}
+
+TEST(ServerWords, D87_PausedAnswer_IsSentBackUnchanged) {
+    const Home home;
+    const std::string blocks = block(0, text_block) + block(1, search_block);
+    ModelServer server(
+        {anthropic_answer(blocks, "pause_turn"), anthropic_answer(blocks, "pause_turn"),
+         anthropic_answer(block(0, R"({"type":"text","text":"rain."})"), "end_turn")});
+    const Piped run = run_with(home, server, "anthropic");
+    EXPECT_EQ(run.status, 0) << run.err;
+    EXPECT_NE(run.out.find("rain."), std::string::npos) << run.out;
+    ASSERT_EQ(server.requests().size(), 3u);
+    const boost::json::array content{boost::json::parse(text_block),
+                                     boost::json::parse(search_block)};
+    for (const boost::json::value& body : {server.bodies()[1], server.bodies()[2]}) {
+        const boost::json::object last = body.at("messages").as_array().back().as_object();
+        EXPECT_EQ(last.at("role"), "assistant");
+        EXPECT_EQ(last.at("content"), boost::json::value(content));
+    }
+}
+
+TEST(ServerWords, D87_PausedForever_EndsAtTheTurnLimit) {
+    const Home home;
+    ModelServer server({anthropic_answer(block(0, search_block), "pause_turn")});
+    std::string url = server.url();
+    url.resize(url.size() - 3);
+    const Piped run = run_piped(home, {"run", "--provider", "anthropic", "--base-url", url, "-m",
+                                       "local", "--max-turns", "3", "go"});
+    EXPECT_NE(run.status, 0);
+    EXPECT_NE(run.err.find("max_turns"), std::string::npos) << run.err;
+    EXPECT_EQ(server.requests().size(), 3u);
+}
+
+TEST(ServerWords, D87_ResponsesApiStatus_IsIncomplete) {
+    const std::string item =
+        R"({"type":"message","id":"i","role":"assistant","status":"completed","content":[{"type":"output_text","text":"The three causes are"}]})";
+    const std::pair<const char*, const char*> cases[] = {
+        {R"("status":"incomplete","incomplete_details":{"reason":"content_filter"})",
+         "content_filter"},
+        {R"("status":"incomplete","incomplete_details":{"reason":"max_output_tokens"})", "length"},
+        {R"("status":"incomplete","incomplete_details":{"reason":"new_reason"})", "new_reason"},
+        {R"("status":"suspended")", "suspended"},
+    };
+    for (const auto& [members, word] : cases) {
+        const Home home;
+        ModelServer server(
+            {"event: response.completed\ndata: {\"type\":\"response.completed\",\"response\":{"
+             "\"id\":\"r\",\"object\":\"response\",\"output\":[" +
+             item + "]," + members + "}}\n\n"});
+        expect_incomplete(run_with(home, server, "openai-responses"), word);
+    }
+}
+
+}  // namespace
+}  // namespace cubepi::joint_tests
