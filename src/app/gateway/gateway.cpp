@@ -33,6 +33,7 @@
 #include "../log_setup.hpp"
 #include "../process.hpp"
 #include "../terminal/terminal_stream.hpp"
+#include "gateway_command.hpp"
 
 namespace cubepi::app {
 
@@ -131,6 +132,13 @@ std::optional<std::chrono::microseconds> watchdog_interval() {
     return std::chrono::microseconds(*limit / 2);
 }
 
+/// Returns the assignments that announce the end. TimeoutStopSec of the unit may be that of an older configuration.
+std::string stopping_notice(std::chrono::seconds drain_timeout) {
+    const std::chrono::microseconds limit = drain_timeout + time_after_drain;
+    return "STOPPING=1\nSTATUS=waiting for the running turns\nEXTEND_TIMEOUT_USEC=" +
+           std::to_string(limit.count());
+}
+
 /// Returns the assignments that announce a reload: systemd requires the time of the monotonic clock.
 std::string reloading_notice() {
     timespec now = {};
@@ -193,7 +201,7 @@ void Gateway::enter(State state) {
             break;
         case State::draining:
             log.write(LogLevel::info, "gateway.draining");
-            notify_service_manager("STOPPING=1\nSTATUS=waiting for the running turns");
+            notify_service_manager(stopping_notice(instance_->settings().drain_timeout));
             break;
     }
 }

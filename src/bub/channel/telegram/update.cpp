@@ -233,6 +233,7 @@ Incoming read_button(const JsonObject& query, const Access& access) {
     move_answer(incoming, *message, of_question);
     JsonObject facts = origin_facts(incoming, access, display_name(*from));
     facts["question"] = incoming.message_id;
+    facts["callback"] = incoming.callback_id;
     facts.insert(of_question.begin(), of_question.end());
     envelope.rest[telegram_key] = std::move(facts);
     return incoming;
@@ -412,6 +413,7 @@ void MessageReader::set_origin() {
     incoming_.envelope.is_active = incoming_.is_addressed;
     const std::string name = display_name(*object_member(message_, "from"));
     facts_ = origin_facts(incoming_, access_, name);
+    if (is_group()) facts_["message"] = integer_member(message_, "message_id").value_or(0);
     incoming_.envelope.context["sender"] = name;
 }
 
