@@ -434,7 +434,8 @@ void Outbox::show_outcome(Turn& turn, const AcceptedAnswer& answer) {
     if (std::exchange(turn.shows_outcome, true)) return;
     std::vector<SentCard> shown = cards_->of(answer.question);
     // After a restart, only the message is known whose button was pressed.
-    if (turn.question.id != 0 && !cards_->contains(turn.question)) shown.assign(1, turn.question);
+    const bool is_known = std::find(shown.begin(), shown.end(), turn.question) != shown.end();
+    if (turn.question.id != 0 && !is_known) shown.assign(1, turn.question);
     JsonObject button;
     button["text"] = outcome_text(answer.answer) +
                      (turn.answered_by.empty() ? "" : ": " + turn.answered_by.substr(0, 40));
