@@ -43,9 +43,9 @@ Json value_of(const char* text, const cubepi::HitlRequest& request) {
 }
 
 TEST(Questions, B24_Commands_AreAnswers) {
-    EXPECT_EQ(parsed(",approve c1").question_id, "c1");
+    EXPECT_EQ(parsed(",approve c1").question, "c1");
     EXPECT_EQ(parsed(",approve c1").action, AnswerAction::approve);
-    EXPECT_EQ(parsed(",approve").question_id, "");
+    EXPECT_EQ(parsed(",approve").question, "");
     const GivenAnswer denied = parsed(",deny  c1   not today, please");
     EXPECT_EQ(denied.action, AnswerAction::deny);
     EXPECT_EQ(denied.text, "not today, please");
@@ -57,7 +57,7 @@ TEST(Questions, B24_Commands_AreAnswers) {
 
 TEST(Questions, B24_Channel_NamesTheQuestionOfAnAnswer) {
     const Envelope reply = Envelope("teal").with(answer_to_key, "q1");
-    EXPECT_EQ(given_answer(reply)->question_id, "q1");
+    EXPECT_EQ(given_answer(reply)->question, "q1");
     EXPECT_EQ(answer_value(*given_answer(reply), question()), (JsonObject{{"k0", "teal"}}));
     const Envelope button = Envelope("")
                                 .with(answer_to_key, "c1")

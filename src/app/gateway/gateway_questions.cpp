@@ -266,7 +266,7 @@ Task<> Gateway::expire_due() {
         const std::optional<AskedQuestion> question = asked_question(entry);
         if (!question) continue;
         ExpiredQuestions::Due one;
-        one.key = entry.thread_id + "\n" + entry.question_id;
+        one.key = entry.thread_id + "\n" + bub::question_name(question->request);
         one.message = message_to(*question);
         one.message.rest[bub::expired_key] = entry.question_id;
         due.push_back(std::move(one));
