@@ -151,6 +151,8 @@ void add_set_up_commands(CLI::App& app, CommandLine& line) {
     CLI::App* doctor =
         app.add_subcommand("doctor", "Check the configuration and what is reachable");
     add_db_option(*doctor, line.database);
+    doctor->add_flag("--offline", line.conversation.model.offline,
+                     "Check what needs no network: configuration, files, gateway, terminal");
     doctor->callback([&line] { line.verb = Verb::doctor; });
     app.add_subcommand("hooks", "Show what each plugin implements, and which plugins failed")
         ->callback([&line] { line.verb = Verb::hooks; });

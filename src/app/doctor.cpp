@@ -269,8 +269,12 @@ Task<bool> check_endpoint(Report report, Endpoint endpoint,
     co_return true;
 }
 
-Task<bool> check_models(Report report, ModelSources sources) {
+Task<bool> check_models(Report report, ModelSources sources, bool offline) {
     report.title("Models");
+    if (offline) {
+        report.plain("not contacted (--offline)");
+        co_return true;
+    }
     const std::shared_ptr<HttpTransport> transport = transport_of(*Runtime::standard());
     bool can_answer = false;
     std::vector<Endpoint> endpoints;
@@ -338,13 +342,17 @@ Task<bool> check_session_database(Report report, TapePlace place) {
     co_return false;
 }
 
-Task<void> check_sessions(Report report) {
+Task<void> check_sessions(Report report, bool offline) {
     report.title("Sessions");
     TapePlace place;
     try {
         place = tape_place();
     } catch (const Error&) {
         co_return;  // reported with the configuration
+    }
+    if (!place.database.empty() && offline) {
+        report.plain("in a database, which was not contacted (--offline)");
+        co_return;
     }
     if (!place.database.empty()) {
         const bool usable = co_await check_session_database(report, place);
@@ -440,12 +448,12 @@ void check_program(const Report& report) {
     }
 }
 
-Task<int> examine() {
+Task<int> examine(bool offline) {
     const Report report(Style::of(STDOUT_FILENO));
     check_program(report);
     ModelSources sources = check_settings(report);
-    const bool can_answer = co_await check_models(report, std::move(sources));
-    co_await check_sessions(report);
+    const bool can_answer = co_await check_models(report, std::move(sources), offline);
+    co_await check_sessions(report, offline);
     check_gateway(report);
     check_terminal(report);
     out() << "\n";
@@ -454,6 +462,8 @@ Task<int> examine() {
 
 }  // namespace
 
-int doctor_command(const CommandLine&) { return run(examine()); }
+int doctor_command(const CommandLine& line) {
+    return run(examine(line.conversation.model.offline));
+}
 
 }  // namespace cubepi::app

@@ -44,6 +44,13 @@ inline constexpr std::string_view expired_key = "expired";
 /// The key of Envelope::rest with the request of an envelope of kind `question`, as cubepi::to_json() writes it.
 inline constexpr std::string_view question_key = "question";
 
+/// The key of Envelope::rest of an output that says why an answer was not accepted (RefusedAnswer); its value is true.
+inline constexpr std::string_view refused_answer_key = "refused_answer";
+
+/// The key of Envelope::rest with the requests that a message waits for, in the output that says that it was not read; a list of what
+/// `question_key` has.
+inline constexpr std::string_view open_questions_key = "open_questions";
+
 /// The key of HitlRequest::extra with the origin of the message whose turn asks: {channel, chat, user, name, session}. The rules for this
 /// origin also hold in the turn of the answer.
 inline constexpr std::string_view asker_key = "asker";
@@ -103,7 +110,8 @@ inline constexpr std::string_view answered = "answered";
 /// The answer to a question that a turn was given and its run has accepted (B24), as a service of its TurnState.
 struct AcceptedAnswer {
     std::string question = {};  ///< question_name() of the question
-    Json answer = {};           ///< as HitlChannel::answer() takes it
+    /// As HitlChannel::answer() takes it; of a question that ended without an answer, the decision "withdrawn" or "expired".
+    Json answer = {};
 };
 
 /// Optional interface of a channel that shows the outcome of a question, for example in the place of its buttons. Called on the manager's

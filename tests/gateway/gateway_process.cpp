@@ -246,10 +246,12 @@ std::string HttpReply::text(std::size_t output) const {
     return detail::text_member((*outputs)[output].get_object(), "text");
 }
 
-Task<HttpReply> post_message(std::uint16_t port, JsonObject message, std::string key) {
+Task<HttpReply> post_message(std::uint16_t port, JsonObject message, std::string key,
+                             std::string traceparent) {
     HttpRequest request("POST", url(port, "/v1/messages"));
     request.headers.set("authorization", std::string("Bearer ") + token);
     if (!key.empty()) request.headers.set("idempotency-key", std::move(key));
+    if (!traceparent.empty()) request.headers.set("traceparent", std::move(traceparent));
     request.body = boost::json::serialize(message);
     Task<HttpReply> replying = reply_to(std::move(request));
     co_return co_await std::move(replying);

@@ -92,8 +92,9 @@ struct HttpReply {
     std::string text(std::size_t output = 0) const;
 };
 
-/// Sends a message through the channel http. An empty key: none.
-Task<HttpReply> post_message(std::uint16_t port, JsonObject message, std::string key = {});
+/// Sends a message through the channel http. An empty key or `traceparent`: none.
+Task<HttpReply> post_message(std::uint16_t port, JsonObject message, std::string key = {},
+                             std::string traceparent = {});
 Task<HttpReply> http_get(std::uint16_t port, std::string path);
 
 /// The system clock, a number of times as fast: limits of a rate and delays take less time in a test of a process. The date is that of

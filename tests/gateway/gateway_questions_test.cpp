@@ -97,6 +97,19 @@ TEST(GatewayQuestions, D86_ApprovalAfterRestartElsewhere_IsRefused) {
     EXPECT_TRUE(wrote(home));
 }
 
+TEST(GatewayQuestions, UnknownQuestion_IsNotAnsweredWithOk) {
+    const GatewayHome home;
+    GatewayProcess gateway(home, {"--script", home.script(writes_a_file)});
+    const std::uint16_t port = gateway.wait_until_running();
+    (void)post(port, {{"text", "write it"}, {"user", "ann"}});
+    const HttpReply unknown =
+        post(port, {{"answer_to", "no-such-id"}, {"answer", true}, {"user", "olga"}});
+    EXPECT_EQ(unknown.json().at("ok"), false) << unknown.body;
+    const HttpReply refused = post(port, {{"text", ",approve"}, {"user", "ann"}});
+    EXPECT_EQ(refused.json().at("ok"), false) << refused.body;
+    EXPECT_NE(refused.text().find("only an operator may"), std::string::npos) << refused.body;
+}
+
 TEST(GatewayQuestions, Operator_AnswersFromTheTerminal) {
     const GatewayHome home;
     GatewayProcess gateway(home, {"--script", home.script(writes_a_file)});

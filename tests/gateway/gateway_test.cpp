@@ -5,6 +5,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
@@ -135,7 +136,9 @@ TEST(Gateway, ServiceManager_IsNotified) {
     EXPECT_NE(manager.wait_for("RELOADING=1").find("MONOTONIC_USEC="), std::string::npos);
     EXPECT_NE(manager.wait_for("READY=1"), "");
     gateway.send(SIGTERM);
-    EXPECT_NE(manager.wait_for("STOPPING=1"), "");
+    // 30 s to drain, as configured now, and 30 s more.
+    EXPECT_NE(manager.wait_for("STOPPING=1").find("EXTEND_TIMEOUT_USEC=60000000"),
+              std::string::npos);
     EXPECT_EQ(gateway.wait(), 0);
 }
 
@@ -270,6 +273,62 @@ TEST(Gateway, SilentConnections_AreReplacedByNewOnes) {
             EXPECT_EQ(post(to, "s1", "hello").text(), "re: hello");
         }
     }
+}
+
+TEST(Gateway, EnabledChannel_NeedsNoTokenOfOthers) {
+    const GatewayHome home;
+    home.configure(R"({http: {listen: "127.0.0.1:0"}, telegram: {users: [7]}})");
+    GatewayProcess gateway(home, {"--enable-channel", "http"});
+    EXPECT_EQ(post(gateway.wait_until_running(), "s1", "hello").text(), "re: hello");
+    EXPECT_NE(gateway.output().find("Serving http.\n"), std::string::npos) << gateway.output();
+}
+
+TEST(Gateway, WrongTokenOrSecretOfTelegram_IsNamed) {
+    const GatewayHome home;
+    const FakeBotServer bot(std::make_shared<SystemClock>());
+    const auto output_with = [&](const std::string& settings) {
+        home.configure("{telegram: {users: [7], api_url: \"" + bot.url() + "\", " + settings +
+                       "}}");
+        const CommandResult result = run_command(home, {"gateway", "--offline"});
+        EXPECT_NE(result.status, 0);
+        return result.output;
+    };
+    const std::string wrong = output_with("token: \"42:of-another-bot-entirely\"");
+    EXPECT_NE(wrong.find("Telegram does not know the bot token"), std::string::npos) << wrong;
+    EXPECT_EQ(wrong.find("authentication failed"), std::string::npos) << wrong;
+    const std::string without =
+        output_with("token: \"" + bot.token() + "\", webhook: {url: \"https://e.org\"}");
+    EXPECT_NE(without.find("the channel telegram has no webhook secret, since "
+                           "TELEGRAM_WEBHOOK_SECRET is not set"),
+              std::string::npos)
+        << without;
+}
+
+TEST(Gateway, OfflineDoctor_ContactsNoServer) {
+    const GatewayHome home;
+    const CommandResult doctor = run_command(home, {"doctor", "--offline"});
+    EXPECT_EQ(doctor.status, 0) << doctor.output;
+    EXPECT_NE(doctor.output.find("not contacted (--offline)"), std::string::npos) << doctor.output;
+}
+
+TEST(Gateway, Traceparent_IsTheParentOfTheTurn) {
+    const GatewayHome home;
+    const std::filesystem::path traces = home.path() / "traces";
+    GatewayProcess gateway(home, {}, {"CUBEPI_TRACE=" + traces.string()});
+    const std::uint16_t port = gateway.wait_until_running();
+    const std::string trace = "0af7651916cd43dd8448eb211c80319c";
+    const HttpReply reply =
+        run(post_message(port, message("s1", "hello"), "", "00-" + trace + "-b7ad6b7169203331-01"));
+    EXPECT_EQ(reply.text(), "re: hello");
+    gateway.send(SIGTERM);
+    EXPECT_EQ(gateway.wait(), 0);
+    std::string recorded;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(traces)) {
+        if (!entry.is_regular_file()) continue;
+        std::ifstream file(entry.path());
+        recorded.append(std::istreambuf_iterator<char>(file), {});
+    }
+    EXPECT_NE(recorded.find(trace), std::string::npos) << recorded;
 }
 
 /// Waits until a user of the bot has received `count` messages, and returns them.

@@ -383,6 +383,8 @@ FakeBotApi::Reply FakeBotApi::send_message(const JsonObject& parameters, const s
         message.entities = *entities;
     if (const JsonObject* markup = object_member(parameters, "reply_markup"))
         message.markup = *markup;
+    if (const JsonObject* reply = object_member(parameters, "reply_parameters"))
+        message.reply_to = integer_member(*reply, "message_id").value_or(0);
     if (is_file) message.file = file + " " + text_member(parameters, "_file");
     const std::int64_t id = message.id;
     messages_[id] = std::move(message);

@@ -44,6 +44,7 @@ struct FakeMessage {
     std::string text = {};
     JsonArray entities = {};
     JsonObject markup = {};
+    std::int64_t reply_to = 0;
     std::string file = {};  ///< name of the file that was sent
     int edits = 0;
     bool deleted = false;

@@ -33,6 +33,7 @@
 #include "../log_setup.hpp"
 #include "../process.hpp"
 #include "../terminal/terminal_stream.hpp"
+#include "gateway_command.hpp"
 
 namespace cubepi::app {
 
@@ -113,12 +114,29 @@ void notify_service_manager(const std::string& assignments) {
                    reinterpret_cast<const sockaddr*>(&address), size);
 }
 
+/// explain() would take a wrong token of a channel for one of the model.
+void rethrow_for_user(const Outcome<>& ran) {
+    try {
+        ran.rethrow();
+    } catch (const Error& error) {
+        if (error.code() != ErrorCode::auth) throw;
+        throw Error(ErrorCode::invalid_argument, error.what());
+    }
+}
+
 /// Returns the interval in which WATCHDOG=1 must be sent, half of what systemd waits; empty if it does not expect it.
 std::optional<std::chrono::microseconds> watchdog_interval() {
     const std::optional<std::int64_t> limit = number_in("WATCHDOG_USEC");
     const std::optional<std::int64_t> process = number_in("WATCHDOG_PID");
     if (!limit || *limit <= 0 || (process && *process != ::getpid())) return std::nullopt;
     return std::chrono::microseconds(*limit / 2);
+}
+
+/// Returns the assignments that announce the end. TimeoutStopSec of the unit may be that of an older configuration.
+std::string stopping_notice(std::chrono::seconds drain_timeout) {
+    const std::chrono::microseconds limit = drain_timeout + time_after_drain;
+    return "STOPPING=1\nSTATUS=waiting for the running turns\nEXTEND_TIMEOUT_USEC=" +
+           std::to_string(limit.count());
 }
 
 /// Returns the assignments that announce a reload: systemd requires the time of the monotonic clock.
@@ -183,7 +201,7 @@ void Gateway::enter(State state) {
             break;
         case State::draining:
             log.write(LogLevel::info, "gateway.draining");
-            notify_service_manager("STOPPING=1\nSTATUS=waiting for the running turns");
+            notify_service_manager(stopping_notice(instance_->settings().drain_timeout));
             break;
     }
 }
@@ -280,7 +298,7 @@ Task<> Gateway::serve() {
             instance_ = co_await std::move(making);
             replaced_.reset();
         } else {
-            ran.rethrow();
+            rethrow_for_user(ran);
             co_return;
         }
     }
@@ -295,17 +313,19 @@ Task<> Gateway::announce_start() {
     co_await greet();
 }
 
-/// Tells a user at a terminal that messages are served; a service has its log.
+/// Tells the user that messages are served; a service of systemd has its log.
 Task<> Gateway::greet() {
-    if (isatty(STDOUT_FILENO) == 0) co_return;
+    if (!variable("NOTIFY_SOCKET").empty()) co_return;
     std::string names;
     const auto channels = co_await instance_->manager().enabled_channels();
     for (const auto& channel : channels) names += (names.empty() ? "" : ", ") + channel->name();
     const std::lock_guard lock(output_);
-    out() << "Serving " << for_terminal(names)
-          << ". Ctrl-C waits for the running turns, and ends the gateway; a second one ends it at "
-             "once.\n"
-          << flush_now;
+    const TerminalView advice = isatty(STDOUT_FILENO) == 0
+                                    ? TerminalView("")
+                                    : TerminalView(
+                                          " Ctrl-C waits for the running turns, and ends the "
+                                          "gateway; a second one ends it at once.");
+    out() << "Serving " << for_terminal(names) << "." << advice << "\n" << flush_now;
 }
 
 Task<> Gateway::feed_watchdog(std::chrono::microseconds interval) {

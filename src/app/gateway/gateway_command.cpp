@@ -249,8 +249,7 @@ std::string gateway_unit(const UnitOptions& options) {
     std::string command = quoted(options.program.string()) + " gateway";
     for (const std::string& channel : options.channels)
         command += " --enable-channel " + quoted(channel);
-    // The service manager kills the gateway only after the gateway itself has cancelled its turns.
-    const auto stop_timeout = options.drain_timeout + std::chrono::seconds(30);
+    const auto stop_timeout = options.drain_timeout + time_after_drain;
     return "[Unit]\n"
            "Description=CubePi gateway\n"
            "\n"
@@ -272,6 +271,8 @@ std::string gateway_unit(const UnitOptions& options) {
            "\n"
            "LimitCORE=0\n"
            "NoNewPrivileges=yes\n"
+           "PrivateTmp=yes\n"
+           "ProtectSystem=full\n"
            "LockPersonality=yes\n"
            "RestrictRealtime=yes\n"
            "RestrictSUIDSGID=yes\n"

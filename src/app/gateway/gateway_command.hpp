@@ -11,6 +11,9 @@
 
 namespace cubepi::app {
 
+/// The time after `gateway.drain_timeout` for the gateway to cancel its turns, before the service manager kills it.
+inline constexpr std::chrono::seconds time_after_drain{30};
+
 /// The parts of the unit that depend on the installation.
 struct UnitOptions {
     std::filesystem::path program = {};

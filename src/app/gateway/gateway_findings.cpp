@@ -70,6 +70,12 @@ void check_http(Findings& findings, const HttpChannelSettings& http,
     findings.good("channel http at " + http.listen.text() +
                   "; operators: " + list_of(http.operators));
     check_token(findings, "http", http.token_env, environment);
+    const auto token = environment.find(http.token_env);
+    const std::string problem =
+        token == environment.end() ? "" : token_problem(http.token_env, token->second);
+    if (!problem.empty())
+        findings.problem("channel http: " + problem,
+                         "export " + http.token_env + "=$(openssl rand -hex 16)");
     check_listener(findings, "channel http", http.listen, !http.certificate.empty());
 }
 

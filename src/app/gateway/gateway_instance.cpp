@@ -150,13 +150,13 @@ std::size_t thread_count(const GatewaySettings& settings) {
     return std::max(1U, std::thread::hardware_concurrency());
 }
 
-/// Returns the value of the variable with a channel's token. Throws Error(invalid_argument) if it is not set.
-std::string token_in(const std::string& variable, const std::string& channel,
-                     const std::string& advice) {
+/// Returns the value of the variable with a channel's token or other secret. Throws Error(invalid_argument) if it is not set.
+std::string secret_in(const std::string& variable, const std::string& channel,
+                      const std::string& what, const std::string& advice) {
     const char* const value = std::getenv(variable.c_str());
     if (value && *value) return value;
-    throw Error(ErrorCode::invalid_argument, "the channel " + channel + " has no token, since " +
-                                                 variable + " is not set. " + advice);
+    throw Error(ErrorCode::invalid_argument, "the channel " + channel + " has no " + what +
+                                                 ", since " + variable + " is not set. " + advice);
 }
 
 constexpr const char* http_key = "gateway.http.listen";
@@ -173,8 +173,10 @@ std::shared_ptr<bub::Channel> GatewayInstance::http_channel(
     options.server.key_file = settings.key.string();
     options.operators = settings.operators;
     options.token =
-        token_in(settings.token_env, "http",
-                 "To make one: export " + settings.token_env + "=$(openssl rand -hex 16)");
+        secret_in(settings.token_env, "http", "token",
+                  "To make one: export " + settings.token_env + "=$(openssl rand -hex 16)");
+    const std::string problem = token_problem(settings.token_env, options.token);
+    if (parts_.on_warning && !problem.empty()) parts_.on_warning("channel http: " + problem);
     return std::make_shared<bub::HttpChannel>(std::move(options), handler);
 }
 
@@ -184,8 +186,8 @@ std::shared_ptr<bub::Channel> GatewayInstance::telegram_channel(
     bub::TelegramChannelOptions options;
     options.token = settings.token;
     if (options.token.empty()) {
-        options.token =
-            token_in(settings.token_env, "telegram", "To set it up: cubepi onboard telegram");
+        options.token = secret_in(settings.token_env, "telegram", "token",
+                                  "To set it up: cubepi onboard telegram");
     }
     options.users = settings.users;
     options.chats = settings.chats;
@@ -203,8 +205,8 @@ std::shared_ptr<bub::Channel> GatewayInstance::telegram_channel(
         options.webhook->path = webhook->path;
         options.webhook->server.listener = listener(webhook_key);
         options.webhook->secret =
-            token_in(webhook->secret_env, "telegram",
-                     "To make one: export " + webhook->secret_env + "=$(openssl rand -hex 32)");
+            secret_in(webhook->secret_env, "telegram", "webhook secret",
+                      "To make one: export " + webhook->secret_env + "=$(openssl rand -hex 32)");
     }
     return std::make_shared<bub::TelegramChannel>(std::move(options), call.handler);
 }
@@ -272,6 +274,13 @@ bub::TurnQuestions sender_policy(const GatewaySettings& settings) {
         return is_approver(approvers, message) || was_asked(message, request);
     };
     return questions;
+}
+
+std::string token_problem(const std::string& variable, const std::string& token) {
+    constexpr std::size_t shortest = 16;
+    if (token.size() >= shortest) return {};
+    return "the token in " + variable + " has fewer than " + std::to_string(shortest) +
+           " characters, so that it can be guessed";
 }
 
 std::filesystem::path session_workspace(const std::filesystem::path& root,

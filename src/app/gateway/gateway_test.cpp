@@ -51,7 +51,8 @@ GatewaySettings with_http() {
     return settings;
 }
 
-const Environment environment{{"CUBEPI_HTTP_TOKEN", "t"}, {"TELEGRAM_BOT_TOKEN", "t"}};
+const Environment environment{{"CUBEPI_HTTP_TOKEN", "0123456789abcdef"},
+                              {"TELEGRAM_BOT_TOKEN", "t"}};
 
 TEST(GatewayFindings, LocalChannelWithToken_HasNoProblem) {
     const auto findings = gateway_findings(with_http(), environment);
@@ -67,6 +68,13 @@ TEST(GatewayFindings, MissingSettings_AreNamed) {
     EXPECT_TRUE(has(findings, Kind::problem, "CUBEPI_HTTP_TOKEN is not set"));
     EXPECT_TRUE(has(findings, Kind::problem, "TELEGRAM_BOT_TOKEN is not set"));
     EXPECT_TRUE(has(findings, Kind::problem, "no user may write to the bot"));
+}
+
+TEST(GatewayFindings, ShortToken_IsAProblem) {
+    Environment other = environment;
+    other["CUBEPI_HTTP_TOKEN"] = "x";
+    EXPECT_TRUE(has(gateway_findings(with_http(), other), Kind::problem,
+                    "the token in CUBEPI_HTTP_TOKEN has fewer than 16 characters"));
 }
 
 TEST(GatewayFindings, B26_OpenSettings_AreWarnedOf) {

@@ -195,8 +195,14 @@ Envelope unread_notice(const RenderOutboundCall& call, const OpenQuestions& open
     std::string text =
         "This session waits for an answer, so the message has not been read yet. Answer first, or "
         "withdraw the question with ,abandon";
-    for (const cubepi::HitlRequest& one : open.requests) text += "\n\n" + question_text(one);
-    return answer_to(call, std::move(text), std::string(envelope_kind::error));
+    JsonArray requests;
+    for (const cubepi::HitlRequest& one : open.requests) {
+        text += "\n\n" + question_text(one);
+        requests.push_back(cubepi::to_json(one));
+    }
+    Envelope notice = answer_to(call, std::move(text), std::string(envelope_kind::error));
+    notice.rest[open_questions_key] = std::move(requests);
+    return notice;
 }
 
 /// The answer of the model, and the questions with which its turn has ended.
@@ -212,6 +218,7 @@ EnvelopeBatch render(RenderOutboundCall& call) {
         outputs.push_back(
             answer_to(call, call.model_output,
                       call.message.kind.value_or(std::string(envelope_kind::normal))));
+        if (call.state.service<RefusedAnswer>()) outputs.back().rest[refused_answer_key] = true;
         if (finish) outputs.back().rest[finish_key] = cubepi::to_string(finish->end);
     }
     if (finish && !finish->problem.empty()) {

@@ -377,17 +377,37 @@ TEST_F(TelegramBot, B25_ReplyOfOperator_DeniesInTheOtherChat) {
 }
 
 TEST_F(TelegramBot, B25_Requester_WithdrawsTheQuestion) {
-    add({test::calling("press"), "Hello."});
+    add({test::calling("press"), "Something else it is.", "Hello."});
     api.say(7, "Press it");
     serve([](TelegramBot& t) -> Task<> {
-        (void)co_await t.shown(9, "Run press");
+        const FakeMessage asked = co_await t.shown(9, "Run press");
+        t.api.say(7, "something else");
+        (void)co_await t.shown(7, "Your message is read after this question is answered");
         t.api.say(7, "/abandon");
         (void)co_await t.shown(7, "The question was withdrawn.");
+        co_await t.labelled(asked.id, 9, "Withdrawn");
+        (void)co_await t.shown(7, "Something else it is.");
         t.api.say(7, "hi");
         (void)co_await t.shown(7, "Hello.");
         co_await t.manager->idle();
     });
     EXPECT_EQ(pressed, 0);
+}
+
+TEST_F(TelegramBot, Reminder_HasTheButtonsOfTheQuestion) {
+    add({test::calling("press"), "All done.", "Now the other."});
+    api.say(9, "Press it");
+    serve([](TelegramBot& t) -> Task<> {
+        (void)co_await t.shown(9, "Run press");
+        t.api.say(9, "something else");
+        const FakeMessage reminder = co_await t.shown(9, "Your message is read after");
+        t.api.press(9, reminder.id, 0, 0);
+        (void)co_await t.shown(9, "All done.");
+        co_await t.labelled(reminder.id, 9, "Approved");
+        (void)co_await t.shown(9, "Now the other.");
+        co_await t.manager->idle();
+    });
+    EXPECT_EQ(pressed, 1);
 }
 
 TEST_F(TelegramBot, B25_UnreachableOperator_AsksInTheSameChat) {
@@ -421,12 +441,14 @@ TEST_F(TelegramBot, B25_OperatorButtonInGroup_ApprovesTheCall) {
     serve([&](TelegramBot& t) -> Task<> {
         // Refused presses take no place in the queue.
         for (std::size_t i = 0; i < refused; ++i) t.api.press(8, question, 0, 0);
+        // The second press arrives when the question is answered.
+        t.api.press(9, question, 0, 0);
         t.api.press(9, question, 0, 0);
         (void)co_await t.shown(-100, "All done.");
         co_await t.labelled(question, -100, "Approved: Ann");
         // The outcome is a button as well, and pressing it says so.
         t.api.press(9, question, 0, 0);
-        while (t.api.notices().size() < refused + 2)
+        while (t.api.notices().size() < refused + 3)
             co_await t.clock->sleep_for(std::chrono::seconds(1));
         co_await t.manager->idle();
     });
@@ -487,6 +509,31 @@ TEST_F(TelegramBot, B24_WithdrawButton_WithdrawsTheQuestion) {
         (void)co_await t.shown(7, "The question was withdrawn.");
         co_await t.manager->idle();
     });
+}
+
+TEST_F(TelegramBot, AnswersInGroup_AreReplies) {
+    for (const bool shown_live : {false, true}) {
+        restart();
+        shows_progress = shown_live;
+        add({test::calling("press"), "All done."});
+        JsonObject message = api.message_of(7, -100, "@cubepi_bot press it");
+        const auto id = message.at("message_id").to_number<std::int64_t>();
+        message["entities"] =
+            JsonArray{JsonObject{{"type", "mention"}, {"offset", 0}, {"length", 11}}};
+        JsonObject update;
+        update["message"] = std::move(message);
+        api.add_update(std::move(update));
+        serve([&](TelegramBot& t) -> Task<> {
+            const FakeMessage asked = co_await t.shown(-100, "Run press");
+            EXPECT_EQ(asked.reply_to, id);
+            t.api.add_update(t.reply_to(9, -100, asked.id, "yes"));
+            const FakeMessage done = co_await t.shown(-100, "All done.");
+            EXPECT_NE(done.reply_to, 0) << "the reply of the operator";
+            co_await t.manager->idle();
+            t.api.delete_message(asked.id);
+            t.api.delete_message(done.id);
+        });
+    }
 }
 
 TEST_F(TelegramBot, B24_Button_ChoosesAnOption) {

@@ -99,6 +99,8 @@ TEST(TelegramText, MarkdownOfModels_IsFormatted) {
     expect("# Title `x` end", "Title x end", "[bold:Title][code:x][bold:end]");
     expect("**a *b* c**", "a b c", "[bold:a b c][italic:b]");
     expect("***both***", "both", "[bold:both][italic:both]");
+    expect("__bold__ and __more of it__.", "bold and more of it.", "[bold:bold][bold:more of it]");
+    expect("f.__call__ and __init__()", "f.__call__ and __init__()", "");
     expect("~~old~~ _new_", "old new", "[strikethrough:old][italic:new]");
     expect("🎉 **é🎉** x", "🎉 é🎉 x", "[bold:é🎉]");
     expect("`a*b*` ``c`d``", "a*b* c`d", "[code:a*b*][code:c`d]");

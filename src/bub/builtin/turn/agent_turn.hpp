@@ -139,6 +139,7 @@ private:
     Task<> on_agent_event(cubepi::AgentEvent event);
     void translate(const cubepi::AgentEvent& event);
     void note_answer(const cubepi::HitlAnswerEvent& given);
+    void note_end(const cubepi::HitlRequest& request, std::string_view outcome);
     void push(std::string_view kind, JsonObject data,
               const std::shared_ptr<const cubepi::AgentEvent>& source);
 

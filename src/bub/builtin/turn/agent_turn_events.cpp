@@ -238,6 +238,14 @@ void AgentTurn::push(std::string_view kind, JsonObject data,
     events_.push_back(std::move(event));
 }
 
+/// For channels that show the outcome of a question, which ends without an answer.
+void AgentTurn::note_end(const cubepi::HitlRequest& request, std::string_view outcome) {
+    cubepi::HitlAnswerEvent end;
+    end.request_id = request.request_id;
+    end.answer = JsonObject{{"decision", outcome}};
+    note_answer(end);
+}
+
 /// For channels that show the outcome of a question.
 void AgentTurn::note_answer(const cubepi::HitlAnswerEvent& given) {
     AcceptedAnswer accepted;

@@ -81,8 +81,12 @@ Envelope message_from(const JsonObject& origin) {
     return message;
 }
 
-constexpr std::string_view not_allowed =
-    "You may not answer this question: only an operator, or the user who was asked, may.";
+std::string not_allowed(const cubepi::HitlRequest& request) {
+    return std::holds_alternative<cubepi::ApproveRequest>(request.payload)
+               ? "You may not answer this question: only an operator may."
+               : "You may not answer this question: only an operator, or the user who was asked, "
+                 "may.";
+}
 
 JsonObject asker_of(const cubepi::HitlRequest& request) {
     const Json* asker = request.extra.if_contains(asker_key);
@@ -287,7 +291,7 @@ Task<> AgentTurn::give_answer(cubepi::Message message, cubepi::PromptOptions how
     std::string problem;
     try {
         const cubepi::HitlRequest& request = find_question(open, given.question);
-        if (!may_answer(request)) co_return refuse_answer(std::string(not_allowed), true);
+        if (!may_answer(request)) co_return refuse_answer(not_allowed(request), true);
         co_await require_new_name(given.question, request);
         if (given.action == AnswerAction::abandon) co_return co_await withdraw(open);
         Json value = cubepi::check_answer(request, answer_value(given, request));
@@ -334,19 +338,25 @@ Task<> AgentTurn::withdraw(std::vector<cubepi::HitlRequest> open) {
     const bool may = std::all_of(open.begin(), open.end(), [this](const auto& one) {
         return may_answer(one) || is_asker(one);
     });
-    if (!may) co_return refuse_answer(std::string(not_allowed), true);
+    if (!may) {
+        std::string reason =
+            "You may not withdraw this question: only an operator, or the user who was asked, may.";
+        co_return refuse_answer(std::move(reason), true);
+    }
     // A run whose questions are answered is closed by operators only.
     if (!open.empty() || (plan_.message && plan_.message->is_operator()))
         co_await agent_->abort_pending("withdrawn by the user");
+    if (!open.empty()) note_end(open.front(), "withdrawn");
     say_and_end(open.empty() ? "No question waits for an answer." : "The question was withdrawn.");
 }
 
 /// Continues the run after the time of its last open question is over.
 Task<> AgentTurn::resume_expired(std::vector<cubepi::HitlRequest> open) {
-    const bool waits = !(co_await open_questions(true)).empty();
+    const std::vector<cubepi::HitlRequest> expired = co_await open_questions(true);
     if (!open.empty()) {
         end_suspended(std::move(open));
-    } else if (waits) {
+    } else if (!expired.empty()) {
+        note_end(expired.front(), "expired");
         run_.emplace(agent_->start_resume(run_options("")));
         co_return;
     } else {

@@ -6,6 +6,7 @@
 
 #include <bub/questions.hpp>
 #include <bub/turn_error.hpp>
+#include <bub/turn_span.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/random_word.hpp>
@@ -81,6 +82,9 @@ HttpMessage read_message(const cubepi::HttpServerRequest& request,
     envelope.context.erase("sender_id");
     envelope.context.erase("private_chat");
     if (!message.user.empty()) envelope.context["sender_id"] = message.user;
+    const std::string_view caller = request.headers.get("traceparent");
+    if (!caller.empty() && caller.size() <= longest_name)
+        envelope.context[trace_key::traceparent] = caller;
     const std::string question = text(body, "answer_to", longest_name);
     if (!question.empty()) {
         envelope.rest[answer_to_key] = question;
@@ -152,6 +156,7 @@ void HttpExchange::add_output(const Envelope& message) {
         finish_ = finish->get_string();
     output_bytes_ += message.content_text().size() + size_of_output;
     if (message.context.contains("resent")) output["resent"] = true;
+    if (message.rest.contains(refused_answer_key)) error_ = message.content_text();
     outputs_.push_back(std::move(output));
     changed_.pulse();
 }

@@ -59,7 +59,7 @@ public:
     bool is_of(const HttpMessage& message) const;
     /// The turn has ended.
     bool done() const noexcept { return done_; }
-    /// The failure of the turn; empty if it succeeded.
+    /// The failure of the turn, or why an answer was not accepted; empty if it succeeded.
     const std::string& error() const noexcept { return error_; }
     const std::optional<Refusal>& refusal() const noexcept { return refusal_; }
     const JsonArray& outputs() const noexcept { return outputs_; }

@@ -137,8 +137,7 @@ private:
             style.strike = true;
             return true;
         }
-        // Two underscores are more often part of a name (__init__) than a mark for bold.
-        if (length > (mark == '_' ? 1U : 3U)) return false;
+        if (length > (mark == '_' ? 2U : 3U)) return false;
         const bool bold = length >= 2;
         const bool italic = length % 2 == 1;
         if ((bold && style.bold) || (italic && style.italic)) return style.bold && bold && !italic;
@@ -151,13 +150,14 @@ private:
         const std::size_t next = at_ + length;
         if (next >= text_.size() || is_blank(text_[next])) return false;
         const bool inside_word = at_ > 0 && is_word(text_[at_ - 1]);
-        if (text_[at_] == '_') return !inside_word;
+        if (text_[at_] == '_')
+            return !inside_word && (length < 2 || at_ == 0 || text_[at_ - 1] != '.');
         return !inside_word || (length > 1 && is_word(text_[next]));
     }
 
     /// Returns the position of the marks that close a run of this length, or npos.
     std::size_t find_close(std::size_t from, char mark, std::size_t length) {
-        bool& unclosed = unclosed_.at(mark == '*' ? length : mark == '_' ? 4 : 0);
+        bool& unclosed = unclosed_.at(mark == '*' ? length : mark == '_' ? 3 + length : 0);
         if (unclosed) return text_.npos;
         for (std::size_t at = from; at < text_.size();) {
             if (text_[at] == '\\') {
@@ -185,7 +185,12 @@ private:
     bool closes(std::size_t at, std::size_t run, std::size_t from) const {
         if (at == from || is_blank(text_[at - 1])) return false;
         const std::size_t next = at + run;
-        return text_[at] != '_' || next >= text_.size() || !is_word(text_[next]);
+        if (text_[at] != '_' || next >= text_.size()) return true;
+        // __init__() and __init__.py are names, not bold.
+        const bool continues_name =
+            run > 1 && (text_[next] == '(' || (text_[next] == '.' && next + 1 < text_.size() &&
+                                               is_word(text_[next + 1])));
+        return !is_word(text_[next]) && !continues_name;
     }
 
     bool take_link() {
@@ -229,7 +234,7 @@ private:
     std::size_t at_ = 0;
     std::size_t from_ = 0;
     std::set<std::size_t> unclosed_ticks_;  // lengths of runs that nothing closes
-    std::array<bool, 5> unclosed_{};        // by kind of mark: "~~", "*", "**", "***", "_"
+    std::array<bool, 6> unclosed_{};        // by kind of mark: "~~", "*", "**", "***", "_", "__"
 };
 
 /// Adds one line of Markdown to `out`: emphasis, code, links and escapes as formats on top of `style`.

@@ -39,6 +39,11 @@ JsonObject text_parameters(const OutgoingText& message) {
     preview["is_disabled"] = true;
     parameters["link_preview_options"] = std::move(preview);
     if (!message.keyboard.empty()) add_keyboard(parameters, message.keyboard);
+    if (message.reply_to != 0) {
+        // A user may have deleted the message.
+        parameters["reply_parameters"] =
+            JsonObject{{"message_id", message.reply_to}, {"allow_sending_without_reply", true}};
+    }
     return parameters;
 }
 

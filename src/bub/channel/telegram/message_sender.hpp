@@ -82,7 +82,8 @@ struct OutgoingText {
     explicit OutgoingText(FormattedText formatted) : text(std::move(formatted)) {}
 
     FormattedText text = {};
-    JsonArray keyboard = {};  ///< rows of inline buttons; empty: none
+    JsonArray keyboard = {};    ///< rows of inline buttons; empty: none
+    std::int64_t reply_to = 0;  ///< the message that a new message answers; 0: none
 };
 
 /// Sends and edits messages. Failures that may pass are retried for as long as it takes: the caller cancels. A message whose

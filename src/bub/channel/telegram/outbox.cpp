@@ -30,7 +30,9 @@ namespace bub::telegram {
 /// ellipsis, so that one which a killed process has left is recognized as incomplete. Used on one executor.
 class LiveAnswer {
 public:
-    LiveAnswer(ChatTarget to, std::shared_ptr<MessageSender> sender, cubepi::Clock& clock);
+    /// `reply_to`: OutgoingText::reply_to of its first message.
+    LiveAnswer(ChatTarget to, std::int64_t reply_to, std::shared_ptr<MessageSender> sender,
+               cubepi::Clock& clock);
 
     void append(std::string_view delta);
     /// Shows the text from time to time until finish() or end(). Run once, in the background.
@@ -51,8 +53,10 @@ private:
     Task<> preview();
     Task<> preview_part(std::size_t index, FormattedText part);
     Task<> finish_part(std::size_t index, FormattedText part);
+    OutgoingText outgoing(FormattedText part) const;
 
     const ChatTarget to_;
+    const std::int64_t reply_to_;
     const std::shared_ptr<MessageSender> sender_;
     cubepi::Clock& clock_;
     std::string text_;
@@ -200,6 +204,10 @@ Task<> discard(std::shared_ptr<LiveAnswer> live) {
     if (done.cancelled()) done.rethrow();
 }
 
+Task<> confirm(std::shared_ptr<const TelegramApi> api, std::string callback_id) {
+    (void)co_await answer_press(std::move(api), std::move(callback_id), std::string());
+}
+
 Task<> set_buttons(std::shared_ptr<MessageSender> sender, ChatTarget in, std::int64_t message_id,
                    JsonArray keyboard) {
     co_await sender->try_set_buttons(in, message_id, std::move(keyboard));
@@ -211,9 +219,16 @@ std::string outcome_text(const Json& answer) {
         object ? cubepi::detail::text_member(*object, "decision") : std::string();
     if (decision == "approve") return "\u2705 Approved";
     if (decision == "deny") return "\u274C Denied";
+    if (decision == "withdrawn") return "\u2716 Withdrawn";
+    if (decision == "expired") return "\u231B Expired";
     if (answer == Json(true)) return "\u2705 Yes";
     if (answer == Json(false)) return "\u274C No";
     return "\u2705 Answered";
+}
+
+JsonObject asker_of(const Json& request) {
+    const JsonObject* const asker = cubepi::detail::object_member(request.as_object(), asker_key);
+    return asker ? *asker : JsonObject();
 }
 
 bool is_approval(const Json& request) {
@@ -232,8 +247,16 @@ bool is_resent(const Envelope& message) {
 
 }  // namespace
 
-LiveAnswer::LiveAnswer(ChatTarget to, std::shared_ptr<MessageSender> sender, cubepi::Clock& clock)
-    : to_(to), sender_(std::move(sender)), clock_(clock) {}
+LiveAnswer::LiveAnswer(ChatTarget to, std::int64_t reply_to, std::shared_ptr<MessageSender> sender,
+                       cubepi::Clock& clock)
+    : to_(to), reply_to_(reply_to), sender_(std::move(sender)), clock_(clock) {}
+
+/// Makes a new message.
+OutgoingText LiveAnswer::outgoing(FormattedText part) const {
+    OutgoingText made(std::move(part));
+    if (shown_.empty()) made.reply_to = reply_to_;
+    return made;
+}
 
 void LiveAnswer::append(std::string_view delta) {
     text_ += delta;
@@ -288,7 +311,7 @@ Task<> LiveAnswer::preview_part(std::size_t index, FormattedText part) {
         }
         co_return;
     }
-    const std::int64_t id = co_await sender_->try_send(to_, OutgoingText(part));
+    const std::int64_t id = co_await sender_->try_send(to_, outgoing(part));
     if (id != 0) {
         shown_.emplace_back();
         shown_.back().id = id;
@@ -322,7 +345,7 @@ Task<> LiveAnswer::finish_part(std::size_t index, FormattedText part) {
             shown_.pop_back();
         }
     }
-    const std::int64_t id = co_await sender_->send(to_, OutgoingText(part));
+    const std::int64_t id = co_await sender_->send(to_, outgoing(part));
     shown_.emplace_back();
     shown_.back().id = id;
     shown_.back().text = std::move(part);
@@ -350,6 +373,8 @@ void Outbox::begin_turn(const Envelope& message) {
     turn->place = place_of(message);
     if (const JsonObject* facts = cubepi::detail::object_member(message.rest, telegram_key)) {
         turn->answered_by = cubepi::detail::text_member(*facts, "name");
+        turn->callback_id = cubepi::detail::text_member(*facts, "callback");
+        turn->reply_to = cubepi::detail::integer_member(*facts, "message").value_or(0);
         turn->question.id = cubepi::detail::integer_member(*facts, "question").value_or(0);
         turn->question.chat =
             cubepi::detail::integer_member(*facts, "question_chat").value_or(turn->place.chat);
@@ -365,6 +390,7 @@ void Outbox::end_turn(const Envelope& message, bool failed) {
     const TurnPtr turn = std::move(found->second);
     turns_.erase(found);
     turn->typing.request_stop();
+    confirm_press(*turn);
     if (!turn->live) return;
     turn->live->end();
     // The answer was not sent here, or is another one. What a failed turn has shown stays.
@@ -391,7 +417,9 @@ void Outbox::on_event(const TurnPtr& turn, const StreamEvent& event) {
     if (event.kind != event_kind::text || !options_.shows_progress) return;
     turn->text += event.delta();
     const bool is_first = !turn->live;
-    if (is_first) turn->live = std::make_shared<LiveAnswer>(turn->place, sender_, clock_);
+    if (is_first)
+        turn->live = std::make_shared<LiveAnswer>(turn->place, std::exchange(turn->reply_to, 0),
+                                                  sender_, clock_);
     turn->live->append(event.delta());
     if (is_first) work_->spawn(LiveAnswer::show(turn->live));
 }
@@ -402,10 +430,12 @@ void Outbox::show_outcome(const Envelope& message, const AcceptedAnswer& answer)
 }
 
 void Outbox::show_outcome(Turn& turn, const AcceptedAnswer& answer) {
+    confirm_press(turn);
     if (std::exchange(turn.shows_outcome, true)) return;
     std::vector<SentCard> shown = cards_->of(answer.question);
     // After a restart, only the message is known whose button was pressed.
-    if (turn.question.id != 0 && !cards_->contains(turn.question)) shown.assign(1, turn.question);
+    const bool is_known = std::find(shown.begin(), shown.end(), turn.question) != shown.end();
+    if (turn.question.id != 0 && !is_known) shown.assign(1, turn.question);
     JsonObject button;
     button["text"] = outcome_text(answer.answer) +
                      (turn.answered_by.empty() ? "" : ": " + turn.answered_by.substr(0, 40));
@@ -431,6 +461,12 @@ ChatTarget Outbox::place_for(const Envelope& message) const {
     return place;
 }
 
+/// Returns the message that this output answers, for the first output of a turn in a group; 0 for others.
+std::int64_t Outbox::take_reply_to(const Envelope& message) {
+    const auto found = turns_.find(message.session_id.value_or(""));
+    return found == turns_.end() ? 0 : std::exchange(found->second->reply_to, 0);
+}
+
 /// Returns the messages that show this answer already; null: none.
 std::shared_ptr<LiveAnswer> Outbox::take_live(const Envelope& message) {
     const auto found = turns_.find(message.session_id.value_or(""));
@@ -447,10 +483,59 @@ Task<> Outbox::send(Envelope message) {
     message.media.clear();
     if (message.kind == envelope_kind::question && message.rest.contains(question_key)) {
         co_await send_question(std::move(message), to);
+    } else if (cubepi::detail::array_member(message.rest, open_questions_key)) {
+        co_await remind(std::move(message), to);
     } else {
+        Task<bool> refusing = refuse_press(message);
+        const bool refused = co_await std::move(refusing);
+        if (refused) co_return;
         co_await send_text(std::move(message), to);
     }
     for (MediaItem& item : media) co_await send_media(std::move(item), to);
+}
+
+/// Tells the sender of a message that was not read yet what it waits for, with the buttons of the questions.
+Task<> Outbox::remind(Envelope message, ChatTarget to) {
+    const JsonArray requests = message.rest.at(open_questions_key).as_array();
+    for (const Json& request : requests) {
+        OutgoingText card;
+        if (is_for_approvers(request, to)) {
+            card.text.text = cubepi::replace_broken_utf8(waiting_text(request));
+        } else {
+            card = question_card(request);
+        }
+        card.text = with_prefix(
+            "Your message is read after this question is answered, or withdrawn with /abandon:\n\n",
+            std::move(card.text));
+        const bool has_buttons = !card.keyboard.empty();
+        const std::int64_t id = co_await sender_->send(to, std::move(card));
+        if (has_buttons)
+            cards_->add(cubepi::detail::text_member(request.as_object(), "request_id"),
+                        SentCard{to.chat, id});
+    }
+}
+
+/// Answers a press that was not accepted to the user who has pressed. Returns false if a message has to tell.
+Task<bool> Outbox::refuse_press(Envelope message) {
+    const auto found = turns_.find(message.session_id.value_or(""));
+    if (found == turns_.end() || !cubepi::detail::flag_member(message.rest, refused_answer_key))
+        co_return false;
+    std::string callback_id = std::exchange(found->second->callback_id, {});
+    if (callback_id.empty()) co_return false;
+    FormattedText text;
+    text.text = cubepi::replace_broken_utf8(message.content_text());
+    constexpr std::size_t max_units = 200;
+    std::vector<FormattedText> parts = split_text(text, max_units);
+    if (parts.empty()) co_return false;
+    Task<bool> answering =
+        answer_press(api_, std::move(callback_id), std::move(parts.front().text));
+    co_return co_await std::move(answering);
+}
+
+/// Ends the indicator of a pressed button.
+void Outbox::confirm_press(Turn& turn) {
+    if (turn.callback_id.empty()) return;
+    work_->spawn(confirm(api_, std::exchange(turn.callback_id, {})));
 }
 
 Task<> Outbox::send_question(Envelope message, ChatTarget to) {
@@ -466,22 +551,27 @@ Task<> Outbox::send_question(Envelope message, ChatTarget to) {
         co_return;
     }
     OutgoingText card = question_card(request);
+    card.reply_to = take_reply_to(message);
     if (is_resent(message)) card.text = with_prefix(resent_mark, std::move(card.text));
     const std::int64_t id = co_await sender_->send(to, std::move(card));
     cards_->add(cubepi::detail::text_member(request.as_object(), "request_id"),
                 SentCard{to.chat, id});
 }
 
-/// Sends the question about a call of a user who may not answer it to the private chats of those who may. Returns false if the
-/// question is another one, or no approver could be asked.
+/// Returns true for a question about a call in the private chat of a user who may not answer it.
+bool Outbox::is_for_approvers(const Json& request, ChatTarget to) const {
+    const JsonObject asker = asker_of(request);
+    return to.chat > 0 && !access_.approvers().empty() && !access_.approvers().contains(to.chat) &&
+           is_approval(request) &&
+           cubepi::detail::text_member(asker, "session") == "telegram:" + std::to_string(to.chat);
+}
+
+/// Sends such a question to the private chats of those who may. Returns false if the question is another one, or no approver could
+/// be asked.
 Task<bool> Outbox::ask_approvers(Json request, bool resent, ChatTarget to) {
-    const JsonObject* const asker = cubepi::detail::object_member(request.as_object(), asker_key);
-    const std::string chat = std::to_string(to.chat);
-    const bool is_theirs = to.chat <= 0 || access_.approvers().contains(to.chat) || !asker ||
-                           cubepi::detail::text_member(*asker, "session") != "telegram:" + chat;
-    if (is_theirs || !is_approval(request)) co_return false;
-    std::string name = cubepi::detail::text_member(*asker, "name");
-    if (name.empty()) name = "User " + chat;
+    if (!is_for_approvers(request, to)) co_return false;
+    std::string name = cubepi::detail::text_member(asker_of(request), "name");
+    if (name.empty()) name = "User " + std::to_string(to.chat);
     bool asked = false;
     for (const std::int64_t approver : access_.approvers()) {
         if (!access_.is_listed(approver)) continue;
@@ -519,8 +609,10 @@ Task<> Outbox::send_text(Envelope message, ChatTarget to) {
         co_await live->finish(std::move(text));
         co_return;
     }
+    std::int64_t reply_to = take_reply_to(message);
     for (FormattedText& part : split_text(text)) {
         OutgoingText outgoing(std::move(part));
+        outgoing.reply_to = std::exchange(reply_to, 0);
         (void)co_await sender_->send(to, std::move(outgoing));
     }
 }

@@ -40,6 +40,8 @@ private:
         std::string text = {};         ///< that `live` shows
         std::string answered_by = {};  ///< the name of the user who answers a question
         SentCard question = {};        ///< without an id: not known
+        std::int64_t reply_to = 0;     ///< the message of a group that the first output answers
+        std::string callback_id = {};  ///< of a press that is not answered yet
         bool shows_outcome = false;
     };
     using TurnPtr = std::shared_ptr<Turn>;
@@ -47,11 +49,16 @@ private:
     void on_event(const TurnPtr& turn, const StreamEvent& event);
     void show_outcome(Turn& turn, const AcceptedAnswer& answer);
     ChatTarget place_for(const Envelope& message) const;
+    std::int64_t take_reply_to(const Envelope& message);
     std::shared_ptr<LiveAnswer> take_live(const Envelope& message);
     Task<> send_question(Envelope message, ChatTarget to);
     Task<> send_text(Envelope message, ChatTarget to);
     Task<> send_media(MediaItem item, ChatTarget to);
     Task<bool> ask_approvers(Json request, bool resent, ChatTarget to);
+    Task<> remind(Envelope message, ChatTarget to);
+    Task<bool> refuse_press(Envelope message);
+    void confirm_press(Turn& turn);
+    bool is_for_approvers(const Json& request, ChatTarget to) const;
 
     const TelegramChannelOptions options_;
     const std::shared_ptr<const TelegramApi> api_;

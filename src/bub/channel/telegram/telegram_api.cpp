@@ -270,6 +270,20 @@ Task<std::string> TelegramApi::download(std::string file_id, std::size_t limit) 
     co_return std::move(response.body);
 }
 
+Task<bool> answer_press(std::shared_ptr<const TelegramApi> api, std::string callback_id,
+                        std::string text) {
+    JsonObject parameters;
+    parameters["callback_query_id"] = std::move(callback_id);
+    if (!text.empty()) {
+        parameters["text"] = std::move(text);
+        parameters["show_alert"] = true;
+    }
+    Task<Json> calling = api->call("answerCallbackQuery", std::move(parameters));
+    const Outcome<Json> done = co_await cubepi::outcome_of(std::move(calling));
+    if (done.cancelled()) done.rethrow();
+    co_return static_cast<bool>(done);
+}
+
 std::optional<ApiFailure> api_failure(const std::exception_ptr& failure) {
     if (!failure) return std::nullopt;
     try {

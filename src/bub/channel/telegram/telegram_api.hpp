@@ -106,6 +106,11 @@ private:
     ApiOptions options_;
 };
 
+/// Answers a pressed button, with a text in a window if there is one (of which Telegram shows 200 characters). Telegram accepts that
+/// for a short time only. Returns true if it has.
+Task<bool> answer_press(std::shared_ptr<const TelegramApi> api, std::string callback_id,
+                        std::string text);
+
 /// Returns the failure of a call; nothing if the exception is of another kind.
 std::optional<ApiFailure> api_failure(const std::exception_ptr& failure);
 

@@ -5,6 +5,7 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
+#include <cstdio>
 #include <string>
 #include <utility>
 
@@ -121,6 +122,18 @@ std::string note_for(const MediaKind& kind, const JsonObject& file) {
     return note;
 }
 
+/// Returns a number in degrees, "52.52"; "?" if there is none.
+std::string coordinate(const JsonObject& place, std::string_view key) {
+    const Json* const value = place.if_contains(key);
+    if (!value || !value->is_number()) return "?";
+    char text[32] = {};
+    const int size = std::snprintf(text, sizeof text, "%.6f", value->to_number<double>());
+    std::string number(text, static_cast<std::size_t>(std::clamp(size, 0, 31)));
+    number.erase(number.find_last_not_of('0') + 1);
+    if (number.ends_with('.')) number.pop_back();
+    return number;
+}
+
 void add_other(const JsonObject& message, Envelope& envelope) {
     if (const JsonObject* sticker = object_member(message, "sticker"))
         add_note(envelope, "Sticker " + text_member(*sticker, "emoji"));
@@ -128,7 +141,8 @@ void add_other(const JsonObject& message, Envelope& envelope) {
         add_note(envelope, "Contact: " + text_member(*contact, "first_name") + ", " +
                                text_member(*contact, "phone_number"));
     if (const JsonObject* place = object_member(message, "location"))
-        add_note(envelope, "Location: " + boost::json::serialize(*place));
+        add_note(envelope, "Location: " + coordinate(*place, "latitude") + ", " +
+                               coordinate(*place, "longitude"));
 }
 
 /// Adds the files of a message to its envelope, and what a model cannot see as a note.
@@ -233,6 +247,7 @@ Incoming read_button(const JsonObject& query, const Access& access) {
     move_answer(incoming, *message, of_question);
     JsonObject facts = origin_facts(incoming, access, display_name(*from));
     facts["question"] = incoming.message_id;
+    facts["callback"] = incoming.callback_id;
     facts.insert(of_question.begin(), of_question.end());
     envelope.rest[telegram_key] = std::move(facts);
     return incoming;
@@ -412,6 +427,7 @@ void MessageReader::set_origin() {
     incoming_.envelope.is_active = incoming_.is_addressed;
     const std::string name = display_name(*object_member(message_, "from"));
     facts_ = origin_facts(incoming_, access_, name);
+    if (is_group()) facts_["message"] = integer_member(message_, "message_id").value_or(0);
     incoming_.envelope.context["sender"] = name;
 }
 

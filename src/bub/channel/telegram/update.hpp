@@ -78,7 +78,7 @@ struct Incoming {
 };
 
 /// The key of Envelope::rest with what the channel needs to know about a message after a restart: {user, chat, thread, name,
-/// files}, and of an answer the place of its question: {question, question_chat}.
+/// message (in a group), files}, and of an answer the place of its question: {question, question_chat, callback}.
 inline constexpr std::string_view telegram_key = "telegram";
 
 /// Reads an update. It may have any form: what is not understood is ignored.

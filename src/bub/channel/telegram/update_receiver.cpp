@@ -86,6 +86,11 @@ Task<> call_quietly(std::shared_ptr<const TelegramApi> api, std::string method,
     if (done.cancelled()) done.rethrow();
 }
 
+Task<> answer_quietly(std::shared_ptr<const TelegramApi> api, std::string callback_id,
+                      std::string text) {
+    (void)co_await answer_press(std::move(api), std::move(callback_id), std::move(text));
+}
+
 ErrorCode code_of(const std::exception_ptr& failure) {
     try {
         std::rethrow_exception(failure);
@@ -380,7 +385,7 @@ Task<bool> UpdateReceiver::accept(Json update) {
             co_return true;
         case Incoming::Kind::choice: press(incoming); co_return true;
         case Incoming::Kind::button:
-            answer_button(incoming, "");
+            // Its turn answers the press (Outbox).
             if (is_form_end(incoming.data))
                 incoming.envelope.rest[answer_choice_key] =
                     forms_->finish(incoming.place.chat, incoming.message_id, incoming.keyboard);
@@ -471,13 +476,7 @@ void UpdateReceiver::press(const Incoming& incoming) {
 }
 
 void UpdateReceiver::answer_button(const Incoming& incoming, std::string text) {
-    JsonObject parameters;
-    parameters["callback_query_id"] = incoming.callback_id;
-    if (!text.empty()) {
-        parameters["text"] = std::move(text);
-        parameters["show_alert"] = true;
-    }
-    work_->spawn(call_quietly(api_, "answerCallbackQuery", std::move(parameters)));
+    work_->spawn(answer_quietly(api_, incoming.callback_id, std::move(text)));
 }
 
 void UpdateReceiver::say(ChatTarget to, std::string text) {
