@@ -243,5 +243,41 @@ TEST(ServerWords, D87_ResponsesApiStatus_IsIncomplete) {
     }
 }
 
+// Limits of rates and times.
+
+TEST(ServerWords, D15_RateLimitWithDelayInText_IsRetried) {
+    const std::string body =
+        R"({"error": {"message": "Rate limit reached: Please try again in 50ms.", "code": "rate_limit_exceeded"}})";
+    for (const std::string& limited : {refusal(429, body), "data: " + body + "\n\n"}) {
+        const Home home;
+        // More often than other failures.
+        ModelServer server({limited, limited, limited, limited, chat_answer("ok")});
+        const Piped run = run_at(home, server, {"hello"});
+        EXPECT_EQ(run.status, 0) << run.err;
+        EXPECT_EQ(run.out, "ok\n");
+        EXPECT_NE(run.err.find("for at most 60 s"), std::string::npos) << run.err;
+        EXPECT_EQ(server.requests().size(), 5u);
+    }
+}
+
+TEST(ServerWords, D16_ConfiguredIdleTimeout_IsExplained) {
+    const Home home;
+    terminal_tests::write_file(home.config(), "idle_timeout: 0.2\n");
+    wire::RawServer server([](wire::Connection& connection) {
+        (void)connection.read_request();
+        const bool sent =
+            connection.send("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n: ping\n\n");
+        while (sent && !connection.read_some().empty()) {
+        }
+    });
+    const Piped run = run_piped(home, {"run", "--provider", "openai", "--base-url",
+                                       server.url("/v1"), "-m", "local", "hello"});
+    EXPECT_EQ(run.status, 1) << run.err;
+    EXPECT_NE(run.err.find("only keep-alives or events without content received for 0.2 s"),
+              std::string::npos)
+        << run.err;
+    EXPECT_NE(run.err.find("raise idle_timeout (seconds) in "), std::string::npos) << run.err;
+}
+
 }  // namespace
 }  // namespace cubepi::joint_tests
