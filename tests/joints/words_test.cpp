@@ -139,6 +139,18 @@ TEST(ServerWords, D87_HostileFinishReason_IsBoundedAndEscaped) {
     EXPECT_LT(run.err.size(), 500u);
 }
 
+TEST(ServerWords, D87_IncompleteAnswerInChat_IsReportedOnce) {
+    const Home home;
+    ModelServer server({chat_answer("Half of it", {}, "abort"), chat_answer("All of it")});
+    terminal_tests::Terminal chat(home, {"chat", "--no-save", "--provider", "openai", "--base-url",
+                                         server.url(), "-m", "local"});
+    ASSERT_TRUE(chat.answer_on_screen("talks to", "hello\r")) << chat.screen().text();
+    ASSERT_TRUE(chat.answer_on_screen("'abort'", "again\r")) << chat.screen().text();
+    ASSERT_TRUE(chat.expect_on_screen("All of it")) << chat.screen().text();
+    const std::string screen = chat.screen().text();
+    EXPECT_EQ(screen.find("'abort'"), screen.rfind("'abort'")) << screen;
+}
+
 TEST(ServerWords, D87_IncompleteAnswerOfSubagent_IsReportedToParent) {
     const Home home;
     ModelServer server({chat_answer("", {{"subagent", R"({"prompt":"list it"})"}}),
