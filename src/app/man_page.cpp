@@ -92,6 +92,9 @@ Models to ask in turn if the first one does not answer.
 .B model_timeout, max_turns, max_tokens
 Limits: seconds of one model call, model calls per prompt, tokens of one answer.
 .TP
+.B first_byte_timeout, idle_timeout
+Seconds until an answer begins, and between its parts; 120, or 1800 for a server on this machine.
+.TP
 .B allow
 Rules for tools that may act without asking, e.g. "shell: cd /src/app && make test".
 .TP

@@ -29,10 +29,11 @@ std::string variable(const char* name) {
     return value ? value : "";
 }
 
-constexpr std::array<std::string_view, 16> known_keys{
-    "provider",    "model",           "base_url",      "api_key",   "api_key_env", "providers",
-    "allow",       "fallback_models", "model_timeout", "max_turns", "max_tokens",  "plugins",
-    "environment", "trace",           "gateway",       "database"};
+constexpr std::array<std::string_view, 18> known_keys{
+    "provider",     "model",     "base_url",        "api_key",       "api_key_env",
+    "providers",    "allow",     "fallback_models", "model_timeout", "first_byte_timeout",
+    "idle_timeout", "max_turns", "max_tokens",      "plugins",       "environment",
+    "trace",        "gateway",   "database"};
 constexpr std::array<std::string_view, 5> provider_keys{"type", "base_url", "api_key",
                                                         "api_key_env", "model"};
 
@@ -158,6 +159,13 @@ std::optional<double> number(const std::filesystem::path& path, const YAML::Node
     return value;
 }
 
+std::optional<std::chrono::milliseconds> seconds(const std::filesystem::path& path,
+                                                 const YAML::Node& node, const char* key) {
+    const std::optional<double> value = number(path, node, key);
+    if (!value) return std::nullopt;
+    return std::chrono::milliseconds(static_cast<std::int64_t>(*value * 1000));
+}
+
 template <class Integer>
 std::optional<Integer> whole_number(const std::filesystem::path& path, const YAML::Node& node,
                                     const char* key) {
@@ -240,9 +248,9 @@ ConfigFile read_node(const std::filesystem::path& path, const YAML::Node& node) 
     config.environment = read_environment(path, node["environment"]);
     config.fallback_models = texts(path, node, "fallback_models", "models");
     config.database = read_database(path, node);
-    if (const std::optional<double> seconds = number(path, node, "model_timeout"))
-        config.model_timeout =
-            std::chrono::milliseconds(static_cast<std::int64_t>(*seconds * 1000));
+    config.model_timeout = seconds(path, node, "model_timeout");
+    config.first_byte_timeout = seconds(path, node, "first_byte_timeout");
+    config.idle_timeout = seconds(path, node, "idle_timeout");
     config.max_turns = whole_number<std::size_t>(path, node, "max_turns");
     config.max_tokens = whole_number<std::int64_t>(path, node, "max_tokens");
     return config;

@@ -166,13 +166,23 @@ std::string Endpoint::provider_id() const {
 
 namespace {
 
+constexpr std::chrono::minutes local_timeout(30);
+
 template <class Options>
 Options options_of(const Endpoint& endpoint, const CallLimits& limits) {
     Options options;
     options.api_key = endpoint.api_key;
     options.base_url = endpoint.base_url;
     options.provider_id = endpoint.provider_id();
+    if (!endpoint.is_elsewhere()) {
+        // A server on this machine may load the model first, and reads a long prompt for many minutes.
+        options.first_byte_timeout = local_timeout;
+        options.idle_timeout = local_timeout;
+    }
+    if (limits.first_byte) options.first_byte_timeout = *limits.first_byte;
+    if (limits.idle) options.idle_timeout = *limits.idle;
     if (limits.time) options.total_timeout = *limits.time;
+    if (limits.has_fallbacks) options.retry.rate_limit_time = std::chrono::milliseconds(0);
     return options;
 }
 

@@ -22,7 +22,7 @@ struct EndpointFailure {
     std::string message = {};                ///< the text of the endpoint
     std::string code = {};                   ///< its code, e.g. "insufficient_quota"
     std::string type = {};                   ///< its kind, e.g. "invalid_request_error"
-    std::optional<double> retry_after = {};  ///< seconds
+    std::optional<double> retry_after = {};  ///< seconds; of a header, else of the text
 };
 
 /// Reads the body of a failed answer: `{"error": {...}}`, `{"error": "..."}`, `{"message": ...}`,
@@ -41,6 +41,11 @@ ErrorInfo classify_failure(const EndpointFailure& failure,
 /// Returns whether the endpoint reports that the conversation exceeds the model's context window (D87): status, code and type
 /// decide before the text, and a rate limit is never an overflow.
 bool is_context_overflow(const EndpointFailure& failure);
+
+/// Returns whether a rate limit lasts longer than minutes: a quota, a balance, a limit of the day, or a request that exceeds it alone.
+bool is_lasting_limit(const EndpointFailure& failure);
+/// Returns the seconds after which a text asks to retry: "Please try again in 6.5s", "in 1m30s", "retry after 26 seconds".
+std::optional<double> delay_in_text(std::string_view text);
 
 /// Classifies a network failure. The error keeps its `code()`: dns, connect, tls, proxy, timeout, disconnected,
 /// protocol; its type is ProviderUnavailable, which CubePi uses for all of them.

@@ -186,7 +186,9 @@ std::optional<StreamEvent> HttpStreamSource::ready() {
         }
         if (phase_ != Phase::streaming) return std::nullopt;
         try {
-            if (!decode_received() && !reader_.receive_available()) return std::nullopt;
+            if (decode_received()) continue;
+            if (!reader_.receive_available()) return std::nullopt;
+            idle_timer_.data_received();
         } catch (...) {
             failure_.emplace(std::current_exception());
         }
@@ -335,6 +337,7 @@ Task<> HttpStreamSource::read_more() {
         co_return;
     }
     idle_timer_.check();
+    if (reader_.complete()) idle_timer_.answer_complete();
     if (idle_timer_.needs_prepare()) {
         const Executor executor = co_await this_executor;
         idle_timer_.prepare(executor);
@@ -345,6 +348,7 @@ Task<> HttpStreamSource::read_more() {
     const bool more = co_await std::move(receiving);
     reading_ = false;
     reader_.received();
+    if (more) idle_timer_.data_received();
     idle_timer_.count();
     if (more) co_return;
     reader_.decode_rest();
