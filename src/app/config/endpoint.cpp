@@ -176,6 +176,7 @@ Options options_of(const Endpoint& endpoint, const CallLimits& limits) {
     options.base_url = endpoint.base_url;
     options.provider_id = endpoint.provider_id();
     if (limits.time) options.total_timeout = *limits.time;
+    if constexpr (requires { options.thinking_tag; }) options.thinking_tag = endpoint.thinking_tag;
     return options;
 }
 
@@ -270,6 +271,7 @@ Endpoint endpoint_of(const ProviderConfig& config, const Environment& environmen
     for (OfferedKey& key : behind) endpoint.offer_key(std::move(key));
     endpoint.bind_key();
     endpoint.name_model(config.model, config_origin);
+    endpoint.thinking_tag = config.thinking_tag;
     return endpoint;
 }
 
