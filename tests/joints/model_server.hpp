@@ -49,15 +49,14 @@ inline std::string chat_answer(const std::string& text, const std::vector<SentCa
            "data: [DONE]\n\n";
 }
 
-/// An answer with an error status, for a ModelServer.
-inline std::string refused(int status, const std::string& body) {
-    return "HTTP/1.1 " + std::to_string(status) +
-           " Refused\r\nContent-Type: application/json\r\nContent-Length: " +
-           std::to_string(body.size()) + "\r\n\r\n" + body;
+/// A response with an error status.
+inline std::string refusal(int status, const std::string& body, const std::string& headers = {}) {
+    return "HTTP/1.1 " + std::to_string(status) + " Refused\r\nContent-Type: application/json\r\n" +
+           headers + "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
 }
 
-/// A model server on a port of 127.0.0.1: the N-th request gets the N-th answer, and the last one repeats. An answer is a body,
-/// or a whole response that begins with "HTTP/1.1 ".
+/// A model server on a port of 127.0.0.1: the N-th request gets the N-th answer, and the last one repeats. An answer is the body
+/// of an event stream, or a whole response.
 class ModelServer {
 public:
     explicit ModelServer(std::vector<std::string> answers)
@@ -69,10 +68,11 @@ public:
                       (void)record(request);
                       return;
                   }
-                  std::string answer = record(request);
-                  if (!answer.starts_with("HTTP/1.1 "))
-                      answer = wire::ok(answer, "Content-Type: text/event-stream\r\n");
-                  if (!connection.send(answer)) return;
+                  const std::string answer = record(request);
+                  const bool whole = answer.starts_with("HTTP/");
+                  if (!connection.send(
+                          whole ? answer : wire::ok(answer, "Content-Type: text/event-stream\r\n")))
+                      return;
               }
           }) {}
 

@@ -32,6 +32,34 @@ bool has_images(const ContentList<Content>& content) noexcept {
     });
 }
 
+namespace {
+
+/// Replaces the images of a message. Returns whether it had any.
+bool replace_images(Message& message) {
+    constexpr std::string_view text = "[An image was omitted: the endpoint refused it.]";
+    const auto replaced = [&](const auto* found) {
+        if (!found || !has_images(found->content)) return false;
+        auto copy = *found;
+        for (Content& block : copy.content) {
+            if (std::holds_alternative<ImageContent>(block))
+                block = TextContent{std::string(text), {}};
+        }
+        message = Message(std::move(copy));
+        return true;
+    };
+    return replaced(message.user()) || replaced(message.tool_result());
+}
+
+}  // namespace
+
+std::optional<MessageList> without_images(const MessageList& messages) {
+    std::vector<Message> copies(messages.begin(), messages.end());
+    bool found = false;
+    for (Message& message : copies) found = replace_images(message) || found;
+    if (!found) return std::nullopt;
+    return MessageList(std::move(copies));
+}
+
 std::string joined_text(const ContentList<Content>& content, std::string_view separator) {
     std::string joined;
     bool first = true;

@@ -13,6 +13,7 @@
 #include <cubepi/net/http_client.hpp>
 #include <cubepi/net/utf8.hpp>
 #include <cubepi/provider/observers.hpp>
+#include <cubepi/provider/wire/encoding.hpp>
 #include <cubepi/provider/wire/http_attempt.hpp>
 #include <cubepi/provider/wire/user_hook.hpp>
 #include <cubepi/provider/wire/wire_protocol.hpp>
@@ -126,6 +127,7 @@ private:
 
     void settle_failure();
     bool build_differently(const CallFailure& failure);
+    std::string omit_images(const EndpointFailure& failure);
     ErrorInfo classify(const CallFailure& failure) const;
     void retry(const RetryDecision& decision, const ErrorInfo& info);
     void give_up(const CallFailure& failure, ErrorInfo info);
@@ -134,6 +136,7 @@ private:
     std::shared_ptr<const WireProtocol> protocol_;
     std::shared_ptr<ObservedCall> observed_;
     const ModelRequest& request_;
+    std::optional<ModelRequest> without_images_;  ///< sent after the endpoint refused an image
     std::shared_ptr<const Runtime> runtime_;
     MessageAssembler assembler_;
     EventQueue queue_;
@@ -278,7 +281,8 @@ std::string HttpStreamSource::without_secrets(std::string text) const {
 
 Task<> HttpStreamSource::prepare() {
     assembler_.head().timestamp = seconds_since_epoch(*runtime_->clock);
-    Task<std::string> building = build_request_body(request_, *protocol_, observed_, queue_);
+    Task<std::string> building = build_request_body(without_images_ ? *without_images_ : request_,
+                                                    *protocol_, observed_, queue_);
     request_body_ = co_await std::move(building);
 }
 
@@ -449,6 +453,7 @@ void HttpStreamSource::settle_failure() {
 bool HttpStreamSource::build_differently(const CallFailure& failure) {
     if (!failure.endpoint) return false;
     std::string difference = protocol_->build_differently(*failure.endpoint);
+    if (difference.empty()) difference = omit_images(*failure.endpoint);
     if (difference.empty()) return false;
     Notice notice;
     notice.code = "request_changed";
@@ -459,6 +464,17 @@ bool HttpStreamSource::build_differently(const CallFailure& failure) {
     request_body_.reset();
     phase_ = Phase::idle;
     return true;
+}
+
+/// Returns the text of a notice if the request is now without the images that the endpoint refused (D89).
+std::string HttpStreamSource::omit_images(const EndpointFailure& failure) {
+    if (without_images_ || !refuses_image(failure)) return {};
+    std::optional<MessageList> messages = without_images(request_.messages);
+    if (!messages) return {};
+    without_images_ = request_;
+    without_images_->messages = std::move(*messages);
+    return "The endpoint refused an image of the conversation (" + failure.message +
+           "); the request is repeated without images";
 }
 
 ErrorInfo HttpStreamSource::classify(const CallFailure& failure) const {
