@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include <cubepi/agent/run/prompt_settings.hpp>
+#include <cubepi/agent/run/tool_output.hpp>
 #include <cubepi/agent/transcript.hpp>
 #include <cubepi/core/detail/scope_core.hpp>
 #include <cubepi/core/support/error_with_text.hpp>
@@ -186,7 +187,8 @@ Task<void> RunCore::take_in(std::vector<Input> inputs) {
             }
             const std::size_t before = state().messages.size();
             try {
-                co_await announce(input.message);
+                Message clean = sanitized(input.message);
+                co_await announce(std::move(clean));
             } catch (...) {
                 // Committed before a listener of its message_end threw: it must not be added again.
                 const bool committed = state().messages.size() > before &&
