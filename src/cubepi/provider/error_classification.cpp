@@ -316,7 +316,7 @@ bool refuses_image(const EndpointFailure& failure) {
         return false;
     const std::string text = lower(failure.code + " " + failure.type + " " + failure.message);
     for (const std::string_view word : {"image", " vision", "multimodal", "multi-modal", "modalit",
-                                        "picture", "pixel", "mmproj"}) {
+                                        "picture", "pixel", "mmproj", "图"}) {
         if (has(text, word)) return true;
     }
     return false;
