@@ -50,9 +50,9 @@ void RunCore::start_with(const PriorSpending& spending) {
 }
 
 void RunCore::count(const AssistantMessage& answer, const Model& asked) {
-    // An answer that failed before any usage was reported is not billed.
+    // An answer that failed before any usage was reported is not billed. Whether that holds without a price is unknown.
     const bool failed = answer.stop_reason == stop_reason::error;
-    if (failed && !answer.usage) return;
+    if (failed && !answer.usage && price_of(asked)) return;
     account_->charge(answer.usage.value_or(Usage()), cost_of(answer, asked));
 }
 
