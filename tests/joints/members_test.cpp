@@ -161,6 +161,33 @@ TEST(RefusedHistory, D89_Reasoning_IsLeftOutOnce) {
     }
 }
 
+TEST(RefusedHistory, D89_Thinking_IsLeftOutOnce) {
+    const std::string refused =
+        refusal(400, R"({"type":"error","error":{"type":"invalid_request_error","message":
+            "messages.1.content.0: Invalid `signature` in `thinking` block"}})");
+    const std::string answer = message(
+        R"({"type":"thinking","thinking":"Hm","signature":"c2ln"},
+           {"type":"tool_use","id":"t1","name":"list","input":{"path":"."}})",
+        "tool_use");
+    const Home home;
+    ModelServer server(
+        {answer, refused, message(messages_text), refused, message(messages_text), refused});
+    const Piped first = prompt(home, server, "anthropic");
+    EXPECT_EQ(first.status, 0) << first.err;
+    EXPECT_NE(first.err.find("without thinking"), std::string::npos) << first.err;
+    EXPECT_EQ(prompt(home, server, "anthropic", "again").status, 0);
+    // The second refusal of the same request is final.
+    EXPECT_EQ(prompt(home, server, "anthropic", "again").status, 1);
+    const std::vector<std::string> requests = server.requests();
+    ASSERT_EQ(requests.size(), 7u);
+    for (const std::size_t with : {1u, 3u, 5u})
+        EXPECT_NE(requests[with].find("c2ln"), std::string::npos);
+    for (const std::size_t without : {2u, 4u, 6u}) {
+        EXPECT_EQ(requests[without].find("c2ln"), std::string::npos);
+        EXPECT_NE(requests[without].find("tool_use"), std::string::npos);
+    }
+}
+
 TEST(RefusedHistory, D89_SecondRefusal_Fails) {
     const Home home;
     ModelServer server({response(sealed + function_call("fc_1", "c1")),

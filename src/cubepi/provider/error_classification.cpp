@@ -322,6 +322,17 @@ bool refuses_image(const EndpointFailure& failure) {
     return false;
 }
 
+bool refuses_thinking(const EndpointFailure& failure) {
+    const int status = failure.status.value_or(400);
+    if (status != 400 && status != 404 && status != 422) return false;
+    const std::string text = lower(failure.code + " " + failure.type + " " + failure.message);
+    for (const std::string_view word :
+         {"encrypted", "signature", "redacted_thinking", "thinking` block"}) {
+        if (has(text, word)) return true;
+    }
+    return false;
+}
+
 std::optional<std::int64_t> estimate_prompt_tokens(const MessageList& messages) {
     std::size_t bytes = 0;
     for (const Message& message : messages) bytes += message.text().size();

@@ -50,6 +50,8 @@ bool is_transient(ErrorCode code) noexcept;
 
 /// Returns whether an endpoint rejected a request because of an image in it, or because it takes no images.
 bool refuses_image(const EndpointFailure& failure);
+/// Returns whether it rejected the request because of thinking of earlier answers, which it did not sign or cannot decrypt.
+bool refuses_thinking(const EndpointFailure& failure);
 
 /// Estimates the tokens of the text in a prompt as a quarter of its characters; absent if there is no text.
 std::optional<std::int64_t> estimate_prompt_tokens(const MessageList& messages);

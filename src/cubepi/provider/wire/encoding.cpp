@@ -50,14 +50,38 @@ bool replace_images(Message& message) {
     return replaced(message.user()) || replaced(message.tool_result());
 }
 
+/// Removes the thinking of an answer. Returns whether it had any.
+bool remove_thinking(Message& message) {
+    const AssistantMessage* answer = message.assistant();
+    if (!answer) return false;
+    AssistantMessage copy = *answer;
+    copy.content.clear();
+    for (const AssistantContent& block : answer->content) {
+        if (!std::holds_alternative<ThinkingContent>(block)) copy.content.push_back(block);
+    }
+    if (copy.content.size() == answer->content.size()) return false;
+    message = Message(std::move(copy));
+    return true;
+}
+
+/// Returns the messages with the changes of `change`, which returns whether it changed one; absent if it changed none.
+std::optional<MessageList> changed_messages(const MessageList& messages,
+                                            bool (*change)(Message& message)) {
+    std::vector<Message> copies(messages.begin(), messages.end());
+    bool changed = false;
+    for (Message& message : copies) changed = change(message) || changed;
+    if (!changed) return std::nullopt;
+    return MessageList(std::move(copies));
+}
+
 }  // namespace
 
 std::optional<MessageList> without_images(const MessageList& messages) {
-    std::vector<Message> copies(messages.begin(), messages.end());
-    bool found = false;
-    for (Message& message : copies) found = replace_images(message) || found;
-    if (!found) return std::nullopt;
-    return MessageList(std::move(copies));
+    return changed_messages(messages, replace_images);
+}
+
+std::optional<MessageList> without_thinking(const MessageList& messages) {
+    return changed_messages(messages, remove_thinking);
 }
 
 std::string joined_text(const ContentList<Content>& content, std::string_view separator) {

@@ -30,6 +30,8 @@ ContentList<Content> with_sender(const UserMessage& message);
 bool has_images(const ContentList<Content>& content) noexcept;
 /// Returns the messages with a text in the place of each image; absent if there is none.
 std::optional<MessageList> without_images(const MessageList& messages);
+/// Returns the messages without the thinking of answers; absent if there is none.
+std::optional<MessageList> without_thinking(const MessageList& messages);
 /// The text blocks, with `separator` between them.
 std::string joined_text(const ContentList<Content>& content, std::string_view separator);
 bool is_url(std::string_view source) noexcept;
