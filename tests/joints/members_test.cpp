@@ -161,6 +161,20 @@ TEST(RefusedHistory, D89_Reasoning_IsLeftOutOnce) {
     }
 }
 
+TEST(CallIds, ItemIds_AreOmittedWithoutTheirReasoning) {
+    const std::string unsealed = R"({"type":"reasoning","id":"rs_1","summary":[]},)";
+    for (const std::string& reasoning : {std::string(), sealed, unsealed}) {
+        const Home home;
+        ModelServer server(
+            {response(reasoning + function_call("fc_1", "c1")), response(responses_text)});
+        EXPECT_EQ(prompt(home, server, "openai-responses").status, 0);
+        const auto bodies = server.bodies();
+        ASSERT_EQ(bodies.size(), 2u);
+        EXPECT_EQ(items(bodies[1], "reasoning").size(), reasoning == sealed ? 1u : 0u);
+        EXPECT_EQ(items(bodies[1], "function_call")[0].contains("id"), reasoning != unsealed);
+    }
+}
+
 TEST(RefusedHistory, D89_Thinking_IsLeftOutOnce) {
     const std::string refused =
         refusal(400, R"({"type":"error","error":{"type":"invalid_request_error","message":
