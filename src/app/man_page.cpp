@@ -78,6 +78,9 @@ The provider to use if no option names one, its model and its address.
 .B api_key, api_key_env
 The key, or the name of the environment variable that holds it.
 .TP
+.B thinking_tag
+The tag around thinking in the text of answers, for example "think".
+.TP
 .B providers
 Endpoints by name. Each has
 .BR type ,

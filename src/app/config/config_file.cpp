@@ -29,13 +29,13 @@ std::string variable(const char* name) {
     return value ? value : "";
 }
 
-constexpr std::array<std::string_view, 18> known_keys{
+constexpr std::array<std::string_view, 19> known_keys{
     "provider",     "model",     "base_url",        "api_key",       "api_key_env",
     "providers",    "allow",     "fallback_models", "model_timeout", "first_byte_timeout",
     "idle_timeout", "max_turns", "max_tokens",      "plugins",       "environment",
-    "trace",        "gateway",   "database"};
-constexpr std::array<std::string_view, 5> provider_keys{"type", "base_url", "api_key",
-                                                        "api_key_env", "model"};
+    "trace",        "gateway",   "database",        "thinking_tag"};
+constexpr std::array<std::string_view, 6> provider_keys{"type", "base_url", "api_key",
+                                                        "api_key_env", "model", "thinking_tag"};
 
 [[noreturn]] void refuse(const std::filesystem::path& path, int line, const std::string& what) {
     throw Error(ErrorCode::parse, path.string() + ":" + std::to_string(line + 1) + ": " + what +
@@ -116,6 +116,7 @@ ProviderConfig read_provider(const std::filesystem::path& path, const YAML::Node
     provider.api_key = text(path, node, "api_key");
     provider.api_key_env = text(path, node, "api_key_env");
     provider.model = text(path, node, "model");
+    provider.thinking_tag = text(path, node, "thinking_tag");
     if (provider.base_url.empty() && !provider.type && !known_provider(provider.name))
         refuse(path, line, "provider " + provider.name + " has neither type nor base_url");
     return provider;
@@ -242,6 +243,7 @@ ConfigFile read_node(const std::filesystem::path& path, const YAML::Node& node) 
     config.base_url = text(path, node, "base_url");
     config.api_key = text(path, node, "api_key");
     config.api_key_env = text(path, node, "api_key_env");
+    config.thinking_tag = text(path, node, "thinking_tag");
     read_providers(path, node["providers"], config);
     config.trace = read_trace(path, node["trace"]);
     config.allow = texts(path, node, "allow", "rules");

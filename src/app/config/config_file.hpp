@@ -41,6 +41,7 @@ bool has_password(const std::string& url);
 ///     model: gpt-5.1
 ///     base_url: https://api.openai.com/v1
 ///     api_key: sk-...                # or api_key_env: the name of a variable
+///     thinking_tag: think            # the tag around thinking in the text of answers
 ///     provider: work                 # the default provider
 ///     providers:
 ///       work: {type: anthropic, base_url: https://llm.example.com, api_key_env: WORK_KEY, model: m}
@@ -62,6 +63,7 @@ struct ConfigFile {
     std::string base_url = {};
     std::string api_key = {};
     std::string api_key_env = {};
+    std::string thinking_tag = {};
     std::vector<ProviderConfig> providers = {};  ///< in the order of the file
     std::vector<std::string> fallback_models = {};
     std::optional<std::chrono::milliseconds> model_timeout = {};

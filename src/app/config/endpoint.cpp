@@ -183,6 +183,7 @@ Options options_of(const Endpoint& endpoint, const CallLimits& limits) {
     if (limits.idle) options.idle_timeout = *limits.idle;
     if (limits.time) options.total_timeout = *limits.time;
     if (limits.has_fallbacks) options.retry.rate_limit_time = std::chrono::milliseconds(0);
+    if constexpr (requires { options.thinking_tag; }) options.thinking_tag = endpoint.thinking_tag;
     return options;
 }
 
@@ -277,6 +278,7 @@ Endpoint endpoint_of(const ProviderConfig& config, const Environment& environmen
     for (OfferedKey& key : behind) endpoint.offer_key(std::move(key));
     endpoint.bind_key();
     endpoint.name_model(config.model, config_origin);
+    endpoint.thinking_tag = config.thinking_tag;
     return endpoint;
 }
 

@@ -27,6 +27,7 @@ struct ProviderConfig {
     std::string api_key = {};
     std::string api_key_env = {};
     std::string model = {};  ///< the default model
+    std::string thinking_tag = {};
 };
 
 /// A built-in endpoint.
@@ -90,6 +91,7 @@ struct Endpoint {
     std::string model = {};         ///< empty: taken from the list of the endpoint
     bool model_named =
         false;  ///< the model was configured; otherwise it is the default of the endpoint
+    std::string thinking_tag = {};  ///< OpenAIOptions::thinking_tag
     EndpointOrigin from = {};
     std::vector<OfferedKey> offered_keys = {};  ///< in the order of their precedence
     std::string withheld_key = {};  ///< source of a key that is for another address; empty: none

@@ -84,6 +84,7 @@ void apply_file(const ModelSources& sources, Endpoint& endpoint) {
         }
     }
     endpoint.name_model(top.id, config_origin);
+    if (!config.thinking_tag.empty()) endpoint.thinking_tag = config.thinking_tag;
 }
 
 /// The model of Bub's settings. Without one they apply to the provider that has a key or an address there.

@@ -471,6 +471,31 @@ ErrorInfo classify_exception(const std::exception_ptr& failure) {
     return info;
 }
 
+bool refuses_image(const EndpointFailure& failure) {
+    const int status = failure.status.value_or(400);
+    if (status == 413) return true;
+    // Servers without support for images report that with various statuses.
+    if (status == 401 || status == 403 || status == 408 || status == 429 || status > 501)
+        return false;
+    const std::string text = lower(failure.code + " " + failure.type + " " + failure.message);
+    for (const std::string_view word : {"image", " vision", "multimodal", "multi-modal", "modalit",
+                                        "picture", "pixel", "mmproj", "图"}) {
+        if (has(text, word)) return true;
+    }
+    return false;
+}
+
+bool refuses_thinking(const EndpointFailure& failure) {
+    const int status = failure.status.value_or(400);
+    if (status != 400 && status != 404 && status != 422) return false;
+    const std::string text = lower(failure.code + " " + failure.type + " " + failure.message);
+    for (const std::string_view word :
+         {"encrypted", "signature", "redacted_thinking", "thinking` block"}) {
+        if (has(text, word)) return true;
+    }
+    return false;
+}
+
 std::optional<std::int64_t> estimate_prompt_tokens(const MessageList& messages) {
     std::size_t bytes = 0;
     for (const Message& message : messages) bytes += message.text().size();

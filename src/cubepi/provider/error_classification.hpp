@@ -57,6 +57,11 @@ std::string_view error_type_of(ErrorCode code) noexcept;
 /// Returns whether to retry after an error that was received inside a stream before any content.
 bool is_transient(ErrorCode code) noexcept;
 
+/// Returns whether an endpoint rejected a request because of an image in it, or because it takes no images.
+bool refuses_image(const EndpointFailure& failure);
+/// Returns whether it rejected the request because of thinking of earlier answers, which it did not sign or cannot decrypt.
+bool refuses_thinking(const EndpointFailure& failure);
+
 /// Estimates the tokens of the text in a prompt as a quarter of its characters; absent if there is no text.
 std::optional<std::int64_t> estimate_prompt_tokens(const MessageList& messages);
 

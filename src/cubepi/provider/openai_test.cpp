@@ -507,13 +507,23 @@ TEST(OpenAIProvider, MissingKey_NamesTheVariable) {
         keyless.model("gpt-4.1").generate(messages, {}, {}, StreamOptions().runtime(it.runtime)));
     EXPECT_EQ(message.error->code, ErrorCode::auth);
     EXPECT_NE(message.error_message.str().find("OPENAI_API_KEY"), std::string::npos);
-    OpenAIProvider local{OpenAIOptions{.base_url = "http://localhost:11434/v1/"}};
-    EXPECT_EQ(
-        run(local.model("llama3").generate(messages, {}, {}, StreamOptions().runtime(it.runtime)))
-            .text(),
-        "Hi");
-    EXPECT_EQ(it.transport->requests()[0].url, "http://localhost:11434/v1/chat/completions");
-    EXPECT_EQ(it.transport->requests()[0].headers.find("authorization"), nullptr);
+    EXPECT_TRUE(it.transport->requests().empty());
+}
+
+TEST(OpenAIProvider, OtherServers_GetRequestsWithoutAKey) {
+    for (const std::string host :
+         {"localhost:11434", "box.lan", "host.docker.internal:8080", "172.20.1.2", "100.64.0.1:1",
+          "[fd00::1]:8000", "llm.example.com"}) {
+        Fixture it({answer("Hi")});
+        OpenAIProvider keyless{OpenAIOptions{.base_url = "http://" + host + "/v1/"}};
+        MessageList messages{user_message("x")};
+        EXPECT_EQ(
+            run(keyless.model("m").generate(messages, {}, {}, StreamOptions().runtime(it.runtime)))
+                .text(),
+            "Hi");
+        EXPECT_EQ(it.transport->requests()[0].url, "http://" + host + "/v1/chat/completions");
+        EXPECT_EQ(it.transport->requests()[0].headers.find("authorization"), nullptr);
+    }
 }
 
 TEST(OpenAIProvider, D58_ErrorText_NeverContainsTheKey) {
