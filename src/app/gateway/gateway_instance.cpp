@@ -158,6 +158,7 @@ std::shared_ptr<bub::Channel> http_channel(const HttpChannelSettings& settings,
     bub::HttpChannelOptions options;
     options.server.host = settings.listen.host;
     options.server.port = settings.listen.port;
+    options.server.spares_descriptors = true;
     options.server.certificate_file = settings.certificate.string();
     options.server.key_file = settings.key.string();
     options.operators = settings.operators;

@@ -81,6 +81,9 @@ struct HttpServerOptions {
     std::size_t max_header_bytes = 16 * 1024;  ///< longer ones are answered with 431
     std::size_t max_body_bytes = 1024 * 1024;  ///< longer ones are answered with 413
     std::size_t max_connections = 1024;        ///< further ones are closed
+    /// Lets further connections wait in the system's queue while less than half of the process's descriptors are free, or 256: for
+    /// handlers that wait for work that opens files.
+    bool spares_descriptors = false;
     /// The times for a header, from its first byte, and for a body. A connection that exceeds one is closed.
     std::chrono::nanoseconds header_timeout = std::chrono::seconds(10);
     std::chrono::nanoseconds body_timeout = std::chrono::seconds(60);

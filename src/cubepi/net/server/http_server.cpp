@@ -1,9 +1,13 @@
 #include <cubepi/net/http_server.hpp>
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <utility>
 #include <vector>
+
+#include <fcntl.h>
+#include <sys/resource.h>
 
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/ssl/context.hpp>
@@ -13,6 +17,7 @@
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/core/support/percent_decoded.hpp>
+#include <cubepi/core/support/posix_file.hpp>
 #include <cubepi/core/timeout.hpp>
 #include <cubepi/net/server/server_core.hpp>
 
@@ -97,12 +102,26 @@ Task<> serve_quietly(std::shared_ptr<HttpServerCore> core, tcp::socket socket) {
     if (served.cancelled()) served.rethrow();
 }
 
+bool is_short_of_descriptors(HttpServerCore& core) {
+    if (core.connections.empty()) return false;
+    constexpr rlim_t most_spared = 256;
+    struct rlimit files = {};
+    if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return false;
+    const rlim_t spared = std::min(files.rlim_cur / 2, most_spared);
+    const UniqueFd lowest(::fcntl(core.acceptor.native_handle(), F_DUPFD_CLOEXEC, 0));
+    return lowest.get() < 0 || static_cast<rlim_t>(lowest.get()) + spared >= files.rlim_cur;
+}
+
 Task<> accept_connections(std::shared_ptr<HttpServerCore> core) {
     boost::system::error_code failed;
     const asio::use_awaitable_t<Executor> awaits;
     auto token = asio::redirect_error(awaits, failed);
     SystemClock clock;
     while (!core->ending) {
+        if (core->options.spares_descriptors && is_short_of_descriptors(*core)) {
+            co_await clock.sleep_for(std::chrono::milliseconds(100));
+            continue;
+        }
         tcp::socket socket(core->executor);
         co_await core->acceptor.async_accept(socket, token);
         if (core->ending || failed == asio::error::operation_aborted) co_return;
