@@ -169,6 +169,7 @@ std::shared_ptr<bub::Channel> GatewayInstance::http_channel(
     const HttpChannelSettings& settings = *settings_.http;
     bub::HttpChannelOptions options;
     options.server.listener = listener(http_key);
+    options.server.spares_descriptors = true;
     options.server.certificate_file = settings.certificate.string();
     options.server.key_file = settings.key.string();
     options.operators = settings.operators;

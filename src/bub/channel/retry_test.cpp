@@ -194,7 +194,7 @@ TEST_F(Retry, D90_DroppedSession_WaitsNoLonger) {
     EXPECT_TRUE(unfinished().empty());
 }
 
-TEST_F(Retry, D90_EndOfManager_LeavesTheMessageToTheNext) {
+TEST_F(Retry, D90_EndOfManager_LeavesTheMessage) {
     for (const bool drains : {false, true}) {
         SCOPED_TRACE(drains);
         Gateway first;
@@ -241,7 +241,7 @@ TEST_F(Retry, D90_MessagesThatSteeredIt_FollowTheFailedTurn) {
     EXPECT_TRUE(unfinished().empty());
 }
 
-TEST_F(Retry, D90_AnswerSentInPart_IsCompletedAtTheNextStart) {
+TEST_F(Retry, D90_AnswerSentInPart_IsCompletedLater) {
     Plugin parts;
     parts.name = "parts";
     parts.priority = 1;

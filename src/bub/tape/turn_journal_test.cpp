@@ -1,5 +1,6 @@
 #include <bub/tape/fork/turn_journal.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <functional>
@@ -173,7 +174,8 @@ using detail::TurnJournalFile;
 /// A journal whose file is locked, as by a process that looks whether it is that of a dead one.
 struct LockedJournal {
     explicit LockedJournal(std::chrono::milliseconds lock_timeout)
-        : journal(turns, path, "t1", cubepi::Runtime::standard()->clock, lock_timeout) {
+        : journal(turns, path, "t1", cubepi::Runtime::standard()->clock, lock_timeout,
+                  std::make_shared<std::atomic<bool>>(true)) {
         detail::make_private_directory(turns);
         held = Descriptor::open(path, O_RDWR | O_CREAT);
         EXPECT_TRUE(detail::try_lock(held));

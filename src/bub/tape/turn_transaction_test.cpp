@@ -233,6 +233,23 @@ TEST(TurnTransaction, B9_AbandonedTurn_IsClosedByTheNext) {
     EXPECT_EQ(shape(tape), "user:hi turn=interrupted user:again turn=ok ");
 }
 
+TEST(TurnTransaction, B9_AbandonedTurn_PrecedesTheNextOne) {
+    const TestDirectory directory;
+    const Tape tape = tape_in(directory);
+    {
+        const auto failed = tape.fork(turn("t1"));
+        run(tape.in(failed).bootstrap());
+        say(tape.in(failed), "user", "1");
+    }
+    const auto next = tape.fork(turn("t2"));
+    const Tape inside = tape.in(next);
+    run(inside.bootstrap());
+    EXPECT_EQ(run(inside.anchors()).size(), 1u);
+    say(inside, "user", "2");
+    run(next->merge());
+    EXPECT_EQ(run(tape.anchors()).size(), 1u);
+}
+
 TEST(TurnTransaction, B9_ResetInKilledTurn_IsPreserved) {
     const TestDirectory directory;
     const Tape tape = tape_in(directory);

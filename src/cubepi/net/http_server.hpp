@@ -112,6 +112,9 @@ struct HttpServerOptions {
     std::size_t max_body_bytes = 1024 * 1024;  ///< longer ones are answered with 413
     /// A further one replaces the connection that has been without a request for the longest time; it is closed if there is none.
     std::size_t max_connections = 1024;
+    /// Lets further connections wait in the system's queue while less than half of the process's descriptors are free, or 256: for
+    /// handlers that wait for work that opens files.
+    bool spares_descriptors = false;
     /// The times for a header, from its first byte, and for a body. A connection that exceeds one is closed. A new connection
     /// must send its first byte within the time for a header.
     std::chrono::nanoseconds header_timeout = std::chrono::seconds(10);

@@ -28,13 +28,11 @@ cubepi::BoundModel default_model(const BuiltinOptions& options) {
     return cubepi::FallbackBoundModel(std::move(chain));
 }
 
-/// The number of workspaces whose objects are retained for the next turn.
-constexpr std::size_t most_retained = 64;
-
-/// Removes the objects that no turn uses, if there are many: each session of a gateway has a workspace of its own.
+/// Removes the objects that no turn uses, each of which has a descriptor, unless there is only one: each session of a gateway has a
+/// workspace of its own.
 template <class T>
 void drop_unused(std::map<std::string, std::shared_ptr<T>>& objects) {
-    if (objects.size() < most_retained) return;
+    if (objects.size() <= 1) return;
     std::erase_if(objects, [](const auto& entry) { return entry.second.use_count() == 1; });
 }
 
@@ -54,7 +52,6 @@ std::filesystem::path BuiltinCore::workspace_of(const TurnState& state) const {
 
 std::shared_ptr<cubepi::FileSpillSink> BuiltinCore::spill(const std::filesystem::path& directory) {
     const std::lock_guard lock(mutex_);
-    drop_unused(spills_);
     std::shared_ptr<cubepi::FileSpillSink>& sink = spills_[directory.string()];
     if (sink) return sink;
     // They are there in later turns, and after a restart: tapes speak of them.
@@ -77,7 +74,6 @@ std::shared_ptr<cubepi::FileSpillSink> BuiltinCore::spill(const std::filesystem:
 std::shared_ptr<cubepi::Workspace> BuiltinCore::workspace(const std::filesystem::path& directory) {
     const std::filesystem::path spilled = spill(directory)->directory();
     const std::lock_guard lock(mutex_);
-    drop_unused(workspaces_);
     std::shared_ptr<cubepi::Workspace>& place = workspaces_[directory.string()];
     if (!place) {
         cubepi::WorkspacePolicy policy = cubepi::WorkspacePolicy().also_read(spilled);
@@ -104,14 +100,15 @@ std::shared_ptr<cubepi::ShellSessions> BuiltinCore::shells(const std::string& se
 
 void BuiltinCore::keep_shells(const std::string& session_id,
                               std::shared_ptr<cubepi::ShellSessions> shells) {
-    if (!shells) return;
-    const bool in_use = !shells->list().empty();
+    if (shells && shells->list().empty()) shells.reset();
     const std::lock_guard lock(mutex_);
-    if (in_use) {
+    if (shells) {
         shells_[session_id] = std::move(shells);
     } else {
         shells_.erase(session_id);
     }
+    drop_unused(workspaces_);
+    drop_unused(spills_);
 }
 
 std::size_t BuiltinCore::kill_shells(const std::string& session_id) {

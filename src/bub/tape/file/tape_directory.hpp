@@ -143,10 +143,15 @@ private:
 /// that it has died.
 class TurnJournalFile final : public TurnJournal {
 public:
-    /// `lock_timeout` limits the wait for a process that looks whether the journal is that of a dead one.
+    /// `lock_timeout` limits the wait for a process that looks whether the journal is that of a dead one. `looked` is cleared when
+    /// a turn that has not ended is left in the journal: the next use of the tape closes it.
     TurnJournalFile(std::filesystem::path directory, std::filesystem::path path,
                     std::string turn_id, std::shared_ptr<cubepi::Clock> clock,
-                    std::chrono::milliseconds lock_timeout);
+                    std::chrono::milliseconds lock_timeout,
+                    std::shared_ptr<std::atomic<bool>> looked);
+    ~TurnJournalFile() override;
+    TurnJournalFile(const TurnJournalFile&) = delete;
+    TurnJournalFile& operator=(const TurnJournalFile&) = delete;
 
     void write(std::string_view lines) override;
     void remove() noexcept override;
@@ -160,6 +165,7 @@ private:
     const std::string turn_id_;
     const std::shared_ptr<cubepi::Clock> clock_;
     const std::chrono::milliseconds lock_timeout_;
+    const std::shared_ptr<std::atomic<bool>> looked_;
     std::mutex mutex_;
     Descriptor file_;
     bool removed_ = false;

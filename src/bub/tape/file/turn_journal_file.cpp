@@ -14,12 +14,20 @@ namespace bub::detail {
 
 TurnJournalFile::TurnJournalFile(std::filesystem::path directory, std::filesystem::path path,
                                  std::string turn_id, std::shared_ptr<cubepi::Clock> clock,
-                                 std::chrono::milliseconds lock_timeout)
+                                 std::chrono::milliseconds lock_timeout,
+                                 std::shared_ptr<std::atomic<bool>> looked)
     : directory_(std::move(directory)),
       path_(std::move(path)),
       turn_id_(std::move(turn_id)),
       clock_(std::move(clock)),
-      lock_timeout_(lock_timeout) {}
+      lock_timeout_(lock_timeout),
+      looked_(std::move(looked)) {}
+
+TurnJournalFile::~TurnJournalFile() {
+    if (removed_) return;
+    file_ = Descriptor();  // unlocks it
+    *looked_ = false;
+}
 
 /// Another process may find the new file before it is locked: it locks it, sees that it belongs to no turn, and removes it
 /// with the directory.
@@ -171,9 +179,12 @@ std::shared_ptr<TurnJournal> TapeDirectory::open_journal(const std::string& name
         Writing writing = write_lock(name);
         close_dead_turns(writing);
     }
-    known(name)->looked_for_turns = true;
+    const std::shared_ptr<CachedTape> tape = known(name);
+    tape->looked_for_turns = true;
+    std::shared_ptr<std::atomic<bool>> looked(tape, &tape->looked_for_turns);
     return std::make_shared<TurnJournalFile>(paths.turns, paths.journal(turn_id), turn_id,
-                                             options_.clock, options_.lock_timeout);
+                                             options_.clock, options_.lock_timeout,
+                                             std::move(looked));
 }
 
 }  // namespace bub::detail

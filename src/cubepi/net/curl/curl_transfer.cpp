@@ -160,6 +160,11 @@ std::exception_ptr transfer_error(CURL* easy, CURLcode code, const char* detail,
                                  "The connection to " + plan.server +
                                      " broke before the answer was complete (" +
                                      curl_easy_strerror(code) + "). Try again.");
+        case CURLE_FAILED_INIT:
+            return network_error(ErrorCode::io, plan.server, true,
+                                 "Cannot begin a transfer to " + plan.server +
+                                     ": there are not enough descriptors or memory. Raise the "
+                                     "limits (ulimit -n).");
         // libcurl 7.88 reports a header line beyond its own limit this way.
         case CURLE_OUT_OF_MEMORY: return std::make_exception_ptr(headers_too_large(plan));
         case CURLE_URL_MALFORMAT:

@@ -9,6 +9,7 @@
 
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <boost/asio/redirect_error.hpp>
@@ -132,6 +133,17 @@ void serve(const std::shared_ptr<HttpServerCore>& core, tcp::socket socket) {
     core->work.spawn(serve_quietly(core, std::move(socket)));
 }
 
+/// Returns true if so few descriptors are free that a further connection could keep a turn from its files.
+bool is_short_of_descriptors(HttpServerCore& core) {
+    if (core.connections.empty()) return false;
+    constexpr rlim_t most_spared = 256;
+    struct rlimit files = {};
+    if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return false;
+    const rlim_t spared = std::min(files.rlim_cur / 2, most_spared);
+    const UniqueFd lowest(::fcntl(core.acceptor.native_handle(), F_DUPFD_CLOEXEC, 0));
+    return lowest.get() < 0 || static_cast<rlim_t>(lowest.get()) + spared >= files.rlim_cur;
+}
+
 Task<> accept_connections(std::shared_ptr<HttpServerCore> core) {
     boost::system::error_code failed;
     const asio::use_awaitable_t<Executor> awaits;
@@ -146,6 +158,10 @@ Task<> accept_connections(std::shared_ptr<HttpServerCore> core) {
         serve(core, std::move(socket));
     }
     while (!core->ending) {
+        if (core->options.spares_descriptors && is_short_of_descriptors(*core)) {
+            co_await clock.sleep_for(std::chrono::milliseconds(100));
+            continue;
+        }
         tcp::socket socket(core->executor);
         co_await core->acceptor.async_accept(socket, token);
         if (failed) {
