@@ -34,8 +34,8 @@ constexpr std::array<std::string_view, 19> known_keys{
     "providers",    "allow",     "fallback_models", "model_timeout", "first_byte_timeout",
     "idle_timeout", "max_turns", "max_tokens",      "plugins",       "environment",
     "trace",        "gateway",   "database",        "thinking_tag"};
-constexpr std::array<std::string_view, 6> provider_keys{"type", "base_url", "api_key",
-                                                        "api_key_env", "model", "thinking_tag"};
+constexpr std::array<std::string_view, 6> provider_keys{"type",        "base_url", "api_key",
+                                                        "api_key_env", "model",    "thinking_tag"};
 
 [[noreturn]] void refuse(const std::filesystem::path& path, int line, const std::string& what) {
     throw Error(ErrorCode::parse, path.string() + ":" + std::to_string(line + 1) + ": " + what +
