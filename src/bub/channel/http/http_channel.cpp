@@ -113,6 +113,13 @@ Task<> write_events(ExchangePtr exchange, std::stop_token closed, std::stop_toke
     co_await out.write(std::move(last));
 }
 
+HttpServerResponse unauthorized() {
+    HttpServerResponse refused =
+        HttpServerResponse::error(401, "the bearer token is missing or wrong");
+    refused.headers.set("www-authenticate", "Bearer");
+    return refused;
+}
+
 bool accepts_events(const HttpServerRequest& request) {
     return request.headers.get("accept").find("text/event-stream") != std::string_view::npos;
 }
@@ -129,6 +136,7 @@ struct HttpChannel::State {
     /// gateway, gets one that no client reads.
     ExchangePtr exchange_of(const Envelope& message) const;
     Task<HttpServerResponse> post(HttpServerRequest request);
+    Task<HttpServerResponse> read(HttpServerRequest request);
     Task<> submit(ExchangePtr exchange, Envelope envelope);
     Task<HttpServerResponse> answer(ExchangePtr exchange, HttpServerRequest request);
     bool is_authorized(const HttpServerRequest& request) const {
@@ -146,21 +154,17 @@ struct HttpChannel::State {
 
 ExchangePtr HttpChannel::State::exchange_of(const Envelope& message) const {
     const std::string key = message.inbound_id.value_or("");
-    if (key.empty()) return std::make_shared<HttpExchange>(key, message.chat_id.value_or(""));
+    if (key.empty())
+        return std::make_shared<HttpExchange>(key, message.chat_id.value_or(""), std::size_t{0});
     ExchangePtr exchange = exchanges->find(key);
     // An earlier process has received the message: its client may repeat the request.
-    if (!exchange) exchange = exchanges->add(key, message.chat_id.value_or(""));
+    if (!exchange) exchange = exchanges->add(message);
     exchange->admitted = true;
     return exchange;
 }
 
 Task<HttpServerResponse> HttpChannel::State::post(HttpServerRequest request) {
-    if (!is_authorized(request)) {
-        HttpServerResponse refused =
-            HttpServerResponse::error(401, "the bearer token is missing or wrong");
-        refused.headers.set("www-authenticate", "Bearer");
-        co_return refused;
-    }
+    if (!is_authorized(request)) co_return unauthorized();
     std::optional<HttpMessage> message;
     std::string problem;
     try {
@@ -170,11 +174,10 @@ Task<HttpServerResponse> HttpChannel::State::post(HttpServerRequest request) {
     }
     if (!message) co_return HttpServerResponse::error(400, problem);
     ExchangePtr exchange = exchanges->find(message->key);
-    if (exchange && exchange->chat() != message->session &&
-        request.body.find("\"session\"") != std::string::npos)
-        co_return HttpServerResponse::error(422, "this Idempotency-Key belongs to another session");
+    if (exchange && exchange->request() != detail::request_of(message->envelope))
+        co_return HttpServerResponse::error(422, "this Idempotency-Key belongs to another message");
     if (!exchange) {
-        exchange = exchanges->add(message->key, message->session);
+        exchange = exchanges->add(message->envelope);
         exchange->streaming = accepts_events(request);
         message->envelope.channel = name;
         Task<> submitting = submit(exchange, std::move(message->envelope));
@@ -185,6 +188,20 @@ Task<HttpServerResponse> HttpChannel::State::post(HttpServerRequest request) {
     Task<HttpServerResponse> answering = answer(std::move(exchange), std::move(request));
     HttpServerResponse response = co_await std::move(answering);
     co_return response;
+}
+
+/// Returns the reply to a message without waiting for it.
+Task<HttpServerResponse> HttpChannel::State::read(HttpServerRequest request) {
+    if (!is_authorized(request)) co_return unauthorized();
+    const ExchangePtr exchange = exchanges->find(request.parameters["id"]);
+    if (!exchange) {
+        co_return HttpServerResponse::error(
+            404,
+            "no reply to a message with this id is held in memory; an answer is in the history "
+            "of its session");
+    }
+    const Json result = result_of(*exchange);
+    co_return HttpServerResponse::json(exchange->done() ? 200 : 202, result);
 }
 
 /// Passes a message to the manager. Requests that repeat it meanwhile wait for the same exchange.
@@ -247,6 +264,9 @@ Task<> HttpChannel::start(std::stop_token stopping) {
     State* const state = state_.get();
     state->server->route("POST", "/v1/messages", [state](HttpServerRequest request) {
         return state->post(std::move(request));
+    });
+    state->server->route("GET", "/v1/messages/{id}", [state](HttpServerRequest request) {
+        return state->read(std::move(request));
     });
     state->server->listen();
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 
 #include <bub/questions.hpp>
 #include <bub/turn_error.hpp>
@@ -17,6 +18,8 @@ using cubepi::Error;
 using cubepi::ErrorCode;
 
 constexpr std::size_t longest_name = 200;
+/// In the context of a message that names no session.
+constexpr std::string_view new_session_key = "_new_session";
 
 [[noreturn]] void refuse(const std::string& reason) { throw Error(ErrorCode::parse, reason); }
 
@@ -60,7 +63,8 @@ HttpMessage read_message(const cubepi::HttpServerRequest& request,
     const JsonObject body = body_of(request);
     HttpMessage message;
     message.session = text(body, "session", longest_name);
-    if (message.session.empty()) message.session = new_name();
+    const bool is_new = message.session.empty();
+    if (is_new) message.session = new_name();
     message.key = std::string(request.headers.get("idempotency-key"));
     if (message.key.size() > longest_name) refuse("the Idempotency-Key is longer than 200 bytes");
     if (message.key.empty()) message.key = new_name();
@@ -75,6 +79,8 @@ HttpMessage read_message(const cubepi::HttpServerRequest& request,
     // Identities come from the program that has the token, not from what it forwards.
     envelope.context.erase("sender_id");
     envelope.context.erase("private_chat");
+    envelope.context.erase(new_session_key);
+    if (is_new) envelope.context[new_session_key] = true;
     if (!message.user.empty()) envelope.context["sender_id"] = message.user;
     const std::string question = text(body, "answer_to", longest_name);
     if (!question.empty()) {
@@ -89,6 +95,19 @@ HttpMessage read_message(const cubepi::HttpServerRequest& request,
     envelope.from_operator = !message.user.empty() && std::find(operators.begin(), operators.end(),
                                                                 message.user) != operators.end();
     return message;
+}
+
+std::size_t request_of(const Envelope& message) {
+    JsonObject parts;
+    parts["context"] = message.context;
+    // The manager adds it.
+    parts["context"].as_object().erase("redelivered");
+    // The name of a new session is chosen for each request.
+    if (!message.context.contains(new_session_key)) parts["session"] = message.chat_id.value_or("");
+    parts["text"] = message.content_text();
+    for (const std::string_view key : {answer_to_key, answer_key})
+        if (const Json* value = message.rest.if_contains(key)) parts[key] = *value;
+    return std::hash<std::string>()(boost::json::serialize(parts));
 }
 
 void HttpExchange::begin() {
@@ -137,9 +156,11 @@ std::shared_ptr<HttpExchange> HttpExchanges::find(const std::string& key) const 
     return found == exchanges_.end() ? nullptr : found->second;
 }
 
-std::shared_ptr<HttpExchange> HttpExchanges::add(std::string key, std::string chat) {
-    auto exchange = std::make_shared<HttpExchange>(key, std::move(chat));
-    exchanges_[std::move(key)] = exchange;
+std::shared_ptr<HttpExchange> HttpExchanges::add(const Envelope& message) {
+    const std::string key = message.inbound_id.value_or("");
+    auto exchange =
+        std::make_shared<HttpExchange>(key, message.chat_id.value_or(""), request_of(message));
+    exchanges_[key] = exchange;
     return exchange;
 }
 

@@ -29,6 +29,9 @@ struct HttpMessage {
 HttpMessage read_message(const cubepi::HttpServerRequest& request,
                          const std::vector<std::string>& operators);
 
+/// Returns a value that differs between requests: a repeated request is the same message only if its contents are the same.
+std::size_t request_of(const Envelope& message);
+
 /// A message of a client and the outputs of its turn.
 class HttpExchange {
 public:
@@ -38,8 +41,9 @@ public:
         std::string text = {};
     };
 
-    HttpExchange(std::string key, std::string chat)
-        : key_(std::move(key)), chat_(std::move(chat)) {}
+    /// `request`: see request_of().
+    HttpExchange(std::string key, std::string chat, std::size_t request)
+        : key_(std::move(key)), chat_(std::move(chat)), request_(request) {}
 
     /// A turn begins on the message.
     void begin();
@@ -51,6 +55,7 @@ public:
 
     const std::string& key() const noexcept { return key_; }
     const std::string& chat() const noexcept { return chat_; }
+    std::size_t request() const noexcept { return request_; }
     /// The turn has ended.
     bool done() const noexcept { return done_; }
     /// The failure of the turn; empty if it succeeded.
@@ -71,6 +76,7 @@ public:
 private:
     const std::string key_;
     const std::string chat_;
+    const std::size_t request_;
     JsonArray outputs_;
     std::string text_;
     std::string error_;
@@ -86,7 +92,7 @@ public:
 
     /// Returns null if there is none.
     std::shared_ptr<HttpExchange> find(const std::string& key) const;
-    std::shared_ptr<HttpExchange> add(std::string key, std::string chat);
+    std::shared_ptr<HttpExchange> add(const Envelope& message);
     /// Ends the exchange of a message that was not accepted. It may be sent again.
     void refuse(const std::shared_ptr<HttpExchange>& exchange, HttpExchange::Refusal refusal);
     /// Returns the exchange whose turn runs in the chat; null: none.
