@@ -23,9 +23,18 @@ Ended run_gateway(const std::filesystem::path& directory, std::size_t kill_at = 
     return run_worker({"--questions", directory.string(), std::to_string(kill_at)});
 }
 
+/// Replaces the random name of the question (D83).
+std::string with_fixed_name(std::string line) {
+    for (const std::string_view command : {",approve ", ",deny "}) {
+        const std::size_t at = line.find(command);
+        if (at != line.npos) line.replace(at + command.size(), bub::question_name_size, "NAME");
+    }
+    return line;
+}
+
 /// The messages that the user sees: the text before the question, the question, and the answers of the model.
 const std::vector<std::string> asked = {
-    "Looking.", "Run look {}? Answer with ,approve c1 or ,deny c1 REASON", "re: three", "re: four"};
+    "Looking.", "Run look {}? Answer with ,approve NAME or ,deny NAME REASON", "re: three", "re: four"};
 /// The process was killed between the call and its question: the model learns that the call was interrupted.
 const std::vector<std::string> interrupted = {
     "Looking.  re: three", "no question of this session waits for an answer", "re: four"};
@@ -35,6 +44,7 @@ const std::vector<std::string> interrupted = {
 void expect_sent_once(const std::filesystem::path& directory,
                       const std::vector<std::string>& expected) {
     std::vector<std::string> sent = lines_of(sent_file(directory));
+    for (std::string& line : sent) line = with_fixed_name(std::move(line));
     std::erase_if(sent, [](const std::string& line) {
         return line.starts_with("This session waits for an answer");
     });

@@ -70,6 +70,10 @@ public:
     Task<Reply> post(std::string body, cubepi::HttpHeaders headers = {}) {
         return post_to(channel->port(), std::move(body), std::move(headers));
     }
+    Task<Reply> get(std::string path, std::string authorization) {
+        return send(cubepi::HttpRequest("GET", url(channel->port(), path)),
+                    with("authorization", std::move(authorization)));
+    }
     static cubepi::HttpHeaders with(std::string name, std::string value) {
         cubepi::HttpHeaders headers;
         headers.set(std::move(name), std::move(value));
@@ -84,13 +88,18 @@ public:
 
 private:
     static Task<Reply> post_to(std::uint16_t port, std::string body, cubepi::HttpHeaders headers) {
+        cubepi::HttpRequest request("POST", url(port, "/v1/messages"));
+        request.body = std::move(body);
+        return send(std::move(request), std::move(headers));
+    }
+    static std::string url(std::uint16_t port, const std::string& path) {
+        return "http://127.0.0.1:" + std::to_string(port) + path;
+    }
+    static Task<Reply> send(cubepi::HttpRequest request, cubepi::HttpHeaders headers) {
         cubepi::HttpClient client;
-        cubepi::HttpRequest request("POST",
-                                    "http://127.0.0.1:" + std::to_string(port) + "/v1/messages");
         request.headers = std::move(headers);
         if (!request.headers.find("authorization"))
             request.headers.set("authorization", "Bearer secret");
-        request.body = std::move(body);
         cubepi::HttpResponse response = co_await client.send(std::move(request));
         Reply reply;
         reply.status = response.status;
@@ -214,9 +223,14 @@ TEST_F(HttpChannelTest, B18_RepeatedRequest_GetsTheSameAnswer) {
         const Reply again = co_await t.post(body, with("idempotency-key", "k1"));
         EXPECT_EQ(first.text(0), "once");
         EXPECT_EQ(again.body, first.body);
-        const Reply other =
-            co_await t.post(R"({"session": "s2", "text": "Hi"})", with("idempotency-key", "k1"));
-        EXPECT_EQ(other.status, 422);
+        for (const char* other :
+             {R"({"session": "s2", "text": "Hi"})", R"({"\u0073ession": "s2", "text": "Hi"})",
+              R"({"text": "Hi"})", R"({"session": "s1", "text": "Delete it"})",
+              R"({"session": "s1", "text": "Hi", "user": "ann"})",
+              R"({"session": "s1", "text": "Hi", "answer_to": "q"})"}) {
+            const Reply refused = co_await t.post(other, with("idempotency-key", "k1"));
+            EXPECT_EQ(refused.status, 422) << other;
+        }
     });
     EXPECT_EQ(count(tape("http:s1"), entry_kind::message), 2u);
 }
@@ -256,6 +270,21 @@ TEST_F(HttpChannelTest, RememberedReplies_AreBoundedByBytes) {
             const Reply reply = co_await t.post(body, with("idempotency-key", key));
             EXPECT_EQ(reply.status, status) << key << reply.body;
         }
+    });
+}
+
+TEST_F(HttpChannelTest, ReplyToMessage_IsReadByItsId) {
+    add({"once"});
+    serve([](HttpChannelTest& t) -> Task<> {
+        const Reply first = co_await t.post(R"({"session": "s1", "text": "Hi"})",
+                                            with("idempotency-key", "a key/1"));
+        const Reply read = co_await t.get("/v1/messages/a%20key%2F1", "Bearer secret");
+        EXPECT_EQ(read.status, 200);
+        EXPECT_EQ(read.body, first.body);
+        const Reply unknown = co_await t.get("/v1/messages/k2", "Bearer secret");
+        EXPECT_EQ(unknown.status, 404);
+        const Reply stranger = co_await t.get("/v1/messages/a%20key%2F1", "Bearer wrong");
+        EXPECT_EQ(stranger.status, 401);
     });
 }
 

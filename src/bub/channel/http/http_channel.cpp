@@ -114,6 +114,13 @@ Task<> write_events(ExchangePtr exchange, std::stop_token closed, std::stop_toke
     co_await out.write(std::move(last));
 }
 
+HttpServerResponse unauthorized() {
+    HttpServerResponse refused =
+        HttpServerResponse::error(401, "the bearer token is missing or wrong");
+    refused.headers.set("www-authenticate", "Bearer");
+    return refused;
+}
+
 bool accepts_events(const HttpServerRequest& request) {
     return request.headers.get("accept").find("text/event-stream") != std::string_view::npos;
 }
@@ -131,6 +138,7 @@ struct HttpChannel::State {
     /// gateway, gets one that no client reads.
     ExchangePtr exchange_of(const Envelope& message) const;
     Task<HttpServerResponse> post(HttpServerRequest request);
+    Task<HttpServerResponse> read(HttpServerRequest request);
     Task<> submit(ExchangePtr exchange, Envelope envelope);
     Task<HttpServerResponse> answer(ExchangePtr exchange, HttpServerRequest request);
     void open(const cubepi::Executor& executor);
@@ -156,12 +164,7 @@ ExchangePtr HttpChannel::State::exchange_of(const Envelope& message) const {
 }
 
 Task<HttpServerResponse> HttpChannel::State::post(HttpServerRequest request) {
-    if (!is_authorized(request)) {
-        HttpServerResponse refused =
-            HttpServerResponse::error(401, "the bearer token is missing or wrong");
-        refused.headers.set("www-authenticate", "Bearer");
-        co_return refused;
-    }
+    if (!is_authorized(request)) co_return unauthorized();
     std::optional<HttpMessage> message;
     std::string problem;
     try {
@@ -185,6 +188,20 @@ Task<HttpServerResponse> HttpChannel::State::post(HttpServerRequest request) {
     Task<HttpServerResponse> answering = answer(std::move(exchange), std::move(request));
     HttpServerResponse response = co_await std::move(answering);
     co_return response;
+}
+
+/// Returns the reply to a message without waiting for it.
+Task<HttpServerResponse> HttpChannel::State::read(HttpServerRequest request) {
+    if (!is_authorized(request)) co_return unauthorized();
+    const ExchangePtr exchange = exchanges->find(request.parameters["id"]);
+    if (!exchange) {
+        co_return HttpServerResponse::error(
+            404,
+            "no reply to a message with this id is held in memory; an answer is in the history "
+            "of its session");
+    }
+    const Json result = result_of(*exchange);
+    co_return HttpServerResponse::json(exchange->done() ? 200 : 202, result);
 }
 
 /// Passes a message to the manager. Requests that repeat it meanwhile wait for the same exchange.
@@ -245,6 +262,8 @@ void HttpChannel::State::open(const cubepi::Executor& executor) {
     auto made = std::make_unique<cubepi::HttpServer>(executor, options.server);
     made->route("POST", "/v1/messages",
                 [this](HttpServerRequest request) { return post(std::move(request)); });
+    made->route("GET", "/v1/messages/{id}",
+                [this](HttpServerRequest request) { return read(std::move(request)); });
     made->open();
     server = std::move(made);
 }
