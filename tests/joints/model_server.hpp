@@ -72,9 +72,10 @@ public:
                   const std::string answer = record(request);
                   const bool known = requests().size() <= known_requests;
                   const bool whole = answer.starts_with("HTTP/");
-                  if (!connection.send(known ? (whole ? answer
-                                                      : wire::ok(answer, "Content-Type: text/event-stream\r\n"))
-                                             : unknown_model()))
+                  if (!connection.send(
+                          known ? (whole ? answer
+                                         : wire::ok(answer, "Content-Type: text/event-stream\r\n"))
+                                : unknown_model()))
                       return;
               }
           }) {}
