@@ -229,8 +229,10 @@ void add_inbox_commands(CLI::App& app, CommandLine& line) {
         .add_option("reason", line.inbox.value, "The reason, for the model")
         ->type_name("TEXT");
     add_turn("answer", "Answer a question, and continue the turn", What::answer)
-        .add_option("value", line.inbox.value,
-                    "The answer; with several questions a JSON object of answers by key")
+        .add_option(
+            "value", line.inbox.value,
+            "The answer; with several questions a line KEY: VALUE for each, or a JSON object "
+            "of answers by key")
         ->required()
         ->type_name("TEXT");
     add_turn("cancel", "Withdraw the questions of the session", What::cancel);

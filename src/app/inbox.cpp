@@ -1,9 +1,12 @@
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include <unistd.h>
 
 #include <bub/questions.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
@@ -11,6 +14,7 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/run.hpp>
 
+#include "conversation/tool_approval.hpp"
 #include "failure.hpp"
 #include "process.hpp"
 #include "program.hpp"
@@ -57,6 +61,8 @@ std::string kind_of(const OpenQuestion& question) {
 
 /// One line about the question.
 std::string summary_of(const QuestionEntry& entry) {
+    if (entry.request && std::holds_alternative<ApproveRequest>(entry.request->payload))
+        return ApprovalDialog::title(*entry.request);
     std::string text = entry.request ? bub::question_summary(*entry.request) : entry.damage;
     std::replace(text.begin(), text.end(), '\n', ' ');
     return text;
@@ -195,8 +201,18 @@ Task<int> show_question(InboxArguments inbox, bool json) {
         out() << (question.expired ? TerminalView("Expired:  ") : TerminalView("Expires:  "))
               << for_terminal(local_time(*entry.expires_at)) << "\n";
     }
+    out() << "\n";
+    if (entry.request && std::holds_alternative<ApproveRequest>(entry.request->payload)) {
+        // No rows are hidden: the user reads them before consenting.
+        const Style style = Style::of(STDOUT_FILENO);
+        const ScreenSize whole{static_cast<std::size_t>(style.columns),
+                               std::numeric_limits<std::size_t>::max()};
+        bool complete = true;
+        out() << ApprovalDialog::shown(*entry.request, style, whole, complete);
+        co_return status;
+    }
     const std::string text = entry.request ? bub::question_summary(*entry.request) : entry.damage;
-    out() << "\n" << for_terminal(text) << "\n";
+    out() << for_terminal(text) << "\n";
     co_return status;
 }
 

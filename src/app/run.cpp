@@ -116,7 +116,8 @@ Task<int> run_message(CommandLine line, std::string text, bool from_operator) {
     Conversation::Parts parts;
     parts.plugins = line.plugins;
     Conversation conversation(std::move(plan), *renderer, std::move(parts));
-    co_await conversation.begin();
+    // The operator has answered one of its questions.
+    co_await conversation.begin(!from_operator);
     if (conversation.waits_for_answer() && !from_operator) co_return exit_waiting;
     bub::Envelope message = conversation.pipeline().message(std::move(text), from_operator);
     co_return co_await conversation.run_turn(std::move(message));

@@ -232,6 +232,45 @@ TEST_F(Continuation, D92_HostileCallId_IsQuoted) {
     }
 }
 
+TEST(ShownQuestions, WaitingCall_IsShownAsInTheChat) {
+    Home home;
+    write_file(home.work() / "a.txt", "1\n2\n3\n4\n5\n6\n7\n");
+    const SentCall write{"write", R"({"path":"a.txt","content":"1\nnew\n"})"};
+    ModelServer server({chat_answer("", {write}), chat_answer("A is done")});
+    home.set("OPENAI_BASE_URL", server.url());
+    const Piped run = run_piped(home, {"run", "-s", "s1", "-m", "local", "hi"});
+    EXPECT_EQ(run.status, 7) << run.err;
+    const Piped listed = run_piped(home, {"inbox"});
+    EXPECT_NE(listed.out.find("\twrite replaces 7 lines of a.txt\n"), std::string::npos)
+        << listed.out;
+    const std::string name = listed.out.substr(0, listed.out.find('\t'));
+    const Piped shown = run_piped(home, {"inbox", "show", name});
+    for (const std::string& text : {run.err, shown.out}) {
+        EXPECT_NE(text.find("? write replaces 7 lines of a.txt (+1 -6)"), std::string::npos)
+            << text;
+        EXPECT_NE(text.find("+new"), std::string::npos) << text;
+        EXPECT_EQ(text.find("{\"path\""), std::string::npos) << text;
+    }
+    const Piped over = run_piped(home, {"inbox", "approve", name});
+    EXPECT_EQ(over.out, "A is done\n") << over.err;
+    EXPECT_EQ(over.err.find("waits for an answer"), std::string::npos) << over.err;
+}
+
+TEST(ShownQuestions, LongCommand_IsCutInTheHintOnly) {
+    Home home;
+    std::string command;
+    for (int i = 0; i < 200; ++i) command += "echo line" + std::to_string(i) + "\n";
+    const boost::json::object arguments{{"command", command}};
+    ModelServer server(
+        {chat_answer("", {{"shell", boost::json::serialize(arguments)}}), chat_answer("done")});
+    home.set("OPENAI_BASE_URL", server.url());
+    const Piped run = run_piped(home, {"run", "-s", "s 1", "-m", "local", "hi"});
+    EXPECT_NE(run.err.find("Run this command"), std::string::npos) << run.err;
+    EXPECT_EQ(run.err.find("echo line100"), std::string::npos) << run.err;
+    const Piped shown = run_printed(home, run.err, "To see all of it: ");
+    EXPECT_NE(shown.out.find("echo line100"), std::string::npos) << shown.out << shown.err;
+}
+
 TEST(PrintedCommands, D92_SuggestedCommand_IsQuoted) {
     Home home;
     const std::string word = "a$(touch${IFS}pwned)";

@@ -208,7 +208,9 @@ TEST(Run, WriteWithoutTerminal_WaitsForItsAnswer) {
     EXPECT_FALSE(std::filesystem::exists(home.work() / "new.txt"));
     const Piped listed = run_piped(home, {"inbox"});
     EXPECT_EQ(listed.status, 0) << listed.err;
-    EXPECT_NE(listed.out.find("\twrite-it\tapprove\tRun write {"), std::string::npos) << listed.out;
+    EXPECT_NE(listed.out.find("\twrite-it\tapprove\twrite creates new.txt, 1 line\n"),
+              std::string::npos)
+        << listed.out;
     EXPECT_NE(run_piped(home, {"inbox", "show", "c1"}).out.find("Session:  write-it"),
               std::string::npos);
     EXPECT_NE(run_piped(home, {"inbox", "--json"}).out.find("\"session\":\"write-it\""),

@@ -82,12 +82,12 @@ Pipeline::Parts Conversation::pipeline_parts(Parts& parts) {
     return made;
 }
 
-Task<> Conversation::begin() {
+Task<> Conversation::begin(bool shows_questions) {
     renderer_.begin(pipeline_);
     co_await replay();
     if (!plan().resumed) co_return;
     const std::vector<HitlRequest> open = co_await open_questions();
-    if (!open.empty() && !plan().host) co_await show_open_questions();
+    if (shows_questions && !open.empty() && !plan().host) co_await show_open_questions();
 }
 
 /// Returns the questions of a suspended session, which must be answered first.

@@ -39,9 +39,9 @@ public:
     Pipeline& pipeline() noexcept { return pipeline_; }
     const SessionPlan& plan() const noexcept { return pipeline_.plan(); }
 
-    /// Announces the conversation and shows the end of a resumed session, and the questions that it waits for if the user
-    /// cannot be asked now.
-    Task<> begin();
+    /// Announces the conversation and shows the end of a resumed session, and, unless the first message answers one, the
+    /// questions that it waits for if the user cannot be asked now.
+    Task<> begin(bool shows_questions = true);
     /// Returns true if the session is suspended: it takes no message, only answers.
     bool waits_for_answer() const noexcept { return waits_for_answer_; }
     /// Asks the user the first question of a suspended session. Returns the message that answers it; empty if nothing

@@ -12,6 +12,7 @@
 #include "../program.hpp"
 #include "../saved_sessions.hpp"
 #include "../shell_quoting.hpp"
+#include "tool_approval.hpp"
 
 namespace cubepi::app {
 
@@ -267,16 +268,39 @@ Failure Pipeline::waiting(const std::vector<HitlRequest>& requests) const {
     return failure;
 }
 
+namespace {
+
+/// As many rows as leave the commands on the screen.
+constexpr ScreenSize hint_size{100, 40};
+
+/// Returns indented lines with the question, as a chat shows it.
+std::string shown_question(const HitlRequest& request, const std::string& session) {
+    std::string text;
+    if (std::holds_alternative<ApproveRequest>(request.payload)) {
+        bool complete = true;
+        text = ApprovalDialog::shown(request, Style(), hint_size, complete).str();
+        if (!complete)
+            text += "To see all of it: cubepi inbox show " +
+                    shell_word(bub::question_name(request)) + " --session " + shell_word(session);
+    } else {
+        text = bub::question_summary(request);
+    }
+    while (text.ends_with('\n')) text.pop_back();
+    std::string indented = "  ";
+    for (const char c : text) indented += c == '\n' ? std::string("\n  ") : std::string(1, c);
+    return indented;
+}
+
+}  // namespace
+
 std::string ways_to_answer(const std::vector<HitlRequest>& requests, const std::string& session,
                            const std::string& flags) {
     const std::string place = " --session " + shell_word(session) + flags;
     std::string lines;
     for (const HitlRequest& request : requests) {
         const bool approves = std::holds_alternative<ApproveRequest>(request.payload);
-        std::string text = bub::question_summary(request);
-        std::replace(text.begin(), text.end(), '\n', ' ');
-        lines += "\n  " + text + "\n  To answer: cubepi inbox " +
-                 (approves ? "approve " : "answer ") + bub::question_name(request) +
+        lines += "\n" + shown_question(request, session) + "\n  To answer: cubepi inbox " +
+                 (approves ? "approve " : "answer ") + shell_word(bub::question_name(request)) +
                  (approves ? "" : " TEXT") + place;
     }
     return lines + "\n  In a chat: cubepi chat" + place;

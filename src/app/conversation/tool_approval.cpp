@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <cubepi/core/offload.hpp>
+#include <cubepi/core/support/json_member.hpp>
 #include <cubepi/schema/json_convert.hpp>
 #include <cubepi/schema/validate.hpp>
 
@@ -173,15 +174,39 @@ ApprovalDialog::Call ApprovalDialog::call_of(const HitlRequest& request) {
     if (!try_from_json(payload.details, details).empty()) details = ApprovalDetails();
     call.decision.question =
         details.question.empty() ? "Call " + call.tool : std::move(details.question);
-    if (details.always) call.decision.always = ApprovalRule::parse(*details.always);
+    try {
+        if (details.always) call.decision.always = ApprovalRule::parse(*details.always);
+    } catch (const Error&) {
+        // A stored request of another program: the call cannot be allowed by a rule.
+    }
     call.change = std::move(details.change);
     return call;
 }
 
-QuestionView ApprovalDialog::view_of(const Call& call) const {
+QuestionView ApprovalDialog::view_of(const Call& call, const Style& style, ScreenSize screen) {
     const QuestionView::Call shown{call.tool, call.args, call.decision,
                                    call.change ? &*call.change : nullptr};
-    return QuestionView(shown, style_, prompter_.size());
+    return QuestionView(shown, style, screen);
+}
+
+TerminalText ApprovalDialog::shown(const HitlRequest& request, const Style& style,
+                                   ScreenSize screen, bool& complete) {
+    Call call = call_of(request);
+    call.decision.always.reset();  // it cannot be answered so
+    QuestionView view = view_of(call, style, screen);
+    complete = view.complete();
+    return view.opening();
+}
+
+std::string ApprovalDialog::title(const HitlRequest& request) {
+    const Call call = call_of(request);
+    std::string text = call.decision.question;
+    if (call.change) {
+        text = call.tool + " " + call.change->summary();
+    } else if (call.tool == "shell") {
+        text = "shell: " + detail::text_member(call.args, "command");
+    }
+    return visible(text.substr(0, text.find('\n')));
 }
 
 Task<std::optional<ApproveAnswer>> ApprovalDialog::ask(HitlRequest request) {
@@ -190,7 +215,7 @@ Task<std::optional<ApproveAnswer>> ApprovalDialog::ask(HitlRequest request) {
     if (call.decision.always && approval_.has_rule(*call.decision.always))
         co_return ApproveAnswer();
     co_await prompter_.prepare();
-    QuestionView view = view_of(call);
+    QuestionView view = view_of(call, style_, prompter_.size());
     prompter_.say(view.opening());
     for (;;) {
         TerminalText prompt = prompt_of(view, call.decision);
@@ -280,7 +305,7 @@ Task<std::string> ApprovalDialog::check_edit(Call& call, QuestionView& view, Jso
     CallPreview original = co_await approval_.preview(call.id, call.tool, call.args);
     if (original.change && (!call.change || original.change->diff != call.change->diff)) {
         call.change = std::move(original.change);
-        view = view_of(call);
+        view = view_of(call, style_, prompter_.size());
         prompter_.say(view.opening());
     }
     co_return problem;

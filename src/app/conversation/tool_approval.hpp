@@ -103,6 +103,13 @@ public:
     /// Asks about the request, whose payload is an ApproveRequest. Empty if the input has ended.
     Task<std::optional<ApproveAnswer>> ask(HitlRequest request);
 
+    /// Returns the question of such a request for a command that does not ask it: as the dialog shows it, as far as it fits on
+    /// a screen of this size. `complete` is set to whether all of it fits.
+    static TerminalText shown(const HitlRequest& request, const Style& style, ScreenSize screen,
+                              bool& complete);
+    /// Returns the same as one line, without the content of the call: "write replaces 7 lines of a.txt".
+    static std::string title(const HitlRequest& request);
+
 private:
     /// One call in question.
     struct Call {
@@ -115,7 +122,7 @@ private:
     };
 
     static Call call_of(const HitlRequest& request);
-    QuestionView view_of(const Call& call) const;
+    static QuestionView view_of(const Call& call, const Style& style, ScreenSize screen);
     void view_more(QuestionView& view, const std::string& answer) const;
     void explain(TerminalView text) const;
     Task<std::optional<JsonObject>> edit(Call& call, QuestionView& view);
