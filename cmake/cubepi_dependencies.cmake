@@ -1,6 +1,7 @@
 # The libraries that modules link to. For each library that a module may name in LINK_PUBLIC or LINK_PRIVATE, the table
-# states how CubePi and its users find it: the package for CMake, the module for pkg-config (or -l flags), the package of Debian 12
-# with its headers. A library that is not in the table is an error, so that every install is complete.
+# states how CubePi and its users find it: the package for CMake, the flags for pkg-config, the package of Debian 12 with its
+# headers. A library that is not in the table is an error, so that every install is complete. The flags are not those of the
+# library's own module: its macros and include paths would reach every user, although no public header needs them.
 
 # The released program is one file that needs as few packages of a minimal Debian 12 as possible, which also makes it start faster.
 option(CUBEPI_STATIC_DEPENDENCIES "Link Boost, SQLite, yaml-cpp and utf8proc from their archives" OFF)
@@ -18,22 +19,22 @@ if(CUBEPI_STATIC_DEPENDENCIES)
     endif()
 endif()
 
-# library             | CMake package            | pkg-config module or flags | package of Debian 12
+# library             | CMake package            | flags for pkg-config | package of Debian 12
 set(CUBEPI_LIBRARY_TABLE
     "Boost::headers     | Boost 1.81               |                      | libboost1.81-dev"
     "Boost::json        | Boost 1.81 COMPONENTS json | -lboost_json -lboost_container | libboost-json1.81-dev"
     "Boost::url         | Boost 1.81 COMPONENTS url | -lboost_url          | libboost-url1.81-dev"
     "Threads::Threads   | Threads                  | -pthread             | libc6-dev"
-    "CURL::libcurl      | CURL 7.86                | libcurl              | libcurl4-openssl-dev"
-    "OpenSSL::SSL       | OpenSSL                  | openssl              | libssl-dev"
-    "OpenSSL::Crypto    | OpenSSL                  | libcrypto            | libssl-dev"
-    "ZLIB::ZLIB         | ZLIB                     | zlib                 | zlib1g-dev"
-    "SQLite::SQLite3    | SQLite3 3.35             | sqlite3              | libsqlite3-dev"
-    "PostgreSQL::PostgreSQL | PostgreSQL 14        | libpq                | libpq-dev"
-    "MariaDBClient::MariaDBClient | MariaDBClient  | libmariadb           | libmariadb-dev"
-    "simdjson::simdjson | simdjson                 | simdjson             | libsimdjson-dev"
-    "yaml-cpp           | yaml-cpp                 | yaml-cpp             | libyaml-cpp-dev"
-    "utf8proc::utf8proc | utf8proc                 | libutf8proc          | libutf8proc-dev"
+    "CURL::libcurl      | CURL 7.86                | -lcurl               | libcurl4-openssl-dev"
+    "OpenSSL::SSL       | OpenSSL                  | -lssl -lcrypto       | libssl-dev"
+    "OpenSSL::Crypto    | OpenSSL                  | -lcrypto             | libssl-dev"
+    "ZLIB::ZLIB         | ZLIB                     | -lz                  | zlib1g-dev"
+    "SQLite::SQLite3    | SQLite3 3.35             | -lsqlite3            | libsqlite3-dev"
+    "PostgreSQL::PostgreSQL | PostgreSQL 14        | -lpq                 | libpq-dev"
+    "MariaDBClient::MariaDBClient | MariaDBClient  | -lmariadb            | libmariadb-dev"
+    "simdjson::simdjson | simdjson                 | -lsimdjson           | libsimdjson-dev"
+    "yaml-cpp           | yaml-cpp                 | -lyaml-cpp           | libyaml-cpp-dev"
+    "utf8proc::utf8proc | utf8proc                 | -lutf8proc           | libutf8proc-dev"
 )
 
 # Returns the columns of the table for a library: "package", "pkgconfig" or "debian".

@@ -197,6 +197,12 @@ void show_in_use(const Report& report, const ModelSources& sources) {
     if (const auto& timeout = settings.model_timeout; timeout.value)
         report.plain("model_timeout: " + std::to_string(timeout.value->count()) + " ms" +
                      source_text(timeout.by));
+    if (const auto& timeout = settings.first_byte_timeout)
+        report.plain("first_byte_timeout: " + std::to_string(timeout->count()) + " ms" +
+                     source_text(config_origin));
+    if (const auto& timeout = settings.idle_timeout)
+        report.plain("idle_timeout: " + std::to_string(timeout->count()) + " ms" +
+                     source_text(config_origin));
     if (const auto& limit = settings.max_turns; limit.value)
         report.plain("max_turns: " + std::to_string(*limit.value) + source_text(limit.by));
     if (const auto& limit = settings.max_tokens; limit.value)

@@ -106,6 +106,20 @@ std::string rate_advice(const ErrorInfo& info) {
     return wait + "; for an exhausted quota check the account.";
 }
 
+/// Names the key of the configuration for a timeout of a call; the name of the timeout is in the message.
+std::string timeout_advice(const std::string& message) {
+    const std::pair<const char*, const char*> keys[] = {
+        {"(idle timeout)", "idle_timeout"},
+        {"timeout: first_byte", "first_byte_timeout"},
+        {"timeout: total", "model_timeout"}};
+    for (const auto& [name, key] : keys) {
+        if (message.find(name) != std::string::npos)
+            return "If that is expected, raise " + std::string(key) + " (seconds) in " +
+                   config_path().string();
+    }
+    return {};
+}
+
 /// The most common failures, each with the next command (docs/errors.md).
 Explanation explain_provider(const ErrorInfo& info, const FailureContext& context) {
     const std::string to = place(context);
@@ -139,6 +153,7 @@ Explanation explain_provider(const ErrorInfo& info, const FailureContext& contex
             return {"cannot reach " + to + " through the proxy.",
                     "Check http_proxy, https_proxy and no_proxy (env | grep -i proxy), then: "
                     "cubepi doctor"};
+        case ErrorCode::timeout: return {to + " failed.", timeout_advice(info.message)};
         default: break;
     }
     // A server at the right address knows the path, even if it does not know the model.

@@ -78,6 +78,9 @@ The provider to use if no option names one, its model and its address.
 .B api_key, api_key_env
 The key, or the name of the environment variable that holds it.
 .TP
+.B thinking_tag
+The tag around thinking in the text of answers, for example "think".
+.TP
 .B providers
 Endpoints by name. Each has
 .BR type ,
@@ -91,6 +94,9 @@ Models to ask in turn if the first one does not answer.
 .TP
 .B model_timeout, max_turns, max_tokens
 Limits: seconds of one model call, model calls per prompt, tokens of one answer.
+.TP
+.B first_byte_timeout, idle_timeout
+Seconds until an answer begins, and between its parts; 120, or 1800 for a server on this machine.
 .TP
 .B allow
 Rules for tools that may act without asking, e.g. "shell: cd /src/app && make test".

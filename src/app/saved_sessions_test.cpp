@@ -321,7 +321,7 @@ TEST_F(ServerSessions, UnusableServer_IsAnErrorWithNextStep) {
     EXPECT_EQ(command({"tape", "list", "--db", "hidden-word"}).status, exit_usage);
 }
 
-TEST_F(ServerSessions, SlashInPassword_IsRefusedByTheNameOfTheSetting) {
+TEST_F(ServerSessions, SlashInPassword_IsRefusedByName) {
     const std::string url = "postgres://me:hidden/word@127.0.0.1:1/x";
     const Ran flag = command({"sessions", "list", "--db", url});
     EXPECT_EQ(flag.status, exit_usage);

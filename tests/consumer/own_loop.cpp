@@ -1,6 +1,9 @@
 // A user's program with an event loop of its own. It calls functions of Boost.Asio compiled into the library, whose names differ
 // between g++ and clang.
+// <curses.h> defines this macro, and a program may include it first.
+#define timeout(delay) wtimeout(stdscr, (delay))
 #include <cubepi/cubepi.hpp>
+#undef timeout
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>

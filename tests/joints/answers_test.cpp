@@ -163,7 +163,7 @@ TEST(LostAnswers, D91_ReusedConnectionCloses_OnlyTheRetryPolicyRepeats) {
     EXPECT_NE(run.err.find("trying again"), std::string::npos) << run.err;
 }
 
-TEST(Keys, KeyForThisMachine_IsNotSentToTheProxy) {
+TEST(Keys, LocalKey_IsNotSentToTheProxy) {
     Home home;
     ModelServer server({chat_answer("direct")});
     ModelServer proxy({chat_answer("from the proxy")});
@@ -176,6 +176,18 @@ TEST(Keys, KeyForThisMachine_IsNotSentToTheProxy) {
         EXPECT_EQ(run.out, "direct\n") << host << run.err;
     }
     EXPECT_EQ(proxy.requests().size(), 0u);
+}
+
+TEST(Keys, D58_SecretsOfAllNames_DoNotReachCommands) {
+    Home home;
+    const std::vector<std::string> names = {"SSHPASS", "HF_TOKEN_2", "APITOKEN", "MYKEY"};
+    for (const std::string& name : names) home.set(name, "hidden-value");
+    ModelServer server({chat_answer("", {{"shell", R"({"command":"env"})"}}), chat_answer("done")});
+    EXPECT_EQ(run_at(home, server, {"--yes", "hello"}).status, 0);
+    ASSERT_EQ(server.requests().size(), 2u);
+    const std::string result = last_result(server.bodies()[1]);
+    EXPECT_NE(result.find("PATH="), std::string::npos) << result;
+    EXPECT_EQ(result.find("hidden-value"), std::string::npos) << result;
 }
 
 }  // namespace

@@ -138,18 +138,18 @@ TEST(RefusedHistory, D89_Reasoning_IsLeftOutOnce) {
         refusal(404, R"({"error":{"message":"Item with id 'rs_1' not found."}})"),
         refusal(400, R"({"error":{"message":"Duplicate item found with id fc_1."}})"),
         refusal(400, R"({"error":{"message":"x","code":"INVALID_ENCRYPTED_CONTENT"}})")};
-    for (const std::string& refusal : refusals) {
+    for (const std::string& refused : refusals) {
         const Home home;
         // Also the first request of a later prompt is refused.
-        ModelServer server({response(sealed + function_call("fc_1", "c1")), refusal,
-                            response(responses_text), refusal, response(responses_text)});
+        ModelServer server({response(sealed + function_call("fc_1", "c1")), refused,
+                            response(responses_text), refused, response(responses_text)});
         const Piped first = prompt(home, server, "openai-responses", "hello", "gpt-5.1");
         EXPECT_EQ(first.status, 0) << first.err;
         EXPECT_NE(first.err.find("without"), std::string::npos) << first.err;
         const Piped later = prompt(home, server, "openai-responses", "again", "gpt-5.1");
         EXPECT_EQ(later.status, 0) << later.err;
         const auto bodies = server.bodies();
-        ASSERT_EQ(bodies.size(), 5u) << refusal;
+        ASSERT_EQ(bodies.size(), 5u) << refused;
         for (const std::size_t with : {1u, 3u}) {
             EXPECT_EQ(items(bodies[with], "reasoning").size(), 1u);
             EXPECT_EQ(items(bodies[with], "function_call")[0].at("id"), "fc_1");
@@ -161,6 +161,47 @@ TEST(RefusedHistory, D89_Reasoning_IsLeftOutOnce) {
     }
 }
 
+TEST(CallIds, ItemIds_AreOmittedWithoutTheirReasoning) {
+    const std::string unsealed = R"({"type":"reasoning","id":"rs_1","summary":[]},)";
+    for (const std::string& reasoning : {std::string(), sealed, unsealed}) {
+        const Home home;
+        ModelServer server(
+            {response(reasoning + function_call("fc_1", "c1")), response(responses_text)});
+        EXPECT_EQ(prompt(home, server, "openai-responses").status, 0);
+        const auto bodies = server.bodies();
+        ASSERT_EQ(bodies.size(), 2u);
+        EXPECT_EQ(items(bodies[1], "reasoning").size(), reasoning == sealed ? 1u : 0u);
+        EXPECT_EQ(items(bodies[1], "function_call")[0].contains("id"), reasoning != unsealed);
+    }
+}
+
+TEST(RefusedHistory, D89_Thinking_IsLeftOutOnce) {
+    const std::string refused =
+        refusal(400, R"({"type":"error","error":{"type":"invalid_request_error","message":
+            "messages.1.content.0: Invalid `signature` in `thinking` block"}})");
+    const std::string answer = message(
+        R"({"type":"thinking","thinking":"Hm","signature":"c2ln"},
+           {"type":"tool_use","id":"t1","name":"list","input":{"path":"."}})",
+        "tool_use");
+    const Home home;
+    ModelServer server(
+        {answer, refused, message(messages_text), refused, message(messages_text), refused});
+    const Piped first = prompt(home, server, "anthropic");
+    EXPECT_EQ(first.status, 0) << first.err;
+    EXPECT_NE(first.err.find("without thinking"), std::string::npos) << first.err;
+    EXPECT_EQ(prompt(home, server, "anthropic", "again").status, 0);
+    // The second refusal of the same request is final.
+    EXPECT_EQ(prompt(home, server, "anthropic", "again").status, 1);
+    const std::vector<std::string> requests = server.requests();
+    ASSERT_EQ(requests.size(), 7u);
+    for (const std::size_t with : {1u, 3u, 5u})
+        EXPECT_NE(requests[with].find("c2ln"), std::string::npos);
+    for (const std::size_t without : {2u, 4u, 6u}) {
+        EXPECT_EQ(requests[without].find("c2ln"), std::string::npos);
+        EXPECT_NE(requests[without].find("tool_use"), std::string::npos);
+    }
+}
+
 TEST(RefusedHistory, D89_SecondRefusal_Fails) {
     const Home home;
     ModelServer server({response(sealed + function_call("fc_1", "c1")),
@@ -168,6 +209,88 @@ TEST(RefusedHistory, D89_SecondRefusal_Fails) {
     const Piped run = prompt(home, server, "openai-responses", "hello", "gpt-5.1");
     EXPECT_EQ(run.status, 1) << run.err;
     EXPECT_EQ(server.requests().size(), 3u);
+}
+
+TEST(RefusedHistory, D89_Image_IsLeftOutOnce) {
+    using namespace std::string_literals;
+    const std::vector<std::string> refusals = {
+        refusal(400, R"({"type":"error","error":{"type":"invalid_request_error","message":
+            "messages.2.content.0.image.source.base64.data: image exceeds 5 MB maximum"}})"),
+        refusal(404, R"({"error":{"message":"No endpoints found that support image input"}})"),
+        refusal(413, R"({"error":{"message":"request too large"}})"),
+        refusal(500, R"({"error":{"message":"image input is not supported - hint: mmproj"}})")};
+    for (const std::string& refused : refusals) {
+        const Home home;
+        terminal_tests::write_file(home.work() / "a.png", "\x89PNG\r\n\x1a\n\0\0\0\rIHDR"s);
+        const std::string call =
+            R"({"type":"tool_use","id":"t1","name":"read","input":{"path":"a.png"}})";
+        ModelServer server({message(call, "tool_use"), refused, message(messages_text), refused,
+                            message(messages_text)});
+        const Piped first = prompt(home, server, "anthropic");
+        EXPECT_EQ(first.status, 0) << first.err;
+        EXPECT_NE(first.err.find("without images"), std::string::npos) << first.err;
+        const Piped later = prompt(home, server, "anthropic", "again");
+        EXPECT_EQ(later.status, 0) << later.err;
+        const std::vector<std::string> requests = server.requests();
+        ASSERT_EQ(requests.size(), 5u) << refused;
+        for (const std::size_t with : {1u, 3u})
+            EXPECT_NE(requests[with].find("iVBORw0KGgo"), std::string::npos);
+        for (const std::size_t without : {2u, 4u}) {
+            EXPECT_EQ(requests[without].find("iVBORw0KGgo"), std::string::npos);
+            EXPECT_NE(requests[without].find("An image was omitted"), std::string::npos);
+        }
+    }
+}
+
+TEST(RefusedHistory, D89_OtherRefusal_IsNotRepeatedWithoutImages) {
+    const Home home;
+    terminal_tests::write_file(home.work() / "a.gif", "GIF89a12");
+    ModelServer server({chat_answer("", {{"read", R"({"path":"a.gif"})"}}),
+                        refusal(400, R"({"error":{"message":"unknown parameter: top_k"}})")});
+    const Piped run = prompt(home, server, "openai");
+    EXPECT_EQ(run.status, 1) << run.err;
+    EXPECT_EQ(server.requests().size(), 2u);
+}
+
+TEST(ThinkingTags, ConfiguredTag_BecomesThinking) {
+    for (const char* config :
+         {"thinking_tag: think\n", "providers: {box: {base_url: URL, thinking_tag: think}}\n"}) {
+        const Home home;
+        ModelServer server(
+            {chat_answer("<think>\nThe user greets me.</think>\n\nHello."), chat_answer("Again.")});
+        std::string text = config;
+        const bool entry = text.find("URL") != std::string::npos;
+        if (entry) text.replace(text.find("URL"), 3, "\"" + server.url() + "\"");
+        terminal_tests::write_file(home.config(), text);
+        const auto ask = [&](const std::string& prompt_text) {
+            std::vector<std::string> arguments = {
+                "run", "-s", "s1", "-m", "local", "--provider", entry ? "box" : "openai"};
+            if (!entry) arguments.insert(arguments.end(), {"--base-url", server.url()});
+            arguments.push_back(prompt_text);
+            return run_piped(home, arguments);
+        };
+        const Piped first = ask("hello");
+        EXPECT_EQ(first.out, "Hello.\n") << first.err;
+        EXPECT_EQ(ask("again").status, 0);
+        ASSERT_EQ(server.requests().size(), 2u) << first.err;
+        EXPECT_NE(server.requests()[1].find("Hello."), std::string::npos);
+        EXPECT_EQ(server.requests()[1].find("greets"), std::string::npos);
+    }
+}
+
+TEST(NullArguments, D4_NullForOptionalParameter_IsAbsence) {
+    const Home home;
+    terminal_tests::write_file(home.work() / "seen.txt", "x");
+    ModelServer server({chat_answer("", {{"list", R"({"path":".","hidden":null})"}}),
+                        chat_answer("", {{"read", R"({"path":null})"}}), chat_answer("Done.")});
+    const Piped run = prompt(home, server, "openai");
+    EXPECT_EQ(run.status, 0) << run.err;
+    const auto bodies = server.bodies();
+    ASSERT_EQ(bodies.size(), 3u);
+    const std::string listed = serialized(bodies[1]);
+    EXPECT_NE(listed.find("seen.txt"), std::string::npos) << listed;
+    const std::string refused = serialized(bodies[2]);
+    EXPECT_NE(refused.find("path: expected string"), std::string::npos) << refused;
 }
 
 TEST(CallIds, D83_RepeatedIds_DifferInTheRequest) {

@@ -139,6 +139,18 @@ TEST(ServerWords, D87_HostileFinishReason_IsBoundedAndEscaped) {
     EXPECT_LT(run.err.size(), 500u);
 }
 
+TEST(ServerWords, D87_IncompleteAnswerInChat_IsReportedOnce) {
+    const Home home;
+    ModelServer server({chat_answer("Half of it", {}, "abort"), chat_answer("All of it")});
+    terminal_tests::Terminal chat(home, {"chat", "--no-save", "--provider", "openai", "--base-url",
+                                         server.url(), "-m", "local"});
+    ASSERT_TRUE(chat.answer_on_screen("talks to", "hello\r")) << chat.screen().text();
+    ASSERT_TRUE(chat.answer_on_screen("'abort'", "again\r")) << chat.screen().text();
+    ASSERT_TRUE(chat.expect_on_screen("All of it")) << chat.screen().text();
+    const std::string screen = chat.screen().text();
+    EXPECT_EQ(screen.find("'abort'"), screen.rfind("'abort'")) << screen;
+}
+
 TEST(ServerWords, D87_IncompleteAnswerOfSubagent_IsReportedToParent) {
     const Home home;
     ModelServer server({chat_answer("", {{"subagent", R"({"prompt":"list it"})"}}),
@@ -241,6 +253,42 @@ TEST(ServerWords, D87_ResponsesApiStatus_IsIncomplete) {
              item + "]," + members + "}}\n\n"});
         expect_incomplete(run_with(home, server, "openai-responses"), word);
     }
+}
+
+// Limits of rates and times.
+
+TEST(ServerWords, D15_RateLimitWithDelayInText_IsRetried) {
+    const std::string body =
+        R"({"error": {"message": "Rate limit reached: Please try again in 50ms.", "code": "rate_limit_exceeded"}})";
+    for (const std::string& limited : {refusal(429, body), "data: " + body + "\n\n"}) {
+        const Home home;
+        // More often than other failures.
+        ModelServer server({limited, limited, limited, limited, chat_answer("ok")});
+        const Piped run = run_at(home, server, {"hello"});
+        EXPECT_EQ(run.status, 0) << run.err;
+        EXPECT_EQ(run.out, "ok\n");
+        EXPECT_NE(run.err.find("for at most 60 s"), std::string::npos) << run.err;
+        EXPECT_EQ(server.requests().size(), 5u);
+    }
+}
+
+TEST(ServerWords, D16_ConfiguredIdleTimeout_IsExplained) {
+    const Home home;
+    terminal_tests::write_file(home.config(), "idle_timeout: 0.2\n");
+    wire::RawServer server([](wire::Connection& connection) {
+        (void)connection.read_request();
+        const bool sent =
+            connection.send("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n: ping\n\n");
+        while (sent && !connection.read_some().empty()) {
+        }
+    });
+    const Piped run = run_piped(home, {"run", "--provider", "openai", "--base-url",
+                                       server.url("/v1"), "-m", "local", "hello"});
+    EXPECT_EQ(run.status, 1) << run.err;
+    EXPECT_NE(run.err.find("only keep-alives or events without content received for 0.2 s"),
+              std::string::npos)
+        << run.err;
+    EXPECT_NE(run.err.find("raise idle_timeout (seconds) in "), std::string::npos) << run.err;
 }
 
 }  // namespace

@@ -29,12 +29,13 @@ std::string variable(const char* name) {
     return value ? value : "";
 }
 
-constexpr std::array<std::string_view, 16> known_keys{
-    "provider",    "model",           "base_url",      "api_key",   "api_key_env", "providers",
-    "allow",       "fallback_models", "model_timeout", "max_turns", "max_tokens",  "plugins",
-    "environment", "trace",           "gateway",       "database"};
-constexpr std::array<std::string_view, 5> provider_keys{"type", "base_url", "api_key",
-                                                        "api_key_env", "model"};
+constexpr std::array<std::string_view, 19> known_keys{
+    "provider",     "model",     "base_url",        "api_key",       "api_key_env",
+    "providers",    "allow",     "fallback_models", "model_timeout", "first_byte_timeout",
+    "idle_timeout", "max_turns", "max_tokens",      "plugins",       "environment",
+    "trace",        "gateway",   "database",        "thinking_tag"};
+constexpr std::array<std::string_view, 6> provider_keys{"type", "base_url", "api_key",
+                                                        "api_key_env", "model", "thinking_tag"};
 
 [[noreturn]] void refuse(const std::filesystem::path& path, int line, const std::string& what) {
     throw Error(ErrorCode::parse, path.string() + ":" + std::to_string(line + 1) + ": " + what +
@@ -115,6 +116,7 @@ ProviderConfig read_provider(const std::filesystem::path& path, const YAML::Node
     provider.api_key = text(path, node, "api_key");
     provider.api_key_env = text(path, node, "api_key_env");
     provider.model = text(path, node, "model");
+    provider.thinking_tag = text(path, node, "thinking_tag");
     if (provider.base_url.empty() && !provider.type && !known_provider(provider.name))
         refuse(path, line, "provider " + provider.name + " has neither type nor base_url");
     return provider;
@@ -156,6 +158,13 @@ std::optional<double> number(const std::filesystem::path& path, const YAML::Node
     if (!YAML::convert<double>::decode(node[key], value) || !(value > 0) || value > 1e9)
         refuse(path, node[key].Mark().line, std::string(key) + " must be a number greater than 0");
     return value;
+}
+
+std::optional<std::chrono::milliseconds> seconds(const std::filesystem::path& path,
+                                                 const YAML::Node& node, const char* key) {
+    const std::optional<double> value = number(path, node, key);
+    if (!value) return std::nullopt;
+    return std::chrono::milliseconds(static_cast<std::int64_t>(*value * 1000));
 }
 
 template <class Integer>
@@ -234,15 +243,16 @@ ConfigFile read_node(const std::filesystem::path& path, const YAML::Node& node) 
     config.base_url = text(path, node, "base_url");
     config.api_key = text(path, node, "api_key");
     config.api_key_env = text(path, node, "api_key_env");
+    config.thinking_tag = text(path, node, "thinking_tag");
     read_providers(path, node["providers"], config);
     config.trace = read_trace(path, node["trace"]);
     config.allow = texts(path, node, "allow", "rules");
     config.environment = read_environment(path, node["environment"]);
     config.fallback_models = texts(path, node, "fallback_models", "models");
     config.database = read_database(path, node);
-    if (const std::optional<double> seconds = number(path, node, "model_timeout"))
-        config.model_timeout =
-            std::chrono::milliseconds(static_cast<std::int64_t>(*seconds * 1000));
+    config.model_timeout = seconds(path, node, "model_timeout");
+    config.first_byte_timeout = seconds(path, node, "first_byte_timeout");
+    config.idle_timeout = seconds(path, node, "idle_timeout");
     config.max_turns = whole_number<std::size_t>(path, node, "max_turns");
     config.max_tokens = whole_number<std::int64_t>(path, node, "max_tokens");
     return config;

@@ -41,11 +41,14 @@ bool has_password(const std::string& url);
 ///     model: gpt-5.1
 ///     base_url: https://api.openai.com/v1
 ///     api_key: sk-...                # or api_key_env: the name of a variable
+///     thinking_tag: think            # the tag around thinking in the text of answers
 ///     provider: work                 # the default provider
 ///     providers:
 ///       work: {type: anthropic, base_url: https://llm.example.com, api_key_env: WORK_KEY, model: m}
 ///     fallback_models: [anthropic/claude-sonnet-4-5]   # called in this order if the model fails
 ///     model_timeout: 300             # seconds for one call of a model, in total
+///     first_byte_timeout: 120        # seconds until an answer begins
+///     idle_timeout: 120              # seconds between parts of an answer
 ///     max_turns: 50                  # model calls of one prompt
 ///     max_tokens: 8192               # of one answer
 ///     allow: ["shell: ls *"]         # what tools may do without asking
@@ -60,9 +63,12 @@ struct ConfigFile {
     std::string base_url = {};
     std::string api_key = {};
     std::string api_key_env = {};
+    std::string thinking_tag = {};
     std::vector<ProviderConfig> providers = {};  ///< in the order of the file
     std::vector<std::string> fallback_models = {};
     std::optional<std::chrono::milliseconds> model_timeout = {};
+    std::optional<std::chrono::milliseconds> first_byte_timeout = {};
+    std::optional<std::chrono::milliseconds> idle_timeout = {};
     std::optional<std::size_t> max_turns = {};
     std::optional<std::int64_t> max_tokens = {};
     std::vector<std::string> allow = {};

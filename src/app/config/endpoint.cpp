@@ -166,13 +166,24 @@ std::string Endpoint::provider_id() const {
 
 namespace {
 
+constexpr std::chrono::minutes local_timeout(30);
+
 template <class Options>
 Options options_of(const Endpoint& endpoint, const CallLimits& limits) {
     Options options;
     options.api_key = endpoint.api_key;
     options.base_url = endpoint.base_url;
     options.provider_id = endpoint.provider_id();
+    if (!endpoint.is_elsewhere()) {
+        // A server on this machine may load the model first, and reads a long prompt for many minutes.
+        options.first_byte_timeout = local_timeout;
+        options.idle_timeout = local_timeout;
+    }
+    if (limits.first_byte) options.first_byte_timeout = *limits.first_byte;
+    if (limits.idle) options.idle_timeout = *limits.idle;
     if (limits.time) options.total_timeout = *limits.time;
+    if (limits.has_fallbacks) options.retry.rate_limit_time = std::chrono::milliseconds(0);
+    if constexpr (requires { options.thinking_tag; }) options.thinking_tag = endpoint.thinking_tag;
     return options;
 }
 
@@ -267,6 +278,7 @@ Endpoint endpoint_of(const ProviderConfig& config, const Environment& environmen
     for (OfferedKey& key : behind) endpoint.offer_key(std::move(key));
     endpoint.bind_key();
     endpoint.name_model(config.model, config_origin);
+    endpoint.thinking_tag = config.thinking_tag;
     return endpoint;
 }
 

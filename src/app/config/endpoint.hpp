@@ -27,6 +27,7 @@ struct ProviderConfig {
     std::string api_key = {};
     std::string api_key_env = {};
     std::string model = {};  ///< the default model
+    std::string thinking_tag = {};
 };
 
 /// A built-in endpoint.
@@ -47,10 +48,13 @@ const KnownProvider* known_provider(std::string_view name) noexcept;
 /// True for the same provider, or two with the same key: one service in two protocols.
 bool same_service(std::string_view one, std::string_view other);
 
-/// Limits of one call of a model. Empty: none.
+/// Limits of one call of a model. Empty: the default of the endpoint.
 struct CallLimits {
-    std::optional<std::chrono::milliseconds> time = {};
+    std::optional<std::chrono::milliseconds> time = {};        ///< in total
+    std::optional<std::chrono::milliseconds> first_byte = {};  ///< until the answer begins
+    std::optional<std::chrono::milliseconds> idle = {};        ///< between parts of the answer
     std::optional<std::int64_t> max_tokens = {};
+    bool has_fallbacks = false;  ///< another model is asked if this one is rate limited for long
 };
 
 /// The sources of the settings of an endpoint, as readable text: a flag, a variable, a file. Empty: the default.
@@ -87,6 +91,7 @@ struct Endpoint {
     std::string model = {};         ///< empty: taken from the list of the endpoint
     bool model_named =
         false;  ///< the model was configured; otherwise it is the default of the endpoint
+    std::string thinking_tag = {};  ///< OpenAIOptions::thinking_tag
     EndpointOrigin from = {};
     std::vector<OfferedKey> offered_keys = {};  ///< in the order of their precedence
     std::string withheld_key = {};  ///< source of a key that is for another address; empty: none

@@ -84,6 +84,7 @@ void apply_file(const ModelSources& sources, Endpoint& endpoint) {
         }
     }
     endpoint.name_model(top.id, config_origin);
+    if (!config.thinking_tag.empty()) endpoint.thinking_tag = config.thinking_tag;
 }
 
 /// The model of Bub's settings. Without one they apply to the provider that has a key or an address there.
@@ -454,6 +455,8 @@ TurnSettings turn_settings(const ModelSources& sources) {
                                         bub.origin("fallback_models"));
     settings.model_timeout =
         first_of(config.model_timeout, bub.model_timeout, bub.origin("model_timeout"));
+    settings.first_byte_timeout = config.first_byte_timeout;
+    settings.idle_timeout = config.idle_timeout;
     settings.max_turns = first_of(config.max_turns, bub.max_steps, bub.origin("max_steps"));
     settings.max_tokens = first_of(config.max_tokens, bub.max_tokens, bub.origin("max_tokens"));
     return settings;
@@ -462,7 +465,10 @@ TurnSettings turn_settings(const ModelSources& sources) {
 CallLimits TurnSettings::limits() const {
     CallLimits limits;
     limits.time = model_timeout.value;
+    limits.first_byte = first_byte_timeout;
+    limits.idle = idle_timeout;
     limits.max_tokens = max_tokens.value;
+    limits.has_fallbacks = fallback_models.value && !fallback_models.value->empty();
     return limits;
 }
 

@@ -91,8 +91,10 @@ Endpoint endpoint_for_model(const ModelSources& sources, const Endpoint& primary
 struct TurnSettings {
     Sourced<std::vector<std::string>> fallback_models = {};
     Sourced<std::chrono::milliseconds> model_timeout = {};  ///< of one call of a model, in total
-    Sourced<std::size_t> max_turns = {};                    ///< model calls of one prompt
-    Sourced<std::int64_t> max_tokens = {};                  ///< of one answer
+    std::optional<std::chrono::milliseconds> first_byte_timeout = {};
+    std::optional<std::chrono::milliseconds> idle_timeout = {};
+    Sourced<std::size_t> max_turns = {};    ///< model calls of one prompt
+    Sourced<std::int64_t> max_tokens = {};  ///< of one answer
 
     CallLimits limits() const;
 };

@@ -330,6 +330,25 @@ Endpoint openai(const std::string& base_url) {
     return endpoint;
 }
 
+TEST(CallLimits, D16_ServerOnThisMachine_GetsMoreTime) {
+    const auto first_byte = [](const char* url, const CallLimits& limits) {
+        const auto transport = servers("");
+        const auto runtime = std::make_shared<const Runtime>(Runtime().with_transport(transport));
+        MessageList messages;
+        messages.push_back(user_message("hi"));
+        (void)run(openai(url)
+                      .bind("m", limits)
+                      .generate(messages, {}, {}, StreamOptions().runtime(runtime)));
+        return transport->requests().at(0).timeouts.first_byte;
+    };
+    for (const char* url : {"http://127.0.0.1:1/v1", "http://localhost:1/v1", "http://[::1]:1/v1"})
+        EXPECT_EQ(first_byte(url, {}), std::chrono::minutes(30)) << url;
+    EXPECT_EQ(first_byte("https://llm.example/v1", {}), std::chrono::seconds(120));
+    CallLimits limits;
+    limits.first_byte = std::chrono::seconds(7);
+    EXPECT_EQ(first_byte("http://127.0.0.1:1/v1", limits), std::chrono::seconds(7));
+}
+
 std::shared_ptr<MemoryTransport> answering(std::vector<MemoryResponse> answers) {
     return std::make_shared<MemoryTransport>(std::move(answers));
 }

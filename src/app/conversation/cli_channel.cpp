@@ -10,7 +10,6 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/net/utf8.hpp>
-#include <cubepi/provider/answer_end.hpp>
 
 #include "../failure.hpp"
 
@@ -248,7 +247,8 @@ void CliChannel::on_turn_over(const std::exception_ptr& error) {
 }
 
 Task<> CliChannel::send(bub::Envelope message) {
-    // The answer of a turn was shown while it streamed.
+    // The answer of a turn was shown while it streamed, and with it how it ended.
+    if (message.rest.contains(bub::finish_key)) co_return;
     if (message.kind == bub::envelope_kind::error && !std::exchange(explained_, false))
         view_.problem(message.content_text());
     co_return;
@@ -269,11 +269,7 @@ void CliChannel::show(const bub::StreamEvent& event, const bub::Envelope& messag
         return;
     }
     const auto* ended = event.agent_event->get_if<MessageEndEvent>();
-    if (!ended) return;
-    if (ended->message.role() == Role::user) on_accepted(ended->message.id());
-    // The view has described an answer that is not complete.
-    const AssistantMessage* answer = ended->message.assistant();
-    if (answer && answer_end(*answer) != AnswerEnd::complete) explained_ = true;
+    if (ended && ended->message.role() == Role::user) on_accepted(ended->message.id());
 }
 
 void CliChannel::on_accepted(const std::string& id) {

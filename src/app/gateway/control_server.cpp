@@ -25,6 +25,7 @@
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/posix_file.hpp>
 #include <cubepi/core/task_scope.hpp>
+#include <cubepi/core/timeout.hpp>
 
 #include "../config/paths.hpp"
 #include "../failure.hpp"
@@ -51,10 +52,12 @@ std::optional<JsonObject> parse_request(std::string_view line) {
 }  // namespace
 
 struct ControlServer::State : std::enable_shared_from_this<ControlServer::State> {
-    State(Executor used, std::filesystem::path place, Answer function)
+    State(Executor used, std::filesystem::path place, Answer function,
+          std::chrono::nanoseconds timeout)
         : executor(std::move(used)),
           path(std::move(place)),
           answer(std::move(function)),
+          idle_timeout(timeout),
           acceptor(executor),
           work(executor, [](const std::exception_ptr&) {}) {}
 
@@ -62,11 +65,15 @@ struct ControlServer::State : std::enable_shared_from_this<ControlServer::State>
     void bind();
     Task<> accept();
     Task<> talk(std::shared_ptr<Protocol::socket> socket);
+    Task<std::string> read_line(std::shared_ptr<Protocol::socket> socket,
+                                std::shared_ptr<std::string> buffer);
+    Task<> write_line(std::shared_ptr<Protocol::socket> socket, std::string text);
     Task<std::string> answer_line(std::string line);
 
     const Executor executor;
     const std::filesystem::path path;
     const Answer answer;
+    const std::chrono::nanoseconds idle_timeout;
     Protocol::acceptor acceptor;
     std::size_t connections = 0;
     BackgroundScope work;
@@ -144,30 +151,48 @@ Task<std::string> ControlServer::State::answer_line(std::string line) {
     co_return text;
 }
 
+Task<std::string> ControlServer::State::read_line(std::shared_ptr<Protocol::socket> socket,
+                                                  std::shared_ptr<std::string> buffer) {
+    const boost::asio::use_awaitable_t<Executor> token;
+    auto space = boost::asio::dynamic_buffer(*buffer, longest_request);
+    const std::size_t size = co_await boost::asio::async_read_until(*socket, space, '\n', token);
+    std::string line = buffer->substr(0, size - 1);
+    buffer->erase(0, size);
+    co_return line;
+}
+
+Task<> ControlServer::State::write_line(std::shared_ptr<Protocol::socket> socket,
+                                        std::string text) {
+    const boost::asio::use_awaitable_t<Executor> token;
+    co_await boost::asio::async_write(*socket, boost::asio::buffer(text), token);
+}
+
 Task<> ControlServer::State::talk(std::shared_ptr<Protocol::socket> socket) {
     const std::shared_ptr<State> self = shared_from_this();
-    const boost::asio::use_awaitable_t<Executor> token;
+    const std::shared_ptr<const Runtime> runtime = Runtime::standard();
+    const auto buffer = std::make_shared<std::string>();
     ++connections;
-    std::string buffer;
     try {
         for (;;) {
-            auto space = boost::asio::dynamic_buffer(buffer, longest_request);
-            const std::size_t size =
-                co_await boost::asio::async_read_until(*socket, space, '\n', token);
-            std::string line = buffer.substr(0, size - 1);
-            buffer.erase(0, size);
+            // An idle client does not take the place of another one.
+            Task<std::string> reading = read_line(socket, buffer);
+            std::string line =
+                co_await with_timeout(*runtime->clock, idle_timeout, std::move(reading));
             Task<std::string> answering = answer_line(std::move(line));
-            const std::string text = co_await std::move(answering);
-            co_await boost::asio::async_write(*socket, boost::asio::buffer(text), token);
+            std::string text = co_await std::move(answering);
+            Task<> writing = write_line(socket, std::move(text));
+            co_await with_timeout(*runtime->clock, idle_timeout, std::move(writing));
         }
     } catch (...) {
-        // The client has closed the connection, or the gateway ends.
+        // The client has closed the connection or was idle, or the gateway ends.
     }
     --connections;
 }
 
-ControlServer::ControlServer(Executor executor, std::filesystem::path path, Answer answer)
-    : state_(std::make_shared<State>(std::move(executor), std::move(path), std::move(answer))) {}
+ControlServer::ControlServer(Executor executor, std::filesystem::path path, Answer answer,
+                             std::chrono::nanoseconds idle_timeout)
+    : state_(std::make_shared<State>(std::move(executor), std::move(path), std::move(answer),
+                                     idle_timeout)) {}
 
 ControlServer::~ControlServer() {
     if (state_->bound) ::unlink(state_->path.c_str());

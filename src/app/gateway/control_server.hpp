@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -16,7 +17,9 @@ public:
     /// Returns the answer to a request; what it throws becomes the error.
     using Answer = std::function<Task<JsonObject>(JsonObject request)>;
 
-    ControlServer(Executor executor, std::filesystem::path path, Answer answer);
+    /// A client has `idle_timeout` for each request and to read its answer; then its connection is closed.
+    ControlServer(Executor executor, std::filesystem::path path, Answer answer,
+                  std::chrono::nanoseconds idle_timeout = std::chrono::seconds(10));
     ~ControlServer();
     ControlServer(const ControlServer&) = delete;
     ControlServer& operator=(const ControlServer&) = delete;

@@ -12,6 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/io_context.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
 
 #include <cubepi/core/error.hpp>
@@ -75,6 +77,38 @@ TEST_F(ControlTest, RequestsOfThisUser_AreAnswered) {
     EXPECT_NE(failure.find("there is no such thing"), std::string::npos);
     EXPECT_EQ(mode, 0600u);
     EXPECT_FALSE(std::filesystem::exists(socket()));
+}
+
+TEST_F(ControlTest, IdleConnection_IsClosed) {
+    std::size_t closed = 0;
+    std::string answer;
+    run([](const ControlTest& test, std::size_t& ended, std::string& good) -> Task<> {
+        ControlServer control(co_await this_executor, test.socket(), echo,
+                              std::chrono::milliseconds(20));
+        control.listen();
+        const std::shared_ptr<const Runtime> runtime = Runtime::standard();
+        auto wait = [path = test.socket()] {
+            boost::asio::io_context context;
+            std::size_t count = 0;
+            for (const std::string sent : {"", "{"}) {
+                boost::asio::local::stream_protocol::socket client(context);
+                client.connect(boost::asio::local::stream_protocol::endpoint(path.string()));
+                (void)client.send(boost::asio::buffer(sent));
+                char byte = 0;
+                boost::system::error_code failed;
+                (void)client.read_some(boost::asio::buffer(&byte, 1), failed);
+                if (failed == boost::asio::error::eof) ++count;
+            }
+            return count;
+        };
+        Task<std::size_t> waiting = offload(*runtime->workers, std::move(wait));
+        ended = co_await std::move(waiting);
+        JsonObject request{{"command", "status"}};
+        good = co_await test.call(std::move(request));
+        co_await control.stop();
+    }(*this, closed, answer));
+    EXPECT_EQ(closed, 2u);
+    EXPECT_NE(answer.find("status"), std::string::npos) << answer;
 }
 
 TEST_F(ControlTest, SecondServer_IsRefusedAndDeadSocketReplaced) {

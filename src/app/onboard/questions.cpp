@@ -396,7 +396,8 @@ private:
         top["provider"] = provider_;
         const bool keep_top = !entry && is_configured_;
         if (!keep_top) {
-            for (const char* key : {"base_url", "api_key", "api_key_env"}) top[key] = nullptr;
+            for (const char* key : {"base_url", "api_key", "api_key_env", "thinking_tag"})
+                top[key] = nullptr;
         }
         JsonObject own;
         JsonObject& place = entry ? own : top;

@@ -214,17 +214,17 @@ EnvelopeBatch render(RenderOutboundCall& call) {
         return EnvelopeBatch(std::move(outputs));
     }
     const auto finish = call.state.service<detail::TurnFinish>();
-    if (!open || !call.model_output.empty()) {
-        outputs.push_back(
-            answer_to(call, call.model_output,
-                      call.message.kind.value_or(std::string(envelope_kind::normal))));
+    const auto add = [&](std::string text, std::string kind) {
+        outputs.push_back(answer_to(call, std::move(text), std::move(kind)));
         if (call.state.service<RefusedAnswer>()) outputs.back().rest[refused_answer_key] = true;
         if (finish) outputs.back().rest[finish_key] = cubepi::to_string(finish->end);
-    }
+    };
+    if (!open || !call.model_output.empty())
+        add(call.model_output, call.message.kind.value_or(std::string(envelope_kind::normal)));
     if (finish && !finish->problem.empty()) {
         std::string problem = finish->problem + ".";
         problem.front() = 'T';
-        outputs.push_back(answer_to(call, std::move(problem), std::string(envelope_kind::error)));
+        add(std::move(problem), std::string(envelope_kind::error));
     }
     if (open) {
         for (const cubepi::HitlRequest& request : open->requests) {

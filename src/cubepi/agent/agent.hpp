@@ -39,8 +39,8 @@ struct AgentLimits {
     /// USD of one prompt or resume, computed from known prices (provider/cost.hpp). Checked before each model call, so
     /// the last call may exceed it. While it is set, a model whose price is unknown is not called.
     double max_spend = 0.0;
-    std::chrono::milliseconds max_duration =
-        std::chrono::milliseconds(0);                                   ///< of one prompt or resume
+    /// Of one prompt or resume. A negative one, such as what is left of an exceeded budget, has been reached.
+    std::chrono::milliseconds max_duration = std::chrono::milliseconds(0);
     std::chrono::milliseconds tool_timeout = std::chrono::minutes(10);  ///< default for tools
     std::size_t parallel_tools = 16;
     std::size_t tool_result_chars = 50'000;  ///< Unicode code points

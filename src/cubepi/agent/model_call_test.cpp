@@ -116,6 +116,17 @@ TEST(Spend, D12_UnknownPrice_IsNotZero) {
     EXPECT_FALSE(run(agent.prompt("hi")).cost);
 }
 
+TEST(Spend, D12_FailedCall_IsFreeAtKnownPrices) {
+    const auto cost_at = [](Model model) {
+        auto till = std::make_shared<Till>(
+            std::vector<AssistantMessage>{faux_assistant_message("", stop_reason::error, "no")});
+        Agent agent({.model = BoundModel(till, std::move(model))});
+        return run(agent.prompt("hi")).cost;
+    };
+    EXPECT_EQ(cost_at(priced()), 0.0);
+    EXPECT_EQ(cost_at(Model{.id = "unpriced", .provider_id = "mine"}), std::nullopt);
+}
+
 TEST(Spend, D24_SpendLimitReached_IsANamedOutcome) {
     std::vector<AssistantMessage> answers;
     for (int i = 0; i < 9; ++i)

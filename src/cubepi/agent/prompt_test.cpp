@@ -443,6 +443,26 @@ TEST(PromptOptionsOfARun, PassedDeadline_EndsTheRun) {
     EXPECT_EQ(result.outcome, RunOutcome::limited);
 }
 
+TEST(PromptOptionsOfARun, NegativeDuration_EndsTheRun) {
+    const auto result_with = [](AgentLimits limits, PromptOptions options) {
+        auto clock = std::make_shared<testing::ManualClock>();
+        FauxProvider faux;
+        faux.set_responses({calling({echo_call("x")}), "fine"});
+        Agent agent({.model = faux.model(),
+                     .tools = {slow_tool()},
+                     .limits = limits,
+                     .runtime = std::make_shared<const Runtime>(Runtime().with_clock(clock))});
+        return testing::run_advancing(*clock, agent.prompt("Hi", std::move(options)));
+    };
+    AgentLimits exceeded;
+    exceeded.tool_timeout = 2h;
+    EXPECT_EQ(result_with(exceeded, PromptOptions()).outcome, RunOutcome::completed);
+    EXPECT_EQ(result_with(exceeded, PromptOptions().max_duration(-1s)).outcome,
+              RunOutcome::limited);
+    exceeded.max_duration = -1s;
+    EXPECT_EQ(result_with(exceeded, PromptOptions()).outcome, RunOutcome::limited);
+}
+
 TEST(PromptOptionsOfARun, Copies_AreIndependent) {
     FauxProvider faux;
     const PromptOptions first = PromptOptions().temperature(0.1);

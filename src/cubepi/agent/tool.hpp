@@ -146,7 +146,8 @@ struct AgentTool {
         replay_policy = policy;
         return std::move(*this);
     }
-    AgentTool&& timeout(std::chrono::milliseconds limit) && {
+    // In parentheses, because <curses.h> defines a macro of this name.
+    AgentTool && (timeout)(std::chrono::milliseconds limit) && {
         time_limit = limit;
         return std::move(*this);
     }

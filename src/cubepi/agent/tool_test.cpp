@@ -340,6 +340,84 @@ TEST(ToolText, InvalidUtf8_IsReplacedOnceAndConsistently) {
     expect_same_everywhere(std::move(tool_with_details), {}, true);
 }
 
+/// Injects a message, and rewrites the answer.
+struct WritesBytes {
+    std::optional<TurnAction> after_model_response(AssistantMessage response) {
+        response.content.clear();
+        response.content.emplace_back(TextContent{invalid});
+        TurnAction action;
+        action.response = std::move(response);
+        action.inject_messages.push_back(user_message(invalid));
+        return action;
+    }
+};
+
+TEST(MessageText, InvalidUtf8_IsReplacedInEventsAndStore) {
+    auto store = std::make_shared<MemoryCheckpointer>();
+    FauxProvider faux;
+    faux.set_responses({"one", "two", "three"});
+    Agent agent({.model = faux.model(),
+                 .middleware = {WritesBytes()},
+                 .checkpointer = store,
+                 .thread_id = "t"});
+    Recorder recorder(agent);
+    agent.steer(invalid);
+    agent.follow_up(invalid);
+    UserMessage prompt;
+    prompt.content.emplace_back(TextContent{invalid});
+    prompt.metadata["sender_display_name"] = invalid;
+    EXPECT_TRUE(run(agent.prompt(Message(std::move(prompt)))));
+
+    std::vector<Message> seen;
+    for (const AgentEvent& event : recorder.events) {
+        // That of an answer precedes the hook.
+        const auto* start = event.get_if<MessageStartEvent>();
+        if (start && start->message.user()) seen.push_back(start->message);
+        if (const auto* end = event.get_if<MessageEndEvent>()) seen.push_back(end->message);
+    }
+    for (const Message& message : agent.state().messages) seen.push_back(message);
+    for (const Message& message : stored(*store, "t")) seen.push_back(message);
+    EXPECT_GE(seen.size(), 4u * 5u);
+    std::size_t named = 0;
+    for (const Message& message : seen) {
+        EXPECT_EQ(message.text(), sanitized);
+        const Json* name = message.metadata().find("sender_display_name");
+        if (name) EXPECT_EQ(*name, Json(sanitized));
+        named += name ? 1 : 0;
+    }
+    EXPECT_EQ(named, 4u);
+}
+
+Json deep_value() {
+    Json deep;
+    for (int i = 0; i < 600; ++i) {
+        JsonArray outer;
+        outer.push_back(std::move(deep));
+        deep = std::move(outer);
+    }
+    return deep;
+}
+
+TEST(ToolText, TooDeepDetails_AreReplacedByAReason) {
+    auto store = std::make_shared<MemoryCheckpointer>();
+    FauxProvider faux;
+    faux.set_responses({calling({echo_call("a")}), "done"});
+    auto deep = tool<EchoArgs>("echo", "Returns deep details.", [](EchoArgs) {
+        AgentToolResult result("fine");
+        result.details = deep_value();
+        return result;
+    });
+    Agent agent({.model = faux.model(),
+                 .tools = {std::move(deep)},
+                 .checkpointer = store,
+                 .thread_id = "t"});
+    EXPECT_TRUE(run(agent.prompt("hi")));
+    const MessageList thread = stored(*store, "t");
+    EXPECT_EQ(thread[2].text(), "fine");
+    EXPECT_EQ(thread[2].tool_result()->details,
+              Json(JsonObject{{"omitted", "nested deeper than 512 levels"}}));
+}
+
 TEST(ToolText, InvalidUtf8InException_IsReplaced) {
     auto throwing = tool<EchoArgs>(
         "echo", "Throws.", [](EchoArgs) -> std::string { throw std::runtime_error(invalid); });

@@ -95,7 +95,8 @@ class TimeoutError : public Error {
 public:
     TimeoutError(std::string timeout, const std::string& message)
         : Error(ErrorCode::timeout, message), timeout_(std::move(timeout)) {}
-    const std::string& timeout() const noexcept { return timeout_; }
+    // In parentheses, because <curses.h> defines a macro of this name.
+    const std::string&(timeout)() const noexcept { return timeout_; }
 
 private:
     std::string timeout_;

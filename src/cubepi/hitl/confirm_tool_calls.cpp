@@ -28,8 +28,9 @@ BeforeToolCallResult result_of(ApproveAnswer answer, const JsonObject& args) {
             result.hitl_trace = Json(JsonObject{{"decision", "human_approve"}});
             break;
         case ApproveDecision::deny: {
-            std::string reason = answer.reason.value_or("the user denied this call");
-            return blocked(reason, JsonObject{{"decision", "human_deny"}, {"reason", reason}});
+            JsonObject trace{{"decision", "human_deny"}};
+            if (answer.reason) trace["reason"] = *answer.reason;
+            return blocked(answer.reason.value_or("the user denied this call"), std::move(trace));
         }
         case ApproveDecision::edit:
             result.hitl_trace = Json(JsonObject{{"decision", "edit"},

@@ -137,6 +137,14 @@ TEST(ConfirmToolCalls, DeniedCall_IsBlockedWithTheReason) {
     EXPECT_EQ(agent.trace, Json(JsonObject{{"decision", "human_deny"}, {"reason", "too risky"}}));
 }
 
+TEST(ConfirmToolCalls, DenialWithoutReason_StoresNone) {
+    Fixture agent;
+    agent.prompt(ConfirmToolCallMiddleware(agent.channel),
+                 always(Json(JsonObject{{"decision", "deny"}})));
+    EXPECT_EQ(agent.text, "the user denied this call");
+    EXPECT_EQ(agent.trace, Json(JsonObject{{"decision", "human_deny"}}));
+}
+
 TEST(ConfirmToolCalls, EditedCall_RunsWithTheNewArguments) {
     Fixture agent;
     agent.prompt(ConfirmToolCallMiddleware(agent.channel),

@@ -17,6 +17,9 @@ struct RetryPolicy {
     std::chrono::milliseconds max_delay{8'000};  ///< upper bound of the doubled delay
     std::chrono::milliseconds max_server_delay{
         60'000};  ///< no retry if the server requests a longer delay
+    /// A rate limit is retried until this time has passed since the first attempt, also beyond max_retries, unless the
+    /// server states the delay in a header. 0: max_retries decides. For model calls.
+    std::chrono::milliseconds rate_limit_time{60'000};
 };
 
 /// The retry headers of a response.

@@ -13,6 +13,7 @@ Endpoint::Vendor vendor_of(const AnthropicOptions& options) {
     Endpoint::Vendor vendor;
     vendor.name = "Anthropic";
     vendor.key_variable = "ANTHROPIC_API_KEY";
+    vendor.own_host = "api.anthropic.com";
     vendor.ignored_path = "/v1";
     vendor.headers.emplace_back("anthropic-version", "2023-06-01");
     if (!options.api_key.empty()) vendor.headers.emplace_back("x-api-key", options.api_key);

@@ -147,6 +147,43 @@ bool is_output_limit(std::string_view text) {
     return !window || *requested >= *window;
 }
 
+constexpr std::array<std::string_view, 8> lasting_forms = {
+    "quota",   "billing",      "credit", "balance",
+    "per day", "tokens per d", "daily",  "request too large"};
+
+/// The seconds of a unit; 0: not one.
+double seconds_of(std::string_view unit) {
+    if (unit == "ms" || unit.starts_with("milli")) return 0.001;
+    if (unit.empty() || unit == "s" || unit.starts_with("sec")) return 1;
+    if (unit == "m" || unit.starts_with("min")) return 60;
+    return unit == "h" || unit.starts_with("hour") ? 3600 : 0;
+}
+
+/// Reads the duration at the beginning of a text: "6.5s", "250 ms", "1m30s", "26 seconds", "20".
+std::optional<double> duration_at(std::string_view text) {
+    const auto skip = [&text](auto is_skipped) {
+        std::size_t count = 0;
+        while (count < text.size() && is_skipped(static_cast<unsigned char>(text[count]))) ++count;
+        const std::string_view skipped = text.substr(0, count);
+        text.remove_prefix(count);
+        return skipped;
+    };
+    std::optional<double> sum;
+    while (!text.empty() && std::isdigit(static_cast<unsigned char>(text.front()))) {
+        double number = 0;
+        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number,
+                                                  std::chars_format::fixed);
+        if (error != std::errc()) return std::nullopt;
+        text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+        (void)skip([](unsigned char c) { return c == ' '; });
+        const double unit = seconds_of(skip([](unsigned char c) { return std::isalpha(c) != 0; }));
+        if (unit == 0) return sum;
+        sum = sum.value_or(0) + number * unit;
+        if (!std::isfinite(*sum)) return std::nullopt;
+    }
+    return sum;
+}
+
 bool is_rate_kind(std::string_view kind) { return matches_one(letters_of(kind), rate_kinds); }
 
 /// Whether a server answers a request that is too long with this status, or with one that says nothing.
@@ -306,6 +343,7 @@ EndpointFailure read_endpoint_failure(int status, const HttpHeaders& headers,
     if (!is_utf8(failure.message)) failure.message = replace_broken_utf8(failure.message);
     if (failure.message.empty()) failure.message = "the response is empty";
     failure.message = shortened(std::move(failure.message));
+    if (!failure.retry_after) failure.retry_after = delay_in_text(failure.message);
     return failure;
 }
 
@@ -316,6 +354,7 @@ EndpointFailure read_stream_failure(const Json& error) {
     if (failure.message.empty())
         failure.message = "the endpoint reported an error without a message";
     failure.message = shortened(std::move(failure.message));
+    failure.retry_after = delay_in_text(failure.message);
     return failure;
 }
 
@@ -351,6 +390,24 @@ bool is_context_overflow(const EndpointFailure& failure) {
         return false;
     return status == 413 || failure.code == "1261" || has(letters_of(text), overflow_kinds[0]) ||
            has(letters_of(text), overflow_kinds[1]) || matches_one(text, overflow_forms);
+}
+
+bool is_lasting_limit(const EndpointFailure& failure) {
+    const std::string text = lower(failure.message + " " + failure.code + " " + failure.type);
+    return matches_one(text, lasting_forms);
+}
+
+std::optional<double> delay_in_text(std::string_view given) {
+    const std::string text = lower(given.substr(0, longest_message));
+    for (const std::string_view mark :
+         {"try again in ", "retry in ", "retry after ", "try again after ", "wait for ", "wait "}) {
+        for (std::size_t at = text.find(mark); at != std::string::npos;
+             at = text.find(mark, at + 1)) {
+            const auto delay = duration_at(std::string_view(text).substr(at + mark.size()));
+            if (delay) return delay;
+        }
+    }
+    return std::nullopt;
 }
 
 bool is_transient(ErrorCode code) noexcept {
@@ -412,6 +469,31 @@ ErrorInfo classify_exception(const std::exception_ptr& failure) {
     info.message = exception_text(failure);
     info.type = error_type_of(info.code);
     return info;
+}
+
+bool refuses_image(const EndpointFailure& failure) {
+    const int status = failure.status.value_or(400);
+    if (status == 413) return true;
+    // Servers without support for images report that with various statuses.
+    if (status == 401 || status == 403 || status == 408 || status == 429 || status > 501)
+        return false;
+    const std::string text = lower(failure.code + " " + failure.type + " " + failure.message);
+    for (const std::string_view word : {"image", " vision", "multimodal", "multi-modal", "modalit",
+                                        "picture", "pixel", "mmproj", "图"}) {
+        if (has(text, word)) return true;
+    }
+    return false;
+}
+
+bool refuses_thinking(const EndpointFailure& failure) {
+    const int status = failure.status.value_or(400);
+    if (status != 400 && status != 404 && status != 422) return false;
+    const std::string text = lower(failure.code + " " + failure.type + " " + failure.message);
+    for (const std::string_view word :
+         {"encrypted", "signature", "redacted_thinking", "thinking` block"}) {
+        if (has(text, word)) return true;
+    }
+    return false;
 }
 
 std::optional<std::int64_t> estimate_prompt_tokens(const MessageList& messages) {

@@ -22,7 +22,7 @@ struct EndpointFailure {
     std::string message = {};                ///< the text of the endpoint
     std::string code = {};                   ///< its code, e.g. "insufficient_quota"
     std::string type = {};                   ///< its kind, e.g. "invalid_request_error"
-    std::optional<double> retry_after = {};  ///< seconds
+    std::optional<double> retry_after = {};  ///< seconds; of a header, else of the text
 };
 
 /// Reads the body of a failed answer: `{"error": {...}}`, `{"error": "..."}`, `{"message": ...}`,
@@ -42,6 +42,11 @@ ErrorInfo classify_failure(const EndpointFailure& failure,
 /// decide before the text, and a rate limit is never an overflow.
 bool is_context_overflow(const EndpointFailure& failure);
 
+/// Returns whether a rate limit lasts longer than minutes: a quota, a balance, a limit of the day, or a request that exceeds it alone.
+bool is_lasting_limit(const EndpointFailure& failure);
+/// Returns the seconds after which a text asks to retry: "Please try again in 6.5s", "in 1m30s", "retry after 26 seconds".
+std::optional<double> delay_in_text(std::string_view text);
+
 /// Classifies a network failure. The error keeps its `code()`: dns, connect, tls, proxy, timeout, disconnected,
 /// protocol; its type is ProviderUnavailable, which CubePi uses for all of them.
 ErrorInfo classify_exception(const std::exception_ptr& failure);
@@ -51,6 +56,11 @@ std::string_view error_type_of(ErrorCode code) noexcept;
 
 /// Returns whether to retry after an error that was received inside a stream before any content.
 bool is_transient(ErrorCode code) noexcept;
+
+/// Returns whether an endpoint rejected a request because of an image in it, or because it takes no images.
+bool refuses_image(const EndpointFailure& failure);
+/// Returns whether it rejected the request because of thinking of earlier answers, which it did not sign or cannot decrypt.
+bool refuses_thinking(const EndpointFailure& failure);
 
 /// Estimates the tokens of the text in a prompt as a quarter of its characters; absent if there is no text.
 std::optional<std::int64_t> estimate_prompt_tokens(const MessageList& messages);

@@ -208,6 +208,29 @@ TEST(Classification, RetryAfter_IsInSeconds) {
     EXPECT_EQ(classify_failure(read_endpoint_failure(429, headers, ""), {}, {}).retry_after, 3600);
 }
 
+TEST(Classification, D15_DelayInText_IsRead) {
+    const std::pair<const char*, std::optional<double>> cases[] = {
+        {"Please try again in 6.5s. Visit the page.", 6.5},
+        {"Please try again in 250ms", 0.25},
+        {"Please try again in 1m30s.", 90},
+        {"Please try again in 1h2m3s", 3723},
+        {"Please retry after 26 seconds.", 26},
+        {"Please retry in 22.5s.", 22.5},
+        {"Try again in 5 minutes", 300},
+        {"Please wait 3 seconds before the next request", 3},
+        {"Too Many Requests: retry after 7", 7},
+        {"try again in a moment; try again in 4 s", 4},
+        {"Please try again in a few minutes.", std::nullopt},
+        {"Please try again later", std::nullopt},
+        {"try again in 3 apples", std::nullopt},
+        {"try again in -5s", std::nullopt},
+        {"try again in 1e999s", std::nullopt},
+        {"try again in ", std::nullopt},
+    };
+    for (const auto& [text, seconds] : cases) EXPECT_EQ(delay_in_text(text), seconds) << text;
+    EXPECT_FALSE(delay_in_text("try again in " + std::string(2000, '9') + "s"));
+}
+
 TEST(Classification, NetworkFailure_KeepsItsCode) {
     const ErrorInfo info = classify_exception(
         std::make_exception_ptr(NetworkError(ErrorCode::tls, "h:443", false, "bad certificate")));

@@ -49,13 +49,6 @@ std::string host_of(std::string_view url) {
     return host;
 }
 
-/// True for a server on this machine or in a private network.
-bool is_near(std::string_view host) {
-    return host == "localhost" || host.ends_with(".localhost") || host.ends_with(".local") ||
-           host == "[::1]" || host.starts_with("127.") || host.starts_with("10.") ||
-           host.starts_with("192.168.") || host.find('.') == std::string_view::npos;
-}
-
 [[noreturn]] void throw_missing_key(std::string_view host, std::string_view variable,
                                     std::string_view option) {
     ErrorInfo info;
@@ -138,7 +131,7 @@ HttpRequest Endpoint::post(std::string_view path) const {
         request.headers.set(name, value);
         has_key = has_key || carries_key(name);
     }
-    if (!has_key && !signer_ && !is_near(host_))
+    if (!has_key && !signer_ && host_ == vendor_.own_host)
         throw_missing_key(host_, vendor_.key_variable, vendor_.name + "Options::api_key");
     return request;
 }
@@ -152,6 +145,7 @@ Endpoint::Vendor openai_vendor(std::string name, const std::string& key) {
     Endpoint::Vendor vendor;
     vendor.name = std::move(name);
     vendor.key_variable = "OPENAI_API_KEY";
+    vendor.own_host = "api.openai.com";
     if (!key.empty()) vendor.headers.emplace_back("authorization", "Bearer " + key);
     return vendor;
 }

@@ -52,8 +52,8 @@ public:
 
     std::unique_ptr<detail::WireDecoder> decoder(MessageAssembler& assembler,
                                                  IdSource& ids) const override {
-        return std::make_unique<detail::OpenAIChatDecoder>(assembler, ids,
-                                                           options_.accept_missing_finish);
+        return std::make_unique<detail::OpenAIChatDecoder>(
+            assembler, ids, options_.accept_missing_finish, options_.thinking_tag);
     }
 
     JsonObject answer_body(const AssistantMessage& message) const override {

@@ -36,6 +36,9 @@ struct OpenAIOptions {
     std::chrono::nanoseconds total_timeout = std::chrono::nanoseconds::zero();
     /// For servers that never send a finish_reason: accepts [DONE] or the end of the stream as the end of the answer.
     bool accept_missing_finish = false;
+    /// For servers that send thinking as a part of the text: the tag around it at the beginning of an answer, "think" for
+    /// <think>...</think>. Its content becomes thinking. Empty: none.
+    std::string thinking_tag = {};
 };
 
 /// Chat Completions of OpenAI and of compatible servers (Ollama, llama.cpp, vLLM, LM Studio, OpenRouter, ...). Copies

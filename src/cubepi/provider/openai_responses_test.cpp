@@ -123,8 +123,8 @@ TEST(OpenAIResponsesProvider, Call_SendsOneRequestAndStreamsTheAnswer) {
 }
 
 TEST(OpenAIResponsesProvider, MissingKey_NamesTheRemedy) {
-    Fixture it({}, {.base_url = "https://example.com/v1"});
-    auto keyless = OpenAIResponsesProvider({.base_url = "https://example.com/v1"});
+    Fixture it({}, {});
+    auto keyless = OpenAIResponsesProvider(OpenAIResponsesOptions());
     MessageList messages{user_message("x")};
     const auto events = testing::run_advancing(
         *it.clock,

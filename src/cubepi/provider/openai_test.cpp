@@ -112,6 +112,89 @@ TEST(OpenAIProvider, D15_ExhaustedRetries_FailTheCall) {
               "again (after 2 retries)");
 }
 
+TEST(OpenAIProvider, D15_RateLimit_IsRetriedForAMinute) {
+    const auto limited = [] { return std::vector<MemoryResponse>(40, refusal(429)); };
+    Fixture it(limited());
+    const auto began = it.clock->now();
+    EXPECT_EQ(it.events().back().type, StreamEventType::error);
+    EXPECT_GT(it.clock->now() - began, 45s);
+    EXPECT_LE(it.clock->now() - began, 60s);
+    EXPECT_LT(it.transport->requests().size(), 20u);
+
+    Fixture brief(limited(), {.retry = {.rate_limit_time = 0ms}});
+    (void)brief.events();
+    EXPECT_EQ(brief.transport->requests().size(), 3u);
+    Fixture never(limited(), {.retry = {.max_retries = 0}});
+    (void)never.events();
+    EXPECT_EQ(never.transport->requests().size(), 1u);
+    // A server that states the delay in a header, or that the quota is used up.
+    for (const MemoryResponse& last :
+         {refusal(429).with_header("retry-after", "0.2"),
+          refusal(429,
+                  R"({"error":{"code":"insufficient_quota","message":"Check your plan."}})")}) {
+        Fixture stated(std::vector<MemoryResponse>(40, last));
+        (void)stated.events();
+        EXPECT_EQ(stated.transport->requests().size(), 3u);
+    }
+}
+
+TEST(OpenAIProvider, D15_DelayInText_IsHonored) {
+    const std::string body =
+        R"({"error":{"message":"Limit 30000, Used 29000. Please try again in 2.5s. Visit the page.","code":"rate_limit_exceeded"}})";
+    for (const MemoryResponse& first :
+         {refusal(429, body), MemoryResponse(200).with_event(body),
+          refusal(400, R"({"__type":"ThrottlingException","message":"Try again in 2500 ms"})")}) {
+        Fixture it({first, answer("Hi")});
+        const auto began = it.clock->now();
+        const auto events = it.events();
+        ASSERT_EQ(spelled(events), "notice(retry) start text_start text_delta(Hi) text_end done");
+        EXPECT_EQ(events[0].notice->details.at("delay_ms"), Json(2500));
+        EXPECT_EQ(it.clock->now() - began, 2500ms);
+    }
+    Fixture late({refusal(429, R"({"error":{"message":"Please try again in 7m12.5s."}})")});
+    EXPECT_EQ(spelled(late.events()), "error");
+}
+
+TEST(OpenAIProvider, D16_CompleteAnswerWithoutEnd_EndsSoon) {
+    const std::string usage =
+        R"({"id":"r1","choices":[],"usage":{"prompt_tokens":9,"completion_tokens":3}})";
+    const auto complete = [] {
+        return MemoryResponse(200).with_event(text_chunk("Hi")).with_event(finish_chunk);
+    };
+    MemoryResponse pings = complete();
+    for (int i = 0; i < 100; ++i)
+        pings = MemoryResponse(pings).with_delay(1s).with_piece(": ping\n\n");
+    const MemoryResponse silent = complete().with_stall();
+    const MemoryResponse late = complete().with_delay(1s).with_event(usage).with_stall();
+    for (const auto& [response, tokens] :
+         {std::pair{pings, 0}, std::pair{silent, 0}, std::pair{late, 9}}) {
+        for (const auto idle : {120s, 0s}) {
+            Fixture it({response}, {.idle_timeout = idle});
+            const auto began = it.clock->now();
+            const auto events = it.events();
+            EXPECT_EQ(spelled(events), "start text_start text_delta(Hi) text_end done");
+            EXPECT_LE(it.clock->now() - began, 4s);
+            const AssistantMessage message = events.back().partial.get();
+            EXPECT_EQ(message.usage.value_or(Usage()).input_tokens.value_or(0), tokens);
+        }
+    }
+}
+
+TEST(OpenAIProvider, D16_IdleTimeout_SaysWhatWasReceived) {
+    MemoryResponse pings = MemoryResponse(200);
+    for (int i = 0; i < 10; ++i)
+        pings = MemoryResponse(pings).with_delay(20s).with_piece(": ping\n\n");
+    const MemoryResponse silent = MemoryResponse(200).with_stall();
+    for (const auto& [response, words] :
+         {std::pair{pings, "only keep-alives or events without content received for 120 s"},
+          std::pair{silent, "no data received for 120 s"}}) {
+        Fixture it({response});
+        const AssistantMessage message = it.events().back().partial.get();
+        EXPECT_NE(message.error_message.str().find(words), std::string::npos)
+            << message.error_message.str();
+    }
+}
+
 TEST(OpenAIProvider, D15_PermanentFailure_IsNotRetried) {
     Fixture it({refusal(401)});
     EXPECT_EQ(spelled(it.events()), "error");
@@ -424,13 +507,23 @@ TEST(OpenAIProvider, MissingKey_NamesTheVariable) {
         keyless.model("gpt-4.1").generate(messages, {}, {}, StreamOptions().runtime(it.runtime)));
     EXPECT_EQ(message.error->code, ErrorCode::auth);
     EXPECT_NE(message.error_message.str().find("OPENAI_API_KEY"), std::string::npos);
-    OpenAIProvider local{OpenAIOptions{.base_url = "http://localhost:11434/v1/"}};
-    EXPECT_EQ(
-        run(local.model("llama3").generate(messages, {}, {}, StreamOptions().runtime(it.runtime)))
-            .text(),
-        "Hi");
-    EXPECT_EQ(it.transport->requests()[0].url, "http://localhost:11434/v1/chat/completions");
-    EXPECT_EQ(it.transport->requests()[0].headers.find("authorization"), nullptr);
+    EXPECT_TRUE(it.transport->requests().empty());
+}
+
+TEST(OpenAIProvider, OtherServers_GetRequestsWithoutAKey) {
+    for (const std::string host :
+         {"localhost:11434", "box.lan", "host.docker.internal:8080", "172.20.1.2", "100.64.0.1:1",
+          "[fd00::1]:8000", "llm.example.com"}) {
+        Fixture it({answer("Hi")});
+        OpenAIProvider keyless{OpenAIOptions{.base_url = "http://" + host + "/v1/"}};
+        MessageList messages{user_message("x")};
+        EXPECT_EQ(
+            run(keyless.model("m").generate(messages, {}, {}, StreamOptions().runtime(it.runtime)))
+                .text(),
+            "Hi");
+        EXPECT_EQ(it.transport->requests()[0].url, "http://" + host + "/v1/chat/completions");
+        EXPECT_EQ(it.transport->requests()[0].headers.find("authorization"), nullptr);
+    }
 }
 
 TEST(OpenAIProvider, D58_ErrorText_NeverContainsTheKey) {

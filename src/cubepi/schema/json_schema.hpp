@@ -1,5 +1,6 @@
 #pragma once
 
+#include <limits>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -133,6 +134,18 @@ JsonObject array_schema(JsonObject items);
 void add_property(JsonObject& properties, JsonArray& required, std::string_view name,
                   JsonObject schema, bool is_required, const Json* default_value);
 
+/// Without the bounds of `int` and of 64 bits, which values rarely reach and which every model would have to read.
+template <class T>
+JsonObject integer_schema() {
+    auto schema = typed_schema("integer");
+    constexpr bool narrow = sizeof(T) < sizeof(int);
+    if constexpr (std::is_unsigned_v<T> || narrow)
+        schema.insert_or_assign("minimum", std::numeric_limits<T>::min());
+    if constexpr (narrow || (std::is_unsigned_v<T> && sizeof(T) == sizeof(int)))
+        schema.insert_or_assign("maximum", std::numeric_limits<T>::max());
+    return schema;
+}
+
 template <class T>
 inline constexpr char type_tag = 0;
 
@@ -187,9 +200,7 @@ JsonObject schema_for(SchemaScope& scope) {
     } else if constexpr (std::is_same_v<T, bool>) {
         return typed_schema("boolean");
     } else if constexpr (is_integer<T>) {
-        auto schema = typed_schema("integer");
-        if constexpr (std::is_unsigned_v<T>) schema.insert_or_assign("minimum", 0);
-        return schema;
+        return integer_schema<T>();
     } else if constexpr (is_float<T>) {
         return typed_schema("number");
     } else if constexpr (std::is_enum_v<T>) {
@@ -245,8 +256,8 @@ JsonObject finish_schema(JsonObject schema, SchemaScope scope);
 /// A struct may describe and constrain its fields in a static member function describe_fields(FieldNotes&).
 ///
 /// Defaults are written as "default". Enums are lists of their enumerators' names, nested structs are written inline
-/// (one that contains itself as "$ref"), maps have "additionalProperties", variants "anyOf". Of the bounds of integers,
-/// only the 0 of unsigned types is written.
+/// (one that contains itself as "$ref"), maps have "additionalProperties", variants "anyOf". Integers have the
+/// bounds of their type, except those of `int` and of 64 bits.
 template <class T>
 Json json_schema_of() {
     detail::SchemaScope scope;

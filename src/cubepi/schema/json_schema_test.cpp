@@ -88,6 +88,8 @@ TEST(JsonSchemaOf, EachFieldKind_HasASchema) {
         double ratio;
         bool flag;
         std::uint32_t count;
+        std::int8_t level;
+        std::uint64_t size;
         Unit unit;
         std::optional<int> maybe;
         std::vector<std::string> names;
@@ -100,7 +102,8 @@ TEST(JsonSchemaOf, EachFieldKind_HasASchema) {
         JsonArray list;
     };
     EXPECT_EQ(json_schema_of<Kinds>(), json(R"({"type":"object","properties":{
-        "ratio":{"type":"number"},"flag":{"type":"boolean"},"count":{"type":"integer","minimum":0},
+        "ratio":{"type":"number"},"flag":{"type":"boolean"},"count":{"type":"integer","minimum":0,"maximum":4294967295},
+        "level":{"type":"integer","minimum":-128,"maximum":127},"size":{"type":"integer","minimum":0},
         "unit":{"type":"string","enum":["celsius","fahrenheit"]},
         "maybe":{"anyOf":[{"type":"integer"},{"type":"null"}]},
         "names":{"type":"array","items":{"type":"string"}},
@@ -110,7 +113,7 @@ TEST(JsonSchemaOf, EachFieldKind_HasASchema) {
         "where":{"type":"object","properties":{"city":{"type":"string"},
             "country":{"anyOf":[{"type":"string"},{"type":"null"}]}},"required":["city"]},
         "any":{},"object":{"type":"object"},"list":{"type":"array"}},
-        "required":["ratio","flag","count","unit","names","scores","choice","triple","where","any","object",
+        "required":["ratio","flag","count","level","size","unit","names","scores","choice","triple","where","any","object",
             "list"]})"));
 }
 

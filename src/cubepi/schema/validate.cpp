@@ -84,7 +84,14 @@ private:
             const auto key = (rules.properties->begin() + static_cast<std::ptrdiff_t>(i))->key();
             const Json* default_value =
                 property.default_value ? property.default_value : property.resolved().default_value;
-            if (auto* present = object.if_contains(key)) {
+            auto* present = object.if_contains(key);
+            // Models send null for a parameter that they leave out.
+            if (coerce && present && present->is_null() && !rules.requires_field(key) &&
+                !checker_.fits(property, *present)) {
+                object.stable_erase(key);
+                present = nullptr;
+            }
+            if (present) {
                 fill(property, *present, coerce);
             } else if (default_value) {
                 auto& added = object[key];

@@ -13,8 +13,18 @@ constexpr std::array<std::string_view, 15> secret_words = {
     "KEY", "TOKEN", "SECRET", "PASSWORD",   "PASSWD",      "PASSPHRASE", "PASS",  "PWD",
     "PAT", "DSN",   "AUTH",   "CREDENTIAL", "CREDENTIALS", "JWT",        "COOKIE"};
 
+/// Names that end in one of these words by chance, or name a program that asks.
+constexpr std::array<std::string_view, 9> innocent_patterns = {
+    "PWD", "OLDPWD", "*ASKPASS", "*BYPASS", "*COMPASS", "*COMPAT", "*MONKEY", "*TURKEY", "LESSKEY"};
+
+/// One of several secrets of a kind: HF_TOKEN_2, DB_PASS_OLD.
+constexpr std::array<std::string_view, 9> qualifiers = {
+    "_OLD", "_NEW", "_PROD", "_PRODUCTION", "_DEV", "_TEST", "_LIVE", "_STAGING", "_BASE64"};
+
 /// Names that do not end in a word of the list above.
-constexpr std::array<std::string_view, 33> secret_patterns = {"*ACCESS_KEY*",
+constexpr std::array<std::string_view, 35> secret_patterns = {"*_TOKEN_*",
+                                                              "*_SECRET_*",
+                                                              "*ACCESS_KEY*",
                                                               "*API_KEY*",
                                                               "*APIKEY*",
                                                               "*PRIVATE_KEY*",
@@ -104,10 +114,17 @@ bool matches_any(const Patterns& patterns, std::string_view name) {
                        [name](std::string_view pattern) { return matches(pattern, name); });
 }
 
-bool ends_in_word(std::string_view name, std::string_view word) {
-    if (name.size() <= word.size()) return matches(word, name) && word != "PWD";
-    return name[name.size() - word.size() - 1] == '_' &&
-           matches(word, name.substr(name.size() - word.size()));
+bool ends_in(std::string_view name, std::string_view word) {
+    return name.size() >= word.size() && matches(word, name.substr(name.size() - word.size()));
+}
+
+std::string_view without_qualifier(std::string_view name) {
+    for (const std::string_view qualifier : qualifiers) {
+        if (ends_in(name, qualifier)) name.remove_suffix(qualifier.size());
+    }
+    const std::size_t last = name.find_last_not_of("0123456789");
+    if (last + 1 == name.size() || last == std::string_view::npos) return name;
+    return name.substr(0, name[last] == '_' ? last : last + 1);
 }
 
 /// Calls `visit` with name, value and the whole entry of each variable.
@@ -124,9 +141,11 @@ void for_each_variable(Visit visit) {
 }  // namespace
 
 bool is_secret_variable(std::string_view name) {
-    return std::any_of(secret_words.begin(), secret_words.end(),
-                       [name](std::string_view word) { return ends_in_word(name, word); }) ||
-           matches_any(secret_patterns, name);
+    if (matches_any(secret_patterns, name)) return true;
+    const std::string_view kind = without_qualifier(name);
+    return !matches_any(innocent_patterns, kind) &&
+           std::any_of(secret_words.begin(), secret_words.end(),
+                       [kind](std::string_view word) { return ends_in(kind, word); });
 }
 
 bool has_password(std::string_view value) {

@@ -28,8 +28,9 @@ struct EnvironmentPolicy {
     bool allows(std::string_view name, std::string_view value) const;
 };
 
-/// True for a name that suggests that an environment variable holds a secret, ignoring case: *_KEY, *_TOKEN, *_SECRET,
-/// *_PASSWORD and similar words, AWS_ACCESS_KEY_ID, DATABASE_URL and other known names. False for SSH_AUTH_SOCK.
+/// True for a name that suggests that an environment variable holds a secret, ignoring case: *KEY, *TOKEN, *SECRET,
+/// *PASSWORD and similar words, also with a number (HF_TOKEN_2), AWS_ACCESS_KEY_ID, DATABASE_URL and other known names. False for
+/// SSH_AUTH_SOCK.
 bool is_secret_variable(std::string_view name);
 
 /// True for a URL with a password: "postgres://user:password@host".

@@ -15,6 +15,7 @@
 #include <cubepi/net/http_client.hpp>
 #include <cubepi/net/utf8.hpp>
 #include <cubepi/workspace/files/content.hpp>
+#include <cubepi/workspace/standard_tools.hpp>
 
 namespace cubepi {
 
@@ -315,6 +316,10 @@ AgentToolResult present(const HttpResponse& response, const Target& target, cons
     details["bytes"] = body.size();
     AgentToolResult result;
     if (const auto image = detail::image_type(body); !image.empty() && complete) {
+        if (std::string problem =
+                detail::image_problem(body, body.size(), FileToolOptions().max_image_bytes);
+            !problem.empty())
+            return AgentToolResult::error(text + problem);
         ImageContent picture;
         picture.source = detail::base64(body);
         picture.media_type = SharedString(image);

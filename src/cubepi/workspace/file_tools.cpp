@@ -133,18 +133,14 @@ private:
 
 AgentToolResult read_image(FileReader& file, std::string bytes, std::string_view type,
                            const FileToolOptions& options) {
-    if (file.info().size > options.max_image_bytes) {
-        return AgentToolResult::error("The image has " + std::to_string(file.info().size) +
-                                      " bytes, which is too large to show (the limit is " +
-                                      std::to_string(options.max_image_bytes) +
-                                      "). Create a smaller copy first.");
-    }
     std::array<char, 64 * 1024> buffer;
     while (bytes.size() <= options.max_image_bytes) {
         const auto got = file.read(buffer.data(), buffer.size());
         if (got == 0) break;
         bytes.append(buffer.data(), got);
     }
+    std::string problem = detail::image_problem(bytes, file.info().size, options.max_image_bytes);
+    if (!problem.empty()) return AgentToolResult::error(std::move(problem));
     ImageContent image;
     image.source = detail::base64(bytes);
     image.media_type = SharedString(type);

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cubepi/core/cancellation.hpp>
+#include <cubepi/workspace/files/content.hpp>
 #include <cubepi/workspace/files/tree_walk.hpp>
 #include <cubepi/workspace/local_workspace.hpp>
 #include <cubepi/workspace/standard_tools.hpp>
@@ -127,6 +128,38 @@ TEST_F(FileToolsTest, Read_ShowsImages) {
     EXPECT_EQ(run_tool(read_tool(workspace, options), {{"path", "a.png"}}).is_error, true);
 }
 
+/// The first bytes of images of 8,001 x 3 pixels.
+std::vector<std::string> wide_images() {
+    using namespace std::string_literals;
+    return {"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x1f\x41\0\0\0\x03"s,
+            "GIF89a\x41\x1f\x03\0"s,
+            "\xff\xd8\xff\xe0\0\x04\0\0\xff\xff\xc0\0\x0b\x08\0\x03\x1f\x41"s,
+            "RIFF\0\0\0\0WEBPVP8X\x0a\0\0\0\0\0\0\0\x40\x1f\0\x02\0\0"s,
+            "RIFF\0\0\0\0WEBPVP8 \x0a\0\0\0\0\0\0\x9d\x01\x2a\x41\x1f\x03\0"s,
+            "RIFF\0\0\0\0WEBPVP8L\x0a\0\0\0\x2f\x40\x9f\0\0"s};
+}
+
+TEST_F(FileToolsTest, Read_RefusesImagesOfTooManyPixels) {
+    for (const std::string& image : wide_images()) {
+        directory.put("wide", image);
+        EXPECT_THAT(read({{"path", "wide"}}), HasSubstr("has 8001 x 3 pixels")) << image;
+        // Damaged files are shown or refused; nothing is read beyond their end.
+        for (std::size_t size = 12; size < image.size(); ++size) {
+            directory.put("cut", image.substr(0, size));
+            (void)read({{"path", "cut"}});
+        }
+    }
+}
+
+TEST_F(FileToolsTest, Read_RefusesImagesOfTooManyEncodedBytes) {
+    const std::string head = wide_images()[1].substr(0, 6) + std::string(4, '\x01');
+    directory.put("large", head + std::string(3'932'160 - head.size(), 'x'));
+    const auto shown = run_tool(read_tool(workspace), {{"path", "large"}});
+    EXPECT_EQ(std::get<ImageContent>(shown.content.at(0)).source.size(), 5'242'880u);
+    directory.put("larger", head + std::string(3'932'161 - head.size(), 'x'));
+    EXPECT_THAT(read({{"path", "larger"}}), HasSubstr("(the limit is 3932160)"));
+}
+
 TEST_F(FileToolsTest, Details_ContainCounts) {
     directory.put("a", "1\nx\nx\n");
     directory.put("b", "x\n");
@@ -169,6 +202,17 @@ TEST_F(FileToolsTest, List_ShowsADirectory) {
     EXPECT_EQ(list({{"path", "a"}}), "a/x.cpp\n");
     EXPECT_EQ(list({{"path", "./a/"}}), "a/x.cpp\n");
     EXPECT_THAT(list({{"path", "none"}}), StartsWith("error not_found"));
+}
+
+TEST_F(FileToolsTest, NamesWithLineBreaks_AreOneLine) {
+    const std::string hostile = "a\nb\u2028\u0085\x1b\"c.txt";
+    const std::string shown = R"("a\u000ab\u2028\u0085\u001b\"c.txt")";
+    directory.put(hostile.c_str(), "needle");
+    EXPECT_EQ(detail::one_line_path("d/ä \"q\" b.txt"), "d/ä \"q\" b.txt");
+    EXPECT_EQ(detail::one_line_path(hostile), shown);
+    EXPECT_EQ(boost::json::parse(shown), Json(hostile));
+    EXPECT_EQ(list({}), shown + "\n");
+    EXPECT_EQ(grep({{"pattern", "needle"}}), shown + ":1: needle\n");
 }
 
 TEST_F(FileToolsTest, ListWithPattern_FindsMatchingFiles) {

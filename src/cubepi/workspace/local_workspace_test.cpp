@@ -392,11 +392,35 @@ TEST_F(WalkTest, Links_AreRefusedAsByOpenat2) {
 }
 
 TEST(Environment, D58_Secrets_AreRecognizedByName) {
-    for (const char* name :
-         {"OPENAI_API_KEY", "GITHUB_TOKEN", "AWS_SECRET", "DB_PASSWORD", "db_password", "TOKEN",
-          "DATABASE_URL", "AWS_ACCESS_KEY_ID", "PGPASSWORD", "GITHUB_PAT", "MYSQL_PWD",
-          "SENTRY_DSN", "SMTP_PASS", "GOOGLE_APPLICATION_CREDENTIALS", "SLACK_WEBHOOK_URL",
-          "OPENAI_API_KEY_OLD", "MONGODB_URI"}) {
+    for (const char* name : {"OPENAI_API_KEY",
+                             "GITHUB_TOKEN",
+                             "AWS_SECRET",
+                             "DB_PASSWORD",
+                             "db_password",
+                             "TOKEN",
+                             "DATABASE_URL",
+                             "AWS_ACCESS_KEY_ID",
+                             "PGPASSWORD",
+                             "GITHUB_PAT",
+                             "MYSQL_PWD",
+                             "SENTRY_DSN",
+                             "SMTP_PASS",
+                             "GOOGLE_APPLICATION_CREDENTIALS",
+                             "SLACK_WEBHOOK_URL",
+                             "OPENAI_API_KEY_OLD",
+                             "MONGODB_URI",
+                             "SSHPASS",
+                             "HF_TOKEN_2",
+                             "HF_TOKEN2",
+                             "APITOKEN",
+                             "MYKEY",
+                             "mykey",
+                             "KEY1",
+                             "DBPASS",
+                             "githubToken",
+                             "DB_PASS_OLD",
+                             "GITHUB_TOKEN_DEPLOY",
+                             "MYSQLPWD"}) {
         EXPECT_TRUE(is_secret_variable(name)) << name;
     }
     for (const char* name : {"PATH",
@@ -411,6 +435,10 @@ TEST(Environment, D58_Secrets_AreRecognizedByName) {
                              "VIRTUAL_ENV",
                              "PWD",
                              "OLDPWD",
+                             "GTK2_COMPAT",
+                             "P2P",
+                             "2",
+                             "MAX_TOKENS",
                              "GIT_ASKPASS",
                              "SSH_ASKPASS",
                              "KUBECONFIG",

@@ -48,7 +48,7 @@ AgentToolResult list_files(Workspace& workspace, const FileToolOptions& options,
         workspace, args.path, walk, stop,
         [&](const std::string& path, const std::string& relative, const DirectoryEntry& entry) {
             if (glob && !glob->matches(relative)) return true;
-            const std::string line = spelled(path, entry.info.kind) + "\n";
+            const std::string line = spelled(detail::one_line_path(path), entry.info.kind) + "\n";
             more = count == options.max_entries ||
                    text.size() + line.size() > options.max_output_bytes;
             if (more) return false;
@@ -231,7 +231,8 @@ private:
 
     void show(const std::string& path, std::size_t index, char mark) {
         const auto line = detail::cut_text(lines_[index], max_shown);
-        text_ += path + mark + std::to_string(index + 1) + mark + " " + replace_broken_utf8(line);
+        text_ += detail::one_line_path(path) + mark + std::to_string(index + 1) + mark + " " +
+                 replace_broken_utf8(line);
         if (line.size() < lines_[index].size()) text_ += " [...]";
         text_ += '\n';
     }

@@ -20,8 +20,8 @@ struct FileToolOptions {
     std::size_t max_output_bytes =
         40 * 1000;                 ///< of text in one result; below the agent's own limit (D24)
     std::size_t max_lines = 2000;  ///< of one read
-    std::size_t max_image_bytes =
-        4 * 1024 * 1024;  ///< png, jpeg, gif and webp files are read as images
+    /// png, jpeg, gif and webp files are read as images. Default: 5 MiB in base64, the limit of the Messages API.
+    std::size_t max_image_bytes = 5 * 1024 * 1024 / 4 * 3;
     std::size_t max_edit_bytes = 16 * 1024 * 1024;   ///< of a file that is edited or compared
     std::size_t max_search_bytes = 8 * 1024 * 1024;  ///< of a file that grep searches
     std::size_t max_entries = 1000;                  ///< of one list

@@ -57,10 +57,24 @@ constexpr MediaKind media_kinds[] = {
     {"video_note", MediaType::video, "video/mp4", "Video message"},
 };
 
+/// Replaces line breaks and other control characters by blanks: a name that a sender chooses must not add lines to a prompt.
+std::string one_line(std::string text) {
+    for (const std::string_view line_break : {"\u0085", "\u2028", "\u2029"}) {
+        for (std::size_t at = text.find(line_break); at != std::string::npos;
+             at = text.find(line_break, at))
+            text.replace(at, line_break.size(), " ");
+    }
+    for (char& c : text) {
+        const auto byte = static_cast<unsigned char>(c);
+        if (byte < 0x20 || byte == 0x7F) c = ' ';
+    }
+    return text;
+}
+
 void add_note(Envelope& envelope, const std::string& note) {
     std::string& text = *envelope.content;
     if (!text.empty()) text += "\n";
-    text += "[" + note + "]";
+    text += "[" + one_line(note) + "]";
 }
 
 MediaType type_of(std::string_view mime_type, MediaType type) {
@@ -76,7 +90,7 @@ void add_file(const JsonObject& file, const MediaKind& kind, JsonArray& files) {
     if (mime_type.empty()) mime_type = kind.mime_type;
     stored["type"] = to_string(type_of(mime_type, kind.type));
     stored["mime_type"] = mime_type;
-    stored["filename"] = text_member(file, "file_name");
+    stored["filename"] = one_line(text_member(file, "file_name"));
     stored["file_id"] = text_member(file, "file_id");
     stored["size"] = integer_member(file, "file_size").value_or(0);
     files.emplace_back(std::move(stored));

@@ -47,8 +47,10 @@ std::optional<LimitReachedError> limit_before_call(const AgentLimits& limits, st
 
 void DurationLimit::start(const Runtime& runtime, const Executor& executor,
                           std::chrono::milliseconds limit, std::function<void()> abort) {
-    if (limit.count() <= 0) return;
+    if (limit.count() == 0) return;
     limit_ = limit;
+    // The remainder of an exceeded budget is negative: the run ends as soon as it can be ended.
+    limit = std::max(limit, std::chrono::milliseconds(1));
     auto expire = [this, abort = std::move(abort)] {
         out_of_time_ = true;
         abort();

@@ -174,7 +174,7 @@ Task<RunResult> PromptRun::continue_run(OpenCalls open_calls) {
 Task<RunResult> PromptRun::run(RunPlan plan) {
     Executor executor;
     const std::chrono::milliseconds limit = max_duration();
-    if (limit.count() > 0 || parts_.channel) {
+    if (limit.count() != 0 || parts_.channel) {
         executor = co_await this_executor;
         std::function<void()> abort = [this] { impl_.input_queue.abort(); };
         duration_limit_.start(*impl_.runtime, executor, limit, std::move(abort));
@@ -295,7 +295,7 @@ std::chrono::milliseconds PromptScope::max_duration(
     // A deadline that has passed ends the run as soon as it can be ended.
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(*settings_->deadline - now);
     const auto positive = std::max(left, std::chrono::milliseconds(1));
-    return limit.count() > 0 ? std::min(limit, positive) : positive;
+    return limit.count() != 0 ? std::min(limit, positive) : positive;
 }
 
 // The claim.

@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include <cubepi/agent/run/prompt_settings.hpp>
+#include <cubepi/agent/run/tool_output.hpp>
 #include <cubepi/agent/transcript.hpp>
 #include <cubepi/core/detail/scope_core.hpp>
 #include <cubepi/core/support/error_with_text.hpp>
@@ -49,9 +50,9 @@ void RunCore::start_with(const PriorSpending& spending) {
 }
 
 void RunCore::count(const AssistantMessage& answer, const Model& asked) {
-    // An answer that failed before any usage was reported is not billed.
+    // An answer that failed before any usage was reported is not billed. Whether that holds without a price is unknown.
     const bool failed = answer.stop_reason == stop_reason::error;
-    if (failed && !answer.usage) return;
+    if (failed && !answer.usage && price_of(asked)) return;
     account_->charge(answer.usage.value_or(Usage()), cost_of(answer, asked));
 }
 
@@ -186,7 +187,8 @@ Task<void> RunCore::take_in(std::vector<Input> inputs) {
             }
             const std::size_t before = state().messages.size();
             try {
-                co_await announce(input.message);
+                Message clean = sanitized(input.message);
+                co_await announce(std::move(clean));
             } catch (...) {
                 // Committed before a listener of its message_end threw: it must not be added again.
                 const bool committed = state().messages.size() > before &&

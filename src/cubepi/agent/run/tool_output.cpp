@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <functional>
 #include <optional>
+#include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -11,6 +13,7 @@
 #include <cubepi/core/task_scope.hpp>
 #include <cubepi/core/thread_queue.hpp>
 #include <cubepi/net/utf8.hpp>
+#include <cubepi/schema/parse_json.hpp>
 
 namespace cubepi {
 
@@ -115,7 +118,11 @@ void sanitize(std::string& text) {
 
 void sanitize(Json& value) {
     if (!value.is_structured() && !value.is_string()) return;
-    // Iterative: details may be nested to any depth.
+    if (is_nested_deeper(value, max_json_depth)) {
+        value = JsonObject{
+            {"omitted", "nested deeper than " + std::to_string(max_json_depth) + " levels"}};
+        return;
+    }
     std::vector<Json*> left{&value};
     while (!left.empty()) {
         Json& one = *left.back();
@@ -140,6 +147,55 @@ void sanitize(AgentToolResult& result) {
         }
     }
     sanitize(result.details);
+}
+
+namespace {
+
+/// Returns the text of a block; null for a call.
+template <class Block>
+auto text_in(Block& block) -> decltype(&std::get<TextContent>(block).text) {
+    if (auto* text = std::get_if<TextContent>(&block)) return &text->text;
+    if (auto* image = std::get_if<ImageContent>(&block)) return &image->source;
+    if constexpr (std::is_same_v<std::remove_const_t<Block>, AssistantContent>) {
+        if (auto* thinking = std::get_if<ThinkingContent>(&block)) return &thinking->thinking;
+    }
+    return nullptr;
+}
+
+/// Returns a sanitized copy of a message, or an empty one if there is nothing to change.
+template <class M>
+Message sanitized_copy(const M& message) {
+    Json metadata(message.metadata.get());
+    sanitize(metadata);
+    Json details;
+    if constexpr (std::is_same_v<M, ToolResultMessage>) details = message.details;
+    sanitize(details);
+    bool changed = metadata != Json(message.metadata.get());
+    if constexpr (std::is_same_v<M, ToolResultMessage>)
+        changed = changed || details != message.details;
+    changed = changed ||
+              std::any_of(message.content.begin(), message.content.end(), [](const auto& block) {
+                  const std::string* text = text_in(block);
+                  return text && !is_utf8(*text);
+              });
+    if (!changed) return {};
+    M copy = message;
+    copy.metadata = std::move(metadata.get_object());
+    if constexpr (std::is_same_v<M, ToolResultMessage>) copy.details = std::move(details);
+    for (auto& block : copy.content) {
+        if (std::string* text = text_in(block)) sanitize(*text);
+    }
+    return Message(std::move(copy));
+}
+
+}  // namespace
+
+Message sanitized(Message message) {
+    Message copy;
+    if (const auto* user = message.user()) copy = sanitized_copy(*user);
+    if (const auto* answer = message.assistant()) copy = sanitized_copy(*answer);
+    if (const auto* result = message.tool_result()) copy = sanitized_copy(*result);
+    return copy ? std::move(copy) : std::move(message);
 }
 
 bool is_longer(const AgentToolResult& result, std::size_t limit) {

@@ -12,9 +12,12 @@ namespace cubepi::detail {
 /// Replaces invalid UTF-8 with U+FFFD in the texts and details of `result`, so that memory, events, requests and stores
 /// hold the same text. Valid text is only read.
 void sanitize(AgentToolResult& result);
-/// Does the same for every string and key of `value`.
+/// Does the same for every string and key of `value`. A value that no store takes, because it is nested deeper than
+/// max_json_depth, becomes {"omitted": REASON}.
 void sanitize(Json& value);
 void sanitize(std::string& text);
+/// Does the same for the texts and the metadata of a message of the caller or of a hook.
+Message sanitized(Message message);
 
 /// Returns true if the texts of `result` have more than `limit` Unicode code points in total.
 bool is_longer(const AgentToolResult& result, std::size_t limit);

@@ -6,6 +6,7 @@
 #include <cubepi/agent/run/model_turn.hpp>
 #include <cubepi/agent/run/prompt_settings.hpp>
 #include <cubepi/agent/run/suspended_run.hpp>
+#include <cubepi/agent/run/tool_output.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/provider/answer_end.hpp>
@@ -318,7 +319,8 @@ std::vector<Input> Loop::take_queued() {
 
 Task<void> Loop::inject(MessageList messages) {
     for (const Message& message : messages) {
-        co_await core_.announce(message);
+        Message clean = sanitized(message);
+        co_await core_.announce(std::move(clean));
     }
 }
 
@@ -358,7 +360,7 @@ Task<ResponseReview> review_answer(RunCore& core, Message message) {
         AssistantMessage replaced = std::move(*action->response);
         replaced.id = review.message.id();
         replaced.run_id = review.message.run_id();
-        review.message = Message(std::move(replaced));
+        review.message = sanitized(Message(std::move(replaced)));
     }
     review.decision = action->decision.value_or(TurnDecision::natural);
     review.inject_messages = std::move(action->inject_messages);

@@ -71,11 +71,10 @@ JsonObject text_to_wire(const TextContent& text, bool own) {
     return block;
 }
 
-/// Thinking as received from the endpoint, with a signature if it signs. `cut`: the answer ended within this thinking, so that
-/// a signature may be missing; an endpoint that signs would reject it, and it is sent as text. Thinking of another family is
-/// omitted.
+/// Thinking as received from the endpoint, with a signature if it signs. `unsigned_as_text`: the signature may have been lost, and
+/// an endpoint that signs would reject the thinking. Thinking of another family is omitted.
 std::optional<JsonObject> thinking_to_wire(const ThinkingContent& thinking, bool own,
-                                           bool cut = false) {
+                                           bool unsigned_as_text = false) {
     if (!own) return std::nullopt;
     if (const Json* data = thinking.extra.find(redacted_key)) {
         JsonObject block = typed("redacted_thinking");
@@ -84,7 +83,7 @@ std::optional<JsonObject> thinking_to_wire(const ThinkingContent& thinking, bool
     }
     const Json* signature = thinking.extra.find(signature_key);
     if (!signature && is_blank(thinking.thinking)) return std::nullopt;
-    if (!signature && cut) return typed_text("text", thinking.thinking);
+    if (!signature && unsigned_as_text) return typed_text("text", thinking.thinking);
     JsonObject block = answer_block("thinking", thinking.extra, own);
     block["thinking"] = thinking.thinking;
     if (signature) block["signature"] = *signature;
@@ -167,8 +166,11 @@ private:
             if (const auto* text = std::get_if<TextContent>(&part)) {
                 if (!is_blank(text->text)) blocks.push_back(text_to_wire(*text, own));
             } else if (const auto* thinking = std::get_if<ThinkingContent>(&part)) {
-                const bool cut = i + 1 == answer.content.size() && may_be_cut(answer);
-                if (auto block = thinking_to_wire(*thinking, own, cut))
+                // It was cut off with its answer, or came by another API, such as OpenAI's of a gateway.
+                const bool lost = (i + 1 == answer.content.size() && may_be_cut(answer)) ||
+                                  (!answer.provider_id.empty() &&
+                                   answer.provider_id != request_.model.provider_id);
+                if (auto block = thinking_to_wire(*thinking, own, lost))
                     blocks.push_back(std::move(*block));
             } else if (const auto* call = std::get_if<ToolCall>(&part)) {
                 open_.push_back(OpenCall{call->id, wire_id(call->id, own)});

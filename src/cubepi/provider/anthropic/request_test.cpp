@@ -372,6 +372,15 @@ TEST(AnthropicMessages, CutThinking_IsSentAsText) {
     }
 }
 
+TEST(AnthropicMessages, UnsignedThinkingOfOtherApis_BecomesText) {
+    AssistantMessage answer = answer_of("gateway", "claude-opus-4-5");
+    answer.content.emplace_back(ThinkingContent{"Hm", {}});
+    answer.content.emplace_back(TextContent{"Ok"});
+    EXPECT_EQ(
+        written({user_message("x"), answer, user_message("y")}).wire[1].at_pointer("/content/0"),
+        parsed(R"({"type": "text", "text": "Hm"})"));
+}
+
 TEST(AnthropicMessages, D88_MembersOfBlocks_ReturnToTheirFamily) {
     AssistantMessage answer = answer_of("kimi", "k2");
     ThinkingContent thinking{"Hm", {}};

@@ -42,6 +42,34 @@ bool openai_takes_response_format(std::string_view model_id);
 /// An answer in the form of an unstreamed chat.completion.
 JsonObject openai_chat_completion(const AssistantMessage& message);
 
+/// Separates text from the thinking in a tag at its beginning (OpenAIOptions::thinking_tag). Pieces may be cut anywhere.
+class ThinkingTag {
+public:
+    struct Parts {
+        std::string_view thinking = {};
+        std::string_view text = {};
+    };
+
+    /// An empty name: everything is text.
+    explicit ThinkingTag(const std::string& name);
+    /// Returns what is certain so far; valid until the next call.
+    Parts add(std::string_view piece);
+    /// Returns what is left at the end of the text. The next text may begin with the tag again.
+    Parts finish();
+
+private:
+    enum class State : std::uint8_t { before, inside, after, text };
+
+    std::string_view thinking(std::string_view piece);
+
+    std::string open_;
+    std::string close_;
+    std::string pending_;  ///< may be the beginning of a tag
+    std::string taken_;
+    State state_;
+    bool has_thinking_ = false;
+};
+
 struct OpenAIChatCallPiece;
 class OpenAIChatChunkParser;
 
@@ -53,9 +81,9 @@ class OpenAIChatChunkParser;
 /// send one with every chunk.
 class OpenAIChatDecoder final : public WireDecoder {
 public:
-    /// `accept_missing_finish`: for servers that never send a finish_reason.
+    /// `accept_missing_finish` and `thinking_tag` as in OpenAIOptions.
     OpenAIChatDecoder(MessageAssembler& assembler, IdSource& ids,
-                      bool accept_missing_finish = false);
+                      bool accept_missing_finish = false, const std::string& thinking_tag = {});
     ~OpenAIChatDecoder() override;
 
     void decode(std::string_view event, std::string_view data, EventQueue& out) override;
@@ -78,6 +106,7 @@ private:
     void note_details();
     void add_content(EventQueue& out);
     void add_thinking(std::string_view text, EventQueue& out);
+    void add_content(ThinkingTag::Parts parts, EventQueue& out);
     void add_text(std::string_view text, bool refusal, EventQueue& out);
     void add_call(const OpenAIChatCallPiece& piece, EventQueue& out);
     void add_name(Call& call, std::string_view name);
@@ -93,6 +122,7 @@ private:
     std::vector<Call> calls_;
     JsonArray thinking_details_;
     std::string thinking_field_;
+    ThinkingTag tag_;
     std::string reason_;
     std::int32_t text_ = -1;
     std::int32_t thinking_ = -1;

@@ -341,10 +341,80 @@ void OpenAIChatChunkParser::read_call(od::object call) {
     chunk.calls.push_back(std::move(piece));
 }
 
+namespace {
+
+std::string_view without_leading_blanks(std::string_view text) {
+    return text.substr(std::min(text.find_first_not_of(" \n\r\t"), text.size()));
+}
+
+}  // namespace
+
+ThinkingTag::ThinkingTag(const std::string& name)
+    : open_("<" + name + ">"),
+      close_("</" + name + ">"),
+      state_(name.empty() ? State::text : State::before) {}
+
+ThinkingTag::Parts ThinkingTag::add(std::string_view piece) {
+    if (state_ == State::text) return {{}, piece};
+    taken_ = std::exchange(pending_, std::string());
+    taken_ += piece;
+    std::string_view rest = taken_;
+    Parts parts;
+    if (state_ == State::before) {
+        constexpr std::size_t max_blanks = 4096;
+        const std::string_view begin = without_leading_blanks(rest);
+        if (begin.size() < open_.size() && open_.starts_with(begin) && rest.size() < max_blanks) {
+            pending_ = rest;
+            return {};
+        }
+        if (!begin.starts_with(open_)) {
+            state_ = State::text;
+            return {{}, rest};
+        }
+        rest = begin.substr(open_.size());
+        state_ = State::inside;
+    }
+    if (state_ == State::inside) {
+        const std::size_t end = rest.find(close_);
+        if (end == std::string_view::npos) {
+            std::size_t certain = rest.size();
+            for (std::size_t i = certain - std::min(certain, close_.size() - 1); i < certain; ++i) {
+                if (close_.starts_with(rest.substr(i))) certain = i;
+            }
+            pending_ = rest.substr(certain);
+            return {thinking(rest.substr(0, certain)), {}};
+        }
+        parts.thinking = thinking(rest.substr(0, end));
+        rest = rest.substr(end + close_.size());
+        state_ = State::after;
+    }
+    // White space between the tag and the text belongs to neither.
+    parts.text = without_leading_blanks(rest);
+    if (!parts.text.empty()) state_ = State::text;
+    return parts;
+}
+
+ThinkingTag::Parts ThinkingTag::finish() {
+    if (open_ == "<>") return {};
+    taken_ = std::exchange(pending_, std::string());
+    const bool inside = std::exchange(state_, State::before) == State::inside;
+    const Parts parts = inside ? Parts{thinking(taken_), {}} : Parts{{}, taken_};
+    has_thinking_ = false;
+    return parts;
+}
+
+/// Models that do not think send an empty tag, which is not a thought.
+std::string_view ThinkingTag::thinking(std::string_view piece) {
+    if (!has_thinking_) piece = without_leading_blanks(piece);
+    has_thinking_ = has_thinking_ || !piece.empty();
+    return piece;
+}
+
 OpenAIChatDecoder::OpenAIChatDecoder(MessageAssembler& assembler, IdSource& ids,
-                                     bool accept_missing_finish)
+                                     bool accept_missing_finish, const std::string& thinking_tag)
     : WireDecoder(assembler, ids),
       parser_(std::make_unique<OpenAIChatChunkParser>()),
+      tag_(thinking_tag),
       accept_missing_finish_(accept_missing_finish) {}
 OpenAIChatDecoder::~OpenAIChatDecoder() = default;
 
@@ -419,7 +489,7 @@ void OpenAIChatDecoder::add_content(EventQueue& out) {
         thinking_field_ = chunk.thinking_field;
         add_thinking(chunk.thinking, out);
     }
-    if (!chunk.text.empty()) add_text(chunk.text, false, out);
+    if (!chunk.text.empty()) add_content(tag_.add(chunk.text), out);
     if (!chunk.refusal.empty()) add_text(chunk.refusal, true, out);
     for (const OpenAIChatCallPiece& piece : chunk.calls) add_call(piece, out);
 }
@@ -433,6 +503,11 @@ void OpenAIChatDecoder::add_thinking(std::string_view text, EventQueue& out) {
         out.push(std::move(start));
     }
     out.push(assembler_.thinking_delta(thinking_, text));
+}
+
+void OpenAIChatDecoder::add_content(ThinkingTag::Parts parts, EventQueue& out) {
+    if (!parts.thinking.empty()) add_thinking(parts.thinking, out);
+    if (!parts.text.empty()) add_text(parts.text, false, out);
 }
 
 void OpenAIChatDecoder::add_text(std::string_view text, bool refusal, EventQueue& out) {
@@ -488,6 +563,7 @@ std::string OpenAIChatDecoder::usable_id(std::string_view wire_id) {
 
 OpenAIChatDecoder::Call& OpenAIChatDecoder::open_call(const OpenAIChatCallPiece& piece,
                                                       EventQueue& out) {
+    add_content(tag_.finish(), out);
     end_text(out);
     StreamEvent start = assembler_.toolcall_start(usable_id(piece.id), SharedString(piece.name));
     Call call;
@@ -548,6 +624,7 @@ void OpenAIChatDecoder::end_thinking(EventQueue& out) {
 }
 
 void OpenAIChatDecoder::close_blocks(EventQueue& out) {
+    add_content(tag_.finish(), out);
     if (thinking_ < 0 && !thinking_details_.empty()) {
         StreamEvent start = assembler_.thinking_start();
         thinking_ = last_block_ = start.content_index;

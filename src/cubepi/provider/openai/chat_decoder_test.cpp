@@ -236,6 +236,35 @@ TEST(OpenAIChatDecoder, D88_MembersInAnyPiece_AreMerged) {
     EXPECT_NE(cut.block<ToolCall>(0).extra.find("chat_members"), nullptr);
 }
 
+TEST(OpenAIChatDecoder, ThinkingTag_BecomesThinkingInAnySplit) {
+    const auto tagged = [](const std::string& content, std::size_t cut) {
+        return decode_with<OpenAIChatDecoder>(
+            text(content.substr(0, cut)) + text(content.substr(cut)) + finish("stop") + done, 0,
+            false, std::string("think"));
+    };
+    const auto thought = [](const Decoded& it) {
+        std::string joined;
+        for (const AssistantContent& block : it.message.content) {
+            if (const auto* thinking = std::get_if<ThinkingContent>(&block))
+                joined += "[" + thinking->thinking + "]";
+        }
+        return joined + it.message.text();
+    };
+    const std::vector<std::pair<std::string, std::string>> cases = {
+        {"<think>Hm < </think> Hello </think>.", "[Hm < ]Hello </think>."},
+        {" <think> Cut </thin", "[Cut </thin]"},
+        {"<think>  </think>Hello.", "Hello."},
+        {"Say <think>x</think>", "Say <think>x</think>"},
+        {"<thinking>x", "<thinking>x"},
+        {" <thi", " <thi"}};
+    for (const auto& [content, expected] : cases) {
+        for (std::size_t cut = 0; cut < content.size(); ++cut)
+            EXPECT_EQ(thought(tagged(content, cut)), expected) << content << " " << cut;
+    }
+    EXPECT_EQ(decode(text("<think>x</think>y") + finish("stop")).message.text(),
+              "<think>x</think>y");
+}
+
 TEST(OpenAIChatDecoder, Content_MayBeAListOfParts) {
     const Decoded it = decode(
         delta(R"("content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]}])") +

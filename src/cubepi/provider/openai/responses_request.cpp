@@ -82,7 +82,8 @@ public:
         // The endpoint refuses an item whose id it knows without the reasoning that led to it.
         for (const AssistantContent& block : message.content) {
             const auto* thinking = std::get_if<ThinkingContent>(&block);
-            if (thinking && !sent_item(*thinking)) has_ids_ = false;
+            const bool has_item = thinking && thinking->extra.find("reasoning_item");
+            if (has_item && !sent_item(*thinking)) has_ids_ = false;
         }
     }
 

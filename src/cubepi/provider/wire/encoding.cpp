@@ -32,6 +32,58 @@ bool has_images(const ContentList<Content>& content) noexcept {
     });
 }
 
+namespace {
+
+/// Replaces the images of a message. Returns whether it had any.
+bool replace_images(Message& message) {
+    constexpr std::string_view text = "[An image was omitted: the endpoint refused it.]";
+    const auto replaced = [&](const auto* found) {
+        if (!found || !has_images(found->content)) return false;
+        auto copy = *found;
+        for (Content& block : copy.content) {
+            if (std::holds_alternative<ImageContent>(block))
+                block = TextContent{std::string(text), {}};
+        }
+        message = Message(std::move(copy));
+        return true;
+    };
+    return replaced(message.user()) || replaced(message.tool_result());
+}
+
+/// Removes the thinking of an answer. Returns whether it had any.
+bool remove_thinking(Message& message) {
+    const AssistantMessage* answer = message.assistant();
+    if (!answer) return false;
+    AssistantMessage copy = *answer;
+    copy.content.clear();
+    for (const AssistantContent& block : answer->content) {
+        if (!std::holds_alternative<ThinkingContent>(block)) copy.content.push_back(block);
+    }
+    if (copy.content.size() == answer->content.size()) return false;
+    message = Message(std::move(copy));
+    return true;
+}
+
+/// Returns the messages with the changes of `change`, which returns whether it changed one; absent if it changed none.
+std::optional<MessageList> changed_messages(const MessageList& messages,
+                                            bool (*change)(Message& message)) {
+    std::vector<Message> copies(messages.begin(), messages.end());
+    bool changed = false;
+    for (Message& message : copies) changed = change(message) || changed;
+    if (!changed) return std::nullopt;
+    return MessageList(std::move(copies));
+}
+
+}  // namespace
+
+std::optional<MessageList> without_images(const MessageList& messages) {
+    return changed_messages(messages, replace_images);
+}
+
+std::optional<MessageList> without_thinking(const MessageList& messages) {
+    return changed_messages(messages, remove_thinking);
+}
+
 std::string joined_text(const ContentList<Content>& content, std::string_view separator) {
     std::string joined;
     bool first = true;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -11,6 +12,7 @@
 
 #include <cubepi/core/json.hpp>
 #include <cubepi/core/message.hpp>
+#include <cubepi/core/message_list.hpp>
 #include <cubepi/core/notice.hpp>
 #include <cubepi/provider/capability.hpp>
 #include <cubepi/provider/stream_options.hpp>
@@ -26,6 +28,10 @@ inline constexpr std::string_view interrupted_result =
 /// The content, prefixed by the sender in a group chat: "[Ann]: Hi" (metadata sender_display_name).
 ContentList<Content> with_sender(const UserMessage& message);
 bool has_images(const ContentList<Content>& content) noexcept;
+/// Returns the messages with a text in the place of each image; absent if there is none.
+std::optional<MessageList> without_images(const MessageList& messages);
+/// Returns the messages without the thinking of answers; absent if there is none.
+std::optional<MessageList> without_thinking(const MessageList& messages);
 /// The text blocks, with `separator` between them.
 std::string joined_text(const ContentList<Content>& content, std::string_view separator);
 bool is_url(std::string_view source) noexcept;

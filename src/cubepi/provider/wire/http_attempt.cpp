@@ -1,6 +1,7 @@
 #include <cubepi/provider/wire/http_attempt.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include <cubepi/core/cancellation.hpp>
@@ -55,6 +56,9 @@ constexpr std::size_t max_document = SseLimits().max_event;
 /// used again.
 constexpr std::chrono::milliseconds drain_limit(50);
 
+/// The time that a complete answer waits for its usage and the end of its stream, which some servers do not send.
+constexpr std::chrono::milliseconds usage_limit(1500);
+
 /// Bytes that are received before the event loop runs. A read of fewer than `min_read` bytes counts as `min_read`.
 constexpr std::size_t yield_interval = 256 * 1024;
 constexpr std::size_t min_read = 512;
@@ -84,14 +88,15 @@ bool CallFailure::limit_reached() const {
 
 HttpTimeouts CallAttempts::next_timeouts() {
     HttpTimeouts timeouts = protocol_->endpoint().timeouts().http;
-    if (timeouts.total.count() <= 0) return timeouts;
     const auto now = runtime_->clock->now();
+    if (!began_) began_ = now;
+    if (timeouts.total.count() <= 0) return timeouts;
     if (!deadline_) deadline_ = deadline_after(now, timeouts.total);
     timeouts.total = std::max(*deadline_ - now, std::chrono::nanoseconds(1));
     return timeouts;
 }
 
-RetryDecision CallAttempts::decide(const CallFailure& failure, const ErrorInfo& info) const {
+RetryDecision CallAttempts::decide(const CallFailure& failure, const ErrorInfo& info) {
     // The same conversation would be too long again.
     if (is_hook_error(info) || info.code == ErrorCode::context_length) return RetryDecision();
     RetryDecision decision = decide_by_policy(failure, info);
@@ -100,28 +105,52 @@ RetryDecision CallAttempts::decide(const CallFailure& failure, const ErrorInfo& 
     return decision;
 }
 
-RetryDecision CallAttempts::decide_by_policy(const CallFailure& failure,
-                                             const ErrorInfo& info) const {
+RetryDecision CallAttempts::decide_by_policy(const CallFailure& failure, const ErrorInfo& info) {
     const double random = random_fraction(*runtime_->ids);
-    const RetryPolicy& policy = protocol_->endpoint().retry();
-    if (!failure.endpoint)
-        return decide_by_exception(policy, retries_done_, failure.exception, random);
+    if (failure.endpoint) return decide_by_answer(failure, info, random);
+    return decide_by_exception(protocol_->endpoint().retry(), retries_done_, failure.exception,
+                               random);
+}
+
+RetryDecision CallAttempts::decide_by_answer(const CallFailure& failure, const ErrorInfo& info,
+                                             double random) {
+    RetryPolicy policy = protocol_->endpoint().retry();
+    const EndpointFailure& endpoint = *failure.endpoint;
     const bool in_stream = failure.exception != nullptr;
     if (in_stream && !is_transient(info.code)) return RetryDecision();
-    const int default_status = info.code == ErrorCode::rate_limited ? 429 : 503;
-    return decide_retry(policy, retries_done_, failure.endpoint->status.value_or(default_status),
-                        failure.hints, random);
+    RetryHints hints = failure.hints;
+    const bool limited = info.code == ErrorCode::rate_limited;
+    const bool short_limit = limited && !is_lasting_limit(endpoint);
+    // A server that states the delay in a header is asked as often as after another failure.
+    is_timed_ =
+        short_limit && !hints.delay && policy.max_retries > 0 && policy.rate_limit_time.count() > 0;
+    if (is_timed_) policy.max_retries = std::max(policy.max_retries, retries_done_ + 1);
+    // There are servers that report a rate limit with another status than 429.
+    if (short_limit && !hints.should_retry) hints.should_retry = true;
+    if (!hints.delay && endpoint.retry_after)
+        hints.delay = std::chrono::milliseconds(
+            static_cast<std::int64_t>(std::ceil(std::min(*endpoint.retry_after, 1e8) * 1000)));
+    RetryDecision decision = decide_retry(
+        policy, retries_done_, endpoint.status.value_or(limited ? 429 : 503), hints, random);
+    const auto elapsed = runtime_->clock->now() - began_.value_or(runtime_->clock->now());
+    if (is_timed_ && elapsed + decision.delay > policy.rate_limit_time &&
+        retries_done_ >= protocol_->endpoint().retry().max_retries)
+        decision.retry = false;
+    return decision;
 }
 
 Notice CallAttempts::start_retry(const RetryDecision& decision, const ErrorInfo& info) {
     ++retries_done_;
+    const RetryPolicy& policy = protocol_->endpoint().retry();
     Notice notice;
     notice.code = "retry";
     notice.text = protocol_->endpoint().without_secrets(decision.reason) + "; trying again in " +
                   rounded_seconds_text(decision.delay) + " (" + std::to_string(retries_done_) +
-                  " of " + std::to_string(protocol_->endpoint().retry().max_retries) + ")";
+                  (is_timed_ ? ", for at most " + seconds_text(policy.rate_limit_time)
+                             : " of " + std::to_string(policy.max_retries)) +
+                  ")";
     notice.details["attempt"] = retries_done_;
-    notice.details["max_retries"] = protocol_->endpoint().retry().max_retries;
+    if (!is_timed_) notice.details["max_retries"] = policy.max_retries;
     notice.details["delay_ms"] = decision.delay.count();
     notice.details["error_type"] = info.type;
     if (info.status_code) notice.details["status_code"] = *info.status_code;
@@ -264,8 +293,15 @@ IdleTimer::IdleTimer(std::shared_ptr<const Runtime> runtime, std::chrono::nanose
     : runtime_(std::move(runtime)), limit_(limit), expired_(std::move(expired)) {}
 
 void IdleTimer::restart() noexcept {
-    silence_ = {};
+    content_received();
     counted_until_.reset();
+}
+
+void IdleTimer::answer_complete() noexcept {
+    if (std::exchange(answer_complete_, true)) return;
+    if (limit_.count() <= 0 || limit_ > usage_limit) limit_ = usage_limit;
+    content_received();
+    cancel();
 }
 
 void IdleTimer::count() {
@@ -301,7 +337,10 @@ void IdleTimer::cancel() noexcept {
 }
 
 TimeoutError IdleTimer::error() const {
-    return TimeoutError("idle", "no data received for " + seconds_text(limit_) + " (idle timeout)");
+    const std::string what = data_received_
+                                 ? "only keep-alives or events without content received for "
+                                 : "no data received for ";
+    return TimeoutError("idle", what + seconds_text(limit_) + " (idle timeout)");
 }
 
 }  // namespace cubepi::detail

@@ -47,19 +47,23 @@ public:
     /// Returns the timeouts of the next attempt. The first call starts the deadline.
     HttpTimeouts next_timeouts();
     /// Decides whether to retry, for an attempt without content.
-    RetryDecision decide(const CallFailure& failure, const ErrorInfo& info) const;
+    RetryDecision decide(const CallFailure& failure, const ErrorInfo& info);
     /// Counts a retry. Returns the notice about it.
     Notice start_retry(const RetryDecision& decision, const ErrorInfo& info);
     /// Describes the final failure, with the number of retries.
     std::string describe(const CallFailure& failure) const;
 
 private:
-    RetryDecision decide_by_policy(const CallFailure& failure, const ErrorInfo& info) const;
+    RetryDecision decide_by_policy(const CallFailure& failure, const ErrorInfo& info);
+    RetryDecision decide_by_answer(const CallFailure& failure, const ErrorInfo& info,
+                                   double random);
 
     std::shared_ptr<const WireProtocol> protocol_;
     std::shared_ptr<const Runtime> runtime_;
+    std::optional<Clock::time_point> began_;
     std::optional<Clock::time_point> deadline_;  ///< absent: no limit
     int retries_done_ = 0;
+    bool is_timed_ = false;  ///< RetryPolicy::rate_limit_time decides about the last retry
 };
 
 /// Reads a response with an error status, as much of its body as arrives within limits of size and time. The
@@ -133,7 +137,8 @@ private:
 };
 
 /// The idle timeout of a response (D16): the time without content while the consumer waits for it. Bytes without
-/// content do not restart it, and the time that the consumer spends on an event does not count.
+/// content do not restart it, and the time that the consumer spends on an event does not count. A complete answer whose stream does
+/// not end waits for a shorter time, because only its usage may follow.
 ///
 /// Two mechanisms enforce it: check(), for bytes that arrive without a pause, and a timer, for a read that waits.
 class IdleTimer {
@@ -145,11 +150,18 @@ public:
     /// Starts a new response, paused.
     void restart() noexcept;
     /// Restarts the count: content was decoded.
-    void content_received() noexcept { silence_ = {}; }
+    void content_received() noexcept {
+        silence_ = {};
+        data_received_ = false;
+    }
+    /// The answer is complete: shortens the limit.
+    void answer_complete() noexcept;
     /// Stops the count until the next count() or check().
     void pause() noexcept { counted_until_.reset(); }
     /// Adds the time since the last call. The first call after a pause only starts the count.
     void count();
+    /// Bytes were received, for the text of error().
+    void data_received() noexcept { data_received_ = true; }
     /// Counts; throws error() if the limit is reached.
     void check();
 
@@ -169,6 +181,8 @@ private:
     std::unique_ptr<ClockTimer> timer_;
     std::chrono::nanoseconds silence_{0};             ///< counted since the last content
     std::optional<Clock::time_point> counted_until_;  ///< absent: paused
+    bool data_received_ = false;                      ///< since the last content
+    bool answer_complete_ = false;
     bool armed_ = false;
 };
 

@@ -13,6 +13,7 @@
 #include <cubepi/net/http_client.hpp>
 #include <cubepi/net/utf8.hpp>
 #include <cubepi/provider/observers.hpp>
+#include <cubepi/provider/wire/encoding.hpp>
 #include <cubepi/provider/wire/http_attempt.hpp>
 #include <cubepi/provider/wire/user_hook.hpp>
 #include <cubepi/provider/wire/wire_protocol.hpp>
@@ -126,6 +127,7 @@ private:
 
     void settle_failure();
     bool build_differently(const CallFailure& failure);
+    std::string omit_refused(const EndpointFailure& failure);
     ErrorInfo classify(const CallFailure& failure) const;
     void retry(const RetryDecision& decision, const ErrorInfo& info);
     void give_up(const CallFailure& failure, ErrorInfo info);
@@ -134,6 +136,9 @@ private:
     std::shared_ptr<const WireProtocol> protocol_;
     std::shared_ptr<ObservedCall> observed_;
     const ModelRequest& request_;
+    std::optional<ModelRequest> reduced_;  ///< sent after the endpoint refused content
+    bool images_omitted_ = false;
+    bool thinking_omitted_ = false;
     std::shared_ptr<const Runtime> runtime_;
     MessageAssembler assembler_;
     EventQueue queue_;
@@ -186,7 +191,9 @@ std::optional<StreamEvent> HttpStreamSource::ready() {
         }
         if (phase_ != Phase::streaming) return std::nullopt;
         try {
-            if (!decode_received() && !reader_.receive_available()) return std::nullopt;
+            if (decode_received()) continue;
+            if (!reader_.receive_available()) return std::nullopt;
+            idle_timer_.data_received();
         } catch (...) {
             failure_.emplace(std::current_exception());
         }
@@ -278,7 +285,8 @@ std::string HttpStreamSource::without_secrets(std::string text) const {
 
 Task<> HttpStreamSource::prepare() {
     assembler_.head().timestamp = seconds_since_epoch(*runtime_->clock);
-    Task<std::string> building = build_request_body(request_, *protocol_, observed_, queue_);
+    Task<std::string> building =
+        build_request_body(reduced_ ? *reduced_ : request_, *protocol_, observed_, queue_);
     request_body_ = co_await std::move(building);
 }
 
@@ -335,6 +343,7 @@ Task<> HttpStreamSource::read_more() {
         co_return;
     }
     idle_timer_.check();
+    if (reader_.complete()) idle_timer_.answer_complete();
     if (idle_timer_.needs_prepare()) {
         const Executor executor = co_await this_executor;
         idle_timer_.prepare(executor);
@@ -345,6 +354,7 @@ Task<> HttpStreamSource::read_more() {
     const bool more = co_await std::move(receiving);
     reading_ = false;
     reader_.received();
+    if (more) idle_timer_.data_received();
     idle_timer_.count();
     if (more) co_return;
     reader_.decode_rest();
@@ -449,6 +459,11 @@ void HttpStreamSource::settle_failure() {
 bool HttpStreamSource::build_differently(const CallFailure& failure) {
     if (!failure.endpoint) return false;
     std::string difference = protocol_->build_differently(*failure.endpoint);
+    if (difference.empty()) {
+        difference = omit_refused(*failure.endpoint);
+    } else {
+        thinking_omitted_ = true;  // the protocol has found another way
+    }
     if (difference.empty()) return false;
     Notice notice;
     notice.code = "request_changed";
@@ -459,6 +474,28 @@ bool HttpStreamSource::build_differently(const CallFailure& failure) {
     request_body_.reset();
     phase_ = Phase::idle;
     return true;
+}
+
+/// Leaves out the content of the history that the endpoint refused, once for each kind (D89). Returns the text of a notice, or an
+/// empty text if there is no such content.
+std::string HttpStreamSource::omit_refused(const EndpointFailure& failure) {
+    const auto omit = [&](bool& omitted, auto without, std::string what) -> std::string {
+        const MessageList& sent = reduced_ ? reduced_->messages : request_.messages;
+        std::optional<MessageList> rest = omitted ? std::nullopt : without(sent);
+        if (!rest) return {};
+        omitted = true;
+        reduced_ = request_;
+        reduced_->messages = std::move(*rest);
+        return "The endpoint refused " + what + " of the conversation (" + failure.message +
+               "); the request is repeated without ";
+    };
+    if (refuses_image(failure)) {
+        std::string text = omit(images_omitted_, without_images, "an image");
+        if (!text.empty()) return text + "images";
+    }
+    if (!refuses_thinking(failure)) return {};
+    std::string text = omit(thinking_omitted_, without_thinking, "thinking");
+    return text.empty() ? text : text + "thinking";
 }
 
 ErrorInfo HttpStreamSource::classify(const CallFailure& failure) const {

@@ -45,6 +45,7 @@ public:
         std::string name =
             {};  ///< for error messages: "OpenAI" of OpenAIProvider and OpenAIOptions
         std::string key_variable = {};  ///< the environment variable with the key
+        std::string own_host = {};      ///< requires a key; any other server may need none
         ExtraHeaders headers = {};      ///< of each request, with the key
         std::string ignored_path =
             {};  ///< at the end of a base URL, as those of other vendors have: "/v1"
@@ -65,7 +66,7 @@ public:
     }
 
     /// A streaming POST of JSON below the base URL, before its query (Azure's api-version). Throws ProviderError if a
-    /// required key is missing: servers on this machine or in a private network often need none.
+    /// key for the vendor's own host is missing.
     HttpRequest post(std::string_view path) const;
     /// In lower case, without the port.
     const std::string& host() const noexcept { return host_; }

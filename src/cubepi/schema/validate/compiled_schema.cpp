@@ -483,6 +483,12 @@ const SchemaNode* SchemaNode::Fields::property(std::string_view name) const {
     return property_nodes[static_cast<std::size_t>(found - properties->begin())];
 }
 
+bool SchemaNode::Fields::requires_field(std::string_view name) const {
+    return required && std::any_of(required->begin(), required->end(), [name](const Json& one) {
+               return std::string_view(one.get_string()) == name;
+           });
+}
+
 std::vector<std::string_view> SchemaNode::type_names() const {
     std::vector<std::string_view> names;
     const Json* type = keywords ? keywords->if_contains("type") : nullptr;

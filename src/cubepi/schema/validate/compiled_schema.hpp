@@ -92,6 +92,7 @@ struct SchemaNode {
 
         /// Returns the schema of the property `name`, or nullptr.
         const SchemaNode* property(std::string_view name) const;
+        bool requires_field(std::string_view name) const;
     };
 
     /// Schemas that apply to the same value.

@@ -310,9 +310,102 @@ std::string_view image_type(std::string_view bytes) noexcept {
     return {};
 }
 
+namespace {
+
+struct ImageSize {
+    std::uint64_t width = 0;
+    std::uint64_t height = 0;
+};
+
+/// Returns the number at `at`; 0 beyond the end.
+std::uint64_t number_at(std::string_view bytes, std::size_t at, std::size_t count,
+                        bool big_endian) {
+    if (at > bytes.size() || bytes.size() - at < count) return 0;
+    std::uint64_t number = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+        const std::size_t next = big_endian ? at + i : at + count - 1 - i;
+        number = number << 8 | static_cast<unsigned char>(bytes[next]);
+    }
+    return number;
+}
+
+/// Returns the size in the first frame header, which follows segments with their lengths.
+ImageSize jpeg_size(std::string_view bytes) {
+    for (std::size_t at = 2; at + 9 <= bytes.size();) {
+        const std::uint64_t marker = number_at(bytes, at, 2, true);
+        const bool frame = marker >= 0xffc0 && marker <= 0xffcf && marker != 0xffc4 &&
+                           marker != 0xffc8 && marker != 0xffcc;
+        if (frame) return {number_at(bytes, at + 7, 2, true), number_at(bytes, at + 5, 2, true)};
+        if (marker < 0xff01) return {};
+        at += marker == 0xffff ? 1 : 2 + number_at(bytes, at + 2, 2, true);
+    }
+    return {};
+}
+
+/// developers.google.com/speed/webp/docs/riff_container
+ImageSize webp_size(std::string_view bytes) {
+    const std::string_view form = bytes.substr(0, 16).substr(12);
+    if (form == "VP8X"sv)
+        return {number_at(bytes, 24, 3, false) + 1, number_at(bytes, 27, 3, false) + 1};
+    if (form == "VP8 "sv)
+        return {number_at(bytes, 26, 2, false) & 0x3fff, number_at(bytes, 28, 2, false) & 0x3fff};
+    const std::uint64_t bits = number_at(bytes, 21, 4, false);
+    return {(bits & 0x3fff) + 1, (bits >> 14 & 0x3fff) + 1};
+}
+
+/// Returns the size of an image that image_type() detects; zero if its first bytes do not contain it.
+ImageSize image_size(std::string_view bytes) {
+    const std::string_view type = image_type(bytes);
+    if (type == "image/png") return {number_at(bytes, 16, 4, true), number_at(bytes, 20, 4, true)};
+    if (type == "image/gif") return {number_at(bytes, 6, 2, false), number_at(bytes, 8, 2, false)};
+    return type == "image/jpeg" ? jpeg_size(bytes) : webp_size(bytes);
+}
+
+}  // namespace
+
+std::string image_problem(std::string_view bytes, std::uint64_t size, std::uint64_t limit) {
+    constexpr std::uint64_t max_pixels = 8000;
+    if (size > limit) {
+        return "The image has " + std::to_string(size) +
+               " bytes, which is too large to show (the limit is " + std::to_string(limit) +
+               "). Create a smaller copy first.";
+    }
+    const ImageSize pixels = image_size(bytes);
+    if (pixels.width <= max_pixels && pixels.height <= max_pixels) return {};
+    return "The image has " + std::to_string(pixels.width) + " x " + std::to_string(pixels.height) +
+           " pixels, which is too large to show (the limit is " + std::to_string(max_pixels) +
+           " in each dimension). Create a smaller copy first.";
+}
+
 bool looks_binary(std::string_view bytes) noexcept {
     bytes = bytes.substr(0, 8192);
     return bytes.find('\0') != std::string_view::npos || bytes.starts_with("%PDF-"sv);
+}
+
+std::string one_line_path(std::string_view path) {
+    constexpr std::string_view digits = "0123456789abcdef";
+    std::string line = "\"";
+    bool is_plain = true;
+    for (std::size_t i = 0; i < path.size(); ++i) {
+        const auto byte = static_cast<unsigned char>(path[i]);
+        const std::string_view rest = path.substr(i);
+        const auto next = static_cast<unsigned char>(rest.size() > 1 ? rest[1] : 0);
+        const bool is_c1 = byte == 0xC2 && next >= 0x80 && next <= 0x9F;
+        if (byte < 0x20 || byte == 0x7F || is_c1) {
+            const unsigned code = is_c1 ? next : byte;
+            line += std::string("\\u00") + digits[code >> 4] + digits[code & 15];
+            i += is_c1 ? 1 : 0;
+            is_plain = false;
+        } else if (rest.starts_with("\u2028") || rest.starts_with("\u2029")) {
+            line += rest.starts_with("\u2028") ? "\\u2028" : "\\u2029";
+            i += 2;
+            is_plain = false;
+        } else {
+            if (byte == '"' || byte == '\\') line += '\\';
+            line += path[i];
+        }
+    }
+    return is_plain ? std::string(path) : line + "\"";
 }
 
 std::string base64(std::string_view bytes) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -8,8 +9,16 @@ namespace cubepi::detail {
 /// Detects "image/png", "image/jpeg", "image/gif" or "image/webp" from the first bytes; empty for any other content.
 std::string_view image_type(std::string_view bytes) noexcept;
 
+/// Returns the reason why endpoints would refuse an image of `size` bytes, of which `bytes` are the first, or an empty text: it
+/// has more than `limit` bytes or more than 8,000 pixels in a dimension.
+std::string image_problem(std::string_view bytes, std::uint64_t size, std::uint64_t limit);
+
 /// True if the first bytes cannot belong to a text in UTF-8 or another encoding that contains ASCII.
 bool looks_binary(std::string_view bytes) noexcept;
+
+/// Returns a path as a part of one line: unchanged, or as a JSON string if it has line breaks or other control characters,
+/// which a model could read as further lines.
+std::string one_line_path(std::string_view path);
 
 std::string base64(std::string_view bytes);
 
