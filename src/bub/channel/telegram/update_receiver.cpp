@@ -393,16 +393,19 @@ Task<bool> UpdateReceiver::accept(Json update) {
         case Incoming::Kind::message: break;
     }
     attach_files(incoming.envelope);
-    Task<bool> passing = pass(std::move(incoming.envelope));
+    Task<bool> passing = pass(std::move(incoming.envelope), std::move(incoming.callback_id));
     const bool passed = co_await std::move(passing);
     co_return passed;
 }
 
-Task<bool> UpdateReceiver::pass(Envelope message) {
+Task<bool> UpdateReceiver::pass(Envelope message, std::string callback_id) {
     Task<> handling = handler_(std::move(message));
     const Outcome<> handled = co_await outcome_of(std::move(handling));
     if (handled || is_over(handled.failure())) {
         if (std::exchange(cannot_store_, false)) warn("messages are stored again");
+        // A rejected press has no turn that answers it.
+        if (!handled && !callback_id.empty())
+            work_->spawn(answer_quietly(api_, std::move(callback_id), std::string()));
         co_return true;
     }
     co_return false;

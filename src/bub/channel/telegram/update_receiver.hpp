@@ -100,7 +100,8 @@ private:
     Task<cubepi::HttpServerResponse> receive(cubepi::HttpServerRequest request);
     /// Returns false if the update must be delivered again.
     Task<bool> accept(Json update);
-    Task<bool> pass(Envelope message);
+    /// `callback_id`: of the press that is passed; empty: it is a message.
+    Task<bool> pass(Envelope message, std::string callback_id);
     bool is_over(const std::exception_ptr& failure);
     void attach_files(Envelope& message) const;
     void press(const Incoming& incoming);
