@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <bub/channel/file_delivery_log.hpp>
+#include <bub/questions.hpp>
 #include <cubepi/agent/transcript.hpp>
 #include <cubepi/core/run.hpp>
 
@@ -34,7 +35,8 @@ std::string with_fixed_name(std::string line) {
 
 /// The messages that the user sees: the text before the question, the question, and the answers of the model.
 const std::vector<std::string> asked = {
-    "Looking.", "Run look {}? Answer with ,approve NAME or ,deny NAME REASON", "re: three", "re: four"};
+    "Looking.", "Run look {}? Answer with ,approve NAME or ,deny NAME REASON", "re: three",
+    "re: four"};
 /// The process was killed between the call and its question: the model learns that the call was interrupted.
 const std::vector<std::string> interrupted = {
     "Looking.  re: three", "no question of this session waits for an answer", "re: four"};

@@ -256,6 +256,32 @@ TEST_F(SameInput, D42_FinishedTurn_IsAnsweredAsBefore) {
     }
 }
 
+TEST_F(SameInput, D42_D87_IncompleteAnswer_IsReportedAgain) {
+    std::vector<cubepi::FauxStep> steps;
+    steps.emplace_back(faux_assistant_message("A b", cubepi::stop_reason::length));
+    add_builtin(std::move(steps));
+    for (int i = 0; i < 2; ++i) {
+        const TurnResult result = take(update("1"));
+        ASSERT_EQ(result.outbounds.size(), 2u);
+        EXPECT_EQ(result.outbounds.back().kind, envelope_kind::error);
+        EXPECT_NE(result.outbounds.back().content_text().find("cut off"), std::string::npos);
+        EXPECT_EQ(result.outbounds.front().rest.at(finish_key), "cut_off");
+    }
+    EXPECT_EQ(faux.call_count(), 1u);
+}
+
+TEST_F(SameInput, D42_D87_TurnKilledAtPause_IsContinued) {
+    leave_turn({question(), Message(faux_assistant_message("I search.", "pause_turn"))});
+    std::vector<cubepi::FauxStep> steps;
+    steps.push_back(noting("A box."));
+    add_builtin(std::move(steps));
+    const TurnResult result = take(update("1"));
+    EXPECT_NE(result.model_output.find("A box."), std::string::npos) << result.model_output;
+    ASSERT_FALSE(asked.empty());
+    EXPECT_EQ(asked.back().text(), "I search.");
+    EXPECT_EQ(inputs(), 1u);
+}
+
 TEST_F(SameInput, D42_AnotherInboundId_IsAnotherMessage) {
     std::vector<cubepi::FauxStep> steps;
     for (const char* answer : {"one", "two", "three", "four"}) steps.emplace_back(answer);

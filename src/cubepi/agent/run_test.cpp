@@ -290,6 +290,8 @@ TEST(Run, D87_PausedAnswer_IsContinuedWithinTheLimits) {
     EXPECT_EQ(first.text(), "It rains.");
     EXPECT_EQ(run(agent.prompt("again")).outcome, RunOutcome::limited);
     EXPECT_EQ(faux.call_count(), 4u);
+    faux.append_responses({"It snows."});
+    EXPECT_EQ(run(agent.resume()).text(), "It snows.");
     EXPECT_TRUE(is_legal_transcript(agent.state().messages));
 }
 

@@ -87,15 +87,19 @@ AnswerEnd answer_end(const AssistantMessage& answer) {
 }
 
 std::string answer_end_text(const AssistantMessage& answer) {
-    std::string text = "the answer is incomplete: ";
+    std::string text;
     switch (answer_end(answer)) {
         case AnswerEnd::complete: return {};
-        case AnswerEnd::cut_off: text += "it was cut off at the output limit"; break;
-        case AnswerEnd::context_window:
-            text += "it was cut off because the context window is full";
+        case AnswerEnd::cut_off:
+            text = "the answer was cut off at the output limit and is incomplete";
             break;
-        case AnswerEnd::refused: text += "it was refused or filtered"; break;
-        case AnswerEnd::incomplete: text += "the server ended it"; break;
+        case AnswerEnd::context_window:
+            text = "the answer was cut off at the end of the context window and is incomplete";
+            break;
+        case AnswerEnd::refused:
+            text = "the answer was refused or filtered and is incomplete";
+            break;
+        case AnswerEnd::incomplete: text = "the answer is incomplete: the server ended it"; break;
         case AnswerEnd::empty: text = "the model returned an empty answer"; break;
     }
     // A provider of the program's own may set any word.

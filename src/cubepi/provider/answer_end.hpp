@@ -24,7 +24,7 @@ std::string_view to_string(AnswerEnd end) noexcept;
 /// Returns how an answer that did not fail ended. Only stop reasons that are known to mean so are `complete`. An answer with
 /// tool calls is complete: the run continues, or a tool has ended it.
 AnswerEnd answer_end(const AssistantMessage& answer);
-/// Describes an answer that is not complete, with its stop reason: "the answer is incomplete: ... (stop reason 'length')".
+/// Describes an answer that is not complete, with its stop reason: "the answer was cut off ... (stop reason 'length')".
 /// Returns an empty text for a complete one.
 std::string answer_end_text(const AssistantMessage& answer);
 

@@ -169,20 +169,23 @@ Task<> AgentTurn::recover_input() {
         co_return;
     }
     if (over_) {
-        repeat_answers(earlier->texts);
+        repeat_answers(earlier->texts, earlier->last);
     } else {
         for (const std::string& text : earlier->texts) repeat(text);
     }
 }
 
 /// Ends the turn with the answers of an earlier process.
-void AgentTurn::repeat_answers(const std::vector<std::string>& texts) {
+void AgentTurn::repeat_answers(const std::vector<std::string>& texts,
+                               const std::optional<cubepi::AssistantMessage>& last) {
     for (const std::string& text : texts) repeat(text);
     JsonObject data;
     data["ok"] = !texts.empty();
     data["text"] = texts.empty() ? std::string() : texts.back();
     push(event_kind::final, std::move(data), nullptr);
-    if (!texts.empty()) return;
+    if (last) finish_answer(*last);
+    const bool explained = last && cubepi::answer_end(*last) != cubepi::AnswerEnd::complete;
+    if (explained || !texts.empty()) return;
     JsonObject silence;
     silence["kind"] = "temporary";
     silence["message"] = "the turn was over without an answer";
@@ -349,7 +352,8 @@ Task<> AgentTurn::finish() {
     report(result);
     if (plan_.inherits) made_ = result.new_messages;
     if (result) {
-        finish_answer(result.new_messages);
+        if (const cubepi::AssistantMessage* answer = last_answer(result.new_messages))
+            finish_answer(*answer);
         status_ = TurnStatus::ok;
         over_ = true;
         co_return;
@@ -381,13 +385,8 @@ Task<> AgentTurn::finish() {
 }
 
 /// Reports an answer that is not complete (D87): to the parent of a subagent, or with the outputs of the turn.
-void AgentTurn::finish_answer(const cubepi::MessageList& messages) {
-    const cubepi::AssistantMessage* answer = nullptr;
-    for (const cubepi::Message& message : messages) {
-        if (message.assistant()) answer = message.assistant();
-    }
-    if (!answer) return;
-    TurnFinish finish{cubepi::answer_end(*answer), cubepi::answer_end_text(*answer)};
+void AgentTurn::finish_answer(const cubepi::AssistantMessage& answer) {
+    TurnFinish finish{cubepi::answer_end(answer), cubepi::answer_end_text(answer)};
     if (!plan_.is_subagent) {
         state_.replace(std::make_shared<TurnFinish>(std::move(finish)));
     } else if (!finish.problem.empty()) {

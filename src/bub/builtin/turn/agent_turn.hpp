@@ -88,7 +88,8 @@ public:
 private:
     Task<> begin();
     Task<> recover_input();
-    void repeat_answers(const std::vector<std::string>& texts);
+    void repeat_answers(const std::vector<std::string>& texts,
+                        const std::optional<cubepi::AssistantMessage>& last);
     void repeat(std::string text);
     Task<> start_agent();
     Task<cubepi::BoundModel> model();
@@ -101,7 +102,7 @@ private:
     std::vector<cubepi::AgentTool> tools(const std::filesystem::path& directory);
     Task<std::string> system_prompt();
     Task<> finish();
-    void finish_answer(const cubepi::MessageList& messages);
+    void finish_answer(const cubepi::AssistantMessage& answer);
     // Questions to the user (agent_turn_questions.cpp).
     bool asks_user() const;
     cubepi::ApprovalPolicy approval_policy(const JsonObject& asker) const;
@@ -203,6 +204,9 @@ struct TurnFinish {
     cubepi::AnswerEnd end = cubepi::AnswerEnd::complete;
     std::string problem = {};  ///< describes an answer that is not complete
 };
+
+/// Returns the last answer of the messages; null: none.
+const cubepi::AssistantMessage* last_answer(const cubepi::MessageList& messages);
 
 /// Returns the operations on a session as tools for the model and as comma commands.
 std::vector<cubepi::AgentTool> session_tools(std::shared_ptr<BuiltinCore> core, Tape tape,

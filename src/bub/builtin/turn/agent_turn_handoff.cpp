@@ -78,6 +78,12 @@ std::string messages_text(std::size_t count) {
     return std::to_string(count) + (count == 1 ? " message" : " messages");
 }
 
+bool is_blank(std::string_view text) {
+    return text.find_first_not_of(" \t\r\n") == std::string_view::npos;
+}
+
+}  // namespace
+
 const cubepi::AssistantMessage* last_answer(const cubepi::MessageList& messages) {
     const cubepi::AssistantMessage* answer = nullptr;
     for (const cubepi::Message& message : messages) {
@@ -85,12 +91,6 @@ const cubepi::AssistantMessage* last_answer(const cubepi::MessageList& messages)
     }
     return answer;
 }
-
-bool is_blank(std::string_view text) {
-    return text.find_first_not_of(" \t\r\n") == std::string_view::npos;
-}
-
-}  // namespace
 
 AgentTurn::AgentTurn(std::shared_ptr<BuiltinCore> core, Prompt prompt, AgentTurnPlan plan,
                      TurnState& state)

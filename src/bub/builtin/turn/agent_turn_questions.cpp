@@ -273,7 +273,7 @@ bool AgentTurn::continue_answer(const std::vector<cubepi::HitlRequest>& open,
     } else if (earlier_answer_->finished) {
         status_ = TurnStatus::ok;
         over_ = true;
-        repeat_answers(earlier_answer_->texts);
+        repeat_answers(earlier_answer_->texts, earlier_answer_->last);
     } else {
         for (const std::string& text : earlier_answer_->texts) repeat(text);
         run_.emplace(agent_->start(std::move(message), std::move(how)));

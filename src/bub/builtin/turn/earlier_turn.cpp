@@ -86,6 +86,7 @@ void read_answers(EarlierTurn& turn, const cubepi::MessageList& messages,
         const cubepi::AssistantMessage* answer = message.assistant();
         turn.answered = answer && ends_run(*answer) && !is_broken_off(*answer);
         if (!answer || is_broken_off(*answer)) continue;
+        turn.last = *answer;
         if (std::string text = answer->text(); !text.empty()) turn.texts.push_back(std::move(text));
     }
 }
@@ -162,6 +163,7 @@ Task<std::optional<EarlierAnswer>> find_earlier_answer(Tape tape, std::string in
         const cubepi::AssistantMessage* answer = message.assistant();
         found->finished = answer && ends_run(*answer) && !is_broken_off(*answer);
         if (!answer || is_broken_off(*answer)) continue;
+        found->last = *answer;
         if (std::string text = answer->text(); !text.empty())
             found->texts.push_back(std::move(text));
     }

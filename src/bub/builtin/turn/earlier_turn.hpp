@@ -16,8 +16,9 @@ struct EarlierTurn {
         {};  ///< of the user message; after a hand-off it is repeated under another id
     std::string run_id = {};
     std::vector<std::string> texts = {};  ///< the model's complete answers, oldest first
-    bool answered = false;                ///< the model had finished
-    bool joined = false;                  ///< it was added to the turn of another input (steering)
+    std::optional<cubepi::AssistantMessage> last = {};  ///< of them, also without text
+    bool answered = false;                              ///< the model had finished
+    bool joined = false;  ///< it was added to the turn of another input (steering)
     /// Another input has followed the newest message of this one, so that its run cannot continue at the end of the tape.
     bool superseded = false;
 };
@@ -39,7 +40,8 @@ struct EarlierAnswer {
     std::string message_id = {};  ///< of the user message whose run it continued
     std::string run_id = {};      ///< of that run
     std::vector<std::string> texts = {};  ///< the model's complete answers since then, oldest first
-    bool finished = false;                ///< the model had finished
+    std::optional<cubepi::AssistantMessage> last = {};  ///< of them, also without text
+    bool finished = false;                              ///< the model had finished
 };
 
 /// Returns nothing if the newest answer on the tape is another one.

@@ -9,6 +9,7 @@
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/timeout.hpp>
+#include <cubepi/provider/answer_end.hpp>
 
 namespace cubepi::detail {
 
@@ -64,11 +65,11 @@ RunResult answered_result(const Agent::Impl& impl, const SharedString& run_id) {
     return result;
 }
 
-/// Returns true if the history ends with an answer that calls no tools.
+/// Returns true if the history ends with an answer that calls no tools and is not paused.
 bool is_finished(const Agent::Impl& impl) {
     const MessageList& messages = impl.state.messages;
     const AssistantMessage* last = messages.empty() ? nullptr : messages.back().assistant();
-    return last && !impl.log.has_open_calls();
+    return last && !impl.log.has_open_calls() && !is_paused(*last);
 }
 
 [[noreturn]] void throw_finished() {
@@ -82,7 +83,7 @@ bool has_answer(const Agent::Impl& impl, const std::string& message_id) {
     for (const Message& message : impl.state.messages) {
         if (message.id() == message_id) seen = true;
         const AssistantMessage* answer = message.assistant();
-        if (!seen || !answer || answer->has_tool_calls()) continue;
+        if (!seen || !answer || answer->has_tool_calls() || is_paused(*answer)) continue;
         if (answer->stop_reason != stop_reason::error &&
             answer->stop_reason != stop_reason::aborted) {
             return true;
