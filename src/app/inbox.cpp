@@ -271,7 +271,8 @@ Task<int> answer_question(CommandLine line) {
     const bool cancels = line.inbox.what == InboxArguments::What::cancel;
     if (cancels && !question.entry.request) co_return co_await discard_questions(question);
     const HitlRequest& request = require_answerable(question);
-    std::string text = cancels ? ",abandon" : answer_command(line.inbox, request);
+    std::string text =
+        cancels ? ",abandon " + bub::question_name(request) : answer_command(line.inbox, request);
     line.conversation.session = question.session.name;
     if (cancels) line.conversation.model.offline = true;  // no model is called
     const int ended = co_await run_message(std::move(line), std::move(text), true);

@@ -54,8 +54,8 @@ inline constexpr std::string_view error = "error";
 inline constexpr std::string_view question = "question";  ///< asks the user (questions.hpp)
 }  // namespace envelope_kind
 
-/// The key of Envelope::rest with how the model's answer ended, as the name of a cubepi::AnswerEnd: of the output with the answer, and
-/// of the output of kind `error` that describes an answer which is not `complete`.
+/// The key of Envelope::rest with how an answer of the model that is not complete ended, as the name of a cubepi::AnswerEnd: of the
+/// output with the answer, and of the output of kind `error` that describes how it ended.
 inline constexpr std::string_view finish_key = "finish";
 
 /// An inbound or outbound message: the fields known to the pipeline, and any other fields of its sender (`rest`). An

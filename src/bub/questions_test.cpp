@@ -14,6 +14,7 @@ cubepi::HitlRequest approval() {
     payload.args = {{"path", "/tmp/x"}};
     cubepi::HitlRequest request;
     request.question_id = "c1";
+    request.request_id = "0123456789";
     request.payload = std::move(payload);
     return request;
 }
@@ -28,6 +29,7 @@ cubepi::HitlRequest question(std::size_t count = 1) {
     }
     cubepi::HitlRequest request;
     request.question_id = "q1";
+    request.request_id = "9876543210";
     request.payload = std::move(payload);
     return request;
 }
@@ -105,8 +107,8 @@ TEST(Questions, Lines_AnswerSeveralPartsAndChoices) {
     EXPECT_THROW(value_of(",answer q1 k0: a\nother: b", form()), cubepi::Error);
     EXPECT_THROW(value_of(",answer q1 k0: a\nb", form()), cubepi::Error);
     EXPECT_EQ(question_text(question(2)),
-              "k0: Which?\nk1: Which?\nAnswer with ,answer q1 and a line for each:\nk0: ...\nk1: "
-              "...");
+              "k0: Which?\nk1: Which?\nAnswer with ,answer 9876543210 and a line for each:\nk0: "
+              "...\nk1: ...");
 }
 
 TEST(Questions, Buttons_AnswerSeveralPartsAndChoices) {
@@ -131,8 +133,9 @@ TEST(Questions, UnfittingAnswer_IsRejected) {
 
 TEST(Questions, TextOfQuestion_SaysHowToAnswer) {
     EXPECT_EQ(question_text(approval()),
-              "Run rm {\"path\":\"/tmp/x\"}?\nAnswer with ,approve c1 or ,deny c1 REASON");
-    EXPECT_EQ(question_text(question()), "Which?\nAnswer with ,answer q1 TEXT");
+              "Run rm {\"path\":\"/tmp/x\"}?\nAnswer with ,approve 0123456789 or ,deny "
+              "0123456789 REASON");
+    EXPECT_EQ(question_text(question()), "Which?\nAnswer with ,answer 9876543210 TEXT");
 }
 
 }  // namespace

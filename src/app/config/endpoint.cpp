@@ -126,9 +126,11 @@ std::string Endpoint::key_note() const {
 }
 
 bool Endpoint::is_elsewhere() const {
-    const std::string name = host();
-    return !name.starts_with("localhost") && !name.starts_with("127.") &&
-           !name.starts_with("[::1]");
+    try {
+        return !detail::is_this_machine(detail::parse_url(base_url));
+    } catch (const Error&) {
+        return true;
+    }
 }
 
 std::string Endpoint::variable_of_the_key() const {

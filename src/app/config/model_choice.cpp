@@ -193,7 +193,12 @@ void add_fallbacks(const ModelSources& sources, const Endpoint& primary, ModelCh
         chain.push_back(endpoint.bind(endpoint.model, turn_settings(sources).limits()));
         choice.fallbacks.push_back(model.name);
     }
-    if (chain.size() > 1) choice.model = FallbackBoundModel(std::move(chain));
+    if (chain.size() == 1) return;
+    // A model with another one behind it does not wait for the end of a rate limit.
+    CallLimits limits = turn_settings(sources).limits();
+    limits.has_fallbacks = true;
+    chain.front() = primary.bind(primary.model, limits);
+    choice.model = FallbackBoundModel(std::move(chain));
 }
 
 [[noreturn]] void throw_no_model(const ModelSources& sources) {
@@ -303,6 +308,14 @@ Endpoint resolved_endpoint(const ModelSources& sources, const StoredModel& store
     return choose_endpoint(plain);
 }
 
+/// Returns the sources for a continuation. A key that a flag names is for the address of the process's own model only.
+ModelSources sources_at(const ModelSources& sources, const ModelChoice& initial,
+                        const StoredModel& stored) {
+    ModelSources own = sources;
+    if (public_url(initial.endpoint.base_url) != stored.address) own.flags.api_key_env.clear();
+    return own;
+}
+
 }  // namespace
 
 StoredModel endpoint_of_answer(const ModelSources& sources, const ModelChoice& current,
@@ -358,9 +371,10 @@ Endpoint endpoint_to_continue(const ModelSources& sources, const StoredModel& st
     }
 }
 
-ModelChoice choice_to_continue(const ModelSources& sources, const ModelChoice& initial,
+ModelChoice choice_to_continue(const ModelSources& given, const ModelChoice& initial,
                                const StoredModel& stored) {
     if (initial.offline) return initial;  // it sends nothing
+    const ModelSources sources = sources_at(given, initial, stored);
     const bool by_flags = sources.flags.name_a_model();
     const std::string address = public_url(initial.endpoint.base_url);
     if (address == stored.address && (by_flags || initial.endpoint.provider == stored.provider)) {
@@ -370,6 +384,16 @@ ModelChoice choice_to_continue(const ModelSources& sources, const ModelChoice& i
     }
     if (by_flags) throw_elsewhere(sources, stored, "the flags name " + address);
     return choice_of(sources, endpoint_to_continue(sources, stored));
+}
+
+BoundModel model_at_endpoint(const ModelSources& sources, const ModelChoice& there,
+                             const std::string& id) {
+    Endpoint endpoint = endpoint_for_model(sources, there.endpoint, id);
+    if (public_url(endpoint.base_url) != public_url(there.endpoint.base_url)) {
+        throw NoModelError("the run of this session continues at " + there.endpoint.host() +
+                           " only, and '" + id + "' is a model of " + endpoint.host());
+    }
+    return choice_of(sources, std::move(endpoint)).model;
 }
 
 std::shared_ptr<const Model> shown_spec(const ModelChoice& choice) {
@@ -460,15 +484,14 @@ JsonObject SessionModel::describe(const AssistantMessage& answer) {
 BoundModel SessionModel::continue_at(const JsonObject& described, const std::string& id) {
     if (initial_.offline && !id.empty()) return find(id);
     ModelChoice choice = choice_to_continue(sources_, initial_, StoredModel::of(described));
-    if (!id.empty())
-        return choice_of(sources_, endpoint_for_model(sources_, choice.endpoint, id)).model;
+    if (!id.empty()) return model_at_endpoint(sources_, choice, id);
     BoundModel model = choice.model;
     use(std::move(choice));
     return model;
 }
 
 std::string SessionModel::flags_to_continue() const {
-    return app::flags_to_continue(sources_, suspended_);
+    return app::flags_to_continue(sources_at(sources_, initial_, suspended_), suspended_);
 }
 
 Endpoint SessionModel::endpoint_for(const std::string& id) const {

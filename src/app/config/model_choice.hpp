@@ -74,6 +74,11 @@ Endpoint endpoint_to_continue(const ModelSources& sources, const StoredModel& st
 /// it; empty: the configuration leads there.
 std::string flags_to_continue(const ModelSources& sources, const StoredModel& stored);
 
+/// Returns the model `id` of a run that continues at `there`, for its sub-agents. Throws NoModelError if it is at another address
+/// (D86).
+BoundModel model_at_endpoint(const ModelSources& sources, const ModelChoice& there,
+                             const std::string& id);
+
 /// The properties of the model that the screen shows: its spec, with the context window of the profile table where the spec
 /// has none.
 std::shared_ptr<const Model> shown_spec(const ModelChoice& choice);

@@ -468,7 +468,6 @@ CallLimits TurnSettings::limits() const {
     limits.first_byte = first_byte_timeout;
     limits.idle = idle_timeout;
     limits.max_tokens = max_tokens.value;
-    limits.has_fallbacks = fallback_models.value && !fallback_models.value->empty();
     return limits;
 }
 

@@ -88,6 +88,11 @@ TerminalText prompt_of(const HitlQuestion& question) {
     return prompt + " > ";
 }
 
+/// A request of an older version has no id of its own.
+const std::string& name_of(const HitlRequest& request) {
+    return request.request_id.empty() ? request.question_id : request.request_id;
+}
+
 bool is_stale(const std::exception_ptr& failure) {
     try {
         std::rethrow_exception(failure);
@@ -258,16 +263,15 @@ void QuestionHost::refresh() {
     withdrawal_.request_stop();
 }
 
-bool QuestionHost::is_pending(const std::string& request_id) const {
+bool QuestionHost::is_pending(const std::string& name) const {
     const std::vector<HitlRequest> waiting = channel_->pending();
-    return std::any_of(waiting.begin(), waiting.end(), [&](const HitlRequest& request) {
-        return request.request_id == request_id;
-    });
+    return std::any_of(waiting.begin(), waiting.end(),
+                       [&](const HitlRequest& request) { return name_of(request) == name; });
 }
 
 Task<> QuestionHost::serve(HitlRequest request) {
-    if (!is_pending(request.request_id)) co_return;
-    open_ = request.request_id;
+    if (!is_pending(name_of(request))) co_return;
+    open_ = name_of(request);
     withdrawal_ = std::stop_source();
     Task<> answering = ask_and_answer(std::move(request));
     Outcome<> outcome =
@@ -280,7 +284,7 @@ Task<> QuestionHost::serve(HitlRequest request) {
 }
 
 Task<> QuestionHost::ask_and_answer(HitlRequest request) {
-    const std::string id = request.request_id;
+    const std::string id = name_of(request);
     const bool approves = std::holds_alternative<ApproveRequest>(request.payload);
     Json answer = co_await ask(std::move(request));
     if (answer.is_null() && approves)

@@ -117,7 +117,7 @@ public:
     void refresh();
 
 private:
-    bool is_pending(const std::string& request_id) const;
+    bool is_pending(const std::string& name) const;
     Task<> serve(HitlRequest request);
     Task<> ask_and_answer(HitlRequest request);
 

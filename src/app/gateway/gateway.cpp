@@ -285,7 +285,11 @@ std::string Gateway::metrics() {
 
 Task<> Gateway::serve() {
     for (;;) {
-        co_await serve_status();
+        Task<> status = serve_status();
+        const Outcome<> shown = co_await outcome_of(std::move(status));
+        if (shown.cancelled()) shown.rethrow();
+        if (!shown && !replaced_) shown.rethrow();
+        if (!shown) warn("gateway.status is not served: " + explain(shown.failure()).text);
         work_.spawn(announce_start());
         Task<> running = instance_->manager().run();
         const Outcome<> ran = co_await outcome_of(std::move(running));
@@ -306,8 +310,9 @@ Task<> Gateway::serve() {
 
 Task<> Gateway::announce_start() {
     GatewayInstance* const started = instance_.get();
-    co_await started->manager().started();
-    if (started != instance_.get() || ending_) co_return;
+    const Outcome<> serves = co_await outcome_of(started->manager().started());
+    if (serves.cancelled()) serves.rethrow();
+    if (!serves || started != instance_.get() || ending_) co_return;
     replaced_.reset();
     enter(State::running);
     co_await greet();

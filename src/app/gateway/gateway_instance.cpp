@@ -395,7 +395,7 @@ bub::BuiltinOptions GatewayInstance::builtin_options() const {
                                                                      const std::string& id) {
         const ModelChoice choice = choice_to_continue(sources, model, StoredModel::of(stored));
         if (id.empty() || choice.offline) return choice.model;
-        return choice_of(sources, endpoint_for_model(sources, choice.endpoint, id)).model;
+        return model_at_endpoint(sources, choice, id);
     };
     options.environment = command_environment(config_, sources_.flags);
     options.questions = sender_policy(settings_);

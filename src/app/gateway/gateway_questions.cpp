@@ -93,7 +93,7 @@ AskedQuestion question_of(std::vector<AskedQuestion> questions, const std::strin
 std::string answer_command(const JsonObject& given, const HitlRequest& request) {
     const std::string typed = detail::text_member(given, "question");
     const std::string action = detail::text_member(given, "action");
-    if (action == "cancel") return ",abandon";
+    if (action == "cancel") return ",abandon " + bub::question_name(request);
     bub::GivenAnswer answer;
     answer.text = detail::text_member(given, "text");
     std::string command = ",answer ";
@@ -231,6 +231,8 @@ Task<JsonObject> Gateway::answer_question(JsonObject request) {
     bub::Envelope message = message_to(question);
     message.content = answer_command(request, question.request);
     message.context["sender_id"] = local_user();
+    // The turn that continues the run is recognized when it is tried again (D42).
+    message.inbound_id = "inbox-" + Runtime::standard()->ids->next();
     JsonObject answered;
     answered["session"] = message.session_id.value_or("");
     co_await instance_->manager().receive(std::move(message));

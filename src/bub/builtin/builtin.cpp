@@ -214,10 +214,12 @@ EnvelopeBatch render(RenderOutboundCall& call) {
         return EnvelopeBatch(std::move(outputs));
     }
     const auto finish = call.state.service<detail::TurnFinish>();
+    // A complete answer is an envelope like Bub's.
+    const bool is_incomplete = finish && finish->end != cubepi::AnswerEnd::complete;
     const auto add = [&](std::string text, std::string kind) {
         outputs.push_back(answer_to(call, std::move(text), std::move(kind)));
         if (call.state.service<RefusedAnswer>()) outputs.back().rest[refused_answer_key] = true;
-        if (finish) outputs.back().rest[finish_key] = cubepi::to_string(finish->end);
+        if (is_incomplete) outputs.back().rest[finish_key] = cubepi::to_string(finish->end);
     };
     if (!open || !call.model_output.empty())
         add(call.model_output, call.message.kind.value_or(std::string(envelope_kind::normal)));
@@ -357,9 +359,10 @@ Task<JsonObject> stored_model_choice(std::shared_ptr<TapeStore> store, std::stri
     return last_choice(std::move(store), std::move(tape), "model_switch");
 }
 
-Task<JsonObject> suspended_endpoint(std::shared_ptr<TapeStore> store, std::string tape) {
+Task<JsonObject> suspended_endpoint(std::shared_ptr<TapeStore> store, std::string tape,
+                                    bool continues) {
     const JsonObject state = co_await store->read_state(tape);
-    if (!has_suspended_run(state)) co_return JsonObject();
+    if (!continues && !has_suspended_run(state)) co_return JsonObject();
     co_return co_await last_choice(std::move(store), std::move(tape),
                                    std::string(detail::endpoint_event));
 }

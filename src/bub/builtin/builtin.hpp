@@ -167,8 +167,9 @@ Plugin builtin_plugin(Framework& framework, BuiltinOptions options);
 Task<JsonObject> stored_model_choice(std::shared_ptr<TapeStore> store, std::string tape);
 
 /// Returns the stored endpoint of the suspended run of a tape, as BuiltinOptions::describe_endpoint described it; empty if
-/// no run is suspended.
-Task<JsonObject> suspended_endpoint(std::shared_ptr<TapeStore> store, std::string tape);
+/// no run is suspended. `continues`: a run that was suspended continues, and is not suspended any more.
+Task<JsonObject> suspended_endpoint(std::shared_ptr<TapeStore> store, std::string tape,
+                                    bool continues = false);
 
 /// Returns $BUB_HOME, or ~/.bub.
 std::filesystem::path default_bub_home();

@@ -206,6 +206,7 @@ private:
     Recovery recovery_;
     std::stop_source stop_;
     bool ran_ = false;
+    bool over_ = false;  ///< run() has ended
 };
 
 namespace {
@@ -264,6 +265,8 @@ Task<> ManagerCore::run(std::stop_token stop) {
     Task<> serving = serve_until(std::move(stop), std::move(channels));
     Task<> running = context_.framework.running(std::move(serving));
     const cubepi::Outcome<> ran = co_await cubepi::outcome_of(std::move(running));
+    over_ = true;
+    context_.changed.pulse();
     context_.framework.bind_router(nullptr);
     ran.rethrow();
 }
@@ -322,7 +325,9 @@ Task<> ManagerCore::shut_down() {
 
 Task<> ManagerCore::started() {
     const std::shared_ptr<ManagerCore> self = shared_from_this();
-    co_await context_.ready.wait();
+    while (!context_.ready.is_set() && !over_) co_await context_.changed.wait();
+    if (!context_.ready.is_set())
+        throw Error(ErrorCode::unavailable, "the channel manager has ended before it served");
 }
 
 Task<> ManagerCore::wait_for_turns() {

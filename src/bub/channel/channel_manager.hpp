@@ -93,7 +93,7 @@ public:
     /// Error(not_found) if no channel is enabled. May be called once per manager.
     Task<> run(std::stop_token stop = {});
     void request_stop();
-    /// Waits until run() has started all channels. Does not return if run() fails before.
+    /// Waits until run() has started all channels. Throws Error(unavailable) if run() ends before.
     Task<> started();
     /// Ends the manager without cutting off the running turns (B27): no further turn begins, and messages that are waiting or
     /// arrive are delivered at the next start; those of channels without records are rejected. After `limit`, the turns that

@@ -428,9 +428,12 @@ ErrorInfo classify_failure(const EndpointFailure& failure,
     const bool nearly_full = status == 400 && context_window && prompt_tokens &&
                              *prompt_tokens * 100 >= *context_window * 95 &&
                              !matches_one(text, other_forms);
+    // A wrong key or address is none, even if the text mentions the limits of those without a key.
+    const bool may_be_limit = status != 401 && status != 404 && status != 405;
     if (is_context_overflow(failure)) {
         info.code = ErrorCode::context_length;
-    } else if (status == 429 || is_rate_kind(kind) || matches_one(text, rate_forms)) {
+    } else if (status == 429 || is_rate_kind(kind) ||
+               (may_be_limit && matches_one(text, rate_forms))) {
         info.code = ErrorCode::rate_limited;
         info.retry_after = failure.retry_after;
     } else if (nearly_full) {
@@ -479,7 +482,7 @@ bool refuses_image(const EndpointFailure& failure) {
         return false;
     const std::string text = lower(failure.code + " " + failure.type + " " + failure.message);
     for (const std::string_view word : {"image", " vision", "multimodal", "multi-modal", "modalit",
-                                        "picture", "pixel", "mmproj", "图"}) {
+                                        "picture", "pixel", "mmproj", "图片", "图像"}) {
         if (has(text, word)) return true;
     }
     return false;

@@ -263,7 +263,9 @@ Task<cubepi::BoundModel> AgentTurn::model() {
     const bool abandons = plan_.answer && plan_.answer->action == AnswerAction::abandon;
     if (!options.model_at_endpoint || abandons) co_return core_->model(state_);
     if (endpoint_.empty() && !plan_.inherits) {
-        endpoint_ = co_await suspended_endpoint(tape_->store(), tape_->name());
+        // The run of an answer that is delivered again has used its answers.
+        const bool continues = earlier_answer_ && !earlier_answer_->finished;
+        endpoint_ = co_await suspended_endpoint(tape_->store(), tape_->name(), continues);
         if (!endpoint_.empty() && !plan_.answer) {
             // A message for a run whose questions are open is not read.
             const std::vector<cubepi::HitlRequest> open = co_await open_questions();

@@ -252,7 +252,8 @@ Task<> AgentTurn::recognize_answer() {
     const std::vector<cubepi::HitlRequest> open = co_await open_questions();
     const auto* ask =
         open.size() == 1 ? std::get_if<cubepi::AskRequest>(&open.front().payload) : nullptr;
-    const bool answers = ask && ask->questions.size() == 1 && may_answer(open.front());
+    const bool is_older = plan_.message->rest.contains(before_question_key);
+    const bool answers = !is_older && ask && ask->questions.size() == 1 && may_answer(open.front());
     if (!answers && !earlier) co_return;
     GivenAnswer given;
     given.question = answers ? question_name(open.front()) : earlier->question;
@@ -284,7 +285,7 @@ bool AgentTurn::continue_answer(const std::vector<cubepi::HitlRequest>& open,
 Task<> AgentTurn::give_answer(cubepi::Message message, cubepi::PromptOptions how) {
     const GivenAnswer& given = *plan_.answer;
     const std::vector<cubepi::HitlRequest> open = co_await agent_->load_pending_hitl_requests();
-    if (given.action == AnswerAction::abandon && (given.question.empty() || open.empty()))
+    if (given.action == AnswerAction::abandon && given.question.empty())
         co_return co_await withdraw(open);
     if (given.action == AnswerAction::expire) co_return co_await resume_expired(open);
     if (continue_answer(open, std::move(message), std::move(how))) co_return;
@@ -308,6 +309,8 @@ Task<> AgentTurn::give_answer(cubepi::Message message, cubepi::PromptOptions how
         std::string name = request.request_id.empty() ? request.question_id : request.request_id;
         run_.emplace(agent_->start_response(std::move(name), std::move(value), std::move(origin)));
     } catch (const cubepi::Error& error) {
+        // The answer of a user is not refused because a store fails (D90).
+        if (cause_of(std::current_exception()) != FailureCause::turn) throw;
         problem = error.what();
     }
     if (!problem.empty()) {

@@ -63,7 +63,7 @@ public:
     const std::string& error() const noexcept { return error_; }
     const std::optional<Refusal>& refusal() const noexcept { return refusal_; }
     const JsonArray& outputs() const noexcept { return outputs_; }
-    /// How the model's answer ended (finish_key); empty: no answer of a model.
+    /// How an answer of the model that is not complete ended (finish_key); empty: it is complete.
     const std::string& finish() const noexcept { return finish_; }
     /// Returns the approximate size of what is held for a client, in bytes.
     std::size_t size() const noexcept { return output_bytes_ + text_.size() + error_.size(); }

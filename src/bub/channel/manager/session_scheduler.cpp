@@ -114,7 +114,9 @@ Task<> SessionScheduler::run(SessionPtr session) {
             if (ended && ended.value() == TurnEnd::cut_off) session->answered.clear();
             // Turns interrupted by the end of the manager are run again by the next one.
             co_await end_turn(session, !context_.open && ended.cancelled());
-            const bool is_over = !ended || ended.value() == TurnEnd::over;
+            if (ended && ended.value() == TurnEnd::suspended) mark_older(*session);
+            const bool is_over =
+                !ended || ended.value() == TurnEnd::over || ended.value() == TurnEnd::cut_off;
             if (is_over && releases) take_back_unread(*session);
         }
         co_await cubepi::unshield();
@@ -259,20 +261,33 @@ Task<> SessionScheduler::keep_unread(SessionPtr session, Waiting message) {
     context_.add_waiting();
 }
 
-/// Puts a message back whose turn has failed; its record shows that no turn has processed it. The record of a command that is held
-/// shows that it was begun.
+/// Puts a message back whose turn has failed; its record shows that no turn has processed it. The record of one that is held shows that
+/// it was begun.
 Task<> SessionScheduler::put_back(SessionPtr session, Waiting message, TurnEnd end) {
     message.queued.receipts = std::exchange(session->answered, {});
     if (end == TurnEnd::held) {
         session->retry = {};
         for (const std::string& receipt : message.queued.receipts) deliveries_.hold(receipt);
     }
-    if (end == TurnEnd::postponed || !is_command(*message.queued.message))
+    if (end == TurnEnd::postponed) {
         co_await deliveries_.put_back(message.queued.receipts);
+    } else if (!is_command(*message.queued.message)) {
+        // A message that was begun twice waits for the operator at the next start as well.
+        co_await deliveries_.begin(message.queued.receipts);
+    }
     (void)take_back_steered(*session, true);
-    if (end == TurnEnd::held) co_return;
+    if (end == TurnEnd::held) {
+        take_back_unread(*session);
+        co_return;
+    }
     session->waiting.push_front(std::move(message));
     context_.add_waiting();
+}
+
+/// Messages that were sent before a question do not answer it (B24).
+void SessionScheduler::mark_older(Session& session) {
+    for (Waiting& one : session.waiting)
+        if (one.queued.message) one.queued.message->rest[before_question_key] = true;
 }
 
 void SessionScheduler::take_back_unread(Session& session) {

@@ -115,6 +115,7 @@ private:
     Task<TurnSummary> run_here(std::shared_ptr<Envelope> message, bool stream);
     Task<> keep_unread(SessionPtr session, Waiting message);
     Task<> put_back(SessionPtr session, Waiting message, TurnEnd end);
+    static void mark_older(Session& session);
     void take_back_unread(Session& session);
     Task<> send_outputs(std::vector<TurnOutput> outputs);
     Task<> finish_stored(SessionPtr session, Waiting stored);

@@ -237,7 +237,8 @@ bool is_approval(const Json& request) {
 }
 
 std::string waiting_text(const Json& request) {
-    return question_summary(cubepi::hitl_request_from_json(request)) +
+    return shortened(question_summary(cubepi::hitl_request_from_json(request)),
+                     max_message_units - 400) +
            "\n\nAn operator was asked to approve this. /abandon withdraws the question.";
 }
 

@@ -86,15 +86,6 @@ std::string way_to_answer(const HitlRequest& request, const std::string& key, bo
     return way_to_answer(std::get<cubepi::AskRequest>(request.payload), has_buttons);
 }
 
-/// Returns the beginning of a text.
-std::string shortened(std::string text, std::size_t units) {
-    if (utf16_length(text) <= units) return text;
-    FormattedText plain;
-    plain.text = std::move(text);
-    std::vector<FormattedText> parts = split_text(plain, units);
-    return parts.empty() ? std::string() : std::move(parts.front().text) + " \u2026";
-}
-
 bool is_one_of(std::string_view text, std::initializer_list<std::string_view> words) {
     std::string lower;
     for (const char c : text) lower += static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
@@ -172,13 +163,21 @@ std::pair<std::size_t, std::size_t> choice_of(const std::string& data) {
 
 }  // namespace
 
+std::string shortened(std::string_view text, std::size_t units) {
+    std::string whole = cubepi::replace_broken_utf8(text);
+    if (utf16_length(whole) <= units) return whole;
+    FormattedText plain;
+    plain.text = std::move(whole);
+    std::vector<FormattedText> parts = split_text(plain, units);
+    return parts.empty() ? std::string() : std::move(parts.front().text) + " \u2026";
+}
+
 OutgoingText question_card(const Json& request_json) {
     OutgoingText card;
     const HitlRequest request = cubepi::hitl_request_from_json(request_json);
     const std::string key = question_name(request);
     const bool approves = std::holds_alternative<cubepi::ApproveRequest>(request.payload);
-    const std::string summary =
-        shortened(cubepi::replace_broken_utf8(question_summary(request)), max_message_units - 400);
+    const std::string summary = shortened(question_summary(request), max_message_units - 400);
     card.keyboard = buttons(request, key);
     card.text.text = summary + "\n\n" + way_to_answer(request, key, !card.keyboard.empty()) + "\n" +
                      std::string(mark_begin) + key + (approves ? " (approval)" : "");

@@ -24,6 +24,9 @@
 
 namespace bub::telegram {
 
+/// Returns the beginning of a text, of at most so many UTF-16 units and a mark; broken UTF-8 is replaced.
+std::string shortened(std::string_view text, std::size_t units);
+
 /// Returns the message of a question: its text, its buttons, the ways to answer. Without buttons if `request` is not a question.
 OutgoingText question_card(const Json& request);
 

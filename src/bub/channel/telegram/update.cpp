@@ -409,7 +409,8 @@ Incoming MessageReader::read() && {
     const bool is_command = command_ || text_.starts_with(',');
     if (is_edit_ && (is_command || !incoming_.is_addressed)) return end(Kind::ignored);
     JsonObject of_question;
-    if (is_reply_to_bot() && access_.approvers().contains(incoming_.user))
+    const bool may_answer = (command_ && answers_questions(*command_)) || !text_.empty();
+    if (may_answer && is_reply_to_bot() && access_.approvers().contains(incoming_.user))
         move_answer(incoming_, *replied(), of_question);
     set_origin();
     facts_.insert(of_question.begin(), of_question.end());

@@ -139,7 +139,8 @@ std::shared_ptr<RequestTable::Waiting> RequestTable::find(const std::string& nam
         return std::find_if(pending_.begin(), pending_.end(),
                             [&](const auto& one) { return matches(one->request); });
     };
-    auto found = named([&](const HitlRequest& one) { return one.request_id == name; });
+    auto found =
+        named([&](const HitlRequest& one) { return !name.empty() && one.request_id == name; });
     if (found == pending_.end())
         found = named([&](const HitlRequest& one) { return one.question_id == name; });
     if (found == pending_.end() || (*found)->being_answered) throw_stale(name);

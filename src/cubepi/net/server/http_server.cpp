@@ -149,7 +149,10 @@ Task<> accept_connections(std::shared_ptr<HttpServerCore> core) {
     const asio::use_awaitable_t<Executor> awaits;
     auto token = asio::redirect_error(awaits, failed);
     SystemClock clock;
-    for (const int connection : core->listener->take_connections()) {
+    // stop() may have come first.
+    std::vector<int> waiting;
+    if (core->listener) waiting = core->listener->take_connections();
+    for (const int connection : waiting) {
         UniqueFd owned(connection);
         tcp::socket socket(core->executor);
         (void)socket.assign(protocol_of(connection), connection, failed);

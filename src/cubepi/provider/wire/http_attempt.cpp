@@ -107,6 +107,7 @@ RetryDecision CallAttempts::decide(const CallFailure& failure, const ErrorInfo& 
 
 RetryDecision CallAttempts::decide_by_policy(const CallFailure& failure, const ErrorInfo& info) {
     const double random = random_fraction(*runtime_->ids);
+    is_timed_ = false;
     if (failure.endpoint) return decide_by_answer(failure, info, random);
     return decide_by_exception(protocol_->endpoint().retry(), retries_done_, failure.exception,
                                random);
@@ -132,6 +133,9 @@ RetryDecision CallAttempts::decide_by_answer(const CallFailure& failure, const E
             static_cast<std::int64_t>(std::ceil(std::min(*endpoint.retry_after, 1e8) * 1000)));
     RetryDecision decision = decide_retry(
         policy, retries_done_, endpoint.status.value_or(limited ? 429 : 503), hints, random);
+    // A text that states next to no time does not cause a request at once, again and again.
+    if (is_timed_ && decision.retry)
+        decision.delay = std::max(decision.delay, backoff_delay(policy, retries_done_, random));
     const auto elapsed = runtime_->clock->now() - began_.value_or(runtime_->clock->now());
     if (is_timed_ && elapsed + decision.delay > policy.rate_limit_time &&
         retries_done_ >= protocol_->endpoint().retry().max_retries)
