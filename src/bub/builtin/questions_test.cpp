@@ -216,6 +216,18 @@ TEST_F(Questions, B24_TextInPrivateChat_IsTheAnswer) {
     EXPECT_TRUE(removed.empty());
 }
 
+TEST_F(Questions, B24_TextOlderThanQuestion_IsNotTheAnswer) {
+    add({which_color(), "Teal it is."});
+    (void)say_as("ada", "Paint it", true);
+    Envelope older = Envelope("no, the other one").on("telegram", "chat");
+    older.context["sender_id"] = "ada";
+    older.context["private_chat"] = true;
+    older.rest[before_question_key] = true;
+    const TurnResult told = cubepi::run(framework->process_inbound(std::move(older), false));
+    EXPECT_EQ(kinds(told), std::vector<std::string>{"error"});
+    EXPECT_EQ(say_as("ada", "teal", true).model_output, "Teal it is.");
+}
+
 TEST_F(Questions, B26_CallThatWrites_IsAskedAboutWithoutRules) {
     add({removal(), "done"}, TurnQuestions());
     EXPECT_EQ(kinds(say_as("ada", "Clean up")), std::vector<std::string>{"question"});

@@ -67,6 +67,24 @@ TEST_F(SuspendedSession, B24_OtherMessages_AreReadAfterTheAnswer) {
     EXPECT_EQ(gateway.manager->snapshot("chat:1").pending_count, 0u);
 }
 
+TEST_F(SuspendedSession, B24_MessageOlderThanQuestion_IsMarked) {
+    std::vector<bool> marks;
+    const auto asks = gateway.asks;
+    gateway.asks = [&marks, asks](RunModelCall& call) {
+        marks.push_back(call.message.rest.contains(before_question_key));
+        return asks(call);
+    };
+    gateway.hold("ask");
+    gateway.run([](Gateway& h) -> Task<> {
+        for (const char* text : {"ask", "two"}) co_await h.handler(update(text));
+        h.release("ask");
+        co_await h.manager->idle();
+        co_await h.handler(update("three"));
+        co_await h.manager->idle();
+    });
+    EXPECT_EQ(marks, (std::vector<bool>{false, true, false}));
+}
+
 TEST_F(SuspendedSession, B24_UnreadMessages_AreRedeliveredAfterARestart) {
     const auto log = std::make_shared<MemoryDeliveryLog>();
     gateway.options.deliveries = log;

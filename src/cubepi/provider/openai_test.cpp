@@ -151,6 +151,12 @@ TEST(OpenAIProvider, D15_DelayInText_IsHonored) {
         EXPECT_EQ(events[0].notice->details.at("delay_ms"), Json(2500));
         EXPECT_EQ(it.clock->now() - began, 2500ms);
     }
+    // Next to no time does not cause many requests a second.
+    Fixture soon(
+        {refusal(429, R"({"error":{"message":"Please try again in 6ms."}})"), answer("Hi")});
+    const auto began = soon.clock->now();
+    EXPECT_TRUE(spelled(soon.events()).ends_with("done"));
+    EXPECT_GT(soon.clock->now() - began, 300ms);
     Fixture late({refusal(429, R"({"error":{"message":"Please try again in 7m12.5s."}})")});
     EXPECT_EQ(spelled(late.events()), "error");
 }
