@@ -382,7 +382,9 @@ TEST(MessageText, InvalidUtf8_IsReplacedInEventsAndStore) {
     for (const Message& message : seen) {
         EXPECT_EQ(message.text(), sanitized);
         const Json* name = message.metadata().find("sender_display_name");
-        if (name) EXPECT_EQ(*name, Json(sanitized));
+        if (name) {
+            EXPECT_EQ(*name, Json(sanitized));
+        }
         named += name ? 1 : 0;
     }
     EXPECT_EQ(named, 4u);
