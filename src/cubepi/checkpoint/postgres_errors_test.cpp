@@ -407,7 +407,7 @@ TEST_F(PostgresFaults, Deadlock_IsRepeated) {
 
 TEST_F(PostgresFaults, IdleConnectionWithoutNetwork_IsReplaced) {
     options.check_after = std::chrono::milliseconds(0);
-    options.connect_timeout = std::chrono::milliseconds(200);
+    options.connect_timeout = std::chrono::seconds(1);
     PostgresCheckpointer store(options);
     run(append(store, "t"));
     proxy.freeze();

@@ -464,7 +464,7 @@ TEST(NetLog, B29_FailedRequest_IsRecordedWithServerAndCode) {
 TEST(NetLog, Answers_AreRecordedOnlyAtLevelDebug) {
     RawServer server([](Connection& connection) {
         connection.read_request();
-        connection.send(ok("answer-secret", "set-cookie: cookie-secret\r\n"));
+        connection.send(ok("answer-secret", "set-cookie: cookie-secret\r\nConnection: close\r\n"));
     });
     const MemoryLog quiet(LogLevel::info);
     EXPECT_TRUE(send_secrets(quiet, server.url()).none);
