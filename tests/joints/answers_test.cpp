@@ -9,6 +9,7 @@
 
 #include "../terminal/terminal.hpp"
 #include "model_server.hpp"
+#include "program.hpp"
 
 namespace cubepi::joint_tests {
 namespace {
@@ -16,14 +17,6 @@ namespace {
 using terminal_tests::Home;
 using terminal_tests::Piped;
 using terminal_tests::run_piped;
-
-/// `cubepi run` with the server's model.
-Piped run_at(const Home& home, const ModelServer& server, std::vector<std::string> more) {
-    std::vector<std::string> arguments = {"run",        "--provider", "openai", "--base-url",
-                                          server.url(), "-m",         "local"};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return run_piped(home, std::move(arguments));
-}
 
 /// The text of the last tool result in a request.
 std::string last_result(const boost::json::value& body) {

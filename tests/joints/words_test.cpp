@@ -8,6 +8,7 @@
 
 #include "../terminal/terminal.hpp"
 #include "model_server.hpp"
+#include "program.hpp"
 
 namespace cubepi::joint_tests {
 namespace {
@@ -15,13 +16,6 @@ namespace {
 using terminal_tests::Home;
 using terminal_tests::Piped;
 using terminal_tests::run_piped;
-
-Piped run_at(const Home& home, const ModelServer& server, std::vector<std::string> more) {
-    std::vector<std::string> arguments = {"run",        "--provider", "openai", "--base-url",
-                                          server.url(), "-m",         "local"};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return run_piped(home, std::move(arguments));
-}
 
 /// The answers of a session whose second prompt is rejected.
 std::vector<std::string> answers_around(const std::string& rejection) {
