@@ -74,6 +74,7 @@ struct GatewayArguments {
         held,
         release,
         discard,
+        stop,
         reload,
         drain,
         install,
@@ -81,7 +82,7 @@ struct GatewayArguments {
     };
     What what = What::run;
     std::vector<std::string> channels = {};  ///< --enable-channel
-    std::string id = {};                     ///< of a held message or answer
+    std::string id = {};                     ///< of a held message or answer, or of a session
     bool json = false;
 };
 

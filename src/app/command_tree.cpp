@@ -279,6 +279,10 @@ void add_gateway_commands(CLI::App& app, CommandLine& line) {
     add_list("held", "List the messages and answers that wait for your decision", What::held);
     add_decision("release", "Send a held answer, or process a held message", What::release);
     add_decision("discard", "Discard a held message or answer", What::discard);
+    add("stop", "End the turn that runs in a session; to end the gateway itself: drain", What::stop)
+        .add_option("session", gateway.id, "The session that 'cubepi gateway sessions' shows")
+        ->required()
+        ->type_name("SESSION");
     add("reload", "Use the changed configuration file", What::reload);
     add("drain", "End the gateway when its running turns have ended", What::drain);
     add("install", "Install the gateway as a service of systemd", What::install);

@@ -121,6 +121,8 @@ public:
     virtual void postpone_turn(const Envelope& message) noexcept { (void)message; }
     /// The message was accepted but no turn will begin on it: `,quit` or a hook has dropped it.
     virtual void drop(const Envelope& message) noexcept { (void)message; }
+    /// No further turn begins: messages that wait for one are processed after the next start (B27).
+    virtual void drain() noexcept {}
 };
 
 /// An outbound message and its position among the outbound messages of its turn.

@@ -33,6 +33,8 @@ struct RefusedAnswer {
 /// text of the envelope.
 inline constexpr std::string_view answer_to_key = "answer_to";
 inline constexpr std::string_view answer_key = "answer";
+/// The key of Envelope::rest of a `,abandon` that was a request to stop a turn, while none was running (D96); its value is true.
+inline constexpr std::string_view stop_key = "stop";
 /// The key of Envelope::rest of a message that waited while its session asked: its text does not answer a question (B24).
 inline constexpr std::string_view before_question_key = "before_question";
 /// The key of Envelope::rest with what was chosen by buttons of an `ask`: the index of the option of its only question, or a list of

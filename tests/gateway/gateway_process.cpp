@@ -257,6 +257,15 @@ Task<HttpReply> post_message(std::uint16_t port, JsonObject message, std::string
     co_return co_await std::move(replying);
 }
 
+Task<HttpReply> call_channel(std::uint16_t port, std::string method, std::string path,
+                             std::string body) {
+    HttpRequest request(std::move(method), url(port, path));
+    request.headers.set("authorization", std::string("Bearer ") + token);
+    request.body = std::move(body);
+    Task<HttpReply> replying = reply_to(std::move(request));
+    co_return co_await std::move(replying);
+}
+
 Task<HttpReply> http_get(std::uint16_t port, std::string path) {
     Task<HttpReply> replying = reply_to(HttpRequest("GET", url(port, path)));
     co_return co_await std::move(replying);

@@ -95,6 +95,9 @@ struct HttpReply {
 /// Sends a message through the channel http. An empty key or `traceparent`: none.
 Task<HttpReply> post_message(std::uint16_t port, JsonObject message, std::string key = {},
                              std::string traceparent = {});
+/// Sends another request to the channel http, with its token.
+Task<HttpReply> call_channel(std::uint16_t port, std::string method, std::string path,
+                             std::string body = {});
 Task<HttpReply> http_get(std::uint16_t port, std::string path);
 
 /// The system clock, a number of times as fast: limits of a rate and delays take less time in a test of a process. The date is that of

@@ -405,7 +405,9 @@ Task<JsonObject> Gateway::answer(JsonObject request) {
     if (command == "held") co_return co_await held();
     if (command == "questions") co_return co_await questions();
     if (command == "answer") co_return co_await answer_question(std::move(request));
-    if (command == "release") {
+    if (command == "stop") {
+        co_await stop_session(required(request, "id"));
+    } else if (command == "release") {
         co_await instance_->manager().release_held(required(request, "id"));
     } else if (command == "discard") {
         co_await instance_->manager().discard_held(required(request, "id"));
@@ -458,6 +460,20 @@ JsonObject Gateway::sessions() {
                                   {"steering", static_cast<std::int64_t>(one.steering_count)}});
     }
     return JsonObject{{"sessions", std::move(list)}};
+}
+
+Task<> Gateway::stop_session(std::string session) {
+    bub::Envelope by;
+    by.session_id = session;
+    by.from_operator = true;
+    Task<bub::StopOutcome> stopping = instance_->manager().stop_turn(std::move(by));
+    const bub::StopOutcome outcome = co_await std::move(stopping);
+    if (outcome == bub::StopOutcome::stopped) co_return;
+    throw Error(ErrorCode::invalid_state,
+                "no turn is running in the session '" + session +
+                    "' at this gateway. Sessions with turns: cubepi gateway sessions. To withdraw "
+                    "a question: cubepi inbox --gateway cancel ID. A session that another host "
+                    "serves is stopped there");
 }
 
 Task<JsonObject> Gateway::held() {

@@ -94,6 +94,8 @@ private:
     Task<JsonObject> status();
     JsonObject sessions();
     Task<JsonObject> held();
+    /// Ends the turn of a session. Throws Error(invalid_state) if none is running.
+    Task<> stop_session(std::string session);
     Task<JsonObject> questions();
     Task<JsonObject> answer_question(JsonObject request);
     /// Continues the sessions whose questions have expired (D65), until it is cancelled.

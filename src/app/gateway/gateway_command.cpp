@@ -227,6 +227,10 @@ int change(const GatewayArguments& arguments) {
             (void)call("discard", arguments.id);
             err() << "Discarded " << for_terminal(arguments.id) << ".\n";
             break;
+        case What::stop:
+            (void)call("stop", arguments.id);
+            err() << "Stopped the turn of " << for_terminal(arguments.id) << ".\n";
+            break;
         case What::reload:
             (void)call("reload");
             err() << "The gateway uses the new configuration.\n";
@@ -328,6 +332,7 @@ int gateway_command(const CommandLine& line) {
         case What::held: return print(call("held"), line.gateway);
         case What::release:
         case What::discard:
+        case What::stop:
         case What::reload:
         case What::drain: return change(line.gateway);
         case What::install: return install_unit(line.gateway.channels);

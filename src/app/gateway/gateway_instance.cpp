@@ -33,6 +33,7 @@
 #include "../config/paths.hpp"
 #include "../config/tape_place.hpp"
 #include "../program.hpp"
+#include "gateway_sessions.hpp"
 
 namespace cubepi::app {
 
@@ -173,6 +174,7 @@ std::shared_ptr<bub::Channel> GatewayInstance::http_channel(
     options.server.certificate_file = settings.certificate.string();
     options.server.key_file = settings.key.string();
     options.operators = settings.operators;
+    options.sessions = std::make_shared<GatewaySessions>(*this);
     options.token =
         secret_in(settings.token_env, "http", "token",
                   "To make one: export " + settings.token_env + "=$(openssl rand -hex 16)");
@@ -219,6 +221,13 @@ std::vector<std::shared_ptr<bub::Channel>> GatewayInstance::channels(
     if (settings_.http && has("http")) made.push_back(http_channel(call.handler));
     if (settings_.telegram && has("telegram")) made.push_back(telegram_channel(call));
     return made;
+}
+
+bub::Tape GatewayInstance::tape_of(std::string_view session_id) const {
+    const std::filesystem::path& root = framework_->workspace();
+    const std::filesystem::path workspace =
+        settings_.shared_workspace ? root : session_workspace(root, session_id);
+    return bub::Tape(tapes_, bub::tape_name(workspace, session_id));
 }
 
 bool GatewayInstance::has(const std::string& channel) const {

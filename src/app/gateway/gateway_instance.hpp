@@ -14,6 +14,7 @@
 #include <bub/channel/turn_shards.hpp>
 #include <bub/framework.hpp>
 #include <bub/hooks.hpp>
+#include <bub/tape/tape.hpp>
 #include <bub/tape/tape_store.hpp>
 #include <cubepi/net/http_server.hpp>
 
@@ -70,9 +71,11 @@ public:
 
     const GatewaySettings& settings() const noexcept { return settings_; }
     const ModelChoice& model() const noexcept { return model_; }
-    bub::Framework& framework() noexcept { return *framework_; }
-    bub::ChannelManager& manager() noexcept { return *manager_; }
+    bub::Framework& framework() const noexcept { return *framework_; }
+    bub::ChannelManager& manager() const noexcept { return *manager_; }
     const std::shared_ptr<bub::TapeStore>& tapes() const noexcept { return tapes_; }
+    /// Returns the tape of a session.
+    bub::Tape tape_of(std::string_view session_id) const;
     /// Returns the socket for a key of the settings: "gateway.status". Null: not configured.
     std::shared_ptr<HttpListener> listener(const std::string& key) const;
     /// Returns the number of threads that run turns.

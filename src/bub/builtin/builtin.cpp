@@ -136,8 +136,10 @@ Task<EventStream> answer(CorePtr core, RunModelCall& call) {
     // The answer of a button has no text.
     if (call.prompt.empty() && !given) co_return answer_at_once("error: empty prompt", false);
     if (const auto command = command_of(call)) {
+        detail::PendingCommand pending = *command;
+        pending.input_id = input_id_of(call.message);
         std::string output =
-            co_await detail::run_command(core, *command, call.session_id, call.state);
+            co_await detail::run_command(core, std::move(pending), call.session_id, call.state);
         co_return answer_at_once(std::move(output), true);
     }
     detail::AgentTurnPlan plan;

@@ -136,6 +136,11 @@ Task<> ChannelSet::stop() {
     serving_.clear();
 }
 
+void ChannelSet::announce_drain() const {
+    for (const auto& [name, channel] : serving_)
+        if (auto* const follower = dynamic_cast<FollowsTurns*>(channel.get())) follower->drain();
+}
+
 std::shared_ptr<Channel> ChannelSet::find(const std::optional<std::string>& name) const {
     if (!name) return nullptr;
     const auto found = serving_.find(*name);
@@ -170,6 +175,8 @@ public:
     Task<std::vector<std::shared_ptr<Channel>>> enabled_channels();
     Task<> prepare();
     Task<> receive(Envelope message);
+    Task<StopOutcome> stop_turn(Envelope by);
+    Task<std::optional<FoundMessage>> find_message(std::string channel, std::string inbound_id);
     Task<> abort_session(std::string session_id);
     TurnSnapshot snapshot(const std::string& session_id) const {
         return sessions_.snapshot(session_id);
@@ -338,6 +345,7 @@ Task<> ManagerCore::wait_for_turns() {
 Task<std::size_t> ManagerCore::drain(std::chrono::nanoseconds limit) {
     const std::shared_ptr<ManagerCore> self = shared_from_this();
     context_.draining = true;
+    channels_.announce_drain();
     const Clock::time_point deadline = cubepi::deadline_after(context_.clock().now(), limit);
     Task<> waiting = wait_for_turns();
     (void)co_await cubepi::detail::run_until(context_.clock(), deadline, std::move(waiting));
@@ -419,6 +427,31 @@ Task<> ManagerCore::quit(std::string session_id) {
     co_await sessions_.drop_waiting(std::move(session_id));
 }
 
+Task<StopOutcome> ManagerCore::stop_turn(Envelope by) {
+    const std::shared_ptr<ManagerCore> self = shared_from_this();
+    Task<StopOutcome> stopping = admission_.stop(std::move(by));
+    co_return co_await std::move(stopping);
+}
+
+Task<std::optional<FoundMessage>> ManagerCore::find_message(std::string channel,
+                                                            std::string inbound_id) {
+    const std::shared_ptr<ManagerCore> self = shared_from_this();
+    Task<std::optional<KnownInbound>> finding =
+        deliveries_.find(std::move(channel), std::move(inbound_id));
+    std::optional<KnownInbound> known = co_await std::move(finding);
+    std::optional<FoundMessage> found;
+    if (!known) co_return found;
+    found.emplace();
+    found->message = std::move(known->message);
+    auto message = std::make_shared<Envelope>(found->message);
+    found->session_id = co_await context_.framework.resolve_session(std::move(message));
+    if (known->id.empty()) co_return found;
+    found->progress = sessions_.is_running(known->id)  ? MessageProgress::running
+                      : deliveries_.is_held(known->id) ? MessageProgress::held
+                                                       : MessageProgress::pending;
+    co_return found;
+}
+
 Task<> ManagerCore::abort_session(std::string session_id) {
     const std::shared_ptr<ManagerCore> self = shared_from_this();
     co_await sessions_.drop_waiting(session_id);
@@ -463,6 +496,13 @@ Task<> ChannelManager::receive(Envelope message) { return core_->receive(std::mo
 
 bool ChannelManager::cancel_turn(const std::string& session_id) {
     return core_->cancel_turn(session_id);
+}
+
+Task<StopOutcome> ChannelManager::stop_turn(Envelope by) { return core_->stop_turn(std::move(by)); }
+
+Task<std::optional<FoundMessage>> ChannelManager::find_message(std::string channel,
+                                                               std::string inbound_id) {
+    return core_->find_message(std::move(channel), std::move(inbound_id));
 }
 
 Task<> ChannelManager::abort_session(std::string session_id) {

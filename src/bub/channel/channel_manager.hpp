@@ -2,8 +2,10 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -57,6 +59,28 @@ struct HeldMessages {
     std::vector<Delivery> answers = {};  ///< delivery state unknown
 };
 
+/// The result of a request to end a turn.
+enum class StopOutcome : std::uint8_t {
+    stopped,  ///< the turn ends soon; it is never run again
+    idle,     ///< no turn was running
+    refused,  ///< the sender may not stop this turn
+};
+
+/// The state of a message that a channel has received.
+enum class MessageProgress : std::uint8_t {
+    pending,   ///< its turn has not begun, or begins again later
+    running,   ///< in a turn
+    held,      ///< an operator decides about it
+    finished,  ///< its turn has ended, or it was dropped
+};
+
+/// A message that is recorded in the delivery log.
+struct FoundMessage {
+    MessageProgress progress = MessageProgress::finished;
+    std::string session_id = {};
+    Envelope message = {};  ///< of a finished one only channel, chat_id and inbound_id
+};
+
 /// The owner of a framework's channels: accepts their messages, admits them, and runs one turn per session at a time,
 /// in order of arrival (B8). A session that hangs does not delay other sessions. An idle session uses no memory.
 ///
@@ -106,6 +130,12 @@ public:
 
     /// Cancels the running turn; waiting messages follow. Returns false if no turn is running.
     bool cancel_turn(const std::string& session_id);
+    /// Ends the running turn of the session of `by` for its sender, or the attempts to repeat one that has failed (D96): the turn is not
+    /// run again, also if the process is killed now, and the sender of its message is notified. Operators (Envelope::from_operator), the
+    /// only user of a chat, and the sender of the message may do so; another sender is notified. Returns before the turn has ended.
+    Task<StopOutcome> stop_turn(Envelope by);
+    /// Returns the message of a channel with this Envelope::inbound_id, if the delivery log knows it.
+    Task<std::optional<FoundMessage>> find_message(std::string channel, std::string inbound_id);
     /// Cancels the running turn and drops all waiting messages.
     Task<> abort_session(std::string session_id);
     TurnSnapshot snapshot(const std::string& session_id) const;

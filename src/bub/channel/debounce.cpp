@@ -7,6 +7,7 @@
 #include <bub/questions.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
+#include <cubepi/core/support/trimmed.hpp>
 
 namespace bub {
 
@@ -50,6 +51,17 @@ void merge_into(JsonObject& target, JsonObject later) {
 bool is_command(const Envelope& message) {
     return message.content_text().starts_with(',') && message.is_operator() &&
            !given_answer(message);
+}
+
+bool is_stop(const Envelope& message) {
+    const std::string_view text = cubepi::detail::trimmed(message.content_text());
+    return text == "/stop" || text == ",stop";
+}
+
+Envelope withdrawal_of(Envelope stop) {
+    stop.content = ",abandon";
+    stop.rest[stop_key] = true;
+    return stop;
 }
 
 bool is_prompt(const Envelope& message) { return !is_command(message) && !given_answer(message); }

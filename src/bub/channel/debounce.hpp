@@ -32,6 +32,11 @@ Envelope merge_messages(std::vector<Envelope> messages);
 /// Returns true if the message comes from an operator and begins with a comma, i.e. is a command (B11), but not an answer
 /// to a question (B24).
 bool is_command(const Envelope& message);
+/// Returns true if the text is `/stop` or `,stop`, from any user: it ends the turn that runs in the session (D96).
+bool is_stop(const Envelope& message);
+/// Returns the message that such a message becomes if no turn is running: it withdraws the open questions of its session, and its answer
+/// says if there are none.
+Envelope withdrawal_of(Envelope stop);
 /// Returns false for commands and answers, which bypass debounce and steering.
 bool is_prompt(const Envelope& message);
 

@@ -196,7 +196,8 @@ bool DeliveryRecords::apply_inbound(const JsonObject& record) {
         }
     }
     inbound.channel = from_stored_form(*message).channel.value_or("");
-    if (!inbound.key.empty()) remember(inbound.channel, inbound.key);
+    inbound.chat = from_stored_form(*message).chat_id.value_or("");
+    if (!inbound.key.empty()) remember(inbound.channel, inbound.key, inbound.chat);
     return true;
 }
 
@@ -259,30 +260,53 @@ bool DeliveryRecords::apply_known(const JsonObject& record) {
     const Json* ids = record.if_contains("ids");
     if (!record.contains("known") || !ids || !ids->is_array()) return false;
     const std::string channel = text_member(record, "known");
-    for (const Json& id : ids->get_array()) {
-        if (id.is_string()) remember(channel, std::string(id.get_string()));
+    // Files of older versions have no chats.
+    const JsonArray* const chats = cubepi::detail::array_member(record, "chats");
+    for (std::size_t i = 0; i < ids->get_array().size(); ++i) {
+        const Json& id = ids->get_array()[i];
+        const Json* const chat = chats && i < chats->size() ? &(*chats)[i] : nullptr;
+        if (id.is_string())
+            remember(channel, std::string(id.get_string()),
+                     chat && chat->is_string() ? std::string(chat->get_string()) : std::string());
     }
     return true;
 }
 
-void DeliveryRecords::remember(const std::string& channel, const std::string& inbound_id) {
+void DeliveryRecords::remember(const std::string& channel, const std::string& inbound_id,
+                               const std::string& chat) {
     Channel& known = channels_[channel];
-    if (!known.ids.insert(inbound_id).second) return;
+    if (!known.chats.emplace(inbound_id, chat).second) return;
     known.order.push_back(inbound_id);
     while (known.order.size() > remembered_) {
-        known.ids.erase(known.order.front());
+        known.chats.erase(known.order.front());
         known.order.pop_front();
     }
 }
 
-bool DeliveryRecords::knows(const Envelope& message) const {
-    if (!message.inbound_id || message.inbound_id->empty()) return false;
-    const std::string channel = message.channel.value_or("");
+std::optional<KnownInbound> DeliveryRecords::find(const std::string& channel,
+                                                  const std::string& inbound_id) const {
+    std::optional<KnownInbound> found;
+    if (inbound_id.empty()) return found;
+    for (const auto& [id, inbound] : inbounds_) {
+        if (inbound.key != inbound_id || inbound.channel != channel) continue;
+        found.emplace();
+        found->id = std::to_string(id);
+        found->message = from_stored_form(inbound.message);
+        return found;
+    }
     const auto known = channels_.find(channel);
-    if (known != channels_.end() && known->second.ids.contains(*message.inbound_id)) return true;
-    return std::any_of(inbounds_.begin(), inbounds_.end(), [&](const auto& entry) {
-        return entry.second.key == *message.inbound_id && entry.second.channel == channel;
-    });
+    if (known == channels_.end()) return found;
+    const auto chat = known->second.chats.find(inbound_id);
+    if (chat == known->second.chats.end()) return found;
+    found.emplace();
+    found->message.channel = channel;
+    found->message.chat_id = chat->second;
+    found->message.inbound_id = inbound_id;
+    return found;
+}
+
+bool DeliveryRecords::knows(const Envelope& message) const {
+    return find(message.channel.value_or(""), message.inbound_id.value_or("")).has_value();
 }
 
 bool DeliveryRecords::is_being_answered(std::uint64_t id) const {
@@ -329,8 +353,13 @@ std::vector<JsonObject> DeliveryRecords::all() const {
         JsonObject record;
         record["known"] = name;
         JsonArray ids;
-        for (const std::string& id : channel.order) ids.push_back(Json(id));
+        JsonArray chats;
+        for (const std::string& id : channel.order) {
+            ids.push_back(Json(id));
+            chats.push_back(Json(channel.chats.at(id)));
+        }
         record["ids"] = std::move(ids);
+        record["chats"] = std::move(chats);
         records.push_back(std::move(record));
     }
     for (const auto& [id, inbound] : inbounds_) {
@@ -375,6 +404,11 @@ constexpr std::size_t remembered = 1000;
 
 }  // namespace
 
+Task<std::optional<KnownInbound>> DeliveryLog::find(std::string, std::string) {
+    std::optional<KnownInbound> none;
+    co_return none;
+}
+
 MemoryDeliveryLog::MemoryDeliveryLog() : records_(std::make_unique<DeliveryRecords>(remembered)) {}
 MemoryDeliveryLog::~MemoryDeliveryLog() = default;
 
@@ -404,6 +438,11 @@ Task<> MemoryDeliveryLog::finish(std::vector<std::string> ids) {
 
 Task<std::vector<StoredInbound>> MemoryDeliveryLog::unfinished() {
     co_return records_->unfinished();
+}
+
+Task<std::optional<KnownInbound>> MemoryDeliveryLog::find(std::string channel,
+                                                          std::string inbound_id) {
+    co_return records_->find(channel, inbound_id);
 }
 
 Task<std::string> MemoryDeliveryLog::intend(Envelope message, std::vector<std::string> answers) {

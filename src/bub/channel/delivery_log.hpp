@@ -29,6 +29,12 @@ struct StoredInbound {
     bool all_sent = false;  ///< sending of the last output has begun
 };
 
+/// A message that a delivery log knows by the id of its platform.
+struct KnownInbound {
+    std::string id = {};    ///< in the log; empty: the message is finished
+    Envelope message = {};  ///< of a finished one only channel, chat_id and inbound_id
+};
+
 /// An answer to be sent by a channel.
 struct Delivery {
     std::string id = {};
@@ -55,6 +61,9 @@ public:
     virtual Task<> finish(std::vector<std::string> ids) = 0;
     /// Returns the messages that are not finished, in order of arrival.
     virtual Task<std::vector<StoredInbound>> unfinished() = 0;
+    /// Returns the message of a channel with this `inbound_id`, also one of the last that are finished. By default nothing: the log does
+    /// not find messages.
+    virtual Task<std::optional<KnownInbound>> find(std::string channel, std::string inbound_id);
 
     /// Records the intent to send an answer; completes when that is durable and returns the answer's id. `answers`: the
     /// messages that it answers.
@@ -91,6 +100,7 @@ public:
     Task<> put_back(std::vector<std::string> ids) override;
     Task<> finish(std::vector<std::string> ids) override;
     Task<std::vector<StoredInbound>> unfinished() override;
+    Task<std::optional<KnownInbound>> find(std::string channel, std::string inbound_id) override;
     Task<std::string> intend(Envelope message, std::vector<std::string> answers) override;
     Task<> plan(std::vector<TurnOutput> outputs, std::vector<std::string> answers) override;
     Task<std::string> intend_output(TurnOutput output, std::vector<std::string> answers) override;

@@ -419,6 +419,19 @@ Task<std::vector<StoredInbound>> FileDeliveryLog::unfinished() {
     co_return std::move(*found);
 }
 
+Task<std::optional<KnownInbound>> FileDeliveryLog::find(std::string channel,
+                                                        std::string inbound_id) {
+    auto found = std::make_shared<std::optional<KnownInbound>>();
+    auto step = std::make_shared<DeliveryStep>();
+    step->make = [found, channel = std::move(channel),
+                  id = std::move(inbound_id)](DeliveryRecords& records) {
+        *found = records.find(channel, id);
+        return std::optional<JsonObject>();
+    };
+    co_await take(std::move(step));
+    co_return std::move(*found);
+}
+
 Task<> FileDeliveryLog::plan(std::vector<TurnOutput> outputs, std::vector<std::string> answers) {
     auto step = std::make_shared<DeliveryStep>();
     step->must_last = true;

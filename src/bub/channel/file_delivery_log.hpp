@@ -61,6 +61,7 @@ public:
     Task<> put_back(std::vector<std::string> ids) override;
     Task<> finish(std::vector<std::string> ids) override;
     Task<std::vector<StoredInbound>> unfinished() override;
+    Task<std::optional<KnownInbound>> find(std::string channel, std::string inbound_id) override;
     Task<std::string> intend(Envelope message, std::vector<std::string> answers) override;
     Task<> plan(std::vector<TurnOutput> outputs, std::vector<std::string> answers) override;
     Task<std::string> intend_output(TurnOutput output, std::vector<std::string> answers) override;

@@ -4,15 +4,33 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <vector>
 
 #include <bub/channel.hpp>
+#include <bub/channel/channel_manager.hpp>
 #include <bub/channel/delivery_log.hpp>
 #include <cubepi/net/http_server.hpp>
 
 namespace bub {
+
+/// The records of the sessions of the channel, for the requests that read a message or a session, or end a turn. Implemented by the program
+/// that has the channel manager and the tapes. Used on the manager's executor.
+class HttpSessions {
+public:
+    virtual ~HttpSessions() = default;
+    /// Returns {session, id, state} of a message, with ok, error, finish and outputs as a reply has them if its turn has ended; nothing
+    /// if there is no such message. `state`: pending, running, held, waiting (for the answer to a question), answered or failed.
+    virtual Task<std::optional<JsonObject>> message(std::string id) = 0;
+    /// Returns {session, state, waiting, questions, messages, before} of a session: its newest `limit` messages, oldest first, before
+    /// the entry `before` (0: the end). Nothing if there is no such session.
+    virtual Task<std::optional<JsonObject>> session(std::string session, std::size_t limit,
+                                                    std::int64_t before) = 0;
+    /// ChannelManager::stop_turn().
+    virtual Task<StopOutcome> stop(Envelope by) = 0;
+};
 
 struct HttpChannelOptions {
     /// Address, TLS and limits.
@@ -21,6 +39,8 @@ struct HttpChannelOptions {
     std::string token = {};
     /// Users (the member `user` of a message) who are operators: they may answer every question and use comma commands.
     std::vector<std::string> operators = {};
+    /// Null: messages are found while their replies are held in memory, and the other requests get the status 404.
+    std::shared_ptr<HttpSessions> sessions = {};
     /// The number of replies that are held for clients that repeat a request, and their size in bytes.
     std::size_t remembered = 1'000;
     std::size_t max_remembered_bytes = 64 << 20;
@@ -30,7 +50,7 @@ struct HttpChannelOptions {
 };
 
 /// A channel for programs: `POST /v1/messages` sends a message to a session and returns the answer of its turn, as JSON or as
-/// server-sent events (docs/guides/bub/http-channel.md). Used on the manager's executor.
+/// server-sent events; other requests read messages and sessions, and end turns (docs/guides/bub/http-channel.md). Used on the manager's executor.
 class HttpChannel final : public Channel, public FollowsTurns, public SettlesDeliveries {
 public:
     /// Throws Error(invalid_argument) if there is no token.
@@ -56,7 +76,9 @@ public:
     void restore(Envelope& message) override;
     void begin_turn(const Envelope& message) noexcept override;
     void end_turn(const Envelope& message, std::exception_ptr failure) noexcept override;
+    void postpone_turn(const Envelope& message) noexcept override;
     void drop(const Envelope& message) noexcept override;
+    void drain() noexcept override;
 
 private:
     struct State;

@@ -309,6 +309,7 @@ struct EndedCommand {
     std::string name = "command";
     std::string output = {};
     std::string for_model = {};  ///< the user message of a `,!` command
+    std::string input_id = {};   ///< of the message with the command; empty: none
     std::exception_ptr failure = {};
 };
 
@@ -339,6 +340,7 @@ std::vector<TapeEntry> entries_of(EndedCommand& command, const cubepi::Clock& cl
     data["elapsed_ms"] = static_cast<std::int64_t>(took.count());
     data["output"] = command.failure ? describe(command.failure) : command.output;
     data["date"] = tape_date(clock.wall());
+    if (!command.input_id.empty()) data["input"] = command.input_id;
     std::vector<TapeEntry> entries;
     entries.push_back(event_entry("command", std::move(data)));
     if (!command.for_model.empty())
@@ -372,7 +374,9 @@ Task<std::string> run_command(std::shared_ptr<BuiltinCore> core, PendingCommand 
     state.replace(std::make_shared<RunningTurn>(RunningTurn{fork}));
     state.replace(std::make_shared<Tape>(tape));
     // Does not throw what the command throws.
+    std::string input_id = std::move(pending.input_id);
     EndedCommand ended = co_await try_command(core, tape, session_id, state, std::move(pending));
+    ended.input_id = std::move(input_id);
     const bool cancelled = cubepi::is_cancellation(ended.failure);
     if (cancelled) co_await cubepi::shield();
     state.replace(std::make_shared<RunningTurn>());

@@ -10,8 +10,9 @@ namespace bub::detail {
 
 /// A comma command of an operator, between build_prompt and the model stage (B11).
 struct PendingCommand {
-    std::string line;     ///< with the comma
-    bool pasted = false;  ///< the operator did not type the beginning of the line
+    std::string line;           ///< with the comma
+    bool pasted = false;        ///< the operator did not type the beginning of the line
+    std::string input_id = {};  ///< input_id_of() the message
 };
 
 /// Runs the command and returns its output. Records the event `command` on the tape, even if the command throws; `,!`

@@ -350,7 +350,11 @@ Task<> AgentTurn::withdraw(std::vector<cubepi::HitlRequest> open) {
     if (!open.empty() || (plan_.message && plan_.message->is_operator()))
         co_await agent_->abort_pending("withdrawn by the user");
     if (!open.empty()) note_end(open.front(), "withdrawn");
-    say_and_end(open.empty() ? "No question waits for an answer." : "The question was withdrawn.");
+    const bool was_stop = plan_.message && plan_.message->rest.contains(stop_key);
+    const std::string nothing = was_stop
+                                    ? "No turn is running, and no question waits for an answer."
+                                    : "No question waits for an answer.";
+    say_and_end(open.empty() ? nothing : "The question was withdrawn.");
 }
 
 /// Continues the run after the time of its last open question is over.

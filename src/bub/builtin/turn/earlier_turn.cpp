@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include <bub/builtin/recorded_reply.hpp>
 #include <bub/tape/tape_context.hpp>
 #include <cubepi/core/message.hpp>
 #include <cubepi/core/support/json_member.hpp>
@@ -22,6 +23,13 @@ bool ends_run(const cubepi::AssistantMessage& answer) {
 bool is_broken_off(const cubepi::AssistantMessage& answer) {
     return answer.stop_reason == cubepi::stop_reason::error ||
            answer.stop_reason == cubepi::stop_reason::aborted;
+}
+
+std::string problem_of(const cubepi::AssistantMessage& answer) {
+    if (!is_broken_off(answer)) return {};
+    if (answer.stop_reason == cubepi::stop_reason::aborted)
+        return "the turn was ended before it was complete";
+    return answer.error_message.empty() ? "the model failed" : answer.error_message.str();
 }
 
 bool carries_messages(const TapeEntry& entry) {
@@ -85,6 +93,7 @@ void read_answers(EarlierTurn& turn, const cubepi::MessageList& messages,
         if (!runs.contains(message.run_id().str())) continue;
         const cubepi::AssistantMessage* answer = message.assistant();
         turn.answered = answer && ends_run(*answer) && !is_broken_off(*answer);
+        if (answer) turn.problem = problem_of(*answer);
         if (!answer || is_broken_off(*answer)) continue;
         turn.last = *answer;
         if (std::string text = answer->text(); !text.empty()) turn.texts.push_back(std::move(text));
@@ -169,6 +178,98 @@ Task<std::optional<EarlierAnswer>> find_earlier_answer(Tape tape, std::string in
     }
     co_return found;
 }
+
+namespace {
+
+/// The number of entries that are searched for a command or for an answer to a question.
+constexpr std::size_t searched_entries = 5'000;
+
+/// Returns the event of a command or of an answer to a question that was the message with this id.
+Task<std::optional<TapeEntry>> find_command(std::shared_ptr<TapeStore> store, std::string tape,
+                                            std::string input_id) {
+    std::optional<TapeEntry> found;
+    std::size_t searched = 0;
+    std::function<bool(const TapeEntry&)> take = [&](const TapeEntry& entry) {
+        const bool is_command = entry_name(entry) == "command" || entry_name(entry) == answer_event;
+        const JsonObject* const data =
+            is_command ? cubepi::detail::object_member(entry.payload, "data") : nullptr;
+        if (data && cubepi::detail::string_member(*data, "input") == input_id) found = entry;
+        return !found && ++searched < searched_entries;
+    };
+    TapeQuery events = TapeQuery().kinds({std::string(entry_kind::event)}).newest_first();
+    co_await store->visit(std::move(tape), std::move(events), std::move(take));
+    co_return found;
+}
+
+/// Adds the answers to the messages up to the next one of a user.
+void read_until_input(RecordedReply& reply, const cubepi::MessageList& messages,
+                      std::vector<std::string>& texts) {
+    for (const cubepi::Message& message : messages) {
+        if (message.user()) return;
+        const cubepi::AssistantMessage* answer = message.assistant();
+        if (!answer) continue;
+        reply.run_id = message.run_id().str();
+        reply.failure = problem_of(*answer);
+        reply.answered = ends_run(*answer) && reply.failure.empty();
+        if (std::string text = answer->text(); !text.empty() && reply.failure.empty())
+            texts.push_back(std::move(text));
+    }
+}
+
+std::string joined(const std::vector<std::string>& texts) {
+    std::string all;
+    for (const std::string& text : texts) all += (all.empty() ? "" : "\n\n") + text;
+    return all;
+}
+
+RecordedReply reply_to_command(const JsonObject& data) {
+    RecordedReply reply;
+    reply.is_command = true;
+    reply.answered = cubepi::detail::string_member(data, "status") == "ok";
+    std::string& output = reply.answered ? reply.text : reply.failure;
+    output = cubepi::detail::text_member(data, "output");
+    return reply;
+}
+
+}  // namespace
+}  // namespace bub::detail
+
+namespace bub {
+
+Task<std::optional<RecordedReply>> find_reply(Tape tape, std::string input_id) {
+    using namespace detail;
+    std::optional<RecordedReply> found;
+    if (!tape.store() || input_id.empty()) co_return found;
+    const std::optional<EarlierTurn> turn = co_await find_earlier_turn(tape, input_id);
+    if (turn) {
+        found.emplace();
+        found->run_id = turn->run_id;
+        found->text = joined(turn->texts);
+        found->answered = turn->answered;
+        found->failure = turn->problem;
+        if (turn->last && turn->answered) {
+            const cubepi::AnswerEnd end = cubepi::answer_end(*turn->last);
+            if (end != cubepi::AnswerEnd::complete) found->finish = cubepi::to_string(end);
+        }
+        co_return found;
+    }
+    const std::optional<TapeEntry> event =
+        co_await find_command(tape.store(), tape.name(), std::move(input_id));
+    const JsonObject* const data = data_of(event);
+    if (!data) co_return found;
+    found = reply_to_command(*data);
+    if (entry_name(*event) != answer_event) co_return found;
+    found.emplace();
+    const Tail tail = co_await read_tail(tape.store(), tape.name(), event->id);
+    std::vector<std::string> texts;
+    read_until_input(*found, tail.messages, texts);
+    found->text = joined(texts);
+    co_return found;
+}
+
+}  // namespace bub
+
+namespace bub::detail {
 
 cubepi::MessageList WithoutInterrupted::transform_context(cubepi::MessageList messages,
                                                           cubepi::HookContext&) {

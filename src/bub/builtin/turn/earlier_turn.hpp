@@ -18,7 +18,8 @@ struct EarlierTurn {
     std::vector<std::string> texts = {};  ///< the model's complete answers, oldest first
     std::optional<cubepi::AssistantMessage> last = {};  ///< of them, also without text
     bool answered = false;                              ///< the model had finished
-    bool joined = false;  ///< it was added to the turn of another input (steering)
+    std::string problem = {};  ///< how the newest call of the model failed; empty: it did not fail
+    bool joined = false;       ///< it was added to the turn of another input (steering)
     /// Another input has followed the newest message of this one, so that its run cannot continue at the end of the tape.
     bool superseded = false;
 };

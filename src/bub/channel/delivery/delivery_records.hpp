@@ -5,7 +5,6 @@
 #include <deque>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -42,6 +41,8 @@ public:
 
     std::string next_id() const { return std::to_string(next_); }
     bool knows(const Envelope& message) const;
+    std::optional<KnownInbound> find(const std::string& channel,
+                                     const std::string& inbound_id) const;
     std::size_t open() const { return inbounds_.size() + outbounds_.size(); }
     std::vector<StoredInbound> unfinished() const;
     std::vector<Delivery> unsettled() const;
@@ -52,6 +53,7 @@ private:
     struct Inbound {
         JsonObject message;
         std::string channel;
+        std::string chat;
         std::string key;  // its inbound_id
         std::string date;
         std::uint64_t begun = 0;
@@ -69,7 +71,7 @@ private:
     };
     struct Channel {
         std::deque<std::string> order;
-        std::set<std::string> ids;
+        std::map<std::string, std::string> chats;  // of the messages, by id
     };
 
     bool apply_inbound(const JsonObject& record);
@@ -79,7 +81,8 @@ private:
     void apply_part(const JsonObject& record);
     bool apply_to_outbound(const JsonObject& record);
     bool apply_known(const JsonObject& record);
-    void remember(const std::string& channel, const std::string& inbound_id);
+    void remember(const std::string& channel, const std::string& inbound_id,
+                  const std::string& chat);
     bool is_being_answered(std::uint64_t id) const;
 
     const std::size_t remembered_;

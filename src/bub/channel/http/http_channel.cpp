@@ -1,8 +1,14 @@
 #include <bub/channel/http_channel.hpp>
 
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
 
+#include <bub/channel/debounce.hpp>
 #include <bub/channel/http/http_exchange.hpp>
 #include <bub/turn_error.hpp>
 #include <cubepi/core/cancellation.hpp>
@@ -23,6 +29,34 @@ using detail::HttpExchange;
 using detail::HttpExchanges;
 using detail::HttpMessage;
 using ExchangePtr = std::shared_ptr<HttpExchange>;
+
+constexpr std::string_view waiting_state = "waiting";
+constexpr std::size_t longest_page = 200;
+
+/// Returns the state that a client sees while no record says more.
+std::string_view state_of(const HttpExchange& exchange) {
+    if (!exchange.done()) return exchange.running() ? "running" : "pending";
+    if (!exchange.error().empty()) return "failed";
+    return exchange.has_asked() ? waiting_state : "answered";
+}
+
+/// Returns true if a message in this state has no answer yet, and needs nothing from its client.
+bool is_open(std::string_view state) {
+    return state == "pending" || state == "running" || state == "held";
+}
+
+/// Returns a response that asks the client to send the request again later.
+HttpServerResponse try_later(unsigned status, std::string_view text) {
+    HttpServerResponse response = HttpServerResponse::error(status, text);
+    response.headers.set("retry-after", status == 429 ? "1" : "5");
+    return response;
+}
+
+HttpServerResponse refusal_response(const HttpExchange::Refusal& refusal) {
+    if (refusal.status == 503 || refusal.status == 429)
+        return try_later(refusal.status, refusal.text);
+    return HttpServerResponse::error(refusal.status, refusal.text);
+}
 
 JsonObject result_of(const HttpExchange& exchange) {
     JsonObject result;
@@ -51,13 +85,29 @@ HttpExchange::Refusal rejected(const std::exception_ptr& failure) {
     return refusal;
 }
 
-HttpExchange::Refusal known_before() {
+HttpExchange::Refusal known_before(const std::string& key, const std::string& session) {
     HttpExchange::Refusal refusal;
     refusal.status = 409;
-    refusal.text =
-        "a message with this Idempotency-Key was received before, and its reply is not held any "
-        "more; its answer is in the session's history";
+    refusal.text = "the message '" + key + "'" +
+                   (session.empty() ? std::string() : " of session '" + session + "'") +
+                   " was received before with this Idempotency-Key; GET /v1/messages/" + key +
+                   " returns its state and its answer";
     return refusal;
+}
+
+/// Returns the response to a message that was accepted, and whose answer the client has to read later.
+HttpServerResponse accepted(JsonObject message) {
+    HttpServerResponse response = HttpServerResponse::json(202, Json(std::move(message)));
+    response.headers.set("retry-after", "5");
+    return response;
+}
+
+JsonObject pending_message(const HttpExchange& exchange) {
+    JsonObject message;
+    message["session"] = exchange.chat();
+    message["id"] = exchange.key();
+    message["state"] = "pending";
+    return message;
 }
 
 HttpExchange::Refusal not_admitted() {
@@ -66,11 +116,23 @@ HttpExchange::Refusal not_admitted() {
     return refusal;
 }
 
-/// Waits until the turn of the message has ended. Returns false if the client or the channel ends before.
-Task<bool> wait_for_end(ExchangePtr exchange, std::stop_token closed, std::stop_token stopping) {
-    const std::stop_callback on_close(closed, [exchange] { exchange->wake(); });
+/// Why the outputs of a message are not awaited any longer.
+struct Ends {
+    std::stop_token closed;    ///< the client has closed the connection
+    std::stop_token draining;  ///< no further turn begins
+    std::stop_token stopping;  ///< the channel ends
+
+    bool reached(const HttpExchange& exchange) const {
+        return closed.stop_requested() || stopping.stop_requested() || exchange.elsewhere ||
+               (draining.stop_requested() && !exchange.running());
+    }
+};
+
+/// Waits until the turn of the message has ended. Returns false if it will not end here, or the client does not wait.
+Task<bool> wait_for_end(ExchangePtr exchange, Ends ends) {
+    const std::stop_callback on_close(ends.closed, [exchange] { exchange->wake(); });
     while (!exchange->done()) {
-        if (closed.stop_requested() || stopping.stop_requested()) co_return false;
+        if (ends.reached(*exchange)) co_return false;
         co_await exchange->wait();
     }
     co_return true;
@@ -87,11 +149,13 @@ std::string delta_event(const std::string& text) {
 }
 
 /// Writes the text as it is generated, then each output, then the result.
-Task<> write_events(ExchangePtr exchange, std::stop_token closed, std::stop_token stopping,
-                    ResponseStream& out) {
-    const std::stop_callback on_close(closed, [exchange] { exchange->wake(); });
+Task<> write_events(ExchangePtr exchange, Ends ends, ResponseStream& out) {
+    const std::stop_callback on_close(ends.closed, [exchange] { exchange->wake(); });
+    std::size_t turn = exchange->turns();
     std::size_t written = 0;
     for (;;) {
+        // A turn that is tried again has outputs of its own.
+        if (std::exchange(turn, exchange->turns()) != exchange->turns()) written = 0;
         std::string text = exchange->take_text();
         std::string event;
         if (!text.empty()) {
@@ -100,7 +164,10 @@ Task<> write_events(ExchangePtr exchange, std::stop_token closed, std::stop_toke
             event = event_text("message", exchange->outputs().at(written++).as_object());
         } else if (exchange->done()) {
             break;
-        } else if (closed.stop_requested() || stopping.stop_requested()) {
+        } else if (ends.reached(*exchange)) {
+            if (!exchange->recorded) co_return;
+            event = event_text("pending", pending_message(*exchange));
+            co_await out.write(std::move(event));
             co_return;
         } else {
             co_await exchange->wait();
@@ -121,6 +188,24 @@ HttpServerResponse unauthorized() {
     return refused;
 }
 
+/// Returns the value of a parameter of the query as a number; nothing if it is absent. Throws Error(parse) if it is not a number.
+std::optional<std::int64_t> number_in(std::string_view query, std::string_view name) {
+    while (!query.empty()) {
+        const std::size_t end = std::min(query.find('&'), query.size());
+        const std::string_view one = query.substr(0, end);
+        query.remove_prefix(std::min(end + 1, query.size()));
+        if (one.substr(0, one.find('=')) != name) continue;
+        const std::string_view text = one.substr(std::min(name.size() + 1, one.size()));
+        std::int64_t value = 0;
+        const char* const last = text.data() + text.size();
+        const auto [stop, failed] = std::from_chars(text.data(), last, value);
+        if (failed != std::errc() || stop != last || value < 1)
+            throw Error(ErrorCode::parse, "'" + std::string(name) + "' must be a positive number");
+        return value;
+    }
+    return std::nullopt;
+}
+
 bool accepts_events(const HttpServerRequest& request) {
     return request.headers.get("accept").find("text/event-stream") != std::string_view::npos;
 }
@@ -138,9 +223,14 @@ struct HttpChannel::State {
     /// gateway, gets one that no client reads.
     ExchangePtr exchange_of(const Envelope& message) const;
     Task<HttpServerResponse> post(HttpServerRequest request);
+    Task<HttpServerResponse> send(HttpMessage message, HttpServerRequest request);
     Task<HttpServerResponse> read(HttpServerRequest request);
+    Task<HttpServerResponse> read_session(HttpServerRequest request);
+    Task<HttpServerResponse> stop_turn(HttpMessage message, HttpServerRequest request);
+    Task<HttpServerResponse> receive_stop(HttpServerRequest request);
     Task<> submit(ExchangePtr exchange, Envelope envelope);
     Task<HttpServerResponse> answer(ExchangePtr exchange, HttpServerRequest request);
+    Task<std::optional<JsonObject>> record_of(std::string id) const;
     void open(const cubepi::Executor& executor);
     bool is_authorized(const HttpServerRequest& request) const {
         return cubepi::equal_secrets(request.bearer_token(), options.token);
@@ -151,6 +241,7 @@ struct HttpChannel::State {
     const MessageHandler handler;
     const std::shared_ptr<HttpExchanges> exchanges;
     std::unique_ptr<cubepi::HttpServer> server;
+    std::stop_source draining;
     std::stop_source stopping;
     std::stop_token manager_ends;
 };
@@ -160,7 +251,14 @@ ExchangePtr HttpChannel::State::exchange_of(const Envelope& message) const {
     // An earlier process has received the message: its client may repeat the request.
     if (!exchange) exchange = exchanges->add(message);
     exchange->admitted = true;
+    exchange->recorded = !message.receipts.empty();
     return exchange;
+}
+
+Task<std::optional<JsonObject>> HttpChannel::State::record_of(std::string id) const {
+    std::optional<JsonObject> record;
+    if (options.sessions) record = co_await options.sessions->message(std::move(id));
+    co_return record;
 }
 
 Task<HttpServerResponse> HttpChannel::State::post(HttpServerRequest request) {
@@ -173,35 +271,119 @@ Task<HttpServerResponse> HttpChannel::State::post(HttpServerRequest request) {
         problem = error.what();
     }
     if (!message) co_return HttpServerResponse::error(400, problem);
-    ExchangePtr exchange = exchanges->find(message->key);
-    if (exchange && !exchange->is_of(*message))
+    Task<HttpServerResponse> answering = is_stop(message->envelope)
+                                             ? stop_turn(std::move(*message), std::move(request))
+                                             : send(std::move(*message), std::move(request));
+    HttpServerResponse response = co_await std::move(answering);
+    co_return response;
+}
+
+Task<HttpServerResponse> HttpChannel::State::send(HttpMessage message, HttpServerRequest request) {
+    ExchangePtr exchange = exchanges->find(message.key);
+    if (exchange && !exchange->is_of(message))
         co_return HttpServerResponse::error(422, "this Idempotency-Key belongs to another message");
     if (!exchange) {
-        exchange = exchanges->add(message->envelope);
+        exchange = exchanges->add(message.envelope);
         exchange->streaming = accepts_events(request);
-        message->envelope.channel = name;
-        Task<> submitting = submit(exchange, std::move(message->envelope));
+        message.envelope.channel = name;
+        Task<> submitting = submit(exchange, std::move(message.envelope));
         co_await std::move(submitting);
-        if (const auto& refusal = exchange->refusal())
-            co_return HttpServerResponse::error(refusal->status, refusal->text);
     }
     Task<HttpServerResponse> answering = answer(std::move(exchange), std::move(request));
     HttpServerResponse response = co_await std::move(answering);
     co_return response;
 }
 
-/// Returns the reply to a message without waiting for it.
+Task<HttpServerResponse> HttpChannel::State::receive_stop(HttpServerRequest request) {
+    if (!is_authorized(request)) co_return unauthorized();
+    std::optional<HttpMessage> message;
+    std::string problem;
+    try {
+        message = detail::read_stop(request, options.operators);
+    } catch (const Error& error) {
+        problem = error.what();
+    }
+    if (!message) co_return HttpServerResponse::error(400, problem);
+    Task<HttpServerResponse> stopping = stop_turn(std::move(*message), std::move(request));
+    HttpServerResponse response = co_await std::move(stopping);
+    co_return response;
+}
+
+/// Ends the turn of the session; without one, the message withdraws the session's questions.
+Task<HttpServerResponse> HttpChannel::State::stop_turn(HttpMessage message,
+                                                       HttpServerRequest request) {
+    if (!options.sessions)
+        co_return HttpServerResponse::error(404, "this channel cannot stop turns");
+    message.envelope.channel = name;
+    Task<StopOutcome> stopping = options.sessions->stop(message.envelope);
+    const StopOutcome outcome = co_await std::move(stopping);
+    if (outcome == StopOutcome::refused) {
+        co_return HttpServerResponse::error(
+            403, "only the user whose message is being processed, or an operator, may stop it");
+    }
+    if (outcome == StopOutcome::idle) {
+        message.envelope = withdrawal_of(std::move(message.envelope));
+        Task<HttpServerResponse> sending = send(std::move(message), std::move(request));
+        HttpServerResponse response = co_await std::move(sending);
+        co_return response;
+    }
+    JsonObject output{{"kind", "command"}, {"text", "The turn was stopped."}};
+    JsonObject result{{"session", message.session}, {"id", message.key}, {"ok", true}};
+    result["outputs"] = JsonArray{std::move(output)};
+    co_return HttpServerResponse::json(200, Json(std::move(result)));
+}
+
+/// Returns the state of a message, and its answer, without waiting for it. The records also know answers that came after the reply.
 Task<HttpServerResponse> HttpChannel::State::read(HttpServerRequest request) {
     if (!is_authorized(request)) co_return unauthorized();
-    const ExchangePtr exchange = exchanges->find(request.parameters["id"]);
-    if (!exchange) {
+    const std::string id(request.parameter("id"));
+    std::optional<JsonObject> record = co_await record_of(id);
+    const ExchangePtr exchange = exchanges->find(id);
+    if (!exchange && !record) {
         co_return HttpServerResponse::error(
-            404,
-            "no reply to a message with this id is held in memory; an answer is in the history "
-            "of its session");
+            404, "no message with this id is known; the gateway remembers the last 1,000");
     }
-    const Json result = result_of(*exchange);
-    co_return HttpServerResponse::json(exchange->done() ? 200 : 202, result);
+    std::string state(exchange ? state_of(*exchange) : std::string_view());
+    if (record) state = record->at("state").as_string().c_str();
+    const bool has_reply = exchange && exchange->done() &&
+                           (!record || !exchange->has_asked() || state == waiting_state);
+    // The records know neither why a message was dropped nor what a hook has answered.
+    if (has_reply && !is_open(state)) state = state_of(*exchange);
+    JsonObject result;
+    if (has_reply) {
+        result = result_of(*exchange);
+    } else if (record) {
+        result = std::move(*record);
+    } else {
+        result = pending_message(*exchange);
+    }
+    result["state"] = state;
+    co_return HttpServerResponse::json(is_open(state) ? 202 : 200, Json(std::move(result)));
+}
+
+Task<HttpServerResponse> HttpChannel::State::read_session(HttpServerRequest request) {
+    if (!is_authorized(request)) co_return unauthorized();
+    std::string session(request.parameter("session"));
+    std::size_t limit = 50;
+    std::int64_t before = 0;
+    std::string problem;
+    try {
+        detail::check_id("session", session);
+        limit = static_cast<std::size_t>(
+            std::min<std::int64_t>(longest_page, number_in(request.query, "limit").value_or(50)));
+        before = number_in(request.query, "before").value_or(0);
+    } catch (const Error& error) {
+        problem = error.what();
+    }
+    if (!problem.empty()) co_return HttpServerResponse::error(400, problem);
+    std::optional<JsonObject> found;
+    if (options.sessions) {
+        Task<std::optional<JsonObject>> reading =
+            options.sessions->session(std::move(session), limit, before);
+        found = co_await std::move(reading);
+    }
+    if (!found) co_return HttpServerResponse::error(404, "no session with this id is known");
+    co_return HttpServerResponse::json(200, Json(std::move(*found)));
 }
 
 /// Passes a message to the manager. Requests that repeat it meanwhile wait for the same exchange.
@@ -215,28 +397,40 @@ Task<> HttpChannel::State::submit(ExchangePtr exchange, Envelope envelope) {
     } else if (!accepted) {
         exchanges->refuse(exchange, rejected(accepted.failure()));
     } else if (!exchange->admitted) {
-        exchanges->refuse(exchange, known_before());
+        // It is known from before, or the manager has ended after it was stored.
+        const std::string key = exchange->key();
+        const std::optional<JsonObject> record = co_await record_of(key);
+        const std::string state =
+            record ? std::string(record->at("state").as_string()) : std::string();
+        const bool is_processed = state == "pending" || state == "running";
+        if (is_processed && exchange->chat() == record->at("session").as_string()) {
+            exchange->recorded = true;
+            exchange->elsewhere = true;
+            exchange->wake();
+            exchanges->forget(exchange);
+        } else {
+            exchanges->refuse(
+                exchange, known_before(key, record ? std::string(record->at("session").as_string())
+                                                   : std::string()));
+        }
     }
 }
 
 Task<HttpServerResponse> HttpChannel::State::answer(ExchangePtr exchange,
                                                     HttpServerRequest request) {
-    const std::stop_token closed = request.closed;
-    const std::stop_token ending = stopping.get_token();
+    Ends ends{request.closed, draining.get_token(), stopping.get_token()};
+    if (const auto& refusal = exchange->refusal()) co_return refusal_response(*refusal);
     if (accepts_events(request)) {
-        auto write = [exchange, closed, ending](ResponseStream& out) {
-            return write_events(exchange, closed, ending, out);
+        auto write = [exchange, ends](ResponseStream& out) {
+            return write_events(exchange, ends, out);
         };
         HttpServerResponse events = HttpServerResponse::events(std::move(write));
         co_return events;
     }
-    const bool ended = co_await wait_for_end(exchange, closed, ending);
-    if (!ended) {
-        co_return HttpServerResponse::error(
-            503, "the gateway ends; repeat the request with the same Idempotency-Key");
-    }
-    if (const auto& refusal = exchange->refusal())
-        co_return HttpServerResponse::error(refusal->status, refusal->text);
+    const bool ended = co_await wait_for_end(exchange, std::move(ends));
+    if (!ended && exchange->recorded) co_return accepted(pending_message(*exchange));
+    if (!ended) co_return try_later(503, "the gateway ends; send the message again later");
+    if (const auto& refusal = exchange->refusal()) co_return refusal_response(*refusal);
     const Json result = result_of(*exchange);
     co_return HttpServerResponse::json(200, result);
 }
@@ -264,6 +458,12 @@ void HttpChannel::State::open(const cubepi::Executor& executor) {
                 [this](HttpServerRequest request) { return post(std::move(request)); });
     made->route("GET", "/v1/messages/{id}",
                 [this](HttpServerRequest request) { return read(std::move(request)); });
+    made->route("GET", "/v1/sessions/{session}",
+                [this](HttpServerRequest request) { return read_session(std::move(request)); });
+    made->route("POST", "/v1/sessions/{session}/messages",
+                [this](HttpServerRequest request) { return post(std::move(request)); });
+    made->route("POST", "/v1/sessions/{session}/stop",
+                [this](HttpServerRequest request) { return receive_stop(std::move(request)); });
     made->open();
     server = std::move(made);
 }
@@ -287,8 +487,8 @@ Task<> HttpChannel::stop() {
 }
 
 Task<> HttpChannel::send(Envelope message) {
-    // The response says that the message was rejected; the request waits for the turn that is tried again.
-    for (const char* const mark : {"rejected", "postponed"})
+    // The response says that the message was rejected or its turn stopped; the request waits for the turn that is tried again.
+    for (const char* const mark : {"rejected", "postponed", "stopped"})
         if (message.context.contains(mark)) co_return;
     const ExchangePtr exchange = state_->exchanges->current(message.chat_id.value_or(""));
     if (!exchange)
@@ -313,7 +513,10 @@ Task<std::optional<AdmitDecision>> HttpChannel::admit_message(std::string sessio
     (void)session_id;
     (void)turn;
     const ExchangePtr exchange = state_->exchanges->find(message.inbound_id.value_or(""));
-    if (exchange) exchange->admitted = true;
+    if (exchange) {
+        exchange->admitted = true;
+        exchange->recorded = !message.receipts.empty();
+    }
     std::optional<AdmitDecision> undecided;
     co_return undecided;
 }
@@ -333,6 +536,18 @@ void HttpChannel::end_turn(const Envelope& message, std::exception_ptr failure) 
                                      ? state_->exchanges->current(message.chat_id.value_or(""))
                                      : state_->exchanges->find(key);
     if (exchange) state_->exchanges->end_turn(exchange, failure);
+}
+
+void HttpChannel::postpone_turn(const Envelope& message) noexcept {
+    const ExchangePtr exchange = state_->exchanges->find(message.inbound_id.value_or(""));
+    if (!exchange) return;
+    exchange->postpone();
+    exchange->wake();
+}
+
+void HttpChannel::drain() noexcept {
+    state_->draining.request_stop();
+    state_->exchanges->wake_all();
 }
 
 void HttpChannel::drop(const Envelope& message) noexcept {

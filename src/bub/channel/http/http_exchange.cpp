@@ -1,8 +1,8 @@
 #include <bub/channel/http/http_exchange.hpp>
 
 #include <algorithm>
-#include <array>
 #include <functional>
+#include <initializer_list>
 
 #include <bub/questions.hpp>
 #include <bub/turn_error.hpp>
@@ -10,6 +10,7 @@
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/random_word.hpp>
+#include <cubepi/net/utf8.hpp>
 
 namespace bub::detail {
 
@@ -45,12 +46,12 @@ std::string text(const JsonObject& object, std::string_view key, std::size_t lim
     return std::string(given);
 }
 
-JsonObject body_of(const cubepi::HttpServerRequest& request) {
+using Keys = std::initializer_list<std::string_view>;
+
+JsonObject body_of(const cubepi::HttpServerRequest& request, Keys keys) {
     boost::system::error_code failed;
     Json body = boost::json::parse(request.body, failed);
-    if (failed || !body.is_object()) refuse("the body must be a JSON object with a 'text'");
-    constexpr std::array<std::string_view, 6> keys{"session", "text",      "user",
-                                                   "context", "answer_to", "answer"};
+    if (failed || !body.is_object()) refuse("the body must be a JSON object");
     for (const auto& member : body.get_object()) {
         if (std::find(keys.begin(), keys.end(), std::string_view(member.key())) == keys.end())
             refuse("unknown member '" + std::string(member.key()) + "'");
@@ -58,18 +59,61 @@ JsonObject body_of(const cubepi::HttpServerRequest& request) {
     return std::move(body.get_object());
 }
 
+/// Returns the session of the path or else of the body; empty if there is none.
+std::string session_of(const cubepi::HttpServerRequest& request, const JsonObject& body) {
+    std::string given = text(body, "session", longest_name);
+    const std::string_view in_path = request.parameter("session");
+    if (in_path.empty()) return given;
+    check_id("session", in_path);
+    if (!given.empty() && given != in_path)
+        refuse("'session' is not the session of the path; leave it out");
+    return std::string(in_path);
+}
+
 }  // namespace
+
+void check_id(std::string_view what, std::string_view id) {
+    const auto is_control = [](char c) {
+        return static_cast<unsigned char>(c) < ' ' || c == '\x7F';
+    };
+    if (!id.empty() && id.size() <= longest_name && cubepi::is_utf8(id) &&
+        std::none_of(id.begin(), id.end(), is_control))
+        return;
+    refuse("the id of a " + std::string(what) + " is printable text of 1 to " +
+           std::to_string(longest_name) + " bytes");
+}
+
+HttpMessage read_stop(const cubepi::HttpServerRequest& request,
+                      const std::vector<std::string>& operators) {
+    HttpMessage message;
+    const JsonObject body = request.body.empty() ? JsonObject() : body_of(request, {"user"});
+    message.session = session_of(request, body);
+    message.has_session = true;
+    message.key = new_name();
+    message.user = text(body, "user", longest_name);
+    Envelope& envelope = message.envelope;
+    envelope.content = "/stop";
+    if (!message.user.empty()) envelope.context["sender_id"] = message.user;
+    envelope.chat_id = message.session;
+    envelope.inbound_id = message.key;
+    envelope.is_active = true;
+    envelope.from_operator = message.user.empty() || std::find(operators.begin(), operators.end(),
+                                                               message.user) != operators.end();
+    return message;
+}
 
 HttpMessage read_message(const cubepi::HttpServerRequest& request,
                          const std::vector<std::string>& operators) {
-    const JsonObject body = body_of(request);
+    const JsonObject body =
+        body_of(request, {"session", "text", "user", "context", "answer_to", "answer"});
     HttpMessage message;
-    message.session = text(body, "session", longest_name);
+    message.session = session_of(request, body);
     message.has_session = !message.session.empty();
     if (!message.has_session) message.session = new_name();
     message.key = std::string(request.headers.get("idempotency-key"));
     if (message.key.size() > longest_name) refuse("the Idempotency-Key is longer than 200 bytes");
     if (message.key.empty()) message.key = new_name();
+    check_id("message (Idempotency-Key)", message.key);
     message.user = text(body, "user", longest_name);
 
     Envelope& envelope = message.envelope;
@@ -125,7 +169,14 @@ void HttpExchange::begin() {
     text_ = {};
     error_.clear();
     finish_.clear();
+    running_ = true;
     done_ = false;
+    ++turns_;
+}
+
+bool HttpExchange::has_asked() const {
+    return std::any_of(outputs_.begin(), outputs_.end(),
+                       [](const Json& output) { return output.as_object().contains("question"); });
 }
 
 void HttpExchange::end(const std::exception_ptr& failure) {
@@ -133,6 +184,7 @@ void HttpExchange::end(const std::exception_ptr& failure) {
         error_ = cubepi::is_cancellation(failure) ? "the turn was ended before it was complete"
                                                   : describe(failure);
     }
+    running_ = false;
     done_ = true;
     changed_.pulse();
 }
@@ -183,7 +235,12 @@ std::shared_ptr<HttpExchange> HttpExchanges::add(const Envelope& message) {
 void HttpExchanges::refuse(const std::shared_ptr<HttpExchange>& exchange,
                            HttpExchange::Refusal refusal) {
     exchange->refuse(std::move(refusal));
-    exchanges_.erase(exchange->key());
+    forget(exchange);
+}
+
+void HttpExchanges::forget(const std::shared_ptr<HttpExchange>& exchange) {
+    const auto found = exchanges_.find(exchange->key());
+    if (found != exchanges_.end() && found->second == exchange) exchanges_.erase(found);
 }
 
 std::shared_ptr<HttpExchange> HttpExchanges::current(const std::string& chat) const {

@@ -26,9 +26,18 @@ struct HttpMessage {
     Envelope envelope = {};
 };
 
-/// Reads a request. Throws Error(parse) with the reason if it is not one. A session or key that is absent is a new one.
+/// Reads a request. Throws Error(parse) with the reason if it is not one. A session or key that is absent is a new one. The path may
+/// have the session; then another one in the body is an error.
 HttpMessage read_message(const cubepi::HttpServerRequest& request,
                          const std::vector<std::string>& operators);
+
+/// Reads a request to end the turn of the session of its path, as a message with the text `/stop`. Its body may be empty or name the
+/// `user`; without one it is a request of the program that has the token, which may end every turn.
+HttpMessage read_stop(const cubepi::HttpServerRequest& request,
+                      const std::vector<std::string>& operators);
+
+/// Throws Error(parse) if the id cannot be one of a session or message: it is empty or longer than 200 bytes, or is not printable text.
+void check_id(std::string_view what, std::string_view id);
 
 /// Returns a digest of what a client has sent, the same after a restart.
 std::size_t content_digest(const Envelope& message);
@@ -47,6 +56,8 @@ public:
 
     /// A turn begins on the message.
     void begin();
+    /// The turn has failed, and another one begins later.
+    void postpone() { running_ = false; }
     /// The turn has ended. `failure` may be null.
     void end(const std::exception_ptr& failure);
 
@@ -59,6 +70,11 @@ public:
     bool is_of(const HttpMessage& message) const;
     /// The turn has ended.
     bool done() const noexcept { return done_; }
+    bool running() const noexcept { return running_; }
+    /// The number of turns that have begun; the outputs are those of the last one.
+    std::size_t turns() const noexcept { return turns_; }
+    /// Returns true if the turn has ended with a question.
+    bool has_asked() const;
     /// The failure of the turn, or why an answer was not accepted; empty if it succeeded.
     const std::string& error() const noexcept { return error_; }
     const std::optional<Refusal>& refusal() const noexcept { return refusal_; }
@@ -76,6 +92,8 @@ public:
     void wake() { changed_.pulse(); }
 
     bool admitted = false;   ///< the manager has decided about the message
+    bool recorded = false;   ///< the message is in the delivery log, and outlives the process
+    bool elsewhere = false;  ///< the reply does not come to this exchange
     bool streaming = false;  ///< a client reads the text as it is generated
 
 private:
@@ -88,7 +106,9 @@ private:
     std::string error_;
     std::string finish_;
     std::optional<Refusal> refusal_;
+    bool running_ = false;
     bool done_ = false;
+    std::size_t turns_ = 0;
     cubepi::AsyncEvent changed_;
 };
 
@@ -104,6 +124,8 @@ public:
     std::shared_ptr<HttpExchange> add(const Envelope& message);
     /// Ends the exchange of a message that was not accepted. It may be sent again.
     void refuse(const std::shared_ptr<HttpExchange>& exchange, HttpExchange::Refusal refusal);
+    /// Forgets the exchange of a message whose turn another one follows.
+    void forget(const std::shared_ptr<HttpExchange>& exchange);
     /// Returns the exchange whose turn runs in the chat; null: none.
     std::shared_ptr<HttpExchange> current(const std::string& chat) const;
 

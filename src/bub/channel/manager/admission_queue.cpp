@@ -60,6 +60,12 @@ Task<> AdmissionQueue::receive(Envelope message) {
         throw Error(ErrorCode::unavailable,
                     "the channel manager is shutting down; send the message again later");
     }
+    if (is_stop(message) && (message.is_active || !channel->needs_debounce())) {
+        Task<StopOutcome> stopping = stop(message);
+        const StopOutcome stopped = co_await std::move(stopping);
+        if (stopped != StopOutcome::idle) co_return;
+        message = withdrawal_of(std::move(message));
+    }
     retired_.clear();
     const std::string key = lane_key(message);
     const bool collects = channel->needs_debounce() && is_prompt(message);
@@ -84,7 +90,8 @@ Task<> AdmissionQueue::receive(Envelope message) {
         // The platform delivered a message again that is already stored.
         if (!receipt) co_return;
         message.receipts.push_back(std::move(*receipt));
-        check_open(context_.open);
+        // The manager has ended meanwhile, and the next one processes the stored message.
+        if (!context_.open) co_return;
     }
     const LanePtr lane = find_or_add(key);
     if (collects) {
@@ -94,6 +101,20 @@ Task<> AdmissionQueue::receive(Envelope message) {
     const AdmissionPtr admission = submit(lane, QueuedMessage(std::move(message)));
     co_await admission->done.wait();
     if (admission->failure) std::rethrow_exception(admission->failure);
+}
+
+Task<StopOutcome> AdmissionQueue::stop(Envelope by) {
+    const std::shared_ptr<Channel> channel = channels_.find(by.channel);
+    auto message = std::make_shared<Envelope>(by);
+    std::string session_id = co_await context_.framework.resolve_session(std::move(message));
+    by.session_id = session_id;
+    const StopOutcome outcome = co_await sessions_.stop(session_id, by);
+    if (outcome != StopOutcome::refused || !channel) co_return outcome;
+    TurnOutput notice(notice_to(by, std::string(stop_refusal), "stop_refused"));
+    Task<bool> sending = router_.dispatch_output(std::move(notice));
+    const Outcome<bool> sent = co_await outcome_of(std::move(sending));
+    if (sent.cancelled()) sent.rethrow();
+    co_return outcome;
 }
 
 /// Passes the message to the lane's debouncer.
@@ -229,10 +250,11 @@ Task<> AdmissionQueue::admit(LanePtr lane, QueuedMessage message) {
                                                  message.message);
     }
     co_await cubepi::shield();
-    // Messages interrupted by the end of the manager are delivered again.
+    // Messages interrupted by the end of the manager are delivered again, and so they are accepted.
+    const bool is_accepted = !context_.open && !message.receipts.empty();
     if (context_.open) co_await deliveries_.finish(std::move(message.receipts));
     co_await cubepi::unshield();
-    decision.rethrow();
+    if (!is_accepted) decision.rethrow();
 }
 
 Task<AdmitDecision> AdmissionQueue::decide(LanePtr lane, std::shared_ptr<Envelope> message) {
@@ -307,7 +329,8 @@ void AdmissionQueue::clear(Leftover& leftover) {
         }
         for (Arrival& arrival : lane->arrivals) {
             leftover.count(arrival.queued.receipts);
-            arrival.admission->failure = cubepi::make_cancelled();
+            if (arrival.queued.receipts.empty())
+                arrival.admission->failure = cubepi::make_cancelled();
             arrival.admission->done.set();
         }
         context_.remove_waiting(lane->arrivals.size());

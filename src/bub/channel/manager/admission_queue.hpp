@@ -31,6 +31,8 @@ public:
 
     /// Accepts a message of a channel: the MessageHandler.
     Task<> receive(Envelope message);
+    /// Stops the turn of the session of `by` (D96). If its sender may not do so, the sender is notified.
+    Task<StopOutcome> stop(Envelope by);
     /// Accepts a message that an earlier process had accepted.
     void resubmit(QueuedMessage message);
     /// Cancels the admission of messages of this session.

@@ -222,6 +222,13 @@ Task<> Deliveries::resend(std::shared_ptr<Channel> channel, Delivery delivery) {
     co_await note_sent(std::move(delivery.id));
 }
 
+Task<std::optional<KnownInbound>> Deliveries::find(std::string channel, std::string inbound_id) {
+    std::optional<KnownInbound> found;
+    if (context_.options.deliveries)
+        found = co_await log().find(std::move(channel), std::move(inbound_id));
+    co_return found;
+}
+
 Task<bool> Deliveries::is_being_answered(Receipts receipts) {
     const std::vector<StoredInbound> all = co_await log().unfinished();
     co_return std::any_of(all.begin(), all.end(), [&receipts](const StoredInbound& one) {

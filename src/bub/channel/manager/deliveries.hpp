@@ -49,6 +49,9 @@ public:
 
     /// Returns true if an answer to these messages is being or was sent.
     Task<bool> is_being_answered(Receipts receipts);
+    /// Returns the record of a message by the id of its platform.
+    Task<std::optional<KnownInbound>> find(std::string channel, std::string inbound_id);
+    bool is_held(const std::string& id) const { return held_.contains(id); }
     /// Holds a message or an answer for the operator.
     void hold(std::string id) { held_.insert(std::move(id)); }
     /// The operator has decided about it.

@@ -54,6 +54,9 @@ struct Leftover {
     void count(const Receipts& receipts) { ++(receipts.empty() ? dropped : recorded); }
 };
 
+inline constexpr std::string_view stop_refusal =
+    "Only the user whose message is being processed, or an operator, may stop it.";
+
 /// Returns a notice for the sender of `message`, kind error. `mark`: its key in the context.
 Envelope notice_to(const Envelope& message, std::string text, std::string_view mark);
 
@@ -105,6 +108,7 @@ public:
     /// Starts a channel within the limit of the options.
     Task<> start(std::shared_ptr<Channel> channel);
     void announce_stop() { stop_.request_stop(); }
+    void announce_drain() const;
     /// Stops the channels that were started, in reverse order. Problems are reported to the operator.
     Task<> stop();
 

@@ -30,8 +30,17 @@ constexpr std::string_view held_notice =
     "Your message was not processed because of a technical problem. It is stored until an operator "
     "decides about it.";
 
+constexpr std::string_view stopped_notice = "The turn was stopped.";
+
 constexpr std::string_view incomplete_notice =
     "The answer is incomplete because of a technical problem. What is missing may follow later.";
+
+/// Operators stop every turn, and so does the only user of a chat; other users stop the turns of their messages.
+bool may_stop(const Envelope& by, const Envelope& running) {
+    const Json* const alone = by.context.if_contains("private_chat");
+    return by.is_operator() || (alone && *alone == Json(true)) ||
+           (by.channel == running.channel && sender_of(by) == sender_of(running));
+}
 
 /// Returns the delay after this many failures. Sessions that have failed together do not try again together.
 std::chrono::nanoseconds retry_delay(std::size_t failures, cubepi::IdSource& ids) {
@@ -91,7 +100,8 @@ Task<> SessionScheduler::run(SessionPtr session) {
         Waiting next = std::move(session->waiting.front());
         session->waiting.pop_front();
         context_.remove_waiting();
-        session->turn.emplace();
+        session->turn = std::make_shared<Turn>();
+        session->turn->message = next.queued.message;
         session->answered = std::move(next.queued.receipts);
         Waiting message;
         message.queued = next.queued;
@@ -148,7 +158,14 @@ Task<SessionScheduler::TurnEnd> SessionScheduler::run_turn(SessionPtr session, W
     std::exception_ptr failure = ended.failure();
     std::optional<TurnEnd> end;
     if (ended) end = ended.value();
-    if (cause_of(failure) != FailureCause::turn && !session->answered.empty()) {
+    if (session->turn->stopped && !end) {
+        // Its record is finished: no failure repeats the turn.
+        co_await notify(message, stopped_notice, "stopped");
+        failure = std::make_exception_ptr(
+            cubepi::Error(cubepi::ErrorCode::unavailable, std::string(stopped_notice)));
+    } else if (session->turn->stopped && end == TurnEnd::unread) {
+        end = TurnEnd::over;
+    } else if (cause_of(failure) != FailureCause::turn && !session->answered.empty()) {
         end = co_await after_failure(session, message, failure);
         // The details are for the operator.
         const std::string_view text = end == TurnEnd::cut_off ? incomplete_notice : held_notice;
@@ -221,7 +238,7 @@ SessionScheduler::TurnEnd SessionScheduler::cut_off(const std::exception_ptr& fa
     return TurnEnd::cut_off;
 }
 
-Task<> SessionScheduler::notify(std::shared_ptr<Envelope> message, std::string_view text,
+Task<> SessionScheduler::notify(std::shared_ptr<const Envelope> message, std::string_view text,
                                 std::string_view mark) {
     TurnOutput output(notice_to(*message, std::string(text), mark));
     Task<bool> sending = deliveries_.send(std::move(output), Receipts());
@@ -234,7 +251,7 @@ Task<> SessionScheduler::notify(std::shared_ptr<Envelope> message, std::string_v
 
 Task<SessionScheduler::TurnEnd> SessionScheduler::process(SessionPtr session,
                                                           std::shared_ptr<Envelope> message) {
-    std::stop_token stop = session->turn->get_token();
+    std::stop_token stop = session->turn->stop.get_token();
     const bool stream = context_.options.stream_output;
     TurnShards* const shards = context_.options.shards.get();
     Task<TurnSummary> turn =
@@ -298,7 +315,7 @@ void SessionScheduler::take_back_unread(Session& session) {
 
 /// Finishes what an earlier process has left of a turn.
 Task<> SessionScheduler::finish_stored(SessionPtr session, Waiting stored) {
-    std::stop_token stop = session->turn->get_token();
+    std::stop_token stop = session->turn->stop.get_token();
     if (stored.sent) {
         co_await cubepi::cancel_on(std::move(stop), stored.sent->wait());
     } else {
@@ -384,8 +401,56 @@ bool SessionScheduler::is_full(const std::string& session_id, const Envelope& me
 bool SessionScheduler::cancel_turn(const std::string& session_id) {
     const SessionPtr session = find(session_id);
     if (!session || !session->turn) return false;
-    session->turn->request_stop();
+    session->turn->stop.request_stop();
     return true;
+}
+
+Task<StopOutcome> SessionScheduler::stop(std::string session_id, Envelope by) {
+    const SessionPtr session = find(session_id);
+    const std::shared_ptr<Turn> turn = session ? session->turn : nullptr;
+    const bool waits = session && !turn && session->retry.failures > 0 && !session->waiting.empty();
+    std::shared_ptr<const Envelope> message;
+    if (turn) message = turn->message;
+    if (waits) message = session->waiting.front().queued.message;
+    if (!message) co_return StopOutcome::idle;
+    if (!may_stop(by, *message)) co_return StopOutcome::refused;
+    Receipts receipts = turn ? session->answered : session->waiting.front().queued.receipts;
+    if (waits) {
+        session->waiting.pop_front();
+        context_.remove_waiting();
+        session->retry = {};
+        session->dropped.pulse();
+    } else {
+        turn->stopped = true;
+    }
+    // Before the turn is cancelled: a process that is killed meanwhile must not leave the message to the next one.
+    co_await deliveries_.finish(std::move(receipts));
+    if (turn) {
+        turn->stop.request_stop();
+        co_return StopOutcome::stopped;
+    }
+    co_await notify(message, stopped_notice, "stopped");
+    const std::shared_ptr<Channel> channel = channels_.find(message->channel);
+    if (auto* const follower = dynamic_cast<FollowsTurns*>(channel.get())) {
+        follower->end_turn(*message,
+                           std::make_exception_ptr(cubepi::Error(cubepi::ErrorCode::unavailable,
+                                                                 std::string(stopped_notice))));
+    }
+    co_return StopOutcome::stopped;
+}
+
+bool SessionScheduler::is_running(const std::string& receipt) const {
+    return std::any_of(sessions_.begin(), sessions_.end(), [&receipt](const auto& entry) {
+        const Session& session = *entry.second;
+        const auto has_receipt = [&receipt](const QueuedMessage& one) {
+            return std::find(one.receipts.begin(), one.receipts.end(), receipt) !=
+                   one.receipts.end();
+        };
+        return session.turn &&
+               (std::find(session.answered.begin(), session.answered.end(), receipt) !=
+                    session.answered.end() ||
+                std::any_of(session.steered.begin(), session.steered.end(), has_receipt));
+    });
 }
 
 Task<> SessionScheduler::drop_waiting(std::string session_id) {
@@ -431,7 +496,7 @@ std::size_t SessionScheduler::busy() const {
 }
 
 std::size_t SessionScheduler::running() const {
-    const auto runs = [](const auto& entry) { return entry.second->turn.has_value(); };
+    const auto runs = [](const auto& entry) { return entry.second->turn != nullptr; };
     return static_cast<std::size_t>(std::count_if(sessions_.begin(), sessions_.end(), runs));
 }
 
@@ -461,7 +526,7 @@ TurnSnapshot SessionScheduler::snapshot(const std::string& session_id) const {
     TurnSnapshot turn;
     turn.session_id = session_id;
     if (const SessionPtr session = find(session_id)) {
-        turn.is_running = session->turn.has_value();
+        turn.is_running = session->turn != nullptr;
         turn.running_count = turn.is_running ? 1 : 0;
         turn.pending_count = session->waiting.size() + session->unread.size();
     }

@@ -46,6 +46,10 @@ public:
     bool is_full(const std::string& session_id, const Envelope& message) const;
 
     bool cancel_turn(const std::string& session_id);
+    /// Ends the turn of a message, or takes back a message whose turn is tried again later, and notifies its sender (D96).
+    Task<StopOutcome> stop(std::string session_id, Envelope by);
+    /// Returns true if a turn runs on the message with this receipt.
+    bool is_running(const std::string& receipt) const;
     /// Drops the waiting messages of a session.
     Task<> drop_waiting(std::string session_id);
     /// Tells the channel of a message that it was dropped.
@@ -80,12 +84,17 @@ private:
         std::vector<TurnOutput> outputs = {};
         std::shared_ptr<cubepi::AsyncEvent> sent = {};
     };
+    struct Turn {
+        std::stop_source stop = {};
+        std::shared_ptr<const Envelope> message = {};  ///< null: only stored outputs are sent
+        bool stopped = false;                          ///< by a user
+    };
     struct Session {
         std::string id;
         std::deque<Waiting> waiting;
         /// Messages that their turns have not read, because the session waits for an answer (B24).
         std::deque<Waiting> unread;
-        std::optional<std::stop_source> turn;
+        std::shared_ptr<Turn> turn;
         Receipts answered;                   // of the message whose turn is running
         std::vector<QueuedMessage> steered;  // passed to this turn
         Retry retry;                         // of this message, or of the first that waits
@@ -110,7 +119,8 @@ private:
     Task<TurnEnd> after_failure(SessionPtr session, std::shared_ptr<Envelope> message,
                                 std::exception_ptr failure);
     TurnEnd cut_off(const std::exception_ptr& failure) const;
-    Task<> notify(std::shared_ptr<Envelope> message, std::string_view text, std::string_view mark);
+    Task<> notify(std::shared_ptr<const Envelope> message, std::string_view text,
+                  std::string_view mark);
     Task<TurnEnd> process(SessionPtr session, std::shared_ptr<Envelope> message);
     Task<TurnSummary> run_here(std::shared_ptr<Envelope> message, bool stream);
     Task<> keep_unread(SessionPtr session, Waiting message);

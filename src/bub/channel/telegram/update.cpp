@@ -304,6 +304,11 @@ bool answers_questions(const SlashCommand& command) {
     return std::find(names.begin(), names.end(), command.name) != names.end();
 }
 
+/// Returns true for the commands that need no name of the bot in a group: they are about what the bot does.
+bool is_ours(const SlashCommand& command) {
+    return answers_questions(command) || command.name == "stop";
+}
+
 /// A message as an object, with the facts that decide about it.
 class MessageReader {
 public:
@@ -379,7 +384,7 @@ bool MessageReader::is_mentioned() const {
 bool MessageReader::is_addressed() const {
     if (!is_group()) return true;
     if (command_ && equal_ignoring_case(command_->bot, bot_.username)) return true;
-    if (command_ && answers_questions(*command_) && command_->bot.empty()) return true;
+    if (command_ && is_ours(*command_) && command_->bot.empty()) return true;
     return is_mentioned() || is_reply_to_bot();
 }
 
@@ -416,6 +421,8 @@ Incoming MessageReader::read() && {
     facts_.insert(of_question.begin(), of_question.end());
     if (command_ && answers_questions(*command_)) {
         read_command();
+    } else if (command_ && command_->name == "stop") {
+        incoming_.envelope.content = "/stop";
     } else if (incoming_.is_addressed && is_reply_to_bot()) {
         read_answer_by_reply();
     }

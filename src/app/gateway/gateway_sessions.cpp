@@ -1,0 +1,216 @@
+#include "gateway_sessions.hpp"
+
+#include <functional>
+#include <memory>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <bub/builtin/recorded_reply.hpp>
+#include <bub/questions.hpp>
+#include <bub/tape/tape_checkpointer.hpp>
+#include <bub/tape/tape_context.hpp>
+#include <cubepi/core/message.hpp>
+#include <cubepi/net/utf8.hpp>
+
+#include "gateway_instance.hpp"
+
+namespace cubepi::app {
+
+namespace {
+
+constexpr const char* channel = "http";
+/// Limits of a page of a session's history, in bytes of a text and in entries of the tape.
+constexpr std::size_t longest_text = 16 * 1024;
+constexpr std::size_t longest_result = 2'000;
+constexpr std::size_t searched_entries = 20'000;
+
+Task<std::vector<PendingRequest>> open_requests(bub::Tape tape) {
+    bub::TapeCheckpointer memory(tape.store());
+    std::vector<PendingRequest> open = co_await memory.load_pending_requests(tape.name());
+    std::erase_if(open, [](const PendingRequest& one) { return one.expired; });
+    co_return open;
+}
+
+JsonObject output_of(std::string_view kind, std::string text) {
+    return JsonObject{{"kind", kind}, {"text", std::move(text)}};
+}
+
+/// Sets the members of a message whose turn has ended.
+void set_reply(JsonObject& message, const bub::RecordedReply& reply) {
+    message["ok"] = reply.answered;
+    JsonArray outputs;
+    if (!reply.text.empty())
+        outputs.push_back(
+            output_of(reply.is_command ? bub::envelope_kind::command : bub::envelope_kind::normal,
+                      reply.text));
+    message["state"] = reply.answered ? "answered" : "failed";
+    if (!reply.answered)
+        message["error"] =
+            JsonObject{{"message", reply.failure.empty() ? "the turn ended without an answer"
+                                                         : reply.failure}};
+    if (!reply.finish.empty()) message["finish"] = reply.finish;
+    message["outputs"] = std::move(outputs);
+}
+
+void set_questions(JsonObject& message, const std::vector<PendingRequest>& open,
+                   const std::string& run_id) {
+    JsonArray outputs;
+    for (const PendingRequest& one : open) {
+        if (one.run_id != run_id) continue;
+        JsonObject output =
+            output_of(bub::envelope_kind::question, bub::question_text(one.request));
+        output["question"] = to_json(one.request);
+        outputs.push_back(std::move(output));
+    }
+    if (outputs.empty()) return;
+    message.erase("error");
+    message["ok"] = true;
+    message["state"] = "waiting";
+    JsonArray& texts = message["outputs"].as_array();
+    for (Json& output : outputs) texts.push_back(std::move(output));
+}
+
+void set_text(JsonObject& message, std::string text, std::size_t limit) {
+    if (text.size() > limit) {
+        text.resize(complete_utf8_prefix(std::string_view(text).substr(0, limit)));
+        message["truncated"] = true;
+    }
+    message["text"] = std::move(text);
+}
+
+JsonObject history_message(const Message& message) {
+    JsonObject made;
+    if (const AssistantMessage* const answer = message.assistant()) {
+        made["role"] = "assistant";
+        set_text(made, message.text(), longest_text);
+        JsonArray calls;
+        for (const ToolCall* const call : answer->tool_calls())
+            calls.push_back(JsonObject{{"id", call->id.str()}, {"name", call->name.str()}});
+        if (!calls.empty()) made["calls"] = std::move(calls);
+        if (!answer->error_message.empty()) made["error"] = answer->error_message.str();
+    } else if (const ToolResultMessage* const result = message.tool_result()) {
+        made["role"] = "tool";
+        made["call"] = result->tool_call_id.str();
+        made["name"] = result->tool_name.str();
+        if (result->is_error) made["is_error"] = true;
+        set_text(made, message.text(), longest_result);
+    } else if (message.user()) {
+        made["role"] = "user";
+        constexpr std::string_view prefix = "http:";
+        const std::string& id = message.id();
+        if (id.starts_with(prefix)) made["message"] = id.substr(prefix.size());
+        set_text(made, message.text(), longest_text);
+    }
+    return made;
+}
+
+/// A page of a history, newest first while it is read.
+struct HistoryPage {
+    std::vector<JsonObject> messages = {};
+    std::int64_t last_entry = 0;  ///< the oldest that was read
+    bool has_more = false;
+};
+
+Task<HistoryPage> read_page(bub::Tape tape, std::size_t limit, std::int64_t before) {
+    auto page = std::make_shared<HistoryPage>();
+    std::size_t searched = 0;
+    std::function<bool(const bub::TapeEntry&)> take = [&](const bub::TapeEntry& entry) {
+        if (before > 0 && entry.id >= before) return true;
+        page->has_more = page->messages.size() >= limit || searched >= searched_entries;
+        if (page->has_more) return false;
+        ++searched;
+        page->last_entry = entry.id;
+        const MessageList messages = bub::agent_messages({entry});
+        for (std::size_t at = messages.size(); at > 0; --at) {
+            JsonObject made = history_message(messages[at - 1]);
+            made["entry"] = entry.id;
+            made["date"] = entry.date;
+            page->messages.push_back(std::move(made));
+        }
+        return true;
+    };
+    std::vector<std::string> kinds;
+    for (const std::string_view kind :
+         {bub::entry_kind::message, bub::entry_kind::tool_call, bub::entry_kind::tool_result})
+        kinds.emplace_back(kind);
+    bub::TapeQuery query = bub::TapeQuery().kinds(std::move(kinds)).newest_first();
+    co_await tape.store()->visit(tape.name(), std::move(query), std::move(take));
+    co_return std::move(*page);
+}
+
+const char* state_of(bub::MessageProgress progress) {
+    switch (progress) {
+        case bub::MessageProgress::running: return "running";
+        case bub::MessageProgress::held: return "held";
+        default: return "pending";
+    }
+}
+
+}  // namespace
+
+Task<std::optional<JsonObject>> GatewaySessions::message(std::string id) {
+    std::optional<JsonObject> none;
+    Task<std::optional<bub::FoundMessage>> finding = instance_.manager().find_message(channel, id);
+    const std::optional<bub::FoundMessage> found = co_await std::move(finding);
+    // Logs of older versions do not have the session of a finished message.
+    if (!found || found->message.chat_id.value_or("").empty()) co_return none;
+    JsonObject message;
+    message["session"] = *found->message.chat_id;
+    message["id"] = id;
+    message["state"] = state_of(found->progress);
+    if (found->progress != bub::MessageProgress::finished) co_return message;
+    const bub::Tape tape = instance_.tape_of(found->session_id);
+    std::optional<bub::RecordedReply> reply =
+        co_await bub::find_reply(tape, bub::input_id_of(found->message));
+    const bub::TurnSnapshot session = instance_.manager().snapshot(found->session_id);
+    const bool is_busy = session.is_running || session.pending_count > 0;
+    if (!reply) reply.emplace();
+    set_reply(message, *reply);
+    if (reply->answered || reply->run_id.empty()) co_return message;
+    const std::vector<PendingRequest> open = co_await open_requests(tape);
+    set_questions(message, open, reply->run_id);
+    // A run continues in the turn of the answer to its question.
+    if (message.at("state") == "failed" && reply->failure.empty() && is_busy) {
+        for (const char* key : {"ok", "error", "outputs"}) message.erase(key);
+        message["state"] = "running";
+    }
+    co_return message;
+}
+
+Task<std::optional<JsonObject>> GatewaySessions::session(std::string session, std::size_t limit,
+                                                         std::int64_t before) {
+    std::optional<JsonObject> none;
+    auto address = std::make_shared<bub::Envelope>();
+    address->channel = channel;
+    address->chat_id = session;
+    const std::string id = co_await instance_.framework().resolve_session(std::move(address));
+    const bub::TurnSnapshot turn = instance_.manager().snapshot(id);
+    const bub::Tape tape = instance_.tape_of(id);
+    HistoryPage page = co_await read_page(tape, limit, before);
+    const std::vector<PendingRequest> open = co_await open_requests(tape);
+    const bool is_busy = turn.is_running || turn.pending_count > 0;
+    if (page.messages.empty() && open.empty() && !is_busy && before == 0) co_return none;
+    JsonObject result;
+    result["session"] = session;
+    result["state"] = turn.is_running ? "running"
+                      : !open.empty() ? "waiting"
+                      : is_busy       ? "pending"
+                                      : "idle";
+    result["pending"] = turn.pending_count;
+    JsonArray questions;
+    for (const PendingRequest& one : open) questions.push_back(to_json(one.request));
+    result["questions"] = std::move(questions);
+    JsonArray messages;
+    for (auto one = page.messages.rbegin(); one != page.messages.rend(); ++one)
+        messages.push_back(std::move(*one));
+    result["messages"] = std::move(messages);
+    if (page.has_more) result["before"] = page.last_entry;
+    co_return result;
+}
+
+Task<bub::StopOutcome> GatewaySessions::stop(bub::Envelope by) {
+    return instance_.manager().stop_turn(std::move(by));
+}
+
+}  // namespace cubepi::app
