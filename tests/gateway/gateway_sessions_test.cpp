@@ -217,6 +217,7 @@ TEST(GatewayStop, D96_StoppedTurn_IsNeverRetried) {
     EchoModel model;
     model.hold("one");
     model.hold("three");
+    model.hold("five");
     {
         GatewayProcess gateway(home, model.flags());
         const std::uint16_t port = gateway.wait_until_running();
@@ -234,15 +235,22 @@ TEST(GatewayStop, D96_StoppedTurn_IsNeverRetried) {
         auto three = post_later(port, "three");
         (void)model.wait_for("three");
         EXPECT_EQ(post(port, "/stop", "ann").text(), "The turn was stopped.");
+        EXPECT_EQ(error_of(three.get()), "The turn was stopped.");
+        auto five = post_later(port, "five");
+        (void)model.wait_for("five");
+        EXPECT_EQ(post(port, "/stop", "ann").text(), "The turn was stopped.");
+        EXPECT_EQ(state_of(get(port, "/v1/messages/key-five")), "running")
+            << "a repeated request does not stop a later turn";
+        EXPECT_EQ(call(port, "POST", "/v1/sessions/s1/stop").status, 200);
         gateway.kill();
     }
     GatewayProcess gateway(home, model.flags());
     const std::uint16_t port = gateway.wait_until_running();
-    for (const char* id : {"key-one", "key-three"})
+    for (const char* id : {"key-one", "key-three", "key-five"})
         EXPECT_EQ(state_of(get(port, std::string("/v1/messages/") + id)), "failed");
     model.release();
     EXPECT_EQ(post(port, "four").text(), "re: four");
-    for (const char* text : {"one", "three"}) EXPECT_EQ(model.count(text), 1u) << text;
+    for (const char* text : {"one", "three", "five"}) EXPECT_EQ(model.count(text), 1u) << text;
 }
 
 TEST(GatewayStop, D96_OtherUser_MayNotStop) {
@@ -275,7 +283,7 @@ TEST(GatewayStop, D96_Command_NamesASession) {
     const CommandResult idle = run_command(home, {"gateway", "stop", "http:s1"});
     EXPECT_NE(idle.output.find("no turn is running in the session 'http:s1'"), std::string::npos)
         << idle.output;
-    EXPECT_EQ(idle.status, 2);
+    EXPECT_EQ(idle.status, 1);
     auto one = post_later(port, "one");
     (void)model.wait_for("one");
     EXPECT_EQ(run_command(home, {"gateway", "stop", "http:s1"}).status, 0);

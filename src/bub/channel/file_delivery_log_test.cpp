@@ -326,6 +326,26 @@ TEST_F(DeliveryFile, B14_File_DoesNotGrowWithSettledRecords) {
     EXPECT_EQ(store(*log, "message 1"), "603") << "ids are not used twice";
 }
 
+TEST_F(DeliveryFile, D97_FinishedMessage_IsFoundAfterRewrite) {
+    std::filesystem::create_directories(options.directory);
+    // As an older version writes it.
+    set_bytes("{\"deliveries\": 1, \"next\": 1}\n{\"known\": \"chat\", \"ids\": [\"old\"]}\n");
+    options.compact_bytes = 1;
+    std::unique_ptr<FileDeliveryLog> log = open();
+    const auto find = [&log](const std::string& id) { return cubepi::run(log->find("chat", id)); };
+    const std::string id = store(*log, "one");
+    EXPECT_EQ(find("one")->id, id);
+    EXPECT_EQ(find("one")->message.content_text(), "one");
+    cubepi::run(log->finish({id}));
+    log.reset();
+    log = open();
+    EXPECT_EQ(find("one")->id, "");
+    EXPECT_EQ(find("one")->message.chat_id, "1");
+    EXPECT_EQ(find("old")->message.chat_id, "");
+    EXPECT_FALSE(find("two"));
+    EXPECT_FALSE(cubepi::run(log->find("other", "one")));
+}
+
 TEST_F(DeliveryFile, B14_TooManyUnsettledRecords_AreRefused) {
     options.max_open = 2;
     const auto log = open();

@@ -228,6 +228,7 @@ struct HttpChannel::State {
     Task<HttpServerResponse> read_session(HttpServerRequest request);
     Task<HttpServerResponse> stop_turn(HttpMessage message, HttpServerRequest request);
     Task<HttpServerResponse> receive_stop(HttpServerRequest request);
+    Task<HttpServerResponse> reply(Envelope to, std::string text, HttpServerRequest request);
     Task<> submit(ExchangePtr exchange, Envelope envelope);
     Task<HttpServerResponse> answer(ExchangePtr exchange, HttpServerRequest request);
     Task<std::optional<JsonObject>> record_of(std::string id) const;
@@ -315,22 +316,43 @@ Task<HttpServerResponse> HttpChannel::State::stop_turn(HttpMessage message,
     if (!options.sessions)
         co_return HttpServerResponse::error(404, "this channel cannot stop turns");
     message.envelope.channel = name;
-    Task<StopOutcome> stopping = options.sessions->stop(message.envelope);
-    const StopOutcome outcome = co_await std::move(stopping);
+    HttpMessage withdrawal = message;
+    withdrawal.envelope = withdrawal_of(message.envelope);
+    ExchangePtr exchange = exchanges->find(message.key);
+    // A repeated request does not stop a later turn.
+    if (exchange && exchange->is_of(message)) {
+        Task<HttpServerResponse> repeating = answer(std::move(exchange), std::move(request));
+        HttpServerResponse response = co_await std::move(repeating);
+        co_return response;
+    }
+    StopOutcome outcome = StopOutcome::idle;
+    if (!exchange) {
+        Task<StopOutcome> stopping = options.sessions->stop(message.envelope);
+        outcome = co_await std::move(stopping);
+    }
     if (outcome == StopOutcome::refused) {
         co_return HttpServerResponse::error(
             403, "only the user whose message is being processed, or an operator, may stop it");
     }
-    if (outcome == StopOutcome::idle) {
-        message.envelope = withdrawal_of(std::move(message.envelope));
-        Task<HttpServerResponse> sending = send(std::move(message), std::move(request));
-        HttpServerResponse response = co_await std::move(sending);
-        co_return response;
-    }
-    JsonObject output{{"kind", "command"}, {"text", "The turn was stopped."}};
-    JsonObject result{{"session", message.session}, {"id", message.key}, {"ok", true}};
-    result["outputs"] = JsonArray{std::move(output)};
-    co_return HttpServerResponse::json(200, Json(std::move(result)));
+    Task<HttpServerResponse> replying =
+        outcome == StopOutcome::idle
+            ? send(std::move(withdrawal), std::move(request))
+            : reply(message.envelope, "The turn was stopped.", std::move(request));
+    HttpServerResponse response = co_await std::move(replying);
+    co_return response;
+}
+
+/// Returns a reply to a message that needs no turn.
+Task<HttpServerResponse> HttpChannel::State::reply(Envelope to, std::string text,
+                                                   HttpServerRequest request) {
+    ExchangePtr exchange = exchanges->add(to);
+    Envelope output(std::move(text));
+    output.kind = envelope_kind::command;
+    exchange->add_output(output);
+    exchanges->end_turn(exchange, nullptr);
+    Task<HttpServerResponse> answering = answer(std::move(exchange), std::move(request));
+    HttpServerResponse response = co_await std::move(answering);
+    co_return response;
 }
 
 /// Returns the state of a message, and its answer, without waiting for it. The records also know answers that came after the reply.

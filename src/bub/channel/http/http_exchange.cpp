@@ -83,13 +83,25 @@ void check_id(std::string_view what, std::string_view id) {
            std::to_string(longest_name) + " bytes");
 }
 
+namespace {
+
+/// Returns the Idempotency-Key, or a new one.
+std::string key_of(const cubepi::HttpServerRequest& request) {
+    const std::string_view given = request.headers.get("idempotency-key");
+    if (given.empty()) return new_name();
+    check_id("message (Idempotency-Key)", given);
+    return std::string(given);
+}
+
+}  // namespace
+
 HttpMessage read_stop(const cubepi::HttpServerRequest& request,
                       const std::vector<std::string>& operators) {
     HttpMessage message;
     const JsonObject body = request.body.empty() ? JsonObject() : body_of(request, {"user"});
     message.session = session_of(request, body);
     message.has_session = true;
-    message.key = new_name();
+    message.key = key_of(request);
     message.user = text(body, "user", longest_name);
     Envelope& envelope = message.envelope;
     envelope.content = "/stop";
@@ -110,10 +122,7 @@ HttpMessage read_message(const cubepi::HttpServerRequest& request,
     message.session = session_of(request, body);
     message.has_session = !message.session.empty();
     if (!message.has_session) message.session = new_name();
-    message.key = std::string(request.headers.get("idempotency-key"));
-    if (message.key.size() > longest_name) refuse("the Idempotency-Key is longer than 200 bytes");
-    if (message.key.empty()) message.key = new_name();
-    check_id("message (Idempotency-Key)", message.key);
+    message.key = key_of(request);
     message.user = text(body, "user", longest_name);
 
     Envelope& envelope = message.envelope;

@@ -237,8 +237,11 @@ void AdmissionQueue::forget_if_idle(const LanePtr& lane) {
 
 Task<> AdmissionQueue::admit(LanePtr lane, QueuedMessage message) {
     lane->session_id.clear();
+    // A channel reads from it whether the message outlives the process.
+    message.message->receipts = message.receipts;
     Task<AdmitDecision> deciding = decide(lane, message.message);
     Outcome<AdmitDecision> decision = co_await outcome_of(std::move(deciding));
+    message.message->receipts.clear();
     if (decision) {
         co_await place(std::move(message), std::move(decision).value());
         co_return;
