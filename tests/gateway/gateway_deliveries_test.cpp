@@ -310,6 +310,28 @@ TEST(Failover, D90_SessionBusyElsewhere_MessageWaits) {
     EXPECT_NE(model.wait_for("two").find("re: one"), std::string::npos);
 }
 
+TEST(Failover, D96_StopElsewhere_LeavesTheTurnAlone) {
+    const GatewayHome first;
+    const GatewayHome second;
+    const std::string database = new_database(first);
+    share_sessions(first, second, database);
+    EchoModel model;
+    model.hold("one");
+    GatewayProcess gateway(first, model.flags());
+    const std::uint16_t port = gateway.wait_until_running();
+    auto one = post_later(port, "one");
+    (void)model.wait_for("one");
+    GatewayProcess other(second, model.flags());
+    const HttpReply stop =
+        run(call_channel(other.wait_until_running(), "POST", "/v1/sessions/s1/stop"));
+    EXPECT_NE(stop.text().find("No turn of this session is running here"), std::string::npos)
+        << stop.body;
+    const CommandResult command = run_command(second, {"gateway", "stop", "http:s1"});
+    EXPECT_NE(command.output.find("stopped there"), std::string::npos) << command.output;
+    model.release();
+    EXPECT_EQ(one.get().text(), "re: one");
+}
+
 /// A gateway whose sessions are in a database of its own server.
 class DatabaseOutage : public ::testing::Test {
 protected:

@@ -231,7 +231,8 @@ TEST(GatewayStop, D96_StoppedTurn_IsNeverRetried) {
         EXPECT_EQ(error_of(one.get()), "The turn was stopped.");
         EXPECT_EQ(two.get().text(), "re: two");
         const HttpReply idle = call(port, "POST", "/v1/sessions/s1/stop");
-        EXPECT_EQ(idle.text(), "No turn is running, and no question waits for an answer.");
+        EXPECT_EQ(idle.text(),
+                  "No turn of this session is running here, and no question waits for an answer.");
         auto three = post_later(port, "three");
         (void)model.wait_for("three");
         EXPECT_EQ(post(port, "/stop", "ann").text(), "The turn was stopped.");
@@ -362,7 +363,7 @@ TEST(GatewayStop, D96_UserOfTelegram_StopsTheOwnTurn) {
     say(ann, ann, "/stop");
     wait_for(ann, "The turn was stopped.");
     say(ann, ann, "/stop");
-    wait_for(ann, "No turn is running, and no question waits for an answer.");
+    wait_for(ann, "No turn of this session is running here, and no question waits for an answer.");
     say(ann, group, "/two@cubepi_bot");
     while (run_command(home, {"gateway", "sessions"}).output.find("\trunning") ==
            std::string::npos) {

@@ -74,6 +74,7 @@ public:
         return send(cubepi::HttpRequest("GET", url(channel->port(), path)),
                     with("authorization", std::move(authorization)));
     }
+    std::string url_of(const std::string& path) const { return url(channel->port(), path); }
     static cubepi::HttpHeaders with(std::string name, std::string value) {
         cubepi::HttpHeaders headers;
         headers.set(std::move(name), std::move(value));
@@ -280,7 +281,9 @@ TEST_F(HttpChannelTest, ReplyToMessage_IsReadByItsId) {
                                             with("idempotency-key", "a key/1"));
         const Reply read = co_await t.get("/v1/messages/a%20key%2F1", "Bearer secret");
         EXPECT_EQ(read.status, 200);
-        EXPECT_EQ(read.body, first.body);
+        JsonObject expected = first.json();
+        expected["state"] = "answered";
+        EXPECT_EQ(read.json(), expected);
         const Reply unknown = co_await t.get("/v1/messages/k2", "Bearer secret");
         EXPECT_EQ(unknown.status, 404);
         const Reply stranger = co_await t.get("/v1/messages/a%20key%2F1", "Bearer wrong");
@@ -446,6 +449,59 @@ TEST_F(HttpChannelTest, DroppedMessage_IsAnswered) {
             co_await t.post(R"({"session": "s1", "text": "Hi"})", with("idempotency-key", "k1"));
         EXPECT_EQ(reply.status, 200) << reply.body;
         EXPECT_EQ(reply.json().at("ok"), false) << reply.body;
+    });
+}
+
+Task<> send_to_session(HttpChannelTest& t, std::string text) {
+    Envelope output = Envelope(std::move(text)).on("http", "s1");
+    co_await t.channel->send(std::move(output));
+}
+
+TEST_F(HttpChannelTest, PostponedTurn_StreamsTheOutputsOfTheNext) {
+    add({"never"});
+    serve([](HttpChannelTest& t) -> Task<> {
+        const Envelope message = message_of("k1");
+        t.channel->begin_turn(message);
+        co_await send_to_session(t, "first");
+        cubepi::HttpRequest request("POST", t.url_of("/v1/messages"));
+        request.body = R"({"session": "s1", "text": "Hi"})";
+        request.headers = with("idempotency-key", "k1");
+        request.headers.set("authorization", "Bearer secret");
+        request.headers.set("accept", "text/event-stream");
+        cubepi::HttpClient client;
+        cubepi::HttpResponse response = co_await client.send(std::move(request));
+        std::string body;
+        bool more = true;
+        while (more && body.find("first") == std::string::npos)
+            more = co_await response.body->read(body);
+        t.channel->postpone_turn(message);
+        t.channel->begin_turn(message);
+        co_await send_to_session(t, "second");
+        t.channel->end_turn(message, nullptr);
+        while (more) more = co_await response.body->read(body);
+        EXPECT_NE(body.find("second"), std::string::npos) << body;
+    });
+}
+
+TEST_F(HttpChannelTest, D97_Drain_EndsRequestsBeforeTheirTurns) {
+    add({"never"});
+    serve([](HttpChannelTest& t) -> Task<> {
+        Envelope message = message_of("k1");
+        message.receipts.emplace_back("1");
+        t.channel->restore(message);
+        t.channel->drain();
+        cubepi::HttpHeaders headers = with("idempotency-key", "k1");
+        const Reply accepted = co_await t.post(R"({"session": "s1", "text": "Hi"})", headers);
+        EXPECT_EQ(accepted.status, 202) << accepted.body;
+        EXPECT_EQ(accepted.json().at("id"), "k1");
+        headers.set("accept", "text/event-stream");
+        const Reply streamed = co_await t.post(R"({"session": "s1", "text": "Hi"})", headers);
+        EXPECT_EQ(streamed.body,
+                  "event: pending\ndata: {\"session\":\"s1\",\"id\":\"k1\",\"state\":"
+                  "\"pending\"}\n\n");
+        // A message without a record does not outlive the process.
+        const Reply refused = co_await t.post(R"({"session": "s1", "text": "Hi"})");
+        EXPECT_EQ(refused.status, 503) << refused.body;
     });
 }
 

@@ -346,14 +346,14 @@ Task<> AgentTurn::withdraw(std::vector<cubepi::HitlRequest> open) {
             "You may not withdraw this question: only an operator, or the user who was asked, may.";
         co_return refuse_answer(std::move(reason), true);
     }
-    // A run whose questions are answered is closed by operators only.
-    if (!open.empty() || (plan_.message && plan_.message->is_operator()))
+    // A run whose questions are answered is closed by operators only, but not by a request to stop: another gateway may run it.
+    const bool was_stop = plan_.message && plan_.message->rest.contains(stop_key);
+    if (!open.empty() || (plan_.message && plan_.message->is_operator() && !was_stop))
         co_await agent_->abort_pending("withdrawn by the user");
     if (!open.empty()) note_end(open.front(), "withdrawn");
-    const bool was_stop = plan_.message && plan_.message->rest.contains(stop_key);
-    const std::string nothing = was_stop
-                                    ? "No turn is running, and no question waits for an answer."
-                                    : "No question waits for an answer.";
+    const std::string nothing =
+        was_stop ? "No turn of this session is running here, and no question waits for an answer."
+                 : "No question waits for an answer.";
     say_and_end(open.empty() ? nothing : "The question was withdrawn.");
 }
 

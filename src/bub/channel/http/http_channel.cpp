@@ -88,10 +88,13 @@ HttpExchange::Refusal rejected(const std::exception_ptr& failure) {
 HttpExchange::Refusal known_before(const std::string& key, const std::string& session) {
     HttpExchange::Refusal refusal;
     refusal.status = 409;
-    refusal.text = "the message '" + key + "'" +
-                   (session.empty() ? std::string() : " of session '" + session + "'") +
-                   " was received before with this Idempotency-Key; GET /v1/messages/" + key +
-                   " returns its state and its answer";
+    // The records of older versions do not name the session.
+    refusal.text = session.empty()
+                       ? "a message with the Idempotency-Key '" + key +
+                             "' was received before; its answer is in the history of its session"
+                       : "the message '" + key + "' of session '" + session +
+                             "' was received before with this Idempotency-Key; GET /v1/messages/" +
+                             key + " returns its state and its answer";
     return refusal;
 }
 

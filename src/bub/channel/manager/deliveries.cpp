@@ -393,9 +393,9 @@ void Recovery::resubmit(std::vector<StoredInbound> inbounds) {
     for (StoredInbound& inbound : begun_first(std::move(inbounds))) {
         Envelope& message = inbound.message;
         const std::shared_ptr<Channel> channel = channels_.find(message.channel);
+        message.receipts.assign(1, inbound.id);
         restore(*channel, message);
         message.context["redelivered"] = true;
-        message.receipts.assign(1, inbound.id);
         const std::string chat = lane_key(message);
         const bool merges = channel->needs_debounce() && is_prompt(message);
         const auto last = last_of_chat.find(chat);
