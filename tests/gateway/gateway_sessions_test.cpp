@@ -267,7 +267,9 @@ TEST(GatewayStop, D96_OtherUser_MayNotStop) {
     EXPECT_EQ(call(port, "POST", "/v1/sessions/s1/stop", R"({"user": "bob"})").status, 403);
     EXPECT_EQ(state_of(get(port, "/v1/messages/key-one")), "running");
     EXPECT_EQ(post(port, ",stop", "ann").status, 200);
-    EXPECT_EQ(error_of(one.get()), "The turn was stopped.");
+    const HttpReply stopped = one.get();
+    EXPECT_EQ(error_of(stopped), "The turn was stopped.");
+    EXPECT_EQ(stopped.text(), "") << stopped.body;
     auto two = post_later(port, "two", "ann");
     (void)model.wait_for("two");
     EXPECT_EQ(post(port, "/stop", "olga").status, 200) << "an operator";
@@ -328,6 +330,31 @@ TEST(GatewayStop, D96_FailedTurn_IsNotTriedAgain) {
 }
 
 constexpr std::int64_t ann = 7;
+
+TEST(GatewayStop, D96_MessageBeforeItsTurn_IsDropped) {
+    const GatewayHome home;
+    FakeBotServer bot{std::make_shared<SystemClock>()};
+    home.configure("{telegram: {token: \"" + bot.token() + "\", api_url: \"" + bot.url() +
+                   "\", users: [7]}}");
+    EchoModel model;
+    GatewayProcess gateway(home, model.flags());
+    (void)gateway.wait_for("gateway.running");
+    const auto wait_for = [&bot](const std::string& text) {
+        bot.wait_until([&](const FakeBotApi& api) {
+            const std::vector<std::string> sent = api.texts(ann);
+            return !sent.empty() && sent.back() == text;
+        });
+    };
+    bot.with_api([](FakeBotApi& api) {
+        (void)api.say(ann, "one");
+        (void)api.say(ann, "/stop");
+    });
+    wait_for("The turn was stopped.");
+    bot.with_api([](FakeBotApi& api) { (void)api.say(ann, "two"); });
+    wait_for("re: two");
+    EXPECT_EQ(model.count("one"), 0u);
+}
+
 constexpr std::int64_t bob = 8;
 constexpr std::int64_t group = -100;
 

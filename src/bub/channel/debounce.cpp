@@ -158,6 +158,10 @@ bool Debouncer::add(Envelope message) {
     return true;
 }
 
+bool Debouncer::collects_from(const std::string& sender) const {
+    return !messages_.empty() && sender_of(messages_.front()) == sender;
+}
+
 void Debouncer::on_timer() {
     if (!messages_.empty()) return flush();
     last_active_.reset();

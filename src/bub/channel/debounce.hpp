@@ -61,6 +61,8 @@ public:
     /// Removes and returns the collected messages.
     std::vector<Envelope> drain();
     std::size_t waiting() const noexcept { return messages_.size(); }
+    /// Returns true if messages of this sender wait.
+    bool collects_from(const std::string& sender) const;
 
 private:
     using TimePoint = cubepi::Clock::time_point;

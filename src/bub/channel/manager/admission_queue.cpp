@@ -104,17 +104,45 @@ Task<> AdmissionQueue::receive(Envelope message) {
 }
 
 Task<StopOutcome> AdmissionQueue::stop(Envelope by) {
-    const std::shared_ptr<Channel> channel = channels_.find(by.channel);
+    const std::string key = lane_key(by);
     auto message = std::make_shared<Envelope>(by);
     std::string session_id = co_await context_.framework.resolve_session(std::move(message));
     by.session_id = session_id;
-    const StopOutcome outcome = co_await sessions_.stop(session_id, by);
-    if (outcome != StopOutcome::refused || !channel) co_return outcome;
-    TurnOutput notice(notice_to(by, std::string(stop_refusal), "stop_refused"));
-    Task<bool> sending = router_.dispatch_output(std::move(notice));
+    StopOutcome outcome = co_await sessions_.stop(session_id, by);
+    bool was_collected = false;
+    if (outcome == StopOutcome::idle) was_collected = co_await drop_collected(key, by);
+    if (was_collected) outcome = StopOutcome::stopped;
+    if (outcome == StopOutcome::refused) {
+        Envelope notice = notice_to(by, std::string(stop_refusal), "rejected");
+        co_await notify(std::move(notice));
+    }
+    co_return outcome;
+}
+
+/// Drops the messages of this user that no turn has got yet, because more may follow.
+Task<bool> AdmissionQueue::drop_collected(std::string key, Envelope by) {
+    const LanePtr lane = find(key);
+    if (!lane || !lane->debouncer || !lane->debouncer->collects_from(sender_of(by)))
+        co_return false;
+    Receipts receipts;
+    for (const Envelope& message : lane->debouncer->drain()) {
+        receipts.insert(receipts.end(), message.receipts.begin(), message.receipts.end());
+        sessions_.announce_drop(message);
+    }
+    lane->debouncer_done = true;
+    forget_if_idle(lane);
+    co_await deliveries_.finish(std::move(receipts));
+    Envelope notice = notice_to(by, std::string(stopped_notice), "stopped");
+    co_await notify(std::move(notice));
+    co_return true;
+}
+
+/// Sends a notice that does not have to arrive.
+Task<> AdmissionQueue::notify(Envelope notice) {
+    TurnOutput output(std::move(notice));
+    Task<bool> sending = router_.dispatch_output(std::move(output));
     const Outcome<bool> sent = co_await outcome_of(std::move(sending));
     if (sent.cancelled()) sent.rethrow();
-    co_return outcome;
 }
 
 /// Passes the message to the lane's debouncer.

@@ -80,6 +80,8 @@ private:
     Task<> admit(LanePtr lane, QueuedMessage message);
     Task<AdmitDecision> decide(LanePtr lane, std::shared_ptr<Envelope> message);
     Task<> place(QueuedMessage message, AdmitDecision decision);
+    Task<bool> drop_collected(std::string key, Envelope by);
+    Task<> notify(Envelope notice);
     void announce_rejection(Envelope message);
     Task<> notify_rejected(Envelope message, std::string sender);
     void forget_if_idle(const LanePtr& lane);

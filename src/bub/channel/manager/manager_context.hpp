@@ -54,6 +54,7 @@ struct Leftover {
     void count(const Receipts& receipts) { ++(receipts.empty() ? dropped : recorded); }
 };
 
+inline constexpr std::string_view stopped_notice = "The turn was stopped.";
 inline constexpr std::string_view stop_refusal =
     "Only the user whose message is being processed, or an operator, may stop it.";
 

@@ -30,8 +30,6 @@ constexpr std::string_view held_notice =
     "Your message was not processed because of a technical problem. It is stored until an operator "
     "decides about it.";
 
-constexpr std::string_view stopped_notice = "The turn was stopped.";
-
 constexpr std::string_view incomplete_notice =
     "The answer is incomplete because of a technical problem. What is missing may follow later.";
 
