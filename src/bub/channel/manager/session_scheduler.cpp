@@ -33,6 +33,11 @@ constexpr std::string_view held_notice =
 constexpr std::string_view incomplete_notice =
     "The answer is incomplete because of a technical problem. What is missing may follow later.";
 
+std::exception_ptr stopped_error() {
+    return std::make_exception_ptr(
+        cubepi::Error(cubepi::ErrorCode::unavailable, std::string(stopped_notice)));
+}
+
 /// Operators stop every turn, and so does the only user of a chat; other users stop the turns of their messages.
 bool may_stop(const Envelope& by, const Envelope& running) {
     const Json* const alone = by.context.if_contains("private_chat");
@@ -100,6 +105,7 @@ Task<> SessionScheduler::run(SessionPtr session) {
         context_.remove_waiting();
         session->turn = std::make_shared<Turn>();
         session->turn->message = next.queued.message;
+        session->turn->receipts = next.queued.receipts;
         session->answered = std::move(next.queued.receipts);
         Waiting message;
         message.queued = next.queued;
@@ -108,13 +114,13 @@ Task<> SessionScheduler::run(SessionPtr session) {
         Task<TurnEnd> turn = run_turn(session, std::move(next));
         // The observers were notified of a failure, which does not affect the next turn.
         cubepi::Outcome<TurnEnd> ended = co_await cubepi::outcome_of(std::move(turn));
-        session->turn.reset();
+        std::shared_ptr<Turn> over = std::exchange(session->turn, nullptr);
         co_await cubepi::shield();
         const bool is_failure =
             ended && (ended.value() == TurnEnd::postponed || ended.value() == TurnEnd::held);
         if (!is_failure) session->retry = {};
         if (is_failure) {
-            co_await put_back(session, std::move(message), ended.value());
+            co_await put_back(session, std::move(over), std::move(message), ended.value());
         } else if (ended && ended.value() == TurnEnd::unread) {
             co_await keep_unread(session, std::move(message));
         } else {
@@ -156,19 +162,20 @@ Task<SessionScheduler::TurnEnd> SessionScheduler::run_turn(SessionPtr session, W
     std::exception_ptr failure = ended.failure();
     std::optional<TurnEnd> end;
     if (ended) end = ended.value();
-    if (session->turn->stopped && !end) {
-        // Its record is finished: no failure repeats the turn.
-        co_await notify(message, stopped_notice, "stopped");
-        failure = std::make_exception_ptr(
-            cubepi::Error(cubepi::ErrorCode::unavailable, std::string(stopped_notice)));
-    } else if (session->turn->stopped && end == TurnEnd::unread) {
-        end = TurnEnd::over;
-    } else if (cause_of(failure) != FailureCause::turn && !session->answered.empty()) {
+    const std::shared_ptr<Turn> turn_of_message = session->turn;
+    if (cause_of(failure) != FailureCause::turn && !session->answered.empty() &&
+        !turn_of_message->stopped) {
         end = co_await after_failure(session, message, failure);
         // The details are for the operator.
         const std::string_view text = end == TurnEnd::cut_off ? incomplete_notice : held_notice;
         failure = std::make_exception_ptr(
             cubepi::Error(cubepi::ErrorCode::unavailable, std::string(text)));
+    }
+    // The record of a stopped turn is finished: nothing repeats it.
+    if (turn_of_message->stopped && end != TurnEnd::over && end != TurnEnd::suspended) {
+        co_await notify(message, stopped_notice, "stopped");
+        failure = stopped_error();
+        end.reset();
     }
     if (follower && end == TurnEnd::postponed) {
         follower->postpone_turn(*message);
@@ -278,8 +285,10 @@ Task<> SessionScheduler::keep_unread(SessionPtr session, Waiting message) {
 
 /// Puts a message back whose turn has failed; its record shows that no turn has processed it. The record of one that is held shows that
 /// it was begun.
-Task<> SessionScheduler::put_back(SessionPtr session, Waiting message, TurnEnd end) {
+Task<> SessionScheduler::put_back(SessionPtr session, std::shared_ptr<Turn> turn, Waiting message,
+                                  TurnEnd end) {
     message.queued.receipts = std::exchange(session->answered, {});
+    session->failed = turn;
     if (end == TurnEnd::held) {
         session->retry = {};
         for (const std::string& receipt : message.queued.receipts) deliveries_.hold(receipt);
@@ -290,7 +299,14 @@ Task<> SessionScheduler::put_back(SessionPtr session, Waiting message, TurnEnd e
         // A message that was begun twice waits for the operator at the next start as well.
         co_await deliveries_.begin(message.queued.receipts);
     }
+    session->failed = nullptr;
     (void)take_back_steered(*session, true);
+    if (turn->stopped) {
+        session->retry = {};
+        for (const std::string& receipt : message.queued.receipts) deliveries_.unhold(receipt);
+        co_await end_stopped(message.queued.message);
+        co_return;
+    }
     if (end == TurnEnd::held) {
         take_back_unread(*session);
         co_return;
@@ -405,14 +421,15 @@ bool SessionScheduler::cancel_turn(const std::string& session_id) {
 
 Task<StopOutcome> SessionScheduler::stop(std::string session_id, Envelope by) {
     const SessionPtr session = find(session_id);
-    const std::shared_ptr<Turn> turn = session ? session->turn : nullptr;
+    std::shared_ptr<Turn> turn = session ? session->turn : nullptr;
+    if (session && !turn) turn = session->failed;
     const bool waits = session && !turn && session->retry.failures > 0 && !session->waiting.empty();
     std::shared_ptr<const Envelope> message;
     if (turn) message = turn->message;
     if (waits) message = session->waiting.front().queued.message;
     if (!message) co_return StopOutcome::idle;
     if (!may_stop(by, *message)) co_return StopOutcome::refused;
-    Receipts receipts = turn ? session->answered : session->waiting.front().queued.receipts;
+    Receipts receipts = turn ? turn->receipts : session->waiting.front().queued.receipts;
     if (waits) {
         session->waiting.pop_front();
         context_.remove_waiting();
@@ -423,18 +440,17 @@ Task<StopOutcome> SessionScheduler::stop(std::string session_id, Envelope by) {
     }
     // Before the turn is cancelled: a process that is killed meanwhile must not leave the message to the next one.
     co_await deliveries_.finish(std::move(receipts));
-    if (turn) {
-        turn->stop.request_stop();
-        co_return StopOutcome::stopped;
-    }
+    if (turn) turn->stop.request_stop();
+    if (waits) co_await end_stopped(std::move(message));
+    co_return StopOutcome::stopped;
+}
+
+/// Tells the sender of a message, and its channel, that no further turn begins on it.
+Task<> SessionScheduler::end_stopped(std::shared_ptr<const Envelope> message) {
     co_await notify(message, stopped_notice, "stopped");
     const std::shared_ptr<Channel> channel = channels_.find(message->channel);
-    if (auto* const follower = dynamic_cast<FollowsTurns*>(channel.get())) {
-        follower->end_turn(*message,
-                           std::make_exception_ptr(cubepi::Error(cubepi::ErrorCode::unavailable,
-                                                                 std::string(stopped_notice))));
-    }
-    co_return StopOutcome::stopped;
+    if (auto* const follower = dynamic_cast<FollowsTurns*>(channel.get()))
+        follower->end_turn(*message, stopped_error());
 }
 
 bool SessionScheduler::is_running(const std::string& receipt) const {

@@ -86,6 +86,7 @@ private:
     };
     struct Turn {
         std::stop_source stop = {};
+        Receipts receipts = {};
         std::shared_ptr<const Envelope> message = {};  ///< null: only stored outputs are sent
         bool stopped = false;                          ///< by a user
     };
@@ -95,6 +96,7 @@ private:
         /// Messages that their turns have not read, because the session waits for an answer (B24).
         std::deque<Waiting> unread;
         std::shared_ptr<Turn> turn;
+        std::shared_ptr<Turn> failed;        // while its message is put back
         Receipts answered;                   // of the message whose turn is running
         std::vector<QueuedMessage> steered;  // passed to this turn
         Retry retry;                         // of this message, or of the first that waits
@@ -124,7 +126,8 @@ private:
     Task<TurnEnd> process(SessionPtr session, std::shared_ptr<Envelope> message);
     Task<TurnSummary> run_here(std::shared_ptr<Envelope> message, bool stream);
     Task<> keep_unread(SessionPtr session, Waiting message);
-    Task<> put_back(SessionPtr session, Waiting message, TurnEnd end);
+    Task<> put_back(SessionPtr session, std::shared_ptr<Turn> turn, Waiting message, TurnEnd end);
+    Task<> end_stopped(std::shared_ptr<const Envelope> message);
     static void mark_older(Session& session);
     void take_back_unread(Session& session);
     Task<> send_outputs(std::vector<TurnOutput> outputs);
