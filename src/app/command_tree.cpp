@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "config/provider_kinds.hpp"
 #include "config/tape_place.hpp"
 #include "process.hpp"
 
@@ -14,12 +15,17 @@ std::string check_session_name(const std::string& text) {
     return text.empty() ? "the session name is empty" : std::string();
 }
 
+std::string provider_names() {
+    std::string names;
+    for (const KnownProvider& known : known_providers())
+        names += (names.empty() ? "" : ", ") + std::string(known.name);
+    return names;
+}
+
 /// --provider, --base-url and --api-key-env.
 void add_endpoint_flags(CLI::App& command, ModelFlags& flags) {
-    option(command, "--provider", flags.provider,
-           "openai, openai-responses, anthropic, openrouter, ollama, ..., or one of "
-           "the configuration",
-           value_type::provider);
+    const std::string providers = provider_names() + ", or one of the configuration";
+    option(command, "--provider", flags.provider, providers.c_str(), value_type::provider);
     option(command, "--base-url", flags.base_url,
            "Server of the provider (OpenAI-compatible if none is named), e.g. "
            "http://localhost:11434/v1",
@@ -352,8 +358,8 @@ constexpr const char* examples = R"(Examples:
 Without a command, cubepi starts a chat; without a terminal it answers one prompt, as 'cubepi run' does.
 
 Models: --model (also provider/model), --provider and --base-url, or OPENAI_API_KEY, ANTHROPIC_API_KEY,
-OPENROUTER_API_KEY, or ~/.config/cubepi/config.yaml (written by cubepi onboard), or a server on this machine (Ollama,
-llama.cpp, vLLM, LM Studio). --offline uses a scripted model that needs none of them.
+GEMINI_API_KEY, OPENROUTER_API_KEY, or ~/.config/cubepi/config.yaml (written by cubepi onboard), or a server on this
+machine (Ollama, llama.cpp, vLLM, LM Studio). --offline uses a scripted model that needs none of them.
 
 Exit status: 0 success, 1 failure, 2 usage error, 3 no model, 4 session storage error, 5 limit reached,
 6 incomplete or empty answer, 7 waiting for an answer, 130 aborted, 141 output pipe closed.

@@ -141,7 +141,7 @@ void check_named_variable(const Report& report, const ModelSources& sources,
 
 void check_environment(const Report& report, const ModelSources& sources) {
     for (const KnownProvider& known : known_providers()) {
-        if (known.name == "openai-responses") continue;  // has the variables of openai
+        if (service_of(known.name) != known.name) continue;  // has the variables of that one
         const std::string key(known.key_variable);
         const std::string url(known.base_url_variable);
         const bool set = sources.environment.contains(key);

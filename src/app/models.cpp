@@ -38,22 +38,34 @@ namespace {
 
 constexpr int max_pages = 50;
 
-/// The URL of the list. Anthropic's addresses do not contain the version, all others do.
-std::string list_url(const Endpoint& endpoint, const std::string& after) {
+/// The URL of the list. Addresses may contain the version with which its path begins. `page`: the query for a further page.
+std::string list_url(const Endpoint& endpoint, const std::string& page) {
+    const ProviderKind& kind = provider_kind(endpoint.type);
     const std::size_t query = endpoint.base_url.find('?');
     std::string url = endpoint.base_url.substr(0, query);
     std::string parameters =
         query == std::string::npos ? std::string() : endpoint.base_url.substr(query + 1);
     while (url.ends_with('/')) url.pop_back();
-    const bool anthropic = endpoint.type == ProviderType::anthropic;
-    if (anthropic && !url.ends_with("/v1")) url += "/v1";
-    url += "/models";
-    if (anthropic) parameters += (parameters.empty() ? "limit=1000" : "&limit=1000");
-    if (!after.empty()) parameters += "&after_id=" + after;
+    const std::string_view version = kind.list_path.substr(0, kind.list_path.find('/', 1));
+    const bool has_version = version != kind.list_path && url.ends_with(version);
+    url += has_version ? kind.list_path.substr(version.size()) : kind.list_path;
+    for (const std::string_view more : {kind.list_query, std::string_view(page)}) {
+        if (more.empty()) continue;
+        if (!parameters.empty()) parameters += '&';
+        parameters += more;
+    }
     return parameters.empty() ? url : url + "?" + parameters;
 }
 
-HttpRequest list_request(const Endpoint& endpoint, const std::string& after) {
+/// Adds "Name: value".
+void add_header(HttpRequest& request, const std::string& line) {
+    const std::size_t colon = line.find(": ");
+    std::string name = line.substr(0, colon);
+    for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    request.headers.set(name, line.substr(colon + 2));
+}
+
+HttpRequest list_request(const Endpoint& endpoint, const std::string& page) {
     HttpTimeouts timeouts;
     timeouts.connect = std::chrono::seconds(5);
     timeouts.first_byte = std::chrono::seconds(10);
@@ -64,19 +76,15 @@ HttpRequest list_request(const Endpoint& endpoint, const std::string& after) {
         timeouts.first_byte = std::chrono::seconds(2);
         timeouts.total = std::chrono::seconds(5);
     }
-    HttpRequest request("GET", list_url(endpoint, after));
+    HttpRequest request("GET", list_url(endpoint, page));
     request.timeouts = timeouts;
     request.max_response_bytes = std::size_t{1} << 23;
     request.headers.set("accept", "application/json");
     request.headers.set("user-agent", "cubepi-cpp");
-    if (endpoint.type == ProviderType::anthropic)
-        request.headers.set("anthropic-version", "2023-06-01");
-    if (endpoint.api_key.empty()) return request;
-    if (endpoint.type == ProviderType::anthropic) {
-        request.headers.set("x-api-key", endpoint.api_key);
-    } else {
-        request.headers.set("authorization", "Bearer " + endpoint.api_key);
-    }
+    const ProviderKind& kind = provider_kind(endpoint.type);
+    if (!kind.version_header.empty()) add_header(request, std::string(kind.version_header));
+    if (!endpoint.api_key.empty())
+        add_header(request, std::string(kind.key_header) + endpoint.api_key);
     return request;
 }
 
@@ -89,7 +97,7 @@ HttpRequest list_request(const Endpoint& endpoint, const std::string& after) {
     if (!failure.message.empty()) text += ": " + failure.message;
     if (response.status == 404) {
         text += ". Check the end of the address (" +
-                std::string(endpoint.type == ProviderType::anthropic ? "without" : "with") +
+                std::string(endpoint.type == ModelApi::anthropic_messages ? "without" : "with") +
                 " /v1).";
     }
     // A missing list does not mean that a model is missing.
@@ -139,10 +147,17 @@ OfferedModel read_model(const JsonObject& json) {
     model.id = detail::text_member(json, "id");
     model.name = detail::text_member(json, "display_name");
     if (model.name.empty()) model.name = detail::text_member(json, "name");
+    // Google names the resource.
+    constexpr std::string_view resource = "models/";
+    if (model.id.empty() && model.name.starts_with(resource)) {
+        model.id = model.name.substr(resource.size());
+        model.name = detail::text_member(json, "displayName");
+    }
     if (model.name == model.id) model.name.clear();
     model.created = date_of(json);
     for (const char* key :
-         {"context_length", "context_window", "max_model_len", "max_input_tokens"}) {
+         {"context_length", "context_window", "max_model_len", "max_input_tokens",
+          "inputTokenLimit"}) {
         if (!model.context_window) model.context_window = number_of(json, key);
     }
     return model;
@@ -151,16 +166,15 @@ OfferedModel read_model(const JsonObject& json) {
 /// The list: `data` of an object or, for some servers, the whole response.
 const JsonArray* rows_of(const Json& page) {
     if (page.is_array()) return &page.get_array();
-    const Json* data = page.is_object() ? page.get_object().if_contains("data") : nullptr;
-    return data && data->is_array() ? &data->get_array() : nullptr;
+    if (!page.is_object()) return nullptr;
+    const JsonArray* data = detail::array_member(page.get_object(), "data");
+    return data ? data : detail::array_member(page.get_object(), "models");
 }
 
-/// The id after which the next page begins; empty at the end.
+/// The query for the next page; empty at the end.
 std::string next_page(const Endpoint& endpoint, const Json& page) {
-    if (endpoint.type != ProviderType::anthropic || !page.is_object()) return {};
-    const Json* more = page.get_object().if_contains("has_more");
-    if (!more || !more->is_bool() || !more->get_bool()) return {};
-    return detail::text_member(page.get_object(), "last_id");
+    const JsonObject* object = page.if_object();
+    return object ? provider_kind(endpoint.type).next_page(*object) : std::string();
 }
 
 Task<LocalServer> ask_server(std::shared_ptr<HttpTransport> transport, Endpoint endpoint) {

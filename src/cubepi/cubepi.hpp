@@ -11,5 +11,6 @@
 #include <cubepi/provider/anthropic.hpp>
 #include <cubepi/provider/fallback.hpp>
 #include <cubepi/provider/faux.hpp>
+#include <cubepi/provider/gemini.hpp>
 #include <cubepi/provider/openai.hpp>
 #include <cubepi/provider/openai_responses.hpp>

@@ -108,8 +108,11 @@ ProviderConfig read_provider(const std::filesystem::path& path, const YAML::Node
     if (const std::string type = text(path, node, "type"); !type.empty()) {
         provider.type = provider_type(type);
         if (!provider.type) {
+            std::string names;
+            for (const ProviderKind& kind : provider_kinds())
+                names += (names.empty() ? "" : ", ") + std::string(kind.name);
             refuse(path, node["type"].Mark().line,
-                   "unknown type '" + type + "'; expected openai, openai-responses or anthropic");
+                   "unknown type '" + type + "'; expected one of " + names);
         }
     }
     provider.base_url = text(path, node, "base_url");

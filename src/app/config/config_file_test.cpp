@@ -61,7 +61,7 @@ TEST_F(ConfigFileTest, Read_ReturnsNamedProviders) {
     ASSERT_EQ(config.providers.size(), 3u);
     const ProviderConfig& work = config.providers.front();
     EXPECT_EQ(work.name, "work");
-    EXPECT_EQ(work.type, ProviderType::anthropic);
+    EXPECT_EQ(work.type, ModelApi::anthropic_messages);
     EXPECT_EQ(work.base_url, "https://llm.example");
     EXPECT_EQ(work.api_key_env, "WORK_KEY");
     EXPECT_EQ(work.model, "lab");

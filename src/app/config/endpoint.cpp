@@ -5,10 +5,7 @@
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/net/curl/request_url.hpp>
-#include <cubepi/provider/anthropic.hpp>
 #include <cubepi/provider/error_classification.hpp>
-#include <cubepi/provider/openai.hpp>
-#include <cubepi/provider/openai_responses.hpp>
 
 namespace cubepi::app {
 
@@ -21,56 +18,6 @@ std::string value_of(const Environment& environment, std::string_view variable) 
 }
 
 }  // namespace
-
-std::string_view name_of(ProviderType type) noexcept {
-    switch (type) {
-        case ProviderType::openai: return "openai";
-        case ProviderType::openai_responses: return "openai-responses";
-        case ProviderType::anthropic: return "anthropic";
-    }
-    return {};
-}
-
-std::optional<ProviderType> provider_type(std::string_view name) noexcept {
-    for (const ProviderType type :
-         {ProviderType::openai, ProviderType::openai_responses, ProviderType::anthropic}) {
-        if (name == name_of(type)) return type;
-    }
-    return std::nullopt;
-}
-
-const std::vector<KnownProvider>& known_providers() {
-    using enum ProviderType;
-    static const std::vector<KnownProvider> all{
-        {"openai", "OpenAI", openai, "https://api.openai.com/v1", "OPENAI_API_KEY",
-         "OPENAI_BASE_URL", "gpt-5.1", false},
-        {"openai-responses", "OpenAI", openai_responses, "https://api.openai.com/v1",
-         "OPENAI_API_KEY", "OPENAI_BASE_URL", "gpt-5.1", false},
-        {"anthropic", "Anthropic", anthropic, "https://api.anthropic.com", "ANTHROPIC_API_KEY",
-         "ANTHROPIC_BASE_URL", "claude-sonnet-4-5", false},
-        {"openrouter", "OpenRouter", openai, "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY",
-         "", "", false},
-        {"ollama", "Ollama", openai, "http://127.0.0.1:11434/v1", "", "", "", true},
-        {"llama.cpp", "llama.cpp", openai, "http://127.0.0.1:8080/v1", "", "", "", true},
-        {"vllm", "vLLM", openai, "http://127.0.0.1:8000/v1", "", "", "", true},
-        {"lmstudio", "LM Studio", openai, "http://127.0.0.1:1234/v1", "", "", "", true},
-    };
-    return all;
-}
-
-const KnownProvider* known_provider(std::string_view name) noexcept {
-    for (const KnownProvider& known : known_providers()) {
-        if (known.name == name) return &known;
-    }
-    return nullptr;
-}
-
-bool same_service(std::string_view one, std::string_view other) {
-    if (one == other) return true;
-    const KnownProvider* a = known_provider(one);
-    const KnownProvider* b = known_provider(other);
-    return a && b && !a->key_variable.empty() && a->key_variable == b->key_variable;
-}
 
 bool same_origin(const std::string& one, const std::string& other) {
     try {
@@ -166,40 +113,6 @@ std::string Endpoint::provider_id() const {
     return known && known->base_url != base_url ? host() : provider;
 }
 
-namespace {
-
-constexpr std::chrono::minutes local_timeout(30);
-
-template <class Options>
-Options options_of(const Endpoint& endpoint, const CallLimits& limits) {
-    Options options;
-    options.api_key = endpoint.api_key;
-    options.base_url = endpoint.base_url;
-    options.provider_id = endpoint.provider_id();
-    if (!endpoint.is_elsewhere()) {
-        // A server on this machine may load the model first, and reads a long prompt for many minutes.
-        options.first_byte_timeout = local_timeout;
-        options.idle_timeout = local_timeout;
-    }
-    if (limits.first_byte) options.first_byte_timeout = *limits.first_byte;
-    if (limits.idle) options.idle_timeout = *limits.idle;
-    if (limits.time) options.total_timeout = *limits.time;
-    if (limits.has_fallbacks) options.retry.rate_limit_time = std::chrono::milliseconds(0);
-    if constexpr (requires { options.thinking_tag; }) options.thinking_tag = endpoint.thinking_tag;
-    return options;
-}
-
-template <class Provider, class Options>
-BoundModel bound(const Endpoint& endpoint, const std::string& id, const CallLimits& limits) {
-    const Provider provider(options_of<Options>(endpoint, limits));
-    if (!limits.max_tokens) return provider.model(id);
-    Model spec = provider.model(id).spec();
-    spec.max_tokens = limits.max_tokens;
-    return provider.model(std::move(spec));
-}
-
-}  // namespace
-
 void Endpoint::check_address() const {
     const std::string scheme = base_url.substr(0, base_url.find("://") + 3);
     if (scheme == "http://" || scheme == "https://") return;
@@ -211,14 +124,7 @@ void Endpoint::check_address() const {
 
 BoundModel Endpoint::bind(const std::string& id, const CallLimits& limits) const {
     check_address();
-    switch (type) {
-        case ProviderType::anthropic:
-            return bound<AnthropicProvider, AnthropicOptions>(*this, id, limits);
-        case ProviderType::openai_responses:
-            return bound<OpenAIResponsesProvider, OpenAIResponsesOptions>(*this, id, limits);
-        case ProviderType::openai: break;
-    }
-    return bound<OpenAIProvider, OpenAIOptions>(*this, id, limits);
+    return provider_kind(type).bind(*this, id, limits);
 }
 
 Endpoint endpoint_of(const KnownProvider& known, const Environment& environment) {
@@ -250,9 +156,9 @@ Endpoint endpoint_of(const KnownProvider& known, const Environment& environment)
 Endpoint endpoint_of(const ProviderConfig& config, const Environment& environment) {
     const KnownProvider* known = known_provider(config.name);
     if (known && config.type && *config.type != known->type) known = nullptr;
-    ProviderType type = known ? known->type : ProviderType::openai;
+    ModelApi type = known ? known->type : ModelApi::openai_chat;
     if (config.type) type = *config.type;
-    const KnownProvider& base = known ? *known : *known_provider(name_of(type));
+    const KnownProvider& base = known ? *known : *known_provider(provider_kind(type).name);
     // An address in the environment is for the provider of that name, not for others with the same protocol.
     Endpoint endpoint = endpoint_of(base, known ? environment : Environment());
     endpoint.provider = config.name;

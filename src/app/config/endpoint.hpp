@@ -10,43 +10,20 @@
 
 #include <cubepi/provider/provider.hpp>
 
+#include "provider_kinds.hpp"
+
 namespace cubepi::app {
-
-/// The protocol of an endpoint.
-enum class ProviderType { openai, openai_responses, anthropic };
-
-/// "openai", "openai-responses", "anthropic"
-std::string_view name_of(ProviderType type) noexcept;
-std::optional<ProviderType> provider_type(std::string_view name) noexcept;
 
 /// An endpoint from `providers` of the configuration file. Empty members are not set.
 struct ProviderConfig {
     std::string name = {};
-    std::optional<ProviderType> type = {};
+    std::optional<ModelApi> type = {};
     std::string base_url = {};
     std::string api_key = {};
     std::string api_key_env = {};
     std::string model = {};  ///< the default model
     std::string thinking_tag = {};
 };
-
-/// A built-in endpoint.
-struct KnownProvider {
-    std::string_view name;
-    std::string_view title;
-    ProviderType type;
-    std::string_view base_url;
-    std::string_view key_variable;       ///< empty: needs no key
-    std::string_view base_url_variable;  ///< empty: none
-    std::string_view model;              ///< empty: taken from the list of the endpoint
-    /// Searched for on the local machine if nothing is configured.
-    bool local;
-};
-
-const std::vector<KnownProvider>& known_providers();
-const KnownProvider* known_provider(std::string_view name) noexcept;
-/// True for the same provider, or two with the same key: one service in two protocols.
-bool same_service(std::string_view one, std::string_view other);
 
 /// Limits of one call of a model. Empty: the default of the endpoint.
 struct CallLimits {
@@ -83,7 +60,7 @@ bool is_sent_in_clear(const std::string& url);
 struct Endpoint {
     std::string provider = {};
     std::string title = {};  ///< "Ollama"; empty if the host is descriptive
-    ProviderType type = ProviderType::openai;
+    ModelApi type = ModelApi::openai_chat;
     std::string base_url = {};
     std::string api_key = {};
     std::string key_variable = {};  ///< the variable with the key; empty: none

@@ -147,15 +147,6 @@ void require_key(const Endpoint& endpoint) {
                        shell_word(endpoint.provider));
 }
 
-ModelApi model_api(ProviderType type) {
-    switch (type) {
-        case ProviderType::openai_responses: return ModelApi::openai_responses;
-        case ProviderType::anthropic: return ModelApi::anthropic_messages;
-        case ProviderType::openai: break;
-    }
-    return ModelApi::openai_chat;
-}
-
 std::string place_of(const Endpoint& endpoint) {
     return endpoint.title.empty() ? endpoint.host() : endpoint.title;
 }
@@ -400,7 +391,7 @@ std::shared_ptr<const Model> shown_spec(const ModelChoice& choice) {
     Model spec = choice.model.spec();
     if (!spec.context_window && !choice.offline) {
         spec.context_window =
-            model_profile(model_api(choice.endpoint.type), spec.id, choice.endpoint.base_url)
+            model_profile(choice.endpoint.type, spec.id, choice.endpoint.base_url)
                 .context_window;
     }
     return std::make_shared<const Model>(std::move(spec));

@@ -12,6 +12,7 @@
 #include <cubepi/core/run.hpp>
 #include <cubepi/net/network_error.hpp>
 #include <cubepi/provider/anthropic.hpp>
+#include <cubepi/provider/gemini.hpp>
 #include <cubepi/provider/openai.hpp>
 #include <cubepi/provider/openai_responses.hpp>
 #include <cubepi/testing/memory_transport.hpp>
@@ -211,7 +212,7 @@ TEST(ModelChoice, Environment_ProvidesTheSources) {
 ProviderConfig work_provider() {
     ProviderConfig work;
     work.name = "work";
-    work.type = ProviderType::anthropic;
+    work.type = ModelApi::anthropic_messages;
     work.base_url = "https://llm.work.example";
     work.api_key_env = "WORK_KEY";
     work.model = "lab-model";
@@ -222,13 +223,13 @@ TEST(Providers, AnthropicKeyAlone_SelectsAnthropic) {
     ModelSources sources;
     sources.environment["ANTHROPIC_API_KEY"] = "sk-ant-x";
     const Endpoint endpoint = choose_endpoint(sources);
-    EXPECT_EQ(endpoint.type, ProviderType::anthropic);
+    EXPECT_EQ(endpoint.type, ModelApi::anthropic_messages);
     EXPECT_EQ(endpoint.base_url, "https://api.anthropic.com");
     EXPECT_EQ(endpoint.api_key, "sk-ant-x");
     EXPECT_FALSE(endpoint.model.empty());
     EXPECT_EQ(choose(sources, network("", "")).where, endpoint.model + " at api.anthropic.com");
     sources.environment["OPENAI_API_KEY"] = "sk-x";
-    EXPECT_EQ(choose_endpoint(sources).type, ProviderType::openai) << "the first of two keys";
+    EXPECT_EQ(choose_endpoint(sources).type, ModelApi::openai_chat) << "the first of two keys";
     sources.flags.provider = "anthropic";
     EXPECT_EQ(choose_endpoint(sources).api_key, "sk-ant-x");
 }
@@ -240,7 +241,7 @@ TEST(Providers, NamedProvider_HasOwnAddressKeyAndModel) {
     sources.environment["ANTHROPIC_API_KEY"] = "sk-ant-x";
     sources.flags.provider = "work";
     const Endpoint endpoint = choose_endpoint(sources);
-    EXPECT_EQ(endpoint.type, ProviderType::anthropic);
+    EXPECT_EQ(endpoint.type, ModelApi::anthropic_messages);
     EXPECT_EQ(endpoint.base_url, "https://llm.work.example");
     EXPECT_EQ(endpoint.api_key, "wk") << "never the key of another service";
     EXPECT_EQ(endpoint.model, "lab-model");
@@ -309,12 +310,13 @@ TEST(Providers, TopLevelSettings_ApplyToTheirProviderOnly) {
     const Endpoint same = choose_endpoint(sources);
     EXPECT_EQ(same.base_url, "https://config.example/v1") << "the same service in another protocol";
     EXPECT_EQ(same.api_key, "file-key");
-    EXPECT_EQ(same.type, ProviderType::openai_responses);
+    EXPECT_EQ(same.type, ModelApi::openai_responses);
 }
 
 TEST(Providers, ProviderType_DecidesTheProtocol) {
     ModelSources sources;
-    for (const char* key : {"OPENAI_API_KEY", "ANTHROPIC_API_KEY"}) sources.environment[key] = "k";
+    for (const char* key : {"OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"})
+        sources.environment[key] = "k";
     const auto type_of = [&](const std::string& provider) -> const std::type_info& {
         sources.flags.provider = provider;
         const ModelChoice choice = choose(sources, network("", ""));
@@ -323,6 +325,7 @@ TEST(Providers, ProviderType_DecidesTheProtocol) {
         return typeid(spoken);
     };
     EXPECT_EQ(type_of("anthropic"), typeid(AnthropicProvider));
+    EXPECT_EQ(type_of("gemini"), typeid(GeminiProvider));
     EXPECT_EQ(type_of("openai-responses"), typeid(OpenAIResponsesProvider));
     EXPECT_EQ(type_of("openai"), typeid(OpenAIProvider));
     sources.flags.base_url = "http://box:9/v1";

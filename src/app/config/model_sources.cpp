@@ -116,7 +116,7 @@ Sourced<std::string> bub_value(const ModelSources& sources, const std::string& m
                                const std::string& provider) {
     const bub::Settings& bub = sources.bub;
     const bool keys = member == "api_key";
-    const std::string name = provider == "openai-responses" ? "openai" : provider;
+    const std::string name(service_of(provider));
     const auto& own = keys ? bub.api_keys : bub.api_bases;
     Sourced<std::string> setting;
     if (const auto found = own.find(name); found != own.end()) {

@@ -163,7 +163,7 @@ TEST(BubsSettings, ProviderKnownOnlyToBub_IsCompatibleServer) {
     in_bub_file(sources, "api_key", "k");
     const Endpoint endpoint = choose_endpoint(sources);
     EXPECT_EQ(endpoint.base_url, "http://lab:9/v1");
-    EXPECT_EQ(endpoint.type, ProviderType::openai);
+    EXPECT_EQ(endpoint.type, ModelApi::openai_chat);
     EXPECT_EQ(endpoint.api_key, "k");
     EXPECT_EQ(endpoint.model, "llama");
     sources.bub.api_base.clear();
@@ -382,6 +382,28 @@ TEST(ModelList, AnthropicList_IsRequestedPageByPage) {
     EXPECT_EQ(requests[0].headers.get("x-api-key"), "sk-ant-secret");
     EXPECT_EQ(requests[0].headers.get("anthropic-version"), "2023-06-01");
     EXPECT_EQ(requests[0].headers.get("authorization"), "");
+}
+
+TEST(ModelList, GeminiList_IsRequestedPageByPage) {
+    const auto transport = answering(
+        {MemoryResponse(200, R"({"models":[{"name":"models/gemini-a","displayName":"Gemini A",
+                              "inputTokenLimit":1048576}],"nextPageToken":"t&1"})"),
+         MemoryResponse(200, R"({"models":[{"name":"models/gemini-b"}]})")});
+    const Endpoint gemini =
+        endpoint_of(*known_provider("gemini"), {{"GEMINI_API_KEY", "AIza-secret"}});
+    const std::vector<OfferedModel> models = run(list_models(transport, gemini));
+    ASSERT_EQ(models.size(), 2u);
+    EXPECT_EQ(models[0].id, "gemini-a");
+    EXPECT_EQ(models[0].name, "Gemini A");
+    EXPECT_EQ(models[0].context_window, 1048576);
+    EXPECT_EQ(models[1].id, "gemini-b");
+    const std::vector<HttpRequest> requests = transport->requests();
+    ASSERT_EQ(requests.size(), 2u);
+    const std::string address =
+        "https://generativelanguage.googleapis.com/v1beta/models?pageSize=1000";
+    EXPECT_EQ(requests[0].url, address);
+    EXPECT_EQ(requests[1].url, address + "&pageToken=t%261");
+    EXPECT_EQ(requests[0].headers.get("x-goog-api-key"), "AIza-secret");
 }
 
 TEST(ModelList, RepeatedPage_EndsTheList) {

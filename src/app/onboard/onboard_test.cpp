@@ -209,7 +209,7 @@ TEST(Onboard, Flags_KeepTheEntryOfAnotherServer) {
     config.providers[0].name = "new";
     config.providers[0].base_url = "http://new:1/v1";
     config.providers[1].name = "work";
-    config.providers[1].type = ProviderType::anthropic;
+    config.providers[1].type = ModelApi::anthropic_messages;
     config.providers[1].base_url = "http://old";
     config.providers[1].api_key = "secret";
     ModelQuestionsInput input = input_with(network({}), config);

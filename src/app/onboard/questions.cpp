@@ -149,7 +149,8 @@ private:
                         std::vector<std::string>& titles) const {
         for (const KnownProvider& known : known_providers()) {
             std::string title(known.title);
-            if (known.type == ProviderType::openai_responses) title += ", Responses API";
+            if (const std::string_view api = provider_kind(known.type).title; !api.empty())
+                title += ", " + std::string(api);
             const Endpoint endpoint = find_endpoint(input_.sources, std::string(known.name));
             const bool answers = std::any_of(
                 servers.begin(), servers.end(),
@@ -403,8 +404,8 @@ private:
         JsonObject& place = entry ? own : top;
         if (entry) {
             own["base_url"] = own_address ? Json(nullptr) : Json(url_);
-            if (new_type_ && *new_type_ != ProviderType::openai && !has_entry())
-                own["type"] = name_of(*new_type_);
+            if (new_type_ && *new_type_ != ModelApi::openai_chat && !has_entry())
+                own["type"] = provider_kind(*new_type_).name;
             top["model"] = nullptr;
         }
         place["model"] = model_;
@@ -434,7 +435,7 @@ private:
     ModelSources file_;  // only the settings of the file
     std::string provider_;
     std::string url_;
-    std::optional<ProviderType> new_type_;  // of the entry of another server
+    std::optional<ModelApi> new_type_;  // of the entry of another server
     Endpoint in_file_;                      // of that name, from the file
     Endpoint endpoint_;                     // with the key, from any source
     bool is_configured_ = false;

@@ -6,6 +6,7 @@
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/json_member.hpp>
+#include <cubepi/core/support/percent_decoded.hpp>
 #include <cubepi/core/support/random_word.hpp>
 
 #include "../config/endpoint.hpp"
@@ -37,21 +38,23 @@ JsonObject body_of(const JsonObject& attributes) {
     return {};
 }
 
-std::optional<ProviderType> api_of(const JsonObject& body, std::string_view provider) {
-    if (body.contains("input")) return ProviderType::openai_responses;
-    // The scripted model has a form of its own.
-    if (!body.contains("messages") || provider == "faux") return std::nullopt;
-    const bool is_anthropic = provider == "anthropic" || body.contains("system");
-    return is_anthropic ? ProviderType::anthropic : ProviderType::openai;
+/// The protocol of a recorded request; null if it is none of them.
+const ProviderKind* protocol_of(const JsonObject& body, std::string_view provider) {
+    for (const ProviderKind& kind : provider_kinds()) {
+        if (kind.wrote(body, provider)) return &kind;
+    }
+    return nullptr;
 }
 
-std::string_view path_of(ProviderType type) {
-    switch (type) {
-        case ProviderType::anthropic: return "/v1/messages";
-        case ProviderType::openai_responses: return "/responses";
-        case ProviderType::openai: break;
+std::string path_of(const ProviderKind& kind, const JsonObject& attributes) {
+    std::string path(kind.call_path);
+    constexpr std::string_view mark = "{model}";
+    if (const std::size_t at = path.find(mark); at != std::string::npos) {
+        path.replace(at, mark.size(),
+                     detail::percent_encoded(
+                         detail::string_member(attributes, "gen_ai.request.model")));
     }
-    return "/chat/completions";
+    return path;
 }
 
 /// The server and its key, as words of a shell. A name of the trace is never a part of them.
@@ -60,26 +63,29 @@ struct Server {
     std::string key_variable;  // empty: none
 };
 
-Server server_of(const std::string& provider, ProviderType type) {
-    const KnownProvider* known = known_provider(provider);
-    if (known && provider == "openai") known = known_provider(name_of(type));
-    if (!known || known->type != type) return {"${BASE_URL:?}", "API_KEY"};
+Server server_of(const std::string& provider, const ProviderKind& kind) {
+    const auto all = known_providers();
+    const auto known = std::find_if(all.begin(), all.end(), [&](const KnownProvider& one) {
+        return one.type == kind.api && same_service(one.name, provider);
+    });
+    if (known == all.end()) return {"${BASE_URL:?}", "API_KEY"};
     Server server{std::string(known->base_url), std::string(known->key_variable)};
     if (!known->base_url_variable.empty())
         server.url = "${" + std::string(known->base_url_variable) + ":-" + server.url + "}";
     return server;
 }
 
-std::string command_text(const Server& server, ProviderType type, const JsonObject& body) {
+std::string command_text(const Server& server, const ProviderKind& kind, const std::string& path,
+                         const JsonObject& body) {
     std::string text = "curl -sS";
-    const Json* stream = body.if_contains("stream");
-    if (stream && stream->is_bool() && stream->get_bool()) text += " --no-buffer";
-    text += " \"" + server.url + std::string(path_of(type)) + "\"";
+    const bool streams =
+        detail::flag_member(body, "stream") || kind.call_path.find(":stream") != std::string::npos;
+    if (streams) text += " --no-buffer";
+    text += " \"" + server.url + path + "\"";
     const auto header = [&text](const std::string& line) { text += " \\\n  -H \"" + line + "\""; };
-    const bool is_anthropic = type == ProviderType::anthropic;
     if (!server.key_variable.empty())
-        header((is_anthropic ? "x-api-key: $" : "Authorization: Bearer $") + server.key_variable);
-    if (is_anthropic) header("anthropic-version: 2023-06-01");
+        header(std::string(kind.key_header) + "$" + server.key_variable);
+    if (!kind.version_header.empty()) header(std::string(kind.version_header));
     header("Content-Type: application/json");
     // A document, because the arguments of a command are limited. Its lines are JSON, so that none of them ends it.
     text += " \\\n  --data-binary @- <<'END'\n" + safe_json_lines(body) + "\nEND\n";
@@ -199,24 +205,26 @@ std::vector<const TraceSpan*> model_calls(const Trace& trace, const std::string&
 
 CurlCommand curl_command(const JsonObject& attributes) {
     std::string provider = detail::text_member(attributes, "gen_ai.provider.name");
+    if (provider == "gcp.gemini") provider = "gemini";
     constexpr std::string_view unknown = "unknown:";
     if (provider.starts_with(unknown)) provider.erase(0, unknown.size());
     const JsonObject body = body_of(attributes);
-    const std::optional<ProviderType> api = api_of(body, provider);
-    if (!api && provider == "faux")
+    const ProviderKind* const kind = protocol_of(body, provider);
+    if (!kind && provider == "faux")
         throw Error(ErrorCode::not_found,
                     "this call was answered by the scripted model, whose requests are of no API");
-    if (!api)
+    if (!kind)
         throw Error(ErrorCode::not_found,
                     std::string("the request of this call was not recorded, or was redacted\n"
                                 "  Requests are content. To record it: ") +
                         how_to_record_content);
-    const Server server = server_of(provider, *api);
-    CurlCommand command{command_text(server, *api, body), {}};
+    const Server server = server_of(provider, *kind);
+    const std::string path = path_of(*kind, attributes);
+    CurlCommand command{command_text(server, *kind, path, body), {}};
     if (server.key_variable == "API_KEY")
         command.note = "the address of '" + provider +
-                       "' was not recorded: set BASE_URL to the URL before " +
-                       std::string(path_of(*api)) + ", and API_KEY";
+                       "' was not recorded: set BASE_URL to the URL before " + path +
+                       ", and API_KEY";
     return command;
 }
 

@@ -132,7 +132,8 @@ protected:
         const std::filesystem::path command = write("bin/command", out());
         const std::string shell = "cd '" + bin.string() + "' && PATH='" + bin.string() +
                                   "':$PATH OPENAI_API_KEY=k-openai ANTHROPIC_API_KEY=k-anthropic "
-                                  "ANTHROPIC_BASE_URL= OPENAI_BASE_URL= sh -eu '" +
+                                  "GEMINI_API_KEY=k-gemini ANTHROPIC_BASE_URL= OPENAI_BASE_URL= "
+                                  "GEMINI_BASE_URL= sh -eu '" +
                                   command.string() + "'";
         EXPECT_EQ(std::system(shell.c_str()), 0) << out();
         return {file_text(arguments), file_text(input)};
@@ -281,6 +282,23 @@ TEST_F(TraceConvert, HostileText_IsDataOfTheCommand) {
     unsetenv("BASE_URL");
     unsetenv("API_KEY");
     EXPECT_EQ(boost::json::parse(called.input), sent);
+    EXPECT_FALSE(std::filesystem::exists(temporary_.path() / "bin" / "owned"));
+}
+
+TEST_F(TraceConvert, GeminiCall_NamesItsModelInTheAddress) {
+    const Json sent = {{"contents", JsonArray()}};
+    TestSpan span = recorded_chat("02", "gcp.gemini", sent);
+    span.attributes["gen_ai.request.model"] = "gemini-3.8-flash$(touch owned)";
+    write("trace.jsonl", span.line());
+    arguments_.run = "0123";
+    EXPECT_EQ(show(What::convert), exit_ok) << err();
+    const Called called = run_curl();
+    EXPECT_EQ(boost::json::parse(called.input), sent);
+    EXPECT_NE(called.arguments.find("https://generativelanguage.googleapis.com/v1beta/models/"
+                                    "gemini-3.8-flash%24%28touch%20owned%29:streamGenerateContent"),
+              std::string::npos)
+        << called.arguments;
+    EXPECT_NE(called.arguments.find("x-goog-api-key: k-gemini"), std::string::npos);
     EXPECT_FALSE(std::filesystem::exists(temporary_.path() / "bin" / "owned"));
 }
 

@@ -119,7 +119,10 @@ HttpRequest Endpoint::post(std::string_view path) const {
     std::string url(base.substr(0, query));
     while (url.ends_with('/')) url.pop_back();
     url += path;
-    if (query != std::string_view::npos) url += base.substr(query);
+    if (query != std::string_view::npos) {
+        url += path.find('?') == std::string_view::npos ? '?' : '&';
+        url += base.substr(query + 1);
+    }
     HttpRequest request("POST", std::move(url));
     request.headers.set("content-type", "application/json");
     request.headers.set("accept", "text/event-stream");

@@ -146,17 +146,69 @@ ReasoningCapability always_style() {
     return made;
 }
 
+// Gemini's forms (ai.google.dev/gemini-api/docs/thinking): a level since version 3, a budget before.
+
+constexpr const char* thinking_level = "generationConfig.thinkingConfig.thinkingLevel";
+constexpr const char* thinking_budget = "generationConfig.thinkingConfig.thinkingBudget";
+
+ReasoningCapability with_thoughts(ReasoningCapability made) {
+    made.summary_path = "generationConfig.thinkingConfig.includeThoughts";
+    for (const ReasoningSummary summary :
+         {ReasoningSummary::automatic, ReasoningSummary::detailed, ReasoningSummary::summarized}) {
+        made.summary_values[summary] = true;
+    }
+    return made;
+}
+
+ReasoningCapability gemini_levels(EffortSet set) {
+    return with_thoughts(effort_style(set, thinking_level));
+}
+
+/// -1 lets the model decide. `can_stop`: 0 switches thinking off.
+ReasoningCapability gemini_budget(bool can_stop) {
+    constexpr int lowest_budget = 128;
+    ReasoningCapability made;
+    made.mode_payloads[ReasoningMode::off] =
+        at_path(thinking_budget, can_stop ? 0 : lowest_budget);
+    if (!can_stop) {
+        made.mode_notes[ReasoningMode::off] =
+            "This model always reasons; its lowest budget, 128 tokens, is sent";
+    }
+    made.mode_payloads[ReasoningMode::automatic] = at_path(thinking_budget, -1);
+    made.mode_payloads[ReasoningMode::on] = at_path(thinking_budget, -1);
+    made.effort_path = thinking_budget;
+    made.effort_values[ReasoningEffort::minimal] = 512;
+    made.effort_values[ReasoningEffort::low] = 2048;
+    made.effort_values[ReasoningEffort::medium] = 8192;
+    made.effort_values[ReasoningEffort::high] = 16384;
+    made.effort_values[ReasoningEffort::max] = 24576;
+    made.apply_effort_when_off = false;
+    return with_thoughts(std::move(made));
+}
+
+const ReasoningCapability& gemini_reasoning() {
+    // The levels that every model since version 3 takes.
+    static const ReasoningCapability levels =
+        gemini_levels(detail::only(EffortWord::low) | detail::only(EffortWord::high));
+    return levels;
+}
+
 const ReasoningCapability& spelling_of(ModelApi api) {
     switch (api) {
         case ModelApi::openai_chat: return openai_chat_reasoning();
         case ModelApi::openai_responses: return openai_responses_reasoning();
         case ModelApi::anthropic_messages: return anthropic_reasoning();
+        case ModelApi::gemini: return gemini_reasoning();
     }
     return openai_chat_reasoning();
 }
 
 ReasoningCapability reasoning_of(ModelApi api, const ProfileRow& row) {
     const bool claude_api = api == ModelApi::anthropic_messages;
+    if (api == ModelApi::gemini && row.style != ReasoningStyle::none) {
+        if (row.style == ReasoningStyle::budget) return gemini_budget(!row.off.empty());
+        return row.efforts == 0 ? gemini_reasoning() : gemini_levels(row.efforts);
+    }
     switch (row.style) {
         case ReasoningStyle::none: return ReasoningCapability();
         case ReasoningStyle::always: return always_style();
@@ -337,6 +389,7 @@ std::string_view to_string(ModelApi api) noexcept {
         case ModelApi::openai_chat: return "openai-chat";
         case ModelApi::openai_responses: return "openai-responses";
         case ModelApi::anthropic_messages: return "anthropic-messages";
+        case ModelApi::gemini: return "gemini";
     }
     return "";
 }
@@ -358,7 +411,7 @@ ModelProfile model_profile(ModelApi api, std::string_view model_id, std::string_
         made.capability.reasoning = reasoning_of(api, *row);
         made.capability.reasoning->on_by_default = row->on_by_default;
         if (api == ModelApi::openai_chat && made.reasons && !id.starts_with("claude-") &&
-            !id.starts_with("gpt-oss")) {
+            !id.starts_with("gemini-") && !id.starts_with("gpt-oss")) {
             made.capability.max_tokens_field = "max_completion_tokens";
         }
     }

@@ -18,7 +18,7 @@
 namespace cubepi {
 
 /// The wire formats of the providers.
-enum class ModelApi : std::uint8_t { openai_chat, openai_responses, anthropic_messages };
+enum class ModelApi : std::uint8_t { openai_chat, openai_responses, anthropic_messages, gemini };
 std::string_view to_string(ModelApi api) noexcept;
 
 /// The day on which the table was last compared with the vendors' documentation: "2026-11-22".

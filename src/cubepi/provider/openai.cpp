@@ -48,7 +48,9 @@ public:
     }
 
     const Endpoint& endpoint() const noexcept override { return endpoint_; }
-    HttpRequest http_request() const override { return endpoint_.post("/chat/completions"); }
+    HttpRequest http_request(const Model&) const override {
+        return endpoint_.post("/chat/completions");
+    }
 
     std::unique_ptr<detail::WireDecoder> decoder(MessageAssembler& assembler,
                                                  IdSource& ids) const override {
@@ -157,7 +159,9 @@ public:
     void finish_body(JsonObject& body) const override;
     std::string build_differently(const EndpointFailure& failure) const override;
     const Endpoint& endpoint() const noexcept override { return at_->endpoint; }
-    HttpRequest http_request() const override { return at_->endpoint.post("/responses"); }
+    HttpRequest http_request(const Model&) const override {
+        return at_->endpoint.post("/responses");
+    }
     std::unique_ptr<WireDecoder> decoder(MessageAssembler& assembler, IdSource& ids) const override;
     JsonObject answer_body(const AssistantMessage& message) const override {
         return openai_response(message);

@@ -10,6 +10,7 @@
 #include <cubepi/core/message_json.hpp>
 #include <cubepi/core/run.hpp>
 #include <cubepi/provider/anthropic.hpp>
+#include <cubepi/provider/gemini.hpp>
 #include <cubepi/provider/openai.hpp>
 #include <cubepi/provider/openai_responses.hpp>
 #include <cubepi/schema/parse_json.hpp>
@@ -25,7 +26,7 @@ namespace {
 struct Family {
     const char* name;
     const char* model;
-    const char* answer;  ///< a recorded answer with thinking
+    const char* answer;  ///< a recorded answer with thinking, or the answer itself
     const char* calls;   ///< a recorded answer with calls
 };
 
@@ -36,7 +37,19 @@ constexpr Family families[] = {
      "responses/openai-chat-parallel-tools.json"},
     {"openai-responses", "gpt-5", "responses/openai-responses-thinking-encrypted.json",
      "responses/openai-responses-parallel-tools.json"},
+    {"gemini", "gemini-3.8-flash",
+     R"(data: {"candidates":[{"content":{"parts":[{"text":"Hm","thought":true},{"text":"Sunny."},)"
+     R"({"text":"","thoughtSignature":"EjQKMgEMOdbH"}]},"finishReason":"STOP"}]})"
+     "\n\n",
+     R"(data: {"candidates":[{"content":{"parts":[{"functionCall":{"name":"weather","args":)"
+     R"({"city":"Oslo"}},"thoughtSignature":"EjQKMgEMOdbC"},{"functionCall":{"name":"time",)"
+     R"("args":{}}}]},"finishReason":"STOP"}]})"
+     "\n\n"},
 };
+
+std::string body_of(const std::string& recorded) {
+    return recorded.starts_with("data: ") ? recorded : text_of(read_case(recorded), "response_sse");
+}
 
 template <class P, class Options>
 std::shared_ptr<Provider> made(std::string base_url, std::string id) {
@@ -55,6 +68,8 @@ BoundModel model_of(const Family& family) {
         return BoundModel(made<AnthropicProvider, AnthropicOptions>("http://a", name), model);
     if (name == "openai-chat")
         return BoundModel(made<OpenAIProvider, OpenAIOptions>("http://c", name), model);
+    if (name == "gemini")
+        return BoundModel(made<GeminiProvider, GeminiOptions>("http://g", name), model);
     return BoundModel(made<OpenAIResponsesProvider, OpenAIResponsesOptions>("http://r", name),
                       model);
 }
@@ -65,7 +80,7 @@ struct Turn {
     std::string sent;
 };
 Turn turn(const Family& family, const char* recorded, const MessageList& messages) {
-    const std::string body = text_of(read_case(recorded), "response_sse");
+    const std::string body = body_of(recorded);
     auto transport =
         std::make_shared<testing::MemoryTransport>(std::vector<testing::MemoryResponse>{
             testing::MemoryResponse(200, body).with_header("content-type", "text/event-stream")});
@@ -129,6 +144,16 @@ void expect_answered(const Family& to, const std::string& body) {
             if (!made_calls) continue;
             for (const Json& call : made_calls->as_array()) calls.push_back(text_of(call, "id"));
         }
+    } else if (name == "gemini") {
+        // Most calls have no id: names and their order connect them with their results.
+        for (const Json& content : sent.at("contents").as_array()) {
+            for (const Json& part : content.at("parts").as_array()) {
+                if (const Json* call = member(part, "functionCall"))
+                    calls.push_back(text_of(*call, "name"));
+                if (const Json* result = member(part, "functionResponse"))
+                    results.push_back(text_of(*result, "name"));
+            }
+        }
     } else {
         for (const Json& item : sent.at("input").as_array()) {
             const std::string type = text_of(item, "type");
@@ -167,12 +192,14 @@ TEST(Handover, D13_EveryFamily_ContinuesConversationsOfEveryOther) {
             const Turn back = turn(from, from.answer, messages);
             expect_answered(from, back.sent);
             EXPECT_EQ(back.sent.find("EmwKAhgBEgy3va3pzix") != std::string::npos, is_anthropic);
+            EXPECT_EQ(back.sent.find("EjQKMgEMOdbC") != std::string::npos,
+                      std::string(from.name) == "gemini");
         }
     }
 }
 
 testing::MemoryResponse recorded(const Family& family) {
-    const std::string body = text_of(read_case(family.answer), "response_sse");
+    const std::string body = body_of(family.answer);
     return testing::MemoryResponse(200, body).with_header("content-type", "text/event-stream");
 }
 

@@ -10,6 +10,7 @@
 
 #include <cubepi/core/run.hpp>
 #include <cubepi/provider/anthropic.hpp>
+#include <cubepi/provider/gemini.hpp>
 #include <cubepi/provider/openai.hpp>
 #include <cubepi/provider/openai_responses.hpp>
 #include <cubepi/schema/parse_json.hpp>
@@ -90,6 +91,7 @@ Options options_of() {
 BoundModel model_of(const Quirk& quirk) {
     if (quirk.protocol == "anthropic")
         return AnthropicProvider(options_of<AnthropicOptions>()).model("m");
+    if (quirk.protocol == "gemini") return GeminiProvider(options_of<GeminiOptions>()).model("m");
     if (quirk.protocol == "responses")
         return OpenAIResponsesProvider(options_of<OpenAIResponsesOptions>()).model("m");
     auto options = options_of<OpenAIOptions>();

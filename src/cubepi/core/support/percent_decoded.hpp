@@ -31,4 +31,23 @@ inline std::optional<std::string> percent_decoded(std::string_view text) {
     return decoded;
 }
 
+/// Encodes all bytes but letters, digits and "-._~" (RFC 3986), so that the text is one segment of a path.
+inline std::string percent_encoded(std::string_view text) {
+    constexpr std::string_view digits = "0123456789ABCDEF";
+    std::string encoded;
+    for (const char c : text) {
+        const auto byte = static_cast<unsigned char>(c);
+        const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                           (c >= '0' && c <= '9') || std::string_view("-._~").find(c) != std::string_view::npos;
+        if (plain) {
+            encoded += c;
+        } else {
+            encoded += '%';
+            encoded += digits[byte >> 4U];
+            encoded += digits[byte & 15U];
+        }
+    }
+    return encoded;
+}
+
 }  // namespace cubepi::detail

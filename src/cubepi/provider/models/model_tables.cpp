@@ -24,7 +24,7 @@ constexpr std::int64_t million = 1'000'000;
 
 // Sources: platform.claude.com/docs (models overview, the page and the "what's new" of each model, effort, adaptive
 // thinking); developers.openai.com/api/docs (models, guides/reasoning, guides/latest-model); api-docs.deepseek.com
-// (thinking_mode); openrouter.ai/docs (reasoning-tokens); the vendors' pages on OpenAI compatibility for the rest.
+// (thinking_mode); openrouter.ai/docs (reasoning-tokens); ai.google.dev/gemini-api/docs (models, thinking); the vendors' pages on OpenAI compatibility for the rest.
 constexpr ProfileRow profiles[] = {
     // Anthropic.
     {"claude-fable-5", adaptive, L | M | H | X | A, on, refused, million, 128 * k, ""},
@@ -102,6 +102,20 @@ constexpr ProfileRow profiles[] = {
     {"gpt-5.", effort, N | L | M | H | X, on, quiet},
     {"gpt-6.", effort, N | L | M | H | X | A, on, quiet},
     {"gpt-6", effort, N | L | M | H | X | A, on, quiet},
+
+    // Google: levels since version 3, budgets before.
+    {"gemini-3.8-flash", effort, L | M | H, on, TemperatureRule::free, 1'048'576, 65'536},
+    {"gemini-3.7-flash", effort, L | M | H, on, TemperatureRule::free, 1'048'576, 65'536},
+    {"gemini-3.6-flash", effort, I | L | M | H, on, TemperatureRule::free, 1'048'576, 65'536},
+    {"gemini-3.5-flash", effort, I | L | M | H, on, TemperatureRule::free, 1'048'576, 65'536},
+    {"gemini-3.1-flash-lite", effort, I | L | M | H, on, TemperatureRule::free, 1'048'576, 65'536},
+    {"gemini-3.1-pro", effort, L | M | H, on, TemperatureRule::free, 1'048'576, 65'536},
+    {"gemini-3-flash", effort, I | L | M | H, on, TemperatureRule::free, 1'048'576, 65'536},
+    {"gemini-3-pro", effort, L | H, on, TemperatureRule::free, 1'048'576, 65'536},
+    {"gemini-3.", effort, L | H, on},
+    {"gemini-2.5-pro", budget, 0, on, TemperatureRule::free, 1'048'576, 65'536, ""},
+    {"gemini-2.5-flash", budget, 0, on, TemperatureRule::free, 1'048'576, 65'536},
+    {"gemini-2.5-flash-lite", budget, 0, false, TemperatureRule::free, 1'048'576, 65'536},
 
     // Open weights, wherever they run.
     {"gpt-oss", effort, L | M | H, on, TemperatureRule::free, 131'072, 131'072},

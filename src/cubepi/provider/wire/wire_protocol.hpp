@@ -65,8 +65,8 @@ public:
         if constexpr (requires { options.sign_request; }) signer_ = options.sign_request;
     }
 
-    /// A streaming POST of JSON below the base URL, before its query (Azure's api-version). Throws ProviderError if a
-    /// key for the vendor's own host is missing.
+    /// A streaming POST of JSON below the base URL, whose query (Azure's api-version) follows that of `path`. Throws
+    /// ProviderError if a key for the vendor's own host is missing.
     HttpRequest post(std::string_view path) const;
     /// In lower case, without the port.
     const std::string& host() const noexcept { return host_; }
@@ -177,8 +177,8 @@ public:
     /// build() returns a different body to try, else an empty string. Must be empty after finitely many calls.
     virtual std::string build_differently(const EndpointFailure&) const { return {}; }
     virtual const Endpoint& endpoint() const noexcept = 0;
-    /// Method, URL, headers; the caller sets body and timeouts. Throws ProviderError if there is no key.
-    virtual HttpRequest http_request() const = 0;
+    /// Method, URL, headers of a call of `model`; the caller sets body and timeouts. Throws ProviderError if there is no key.
+    virtual HttpRequest http_request(const Model& model) const = 0;
     virtual std::unique_ptr<WireDecoder> decoder(MessageAssembler& assembler,
                                                  IdSource& ids) const = 0;
     /// The unstreamed form of an answer, for observers.
