@@ -21,98 +21,13 @@
 #include <cubepi/checkpoint/postgres_server_test.hpp>
 #include <cubepi/core/run.hpp>
 
-#include "../joints/model_server.hpp"
+#include "echo_model.hpp"
 #include "fake_bot_server.hpp"
 #include "gateway/control_server.hpp"
 #include "gateway_process.hpp"
 
 namespace cubepi::gateway_tests {
 namespace {
-
-/// A request to a model.
-struct Asked {
-    explicit Asked(const std::string& request)
-        : body(request.substr(request.find("\r\n\r\n") + 4)) {
-        const Json parsed = boost::json::parse(body);
-        for (const Json& message : parsed.at("messages").as_array()) {
-            role = std::string(message.at("role").as_string());
-            if (role == "user") text = std::string(message.at("content").as_string());
-        }
-        text.erase(0, text.rfind('\n') + 1);
-    }
-    std::string body;
-    std::string role;  ///< of the last message
-    std::string text;  ///< the last line of the last message of the user
-};
-
-/// A model server that answers "re: TEXT"; for "run COMMAND" after the command. Prompts that are held get their answer at
-/// release().
-class EchoModel {
-public:
-    EchoModel()
-        : server_([this](wire::Connection& connection) {
-              for (;;) {
-                  const std::string request = connection.read_request();
-                  if (request.empty()) return;
-                  const std::string answer = answer_to(Asked(request));
-                  if (!connection.send(wire::ok(answer, "Content-Type: text/event-stream\r\n")))
-                      return;
-              }
-          }) {}
-    ~EchoModel() { release(); }
-
-    std::vector<std::string> flags() const {
-        return {"--provider", "openai", "--base-url", server_.url("/v1"), "-m", "local"};
-    }
-    void hold(const std::string& text) {
-        const std::lock_guard lock(mutex_);
-        held_.insert(text);
-    }
-    void release() {
-        const std::lock_guard lock(mutex_);
-        held_.clear();
-        changed_.notify_all();
-    }
-    /// Waits until the model was asked this that many times; returns the body of the last request.
-    std::string wait_for(const std::string& text, std::size_t times = 1) {
-        std::unique_lock lock(mutex_);
-        changed_.wait(lock, [&] { return requests_[text].size() >= times; });
-        return requests_[text].back();
-    }
-    std::size_t count(const std::string& text) {
-        const std::lock_guard lock(mutex_);
-        return requests_[text].size();
-    }
-
-private:
-    std::string answer_to(const Asked& asked) {
-        std::unique_lock lock(mutex_);
-        requests_[asked.text].push_back(asked.body);
-        changed_.notify_all();
-        if (asked.text.starts_with("run ") && asked.role == "user") {
-            const JsonObject arguments{{"command", asked.text.substr(4)}};
-            return joint_tests::chat_answer("", {{"shell", boost::json::serialize(arguments)}});
-        }
-        changed_.wait(lock, [&] { return !held_.contains(asked.text); });
-        return joint_tests::chat_answer("re: " + asked.text);
-    }
-
-    std::mutex mutex_;
-    std::condition_variable changed_;
-    std::map<std::string, std::vector<std::string>> requests_;
-    std::set<std::string> held_;
-    wire::RawServer server_;  // last: its handlers use the others
-};
-
-std::future<HttpReply> post_later(std::uint16_t port, const std::string& text,
-                                  const std::string& session = "s1") {
-    return std::async(std::launch::async, [port, text, session] {
-        JsonObject message{{"session", session}, {"text", text}, {"user", "olga"}};
-        return run(post_message(port, std::move(message), "key-" + text));
-    });
-}
-
-HttpReply post(std::uint16_t port, const std::string& text) { return post_later(port, text).get(); }
 
 /// Kills a gateway in the turn of this message.
 void kill_in_turn(const GatewayHome& home, EchoModel& model, const std::string& text) {
@@ -328,24 +243,11 @@ TEST(Outage, D90_FewDescriptors_AllMessagesAreAnswered) {
     (void)gateway.wait_for("turn.postponed");
 }
 
-/// The URL of a new database with the tables of tapes.
-std::string new_database(const GatewayHome& home) {
-    PostgresServer& server = PostgresServer::shared();
-    std::string url = "postgres://cubepi@";
-    for (const char c : server.socket_directory())
-        url += c == '/' ? std::string("%2F") : std::string(1, c);
-    url += "/" + server.create_empty_database();
-    const CommandResult made = run_command(home, {"db", "init", "--tapes", url});
-    EXPECT_EQ(made.status, 0) << made.output;
-    return url;
-}
-
 /// Lets two gateways serve the same sessions.
 void share_sessions(const GatewayHome& first, const GatewayHome& second,
                     const std::string& database) {
     for (const GatewayHome* home : {&first, &second})
-        home->configure("{http: {listen: \"127.0.0.1:0\"}, root: " + first.path().string() +
-                        "/work}\ndatabase: \"" + database + "\"");
+        home->configure("{http: {listen: \"127.0.0.1:0\"}}\ndatabase: \"" + database + "\"");
 }
 
 TEST(Failover, D90_MessageOfKilledGateway_IsAnsweredLater) {

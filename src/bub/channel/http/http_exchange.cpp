@@ -45,6 +45,16 @@ std::string text(const JsonObject& object, std::string_view key, std::size_t lim
     return std::string(given);
 }
 
+/// Returns the session of the body. The names of sub-agents' sessions begin with that of their parent's and one of these marks.
+std::string session_of(const JsonObject& body) {
+    std::string session = text(body, "session", longest_name);
+    for (const std::string_view mark : {"/agent/", "/call/"}) {
+        if (session.find(mark) != std::string::npos)
+            refuse("'session' must not contain '" + std::string(mark) + "'");
+    }
+    return session;
+}
+
 JsonObject body_of(const cubepi::HttpServerRequest& request) {
     boost::system::error_code failed;
     Json body = boost::json::parse(request.body, failed);
@@ -64,7 +74,7 @@ HttpMessage read_message(const cubepi::HttpServerRequest& request,
                          const std::vector<std::string>& operators) {
     const JsonObject body = body_of(request);
     HttpMessage message;
-    message.session = text(body, "session", longest_name);
+    message.session = session_of(body);
     message.has_session = !message.session.empty();
     if (!message.has_session) message.session = new_name();
     message.key = std::string(request.headers.get("idempotency-key"));
@@ -76,11 +86,9 @@ HttpMessage read_message(const cubepi::HttpServerRequest& request,
     envelope.content = text(body, "text", request.body.size());
     if (const Json* context = body.if_contains("context")) {
         if (!context->is_object()) refuse("'context' must be an object");
-        envelope.context = context->get_object();
+        // One member, so that none of the client's names is one that the pipeline reads (D101).
+        if (!context->get_object().empty()) envelope.context["facts"] = *context;
     }
-    // Identities come from the program that has the token, not from what it forwards.
-    envelope.context.erase("sender_id");
-    envelope.context.erase("private_chat");
     if (!message.user.empty()) envelope.context["sender_id"] = message.user;
     const std::string_view caller = request.headers.get("traceparent");
     if (!caller.empty() && caller.size() <= longest_name)
