@@ -12,7 +12,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -222,6 +221,52 @@ TEST(Outage, D90_UserOfTelegram_SeesTheAnswerOnly) {
     EXPECT_EQ(gateway.wait(), 0) << gateway.output();
     texts = bot.with_api([](bub::telegram::FakeBotApi& api) { return api.texts(42); });
     EXPECT_EQ(texts, std::vector<std::string>{"re: one"});
+}
+
+TEST(Outage, D90_UnreachableTelegram_NoticeDelaysNoTurn) {
+    const GatewayHome home;
+    FakeBotServer bot{std::make_shared<SystemClock>()};
+    home.configure("{drain_timeout: 1, telegram: {token: \"" + bot.token() + "\", api_url: \"" +
+                   bot.url() + "\", users: [42], operators: [42]}}");
+    EchoModel model;
+    const auto texts = [&bot] {
+        return bot.with_api([](bub::telegram::FakeBotApi& api) { return api.texts(42); });
+    };
+    bot.with_api([](bub::telegram::FakeBotApi& api) {
+        api.on_call = [](const std::string& method, std::size_t) {
+            return method == "sendMessage" ? bub::telegram::Fault::internal
+                                           : bub::telegram::Fault::none;
+        };
+    });
+    {
+        GatewayProcess gateway(home, model.flags());
+        (void)gateway.wait_for("gateway.running");
+        {
+            const BrokenTapes tapes(home);
+            bot.with_api([](bub::telegram::FakeBotApi& api) { api.say(42, ",tape_info"); });
+            (void)gateway.wait_for("turn.held");
+        }
+        bot.with_api([](bub::telegram::FakeBotApi& api) { api.say(42, "two"); });
+        (void)model.wait_for("two");
+        gateway.send(SIGTERM);
+        EXPECT_EQ(gateway.wait(), 0) << gateway.output();
+        EXPECT_TRUE(texts().empty());
+    }
+    bot.with_api([](bub::telegram::FakeBotApi& api) { api.on_call = nullptr; });
+    GatewayProcess gateway(home, model.flags());
+    (void)gateway.wait_for("gateway.running");
+    bot.with_api([](bub::telegram::FakeBotApi& api) { api.say(42, "three"); });
+    (void)model.wait_for("three");
+    bool is_told = false;
+    bool is_executed = false;
+    for (const std::string& text : texts()) {
+        is_told = is_told || text.find("stored until an operator decides") != std::string::npos;
+        is_executed = is_executed || text.find("entries: ") != std::string::npos;
+    }
+    EXPECT_TRUE(is_told);
+    EXPECT_FALSE(is_executed);
+    const JsonObject held = app::call_gateway(home.socket(), JsonObject{{"command", "held"}});
+    EXPECT_EQ(held.at("messages").as_array().size(), 1u) << boost::json::serialize(held);
 }
 
 TEST(Outage, D90_FewDescriptors_AllMessagesAreAnswered) {
