@@ -121,7 +121,7 @@ Settings of
 .BR webhook " (" url ", " listen ", " path ", " secret_env "),"
 .BR status " (an address for health and metrics),"
 .BR rules " (" channel ", " chat ", " user ", " allow ", " refuse "),"
-.BR approvers ", " root ", " shared_workspace ", " drain_timeout ", " retry_limit ", " question_timeout ", " max_waiting ", " threads " and " stream .
+.BR approvers ", " root ", " shared_workspace ", " tape_namespace ", " drain_timeout ", " retry_limit ", " question_timeout ", " max_waiting ", " threads " and " stream .
 The page
 .I guides/bub/gateway.md
 describes them.

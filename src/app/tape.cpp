@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <bub/session_tape.hpp>
 #include <bub/tape/copy_tape.hpp>
 #include <bub/tape/session_tape_store.hpp>
 #include <bub/tape/tape.hpp>
@@ -17,6 +18,8 @@
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/schema/python_json.hpp>
 
+#include "config/config_file.hpp"
+#include "config/gateway_settings.hpp"
 #include "config/paths.hpp"
 #include "config/tape_place.hpp"
 #include "failure.hpp"
@@ -37,26 +40,35 @@ bool is_main(const std::string& name) {
     return first != name.npos && name.find("__", first + 2) == name.npos;
 }
 
+/// Returns the tape of --session: the name of a saved session of this directory, the pipeline's id of one, or that of one of the
+/// gateway. Empty: there is none.
+std::string tape_of_session(const std::string& session, const std::vector<std::string>& all) {
+    const std::filesystem::path here = std::filesystem::current_path();
+    const GatewaySettings gateway = gateway_settings(config_values(config_path()));
+    for (std::string name :
+         {bub::tape_name(here, session_id_of(session)), bub::tape_name(here, session),
+          bub::shared_tape_name(gateway.tape_namespace, session)})
+        if (std::find(all.begin(), all.end(), name) != all.end()) return name;
+    return {};
+}
+
 /// The tapes that the arguments name, each followed by its sidecars.
 std::vector<std::string> chosen_tapes(const TapeArguments& arguments,
                                       const std::vector<std::string>& all) {
     if (arguments.all) return all;
-    std::string name = arguments.tape;
-    if (!arguments.session.empty()) {
-        const std::filesystem::path here = std::filesystem::current_path();
-        name = bub::tape_name(here, session_id_of(arguments.session));
-        if (std::find(all.begin(), all.end(), name) == all.end())
-            name = bub::tape_name(here, arguments.session);
-    }
+    const bool by_session = !arguments.session.empty();
+    const std::string name = by_session ? tape_of_session(arguments.session, all) : arguments.tape;
     std::vector<std::string> chosen;
     const bool exact = std::find(all.begin(), all.end(), name) != all.end();
     for (const std::string& one : all) {
-        const bool fits = exact ? one == name : one.starts_with(name) && is_main(one);
+        const bool fits =
+            exact ? one == name : !by_session && one.starts_with(name) && is_main(one);
         if (fits) chosen.push_back(one);
     }
     if (chosen.size() != 1) {
         throw Error(ErrorCode::invalid_argument,
-                    (chosen.empty() ? "there is no tape '" : "several tapes begin with '") + name +
+                    (chosen.empty() ? "there is no tape '" : "several tapes begin with '") +
+                        (by_session ? arguments.session : name) +
                         "'; to see their names: cubepi tape list");
     }
     const std::string owner = chosen.front() + "__";
@@ -239,13 +251,8 @@ private:
         const std::string directory = std::filesystem::current_path().string();
         if (!arguments_.session.empty()) {
             const std::vector<std::string> all = co_await store_->all_tapes();
-            // By the name of --session, or by the pipeline's id.
-            const std::vector<std::string> ids = {session_id_of(arguments_.session),
-                                                  arguments_.session};
-            for (const std::string& id : ids) {
-                std::string name = bub::tape_name(directory, id);
-                if (std::find(all.begin(), all.end(), name) != all.end()) co_return name;
-            }
+            std::string name = tape_of_session(arguments_.session, all);
+            if (!name.empty()) co_return name;
             told_ << "cubepi: session '" << for_terminal(arguments_.session)
                   << "' of this directory has no tape.\n  See all tapes: cubepi tape list\n";
             co_return std::string();

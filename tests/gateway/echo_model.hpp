@@ -1,16 +1,22 @@
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <condition_variable>
-#include <cstddef>
+#include <cstdint>
+#include <future>
 #include <map>
 #include <mutex>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include <cubepi/core/json.hpp>
+#include <cubepi/checkpoint/postgres_server_test.hpp>
+#include <cubepi/core/run.hpp>
 
 #include "../joints/model_server.hpp"
+#include "gateway_process.hpp"
 
 namespace cubepi::gateway_tests {
 
@@ -30,7 +36,7 @@ struct Asked {
     std::string text;  ///< the last line of the last message of the user
 };
 
-/// A model server that answers "re: TEXT"; for "run COMMAND" after the command. Prompts that are held get their answer at
+/// A model server that answers "re: TEXT"; for "run COMMAND" after the command, for "delegate TEXT" after a sub-agent. Prompts that are held get their answer at
 /// release().
 class EchoModel {
 public:
@@ -78,6 +84,10 @@ private:
             const JsonObject arguments{{"command", asked.text.substr(4)}};
             return joint_tests::chat_answer("", {{"shell", boost::json::serialize(arguments)}});
         }
+        if (asked.text.starts_with("delegate ") && asked.role == "user") {
+            const JsonObject arguments{{"prompt", asked.text.substr(9)}, {"session", "inherit"}};
+            return joint_tests::chat_answer("", {{"subagent", boost::json::serialize(arguments)}});
+        }
         changed_.wait(lock, [&] { return !held_.contains(asked.text); });
         return joint_tests::chat_answer("re: " + asked.text);
     }
@@ -88,5 +98,29 @@ private:
     std::set<std::string> held_;
     wire::RawServer server_;  // last: its handlers use the others
 };
+
+inline std::future<HttpReply> post_later(std::uint16_t port, const std::string& text,
+                                         const std::string& session = "s1") {
+    return std::async(std::launch::async, [port, text, session] {
+        JsonObject message{{"session", session}, {"text", text}, {"user", "olga"}};
+        return run(post_message(port, std::move(message), "key-" + text));
+    });
+}
+
+inline HttpReply post(std::uint16_t port, const std::string& text) {
+    return post_later(port, text).get();
+}
+
+/// The URL of a new database with the tables of tapes.
+inline std::string new_database(const GatewayHome& home) {
+    PostgresServer& server = PostgresServer::shared();
+    std::string url = "postgres://cubepi@";
+    for (const char c : server.socket_directory())
+        url += c == '/' ? std::string("%2F") : std::string(1, c);
+    url += "/" + server.create_empty_database();
+    const CommandResult made = run_command(home, {"db", "init", "--tapes", url});
+    EXPECT_EQ(made.status, 0) << made.output;
+    return url;
+}
 
 }  // namespace cubepi::gateway_tests

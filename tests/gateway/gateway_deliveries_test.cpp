@@ -9,6 +9,7 @@
 #include <fstream>
 #include <future>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
@@ -17,7 +18,6 @@
 #include <cubepi/checkpoint/postgres_server_test.hpp>
 #include <cubepi/core/run.hpp>
 
-#include "../joints/model_server.hpp"
 #include "echo_model.hpp"
 #include "fake_bot_server.hpp"
 #include "gateway/control_server.hpp"
@@ -25,16 +25,6 @@
 
 namespace cubepi::gateway_tests {
 namespace {
-
-std::future<HttpReply> post_later(std::uint16_t port, const std::string& text,
-                                  const std::string& session = "s1") {
-    return std::async(std::launch::async, [port, text, session] {
-        JsonObject message{{"session", session}, {"text", text}, {"user", "olga"}};
-        return run(post_message(port, std::move(message), "key-" + text));
-    });
-}
-
-HttpReply post(std::uint16_t port, const std::string& text) { return post_later(port, text).get(); }
 
 /// Kills a gateway in the turn of this message.
 void kill_in_turn(const GatewayHome& home, EchoModel& model, const std::string& text) {
@@ -118,6 +108,43 @@ TEST(HeldMessages, D90_KilledInLateTurn_IsStillAnsweredOnce) {
     model.release();
     EXPECT_EQ(post(port, "one").text(), "re: one");
     EXPECT_EQ(model.count("one"), 4u);
+}
+
+/// A message of the operator, by a key of its own.
+std::future<HttpReply> command_later(std::uint16_t port, const std::string& text,
+                                     const std::string& key) {
+    return std::async(std::launch::async, [port, text, key] {
+        JsonObject message{{"session", "s1"}, {"text", text}, {"user", "olga"}};
+        return run(post_message(port, std::move(message), key));
+    });
+}
+
+TEST(HeldMessages, D42_LateAnswer_RepeatsNoTextsOfOthers) {
+    const GatewayHome home;
+    EchoModel model;
+    model.hold("run true");
+    {
+        GatewayProcess gateway(home, model.flags());
+        const std::uint16_t port = gateway.wait_until_running();
+        EXPECT_EQ(post(port, "run true").json().at("outputs").at(0).at("kind"), "question");
+        const auto lost = command_later(port, ",approve call_0", "approval");
+        (void)model.wait_for("run true", 2);
+        gateway.kill();
+    }
+    {
+        GatewayProcess gateway(home, model.flags());
+        (void)gateway.wait_until_running();
+        (void)model.wait_for("run true", 3);
+        gateway.kill();
+    }
+    GatewayProcess gateway(home, model.flags());
+    const std::uint16_t port = gateway.wait_until_running();
+    model.release();
+    EXPECT_EQ(post(port, "two").text(), "re: two");
+    EXPECT_EQ(post(port, "three").text(), "re: three");
+    release_held(home, 1);
+    const HttpReply late = command_later(port, ",approve call_0", "approval").get();
+    EXPECT_TRUE(late.text().starts_with("Your answer was received.")) << late.body;
 }
 
 /// The storage of a gateway's tapes, which fails from now on.
@@ -231,6 +258,72 @@ TEST(Outage, D90_UserOfTelegram_SeesTheAnswerOnly) {
     EXPECT_EQ(texts, std::vector<std::string>{"re: one"});
 }
 
+TEST(Outage, D90_UnreachableTelegram_NoticeDelaysNoTurn) {
+    const GatewayHome home;
+    FakeBotServer bot{std::make_shared<SystemClock>()};
+    home.configure("{drain_timeout: 1, telegram: {token: \"" + bot.token() + "\", api_url: \"" +
+                   bot.url() + "\", users: [42], operators: [42]}}");
+    EchoModel model;
+    const auto texts = [&bot] {
+        return bot.with_api([](bub::telegram::FakeBotApi& api) { return api.texts(42); });
+    };
+    bot.with_api([](bub::telegram::FakeBotApi& api) {
+        api.on_call = [](const std::string& method, std::size_t) {
+            return method == "sendMessage" ? bub::telegram::Fault::internal
+                                           : bub::telegram::Fault::none;
+        };
+    });
+    {
+        GatewayProcess gateway(home, model.flags());
+        (void)gateway.wait_for("gateway.running");
+        {
+            const BrokenTapes tapes(home);
+            bot.with_api([](bub::telegram::FakeBotApi& api) { api.say(42, ",tape_info"); });
+            (void)gateway.wait_for("turn.held");
+        }
+        bot.with_api([](bub::telegram::FakeBotApi& api) { api.say(42, "two"); });
+        (void)model.wait_for("two");
+        gateway.send(SIGTERM);
+        EXPECT_EQ(gateway.wait(), 0) << gateway.output();
+        EXPECT_TRUE(texts().empty());
+    }
+    bot.with_api([](bub::telegram::FakeBotApi& api) { api.on_call = nullptr; });
+    GatewayProcess gateway(home, model.flags());
+    (void)gateway.wait_for("gateway.running");
+    bot.with_api([](bub::telegram::FakeBotApi& api) { api.say(42, "three"); });
+    (void)model.wait_for("three");
+    bool is_told = false;
+    bool is_executed = false;
+    for (const std::string& text : texts()) {
+        is_told = is_told || text.find("stored until an operator decides") != std::string::npos;
+        is_executed = is_executed || text.find("entries: ") != std::string::npos;
+    }
+    EXPECT_TRUE(is_told);
+    EXPECT_FALSE(is_executed);
+    const JsonObject held = app::call_gateway(home.socket(), JsonObject{{"command", "held"}});
+    EXPECT_EQ(held.at("messages").as_array().size(), 1u) << boost::json::serialize(held);
+}
+
+TEST(Outage, D65_AfterExpiredQuestion_TurnContinues) {
+    const GatewayHome home;
+    home.configure(R"({http: {listen: "127.0.0.1:0", operators: [olga]}, question_timeout: 1})");
+    EchoModel model;
+    model.hold("run true");
+    GatewayProcess gateway(home, model.flags());
+    const std::uint16_t port = gateway.wait_until_running();
+    EXPECT_EQ(post(port, "run true").json().at("outputs").at(0).at("kind"), "question");
+    (void)model.wait_for("run true", 2);
+    {
+        const BrokenTapes tapes(home);
+        model.release();
+        (void)gateway.wait_for("turn.postponed");
+    }
+    (void)model.wait_for("run true", 3);
+    EXPECT_EQ(post(port, "two").text(), "re: two");
+    EXPECT_NE(model.wait_for("two").find("re: run true"), std::string::npos);
+    EXPECT_EQ(model.count("run true"), 3u);
+}
+
 TEST(Outage, D90_FewDescriptors_AllMessagesAreAnswered) {
     const GatewayHome home;
     home.configure(R"({http: {listen: "127.0.0.1:0"}, threads: 2})");
@@ -250,24 +343,11 @@ TEST(Outage, D90_FewDescriptors_AllMessagesAreAnswered) {
     (void)gateway.wait_for("turn.postponed");
 }
 
-/// The URL of a new database with the tables of tapes.
-std::string new_database(const GatewayHome& home) {
-    PostgresServer& server = PostgresServer::shared();
-    std::string url = "postgres://cubepi@";
-    for (const char c : server.socket_directory())
-        url += c == '/' ? std::string("%2F") : std::string(1, c);
-    url += "/" + server.create_empty_database();
-    const CommandResult made = run_command(home, {"db", "init", "--tapes", url});
-    EXPECT_EQ(made.status, 0) << made.output;
-    return url;
-}
-
 /// Lets two gateways serve the same sessions.
 void share_sessions(const GatewayHome& first, const GatewayHome& second,
                     const std::string& database) {
     for (const GatewayHome* home : {&first, &second})
-        home->configure("{http: {listen: \"127.0.0.1:0\"}, root: " + first.path().string() +
-                        "/work}\ndatabase: \"" + database + "\"");
+        home->configure("{http: {listen: \"127.0.0.1:0\"}}\ndatabase: \"" + database + "\"");
 }
 
 TEST(Failover, D90_MessageOfKilledGateway_IsAnsweredLater) {
@@ -337,7 +417,8 @@ class DatabaseOutage : public ::testing::Test {
 protected:
     DatabaseOutage() {
         home.configure("{http: {listen: \"127.0.0.1:0\"}, rules: [{allow: [\"shell: cd * && " +
-                       command().substr(4) + "\"]}]}\ndatabase: \"" + new_database(home) + "\"");
+                       command().substr(4) + "\", \"subagent: *\"]}]}\ndatabase: \"" +
+                       new_database(home) + "\"");
         gateway = std::make_unique<GatewayProcess>(home, model.flags());
         port = gateway->wait_until_running();
         const std::string at = home.path().string();
@@ -402,6 +483,21 @@ TEST_F(DatabaseOutage, D62_AfterTool_RunContinuesWithoutRepeatingIt) {
     const HttpReply answer = one.get();
     EXPECT_EQ(answer.text(), "re: " + command()) << answer.body;
     EXPECT_EQ(executions(), 1u);
+}
+
+TEST_F(DatabaseOutage, D90_AfterInheritingSubagent_TurnContinues) {
+    model.hold("delegate the work");
+    auto one = post_later(port, "delegate the work");
+    (void)model.wait_for("delegate the work", 2);
+    stop_server();
+    model.release();
+    (void)gateway->wait_for("turn.postponed");
+    start_server();
+    const HttpReply answer = one.get();
+    EXPECT_EQ(answer.text(), "re: delegate the work") << answer.body;
+    EXPECT_EQ(model.count("the work"), 1u) << "the sub-agent has ended";
+    const std::string request = model.wait_for("delegate the work", 3);
+    EXPECT_EQ(request.find("[This message is late"), std::string::npos) << request;
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ std::string error_of(const HttpReply& reply) {
 }
 
 /// Sends a message with the key of its text.
-std::future<HttpReply> post_later(std::uint16_t port, const std::string& text,
+std::future<HttpReply> ask_later(std::uint16_t port, const std::string& text,
                                   const std::string& user = "ann") {
     return std::async(std::launch::async, [port, text, user] {
         JsonObject message{{"session", "s1"}, {"text", text}, {"user", user}};
@@ -51,8 +51,8 @@ std::future<HttpReply> post_later(std::uint16_t port, const std::string& text,
     });
 }
 
-HttpReply post(std::uint16_t port, const std::string& text, const std::string& user = "ann") {
-    return post_later(port, text, user).get();
+HttpReply ask(std::uint16_t port, const std::string& text, const std::string& user = "ann") {
+    return ask_later(port, text, user).get();
 }
 
 /// Reads the message until it has this state.
@@ -77,15 +77,15 @@ TEST(GatewayMessages, D97_MessageInDrain_IsAcceptedWithItsId) {
     {
         GatewayProcess gateway(home, model.flags());
         const std::uint16_t port = gateway.wait_until_running();
-        auto one = post_later(port, "one");
+        auto one = ask_later(port, "one");
         (void)model.wait_for("one");
-        auto two = post_later(port, "two");
+        auto two = ask_later(port, "two");
         wait_until_waiting(home);
         gateway.send(SIGTERM);
         const HttpReply waits = two.get();
         EXPECT_EQ(waits.status, 202) << waits.body;
         EXPECT_EQ(waits.json().at("id"), "key-two");
-        const HttpReply three = post(port, "three");
+        const HttpReply three = ask(port, "three");
         EXPECT_EQ(three.status, 202) << three.body;
         EXPECT_EQ(state_of(three), "pending");
         model.release();
@@ -105,8 +105,8 @@ TEST(GatewayMessages, D97_AnswerAfterRestart_IsReadById) {
     {
         GatewayProcess gateway(home, model.flags());
         const std::uint16_t port = gateway.wait_until_running();
-        EXPECT_EQ(post(port, "one").text(), "re: one");
-        EXPECT_NE(post(port, ",tape_info", "olga").text().find("entries: "), std::string::npos);
+        EXPECT_EQ(ask(port, "one").text(), "re: one");
+        EXPECT_NE(ask(port, ",tape_info", "olga").text().find("entries: "), std::string::npos);
         gateway.kill();
     }
     GatewayProcess gateway(home, model.flags());
@@ -117,7 +117,7 @@ TEST(GatewayMessages, D97_AnswerAfterRestart_IsReadById) {
     EXPECT_EQ(state_of(read), "answered");
     const HttpReply command = get(port, "/v1/messages/key-%2Ctape_info");
     EXPECT_NE(command.text().find("entries: "), std::string::npos) << command.body;
-    const HttpReply again = post(port, "one");
+    const HttpReply again = ask(port, "one");
     EXPECT_EQ(again.status, 409);
     EXPECT_NE(error_of(again).find("'key-one' of session 's1'"), std::string::npos) << again.body;
     EXPECT_NE(error_of(again).find("GET /v1/messages/key-one"), std::string::npos) << again.body;
@@ -134,9 +134,9 @@ TEST(GatewayMessages, D97_MessageWithoutAnswer_ShowsItsState) {
         GatewayProcess gateway(home, model.flags());
         const std::uint16_t port = gateway.wait_until_running();
         std::vector<std::future<HttpReply>> lost;
-        if (turn == 1) lost.push_back(post_later(port, "one"));
+        if (turn == 1) lost.push_back(ask_later(port, "one"));
         (void)model.wait_for("one", static_cast<std::size_t>(turn));
-        if (turn == 1) lost.push_back(post_later(port, "two"));
+        if (turn == 1) lost.push_back(ask_later(port, "two"));
         const HttpReply running = wait_for_state(port, "key-one", "running");
         EXPECT_EQ(running.status, 202) << running.body;
         EXPECT_EQ(wait_for_state(port, "key-two", "pending").status, 202);
@@ -154,7 +154,7 @@ TEST(GatewayMessages, D97_AnswerOfInbox_ReachesTheClient) {
     {
         GatewayProcess gateway(home, {"--script", home.script(writes_a_file)});
         const std::uint16_t port = gateway.wait_until_running();
-        (void)post(port, "write");
+        (void)ask(port, "write");
         const HttpReply waiting = get(port, "/v1/messages/key-write");
         EXPECT_EQ(state_of(waiting), "waiting") << waiting.body;
         EXPECT_EQ(waiting.json().at("outputs").at(0).at("question").at("question_id"), "c1");
@@ -221,9 +221,9 @@ TEST(GatewayStop, D96_StoppedTurn_IsNeverRetried) {
     {
         GatewayProcess gateway(home, model.flags());
         const std::uint16_t port = gateway.wait_until_running();
-        auto one = post_later(port, "one");
+        auto one = ask_later(port, "one");
         (void)model.wait_for("one");
-        auto two = post_later(port, "two");
+        auto two = ask_later(port, "two");
         wait_until_waiting(home);
         const HttpReply stopped = call(port, "POST", "/v1/sessions/s1/stop");
         EXPECT_EQ(stopped.status, 200) << stopped.body;
@@ -233,13 +233,13 @@ TEST(GatewayStop, D96_StoppedTurn_IsNeverRetried) {
         const HttpReply idle = call(port, "POST", "/v1/sessions/s1/stop");
         EXPECT_EQ(idle.text(),
                   "No turn of this session is running here, and no question waits for an answer.");
-        auto three = post_later(port, "three");
+        auto three = ask_later(port, "three");
         (void)model.wait_for("three");
-        EXPECT_EQ(post(port, "/stop", "ann").text(), "The turn was stopped.");
+        EXPECT_EQ(ask(port, "/stop", "ann").text(), "The turn was stopped.");
         EXPECT_EQ(error_of(three.get()), "The turn was stopped.");
-        auto five = post_later(port, "five");
+        auto five = ask_later(port, "five");
         (void)model.wait_for("five");
-        EXPECT_EQ(post(port, "/stop", "ann").text(), "The turn was stopped.");
+        EXPECT_EQ(ask(port, "/stop", "ann").text(), "The turn was stopped.");
         EXPECT_EQ(state_of(get(port, "/v1/messages/key-five")), "running")
             << "a repeated request does not stop a later turn";
         EXPECT_EQ(call(port, "POST", "/v1/sessions/s1/stop").status, 200);
@@ -250,7 +250,7 @@ TEST(GatewayStop, D96_StoppedTurn_IsNeverRetried) {
     for (const char* id : {"key-one", "key-three", "key-five"})
         EXPECT_EQ(state_of(get(port, std::string("/v1/messages/") + id)), "failed");
     model.release();
-    EXPECT_EQ(post(port, "four").text(), "re: four");
+    EXPECT_EQ(ask(port, "four").text(), "re: four");
     for (const char* text : {"one", "three", "five"}) EXPECT_EQ(model.count(text), 1u) << text;
 }
 
@@ -261,18 +261,18 @@ TEST(GatewayStop, D96_OtherUser_MayNotStop) {
     model.hold("two");
     GatewayProcess gateway(home, model.flags());
     const std::uint16_t port = gateway.wait_until_running();
-    auto one = post_later(port, "one", "ann");
+    auto one = ask_later(port, "one", "ann");
     (void)model.wait_for("one");
-    EXPECT_EQ(post(port, "/stop", "bob").status, 403);
+    EXPECT_EQ(ask(port, "/stop", "bob").status, 403);
     EXPECT_EQ(call(port, "POST", "/v1/sessions/s1/stop", R"({"user": "bob"})").status, 403);
     EXPECT_EQ(state_of(get(port, "/v1/messages/key-one")), "running");
-    EXPECT_EQ(post(port, ",stop", "ann").status, 200);
+    EXPECT_EQ(ask(port, ",stop", "ann").status, 200);
     const HttpReply stopped = one.get();
     EXPECT_EQ(error_of(stopped), "The turn was stopped.");
     EXPECT_EQ(stopped.text(), "") << stopped.body;
-    auto two = post_later(port, "two", "ann");
+    auto two = ask_later(port, "two", "ann");
     (void)model.wait_for("two");
-    EXPECT_EQ(post(port, "/stop", "olga").status, 200) << "an operator";
+    EXPECT_EQ(ask(port, "/stop", "olga").status, 200) << "an operator";
     EXPECT_EQ(error_of(two.get()), "The turn was stopped.");
 }
 
@@ -287,19 +287,19 @@ TEST(GatewayStop, D96_Command_NamesASession) {
     EXPECT_NE(idle.output.find("no turn is running in the session 'http:s1'"), std::string::npos)
         << idle.output;
     EXPECT_EQ(idle.status, 1);
-    auto one = post_later(port, "one");
+    auto one = ask_later(port, "one");
     (void)model.wait_for("one");
     EXPECT_EQ(run_command(home, {"gateway", "stop", "http:s1"}).status, 0);
     EXPECT_EQ(error_of(one.get()), "The turn was stopped.");
-    EXPECT_EQ(post(port, "two").text(), "re: two");
+    EXPECT_EQ(ask(port, "two").text(), "re: two");
 }
 
 TEST(GatewayStop, D96_SuspendedTurn_IsWithdrawn) {
     const GatewayHome home;
     GatewayProcess gateway(home, {"--script", home.script(writes_a_file)});
     const std::uint16_t port = gateway.wait_until_running();
-    (void)post(port, "write");
-    const HttpReply other = post(port, "/stop", "bob");
+    (void)ask(port, "write");
+    const HttpReply other = ask(port, "/stop", "bob");
     EXPECT_NE(other.text().find("You may not withdraw this question"), std::string::npos)
         << other.body;
     EXPECT_EQ(call(port, "POST", "/v1/sessions/s1/stop").text(), "The question was withdrawn.");
@@ -313,10 +313,10 @@ TEST(GatewayStop, D96_FailedTurn_IsNotTriedAgain) {
     GatewayProcess gateway(home, model.flags());
     const std::uint16_t port = gateway.wait_until_running();
     const std::filesystem::path away = home.path() / "away";
-    EXPECT_EQ(post(port, "zero").text(), "re: zero");
+    EXPECT_EQ(ask(port, "zero").text(), "re: zero");
     std::filesystem::rename(home.tapes(), away);
     std::ofstream(home.tapes()) << "not a directory";
-    auto one = post_later(port, "one");
+    auto one = ask_later(port, "one");
     (void)gateway.wait_for("turn.postponed");
     HttpReply stopped;
     // The next attempt may be running.
@@ -325,7 +325,7 @@ TEST(GatewayStop, D96_FailedTurn_IsNotTriedAgain) {
     EXPECT_EQ(error_of(one.get()), "The turn was stopped.");
     std::filesystem::remove(home.tapes());
     std::filesystem::rename(away, home.tapes());
-    EXPECT_EQ(post(port, "two").text(), "re: two");
+    EXPECT_EQ(ask(port, "two").text(), "re: two");
     EXPECT_EQ(model.count("one"), 0u);
 }
 

@@ -21,10 +21,10 @@ struct Keys {
     std::vector<std::string_view> names;
 };
 
-const Keys gateway_keys{
-    "gateway",
-    {"channels", "root", "shared_workspace", "drain_timeout", "retry_limit", "max_waiting",
-     "threads", "stream", "question_timeout", "rules", "approvers", "http", "telegram", "status"}};
+const Keys gateway_keys{"gateway",
+                        {"channels", "root", "shared_workspace", "tape_namespace", "drain_timeout",
+                         "retry_limit", "max_waiting", "threads", "stream", "question_timeout",
+                         "rules", "approvers", "http", "telegram", "status"}};
 const Keys rule_keys{"gateway.rules", {"channel", "chat", "user", "allow", "refuse"}};
 const Keys approver_keys{"gateway.approvers", {"channel", "user"}};
 const Keys http_keys{"gateway.http", {"listen", "token_env", "operators", "certificate", "key"}};
@@ -252,6 +252,9 @@ GatewaySettings gateway_settings(const JsonObject& config) {
     mapping.read("channels", settings.channels, "names of channels");
     read_root(mapping, settings);
     mapping.read("shared_workspace", settings.shared_workspace);
+    mapping.read("tape_namespace", settings.tape_namespace);
+    if (settings.tape_namespace.empty())
+        Mapping::refuse("gateway.tape_namespace", "a text that is not empty");
     auto drain = static_cast<std::size_t>(settings.drain_timeout.count());
     mapping.read("drain_timeout", drain);
     settings.drain_timeout = std::chrono::seconds(drain);

@@ -76,6 +76,8 @@ struct GatewaySettings {
     /// The directory with the workspaces of the sessions; empty: below $XDG_DATA_HOME/cubepi.
     std::filesystem::path root = {};
     bool shared_workspace = false;  ///< all sessions work in `root` itself
+    /// Gateways with the same namespace and database share their sessions.
+    std::string tape_namespace = "gateway";
     std::chrono::seconds drain_timeout{30};
     /// The time for which turns are tried again that fail because of the infrastructure; then their messages are held.
     std::chrono::seconds retry_limit{3600};

@@ -49,11 +49,12 @@ TEST(GatewaySettings, MissingGatewayKey_YieldsDefaults) {
     EXPECT_FALSE(settings.http);
     EXPECT_FALSE(settings.status);
     EXPECT_FALSE(settings.shared_workspace);
+    EXPECT_EQ(settings.tape_namespace, "gateway");
 }
 
 TEST(GatewaySettings, Read_ReturnsAllKeys) {
     const GatewaySettings settings = settings_of(R"({
-        "channels": ["http"], "root": "/srv/agents", "shared_workspace": true, "drain_timeout": 5, "retry_limit": 0,
+        "channels": ["http"], "root": "/srv/agents", "shared_workspace": true, "tape_namespace": "bots", "drain_timeout": 5, "retry_limit": 0,
         "max_waiting": 8, "threads": 3, "stream": false, "question_timeout": 600,
         "rules": [{"channel": "telegram", "chat": -100, "user": 42, "allow": ["shell: git status"], "refuse": ["fetch"]}],
         "approvers": [{"channel": "telegram", "user": 7}],
@@ -61,6 +62,7 @@ TEST(GatewaySettings, Read_ReturnsAllKeys) {
         "status": "127.0.0.1:9001"})");
     EXPECT_EQ(settings.root, "/srv/agents");
     EXPECT_TRUE(settings.shared_workspace);
+    EXPECT_EQ(settings.tape_namespace, "bots");
     EXPECT_EQ(settings.retry_limit, std::chrono::seconds(0));
     EXPECT_EQ(settings.max_waiting, 8u);
     EXPECT_EQ(settings.threads, 3u);
@@ -90,6 +92,7 @@ TEST(GatewaySettings, Error_NamesTheKeyAndWhatIsExpected) {
     names(R"({"rules": [{"tools": []}]})", "unknown key 'gateway.rules[0].tools'");
     names(R"({"approvers": [{"user": 7}]})", "gateway.approvers[0].user must be");
     names(R"({"http": {"certificate": "/c.pem"}})", "gateway.http.key must be set together");
+    names(R"({"tape_namespace": ""})", "gateway.tape_namespace must be a text");
     names(R"({"root": "relative"})", "gateway.root must be a directory");
     names(R"([])", "gateway must be a mapping");
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,6 +21,7 @@
 #include <bub/framework.hpp>
 #include <bub/hooks.hpp>
 #include <bub/questions.hpp>
+#include <bub/session_tape.hpp>
 #include <bub/tape/entry/encoding.hpp>
 #include <bub/turn_state.hpp>
 #include <cubepi/core/error.hpp>
@@ -92,14 +95,85 @@ bool is_plain(char c) {
            c == '_';
 }
 
+Error no_workspace(const std::filesystem::path& path) {
+    return Error(ErrorCode::storage, "cannot create " + path.string() +
+                                         "; check gateway.root in the configuration file");
+}
+
 void make_directory(const std::filesystem::path& directory) {
     std::error_code failed;
     if (std::filesystem::is_directory(directory, failed)) return;
     std::filesystem::create_directories(directory.parent_path(), failed);
     if (!failed && ::mkdir(directory.c_str(), S_IRWXU) == 0) return;
     if (std::filesystem::is_directory(directory, failed)) return;  // another turn made it
-    throw Error(ErrorCode::storage, "cannot create the workspace " + directory.string() +
-                                        "; check gateway.root in the configuration file");
+    throw no_workspace(directory);
+}
+
+/// Returns the session that the directory of an earlier version belongs to; nothing: it is not recorded.
+std::optional<std::string> recorded_owner(const std::filesystem::path& record) {
+    if (!std::filesystem::exists(record)) return std::nullopt;
+    std::ifstream file(record, std::ios::binary);
+    if (!file) throw Error(ErrorCode::storage, "cannot read " + record.string());
+    return std::string{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+/// Records the owner of a directory, unless it has one.
+void record_owner(const std::filesystem::path& record, const std::string& session_id) {
+    // Complete when it appears, also if the process is killed.
+    const std::filesystem::path made = record.string() + "." + Runtime::standard()->ids->next();
+    std::ofstream file(made, std::ios::binary);
+    file << session_id;
+    file.close();
+    std::error_code failed;
+    if (file) std::filesystem::create_hard_link(made, record, failed);
+    std::filesystem::remove(made, failed);
+}
+
+struct SessionPlace {
+    bub::Framework* framework;
+    std::filesystem::path root;
+    std::string name_space;
+    bool is_shared = false;
+};
+
+/// Returns whether the directory of an earlier version belongs to the session (D100). The record is next to the directory, where no
+/// session works. Without a record, the session's tape of that version is the proof.
+Task<bool> owns_earlier(SessionPlace place, SessionWorkspace workspace, std::string session_id) {
+    std::error_code failed;
+    if (!std::filesystem::is_directory(workspace.earlier, failed)) co_return false;
+    const std::filesystem::path record = workspace.earlier.string() + ".session";
+    std::optional<std::string> owner = recorded_owner(record);
+    if (!owner) {
+        bool is_own = workspace.is_unique;
+        const std::shared_ptr<bub::TapeStore> store = co_await place.framework->tape_store();
+        if (!is_own && store) {
+            std::string tape = bub::tape_name(workspace.earlier, session_id);
+            const bub::TapePosition end = co_await store->position(std::move(tape));
+            is_own = end.last_id > 0;
+        }
+        if (!is_own) co_return false;
+        record_owner(record, session_id);
+        owner = recorded_owner(record);
+        if (!owner) throw no_workspace(record);
+    }
+    co_return *owner == session_id;
+}
+
+Task<std::optional<JsonObject>> place_session(SessionPlace place, bub::LoadStateCall& call) {
+    auto tapes = std::make_shared<bub::SessionTapes>();
+    tapes->name_space = place.name_space;
+    tapes->earlier_workspace = place.root;
+    if (!place.is_shared) {
+        SessionWorkspace workspace = session_workspace(place.root, call.session_id);
+        tapes->earlier_workspace = workspace.earlier;
+        const bool is_earlier = co_await owns_earlier(place, workspace, call.session_id);
+        if (is_earlier) workspace.directory = workspace.earlier;
+        make_directory(workspace.directory);
+        // Now, not with the values that are merged later: the hooks after this one read the session's tape.
+        call.state.values[bub::TurnState::workspace_key] = workspace.directory.string();
+    }
+    call.state.offer(std::move(tapes));
+    co_return std::nullopt;
 }
 
 std::filesystem::path make_root(const GatewaySettings& settings) {
@@ -223,11 +297,12 @@ std::vector<std::shared_ptr<bub::Channel>> GatewayInstance::channels(
     return made;
 }
 
-bub::Tape GatewayInstance::tape_of(std::string_view session_id) const {
-    const std::filesystem::path& root = framework_->workspace();
-    const std::filesystem::path workspace =
-        settings_.shared_workspace ? root : session_workspace(root, session_id);
-    return bub::Tape(tapes_, bub::tape_name(workspace, session_id));
+Task<bub::Tape> GatewayInstance::tape_of(std::string session_id) const {
+    std::filesystem::path earlier = framework_->workspace();
+    if (!settings_.shared_workspace) earlier = session_workspace(earlier, session_id).earlier;
+    std::string name = co_await bub::find_session_tape(tapes_, settings_.tape_namespace,
+                                                       std::move(earlier), std::move(session_id));
+    co_return bub::Tape(tapes_, std::move(name));
 }
 
 bool GatewayInstance::has(const std::string& channel) const {
@@ -293,25 +368,28 @@ std::string token_problem(const std::string& variable, const std::string& token)
            " characters, so that it can be guessed";
 }
 
-std::filesystem::path session_workspace(const std::filesystem::path& root,
-                                        std::string_view session_id) {
+SessionWorkspace session_workspace(const std::filesystem::path& root, std::string_view session_id) {
     std::string name(session_id.substr(0, longest_name));
     for (char& c : name) {
         if (!is_plain(c)) c = '-';
     }
-    return root / (name + "-" + bub::detail::sha256_hex(session_id).substr(0, 8));
+    const std::string digest = bub::detail::sha256_hex(session_id);
+    SessionWorkspace workspace;
+    workspace.directory = root / (name + "-" + digest.substr(0, 32));
+    workspace.earlier = root / (name + "-" + digest.substr(0, 8));
+    // Another session with this name and the same 32 bits of the digest is found by chance or by search only if many bytes are
+    // free.
+    workspace.is_unique =
+        session_id.size() <= longest_name && std::count(name.begin(), name.end(), '-') <= 2;
+    return workspace;
 }
 
-bub::Plugin session_workspaces(std::filesystem::path root) {
+bub::Plugin gateway_sessions(bub::Framework& framework, const GatewaySettings& settings) {
+    const SessionPlace place{&framework, framework.workspace(), settings.tape_namespace,
+                             settings.shared_workspace};
     bub::Plugin plugin;
-    plugin.name = "session-workspaces";
-    plugin.load_state = [root = std::move(root)](bub::LoadStateCall& call) {
-        const std::filesystem::path directory = session_workspace(root, call.session_id);
-        make_directory(directory);
-        JsonObject state;
-        state[bub::TurnState::workspace_key] = directory.string();
-        return std::optional<JsonObject>(std::move(state));
-    };
+    plugin.name = "gateway-sessions";
+    plugin.load_state = [place](bub::LoadStateCall& call) { return place_session(place, call); };
     return plugin;
 }
 
@@ -384,7 +462,7 @@ std::unique_ptr<bub::Framework> GatewayInstance::make_framework(bool with_channe
         options.channels = [this](bub::ProvideChannelsCall& call) { return channels(call); };
     }
     framework->add(bub::builtin_plugin(*framework, std::move(options)));
-    if (!settings_.shared_workspace) framework->add(session_workspaces(framework->workspace()));
+    framework->add(gateway_sessions(*framework, settings_));
     add_plugins(*framework, parts_.plugins);
     return framework;
 }

@@ -32,14 +32,20 @@ bub::TurnQuestions sender_policy(const GatewaySettings& settings);
 /// Returns why the token of the channel http is a bad one; empty if it is not.
 std::string token_problem(const std::string& variable, const std::string& token);
 
-/// Returns the directory of a session below `root`: the session id with other characters than letters, digits, '-' and '_'
-/// replaced, and a digest that keeps apart ids that differ only in those.
-std::filesystem::path session_workspace(const std::filesystem::path& root,
-                                        std::string_view session_id);
+/// The directories of a session below the root of the gateway.
+struct SessionWorkspace {
+    std::filesystem::path directory = {};
+    std::filesystem::path earlier = {};  ///< in earlier versions
+    bool is_unique = false;              ///< no other session has the name of `earlier`
+};
 
-/// Returns a plugin that assigns each session a workspace of its own below `root` (B26), created with the mode 0700 at its
-/// first use.
-bub::Plugin session_workspaces(std::filesystem::path root);
+/// Returns the directories of a session: the session id with other characters than letters, digits, '-' and '_' replaced, and 128
+/// bits of a digest that keeps apart ids that differ only in those; in earlier versions 32 bits.
+SessionWorkspace session_workspace(const std::filesystem::path& root, std::string_view session_id);
+
+/// Returns a plugin that assigns each session a workspace of its own (B26), created with the mode 0700 at its first use, and a tape
+/// that has the same name on all hosts (D100).
+bub::Plugin gateway_sessions(bub::Framework& framework, const GatewaySettings& settings);
 
 /// The key of the settings for the address of the status server.
 inline constexpr const char* status_key = "gateway.status";
@@ -75,7 +81,7 @@ public:
     bub::ChannelManager& manager() const noexcept { return *manager_; }
     const std::shared_ptr<bub::TapeStore>& tapes() const noexcept { return tapes_; }
     /// Returns the tape of a session.
-    bub::Tape tape_of(std::string_view session_id) const;
+    Task<bub::Tape> tape_of(std::string session_id) const;
     /// Returns the socket for a key of the settings: "gateway.status". Null: not configured.
     std::shared_ptr<HttpListener> listener(const std::string& key) const;
     /// Returns the number of threads that run turns.

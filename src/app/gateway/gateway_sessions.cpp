@@ -160,7 +160,7 @@ Task<std::optional<JsonObject>> GatewaySessions::message(std::string id) {
     message["id"] = id;
     message["state"] = state_of(found->progress);
     if (found->progress != bub::MessageProgress::finished) co_return message;
-    const bub::Tape tape = instance_.tape_of(found->session_id);
+    const bub::Tape tape = co_await instance_.tape_of(found->session_id);
     std::optional<bub::RecordedReply> reply =
         co_await bub::find_reply(tape, bub::input_id_of(found->message));
     const bub::TurnSnapshot session = instance_.manager().snapshot(found->session_id);
@@ -186,7 +186,7 @@ Task<std::optional<JsonObject>> GatewaySessions::session(std::string session, st
     address->chat_id = session;
     const std::string id = co_await instance_.framework().resolve_session(std::move(address));
     const bub::TurnSnapshot turn = instance_.manager().snapshot(id);
-    const bub::Tape tape = instance_.tape_of(id);
+    const bub::Tape tape = co_await instance_.tape_of(id);
     HistoryPage page = co_await read_page(tape, limit, before);
     const std::vector<PendingRequest> open = co_await open_requests(tape);
     const bool is_busy = turn.is_running || turn.pending_count > 0;

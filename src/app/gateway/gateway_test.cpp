@@ -14,6 +14,7 @@
 #include <bub/channel/debounce.hpp>
 #include <bub/framework.hpp>
 #include <bub/questions.hpp>
+#include <bub/tape/memory_tape_store.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/scoped_test_directory.hpp>
@@ -244,34 +245,98 @@ TEST(SenderPolicy, B25_Approvers_AnswerAllAndAskedUsersTheirQuestions) {
     EXPECT_FALSE(may(from("telegram", "1", ""), ask));
 }
 
+/// "http:", 60 times 'x' and one of these: the SHA-256 of both begins with 4b4ee749.
+constexpr std::pair<const char*, const char*> colliding_ends = {"43044", "61983"};
+
 TEST(SessionWorkspaces, WorkspaceNames_CannotLeaveTheRoot) {
     const std::filesystem::path root = "/srv";
-    for (const char* id : {"telegram:-100:7", "../../etc", "a/b", "", ".", "ü"}) {
-        const std::filesystem::path made = session_workspace(root, id);
+    for (const char* id : {"telegram:-100:7", "../../etc", "a/b", "", ".", "\u00fc"}) {
+        const std::filesystem::path made = session_workspace(root, id).directory;
         EXPECT_EQ(made.parent_path(), root) << id;
         EXPECT_NE(made.filename(), "..") << id;
     }
-    EXPECT_NE(session_workspace(root, "a:b"), session_workspace(root, "a-b"));
-    EXPECT_LT(session_workspace(root, std::string(5'000, 'x')).filename().string().size(), 100u);
+    EXPECT_NE(session_workspace(root, "a:b").directory, session_workspace(root, "a-b").directory);
+    const std::filesystem::path longest =
+        session_workspace(root, std::string(5'000, 'x')).directory;
+    EXPECT_LT(longest.filename().string().size(), 100u);
 }
 
-TEST(SessionWorkspaces, B26_EachSession_HasItsOwnWorkspace) {
-    const ScopedTestDirectory directory;
-    bub::FrameworkOptions options;
-    options.workspace = directory.path();
-    bub::Framework framework(std::move(options));
-    framework.add(session_workspaces(directory.path()));
-    const auto workspace_of = [&](const std::string& chat) {
+TEST(SessionWorkspaces, D100_EqualBeginOfDigest_DirectoriesDiffer) {
+    const std::string begin = "http:" + std::string(60, 'x');
+    const SessionWorkspace one = session_workspace("/srv", begin + colliding_ends.first);
+    const SessionWorkspace two = session_workspace("/srv", begin + colliding_ends.second);
+    ASSERT_EQ(one.earlier, two.earlier);
+    EXPECT_NE(one.directory, two.directory);
+    EXPECT_FALSE(one.is_unique);
+    EXPECT_TRUE(session_workspace("/srv", "telegram:-100123").is_unique);
+}
+
+/// The sessions of a gateway, in a directory of their own, with tapes in memory.
+class GatewaySessions : public ::testing::Test {
+protected:
+    GatewaySessions() : framework_(framework_options(directory_)) {
+        bub::Plugin plugin;
+        plugin.name = "tapes";
+        plugin.provide_tape_store = [this](bub::ProvideCall&) { return tapes_; };
+        framework_.add(std::move(plugin));
+        framework_.add(gateway_sessions(framework_, GatewaySettings()));
+    }
+    static bub::FrameworkOptions framework_options(const ScopedTestDirectory& directory) {
+        bub::FrameworkOptions options;
+        options.workspace = directory.path();
+        return options;
+    }
+    std::string workspace_of(const std::string& chat) {
         const bub::TurnResult result =
-            run(framework.process_inbound(bub::Envelope("hi").on("http", chat)));
+            run(framework_.process_inbound(bub::Envelope("hi").on("http", chat)));
         return result.state.text(bub::TurnState::workspace_key);
-    };
+    }
+    SessionWorkspace names(const std::string& chat) const {
+        return session_workspace(framework_.workspace(), "http:" + chat);
+    }
+    /// Makes what an earlier version has left of a session.
+    void add_earlier(const std::string& chat, bool with_tape) {
+        const std::filesystem::path directory = names(chat).earlier;
+        std::filesystem::create_directory(directory);
+        if (!with_tape) return;
+        std::vector<bub::TapeEntry> entries;
+        entries.push_back(bub::message_entry("user", "earlier"));
+        run(tapes_->append(bub::tape_name(directory, "http:" + chat), std::move(entries),
+                           bub::TapeAppend()));
+    }
+
+    const ScopedTestDirectory directory_;
+    const std::shared_ptr<bub::TapeStore> tapes_ = std::make_shared<bub::MemoryTapeStore>();
+    bub::Framework framework_;
+};
+
+TEST_F(GatewaySessions, B26_EachSession_HasItsOwnWorkspace) {
     const std::string one = workspace_of("1");
+    EXPECT_EQ(one, names("1").directory);
     EXPECT_EQ(workspace_of("1"), one);
     EXPECT_NE(workspace_of("2"), one);
     struct stat info = {};
     ASSERT_EQ(::stat(one.c_str(), &info), 0);
     EXPECT_EQ(info.st_mode & 0777U, 0700U);
+}
+
+TEST_F(GatewaySessions, D100_EarlierDirectory_BelongsToOneSession) {
+    const std::string first = std::string(60, 'x') + colliding_ends.first;
+    const std::string second = std::string(60, 'x') + colliding_ends.second;
+    add_earlier(first, true);
+    EXPECT_EQ(workspace_of(second), names(second).directory) << "it has no tape";
+    EXPECT_EQ(workspace_of(first), names(first).earlier);
+    add_earlier(second, true);
+    EXPECT_EQ(workspace_of(second), names(second).directory) << "it has a directory";
+    run(tapes_->reset(bub::tape_name(names(first).earlier, "http:" + first)));
+    EXPECT_EQ(workspace_of(first), names(first).earlier) << "it is recorded";
+    std::filesystem::remove(names(second).directory);
+    EXPECT_EQ(workspace_of(second), names(second).directory) << "it belongs to the first";
+}
+
+TEST_F(GatewaySessions, D100_EarlierDirectoryOfUniqueName_NeedsNoTape) {
+    add_earlier("1", false);
+    EXPECT_EQ(workspace_of("1"), names("1").earlier);
 }
 
 using Texts = std::vector<std::string>;

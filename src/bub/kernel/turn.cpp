@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <bub/envelope.hpp>
+#include <bub/session_tape.hpp>
 #include <bub/tape/tape.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
 #include <cubepi/core/cancellation.hpp>
@@ -224,15 +225,15 @@ Task<std::exception_ptr> Turn::save_state(std::exception_ptr failure) {
     co_return failure;
 }
 
-std::string Turn::tape_of_session() const {
-    if (result.session_id.starts_with("temp/")) return {};
-    return tape_name(result.state.text(TurnState::workspace_key), result.session_id);
+Task<std::string> Turn::tape_of_session(std::shared_ptr<TapeStore> store) const {
+    if (!store || result.session_id.starts_with("temp/")) co_return std::string();
+    co_return co_await session_tape_name(std::move(store), result.state, result.session_id);
 }
 
 Task<bool> Turn::answer_again() {
     const std::shared_ptr<TapeStore> store = co_await framework.tape_store();
-    const std::string name = tape_of_session();
-    if (!store || name.empty()) co_return false;
+    const std::string name = co_await tape_of_session(store);
+    if (name.empty()) co_return false;
     const std::optional<TapeEntry> entry =
         co_await store->find_message_entry(name, answer_id(input_id_));
     if (!entry) co_return false;
@@ -269,8 +270,8 @@ Task<> Turn::record_input(std::shared_ptr<TapeStore> store, std::string tape, bo
 
 Task<> Turn::record(bool whole) {
     const std::shared_ptr<TapeStore> store = co_await framework.tape_store();
-    const std::string name = tape_of_session();
-    if (!store || name.empty()) co_return;
+    const std::string name = co_await tape_of_session(store);
+    if (name.empty()) co_return;
     const Tape tape(store, name);
     co_await tape.bootstrap();
     if (!input_id_.empty()) {

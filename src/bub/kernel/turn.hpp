@@ -85,7 +85,7 @@ private:
     /// Returns true if the tape has the answer to an earlier delivery of this inbound (D42).
     Task<bool> answer_again();
     /// Returns the name of the session's tape; empty if it has none.
-    std::string tape_of_session() const;
+    Task<std::string> tape_of_session(std::shared_ptr<TapeStore> store) const;
     /// Awaits work of a hook after the turn's end; if the turn was cancelled, for the grace period only.
     Task<> settle(Task<> task, std::string what);
 

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include <bub/session_tape.hpp>
 #include <bub/tape/file_tape_store.hpp>
 #include <cubepi/core/offload.hpp>
 #include <cubepi/provider/fallback.hpp>
@@ -136,7 +137,7 @@ Task<Tape> BuiltinCore::tape(std::string session_id, const TurnState& state) {
             "there is no tape store: no plugin has a provide_tape_store hook that returns one");
     }
     std::vector<std::string> sidecars = co_await framework_.tape_sidecars();
-    std::string name = tape_name(workspace_of(state), session_id);
+    std::string name = co_await session_tape_name(tapes, state, std::move(session_id));
     co_return Tape(std::move(tapes), std::move(name), std::move(sidecars));
 }
 

@@ -48,6 +48,7 @@ std::string text(const JsonObject& object, std::string_view key, std::size_t lim
 
 using Keys = std::initializer_list<std::string_view>;
 
+
 JsonObject body_of(const cubepi::HttpServerRequest& request, Keys keys) {
     boost::system::error_code failed;
     Json body = boost::json::parse(request.body, failed);
@@ -59,15 +60,22 @@ JsonObject body_of(const cubepi::HttpServerRequest& request, Keys keys) {
     return std::move(body.get_object());
 }
 
-/// Returns the session of the path or else of the body; empty if there is none.
+/// Returns the session of the path or else of the body; empty if there is none. The names of sub-agents' sessions begin with
+/// that of their parent's and one of these marks.
 std::string session_of(const cubepi::HttpServerRequest& request, const JsonObject& body) {
     std::string given = text(body, "session", longest_name);
     const std::string_view in_path = request.parameter("session");
-    if (in_path.empty()) return given;
-    check_id("session", in_path);
-    if (!given.empty() && given != in_path)
-        refuse("'session' is not the session of the path; leave it out");
-    return std::string(in_path);
+    if (!in_path.empty()) {
+        check_id("session", in_path);
+        if (!given.empty() && given != in_path)
+            refuse("'session' is not the session of the path; leave it out");
+        given = in_path;
+    }
+    for (const std::string_view mark : {"/agent/", "/call/"}) {
+        if (given.find(mark) != std::string::npos)
+            refuse("'session' must not contain '" + std::string(mark) + "'");
+    }
+    return given;
 }
 
 }  // namespace
@@ -129,11 +137,9 @@ HttpMessage read_message(const cubepi::HttpServerRequest& request,
     envelope.content = text(body, "text", request.body.size());
     if (const Json* context = body.if_contains("context")) {
         if (!context->is_object()) refuse("'context' must be an object");
-        envelope.context = context->get_object();
+        // One member, so that none of the client's names is one that the pipeline reads (D101).
+        if (!context->get_object().empty()) envelope.context["facts"] = *context;
     }
-    // Identities come from the program that has the token, not from what it forwards.
-    envelope.context.erase("sender_id");
-    envelope.context.erase("private_chat");
     if (!message.user.empty()) envelope.context["sender_id"] = message.user;
     const std::string_view caller = request.headers.get("traceparent");
     if (!caller.empty() && caller.size() <= longest_name)

@@ -193,10 +193,17 @@ Task<bool> Deliveries::send(TurnOutput output, Receipts answered) {
 Task<> Deliveries::send_recorded(std::shared_ptr<Channel> channel, TurnOutput output,
                                  Receipts answered) {
     std::string id = co_await intend(output, std::move(answered));
-    Task<> sending = send_to(channel, std::move(output.message));
+    Task<> delivering = deliver(channel, std::move(output.message), std::move(id));
+    co_await std::move(delivering);
+}
+
+/// Sends a message, and records the result if the message has an id.
+Task<> Deliveries::deliver(std::shared_ptr<Channel> channel, Envelope message, std::string id) {
+    Task<> sending = send_to(channel, std::move(message));
     const Outcome<> sent = co_await outcome_of(std::move(sending));
     // After a cancellation during the call, the delivery state is unknown.
-    if (sent.cancelled()) sent.rethrow();
+    if (sent.cancelled() || id.empty()) sent.rethrow();
+    if (id.empty()) co_return;
     if (sent) {
         co_await note_sent(std::move(id));
         co_return;
@@ -206,6 +213,31 @@ Task<> Deliveries::send_recorded(std::shared_ptr<Channel> channel, TurnOutput ou
     if (!written)
         not_recorded("failed", written.failure(), "could not record that an answer was not sent");
     sent.rethrow();
+}
+
+Task<> Deliveries::post(Envelope notice) {
+    const std::shared_ptr<Channel> channel = channels_.find_output(notice);
+    if (!channel) co_return;
+    std::string id;
+    if (records(*channel)) {
+        Task<std::string> writing = intend(TurnOutput(notice), Receipts());
+        Outcome<std::string> written = co_await outcome_of(std::move(writing));
+        if (written.cancelled()) written.rethrow();
+        // Storage that fails may be what the notice is about.
+        if (written) id = std::move(written).value();
+    }
+    context_.spawn(deliver_notice(channel, std::move(notice), std::move(id)));
+}
+
+Task<> Deliveries::deliver_notice(std::shared_ptr<Channel> channel, Envelope notice,
+                                  std::string id) {
+    const std::shared_ptr<void> alive = context_.keep_alive();
+    Task<> delivering = deliver(channel, std::move(notice), std::move(id));
+    const Outcome<> sent = co_await outcome_of(std::move(delivering));
+    if (sent.cancelled()) sent.rethrow();
+    if (!sent)
+        context_.framework.runtime()->log.write(cubepi::LogLevel::warning, "turn.notice_failed",
+                                                {{"error", cubepi::logged_error(sent.failure())}});
 }
 
 Task<std::string> Deliveries::intend(TurnOutput output, Receipts answered) {

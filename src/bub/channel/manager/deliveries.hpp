@@ -44,6 +44,9 @@ public:
     Task<> plan(std::string session_id, std::vector<TurnOutput> outputs, Receipts answered);
     /// Sends an output of the turn of `answered`. Returns false if its channel is not served.
     Task<bool> send(TurnOutput output, Receipts answered);
+    /// Sends a message that is not an output of a turn, in the background: a channel that cannot send delays no turn. It is recorded
+    /// before the task ends.
+    Task<> post(Envelope notice);
     /// Sends an answer again that an earlier process had begun to send.
     Task<> resend(std::shared_ptr<Channel> channel, Delivery delivery);
 
@@ -62,6 +65,8 @@ public:
 private:
     DeliveryLog& log() const { return *context_.options.deliveries; }
     Task<> send_recorded(std::shared_ptr<Channel> channel, TurnOutput output, Receipts answered);
+    Task<> deliver(std::shared_ptr<Channel> channel, Envelope message, std::string id);
+    Task<> deliver_notice(std::shared_ptr<Channel> channel, Envelope notice, std::string id);
     Task<std::string> intend(TurnOutput output, Receipts answered);
     Task<> note_sent(std::string id);
     void not_recorded(std::string_view step, const std::exception_ptr& failure,

@@ -165,7 +165,10 @@ Task<SessionScheduler::TurnEnd> SessionScheduler::run_turn(SessionPtr session, W
     const std::shared_ptr<Turn> turn_of_message = session->turn;
     if (cause_of(failure) != FailureCause::turn && !session->answered.empty() &&
         !turn_of_message->stopped) {
+        // A decision is not interrupted: a message that is held must not be processed again.
+        co_await cubepi::shield();
         end = co_await after_failure(session, message, failure);
+        co_await cubepi::unshield();
         // The details are for the operator.
         const std::string_view text = end == TurnEnd::cut_off ? incomplete_notice : held_notice;
         failure = std::make_exception_ptr(
@@ -173,7 +176,7 @@ Task<SessionScheduler::TurnEnd> SessionScheduler::run_turn(SessionPtr session, W
     }
     // The record of a stopped turn is finished: nothing repeats it.
     if (turn_of_message->stopped && end != TurnEnd::over && end != TurnEnd::suspended) {
-        co_await notify(message, stopped_notice, "stopped");
+        co_await deliveries_.post(notice_to(*message, std::string(stopped_notice), "stopped"));
         failure = stopped_error();
         end.reset();
     }
@@ -204,7 +207,7 @@ Task<SessionScheduler::TurnEnd> SessionScheduler::after_failure(SessionPtr sessi
     cubepi::Outcome<bool> answered = co_await cubepi::outcome_of(std::move(asking));
     if (answered.cancelled()) answered.rethrow();
     if (answered && answered.value()) {
-        co_await notify(message, incomplete_notice, "cut_off");
+        co_await deliveries_.post(notice_to(*message, std::string(incomplete_notice), "cut_off"));
         co_return cut_off(failure);
     }
     const bool is_first = failing() == 0;
@@ -219,7 +222,7 @@ Task<SessionScheduler::TurnEnd> SessionScheduler::after_failure(SessionPtr sessi
             "turn.held", {{"error", cubepi::logged_error(failure)}},
             "message " + session->answered.front() +
                 " is held for the operator, because its turn failed: " + describe(failure));
-        co_await notify(message, held_notice, "held");
+        co_await deliveries_.post(notice_to(*message, std::string(held_notice), "held"));
         co_return TurnEnd::held;
     }
     retry.next = now + retry_delay(retry.failures, *context_.framework.runtime()->ids);
@@ -232,7 +235,7 @@ Task<SessionScheduler::TurnEnd> SessionScheduler::after_failure(SessionPtr sessi
             {{"error", cubepi::logged_error(failure)}, {"failures", retry.failures}});
     }
     if (retry.failures == failures_before_notice)
-        co_await notify(message, delayed_notice, "postponed");
+        co_await deliveries_.post(notice_to(*message, std::string(delayed_notice), "postponed"));
     co_return TurnEnd::postponed;
 }
 
@@ -241,17 +244,6 @@ SessionScheduler::TurnEnd SessionScheduler::cut_off(const std::exception_ptr& fa
         "turn.cut_off", {{"error", cubepi::logged_error(failure)}},
         "an answer was sent in part, and the next start sends the remainder: " + describe(failure));
     return TurnEnd::cut_off;
-}
-
-Task<> SessionScheduler::notify(std::shared_ptr<const Envelope> message, std::string_view text,
-                                std::string_view mark) {
-    TurnOutput output(notice_to(*message, std::string(text), mark));
-    Task<bool> sending = deliveries_.send(std::move(output), Receipts());
-    const cubepi::Outcome<bool> sent = co_await cubepi::outcome_of(std::move(sending));
-    if (sent.cancelled()) sent.rethrow();
-    if (sent) co_return;
-    context_.framework.runtime()->log.write(cubepi::LogLevel::warning, "turn.notice_failed",
-                                            {{"error", cubepi::logged_error(sent.failure())}});
 }
 
 Task<SessionScheduler::TurnEnd> SessionScheduler::process(SessionPtr session,
@@ -447,7 +439,7 @@ Task<StopOutcome> SessionScheduler::stop(std::string session_id, Envelope by) {
 
 /// Tells the sender of a message, and its channel, that no further turn begins on it.
 Task<> SessionScheduler::end_stopped(std::shared_ptr<const Envelope> message) {
-    co_await notify(message, stopped_notice, "stopped");
+    co_await deliveries_.post(notice_to(*message, std::string(stopped_notice), "stopped"));
     const std::shared_ptr<Channel> channel = channels_.find(message->channel);
     if (auto* const follower = dynamic_cast<FollowsTurns*>(channel.get()))
         follower->end_turn(*message, stopped_error());

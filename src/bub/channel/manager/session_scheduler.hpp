@@ -121,8 +121,6 @@ private:
     Task<TurnEnd> after_failure(SessionPtr session, std::shared_ptr<Envelope> message,
                                 std::exception_ptr failure);
     TurnEnd cut_off(const std::exception_ptr& failure) const;
-    Task<> notify(std::shared_ptr<const Envelope> message, std::string_view text,
-                  std::string_view mark);
     Task<TurnEnd> process(SessionPtr session, std::shared_ptr<Envelope> message);
     Task<TurnSummary> run_here(std::shared_ptr<Envelope> message, bool stream);
     Task<> keep_unread(SessionPtr session, Waiting message);

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include <bub/tape/tape_store.hpp>
+#include <bub/turn_state.hpp>
+
+namespace bub {
+
+/// The names of the tapes of a host's sessions (D100), as a service of the turn's state. A plugin offers it in load_state, and sets
+/// TurnState::workspace_key there, before later hooks use the tape. Without it the names are Bub's (tape_name()).
+struct SessionTapes {
+    std::string name_space = {};
+    /// The workspace from which an earlier version derived Bub's names. A tape of such a name remains the session's tape.
+    std::filesystem::path earlier_workspace = {};
+    std::map<std::string, std::string, std::less<>> known =
+        {};  ///< names that the turn has found, by session
+};
+
+/// The event on a tape of SessionTapes whose session continues on a tape of an earlier version, for hosts that cannot derive its
+/// name. Its data: `tape`.
+inline constexpr std::string_view tape_link_event = "session.tape";
+
+/// Returns the name of the tape of a session on every host with this namespace: 16 hex digits of the SHA-256 of the namespace, "__",
+/// and 32 of that of the session id.
+std::string shared_tape_name(std::string_view name_space, std::string_view session_id);
+
+/// Returns the name of the tape of a session. Accesses the store, and the file system.
+Task<std::string> session_tape_name(std::shared_ptr<TapeStore> store, const TurnState& state,
+                                    std::string session_id);
+/// Returns the same for a reader outside of a turn, with the members of SessionTapes. Writes nothing.
+Task<std::string> find_session_tape(std::shared_ptr<TapeStore> store, std::string name_space,
+                                    std::filesystem::path earlier_workspace,
+                                    std::string session_id);
+
+}  // namespace bub
