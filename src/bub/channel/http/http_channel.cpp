@@ -39,9 +39,9 @@ JsonObject result_of(const HttpExchange& exchange) {
     return result;
 }
 
-HttpExchange::Refusal rejected(const std::exception_ptr& failure) {
+HttpExchange::Refusal rejected(const std::exception_ptr& failure, const FailureText& text_of) {
     HttpExchange::Refusal refusal;
-    refusal.text = "the message was not accepted: " + describe(failure);
+    refusal.text = "the message was not accepted: " + text_of(failure);
     try {
         std::rethrow_exception(failure);
     } catch (const Error& error) {
@@ -121,6 +121,11 @@ HttpServerResponse unauthorized() {
     return refused;
 }
 
+HttpChannelOptions completed(HttpChannelOptions options) {
+    if (!options.failure_text) options.failure_text = describe;
+    return options;
+}
+
 bool accepts_events(const HttpServerRequest& request) {
     return request.headers.get("accept").find("text/event-stream") != std::string_view::npos;
 }
@@ -142,6 +147,7 @@ struct HttpChannel::State {
     Task<> submit(ExchangePtr exchange, Envelope envelope);
     Task<HttpServerResponse> answer(ExchangePtr exchange, HttpServerRequest request);
     void open(const cubepi::Executor& executor);
+    std::string error_of(const HttpExchange& exchange, const std::exception_ptr& failure) const;
     bool is_authorized(const HttpServerRequest& request) const {
         return cubepi::equal_secrets(request.bearer_token(), options.token);
     }
@@ -161,6 +167,15 @@ ExchangePtr HttpChannel::State::exchange_of(const Envelope& message) const {
     if (!exchange) exchange = exchanges->add(message);
     exchange->admitted = true;
     return exchange;
+}
+
+/// Returns what a client is told about the failure of a turn; empty if it succeeded.
+std::string HttpChannel::State::error_of(const HttpExchange& exchange,
+                                         const std::exception_ptr& failure) const {
+    if (!failure) return {};
+    if (cubepi::is_cancellation(failure)) return "the turn was ended before it was complete";
+    // The same text, with the same id, as in the output that reports the failure.
+    return exchange.problem().empty() ? options.failure_text(failure) : exchange.problem();
 }
 
 Task<HttpServerResponse> HttpChannel::State::post(HttpServerRequest request) {
@@ -213,7 +228,7 @@ Task<> HttpChannel::State::submit(ExchangePtr exchange, Envelope envelope) {
         // The manager ends, not this request, whose client is answered.
         if (!manager_ends.stop_requested()) accepted.rethrow();
     } else if (!accepted) {
-        exchanges->refuse(exchange, rejected(accepted.failure()));
+        exchanges->refuse(exchange, rejected(accepted.failure(), options.failure_text));
     } else if (!exchange->admitted) {
         exchanges->refuse(exchange, known_before());
     }
@@ -242,7 +257,7 @@ Task<HttpServerResponse> HttpChannel::State::answer(ExchangePtr exchange,
 }
 
 HttpChannel::HttpChannel(HttpChannelOptions options, MessageHandler handler)
-    : state_(std::make_unique<State>(std::move(options), std::move(handler))) {
+    : state_(std::make_unique<State>(completed(std::move(options)), std::move(handler))) {
     if (state_->options.token.empty()) {
         throw Error(ErrorCode::invalid_argument,
                     "the channel http needs a token; make one: openssl rand -hex 16");
@@ -293,8 +308,11 @@ Task<> HttpChannel::send(Envelope message) {
     const ExchangePtr exchange = state_->exchanges->current(message.chat_id.value_or(""));
     if (!exchange)
         throw Error(ErrorCode::not_found, "no request waits for messages of this session");
-    exchange->add_output(message);
-    co_return;
+    Task<std::optional<SentFile>> reading =
+        read_sent_file(cubepi::Runtime::standard(), message,
+                       state_->options.max_reply_files - exchange->file_bytes());
+    const std::optional<SentFile> file = co_await std::move(reading);
+    exchange->add_output(message, file ? &*file : nullptr);
 }
 
 EventStream HttpChannel::stream_events(const Envelope& message, EventStream stream) {
@@ -332,7 +350,7 @@ void HttpChannel::end_turn(const Envelope& message, std::exception_ptr failure) 
     const ExchangePtr exchange = key.empty()
                                      ? state_->exchanges->current(message.chat_id.value_or(""))
                                      : state_->exchanges->find(key);
-    if (exchange) state_->exchanges->end_turn(exchange, failure);
+    if (exchange) state_->exchanges->end_turn(exchange, state_->error_of(*exchange, failure));
 }
 
 void HttpChannel::drop(const Envelope& message) noexcept {
@@ -340,8 +358,7 @@ void HttpChannel::drop(const Envelope& message) noexcept {
     // A message that was kept until a question is answered has its response already.
     if (!exchange || exchange->done()) return;
     exchange->admitted = true;
-    const Error dropped(ErrorCode::cancelled, "the message was dropped before its turn");
-    state_->exchanges->end_turn(exchange, std::make_exception_ptr(dropped));
+    state_->exchanges->end_turn(exchange, "the message was dropped before its turn");
 }
 
 }  // namespace bub

@@ -5,11 +5,10 @@
 #include <functional>
 
 #include <bub/questions.hpp>
-#include <bub/turn_error.hpp>
 #include <bub/turn_span.hpp>
-#include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/random_word.hpp>
+#include <cubepi/workspace/files/content.hpp>
 
 namespace bub::detail {
 
@@ -19,6 +18,7 @@ using cubepi::Error;
 using cubepi::ErrorCode;
 
 constexpr std::size_t longest_name = 200;
+constexpr std::size_t most_files = 10;
 constexpr std::size_t size_of_output = 256;  // in memory, without its text
 
 [[noreturn]] void refuse(const std::string& reason) { throw Error(ErrorCode::parse, reason); }
@@ -49,13 +49,51 @@ JsonObject body_of(const cubepi::HttpServerRequest& request) {
     boost::system::error_code failed;
     Json body = boost::json::parse(request.body, failed);
     if (failed || !body.is_object()) refuse("the body must be a JSON object with a 'text'");
-    constexpr std::array<std::string_view, 6> keys{"session", "text",      "user",
-                                                   "context", "answer_to", "answer"};
+    constexpr std::array<std::string_view, 7> keys{"session",   "text",   "user", "context",
+                                                   "answer_to", "answer", "files"};
     for (const auto& member : body.get_object()) {
         if (std::find(keys.begin(), keys.end(), std::string_view(member.key())) == keys.end())
             refuse("unknown member '" + std::string(member.key()) + "'");
     }
     return std::move(body.get_object());
+}
+
+/// Reads a file of a message: `{name, type, content}`.
+MediaItem file_of(const Json& value) {
+    const JsonObject* const object = value.if_object();
+    if (!object) refuse("each of 'files' must be an object with a 'name' and a 'content'");
+    MediaItem item;
+    item.filename = text(*object, "name", longest_name);
+    item.mime_type = text(*object, "type", longest_name);
+    if (item.mime_type.empty()) item.mime_type = "application/octet-stream";
+    const bool is_type =
+        item.mime_type.find('/') != std::string::npos &&
+        item.mime_type.find_first_not_of(
+            "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/.+-_") ==
+            std::string::npos;
+    if (!is_type) refuse("the 'type' of a file must be a media type, e.g. text/plain");
+    item.type = item.mime_type.starts_with("image/") ? MediaType::image : MediaType::document;
+    const Json* const content = object->if_contains("content");
+    if (item.filename.empty() || !content || !content->is_string())
+        refuse("each of 'files' must be an object with a 'name' and a 'content'");
+    const std::string_view encoded = content->get_string();
+    const std::size_t end = encoded.find_first_not_of(
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/");
+    const std::string_view padding = encoded.substr(std::min(end, encoded.size()));
+    if (encoded.size() % 4 != 0 || (padding != "" && padding != "=" && padding != "=="))
+        refuse("the 'content' of a file must be base64");
+    item.url = "data:" + item.mime_type + ";base64," + std::string(encoded);
+    return item;
+}
+
+std::vector<MediaItem> files_of(const JsonObject& body) {
+    std::vector<MediaItem> files;
+    const Json* const given = body.if_contains("files");
+    if (!given) return files;
+    if (!given->is_array() || given->get_array().size() > most_files)
+        refuse("'files' must be a list of at most " + std::to_string(most_files) + " files");
+    for (const Json& one : given->get_array()) files.push_back(file_of(one));
+    return files;
 }
 
 }  // namespace
@@ -89,8 +127,10 @@ HttpMessage read_message(const cubepi::HttpServerRequest& request,
     if (!question.empty()) {
         envelope.rest[answer_to_key] = question;
         if (const Json* answer = body.if_contains("answer")) envelope.rest[answer_key] = *answer;
-    } else if (envelope.content_text().empty()) {
-        refuse("the message has no 'text'");
+    } else {
+        envelope.media = files_of(body);
+        if (envelope.content_text().empty() && envelope.media.empty())
+            refuse("the message has no 'text'");
     }
     envelope.chat_id = message.session;
     envelope.inbound_id = message.key;
@@ -108,6 +148,10 @@ std::size_t content_digest(const Envelope& message) {
         const Json* const part = message.rest.if_contains(key);
         parts.push_back(part ? *part : Json());
     }
+    for (const MediaItem& file : message.media) {
+        parts.emplace_back(file.filename);
+        parts.emplace_back(file.url);
+    }
     return std::hash<std::string>()(boost::json::serialize(parts));
 }
 
@@ -122,17 +166,16 @@ void HttpExchange::begin() {
     // The turn of a message that was kept until a question was answered begins a second time.
     outputs_ = JsonArray();
     output_bytes_ = 0;
+    file_bytes_ = 0;
     text_ = {};
     error_.clear();
+    problem_.clear();
     finish_.clear();
     done_ = false;
 }
 
-void HttpExchange::end(const std::exception_ptr& failure) {
-    if (failure) {
-        error_ = cubepi::is_cancellation(failure) ? "the turn was ended before it was complete"
-                                                  : describe(failure);
-    }
+void HttpExchange::end(std::string error) {
+    if (!error.empty()) error_ = std::move(error);
     done_ = true;
     changed_.pulse();
 }
@@ -144,10 +187,18 @@ void HttpExchange::refuse(Refusal refusal) {
     changed_.pulse();
 }
 
-void HttpExchange::add_output(const Envelope& message) {
+void HttpExchange::add_output(const Envelope& message, const SentFile* file) {
     JsonObject output;
     output["kind"] = message.kind.value_or(std::string(envelope_kind::normal));
     output["text"] = message.content_text();
+    if (file) {
+        std::string content = cubepi::detail::base64(file->bytes);
+        file_bytes_ += file->bytes.size();
+        output_bytes_ += content.size();
+        output["file"] = JsonObject{{"name", file->name},
+                                    {"size", static_cast<std::int64_t>(file->bytes.size())},
+                                    {"content", std::move(content)}};
+    }
     if (const Json* question = message.rest.if_contains(question_key)) {
         output["question"] = *question;
         output_bytes_ += boost::json::serialize(*question).size();
@@ -157,6 +208,7 @@ void HttpExchange::add_output(const Envelope& message) {
     output_bytes_ += message.content_text().size() + size_of_output;
     if (message.context.contains("resent")) output["resent"] = true;
     if (message.rest.contains(refused_answer_key)) error_ = message.content_text();
+    if (message.kind == envelope_kind::error) problem_ = message.content_text();
     outputs_.push_back(std::move(output));
     changed_.pulse();
 }
@@ -196,9 +248,8 @@ void HttpExchanges::begin_turn(const std::shared_ptr<HttpExchange>& exchange) {
     current_[exchange->chat()] = exchange;
 }
 
-void HttpExchanges::end_turn(const std::shared_ptr<HttpExchange>& exchange,
-                             const std::exception_ptr& failure) {
-    exchange->end(failure);
+void HttpExchanges::end_turn(const std::shared_ptr<HttpExchange>& exchange, std::string error) {
+    exchange->end(std::move(error));
     const auto found = current_.find(exchange->chat());
     if (found != current_.end() && found->second == exchange) current_.erase(found);
     if (exchange->key().empty()) return;
