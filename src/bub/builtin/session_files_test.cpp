@@ -40,6 +40,7 @@ TEST(SafeFileName, D99_HostileNames_AreHarmless) {
         {"AGENTS.md", "file-AGENTS.md"},
         {"HEAD", "file-HEAD"},
         {"con.txt", "file-con.txt"},
+        {"LPT9", "file-LPT9"},
         {"name. . ", "name"},
         {std::string(300, 'x') + ".pdf", std::string(96, 'x') + ".pdf"},
     };

@@ -36,9 +36,8 @@ constexpr std::size_t longest_name = 100;
 constexpr std::size_t longest_extension = 16;
 
 /// Names that programs look for: of instructions, repositories and devices.
-constexpr std::array<std::string_view, 12> reserved_names = {
-    "agents.md", "skill.md", "claude.md", "head", "config", "makefile",
-    "con",       "prn",      "aux",       "nul",  "com1",   "lpt1"};
+constexpr std::array<std::string_view, 10> reserved_names = {
+    "agents.md", "skill.md", "claude.md", "head", "config", "makefile", "con", "prn", "aux", "nul"};
 
 /// Lists the characters beyond ASCII that are neither seen nor letters: C1 controls, joiners, directions, line separators, tags.
 bool is_visible(std::uint32_t c) {
@@ -92,9 +91,15 @@ std::pair<std::string, std::string> parts_of(const std::string& name) {
     return {name.substr(0, dot), name.substr(dot)};
 }
 
+/// Distinguishes what commands of the session have done to the directory from failures of the storage.
+ErrorCode code_of(int number) {
+    if (number == EACCES || number == EPERM || number == ELOOP || number == ENOTDIR)
+        return ErrorCode::permission_denied;
+    return cubepi::detail::is_out_of_space(number) ? ErrorCode::storage_full : ErrorCode::io;
+}
+
 [[noreturn]] void fail(const char* action, int number) {
-    const ErrorCode code =
-        cubepi::detail::is_out_of_space(number) ? ErrorCode::storage_full : ErrorCode::io;
+    const ErrorCode code = code_of(number);
     throw Error(code, std::string("cannot ") + action + " the directory '" +
                           std::string(attachments_directory) +
                           "' of the session: " + cubepi::detail::errno_text(number));
@@ -108,9 +113,6 @@ UniqueFd open_attachments(const std::filesystem::path& workspace) {
     if (::mkdirat(root.get(), name.c_str(), S_IRWXU) != 0 && errno != EEXIST) fail("create", errno);
     UniqueFd directory =
         cubepi::detail::open_file(name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0, root.get());
-    if (!directory && (errno == ELOOP || errno == ENOTDIR))
-        throw Error(ErrorCode::permission_denied,
-                    "'" + name + "' of the session is not a directory");
     if (!directory) fail("open", errno);
     return directory;
 }
@@ -209,11 +211,13 @@ std::string safe_file_name(std::string_view given) {
     auto [stem, extension] = parts_of(name);
     const std::string lower = cubepi::detail::lower_case(name);
     const std::string lower_stem = cubepi::detail::lower_case(stem);
-    for (const std::string_view reserved : reserved_names) {
-        const bool has_meaning =
-            lower == reserved || (reserved.size() <= 4 && lower_stem == reserved);
-        if (has_meaning) stem.insert(0, "file-");
-    }
+    const auto is_reserved = [&](std::string_view reserved) {
+        return lower == reserved || (reserved.size() <= 4 && lower_stem == reserved);
+    };
+    const bool is_port =
+        lower_stem.size() == 4 && (lower_stem.starts_with("com") || lower_stem.starts_with("lpt"));
+    if (is_port || std::any_of(reserved_names.begin(), reserved_names.end(), is_reserved))
+        stem.insert(0, "file-");
     cut(stem, longest_name - extension.size());
     return stem + extension;
 }
