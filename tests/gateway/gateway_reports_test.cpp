@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <sys/resource.h>
+
 #include <csignal>
 #include <memory>
 #include <regex>
@@ -94,6 +96,18 @@ TEST(Reports, D98_TurnLimit_IsToldWithoutDetails) {
     EXPECT_NE(reply.body.find("a limit of this service was reached"), std::string::npos)
         << reply.body;
     expect_neutral(reply.body);
+}
+
+TEST(Reports, D98_MessageThatIsNotStored_HasNoDetails) {
+    const GatewayHome home;
+    GatewayProcess gateway(home);
+    const std::uint16_t port = gateway.wait_until_running();
+    const rlimit nothing{1, 1};
+    ASSERT_EQ(prlimit(gateway.pid(), RLIMIT_FSIZE, &nothing, nullptr), 0);
+    const HttpReply reply = post(port, "hello");
+    EXPECT_EQ(reply.status, 503) << reply.body;
+    EXPECT_NE(error_id(reply.body), "") << reply.body;
+    EXPECT_EQ(reply.body.find(home.path().string()), std::string::npos) << reply.body;
 }
 
 TEST(Reports, D98_UserOfTelegram_SeesAnIdOnly) {

@@ -36,7 +36,7 @@ TEST(SafeFileName, D99_HostileNames_AreHarmless) {
         {"a\u202Etxt.exe", "a_txt.exe"},
         {"a\u2028b", "a_b"},
         {"\xff\xfe.txt", "__.txt"},
-        {"$(touch x).txt", "(touch x).txt"},
+        {"$(touch x).txt", "_(touch x).txt"},
         {"AGENTS.md", "file-AGENTS.md"},
         {"HEAD", "file-HEAD"},
         {"con.txt", "file-con.txt"},

@@ -205,7 +205,7 @@ Task<std::string> send_file(std::shared_ptr<BuiltinCore> core, Envelope output) 
 std::string safe_file_name(std::string_view given) {
     given = given.substr(given.find_last_of("/\\") + 1);
     std::string name = readable(given);
-    name.erase(0, name.find_first_not_of(". -_"));
+    name.erase(0, name.find_first_not_of(". -"));
     name.erase(name.find_last_not_of(". ") + 1);
     if (name.empty()) return "file";
     auto [stem, extension] = parts_of(name);
