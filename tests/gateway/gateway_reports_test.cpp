@@ -29,7 +29,8 @@ constexpr const char* secret_words[] = {"gpt-secret", "127.0.0.1", "bad_request"
 
 std::string refusing_model() {
     return joint_tests::refusal(
-        400, R"({"error":{"message":"gpt-secret in /srv/models refused SELECT * FROM keys"}})");
+        400, R"({"error":{"message":"gpt-secret in /srv/models refused SELECT * FROM keys)" +
+                 std::string(300, '.') + R"(the end"}})");
 }
 
 /// An answer with 12 tokens in and 3 out.
@@ -75,6 +76,7 @@ TEST(Reports, D98_ModelFails_SenderSeesAnIdOnly) {
     EXPECT_EQ(detail::text_member(record, "id"), id);
     EXPECT_NE(detail::text_member(record, "text").find("gpt-secret in /srv/models"),
               std::string::npos);
+    EXPECT_TRUE(detail::text_member(record, "text_2").ends_with("the end"));
 }
 
 TEST(Reports, D98_ShowErrorDetails_SenderSeesTheFailure) {

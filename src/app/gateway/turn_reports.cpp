@@ -4,6 +4,8 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <span>
+#include <string_view>
 #include <utility>
 
 #include <bub/envelope.hpp>
@@ -40,6 +42,9 @@ std::string neutral_text(const std::exception_ptr& failure) {
     }
     return "The message could not be processed because of a technical problem.";
 }
+
+/// A log cuts longer values.
+constexpr std::size_t longest_field = 256;
 
 std::string new_error_id() {
     char text[9] = {};
@@ -133,9 +138,15 @@ std::string TurnReports::describe(const std::exception_ptr& failure, bool with_d
     }
     const std::string id = new_error_id();
     const std::string details = bub::describe(failure);
-    Runtime::standard()->log.write(
-        LogLevel::warning, "turn.error",
-        {{"id", id}, {"error", logged_error(failure)}, {"text", details}});
+    std::vector<LogField> fields = {{"id", id}, {"error", logged_error(failure)}};
+    std::string_view rest = details;
+    for (const char* const name : {"text", "text_2", "text_3", "text_4"}) {
+        if (rest.empty()) break;
+        fields.emplace_back(name, rest.substr(0, longest_field));
+        rest.remove_prefix(std::min(rest.size(), longest_field));
+    }
+    Runtime::standard()->log.write(LogLevel::warning, "turn.error",
+                                   std::span<const LogField>(fields));
     if (warn_) warn_("error " + id + ": " + details);
     const std::string text = neutral_text(failure) + " (error " + id + ")";
     return with_details ? text + "\n" + details : text;

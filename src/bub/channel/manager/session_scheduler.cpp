@@ -352,6 +352,7 @@ bool SessionScheduler::steer(const std::string& session_id, const QueuedMessage&
     steering.arrival = message.number;
     steering.receipts = message.receipts;
     if (!reason.empty()) steering.context["steering_reason"] = reason;
+    if (context_.options.shards) context_.options.shards->keep_here(steering);
     if (!inbox_->enqueue(session_id, std::move(steering))) return false;
     session->steered.push_back(message);
     return true;
