@@ -116,12 +116,13 @@ which also records prompts, answers and results.
 Settings of
 .BR "cubepi gateway" :
 .BR channels ,
-.BR http " (" listen ", " token_env ", " operators ", " certificate ", " key "),"
+.BR http " (" listen ", " token_env ", " operators ", " max_body_mb ", " certificate ", " key "),"
 .BR telegram " (" token_env ", " token ", " users ", " chats ", " operators ", " progress ", " api_url ", " webhook "),"
 .BR webhook " (" url ", " listen ", " path ", " secret_env "),"
 .BR status " (an address for health and metrics),"
 .BR rules " (" channel ", " chat ", " user ", " allow ", " refuse "),"
-.BR approvers ", " root ", " shared_workspace ", " tape_namespace ", " drain_timeout ", " retry_limit ", " question_timeout ", " max_waiting ", " threads " and " stream .
+.BR files " (" max_file_mb ", " max_files ", " max_total_mb "),"
+.BR approvers ", " root ", " shared_workspace ", " tape_namespace ", " drain_timeout ", " retry_limit ", " question_timeout ", " max_waiting ", " threads ", " stream " and " show_error_details .
 The page
 .I guides/bub/gateway.md
 describes them.

@@ -47,6 +47,29 @@ std::string encode_base64(std::string_view bytes) {
     return out;
 }
 
+int digit_value(char c) {
+    constexpr std::string_view digits =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const std::size_t at = digits.find(c);
+    return at == std::string_view::npos ? -1 : static_cast<int>(at);
+}
+
+std::string decode_base64(std::string_view text) {
+    std::string bytes;
+    std::uint32_t group = 0;
+    int bits = 0;
+    for (const char c : text) {
+        const int value = digit_value(c);
+        if (value < 0) continue;
+        group = (group << 6U) | static_cast<std::uint32_t>(value);
+        bits += 6;
+        if (bits < 8) continue;
+        bits -= 8;
+        bytes += static_cast<char>((group >> static_cast<unsigned>(bits)) & 255U);
+    }
+    return bytes;
+}
+
 std::optional<MediaItem> parse_media(const Json& form) {
     const JsonObject* object = form.if_object();
     if (!object) return std::nullopt;
@@ -101,6 +124,17 @@ Task<std::optional<std::string>> MediaItem::get_url() const {
     std::optional<std::string> bytes = co_await fetch();
     if (!bytes) co_return std::nullopt;
     co_return "data:" + type_of_bytes + ";base64," + encode_base64(*bytes);
+}
+
+Task<std::optional<std::string>> MediaItem::get_bytes() const {
+    std::optional<std::string> bytes;
+    const std::size_t comma = url.find(";base64,");
+    if (url.empty() && fetch) {
+        bytes = co_await fetch();
+    } else if (url.starts_with("data:") && comma != std::string::npos) {
+        bytes = decode_base64(std::string_view(url).substr(comma + 8));
+    }
+    co_return bytes;
 }
 
 Envelope::Envelope(JsonObject fields) : rest(std::move(fields)) {

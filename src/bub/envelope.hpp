@@ -34,6 +34,8 @@ struct MediaItem {
 
     /// Returns `url`, or the fetched bytes as a data URL, or nothing.
     Task<std::optional<std::string>> get_url() const;
+    /// Returns the bytes of a data URL, or the fetched ones, or nothing.
+    Task<std::optional<std::string>> get_bytes() const;
 };
 
 /// The actions of a channel around a turn, e.g. showing a typing indicator. The builtin plugin opens it in load_state;
@@ -52,11 +54,16 @@ inline constexpr std::string_view normal = "normal";
 inline constexpr std::string_view command = "command";
 inline constexpr std::string_view error = "error";
 inline constexpr std::string_view question = "question";  ///< asks the user (questions.hpp)
+inline constexpr std::string_view file = "file";          ///< has a file (file_key)
 }  // namespace envelope_kind
 
 /// The key of Envelope::rest with how an answer of the model that is not complete ended, as the name of a cubepi::AnswerEnd: of the
 /// output with the answer, and of the output of kind `error` that describes how it ended.
 inline constexpr std::string_view finish_key = "finish";
+
+/// The key of Envelope::rest of an output of kind `file`: `{workspace, path, name}`, the file `path` below the directory `workspace`,
+/// and the name under which the user receives it. The channel reads it when it sends it (read_sent_file), also after a restart.
+inline constexpr std::string_view file_key = "file";
 
 /// An inbound or outbound message: the fields known to the pipeline, and any other fields of its sender (`rest`). An
 /// absent field differs from an empty one. A value type; any plugin may change the inbound message, which is shared by

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -44,6 +45,15 @@ TurnError error_from_event(const cubepi::JsonObject& data);
 
 /// Returns a readable description of any exception.
 std::string describe(const std::exception_ptr& error);
+
+/// A failure whose text is written for the sender of a message: it names no part of the system (D98).
+class SenderError : public cubepi::Error {
+public:
+    using cubepi::Error::Error;
+};
+
+/// Returns the text with which the sender of a message is told about a failure. Called on any thread.
+using FailureText = std::function<std::string(const std::exception_ptr& failure)>;
 
 /// The cause of a turn's failure, as far as it decides what becomes of the message (D90).
 enum class FailureCause : std::uint8_t {

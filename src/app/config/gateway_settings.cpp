@@ -14,6 +14,7 @@ namespace cubepi::app {
 namespace {
 
 constexpr std::size_t most_threads = 256;
+constexpr std::size_t most_body_mb = 64;
 
 /// The keys of a mapping, which is at `path` of the configuration file.
 struct Keys {
@@ -21,13 +22,16 @@ struct Keys {
     std::vector<std::string_view> names;
 };
 
-const Keys gateway_keys{"gateway",
-                        {"channels", "root", "shared_workspace", "tape_namespace", "drain_timeout",
-                         "retry_limit", "max_waiting", "threads", "stream", "question_timeout",
-                         "rules", "approvers", "http", "telegram", "status"}};
+const Keys gateway_keys{
+    "gateway",
+    {"channels", "root", "shared_workspace", "tape_namespace", "drain_timeout", "retry_limit", "max_waiting",
+     "threads", "stream", "show_error_details", "question_timeout", "files", "rules", "approvers",
+     "http", "telegram", "status"}};
 const Keys rule_keys{"gateway.rules", {"channel", "chat", "user", "allow", "refuse"}};
 const Keys approver_keys{"gateway.approvers", {"channel", "user"}};
-const Keys http_keys{"gateway.http", {"listen", "token_env", "operators", "certificate", "key"}};
+const Keys files_keys{"gateway.files", {"max_file_mb", "max_files", "max_total_mb"}};
+const Keys http_keys{"gateway.http",
+                     {"listen", "token_env", "operators", "max_body_mb", "certificate", "key"}};
 const Keys telegram_keys{
     "gateway.telegram",
     {"token_env", "token", "users", "chats", "operators", "progress", "api_url", "webhook"}};
@@ -165,6 +169,9 @@ HttpChannelSettings read_http(const Mapping& mapping) {
     read_address(mapping, "listen", settings.listen);
     mapping.read("token_env", settings.token_env);
     mapping.read("operators", settings.operators, "users");
+    mapping.read("max_body_mb", settings.max_body_mb);
+    if (settings.max_body_mb > most_body_mb)
+        Mapping::refuse(mapping.below("max_body_mb"), "at most " + std::to_string(most_body_mb));
     read_file(mapping, "certificate", settings.certificate);
     read_file(mapping, "key", settings.key);
     if (settings.certificate.empty() != settings.key.empty())
@@ -222,6 +229,20 @@ void read_root(const Mapping& mapping, GatewaySettings& settings) {
     settings.root = expand_home(root);
 }
 
+bub::SessionFiles read_files(const Mapping& mapping) {
+    mapping.allow_only(files_keys);
+    constexpr std::size_t megabyte = 1'000'000;
+    bub::SessionFiles files;
+    std::size_t file = files.max_file_bytes / megabyte;
+    std::size_t total = files.max_total_bytes / megabyte;
+    mapping.read("max_file_mb", file);
+    mapping.read("max_files", files.max_files, 0);
+    mapping.read("max_total_mb", total);
+    files.max_file_bytes = file * megabyte;
+    files.max_total_bytes = total * megabyte;
+    return files;
+}
+
 }  // namespace
 
 std::string ListenAddress::text() const {
@@ -237,8 +258,8 @@ bool SenderRule::matches(std::string_view of_channel, std::string_view of_chat,
 
 std::vector<std::string> gateway_setting_names() {
     std::vector<std::string> names;
-    for (const Keys* keys :
-         {&gateway_keys, &rule_keys, &approver_keys, &http_keys, &telegram_keys, &webhook_keys}) {
+    for (const Keys* keys : {&gateway_keys, &files_keys, &rule_keys, &approver_keys, &http_keys,
+                             &telegram_keys, &webhook_keys}) {
         for (const std::string_view name : keys->names)
             names.push_back(std::string(keys->path) + "." + std::string(name));
     }
@@ -269,6 +290,8 @@ GatewaySettings gateway_settings(const JsonObject& config) {
     if (settings.threads > most_threads)
         Mapping::refuse("gateway.threads", "at most " + std::to_string(most_threads));
     mapping.read("stream", settings.stream);
+    mapping.read("show_error_details", settings.show_error_details);
+    settings.files = read_files(mapping.mapping("files"));
     mapping.each("rules", "rules",
                  [&](const Mapping& one) { settings.rules.push_back(read_rule(one)); });
     mapping.each("approvers", "users",

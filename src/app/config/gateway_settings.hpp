@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include <bub/builtin/builtin.hpp>
 #include <cubepi/core/json.hpp>
 
 namespace cubepi::app {
@@ -44,7 +45,8 @@ struct HttpChannelSettings {
     ListenAddress listen = {"127.0.0.1", 8642};
     std::string token_env = "CUBEPI_HTTP_TOKEN";  ///< the variable that has the bearer token
     std::vector<std::string> operators =
-        {};  ///< users who may answer everything and use comma commands
+        {};                       ///< users who may answer everything and use comma commands
+    std::size_t max_body_mb = 1;  ///< limit of a request, in MiB
     std::filesystem::path certificate = {};  ///< PEM; empty: no TLS
     std::filesystem::path key = {};          ///< PEM
 };
@@ -84,7 +86,9 @@ struct GatewaySettings {
     std::size_t max_waiting = 32;              ///< messages of a session that wait
     std::size_t threads = 0;                   ///< that run turns; 0: one for each core
     bool stream = true;                        ///< answers are shown while they are generated
+    bool show_error_details = false;           ///< senders see more of a failure than its id
     std::chrono::seconds question_timeout{0};  ///< the time to answer a question; 0: no limit
+    bub::SessionFiles files = {};
     std::vector<SenderRule> rules = {};
     std::vector<Approver> approvers = {};
     std::optional<HttpChannelSettings> http = {};

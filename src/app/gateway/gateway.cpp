@@ -7,11 +7,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -44,6 +46,24 @@ constexpr const char* prometheus = "text/plain; version=0.0.4; charset=utf-8";
 
 Task<HttpServerResponse> answer(unsigned status, std::string text, const char* type) {
     co_return HttpServerResponse(status, std::move(text), type);
+}
+
+Task<HttpServerResponse> show(Task<std::string> metrics) {
+    std::string text = co_await std::move(metrics);
+    co_return HttpServerResponse(200, std::move(text), prometheus);
+}
+
+/// Returns a metric without labels, or with one value for each channel.
+std::string gauge(const char* name, const char* help,
+                  const std::map<std::string, std::size_t>& values) {
+    const std::string metric = std::string("cubepi_gateway_") + name;
+    std::string text = "# HELP " + metric + " " + help + "\n# TYPE " + metric + " gauge\n";
+    for (const auto& [channel, value] : values) {
+        text += metric;
+        if (!channel.empty()) text += "{channel=" + boost::json::serialize(Json(channel)) + "}";
+        text += " " + std::to_string(value) + "\n";
+    }
+    return text;
 }
 
 /// The text of a held message that the operator sees.
@@ -162,7 +182,7 @@ std::unique_ptr<HttpServer> status_server(Executor executor, std::shared_ptr<Htt
                             : answer(503, "not ready: " + text + "\n", plain);
     });
     server->route("GET", "/metrics", [metrics = std::move(sources.metrics)](HttpServerRequest) {
-        return answer(200, metrics(), prometheus);
+        return show(metrics());
     });
     return server;
 }
@@ -211,6 +231,7 @@ Task<std::unique_ptr<GatewayInstance>> Gateway::make_instance() {
     parts.deliveries = deliveries_;
     parts.telemetry = telemetry_;
     parts.meter = meter_;
+    parts.reports = reports_;
     parts.on_warning = [this](const std::string& text) { warn(text); };
     parts.plugins = line_.plugins;
     parts.channels = line_.gateway.channels;
@@ -228,6 +249,8 @@ Task<int> Gateway::run() {
     meter_ = telemetry_->meter();
     // A reload may add `gateway.status`.
     if (!meter_) meter_ = std::make_shared<Meter>();
+    reports_ = std::make_shared<TurnReports>(meter_->registry(),
+                                             [this](const std::string& text) { warn(text); });
     instance_ = co_await make_instance();
     control_.listen();
     const SignalWatch signals(executor_, [this](int signal) { on_signal(signal); },
@@ -266,21 +289,35 @@ Task<> Gateway::serve_status() {
     status_server_->listen();
 }
 
-std::string Gateway::metrics() {
+Task<std::string> Gateway::metrics() {
     std::size_t running = 0;
     std::size_t waiting = 0;
     for (const bub::TurnSnapshot& one : instance_->manager().sessions()) {
         running += one.is_running ? 1 : 0;
         waiting += one.pending_count;
     }
-    const auto gauge = [](const char* name, const char* help, std::size_t value) {
-        const std::string metric = std::string("cubepi_gateway_") + name;
-        return "# HELP " + metric + " " + help + "\n# TYPE " + metric + " gauge\n" + metric + " " +
-               std::to_string(value) + "\n";
-    };
-    return gauge("running_turns", "Turns that are running.", running) +
-           gauge("waiting_messages", "Messages that wait for their turns.", waiting) +
-           meter_->prometheus_text();
+    std::string text =
+        gauge("running_turns", "Turns that are running.", {{"", running}}) +
+        gauge("waiting_messages", "Messages that wait for their turns.", {{"", waiting}});
+    std::map<std::string, std::size_t> none;
+    for (const std::string& channel : reports_->channels()) none[channel] = 0;
+    std::map<std::string, std::size_t> held = none;
+    const bub::HeldMessages messages = co_await instance_->manager().held();
+    for (const bub::StoredInbound& one : messages.inbounds)
+        ++held[reports_->label_of(one.message.channel.value_or(""))];
+    for (const bub::Delivery& one : messages.answers)
+        ++held[reports_->label_of(one.message.channel.value_or(""))];
+    text += gauge("held_messages", "Messages and answers that wait for the operator.", held);
+    // A store that fails at the moment does not hide the other metrics.
+    Task<std::vector<std::string>> finding = channels_of_questions();
+    Outcome<std::vector<std::string>> found = co_await outcome_of(std::move(finding));
+    if (found.cancelled()) found.rethrow();
+    if (found) {
+        std::map<std::string, std::size_t> open = none;
+        for (const std::string& channel : found.value()) ++open[reports_->label_of(channel)];
+        text += gauge("open_questions", "Questions that wait for an answer.", open);
+    }
+    co_return text + meter_->prometheus_text();
 }
 
 Task<> Gateway::serve() {

@@ -52,7 +52,7 @@ private:
 struct StatusSources {
     /// Returns why messages are not accepted or processed; empty: they are.
     std::function<std::string()> problem = {};
-    std::function<std::string()> metrics = {};  ///< in the text format of Prometheus
+    std::function<Task<std::string>()> metrics = {};  ///< in the text format of Prometheus
 };
 
 /// Returns the server of `gateway.status`, on `listener`: GET /healthz (the process serves), /readyz (503 while it starts, reloads or
@@ -97,12 +97,14 @@ private:
     /// Ends the turn of a session. Throws Error(invalid_state) if none is running.
     Task<> stop_session(std::string session);
     Task<JsonObject> questions();
+    /// Returns the channel of each open question.
+    Task<std::vector<std::string>> channels_of_questions();
     Task<JsonObject> answer_question(JsonObject request);
     /// Continues the sessions whose questions have expired (D65), until it is cancelled.
     Task<> watch_deadlines();
     Task<> expire_due();
 
-    std::string metrics();
+    Task<std::string> metrics();
     /// Thread-safe.
     void warn(const std::string& text) const;
     void enter(State state);
@@ -112,6 +114,7 @@ private:
     const std::chrono::system_clock::time_point began_ = std::chrono::system_clock::now();
     std::shared_ptr<Telemetry> telemetry_;
     std::shared_ptr<Meter> meter_;
+    std::shared_ptr<TurnReports> reports_;
     std::shared_ptr<bub::DeliveryLog> deliveries_;
     std::unique_ptr<GatewayInstance> instance_;
     std::unique_ptr<GatewayInstance> next_;      ///< follows when `instance_` is drained

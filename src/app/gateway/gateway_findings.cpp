@@ -130,7 +130,8 @@ const std::vector<std::string>& gateway_tools() {
         "read",       "list",         "grep",        "write",        "edit",
         "shell",      "shell_output", "shell_kill",  "fetch",        "ask_user",
         "tape_info",  "tape_anchors", "tape_search", "tape_handoff", "skill",
-        "spill_read", "subagent",     "tape_reset",  "model",        "reasoning_effort"};
+        "spill_read", "subagent",     "tape_reset",  "model",        "reasoning_effort",
+        "send_file"};
     return names;
 }
 

@@ -23,6 +23,7 @@
 #include <bub/questions.hpp>
 #include <bub/session_tape.hpp>
 #include <bub/tape/entry/encoding.hpp>
+#include <bub/tape/postgres_tape_store.hpp>
 #include <bub/turn_state.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
@@ -217,6 +218,7 @@ bub::ChannelManagerOptions manager_options(const GatewaySettings& settings,
     options.retry_limit = settings.retry_limit;
     options.deliveries = parts.deliveries;
     options.on_warning = parts.on_warning;
+    options.observer = parts.reports;
     return options;
 }
 
@@ -234,6 +236,21 @@ std::string secret_in(const std::string& variable, const std::string& channel,
                                                  ", since " + variable + " is not set. " + advice);
 }
 
+/// Throws the failure of a database whose tables are missing, older or newer, which names the command that creates them. One that
+/// cannot be reached yet is only reported: turns are tried again until it can (D90).
+Task<> check_tables(std::shared_ptr<bub::TapeStore> tapes, bub::WarningHandler warn) {
+    const auto database = std::dynamic_pointer_cast<bub::PostgresTapeStore>(tapes);
+    if (!database) co_return;
+    Task<> opening = database->open();
+    const Outcome<> opened = co_await outcome_of(std::move(opening));
+    if (opened) co_return;
+    if (opened.cancelled()) opened.rethrow();
+    if (logged_error(opened.failure()) == to_string(ErrorCode::schema_mismatch)) opened.rethrow();
+    if (warn)
+        warn("the database of the sessions cannot be used yet: " +
+             exception_text(opened.failure()));
+}
+
 constexpr const char* http_key = "gateway.http.listen";
 constexpr const char* webhook_key = "gateway.telegram.webhook.listen";
 
@@ -249,6 +266,8 @@ std::shared_ptr<bub::Channel> GatewayInstance::http_channel(
     options.server.key_file = settings.key.string();
     options.operators = settings.operators;
     options.sessions = std::make_shared<GatewaySessions>(*this);
+    options.failure_text = failure_text();
+    options.server.max_body_bytes = settings.max_body_mb << 20U;
     options.token =
         secret_in(settings.token_env, "http", "token",
                   "To make one: export " + settings.token_env + "=$(openssl rand -hex 16)");
@@ -273,6 +292,7 @@ std::shared_ptr<bub::Channel> GatewayInstance::telegram_channel(
         if (one.channel == "telegram") options.approvers.push_back(one.user);
     }
     options.shows_progress = settings.progress;
+    options.max_file_bytes = std::min(options.max_file_bytes, settings_.files.max_file_bytes);
     options.api_url = settings.api_url;
     options.runtime = call.framework.runtime();
     options.on_warning = call.framework.options().on_warning;
@@ -403,6 +423,7 @@ Task<std::unique_ptr<GatewayInstance>> GatewayInstance::create(ModelFlags flags,
     std::unique_ptr<GatewayInstance> made(
         new GatewayInstance(std::move(config), std::move(settings), std::move(sources),
                             std::move(model), std::move(parts), replaced));
+    co_await check_tables(made->tapes_, made->parts_.on_warning);
     // A channel without its token is reported now, not when the instance is to run.
     const auto channels = co_await made->manager_->enabled_channels();
     if (channels.empty()) {
@@ -411,6 +432,9 @@ Task<std::unique_ptr<GatewayInstance>> GatewayInstance::create(ModelFlags flags,
                     "gateway.http of " +
                         config_path().string());
     }
+    std::vector<std::string> names;
+    for (const auto& channel : channels) names.push_back(channel->name());
+    if (made->parts_.reports) made->parts_.reports->add_channels(names);
     if (!replaced) co_return std::move(made);
     Task<> preparing = made->manager_->prepare();
     const Outcome<> prepared = co_await outcome_of(std::move(preparing));
@@ -467,6 +491,11 @@ std::unique_ptr<bub::Framework> GatewayInstance::make_framework(bool with_channe
     return framework;
 }
 
+bub::FailureText GatewayInstance::failure_text() const {
+    if (!parts_.reports) return {};
+    return TurnReports::failure_text(parts_.reports, settings_.show_error_details);
+}
+
 bub::BuiltinOptions GatewayInstance::builtin_options() const {
     bub::BuiltinOptions options;
     options.model = model_.model;
@@ -486,6 +515,12 @@ bub::BuiltinOptions GatewayInstance::builtin_options() const {
     };
     options.environment = command_environment(config_, sources_.flags);
     options.questions = sender_policy(settings_);
+    options.failure_text = failure_text();
+    options.files = settings_.files;
+    options.on_result = [reports = parts_.reports](const RunResult& result,
+                                                   const bub::TurnContext& turn) {
+        if (reports) reports->note_result(turn.session_id, result);
+    };
     const TurnSettings turns = turn_settings(sources_);
     if (turns.max_turns.value) options.max_steps = *turns.max_turns.value;
     return options;

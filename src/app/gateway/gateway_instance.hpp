@@ -22,6 +22,7 @@
 #include "../config/gateway_settings.hpp"
 #include "../config/model_choice.hpp"
 #include "../conversation/telemetry.hpp"
+#include "turn_reports.hpp"
 
 namespace cubepi::app {
 
@@ -57,7 +58,8 @@ public:
     struct Parts {
         std::shared_ptr<bub::DeliveryLog> deliveries = {};
         std::shared_ptr<Telemetry> telemetry = {};
-        std::shared_ptr<Meter> meter = {};    ///< null: that of `telemetry`
+        std::shared_ptr<Meter> meter = {};  ///< null: that of `telemetry`
+        std::shared_ptr<TurnReports> reports = {};
         bub::WarningHandler on_warning = {};  ///< called on any thread
         AddPlugins plugins = {};              ///< called for each framework, on its thread
         std::vector<std::string> channels =
@@ -104,6 +106,7 @@ private:
     /// Thread-safe. `with_channels`: the framework of the manager.
     std::unique_ptr<bub::Framework> make_framework(bool with_channels) const;
     bub::BuiltinOptions builtin_options() const;
+    bub::FailureText failure_text() const;
 
     const ConfigFile config_;
     const GatewaySettings settings_;

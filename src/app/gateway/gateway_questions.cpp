@@ -244,6 +244,14 @@ Task<JsonObject> Gateway::questions() {
     co_return list_of(open);
 }
 
+Task<std::vector<std::string>> Gateway::channels_of_questions() {
+    const std::vector<AskedQuestion> open = co_await find_questions(instance_->tapes());
+    std::vector<std::string> channels;
+    for (const AskedQuestion& one : open)
+        channels.push_back(detail::text_member(one.asker, "channel"));
+    co_return channels;
+}
+
 Task<> Gateway::watch_deadlines() {
     const std::shared_ptr<Clock> clock = Runtime::standard()->clock;
     for (;;) {

@@ -4,6 +4,7 @@
 
 #include <bub/builtin/plugin/commands.hpp>
 #include <bub/builtin/plugin/core.hpp>
+#include <bub/builtin/tools/session_files.hpp>
 #include <bub/builtin/turn/agent_turn.hpp>
 #include <bub/channel.hpp>
 #include <bub/channel/debounce.hpp>
@@ -95,6 +96,16 @@ Task<std::optional<JsonObject>> load_state(CorePtr core, LoadStateCall& call) {
     co_return given;
 }
 
+/// Sends an output of kind `error` to the chat of a message.
+Task<> tell_sender(CorePtr core, const Envelope& message, std::string text) {
+    auto made = std::make_shared<Envelope>(std::move(text));
+    made->session_id = message.session_id.value_or("unknown");
+    made->channel = message.channel.value_or("default");
+    made->chat_id = message.chat_id.value_or("default");
+    made->kind = envelope_kind::error;
+    co_await core->framework().dispatch_outbound(std::move(made));
+}
+
 Task<std::optional<Prompt>> build_prompt(CorePtr core, BuildPromptCall& call) {
     const std::string& content = call.message.content_text();
     const bool is_answer = core->options().questions && given_answer(call.message);
@@ -108,6 +119,13 @@ Task<std::optional<Prompt>> build_prompt(CorePtr core, BuildPromptCall& call) {
         co_return line;
     }
     auto message = std::make_shared<Envelope>(call.message);
+    if (core->options().files && !is_answer && !message->media.empty()) {
+        std::filesystem::path workspace = core->workspace_of(call.state);
+        const std::vector<std::string> problems =
+            co_await detail::take_attachments(core, message, std::move(workspace));
+        for (const std::string& problem : problems)
+            co_await tell_sender(core, call.message, problem);
+    }
     const auto now = core->runtime().clock->wall();
     std::optional<Prompt> prompt = co_await detail::prompt_of(std::move(message), now);
     co_return prompt;
@@ -255,13 +273,11 @@ Task<> show_error(CorePtr core, OnErrorCall& call) {
     if (!call.message) co_return;
     // The channel manager tries again, or tells the sender that the message is held (D90).
     if (!call.message->receipts.empty() && cause_of(call.error) != FailureCause::turn) co_return;
-    auto made = std::make_shared<Envelope>(Envelope(
-        "An error occurred at stage '" + std::string(call.stage) + "': " + describe(call.error)));
-    made->session_id = call.message->session_id.value_or("unknown");
-    made->channel = call.message->channel.value_or("default");
-    made->chat_id = call.message->chat_id.value_or("default");
-    made->kind = envelope_kind::error;
-    co_await core->framework().dispatch_outbound(std::move(made));
+    const FailureText& describes = core->options().failure_text;
+    std::string text = describes ? describes(call.error)
+                                 : "An error occurred at stage '" + std::string(call.stage) +
+                                       "': " + describe(call.error);
+    co_await tell_sender(core, *call.message, std::move(text));
 }
 
 Task<std::optional<std::string>> system_prompt(CorePtr core, SystemPromptCall& call) {

@@ -78,6 +78,14 @@ struct TurnQuestions {
         {};
 };
 
+/// Limits of the files of users, and of those that the model sends (D99). The numbers are those of the directory `attachments` of a
+/// workspace.
+struct SessionFiles {
+    std::size_t max_file_bytes = 20'000'000;
+    std::size_t max_files = 100;
+    std::size_t max_total_bytes = 200'000'000;
+};
+
 /// The options of the builtin plugin. All are optional except the model, which is required by the first turn that calls
 /// a model.
 struct BuiltinOptions {
@@ -155,6 +163,12 @@ struct BuiltinOptions {
     /// If true, a confirmed `,tape_reset` without an `archive` argument archives the tape.
     bool archive_on_reset = true;
     std::function<std::vector<std::shared_ptr<Channel>>(ProvideChannelsCall& call)> channels = {};
+    /// The text for the sender of a message whose processing fails. Null: the stage and the description of the failure, which may
+    /// name models, addresses and files.
+    FailureText failure_text = {};
+    /// Stores the files of users in the workspace of their session, and offers the tool `send_file` to the model. Absent: only images
+    /// reach the model.
+    std::optional<SessionFiles> files = {};
     /// Asks the questions of `onboard_config`; supplied by the program, which knows its own settings. May be empty.
     Hook<std::optional<JsonObject>(OnboardCall)> onboard = {};
 };

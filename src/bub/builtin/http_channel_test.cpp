@@ -134,6 +134,25 @@ TEST_F(HttpChannelTest, Message_IsAnsweredWithOutputsOfItsTurn) {
     EXPECT_EQ(count(tape("http:s1"), entry_kind::message), 2u);
 }
 
+TEST_F(HttpChannelTest, D98_FailedAdmission_HasTheTextForSenders) {
+    channel_options.failure_text = [](const std::exception_ptr&) {
+        return std::string("(error 1)");
+    };
+    add({"unused"});
+    Plugin broken;
+    broken.name = "broken";
+    broken.admit_message = [](AdmitMessageCall&) -> std::optional<AdmitDecision> {
+        throw std::runtime_error("/srv/secret");
+    };
+    framework->add(std::move(broken));
+    serve([](HttpChannelTest& t) -> Task<> {
+        const Reply reply = co_await t.post(R"({"session": "s1", "text": "Hi"})");
+        EXPECT_EQ(reply.status, 503);
+        EXPECT_NE(reply.body.find("(error 1)"), std::string::npos) << reply.body;
+        EXPECT_EQ(reply.body.find("/srv/secret"), std::string::npos) << reply.body;
+    });
+}
+
 TEST_F(HttpChannelTest, D87_AnswerThatIsNotComplete_IsReported) {
     add({cubepi::faux_assistant_message("", "stop"),
          cubepi::faux_assistant_message("hel", "length"),

@@ -465,6 +465,20 @@ bool ManagerCore::cancel_turn(const std::string& session_id) {
 
 }  // namespace detail
 
+std::string_view to_string(TurnOutcome outcome) noexcept {
+    switch (outcome) {
+        case TurnOutcome::answered: return "answered";
+        case TurnOutcome::suspended: return "suspended";
+        case TurnOutcome::unread: return "unread";
+        case TurnOutcome::failed: return "failed";
+        case TurnOutcome::postponed: return "postponed";
+        case TurnOutcome::held: return "held";
+        case TurnOutcome::cut_off: return "cut_off";
+        case TurnOutcome::cancelled: return "cancelled";
+    }
+    return "failed";
+}
+
 ChannelManager::ChannelManager(Framework& framework, ChannelManagerOptions options)
     : core_(std::make_shared<detail::ManagerCore>(framework, std::move(options))) {}
 

@@ -3,11 +3,13 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <bub/channel.hpp>
@@ -23,6 +25,37 @@ class TurnShards;
 namespace detail {
 class ManagerCore;
 }
+
+/// How the turn of a message has ended.
+enum class TurnOutcome : std::uint8_t {
+    answered,
+    suspended,  ///< with a question to the user
+    unread,     ///< the message waits for the answer to an earlier question
+    failed,     ///< the sender was told
+    postponed,  ///< the infrastructure failed; the turn is tried again (D90)
+    held,       ///< the infrastructure failed; the operator decides about the message
+    cut_off,    ///< the infrastructure failed while the answer was sent
+    cancelled,
+};
+std::string_view to_string(TurnOutcome outcome) noexcept;
+
+/// A turn that has ended. Valid during ManagerObserver::turn_ended().
+struct EndedTurn {
+    const Envelope& message;  ///< with its receipts
+    TurnOutcome outcome = TurnOutcome::answered;
+    const std::exception_ptr& failure;     ///< null: none
+    std::chrono::nanoseconds duration{0};  ///< of the turn
+    std::chrono::nanoseconds latency{0};   ///< since the message was admitted
+};
+
+/// Observes the messages of a manager, for logs and metrics (D98). Called on the manager's executor; must not throw.
+class ManagerObserver {
+public:
+    virtual ~ManagerObserver() = default;
+    /// A message was accepted; with a delivery log, after it was stored.
+    virtual void received(const Envelope& message) noexcept = 0;
+    virtual void turn_ended(const EndedTurn& turn) noexcept = 0;
+};
 
 struct ChannelManagerOptions {
     /// Names of channels; "all": every configured chat service; "!name": exclude this one.
@@ -47,6 +80,8 @@ struct ChannelManagerOptions {
     /// Receives problems that concern the operator rather than a turn: a channel that does not stop, answers that are
     /// held. Never receives message bodies (B13). May be empty.
     WarningHandler on_warning = {};
+    /// May be null.
+    std::shared_ptr<ManagerObserver> observer = {};
 };
 
 /// Returns true if the words of ChannelManagerOptions::channels select a chat service of this name.

@@ -102,8 +102,9 @@ JsonObject DeliveryRecords::intended(const TurnOutput& output,
     JsonObject record;
     record["out"] = next_;
     record["at"] = date;
-    // An error message is not an answer, nor an output of a turn.
-    const bool answers_turn = output.message.kind != envelope_kind::error && !answers.empty();
+    // An error message or a file that is sent during a turn is not its answer, nor an output of it.
+    const bool answers_turn = output.message.kind != envelope_kind::error &&
+                              output.message.kind != envelope_kind::file && !answers.empty();
     if (answers_turn) record["for"] = list_of(answers);
     record["message"] = stored_form(output.message);
     if (answers_turn && output.count > 0) {

@@ -12,6 +12,8 @@
 #include <bub/channel.hpp>
 #include <bub/channel/channel_manager.hpp>
 #include <bub/channel/delivery_log.hpp>
+#include <bub/channel/sent_file.hpp>
+#include <bub/turn_error.hpp>
 #include <cubepi/net/http_server.hpp>
 
 namespace bub {
@@ -47,11 +49,19 @@ struct HttpChannelOptions {
     /// Limit of the streamed text that waits for a slow client, in bytes. Beyond it, parts are omitted; the message that ends
     /// the answer is complete.
     std::size_t max_waiting_text = 1 << 20;
+    /// Limit of the files that the turn of a message sends, in bytes.
+    std::size_t max_reply_files = 20'000'000;
+    /// The text for the client whose message is not accepted, or whose turn fails without an output of kind `error`. Null: the
+    /// description of the failure, which may name models, addresses and files.
+    FailureText failure_text = {};
 };
 
 /// A channel for programs: `POST /v1/messages` sends a message to a session and returns the answer of its turn, as JSON or as
 /// server-sent events; other requests read messages and sessions, and end turns (docs/guides/bub/http-channel.md). Used on the manager's executor.
-class HttpChannel final : public Channel, public FollowsTurns, public SettlesDeliveries {
+class HttpChannel final : public Channel,
+                          public FollowsTurns,
+                          public SettlesDeliveries,
+                          public SendsFiles {
 public:
     /// Throws Error(invalid_argument) if there is no token.
     HttpChannel(HttpChannelOptions options, MessageHandler handler);

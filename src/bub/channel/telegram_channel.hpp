@@ -11,6 +11,7 @@
 
 #include <bub/channel.hpp>
 #include <bub/channel/delivery_log.hpp>
+#include <bub/channel/sent_file.hpp>
 #include <bub/questions.hpp>
 #include <bub/turn_error.hpp>
 #include <cubepi/core/runtime.hpp>
@@ -57,7 +58,8 @@ struct TelegramChannelOptions {
 class TelegramChannel final : public Channel,
                               public FollowsTurns,
                               public ShowsOutcomes,
-                              public SettlesDeliveries {
+                              public SettlesDeliveries,
+                              public SendsFiles {
 public:
     /// Throws Error(invalid_argument) for a token, an id, or a webhook without a secret.
     TelegramChannel(TelegramChannelOptions options, MessageHandler handler);

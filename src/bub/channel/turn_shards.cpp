@@ -486,9 +486,14 @@ Task<TurnSummary> TurnShards::run_turn(std::string_view session_id,
     co_return co_await std::move(elsewhere);
 }
 
+void TurnShards::keep_here(Envelope& message) const {
+    if (front_) keep_on(*front_, message);
+}
+
 Task<> TurnShards::bind(std::shared_ptr<OutboundChannelRouter> router,
                         std::shared_ptr<SteeringInbox> inbox) {
     const Executor front = co_await cubepi::this_executor;
+    front_ = front;
     for (const auto& shard : shards_) {
         auto local = std::make_shared<ShardRouter>(front, shard->executor, router);
         Task<> connecting =

@@ -51,6 +51,9 @@ public:
     Task<TurnSummary> run_turn(std::string_view session_id, std::shared_ptr<Envelope> inbound,
                                bool stream_output);
 
+    /// Makes the functions of a message that is to steer a turn run on the executor of the manager, whatever thread calls them.
+    void keep_here(Envelope& message) const;
+
     /// Connects the frameworks with the manager whose coroutine awaits this, and opens the lifespans of their plugins. Called once, before
     /// the first turn. `inbox` has the steering messages of the sessions; may be null.
     Task<> bind(std::shared_ptr<OutboundChannelRouter> router,
@@ -63,6 +66,7 @@ private:
     Shard& shard_of(std::string_view session_id) const;
 
     std::vector<std::unique_ptr<Shard>> shards_;
+    std::optional<cubepi::Executor> front_;  ///< of the manager; empty: not bound
 };
 
 }  // namespace bub

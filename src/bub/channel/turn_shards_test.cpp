@@ -329,15 +329,25 @@ TEST_F(ShardedTest, SteeringMessages_ReachTheTurn) {
             co_await cubepi::yield_now();
             messages = inbox->drain(call.session_id);
         }
+        (void)co_await messages.front().media.front().fetch();
         co_return EventStream::of_text(messages.front().content_text());
     };
+    Texts threads;
     run([&]() -> Task<> {
         co_await handler(from("chat", "1", "first"));
         while (!begun) co_await cubepi::yield_now();
-        co_await handler(from("chat", "1", "and another thing"));
+        Envelope more = from("chat", "1", "and another thing");
+        MediaItem item;
+        item.fetch = [&threads]() -> Task<std::optional<std::string>> {
+            threads.push_back(here());
+            co_return "bytes";
+        };
+        more.media.push_back(std::move(item));
+        co_await handler(std::move(more));
         co_await manager->idle();
     });
     EXPECT_EQ(channel->texts(), Texts{"<and another thing>"});
+    EXPECT_EQ(threads, Texts{here()});
 }
 
 TEST_F(ShardedTest, MediaAndLifespans_UseThreadOfTheirChannel) {

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include <bub/builtin/tools/session_files.hpp>
 #include <bub/builtin/tools/tool_names.hpp>
 #include <bub/builtin/turn/earlier_turn.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
@@ -212,6 +213,8 @@ std::vector<cubepi::AgentTool> AgentTurn::tools(const std::filesystem::path& dir
     for (cubepi::AgentTool& tool : session_tools(core_, *tape_, plan_.session_id, state_)) {
         tools.push_back(std::move(tool));
     }
+    if (core_->options().files && plan_.message && !plan_.is_subagent)
+        tools.push_back(send_file_tool(core_, plan_.session_id, *plan_.message, directory));
     return tools;
 }
 

@@ -39,6 +39,14 @@ const cubepi::HitlRequest& find_question(const std::vector<cubepi::HitlRequest>&
             list_of(open));
 }
 
+/// Returns true for the codes of what is wrong with an answer, whose texts are for the user who has answered.
+bool is_about_answer(cubepi::ErrorCode code) {
+    using cubepi::ErrorCode;
+    return code == ErrorCode::bad_answer || code == ErrorCode::stale_answer ||
+           code == ErrorCode::no_pending_request || code == ErrorCode::validation ||
+           code == ErrorCode::invalid_argument;
+}
+
 cubepi::AnswerOrigin origin_of(const Envelope& message) {
     cubepi::AnswerOrigin origin;
     origin.user = sender_of(message);
@@ -323,8 +331,8 @@ Task<> AgentTurn::give_answer(cubepi::Message message, cubepi::PromptOptions how
         std::string name = request.request_id.empty() ? request.question_id : request.request_id;
         run_.emplace(agent_->start_response(std::move(name), std::move(value), std::move(origin)));
     } catch (const cubepi::Error& error) {
-        // The answer of a user is not refused because a store fails (D90).
-        if (cause_of(std::current_exception()) != FailureCause::turn) throw;
+        // The answer of a user is not refused because a store or the program fails (D90).
+        if (!is_about_answer(error.code())) throw;
         problem = error.what();
     }
     if (!problem.empty()) {

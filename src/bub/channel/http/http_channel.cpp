@@ -73,9 +73,9 @@ JsonObject result_of(const HttpExchange& exchange) {
     return result;
 }
 
-HttpExchange::Refusal rejected(const std::exception_ptr& failure) {
+HttpExchange::Refusal rejected(const std::exception_ptr& failure, const FailureText& text_of) {
     HttpExchange::Refusal refusal;
-    refusal.text = "the message was not accepted: " + describe(failure);
+    refusal.text = "the message was not accepted: " + text_of(failure);
     try {
         std::rethrow_exception(failure);
     } catch (const Error& error) {
@@ -209,6 +209,11 @@ std::optional<std::int64_t> number_in(std::string_view query, std::string_view n
     return std::nullopt;
 }
 
+HttpChannelOptions completed(HttpChannelOptions options) {
+    if (!options.failure_text) options.failure_text = describe;
+    return options;
+}
+
 bool accepts_events(const HttpServerRequest& request) {
     return request.headers.get("accept").find("text/event-stream") != std::string_view::npos;
 }
@@ -236,6 +241,7 @@ struct HttpChannel::State {
     Task<HttpServerResponse> answer(ExchangePtr exchange, HttpServerRequest request);
     Task<std::optional<JsonObject>> record_of(std::string id) const;
     void open(const cubepi::Executor& executor);
+    std::string error_of(const HttpExchange& exchange, const std::exception_ptr& failure) const;
     bool is_authorized(const HttpServerRequest& request) const {
         return cubepi::equal_secrets(request.bearer_token(), options.token);
     }
@@ -263,6 +269,15 @@ Task<std::optional<JsonObject>> HttpChannel::State::record_of(std::string id) co
     std::optional<JsonObject> record;
     if (options.sessions) record = co_await options.sessions->message(std::move(id));
     co_return record;
+}
+
+/// Returns what a client is told about the failure of a turn; empty if it succeeded.
+std::string HttpChannel::State::error_of(const HttpExchange& exchange,
+                                         const std::exception_ptr& failure) const {
+    if (!failure) return {};
+    if (cubepi::is_cancellation(failure)) return "the turn was ended before it was complete";
+    // The same text, with the same id, as in the output that reports the failure.
+    return exchange.problem().empty() ? options.failure_text(failure) : exchange.problem();
 }
 
 Task<HttpServerResponse> HttpChannel::State::post(HttpServerRequest request) {
@@ -420,7 +435,7 @@ Task<> HttpChannel::State::submit(ExchangePtr exchange, Envelope envelope) {
         // The manager ends, not this request, whose client is answered.
         if (!manager_ends.stop_requested()) accepted.rethrow();
     } else if (!accepted) {
-        exchanges->refuse(exchange, rejected(accepted.failure()));
+        exchanges->refuse(exchange, rejected(accepted.failure(), options.failure_text));
     } else if (!exchange->admitted) {
         // It is known from before, or the manager has ended after it was stored.
         const std::string key = exchange->key();
@@ -461,7 +476,7 @@ Task<HttpServerResponse> HttpChannel::State::answer(ExchangePtr exchange,
 }
 
 HttpChannel::HttpChannel(HttpChannelOptions options, MessageHandler handler)
-    : state_(std::make_unique<State>(std::move(options), std::move(handler))) {
+    : state_(std::make_unique<State>(completed(std::move(options)), std::move(handler))) {
     if (state_->options.token.empty()) {
         throw Error(ErrorCode::invalid_argument,
                     "the channel http needs a token; make one: openssl rand -hex 16");
@@ -518,8 +533,11 @@ Task<> HttpChannel::send(Envelope message) {
     const ExchangePtr exchange = state_->exchanges->current(message.chat_id.value_or(""));
     if (!exchange)
         throw Error(ErrorCode::not_found, "no request waits for messages of this session");
-    exchange->add_output(message);
-    co_return;
+    Task<std::optional<SentFile>> reading =
+        read_sent_file(cubepi::Runtime::standard(), message,
+                       state_->options.max_reply_files - exchange->file_bytes());
+    const std::optional<SentFile> file = co_await std::move(reading);
+    exchange->add_output(message, file ? &*file : nullptr);
 }
 
 EventStream HttpChannel::stream_events(const Envelope& message, EventStream stream) {
@@ -560,7 +578,7 @@ void HttpChannel::end_turn(const Envelope& message, std::exception_ptr failure) 
     const ExchangePtr exchange = key.empty()
                                      ? state_->exchanges->current(message.chat_id.value_or(""))
                                      : state_->exchanges->find(key);
-    if (exchange) state_->exchanges->end_turn(exchange, failure);
+    if (exchange) state_->exchanges->end_turn(exchange, state_->error_of(*exchange, failure));
 }
 
 void HttpChannel::postpone_turn(const Envelope& message) noexcept {
@@ -580,8 +598,7 @@ void HttpChannel::drop(const Envelope& message) noexcept {
     // A message that was kept until a question is answered has its response already.
     if (!exchange || exchange->done()) return;
     exchange->admitted = true;
-    const Error dropped(ErrorCode::cancelled, "the message was dropped before its turn");
-    state_->exchanges->end_turn(exchange, std::make_exception_ptr(dropped));
+    state_->exchanges->end_turn(exchange, "the message was dropped before its turn");
 }
 
 }  // namespace bub

@@ -5,12 +5,11 @@
 #include <initializer_list>
 
 #include <bub/questions.hpp>
-#include <bub/turn_error.hpp>
 #include <bub/turn_span.hpp>
-#include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/random_word.hpp>
 #include <cubepi/net/utf8.hpp>
+#include <cubepi/workspace/files/content.hpp>
 
 namespace bub::detail {
 
@@ -20,6 +19,7 @@ using cubepi::Error;
 using cubepi::ErrorCode;
 
 constexpr std::size_t longest_name = 200;
+constexpr std::size_t most_files = 10;
 constexpr std::size_t size_of_output = 256;  // in memory, without its text
 
 [[noreturn]] void refuse(const std::string& reason) { throw Error(ErrorCode::parse, reason); }
@@ -78,6 +78,44 @@ std::string session_of(const cubepi::HttpServerRequest& request, const JsonObjec
     return given;
 }
 
+/// Reads a file of a message: `{name, type, content}`.
+MediaItem file_of(const Json& value) {
+    const JsonObject* const object = value.if_object();
+    if (!object) refuse("each of 'files' must be an object with a 'name' and a 'content'");
+    MediaItem item;
+    item.filename = text(*object, "name", longest_name);
+    item.mime_type = text(*object, "type", longest_name);
+    if (item.mime_type.empty()) item.mime_type = "application/octet-stream";
+    const bool is_type =
+        item.mime_type.find('/') != std::string::npos &&
+        item.mime_type.find_first_not_of(
+            "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/.+-_") ==
+            std::string::npos;
+    if (!is_type) refuse("the 'type' of a file must be a media type, e.g. text/plain");
+    item.type = item.mime_type.starts_with("image/") ? MediaType::image : MediaType::document;
+    const Json* const content = object->if_contains("content");
+    if (item.filename.empty() || !content || !content->is_string())
+        refuse("each of 'files' must be an object with a 'name' and a 'content'");
+    const std::string_view encoded = content->get_string();
+    const std::size_t end = encoded.find_first_not_of(
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/");
+    const std::string_view padding = encoded.substr(std::min(end, encoded.size()));
+    if (encoded.size() % 4 != 0 || (padding != "" && padding != "=" && padding != "=="))
+        refuse("the 'content' of a file must be base64");
+    item.url = "data:" + item.mime_type + ";base64," + std::string(encoded);
+    return item;
+}
+
+std::vector<MediaItem> files_of(const JsonObject& body) {
+    std::vector<MediaItem> files;
+    const Json* const given = body.if_contains("files");
+    if (!given) return files;
+    if (!given->is_array() || given->get_array().size() > most_files)
+        refuse("'files' must be a list of at most " + std::to_string(most_files) + " files");
+    for (const Json& one : given->get_array()) files.push_back(file_of(one));
+    return files;
+}
+
 }  // namespace
 
 void check_id(std::string_view what, std::string_view id) {
@@ -125,7 +163,7 @@ HttpMessage read_stop(const cubepi::HttpServerRequest& request,
 HttpMessage read_message(const cubepi::HttpServerRequest& request,
                          const std::vector<std::string>& operators) {
     const JsonObject body =
-        body_of(request, {"session", "text", "user", "context", "answer_to", "answer"});
+        body_of(request, {"session", "text", "user", "context", "answer_to", "answer", "files"});
     HttpMessage message;
     message.session = session_of(request, body);
     message.has_session = !message.session.empty();
@@ -148,8 +186,10 @@ HttpMessage read_message(const cubepi::HttpServerRequest& request,
     if (!question.empty()) {
         envelope.rest[answer_to_key] = question;
         if (const Json* answer = body.if_contains("answer")) envelope.rest[answer_key] = *answer;
-    } else if (envelope.content_text().empty()) {
-        refuse("the message has no 'text'");
+    } else {
+        envelope.media = files_of(body);
+        if (envelope.content_text().empty() && envelope.media.empty())
+            refuse("the message has no 'text'");
     }
     envelope.chat_id = message.session;
     envelope.inbound_id = message.key;
@@ -167,6 +207,10 @@ std::size_t content_digest(const Envelope& message) {
         const Json* const part = message.rest.if_contains(key);
         parts.push_back(part ? *part : Json());
     }
+    for (const MediaItem& file : message.media) {
+        parts.emplace_back(file.filename);
+        parts.emplace_back(file.url);
+    }
     return std::hash<std::string>()(boost::json::serialize(parts));
 }
 
@@ -181,8 +225,10 @@ void HttpExchange::begin() {
     // The turn of a message that was kept until a question was answered begins a second time.
     outputs_ = JsonArray();
     output_bytes_ = 0;
+    file_bytes_ = 0;
     text_ = {};
     error_.clear();
+    problem_.clear();
     finish_.clear();
     running_ = true;
     done_ = false;
@@ -194,11 +240,8 @@ bool HttpExchange::has_asked() const {
                        [](const Json& output) { return output.as_object().contains("question"); });
 }
 
-void HttpExchange::end(const std::exception_ptr& failure) {
-    if (failure) {
-        error_ = cubepi::is_cancellation(failure) ? "the turn was ended before it was complete"
-                                                  : describe(failure);
-    }
+void HttpExchange::end(std::string error) {
+    if (!error.empty()) error_ = std::move(error);
     running_ = false;
     done_ = true;
     changed_.pulse();
@@ -211,10 +254,18 @@ void HttpExchange::refuse(Refusal refusal) {
     changed_.pulse();
 }
 
-void HttpExchange::add_output(const Envelope& message) {
+void HttpExchange::add_output(const Envelope& message, const SentFile* file) {
     JsonObject output;
     output["kind"] = message.kind.value_or(std::string(envelope_kind::normal));
     output["text"] = message.content_text();
+    if (file) {
+        std::string content = cubepi::detail::base64(file->bytes);
+        file_bytes_ += file->bytes.size();
+        output_bytes_ += content.size();
+        output["file"] = JsonObject{{"name", file->name},
+                                    {"size", static_cast<std::int64_t>(file->bytes.size())},
+                                    {"content", std::move(content)}};
+    }
     if (const Json* question = message.rest.if_contains(question_key)) {
         output["question"] = *question;
         output_bytes_ += boost::json::serialize(*question).size();
@@ -224,6 +275,7 @@ void HttpExchange::add_output(const Envelope& message) {
     output_bytes_ += message.content_text().size() + size_of_output;
     if (message.context.contains("resent")) output["resent"] = true;
     if (message.rest.contains(refused_answer_key)) error_ = message.content_text();
+    if (message.kind == envelope_kind::error) problem_ = message.content_text();
     outputs_.push_back(std::move(output));
     changed_.pulse();
 }
@@ -268,9 +320,8 @@ void HttpExchanges::begin_turn(const std::shared_ptr<HttpExchange>& exchange) {
     current_[exchange->chat()] = exchange;
 }
 
-void HttpExchanges::end_turn(const std::shared_ptr<HttpExchange>& exchange,
-                             const std::exception_ptr& failure) {
-    exchange->end(failure);
+void HttpExchanges::end_turn(const std::shared_ptr<HttpExchange>& exchange, std::string error) {
+    exchange->end(std::move(error));
     const auto found = current_.find(exchange->chat());
     if (found != current_.end() && found->second == exchange) current_.erase(found);
     if (exchange->key().empty()) return;

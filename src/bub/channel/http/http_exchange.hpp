@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <deque>
-#include <exception>
 #include <map>
 #include <memory>
 #include <optional>
@@ -11,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include <bub/channel/sent_file.hpp>
 #include <bub/envelope.hpp>
 #include <cubepi/core/event_signal.hpp>
 #include <cubepi/net/http_server.hpp>
@@ -58,8 +58,8 @@ public:
     void begin();
     /// The turn has failed, and another one begins later.
     void postpone() { running_ = false; }
-    /// The turn has ended. `failure` may be null.
-    void end(const std::exception_ptr& failure);
+    /// The turn has ended. `error`: why it failed; empty if it succeeded.
+    void end(std::string error);
 
     /// The message was not accepted.
     void refuse(Refusal refusal);
@@ -77,13 +77,18 @@ public:
     bool has_asked() const;
     /// The failure of the turn, or why an answer was not accepted; empty if it succeeded.
     const std::string& error() const noexcept { return error_; }
+    /// The last output of kind `error`; empty: none.
+    const std::string& problem() const noexcept { return problem_; }
     const std::optional<Refusal>& refusal() const noexcept { return refusal_; }
     const JsonArray& outputs() const noexcept { return outputs_; }
     /// How an answer of the model that is not complete ended (finish_key); empty: it is complete.
     const std::string& finish() const noexcept { return finish_; }
     /// Returns the approximate size of what is held for a client, in bytes.
     std::size_t size() const noexcept { return output_bytes_ + text_.size() + error_.size(); }
-    void add_output(const Envelope& message);
+    /// `file`: of an output of kind `file`; null: none.
+    void add_output(const Envelope& message, const SentFile* file = nullptr);
+    /// Returns the size of the files among the outputs, in bytes.
+    std::size_t file_bytes() const noexcept { return file_bytes_; }
     /// Adds streamed text for the client; omits it if more than `limit` bytes wait.
     void add_text(std::string_view text, std::size_t limit);
     std::string take_text() { return std::exchange(text_, {}); }
@@ -102,8 +107,10 @@ private:
     const std::size_t digest_;
     JsonArray outputs_;
     std::size_t output_bytes_ = 0;
+    std::size_t file_bytes_ = 0;
     std::string text_;
     std::string error_;
+    std::string problem_;
     std::string finish_;
     std::optional<Refusal> refusal_;
     bool running_ = false;
@@ -130,7 +137,7 @@ public:
     std::shared_ptr<HttpExchange> current(const std::string& chat) const;
 
     void begin_turn(const std::shared_ptr<HttpExchange>& exchange);
-    void end_turn(const std::shared_ptr<HttpExchange>& exchange, const std::exception_ptr& failure);
+    void end_turn(const std::shared_ptr<HttpExchange>& exchange, std::string error);
     /// Wakes all clients, at the end of the channel.
     void wake_all();
 

@@ -10,7 +10,6 @@
 
 namespace bub::detail {
 
-using cubepi::Error;
 using cubepi::ErrorCode;
 using cubepi::Outcome;
 using cubepi::outcome_of;
@@ -19,7 +18,7 @@ namespace {
 
 void check_open(bool open) {
     if (!open)
-        throw Error(ErrorCode::invalid_state, "the channel manager does not accept messages");
+        throw SenderError(ErrorCode::invalid_state, "the channel manager does not accept messages");
 }
 
 Envelope rejection_notice(const Envelope& message) {
@@ -29,8 +28,8 @@ Envelope rejection_notice(const Envelope& message) {
                      "rejected");
 }
 
-Error queue_full() {
-    return Error(ErrorCode::limit, "too many messages are waiting; this one was rejected");
+SenderError queue_full() {
+    return SenderError(ErrorCode::limit, "too many messages are waiting; this one was rejected");
 }
 
 }  // namespace
@@ -53,12 +52,12 @@ Task<> AdmissionQueue::receive(Envelope message) {
     check_open(context_.open);
     const std::shared_ptr<Channel> channel = channels_.find(message.channel);
     if (!channel) {
-        throw Error(ErrorCode::not_found,
-                    "the message's channel is not running: " + message.channel.value_or("(none)"));
+        throw SenderError(ErrorCode::not_found, "the message's channel is not running: " +
+                                                    message.channel.value_or("(none)"));
     }
     if (context_.draining && !deliveries_.records(*channel)) {
-        throw Error(ErrorCode::unavailable,
-                    "the channel manager is shutting down; send the message again later");
+        throw SenderError(ErrorCode::unavailable,
+                          "the channel manager is shutting down; send the message again later");
     }
     if (is_stop(message) && (message.is_active || !channel->needs_debounce())) {
         Task<StopOutcome> stopping = stop(message);
@@ -93,6 +92,7 @@ Task<> AdmissionQueue::receive(Envelope message) {
         // The manager has ended meanwhile, and the next one processes the stored message.
         if (!context_.open) co_return;
     }
+    if (context_.options.observer) context_.options.observer->received(message);
     const LanePtr lane = find_or_add(key);
     if (collects) {
         co_await collect(lane, std::move(message));
@@ -225,6 +225,7 @@ void AdmissionQueue::resubmit(QueuedMessage message) {
 AdmissionQueue::AdmissionPtr AdmissionQueue::submit(const LanePtr& lane, QueuedMessage message) {
     auto admission = std::make_shared<Admission>();
     message.number = ++context_.arrivals;
+    message.since = context_.clock().now();
     Arrival arrival;
     arrival.queued = std::move(message);
     arrival.admission = admission;

@@ -9,6 +9,7 @@
 
 #include <bub/channel/manager/admission_queue.hpp>
 #include <bub/channel/manager/session_scheduler.hpp>
+#include <bub/channel/sent_file.hpp>
 #include <bub/questions.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
@@ -182,6 +183,8 @@ Task<bool> Deliveries::send(TurnOutput output, Receipts answered) {
     // Keeps the channel alive while it sends.
     const std::shared_ptr<Channel> channel = channels_.find_output(output.message);
     if (!channel) co_return false;
+    const bool is_file = output.message.kind == envelope_kind::file;
+    if (is_file && !dynamic_cast<SendsFiles*>(channel.get())) co_return false;
     if (records(*channel)) {
         co_await send_recorded(channel, std::move(output), std::move(answered));
     } else {

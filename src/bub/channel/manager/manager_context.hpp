@@ -30,8 +30,9 @@ using Receipts = std::vector<std::string>;
 struct QueuedMessage {
     std::shared_ptr<Envelope> message;
     Receipts receipts = {};
-    std::uint64_t number = 0;  ///< in order of arrival
-    bool redelivered = false;  ///< accepted by an earlier process; cannot be rejected
+    std::uint64_t number = 0;              ///< in order of arrival
+    bool redelivered = false;              ///< accepted by an earlier process; cannot be rejected
+    cubepi::Clock::time_point since = {};  ///< when this process began to admit it
 
     QueuedMessage() = default;
     /// Takes the message back from a debouncer or a steering inbox.

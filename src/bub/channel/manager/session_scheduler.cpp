@@ -54,6 +54,11 @@ std::chrono::nanoseconds retry_delay(std::size_t failures, cubepi::IdSource& ids
         std::min<std::chrono::milliseconds>(longest_delay, doubled) * part);
 }
 
+TurnOutcome outcome_of_turn(cubepi::Outcome<TurnOutcome>& ended) {
+    if (ended) return ended.value();
+    return ended.cancelled() ? TurnOutcome::cancelled : TurnOutcome::failed;
+}
+
 }  // namespace
 
 SessionScheduler::SessionPtr SessionScheduler::find(const std::string& id) const {
@@ -107,31 +112,33 @@ Task<> SessionScheduler::run(SessionPtr session) {
         session->turn->message = next.queued.message;
         session->turn->receipts = next.queued.receipts;
         session->answered = std::move(next.queued.receipts);
+        session->failure = nullptr;
+        const cubepi::Clock::time_point begun = context_.clock().now();
         Waiting message;
         message.queued = next.queued;
         // Messages that wait for an answer would only wait again.
         const bool releases = !message.queued.message || !is_command(*message.queued.message);
-        Task<TurnEnd> turn = run_turn(session, std::move(next));
+        Task<TurnOutcome> turn = run_turn(session, std::move(next));
         // The observers were notified of a failure, which does not affect the next turn.
-        cubepi::Outcome<TurnEnd> ended = co_await cubepi::outcome_of(std::move(turn));
+        cubepi::Outcome<TurnOutcome> ended = co_await cubepi::outcome_of(std::move(turn));
         std::shared_ptr<Turn> over = std::exchange(session->turn, nullptr);
+        const TurnOutcome outcome = outcome_of_turn(ended);
         co_await cubepi::shield();
-        const bool is_failure =
-            ended && (ended.value() == TurnEnd::postponed || ended.value() == TurnEnd::held);
-        if (!is_failure) session->retry = {};
-        if (is_failure) {
-            co_await put_back(session, std::move(over), std::move(message), ended.value());
-        } else if (ended && ended.value() == TurnEnd::unread) {
+        const bool is_stopped = over->stopped && outcome == TurnOutcome::failed;
+        report(*session, message, is_stopped ? TurnOutcome::cancelled : outcome, begun);
+        const bool is_put_back = outcome == TurnOutcome::postponed || outcome == TurnOutcome::held;
+        if (!is_put_back) session->retry = {};
+        if (is_put_back) {
+            co_await put_back(session, std::move(over), std::move(message), outcome);
+        } else if (outcome == TurnOutcome::unread) {
             co_await keep_unread(session, std::move(message));
         } else {
             // The remaining outputs are in its record.
-            if (ended && ended.value() == TurnEnd::cut_off) session->answered.clear();
+            if (outcome == TurnOutcome::cut_off) session->answered.clear();
             // Turns interrupted by the end of the manager are run again by the next one.
-            co_await end_turn(session, !context_.open && ended.cancelled());
-            if (ended && ended.value() == TurnEnd::suspended) mark_older(*session);
-            const bool is_over =
-                !ended || ended.value() == TurnEnd::over || ended.value() == TurnEnd::cut_off;
-            if (is_over && releases) take_back_unread(*session);
+            co_await end_turn(session, !context_.open && outcome == TurnOutcome::cancelled);
+            if (outcome == TurnOutcome::suspended) mark_older(*session);
+            if (outcome != TurnOutcome::suspended && releases) take_back_unread(*session);
         }
         co_await cubepi::unshield();
     }
@@ -142,14 +149,14 @@ Task<> SessionScheduler::run(SessionPtr session) {
     context_.changed.pulse();
 }
 
-Task<SessionScheduler::TurnEnd> SessionScheduler::run_turn(SessionPtr session, Waiting next) {
+Task<TurnOutcome> SessionScheduler::run_turn(SessionPtr session, Waiting next) {
     if (!next.queued.message) {
         Task<> finishing = finish_stored(session, std::move(next));
         const cubepi::Outcome<> finished = co_await cubepi::outcome_of(std::move(finishing));
         if (cause_of(finished.failure()) != FailureCause::turn)
             co_return cut_off(finished.failure());
         finished.rethrow();
-        co_return TurnEnd::over;
+        co_return TurnOutcome::answered;
     }
     co_await deliveries_.begin(session->answered);
     const std::shared_ptr<Envelope> message = std::move(next.queued.message);
@@ -157,10 +164,11 @@ Task<SessionScheduler::TurnEnd> SessionScheduler::run_turn(SessionPtr session, W
     const std::shared_ptr<Channel> channel = channels_.find(message->channel);
     auto* const follower = dynamic_cast<FollowsTurns*>(channel.get());
     if (follower) follower->begin_turn(*message);
-    Task<TurnEnd> turn = process(session, message);
-    cubepi::Outcome<TurnEnd> ended = co_await cubepi::outcome_of(std::move(turn));
+    Task<TurnOutcome> turn = process(session, message);
+    cubepi::Outcome<TurnOutcome> ended = co_await cubepi::outcome_of(std::move(turn));
     std::exception_ptr failure = ended.failure();
-    std::optional<TurnEnd> end;
+    session->failure = failure;
+    std::optional<TurnOutcome> end;
     if (ended) end = ended.value();
     const std::shared_ptr<Turn> turn_of_message = session->turn;
     if (cause_of(failure) != FailureCause::turn && !session->answered.empty() &&
@@ -170,17 +178,17 @@ Task<SessionScheduler::TurnEnd> SessionScheduler::run_turn(SessionPtr session, W
         end = co_await after_failure(session, message, failure);
         co_await cubepi::unshield();
         // The details are for the operator.
-        const std::string_view text = end == TurnEnd::cut_off ? incomplete_notice : held_notice;
-        failure = std::make_exception_ptr(
-            cubepi::Error(cubepi::ErrorCode::unavailable, std::string(text)));
+        const std::string_view text = end == TurnOutcome::cut_off ? incomplete_notice : held_notice;
+        failure =
+            std::make_exception_ptr(SenderError(cubepi::ErrorCode::unavailable, std::string(text)));
     }
     // The record of a stopped turn is finished: nothing repeats it.
-    if (turn_of_message->stopped && end != TurnEnd::over && end != TurnEnd::suspended) {
+    if (turn_of_message->stopped && end != TurnOutcome::answered && end != TurnOutcome::suspended) {
         co_await deliveries_.post(notice_to(*message, std::string(stopped_notice), "stopped"));
         failure = stopped_error();
         end.reset();
     }
-    if (follower && end == TurnEnd::postponed) {
+    if (follower && end == TurnOutcome::postponed) {
         follower->postpone_turn(*message);
     } else if (follower) {
         follower->end_turn(*message, failure);
@@ -199,9 +207,9 @@ Task<bool> SessionScheduler::wait_for_retry(SessionPtr session) {
 }
 
 /// Decides about a message whose turn failed because of the infrastructure, and tells its sender.
-Task<SessionScheduler::TurnEnd> SessionScheduler::after_failure(SessionPtr session,
-                                                                std::shared_ptr<Envelope> message,
-                                                                std::exception_ptr failure) {
+Task<TurnOutcome> SessionScheduler::after_failure(SessionPtr session,
+                                                  std::shared_ptr<Envelope> message,
+                                                  std::exception_ptr failure) {
     // A log that cannot be read has not recorded that an answer is sent either.
     Task<bool> asking = deliveries_.is_being_answered(session->answered);
     cubepi::Outcome<bool> answered = co_await cubepi::outcome_of(std::move(asking));
@@ -223,7 +231,7 @@ Task<SessionScheduler::TurnEnd> SessionScheduler::after_failure(SessionPtr sessi
             "message " + session->answered.front() +
                 " is held for the operator, because its turn failed: " + describe(failure));
         co_await deliveries_.post(notice_to(*message, std::string(held_notice), "held"));
-        co_return TurnEnd::held;
+        co_return TurnOutcome::held;
     }
     retry.next = now + retry_delay(retry.failures, *context_.framework.runtime()->ids);
     if (is_first) {
@@ -236,18 +244,17 @@ Task<SessionScheduler::TurnEnd> SessionScheduler::after_failure(SessionPtr sessi
     }
     if (retry.failures == failures_before_notice)
         co_await deliveries_.post(notice_to(*message, std::string(delayed_notice), "postponed"));
-    co_return TurnEnd::postponed;
+    co_return TurnOutcome::postponed;
 }
 
-SessionScheduler::TurnEnd SessionScheduler::cut_off(const std::exception_ptr& failure) const {
+TurnOutcome SessionScheduler::cut_off(const std::exception_ptr& failure) const {
     context_.warn(
         "turn.cut_off", {{"error", cubepi::logged_error(failure)}},
         "an answer was sent in part, and the next start sends the remainder: " + describe(failure));
-    return TurnEnd::cut_off;
+    return TurnOutcome::cut_off;
 }
 
-Task<SessionScheduler::TurnEnd> SessionScheduler::process(SessionPtr session,
-                                                          std::shared_ptr<Envelope> message) {
+Task<TurnOutcome> SessionScheduler::process(SessionPtr session, std::shared_ptr<Envelope> message) {
     std::stop_token stop = session->turn->stop.get_token();
     const bool stream = context_.options.stream_output;
     TurnShards* const shards = context_.options.shards.get();
@@ -257,14 +264,27 @@ Task<SessionScheduler::TurnEnd> SessionScheduler::process(SessionPtr session,
     const std::shared_ptr<Channel> channel = channels_.find(message->channel);
     auto* const shows = dynamic_cast<ShowsOutcomes*>(channel.get());
     if (shows && ended.answer) shows->show_outcome(*message, *ended.answer);
-    if (ended.unread) co_return TurnEnd::unread;
-    co_return ended.suspended ? TurnEnd::suspended : TurnEnd::over;
+    if (ended.unread) co_return TurnOutcome::unread;
+    co_return ended.suspended ? TurnOutcome::suspended : TurnOutcome::answered;
 }
 
 Task<TurnSummary> SessionScheduler::run_here(std::shared_ptr<Envelope> message, bool stream) {
     const TurnResult result =
         co_await context_.framework.process_inbound(std::move(message), stream);
     co_return summary_of(result);
+}
+
+/// Reports the end of the turn of a message.
+void SessionScheduler::report(const Session& session, const Waiting& message, TurnOutcome outcome,
+                              cubepi::Clock::time_point begun) const {
+    const std::shared_ptr<ManagerObserver>& observer = context_.options.observer;
+    if (!observer || !message.queued.message) return;
+    const cubepi::Clock::time_point now = context_.clock().now();
+    const cubepi::Clock::time_point since = message.queued.since;
+    EndedTurn turn{*message.queued.message, outcome, session.failure};
+    turn.duration = now - begun;
+    turn.latency = now - (since == cubepi::Clock::time_point() ? begun : since);
+    observer->turn_ended(turn);
 }
 
 /// Keeps a message until the question is answered. Its record shows that no turn has processed it.
@@ -278,14 +298,14 @@ Task<> SessionScheduler::keep_unread(SessionPtr session, Waiting message) {
 /// Puts a message back whose turn has failed; its record shows that no turn has processed it. The record of one that is held shows that
 /// it was begun.
 Task<> SessionScheduler::put_back(SessionPtr session, std::shared_ptr<Turn> turn, Waiting message,
-                                  TurnEnd end) {
+                                  TurnOutcome end) {
     message.queued.receipts = std::exchange(session->answered, {});
     session->failed = turn;
-    if (end == TurnEnd::held) {
+    if (end == TurnOutcome::held) {
         session->retry = {};
         for (const std::string& receipt : message.queued.receipts) deliveries_.hold(receipt);
     }
-    if (end == TurnEnd::postponed) {
+    if (end == TurnOutcome::postponed) {
         co_await deliveries_.put_back(message.queued.receipts);
     } else if (!is_command(*message.queued.message)) {
         // A message that was begun twice waits for the operator at the next start as well.
@@ -299,7 +319,7 @@ Task<> SessionScheduler::put_back(SessionPtr session, std::shared_ptr<Turn> turn
         co_await end_stopped(message.queued.message);
         co_return;
     }
-    if (end == TurnEnd::held) {
+    if (end == TurnOutcome::held) {
         take_back_unread(*session);
         co_return;
     }
@@ -356,6 +376,7 @@ bool SessionScheduler::steer(const std::string& session_id, const QueuedMessage&
     steering.arrival = message.number;
     steering.receipts = message.receipts;
     if (!reason.empty()) steering.context["steering_reason"] = reason;
+    if (context_.options.shards) context_.options.shards->keep_here(steering);
     if (!inbox_->enqueue(session_id, std::move(steering))) return false;
     session->steered.push_back(message);
     return true;

@@ -99,32 +99,28 @@ private:
         std::shared_ptr<Turn> failed;        // while its message is put back
         Receipts answered;                   // of the message whose turn is running
         std::vector<QueuedMessage> steered;  // passed to this turn
+        std::exception_ptr failure;          // of this turn
         Retry retry;                         // of this message, or of the first that waits
         cubepi::AsyncEvent dropped;  // pulsed: the message that waits for its next turn is gone
         bool working = false;
     };
     using SessionPtr = std::shared_ptr<Session>;
-    enum class TurnEnd : std::uint8_t {
-        over,
-        suspended,  ///< with questions
-        unread,     ///< the session waits for an answer to earlier questions
-        postponed,  ///< failed; it is tried again (D90)
-        held,       ///< failed; the operator decides about the message
-        cut_off,    ///< failed while its outputs were being sent; the next start sends the others
-    };
 
     SessionPtr find(const std::string& id) const;
     void enqueue(const std::string& session_id, Waiting waiting);
     Task<> run(SessionPtr session);
     Task<bool> wait_for_retry(SessionPtr session);
-    Task<TurnEnd> run_turn(SessionPtr session, Waiting next);
-    Task<TurnEnd> after_failure(SessionPtr session, std::shared_ptr<Envelope> message,
-                                std::exception_ptr failure);
-    TurnEnd cut_off(const std::exception_ptr& failure) const;
-    Task<TurnEnd> process(SessionPtr session, std::shared_ptr<Envelope> message);
+    Task<TurnOutcome> run_turn(SessionPtr session, Waiting next);
+    Task<TurnOutcome> after_failure(SessionPtr session, std::shared_ptr<Envelope> message,
+                                    std::exception_ptr failure);
+    TurnOutcome cut_off(const std::exception_ptr& failure) const;
+    Task<TurnOutcome> process(SessionPtr session, std::shared_ptr<Envelope> message);
     Task<TurnSummary> run_here(std::shared_ptr<Envelope> message, bool stream);
+    void report(const Session& session, const Waiting& message, TurnOutcome outcome,
+                cubepi::Clock::time_point begun) const;
     Task<> keep_unread(SessionPtr session, Waiting message);
-    Task<> put_back(SessionPtr session, std::shared_ptr<Turn> turn, Waiting message, TurnEnd end);
+    Task<> put_back(SessionPtr session, std::shared_ptr<Turn> turn, Waiting message,
+                    TurnOutcome end);
     Task<> end_stopped(std::shared_ptr<const Envelope> message);
     static void mark_older(Session& session);
     void take_back_unread(Session& session);

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include <bub/channel/sent_file.hpp>
 #include <bub/channel/telegram/message_sender.hpp>
 #include <bub/channel/telegram/questions.hpp>
 #include <bub/channel/telegram/telegram_api.hpp>
@@ -22,6 +23,7 @@
 #include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/support/json_member.hpp>
+#include <cubepi/core/support/trimmed.hpp>
 #include <cubepi/net/utf8.hpp>
 
 namespace bub::telegram {
@@ -99,42 +101,6 @@ Method method_for(const MediaItem& item, std::size_t bytes) {
     return Method{"sendDocument", "document"};
 }
 
-int digit_value(char c) {
-    constexpr std::string_view digits =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    const std::size_t at = digits.find(c);
-    return at == std::string_view::npos ? -1 : static_cast<int>(at);
-}
-
-/// Decodes the bytes of a data URL with base64; nothing if it is not one.
-std::optional<std::string> decode_data_url(std::string_view url) {
-    const std::size_t comma = url.find(";base64,");
-    if (!url.starts_with("data:") || comma == std::string_view::npos) return std::nullopt;
-    std::string bytes;
-    std::uint32_t group = 0;
-    int bits = 0;
-    for (const char c : url.substr(comma + 8)) {
-        const int value = digit_value(c);
-        if (value < 0) continue;
-        group = (group << 6U) | static_cast<std::uint32_t>(value);
-        bits += 6;
-        if (bits < 8) continue;
-        bits -= 8;
-        bytes += static_cast<char>((group >> static_cast<unsigned>(bits)) & 255U);
-    }
-    return bytes;
-}
-
-Task<std::optional<std::string>> bytes_of(MediaItem item) {
-    std::optional<std::string> bytes;
-    if (!item.url.empty()) {
-        bytes = decode_data_url(item.url);
-    } else if (item.fetch) {
-        bytes = co_await item.fetch();
-    }
-    co_return bytes;
-}
-
 std::string name_of(const MediaItem& item) {
     if (!item.filename.empty()) return item.filename;
     const std::size_t slash = item.mime_type.find('/');
@@ -150,7 +116,7 @@ Task<FileUpload> file_upload(MediaItem item) {
         upload.parameters[method.field] = item.url;
         co_return upload;
     }
-    Task<std::optional<std::string>> fetching = bytes_of(item);
+    Task<std::optional<std::string>> fetching = item.get_bytes();
     Outcome<std::optional<std::string>> fetched = co_await cubepi::outcome_of(std::move(fetching));
     if (fetched.cancelled()) fetched.rethrow();
     if (!fetched || !fetched.value()) {
@@ -482,7 +448,9 @@ Task<> Outbox::send(Envelope message) {
     const ChatTarget to = place_for(message);
     std::vector<MediaItem> media = std::move(message.media);
     message.media.clear();
-    if (message.kind == envelope_kind::question && message.rest.contains(question_key)) {
+    if (message.kind == envelope_kind::file) {
+        co_await send_file(std::move(message), to);
+    } else if (message.kind == envelope_kind::question && message.rest.contains(question_key)) {
         co_await send_question(std::move(message), to);
     } else if (cubepi::detail::array_member(message.rest, open_questions_key)) {
         co_await remind(std::move(message), to);
@@ -628,6 +596,22 @@ Task<> Outbox::send_text(Envelope message, ChatTarget to) {
         outgoing.reply_to = std::exchange(reply_to, 0);
         (void)co_await sender_->send(to, std::move(outgoing));
     }
+}
+
+/// Sends a file of a workspace as it is. One that may have arrived before is marked.
+Task<> Outbox::send_file(Envelope message, ChatTarget to) {
+    Task<std::optional<SentFile>> reading =
+        read_sent_file(options_.runtime, message, max_file_bytes);
+    std::optional<SentFile> file = co_await std::move(reading);
+    if (!file) co_return;
+    JsonObject parameters;
+    if (is_resent(message)) parameters["caption"] = cubepi::detail::trimmed(resent_mark);
+    UploadedFile upload;
+    upload.field = "document";
+    upload.name = std::move(file->name);
+    upload.mime_type = "application/octet-stream";
+    upload.bytes = std::move(file->bytes);
+    co_await sender_->send_file(to, "sendDocument", std::move(parameters), std::move(upload));
 }
 
 Task<> Outbox::send_media(MediaItem item, ChatTarget to) {

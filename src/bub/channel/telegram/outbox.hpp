@@ -53,6 +53,7 @@ private:
     std::shared_ptr<LiveAnswer> take_live(const Envelope& message);
     Task<> send_question(Envelope message, ChatTarget to);
     Task<> send_text(Envelope message, ChatTarget to);
+    Task<> send_file(Envelope message, ChatTarget to);
     Task<> send_media(MediaItem item, ChatTarget to);
     Task<bool> ask_approvers(Json request, bool resent, ChatTarget to);
     Task<> remind(Envelope message, ChatTarget to);

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <bub/builtin/builtin.hpp>
+#include <bub/channel/channel_manager.hpp>
+#include <bub/turn_error.hpp>
+#include <cubepi/agent/run_result.hpp>
+#include <cubepi/tracing/meter.hpp>
+
+namespace cubepi::app {
+
+/// Reports the turns of a gateway (D98): to operators as a line of the log for each turn and as metrics by channel, to senders as a text
+/// for each failure, with an id under which the log has the details. Thread-safe.
+class TurnReports final : public bub::ManagerObserver {
+public:
+    TurnReports(MetricRegistry& registry, bub::WarningHandler warn);
+
+    /// The metrics of these channels are shown from now on, beginning with zeros. Other channels are not distinguished.
+    void add_channels(const std::vector<std::string>& names);
+    /// Returns the function that describes failures to senders. `with_details`: the description of the failure follows.
+    static bub::FailureText failure_text(std::shared_ptr<const TurnReports> reports,
+                                         bool with_details);
+    /// Notes the tokens and the cost of a turn before its end.
+    void note_result(const std::string& session_id, const RunResult& result);
+
+    void received(const bub::Envelope& message) noexcept override;
+    void turn_ended(const bub::EndedTurn& turn) noexcept override;
+
+    /// Returns the name of a channel as the value of a label.
+    std::string label_of(const std::string& channel) const;
+    std::vector<std::string> channels() const;
+
+private:
+    struct Spending {
+        Usage usage = {};
+        std::optional<double> cost = {};
+        std::string model = {};
+    };
+
+    std::string describe(const std::exception_ptr& failure, bool with_details) const;
+    std::string label_of(const bub::Envelope& message) const;
+    Spending take_spending(const std::string& session_id);
+    void log(const bub::EndedTurn& turn, const Spending& spent) const;
+    void measure(const bub::EndedTurn& turn, const Spending& spent) const;
+
+    const bub::WarningHandler warn_;
+    const Counter received_;
+    const Counter answered_;
+    const Counter failed_;
+    const Counter held_;
+    const Histogram latency_;
+    const Counter tokens_;
+    const Counter cost_;
+    mutable std::mutex mutex_;
+    std::map<std::string, Spending> spending_;  // by session, of turns in progress
+    std::vector<std::string> channels_;
+};
+
+}  // namespace cubepi::app
