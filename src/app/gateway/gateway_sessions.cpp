@@ -14,6 +14,7 @@
 #include <cubepi/net/utf8.hpp>
 
 #include "gateway_instance.hpp"
+#include "turn_reports.hpp"
 
 namespace cubepi::app {
 
@@ -36,8 +37,15 @@ JsonObject output_of(std::string_view kind, std::string text) {
     return JsonObject{{"kind", kind}, {"text", std::move(text)}};
 }
 
+/// Returns what a client is told about a failure that the tape describes (D98).
+std::string shown_failure(std::string recorded, bool with_details) {
+    return with_details || recorded.empty() ? std::move(recorded) : std::string(general_failure);
+}
+
 /// Sets the members of a message whose turn has ended.
-void set_reply(JsonObject& message, const bub::RecordedReply& reply) {
+void set_reply(JsonObject& message, bub::RecordedReply reply, bool with_details) {
+    // The output of a command was its sender's.
+    if (!reply.is_command) reply.failure = shown_failure(std::move(reply.failure), with_details);
     message["ok"] = reply.answered;
     JsonArray outputs;
     if (!reply.text.empty())
@@ -79,7 +87,7 @@ void set_text(JsonObject& message, std::string text, std::size_t limit) {
     message["text"] = std::move(text);
 }
 
-JsonObject history_message(const Message& message) {
+JsonObject history_message(const Message& message, bool with_details) {
     JsonObject made;
     if (const AssistantMessage* const answer = message.assistant()) {
         made["role"] = "assistant";
@@ -88,7 +96,8 @@ JsonObject history_message(const Message& message) {
         for (const ToolCall* const call : answer->tool_calls())
             calls.push_back(JsonObject{{"id", call->id.str()}, {"name", call->name.str()}});
         if (!calls.empty()) made["calls"] = std::move(calls);
-        if (!answer->error_message.empty()) made["error"] = answer->error_message.str();
+        if (!answer->error_message.empty())
+            made["error"] = shown_failure(answer->error_message.str(), with_details);
     } else if (const ToolResultMessage* const result = message.tool_result()) {
         made["role"] = "tool";
         made["call"] = result->tool_call_id.str();
@@ -112,7 +121,8 @@ struct HistoryPage {
     bool has_more = false;
 };
 
-Task<HistoryPage> read_page(bub::Tape tape, std::size_t limit, std::int64_t before) {
+Task<HistoryPage> read_page(bub::Tape tape, std::size_t limit, std::int64_t before,
+                            bool with_details) {
     auto page = std::make_shared<HistoryPage>();
     std::size_t searched = 0;
     std::function<bool(const bub::TapeEntry&)> take = [&](const bub::TapeEntry& entry) {
@@ -123,7 +133,7 @@ Task<HistoryPage> read_page(bub::Tape tape, std::size_t limit, std::int64_t befo
         page->last_entry = entry.id;
         const MessageList messages = bub::agent_messages({entry});
         for (std::size_t at = messages.size(); at > 0; --at) {
-            JsonObject made = history_message(messages[at - 1]);
+            JsonObject made = history_message(messages[at - 1], with_details);
             made["entry"] = entry.id;
             made["date"] = entry.date;
             page->messages.push_back(std::move(made));
@@ -166,7 +176,7 @@ Task<std::optional<JsonObject>> GatewaySessions::message(std::string id) {
     const bub::TurnSnapshot session = instance_.manager().snapshot(found->session_id);
     const bool is_busy = session.is_running || session.pending_count > 0;
     if (!reply) reply.emplace();
-    set_reply(message, *reply);
+    set_reply(message, *reply, instance_.settings().show_error_details);
     if (reply->answered || reply->run_id.empty()) co_return message;
     const std::vector<PendingRequest> open = co_await open_requests(tape);
     set_questions(message, open, reply->run_id);
@@ -187,7 +197,7 @@ Task<std::optional<JsonObject>> GatewaySessions::session(std::string session, st
     const std::string id = co_await instance_.framework().resolve_session(std::move(address));
     const bub::TurnSnapshot turn = instance_.manager().snapshot(id);
     const bub::Tape tape = co_await instance_.tape_of(id);
-    HistoryPage page = co_await read_page(tape, limit, before);
+    HistoryPage page = co_await read_page(tape, limit, before, instance_.settings().show_error_details);
     const std::vector<PendingRequest> open = co_await open_requests(tape);
     const bool is_busy = turn.is_running || turn.pending_count > 0;
     if (page.messages.empty() && open.empty() && !is_busy && before == 0) co_return none;

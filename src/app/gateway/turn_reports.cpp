@@ -40,7 +40,7 @@ std::string neutral_text(const std::exception_ptr& failure) {
         }
     } catch (...) {
     }
-    return "The message could not be processed because of a technical problem.";
+    return std::string(general_failure);
 }
 
 /// A log cuts longer values.

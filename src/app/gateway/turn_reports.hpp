@@ -5,6 +5,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <bub/builtin/builtin.hpp>
@@ -14,6 +15,10 @@
 #include <cubepi/tracing/meter.hpp>
 
 namespace cubepi::app {
+
+/// What senders are told of a failure that has no text for them.
+inline constexpr std::string_view general_failure =
+    "The message could not be processed because of a technical problem.";
 
 /// Reports the turns of a gateway (D98): to operators as a line of the log for each turn and as metrics by channel, to senders as a text
 /// for each failure, with an id under which the log has the details. Thread-safe.
