@@ -37,6 +37,7 @@
 #include "../config/paths.hpp"
 #include "../saved_sessions.hpp"
 #include "../shell_quoting.hpp"
+#include "../terminal/console.hpp"
 #include "../terminal/event_text.hpp"
 #include "../terminal/prompter.hpp"
 #include "../terminal/terminal_stream.hpp"
@@ -371,6 +372,7 @@ SessionPlace next_session(const SessionPlan& plan) {
 
 Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
     const ConfigFile config = read_config(config_path());
+    if (config.escape_timeout) Console::set_escape_timeout(*config.escape_timeout);
     const std::shared_ptr<const Runtime> runtime = Runtime::standard();
     SessionPlan session = co_await find_session(flags.session, flags.continue_last, flags.no_save);
     const std::shared_ptr<Prompter> prompter = parts.prompter;
