@@ -57,7 +57,7 @@ TEST_F(TerminalInput, D94_PasteWithoutEnd_EndsAfterASilence) {
     EXPECT_EQ(end(terminal), "hello");
 }
 
-TEST_F(TerminalInput, D94_PasteWithCutEnd_HasNoPartOfIt) {
+TEST_F(TerminalInput, D94_PasteWithCutEnd_OmitsTheMark) {
     Terminal terminal(home, chat());
     ASSERT_TRUE(terminal.answer_on_screen("talks to", paste_begin + "abc\x1b[20"))
         << terminal.shown();
