@@ -146,6 +146,9 @@ Task<int> answer_inputs(Conversation& conversation, Renderer& renderer, LineProm
     co_return terminal ? exit_ok : status;
 }
 
+constexpr const char* background_note =
+    "it ends when the user leaves this chat or begins a new session";
+
 /// `cubepi chat` without a live prompt: one input after another.
 Task<int> plain_chat(CommandLine line) {
     const Executor executor = co_await this_executor;
@@ -157,6 +160,7 @@ Task<int> plain_chat(CommandLine line) {
     Task<SessionPlan> planning =
         plan_session(line.conversation, session_parts(renderer, prompter, executor));
     SessionPlan plan = co_await until_signal(std::move(planning));
+    plan.shell.background_note = background_note;
     Conversation::Parts parts;
     parts.plugins = line.plugins;
     Conversation conversation(std::move(plan), renderer, std::move(parts));
@@ -281,6 +285,7 @@ Task<int> live_chat(CommandLine line) {
     }
     std::string hint;
     {
+        plan->shell.background_note = background_note;
         LiveChat chat(std::move(*plan), line.plugins, console, renderer);
         co_await chat.run(prompt_of(line.words));
         hint = resume_hint(chat.plan());

@@ -39,7 +39,8 @@ struct ChatCommand {
 constexpr std::array<ChatCommand, 11> commands{{
     {"new", "", "start a new session; the current one stays saved", ChatAction::new_session},
     {"model", "[ID]", "list the models, or switch to another", std::nullopt},
-    {"status", "", "model, session, directory, context, rules", ChatAction::status},
+    {"status", "", "model, session, directory, context, rules, background commands",
+     ChatAction::status},
     {"cost", "", "tokens and cost of this session", ChatAction::cost},
     {"copy", "", "copy the last answer to the clipboard", ChatAction::copy},
     {"export", "[FILE]", "write the conversation to a Markdown file", ChatAction::export_file},
@@ -293,13 +294,17 @@ Task<MessageList> ChatActions::conversation() const {
 
 void ChatActions::begin_session() {
     const std::string before = pipeline_.plan().name;
-    pipeline_.move_to(next_session(pipeline_.plan()));
+    const std::size_t ended = pipeline_.move_to(next_session(pipeline_.plan()));
     renderer_.begin_session(pipeline_.plan().name);
     const bool saved = static_cast<bool>(pipeline_.plan().create);
     std::string text = saved ? "New session; its first prompt names it.\n"
                              : "New session; the previous one was not saved.\n";
     if (!before.empty()) {
         text += "Resume the previous one: cubepi chat --session " + shell_word(before) + "\n";
+    }
+    if (ended > 0) {
+        text += "Ended " + count_of(static_cast<std::int64_t>(ended), "background command") +
+                " of the previous one.\n";
     }
     renderer_.print(text);
 }
@@ -332,6 +337,11 @@ Task<> ChatActions::show_status() {
         std::string_view label = "rules";
         for (const ApprovalRule& rule : plan.approval->rules().rules())
             text += row(std::exchange(label, ""), printable(rule.text()));
+    }
+    std::string_view label = "commands";
+    for (const ShellSessions::Summary& one : pipeline_.background_commands()) {
+        text += row(std::exchange(label, ""), one.id + (one.running ? " runs: " : " has ended: ") +
+                                                  one_line(visible(one.command), 60));
     }
     renderer_.print(text);
 }

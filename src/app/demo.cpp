@@ -152,7 +152,9 @@ private:
         plan.session_id = "cli:tour";
         plan.tapes = std::make_shared<bub::MemoryTapeStore>();
         plan.system_prompt = "You are the script of a guided tour.";
-        plan.equip = [this](AgentOptions& options, bool) { equip(options); };
+        plan.equip = [this](AgentOptions& options, const bub::TurnContext&, bool) {
+            equip(options);
+        };
         plan.prompter = prompter_;
         plan.host = host_;
         return plan;

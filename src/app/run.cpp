@@ -113,6 +113,7 @@ Task<int> run_message(CommandLine line, std::string text, bool from_operator) {
     Task<SessionPlan> planning =
         plan_session(line.conversation, session_parts(*renderer, std::move(prompter), executor));
     SessionPlan plan = co_await until_signal(std::move(planning));
+    plan.shell.background_note = "it ends with this answer, because cubepi run exits then";
     Conversation::Parts parts;
     parts.plugins = line.plugins;
     Conversation conversation(std::move(plan), *renderer, std::move(parts));

@@ -204,6 +204,35 @@ TEST(Gateway, B12_BackgroundCommand_EndsWithTheGateway) {
     }
 }
 
+TEST(Gateway, D93_CommandOfSubagent_EndsWithItsSession) {
+    const GatewayHome home;
+    const std::string starts = "sh " + (home.path() / "start").string();
+    std::ofstream(home.path() / "start") << "echo $$ > pid; exec sleep 1000";
+    home.configure(
+        R"({http: {listen: "127.0.0.1:0", operators: [olga]}, rules: [{allow: ["subagent: *", "shell: cd * && )" +
+        starts + "\"]}]}");
+    const std::string script =
+        R"({"tokens_per_second": 100000, "answers": [{"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": "c1",
+        "name": "subagent", "arguments": {"prompt": "start it"}}]}, {"stop_reason": "tool_use", "content": [{"type": "tool_call",
+        "id": "c1", "name": "bash", "arguments": {"cmd": ")" +
+        starts + R"(", "background": true}}]}, "Started.", "It runs."]})";
+    GatewayProcess gateway(home, {"--script", home.script(script)});
+    const std::uint16_t port = gateway.wait_until_running();
+    EXPECT_EQ(post(port, "s1", "start it").text(), "It runs.") << gateway.output();
+    const pid_t command = command_of_turn(home);
+    const auto operators = [port](const std::string& session, const std::string& text) {
+        JsonObject sent = message(session, text);
+        sent["user"] = "olga";
+        return run(post_message(port, std::move(sent)));
+    };
+    EXPECT_NE(operators("s1", ",shell_output").text().find("sh1: running: sh "), std::string::npos);
+    EXPECT_EQ(operators("s1", ",echo more").text(), "more");
+    EXPECT_EQ(operators("s2", ",shell_output").text(), "(no background commands)");
+    EXPECT_TRUE(is_running(command));
+    (void)operators("s1", ",quit");
+    expect_gone(command);
+}
+
 TEST(Gateway, B28_Reload_AppliesOnlyAValidConfiguration) {
     const GatewayHome home;
     GatewayProcess gateway(home);

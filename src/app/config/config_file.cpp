@@ -29,11 +29,11 @@ std::string variable(const char* name) {
     return value ? value : "";
 }
 
-constexpr std::array<std::string_view, 19> known_keys{
+constexpr std::array<std::string_view, 20> known_keys{
     "provider",     "model",     "base_url",        "api_key",       "api_key_env",
     "providers",    "allow",     "fallback_models", "model_timeout", "first_byte_timeout",
     "idle_timeout", "max_turns", "max_tokens",      "plugins",       "environment",
-    "trace",        "gateway",   "database",        "thinking_tag"};
+    "trace",        "gateway",   "database",        "thinking_tag",  "escape_timeout"};
 constexpr std::array<std::string_view, 6> provider_keys{"type",        "base_url", "api_key",
                                                         "api_key_env", "model",    "thinking_tag"};
 
@@ -256,6 +256,7 @@ ConfigFile read_node(const std::filesystem::path& path, const YAML::Node& node) 
     config.model_timeout = seconds(path, node, "model_timeout");
     config.first_byte_timeout = seconds(path, node, "first_byte_timeout");
     config.idle_timeout = seconds(path, node, "idle_timeout");
+    config.escape_timeout = seconds(path, node, "escape_timeout");
     config.max_turns = whole_number<std::size_t>(path, node, "max_turns");
     config.max_tokens = whole_number<std::int64_t>(path, node, "max_tokens");
     return config;

@@ -178,13 +178,14 @@ TEST_F(ConfigFileTest, SavedRules_KeepOtherSettingsAndStayPrivate) {
 TEST_F(ConfigFileTest, LimitsAndFallbacks_AreReadAndChecked) {
     write(
         "fallback_models: [anthropic/a, b]\nmodel_timeout: 2.5\nfirst_byte_timeout: "
-        "600\nidle_timeout: 0.5\nmax_turns: 7\nmax_tokens: 900\n"
+        "600\nidle_timeout: 0.5\nescape_timeout: 0.2\nmax_turns: 7\nmax_tokens: 900\n"
         "plugins: {ours: {any: [thing]}}\n");
     const ConfigFile config = read_config(path());
     EXPECT_EQ(config.fallback_models, (std::vector<std::string>{"anthropic/a", "b"}));
     EXPECT_EQ(config.model_timeout, std::chrono::milliseconds(2500));
     EXPECT_EQ(config.first_byte_timeout, std::chrono::minutes(10));
     EXPECT_EQ(config.idle_timeout, std::chrono::milliseconds(500));
+    EXPECT_EQ(config.escape_timeout, std::chrono::milliseconds(200));
     EXPECT_EQ(config.max_turns, 7u);
     EXPECT_EQ(config.max_tokens, 900);
     for (const char* wrong : {"max_turns: many", "max_turns: 0", "max_turns: -1", "max_tokens: 1.5",

@@ -92,13 +92,15 @@ bub::BuiltinOptions Pipeline::builtin_options(const Parts& parts) {
     options.system_prompt = plan_.system_prompt;
     options.loaded_files = plan_.files;
     options.environment = plan_.environment;
+    options.shell = plan_.shell;
+    options.commands = commands_;
     options.with_tools = false;  // the plan has its own, which need approval
     options.tape_store = plan_.tapes;
     if (!plan_.name.empty()) {
         options.tape_command = "cubepi tape show -n 0 --session " + shell_word(plan_.name);
     }
     options.configure = [this](AgentOptions& agent, const bub::TurnContext& turn) {
-        plan_.equip(agent, plan_.suspends || turn.stores_requests);
+        plan_.equip(agent, turn, plan_.suspends || turn.stores_requests);
     };
     options.on_agent = [this](const std::shared_ptr<Agent>& agent, const bub::TurnContext&) {
         agent_ = agent;
@@ -123,13 +125,20 @@ bub::BuiltinOptions Pipeline::builtin_options(const Parts& parts) {
     return options;
 }
 
-void Pipeline::move_to(SessionPlace place) {
+std::vector<ShellSessions::Summary> Pipeline::background_commands() const {
+    const std::shared_ptr<ShellSessions> commands = commands_->find(plan_.session_id);
+    return commands ? commands->list() : std::vector<ShellSessions::Summary>();
+}
+
+std::size_t Pipeline::move_to(SessionPlace place) {
+    const std::size_t ended = commands_->end(plan_.session_id);
     plan_.name = std::move(place.name);
     plan_.session_id = std::move(place.session_id);
     plan_.tapes = std::move(place.tapes);
     plan_.create = std::move(place.create);
     plan_.open.reset();
     plan_.resumed.reset();
+    return ended;
 }
 
 bub::Envelope Pipeline::message(std::string text, bool from_operator) const {

@@ -47,8 +47,12 @@ public:
     /// The model of the session.
     const ModelChoice& model() const { return plan_.models->current(); }
 
-    /// The next messages belong to another session. Not while a turn is in progress.
-    void move_to(SessionPlace place);
+    /// The commands of the session that were moved to the background, oldest first.
+    std::vector<ShellSessions::Summary> background_commands() const;
+
+    /// The next messages belong to another session. Not while a turn is in progress. Ends the background commands of the
+    /// current one; returns the number of those that ran.
+    std::size_t move_to(SessionPlace place);
 
     /// Returns an input of the user as a message of the channel `cli`. Comma commands are accepted from an operator only
     /// (B11).
@@ -85,6 +89,8 @@ private:
                        const std::string& reported) const;
 
     SessionPlan plan_;
+    const std::shared_ptr<bub::SessionCommands> commands_ =
+        std::make_shared<bub::SessionCommands>();
     bub::Framework framework_;
     std::function<void(const std::string& name)> on_session_;
     bool creating_session_ = false;

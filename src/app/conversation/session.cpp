@@ -37,6 +37,7 @@
 #include "../config/paths.hpp"
 #include "../saved_sessions.hpp"
 #include "../shell_quoting.hpp"
+#include "../terminal/console.hpp"
 #include "../terminal/event_text.hpp"
 #include "../terminal/prompter.hpp"
 #include "../terminal/terminal_stream.hpp"
@@ -117,19 +118,17 @@ Toolbox make_toolbox(const ConversationFlags& flags, const ConfigFile& config,
     return box;
 }
 
-/// Adds the tools and their approval to the options of an agent, and the tool ask_user if the user can be asked.
+/// Adds the tools and their approval to the options of the agent of `turn`, and the tool ask_user if the user can be asked.
 /// `stores_requests`: the requests are stored with the session of the agent.
-void add_tools(AgentOptions& options, const Toolbox& box, bool stores_requests) {
+void add_tools(AgentOptions& options, const bub::TurnContext& turn, const Toolbox& box,
+               bool stores_requests) {
     StandardToolOptions tools;
     tools.files.previews = box.previews;
-    tools.shell.spill = box.spill;
-    tools.shell.on_survivors = [](const std::string& text) {
-        err() << "cubepi: " << for_terminal("a command's processes " + text) << "\n";
-    };
     tools.fetch.follow_to_other_host = [approval = box.approval](const std::string& url) {
         return approval->allows_fetch(url);
     };
-    for (AgentTool& tool : standard_tools(box.workspace, std::move(tools)))
+    std::shared_ptr<ShellSessions> commands = turn.state.service<ShellSessions>();
+    for (AgentTool& tool : standard_tools(box.workspace, std::move(tools), std::move(commands)))
         options.tools.push_back(std::move(tool));
     options.spill = box.spill;
     if (stores_requests && options.checkpointer) return ask_later(options, box);
@@ -205,11 +204,11 @@ std::shared_ptr<FileSpillSink> make_spill(SessionPlan& session) {
 }
 
 /// Returns a function that applies the flags to an agent, except those of the model.
-std::function<void(AgentOptions&, bool)> equipment(const ConversationFlags& flags,
-                                                   std::optional<Toolbox> tools) {
-    return [flags, tools = std::move(tools)](AgentOptions& options, bool stores_requests) {
+Equip equipment(const ConversationFlags& flags, std::optional<Toolbox> tools) {
+    return [flags, tools = std::move(tools)](AgentOptions& options, const bub::TurnContext& turn,
+                                             bool stores_requests) {
         if (tools) {
-            add_tools(options, *tools, stores_requests);
+            add_tools(options, turn, *tools, stores_requests);
         } else {
             options.tools.clear();
         }
@@ -373,6 +372,7 @@ SessionPlace next_session(const SessionPlan& plan) {
 
 Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
     const ConfigFile config = read_config(config_path());
+    if (config.escape_timeout) Console::set_escape_timeout(*config.escape_timeout);
     const std::shared_ptr<const Runtime> runtime = Runtime::standard();
     SessionPlan session = co_await find_session(flags.session, flags.continue_last, flags.no_save);
     const std::shared_ptr<Prompter> prompter = parts.prompter;
@@ -424,6 +424,7 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
         session.approval = tools->approval;
         session.host = tools->host;
         session.suspends = tools->suspends;
+        session.shell.spill = tools->spill;
     }
     session.environment = command_environment(config, flags.model);
     session.telemetry = std::make_shared<Telemetry>(trace_settings(config.trace));

@@ -31,6 +31,10 @@ struct ResumedSession {
 /// "“add a flag” · 12 messages · last used 2 days ago"
 std::string resumed_text(const ResumedSession& session, std::chrono::system_clock::time_point now);
 
+/// Adds tools, approvals and limits to the agent of a turn. `stores_requests`: its requests are stored with the session.
+using Equip =
+    std::function<void(AgentOptions& options, const bub::TurnContext& turn, bool stores_requests)>;
+
 /// The parts of a conversation. All its turns share the tools and the rules that were added for the session.
 struct SessionPlan {
     ModelChoice model = {};                      ///< at the start; `models` knows the current one
@@ -47,8 +51,8 @@ struct SessionPlan {
     bub::LoadedFiles files = {};                  ///< of the project; the notes list them
     std::shared_ptr<TurnPrompter> prompter = {};  ///< as in SessionParts
     EnvironmentPolicy environment = {};           ///< of commands
-    /// Adds tools, approvals and limits to a turn's agent. `stores_requests`: its requests are stored with the session.
-    std::function<void(AgentOptions& options, bool stores_requests)> equip = {};
+    ShellOptions shell = {};                      ///< of commands
+    Equip equip = {};
     /// Asks before a comma command destroys data or runs pasted text; null: the user cannot be asked.
     std::function<Task<bool>(bub::CommandQuestion question)> confirm_command = {};
     std::shared_ptr<const ToolApproval> approval = {};  ///< null: no tools

@@ -31,7 +31,8 @@ namespace cubepi::app {
 
 namespace {
 
-constexpr std::chrono::milliseconds escape_silence(40);
+// The end of a paste or a report that does not arrive in this time was lost (D95).
+constexpr std::chrono::milliseconds unfinished_timeout(1000);
 // A user who types that long did not intend to answer the question that appeared meanwhile.
 constexpr std::chrono::milliseconds typing_pause(600);
 // Limits the number of frames per second.
@@ -143,6 +144,8 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
     bool input_waits() const;
     void wait_for_keys();
     void read_keys();
+    /// Ends a sequence or a paste that has begun if nothing follows.
+    void watch_pending();
     void take(const std::vector<Key>& keys);
     void push(ConsoleInput::Kind kind, std::string text = {}, bool pasted = false);
     void press(const Key& key, bool more_follows);
@@ -381,9 +384,17 @@ void Console::State::read_keys() {
     }
     if (count > 0) take(decoder.feed(std::string_view(bytes, static_cast<std::size_t>(count))));
     if (closed) return;
-    if (decoder.waiting())
-        escape_timer->expires_after(escape_silence, [this] { take(decoder.flush()); });
+    watch_pending();
     wait_for_keys();
+}
+
+void Console::State::watch_pending() {
+    if (decoder.pending() == KeyDecoder::Pending::none) return;
+    const bool escape = decoder.pending() == KeyDecoder::Pending::escape;
+    escape_timer->expires_after(escape ? escape_timeout_ : unfinished_timeout, [this] {
+        // Bytes that have arrived meanwhile belong to it.
+        if (!input_waits()) take(decoder.flush());
+    });
 }
 
 void Console::State::take(const std::vector<Key>& keys) {
@@ -491,6 +502,7 @@ void Console::State::discard_keys() {
                 push(ConsoleInput::Kind::interrupt);
         }
     }
+    if (!closed && !suspended) watch_pending();
 }
 
 void Console::State::interrupt() {
@@ -545,6 +557,8 @@ Console::Console(Executor executor, Clock& clock, std::filesystem::path history,
 }
 
 Console::~Console() { state_->close(); }
+
+void Console::set_escape_timeout(std::chrono::milliseconds timeout) { escape_timeout_ = timeout; }
 
 bool Console::possible() {
     if (isatty(STDIN_FILENO) != 1 || isatty(STDOUT_FILENO) != 1) return false;

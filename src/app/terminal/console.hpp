@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -57,6 +58,9 @@ public:
     /// True if standard input and output are suitable for a console.
     static bool possible();
 
+    /// Sets the time after which an Esc is the key and not the beginning of another one; for all consoles.
+    static void set_escape_timeout(std::chrono::milliseconds timeout);
+
     /// Prints text above the prompt. It may end in the middle of a line, which a later call continues.
     void print(TerminalView text, Flow flow = Flow::prose);
     void say(TerminalView text) override { print(text); }
@@ -104,6 +108,8 @@ public:
 
 private:
     struct State;
+    /// Long enough for the bytes of one key over a slow connection.
+    static inline std::chrono::milliseconds escape_timeout_{100};
     std::shared_ptr<State> state_;
 };
 

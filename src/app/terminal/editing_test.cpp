@@ -45,9 +45,9 @@ TEST(Keys, KeysInAnyPieces_AreDecodedTheSame) {
 TEST(Keys, LoneEsc_IsAKeyOnceNothingFollows) {
     KeyDecoder decoder;
     EXPECT_TRUE(decoder.feed("\x1b").empty());
-    EXPECT_TRUE(decoder.waiting());
+    EXPECT_EQ(decoder.pending(), KeyDecoder::Pending::escape);
     EXPECT_EQ(codes(decoder.flush()), std::vector<KeyCode>{KeyCode::escape});
-    EXPECT_FALSE(decoder.waiting());
+    EXPECT_EQ(decoder.pending(), KeyDecoder::Pending::none);
     EXPECT_EQ(codes(decoder.feed("\x1b\x03")),
               (std::vector<KeyCode>{KeyCode::escape, KeyCode::interrupt}));
 }
@@ -55,12 +55,38 @@ TEST(Keys, LoneEsc_IsAKeyOnceNothingFollows) {
 TEST(Keys, HalfACharacter_IsNotEsc) {
     KeyDecoder decoder;
     EXPECT_TRUE(decoder.feed("\xc3").empty());
-    EXPECT_FALSE(decoder.waiting());
-    EXPECT_TRUE(decoder.flush().empty());
+    EXPECT_EQ(decoder.pending(), KeyDecoder::Pending::other);
     EXPECT_EQ(decoder.feed("\xb6").at(0).text, "ö");
     EXPECT_TRUE(decoder.feed("\x1b[1;").empty()) << "a sequence that comes in pieces";
-    EXPECT_FALSE(decoder.waiting());
+    EXPECT_EQ(decoder.pending(), KeyDecoder::Pending::other);
     EXPECT_EQ(codes(decoder.feed("5D")), std::vector<KeyCode>{KeyCode::word_left});
+    EXPECT_EQ(codes(decoder.feed("\xe2\x82\x03")), std::vector<KeyCode>{KeyCode::interrupt});
+}
+
+TEST(Keys, D95_UnfinishedReports_AreDroppedAfterASilence) {
+    for (const std::string cut : {"\x1b]11;rgb:", "\x1b]11;rgb:\x1b", "\x1bP1", "\x1b_", "\x1b^",
+                                  "\x1bX", "\x1b[", "\x1b[?1;2", "\x1b[M !", "\x1bO", "\xe2\x82"}) {
+        KeyDecoder decoder;
+        EXPECT_TRUE(decoder.feed(cut).empty()) << cut;
+        EXPECT_EQ(decoder.pending(), KeyDecoder::Pending::other) << cut;
+        EXPECT_TRUE(decoder.flush().empty()) << cut;
+        EXPECT_EQ(codes(decoder.feed("\x03")), std::vector<KeyCode>{KeyCode::interrupt}) << cut;
+    }
+}
+
+TEST(Keys, D95_PasteOverTheLimit_IsCut) {
+    KeyDecoder decoder;
+    EXPECT_TRUE(decoder.feed("\x1b[200~").empty());
+    const std::string part(KeyDecoder::max_paste / 2 + 100, 'a');
+    EXPECT_TRUE(decoder.feed(part).empty());
+    const std::vector<Key> keys = decoder.feed(part);
+    ASSERT_EQ(codes(keys), std::vector<KeyCode>{KeyCode::paste});
+    EXPECT_EQ(keys.front().text.size(), KeyDecoder::max_paste);
+    EXPECT_TRUE(decoder.feed("more\x1b[20").empty());
+    EXPECT_EQ(decoder.feed("1~b").at(0).text, "b");
+    EXPECT_TRUE(decoder.feed("\x1b[200~").empty());
+    (void)decoder.feed(part + part);
+    EXPECT_EQ(codes(decoder.feed("more\x03")), std::vector<KeyCode>{KeyCode::interrupt});
 }
 
 TEST(Keys, AltWithMeaninglessKey_IsIgnored) {

@@ -1,5 +1,6 @@
 #include "keys.hpp"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -70,6 +71,13 @@ std::string with_line_feeds(std::string_view pasted) {
     return text;
 }
 
+bool is_control(char byte) { return static_cast<unsigned char>(byte) < 0x20 || byte == 0x7F; }
+
+/// A byte between the bracket and the end of a sequence.
+bool is_parameter(char byte) { return byte >= 0x20 && byte < 0x40; }
+
+bool ends_sequence(char byte) { return byte >= 0x40 && byte < 0x7F; }
+
 Key key(KeyCode code, std::string text = {}) {
     Key result;
     result.code = code;
@@ -87,38 +95,108 @@ std::vector<Key> KeyDecoder::feed(std::string_view bytes) {
     return keys;
 }
 
+KeyDecoder::Pending KeyDecoder::pending() const noexcept {
+    if (inside_ != Inside::keys) return Pending::other;
+    if (held_.empty()) return Pending::none;
+    return held_ == "\x1b" ? Pending::escape : Pending::other;
+}
+
 std::vector<Key> KeyDecoder::flush() {
     std::vector<Key> keys;
-    if (!waiting()) return keys;
+    if (pending() == Pending::escape) keys.push_back(key(KeyCode::escape));
+    if (inside_ == Inside::paste) {
+        // The end mark itself may have been cut.
+        const std::size_t mark = held_.rfind('\x1b');
+        if (mark != std::string::npos &&
+            paste_end.starts_with(std::string_view(held_).substr(mark)))
+            held_.resize(mark);
+        if (!held_.empty()) keys.push_back(key(KeyCode::paste, with_line_feeds(held_)));
+    }
     held_.clear();
-    keys.push_back(key(KeyCode::escape));
+    inside_ = Inside::keys;
     return keys;
 }
 
 /// Takes the first key; returns false if more bytes are needed.
 bool KeyDecoder::take(std::vector<Key>& keys) {
-    if (pasting_) return take_paste(keys);
+    switch (inside_) {
+        case Inside::keys: return take_key(keys);
+        case Inside::paste: return take_paste(keys);
+        case Inside::discarded_paste: return discard_paste();
+        case Inside::string: return discard_string();
+        case Inside::sequence: return discard_sequence();
+    }
+    return false;
+}
+
+bool KeyDecoder::take_key(std::vector<Key>& keys) {
     const char first = held_.front();
     if (first == '\x1b') return take_escape(keys);
     const auto byte = static_cast<unsigned char>(first);
-    if (byte < 0x20 || byte == 0x7F) {
+    if (is_control(first)) {
         take_control(first, keys);
         held_.erase(0, 1);
         return true;
     }
     const std::size_t length = character_length(byte);
-    if (held_.size() < length) return false;
+    for (std::size_t i = 1; i < length; ++i) {
+        if (i == held_.size()) return false;
+        if ((static_cast<unsigned char>(held_[i]) & 0xC0U) == 0x80) continue;
+        held_.erase(0, i);  // a character that was cut
+        return true;
+    }
     if (byte < 0x80 || byte >= 0xC0) keys.push_back(key(KeyCode::text, held_.substr(0, length)));
     held_.erase(0, length);
     return true;
 }
 
 bool KeyDecoder::take_paste(std::vector<Key>& keys) {
+    const std::size_t end = held_.find(paste_end, searched_);
+    const bool ended = end != std::string::npos;
+    const std::size_t length = std::min(ended ? end : held_.size(), max_paste);
+    if (!ended && held_.size() < max_paste + paste_end.size()) {
+        searched_ = held_.size() - std::min(held_.size(), paste_end.size() - 1);
+        return false;
+    }
+    keys.push_back(key(KeyCode::paste, with_line_feeds(std::string_view(held_).substr(0, length))));
+    held_.erase(0, ended ? end + paste_end.size() : length);
+    inside_ = ended ? Inside::keys : Inside::discarded_paste;
+    return true;
+}
+
+/// Ctrl-C ends a paste that is discarded, and is the key.
+bool KeyDecoder::discard_paste() {
     const std::size_t end = held_.find(paste_end);
-    if (end == std::string::npos) return false;
-    keys.push_back(key(KeyCode::paste, with_line_feeds(std::string_view(held_).substr(0, end))));
-    held_.erase(0, end + paste_end.size());
-    pasting_ = false;
+    const std::size_t interrupt = held_.find('\x03');
+    if (end == std::string::npos && interrupt == std::string::npos) {
+        held_.erase(0, held_.size() - std::min(held_.size(), paste_end.size() - 1));
+        return false;
+    }
+    held_.erase(0, end < interrupt ? end + paste_end.size() : interrupt);
+    inside_ = Inside::keys;
+    return true;
+}
+
+/// A control string ends with ST or BEL. Any other control character means that it was cut.
+bool KeyDecoder::discard_string() {
+    const auto end = std::find_if(held_.begin(), held_.end(), is_control);
+    held_.erase(held_.begin(), end);
+    if (held_.empty() || held_ == "\x1b") return false;
+    if (held_.starts_with("\x1b\\")) {
+        held_.erase(0, 2);
+    } else if (held_.front() == '\x07') {
+        held_.erase(0, 1);
+    }
+    inside_ = Inside::keys;
+    return true;
+}
+
+bool KeyDecoder::discard_sequence() {
+    const auto end = std::find_if_not(held_.begin(), held_.end(), is_parameter);
+    held_.erase(held_.begin(), end);
+    if (held_.empty()) return false;
+    if (ends_sequence(held_.front())) held_.erase(0, 1);
+    inside_ = Inside::keys;
     return true;
 }
 
@@ -127,7 +205,8 @@ bool KeyDecoder::take_escape(std::vector<Key>& keys) {
     if (rest.empty()) return false;
     if (rest.starts_with("[200~")) {
         held_.erase(0, 6);
-        pasting_ = true;
+        searched_ = 0;
+        inside_ = Inside::paste;
         return true;
     }
     for (const Sequence& sequence : sequences) {
@@ -136,21 +215,28 @@ bool KeyDecoder::take_escape(std::vector<Key>& keys) {
         held_.erase(0, 1 + sequence.bytes.size());
         return true;
     }
+    if (rest.starts_with("[M")) return take_fixed(5);  // X10: button, column, row
+    if (rest.front() == 'O') return take_fixed(2);
     if (rest.front() == '[') {
-        // An unknown sequence ends with a letter or '~'.
-        std::size_t end = 1;
-        while (end < rest.size() && (rest[end] < '@' || rest[end] > '~')) ++end;
-        if (end == rest.size() && rest.size() <= 32) return false;
-        if (end == rest.size()) --end;
-        held_.erase(0, end + 2);
+        // Function keys of the Linux console have a second bracket.
+        const auto from = rest.begin() + (rest.starts_with("[[") ? 2 : 1);
+        const auto end = std::find_if_not(from, rest.end(), is_parameter);
+        if (end == rest.end() && rest.size() <= 64) return false;
+        if (end == rest.end()) {
+            held_.clear();
+            inside_ = Inside::sequence;
+            return false;
+        }
+        held_.erase(
+            0, 1 + static_cast<std::size_t>(end - rest.begin()) + (ends_sequence(*end) ? 1 : 0));
         return true;
     }
-    if (rest.front() == 'O') {
-        if (rest.size() < 2) return false;
-        held_.erase(0, 3);
+    if (std::string_view("]P_^X").find(rest.front()) != std::string_view::npos) {
+        held_.erase(0, 2);
+        inside_ = Inside::string;
         return true;
     }
-    if (static_cast<unsigned char>(rest.front()) < 0x20) {
+    if (is_control(rest.front())) {
         // Ctrl-C right after an Esc is still Ctrl-C; a second Esc may begin a sequence.
         keys.push_back(key(KeyCode::escape));
         held_.erase(0, 1);
@@ -160,6 +246,17 @@ bool KeyDecoder::take_escape(std::vector<Key>& keys) {
     const std::size_t length = character_length(static_cast<unsigned char>(rest.front()));
     if (rest.size() < length) return false;
     held_.erase(0, 1 + length);
+    return true;
+}
+
+/// Discards an Esc and `size` bytes that follow it, or those before a control character.
+bool KeyDecoder::take_fixed(std::size_t size) {
+    const auto begin = held_.begin() + 1;
+    const auto last = held_.begin() + static_cast<std::ptrdiff_t>(std::min(1 + size, held_.size()));
+    const auto end =
+        std::find_if(begin, last, [](char c) { return static_cast<unsigned char>(c) < 0x20; });
+    if (end == held_.end() && held_.size() <= size) return false;
+    held_.erase(held_.begin(), end);
     return true;
 }
 

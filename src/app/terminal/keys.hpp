@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -44,23 +45,49 @@ struct Key {
     std::string text = {};
 };
 
-/// Decodes keys from the bytes of a terminal, which may arrive in any pieces.
+/// Decodes keys from the bytes of a terminal, which may arrive in any pieces. Reports of a terminal (control strings, mouse,
+/// unknown sequences) are not keys. Input that does not end is bounded (D95): the caller ends it with flush() after a silence,
+/// and control characters end all but a paste.
 class KeyDecoder {
 public:
+    /// The kind of input that has begun and needs more bytes.
+    enum class Pending : std::uint8_t {
+        none,
+        escape,  ///< an Esc: the key, or the beginning of a sequence
+        other,   ///< a paste, a report, a sequence, a character
+    };
+    /// The longest paste, in bytes; more is discarded.
+    static constexpr std::size_t max_paste = std::size_t{8} << 20;
+
     std::vector<Key> feed(std::string_view bytes);
-    /// True after an Esc that may begin a sequence; after a short silence it was the key Esc.
-    bool waiting() const noexcept { return held_ == "\x1b" && !pasting_; }
-    /// Returns the pending Esc as a key, because nothing follows.
+    Pending pending() const noexcept;
+    /// Ends the pending input, because nothing follows: an Esc is the key, a paste consists of the bytes that have arrived, and
+    /// anything else is dropped.
     std::vector<Key> flush();
 
 private:
+    /// Where the next byte belongs.
+    enum class Inside : std::uint8_t {
+        keys,
+        paste,
+        discarded_paste,  ///< after max_paste
+        string,           ///< OSC, DCS, APC, PM or SOS
+        sequence,         ///< the parameters of a long unknown sequence
+    };
+
     bool take(std::vector<Key>& keys);
+    bool take_key(std::vector<Key>& keys);
     bool take_escape(std::vector<Key>& keys);
+    bool take_fixed(std::size_t size);
     bool take_paste(std::vector<Key>& keys);
+    bool discard_paste();
+    bool discard_string();
+    bool discard_sequence();
     void take_control(char byte, std::vector<Key>& keys);
 
     std::string held_;
-    bool pasting_ = false;
+    std::size_t searched_ = 0;  // of a paste: its end mark is not in these bytes
+    Inside inside_ = Inside::keys;
 };
 
 }  // namespace cubepi::app

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <bub/builtin/project_files.hpp>
+#include <bub/builtin/session_commands.hpp>
 #include <bub/framework.hpp>
 #include <bub/tape/tape_store.hpp>
 #include <cubepi/agent/agent.hpp>
@@ -128,6 +129,11 @@ struct BuiltinOptions {
     std::string system_prompt = {};
     /// Adds the standard tools of the workspace (files, shell, fetch).
     bool with_tools = true;
+    /// The options of shell commands. Without a `spill` there is one below `home`.
+    cubepi::ShellOptions shell = {};
+    /// The shell commands of the sessions, for a program that lists or ends them. A turn without the standard tools has those
+    /// of its session as the service cubepi::ShellSessions of its state. Null: not shared with the program.
+    std::shared_ptr<SessionCommands> commands = {};
     /// Which environment variables commands get, those of operators included.
     cubepi::EnvironmentPolicy environment = {};
     /// More tools, for the model and as comma commands.

@@ -27,6 +27,8 @@ struct ShellOptions {
     std::size_t head_bytes = 16 * 1024;
     std::size_t tail_bytes = 24 * 1024;
     std::shared_ptr<FileSpillSink> spill;  ///< null: the middle of a long output is discarded
+    /// Follows the text of a result whose command continues in the background, e.g. a sentence that says when it ends.
+    std::string background_note = {};
     /// Receives survivors_text() of the processes that could not be ended with the session. Must not throw.
     std::function<void(const std::string& text)> on_survivors = nullptr;
 

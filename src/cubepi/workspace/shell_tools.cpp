@@ -65,8 +65,10 @@ std::string ended_note(const CommandPtr& command, const std::string& done,
     return left.empty() ? done : part + "; " + left;
 }
 
-std::string how_to_follow(const std::string& id) {
-    return "shell_output with id " + id + " reads its output, shell_kill ends it";
+std::string how_to_follow(const SessionsPtr& sessions, const std::string& id) {
+    const std::string& note = sessions->options().background_note;
+    return "shell_output with id " + id + " reads its output, shell_kill ends it" +
+           (note.empty() ? "" : "; " + note);
 }
 
 AgentToolResult background_full(const SessionsPtr& sessions) {
@@ -138,19 +140,20 @@ AgentToolResult after_exit(const SessionsPtr& sessions, const CommandPtr& comman
         note +=
             kill_rest
                 ? "were still running and have been killed: too many commands run in the background"
-                : "still run: " + how_to_follow(command->id());
+                : "still run: " + how_to_follow(sessions, command->id());
     }
     std::string output = command->output(0);
     command->read_until = command->output_size();
     return result_of(command, with_note(std::move(output), note), !command->status().ok());
 }
 
-AgentToolResult after_move(const CommandPtr& command, std::chrono::seconds limit) {
+AgentToolResult after_move(const SessionsPtr& sessions, const CommandPtr& command,
+                           std::chrono::seconds limit) {
     std::string output = command->output(0);
     command->read_until = command->output_size();
     const std::string note = "still running after " + std::to_string(limit.count()) +
                              " s; moved to the background as " + command->id() + ": " +
-                             how_to_follow(command->id());
+                             how_to_follow(sessions, command->id());
     return result_of(command, with_note(std::move(output), note), false);
 }
 
@@ -180,7 +183,7 @@ Task<AgentToolResult> run_shell(SessionsPtr sessions, ShellArgs args, ToolContex
         sessions->move_to_background(command);
         co_return result_of(command,
                             "Started in the background as " + command->id() + ". " +
-                                how_to_follow(command->id()) + ".",
+                                how_to_follow(sessions, command->id()) + ".",
                             false);
     }
     const Wait wait = co_await wait_foreground(command, context, limit, options.kill_grace);
@@ -191,7 +194,7 @@ Task<AgentToolResult> run_shell(SessionsPtr sessions, ShellArgs args, ToolContex
         co_return result;
     }
     if (wait == Wait::timed_out && sessions->move_to_background(command)) {
-        co_return after_move(command, limit);
+        co_return after_move(sessions, command, limit);
     }
     if (wait == Wait::timed_out) co_await command->stop(options.kill_grace);
     co_return after_kill(command, wait, limit);

@@ -130,15 +130,16 @@ public:
           state_(state),
           pasted_(pasted),
           directory_(core_->workspace_of(state)) {
-        shells_ = core_->shells(session_id_, directory_);
+        std::shared_ptr<cubepi::ShellSessions> shells = core_->shells(session_id_, directory_);
+        state_.replace(shells);
         tools_ = cubepi::standard_tools(core_->workspace(directory_), cubepi::StandardToolOptions(),
-                                        shells_);
+                                        std::move(shells));
         for (AgentTool& tool : session_tools(core_, tape_, session_id_, state_)) {
             tools_.push_back(std::move(tool));
         }
     }
 
-    ~CommandRun() { core_->keep_shells(session_id_, std::move(shells_)); }
+    ~CommandRun() { core_->release_shells(session_id_); }
     CommandRun(const CommandRun&) = delete;
     CommandRun& operator=(const CommandRun&) = delete;
 
@@ -219,10 +220,9 @@ private:
     }
 
     Task<std::string> quit() {
-        core_->kill_shells(session_id_);
-        shells_ = nullptr;
         const std::shared_ptr<OutboundChannelRouter> router = core_->framework().router();
         if (router) co_await router->quit(session_id_);
+        core_->end_shells(session_id_);
         co_return std::string("Session tasks stopped.");
     }
 
@@ -299,7 +299,6 @@ private:
     bool pasted_ = false;
     std::string for_model_;
     std::filesystem::path directory_;
-    std::shared_ptr<cubepi::ShellSessions> shells_;
     std::vector<AgentTool> tools_;
 };
 

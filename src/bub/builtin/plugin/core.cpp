@@ -44,6 +44,7 @@ bool is_temporary(std::string_view session_id) noexcept { return session_id.star
 BuiltinCore::BuiltinCore(Framework& owner, BuiltinOptions given)
     : framework_(owner), options_(std::move(given)), default_model_(default_model(options_)) {
     if (options_.home.empty()) options_.home = default_bub_home();
+    if (!options_.commands) options_.commands = std::make_shared<SessionCommands>();
 }
 
 std::filesystem::path BuiltinCore::workspace_of(const TurnState& state) const {
@@ -52,6 +53,7 @@ std::filesystem::path BuiltinCore::workspace_of(const TurnState& state) const {
 }
 
 std::shared_ptr<cubepi::FileSpillSink> BuiltinCore::spill(const std::filesystem::path& directory) {
+    if (options_.shell.spill) return options_.shell.spill;
     const std::lock_guard lock(mutex_);
     std::shared_ptr<cubepi::FileSpillSink>& sink = spills_[directory.string()];
     if (sink) return sink;
@@ -87,44 +89,31 @@ std::shared_ptr<cubepi::Workspace> BuiltinCore::workspace(const std::filesystem:
 
 std::shared_ptr<cubepi::ShellSessions> BuiltinCore::shells(const std::string& session_id,
                                                            const std::filesystem::path& directory) {
-    cubepi::ShellOptions shell;
+    cubepi::ShellOptions shell = options_.shell;
     shell.spill = spill(directory);
-    shell.on_survivors = [warn = framework_.options().on_warning](const std::string& text) {
-        if (warn) warn("a command's processes " + text);
-    };
+    if (shell.background_note.empty()) {
+        shell.background_note =
+            is_temporary(session_id) ? "it ends with this turn" : "it ends with this session";
+    }
+    if (!shell.on_survivors) {
+        shell.on_survivors = [warn = framework_.options().on_warning](const std::string& text) {
+            if (warn) warn("a command's processes " + text);
+        };
+    }
     const std::shared_ptr<cubepi::Workspace> place = workspace(directory);
-    const std::lock_guard lock(mutex_);
-    const auto found = shells_.find(session_id);
-    if (found != shells_.end()) return found->second;
-    return cubepi::ShellSessions::create(place, std::move(shell));
+    return options_.commands->open(
+        session_id, [&] { return cubepi::ShellSessions::create(place, std::move(shell)); });
 }
 
-void BuiltinCore::keep_shells(const std::string& session_id,
-                              std::shared_ptr<cubepi::ShellSessions> shells) {
-    if (shells && shells->list().empty()) shells.reset();
-    const std::lock_guard lock(mutex_);
-    if (shells) {
-        shells_[session_id] = std::move(shells);
+void BuiltinCore::release_shells(const std::string& session_id) {
+    if (is_temporary(session_id)) {
+        end_shells(session_id);
     } else {
-        shells_.erase(session_id);
+        options_.commands->release(session_id);
     }
+    const std::lock_guard lock(mutex_);
     drop_unused(workspaces_);
     drop_unused(spills_);
-}
-
-std::size_t BuiltinCore::kill_shells(const std::string& session_id) {
-    std::shared_ptr<cubepi::ShellSessions> shells;
-    {
-        const std::lock_guard lock(mutex_);
-        const auto found = shells_.find(session_id);
-        if (found == shells_.end()) return 0;
-        shells = std::move(found->second);
-        shells_.erase(found);
-    }
-    std::size_t running = 0;
-    for (const auto& one : shells->list()) running += one.running ? 1 : 0;
-    shells.reset();  // kills them, and reports what that could not end
-    return running;
 }
 
 Task<std::shared_ptr<TapeStore>> BuiltinCore::store() { return framework_.tape_store(); }

@@ -9,9 +9,9 @@
 
 #include <bub/builtin/builtin.hpp>
 #include <bub/builtin/project_files.hpp>
+#include <bub/builtin/session_commands.hpp>
 #include <bub/tape/tape.hpp>
 #include <cubepi/workspace/local_workspace.hpp>
-#include <cubepi/workspace/shell_sessions.hpp>
 #include <cubepi/workspace/spill.hpp>
 
 namespace bub::detail {
@@ -34,13 +34,13 @@ public:
     std::shared_ptr<cubepi::Workspace> workspace(const std::filesystem::path& directory);
     /// Keeps the long results of a workspace.
     std::shared_ptr<cubepi::FileSpillSink> spill(const std::filesystem::path& directory);
-    /// The commands of a session; new ones when it has none.
+    /// Returns the commands of a session for one of its turns, which calls release_shells() at its end.
     std::shared_ptr<cubepi::ShellSessions> shells(const std::string& session_id,
                                                   const std::filesystem::path& directory);
-    /// Keeps the shells for the next turn while commands run or have unread output.
-    void keep_shells(const std::string& session_id, std::shared_ptr<cubepi::ShellSessions> shells);
-    /// Ends the session's commands; returns their number.
-    std::size_t kill_shells(const std::string& session_id);
+    /// Commands in the background continue, except those of a temporary session.
+    void release_shells(const std::string& session_id);
+    /// Ends the background commands of a session.
+    void end_shells(const std::string& session_id) { (void)options_.commands->end(session_id); }
 
     Task<std::shared_ptr<TapeStore>> store();
     /// Returns the session's tape, with its sidecars. Accesses the file system.
@@ -65,7 +65,6 @@ private:
     std::mutex mutex_;
     std::optional<EnvironmentVariables> variables_;  ///< of the plugins
     std::map<std::string, std::shared_ptr<cubepi::Workspace>> workspaces_;
-    std::map<std::string, std::shared_ptr<cubepi::ShellSessions>> shells_;
     std::map<std::string, std::shared_ptr<cubepi::FileSpillSink>> spills_;  ///< by workspace
 };
 

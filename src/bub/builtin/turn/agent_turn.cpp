@@ -202,13 +202,14 @@ void AgentTurn::repeat(std::string text) {
 
 std::vector<cubepi::AgentTool> AgentTurn::tools(const std::filesystem::path& directory) {
     std::vector<cubepi::AgentTool> tools;
+    // The commands of a sub-agent belong to the session of its caller, and outlive its turn (D93).
+    std::shared_ptr<cubepi::ShellSessions> shells;
+    if (plan_.is_subagent) shells = state_.service<cubepi::ShellSessions>();
+    if (!shells) shells = core_->shells(plan_.session_id, directory);
+    state_.replace(shells);
     if (core_->options().with_tools) {
-        // An agent that inherits the conversation also shares its commands.
-        if (plan_.inherits) shells_ = state_.service<cubepi::ShellSessions>();
-        if (!shells_) shells_ = core_->shells(plan_.session_id, directory);
-        state_.replace(shells_);
         tools = cubepi::standard_tools(core_->workspace(directory), cubepi::StandardToolOptions(),
-                                       shells_);
+                                       std::move(shells));
     }
     for (cubepi::AgentTool& tool : session_tools(core_, *tape_, plan_.session_id, state_)) {
         tools.push_back(std::move(tool));
@@ -450,10 +451,10 @@ Task<> AgentTurn::close() {
     // Later readers of the tape in this turn must see the tape into which the fork was merged.
     Tape after = co_await core_->tape(plan_.session_id, state_);
     state_.replace(std::make_shared<Tape>(std::move(after)));
+    core_->release_shells(plan_.session_id);
     if (is_temporary(plan_.session_id)) {
         co_await fork->discard();
     } else {
-        core_->keep_shells(plan_.session_id, std::move(shells_));
         co_await fork->merge(status_);
         // Also of a turn that is suspended: the results of calls that have ended are on the tape.
         if (running) co_await remove_tapes(std::move(running->ended_tapes));

@@ -155,7 +155,6 @@ private:
     std::optional<Tape> tape_;
     bool closed_ = false;
     std::shared_ptr<TurnTransaction> fork_;  ///< null: inherited
-    std::shared_ptr<cubepi::ShellSessions> shells_;
     std::shared_ptr<cubepi::Agent> agent_;
     cubepi::TraceAttachment trace_;
     cubepi::MeterAttachment meter_;
