@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstddef>
+#include <ctime>
 
 #include <cubepi/core/support/json_member.hpp>
 
@@ -28,6 +29,14 @@ constexpr std::array<TextField, 6> text_fields = {{
     {"kind", &Envelope::kind},
     {"output_channel", &Envelope::output_channel},
 }};
+
+/// Appends text from outside, which must not end the line or the value.
+void append_context(std::string& to, std::string_view text) {
+    for (const char c : text) {
+        const bool separates = static_cast<unsigned char>(c) < 0x20 || c == 0x7f || c == '|';
+        to += separates ? ' ' : c;
+    }
+}
 
 std::string encode_base64(std::string_view bytes) {
     static constexpr std::string_view digits =
@@ -84,6 +93,17 @@ JsonArray media_json(const std::vector<MediaItem>& media) {
 
 }  // namespace
 
+std::string local_date(std::chrono::system_clock::time_point time) {
+    const std::time_t seconds = std::chrono::system_clock::to_time_t(time);
+    std::tm parts{};
+    localtime_r(&seconds, &parts);
+    char text[64];
+    const std::size_t size = std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S%z", &parts);
+    std::string date(text, size);
+    if (date.size() > 5) date.insert(date.size() - 2, ":");
+    return date;
+}
+
 std::string_view to_string(MediaType type) noexcept {
     switch (type) {
         case MediaType::image: return "image";
@@ -133,12 +153,18 @@ std::string Envelope::context_text() const {
     for (const auto& [key, value] : context) {
         if (key.starts_with('_')) continue;
         if (!text.empty()) text += '|';
-        text += key;
+        append_context(text, key);
         text += '=';
-        text += text_of(value).value_or("");
+        append_context(text, text_of(value).value_or(""));
     }
     if (!text.empty()) return text;
     return cubepi::detail::text_member(rest, "context_str");
+}
+
+void Envelope::note_arrival(std::chrono::system_clock::time_point time) {
+    context["channel"] = "$" + channel.value_or("default");
+    context["chat_id"] = chat_id.value_or("default");
+    context[date_key] = local_date(time);
 }
 
 bool Envelope::is_operator() const noexcept { return from_operator.value_or(channel == "cli"); }

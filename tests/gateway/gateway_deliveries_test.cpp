@@ -36,13 +36,15 @@ struct Asked {
         const Json parsed = boost::json::parse(body);
         for (const Json& message : parsed.at("messages").as_array()) {
             role = std::string(message.at("role").as_string());
-            if (role == "user") text = std::string(message.at("content").as_string());
+            if (role == "user") prompt = std::string(message.at("content").as_string());
         }
+        text = prompt;
         text.erase(0, text.rfind('\n') + 1);
     }
     std::string body;
-    std::string role;  ///< of the last message
-    std::string text;  ///< the last line of the last message of the user
+    std::string role;    ///< of the last message
+    std::string prompt;  ///< the last message of the user
+    std::string text;    ///< the last line of it
 };
 
 /// A model server that answers "re: TEXT"; for "run COMMAND" after the command. Prompts that are held get their answer at
@@ -140,6 +142,18 @@ void release_held(const GatewayHome& home, std::size_t count) {
         const std::string id(one.at("id").as_string());
         EXPECT_EQ(run_command(home, {"gateway", "release", id}).status, 0);
     }
+}
+
+TEST(HeldMessages, D106_RepeatedTurn_SendsTheSamePrompt) {
+    const GatewayHome home;
+    EchoModel model;
+    model.hold("one");
+    kill_in_turn(home, model, "one");
+    const std::string before = Asked("\r\n\r\n" + model.wait_for("one")).prompt;
+    EXPECT_TRUE(before.starts_with("sender_id=olga|channel=$http|chat_id=s1\n---Date: ")) << before;
+    GatewayProcess gateway(home, model.flags());
+    (void)gateway.wait_until_running();
+    EXPECT_EQ(Asked("\r\n\r\n" + model.wait_for("one", 2)).prompt, before);
 }
 
 TEST(HeldMessages, D90_ReleasedAfterLaterOnes_GetsItsOwnTurn) {
@@ -346,6 +360,66 @@ void share_sessions(const GatewayHome& first, const GatewayHome& second,
     for (const GatewayHome* home : {&first, &second})
         home->configure("{http: {listen: \"127.0.0.1:0\"}, root: " + first.path().string() +
                         "/work}\ndatabase: \"" + database + "\"");
+}
+
+/// A model server for the gateway.
+std::vector<std::string> flags_at(const joint_tests::ModelServer& server, const char* provider,
+                                  const char* model) {
+    return {"--provider", provider, "--base-url", server.url(), "-m", model};
+}
+
+TEST(History, D88_MembersOfCall_SurviveAKill) {
+    for (const bool in_database : {false, true}) {
+        const GatewayHome home;
+        if (in_database) {
+            home.configure("{http: {listen: \"127.0.0.1:0\"}}\ndatabase: \"" + new_database(home) +
+                           "\"");
+        }
+        const JsonObject members{{"extra_content", JsonObject{{"signature", "c2ln"}}}};
+        joint_tests::ModelServer server(
+            {joint_tests::chat_answer("", {{"list", R"({"path":"."})", "c1", members}}),
+             joint_tests::chat_answer("Done."), joint_tests::chat_answer("Again.")});
+        {
+            GatewayProcess gateway(home, flags_at(server, "openai", "local"));
+            EXPECT_EQ(post(gateway.wait_until_running(), "one").text(), "Done.");
+            gateway.kill();
+        }
+        GatewayProcess gateway(home, flags_at(server, "openai", "local"));
+        EXPECT_EQ(post(gateway.wait_until_running(), "two").text(), "Again.");
+        ASSERT_EQ(server.requests().size(), 3u);
+        for (const std::size_t i : {1u, 2u}) {
+            EXPECT_NE(server.requests()[i].find(R"("extra_content":{"signature":"c2ln"})"),
+                      std::string::npos)
+                << server.requests()[i];
+        }
+    }
+}
+
+TEST(History, D89_RefusedReasoning_IsLeftOutOnce) {
+    const GatewayHome home;
+    const auto response = [](const std::string& items) {
+        return R"({"id":"r","object":"response","status":"completed","output":[)" + items + "]}";
+    };
+    const std::string refused =
+        joint_tests::refusal(404, R"({"error":{"message":"Item with id 'rs_1' not found."}})");
+    const std::string text = response(
+        R"({"type":"message","id":"m","role":"assistant","content":[{"type":"output_text","text":"Done."}]})");
+    joint_tests::ModelServer server(
+        {response(
+             R"({"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"gAAAA"},)"
+             R"({"type":"function_call","id":"fc_1","call_id":"c1","name":"list","arguments":"{\"path\":\".\"}"})"),
+         refused, text, refused, text});
+    GatewayProcess gateway(home, flags_at(server, "openai-responses", "gpt-5.1"));
+    const std::uint16_t port = gateway.wait_until_running();
+    for (const char* message : {"one", "two"}) {
+        const HttpReply reply = post(port, message);
+        EXPECT_EQ(reply.text(), "Done.") << reply.body;
+    }
+    const std::vector<std::string> requests = server.requests();
+    ASSERT_EQ(requests.size(), 5u);
+    for (const std::size_t i : {1u, 3u})
+        EXPECT_NE(requests[i].find("gAAAA"), std::string::npos) << "the history has not changed";
+    for (const std::size_t i : {2u, 4u}) EXPECT_EQ(requests[i].find("gAAAA"), std::string::npos);
 }
 
 TEST(Failover, D90_MessageOfKilledGateway_IsAnsweredLater) {
