@@ -289,21 +289,21 @@ std::optional<int> status_of_code(const std::string& code) {
 }
 
 ErrorCode code_of_status(int status) {
-    if (status == 401 || status == 403) return ErrorCode::auth;
+    if (status == 401) return ErrorCode::auth;
     if (status == 408 || status == 425 || status >= 500) return ErrorCode::unavailable;
     return ErrorCode::bad_request;
 }
 
 /// For errors that have no status: the kinds that endpoints use inside streams.
 ErrorCode code_of_kind(std::string_view kind) {
-    if (has(kind, "authentication") || has(kind, "permission") || has(kind, "invalid_api_key"))
-        return ErrorCode::auth;
+    if (has(kind, "authentication") || has(kind, "invalid_api_key")) return ErrorCode::auth;
     if (has(kind, "overloaded") || has(kind, "server_error") || has(kind, "unavailable") ||
         has(kind, "api_error") || has(kind, "timeout") || has(kind, "internal")) {
         return ErrorCode::unavailable;
     }
     if (has(kind, "model_not_found")) return ErrorCode::model_not_found;
-    if (has(kind, "invalid_request") || has(kind, "bad_request") || has(kind, "badrequest"))
+    if (has(kind, "invalid_request") || has(kind, "bad_request") || has(kind, "badrequest") ||
+        has(kind, "permission"))
         return ErrorCode::bad_request;
     return ErrorCode::provider;
 }
