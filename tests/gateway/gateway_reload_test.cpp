@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <fstream>
@@ -110,6 +111,13 @@ TEST_F(ReloadTest, D90_ChannelFailsToStart_LeavesTheOldConfiguration) {
     expect_refusal("the channel is broken");
     EXPECT_EQ(reload(), "reloaded");
     expect_service("repaired");
+    // No manager of the failed configuration has answered too.
+    const std::vector<std::string> texts =
+        bot.with_api([](const bub::telegram::FakeBotApi& api) { return api.texts(ann); });
+    for (const char* text : {"re: the channel is broken", "re: repaired"})
+        EXPECT_EQ(std::count(texts.begin(), texts.end(), text), 1) << text;
+    const std::string status = run_command(home, {"gateway", "status"}).output;
+    EXPECT_NE(status.find("Channels:   breaking, http, telegram"), std::string::npos) << status;
 }
 
 TEST_F(ReloadTest, D90_StatusAddress_IsApplied) {
