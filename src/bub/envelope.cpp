@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <ctime>
 
+#include <cubepi/core/support/base64.hpp>
 #include <cubepi/core/support/json_member.hpp>
 
 namespace bub {
@@ -36,24 +37,6 @@ void append_context(std::string& to, std::string_view text) {
         const bool separates = static_cast<unsigned char>(c) < 0x20 || c == 0x7f || c == '|';
         to += separates ? ' ' : c;
     }
-}
-
-std::string encode_base64(std::string_view bytes) {
-    static constexpr std::string_view digits =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    std::string out;
-    out.reserve((bytes.size() + 2) / 3 * 4);
-    for (std::size_t i = 0; i < bytes.size(); i += 3) {
-        const std::size_t count = std::min<std::size_t>(3, bytes.size() - i);
-        std::uint32_t group = 0;
-        for (std::size_t k = 0; k < 3; ++k) {
-            group = group << 8 | (k < count ? static_cast<unsigned char>(bytes[i + k]) : 0u);
-        }
-        for (std::size_t k = 0; k < 4; ++k) {
-            out += k <= count ? digits[group >> (18 - 6 * k) & 63u] : '=';
-        }
-    }
-    return out;
 }
 
 std::optional<MediaItem> parse_media(const Json& form) {
@@ -120,7 +103,7 @@ Task<std::optional<std::string>> MediaItem::get_url() const {
     const std::string type_of_bytes = mime_type;
     std::optional<std::string> bytes = co_await fetch();
     if (!bytes) co_return std::nullopt;
-    co_return "data:" + type_of_bytes + ";base64," + encode_base64(*bytes);
+    co_return "data:" + type_of_bytes + ";base64," + cubepi::detail::base64(*bytes);
 }
 
 Envelope::Envelope(JsonObject fields) : rest(std::move(fields)) {

@@ -129,11 +129,12 @@ TEST_F(ReloadTest, D90_ChannelFailsToStart_LeavesTheOldConfiguration) {
 
 TEST_F(ReloadTest, D90_TlsAfterReload_ClosesPlainConnections) {
     const std::string files = home.path().string();
-    ASSERT_EQ(std::system(("cd " + files +
-                           " && openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes "
-                           "-keyout key.pem -out cert.pem -days 2 -subj /CN=localhost 2>/dev/null")
-                              .c_str()),
-              0);
+    ASSERT_EQ(
+        std::system(("cd " + files +
+                     " && openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes "
+                     "-keyout key.pem -out cert.pem -days 2 -subj /CN=localhost 2>/dev/null")
+                        .c_str()),
+        0);
     start();
     boost::asio::io_context context;
     boost::asio::ip::tcp::socket plain(context);

@@ -88,11 +88,6 @@ std::string not_allowed(const cubepi::HitlRequest& request) {
                  "may.";
 }
 
-JsonObject asker_of(const cubepi::HitlRequest& request) {
-    const Json* asker = request.extra.if_contains(asker_key);
-    return asker && asker->is_object() ? asker->get_object() : JsonObject();
-}
-
 cubepi::ApprovalPolicy policy_of(SenderRules rules) {
     return [rules = std::make_shared<const SenderRules>(std::move(rules))](
                const cubepi::BeforeToolCallContext& call) { return decide(rules, call); };
@@ -217,7 +212,7 @@ Task<> AgentTurn::continue_answered_run() {
     const std::vector<cubepi::HitlRequest> open = co_await open_questions(has_expired);
     earlier_answer_ = co_await find_earlier_answer(*tape_, plan_.input_id);
     if (!open.empty()) {
-        asker_ = asker_of(open.front());
+        asker_ = asker_of(open.front().extra);
     } else if (earlier_answer_) {
         asker_ = earlier_answer_->asker;
     }
@@ -303,7 +298,7 @@ Task<> AgentTurn::give_answer(cubepi::Message message, cubepi::PromptOptions how
         event["question"] = question_name(request);
         event["user"] = origin.user;
         event["channel"] = origin.channel;
-        event["asker"] = asker_of(request);
+        event["asker"] = asker_of(request.extra);
         if (!plan_.input_id.empty()) event["input"] = plan_.input_id;
         given_ = event_entry(std::string(answer_event), std::move(event), hidden_from_context());
         std::string name = request.request_id.empty() ? request.question_id : request.request_id;
@@ -388,7 +383,7 @@ bool AgentTurn::may_answer(const cubepi::HitlRequest& request) const {
 
 /// Returns true if the sender of the message is the user whose message started the run.
 bool AgentTurn::is_asker(const cubepi::HitlRequest& request) const {
-    const JsonObject asker = asker_of(request);
+    const JsonObject asker = asker_of(request.extra);
     const std::string sender = sender_of(*plan_.message);
     return !sender.empty() && cubepi::detail::text_member(asker, "user") == sender &&
            cubepi::detail::text_member(asker, "channel") == plan_.message->channel.value_or("");
