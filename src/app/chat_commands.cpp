@@ -13,9 +13,9 @@
 #include <bub/turn_error.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/support/base64.hpp>
 #include <cubepi/core/support/trimmed.hpp>
 #include <cubepi/provider/cost.hpp>
-#include <cubepi/workspace/files/content.hpp>
 
 #include "config/paths.hpp"
 #include "shell_quoting.hpp"

@@ -87,18 +87,6 @@ struct Explanation {
     std::string advice;
 };
 
-Explanation explain_denied(const ErrorInfo& info, const std::string& to,
-                           const FailureContext& context) {
-    const bool key = info.status_code.value_or(401) == 401 ||
-                     info.provider_code == "invalid_api_key" ||
-                     info.provider_code == "authentication_error";
-    if (key)
-        return {"authentication failed at " + to + status_text(info) + ".", key_advice(context)};
-    return {to + " denied access" + status_text(info) + ".",
-            "Check what the account and its key may use, or name another model with --model; then: "
-            "cubepi doctor"};
-}
-
 std::string rate_advice(const ErrorInfo& info) {
     std::string wait = "Wait a moment and retry";
     if (info.retry_after && *info.retry_after >= 1 && *info.retry_after < 1e6)
@@ -125,7 +113,8 @@ Explanation explain_provider(const ErrorInfo& info, const FailureContext& contex
     const std::string to = place(context);
     const std::string status = status_text(info);
     switch (info.code) {
-        case ErrorCode::auth: return explain_denied(info, to, context);
+        case ErrorCode::auth:
+            return {"authentication failed at " + to + status + ".", key_advice(context)};
         case ErrorCode::model_not_found:
             return {"model not found: " + to + status + ".",
                     "Name another with --model; 'cubepi models' lists those of the server."};
@@ -156,6 +145,10 @@ Explanation explain_provider(const ErrorInfo& info, const FailureContext& contex
         case ErrorCode::timeout: return {to + " failed.", timeout_advice(info.message)};
         default: break;
     }
+    if (info.status_code == 403)
+        return {to + " denied access" + status + ".",
+                "Check what the account and its key may use, or name another model with --model; "
+                "then: cubepi doctor"};
     // A server at the right address knows the path, even if it does not know the model.
     if (info.status_code == 404)
         return {to + " failed" + status + ".",

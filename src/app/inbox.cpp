@@ -246,21 +246,11 @@ const HitlRequest& require_answerable(const OpenQuestion& question) {
 /// Returns the comma command with the answer. Throws Error if the question does not accept it.
 std::string answer_command(const InboxArguments& inbox, const HitlRequest& request) {
     bub::GivenAnswer given;
+    given.question = inbox.question;
     given.text = inbox.value;
-    std::string text = ",answer ";
-    if (inbox.what == InboxArguments::What::approve) {
-        given.action = bub::AnswerAction::approve;
-        text = ",approve ";
-    } else if (inbox.what == InboxArguments::What::deny) {
-        given.action = bub::AnswerAction::deny;
-        text = ",deny ";
-    }
-    // Checked before a session is opened and a model is chosen.
-    (void)check_answer(request, bub::answer_value(given, request));
-    // An id of the model's endpoint is passed on as it was typed: the turn checks that it names this question only.
-    const std::string& typed = inbox.question;
-    const std::string name = typed == request.question_id ? typed : bub::question_name(request);
-    return text + name + (given.text.empty() ? "" : " " + given.text);
+    if (inbox.what == InboxArguments::What::approve) given.action = bub::AnswerAction::approve;
+    if (inbox.what == InboxArguments::What::deny) given.action = bub::AnswerAction::deny;
+    return bub::answer_command(given, request);
 }
 
 /// An answer is a turn of the session, as if its operator had typed the command there.
@@ -271,6 +261,7 @@ Task<int> answer_question(CommandLine line) {
     const bool cancels = line.inbox.what == InboxArguments::What::cancel;
     if (cancels && !question.entry.request) co_return co_await discard_questions(question);
     const HitlRequest& request = require_answerable(question);
+    // The answer is checked before a session is opened and a model is chosen.
     std::string text =
         cancels ? ",abandon " + bub::question_name(request) : answer_command(line.inbox, request);
     line.conversation.session = question.session.name;

@@ -19,6 +19,7 @@
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/core/support/json_member.hpp>
+#include <cubepi/core/support/lower_case.hpp>
 #include <cubepi/core/task_scope.hpp>
 #include <cubepi/net/http_client.hpp>
 #include <cubepi/provider/error_classification.hpp>
@@ -184,17 +185,12 @@ Task<LocalServer> ask_server(std::shared_ptr<HttpTransport> transport, Endpoint 
     co_return server;
 }
 
-std::string lower(std::string text) {
-    for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    return text;
-}
-
 /// Keeps the models that have every word in their id or name.
 void keep_matching(std::vector<OfferedModel>& models, const std::vector<std::string>& words) {
     std::erase_if(models, [&](const OfferedModel& model) {
-        const std::string text = lower(model.id + " " + model.name);
+        const std::string text = detail::lower_case(model.id + " " + model.name);
         return !std::all_of(words.begin(), words.end(), [&](const std::string& word) {
-            return text.find(lower(word)) != std::string::npos;
+            return text.find(detail::lower_case(word)) != std::string::npos;
         });
     });
 }

@@ -11,6 +11,7 @@
 
 #include <bub/session_tape.hpp>
 #include <bub/tape/copy_tape.hpp>
+#include <bub/tape/prompt_context.hpp>
 #include <bub/tape/session_tape_store.hpp>
 #include <bub/tape/tape.hpp>
 #include <cubepi/core/error.hpp>
@@ -169,7 +170,7 @@ std::string local_time(std::chrono::system_clock::time_point time) {
 std::string summary_of(const TapeEntry& entry) {
     if (entry.kind == "message")
         return detail::text_member(entry.payload, "role") + ": " +
-               detail::text_member(entry.payload, "content");
+               std::string(bub::without_context(detail::text_member(entry.payload, "content")));
     if (entry.kind == "tool_call") {
         std::string names;
         const Json* calls = entry.payload.if_contains("calls");

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include <bub/tape/prompt_context.hpp>
 #include <bub/tape/tape_context.hpp>
 #include <cubepi/provider/cost.hpp>
 
@@ -23,6 +24,11 @@ MessageList messages_of(std::vector<bub::TapeEntry> entries) {
 
 bool is_prompt(const Message& message) {
     return message.role() == Role::user && !is_synthetic_message(message);
+}
+
+/// The prompt as the user has entered it.
+std::string prompt_text(const Message& message) {
+    return std::string(bub::without_context(message.text()));
 }
 
 /// A fence that is longer than every run of backticks in `text`.
@@ -56,7 +62,7 @@ std::size_t rows_of(std::string_view text, std::size_t columns) {
 /// Estimates the rows of a message; a card of a tool has two.
 std::size_t rows_of(const Message& message, std::size_t columns) {
     if (message.role() == Role::tool_result) return 2;
-    const std::string text = message.text();
+    const std::string text = is_prompt(message) ? prompt_text(message) : message.text();
     return text.empty() ? 0 : rows_of(text, columns) + 1;
 }
 
@@ -130,7 +136,7 @@ Task<MessageList> read_end(std::shared_ptr<bub::TapeStore> tapes, std::string ta
 
 std::string title_of(const MessageList& messages) {
     const auto prompt = std::find_if(messages.begin(), messages.end(), is_prompt);
-    return prompt == messages.end() ? std::string() : one_line(prompt->text(), 60);
+    return prompt == messages.end() ? std::string() : one_line(prompt_text(*prompt), 60);
 }
 
 std::string last_answer(const MessageList& messages) {
@@ -147,7 +153,7 @@ std::string to_markdown(const MessageList& messages, std::string_view title) {
     for (const Message& message : messages) {
         if (message.role() == Role::user) {
             if (!is_prompt(message)) continue;
-            text += "## User\n\n" + message.text() + "\n\n";
+            text += "## User\n\n" + prompt_text(message) + "\n\n";
         } else if (const AssistantMessage* answer = message.assistant()) {
             const std::string content = answer->text();
             const std::vector<const ToolCall*> calls = answer->tool_calls();
@@ -201,7 +207,7 @@ std::size_t replay_end(const MessageList& messages, std::size_t columns, std::si
     }
     for (auto message = first; message != messages.end(); ++message) {
         if (is_prompt(*message)) {
-            replay.prompt(message->text());
+            replay.prompt(prompt_text(*message));
         } else if (const ToolResultMessage* result = message->tool_result()) {
             replay_tool(*result, messages, replay);
         } else if (const AssistantMessage* answer = message->assistant()) {

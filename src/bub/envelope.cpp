@@ -2,7 +2,9 @@
 
 #include <array>
 #include <cstddef>
+#include <ctime>
 
+#include <cubepi/core/support/base64.hpp>
 #include <cubepi/core/support/json_member.hpp>
 
 namespace bub {
@@ -29,22 +31,12 @@ constexpr std::array<TextField, 6> text_fields = {{
     {"output_channel", &Envelope::output_channel},
 }};
 
-std::string encode_base64(std::string_view bytes) {
-    static constexpr std::string_view digits =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    std::string out;
-    out.reserve((bytes.size() + 2) / 3 * 4);
-    for (std::size_t i = 0; i < bytes.size(); i += 3) {
-        const std::size_t count = std::min<std::size_t>(3, bytes.size() - i);
-        std::uint32_t group = 0;
-        for (std::size_t k = 0; k < 3; ++k) {
-            group = group << 8 | (k < count ? static_cast<unsigned char>(bytes[i + k]) : 0u);
-        }
-        for (std::size_t k = 0; k < 4; ++k) {
-            out += k <= count ? digits[group >> (18 - 6 * k) & 63u] : '=';
-        }
+/// Appends text from outside, which must not end the line or the value.
+void append_context(std::string& to, std::string_view text) {
+    for (const char c : text) {
+        const bool separates = static_cast<unsigned char>(c) < 0x20 || c == 0x7f || c == '|';
+        to += separates ? ' ' : c;
     }
-    return out;
 }
 
 int digit_value(char c) {
@@ -107,6 +99,17 @@ JsonArray media_json(const std::vector<MediaItem>& media) {
 
 }  // namespace
 
+std::string local_date(std::chrono::system_clock::time_point time) {
+    const std::time_t seconds = std::chrono::system_clock::to_time_t(time);
+    std::tm parts{};
+    localtime_r(&seconds, &parts);
+    char text[64];
+    const std::size_t size = std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S%z", &parts);
+    std::string date(text, size);
+    if (date.size() > 5) date.insert(date.size() - 2, ":");
+    return date;
+}
+
 std::string_view to_string(MediaType type) noexcept {
     switch (type) {
         case MediaType::image: return "image";
@@ -123,7 +126,7 @@ Task<std::optional<std::string>> MediaItem::get_url() const {
     const std::string type_of_bytes = mime_type;
     std::optional<std::string> bytes = co_await fetch();
     if (!bytes) co_return std::nullopt;
-    co_return "data:" + type_of_bytes + ";base64," + encode_base64(*bytes);
+    co_return "data:" + type_of_bytes + ";base64," + cubepi::detail::base64(*bytes);
 }
 
 Task<std::optional<std::string>> MediaItem::get_bytes() const {
@@ -167,12 +170,18 @@ std::string Envelope::context_text() const {
     for (const auto& [key, value] : context) {
         if (key.starts_with('_')) continue;
         if (!text.empty()) text += '|';
-        text += key;
+        append_context(text, key);
         text += '=';
-        text += text_of(value).value_or("");
+        append_context(text, text_of(value).value_or(""));
     }
     if (!text.empty()) return text;
     return cubepi::detail::text_member(rest, "context_str");
+}
+
+void Envelope::note_arrival(std::chrono::system_clock::time_point time) {
+    context["channel"] = "$" + channel.value_or("default");
+    context["chat_id"] = chat_id.value_or("default");
+    context[date_key] = local_date(time);
 }
 
 bool Envelope::is_operator() const noexcept { return from_operator.value_or(channel == "cli"); }

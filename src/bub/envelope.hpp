@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -64,6 +65,10 @@ inline constexpr std::string_view finish_key = "finish";
 /// The key of Envelope::rest of an output of kind `file`: `{workspace, path, name}`, the file `path` below the directory `workspace`,
 /// and the name under which the user receives it. The channel reads it when it sends it (read_sent_file), also after a restart.
 inline constexpr std::string_view file_key = "file";
+/// The key of Envelope::context with the local time of arrival, to the second, as shown to the model.
+inline constexpr std::string_view date_key = "_date";
+/// Formats local time with its offset, to the second.
+std::string local_date(std::chrono::system_clock::time_point time);
 
 /// An inbound or outbound message: the fields known to the pipeline, and any other fields of its sender (`rest`). An
 /// absent field differs from an empty one. A value type; any plugin may change the inbound message, which is shared by
@@ -117,8 +122,12 @@ struct Envelope {
 
     /// Returns `content`, or an empty string.
     const std::string& content_text() const noexcept;
-    /// Returns `context` as `key=value|key=value`, or the member `context_str` of `rest`; empty if neither exists.
+    /// Returns `context` as `key=value|key=value` in one line, or the member `context_str` of `rest`; empty if neither exists.
     std::string context_text() const;
+    /// Sets `channel` (`$NAME`, which also names the skill of the channel), `chat_id` and the date in `context`. A channel manager
+    /// does so with each message that it accepts. The date of arrival is stored with the message, so that a turn that is repeated
+    /// sends the same prompt (D106).
+    void note_arrival(std::chrono::system_clock::time_point time);
     bool is_operator() const noexcept;
 };
 

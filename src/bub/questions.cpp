@@ -209,10 +209,14 @@ std::string answer_form(const cubepi::AskRequest& ask) {
     return text;
 }
 
+JsonObject asker_of(const JsonObject& members) {
+    const JsonObject* const asker = cubepi::detail::object_member(members, asker_key);
+    return asker ? *asker : JsonObject();
+}
+
 std::string question_name(const cubepi::HitlRequest& request) {
     if (request.request_id.size() == question_name_size) return request.request_id;
-    const JsonObject* const asker = cubepi::detail::object_member(request.extra, asker_key);
-    std::string named = asker ? cubepi::detail::text_member(*asker, "session") : std::string();
+    std::string named = cubepi::detail::text_member(asker_of(request.extra), "session");
     named += '\n';
     named += request.question_id;
     return detail::sha256_hex(named).substr(0, question_name_size);
@@ -300,6 +304,15 @@ Json answer_value(const GivenAnswer& given, const cubepi::HitlRequest& request) 
     if (std::holds_alternative<cubepi::ConfirmRequest>(request.payload))
         return confirm_value(given.text, request);
     return ask_value(given.text, request);
+}
+
+std::string answer_command(const GivenAnswer& given, const cubepi::HitlRequest& request) {
+    (void)cubepi::check_answer(request, answer_value(given, request));
+    std::string command = ",answer ";
+    if (given.action == AnswerAction::approve) command = ",approve ";
+    if (given.action == AnswerAction::deny) command = ",deny ";
+    command += given.question == request.question_id ? given.question : question_name(request);
+    return command + (given.text.empty() ? "" : " " + given.text);
 }
 
 }  // namespace bub

@@ -58,6 +58,8 @@ inline constexpr std::string_view open_questions_key = "open_questions";
 /// The key of HitlRequest::extra with the origin of the message whose turn asks: {channel, chat, user, name, session}. The rules for this
 /// origin also hold in the turn of the answer.
 inline constexpr std::string_view asker_key = "asker";
+/// Returns that origin from the members of a request, or from its `extra`; empty if there is none.
+JsonObject asker_of(const JsonObject& members);
 
 /// Returns the name of a question, for buttons and commands: 10 hexadecimal digits, its HitlRequest::request_id (D83). A question of an
 /// older version has none: its name is derived from its session and its id.
@@ -105,6 +107,11 @@ std::optional<GivenAnswer> given_answer(const Envelope& message);
 /// JSON object, with several questions as lines "KEY: VALUE", and with one question as the text itself; several choices are separated
 /// by commas, and labels stand for values. Throws Error(bad_answer) if it fits none of them.
 Json answer_value(const GivenAnswer& given, const cubepi::HitlRequest& request);
+
+/// Returns the command with the answer `given.text`, for the question that was named by `given.question`: its key, or the id of the model's
+/// endpoint, which is passed on so that the turn checks that it names this question only. Throws Error if the question does not accept the
+/// answer.
+std::string answer_command(const GivenAnswer& given, const cubepi::HitlRequest& request);
 
 namespace event_kind {
 /// Not a Bub event: {question, answer}. The run has accepted an answer, and continues.

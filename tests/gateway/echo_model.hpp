@@ -27,13 +27,15 @@ struct Asked {
         const Json parsed = boost::json::parse(body);
         for (const Json& message : parsed.at("messages").as_array()) {
             role = std::string(message.at("role").as_string());
-            if (role == "user") text = std::string(message.at("content").as_string());
+            if (role == "user") prompt = std::string(message.at("content").as_string());
         }
+        text = prompt;
         text.erase(0, text.rfind('\n') + 1);
     }
     std::string body;
-    std::string role;  ///< of the last message
-    std::string text;  ///< the last line of the last message of the user
+    std::string role;    ///< of the last message
+    std::string prompt;  ///< the last message of the user
+    std::string text;    ///< the last line of it
 };
 
 /// A model server that answers "re: TEXT"; for "run COMMAND" after the command, for "delegate TEXT" after a sub-agent. Prompts that are held get their answer at

@@ -54,6 +54,18 @@ void release_held(const GatewayHome& home, std::size_t count) {
     }
 }
 
+TEST(HeldMessages, D106_RepeatedTurn_SendsTheSamePrompt) {
+    const GatewayHome home;
+    EchoModel model;
+    model.hold("one");
+    kill_in_turn(home, model, "one");
+    const std::string before = Asked("\r\n\r\n" + model.wait_for("one")).prompt;
+    EXPECT_TRUE(before.starts_with("sender_id=olga|channel=$http|chat_id=s1\n---Date: ")) << before;
+    GatewayProcess gateway(home, model.flags());
+    (void)gateway.wait_until_running();
+    EXPECT_EQ(Asked("\r\n\r\n" + model.wait_for("one", 2)).prompt, before);
+}
+
 TEST(HeldMessages, D90_ReleasedAfterLaterOnes_GetsItsOwnTurn) {
     const GatewayHome home;
     EchoModel model;
@@ -348,6 +360,66 @@ void share_sessions(const GatewayHome& first, const GatewayHome& second,
                     const std::string& database) {
     for (const GatewayHome* home : {&first, &second})
         home->configure("{http: {listen: \"127.0.0.1:0\"}}\ndatabase: \"" + database + "\"");
+}
+
+/// A model server for the gateway.
+std::vector<std::string> flags_at(const joint_tests::ModelServer& server, const char* provider,
+                                  const char* model) {
+    return {"--provider", provider, "--base-url", server.url(), "-m", model};
+}
+
+TEST(History, D88_MembersOfCall_SurviveAKill) {
+    for (const bool in_database : {false, true}) {
+        const GatewayHome home;
+        if (in_database) {
+            home.configure("{http: {listen: \"127.0.0.1:0\"}}\ndatabase: \"" + new_database(home) +
+                           "\"");
+        }
+        const JsonObject members{{"extra_content", JsonObject{{"signature", "c2ln"}}}};
+        joint_tests::ModelServer server(
+            {joint_tests::chat_answer("", {{"list", R"({"path":"."})", "c1", members}}),
+             joint_tests::chat_answer("Done."), joint_tests::chat_answer("Again.")});
+        {
+            GatewayProcess gateway(home, flags_at(server, "openai", "local"));
+            EXPECT_EQ(post(gateway.wait_until_running(), "one").text(), "Done.");
+            gateway.kill();
+        }
+        GatewayProcess gateway(home, flags_at(server, "openai", "local"));
+        EXPECT_EQ(post(gateway.wait_until_running(), "two").text(), "Again.");
+        ASSERT_EQ(server.requests().size(), 3u);
+        for (const std::size_t i : {1u, 2u}) {
+            EXPECT_NE(server.requests()[i].find(R"("extra_content":{"signature":"c2ln"})"),
+                      std::string::npos)
+                << server.requests()[i];
+        }
+    }
+}
+
+TEST(History, D89_RefusedReasoning_IsLeftOutOnce) {
+    const GatewayHome home;
+    const auto response = [](const std::string& items) {
+        return R"({"id":"r","object":"response","status":"completed","output":[)" + items + "]}";
+    };
+    const std::string refused =
+        joint_tests::refusal(404, R"({"error":{"message":"Item with id 'rs_1' not found."}})");
+    const std::string text = response(
+        R"({"type":"message","id":"m","role":"assistant","content":[{"type":"output_text","text":"Done."}]})");
+    joint_tests::ModelServer server(
+        {response(
+             R"({"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"gAAAA"},)"
+             R"({"type":"function_call","id":"fc_1","call_id":"c1","name":"list","arguments":"{\"path\":\".\"}"})"),
+         refused, text, refused, text});
+    GatewayProcess gateway(home, flags_at(server, "openai-responses", "gpt-5.1"));
+    const std::uint16_t port = gateway.wait_until_running();
+    for (const char* message : {"one", "two"}) {
+        const HttpReply reply = post(port, message);
+        EXPECT_EQ(reply.text(), "Done.") << reply.body;
+    }
+    const std::vector<std::string> requests = server.requests();
+    ASSERT_EQ(requests.size(), 5u);
+    for (const std::size_t i : {1u, 3u})
+        EXPECT_NE(requests[i].find("gAAAA"), std::string::npos) << "the history has not changed";
+    for (const std::size_t i : {2u, 4u}) EXPECT_EQ(requests[i].find("gAAAA"), std::string::npos);
 }
 
 TEST(Failover, D90_MessageOfKilledGateway_IsAnsweredLater) {

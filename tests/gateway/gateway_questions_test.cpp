@@ -30,6 +30,10 @@ constexpr const char* has_a_file_written =
     R"({"tokens_per_second": 100000, "answers": [{"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": "c1",
         "name": "subagent", "arguments": {"prompt": "write it"}}]}, {"stop_reason": "tool_use", "content": [{"type": "tool_call",
         "id": "c1", "name": "write", "arguments": {"path": "new.txt", "content": "hello\n"}}]}]})";
+constexpr const char* two_calls_with_one_id =
+    R"({"tokens_per_second": 100000, "answers": [{"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": "c1",
+        "name": "write", "arguments": {"path": "new.txt", "content": "one\n"}}]}, {"stop_reason": "tool_use", "content": [
+        {"type": "tool_call", "id": "c1", "name": "write", "arguments": {"path": "new.txt", "content": "two\n"}}]}, "Done."]})";
 constexpr const char* continues_twice =
     R"({"tokens_per_second": 100000, "answers": ["written", "Done."]})";
 constexpr const char* continues = R"({"tokens_per_second": 100000, "answers": ["Done."]})";
@@ -148,6 +152,27 @@ TEST(GatewayQuestions, Operator_AnswersFromTheTerminal) {
     EXPECT_TRUE(wrote(home));
     EXPECT_NE(run_command(home, {"inbox", "--gateway"}).output.find("No question"),
               std::string::npos);
+}
+
+TEST(GatewayQuestions, D83_NamedQuestion_IsAnsweredInItsSessionOnly) {
+    const GatewayHome home;
+    GatewayProcess gateway(home, {"--script", home.script(two_calls_with_one_id)});
+    const std::uint16_t port = gateway.wait_until_running();
+    for (const char* session : {"s1", "s2"})
+        (void)run(post_message(port, JsonObject{{"session", session}, {"text", "write it"}}));
+    const std::string listed = run_command(home, {"inbox", "--gateway"}).output;
+    const std::string name = listed.substr(0, listed.find('\t'));
+    // Both have the id of the model's call.
+    EXPECT_NE(run_command(home, {"inbox", "--gateway", "approve", "c1"}).status, 0);
+    EXPECT_FALSE(wrote(home));
+    const CommandResult answered = run_command(home, {"inbox", "--gateway", "approve", name});
+    EXPECT_EQ(answered.status, 0) << answered.output;
+    std::string left = listed;
+    while (left.find(name) != std::string::npos)
+        left = run_command(home, {"inbox", "--gateway"}).output;
+    EXPECT_NE(left.find("write"), std::string::npos) << left;
+    EXPECT_NE(run_command(home, {"inbox", "--gateway", "approve", name}).status, 0);
+    EXPECT_EQ(run_command(home, {"inbox", "--gateway"}).output, left);
 }
 
 TEST(GatewayQuestions, B26_Rule_AllowsATool) {
@@ -289,6 +314,20 @@ TEST_F(TelegramQuestionsTest, B25_QuestionOfPrivateChat_GoesToTheOperator) {
     wait_for_label(question, 0, "\u2705 Approved");
     say(ann, "/abandon");
     (void)wait_for(ann, "No question waits for an answer.");
+}
+
+TEST_F(TelegramQuestionsTest, B25_LongQuestion_IsShortenedForItsUser) {
+    std::string script = writes_a_file;
+    script.replace(script.find("hello"), 5, std::string(9'000, 'x'));
+    const std::unique_ptr<GatewayProcess> gateway = start(script.c_str());
+    say(ann, "write the file");
+    const FakeMessage waiting = wait_for(ann, "/abandon withdraws the question");
+    EXPECT_LE(waiting.text.size(), 4'096u);
+    EXPECT_NE(waiting.text.find("new.txt"), std::string::npos) << waiting.text;
+    say(ann, "And now?");
+    const FakeMessage reminder = wait_for(ann, "Your message is read after");
+    EXPECT_LE(reminder.text.size(), 4'096u);
+    EXPECT_NE(reminder.text.find("/abandon withdraws"), std::string::npos) << reminder.text;
 }
 
 TEST_F(TelegramQuestionsTest, D85_SubagentAcrossKill_NeedsApproval) {

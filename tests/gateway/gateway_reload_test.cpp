@@ -2,13 +2,21 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
+#include <cstdlib>
 #include <fstream>
 #include <future>
 #include <memory>
 #include <string>
 #include <vector>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/read.hpp>
+#include <boost/asio/read_until.hpp>
+#include <boost/asio/write.hpp>
 
 #include <cubepi/core/run.hpp>
 #include <cubepi/net/http_server.hpp>
@@ -110,6 +118,43 @@ TEST_F(ReloadTest, D90_ChannelFailsToStart_LeavesTheOldConfiguration) {
     expect_refusal("the channel is broken");
     EXPECT_EQ(reload(), "reloaded");
     expect_service("repaired");
+    // No manager of the failed configuration has answered too.
+    const std::vector<std::string> texts =
+        bot.with_api([](const bub::telegram::FakeBotApi& api) { return api.texts(ann); });
+    for (const char* text : {"re: the channel is broken", "re: repaired"})
+        EXPECT_EQ(std::count(texts.begin(), texts.end(), text), 1) << text;
+    const std::string status = run_command(home, {"gateway", "status"}).output;
+    EXPECT_NE(status.find("Channels:   breaking, http, telegram"), std::string::npos) << status;
+}
+
+TEST_F(ReloadTest, D90_TlsAfterReload_ClosesPlainConnections) {
+    const std::string files = home.path().string();
+    ASSERT_EQ(
+        std::system(("cd " + files +
+                     " && openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes "
+                     "-keyout key.pem -out cert.pem -days 2 -subj /CN=localhost 2>/dev/null")
+                        .c_str()),
+        0);
+    start();
+    boost::asio::io_context context;
+    boost::asio::ip::tcp::socket plain(context);
+    plain.connect({boost::asio::ip::make_address("127.0.0.1"), port});
+    const std::string request = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    std::string received;
+    boost::asio::write(plain, boost::asio::buffer(request));
+    boost::asio::read_until(plain, boost::asio::dynamic_buffer(received), "}}\n");
+    configure("listen: " + address(port) + ", certificate: " + files + "/cert.pem, key: " + files +
+                  "/key.pem",
+              polls);
+    EXPECT_EQ(reload(), "reloaded");
+    // Not even the beginning of a handshake answers it.
+    boost::system::error_code ended;
+    boost::asio::write(plain, boost::asio::buffer(request), ended);
+    received.clear();
+    boost::asio::read(plain, boost::asio::dynamic_buffer(received), ended);
+    EXPECT_TRUE(ended);
+    EXPECT_EQ(received, "");
+    EXPECT_EQ(post(port, "s", "plain").status, 0);
 }
 
 TEST_F(ReloadTest, D90_StatusAddress_IsApplied) {

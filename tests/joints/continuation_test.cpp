@@ -170,6 +170,108 @@ TEST_F(Continuation, D86_RunOfAFallback_ContinuesThere) {
     EXPECT_EQ(b.requests().size(), before);
 }
 
+TEST_F(Continuation, D86_TwoProvidersAtOneHost_AreNotConfused) {
+    ModelServer both({refusal(404, R"({"error": {"code": "model_not_found", "message": "no"}})"),
+                      chat_answer("", {to_shell}), chat_answer("done")});
+    configure(
+        "provider: openai\nfallback_models: [openrouter/other]\nproviders:\n  openai: {base_url: "
+        "\"" +
+        both.url() + "\", model: local}\n  openrouter: {base_url: \"" + both.url() + "/two\"}\n");
+    EXPECT_EQ(run_piped(home, {"run", "-s", "s1", "private"}).status, 7);
+    const Piped over = inbox({"approve"});
+    EXPECT_EQ(over.out, "done\n") << over.err;
+    ASSERT_EQ(both.requests().size(), 3u);
+    EXPECT_TRUE(both.requests()[2].starts_with("POST /v1/two/chat/completions "))
+        << both.requests()[2];
+    EXPECT_EQ(both.bodies()[2].at("model"), "other");
+}
+
+TEST_F(Continuation, D86_FlagsForOtherServer_AreNamedInHint) {
+    configure("provider: aye\nproviders:\n  aye: {base_url: \"" + a.url() + "\", model: local}\n");
+    EXPECT_EQ(run_piped(home, {"run", "-s", "s1", "private"}).status, 7);
+    const Piped refused = inbox({"approve", "--base-url", b.url(), "-m", "local"});
+    EXPECT_EQ(refused.status, 3) << refused.out;
+    EXPECT_NE(refused.err.find("To continue it there, leave out the flags that name another"),
+              std::string::npos)
+        << refused.err;
+    expect_continued(inbox({"approve"}));
+}
+
+TEST_F(Continuation, D86_NamedKey_IsSentToItsOriginOnly) {
+    home.set("MINE", "key-of-mine");
+    ModelServer other({chat_answer("", {to_shell}), chat_answer("B is done")});
+    configure("provider: aye\nproviders:\n  aye: {base_url: \"" + a.url() +
+              "\", model: local}\n  bee: {base_url: \"" + other.url() + "\", model: m}\n");
+    EXPECT_EQ(run_piped(home, {"run", "-s", "s1", "private"}).status, 7);
+    // The address of this command is that of the suspended run.
+    expect_continued(inbox({"approve", "--api-key-env", "MINE"}));
+    EXPECT_NE(a.requests()[1].find("key-of-mine"), std::string::npos) << a.requests()[1];
+    // A run at another address begins and continues without the key.
+    Terminal chat(home, {"chat", "-s", "s2", "--api-key-env", "MINE"});
+    ASSERT_TRUE(chat.answer_on_screen("local · s2", ",model bee/m\r")) << chat.shown();
+    ASSERT_TRUE(chat.answer("Session model set to", "hello\r")) << chat.shown();
+    ASSERT_TRUE(chat.answer("[e]dit", "y\r")) << chat.shown();
+    ASSERT_TRUE(chat.expect("B is done")) << chat.shown();
+    chat.type("\x04");
+    (void)chat.wait();
+    ASSERT_EQ(other.requests().size(), 2u);
+    for (const std::string& request : other.requests())
+        EXPECT_EQ(request.find("key-of-mine"), std::string::npos) << request;
+}
+
+TEST_F(Continuation, D107_CompletedRun_NextPromptUsesTheConfiguration) {
+    ModelServer first({chat_answer("A is done")});
+    EXPECT_EQ(run_piped(home, {"run", "-s", "s1", "--base-url", first.url(), "-m", "local", "one"})
+                  .status,
+              0);
+    home.set("OPENAI_BASE_URL", b.url());
+    EXPECT_EQ(run_piped(home, {"run", "-s", "s1", "-m", "local", "two"}).out, "B\n");
+    ASSERT_EQ(b.requests().size(), 1u);
+    EXPECT_NE(b.requests()[0].find("A is done"), std::string::npos) << b.requests()[0];
+    EXPECT_EQ(first.requests().size(), 1u);
+}
+
+TEST_F(Continuation, D86_StorageFailsDuringAnswer_IsNotARefusal) {
+    (void)suspend();
+    std::vector<std::string> arguments = {"inbox", "approve",    id(),   "--session",
+                                          "s1",    "--base-url", a.url()};
+    const Piped failed = terminal_tests::run_with_file_limit(home, arguments, 100);
+    EXPECT_NE(failed.status, 0);
+    EXPECT_EQ(failed.err.find("was not accepted"), std::string::npos) << failed.err;
+    EXPECT_NE(failed.err.find("store the conversation"), std::string::npos) << failed.err;
+    EXPECT_FALSE(is_executed());
+    expect_continued(inbox({"approve", "--base-url", a.url()}));
+}
+
+TEST_F(Continuation, D83_CancelledKey_WithdrawsItsQuestionOnly) {
+    // The endpoint repeats the id of its calls.
+    ModelServer asks({chat_answer("", {to_shell})});
+    for (const char* session : {"s1", "s2"}) {
+        const Piped run =
+            run_piped(home, {"run", "-s", session, "--base-url", asks.url(), "-m", "local", "hi"});
+        EXPECT_EQ(run.status, 7) << run.err;
+    }
+    const auto open = [this] {
+        std::vector<std::string> names;
+        const Piped listed = run_piped(home, {"inbox", "--json"});
+        const boost::json::value questions = boost::json::parse(listed.out);
+        for (const boost::json::value& one : questions.as_array())
+            names.emplace_back(one.at("id").as_string());
+        return names;
+    };
+    const std::vector<std::string> before = open();
+    ASSERT_EQ(before.size(), 2u);
+    const Piped cancelled = run_piped(home, {"inbox", "cancel", before.front()});
+    EXPECT_EQ(cancelled.status, 0) << cancelled.err;
+    EXPECT_EQ(open(), std::vector<std::string>{before.back()});
+    // A new question of the same session and call id has another key.
+    EXPECT_EQ(
+        run_piped(home, {"run", "-s", "s1", "--base-url", asks.url(), "-m", "local", "hi"}).status,
+        7);
+    EXPECT_NE(run_piped(home, {"inbox", "cancel", before.front()}).status, 0);
+    EXPECT_EQ(open().size(), 2u);
+}
+
 TEST_F(Continuation, D86_ChatElsewhere_IsRefused) {
     (void)suspend();
     home.set("OPENAI_BASE_URL", b.url());
@@ -206,6 +308,34 @@ TEST_F(Continuation, D86_Subagent_StaysAtTheEndpoint) {
     EXPECT_EQ(inbox({"approve", "--base-url", parent.url()}).out, "A is done\n");
     EXPECT_EQ(parent.requests().size(), 3u);
     EXPECT_EQ(b.requests().size(), 0u);
+}
+
+TEST_F(Continuation, D86_SubagentWithAnotherModel_StaysAtTheEndpoint) {
+    for (const std::string model : {"bee/m", "other"}) {
+        const Home here;
+        ModelServer parent(
+            {chat_answer("", {{"subagent", R"({"prompt":"do it","model":")" + model + "\"}"}}),
+             chat_answer(model == "other" ? "child" : "A is done"), chat_answer("A is done")});
+        write_file(here.config(), "providers:\n  bee: {base_url: \"" + b.url() + "\", model: m}\n");
+        const std::vector<std::string> flags = {"--base-url", parent.url(), "-m", "local"};
+        std::vector<std::string> start = {"run", "-s", "s1", "hi"};
+        start.insert(start.end(), flags.begin(), flags.end());
+        EXPECT_EQ(run_piped(here, std::move(start)).status, 7);
+        const Piped listed = run_piped(here, {"inbox"});
+        std::vector<std::string> approve = {"inbox", "approve",
+                                            listed.out.substr(0, listed.out.find('\t'))};
+        approve.insert(approve.end(), flags.begin(), flags.end());
+        const Piped over = run_piped(here, std::move(approve));
+        EXPECT_EQ(over.out, "A is done\n") << over.err;
+        if (model == "other") {
+            ASSERT_EQ(parent.requests().size(), 3u);
+            EXPECT_EQ(parent.bodies()[1].at("model"), "other");
+        } else {
+            ASSERT_EQ(parent.requests().size(), 2u);
+            EXPECT_NE(parent.requests()[1].find("continues at"), std::string::npos);
+        }
+        EXPECT_EQ(b.requests().size(), 0u);
+    }
 }
 
 TEST_F(Continuation, D86_KeyOfAnotherOrigin_IsNotSent) {

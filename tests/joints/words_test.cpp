@@ -48,6 +48,23 @@ TEST(ServerWords, D87_Overflow_ContinuesFromSummary) {
     }
 }
 
+TEST(ServerWords, D87_Status403_IsNotAnAuthenticationError) {
+    for (const char* body :
+         {R"({"error": {"message": "Model access is denied.", "type": "permission_error"}})",
+          R"({"error": {"message": "Model access is denied.", "code": "invalid_api_key"}})"}) {
+        const Home home;
+        ModelServer server({refusal(403, body)});
+        const Piped run = run_at(home, server, {"hi"});
+        EXPECT_EQ(run.status, 1);
+        EXPECT_NE(
+            run.err.find("denied access (HTTP 403).\n  Server message: Model access is denied."),
+            std::string::npos)
+            << run.err;
+        EXPECT_EQ(run.err.find("authentication"), std::string::npos) << run.err;
+        EXPECT_EQ(server.requests().size(), 1u);
+    }
+}
+
 TEST(ServerWords, D87_OtherRejection_KeepsTheConversation) {
     const std::string again = "retry-after: 0.01\r\n";
     const std::string throttled =

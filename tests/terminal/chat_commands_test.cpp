@@ -52,8 +52,8 @@ TEST_P(ChatCommand, UnknownCommand_IsRefusedAndNotSent) {
     EXPECT_EQ(chat.wait(), 0);
     const std::string context =
         run_piped(home, {"tape", "export", "--messages", "--session", "s"}).out;
-    EXPECT_TRUE(has(context, "\"/etc/hosts is a file\"")) << context;
-    EXPECT_TRUE(has(context, "\"/hlep\"")) << context;
+    EXPECT_TRUE(has(context, "\\n/etc/hosts is a file\"")) << context;
+    EXPECT_TRUE(has(context, "\\n/hlep\"")) << context;
     EXPECT_FALSE(has(context, "/exit")) << context;
 }
 

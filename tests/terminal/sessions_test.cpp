@@ -83,7 +83,7 @@ TEST(Sessions, FirstPrompt_NamesTheChatWithResumeHint) {
     EXPECT_TRUE(plain.expect("Resume this chat: cubepi chat --session fix-the-bug-2\n"))
         << plain.shown();
     EXPECT_EQ(plain.wait(), 0);
-    EXPECT_TRUE(has(context_of(home, "fix-the-bug"), "\"fix the bug\""));
+    EXPECT_TRUE(has(context_of(home, "fix-the-bug"), "\\nfix the bug\""));
     const Piped piped = run_piped(home, {"chat", "--offline"}, "and from a pipe\n");
     EXPECT_TRUE(has(piped.err, "--session and-from-a-pipe\n")) << piped.err;
 }
@@ -128,7 +128,7 @@ TEST(Sessions, NextPrompt_HasTheConversation) {
     EXPECT_EQ(run_piped(home, {"run", "--offline", "--session", "plan", "first"}).status, 0);
     EXPECT_EQ(run_piped(home, {"run", "--offline", "--session", "plan", "second"}).status, 0);
     const std::string context = context_of(home, "plan");
-    EXPECT_LT(context.find("\"first\""), context.find("\"second\"")) << context;
+    EXPECT_LT(context.find("\\nfirst\""), context.find("\\nsecond\"")) << context;
     EXPECT_EQ(run_piped(home, {"tape", "show", "--session", "cli:plan"}).status, 0)
         << "the pipeline's id will do, too";
 }
@@ -141,7 +141,7 @@ TEST(Sessions, Session_BelongsToItsDirectory) {
     EXPECT_EQ(run_piped(home, {"sessions", "list"}).out, "");
     EXPECT_EQ(run_piped(home, {"sessions", "delete", "plan"}).status, 2);
     EXPECT_EQ(run_piped(home, {"run", "--offline", "--session", "plan", "second"}).status, 0);
-    EXPECT_FALSE(has(context_of(home, "plan"), "\"first\""));
+    EXPECT_FALSE(has(context_of(home, "plan"), "\\nfirst\""));
     const std::string all = run_piped(home, {"sessions", "list", "--all"}).out;
     EXPECT_TRUE(has(all, (home.root() / "work").string() + "\n")) << all;
     EXPECT_TRUE(has(all, (home.root() / "elsewhere").string() + "\n")) << all;
@@ -218,7 +218,7 @@ TEST(Sessions, D50_Session_IsAnsweredByOneProcess) {
     EXPECT_EQ(run_piped(home, {"run", "--offline", "--session", "plan", "now"}).status, 0);
     const std::string context = context_of(home, "plan");
     EXPECT_TRUE(has(context, "\"Done.\"")) << context;
-    EXPECT_TRUE(has(context, "\"now\"")) << context;
+    EXPECT_TRUE(has(context, "\\nnow\"")) << context;
 }
 
 TEST(Sessions, D1_KillInTool_ContinuesAndTellsTheModel) {
@@ -266,9 +266,9 @@ TEST(Sessions, FullDisk_IsStatusFourAndLosesNothing) {
     EXPECT_TRUE(has(run.err, "df -h " + home.tapes().string())) << run.err;
     EXPECT_FALSE(has(run.err, "xxxx")) << "the prompt is in the error";
     // The session is unchanged and can be continued.
-    EXPECT_TRUE(has(context_of(home, "plan"), "\"first\""));
+    EXPECT_TRUE(has(context_of(home, "plan"), "\\nfirst\""));
     EXPECT_EQ(run_piped(home, {"run", "--offline", "--session", "plan", "again"}).status, 0);
-    EXPECT_TRUE(has(context_of(home, "plan"), "\"again\""));
+    EXPECT_TRUE(has(context_of(home, "plan"), "\\nagain\""));
 }
 
 TEST(Sessions, UnreadableTape_DoesNotHideTheOthers) {

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <bub/tape/prompt_context.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/message_json.hpp>
 #include <cubepi/provider/error_classification.hpp>
@@ -51,7 +52,7 @@ AssistantMessage improvise(const ModelRequest& request) {
             "approvals, sessions, this terminal) is real.");
     }
     const bool has_tools = request.tools && !request.tools->empty();
-    const std::string text = last.text();
+    const std::string text(bub::without_context(last.text()));
     if (has_tools && mentions(text, {"file", "directory", "list", "project"})) {
         ContentList<AssistantContent> blocks;
         blocks.emplace_back(faux_text("Let me look."));
@@ -283,10 +284,12 @@ namespace {
 [[noreturn]] void throw_elsewhere(const ModelSources& sources, const StoredModel& stored,
                                   const std::string& why) {
     const std::string place = stored.address.empty() ? stored.provider : stored.address;
+    const std::string flags = flags_to_continue(sources, stored);
     throw NoModelError("the run of this session was suspended at " + place + " (model '" +
                        stored.model() + "'), and its conversation is not sent elsewhere: " + why +
-                       "\n  To continue it there, add these flags to the command:" +
-                       flags_to_continue(sources, stored) +
+                       (flags.empty()
+                            ? "\n  To continue it there, leave out the flags that name another"
+                            : "\n  To continue it there, add these flags to the command:" + flags) +
                        "\n  To end it instead: ,abandon in its chat, or cubepi inbox cancel ID");
 }
 
@@ -321,11 +324,17 @@ StoredModel endpoint_of_answer(const ModelSources& sources, const ModelChoice& c
         for (Endpoint& endpoint : configured_endpoints(sources))
             candidates.push_back(std::move(endpoint));
     }
-    for (const Endpoint& endpoint : candidates) {
-        if (endpoint.provider.empty() || endpoint.provider_id() != stored.provider) continue;
+    std::erase_if(candidates, [&](const Endpoint& endpoint) {
+        return endpoint.provider.empty() || endpoint.provider_id() != stored.provider;
+    });
+    // Several providers may be at one host, which is their id then.
+    const auto found = std::find_if(
+        candidates.begin(), candidates.end(),
+        [&](const Endpoint& endpoint) { return endpoint.model == answer.model_id.str(); });
+    if (!candidates.empty()) {
+        const Endpoint& endpoint = found == candidates.end() ? candidates.front() : *found;
         stored.provider = endpoint.provider;
         stored.address = public_url(endpoint.base_url);
-        break;
     }
     // With its provider, because an id may begin with the name of one.
     stored.id = stored.provider + "/" + answer.model_id.str();

@@ -56,7 +56,7 @@ using ChooseModel =
 ModelChoice choice_of(const ModelSources& sources, Endpoint endpoint);
 
 /// The endpoint that produced `answer`, for the continuation of its run (D86): that of `current`, of one of its fallback models,
-/// or a configured one. Without an address if it is none of these.
+/// or a configured one; of several with its provider id, one with its model. Without an address if it is none of these.
 StoredModel endpoint_of_answer(const ModelSources& sources, const ModelChoice& current,
                                const AssistantMessage& answer);
 

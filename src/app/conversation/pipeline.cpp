@@ -144,13 +144,14 @@ std::size_t Pipeline::move_to(SessionPlace place) {
 bub::Envelope Pipeline::message(std::string text, bool from_operator) const {
     const bool is_command = from_operator && (text.empty() || text.front() == ',');
     bub::Envelope message(std::move(text));
-    // Recorded with an answer. The context of a prompt is shown to the model.
+    // Recorded with an answer.
     if (is_command) message.context["sender_id"] = local_user();
     message.channel = "cli";
     message.chat_id = "local";
     message.session_id = plan_.session_id;
     message.is_active = true;
     message.from_operator = from_operator;
+    message.note_arrival(Runtime::standard()->clock->wall());
     return message;
 }
 

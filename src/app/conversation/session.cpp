@@ -1,7 +1,6 @@
 #include "session.hpp"
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <chrono>
 #include <cstddef>
@@ -20,6 +19,7 @@
 #include <cubepi/agent/agent.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/runtime.hpp>
+#include <cubepi/core/support/lower_case.hpp>
 #include <cubepi/core/support/trimmed.hpp>
 #include <cubepi/core/task.hpp>
 #include <cubepi/hitl/ask_user_tool.hpp>
@@ -137,12 +137,6 @@ void add_tools(AgentOptions& options, const bub::TurnContext& turn, const Toolbo
     options.middleware.emplace_back(box.approval);
 }
 
-std::string lower(std::string_view text) {
-    std::string small(text);
-    for (char& c : small) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    return small;
-}
-
 /// Returns the index of the model that `answer` names by its id, its number from 1, or a part that no other id has. Throws
 /// Error(invalid_argument) if that is not one model.
 std::size_t model_named(const std::string& answer, const std::vector<std::string>& models) {
@@ -155,7 +149,8 @@ std::size_t model_named(const std::string& answer, const std::vector<std::string
         return number - 1;
     std::vector<std::size_t> found;
     for (std::size_t i = 0; i < models.size() && !answer.empty(); ++i) {
-        if (lower(models[i]).find(lower(answer)) != std::string::npos) found.push_back(i);
+        if (detail::lower_case(models[i]).find(detail::lower_case(answer)) != std::string::npos)
+            found.push_back(i);
     }
     if (found.size() == 1) return found.front();
     std::string problem = "'" + answer + "' is not in the list";

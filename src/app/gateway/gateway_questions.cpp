@@ -91,23 +91,14 @@ AskedQuestion question_of(std::vector<AskedQuestion> questions, const std::strin
 
 /// Returns the comma command for an answer. Throws Error if the question does not accept it.
 std::string answer_command(const JsonObject& given, const HitlRequest& request) {
-    const std::string typed = detail::text_member(given, "question");
     const std::string action = detail::text_member(given, "action");
     if (action == "cancel") return ",abandon " + bub::question_name(request);
     bub::GivenAnswer answer;
+    answer.question = detail::text_member(given, "question");
     answer.text = detail::text_member(given, "text");
-    std::string command = ",answer ";
-    if (action == "approve") {
-        answer.action = bub::AnswerAction::approve;
-        command = ",approve ";
-    } else if (action == "deny") {
-        answer.action = bub::AnswerAction::deny;
-        command = ",deny ";
-    }
-    (void)check_answer(request, bub::answer_value(answer, request));
-    // An id of the model's endpoint is passed on as it was typed: the turn checks that it names this question only.
-    const std::string name = typed == request.question_id ? typed : bub::question_name(request);
-    return command + name + (answer.text.empty() ? "" : " " + answer.text);
+    if (action == "approve") answer.action = bub::AnswerAction::approve;
+    if (action == "deny") answer.action = bub::AnswerAction::deny;
+    return bub::answer_command(answer, request);
 }
 
 /// Returns a message of an operator to the session of a question.

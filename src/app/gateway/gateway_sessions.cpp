@@ -8,6 +8,7 @@
 
 #include <bub/builtin/recorded_reply.hpp>
 #include <bub/questions.hpp>
+#include <bub/tape/prompt_context.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
 #include <bub/tape/tape_context.hpp>
 #include <cubepi/core/message.hpp>
@@ -109,7 +110,7 @@ JsonObject history_message(const Message& message, bool with_details) {
         constexpr std::string_view prefix = "http:";
         const std::string& id = message.id();
         if (id.starts_with(prefix)) made["message"] = id.substr(prefix.size());
-        set_text(made, message.text(), longest_text);
+        set_text(made, std::string(bub::without_context(message.text())), longest_text);
     }
     return made;
 }

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 
 #include <bub/tape/entry/encoding.hpp>
+#include <bub/tape/prompt_context.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/posix_file.hpp>
@@ -97,7 +98,7 @@ std::string last_user_text(const Json& messages) {
             const JsonObject* object = part.if_object();
             if (!object || string_member(*object, "type") != "text") continue;
             if (!text.empty()) text += ' ';
-            text += string_member(*object, "content");
+            text += bub::without_context(string_member(*object, "content"));
         }
         if (!text.empty()) return cut(text, longest_input);
     }

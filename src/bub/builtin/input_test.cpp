@@ -389,8 +389,9 @@ TEST_F(SameInput, D90_LateImage_KeepsItsParts) {
     EXPECT_EQ(take(std::move(late)).model_output, "A box.");
     ASSERT_TRUE(asked.back().user());
     const auto& content = asked.back().user()->content;
-    ASSERT_EQ(content.size(), 3u);
-    EXPECT_TRUE(std::holds_alternative<cubepi::ImageContent>(content[2]));
+    ASSERT_EQ(content.size(), 2u);
+    EXPECT_TRUE(asked.back().text().starts_with("[This message is late"));
+    EXPECT_TRUE(std::holds_alternative<cubepi::ImageContent>(content[1]));
 }
 
 TEST_F(SameInput, D42_FailedTurn_IsRetried) {

@@ -356,6 +356,7 @@ Task<std::size_t> ManagerCore::drain(std::chrono::nanoseconds limit) {
 
 Task<> ManagerCore::receive(Envelope message) {
     const std::shared_ptr<ManagerCore> self = shared_from_this();
+    message.note_arrival(context_.clock().wall());
     co_await admission_.receive(std::move(message));
 }
 

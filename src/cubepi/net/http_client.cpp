@@ -1,3 +1,4 @@
+#include <cubepi/core/support/lower_case.hpp>
 #include <cubepi/net/http_client.hpp>
 
 #include <cubepi/core/cancellation.hpp>
@@ -88,15 +89,8 @@ bool is_redirect(int status) {
     return status == 301 || status == 302 || status == 303 || status == 307 || status == 308;
 }
 
-std::string lower(std::string text) {
-    std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) {
-        return static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
-    });
-    return text;
-}
-
 bool looks_secret(const std::string& header) {
-    const std::string name = lower(header);
+    const std::string name = detail::lower_case(header);
     for (const char* word :
          {"auth", "key", "token", "secret", "cookie", "password", "credential"}) {
         if (name.find(word) != std::string::npos) return true;
@@ -112,7 +106,7 @@ void redirect(HttpRequest& request, int status, const RequestUrl& from, const Re
     HttpHeaders headers;
     for (const HttpHeader& header : request.headers) {
         if (!same_origin(from, to) && looks_secret(header.name)) continue;
-        const std::string name = lower(header.name);
+        const std::string name = detail::lower_case(header.name);
         if (becomes_get && (name.starts_with("content-") || name == "transfer-encoding")) continue;
         headers.add(header.name, header.value);
     }

@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
+
+#include <cubepi/core/support/lower_case.hpp>
 
 namespace cubepi {
 
@@ -40,15 +41,6 @@ constexpr std::array<std::string_view, 16> refusal_words = {"refusal",
                                                             "contentpolicyviolation",
                                                             "language"};
 
-std::string letters_of(std::string_view word) {
-    std::string letters;
-    for (const char c : word) {
-        const auto byte = static_cast<unsigned char>(c);
-        if (std::isalnum(byte)) letters += static_cast<char>(std::tolower(byte));
-    }
-    return letters;
-}
-
 template <std::size_t Count>
 bool is_one_of(std::string_view word, const std::array<std::string_view, Count>& words) {
     return std::find(words.begin(), words.end(), word) != words.end();
@@ -78,7 +70,7 @@ std::string_view to_string(AnswerEnd end) noexcept {
 
 AnswerEnd answer_end(const AssistantMessage& answer) {
     if (answer.has_tool_calls()) return AnswerEnd::complete;
-    const std::string word = letters_of(answer.stop_reason);
+    const std::string word = detail::letters_of(answer.stop_reason);
     if (is_one_of(word, limit_words)) return AnswerEnd::cut_off;
     if (is_one_of(word, window_words)) return AnswerEnd::context_window;
     if (answer.is_refusal() || is_one_of(word, refusal_words)) return AnswerEnd::refused;
@@ -111,7 +103,8 @@ bool is_paused(const AssistantMessage& answer) noexcept {
 }
 
 bool is_output_limit(std::string_view stop_reason) {
-    return stop_reason == stop_reason::length || is_one_of(letters_of(stop_reason), limit_words);
+    return stop_reason == stop_reason::length ||
+           is_one_of(detail::letters_of(stop_reason), limit_words);
 }
 
 std::string detail::server_stop_reason(std::string_view word) {

@@ -1,3 +1,4 @@
+#include <cubepi/core/support/lower_case.hpp>
 #include <cubepi/provider/error_classification.hpp>
 
 #include <algorithm>
@@ -16,12 +17,6 @@ namespace cubepi {
 namespace {
 
 constexpr std::size_t longest_message = 2048;
-
-std::string lower(std::string_view text) {
-    std::string result(text);
-    for (char& c : result) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    return result;
-}
 
 bool has(std::string_view text, std::string_view part) {
     return text.find(part) != std::string_view::npos;
@@ -119,15 +114,6 @@ constexpr std::array<std::string_view, 54> overflow_forms = {
     "context size*exceeded", "when context the overflows", "greater than the context length",
     "n_keep*n_ctx", "prompt too long", "context overflow", "reached context length of"};
 
-/// `text` without the characters that are neither letters nor digits.
-std::string letters_of(std::string_view text) {
-    std::string result;
-    for (const char c : text) {
-        if (std::isalnum(static_cast<unsigned char>(c))) result += c;
-    }
-    return result;
-}
-
 /// The number after `mark` in `text`.
 std::optional<std::int64_t> number_after(std::string_view text, std::string_view mark) {
     const std::size_t at = text.find(mark);
@@ -184,7 +170,9 @@ std::optional<double> duration_at(std::string_view text) {
     return sum;
 }
 
-bool is_rate_kind(std::string_view kind) { return matches_one(letters_of(kind), rate_kinds); }
+bool is_rate_kind(std::string_view kind) {
+    return matches_one(detail::letters_of(kind), rate_kinds);
+}
 
 /// Whether a server answers a request that is too long with this status, or with one that says nothing.
 bool may_be_overflow(int status) {
@@ -289,21 +277,21 @@ std::optional<int> status_of_code(const std::string& code) {
 }
 
 ErrorCode code_of_status(int status) {
-    if (status == 401 || status == 403) return ErrorCode::auth;
+    if (status == 401) return ErrorCode::auth;
     if (status == 408 || status == 425 || status >= 500) return ErrorCode::unavailable;
     return ErrorCode::bad_request;
 }
 
 /// For errors that have no status: the kinds that endpoints use inside streams.
 ErrorCode code_of_kind(std::string_view kind) {
-    if (has(kind, "authentication") || has(kind, "permission") || has(kind, "invalid_api_key"))
-        return ErrorCode::auth;
+    if (has(kind, "authentication") || has(kind, "invalid_api_key")) return ErrorCode::auth;
     if (has(kind, "overloaded") || has(kind, "server_error") || has(kind, "unavailable") ||
         has(kind, "api_error") || has(kind, "timeout") || has(kind, "internal")) {
         return ErrorCode::unavailable;
     }
     if (has(kind, "model_not_found")) return ErrorCode::model_not_found;
-    if (has(kind, "invalid_request") || has(kind, "bad_request") || has(kind, "badrequest"))
+    if (has(kind, "invalid_request") || has(kind, "bad_request") || has(kind, "badrequest") ||
+        has(kind, "permission"))
         return ErrorCode::bad_request;
     return ErrorCode::provider;
 }
@@ -327,8 +315,8 @@ EndpointFailure read_endpoint_failure(int status, const HttpHeaders& headers,
     const Json value = parse_json(body, error);
     if (!error) {
         read_failure_value(value, failure);
-    } else if (has(lower(body.substr(0, 200)), "<html") ||
-               has(lower(body.substr(0, 200)), "<!doctype")) {
+    } else if (has(detail::lower_case(body.substr(0, 200)), "<html") ||
+               has(detail::lower_case(body.substr(0, 200)), "<!doctype")) {
         failure.message =
             "the server returned an HTML page instead of an API response; check the base URL";
     } else {
@@ -382,23 +370,26 @@ std::string_view error_type_of(ErrorCode code) noexcept {
 bool is_context_overflow(const EndpointFailure& failure) {
     const std::string kind = failure.code + " " + failure.type;
     const int status = failure.status.value_or(0);
-    if (!may_be_overflow(status) || is_rate_kind(lower(kind))) return false;
-    if (matches_one(letters_of(lower(kind)), overflow_kinds)) return true;
+    if (!may_be_overflow(status) || is_rate_kind(detail::lower_case(kind))) return false;
+    if (matches_one(detail::letters_of(kind), overflow_kinds)) return true;
     // The reason is in the first lines of a long text.
-    const std::string text = lower(std::string_view(failure.message).substr(0, longest_message));
+    const std::string text =
+        detail::lower_case(std::string_view(failure.message).substr(0, longest_message));
     if (matches_one(text, rate_forms) || matches_one(text, other_forms) || is_output_limit(text))
         return false;
-    return status == 413 || failure.code == "1261" || has(letters_of(text), overflow_kinds[0]) ||
-           has(letters_of(text), overflow_kinds[1]) || matches_one(text, overflow_forms);
+    return status == 413 || failure.code == "1261" ||
+           has(detail::letters_of(text), overflow_kinds[0]) ||
+           has(detail::letters_of(text), overflow_kinds[1]) || matches_one(text, overflow_forms);
 }
 
 bool is_lasting_limit(const EndpointFailure& failure) {
-    const std::string text = lower(failure.message + " " + failure.code + " " + failure.type);
+    const std::string text =
+        detail::lower_case(failure.message + " " + failure.code + " " + failure.type);
     return matches_one(text, lasting_forms);
 }
 
 std::optional<double> delay_in_text(std::string_view given) {
-    const std::string text = lower(given.substr(0, longest_message));
+    const std::string text = detail::lower_case(given.substr(0, longest_message));
     for (const std::string_view mark :
          {"try again in ", "retry in ", "retry after ", "try again after ", "wait for ", "wait "}) {
         for (std::size_t at = text.find(mark); at != std::string::npos;
@@ -417,8 +408,8 @@ bool is_transient(ErrorCode code) noexcept {
 ErrorInfo classify_failure(const EndpointFailure& failure,
                            std::optional<std::int64_t> context_window,
                            std::optional<std::int64_t> prompt_tokens) {
-    const std::string text = lower(failure.message);
-    const std::string kind = lower(failure.code + " " + failure.type);
+    const std::string text = detail::lower_case(failure.message);
+    const std::string kind = detail::lower_case(failure.code + " " + failure.type);
     const int status = failure.status.value_or(0);
     ErrorInfo info;
     info.provider_code = failure.code;
@@ -480,7 +471,8 @@ bool refuses_image(const EndpointFailure& failure) {
     // Servers without support for images report that with various statuses.
     if (status == 401 || status == 403 || status == 408 || status == 429 || status > 501)
         return false;
-    const std::string text = lower(failure.code + " " + failure.type + " " + failure.message);
+    const std::string text =
+        detail::lower_case(failure.code + " " + failure.type + " " + failure.message);
     for (const std::string_view word : {"image", " vision", "multimodal", "multi-modal", "modalit",
                                         "picture", "pixel", "mmproj", "图片", "图像"}) {
         if (has(text, word)) return true;
@@ -491,7 +483,8 @@ bool refuses_image(const EndpointFailure& failure) {
 bool refuses_thinking(const EndpointFailure& failure) {
     const int status = failure.status.value_or(400);
     if (status != 400 && status != 404 && status != 422) return false;
-    const std::string text = lower(failure.code + " " + failure.type + " " + failure.message);
+    const std::string text =
+        detail::lower_case(failure.code + " " + failure.type + " " + failure.message);
     for (const std::string_view word :
          {"encrypted", "signature", "redacted_thinking", "thinking` block"}) {
         if (has(text, word)) return true;

@@ -21,7 +21,7 @@ TEST(Classification, D9_StatusCodeAndWords_DetermineTheError) {
          ErrorCode::bad_request, "ProviderBadRequest"},
         {401, R"({"error":{"message":"invalid x-api-key","code":"invalid_api_key"}})",
          ErrorCode::auth, "ProviderAuthFailed"},
-        {403, R"({"error":"no"})", ErrorCode::auth, "ProviderAuthFailed"},
+        {403, R"({"error":"no"})", ErrorCode::bad_request, "ProviderBadRequest"},
         {404, R"({"error":{"message":"The model `x` does not exist"}})", ErrorCode::model_not_found,
          "ModelNotFound"},
         {404, R"({"error":"model 'x' not found"})", ErrorCode::model_not_found, "ModelNotFound"},

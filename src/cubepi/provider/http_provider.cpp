@@ -1,7 +1,7 @@
+#include <cubepi/core/support/lower_case.hpp>
 #include <cubepi/provider/http_provider.hpp>
 
 #include <algorithm>
-#include <cctype>
 #include <cstdlib>
 #include <utility>
 
@@ -13,15 +13,9 @@ namespace cubepi::detail {
 
 namespace {
 
-std::string lower(std::string_view text) {
-    std::string result(text);
-    for (char& c : result) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    return result;
-}
-
 /// Returns whether a header of this name holds a secret.
 bool carries_key(std::string_view header) {
-    const std::string name = lower(header);
+    const std::string name = detail::lower_case(header);
     for (const char* word :
          {"authorization", "api-key", "apikey", "token", "secret", "password", "cookie"}) {
         if (name.find(word) != std::string::npos) return true;
@@ -43,7 +37,8 @@ std::string host_of(std::string_view url) {
     const std::string bare = public_url(url);
     const std::size_t begin = bare.find("://") + 3;
     const std::size_t end = bare.find_first_of("/", begin);
-    std::string host = lower(bare.substr(begin, end == std::string::npos ? end : end - begin));
+    std::string host =
+        detail::lower_case(bare.substr(begin, end == std::string::npos ? end : end - begin));
     const std::size_t port = host.rfind(':');
     if (port != std::string::npos && host.find(']', port) == std::string::npos) host.resize(port);
     return host;

@@ -119,13 +119,13 @@ TEST(HttpStream, EndlessNonStreamedBody_IsRejected) {
 
 TEST(HttpStream, D16_RefusalWithoutText_IsStillARefusal) {
     const Asked it({typed(403, "application/json", "{\"error\":").with_stall()});
-    EXPECT_EQ(it.message.error->code, ErrorCode::auth);
+    EXPECT_EQ(it.message.error->code, ErrorCode::bad_request);
     EXPECT_LE(it.took, 10s);
     MemoryResponse dripping = typed(403, "text/plain", "no");
     for (int i = 0; i < 100; ++i)
         dripping = MemoryResponse(dripping).with_delay(1s).with_piece("!");
     const Asked slow({std::move(dripping)});
-    EXPECT_EQ(slow.message.error->code, ErrorCode::auth);
+    EXPECT_EQ(slow.message.error->code, ErrorCode::bad_request);
     EXPECT_LE(slow.took, 10s);
     EXPECT_NE(slow.error().find("no!!"), std::string::npos);
 }

@@ -47,6 +47,8 @@ Message full_assistant() {
     call.arguments["big"] = std::int64_t{9007199254740993};
     call.arguments["half"] = 0.5;
     call.arguments["list"] = JsonArray(2, Json(nullptr));
+    // Members of a server's object (D88).
+    call.extra["chat_members"] = JsonObject{{"seal", JsonObject{{"signature", "c2ln"}}}};
     message.content.emplace_back(std::move(call));
     message.id = "message-2";
     message.stop_reason = stop_reason::shared(stop_reason::tool_use);

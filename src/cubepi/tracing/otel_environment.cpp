@@ -1,3 +1,4 @@
+#include <cubepi/core/support/lower_case.hpp>
 #include <cubepi/tracing/otel_environment.hpp>
 
 #include <algorithm>
@@ -75,15 +76,6 @@ private:
     std::vector<Notice>& notices_;
 };
 
-/// Returns the text in lower case (ASCII).
-std::string lower_case(std::string_view text) {
-    std::string lower(text);
-    for (char& c : lower) {
-        if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-    }
-    return lower;
-}
-
 /// One of several words, in any case.
 template <class T>
 VariableType<T> word_variable(std::vector<std::pair<std::string, T>> words, T default_value) {
@@ -99,7 +91,7 @@ VariableType<T> word_variable(std::vector<std::pair<std::string, T>> words, T de
         return std::string("the default");
     };
     type.parse = [words](std::string_view text) -> std::optional<T> {
-        const std::string lower = lower_case(text);
+        const std::string lower = detail::lower_case(text);
         for (const auto& [word, value] : words) {
             if (word == lower) return value;
         }
@@ -235,7 +227,7 @@ constexpr const char* prefix = "OTEL_EXPORTER_OTLP_";
 bool is_url(std::string_view text) {
     const std::size_t colon = text.find("://");
     if (colon == std::string_view::npos) return false;
-    const std::string scheme = lower_case(text.substr(0, colon));
+    const std::string scheme = detail::lower_case(text.substr(0, colon));
     if (scheme != "http" && scheme != "https") return false;
     const std::string_view rest = text.substr(colon + 3);
     const std::string_view authority = rest.substr(0, rest.find_first_of("/?#"));
@@ -248,7 +240,7 @@ bool is_url(std::string_view text) {
 class OtlpVariables {
 public:
     OtlpVariables(VariableReader& reader, const std::string& signal)
-        : reader_(reader), signal_(signal), data_(lower_case(signal)) {}
+        : reader_(reader), signal_(signal), data_(detail::lower_case(signal)) {}
 
     /// Returns true if a URL is configured, valid or not.
     bool has_endpoint() const { return text("ENDPOINT").has_value(); }
@@ -365,7 +357,7 @@ void OtlpVariables::warn_of_unsupported() {
     if (signal_ != "METRICS") return;
     const std::string temporality = of_signal("TEMPORALITY_PREFERENCE");
     const std::optional<std::string> value = reader_.text(temporality);
-    if (value && lower_case(*value) != "cumulative") {
+    if (value && detail::lower_case(*value) != "cumulative") {
         reader_.warn(temporality, VariableReader::quoted(*value) +
                                       " is not supported; the temporality is cumulative.");
     }
@@ -378,7 +370,7 @@ std::optional<OtelSignal> read_exporters(VariableReader& reader, const std::stri
     OtelSignal chosen;
     bool none = false;
     for (const KeyValue& entry : key_values(list)) {
-        const std::string name = lower_case(entry.key);
+        const std::string name = detail::lower_case(entry.key);
         if (name == "none") {
             none = true;
         } else if (name == "otlp") {

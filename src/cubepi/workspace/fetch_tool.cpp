@@ -1,3 +1,4 @@
+#include <cubepi/core/support/base64.hpp>
 #include <cubepi/workspace/fetch_tool.hpp>
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+#include <cubepi/core/support/base64.hpp>
 #include <cubepi/workspace/standard_tools.hpp>
 
 #include <algorithm>

@@ -7,6 +7,7 @@
 #include <bub/builtin/tools/session_files.hpp>
 #include <bub/builtin/tools/tool_names.hpp>
 #include <bub/builtin/turn/earlier_turn.hpp>
+#include <bub/tape/prompt_context.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
 #include <bub/tape/tape_context.hpp>
 #include <bub/turn_span.hpp>
@@ -48,12 +49,24 @@ constexpr std::string_view late_mark =
     "[This message is late: it was sent before the messages above. Its turn was interrupted; what "
     "that turn had done is above.]";
 
+/// The mark follows the context of the message, which users are not shown.
+std::string late_text(std::string_view text) {
+    const std::size_t context = text.size() - without_context(text).size();
+    return std::string(text.substr(0, context)) + std::string(late_mark) + "\n" +
+           std::string(text.substr(context));
+}
+
 Prompt marked_late(const Prompt& prompt) {
-    if (const std::string* text = prompt.if_text())
-        return Prompt(std::string(late_mark) + "\n" + *text);
+    if (const std::string* text = prompt.if_text()) return Prompt(late_text(*text));
     JsonArray parts = *prompt.if_parts();
-    JsonObject mark{{"type", "text"}, {"text", late_mark}};
-    parts.insert(parts.begin(), Json(std::move(mark)));
+    JsonObject* const first = parts.empty() ? nullptr : parts.front().if_object();
+    Json* const text = first ? first->if_contains("text") : nullptr;
+    if (text && text->is_string()) {
+        *text = late_text(text->get_string());
+    } else {
+        JsonObject mark{{"type", "text"}, {"text", late_mark}};
+        parts.insert(parts.begin(), Json(std::move(mark)));
+    }
     return Prompt(std::move(parts));
 }
 

@@ -215,8 +215,8 @@ const cubepi::AssistantMessage* last_answer(const cubepi::MessageList& messages)
 /// Returns the operations on a session as tools for the model and as comma commands.
 std::vector<cubepi::AgentTool> session_tools(std::shared_ptr<BuiltinCore> core, Tape tape,
                                              std::string session_id, TurnState& state);
-/// Returns the prompt of a message that is not a command: its content, preceded by the context string and the date if
-/// there is a context, and its media as content parts.
+/// Returns the prompt of a message that is not a command: its content, preceded by the context string and the date of
+/// arrival (absent: `now`) if there is a context, and its media as content parts. Empty if there is no content.
 Task<Prompt> prompt_of(std::shared_ptr<Envelope> message,
                        std::chrono::system_clock::time_point now);
 

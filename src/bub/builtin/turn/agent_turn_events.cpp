@@ -1,11 +1,12 @@
 #include <algorithm>
 #include <chrono>
-#include <ctime>
 #include <utility>
 
 #include <bub/builtin/turn/agent_turn.hpp>
 #include <bub/envelope.hpp>
 #include <bub/questions.hpp>
+#include <bub/tape/prompt_context.hpp>
+#include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/lower_case.hpp>
 
 // Converts messages of a session to messages of the agent and passes them on; converts the agent's events to events of the turn and entries
@@ -16,18 +17,6 @@ namespace bub::detail {
 namespace {
 
 using cubepi::detail::lower_case;
-
-/// Formats local time with its offset, to the second.
-std::string local_date(std::chrono::system_clock::time_point now) {
-    const std::time_t seconds = std::chrono::system_clock::to_time_t(now);
-    std::tm parts{};
-    localtime_r(&seconds, &parts);
-    char text[64];
-    const std::size_t size = std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S%z", &parts);
-    std::string date(text, size);
-    if (date.size() > 5) date.insert(date.size() - 2, ":");
-    return date;
-}
 
 std::string audio_format(std::string mime) {
     mime = lower_case(mime.substr(0, mime.find(';')));
@@ -94,9 +83,6 @@ void add_part(cubepi::UserMessage& message, const JsonObject& part) {
 
 Task<Prompt> prompt_of(std::shared_ptr<Envelope> message,
                        std::chrono::system_clock::time_point now) {
-    std::string text = message->content_text();
-    const std::string context = message->context_text();
-    if (!context.empty()) text = context + "\n---Date: " + local_date(now) + "---\n" + text;
     JsonArray parts;
     for (const MediaItem& item : message->media) {
         // Models do not accept documents, so they are not fetched.
@@ -106,6 +92,11 @@ Task<Prompt> prompt_of(std::shared_ptr<Envelope> message,
         Json part = media_part(item, *url);
         if (!part.is_null()) parts.push_back(std::move(part));
     }
+    const std::string& content = message->content_text();
+    if (content.empty() && parts.empty()) co_return Prompt();
+    std::string date = cubepi::detail::text_member(message->context, date_key);
+    if (date.empty()) date = local_date(now);
+    std::string text = with_context(message->context_text(), date, content);
     if (parts.empty()) co_return Prompt(std::move(text));
     JsonObject first;
     first["type"] = "text";

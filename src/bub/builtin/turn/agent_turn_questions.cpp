@@ -96,11 +96,6 @@ std::string not_allowed(const cubepi::HitlRequest& request) {
                  "may.";
 }
 
-JsonObject asker_of(const cubepi::HitlRequest& request) {
-    const Json* asker = request.extra.if_contains(asker_key);
-    return asker && asker->is_object() ? asker->get_object() : JsonObject();
-}
-
 cubepi::ApprovalPolicy policy_of(SenderRules rules) {
     return [rules = std::make_shared<const SenderRules>(std::move(rules))](
                const cubepi::BeforeToolCallContext& call) { return decide(rules, call); };
@@ -226,7 +221,7 @@ Task<> AgentTurn::continue_answered_run() {
     const std::vector<cubepi::HitlRequest> open = co_await open_questions(has_expired);
     earlier_answer_ = co_await find_earlier_answer(*tape_, plan_.input_id);
     if (!open.empty()) {
-        asker_ = asker_of(open.front());
+        asker_ = asker_of(open.front().extra);
     } else if (earlier_answer_) {
         asker_ = earlier_answer_->asker;
     }
@@ -302,7 +297,7 @@ JsonObject AgentTurn::answer_record(const cubepi::HitlRequest& request) const {
     JsonObject record;
     record["question_id"] = request.question_id;
     record["question"] = question_name(request);
-    record["asker"] = asker_of(request);
+    record["asker"] = asker_of(request.extra);
     if (!plan_.input_id.empty()) record["input"] = plan_.input_id;
     return record;
 }
@@ -441,7 +436,7 @@ bool AgentTurn::may_answer(const cubepi::HitlRequest& request) const {
 
 /// Returns true if the sender of the message is the user whose message started the run.
 bool AgentTurn::is_asker(const cubepi::HitlRequest& request) const {
-    const JsonObject asker = asker_of(request);
+    const JsonObject asker = asker_of(request.extra);
     const std::string sender = sender_of(*plan_.message);
     return !sender.empty() && cubepi::detail::text_member(asker, "user") == sender &&
            cubepi::detail::text_member(asker, "channel") == plan_.message->channel.value_or("");

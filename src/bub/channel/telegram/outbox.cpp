@@ -192,11 +192,6 @@ std::string outcome_text(const Json& answer) {
     return "\u2705 Answered";
 }
 
-JsonObject asker_of(const Json& request) {
-    const JsonObject* const asker = cubepi::detail::object_member(request.as_object(), asker_key);
-    return asker ? *asker : JsonObject();
-}
-
 bool is_approval(const Json& request) {
     return std::holds_alternative<cubepi::ApproveRequest>(
         cubepi::hitl_request_from_json(request).payload);
@@ -541,7 +536,7 @@ Task<> Outbox::send_question(Envelope message, ChatTarget to) {
 
 /// Returns true for a question about a call in the private chat of a user who may not answer it.
 bool Outbox::is_for_approvers(const Json& request, ChatTarget to) const {
-    const JsonObject asker = asker_of(request);
+    const JsonObject asker = asker_of(request.as_object());
     return to.chat > 0 && !access_.approvers().empty() && !access_.approvers().contains(to.chat) &&
            is_approval(request) &&
            cubepi::detail::text_member(asker, "session") == "telegram:" + std::to_string(to.chat);
@@ -551,7 +546,7 @@ bool Outbox::is_for_approvers(const Json& request, ChatTarget to) const {
 /// be asked.
 Task<bool> Outbox::ask_approvers(Json request, bool resent, ChatTarget to) {
     if (!is_for_approvers(request, to)) co_return false;
-    std::string name = cubepi::detail::text_member(asker_of(request), "name");
+    std::string name = cubepi::detail::text_member(asker_of(request.as_object()), "name");
     if (name.empty()) name = "User " + std::to_string(to.chat);
     bool asked = false;
     for (const std::int64_t approver : access_.approvers()) {

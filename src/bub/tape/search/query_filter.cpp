@@ -7,6 +7,7 @@
 #include <utf8proc.h>
 
 #include <bub/tape/entry/encoding.hpp>
+#include <bub/tape/prompt_context.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/schema/python_json.hpp>
 
@@ -150,7 +151,7 @@ bool TextSearch::in_text(std::string_view text, int depth) const {
 }
 
 bool TextSearch::in_value(const Json& value, int depth) const {
-    if (const auto* text = value.if_string()) return in_text(*text, depth);
+    if (const auto* text = value.if_string()) return in_text(without_context(*text), depth);
     if (const JsonArray* list = value.if_array()) {
         return std::any_of(list->begin(), list->end(),
                            [&](const Json& item) { return in_value(item, depth); });
@@ -177,7 +178,7 @@ double TextSearch::near_value(const Json& value) const {
         for (const auto& [key, item] : *object) best = std::max(best, near_value(item));
     } else if (const auto* text = value.if_string()) {
         constexpr std::size_t most_words = 4'000;
-        const std::u32string lowered = folded(*text);
+        const std::u32string lowered = folded(without_context(*text));
         const std::vector<std::u32string_view> words = words_of(lowered, most_words);
         const std::size_t together = words_of(wanted_, most_words).size();
         for (std::size_t i = 0; together > 0 && i + together <= words.size(); ++i) {

@@ -14,4 +14,13 @@ inline std::string lower_case(std::string_view text) {
     return lower;
 }
 
+/// Returns the ASCII letters and digits of the text, in lower case: words of servers are written in several ways.
+inline std::string letters_of(std::string_view text) {
+    std::string letters;
+    for (const char c : lower_case(text)) {
+        if ((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9')) letters += c;
+    }
+    return letters;
+}
+
 }  // namespace cubepi::detail

@@ -1,3 +1,4 @@
+#include <cubepi/core/support/lower_case.hpp>
 #include <cubepi/net/curl/request_url.hpp>
 
 #include <cubepi/core/error.hpp>
@@ -45,21 +46,14 @@ std::uint16_t to_port(const std::string& text) {
     return static_cast<std::uint16_t>(port);
 }
 
-std::string lower(std::string text) {
-    std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) {
-        return static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
-    });
-    return text;
-}
-
 RequestUrl read_parts(CURLU* handle) {
     RequestUrl url;
-    url.scheme = lower(part(handle, CURLUPART_SCHEME));
+    url.scheme = lower_case(part(handle, CURLUPART_SCHEME));
     if (url.scheme != "http" && url.scheme != "https")
         throw_bad_url("the scheme is not http or https");
     std::string host = part(handle, CURLUPART_HOST, CURLU_PUNYCODE);
     if (host.empty()) throw_bad_url("no host, or one that cannot be written in ASCII");
-    host = lower(std::move(host));
+    host = lower_case(std::move(host));
     curl_url_set(handle, CURLUPART_HOST, host.c_str(), 0);
     curl_url_set(handle, CURLUPART_FRAGMENT, nullptr, 0);
     url.host = unbracketed(std::move(host));
@@ -188,7 +182,7 @@ bool no_proxy_matches(std::string_view list, const std::string& host, bool is_ad
         const std::string_view only = take_port(entry);
         if (!only.empty() && to_port(std::string(only)) != port) continue;
         if (address ? address_matches(entry, *address)
-                    : name_matches(lower(std::string(entry)), host))
+                    : name_matches(lower_case(std::string(entry)), host))
             return true;
     }
     return false;
@@ -222,10 +216,10 @@ ProxyChoice choose_proxy(const RequestUrl& url, const EnvLookup& env) {
                         "_proxy or all_proxy) is not a usable URL: " + curl_url_strerror(code) +
                         ".");
     }
-    const std::string scheme = lower(part(handle.get(), CURLUPART_SCHEME));
+    const std::string scheme = lower_case(part(handle.get(), CURLUPART_SCHEME));
     const std::string port = part(handle.get(), CURLUPART_PORT);
     proxy.url = with_scheme;
-    proxy.host = unbracketed(lower(part(handle.get(), CURLUPART_HOST)));
+    proxy.host = unbracketed(lower_case(part(handle.get(), CURLUPART_HOST)));
     // libcurl's own defaults.
     proxy.port = port.empty() ? (scheme == "https" ? 443 : 1080) : to_port(port);
     proxy.is_address = is_ip_address(proxy.host);

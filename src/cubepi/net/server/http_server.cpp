@@ -133,6 +133,15 @@ void serve(const std::shared_ptr<HttpServerCore>& core, tcp::socket socket) {
     core->work.spawn(serve_quietly(core, std::move(socket)));
 }
 
+/// Serves a connection, unless there are too many, none of which is idle.
+void admit(const std::shared_ptr<HttpServerCore>& core, tcp::socket socket) {
+    const std::size_t all = core->connections.size() + core->starting;
+    if (all >= core->options.max_connections && !close_oldest_idle(*core)) return;
+    boost::system::error_code failed;
+    (void)socket.set_option(tcp::no_delay(true), failed);
+    serve(core, std::move(socket));
+}
+
 /// Returns true if so few descriptors are free that a further connection could keep a turn from its files.
 bool is_short_of_descriptors(HttpServerCore& core) {
     if (core.connections.empty()) return false;
@@ -154,11 +163,13 @@ Task<> accept_connections(std::shared_ptr<HttpServerCore> core) {
     if (core->listener) waiting = core->listener->take_connections();
     for (const int connection : waiting) {
         UniqueFd owned(connection);
+        // It is one of a server without TLS.
+        if (core->tls) continue;
         tcp::socket socket(core->executor);
         (void)socket.assign(protocol_of(connection), connection, failed);
         if (failed) continue;
         (void)owned.release();
-        serve(core, std::move(socket));
+        admit(core, std::move(socket));
     }
     while (!core->ending) {
         if (core->options.spares_descriptors && is_short_of_descriptors(*core)) {
@@ -175,10 +186,7 @@ Task<> accept_connections(std::shared_ptr<HttpServerCore> core) {
             co_await clock.sleep_for(std::chrono::milliseconds(100));
             continue;
         }
-        const std::size_t all = core->connections.size() + core->starting;
-        if (all >= core->options.max_connections && !close_oldest_idle(*core)) continue;
-        (void)socket.set_option(tcp::no_delay(true), failed);
-        serve(core, std::move(socket));
+        admit(core, std::move(socket));
     }
     core->accepting = false;
     core->changed.pulse();

@@ -454,6 +454,31 @@ TEST(HttpServer, D90_ReplacedServers_LoseNoConnection) {
     EXPECT_EQ(lost.get(), 0);
 }
 
+TEST(HttpServer, D90_HandedOverConnections_HaveLimitsOfTheirServer) {
+    HttpServerOptions options;
+    options.listener = std::make_shared<HttpListener>("127.0.0.1", std::uint16_t{0});
+    auto served = std::make_unique<Served>(options);
+    served->start();
+    std::vector<std::unique_ptr<Wire>> wires;
+    for (int i = 0; i < 3; ++i) {
+        wires.push_back(std::make_unique<Wire>(*served));
+        wires.back()->send("GET /hello HTTP/1.1\r\n\r\n");
+        (void)wires.back()->read_until("hello");
+    }
+    options.max_connections = 1;
+    Served next(options);
+    next.server().open();
+    served->stop(std::chrono::seconds(10));
+    served.reset();
+    next.start();
+    int answered = 0;
+    for (const std::unique_ptr<Wire>& wire : wires) {
+        wire->send("GET /hello HTTP/1.1\r\nConnection: close\r\n\r\n");
+        answered += wire->read_all().ends_with("hello") ? 1 : 0;
+    }
+    EXPECT_EQ(answered, 1);
+}
+
 TEST(HttpServer, ExcessConnection_ReplacesTheOldestIdleOne) {
     HttpServerOptions options;
     options.max_connections = 2;

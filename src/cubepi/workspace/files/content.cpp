@@ -1,3 +1,4 @@
+#include <cubepi/core/support/lower_case.hpp>
 #include <cubepi/workspace/files/content.hpp>
 
 #include <algorithm>
@@ -15,14 +16,6 @@ bool is_space(char c) noexcept {
     return c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\f';
 }
 bool is_letter(char c) noexcept { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
-
-std::string lower(std::string_view text) {
-    std::string out(text);
-    for (char& c : out) {
-        if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-    }
-    return out;
-}
 
 template <std::size_t n>
 bool is_one_of(std::string_view name, const std::array<std::string_view, n>& names) {
@@ -179,7 +172,7 @@ private:
         if (i >= html_.size() || !is_letter(html_[i])) return false;
         const std::size_t begin = i;
         while (i < html_.size() && !is_space(html_[i]) && html_[i] != '>' && html_[i] != '/') ++i;
-        tag.name = lower(html_.substr(begin, i - begin));
+        tag.name = lower_case(html_.substr(begin, i - begin));
         at_ = i;
         read_attributes(tag);
         apply(tag);
@@ -205,7 +198,7 @@ private:
             ++at_;
             while (at_ < html_.size() && is_space(html_[at_])) ++at_;
             const auto value = read_value();
-            if (lower(name) == "href") tag.href = decode_entities(value);
+            if (lower_case(name) == "href") tag.href = decode_entities(value);
         }
         if (at_ < html_.size()) ++at_;
     }
@@ -234,7 +227,7 @@ private:
                 return html_.substr(begin);
             }
             at_ = close + 2;
-            if (lower(html_.substr(at_, name.size())) != name) continue;
+            if (lower_case(html_.substr(at_, name.size())) != name) continue;
             go_behind(">");
             return html_.substr(begin, close - begin);
         }
@@ -406,24 +399,6 @@ std::string one_line_path(std::string_view path) {
         }
     }
     return is_plain ? std::string(path) : line + "\"";
-}
-
-std::string base64(std::string_view bytes) {
-    constexpr std::string_view alphabet =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    std::string out;
-    out.reserve((bytes.size() + 2) / 3 * 4);
-    for (std::size_t i = 0; i < bytes.size(); i += 3) {
-        const std::size_t count = std::min<std::size_t>(3, bytes.size() - i);
-        unsigned group = 0;
-        for (std::size_t k = 0; k < 3; ++k) {
-            group = group << 8 | (k < count ? static_cast<unsigned char>(bytes[i + k]) : 0u);
-        }
-        for (std::size_t k = 0; k < 4; ++k) {
-            out += k <= count ? alphabet[group >> (18 - 6 * k) & 63] : '=';
-        }
-    }
-    return out;
 }
 
 std::string_view cut_text(std::string_view text, std::size_t bytes) noexcept {

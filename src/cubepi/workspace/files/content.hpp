@@ -20,8 +20,6 @@ bool looks_binary(std::string_view bytes) noexcept;
 /// which a model could read as further lines.
 std::string one_line_path(std::string_view path);
 
-std::string base64(std::string_view bytes);
-
 /// Returns at most `bytes` of `text`, without splitting a UTF-8 character.
 std::string_view cut_text(std::string_view text, std::size_t bytes) noexcept;
 

@@ -1,0 +1,92 @@
+// The origin and the date of a message: the model receives them with the message, users do not see them (D106).
+
+#include <gtest/gtest.h>
+
+#include <regex>
+#include <string>
+#include <vector>
+
+#include "../terminal/terminal.hpp"
+#include "model_server.hpp"
+#include "program.hpp"
+
+namespace cubepi::joint_tests {
+namespace {
+
+using terminal_tests::Home;
+using terminal_tests::Piped;
+using terminal_tests::run_piped;
+using terminal_tests::Terminal;
+
+constexpr const char* context_lines =
+    R"(channel=\$cli\|chat_id=local\n---Date: \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d---\n)";
+
+/// The content of the messages of one role in a request.
+std::vector<std::string> contents(const boost::json::value& body, std::string_view role) {
+    std::vector<std::string> texts;
+    for (const boost::json::value& message : body.at("messages").as_array()) {
+        if (message.at("role").as_string() == role)
+            texts.emplace_back(message.at("content").as_string());
+    }
+    return texts;
+}
+
+void expect_prompt(const std::string& text, const std::string& prompt) {
+    EXPECT_TRUE(std::regex_match(text, std::regex(context_lines + prompt))) << text;
+}
+
+/// A session of `run` with two prompts.
+class PromptContext : public ::testing::Test {
+protected:
+    PromptContext() : server({chat_answer("First answer."), chat_answer("Second answer.")}) {
+        home.set("OPENAI_API_KEY", "key");
+        for (const char* prompt : {"first", "second"})
+            EXPECT_EQ(run_at(home, server, {"-s", "s1", prompt}).status, 0);
+    }
+
+    Home home;
+    ModelServer server;
+};
+
+TEST_F(PromptContext, D106_Requests_HaveItInUserMessages) {
+    const std::vector<boost::json::value> bodies = server.bodies();
+    ASSERT_EQ(bodies.size(), 2u);
+    const std::vector<std::string> before = contents(bodies[0], "user");
+    const std::vector<std::string> after = contents(bodies[1], "user");
+    // The first one is the anchor of the tape.
+    ASSERT_EQ(before.size(), 2u);
+    ASSERT_EQ(after.size(), 3u);
+    expect_prompt(before[1], "first");
+    expect_prompt(after[2], "second");
+    EXPECT_EQ(after[1], before[1]) << "the cached prefix stays";
+    EXPECT_EQ(contents(bodies[1], "system"), contents(bodies[0], "system"));
+    EXPECT_EQ(contents(bodies[0], "system").at(0).find("---Date:"), std::string::npos);
+}
+
+TEST_F(PromptContext, D106_Views_ShowPromptsOnly) {
+    for (const std::vector<std::string>& command :
+         std::vector<std::vector<std::string>>{{"tape", "show", "--session", "s1"},
+                                               {"tape", "search", "--session", "s1", "first"},
+                                               {"sessions", "list"}}) {
+        const Piped shown = run_piped(home, command);
+        EXPECT_EQ(shown.status, 0) << shown.err;
+        EXPECT_EQ(shown.out.find("channel="), std::string::npos) << shown.out;
+        EXPECT_EQ(shown.out.find("---Date"), std::string::npos) << shown.out;
+    }
+    const Piped tape = run_piped(home, {"tape", "show", "--session", "s1"});
+    EXPECT_NE(tape.out.find("user: first\n"), std::string::npos) << tape.out;
+    const Piped found = run_piped(home, {"tape", "search", "--session", "s1", "local"});
+    EXPECT_EQ(found.out.find("user:"), std::string::npos) << found.out;
+    Terminal chat(home, {"chat", "-s", "s1", "--offline"});
+    EXPECT_TRUE(chat.expect_on_screen("Second answer."));
+    chat.type("/export out.md\r");
+    EXPECT_TRUE(chat.expect("out.md"));
+    chat.type("\x04");
+    EXPECT_EQ(chat.wait(), 0);
+    EXPECT_EQ(chat.shown().find("channel="), std::string::npos) << chat.shown();
+    const std::string exported = terminal_tests::read_file(home.work() / "out.md");
+    EXPECT_NE(exported.find("## User\n\nfirst\n"), std::string::npos) << exported;
+}
+
+}  // namespace
+}  // namespace cubepi::joint_tests
