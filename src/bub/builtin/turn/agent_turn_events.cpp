@@ -7,6 +7,7 @@
 #include <bub/envelope.hpp>
 #include <bub/questions.hpp>
 #include <cubepi/core/support/lower_case.hpp>
+#include <cubepi/schema/json_text.hpp>
 
 // Converts messages of a session to messages of the agent and passes them on; converts the agent's events to events of the turn and entries
 // of its tape.
@@ -128,7 +129,7 @@ namespace {
 JsonObject call_json(const cubepi::ToolCall& call) {
     JsonObject function;
     function["name"] = call.name.str();
-    function["arguments"] = boost::json::serialize(call.arguments);
+    function["arguments"] = cubepi::json_text(call.arguments);
     JsonObject form;
     form["id"] = call.id.str();
     form["type"] = "function";

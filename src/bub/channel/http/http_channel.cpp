@@ -8,6 +8,7 @@
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
+#include <cubepi/schema/json_text.hpp>
 
 namespace bub {
 
@@ -77,7 +78,7 @@ Task<bool> wait_for_end(ExchangePtr exchange, std::stop_token closed, std::stop_
 }
 
 std::string event_text(std::string_view name, const JsonObject& data) {
-    return cubepi::server_sent_event(name, boost::json::serialize(data));
+    return cubepi::server_sent_event(name, cubepi::json_text(data));
 }
 
 std::string delta_event(const std::string& text) {
