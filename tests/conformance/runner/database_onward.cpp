@@ -170,7 +170,7 @@ public:
                                   [](SumArgs args) { return std::to_string(args.a + args.b); }),
             cubepi::ask_user_tool(channel_)};
         cubepi::ConfirmToolCallOptions confirm;
-        confirm.tools = {"rm", "next"};
+        confirm.require_confirm = {"rm", "next"};
         options.middleware.push_back(
             cubepi::ConfirmToolCallMiddleware(channel_, std::move(confirm)));
         options.checkpointer = store;
