@@ -142,6 +142,7 @@ TEST(Meter, D103_SecondAttachment_MeasuresNothingTwice) {
     first.detach();
     run(agent.prompt("hi"));
     const auto found = counts(meter, "gen_ai.client.operation.duration");
+    EXPECT_EQ(found.size(), 3u) << "calls, tools and runs, each of one provider";
     EXPECT_EQ(found.at("run.outcome=completed operation.name=invoke_agent provider.name=faux"), 2u);
     EXPECT_EQ(found.at("error.type=cubepi.tool.error operation.name=execute_tool "
                        "provider.name=faux tool.name=(unknown)"),
