@@ -316,6 +316,8 @@ TEST(Redactions, NotedTexts_AreReplacedInAnyForm) {
               R"(["[redacted]","\"[redacted]\""])");
     EXPECT_EQ(replaced("see /home/\xC3\xBC \"q\" there"), R"("see [redacted] there")");
     EXPECT_EQ(replaced(R"({"cut": "/home/\u00fc \"q\", )"), R"("{\"cut\": \"[redacted], ")");
+    redactions.note(Json("read"), nullptr, true);
+    EXPECT_EQ(replaced("already read, <read>"), R"("already [redacted], <[redacted]>")");
     EXPECT_EQ(replaced("abc"), R"("[redacted]")");
     EXPECT_EQ(replaced("abcd"), R"("abcd")") << "too short to be looked for in other words";
     EXPECT_EQ(replaced(JsonObject{{"role", "abc"}, {"text", "abc"}}),

@@ -159,6 +159,8 @@ ContentFilter ContentFilter::for_nested_run() const {
 }
 
 std::optional<Json> ContentFilter::call(std::string_view key, Json value) const {
+    if (!enabled_) return std::nullopt;
+    if (!redact_) return value;
     try {
         return redact_(key, std::move(value));
     } catch (...) {
@@ -169,13 +171,10 @@ std::optional<Json> ContentFilter::call(std::string_view key, Json value) const 
 }
 
 std::optional<Json> ContentFilter::value(std::string_view key, Json value) const {
-    if (!enabled_) return std::nullopt;
-    if (!redact_) return value;
+    if (!redactions_) return call(key, std::move(value));
     std::optional<Json> recorded = call(key, value);
-    if (redactions_) {
-        const bool is_data = key == "gen_ai.tool.call.arguments" || key == "hitl.answer";
-        redactions_->note(value, recorded ? &*recorded : nullptr, is_data);
-    }
+    const bool is_data = key == "gen_ai.tool.call.arguments" || key == "hitl.answer";
+    redactions_->note(value, recorded ? &*recorded : nullptr, is_data);
     return recorded;
 }
 
@@ -265,8 +264,6 @@ std::optional<Json> ContentFilter::hidden(std::optional<Json> recorded) const {
 }
 
 std::optional<Json> ContentFilter::whole(std::string_view key, Json value) const {
-    if (!enabled_) return std::nullopt;
-    if (!redact_) return value;
     return hidden(call(key, std::move(value)));
 }
 
@@ -280,7 +277,7 @@ void ContentFilter::set(Attributes& attributes, AttributeKey key,
 }
 
 void ContentFilter::add_whole(Attributes& attributes, AttributeKey key, Json value) const {
-    std::optional<Json> recorded = whole(key.text(), std::move(value));
+    std::optional<Json> recorded = call(key.text(), std::move(value));
     set(attributes, std::move(key), std::move(recorded));
 }
 

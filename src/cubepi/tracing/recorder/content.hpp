@@ -86,7 +86,7 @@ public:
     /// Sets an attribute to a value that `redact` returned, without what it hid elsewhere: as JSON, or a string as it is. Empty
     /// or null: the attribute is not set.
     void set(Attributes& attributes, AttributeKey key, std::optional<Json> recorded) const;
-    /// Sets an attribute to whole().
+    /// Sets an attribute to what whole() returns.
     void add_whole(Attributes& attributes, AttributeKey key, Json value) const;
     /// Returns an error text, at most 256 bytes of it; `instead` if content is not recorded.
     std::string error_text(std::string_view text, std::string_view instead) const;

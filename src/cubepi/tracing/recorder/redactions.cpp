@@ -38,6 +38,17 @@ std::string_view trimmed(std::string_view text) {
     return text.substr(begin, text.find_last_not_of(blanks) + 1 - begin);
 }
 
+bool is_word(char c) {
+    return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
+}
+
+/// Returns true if the part is a part of a longer word.
+bool is_inside_word(std::string_view text, std::size_t at, std::size_t size) {
+    const bool before = at > 0 && is_word(text[at - 1]) && is_word(text[at]);
+    const std::size_t end = at + size;
+    return before || (end < text.size() && is_word(text[end - 1]) && is_word(text[end]));
+}
+
 std::string_view without_quotes(std::string_view json) { return json.substr(1, json.size() - 2); }
 
 }  // namespace
@@ -150,6 +161,10 @@ bool Redactions::replace_in(boost::json::string& text, std::size_t depth) const 
     for (const auto& [before, after] : texts_) {
         if (before.size() < min_part) break;
         for (std::size_t at = 0; (at = changed.find(before, at)) != std::string::npos;) {
+            if (before.size() < min_inside && is_inside_word(changed, at, before.size())) {
+                ++at;
+                continue;
+            }
             changed.replace(at, before.size(), after);
             at += after.size();
             replaced = true;

@@ -20,8 +20,10 @@ inline constexpr std::string_view redacted_text = "[redacted]";
 class Redactions {
 public:
     static constexpr std::size_t max_bytes = std::size_t{32} << 20U;
-    /// A shorter text is replaced only where it is the whole string: it may be a part of any other word.
+    /// A shorter text is replaced only where it is the whole string.
     static constexpr std::size_t min_part = 4;
+    /// A shorter text is not replaced inside of longer words.
+    static constexpr std::size_t min_inside = 8;
 
     /// Notes the difference. `after`: null if the value was dropped. `is_data`: all of it is a value, also under keys such as "type" and
     /// "name", which are structure in messages.
