@@ -64,8 +64,8 @@ int start(Agent& agent) {
 int list(Agent& agent) {
     for (const HitlRequest& request : run(agent.load_pending_hitl_requests())) {
         const auto& call = std::get<ApproveRequest>(request.payload);
-        std::cout << request.request_id << ' ' << call.tool_name << ' '
-                  << boost::json::serialize(call.args) << '\n';
+        std::cout << request.request_id << ' ' << call.tool_name << ' ' << json_text(call.args)
+                  << '\n';
     }
     return 0;
 }

@@ -104,7 +104,7 @@ private:
 
     static void write(const std::filesystem::path& file, const JsonObject& line) {
         cut_torn_line(file);
-        const std::string text = boost::json::serialize(line) + '\n';
+        const std::string text = json_text(line) + '\n';
         const int fd = ::open(file.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
         const bool good =
             fd >= 0 && ::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&

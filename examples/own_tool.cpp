@@ -49,7 +49,7 @@ int main() {
     bool impatient = false;
     agent.subscribe([&](const AgentEvent& event) {
         if (auto* update = event.get_if<ToolExecutionUpdateEvent>()) {
-            std::cout << "  " << boost::json::serialize(update->partial_result) << '\n';
+            std::cout << "  " << json_text(update->partial_result) << '\n';
             if (impatient) agent.abort();  // may be called from any thread
         }
     });

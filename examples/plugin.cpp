@@ -25,7 +25,7 @@ bub::Plugin visitors() {
     // No value: other plugins may answer.
     plugin.run_model = [](bub::RunModelCall& call) -> std::optional<std::string> {
         if (call.prompt.text() != "how often was I here?") return std::nullopt;
-        return "This is visit " + boost::json::serialize(call.state.values.at("visits")) + ".";
+        return "This is visit " + cubepi::json_text(call.state.values.at("visits")) + ".";
     };
     plugin.on_error = [](bub::OnErrorCall& call) {
         std::cerr << call.stage << ": " << bub::describe(call.error) << '\n';

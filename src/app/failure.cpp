@@ -12,6 +12,7 @@
 #include <cubepi/core/message_list.hpp>
 #include <cubepi/net/utf8.hpp>
 #include <cubepi/provider/answer_end.hpp>
+#include <cubepi/schema/json_text.hpp>
 
 #include "config/model_choice.hpp"
 #include "config/paths.hpp"
@@ -313,8 +314,8 @@ Failure explain(const std::exception_ptr& failure, const FailureContext& context
 
 std::string explain_event(const JsonObject& data) {
     const Json* message = data.if_contains("message");
-    std::string text = message && message->is_string() ? std::string(message->get_string())
-                                                       : boost::json::serialize(data);
+    std::string text =
+        message && message->is_string() ? std::string(message->get_string()) : json_text(data);
     const Json* limit = data.if_contains("limit");
     if (limit && *limit == Json("max_turns")) text += "\n  " + std::string(max_turns_advice);
     return text;

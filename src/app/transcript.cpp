@@ -7,6 +7,7 @@
 #include <bub/tape/prompt_context.hpp>
 #include <bub/tape/tape_context.hpp>
 #include <cubepi/provider/cost.hpp>
+#include <cubepi/schema/json_text.hpp>
 
 #include "terminal/terminal_stream.hpp"
 #include "terminal/text_layout.hpp"
@@ -162,7 +163,7 @@ std::string to_markdown(const MessageList& messages, std::string_view title) {
             if (!content.empty()) text += content + "\n\n";
             for (const ToolCall* call : calls) {
                 text += "Tool call: `" + call->name.str() + "`\n\n";
-                add_fenced(text, boost::json::serialize(call->arguments), "json");
+                add_fenced(text, json_text(call->arguments), "json");
             }
         } else if (const ToolResultMessage* result = message.tool_result()) {
             text += "### Result of `" + result->tool_name.str() + "`" +

@@ -6,6 +6,7 @@
 
 #include <cubepi/core/support/base64.hpp>
 #include <cubepi/core/support/json_member.hpp>
+#include <cubepi/schema/json_text.hpp>
 
 namespace bub {
 
@@ -15,7 +16,7 @@ namespace {
 std::optional<std::string> text_of(const Json& value) {
     if (const auto* text = value.if_string()) return std::string(*text);
     if (value.is_null()) return std::nullopt;
-    return boost::json::serialize(value);
+    return cubepi::json_text(value);
 }
 
 struct TextField {

@@ -7,6 +7,7 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/trimmed.hpp>
+#include <cubepi/schema/json_text.hpp>
 #include <cubepi/schema/parse_json.hpp>
 
 namespace bub {
@@ -41,7 +42,7 @@ std::string options_text(const cubepi::HitlQuestion& question) {
 }
 
 std::string summary_of(const cubepi::ApproveRequest& request) {
-    return "Run " + request.tool_name + " " + boost::json::serialize(request.args) + "?";
+    return "Run " + request.tool_name + " " + cubepi::json_text(request.args) + "?";
 }
 
 std::string summary_of(const cubepi::ConfirmRequest& request) { return request.prompt; }

@@ -13,6 +13,7 @@
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/posix_file.hpp>
+#include <cubepi/schema/json_text.hpp>
 
 namespace bub {
 
@@ -157,7 +158,7 @@ cubepi::ErrorCode code_of(ErrorKind kind) noexcept {
 
 std::string text_of(const cubepi::Json& value) {
     if (const auto* text = value.if_string()) return std::string(*text);
-    return value.is_null() ? std::string() : boost::json::serialize(value);
+    return value.is_null() ? std::string() : cubepi::json_text(value);
 }
 
 }  // namespace

@@ -13,6 +13,8 @@
 
 #include <cubepi/core/error.hpp>
 
+#include <cubepi/schema/json_text.hpp>
+
 namespace cubepi::app {
 
 namespace {
@@ -86,7 +88,7 @@ bool says(const std::string& text, const JsonObject& wanted) {
 
 /// A value as written after "key: "; quoted only where it would otherwise be misread.
 std::string value_text(const Json& value) {
-    std::string quoted = boost::json::serialize(value);
+    std::string quoted = json_text(value);
     if (!value.is_string()) return quoted;
     const std::string text(value.get_string());
     return may_stand_plain(text) && says("k: " + text, {{"k", text}}) ? text : quoted;
@@ -94,7 +96,7 @@ std::string value_text(const Json& value) {
 
 /// A key as written at the beginning of a line.
 std::string key_text(const std::string& key) {
-    std::string quoted = boost::json::serialize(Json(key));
+    std::string quoted = json_text(Json(key));
     return may_stand_plain(key) && says(key + ": 1", {{key, 1}}) ? key : quoted;
 }
 

@@ -26,6 +26,7 @@
 #include <cubepi/core/support/posix_file.hpp>
 #include <cubepi/core/task_scope.hpp>
 #include <cubepi/core/timeout.hpp>
+#include <cubepi/schema/json_text.hpp>
 
 #include "../config/paths.hpp"
 #include "../failure.hpp"
@@ -146,7 +147,7 @@ Task<std::string> ControlServer::State::answer_line(std::string line) {
             result = error_answer(explain(answered.failure()).text);
         }
     }
-    std::string text = boost::json::serialize(result);
+    std::string text = json_text(result);
     text.push_back('\n');
     co_return text;
 }
@@ -221,7 +222,7 @@ JsonObject call_gateway(const std::filesystem::path& socket, const JsonObject& r
                                                   socket.string() + ": " + failed.message() +
                                                   "). To start one: cubepi gateway");
     }
-    const std::string line = boost::json::serialize(request) + "\n";
+    const std::string line = json_text(request) + "\n";
     std::string answer;
     boost::asio::write(connection, boost::asio::buffer(line), failed);
     if (!failed)

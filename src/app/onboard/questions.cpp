@@ -14,6 +14,7 @@
 #include <bub/channel/telegram_pairing.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
+#include <cubepi/schema/json_text.hpp>
 
 #include "../failure.hpp"
 #include "../models.hpp"
@@ -453,7 +454,7 @@ bool is_secret(std::string_view name) {
 }
 
 std::string shown(std::string_view name, const Json& value) {
-    if (!value.is_string()) return is_secret(name) ? "set" : boost::json::serialize(value);
+    if (!value.is_string()) return is_secret(name) ? "set" : json_text(value);
     std::string text(value.get_string());
     if (!is_secret(name)) return text;
     return text.size() < 12 ? "set" : "..." + text.substr(text.size() - 4);

@@ -168,6 +168,9 @@ struct BuiltinOptions {
     std::function<Task<bool>(CommandQuestion question)> confirm_command = {};
     /// If true, a confirmed `,tape_reset` without an `archive` argument archives the tape.
     bool archive_on_reset = true;
+    /// The channels of the plugin's `provide_channels`. Empty: none. Bub's plugin makes `cli` and `telegram` from its own settings; here
+    /// the host does, because a terminal and a bot belong to one process: the program passes its terminal and the channels of its
+    /// gateway, another host a TelegramChannel (bub/channel/telegram_channel.hpp).
     std::function<std::vector<std::shared_ptr<Channel>>(ProvideChannelsCall& call)> channels = {};
     /// The text for the sender of a message whose processing fails. Null: the stage and the description of the failure, which may
     /// name models, addresses and files.

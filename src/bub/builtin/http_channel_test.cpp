@@ -360,6 +360,18 @@ TEST_F(HttpChannelTest, B25_Operator_IsTheOnlyApproverOfCalls) {
     });
 }
 
+TEST_F(HttpChannelTest, Question_HasDecimalNumbers) {
+    JsonObject arguments;
+    arguments["degrees"] = 21.5;
+    add({test::calling("press", std::move(arguments)), "done"});
+    serve([](HttpChannelTest& t) -> Task<> {
+        const Reply asked =
+            co_await t.post(R"({"session": "s1", "text": "Press it", "user": "ann"})");
+        EXPECT_NE(asked.body.find("\"degrees\":21.5"), std::string::npos) << asked.body;
+        EXPECT_EQ(asked.body.find("2.15E1"), std::string::npos) << asked.body;
+    });
+}
+
 TEST_F(HttpChannelTest, D83_RepeatedAnswer_AnswersItsOwnQuestionOnly) {
     add({test::calling("press"), test::calling("press"), "done"});
     serve([](HttpChannelTest& t) -> Task<> {

@@ -130,6 +130,36 @@ TEST_F(TurnTraces, Subagent_IsBelowItsToolCallAndCharged) {
     EXPECT_EQ(result->usage.output_tokens, tokens);
 }
 
+TEST_F(TurnTraces, D102_RedactedValue_IsInNoSpan) {
+    for (const std::string dropped : {"gen_ai.tool.call.arguments", "gen_ai.tool.call.result"}) {
+        cubepi::TracerOptions options;
+        options.record_content = true;
+        options.redact = [dropped](std::string_view key, Json value) -> std::optional<Json> {
+            if (key == dropped) return std::nullopt;
+            return value;
+        };
+        exporter = std::make_shared<cubepi::InMemorySpanExporter>();
+        trace_with(std::move(options));
+        JsonObject arguments;
+        arguments["prompt"] = "count victor";
+        add_builtin({cubepi::FauxStep(test::calling("subagent", std::move(arguments))),
+                     cubepi::FauxStep(faux_assistant_message("it is yankee")),
+                     cubepi::faux_failure("refused: count victor, it is yankee")});
+        EXPECT_THROW(say("?"), cubepi::Error);
+        std::string all;
+        for (const auto& span : spans()) {
+            all += span->name.str() + " " + span->status_description + "\n";
+            for (const cubepi::Attribute& one : span->attributes) {
+                if (const auto text = one.value.if_text()) all += std::string(*text) + "\n";
+            }
+        }
+        const bool no_arguments = dropped == "gen_ai.tool.call.arguments";
+        EXPECT_EQ(all.find("victor") == std::string::npos, no_arguments) << all;
+        EXPECT_EQ(all.find("yankee") == std::string::npos, !no_arguments) << all;
+        EXPECT_NE(all.find("bub.run_model refused: "), std::string::npos) << all;
+    }
+}
+
 TEST_F(TurnTraces, Message_NamesTheSpanOfItsSender) {
     std::string asked;
     add_builtin({cubepi::FauxStep([&asked](const cubepi::ModelRequest& request) {

@@ -10,6 +10,7 @@
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/timeout.hpp>
+#include <cubepi/schema/json_text.hpp>
 
 namespace bub::detail {
 
@@ -20,7 +21,7 @@ namespace {
 
 std::string text_of(const Json& value) {
     if (const auto* text = value.if_string()) return std::string(*text);
-    return value.is_null() ? std::string() : boost::json::serialize(value);
+    return value.is_null() ? std::string() : cubepi::json_text(value);
 }
 
 void append_delta(std::string& output, const StreamEvent& event) {

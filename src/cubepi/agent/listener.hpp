@@ -54,8 +54,7 @@ struct ListenerEntry {
 }  // namespace detail
 
 /// The result of subscribe(). `cancel()` permanently ends the subscription and may be called from inside its own
-/// listener; destroying the object does not end it (it corresponds to CubePi's `unsubscribe`). Used on the agent's
-/// executor.
+/// listener; destroying the object does not end it (ScopedSubscription does). Used on the agent's executor.
 class Subscription {
 public:
     Subscription() = default;
@@ -63,6 +62,8 @@ public:
     void cancel() noexcept {
         if (auto entry = entry_.lock()) entry->active = false;
     }
+    /// The same as cancel(), as in CubePi: `auto unsubscribe = agent.subscribe(...); unsubscribe();`.
+    void operator()() noexcept { cancel(); }
     bool active() const noexcept {
         auto entry = entry_.lock();
         return entry && entry->active;
@@ -84,6 +85,8 @@ public:
         return *this;
     }
     ~ScopedSubscription() { subscription_.cancel(); }
+    /// Ends the subscription before the scope does.
+    void operator()() noexcept { subscription_.cancel(); }
 
 private:
     Subscription subscription_;

@@ -475,6 +475,23 @@ TEST(Run, DroppedSubscription_EndsOnlyIfScoped) {
     EXPECT_EQ(retained, 2 * before);
 }
 
+TEST(Run, CallOfSubscription_Unsubscribes) {
+    FauxProvider faux;
+    faux.set_responses({"ok", "ok"});
+    Agent agent({.model = faux.model()});
+    int seen = 0;
+    auto unsubscribe = agent.subscribe([&](const AgentEvent&) { ++seen; });
+    ScopedSubscription scoped = agent.subscribe([&](const AgentEvent&) { ++seen; });
+    run(agent.prompt("hi"));
+    const int before = seen;
+    EXPECT_GT(before, 0);
+    unsubscribe();
+    unsubscribe();
+    scoped();
+    run(agent.prompt("hi"));
+    EXPECT_EQ(seen, before);
+}
+
 TEST(Run, DroppingPulledRun_AbortsIt) {
     FauxProvider faux;
     faux.set_responses({faux_assistant_message("hello"), "next"});

@@ -116,6 +116,18 @@ Task<std::optional<BeforeToolCallResult>> ApprovalPolicyMiddleware::before_tool_
     co_return result;
 }
 
+RequireConfirm::RequireConfirm(std::initializer_list<std::string_view> tools)
+    : RequireConfirm(std::vector<std::string>(tools.begin(), tools.end())) {}
+
+RequireConfirm::RequireConfirm(const std::vector<std::string>& tools)
+    : predicate_([tools](const BeforeToolCallContext& call) {
+          return std::find(tools.begin(), tools.end(), call.tool_call.name.str()) != tools.end();
+      }) {}
+
+bool RequireConfirm::operator()(const BeforeToolCallContext& call) const {
+    return predicate_ ? predicate_(call) : !has_no_effect(call.tool);
+}
+
 ConfirmToolCallMiddleware::ConfirmToolCallMiddleware(std::shared_ptr<HitlChannel> channel,
                                                      ConfirmToolCallOptions options)
     : channel_(std::move(channel)), options_(std::move(options)) {
@@ -125,18 +137,11 @@ ConfirmToolCallMiddleware::ConfirmToolCallMiddleware(std::shared_ptr<HitlChannel
 
 Task<std::optional<BeforeToolCallResult>> ConfirmToolCallMiddleware::before_tool_call(
     BeforeToolCallContext& call) {
-    const auto& tools = options_.tools;
-    bool asks = !has_no_effect(call.tool);
-    if (!tools.empty()) {
-        asks = std::find(tools.begin(), tools.end(), call.tool_call.name.str()) != tools.end();
-    } else if (options_.needs_approval) {
-        asks = options_.needs_approval(call);
-    }
     std::optional<BeforeToolCallResult> result;
-    if (asks) {
+    if (options_.require_confirm(call)) {
         AskUser question;
         question.timeout = options_.timeout;
-        if (options_.details) question.details = options_.details(call);
+        if (options_.details_fn) question.details = options_.details_fn(call);
         result = co_await ask_user(channel_, call, std::move(question));
     }
     co_return result;

@@ -2,9 +2,13 @@
 
 #include <chrono>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -46,13 +50,27 @@ private:
     ApprovalPolicy policy_;
 };
 
+/// The calls that need approval: those of some tools by name, or those for which a function returns true.
+class RequireConfirm {
+public:
+    /// Every call but those of `ask_user` and of the form of a typed answer, `structured_output`.
+    RequireConfirm() = default;
+    RequireConfirm(std::initializer_list<std::string_view> tools);
+    RequireConfirm(const std::vector<std::string>& tools);
+    template <class Predicate>
+        requires std::is_invocable_r_v<bool, Predicate&, const BeforeToolCallContext&>
+    RequireConfirm(Predicate predicate) : predicate_(std::move(predicate)) {}
+
+    bool operator()(const BeforeToolCallContext& call) const;
+
+private:
+    std::function<bool(const BeforeToolCallContext& call)> predicate_ = {};
+};
+
 struct ConfirmToolCallOptions {
-    /// The names of the tools whose calls need approval. Empty: those for which `needs_approval` returns true.
-    std::vector<std::string> tools = {};
-    /// Default: every call but those of `ask_user` and of the form of a typed answer, `structured_output`.
-    std::function<bool(const BeforeToolCallContext& call)> needs_approval = {};
+    RequireConfirm require_confirm = {};
     /// Returns what to show with a call, such as a preview of its effect.
-    std::function<Json(const BeforeToolCallContext& call)> details = {};
+    std::function<Json(const BeforeToolCallContext& call)> details_fn = {};
     /// Absent: the default of the channel. Zero: no limit.
     std::optional<std::chrono::nanoseconds> timeout = {};
 };

@@ -203,17 +203,35 @@ TEST(ConfirmToolCalls, CancelledRequest_BlocksTheCall) {
 
 TEST(ConfirmToolCalls, CallsOfNamedTools_AreTheOnlyConfirmed) {
     Fixture agent;
-    ConfirmToolCallOptions options;
-    options.tools = {"write"};
-    agent.prompt(ConfirmToolCallMiddleware(agent.channel, options), {});
-    EXPECT_EQ(agent.text, "removed /tmp/x");
-    EXPECT_TRUE(agent.trace.is_null());
+    const std::vector<std::string> none;
+    for (const RequireConfirm& required : {RequireConfirm{"write"}, RequireConfirm(none)}) {
+        agent.prompt(ConfirmToolCallMiddleware(agent.channel, {.require_confirm = required}), {});
+        EXPECT_EQ(agent.text, "removed /tmp/x");
+        EXPECT_TRUE(agent.trace.is_null());
+    }
     ConfirmToolCallOptions other;
-    other.needs_approval = [](const BeforeToolCallContext& call) {
+    other.require_confirm = [](const BeforeToolCallContext& call) {
         return call.args.at("path") != "/tmp/x";
     };
     agent.prompt(ConfirmToolCallMiddleware(agent.channel, other), {});
-    EXPECT_EQ(agent.removed.size(), 2U);
+    EXPECT_EQ(agent.removed.size(), 3U);
+}
+
+TEST(ConfirmToolCalls, DetailsFunction_IsShownWithTheCall) {
+    Fixture agent;
+    Json shown;
+    ConfirmToolCallOptions options;
+    options.require_confirm = {"rm"};
+    options.details_fn = [](const BeforeToolCallContext& call) {
+        return Json("removes " + std::string(call.args.at("path").as_string()));
+    };
+    agent.prompt(ConfirmToolCallMiddleware(agent.channel, options),
+                 [&](std::shared_ptr<InMemoryChannel> channel, HitlRequest request) {
+                     shown = std::get<ApproveRequest>(request.payload).details;
+                     return channel->answer(request.question_id, to_json(ApproveAnswer()));
+                 });
+    EXPECT_EQ(shown, "removes /tmp/x");
+    EXPECT_EQ(agent.text, "removed /tmp/x");
 }
 
 Task<PolicyDecision> decide(const BeforeToolCallContext& call, PolicyDecision decision) {

@@ -61,7 +61,7 @@ public:
             return "removed " + args.path;
         }));
         ConfirmToolCallOptions confirm;
-        confirm.tools = {"rm"};
+        confirm.require_confirm = {"rm"};
         options.middleware.push_back(ConfirmToolCallMiddleware(channel, std::move(confirm)));
         options.checkpointer = std::move(store);
         options.thread_id = "t";

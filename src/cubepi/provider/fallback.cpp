@@ -454,7 +454,7 @@ void FallbackSource::ask(std::size_t leg) {
     if (!callers) request.model = bound.spec();
     request.options = std::move(request.options).attempt(++attempts_);
     try {
-        stream_.emplace(bound.provider()->stream(std::move(request)));
+        stream_.emplace(bound.provider()->call(std::move(request)));
     } catch (...) {
         const std::exception_ptr failure = std::current_exception();
         MessageAssembler assembler(head_of(request_));

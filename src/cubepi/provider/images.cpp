@@ -97,7 +97,7 @@ std::uint64_t ImagesObservers::add(ImagesResponseObserver observer) {
     return last_id_;
 }
 
-void ImagesObservers::remove(std::uint64_t id) {
+void ImagesObservers::remove(std::uint64_t id) noexcept {
     const std::scoped_lock lock(mutex_);
     std::erase_if(requests_, [id](const auto& one) { return one.first == id; });
     std::erase_if(responses_, [id](const auto& one) { return one.first == id; });

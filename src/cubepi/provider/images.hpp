@@ -15,6 +15,7 @@
 #include <cubepi/core/notice.hpp>
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/core/task.hpp>
+#include <cubepi/provider/observer_handle.hpp>
 #include <cubepi/provider/stream_options.hpp>
 
 // Image generation: providers separate from those of chat models.
@@ -199,7 +200,7 @@ class ImagesObservers {
 public:
     std::uint64_t add(ImagesRequestObserver observer);
     std::uint64_t add(ImagesResponseObserver observer);
-    void remove(std::uint64_t id);
+    void remove(std::uint64_t id) noexcept;
     void tell(const JsonObject& payload, const ImagesModel& model) const;
     void tell(const ImagesOutcome& outcome, const ImagesModel& model) const;
 
@@ -210,22 +211,22 @@ private:
     std::vector<std::pair<std::uint64_t, std::shared_ptr<const ImagesResponseObserver>>> responses_;
 };
 
+using ImagesObserverHandle = BasicObserverHandle<ImagesObservers>;
+
 /// An images provider with an id and observers. Copies are handles to the same observers.
 class BaseImagesProvider : public ImagesProvider {
 public:
     const std::string& provider_id() const noexcept override { return provider_id_; }
     /// A model of this provider.
     ImagesModel model(std::string id) const;
-    /// Called right before a request is sent, after all changes. Returns the number for unsubscribe().
-    std::uint64_t subscribe_request(ImagesRequestObserver observer) {
-        return observers_->add(std::move(observer));
+    /// Called right before a request is sent, after all changes.
+    ImagesObserverHandle subscribe_request(ImagesRequestObserver observer) {
+        return {observers_, observers_->add(std::move(observer))};
     }
     /// Called once per call, at its end.
-    std::uint64_t subscribe_response(ImagesResponseObserver observer) {
-        return observers_->add(std::move(observer));
+    ImagesObserverHandle subscribe_response(ImagesResponseObserver observer) {
+        return {observers_, observers_->add(std::move(observer))};
     }
-    /// Does nothing if the number is unknown.
-    void unsubscribe(std::uint64_t id) { observers_->remove(id); }
 
 protected:
     explicit BaseImagesProvider(std::string provider_id)

@@ -335,11 +335,17 @@ TEST(Images, HookException_IsThrownWithCauseWithoutRetry) {
 }
 
 TEST(Images, ThrowingObserver_DoesNotFailTheCall) {
-    Studio studio(answers(json(one_image)));
-    const std::uint64_t id = studio.provider.subscribe_request(
-        [](const JsonObject&, const ImagesModel&) { throw std::runtime_error("boom"); });
+    Studio studio({json(one_image), json(one_image)});
+    int calls = 0;
+    const auto unsubscribe =
+        studio.provider.subscribe_request([&](const JsonObject&, const ImagesModel&) {
+            ++calls;
+            throw std::runtime_error("boom");
+        });
     EXPECT_EQ(studio.draw(teapot()).images().size(), 1U);
-    studio.provider.unsubscribe(id);
+    unsubscribe();
+    EXPECT_EQ(studio.draw(teapot()).images().size(), 1U);
+    EXPECT_EQ(calls, 1);
 }
 
 TEST(Images, Cost_FollowsThePriceOfTheModel) {

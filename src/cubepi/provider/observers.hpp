@@ -15,6 +15,7 @@
 #include <cubepi/core/model.hpp>
 #include <cubepi/core/stream_event.hpp>
 #include <cubepi/core/task.hpp>
+#include <cubepi/provider/observer_handle.hpp>
 #include <cubepi/provider/provider.hpp>
 
 // Observers of a provider: they receive every request, event and answer of all its calls (tracers, recorders). They
@@ -184,21 +185,7 @@ private:
     std::atomic<std::uint64_t> version_{1};
 };
 
-/// Ends one observation; its destructor does not. Any thread may call it, also the observer itself.
-class ObserverHandle {
-public:
-    ObserverHandle() = default;
-    ObserverHandle(std::weak_ptr<ObserverRegistry> registry, std::uint64_t id)
-        : registry_(std::move(registry)), id_(id) {}
-    /// Further calls have no effect.
-    void detach() noexcept {
-        if (const auto registry = registry_.lock()) registry->remove(id_);
-    }
-
-private:
-    std::weak_ptr<ObserverRegistry> registry_;
-    std::uint64_t id_ = 0;
-};
+using ObserverHandle = BasicObserverHandle<ObserverRegistry>;
 
 /// Calls the request observers. Returns their exceptions as notices. `call` must not be null.
 Task<std::vector<Notice>> observe_request(std::shared_ptr<ObservedCall> call,

@@ -63,7 +63,7 @@ TEST(Observers, Observers_MayDetachThemselves) {
     ObserverHandle handle;
     handle = faux.subscribe_chunk([&](const StreamEvent&, const ProviderCall&) {
         ++seen;
-        handle.detach();
+        handle();
         handle.detach();
     });
     all_events(faux.model("m").stream(hello()));

@@ -18,6 +18,7 @@
 #include <cubepi/provider/wire/encoding.hpp>
 #include <cubepi/provider/wire/user_hook.hpp>
 #include <cubepi/provider/wire/wire_protocol.hpp>
+#include <cubepi/schema/json_text.hpp>
 #include <cubepi/schema/parse_json.hpp>
 
 namespace cubepi {
@@ -231,7 +232,7 @@ std::string multipart_form(const JsonObject& body, const std::vector<ImageConten
     for (const auto& [key, value] : body) {
         if (key == image_field) continue;
         const std::string text =
-            value.is_string() ? std::string(value.get_string()) : boost::json::serialize(value);
+            value.is_string() ? std::string(value.get_string()) : json_text(value);
         add_part(form, boundary, key, {}, text);
     }
     // Several files go under one name with brackets, as OpenAI has it.
@@ -414,7 +415,7 @@ Task<> ImagesCall::prepare() {
         context_.output_format.value_or(model_.output_format.value_or(ImageFormat::png));
     media_type_ = media_type_of(capability.output_format_field ? asked : ImageFormat::png);
     if (!edit_) {
-        body_ = boost::json::serialize(body);
+        body_ = json_text(body);
         co_return;
     }
     const std::string boundary = "cubepi-" + runtime_->ids->next() + runtime_->ids->next();

@@ -82,6 +82,19 @@ TEST(OpenAIProvider, D14_InvalidUtf8_IsReplacedWithANotice) {
     EXPECT_NE(body.find("a\xEF\xBF\xBD z"), std::string::npos) << body;
 }
 
+TEST(OpenAIProvider, Numbers_AreSentInDecimalNotation) {
+    Fixture it({answer("Hi")});
+    BoundModel warm = it.provider->model("gpt-4.1");
+    Model spec = warm.spec();
+    spec.temperature = 0.7;
+    MessageStream stream =
+        BoundModel(it.provider, std::move(spec))
+            .stream({user_message("x")}, {}, {}, StreamOptions().runtime(it.runtime));
+    (void)it.read(std::move(stream));
+    const std::string body = it.transport->requests()[0].body;
+    EXPECT_NE(body.find("\"temperature\":0.7"), std::string::npos) << body;
+}
+
 TEST(OpenAIProvider, StreamWithoutPull_SendsNothing) {
     Fixture it({answer("Hi")});
     const MessageStream stream = it.stream();

@@ -10,6 +10,7 @@
 #include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/task_scope.hpp>
 #include <cubepi/provider/message_assembler.hpp>
+#include <cubepi/provider/observers.hpp>
 #include <cubepi/provider/stream_from.hpp>
 #include <cubepi/schema/python_json.hpp>
 
@@ -92,7 +93,20 @@ const std::string& Provider::provider_id() const noexcept {
 
 bool Provider::takes_response_format(const Model&) const { return false; }
 
-std::shared_ptr<ObserverRegistry> Provider::observer_registry() const { return nullptr; }
+Provider::Provider() : observers_(std::make_shared<ObserverRegistry>()) {}
+
+std::shared_ptr<ObserverRegistry> Provider::observer_registry() const { return observers_; }
+
+MessageStream Provider::call(ModelRequest request) {
+    // Without observers if the class has a registry of its own, or if nothing subscribed.
+    std::shared_ptr<ObservedCall> observed = observers_->observe(request);
+    MessageStream started = stream(std::move(request));
+    if (!observed) return started;
+    // The body is unknown, but the call is announced when it begins.
+    observed->build_payload = [](const ModelRequest&) { return JsonObject(); };
+    return MessageStream(observe_stream(
+        std::move(observed), detail::StreamAccess::source(std::move(started)), BodyBuilder()));
+}
 
 std::vector<BoundModel> Provider::inner_models() const { return {}; }
 
@@ -134,7 +148,7 @@ MessageStream BoundModel::stream(MessageList messages, SharedString system_promp
     request.system_prompt = std::move(system_prompt);
     request.tools = std::move(tools);
     request.options = std::move(options);
-    return provider_->stream(std::move(request));
+    return provider_->call(std::move(request));
 }
 
 Task<AssistantMessage> BoundModel::generate(MessageList messages, SharedString system_prompt,

@@ -82,6 +82,10 @@ struct StreamAccess {
     static const PartialMessage& final_message(const MessageStream& stream) noexcept {
         return stream.final_;
     }
+    /// Returns the producer of a stream of which nothing was read.
+    static std::unique_ptr<StreamSource> source(MessageStream&& stream) noexcept {
+        return std::move(stream.source_);
+    }
     /// Releases the final message, for a caller that took the terminal event and does not call result().
     static void drop_result(MessageStream& stream) noexcept { stream.final_ = PartialMessage(); }
 };
@@ -94,6 +98,7 @@ class ObserverRegistry;
 /// A provider may be shared by agents on several executors; `stream` must not touch shared state unlocked.
 class Provider {
 public:
+    Provider();
     virtual ~Provider() = default;
     /// Starts one call and returns at once; nothing is sent before the first event is pulled. Throws only for misuse:
     /// failures of the endpoint or the network are events.
@@ -103,10 +108,17 @@ public:
     /// Returns whether the endpoint can enforce a JSON Schema for the answers of this model
     /// (StreamOptions::response_format).
     virtual bool takes_response_format(const Model& model) const;
-    /// Returns the observers of the provider's calls; null if it cannot be observed (BaseProvider can).
+    /// Returns the observers of the provider's calls. By default they are called by call(), so that a provider needs nothing for
+    /// them; a class that overrides this, such as BaseProvider, calls them itself. Null: the provider is not observed.
     virtual std::shared_ptr<ObserverRegistry> observer_registry() const;
     /// Returns the models to which this provider passes its calls, in order: those of a fallback chain. Empty for an endpoint.
     virtual std::vector<BoundModel> inner_models() const;
+
+    /// Starts one call by stream(), which the observers receive in any case (D103). Agents, models and fallback chains use it.
+    MessageStream call(ModelRequest request);
+
+private:
+    std::shared_ptr<ObserverRegistry> observers_;  // shared by copies
 };
 
 /// A model with its provider, as passed to an agent. Immutable and cheap to copy.

@@ -8,6 +8,7 @@
 #include <cubepi/provider/answer_end.hpp>
 #include <cubepi/provider/structured/answer_form.hpp>
 #include <cubepi/provider/tool_schema.hpp>
+#include <cubepi/schema/json_text.hpp>
 #include <cubepi/schema/parse_json.hpp>
 #include <cubepi/schema/validate.hpp>
 
@@ -281,7 +282,7 @@ std::string AnswerForm::raw_text(const AssistantMessage& answer) const {
     if (!call) return answer.text();
     const Json* raw = call->extra.find("raw_arguments");
     if (raw && raw->is_string()) return std::string(raw->get_string());
-    return boost::json::serialize(call->arguments);
+    return json_text(call->arguments);
 }
 
 AnswerForm::Reading AnswerForm::read(const AssistantMessage& answer, bool native) const {

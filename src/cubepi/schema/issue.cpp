@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <utility>
 
+#include <cubepi/schema/json_text.hpp>
 #include <cubepi/schema/parse_json.hpp>
 #include <cubepi/schema/python_json.hpp>
 
@@ -66,12 +67,12 @@ std::string ValuePath::to_string() const {
 
 std::string quote_value(const Json& value) {
     if (const auto* text = value.if_string()) {
-        return boost::json::serialize(
+        return json_text(
             Json(abbreviated(std::string_view(text->data(), text->size()), longest_quote)));
     }
     if (value.is_double()) return to_python_json(value);
     if (value.is_structured()) return describe_value(value);
-    return boost::json::serialize(value);
+    return json_text(value);
 }
 
 std::string describe_value(const Json& value) {

@@ -6,8 +6,8 @@
 
 namespace cubepi {
 
-/// Formats JSON for users and models: compact, numbers in decimal notation (1.5, where boost::json::serialize writes
-/// 1.5E0). Infinities and NaN, which JSON does not support, become null. Keys keep their order.
+/// Formats JSON for users, models, files and servers: compact, numbers in decimal notation (21.5, where boost::json::serialize
+/// writes 2.15E1). Infinities and NaN, which JSON does not support, become null. Keys keep their order.
 std::string json_text(const Json& value);
 std::string json_text(const JsonObject& value);
 

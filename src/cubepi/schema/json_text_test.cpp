@@ -284,6 +284,7 @@ TEST(ParseLenient, InvalidJson_IsRefused) {
 
 TEST(JsonText, Numbers_UseDecimalNotation) {
     EXPECT_EQ(json_text(Json(1.5)), "1.5");
+    EXPECT_EQ(json_text(JsonObject{{"degrees", 21.5}, {"n", 1}}), R"({"degrees":21.5,"n":1})");
     EXPECT_EQ(json_text(Json(3.0)), "3.0");
     EXPECT_EQ(json_text(Json(-7)), "-7");
     EXPECT_EQ(json_text(Json(std::numeric_limits<double>::infinity())), "null");

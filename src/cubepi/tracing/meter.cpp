@@ -48,6 +48,7 @@ double seconds(std::chrono::steady_clock::duration duration) {
 
 }  // namespace
 
+class AgentMeter;
 class MeterCore;
 
 /// An active run. The table of runs guards it: it is used under the lock of its part, or when it is not in the table.
@@ -76,6 +77,7 @@ public:
     const std::shared_ptr<const Resource>& resource() const noexcept { return resource_; }
     MetricReader& reader() noexcept { return reader_; }
     RunTable<MeteredRun>& runs() noexcept { return *runs_; }
+    AttachedAgents<AgentMeter>& agents() noexcept { return agents_; }
     const Counter& questions() const noexcept { return questions_; }
     /// Reports an exception inside a recorder; only the first one.
     void report_failure() noexcept;
@@ -117,6 +119,7 @@ private:
     RecorderCache<HistogramRecorder> tools_;
     // Shared with the observers of providers, which may outlive the core.
     const std::shared_ptr<RunTable<MeteredRun>> runs_ = std::make_shared<RunTable<MeteredRun>>();
+    AttachedAgents<AgentMeter> agents_;
     MetricReader reader_;
     std::shared_ptr<ProviderWatch> watch_;
     std::atomic<bool> failure_reported_ = false;
@@ -300,14 +303,21 @@ public:
         : core_(std::move(core)), agent_(agent), run_(std::make_shared<MeteredRun>()) {
         run_->core = core_.get();
     }
-    ~AgentMeter() { detach(); }
+    ~AgentMeter() {
+        detach();
+        core_->agents().remove(&agent_);
+    }
     AgentMeter(const AgentMeter&) = delete;
     AgentMeter& operator=(const AgentMeter&) = delete;
 
     static std::shared_ptr<AgentMeter> attach(std::shared_ptr<MeterCore> core, Agent& agent);
-    void detach() noexcept;
+    /// Ends one attachment; the last one detaches.
+    void release() noexcept {
+        if (--attachments_ == 0) detach();
+    }
 
 private:
+    void detach() noexcept;
     using Time = std::chrono::steady_clock::time_point;
     struct Tool {
         SharedString id;
@@ -341,10 +351,17 @@ private:
     std::string error_type_;  // of the last answer; empty: it has not failed
     boost::container::small_vector<Tool, 2> tools_;
     std::vector<Question> questions_;
+    std::size_t attachments_ = 1;
 };
 
 std::shared_ptr<AgentMeter> AgentMeter::attach(std::shared_ptr<MeterCore> core, Agent& agent) {
+    if (std::shared_ptr<AgentMeter> known = core->agents().find(&agent);
+        known && known->subscription_.active()) {
+        ++known->attachments_;
+        return known;
+    }
     auto meter = std::make_shared<AgentMeter>(std::move(core), agent);
+    meter->core_->agents().add(&agent, meter);
     meter->follow_model();
     // The listener owns the meter, which is in use until the event ends: a notice may detach it meanwhile.
     meter->subscription_ = agent.subscribe(
@@ -495,7 +512,7 @@ MeterAttachment& MeterAttachment::operator=(MeterAttachment&& other) noexcept {
 MeterAttachment::~MeterAttachment() { detach(); }
 
 void MeterAttachment::detach() noexcept {
-    if (recorder_) recorder_->detach();
+    if (recorder_) recorder_->release();
     recorder_.reset();
 }
 

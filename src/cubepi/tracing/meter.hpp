@@ -32,7 +32,7 @@ class MeterCore;
 class AgentMeter;
 }  // namespace detail
 
-/// The connection of a meter with an agent. Detaches when it is destroyed. Used on the agent's executor, but may outlive the agent.
+/// The connection of a meter with an agent. Detaches when it is destroyed, or when the last one with the same agent is. Used on the agent's executor, but may outlive the agent.
 class MeterAttachment {
 public:
     MeterAttachment() = default;
@@ -66,7 +66,8 @@ public:
     Meter(const Meter&) = delete;
     Meter& operator=(const Meter&) = delete;
 
-    /// Measures the runs of `agent` that start from now on. Called on the agent's executor.
+    /// Measures the runs of `agent` that start from now on. An agent that is attached twice is measured once, until both attachments
+    /// end (D103). Called on the agent's executor.
     [[nodiscard]] MeterAttachment attach(Agent& agent);
 
     /// Returns the registry, for instruments of one's own.

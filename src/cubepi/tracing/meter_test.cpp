@@ -132,6 +132,23 @@ TEST(Meter, CallOfSharedProvider_IsCountedOnce) {
               2u);
 }
 
+TEST(Meter, D103_SecondAttachment_MeasuresNothingTwice) {
+    Meter meter;
+    FauxProvider faux = answering({calling("fail"), "two", "three"});
+    Agent agent({.model = faux.model("m")});
+    MeterAttachment first = meter.attach(agent);
+    const MeterAttachment second = meter.attach(agent);
+    run(agent.prompt("hi"));
+    first.detach();
+    run(agent.prompt("hi"));
+    const auto found = counts(meter, "gen_ai.client.operation.duration");
+    EXPECT_EQ(found.size(), 3u) << "calls, tools and runs, each of one provider";
+    EXPECT_EQ(found.at("run.outcome=completed operation.name=invoke_agent provider.name=faux"), 2u);
+    EXPECT_EQ(found.at("error.type=cubepi.tool.error operation.name=execute_tool "
+                       "provider.name=faux tool.name=(unknown)"),
+              1u);
+}
+
 TEST(Meter, RunsOfSeveralThreads_AreMeasuredOnce) {
     constexpr int threads = 4;
     constexpr int runs = 50;

@@ -43,6 +43,7 @@ public:
     bool flush(std::chrono::milliseconds limit);
     bool shutdown(std::chrono::milliseconds limit);
     SpanSink& sink() const noexcept { return *sink_; }
+    AttachedAgents<AgentRecorder>& agents() noexcept { return agents_; }
     /// Registers a span of the program until end_hold(). Returns the hold that it shares with the spans of the program above it.
     std::shared_ptr<SpanHold> hold_for(const TraceParent& parent, const SpanContext& span);
     void end_hold(const SpanContext& span, const SpanHold* hold) noexcept;
@@ -62,6 +63,7 @@ private:
     // Shared with the observers of providers, which may outlive the core.
     const std::shared_ptr<RunTable<RunTrace>> runs_ = std::make_shared<RunTable<RunTrace>>();
     const std::unique_ptr<StreamWriter> streams_;
+    AttachedAgents<AgentRecorder> agents_;
     RunTable<SpanHold> holds_;  // by the ids of spans of the program that have not ended
     std::shared_ptr<ProviderWatch> watch_;
 };
@@ -130,7 +132,9 @@ TraceParent TracerCore::parent_of(const RunInfo& info) const {
     if (!info.origin.parent_run_id.empty()) {
         if (const auto run = runs_->find(info.origin.parent_run_id)) {
             const SpanContext context = run->context_of_call(info.origin.parent_tool_call_id);
-            return TraceParent{context.trace_id, context.span_id, context.sampled, run->hold()};
+            TraceParent parent{context.trace_id, context.span_id, context.sampled, run->hold()};
+            parent.redactions = run->content().redactions();
+            return parent;
         }
     }
     const TraceContext* trace = info.origin.trace.get();
@@ -259,15 +263,22 @@ namespace detail {
 class AgentRecorder {
 public:
     AgentRecorder(std::shared_ptr<TracerCore> core, Agent& agent);
-    ~AgentRecorder() { detach(); }
+    ~AgentRecorder() {
+        detach();
+        core_->agents().remove(&agent_);
+    }
     AgentRecorder(const AgentRecorder&) = delete;
     AgentRecorder& operator=(const AgentRecorder&) = delete;
 
     /// Subscribes to the agent, which must outlive the subscription or be destroyed with it.
     static std::shared_ptr<AgentRecorder> attach(std::shared_ptr<TracerCore> core, Agent& agent);
-    void detach() noexcept;
+    /// Ends one attachment; the last one detaches.
+    void release() noexcept {
+        if (--attachments_ == 0) detach();
+    }
 
 private:
+    void detach() noexcept;
     void on_event(const AgentEvent& event) noexcept;
     void record(const AgentEvent& event);
     void record_update(const AgentEvent& event);
@@ -289,6 +300,7 @@ private:
     std::shared_ptr<const Model> model_;  // whose providers are observed
     std::shared_ptr<RunTrace> run_;       // null: none is active
     std::shared_ptr<StreamFile> stream_file_;
+    std::size_t attachments_ = 1;
     std::size_t open_questions_ = 0;
     bool has_stored_context_ = false;  // in the thread's `extra`
 };
@@ -298,7 +310,13 @@ AgentRecorder::AgentRecorder(std::shared_ptr<TracerCore> core, Agent& agent)
 
 std::shared_ptr<AgentRecorder> AgentRecorder::attach(std::shared_ptr<TracerCore> core,
                                                      Agent& agent) {
+    if (std::shared_ptr<AgentRecorder> known = core->agents().find(&agent);
+        known && known->subscription_.active()) {
+        ++known->attachments_;
+        return known;
+    }
     auto recorder = std::make_shared<AgentRecorder>(std::move(core), agent);
+    recorder->core_->agents().add(&agent, recorder);
     recorder->follow_model();
     // The listener owns the recorder, which is in use until the event ends: `redact` or a notice may detach it meanwhile.
     const bool writes_streams = !recorder->core_->options().stream_directory.empty();
@@ -382,7 +400,7 @@ void AgentRecorder::start_run(const AgentEvent& event) {
     link_to_suspended_run();
     if (core_->streams()) {
         stream_file_ = std::make_shared<StreamFile>(*core_->streams(), event.run_id(),
-                                                    core_->settings().content, event.timestamp);
+                                                    run_->content(), event.timestamp);
     }
 }
 
@@ -486,7 +504,7 @@ TraceAttachment& TraceAttachment::operator=(TraceAttachment&& other) noexcept {
 TraceAttachment::~TraceAttachment() { detach(); }
 
 void TraceAttachment::detach() noexcept {
-    if (recorder_) recorder_->detach();
+    if (recorder_) recorder_->release();
     recorder_.reset();
 }
 
@@ -514,7 +532,9 @@ void ActiveSpan::set_attribute(AttributeKey key, AttributeValue value) {
 void ActiveSpan::set_error(std::string type, std::string_view text) {
     if (!data_) return;
     data_->status = SpanStatus::error;
-    data_->status_description = core_->settings().content.error_text(text, type);
+    const detail::ContentFilter content =
+        core_->settings().content.with(detail::SpanHold::redactions(hold_));
+    data_->status_description = content.error_text(text, type);
     data_->attributes.set("error.type", SharedString(std::move(type)));
 }
 

@@ -18,9 +18,10 @@
 
 namespace cubepi {
 
-/// Changes a value before it is recorded, or prevents that by returning nothing. `key` is the name of the attribute; for the
-/// lines of a stream file it is "cubepi.stream", for error texts "exception.message". An exception of the function drops the
-/// value. Called on the executor of the run, also by several runs at once, without a lock: a slow one delays only its own run.
+/// Changes a value before it is recorded, or prevents that by returning nothing. Each value has one key: the name of its attribute, for
+/// error texts "exception.message". What is returned for it is recorded wherever the value occurs, in other attributes too (D102; the
+/// keys are in docs/guides/tracing.md). Lists of messages, bodies of requests and answers and the lines of a stream file
+/// ("cubepi.stream") are passed as a whole, too, after their values. An exception of the function drops the value. Called on the executor of the run, also by several runs at once, without a lock: a slow one delays only its own run.
 using Redact = std::function<std::optional<Json>(std::string_view key, Json value)>;
 
 /// Which runs are recorded. A nested run follows the run that started it.
@@ -77,8 +78,8 @@ struct RecordingLosses {
     std::uint64_t events = 0;        ///< a recorder threw an exception, for lack of memory
 };
 
-/// The connection of a tracer with an agent. Detaches when it is destroyed. Used on the agent's executor, but may outlive the
-/// agent.
+/// The connection of a tracer with an agent. Detaches when it is destroyed, or when the last one with the same agent is. Used on
+/// the agent's executor, but may outlive the agent.
 class TraceAttachment {
 public:
     TraceAttachment() = default;
@@ -120,9 +121,12 @@ public:
     Tracer(const Tracer&) = delete;
     Tracer& operator=(const Tracer&) = delete;
 
-    /// Records the runs of `agent` that start from now on, and the calls of all models that it names (Agent::models()). Called
-    /// on the agent's executor.
+    /// Records the runs of `agent` that start from now on, and the calls of all models that it names (Agent::models()). An agent that
+    /// is attached twice is recorded once, until both attachments end (D103). Called on the agent's executor.
     [[nodiscard]] TraceAttachment attach(Agent& agent);
+    /// The same, under the name that a scope has in CubePi: `const auto scope = tracer.attached(agent);`. traced() waits for the
+    /// export as well.
+    [[nodiscard]] TraceAttachment attached(Agent& agent) { return attach(agent); }
 
     /// Starts a span of the program itself, around the runs that it causes.
     ActiveSpan start_span(SharedString name, ActiveSpanOptions options = ActiveSpanOptions());

@@ -28,6 +28,8 @@
 #include <cubepi/core/scoped_test_directory.hpp>
 #include <cubepi/provider/fallback.hpp>
 #include <cubepi/provider/faux.hpp>
+#include <cubepi/provider/stream_from.hpp>
+#include <cubepi/tracing/meter.hpp>
 #include <cubepi/tracing/traced_test.hpp>
 
 namespace cubepi {
@@ -155,6 +157,70 @@ TEST(Tracer, SubAgentRun_IsBelowItsToolCall) {
     EXPECT_EQ(roots[0]->parent, it.span("execute_tool ask")->context.span_id);
     EXPECT_EQ(roots[0]->context.trace_id, roots[1]->context.trace_id);
     EXPECT_EQ(it.span("chat inner")->context.trace_id, roots[1]->context.trace_id);
+}
+
+TEST(Tracer, D103_SecondAttachment_DuplicatesNoSpans) {
+    Traced it;
+    FauxProvider faux = answering({"one", "two", "three", "four"});
+    std::optional<Agent> agent;
+    agent.emplace(AgentOptions{.model = faux.model("m")});
+    TraceAttachment first = it.tracer->attach(*agent);
+    {
+        const TraceAttachment scope = it.tracer->attached(*agent);
+        run(agent->prompt("hi"));
+        EXPECT_EQ(it.spans().size(), 3u);
+    }
+    run(agent->prompt("hi"));
+    EXPECT_EQ(it.spans().size(), 6u) << "the first attachment remains";
+    first.detach();
+    run(agent->prompt("hi"));
+    EXPECT_EQ(it.spans().size(), 6u);
+    // Another agent, possibly at the same address, while an attachment of the first one exists.
+    const TraceAttachment old = it.tracer->attach(*agent);
+    agent.emplace(AgentOptions{.model = faux.model("m")});
+    const TraceAttachment attachment = it.tracer->attach(*agent);
+    run(agent->prompt("hi"));
+    EXPECT_EQ(it.spans().size(), 9u);
+}
+
+/// A provider that knows nothing of observers.
+class OwnProvider final : public Provider {
+public:
+    explicit OwnProvider(bool answers) : answers_(answers) {}
+    MessageStream stream(ModelRequest request) override {
+        return stream_from(std::move(request), [answers = answers_](StreamWriter& out) -> Task<> {
+            if (!answers) throw Error(ErrorCode::io, "no answer");
+            co_await out.text("mine");
+        });
+    }
+
+private:
+    const bool answers_;
+};
+
+TEST(Tracer, D103_CallOfOwnProvider_HasASpan) {
+    Traced it;
+    Meter meter;
+    Model model;
+    model.id = "own";
+    const BoundModel failing(std::make_shared<OwnProvider>(false), model);
+    const BoundModel good(std::make_shared<OwnProvider>(true), model);
+    FallbackOptions chain;
+    chain.trigger_errors = {ErrorCode::io, ErrorCode::unknown};
+    for (const BoundModel& one : {good, BoundModel(FallbackBoundModel({failing, good}, chain))}) {
+        Agent agent({.model = one});
+        const TraceAttachment attachment = it.tracer->attached(agent);
+        const MeterAttachment measured = meter.attach(agent);
+        EXPECT_EQ(run(agent.prompt("hi")).text(), "mine");
+    }
+    const SpanBatch chats = it.spans("chat own");
+    ASSERT_EQ(chats.size(), 3u);
+    EXPECT_EQ(chats[0]->parent, it.spans("cubepi.turn")[0]->context.span_id);
+    EXPECT_NE(text(*chats[0], "gen_ai.response.time_to_first_chunk"), "(absent)");
+    EXPECT_EQ(chats[1]->status, SpanStatus::error);
+    EXPECT_EQ(run(it.tracer->oneshot(good, "", {user_message("hi")})).text(), "mine");
+    EXPECT_EQ(it.spans("chat own").size(), 4u);
+    EXPECT_NE(meter.prometheus_text().find("gen_ai_request_model=\"own\""), std::string::npos);
 }
 
 TEST(Tracer, CallerSpan_IsTheParent) {

@@ -1,9 +1,5 @@
-#include <sqlite3.h>
-
-#include <algorithm>
 #include <chrono>
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -11,11 +7,11 @@
 #include <utility>
 #include <vector>
 
-#include <cubepi/checkpoint/sqlite_checkpointer.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/message_json.hpp>
 
 #include "compare.hpp"
+#include "database_copy.hpp"
 #include "kinds.hpp"
 #include "store.hpp"
 #include "support.hpp"
@@ -24,132 +20,7 @@ namespace conformance {
 
 namespace {
 
-using Row = std::function<void(sqlite3_stmt&)>;
 using cubepi::Task;
-
-/// Copies a database, with its write-ahead log if there is one, and returns the name of the copy.
-std::filesystem::path copy_database(const std::filesystem::path& original,
-                                    const std::filesystem::path& directory);
-
-/// Returns the columns and rows of each table as text. Reads the database without the product.
-struct TableRows {
-    std::string table;
-    std::vector<std::string> columns;
-    std::vector<std::string> rows;
-};
-
-std::vector<TableRows> read_tables(const std::filesystem::path& database);
-
-/// Returns the rows of `before` that the database no longer contains or that have changed. Ignores added tables, columns and rows.
-std::vector<std::string> changed_rows(const std::filesystem::path& database,
-                                      const std::vector<TableRows>& before);
-
-/// Returns "ok", or the result of SQLite's integrity check.
-std::string integrity_of(const std::filesystem::path& database);
-
-class Database {
-public:
-    explicit Database(const std::filesystem::path& file) {
-        if (sqlite3_open(file.c_str(), &handle_) != SQLITE_OK) fail(file.string());
-    }
-    ~Database() { sqlite3_close(handle_); }
-    Database(const Database&) = delete;
-    Database& operator=(const Database&) = delete;
-
-    void each(const std::string& query, const Row& row) {
-        sqlite3_stmt* raw = nullptr;
-        if (sqlite3_prepare_v2(handle_, query.c_str(), -1, &raw, nullptr) != SQLITE_OK) fail(query);
-        const std::unique_ptr<sqlite3_stmt, int (*)(sqlite3_stmt*)> statement(raw,
-                                                                              sqlite3_finalize);
-        int status = sqlite3_step(raw);
-        for (; status == SQLITE_ROW; status = sqlite3_step(raw)) row(*raw);
-        if (status != SQLITE_DONE) fail(query);
-    }
-
-private:
-    [[noreturn]] void fail(const std::string& what) {
-        throw std::runtime_error("SQLite: " + what + ": " + sqlite3_errmsg(handle_));
-    }
-    sqlite3* handle_ = nullptr;
-};
-
-std::string text_at(sqlite3_stmt& row, int column) {
-    const void* bytes = sqlite3_column_blob(&row, column);
-    const auto size = static_cast<std::size_t>(sqlite3_column_bytes(&row, column));
-    return bytes ? std::string(static_cast<const char*>(bytes), size) : std::string();
-}
-
-std::string quoted(const std::string& name) { return '"' + name + '"'; }
-
-std::vector<std::string> read_rows(Database& database, const std::string& table,
-                                   const std::vector<std::string>& columns) {
-    std::string list;
-    for (const std::string& column : columns) list += (list.empty() ? "" : ", ") + quoted(column);
-    std::vector<std::string> rows;
-    database.each("SELECT " + list + " FROM " + quoted(table), [&](sqlite3_stmt& row) {
-        std::string text;
-        for (int i = 0; i < sqlite3_column_count(&row); ++i) {
-            text += (i == 0 ? "" : " | ") + columns[static_cast<std::size_t>(i)] + "=";
-            text += sqlite3_column_type(&row, i) == SQLITE_NULL ? "NULL" : text_at(row, i);
-        }
-        rows.push_back(std::move(text));
-    });
-    std::sort(rows.begin(), rows.end());
-    return rows;
-}
-
-std::filesystem::path copy_database(const std::filesystem::path& original,
-                                    const std::filesystem::path& directory) {
-    const std::filesystem::path copy = directory / original.filename();
-    const auto overwrite = std::filesystem::copy_options::overwrite_existing;
-    std::filesystem::copy_file(original, copy, overwrite);
-    std::filesystem::path log = original;
-    log += "-wal";
-    if (std::filesystem::exists(log)) {
-        std::filesystem::path log_copy = copy;
-        log_copy += "-wal";
-        std::filesystem::copy_file(log, log_copy, overwrite);
-    }
-    namespace fs = std::filesystem;
-    fs::permissions(copy, fs::perms::owner_write, fs::perm_options::add);
-    return copy;
-}
-
-std::vector<TableRows> read_tables(const std::filesystem::path& file) {
-    Database database(file);
-    std::vector<TableRows> tables;
-    database.each(
-        "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY "
-        "name",
-        [&](sqlite3_stmt& row) { tables.push_back(TableRows{text_at(row, 0), {}, {}}); });
-    for (TableRows& table : tables) {
-        database.each("SELECT name FROM pragma_table_info('" + table.table + "')",
-                      [&](sqlite3_stmt& row) { table.columns.push_back(text_at(row, 0)); });
-        table.rows = read_rows(database, table.table, table.columns);
-    }
-    return tables;
-}
-
-std::vector<std::string> changed_rows(const std::filesystem::path& file,
-                                      const std::vector<TableRows>& before) {
-    Database database(file);
-    std::vector<std::string> changed;
-    for (const TableRows& table : before) {
-        const std::vector<std::string> now = read_rows(database, table.table, table.columns);
-        for (const std::string& row : table.rows) {
-            if (!std::binary_search(now.begin(), now.end(), row))
-                changed.push_back(table.table + ": " + row);
-        }
-    }
-    return changed;
-}
-
-std::string integrity_of(const std::filesystem::path& file) {
-    Database database(file);
-    std::string answer;
-    database.each("PRAGMA integrity_check", [&](sqlite3_stmt& row) { answer = text_at(row, 0); });
-    return answer;
-}
 
 bool is_odd(const Json& value) {
     if (!value.is_string()) return false;
@@ -233,9 +104,9 @@ void compare(const Json& wanted, const Json& got, const std::string& at,
 
 class DatabaseCheck {
 public:
-    DatabaseCheck(cubepi::SQLiteCheckpointer& store, std::string thread, const JsonObject& want,
-                  std::vector<std::string>& found)
-        : store_(store),
+    DatabaseCheck(std::shared_ptr<cubepi::Checkpointer> store, std::string thread,
+                  const JsonObject& want, std::vector<std::string>& found)
+        : store_(std::move(store)),
           thread_(std::move(thread)),
           at_("/threads/" + thread_),
           want_(want),
@@ -257,7 +128,7 @@ private:
     Task<> check_approvers();
     Task<> check_runs();
 
-    cubepi::SQLiteCheckpointer& store_;
+    const std::shared_ptr<cubepi::Checkpointer> store_;
     std::string thread_;
     std::string at_;
     const JsonObject& want_;
@@ -267,7 +138,7 @@ private:
 Task<> DatabaseCheck::check_failure() {
     std::exception_ptr failure;
     try {
-        (void)co_await store_.load(thread_);
+        (void)co_await store_->load(thread_);
     } catch (...) {
         failure = std::current_exception();
     }
@@ -288,13 +159,15 @@ Task<> DatabaseCheck::check_failure() {
 }
 
 Task<> DatabaseCheck::check_content() {
-    const std::optional<cubepi::CheckpointData> data = co_await store_.load(thread_);
+    const std::optional<cubepi::CheckpointData> data = co_await store_->load(thread_);
     if (want_.at("messages").is_null()) {
         if (data) found_.push_back(at_ + "/messages: want nothing loaded, got a thread");
         co_return;
     }
     if (!data) {
-        found_.push_back(at_ + "/messages: want a thread, got nothing loaded");
+        // On servers, CubePi loads a thread that has only runs as an empty one.
+        if (!want_.at("messages").as_array().empty() || !want_.at("extra").as_object().empty())
+            found_.push_back(at_ + "/messages: want a thread, got nothing loaded");
         co_return;
     }
     compare_messages(want_.at("messages"), data->messages, at_ + "/messages", found_);
@@ -305,7 +178,7 @@ Task<> DatabaseCheck::check_content() {
 
 Task<> DatabaseCheck::check_approvers() {
     const std::vector<cubepi::PendingRequest> pending =
-        co_await store_.load_pending_requests(thread_);
+        co_await part<cubepi::HitlStore>(store_).load_pending_requests(thread_);
     Json got;
     if (!pending.empty()) {
         JsonObject form;
@@ -320,7 +193,7 @@ Task<> DatabaseCheck::check_approvers() {
         std::string run_id = text_or(form, "run_id", "");
         std::string question_id = text_or(form, "question_id", "");
         const std::optional<Json> loaded =
-            co_await store_.load_hitl_answer(thread_, run_id, question_id);
+            co_await part<cubepi::HitlStore>(store_).load_hitl_answer(thread_, run_id, question_id);
         compare(form.at("answer"), loaded ? *loaded : Json(nullptr),
                 at_ + "/answers/" + question_id, found_);
     }
@@ -329,13 +202,15 @@ Task<> DatabaseCheck::check_approvers() {
 Task<> DatabaseCheck::check_runs() {
     for (const Json& run : want_.at("runs").as_array()) {
         const std::string run_id = text_or(run.as_object(), "run_id", "");
-        const bool complete = co_await store_.is_run_complete(thread_, run_id);
+        const bool complete =
+            co_await part<cubepi::RunStore>(store_).is_run_complete(thread_, run_id);
         compare(Json(!run.at("completed_at").is_null()), Json(complete), at_ + "/runs/" + run_id,
                 found_);
     }
     for (const auto& [key, indexes] : want_.at("snapshots").as_object()) {
         const std::string run_id(key);
-        const cubepi::MessageList messages = co_await store_.snapshot(thread_, run_id);
+        const cubepi::MessageList messages =
+            co_await part<cubepi::ForkStore>(store_).snapshot(thread_, run_id);
         JsonArray want;
         for (const Json& index : indexes.as_array()) {
             want.push_back(want_.at("messages").as_array().at(index.to_number<std::size_t>()));
@@ -344,9 +219,8 @@ Task<> DatabaseCheck::check_runs() {
     }
 }
 
-Task<> check_all_threads(std::filesystem::path file, const JsonObject& threads,
+Task<> check_all_threads(std::shared_ptr<cubepi::Checkpointer> store, const JsonObject& threads,
                          std::vector<std::string>& found) {
-    cubepi::SQLiteCheckpointer store(file.string());
     for (const auto& [thread, want] : threads) {
         DatabaseCheck check(store, std::string(thread), want.as_object(), found);
         std::exception_ptr failure;
@@ -365,37 +239,31 @@ Task<> check_all_threads(std::filesystem::path file, const JsonObject& threads,
 
 std::vector<std::string> check_database(const std::filesystem::path& file, const Json& content) {
     const JsonObject& form = as_object(content, "file");
-    if (!form.contains("sqlite")) throw Unsupported("only SQLite databases");
-    std::filesystem::path original = file;
-    original.replace_extension(".sqlite");
-    if (!std::filesystem::exists(original)) throw BadFile(original.string() + " is missing");
-
     const JsonObject& threads = as_object(form.at("threads"), "threads");
-    const TemporaryDirectory directory;
     std::vector<std::string> found;
-    constexpr std::chrono::seconds limit(60);
+    // A server on a busy machine is slow.
+    constexpr std::chrono::seconds limit(240);
 
-    const std::vector<TableRows> before = read_tables(copy_database(original, directory.path()));
-    const std::filesystem::path copy = copy_database(original, directory.path());
-    if (!run_within(check_all_threads(copy, threads, found), limit))
+    const std::vector<TableRows> before = DatabaseCopy::of(file, form)->tables();
+    const std::unique_ptr<DatabaseCopy> copy = DatabaseCopy::of(file, form);
+    if (!run_within(check_all_threads(copy->open(), threads, found), limit))
         throw std::runtime_error("hang: reading");
-    for (const std::string& row : changed_rows(copy, before))
+    for (const std::string& row : copy->changed_rows(before))
         found.push_back("/unchanged: lost or changed: " + row);
-    if (integrity_of(copy) != "ok")
-        found.push_back("/sqlite/integrity: want \"ok\", got " + integrity_of(copy));
+    if (const std::string state = copy->integrity(); state != "ok")
+        found.push_back("/integrity: want \"ok\", got " + state);
 
     // From one copy each: prompts, and answers to what waits.
-    const TemporaryDirectory second;
-    const std::filesystem::path answered = copy_database(original, second.path());
-    if (!run_within(continue_from(copy, threads, false, found), limit))
+    const std::unique_ptr<DatabaseCopy> answered = DatabaseCopy::of(file, form);
+    if (!run_within(continue_from(copy->open(), threads, false, found), limit))
         throw std::runtime_error("hang: continuing");
-    if (!run_within(continue_from(answered, threads, true, found), limit))
+    if (!run_within(continue_from(answered->open(), threads, true, found), limit))
         throw std::runtime_error("hang: answering");
     std::vector<TableRows> log;
     for (const TableRows& table : before) {
-        if (table.table == "messages") log.push_back(table);
+        if (table.table == "messages" || table.table == "cubepi_messages") log.push_back(table);
     }
-    for (const std::string& row : changed_rows(copy, log))
+    for (const std::string& row : copy->changed_rows(log))
         found.push_back("/onward: lost or changed: " + row);
     return found;
 }

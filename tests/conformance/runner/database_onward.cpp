@@ -7,7 +7,6 @@
 #include <utility>
 
 #include <cubepi/agent/agent.hpp>
-#include <cubepi/checkpoint/sqlite_checkpointer.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/task_scope.hpp>
@@ -18,6 +17,7 @@
 
 #include "normal_form.hpp"
 #include "script.hpp"
+#include "store.hpp"
 #include "support.hpp"
 
 namespace conformance {
@@ -25,7 +25,7 @@ namespace conformance {
 namespace {
 
 using cubepi::Task;
-using Store = std::shared_ptr<cubepi::SQLiteCheckpointer>;
+using Store = std::shared_ptr<cubepi::Checkpointer>;
 
 cubepi::ClaimOwner other_owner() {
     cubepi::ClaimOwner owner;
@@ -57,7 +57,8 @@ Task<std::string> error_of(Task<> task) {
 
 Task<> claim(Store store, std::string thread, std::string run_id) {
     cubepi::ClaimOwner owner = other_owner();
-    (void)co_await store->claim_run(thread, run_id, std::move(owner), cubepi::ClaimKind::new_run);
+    (void)co_await part<cubepi::RunStore>(store).claim_run(thread, run_id, std::move(owner),
+                                                           cubepi::ClaimKind::new_run);
 }
 
 Task<> append_to(Store store, std::string thread, std::string run_id) {
@@ -90,8 +91,9 @@ Task<> check_forks(Store store, std::string thread, const JsonObject& want,
     for (const auto& [key, indexes] : want.at("snapshots").as_object()) {
         const std::string run_id(key);
         const std::string fork = thread + "/fork/" + run_id;
-        const cubepi::MessageList snapshot = co_await store->snapshot(thread, run_id);
-        co_await store->fork(thread, fork, run_id, std::nullopt);
+        const cubepi::MessageList snapshot =
+            co_await part<cubepi::ForkStore>(store).snapshot(thread, run_id);
+        co_await part<cubepi::ForkStore>(store).fork(thread, fork, run_id, std::nullopt);
         const std::optional<cubepi::CheckpointData> copy = co_await store->load(fork);
         if (!copy || !(copy->messages == snapshot)) {
             found.push_back("/threads/" + thread + "/snapshots/" + run_id +
@@ -134,6 +136,19 @@ struct PathArgs {
 struct NumberArgs {
     int a = 0;
 };
+struct ShipArgs {
+    std::string version;
+};
+
+/// A tool that asks with `confirm` in its body.
+Task<std::string> ship(ShipArgs args, cubepi::ToolContext& context) {
+    const std::shared_ptr<cubepi::HitlChannel> channel = context.channel();
+    Task<bool> asking = channel->confirm("Ship " + args.version + " to h\xC3\xB6st?",
+                                         Json(JsonObject{{"stars", 21.5}}));
+    const bool sure = co_await std::move(asking);
+    co_return sure ? "shipped" : "not shipped";
+}
+
 struct SumArgs {
     int a = 0;
     int b = 0;
@@ -168,9 +183,9 @@ public:
                                      [](NumberArgs args) { return std::to_string(args.a + 1); }),
             cubepi::tool<SumArgs>("add", "Adds.",
                                   [](SumArgs args) { return std::to_string(args.a + args.b); }),
-            cubepi::ask_user_tool(channel_)};
+            ships(), cubepi::ask_user_tool(channel_)};
         cubepi::ConfirmToolCallOptions confirm;
-        confirm.tools = {"rm", "next"};
+        confirm.require_confirm = {"rm", "next"};
         options.middleware.push_back(
             cubepi::ConfirmToolCallMiddleware(channel_, std::move(confirm)));
         options.checkpointer = store;
@@ -201,7 +216,12 @@ public:
     const std::vector<std::string>& asked() const { return requests_; }
 
 private:
+    static cubepi::AgentTool ships() {
+        return cubepi::tool<ShipArgs>("ship", "Ships.", ship)
+            .replay(cubepi::ReplayPolicy::idempotent);
+    }
     static Json answer_to(const cubepi::HitlRequest& request) {
+        if (std::holds_alternative<cubepi::ConfirmRequest>(request.payload)) return Json(true);
         const auto* ask = std::get_if<cubepi::AskRequest>(&request.payload);
         if (!ask) return Json(cubepi::to_json(cubepi::ApproveAnswer()));
         JsonObject answers;
@@ -233,20 +253,23 @@ private:
 Task<> answer_on(Store store, std::string thread, const JsonObject& want,
                  std::shared_ptr<const cubepi::Runtime> runtime, std::vector<std::string>& found) {
     const std::string at = "/threads/" + thread + "/respond";
-    std::vector<cubepi::PendingRequest> pending = co_await store->load_pending_requests(thread);
+    cubepi::HitlStore& questions = part<cubepi::HitlStore>(store);
+    std::vector<cubepi::PendingRequest> pending = co_await questions.load_pending_requests(thread);
     if (pending.empty()) co_return;
+    const std::string first = pending.front().request.question_id;
     Answerer answerer(store, thread, std::move(runtime));
     const cubepi::RunResult result = co_await answerer.finish(std::move(pending.front().request));
     if (!result) found.push_back(at + ": want a completed run, got " + result.error().what());
     if (!answerer.legal) found.push_back(at + ": the request was not legal");
-    pending = co_await store->load_pending_requests(thread);
+    pending = co_await questions.load_pending_requests(thread);
     if (!pending.empty()) found.push_back(at + ": a request is still pending");
-    for (const Json& answered : want.at("answers").as_array()) {
-        // An earlier answer is used: its question is not asked again.
-        const std::string id = text_or(answered.as_object(), "question_id", "");
-        for (const std::string& asked : answerer.asked()) {
-            if (asked == id) found.push_back(at + ": '" + id + "' was asked again");
-        }
+    // An answer is used: its question is not asked again.
+    std::vector<std::string> answered{first};
+    for (const Json& one : want.at("answers").as_array())
+        answered.push_back(text_or(one.as_object(), "question_id", ""));
+    for (const std::string& asked : answerer.asked()) {
+        if (std::find(answered.begin(), answered.end(), asked) != answered.end())
+            found.push_back(at + ": '" + asked + "' was asked again");
     }
 }
 
@@ -298,10 +321,9 @@ Task<> continue_thread(Store store, std::string thread, const JsonObject& want, 
 
 }  // namespace
 
-Task<> continue_from(std::filesystem::path file, const JsonObject& threads, bool answers,
-                     std::vector<std::string>& found) {
+Task<> continue_from(std::shared_ptr<cubepi::Checkpointer> store, const JsonObject& threads,
+                     bool answers, std::vector<std::string>& found) {
     const std::shared_ptr<const cubepi::Runtime> runtime = runtime_after(threads);
-    auto store = std::make_shared<cubepi::SQLiteCheckpointer>(file.string());
     for (const auto& [key, want] : threads) {
         if (want.as_object().contains("error")) continue;
         const std::string thread(key);

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -33,8 +34,8 @@ std::vector<std::string> check_database(const std::filesystem::path& file, const
 /// Continues from a database written by CubePi (README-fixtures.md, section 1.2): prompts on every thread (and
 /// abandons what waits), checks refusals, forks; or, with `answers`, answers what waits and finishes these runs. `threads` and
 /// `found` outlive the task.
-cubepi::Task<> continue_from(std::filesystem::path file, const JsonObject& threads, bool answers,
-                             std::vector<std::string>& found);
+cubepi::Task<> continue_from(std::shared_ptr<cubepi::Checkpointer> store, const JsonObject& threads,
+                             bool answers, std::vector<std::string>& found);
 std::vector<std::string> check_wire(const Json& content);
 std::vector<std::string> check_turn(const Json& content);
 std::vector<std::string> check_tape(const Json& content);

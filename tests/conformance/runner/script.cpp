@@ -386,8 +386,9 @@ cubepi::Middleware make_confirm(const JsonObject& form,
                                 const std::shared_ptr<cubepi::HitlChannel>& channel) {
     cubepi::ConfirmToolCallOptions options;
     if (const Json* tools = form.if_contains("tools")) {
-        for (const Json& name : as_array(*tools, "tools"))
-            options.tools.push_back(as_text(name, "tools"));
+        std::vector<std::string> names;
+        for (const Json& name : as_array(*tools, "tools")) names.push_back(as_text(name, "tools"));
+        options.require_confirm = names;
     }
     if (form.if_contains("timeout_ms"))
         options.timeout = std::chrono::milliseconds(number_or(form, "timeout_ms", 0));

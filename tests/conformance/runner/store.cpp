@@ -119,7 +119,7 @@ private:
     }
     template <class Interface>
     Interface& as() const {
-        return dynamic_cast<Interface&>(*inner_);
+        return part<Interface>(inner_);
     }
 
     std::shared_ptr<cubepi::Checkpointer> inner_;

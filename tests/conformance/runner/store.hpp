@@ -26,6 +26,12 @@ private:
     std::filesystem::path path_;
 };
 
+/// The optional interface of a store.
+template <class Interface>
+Interface& part(const std::shared_ptr<cubepi::Checkpointer>& store) {
+    return dynamic_cast<Interface&>(*store);
+}
+
 /// The checkpointer of a scenario. reopen() closes and opens a SQLite file; a memory store stays.
 class ScenarioStore {
 public:

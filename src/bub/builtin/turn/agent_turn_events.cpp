@@ -8,6 +8,7 @@
 #include <bub/tape/prompt_context.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/lower_case.hpp>
+#include <cubepi/schema/json_text.hpp>
 
 // Converts messages of a session to messages of the agent and passes them on; converts the agent's events to events of the turn and entries
 // of its tape.
@@ -119,7 +120,7 @@ namespace {
 JsonObject call_json(const cubepi::ToolCall& call) {
     JsonObject function;
     function["name"] = call.name.str();
-    function["arguments"] = boost::json::serialize(call.arguments);
+    function["arguments"] = cubepi::json_text(call.arguments);
     JsonObject form;
     form["id"] = call.id.str();
     form["type"] = "function";

@@ -4,6 +4,7 @@
 
 #include <bub/tape/entry/entry_facts.hpp>
 #include <cubepi/net/utf8.hpp>
+#include <cubepi/schema/json_text.hpp>
 
 namespace bub::detail {
 
@@ -31,7 +32,7 @@ std::string answer_part(const cubepi::AssistantMessage& answer) {
     std::string part;
     if (const std::string text = answer.text(); !text.empty()) part = "Assistant: " + text + "\n";
     for (const cubepi::ToolCall* call : answer.tool_calls()) {
-        const std::string arguments = boost::json::serialize(call->arguments);
+        const std::string arguments = cubepi::json_text(call->arguments);
         part += "Assistant calls " + call->name.str() + ": " +
                 shortened_middle(arguments, arguments_limit) + "\n";
     }

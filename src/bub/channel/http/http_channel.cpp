@@ -14,6 +14,7 @@
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
+#include <cubepi/schema/json_text.hpp>
 
 namespace bub {
 
@@ -142,7 +143,7 @@ Task<bool> wait_for_end(ExchangePtr exchange, Ends ends) {
 }
 
 std::string event_text(std::string_view name, const JsonObject& data) {
-    return cubepi::server_sent_event(name, boost::json::serialize(data));
+    return cubepi::server_sent_event(name, cubepi::json_text(data));
 }
 
 std::string delta_event(const std::string& text) {

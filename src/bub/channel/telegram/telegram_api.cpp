@@ -11,6 +11,7 @@
 #include <cubepi/core/support/random_word.hpp>
 #include <cubepi/net/http_client.hpp>
 #include <cubepi/net/utf8.hpp>
+#include <cubepi/schema/json_text.hpp>
 
 namespace bub::telegram {
 
@@ -80,7 +81,7 @@ std::string header_text(std::string text) {
 }
 
 std::string form_text(const Json& value) {
-    return value.is_string() ? std::string(value.get_string()) : boost::json::serialize(value);
+    return value.is_string() ? std::string(value.get_string()) : cubepi::json_text(value);
 }
 
 /// A form of RFC 7578.
@@ -231,7 +232,7 @@ Task<Json> TelegramApi::exchange(std::string method, std::string body, std::stri
 }
 
 Task<Json> TelegramApi::call(std::string method, JsonObject parameters, CallLimits limits) const {
-    std::string body = boost::json::serialize(parameters);
+    std::string body = cubepi::json_text(parameters);
     return exchange(std::move(method), std::move(body), "application/json", limits);
 }
 

@@ -10,6 +10,7 @@
 #include <bub/tape/tape_store_support.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/json_member.hpp>
+#include <cubepi/schema/json_text.hpp>
 #include <cubepi/schema/parse_json.hpp>
 
 // Rows of the tables of tapes, and the statements that read and write them.
@@ -62,7 +63,7 @@ std::string text_of(const TapeInfo& info) {
     if (info.last_token_usage) object["last_token_usage"] = *info.last_token_usage;
     if (info.last_token_cache_hit_rate)
         object["last_token_cache_hit_rate"] = *info.last_token_cache_hit_rate;
-    return boost::json::serialize(object);
+    return cubepi::json_text(object);
 }
 
 }  // namespace
@@ -97,7 +98,7 @@ void write_state(SqlBatch& batch, const std::string& tape, const JsonObject& sta
             "INSERT INTO bub_tapes (tape, state, has_requests) VALUES ($1, $2, $3 <> 0)"
             " {replace tape: state, has_requests}")
         .text(tape)
-        .text(boost::json::serialize(state))
+        .text(cubepi::json_text(state))
         .integer(has_requests ? 1 : 0);
 }
 

@@ -18,7 +18,7 @@ namespace {
 Task<MessageStream> start_stream(std::shared_ptr<Provider> provider, ModelRequest request,
                                  std::shared_ptr<std::exception_ptr> failure) {
     try {
-        MessageStream started = provider->stream(std::move(request));
+        MessageStream started = provider->call(std::move(request));
         co_return started;
     } catch (...) {
         *failure = std::current_exception();
@@ -102,7 +102,7 @@ Task<void> ModelTurn::stream_after(Notice notice, ModelRequest request) {
 Task<void> ModelTurn::stream(ModelRequest&& request) {
     core_.invalidate_timestamp();
     try {
-        return receive(model_.provider()->stream(std::move(request)), true);
+        return receive(model_.provider()->call(std::move(request)), true);
     } catch (...) {
         return conclude_failed(std::current_exception());
     }

@@ -23,6 +23,7 @@
 #include <cubepi/core/support/posix_file.hpp>
 #include <cubepi/core/timeout.hpp>
 #include <cubepi/net/server/server_core.hpp>
+#include <cubepi/schema/json_text.hpp>
 
 namespace cubepi::detail {
 namespace {
@@ -367,7 +368,7 @@ HttpServerResponse::HttpServerResponse(unsigned code, std::string text, std::str
 }
 
 HttpServerResponse HttpServerResponse::json(unsigned code, const Json& value) {
-    return HttpServerResponse(code, boost::json::serialize(value) + "\n", "application/json");
+    return HttpServerResponse(code, json_text(value) + "\n", "application/json");
 }
 
 HttpServerResponse HttpServerResponse::error(unsigned code, std::string_view text) {

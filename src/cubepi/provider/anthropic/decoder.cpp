@@ -11,6 +11,7 @@
 #include <cubepi/core/support/trimmed.hpp>
 #include <cubepi/provider/wire/answer_size.hpp>
 #include <cubepi/provider/wire/decoding.hpp>
+#include <cubepi/schema/json_text.hpp>
 #include <cubepi/schema/parse_json.hpp>
 
 namespace cubepi::detail {
@@ -428,8 +429,7 @@ void AnthropicDecoder::close(Block& block, EventQueue& out) {
             break;
         case Kind::call:
             // Some servers send the arguments whole, with the start.
-            if (!block.has_deltas && !block.wire.empty())
-                add(block, boost::json::serialize(block.wire), out);
+            if (!block.has_deltas && !block.wire.empty()) add(block, json_text(block.wire), out);
             out.push(assembler_.toolcall_end(block.index));
             break;
         case Kind::foreign: {

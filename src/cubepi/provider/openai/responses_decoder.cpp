@@ -12,6 +12,7 @@
 #include <cubepi/core/usage.hpp>
 #include <cubepi/provider/wire/answer_size.hpp>
 #include <cubepi/provider/wire/decoding.hpp>
+#include <cubepi/schema/json_text.hpp>
 #include <cubepi/schema/parse_json.hpp>
 
 namespace cubepi::detail {
@@ -501,7 +502,7 @@ void OpenAIResponsesDecoder::close_call(Item& item, const JsonObject& given, Eve
     if (const Json* arguments = given.if_contains("arguments")) {
         // Some servers send the object itself instead of its text.
         raw = arguments->is_string()   ? std::string(arguments->get_string())
-              : arguments->is_object() ? boost::json::serialize(*arguments)
+              : arguments->is_object() ? json_text(*arguments)
                                        : std::string();
     }
     if (raw.empty()) raw = streamed(item);

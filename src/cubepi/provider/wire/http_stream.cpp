@@ -17,6 +17,7 @@
 #include <cubepi/provider/wire/http_attempt.hpp>
 #include <cubepi/provider/wire/user_hook.hpp>
 #include <cubepi/provider/wire/wire_protocol.hpp>
+#include <cubepi/schema/json_text.hpp>
 
 namespace cubepi::detail {
 
@@ -58,7 +59,7 @@ Task<std::string> build_request_body(const ModelRequest& request, const WireProt
         Task<std::vector<Notice>> observing = observe_request(observed, RequestPayload(body));
         queue_all(co_await std::move(observing), queue);
     }
-    std::string text = boost::json::serialize(body);
+    std::string text = json_text(body);
     if (!is_utf8(text)) {
         // From a tool or the caller. The server would reject this request and every later one of the conversation.
         text = replace_broken_utf8(text);

@@ -9,6 +9,7 @@
 
 #include <cubepi/core/json.hpp>
 #include <cubepi/net/utf8.hpp>
+#include <cubepi/schema/json_text.hpp>
 
 namespace cubepi::detail {
 
@@ -286,7 +287,7 @@ std::string json_of(Write write) {
     JsonObject object;
     JsonMessage out(object);
     write(out);
-    return boost::json::serialize(object);
+    return json_text(object);
 }
 
 }  // namespace

@@ -2,7 +2,9 @@
 
 #include <utility>
 
+#include <cubepi/core/message_json.hpp>
 #include <cubepi/net/utf8.hpp>
+#include <cubepi/schema/json_text.hpp>
 
 namespace cubepi::detail {
 
@@ -31,41 +33,56 @@ JsonObject text_part(std::string_view text) {
     return JsonObject{{"type", "text"}, {"content", text}};
 }
 
-struct PartWriter {
-    JsonObject operator()(const TextContent& block) const {
-        return text_part(std::string_view(block.text));
-    }
-    JsonObject operator()(const ThinkingContent& block) const {
-        return JsonObject{{"type", "reasoning"}, {"content", std::string_view(block.thinking)}};
-    }
-    // The bytes of an image are in the recorded request only.
-    JsonObject operator()(const ImageContent&) const { return JsonObject{{"type", "image"}}; }
-    JsonObject operator()(const ToolCall& call) const {
-        return JsonObject{{"type", "tool_call"},
-                          {"id", std::string_view(call.id)},
-                          {"name", std::string_view(call.name)},
-                          {"arguments", call.arguments}};
-    }
-};
-
-template <class Blocks>
-JsonArray parts_of(const Blocks& blocks) {
-    JsonArray parts;
-    for (const auto& block : blocks) parts.emplace_back(std::visit(PartWriter(), block));
-    return parts;
-}
-
-std::string text_of(const ContentList<Content>& blocks) {
+/// The content of a result in a message, or in what `redact` returned of it.
+std::string text_of(const Json& result) {
+    if (const auto* text = result.if_string()) return std::string(*text);
+    const JsonObject* object = result.if_object();
+    const Json* content = object ? object->if_contains("content") : nullptr;
+    const JsonArray* blocks = content ? content->if_array() : nullptr;
+    if (!blocks) return json_text(result);
     std::string text;
-    for (const Content& block : blocks) {
-        if (const auto* one = std::get_if<TextContent>(&block)) text += std::string_view(one->text);
+    for (const Json& block : *blocks) {
+        const JsonObject* one = block.if_object();
+        const Json* part = one ? one->if_contains("text") : nullptr;
+        if (part && part->is_string()) text += std::string_view(part->get_string());
     }
     return text;
 }
 
+Json result_form(JsonArray content, Json details, bool is_error) {
+    return JsonObject{{"content", std::move(content)},
+                      {"details", std::move(details)},
+                      {"is_error", is_error},
+                      {"terminate", nullptr}};
+}
+
+Json result_of(const ToolResultMessage& message) {
+    JsonArray content;
+    for (const Content& block : message.content) content.emplace_back(to_json(block));
+    return result_form(std::move(content), message.details, message.is_error);
+}
+
+JsonObject user_part(const Content& block) {
+    if (const auto* text = std::get_if<TextContent>(&block)) return text_part(text->text);
+    // The bytes of an image are in the recorded request only.
+    return JsonObject{{"type", "image"}};
+}
+
+Json one_message(std::string_view role, JsonArray parts) {
+    return JsonObject{{"role", role}, {"parts", std::move(parts)}};
+}
+
+/// Returns the messages that `redact` returned. `recorded`: empty if it dropped them.
+JsonArray messages_of(std::string_view role, std::optional<Json> recorded) {
+    if (recorded && recorded->is_array()) return std::move(recorded->get_array());
+    const bool is_text = recorded && recorded->is_string();
+    const std::string text(is_text ? std::string_view(recorded->get_string()) : redacted_text);
+    return JsonArray{one_message(role, JsonArray{text_part(text)})};
+}
+
 /// JSON text with invalid UTF-8, of a tool for example, replaced.
 std::string valid_json_text(const Json& value) {
-    std::string text = boost::json::serialize(value);
+    std::string text = json_text(value);
     return is_utf8(text) ? text : replace_broken_utf8(text);
 }
 
@@ -111,25 +128,6 @@ void LossReport::send(std::string code, std::string text, JsonObject details) co
     report_(notice);
 }
 
-JsonObject content_of(const Message& message) {
-    if (const UserMessage* user = message.user())
-        return JsonObject{{"role", "user"}, {"parts", parts_of(user->content)}};
-    if (const AssistantMessage* answer = message.assistant())
-        return JsonObject{{"role", "assistant"}, {"parts", parts_of(answer->content)}};
-    const ToolResultMessage& result = *message.tool_result();
-    JsonObject part{{"type", "tool_call_response"},
-                    {"id", std::string_view(result.tool_call_id)},
-                    {"result", text_of(result.content)}};
-    return JsonObject{{"role", "tool"}, {"parts", JsonArray{std::move(part)}}};
-}
-
-JsonArray content_of(const MessageList& messages) {
-    JsonArray list;
-    list.reserve(messages.size());
-    for (const Message& message : messages) list.emplace_back(content_of(message));
-    return list;
-}
-
 JsonArray system_instructions(std::string_view text) {
     JsonArray parts;
     parts.emplace_back(text_part(text));
@@ -148,7 +146,19 @@ JsonArray tool_definitions(const ToolDefinitions& tools) {
     return list;
 }
 
-std::optional<Json> ContentFilter::value(std::string_view key, Json value) const {
+ContentFilter ContentFilter::with(std::shared_ptr<Redactions> shared) const {
+    ContentFilter filter = *this;
+    if (enabled_ && redact_) filter.redactions_ = std::move(shared);
+    return filter;
+}
+
+ContentFilter ContentFilter::for_nested_run() const {
+    ContentFilter filter = *this;
+    filter.is_nested_ = true;
+    return filter;
+}
+
+std::optional<Json> ContentFilter::call(std::string_view key, Json value) const {
     if (!enabled_) return std::nullopt;
     if (!redact_) return value;
     try {
@@ -160,16 +170,119 @@ std::optional<Json> ContentFilter::value(std::string_view key, Json value) const
     }
 }
 
-void ContentFilter::add(Attributes& attributes, AttributeKey key, Json value) const {
-    std::optional<Json> recorded = this->value(key.text(), std::move(value));
+std::optional<Json> ContentFilter::value(std::string_view key, Json value) const {
+    if (!redactions_) return call(key, std::move(value));
+    std::optional<Json> recorded = call(key, value);
+    const bool is_data = key == "gen_ai.tool.call.arguments" || key == "hitl.answer";
+    redactions_->note(value, recorded ? &*recorded : nullptr, is_data);
+    return recorded;
+}
+
+JsonObject ContentFilter::redacted_call(const ToolCall& call) const {
+    JsonObject part{{"type", "tool_call"},
+                    {"id", std::string_view(call.id)},
+                    {"name", std::string_view(call.name)}};
+    std::optional<Json> arguments = value("gen_ai.tool.call.arguments", call.arguments);
+    const Json* raw = call.extra.find("raw_arguments");
+    // The text of arguments that are not JSON is in the bodies only.
+    if (!arguments && raw && redactions_) redactions_->note(*raw, nullptr, true);
+    part["arguments"] = arguments ? std::move(*arguments) : Json(redacted_text);
+    return part;
+}
+
+std::string ContentFilter::redacted_result(Json result) const {
+    const std::optional<Json> recorded = value("gen_ai.tool.call.result", std::move(result));
+    return recorded ? text_of(*recorded) : std::string(redacted_text);
+}
+
+std::string ContentFilter::result_text(std::string_view text) const {
+    JsonArray content{JsonObject{{"type", "text"}, {"text", text}}};
+    return redacted_result(result_form(std::move(content), Json(), false));
+}
+
+/// The answer of a nested run is what its tool call returns.
+void ContentFilter::redact_answer(const AssistantMessage& answer, JsonArray& parts) const {
+    if (!is_nested_ || !redact_ || answer.has_tool_calls()) return;
+    for (Json& part : parts) {
+        JsonObject& object = part.get_object();
+        if (object.at("type") != "text") continue;
+        object["content"] = result_text(object.at("content").as_string());
+    }
+}
+
+JsonArray ContentFilter::messages(const Message& message) const {
+    JsonArray parts;
+    if (const ToolResultMessage* result = message.tool_result()) {
+        std::string text = redact_ ? redacted_result(result_of(*result)) : message.text();
+        parts.emplace_back(JsonObject{{"type", "tool_call_response"},
+                                      {"id", std::string_view(result->tool_call_id)},
+                                      {"result", std::move(text)}});
+        return JsonArray{one_message("tool", std::move(parts))};
+    }
+    if (const UserMessage* user = message.user()) {
+        for (const Content& block : user->content) parts.emplace_back(user_part(block));
+        auto recorded =
+            value("gen_ai.input.messages", JsonArray{one_message("user", std::move(parts))});
+        for (const Content& block : user->content) {
+            const auto* image = std::get_if<ImageContent>(&block);
+            if (image && !recorded && redactions_)
+                redactions_->note(Json(image->source), nullptr, true);
+        }
+        return messages_of("user", std::move(recorded));
+    }
+    const AssistantMessage& answer = *message.assistant();
+    for (const AssistantContent& block : answer.content) {
+        if (const auto* call = std::get_if<ToolCall>(&block)) {
+            parts.emplace_back(redacted_call(*call));
+        } else if (const auto* thinking = std::get_if<ThinkingContent>(&block)) {
+            parts.emplace_back(JsonObject{{"type", "reasoning"}, {"content", thinking->thinking}});
+        } else if (const auto* text = std::get_if<TextContent>(&block)) {
+            parts.emplace_back(text_part(text->text));
+        } else {
+            parts.emplace_back(JsonObject{{"type", "image"}});
+        }
+    }
+    redact_answer(answer, parts);
+    return messages_of("assistant", value("gen_ai.output.messages",
+                                          JsonArray{one_message("assistant", std::move(parts))}));
+}
+
+JsonArray ContentFilter::messages(const MessageList& list) const {
+    JsonArray all;
+    all.reserve(list.size());
+    for (const Message& message : list) {
+        JsonArray one = messages(message);
+        for (Json& item : one) all.push_back(std::move(item));
+    }
+    return all;
+}
+
+std::optional<Json> ContentFilter::hidden(std::optional<Json> recorded) const {
+    if (!recorded || !redactions_ || redactions_->apply(*recorded)) return recorded;
+    if (losses_) losses_->add(Loss::redacted_value, "more than 32 MiB were redacted in a run");
+    return std::nullopt;
+}
+
+std::optional<Json> ContentFilter::whole(std::string_view key, Json value) const {
+    return hidden(call(key, std::move(value)));
+}
+
+void ContentFilter::set(Attributes& attributes, AttributeKey key,
+                        std::optional<Json> recorded) const {
+    recorded = hidden(std::move(recorded));
     if (!recorded || recorded->is_null()) return;
     std::string text =
         recorded->is_string() ? std::string(recorded->get_string()) : valid_json_text(*recorded);
     attributes.set(std::move(key), SharedString(std::move(text)));
 }
 
+void ContentFilter::add_whole(Attributes& attributes, AttributeKey key, Json value) const {
+    std::optional<Json> recorded = call(key.text(), std::move(value));
+    set(attributes, std::move(key), std::move(recorded));
+}
+
 std::string ContentFilter::error_text(std::string_view text, std::string_view instead) const {
-    const std::optional<Json> recorded = value("exception.message", Json(text));
+    const std::optional<Json> recorded = hidden(value("exception.message", Json(text)));
     if (!recorded || !recorded->is_string()) return std::string(instead);
     const std::string_view all = recorded->get_string();
     const std::string_view begin = all.substr(0, max_error_text);

@@ -15,6 +15,7 @@
 #include <cubepi/core/message_list.hpp>
 #include <cubepi/core/model.hpp>
 #include <cubepi/core/notice.hpp>
+#include <cubepi/tracing/recorder/redactions.hpp>
 #include <cubepi/tracing/tracer.hpp>
 
 // Recorded content, and the report of losses. Content is messages in the form of OpenTelemetry's GenAI conventions, as JSON
@@ -52,32 +53,56 @@ private:
     std::atomic<bool> ended_ = false;
 };
 
-/// Returns `{role, parts}` of a message.
-JsonObject content_of(const Message& message);
-JsonArray content_of(const MessageList& messages);
 JsonArray system_instructions(std::string_view text);
 JsonArray tool_definitions(const ToolDefinitions& tools);
 
-/// Decides what of a run's content is recorded. Thread-safe as far as the `redact` function is.
+/// Decides what of a run's content is recorded. Each value has one key, under which `redact` decides about it, and is recorded everywhere
+/// as `redact` returns it (D102): a message consists of values of several keys, and the body of a request of those of its messages. Thread-safe as far
+/// as the `redact` function is.
 class ContentFilter {
 public:
     /// `losses` counts values for which `redact` throws; may be null.
     ContentFilter(bool enabled, Redact redact, std::shared_ptr<LossReport> losses)
         : enabled_(enabled), redact_(std::move(redact)), losses_(std::move(losses)) {}
+    /// Returns the filter of a run or of a span of the program. `shared`: what was redacted in it and around it.
+    ContentFilter with(std::shared_ptr<Redactions> shared) const;
+    /// Returns the filter of a run that a tool call started: its answer becomes the result of the call.
+    ContentFilter for_nested_run() const;
 
     bool enabled() const noexcept { return enabled_; }
-    const Redact& redact() const noexcept { return redact_; }
-    /// Returns the value after redaction; empty if it is not recorded.
+    bool redacts() const noexcept { return redact_ != nullptr; }
+    const std::shared_ptr<Redactions>& redactions() const noexcept { return redactions_; }
+
+    /// Returns a value as `redact` returns it under its key; empty if it is not recorded. It then differs everywhere.
     std::optional<Json> value(std::string_view key, Json value) const;
-    /// Sets an attribute with the value as JSON, or as it is if redaction made a string of it.
-    void add(Attributes& attributes, AttributeKey key, Json value) const;
+    /// Returns `{role, parts}` of a message, of redacted values: mostly one object.
+    JsonArray messages(const Message& message) const;
+    JsonArray messages(const MessageList& list) const;
+    /// Returns a text that becomes the result of a tool call, or a part of it.
+    std::string result_text(std::string_view text) const;
+
+    /// Returns something that consists of redacted values, as `redact` returns it as a whole and without what it hid elsewhere.
+    std::optional<Json> whole(std::string_view key, Json value) const;
+    /// Sets an attribute to a value that `redact` returned, without what it hid elsewhere: as JSON, or a string as it is. Empty
+    /// or null: the attribute is not set.
+    void set(Attributes& attributes, AttributeKey key, std::optional<Json> recorded) const;
+    /// Sets an attribute to what whole() returns.
+    void add_whole(Attributes& attributes, AttributeKey key, Json value) const;
     /// Returns an error text, at most 256 bytes of it; `instead` if content is not recorded.
     std::string error_text(std::string_view text, std::string_view instead) const;
 
 private:
+    std::optional<Json> call(std::string_view key, Json value) const;
+    std::optional<Json> hidden(std::optional<Json> recorded) const;
+    JsonObject redacted_call(const ToolCall& call) const;
+    std::string redacted_result(Json result) const;
+    void redact_answer(const AssistantMessage& answer, JsonArray& parts) const;
+
     bool enabled_;
     Redact redact_;
     std::shared_ptr<LossReport> losses_;
+    std::shared_ptr<Redactions> redactions_ = {};  // null: nothing is redacted
+    bool is_nested_ = false;
 };
 
 }  // namespace cubepi::detail

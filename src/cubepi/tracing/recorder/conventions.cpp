@@ -1,5 +1,7 @@
 #include <cubepi/tracing/recorder/conventions.hpp>
 
+#include <cubepi/schema/json_text.hpp>
+
 #include <openssl/sha.h>
 
 #include <array>
@@ -114,11 +116,11 @@ std::optional<AttributeValue> attribute_of(const Json& value) {
             std::vector<SharedString> list;
             for (const Json& item : value.get_array()) {
                 list.emplace_back(item.is_string() ? std::string(item.get_string())
-                                                   : boost::json::serialize(item));
+                                                   : json_text(item));
             }
             return list;
         }
-        case boost::json::kind::object: return SharedString(boost::json::serialize(value));
+        case boost::json::kind::object: return SharedString(json_text(value));
         case boost::json::kind::null: break;
     }
     return std::nullopt;

@@ -18,11 +18,18 @@ void set_error(SpanData& span, std::string type, std::string description) {
     span.attributes.set("error.type", SharedString(std::move(type)));
 }
 
-JsonArray output_of(const TurnEndEvent& event) {
-    JsonArray output;
-    if (event.message) output.emplace_back(content_of(event.message));
-    for (const Message& result : event.tool_results) output.emplace_back(content_of(result));
-    return output;
+void append(JsonArray& list, JsonArray more) {
+    for (Json& one : more) list.push_back(std::move(one));
+}
+
+/// The values of a run are redacted together with those of the spans around it.
+ContentFilter filter_of(const ContentFilter& all, const RunInfo& info, const TraceParent& parent) {
+    if (!all.redacts()) return all;
+    std::shared_ptr<Redactions> shared = parent.redactions;
+    if (!shared && parent.hold) shared = SpanHold::redactions(parent.hold);
+    if (!shared) shared = std::make_shared<Redactions>();
+    ContentFilter filter = all.with(std::move(shared));
+    return info.origin.parent_tool_call_id.empty() ? filter : filter.for_nested_run();
 }
 
 double seconds_between(RunTrace::Time from, RunTrace::Time to) {
@@ -34,17 +41,19 @@ void record_result(SpanData& span, const ToolExecutionEndEvent& event,
     Attributes& attributes = span.attributes;
     attributes.add("cubepi.tool.is_error", event.is_error);
     if (event.terminate) attributes.add("cubepi.tool.terminate", true);
-    if (event.blocked_by_hook) {
-        attributes.add("cubepi.tool.blocked_by_hook", true);
-        if (!event.block_reason.empty() && content.enabled())
-            content.add(attributes, "cubepi.tool.block_reason", Json(event.block_reason));
-    }
+    if (event.blocked_by_hook) attributes.add("cubepi.tool.blocked_by_hook", true);
     if (event.is_error) {
         set_error(span, event.blocked_by_hook ? "cubepi.tool.blocked_by_hook" : "cubepi.tool.error",
                   "tool error");
     }
-    if (content.enabled())
-        content.add(attributes, "gen_ai.tool.call.result", to_json(event.result));
+    if (!content.enabled()) return;
+    // The result of a blocked call contains the reason: both are redacted before either is recorded.
+    std::optional<Json> reason;
+    if (event.blocked_by_hook && !event.block_reason.empty())
+        reason = content.value("cubepi.tool.block_reason", Json(event.block_reason));
+    std::optional<Json> result = content.value("gen_ai.tool.call.result", to_json(event.result));
+    content.set(attributes, "cubepi.tool.block_reason", std::move(reason));
+    content.set(attributes, "gen_ai.tool.call.result", std::move(result));
 }
 
 }  // namespace
@@ -95,12 +104,13 @@ RunTrace::RunTrace(std::shared_ptr<const Settings> settings, std::shared_ptr<Spa
                    std::shared_ptr<const RunInfo> info, TraceParent parent, Time start)
     : shared_settings_(std::move(settings)),
       settings_(*shared_settings_),
+      filter_(filter_of(settings_.content, *info, parent)),
       sink_(std::move(sink)),
       info_(std::move(info)),
       run_id_(info_->run_id),
       context_{parent.trace_id, SpanId::random(), parent.sampled},
       hold_(parent.sampled || !settings_.keep_failed ? nullptr : std::move(parent.hold)),
-      content_(settings_.content.enabled() ? std::make_unique<RunContent>() : nullptr) {
+      content_(filter_.enabled() ? std::make_unique<RunContent>() : nullptr) {
     root_ = open(shared_name("invoke_agent"), start);
     root_->context = context_;
     root_->parent = parent.span_id;
@@ -187,25 +197,27 @@ void RunTrace::start_turn(std::uint32_t turn, Time now) {
 
 void RunTrace::start_message(const Message& message) {
     if (message.role() == Role::assistant || !records()) return;
+    // Before the lock: it calls `redact`.
+    JsonArray content = content_ ? filter_.messages(message) : JsonArray();
     const Lock locked = lock();
     if (!locked) return;
     ++input_messages_;
     if (!content_) return;
-    JsonObject content = content_of(message);
-    if (turn_) content_->turn_input.push_back(content);
-    content_->input.push_back(std::move(content));
+    if (turn_) append(content_->turn_input, content);
+    append(content_->input, std::move(content));
 }
 
 /// The answers of streams that were dropped come with the end of the turn.
 void RunTrace::end_turn(const TurnEndEvent& event, Time now) {
     const AssistantMessage* answer = event.message ? event.message.assistant() : nullptr;
+    JsonArray output = content_ && records() ? output_of(event) : JsonArray();
     Lock locked = lock();
     if (!locked || !turn_) return;
     OpenSpan turn = std::move(turn_);
     std::vector<Chat> dropped = take_dropped_chats();
     AnswerFailure failure;
     const bool terminated = ended_tools_ != 0 && terminating_tools_ == ended_tools_;
-    if (content_) record_turn_content(locked, *turn, event);
+    if (content_) record_turn_content(locked, *turn, std::move(output));
     if (answer) {
         const ContentPause paused = pause(locked);
         for (Chat& chat : dropped) {
@@ -234,30 +246,37 @@ void RunTrace::record_turn(SpanData& span, const AssistantMessage& answer,
     if (!failure.type.empty()) set_error(span, "cubepi.error", failure.text);
 }
 
-void RunTrace::record_turn_content(Lock& locked, SpanData& span, const TurnEndEvent& event) {
+JsonArray RunTrace::output_of(const TurnEndEvent& event) const {
+    JsonArray output;
+    if (event.message) append(output, filter_.messages(event.message));
+    for (const Message& result : event.tool_results) append(output, filter_.messages(result));
+    return output;
+}
+
+void RunTrace::record_turn_content(Lock& locked, SpanData& span, JsonArray output) {
     JsonArray input = std::exchange(content_->turn_input, JsonArray());
-    JsonArray output = output_of(event);
     content_->output.insert(content_->output.end(), output.begin(), output.end());
     const ContentPause paused = pause(locked);
     if (!input.empty())
-        settings_.content.add(span.attributes, "gen_ai.input.messages", std::move(input));
-    settings_.content.add(span.attributes, "gen_ai.output.messages", std::move(output));
+        filter_.add_whole(span.attributes, "gen_ai.input.messages", std::move(input));
+    filter_.add_whole(span.attributes, "gen_ai.output.messages", std::move(output));
 }
 
 RunTrace::AnswerFailure RunTrace::failure_of(const AssistantMessage& answer) const {
     AnswerFailure failure;
     if (answer.stop_reason != stop_reason::error) return failure;
     failure.type = answer.error ? error_type_of_call(*answer.error) : "cubepi.error";
-    failure.text = settings_.content.error_text(answer.error_message.str(), "model error");
+    failure.text = filter_.error_text(answer.error_message.str(), "model error");
     return failure;
 }
 
 void RunTrace::end_answer(const Message& message) {
     AnswerFailure failure = failure_of(*message.assistant());
+    JsonArray content = content_ ? filter_.messages(message) : JsonArray();
     const Lock locked = lock();
     if (!locked) return;
     failure_ = std::move(failure);
-    if (content_) content_->output.emplace_back(content_of(message));
+    if (content_) append(content_->output, std::move(content));
 }
 
 SpanId RunTrace::parent_of(const ProviderCall& call) const noexcept {
@@ -294,7 +313,7 @@ void RunTrace::start_chat(const ProviderCall& call, const RequestPayload& payloa
     add_request_attributes(span->attributes, call, payload.built());
     span->attributes.add("cubepi.run_id", run_id_);
     // Before the lock: with content, it takes time in proportion to the whole history.
-    if (settings_.content.enabled()) record_request(span->attributes, call, payload.json());
+    if (filter_.enabled()) record_request(span->attributes, call, payload.json());
     const Lock locked = lock();
     if (!root_) return;
     note_first_request(call);
@@ -303,16 +322,26 @@ void RunTrace::start_chat(const ProviderCall& call, const RequestPayload& payloa
 }
 
 void RunTrace::record_request(Attributes& attributes, const ProviderCall& call,
-                              const JsonObject& payload) const {
-    const ContentFilter& content = settings_.content;
+                              JsonObject payload) const {
     const ModelRequest& request = call.request;
+    // All values are redacted before anything is recorded: one may occur in another, and all occur in the body.
+    std::optional<Json> system;
     if (!request.system_prompt.empty())
-        content.add(attributes, "gen_ai.system_instructions",
-                    system_instructions(request.system_prompt));
-    content.add(attributes, "gen_ai.input.messages", content_of(request.messages));
-    if (request.tools && !request.tools->empty())
-        content.add(attributes, "gen_ai.tool.definitions", tool_definitions(*request.tools));
-    if (!payload.empty()) content.add(attributes, "cubepi.llm.raw_request", payload);
+        system =
+            filter_.value("gen_ai.system_instructions", system_instructions(request.system_prompt));
+    std::optional<Json> tools;
+    if (request.tools && !request.tools->empty()) {
+        Json definitions = tool_definitions(*request.tools);
+        tools = filter_.value("gen_ai.tool.definitions", definitions);
+        // An endpoint has a form of its own for them.
+        if (!tools || *tools != definitions) payload.erase("tools");
+    }
+    JsonArray input = filter_.messages(request.messages);
+    filter_.set(attributes, "gen_ai.system_instructions", std::move(system));
+    filter_.add_whole(attributes, "gen_ai.input.messages", std::move(input));
+    filter_.set(attributes, "gen_ai.tool.definitions", std::move(tools));
+    if (!payload.empty())
+        filter_.add_whole(attributes, "cubepi.llm.raw_request", std::move(payload));
 }
 
 void RunTrace::end_chat(const ProviderCall& call, const ProviderOutcome& outcome, Time now) {
@@ -355,7 +384,7 @@ void RunTrace::record_outcome(SpanData& span, const ProviderCall& call,
         record_output(span, outcome.message);
         Json body = outcome.body();
         if (!body.is_null())
-            settings_.content.add(attributes, "cubepi.llm.raw_response", std::move(body));
+            filter_.add_whole(attributes, "cubepi.llm.raw_response", std::move(body));
     }
     if (answer->stop_reason != stop_reason::error) return;
     const ErrorInfo* error = outcome.error ? &*outcome.error : nullptr;
@@ -366,9 +395,7 @@ void RunTrace::record_outcome(SpanData& span, const ProviderCall& call,
 }
 
 void RunTrace::record_output(SpanData& span, const Message& answer) const {
-    JsonArray output;
-    output.emplace_back(content_of(answer));
-    settings_.content.add(span.attributes, "gen_ai.output.messages", std::move(output));
+    filter_.add_whole(span.attributes, "gen_ai.output.messages", filter_.messages(answer));
 }
 
 std::vector<RunTrace::Chat> RunTrace::take_dropped_chats() {
@@ -388,7 +415,7 @@ std::vector<RunTrace::Chat> RunTrace::take_dropped_chats() {
 void RunTrace::record_failure(SpanData& span, const ErrorInfo* error, std::string_view text,
                               Time now) const {
     set_error(span, error ? error_type_of_call(*error) : "cubepi.error",
-              settings_.content.error_text(text, "provider error"));
+              filter_.error_text(text, "provider error"));
     if (error && error->status_code)
         span.attributes.set("http.response.status_code",
                             static_cast<std::int64_t>(*error->status_code));
@@ -397,7 +424,7 @@ void RunTrace::record_failure(SpanData& span, const ErrorInfo* error, std::strin
     event.time = now;
     if (error && !error->type.empty())
         event.attributes.add("exception.type", SharedString(error->type));
-    const std::string message = settings_.content.error_text(text, "");
+    const std::string message = filter_.error_text(text, "");
     if (!message.empty()) event.attributes.add("exception.message", SharedString(message));
     span.events.push_back(std::move(event));
 }
@@ -417,8 +444,9 @@ void RunTrace::start_tool(const ToolExecutionStartEvent& event, const ToolFacts&
         attributes.add("cubepi.tool.execution_mode",
                        AttributeValue::of_literal(sequential ? "sequential" : "parallel"));
     }
-    if (settings_.content.enabled())
-        settings_.content.add(attributes, "gen_ai.tool.call.arguments", event.args);
+    if (filter_.enabled())
+        filter_.set(attributes, "gen_ai.tool.call.arguments",
+                    filter_.value("gen_ai.tool.call.arguments", event.args));
     const Lock locked = lock();
     tool.span->parent = turn_or_root();
     tools_.push_back(std::move(tool));
@@ -435,7 +463,7 @@ void RunTrace::end_tool(const ToolExecutionEndEvent& event, Time now) {
     if (event.terminate) ++terminating_tools_;
     {
         const ContentPause paused = pause(locked);
-        record_result(*span, event, settings_.content);
+        record_result(*span, event, filter_);
     }
     finish(span, now);
 }
@@ -453,8 +481,11 @@ void RunTrace::start_question(const HitlRequest& request, Time now) {
         attributes.add("hitl.tool_call_id", SharedString(approve->tool_call_id));
         attributes.add("hitl.tool_name", SharedString(approve->tool_name));
     }
-    if (settings_.content.enabled())
-        settings_.content.add(attributes, "hitl.request", to_json(request));
+    if (filter_.enabled()) {
+        if (const auto* approve = std::get_if<ApproveRequest>(&request.payload))
+            (void)filter_.value("gen_ai.tool.call.arguments", approve->args);
+        filter_.set(attributes, "hitl.request", filter_.value("hitl.request", to_json(request)));
+    }
     const Lock locked = lock();
     question.span->parent = turn_or_root();
     questions_.push_back(std::move(question));
@@ -478,10 +509,29 @@ void RunTrace::end_answered_question(const HitlAnswerEvent& event, Time now) {
     questions_.erase(found);
     {
         const ContentPause paused = pause(locked);
-        if (settings_.content.enabled())
-            settings_.content.add(question.span->attributes, "hitl.answer", event.answer);
+        if (filter_.enabled()) record_answer(*question.span, event.answer);
     }
     finish_question(question, answer_outcome(question.kind, event), now);
+}
+
+/// The texts of an answer, such as the reason of a denial, become a part of the result of the call.
+void RunTrace::redact_as_result(const Json& answer) const {
+    if (const auto* text = answer.if_string()) (void)filter_.result_text(*text);
+    if (const JsonArray* list = answer.if_array())
+        for (const Json& item : *list) redact_as_result(item);
+    const JsonObject* object = answer.if_object();
+    if (!object) return;
+    for (const auto& [key, item] : *object) {
+        if (key != "decision" && key != "edited_args") redact_as_result(item);
+    }
+}
+
+void RunTrace::record_answer(SpanData& span, const Json& answer) const {
+    const JsonObject* object = answer.if_object();
+    const Json* edited = object ? object->if_contains("edited_args") : nullptr;
+    if (edited && edited->is_object()) (void)filter_.value("gen_ai.tool.call.arguments", *edited);
+    if (filter_.redacts()) redact_as_result(answer);
+    filter_.set(span.attributes, "hitl.answer", filter_.value("hitl.answer", answer));
 }
 
 void RunTrace::finish_question(Question& question, std::string_view outcome, Time now) {
@@ -556,22 +606,21 @@ void RunTrace::record_error(SpanData& span, const AnswerFailure& failure,
     if (!failure.type.empty()) {
         set_error(span, failure.type, failure.text);
     } else if (error) {
-        set_error(span, error_type_of_run(*error),
-                  settings_.content.error_text(error->what(), "run error"));
+        set_error(span, error_type_of_run(*error), filter_.error_text(error->what(), "run error"));
     } else {
         set_error(span, "cubepi.error", "run error");
     }
 }
 
 void RunTrace::record_run_content(SpanData& span, RunContent& content) const {
-    const ContentFilter& filter = settings_.content;
     if (!content.system_prompt.empty())
-        filter.add(span.attributes, "gen_ai.system_instructions",
-                   system_instructions(content.system_prompt));
+        filter_.set(span.attributes, "gen_ai.system_instructions",
+                    filter_.value("gen_ai.system_instructions",
+                                  system_instructions(content.system_prompt)));
     if (!content.input.empty())
-        filter.add(span.attributes, "gen_ai.input.messages", std::move(content.input));
+        filter_.add_whole(span.attributes, "gen_ai.input.messages", std::move(content.input));
     if (!content.output.empty())
-        filter.add(span.attributes, "gen_ai.output.messages", std::move(content.output));
+        filter_.add_whole(span.attributes, "gen_ai.output.messages", std::move(content.output));
 }
 
 /// `error`: what ended a run that has failed; may be null.

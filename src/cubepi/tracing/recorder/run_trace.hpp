@@ -37,6 +37,11 @@ public:
         : sink_(std::move(sink)), losses_(std::move(losses)), above_(std::move(above)) {}
 
     void add(std::shared_ptr<const SpanData> span);
+    /// Returns what is redacted in all of these spans; part of `self`.
+    static std::shared_ptr<Redactions> redactions(const std::shared_ptr<SpanHold>& self) {
+        const std::shared_ptr<SpanHold>& top = self->above_ ? self->above_ : self;
+        return {top, &top->redactions_};
+    }
     /// Exports what is held. Reports the spans that are missing, so it is called without a lock.
     void fail() noexcept;
 
@@ -44,6 +49,7 @@ private:
     const std::shared_ptr<SpanSink> sink_;
     const std::shared_ptr<LossReport> losses_;
     const std::shared_ptr<SpanHold> above_;
+    Redactions redactions_;
     std::mutex mutex_;  // of the following
     std::vector<std::shared_ptr<const SpanData>> spans_;
     std::size_t bytes_ = 0;
@@ -73,7 +79,8 @@ struct TraceParent {
     TraceId trace_id = {};
     SpanId span_id = {};  ///< not valid: the run's span is the root
     bool sampled = true;
-    std::shared_ptr<SpanHold> hold = {};  ///< of the spans above; null: none
+    std::shared_ptr<SpanHold> hold = {};          ///< of the spans above; null: none
+    std::shared_ptr<Redactions> redactions = {};  ///< of the run above; null: none
     bool remote = false;  ///< the span above is not of this tracer: of another process, for example
 };
 
@@ -121,6 +128,7 @@ public:
     const SpanContext& context() const noexcept { return context_; }
     /// Returns what holds the spans of a run that is not sampled; may be null.
     const std::shared_ptr<SpanHold>& hold() const noexcept { return hold_; }
+    const ContentFilter& content() const noexcept { return filter_; }
     /// Returns the span that a nested run of this tool call has as its parent; the open turn or the run itself if the call has
     /// no span.
     SpanContext context_of_call(std::string_view tool_call_id) const;
@@ -209,11 +217,12 @@ private:
     }
     void finish(OpenSpan& span, Time now);
 
+    void redact_as_result(const Json& answer) const;
+    void record_answer(SpanData& span, const Json& answer) const;
     void finish_question(Question& question, std::string_view outcome, Time now);
 
     void note_first_request(const ProviderCall& call);
-    void record_request(Attributes& attributes, const ProviderCall& call,
-                        const JsonObject& payload) const;
+    void record_request(Attributes& attributes, const ProviderCall& call, JsonObject payload) const;
     void record_outcome(SpanData& span, const ProviderCall& call, const ProviderOutcome& outcome,
                         Time now) const;
     void record_output(SpanData& span, const Message& answer) const;
@@ -228,11 +237,13 @@ private:
     void close_open_spans(std::string_view question_outcome, bool aborted, Time now);
     void record_error(SpanData& span, const AnswerFailure& failure, const Error* error) const;
     void record_run_content(SpanData& span, RunContent& content) const;
-    void record_turn_content(Lock& lock, SpanData& span, const TurnEndEvent& event);
+    void record_turn_content(Lock& lock, SpanData& span, JsonArray output);
+    JsonArray output_of(const TurnEndEvent& event) const;
     void finish_run(Lock& lock, const Error* error, Time now);
 
     const std::shared_ptr<const Settings> shared_settings_;
     const Settings& settings_;
+    const ContentFilter filter_;
     const std::shared_ptr<SpanSink> sink_;
     const std::shared_ptr<const RunInfo> info_;
     const SharedString run_id_;

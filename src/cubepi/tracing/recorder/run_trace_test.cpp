@@ -146,6 +146,7 @@ TEST(RunTrace, RedactOfModelCall_MayUseTheRun) {
 TEST(RunTrace, TurnAndRunRedact_MayUseTheRun) {
     RedactedRun it;
     it.run->start_message(Message(user_message("hi")));
+    EXPECT_EQ(it.take_keys(), (Keys{"gen_ai.input.messages"}));
     it.run->start_turn(1, now);
     TurnEndEvent turn;
     turn.message = failure("no");

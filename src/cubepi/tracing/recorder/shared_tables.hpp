@@ -125,6 +125,32 @@ private:
     std::array<Part, 16> parts_;
 };
 
+/// The recorders of agents: one for each agent, however often it is attached (D103). Thread-safe.
+template <class Recorder>
+class AttachedAgents {
+public:
+    void add(const void* agent, const std::shared_ptr<Recorder>& recorder) {
+        const std::lock_guard lock(mutex_);
+        recorders_.insert_or_assign(agent, recorder);
+    }
+    /// Returns null if there is none. The recorder may be that of an earlier agent at this address.
+    std::shared_ptr<Recorder> find(const void* agent) const {
+        const std::lock_guard lock(mutex_);
+        const auto found = recorders_.find(agent);
+        return found == recorders_.end() ? nullptr : found->second.lock();
+    }
+    /// Removes what has no owner left.
+    void remove(const void* agent) noexcept {
+        const std::lock_guard lock(mutex_);
+        const auto found = recorders_.find(agent);
+        if (found != recorders_.end() && found->second.expired()) recorders_.erase(found);
+    }
+
+private:
+    mutable std::mutex mutex_;
+    std::unordered_map<const void*, std::weak_ptr<Recorder>> recorders_;
+};
+
 /// Recorders of metrics by the values that select them, so that a call need not build and look up its attributes. Thread-safe, without
 /// locks. Bounded: further values have no entry, and their recorders are created by each call.
 template <class Recorders>

@@ -17,6 +17,7 @@
 #include <cubepi/core/support/fork_generation.hpp>
 #include <cubepi/core/support/posix_file.hpp>
 #include <cubepi/net/utf8.hpp>
+#include <cubepi/schema/json_text.hpp>
 #include <cubepi/tracing/export/span_json.hpp>
 
 namespace cubepi::detail {
@@ -242,7 +243,8 @@ void StreamFile::write(const StreamEvent& event, Time now) {
             line["ci"] = event.content_index;
             line["chars"] = event.delta.size();
             line["accumulated"] = size;
-            add_preview(line, "preview", event.delta);
+            // A piece of a value cannot be redacted.
+            if (!content_.redacts()) add_preview(line, "preview", event.delta);
             write_line(std::move(line));
             break;
         }
@@ -275,8 +277,9 @@ void StreamFile::write_call_end(const StreamEvent& event, JsonObject line) {
     line["id"] = call ? std::string_view(call->id) : std::string_view();
     line["name"] = call ? std::string_view(call->name) : std::string_view();
     line["args_chars"] = argument_sizes_[event.content_index];
-    if (call && content_.enabled())
-        add_preview(line, "args_preview", boost::json::serialize(call->arguments));
+    std::optional<Json> arguments;
+    if (call) arguments = content_.value("gen_ai.tool.call.arguments", call->arguments);
+    if (arguments) add_preview(line, "args_preview", json_text(*arguments));
     write_line(std::move(line));
 }
 
@@ -288,11 +291,11 @@ void StreamFile::add_preview(JsonObject& line, const char* key, std::string_view
 
 void StreamFile::write_line(JsonObject line) {
     if (content_.enabled()) {
-        std::optional<Json> recorded = content_.value("cubepi.stream", Json(std::move(line)));
+        std::optional<Json> recorded = content_.whole("cubepi.stream", Json(std::move(line)));
         if (!recorded || !recorded->is_object()) return;
         line = std::move(recorded->get_object());
     }
-    writer_.write(file_, boost::json::serialize(line) + "\n");
+    writer_.write(file_, json_text(line) + "\n");
 }
 
 }  // namespace cubepi::detail

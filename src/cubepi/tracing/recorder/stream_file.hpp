@@ -69,7 +69,7 @@ private:
     void add_preview(JsonObject& line, const char* key, std::string_view text) const;
 
     StreamWriter& writer_;
-    const ContentFilter& content_;
+    const ContentFilter content_;
     const Time start_;
     const std::shared_ptr<StreamWriter::File> file_;
     std::map<std::int32_t, std::size_t> argument_sizes_;  // by content index
