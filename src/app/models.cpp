@@ -156,9 +156,8 @@ OfferedModel read_model(const JsonObject& json) {
     }
     if (model.name == model.id) model.name.clear();
     model.created = date_of(json);
-    for (const char* key :
-         {"context_length", "context_window", "max_model_len", "max_input_tokens",
-          "inputTokenLimit"}) {
+    for (const char* key : {"context_length", "context_window", "max_model_len", "max_input_tokens",
+                            "inputTokenLimit"}) {
         if (!model.context_window) model.context_window = number_of(json, key);
     }
     return model;

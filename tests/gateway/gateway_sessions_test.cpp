@@ -44,7 +44,7 @@ std::string error_of(const HttpReply& reply) {
 
 /// Sends a message with the key of its text.
 std::future<HttpReply> ask_later(std::uint16_t port, const std::string& text,
-                                  const std::string& user = "ann") {
+                                 const std::string& user = "ann") {
     return std::async(std::launch::async, [port, text, user] {
         JsonObject message{{"session", "s1"}, {"text", text}, {"user", user}};
         return run(post_message(port, std::move(message), "key-" + text));

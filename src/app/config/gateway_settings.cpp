@@ -24,9 +24,9 @@ struct Keys {
 
 const Keys gateway_keys{
     "gateway",
-    {"channels", "root", "shared_workspace", "tape_namespace", "drain_timeout", "retry_limit", "max_waiting",
-     "threads", "stream", "show_error_details", "question_timeout", "files", "rules", "approvers",
-     "http", "telegram", "status"}};
+    {"channels", "root", "shared_workspace", "tape_namespace", "drain_timeout", "retry_limit",
+     "max_waiting", "threads", "stream", "show_error_details", "question_timeout", "files", "rules",
+     "approvers", "http", "telegram", "status"}};
 const Keys rule_keys{"gateway.rules", {"channel", "chat", "user", "allow", "refuse"}};
 const Keys approver_keys{"gateway.approvers", {"channel", "user"}};
 const Keys files_keys{"gateway.files", {"max_file_mb", "max_files", "max_total_mb"}};

@@ -400,8 +400,7 @@ std::shared_ptr<const Model> shown_spec(const ModelChoice& choice) {
     Model spec = choice.model.spec();
     if (!spec.context_window && !choice.offline) {
         spec.context_window =
-            model_profile(choice.endpoint.type, spec.id, choice.endpoint.base_url)
-                .context_window;
+            model_profile(choice.endpoint.type, spec.id, choice.endpoint.base_url).context_window;
     }
     return std::make_shared<const Model>(std::move(spec));
 }

@@ -85,8 +85,8 @@ constexpr std::array kinds{
                  "/v1beta/models/{model}:streamGenerateContent?alt=sse", "/v1beta/models",
                  "pageSize=1000", "x-goog-api-key: ", "", is_gemini, gemini_page,
                  bound<GeminiProvider, GeminiOptions>},
-    ProviderKind{ModelApi::openai_chat, "openai", "", "/chat/completions", "/models", "", bearer, "",
-                 is_chat, one_page, bound<OpenAIProvider, OpenAIOptions>}};
+    ProviderKind{ModelApi::openai_chat, "openai", "", "/chat/completions", "/models", "", bearer,
+                 "", is_chat, one_page, bound<OpenAIProvider, OpenAIOptions>}};
 
 using enum ModelApi;
 constexpr std::array known{

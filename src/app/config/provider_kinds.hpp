@@ -19,9 +19,10 @@ struct Endpoint;
 /// A protocol, with what the program must know of it besides its provider class.
 struct ProviderKind {
     ModelApi api;
-    std::string_view name;       ///< `type` in the configuration
-    std::string_view title;      ///< tells it from another one of the same vendor; empty: needs none
-    std::string_view call_path;  ///< of a call, after the address; `{model}` stands for the model id
+    std::string_view name;   ///< `type` in the configuration
+    std::string_view title;  ///< tells it from another one of the same vendor; empty: needs none
+    std::string_view
+        call_path;  ///< of a call, after the address; `{model}` stands for the model id
     std::string_view list_path;  ///< of the list of models
     std::string_view list_query;
     std::string_view key_header;      ///< the line that ends with the key

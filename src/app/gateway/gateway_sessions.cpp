@@ -198,7 +198,8 @@ Task<std::optional<JsonObject>> GatewaySessions::session(std::string session, st
     const std::string id = co_await instance_.framework().resolve_session(std::move(address));
     const bub::TurnSnapshot turn = instance_.manager().snapshot(id);
     const bub::Tape tape = co_await instance_.tape_of(id);
-    HistoryPage page = co_await read_page(tape, limit, before, instance_.settings().show_error_details);
+    HistoryPage page =
+        co_await read_page(tape, limit, before, instance_.settings().show_error_details);
     const std::vector<PendingRequest> open = co_await open_requests(tape);
     const bool is_busy = turn.is_running || turn.pending_count > 0;
     if (page.messages.empty() && open.empty() && !is_busy && before == 0) co_return none;

@@ -16,7 +16,7 @@
 
 namespace cubepi::app {
 
-/// What senders are told of a failure that has no text for them.
+/// The text for senders about a failure that has none of its own.
 inline constexpr std::string_view general_failure =
     "The message could not be processed because of a technical problem.";
 

@@ -437,8 +437,8 @@ private:
     std::string provider_;
     std::string url_;
     std::optional<ModelApi> new_type_;  // of the entry of another server
-    Endpoint in_file_;                      // of that name, from the file
-    Endpoint endpoint_;                     // with the key, from any source
+    Endpoint in_file_;                  // of that name, from the file
+    Endpoint endpoint_;                 // with the key, from any source
     bool is_configured_ = false;
     bool same_address_ = false;
     std::string new_key_;

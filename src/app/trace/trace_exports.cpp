@@ -50,9 +50,9 @@ std::string path_of(const ProviderKind& kind, const JsonObject& attributes) {
     std::string path(kind.call_path);
     constexpr std::string_view mark = "{model}";
     if (const std::size_t at = path.find(mark); at != std::string::npos) {
-        path.replace(at, mark.size(),
-                     detail::percent_encoded(
-                         detail::string_member(attributes, "gen_ai.request.model")));
+        path.replace(
+            at, mark.size(),
+            detail::percent_encoded(detail::string_member(attributes, "gen_ai.request.model")));
     }
     return path;
 }

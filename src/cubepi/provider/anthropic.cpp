@@ -47,9 +47,7 @@ public:
     }
 
     const Endpoint& endpoint() const noexcept override { return endpoint_; }
-    HttpRequest http_request(const Model&) const override {
-        return endpoint_.post("/v1/messages");
-    }
+    HttpRequest http_request(const Model&) const override { return endpoint_.post("/v1/messages"); }
 
     std::unique_ptr<detail::WireDecoder> decoder(MessageAssembler& assembler,
                                                  IdSource& ids) const override {

@@ -41,8 +41,8 @@ public:
     /// Models before version 3 take no schema in a request with tools.
     bool takes_response_format(const Model& model) const override {
         const ModelProfile known = profile(model);
-        return known.capability.response_format.value_or(
-            at_->endpoint.host() == google_host && known.family.starts_with("gemini-3"));
+        return known.capability.response_format.value_or(at_->endpoint.host() == google_host &&
+                                                         known.family.starts_with("gemini-3"));
     }
 
     Built build(const ModelRequest& request) const override {
@@ -90,9 +90,8 @@ private:
 }  // namespace
 
 GeminiProvider::GeminiProvider(GeminiOptions options)
-    : HttpProvider(options.provider_id,
-                   std::make_shared<const GeminiCall>(
-                       std::make_shared<const GeminiEndpoint>(options))) {}
+    : HttpProvider(options.provider_id, std::make_shared<const GeminiCall>(
+                                            std::make_shared<const GeminiEndpoint>(options))) {}
 
 BoundModel gemini_model(std::string id) {
     GeminiOptions options;

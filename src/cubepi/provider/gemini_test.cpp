@@ -126,8 +126,9 @@ TEST(GeminiProvider, D9_Failures_KeepTheirCodes) {
         return *it.message().error;
     };
     EXPECT_EQ(failure(refusal(401, "UNAUTHENTICATED")).type, "ProviderAuthFailed");
-    EXPECT_EQ(failure(refusal(404, "NOT_FOUND", "models/x is not found for API version v1beta")).type,
-              "ModelNotFound");
+    EXPECT_EQ(
+        failure(refusal(404, "NOT_FOUND", "models/x is not found for API version v1beta")).type,
+        "ModelNotFound");
     EXPECT_EQ(failure(refusal(429, "RESOURCE_EXHAUSTED")).type, "RateLimited");
     EXPECT_EQ(failure(refusal(503, "UNAVAILABLE")).type, "ProviderUnavailable");
     EXPECT_EQ(failure(refusal(400, "INVALID_ARGUMENT",

@@ -168,8 +168,7 @@ ReasoningCapability gemini_levels(EffortSet set) {
 ReasoningCapability gemini_budget(bool can_stop) {
     constexpr int lowest_budget = 128;
     ReasoningCapability made;
-    made.mode_payloads[ReasoningMode::off] =
-        at_path(thinking_budget, can_stop ? 0 : lowest_budget);
+    made.mode_payloads[ReasoningMode::off] = at_path(thinking_budget, can_stop ? 0 : lowest_budget);
     if (!can_stop) {
         made.mode_notes[ReasoningMode::off] =
             "This model always reasons; its lowest budget, 128 tokens, is sent";

@@ -48,7 +48,6 @@ std::string text(const JsonObject& object, std::string_view key, std::size_t lim
 
 using Keys = std::initializer_list<std::string_view>;
 
-
 JsonObject body_of(const cubepi::HttpServerRequest& request, Keys keys) {
     boost::system::error_code failed;
     Json body = boost::json::parse(request.body, failed);

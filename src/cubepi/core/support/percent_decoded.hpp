@@ -38,7 +38,8 @@ inline std::string percent_encoded(std::string_view text) {
     for (const char c : text) {
         const auto byte = static_cast<unsigned char>(c);
         const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                           (c >= '0' && c <= '9') || std::string_view("-._~").find(c) != std::string_view::npos;
+                           (c >= '0' && c <= '9') ||
+                           std::string_view("-._~").find(c) != std::string_view::npos;
         if (plain) {
             encoded += c;
         } else {

@@ -12,6 +12,7 @@
 #include <cubepi/provider/answer_end.hpp>
 #include <cubepi/provider/wire/answer_size.hpp>
 #include <cubepi/provider/wire/decoding.hpp>
+#include <cubepi/schema/json_text.hpp>
 #include <cubepi/schema/parse_json.hpp>
 
 namespace cubepi::detail {
@@ -93,8 +94,7 @@ void GeminiDecoder::read_candidate(const JsonObject& candidate, EventQueue& out)
 }
 
 void GeminiDecoder::read_part(const JsonObject& part, EventQueue& out) {
-    JsonObject members =
-        unknown_members(part, {"text", "thought", "functionCall", "inlineData"});
+    JsonObject members = unknown_members(part, {"text", "thought", "functionCall", "inlineData"});
     if (const JsonObject* call = object_member(part, "functionCall")) {
         add_call(*call, std::move(members), out);
     } else if (const JsonObject* data = object_member(part, "inlineData")) {
@@ -148,8 +148,7 @@ void GeminiDecoder::add_call(const JsonObject& call, JsonObject members, EventQu
     out.push(std::move(start));
     ++blocks_;
     const Json* arguments = call.if_contains("args");
-    const std::string text =
-        arguments && !arguments->is_null() ? boost::json::serialize(*arguments) : "{}";
+    const std::string text = arguments && !arguments->is_null() ? json_text(*arguments) : "{}";
     out.push(assembler_.toolcall_delta(index, text));
     out.push(assembler_.toolcall_end(index));
 }
@@ -205,7 +204,7 @@ void GeminiDecoder::end(std::string_view reason) {
     finished_ = true;
 }
 
-/// The prompt's count contains the cached tokens; thoughts are counted beside the answer.
+/// The prompt's count contains the cached tokens; thoughts are not part of the count of the answer.
 void GeminiDecoder::read_usage(const JsonObject& reported) {
     const auto count = [&reported](std::string_view key) { return integer_member(reported, key); };
     const std::optional<std::int64_t> prompt = count("promptTokenCount");
@@ -214,9 +213,8 @@ void GeminiDecoder::read_usage(const JsonObject& reported) {
     const std::optional<std::int64_t> thoughts = count("thoughtsTokenCount");
     Usage usage = assembler_.head().usage.value_or(Usage());
     if (prompt) {
-        usage.input_tokens =
-            std::max<std::int64_t>(0, *prompt + count("toolUsePromptTokenCount").value_or(0) -
-                                          cached.value_or(0));
+        usage.input_tokens = std::max<std::int64_t>(
+            0, *prompt + count("toolUsePromptTokenCount").value_or(0) - cached.value_or(0));
     }
     if (cached) usage.cache_read_tokens = *cached;
     if (answer || thoughts) usage.output_tokens = answer.value_or(0) + thoughts.value_or(0);

@@ -55,9 +55,9 @@ TEST(GeminiDecoder, D12_Usage_CountsTheUncachedPromptAndThoughts) {
 }
 
 TEST(GeminiDecoder, D13_Signature_EndsItsBlock) {
-    const Decoded it = decode(chunk(R"({"text": "a"})") +
-                              chunk(R"({"text": "", "thoughtSignature": "s1"})") +
-                              last(R"({"text": "b"})"));
+    const Decoded it =
+        decode(chunk(R"({"text": "a"})") + chunk(R"({"text": "", "thoughtSignature": "s1"})") +
+               last(R"({"text": "b"})"));
     EXPECT_EQ(it.spelled(),
               "start text_start text_delta(a) text_end text_start text_delta(b) text_end done");
     EXPECT_EQ(*it.block<TextContent>(0).extra.find(gemini_members_key),
@@ -68,9 +68,9 @@ TEST(GeminiDecoder, D13_Signature_EndsItsBlock) {
 TEST(GeminiDecoder, D13_SignatureWithoutText_IsStoredWithTheMessage) {
     const Decoded it = decode(chunk(R"({"functionCall": {"name": "f"}})") +
                               last(R"({"text": "", "thoughtSignature": "s"})"));
-    EXPECT_EQ(*it.message.extra.find(gemini_parts_key),
-              boost::json::parse(
-                  R"([{"before": 1, "part": {"thoughtSignature": "s", "text": ""}}])"));
+    EXPECT_EQ(
+        *it.message.extra.find(gemini_parts_key),
+        boost::json::parse(R"([{"before": 1, "part": {"thoughtSignature": "s", "text": ""}}])"));
 }
 
 TEST(GeminiDecoder, D88_UnknownPartsAndMembers_AreStored) {
@@ -96,8 +96,7 @@ TEST(GeminiDecoder, RepeatedAndMissingIds_BecomeUnique) {
 }
 
 TEST(GeminiDecoder, Image_BecomesABlock) {
-    const Decoded it =
-        decode(last(R"({"inlineData": {"mimeType": "image/png", "data": "aGk="}})"));
+    const Decoded it = decode(last(R"({"inlineData": {"mimeType": "image/png", "data": "aGk="}})"));
     EXPECT_EQ(it.block<ImageContent>(0).source, "aGk=");
     EXPECT_EQ(it.block<ImageContent>(0).media_type, "image/png");
 }

@@ -78,8 +78,7 @@ void add_foreign(JsonArray& parts, const JsonArray* foreign, std::size_t before)
         const JsonObject* entry = item.if_object();
         const JsonObject* part = entry ? object_member(*entry, "part") : nullptr;
         const Json* at = entry ? entry->if_contains("before") : nullptr;
-        if (part && at && at->is_number() &&
-            at->to_number<double>() == static_cast<double>(before))
+        if (part && at && at->is_number() && at->to_number<double>() == static_cast<double>(before))
             parts.push_back(*part);
     }
 }
@@ -197,11 +196,10 @@ private:
             if (const auto* image = std::get_if<ImageContent>(&block))
                 images.push_back(image_part(*image));
         }
-        put_result(answered, joined_text(result.content, "\n"), result.is_error,
-                   std::move(images));
+        put_result(answered, joined_text(result.content, "\n"), result.is_error, std::move(images));
     }
 
-    /// Version 3 reads images inside of a result, its predecessors beside it.
+    /// Version 3 reads images inside of a result, its predecessors next to it.
     void put_result(const OpenCall& call, std::string text, bool is_error, JsonArray images) {
         JsonObject function;
         if (!call.wire_id.is_null()) function["id"] = call.wire_id;
@@ -316,8 +314,8 @@ WireProtocol::Built build_gemini(const ModelRequest& request, const GeminiSettin
     if (request.options.reasoning() && capability.reasoning) {
         // For an unknown model the setting of the caller counts.
         const bool reasons = settings.profile.reasons || !settings.profile.known();
-        append(built.notices, apply_reasoning(body, *capability.reasoning,
-                                              *request.options.reasoning(), reasons));
+        append(built.notices,
+               apply_reasoning(body, *capability.reasoning, *request.options.reasoning(), reasons));
     }
     JsonObject config;
     if (const JsonObject* made = object_member(body, "generationConfig")) config = *made;

@@ -92,10 +92,10 @@ TEST(GeminiRequest, D13_CallsAndResults_KeepSignaturesAndIds) {
     content.emplace_back(ThinkingContent{"Hm", {}});
     content.emplace_back(first);
     content.emplace_back(call_of("made here"));
-    const auto built = build(request_of(
-        "gemini-3.8-flash", {user_message("x"), answer_of(std::move(content)),
-                             result_of("made here", text_content("no"), true),
-                             result_of("c1", text_content("2"))}));
+    const auto built =
+        build(request_of("gemini-3.8-flash", {user_message("x"), answer_of(std::move(content)),
+                                              result_of("made here", text_content("no"), true),
+                                              result_of("c1", text_content("2"))}));
     EXPECT_EQ(built.body.at("contents"), parsed(R"([
         {"role": "user", "parts": [{"text": "x"}]},
         {"role": "model", "parts": [
@@ -110,11 +110,12 @@ TEST(GeminiRequest, D13_CallsAndResults_KeepSignaturesAndIds) {
 TEST(GeminiRequest, D1_MissingResult_IsReplaced) {
     ContentList<AssistantContent> content;
     content.emplace_back(call_of("c1", "s"));
-    const auto built = build(request_of("gemini-3.8-flash",
-                                        {user_message("x"), answer_of(std::move(content)),
-                                         result_of("c9", text_content("?")), user_message("y")}));
-    EXPECT_EQ(built.body.at("contents").at(2).at_pointer("/parts/0/functionResponse/response/error"),
-              Json(interrupted_result));
+    const auto built = build(
+        request_of("gemini-3.8-flash", {user_message("x"), answer_of(std::move(content)),
+                                        result_of("c9", text_content("?")), user_message("y")}));
+    EXPECT_EQ(
+        built.body.at("contents").at(2).at_pointer("/parts/0/functionResponse/response/error"),
+        Json(interrupted_result));
     EXPECT_EQ(built.notices.size(), 2u);
 }
 
@@ -139,11 +140,12 @@ TEST(GeminiRequest, ForeignCalls_GetTheWordForNoSignature) {
 TEST(GeminiRequest, D89_RefusedSignatures_AreLeftOut) {
     ContentList<AssistantContent> content;
     content.emplace_back(call_of("c1", "Eq="));
-    const ModelRequest request =
-        request_of("gemini-3.8-flash", {user_message("x"), answer_of(std::move(content)),
-                                        result_of("c1", text_content("1"))});
-    EXPECT_EQ(build(request, false).body.at("contents").at(1).at_pointer("/parts/0/thoughtSignature"),
-              Json("skip_thought_signature_validator"));
+    const ModelRequest request = request_of(
+        "gemini-3.8-flash",
+        {user_message("x"), answer_of(std::move(content)), result_of("c1", text_content("1"))});
+    EXPECT_EQ(
+        build(request, false).body.at("contents").at(1).at_pointer("/parts/0/thoughtSignature"),
+        Json("skip_thought_signature_validator"));
 }
 
 TEST(GeminiRequest, Images_StandWhereTheModelReadsThem) {
@@ -152,9 +154,9 @@ TEST(GeminiRequest, Images_StandWhereTheModelReadsThem) {
     ContentList<AssistantContent> content;
     content.emplace_back(call_of("c1", "s"));
     const auto parts = [&](const std::string& model) {
-        const auto built =
-            build(request_of(model, {user_message("x", cubepi::image_url("https://example.com/cat.png")),
-                                     answer_of(content), result_of("c1", shown)}));
+        const auto built = build(
+            request_of(model, {user_message("x", cubepi::image_url("https://example.com/cat.png")),
+                               answer_of(content), result_of("c1", shown)}));
         EXPECT_EQ(built.body.at("contents").at(0).at_pointer("/parts/1/fileData/fileUri"),
                   Json("https://example.com/cat.png"));
         return built.body.at("contents").at(2).at("parts");
@@ -180,8 +182,9 @@ TEST(GeminiRequest, Tools_AreSentAsJsonSchema) {
     EXPECT_EQ(built.body.at("tools"), parsed(R"([{"functionDeclarations": [{"name": "f",
         "description": "d", "parametersJsonSchema":
         {"type": "object", "properties": {"a": {"type": "integer"}}}}]}])"));
-    EXPECT_EQ(built.body.at("toolConfig"), parsed(
-        R"({"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["f"]}})"));
+    EXPECT_EQ(
+        built.body.at("toolConfig"),
+        parsed(R"({"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["f"]}})"));
     request.tools.reset();
     EXPECT_EQ(build(request).notices.size(), 1u);
 }
@@ -191,7 +194,8 @@ TEST(GeminiRequest, D14_Reasoning_IsALevelOrABudget) {
     using enum ReasoningEffort;
     EXPECT_EQ(config_of("gemini-3.8-flash", on, medium), parsed(R"({"thinkingLevel": "medium"})"));
     EXPECT_EQ(config_of("gemini-3.8-flash", off, medium), parsed(R"({"thinkingLevel": "low"})"));
-    EXPECT_EQ(config_of("gemini-3-pro-preview", on, medium), parsed(R"({"thinkingLevel": "high"})"));
+    EXPECT_EQ(config_of("gemini-3-pro-preview", on, medium),
+              parsed(R"({"thinkingLevel": "high"})"));
     EXPECT_EQ(config_of("gemini-2.5-flash", on, high), parsed(R"({"thinkingBudget": 16384})"));
     EXPECT_EQ(config_of("gemini-2.5-flash", off, high), parsed(R"({"thinkingBudget": 0})"));
     EXPECT_EQ(config_of("gemini-2.5-pro", off, high), parsed(R"({"thinkingBudget": 128})"));
