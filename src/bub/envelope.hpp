@@ -101,7 +101,7 @@ struct Envelope {
     std::optional<std::string> kind;            ///< envelope_kind; absent: normal
     std::optional<std::string> output_channel;  ///< destination of answers; absent: `channel`
     /// Facts about the sender for the model: `context_text()` puts them before the prompt. Keys that begin with `_` are
-    /// not shown. Known keys: model, thread_id, steering_reason, sender_id (a text), rejected and postponed (true in a notice about a message that was rejected, or whose turn is tried again), private_chat (true if the sender is the
+    /// not shown. Known keys: channel and chat_id (note_arrival()), model, thread_id, steering_reason, sender_id (a text), rejected and postponed (true in a notice about a message that was rejected, or whose turn is tried again), private_chat (true if the sender is the
     /// only user of the chat).
     JsonObject context;
     std::vector<MediaItem> media;

@@ -39,7 +39,7 @@ enum class ErrorCode : std::uint8_t {
     protocol,      ///< the peer violated the protocol
     too_large,     ///< more bytes than allowed
     // Providers.
-    auth,              ///< 401, 403: the key is missing, invalid or not authorized
+    auth,              ///< 401: the key is missing or invalid
     rate_limited,      ///< 429 or an exhausted quota
     unavailable,       ///< 5xx, overload, or the endpoint is unreachable
     bad_request,       ///< the endpoint rejected the request
