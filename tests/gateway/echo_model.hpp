@@ -36,7 +36,7 @@ struct Asked {
     std::string text;  ///< the last line of the last message of the user
 };
 
-/// A model server that answers "re: TEXT"; for "run COMMAND" after the command. Prompts that are held get their answer at
+/// A model server that answers "re: TEXT"; for "run COMMAND" after the command, for "delegate TEXT" after a sub-agent. Prompts that are held get their answer at
 /// release().
 class EchoModel {
 public:
@@ -83,6 +83,10 @@ private:
         if (asked.text.starts_with("run ") && asked.role == "user") {
             const JsonObject arguments{{"command", asked.text.substr(4)}};
             return joint_tests::chat_answer("", {{"shell", boost::json::serialize(arguments)}});
+        }
+        if (asked.text.starts_with("delegate ") && asked.role == "user") {
+            const JsonObject arguments{{"prompt", asked.text.substr(9)}, {"session", "inherit"}};
+            return joint_tests::chat_answer("", {{"subagent", boost::json::serialize(arguments)}});
         }
         changed_.wait(lock, [&] { return !held_.contains(asked.text); });
         return joint_tests::chat_answer("re: " + asked.text);

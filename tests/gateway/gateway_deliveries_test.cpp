@@ -112,6 +112,43 @@ TEST(HeldMessages, D90_KilledInLateTurn_IsStillAnsweredOnce) {
     EXPECT_EQ(model.count("one"), 4u);
 }
 
+/// A message of the operator, by a key of its own.
+std::future<HttpReply> command_later(std::uint16_t port, const std::string& text,
+                                     const std::string& key) {
+    return std::async(std::launch::async, [port, text, key] {
+        JsonObject message{{"session", "s1"}, {"text", text}, {"user", "olga"}};
+        return run(post_message(port, std::move(message), key));
+    });
+}
+
+TEST(HeldMessages, D42_LateAnswer_RepeatsNoTextsOfOthers) {
+    const GatewayHome home;
+    EchoModel model;
+    model.hold("run true");
+    {
+        GatewayProcess gateway(home, model.flags());
+        const std::uint16_t port = gateway.wait_until_running();
+        EXPECT_EQ(post(port, "run true").json().at("outputs").at(0).at("kind"), "question");
+        const auto lost = command_later(port, ",approve call_0", "approval");
+        (void)model.wait_for("run true", 2);
+        gateway.kill();
+    }
+    {
+        GatewayProcess gateway(home, model.flags());
+        (void)gateway.wait_until_running();
+        (void)model.wait_for("run true", 3);
+        gateway.kill();
+    }
+    GatewayProcess gateway(home, model.flags());
+    const std::uint16_t port = gateway.wait_until_running();
+    model.release();
+    EXPECT_EQ(post(port, "two").text(), "re: two");
+    EXPECT_EQ(post(port, "three").text(), "re: three");
+    release_held(home, 1);
+    const HttpReply late = command_later(port, ",approve call_0", "approval").get();
+    EXPECT_TRUE(late.text().starts_with("Your answer was received.")) << late.body;
+}
+
 /// The storage of a gateway's tapes, which fails from now on.
 class BrokenTapes {
 public:
@@ -269,6 +306,26 @@ TEST(Outage, D90_UnreachableTelegram_NoticeDelaysNoTurn) {
     EXPECT_EQ(held.at("messages").as_array().size(), 1u) << boost::json::serialize(held);
 }
 
+TEST(Outage, D65_AfterExpiredQuestion_TurnContinues) {
+    const GatewayHome home;
+    home.configure(R"({http: {listen: "127.0.0.1:0", operators: [olga]}, question_timeout: 1})");
+    EchoModel model;
+    model.hold("run true");
+    GatewayProcess gateway(home, model.flags());
+    const std::uint16_t port = gateway.wait_until_running();
+    EXPECT_EQ(post(port, "run true").json().at("outputs").at(0).at("kind"), "question");
+    (void)model.wait_for("run true", 2);
+    {
+        const BrokenTapes tapes(home);
+        model.release();
+        (void)gateway.wait_for("turn.postponed");
+    }
+    (void)model.wait_for("run true", 3);
+    EXPECT_EQ(post(port, "two").text(), "re: two");
+    EXPECT_NE(model.wait_for("two").find("re: run true"), std::string::npos);
+    EXPECT_EQ(model.count("run true"), 3u);
+}
+
 TEST(Outage, D90_FewDescriptors_AllMessagesAreAnswered) {
     const GatewayHome home;
     home.configure(R"({http: {listen: "127.0.0.1:0"}, threads: 2})");
@@ -340,7 +397,8 @@ class DatabaseOutage : public ::testing::Test {
 protected:
     DatabaseOutage() {
         home.configure("{http: {listen: \"127.0.0.1:0\"}, rules: [{allow: [\"shell: cd * && " +
-                       command().substr(4) + "\"]}]}\ndatabase: \"" + new_database(home) + "\"");
+                       command().substr(4) + "\", \"subagent: *\"]}]}\ndatabase: \"" +
+                       new_database(home) + "\"");
         gateway = std::make_unique<GatewayProcess>(home, model.flags());
         port = gateway->wait_until_running();
         const std::string at = home.path().string();
@@ -405,6 +463,21 @@ TEST_F(DatabaseOutage, D62_AfterTool_RunContinuesWithoutRepeatingIt) {
     const HttpReply answer = one.get();
     EXPECT_EQ(answer.text(), "re: " + command()) << answer.body;
     EXPECT_EQ(executions(), 1u);
+}
+
+TEST_F(DatabaseOutage, D90_AfterInheritingSubagent_TurnContinues) {
+    model.hold("delegate the work");
+    auto one = post_later(port, "delegate the work");
+    (void)model.wait_for("delegate the work", 2);
+    stop_server();
+    model.release();
+    (void)gateway->wait_for("turn.postponed");
+    start_server();
+    const HttpReply answer = one.get();
+    EXPECT_EQ(answer.text(), "re: delegate the work") << answer.body;
+    EXPECT_EQ(model.count("the work"), 1u) << "the sub-agent has ended";
+    const std::string request = model.wait_for("delegate the work", 3);
+    EXPECT_EQ(request.find("[This message is late"), std::string::npos) << request;
 }
 
 }  // namespace

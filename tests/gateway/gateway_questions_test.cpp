@@ -97,6 +97,30 @@ TEST(GatewayQuestions, D86_ApprovalAfterRestartElsewhere_IsRefused) {
     EXPECT_TRUE(wrote(home));
 }
 
+TEST(GatewayQuestions, D86_ExpiredQuestionElsewhere_BlocksNoMessage) {
+    const GatewayHome home;
+    home.configure(R"({http: {listen: "127.0.0.1:0", operators: [olga]}, question_timeout: 1})");
+    const std::string write = R"({"path": "new.txt", "content": "hello"})";
+    const joint_tests::ModelServer a({joint_tests::chat_answer("", {{"write", write, "c1"}})});
+    const joint_tests::ModelServer b({joint_tests::chat_answer("B")});
+    const auto start = [&home](const joint_tests::ModelServer& server) {
+        return std::make_unique<GatewayProcess>(
+            home, std::vector<std::string>{"--base-url", server.url(), "-m", "local"});
+    };
+    std::unique_ptr<GatewayProcess> gateway = start(a);
+    (void)post(gateway->wait_until_running(), {{"text", "write it"}, {"user", "olga"}});
+    gateway->kill();
+    gateway = start(b);
+    const std::uint16_t port = gateway->wait_until_running();
+    while (run_command(home, {"inbox", "--gateway"}).output.find("No question") ==
+           std::string::npos) {
+    }
+    const HttpReply answered = post(port, {{"text", "next"}, {"user", "ann"}});
+    EXPECT_EQ(answered.text(), "B") << answered.body;
+    EXPECT_FALSE(wrote(home));
+    EXPECT_EQ(b.requests().size(), 1u) << "no run was continued";
+}
+
 TEST(GatewayQuestions, UnknownQuestion_IsNotAnsweredWithOk) {
     const GatewayHome home;
     GatewayProcess gateway(home, {"--script", home.script(writes_a_file)});
@@ -150,7 +174,9 @@ TEST(GatewayQuestions, D65_ExpiredQuestion_ContinuesTheSession) {
 }
 
 constexpr std::int64_t ann = 7;
-constexpr std::int64_t olga = 9;  // an operator
+constexpr std::int64_t bert = 8;
+constexpr std::int64_t olga = 9;   // an operator
+constexpr std::int64_t otto = 10;  // an operator
 constexpr std::int64_t group = -100;
 constexpr int clock_factor = 10;
 
@@ -170,9 +196,9 @@ class TelegramQuestionsTest : public ::testing::Test {
 protected:
     TelegramQuestionsTest() {
         home.configure("{telegram: {token: \"" + bot.token() + "\", api_url: \"" + bot.url() +
-                       "\", users: [7], chats: [-100], operators: [9]}}");
+                       "\", users: [7], chats: [-100], operators: [9, 10]}}");
         bot.with_api([](FakeBotApi& api) {
-            for (const std::int64_t chat : {ann, olga, group}) api.add_chat(chat);
+            for (const std::int64_t chat : {ann, olga, otto, group}) api.add_chat(chat);
         });
     }
 
@@ -281,6 +307,45 @@ TEST_F(TelegramQuestionsTest, D85_SubagentAcrossKill_NeedsApproval) {
     press(olga, question, 0);
     (void)wait_for(group, "Done.");
     EXPECT_TRUE(wrote(home));
+}
+
+TEST_F(TelegramQuestionsTest, B25_RefusedReply_IsToldToItsSender) {
+    const std::unique_ptr<GatewayProcess> gateway = start(writes_a_file);
+    say(ann, "write the file");
+    const FakeMessage first = wait_for(olga, "(approval)");
+    const FakeMessage second = wait_for(otto, "(approval)");
+    // Cards that were sent before a restart keep their buttons after the question was answered elsewhere.
+    const JsonObject card =
+        bot.with_api([&](FakeBotApi& api) { return api.shown_message(second.id); });
+    press(olga, first, 0);
+    (void)wait_for(ann, "Done.");
+    bot.with_api([&](FakeBotApi& api) {
+        JsonObject update;
+        JsonObject reply = api.message_of(otto, otto, "yes");
+        reply["reply_to_message"] = card;
+        update["message"] = std::move(reply);
+        api.add_update(std::move(update));
+    });
+    (void)wait_for(otto, "no question of this session waits for an answer");
+    for (const std::string& text : bot.with_api([](FakeBotApi& api) { return api.texts(ann); }))
+        EXPECT_EQ(text.find("no question of this session"), std::string::npos) << text;
+}
+
+TEST_F(TelegramQuestionsTest, B25_PressesOfOthers_TakeNoQueuePlace) {
+    const std::unique_ptr<GatewayProcess> gateway = start(asks_two_parts);
+    say(group, "/ask@cubepi_bot me");
+    const FakeMessage question = wait_for(group, "Choose and press Done");
+    for (int i = 0; i < 20; ++i) press(bert, question, i % 2 == 0 ? 2 : 6);
+    wait_for_refusal();
+    bot.wait_until([](const FakeBotApi& api) { return api.notices().size() == 20; });
+    for (const std::string& notice : bot.with_api([](FakeBotApi& api) { return api.notices(); }))
+        EXPECT_TRUE(notice.starts_with("You may not answer")) << notice;
+    press(ann, question, 2);
+    press(ann, question, 5);
+    wait_for_label(question, 5, "\u2611 L");
+    press(ann, question, 6);
+    (void)wait_for(group, "Done.");
+    EXPECT_EQ(bot.with_api([](FakeBotApi& api) { return api.texts(group).size(); }), 2u);
 }
 
 TEST_F(TelegramQuestionsTest, FormAcrossKill_IsAnsweredByButtons) {

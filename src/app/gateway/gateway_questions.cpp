@@ -271,6 +271,7 @@ Task<> Gateway::expire_due() {
         one.key = entry.thread_id + "\n" + bub::question_name(question->request);
         one.message = message_to(*question);
         one.message.rest[bub::expired_key] = entry.question_id;
+        one.message.inbound_id = "expired-" + Runtime::standard()->ids->next();
         due.push_back(std::move(one));
     }
     ExpiredQuestions::Receive receive = [this](bub::Envelope message) {

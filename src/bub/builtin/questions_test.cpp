@@ -149,6 +149,21 @@ TEST_F(Questions, B23_AnswerAfterRestart_ContinuesTheRun) {
     EXPECT_EQ(removed.size(), 1u);
 }
 
+TEST_F(Questions, D42_LateAnswer_RepeatsTextsOfItsTurn) {
+    add({removal(), "done", "second", "third"});
+    (void)say("Clean up");
+    const auto answer = [this] {
+        Envelope message = Envelope(",approve c1").on("cli", "chat");
+        message.inbound_id = "a1";
+        return cubepi::run(framework->process_inbound(std::move(message), false)).model_output;
+    };
+    EXPECT_EQ(answer(), "done");
+    EXPECT_EQ(say("Two").model_output, "second");
+    EXPECT_EQ(answer(), "done");
+    EXPECT_EQ(say("Three").model_output, "third");
+    EXPECT_EQ(removed.size(), 1u);
+}
+
 TEST_F(Questions, Denial_ReachesTheModel) {
     add({removal(), "As you wish."});
     (void)say("Clean up");

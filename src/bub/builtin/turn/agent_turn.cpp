@@ -7,6 +7,7 @@
 #include <bub/builtin/tools/tool_names.hpp>
 #include <bub/builtin/turn/earlier_turn.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
+#include <bub/tape/tape_context.hpp>
 #include <bub/turn_span.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/workspace/standard_tools.hpp>
@@ -125,6 +126,7 @@ Task<std::optional<StreamEvent>> AgentTurn::next() {
 Task<> AgentTurn::begin() {
     Tape tape = co_await core_->tape(plan_.session_id, state_);
     if (plan_.inherits) {
+        message_id_ = std::string(inherited_prefix) + core_->runtime().ids->next();
         tape_.emplace(tape.in(plan_.inherits));
     } else {
         TurnTransactionOptions options;
@@ -223,6 +225,11 @@ Task<> AgentTurn::remember(cubepi::AgentOptions& options) {
         how.session.workspace = core_->workspace_of(state_).string();
     }
     how.context = co_await core_->framework().tape_context(plan_.session_id, state_);
+    if (!how.context.select) how.context.select = agent_messages;
+    auto select = std::move(how.context.select);
+    how.context.select = [select = std::move(select)](const std::vector<TapeEntry>& entries) {
+        return without_inherited(select(entries));
+    };
     const std::shared_ptr<TurnTransaction> turn = plan_.inherits ? plan_.inherits : fork_;
     auto memory = std::make_shared<TapeCheckpointer>(turn, std::move(how));
     if (!plan_.inherits) {
@@ -264,7 +271,7 @@ Task<cubepi::BoundModel> AgentTurn::model() {
     if (!options.model_at_endpoint || abandons) co_return core_->model(state_);
     if (endpoint_.empty() && !plan_.inherits) {
         // The run of an answer that is delivered again has used its answers.
-        const bool continues = earlier_answer_ && !earlier_answer_->finished;
+        const bool continues = earlier_answer_ && !earlier_answer_->answered;
         endpoint_ = co_await suspended_endpoint(tape_->store(), tape_->name(), continues);
         if (!endpoint_.empty() && !plan_.answer) {
             // A message for a run whose questions are open is not read.
@@ -275,8 +282,18 @@ Task<cubepi::BoundModel> AgentTurn::model() {
     }
     if (endpoint_.empty()) endpoint_ = plan_.endpoint;
     if (endpoint_.empty()) co_return core_->model(state_);
-    if (const auto running = state_.service<RunningTurn>()) running->endpoint = endpoint_;
-    co_return options.model_at_endpoint(endpoint_, plan_.model_id);
+    std::exception_ptr unavailable;
+    try {
+        cubepi::BoundModel there = options.model_at_endpoint(endpoint_, plan_.model_id);
+        if (const auto running = state_.service<RunningTurn>()) running->endpoint = endpoint_;
+        co_return there;
+    } catch (const cubepi::Error&) {
+        unavailable = std::current_exception();
+    }
+    closes_run_ = co_await has_expired_questions_only();
+    if (!closes_run_) std::rethrow_exception(unavailable);
+    endpoint_.clear();
+    co_return core_->model(state_);
 }
 
 Task<> AgentTurn::start_agent() {

@@ -119,7 +119,11 @@ private:
     Task<> withdraw(std::vector<cubepi::HitlRequest> open);
     void refuse_answer(std::string reason, bool questions_remain);
     Task<std::vector<cubepi::HitlRequest>> open_questions(bool with_expired = false);
-    Task<> resume_expired(std::vector<cubepi::HitlRequest> open);
+    Task<> resume_expired(std::vector<cubepi::HitlRequest> open, cubepi::Message message,
+                          cubepi::PromptOptions how);
+    Task<bool> has_expired_questions_only();
+    Task<> close_expired();
+    JsonObject answer_record(const cubepi::HitlRequest& request) const;
     Task<> recognize_answer();
     void end_suspended(std::vector<cubepi::HitlRequest> requests, bool unread = false);
     void say_and_end(std::string text);
@@ -179,7 +183,8 @@ private:
     bool suspends_ =
         false;  // a run that asks is suspended; else its channel has a host that answers
     bool over_ = false;
-    bool has_text_ = false;  ///< an earlier step produced text
+    bool closes_run_ = false;  ///< the suspended run cannot be continued; see close_expired()
+    bool has_text_ = false;    ///< an earlier step produced text
     bool step_has_text_ = false;
     bool handed_off_ = false;
 };

@@ -180,6 +180,7 @@ void AgentTurn::say_and_end(std::string text) {
 
 /// Starts the run of this turn: an answer continues the suspended one.
 Task<> AgentTurn::start_run(cubepi::Message message, cubepi::PromptOptions how) {
+    if (closes_run_) co_await close_expired();
     if (!asks_user()) {
         run_.emplace(agent_->start(std::move(message), std::move(how)));
         co_return;
@@ -221,7 +222,7 @@ Task<> AgentTurn::continue_answered_run() {
     } else if (earlier_answer_) {
         asker_ = earlier_answer_->asker;
     }
-    if (!earlier_answer_ || earlier_answer_->finished) co_return;
+    if (!earlier_answer_ || earlier_answer_->answered || earlier_answer_->superseded) co_return;
     message_id_ = earlier_answer_->message_id;
     run_id_ = earlier_answer_->run_id;
 }
@@ -269,9 +270,15 @@ bool AgentTurn::continue_answer(const std::vector<cubepi::HitlRequest>& open,
         const std::string& answered = earlier_answer_->question;
         if (question_name(one) == answered || one.question_id == answered) return false;
     }
-    if (!open.empty()) {
+    if (earlier_answer_->superseded && !earlier_answer_->answered) {
+        // Later turns have seen the results of its run, which ends in the middle of the tape (D90).
+        for (const std::string& text : earlier_answer_->texts) repeat(text);
+        say_and_end(
+            "Your answer was received. Its turn was interrupted, and the conversation has "
+            "continued since.");
+    } else if (!open.empty()) {
         end_suspended(open);
-    } else if (earlier_answer_->finished) {
+    } else if (earlier_answer_->answered) {
         status_ = TurnStatus::ok;
         over_ = true;
         repeat_answers(earlier_answer_->texts, earlier_answer_->last);
@@ -282,12 +289,23 @@ bool AgentTurn::continue_answer(const std::vector<cubepi::HitlRequest>& open,
     return true;
 }
 
+/// Returns the data of answer_event without its sender.
+JsonObject AgentTurn::answer_record(const cubepi::HitlRequest& request) const {
+    JsonObject record;
+    record["question_id"] = request.question_id;
+    record["question"] = question_name(request);
+    record["asker"] = asker_of(request);
+    if (!plan_.input_id.empty()) record["input"] = plan_.input_id;
+    return record;
+}
+
 Task<> AgentTurn::give_answer(cubepi::Message message, cubepi::PromptOptions how) {
     const GivenAnswer& given = *plan_.answer;
     const std::vector<cubepi::HitlRequest> open = co_await agent_->load_pending_hitl_requests();
     if (given.action == AnswerAction::abandon && given.question.empty())
         co_return co_await withdraw(open);
-    if (given.action == AnswerAction::expire) co_return co_await resume_expired(open);
+    if (given.action == AnswerAction::expire)
+        co_return co_await resume_expired(open, std::move(message), std::move(how));
     if (continue_answer(open, std::move(message), std::move(how))) co_return;
     std::string problem;
     try {
@@ -298,13 +316,9 @@ Task<> AgentTurn::give_answer(cubepi::Message message, cubepi::PromptOptions how
         Json value = cubepi::check_answer(request, answer_value(given, request));
         cubepi::AnswerOrigin origin;
         if (plan_.message) origin = origin_of(*plan_.message);
-        JsonObject event;
-        event["question_id"] = request.question_id;
-        event["question"] = question_name(request);
+        JsonObject event = answer_record(request);
         event["user"] = origin.user;
         event["channel"] = origin.channel;
-        event["asker"] = asker_of(request);
-        if (!plan_.input_id.empty()) event["input"] = plan_.input_id;
         given_ = event_entry(std::string(answer_event), std::move(event), hidden_from_context());
         std::string name = request.request_id.empty() ? request.question_id : request.request_id;
         run_.emplace(agent_->start_response(std::move(name), std::move(value), std::move(origin)));
@@ -354,19 +368,46 @@ Task<> AgentTurn::withdraw(std::vector<cubepi::HitlRequest> open) {
 }
 
 /// Continues the run after the time of its last open question is over.
-Task<> AgentTurn::resume_expired(std::vector<cubepi::HitlRequest> open) {
+Task<> AgentTurn::resume_expired(std::vector<cubepi::HitlRequest> open, cubepi::Message message,
+                                 cubepi::PromptOptions how) {
     const std::vector<cubepi::HitlRequest> expired = co_await open_questions(true);
-    if (!open.empty()) {
-        end_suspended(std::move(open));
-    } else if (!expired.empty()) {
+    if (closes_run_) {
+        say_and_end("The time to answer the question is over.");
+        co_return;
+    }
+    if (open.empty() && !expired.empty()) {
         note_end(expired.front(), "expired");
+        JsonObject record = answer_record(expired.front());
+        record["expired"] = true;
+        TapeEntry entry =
+            event_entry(std::string(answer_event), std::move(record), hidden_from_context());
+        (void)co_await tape_->append(std::move(entry));
         run_.emplace(agent_->start_resume(run_options("")));
         co_return;
-    } else {
+    }
+    // The run that an interrupted turn has continued.
+    if (open.empty() && continue_answer(open, std::move(message), std::move(how))) co_return;
+    if (open.empty()) {
         status_ = TurnStatus::ok;
         over_ = true;
+    } else {
+        end_suspended(std::move(open));
     }
     state_.mark_silent();
+}
+
+/// Returns true if the run of the session waits for questions whose time is over, and for no others.
+Task<bool> AgentTurn::has_expired_questions_only() {
+    const std::vector<cubepi::HitlRequest> all = co_await open_questions(true);
+    const std::vector<cubepi::HitlRequest> open = co_await open_questions();
+    co_return !all.empty() && open.empty();
+}
+
+/// Closes a run whose questions have expired, and whose endpoint is not configured any more: nothing can continue it (D86).
+Task<> AgentTurn::close_expired() {
+    const std::vector<cubepi::HitlRequest> expired = co_await open_questions(true);
+    if (!expired.empty()) note_end(expired.front(), "expired");
+    co_await agent_->abort_pending("not answered in time");
 }
 
 void AgentTurn::refuse_answer(std::string reason, bool questions_remain) {

@@ -67,18 +67,23 @@ std::string next_message_id(const std::string& message_id) { return message_id +
 
 namespace {
 
+bool is_inherited(const cubepi::Message& message) {
+    return message.id().starts_with(inherited_prefix);
+}
+
 /// Extracts the answers to the input from the messages that follow it. An input that was repeated after others (see
-/// EarlierTurn::superseded) was answered there only.
+/// EarlierTurn::superseded) was answered there only. An answer to a question has no message: it has continued the run `turn.run_id`.
 void read_answers(EarlierTurn& turn, const cubepi::MessageList& messages,
                   const std::vector<std::string>& ids) {
     std::set<std::string> runs;
+    if (!turn.run_id.empty()) runs.insert(turn.run_id);
     for (const cubepi::Message& message : messages) {
         const bool is_input = std::find(ids.begin(), ids.end(), message.id()) != ids.end();
         if (is_input) {
             if (std::exchange(turn.superseded, false)) turn.texts.clear();
             turn.run_id = message.run_id().str();
             runs.insert(turn.run_id);
-        } else if (message.user() && !message.id().empty() &&
+        } else if (message.user() && !message.id().empty() && !is_inherited(message) &&
                    !runs.contains(message.run_id().str())) {
             turn.superseded = true;
         }
@@ -96,25 +101,35 @@ bool says_complete(const std::optional<TapeEntry>& run) {
     return data && cubepi::detail::string_member(*data, "status") == "complete";
 }
 
+/// The entries of an input on the tape: its message, and those that repeat it.
+struct InputIds {
+    std::vector<std::string> ids = {};
+    std::int64_t first = 0;
+};
+
+Task<InputIds> find_input(std::shared_ptr<TapeStore> store, std::string tape, std::string id) {
+    InputIds found;
+    for (; !id.empty(); id = next_message_id(id)) {
+        const std::optional<TapeEntry> entry = co_await store->find_message_entry(tape, id);
+        if (!entry) break;
+        if (found.ids.empty()) found.first = entry->id;
+        found.ids.push_back(id);
+    }
+    co_return found;
+}
+
 }  // namespace
 
 Task<std::optional<EarlierTurn>> find_earlier_turn(Tape tape, std::string input_id) {
     std::optional<EarlierTurn> found;
     const std::shared_ptr<TapeStore>& store = tape.store();
     if (!store) co_return found;
-    std::vector<std::string> ids;
-    std::int64_t first = 0;
-    for (std::string id = std::move(input_id);; id = next_message_id(id)) {
-        const std::optional<TapeEntry> entry = co_await store->find_message_entry(tape.name(), id);
-        if (!entry) break;
-        if (ids.empty()) first = entry->id;
-        ids.push_back(id);
-    }
-    if (ids.empty()) co_return found;
-    const Tail tail = co_await read_tail(tape.store(), tape.name(), first);
+    const InputIds input = co_await find_input(store, tape.name(), std::move(input_id));
+    if (input.ids.empty()) co_return found;
+    const Tail tail = co_await read_tail(tape.store(), tape.name(), input.first);
     found.emplace();
-    found->message_id = ids.back();
-    read_answers(*found, tail.messages, ids);
+    found->message_id = input.ids.back();
+    read_answers(*found, tail.messages, input.ids);
     found->joined = !found->run_id.empty() && tail.run_before == found->run_id;
     const std::optional<TapeEntry> run = co_await store->find_run(tape.name(), found->run_id);
     if (says_complete(run)) found->answered = true;
@@ -123,18 +138,21 @@ Task<std::optional<EarlierTurn>> find_earlier_turn(Tape tape, std::string input_
 
 namespace {
 
-/// Returns the newest message of the user; empty if there is none.
-Task<cubepi::MessageList> last_input(std::shared_ptr<TapeStore> store, std::string tape) {
-    std::vector<TapeEntry> found;
+/// Returns the id of the newest message of the user in this run; empty if there is none.
+Task<std::string> input_of_run(std::shared_ptr<TapeStore> store, std::string tape,
+                               std::string run_id) {
+    std::string found;
     std::function<bool(const TapeEntry&)> take = [&](const TapeEntry& entry) {
         const Json* role =
             entry.kind == entry_kind::message ? entry.payload.if_contains("role") : nullptr;
-        if (role && *role == Json("user")) found.push_back(entry);
+        if (!role || *role != Json("user")) return true;
+        for (const cubepi::Message& message : agent_messages({entry}))
+            if (message.run_id().str() == run_id) found = message.id();
         return found.empty();
     };
     TapeQuery newest = TapeQuery().newest_first();
     co_await store->visit(std::move(tape), std::move(newest), std::move(take));
-    co_return agent_messages(found);
+    co_return found;
 }
 
 }  // namespace
@@ -153,21 +171,43 @@ Task<std::optional<EarlierAnswer>> find_earlier_answer(Tape tape, std::string in
         found->question = cubepi::detail::text_member(*event, "question_id");
     if (const Json* asker = event->if_contains("asker"); asker && asker->is_object())
         found->asker = asker->get_object();
-    const cubepi::MessageList inputs = co_await last_input(store, tape.name());
-    for (const cubepi::Message& input : inputs) {
-        found->message_id = input.id();
-        found->run_id = input.run_id().str();
-    }
     const Tail tail = co_await read_tail(store, tape.name(), entry->id);
-    for (const cubepi::Message& message : tail.messages) {
-        const cubepi::AssistantMessage* answer = message.assistant();
-        found->finished = answer && ends_run(*answer) && !is_broken_off(*answer);
-        if (!answer || is_broken_off(*answer)) continue;
-        found->last = *answer;
-        if (std::string text = answer->text(); !text.empty())
-            found->texts.push_back(std::move(text));
-    }
+    found->run_id = tail.run_before;
+    // The results of the run's calls follow the record of the answer.
+    const auto first =
+        std::find_if(tail.messages.begin(), tail.messages.end(),
+                     [](const cubepi::Message& message) { return !message.run_id().empty(); });
+    if (first != tail.messages.end()) found->run_id = first->run_id().str();
+    const std::string run_id = found->run_id;
+    std::string message_id = co_await input_of_run(store, tape.name(), run_id);
+    const InputIds input = co_await find_input(store, tape.name(), message_id);
+    read_answers(*found, tail.messages, input.ids);
+    found->message_id = input.ids.empty() ? message_id : input.ids.back();
     co_return found;
+}
+
+cubepi::MessageList without_inherited(cubepi::MessageList messages) {
+    if (std::none_of(messages.begin(), messages.end(), is_inherited)) return messages;
+    std::set<std::string> inherited;
+    std::string last_run;
+    bool is_over = true;
+    for (const cubepi::Message& message : messages) {
+        std::string run = message.run_id().str();
+        if (is_inherited(message)) inherited.insert(run);
+        if (inherited.contains(run)) continue;
+        last_run = std::move(run);
+        const cubepi::AssistantMessage* answer = message.assistant();
+        is_over = answer && ends_run(*answer) && !is_broken_off(*answer);
+    }
+    if (is_over) return messages;
+    cubepi::MessageList retained;
+    bool is_in_run = false;
+    for (const cubepi::Message& message : messages) {
+        const std::string run = message.run_id().str();
+        is_in_run = is_in_run || run == last_run;
+        if (!is_in_run || !inherited.contains(run)) retained.push_back(message);
+    }
+    return retained;
 }
 
 cubepi::MessageList WithoutInterrupted::transform_context(cubepi::MessageList messages,

@@ -29,19 +29,15 @@ Task<std::optional<EarlierTurn>> find_earlier_turn(Tape tape, std::string input_
 /// Returns the data of an event on the tape; null if there is none.
 const JsonObject* data_of(const std::optional<TapeEntry>& event) noexcept;
 
-/// The event that records an answer on the tape. Its data: `question_id`, `question` (its key), `user`, `channel`, `asker`, and `input`,
-/// the id of the message with the answer.
+/// The event that records an answer on the tape. Its data: `question_id`, `question` (its key), `user`, `channel`, `asker`, `input`,
+/// the id of the message with the answer, and `expired`, true for the end of the time to answer.
 inline constexpr std::string_view answer_event = "hitl.answer";
 
-/// The state of an answer to a question that is already on the tape because a process was killed after it was received.
-struct EarlierAnswer {
-    std::string question = {};    ///< question_name(); its id in the tapes of older versions
-    JsonObject asker = {};        ///< of the question; see asker_key
-    std::string message_id = {};  ///< of the user message whose run it continued
-    std::string run_id = {};      ///< of that run
-    std::vector<std::string> texts = {};  ///< the model's complete answers since then, oldest first
-    std::optional<cubepi::AssistantMessage> last = {};  ///< of them, also without text
-    bool finished = false;                              ///< the model had finished
+/// The state of an answer to a question that is already on the tape because a process was killed after it was received. The message is
+/// that of the user whose run it continued.
+struct EarlierAnswer : EarlierTurn {
+    std::string question = {};  ///< question_name(); its id in the tapes of older versions
+    JsonObject asker = {};      ///< of the question; see asker_key
 };
 
 /// Returns nothing if the newest answer on the tape is another one.
@@ -49,6 +45,13 @@ Task<std::optional<EarlierAnswer>> find_earlier_answer(Tape tape, std::string in
 
 /// Returns the id under which the same input is repeated after a hand-off.
 std::string next_message_id(const std::string& message_id);
+
+/// The id of the prompt of a sub-agent that inherits the conversation begins so. It is not an input of its own.
+inline constexpr std::string_view inherited_prefix = "inherited/";
+
+/// Removes what sub-agents that inherited the conversation have appended to a run that is not finished. The run continues at the end of
+/// the history, and has their results.
+cubepi::MessageList without_inherited(cubepi::MessageList messages);
 
 /// A middleware that hides interrupted answers from a model that continues a turn, so that it answers from scratch.
 class WithoutInterrupted {

@@ -487,7 +487,7 @@ Task<> Outbox::send(Envelope message) {
     } else if (cubepi::detail::array_member(message.rest, open_questions_key)) {
         co_await remind(std::move(message), to);
     } else {
-        Task<bool> refusing = refuse_press(message);
+        Task<bool> refusing = refuse_answer(message);
         const bool refused = co_await std::move(refusing);
         if (refused) co_return;
         co_await send_text(std::move(message), to);
@@ -516,21 +516,33 @@ Task<> Outbox::remind(Envelope message, ChatTarget to) {
     }
 }
 
-/// Answers a press that was not accepted to the user who has pressed. Returns false if a message has to tell.
-Task<bool> Outbox::refuse_press(Envelope message) {
+/// Tells the user whose answer was not accepted, in the chat of the card; of a press in a notice. Returns false if the chat of the
+/// session is that chat.
+Task<bool> Outbox::refuse_answer(Envelope message) {
     const auto found = turns_.find(message.session_id.value_or(""));
     if (found == turns_.end() || !cubepi::detail::flag_member(message.rest, refused_answer_key))
         co_return false;
-    std::string callback_id = std::exchange(found->second->callback_id, {});
-    if (callback_id.empty()) co_return false;
+    const TurnPtr turn = found->second;
     FormattedText text;
     text.text = cubepi::replace_broken_utf8(message.content_text());
     constexpr std::size_t max_units = 200;
     std::vector<FormattedText> parts = split_text(text, max_units);
-    if (parts.empty()) co_return false;
-    Task<bool> answering =
-        answer_press(api_, std::move(callback_id), std::move(parts.front().text));
-    co_return co_await std::move(answering);
+    std::string callback_id = std::exchange(turn->callback_id, {});
+    if (!callback_id.empty() && !parts.empty()) {
+        Task<bool> answering =
+            answer_press(api_, std::move(callback_id), std::move(parts.front().text));
+        const bool is_told = co_await std::move(answering);
+        if (is_told) co_return true;
+    }
+    if (turn->question.chat == 0 || turn->question.chat == turn->place.chat) co_return false;
+    ChatTarget card;
+    card.chat = turn->question.chat;
+    // Not in the place of what is shown of the answer, which is in the chat of the session.
+    for (FormattedText& part : split_text(text)) {
+        OutgoingText outgoing(std::move(part));
+        (void)co_await sender_->send(card, std::move(outgoing));
+    }
+    co_return true;
 }
 
 /// Ends the indicator of a pressed button.

@@ -56,7 +56,7 @@ private:
     Task<> send_media(MediaItem item, ChatTarget to);
     Task<bool> ask_approvers(Json request, bool resent, ChatTarget to);
     Task<> remind(Envelope message, ChatTarget to);
-    Task<bool> refuse_press(Envelope message);
+    Task<bool> refuse_answer(Envelope message);
     void confirm_press(Turn& turn);
     bool is_for_approvers(const Json& request, ChatTarget to) const;
 

@@ -97,6 +97,16 @@ bool is_key(std::string_view text) {
            text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
+/// Returns the end of the data of a question's buttons: its key, and the user who was asked.
+std::string button_target(const HitlRequest& request, const std::string& key) {
+    const Json* const asker = request.extra.if_contains(asker_key);
+    if (!std::holds_alternative<cubepi::AskRequest>(request.payload) || !asker ||
+        !asker->is_object() || text_member(asker->get_object(), "channel") != "telegram")
+        return key;
+    const std::string user = text_member(asker->get_object(), "user");
+    return user.empty() ? key : key + ":" + user;
+}
+
 constexpr std::size_t max_buttons = 24;
 constexpr std::size_t max_forms = 1000;
 constexpr std::size_t max_label_bytes = 60;
@@ -178,10 +188,11 @@ OutgoingText question_card(const Json& request_json) {
     const std::string key = question_name(request);
     const bool approves = std::holds_alternative<cubepi::ApproveRequest>(request.payload);
     const std::string summary = shortened(question_summary(request), max_message_units - 400);
-    card.keyboard = buttons(request, key);
+    const std::string target = button_target(request, key);
+    card.keyboard = buttons(request, target);
     card.text.text = summary + "\n\n" + way_to_answer(request, key, !card.keyboard.empty()) + "\n" +
                      std::string(mark_begin) + key + (approves ? " (approval)" : "");
-    if (card.keyboard.empty()) card.keyboard = withdraw_button(key);
+    if (card.keyboard.empty()) card.keyboard = withdraw_button(target);
     return card;
 }
 
@@ -232,9 +243,10 @@ void answer_with_text(const QuestionMark& question, const std::string& text, Env
 
 bool answer_with_button(const std::string& data, const JsonArray& keyboard, Envelope& envelope) {
     const std::size_t colon = data.find(':');
-    if (colon == std::string::npos || !is_key(std::string_view(data).substr(colon + 1)))
-        return false;
-    const std::string key = data.substr(colon + 1);
+    if (colon == std::string::npos) return false;
+    std::string key = data.substr(colon + 1);
+    key = key.substr(0, key.find(':'));
+    if (!is_key(key)) return false;
     const std::string choice = data.substr(0, colon);
     if (choice == "y" || choice == "n") {
         envelope.content = (choice == "y" ? ",approve " : ",deny ") + key;
@@ -257,6 +269,15 @@ bool answer_with_button(const std::string& data, const JsonArray& keyboard, Enve
     envelope.rest[answer_to_key] = key;
     envelope.rest[answer_choice_key] = static_cast<std::int64_t>(index);
     return true;
+}
+
+std::int64_t asked_user(const std::string& data) {
+    const std::size_t key = data.find(':');
+    const std::size_t user = key == std::string::npos ? key : data.find(':', key + 1);
+    std::int64_t id = 0;
+    if (user != std::string::npos)
+        (void)std::from_chars(data.data() + user + 1, data.data() + data.size(), id);
+    return id;
 }
 
 void address_to_approver(OutgoingText& card, const std::string& name, std::int64_t chat) {

@@ -66,6 +66,9 @@ void answer_with_text(const QuestionMark& question, const std::string& text, Env
 /// question_card(), or belong to a choice of a form (is_form_choice()).
 bool answer_with_button(const std::string& data, const JsonArray& keyboard, Envelope& envelope);
 
+/// Returns the user who was asked, from the data of a button; 0: the button is of another kind of question, or of an older version.
+std::int64_t asked_user(const std::string& data);
+
 /// Makes the card of a question about a tool call one for the private chat of an approver: with the name of the user who asks, and
 /// a button that names the user's chat.
 void address_to_approver(OutgoingText& card, const std::string& name, std::int64_t chat);

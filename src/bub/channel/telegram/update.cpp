@@ -228,6 +228,12 @@ Incoming read_button(const JsonObject& query, const Access& access) {
     incoming.message_id = integer_member(*message, "message_id").value_or(0);
     incoming.data = text_member(query, "data");
     incoming.keyboard = keyboard_of(*message);
+    const std::set<std::int64_t>& approvers = access.approvers();
+    const std::int64_t asked = asked_user(incoming.data);
+    if (asked != 0 && asked != incoming.user && !approvers.contains(incoming.user)) {
+        incoming.kind = Kind::not_asked;
+        return incoming;
+    }
     if (is_form_choice(incoming.data) && !incoming.keyboard.empty()) {
         incoming.kind = Kind::choice;
         return incoming;
@@ -235,7 +241,6 @@ Incoming read_button(const JsonObject& query, const Access& access) {
     Envelope& envelope = incoming.envelope;
     if (!answer_with_button(incoming.data, incoming.keyboard, envelope)) return incoming;
     const std::optional<QuestionMark> question = question_in(text_of(*message));
-    const std::set<std::int64_t>& approvers = access.approvers();
     if (question && question->approves && !approvers.empty() &&
         !approvers.contains(incoming.user)) {
         incoming.kind = Kind::not_approver;

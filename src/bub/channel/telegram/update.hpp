@@ -61,6 +61,7 @@ struct Incoming {
         choice,         ///< a button that changes a mark of a form (questions.hpp)
         stale_button,   ///< a button that is not one of ours
         not_approver,   ///< a button of a question that the user may not answer
+        not_asked,      ///< a button of a question that another user was asked
         greeting,       ///< /start
         unknown_user,   ///< a private message or a button of a user who is not listed
         unknown_group,  ///< a message in a group that is not listed

@@ -383,6 +383,11 @@ Task<bool> UpdateReceiver::accept(Json update) {
         case Incoming::Kind::not_approver:
             answer_button(incoming, "You may not answer this question: an operator has to.");
             co_return true;
+        case Incoming::Kind::not_asked:
+            answer_button(incoming,
+                          "You may not answer this question: only an operator, or the user who was "
+                          "asked, may.");
+            co_return true;
         case Incoming::Kind::choice: press(incoming); co_return true;
         case Incoming::Kind::button:
             // Its turn answers the press (Outbox).
