@@ -350,7 +350,7 @@ TEST_F(TelegramQuestionsTest, D85_SubagentAcrossKill_NeedsApproval) {
     EXPECT_TRUE(wrote(home));
 }
 
-TEST_F(TelegramQuestionsTest, B25_RefusedReplyOfOperator_ReachesThatOperator) {
+TEST_F(TelegramQuestionsTest, B25_RefusedReply_IsToldToItsSender) {
     const std::unique_ptr<GatewayProcess> gateway = start(writes_a_file);
     say(ann, "write the file");
     const FakeMessage first = wait_for(olga, "(approval)");
@@ -372,7 +372,7 @@ TEST_F(TelegramQuestionsTest, B25_RefusedReplyOfOperator_ReachesThatOperator) {
         EXPECT_EQ(text.find("no question of this session"), std::string::npos) << text;
 }
 
-TEST_F(TelegramQuestionsTest, B25_PressesOfOthers_TakeNoPlace) {
+TEST_F(TelegramQuestionsTest, B25_PressesOfOthers_TakeNoQueuePlace) {
     const std::unique_ptr<GatewayProcess> gateway = start(asks_two_parts);
     say(group, "/ask@cubepi_bot me");
     const FakeMessage question = wait_for(group, "Choose and press Done");
