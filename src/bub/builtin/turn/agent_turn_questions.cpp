@@ -212,7 +212,8 @@ Task<std::optional<cubepi::AgentEvent>> AgentTurn::next_event() {
         // Another process has answered the question since it was found.
         run_.reset();
         is_stale_ = true;
-        std::string problem = co_await stale_text("the question does not wait for an answer");
+        std::string problem =
+            co_await stale_text("no question of this session waits for this answer");
         refuse_answer(std::move(problem), false);
         co_return std::nullopt;
     }
@@ -333,14 +334,14 @@ Task<> AgentTurn::give_answer(cubepi::Message message, cubepi::PromptOptions how
     if (given_) (void)co_await tape_->append(std::move(*given_));
 }
 
-/// Explains why the answer of this turn is stale, if its question was answered; otherwise returns `reason`.
+/// Says that the question of this turn was answered, if it was; `reason` follows.
 Task<std::string> AgentTurn::stale_text(std::string reason) {
     TapeCheckpointer memory(fork_);
     const std::vector<cubepi::AnswerRecord> answered =
         co_await memory.load_answer_records(tape_->name());
     const std::string& name = plan_.answer->question;
-    if (was_answered(name, answered)) co_return "The question " + name + " was already answered.";
-    co_return reason;
+    if (!was_answered(name, answered)) co_return reason;
+    co_return "The question " + name + " was already answered.\n\n" + reason;
 }
 
 /// The id of a tool call is chosen by the endpoint. One that an earlier question had too, which was answered, does not say which of
