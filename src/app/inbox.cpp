@@ -161,8 +161,9 @@ Task<int> list_questions(bool all, bool json) {
     co_return status;
 }
 
-/// Finds the question that the user names. Throws Error(invalid_argument) if there is none, or several.
-OpenQuestion question_of(std::vector<OpenQuestion> questions, const InboxArguments& inbox) {
+/// Returns the questions that the user names.
+std::vector<OpenQuestion> named_questions(std::vector<OpenQuestion> questions,
+                                          const InboxArguments& inbox) {
     std::vector<OpenQuestion> matches;
     std::vector<HitlRequest> open;
     std::erase_if(questions, [&inbox](const OpenQuestion& one) {
@@ -172,6 +173,12 @@ OpenQuestion question_of(std::vector<OpenQuestion> questions, const InboxArgumen
     const auto named = bub::questions_named(inbox.question, open);
     for (const HitlRequest* one : named)
         matches.push_back(std::move(questions[static_cast<std::size_t>(one - open.data())]));
+    return matches;
+}
+
+/// Finds the question that the user names. Throws Error(invalid_argument) if there is none, or several.
+OpenQuestion question_of(std::vector<OpenQuestion> questions, const InboxArguments& inbox) {
+    std::vector<OpenQuestion> matches = named_questions(std::move(questions), inbox);
     if (matches.empty()) {
         throw Error(ErrorCode::invalid_argument, "no question '" + inbox.question +
                                                      "' waits for an answer in this directory. To "
@@ -253,10 +260,28 @@ std::string answer_command(const InboxArguments& inbox, const HitlRequest& reque
     return bub::answer_command(given, request);
 }
 
+/// Throws Error(stale_answer) if the question that the user names was answered, for example by another process at the same time.
+Task<> require_unanswered(InboxArguments inbox) {
+    SavedSessions saved = SavedSessions::here();
+    const std::vector<SavedSession> sessions = co_await saved.on_tapes_here();
+    bub::TapeCheckpointer memory(saved.tapes());
+    for (const SavedSession& session : sessions) {
+        if (!inbox.session.empty() && session.name != inbox.session) continue;
+        const std::vector<AnswerRecord> answered =
+            co_await memory.load_answer_records(session.tape);
+        if (!bub::was_answered(inbox.question, answered)) continue;
+        throw Error(ErrorCode::stale_answer, "the question '" + inbox.question + "' of session '" +
+                                                 session.name +
+                                                 "' was already answered. To list the questions "
+                                                 "that wait: cubepi inbox");
+    }
+}
+
 /// An answer is a turn of the session, as if its operator had typed the command there.
 Task<int> answer_question(CommandLine line) {
     int status = exit_ok;
     std::vector<OpenQuestion> questions = co_await find_questions(false, status);
+    if (named_questions(questions, line.inbox).empty()) co_await require_unanswered(line.inbox);
     const OpenQuestion question = question_of(std::move(questions), line.inbox);
     const bool cancels = line.inbox.what == InboxArguments::What::cancel;
     if (cancels && !question.entry.request) co_return co_await discard_questions(question);

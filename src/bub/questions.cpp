@@ -236,6 +236,14 @@ std::vector<const cubepi::HitlRequest*> questions_named(
     return named;
 }
 
+bool was_answered(std::string_view name, const std::vector<cubepi::AnswerRecord>& answered) {
+    std::vector<cubepi::HitlRequest> requests;
+    for (const cubepi::AnswerRecord& one : answered) {
+        if (one.request) requests.push_back(*one.request);
+    }
+    return !questions_named(name, requests).empty();
+}
+
 std::string sender_of(const Envelope& message) {
     const Json* sender = message.context.if_contains("sender_id");
     return sender && sender->is_string() ? std::string(sender->get_string()) : std::string();

@@ -71,6 +71,9 @@ inline constexpr std::size_t question_name_size = 10;
 std::vector<const cubepi::HitlRequest*> questions_named(
     std::string_view name, const std::vector<cubepi::HitlRequest>& open);
 
+/// Returns whether a question that `name` may mean was answered.
+bool was_answered(std::string_view name, const std::vector<cubepi::AnswerRecord>& answered);
+
 /// Returns the member `sender_id` of the message's context; empty if the channel does not identify its users.
 std::string sender_of(const Envelope& message);
 

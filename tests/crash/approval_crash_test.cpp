@@ -41,6 +41,10 @@ std::size_t marks_in(const std::filesystem::path& directory) {
 TEST(ApprovalCrash, D62_KillDuringApprovedCall_RepeatsNoCall) {
     EXPECT_GT(kill_at_every_write(open_tapes, "approved"), 30u / kill_stride);
 }
+TEST(ApprovalCrash, D104_ApprovedIdempotentCall_RunsAgainOthersDoNot) {
+    kill_with_repeatable_call(open_tapes);
+}
+
 TEST(ApprovalCrash, D62_KillDuringDeniedCall_RunsNothingUnapproved) {
     (void)kill_at_every_write(open_tapes, "denied");
 }
@@ -84,7 +88,9 @@ TEST(ApprovalCrash, TwoProcessesAnswerAQuestion_OneSucceeds) {
     }
 }
 
-TEST(ApprovalCrash, TwoProcessesApproveACall_OneRunsIt) { approve_in_two_processes(open_tapes); }
+TEST(ApprovalCrash, D105_TwoProcessesApproveACall_OneRunsIt) {
+    approve_in_two_processes(open_tapes);
+}
 
 }  // namespace cubepi::crash_tests
 

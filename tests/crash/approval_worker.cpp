@@ -40,6 +40,28 @@ std::function<void(AgentOptions&, const std::shared_ptr<HitlChannel>&)> count_ef
     };
 }
 
+namespace {
+
+/// The tool of count_effects() as one that may run again, and a tool `plain` that needs no approval and may not.
+std::function<void(AgentOptions&, const std::shared_ptr<HitlChannel>&)> count_both_effects(
+    std::filesystem::path directory) {
+    return [directory = std::move(directory)](AgentOptions& options,
+                                              const std::shared_ptr<HitlChannel>& channel) {
+        count_effects(directory)(options, channel);
+        AgentTool repeatable = *options.tools.find("rm");
+        options.tools = ToolList();
+        options.tools.push_back(std::move(repeatable).replay(ReplayPolicy::idempotent));
+        options.tools.push_back(tool<PathArgs>("plain", "Has an effect.", [directory](PathArgs) {
+            step();
+            add_to(plain_effects_file(directory));
+            step();
+            return std::string("plain done");
+        }));
+    };
+}
+
+}  // namespace
+
 HitlRequest question(const std::string& thread_id, double created_at, double timeout) {
     ConfirmRequest payload;
     payload.prompt = "Continue?";
@@ -77,6 +99,25 @@ int run_approval_worker(const OpenStore& open_store, const std::filesystem::path
         Process second(open_store(directory), faux, effects, {}, count_effects(directory));
         add_to(approvals_file(directory));
         (void)second.respond("c1", approve());
+    }
+    disarm();
+    return 0;
+}
+
+int run_mixed_worker(const OpenStore& open_store, const std::filesystem::path& directory,
+                     std::size_t kill_at) {
+    arm(kill_at);
+    FauxProvider faux;
+    faux.set_responses(
+        {calling({faux_tool_call("plain", JsonObject{{"path", "/p"}}, "c0"), rm_call("/a", "c1")}),
+         "done"});
+    std::vector<std::string> effects;
+    {
+        Process first(open_store(directory), faux, effects, {}, count_both_effects(directory));
+        (void)first.prompt([&](const HitlRequest& request) {
+            add_to(approvals_file(directory));
+            first.answer(request.question_id, approve());
+        });
     }
     disarm();
     return 0;
@@ -134,11 +175,7 @@ int run_respond_worker(const OpenStore& open_store, const std::filesystem::path&
     try {
         (void)process.respond("c1", approve());
     } catch (const Error& error) {
-        const bool late = error.code() == ErrorCode::stale_answer ||
-                          error.code() == ErrorCode::no_pending_request ||
-                          error.code() == ErrorCode::run_already_claimed ||
-                          error.code() == ErrorCode::run_already_completed;
-        return late ? was_stale : 1;
+        return error.code() == ErrorCode::stale_answer ? was_stale : 1;
     }
     return 0;
 }
@@ -154,6 +191,9 @@ int approval_tests_or_worker(int argc, char** argv, const OpenStore& open_store)
                                        std::stoul(arguments.at(1)));
         };
     }
+    workers["--mixed"] = [&open_store](const Arguments& arguments) {
+        return run_mixed_worker(open_store, arguments.at(0), std::stoul(arguments.at(1)));
+    };
     workers["--inbox"] = [&open_store](const Arguments& arguments) {
         return run_inbox_worker(open_store, arguments.at(0), std::stoul(arguments.at(1)));
     };
@@ -199,11 +239,14 @@ std::set<std::string> threads_by_loading(const OpenStore& open_store,
     return threads;
 }
 
-void continue_run(const OpenStore& open_store, const std::filesystem::path& directory) {
+namespace {
+
+void continue_with(const OpenStore& open_store, const std::filesystem::path& directory,
+                   std::function<void(AgentOptions&, const std::shared_ptr<HitlChannel>&)> tools) {
     FauxProvider faux;
     faux.set_responses({"done", "done"});
     std::vector<std::string> effects;
-    Process next(open_store(directory), faux, effects, {}, count_effects(directory));
+    Process next(open_store(directory), faux, effects, {}, std::move(tools));
     try {
         (void)next.run_with(next.agent->resume(), [&](const HitlRequest& request) {
             add_to(approvals_file(directory));
@@ -216,6 +259,12 @@ void continue_run(const OpenStore& open_store, const std::filesystem::path& dire
     }
     faux.set_responses({"next"});
     EXPECT_EQ(next.prompt().outcome, RunOutcome::completed);
+}
+
+}  // namespace
+
+void continue_run(const OpenStore& open_store, const std::filesystem::path& directory) {
+    continue_with(open_store, directory, count_effects(directory));
 }
 
 void check_effects(const OpenStore& open_store, const std::filesystem::path& directory) {
@@ -246,6 +295,32 @@ std::size_t kill_at_every_write(const OpenStore& open_store, const std::string& 
     };
     EXPECT_GT(kill_at_each_step("--" + way, check, kill_stride), 40u);
     return with_effect;
+}
+
+void kill_with_repeatable_call(const OpenStore& open_store) {
+    std::size_t repeated = 0;
+    const auto check = [&](const Remains& remains) {
+        const std::filesystem::path& directory = remains.directory;
+        continue_with(open_store, directory, count_both_effects(directory));
+        const MessageList messages = run(open_store(directory)->load("t"))->messages;
+        EXPECT_TRUE(is_legal_transcript(messages));
+        EXPECT_LE(count_in(plain_effects_file(directory)), 1u) << "a call took effect twice";
+        const std::size_t effects = count_in(effects_file(directory));
+        if (effects > 0) {
+            EXPECT_GT(count_in(approvals_file(directory)), 0u);
+        }
+        std::size_t asked = 0;
+        std::size_t removed = 0;
+        for (const Message& message : messages) {
+            const AssistantMessage* answer = message.assistant();
+            asked += answer && answer->has_tool_calls() ? 1 : 0;
+            removed += message.text() == "removed /a" ? 1 : 0;
+        }
+        EXPECT_EQ(removed, asked);
+        repeated += effects > 1 ? 1 : 0;
+    };
+    EXPECT_GT(kill_at_each_step("--mixed", check, 3 * kill_stride), 40u);
+    EXPECT_GT(repeated, 0u);
 }
 
 void approve_in_two_processes(const OpenStore& open_store) {

@@ -30,6 +30,10 @@ inline std::filesystem::path effects_file(const std::filesystem::path& directory
 inline std::filesystem::path approvals_file(const std::filesystem::path& directory) {
     return directory / "approvals";
 }
+/// The same for a second tool, which needs no approval and must not run again.
+inline std::filesystem::path plain_effects_file(const std::filesystem::path& directory) {
+    return directory / "plain";
+}
 void add_to(const std::filesystem::path& file);
 
 /// Sets a tool `rm` whose effect is counted.
@@ -47,6 +51,7 @@ inline constexpr int was_stale = 5;
 /// - `--approved`, `--denied`, `--suspended` DIRECTORY STEP: one run with a gated call. Its question is answered while the
 ///   run waits, or the run is suspended and another agent approves. Kills itself at the step, with the steps of
 ///   worker_process.hpp and one before and one after the effect.
+/// - `--mixed` DIRECTORY STEP: one run with a gated call that may run again, which is approved, and another call that may not.
 /// - `--inbox` DIRECTORY STEP: asks, answers, expires and discards requests of several threads. Kills itself at the step.
 /// - `--answer` DIRECTORY USER: freezes itself (SIGSTOP), then answers the question of thread "t".
 /// - `--respond` DIRECTORY: freezes itself, then approves the call of the suspended run of "t" and continues it.
@@ -71,6 +76,9 @@ void check_effects(const OpenStore& open_store, const std::filesystem::path& dir
 /// Kills a worker (see approval_tests_or_worker) at every step, and continues and checks its run. Returns the number of
 /// kills after which the tool has run.
 std::size_t kill_at_every_write(const OpenStore& open_store, const std::string& way);
+
+/// Kills the worker `--mixed` at every step, and continues its run: the gated call has its result, the other ran at most once.
+void kill_with_repeatable_call(const OpenStore& open_store);
 
 /// Approves the call of a suspended run in two processes at the same time: one runs it, the other is told that it is late.
 void approve_in_two_processes(const OpenStore& open_store);

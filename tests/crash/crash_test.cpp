@@ -155,6 +155,50 @@ AgentTool lasting_tool(Places places, StepHook step) {
                             });
 }
 
+/// A tool with the same effect, whose body may begin again. `fatal`: its process ends in it.
+AgentTool repeatable_tool(Places places, StepHook step, bool fatal = false) {
+    auto body = [places, step, fatal](EffectArgs, ToolContext& context) {
+        const std::string id = context.tool_call_id().str();
+        Task<std::string> effect =
+            leave_effect(places, step, id + (context.is_repeated() ? " again" : ""));
+        if (fatal) (void)raise(SIGKILL);
+        return effect;
+    };
+    return tool<EffectArgs>("repeatable", "Has the same effect each time.", std::move(body))
+        .replay(ReplayPolicy::idempotent);
+}
+
+/// Answers with a call of each tool, and then with the end.
+AssistantMessage call_both(const ModelRequest& request) {
+    if (request.messages.back().tool_result()) return faux_assistant_message("All done");
+    ContentList<AssistantContent> both;
+    both.push_back(call("c1"));
+    JsonObject arguments;
+    arguments["what"] = "c2";
+    both.push_back(faux_tool_call("repeatable", std::move(arguments), "c2"));
+    return faux_assistant_message(std::move(both), stop_reason::tool_use);
+}
+
+/// Runs or repeats a prompt whose answer calls a tool that must not run twice, and one that may.
+int run_both_tools(const Places& places, std::size_t kill_at, bool fatal) {
+    std::size_t steps = 0;
+    const StepHook step = [&steps, kill_at] {
+        if (++steps == kill_at) (void)raise(SIGKILL);
+    };
+    FauxProvider faux;
+    faux.set_responses({FauxStep(call_both), FauxStep(call_both)});
+    AgentOptions options;
+    options.model = faux.model("offline");
+    options.checkpointer = std::make_shared<SteppingStore>(places.database(), step);
+    options.thread_id = thread_id;
+    options.tools.push_back(lasting_tool(places, step));
+    options.tools.push_back(repeatable_tool(places, step, fatal));
+    Agent agent(std::move(options));
+    Message input = user_message("Do both.", input_id);
+    const RunResult result = run(agent.prompt(std::move(input)));
+    return result ? 0 : 3;
+}
+
 /// Runs a prompt with three calls in two turns on the database, and kills itself at step `kill_at` (with SIGKILL; nothing is
 /// cleaned up). Returns the exit status if there are fewer steps.
 int run_tool_turns(const Places& places, std::size_t kill_at) {
@@ -322,14 +366,80 @@ TEST(Crash, D42_RepeatedInput_IsStoredOnce) {
     });
 }
 
+std::size_t times_in(const std::vector<std::string>& effects, const std::string& effect) {
+    return static_cast<std::size_t>(std::count(effects.begin(), effects.end(), effect));
+}
+
+/// The text of the result of this call, of which there must be one.
+std::string result_of(const MessageList& messages, const std::string& call_id) {
+    std::vector<std::string> texts;
+    for (const Message& message : messages) {
+        const ToolResultMessage* result = message.tool_result();
+        if (result && result->tool_call_id == call_id) texts.push_back(message.text());
+    }
+    EXPECT_EQ(texts.size(), 1u) << call_id;
+    return texts.empty() ? std::string() : texts.front();
+}
+
+std::size_t repeated_after_kills(std::size_t kills) {
+    std::size_t repeated = 0;
+    (void)kill_at_each_step("--both", [&](const Remains& remains) {
+        const Places places{remains.directory};
+        const auto again = [&](std::size_t kill_at) {
+            return run_worker({"--both", remains.directory.string(), std::to_string(kill_at)});
+        };
+        for (std::size_t kill = 1; remains.killed && kill < kills; ++kill)
+            (void)again(remains.step * 7 % 13 + 1);
+        EXPECT_EQ(again(0).status, 0);
+        const std::vector<std::string> effects = effects_of(places);
+        const MessageList messages = stored_messages(places);
+        EXPECT_TRUE(is_legal_transcript(messages)) << "D1";
+        EXPECT_LE(times_in(effects, "c1"), 1u) << "a call took effect twice";
+        EXPECT_EQ(times_in(effects, "c1 again"), 0u);
+        const std::string lasting = result_of(messages, "c1");
+        EXPECT_EQ(lasting, lasting == "done: c1" ? lasting : std::string(interrupted_call_text));
+        if (times_in(effects, "c1") == 0) {
+            EXPECT_EQ(lasting, interrupted_call_text);
+        }
+        EXPECT_EQ(result_of(messages, "c2").substr(0, 8), "done: c2");
+        EXPECT_LE(times_in(effects, "c2"), 1u);
+        repeated += times_in(effects, "c2 again");
+    });
+    return repeated;
+}
+
+TEST(Crash, D104_IdempotentCall_RunsAgainAfterKill) { EXPECT_GT(repeated_after_kills(1), 4u); }
+
+TEST(Crash, D104_SecondKill_RunsIdempotentCallAgain) { EXPECT_GT(repeated_after_kills(2), 4u); }
+
+TEST(Crash, D104_FatalCall_IsRepeatedThreeTimes) {
+    const TestDirectory directory;
+    const Places places{directory.path()};
+    std::size_t killed = 0;
+    while (killed < 10 && run_worker({"--fatal", directory.path().string()}).killed) ++killed;
+    EXPECT_EQ(killed, 4u);
+    EXPECT_EQ(times_in(effects_of(places), "c1"), 0u);
+    EXPECT_EQ(result_of(stored_messages(places), "c2"), interrupted_call_text);
+}
+
 }  // namespace
 
 }  // namespace cubepi::crash_tests
 
 int main(int argc, char** argv) {
     using namespace cubepi::crash_tests;
-    return tests_or_worker(argc, argv, {{"--worker", [](const std::vector<std::string>& arguments) {
-                                             return run_tool_turns(Places{arguments.at(0)},
-                                                                   std::stoul(arguments.at(1)));
-                                         }}});
+    using Arguments = std::vector<std::string>;
+    return tests_or_worker(
+        argc, argv,
+        {{"--worker",
+          [](const Arguments& arguments) {
+              return run_tool_turns(Places{arguments.at(0)}, std::stoul(arguments.at(1)));
+          }},
+         {"--both",
+          [](const Arguments& arguments) {
+              return run_both_tools(Places{arguments.at(0)}, std::stoul(arguments.at(1)), false);
+          }},
+         {"--fatal", [](const Arguments& arguments) {
+              return run_both_tools(Places{arguments.at(0)}, 0, true);
+          }}});
 }

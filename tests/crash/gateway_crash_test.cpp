@@ -16,8 +16,9 @@ namespace cubepi::crash_tests {
 
 namespace {
 
-Ended run_gateway(const std::filesystem::path& directory, std::size_t kill_at = 0) {
-    return run_worker({"--gateway", directory.string(), std::to_string(kill_at)});
+Ended run_gateway(const std::filesystem::path& directory, std::size_t kill_at = 0,
+                  const std::string& worker = "--gateway") {
+    return run_worker({worker, directory.string(), std::to_string(kill_at)});
 }
 
 bool is_whole_answer(const Message& message) {
@@ -110,6 +111,25 @@ TEST(GatewayCrash, D42_TwoKills_RepeatNothing) {
     (void)kill_at_each_step("--gateway", check, kill_stride);
 }
 
+TEST(GatewayCrash, D104_IdempotentCall_IsRepeatedAfterKill) {
+    std::size_t repeated = 0;
+    const auto check = [&](const Remains& remains) {
+        EXPECT_EQ(run_gateway(remains.directory, 0, "--repeatable").status, 0);
+        expect_one_each(conversation_of(remains.directory, "short"), {"one", "two"});
+        expect_one_each(conversation_of(remains.directory, "long"), {"three", "four"});
+        for (const Message& message : messages_of_chat(remains.directory, "long")) {
+            if (message.tool_result()) {
+                EXPECT_EQ(message.text(), "found");
+            }
+        }
+        EXPECT_GT(times_looked(remains.directory), 0u);
+        EXPECT_LE(times_looked(remains.directory), 2u);
+        repeated += times_looked(remains.directory) - 1;
+    };
+    (void)kill_at_each_step("--repeatable", check, kill_stride);
+    EXPECT_GT(repeated, 3u / kill_stride);
+}
+
 }  // namespace cubepi::crash_tests
 
 int main(int argc, char** argv) {
@@ -119,5 +139,11 @@ int main(int argc, char** argv) {
             return run_gateway_worker(arguments.at(0), std::stoul(arguments.at(1)), false, threads);
         };
     };
-    return tests_or_worker(argc, argv, {{"--gateway", gateway(0)}, {"--threads", gateway(2)}});
+    const auto repeatable = [](const std::vector<std::string>& arguments) {
+        return run_gateway_worker(arguments.at(0), std::stoul(arguments.at(1)), false, 0,
+                                  cubepi::ReplayPolicy::idempotent);
+    };
+    return tests_or_worker(
+        argc, argv,
+        {{"--gateway", gateway(0)}, {"--threads", gateway(2)}, {"--repeatable", repeatable}});
 }

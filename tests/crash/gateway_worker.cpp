@@ -82,14 +82,14 @@ bub::TurnQuestions questions() {
 }
 
 bub::BuiltinOptions agent_in(const std::filesystem::path& directory, FauxProvider& faux,
-                             std::shared_ptr<AsyncEvent> brought, bool asks) {
+                             std::shared_ptr<AsyncEvent> brought, bool asks, ReplayPolicy replay) {
     bub::BuiltinOptions options;
     options.model = faux.model("offline");
     options.home = directory;
     options.tape_store = tapes_in(directory);
     options.with_user_skills = false;
     options.with_tools = false;
-    options.tools.push_back(look(directory));
+    options.tools.push_back(look(directory).replay(replay));
     if (asks) options.questions = questions();
     options.channels = [directory, brought, asks](bub::ProvideChannelsCall& call) {
         std::vector<std::shared_ptr<bub::Channel>> channels;
@@ -121,7 +121,7 @@ std::size_t recorded_answers(const std::filesystem::path& directory) {
 }
 
 int run_gateway_worker(const std::filesystem::path& directory, std::size_t kill_at, bool asks,
-                       std::size_t threads) {
+                       std::size_t threads, ReplayPolicy replay) {
     FauxProvider faux;
     std::vector<FauxStep> script;
     for (std::size_t i = 0; i < 2 * updates.size(); ++i) script.emplace_back(FauxStep(model));
@@ -131,7 +131,8 @@ int run_gateway_worker(const std::filesystem::path& directory, std::size_t kill_
         bub::FrameworkOptions around;
         around.workspace = directory;
         auto framework = std::make_unique<bub::Framework>(std::move(around));
-        framework->add(bub::builtin_plugin(*framework, agent_in(directory, faux, brought, asks)));
+        framework->add(
+            bub::builtin_plugin(*framework, agent_in(directory, faux, brought, asks, replay)));
         return framework;
     };
     const std::unique_ptr<bub::Framework> front = make();

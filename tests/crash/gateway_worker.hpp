@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include <cubepi/agent/tool.hpp>
 #include <cubepi/core/message_list.hpp>
 
 namespace cubepi::crash_tests {
@@ -29,8 +30,9 @@ std::size_t recorded_answers(const std::filesystem::path& directory);
 
 /// A gateway with the builtin agent on tapes. It receives unconfirmed updates, answers them, and exits. Kills itself at step
 /// `kill_at`. With `asks`, it asks before it calls the tool, and the updates are updates_with_answer. `threads`: the number of
-/// threads that run turns, in addition to that of the manager; 0: none.
+/// threads that run turns, in addition to that of the manager; 0: none. `replay`: whether the tool may run again.
 int run_gateway_worker(const std::filesystem::path& directory, std::size_t kill_at,
-                       bool asks = false, std::size_t threads = 0);
+                       bool asks = false, std::size_t threads = 0,
+                       ReplayPolicy replay = ReplayPolicy::never);
 
 }  // namespace cubepi::crash_tests

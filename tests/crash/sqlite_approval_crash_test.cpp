@@ -35,6 +35,10 @@ TEST(SQLiteApprovalCrash, D62_KillDuringSuspendedRun_RepeatsNoCall) {
     EXPECT_GT(kill_at_every_write(open_database, "suspended"), 30u / kill_stride);
 }
 
+TEST(SQLiteApprovalCrash, D104_ApprovedIdempotentCall_RunsAgainOthersDoNot) {
+    kill_with_repeatable_call(open_database);
+}
+
 TEST(SQLiteApprovalCrash, D62_KillDuringDeniedCall_RunsNothingUnapproved) {
     (void)kill_at_every_write(open_database, "denied");
 }
@@ -50,7 +54,7 @@ TEST(SQLiteApprovalCrash, KillDuringRequest_KeepsTheInboxCorrect) {
     });
 }
 
-TEST(SQLiteApprovalCrash, TwoProcessesApproveACall_OneRunsIt) {
+TEST(SQLiteApprovalCrash, D105_TwoProcessesApproveACall_OneRunsIt) {
     approve_in_two_processes(open_database);
 }
 

@@ -5,11 +5,13 @@
 #include <filesystem>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "../terminal/terminal.hpp"
 #include "model_server.hpp"
 #include "program.hpp"
+#include "source_tree.hpp"
 
 namespace cubepi::joint_tests {
 namespace {
@@ -126,6 +128,53 @@ TEST(RepeatedIds, D83_PrintedApproval_IsGoodForItsCallOnly) {
     const Piped second = answer(words_of(first.err));
     EXPECT_EQ(second.status, 0) << second.err;
     EXPECT_TRUE(std::filesystem::exists(home.work() / "two"));
+}
+
+/// Executes a command of the program in two processes at the same time. Returns what they print, the one with status 0 first.
+std::vector<Piped> run_twice_at_once(Home& home, const std::vector<std::string>& arguments) {
+    const std::filesystem::path program = testing::built_program("cubepi");
+    std::string line = program.string();
+    for (const std::string& word : arguments) line += " " + word;
+    terminal_tests::Terminal shell(
+        home, terminal_tests::OtherProgram{"/bin/bash"},
+        {"-c", "one() { " + line +
+                   " > ../out$1 2>&1 < /dev/null; echo -n $? > ../status$1; }; "
+                   "one 1 & one 2 & wait"});
+    EXPECT_EQ(shell.wait(), 0) << shell.shown();
+    std::vector<Piped> ended;
+    for (const char* number : {"1", "2"}) {
+        Piped one;
+        one.out = terminal_tests::read_file(home.root() / (std::string("out") + number));
+        const std::string status =
+            terminal_tests::read_file(home.root() / (std::string("status") + number));
+        one.status = std::stoi(status);
+        ended.push_back(std::move(one));
+    }
+    if (ended[0].status != 0) std::swap(ended[0], ended[1]);
+    return ended;
+}
+
+TEST(AnswerRace, D105_TwoProcessesApprove_LoserIsToldSo) {
+    for (int round = 0; round < 4; ++round) {
+        SCOPED_TRACE(round);
+        Home home;
+        ModelServer server({chat_answer("", {{"shell", R"({"command":"echo x >> log"})"}}),
+                            chat_answer("All done.")});
+        const Piped asked = run_at(home, server, {"-s", "s1", "go"});
+        EXPECT_EQ(asked.status, 7) << asked.err;
+        std::vector<std::string> approval = words_of(asked.err);
+        const std::vector<std::string> endpoint = {"--provider", "openai", "--base-url",
+                                                   server.url(), "-m",     "local"};
+        approval.insert(approval.end(), endpoint.begin(), endpoint.end());
+        const std::vector<Piped> both = run_twice_at_once(home, approval);
+        EXPECT_EQ(both[0].status, 0) << both[0].out;
+        EXPECT_EQ(both[1].status, 1) << both[1].out;
+        EXPECT_NE(both[1].out.find("already answered"), std::string::npos) << both[1].out;
+        const Piped late = run_piped(home, approval);
+        EXPECT_EQ(late.status, 1);
+        EXPECT_NE(late.err.find("already answered"), std::string::npos) << late.err;
+        EXPECT_EQ(terminal_tests::read_file(home.work() / "log"), "x\n");
+    }
 }
 
 TEST(RepeatedIds, D83_HostileCallId_IsNotPrinted) {

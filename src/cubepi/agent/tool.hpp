@@ -46,7 +46,9 @@ std::string_view to_string(ToolRisk risk) noexcept;
 enum class ExecutionMode : std::uint8_t { parallel, sequential };
 
 /// Whether a call may be executed again that was interrupted by the end of its process, or by the suspension of its run
-/// while its body waited for the user (D69).
+/// while its body waited for the user (D69). A call that a killed process has left is executed again when its run
+/// continues (resume(), or a prompt with the id of its input), and its hooks are called again; ToolContext::is_repeated()
+/// tells the body. Its third repetition in a row that a process does not survive is the last one.
 enum class ReplayPolicy : std::uint8_t {
     never,       ///< the model is told that the outcome is unknown
     idempotent,  ///< the body may begin again

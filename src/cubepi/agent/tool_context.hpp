@@ -33,7 +33,7 @@ public:
     ToolContext(SharedString tool_call_id, SharedString tool_name, std::stop_token stop,
                 std::shared_ptr<const Runtime> runtime, UpdateSink update,
                 std::shared_ptr<HitlChannel> channel = {}, std::shared_ptr<RunAccount> run = {},
-                std::string call_key = {})
+                std::string call_key = {}, bool repeated = false)
         : tool_call_id_(std::move(tool_call_id)),
           tool_name_(std::move(tool_name)),
           stop_(std::move(stop)),
@@ -41,7 +41,8 @@ public:
           update_(std::move(update)),
           channel_(std::move(channel)),
           run_(std::move(run)),
-          call_key_(std::move(call_key)) {}
+          call_key_(std::move(call_key)),
+          repeated_(repeated) {}
     /// A copy may request the token later, so copying counts as requesting it.
     ToolContext(const ToolContext& other)
         : tool_call_id_(other.tool_call_id_),
@@ -52,6 +53,7 @@ public:
           channel_(other.channel_),
           run_(other.run_),
           call_key_(other.call_key_),
+          repeated_(other.repeated_),
           progress_(other.progress_) {}
     ToolContext& operator=(const ToolContext&) = delete;
 
@@ -88,6 +90,9 @@ public:
     /// position there. The id of the call does not, because the endpoint chooses it, and may repeat it (D83). Empty if
     /// the tool is not executed by a run.
     const std::string& call_key() const noexcept { return call_key_; }
+    /// Returns true if the body of this call may have begun before, in a process that was killed or before its run was
+    /// suspended (ReplayPolicy::idempotent).
+    bool is_repeated() const noexcept { return repeated_; }
 
     /// Returns the identity of the run; its ids are empty if the tool is not executed by a run.
     const RunInfo& run() const noexcept;
@@ -109,6 +114,7 @@ private:
     std::shared_ptr<HitlChannel> channel_;  // the agent's; may be null
     std::shared_ptr<RunAccount> run_;       // null: not executed by a run
     std::string call_key_;
+    bool repeated_ = false;
     std::shared_ptr<detail::ToolProgress> progress_;  // null: the tool does not block
     mutable std::atomic<bool> stop_token_taken_{false};
 };

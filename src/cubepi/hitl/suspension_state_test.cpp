@@ -326,8 +326,7 @@ TEST_F(SuspensionFaults, LateAnswerToClosedRun_IsRefused) {
     {
         Process second(store, faux, effects, clock);
         run(second.agent->abort_pending("too late"));
-        EXPECT_EQ(code_of([&] { (void)second.respond("c1", approve()); }),
-                  ErrorCode::no_pending_request);
+        EXPECT_EQ(code_of([&] { (void)second.respond("c1", approve()); }), ErrorCode::stale_answer);
     }
     EXPECT_TRUE(effects.empty());
     expect_usable();

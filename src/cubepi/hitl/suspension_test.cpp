@@ -224,8 +224,7 @@ TEST_F(Suspension, UnknownQuestionsAndBadAnswers_AreRefused) {
     EXPECT_EQ(code_of([&] { (void)second.respond("c1", edit); }), ErrorCode::bad_answer);
     EXPECT_EQ(stored_requests(), 1u);
     EXPECT_EQ(second.respond("c1", approve()).outcome, RunOutcome::completed);
-    EXPECT_EQ(code_of([&] { (void)second.respond("c1", approve()); }),
-              ErrorCode::no_pending_request);
+    EXPECT_EQ(code_of([&] { (void)second.respond("c1", approve()); }), ErrorCode::stale_answer);
     EXPECT_EQ(effects, Words{"/a"});
 }
 
@@ -259,14 +258,13 @@ TEST_F(Suspension, D83_ResumedRun_AsksTheSameRequest) {
     EXPECT_EQ(effects, Words{"/a"});
 }
 
-TEST_F(Suspension, TwoProcessesAnswer_OneSucceeds) {
+TEST_F(Suspension, D105_TwoProcessesAnswer_OneSucceeds) {
     one_call();
     (void)suspend();
     Process second(store, faux, effects);
     Process third(store, faux, effects);
     EXPECT_EQ(second.respond("c1", approve()).outcome, RunOutcome::completed);
-    EXPECT_EQ(code_of([&] { (void)third.respond("c1", deny("no")); }),
-              ErrorCode::no_pending_request);
+    EXPECT_EQ(code_of([&] { (void)third.respond("c1", deny("no")); }), ErrorCode::stale_answer);
     EXPECT_EQ(effects, Words{"/a"});
 }
 

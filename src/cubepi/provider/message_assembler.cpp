@@ -145,15 +145,16 @@ void MessageAssembler::add_block_start(bool is_call) {
 StreamEvent MessageAssembler::add_delta(StreamEventType type, std::int32_t index,
                                         std::string_view text) {
     count_detail(text.size() + detail::piece_overhead);
-    blocks_[block_number(index)].streamed += text.size();
+    blocks_[block_number(index)].counted += text.size();
     ++pieces_;
     return event(type, index, log().delta(block_number(index), text));
 }
 
 void MessageAssembler::replace(std::int32_t index, AssistantContent content) {
-    const std::size_t streamed = blocks_[block_number(index)].streamed;
+    std::size_t& counted = blocks_[block_number(index)].counted;
     const std::size_t size = detail::block_memory(content);
-    if (size > streamed) count_detail(size - streamed);
+    if (size > counted) count_detail(size - counted);
+    counted = std::max(counted, size);
     log().replace(block_number(index), std::move(content));
     blocks_[block_number(index)].state = log().last_position();
 }

@@ -103,7 +103,7 @@ private:
     struct Block {
         detail::LogPosition start = {};
         detail::LogPosition state = {};  ///< of its start, or of its replacement
-        std::size_t streamed = 0;        ///< bytes of its deltas
+        std::size_t counted = 0;         ///< bytes of its deltas, and of content that replaced them
         bool open_call = false;          ///< a call whose arguments are still streaming
     };
 

@@ -198,6 +198,21 @@ TEST(MessageAssembler, CallNames_AreValidFromTheStart) {
     }
 }
 
+TEST(MessageAssembler, RepeatedMembersOfCall_AreCountedOnce) {
+    constexpr std::size_t limit = 1000 * 1000;
+    MessageAssembler answer(head(), limit);
+    answer.start();
+    const std::int32_t call = answer.toolcall_start("c1", "write").content_index;
+    const JsonObject members{{"signature", std::string(10'000, 'x')}};
+    for (int i = 0; i < 1000; ++i) {
+        answer.extend_call(call, "chat_members", members);
+        answer.toolcall_delta(call, " ");
+    }
+    answer.toolcall_delta(call, "{}");
+    answer.toolcall_end(call);
+    EXPECT_EQ(answer.done("tool_use").partial.get().tool_calls().size(), 1u);
+}
+
 TEST(MessageAssembler, OversizedAnswer_EndsWithItsBeginning) {
     constexpr std::size_t limit = 1000 * 1000;
     MessageAssembler answer(head(), limit);

@@ -352,13 +352,24 @@ std::optional<StructuredOutputError> AnswerForm::failure_of(
             refusal.empty() ? "the model refused" : "the model refused: " + in_quotes(refusal),
             std::move(details));
     }
-    if (!is_output_limit(answer.stop_reason)) return std::nullopt;
+    // A call whose arguments were cut off is none. An empty answer is asked for again.
+    AssistantMessage judged = answer;
+    judged.content = {};
+    for (const AssistantContent& block : answer.content) {
+        const auto* call = std::get_if<ToolCall>(&block);
+        if (!call || !call->extra.find("raw_arguments")) judged.content.push_back(block);
+    }
+    const bool at_limit = is_output_limit(answer.stop_reason);
+    const AnswerEnd end = answer_end(judged);
+    const bool ended = end == AnswerEnd::complete || end == AnswerEnd::empty || is_paused(judged);
+    if (ended && !at_limit) return std::nullopt;
+    const std::string why =
+        at_limit ? "the answer reached its token limit; raise Model::max_tokens, or request less"
+                 : answer_end_text(judged);
     const std::string begin = in_quotes(raw_text(answer));
-    return error(StructuredFailure::cut_off, ErrorCode::limit,
-                 "the answer reached its token limit; raise Model::max_tokens, or request less. It "
-                 "began: " +
-                     begin,
-                 std::move(details));
+    return error(StructuredFailure::cut_off,
+                 end == AnswerEnd::incomplete ? ErrorCode::provider : ErrorCode::limit,
+                 why + ". It began: " + begin, std::move(details));
 }
 
 StructuredOutputError AnswerForm::invalid(StructuredOutputError::Details details) const {

@@ -104,13 +104,13 @@ enum class StructuredFailure : std::uint8_t {
     provider,  ///< the call failed; provider_error() has the endpoint's own error
     aborted,   ///< by the stop token
     refused,   ///< by the model or the filter of the endpoint
-    cut_off,   ///< the answer reached its token limit
+    cut_off,   ///< the answer reached a limit of tokens, or the server ended it
     invalid,   ///< the answer does not match the schema, even after the retries; see issues()
 };
 std::string_view to_string(StructuredFailure failure) noexcept;
 
-/// Thrown by generate_structured(). `code()` is the endpoint's for `provider`, else cancelled, content_filtered, limit
-/// or validation.
+/// Thrown by generate_structured(). `code()` is the endpoint's for `provider`, else cancelled, content_filtered, limit,
+/// provider (the server ended the answer) or validation.
 class StructuredOutputError : public Error {
 public:
     struct Details {

@@ -287,6 +287,21 @@ TEST(Structured, TruncatedAnswer_HasItsOwnFailure) {
     EXPECT_EQ(error.text(), R"({"city":"Os)");
 }
 
+TEST(Structured, D87_AnswerEndedByServer_IsFinal) {
+    for (const char* reason : {"model_context_window_exceeded", "abort", "length"}) {
+        SCOPED_TRACE(reason);
+        FauxProvider faux;
+        ToolCall cut = answer_call({});
+        cut.extra["raw_arguments"] = R"({"city":"Os)";
+        faux.set_responses(
+            {faux_assistant_message(cut, reason), faux_assistant_message("Os", reason)});
+        const StructuredOutputError error = failure_of(faux.model());
+        EXPECT_EQ(error.failure(), StructuredFailure::cut_off);
+        EXPECT_EQ(error.attempts(), 1);
+        EXPECT_EQ(failure_of(faux.model()).attempts(), 1);
+    }
+}
+
 TEST(Structured, D7_Abort_IsACancellation) {
     FauxProvider faux;
     std::stop_source stop;

@@ -9,6 +9,7 @@
 #include <bub/builtin/turn/agent_turn.hpp>
 #include <bub/questions.hpp>
 #include <cubepi/agent/hitl_channel.hpp>
+#include <cubepi/agent/transcript.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
@@ -485,6 +486,9 @@ Subagent::Subagent(std::shared_ptr<BuiltinCore> core, TurnState& parent,
         plan_.session_id = "temp/" + core_->runtime().ids->next();
     }
     plan_.can_suspend = channel_ && !plan_.inherits;
+    // Without a tape of its own, what it has done before is not known, and must not be done twice.
+    if (caller.is_repeated() && !plan_.can_suspend)
+        throw cubepi::Error(ErrorCode::invalid_state, std::string(cubepi::interrupted_call_text));
     if (plan_.can_suspend) plan_.input_id = "subagent/" + caller_.call_key();
     if (args_.allowed_tools && !args_.allowed_tools->empty()) {
         plan_.allowed_tools.emplace();

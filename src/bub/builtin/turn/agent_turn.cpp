@@ -125,6 +125,7 @@ Task<std::optional<StreamEvent>> AgentTurn::next() {
             continue;
         }
         std::optional<cubepi::AgentEvent> event = co_await next_event();
+        if (over_) continue;
         if (event && hand_off_) {
             translate_summary(*event);
         } else if (event) {
@@ -465,7 +466,8 @@ Task<> AgentTurn::close() {
     Tape after = co_await core_->tape(plan_.session_id, state_);
     state_.replace(std::make_shared<Tape>(std::move(after)));
     core_->release_shells(plan_.session_id);
-    if (is_temporary(plan_.session_id)) {
+    // A turn whose answer was stale has done nothing, and its record of the answer is not true.
+    if (is_temporary(plan_.session_id) || is_stale_) {
         co_await fork->discard();
     } else {
         co_await fork->merge(status_);

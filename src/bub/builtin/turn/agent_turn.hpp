@@ -115,6 +115,7 @@ private:
     Task<std::optional<cubepi::AgentEvent>> next_event();
     bool may_answer(const cubepi::HitlRequest& request) const;
     bool is_asker(const cubepi::HitlRequest& request) const;
+    Task<std::string> stale_text(std::string reason);
     Task<> require_new_name(std::string name, const cubepi::HitlRequest& request);
     Task<> withdraw(std::vector<cubepi::HitlRequest> open);
     void refuse_answer(std::string reason, bool questions_remain);
@@ -160,8 +161,9 @@ private:
     cubepi::MeterAttachment meter_;
     std::optional<cubepi::AgentRun> run_;
     std::optional<EarlierAnswer> earlier_answer_;
-    JsonObject endpoint_;  ///< stored, at which this turn continues a run; empty: none
-    JsonObject asker_;     ///< of the suspended run that an answer continues; see asker_key
+    JsonObject endpoint_;    ///< stored, at which this turn continues a run; empty: none
+    JsonObject asker_;       ///< of the suspended run that an answer continues; see asker_key
+    bool is_stale_ = false;  ///< another process has answered the question of this turn
     std::optional<TapeEntry> given_;  ///< the record of an answer, until it is on the tape
     std::deque<StreamEvent> events_;
     std::string message_id_;       ///< empty: generate one

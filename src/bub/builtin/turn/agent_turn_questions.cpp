@@ -24,11 +24,11 @@ std::string list_of(const std::vector<cubepi::HitlRequest>& requests) {
     return text;
 }
 
-/// Returns the question that an answer names. Throws Error(no_pending_request) or Error(stale_answer), with the open questions.
+/// Returns the question that an answer names. Throws Error(stale_answer) with the open questions.
 const cubepi::HitlRequest& find_question(const std::vector<cubepi::HitlRequest>& open,
                                          const std::string& name) {
     if (open.empty()) {
-        throw cubepi::Error(cubepi::ErrorCode::no_pending_request,
+        throw cubepi::Error(cubepi::ErrorCode::stale_answer,
                             "no question of this session waits for an answer");
     }
     const std::vector<const cubepi::HitlRequest*> named = questions_named(name, open);
@@ -202,12 +202,24 @@ Task<> AgentTurn::start_run(cubepi::Message message, cubepi::PromptOptions how) 
 /// Returns the next event of the run. A prompt for a run whose questions are answered, but which no process has continued,
 /// becomes a message that follows in this run.
 Task<std::optional<cubepi::AgentEvent>> AgentTurn::next_event() {
-    bool answered = false;
+    bool stale = false;
     try {
         co_return co_await run_->next();
     } catch (const cubepi::PendingRequestsError& error) {
-        answered = error.question_ids().empty();
+        const bool answered = error.question_ids().empty();
         if (!answered) throw;
+    } catch (const cubepi::Error& error) {
+        stale = plan_.answer && error.code() == cubepi::ErrorCode::stale_answer;
+        if (!stale) throw;
+    }
+    if (stale) {
+        // Another process has answered the question since it was found.
+        run_.reset();
+        is_stale_ = true;
+        std::string problem =
+            co_await stale_text("no question of this session waits for this answer");
+        refuse_answer(std::move(problem), false);
+        co_return std::nullopt;
     }
     (void)agent_->follow_up(std::move(message_));
     run_.emplace(agent_->start_resume(run_options("")));
@@ -311,6 +323,7 @@ Task<> AgentTurn::give_answer(cubepi::Message message, cubepi::PromptOptions how
         co_return co_await resume_expired(open, std::move(message), std::move(how));
     if (continue_answer(open, std::move(message), std::move(how))) co_return;
     std::string problem;
+    bool stale = false;
     try {
         const cubepi::HitlRequest& request = find_question(open, given.question);
         if (!may_answer(request)) co_return refuse_answer(not_allowed(request), true);
@@ -329,11 +342,23 @@ Task<> AgentTurn::give_answer(cubepi::Message message, cubepi::PromptOptions how
         // The answer of a user is not refused because a store or the program fails (D90).
         if (!is_about_answer(error.code())) throw;
         problem = error.what();
+        stale = error.code() == cubepi::ErrorCode::stale_answer;
     }
+    if (stale) problem = co_await stale_text(std::move(problem));
     if (!problem.empty()) {
         refuse_answer(std::move(problem), !open.empty());
     }
     if (given_) (void)co_await tape_->append(std::move(*given_));
+}
+
+/// Says that the question of this turn was answered, if it was; `reason` follows.
+Task<std::string> AgentTurn::stale_text(std::string reason) {
+    TapeCheckpointer memory(fork_);
+    const std::vector<cubepi::AnswerRecord> answered =
+        co_await memory.load_answer_records(tape_->name());
+    const std::string& name = plan_.answer->question;
+    if (!was_answered(name, answered)) co_return reason;
+    co_return "The question " + name + " was already answered.\n\n" + reason;
 }
 
 /// The id of a tool call is chosen by the endpoint. One that an earlier question had too, which was answered, does not say which of

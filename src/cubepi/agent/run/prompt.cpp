@@ -151,6 +151,27 @@ Task<RunResult> run_claimed(Agent::Impl& impl, PromptRun& prompt_run, std::vecto
     co_return co_await prompt_run.run(std::move(prompts));
 }
 
+/// The part of continue_killed_run() that holds the claim.
+Task<RunResult> repeat_claimed(Agent::Impl& impl, PromptRun& prompt_run, std::stop_token token) {
+    // Another process may have continued the run meanwhile.
+    co_await reload(impl, token);
+    std::optional<OpenCalls> open = co_await load_killed_calls(impl, prompt_run.core().parts());
+    if (open) co_return co_await prompt_run.continue_run(std::move(*open));
+    std::vector<Input> none;
+    co_return co_await run_claimed(impl, prompt_run, std::move(none), false, std::move(token));
+}
+
+/// Continues the run of a killed process, which has left calls whose tools may run again (D69).
+Task<RunResult> continue_killed_run(Agent::Impl& impl, ActiveRun& active, PromptOptions options) {
+    SharedString run_id = impl.log.open_calls_run_id();
+    if (run_id.empty()) run_id = impl.state.active_run_id;
+    active.set_run_id(run_id);
+    const auto prompt_run = std::make_unique<PromptRun>(impl, run_id, active.token(), options);
+    prompt_run->core().start_with(options.prior_spending());
+    Task<RunResult> repeating = repeat_claimed(impl, *prompt_run, active.token());
+    co_return co_await prompt_run->with_claim(ClaimKind::continue_run, std::move(repeating));
+}
+
 /// The part of run_resume() that holds the claim.
 Task<RunResult> resume_claimed(Agent::Impl& impl, PromptRun& prompt_run, bool finished) {
     std::vector<Input> inputs;
@@ -191,6 +212,10 @@ Task<RunResult> run_prompt(std::shared_ptr<Agent::Impl> impl, PromptInput input,
         if (earlier.known) prompts.clear();
     }
     if (!impl->log.persistent()) co_return co_await prompt_run->run(std::move(prompts));
+    if (earlier.known) {
+        const auto killed = co_await load_killed_calls(*impl, prompt_run->core().parts());
+        if (killed) co_return co_await continue_killed_run(*impl, active, std::move(options));
+    }
     const bool same_run = earlier.known && !options.run_id().empty();
     const ClaimKind kind = same_run ? ClaimKind::continue_run : ClaimKind::new_run;
     Task<RunResult> running = run_claimed(*impl, *prompt_run, std::move(prompts),
@@ -216,6 +241,8 @@ Task<RunResult> run_resume(std::shared_ptr<Agent::Impl> impl, PromptOptions opti
             co_return co_await continue_suspended_run(*impl, active, std::move(questions),
                                                       std::move(options));
     }
+    const auto killed = co_await load_killed_calls(*impl, prompt_run->core().parts());
+    if (killed) co_return co_await continue_killed_run(*impl, active, std::move(options));
     const bool finished = is_finished(*impl);
     if (finished && !impl->input_queue.has_steering() && !impl->input_queue.has_follow_ups()) {
         throw_finished();

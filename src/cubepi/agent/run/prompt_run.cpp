@@ -35,8 +35,15 @@ RunParts parts_of(Agent::Impl& impl, const PromptScope* prompt) {
     return parts;
 }
 
-/// Returns true if the store has refused a claim, so that it cannot have it.
-bool is_refusal(const std::exception_ptr& failure) {
+/// The lease of a claim, which is the default of stores.
+constexpr std::chrono::seconds lease(60);
+constexpr std::chrono::seconds renewal_interval(20);
+/// After a failed renewal: eight more attempts before the lease expires.
+constexpr std::chrono::seconds retry_interval(5);
+
+}  // namespace
+
+bool is_claim_refusal(const std::exception_ptr& failure) {
     if (!failure) return false;
     try {
         std::rethrow_exception(failure);
@@ -48,14 +55,6 @@ bool is_refusal(const std::exception_ptr& failure) {
         return false;
     }
 }
-
-/// The lease of a claim, which is the default of stores.
-constexpr std::chrono::seconds lease(60);
-constexpr std::chrono::seconds renewal_interval(20);
-/// After a failed renewal: eight more attempts before the lease expires.
-constexpr std::chrono::seconds retry_interval(5);
-
-}  // namespace
 
 PromptRun::PromptRun(Agent::Impl& impl, SharedString run_id, std::stop_token token,
                      const PromptOptions& options)
@@ -329,7 +328,7 @@ Task<ClaimResult> LeaseRenewer::claim(ClaimKind kind) {
     auto call = [this, kind] { return store_.claim_run(thread_id_, run_id_, owner_, kind); };
     Task<ClaimResult> claiming = store_call("claim the run", thread_id_, std::move(call));
     Outcome<ClaimResult> claimed = co_await outcome_of(std::move(claiming));
-    if (is_refusal(claimed.failure())) may_hold_ = false;
+    if (is_claim_refusal(claimed.failure())) may_hold_ = false;
     ClaimResult result = std::move(claimed).value();
     renewals_.emplace(executor, [](const std::exception_ptr&) {});
     timer_ = clock_.timer(executor);

@@ -50,6 +50,9 @@ private:
     std::optional<std::stop_callback<std::function<void()>>> forward_;
 };
 
+/// Returns true if the store has refused a claim, so that it cannot have it.
+bool is_claim_refusal(const std::exception_ptr& failure);
+
 /// The claim of one run on its thread (D50): acquired when the run starts, renewed during the run, released if it ends
 /// without completing.
 ///

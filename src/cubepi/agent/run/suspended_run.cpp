@@ -1,6 +1,7 @@
 #include <cubepi/agent/run/suspended_run.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <optional>
 #include <set>
 #include <utility>
@@ -15,6 +16,14 @@ namespace cubepi::detail {
 namespace {
 
 constexpr std::string_view turn_key = "cubepi.suspended_turn";
+constexpr std::string_view refused_key = "refused";
+constexpr std::string_view attempts_key = "attempts";
+/// So many processes in a row may end during the repeated calls of one answer.
+constexpr std::int64_t max_attempts = 3;
+
+/// Answers are stored in milliseconds; a claim that is held for longer is that of a process that runs.
+constexpr int claim_attempts = 100;
+constexpr std::chrono::milliseconds claim_interval(20);
 
 /// Returns the saved state if it belongs to this answer; else null.
 const JsonObject* saved_turn(const AgentState& state, const std::string& answer_id) {
@@ -136,21 +145,19 @@ void require_durable_channel(const Agent::Impl& impl) {
     }
 }
 
-/// Reads the thread again: another process may have continued it.
+}  // namespace
+
 Task<void> reload(Agent::Impl& impl, std::stop_token token) {
     impl.log.forget();
     impl.state.messages.clear();
     co_await cancel_on(token, impl.log.load());
 }
 
+namespace {
+
 const HitlRequest& request_to_answer(const StoredQuestions& questions,
                                      const std::string& question_id) {
-    if (questions.open.empty()) {
-        const bool known = std::any_of(
-            questions.expired.begin(), questions.expired.end(), [&](const HitlRequest& one) {
-                return one.question_id == question_id || one.request_id == question_id;
-            });
-        if (known) throw_stale(question_id);
+    if (questions.open.empty() && question_id.empty()) {
         throw Error(ErrorCode::no_pending_request,
                     "respond(): no request of the thread waits for an answer");
     }
@@ -274,15 +281,26 @@ Task<RunResult> run_respond(std::shared_ptr<Agent::Impl> impl, std::string quest
     StoredQuestions questions = co_await load_stored_questions(impl->log, unix_seconds(*impl));
     // Another process may continue the run before this one has the claim, and the next question may have the same id.
     const HitlRequest& request = request_to_answer(questions, question_id);
-    if (!request.request_id.empty()) question_id = request.request_id;
+    question_id = request.request_id.empty() ? request.question_id : request.request_id;
     name_run(*impl, questions);
     const SharedString run_id(questions.run_id);
     active.set_run_id(run_id);
     const auto prompt_run = std::make_unique<PromptRun>(*impl, run_id, active.token(), options);
-    Task<RunResult> answering =
-        answer_claimed(*impl, *prompt_run, questions.run_id, std::move(question_id),
-                       std::move(answer), std::move(origin));
-    co_return co_await prompt_run->with_claim(ClaimKind::continue_run, std::move(answering));
+    for (int attempt = 1;; ++attempt) {
+        Task<RunResult> answering =
+            answer_claimed(*impl, *prompt_run, questions.run_id, question_id, answer, origin);
+        Task<RunResult> claimed =
+            prompt_run->with_claim(ClaimKind::continue_run, std::move(answering));
+        Outcome<RunResult> result = co_await outcome_of(std::move(claimed));
+        if (!is_claim_refusal(result.failure())) co_return std::move(result).value();
+        // The owner of the claim stores its answer first. If it answers another question, it releases the claim then.
+        co_await reload(*impl, active.token());
+        const StoredQuestions now = co_await load_stored_questions(impl->log, unix_seconds(*impl));
+        (void)request_to_answer(now, question_id);
+        if (attempt == claim_attempts) result.rethrow();
+        Task<> waiting = impl->runtime->clock->sleep_for(claim_interval);
+        co_await cancel_on(active.token(), std::move(waiting));
+    }
 }
 
 Task<RunResult> continue_suspended_run(Agent::Impl& impl, ActiveRun& active,
@@ -405,7 +423,8 @@ Task<StoredQuestions> load_stored_questions(ThreadLog& log, double now, std::str
 
 Task<> save_turn(const RunCore& core, const std::string& answer_id,
                  const MessageList& inject_messages) {
-    JsonObject turn;
+    const JsonObject* saved = saved_turn(core.state(), answer_id);
+    JsonObject turn = saved ? *saved : JsonObject();
     turn["message_id"] = answer_id;
     JsonArray messages;
     for (const Message& message : inject_messages) messages.emplace_back(to_json(message));
@@ -426,6 +445,60 @@ MessageList restore_turn(const RunCore& core, const std::string& answer_id) {
     if (!saved || !saved->is_array()) return messages;
     for (const Json& message : saved->get_array()) messages.push_back(message_from_json(message));
     return messages;
+}
+
+void refuse_turn(AgentState& state, const std::string& answer_id) {
+    state.extra[turn_key] = JsonObject{{"message_id", answer_id}, {refused_key, true}};
+}
+
+std::size_t end_of_answer(const MessageList& messages) {
+    std::size_t end = messages.size();
+    while (end > 1 && messages[end - 1].role() == Role::tool_result) --end;
+    return end;
+}
+
+bool any_repeatable(const ThreadLog& log, const ToolList& tools) {
+    const std::vector<ToolCall> open = log.open_calls();
+    return std::any_of(open.begin(), open.end(), [&tools](const ToolCall& call) {
+        return is_repeatable(tools.find(call.name));
+    });
+}
+
+Task<std::optional<OpenCalls>> load_killed_calls(Agent::Impl& impl, const RunParts& parts) {
+    std::optional<OpenCalls> killed;
+    if (!impl.log.persistent() || !impl.log.has_open_calls()) co_return killed;
+    const MessageList& messages = impl.state.messages;
+    const Message answer = messages[end_of_answer(messages) - 1];
+    const JsonObject* const turn = saved_turn(impl.state, answer.id());
+    if (turn && turn->contains(refused_key)) co_return killed;
+    if (!answer.assistant() || has_failed(*answer.assistant())) co_return killed;
+    if (!any_repeatable(impl.log, parts.tools)) co_return killed;
+    const StoredQuestions questions = co_await load_stored_questions(impl.log, unix_seconds(impl));
+    if (questions.any()) co_return killed;
+    killed.emplace();
+    killed->killed = true;
+    for (const ToolCall& call : impl.log.open_calls()) killed->ids.push_back(call.id.str());
+    co_return killed;
+}
+
+Task<bool> note_attempt(RunCore& core, std::string answer_id) {
+    const JsonObject* saved = saved_turn(core.state(), answer_id);
+    JsonObject turn = saved ? *saved : JsonObject();
+    turn["message_id"] = std::move(answer_id);
+    Json& attempts = turn[attempts_key];
+    const std::int64_t* const before = attempts.if_int64();
+    const std::int64_t count = before ? *before : 0;
+    if (count >= max_attempts) co_return false;
+    attempts = count + 1;
+    core.state().extra[turn_key] = std::move(turn);
+    co_await core.parts().log->save_extra();
+    co_return true;
+}
+
+void forget_attempts(AgentState& state) {
+    Json* const saved = state.extra.if_contains(turn_key);
+    JsonObject* const turn = saved ? saved->if_object() : nullptr;
+    if (turn) turn->erase(attempts_key);
 }
 
 void forget_turn(AgentState& state) {

@@ -50,6 +50,24 @@ MessageList restore_turn(const RunCore& core, const std::string& answer_id);
 /// Removes the state of any turn. The caller saves `extra`.
 void forget_turn(AgentState& state);
 
+/// Records that the calls of the answer are not to be made, in case that the process is killed before they have results. The
+/// caller saves `extra`, with the answer.
+void refuse_turn(AgentState& state, const std::string& answer_id);
+
+/// Returns the number of messages up to the answer whose calls are open.
+std::size_t end_of_answer(const MessageList& messages);
+/// Returns true if the tool of an open call may run again.
+bool any_repeatable(const ThreadLog& log, const ToolList& tools);
+/// Returns the calls that a killed process has left open, if one of them may run again (D69). Returns nothing if none may, if
+/// they were not to be made, or if a question of the run is stored, which continues as a suspended one. The history must be loaded.
+Task<std::optional<OpenCalls>> load_killed_calls(Agent::Impl& impl, const RunParts& parts);
+
+/// Counts an execution of calls of the answer that may have been executed before, and stores the number. Returns false, and
+/// stores nothing, after three that their processes did not survive: a call that ends its process must not do so forever.
+Task<bool> note_attempt(RunCore& core, std::string answer_id);
+/// The calls wait for the user now: no process has ended with them. The caller saves `extra`.
+void forget_attempts(AgentState& state);
+
 // Answers, continues and closes a run that waits for the user without a process (D59, D60).
 
 /// Agent::respond().
@@ -72,6 +90,9 @@ Task<void> close_expired_calls(Agent::Impl& impl, StoredQuestions questions);
 RunResult suspended_result(const StoredQuestions& questions);
 [[noreturn]] void throw_pending_requests(const std::string& thread_id,
                                          const StoredQuestions& questions);
+
+/// Reads the thread again: another process may have continued it.
+Task<void> reload(Agent::Impl& impl, std::stop_token token);
 
 /// Returns the date of the agent's clock in Unix seconds.
 double unix_seconds(const Agent::Impl& impl);

@@ -37,21 +37,25 @@ SchemaIssue issue_of(const Json& raw) {
 }  // namespace
 
 ToolBatch::ToolBatch(RunCore& core, const Message& message, ToolList tools,
-                     const std::optional<OpenCalls>& open)
-    : core_(core), message_(message), assistant_(*message_.assistant()), tools_(std::move(tools)) {
+                     std::optional<OpenCalls> open)
+    : core_(core),
+      message_(message),
+      assistant_(*message_.assistant()),
+      tools_(std::move(tools)),
+      open_(std::move(open)) {
     const std::vector<const ToolCall*> calls = assistant_.tool_calls();
     calls_.reserve(calls.size());
-    if (open) {
-        add_open_calls(calls, *open);
+    if (open_) {
+        add_open_calls(calls);
     } else {
         for (const ToolCall* call : calls) calls_.emplace_back(*call);
     }
 }
 
-void ToolBatch::add_open_calls(const std::vector<const ToolCall*>& calls, const OpenCalls& open) {
+void ToolBatch::add_open_calls(const std::vector<const ToolCall*>& calls) {
     // The ids of one message may repeat: a list is compared, not a set.
-    std::vector<std::string> ids = open.ids;
-    const std::vector<std::string>& started = open.interrupted;
+    std::vector<std::string> ids = open_->ids;
+    const std::vector<std::string>& started = open_->interrupted;
     for (const ToolCall* call : calls) {
         const auto found = std::find(ids.begin(), ids.end(), call->id.str());
         if (found == ids.end()) continue;
@@ -97,7 +101,9 @@ Task<void> ToolBatch::run() {
     if (!is_sequential() && core_.questions()) {
         co_await prepare_calls(0, calls_.size());
     } else if (!is_sequential()) {
-        for (Call& call : calls_) co_await prepare(call);
+        for (Call& call : calls_) {
+            if (call.state == State::received) co_await prepare(call);
+        }
     }
     if (!suspended()) {
         // A hook may have replaced a call with a sequential one.
@@ -150,8 +156,7 @@ void ToolBatch::on_question_change() {
 bool ToolBatch::may_repeat(std::string_view tool_call_id) const {
     return std::all_of(calls_.begin(), calls_.end(), [&](const Call& call) {
         if (!tool_call_id.empty() && call.call().id.str() != tool_call_id) return true;
-        return !call.tool || call.state != State::running ||
-               call.tool->replay_policy == ReplayPolicy::idempotent;
+        return !call.tool || call.state != State::running || is_repeatable(call.tool);
     });
 }
 
@@ -161,17 +166,20 @@ Task<void> ToolBatch::mark_started(std::size_t first, std::size_t end) {
     questions->body_may_repeat = [this](std::string_view id) { return may_repeat(id); };
     if (!questions->is_durable() || !core_.parts().log->questions()) co_return;
     BatchStart start;
+    bool any_answers = false;
     for (std::size_t i = first; i < end; ++i) {
         const Call& call = calls_[i];
         if (call.state != State::ready) continue;
-        // The body may begin again: the approval of the call is used until its result is stored.
-        if (call.tool->replay_policy == ReplayPolicy::idempotent) continue;
         const std::string& id = call.call().id.str();
-        for (std::string& question : questions->answered_for(id))
-            start.question_ids.push_back(std::move(question));
+        std::vector<std::string> answered = questions->answered_for(id);
+        any_answers = any_answers || !answered.empty();
+        // The body may begin again: the approval of the call is used until its result is stored.
+        if (is_repeatable(call.tool)) continue;
+        for (std::string& question : answered) start.question_ids.push_back(std::move(question));
         start.tool_call_ids.push_back(id);
     }
-    if (start.question_ids.empty()) co_return;
+    // Without any answer the store has nothing with which the run could be continued as a suspended one.
+    if (!any_answers || start.tool_call_ids.empty()) co_return;
     start.run_id = core_.run_id().str();
     start.batch_id = message_.id();
     co_await core_.parts().log->mark_batch_started(std::move(start));
@@ -355,9 +363,18 @@ const Json* ToolBatch::unread_arguments(const Call& call) {
     return raw && call.call().arguments.empty() ? raw : nullptr;
 }
 
+/// Returns true if an earlier process may have started the call, and it must not run again. The tool decides that was resolved.
+bool ToolBatch::was_interrupted(const Call& call) const noexcept {
+    return open_ && (is_repeatable(call.tool) ? open_->exhausted : open_->killed);
+}
+
 /// Returns true if the tool and the arguments of the call are valid.
 bool ToolBatch::check(Call& call) {
     const ToolCall& asked = call.call();
+    if (was_interrupted(call)) {
+        refuse(call, std::string(interrupted_call_text));
+        return false;
+    }
     if (!call.tool) {
         refuse(call, "Tool " + asked.name.str() + " not found");
         return false;

@@ -24,7 +24,15 @@ struct OpenCalls {
     std::vector<std::string> ids = {};  ///< without a result
     std::vector<std::string> interrupted =
         {};  ///< of these: were started, and must not run again (D62)
+    /// A killed process has left them: any of them may have been started.
+    bool killed = false;
+    /// Calls whose tool is idempotent must not run again either: they have ended too many processes.
+    bool exhausted = false;
 };
+
+inline bool is_repeatable(const AgentTool* tool) noexcept {
+    return tool && tool->replay_policy == ReplayPolicy::idempotent;
+}
 
 /// The tool calls of one assistant message: runs them and adds their results to the history, in the order of the calls.
 ///
@@ -40,7 +48,7 @@ class ToolBatch {
 public:
     /// `open`: takes up these calls of a suspended run only.
     ToolBatch(RunCore& core, const Message& message, ToolList tools,
-              const std::optional<OpenCalls>& open = std::nullopt);
+              std::optional<OpenCalls> open = std::nullopt);
     ~ToolBatch();
     ToolBatch(const ToolBatch&) = delete;
     ToolBatch& operator=(const ToolBatch&) = delete;
@@ -95,7 +103,8 @@ private:
     };
 
     bool is_sequential() const;
-    void add_open_calls(const std::vector<const ToolCall*>& calls, const OpenCalls& open);
+    bool was_interrupted(const Call& call) const noexcept;
+    void add_open_calls(const std::vector<const ToolCall*>& calls);
     Task<void> prepare_calls(std::size_t first, std::size_t end);
     Task<void> prepare_with_questions(TaskScope& scope, std::size_t first, std::size_t end);
     void suspend_waiting();
@@ -159,6 +168,7 @@ private:
     Message message_;
     const AssistantMessage& assistant_;
     ToolList tools_;
+    const std::optional<OpenCalls> open_;
     std::vector<Call> calls_;  // must not move
     MessageList results_;
     std::exception_ptr listener_failure_;

@@ -6,6 +6,7 @@
 
 #include <cubepi/agent/run/run_core.hpp>
 #include <cubepi/agent/run/tool_output.hpp>
+#include <cubepi/agent/transcript.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/number_text.hpp>
@@ -27,12 +28,16 @@ void ToolBatch::refuse(Call& call, std::string text) {
     call.state = State::refused;
 }
 
-void ToolBatch::refuse_aborted(Call& call) { refuse(call, std::string(call_aborted_text)); }
+void ToolBatch::refuse_aborted(Call& call) {
+    const bool killed = open_ && open_->killed;
+    refuse(call, std::string(killed ? interrupted_call_text : call_aborted_text));
+}
 
 void ToolBatch::refuse_unannounced(Call& call) { refuse(call, std::string(unannounced_text)); }
 
 void ToolBatch::refuse_after(Call& call, const std::exception_ptr& failure) {
-    refuse(call, core_.stopped() ? std::string(call_aborted_text) : exception_text(failure));
+    if (core_.stopped()) return refuse_aborted(call);
+    refuse(call, exception_text(failure));
 }
 
 // While the tool runs.
@@ -66,7 +71,7 @@ MaybeTask<AgentToolResult> ToolBatch::start(Call& call) {
     call.context.emplace(
         call.call().id, call.call().name, call.stop.get_token(), core_.parts().runtime,
         [this, &call](Json partial) { return update(call, std::move(partial)); },
-        core_.parts().channel, core_.account(), key_of(call));
+        core_.parts().channel, core_.account(), key_of(call), open_ && is_repeatable(call.tool));
     core_.invalidate_timestamp();
     const SerialSection here(core_.parts().serial);
     try {
@@ -212,7 +217,8 @@ Task<void> ToolBatch::commit(Call& call) {
     message.details = with_trace(std::move(call.result.details), call.hitl_trace);
     message.is_error = call.is_error();
     message.timestamp = core_.wall_seconds();
-    message.run_id = core_.run_id();
+    // That of the answer: a run that continues another one may have an id of its own.
+    message.run_id = message_.run_id().empty() ? core_.run_id() : message_.run_id();
     message.id = core_.runtime().ids->next();
     Message result(std::move(message));
     results_.push_back(result);

@@ -137,15 +137,19 @@ Task<void> Loop::open() {
     if (!steering.empty()) co_await core_.take_in(std::move(steering));
 }
 
-/// Continues the tool calls of a suspended run.
+/// Continues the tool calls of a run that was suspended, or whose process was killed.
 Task<Next> Loop::resume_calls() {
     const MessageList& messages = core_.state().messages;
-    std::size_t last = messages.size();
-    while (last > 0 && messages[last - 1].role() == Role::tool_result) --last;
-    const Message& answer = messages[last - 1];
+    const std::size_t last = end_of_answer(messages);
+    const Message answer = messages[last - 1];
     ToolList tools = core_.begin_call(core_.model());
     if (core_.answer_task()) core_.answer_task()->resume(*answer.assistant(), messages, last);
-    return run_tools(answer, std::move(tools), restore_turn(core_, answer.id()));
+    MessageList injected = restore_turn(core_, answer.id());
+    if (any_repeatable(*parts_.log, tools)) {
+        const bool may_repeat = co_await note_attempt(core_, answer.id());
+        plan_.open_calls->exhausted = !may_repeat;
+    }
+    co_return co_await run_tools(answer, std::move(tools), std::move(injected));
 }
 
 // One turn.
@@ -206,8 +210,13 @@ Task<Next> Loop::turn() {
             co_return Next::end_of_run;
         }
     }
+    const bool has_calls = answer.message.assistant()->has_tool_calls();
+    const bool runs_tools = has_calls && answer.decision == TurnDecision::natural;
+    // In the write that stores the answer.
+    if (has_calls && !runs_tools && parts_.log->persistent())
+        refuse_turn(core_.state(), answer.message.id());
     co_await core_.finish(answer.message);
-    if (answer.decision == TurnDecision::natural && answer.message.assistant()->has_tool_calls()) {
+    if (runs_tools) {
         co_return co_await run_tools(std::move(answer.message), model.tools(),
                                      std::move(answer.inject_messages));
     }
@@ -218,7 +227,10 @@ Task<Next> Loop::turn() {
 
 /// Ends a turn whose answer calls no tools, or whose calls are not to be made.
 Task<Next> Loop::end_with_answer(ResponseReview answer) {
-    if (core_.has_open_calls()) co_await core_.close_open_calls();
+    if (core_.has_open_calls()) {
+        co_await core_.close_open_calls();
+        forget_turn(core_.state());
+    }
     if (!answer.inject_messages.empty()) co_await inject(std::move(answer.inject_messages));
     co_await end_turn(answer.message, MessageList());
     if (answer.decision == TurnDecision::loop_to_model) co_return Next::turn;
@@ -232,8 +244,8 @@ Task<Next> Loop::end_with_answer(ResponseReview answer) {
 }
 
 Task<Next> Loop::run_tools(Message message, ToolList tools, MessageList inject_messages) {
-    const std::optional<OpenCalls> open_calls = std::exchange(plan_.open_calls, std::nullopt);
-    ToolBatch batch(core_, message, std::move(tools), open_calls);
+    std::optional<OpenCalls> open_calls = std::exchange(plan_.open_calls, std::nullopt);
+    ToolBatch batch(core_, message, std::move(tools), std::move(open_calls));
     const auto save = [&] { return save_turn(core_, message.id(), inject_messages); };
     if (core_.can_suspend()) {
         // Before the first request is stored. Without messages to save, the digest of the prompt is saved when a wait begins.
@@ -242,7 +254,10 @@ Task<Next> Loop::run_tools(Message message, ToolList tools, MessageList inject_m
     }
     co_await batch.run();
     if (batch.suspended()) {
-        if (!core_.stopped()) co_return Next::suspension;
+        if (!core_.stopped()) {
+            forget_attempts(core_.state());
+            co_return Next::suspension;
+        }
         co_await core_.questions()->withdraw_detached();
     }
     forget_turn(core_.state());

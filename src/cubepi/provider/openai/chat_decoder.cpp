@@ -94,10 +94,13 @@ void append_thinking_detail(JsonArray& details, const JsonObject& piece) {
 
 /// Adds a member that has no place in a call. The endpoint gets it back (D88).
 void add_unknown(JsonObject& members, const od::raw_json_string& key, od::value& value) {
-    const std::string_view name(key.raw(), std::strchr(key.raw(), '"'));
+    const char* end = key.raw();
+    while (*end != '"') end += *end == '\\' ? 2 : 1;
     JsonTextError error;
+    const Json name = parse_json(std::string_view(key.raw() - 1, end + 1), error);
+    if (error) return;
     Json parsed = parse_json(raw_of(value), error);
-    if (!error && !parsed.is_null()) members[name] = std::move(parsed);
+    if (!error && !parsed.is_null()) members[name.get_string()] = std::move(parsed);
 }
 
 }  // namespace

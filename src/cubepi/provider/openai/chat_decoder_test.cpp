@@ -236,6 +236,14 @@ TEST(OpenAIChatDecoder, D88_MembersInAnyPiece_AreMerged) {
     EXPECT_NE(cut.block<ToolCall>(0).extra.find("chat_members"), nullptr);
 }
 
+TEST(OpenAIChatDecoder, D88_NameWithQuotes_IsStoredWhole) {
+    const std::string call =
+        R"("tool_calls":[{"index":0,"id":"c1","a\"b\\":1,"\u00e4":2,"function":{"name":"f","arguments":"{}"}}])";
+    const Decoded it = decode(delta(call) + finish("tool_calls") + done);
+    EXPECT_EQ(*it.block<ToolCall>(0).extra.find("chat_members"),
+              boost::json::parse(R"({"a\"b\\":1,"\u00e4":2})"));
+}
+
 TEST(OpenAIChatDecoder, ThinkingTag_BecomesThinkingInAnySplit) {
     const auto tagged = [](const std::string& content, std::size_t cut) {
         return decode_with<OpenAIChatDecoder>(
