@@ -124,6 +124,18 @@ TEST(GatewayQuestions, Operator_AnswersFromTheTerminal) {
               std::string::npos);
 }
 
+TEST(GatewayQuestions, FetchRefusesAddress_NothingIsAsked) {
+    const GatewayHome home;
+    joint_tests::ModelServer server(
+        {joint_tests::chat_answer("", {{"fetch", R"({"url":"http://127.0.0.1:9/x"})"}}),
+         joint_tests::chat_answer("Done.")});
+    GatewayProcess gateway(home, {"--base-url", server.url(), "-m", "local"});
+    const HttpReply answered = post(gateway.wait_until_running(), {{"text", "go"}});
+    EXPECT_EQ(answered.text(), "Done.") << answered.body;
+    ASSERT_EQ(server.requests().size(), 2u);
+    EXPECT_NE(server.requests()[1].find("belongs to this machine"), std::string::npos);
+}
+
 TEST(GatewayQuestions, B26_Rule_AllowsATool) {
     const GatewayHome home;
     home.configure(

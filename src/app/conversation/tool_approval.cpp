@@ -119,8 +119,9 @@ Task<CallPreview> ToolApproval::preview(std::string tool_call_id, std::string to
 }
 
 Task<PolicyDecision> ToolApproval::decide(const BeforeToolCallContext& call) const {
-    const ApprovalDecision decision = co_await apply_rules(call);
+    ApprovalDecision decision = co_await apply_rules(call);
     if (decision.allowed || options_.allow_all) co_return Approve();
+    if (!decision.refusal.empty()) co_return Deny{std::move(decision.refusal)};
     if (!options_.can_wait && (!prompter_ || !prompter_->can_ask())) {
         co_return Deny{std::string("Refused: ") +
                        (prompter_ ? "cubepi runs in the background and cannot ask."

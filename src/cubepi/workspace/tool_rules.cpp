@@ -224,7 +224,9 @@ ApprovalDecision ToolRules::decide(std::string_view tool, ToolRisk risk,
     std::string match = "*";
     decision.allowed = has(tool, "*");
     if (tool == "fetch") {
-        match = detail::url_origin(detail::text_member(arguments, "url"));
+        const std::string url = detail::text_member(arguments, "url");
+        match = detail::url_origin(url);
+        decision.refusal = detail::fetch_refusal(url);
         decision.allowed = decision.allowed || allows_fetch(match);
     }
     decision.question = describe(tool, risk, arguments);

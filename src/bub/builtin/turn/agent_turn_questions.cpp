@@ -53,8 +53,10 @@ Task<cubepi::PolicyDecision> decide(std::shared_ptr<const SenderRules> rules,
     if (std::find(rules->refuse.begin(), rules->refuse.end(), name) != rules->refuse.end())
         co_return cubepi::PolicyDecision(
             cubepi::Deny{"the configuration does not allow this tool here"});
-    const cubepi::ApprovalDecision decision = rules->allow.decide(call.tool, call.args);
+    cubepi::ApprovalDecision decision = rules->allow.decide(call.tool, call.args);
     if (decision.allowed) co_return cubepi::PolicyDecision(cubepi::Approve());
+    if (!decision.refusal.empty())
+        co_return cubepi::PolicyDecision(cubepi::Deny{std::move(decision.refusal)});
     cubepi::AskUser ask;
     ask.details = JsonObject{{"question", decision.question}};
     co_return cubepi::PolicyDecision(std::move(ask));
