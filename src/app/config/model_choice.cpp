@@ -316,12 +316,10 @@ ModelSources sources_at(const ModelSources& sources, const ModelChoice& initial,
     return own;
 }
 
-}  // namespace
-
-StoredModel endpoint_of_answer(const ModelSources& sources, const ModelChoice& current,
-                               const AssistantMessage& answer) {
-    StoredModel stored;
-    stored.provider = answer.provider_id.str();
+/// The endpoint of `current`, of one of its fallback models, or a configured one, by the provider id of an answer.
+std::optional<Endpoint> endpoint_of_provider(const ModelSources& sources,
+                                             const ModelChoice& current,
+                                             const std::string& provider_id) {
     std::vector<Endpoint> candidates;
     if (!current.offline) {
         candidates.push_back(current.endpoint);
@@ -330,11 +328,22 @@ StoredModel endpoint_of_answer(const ModelSources& sources, const ModelChoice& c
         for (Endpoint& endpoint : configured_endpoints(sources))
             candidates.push_back(std::move(endpoint));
     }
-    for (const Endpoint& endpoint : candidates) {
-        if (endpoint.provider.empty() || endpoint.provider_id() != stored.provider) continue;
-        stored.provider = endpoint.provider;
-        stored.address = public_url(endpoint.base_url);
-        break;
+    for (Endpoint& endpoint : candidates) {
+        if (!endpoint.provider.empty() && endpoint.provider_id() == provider_id)
+            return std::move(endpoint);
+    }
+    return std::nullopt;
+}
+
+}  // namespace
+
+StoredModel endpoint_of_answer(const ModelSources& sources, const ModelChoice& current,
+                               const AssistantMessage& answer) {
+    StoredModel stored;
+    stored.provider = answer.provider_id.str();
+    if (const auto endpoint = endpoint_of_provider(sources, current, stored.provider)) {
+        stored.provider = endpoint->provider;
+        stored.address = public_url(endpoint->base_url);
     }
     // With its provider, because an id may begin with the name of one.
     stored.id = stored.provider + "/" + answer.model_id.str();
@@ -479,6 +488,18 @@ JsonObject SessionModel::describe(const AssistantMessage& answer) {
     suspended_ = endpoint_of_answer(sources_, current_, answer);
     if (suspended_.address.empty()) suspended_ = endpoint_of_answer(sources_, initial_, answer);
     return suspended_.to_json();
+}
+
+std::optional<ModelChoice> SessionModel::fallback_of(const AssistantMessage& answer) const {
+    const std::string& own = current_.model.provider()->provider_id();
+    if (current_.fallbacks.empty() ||
+        (answer.provider_id == own && answer.model_id == current_.endpoint.model))
+        return std::nullopt;
+    std::optional<Endpoint> endpoint =
+        endpoint_of_provider(sources_, current_, answer.provider_id.str());
+    if (!endpoint) return std::nullopt;
+    endpoint->model = answer.model_id.str();
+    return choice_of(sources_, std::move(*endpoint));
 }
 
 BoundModel SessionModel::continue_at(const JsonObject& described, const std::string& id) {
