@@ -58,6 +58,9 @@ public:
     /// nothing (ApprovalRule::problem) is added.
     void allow(const ApprovalRule& rule);
 
+    /// Removes a rule; returns false if there is none like it.
+    bool withdraw(const ApprovalRule& rule);
+
     /// The rules, in the order in which they were added.
     const std::vector<ApprovalRule>& rules() const noexcept { return rules_; }
 
