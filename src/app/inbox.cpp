@@ -161,8 +161,23 @@ Task<int> list_questions(bool all, bool json) {
     co_return status;
 }
 
+/// Says who has answered a question of this name in one of the sessions of this directory; empty: none is known.
+Task<std::string> earlier_answer(InboxArguments inbox) {
+    SavedSessions saved = SavedSessions::here();
+    bub::TapeCheckpointer memory(saved.tapes());
+    std::string text;
+    const std::vector<SavedSession> here = co_await saved.on_tapes_here();
+    for (const SavedSession& session : here) {
+        if (!text.empty() || (!inbox.session.empty() && session.name != inbox.session)) continue;
+        const std::vector<AnswerRecord> records = co_await memory.load_answer_records(session.tape);
+        text = bub::earlier_answer_text(records, inbox.question);
+    }
+    co_return text;
+}
+
 /// Finds the question that the user names. Throws Error(invalid_argument) if there is none, or several.
-OpenQuestion question_of(std::vector<OpenQuestion> questions, const InboxArguments& inbox) {
+OpenQuestion question_of(std::vector<OpenQuestion> questions, const InboxArguments& inbox,
+                         const std::string& earlier = {}) {
     std::vector<OpenQuestion> matches;
     std::vector<HitlRequest> open;
     std::erase_if(questions, [&inbox](const OpenQuestion& one) {
@@ -173,9 +188,10 @@ OpenQuestion question_of(std::vector<OpenQuestion> questions, const InboxArgumen
     for (const HitlRequest* one : named)
         matches.push_back(std::move(questions[static_cast<std::size_t>(one - open.data())]));
     if (matches.empty()) {
-        throw Error(ErrorCode::invalid_argument, "no question '" + inbox.question +
-                                                     "' waits for an answer in this directory. To "
-                                                     "list the questions: cubepi inbox");
+        throw Error(ErrorCode::invalid_argument,
+                    "no question '" + inbox.question + "' waits for an answer in this directory. " +
+                        (earlier.empty() ? "" : visible(earlier) + " ") +
+                        "To list the questions: cubepi inbox");
     }
     if (matches.size() > 1) {
         throw Error(ErrorCode::invalid_argument, "'" + inbox.question + "' names " +
@@ -267,7 +283,12 @@ std::string answer_command(const InboxArguments& inbox, const HitlRequest& reque
 Task<int> answer_question(CommandLine line) {
     int status = exit_ok;
     std::vector<OpenQuestion> questions = co_await find_questions(false, status);
-    const OpenQuestion question = question_of(std::move(questions), line.inbox);
+    const bool is_open =
+        std::any_of(questions.begin(), questions.end(),
+                    [&line](const OpenQuestion& one) { return one.id() == line.inbox.question; });
+    std::string earlier;
+    if (!is_open) earlier = co_await earlier_answer(line.inbox);
+    const OpenQuestion question = question_of(std::move(questions), line.inbox, earlier);
     const bool cancels = line.inbox.what == InboxArguments::What::cancel;
     if (cancels && !question.entry.request) co_return co_await discard_questions(question);
     const HitlRequest& request = require_answerable(question);

@@ -218,6 +218,24 @@ std::string question_name(const cubepi::HitlRequest& request) {
     return detail::sha256_hex(named).substr(0, question_name_size);
 }
 
+std::string earlier_answer_text(const std::vector<cubepi::AnswerRecord>& records,
+                                const std::string& name) {
+    const auto is_named = [&name](const cubepi::AnswerRecord& one) {
+        return one.question_id == name || (one.request && question_name(*one.request) == name);
+    };
+    const auto found = std::find_if(records.rbegin(), records.rend(), is_named);
+    if (name.empty() || found == records.rend()) return {};
+    const JsonObject* const answer = found->answer.if_object();
+    const std::string decision =
+        answer ? cubepi::detail::text_member(*answer, "decision") : std::string();
+    std::string text = "It was answered before";
+    if (decision == "approve" || decision == "edit") text = "It was approved before";
+    if (decision == "deny") text = "It was denied before";
+    if (!found->user.empty()) text += " by " + found->user;
+    if (!found->channel.empty()) text += " (" + found->channel + ")";
+    return text + ".";
+}
+
 std::vector<const cubepi::HitlRequest*> questions_named(
     std::string_view name, const std::vector<cubepi::HitlRequest>& open) {
     constexpr std::size_t shortest = 4;

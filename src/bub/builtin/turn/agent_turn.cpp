@@ -92,6 +92,12 @@ void keep_allowed(std::vector<cubepi::AgentTool>& tools, const AgentTurnPlan& pl
     });
 }
 
+/// Returns true if another process has answered the question at the same time.
+bool is_late(const cubepi::Error& failure) {
+    return failure.code() == cubepi::ErrorCode::stale_answer ||
+           failure.code() == cubepi::ErrorCode::no_pending_request;
+}
+
 }  // namespace
 
 std::optional<StreamEvent> AgentTurn::ready() {
@@ -109,15 +115,25 @@ Task<std::optional<StreamEvent>> AgentTurn::next() {
             co_await begin();
             continue;
         }
-        std::optional<cubepi::AgentEvent> event = co_await next_event();
-        if (event && hand_off_) {
+        std::optional<cubepi::AgentEvent> event;
+        bool is_summary = false;
+        std::string late;
+        try {
+            event = co_await next_event();
+            is_summary = hand_off_ != nullptr;
+            if (!event && !is_summary) co_await finish();
+        } catch (const cubepi::Error& error) {
+            if (!plan_.answer || !is_late(error)) throw;
+            late = error.what();
+        }
+        if (!late.empty()) {
+            co_await lose_answer(std::move(late), false);
+        } else if (event && is_summary) {
             translate_summary(*event);
         } else if (event) {
             translate(*event);
-        } else if (hand_off_) {
+        } else if (is_summary) {
             co_await finish_summary();
-        } else {
-            co_await finish();
         }
     }
 }

@@ -117,6 +117,7 @@ private:
     bool is_asker(const cubepi::HitlRequest& request) const;
     Task<> require_new_name(std::string name, const cubepi::HitlRequest& request);
     Task<> withdraw(std::vector<cubepi::HitlRequest> open);
+    Task<> lose_answer(std::string problem, bool questions_remain);
     void refuse_answer(std::string reason, bool questions_remain);
     Task<std::vector<cubepi::HitlRequest>> open_questions(bool with_expired = false);
     Task<> resume_expired(std::vector<cubepi::HitlRequest> open);

@@ -315,10 +315,18 @@ Task<> AgentTurn::give_answer(cubepi::Message message, cubepi::PromptOptions how
         if (cause_of(std::current_exception()) != FailureCause::turn) throw;
         problem = error.what();
     }
-    if (!problem.empty()) {
-        refuse_answer(std::move(problem), !open.empty());
-    }
+    if (!problem.empty()) co_await lose_answer(std::move(problem), !open.empty());
     if (given_) (void)co_await tape_->append(std::move(*given_));
+}
+
+/// Refuses an answer, and says who has answered the question before if another user has.
+Task<> AgentTurn::lose_answer(std::string problem, bool questions_remain) {
+    TapeCheckpointer memory(fork_);
+    const std::vector<cubepi::AnswerRecord> records =
+        co_await memory.load_answer_records(tape_->name());
+    const std::string winner = earlier_answer_text(records, plan_.answer->question);
+    if (!winner.empty()) problem = "The question is not open any more. " + winner + "\n" + problem;
+    refuse_answer(std::move(problem), questions_remain);
 }
 
 /// The id of a tool call is chosen by the endpoint. One that an earlier question had too, which was answered, does not say which of
