@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <chrono>
 #include <ctime>
 #include <filesystem>
@@ -17,7 +18,9 @@
 #include <cubepi/core/support/trimmed.hpp>
 #include <cubepi/provider/cost.hpp>
 
+#include "config/config_file.hpp"
 #include "config/paths.hpp"
+#include "conversation/tool_approval.hpp"
 #include "shell_quoting.hpp"
 #include "terminal/event_text.hpp"
 #include "terminal/terminal_stream.hpp"
@@ -36,7 +39,7 @@ struct ChatCommand {
     bool for_pipes = false;  ///< also accepted from a pipe
 };
 
-constexpr std::array<ChatCommand, 11> commands{{
+constexpr std::array<ChatCommand, 12> commands{{
     {"new", "", "start a new session; the current one stays saved", ChatAction::new_session},
     {"model", "[ID]", "list the models, or switch to another", std::nullopt},
     {"status", "", "model, session, directory, context, rules, background commands",
@@ -46,10 +49,16 @@ constexpr std::array<ChatCommand, 11> commands{{
     {"export", "[FILE]", "write the conversation to a Markdown file", ChatAction::export_file},
     {"later", "TEXT", "send TEXT when the answer is complete", ChatAction::later, true},
     {"details", "", "show tool results in full, or fold them (Ctrl-O)", ChatAction::details, true},
+    {"rules", "[remove N]", "what tools may do without asking; withdraw a rule",
+     ChatAction::permissions},
     {"stop", "", "stop the answer (Esc, Ctrl-C)", ChatAction::stop, true},
-    {"help", "", "keys and commands", ChatAction::help, false, true},
-    {"quit", "", "leave (also /exit, Ctrl-D)", ChatAction::quit, false, true},
+    {"help", "", "keys and commands (also help, ?)", ChatAction::help, false, true},
+    {"quit", "", "leave (also exit, quit, Ctrl-D)", ChatAction::quit, false, true},
 }};
+
+/// Names that other programs have for commands.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 5> other_names{
+    {{"clear", "new"}, {"reset", "new"}, {"cancel", "stop"}, {"usage", "cost"}, {"bye", "quit"}}};
 
 /// Completed like commands; `,help` lists all of them.
 const std::array<Command, 5>& pipeline_completions() {
@@ -112,11 +121,16 @@ std::string unknown(const std::string& name, ChatAbilities chat) {
         if (is_available(command, chat)) names.emplace_back(command.name);
     }
     names.emplace_back("exit");
+    names.emplace_back("permissions");
     std::string text = "there is no command /" + printable(name) + ".";
     // An abbreviation is closer than a name with a similar spelling.
     std::vector<std::string> close;
     for (const std::string& known : names) {
         if (known.starts_with(name)) close.push_back(known);
+    }
+    // The name that other programs use is closer than a similar spelling.
+    for (const auto& [other, own] : other_names) {
+        if (close.empty() && name == other) close.emplace_back(own);
     }
     if (close.empty()) close = bub::close_matches(name, names);
     if (!close.empty()) text += " Did you mean /" + close.front() + "?";
@@ -125,7 +139,9 @@ std::string unknown(const std::string& name, ChatAbilities chat) {
 }
 
 ChatInput read_command(const Word& word, std::string_view rest, ChatAbilities chat) {
-    const std::string_view name = word.name == "exit" ? std::string_view("quit") : word.name;
+    std::string_view name = word.name;
+    if (name == "exit") name = "quit";
+    if (name == "permissions") name = "rules";
     const auto found = std::find_if(commands.begin(), commands.end(), [&](const ChatCommand& one) {
         return one.name == name && is_available(one, chat);
     });
@@ -195,11 +211,28 @@ std::string cost_of_session(const SessionUsage& usage) {
     return text;
 }
 
+/// A text that is a command without a slash: users type these words to leave a program or to learn about it. After a blank
+/// they are a prompt. `,quit` would end the work of the session and stay in the chat.
+std::optional<ChatAction> action_word(std::string_view text, ChatAbilities chat) {
+    while (!text.empty() && std::string_view(" \t\r\n").find(text.back()) != text.npos)
+        text.remove_suffix(1);
+    if (text == "exit" || text == "quit") return ChatAction::quit;
+    if (text == "help" || text == "?") return ChatAction::help;
+    if (chat.trusted && text.starts_with(',') && detail::trimmed(text.substr(1)) == "quit")
+        return ChatAction::quit;
+    return std::nullopt;
+}
+
 }  // namespace
 
 ChatInput read_chat_input(const std::string& text, ChatAbilities chat) {
     using Kind = ChatInput::Kind;
     if (detail::trimmed(text).empty()) return {};
+    if (const std::optional<ChatAction> action = action_word(text, chat)) {
+        ChatInput input = of_kind(Kind::action, {});
+        input.action = *action;
+        return input;
+    }
     if (const auto word = command_word(text))
         return read_command(*word, std::string_view(text).substr(word->end), chat);
     if (text.starts_with("//") && command_word(std::string_view(text).substr(1)))
@@ -277,6 +310,9 @@ Task<> ChatActions::act(ChatAction action, std::string argument) {
     switch (action) {
         case ChatAction::new_session: co_return begin_session();
         case ChatAction::status: co_return co_await show_status();
+        case ChatAction::permissions:
+            if (argument.empty()) co_return show_permissions();
+            co_return withdraw_permission(argument);
         case ChatAction::cost: co_return co_await show_cost();
         case ChatAction::copy: co_return co_await copy_answer();
         case ChatAction::export_file: co_return co_await export_to(std::move(argument));
@@ -344,6 +380,45 @@ Task<> ChatActions::show_status() {
                                                   one_line(visible(one.command), 60));
     }
     renderer_.print(text);
+}
+
+void ChatActions::show_permissions() {
+    const std::shared_ptr<ToolApproval>& approval = pipeline_.plan().approval;
+    if (!approval) return renderer_.print("There are no tools (--no-tools).\n");
+    std::string text;
+    if (approval->allows_all()) text = "Tools act without asking (--yes).\n";
+    const std::vector<ApprovalRule>& rules = approval->rules().rules();
+    const ToolRules saved = policy_of(read_config(config_path()).allow);
+    for (std::size_t i = 0; i < rules.size(); ++i) {
+        const auto& all = saved.rules();
+        const bool is_saved = std::find(all.begin(), all.end(), rules[i]) != all.end();
+        text += "  " + std::to_string(i + 1) + "  " + visible(rules[i].text()) +
+                (is_saved ? "  (saved)" : "  (this session)") + "\n";
+    }
+    text += rules.empty() ? "No rule allows a call; tools that write, run commands or use the "
+                            "network ask first.\n"
+                          : "To withdraw one: /rules remove NUMBER\n";
+    renderer_.print(text);
+}
+
+void ChatActions::withdraw_permission(const std::string& argument) {
+    const std::shared_ptr<ToolApproval>& approval = pipeline_.plan().approval;
+    const std::vector<ApprovalRule> rules =
+        approval ? approval->rules().rules() : std::vector<ApprovalRule>();
+    std::string_view number = argument;
+    if (number.starts_with("remove ")) number = detail::trimmed(number.substr(7));
+    std::size_t chosen = 0;
+    const char* const end = number.data() + number.size();
+    const auto parsed = std::from_chars(number.data(), end, chosen);
+    if (parsed.ec != std::errc() || parsed.ptr != end || chosen < 1 || chosen > rules.size()) {
+        return renderer_.problem("'" + visible(std::string(number)) +
+                                 "' is not the number of a rule; /rules lists the rules");
+    }
+    const ApprovalRule& rule = rules[chosen - 1];
+    const bool was_saved = remove_allow_rule(config_path(), rule);
+    approval->withdraw_rule(rule);
+    renderer_.print("Withdrawn" + std::string(was_saved ? ", also from the configuration" : "") +
+                    ": " + visible(rule.text()) + "\n");
 }
 
 Task<> ChatActions::show_cost() {

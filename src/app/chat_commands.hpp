@@ -21,6 +21,7 @@ enum class ChatAction : std::uint8_t {
     help,
     new_session,
     status,
+    permissions,
     cost,
     copy,
     export_file,
@@ -60,7 +61,8 @@ std::string chat_help(ChatAbilities chat);
 /// For the completion menu.
 std::vector<Command> chat_completions(ChatAbilities chat);
 
-/// The commands of a chat that concern its session: `/new`, `/status`, `/cost`, `/copy` and `/export`. Used on one
+/// The commands of a chat that concern its session: `/new`, `/status`, `/rules`, `/cost`, `/copy`
+/// and `/export`. Used on one
 /// executor.
 class ChatActions {
 public:
@@ -74,6 +76,8 @@ private:
     Task<> act(ChatAction action, std::string argument);
     void begin_session();
     Task<> show_status();
+    void show_permissions();
+    void withdraw_permission(const std::string& argument);
     Task<> show_cost();
     Task<> copy_answer();
     Task<> export_to(std::string file);

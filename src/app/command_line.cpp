@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -160,10 +161,34 @@ Words help_request(const CLI::App& app, Words names) {
     return names;
 }
 
+/// Describes an option whose value is empty, as that of an unset variable of a script; empty: there is none. Of `--name=`, CLI11 would take the next argument for the value.
+std::string empty_value(const CLI::App& app, const Words& words) {
+    const auto problem = [](const std::string& name) {
+        const std::string what = name == "--session" ? "the session name" : "the value of " + name;
+        return what + " is empty.\n  Write a value after it, or omit " + name;
+    };
+    for (const std::string& word : words) {
+        if (word == "--") break;
+        if (word.starts_with("--") && word.find('=') == word.size() - 1)
+            return problem(visible(word.substr(0, word.size() - 1)));
+    }
+    for (const CLI::App* command = &app; command;) {
+        for (const CLI::Option* option : command->get_options()) {
+            const Words& values = option->results();
+            if (!option->get_positional() && option->get_type_size() > 0 &&
+                std::find(values.begin(), values.end(), "") != values.end())
+                return problem(option->get_name());
+        }
+        const auto chosen = command->get_subcommands();
+        command = chosen.empty() ? nullptr : chosen.front();
+    }
+    return {};
+}
+
 class Parser {
 public:
-    Parser(const std::vector<bub::CliCommand>& more, bool terminal)
-        : app_(description, "cubepi"), terminal_(terminal) {
+    Parser(const std::vector<bub::CliCommand>& more, bool terminal, bool piped)
+        : app_(description, "cubepi"), terminal_(terminal), piped_(piped) {
         add_commands(app_, line_, more);
     }
 
@@ -176,13 +201,15 @@ public:
             words.insert(words.begin(), terminal_ ? "chat" : "run");
             implicit_ = true;
         }
+        const Words given = words;
         std::reverse(words.begin(), words.end());  // the order that CLI11 expects
         try {
             app_.parse(std::move(words));
         } catch (const CLI::ParseError& error) {
-            report(error);
+            if (!refuse_empty_value(given)) report(error);
             return std::move(line_);
         }
+        if (line_.verb != Verb::plugin && refuse_empty_value(given)) return std::move(line_);
         if (implicit_ && !line_.words.empty() && !check_prompt()) return failed();
         const ConversationFlags& flags = line_.conversation;
         if (flags.no_save && (flags.continue_last || !flags.session.empty())) {
@@ -204,11 +231,12 @@ private:
 
     /// Without a command: whether the arguments can start a chat or a run. Reports why they cannot.
     bool may_be_prompt(const Words& words) const {
-        if (words.empty() && !terminal_) {
+        if (words.empty() && !terminal_ && !piped_) {
             err() << "cubepi: a chat needs a terminal; standard input or output is not one.\n"
                      "  Ask one question: cubepi run \"PROMPT\". All commands: cubepi help\n";
             return false;
         }
+        if (words.size() == 1 && words.front() == "-" && !terminal_) return true;
         if (words.empty() || is_option(words.front()) || is_prompt(words.front())) {
             if (words.empty() || !is_blank(words.front())) return true;
         }
@@ -226,8 +254,18 @@ private:
             return false;
         }
         if (is_prompt(first) && !is_blank(first)) return true;
+        if (first == "-" && !terminal_) return true;
         err() << "cubepi: " << for_terminal(not_a_command(app_, first)) << "\n";
         return false;
+    }
+
+    bool refuse_empty_value(const Words& words) {
+        const std::string problem = empty_value(app_, words);
+        if (problem.empty()) return false;
+        err() << "cubepi: " << for_terminal(problem) << "\n  Options and examples: cubepi help"
+              << for_terminal(command_of(app_)) << "\n";
+        line_.exit_code = exit_usage;
+        return true;
     }
 
     void report(const CLI::ParseError& error) {
@@ -248,6 +286,7 @@ private:
     CommandLine line_;
     CLI::App app_;
     bool terminal_;
+    bool piped_;
     bool implicit_ = false;
 };
 
@@ -261,8 +300,14 @@ std::string prompt_of(const std::vector<std::string>& words) {
 
 bool at_terminal() noexcept { return isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1; }
 
+bool input_is_piped() noexcept {
+    struct stat info = {};
+    return fstat(STDIN_FILENO, &info) == 0 &&
+           (S_ISFIFO(info.st_mode) || S_ISREG(info.st_mode) || S_ISSOCK(info.st_mode));
+}
+
 CommandLine parse_command_line(int argc, char** argv, const std::vector<bub::CliCommand>& more,
-                               bool terminal) {
+                               bool terminal, bool piped) {
     Words words(argv + std::min(argc, 1), argv + argc);
     if (!words.empty() && words.front() == "__complete") {
         CommandLine line;
@@ -270,7 +315,7 @@ CommandLine parse_command_line(int argc, char** argv, const std::vector<bub::Cli
         line.words.assign(words.begin() + 1, words.end());
         return line;
     }
-    return Parser(more, terminal).parse(std::move(words));
+    return Parser(more, terminal, piped).parse(std::move(words));
 }
 
 std::vector<std::string> own_command_names() {

@@ -198,6 +198,8 @@ std::string prompt_of(const std::vector<std::string>& words);
 
 /// Whether standard input and standard output are terminals, which a chat needs.
 bool at_terminal() noexcept;
+/// Returns true if standard input is a pipe, a file or a socket: not a terminal or a device, which may never end.
+bool input_is_piped() noexcept;
 
 /// Parses the arguments. Never throws for invalid ones: reports them on standard error and sets exit_code. `more` are the
 /// commands of plugins, which receive the arguments after their names unparsed; no name is in own_command_names().
@@ -205,7 +207,7 @@ bool at_terminal() noexcept;
 /// Without a command, `terminal` decides: `chat` at a terminal, else `run`. A first argument that could be a misspelt
 /// command (one word, ASCII only) is an error and never a prompt.
 CommandLine parse_command_line(int argc, char** argv, const std::vector<bub::CliCommand>& more = {},
-                               bool terminal = at_terminal());
+                               bool terminal = at_terminal(), bool piped = input_is_piped());
 
 /// The names of the program's own commands.
 std::vector<std::string> own_command_names();

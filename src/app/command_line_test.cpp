@@ -21,15 +21,15 @@ struct Parsed {
 };
 
 Parsed parse(std::vector<std::string> words, const std::vector<bub::CliCommand>& more = {},
-             bool terminal = false) {
+             bool terminal = false, bool piped = false) {
     words.insert(words.begin(), "cubepi");
     std::vector<char*> arguments;
     for (std::string& word : words) arguments.push_back(word.data());
     ::testing::internal::CaptureStdout();
     ::testing::internal::CaptureStderr();
     Parsed parsed;
-    parsed.line =
-        parse_command_line(static_cast<int>(arguments.size()), arguments.data(), more, terminal);
+    parsed.line = parse_command_line(static_cast<int>(arguments.size()), arguments.data(), more,
+                                     terminal, piped);
     parsed.out = ::testing::internal::GetCapturedStdout();
     parsed.err = ::testing::internal::GetCapturedStderr();
     return parsed;
@@ -216,6 +216,39 @@ TEST(CommandLine, NoCommandWithoutTerminal_RunsThePrompt) {
     EXPECT_EQ(alone.err,
               "cubepi: a chat needs a terminal; standard input or output is not one.\n"
               "  Ask one question: cubepi run \"PROMPT\". All commands: cubepi help\n");
+}
+
+TEST(CommandLine, PipedInputAlone_IsThePrompt) {
+    for (const std::vector<std::string>& words :
+         std::vector<std::vector<std::string>>{{}, {"-"}, {"-c"}, {"-c", "-"}}) {
+        const Parsed piped = parse(words, {}, false, true);
+        EXPECT_EQ(piped.line.verb, Verb::run) << piped.err;
+        EXPECT_FALSE(piped.line.exit_code) << piped.err;
+    }
+    EXPECT_EQ(parse({"-"}, {}, true).line.exit_code, exit_usage);
+}
+
+TEST(CommandLine, EmptyValue_IsAnErrorAndSwallowsNothing) {
+    for (const std::vector<std::string>& words :
+         std::vector<std::vector<std::string>>{{"run", "--session=", "prompt"},
+                                               {"run", "--session", "", "prompt"},
+                                               {"run", "-s", "", "prompt"},
+                                               {"run", "--model=", "prompt"},
+                                               {"run", "prompt", "--system="},
+                                               {"chat", "--db=", "x"},
+                                               {"--session=", "a prompt"},
+                                               {"inbox", "approve", "id", "--session="},
+                                               {"models", "--base-url=", "x"},
+                                               {"gateway", "--enable-channel=", "http"},
+                                               {"tape", "show", "--tapes=", "x"}}) {
+        const Parsed parsed = parse(words);
+        EXPECT_EQ(parsed.line.exit_code, exit_usage) << words[1];
+        EXPECT_NE(parsed.err.find(" is empty.\n  Write a value after it, or omit "),
+                  std::string::npos)
+            << parsed.err;
+    }
+    EXPECT_EQ(parse({"run", "--", "--session="}).line.words.front(), "--session=");
+    EXPECT_EQ(parse({"run", "a", ""}).line.words.size(), 2u) << "an argument is not an option";
 }
 
 TEST(CommandLine, MisspeltCommand_IsNeverAPrompt) {
@@ -427,6 +460,26 @@ TEST(ChatCommands, ShellAndCommaLines_GoToThePipeline) {
     EXPECT_EQ(at_terminal("/model it's").text, ",model 'it'\\''s'");
     EXPECT_EQ(at_terminal(",tape_info").kind, Kind::pipeline);
     EXPECT_EQ(at_terminal("! ").kind, Kind::refused);
+}
+
+TEST(ChatInput, LoneWords_LeaveOrHelp) {
+    for (const char* text : {"exit", "quit", "quit ", "/quit", "/exit", ",quit", ", quit\n"}) {
+        EXPECT_EQ(at_terminal(text).kind, Kind::action) << text;
+        EXPECT_EQ(at_terminal(text).action, ChatAction::quit) << text;
+    }
+    for (const char* text : {"help", "?", "/help"}) {
+        EXPECT_EQ(at_terminal(text).kind, Kind::action) << text;
+        EXPECT_EQ(at_terminal(text).action, ChatAction::help) << text;
+    }
+    EXPECT_EQ(from_pipe("exit").action, ChatAction::quit);
+    EXPECT_EQ(from_pipe(",quit").kind, Kind::prompt);
+    for (const char* text : {" exit", "exit now", "Quit", "help me", "??", "quit?"})
+        EXPECT_EQ(at_terminal(text).kind, Kind::prompt) << text;
+}
+
+TEST(ChatInput, OtherProgramsNames_SuggestOurs) {
+    EXPECT_NE(at_terminal("/clear").text.find("Did you mean /new?"), std::string::npos);
+    EXPECT_EQ(at_terminal("/clear").text.find("/later"), std::string::npos);
 }
 
 TEST(ChatCommands, B11_TextFromPipe_RunsNothing) {

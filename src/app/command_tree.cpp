@@ -10,11 +10,6 @@ namespace cubepi::app {
 
 namespace {
 
-/// An empty name comes from an unset variable of a script, and nothing would be saved.
-std::string check_session_name(const std::string& text) {
-    return text.empty() ? "the session name is empty" : std::string();
-}
-
 std::string provider_names() {
     std::string names;
     for (const KnownProvider& known : known_providers())
@@ -45,8 +40,7 @@ void add_model_flags(CLI::App& command, ModelFlags& flags) {
 }
 
 void add_session_option(CLI::App& command, std::string& session, const char* description) {
-    option(command, "-s,--session", session, description, value_type::session)
-        ->check(check_session_name);
+    option(command, "-s,--session", session, description, value_type::session);
 }
 
 void add_log_flags(CLI::App& command, LogFlags& flags) {

@@ -12,6 +12,7 @@
 #include <cubepi/core/message_list.hpp>
 #include <cubepi/net/utf8.hpp>
 #include <cubepi/provider/answer_end.hpp>
+#include <cubepi/provider/error_classification.hpp>
 #include <cubepi/schema/json_text.hpp>
 
 #include "config/model_choice.hpp"
@@ -165,6 +166,14 @@ Failure explain_model(const Error& error, const FailureContext& context) {
     if (failed) info = failed->info();
     if (!failed && info.code != ErrorCode::auth && !is_network(info.code))
         return say(exit_failed, error.what());
+    if (info.message == web_page_text) {
+        return say(exit_failed,
+                   place(context) + " answered with a web page instead of the API" +
+                       status_text(info) + ".",
+                   context.advise ? "A proxy, a login page or another service answers there. " +
+                                        address_advice(context)
+                                  : std::string());
+    }
     const Explanation explanation = explain_provider(info, context);
     Failure failure;
     failure.exit_code = exit_failed;

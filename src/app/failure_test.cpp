@@ -115,6 +115,13 @@ TEST(FirstDayErrors, KeyOfAnotherAddress_IsNamedAsCause) {
     EXPECT_EQ(failure.text.find("echo $"), std::string::npos) << failure.text;
 }
 
+TEST(FirstDayErrors, WebPage_IsExplained) {
+    const Failure failure = after_call(MemoryResponse(200, "<!DOCTYPE html><html></html>"), "m",
+                                       "https://llm.example/v1", "m at llm.example");
+    EXPECT_EQ(printed(failure), golden("web-page"));
+    EXPECT_EQ(failure.exit_code, exit_failed);
+}
+
 TEST(FirstDayErrors, WrongKey_IsExplainedWithoutTheKey) {
     const Failure failure = after_call(
         MemoryResponse(401,

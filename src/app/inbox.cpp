@@ -180,9 +180,10 @@ std::vector<OpenQuestion> named_questions(std::vector<OpenQuestion> questions,
 OpenQuestion question_of(std::vector<OpenQuestion> questions, const InboxArguments& inbox) {
     std::vector<OpenQuestion> matches = named_questions(std::move(questions), inbox);
     if (matches.empty()) {
-        throw Error(ErrorCode::invalid_argument, "no question '" + inbox.question +
-                                                     "' waits for an answer in this directory. To "
-                                                     "list the questions: cubepi inbox");
+        throw Error(ErrorCode::invalid_argument,
+                    "no question '" + inbox.question +
+                        "' waits for an answer in this directory. To list the questions: cubepi "
+                        "inbox");
     }
     if (matches.size() > 1) {
         throw Error(ErrorCode::invalid_argument, "'" + inbox.question + "' names " +
@@ -269,11 +270,12 @@ Task<> require_unanswered(InboxArguments inbox) {
         if (!inbox.session.empty() && session.name != inbox.session) continue;
         const std::vector<AnswerRecord> answered =
             co_await memory.load_answer_records(session.tape);
-        if (!bub::was_answered(inbox.question, answered)) continue;
+        const std::string earlier = bub::earlier_answer_text(answered, inbox.question);
+        if (earlier.empty()) continue;
         throw Error(ErrorCode::stale_answer, "the question '" + inbox.question + "' of session '" +
-                                                 session.name +
-                                                 "' was already answered. To list the questions "
-                                                 "that wait: cubepi inbox");
+                                                 session.name + "' was already answered. " +
+                                                 visible(earlier) +
+                                                 " To list the questions that wait: cubepi inbox");
     }
 }
 

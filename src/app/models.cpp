@@ -116,6 +116,7 @@ Task<Json> get_page(std::shared_ptr<HttpTransport> transport, Endpoint endpoint,
     while (more) more = co_await response.body->read(body);
     if (response.status < 200 || response.status > 299)
         throw_refused(endpoint, response, without_secret(std::move(body), endpoint.api_key));
+    if (is_web_page(response.headers, body)) throw_web_page(response.status);
     JsonTextError failed;
     Json page = parse_json(body, failed);
     if (failed)

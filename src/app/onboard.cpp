@@ -129,11 +129,12 @@ Task<std::size_t> TerminalOnboardingUi::choose(std::string question,
         out() << (i < 9 ? TerminalView("   ") : TerminalView("  ")) << i + 1 << "  "
               << for_terminal(options[i]) << "\n";
     for (;;) {
-        const std::string answer = co_await ask("number", std::to_string(default_value + 1));
-        char* end = nullptr;
-        const std::size_t number = std::strtoul(answer.c_str(), &end, 10);
-        if (*end == '\0' && number >= 1 && number <= options.size()) co_return number - 1;
-        out() << "A number from 1 to " << options.size() << ".\n";
+        const std::string answer =
+            co_await ask("name or number", std::to_string(default_value + 1));
+        if (const std::optional<std::size_t> chosen = option_named(answer, options))
+            co_return *chosen;
+        out() << "Enter a number from 1 to " << options.size()
+              << ", a name, or the beginning of one name only.\n";
     }
 }
 

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include <poll.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cubepi/core/error.hpp>
@@ -50,12 +49,9 @@ void refuse_binary(std::string_view start) {
                     "in this directory and name the path in the prompt");
 }
 
-/// The text on standard input if it is a pipe, a file or a socket; empty for a terminal or a device, which may never end.
-/// Invalid UTF-8 is replaced. Throws Error(invalid_argument) for binary data and for more than `mebibytes` MiB.
-std::string piped_input(std::size_t mebibytes) {
-    struct stat info = {};
-    if (fstat(STDIN_FILENO, &info) != 0) return {};
-    if (!S_ISFIFO(info.st_mode) && !S_ISREG(info.st_mode) && !S_ISSOCK(info.st_mode)) return {};
+/// The text on standard input. Invalid UTF-8 is replaced. Throws Error(invalid_argument) for binary data and for more than
+/// `mebibytes` MiB.
+std::string read_input(std::size_t mebibytes) {
     std::string text;
     std::array<char, 65536> block = {};
     bool checked = false;
@@ -83,8 +79,10 @@ std::string piped_input(std::size_t mebibytes) {
 }
 
 std::string prompt_with_input(const CommandLine& line) {
+    // A terminal or a device, which may never end, is read on request only.
+    if (line.words.size() == 1 && line.words.front() == "-") return read_input(line.input_limit);
     std::string prompt = prompt_of(line.words);
-    const std::string piped = piped_input(line.input_limit);
+    const std::string piped = input_is_piped() ? read_input(line.input_limit) : std::string();
     if (!piped.empty()) prompt += (prompt.empty() ? "" : "\n\n") + piped;
     return prompt;
 }
@@ -127,8 +125,12 @@ Task<int> run_message(CommandLine line, std::string text, bool from_operator) {
 int run_command(const CommandLine& line) {
     std::string prompt = prompt_with_input(line);
     if (prompt.find_first_not_of(" \t\r\n") == std::string::npos) {
-        err() << "cubepi: the prompt is empty.\n  Example: cubepi run \"what does this "
-                 "project do?\"\n";
+        const bool resumes = line.conversation.continue_last || !line.conversation.session.empty();
+        err() << (resumes ? TerminalView("cubepi: without a terminal, a session is continued by a "
+                                         "prompt.\n  Example: cubepi run --continue \"and "
+                                         "now?\"\n")
+                          : TerminalView("cubepi: the prompt is empty.\n  Example: cubepi run "
+                                         "\"what does this project do?\"\n"));
         return exit_usage;
     }
     // The prompt of a script is never a command (B11).

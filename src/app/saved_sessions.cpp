@@ -124,10 +124,12 @@ bool SavedSessions::is_here(const std::string& tape) const {
 namespace {
 
 /// Returns nothing for a tape of another program.
-std::optional<SavedSession> session_with(const JsonObject& state, std::string tape) {
+std::optional<SavedSession> session_with(const JsonObject& state, std::string tape,
+                                         bool of_channels = false) {
     std::optional<SavedSession> found;
     const std::optional<bub::TapeSession> session = bub::session_of(state);
-    const std::string name = session ? session_name_of(session->id) : std::string();
+    std::string name = session ? session_name_of(session->id) : std::string();
+    if (session && name.empty() && of_channels) name = session->id;
     if (name.empty()) return found;
     found.emplace();
     found->name = name;
@@ -144,17 +146,15 @@ Task<std::optional<SavedSession>> SavedSessions::on_tape(std::string tape) {
     co_return session_with(state, std::move(tape));
 }
 
-Task<std::vector<SavedSession>> SavedSessions::on_tapes() {
+Task<std::vector<SavedSession>> SavedSessions::on_tapes(bool of_channels) {
     std::vector<SavedSession> sessions;
     const std::vector<bub::ListedTape> files = co_await tapes_->newest_tapes();
     for (const bub::ListedTape& file : files) {
         std::optional<SavedSession> session;
         try {
-            if (file.state) {
-                session = session_with(*file.state, file.name);
-            } else {
-                session = co_await on_tape(file.name);
-            }
+            JsonObject state;
+            if (!file.state) state = co_await tapes_->read_state(file.name);
+            session = session_with(file.state ? *file.state : state, file.name, of_channels);
         } catch (const CheckpointCorruptionError&) {
             // The session of the tape is unknown; an attempt to use it reports the error.
             continue;

@@ -71,8 +71,9 @@ public:
     /// The tape of this directory's session.
     std::string tape_of(std::string_view name) const;
 
-    /// Of all directories, most recently used first.
-    Task<std::vector<SavedSession>> on_tapes();
+    /// Of all directories, most recently used first. `of_channels`: also those of a gateway, whose name is the session's id
+    /// ("telegram:42").
+    Task<std::vector<SavedSession>> on_tapes(bool of_channels = false);
     /// Of this directory.
     Task<std::vector<SavedSession>> on_tapes_here();
     /// Returns the session of a tape, without the time of its last use; nothing if it is not one of this program. Throws

@@ -79,7 +79,7 @@ Task<int> list_sessions(bool all, bool json) {
     SavedSessions store = SavedSessions::here();
     std::vector<SavedSession> sessions;
     if (all) {
-        sessions = co_await store.on_tapes();
+        sessions = co_await store.on_tapes(true);
     } else {
         sessions = co_await store.on_tapes_here();
     }

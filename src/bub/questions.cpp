@@ -236,12 +236,23 @@ std::vector<const cubepi::HitlRequest*> questions_named(
     return named;
 }
 
-bool was_answered(std::string_view name, const std::vector<cubepi::AnswerRecord>& answered) {
-    std::vector<cubepi::HitlRequest> requests;
-    for (const cubepi::AnswerRecord& one : answered) {
-        if (one.request) requests.push_back(*one.request);
-    }
-    return !questions_named(name, requests).empty();
+std::string earlier_answer_text(const std::vector<cubepi::AnswerRecord>& records,
+                                const std::string& name) {
+    const auto is_named = [&name](const cubepi::AnswerRecord& one) {
+        return one.question_id == name ||
+               (one.request && !questions_named(name, {*one.request}).empty());
+    };
+    const auto found = std::find_if(records.rbegin(), records.rend(), is_named);
+    if (name.empty() || found == records.rend()) return {};
+    const JsonObject* const answer = found->answer.if_object();
+    const std::string decision =
+        answer ? cubepi::detail::text_member(*answer, "decision") : std::string();
+    std::string text = "It was answered before";
+    if (decision == "approve" || decision == "edit") text = "It was approved before";
+    if (decision == "deny") text = "It was denied before";
+    if (!found->user.empty()) text += " by " + found->user;
+    if (!found->channel.empty()) text += " (" + found->channel + ")";
+    return text + ".";
 }
 
 std::string sender_of(const Envelope& message) {

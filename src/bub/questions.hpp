@@ -10,6 +10,7 @@
 
 #include <bub/envelope.hpp>
 #include <cubepi/agent/hitl_channel.hpp>
+#include <cubepi/agent/question_store.hpp>
 #include <cubepi/core/hitl_request.hpp>
 
 namespace bub {
@@ -71,8 +72,10 @@ inline constexpr std::size_t question_name_size = 10;
 std::vector<const cubepi::HitlRequest*> questions_named(
     std::string_view name, const std::vector<cubepi::HitlRequest>& open);
 
-/// Returns whether a question that `name` may mean was answered.
-bool was_answered(std::string_view name, const std::vector<cubepi::AnswerRecord>& answered);
+/// Says who has answered the question of this name, and how: "It was denied before by ann (telegram:42)." Empty if no record is of
+/// that question. `name` is its question_name() or its id.
+std::string earlier_answer_text(const std::vector<cubepi::AnswerRecord>& records,
+                                const std::string& name);
 
 /// Returns the member `sender_id` of the message's context; empty if the channel does not identify its users.
 std::string sender_of(const Envelope& message);

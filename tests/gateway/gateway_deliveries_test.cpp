@@ -484,6 +484,21 @@ TEST(Failover, D96_StopElsewhere_LeavesTheTurnAlone) {
     EXPECT_EQ(one.get().text(), "re: one");
 }
 
+TEST(SharedSessions, AllSessions_IncludeThoseOfAGateway) {
+    const GatewayHome first;
+    const GatewayHome second;
+    const std::string database = new_database(first);
+    share_sessions(first, second, database);
+    EchoModel model;
+    GatewayProcess gateway(first, model.flags());
+    EXPECT_EQ(post(gateway.wait_until_running(), "hello").text(), "re: hello");
+    const CommandResult all = run_command(second, {"sessions", "list", "--all", "--db", database});
+    EXPECT_EQ(all.status, 0) << all.output;
+    EXPECT_NE(all.output.find("http:"), std::string::npos) << all.output;
+    const CommandResult here = run_command(second, {"sessions", "list", "--db", database});
+    EXPECT_EQ(here.output.find("http:"), std::string::npos) << here.output;
+}
+
 /// A gateway whose sessions are in a database of its own server.
 class DatabaseOutage : public ::testing::Test {
 protected:

@@ -34,7 +34,7 @@ namespace cubepi::gateway_tests {
 
 namespace {
 
-constexpr const char* token = "secret";
+constexpr const char* token = "0123456789abcdef";
 
 int status_of(int wait_status) {
     return WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status);

@@ -140,6 +140,25 @@ TEST(GatewayQuestions, UnknownQuestion_IsNotAnsweredWithOk) {
     EXPECT_NE(refused.text().find("only an operator may"), std::string::npos) << refused.body;
 }
 
+TEST(GatewayQuestions, LateAnswer_SaysWhoAnsweredFirst) {
+    const GatewayHome home;
+    GatewayProcess gateway(home, {"--script", home.script(writes_a_file)});
+    const std::uint16_t port = gateway.wait_until_running();
+    const HttpReply asked = post(port, {{"text", "write it"}, {"user", "olga"}});
+    const std::string name(
+        asked.json().at("outputs").at(0).at("question").at("request_id").as_string());
+    const HttpReply denied =
+        post(port, {{"answer_to", name}, {"answer", {{"decision", "deny"}}}, {"user", "olga"}});
+    EXPECT_EQ(denied.text(), "Done.") << denied.body;
+    const HttpReply late =
+        post(port, {{"answer_to", name}, {"answer", {{"decision", "approve"}}}, {"user", "olga"}});
+    EXPECT_EQ(late.json().at("ok"), false) << late.body;
+    EXPECT_NE(late.text().find("It was denied before by olga"), std::string::npos) << late.body;
+    const CommandResult inbox = run_command(home, {"inbox", "--gateway", "approve", name});
+    EXPECT_NE(inbox.status, 0) << inbox.output;
+    EXPECT_FALSE(wrote(home));
+}
+
 TEST(GatewayQuestions, Operator_AnswersFromTheTerminal) {
     const GatewayHome home;
     GatewayProcess gateway(home, {"--script", home.script(writes_a_file)});
@@ -173,6 +192,18 @@ TEST(GatewayQuestions, D83_NamedQuestion_IsAnsweredInItsSessionOnly) {
     EXPECT_NE(left.find("write"), std::string::npos) << left;
     EXPECT_NE(run_command(home, {"inbox", "--gateway", "approve", name}).status, 0);
     EXPECT_EQ(run_command(home, {"inbox", "--gateway"}).output, left);
+}
+
+TEST(GatewayQuestions, FetchRefusesAddress_NothingIsAsked) {
+    const GatewayHome home;
+    joint_tests::ModelServer server(
+        {joint_tests::chat_answer("", {{"fetch", R"({"url":"http://127.0.0.1:9/x"})"}}),
+         joint_tests::chat_answer("Done.")});
+    GatewayProcess gateway(home, {"--base-url", server.url(), "-m", "local"});
+    const HttpReply answered = post(gateway.wait_until_running(), {{"text", "go"}});
+    EXPECT_EQ(answered.text(), "Done.") << answered.body;
+    ASSERT_EQ(server.requests().size(), 2u);
+    EXPECT_NE(server.requests()[1].find("belongs to this machine"), std::string::npos);
 }
 
 TEST(GatewayQuestions, B26_Rule_AllowsATool) {

@@ -118,9 +118,10 @@ Task<> run_soak(Soak& soak, const GatewayProcess& gateway, std::vector<std::size
     scope.spawn(measure(soak));
     scope.spawn(attack(soak, "\x16\x03\x01 garbage\r\n\r\n"));
     scope.spawn(attack(soak, "POST /v1/messages HTTP/1.1\r\nHost: x\r\nX-Slow: "));
-    scope.spawn(attack(soak,
-                       "POST /v1/messages HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer secret\r\n"
-                       "Content-Length: 1000\r\n\r\n{\"text\": "));
+    scope.spawn(
+        attack(soak,
+               "POST /v1/messages HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer 0123456789abcdef\r\n"
+               "Content-Length: 1000\r\n\r\n{\"text\": "));
     scope.spawn(attack(soak, "GET /" + std::string(100'000, 'a') + " HTTP/1.1\r\n\r\n"));
     SystemClock clock;
     while (!soak.is_over()) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <memory>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -19,6 +20,7 @@ namespace {
 using terminal_tests::Home;
 using terminal_tests::Piped;
 using terminal_tests::run_piped;
+using terminal_tests::Terminal;
 
 /// The text of the last tool result in a request.
 std::string last_result(const boost::json::value& body) {
@@ -175,6 +177,60 @@ TEST(AnswerRace, D105_TwoProcessesApprove_LoserIsToldSo) {
         EXPECT_NE(late.err.find("already answered"), std::string::npos) << late.err;
         EXPECT_EQ(terminal_tests::read_file(home.work() / "log"), "x\n");
     }
+}
+
+class RacingAnswers : public ::testing::Test {
+protected:
+    RacingAnswers() {
+        terminal_tests::write_file(
+            home.config(), "provider: openai\nbase_url: " + server.url() + "\nmodel: local\n");
+        EXPECT_EQ(run_piped(home, {"run", "-s", "s1", "go"}).status, 7);
+        const Piped listed = run_piped(home, {"inbox", "--json"});
+        id = std::string(boost::json::parse(listed.out).at(0).at("id").as_string());
+    }
+    Piped answer(const char* how) const { return run_piped(home, {"inbox", how, id}); }
+
+    const Home home;
+    ModelServer server{{chat_answer("", {{"write", R"({"path":"one","content":"1"})"}}),
+                        chat_answer("All done.")}};
+    std::string id;
+};
+
+TEST_F(RacingAnswers, SecondAnswer_SaysWhoAnsweredFirst) {
+    EXPECT_EQ(answer("deny").status, 0);
+    for (const char* how : {"approve", "deny", "answer"}) {
+        const Piped late = std::string(how) == "answer"
+                               ? run_piped(home, {"inbox", "answer", id, "yes"})
+                               : answer(how);
+        EXPECT_NE(late.status, 0) << late.out;
+        EXPECT_NE(late.err.find("It was denied before by "), std::string::npos) << late.err;
+    }
+    EXPECT_FALSE(std::filesystem::exists(home.work() / "one"));
+    EXPECT_EQ(server.requests().size(), 2u);
+}
+
+TEST_F(RacingAnswers, ExactlyOne_Succeeds) {
+    const std::string program = testing::built_program("cubepi");
+    std::vector<std::unique_ptr<Terminal>> racing;
+    for (const char* how : {"approve", "deny", "approve"}) {
+        const std::string output = "../racer" + std::to_string(racing.size());
+        racing.push_back(std::make_unique<Terminal>(
+            home, terminal_tests::OtherProgram{"/bin/bash"},
+            std::vector<std::string>{"-c", program + " inbox " + how + " " + id +
+                                               " < /dev/null > " + output + " 2>&1"}));
+    }
+    int won = 0;
+    for (std::size_t i = 0; i < racing.size(); ++i) {
+        const int status = racing[i]->wait();
+        won += status == 0 ? 1 : 0;
+        const std::string printed =
+            terminal_tests::read_file(home.root() / ("racer" + std::to_string(i)));
+        const bool says_why = printed.find(" before by ") != std::string::npos ||
+                              printed.find("is in the middle of an answer") != std::string::npos;
+        EXPECT_EQ(says_why, status != 0) << status << "\n" << printed;
+    }
+    EXPECT_EQ(won, 1);
+    EXPECT_EQ(server.requests().size(), 2u);
 }
 
 TEST(RepeatedIds, D83_HostileCallId_IsNotPrinted) {

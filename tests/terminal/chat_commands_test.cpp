@@ -57,6 +57,46 @@ TEST_P(ChatCommand, UnknownCommand_IsRefusedAndNotSent) {
     EXPECT_FALSE(has(context, "/exit")) << context;
 }
 
+TEST_P(ChatCommand, LoneWords_LeaveOrHelp) {
+    for (const char* word : {"exit", "quit", ",quit"}) {
+        Terminal chat(home, {"chat", "--no-save", "--script", answers()});
+        ASSERT_TRUE(chat.answer("talks to", "?\r")) << chat.shown();
+        ASSERT_TRUE(chat.expect("start a new session")) << chat.shown();
+        chat.type(std::string(word) + "\r");
+        EXPECT_EQ(chat.wait(), 0) << chat.shown();
+        EXPECT_FALSE(has(chat.shown(), "First.")) << "the model was asked";
+        EXPECT_FALSE(has(chat.shown(), "tasks stopped")) << chat.shown();
+    }
+}
+
+TEST_P(ChatCommand, Permissions_ListsAndWithdrawsRules) {
+    write_file(home.config(), "allow: [\"fetch: https://example.org\"]\n");
+    const std::string call =
+        R"({"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": "c1", "name": "write",
+        "arguments": {"path": "a", "content": "x"}}]})";
+    Terminal chat(home,
+                  {"chat", "--no-save", "--script",
+                   home.script("[" + call + R"(, "One.", )" + call + R"(, "Two."])")},
+                  120, 50);
+    ASSERT_TRUE(chat.answer("talks to", "go\r")) << chat.shown();
+    ASSERT_TRUE(chat.answer("[e]dit >", "a\r")) << chat.shown();
+    ASSERT_TRUE(chat.answer("always in this session; save it permanently? [y/N] >", "\r"))
+        << chat.shown();
+    ASSERT_TRUE(chat.expect("for this session only; /rules lists")) << chat.shown();
+    ASSERT_TRUE(chat.answer("One.", "/permissions\r")) << chat.shown();
+    ASSERT_TRUE(chat.expect("1  fetch: https://example.org  (saved)")) << chat.shown();
+    ASSERT_TRUE(chat.expect("2  write: *  (this session)")) << chat.shown();
+    chat.type("/rules remove 2\r");
+    ASSERT_TRUE(chat.expect("Withdrawn: write: *")) << chat.shown();
+    chat.type("/permissions remove 1\r");
+    ASSERT_TRUE(chat.expect("Withdrawn, also from the configuration: fetch:")) << chat.shown();
+    chat.type("/rules remove 1\r");
+    ASSERT_TRUE(chat.expect("'1' is not the number of a rule")) << chat.shown();
+    EXPECT_FALSE(has(read_file(home.config()), "example.org")) << read_file(home.config());
+    chat.type("again\r");
+    ASSERT_TRUE(chat.expect("[e]dit >")) << "the rule is withdrawn\n" << chat.shown();
+}
+
 TEST_P(ChatCommand, ShellOutput_IsShownAndReachesTheModel) {
     Terminal chat(home, {"chat", "--script", answers(), "--session", "s"});
     ASSERT_TRUE(chat.answer("> ", "!echo from-the-shell | tr a-z A-Z\r")) << chat.shown();

@@ -249,6 +249,45 @@ TEST(LiveChat, B11_CommaCommands_NeverReachTheModel) {
     EXPECT_EQ(prompt_row(chat), "> ,help") << chat.screen().text();
 }
 
+TEST(LiveChat, B11_StoppedQueue_ReturnsEachInputAsItWas) {
+    const Home home;
+    Terminal chat(
+        home, {"chat", "--script", home.script(slow_script(R"(, "Second.", "Third.", "Fourth.")"))},
+        120, 40);
+    ASSERT_TRUE(chat.answer_on_screen("talks to", "go\r")) << chat.screen().text();
+    ASSERT_TRUE(chat.answer_on_screen("w3 ", "steering text\r")) << chat.screen().text();
+    ASSERT_TRUE(chat.answer_on_screen("↳ steering text", "!echo out-$((40+2))\r"));
+    ASSERT_TRUE(chat.answer_on_screen("↳ later: !echo", "/later the third\r"));
+    ASSERT_TRUE(chat.answer_on_screen("↳ later: the third", "\x1b")) << chat.screen().text();
+    ASSERT_TRUE(chat.expect_on_screen("stopped.")) << chat.screen().text();
+    EXPECT_EQ(prompt_row(chat), "> steering text") << chat.screen().text();
+    EXPECT_TRUE(chat.expect_on_screen("not sent (2 in all): !echo")) << chat.screen().text();
+    chat.type("\r");
+    ASSERT_TRUE(chat.expect_on_screen("Second.")) << chat.screen().text();
+    ASSERT_TRUE(chat.expect_gone("Esc stops ·")) << chat.screen().text();
+    EXPECT_EQ(prompt_row(chat), "> !echo out-$((40+2))") << chat.screen().text();
+    chat.type("\r");
+    ASSERT_TRUE(chat.expect_on_screen("out-42")) << "it is a command\n" << chat.screen().text();
+    ASSERT_TRUE(chat.expect_gone("Esc stops ·")) << chat.screen().text();
+    EXPECT_EQ(prompt_row(chat), "> /later the third") << chat.screen().text();
+    chat.type("\r");
+    ASSERT_TRUE(chat.expect_on_screen("Third.")) << chat.screen().text();
+}
+
+TEST(LiveChat, StoppedQueue_LeavesADraftAlone) {
+    const Home home;
+    Terminal chat(home, {"chat", "--script", home.script(slow_script(R"(, "Second.")"))}, 120, 40);
+    ASSERT_TRUE(chat.answer_on_screen("talks to", "go\r")) << chat.screen().text();
+    ASSERT_TRUE(chat.answer_on_screen("w3 ", "!echo one\r")) << chat.screen().text();
+    ASSERT_TRUE(chat.answer_on_screen("↳ later: !echo one", "a draft")) << chat.screen().text();
+    ASSERT_TRUE(chat.answer_on_screen("> a draft", "\x1b")) << chat.screen().text();
+    ASSERT_TRUE(chat.expect_on_screen("stopped.")) << chat.screen().text();
+    EXPECT_EQ(prompt_row(chat), "> a draft") << chat.screen().text();
+    chat.type("\x03");
+    ASSERT_TRUE(chat.expect_gone("a draft")) << chat.screen().text();
+    EXPECT_EQ(prompt_row(chat), "> !echo one") << chat.screen().text();
+}
+
 TEST(LiveChat, Failure_IsReportedOnceWithTheRemedy) {
     const Home home;
     Terminal chat(home, {"chat", "--base-url", "http://127.0.0.1:9/v1", "-m", "m"});

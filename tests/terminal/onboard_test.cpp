@@ -114,6 +114,41 @@ TEST(Onboard, NewUser_GetsAModelThatAnswers) {
 }
 
 /// The page docs/captures/onboard.txt, from a real terminal: written when CUBEPI_WRITE_CAPTURE is set.
+TEST(Onboard, NamesAndTheirBeginnings_AreAccepted) {
+    for (const char* name : {"another", "Another OpenAI-compatible server"}) {
+        const Home home;
+        const ModelServer server("sk-typed-secret");
+        Terminal onboard(home, {"onboard"});
+        ASSERT_TRUE(onboard.answer("number [", "o\r")) << onboard.shown();
+        ASSERT_TRUE(onboard.expect("the beginning of one name only")) << onboard.shown();
+        ASSERT_TRUE(onboard.answer("number [", std::string(name) + "\r")) << onboard.shown();
+        ASSERT_TRUE(onboard.answer("Base URL", server.url() + "\r")) << onboard.shown();
+        ASSERT_TRUE(onboard.answer("API key", "sk-typed-secret\r")) << onboard.shown();
+        ASSERT_TRUE(onboard.answer("Model: a number", "lar\r")) << onboard.shown();
+        ASSERT_TRUE(onboard.answer("Write it?", "\r")) << onboard.shown();
+        EXPECT_EQ(onboard.wait(), 0) << onboard.shown();
+        EXPECT_NE(read_file(home.config()).find("model: large"), std::string::npos);
+    }
+}
+
+TEST(Onboard, TwoServersOnOneHost_HaveTheirEntries) {
+    const Home home;
+    const ModelServer one("sk-one");
+    const ModelServer two("sk-two");
+    const auto add = [&home](const ModelServer& server, const char* key) {
+        return run_piped(
+            home,
+            {"onboard", "--base-url", server.url(), "--model", "large", "--key-stdin", "--yes"},
+            key);
+    };
+    EXPECT_EQ(add(one, "sk-one").status, 0);
+    EXPECT_EQ(add(two, "sk-two").status, 0);
+    const std::string file = read_file(home.config());
+    for (const std::string& part :
+         {one.url(), two.url(), std::string("sk-one"), std::string("sk-two")})
+        EXPECT_NE(file.find(part), std::string::npos) << file;
+}
+
 TEST(Onboard, Capture_ShowsEveryStep) {
     Home home;
     home.set("NO_COLOR", "1");

@@ -167,7 +167,8 @@ TEST(Run, PromptWithoutCommandOrTerminal_IsARun) {
     EXPECT_EQ(run.status, 0) << run.err;
     EXPECT_NE(run.out.find("line 7: undefined"), std::string::npos) << run.out;
     EXPECT_EQ(run_piped(home, {"sessions", "list", "--json"}).out, "[]\n") << "a run is not saved";
-    EXPECT_EQ(run_piped(home, {}, "what failed?").status, 2);
+    EXPECT_EQ(run_piped(home, {}, "what failed?").status, 3) << "the text is a prompt";
+    EXPECT_EQ(run_with_stdin(home, {}, "/dev/null").status, 2);
 }
 
 TEST(ManPage, Page_IsValidAndNamesExistingDocuments) {
@@ -481,6 +482,18 @@ TEST(Doctor, GatewayTokens_AreFoundInEnvironmentAndFile) {
     const std::string found = run_piped(home, {"doctor"}).out;
     EXPECT_EQ(found.find("_TOKEN is not set"), std::string::npos) << found;
     EXPECT_EQ(found.find("very-secret"), std::string::npos) << found;
+}
+
+TEST(GatewayToken, ShortToken_IsRefusedAndReported) {
+    Home home;
+    write_file(home.config(), "gateway: {http: {listen: \"127.0.0.1:0\"}}\n");
+    home.set("CUBEPI_HTTP_TOKEN", "x");
+    const char* const problem = "the token in CUBEPI_HTTP_TOKEN has fewer than 16 characters";
+    const Piped gateway = run_piped(home, {"gateway", "--offline"});
+    EXPECT_NE(gateway.status, 0);
+    EXPECT_NE(gateway.err.find(problem), std::string::npos) << gateway.err;
+    EXPECT_NE(gateway.err.find("openssl rand"), std::string::npos) << gateway.err;
+    EXPECT_NE(run_piped(home, {"doctor", "--offline"}).out.find(problem), std::string::npos);
 }
 
 TEST(Doctor, RulesThatAllowNothing_AreReported) {

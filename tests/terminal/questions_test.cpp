@@ -247,14 +247,13 @@ TEST(Questions, CtrlD_DeletesOrLeavesTheQuestionOpen) {
 
 TEST(Questions, Always_AnswersOtherCallsOfTheSameAnswer) {
     const Home home;
-    const std::string script =
-        calls(call("c1", "fetch", R"({"url": "http://127.0.0.1:9/a"})") + "," +
-              call("c2", "fetch", R"({"url": "http://127.0.0.1:9/b"})"));
+    const std::string script = calls(call("c1", "fetch", R"({"url": "http://a.invalid/a"})") + "," +
+                                     call("c2", "fetch", R"({"url": "http://a.invalid/b"})"));
     Terminal chat(home, {"chat", "--script", home.script(script), "go"});
     ASSERT_TRUE(chat.answer_on_screen("[e]dit >", "a\r")) << chat.screen().text();
     ASSERT_TRUE(chat.answer_on_screen("[y/N] >", "\r")) << chat.screen().text();
     ASSERT_TRUE(chat.expect_on_screen("That is all.")) << chat.shown();
-    EXPECT_EQ(chat.screen().text().find("? Fetch http://127.0.0.1:9/b"), std::string::npos)
+    EXPECT_EQ(chat.screen().text().find("? Fetch http://a.invalid/b"), std::string::npos)
         << chat.screen().text();
 }
 

@@ -158,7 +158,7 @@ TEST(Telemetry, Gateway_ReportsUndeliveredTelemetry) {
                "model: small\nbase_url: \"" + model.url("/v1") +
                    "\"\ngateway:\n  channels: [http]\n  http: {listen: \"127.0.0.1:" +
                    std::to_string(port) + "\"}\n");
-    home.set("CUBEPI_HTTP_TOKEN", "token");
+    home.set("CUBEPI_HTTP_TOKEN", "0123456789abcdef");
     home.set("CUBEPI_TRACE", traces.string());
     home.set("OTEL_EXPORTER_OTLP_ENDPOINT", dead_collector());
     Terminal gateway(home, {"gateway", "--log-level", "info"});
@@ -168,7 +168,8 @@ TEST(Telemetry, Gateway_ReportsUndeliveredTelemetry) {
     const std::string body = R"({"session": "1", "text": "a secret prompt"})";
     const std::string answer =
         request(port,
-                "POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer token\r\n"
+                "POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "
+                "0123456789abcdef\r\n"
                 "Content-Type: application/json\r\nConnection: close\r\nContent-Length: " +
                     std::to_string(body.size()) + "\r\n\r\n" + body);
     EXPECT_NE(answer.find("\"ok\":false"), std::string::npos) << answer;

@@ -63,6 +63,7 @@ YAML::Node parsed(const std::filesystem::path& path, const std::string& text) {
         YAML::Node node = YAML::Load(text);
         if (!node || node.IsNull()) return YAML::Node(YAML::NodeType::Map);
         if (!node.IsMap()) refuse(path, 0, "expected keys and values");
+        (void)yaml_values(text);
         return node;
     } catch (const YAML::Exception& error) {
         refuse(path, std::max(error.mark.line, 0), error.msg);
@@ -71,11 +72,7 @@ YAML::Node parsed(const std::filesystem::path& path, const std::string& text) {
 
 JsonObject values_of(const std::filesystem::path& path, const std::string& text) {
     parsed(path, text);  // reports the line of an error
-    try {
-        return yaml_values(text);
-    } catch (const YAML::Exception& error) {
-        refuse(path, std::max(error.mark.line, 0), error.msg);
-    }
+    return yaml_values(text);
 }
 
 std::string text(const std::filesystem::path& path, const YAML::Node& node, const char* key) {
@@ -376,6 +373,27 @@ void save_allow_rule(const std::filesystem::path& path, const std::string& rule)
     if (!allow.is_array()) allow.emplace_array();
     allow.get_array().emplace_back(rule);
     save_config(path, before, wanted);
+}
+
+bool remove_allow_rule(const std::filesystem::path& path, const ApprovalRule& rule) {
+    const JsonObject before = config_values(path);
+    const Json* allow = before.if_contains("allow");
+    if (!allow || !allow->is_array()) return false;
+    JsonArray left;
+    for (const Json& one : allow->get_array()) {
+        // Equal rules may be spelled differently.
+        if (!one.is_string() || ApprovalRule::parse(std::string(one.get_string())) != rule)
+            left.push_back(one);
+    }
+    if (left.size() == allow->get_array().size()) return false;
+    JsonObject wanted = before;
+    if (left.empty()) {
+        wanted.erase("allow");
+    } else {
+        wanted["allow"] = std::move(left);
+    }
+    save_config(path, before, wanted);
+    return true;
 }
 
 }  // namespace cubepi::app

@@ -11,6 +11,7 @@
 
 #include <cubepi/core/json.hpp>
 #include <cubepi/workspace/environment.hpp>
+#include <cubepi/workspace/tool_rules.hpp>
 
 #include "endpoint.hpp"
 
@@ -102,6 +103,8 @@ void save_config(const std::filesystem::path& path, const JsonObject& before,
 /// Adds a rule to `allow`, preserving the rest of the file; creates the file (0600) if there is none. Throws like
 /// save_config.
 void save_allow_rule(const std::filesystem::path& path, const std::string& rule);
+/// Removes a rule from `allow`. Returns false, and writes nothing, if it is not there. Throws like save_config().
+bool remove_allow_rule(const std::filesystem::path& path, const ApprovalRule& rule);
 
 /// Reads the keys and values of a YAML text. Throws YAML::Exception; Error(parse) if it is not a map.
 JsonObject yaml_values(const std::string& text);

@@ -51,6 +51,25 @@ TEST_F(ConfigFileTest, Read_ReturnsAllKeys) {
     EXPECT_FALSE(config.too_open);
 }
 
+TEST_F(ConfigFileTest, RepeatedKey_IsNamedWithItsLine) {
+    write("provider: openai\nmodel: a\n# a comment\nmodel: b\n");
+    EXPECT_NE(refusal().find(":4: the key 'model' occurs twice"), std::string::npos) << refusal();
+    write("providers:\n  box: {base_url: \"http://a/v1\"}\n  box: {base_url: \"http://b/v1\"}\n");
+    EXPECT_NE(refusal().find(":3: the key 'box' occurs twice"), std::string::npos) << refusal();
+    write("gateway:\n  http:\n    listen: \"127.0.0.1:1\"\n    listen: \"127.0.0.1:2\"\n");
+    EXPECT_NE(refusal().find(":4: the key 'listen' occurs twice"), std::string::npos) << refusal();
+}
+
+TEST_F(ConfigFileTest, RemovedRule_LeavesTheOthers) {
+    write("model: m\nallow:\n  - \"write: *\"\n  - \"fetch:  example.org\"\n");
+    EXPECT_TRUE(remove_allow_rule(path(), ApprovalRule::parse("fetch: example.org")));
+    EXPECT_FALSE(remove_allow_rule(path(), ApprovalRule::parse("fetch: example.org")));
+    EXPECT_EQ(read_config(path()).allow, (std::vector<std::string>{"write: *"}));
+    EXPECT_TRUE(remove_allow_rule(path(), ApprovalRule::parse("write: *")));
+    EXPECT_TRUE(read_config(path()).allow.empty());
+    EXPECT_EQ(read_config(path()).model, "m");
+}
+
 TEST_F(ConfigFileTest, Read_ReturnsNamedProviders) {
     write(
         "provider: work\nproviders:\n  work:\n    type: anthropic\n    base_url: "

@@ -310,12 +310,10 @@ ModelSources sources_at(const ModelSources& sources, const ModelChoice& initial,
     return own;
 }
 
-}  // namespace
-
-StoredModel endpoint_of_answer(const ModelSources& sources, const ModelChoice& current,
-                               const AssistantMessage& answer) {
-    StoredModel stored;
-    stored.provider = answer.provider_id.str();
+/// The endpoint of `current`, of one of its fallback models, or a configured one, that gave an answer.
+std::optional<Endpoint> endpoint_of_provider(const ModelSources& sources,
+                                             const ModelChoice& current,
+                                             const AssistantMessage& answer) {
     std::vector<Endpoint> candidates;
     if (!current.offline) {
         candidates.push_back(current.endpoint);
@@ -325,16 +323,25 @@ StoredModel endpoint_of_answer(const ModelSources& sources, const ModelChoice& c
             candidates.push_back(std::move(endpoint));
     }
     std::erase_if(candidates, [&](const Endpoint& endpoint) {
-        return endpoint.provider.empty() || endpoint.provider_id() != stored.provider;
+        return endpoint.provider.empty() || endpoint.provider_id() != answer.provider_id.str();
     });
+    if (candidates.empty()) return std::nullopt;
     // Several providers may be at one host, which is their id then.
     const auto found = std::find_if(
         candidates.begin(), candidates.end(),
         [&](const Endpoint& endpoint) { return endpoint.model == answer.model_id.str(); });
-    if (!candidates.empty()) {
-        const Endpoint& endpoint = found == candidates.end() ? candidates.front() : *found;
-        stored.provider = endpoint.provider;
-        stored.address = public_url(endpoint.base_url);
+    return found == candidates.end() ? std::move(candidates.front()) : std::move(*found);
+}
+
+}  // namespace
+
+StoredModel endpoint_of_answer(const ModelSources& sources, const ModelChoice& current,
+                               const AssistantMessage& answer) {
+    StoredModel stored;
+    stored.provider = answer.provider_id.str();
+    if (const auto endpoint = endpoint_of_provider(sources, current, answer)) {
+        stored.provider = endpoint->provider;
+        stored.address = public_url(endpoint->base_url);
     }
     // With its provider, because an id may begin with the name of one.
     stored.id = stored.provider + "/" + answer.model_id.str();
@@ -478,6 +485,17 @@ JsonObject SessionModel::describe(const AssistantMessage& answer) {
     suspended_ = endpoint_of_answer(sources_, current_, answer);
     if (suspended_.address.empty()) suspended_ = endpoint_of_answer(sources_, initial_, answer);
     return suspended_.to_json();
+}
+
+std::optional<ModelChoice> SessionModel::fallback_of(const AssistantMessage& answer) const {
+    const std::string& own = current_.model.provider()->provider_id();
+    if (current_.fallbacks.empty() ||
+        (answer.provider_id == own && answer.model_id == current_.endpoint.model))
+        return std::nullopt;
+    std::optional<Endpoint> endpoint = endpoint_of_provider(sources_, current_, answer);
+    if (!endpoint) return std::nullopt;
+    endpoint->model = answer.model_id.str();
+    return choice_of(sources_, std::move(*endpoint));
 }
 
 BoundModel SessionModel::continue_at(const JsonObject& described, const std::string& id) {

@@ -113,6 +113,8 @@ public:
 
     /// Describes the endpoint of an answer, for the case that its run is suspended (D86).
     JsonObject describe(const AssistantMessage& answer);
+    /// Returns the fallback model that an answer is of, if it is not of the current model.
+    std::optional<ModelChoice> fallback_of(const AssistantMessage& answer) const;
     /// Returns the model for the turn that continues a run at the described endpoint, and makes it current. `id` names another
     /// model, of a subagent. Throws as choice_to_continue().
     BoundModel continue_at(const JsonObject& described, const std::string& id);

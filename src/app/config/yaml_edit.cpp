@@ -39,8 +39,13 @@ public:
         switch (node.Type()) {
             case YAML::NodeType::Map: {
                 JsonObject object;
-                for (const auto& entry : node)
-                    object[entry.first.as<std::string>()] = read(entry.second, depth + 1);
+                for (const auto& entry : node) {
+                    const std::string key = entry.first.as<std::string>();
+                    if (object.contains(key))
+                        throw YAML::Exception(entry.first.Mark(),
+                                              "the key '" + key + "' occurs twice");
+                    object[key] = read(entry.second, depth + 1);
+                }
                 return object;
             }
             case YAML::NodeType::Sequence: {

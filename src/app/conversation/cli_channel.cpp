@@ -140,7 +140,7 @@ Task<> CliChannel::on_line(std::string text, bool pasted) {
     ChatInput input = read_chat_input(text, abilities);
     switch (input.kind) {
         case ChatInput::Kind::nothing: co_return;
-        case ChatInput::Kind::refused: co_return view_.problem("cubepi: " + input.text);
+        case ChatInput::Kind::refused: co_return view_.problem(input.text);
         case ChatInput::Kind::action:
             // An echo would interrupt the answer that is being shown.
             if (!running_ && input.action != ChatAction::quit) view_.echo(text);
@@ -166,12 +166,12 @@ Task<> CliChannel::on_action(ChatAction action, std::string argument) {
             co_return;
         case ChatAction::new_session:
             if (running_ || !pending_.empty()) {
-                co_return view_.problem(
-                    "cubepi: an answer is in progress; stop it with Esc before /new");
+                co_return view_.problem("an answer is in progress; stop it with Esc before /new");
             }
             break;
         case ChatAction::help:
         case ChatAction::status:
+        case ChatAction::permissions:
         case ChatAction::cost:
         case ChatAction::copy:
         case ChatAction::export_file: break;
@@ -183,11 +183,12 @@ void CliChannel::enter_later(std::string argument) {
     ChatInput input = read_chat_input(argument, abilities);
     const bool is_command = input.kind == ChatInput::Kind::pipeline;
     if (!is_command && input.kind != ChatInput::Kind::prompt)
-        return view_.problem("cubepi: /later takes a prompt or a comma command");
+        return view_.problem("/later takes a prompt or a comma command");
     Pending pending;
     pending.later = true;
     pending.text = std::move(input.text);
     pending.typed = std::move(argument);
+    pending.entered = "/later " + pending.typed;
     enter(std::move(pending));
 }
 
@@ -282,14 +283,9 @@ void CliChannel::on_accepted(const std::string& id) {
 }
 
 void CliChannel::hand_back() {
-    std::string texts;
-    bool pasted = false;
-    for (const Pending& one : std::exchange(pending_, {})) {
-        if (texts.empty()) pasted = one.pasted;
-        texts += (texts.empty() ? "" : "\n") + one.typed;
-    }
+    for (const Pending& one : std::exchange(pending_, {}))
+        console_.hand_back(one.entered.empty() ? one.typed : one.entered, one.pasted);
     show_waiting();
-    if (!texts.empty()) console_.hand_back(texts, pasted);
 }
 
 void CliChannel::show_waiting() {

@@ -56,9 +56,10 @@ private:
     struct Pending {
         std::string id = {};  ///< of the user message that it becomes
         std::string text = {};
-        std::string typed = {};  ///< what the user typed for `text`
-        bool pasted = false;     ///< its beginning
-        bool trusted = true;     ///< typed at the prompt, where comma commands are accepted (B11)
+        std::string typed = {};    ///< what the user typed for `text`
+        std::string entered = {};  ///< the whole input, if `typed` is a part of it
+        bool pasted = false;       ///< its beginning
+        bool trusted = true;       ///< typed at the prompt, where comma commands are accepted (B11)
         bool later = false;
         bool echoed = false;
     };

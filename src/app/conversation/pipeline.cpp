@@ -104,6 +104,7 @@ bub::BuiltinOptions Pipeline::builtin_options(const Parts& parts) {
     };
     options.on_agent = [this](const std::shared_ptr<Agent>& agent, const bub::TurnContext&) {
         agent_ = agent;
+        failed_fallback_.reset();
         if (!plan_.prompter) return;
         agent->subscribe([prompter = plan_.prompter, host = plan_.host](const AgentEvent& event) {
             prompter->emitted(event);
@@ -111,7 +112,7 @@ bub::BuiltinOptions Pipeline::builtin_options(const Parts& parts) {
         });
     };
     options.on_result = [this](const RunResult& result, const bub::TurnContext&) {
-        result_ = result;
+        note_result(result);
     };
     options.confirm_command = plan_.confirm_command;
     if (plan_.suspends || plan_.host) {
@@ -325,9 +326,17 @@ std::shared_ptr<const Model> Pipeline::running_model() const {
     return agent ? std::as_const(*agent).state().model : nullptr;
 }
 
+/// Finds the model that ended a run with an error, if it is a fallback model.
+void Pipeline::note_result(const RunResult& result) {
+    result_ = result;
+    if (result || result.new_messages.empty()) return;
+    if (const AssistantMessage* last = result.new_messages.back().assistant())
+        failed_fallback_ = plan_.models->fallback_of(*last);
+}
+
 FailureContext Pipeline::context() const {
     FailureContext context;
-    const ModelChoice& model = plan_.models->current();
+    const ModelChoice& model = failed_fallback_ ? *failed_fallback_ : plan_.models->current();
     context.where = model.where;
     context.key_variable = model.key_variable;
     context.withheld_key = model.endpoint.withheld_key;

@@ -81,6 +81,7 @@ public:
 private:
     bub::FrameworkOptions framework_options(const Parts& parts) const;
     bub::BuiltinOptions builtin_options(const Parts& parts);
+    void note_result(const RunResult& result);
     FailureContext context() const;
     Task<> save_suspended(std::string prompt);
     Failure waiting(const std::vector<HitlRequest>& requests) const;
@@ -98,6 +99,7 @@ private:
     std::weak_ptr<Agent> agent_;  // of the current turn
     std::optional<std::stop_source> turn_;
     std::optional<RunResult> result_;
+    std::optional<ModelChoice> failed_fallback_;  // the fallback model that failed last in the run
 };
 
 /// Returns indented lines: each question and the command that answers it, and the command that opens the session. `flags` are

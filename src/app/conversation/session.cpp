@@ -192,8 +192,8 @@ std::shared_ptr<FileSpillSink> make_spill(SessionPlan& session) {
     try {
         return std::make_shared<FileSpillSink>(FileSpillOptions().in(directory));
     } catch (const Error& error) {
-        session.notes.push_back("Long tool results are stored only until the program ends: " +
-                                std::string(error.what()));
+        session.warnings.push_back("Long tool results are stored only until the program ends: " +
+                                   std::string(error.what()));
     }
     return std::make_shared<FileSpillSink>();
 }
@@ -296,10 +296,10 @@ Task<SessionPlan> find_session(std::string name, bool continues, bool temporary)
 }
 
 /// Notes what AGENTS.md and the skills add to the system prompt: their authors may not be the user.
-bub::LoadedFiles note_project_files(std::vector<std::string>& notes) {
+bub::LoadedFiles note_project_files(SessionPlan& plan) {
     bub::LoadedFiles files = bub::look_at_project_files(std::filesystem::current_path());
-    if (!files.summary.empty()) notes.push_back(files.summary);
-    for (const std::string& problem : files.problems) notes.push_back(problem);
+    if (!files.summary.empty()) plan.notes.push_back(files.summary);
+    for (const std::string& problem : files.problems) plan.warnings.push_back(problem);
     return files;
 }
 
@@ -380,8 +380,9 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
         turns.value && flags.max_turns == 0) {
         flags.max_turns = static_cast<int>(std::min<std::size_t>(*turns.value, 1'000'000));
     }
-    for (std::string& note : unused_rules(config.allow)) session.notes.push_back(std::move(note));
-    if (config.too_open) session.notes.push_back(open_key_file_note(config_path()));
+    for (std::string& note : unused_rules(config.allow))
+        session.warnings.push_back(std::move(note));
+    if (config.too_open) session.warnings.push_back(open_key_file_note(config_path()));
     StoredModel suspended;  // the endpoint of the suspended run; empty: none
     if (!session.name.empty()) {
         const std::string tape =
@@ -405,13 +406,13 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
     session.models =
         std::make_shared<SessionModel>(std::move(sources), transport_of(*runtime), session.model);
     session.models->set_suspended(std::move(suspended));
-    for (const std::string& warning : session.model.warnings) session.notes.push_back(warning);
+    for (const std::string& warning : session.model.warnings) session.warnings.push_back(warning);
 
     session.system_prompt =
         flags.system_prompt.empty()
             ? system_prompt(std::filesystem::current_path().string(), !flags.no_tools)
             : flags.system_prompt;
-    session.files = note_project_files(session.notes);
+    session.files = note_project_files(session);
     std::optional<Toolbox> tools;
     if (!flags.no_tools) {
         auto channel = std::make_shared<InMemoryChannel>();

@@ -48,6 +48,7 @@ struct SessionPlan {
     std::optional<ResumedSession> resumed = {};  ///< absent: a new session
     std::string system_prompt = {};
     std::vector<std::string> notes = {};          ///< shown to the user before the first prompt
+    std::vector<std::string> warnings = {};       ///< the same, about what is wrong
     bub::LoadedFiles files = {};                  ///< of the project; the notes list them
     std::shared_ptr<TurnPrompter> prompter = {};  ///< as in SessionParts
     EnvironmentPolicy environment = {};           ///< of commands
@@ -55,7 +56,7 @@ struct SessionPlan {
     Equip equip = {};
     /// Asks before a comma command destroys data or runs pasted text; null: the user cannot be asked.
     std::function<Task<bool>(bub::CommandQuestion question)> confirm_command = {};
-    std::shared_ptr<const ToolApproval> approval = {};  ///< null: no tools
+    std::shared_ptr<ToolApproval> approval = {};  ///< null: no tools
     bool suspends = false;  ///< a run that asks is suspended; its session is saved
     std::shared_ptr<Telemetry> telemetry = {};  ///< null: nothing is traced
     std::shared_ptr<QuestionHost> host =

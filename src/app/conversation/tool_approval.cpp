@@ -119,8 +119,9 @@ Task<CallPreview> ToolApproval::preview(std::string tool_call_id, std::string to
 }
 
 Task<PolicyDecision> ToolApproval::decide(const BeforeToolCallContext& call) const {
-    const ApprovalDecision decision = co_await apply_rules(call);
+    ApprovalDecision decision = co_await apply_rules(call);
     if (decision.allowed || options_.allow_all) co_return Approve();
+    if (!decision.refusal.empty()) co_return Deny{std::move(decision.refusal)};
     if (!options_.can_wait && (!prompter_ || !prompter_->can_ask())) {
         co_return Deny{std::string("Refused: ") +
                        (prompter_ ? "cubepi runs in the background and cannot ask."
@@ -314,9 +315,13 @@ Task<std::string> ApprovalDialog::check_edit(Call& call, QuestionView& view, Jso
 Task<> ApprovalDialog::add_rule(ApprovalRule rule) {
     approval_.add_rule(rule);
     if (!save_rule_) co_return;
-    TerminalText prompt("  for this session; save it permanently? [y/N] > ");
+    TerminalText prompt("  always in this session; save it permanently? [y/N] > ");
     const std::optional<std::string> answer = co_await prompter_.read(std::move(prompt));
-    if (answer && lower(*answer) == "y") save_rule_(rule.text());
+    const std::string word = answer ? lower(*answer) : "";
+    const bool saves = word == "y" || word == "yes";
+    if (saves) save_rule_(rule.text());
+    explain(saves ? TerminalView("saved in the configuration; /rules lists and withdraws rules")
+                  : TerminalView("for this session only; /rules lists and withdraws rules"));
 }
 
 }  // namespace cubepi::app

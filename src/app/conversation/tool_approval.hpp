@@ -68,6 +68,8 @@ public:
 
     /// Adds a rule for the session.
     void add_rule(const ApprovalRule& rule) { rules_.allow(rule); }
+    /// Removes a rule from those in effect; the configuration is not changed.
+    void withdraw_rule(const ApprovalRule& rule) { (void)rules_.withdraw(rule); }
     /// Returns the rules in effect: configured ones, then those added in this session.
     const ToolRules& rules() const noexcept { return rules_; }
     bool has_rule(const ApprovalRule& rule) const;

@@ -272,7 +272,10 @@ std::shared_ptr<bub::Channel> GatewayInstance::http_channel(
         secret_in(settings.token_env, "http", "token",
                   "To make one: export " + settings.token_env + "=$(openssl rand -hex 16)");
     const std::string problem = token_problem(settings.token_env, options.token);
-    if (parts_.on_warning && !problem.empty()) parts_.on_warning("channel http: " + problem);
+    if (!problem.empty())
+        throw Error(ErrorCode::invalid_argument,
+                    "channel http: " + problem + ".\n  To make one: export " + settings.token_env +
+                        "=$(openssl rand -hex 16)");
     return std::make_shared<bub::HttpChannel>(std::move(options), handler);
 }
 

@@ -30,7 +30,7 @@ namespace cubepi::app {
 /// Error(invalid_argument) that names a rule that is not one.
 bub::TurnQuestions sender_policy(const GatewaySettings& settings);
 
-/// Returns why the token of the channel http is a bad one; empty if it is not.
+/// Returns why the token of the channel http is refused; empty if it is not.
 std::string token_problem(const std::string& variable, const std::string& token);
 
 /// The directories of a session below the root of the gateway.

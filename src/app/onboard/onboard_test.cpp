@@ -66,6 +66,19 @@ private:
     std::deque<std::string> answers_;
 };
 
+TEST(OptionNamed, NumbersNamesAndBeginnings_AreOptions) {
+    const std::vector<std::string> options = {
+        "OpenAI (key: OPENAI_API_KEY)", "OpenAI, Responses API", "LM Studio (local server)",
+        "llama.cpp (local server)",     "box (box:8000)",        "box-2 (box:8001)"};
+    const std::pair<const char*, std::size_t> named[] = {
+        {"1", 0},        {"6", 5},  {"openai", 0}, {"OpenAI", 0}, {"openai-responses", 1},
+        {"lmstudio", 2}, {"lm", 2}, {"LLAMA", 3},  {"box", 4},    {"box-2", 5}};
+    for (const auto& [answer, index] : named)
+        EXPECT_EQ(option_named(answer, options), index) << answer;
+    for (const char* answer : {"", "0", "7", "o", "l", "2x", "studio", "-"})
+        EXPECT_EQ(option_named(answer, options), std::nullopt) << answer;
+}
+
 constexpr const char* listed = R"({"data":[{"id":"small-1"},{"id":"small-2"},{"id":"large"}]})";
 
 /// A network in which servers of `hosts` list models to who has `key`, and nothing else answers.

@@ -75,6 +75,16 @@ std::string numbered(const std::vector<std::string>& models) {
     return text;
 }
 
+/// The letters and digits of a name, in lower case. A name without ASCII letters stays as it is.
+std::string letters_of(std::string_view name) {
+    std::string letters;
+    for (const char c : name) {
+        if ((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9')) letters += c;
+        if (c >= 'A' && c <= 'Z') letters += static_cast<char>(c - 'A' + 'a');
+    }
+    return letters.empty() ? std::string(name) : letters;
+}
+
 class ModelQuestions {
 public:
     ModelQuestions(ModelQuestionsInput input, bub::OnboardingUi* ui)
@@ -168,7 +178,7 @@ private:
             Endpoint endpoint;
             endpoint.base_url = own.base_url;
             names.push_back(own.name);
-            titles.push_back(own.name + (own.base_url.empty() ? "" : ", " + endpoint.host()));
+            titles.push_back(own.name + (own.base_url.empty() ? "" : " (" + endpoint.host() + ")"));
         }
         names.emplace_back();
         titles.emplace_back(other_server);
@@ -377,6 +387,8 @@ private:
             for (const std::string& id : models) {
                 if (id.find(answer) != std::string::npos) matching.push_back(id);
             }
+            if (matching.size() == 1 && matching.front().starts_with(answer))
+                co_return matching.front();
             if (!matching.empty()) {
                 shown = std::move(matching);
                 ui_->say(numbered(shown));
@@ -615,6 +627,20 @@ std::string with_telegram_comments(const std::string& text) {
         out += line + "\n";
     }
     return out;
+}
+
+std::optional<std::size_t> option_named(const std::string& answer,
+                                        const std::vector<std::string>& options) {
+    const std::string asked = letters_of(answer);
+    std::vector<std::size_t> found;
+    for (std::size_t i = 0; i < options.size(); ++i) {
+        if (answer == std::to_string(i + 1)) return i;
+        const std::string name = letters_of(options[i].substr(0, options[i].find(" (")));
+        if (!asked.empty() && name == asked) return i;
+        if (!asked.empty() && name.starts_with(asked)) found.push_back(i);
+    }
+    if (found.size() != 1) return std::nullopt;
+    return found.front();
 }
 
 }  // namespace cubepi::app

@@ -45,4 +45,9 @@ Task<JsonObject> ask_for_telegram(TelegramQuestionsInput input, bub::OnboardingU
 /// Returns the text of the configuration file with comments before the settings of the channel that have none.
 std::string with_telegram_comments(const std::string& text);
 
+/// Returns the index of the option that `answer` names: by its number from 1, by its name, or by the beginning of one name only.
+/// Upper case, blanks and punctuation do not matter. An option may have a remark in parentheses after its name.
+std::optional<std::size_t> option_named(const std::string& answer,
+                                        const std::vector<std::string>& options);
+
 }  // namespace cubepi::app

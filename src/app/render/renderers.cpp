@@ -31,6 +31,11 @@ void greet(const SessionPlan& plan, const Style& style) {
     for (const std::string& note : plan.notes) out() << for_terminal(note) << "\n\n";
 }
 
+void print_warnings(const SessionPlan& plan) {
+    for (const std::string& warning : plan.warnings)
+        err() << "cubepi: " << for_terminal(warning) << "\n";
+}
+
 }  // namespace
 
 bool is_redundant(const AgentEvent& event) {
@@ -112,18 +117,22 @@ std::shared_ptr<const RunInfo> JsonRenderer::run_of(const AgentEvent& event) {
 void print_notes(const SessionPlan& plan) {
     if (plan.model.found_locally) err() << "Using " << spelled_out(plan.model.where) << ".\n";
     for (const std::string& note : plan.notes) err() << for_terminal(note) << "\n";
+    print_warnings(plan);
 }
 
 PlainRenderer::PlainRenderer(Clock& clock, Executor executor, Opening opening)
     : screen_(clock, std::move(executor)), opening_(opening) {}
 
 void PlainRenderer::begin(const Pipeline& pipeline) {
-    if (opening_ == Opening::greeting) return greet(pipeline.plan(), style());
-    print_notes(pipeline.plan());
+    if (opening_ == Opening::notes) return print_notes(pipeline.plan());
+    greet(pipeline.plan(), style());
+    out().flush();
+    print_warnings(pipeline.plan());
 }
 
 ReplaySpace PlainRenderer::replay_space() const {
-    if (!style().terminal) return {};
+    // The output of `run` is its answer.
+    if (!style().terminal || opening_ == Opening::notes) return {};
     return {static_cast<std::size_t>(style().columns), replayed_rows};
 }
 
@@ -185,6 +194,7 @@ void LiveRenderer::greet(const Pipeline& pipeline) {
             style.off() + "\n\n";
     for (const std::string& note : plan.notes) text += for_terminal(note) + "\n\n";
     console_->print(text);
+    for (const std::string& warning : plan.warnings) view_.problem(warning + "\n");
 }
 
 ReplaySpace LiveRenderer::replay_space() const {
@@ -215,7 +225,7 @@ void LiveRenderer::print(std::string_view text) {
     console_->print(for_terminal(text));
 }
 
-void LiveRenderer::problem(std::string_view text) { view_.problem("cubepi: " + std::string(text)); }
+void LiveRenderer::problem(std::string_view text) { view_.problem(text); }
 
 void LiveRenderer::write_control(const TerminalText& sequence) {
     console_->write_control(sequence);

@@ -266,7 +266,7 @@ void ChatView::note(std::string_view text) {
 
 void ChatView::problem(std::string_view text) {
     end_text();
-    console_.print(style_.red() + for_terminal(text) + style_.off() + "\n");
+    console_.print(style_.red() + "cubepi: " + for_terminal(text) + style_.off() + "\n");
 }
 
 void ChatView::on_event(const AgentEvent& event) {

@@ -77,7 +77,7 @@ public:
     void set_busy(bool busy);
     /// Sets the commands that Tab completes at the beginning of a line.
     void set_commands(std::vector<Command> commands);
-    /// Inserts a text before the typed one.
+    /// As Prompt::hand_back().
     void hand_back(const std::string& text, bool pasted = false);
     /// Writes an escape sequence that does not change the screen.
     void write_control(TerminalView sequence);

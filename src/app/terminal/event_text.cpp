@@ -254,7 +254,14 @@ std::string long_arguments_text(const JsonObject& args) {
     return text;
 }
 
-bool shows_notice(const Notice& notice) noexcept { return notice.code != "hitl_request_ended"; }
+bool shows_notice(const Notice& notice) noexcept {
+    if (notice.code == "hitl_request_ended") return false;
+    if (notice.code != "failover") return true;
+    // The error of the run reports the last failure of a chain.
+    const Json* to = notice.details.if_contains("to");
+    const Json* cause = notice.details.if_contains("cause");
+    return !to || !to->is_null() || !cause || *cause != Json("failed");
+}
 
 std::string outcome_text(const ToolExecutionEndEvent& event) {
     if (const std::string text = text_of_details(event); !text.empty()) return visible(text);

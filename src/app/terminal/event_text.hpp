@@ -29,7 +29,8 @@ std::string arguments_text(const JsonObject& args);
 /// The arguments with several lines or many characters, each under its name. Cut at 64 KiB each.
 std::string long_arguments_text(const JsonObject& args);
 
-/// Returns false for notices whose content the terminal shows elsewhere: the end of a question.
+/// Returns false for notices whose content the terminal shows elsewhere: the end of a question, the last failure of
+/// a fallback chain.
 bool shows_notice(const Notice& notice) noexcept;
 
 /// Summarizes the result of a call in one line: "read 7 lines", "exit status 1: make: *** [all] Error 2", "path:

@@ -259,6 +259,7 @@ Prompt::Outcome Prompt::enter() {
     entered_pasted_ = std::exchange(pasted_, false);
     buffer_.set({});
     history_.rewind();
+    show_returned();
     return entered_.find_first_not_of(" \t\n") == std::string::npos ? Outcome::none
                                                                     : Outcome::entered;
 }
@@ -309,14 +310,21 @@ bool Prompt::clear() {
     if (buffer_.empty()) return false;
     buffer_.replace({}, 0);
     history_.rewind();
+    show_returned();
     return true;
 }
 
-void Prompt::hand_back(const std::string& text, bool pasted) {
-    pasted_ = pasted;
-    const std::string& typed = buffer_.text();
-    const std::string all = typed.empty() ? text : text + "\n" + typed;
-    buffer_.replace(all, all.size());
+void Prompt::hand_back(std::string text, bool pasted) {
+    returned_.push_back({std::move(text), pasted});
+    show_returned();
+}
+
+void Prompt::show_returned() {
+    if (returned_.empty() || !buffer_.empty()) return;
+    const Returned next = std::move(returned_.front());
+    returned_.pop_front();
+    pasted_ = next.pasted;
+    buffer_.replace(next.text, next.text.size());
 }
 
 void Prompt::complete() {
@@ -373,7 +381,16 @@ std::vector<TerminalText> Prompt::menu(std::size_t columns, std::size_t max_rows
         entries = matching_commands();
     }
     std::vector<TerminalText> rows;
-    if (entries.empty() || max_rows == 0) return rows;
+    if (max_rows == 0) return rows;
+    if (entries.empty() && !returned_.empty()) {
+        const std::string more =
+            returned_.size() == 1 ? "" : " (" + std::to_string(returned_.size()) + " in all)";
+        rows.push_back(style_.dim() + "  " +
+                       line_for_terminal("not sent" + more + ": " + returned_.front().text,
+                                         columns > 4 ? columns - 3 : 1) +
+                       style_.off());
+    }
+    if (entries.empty()) return rows;
     std::size_t widest = 0;
     for (const Command& entry : entries)
         widest = std::max(widest, display_width(spelled_out(entry.name)));

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -78,8 +79,8 @@ public:
     bool taken_was_pasted() const noexcept { return entered_pasted_; }
     /// Drops the typed text; undo restores it. Returns false if there was none.
     bool clear();
-    /// Inserts a text before the typed one.
-    void hand_back(const std::string& text, bool pasted);
+    /// Returns an input that was not accepted. Each becomes the text of the empty prompt, one after the other in this order.
+    void hand_back(std::string text, bool pasted);
     void remember(const std::string& line) { history_.add(line); }
     void set_commands(std::vector<Command> commands) { commands_ = std::move(commands); }
 
@@ -89,7 +90,13 @@ public:
     std::vector<TerminalText> menu(std::size_t columns, std::size_t max_rows) const;
 
 private:
+    struct Returned {
+        std::string text = {};
+        bool pasted = false;
+    };
+
     Outcome enter();
+    void show_returned();
     void note_paste(const Key& key);
     Outcome edit(const Key& key, bool more_follows);
     bool search(const Key& key);
@@ -104,6 +111,7 @@ private:
     std::string entered_;
     bool pasted_ = false;  // the beginning of the text in the buffer
     bool entered_pasted_ = false;
+    std::deque<Returned> returned_;
 
     bool searching_ = false;
     bool found_ = true;

@@ -305,6 +305,24 @@ std::optional<std::int64_t> window_in(std::string_view text) {
 
 }  // namespace
 
+bool is_web_page(const HttpHeaders& headers, std::string_view body) {
+    const std::size_t first = body.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
+    if (first == std::string_view::npos || body[first] != '<') return false;
+    if (lower(headers.get("content-type")).starts_with("text/html")) return true;
+    const std::string beginning = lower(body.substr(first, 200));
+    return has(beginning, "<html") || has(beginning, "<!doctype");
+}
+
+void throw_web_page(int status) {
+    ErrorInfo info;
+    info.code = ErrorCode::protocol;
+    info.type = error_type_of(info.code);
+    info.status_code = status;
+    info.message = web_page_text;
+    throw_provider_error(std::move(info),
+                         "HTTP " + std::to_string(status) + ": " + std::string(web_page_text));
+}
+
 EndpointFailure read_endpoint_failure(int status, const HttpHeaders& headers,
                                       std::string_view body) {
     EndpointFailure failure;
@@ -315,10 +333,8 @@ EndpointFailure read_endpoint_failure(int status, const HttpHeaders& headers,
     const Json value = parse_json(body, error);
     if (!error) {
         read_failure_value(value, failure);
-    } else if (has(detail::lower_case(body.substr(0, 200)), "<html") ||
-               has(detail::lower_case(body.substr(0, 200)), "<!doctype")) {
-        failure.message =
-            "the server returned an HTML page instead of an API response; check the base URL";
+    } else if (is_web_page(headers, body)) {
+        failure.message = web_page_text;
     } else {
         failure.message = replace_broken_utf8(body);
     }
@@ -579,6 +595,31 @@ std::string without_secret(std::string text, std::string_view secret) {
     }
     if (copied == 0) return text;
     return result.append(text, copied, std::string::npos);
+}
+
+std::string plain_failure(const ErrorInfo& info, std::string_view text) {
+    std::string plain;
+    switch (info.code) {
+        case ErrorCode::auth: plain = "denied access"; break;
+        case ErrorCode::rate_limited: plain = "is rate limited"; break;
+        case ErrorCode::context_length: plain = "has too small a context window"; break;
+        case ErrorCode::model_not_found: plain = "is not known to its server"; break;
+        case ErrorCode::content_filtered: plain = "refused the content"; break;
+        case ErrorCode::unavailable: plain = "is unavailable"; break;
+        case ErrorCode::dns:
+        case ErrorCode::connect:
+        case ErrorCode::tls:
+        case ErrorCode::proxy: plain = "cannot be reached"; break;
+        default: plain = "failed";
+    }
+    std::string_view reason = info.message.empty() ? text : std::string_view(info.message);
+    reason = reason.substr(0, reason.find('\n'));
+    while (reason.ends_with('.')) reason.remove_suffix(1);
+    std::string detail;
+    if (info.status_code) detail = "HTTP " + std::to_string(*info.status_code);
+    if (!detail.empty() && !reason.empty()) detail += ": ";
+    detail += reason;
+    return detail.empty() ? plain : plain + " (" + detail + ")";
 }
 
 std::string failure_text(const Model& model, std::string_view base_url, const ErrorInfo& info,

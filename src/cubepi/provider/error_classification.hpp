@@ -29,6 +29,12 @@ struct EndpointFailure {
 /// `{"detail": ...}`, HTML, plain text. Long texts are cut.
 EndpointFailure read_endpoint_failure(int status, const HttpHeaders& headers,
                                       std::string_view body);
+/// ErrorInfo::message of a response that is a web page (HTML), such as a proxy or a login form returns.
+inline constexpr std::string_view web_page_text =
+    "the address answered with a web page instead of the API; check the base URL";
+bool is_web_page(const HttpHeaders& headers, std::string_view body);
+/// Throws the ProviderError of a response with this status that is a web page although it reports success.
+[[noreturn]] void throw_web_page(int status);
 /// Reads an error object that was received inside a stream.
 EndpointFailure read_stream_failure(const Json& error);
 
@@ -64,6 +70,10 @@ bool refuses_thinking(const EndpointFailure& failure);
 
 /// Estimates the tokens of the text in a prompt as a quarter of its characters; absent if there is no text.
 std::optional<std::int64_t> estimate_prompt_tokens(const MessageList& messages);
+
+/// Describes a failure for the user of a program, to follow the name of a model: "is unavailable (HTTP 503: overloaded)". `text`
+/// is described if the failure has no message.
+std::string plain_failure(const ErrorInfo& info, std::string_view text);
 
 /// "[provider/model @ base_url] Type: message"
 std::string failure_text(const Model& model, std::string_view base_url, const ErrorInfo& info,

@@ -89,7 +89,10 @@ JsonObject json_of(const Model& model) {
 Notice notice_of(const Failover& failover) {
     Notice notice;
     notice.code = "failover";
-    notice.text = name_of(failover.from) + ": " + failover.reason;
+    notice.text = name_of(failover.from);
+    notice.text += failover.cause == Failover::Cause::failed
+                       ? " " + plain_failure(failover.error, failover.reason)
+                       : ": " + failover.reason;
     notice.text += failover.to ? "; continuing with " + name_of(*failover.to)
                                : std::string("; no model is left");
     notice.details["cause"] = to_string(failover.cause);
@@ -114,7 +117,10 @@ ErrorInfo common_info(const std::vector<ErrorInfo>& all) {
         common.type = error_type_of(common.code);
     }
     common.retry_after.reset();
-    common.message.clear();  // the error text lists the messages of all models
+    // The error text lists the messages of all models. Of these, notices have reported the earlier ones.
+    if (!same)
+        common.message =
+            "no model answered; the last one " + plain_failure(all.back(), all.back().message);
     for (const ErrorInfo& info : all) {
         if (!info.retry_after) continue;
         common.retry_after =
@@ -205,7 +211,7 @@ void FallbackChain::failed(std::size_t leg, const ErrorInfo& error, const std::s
     const std::lock_guard lock(mutex_);
     CoolDown& cool_down = cool_downs_[leg];
     cool_down.until = std::max(cool_down.until, deadline_after(now, time));
-    cool_down.why = text;
+    cool_down.why = plain_failure(error, text);
     cool_down.error = error;
 }
 
@@ -366,8 +372,8 @@ std::optional<std::size_t> FallbackSource::take_candidate() {
         deferred_.push_back(leg);
         const auto left = std::chrono::ceil<std::chrono::seconds>(rest->until - now());
         pass_over(leg, Failover::Cause::cooling_down,
-                  "not called for another " + std::to_string(left.count()) +
-                      " s after a failure: " + rest->why,
+                  "not called for another " + std::to_string(left.count()) + " s, because it " +
+                      rest->why,
                   rest->error);
     }
     if (deferred_.empty()) return std::nullopt;
@@ -540,11 +546,6 @@ StreamEvent FallbackSource::with_history(StreamEvent event) const {
     AssistantMessage message = event.partial.get();
     const std::string earlier = "\nBefore that:" + list_of_failures();
     message.error_message = message.error_message.str() + earlier;
-    if (message.error) {
-        ErrorInfo info = *message.error;
-        if (!info.message.empty()) info.message += earlier;
-        message.error = SharedValue<ErrorInfo>(std::move(info));
-    }
     return MessageAssembler::finish(StreamEventType::error, std::move(message));
 }
 

@@ -63,7 +63,7 @@ struct FallbackOptions {
 /// - The model that answered stays for the rest of the run; the next run starts at the first again. A model in its
 ///   cool-down is called only if no other is left.
 /// - A model whose context window is known and smaller than the estimated request is skipped.
-/// - If all models fail, the error lists the failure of each.
+/// - If all models fail, the error text lists the failure of each; ErrorInfo::message has the last one.
 ///
 /// It is a BoundModel: pass it by value wherever one is accepted. Copies share cool-downs. `spec()` is the first
 /// model's. Observers belong to the providers of the chain's models. Any thread may call any member.

@@ -88,7 +88,7 @@ TEST(Fallback, D23_TriggerError_ContinuesAndNamesTheAnsweringModel) {
     const std::vector<StreamEvent> events = legs.events(legs.call());
     EXPECT_EQ(spelled(events),
               "notice(failover) notice(failover) start text_start text_delta(Hi) text_end done");
-    EXPECT_EQ(events[0].notice->text, "pa/a: slow down; continuing with pb/b");
+    EXPECT_EQ(events[0].notice->text, "pa/a is rate limited (slow down); continuing with pb/b");
     EXPECT_EQ(events[0].notice->details.at("cause"), "failed");
     EXPECT_EQ(events[0].notice->details.at("to").at("model_id"), "b");
     const AssistantMessage message = events.back().partial.get();
@@ -161,6 +161,7 @@ TEST(Fallback, D55_Exhaustion_ListsOneErrorPerLeg) {
               "- [pb/b @ http://b] refused\n- pc/c: broke early");
     EXPECT_EQ(message.error->code, ErrorCode::unavailable);
     EXPECT_EQ(message.error->type, "ProviderUnavailable");
+    EXPECT_EQ(message.error->message, "no model answered; the last one is not known to its server");
     EXPECT_TRUE(events[2].notice->details.at("to").is_null());
 }
 
@@ -219,7 +220,8 @@ TEST(Fallback, FailingLeg_IsSkippedDuringItsCoolDown) {
     EXPECT_EQ(events.back().partial.get().text(), "b2");
     EXPECT_EQ(events[0].notice->details.at("cause"), "cooling_down");
     EXPECT_EQ(events[0].notice->text,
-              "pa/a: not called for another 1 s after a failure: slow down; continuing with pb/b");
+              "pa/a: not called for another 1 s, because it is rate limited (slow down); "
+              "continuing with pb/b");
     EXPECT_EQ(legs.a.call_count(), 1u);
     legs.clock->advance(std::chrono::seconds(1));
     EXPECT_EQ(legs.ask("run-3").text(), "a again");

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include <arpa/inet.h>
+#include <netdb.h>
 
 #include <boost/url.hpp>
 
@@ -201,6 +202,30 @@ Target follow(const Target& from, std::string_view location) {
     return check_url(std::move(resolved));
 }
 
+std::string private_address_text(const std::string& host, const std::string& address) {
+    return host + " has the address " + address +
+           ", which belongs to this machine or a private network. Fetching from there is not "
+           "allowed.";
+}
+
+/// Returns the address of a host that is a number, in each form that a resolver accepts ("0x7f.1"), or that always means this
+/// machine (RFC 6761, 6.3). Empty for a name. Sends nothing.
+std::string address_of(const std::string& host) {
+    std::string name = lower(host);
+    while (name.ends_with('.')) name.pop_back();
+    if (name == "localhost" || name.ends_with(".localhost")) return "127.0.0.1";
+    addrinfo hints{};
+    hints.ai_flags = AI_NUMERICHOST;
+    hints.ai_socktype = SOCK_STREAM;
+    addrinfo* found = nullptr;
+    if (::getaddrinfo(host.c_str(), nullptr, &hints, &found) != 0) return {};
+    std::array<char, NI_MAXHOST> text{};
+    const int failed = ::getnameinfo(found->ai_addr, found->ai_addrlen, text.data(), text.size(),
+                                     nullptr, 0, NI_NUMERICHOST);
+    ::freeaddrinfo(found);
+    return failed ? std::string() : std::string(text.data());
+}
+
 /// Returns the addresses to connect to: all addresses of the host, each of them allowed.
 Task<std::vector<std::string>> checked_addresses(OptionsPtr options,
                                                  std::shared_ptr<const Runtime> runtime,
@@ -213,9 +238,7 @@ Task<std::vector<std::string>> checked_addresses(OptionsPtr options,
     if (addresses.empty()) refuse(ErrorCode::dns, "The host " + host + " has no address.");
     for (const auto& address : addresses) {
         if (options->allow_private_addresses || is_public_address(address)) continue;
-        refuse(ErrorCode::permission_denied, host + " has the address " + address +
-                                                 ", which belongs to this machine or a private "
-                                                 "network. Fetching from there is not allowed.");
+        refuse(ErrorCode::permission_denied, private_address_text(host, address));
     }
     co_return addresses;
 }
@@ -415,6 +438,17 @@ namespace cubepi::detail {
 std::string url_origin(std::string_view url) {
     const auto parsed = boost::urls::parse_uri(url);
     return parsed ? origin_of(*parsed) : std::string();
+}
+
+std::string fetch_refusal(const std::string& url) {
+    try {
+        const Target target = parse_target(url);
+        const std::string address = address_of(target.host);
+        if (address.empty() || is_public_address(address)) return {};
+        return private_address_text(target.host, address);
+    } catch (const Error& error) {
+        return error.what();
+    }
 }
 
 std::string rule_origin(std::string_view match) {

@@ -51,6 +51,10 @@ namespace cubepi::detail {
 /// default port is omitted. Empty for any other text, and for a URL with a user name or password.
 std::string url_origin(std::string_view url);
 
+/// Returns why fetch_tool() with its default options refuses this URL in any case; empty if that depends on the address of its
+/// host's name. Resolves no name and sends nothing.
+std::string fetch_refusal(const std::string& url);
+
 /// Returns the normal form of a rule's origin, which has no path, query or fragment. A host alone, as earlier versions saved
 /// it, means https on port 443. Empty for any other text.
 std::string rule_origin(std::string_view match);

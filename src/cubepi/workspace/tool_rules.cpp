@@ -167,6 +167,15 @@ void ToolRules::allow(const ApprovalRule& rule) {
     if (!has(rule.tool, rule.match)) rules_.push_back(rule);
 }
 
+bool ToolRules::withdraw(const ApprovalRule& rule) {
+    if (std::erase(rules_, rule) == 0) return false;
+    commands_ = CommandPolicy();
+    for (const ApprovalRule& one : rules_) {
+        if (one.tool == "shell") commands_.allow(CommandRule::parse(one.match));
+    }
+    return true;
+}
+
 bool ToolRules::has(std::string_view tool, std::string_view match) const {
     return std::any_of(rules_.begin(), rules_.end(), [&](const ApprovalRule& rule) {
         return rule.tool == tool && rule.match == match;
@@ -224,7 +233,9 @@ ApprovalDecision ToolRules::decide(std::string_view tool, ToolRisk risk,
     std::string match = "*";
     decision.allowed = has(tool, "*");
     if (tool == "fetch") {
-        match = detail::url_origin(detail::text_member(arguments, "url"));
+        const std::string url = detail::text_member(arguments, "url");
+        match = detail::url_origin(url);
+        decision.refusal = detail::fetch_refusal(url);
         decision.allowed = decision.allowed || allows_fetch(match);
     }
     decision.question = describe(tool, risk, arguments);

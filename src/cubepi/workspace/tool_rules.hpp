@@ -34,6 +34,10 @@ struct ApprovalDecision {
     ToolRisk risk = ToolRisk::writes;
     /// A description of the call in a sentence or two, for the approver.
     std::string question;
+    /// Why the tool refuses the call in any case, so that no answer could make it run; empty: it may run. Only of fetch, as it
+    /// is with its default options. The call is refused with this text instead of asked about; one that is allowed gets the
+    /// tool's own answer.
+    std::string refusal = {};
     /// The rule that the answer "always" would add; none: "always" is not offered.
     std::optional<ApprovalRule> always;
 };
@@ -53,6 +57,9 @@ public:
     /// Adds a rule; adding it twice has no effect. Throws Error(invalid_argument) for an invalid rule; a rule that allows
     /// nothing (ApprovalRule::problem) is added.
     void allow(const ApprovalRule& rule);
+
+    /// Removes a rule; returns false if there is none like it.
+    bool withdraw(const ApprovalRule& rule);
 
     /// The rules, in the order in which they were added.
     const std::vector<ApprovalRule>& rules() const noexcept { return rules_; }

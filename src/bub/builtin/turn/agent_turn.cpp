@@ -130,10 +130,8 @@ Task<std::optional<StreamEvent>> AgentTurn::next() {
             translate_summary(*event);
         } else if (event) {
             translate(*event);
-        } else if (hand_off_) {
+        } else if (is_summary) {
             co_await finish_summary();
-        } else {
-            co_await finish();
         }
     }
 }

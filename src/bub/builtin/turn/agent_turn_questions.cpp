@@ -61,8 +61,10 @@ Task<cubepi::PolicyDecision> decide(std::shared_ptr<const SenderRules> rules,
     if (std::find(rules->refuse.begin(), rules->refuse.end(), name) != rules->refuse.end())
         co_return cubepi::PolicyDecision(
             cubepi::Deny{"the configuration does not allow this tool here"});
-    const cubepi::ApprovalDecision decision = rules->allow.decide(call.tool, call.args);
+    cubepi::ApprovalDecision decision = rules->allow.decide(call.tool, call.args);
     if (decision.allowed) co_return cubepi::PolicyDecision(cubepi::Approve());
+    if (!decision.refusal.empty())
+        co_return cubepi::PolicyDecision(cubepi::Deny{std::move(decision.refusal)});
     cubepi::AskUser ask;
     ask.details = JsonObject{{"question", decision.question}};
     co_return cubepi::PolicyDecision(std::move(ask));
@@ -351,14 +353,15 @@ Task<> AgentTurn::give_answer(cubepi::Message message, cubepi::PromptOptions how
     if (given_) (void)co_await tape_->append(std::move(*given_));
 }
 
-/// Says that the question of this turn was answered, if it was; `reason` follows.
+/// Says who has answered the question of this turn, if it was answered; `reason` follows.
 Task<std::string> AgentTurn::stale_text(std::string reason) {
     TapeCheckpointer memory(fork_);
     const std::vector<cubepi::AnswerRecord> answered =
         co_await memory.load_answer_records(tape_->name());
     const std::string& name = plan_.answer->question;
-    if (!was_answered(name, answered)) co_return reason;
-    co_return "The question " + name + " was already answered.\n\n" + reason;
+    const std::string earlier = earlier_answer_text(answered, name);
+    if (earlier.empty()) co_return reason;
+    co_return "The question " + name + " was already answered. " + earlier + "\n\n" + reason;
 }
 
 /// The id of a tool call is chosen by the endpoint. One that an earlier question had too, which was answered, does not say which of

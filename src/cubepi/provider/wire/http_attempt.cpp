@@ -194,17 +194,15 @@ Task<CallFailure> read_error_response(HttpResponse response, const WireProtocol&
     co_return failure;
 }
 
-void throw_html_page() {
-    throw Error(ErrorCode::protocol,
-                "the server returned an HTML page instead of an API response; check the base URL");
-}
-
-void ResponseReader::start(std::unique_ptr<WireDecoder> decoder, std::unique_ptr<HttpBody> body) {
+void ResponseReader::start(std::unique_ptr<WireDecoder> decoder, HttpResponse response) {
+    if (response.headers.get("content-type").starts_with("text/html"))
+        throw_web_page(response.status);
+    status_ = response.status;
     form_ = Form::unknown;
     decoder_ = std::move(decoder);
     sse_ = SseDecoder();
     document_.clear();
-    body_ = std::move(body);
+    body_ = std::move(response.body);
 }
 
 bool ResponseReader::decode_received() {
@@ -279,7 +277,7 @@ void ResponseReader::detect_form() {
     const std::size_t mark = body.starts_with(byte_order_mark) ? byte_order_mark.size() : 0;
     const std::size_t first = body.find_first_not_of(" \t\r\n", mark);
     if (first == std::string::npos) return;
-    if (body[first] == '<') throw_html_page();
+    if (body[first] == '<') throw_web_page(status_);
     form_ = body[first] == '{' || body[first] == '[' ? Form::document : Form::events;
     if (form_ != Form::document) return;
     document_ = body.substr(first);

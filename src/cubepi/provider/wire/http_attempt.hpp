@@ -71,9 +71,6 @@ private:
 Task<CallFailure> read_error_response(HttpResponse response, const WireProtocol& protocol,
                                       const Runtime& runtime);
 
-/// Throws Error(protocol): the server returned an HTML page.
-[[noreturn]] void throw_html_page();
-
 /// Moves the bytes of one response body to its decoder, as server-sent events or as one JSON document. Does not wait;
 /// the caller awaits the reads that it starts, because a coroutine per read would be measurable.
 class ResponseReader {
@@ -82,7 +79,8 @@ public:
     ResponseReader(const MessageAssembler& assembler, EventQueue& queue)
         : assembler_(assembler), queue_(queue) {}
 
-    void start(std::unique_ptr<WireDecoder> decoder, std::unique_ptr<HttpBody> body);
+    /// Begins to read the body of `response`.
+    void start(std::unique_ptr<WireDecoder> decoder, HttpResponse response);
     /// Closes the exchange if the body was not read to its end. The decoder remains.
     void close() noexcept { body_.reset(); }
     /// Discards what was decoded, before another attempt.
@@ -128,6 +126,7 @@ private:
     const MessageAssembler& assembler_;
     EventQueue& queue_;
     std::unique_ptr<WireDecoder> decoder_;
+    int status_ = 0;
     std::unique_ptr<HttpBody> body_;
     SseDecoder sse_;
     std::string document_;

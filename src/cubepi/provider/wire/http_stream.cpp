@@ -313,8 +313,7 @@ Task<> HttpStreamSource::attempt() {
         failure_ = co_await std::move(reading);
         co_return;
     }
-    if (response.headers.get("content-type").starts_with("text/html")) throw_html_page();
-    reader_.start(protocol_->decoder(assembler_, *runtime_->ids), std::move(response.body));
+    reader_.start(protocol_->decoder(assembler_, *runtime_->ids), std::move(response));
     idle_timer_.restart();
     idle_timeout_ = false;
     phase_ = Phase::streaming;
