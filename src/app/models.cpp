@@ -61,9 +61,7 @@ std::string list_url(const Endpoint& endpoint, const std::string& page) {
 /// Adds "Name: value".
 void add_header(HttpRequest& request, const std::string& line) {
     const std::size_t colon = line.find(": ");
-    std::string name = line.substr(0, colon);
-    for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    request.headers.set(name, line.substr(colon + 2));
+    request.headers.set(detail::lower_case(line.substr(0, colon)), line.substr(colon + 2));
 }
 
 HttpRequest list_request(const Endpoint& endpoint, const std::string& page) {

@@ -310,7 +310,7 @@ ModelSources sources_at(const ModelSources& sources, const ModelChoice& initial,
     return own;
 }
 
-/// The endpoint of `current`, of one of its fallback models, or a configured one, that gave an answer.
+/// The endpoint of `current`, of one of its fallback models, or a configured one, that returned an answer.
 std::optional<Endpoint> endpoint_of_provider(const ModelSources& sources,
                                              const ModelChoice& current,
                                              const AssistantMessage& answer) {

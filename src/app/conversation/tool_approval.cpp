@@ -7,6 +7,7 @@
 
 #include <cubepi/core/offload.hpp>
 #include <cubepi/core/support/json_member.hpp>
+#include <cubepi/core/support/lower_case.hpp>
 #include <cubepi/schema/json_convert.hpp>
 #include <cubepi/schema/validate.hpp>
 
@@ -34,11 +35,6 @@ private:
     std::shared_ptr<FilePreviews> previews_;
     const std::string id_;
 };
-
-std::string lower(std::string text) {
-    for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    return text;
-}
 
 TerminalText prompt_of(const QuestionView& view, const ApprovalDecision& decision) {
     if (!view.complete()) return TerminalView("  [v]iew more  [w]hole  [n]o > ");
@@ -222,7 +218,7 @@ Task<std::optional<ApproveAnswer>> ApprovalDialog::ask(HitlRequest request) {
         TerminalText prompt = prompt_of(view, call.decision);
         const std::optional<std::string> answer = co_await prompter_.read(std::move(prompt));
         if (!answer) co_return std::nullopt;
-        const std::string word = lower(*answer);
+        const std::string word = detail::lower_case(*answer);
         if (word == "n" || word == "no")
             co_return ApproveAnswer::deny("The user refused this call.");
         if (!view.complete()) {
@@ -317,7 +313,7 @@ Task<> ApprovalDialog::add_rule(ApprovalRule rule) {
     if (!save_rule_) co_return;
     TerminalText prompt("  always in this session; save it permanently? [y/N] > ");
     const std::optional<std::string> answer = co_await prompter_.read(std::move(prompt));
-    const std::string word = answer ? lower(*answer) : "";
+    const std::string word = answer ? detail::lower_case(*answer) : "";
     const bool saves = word == "y" || word == "yes";
     if (saves) save_rule_(rule.text());
     explain(saves ? TerminalView("saved in the configuration; /rules lists and withdraws rules")
