@@ -231,7 +231,7 @@ public:
     bool detach();
     /// Answers a question of the thread's suspended run and, if it was the last one that was open, continues the run to its
     /// next end. While others are open, the answer is stored and the outcome is `suspended` without any event. `question_id`: HitlRequest::request_id, or
-    /// the `question_id` that one open question has; empty stands for the only question. Throws Error(no_pending_request); Error(stale_answer) if this question does not wait;
+    /// the `question_id` that one open question has; empty stands for the only question. Throws Error(no_pending_request) if no question is named and none waits; Error(stale_answer) if the named one does not wait;
     /// Error(bad_answer) if the answer does not fit (check_answer()), in which case the question stays open;
     /// Error(no_channel); Error(busy) if a run of this agent is active: its questions are answered on the channel.
     Task<RunResult> respond(std::string question_id, Json answer, AnswerOrigin origin = {});

@@ -308,8 +308,8 @@ std::optional<std::int64_t> window_in(std::string_view text) {
 bool is_web_page(const HttpHeaders& headers, std::string_view body) {
     const std::size_t first = body.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
     if (first == std::string_view::npos || body[first] != '<') return false;
-    if (lower(headers.get("content-type")).starts_with("text/html")) return true;
-    const std::string beginning = lower(body.substr(first, 200));
+    if (detail::lower_case(headers.get("content-type")).starts_with("text/html")) return true;
+    const std::string beginning = detail::lower_case(body.substr(first, 200));
     return has(beginning, "<html") || has(beginning, "<!doctype");
 }
 

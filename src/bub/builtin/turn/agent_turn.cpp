@@ -130,8 +130,10 @@ Task<std::optional<StreamEvent>> AgentTurn::next() {
             translate_summary(*event);
         } else if (event) {
             translate(*event);
-        } else if (is_summary) {
+        } else if (hand_off_) {
             co_await finish_summary();
+        } else {
+            co_await finish();
         }
     }
 }

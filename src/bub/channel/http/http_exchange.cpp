@@ -7,6 +7,7 @@
 #include <bub/questions.hpp>
 #include <bub/turn_span.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/support/base64.hpp>
 #include <cubepi/core/support/random_word.hpp>
 #include <cubepi/net/utf8.hpp>
 #include <cubepi/workspace/files/content.hpp>
