@@ -10,7 +10,6 @@
 #include <cubepi/core/support/base64.hpp>
 #include <cubepi/core/support/random_word.hpp>
 #include <cubepi/net/utf8.hpp>
-#include <cubepi/workspace/files/content.hpp>
 
 namespace bub::detail {
 
