@@ -12,9 +12,11 @@ namespace {
 
 std::string provider_names() {
     std::string names;
-    for (const KnownProvider& known : known_providers())
+    for (const KnownProvider& known : known_providers()) {
         names += (names.empty() ? "" : ", ") + std::string(known.name);
-    return names;
+        if (known.local) break;
+    }
+    return names + ", ...";
 }
 
 /// --provider, --base-url and --api-key-env.

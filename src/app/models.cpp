@@ -95,9 +95,12 @@ HttpRequest list_request(const Endpoint& endpoint, const std::string& page) {
                        std::to_string(response.status);
     if (!failure.message.empty()) text += ": " + failure.message;
     if (response.status == 404) {
+        const std::string_view path = provider_kind(endpoint.type).list_path;
+        const std::size_t end = path.find('/', 1);
         text += ". Check the end of the address (" +
-                std::string(endpoint.type == ModelApi::anthropic_messages ? "without" : "with") +
-                " /v1).";
+                (end == std::string_view::npos ? std::string("with /v1")
+                                               : "without " + std::string(path.substr(0, end))) +
+                ").";
     }
     // A missing list does not mean that a model is missing.
     if (response.status == 404) info.code = ErrorCode::protocol;
@@ -142,8 +145,16 @@ std::string date_of(const JsonObject& model) {
     return std::string(text.data(), std::strftime(text.data(), text.size(), "%Y-%m-%d", &date));
 }
 
+/// Returns false for a model of Google that is for something else, such as embeddings.
+bool answers_prompts(const JsonObject& json) {
+    const JsonArray* const methods = detail::array_member(json, "supportedGenerationMethods");
+    return !methods ||
+           std::find(methods->begin(), methods->end(), Json("generateContent")) != methods->end();
+}
+
 OfferedModel read_model(const JsonObject& json) {
     OfferedModel model;
+    if (!answers_prompts(json)) return model;
     model.id = detail::text_member(json, "id");
     model.name = detail::text_member(json, "display_name");
     if (model.name.empty()) model.name = detail::text_member(json, "name");

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include <bub/tape/prompt_context.hpp>
+
 #include "../terminal/terminal.hpp"
 #include "model_server.hpp"
 
@@ -39,8 +41,9 @@ protected:
         terminal.type(ctrl_d);
         EXPECT_EQ(terminal.wait(), 0) << terminal.shown();
         const boost::json::value body = server.bodies().back();
-        return boost::json::value_to<std::string>(
-            body.at("messages").as_array().back().at("content"));
+        const auto content =
+            boost::json::value_to<std::string>(body.at("messages").as_array().back().at("content"));
+        return std::string(bub::without_context(content));
     }
 
     Home home;

@@ -388,7 +388,8 @@ TEST(ModelList, GeminiList_IsRequestedPageByPage) {
     const auto transport = answering(
         {MemoryResponse(200, R"({"models":[{"name":"models/gemini-a","displayName":"Gemini A",
                               "inputTokenLimit":1048576}],"nextPageToken":"t&1"})"),
-         MemoryResponse(200, R"({"models":[{"name":"models/gemini-b"}]})")});
+         MemoryResponse(200, R"({"models":[{"name":"models/gemini-b"},{"name":"models/embed",
+                              "supportedGenerationMethods":["embedContent"]}]})")});
     const Endpoint gemini =
         endpoint_of(*known_provider("gemini"), {{"GEMINI_API_KEY", "AIza-secret"}});
     const std::vector<OfferedModel> models = run(list_models(transport, gemini));

@@ -7,6 +7,7 @@
 #include <cubepi/core/support/percent_decoded.hpp>
 #include <cubepi/provider/anthropic.hpp>
 #include <cubepi/provider/gemini.hpp>
+#include <cubepi/provider/gemini/generate_api.hpp>
 #include <cubepi/provider/openai.hpp>
 #include <cubepi/provider/openai_responses.hpp>
 
@@ -71,22 +72,25 @@ bool is_chat(const JsonObject& body, std::string_view provider) {
     return body.contains("messages") && provider != "faux";
 }
 
+std::string responses_path(std::string_view /*model*/) { return "/responses"; }
+std::string messages_path(std::string_view /*model*/) { return "/v1/messages"; }
+std::string chat_path(std::string_view /*model*/) { return "/chat/completions"; }
+
 constexpr std::string_view bearer = "Authorization: Bearer ";
 
 // `wrote` is asked in this order.
 constexpr std::array kinds{
-    ProviderKind{ModelApi::openai_responses, "openai-responses", "Responses API", "/responses",
+    ProviderKind{ModelApi::openai_responses, "openai-responses", "Responses API", responses_path,
                  "/models", "", bearer, "", is_responses, one_page,
                  bound<OpenAIResponsesProvider, OpenAIResponsesOptions>},
-    ProviderKind{ModelApi::anthropic_messages, "anthropic", "", "/v1/messages", "/v1/models",
+    ProviderKind{ModelApi::anthropic_messages, "anthropic", "", messages_path, "/v1/models",
                  "limit=1000", "x-api-key: ", "anthropic-version: 2023-06-01", is_anthropic,
                  anthropic_page, bound<AnthropicProvider, AnthropicOptions>},
-    ProviderKind{ModelApi::gemini, "gemini", "",
-                 "/v1beta/models/{model}:streamGenerateContent?alt=sse", "/v1beta/models",
+    ProviderKind{ModelApi::gemini, "gemini", "", detail::gemini_path, "/v1beta/models",
                  "pageSize=1000", "x-goog-api-key: ", "", is_gemini, gemini_page,
                  bound<GeminiProvider, GeminiOptions>},
-    ProviderKind{ModelApi::openai_chat, "openai", "", "/chat/completions", "/models", "", bearer,
-                 "", is_chat, one_page, bound<OpenAIProvider, OpenAIOptions>}};
+    ProviderKind{ModelApi::openai_chat, "openai", "", chat_path, "/models", "", bearer, "", is_chat,
+                 one_page, bound<OpenAIProvider, OpenAIOptions>}};
 
 using enum ModelApi;
 constexpr std::array known{

@@ -21,8 +21,8 @@ struct ProviderKind {
     ModelApi api;
     std::string_view name;   ///< `type` in the configuration
     std::string_view title;  ///< tells it from another one of the same vendor; empty: needs none
-    std::string_view
-        call_path;  ///< of a call, after the address; `{model}` stands for the model id
+    /// The path of a call of a model, after the address. Throws Error(invalid_argument) for an id that cannot be one.
+    std::string (*call_path)(std::string_view model);
     std::string_view list_path;  ///< of the list of models
     std::string_view list_query;
     std::string_view key_header;      ///< the line that ends with the key

@@ -483,6 +483,8 @@ GatewayInstance::~GatewayInstance() = default;
 std::unique_ptr<bub::Framework> GatewayInstance::make_framework(bool with_channels) const {
     auto framework = std::make_unique<bub::Framework>(framework_options(settings_, parts_));
     bub::BuiltinOptions options = builtin_options();
+    options.shell.background_note =
+        "it ends with this session, or when the gateway ends or reloads its configuration";
     // A store on a server belongs to the event loop that uses it.
     options.tape_store = with_channels ? tapes_ : configured_tapes();
     if (with_channels) {

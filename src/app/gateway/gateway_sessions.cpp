@@ -45,8 +45,7 @@ std::string shown_failure(std::string recorded, bool with_details) {
 
 /// Sets the members of a message whose turn has ended.
 void set_reply(JsonObject& message, bub::RecordedReply reply, bool with_details) {
-    // The output of a command was its sender's.
-    if (!reply.is_command) reply.failure = shown_failure(std::move(reply.failure), with_details);
+    reply.failure = shown_failure(std::move(reply.failure), with_details);
     message["ok"] = reply.answered;
     JsonArray outputs;
     if (!reply.text.empty())

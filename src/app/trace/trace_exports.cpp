@@ -6,7 +6,6 @@
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/json_member.hpp>
-#include <cubepi/core/support/percent_decoded.hpp>
 #include <cubepi/core/support/random_word.hpp>
 
 #include "../config/endpoint.hpp"
@@ -46,17 +45,6 @@ const ProviderKind* protocol_of(const JsonObject& body, std::string_view provide
     return nullptr;
 }
 
-std::string path_of(const ProviderKind& kind, const JsonObject& attributes) {
-    std::string path(kind.call_path);
-    constexpr std::string_view mark = "{model}";
-    if (const std::size_t at = path.find(mark); at != std::string::npos) {
-        path.replace(
-            at, mark.size(),
-            detail::percent_encoded(detail::string_member(attributes, "gen_ai.request.model")));
-    }
-    return path;
-}
-
 /// The server and its key, as words of a shell. A name of the trace is never a part of them.
 struct Server {
     std::string url;           // before the path
@@ -79,7 +67,7 @@ std::string command_text(const Server& server, const ProviderKind& kind, const s
                          const JsonObject& body) {
     std::string text = "curl -sS";
     const bool streams =
-        detail::flag_member(body, "stream") || kind.call_path.find(":stream") != std::string::npos;
+        detail::flag_member(body, "stream") || path.find(":stream") != std::string::npos;
     if (streams) text += " --no-buffer";
     text += " \"" + server.url + path + "\"";
     const auto header = [&text](const std::string& line) { text += " \\\n  -H \"" + line + "\""; };
@@ -219,7 +207,8 @@ CurlCommand curl_command(const JsonObject& attributes) {
                                 "  Requests are content. To record it: ") +
                         how_to_record_content);
     const Server server = server_of(provider, *kind);
-    const std::string path = path_of(*kind, attributes);
+    const std::string path =
+        kind->call_path(detail::string_member(attributes, "gen_ai.request.model"));
     CurlCommand command{command_text(server, *kind, path, body), {}};
     if (server.key_variable == "API_KEY")
         command.note = "the address of '" + provider +

@@ -96,6 +96,9 @@ Task<std::optional<JsonObject>> load_state(CorePtr core, LoadStateCall& call) {
     co_return given;
 }
 
+/// The member of Envelope::rest of a message whose sender knows what is wrong with its files.
+constexpr std::string_view file_problems_key = "_file_problems";
+
 /// Sends an output of kind `error` to the chat of a message.
 Task<> tell_sender(CorePtr core, const Envelope& message, std::string text) {
     auto made = std::make_shared<Envelope>(std::move(text));
@@ -123,8 +126,11 @@ Task<std::optional<Prompt>> build_prompt(CorePtr core, BuildPromptCall& call) {
         std::filesystem::path workspace = core->workspace_of(call.state);
         const std::vector<std::string> problems =
             co_await detail::take_attachments(core, message, std::move(workspace));
+        // Once, also if the turn is tried again (D90).
+        const bool was_told = call.message.rest.contains(file_problems_key);
+        if (!problems.empty()) call.message.rest[file_problems_key] = true;
         for (const std::string& problem : problems)
-            co_await tell_sender(core, call.message, problem);
+            if (!was_told) co_await tell_sender(core, call.message, problem);
     }
     const auto now = core->runtime().clock->wall();
     std::optional<Prompt> prompt = co_await detail::prompt_of(std::move(message), now);

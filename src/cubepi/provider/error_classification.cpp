@@ -276,6 +276,11 @@ std::optional<int> status_of_code(const std::string& code) {
     return status;
 }
 
+/// Google reports a wrong key with status 400.
+bool names_invalid_key(std::string_view text) {
+    return has(text, "api key not valid") || has(text, "api key expired");
+}
+
 ErrorCode code_of_status(int status) {
     if (status == 401) return ErrorCode::auth;
     if (status == 408 || status == 425 || status >= 500) return ErrorCode::unavailable;
@@ -452,6 +457,8 @@ ErrorInfo classify_failure(const EndpointFailure& failure,
     } else if (has(kind, "model_not_found") ||
                ((status == 404 || status == 400 || status == 0) && says_unknown_model(text))) {
         info.code = ErrorCode::model_not_found;
+    } else if (status == 400 && names_invalid_key(text)) {
+        info.code = ErrorCode::auth;
     } else if (status != 0) {
         info.code = code_of_status(status);
     } else {
@@ -489,8 +496,9 @@ bool refuses_image(const EndpointFailure& failure) {
         return false;
     const std::string text =
         detail::lower_case(failure.code + " " + failure.type + " " + failure.message);
-    for (const std::string_view word : {"image", " vision", "multimodal", "multi-modal", "modalit",
-                                        "picture", "pixel", "mmproj", "图片", "图像"}) {
+    for (const std::string_view word :
+         {"image", " vision", "multimodal", "multi-modal", "modalit", "picture", "pixel", "mmproj",
+          "filedata", "file_data", "file uri", "provided url", "图片", "图像"}) {
         if (has(text, word)) return true;
     }
     return false;

@@ -100,9 +100,12 @@ Endpoint::Endpoint(Vendor vendor, std::string base_url, ExtraHeaders extra_heade
                         public_url(base_url_) + "'");
     }
     if (!vendor_.ignored_path.empty()) {
-        while (base_url_.ends_with('/')) base_url_.pop_back();
-        if (base_url_.ends_with(vendor_.ignored_path))
-            base_url_.resize(base_url_.size() - vendor_.ignored_path.size());
+        const std::size_t query = std::min(base_url_.find('?'), base_url_.size());
+        std::string path = base_url_.substr(0, query);
+        while (path.ends_with('/')) path.pop_back();
+        if (path.ends_with(vendor_.ignored_path))
+            path.resize(path.size() - vendor_.ignored_path.size());
+        base_url_ = path + base_url_.substr(query);
     }
     host_ = host_of(base_url_);
     shown_url_ = public_url(base_url_);

@@ -277,6 +277,13 @@ std::string HttpChannel::State::error_of(const HttpExchange& exchange,
                                          const std::exception_ptr& failure) const {
     if (!failure) return {};
     if (cubepi::is_cancellation(failure)) return "the turn was ended before it was complete";
+    try {
+        std::rethrow_exception(failure);
+    } catch (const SenderError& error) {
+        return error.what();
+    } catch (...) {
+        // The others have no text for clients.
+    }
     // The same text, with the same id, as in the output that reports the failure.
     return exchange.problem().empty() ? options.failure_text(failure) : exchange.problem();
 }
@@ -409,7 +416,7 @@ Task<HttpServerResponse> HttpChannel::State::read_session(HttpServerRequest requ
     std::int64_t before = 0;
     std::string problem;
     try {
-        detail::check_id("session", session);
+        detail::check_session(session);
         limit = static_cast<std::size_t>(
             std::min<std::int64_t>(longest_page, number_in(request.query, "limit").value_or(50)));
         before = number_in(request.query, "before").value_or(0);
@@ -440,7 +447,14 @@ Task<> HttpChannel::State::submit(ExchangePtr exchange, Envelope envelope) {
     } else if (!exchange->admitted) {
         // It is known from before, or the manager has ended after it was stored.
         const std::string key = exchange->key();
-        const std::optional<JsonObject> record = co_await record_of(key);
+        Task<std::optional<JsonObject>> reading = record_of(key);
+        Outcome<std::optional<JsonObject>> read = co_await cubepi::outcome_of(std::move(reading));
+        if (read.cancelled()) read.rethrow();
+        if (!read) {
+            exchanges->refuse(exchange, rejected(read.failure(), options.failure_text));
+            co_return;
+        }
+        const std::optional<JsonObject> record = std::move(read).value();
         const std::string state =
             record ? std::string(record->at("state").as_string()) : std::string();
         const bool is_processed = state == "pending" || state == "running";
@@ -536,8 +550,12 @@ Task<> HttpChannel::send(Envelope message) {
         throw Error(ErrorCode::not_found, "no request waits for messages of this session");
     Task<std::optional<SentFile>> reading =
         read_sent_file(cubepi::Runtime::standard(), message,
-                       state_->options.max_reply_files - exchange->file_bytes());
+                       state_->options.max_reply_files -
+                           std::min(exchange->file_bytes(), state_->options.max_reply_files));
     const std::optional<SentFile> file = co_await std::move(reading);
+    // Another file of the turn may have been read meanwhile.
+    if (file && file->bytes.size() + exchange->file_bytes() > state_->options.max_reply_files)
+        throw Error(ErrorCode::too_large, "the files of the reply are too large");
     exchange->add_output(message, file ? &*file : nullptr);
 }
 

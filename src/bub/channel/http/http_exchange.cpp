@@ -59,8 +59,15 @@ JsonObject body_of(const cubepi::HttpServerRequest& request, Keys keys) {
     return std::move(body.get_object());
 }
 
-/// Returns the session of the path or else of the body; empty if there is none. The names of sub-agents' sessions begin with
-/// that of their parent's and one of these marks.
+/// Refuses the names of sub-agents' sessions, which begin with that of their parent's and a mark.
+void refuse_marks(std::string_view session) {
+    for (const std::string_view mark : {"/agent/", "/call/"}) {
+        if (session.find(mark) != std::string_view::npos)
+            refuse("'session' must not contain '" + std::string(mark) + "'");
+    }
+}
+
+/// Returns the session of the path or else of the body; empty if there is none.
 std::string session_of(const cubepi::HttpServerRequest& request, const JsonObject& body) {
     std::string given = text(body, "session", longest_name);
     const std::string_view in_path = request.parameter("session");
@@ -70,10 +77,7 @@ std::string session_of(const cubepi::HttpServerRequest& request, const JsonObjec
             refuse("'session' is not the session of the path; leave it out");
         given = in_path;
     }
-    for (const std::string_view mark : {"/agent/", "/call/"}) {
-        if (given.find(mark) != std::string::npos)
-            refuse("'session' must not contain '" + std::string(mark) + "'");
-    }
+    refuse_marks(given);
     return given;
 }
 
@@ -126,6 +130,11 @@ void check_id(std::string_view what, std::string_view id) {
         return;
     refuse("the id of a " + std::string(what) + " is printable text of 1 to " +
            std::to_string(longest_name) + " bytes");
+}
+
+void check_session(std::string_view session) {
+    check_id("session", session);
+    refuse_marks(session);
 }
 
 namespace {
@@ -183,6 +192,7 @@ HttpMessage read_message(const cubepi::HttpServerRequest& request,
         envelope.context[trace_key::traceparent] = caller;
     const std::string question = text(body, "answer_to", longest_name);
     if (!question.empty()) {
+        if (body.contains("files")) refuse("an answer has no 'files'");
         envelope.rest[answer_to_key] = question;
         if (const Json* answer = body.if_contains("answer")) envelope.rest[answer_key] = *answer;
     } else {

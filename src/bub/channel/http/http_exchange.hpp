@@ -38,6 +38,8 @@ HttpMessage read_stop(const cubepi::HttpServerRequest& request,
 
 /// Throws Error(parse) if the id cannot be one of a session or message: it is empty or longer than 200 bytes, or is not printable text.
 void check_id(std::string_view what, std::string_view id);
+/// The same for the session of a client, which is not that of a sub-agent (D101).
+void check_session(std::string_view session);
 
 /// Returns a digest of what a client has sent, the same after a restart.
 std::size_t content_digest(const Envelope& message);

@@ -21,12 +21,9 @@ void check_open(bool open) {
         throw SenderError(ErrorCode::invalid_state, "the channel manager does not accept messages");
 }
 
-Envelope rejection_notice(const Envelope& message) {
-    return notice_to(message,
-                     "Too many messages are waiting. Your last message was not accepted: send it "
-                     "again after this one is answered.",
-                     "rejected");
-}
+constexpr std::string_view full_notice =
+    "Too many messages are waiting. Your last message was not accepted: send it again after this "
+    "one is answered.";
 
 SenderError queue_full() {
     return SenderError(ErrorCode::limit, "too many messages are waiting; this one was rejected");
@@ -59,12 +56,29 @@ Task<> AdmissionQueue::receive(Envelope message) {
         throw SenderError(ErrorCode::unavailable,
                           "the channel manager is shutting down; send the message again later");
     }
-    if (is_stop(message) && (message.is_active || !channel->needs_debounce())) {
+    const bool was_stop = is_stop(message) && (message.is_active || !channel->needs_debounce());
+    if (was_stop) {
+        // Recorded first: a platform that delivers it again must not stop a later turn. Storage that fails does not prevent the stop.
+        std::optional<std::string> known;
+        message.arrival = 0;
+        message.receipts.clear();
+        if (deliveries_.records(*channel)) {
+            Task<std::optional<std::string>> storing = deliveries_.receive(withdrawal_of(message));
+            Outcome<std::optional<std::string>> stored = co_await outcome_of(std::move(storing));
+            if (stored.cancelled()) stored.rethrow();
+            if (stored) known = std::move(stored).value();
+            if (stored && !known) co_return;
+        }
         Task<StopOutcome> stopping = stop(message);
         const StopOutcome stopped = co_await std::move(stopping);
-        if (stopped != StopOutcome::idle) co_return;
         message = withdrawal_of(std::move(message));
+        if (known) message.receipts.push_back(std::move(*known));
+        if (stopped != StopOutcome::idle) {
+            co_await deliveries_.finish(std::move(message.receipts));
+            co_return;
+        }
     }
+    const bool is_recorded = was_stop && !message.receipts.empty();
     retired_.clear();
     const std::string key = lane_key(message);
     const bool collects = channel->needs_debounce() && is_prompt(message);
@@ -75,12 +89,12 @@ Task<> AdmissionQueue::receive(Envelope message) {
         co_return;
     }
     if (!collects && is_full(key, message)) {
-        announce_rejection(std::move(message));
+        announce_rejection(std::move(message), full_notice);
         throw queue_full();
     }
     message.arrival = 0;
-    message.receipts.clear();
-    if (deliveries_.records(*channel)) {
+    if (!is_recorded) message.receipts.clear();
+    if (!is_recorded && deliveries_.records(*channel)) {
         Task<std::optional<std::string>> storing = deliveries_.receive(message);
         Outcome<std::optional<std::string>> stored = co_await outcome_of(std::move(storing));
         context_.storing_failed.reset();
@@ -113,8 +127,7 @@ Task<StopOutcome> AdmissionQueue::stop(Envelope by) {
     if (outcome == StopOutcome::idle) was_collected = co_await drop_collected(key, by);
     if (was_collected) outcome = StopOutcome::stopped;
     if (outcome == StopOutcome::refused) {
-        Envelope notice = notice_to(by, std::string(stop_refusal), "rejected");
-        co_await notify(std::move(notice));
+        announce_rejection(std::move(by), stop_refusal);
     }
     co_return outcome;
 }
@@ -133,16 +146,8 @@ Task<bool> AdmissionQueue::drop_collected(std::string key, Envelope by) {
     forget_if_idle(lane);
     co_await deliveries_.finish(std::move(receipts));
     Envelope notice = notice_to(by, std::string(stopped_notice), "stopped");
-    co_await notify(std::move(notice));
+    co_await deliveries_.post(std::move(notice));
     co_return true;
-}
-
-/// Sends a notice that does not have to arrive.
-Task<> AdmissionQueue::notify(Envelope notice) {
-    TurnOutput output(std::move(notice));
-    Task<bool> sending = router_.dispatch_output(std::move(output));
-    const Outcome<bool> sent = co_await outcome_of(std::move(sending));
-    if (sent.cancelled()) sent.rethrow();
 }
 
 /// Passes the message to the lane's debouncer.
@@ -183,7 +188,7 @@ void AdmissionQueue::on_debounced(const LanePtr& lane, Envelope message) {
 Task<> AdmissionQueue::reject(QueuedMessage message) {
     const std::shared_ptr<void> alive = context_.keep_alive();
     co_await deliveries_.finish(std::move(message.receipts));
-    announce_rejection(std::move(*message.message));
+    announce_rejection(std::move(*message.message), full_notice);
 }
 
 AdmissionQueue::LanePtr AdmissionQueue::find(const std::string& key) const {
@@ -311,24 +316,25 @@ Task<> AdmissionQueue::place(QueuedMessage message, AdmitDecision decision) {
     if (steered) co_return;
     if (sessions_.is_full(id, *message.message) && !message.redelivered) {
         co_await deliveries_.finish(std::move(message.receipts));
-        announce_rejection(std::move(*message.message));
+        announce_rejection(std::move(*message.message), full_notice);
         throw queue_full();
     }
     sessions_.enqueue(id, std::move(message));
 }
 
-/// Notifies the sender that the queue is full (B14), without delaying the messages of others: the channel may be slow to send. A sender
+/// Notifies the sender that the queue is full (B14), or that the turn is not theirs to stop, without delaying the messages of others: the channel may be slow to send. A sender
 /// who has not received the last notice yet gets no further one.
-void AdmissionQueue::announce_rejection(Envelope message) {
+void AdmissionQueue::announce_rejection(Envelope message, std::string_view text) {
     std::string sender = lane_key(message);
     if (notified_.insert(sender).second)
-        context_.spawn(notify_rejected(std::move(message), std::move(sender)));
+        context_.spawn(notify_rejected(std::move(message), std::move(sender), text));
 }
 
-Task<> AdmissionQueue::notify_rejected(Envelope message, std::string sender) {
+Task<> AdmissionQueue::notify_rejected(Envelope message, std::string sender,
+                                       std::string_view text) {
     const std::shared_ptr<void> alive = context_.keep_alive();
     const std::string channel = message.channel.value_or("");
-    TurnOutput output(rejection_notice(message));
+    TurnOutput output(notice_to(message, std::string(text), "rejected"));
     Task<bool> sending = router_.dispatch_output(std::move(output));
     Outcome<bool> sent = co_await outcome_of(std::move(sending));
     notified_.erase(sender);

@@ -7,6 +7,7 @@
 #include <set>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -81,9 +82,9 @@ private:
     Task<AdmitDecision> decide(LanePtr lane, std::shared_ptr<Envelope> message);
     Task<> place(QueuedMessage message, AdmitDecision decision);
     Task<bool> drop_collected(std::string key, Envelope by);
-    Task<> notify(Envelope notice);
-    void announce_rejection(Envelope message);
-    Task<> notify_rejected(Envelope message, std::string sender);
+    /// `text` must outlive the notice.
+    void announce_rejection(Envelope message, std::string_view text);
+    Task<> notify_rejected(Envelope message, std::string sender, std::string_view text);
     void forget_if_idle(const LanePtr& lane);
 
     ManagerContext& context_;

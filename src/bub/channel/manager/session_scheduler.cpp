@@ -35,7 +35,7 @@ constexpr std::string_view incomplete_notice =
 
 std::exception_ptr stopped_error() {
     return std::make_exception_ptr(
-        cubepi::Error(cubepi::ErrorCode::unavailable, std::string(stopped_notice)));
+        SenderError(cubepi::ErrorCode::unavailable, std::string(stopped_notice)));
 }
 
 /// Operators stop every turn, and so does the only user of a chat; other users stop the turns of their messages.

@@ -76,6 +76,7 @@ void GeminiDecoder::read_chunk(const JsonObject& chunk, EventQueue& out) {
 }
 
 void GeminiDecoder::read_candidate(const JsonObject& candidate, EventQueue& out) {
+    const std::size_t before = parts();
     if (const JsonObject* content = object_member(candidate, "content")) {
         if (const JsonArray* parts = array_member(*content, "parts")) {
             for (const Json& part : *parts) {
@@ -83,23 +84,28 @@ void GeminiDecoder::read_candidate(const JsonObject& candidate, EventQueue& out)
             }
         }
     }
+    std::size_t at = 0;
     for (const char* key : {"citationMetadata", "groundingMetadata", "finishMessage"}) {
+        std::size_t& counted = metadata_bytes_[at++];
         const Json* value = candidate.if_contains(key);
         if (!value || value->is_null()) continue;
-        assembler_.count_detail(json_memory(*value));
+        // Each chunk may repeat it.
+        const std::size_t bytes = json_memory(*value);
+        if (bytes > counted) assembler_.count_detail(bytes - std::exchange(counted, bytes));
         assembler_.head().extra[key] = *value;
     }
     if (const std::string_view reason = string_member(candidate, "finishReason"); !reason.empty())
-        end(reason);
+        end(reason, before);
 }
 
 void GeminiDecoder::read_part(const JsonObject& part, EventQueue& out) {
-    JsonObject members = unknown_members(part, {"text", "thought", "functionCall", "inlineData"});
+    JsonObject members = unknown_members(part, {"text", "functionCall", "inlineData"});
     if (const JsonObject* call = object_member(part, "functionCall")) {
         add_call(*call, std::move(members), out);
     } else if (const JsonObject* data = object_member(part, "inlineData")) {
         add_image(*data, std::move(members), out);
     } else if (part.contains("text")) {
+        members.erase("thought");
         const Kind kind = flag_member(part, "thought") ? Kind::thinking : Kind::text;
         add_text(kind, string_member(part, "text"), std::move(members), out);
     } else {
@@ -190,7 +196,15 @@ void GeminiDecoder::close(EventQueue& out, JsonObject members) {
                                 : assembler_.thinking_end(index_, std::move(extra)));
 }
 
-void GeminiDecoder::end(std::string_view reason) {
+void GeminiDecoder::end(std::string_view reason, std::size_t parts_before) {
+    if (reason == "FINISH_REASON_UNSPECIFIED") return;
+    if (reason == "STOP") {
+        if (parts_before == 0) {
+            is_premature_ = true;
+        } else if (parts() == parts_before) {
+            is_premature_ = false;
+        }
+    }
     // Another reason is not replaced by a repeated "STOP".
     if (finished_ && reason == "STOP") return;
     assembler_.details().finish_reason = reason;
@@ -217,8 +231,11 @@ void GeminiDecoder::read_usage(const JsonObject& reported) {
             0, *prompt + count("toolUsePromptTokenCount").value_or(0) - cached.value_or(0));
     }
     if (cached) usage.cache_read_tokens = *cached;
-    if (answer || thoughts) usage.output_tokens = answer.value_or(0) + thoughts.value_or(0);
-    if (thoughts) usage.reasoning_tokens = *thoughts;
+    if (answer) answer_tokens_ = answer;
+    if (thoughts) thought_tokens_ = thoughts;
+    if (answer_tokens_ || thought_tokens_)
+        usage.output_tokens = answer_tokens_.value_or(0) + thought_tokens_.value_or(0);
+    if (thought_tokens_) usage.reasoning_tokens = *thought_tokens_;
     if (!(usage == Usage())) assembler_.head().usage = usage;
 }
 

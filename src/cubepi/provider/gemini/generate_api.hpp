@@ -1,7 +1,9 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -54,7 +56,7 @@ public:
 
     void decode(std::string_view event, std::string_view data, EventQueue& out) override;
     bool complete() const noexcept override {
-        return finished_ && (blocks_ + foreign_parts_ > 0 || reason_ != stop_reason::stop);
+        return finished_ && (reason_ != stop_reason::stop || (parts() > 0 && !is_premature_));
     }
     bool over() const noexcept override { return false; }
     void finish(EventQueue& out) override;
@@ -70,7 +72,8 @@ private:
     void add_image(const JsonObject& data, JsonObject members, EventQueue& out);
     void add_foreign(const JsonObject& part, EventQueue& out);
     void close(EventQueue& out, JsonObject members = {});
-    void end(std::string_view reason);
+    void end(std::string_view reason, std::size_t parts_before);
+    std::size_t parts() const noexcept { return blocks_ + foreign_parts_; }
     void read_usage(const JsonObject& usage);
     std::string usable_id(std::string_view id);
 
@@ -82,6 +85,11 @@ private:
     std::string response_id_;
     std::string reason_;
     bool finished_ = false;
+    /// "STOP" came with the first content or before it: the server may repeat it in every chunk.
+    bool is_premature_ = false;
+    std::array<std::size_t, 3> metadata_bytes_{};
+    std::optional<std::int64_t> answer_tokens_;
+    std::optional<std::int64_t> thought_tokens_;
 };
 
 }  // namespace cubepi::detail

@@ -85,7 +85,7 @@ void add_foreign(JsonArray& parts, const JsonArray* foreign, std::size_t before)
 
 /// An answer in the form of its endpoint. Thinking is returned only if the endpoint marked it: summaries cost tokens and tell a
 /// model nothing. `own`: the endpoint's own answer, whose signatures it can read.
-JsonArray answer_parts(const AssistantMessage& answer, bool own) {
+JsonArray answer_parts(const AssistantMessage& answer, bool own, bool with_summaries = false) {
     JsonArray parts;
     const Json* entry = own ? answer.extra.find(gemini_parts_key) : nullptr;
     const JsonArray* foreign = entry ? entry->if_array() : nullptr;
@@ -99,7 +99,7 @@ JsonArray answer_parts(const AssistantMessage& answer, bool own) {
             parts.push_back(std::move(part));
         } else if (const auto* thinking = std::get_if<ThinkingContent>(&block)) {
             JsonObject part = own ? stored_members(thinking->extra) : JsonObject();
-            if (part.empty()) continue;
+            if (part.empty() && !with_summaries) continue;
             part["text"] = thinking->thinking;
             part["thought"] = true;
             parts.push_back(std::move(part));
@@ -115,7 +115,19 @@ JsonArray answer_parts(const AssistantMessage& answer, bool own) {
     return parts;
 }
 
-/// A result with the id and the name of its call. Images go into it where the model can read them there.
+/// Removes the signatures, and parts that have nothing else.
+void remove_signatures(JsonArray& parts) {
+    JsonArray retained;
+    for (Json& item : parts) {
+        JsonObject& part = item.get_object();
+        const bool had_one = part.erase(thought_signature_key) > 0;
+        const bool is_empty = part.contains("text") && string_member(part, "text").empty();
+        if (!had_one || !is_empty) retained.push_back(std::move(item));
+    }
+    parts = std::move(retained);
+}
+
+/// Turns the messages into contents: a result has the id and the name of its call.
 class ContentWriter {
 public:
     ContentWriter(const ModelRequest& request, const GeminiSettings& settings,
@@ -155,25 +167,26 @@ private:
             open_.push_back(OpenCall{call->id.str(), call->name.str(), id ? *id : Json()});
         }
         JsonArray parts = answer_parts(answer, own);
+        if (!settings_.sends_signatures) remove_signatures(parts);
         mark_first_call(parts);
         put("model", std::move(parts));
     }
 
-    /// Only the first call of an answer has a signature.
+    /// Only the first call of an answer has a signature. A model that is not in the tables may be of any version.
     void mark_first_call(JsonArray& parts) const {
+        const bool marks =
+            is_version_3() || !settings_.profile.known() || !settings_.sends_signatures;
         bool first = true;
         for (Json& item : parts) {
             JsonObject& part = item.get_object();
-            if (!settings_.sends_signatures) part.erase(thought_signature_key);
             if (!part.contains("functionCall")) continue;
-            if (std::exchange(first, false) && wants_signatures() &&
-                !part.contains(thought_signature_key))
+            if (std::exchange(first, false) && marks && !part.contains(thought_signature_key))
                 part[thought_signature_key] = no_signature;
         }
     }
 
-    /// Those of version 2.5 take a budget for thinking, and calls without a signature.
-    bool wants_signatures() const {
+    /// Models of version 2.5 take a budget for thinking, and calls without a signature.
+    bool is_version_3() const {
         const auto& reasoning = settings_.profile.capability.reasoning;
         return settings_.profile.reasons && reasoning && reasoning->effort_path &&
                reasoning->effort_path->ends_with("thinkingLevel");
@@ -191,15 +204,17 @@ private:
         }
         const OpenCall answered = std::move(*call);
         open_.erase(call);
-        JsonArray images;
+        // Version 3 reads the bytes of images inside of a result; others, and addresses of images, stand next to it.
+        JsonArray inside;
         for (const Content& block : result.content) {
-            if (const auto* image = std::get_if<ImageContent>(&block))
-                images.push_back(image_part(*image));
+            const auto* image = std::get_if<ImageContent>(&block);
+            if (!image) continue;
+            JsonArray& to = is_version_3() && !is_url(image->source) ? inside : images_;
+            to.push_back(image_part(*image));
         }
-        put_result(answered, joined_text(result.content, "\n"), result.is_error, std::move(images));
+        put_result(answered, joined_text(result.content, "\n"), result.is_error, std::move(inside));
     }
 
-    /// Version 3 reads images inside of a result, its predecessors next to it.
     void put_result(const OpenCall& call, std::string text, bool is_error, JsonArray images) {
         JsonObject function;
         if (!call.wire_id.is_null()) function["id"] = call.wire_id;
@@ -207,13 +222,10 @@ private:
         JsonObject response;
         response[is_error ? "error" : "output"] = std::move(text);
         function["response"] = std::move(response);
-        const bool inside = wants_signatures();
-        if (inside && !images.empty()) function["parts"] = images;
+        if (!images.empty()) function["parts"] = std::move(images);
         JsonObject part;
         part["functionResponse"] = std::move(function);
         results_.push_back(std::move(part));
-        if (inside) return;
-        for (Json& image : images) images_.push_back(std::move(image));
     }
 
     /// The results of an answer are one content; a call without one gets one (D1).
@@ -333,7 +345,7 @@ WireProtocol::Built build_gemini(const ModelRequest& request, const GeminiSettin
 
 JsonObject gemini_response(const AssistantMessage& answer) {
     JsonObject candidate;
-    candidate["content"] = content_of("model", answer_parts(answer, true));
+    candidate["content"] = content_of("model", answer_parts(answer, true, true));
     if (answer.stop_reason == stop_reason::stop || answer.stop_reason == stop_reason::tool_use) {
         candidate["finishReason"] = "STOP";
     } else if (answer.stop_reason == stop_reason::length) {

@@ -92,6 +92,19 @@ void add_settings(Attributes& attributes, const JsonObject& body) {
     if (const auto top_p = number_of(body, "top_p")) attributes.add("gen_ai.request.top_p", *top_p);
     add_text(attributes, "openai.request.service_tier", text_of(body, "service_tier"));
     add_text(attributes, "cubepi.llm.thinking_level", thinking_level(body));
+    // Gemini has them in an object of their own.
+    const Json* const config = body.if_contains("generationConfig");
+    if (!config || !config->is_object()) return;
+    const JsonObject& own = config->get_object();
+    add_integer(attributes, "gen_ai.request.max_tokens", own, "maxOutputTokens");
+    if (const auto temperature = number_of(own, "temperature"))
+        attributes.add("gen_ai.request.temperature", *temperature);
+    if (const auto top_p = number_of(own, "topP")) attributes.add("gen_ai.request.top_p", *top_p);
+    const Json* const thinking = own.if_contains("thinkingConfig");
+    if (thinking && thinking->is_object()) {
+        add_text(attributes, "cubepi.llm.thinking_level",
+                 text_of(thinking->get_object(), "thinkingLevel"));
+    }
 }
 
 /// Returns the first 16 hexadecimal digits of the SHA-256 of a text.

@@ -70,6 +70,10 @@ void Redactions::note_text(std::string_view before, std::string_view after) {
     };
     add(before, after);
     add(trimmed(before), trimmed(after));
+    // A prompt of the pipeline begins with its context, which those who quote it leave out.
+    constexpr std::string_view end_of_context = "---\n";
+    if (const std::size_t at = before.find(end_of_context); at != std::string_view::npos)
+        add(before.substr(at + end_of_context.size()), after);
     const Json text(before);
     const Json instead(after);
     const std::string escaped = json_text(text);
