@@ -103,9 +103,7 @@ KeyDecoder::Pending KeyDecoder::pending() const noexcept {
 
 std::vector<Key> KeyDecoder::flush() {
     std::vector<Key> keys;
-    // Inside of a string, Esc might have been the beginning of its end.
-    const bool ends_string = inside_ == Inside::string && held_ == "\x1b";
-    if (ends_string || pending() == Pending::escape) keys.push_back(key(KeyCode::escape));
+    if (pending() == Pending::escape) keys.push_back(key(KeyCode::escape));
     if (inside_ == Inside::paste) {
         // The end mark itself may have been cut.
         const std::size_t mark = held_.rfind('\x1b');
