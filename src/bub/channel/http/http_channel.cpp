@@ -375,7 +375,7 @@ Task<HttpServerResponse> HttpChannel::State::reply(Envelope to, std::string text
     Envelope output(std::move(text));
     output.kind = envelope_kind::command;
     exchange->add_output(output);
-    exchanges->end_turn(exchange, nullptr);
+    exchanges->end_turn(exchange, {});
     Task<HttpServerResponse> answering = answer(std::move(exchange), std::move(request));
     HttpServerResponse response = co_await std::move(answering);
     co_return response;
