@@ -228,7 +228,7 @@ TEST(Run, WriteWithoutTerminal_WaitsForItsAnswer) {
     EXPECT_NE(answered.out.find("Done."), std::string::npos) << answered.out;
     EXPECT_EQ(read_file(home.work() / "new.txt"), "hello\n");
     EXPECT_EQ(run_piped(home, {"inbox"}).out, "");
-    EXPECT_EQ(run_piped(home, {"inbox", "approve", "c1"}).status, 2) << "it is answered";
+    EXPECT_EQ(run_piped(home, {"inbox", "approve", "c1"}).status, 1) << "it is answered";
     const std::string record = read_file(state_file(home));
     EXPECT_NE(record.find("\"channel\": \"cli:local\""), std::string::npos) << record;
     EXPECT_EQ(record.find("\"user\": \"\""), std::string::npos) << record;
