@@ -66,8 +66,9 @@ Task<> AdmissionQueue::receive(Envelope message) {
             Task<std::optional<std::string>> storing = deliveries_.receive(withdrawal_of(message));
             Outcome<std::optional<std::string>> stored = co_await outcome_of(std::move(storing));
             if (stored.cancelled()) stored.rethrow();
-            if (stored) known = std::move(stored).value();
-            if (stored && !known) co_return;
+            const bool is_stored = stored.ok();
+            if (is_stored) known = std::move(stored).value();
+            if (is_stored && !known) co_return;
         }
         Task<StopOutcome> stopping = stop(message);
         const StopOutcome stopped = co_await std::move(stopping);
