@@ -127,6 +127,11 @@ TEST(GeminiProvider, D9_Failures_KeepTheirCodes) {
     };
     EXPECT_EQ(failure(refusal(401, "UNAUTHENTICATED")).type, "ProviderAuthFailed");
     EXPECT_EQ(
+        failure(refusal(400, "INVALID_ARGUMENT", "API key not valid. Please pass a valid API key."))
+            .type,
+        "ProviderAuthFailed");
+    EXPECT_EQ(failure(refusal(403, "PERMISSION_DENIED")).type, "ProviderBadRequest");
+    EXPECT_EQ(
         failure(refusal(404, "NOT_FOUND", "models/x is not found for API version v1beta")).type,
         "ModelNotFound");
     EXPECT_EQ(failure(refusal(429, "RESOURCE_EXHAUSTED")).type, "RateLimited");

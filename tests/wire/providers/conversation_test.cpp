@@ -149,9 +149,9 @@ void expect_answered(const Family& to, const std::string& body) {
         for (const Json& content : sent.at("contents").as_array()) {
             for (const Json& part : content.at("parts").as_array()) {
                 if (const Json* call = member(part, "functionCall"))
-                    calls.push_back(text_of(*call, "name"));
+                    calls.push_back(text_of(*call, "name") + std::to_string(calls.size()));
                 if (const Json* result = member(part, "functionResponse"))
-                    results.push_back(text_of(*result, "name"));
+                    results.push_back(text_of(*result, "name") + std::to_string(results.size()));
             }
         }
     } else {

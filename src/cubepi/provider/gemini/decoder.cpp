@@ -76,7 +76,7 @@ void GeminiDecoder::read_chunk(const JsonObject& chunk, EventQueue& out) {
 }
 
 void GeminiDecoder::read_candidate(const JsonObject& candidate, EventQueue& out) {
-    const std::size_t before = parts();
+    const std::size_t before = pieces_;
     if (const JsonObject* content = object_member(candidate, "content")) {
         if (const JsonArray* parts = array_member(*content, "parts")) {
             for (const Json& part : *parts) {
@@ -100,6 +100,7 @@ void GeminiDecoder::read_candidate(const JsonObject& candidate, EventQueue& out)
 
 void GeminiDecoder::read_part(const JsonObject& part, EventQueue& out) {
     JsonObject members = unknown_members(part, {"text", "functionCall", "inlineData"});
+    if (!part.contains("text") || !string_member(part, "text").empty()) ++pieces_;
     if (const JsonObject* call = object_member(part, "functionCall")) {
         add_call(*call, std::move(members), out);
     } else if (const JsonObject* data = object_member(part, "inlineData")) {
@@ -196,12 +197,12 @@ void GeminiDecoder::close(EventQueue& out, JsonObject members) {
                                 : assembler_.thinking_end(index_, std::move(extra)));
 }
 
-void GeminiDecoder::end(std::string_view reason, std::size_t parts_before) {
+void GeminiDecoder::end(std::string_view reason, std::size_t pieces_before) {
     if (reason == "FINISH_REASON_UNSPECIFIED") return;
     if (reason == "STOP") {
-        if (parts_before == 0) {
+        if (pieces_before == 0) {
             is_premature_ = true;
-        } else if (parts() == parts_before) {
+        } else if (pieces_ == pieces_before) {
             is_premature_ = false;
         }
     }

@@ -108,6 +108,26 @@ TEST(GeminiDecoder, D87_FinishReasons_AreReported) {
               "MALFORMED_FUNCTION_CALL");
 }
 
+TEST(GeminiDecoder, StopOfFirstChunk_MayBeRepeated) {
+    MessageAssembler assembler{AssistantMessage()};
+    testing::SequentialIds ids("id");
+    GeminiDecoder decoder(assembler, ids);
+    EventQueue queue;
+    const auto feed = [&](const std::string& parts) {
+        decoder.decode({},
+                       R"({"candidates": [{"content": {"parts": [)" + parts +
+                           R"(]}, "finishReason": "STOP"}]})",
+                       queue);
+        return decoder.complete();
+    };
+    EXPECT_FALSE(feed(""));
+    EXPECT_FALSE(feed(R"({"text": "a"})"));
+    EXPECT_FALSE(feed(R"({"text": "b"})"));
+    EXPECT_TRUE(feed(""));
+    decoder.finish(queue);
+    EXPECT_EQ(assembler.message().text(), "ab");
+}
+
 TEST(GeminiDecoder, BlockedPrompt_IsARefusal) {
     const Decoded it = decode(
         R"(data: {"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}, "usageMetadata": {"promptTokenCount": 4}})"

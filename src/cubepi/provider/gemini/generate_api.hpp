@@ -56,7 +56,7 @@ public:
 
     void decode(std::string_view event, std::string_view data, EventQueue& out) override;
     bool complete() const noexcept override {
-        return finished_ && (reason_ != stop_reason::stop || (parts() > 0 && !is_premature_));
+        return finished_ && (reason_ != stop_reason::stop || (pieces_ > 0 && !is_premature_));
     }
     bool over() const noexcept override { return false; }
     void finish(EventQueue& out) override;
@@ -72,8 +72,7 @@ private:
     void add_image(const JsonObject& data, JsonObject members, EventQueue& out);
     void add_foreign(const JsonObject& part, EventQueue& out);
     void close(EventQueue& out, JsonObject members = {});
-    void end(std::string_view reason, std::size_t parts_before);
-    std::size_t parts() const noexcept { return blocks_ + foreign_parts_; }
+    void end(std::string_view reason, std::size_t pieces_before);
     void read_usage(const JsonObject& usage);
     std::string usable_id(std::string_view id);
 
@@ -81,6 +80,7 @@ private:
     std::int32_t index_ = -1;  ///< of the open block
     std::size_t blocks_ = 0;   ///< in the message so far
     std::size_t foreign_parts_ = 0;
+    std::size_t pieces_ = 0;  ///< parts that had content
     std::vector<std::string> call_ids_;
     std::string response_id_;
     std::string reason_;

@@ -135,6 +135,7 @@ TEST(GeminiRequest, ForeignCalls_GetTheWordForNoSignature) {
     EXPECT_EQ(signature("gemini-3.8-flash", "gemini"), "Eq=");
     EXPECT_EQ(signature("gemini-3.8-flash", "openai"), "skip_thought_signature_validator");
     EXPECT_EQ(signature("gemini-2.5-pro", "openai"), "");
+    EXPECT_EQ(signature("gemini-flash-latest", "openai"), "skip_thought_signature_validator");
 }
 
 TEST(GeminiRequest, D89_RefusedSignatures_AreLeftOut) {
@@ -164,6 +165,9 @@ TEST(GeminiRequest, Images_StandWhereTheModelReadsThem) {
     const Json image = parsed(R"({"inlineData": {"mimeType": "image/png", "data": "aGk="}})");
     EXPECT_EQ(parts("gemini-3.8-flash").at_pointer("/0/functionResponse/parts/0"), image);
     EXPECT_EQ(parts("gemini-2.5-pro").at(1), image);
+    shown.emplace_back(cubepi::image_url("https://example.com/dog.png"));
+    EXPECT_EQ(parts("gemini-3.8-flash").at(1).at_pointer("/fileData/fileUri"),
+              Json("https://example.com/dog.png"));
 }
 
 TEST(GeminiRequest, Tools_AreSentAsJsonSchema) {
