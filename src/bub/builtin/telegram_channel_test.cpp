@@ -618,6 +618,7 @@ public:
         manager.reset();
         framework.reset();
         deliveries.reset();
+        wait_for_jobs();
         if (is_dead) copy_files(root / "snapshot", root);
         api.on_call = nullptr;
         is_dead = false;
@@ -642,8 +643,18 @@ public:
     }
 
 private:
-    /// The process continues while it is copied: a file that has just been replaced is not found, and the copy begins again.
+    /// Waits for the jobs of the dead process, which would write into the files of the next one.
+    void wait_for_jobs() const {
+        for (;;) {
+            const cubepi::WorkerPool::Stats jobs = workers->stats();
+            if (jobs.running == 0 && jobs.queued == 0) return;
+            std::this_thread::yield();
+        }
+    }
+    /// The loop stands still meanwhile. A job that changes several files is over before: a copy made file by file while it writes could
+    /// have a later change without an earlier one. The log of deliveries is a single file, whose last line may be cut.
     void take_snapshot() {
+        wait_for_jobs();
         for (int tries = 0;; ++tries) {
             try {
                 copy_files(root, root / "snapshot");
