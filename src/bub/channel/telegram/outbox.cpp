@@ -287,7 +287,7 @@ Task<> LiveAnswer::preview_part(std::size_t index, FormattedText part) {
 Task<> LiveAnswer::finish(FormattedText final_text, std::shared_ptr<SendProgress> progress) {
     end();
     co_await idle_.wait();
-    // What is shown already has arrived.
+    // A text that is shown already has arrived.
     if (shown_.empty()) progress_ = std::move(progress);
     std::vector<FormattedText> parts = split_text(final_text);
     for (std::size_t index = 0; index < parts.size(); ++index)
