@@ -204,6 +204,12 @@ Task<std::unique_ptr<GatewayInstance>> Gateway::make_instance() {
     parts.meter = meter_;
     parts.reports = reports_;
     parts.servers = servers_;
+    parts.status.problem = [this] {
+        return state_ == State::running
+                   ? instance_->manager().problem()
+                   : std::string("the gateway is starting, reloading or ending");
+    };
+    parts.status.metrics = [this] { return metrics(); };
     parts.on_warning = [this](const std::string& text) { warn(text); };
     parts.plugins = line_.plugins;
     parts.channels = line_.gateway.channels;
@@ -245,24 +251,6 @@ Task<int> Gateway::run() {
     co_return exit_ok;
 }
 
-void Gateway::open_routes() {
-    instance_->apply_access();
-    std::unique_ptr<HttpRoutes> made;
-    if (const std::shared_ptr<HttpServer> server = instance_->server(status_key)) {
-        StatusSources sources;
-        sources.problem = [this] {
-            return state_ == State::running
-                       ? instance_->manager().problem()
-                       : std::string("the gateway is starting, reloading or ending");
-        };
-        sources.metrics = [this] { return metrics(); };
-        made = status_routes(*server, std::move(sources));
-        made->serve();
-    }
-    // The routes before them have answered until now.
-    status_routes_ = std::move(made);
-}
-
 Task<std::string> Gateway::metrics() {
     std::size_t running = 0;
     std::size_t waiting = 0;
@@ -296,7 +284,7 @@ Task<std::string> Gateway::metrics() {
 
 Task<> Gateway::serve() {
     for (;;) {
-        open_routes();
+        instance_->open_routes();
         work_.spawn(announce_start());
         Task<> running = instance_->manager().run();
         const Outcome<> ran = co_await outcome_of(std::move(running));

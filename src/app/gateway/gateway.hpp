@@ -65,8 +65,6 @@ private:
 
     Task<std::unique_ptr<GatewayInstance>> make_instance();
     Task<> serve();
-    /// Applies the access of the current instance, and serves its status.
-    void open_routes();
     Task<> announce_start();
     Task<> greet();
     Task<> feed_watchdog(std::chrono::microseconds interval);
@@ -110,7 +108,6 @@ private:
     std::unique_ptr<GatewayInstance> replaced_;  ///< until `instance_` has started in its place
     std::exception_ptr reload_failure_;          ///< of an instance that did not start
     ControlServer control_;
-    std::unique_ptr<HttpRoutes> status_routes_;  ///< null: not configured
     ExpiredQuestions expired_;
     BackgroundScope work_;
     mutable std::mutex output_;

@@ -253,6 +253,7 @@ Task<> check_tables(std::shared_ptr<bub::TapeStore> tapes, bub::WarningHandler w
 
 constexpr const char* http_key = "gateway.http.listen";
 constexpr const char* webhook_key = "gateway.telegram.webhook.listen";
+constexpr const char* status_key = "gateway.status";
 
 }  // namespace
 
@@ -339,7 +340,7 @@ std::shared_ptr<HttpServer> GatewayInstance::server(const std::string& key) cons
     return found == listening_.end() ? nullptr : found->second.server;
 }
 
-void GatewayInstance::apply_access() const {
+void GatewayInstance::open_routes() const {
     for (const auto& [key, one] : listening_) {
         HttpAccess access;
         access.base_path = settings_.base_path;
@@ -351,6 +352,7 @@ void GatewayInstance::apply_access() const {
                 access.certificate = secure.certificate;
         one.server->set_access(std::move(access));
     }
+    if (status_) status_->serve();
 }
 
 bub::TurnQuestions sender_policy(const GatewaySettings& settings) {
@@ -466,7 +468,10 @@ GatewayInstance::GatewayInstance(ConfigFile config, GatewaySettings settings, Mo
     }
     if (settings_.telegram && settings_.telegram->webhook && has("telegram"))
         listen(webhook_key, settings_.telegram->webhook->listen);
-    if (settings_.status) listen(status_key, *settings_.status);
+    if (settings_.status) {
+        listen(status_key, *settings_.status);
+        status_ = status_routes(*server(status_key), parts_.status);
+    }
     bub::ChannelManagerOptions options = manager_options(settings_, sources_, parts_);
     const std::size_t threads = thread_count(settings_);
     if (threads > 1) {

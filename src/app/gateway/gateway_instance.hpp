@@ -48,9 +48,6 @@ SessionWorkspace session_workspace(const std::filesystem::path& root, std::strin
 /// that has the same name on all hosts (D100).
 bub::Plugin gateway_sessions(bub::Framework& framework, const GatewaySettings& settings);
 
-/// The key of the settings for the address of the status server.
-inline constexpr const char* status_key = "gateway.status";
-
 /// The gateway under one configuration: the manager of its channels, the framework that admits their messages, and the threads
 /// that run the turns. A reload creates another one (B28). Used on one executor.
 class GatewayInstance {
@@ -61,8 +58,9 @@ public:
         std::shared_ptr<Meter> meter = {};  ///< null: that of `telemetry`
         std::shared_ptr<TurnReports> reports = {};
         std::shared_ptr<GatewayServers> servers = {};  ///< required
-        bub::WarningHandler on_warning = {};           ///< called on any thread
-        AddPlugins plugins = {};                       ///< called for each framework, on its thread
+        StatusSources status = {};
+        bub::WarningHandler on_warning = {};  ///< called on any thread
+        AddPlugins plugins = {};              ///< called for each framework, on its thread
         std::vector<std::string> channels =
             {};  ///< of --enable-channel; empty: those of the settings
     };
@@ -84,10 +82,11 @@ public:
     const std::shared_ptr<bub::TapeStore>& tapes() const noexcept { return tapes_; }
     /// Returns the tape of a session.
     Task<bub::Tape> tape_of(std::string session_id) const;
-    /// Returns the server on the address that a key of the settings has: "gateway.status". Null: not configured.
+    /// Returns the server on the address that a key of the settings has: "gateway.http.listen". Null: not configured.
     std::shared_ptr<HttpServer> server(const std::string& key) const;
-    /// Applies the certificates and the settings for proxies to the servers.
-    void apply_access() const;
+    /// Applies the certificates and the settings for proxies to the servers, and serves the status. The channels serve their routes
+    /// when they start.
+    void open_routes() const;
     /// Returns the number of threads that run turns.
     std::size_t threads() const noexcept { return shards_ ? shards_->size() : 1; }
 
@@ -115,6 +114,7 @@ private:
     const ModelChoice model_;
     const Parts parts_;
     std::map<std::string, Listening> listening_;  // by key of the settings
+    std::unique_ptr<HttpRoutes> status_;          ///< null: not configured
     std::shared_ptr<bub::TapeStore> tapes_;
     std::unique_ptr<bub::Framework> framework_;
     std::shared_ptr<bub::TurnShards> shards_;  ///< null: turns run on the executor of the manager
