@@ -163,7 +163,7 @@ TEST_F(RoutesTest, EachPart_HasItsAuthentication) {
     EXPECT_THROW((void)bearer_authentication(""), Error);
 }
 
-TEST_F(RoutesTest, UnknownPathOrMethod_DoesNotRevealTheToken) {
+TEST_F(RoutesTest, UnknownPathOrMethod_RevealsNoToken) {
     start();
     const std::string wrong = "Authorization: Bearer wrong\r\n";
     for (const char* line : {"GET /unknown", "DELETE /origin", "GET /part"}) {
@@ -211,7 +211,7 @@ TEST_F(RoutesTest, RequestsBeyondTheLimit_AreRefused) {
     EXPECT_EQ(status("GET /origin", authorized), "200");
 }
 
-TEST_F(RoutesTest, RouteWithItsOwnLimit_LeavesTheOthersPlaces) {
+TEST_F(RoutesTest, LimitOfARoute_LeavesTheOthersPlaces) {
     start();
     Wire one(*served);
     one.send("POST /one HTTP/1.1\r\n" + authorized + "Content-Length: 2\r\n\r\nab");
@@ -239,7 +239,7 @@ TEST_F(RoutesTest, PartWithoutBodies_ReceivesNone) {
     served->run_task(other.stop());
 }
 
-/// What a flood leaves of a route, with fewer connections than it opens.
+// The server has fewer connections than a flood opens.
 TEST_F(RoutesTest, FloodedPart_LeavesTheOthersConnections) {
     start(HttpAccess(), 8);
     const std::vector<std::string> floods = {
