@@ -30,9 +30,6 @@ namespace cubepi::app {
 /// Error(invalid_argument) that names a rule that is not one.
 bub::TurnQuestions sender_policy(const GatewaySettings& settings);
 
-/// Returns why the token of the channel http is refused; empty if it is not.
-std::string token_problem(const std::string& variable, const std::string& token);
-
 /// The directories of a session below the root of the gateway.
 struct SessionWorkspace {
     std::filesystem::path directory = {};
@@ -87,6 +84,8 @@ public:
     /// Applies the certificates and the settings for proxies to the servers, and serves the status. The channels serve their routes
     /// when they start.
     void open_routes() const;
+    /// Returns the texts for the senders of messages whose turns fail; null: the default.
+    bub::FailureText failure_text() const;
     /// Returns the number of threads that run turns.
     std::size_t threads() const noexcept { return shards_ ? shards_->size() : 1; }
 
@@ -99,14 +98,11 @@ private:
     GatewayInstance(ConfigFile config, GatewaySettings settings, ModelSources sources,
                     ModelChoice model, Parts parts);
     void listen(const std::string& key, const ListenAddress& address);
-    bool has(const std::string& channel) const;
+    bool has(const ChannelKind& kind) const;
     std::vector<std::shared_ptr<bub::Channel>> channels(bub::ProvideChannelsCall& call) const;
-    std::shared_ptr<bub::Channel> http_channel(const bub::MessageHandler& handler) const;
-    std::shared_ptr<bub::Channel> telegram_channel(bub::ProvideChannelsCall& call) const;
     /// Thread-safe. `with_channels`: the framework of the manager.
     std::unique_ptr<bub::Framework> make_framework(bool with_channels) const;
     bub::BuiltinOptions builtin_options() const;
-    bub::FailureText failure_text() const;
 
     const ConfigFile config_;
     const GatewaySettings settings_;
