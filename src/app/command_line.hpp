@@ -182,7 +182,7 @@ struct CommandLine {
         {};  ///< the prompt's or a filter's words, a session's or shell's name, a plugin command's arguments
     std::size_t input_limit = default_input_limit;  ///< run: MiB of standard input
     bool key_from_input = false;                    ///< onboard: the key is on standard input
-    bool onboards_telegram = false;                 ///< onboard: the channel, not the model
+    std::string channel = {};                       ///< onboard: it, not the model
     bool fast = false;                              ///< demo: without waiting
     bool all = false;                               ///< sessions, inbox: those of all directories
     std::string plugin_command = {};                ///< plugin: which of the plugins' commands

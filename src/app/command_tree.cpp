@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "channels/channel_kinds.hpp"
 #include "config/provider_kinds.hpp"
 #include "config/tape_place.hpp"
 #include "process.hpp"
@@ -117,8 +118,7 @@ void add_talking_commands(CLI::App& app, CommandLine& line) {
 constexpr const char* onboard_examples = R"(Examples:
   cubepi onboard                                                         asks step by step
   cubepi onboard --provider anthropic --model claude-sonnet-4-5 --yes    the key is in ANTHROPIC_API_KEY
-  cubepi onboard --base-url http://box:8000/v1 --model my-model --key-stdin --yes < key.txt
-  cubepi onboard telegram                                                a bot for the gateway)";
+  cubepi onboard --base-url http://box:8000/v1 --model my-model --key-stdin --yes < key.txt)";
 
 constexpr const char* models_examples = R"(Examples:
   cubepi models                                       of the configured provider
@@ -138,10 +138,13 @@ void add_set_up_commands(CLI::App& app, CommandLine& line) {
     onboard->footer(onboard_examples);
     onboard->callback([&line] { line.verb = Verb::onboard; });
     onboard->require_subcommand(0, 1);
-    CLI::App* telegram = onboard->add_subcommand(
-        "telegram", "Set up the gateway's channel telegram: bot token and first user");
-    telegram->footer("");
-    telegram->callback([&line] { line.onboards_telegram = true; });
+    for (const ChannelKind* kind : channel_kinds()) {
+        if (!kind->onboard) continue;
+        CLI::App* channel =
+            onboard->add_subcommand(std::string(kind->name), std::string(kind->onboarding));
+        channel->footer("");
+        channel->callback([&line, kind] { line.channel = kind->name; });
+    }
 
     CLI::App* models = app.add_subcommand("models", "List the models that an endpoint offers");
     add_endpoint_flags(*models, flags);
@@ -252,8 +255,10 @@ SIGTERM waits for running turns, SIGHUP reloads the configuration.)";
 void add_gateway_commands(CLI::App& app, CommandLine& line) {
     using What = GatewayArguments::What;
     GatewayArguments& gateway = line.gateway;
+    std::string channels;
+    for (const ChannelKind* kind : channel_kinds()) channels += std::string(kind->name) + ", ";
     CLI::App* command =
-        app.add_subcommand("gateway", "Serve chat services: Telegram, HTTP, channels of plugins");
+        app.add_subcommand("gateway", "Serve chat services: " + channels + "channels of plugins");
     command->footer(gateway_examples);
     command->require_subcommand(0, 1);
     option(*command, "--enable-channel", gateway.channels,

@@ -24,7 +24,7 @@
 #include "config/tape_place.hpp"
 #include "conversation/tool_approval.hpp"
 #include "failure.hpp"
-#include "gateway/gateway_command.hpp"
+#include "gateway/gateway_findings.hpp"
 #include "models.hpp"
 #include "process.hpp"
 #include "program.hpp"

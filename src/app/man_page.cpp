@@ -1,10 +1,12 @@
 #include <iostream>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <CLI/CLI.hpp>
 
+#include "channels/channel_kinds.hpp"
 #include "command_tree.hpp"
 #include "failure.hpp"
 #include "process.hpp"
@@ -46,7 +48,7 @@ A chat is saved. Its name is made from the first words of its first prompt and i
 program prints the command that resumes it.
 )";
 
-constexpr const char* tail = R"(.SH STANDARD INPUT
+constexpr const char* middle = R"(.SH STANDARD INPUT
 .B cubepi run
 adds standard input to the prompt if it is a pipe or a file. Binary data is refused; name the path of an image in the
 prompt instead, and the model opens it with its
@@ -119,10 +121,10 @@ which also records prompts, answers and results.
 Settings of
 .BR "cubepi gateway" :
 .BR channels ,
-.BR http " (" listen ", " token_env ", " operators ", " max_body_mb ", " certificate ", " key "),"
-.BR telegram " (" token_env ", " token ", " users ", " chats ", " operators ", " progress ", " api_url ", " webhook "),"
-.BR webhook " (" url ", " listen ", " path ", " secret_env "),"
-.BR status " (an address for health and metrics),"
+)";
+
+constexpr const char* tail = R"(.BR status " (an address for health and metrics),"
+.BR listen " (the address of parts without one), " base_path ", " allowed_hosts ", " trusted_proxies ,
 .BR rules " (" channel ", " chat ", " user ", " allow ", " refuse "),"
 .BR files " (" max_file_mb ", " max_files ", " max_total_mb "),"
 .BR approvers ", " root ", " shared_workspace ", " tape_namespace ", " drain_timeout ", " retry_limit ", " question_timeout ", " max_waiting ", " threads ", " stream " and " show_error_details .
@@ -263,6 +265,14 @@ void print_options(const CLI::App& command) {
     }
 }
 
+void print_keys(const ChannelKind& kind) {
+    std::cout << ".BR " << kind.name;
+    const char* before = " \" (\" ";
+    for (const ChannelKey& key : kind.keys)
+        std::cout << std::exchange(before, " \", \" ") << key.path;
+    std::cout << " \"),\"\n";
+}
+
 std::vector<const CLI::App*> visible_commands(const CLI::App& app) {
     return app.get_subcommands(
         [](const CLI::App* command) { return !command->get_group().empty(); });
@@ -298,6 +308,8 @@ int man_page_command() {
     print_options(app);
     std::cout << ".SH COMMANDS\n";
     for (const CLI::App* command : visible_commands(app)) print_command(*command, "cubepi");
+    std::cout << middle;
+    for (const ChannelKind* kind : channel_kinds()) print_keys(*kind);
     std::cout << tail << ".SH EXAMPLES\n.nf\n";
     const std::string footer = app.get_footer();
     const std::size_t begin = footer.find('\n') + 1;

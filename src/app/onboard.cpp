@@ -2,6 +2,8 @@
 #include <cerrno>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
+#include <functional>
 #include <iostream>
 #include <iterator>
 #include <memory>
@@ -15,7 +17,6 @@
 #include <unistd.h>
 
 #include <bub/builtin/builtin.hpp>
-#include <bub/channel/telegram_pairing.hpp>
 #include <bub/framework.hpp>
 #include <bub/onboarding_ui.hpp>
 #include <cubepi/core/cancellation.hpp>
@@ -26,8 +27,8 @@
 #include <cubepi/net/http_client.hpp>
 #include <cubepi/net/utf8.hpp>
 
+#include "channels/channel_kinds.hpp"
 #include "config/config_file.hpp"
-#include "config/gateway_settings.hpp"
 #include "config/model_sources.hpp"
 #include "config/paths.hpp"
 #include "failure.hpp"
@@ -191,6 +192,24 @@ Task<> try_it() {
          (listed ? std::string() : " It does not list " + endpoint.model + "."));
 }
 
+/// Shows the changes and writes them, if the user agrees; without a user, at once. Throws Error(cancelled) if the user does not agree.
+Task<> write_changes(bub::OnboardingUi* ui, JsonObject before, JsonObject wanted,
+                     std::function<std::string(const std::string& text)> decorate) {
+    const std::filesystem::path path = config_path();
+    if (wanted == before) {
+        tell("No changes to " + path.string() + ".");
+        co_return;
+    }
+    tell("\nChanges to " + path.string() + ":");
+    out() << for_terminal(settings_changes(before, wanted)) << flush_now;
+    if (ui) {
+        const bool agreed = co_await ui->confirm("Write it?", true);
+        if (!agreed) throw Error(ErrorCode::cancelled, "not agreed");
+    }
+    save_config(path, before, wanted, decorate);
+    tell("Written.");
+}
+
 class Onboarding {
 public:
     Onboarding(CommandLine line, std::shared_ptr<TerminalOnboardingUi> ui, std::string key)
@@ -208,18 +227,8 @@ public:
                 "This sets up cubepi. Ctrl-C cancels; nothing is written before you confirm it.");
         }
         JsonObject wanted = co_await framework_.onboard(before, ui_.get());
-        if (wanted == before) {
-            tell("No changes to " + path.string() + ".");
-        } else {
-            tell("\nChanges to " + path.string() + ":");
-            out() << for_terminal(settings_changes(before, wanted)) << flush_now;
-            if (ui_) {
-                const bool agreed = co_await ui_->confirm("Write it?", true);
-                if (!agreed) throw Error(ErrorCode::cancelled, "not agreed");
-            }
-            save_config(path, before, wanted);
-            tell("Written.");
-        }
+        Task<> writing = write_changes(ui_.get(), before, std::move(wanted), {});
+        co_await std::move(writing);
         written_ = true;
         co_await try_it();
         tell("Next: cubepi chat");
@@ -254,33 +263,20 @@ private:
     bool written_ = false;
 };
 
-/// Sets up the channel telegram of the gateway.
-class TelegramOnboarding {
+/// Sets up a channel of the gateway.
+class ChannelOnboarding {
 public:
-    explicit TelegramOnboarding(std::shared_ptr<TerminalOnboardingUi> ui) : ui_(std::move(ui)) {}
+    ChannelOnboarding(const ChannelKind& kind, std::shared_ptr<TerminalOnboardingUi> ui)
+        : kind_(kind), ui_(std::move(ui)) {}
 
     Task<int> run() {
-        const std::filesystem::path path = config_path();
-        const JsonObject before = config_values(path);
-        TelegramQuestionsInput input;
-        input.config = before;
-        input.token_variable =
-            gateway_settings(before).telegram.value_or(TelegramChannelSettings()).token_env;
-        const char* const token = std::getenv(input.token_variable.c_str());
-        if (token) input.token = token;
-        input.code = bub::new_pairing_code();
-        input.runtime = Runtime::standard();
-        const JsonObject wanted = co_await ask_for_telegram(std::move(input), *ui_);
-        if (wanted == before) {
-            tell("No changes to " + path.string() + ".");
-        } else {
-            tell("\nChanges to " + path.string() + ":");
-            out() << for_terminal(settings_changes(before, wanted)) << flush_now;
-            const bool agreed = co_await ui_->confirm("Write it?", true);
-            if (!agreed) throw Error(ErrorCode::cancelled, "not agreed");
-            save_config(path, before, wanted, with_telegram_comments);
-            tell("Written.");
-        }
+        const JsonObject before = config_values(config_path());
+        Task<JsonObject> asking = kind_.onboard(before, Runtime::standard(), *ui_);
+        JsonObject wanted = co_await std::move(asking);
+        std::function<std::string(const std::string&)> decorate =
+            [&kind = kind_](const std::string& text) { return with_channel_comments(kind, text); };
+        Task<> writing = write_changes(ui_.get(), before, std::move(wanted), std::move(decorate));
+        co_await std::move(writing);
         written_ = true;
         tell("Next: cubepi gateway");
         co_return exit_ok;
@@ -288,6 +284,7 @@ public:
     bool written() const { return written_; }
 
 private:
+    const ChannelKind& kind_;
     std::shared_ptr<TerminalOnboardingUi> ui_;
     bool written_ = false;
 };
@@ -321,10 +318,13 @@ Task<int> carry_out(T& onboarding, Executor executor) {
 Task<int> onboard(CommandLine line, bool asks, std::string key) {
     const Executor executor = co_await this_executor;
     std::shared_ptr<TerminalOnboardingUi> ui;
-    if (asks) ui = std::make_shared<TerminalOnboardingUi>(executor, Style::of(STDOUT_FILENO));
-    if (line.onboards_telegram) {
-        TelegramOnboarding telegram(std::move(ui));
-        co_return co_await carry_out(telegram, executor);
+    // A channel has no flags in place of the answers.
+    if (asks || !line.channel.empty())
+        ui = std::make_shared<TerminalOnboardingUi>(executor, Style::of(STDOUT_FILENO));
+    for (const ChannelKind* kind : channel_kinds()) {
+        if (kind->name != line.channel) continue;
+        ChannelOnboarding onboarding(*kind, std::move(ui));
+        co_return co_await carry_out(onboarding, executor);
     }
     Onboarding onboarding(std::move(line), std::move(ui), std::move(key));
     co_return co_await carry_out(onboarding, executor);
@@ -340,10 +340,11 @@ int refuse(const std::string& text) {
 int onboard_command(const CommandLine& line) {
     const bool terminal = isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1;
     const bool asks = terminal && !line.conversation.yes;
-    if (line.onboards_telegram && !terminal) {
-        return refuse(
-            "onboard telegram needs a terminal, to show the code that pairs the first user.\n"
-            "  Or write the settings yourself: gateway.telegram in the configuration file.");
+    if (!line.channel.empty() && !terminal) {
+        return refuse("onboard " + line.channel +
+                      " needs a terminal, to ask.\n"
+                      "  Or write the settings yourself: gateway." +
+                      line.channel + " in the configuration file.");
     }
     if (!terminal && !line.conversation.yes) {
         return refuse(

@@ -72,7 +72,7 @@ public:
     std::string tape_of(std::string_view name) const;
 
     /// Of all directories, most recently used first. `of_channels`: also those of a gateway, whose name is the session's id
-    /// ("telegram:42").
+    /// ("CHANNEL:CHAT").
     Task<std::vector<SavedSession>> on_tapes(bool of_channels = false);
     /// Of this directory.
     Task<std::vector<SavedSession>> on_tapes_here();

@@ -131,6 +131,16 @@ TEST(Onboard, NamesAndTheirBeginnings_AreAccepted) {
     }
 }
 
+TEST(Onboard, Channel_IsAskedAboutAtATerminalOnly) {
+    const Home home;
+    const Piped piped = run_piped(home, {"onboard", "telegram"});
+    EXPECT_EQ(piped.status, 2) << piped.err;
+    EXPECT_NE(piped.err.find("gateway.telegram in the configuration"), std::string::npos);
+    Terminal onboard(home, {"onboard", "--yes", "telegram"});
+    ASSERT_TRUE(onboard.answer("Bot token:", "\x03")) << onboard.shown();
+    EXPECT_EQ(onboard.wait(), 130) << onboard.shown();
+}
+
 TEST(Onboard, TwoServersOnOneHost_HaveTheirEntries) {
     const Home home;
     const ModelServer one("sk-one");

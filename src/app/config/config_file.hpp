@@ -57,7 +57,7 @@ bool has_password(const std::string& url);
 ///     environment: {inherit: all, exclude: [], include: []}   # environment variables of commands
 ///     trace: {directory: ~/traces, content: true}   # or a directory: trace files of all turns
 ///     database: postgres://me@db.example/agents   # sessions are stored there instead of in files
-///     gateway: {telegram: {users: [42]}}   # settings of `cubepi gateway` (GatewaySettings)
+///     gateway: {threads: 4}          # settings of `cubepi gateway` (GatewaySettings)
 ///     plugins: {name: ...}           # settings of plugins
 struct ConfigFile {
     std::string provider = {};

@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
+#include <optional>
 #include <string_view>
 #include <utility>
 
 #include <cubepi/core/error.hpp>
+#include <cubepi/net/http_server.hpp>
 
+#include "../channels/channel_kinds.hpp"
 #include "paths.hpp"
 
 namespace cubepi::app {
@@ -14,7 +18,6 @@ namespace cubepi::app {
 namespace {
 
 constexpr std::size_t most_threads = 256;
-constexpr std::size_t most_body_mb = 64;
 
 /// The keys of a mapping, which is at `path` of the configuration file.
 struct Keys {
@@ -22,21 +25,20 @@ struct Keys {
     std::vector<std::string_view> names;
 };
 
-const Keys gateway_keys{
-    "gateway",
-    {"channels", "root", "shared_workspace", "tape_namespace", "drain_timeout", "retry_limit",
-     "max_waiting", "threads", "stream", "show_error_details", "question_timeout", "files", "rules",
-     "approvers", "http", "telegram", "status"}};
+/// The keys of `gateway`.
+Keys gateway_keys() {
+    Keys keys{"gateway",
+              {"channels", "root", "shared_workspace", "tape_namespace", "drain_timeout",
+               "retry_limit", "max_waiting", "threads", "stream", "show_error_details",
+               "question_timeout", "files", "rules", "approvers", "status", "listen", "base_path",
+               "allowed_hosts", "trusted_proxies"}};
+    for (const ChannelKind* kind : channel_kinds()) keys.names.push_back(kind->name);
+    return keys;
+}
+
 const Keys rule_keys{"gateway.rules", {"channel", "chat", "user", "allow", "refuse"}};
 const Keys approver_keys{"gateway.approvers", {"channel", "user"}};
 const Keys files_keys{"gateway.files", {"max_file_mb", "max_files", "max_total_mb"}};
-const Keys http_keys{"gateway.http",
-                     {"listen", "token_env", "operators", "max_body_mb", "certificate", "key"}};
-const Keys telegram_keys{
-    "gateway.telegram",
-    {"token_env", "token", "users", "chats", "operators", "progress", "api_url", "webhook"}};
-const Keys webhook_keys{"gateway.telegram.webhook", {"url", "listen", "path", "secret_env"}};
-
 /// A mapping of the configuration, whose members are read by type. Errors name the path of the key.
 class Mapping {
 public:
@@ -52,9 +54,12 @@ public:
         for (const auto& member : *object_) {
             const std::string_view key = member.key();
             if (std::find(keys.names.begin(), keys.names.end(), key) != keys.names.end()) continue;
+            std::string known;
+            for (const std::string_view name : keys.names)
+                known += (known.empty() ? "" : ", ") + std::string(name);
             throw Error(ErrorCode::parse, config_path().string() + ": unknown key '" +
-                                              below(std::string(key)) +
-                                              "'; 'man cubepi' lists the keys of the file");
+                                              below(std::string(key)) + "'; the keys of " + path_ +
+                                              " are " + known);
         }
     }
 
@@ -79,9 +84,10 @@ public:
         value = static_cast<std::size_t>(given.get_int64());
     }
     /// Ids may be written as numbers.
-    void read(const std::string& key, std::vector<std::string>& value, const char* what) const {
+    void read(const std::string& key, std::vector<std::string>& value,
+              std::string_view what) const {
         if (!has(key)) return;
-        const std::string expected = std::string("a list of ") + what;
+        const std::string expected = "a list of " + std::string(what);
         if (!at(key).is_array()) refuse(below(key), expected);
         value.clear();
         for (const Json& one : at(key).get_array())
@@ -117,19 +123,71 @@ private:
     const JsonObject* object_ = nullptr;
 };
 
+std::optional<ListenAddress> parse_address(const std::string& text) {
+    ListenAddress address;
+    const std::size_t colon = text.rfind(':');
+    if (colon == std::string::npos || colon == 0) return std::nullopt;
+    const char* const end = text.data() + text.size();
+    const auto [stop, failed] = std::from_chars(text.data() + colon + 1, end, address.port);
+    if (failed != std::errc() || stop != end) return std::nullopt;
+    address.host = text.substr(0, colon);
+    if (address.host.starts_with('[') && address.host.ends_with(']'))
+        address.host = address.host.substr(1, address.host.size() - 2);
+    return address;
+}
+
+/// An empty text leaves the address as it is.
 void read_address(const Mapping& mapping, const std::string& key, ListenAddress& address) {
     std::string text;
     mapping.read(key, text);
     if (text.empty()) return;
-    const std::string expected = "an address and a port, such as 127.0.0.1:8642 or [::1]:8642";
-    const std::size_t colon = text.rfind(':');
-    if (colon == std::string::npos || colon == 0) Mapping::refuse(mapping.below(key), expected);
-    const char* const end = text.data() + text.size();
-    const auto [stop, failed] = std::from_chars(text.data() + colon + 1, end, address.port);
-    if (failed != std::errc() || stop != end) Mapping::refuse(mapping.below(key), expected);
-    address.host = text.substr(0, colon);
-    if (address.host.starts_with('[') && address.host.ends_with(']'))
-        address.host = address.host.substr(1, address.host.size() - 2);
+    const std::optional<ListenAddress> parsed = parse_address(text);
+    if (!parsed)
+        Mapping::refuse(mapping.below(key),
+                        "an address and a port, such as 127.0.0.1:8642 or [::1]:8642");
+    address = *parsed;
+}
+
+/// Returns `absent` if the key is absent.
+std::optional<ListenAddress> read_address(const Mapping& mapping, const std::string& key,
+                                          std::optional<ListenAddress> absent) {
+    if (!mapping.has(key)) return absent;
+    ListenAddress address;
+    read_address(mapping, key, address);
+    return address;
+}
+
+/// Returns gateway.listen.
+std::optional<ListenAddress> read_common_address(const Mapping& mapping) {
+    std::optional<ListenAddress> address = read_address(mapping, "listen", std::nullopt);
+    if (address) address->is_common = true;
+    return address;
+}
+
+/// How the servers are reached.
+void read_access(const Mapping& mapping, GatewaySettings& settings) {
+    settings.listen = read_common_address(mapping);
+    mapping.read("base_path", settings.base_path);
+    const std::string& base = settings.base_path;
+    const bool is_path = base.starts_with('/') && !base.ends_with('/') &&
+                         base.find_first_of("%?#{} ") == std::string::npos &&
+                         (base + "/").find("/../") == std::string::npos &&
+                         (base + "/").find("/./") == std::string::npos;
+    if (!base.empty() && !is_path)
+        Mapping::refuse("gateway.base_path",
+                        "a path that begins with / and does not end with it, such as /agents");
+    constexpr const char* names = "host names, such as agents.example.org";
+    mapping.read("allowed_hosts", settings.allowed_hosts, names);
+    for (const std::string& host : settings.allowed_hosts)
+        if (host.empty() || host.find_first_of("/*@, ") != std::string::npos)
+            Mapping::refuse("gateway.allowed_hosts", std::string("a list of ") + names);
+    constexpr const char* ranges = "addresses and ranges, such as 10.0.0.7 and 10.0.0.0/8";
+    mapping.read("trusted_proxies", settings.trusted_proxies, ranges);
+    try {
+        check_address_ranges(settings.trusted_proxies);
+    } catch (const Error&) {
+        Mapping::refuse("gateway.trusted_proxies", std::string("a list of ") + ranges);
+    }
 }
 
 SenderRule read_rule(const Mapping& mapping) {
@@ -149,8 +207,7 @@ Approver read_approver(const Mapping& mapping) {
     mapping.read("channel", approver.channel);
     mapping.read("user", approver.user);
     if (approver.user.empty() || approver.channel.empty())
-        Mapping::refuse(mapping.below("user"),
-                        "a user of a channel: {channel: telegram, user: 42}");
+        Mapping::refuse(mapping.below("user"), "a user of a channel: {channel: NAME, user: ID}");
     return approver;
 }
 
@@ -163,61 +220,56 @@ void read_file(const Mapping& mapping, const std::string& key, std::filesystem::
     file = expand_home(text);
 }
 
-HttpChannelSettings read_http(const Mapping& mapping) {
-    mapping.allow_only(http_keys);
-    HttpChannelSettings settings;
-    read_address(mapping, "listen", settings.listen);
-    mapping.read("token_env", settings.token_env);
-    mapping.read("operators", settings.operators, "users");
-    mapping.read("max_body_mb", settings.max_body_mb);
-    if (settings.max_body_mb > most_body_mb)
-        Mapping::refuse(mapping.below("max_body_mb"), "at most " + std::to_string(most_body_mb));
-    read_file(mapping, "certificate", settings.certificate);
-    read_file(mapping, "key", settings.key);
-    if (settings.certificate.empty() != settings.key.empty())
-        Mapping::refuse(mapping.below("key"), "set together with the certificate");
-    return settings;
+template <class Value>
+Json read_or(const Mapping& mapping, const std::string& name, Value value) {
+    mapping.read(name, value);
+    return Json(std::move(value));
 }
 
-TelegramWebhookSettings read_webhook(const Mapping& mapping) {
-    mapping.allow_only(webhook_keys);
-    TelegramWebhookSettings settings;
-    mapping.read("url", settings.url);
-    if (!settings.url.starts_with("https://"))
-        Mapping::refuse(mapping.below("url"), "the public address, beginning with https://");
-    read_address(mapping, "listen", settings.listen);
-    mapping.read("path", settings.path);
-    if (!settings.path.starts_with('/')) Mapping::refuse(mapping.below("path"), "a path");
-    mapping.read("secret_env", settings.secret_env);
-    return settings;
-}
-
-/// Ids of users are positive, those of groups negative: one in the wrong list would never match.
-void read_ids(const Mapping& mapping, const char* key, bool of_groups,
-              std::vector<std::string>& ids) {
-    const char* const expected =
-        of_groups ? "ids of groups, negative numbers" : "ids of users, positive numbers";
-    mapping.read(key, ids, expected);
-    for (const std::string& id : ids) {
-        const std::string_view digits = std::string_view(id).substr(of_groups ? 1 : 0);
-        const bool is_id = id.starts_with('-') == of_groups && !digits.empty() &&
-                           digits.find_first_not_of("0123456789") == std::string_view::npos;
-        if (!is_id) Mapping::refuse(mapping.below(key), std::string("a list of ") + expected);
+/// `common`: gateway.listen.
+Json read_value(const Mapping& mapping, const std::string& name, const ChannelKey& key,
+                const std::optional<ListenAddress>& common) {
+    std::string default_value(key.default_value);
+    switch (key.type) {
+        case KeyType::flag: return read_or(mapping, name, default_value == "true");
+        case KeyType::number: return read_or(mapping, name, std::size_t{std::stoul(default_value)});
+        case KeyType::list: {
+            std::vector<std::string> value;
+            mapping.read(name, value, key.members);
+            return JsonArray(value.begin(), value.end());
+        }
+        case KeyType::address: {
+            ListenAddress value = common ? *common : parse_address(default_value).value();
+            read_address(mapping, name, value);
+            return JsonObject{{"text", value.text()}, {"is_common", value.is_common}};
+        }
+        case KeyType::file: {
+            std::filesystem::path value;
+            read_file(mapping, name, value);
+            return Json(value.string());
+        }
+        default: return read_or(mapping, name, std::move(default_value));
     }
 }
 
-TelegramChannelSettings read_telegram(const Mapping& mapping) {
-    mapping.allow_only(telegram_keys);
-    TelegramChannelSettings settings;
-    mapping.read("token_env", settings.token_env);
-    mapping.read("token", settings.token);
-    read_ids(mapping, "users", false, settings.users);
-    read_ids(mapping, "chats", true, settings.chats);
-    read_ids(mapping, "operators", false, settings.operators);
-    mapping.read("progress", settings.progress);
-    mapping.read("api_url", settings.api_url);
-    if (mapping.has("webhook")) settings.webhook = read_webhook(mapping.mapping("webhook"));
-    return settings;
+/// Reads the keys of the channel's settings, or of a mapping in them.
+void read_keys(const Mapping& mapping, const ChannelKind& kind, std::string_view path,
+               const std::optional<ListenAddress>& common, JsonObject& values) {
+    Keys allowed{{}, {}};
+    for (const ChannelKey& key : kind.keys) {
+        if (key.is_in(path)) allowed.names.push_back(key.name());
+    }
+    mapping.allow_only(allowed);
+    for (const ChannelKey& key : kind.keys) {
+        if (!key.is_in(path)) continue;
+        const std::string name(key.name());
+        if (key.type != KeyType::mapping) {
+            values[key.path] = read_value(mapping, name, key, common);
+        } else if (mapping.has(name)) {
+            values[key.path] = true;
+            read_keys(mapping.mapping(name), kind, key.path, common, values);
+        }
+    }
 }
 
 void read_root(const Mapping& mapping, GatewaySettings& settings) {
@@ -256,19 +308,68 @@ bool SenderRule::matches(std::string_view of_channel, std::string_view of_chat,
            (user.empty() || user == of_user);
 }
 
+std::string ChannelSettings::text(std::string_view key) const {
+    return std::string(values_.at(key).as_string());
+}
+
+std::vector<std::string> ChannelSettings::list(std::string_view key) const {
+    std::vector<std::string> texts;
+    for (const Json& one : values_.at(key).as_array()) texts.emplace_back(one.as_string());
+    return texts;
+}
+
+ListenAddress ChannelSettings::address(std::string_view key) const {
+    const JsonObject& value = values_.at(key).as_object();
+    ListenAddress address = parse_address(std::string(value.at("text").as_string())).value();
+    address.is_common = value.at("is_common").as_bool();
+    return address;
+}
+
+std::string ChannelSettings::path_of(std::string_view key) const {
+    return "gateway." + std::string(kind_->name) + "." + std::string(key);
+}
+
+std::string ChannelSettings::secret(const std::string& key, const std::string& what,
+                                    const std::string& advice) const {
+    if (has(key) && !text(key).empty()) return text(key);
+    const std::string variable = text(key + "_env");
+    const char* const value = std::getenv(variable.c_str());
+    if (value && *value) return value;
+    throw Error(ErrorCode::invalid_argument, "the channel " + std::string(kind_->name) +
+                                                 " has no " + what + ", since " + variable +
+                                                 " is not set. " + advice);
+}
+
+void ChannelSettings::refuse(std::string_view key, const std::string& expected) const {
+    Mapping::refuse(path_of(key), expected);
+}
+
+ChannelSettings channel_settings(const JsonObject& config, const ChannelKind& kind) {
+    const std::string name(kind.name);
+    const Mapping gateway(config.if_contains("gateway"), "gateway");
+    JsonObject values;
+    read_keys(gateway.mapping(name), kind, {}, read_common_address(gateway), values);
+    ChannelSettings settings(kind, std::move(values));
+    if (kind.check && gateway.has(name)) kind.check(settings);
+    return settings;
+}
+
 std::vector<std::string> gateway_setting_names() {
     std::vector<std::string> names;
-    for (const Keys* keys : {&gateway_keys, &files_keys, &rule_keys, &approver_keys, &http_keys,
-                             &telegram_keys, &webhook_keys}) {
-        for (const std::string_view name : keys->names)
-            names.push_back(std::string(keys->path) + "." + std::string(name));
+    for (const Keys& keys : {gateway_keys(), files_keys, rule_keys, approver_keys}) {
+        for (const std::string_view name : keys.names)
+            names.push_back(std::string(keys.path) + "." + std::string(name));
+    }
+    for (const ChannelKind* kind : channel_kinds()) {
+        for (const ChannelKey& key : kind->keys)
+            names.push_back("gateway." + std::string(kind->name) + "." + std::string(key.path));
     }
     return names;
 }
 
 GatewaySettings gateway_settings(const JsonObject& config) {
     const Mapping mapping(config.if_contains("gateway"), "gateway");
-    mapping.allow_only(gateway_keys);
+    mapping.allow_only(gateway_keys());
     GatewaySettings settings;
     mapping.read("channels", settings.channels, "names of channels");
     read_root(mapping, settings);
@@ -296,12 +397,11 @@ GatewaySettings gateway_settings(const JsonObject& config) {
                  [&](const Mapping& one) { settings.rules.push_back(read_rule(one)); });
     mapping.each("approvers", "users",
                  [&](const Mapping& one) { settings.approvers.push_back(read_approver(one)); });
-    if (mapping.has("http")) settings.http = read_http(mapping.mapping("http"));
-    if (mapping.has("telegram")) settings.telegram = read_telegram(mapping.mapping("telegram"));
-    if (mapping.has("status")) {
-        settings.status.emplace();
-        read_address(mapping, "status", *settings.status);
+    read_access(mapping, settings);
+    for (const ChannelKind* kind : channel_kinds()) {
+        if (mapping.has(kind->name)) settings.configured.push_back(channel_settings(config, *kind));
     }
+    settings.status = read_address(mapping, "status", settings.listen);
     return settings;
 }
 

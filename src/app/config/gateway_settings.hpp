@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include <bub/builtin/builtin.hpp>
@@ -13,10 +15,13 @@
 
 namespace cubepi::app {
 
+struct ChannelKind;
+
 /// An address to listen on: "127.0.0.1:8642".
 struct ListenAddress {
     std::string host = {};
     std::uint16_t port = 0;
+    bool is_common = false;  ///< that of `gateway.listen`
 
     std::string text() const;
 };
@@ -40,36 +45,37 @@ struct Approver {
     std::string user = {};
 };
 
-/// The channel `http`.
-struct HttpChannelSettings {
-    ListenAddress listen = {"127.0.0.1", 8642};
-    std::string token_env = "CUBEPI_HTTP_TOKEN";  ///< the variable that has the bearer token
-    std::vector<std::string> operators =
-        {};                       ///< users who may answer everything and use comma commands
-    std::size_t max_body_mb = 1;  ///< limit of a request, in MiB
-    std::filesystem::path certificate = {};  ///< PEM; empty: no TLS
-    std::filesystem::path key = {};          ///< PEM
-};
+/// The settings of a channel: a value of the type of its key (channels/channel_kinds.hpp) for each key of the mappings that are present.
+/// Reading a key that the kind does not have is a programming error.
+class ChannelSettings {
+public:
+    ChannelSettings(const ChannelKind& kind, JsonObject values)
+        : kind_(&kind), values_(std::move(values)) {}
 
-/// Updates of Telegram as requests, in place of polling.
-struct TelegramWebhookSettings {
-    std::string url = {};  ///< the public address
-    ListenAddress listen = {"127.0.0.1", 8643};
-    std::string path = "/telegram";
-    std::string secret_env = "TELEGRAM_WEBHOOK_SECRET";  ///< the variable that has the secret
-};
+    const ChannelKind& kind() const noexcept { return *kind_; }
+    /// Returns true if the key has a value; a mapping, if it is present.
+    bool has(std::string_view key) const { return values_.contains(key); }
+    /// Returns a text, a secret, the name of a variable, or an absolute path; empty: not configured.
+    std::string text(std::string_view key) const;
+    bool flag(std::string_view key) const { return values_.at(key).as_bool(); }
+    std::size_t number(std::string_view key) const {
+        return values_.at(key).to_number<std::size_t>();
+    }
+    std::vector<std::string> list(std::string_view key) const;
+    ListenAddress address(std::string_view key) const;
 
-/// The channel `telegram`.
-struct TelegramChannelSettings {
-    std::string token_env = "TELEGRAM_BOT_TOKEN";  ///< the variable that has the bot token
-    std::string token = {};               ///< the token itself; empty: that of the variable
-    std::vector<std::string> users = {};  ///< ids of users in private chats
-    std::vector<std::string> chats = {};  ///< ids of groups
-    std::vector<std::string> operators =
-        {};                ///< users who may also answer everything and use comma commands
-    bool progress = true;  ///< answers are shown while they are generated
-    std::string api_url = "https://api.telegram.org";
-    std::optional<TelegramWebhookSettings> webhook = {};
+    /// Returns the path of a key in the configuration file: "gateway.NAME.KEY".
+    std::string path_of(std::string_view key) const;
+    /// Returns the secret that the key has, or else the variable that KEY_env names. Throws Error(invalid_argument) if neither is set,
+    /// with the description of the secret and the advice.
+    std::string secret(const std::string& key, const std::string& what,
+                       const std::string& advice) const;
+    /// Throws Error(parse): the key "must be `expected`".
+    [[noreturn]] void refuse(std::string_view key, const std::string& expected) const;
+
+private:
+    const ChannelKind* kind_;
+    JsonObject values_;  // by path below the channel
 };
 
 /// The key `gateway` of the configuration file (`man cubepi`).
@@ -91,16 +97,22 @@ struct GatewaySettings {
     bub::SessionFiles files = {};
     std::vector<SenderRule> rules = {};
     std::vector<Approver> approvers = {};
-    std::optional<HttpChannelSettings> http = {};
-    std::optional<TelegramChannelSettings> telegram = {};
+    std::vector<ChannelSettings> configured =
+        {};  ///< the channels with settings, in the order of channel_kinds()
     std::optional<ListenAddress> status = {};  ///< health, readiness and metrics
+    /// The address of the parts above that have none of their own.
+    std::optional<ListenAddress> listen = {};
+    // HttpAccess, of all addresses.
+    std::string base_path = {};
+    std::vector<std::string> allowed_hosts = {};
+    std::vector<std::string> trusted_proxies = {};
 };
 
 /// Reads the member `gateway` of the configuration file's values (config_values). Throws Error(parse) that names the key
 /// and what is expected.
 GatewaySettings gateway_settings(const JsonObject& config);
 
-/// Returns the paths of all keys below `gateway`: "gateway.telegram.users". The documentation must have each of them.
+/// Returns the paths of all keys below `gateway`: "gateway.http.listen". The documentation must have each of them.
 std::vector<std::string> gateway_setting_names();
 
 }  // namespace cubepi::app

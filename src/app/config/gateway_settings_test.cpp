@@ -13,6 +13,7 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/scoped_test_directory.hpp>
 
+#include "../channels/channel_kinds.hpp"
 #include "../failure.hpp"
 #include "../program.hpp"
 #include "config_file.hpp"
@@ -46,7 +47,7 @@ TEST(GatewaySettings, MissingGatewayKey_YieldsDefaults) {
     EXPECT_EQ(settings.channels, std::vector<std::string>{"all"});
     EXPECT_EQ(settings.drain_timeout, std::chrono::seconds(30));
     EXPECT_EQ(settings.retry_limit, std::chrono::hours(1));
-    EXPECT_FALSE(settings.http);
+    EXPECT_TRUE(settings.configured.empty());
     EXPECT_FALSE(settings.status);
     EXPECT_FALSE(settings.shared_workspace);
     EXPECT_EQ(settings.tape_namespace, "gateway");
@@ -72,9 +73,9 @@ TEST(GatewaySettings, Read_ReturnsAllKeys) {
     EXPECT_FALSE(settings.rules[0].matches("telegram", "-100", "43"));
     ASSERT_EQ(settings.approvers.size(), 1u);
     EXPECT_EQ(settings.approvers[0].user, "7") << "ids may be numbers";
-    ASSERT_TRUE(settings.http);
-    EXPECT_EQ(settings.http->listen.host, "::1");
-    EXPECT_EQ(settings.http->listen.text(), "[::1]:9000");
+    ASSERT_EQ(settings.configured.size(), 1u);
+    EXPECT_EQ(settings.configured[0].address("listen").host, "::1");
+    EXPECT_EQ(settings.configured[0].address("listen").text(), "[::1]:9000");
     ASSERT_TRUE(settings.status);
     EXPECT_EQ(settings.status->port, 9001);
 }
@@ -95,6 +96,41 @@ TEST(GatewaySettings, Error_NamesTheKeyAndWhatIsExpected) {
     names(R"({"tape_namespace": ""})", "gateway.tape_namespace must be a text");
     names(R"({"root": "relative"})", "gateway.root must be a directory");
     names(R"([])", "gateway must be a mapping");
+}
+
+TEST(GatewaySettings, D112_PartsWithoutAddress_UseTheCommonOne) {
+    const GatewaySettings settings = settings_of(R"({
+        "listen": "[::1]:8640", "base_path": "/agents", "allowed_hosts": ["agents.example.org", "[::1]:8640"],
+        "trusted_proxies": ["127.0.0.1", "fd00::/8"], "http": {},
+        "telegram": {"webhook": {"url": "https://example.org", "listen": "127.0.0.1:8643"}}})");
+    ASSERT_EQ(settings.configured.size(), 2u);
+    const ListenAddress http = settings.configured[0].address("listen");
+    EXPECT_EQ(http.text(), "[::1]:8640");
+    EXPECT_TRUE(http.is_common);
+    EXPECT_EQ(settings.status->text(), "[::1]:8640");
+    const ListenAddress webhook = settings.configured[1].address("webhook.listen");
+    EXPECT_EQ(webhook.text(), "127.0.0.1:8643");
+    EXPECT_FALSE(webhook.is_common);
+    EXPECT_EQ(settings_of(R"({"http": {}})").configured[0].address("listen").text(),
+              "127.0.0.1:8642");
+}
+
+TEST(GatewaySettings, D112_SettingsForProxies_AreChecked) {
+    for (const char* path : {"agents", "/", "/agents/", "/a/../b", "/a%20b", "/a?b"})
+        EXPECT_NE(refusal_of(std::string(R"({"base_path": ")") + path + "\"}")
+                      .find("gateway.base_path must be a path"),
+                  std::string::npos)
+            << path;
+    for (const char* host : {"", "https://example.org", "*.example.org", "a b"})
+        EXPECT_NE(refusal_of(std::string(R"({"allowed_hosts": [")") + host + "\"]}")
+                      .find("gateway.allowed_hosts must be a list of host names"),
+                  std::string::npos)
+            << host;
+    for (const char* range : {"proxy", "10.0.0.0/40", "10.0.0.1:80"})
+        EXPECT_NE(refusal_of(std::string(R"({"trusted_proxies": [")") + range + "\"]}")
+                      .find("gateway.trusted_proxies must be a list of addresses and ranges"),
+                  std::string::npos)
+            << range;
 }
 
 TEST(SenderRule, EmptyMembers_MatchEverything) {
@@ -118,12 +154,15 @@ std::string problem_of(const std::string& yaml) {
 
 TEST(TelegramSettings, OmittedTelegramSettings_HaveDefaults) {
     const GatewaySettings settings = read("gateway: {telegram: {}}");
-    ASSERT_TRUE(settings.telegram.has_value());
-    EXPECT_EQ(settings.telegram->token_env, "TELEGRAM_BOT_TOKEN");
-    EXPECT_TRUE(settings.telegram->users.empty());
-    EXPECT_TRUE(settings.telegram->progress);
-    EXPECT_FALSE(settings.telegram->webhook.has_value());
-    EXPECT_FALSE(read("gateway: {}").telegram.has_value());
+    ASSERT_EQ(settings.configured.size(), 1u);
+    const ChannelSettings& telegram = settings.configured[0];
+    EXPECT_EQ(&telegram.kind(), &telegram_kind);
+    EXPECT_EQ(telegram.text("token_env"), "TELEGRAM_BOT_TOKEN");
+    EXPECT_TRUE(telegram.list("users").empty());
+    EXPECT_TRUE(telegram.flag("progress"));
+    EXPECT_FALSE(telegram.has("webhook"));
+    EXPECT_FALSE(telegram.has("webhook.listen"));
+    EXPECT_TRUE(read("gateway: {}").configured.empty());
 }
 
 TEST(TelegramSettings, Read_ReturnsAllTelegramSettings) {
@@ -137,16 +176,15 @@ gateway:
     progress: false
     webhook: {url: "https://bot.example.org/x", listen: "127.0.0.1:9000", path: /x, secret_env: S}
 )");
-    const TelegramChannelSettings& telegram = settings.telegram.value();
-    EXPECT_EQ(telegram.token_env, "MY_BOT");
-    EXPECT_EQ(telegram.users, (std::vector<std::string>{"42", "43"}));
-    EXPECT_EQ(telegram.chats, std::vector<std::string>{"-1001234"});
-    EXPECT_EQ(telegram.operators, std::vector<std::string>{"42"});
-    EXPECT_FALSE(telegram.progress);
-    ASSERT_TRUE(telegram.webhook.has_value());
-    EXPECT_EQ(telegram.webhook->listen.text(), "127.0.0.1:9000");
-    EXPECT_EQ(telegram.webhook->path, "/x");
-    EXPECT_EQ(telegram.webhook->secret_env, "S");
+    const ChannelSettings& telegram = settings.configured.at(0);
+    EXPECT_EQ(telegram.text("token_env"), "MY_BOT");
+    EXPECT_EQ(telegram.list("users"), (std::vector<std::string>{"42", "43"}));
+    EXPECT_EQ(telegram.list("chats"), std::vector<std::string>{"-1001234"});
+    EXPECT_EQ(telegram.list("operators"), std::vector<std::string>{"42"});
+    EXPECT_FALSE(telegram.flag("progress"));
+    EXPECT_EQ(telegram.address("webhook.listen").text(), "127.0.0.1:9000");
+    EXPECT_EQ(telegram.text("webhook.path"), "/x");
+    EXPECT_EQ(telegram.text("webhook.secret_env"), "S");
 }
 
 TEST(TelegramSettings, TelegramMistakes_AreNamed) {
@@ -162,6 +200,36 @@ TEST(TelegramSettings, TelegramMistakes_AreNamed) {
               std::string::npos);
     EXPECT_NE(problem_of("gateway: {telegram: {webhook: {}}}").find("webhook.url"),
               std::string::npos);
+}
+
+TEST(ChannelKeys, UnknownKey_IsReportedWithTheKnownOnes) {
+    const std::string unknown = problem_of("gateway: {telegram: {operator: [1]}}");
+    EXPECT_NE(unknown.find("unknown key 'gateway.telegram.operator'; the keys of gateway.telegram "
+                           "are token_env, token, users, chats, operators, "),
+              std::string::npos)
+        << unknown;
+    EXPECT_NE(problem_of("gateway: {telegram: {webhook: {host: x}}}")
+                  .find("the keys of gateway.telegram.webhook are url, listen, path, secret_env"),
+              std::string::npos);
+    EXPECT_NE(problem_of("gateway: {telegramm: {}}").find(", http, telegram"), std::string::npos)
+        << "the kinds of channels are keys as well";
+}
+
+TEST(ChannelKeys, EachType_RefusesAnotherOne) {
+    for (const ChannelKind* kind : channel_kinds()) {
+        for (const ChannelKey& key : kind->keys) {
+            const bool is_mapping = key.type == KeyType::mapping;
+            std::string yaml = std::string(key.name()) + ": " + (is_mapping ? "[1]" : "{a: b}");
+            const std::size_t dot = key.path.find('.');
+            if (dot != std::string_view::npos)
+                yaml = std::string(key.path.substr(0, dot)) + ": {" + yaml + "}";
+            const std::string name = std::string(kind->name) + "." + std::string(key.path);
+            const std::string problem =
+                problem_of("gateway: {" + std::string(kind->name) + ": {" + yaml + "}}");
+            EXPECT_NE(problem.find("gateway." + name + " must be "), std::string::npos)
+                << name << ": " << problem;
+        }
+    }
 }
 
 std::string page(const std::string& name) {

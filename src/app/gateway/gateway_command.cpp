@@ -16,6 +16,7 @@
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/posix_file.hpp>
 
+#include "../channels/channel_kinds.hpp"
 #include "../config/config_file.hpp"
 #include "../config/gateway_settings.hpp"
 #include "../config/paths.hpp"
@@ -79,11 +80,15 @@ void make_environment_file(const std::filesystem::path& path) {
     const detail::UniqueFd file =
         detail::open_file(path.c_str(), O_WRONLY | O_CREAT | O_EXCL, 0600);
     if (!file && errno == EEXIST) return;
-    constexpr const char* text =
+    std::string text =
         "# Variables of the gateway's service, one per line: keys of models, tokens of channels.\n"
-        "# OPENAI_API_KEY=...\n"
-        "# CUBEPI_HTTP_TOKEN=...\n"
-        "# TELEGRAM_BOT_TOKEN=...\n";
+        "# OPENAI_API_KEY=...\n";
+    for (const ChannelKind* kind : channel_kinds()) {
+        for (const ChannelKey& key : kind->keys) {
+            if (key.type == KeyType::variable)
+                text += "# " + std::string(key.default_value) + "=...\n";
+        }
+    }
     if (!file || !detail::write_all(file.get(), text)) cannot_write(path);
 }
 

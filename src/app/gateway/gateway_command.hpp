@@ -1,13 +1,11 @@
 #pragma once
 
 #include <chrono>
-#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
 
-#include "../config/endpoint.hpp"
-#include "../config/gateway_settings.hpp"
+#include "../command_line.hpp"
 
 namespace cubepi::app {
 
@@ -34,21 +32,5 @@ std::string gateway_unit(const UnitOptions& options);
 int install_unit(std::vector<std::string> channels);
 /// Removes the unit. Returns the exit status. Throws Error(io).
 int uninstall_unit();
-
-/// A line of `cubepi doctor` about the gateway.
-struct GatewayFinding {
-    enum class Kind : std::uint8_t { good, plain, problem };
-    Kind kind = Kind::plain;
-    std::string text = {};
-    std::string advice = {};  ///< of a problem: the remedy
-};
-
-/// Describes who may do what through the gateway (B15, B25, B26), and warns of what is open. `environment`: the variables that may
-/// have tokens.
-std::vector<GatewayFinding> gateway_findings(const GatewaySettings& settings,
-                                             const Environment& environment);
-
-/// Returns those variables with tokens of the channels that are set in this process or in the environment file of the service.
-Environment gateway_environment(const GatewaySettings& settings);
 
 }  // namespace cubepi::app

@@ -1,4 +1,4 @@
-#include "gateway_command.hpp"
+#include "gateway_findings.hpp"
 
 #include <algorithm>
 #include <cstdlib>
@@ -10,31 +10,13 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/workspace/tool_rules.hpp>
 
+#include "../channels/channel_kinds.hpp"
+#include "gateway_command.hpp"
 #include "gateway_instance.hpp"
 
 namespace cubepi::app {
 
 namespace {
-
-class Findings {
-public:
-    void good(std::string text) { add(GatewayFinding::Kind::good, std::move(text), {}); }
-    void plain(std::string text) { add(GatewayFinding::Kind::plain, std::move(text), {}); }
-    void problem(std::string text, std::string advice) {
-        add(GatewayFinding::Kind::problem, std::move(text), std::move(advice));
-    }
-    std::vector<GatewayFinding> take() { return std::move(all_); }
-
-private:
-    void add(GatewayFinding::Kind kind, std::string text, std::string advice) {
-        GatewayFinding finding;
-        finding.kind = kind;
-        finding.text = std::move(text);
-        finding.advice = std::move(advice);
-        all_.push_back(std::move(finding));
-    }
-    std::vector<GatewayFinding> all_;
-};
 
 std::string list_of(const std::vector<std::string>& names) {
     std::string list;
@@ -58,41 +40,47 @@ void check_listener(Findings& findings, const std::string& what, const ListenAdd
         "Listen on 127.0.0.1 behind a proxy that ends TLS.");
 }
 
-void check_token(Findings& findings, const std::string& channel, const std::string& variable,
-                 const Environment& environment) {
-    if (environment.contains(variable)) return;
-    findings.problem("channel " + channel + ": " + variable + " is not set",
-                     "export " + variable + "=..., or write it to the gateway's environment file");
+bool is_configured(const ChannelSettings& channel, const std::string& key) {
+    return channel.has(key) && !channel.text(key).empty();
 }
 
-void check_http(Findings& findings, const HttpChannelSettings& http,
-                const Environment& environment) {
-    findings.good("channel http at " + http.listen.text() +
-                  "; operators: " + list_of(http.operators));
-    check_token(findings, "http", http.token_env, environment);
-    const auto token = environment.find(http.token_env);
-    const std::string problem =
-        token == environment.end() ? "" : token_problem(http.token_env, token->second);
-    if (!problem.empty())
-        findings.problem("channel http: " + problem,
-                         "export " + http.token_env + "=$(openssl rand -hex 16)");
-    check_listener(findings, "channel http", http.listen, !http.certificate.empty());
+void check_key(Findings& findings, const ChannelSettings& channel, const ChannelKey& key,
+               const Environment& environment) {
+    const std::string name = "channel " + std::string(channel.kind().name);
+    const std::string_view mapping =
+        key.path.substr(0, key.path.size() - key.name().size());  // "webhook."
+    if (key.type == KeyType::variable) {
+        const std::string variable = channel.text(key.path);
+        const std::string own(key.path.substr(0, key.path.rfind("_env")));
+        if (is_configured(channel, own) || environment.contains(variable)) return;
+        findings.problem(
+            name + ": " + variable + " is not set",
+            "export " + variable + "=..., or write it to the gateway's environment file");
+    }
+    if (key.type == KeyType::address)
+        check_listener(
+            findings,
+            mapping.empty() ? name : channel.path_of(mapping.substr(0, mapping.size() - 1)),
+            channel.address(key.path),
+            is_configured(channel, std::string(mapping) + "certificate"));
 }
 
-void check_telegram(Findings& findings, const TelegramChannelSettings& telegram,
-                    const Environment& environment) {
-    findings.good("channel telegram; users: " + list_of(telegram.users) + "; groups: " +
-                  list_of(telegram.chats) + "; operators: " + list_of(telegram.operators));
-    if (telegram.token.empty()) check_token(findings, "telegram", telegram.token_env, environment);
-    if (telegram.users.empty() && telegram.chats.empty() && telegram.operators.empty())
-        findings.problem("channel telegram: no user may write to the bot",
-                         "List users in gateway.telegram.users: cubepi onboard telegram");
-    if (!telegram.chats.empty())
-        findings.plain("every member of these groups may write to the bot");
-    if (!telegram.webhook) return;
-    check_token(findings, "telegram", telegram.webhook->secret_env, environment);
-    // The requests have a secret, and Telegram encrypts them up to the proxy.
-    check_listener(findings, "the webhook of telegram", telegram.webhook->listen, false);
+/// Names no text and no secret of the settings.
+void check_channel(Findings& findings, const ChannelSettings& channel,
+                   const Environment& environment) {
+    std::string place;
+    std::string lists;
+    for (const ChannelKey& key : channel.kind().keys) {
+        if (key.type == KeyType::address && key.is_in({}))
+            place = " at " + channel.address(key.path).text();
+        if (key.type == KeyType::list && channel.has(key.path))
+            lists += "; " + std::string(key.path) + ": " + list_of(channel.list(key.path));
+    }
+    findings.good("channel " + std::string(channel.kind().name) + place + lists);
+    for (const ChannelKey& key : channel.kind().keys) {
+        if (channel.has(key.path)) check_key(findings, channel, key, environment);
+    }
+    if (channel.kind().find) channel.kind().find(channel, environment, findings);
 }
 
 std::string senders_of(const SenderRule& rule) {
@@ -191,12 +179,12 @@ void check_rules(Findings& findings, const GatewaySettings& settings) {
 std::vector<GatewayFinding> gateway_findings(const GatewaySettings& settings,
                                              const Environment& environment) {
     Findings findings;
-    if (!settings.http && !settings.telegram) {
-        findings.plain("no channel is configured; for a bot: cubepi onboard telegram");
+    if (settings.configured.empty()) {
+        findings.plain("no channel is configured; to set one up: " + onboarding_commands());
         return findings.take();
     }
-    if (settings.http) check_http(findings, *settings.http, environment);
-    if (settings.telegram) check_telegram(findings, *settings.telegram, environment);
+    for (const ChannelSettings& channel : settings.configured)
+        check_channel(findings, channel, environment);
     if (settings.status) {
         findings.good("status port at " + settings.status->text());
         check_listener(findings, "the status port", *settings.status, false);
@@ -211,10 +199,12 @@ std::vector<GatewayFinding> gateway_findings(const GatewaySettings& settings,
 
 Environment gateway_environment(const GatewaySettings& settings) {
     std::vector<std::string> names;
-    if (settings.http) names.push_back(settings.http->token_env);
-    if (settings.telegram) names.push_back(settings.telegram->token_env);
-    if (settings.telegram && settings.telegram->webhook)
-        names.push_back(settings.telegram->webhook->secret_env);
+    for (const ChannelSettings& channel : settings.configured) {
+        for (const ChannelKey& key : channel.kind().keys) {
+            if (key.type == KeyType::variable && channel.has(key.path))
+                names.push_back(channel.text(key.path));
+        }
+    }
     Environment environment;
     std::ifstream file(gateway_environment_path());
     for (std::string line; std::getline(file, line);) {

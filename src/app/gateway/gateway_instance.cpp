@@ -16,8 +16,6 @@
 
 #include <bub/builtin/builtin.hpp>
 #include <bub/channel.hpp>
-#include <bub/channel/http_channel.hpp>
-#include <bub/channel/telegram_channel.hpp>
 #include <bub/framework.hpp>
 #include <bub/hooks.hpp>
 #include <bub/questions.hpp>
@@ -31,13 +29,13 @@
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/net/http_client.hpp>
 
+#include "../channels/channel_kinds.hpp"
 #include "../config/config_file.hpp"
 #include "../config/gateway_settings.hpp"
 #include "../config/model_sources.hpp"
 #include "../config/paths.hpp"
 #include "../config/tape_place.hpp"
 #include "../program.hpp"
-#include "gateway_sessions.hpp"
 
 namespace cubepi::app {
 
@@ -227,15 +225,6 @@ std::size_t thread_count(const GatewaySettings& settings) {
     return std::max(1U, std::thread::hardware_concurrency());
 }
 
-/// Returns the value of the variable with a channel's token or other secret. Throws Error(invalid_argument) if it is not set.
-std::string secret_in(const std::string& variable, const std::string& channel,
-                      const std::string& what, const std::string& advice) {
-    const char* const value = std::getenv(variable.c_str());
-    if (value && *value) return value;
-    throw Error(ErrorCode::invalid_argument, "the channel " + channel + " has no " + what +
-                                                 ", since " + variable + " is not set. " + advice);
-}
-
 /// Throws the failure of a database whose tables are missing, older or newer, which names the command that creates them. One that
 /// cannot be reached yet is only reported: turns are tried again until it can (D90).
 Task<> check_tables(std::shared_ptr<bub::TapeStore> tapes, bub::WarningHandler warn) {
@@ -251,72 +240,17 @@ Task<> check_tables(std::shared_ptr<bub::TapeStore> tapes, bub::WarningHandler w
              exception_text(opened.failure()));
 }
 
-constexpr const char* http_key = "gateway.http.listen";
-constexpr const char* webhook_key = "gateway.telegram.webhook.listen";
+constexpr const char* status_key = "gateway.status";
 
 }  // namespace
-
-std::shared_ptr<bub::Channel> GatewayInstance::http_channel(
-    const bub::MessageHandler& handler) const {
-    const HttpChannelSettings& settings = *settings_.http;
-    bub::HttpChannelOptions options;
-    options.server.listener = listener(http_key);
-    options.server.spares_descriptors = true;
-    options.server.certificate_file = settings.certificate.string();
-    options.server.key_file = settings.key.string();
-    options.operators = settings.operators;
-    options.sessions = std::make_shared<GatewaySessions>(*this);
-    options.failure_text = failure_text();
-    options.server.max_body_bytes = settings.max_body_mb << 20U;
-    options.token =
-        secret_in(settings.token_env, "http", "token",
-                  "To make one: export " + settings.token_env + "=$(openssl rand -hex 16)");
-    const std::string problem = token_problem(settings.token_env, options.token);
-    if (!problem.empty())
-        throw Error(ErrorCode::invalid_argument,
-                    "channel http: " + problem + ".\n  To make one: export " + settings.token_env +
-                        "=$(openssl rand -hex 16)");
-    return std::make_shared<bub::HttpChannel>(std::move(options), handler);
-}
-
-std::shared_ptr<bub::Channel> GatewayInstance::telegram_channel(
-    bub::ProvideChannelsCall& call) const {
-    const TelegramChannelSettings& settings = *settings_.telegram;
-    bub::TelegramChannelOptions options;
-    options.token = settings.token;
-    if (options.token.empty()) {
-        options.token = secret_in(settings.token_env, "telegram", "token",
-                                  "To set it up: cubepi onboard telegram");
-    }
-    options.users = settings.users;
-    options.chats = settings.chats;
-    options.operators = settings.operators;
-    for (const Approver& one : settings_.approvers) {
-        if (one.channel == "telegram") options.approvers.push_back(one.user);
-    }
-    options.shows_progress = settings.progress;
-    options.max_file_bytes = std::min(options.max_file_bytes, settings_.files.max_file_bytes);
-    options.api_url = settings.api_url;
-    options.runtime = call.framework.runtime();
-    options.on_warning = call.framework.options().on_warning;
-    if (const std::optional<TelegramWebhookSettings>& webhook = settings.webhook) {
-        options.webhook.emplace();
-        options.webhook->url = webhook->url;
-        options.webhook->path = webhook->path;
-        options.webhook->server.listener = listener(webhook_key);
-        options.webhook->secret =
-            secret_in(webhook->secret_env, "telegram", "webhook secret",
-                      "To make one: export " + webhook->secret_env + "=$(openssl rand -hex 32)");
-    }
-    return std::make_shared<bub::TelegramChannel>(std::move(options), call.handler);
-}
 
 /// Makes the channels that are configured and selected. Throws Error for a channel whose token is missing.
 std::vector<std::shared_ptr<bub::Channel>> GatewayInstance::channels(
     bub::ProvideChannelsCall& call) const {
     std::vector<std::shared_ptr<bub::Channel>> made;
-    if (settings_.http && has("http")) made.push_back(http_channel(call.handler));
-    if (settings_.telegram && has("telegram")) made.push_back(telegram_channel(call));
+    for (const ChannelSettings& one : settings_.configured) {
+        if (has(one.kind())) made.push_back(one.kind().make(one, *this, call));
+    }
     return made;
 }
 
@@ -328,37 +262,32 @@ Task<bub::Tape> GatewayInstance::tape_of(std::string session_id) const {
     co_return bub::Tape(tapes_, std::move(name));
 }
 
-bool GatewayInstance::has(const std::string& channel) const {
-    return bub::selects_service(selected_channels(settings_, parts_), channel);
+bool GatewayInstance::has(const ChannelKind& kind) const {
+    return bub::selects_service(selected_channels(settings_, parts_), std::string(kind.name));
 }
 
-void GatewayInstance::listen(const std::string& key, const ListenAddress& address,
-                             const GatewayInstance* replaced) {
-    Listening& made = listening_[key];
-    made.address = address;
-    if (replaced) {
-        for (const auto& [other, one] : replaced->listening_) {
-            const bool has_port = address.port == 0 ? one.address.port == 0 && other == key
-                                                    : one.socket->port() == address.port;
-            const bool is_taken =
-                std::any_of(listening_.begin(), listening_.end(),
-                            [&](const auto& mine) { return mine.second.socket == one.socket; });
-            if (!has_port || one.address.host != address.host || is_taken) continue;
-            made.socket = one.socket;
-            return;
-        }
-    }
-    try {
-        made.socket = std::make_shared<HttpListener>(address.host, address.port);
-    } catch (const Error& error) {
-        throw Error(ErrorCode::invalid_argument,
-                    config_path().string() + ": " + key + ": " + error.what());
-    }
+void GatewayInstance::listen(const std::string& key, const ListenAddress& address) {
+    listening_[key].server = parts_.servers->at(key, address);
 }
 
-std::shared_ptr<HttpListener> GatewayInstance::listener(const std::string& key) const {
+std::shared_ptr<HttpServer> GatewayInstance::server(const std::string& key) const {
     const auto found = listening_.find(key);
-    return found == listening_.end() ? nullptr : found->second.socket;
+    return found == listening_.end() ? nullptr : found->second.server;
+}
+
+void GatewayInstance::open_routes() const {
+    for (const auto& [key, one] : listening_) {
+        HttpAccess access;
+        access.base_path = settings_.base_path;
+        access.allowed_hosts = settings_.allowed_hosts;
+        access.trusted_proxies = settings_.trusted_proxies;
+        // A certificate holds for all parts at its address.
+        for (const auto& [other, secure] : listening_)
+            if (secure.server == one.server && secure.certificate)
+                access.certificate = secure.certificate;
+        one.server->set_access(std::move(access));
+    }
+    if (status_) status_->serve();
 }
 
 bub::TurnQuestions sender_policy(const GatewaySettings& settings) {
@@ -382,13 +311,6 @@ bub::TurnQuestions sender_policy(const GatewaySettings& settings) {
         return is_approver(approvers, message) || was_asked(message, request);
     };
     return questions;
-}
-
-std::string token_problem(const std::string& variable, const std::string& token) {
-    constexpr std::size_t shortest = 16;
-    if (token.size() >= shortest) return {};
-    return "the token in " + variable + " has fewer than " + std::to_string(shortest) +
-           " characters, so that it can be guessed";
 }
 
 SessionWorkspace session_workspace(const std::filesystem::path& root, std::string_view session_id) {
@@ -425,15 +347,14 @@ Task<std::unique_ptr<GatewayInstance>> GatewayInstance::create(ModelFlags flags,
     ModelChoice model = co_await choose_model(sources, transport_of(*runtime), ChooseModel());
     std::unique_ptr<GatewayInstance> made(
         new GatewayInstance(std::move(config), std::move(settings), std::move(sources),
-                            std::move(model), std::move(parts), replaced));
+                            std::move(model), std::move(parts)));
     co_await check_tables(made->tapes_, made->parts_.on_warning);
     // A channel without its token is reported now, not when the instance is to run.
     const auto channels = co_await made->manager_->enabled_channels();
     if (channels.empty()) {
         throw Error(ErrorCode::not_found,
-                    "no channel is enabled; configure one: 'cubepi onboard telegram', or the key "
-                    "gateway.http of " +
-                        config_path().string());
+                    "no channel is enabled; configure one: " + onboarding_commands() +
+                        ", or write its settings to the key gateway of " + config_path().string());
     }
     std::vector<std::string> names;
     for (const auto& channel : channels) names.push_back(channel->name());
@@ -451,12 +372,14 @@ Task<std::unique_ptr<GatewayInstance>> GatewayInstance::create(ModelFlags flags,
 
 Task<std::unique_ptr<GatewayInstance>> GatewayInstance::again() const {
     std::unique_ptr<GatewayInstance> made(
-        new GatewayInstance(config_, settings_, sources_, model_, parts_, this));
+        new GatewayInstance(config_, settings_, sources_, model_, parts_));
+    // Requests wait for the routes of its channels.
+    (void)co_await made->manager_->enabled_channels();
     co_return std::move(made);
 }
 
 GatewayInstance::GatewayInstance(ConfigFile config, GatewaySettings settings, ModelSources sources,
-                                 ModelChoice model, Parts parts, const GatewayInstance* replaced)
+                                 ModelChoice model, Parts parts)
     : config_(std::move(config)),
       settings_(std::move(settings)),
       sources_(std::move(sources)),
@@ -464,10 +387,23 @@ GatewayInstance::GatewayInstance(ConfigFile config, GatewaySettings settings, Mo
       parts_(std::move(parts)),
       tapes_(configured_tapes()),
       framework_(make_framework(true)) {
-    if (settings_.http && has("http")) listen(http_key, settings_.http->listen, replaced);
-    if (settings_.telegram && settings_.telegram->webhook && has("telegram"))
-        listen(webhook_key, settings_.telegram->webhook->listen, replaced);
-    if (settings_.status) listen(status_key, *settings_.status, replaced);
+    for (const ChannelSettings& one : settings_.configured) {
+        if (!has(one.kind())) continue;
+        for (const ChannelKey& key : one.kind().keys) {
+            if (key.type != KeyType::address || !one.has(key.path)) continue;
+            listen(one.path_of(key.path), one.address(key.path));
+            const std::string mapping(key.path.substr(0, key.path.size() - key.name().size()));
+            const std::string file =
+                one.has(mapping + "certificate") ? one.text(mapping + "certificate") : "";
+            if (!file.empty())
+                listening_[one.path_of(key.path)].certificate =
+                    read_certificate(file, one.text(mapping + "key"));
+        }
+    }
+    if (settings_.status) {
+        listen(status_key, *settings_.status);
+        status_ = status_routes(*server(status_key), parts_.status);
+    }
     bub::ChannelManagerOptions options = manager_options(settings_, sources_, parts_);
     const std::size_t threads = thread_count(settings_);
     if (threads > 1) {

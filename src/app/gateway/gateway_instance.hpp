@@ -16,12 +16,12 @@
 #include <bub/hooks.hpp>
 #include <bub/tape/tape.hpp>
 #include <bub/tape/tape_store.hpp>
-#include <cubepi/net/http_server.hpp>
 
 #include "../command_line.hpp"
 #include "../config/gateway_settings.hpp"
 #include "../config/model_choice.hpp"
 #include "../conversation/telemetry.hpp"
+#include "gateway_http.hpp"
 #include "turn_reports.hpp"
 
 namespace cubepi::app {
@@ -29,9 +29,6 @@ namespace cubepi::app {
 /// Returns how the turns of the gateway ask their users: the rules for the senders (B26) and the approvers (B25). Throws
 /// Error(invalid_argument) that names a rule that is not one.
 bub::TurnQuestions sender_policy(const GatewaySettings& settings);
-
-/// Returns why the token of the channel http is refused; empty if it is not.
-std::string token_problem(const std::string& variable, const std::string& token);
 
 /// The directories of a session below the root of the gateway.
 struct SessionWorkspace {
@@ -48,9 +45,6 @@ SessionWorkspace session_workspace(const std::filesystem::path& root, std::strin
 /// that has the same name on all hosts (D100).
 bub::Plugin gateway_sessions(bub::Framework& framework, const GatewaySettings& settings);
 
-/// The key of the settings for the address of the status server.
-inline constexpr const char* status_key = "gateway.status";
-
 /// The gateway under one configuration: the manager of its channels, the framework that admits their messages, and the threads
 /// that run the turns. A reload creates another one (B28). Used on one executor.
 class GatewayInstance {
@@ -60,6 +54,8 @@ public:
         std::shared_ptr<Telemetry> telemetry = {};
         std::shared_ptr<Meter> meter = {};  ///< null: that of `telemetry`
         std::shared_ptr<TurnReports> reports = {};
+        std::shared_ptr<GatewayServers> servers = {};  ///< required
+        StatusSources status = {};
         bub::WarningHandler on_warning = {};  ///< called on any thread
         AddPlugins plugins = {};              ///< called for each framework, on its thread
         std::vector<std::string> channels =
@@ -67,8 +63,7 @@ public:
     };
 
     /// Reads the configuration file, chooses the model, listens, and creates the channels. Throws Error for a configuration that
-    /// cannot be used. With `replaced`, an instance that serves, the channels are prepared as well (Channel::prepare()), and
-    /// sockets whose addresses do not change are shared (D90).
+    /// cannot be used. With `replaced`, an instance that serves, the channels are prepared as well (Channel::prepare()).
     static Task<std::unique_ptr<GatewayInstance>> create(ModelFlags flags, Parts parts,
                                                          const GatewayInstance* replaced);
     /// Creates another instance of the same configuration, to serve it again.
@@ -84,29 +79,30 @@ public:
     const std::shared_ptr<bub::TapeStore>& tapes() const noexcept { return tapes_; }
     /// Returns the tape of a session.
     Task<bub::Tape> tape_of(std::string session_id) const;
-    /// Returns the socket for a key of the settings: "gateway.status". Null: not configured.
-    std::shared_ptr<HttpListener> listener(const std::string& key) const;
+    /// Returns the server on the address that a key of the settings has: "gateway.http.listen". Null: not configured.
+    std::shared_ptr<HttpServer> server(const std::string& key) const;
+    /// Applies the certificates and the settings for proxies to the servers, and serves the status. The channels serve their routes
+    /// when they start.
+    void open_routes() const;
+    /// Returns the texts for the senders of messages whose turns fail; null: the default.
+    bub::FailureText failure_text() const;
     /// Returns the number of threads that run turns.
     std::size_t threads() const noexcept { return shards_ ? shards_->size() : 1; }
 
 private:
     struct Listening {
-        ListenAddress address;
-        std::shared_ptr<HttpListener> socket;
+        std::shared_ptr<HttpServer> server;
+        std::shared_ptr<HttpCertificate> certificate;  ///< null: no TLS
     };
 
     GatewayInstance(ConfigFile config, GatewaySettings settings, ModelSources sources,
-                    ModelChoice model, Parts parts, const GatewayInstance* replaced);
-    void listen(const std::string& key, const ListenAddress& address,
-                const GatewayInstance* replaced);
-    bool has(const std::string& channel) const;
+                    ModelChoice model, Parts parts);
+    void listen(const std::string& key, const ListenAddress& address);
+    bool has(const ChannelKind& kind) const;
     std::vector<std::shared_ptr<bub::Channel>> channels(bub::ProvideChannelsCall& call) const;
-    std::shared_ptr<bub::Channel> http_channel(const bub::MessageHandler& handler) const;
-    std::shared_ptr<bub::Channel> telegram_channel(bub::ProvideChannelsCall& call) const;
     /// Thread-safe. `with_channels`: the framework of the manager.
     std::unique_ptr<bub::Framework> make_framework(bool with_channels) const;
     bub::BuiltinOptions builtin_options() const;
-    bub::FailureText failure_text() const;
 
     const ConfigFile config_;
     const GatewaySettings settings_;
@@ -114,6 +110,7 @@ private:
     const ModelChoice model_;
     const Parts parts_;
     std::map<std::string, Listening> listening_;  // by key of the settings
+    std::unique_ptr<HttpRoutes> status_;          ///< null: not configured
     std::shared_ptr<bub::TapeStore> tapes_;
     std::unique_ptr<bub::Framework> framework_;
     std::shared_ptr<bub::TurnShards> shards_;  ///< null: turns run on the executor of the manager

@@ -21,8 +21,10 @@
 #include <cubepi/workspace/local_workspace.hpp>
 #include <cubepi/workspace/standard_tools.hpp>
 
+#include "../config/config_file.hpp"
 #include "gateway.hpp"
 #include "gateway_command.hpp"
+#include "gateway_findings.hpp"
 #include "gateway_instance.hpp"
 
 // B25, B26: who may do what outside of a terminal.
@@ -45,12 +47,11 @@ std::size_t problems(const std::vector<GatewayFinding>& findings) {
                       [](const GatewayFinding& one) { return one.kind == Kind::problem; }));
 }
 
-GatewaySettings with_http() {
-    GatewaySettings settings;
-    settings.http.emplace();
-    settings.http->operators = {"olga"};
-    return settings;
+GatewaySettings settings_of(const std::string& yaml) {
+    return gateway_settings(yaml_values("gateway: {" + yaml + "}"));
 }
+
+GatewaySettings with_http() { return settings_of("http: {operators: [olga]}"); }
 
 const Environment environment{{"CUBEPI_HTTP_TOKEN", "0123456789abcdef"},
                               {"TELEGRAM_BOT_TOKEN", "t"}};
@@ -63,12 +64,23 @@ TEST(GatewayFindings, LocalChannelWithToken_HasNoProblem) {
 }
 
 TEST(GatewayFindings, MissingSettings_AreNamed) {
-    GatewaySettings settings = with_http();
-    settings.telegram.emplace();
-    const auto findings = gateway_findings(settings, Environment());
+    const auto findings = gateway_findings(settings_of("http: {}, telegram: {}"), Environment());
     EXPECT_TRUE(has(findings, Kind::problem, "CUBEPI_HTTP_TOKEN is not set"));
     EXPECT_TRUE(has(findings, Kind::problem, "TELEGRAM_BOT_TOKEN is not set"));
     EXPECT_TRUE(has(findings, Kind::problem, "no user may write to the bot"));
+}
+
+TEST(GatewayFindings, SecretsOfChannels_AreNotShown) {
+    const auto findings = gateway_findings(
+        settings_of("http: {}, telegram: {token: '42:very-secret', chats: [-1], operators: [7], "
+                    "webhook: {url: 'https://e.org', listen: '0.0.0.0:1', secret_env: S}}"),
+        {{"CUBEPI_HTTP_TOKEN", "very-secret"}, {"S", "very-secret"}});
+    EXPECT_TRUE(
+        has(findings, Kind::good, "channel telegram; users: none; chats: -1; operators: 7"));
+    EXPECT_TRUE(has(findings, Kind::problem, "gateway.telegram.webhook is reachable"));
+    EXPECT_FALSE(has(findings, Kind::problem, "is not set"));
+    for (const GatewayFinding& one : findings)
+        EXPECT_EQ((one.text + one.advice).find("very-secret"), std::string::npos) << one.text;
 }
 
 TEST(GatewayFindings, ShortToken_IsAProblem) {
@@ -79,8 +91,7 @@ TEST(GatewayFindings, ShortToken_IsAProblem) {
 }
 
 TEST(GatewayFindings, B26_OpenSettings_AreWarnedOf) {
-    GatewaySettings settings = with_http();
-    settings.http->listen.host = "0.0.0.0";
+    GatewaySettings settings = settings_of("http: {listen: '0.0.0.0:8642'}");
     settings.status.emplace();
     settings.status->host = "192.168.0.7";
     settings.shared_workspace = true;

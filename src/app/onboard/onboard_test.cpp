@@ -1,3 +1,4 @@
+#include <cstdlib>
 #include <deque>
 #include <memory>
 #include <string>
@@ -15,6 +16,7 @@
 #include <cubepi/testing/manual_clock.hpp>
 #include <cubepi/testing/memory_transport.hpp>
 
+#include "../channels/channel_kinds.hpp"
 #include "../config/config_file.hpp"
 #include "../program.hpp"
 #include "questions.hpp"
@@ -383,10 +385,16 @@ TEST(Onboard, PluginParts_AreAddedAndMerged) {
                   {"plugins", JsonObject{{"a", 1}, {"chat", JsonObject{{"channel", "lobby"}}}}}}));
 }
 
-/// A user with scripted secrets and a scripted confirmation.
+/// A user with scripted secrets and a scripted confirmation, who sends the code of the pairing to the bot.
 class Operator final : public bub::OnboardingUi {
 public:
-    void say(std::string text) override { heard += text + "\n"; }
+    explicit Operator(bub::telegram::FakeBotApi& bot) : bot_(bot) {}
+
+    void say(std::string text) override {
+        heard += text + "\n";
+        const std::size_t code = text.find("?start=");
+        if (code != std::string::npos) bot_.say(7, text.substr(code + 7, 8));
+    }
     Task<std::string> ask(std::string, std::string default_value) override {
         co_return default_value;
     }
@@ -408,36 +416,36 @@ public:
     std::deque<std::string> secrets;
     bool agrees = true;
     std::string heard;
+
+private:
+    bub::telegram::FakeBotApi& bot_;
 };
 
 class TelegramOnboarding : public ::testing::Test {
 protected:
-    JsonObject ask(const std::string& yaml, std::string token = {}) {
-        TelegramQuestionsInput input;
-        input.config = yaml_values(yaml);
-        input.token = std::move(token);
-        input.token_variable = "TELEGRAM_BOT_TOKEN";
-        input.code = "12345678";
-        input.runtime = std::make_shared<const Runtime>(
+    JsonObject ask(const std::string& yaml, const std::string& token = {}) {
+        if (!token.empty()) ::setenv("TELEGRAM_BOT_TOKEN", token.c_str(), 1);
+        const std::shared_ptr<const Runtime> runtime = std::make_shared<const Runtime>(
             Runtime().with_clock(clock).with_transport(api.transport()));
-        return testing::run_advancing(*clock, ask_for_telegram(std::move(input), user));
+        return testing::run_advancing(*clock,
+                                      telegram_kind.onboard(yaml_values(yaml), runtime, user));
     }
+    void TearDown() override { ::unsetenv("TELEGRAM_BOT_TOKEN"); }
 
     std::shared_ptr<testing::ManualClock> clock = std::make_shared<testing::ManualClock>();
     bub::telegram::FakeBotApi api{clock};
-    Operator user;
+    Operator user{api};
 };
 
 TEST_F(TelegramOnboarding, TypedTokenAndFirstUser_AreWritten) {
     user.secrets = {"not a token", "42:wrong", api.token()};
-    api.say(7, "12345678");
     const JsonObject wanted = ask("model: m");
     EXPECT_EQ(wanted,
               (JsonObject{
                   {"model", "m"},
                   {"gateway", JsonObject{{"telegram", JsonObject{{"token", api.token()},
                                                                  {"operators", JsonArray{7}}}}}}}));
-    EXPECT_NE(user.heard.find("https://t.me/cubepi_bot?start=12345678"), std::string::npos);
+    EXPECT_NE(user.heard.find("https://t.me/cubepi_bot?start="), std::string::npos);
     EXPECT_NE(user.heard.find("Telegram does not know this token"), std::string::npos);
     EXPECT_EQ(user.heard.find("secret-of-the-bot"), std::string::npos);
     const std::string changes = settings_changes(yaml_values("model: m"), wanted);
@@ -445,13 +453,11 @@ TEST_F(TelegramOnboarding, TypedTokenAndFirstUser_AreWritten) {
 }
 
 TEST_F(TelegramOnboarding, TokenOfEnvironment_IsNotWritten) {
-    api.say(7, "12345678");
     user.agrees = false;
     const JsonObject wanted =
         ask("gateway: {telegram: {users: [5], progress: false}}", api.token());
     EXPECT_EQ(wanted, yaml_values("gateway: {telegram: {users: [5, 7], progress: false}}"));
     // A second time changes nothing.
-    api.say(7, "12345678");
     EXPECT_EQ(ask("gateway: {telegram: {users: [5, 7], progress: false}}", api.token()),
               yaml_values("gateway: {telegram: {users: [5, 7], progress: false}}"));
 }
@@ -460,16 +466,16 @@ TEST_F(TelegramOnboarding, WrongTokenOfEnvironment_IsAnError) {
     EXPECT_THROW((void)ask("", "42:wrong"), Error);
 }
 
-TEST(TelegramComments, Comments_ExplainTheSettings) {
+TEST(ChannelComments, Comments_ExplainTheSettings) {
     const std::string before = "# mine\nmodel: m\n";
     const JsonObject wanted =
         yaml_values("model: m\ngateway: {telegram: {token: '42:abc', users: [5], operators: [7]}}");
-    const std::string text = with_telegram_comments(edit_yaml(before, wanted));
+    const std::string text = with_channel_comments(telegram_kind, edit_yaml(before, wanted));
     EXPECT_EQ(yaml_values(text), wanted) << text;
     EXPECT_NE(text.find("# mine"), std::string::npos) << text;
     EXPECT_NE(text.find("# Users who may also answer"), std::string::npos) << text;
     // Comments that exist stay, and are not repeated.
-    EXPECT_EQ(with_telegram_comments(text), text);
+    EXPECT_EQ(with_channel_comments(telegram_kind, text), text);
 }
 
 }  // namespace

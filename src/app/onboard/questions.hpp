@@ -6,9 +6,9 @@
 #include <bub/onboarding_ui.hpp>
 #include <cubepi/core/http_transport.hpp>
 #include <cubepi/core/json.hpp>
-#include <cubepi/core/runtime.hpp>
 #include <cubepi/core/task.hpp>
 
+#include "../channels/channel_kinds.hpp"
 #include "../config/model_sources.hpp"
 
 namespace cubepi::app {
@@ -29,21 +29,8 @@ Task<JsonObject> ask_for_model(ModelQuestionsInput input, bub::OnboardingUi* ui)
 std::string settings_changes(const JsonObject& before, const JsonObject& wanted,
                              const std::string& path = {});
 
-/// The input of the questions about the channel telegram.
-struct TelegramQuestionsInput {
-    JsonObject config = {};           ///< the values of the configuration file
-    std::string token = {};           ///< from the environment; empty: it is asked for
-    std::string token_variable = {};  ///< that `token` was taken from
-    std::string code = {};            ///< for the pairing
-    std::shared_ptr<const Runtime> runtime = {};
-};
-
-/// Asks for the bot token, checks it, and waits until the first user has sent the code to the bot. Returns the new values of the
-/// configuration file; a token from the environment is not part of them. Throws Error(cancelled) if the user does not agree.
-Task<JsonObject> ask_for_telegram(TelegramQuestionsInput input, bub::OnboardingUi& ui);
-
-/// Returns the text of the configuration file with comments before the settings of the channel that have none.
-std::string with_telegram_comments(const std::string& text);
+/// Returns the text of the configuration file with comments before the settings of a channel that have none.
+std::string with_channel_comments(const ChannelKind& kind, const std::string& text);
 
 /// Returns the index of the option that `answer` names: by its number from 1, by its name, or by the beginning of one name only.
 /// Upper case, blanks and punctuation do not matter. An option may have a remark in parentheses after its name.
