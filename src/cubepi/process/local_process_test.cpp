@@ -305,13 +305,13 @@ Task<std::string> failed_write(ProcessOptions options, std::string marker, bool 
     co_return "";
 }
 
-TEST_F(LocalProcessTest, InputClosedByTheProcess_IsAnErrorNotASignal) {
+TEST_F(LocalProcessTest, ClosedPipe_IsAnErrorNotASignal) {
     EXPECT_EQ(cubepi::run(failed_write(duplex("exec 0<&-; touch closed; sleep 1000"),
                                        directory / "closed", false)),
               "The standard input of bash cannot be written: Broken pipe.");
 }
 
-TEST_F(LocalProcessTest, InputClosedDuringAWrite_EndsTheWrite) {
+TEST_F(LocalProcessTest, ClosedInput_EndsAWaitingWrite) {
     EXPECT_EQ(
         cubepi::run(failed_write(duplex("touch started; sleep 1000"), directory / "started", true)),
         "The standard input of bash cannot be written: it is closed.");
