@@ -46,30 +46,27 @@ constexpr std::size_t read_size = 64 * 1024;
                 text + errno_text(code) + ".");
 }
 
-/// The two ends of a pipe or socket. Their descriptors are above those of the standard streams, also in a program that has
-/// closed them.
+/// The two ends of a pipe or of a socket for packets. Their descriptors are above those of the standard streams, also in a
+/// program that has closed them.
 struct Ends {
     UniqueFd ours;
     UniqueFd theirs;
 
-    void assign(const int (&ends)[2], int our_end) {
+    Ends() = default;
+    /// `our_end` is 0 for the reading end of a pipe.
+    Ends(const std::string& program, bool is_pipe, int our_end) {
+        int ends[2] = {-1, -1};
+        const int made = is_pipe ? ::pipe2(ends, O_CLOEXEC)
+                                 : ::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends);
         const UniqueFd low_first(ends[0]);
         const UniqueFd low_second(ends[1]);
-        ours = UniqueFd(::fcntl(ends[our_end], F_DUPFD_CLOEXEC, 3));
-        theirs = UniqueFd(::fcntl(ends[1 - our_end], F_DUPFD_CLOEXEC, 3));
+        if (made == 0) {
+            ours = UniqueFd(::fcntl(ends[our_end], F_DUPFD_CLOEXEC, 3));
+            theirs = UniqueFd(::fcntl(ends[1 - our_end], F_DUPFD_CLOEXEC, 3));
+        }
+        if (!ours || !theirs) fail(program, is_pipe ? "pipe" : "socketpair", errno);
     }
 };
-
-/// Opens a pipe; `our_end` is 0 for the reading end. Only our end is nonblocking: programs expect blocking streams.
-Ends open_pipe(const std::string& program, int our_end) {
-    Ends pipe;
-    int ends[2];
-    if (::pipe2(ends, O_CLOEXEC) != 0) fail(program, "pipe", errno);
-    pipe.assign(ends, our_end);
-    if (!pipe.ours || !pipe.theirs || ::fcntl(pipe.ours.get(), F_SETFL, O_NONBLOCK) != 0)
-        fail(program, "pipe", errno);
-    return pipe;
-}
 
 /// A null-terminated list of pointers to the texts.
 std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
@@ -111,74 +108,6 @@ std::string find_program(const std::string& name, const std::vector<std::string>
                                           "). Install it, or name it by its path.");
 }
 
-/// Our side of a started supervisor.
-struct Started {
-    UniqueFd supervisor;  ///< the pid remains valid until the process has been waited for
-    UniqueFd control;
-    UniqueFd input;  ///< none: standard input is /dev/null
-    UniqueFd output;
-    UniqueFd errors;  ///< none: merged with the output
-};
-
-/// Forks the supervisor, which starts the program and reports its start.
-Started start_supervisor(const ProcessOptions& options) {
-    const std::string& name = options.program;
-    const std::string where = options.directory.empty() ? "." : options.directory;
-    const UniqueFd directory = open_file(where.c_str(), O_PATH | O_DIRECTORY);
-    if (!directory) fail(name, "directory " + where, errno);
-    const std::vector<std::string> environment =
-        options.environment ? *options.environment : child_environment(EnvironmentPolicy());
-    const std::string program = find_program(name, environment, directory.get());
-    std::vector<std::string> words = options.arguments;
-    words.insert(words.begin(), name);
-    const std::vector<char*> arguments = pointers_to(words);
-    const std::vector<char*> variables = pointers_to(environment);
-
-    const UniqueFd low_null = open_file("/dev/null", O_RDWR);
-    const UniqueFd null(::fcntl(low_null.get(), F_DUPFD_CLOEXEC, 3));
-    if (!null) fail(name, "/dev/null", errno);
-    Ends control;
-    int ends[2];
-    if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
-        fail(name, "socketpair", errno);
-    control.assign(ends, 0);
-    if (!control.ours || !control.theirs) fail(name, "socketpair", errno);
-    Ends input;
-    if (options.input) input = open_pipe(name, 1);
-    Ends output = open_pipe(name, 0);
-    Ends errors;
-    if (!options.merge_errors) errors = open_pipe(name, 0);
-
-    SupervisedCommand command;
-    command.program = program.c_str();
-    command.arguments = arguments.data();
-    command.environment = variables.data();
-    command.working_directory = directory.get();
-    command.streams[STDIN_FILENO] = options.input ? input.theirs.get() : null.get();
-    command.streams[STDOUT_FILENO] = output.theirs.get();
-    command.streams[STDERR_FILENO] =
-        options.merge_errors ? output.theirs.get() : errors.theirs.get();
-    command.null = null.get();
-    command.control = control.theirs.get();
-    pid_t pid = -1;
-    {
-        // No signal handler of this program may run in the child.
-        const BlockedSignals blocked;
-        pid = ::fork();
-        if (pid == 0) supervise(command);
-    }
-    if (pid < 0) fail(name, "fork", errno);
-    UniqueFd supervisor(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-    if (!supervisor) {
-        const int code = errno;
-        control = Ends();
-        ::waitpid(pid, nullptr, 0);
-        fail(name, "pidfd_open (Linux 5.4 or newer is needed)", code);
-    }
-    return {std::move(supervisor), std::move(control.ours), std::move(input.ours),
-            std::move(output.ours), std::move(errors.ours)};
-}
-
 SurvivingProcess described(const UnkilledProcess& process) {
     SurvivingProcess survivor;
     survivor.pid = process.pid;
@@ -210,12 +139,26 @@ class LocalProcess final : public Process {
 public:
     LocalProcess(const Executor& executor, std::shared_ptr<Clock> clock,
                  const ProcessOptions& options)
-        : LocalProcess(executor, std::move(clock), options, start_supervisor(options)) {}
+        : program_(options.program),
+          timeout_(options.timeout),
+          max_output_(options.max_output_bytes),
+          clock_(std::move(clock)),
+          control_(executor),
+          input_(executor),
+          output_(executor),
+          errors_(executor) {
+        launch(options);
+        if (timeout_ <= std::chrono::nanoseconds::zero()) return;
+        timer_ = clock_->timer(executor);
+        timer_->expires_after(timeout_, [this] {
+            timed_out_ = true;
+            kill();
+        });
+    }
 
     ~LocalProcess() override {
         // The end of the stream tells the supervisor to kill the remaining processes and to exit.
-        boost::system::error_code ignored;
-        (void)control_.close(ignored);
+        close(control_);
         pollfd waiting = {supervisor_.get(), POLLIN, 0};
         ::poll(&waiting, 1, longest_kill_milliseconds);
         siginfo_t info{};
@@ -310,33 +253,66 @@ private:
     static constexpr int longest_kill_milliseconds = 3000;
     static constexpr std::size_t most_without_pause = std::size_t{256} << 10U;
 
-    LocalProcess(const Executor& executor, std::shared_ptr<Clock> clock,
-                 const ProcessOptions& options, Started started)
-        : program_(options.program),
-          timeout_(options.timeout),
-          max_output_(options.max_output_bytes),
-          clock_(std::move(clock)),
-          supervisor_(std::move(started.supervisor)),
-          control_(executor),
-          input_(executor),
-          output_(executor),
-          errors_(executor) {
-        adopt(control_, started.control);
-        adopt(input_, started.input);
-        adopt(output_, started.output);
-        adopt(errors_, started.errors);
-        if (timeout_ <= std::chrono::nanoseconds::zero()) return;
-        timer_ = clock_->timer(executor);
-        timer_->expires_after(timeout_, [this] {
-            timed_out_ = true;
-            kill();
-        });
+    /// Forks the supervisor, which starts the program and reports its start.
+    void launch(const ProcessOptions& options) {
+        const std::string where = options.directory.empty() ? "." : options.directory;
+        const UniqueFd directory = open_file(where.c_str(), O_PATH | O_DIRECTORY);
+        if (!directory) fail(program_, "directory " + where, errno);
+        const std::vector<std::string> environment =
+            options.environment ? *options.environment : child_environment(EnvironmentPolicy());
+        const std::string program = find_program(program_, environment, directory.get());
+        std::vector<std::string> words = options.arguments;
+        words.insert(words.begin(), program_);
+        const std::vector<char*> arguments = pointers_to(words);
+        const std::vector<char*> variables = pointers_to(environment);
+
+        const UniqueFd low_null = open_file("/dev/null", O_RDWR);
+        const UniqueFd null(::fcntl(low_null.get(), F_DUPFD_CLOEXEC, 3));
+        if (!null) fail(program_, "/dev/null", errno);
+        Ends control(program_, false, 0);
+        Ends input = options.input ? Ends(program_, true, 1) : Ends();
+        Ends output(program_, true, 0);
+        Ends errors = options.merge_errors ? Ends() : Ends(program_, true, 0);
+        adopt(control_, control.ours);
+        adopt(input_, input.ours);
+        adopt(output_, output.ours);
+        adopt(errors_, errors.ours);
+
+        SupervisedCommand command;
+        command.program = program.c_str();
+        command.arguments = arguments.data();
+        command.environment = variables.data();
+        command.working_directory = directory.get();
+        command.streams[STDIN_FILENO] = options.input ? input.theirs.get() : null.get();
+        command.streams[STDOUT_FILENO] = output.theirs.get();
+        command.streams[STDERR_FILENO] =
+            options.merge_errors ? output.theirs.get() : errors.theirs.get();
+        command.null = null.get();
+        command.control = control.theirs.get();
+        pid_t pid = -1;
+        {
+            // No signal handler of this program may run in the child.
+            const BlockedSignals blocked;
+            pid = ::fork();
+            if (pid == 0) supervise(command);
+        }
+        if (pid < 0) fail(program_, "fork", errno);
+        // The pid remains valid until the process has been waited for.
+        supervisor_ = UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+        if (!supervisor_) {
+            const int code = errno;
+            close(control_);
+            ::waitpid(pid, nullptr, 0);
+            fail(program_, "pidfd_open (Linux 5.4 or newer is needed)", code);
+        }
     }
 
+    /// Makes only our end nonblocking: programs expect blocking streams.
     static void adopt(Descriptor& stream, UniqueFd& fd) {
         if (!fd) return;
         stream.assign(fd.get());
         (void)fd.release();
+        stream.native_non_blocking(true);
     }
 
     static void close(Descriptor& stream) noexcept {
@@ -486,7 +462,7 @@ private:
     const std::chrono::nanoseconds timeout_;
     const std::uint64_t max_output_;
     const std::shared_ptr<Clock> clock_;
-    const UniqueFd supervisor_;
+    UniqueFd supervisor_;
     pid_t leader_ = -1;
     int start_error_ = 0;
     bool exited_ = false;

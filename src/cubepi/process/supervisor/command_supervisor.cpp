@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <csignal>
 #include <cstring>
 #include <ctime>
@@ -31,14 +32,6 @@ struct KernelDirectoryEntry {
     unsigned char type;
     char name[1];
 };
-
-bool is_number(const char* text) noexcept {
-    if (*text == '\0') return false;
-    for (; *text != '\0'; ++text) {
-        if (*text < '0' || *text > '9') return false;
-    }
-    return true;
-}
 
 /// Parses the number at `at` and moves `at` after it and the following blank.
 std::uint64_t take_number(const char*& at) noexcept {
@@ -88,19 +81,6 @@ bool read_process(int proc, const char* pid, ListedProcess& process) noexcept {
     const char* at = text;
     process.pid = static_cast<pid_t>(take_number(at));
     return parse_stat(text, process);
-}
-
-/// Writes the decimal digits of a pid; `text` has space for 16 characters.
-void print_pid(pid_t pid, char* text) noexcept {
-    char digits[16];
-    std::size_t count = 0;
-    auto rest = static_cast<unsigned>(pid);
-    do {
-        digits[count++] = static_cast<char>('0' + rest % 10);
-        rest /= 10;
-    } while (rest > 0);
-    for (std::size_t i = 0; i < count; ++i) text[i] = digits[count - 1 - i];
-    text[count] = '\0';
 }
 
 UniqueFd open_proc() noexcept { return open_file("/proc", O_RDONLY | O_DIRECTORY); }
@@ -368,7 +348,8 @@ bool ProcessTree::scan() noexcept {
         for (long at = 0; at < got;) {
             const auto* entry = reinterpret_cast<const KernelDirectoryEntry*>(buffer + at);
             at += entry->length;
-            if (is_number(entry->name)) good = add(proc.get(), entry->name) && good;
+            const bool is_process = entry->name[0] >= '1' && entry->name[0] <= '9';
+            if (is_process) good = add(proc.get(), entry->name) && good;
         }
     }
     return good;
@@ -402,8 +383,8 @@ int send_signal(const ListedProcess& process, int signal) noexcept {
     if (!handle) return errno;
     // The handle refers to one process, so the result of this check also applies to the signal.
     ListedProcess now;
-    char pid[16];
-    print_pid(process.pid, pid);
+    char pid[16] = {};
+    std::to_chars(pid, pid + sizeof(pid) - 1, process.pid);
     const UniqueFd proc = open_proc();
     const bool same = proc && read_process(proc.get(), pid, now) && now.start == process.start;
     if (!same) return ESRCH;
