@@ -20,9 +20,9 @@
 
 #include <cubepi/agent/transcript.hpp>
 #include <cubepi/core/task_scope.hpp>
+#include <cubepi/process/process_test.hpp>
 #include <cubepi/provider/openai.hpp>
 #include <cubepi/workspace/local_workspace.hpp>
-#include <cubepi/workspace/process_test.hpp>
 #include <cubepi/workspace/standard_tools.hpp>
 
 #include "../conformance/runner/loopback.hpp"

@@ -14,9 +14,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cubepi/process/process_test.hpp>
 #include <cubepi/provider/error_classification.hpp>
 #include <cubepi/workspace/local_workspace.hpp>
-#include <cubepi/workspace/process_test.hpp>
 #include <cubepi/workspace/standard_tools.hpp>
 #include <cubepi/workspace/workspace_test.hpp>
 

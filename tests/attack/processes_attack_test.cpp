@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include <cubepi/core/task_scope.hpp>
+#include <cubepi/process/process_test.hpp>
 #include <cubepi/workspace/local_workspace.hpp>
-#include <cubepi/workspace/process_test.hpp>
 #include <cubepi/workspace/shell_sessions.hpp>
 #include <cubepi/workspace/standard_tools.hpp>
 #include <cubepi/workspace/workspace_test.hpp>

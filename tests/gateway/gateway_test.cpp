@@ -20,7 +20,7 @@
 
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/task_scope.hpp>
-#include <cubepi/workspace/process_test.hpp>
+#include <cubepi/process/process_test.hpp>
 
 #include "fake_bot_server.hpp"
 #include "gateway_process.hpp"

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include <cubepi/workspace/process_test.hpp>
+#include <cubepi/process/process_test.hpp>
 
 #include "../terminal/terminal.hpp"
 #include "model_server.hpp"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include <cubepi/core/json.hpp>
-#include <cubepi/workspace/environment.hpp>
+#include <cubepi/process/environment.hpp>
 #include <cubepi/workspace/tool_rules.hpp>
 
 #include "endpoint.hpp"

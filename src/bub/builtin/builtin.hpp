@@ -16,7 +16,7 @@
 #include <bub/tape/tape_store.hpp>
 #include <cubepi/agent/agent.hpp>
 #include <cubepi/hitl/confirm_tool_calls.hpp>
-#include <cubepi/workspace/environment.hpp>
+#include <cubepi/process/environment.hpp>
 #include <cubepi/workspace/tool_rules.hpp>
 
 namespace bub {

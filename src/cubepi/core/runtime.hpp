@@ -10,13 +10,15 @@
 namespace cubepi {
 
 class HttpTransport;
+class ProcessLauncher;
 
-/// The sources of everything nondeterministic: time, ids, threads, network. Passed from the top as
+/// The sources of everything nondeterministic: time, ids, threads, network, child processes. Passed from the top as
 /// `std::shared_ptr<const Runtime>`; tests pass one with a manual clock and an in-memory transport.
 ///
 ///     auto runtime = std::make_shared<const Runtime>(Runtime().with_clock(clock).with_ids(ids));
 ///
-/// The members are never null, except `transport`: null selects the net module's own client.
+/// The members are never null, except `transport` and `processes`: null selects the own implementation of the modules net and
+/// process.
 class Runtime {
 public:
     /// Uses the system clock, random ids, and new pools that start threads on first use.
@@ -37,6 +39,7 @@ public:
     std::shared_ptr<WorkerPool> resolvers;
 
     std::shared_ptr<HttpTransport> transport;
+    std::shared_ptr<ProcessLauncher> processes;
 
     /// The log for operators: failures of the network and of stores, notices of runs. Off by default.
     Logger log;
@@ -59,6 +62,10 @@ public:
     }
     Runtime&& with_transport(std::shared_ptr<HttpTransport> value) && {
         transport = std::move(value);
+        return std::move(*this);
+    }
+    Runtime&& with_processes(std::shared_ptr<ProcessLauncher> value) && {
+        processes = std::move(value);
         return std::move(*this);
     }
     Runtime&& with_log(Logger value) && {

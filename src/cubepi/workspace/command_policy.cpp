@@ -4,7 +4,7 @@
 #include <array>
 
 #include <cubepi/core/error.hpp>
-#include <cubepi/workspace/process/shell_commands.hpp>
+#include <cubepi/workspace/shell/shell_commands.hpp>
 
 namespace cubepi {
 

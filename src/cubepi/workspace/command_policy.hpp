@@ -9,7 +9,7 @@
 
 // Decides which commands may run without approval. The effects of a command cannot be determined from its text, so checking
 // the text cannot confine a shell to a directory. Therefore every command needs approval, except the exact commands that the
-// user has allowed and the commands of a short list whose options are all known (process/shell_commands.cpp).
+// user has allowed and the commands of a short list whose options are all known (shell/shell_commands.cpp).
 
 namespace cubepi {
 

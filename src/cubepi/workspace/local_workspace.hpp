@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include <cubepi/workspace/environment.hpp>
+#include <cubepi/process/environment.hpp>
 #include <cubepi/workspace/workspace.hpp>
 
 namespace cubepi {

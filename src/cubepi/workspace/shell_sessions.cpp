@@ -9,9 +9,8 @@
 #include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/offload.hpp>
 #include <cubepi/core/task_scope.hpp>
-#include <cubepi/core/timeout.hpp>
 #include <cubepi/net/utf8.hpp>
-#include <cubepi/workspace/process/output_buffer.hpp>
+#include <cubepi/workspace/shell/output_buffer.hpp>
 
 namespace cubepi {
 
@@ -121,7 +120,9 @@ Task<> serve_exit(CommandState state, std::shared_ptr<Process> process) {
     // Child processes may continue until they exit or are killed: this coroutine owns the process object meanwhile.
     co_await process->wait_all();
     // Without its supervisor the command has ended, but its remaining processes are unknown: report them.
-    if (!process->all_ended()) state->survivors = co_await process->end();
+    if (!process->all_ended()) {
+        state->survivors = co_await process->terminate(std::chrono::nanoseconds::zero());
+    }
     state->all_ended = true;
     state->changed.pulse();
 }
@@ -188,15 +189,7 @@ Task<> ShellSessions::Command::stop(std::chrono::nanoseconds grace) {
     const auto state = state_;
     const auto process = state->process.lock();
     if (!process) co_return;
-    process->terminate();
-    if (grace.count() > 0) {
-        Task<> end = wait_finished(state);
-        try {
-            co_await with_timeout(*state->runtime->clock, grace, std::move(end));
-        } catch (const TimeoutError&) {
-        }
-    }
-    state->survivors = co_await process->end();
+    state->survivors = co_await process->terminate(grace);
     if (state->survivors.empty()) {
         // Read the last output before the stream is closed.
         while (!state->exited) co_await state->changed.wait();
@@ -292,6 +285,7 @@ Task<std::shared_ptr<ShellSessions::Command>> ShellSessions::start(
     const auto self = shared_from_this();
     Executor current = co_await this_executor;
     self->state_->bind(current);
+    request.runtime = runtime;
     auto command =
         std::make_shared<Command>(std::move(runtime), request.command, self->state_->options);
     std::shared_ptr<Process> process = co_await self->state_->workspace->start(std::move(request));

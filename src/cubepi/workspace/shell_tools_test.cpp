@@ -5,10 +5,10 @@
 #include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/task_scope.hpp>
 #include <cubepi/net/utf8.hpp>
+#include <cubepi/process/process_test.hpp>
 #include <cubepi/testing/manual_clock.hpp>
 #include <cubepi/workspace/local_workspace.hpp>
-#include <cubepi/workspace/process/output_buffer.hpp>
-#include <cubepi/workspace/process_test.hpp>
+#include <cubepi/workspace/shell/output_buffer.hpp>
 #include <cubepi/workspace/standard_tools.hpp>
 #include <cubepi/workspace/workspace_test.hpp>
 
@@ -17,6 +17,7 @@ namespace cubepi {
 namespace {
 
 using std::chrono::seconds;
+using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
@@ -270,12 +271,13 @@ public:
         status.code = 0;
         co_return status;
     }
-    void terminate() noexcept override {}
     void kill() noexcept override {}
     std::vector<SurvivingProcess> end_now() noexcept override { return survivors(); }
     bool all_ended() const noexcept override { return false; }
     Task<> wait_all() override { co_await event_.wait(); }
-    Task<std::vector<SurvivingProcess>> end() override { co_return survivors(); }
+    Task<std::vector<SurvivingProcess>> terminate(std::chrono::nanoseconds) override {
+        co_return survivors();
+    }
 
 private:
     static std::vector<SurvivingProcess> survivors() {
@@ -316,6 +318,51 @@ TEST_F(ShellToolsTest, UnendedProcesses_AreReported) {
               "sh1 was killed, but not all of its processes: could not be ended: process 4711 "
               "(sudo): Operation "
               "not permitted.");
+}
+
+/// A process that exists only here, and writes one line.
+class FakeProcess final : public Process {
+public:
+    Task<bool> read(std::string& out) override {
+        if (output_ended()) co_return false;
+        out += std::exchange(text_, std::string());
+        co_return true;
+    }
+    bool read_ready(std::string&) override { return false; }
+    bool output_ended() const noexcept override { return text_.empty(); }
+    void close_output() noexcept override { text_.clear(); }
+    Task<ExitStatus> wait() override {
+        ExitStatus status;
+        status.code = 0;
+        co_return status;
+    }
+    void kill() noexcept override {}
+
+private:
+    std::string text_ = "faked\n";
+};
+
+class FakeLauncher final : public ProcessLauncher {
+public:
+    Task<std::shared_ptr<Process>> start(ProcessOptions options) override {
+        started.push_back(std::move(options));
+        std::shared_ptr<Process> process = std::make_shared<FakeProcess>();
+        co_return process;
+    }
+    std::vector<ProcessOptions> started;
+};
+
+TEST_F(ShellToolsTest, LauncherOfTheRuntime_StartsTheCommand) {
+    auto launcher = std::make_shared<FakeLauncher>();
+    settings.runtime =
+        std::make_shared<const Runtime>(Runtime().with_clock(clock).with_processes(launcher));
+    EXPECT_EQ(shell("touch real").text(), "faked\n");
+    ASSERT_EQ(launcher->started.size(), 1u);
+    const ProcessOptions& options = launcher->started[0];
+    EXPECT_THAT(options.arguments, ElementsAre("-c", "touch real"));
+    EXPECT_FALSE(options.input);
+    EXPECT_TRUE(options.merge_errors);
+    EXPECT_FALSE(std::filesystem::exists(directory / "real"));
 }
 
 TEST_F(ShellToolsTest, SessionEnd_ReportsUnendedProcesses) {

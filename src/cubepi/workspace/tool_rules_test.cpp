@@ -3,7 +3,7 @@
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/workspace/command_policy.hpp>
-#include <cubepi/workspace/process/shell_commands.hpp>
+#include <cubepi/workspace/shell/shell_commands.hpp>
 #include <cubepi/workspace/tool_rules.hpp>
 
 namespace cubepi {

@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include <cubepi/core/error.hpp>
+#include <cubepi/process/local_process.hpp>
 #include <cubepi/workspace/files/file_access.hpp>
-#include <cubepi/workspace/process/local_process.hpp>
 #include <cubepi/workspace/workspace.hpp>
 
 namespace cubepi {
@@ -105,20 +105,6 @@ struct Location {
 };
 
 }  // namespace
-
-Task<> Process::wait_all() { co_await wait(); }
-
-Task<std::vector<SurvivingProcess>> Process::end() {
-    kill();
-    co_await wait();
-    std::vector<SurvivingProcess> none;
-    co_return none;
-}
-
-std::vector<SurvivingProcess> Process::end_now() noexcept {
-    kill();
-    return {};
-}
 
 std::string Workspace::read(const std::string& path, std::size_t max_bytes) {
     const auto file = open(path);
@@ -308,13 +294,16 @@ LocalWorkspace::LocalWorkspace(const std::filesystem::path& root, WorkspacePolic
     EnvironmentPolicy environment = policy.environment;
     environment.hidden.insert(environment.hidden.end(), policy.hidden_variables.begin(),
                               policy.hidden_variables.end());
-    state_->environment = child_environment(environment);
+    const auto set = [&environment](const std::string& entry) {
+        const std::size_t name_end = entry.find('=');
+        if (name_end != std::string::npos)
+            environment.set[entry.substr(0, name_end)] = entry.substr(name_end + 1);
+    };
     // Commands are not interactive: pagers and password prompts would hang.
-    for (const char* entry : {"PAGER=cat", "GIT_PAGER=cat", "GIT_TERMINAL_PROMPT=0", "TERM=dumb"}) {
-        detail::set_variable(state_->environment, entry);
-    }
-    for (const auto& entry : policy.extra_environment)
-        detail::set_variable(state_->environment, entry);
+    for (const char* entry : {"PAGER=cat", "GIT_PAGER=cat", "GIT_TERMINAL_PROMPT=0", "TERM=dumb"})
+        set(entry);
+    for (const std::string& entry : policy.extra_environment) set(entry);
+    state_->environment = child_environment(environment);
     if (policy.shell.empty())
         policy.shell = ::access("/bin/bash", X_OK) == 0 ? "/bin/bash" : "/bin/sh";
     state_->policy = std::move(policy);
@@ -423,9 +412,15 @@ Task<std::shared_ptr<Process>> LocalWorkspace::start(ProcessRequest request) {
     }
     const auto directory =
         state->open(request.working_directory, O_RDONLY | O_DIRECTORY, "start a command in");
-    Executor executor = co_await this_executor;
-    co_return detail::start_local_process(std::move(executor), state->policy.shell, request.command,
-                                          directory.get(), state->environment);
+    ProcessOptions options(state->policy.shell);
+    options.arguments = {"-c", std::move(request.command)};
+    // The directory that was opened, whatever its path names by then.
+    options.directory = "/proc/self/fd/" + std::to_string(directory.get());
+    options.environment = state->environment;
+    options.input = false;
+    options.merge_errors = true;
+    const std::shared_ptr<ProcessLauncher> launcher = launcher_of(*request.runtime);
+    co_return co_await launcher->start(std::move(options));
 }
 
 }  // namespace cubepi

@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include <cubepi/core/process.hpp>
+#include <cubepi/core/runtime.hpp>
 #include <cubepi/core/task.hpp>
 
 // The files and processes that tools work on, as one interface. LocalWorkspace is a directory of this machine; an
@@ -58,71 +60,10 @@ struct FileBefore {
 struct ProcessRequest {
     std::string command;            ///< executed by the shell
     std::string working_directory;  ///< relative to the root; empty: the root
+    std::shared_ptr<const Runtime> runtime = Runtime::standard();  ///< never null
 
     explicit ProcessRequest(std::string command_line, std::string directory = {})
         : command(std::move(command_line)), working_directory(std::move(directory)) {}
-};
-
-/// The exit status of a command: an exit code or a signal.
-struct ExitStatus {
-    std::optional<int> code;
-    std::optional<int> signal;
-    bool ok() const noexcept { return code == 0; }
-};
-
-/// A process of a command that was asked to exit and did not.
-struct SurvivingProcess {
-    std::int64_t pid = 0;  ///< 0: unknown
-    std::string name;
-    std::string reason;  ///< "operation not permitted"
-};
-
-/// A running command with all processes that it starts. Its standard input is empty; standard output and standard error
-/// arrive in one stream, in the order in which they are written. Used on the executor on which it was started. The destructor
-/// kills all remaining processes.
-class Process {
-public:
-    virtual ~Process() = default;
-
-    /// Waits for output and appends the bytes to `out`. Returns false at the end of the output, which may be long after the
-    /// command has exited, because its child processes may hold the stream open. One reader at a time.
-    virtual Task<bool> read(std::string& out) = 0;
-
-    /// Appends available output without waiting. Returns false if there is none.
-    virtual bool read_ready(std::string& out) = 0;
-
-    /// True at the end of the output.
-    virtual bool output_ended() const noexcept = 0;
-
-    /// Stops reading; a waiting read() returns false.
-    virtual void close_output() noexcept = 0;
-
-    /// Waits for the command itself to exit.
-    virtual Task<ExitStatus> wait() = 0;
-
-    /// Asks all processes to terminate (SIGTERM). Has no effect if they have exited.
-    virtual void terminate() noexcept = 0;
-
-    /// Kills all processes (SIGKILL) and returns immediately.
-    virtual void kill() noexcept = 0;
-
-    /// True if no process of the command is known to run. Child processes may outlive the command.
-    virtual bool all_ended() const noexcept { return true; }
-
-    /// Waits until all processes of the command have exited. The default waits for the command itself.
-    virtual Task<> wait_all();
-
-    /// Kills all processes and waits for their end. Returns those that could not be ended. The default calls kill().
-    virtual Task<std::vector<SurvivingProcess>> end();
-
-    /// Like end(), for destructors: blocks for at most about one second. The default calls kill().
-    virtual std::vector<SurvivingProcess> end_now() noexcept;
-
-    Process(const Process&) = delete;
-    Process& operator=(const Process&) = delete;
-
-protected:
-    Process() = default;
 };
 
 /// Files and processes under one root. Paths are relative to the root, or absolute and below it.
@@ -173,7 +114,8 @@ public:
     /// The default implementation normalizes the text and is correct for workspaces without symbolic links.
     virtual std::string write_target(const std::string& path);
 
-    /// Starts a command. Throws Error: not_found (the directory), io.
+    /// Starts a command without standard input, whose standard error is a part of its output. Throws Error: not_found (the
+    /// directory), io.
     virtual Task<std::shared_ptr<Process>> start(ProcessRequest request) = 0;
 
     /// Returns the whole content of a file. Throws Error(too_large) if it exceeds `max_bytes`.

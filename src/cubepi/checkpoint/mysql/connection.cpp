@@ -2,7 +2,6 @@
 #include <cerrno>
 #include <charconv>
 #include <cmath>
-#include <csignal>
 #include <cstdlib>
 #include <functional>
 #include <limits>
@@ -14,7 +13,6 @@
 #include <vector>
 
 #include <mysql.h>
-#include <pthread.h>
 #include <sys/socket.h>
 
 #include <cubepi/checkpoint/mysql/driver.hpp>
@@ -23,6 +21,7 @@
 #include <cubepi/core/offload.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/runtime.hpp>
+#include <cubepi/core/support/blocked_signals.hpp>
 
 namespace cubepi::detail {
 
@@ -221,28 +220,6 @@ SqlResult my_result(MYSQL_RES* result) {
 // A packet must be smaller than max_allowed_packet of the server, which is at least 16 MiB by default; a batch is sent in
 // several packets if it is larger than this.
 constexpr std::size_t packet_size = 1U << 20U;
-
-/// Blocks SIGPIPE, which TLS of the library may cause, on this thread.
-class NoSigpipe {
-public:
-    NoSigpipe() {
-        sigemptyset(&pipe_);
-        sigaddset(&pipe_, SIGPIPE);
-        pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
-    }
-    ~NoSigpipe() {
-        const timespec now{};
-        if (sigismember(&before_, SIGPIPE) == 1) return;
-        (void)sigtimedwait(&pipe_, nullptr, &now);
-        pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-    }
-    NoSigpipe(const NoSigpipe&) = delete;
-    NoSigpipe& operator=(const NoSigpipe&) = delete;
-
-private:
-    sigset_t pipe_{};
-    sigset_t before_{};
-};
 
 void set_tls(MYSQL* handle, const MyParameters& parameters) {
     if (parameters.tls == MyTls::disabled) return;

@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <time.h>
 
 namespace cubepi::detail {
 
@@ -19,6 +20,28 @@ public:
     BlockedSignals& operator=(const BlockedSignals&) = delete;
 
 private:
+    sigset_t before_;
+};
+
+/// Blocks SIGPIPE on this thread, and discards the one that a write to a closed pipe or socket has caused. Changes errno.
+class NoSigpipe {
+public:
+    NoSigpipe() noexcept {
+        sigemptyset(&pipe_);
+        sigaddset(&pipe_, SIGPIPE);
+        pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+    }
+    ~NoSigpipe() {
+        const timespec now{};
+        if (sigismember(&before_, SIGPIPE) == 1) return;
+        (void)sigtimedwait(&pipe_, nullptr, &now);
+        pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+    }
+    NoSigpipe(const NoSigpipe&) = delete;
+    NoSigpipe& operator=(const NoSigpipe&) = delete;
+
+private:
+    sigset_t pipe_;
     sigset_t before_;
 };
 

@@ -1,4 +1,4 @@
-#include <cubepi/workspace/environment.hpp>
+#include <cubepi/process/environment.hpp>
 
 #include <algorithm>
 #include <array>

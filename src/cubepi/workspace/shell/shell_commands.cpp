@@ -1,4 +1,4 @@
-#include <cubepi/workspace/process/shell_commands.hpp>
+#include <cubepi/workspace/shell/shell_commands.hpp>
 
 #include <algorithm>
 #include <array>

@@ -92,8 +92,10 @@ struct SupervisedCommand {
     char* const* arguments = nullptr;
     char* const* environment = nullptr;
     int working_directory = -1;
-    int output = -1;   ///< becomes standard output and standard error of the command
-    int control = -1;  ///< a socket for packets
+    // All others are at least 3.
+    int streams[3] = {-1, -1, -1};  ///< become standard input, output and error of the command
+    int null = -1;                  ///< /dev/null, open for reading and writing
+    int control = -1;               ///< a socket for packets
 };
 
 /// Runs in the child of a fork with all signals blocked. Async-signal-safe.

@@ -1,4 +1,4 @@
-#include <cubepi/workspace/process/output_buffer.hpp>
+#include <cubepi/workspace/shell/output_buffer.hpp>
 
 #include <algorithm>
 

@@ -1,7 +1,8 @@
-#include <cubepi/workspace/process/command_supervisor.hpp>
+#include <cubepi/process/supervisor/command_supervisor.hpp>
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <csignal>
 #include <cstring>
 #include <ctime>
@@ -31,14 +32,6 @@ struct KernelDirectoryEntry {
     unsigned char type;
     char name[1];
 };
-
-bool is_number(const char* text) noexcept {
-    if (*text == '\0') return false;
-    for (; *text != '\0'; ++text) {
-        if (*text < '0' || *text > '9') return false;
-    }
-    return true;
-}
 
 /// Parses the number at `at` and moves `at` after it and the following blank.
 std::uint64_t take_number(const char*& at) noexcept {
@@ -90,22 +83,9 @@ bool read_process(int proc, const char* pid, ListedProcess& process) noexcept {
     return parse_stat(text, process);
 }
 
-/// Writes the decimal digits of a pid; `text` has space for 16 characters.
-void print_pid(pid_t pid, char* text) noexcept {
-    char digits[16];
-    std::size_t count = 0;
-    auto rest = static_cast<unsigned>(pid);
-    do {
-        digits[count++] = static_cast<char>('0' + rest % 10);
-        rest /= 10;
-    } while (rest > 0);
-    for (std::size_t i = 0; i < count; ++i) text[i] = digits[count - 1 - i];
-    text[count] = '\0';
-}
-
 UniqueFd open_proc() noexcept { return open_file("/proc", O_RDONLY | O_DIRECTORY); }
 
-constexpr int first_plain_descriptor = 3;
+constexpr int standard_streams = 3;
 
 void close_between(int first, int last) noexcept {
     if (first > last) return;
@@ -114,15 +94,13 @@ void close_between(int first, int last) noexcept {
     for (int one = first; one <= std::min(last, highest); ++one) ::close(one);
 }
 
-/// Closes all inherited descriptors except two, and opens /dev/null as the standard streams.
+/// Closes all inherited descriptors except the standard streams and two others.
 void close_all_but(int one, int other) noexcept {
     const int low = std::min(one, other);
     const int high = std::max(one, other);
-    close_between(0, low - 1);
+    close_between(standard_streams, low - 1);
     close_between(low + 1, high - 1);
     close_between(high + 1, ~0U >> 1U);
-    for (int stream = 0; stream < first_plain_descriptor; ++stream)
-        (void)::open("/dev/null", stream == 0 ? O_RDONLY : O_WRONLY);
 }
 
 void reset_signals() noexcept {
@@ -136,12 +114,10 @@ void reset_signals() noexcept {
     // If the supervisor itself is killed, at least the command is killed too.
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     ::setsid();
-    bool ready = ::dup2(command.output, STDOUT_FILENO) >= 0;
-    ready = ready && ::dup2(command.output, STDERR_FILENO) >= 0;
     sigset_t none;
     sigemptyset(&none);
     ::sigprocmask(SIG_SETMASK, &none, nullptr);
-    if (ready) ::execve(command.program, command.arguments, command.environment);
+    ::execve(command.program, command.arguments, command.environment);
     const int code = errno;
     (void)!::write(failure, &code, sizeof(code));
     ::_exit(127);
@@ -154,7 +130,10 @@ public:
     /// Returns an errno value.
     int start(const SupervisedCommand& command) noexcept {
         if (::fchdir(command.working_directory) != 0) return errno;
-        close_all_but(command.control, command.output);
+        for (int stream = 0; stream < standard_streams; ++stream) {
+            if (::dup2(command.streams[stream], stream) < 0) return errno;
+        }
+        close_all_but(command.control, command.null);
         if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) return errno;
         sigset_t ended;
         sigemptyset(&ended);
@@ -169,7 +148,10 @@ public:
         if (pid == 0) become_command(command, failure[1]);
         const int fork_error = errno;
         ::close(failure[1]);
-        ::close(command.output);
+        // Only the command holds its ends of the pipes, so that each side sees when the other closes its end.
+        for (int stream = 0; stream < standard_streams; ++stream)
+            (void)::dup2(command.null, stream);
+        ::close(command.null);
         (void)!::chdir("/");
         if (pid < 0) return fork_error;
         int code = 0;
@@ -366,7 +348,8 @@ bool ProcessTree::scan() noexcept {
         for (long at = 0; at < got;) {
             const auto* entry = reinterpret_cast<const KernelDirectoryEntry*>(buffer + at);
             at += entry->length;
-            if (is_number(entry->name)) good = add(proc.get(), entry->name) && good;
+            const bool is_process = entry->name[0] >= '1' && entry->name[0] <= '9';
+            if (is_process) good = add(proc.get(), entry->name) && good;
         }
     }
     return good;
@@ -400,8 +383,8 @@ int send_signal(const ListedProcess& process, int signal) noexcept {
     if (!handle) return errno;
     // The handle refers to one process, so the result of this check also applies to the signal.
     ListedProcess now;
-    char pid[16];
-    print_pid(process.pid, pid);
+    char pid[16] = {};
+    std::to_chars(pid, pid + sizeof(pid) - 1, process.pid);
     const UniqueFd proc = open_proc();
     const bool same = proc && read_process(proc.get(), pid, now) && now.start == process.start;
     if (!same) return ESRCH;
