@@ -519,7 +519,8 @@ protected:
     }
     TurnResult expire(const std::string& id, bool is_operator = true) {
         Envelope message = Envelope("").on("cli", "chat");
-        message.rest[expired_key] = id;
+        message.answer.emplace().action = AnswerAction::expire;
+        message.answer->question = id;
         message.from_operator = is_operator;
         return cubepi::run(framework->process_inbound(std::move(message), false));
     }

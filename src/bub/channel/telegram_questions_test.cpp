@@ -88,11 +88,11 @@ TEST(TelegramQuestions, Buttons_ApproveAndDeny) {
     const OutgoingText card = question_card(to_json(approval()));
     Envelope yes;
     ASSERT_TRUE(answer_with_button(data_of(card, 0, 0), JsonArray(), yes));
-    EXPECT_EQ(given_answer(yes)->action, AnswerAction::approve);
-    EXPECT_EQ(given_answer(yes)->question, question_name(approval()));
+    EXPECT_EQ(yes.answer->action, AnswerAction::approve);
+    EXPECT_EQ(yes.answer->question, question_name(approval()));
     Envelope no;
     ASSERT_TRUE(answer_with_button(data_of(card, 0, 1), JsonArray(), no));
-    EXPECT_EQ(given_answer(no)->action, AnswerAction::deny);
+    EXPECT_EQ(no.answer->action, AnswerAction::deny);
 }
 
 TEST(TelegramQuestions, Buttons_ChooseAnOption) {
@@ -101,10 +101,10 @@ TEST(TelegramQuestions, Buttons_ChooseAnOption) {
     ASSERT_EQ(card.keyboard.size(), 2u);
     Envelope answer;
     ASSERT_TRUE(answer_with_button(data_of(card, 1, 0), JsonArray(), answer));
-    const Json value = answer_value(*given_answer(answer), request);
+    const Json value = answer_value(*answer.answer, request);
     EXPECT_EQ(value.at("color"), "value of teal");
-    answer.rest[answer_choice_key] = 5;
-    EXPECT_THROW((void)answer_value(*given_answer(answer), request), cubepi::Error);
+    answer.answer->choices->front().second = 5;
+    EXPECT_THROW((void)answer_value(*answer.answer, request), cubepi::Error);
 }
 
 TEST(TelegramQuestions, ManyOptions_HaveNoButtons) {
@@ -136,13 +136,13 @@ TEST(TelegramQuestions, Replies_AnswerTheQuestion) {
     ASSERT_TRUE(mark.has_value());
     Envelope yes;
     answer_with_text(*mark, " Yes ", yes);
-    EXPECT_EQ(given_answer(yes)->action, AnswerAction::approve);
+    EXPECT_EQ(yes.answer->action, AnswerAction::approve);
     Envelope no;
     answer_with_text(*mark, "no", no);
-    EXPECT_EQ(given_answer(no)->action, AnswerAction::deny);
+    EXPECT_EQ(no.answer->action, AnswerAction::deny);
     Envelope other;
     answer_with_text(*mark, "maybe", other);
-    EXPECT_THROW((void)answer_value(*given_answer(other), approval()), cubepi::Error);
+    EXPECT_THROW((void)answer_value(*other.answer, approval()), cubepi::Error);
 }
 
 TEST(TelegramQuestions, QuestionMarker_IsReadFromLastLineOnly) {
@@ -212,7 +212,7 @@ public:
     }
     std::size_t edits() const { return api.count("editMessageReplyMarkup"); }
     Json value(std::size_t message, const cubepi::HitlRequest& request) const {
-        return answer_value(given_answer(received.at(message)).value(), request);
+        return answer_value(received.at(message).answer.value(), request);
     }
 };
 
@@ -299,7 +299,7 @@ TEST_F(TelegramForms, QuestionWithoutButtons_ExplainsTheReply) {
         << text.text.text;
     Envelope reply;
     answer_with_text(question_in(text.text.text).value(), "name: Ann\nsizes: S, L", reply);
-    EXPECT_EQ(answer_value(given_answer(reply).value(), request),
+    EXPECT_EQ(answer_value(reply.answer.value(), request),
               boost::json::parse(R"({"name": "Ann", "sizes": ["value of S", "value of L"]})"));
 }
 

@@ -193,8 +193,9 @@ HttpMessage read_message(const cubepi::HttpServerRequest& request,
     const std::string question = text(body, "answer_to", longest_name);
     if (!question.empty()) {
         if (body.contains("files")) refuse("an answer has no 'files'");
-        envelope.rest[answer_to_key] = question;
-        if (const Json* answer = body.if_contains("answer")) envelope.rest[answer_key] = *answer;
+        envelope.answer.emplace().question = question;
+        envelope.answer->text = envelope.content_text();
+        if (const Json* answer = body.if_contains("answer")) envelope.answer->value = *answer;
     } else {
         envelope.media = files_of(body);
         if (envelope.content_text().empty() && envelope.media.empty())
@@ -205,6 +206,7 @@ HttpMessage read_message(const cubepi::HttpServerRequest& request,
     envelope.is_active = true;
     envelope.from_operator = !message.user.empty() && std::find(operators.begin(), operators.end(),
                                                                 message.user) != operators.end();
+    note_answer(envelope);
     return message;
 }
 
@@ -212,10 +214,8 @@ std::size_t content_digest(const Envelope& message) {
     JsonArray parts;
     parts.emplace_back(message.content_text());
     parts.emplace_back(sender_of(message));
-    for (const std::string_view key : {answer_to_key, answer_key}) {
-        const Json* const part = message.rest.if_contains(key);
-        parts.push_back(part ? *part : Json());
-    }
+    parts.push_back(message.answer ? Json(message.answer->question) : Json());
+    parts.push_back(message.answer && message.answer->value ? *message.answer->value : Json());
     for (const MediaItem& file : message.media) {
         parts.emplace_back(file.filename);
         parts.emplace_back(file.url);

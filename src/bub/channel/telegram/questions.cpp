@@ -160,7 +160,7 @@ void set_mark(JsonObject& button, bool marked) {
 }
 
 /// Returns the part and the option of a button's data.
-std::pair<std::size_t, std::size_t> choice_of(const std::string& data) {
+Choice choice_of(const std::string& data) {
     const std::size_t dot = data.find('.');
     const auto number = [&data](std::size_t at) {
         std::size_t value = 0;
@@ -230,15 +230,14 @@ std::optional<QuestionMark> question_in(std::string_view text) {
 }
 
 void answer_with_text(const QuestionMark& question, const std::string& text, Envelope& envelope) {
-    const std::string trimmed(cubepi::detail::trimmed(text));
-    if (question.approves && is_one_of(trimmed, {"yes", "y", "ok", "approve"})) {
-        envelope.content = ",approve " + question.key;
-    } else if (question.approves && is_one_of(trimmed, {"no", "n", "deny"})) {
-        envelope.content = ",deny " + question.key;
-    } else {
-        envelope.content = trimmed;
-        envelope.rest[answer_to_key] = question.key;
-    }
+    Answer& answer = envelope.answer.emplace();
+    answer.question = question.key;
+    answer.text = cubepi::detail::trimmed(text);
+    envelope.content = answer.text;
+    if (!question.approves) return;
+    if (is_one_of(answer.text, {"yes", "y", "ok", "approve"})) answer.action = AnswerAction::approve;
+    if (is_one_of(answer.text, {"no", "n", "deny"})) answer.action = AnswerAction::deny;
+    if (answer.action != AnswerAction::answer) answer.text.clear();
 }
 
 bool answer_with_button(const std::string& data, const JsonArray& keyboard, Envelope& envelope) {
@@ -248,26 +247,26 @@ bool answer_with_button(const std::string& data, const JsonArray& keyboard, Enve
     key = key.substr(0, key.find(':'));
     if (!is_key(key)) return false;
     const std::string choice = data.substr(0, colon);
-    if (choice == "y" || choice == "n") {
-        envelope.content = (choice == "y" ? ",approve " : ",deny ") + key;
-        return true;
-    }
-    if (choice == "w") {
-        envelope.content = ",abandon " + key;
-        return true;
-    }
-    if (is_form_end(data)) {
-        envelope.rest[answer_to_key] = key;
-        envelope.rest[answer_choice_key] = marked_choices(keyboard);
-        return true;
-    }
+    Answer answer;
+    answer.question = key;
     std::size_t index = 0;
     const char* const end = choice.data() + choice.size();
     const auto [stop, failed] =
         std::from_chars(choice.data() + std::min<std::size_t>(1, choice.size()), end, index);
-    if (!choice.starts_with('o') || failed != std::errc() || stop != end) return false;
-    envelope.rest[answer_to_key] = key;
-    envelope.rest[answer_choice_key] = static_cast<std::int64_t>(index);
+    if (choice == "y") {
+        answer.action = AnswerAction::approve;
+    } else if (choice == "n") {
+        answer.action = AnswerAction::deny;
+    } else if (choice == "w") {
+        answer.action = AnswerAction::abandon;
+    } else if (is_form_end(data)) {
+        answer.choices = marked_choices(keyboard);
+    } else if (choice.starts_with('o') && failed == std::errc() && stop == end) {
+        answer.choices.emplace().emplace_back(0, index);
+    } else {
+        return false;
+    }
+    envelope.answer = std::move(answer);
     return true;
 }
 
@@ -357,15 +356,10 @@ void press(JsonArray& keyboard, const std::string& data) {
     });
 }
 
-JsonArray marked_choices(const JsonArray& keyboard) {
-    JsonArray choices;
+std::vector<Choice> marked_choices(const JsonArray& keyboard) {
+    std::vector<Choice> choices;
     each_button(keyboard, [&](const JsonObject& button) {
-        if (!is_marked(button)) return;
-        const auto [part, option] = choice_of(text_member(button, "callback_data"));
-        JsonArray choice;
-        choice.emplace_back(static_cast<std::int64_t>(part));
-        choice.emplace_back(static_cast<std::int64_t>(option));
-        choices.emplace_back(std::move(choice));
+        if (is_marked(button)) choices.push_back(choice_of(text_member(button, "callback_data")));
     });
     return choices;
 }
@@ -412,7 +406,8 @@ Task<> OpenForms::show(std::int64_t chat, std::int64_t message_id) {
     form->is_showing = false;
 }
 
-JsonArray OpenForms::finish(std::int64_t chat, std::int64_t message_id, const JsonArray& shown) {
+std::vector<Choice> OpenForms::finish(std::int64_t chat, std::int64_t message_id,
+                                      const JsonArray& shown) {
     const auto form = forms_.find(Place(chat, message_id));
     if (form == forms_.end()) return marked_choices(shown);
     form->second->is_shown = true;

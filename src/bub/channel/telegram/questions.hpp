@@ -24,6 +24,9 @@
 
 namespace bub::telegram {
 
+/// A part of a question and one of its options, as in Answer::choices.
+using Choice = std::pair<std::size_t, std::size_t>;
+
 /// Returns the beginning of a text, of at most so many UTF-16 units and a mark; broken UTF-8 is replaced.
 std::string shortened(std::string_view text, std::size_t units);
 
@@ -86,8 +89,8 @@ bool is_form_choice(std::string_view data);
 bool is_form_end(std::string_view data);
 /// Changes the mark of a choice; in a part with one choice the others lose theirs.
 void press(JsonArray& keyboard, const std::string& data);
-/// Returns the marked choices: [[part, option], ...].
-JsonArray marked_choices(const JsonArray& keyboard);
+/// Returns the marked choices.
+std::vector<Choice> marked_choices(const JsonArray& keyboard);
 
 /// The forms whose buttons were pressed lately. Their messages in the updates may lack the newest marks. Used on one executor.
 class OpenForms : public std::enable_shared_from_this<OpenForms> {
@@ -101,7 +104,7 @@ public:
     Task<> show(std::int64_t chat, std::int64_t message_id);
     /// Returns the marked choices when "Done" was pressed. The form is not shown again, unless another button is pressed: the outcome
     /// takes its place.
-    JsonArray finish(std::int64_t chat, std::int64_t message_id, const JsonArray& shown);
+    std::vector<Choice> finish(std::int64_t chat, std::int64_t message_id, const JsonArray& shown);
 
 private:
     struct Form {

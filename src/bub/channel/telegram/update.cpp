@@ -10,6 +10,7 @@
 #include <utility>
 
 #include <bub/channel/telegram/questions.hpp>
+#include <bub/questions.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/trimmed.hpp>
@@ -432,6 +433,7 @@ Incoming MessageReader::read() && {
         read_answer_by_reply();
     }
     if (!incoming_.envelope.content) read_text();
+    note_answer(incoming_.envelope);
     incoming_.envelope.rest[telegram_key] = std::move(facts_);
     return end(Kind::message);
 }

@@ -392,7 +392,7 @@ Task<bool> UpdateReceiver::accept(Json update) {
         case Incoming::Kind::button:
             // Its turn answers the press (Outbox).
             if (is_form_end(incoming.data))
-                incoming.envelope.rest[answer_choice_key] =
+                incoming.envelope.answer->choices =
                     forms_->finish(incoming.place.chat, incoming.message_id, incoming.keyboard);
             break;
         case Incoming::Kind::message: break;
