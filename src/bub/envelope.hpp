@@ -78,9 +78,9 @@ enum class AnswerAction : std::uint8_t { answer, approve, deny, abandon, expire 
 /// set: `choices`, else `value`, else `text`.
 struct Answer {
     AnswerAction action = AnswerAction::answer;
-    std::string question = {};         ///< its question_name(); empty: the only one
-    std::string text = {};             ///< the value or the reason, as typed
-    std::optional<Json> value = {};    ///< as HitlChannel::answer() takes it
+    std::string question = {};       ///< its question_name(); empty: the only one
+    std::string text = {};           ///< the value or the reason, as typed
+    std::optional<Json> value = {};  ///< as HitlChannel::answer() takes it
     /// The options of an `ask` whose buttons were pressed: indices of a question and of its option.
     std::optional<std::vector<std::pair<std::size_t, std::size_t>>> choices = {};
     std::string user = {};   ///< the sender, as set by note_answer()
@@ -122,7 +122,8 @@ struct Envelope {
     /// only user of the chat).
     JsonObject context;
     std::vector<MediaItem> media;
-    std::optional<Answer> answer;  ///< set: the message answers a question, and its text is not a prompt
+    std::optional<Answer>
+        answer;  ///< set: the message answers a question, and its text is not a prompt
     std::shared_ptr<Lifespan> lifespan;
     bool is_active = false;  ///< addressed to the agent, as opposed to overheard (debounce)
     /// Permission of the sender to use comma commands (B11). Absent: only the local command line (channel `cli`) may.

@@ -19,8 +19,8 @@ using cubepi::detail::object_member;
 using cubepi::detail::text_member;
 
 constexpr std::pair<AnswerAction, std::string_view> actions[] = {
-    {AnswerAction::answer, "answer"},   {AnswerAction::approve, "approve"},
-    {AnswerAction::deny, "deny"},       {AnswerAction::abandon, "abandon"},
+    {AnswerAction::answer, "answer"}, {AnswerAction::approve, "approve"},
+    {AnswerAction::deny, "deny"},     {AnswerAction::abandon, "abandon"},
     {AnswerAction::expire, "expire"},
 };
 
@@ -34,7 +34,8 @@ JsonObject json_of(const Answer& answer) {
     if (answer.choices) {
         JsonArray& choices = json["choices"].emplace_array();
         for (const auto& [part, option] : *answer.choices)
-            choices.push_back(JsonArray{static_cast<std::int64_t>(part), static_cast<std::int64_t>(option)});
+            choices.push_back(
+                JsonArray{static_cast<std::int64_t>(part), static_cast<std::int64_t>(option)});
     }
     json["user"] = answer.user;
     json["place"] = answer.place;

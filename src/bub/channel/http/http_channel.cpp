@@ -224,6 +224,7 @@ bool accepts_events(const HttpServerRequest& request) {
 struct HttpChannel::State {
     State(HttpChannelOptions given, MessageHandler accept)
         : options(std::move(given)),
+          access({}, {}, {options.operators.begin(), options.operators.end()}),
           handler(std::move(accept)),
           exchanges(
               std::make_shared<HttpExchanges>(options.remembered, options.max_remembered_bytes)) {}
@@ -249,6 +250,7 @@ struct HttpChannel::State {
 
     const std::string name = "http";
     const HttpChannelOptions options;
+    const detail::HttpAccess access;
     const MessageHandler handler;
     const std::shared_ptr<HttpExchanges> exchanges;
     std::unique_ptr<cubepi::HttpServer> server;
@@ -293,7 +295,7 @@ Task<HttpServerResponse> HttpChannel::State::post(HttpServerRequest request) {
     std::optional<HttpMessage> message;
     std::string problem;
     try {
-        message = detail::read_message(request, options.operators);
+        message = detail::read_message(request, access);
     } catch (const Error& error) {
         problem = error.what();
     }
@@ -326,7 +328,7 @@ Task<HttpServerResponse> HttpChannel::State::receive_stop(HttpServerRequest requ
     std::optional<HttpMessage> message;
     std::string problem;
     try {
-        message = detail::read_stop(request, options.operators);
+        message = detail::read_stop(request, access);
     } catch (const Error& error) {
         problem = error.what();
     }

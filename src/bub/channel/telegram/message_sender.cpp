@@ -15,9 +15,6 @@ namespace {
 using cubepi::Outcome;
 using cubepi::outcome_of;
 
-/// Beyond this number, chats without recent messages are forgotten.
-constexpr std::size_t max_chats = 4096;
-
 constexpr std::chrono::seconds longest_delay{60};
 
 void address(JsonObject& parameters, ChatTarget to) {
@@ -25,10 +22,21 @@ void address(JsonObject& parameters, ChatTarget to) {
     if (to.thread != 0) parameters["message_thread_id"] = to.thread;
 }
 
-void add_keyboard(JsonObject& parameters, const JsonArray& keyboard) {
-    JsonObject markup;
-    markup["inline_keyboard"] = keyboard;
-    parameters["reply_markup"] = std::move(markup);
+shared::LimitedChat limited(ChatTarget to) {
+    shared::LimitedChat chat;
+    chat.id = std::to_string(to.chat);
+    chat.is_group = to.chat < 0;
+    return chat;
+}
+
+void add_keyboard(JsonObject& parameters, const shared::Buttons& buttons) {
+    JsonArray rows;
+    for (const std::vector<shared::Button>& row : buttons) {
+        JsonArray& made = rows.emplace_back(JsonArray()).get_array();
+        for (const shared::Button& one : row)
+            made.push_back(JsonObject{{"text", one.label}, {"callback_data", one.data}});
+    }
+    parameters["reply_markup"] = JsonObject{{"inline_keyboard", std::move(rows)}};
 }
 
 JsonObject text_parameters(const OutgoingText& message) {
@@ -94,41 +102,14 @@ std::chrono::nanoseconds backoff(int failures) {
 
 }  // namespace
 
-RateLimiter::TimePoint RateLimiter::reserve(TimePoint& due, const Rate& rate, TimePoint now) {
-    const TimePoint at = std::max(now, earliest(due, rate));
-    due = std::max(due, now) + rate.interval;
-    return at;
-}
-
-RateLimiter::TimePoint& RateLimiter::bucket(std::int64_t chat) {
-    if (chats_.size() >= max_chats) forget_idle(clock_.now());
-    return chats_[chat];
-}
-
-void RateLimiter::forget_idle(TimePoint now) {
-    std::erase_if(chats_, [now](const auto& entry) { return entry.second <= now; });
-}
-
-Task<> RateLimiter::acquire(std::int64_t chat) {
-    const TimePoint at = reserve(bucket(chat), rate_of(chat), clock_.now());
-    if (at > clock_.now()) co_await clock_.sleep_until(at);
-    const TimePoint of_all = reserve(all_, limits_.all, clock_.now());
-    if (of_all > clock_.now()) co_await clock_.sleep_until(of_all);
-}
-
-bool RateLimiter::try_acquire(std::int64_t chat) {
-    const TimePoint now = clock_.now();
-    TimePoint& due = bucket(chat);
-    if (earliest(due, rate_of(chat)) > now || earliest(all_, limits_.all) > now) return false;
-    (void)reserve(due, rate_of(chat), now);
-    (void)reserve(all_, limits_.all, now);
-    return true;
-}
-
-void RateLimiter::pause(std::int64_t chat, std::chrono::nanoseconds delay) {
-    const Rate& rate = rate_of(chat);
-    TimePoint& due = bucket(chat);
-    due = std::max(due, clock_.now() + delay + rate.interval * (rate.burst - 1));
+/// The limits that Telegram documents: about one message per second in a chat, 20 per minute in a group, 30 per second in all
+/// (https://core.telegram.org/bots/faq).
+shared::RateLimits MessageSender::rate_limits() {
+    shared::RateLimits limits;
+    limits.chat = {std::chrono::seconds(1), 3};
+    limits.group = {std::chrono::seconds(4), 5};
+    limits.all = {std::chrono::milliseconds(67), 15};
+    return limits;
 }
 
 FormattedText with_prefix(std::string_view prefix, FormattedText text) {
@@ -158,7 +139,7 @@ void MessageSender::report(const std::exception_ptr& failure) {
 
 void MessageSender::note_pause(ChatTarget chat, const std::exception_ptr& failure) {
     const std::optional<ApiFailure> details = api_failure(failure);
-    if (details && details->retry_after) limiter_.pause(chat.chat, *details->retry_after);
+    if (details && details->retry_after) limiter_.pause(limited(chat), *details->retry_after);
 }
 
 /// Changes a rejected call so that it may succeed. Returns false if there is no way.
@@ -203,7 +184,7 @@ std::chrono::nanoseconds MessageSender::prepare_retry(Attempt& attempt,
 
 Task<Json> MessageSender::deliver(std::shared_ptr<Attempt> attempt) {
     while (true) {
-        co_await limiter_.acquire(attempt->to.chat);
+        co_await limiter_.acquire(limited(attempt->to));
         Task<Json> calling = call_once(attempt);
         Outcome<Json> answer = co_await outcome_of(std::move(calling));
         if (answer) report(nullptr);
@@ -252,7 +233,7 @@ Task<bool> MessageSender::edit(ChatTarget in, std::int64_t message_id, OutgoingT
 }
 
 Task<std::int64_t> MessageSender::try_send(ChatTarget to, OutgoingText message) {
-    if (!limiter_.try_acquire(to.chat)) co_return 0;
+    if (!limiter_.try_acquire(limited(to))) co_return 0;
     JsonObject parameters = text_parameters(message);
     address(parameters, to);
     Task<Json> calling = api_->call("sendMessage", std::move(parameters));
@@ -262,7 +243,7 @@ Task<std::int64_t> MessageSender::try_send(ChatTarget to, OutgoingText message) 
 }
 
 Task<bool> MessageSender::try_edit(ChatTarget in, std::int64_t message_id, OutgoingText message) {
-    if (!limiter_.try_acquire(in.chat)) co_return false;
+    if (!limiter_.try_acquire(limited(in))) co_return false;
     JsonObject parameters = edit_parameters(in, message_id, message);
     Task<Json> calling = api_->call("editMessageText", std::move(parameters));
     const Outcome<Json> edited = co_await outcome_of(std::move(calling));
@@ -282,12 +263,12 @@ Task<> MessageSender::try_delete(ChatTarget in, std::int64_t message_id) {
     if (deleted.cancelled()) deleted.rethrow();
 }
 
-Task<> MessageSender::try_set_buttons(ChatTarget in, std::int64_t message_id, JsonArray keyboard) {
+Task<> show_buttons(std::shared_ptr<const TelegramApi> api, SentCard in, shared::Buttons buttons) {
     JsonObject parameters;
     parameters["chat_id"] = in.chat;
-    parameters["message_id"] = message_id;
-    add_keyboard(parameters, keyboard);
-    Task<Json> calling = api_->call("editMessageReplyMarkup", std::move(parameters));
+    parameters["message_id"] = in.id;
+    add_keyboard(parameters, buttons);
+    Task<Json> calling = api->call("editMessageReplyMarkup", std::move(parameters));
     const Outcome<Json> edited = co_await outcome_of(std::move(calling));
     if (edited.cancelled()) edited.rethrow();
 }

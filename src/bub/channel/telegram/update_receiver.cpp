@@ -72,6 +72,10 @@ Task<std::optional<std::string>> fetch_file(std::shared_ptr<const TelegramApi> a
     co_return bytes;
 }
 
+SentCard place_of_button(const Incoming& incoming) {
+    return SentCard{incoming.place.chat, incoming.message_id};
+}
+
 MediaType media_type(std::string_view name) {
     for (const MediaType type : {MediaType::image, MediaType::audio, MediaType::video}) {
         if (name == to_string(type)) return type;
@@ -220,16 +224,6 @@ Task<> UpdatePoll::confirm() {
     (void)co_await outcome_of(std::move(calling));
 }
 
-bool RecentIds::add(std::int64_t id) {
-    if (!ids_.insert(id).second) return false;
-    order_.push_back(id);
-    if (order_.size() > max_ids) {
-        ids_.erase(order_.front());
-        order_.pop_front();
-    }
-    return true;
-}
-
 UpdateReceiver::UpdateReceiver(const TelegramChannelOptions& options, MessageHandler handler,
                                std::shared_ptr<const TelegramApi> api,
                                std::shared_ptr<const SentCards> cards)
@@ -238,8 +232,11 @@ UpdateReceiver::UpdateReceiver(const TelegramChannelOptions& options, MessageHan
       api_(std::move(api)),
       cards_(std::move(cards)),
       clock_(*options_.runtime->clock),
-      access_(options_.users, options_.chats, options_.operators, options_.approvers),
-      forms_(std::make_shared<OpenForms>(api_)),
+      access_(options_),
+      forms_(std::make_shared<shared::OpenForms<std::int64_t>>(
+          [api = api_](SentCard place, shared::Buttons buttons) {
+              return show_buttons(api, place, std::move(buttons));
+          })),
       poll_(
           api_, clock_, [this](Json update) { return accept(std::move(update)); },
           [this](std::string trouble) {
@@ -391,9 +388,9 @@ Task<bool> UpdateReceiver::accept(Json update) {
         case Incoming::Kind::choice: press(incoming); co_return true;
         case Incoming::Kind::button:
             // Its turn answers the press (Outbox).
-            if (is_form_end(incoming.data))
+            if (shared::is_form_end(incoming.data))
                 incoming.envelope.answer->choices =
-                    forms_->finish(incoming.place.chat, incoming.message_id, incoming.keyboard);
+                    forms_->finish(place_of_button(incoming), incoming.keyboard);
             break;
         case Incoming::Kind::message: break;
     }
@@ -478,9 +475,8 @@ void UpdateReceiver::restore(Envelope& message) const {
 /// Changes the mark of a choice.
 void UpdateReceiver::press(const Incoming& incoming) {
     answer_button(incoming, "");
-    const std::int64_t chat = incoming.place.chat;
-    if (forms_->press(chat, incoming.message_id, incoming.keyboard, incoming.data))
-        work_->spawn(forms_->show(chat, incoming.message_id));
+    const SentCard place = place_of_button(incoming);
+    if (forms_->press(place, incoming.keyboard, incoming.data)) work_->spawn(forms_->show(place));
 }
 
 void UpdateReceiver::answer_button(const Incoming& incoming, std::string text) {
