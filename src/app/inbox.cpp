@@ -256,11 +256,7 @@ bub::Answer answer_of(const InboxArguments& inbox, const HitlRequest& request) {
     bub::Answer given;
     given.question = inbox.question;
     given.text = inbox.value;
-    if (inbox.what == InboxArguments::What::cancel) {
-        given.action = bub::AnswerAction::abandon;
-        given.question = bub::question_name(request);
-        return given;
-    }
+    if (inbox.what == InboxArguments::What::cancel) given.action = bub::AnswerAction::abandon;
     if (inbox.what == InboxArguments::What::approve) given.action = bub::AnswerAction::approve;
     if (inbox.what == InboxArguments::What::deny) given.action = bub::AnswerAction::deny;
     return bub::checked_answer(std::move(given), request);

@@ -290,8 +290,9 @@ Json answer_value(const Answer& given, const cubepi::HitlRequest& request) {
 }
 
 Answer checked_answer(Answer given, const cubepi::HitlRequest& request) {
-    (void)cubepi::check_answer(request, answer_value(given, request));
-    if (given.question != request.question_id) given.question = question_name(request);
+    const bool withdraws = given.action == AnswerAction::abandon;
+    if (!withdraws) (void)cubepi::check_answer(request, answer_value(given, request));
+    if (withdraws || given.question != request.question_id) given.question = question_name(request);
     return given;
 }
 

@@ -95,11 +95,7 @@ bub::Answer answer_of(const JsonObject& given, const HitlRequest& request) {
     bub::Answer answer;
     answer.question = detail::text_member(given, "question");
     answer.text = detail::text_member(given, "text");
-    if (action == "cancel") {
-        answer.action = bub::AnswerAction::abandon;
-        answer.question = bub::question_name(request);
-        return answer;
-    }
+    if (action == "cancel") answer.action = bub::AnswerAction::abandon;
     if (action == "approve") answer.action = bub::AnswerAction::approve;
     if (action == "deny") answer.action = bub::AnswerAction::deny;
     return bub::checked_answer(std::move(answer), request);

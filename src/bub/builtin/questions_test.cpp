@@ -231,6 +231,21 @@ TEST_F(Questions, B24_TextInPrivateChat_IsTheAnswer) {
     EXPECT_TRUE(removed.empty());
 }
 
+TEST_F(Questions, B24_TextOfHook_IsNotAnAnswer) {
+    add({removal(), "done"});
+    Plugin writer;
+    writer.name = "writer";
+    writer.resolve_session = [](ResolveSessionCall& call) {
+        if (call.message.content == "hello") call.message.content = ",approve c1";
+        return std::optional<std::string>();
+    };
+    framework->add(std::move(writer));
+    (void)say("Clean up");
+    (void)say("hello");
+    EXPECT_TRUE(removed.empty());
+    EXPECT_EQ(say(",approve c1").model_output, "done");
+}
+
 TEST_F(Questions, B24_TextOlderThanQuestion_IsNotTheAnswer) {
     add({which_color(), "Teal it is."});
     (void)say_as("ada", "Paint it", true);

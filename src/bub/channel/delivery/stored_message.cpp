@@ -1,5 +1,8 @@
+#include <algorithm>
+#include <iterator>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <bub/channel/delivery/delivery_records.hpp>
 #include <bub/questions.hpp>
@@ -12,59 +15,43 @@ namespace bub::detail {
 
 namespace {
 
-using cubepi::detail::array_member;
 using cubepi::detail::flag_member;
-using cubepi::detail::integer_member;
 using cubepi::detail::object_member;
 using cubepi::detail::text_member;
 
-constexpr std::pair<AnswerAction, std::string_view> actions[] = {
-    {AnswerAction::answer, "answer"}, {AnswerAction::approve, "approve"},
-    {AnswerAction::deny, "deny"},     {AnswerAction::abandon, "abandon"},
-    {AnswerAction::expire, "expire"},
-};
+// In the order of AnswerAction.
+constexpr std::string_view actions[] = {"answer", "approve", "deny", "abandon", "expire"};
+
+using Choices = std::vector<std::pair<std::size_t, std::size_t>>;
 
 JsonObject json_of(const Answer& answer) {
     JsonObject json;
-    for (const auto& [action, name] : actions)
-        if (action == answer.action) json["action"] = name;
-    if (!answer.question.empty()) json["question"] = answer.question;
+    json["action"] = actions[static_cast<std::size_t>(answer.action)];
+    json["answer_to"] = answer.question;
     if (!answer.text.empty()) json["text"] = answer.text;
-    if (answer.value) json["value"] = *answer.value;
-    if (answer.choices) {
-        JsonArray& choices = json["choices"].emplace_array();
-        for (const auto& [part, option] : *answer.choices)
-            choices.push_back(
-                JsonArray{static_cast<std::int64_t>(part), static_cast<std::int64_t>(option)});
-    }
+    if (answer.value) json["answer"] = *answer.value;
+    if (answer.choices) json["answer_choice"] = boost::json::value_from(*answer.choices);
     json["user"] = answer.user;
     json["place"] = answer.place;
     return json;
 }
 
-/// Ignores what is not a pair of indices.
-void read_choices(const JsonArray& json, Answer& answer) {
-    answer.choices.emplace();
-    for (const Json& one : json) {
-        const JsonArray* const pair = one.if_array();
-        const auto is_index = [](const Json& number) {
-            return number.is_int64() && number.get_int64() >= 0;
-        };
-        if (pair && pair->size() == 2 && is_index((*pair)[0]) && is_index((*pair)[1]))
-            answer.choices->emplace_back((*pair)[0].get_int64(), (*pair)[1].get_int64());
-    }
-}
-
-Answer answer_from(const JsonObject& json) {
+Answer answer_of(const JsonObject& json) {
     Answer answer;
-    const std::string named = text_member(json, "action");
-    for (const auto& [action, name] : actions)
-        if (name == named) answer.action = action;
-    answer.question = text_member(json, "question");
+    const auto* const action =
+        std::find(std::begin(actions), std::end(actions), text_member(json, "action"));
+    if (action != std::end(actions))
+        answer.action = static_cast<AnswerAction>(action - std::begin(actions));
+    answer.question = text_member(json, "answer_to");
     answer.text = text_member(json, "text");
-    if (const Json* const value = json.if_contains("value")) answer.value = *value;
-    if (const JsonArray* const choices = array_member(json, "choices"))
-        read_choices(*choices, answer);
+    if (const Json* const value = json.if_contains("answer")) answer.value = *value;
+    if (const Json* const value = json.if_contains("answer_choice")) {
+        const auto choices = boost::json::try_value_to<Choices>(*value);
+        const auto option = boost::json::try_value_to<std::size_t>(*value);
+        if (choices) answer.choices = *choices;
+        // An earlier version has stored the option of the only question.
+        if (option) answer.choices.emplace().emplace_back(0, *option);
+    }
     answer.user = text_member(json, "user");
     answer.place = text_member(json, "place");
     return answer;
@@ -75,14 +62,8 @@ void convert_members(Envelope& message) {
     JsonObject& rest = message.rest;
     const std::string expired = text_member(rest, "expired");
     if (rest.contains("answer_to")) {
-        Answer& answer = message.answer.emplace();
-        answer.question = text_member(rest, "answer_to");
-        answer.text = message.content_text();
-        if (const Json* const value = rest.if_contains("answer")) answer.value = *value;
-        const auto option = integer_member(rest, "answer_choice");
-        if (option && *option >= 0) answer.choices.emplace().emplace_back(0, *option);
-        if (const JsonArray* const choices = array_member(rest, "answer_choice"))
-            read_choices(*choices, answer);
+        message.answer = answer_of(rest);
+        message.answer->text = message.content_text();
     } else if (!expired.empty() && message.is_operator()) {
         message.answer.emplace().action = AnswerAction::expire;
         message.answer->question = expired;
@@ -109,7 +90,7 @@ Envelope from_stored_form(const JsonObject& form) {
     message.is_active = flag_member(form, "active");
     if (form.contains("operator")) message.from_operator = flag_member(form, "operator");
     if (const JsonObject* const answer = object_member(form, "answer"))
-        message.answer = answer_from(*answer);
+        message.answer = answer_of(*answer);
     return message;
 }
 

@@ -232,12 +232,18 @@ struct HttpChannel::State {
     /// Returns the exchange of a message that the manager has accepted. A message of no client, e.g. an answer from the inbox of the
     /// gateway, gets one that no client reads.
     ExchangePtr exchange_of(const Envelope& message) const;
-    Task<HttpServerResponse> post(HttpServerRequest request);
+    using ReadRequest = HttpMessage (*)(const HttpServerRequest&, const detail::HttpAccess&);
+    Task<HttpServerResponse> receive(HttpServerRequest request, ReadRequest read);
+    Task<HttpServerResponse> post(HttpServerRequest request) {
+        return receive(std::move(request), detail::read_message);
+    }
+    Task<HttpServerResponse> receive_stop(HttpServerRequest request) {
+        return receive(std::move(request), detail::read_stop);
+    }
     Task<HttpServerResponse> send(HttpMessage message, HttpServerRequest request);
     Task<HttpServerResponse> read(HttpServerRequest request);
     Task<HttpServerResponse> read_session(HttpServerRequest request);
     Task<HttpServerResponse> stop_turn(HttpMessage message, HttpServerRequest request);
-    Task<HttpServerResponse> receive_stop(HttpServerRequest request);
     Task<HttpServerResponse> reply(Envelope to, std::string text, HttpServerRequest request);
     Task<> submit(ExchangePtr exchange, Envelope envelope);
     Task<HttpServerResponse> answer(ExchangePtr exchange, HttpServerRequest request);
@@ -290,12 +296,12 @@ std::string HttpChannel::State::error_of(const HttpExchange& exchange,
     return exchange.problem().empty() ? options.failure_text(failure) : exchange.problem();
 }
 
-Task<HttpServerResponse> HttpChannel::State::post(HttpServerRequest request) {
+Task<HttpServerResponse> HttpChannel::State::receive(HttpServerRequest request, ReadRequest read) {
     if (!is_authorized(request)) co_return unauthorized();
     std::optional<HttpMessage> message;
     std::string problem;
     try {
-        message = detail::read_message(request, access);
+        message = read(request, access);
     } catch (const Error& error) {
         problem = error.what();
     }
@@ -320,21 +326,6 @@ Task<HttpServerResponse> HttpChannel::State::send(HttpMessage message, HttpServe
     }
     Task<HttpServerResponse> answering = answer(std::move(exchange), std::move(request));
     HttpServerResponse response = co_await std::move(answering);
-    co_return response;
-}
-
-Task<HttpServerResponse> HttpChannel::State::receive_stop(HttpServerRequest request) {
-    if (!is_authorized(request)) co_return unauthorized();
-    std::optional<HttpMessage> message;
-    std::string problem;
-    try {
-        message = detail::read_stop(request, access);
-    } catch (const Error& error) {
-        problem = error.what();
-    }
-    if (!message) co_return HttpServerResponse::error(400, problem);
-    Task<HttpServerResponse> stopping = stop_turn(std::move(*message), std::move(request));
-    HttpServerResponse response = co_await std::move(stopping);
     co_return response;
 }
 

@@ -72,19 +72,7 @@ private:
     };
 
     Task<> preview();
-    Task<> preview_part(std::size_t index, Text part);
-    Task<> finish_part(std::size_t index, Text part);
-    Message message_of(Text part) const {
-        Message made;
-        if (shown_.empty()) made = parts_.first;
-        made.text = std::move(part);
-        return made;
-    }
-    void add_shown(Id id, Text part) {
-        shown_.emplace_back();
-        shown_.back().id = std::move(id);
-        shown_.back().text = std::move(part);
-    }
+    Task<> put(std::size_t index, Text part, bool is_final);
 
     const Parts parts_;
     std::string text_;
@@ -120,24 +108,7 @@ template <class Sender>
 Task<> LiveAnswer<Sender>::preview() {
     std::vector<Text> parts = parts_.preview(text_);
     for (std::size_t index = 0; index < parts.size(); ++index)
-        co_await preview_part(index, std::move(parts[index]));
-}
-
-template <class Sender>
-Task<> LiveAnswer<Sender>::preview_part(std::size_t index, Text part) {
-    if (index > shown_.size()) co_return;
-    Message message = message_of(part);
-    if (index == shown_.size()) {
-        Id id = co_await parts_.sender->try_send(parts_.to, std::move(message));
-        changed_ = changed_ || id == Id();
-        if (id != Id()) add_shown(std::move(id), std::move(part));
-        co_return;
-    }
-    if (shown_[index].text == part) co_return;
-    const bool edited =
-        co_await parts_.sender->try_edit(parts_.to, shown_[index].id, std::move(message));
-    changed_ = changed_ || !edited;
-    if (edited) shown_[index].text = std::move(part);
+        co_await put(index, std::move(parts[index]), false);
 }
 
 template <class Sender>
@@ -145,31 +116,42 @@ Task<> LiveAnswer<Sender>::finish(std::vector<Text> final_parts) {
     end();
     co_await idle_.wait();
     for (std::size_t index = 0; index < final_parts.size(); ++index)
-        co_await finish_part(index, final_parts[index]);
+        co_await put(index, std::move(final_parts[index]), true);
     for (; shown_.size() > final_parts.size(); shown_.pop_back())
         co_await parts_.sender->try_delete(parts_.to, shown_.back().id);
 }
 
+/// Shows a part in its message, or in a new one after the others.
 template <class Sender>
-Task<> LiveAnswer<Sender>::finish_part(std::size_t index, Text part) {
+Task<> LiveAnswer<Sender>::put(std::size_t index, Text part, bool is_final) {
+    if (index > shown_.size()) co_return;
+    Sender& sender = *parts_.sender;
     if (index < shown_.size()) {
         if (shown_[index].text == part) co_return;
-        Message message = message_of(part);
-        const bool edited =
-            co_await parts_.sender->edit(parts_.to, shown_[index].id, std::move(message));
-        if (edited) {
-            shown_[index].text = std::move(part);
-            co_return;
-        }
+        Message message;
+        message.text = part;
+        Task<bool> editing = is_final
+                                 ? sender.edit(parts_.to, shown_[index].id, std::move(message))
+                                 : sender.try_edit(parts_.to, shown_[index].id, std::move(message));
+        const bool edited = co_await std::move(editing);
+        if (edited) shown_[index].text = std::move(part);
+        changed_ = changed_ || !edited;
+        if (edited || !is_final) co_return;
         // A user has deleted the message. The following ones are replaced as well, to keep the order.
-        while (shown_.size() > index) {
-            co_await parts_.sender->try_delete(parts_.to, shown_.back().id);
-            shown_.pop_back();
-        }
+        for (; shown_.size() > index; shown_.pop_back())
+            co_await sender.try_delete(parts_.to, shown_.back().id);
     }
-    Message message = message_of(part);
-    Id id = co_await parts_.sender->send(parts_.to, std::move(message));
-    add_shown(std::move(id), std::move(part));
+    Message message;
+    if (shown_.empty()) message = parts_.first;
+    message.text = part;
+    Task<Id> sending = is_final ? sender.send(parts_.to, std::move(message))
+                                : sender.try_send(parts_.to, std::move(message));
+    Id id = co_await std::move(sending);
+    changed_ = changed_ || id == Id();
+    if (id == Id() && !is_final) co_return;
+    shown_.emplace_back();
+    shown_.back().id = std::move(id);
+    shown_.back().text = std::move(part);
 }
 
 }  // namespace bub::shared

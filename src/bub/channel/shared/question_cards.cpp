@@ -10,6 +10,7 @@
 #include <bub/channel/shared/message_text.hpp>
 #include <bub/questions.hpp>
 #include <cubepi/core/support/json_member.hpp>
+#include <cubepi/core/support/lower_case.hpp>
 #include <cubepi/core/support/trimmed.hpp>
 #include <cubepi/net/utf8.hpp>
 
@@ -159,8 +160,7 @@ std::string way_to_answer(const HitlRequest& request, const std::string& key, bo
 }
 
 bool is_one_of(std::string_view text, std::initializer_list<std::string_view> words) {
-    std::string lower;
-    for (const char c : text) lower += static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+    const std::string lower = cubepi::detail::lower_case(text);
     return std::find(words.begin(), words.end(), lower) != words.end();
 }
 

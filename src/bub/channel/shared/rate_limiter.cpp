@@ -25,25 +25,24 @@ RateLimiter::TimePoint& RateLimiter::bucket(const std::string& chat) {
     return chats_[chat];
 }
 
-Task<> RateLimiter::acquire(LimitedChat chat) {
-    const TimePoint at = reserve(bucket(chat.id), rate_of(chat), clock_.now());
+Task<> RateLimiter::acquire(std::string chat, Rate rate) {
+    const TimePoint at = reserve(bucket(chat), rate, clock_.now());
     if (at > clock_.now()) co_await clock_.sleep_until(at);
-    const TimePoint of_all = reserve(all_, limits_.all, clock_.now());
+    const TimePoint of_all = reserve(all_, rate_of_all_, clock_.now());
     if (of_all > clock_.now()) co_await clock_.sleep_until(of_all);
 }
 
-bool RateLimiter::try_acquire(const LimitedChat& chat) {
+bool RateLimiter::try_acquire(const std::string& chat, Rate rate) {
     const TimePoint now = clock_.now();
-    TimePoint& due = bucket(chat.id);
-    if (earliest(due, rate_of(chat)) > now || earliest(all_, limits_.all) > now) return false;
-    (void)reserve(due, rate_of(chat), now);
-    (void)reserve(all_, limits_.all, now);
+    TimePoint& due = bucket(chat);
+    if (earliest(due, rate) > now || earliest(all_, rate_of_all_) > now) return false;
+    (void)reserve(due, rate, now);
+    (void)reserve(all_, rate_of_all_, now);
     return true;
 }
 
-void RateLimiter::pause(const LimitedChat& chat, std::chrono::nanoseconds delay) {
-    const Rate& rate = rate_of(chat);
-    TimePoint& due = bucket(chat.id);
+void RateLimiter::pause(const std::string& chat, Rate rate, std::chrono::nanoseconds delay) {
+    TimePoint& due = bucket(chat);
     due = std::max(due, clock_.now() + delay + rate.interval * (rate.burst - 1));
 }
 

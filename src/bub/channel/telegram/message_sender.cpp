@@ -17,16 +17,17 @@ using cubepi::outcome_of;
 
 constexpr std::chrono::seconds longest_delay{60};
 
+/// Telegram documents about one message per second in a chat, 20 per minute in a group, 30 per second in all
+/// (https://core.telegram.org/bots/faq).
+constexpr shared::Rate rate_of_chat{std::chrono::seconds(1), 3};
+constexpr shared::Rate rate_of_group{std::chrono::seconds(4), 5};
+constexpr shared::Rate rate_of_all{std::chrono::milliseconds(67), 15};
+
+shared::Rate rate_of(ChatTarget to) { return to.chat < 0 ? rate_of_group : rate_of_chat; }
+
 void address(JsonObject& parameters, ChatTarget to) {
     parameters["chat_id"] = to.chat;
     if (to.thread != 0) parameters["message_thread_id"] = to.thread;
-}
-
-shared::LimitedChat limited(ChatTarget to) {
-    shared::LimitedChat chat;
-    chat.id = std::to_string(to.chat);
-    chat.is_group = to.chat < 0;
-    return chat;
 }
 
 void add_keyboard(JsonObject& parameters, const shared::Buttons& buttons) {
@@ -102,15 +103,12 @@ std::chrono::nanoseconds backoff(int failures) {
 
 }  // namespace
 
-/// The limits that Telegram documents: about one message per second in a chat, 20 per minute in a group, 30 per second in all
-/// (https://core.telegram.org/bots/faq).
-shared::RateLimits MessageSender::rate_limits() {
-    shared::RateLimits limits;
-    limits.chat = {std::chrono::seconds(1), 3};
-    limits.group = {std::chrono::seconds(4), 5};
-    limits.all = {std::chrono::milliseconds(67), 15};
-    return limits;
-}
+MessageSender::MessageSender(std::shared_ptr<const TelegramApi> api, cubepi::Clock& clock,
+                             OnTrouble on_trouble)
+    : api_(std::move(api)),
+      clock_(clock),
+      limiter_(clock, rate_of_all),
+      on_trouble_(std::move(on_trouble)) {}
 
 FormattedText with_prefix(std::string_view prefix, FormattedText text) {
     const std::size_t units = utf16_length(prefix);
@@ -139,7 +137,8 @@ void MessageSender::report(const std::exception_ptr& failure) {
 
 void MessageSender::note_pause(ChatTarget chat, const std::exception_ptr& failure) {
     const std::optional<ApiFailure> details = api_failure(failure);
-    if (details && details->retry_after) limiter_.pause(limited(chat), *details->retry_after);
+    if (details && details->retry_after)
+        limiter_.pause(std::to_string(chat.chat), rate_of(chat), *details->retry_after);
 }
 
 /// Changes a rejected call so that it may succeed. Returns false if there is no way.
@@ -184,7 +183,7 @@ std::chrono::nanoseconds MessageSender::prepare_retry(Attempt& attempt,
 
 Task<Json> MessageSender::deliver(std::shared_ptr<Attempt> attempt) {
     while (true) {
-        co_await limiter_.acquire(limited(attempt->to));
+        co_await limiter_.acquire(std::to_string(attempt->to.chat), rate_of(attempt->to));
         Task<Json> calling = call_once(attempt);
         Outcome<Json> answer = co_await outcome_of(std::move(calling));
         if (answer) report(nullptr);
@@ -233,7 +232,7 @@ Task<bool> MessageSender::edit(ChatTarget in, std::int64_t message_id, OutgoingT
 }
 
 Task<std::int64_t> MessageSender::try_send(ChatTarget to, OutgoingText message) {
-    if (!limiter_.try_acquire(limited(to))) co_return 0;
+    if (!limiter_.try_acquire(std::to_string(to.chat), rate_of(to))) co_return 0;
     JsonObject parameters = text_parameters(message);
     address(parameters, to);
     Task<Json> calling = api_->call("sendMessage", std::move(parameters));
@@ -243,7 +242,7 @@ Task<std::int64_t> MessageSender::try_send(ChatTarget to, OutgoingText message) 
 }
 
 Task<bool> MessageSender::try_edit(ChatTarget in, std::int64_t message_id, OutgoingText message) {
-    if (!limiter_.try_acquire(limited(in))) co_return false;
+    if (!limiter_.try_acquire(std::to_string(in.chat), rate_of(in))) co_return false;
     JsonObject parameters = edit_parameters(in, message_id, message);
     Task<Json> calling = api_->call("editMessageText", std::move(parameters));
     const Outcome<Json> edited = co_await outcome_of(std::move(calling));
@@ -258,9 +257,7 @@ Task<> MessageSender::try_delete(ChatTarget in, std::int64_t message_id) {
     JsonObject parameters;
     parameters["chat_id"] = in.chat;
     parameters["message_id"] = message_id;
-    Task<Json> calling = api_->call("deleteMessage", std::move(parameters));
-    const Outcome<Json> deleted = co_await outcome_of(std::move(calling));
-    if (deleted.cancelled()) deleted.rethrow();
+    return ignore_result(try_call(api_, "deleteMessage", std::move(parameters)));
 }
 
 Task<> show_buttons(std::shared_ptr<const TelegramApi> api, SentCard in, shared::Buttons buttons) {
@@ -268,9 +265,7 @@ Task<> show_buttons(std::shared_ptr<const TelegramApi> api, SentCard in, shared:
     parameters["chat_id"] = in.chat;
     parameters["message_id"] = in.id;
     add_keyboard(parameters, buttons);
-    Task<Json> calling = api->call("editMessageReplyMarkup", std::move(parameters));
-    const Outcome<Json> edited = co_await outcome_of(std::move(calling));
-    if (edited.cancelled()) edited.rethrow();
+    return ignore_result(try_call(std::move(api), "editMessageReplyMarkup", std::move(parameters)));
 }
 
 }  // namespace bub::telegram

@@ -52,11 +52,7 @@ public:
     using OnTrouble = std::function<void(std::string)>;
 
     MessageSender(std::shared_ptr<const TelegramApi> api, cubepi::Clock& clock,
-                  OnTrouble on_trouble)
-        : api_(std::move(api)),
-          clock_(clock),
-          limiter_(clock, rate_limits()),
-          on_trouble_(std::move(on_trouble)) {}
+                  OnTrouble on_trouble);
 
     /// Sends a message and returns its id. Throws ApiError if Telegram rejects it.
     Task<std::int64_t> send(ChatTarget to, OutgoingText message);
@@ -73,7 +69,6 @@ public:
     Task<> try_delete(ChatTarget in, std::int64_t message_id);
 
 private:
-    static shared::RateLimits rate_limits();
     /// A call that is repeated until it succeeds.
     struct Attempt {
         ChatTarget to;

@@ -126,10 +126,6 @@ Task<> discard(std::shared_ptr<LiveAnswer> live) {
     if (done.cancelled()) done.rethrow();
 }
 
-Task<> confirm(std::shared_ptr<const TelegramApi> api, std::string callback_id) {
-    (void)co_await answer_press(std::move(api), std::move(callback_id), std::string());
-}
-
 bool is_approval(const Json& request) {
     return std::holds_alternative<cubepi::ApproveRequest>(
         cubepi::hitl_request_from_json(request).payload);
@@ -348,7 +344,7 @@ Task<bool> Outbox::refuse_answer(Envelope message) {
 /// Ends the indicator of a pressed button.
 void Outbox::confirm_press(Turn& turn) {
     if (turn.callback_id.empty()) return;
-    work_->spawn(confirm(api_, std::exchange(turn.callback_id, {})));
+    work_->spawn(ignore_result(answer_press(api_, std::exchange(turn.callback_id, {}), {})));
 }
 
 Task<> Outbox::send_question(Envelope message, ChatTarget to) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
@@ -13,6 +12,7 @@
 #include <bub/questions.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/json_member.hpp>
+#include <cubepi/core/support/lower_case.hpp>
 #include <cubepi/core/support/trimmed.hpp>
 
 namespace bub::telegram {
@@ -264,10 +264,7 @@ Incoming read_button(const JsonObject& query, const Access& access) {
 }
 
 bool equal_ignoring_case(std::string_view a, std::string_view b) {
-    return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), [](char x, char y) {
-               return std::tolower(static_cast<unsigned char>(x)) ==
-                      std::tolower(static_cast<unsigned char>(y));
-           });
+    return cubepi::detail::lower_case(a) == cubepi::detail::lower_case(b);
 }
 
 /// Returns the part of a text that an entity marks; offsets are in UTF-16 units.

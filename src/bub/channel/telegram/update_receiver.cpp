@@ -83,18 +83,6 @@ MediaType media_type(std::string_view name) {
     return MediaType::document;
 }
 
-Task<> call_quietly(std::shared_ptr<const TelegramApi> api, std::string method,
-                    JsonObject parameters) {
-    Task<Json> calling = api->call(std::move(method), std::move(parameters));
-    const Outcome<Json> done = co_await outcome_of(std::move(calling));
-    if (done.cancelled()) done.rethrow();
-}
-
-Task<> answer_quietly(std::shared_ptr<const TelegramApi> api, std::string callback_id,
-                      std::string text) {
-    (void)co_await answer_press(std::move(api), std::move(callback_id), std::move(text));
-}
-
 ErrorCode code_of(const std::exception_ptr& failure) {
     try {
         std::rethrow_exception(failure);
@@ -407,7 +395,7 @@ Task<bool> UpdateReceiver::pass(Envelope message, std::string callback_id) {
         if (std::exchange(cannot_store_, false)) warn("messages are stored again");
         // A rejected press has no turn that answers it.
         if (!handled && !callback_id.empty())
-            work_->spawn(answer_quietly(api_, std::move(callback_id), std::string()));
+            work_->spawn(ignore_result(answer_press(api_, std::move(callback_id), {})));
         co_return true;
     }
     co_return false;
@@ -480,7 +468,7 @@ void UpdateReceiver::press(const Incoming& incoming) {
 }
 
 void UpdateReceiver::answer_button(const Incoming& incoming, std::string text) {
-    work_->spawn(answer_quietly(api_, incoming.callback_id, std::move(text)));
+    work_->spawn(ignore_result(answer_press(api_, incoming.callback_id, std::move(text))));
 }
 
 void UpdateReceiver::say(ChatTarget to, std::string text) {
@@ -488,7 +476,7 @@ void UpdateReceiver::say(ChatTarget to, std::string text) {
     parameters["chat_id"] = to.chat;
     if (to.thread != 0) parameters["message_thread_id"] = to.thread;
     parameters["text"] = std::move(text);
-    work_->spawn(call_quietly(api_, "sendMessage", std::move(parameters)));
+    work_->spawn(ignore_result(try_call(api_, "sendMessage", std::move(parameters))));
 }
 
 /// Tells users what an operator needs to list them. Groups of strangers get no answer.
