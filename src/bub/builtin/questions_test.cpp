@@ -232,18 +232,18 @@ TEST_F(Questions, B24_TextInPrivateChat_IsTheAnswer) {
 }
 
 TEST_F(Questions, B24_TextOfHook_IsNotAnAnswer) {
-    add({removal(), "done"});
+    add({which_color(), "Teal it is."});
+    std::string command;
     Plugin writer;
     writer.name = "writer";
-    writer.resolve_session = [](ResolveSessionCall& call) {
-        if (call.message.content == "hello") call.message.content = ",approve c1";
+    writer.resolve_session = [&command](ResolveSessionCall& call) {
+        if (call.message.content == "hello") call.message.content = command;
         return std::optional<std::string>();
     };
     framework->add(std::move(writer));
-    (void)say("Clean up");
-    (void)say("hello");
-    EXPECT_TRUE(removed.empty());
-    EXPECT_EQ(say(",approve c1").model_output, "done");
+    command = ",answer " + id_of(say_as("ada", "Paint it")) + " red";
+    EXPECT_EQ(kinds(say_as("ada", "hello")), std::vector<std::string>{"error"}) << "not read";
+    EXPECT_EQ(say_as("ada", command).model_output, "Teal it is.");
 }
 
 TEST_F(Questions, B24_TextOlderThanQuestion_IsNotTheAnswer) {

@@ -441,7 +441,7 @@ void expect_older_answers(DeliveryLog& log) {
     EXPECT_EQ(stored[4].message.answer->choices, (Choices{{0, 1}, {1, 2}}));
 }
 
-TEST_F(DeliveryFile, B24_AnswersOfEarlierVersion_AreReadFromEitherLog) {
+TEST_F(DeliveryFile, B24_AnswersOfEarlierVersion_AreRead) {
     const auto file_log = open();
     MemoryDeliveryLog memory_log;
     for (const JsonObject& fields : older_answers()) {
