@@ -151,7 +151,7 @@ Outbox::Outbox(const TelegramChannelOptions& options, std::shared_ptr<const Tele
     : options_(options),
       api_(std::move(api)),
       clock_(*options_.runtime->clock),
-      access_(options_),
+      access_(access_of(options_)),
       sender_(std::make_shared<MessageSender>(
           api_, clock_,
           [warn = options_.on_warning, log = options_.runtime->log](const std::string& trouble) {

@@ -6,7 +6,7 @@
 #include <set>
 #include <utility>
 
-#include <bub/channel/shared/pairing.hpp>
+#include <bub/channel/shared/access.hpp>
 #include <bub/channel/telegram/telegram_api.hpp>
 #include <bub/channel/telegram/update.hpp>
 #include <cubepi/core/error.hpp>

@@ -224,7 +224,7 @@ Incoming read_button(const JsonObject& query, const Access& access) {
     incoming.place.chat = id_in(*message, "chat");
     if (cubepi::detail::flag_member(*message, "is_topic_message"))
         incoming.place.thread = integer_member(*message, "message_thread_id").value_or(0);
-    if (!access.allows(incoming.user, incoming.place.chat)) {
+    if (!access.allows(incoming.user, incoming.place.chat, incoming.place.chat < 0)) {
         incoming.kind = Kind::unknown_user;
         return incoming;
     }
@@ -414,7 +414,7 @@ Incoming MessageReader::read() && {
         command_ && !command_->bot.empty() && !equal_ignoring_case(command_->bot, bot_.username);
     if (is_for_other_bot) return end(Kind::ignored);
     incoming_.is_addressed = is_addressed();
-    if (!access_.allows(incoming_.user, incoming_.place.chat))
+    if (!access_.allows(incoming_.user, incoming_.place.chat, is_group()))
         return end(is_group() ? Kind::unknown_group : Kind::unknown_user);
     if (command_ && command_->name == "start" && !is_group()) return end(Kind::greeting);
     // A command that was executed is not executed again because its text has changed.
@@ -503,10 +503,10 @@ std::int64_t thread_of(std::string_view session_id, std::string_view chat) {
 
 }  // namespace
 
-Access::Access(const TelegramChannelOptions& options)
-    : shared::Access<std::int64_t>(ids_of(options.users, "users"), ids_of(options.chats, "chats"),
-                                   ids_of(options.operators, "operators"),
-                                   ids_of(options.approvers, "approvers")) {}
+Access access_of(const TelegramChannelOptions& options) {
+    return Access(ids_of(options.users, "users"), ids_of(options.chats, "chats"),
+                  ids_of(options.operators, "operators"), ids_of(options.approvers, "approvers"));
+}
 
 std::string display_name(const JsonObject& user) {
     std::string name = text_member(user, "first_name");

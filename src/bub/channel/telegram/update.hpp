@@ -16,18 +16,9 @@ namespace bub::telegram {
 
 using SentCards = shared::SentCards<std::int64_t>;
 
-/// Groups have negative ids.
-class Access : public shared::Access<std::int64_t> {
-public:
-    Access() = default;
-    /// Ids as text. Throws Error(invalid_argument) for what is not one: user names may change their owner.
-    explicit Access(const TelegramChannelOptions& options);
-
-    /// Returns true if messages of the user in this chat are accepted.
-    bool allows(std::int64_t user, std::int64_t chat) const {
-        return chat < 0 ? is_listed_group(chat) : is_listed(user);
-    }
-};
+using Access = shared::Access<std::int64_t>;
+/// Throws Error(invalid_argument) for what is not the id of a user or chat: names may change their owner.
+Access access_of(const TelegramChannelOptions& options);
 
 /// The bot itself, as getMe describes it.
 struct BotIdentity {

@@ -220,7 +220,7 @@ UpdateReceiver::UpdateReceiver(const TelegramChannelOptions& options, MessageHan
       api_(std::move(api)),
       cards_(std::move(cards)),
       clock_(*options_.runtime->clock),
-      access_(options_),
+      access_(access_of(options_)),
       forms_(std::make_shared<shared::OpenForms<std::int64_t>>(
           [api = api_](SentCard place, shared::Buttons buttons) {
               return show_buttons(api, place, std::move(buttons));
@@ -449,8 +449,8 @@ void UpdateReceiver::attach_files(Envelope& message) const {
 bool UpdateReceiver::allows(const Envelope& message) const {
     const JsonObject* const facts = facts_of(message);
     if (!facts) return true;
-    return access_.allows(integer_member(*facts, "user").value_or(0),
-                          integer_member(*facts, "chat").value_or(0));
+    const std::int64_t chat = integer_member(*facts, "chat").value_or(0);
+    return access_.allows(integer_member(*facts, "user").value_or(0), chat, chat < 0);
 }
 
 void UpdateReceiver::restore(Envelope& message) const {
