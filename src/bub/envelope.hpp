@@ -122,8 +122,7 @@ struct Envelope {
     /// only user of the chat).
     JsonObject context;
     std::vector<MediaItem> media;
-    std::optional<Answer>
-        answer;  ///< set: the message answers a question, and its text is not a prompt
+    std::optional<Answer> answer;  ///< set: the text is not a prompt
     std::shared_ptr<Lifespan> lifespan;
     bool is_active = false;  ///< addressed to the agent, as opposed to overheard (debounce)
     /// Permission of the sender to use comma commands (B11). Absent: only the local command line (channel `cli`) may.

@@ -44,9 +44,8 @@ public:
         Message first = {};  ///< for the first message, without its text
         std::shared_ptr<Sender> sender = {};
         Preview preview = {};
-        std::chrono::nanoseconds interval =
-            {};                          ///< leaves the rest of the rate limits to final messages
-        cubepi::Clock* clock = nullptr;  ///< outlives the answer
+        std::chrono::nanoseconds interval = {};  ///< leaves messages to final texts
+        cubepi::Clock* clock = nullptr;          ///< outlives the answer
     };
     explicit LiveAnswer(Parts parts) : parts_(std::move(parts)) {}
 
