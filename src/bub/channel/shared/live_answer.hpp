@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include <bub/channel/delivery_log.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/clock.hpp>
 #include <cubepi/core/event_signal.hpp>
@@ -23,7 +24,7 @@ using cubepi::Task;
 /// An answer that is shown while it is generated: as messages that are edited. Messages that are not final end with a mark, so that
 /// one which a killed process has left is recognized as incomplete. Used on one executor.
 ///
-/// `Sender` has the types `Target` (a chat), `Message` with a member `text`, and `Id` (of a sent message; Id() is none), and
+/// `Sender` has the types `Target` (a chat), `Message` with the members `text` and `progress` (SendProgress), and `Id` (of a sent message; Id() is none), and
 ///   Task<Id> send(Target, Message), try_send(Target, Message);
 ///   Task<bool> edit(Target, Id, Message), try_edit(Target, Id, Message);
 ///   Task<> try_delete(Target, Id);
@@ -56,8 +57,8 @@ public:
     /// Shows the text from time to time until finish() or end(). Run once, in the background.
     static Task<> show(std::shared_ptr<LiveAnswer> answer);
 
-    /// Makes the messages show the final text. Throws what the sender throws.
-    Task<> finish(std::vector<Text> final_parts);
+    /// Makes the messages show the final text. Throws what the sender throws. `progress` may be null.
+    Task<> finish(std::vector<Text> final_parts, std::shared_ptr<SendProgress> progress);
     /// Ends show(): the turn has no answer. What is shown stays, with its mark.
     void end() { over_.request_stop(); }
 
@@ -74,6 +75,7 @@ private:
     Task<> put(std::size_t index, Text part, bool is_final);
 
     const Parts parts_;
+    std::shared_ptr<SendProgress> progress_;
     std::string text_;
     bool changed_ = false;
     std::vector<Shown> shown_;
@@ -111,9 +113,12 @@ Task<> LiveAnswer<Sender>::preview() {
 }
 
 template <class Sender>
-Task<> LiveAnswer<Sender>::finish(std::vector<Text> final_parts) {
+Task<> LiveAnswer<Sender>::finish(std::vector<Text> final_parts,
+                                  std::shared_ptr<SendProgress> progress) {
     end();
     co_await idle_.wait();
+    // What is shown already has arrived.
+    if (shown_.empty()) progress_ = std::move(progress);
     for (std::size_t index = 0; index < final_parts.size(); ++index)
         co_await put(index, std::move(final_parts[index]), true);
     for (; shown_.size() > final_parts.size(); shown_.pop_back())
@@ -143,6 +148,7 @@ Task<> LiveAnswer<Sender>::put(std::size_t index, Text part, bool is_final) {
     Message message;
     if (shown_.empty()) message = parts_.first;
     message.text = part;
+    message.progress = progress_;
     Task<Id> sending = is_final ? sender.send(parts_.to, std::move(message))
                                 : sender.try_send(parts_.to, std::move(message));
     Id id = co_await std::move(sending);

@@ -32,12 +32,16 @@ public:
         const TimePoint of_all = reserve(all_, rate_of_all_, clock_.now());
         if (of_all > clock_.now()) co_await clock_.sleep_until(of_all);
     }
+    /// Returns true if a message would have to wait.
+    bool must_wait(const std::string& chat, Rate rate) {
+        const TimePoint now = clock_.now();
+        return earliest(bucket(chat), rate) > now || earliest(all_, rate_of_all_) > now;
+    }
     /// Returns false if a message would have to wait.
     bool try_acquire(const std::string& chat, Rate rate) {
+        if (must_wait(chat, rate)) return false;
         const TimePoint now = clock_.now();
-        TimePoint& due = bucket(chat);
-        if (earliest(due, rate) > now || earliest(all_, rate_of_all_) > now) return false;
-        (void)reserve(due, rate, now);
+        (void)reserve(bucket(chat), rate, now);
         (void)reserve(all_, rate_of_all_, now);
         return true;
     }

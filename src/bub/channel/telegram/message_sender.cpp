@@ -181,17 +181,35 @@ std::chrono::nanoseconds MessageSender::prepare_retry(Attempt& attempt,
     return backoff(attempt.failures++);
 }
 
+/// Waits until a request may be made, and records that one is made.
+Task<> MessageSender::wait_for_turn(std::shared_ptr<const Attempt> attempt) {
+    const std::shared_ptr<SendProgress> progress = attempt->progress;
+    const std::string chat = std::to_string(attempt->to.chat);
+    const shared::Rate rate = rate_of(attempt->to);
+    if (progress && limiter_.must_wait(chat, rate)) co_await progress->wait();
+    co_await limiter_.acquire(chat, rate);
+    for (int failures = 0; progress; ++failures) {
+        if (co_await progress->begin()) break;
+        co_await clock_.sleep_for(backoff(failures));
+    }
+}
+
 Task<Json> MessageSender::deliver(std::shared_ptr<Attempt> attempt) {
     while (true) {
-        co_await limiter_.acquire(std::to_string(attempt->to.chat), rate_of(attempt->to));
+        co_await wait_for_turn(attempt);
         Task<Json> calling = call_once(attempt);
         Outcome<Json> answer = co_await outcome_of(std::move(calling));
         if (answer) report(nullptr);
         if (answer && std::exchange(attempt->is_announced, false)) continue;
         if (answer) co_return std::move(answer).value();
         if (answer.cancelled()) answer.rethrow();
+        const std::optional<ApiFailure> details = api_failure(answer.failure());
+        const std::shared_ptr<SendProgress> progress = attempt->progress;
+        if (progress && details && !details->is_unsettled) progress->was_not_sent();
         const std::chrono::nanoseconds delay = prepare_retry(*attempt, answer.failure());
-        if (delay.count() > 0) co_await clock_.sleep_for(delay);
+        if (delay.count() == 0) continue;
+        if (progress) co_await progress->wait();
+        co_await clock_.sleep_for(delay);
     }
 }
 
@@ -201,17 +219,19 @@ Task<std::int64_t> MessageSender::send(ChatTarget to, OutgoingText message) {
     attempt->method = "sendMessage";
     attempt->parameters = text_parameters(message);
     address(attempt->parameters, to);
+    attempt->progress = std::move(message.progress);
     const Json sent = co_await deliver(std::move(attempt));
     co_return id_of(sent);
 }
 
 Task<> MessageSender::send_file(ChatTarget to, std::string method, JsonObject parameters,
-                                UploadedFile file) {
+                                UploadedFile file, std::shared_ptr<SendProgress> progress) {
     auto attempt = std::make_shared<Attempt>();
     attempt->to = to;
     attempt->method = std::move(method);
     attempt->parameters = std::move(parameters);
     address(attempt->parameters, to);
+    attempt->progress = std::move(progress);
     if (!file.field.empty()) attempt->file = std::make_shared<const UploadedFile>(std::move(file));
     (void)co_await deliver(std::move(attempt));
 }
