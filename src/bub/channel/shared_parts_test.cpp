@@ -30,13 +30,13 @@ cubepi::HitlRequest which_color() {
     cubepi::HitlRequest request;
     request.request_id = "0123456789";
     request.payload = std::move(ask);
-    request.extra[asker_key] = JsonObject{{"channel", "room"}, {"user", "@ann:example.org"}};
+    request.extra[asker_key] = JsonObject{{"channel", "forum"}, {"user", "@ann:example.org"}};
     return request;
 }
 
 TEST(SharedParts, B24_ButtonOfAnyService_NamesTheAskedUser) {
     CardRules rules;
-    rules.channel = "room";
+    rules.channel = "forum";
     const QuestionCard card = question_card(cubepi::to_json(which_color()), rules);
     const std::string data = card.buttons.at(0).at(0).data;
     EXPECT_EQ(asked_user(data), "@ann:example.org");
@@ -49,11 +49,11 @@ TEST(SharedParts, B24_ButtonOfAnyService_NamesTheAskedUser) {
 }
 
 TEST(SharedParts, B15_Access_IsByListsAndGroups) {
-    const Access<std::string> access({"ann"}, {"!room"}, {"olga"}, {"bob"});
+    const Access<std::string> access({"ann"}, {"!group"}, {"olga"}, {"bob"});
     EXPECT_TRUE(access.allows("ann", "ann", false));
     EXPECT_TRUE(access.allows("olga", "olga", false));
     EXPECT_FALSE(access.allows("bob", "bob", false)) << "an approver is not a user";
-    EXPECT_TRUE(access.allows("stranger", "!room", true));
+    EXPECT_TRUE(access.allows("stranger", "!group", true));
     EXPECT_FALSE(access.allows("ann", "!other", true));
     EXPECT_EQ(access.approvers(), (std::set<std::string>{"bob", "olga"}));
 }
