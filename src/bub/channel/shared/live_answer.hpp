@@ -117,7 +117,7 @@ Task<> LiveAnswer<Sender>::finish(std::vector<Text> final_parts,
                                   std::shared_ptr<SendProgress> progress) {
     end();
     co_await idle_.wait();
-    // What is shown already has arrived.
+    // A part that is shown has arrived.
     if (shown_.empty()) progress_ = std::move(progress);
     for (std::size_t index = 0; index < final_parts.size(); ++index)
         co_await put(index, std::move(final_parts[index]), true);
