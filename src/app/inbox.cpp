@@ -251,14 +251,15 @@ const HitlRequest& require_answerable(const OpenQuestion& question) {
     return *question.entry.request;
 }
 
-/// Returns the comma command with the answer. Throws Error if the question does not accept it.
-std::string answer_command(const InboxArguments& inbox, const HitlRequest& request) {
-    bub::GivenAnswer given;
+/// Throws Error if the question does not accept the answer.
+bub::Answer answer_of(const InboxArguments& inbox, const HitlRequest& request) {
+    bub::Answer given;
     given.question = inbox.question;
     given.text = inbox.value;
+    if (inbox.what == InboxArguments::What::cancel) given.action = bub::AnswerAction::abandon;
     if (inbox.what == InboxArguments::What::approve) given.action = bub::AnswerAction::approve;
     if (inbox.what == InboxArguments::What::deny) given.action = bub::AnswerAction::deny;
-    return bub::answer_command(given, request);
+    return bub::checked_answer(std::move(given), request);
 }
 
 /// Throws Error(stale_answer) if the question that the user names was answered, for example by another process at the same time.
@@ -279,7 +280,7 @@ Task<> require_unanswered(InboxArguments inbox) {
     }
 }
 
-/// An answer is a turn of the session, as if its operator had typed the command there.
+/// An answer is a turn of the session, as if its operator had answered there.
 Task<int> answer_question(CommandLine line) {
     int status = exit_ok;
     std::vector<OpenQuestion> questions = co_await find_questions(false, status);
@@ -289,11 +290,10 @@ Task<int> answer_question(CommandLine line) {
     if (cancels && !question.entry.request) co_return co_await discard_questions(question);
     const HitlRequest& request = require_answerable(question);
     // The answer is checked before a session is opened and a model is chosen.
-    std::string text =
-        cancels ? ",abandon " + bub::question_name(request) : answer_command(line.inbox, request);
+    std::optional<bub::Answer> answer = answer_of(line.inbox, request);
     line.conversation.session = question.session.name;
     if (cancels) line.conversation.model.offline = true;  // no model is called
-    const int ended = co_await run_message(std::move(line), std::move(text), true);
+    const int ended = co_await run_message(std::move(line), std::string(), std::move(answer));
     co_return ended;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -61,7 +62,7 @@ int use_database(const DatabaseArguments& arguments, std::ostream& out, std::ost
 /// Shows the contents of tapes; never changes them. Returns the exit status.
 int show_tapes(const TapeArguments& arguments, std::ostream& out, std::ostream& err);
 
-/// Runs one turn as `run` does, and returns the exit status. `from_operator`: the text may be a comma command.
-Task<int> run_message(CommandLine line, std::string text, bool from_operator);
+/// Runs one turn as `run` does, on a prompt or on an answer of the operator to a question, and returns the exit status.
+Task<int> run_message(CommandLine line, std::string text, std::optional<bub::Answer> answer);
 
 }  // namespace cubepi::app

@@ -99,10 +99,11 @@ std::unique_ptr<Renderer> make_renderer(const CommandLine& line, Executor execut
 
 }  // namespace
 
-Task<int> run_message(CommandLine line, std::string text, bool from_operator) {
+Task<int> run_message(CommandLine line, std::string text, std::optional<bub::Answer> answer) {
     const Executor executor = co_await this_executor;
     const std::unique_ptr<Renderer> renderer = make_renderer(line, executor);
     std::shared_ptr<Prompter> prompter;
+    const bool from_operator = answer.has_value();
     // An answer continues a run whose later questions are stored as well.
     if (can_ask(line) && !from_operator)
         prompter = std::make_shared<LinePrompter>(executor, std::filesystem::path());
@@ -119,6 +120,7 @@ Task<int> run_message(CommandLine line, std::string text, bool from_operator) {
     co_await conversation.begin(!from_operator);
     if (conversation.waits_for_answer() && !from_operator) co_return exit_waiting;
     bub::Envelope message = conversation.pipeline().message(std::move(text), from_operator);
+    message.answer = std::move(answer);
     co_return co_await conversation.run_turn(std::move(message));
 }
 
@@ -134,7 +136,7 @@ int run_command(const CommandLine& line) {
         return exit_usage;
     }
     // The prompt of a script is never a command (B11).
-    return run(run_message(line, std::move(prompt), false));
+    return run(run_message(line, std::move(prompt), std::nullopt));
 }
 
 }  // namespace cubepi::app

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -70,6 +71,22 @@ inline constexpr std::string_view date_key = "_date";
 /// Formats local time with its offset, to the second.
 std::string local_date(std::chrono::system_clock::time_point time);
 
+/// The action of a user on an open question.
+enum class AnswerAction : std::uint8_t { answer, approve, deny, abandon, expire };
+
+/// The answer of a user to a question of the session (B24), as parsed by the channel. The members of the value that fit the action are
+/// set: `choices`, else `value`, else `text`.
+struct Answer {
+    AnswerAction action = AnswerAction::answer;
+    std::string question = {};       ///< its question_name(); empty: the only one
+    std::string text = {};           ///< the value or the reason, as typed
+    std::optional<Json> value = {};  ///< as HitlChannel::answer() takes it
+    /// The options of an `ask` whose buttons were pressed: indices of a question and of its option.
+    std::optional<std::vector<std::pair<std::size_t, std::size_t>>> choices = {};
+    std::string user = {};   ///< the sender, as set by note_answer()
+    std::string place = {};  ///< CHANNEL:CHAT, as set by note_answer()
+};
+
 /// An inbound or outbound message: the fields known to the pipeline, and any other fields of its sender (`rest`). An
 /// absent field differs from an empty one. A value type; any plugin may change the inbound message, which is shared by
 /// the turn.
@@ -105,6 +122,7 @@ struct Envelope {
     /// only user of the chat).
     JsonObject context;
     std::vector<MediaItem> media;
+    std::optional<Answer> answer;  ///< set: the text is not a prompt
     std::shared_ptr<Lifespan> lifespan;
     bool is_active = false;  ///< addressed to the agent, as opposed to overheard (debounce)
     /// Permission of the sender to use comma commands (B11). Absent: only the local command line (channel `cli`) may.
@@ -131,8 +149,8 @@ struct Envelope {
     bool is_operator() const noexcept;
 };
 
-/// Converts the envelope to a JSON object: the fields that are set, then `rest`. Lifespan, is_active, from_operator,
-/// inbound_id, arrival and receipts are left out.
+/// Converts the envelope to a JSON object: the fields that are set, then `rest`. The answer, lifespan, is_active,
+/// from_operator, inbound_id, arrival and receipts are left out.
 JsonObject to_json(const Envelope& envelope);
 
 /// Returns `channel:chat_id`, the session of a message for which neither a hook nor its sender chooses one (B2).

@@ -6,6 +6,7 @@
 
 #include <bub/kernel/framework_impl.hpp>
 #include <bub/kernel/turn.hpp>
+#include <bub/questions.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/outcome.hpp>
 
@@ -182,6 +183,7 @@ Task<TurnResult> Framework::process_inbound(std::shared_ptr<Envelope> inbound, b
 }
 
 Task<TurnResult> Framework::process_inbound(Envelope inbound, bool stream_output) {
+    note_answer(inbound);
     return process_inbound(std::make_shared<Envelope>(std::move(inbound)), stream_output);
 }
 

@@ -87,6 +87,7 @@ public:
     /// the model hooks are asked for a stream, which the router may wrap. Rethrows the exception of a stage after
     /// notifying the observers; a cancellation is rethrown without notifying them.
     Task<TurnResult> process_inbound(std::shared_ptr<Envelope> inbound, bool stream_output = false);
+    /// Runs the turn of a message that has come through no channel manager: note_answer() first.
     Task<TurnResult> process_inbound(Envelope inbound, bool stream_output = false);
 
     // Parts of a turn that channels, commands and the builtin agent use as well.

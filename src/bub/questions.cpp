@@ -167,32 +167,22 @@ Json chosen_values(const std::vector<std::pair<std::size_t, std::size_t>>& choic
     return answer;
 }
 
-Json chosen_value(std::size_t choice, const cubepi::HitlRequest& request) {
-    const auto* const ask = std::get_if<cubepi::AskRequest>(&request.payload);
-    const cubepi::HitlQuestion* const question =
-        ask && ask->questions.size() == 1 ? &ask->questions.front() : nullptr;
-    if (!question || !question->options || choice >= question->options->size())
-        reject(request, "one of its options");
-    JsonObject answer;
-    answer[question->key] = question->options->at(choice).value;
-    return answer;
-}
-
-std::optional<std::vector<std::pair<std::size_t, std::size_t>>> choices_in(
-    const Envelope& message) {
-    const JsonArray* const given = cubepi::detail::array_member(message.rest, answer_choice_key);
-    if (!given) return std::nullopt;
-    std::vector<std::pair<std::size_t, std::size_t>> choices;
-    for (const Json& one : *given) {
-        const JsonArray* const pair = one.if_array();
-        const bool is_pair = pair && pair->size() == 2 && (*pair)[0].is_int64() &&
-                             (*pair)[1].is_int64() && (*pair)[0].get_int64() >= 0 &&
-                             (*pair)[1].get_int64() >= 0;
-        if (is_pair)
-            choices.emplace_back(static_cast<std::size_t>((*pair)[0].get_int64()),
-                                 static_cast<std::size_t>((*pair)[1].get_int64()));
+/// Returns nothing if the text is not a command that answers a question.
+std::optional<Answer> answer_in(std::string_view text) {
+    Answer answer;
+    const std::string command = take_word(text);
+    if (command == ",abandon") {
+        answer.action = AnswerAction::abandon;
+    } else if (command == ",approve") {
+        answer.action = AnswerAction::approve;
+    } else if (command == ",deny") {
+        answer.action = AnswerAction::deny;
+    } else if (command != ",answer") {
+        return std::nullopt;
     }
-    return choices;
+    answer.question = take_word(text);
+    answer.text = std::string(text);
+    return answer;
 }
 
 }  // namespace
@@ -268,47 +258,20 @@ std::string question_text(const cubepi::HitlRequest& request) {
     return question_summary(request) + "\n" + way_to_answer(request);
 }
 
-std::optional<GivenAnswer> given_answer(const Envelope& message) {
-    GivenAnswer given;
-    if (const Json* id = message.rest.if_contains(answer_to_key); id && id->is_string()) {
-        given.question = std::string(id->get_string());
-        given.text = message.content_text();
-        if (const Json* value = message.rest.if_contains(answer_key)) given.value = *value;
-        const auto choice = cubepi::detail::integer_member(message.rest, answer_choice_key);
-        if (choice && *choice >= 0) given.choice = static_cast<std::size_t>(*choice);
-        given.choices = choices_in(message);
-        return given;
-    }
-    if (const Json* id = message.rest.if_contains(expired_key); id && id->is_string()) {
-        if (!message.is_operator()) return std::nullopt;
-        given.action = AnswerAction::expire;
-        given.question = std::string(id->get_string());
-        return given;
-    }
-    std::string_view rest = message.content_text();
-    const std::string command = take_word(rest);
-    if (command == ",abandon") {
-        given.action = AnswerAction::abandon;
-        given.question = take_word(rest);
-        return given;
-    }
-    if (command == ",approve") {
-        given.action = AnswerAction::approve;
-    } else if (command == ",deny") {
-        given.action = AnswerAction::deny;
-    } else if (command != ",answer") {
-        return std::nullopt;
-    }
-    given.question = take_word(rest);
-    given.text = std::string(rest);
-    return given;
+void note_answer(Envelope& message) {
+    if (!message.answer) message.answer = answer_in(message.content_text());
+    // Only a gateway ends the time of a question.
+    if (message.answer && message.answer->action == AnswerAction::expire && !message.is_operator())
+        message.answer.reset();
+    if (!message.answer) return;
+    message.answer->user = sender_of(message);
+    message.answer->place = default_session(message);
 }
 
-Json answer_value(const GivenAnswer& given, const cubepi::HitlRequest& request) {
+Json answer_value(const Answer& given, const cubepi::HitlRequest& request) {
     const bool approves = std::holds_alternative<cubepi::ApproveRequest>(request.payload);
-    if (given.value) return *given.value;
-    if (given.choice) return chosen_value(*given.choice, request);
     if (given.choices) return chosen_values(*given.choices, request);
+    if (given.value) return *given.value;
     if (given.action == AnswerAction::approve || given.action == AnswerAction::deny) {
         const bool yes = given.action == AnswerAction::approve;
         if (!approves && !std::holds_alternative<cubepi::ConfirmRequest>(request.payload))
@@ -326,13 +289,11 @@ Json answer_value(const GivenAnswer& given, const cubepi::HitlRequest& request) 
     return ask_value(given.text, request);
 }
 
-std::string answer_command(const GivenAnswer& given, const cubepi::HitlRequest& request) {
-    (void)cubepi::check_answer(request, answer_value(given, request));
-    std::string command = ",answer ";
-    if (given.action == AnswerAction::approve) command = ",approve ";
-    if (given.action == AnswerAction::deny) command = ",deny ";
-    command += given.question == request.question_id ? given.question : question_name(request);
-    return command + (given.text.empty() ? "" : " " + given.text);
+Answer checked_answer(Answer given, const cubepi::HitlRequest& request) {
+    const bool withdraws = given.action == AnswerAction::abandon;
+    if (!withdraws) (void)cubepi::check_answer(request, answer_value(given, request));
+    if (withdraws || given.question != request.question_id) given.question = question_name(request);
+    return given;
 }
 
 }  // namespace bub

@@ -1,11 +1,8 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include <bub/envelope.hpp>
@@ -29,23 +26,10 @@ struct RefusedAnswer {
     bool questions_remain = false;  ///< messages that wait for an answer continue to wait
 };
 
-/// The key of Envelope::rest with the key (question_name()) of the question that an inbound envelope answers, as set by a channel for a
-/// button or a reply (B24). The answer is the member `answer` of `rest`, as HitlChannel::answer() takes it, or else the
-/// text of the envelope.
-inline constexpr std::string_view answer_to_key = "answer_to";
-inline constexpr std::string_view answer_key = "answer";
-/// The key of Envelope::rest of a `,abandon` that was a request to stop a turn, while none was running (D96); its value is true.
+/// The key of Envelope::rest of an answer `abandon` that was a request to stop a turn, while none was running (D96); its value is true.
 inline constexpr std::string_view stop_key = "stop";
 /// The key of Envelope::rest of a message that waited while its session asked: its text does not answer a question (B24).
 inline constexpr std::string_view before_question_key = "before_question";
-/// The key of Envelope::rest with what was chosen by buttons of an `ask`: the index of the option of its only question, or a list of
-/// pairs [question, option] of indices, for several questions or several choices.
-inline constexpr std::string_view answer_choice_key = "answer_choice";
-
-/// The key of Envelope::rest with the id of a question whose time is over (D65), as set by a gateway in an envelope of an operator.
-/// Its turn continues the run with the timeout as the answer; if the run has continued before, it does nothing.
-inline constexpr std::string_view expired_key = "expired";
-
 /// The key of Envelope::rest with the request of an envelope of kind `question`, as cubepi::to_json() writes it.
 inline constexpr std::string_view question_key = "question";
 
@@ -90,34 +74,20 @@ std::string answer_form(const cubepi::AskRequest& ask);
 /// Returns the question for a user who sees text only, with the commands that answer it.
 std::string question_text(const cubepi::HitlRequest& request);
 
-/// The action of a user on an open question.
-enum class AnswerAction : std::uint8_t { answer, approve, deny, abandon, expire };
-
-/// An answer in an inbound envelope: a button, a reply, or one of the commands `,answer ID VALUE`, `,approve ID`,
-/// `,deny ID [REASON]` and `,abandon [ID]`, or the end of its time. ID is the question's key, and may be left out if one question is
-/// open.
-struct GivenAnswer {
-    AnswerAction action = AnswerAction::answer;
-    std::string question = {};               ///< its key; empty: the only one
-    std::string text = {};                   ///< the value or the reason, as typed
-    std::optional<Json> value = {};          ///< if the channel supplied one
-    std::optional<std::size_t> choice = {};  ///< the index of an option
-    std::optional<std::vector<std::pair<std::size_t, std::size_t>>> choices =
-        {};  ///< indices of a question and of its option
-};
-
-/// Returns nothing if the envelope is not an answer.
-std::optional<GivenAnswer> given_answer(const Envelope& message);
+/// Completes a message that enters the pipeline: a text that is one of the commands `,answer ID VALUE`, `,approve ID`,
+/// `,deny ID [REASON]` and `,abandon [ID]` becomes Envelope::answer, unless the channel has set it, and the answer receives its user and
+/// place. ID is the question's key, and may be left out if one question is open. Called where a message comes in: by channels, by
+/// ChannelManager and by Framework::process_inbound(Envelope). Nothing else reads a text as an answer.
+void note_answer(Envelope& message);
 
 /// Converts the answer to the form of HitlChannel::answer(). A text answers a `confirm` with yes or no, and an `ask` as a
 /// JSON object, with several questions as lines "KEY: VALUE", and with one question as the text itself; several choices are separated
 /// by commas, and labels stand for values. Throws Error(bad_answer) if it fits none of them.
-Json answer_value(const GivenAnswer& given, const cubepi::HitlRequest& request);
+Json answer_value(const Answer& given, const cubepi::HitlRequest& request);
 
-/// Returns the command with the answer `given.text`, for the question that was named by `given.question`: its key, or the id of the model's
-/// endpoint, which is passed on so that the turn checks that it names this question only. Throws Error if the question does not accept the
-/// answer.
-std::string answer_command(const GivenAnswer& given, const cubepi::HitlRequest& request);
+/// Returns the answer with the key of the question, unless it names the id of the model's endpoint, which is passed on so that the turn
+/// checks that it names this question only. Throws Error if the question does not accept the answer.
+Answer checked_answer(Answer given, const cubepi::HitlRequest& request);
 
 namespace event_kind {
 /// Not a Bub event: {question, answer}. The run has accepted an answer, and continues.

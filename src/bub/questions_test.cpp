@@ -34,10 +34,11 @@ cubepi::HitlRequest question(std::size_t count = 1) {
     return request;
 }
 
-GivenAnswer parsed(const char* text) {
-    const std::optional<GivenAnswer> given = given_answer(Envelope(text));
-    if (!given) ADD_FAILURE() << text << " is not an answer";
-    return given.value_or(GivenAnswer());
+Answer parsed(const char* text) {
+    Envelope message(text);
+    note_answer(message);
+    if (!message.answer) ADD_FAILURE() << text << " is not an answer";
+    return message.answer.value_or(Answer());
 }
 
 Json value_of(const char* text, const cubepi::HitlRequest& request) {
@@ -48,24 +49,32 @@ TEST(Questions, B24_Commands_AreAnswers) {
     EXPECT_EQ(parsed(",approve c1").question, "c1");
     EXPECT_EQ(parsed(",approve c1").action, AnswerAction::approve);
     EXPECT_EQ(parsed(",approve").question, "");
-    const GivenAnswer denied = parsed(",deny  c1   not today, please");
+    const Answer denied = parsed(",deny  c1   not today, please");
     EXPECT_EQ(denied.action, AnswerAction::deny);
     EXPECT_EQ(denied.text, "not today, please");
     EXPECT_EQ(parsed(",abandon").action, AnswerAction::abandon);
     EXPECT_EQ(parsed(",answer q1 teal").text, "teal");
-    for (const char* other : {"", "hello", ",help", ",approved c1", "approve c1"})
-        EXPECT_FALSE(given_answer(Envelope(other))) << other;
+    for (const char* other : {"", "hello", ",help", ",approved c1", "approve c1"}) {
+        Envelope message(other);
+        note_answer(message);
+        EXPECT_FALSE(message.answer) << other;
+    }
 }
 
-TEST(Questions, B24_Channel_NamesTheQuestionOfAnAnswer) {
-    const Envelope reply = Envelope("teal").with(answer_to_key, "q1");
-    EXPECT_EQ(given_answer(reply)->question, "q1");
-    EXPECT_EQ(answer_value(*given_answer(reply), question()), (JsonObject{{"k0", "teal"}}));
-    const Envelope button = Envelope("")
-                                .with(answer_to_key, "c1")
-                                .with(answer_key, JsonObject{{"decision", "approve"}});
-    EXPECT_EQ(answer_value(*given_answer(button), approval()),
-              (JsonObject{{"decision", "approve"}}));
+TEST(Questions, B24_AnswerOfChannel_IsNotReadFromText) {
+    Envelope reply = Envelope(",deny c1").on("chat", "1");
+    reply.context["sender_id"] = "ann";
+    reply.answer.emplace().question = "q1";
+    reply.answer->text = "teal";
+    note_answer(reply);
+    EXPECT_EQ(reply.answer->action, AnswerAction::answer);
+    EXPECT_EQ(reply.answer->question, "q1");
+    EXPECT_EQ(reply.answer->user, "ann");
+    EXPECT_EQ(reply.answer->place, "chat:1");
+    EXPECT_EQ(answer_value(*reply.answer, question()), (JsonObject{{"k0", "teal"}}));
+    Answer button;
+    button.value = JsonObject{{"decision", "approve"}};
+    EXPECT_EQ(answer_value(button, approval()), (JsonObject{{"decision", "approve"}}));
 }
 
 TEST(Questions, Answers_AreConvertedByKindOfQuestion) {
@@ -112,17 +121,16 @@ TEST(Questions, Lines_AnswerSeveralPartsAndChoices) {
 }
 
 TEST(Questions, Buttons_AnswerSeveralPartsAndChoices) {
-    const auto chosen = [](const char* choices) {
-        Envelope pressed = Envelope("").with(answer_to_key, "q1");
-        pressed.rest[answer_choice_key] = boost::json::parse(choices);
-        return answer_value(given_answer(pressed).value(), form());
+    const auto chosen = [](std::vector<std::pair<std::size_t, std::size_t>> choices) {
+        Answer pressed;
+        pressed.choices = std::move(choices);
+        return answer_value(pressed, form());
     };
-    EXPECT_EQ(chosen("[[0, 1], [1, 0], [1, 2]]"),
+    EXPECT_EQ(chosen({{0, 1}, {1, 0}, {1, 2}}),
               (JsonObject{{"k0", "b"}, {"k1", JsonArray{"a", "c, d"}}}));
-    EXPECT_EQ(chosen("[]"), JsonObject());
-    EXPECT_EQ(chosen(R"([[0], "x", [-1, 0], 7])"), JsonObject());
-    EXPECT_THROW(chosen("[[0, 3]]"), cubepi::Error);
-    EXPECT_THROW(chosen("[[2, 0]]"), cubepi::Error);
+    EXPECT_EQ(chosen({}), JsonObject());
+    EXPECT_THROW(chosen({{0, 3}}), cubepi::Error);
+    EXPECT_THROW(chosen({{2, 0}}), cubepi::Error);
 }
 
 TEST(Questions, UnfittingAnswer_IsRejected) {

@@ -5,6 +5,7 @@
 
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -71,6 +72,45 @@ TEST(GatewayQuestions, B26_QuestionAboutWrite_IsAnsweredAfterRestart) {
     const HttpReply answered = post(port, {{"text", ",approve c1"}, {"user", "olga"}});
     EXPECT_EQ(answered.text(), "Done.") << answered.body;
     EXPECT_TRUE(wrote(home));
+}
+
+/// Appends a message to the records of the gateway as an earlier version has stored it.
+void store_answer(const GatewayHome& home, JsonObject fields) {
+    fields["channel"] = "http";
+    fields["chat_id"] = "s1";
+    fields["context"] = JsonObject{{"sender_id", "olga"}};
+    const JsonObject message{
+        {"fields", std::move(fields)}, {"inbound_id", "k9"}, {"active", true}, {"operator", true}};
+    const JsonObject record{{"in", 90}, {"at", "2026-11-27T10:00:00.000Z"}, {"message", message}};
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(home.path()))
+        if (entry.path().filename() == "deliveries.jsonl")
+            std::ofstream(entry.path(), std::ios::app) << boost::json::serialize(record) << "\n";
+}
+
+TEST(GatewayQuestions, B24_AnswerStoredByEarlierVersion_Continues) {
+    for (const bool is_command : {true, false}) {
+        SCOPED_TRACE(is_command);
+        const GatewayHome home;
+        {
+            GatewayProcess gateway(home, {"--script", home.script(writes_a_file)});
+            const HttpReply asked =
+                post(gateway.wait_until_running(), {{"text", "write it"}, {"user", "ann"}});
+            const Json name = asked.json().at("outputs").at(0).at("question").at("request_id");
+            gateway.kill();
+            if (is_command) {
+                store_answer(home, {{"content", ",approve c1"}});
+            } else {
+                store_answer(
+                    home,
+                    {{"content", ""}, {"answer_to", name}, {"answer", {{"decision", "approve"}}}});
+            }
+        }
+        GatewayProcess gateway(home, {"--script", home.script(continues_twice)});
+        // The next message of the session waits for the turn of the answer.
+        const HttpReply next = post(gateway.wait_until_running(), {{"text", "next"}});
+        EXPECT_EQ(next.text(), "Done.") << next.body;
+        EXPECT_TRUE(wrote(home));
+    }
 }
 
 TEST(GatewayQuestions, D86_ApprovalAfterRestartElsewhere_IsRefused) {

@@ -122,8 +122,8 @@ Task<std::optional<bub::Envelope>> Conversation::ask_open_question() {
     Json answer = co_await host->ask(std::move(open.front()));
     if (answer.is_null()) co_return message;
     message = pipeline_.message("", true);
-    message->rest[bub::answer_to_key] = std::move(id);
-    message->rest[bub::answer_key] = std::move(answer);
+    message->answer.emplace().question = std::move(id);
+    message->answer->value = std::move(answer);
     co_return message;
 }
 

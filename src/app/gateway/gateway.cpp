@@ -66,11 +66,14 @@ std::string cut(const std::string& text) {
 
 JsonObject message_json(const std::string& id, const bub::Envelope& message,
                         const std::string& date) {
+    std::string text = cut(message.content_text());
+    // A button has no text.
+    if (text.empty() && message.answer) text = "(answer to " + message.answer->question + ")";
     return JsonObject{{"id", id},
                       {"channel", message.channel.value_or("")},
                       {"chat", message.chat_id.value_or("")},
                       {"date", date},
-                      {"text", cut(message.content_text())}};
+                      {"text", std::move(text)}};
 }
 
 JsonObject held_json(const bub::HeldMessages& messages) {

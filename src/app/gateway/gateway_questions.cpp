@@ -89,16 +89,16 @@ AskedQuestion question_of(std::vector<AskedQuestion> questions, const std::strin
     return std::move(questions[static_cast<std::size_t>(named.front() - open.data())]);
 }
 
-/// Returns the comma command for an answer. Throws Error if the question does not accept it.
-std::string answer_command(const JsonObject& given, const HitlRequest& request) {
+/// Throws Error if the question does not accept the answer.
+bub::Answer answer_of(const JsonObject& given, const HitlRequest& request) {
     const std::string action = detail::text_member(given, "action");
-    if (action == "cancel") return ",abandon " + bub::question_name(request);
-    bub::GivenAnswer answer;
+    bub::Answer answer;
     answer.question = detail::text_member(given, "question");
     answer.text = detail::text_member(given, "text");
+    if (action == "cancel") answer.action = bub::AnswerAction::abandon;
     if (action == "approve") answer.action = bub::AnswerAction::approve;
     if (action == "deny") answer.action = bub::AnswerAction::deny;
-    return bub::answer_command(answer, request);
+    return bub::checked_answer(std::move(answer), request);
 }
 
 /// Returns a message of an operator to the session of a question.
@@ -214,13 +214,13 @@ Task<> ExpiredQuestions::notify(std::vector<Due> due, Receive receive, Warn warn
     }
 }
 
-/// An answer is a turn of the session, as if an operator had sent the command to its chat.
+/// An answer is a turn of the session, as if an operator had answered in its chat.
 Task<JsonObject> Gateway::answer_question(JsonObject request) {
     std::vector<AskedQuestion> open = co_await find_questions(instance_->tapes());
     const AskedQuestion question =
         question_of(std::move(open), detail::text_member(request, "question"));
     bub::Envelope message = message_to(question);
-    message.content = answer_command(request, question.request);
+    message.answer = answer_of(request, question.request);
     message.context["sender_id"] = local_user();
     // The turn that continues the run is recognized when it is tried again (D42).
     message.inbound_id = "inbox-" + Runtime::standard()->ids->next();
@@ -269,7 +269,8 @@ Task<> Gateway::expire_due() {
         ExpiredQuestions::Due one;
         one.key = entry.thread_id + "\n" + bub::question_name(question->request);
         one.message = message_to(*question);
-        one.message.rest[bub::expired_key] = entry.question_id;
+        one.message.answer.emplace().action = bub::AnswerAction::expire;
+        one.message.answer->question = entry.question_id;
         one.message.inbound_id = "expired-" + Runtime::standard()->ids->next();
         due.push_back(std::move(one));
     }

@@ -111,7 +111,7 @@ Task<> tell_sender(CorePtr core, const Envelope& message, std::string text) {
 
 Task<std::optional<Prompt>> build_prompt(CorePtr core, BuildPromptCall& call) {
     const std::string& content = call.message.content_text();
-    const bool is_answer = core->options().questions && given_answer(call.message);
+    const bool is_answer = core->options().questions && call.message.answer;
     if (content.starts_with(',') && !is_answer && call.message.is_operator()) {
         call.message.kind = envelope_kind::command;
         const Json* pasted = call.message.rest.if_contains(pasted_key);
@@ -155,8 +155,8 @@ EventStream answer_at_once(std::string text, bool ok) {
 }
 
 Task<EventStream> answer(CorePtr core, RunModelCall& call) {
-    std::optional<GivenAnswer> given;
-    if (core->options().questions) given = given_answer(call.message);
+    std::optional<Answer> given;
+    if (core->options().questions) given = call.message.answer;
     // The answer of a button has no text.
     if (call.prompt.empty() && !given) co_return answer_at_once("error: empty prompt", false);
     if (const auto command = command_of(call)) {

@@ -231,6 +231,21 @@ TEST_F(Questions, B24_TextInPrivateChat_IsTheAnswer) {
     EXPECT_TRUE(removed.empty());
 }
 
+TEST_F(Questions, B24_TextOfHook_IsNotAnAnswer) {
+    add({which_color(), "Teal it is."});
+    std::string command;
+    Plugin writer;
+    writer.name = "writer";
+    writer.resolve_session = [&command](ResolveSessionCall& call) {
+        if (call.message.content == "hello") call.message.content = command;
+        return std::optional<std::string>();
+    };
+    framework->add(std::move(writer));
+    command = ",answer " + id_of(say_as("ada", "Paint it")) + " red";
+    EXPECT_EQ(kinds(say_as("ada", "hello")), std::vector<std::string>{"error"}) << "not read";
+    EXPECT_EQ(say_as("ada", command).model_output, "Teal it is.");
+}
+
 TEST_F(Questions, B24_TextOlderThanQuestion_IsNotTheAnswer) {
     add({which_color(), "Teal it is."});
     (void)say_as("ada", "Paint it", true);
@@ -519,7 +534,8 @@ protected:
     }
     TurnResult expire(const std::string& id, bool is_operator = true) {
         Envelope message = Envelope("").on("cli", "chat");
-        message.rest[expired_key] = id;
+        message.answer.emplace().action = AnswerAction::expire;
+        message.answer->question = id;
         message.from_operator = is_operator;
         return cubepi::run(framework->process_inbound(std::move(message), false));
     }

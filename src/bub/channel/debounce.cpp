@@ -49,8 +49,7 @@ void merge_into(JsonObject& target, JsonObject later) {
 }  // namespace
 
 bool is_command(const Envelope& message) {
-    return message.content_text().starts_with(',') && message.is_operator() &&
-           !given_answer(message);
+    return message.content_text().starts_with(',') && message.is_operator() && !message.answer;
 }
 
 bool is_stop(const Envelope& message) {
@@ -60,11 +59,13 @@ bool is_stop(const Envelope& message) {
 
 Envelope withdrawal_of(Envelope stop) {
     stop.content = ",abandon";
+    stop.answer.emplace().action = AnswerAction::abandon;
+    note_answer(stop);
     stop.rest[stop_key] = true;
     return stop;
 }
 
-bool is_prompt(const Envelope& message) { return !is_command(message) && !given_answer(message); }
+bool is_prompt(const Envelope& message) { return !is_command(message) && !message.answer; }
 
 Envelope merge_messages(std::vector<Envelope> messages) {
     if (messages.empty())
@@ -76,6 +77,7 @@ Envelope merge_messages(std::vector<Envelope> messages) {
     JsonObject context;
     JsonObject rest;
     std::vector<std::string> receipts;
+    std::optional<Answer> answer;
     bool active = false;
     bool operators = true;
     bool one_sender = true;
@@ -85,6 +87,7 @@ Envelope merge_messages(std::vector<Envelope> messages) {
         text += message.content_text();
         for (MediaItem& item : message.media) media.push_back(std::move(item));
         if (message.lifespan) lifespans.push_back(std::move(message.lifespan));
+        if (!answer) answer = std::move(message.answer);
         for (std::string& receipt : message.receipts) receipts.push_back(std::move(receipt));
         active = active || message.is_active;
         operators = operators && message.is_operator();
@@ -96,6 +99,7 @@ Envelope merge_messages(std::vector<Envelope> messages) {
     Envelope merged = std::move(messages.back());
     merged.content = std::move(text);
     merged.media = std::move(media);
+    merged.answer = std::move(answer);
     merged.context = std::move(context);
     merged.rest = std::move(rest);
     merged.receipts = std::move(receipts);

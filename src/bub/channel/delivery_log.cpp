@@ -64,24 +64,6 @@ JsonArray list_of(const std::vector<std::string>& ids) {
 
 }  // namespace
 
-JsonObject stored_form(const Envelope& message) {
-    JsonObject form;
-    form["fields"] = to_json(message);
-    if (message.inbound_id) form["inbound_id"] = *message.inbound_id;
-    if (message.is_active) form["active"] = true;
-    if (message.from_operator) form["operator"] = *message.from_operator;
-    return form;
-}
-
-Envelope from_stored_form(const JsonObject& form) {
-    const JsonObject* fields = object_member(form, "fields");
-    Envelope message(fields ? *fields : JsonObject());
-    if (form.contains("inbound_id")) message.inbound_id = text_member(form, "inbound_id");
-    message.is_active = flag_member(form, "active");
-    if (form.contains("operator")) message.from_operator = flag_member(form, "operator");
-    return message;
-}
-
 JsonObject DeliveryRecords::head() const {
     JsonObject record;
     record["deliveries"] = version;
@@ -325,7 +307,7 @@ std::vector<StoredInbound> DeliveryRecords::unfinished() const {
     for (const auto& [id, inbound] : inbounds_) {
         StoredInbound& stored = found.emplace_back();
         stored.id = std::to_string(id);
-        stored.message = from_stored_form(inbound.message);
+        stored.message = inbound_from_stored_form(inbound.message);
         stored.date = inbound.date;
         stored.begun = inbound.begun;
         if (inbound.turn > 0) stored.turn = std::to_string(inbound.turn);

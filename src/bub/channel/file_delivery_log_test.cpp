@@ -421,6 +421,77 @@ Task<> intend_and_cancel(FileDeliveryLog& log) {
     EXPECT_TRUE(cubepi::is_cancellation(failure));
 }
 
+/// The fields of answers as an earlier version has stored them.
+std::vector<JsonObject> older_answers() {
+    std::vector<JsonObject> all{
+        {{"content", ",deny 0123456789 not now"}},
+        {{"content", "teal"}, {"answer_to", "0123456789"}},
+        {{"answer_to", "0123456789"}, {"answer", {{"decision", "approve"}}}},
+        {{"answer_to", "0123456789"}, {"answer_choice", 2}},
+        {{"answer_to", "0123456789"}, {"answer_choice", {{0, 1}, {1, 2}}}},
+        {{"content", ",help"}},
+    };
+    for (JsonObject& fields : all) {
+        fields["channel"] = "chat";
+        fields["chat_id"] = "1";
+        fields["context"] = JsonObject{{"sender_id", "ann"}};
+    }
+    return all;
+}
+
+void expect_older_answers(DeliveryLog& log) {
+    const std::vector<StoredInbound> stored = cubepi::run(log.unfinished());
+    ASSERT_EQ(stored.size(), older_answers().size());
+    for (const StoredInbound& one : stored) {
+        EXPECT_FALSE(one.message.rest.contains("answer_to"));
+        if (&one == &stored.back()) continue;
+        ASSERT_TRUE(one.message.answer) << one.id;
+        EXPECT_EQ(one.message.answer->question, "0123456789");
+        EXPECT_EQ(one.message.answer->user, "ann");
+        EXPECT_EQ(one.message.answer->place, "chat:1");
+    }
+    EXPECT_FALSE(stored.back().message.answer);
+    EXPECT_EQ(stored[0].message.answer->action, AnswerAction::deny);
+    EXPECT_EQ(stored[0].message.answer->text, "not now");
+    EXPECT_EQ(stored[1].message.answer->text, "teal");
+    EXPECT_EQ(stored[2].message.answer->value, Json({{"decision", "approve"}}));
+    using Choices = std::vector<std::pair<std::size_t, std::size_t>>;
+    EXPECT_EQ(stored[3].message.answer->choices, (Choices{{0, 2}}));
+    EXPECT_EQ(stored[4].message.answer->choices, (Choices{{0, 1}, {1, 2}}));
+}
+
+TEST_F(DeliveryFile, B24_AnswersOfEarlierVersion_AreRead) {
+    const auto file_log = open();
+    MemoryDeliveryLog memory_log;
+    for (const JsonObject& fields : older_answers()) {
+        (void)cubepi::run(file_log->receive(Envelope(fields)));
+        (void)cubepi::run(memory_log.receive(Envelope(fields)));
+    }
+    expect_older_answers(*file_log);
+    expect_older_answers(memory_log);
+}
+
+TEST_F(DeliveryFile, B24_StoredAnswer_IsReadAsItWas) {
+    Envelope message = update("", "7");
+    Answer& answer = message.answer.emplace();
+    answer.action = AnswerAction::deny;
+    answer.question = "0123456789";
+    answer.text = ",approve c1";
+    answer.value = JsonObject{{"decision", "deny"}};
+    answer.choices.emplace().emplace_back(1, 2);
+    answer.user = "ann";
+    answer.place = "chat:1";
+    (void)cubepi::run(open()->receive(message));
+    const Answer read = cubepi::run(open()->unfinished()).at(0).message.answer.value();
+    EXPECT_EQ(read.action, answer.action);
+    EXPECT_EQ(read.question, answer.question);
+    EXPECT_EQ(read.text, answer.text);
+    EXPECT_EQ(read.value, answer.value);
+    EXPECT_EQ(read.choices, answer.choices);
+    EXPECT_EQ(read.user, answer.user);
+    EXPECT_EQ(read.place, answer.place);
+}
+
 TEST_F(DeliveryFile, B18_AnswerCancelledBeforeStorage_IsNotUnsettled) {
     const auto log = open();
     cubepi::run(intend_and_cancel(*log));

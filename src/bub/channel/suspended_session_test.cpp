@@ -20,7 +20,7 @@ class SuspendedSession : public ::testing::Test {
 protected:
     SuspendedSession() {
         gateway.asks = [this](RunModelCall& call) {
-            const bool answers = given_answer(call.message).has_value();
+            const bool answers = call.message.answer.has_value();
             if (call.message.content_text() == ",answer q wrong") {
                 call.state.replace(std::make_shared<RefusedAnswer>(RefusedAnswer{true}));
                 return false;
@@ -193,7 +193,7 @@ TEST_F(SuspendedSession, FailedTurnOfAnswer_ReleasesTheOthers) {
         for (const char* text : {"ask", "two"}) co_await h.handler(update(text));
         co_await h.manager->idle();
         Envelope failing = update("fail");
-        failing.rest[answer_to_key] = "q";
+        failing.answer.emplace().question = "q";
         co_await h.handler(std::move(failing));
         co_await h.manager->idle();
     });
@@ -215,7 +215,7 @@ TEST(Outcomes, AcceptedAnswerWithoutStream_NotifiesTheChannel) {
     const auto channel = std::make_shared<OutcomeChannel>("chat");
     gateway.channels = {channel};
     gateway.asks = [](RunModelCall& call) {
-        if (!given_answer(call.message)) return false;
+        if (!call.message.answer) return false;
         AcceptedAnswer accepted;
         accepted.question = "c1";
         call.state.replace(std::make_shared<AcceptedAnswer>(std::move(accepted)));

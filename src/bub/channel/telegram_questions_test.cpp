@@ -3,7 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include <bub/channel/telegram/questions.hpp>
+#include <bub/channel/shared/message_text.hpp>
+#include <bub/channel/shared/question_cards.hpp>
 #include <bub/channel/telegram/telegram_test_support.hpp>
 #include <bub/questions.hpp>
 #include <cubepi/core/error.hpp>
@@ -44,16 +45,27 @@ HitlRequest ask(std::vector<std::string> options) {
     return request;
 }
 
-std::string data_of(const OutgoingText& card, std::size_t row, std::size_t column) {
-    return std::string(card.keyboard.at(row).as_array().at(column).at("callback_data").as_string());
+using shared::answer_of_button;
+using shared::answer_of_reply;
+using shared::Buttons;
+using shared::question_in;
+using shared::QuestionCard;
+using shared::QuestionMark;
+
+QuestionCard question_card(const Json& request) {
+    return shared::question_card(request, shared::CardRules());
+}
+
+std::string data_of(const QuestionCard& card, std::size_t row, std::size_t column) {
+    return card.buttons.at(row).at(column).data;
 }
 
 TEST(TelegramQuestions, KeyOfLongId_FitsIntoAButton) {
     const HitlRequest request =
         approval("call_" + std::string(200, 'x') + "|fc_" + std::string(90, 'y'));
-    const OutgoingText card = question_card(to_json(request));
+    const QuestionCard card = question_card(to_json(request));
     EXPECT_LE(data_of(card, 0, 0).size(), 64u);
-    const std::optional<QuestionMark> mark = question_in(card.text.text);
+    const std::optional<QuestionMark> mark = question_in(card.text);
     ASSERT_TRUE(mark.has_value());
     EXPECT_TRUE(mark->approves);
     EXPECT_EQ(mark->key, question_name(request));
@@ -85,64 +97,52 @@ TEST(TelegramQuestions, SameIdInAnotherSession_HasAnotherKey) {
 }
 
 TEST(TelegramQuestions, Buttons_ApproveAndDeny) {
-    const OutgoingText card = question_card(to_json(approval()));
-    Envelope yes;
-    ASSERT_TRUE(answer_with_button(data_of(card, 0, 0), JsonArray(), yes));
-    EXPECT_EQ(given_answer(yes)->action, AnswerAction::approve);
-    EXPECT_EQ(given_answer(yes)->question, question_name(approval()));
-    Envelope no;
-    ASSERT_TRUE(answer_with_button(data_of(card, 0, 1), JsonArray(), no));
-    EXPECT_EQ(given_answer(no)->action, AnswerAction::deny);
+    const QuestionCard card = question_card(to_json(approval()));
+    const Answer yes = answer_of_button(data_of(card, 0, 0), Buttons()).value();
+    EXPECT_EQ(yes.action, AnswerAction::approve);
+    EXPECT_EQ(yes.question, question_name(approval()));
+    const Answer no = answer_of_button(data_of(card, 0, 1), Buttons()).value();
+    EXPECT_EQ(no.action, AnswerAction::deny);
 }
 
 TEST(TelegramQuestions, Buttons_ChooseAnOption) {
     const HitlRequest request = ask({"red", "teal"});
-    const OutgoingText card = question_card(to_json(request));
-    ASSERT_EQ(card.keyboard.size(), 2u);
-    Envelope answer;
-    ASSERT_TRUE(answer_with_button(data_of(card, 1, 0), JsonArray(), answer));
-    const Json value = answer_value(*given_answer(answer), request);
+    const QuestionCard card = question_card(to_json(request));
+    ASSERT_EQ(card.buttons.size(), 2u);
+    Answer answer = answer_of_button(data_of(card, 1, 0), Buttons()).value();
+    const Json value = answer_value(answer, request);
     EXPECT_EQ(value.at("color"), "value of teal");
-    answer.rest[answer_choice_key] = 5;
-    EXPECT_THROW((void)answer_value(*given_answer(answer), request), cubepi::Error);
+    answer.choices->front().second = 5;
+    EXPECT_THROW((void)answer_value(answer, request), cubepi::Error);
 }
 
 TEST(TelegramQuestions, ManyOptions_HaveNoButtons) {
     const HitlRequest request = ask(std::vector<std::string>(9, "option"));
-    const OutgoingText card = question_card(to_json(request));
-    ASSERT_EQ(card.keyboard.size(), 1u);
+    const QuestionCard card = question_card(to_json(request));
+    ASSERT_EQ(card.buttons.size(), 1u);
     EXPECT_TRUE(data_of(card, 0, 0).starts_with("w:"));
 }
 
 TEST(TelegramQuestions, Labels_AreCutAtACharacter) {
     std::string label;
     for (int times = 0; times < 40; ++times) label += "\u00E4";
-    const OutgoingText card = question_card(to_json(ask({label})));
-    const std::string text(card.keyboard.at(0).as_array().at(0).at("text").as_string());
+    const QuestionCard card = question_card(to_json(ask({label})));
+    const std::string text = card.buttons.at(0).at(0).label;
     EXPECT_TRUE(text.ends_with("\u00E4\u2026")) << text;
 }
 
 TEST(TelegramQuestions, ForeignButtons_AreNotAnswers) {
     for (const char* data : {"", "over", "y:", "y:zzzzzzzzzz", "x:0123456789", "o:0123456789",
-                             "o9x:0123456789", "y:0123456789a", "o-1:0123456789"}) {
-        Envelope answer;
-        EXPECT_FALSE(answer_with_button(data, JsonArray(), answer)) << data;
-    }
+                             "o9x:0123456789", "y:0123456789a", "o-1:0123456789"})
+        EXPECT_FALSE(answer_of_button(data, Buttons())) << data;
 }
 
 TEST(TelegramQuestions, Replies_AnswerTheQuestion) {
-    const std::optional<QuestionMark> mark =
-        question_in(question_card(to_json(approval())).text.text);
+    const std::optional<QuestionMark> mark = question_in(question_card(to_json(approval())).text);
     ASSERT_TRUE(mark.has_value());
-    Envelope yes;
-    answer_with_text(*mark, " Yes ", yes);
-    EXPECT_EQ(given_answer(yes)->action, AnswerAction::approve);
-    Envelope no;
-    answer_with_text(*mark, "no", no);
-    EXPECT_EQ(given_answer(no)->action, AnswerAction::deny);
-    Envelope other;
-    answer_with_text(*mark, "maybe", other);
-    EXPECT_THROW((void)answer_value(*given_answer(other), approval()), cubepi::Error);
+    EXPECT_EQ(answer_of_reply(*mark, " Yes ").action, AnswerAction::approve);
+    EXPECT_EQ(answer_of_reply(*mark, "no").action, AnswerAction::deny);
+    EXPECT_THROW((void)answer_value(answer_of_reply(*mark, "maybe"), approval()), cubepi::Error);
 }
 
 TEST(TelegramQuestions, QuestionMarker_IsReadFromLastLineOnly) {
@@ -155,9 +155,9 @@ TEST(TelegramQuestions, QuestionMarker_IsReadFromLastLineOnly) {
 TEST(TelegramQuestions, LongCall_IsShortened) {
     HitlRequest request = approval();
     std::get<cubepi::ApproveRequest>(request.payload).args["command"] = std::string(20'000, 'x');
-    const OutgoingText card = question_card(to_json(request));
-    EXPECT_LE(utf16_length(card.text.text), max_message_units);
-    EXPECT_TRUE(question_in(card.text.text).has_value());
+    const QuestionCard card = question_card(to_json(request));
+    EXPECT_LE(shared::utf16_length(card.text), shared::CardRules().max_units);
+    EXPECT_TRUE(question_in(card.text).has_value());
 }
 
 cubepi::HitlQuestion part(std::string key, std::vector<std::string> options, bool several) {
@@ -212,7 +212,7 @@ public:
     }
     std::size_t edits() const { return api.count("editMessageReplyMarkup"); }
     Json value(std::size_t message, const cubepi::HitlRequest& request) const {
-        return answer_value(given_answer(received.at(message)).value(), request);
+        return answer_value(received.at(message).answer.value(), request);
     }
 };
 
@@ -291,15 +291,14 @@ TEST_F(TelegramForms, QuicklyPressedButtons_CountDespiteOlderMessage) {
 TEST_F(TelegramForms, QuestionWithoutButtons_ExplainsTheReply) {
     const cubepi::HitlRequest request =
         ask({part("name", {}, false), part("sizes", {"S", "L"}, true)});
-    const OutgoingText text = question_card(cubepi::to_json(request));
-    EXPECT_EQ(text.keyboard.size(), 1u);
-    EXPECT_NE(text.text.text.find("Reply to this message with a line for each:\nname: ...\nsizes: "
-                                  "... (one or more, separated by commas)"),
+    const QuestionCard text = question_card(cubepi::to_json(request));
+    EXPECT_EQ(text.buttons.size(), 1u);
+    EXPECT_NE(text.text.find("Reply to this message with a line for each:\nname: ...\nsizes: "
+                             "... (one or more, separated by commas)"),
               std::string::npos)
-        << text.text.text;
-    Envelope reply;
-    answer_with_text(question_in(text.text.text).value(), "name: Ann\nsizes: S, L", reply);
-    EXPECT_EQ(answer_value(given_answer(reply).value(), request),
+        << text.text;
+    const Answer reply = answer_of_reply(question_in(text.text).value(), "name: Ann\nsizes: S, L");
+    EXPECT_EQ(answer_value(reply, request),
               boost::json::parse(R"({"name": "Ann", "sizes": ["value of S", "value of L"]})"));
 }
 

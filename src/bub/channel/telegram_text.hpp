@@ -28,6 +28,8 @@ struct FormattedText {
     /// Sorted by offset, the outer one first. Each is inside of the text, not empty, begins and ends with a character that
     /// is not white space, and is inside or outside of each other one as a whole.
     std::vector<Entity> entities = {};
+
+    friend bool operator==(const FormattedText&, const FormattedText&) = default;
 };
 
 /// Returns the length of valid UTF-8 in UTF-16 units.

@@ -434,9 +434,9 @@ public:
 
 private:
     TurnState child_state() const;
-    Task<AgentToolResult> turn(std::optional<GivenAnswer> answer);
+    Task<AgentToolResult> turn(std::optional<Answer> answer);
     Task<> note_questions(const TurnState& state);
-    Task<GivenAnswer> ask(cubepi::HitlRequest request);
+    Task<Answer> ask(cubepi::HitlRequest request);
 
     std::shared_ptr<BuiltinCore> core_;
     TurnState& parent_;
@@ -523,7 +523,7 @@ TurnState Subagent::child_state() const {
     return state;
 }
 
-Task<AgentToolResult> Subagent::turn(std::optional<GivenAnswer> answer) {
+Task<AgentToolResult> Subagent::turn(std::optional<Answer> answer) {
     TurnState state = child_state();
     AgentTurnPlan plan = plan_;
     if (answer) plan.input_id.clear();
@@ -560,8 +560,8 @@ Task<> Subagent::note_questions(const TurnState& state) {
 
 /// Asks a question of the subagent on the channel of the caller. Its id there names the message of the subagent, too: an id
 /// that the endpoint repeats, or a question that is asked again, is another question (D83).
-Task<GivenAnswer> Subagent::ask(cubepi::HitlRequest request) {
-    GivenAnswer given;
+Task<Answer> Subagent::ask(cubepi::HitlRequest request) {
+    Answer given;
     given.question = question_name(request);
     cubepi::HitlOptions options;
     options.extra = request.extra;
@@ -585,19 +585,19 @@ Task<AgentToolResult> Subagent::run() {
     AgentToolResult result = co_await turn(std::nullopt);
     if (unread_) {
         // A call that was abandoned has left its questions in this conversation.
-        GivenAnswer close;
+        Answer close;
         close.action = AnswerAction::abandon;
-        std::optional<GivenAnswer> closing(std::move(close));
+        std::optional<Answer> closing(std::move(close));
         (void)co_await turn(std::move(closing));
         result = co_await turn(std::nullopt);
     }
     while (!open_.empty()) {
         cubepi::HitlRequest request = open_.front();
-        Task<GivenAnswer> asking = ask(std::move(request));
-        cubepi::Outcome<GivenAnswer> answered = co_await cubepi::outcome_of(std::move(asking));
+        Task<Answer> asking = ask(std::move(request));
+        cubepi::Outcome<Answer> answered = co_await cubepi::outcome_of(std::move(asking));
         const std::exception_ptr failure = answered.failure();
         if (answered.cancelled()) answered.rethrow();
-        std::optional<GivenAnswer> answer;
+        std::optional<Answer> answer;
         if (!failure) {
             answer = std::move(answered).value();
         } else {

@@ -35,7 +35,7 @@ struct AgentTurnPlan {
     std::string input_id = {};
     /// The inbound envelope, and the answer to a question of the suspended run that it contains (B24).
     const Envelope* message = nullptr;
-    std::optional<GivenAnswer> answer = {};
+    std::optional<Answer> answer = {};
     /// Of a subagent: the tool call that started it, to which its model calls are charged (D67).
     const cubepi::ToolContext* caller = nullptr;
     /// Of a subagent: the policy of the calls of its parent (D85), and the origin of the message that the parent

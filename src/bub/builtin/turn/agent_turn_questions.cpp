@@ -47,13 +47,6 @@ bool is_about_answer(cubepi::ErrorCode code) {
            code == ErrorCode::invalid_argument;
 }
 
-cubepi::AnswerOrigin origin_of(const Envelope& message) {
-    cubepi::AnswerOrigin origin;
-    origin.user = sender_of(message);
-    origin.channel = default_session(message);
-    return origin;
-}
-
 /// Decides by the rules: what only reads runs, and the user is asked about all other calls that no rule allows.
 Task<cubepi::PolicyDecision> decide(std::shared_ptr<const SenderRules> rules,
                                     const cubepi::BeforeToolCallContext& call) {
@@ -273,9 +266,11 @@ Task<> AgentTurn::recognize_answer() {
     const bool is_older = plan_.message->rest.contains(before_question_key);
     const bool answers = !is_older && ask && ask->questions.size() == 1 && may_answer(open.front());
     if (!answers && !earlier) co_return;
-    GivenAnswer given;
+    Answer given;
     given.question = answers ? question_name(open.front()) : earlier->question;
     given.text = plan_.message->content_text();
+    given.user = sender_of(*plan_.message);
+    given.place = default_session(*plan_.message);
     plan_.answer = std::move(given);
 }
 
@@ -317,7 +312,7 @@ JsonObject AgentTurn::answer_record(const cubepi::HitlRequest& request) const {
 }
 
 Task<> AgentTurn::give_answer(cubepi::Message message, cubepi::PromptOptions how) {
-    const GivenAnswer& given = *plan_.answer;
+    const Answer& given = *plan_.answer;
     const std::vector<cubepi::HitlRequest> open = co_await agent_->load_pending_hitl_requests();
     if (given.action == AnswerAction::abandon && given.question.empty())
         co_return co_await withdraw(open);
@@ -333,7 +328,8 @@ Task<> AgentTurn::give_answer(cubepi::Message message, cubepi::PromptOptions how
         if (given.action == AnswerAction::abandon) co_return co_await withdraw(open);
         Json value = cubepi::check_answer(request, answer_value(given, request));
         cubepi::AnswerOrigin origin;
-        if (plan_.message) origin = origin_of(*plan_.message);
+        origin.user = given.user;
+        origin.channel = given.place;
         JsonObject event = answer_record(request);
         event["user"] = origin.user;
         event["channel"] = origin.channel;

@@ -16,6 +16,8 @@ namespace bub::detail {
 /// media.
 JsonObject stored_form(const Envelope& message);
 Envelope from_stored_form(const JsonObject& form);
+/// The same for an inbound message: one that an earlier version has stored becomes an answer here, if it is one.
+Envelope inbound_from_stored_form(const JsonObject& form);
 
 /// The delivery log as a fold of its records. Every change is made by applying a record, whether it was just written or
 /// is read back, so that both have the same result.

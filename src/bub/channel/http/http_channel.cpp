@@ -231,6 +231,7 @@ bool accepts_events(const HttpServerRequest& request) {
 struct HttpChannel::State {
     State(HttpChannelOptions given, MessageHandler accept)
         : options(std::move(given)),
+          access({}, {}, {options.operators.begin(), options.operators.end()}),
           handler(std::move(accept)),
           exchanges(
               std::make_shared<HttpExchanges>(options.remembered, options.max_remembered_bytes)),
@@ -250,12 +251,18 @@ struct HttpChannel::State {
     /// Returns the exchange of a message that the manager has accepted. A message of no client, e.g. an answer from the inbox of the
     /// gateway, gets one that no client reads.
     ExchangePtr exchange_of(const Envelope& message) const;
-    Task<HttpServerResponse> post(HttpServerRequest request);
+    using ReadRequest = HttpMessage (*)(const HttpServerRequest&, const detail::HttpAccess&);
+    Task<HttpServerResponse> receive(HttpServerRequest request, ReadRequest read);
+    Task<HttpServerResponse> post(HttpServerRequest request) {
+        return receive(std::move(request), detail::read_message);
+    }
+    Task<HttpServerResponse> receive_stop(HttpServerRequest request) {
+        return receive(std::move(request), detail::read_stop);
+    }
     Task<HttpServerResponse> send(HttpMessage message, HttpServerRequest request);
     Task<HttpServerResponse> read(HttpServerRequest request);
     Task<HttpServerResponse> read_session(HttpServerRequest request);
     Task<HttpServerResponse> stop_turn(HttpMessage message, HttpServerRequest request);
-    Task<HttpServerResponse> receive_stop(HttpServerRequest request);
     Task<HttpServerResponse> reply(Envelope to, std::string text, HttpServerRequest request);
     Task<> submit(ExchangePtr exchange, Envelope envelope);
     Task<HttpServerResponse> answer(ExchangePtr exchange, HttpServerRequest request);
@@ -264,6 +271,7 @@ struct HttpChannel::State {
 
     const std::string name = "http";
     const HttpChannelOptions options;
+    const detail::HttpAccess access;
     const MessageHandler handler;
     const std::shared_ptr<HttpExchanges> exchanges;
     cubepi::HttpRoutes routes;
@@ -303,11 +311,10 @@ std::string HttpChannel::State::error_of(const HttpExchange& exchange,
     return exchange.problem().empty() ? options.failure_text(failure) : exchange.problem();
 }
 
-Task<HttpServerResponse> HttpChannel::State::post(HttpServerRequest request) {
     std::optional<HttpMessage> message;
     std::string problem;
     try {
-        message = detail::read_message(request, options.operators);
+        message = read(request, access);
     } catch (const Error& error) {
         problem = error.what();
     }
@@ -332,20 +339,6 @@ Task<HttpServerResponse> HttpChannel::State::send(HttpMessage message, HttpServe
     }
     Task<HttpServerResponse> answering = answer(std::move(exchange), std::move(request));
     HttpServerResponse response = co_await std::move(answering);
-    co_return response;
-}
-
-Task<HttpServerResponse> HttpChannel::State::receive_stop(HttpServerRequest request) {
-    std::optional<HttpMessage> message;
-    std::string problem;
-    try {
-        message = detail::read_stop(request, options.operators);
-    } catch (const Error& error) {
-        problem = error.what();
-    }
-    if (!message) co_return HttpServerResponse::error(400, problem);
-    Task<HttpServerResponse> stopping = stop_turn(std::move(*message), std::move(request));
-    HttpServerResponse response = co_await std::move(stopping);
     co_return response;
 }
 

@@ -147,38 +147,39 @@ std::string key_of(const cubepi::HttpServerRequest& request) {
     return std::string(given);
 }
 
-}  // namespace
-
-HttpMessage read_stop(const cubepi::HttpServerRequest& request,
-                      const std::vector<std::string>& operators) {
-    HttpMessage message;
-    const JsonObject body = request.body.empty() ? JsonObject() : body_of(request, {"user"});
-    message.session = session_of(request, body);
-    message.has_session = true;
-    message.key = key_of(request);
-    message.user = text(body, "user", longest_name);
-    Envelope& envelope = message.envelope;
-    envelope.content = "/stop";
-    if (!message.user.empty()) envelope.context["sender_id"] = message.user;
-    envelope.chat_id = message.session;
-    envelope.inbound_id = message.key;
-    envelope.is_active = true;
-    envelope.from_operator = message.user.empty() || std::find(operators.begin(), operators.end(),
-                                                               message.user) != operators.end();
-    return message;
-}
-
-HttpMessage read_message(const cubepi::HttpServerRequest& request,
-                         const std::vector<std::string>& operators) {
-    const JsonObject body =
-        body_of(request, {"session", "text", "user", "context", "answer_to", "answer", "files"});
+/// Returns a message without a text; in a new session if the request names none.
+HttpMessage message_of(const cubepi::HttpServerRequest& request, const JsonObject& body,
+                       const HttpAccess& access) {
     HttpMessage message;
     message.session = session_of(request, body);
     message.has_session = !message.session.empty();
     if (!message.has_session) message.session = new_name();
     message.key = key_of(request);
     message.user = text(body, "user", longest_name);
+    Envelope& envelope = message.envelope;
+    if (!message.user.empty()) envelope.context["sender_id"] = message.user;
+    envelope.chat_id = message.session;
+    envelope.inbound_id = message.key;
+    envelope.is_active = true;
+    envelope.from_operator = !message.user.empty() && access.is_operator(message.user);
+    return message;
+}
 
+}  // namespace
+
+HttpMessage read_stop(const cubepi::HttpServerRequest& request, const HttpAccess& access) {
+    const JsonObject body = request.body.empty() ? JsonObject() : body_of(request, {"user"});
+    HttpMessage message = message_of(request, body, access);
+    message.envelope.content = "/stop";
+    // The client may stop each turn.
+    if (message.user.empty()) message.envelope.from_operator = true;
+    return message;
+}
+
+HttpMessage read_message(const cubepi::HttpServerRequest& request, const HttpAccess& access) {
+    const JsonObject body =
+        body_of(request, {"session", "text", "user", "context", "answer_to", "answer", "files"});
+    HttpMessage message = message_of(request, body, access);
     Envelope& envelope = message.envelope;
     envelope.content = text(body, "text", request.body.size());
     if (const Json* context = body.if_contains("context")) {
@@ -186,25 +187,21 @@ HttpMessage read_message(const cubepi::HttpServerRequest& request,
         // One member, so that none of the client's names is one that the pipeline reads (D101).
         if (!context->get_object().empty()) envelope.context["facts"] = *context;
     }
-    if (!message.user.empty()) envelope.context["sender_id"] = message.user;
     const std::string_view caller = request.headers.get("traceparent");
     if (!caller.empty() && caller.size() <= longest_name)
         envelope.context[trace_key::traceparent] = caller;
     const std::string question = text(body, "answer_to", longest_name);
     if (!question.empty()) {
         if (body.contains("files")) refuse("an answer has no 'files'");
-        envelope.rest[answer_to_key] = question;
-        if (const Json* answer = body.if_contains("answer")) envelope.rest[answer_key] = *answer;
+        envelope.answer.emplace().question = question;
+        envelope.answer->text = envelope.content_text();
+        if (const Json* answer = body.if_contains("answer")) envelope.answer->value = *answer;
     } else {
         envelope.media = files_of(body);
         if (envelope.content_text().empty() && envelope.media.empty())
             refuse("the message has no 'text'");
     }
-    envelope.chat_id = message.session;
-    envelope.inbound_id = message.key;
-    envelope.is_active = true;
-    envelope.from_operator = !message.user.empty() && std::find(operators.begin(), operators.end(),
-                                                                message.user) != operators.end();
+    note_answer(envelope);
     return message;
 }
 
@@ -212,10 +209,8 @@ std::size_t content_digest(const Envelope& message) {
     JsonArray parts;
     parts.emplace_back(message.content_text());
     parts.emplace_back(sender_of(message));
-    for (const std::string_view key : {answer_to_key, answer_key}) {
-        const Json* const part = message.rest.if_contains(key);
-        parts.push_back(part ? *part : Json());
-    }
+    parts.push_back(message.answer ? Json(message.answer->question) : Json());
+    parts.push_back(message.answer && message.answer->value ? *message.answer->value : Json());
     for (const MediaItem& file : message.media) {
         parts.emplace_back(file.filename);
         parts.emplace_back(file.url);

@@ -11,11 +11,15 @@
 #include <vector>
 
 #include <bub/channel/sent_file.hpp>
+#include <bub/channel/shared/access.hpp>
 #include <bub/envelope.hpp>
 #include <cubepi/core/event_signal.hpp>
 #include <cubepi/net/http_server.hpp>
 
 namespace bub::detail {
+
+/// Users are named by the client.
+using HttpAccess = shared::Access<std::string>;
 
 /// The contents of a request to `/v1/messages`.
 struct HttpMessage {
@@ -28,13 +32,11 @@ struct HttpMessage {
 
 /// Reads a request. Throws Error(parse) with the reason if it is not one. A session or key that is absent is a new one. The path may
 /// have the session; then another one in the body is an error.
-HttpMessage read_message(const cubepi::HttpServerRequest& request,
-                         const std::vector<std::string>& operators);
+HttpMessage read_message(const cubepi::HttpServerRequest& request, const HttpAccess& access);
 
 /// Reads a request to end the turn of the session of its path, as a message with the text `/stop`. Its body may be empty or name the
 /// `user`; without one it is a request of the program that has the token, which may end every turn.
-HttpMessage read_stop(const cubepi::HttpServerRequest& request,
-                      const std::vector<std::string>& operators);
+HttpMessage read_stop(const cubepi::HttpServerRequest& request, const HttpAccess& access);
 
 /// Throws Error(parse) if the id cannot be one of a session or message: it is empty or longer than 200 bytes, or is not printable text.
 void check_id(std::string_view what, std::string_view id);

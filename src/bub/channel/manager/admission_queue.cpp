@@ -47,6 +47,7 @@ AdmissionQueue::AdmissionQueue(ManagerContext& context, const ChannelSet& channe
 
 Task<> AdmissionQueue::receive(Envelope message) {
     check_open(context_.open);
+    note_answer(message);
     const std::shared_ptr<Channel> channel = channels_.find(message.channel);
     if (!channel) {
         throw SenderError(ErrorCode::not_found, "the message's channel is not running: " +
@@ -211,9 +212,9 @@ AdmissionQueue::LanePtr AdmissionQueue::find_or_add(const std::string& key) {
 
 bool AdmissionQueue::is_full(const std::string& key, const Envelope& message) const {
     const LanePtr lane = find(key);
-    if (given_answer(message)) {
+    if (message.answer) {
         const auto is_answer = [](const Arrival& one) {
-            return given_answer(*one.queued.message).has_value();
+            return one.queued.message->answer.has_value();
         };
         return lane && std::count_if(lane->arrivals.begin(), lane->arrivals.end(), is_answer) >=
                            max_waiting_answers;

@@ -414,9 +414,9 @@ Receipts SessionScheduler::take_back_steered(Session& session, bool accepted_too
 
 bool SessionScheduler::is_full(const std::string& session_id, const Envelope& message) const {
     const SessionPtr session = find(session_id);
-    if (given_answer(message)) {
+    if (message.answer) {
         const auto is_answer = [](const Waiting& one) {
-            return one.queued.message && given_answer(*one.queued.message);
+            return one.queued.message && one.queued.message->answer;
         };
         return session && std::count_if(session->waiting.begin(), session->waiting.end(),
                                         is_answer) >= max_waiting_answers;

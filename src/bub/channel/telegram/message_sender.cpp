@@ -15,20 +15,29 @@ namespace {
 using cubepi::Outcome;
 using cubepi::outcome_of;
 
-/// Beyond this number, chats without recent messages are forgotten.
-constexpr std::size_t max_chats = 4096;
-
 constexpr std::chrono::seconds longest_delay{60};
+
+/// Telegram documents about one message per second in a chat, 20 per minute in a group, 30 per second in all
+/// (https://core.telegram.org/bots/faq).
+constexpr shared::Rate rate_of_chat{std::chrono::seconds(1), 3};
+constexpr shared::Rate rate_of_group{std::chrono::seconds(4), 5};
+constexpr shared::Rate rate_of_all{std::chrono::milliseconds(67), 15};
+
+shared::Rate rate_of(ChatTarget to) { return to.chat < 0 ? rate_of_group : rate_of_chat; }
 
 void address(JsonObject& parameters, ChatTarget to) {
     parameters["chat_id"] = to.chat;
     if (to.thread != 0) parameters["message_thread_id"] = to.thread;
 }
 
-void add_keyboard(JsonObject& parameters, const JsonArray& keyboard) {
-    JsonObject markup;
-    markup["inline_keyboard"] = keyboard;
-    parameters["reply_markup"] = std::move(markup);
+void add_keyboard(JsonObject& parameters, const shared::Buttons& buttons) {
+    JsonArray rows;
+    for (const std::vector<shared::Button>& row : buttons) {
+        JsonArray& made = rows.emplace_back(JsonArray()).get_array();
+        for (const shared::Button& one : row)
+            made.push_back(JsonObject{{"text", one.label}, {"callback_data", one.data}});
+    }
+    parameters["reply_markup"] = JsonObject{{"inline_keyboard", std::move(rows)}};
 }
 
 JsonObject text_parameters(const OutgoingText& message) {
@@ -94,46 +103,12 @@ std::chrono::nanoseconds backoff(int failures) {
 
 }  // namespace
 
-RateLimiter::TimePoint RateLimiter::reserve(TimePoint& due, const Rate& rate, TimePoint now) {
-    const TimePoint at = std::max(now, earliest(due, rate));
-    due = std::max(due, now) + rate.interval;
-    return at;
-}
-
-RateLimiter::TimePoint& RateLimiter::bucket(std::int64_t chat) {
-    if (chats_.size() >= max_chats) forget_idle(clock_.now());
-    return chats_[chat];
-}
-
-void RateLimiter::forget_idle(TimePoint now) {
-    std::erase_if(chats_, [now](const auto& entry) { return entry.second <= now; });
-}
-
-Task<> RateLimiter::acquire(std::int64_t chat) {
-    const TimePoint at = reserve(bucket(chat), rate_of(chat), clock_.now());
-    if (at > clock_.now()) co_await clock_.sleep_until(at);
-    const TimePoint of_all = reserve(all_, limits_.all, clock_.now());
-    if (of_all > clock_.now()) co_await clock_.sleep_until(of_all);
-}
-
-bool RateLimiter::must_wait(std::int64_t chat) {
-    const TimePoint now = clock_.now();
-    return earliest(bucket(chat), rate_of(chat)) > now || earliest(all_, limits_.all) > now;
-}
-
-bool RateLimiter::try_acquire(std::int64_t chat) {
-    if (must_wait(chat)) return false;
-    const TimePoint now = clock_.now();
-    (void)reserve(bucket(chat), rate_of(chat), now);
-    (void)reserve(all_, limits_.all, now);
-    return true;
-}
-
-void RateLimiter::pause(std::int64_t chat, std::chrono::nanoseconds delay) {
-    const Rate& rate = rate_of(chat);
-    TimePoint& due = bucket(chat);
-    due = std::max(due, clock_.now() + delay + rate.interval * (rate.burst - 1));
-}
+MessageSender::MessageSender(std::shared_ptr<const TelegramApi> api, cubepi::Clock& clock,
+                             OnTrouble on_trouble)
+    : api_(std::move(api)),
+      clock_(clock),
+      limiter_(clock, rate_of_all),
+      on_trouble_(std::move(on_trouble)) {}
 
 FormattedText with_prefix(std::string_view prefix, FormattedText text) {
     const std::size_t units = utf16_length(prefix);
@@ -162,7 +137,8 @@ void MessageSender::report(const std::exception_ptr& failure) {
 
 void MessageSender::note_pause(ChatTarget chat, const std::exception_ptr& failure) {
     const std::optional<ApiFailure> details = api_failure(failure);
-    if (details && details->retry_after) limiter_.pause(chat.chat, *details->retry_after);
+    if (details && details->retry_after)
+        limiter_.pause(std::to_string(chat.chat), rate_of(chat), *details->retry_after);
 }
 
 /// Changes a rejected call so that it may succeed. Returns false if there is no way.
@@ -208,8 +184,10 @@ std::chrono::nanoseconds MessageSender::prepare_retry(Attempt& attempt,
 /// Waits until a request may be made, and records that one is made.
 Task<> MessageSender::wait_for_turn(std::shared_ptr<const Attempt> attempt) {
     const std::shared_ptr<SendProgress> progress = attempt->progress;
-    if (progress && limiter_.must_wait(attempt->to.chat)) co_await progress->wait();
-    co_await limiter_.acquire(attempt->to.chat);
+    const std::string chat = std::to_string(attempt->to.chat);
+    const shared::Rate rate = rate_of(attempt->to);
+    if (progress && limiter_.must_wait(chat, rate)) co_await progress->wait();
+    co_await limiter_.acquire(chat, rate);
     for (int failures = 0; progress; ++failures) {
         if (co_await progress->begin()) break;
         co_await clock_.sleep_for(backoff(failures));
@@ -274,7 +252,7 @@ Task<bool> MessageSender::edit(ChatTarget in, std::int64_t message_id, OutgoingT
 }
 
 Task<std::int64_t> MessageSender::try_send(ChatTarget to, OutgoingText message) {
-    if (!limiter_.try_acquire(to.chat)) co_return 0;
+    if (!limiter_.try_acquire(std::to_string(to.chat), rate_of(to))) co_return 0;
     JsonObject parameters = text_parameters(message);
     address(parameters, to);
     Task<Json> calling = api_->call("sendMessage", std::move(parameters));
@@ -284,7 +262,7 @@ Task<std::int64_t> MessageSender::try_send(ChatTarget to, OutgoingText message) 
 }
 
 Task<bool> MessageSender::try_edit(ChatTarget in, std::int64_t message_id, OutgoingText message) {
-    if (!limiter_.try_acquire(in.chat)) co_return false;
+    if (!limiter_.try_acquire(std::to_string(in.chat), rate_of(in))) co_return false;
     JsonObject parameters = edit_parameters(in, message_id, message);
     Task<Json> calling = api_->call("editMessageText", std::move(parameters));
     const Outcome<Json> edited = co_await outcome_of(std::move(calling));
@@ -299,19 +277,15 @@ Task<> MessageSender::try_delete(ChatTarget in, std::int64_t message_id) {
     JsonObject parameters;
     parameters["chat_id"] = in.chat;
     parameters["message_id"] = message_id;
-    Task<Json> calling = api_->call("deleteMessage", std::move(parameters));
-    const Outcome<Json> deleted = co_await outcome_of(std::move(calling));
-    if (deleted.cancelled()) deleted.rethrow();
+    return ignore_result(try_call(api_, "deleteMessage", std::move(parameters)));
 }
 
-Task<> MessageSender::try_set_buttons(ChatTarget in, std::int64_t message_id, JsonArray keyboard) {
+Task<> show_buttons(std::shared_ptr<const TelegramApi> api, SentCard in, shared::Buttons buttons) {
     JsonObject parameters;
     parameters["chat_id"] = in.chat;
-    parameters["message_id"] = message_id;
-    add_keyboard(parameters, keyboard);
-    Task<Json> calling = api_->call("editMessageReplyMarkup", std::move(parameters));
-    const Outcome<Json> edited = co_await outcome_of(std::move(calling));
-    if (edited.cancelled()) edited.rethrow();
+    parameters["message_id"] = in.id;
+    add_keyboard(parameters, buttons);
+    return ignore_result(try_call(std::move(api), "editMessageReplyMarkup", std::move(parameters)));
 }
 
 }  // namespace bub::telegram

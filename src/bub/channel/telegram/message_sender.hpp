@@ -1,15 +1,15 @@
 #pragma once
 
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include <bub/channel/delivery_log.hpp>
+#include <bub/channel/shared/question_cards.hpp>
+#include <bub/channel/shared/rate_limiter.hpp>
 #include <bub/channel/telegram/telegram_api.hpp>
 #include <bub/channel/telegram_text.hpp>
 #include <cubepi/core/clock.hpp>
@@ -18,58 +18,6 @@
 namespace bub::telegram {
 
 using cubepi::Task;
-
-/// A number of messages per time, with a short burst.
-struct Rate {
-    std::chrono::nanoseconds interval;  ///< between two messages
-    int burst;                          ///< messages that may follow each other at once
-};
-
-/// The limits that Telegram documents: about one message per second in a chat, 20 per minute in a group, 30 per second in all
-/// (https://core.telegram.org/bots/faq).
-struct RateLimits {
-    Rate chat{std::chrono::seconds(1), 3};
-    Rate group{std::chrono::seconds(4), 5};
-    Rate all{std::chrono::milliseconds(67), 15};
-
-    RateLimits() {}
-};
-
-/// Delays messages so that the service does not reject them. Used on one executor. The clock must outlive it.
-class RateLimiter {
-public:
-    explicit RateLimiter(cubepi::Clock& clock, RateLimits limits = RateLimits())
-        : clock_(clock), limits_(limits) {}
-
-    /// Returns true if a message would have to wait.
-    bool must_wait(std::int64_t chat);
-    /// Waits until a message may be sent to the chat. Callers of one chat are served in order.
-    Task<> acquire(std::int64_t chat);
-    /// Returns false if a message would have to wait.
-    bool try_acquire(std::int64_t chat);
-    /// Sends nothing to the chat for this time, as the service demands.
-    void pause(std::int64_t chat, std::chrono::nanoseconds delay);
-
-private:
-    using TimePoint = cubepi::Clock::time_point;
-    /// The time at which the next message would be due if all had been sent at the rate of the limit.
-    using Buckets = std::map<std::int64_t, TimePoint>;
-
-    const Rate& rate_of(std::int64_t chat) const { return chat < 0 ? limits_.group : limits_.chat; }
-    /// Returns the earliest time for the next message.
-    static TimePoint earliest(TimePoint due, const Rate& rate) {
-        return due - rate.interval * (rate.burst - 1);
-    }
-    /// Reserves the next message and returns its time.
-    static TimePoint reserve(TimePoint& due, const Rate& rate, TimePoint now);
-    TimePoint& bucket(std::int64_t chat);
-    void forget_idle(TimePoint now);
-
-    cubepi::Clock& clock_;
-    const RateLimits limits_;
-    Buckets chats_;
-    TimePoint all_{};
-};
 
 /// A chat, or a topic of a group.
 struct ChatTarget {
@@ -83,9 +31,12 @@ struct ChatTarget {
 struct OutgoingText {
     OutgoingText() = default;
     explicit OutgoingText(FormattedText formatted) : text(std::move(formatted)) {}
+    explicit OutgoingText(shared::QuestionCard card) : keyboard(std::move(card.buttons)) {
+        text.text = std::move(card.text);
+    }
 
     FormattedText text = {};
-    JsonArray keyboard = {};    ///< rows of inline buttons; empty: none
+    shared::Buttons keyboard = {};
     std::int64_t reply_to = 0;  ///< the message that a new message answers; 0: none
     std::shared_ptr<SendProgress> progress = {};  ///< of the answer that it is a part of
 };
@@ -94,15 +45,16 @@ struct OutgoingText {
 /// sending was cut off may have arrived; it is sent again with a mark (B18). Used on one executor.
 class MessageSender {
 public:
+    // For shared::LiveAnswer.
+    using Target = ChatTarget;
+    using Message = OutgoingText;
+    using Id = std::int64_t;
+
     /// Called with a description when Telegram cannot be reached, once, and with an empty text when it answers again.
     using OnTrouble = std::function<void(std::string)>;
 
     MessageSender(std::shared_ptr<const TelegramApi> api, cubepi::Clock& clock,
-                  OnTrouble on_trouble)
-        : api_(std::move(api)),
-          clock_(clock),
-          limiter_(clock),
-          on_trouble_(std::move(on_trouble)) {}
+                  OnTrouble on_trouble);
 
     /// Sends a message and returns its id. Throws ApiError if Telegram rejects it.
     Task<std::int64_t> send(ChatTarget to, OutgoingText message);
@@ -118,8 +70,6 @@ public:
     Task<bool> try_edit(ChatTarget in, std::int64_t message_id, OutgoingText message);
     /// Deletes a message if possible.
     Task<> try_delete(ChatTarget in, std::int64_t message_id);
-    /// Replaces the buttons of a message if possible.
-    Task<> try_set_buttons(ChatTarget in, std::int64_t message_id, JsonArray keyboard);
 
 private:
     /// A call that is repeated until it succeeds.
@@ -145,10 +95,15 @@ private:
 
     const std::shared_ptr<const TelegramApi> api_;
     cubepi::Clock& clock_;
-    RateLimiter limiter_;
+    shared::RateLimiter limiter_;
     const OnTrouble on_trouble_;
     bool in_trouble_ = false;
 };
+
+using SentCard = shared::CardPlace<std::int64_t>;
+
+/// Replaces the buttons of a message if possible.
+Task<> show_buttons(std::shared_ptr<const TelegramApi> api, SentCard in, shared::Buttons buttons);
 
 /// The mark of a message that may have arrived before.
 inline constexpr std::string_view resent_mark = "(sent again) ";

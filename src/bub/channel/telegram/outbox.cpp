@@ -13,61 +13,19 @@
 #include <vector>
 
 #include <bub/channel/sent_file.hpp>
+#include <bub/channel/shared/message_text.hpp>
 #include <bub/channel/telegram/message_sender.hpp>
-#include <bub/channel/telegram/questions.hpp>
 #include <bub/channel/telegram/telegram_api.hpp>
 #include <bub/channel/telegram/update.hpp>
 #include <bub/envelope.hpp>
 #include <bub/questions.hpp>
 #include <cubepi/core/cancellation.hpp>
-#include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/trimmed.hpp>
 #include <cubepi/net/utf8.hpp>
 
 namespace bub::telegram {
-
-/// An answer that is shown while it is generated: as messages that are edited. Messages that are not final end with an
-/// ellipsis, so that one which a killed process has left is recognized as incomplete. Used on one executor.
-class LiveAnswer {
-public:
-    /// `reply_to`: OutgoingText::reply_to of its first message.
-    LiveAnswer(ChatTarget to, std::int64_t reply_to, std::shared_ptr<MessageSender> sender,
-               cubepi::Clock& clock);
-
-    void append(std::string_view delta);
-    /// Shows the text from time to time until finish() or end(). Run once, in the background.
-    static Task<> show(std::shared_ptr<LiveAnswer> answer);
-
-    /// Makes the messages show the final text. Throws ApiError if Telegram rejects it.
-    Task<> finish(FormattedText final_text, std::shared_ptr<SendProgress> progress);
-    /// Ends show(): the turn has no answer. What is shown stays, with its ellipsis.
-    void end() { over_.request_stop(); }
-
-private:
-    struct Shown {
-        std::int64_t id = 0;
-        FormattedText text = {};
-    };
-
-    std::chrono::nanoseconds interval() const;
-    Task<> preview();
-    Task<> preview_part(std::size_t index, FormattedText part);
-    Task<> finish_part(std::size_t index, FormattedText part);
-    OutgoingText outgoing(FormattedText part) const;
-
-    const ChatTarget to_;
-    const std::int64_t reply_to_;
-    const std::shared_ptr<MessageSender> sender_;
-    std::shared_ptr<SendProgress> progress_;
-    cubepi::Clock& clock_;
-    std::string text_;
-    bool changed_ = false;
-    std::vector<Shown> shown_;
-    std::stop_source over_;
-    cubepi::AsyncEvent idle_{true};
-};
 
 namespace {
 
@@ -102,15 +60,10 @@ Method method_for(const MediaItem& item, std::size_t bytes) {
     return Method{"sendDocument", "document"};
 }
 
-std::string name_of(const MediaItem& item) {
-    if (!item.filename.empty()) return item.filename;
-    const std::size_t slash = item.mime_type.find('/');
-    return "file" + (slash == std::string::npos ? "" : "." + item.mime_type.substr(slash + 1));
-}
 /// Fetches the attachment of a message. Photos of up to 10 MB are shown; other files of up to 50 MB are documents.
 Task<FileUpload> file_upload(MediaItem item) {
     FileUpload upload;
-    const std::string name = name_of(item);
+    const std::string name = shared::file_name(item);
     if (item.url.starts_with("https://") || item.url.starts_with("http://")) {
         const Method method = method_for(item, 0);
         upload.method = method.name;
@@ -137,12 +90,14 @@ Task<FileUpload> file_upload(MediaItem item) {
     co_return upload;
 }
 
-/// A longer answer is not shown before it is complete: each change would format all of it.
-constexpr std::size_t max_preview_bytes = 64 * 1024;
-constexpr std::string_view ellipsis = " \u2026";
-
-bool is_same(const FormattedText& a, const FormattedText& b) {
-    return a.text == b.text && a.entities == b.entities;
+/// The parts of an answer that is not complete.
+std::vector<FormattedText> preview_parts(const std::string& answer) {
+    constexpr std::string_view ellipsis = " \u2026";
+    // The ellipsis must fit into the last message.
+    std::vector<FormattedText> parts =
+        split_text(format_markdown(answer), max_message_units - ellipsis.size());
+    if (!parts.empty()) parts.back().text += ellipsis;
+    return parts;
 }
 
 /// Telegram shows the indicator for five seconds.
@@ -166,31 +121,9 @@ Task<> show_typing(std::shared_ptr<const TelegramApi> api, cubepi::Clock& clock,
 }
 
 Task<> discard(std::shared_ptr<LiveAnswer> live) {
-    Task<> finishing = live->finish(FormattedText(), nullptr);
+    Task<> finishing = live->finish({}, nullptr);
     const Outcome<> done = co_await outcome_of(std::move(finishing));
     if (done.cancelled()) done.rethrow();
-}
-
-Task<> confirm(std::shared_ptr<const TelegramApi> api, std::string callback_id) {
-    (void)co_await answer_press(std::move(api), std::move(callback_id), std::string());
-}
-
-Task<> set_buttons(std::shared_ptr<MessageSender> sender, ChatTarget in, std::int64_t message_id,
-                   JsonArray keyboard) {
-    co_await sender->try_set_buttons(in, message_id, std::move(keyboard));
-}
-
-std::string outcome_text(const Json& answer) {
-    const JsonObject* const object = answer.if_object();
-    const std::string decision =
-        object ? cubepi::detail::text_member(*object, "decision") : std::string();
-    if (decision == "approve") return "\u2705 Approved";
-    if (decision == "deny") return "\u274C Denied";
-    if (decision == "withdrawn") return "\u2716 Withdrawn";
-    if (decision == "expired") return "\u231B Expired";
-    if (answer == Json(true)) return "\u2705 Yes";
-    if (answer == Json(false)) return "\u274C No";
-    return "\u2705 Answered";
 }
 
 bool is_approval(const Json& request) {
@@ -198,10 +131,13 @@ bool is_approval(const Json& request) {
         cubepi::hitl_request_from_json(request).payload);
 }
 
-std::string waiting_text(const Json& request) {
-    return shortened(question_summary(cubepi::hitl_request_from_json(request)),
-                     max_message_units - 400) +
-           "\n\nAn operator was asked to approve this. /abandon withdraws the question.";
+/// A user types the commands with a slash.
+shared::CardRules card_rules() {
+    shared::CardRules rules;
+    rules.channel = "telegram";
+    rules.max_units = max_message_units;
+    rules.command_mark = "/";
+    return rules;
 }
 
 bool is_resent(const Envelope& message) {
@@ -210,120 +146,12 @@ bool is_resent(const Envelope& message) {
 
 }  // namespace
 
-LiveAnswer::LiveAnswer(ChatTarget to, std::int64_t reply_to, std::shared_ptr<MessageSender> sender,
-                       cubepi::Clock& clock)
-    : to_(to), reply_to_(reply_to), sender_(std::move(sender)), clock_(clock) {}
-
-/// Makes a new message.
-OutgoingText LiveAnswer::outgoing(FormattedText part) const {
-    OutgoingText made(std::move(part));
-    if (shown_.empty()) made.reply_to = reply_to_;
-    return made;
-}
-
-void LiveAnswer::append(std::string_view delta) {
-    text_ += delta;
-    changed_ = true;
-}
-
-/// Leaves the rest of the rate limits to final messages.
-std::chrono::nanoseconds LiveAnswer::interval() const {
-    return to_.chat < 0 ? std::chrono::milliseconds(6000) : std::chrono::milliseconds(1500);
-}
-
-Task<> LiveAnswer::show(std::shared_ptr<LiveAnswer> answer) {
-    answer->idle_.reset();
-    std::exception_ptr failure;
-    try {
-        while (true) {
-            Task<> sleeping = answer->clock_.sleep_for(answer->interval());
-            Task<> waiting = cubepi::cancel_on(answer->over_.get_token(), std::move(sleeping));
-            co_await std::move(waiting);
-            if (answer->text_.size() > max_preview_bytes) break;
-            if (!std::exchange(answer->changed_, false)) continue;
-            co_await answer->preview();
-        }
-    } catch (...) {
-        // The final text reports what is wrong; a preview is not worth a retry.
-        failure = std::current_exception();
-    }
-    answer->idle_.set();
-    if (cubepi::is_cancellation(failure) && !answer->over_.stop_requested())
-        std::rethrow_exception(failure);
-}
-
-Task<> LiveAnswer::preview() {
-    // The ellipsis must fit into the last message.
-    std::vector<FormattedText> parts =
-        split_text(format_markdown(text_), max_message_units - ellipsis.size());
-    if (parts.empty()) co_return;
-    parts.back().text += ellipsis;
-    for (std::size_t index = 0; index < parts.size(); ++index)
-        co_await preview_part(index, std::move(parts[index]));
-}
-
-Task<> LiveAnswer::preview_part(std::size_t index, FormattedText part) {
-    if (index > shown_.size()) co_return;
-    if (index < shown_.size() && is_same(shown_[index].text, part)) co_return;
-    if (index < shown_.size()) {
-        const bool edited = co_await sender_->try_edit(to_, shown_[index].id, OutgoingText(part));
-        if (edited) {
-            shown_[index].text = std::move(part);
-        } else {
-            changed_ = true;
-        }
-        co_return;
-    }
-    const std::int64_t id = co_await sender_->try_send(to_, outgoing(part));
-    if (id != 0) {
-        shown_.emplace_back();
-        shown_.back().id = id;
-        shown_.back().text = std::move(part);
-    } else {
-        changed_ = true;
-    }
-}
-
-Task<> LiveAnswer::finish(FormattedText final_text, std::shared_ptr<SendProgress> progress) {
-    end();
-    co_await idle_.wait();
-    // A text that is shown already has arrived.
-    if (shown_.empty()) progress_ = std::move(progress);
-    std::vector<FormattedText> parts = split_text(final_text);
-    for (std::size_t index = 0; index < parts.size(); ++index)
-        co_await finish_part(index, std::move(parts[index]));
-    for (; shown_.size() > parts.size(); shown_.pop_back())
-        co_await sender_->try_delete(to_, shown_.back().id);
-}
-
-Task<> LiveAnswer::finish_part(std::size_t index, FormattedText part) {
-    if (index < shown_.size()) {
-        if (is_same(shown_[index].text, part)) co_return;
-        const bool edited = co_await sender_->edit(to_, shown_[index].id, OutgoingText(part));
-        if (edited) {
-            shown_[index].text = std::move(part);
-            co_return;
-        }
-        // A user has deleted the message. The following ones are replaced as well, to keep the order.
-        while (shown_.size() > index) {
-            co_await sender_->try_delete(to_, shown_.back().id);
-            shown_.pop_back();
-        }
-    }
-    OutgoingText message = outgoing(part);
-    message.progress = progress_;
-    const std::int64_t id = co_await sender_->send(to_, std::move(message));
-    shown_.emplace_back();
-    shown_.back().id = id;
-    shown_.back().text = std::move(part);
-}
-
 Outbox::Outbox(const TelegramChannelOptions& options, std::shared_ptr<const TelegramApi> api,
                std::shared_ptr<SentCards> cards)
     : options_(options),
       api_(std::move(api)),
       clock_(*options_.runtime->clock),
-      access_(options_.users, options_.chats, options_.operators, options_.approvers),
+      access_(access_of(options_)),
       sender_(std::make_shared<MessageSender>(
           api_, clock_,
           [warn = options_.on_warning, log = options_.runtime->log](const std::string& trouble) {
@@ -384,9 +212,16 @@ void Outbox::on_event(const TurnPtr& turn, const StreamEvent& event) {
     if (event.kind != event_kind::text || !options_.shows_progress) return;
     turn->text += event.delta();
     const bool is_first = !turn->live;
-    if (is_first)
-        turn->live = std::make_shared<LiveAnswer>(turn->place, std::exchange(turn->reply_to, 0),
-                                                  sender_, clock_);
+    if (is_first) {
+        LiveAnswer::Parts parts;
+        parts.to = turn->place;
+        parts.first.reply_to = std::exchange(turn->reply_to, 0);
+        parts.sender = sender_;
+        parts.preview = preview_parts;
+        parts.interval = std::chrono::milliseconds(turn->place.chat < 0 ? 6000 : 1500);
+        parts.clock = &clock_;
+        turn->live = std::make_shared<LiveAnswer>(std::move(parts));
+    }
     turn->live->append(event.delta());
     if (is_first) work_->spawn(LiveAnswer::show(turn->live));
 }
@@ -403,20 +238,13 @@ void Outbox::show_outcome(Turn& turn, const AcceptedAnswer& answer) {
     // After a restart, only the message is known whose button was pressed.
     const bool is_known = std::find(shown.begin(), shown.end(), turn.question) != shown.end();
     if (turn.question.id != 0 && !is_known) shown.assign(1, turn.question);
-    JsonObject button;
-    button["text"] = outcome_text(answer.answer) +
-                     (turn.answered_by.empty() ? "" : ": " + turn.answered_by.substr(0, 40));
-    button["text"] = cubepi::replace_broken_utf8(std::string(button["text"].as_string()));
-    button["callback_data"] = "over";
-    JsonArray row;
-    row.emplace_back(std::move(button));
-    JsonArray keyboard;
-    keyboard.emplace_back(std::move(row));
-    for (const SentCard& one : shown) {
-        ChatTarget place;
-        place.chat = one.chat;
-        work_->spawn(set_buttons(sender_, place, one.id, keyboard));
-    }
+    shared::Button button;
+    button.label = cubepi::replace_broken_utf8(
+        shared::outcome_text(answer.answer) +
+        (turn.answered_by.empty() ? "" : ": " + turn.answered_by.substr(0, 40)));
+    button.data = "over";
+    const shared::Buttons buttons(1, std::vector<shared::Button>(1, button));
+    for (const SentCard& one : shown) work_->spawn(show_buttons(api_, one, buttons));
 }
 
 ChatTarget Outbox::place_for(const Envelope& message) const {
@@ -469,9 +297,9 @@ Task<> Outbox::remind(Envelope message, ChatTarget to, ProgressPtr progress) {
     for (const Json& request : requests) {
         OutgoingText card;
         if (is_for_approvers(request, to)) {
-            card.text.text = cubepi::replace_broken_utf8(waiting_text(request));
+            card.text.text = shared::waiting_text(request, card_rules());
         } else {
-            card = question_card(request);
+            card = OutgoingText(shared::question_card(request, card_rules()));
         }
         card.text = with_prefix(
             "Your message is read after this question is answered, or withdrawn with /abandon:\n\n",
@@ -495,11 +323,11 @@ Task<bool> Outbox::refuse_answer(Envelope message, ProgressPtr progress) {
     FormattedText text;
     text.text = cubepi::replace_broken_utf8(message.content_text());
     constexpr std::size_t max_units = 200;
-    std::vector<FormattedText> parts = split_text(text, max_units);
+    const std::vector<shared::TextPart> parts = shared::split_text(text.text, max_units);
     std::string callback_id = std::exchange(turn->callback_id, {});
     if (!callback_id.empty() && !parts.empty()) {
         Task<bool> answering =
-            answer_press(api_, std::move(callback_id), std::move(parts.front().text));
+            answer_press(api_, std::move(callback_id), std::string(parts.front().text));
         const bool is_told = co_await std::move(answering);
         if (is_told) co_return true;
     }
@@ -518,7 +346,7 @@ Task<bool> Outbox::refuse_answer(Envelope message, ProgressPtr progress) {
 /// Ends the indicator of a pressed button.
 void Outbox::confirm_press(Turn& turn) {
     if (turn.callback_id.empty()) return;
-    work_->spawn(confirm(api_, std::exchange(turn.callback_id, {})));
+    work_->spawn(ignore_result(answer_press(api_, std::exchange(turn.callback_id, {}), {})));
 }
 
 Task<> Outbox::send_question(Envelope message, ChatTarget to, ProgressPtr progress) {
@@ -527,14 +355,14 @@ Task<> Outbox::send_question(Envelope message, ChatTarget to, ProgressPtr progre
     const bool asked = co_await std::move(asking);
     if (asked) {
         FormattedText text;
-        text.text = cubepi::replace_broken_utf8(waiting_text(request));
+        text.text = shared::waiting_text(request, card_rules());
         if (is_resent(message)) text = with_prefix(resent_mark, std::move(text));
         OutgoingText outgoing(std::move(text));
         outgoing.progress = progress;
         (void)co_await sender_->send(to, std::move(outgoing));
         co_return;
     }
-    OutgoingText card = question_card(request);
+    OutgoingText card(shared::question_card(request, card_rules()));
     card.reply_to = take_reply_to(message);
     card.progress = progress;
     if (is_resent(message)) card.text = with_prefix(resent_mark, std::move(card.text));
@@ -560,8 +388,9 @@ Task<bool> Outbox::ask_approvers(Json request, bool resent, ChatTarget to, Progr
     bool asked = false;
     for (const std::int64_t approver : access_.approvers()) {
         if (!access_.is_listed(approver)) continue;
-        OutgoingText card = question_card(request);
-        address_to_approver(card, name, to.chat);
+        shared::QuestionCard addressed = shared::question_card(request, card_rules());
+        shared::address_to_approver(addressed, name, std::to_string(to.chat));
+        OutgoingText card(std::move(addressed));
         card.progress = progress;
         if (resent) card.text = with_prefix(resent_mark, std::move(card.text));
         ChatTarget place;
@@ -592,7 +421,7 @@ Task<> Outbox::send_text(Envelope message, ChatTarget to, ProgressPtr progress) 
     if (is_resent(message)) text = with_prefix(resent_mark, std::move(text));
     const std::shared_ptr<LiveAnswer> live = take_live(message);
     if (live) {
-        co_await live->finish(std::move(text), progress);
+        co_await live->finish(split_text(text), progress);
         co_return;
     }
     std::int64_t reply_to = take_reply_to(message);

@@ -7,15 +7,15 @@
 #include <string>
 #include <vector>
 
+#include <bub/channel/shared/live_answer.hpp>
 #include <bub/channel/telegram/message_sender.hpp>
-#include <bub/channel/telegram/questions.hpp>
 #include <bub/channel/telegram/update.hpp>
 #include <bub/channel/telegram_channel.hpp>
 #include <cubepi/core/task_scope.hpp>
 
 namespace bub::telegram {
 
-class LiveAnswer;
+using LiveAnswer = shared::LiveAnswer<MessageSender>;
 
 /// The sending side of the channel: answers, questions, files, the indicator that a turn runs. Used on one executor.
 class Outbox : public std::enable_shared_from_this<Outbox> {

@@ -271,6 +271,16 @@ Task<std::string> TelegramApi::download(std::string file_id, std::size_t limit) 
     co_return std::move(response.body);
 }
 
+Task<bool> try_call(std::shared_ptr<const TelegramApi> api, std::string method,
+                    JsonObject parameters) {
+    Task<Json> calling = api->call(std::move(method), std::move(parameters));
+    const Outcome<Json> done = co_await cubepi::outcome_of(std::move(calling));
+    if (done.cancelled()) done.rethrow();
+    co_return static_cast<bool>(done);
+}
+
+Task<> ignore_result(Task<bool> call) { (void)co_await std::move(call); }
+
 Task<bool> answer_press(std::shared_ptr<const TelegramApi> api, std::string callback_id,
                         std::string text) {
     JsonObject parameters;
@@ -279,10 +289,7 @@ Task<bool> answer_press(std::shared_ptr<const TelegramApi> api, std::string call
         parameters["text"] = std::move(text);
         parameters["show_alert"] = true;
     }
-    Task<Json> calling = api->call("answerCallbackQuery", std::move(parameters));
-    const Outcome<Json> done = co_await cubepi::outcome_of(std::move(calling));
-    if (done.cancelled()) done.rethrow();
-    co_return static_cast<bool>(done);
+    return try_call(std::move(api), "answerCallbackQuery", std::move(parameters));
 }
 
 std::optional<ApiFailure> api_failure(const std::exception_ptr& failure) {

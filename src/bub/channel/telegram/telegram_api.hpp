@@ -106,6 +106,11 @@ private:
     ApiOptions options_;
 };
 
+/// Calls a method whose failure has no consequence. Returns true if Telegram has accepted the call.
+Task<bool> try_call(std::shared_ptr<const TelegramApi> api, std::string method,
+                    JsonObject parameters);
+Task<> ignore_result(Task<bool> call);
+
 /// Answers a pressed button, with a text in a window if there is one (of which Telegram shows 200 characters). Telegram accepts that
 /// for a short time only. Returns true if it has.
 Task<bool> answer_press(std::shared_ptr<const TelegramApi> api, std::string callback_id,

@@ -26,6 +26,15 @@ TelegramChannelOptions completed(TelegramChannelOptions options) {
     return options;
 }
 
+/// Neither a turn nor an answer depends on how it is shown.
+template <class Show>
+void quietly(Show show) noexcept {
+    try {
+        show();
+    } catch (...) {
+    }
+}
+
 }  // namespace
 
 struct TelegramChannel::State {
@@ -105,27 +114,15 @@ Task<std::optional<AdmitDecision>> TelegramChannel::admit_message(std::string se
 void TelegramChannel::restore(Envelope& message) { state_->inbox->restore(message); }
 
 void TelegramChannel::begin_turn(const Envelope& message) noexcept {
-    try {
-        state_->outbox->begin_turn(message);
-    } catch (...) {
-        // The turn does not depend on its indicator.
-    }
+    quietly([&] { state_->outbox->begin_turn(message); });
 }
 
 void TelegramChannel::show_outcome(const Envelope& message, const AcceptedAnswer& answer) noexcept {
-    try {
-        state_->outbox->show_outcome(message, answer);
-    } catch (...) {
-        // The answer does not depend on its display.
-    }
+    quietly([&] { state_->outbox->show_outcome(message, answer); });
 }
 
 void TelegramChannel::end_turn(const Envelope& message, std::exception_ptr failure) noexcept {
-    try {
-        state_->outbox->end_turn(message, failure != nullptr);
-    } catch (...) {
-        // See begin_turn().
-    }
+    quietly([&] { state_->outbox->end_turn(message, failure != nullptr); });
 }
 
 }  // namespace bub

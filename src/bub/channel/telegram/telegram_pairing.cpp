@@ -1,20 +1,17 @@
 #include <bub/channel/telegram_pairing.hpp>
 
-#include <cctype>
 #include <chrono>
 #include <cstdint>
 #include <optional>
-#include <random>
 #include <set>
 #include <utility>
 
+#include <bub/channel/shared/access.hpp>
 #include <bub/channel/telegram/telegram_api.hpp>
 #include <bub/channel/telegram/update.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/support/json_member.hpp>
-#include <cubepi/core/support/trimmed.hpp>
-#include <cubepi/net/http_server.hpp>
 
 namespace bub {
 
@@ -29,7 +26,6 @@ using cubepi::detail::string_member;
 using telegram::ApiFailure;
 using telegram::TelegramApi;
 
-constexpr std::size_t max_wrong_codes = 10;
 constexpr std::int64_t batch_size = 100;
 
 std::shared_ptr<const TelegramApi> api_of(const TelegramConnection& connection) {
@@ -40,11 +36,7 @@ std::shared_ptr<const TelegramApi> api_of(const TelegramConnection& connection) 
     return std::make_shared<const TelegramApi>(std::move(options));
 }
 
-bool is_code(std::string_view text) {
-    return text.size() == 8 && text.find_first_not_of("0123456789") == std::string_view::npos;
-}
-
-/// A private message with a code: typed, or sent by the link t.me/BOT?start=CODE.
+/// A private message with a code.
 struct SentCode {
     std::int64_t update = 0;
     TelegramUser user = {};
@@ -62,12 +54,11 @@ std::optional<SentCode> sent_code(const Json& update) {
     sent.update = telegram::update_id_of(update).value_or(0);
     sent.chat = integer_member(*chat, "id").value_or(0);
     const std::int64_t user = integer_member(*from, "id").value_or(0);
-    std::string_view text = cubepi::detail::trimmed(string_member(*message, "text"));
-    if (text.starts_with("/start ")) text = cubepi::detail::trimmed(text.substr(7));
-    if (user <= 0 || sent.chat <= 0 || !is_code(text)) return std::nullopt;
+    std::optional<std::string> code = shared::PairingCode::find(string_member(*message, "text"));
+    if (user <= 0 || sent.chat <= 0 || !code) return std::nullopt;
     sent.user.id = std::to_string(user);
     sent.user.name = telegram::display_name(*from);
-    sent.code = text;
+    sent.code = std::move(*code);
     return sent;
 }
 
@@ -133,21 +124,15 @@ private:
     std::optional<SentCode> check(const Json& update) {
         std::optional<SentCode> sent = sent_code(update);
         if (!sent || !seen_.insert(sent->update).second) return std::nullopt;
-        if (cubepi::equal_secrets(sent->code, code_)) return sent;
-        if (++wrong_ >= max_wrong_codes) {
-            throw Error(
-                ErrorCode::limit,
-                "ten wrong codes were sent to the bot; run the command again for a new code");
-        }
-        return std::nullopt;
+        if (!code_.accepts(sent->code)) sent.reset();
+        return sent;
     }
 
     const std::shared_ptr<const TelegramApi> api_;
     cubepi::Clock& clock_;
-    const std::string code_;
+    shared::PairingCode code_;
     std::set<std::int64_t> seen_;
     std::int64_t offset_ = 0;
-    std::size_t wrong_ = 0;
 };
 
 }  // namespace
@@ -166,14 +151,7 @@ Task<std::string> telegram_bot_name(TelegramConnection connection) {
     co_return bot ? cubepi::detail::text_member(*bot, "username") : std::string();
 }
 
-std::string new_pairing_code() {
-    // The system's source of randomness: the code decides who becomes an operator.
-    std::random_device device;
-    std::uniform_int_distribution<int> digit(0, 9);
-    std::string code;
-    for (int digits = 0; digits < 8; ++digits) code += static_cast<char>('0' + digit(device));
-    return code;
-}
+std::string new_pairing_code() { return shared::PairingCode::make(); }
 
 Task<TelegramUser> pair_telegram_user(TelegramConnection connection, std::string code) {
     const std::shared_ptr<const TelegramApi> api = api_of(connection);

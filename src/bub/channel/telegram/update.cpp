@@ -2,16 +2,17 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <string>
 #include <utility>
 
-#include <bub/channel/telegram/questions.hpp>
+#include <bub/channel/shared/message_text.hpp>
+#include <bub/questions.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/json_member.hpp>
+#include <cubepi/core/support/lower_case.hpp>
 #include <cubepi/core/support/trimmed.hpp>
 
 namespace bub::telegram {
@@ -25,7 +26,8 @@ using cubepi::detail::string_member;
 using cubepi::detail::text_member;
 using Kind = Incoming::Kind;
 
-void add_ids(const std::vector<std::string>& texts, const char* list, std::set<std::int64_t>& ids) {
+std::set<std::int64_t> ids_of(const std::vector<std::string>& texts, const char* list) {
+    std::set<std::int64_t> ids;
     for (const std::string& text : texts) {
         std::int64_t id = 0;
         const char* const end = text.data() + text.size();
@@ -38,6 +40,7 @@ void add_ids(const std::vector<std::string>& texts, const char* list, std::set<s
         }
         ids.insert(id);
     }
+    return ids;
 }
 
 /// A kind of attachment, and the name and type of files that do not state theirs.
@@ -57,24 +60,10 @@ constexpr MediaKind media_kinds[] = {
     {"video_note", MediaType::video, "video/mp4", "Video message"},
 };
 
-/// Replaces line breaks and other control characters by blanks: a name that a sender chooses must not add lines to a prompt.
-std::string one_line(std::string text) {
-    for (const std::string_view line_break : {"\u0085", "\u2028", "\u2029"}) {
-        for (std::size_t at = text.find(line_break); at != std::string::npos;
-             at = text.find(line_break, at))
-            text.replace(at, line_break.size(), " ");
-    }
-    for (char& c : text) {
-        const auto byte = static_cast<unsigned char>(c);
-        if (byte < 0x20 || byte == 0x7F) c = ' ';
-    }
-    return text;
-}
-
 void add_note(Envelope& envelope, const std::string& note) {
     std::string& text = *envelope.content;
     if (!text.empty()) text += "\n";
-    text += "[" + one_line(note) + "]";
+    text += "[" + shared::one_line(note) + "]";
 }
 
 MediaType type_of(std::string_view mime_type, MediaType type) {
@@ -90,7 +79,7 @@ void add_file(const JsonObject& file, const MediaKind& kind, JsonArray& files) {
     if (mime_type.empty()) mime_type = kind.mime_type;
     stored["type"] = to_string(type_of(mime_type, kind.type));
     stored["mime_type"] = mime_type;
-    stored["filename"] = one_line(text_member(file, "file_name"));
+    stored["filename"] = shared::one_line(text_member(file, "file_name"));
     stored["file_id"] = text_member(file, "file_id");
     stored["size"] = integer_member(file, "file_size").value_or(0);
     files.emplace_back(std::move(stored));
@@ -167,10 +156,22 @@ std::string text_of(const JsonObject& message) {
     return text.empty() ? text_member(message, "caption") : std::string(text);
 }
 
-JsonArray keyboard_of(const JsonObject& message) {
+shared::Buttons keyboard_of(const JsonObject& message) {
+    shared::Buttons buttons;
     const JsonObject* const markup = object_member(message, "reply_markup");
     const JsonArray* const rows = markup ? array_member(*markup, "inline_keyboard") : nullptr;
-    return rows ? *rows : JsonArray();
+    if (!rows) return buttons;
+    for (const Json& row : *rows) {
+        if (!row.is_array()) continue;
+        buttons.emplace_back();
+        for (const Json& one : row.get_array()) {
+            if (!one.is_object()) continue;
+            shared::Button& button = buttons.back().emplace_back();
+            button.label = text_member(one.get_object(), "text");
+            button.data = text_member(one.get_object(), "callback_data");
+        }
+    }
+    return buttons;
 }
 
 /// Returns the id of the user or chat in the member `key`; 0 if there is none.
@@ -181,8 +182,10 @@ std::int64_t id_in(const JsonObject& object, std::string_view key) {
 
 /// The answer to a question of another chat belongs to the session of that chat.
 void move_answer(Incoming& incoming, const JsonObject& card, JsonObject& facts) {
-    const std::int64_t chat = asking_chat(keyboard_of(card));
-    if (chat == 0 || incoming.place.chat <= 0) return;
+    const std::string named = shared::asking_chat(keyboard_of(card));
+    std::int64_t chat = 0;
+    (void)std::from_chars(named.data(), named.data() + named.size(), chat);
+    if (chat <= 0 || incoming.place.chat <= 0) return;
     facts["question_chat"] = incoming.place.chat;
     incoming.place = ChatTarget();
     incoming.place.chat = chat;
@@ -221,7 +224,7 @@ Incoming read_button(const JsonObject& query, const Access& access) {
     incoming.place.chat = id_in(*message, "chat");
     if (cubepi::detail::flag_member(*message, "is_topic_message"))
         incoming.place.thread = integer_member(*message, "message_thread_id").value_or(0);
-    if (!access.allows(incoming.user, incoming.place.chat)) {
+    if (!access.allows(incoming.user, incoming.place.chat, incoming.place.chat < 0)) {
         incoming.kind = Kind::unknown_user;
         return incoming;
     }
@@ -229,18 +232,20 @@ Incoming read_button(const JsonObject& query, const Access& access) {
     incoming.data = text_member(query, "data");
     incoming.keyboard = keyboard_of(*message);
     const std::set<std::int64_t>& approvers = access.approvers();
-    const std::int64_t asked = asked_user(incoming.data);
-    if (asked != 0 && asked != incoming.user && !approvers.contains(incoming.user)) {
+    const std::string asked = shared::asked_user(incoming.data);
+    if (!asked.empty() && asked != std::to_string(incoming.user) &&
+        !approvers.contains(incoming.user)) {
         incoming.kind = Kind::not_asked;
         return incoming;
     }
-    if (is_form_choice(incoming.data) && !incoming.keyboard.empty()) {
+    if (shared::is_form_choice(incoming.data) && !incoming.keyboard.empty()) {
         incoming.kind = Kind::choice;
         return incoming;
     }
     Envelope& envelope = incoming.envelope;
-    if (!answer_with_button(incoming.data, incoming.keyboard, envelope)) return incoming;
-    const std::optional<QuestionMark> question = question_in(text_of(*message));
+    envelope.answer = shared::answer_of_button(incoming.data, incoming.keyboard);
+    if (!envelope.answer) return incoming;
+    const std::optional<shared::QuestionMark> question = shared::question_in(text_of(*message));
     if (question && question->approves && !approvers.empty() &&
         !approvers.contains(incoming.user)) {
         incoming.kind = Kind::not_approver;
@@ -259,10 +264,7 @@ Incoming read_button(const JsonObject& query, const Access& access) {
 }
 
 bool equal_ignoring_case(std::string_view a, std::string_view b) {
-    return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), [](char x, char y) {
-               return std::tolower(static_cast<unsigned char>(x)) ==
-                      std::tolower(static_cast<unsigned char>(y));
-           });
+    return cubepi::detail::lower_case(a) == cubepi::detail::lower_case(b);
 }
 
 /// Returns the part of a text that an entity marks; offsets are in UTF-16 units.
@@ -412,7 +414,7 @@ Incoming MessageReader::read() && {
         command_ && !command_->bot.empty() && !equal_ignoring_case(command_->bot, bot_.username);
     if (is_for_other_bot) return end(Kind::ignored);
     incoming_.is_addressed = is_addressed();
-    if (!access_.allows(incoming_.user, incoming_.place.chat))
+    if (!access_.allows(incoming_.user, incoming_.place.chat, is_group()))
         return end(is_group() ? Kind::unknown_group : Kind::unknown_user);
     if (command_ && command_->name == "start" && !is_group()) return end(Kind::greeting);
     // A command that was executed is not executed again because its text has changed.
@@ -432,6 +434,7 @@ Incoming MessageReader::read() && {
         read_answer_by_reply();
     }
     if (!incoming_.envelope.content) read_text();
+    note_answer(incoming_.envelope);
     incoming_.envelope.rest[telegram_key] = std::move(facts_);
     return end(Kind::message);
 }
@@ -454,9 +457,10 @@ void MessageReader::read_answer_by_reply() {
     const std::int64_t card = integer_member(*replied(), "message_id").value_or(0);
     const bool was_sent = cards_.contains(SentCard{incoming_.place.chat, card});
     if (keyboard_of(*replied()).empty() && !was_sent) return;
-    const std::optional<QuestionMark> question = question_in(text_of(*replied()));
+    const std::optional<shared::QuestionMark> question = shared::question_in(text_of(*replied()));
     if (!question || text_.empty()) return;
-    answer_with_text(*question, text_, incoming_.envelope);
+    incoming_.envelope.answer = shared::answer_of_reply(*question, text_);
+    incoming_.envelope.content = text_;
     facts_["question"] = card;
 }
 
@@ -465,14 +469,11 @@ std::string quoted(const JsonObject& replied, JsonArray& files) {
     constexpr std::size_t max_quote_units = 500;
     Envelope quote(text_of(replied));
     add_media(replied, quote, files);
-    FormattedText text;
-    text.text = *quote.content;
-    std::vector<FormattedText> parts = split_text(text, max_quote_units);
-    if (parts.empty()) return {};
+    const std::string whole = shared::shortened(*quote.content, max_quote_units);
+    const std::string text(cubepi::detail::trimmed(whole));
+    if (text.empty()) return {};
     const JsonObject* const from = object_member(replied, "from");
-    std::string whole = "[In reply to " + (from ? display_name(*from) : "a message") + ": " +
-                        parts.front().text + (parts.size() > 1 ? " \u2026" : "") + "]\n";
-    return whole;
+    return "[In reply to " + (from ? display_name(*from) : "a message") + ": " + text + "]\n";
 }
 
 void MessageReader::read_text() {
@@ -502,14 +503,9 @@ std::int64_t thread_of(std::string_view session_id, std::string_view chat) {
 
 }  // namespace
 
-Access::Access(const std::vector<std::string>& users, const std::vector<std::string>& chats,
-               const std::vector<std::string>& operators,
-               const std::vector<std::string>& approvers) {
-    add_ids(users, "users", users_);
-    add_ids(chats, "chats", chats_);
-    add_ids(operators, "operators", operators_);
-    add_ids(operators, "operators", approvers_);
-    add_ids(approvers, "approvers", approvers_);
+Access access_of(const TelegramChannelOptions& options) {
+    return Access(ids_of(options.users, "users"), ids_of(options.chats, "chats"),
+                  ids_of(options.operators, "operators"), ids_of(options.approvers, "approvers"));
 }
 
 std::string display_name(const JsonObject& user) {

@@ -2,43 +2,23 @@
 
 #include <cstdint>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include <bub/channel/shared/access.hpp>
+#include <bub/channel/shared/question_cards.hpp>
 #include <bub/channel/telegram/message_sender.hpp>
+#include <bub/channel/telegram_channel.hpp>
 #include <bub/envelope.hpp>
 
 namespace bub::telegram {
 
-class SentCards;
+using SentCards = shared::SentCards<std::int64_t>;
 
-/// The rules of access to the bot (B15): users in private chats, and all members of groups that are listed. Operators are users as well.
-class Access {
-public:
-    Access() = default;
-    /// Ids as text. Throws Error(invalid_argument) for what is not one: user names may change their owner.
-    Access(const std::vector<std::string>& users, const std::vector<std::string>& chats,
-           const std::vector<std::string>& operators,
-           const std::vector<std::string>& approvers = {});
-
-    /// Returns the users who may answer questions about tool calls: operators and approvers.
-    const std::set<std::int64_t>& approvers() const noexcept { return approvers_; }
-    bool is_operator(std::int64_t user) const { return operators_.contains(user); }
-    bool is_listed(std::int64_t user) const { return users_.contains(user) || is_operator(user); }
-    /// Returns true if messages of the user in this chat are accepted. Groups have negative ids.
-    bool allows(std::int64_t user, std::int64_t chat) const {
-        return chat < 0 ? chats_.contains(chat) : is_listed(user);
-    }
-    bool is_empty() const { return users_.empty() && chats_.empty() && operators_.empty(); }
-
-private:
-    std::set<std::int64_t> users_;
-    std::set<std::int64_t> chats_;
-    std::set<std::int64_t> operators_;
-    std::set<std::int64_t> approvers_;
-};
+using Access = shared::Access<std::int64_t>;
+/// Throws Error(invalid_argument) for what is not the id of a user or chat: names may change their owner.
+Access access_of(const TelegramChannelOptions& options);
 
 /// The bot itself, as getMe describes it.
 struct BotIdentity {
@@ -58,7 +38,7 @@ struct Incoming {
         ignored,        ///< of unknown kind, or not for the bot
         message,        ///< `envelope` is a message or an answer
         button,         ///< `envelope` is the answer of a button
-        choice,         ///< a button that changes a mark of a form (questions.hpp)
+        choice,         ///< a button that changes a mark of a form (question_cards.hpp)
         stale_button,   ///< a button that is not one of ours
         not_approver,   ///< a button of a question that the user may not answer
         not_asked,      ///< a button of a question that another user was asked
@@ -72,9 +52,9 @@ struct Incoming {
     ChatTarget place = {};
     bool is_addressed = false;  ///< the message is for the bot
     std::string callback_id = {};
-    std::int64_t message_id = 0;  ///< of the button
-    std::string data = {};        ///< of the button
-    JsonArray keyboard = {};      ///< of the button's message
+    std::int64_t message_id = 0;    ///< of the button
+    std::string data = {};          ///< of the button
+    shared::Buttons keyboard = {};  ///< of the button's message
     Envelope envelope = {};
 };
 

@@ -73,23 +73,15 @@ Task<std::optional<std::string>> fetch_file(std::shared_ptr<const TelegramApi> a
     co_return bytes;
 }
 
+SentCard place_of_button(const Incoming& incoming) {
+    return SentCard{incoming.place.chat, incoming.message_id};
+}
+
 MediaType media_type(std::string_view name) {
     for (const MediaType type : {MediaType::image, MediaType::audio, MediaType::video}) {
         if (name == to_string(type)) return type;
     }
     return MediaType::document;
-}
-
-Task<> call_quietly(std::shared_ptr<const TelegramApi> api, std::string method,
-                    JsonObject parameters) {
-    Task<Json> calling = api->call(std::move(method), std::move(parameters));
-    const Outcome<Json> done = co_await outcome_of(std::move(calling));
-    if (done.cancelled()) done.rethrow();
-}
-
-Task<> answer_quietly(std::shared_ptr<const TelegramApi> api, std::string callback_id,
-                      std::string text) {
-    (void)co_await answer_press(std::move(api), std::move(callback_id), std::move(text));
 }
 
 ErrorCode code_of(const std::exception_ptr& failure) {
@@ -221,16 +213,6 @@ Task<> UpdatePoll::confirm() {
     (void)co_await outcome_of(std::move(calling));
 }
 
-bool RecentIds::add(std::int64_t id) {
-    if (!ids_.insert(id).second) return false;
-    order_.push_back(id);
-    if (order_.size() > max_ids) {
-        ids_.erase(order_.front());
-        order_.pop_front();
-    }
-    return true;
-}
-
 UpdateReceiver::UpdateReceiver(const TelegramChannelOptions& options, MessageHandler handler,
                                std::shared_ptr<const TelegramApi> api,
                                std::shared_ptr<const SentCards> cards)
@@ -239,8 +221,11 @@ UpdateReceiver::UpdateReceiver(const TelegramChannelOptions& options, MessageHan
       api_(std::move(api)),
       cards_(std::move(cards)),
       clock_(*options_.runtime->clock),
-      access_(options_.users, options_.chats, options_.operators, options_.approvers),
-      forms_(std::make_shared<OpenForms>(api_)),
+      access_(access_of(options_)),
+      forms_(std::make_shared<shared::OpenForms<std::int64_t>>(
+          [api = api_](SentCard place, shared::Buttons buttons) {
+              return show_buttons(api, place, std::move(buttons));
+          })),
       poll_(
           api_, clock_, [this](Json update) { return accept(std::move(update)); },
           [this](std::string trouble) {
@@ -392,9 +377,9 @@ Task<bool> UpdateReceiver::accept(Json update) {
         case Incoming::Kind::choice: press(incoming); co_return true;
         case Incoming::Kind::button:
             // Its turn answers the press (Outbox).
-            if (is_form_end(incoming.data))
-                incoming.envelope.rest[answer_choice_key] =
-                    forms_->finish(incoming.place.chat, incoming.message_id, incoming.keyboard);
+            if (shared::is_form_end(incoming.data))
+                incoming.envelope.answer->choices =
+                    forms_->finish(place_of_button(incoming), incoming.keyboard);
             break;
         case Incoming::Kind::message: break;
     }
@@ -411,7 +396,7 @@ Task<bool> UpdateReceiver::pass(Envelope message, std::string callback_id) {
         if (std::exchange(cannot_store_, false)) warn("messages are stored again");
         // A rejected press has no turn that answers it.
         if (!handled && !callback_id.empty())
-            work_->spawn(answer_quietly(api_, std::move(callback_id), std::string()));
+            work_->spawn(ignore_result(answer_press(api_, std::move(callback_id), {})));
         co_return true;
     }
     co_return false;
@@ -465,8 +450,8 @@ void UpdateReceiver::attach_files(Envelope& message) const {
 bool UpdateReceiver::allows(const Envelope& message) const {
     const JsonObject* const facts = facts_of(message);
     if (!facts) return true;
-    return access_.allows(integer_member(*facts, "user").value_or(0),
-                          integer_member(*facts, "chat").value_or(0));
+    const std::int64_t chat = integer_member(*facts, "chat").value_or(0);
+    return access_.allows(integer_member(*facts, "user").value_or(0), chat, chat < 0);
 }
 
 void UpdateReceiver::restore(Envelope& message) const {
@@ -479,13 +464,12 @@ void UpdateReceiver::restore(Envelope& message) const {
 /// Changes the mark of a choice.
 void UpdateReceiver::press(const Incoming& incoming) {
     answer_button(incoming, "");
-    const std::int64_t chat = incoming.place.chat;
-    if (forms_->press(chat, incoming.message_id, incoming.keyboard, incoming.data))
-        work_->spawn(forms_->show(chat, incoming.message_id));
+    const SentCard place = place_of_button(incoming);
+    if (forms_->press(place, incoming.keyboard, incoming.data)) work_->spawn(forms_->show(place));
 }
 
 void UpdateReceiver::answer_button(const Incoming& incoming, std::string text) {
-    work_->spawn(answer_quietly(api_, incoming.callback_id, std::move(text)));
+    work_->spawn(ignore_result(answer_press(api_, incoming.callback_id, std::move(text))));
 }
 
 void UpdateReceiver::say(ChatTarget to, std::string text) {
@@ -493,7 +477,7 @@ void UpdateReceiver::say(ChatTarget to, std::string text) {
     parameters["chat_id"] = to.chat;
     if (to.thread != 0) parameters["message_thread_id"] = to.thread;
     parameters["text"] = std::move(text);
-    work_->spawn(call_quietly(api_, "sendMessage", std::move(parameters)));
+    work_->spawn(ignore_result(try_call(api_, "sendMessage", std::move(parameters))));
 }
 
 /// Tells users what an operator needs to list them. Groups of strangers get no answer.

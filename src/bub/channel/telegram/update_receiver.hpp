@@ -1,16 +1,12 @@
 #pragma once
 
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 
-#include <bub/channel/telegram/questions.hpp>
 #include <bub/channel/telegram/telegram_api.hpp>
 #include <bub/channel/telegram/update.hpp>
 #include <bub/channel/telegram_channel.hpp>
@@ -60,18 +56,6 @@ private:
     std::string trouble_;
 };
 
-/// The ids that were notified last, so that they are not notified again.
-class RecentIds {
-public:
-    /// Returns false if the id is known already.
-    bool add(std::int64_t id);
-
-private:
-    static constexpr std::size_t max_ids = 1000;
-    std::set<std::int64_t> ids_;
-    std::deque<std::int64_t> order_;
-};
-
 /// The receiving side of the channel: updates become messages and answers for the manager. Used on one executor.
 class UpdateReceiver : public std::enable_shared_from_this<UpdateReceiver> {
 public:
@@ -116,8 +100,8 @@ private:
     cubepi::Clock& clock_;
     const Access access_;
     BotIdentity bot_;
-    RecentIds refused_;
-    const std::shared_ptr<OpenForms> forms_;
+    shared::RecentIds<std::int64_t> refused_;
+    const std::shared_ptr<shared::OpenForms<std::int64_t>> forms_;
     bool cannot_store_ = false;
     UpdatePoll poll_;
     std::optional<cubepi::HttpRoutes> routes_;  ///< of the webhook
