@@ -90,6 +90,7 @@ void make_environment_file(const std::filesystem::path& path) {
 using detail::array_member;
 using detail::flag_member;
 using detail::integer_member;
+using detail::object_member;
 using detail::text_member;
 using What = GatewayArguments::What;
 
@@ -114,6 +115,19 @@ JsonObject call(std::string_view command, const std::string& id = {}) {
     JsonObject request{{"command", command}};
     if (!id.empty()) request["id"] = id;
     return call_gateway(gateway_socket(), request);
+}
+
+/// Calls an operation whose answer is a list of the same name, and returns all of its pages as one.
+JsonObject call_all(std::string_view command) {
+    JsonObject all = call(command);
+    for (std::string next = text_member(all, "next"); !next.empty();) {
+        const JsonObject request{{"command", command}, {"after", next}};
+        const JsonObject page = call_gateway(gateway_socket(), request);
+        for (const Json& one : page.at(command).as_array()) all[command].as_array().push_back(one);
+        next = text_member(page, "next");
+    }
+    all.erase("next");
+    return all;
 }
 
 /// "1 turn", "2 turns".
@@ -215,6 +229,65 @@ int print(const JsonObject& answer, const GatewayArguments& arguments) {
         default: break;
     }
     return exit_ok;
+}
+
+/// A question as the gateway describes it.
+struct GatewayQuestion {
+    explicit GatewayQuestion(const JsonObject& object) : all(object) {
+        id = text_member(object, "id");
+        if (const JsonObject* const request = object_member(object, "request")) {
+            const Json* const created = request->if_contains("created_at");
+            if (created && created->is_number()) created_at = created->to_number<double>();
+        }
+        if (const JsonObject* const asker = object_member(object, "asker")) {
+            session = text_member(*asker, "session");
+            user = text_member(*asker, "user");
+        }
+        summary = text_member(object, "summary");
+        std::replace(summary.begin(), summary.end(), '\n', ' ');
+    }
+
+    const JsonObject& all;
+    std::string id = {};
+    double created_at = 0;
+    std::string session = {};
+    std::string user = {};
+    std::string summary = {};
+};
+
+void print_question(const GatewayQuestion& question) {
+    out() << for_terminal(question.id) << "\t" << for_terminal(local_time(question.created_at))
+          << "\t" << for_terminal(question.session) << "\t"
+          << for_terminal(question.user.empty() ? "-" : question.user) << "\t"
+          << for_terminal(question.summary) << "\n";
+}
+
+int list_questions(const InboxArguments& arguments, bool json) {
+    const JsonObject answer = call_all("questions");
+    if (json) {
+        data_output(safe_json(answer.at("questions")) + "\n");
+        return exit_ok;
+    }
+    std::size_t shown = 0;
+    for (const Json& one : answer.at("questions").as_array()) {
+        const GatewayQuestion question(one.as_object());
+        if (!question.id.starts_with(arguments.question)) continue;
+        if (!arguments.session.empty() && arguments.session != question.session) continue;
+        print_question(question);
+        ++shown;
+    }
+    if (shown == 0) err() << "No question of the gateway waits for an answer.\n";
+    return exit_ok;
+}
+
+const char* action_of(InboxArguments::What what) {
+    using What = InboxArguments::What;
+    switch (what) {
+        case What::approve: return "approve";
+        case What::deny: return "deny";
+        case What::cancel: return "cancel";
+        default: return "answer";
+    }
 }
 
 int change(const GatewayArguments& arguments) {
@@ -324,11 +397,25 @@ int uninstall_unit() {
     return exit_ok;
 }
 
+int gateway_inbox(const CommandLine& line) {
+    const InboxArguments& inbox = line.inbox;
+    if (inbox.what == InboxArguments::What::list || inbox.what == InboxArguments::What::show)
+        return list_questions(inbox, line.conversation.json);
+    const JsonObject request{{"command", "answer"},
+                             {"question", inbox.question},
+                             {"action", action_of(inbox.what)},
+                             {"text", inbox.value}};
+    const JsonObject answered = call_gateway(gateway_socket(), request);
+    err() << "The gateway continues the session " << for_terminal(text_member(answered, "session"))
+          << "; its chat receives the answer.\n";
+    return exit_ok;
+}
+
 int gateway_command(const CommandLine& line) {
     switch (line.gateway.what) {
         case What::run: return run(serve(line));
         case What::status: return print(call("status"), line.gateway);
-        case What::sessions: return print(call("sessions"), line.gateway);
+        case What::sessions: return print(call_all("sessions"), line.gateway);
         case What::held: return print(call("held"), line.gateway);
         case What::release:
         case What::discard:

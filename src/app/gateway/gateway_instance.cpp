@@ -178,7 +178,7 @@ Task<std::optional<JsonObject>> place_session(SessionPlace place, bub::LoadState
 }
 
 std::filesystem::path make_root(const GatewaySettings& settings) {
-    std::filesystem::path root = settings.root.empty() ? gateway_root() : settings.root;
+    std::filesystem::path root = workspaces_root(settings);
     std::error_code failed;
     std::filesystem::create_directories(root, failed);
     if (failed) {
@@ -320,12 +320,35 @@ std::vector<std::shared_ptr<bub::Channel>> GatewayInstance::channels(
     return made;
 }
 
+std::filesystem::path workspaces_root(const GatewaySettings& settings) {
+    std::error_code failed;
+    const std::filesystem::path root = settings.root.empty() ? gateway_root() : settings.root;
+    std::filesystem::path made = std::filesystem::weakly_canonical(root, failed);
+    return failed ? root : made;
+}
+
+Task<std::string> session_tape(std::shared_ptr<bub::TapeStore> tapes,
+                               const GatewaySettings& settings, const std::filesystem::path& root,
+                               std::string session_id) {
+    std::filesystem::path earlier =
+        settings.shared_workspace ? root : session_workspace(root, session_id).earlier;
+    return bub::find_session_tape(std::move(tapes), settings.tape_namespace, std::move(earlier),
+                                  std::move(session_id));
+}
+
 Task<bub::Tape> GatewayInstance::tape_of(std::string session_id) const {
-    std::filesystem::path earlier = framework_->workspace();
-    if (!settings_.shared_workspace) earlier = session_workspace(earlier, session_id).earlier;
-    std::string name = co_await bub::find_session_tape(tapes_, settings_.tape_namespace,
-                                                       std::move(earlier), std::move(session_id));
+    Task<std::string> finding =
+        session_tape(tapes_, settings_, framework_->workspace(), std::move(session_id));
+    std::string name = co_await std::move(finding);
     co_return bub::Tape(tapes_, std::move(name));
+}
+
+Task<bool> GatewayInstance::owns_tape(std::string tape, std::string session_id) const {
+    // The first digest of a tape's name is that of the namespace.
+    const std::string ours = bub::shared_tape_name(settings_.tape_namespace, "");
+    if (tape.starts_with(ours.substr(0, ours.find("__") + 2))) co_return true;
+    const bub::Tape earlier = co_await tape_of(std::move(session_id));
+    co_return earlier.name() == tape;
 }
 
 bool GatewayInstance::has(const std::string& channel) const {

@@ -44,6 +44,15 @@ struct SessionWorkspace {
 /// bits of a digest that keeps apart ids that differ only in those; in earlier versions 32 bits.
 SessionWorkspace session_workspace(const std::filesystem::path& root, std::string_view session_id);
 
+/// Returns the directory with the workspaces of the sessions, which may be missing.
+std::filesystem::path workspaces_root(const GatewaySettings& settings);
+
+/// Returns the name of the tape of a session of the gateway: that of its namespace, or the one of an earlier version that it continues
+/// (D100). `root`: the directory of the workspaces.
+Task<std::string> session_tape(std::shared_ptr<bub::TapeStore> tapes,
+                               const GatewaySettings& settings, const std::filesystem::path& root,
+                               std::string session_id);
+
 /// Returns a plugin that assigns each session a workspace of its own (B26), created with the mode 0700 at its first use, and a tape
 /// that has the same name on all hosts (D100).
 bub::Plugin gateway_sessions(bub::Framework& framework, const GatewaySettings& settings);
@@ -84,6 +93,9 @@ public:
     const std::shared_ptr<bub::TapeStore>& tapes() const noexcept { return tapes_; }
     /// Returns the tape of a session.
     Task<bub::Tape> tape_of(std::string session_id) const;
+    /// Returns whether a tape belongs to the namespace of the gateway. `session_id`: the session of the tape, or that of the caller of
+    /// its sub-agent.
+    Task<bool> owns_tape(std::string tape, std::string session_id) const;
     /// Returns the socket for a key of the settings: "gateway.status". Null: not configured.
     std::shared_ptr<HttpListener> listener(const std::string& key) const;
     /// Returns the number of threads that run turns.
