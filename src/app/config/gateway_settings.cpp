@@ -26,7 +26,7 @@ const Keys gateway_keys{
     "gateway",
     {"channels", "root", "shared_workspace", "tape_namespace", "drain_timeout", "retry_limit",
      "max_waiting", "threads", "stream", "show_error_details", "question_timeout", "files", "rules",
-     "approvers", "http", "telegram", "status"}};
+     "approvers", "http", "telegram", "admin", "status"}};
 const Keys rule_keys{"gateway.rules", {"channel", "chat", "user", "allow", "refuse"}};
 const Keys approver_keys{"gateway.approvers", {"channel", "user"}};
 const Keys files_keys{"gateway.files", {"max_file_mb", "max_files", "max_total_mb"}};
@@ -35,6 +35,7 @@ const Keys http_keys{"gateway.http",
 const Keys telegram_keys{
     "gateway.telegram",
     {"token_env", "token", "users", "chats", "operators", "progress", "api_url", "webhook"}};
+const Keys admin_keys{"gateway.admin", {"listen", "viewer_token_env", "operator_token_env"}};
 const Keys webhook_keys{"gateway.telegram.webhook", {"url", "listen", "path", "secret_env"}};
 
 /// A mapping of the configuration, whose members are read by type. Errors name the path of the key.
@@ -220,6 +221,15 @@ TelegramChannelSettings read_telegram(const Mapping& mapping) {
     return settings;
 }
 
+AdminSettings read_admin(const Mapping& mapping) {
+    mapping.allow_only(admin_keys);
+    AdminSettings settings;
+    read_address(mapping, "listen", settings.listen);
+    mapping.read("viewer_token_env", settings.viewer_token_env);
+    mapping.read("operator_token_env", settings.operator_token_env);
+    return settings;
+}
+
 void read_root(const Mapping& mapping, GatewaySettings& settings) {
     std::string root;
     mapping.read("root", root);
@@ -259,7 +269,7 @@ bool SenderRule::matches(std::string_view of_channel, std::string_view of_chat,
 std::vector<std::string> gateway_setting_names() {
     std::vector<std::string> names;
     for (const Keys* keys : {&gateway_keys, &files_keys, &rule_keys, &approver_keys, &http_keys,
-                             &telegram_keys, &webhook_keys}) {
+                             &telegram_keys, &webhook_keys, &admin_keys}) {
         for (const std::string_view name : keys->names)
             names.push_back(std::string(keys->path) + "." + std::string(name));
     }
@@ -298,6 +308,7 @@ GatewaySettings gateway_settings(const JsonObject& config) {
                  [&](const Mapping& one) { settings.approvers.push_back(read_approver(one)); });
     if (mapping.has("http")) settings.http = read_http(mapping.mapping("http"));
     if (mapping.has("telegram")) settings.telegram = read_telegram(mapping.mapping("telegram"));
+    if (mapping.has("admin")) settings.admin = read_admin(mapping.mapping("admin"));
     if (mapping.has("status")) {
         settings.status.emplace();
         read_address(mapping, "status", *settings.status);

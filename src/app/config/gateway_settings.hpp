@@ -72,6 +72,13 @@ struct TelegramChannelSettings {
     std::optional<TelegramWebhookSettings> webhook = {};
 };
 
+/// The routes of operators, which have the operations of `cubepi gateway`. Without a token they are not served.
+struct AdminSettings {
+    ListenAddress listen = {"127.0.0.1", 8640};
+    std::string viewer_token_env = {};    ///< the variable with the token that may only read
+    std::string operator_token_env = {};  ///< the variable with the token that may do everything
+};
+
 /// The key `gateway` of the configuration file (`man cubepi`).
 struct GatewaySettings {
     std::vector<std::string> channels = {"all"};
@@ -93,6 +100,7 @@ struct GatewaySettings {
     std::vector<Approver> approvers = {};
     std::optional<HttpChannelSettings> http = {};
     std::optional<TelegramChannelSettings> telegram = {};
+    std::optional<AdminSettings> admin = {};
     std::optional<ListenAddress> status = {};  ///< health, readiness and metrics
 };
 

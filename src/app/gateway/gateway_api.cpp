@@ -16,6 +16,7 @@
 #include <cubepi/net/utf8.hpp>
 #include <cubepi/schema/json_convert.hpp>
 
+#include "../failure.hpp"
 #include "../process.hpp"
 #include "gateway_instance.hpp"
 #include "gateway_sessions.hpp"
@@ -189,9 +190,12 @@ Task<Done> GatewayApi::stop(NamedArguments which) {
                     "serves is stopped there");
 }
 
+/// An error in the configuration is not one of the request.
 Task<Done> GatewayApi::reload(NoArguments) {
-    co_await gateway_.replace_instance();
-    co_return Done();
+    const Outcome<> done = co_await outcome_of(gateway_.replace_instance());
+    if (done) co_return Done();
+    if (done.cancelled()) done.rethrow();
+    throw Error(ErrorCode::invalid_state, explain(done.failure()).text);
 }
 
 Task<Done> GatewayApi::drain(NoArguments) {

@@ -15,6 +15,7 @@
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/posix_file.hpp>
+#include <cubepi/schema/json_convert.hpp>
 
 #include "../config/config_file.hpp"
 #include "../config/gateway_settings.hpp"
@@ -26,6 +27,7 @@
 #include "../terminal/terminal_stream.hpp"
 #include "control_server.hpp"
 #include "gateway.hpp"
+#include "gateway_api.hpp"
 
 namespace cubepi::app {
 
@@ -87,10 +89,6 @@ void make_environment_file(const std::filesystem::path& path) {
     if (!file || !detail::write_all(file.get(), text)) cannot_write(path);
 }
 
-using detail::array_member;
-using detail::flag_member;
-using detail::integer_member;
-using detail::object_member;
 using detail::text_member;
 using What = GatewayArguments::What;
 
@@ -131,18 +129,13 @@ JsonObject call_all(std::string_view command) {
 }
 
 /// "1 turn", "2 turns".
-std::string count_of(std::int64_t count, const std::string& what) {
+std::string count_of(std::size_t count, const std::string& what) {
     return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
 }
 
-std::string list_of(const JsonObject& object, std::string_view key) {
+std::string list_of(const std::vector<std::string>& names) {
     std::string list;
-    if (const JsonArray* names = array_member(object, key)) {
-        for (const Json& name : *names) {
-            if (!list.empty()) list += ", ";
-            if (name.is_string()) list += std::string_view(name.get_string());
-        }
-    }
+    for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
     return list.empty() ? "none" : list;
 }
 
@@ -152,65 +145,49 @@ void print_line(const char* name, const std::string& value) {
     out() << for_terminal(label) << for_terminal(value) << "\n";
 }
 
-void print_status(const JsonObject& status) {
-    const Json* const started = status.if_contains("started");
-    print_line("State", text_member(status, "state"));
-    if (const std::string problem = text_member(status, "problem"); !problem.empty())
-        print_line("Problem", problem);
-    print_line("Process", std::to_string(integer_member(status, "pid").value_or(0)));
-    print_line("Version", text_member(status, "version"));
-    print_line("Started",
-               local_time(started && started->is_number() ? started->to_number<double>() : 0));
-    print_line("Model", text_member(status, "model"));
-    print_line("Channels", list_of(status, "channels"));
-    print_line("Workspaces", text_member(status, "workspaces"));
-    print_line("Turns",
-               count_of(integer_member(status, "running_turns").value_or(0), "turn") +
-                   " running, " +
-                   count_of(integer_member(status, "waiting_messages").value_or(0), "message") +
-                   " waiting");
-    const std::int64_t held = integer_member(status, "held").value_or(0);
-    print_line("Held", held == 0 ? "nothing"
-                                 : count_of(held, "message") + "; see them: cubepi gateway held");
+/// The gateway may have another version: members that it does not have are empty.
+template <class T>
+T read(const JsonObject& answer) {
+    ReadOptions options;
+    options.require_fields = false;
+    return from_json<T>(answer, options);
 }
 
-void print_sessions(const JsonObject& answer) {
-    const JsonArray* const sessions = array_member(answer, "sessions");
-    if (!sessions || sessions->empty()) {
-        err() << "No session has a running turn or waiting messages.\n";
-        return;
-    }
-    for (const Json& one : *sessions) {
-        const JsonObject& session = one.get_object();
-        out() << for_terminal(text_member(session, "session")) << "\t"
-              << (flag_member(session, "running") ? TerminalView("running")
-                                                  : TerminalView("waiting"))
-              << "\t"
-              << for_terminal(count_of(integer_member(session, "waiting").value_or(0), "message") +
-                              " waiting")
-              << "\n";
-    }
+void print_status(const GatewayStatus& status) {
+    print_line("State", status.state);
+    if (status.problem) print_line("Problem", *status.problem);
+    print_line("Process", std::to_string(status.pid));
+    print_line("Version", status.version);
+    print_line("Started", local_time(status.started));
+    print_line("Model", status.model);
+    print_line("Channels", list_of(status.channels));
+    print_line("Workspaces", status.workspaces);
+    print_line("Turns", count_of(status.running_turns, "turn") + " running, " +
+                            count_of(status.waiting_messages, "message") + " waiting");
+    print_line("Held", status.held == 0
+                           ? "nothing"
+                           : count_of(status.held, "message") + "; see them: cubepi gateway held");
 }
 
-void print_held(const JsonObject& answer, std::string_view key, TerminalView kind) {
-    const JsonArray* const list = array_member(answer, key);
-    if (!list) return;
-    for (const Json& one : *list) {
-        const JsonObject& held = one.get_object();
-        out() << for_terminal(text_member(held, "id")) << "\t" << kind << "\t"
-              << for_terminal(local_time(text_member(held, "date"))) << "\t"
-              << for_terminal(text_member(held, "channel")) << " "
-              << for_terminal(text_member(held, "chat")) << "\t"
-              << for_terminal(text_member(held, "text")) << "\n";
-    }
+void print_sessions(const BusySessions& busy) {
+    if (busy.sessions.empty()) err() << "No session has a running turn or waiting messages.\n";
+    for (const BusySession& one : busy.sessions)
+        out() << for_terminal(one.session) << "\t"
+              << (one.running ? TerminalView("running") : TerminalView("waiting")) << "\t"
+              << for_terminal(count_of(one.waiting, "message") + " waiting") << "\n";
 }
 
-bool is_empty(const JsonObject& answer) {
-    for (const char* key : {"messages", "answers"}) {
-        const JsonArray* const list = array_member(answer, key);
-        if (list && !list->empty()) return false;
-    }
-    return true;
+void print_held(const std::vector<HeldMessage>& list, TerminalView kind) {
+    for (const HeldMessage& one : list)
+        out() << for_terminal(one.id) << "\t" << kind << "\t" << for_terminal(local_time(one.date))
+              << "\t" << for_terminal(one.channel) << " " << for_terminal(one.chat) << "\t"
+              << for_terminal(one.text) << "\n";
+}
+
+void print_held(const HeldList& held) {
+    if (held.messages.empty() && held.answers.empty()) err() << "Nothing is held.\n";
+    print_held(held.messages, "message");
+    print_held(held.answers, "answer");
 }
 
 int print(const JsonObject& answer, const GatewayArguments& arguments) {
@@ -219,47 +196,24 @@ int print(const JsonObject& answer, const GatewayArguments& arguments) {
         return exit_ok;
     }
     switch (arguments.what) {
-        case What::status: print_status(answer); break;
-        case What::sessions: print_sessions(answer); break;
-        case What::held:
-            if (is_empty(answer)) err() << "Nothing is held.\n";
-            print_held(answer, "messages", "message");
-            print_held(answer, "answers", "answer");
-            break;
+        case What::status: print_status(read<GatewayStatus>(answer)); break;
+        case What::sessions: print_sessions(read<BusySessions>(answer)); break;
+        case What::held: print_held(read<HeldList>(answer)); break;
         default: break;
     }
     return exit_ok;
 }
 
-/// A question as the gateway describes it.
-struct GatewayQuestion {
-    explicit GatewayQuestion(const JsonObject& object) : all(object) {
-        id = text_member(object, "id");
-        if (const JsonObject* const request = object_member(object, "request")) {
-            const Json* const created = request->if_contains("created_at");
-            if (created && created->is_number()) created_at = created->to_number<double>();
-        }
-        if (const JsonObject* const asker = object_member(object, "asker")) {
-            session = text_member(*asker, "session");
-            user = text_member(*asker, "user");
-        }
-        summary = text_member(object, "summary");
-        std::replace(summary.begin(), summary.end(), '\n', ' ');
-    }
-
-    const JsonObject& all;
-    std::string id = {};
-    double created_at = 0;
-    std::string session = {};
-    std::string user = {};
-    std::string summary = {};
-};
-
 void print_question(const GatewayQuestion& question) {
-    out() << for_terminal(question.id) << "\t" << for_terminal(local_time(question.created_at))
-          << "\t" << for_terminal(question.session) << "\t"
-          << for_terminal(question.user.empty() ? "-" : question.user) << "\t"
-          << for_terminal(question.summary) << "\n";
+    const Json* const created = question.request.if_contains("created_at");
+    const std::string user = text_member(question.asker, "user");
+    std::string summary = question.summary;
+    std::replace(summary.begin(), summary.end(), '\n', ' ');
+    out() << for_terminal(question.id) << "\t"
+          << for_terminal(
+                 local_time(created && created->is_number() ? created->to_number<double>() : 0))
+          << "\t" << for_terminal(text_member(question.asker, "session")) << "\t"
+          << for_terminal(user.empty() ? "-" : user) << "\t" << for_terminal(summary) << "\n";
 }
 
 int list_questions(const InboxArguments& arguments, bool json) {
@@ -269,11 +223,13 @@ int list_questions(const InboxArguments& arguments, bool json) {
         return exit_ok;
     }
     std::size_t shown = 0;
-    for (const Json& one : answer.at("questions").as_array()) {
-        const GatewayQuestion question(one.as_object());
-        if (!question.id.starts_with(arguments.question)) continue;
-        if (!arguments.session.empty() && arguments.session != question.session) continue;
-        print_question(question);
+    const auto open = read<GatewayQuestions>(answer);
+    for (const GatewayQuestion& one : open.questions) {
+        const bool is_meant =
+            one.id.starts_with(arguments.question) &&
+            (arguments.session.empty() || arguments.session == text_member(one.asker, "session"));
+        if (!is_meant) continue;
+        print_question(one);
         ++shown;
     }
     if (shown == 0) err() << "No question of the gateway waits for an answer.\n";

@@ -95,6 +95,28 @@ void check_telegram(Findings& findings, const TelegramChannelSettings& telegram,
     check_listener(findings, "the webhook of telegram", telegram.webhook->listen, false);
 }
 
+void check_admin(Findings& findings, const AdminSettings& admin, const Environment& environment) {
+    bool has_token = false;
+    for (const std::string& variable : {admin.viewer_token_env, admin.operator_token_env}) {
+        if (variable.empty()) continue;
+        has_token = true;
+        const auto token = environment.find(variable);
+        const std::string problem = token == environment.end()
+                                        ? variable + " is not set"
+                                        : token_problem(variable, token->second);
+        if (!problem.empty())
+            findings.problem("gateway.admin: " + problem,
+                             "export " + variable + "=$(openssl rand -hex 16)");
+    }
+    if (!has_token) {
+        findings.problem("gateway.admin has no token, so that it is not served",
+                         "Set viewer_token_env or operator_token_env.");
+        return;
+    }
+    findings.good("operators at " + admin.listen.text());
+    check_listener(findings, "gateway.admin", admin.listen, false);
+}
+
 std::string senders_of(const SenderRule& rule) {
     std::string who = rule.user.empty() ? "every user" : "user " + rule.user;
     if (!rule.chat.empty()) who += " in chat " + rule.chat;
@@ -197,6 +219,7 @@ std::vector<GatewayFinding> gateway_findings(const GatewaySettings& settings,
     }
     if (settings.http) check_http(findings, *settings.http, environment);
     if (settings.telegram) check_telegram(findings, *settings.telegram, environment);
+    if (settings.admin) check_admin(findings, *settings.admin, environment);
     if (settings.status) {
         findings.good("status port at " + settings.status->text());
         check_listener(findings, "the status port", *settings.status, false);
@@ -215,6 +238,10 @@ Environment gateway_environment(const GatewaySettings& settings) {
     if (settings.telegram) names.push_back(settings.telegram->token_env);
     if (settings.telegram && settings.telegram->webhook)
         names.push_back(settings.telegram->webhook->secret_env);
+    if (settings.admin) {
+        names.push_back(settings.admin->viewer_token_env);
+        names.push_back(settings.admin->operator_token_env);
+    }
     Environment environment;
     std::ifstream file(gateway_environment_path());
     for (std::string line; std::getline(file, line);) {
