@@ -14,9 +14,15 @@ namespace cubepi::gateway_tests {
 
 namespace {
 
+HttpRouteOptions no_limits() {
+    HttpRouteOptions options;
+    options.max_requests = 4096;
+    options.max_body_bytes = 64 << 20;
+    return options;
+}
+
 HttpServerOptions server_options() {
     HttpServerOptions options;
-    options.name = "bot_api";
     options.max_connections = 4096;
     options.log.emplace();
     return options;
@@ -33,14 +39,14 @@ Task<std::string> read_all(HttpResponse response) {
 FakeBotServer::FakeBotServer(std::shared_ptr<Clock> clock)
     : api_(std::move(clock)),
       transport_(api_.transport()),
-      server_(context_.get_executor(), server_options()) {
+      server_(context_.get_executor(), server_options()),
+      routes_(server_, "bot_api", no_limits()) {
     for (const char* method : {"GET", "POST"}) {
         for (const char* pattern : {"/{bot}/{method}", "/file/{bot}/{file}"})
-            server_.route(method, pattern, [this](HttpServerRequest request) {
-                return respond(std::move(request));
-            });
+            routes_.add(method, pattern,
+                        [this](HttpServerRequest request) { return respond(std::move(request)); });
     }
-    server_.listen();
+    routes_.serve();
     thread_ = std::thread([this] {
         const auto work = boost::asio::make_work_guard(context_);
         context_.run();
@@ -71,7 +77,7 @@ void FakeBotServer::wait_for_call(std::size_t after) {
 }
 
 Task<HttpServerResponse> FakeBotServer::respond(HttpServerRequest request) {
-    const std::string client = request.client;
+    const std::string client = request.peer;
     HttpRequest passed(request.method, "https://api.telegram.org" + request.path);
     passed.headers = std::move(request.headers);
     passed.body = std::move(request.body);

@@ -62,6 +62,7 @@ private:
     bub::telegram::FakeBotApi api_;
     const std::shared_ptr<HttpTransport> transport_;
     HttpServer server_;
+    HttpRoutes routes_;
     std::mutex mutex_;
     std::condition_variable called_;
     std::size_t calls_ = 0;

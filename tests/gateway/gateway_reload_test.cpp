@@ -81,7 +81,9 @@ protected:
 };
 
 TEST_F(ReloadTest, D90_PortInUse_LeavesTheOldConfiguration) {
-    const HttpListener taken("127.0.0.1", 0);
+    boost::asio::io_context context;
+    HttpServer taken(context.get_executor());
+    taken.open();
     const std::string used = address(taken.port());
     start({"TELEGRAM_WEBHOOK_SECRET=secret"});
     configure("listen: " + used, polls);

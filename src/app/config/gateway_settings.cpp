@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <cubepi/core/error.hpp>
+#include <cubepi/net/http_server.hpp>
 
 #include "paths.hpp"
 
@@ -22,11 +23,29 @@ struct Keys {
     std::vector<std::string_view> names;
 };
 
-const Keys gateway_keys{
-    "gateway",
-    {"channels", "root", "shared_workspace", "tape_namespace", "drain_timeout", "retry_limit",
-     "max_waiting", "threads", "stream", "show_error_details", "question_timeout", "files", "rules",
-     "approvers", "http", "telegram", "admin", "status"}};
+const Keys gateway_keys{"gateway",
+                        {"channels",
+                         "root",
+                         "shared_workspace",
+                         "tape_namespace",
+                         "drain_timeout",
+                         "retry_limit",
+                         "max_waiting",
+                         "threads",
+                         "stream",
+                         "show_error_details",
+                         "question_timeout",
+                         "files",
+                         "rules",
+                         "approvers",
+                         "http",
+                         "telegram",
+                         "admin",
+                         "status",
+                         "listen",
+                         "base_path",
+                         "allowed_hosts",
+                         "trusted_proxies"}};
 const Keys rule_keys{"gateway.rules", {"channel", "chat", "user", "allow", "refuse"}};
 const Keys approver_keys{"gateway.approvers", {"channel", "user"}};
 const Keys files_keys{"gateway.files", {"max_file_mb", "max_files", "max_total_mb"}};
@@ -133,6 +152,41 @@ void read_address(const Mapping& mapping, const std::string& key, ListenAddress&
         address.host = address.host.substr(1, address.host.size() - 2);
 }
 
+/// Returns `absent` if the key is absent.
+std::optional<ListenAddress> read_address(const Mapping& mapping, const std::string& key,
+                                          std::optional<ListenAddress> absent) {
+    if (!mapping.has(key)) return absent;
+    ListenAddress address;
+    read_address(mapping, key, address);
+    return address;
+}
+
+/// How the servers are reached.
+void read_access(const Mapping& mapping, GatewaySettings& settings) {
+    settings.listen = read_address(mapping, "listen", std::nullopt);
+    mapping.read("base_path", settings.base_path);
+    const std::string& base = settings.base_path;
+    const bool is_path = base.starts_with('/') && !base.ends_with('/') &&
+                         base.find_first_of("%?#{} ") == std::string::npos &&
+                         (base + "/").find("/../") == std::string::npos &&
+                         (base + "/").find("/./") == std::string::npos;
+    if (!base.empty() && !is_path)
+        Mapping::refuse("gateway.base_path",
+                        "a path that begins with / and does not end with it, such as /agents");
+    constexpr const char* names = "host names, such as agents.example.org";
+    mapping.read("allowed_hosts", settings.allowed_hosts, names);
+    for (const std::string& host : settings.allowed_hosts)
+        if (host.empty() || host.find_first_of("/*@, ") != std::string::npos)
+            Mapping::refuse("gateway.allowed_hosts", std::string("a list of ") + names);
+    constexpr const char* ranges = "addresses and ranges, such as 10.0.0.7 and 10.0.0.0/8";
+    mapping.read("trusted_proxies", settings.trusted_proxies, ranges);
+    try {
+        check_address_ranges(settings.trusted_proxies);
+    } catch (const Error&) {
+        Mapping::refuse("gateway.trusted_proxies", std::string("a list of ") + ranges);
+    }
+}
+
 SenderRule read_rule(const Mapping& mapping) {
     mapping.allow_only(rule_keys);
     SenderRule rule;
@@ -164,9 +218,11 @@ void read_file(const Mapping& mapping, const std::string& key, std::filesystem::
     file = expand_home(text);
 }
 
-HttpChannelSettings read_http(const Mapping& mapping) {
+/// `common`: gateway.listen.
+HttpChannelSettings read_http(const Mapping& mapping, const std::optional<ListenAddress>& common) {
     mapping.allow_only(http_keys);
     HttpChannelSettings settings;
+    settings.listen = common.value_or(settings.listen);
     read_address(mapping, "listen", settings.listen);
     mapping.read("token_env", settings.token_env);
     mapping.read("operators", settings.operators, "users");
@@ -180,9 +236,11 @@ HttpChannelSettings read_http(const Mapping& mapping) {
     return settings;
 }
 
-TelegramWebhookSettings read_webhook(const Mapping& mapping) {
+TelegramWebhookSettings read_webhook(const Mapping& mapping,
+                                     const std::optional<ListenAddress>& common) {
     mapping.allow_only(webhook_keys);
     TelegramWebhookSettings settings;
+    settings.listen = common.value_or(settings.listen);
     mapping.read("url", settings.url);
     if (!settings.url.starts_with("https://"))
         Mapping::refuse(mapping.below("url"), "the public address, beginning with https://");
@@ -207,7 +265,8 @@ void read_ids(const Mapping& mapping, const char* key, bool of_groups,
     }
 }
 
-TelegramChannelSettings read_telegram(const Mapping& mapping) {
+TelegramChannelSettings read_telegram(const Mapping& mapping,
+                                      const std::optional<ListenAddress>& common) {
     mapping.allow_only(telegram_keys);
     TelegramChannelSettings settings;
     mapping.read("token_env", settings.token_env);
@@ -217,13 +276,14 @@ TelegramChannelSettings read_telegram(const Mapping& mapping) {
     read_ids(mapping, "operators", false, settings.operators);
     mapping.read("progress", settings.progress);
     mapping.read("api_url", settings.api_url);
-    if (mapping.has("webhook")) settings.webhook = read_webhook(mapping.mapping("webhook"));
+    if (mapping.has("webhook")) settings.webhook = read_webhook(mapping.mapping("webhook"), common);
     return settings;
 }
 
-AdminSettings read_admin(const Mapping& mapping) {
+AdminSettings read_admin(const Mapping& mapping, const std::optional<ListenAddress>& common) {
     mapping.allow_only(admin_keys);
     AdminSettings settings;
+    settings.listen = common.value_or(settings.listen);
     read_address(mapping, "listen", settings.listen);
     mapping.read("viewer_token_env", settings.viewer_token_env);
     mapping.read("operator_token_env", settings.operator_token_env);
@@ -306,13 +366,13 @@ GatewaySettings gateway_settings(const JsonObject& config) {
                  [&](const Mapping& one) { settings.rules.push_back(read_rule(one)); });
     mapping.each("approvers", "users",
                  [&](const Mapping& one) { settings.approvers.push_back(read_approver(one)); });
-    if (mapping.has("http")) settings.http = read_http(mapping.mapping("http"));
-    if (mapping.has("telegram")) settings.telegram = read_telegram(mapping.mapping("telegram"));
-    if (mapping.has("admin")) settings.admin = read_admin(mapping.mapping("admin"));
-    if (mapping.has("status")) {
-        settings.status.emplace();
-        read_address(mapping, "status", *settings.status);
-    }
+    read_access(mapping, settings);
+    if (mapping.has("http")) settings.http = read_http(mapping.mapping("http"), settings.listen);
+    if (mapping.has("telegram"))
+        settings.telegram = read_telegram(mapping.mapping("telegram"), settings.listen);
+    if (mapping.has("admin"))
+        settings.admin = read_admin(mapping.mapping("admin"), settings.listen);
+    settings.status = read_address(mapping, "status", settings.listen);
     return settings;
 }
 

@@ -102,6 +102,12 @@ struct GatewaySettings {
     std::optional<TelegramChannelSettings> telegram = {};
     std::optional<AdminSettings> admin = {};
     std::optional<ListenAddress> status = {};  ///< health, readiness and metrics
+    /// The address of the parts above that have none of their own.
+    std::optional<ListenAddress> listen = {};
+    // HttpAccess, of all addresses.
+    std::string base_path = {};
+    std::vector<std::string> allowed_hosts = {};
+    std::vector<std::string> trusted_proxies = {};
 };
 
 /// Reads the member `gateway` of the configuration file's values (config_values). Throws Error(parse) that names the key

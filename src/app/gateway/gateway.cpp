@@ -38,18 +38,6 @@ namespace cubepi::app {
 
 namespace {
 
-constexpr const char* plain = "text/plain; charset=utf-8";
-constexpr const char* prometheus = "text/plain; version=0.0.4; charset=utf-8";
-
-Task<HttpServerResponse> answer(unsigned status, std::string text, const char* type) {
-    co_return HttpServerResponse(status, std::move(text), type);
-}
-
-Task<HttpServerResponse> show(Task<std::string> metrics) {
-    std::string text = co_await std::move(metrics);
-    co_return HttpServerResponse(200, std::move(text), prometheus);
-}
-
 /// Returns a metric without labels, or with one value for each channel.
 std::string gauge(const char* name, const char* help,
                   const std::map<std::string, std::size_t>& values) {
@@ -131,27 +119,10 @@ std::string reloading_notice() {
 
 }  // namespace
 
-std::unique_ptr<HttpServer> status_server(Executor executor, std::shared_ptr<HttpListener> listener,
-                                          StatusSources sources) {
-    HttpServerOptions options;
-    options.name = "status";
-    options.listener = std::move(listener);
-    auto server = std::make_unique<HttpServer>(std::move(executor), std::move(options));
-    server->route("GET", "/healthz", [](HttpServerRequest) { return answer(200, "ok\n", plain); });
-    server->route("GET", "/readyz", [problem = std::move(sources.problem)](HttpServerRequest) {
-        const std::string text = problem();
-        return text.empty() ? answer(200, "ready\n", plain)
-                            : answer(503, "not ready: " + text + "\n", plain);
-    });
-    server->route("GET", "/metrics", [metrics = std::move(sources.metrics)](HttpServerRequest) {
-        return show(metrics());
-    });
-    return server;
-}
-
 Gateway::Gateway(Executor executor, CommandLine line)
     : executor_(executor),
       line_(std::move(line)),
+      servers_(std::make_shared<GatewayServers>(executor)),
       control_(executor, gateway_socket(),
                [this](JsonObject request) { return answer(std::move(request)); }),
       work_(executor, [this](const std::exception_ptr& failure) {
@@ -194,6 +165,7 @@ Task<std::unique_ptr<GatewayInstance>> Gateway::make_instance() {
     parts.telemetry = telemetry_;
     parts.meter = meter_;
     parts.reports = reports_;
+    parts.servers = servers_;
     parts.on_warning = [this](const std::string& text) { warn(text); };
     parts.plugins = line_.plugins;
     parts.channels = line_.gateway.channels;
@@ -223,7 +195,7 @@ Task<int> Gateway::run() {
     const Outcome<> served = co_await outcome_of(std::move(serving));
     co_await shield();
     co_await control_.stop();
-    if (status_server_) co_await status_server_->stop(std::chrono::seconds(1));
+    co_await servers_->stop();
     co_await work_.close();
     instance_.reset();
     next_.reset();
@@ -235,20 +207,30 @@ Task<int> Gateway::run() {
     co_return exit_ok;
 }
 
-Task<> Gateway::serve_status() {
-    if (status_server_) co_await status_server_->stop(std::chrono::seconds(1));
-    status_server_.reset();
-    std::shared_ptr<HttpListener> listener = instance_->listener(status_key);
-    if (!listener) co_return;
-    StatusSources sources;
-    sources.problem = [this] {
-        return state_ == State::running
-                   ? instance_->manager().problem()
-                   : std::string("the gateway is starting, reloading or ending");
-    };
-    sources.metrics = [this] { return metrics(); };
-    status_server_ = status_server(executor_, std::move(listener), std::move(sources));
-    status_server_->listen();
+void Gateway::open_routes() {
+    instance_->apply_access();
+    std::unique_ptr<HttpRoutes> made;
+    if (const std::shared_ptr<HttpServer> server = instance_->server(status_key)) {
+        StatusSources sources;
+        sources.problem = [this] {
+            return state_ == State::running
+                       ? instance_->manager().problem()
+                       : std::string("the gateway is starting, reloading or ending");
+        };
+        sources.metrics = [this] { return metrics(); };
+        made = status_routes(*server, std::move(sources));
+        made->serve();
+    }
+    std::unique_ptr<HttpRoutes> admin;
+    if (const std::shared_ptr<HttpServer> server = instance_->server(admin_key)) {
+        admin =
+            std::make_unique<HttpRoutes>(*server, "admin", admin_route_options(instance_->admin()));
+        add_admin_routes(*admin, api_, instance_->admin());
+        admin->serve();
+    }
+    // The routes before them have answered until now.
+    status_routes_ = std::move(made);
+    admin_routes_ = std::move(admin);
 }
 
 Task<std::string> Gateway::metrics() {
@@ -293,11 +275,7 @@ Task<std::map<std::string, std::size_t>> Gateway::open_questions() {
 
 Task<> Gateway::serve() {
     for (;;) {
-        Task<> status = serve_status();
-        const Outcome<> shown = co_await outcome_of(std::move(status));
-        if (shown.cancelled()) shown.rethrow();
-        if (!shown && !replaced_) shown.rethrow();
-        if (!shown) warn("gateway.status is not served: " + explain(shown.failure()).text);
+        open_routes();
         work_.spawn(announce_start());
         Task<> running = instance_->manager().run();
         const Outcome<> ran = co_await outcome_of(std::move(running));
@@ -322,7 +300,9 @@ Task<> Gateway::announce_start() {
     if (serves.cancelled()) serves.rethrow();
     if (!serves || started != instance_.get() || ending_) co_return;
     replaced_.reset();
+    // A request that has reloaded the configuration is answered before its server stops.
     enter(State::running);
+    co_await servers_->stop_unused();
     co_await greet();
 }
 
@@ -389,6 +369,7 @@ Task<> Gateway::replace_instance() {
     Task<std::unique_ptr<GatewayInstance>> making = make_instance();
     Outcome<std::unique_ptr<GatewayInstance>> made = co_await outcome_of(std::move(making));
     std::exception_ptr failure = made.failure();
+    if (failure) co_await servers_->stop_unused();
     if (failure && !ending_) enter(State::running);
     if (!failure && !ending_) {
         next_ = std::move(made).value();

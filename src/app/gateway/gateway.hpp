@@ -18,13 +18,13 @@
 #include <cubepi/core/json.hpp>
 #include <cubepi/core/task.hpp>
 #include <cubepi/core/task_scope.hpp>
-#include <cubepi/net/http_server.hpp>
 
 #include "../command_line.hpp"
 #include "../config/gateway_settings.hpp"
 #include "../conversation/telemetry.hpp"
 #include "control_server.hpp"
 #include "gateway_api.hpp"
+#include "gateway_http.hpp"
 #include "gateway_instance.hpp"
 
 namespace cubepi::app {
@@ -50,18 +50,6 @@ private:
     std::set<std::string> notified_;
 };
 
-/// The sources of the routes of the status server.
-struct StatusSources {
-    /// Returns why messages are not accepted or processed; empty: they are.
-    std::function<std::string()> problem = {};
-    std::function<Task<std::string>()> metrics = {};  ///< in the text format of Prometheus
-};
-
-/// Returns the server of `gateway.status`, on `listener`: GET /healthz (the process serves), /readyz (503 while it starts, reloads or
-/// ends) and /metrics. Not listening yet.
-std::unique_ptr<HttpServer> status_server(Executor executor, std::shared_ptr<HttpListener> listener,
-                                          StatusSources sources);
-
 /// The service `cubepi gateway`: runs the pipeline over the configured channels until it is told to end. SIGTERM and SIGINT
 /// drain it (B27), a second one cancels the turns; SIGHUP reloads the configuration (B28, D90). Used on one executor.
 class Gateway final : private OperatedGateway {
@@ -79,8 +67,8 @@ private:
 
     Task<std::unique_ptr<GatewayInstance>> make_instance();
     Task<> serve();
-    /// Replaces the status server by that of the current instance.
-    Task<> serve_status();
+    /// Applies the access of the current instance, and serves its status and its operators.
+    void open_routes();
     Task<> announce_start();
     Task<> greet();
     Task<> feed_watchdog(std::chrono::microseconds interval);
@@ -115,13 +103,15 @@ private:
     std::shared_ptr<Meter> meter_;
     std::shared_ptr<TurnReports> reports_;
     std::shared_ptr<bub::DeliveryLog> deliveries_;
+    const std::shared_ptr<GatewayServers> servers_;
     std::shared_ptr<GatewayInstance> instance_;
     std::shared_ptr<GatewayInstance> next_;      ///< follows when `instance_` is drained
     std::shared_ptr<GatewayInstance> replaced_;  ///< until `instance_` has started in its place
     std::exception_ptr reload_failure_;          ///< of an instance that did not start
     GatewayApi api_{*this};
     ControlServer control_;
-    std::unique_ptr<HttpServer> status_server_;  ///< null: not configured
+    std::unique_ptr<HttpRoutes> status_routes_;  ///< null: not configured
+    std::unique_ptr<HttpRoutes> admin_routes_;   ///< null: not configured
     ExpiredQuestions expired_;
     BackgroundScope work_;
     mutable std::mutex output_;

@@ -260,14 +260,12 @@ std::shared_ptr<bub::Channel> GatewayInstance::http_channel(
     const bub::MessageHandler& handler) const {
     const HttpChannelSettings& settings = *settings_.http;
     bub::HttpChannelOptions options;
-    options.server.listener = listener(http_key);
-    options.server.spares_descriptors = true;
-    options.server.certificate_file = settings.certificate.string();
-    options.server.key_file = settings.key.string();
+    options.server = server(http_key);
+    options.max_requests = max_waiting_requests();
     options.operators = settings.operators;
     options.sessions = std::make_shared<GatewaySessions>(*this);
     options.failure_text = failure_text();
-    options.server.max_body_bytes = settings.max_body_mb << 20U;
+    options.max_body_bytes = settings.max_body_mb << 20U;
     options.token =
         secret_in(settings.token_env, "http", "token",
                   "To make one: export " + settings.token_env + "=$(openssl rand -hex 16)");
@@ -303,7 +301,7 @@ std::shared_ptr<bub::Channel> GatewayInstance::telegram_channel(
         options.webhook.emplace();
         options.webhook->url = webhook->url;
         options.webhook->path = webhook->path;
-        options.webhook->server.listener = listener(webhook_key);
+        options.webhook->server = server(webhook_key);
         options.webhook->secret =
             secret_in(webhook->secret_env, "telegram", "webhook secret",
                       "To make one: export " + webhook->secret_env + "=$(openssl rand -hex 32)");
@@ -355,33 +353,27 @@ bool GatewayInstance::has(const std::string& channel) const {
     return bub::selects_service(selected_channels(settings_, parts_), channel);
 }
 
-void GatewayInstance::listen(const std::string& key, const ListenAddress& address,
-                             const GatewayInstance* replaced) {
-    Listening& made = listening_[key];
-    made.address = address;
-    if (replaced) {
-        for (const auto& [other, one] : replaced->listening_) {
-            const bool has_port = address.port == 0 ? one.address.port == 0 && other == key
-                                                    : one.socket->port() == address.port;
-            const bool is_taken =
-                std::any_of(listening_.begin(), listening_.end(),
-                            [&](const auto& mine) { return mine.second.socket == one.socket; });
-            if (!has_port || one.address.host != address.host || is_taken) continue;
-            made.socket = one.socket;
-            return;
-        }
-    }
-    try {
-        made.socket = std::make_shared<HttpListener>(address.host, address.port);
-    } catch (const Error& error) {
-        throw Error(ErrorCode::invalid_argument,
-                    config_path().string() + ": " + key + ": " + error.what());
-    }
+void GatewayInstance::listen(const std::string& key, const ListenAddress& address) {
+    listening_[key].server = parts_.servers->at(key, address);
 }
 
-std::shared_ptr<HttpListener> GatewayInstance::listener(const std::string& key) const {
+std::shared_ptr<HttpServer> GatewayInstance::server(const std::string& key) const {
     const auto found = listening_.find(key);
-    return found == listening_.end() ? nullptr : found->second.socket;
+    return found == listening_.end() ? nullptr : found->second.server;
+}
+
+void GatewayInstance::apply_access() const {
+    for (const auto& [key, one] : listening_) {
+        HttpAccess access;
+        access.base_path = settings_.base_path;
+        access.allowed_hosts = settings_.allowed_hosts;
+        access.trusted_proxies = settings_.trusted_proxies;
+        // A certificate holds for all parts at its address.
+        for (const auto& [other, secure] : listening_)
+            if (secure.server == one.server && secure.certificate)
+                access.certificate = secure.certificate;
+        one.server->set_access(std::move(access));
+    }
 }
 
 bub::TurnQuestions sender_policy(const GatewaySettings& settings) {
@@ -448,7 +440,7 @@ Task<std::unique_ptr<GatewayInstance>> GatewayInstance::create(ModelFlags flags,
     ModelChoice model = co_await choose_model(sources, transport_of(*runtime), ChooseModel());
     std::unique_ptr<GatewayInstance> made(
         new GatewayInstance(std::move(config), std::move(settings), std::move(sources),
-                            std::move(model), std::move(parts), replaced));
+                            std::move(model), std::move(parts)));
     co_await check_tables(made->tapes_, made->parts_.on_warning);
     // A channel without its token is reported now, not when the instance is to run.
     const auto channels = co_await made->manager_->enabled_channels();
@@ -474,23 +466,33 @@ Task<std::unique_ptr<GatewayInstance>> GatewayInstance::create(ModelFlags flags,
 
 Task<std::unique_ptr<GatewayInstance>> GatewayInstance::again() const {
     std::unique_ptr<GatewayInstance> made(
-        new GatewayInstance(config_, settings_, sources_, model_, parts_, this));
+        new GatewayInstance(config_, settings_, sources_, model_, parts_));
+    // Requests wait for the routes of its channels.
+    (void)co_await made->manager_->enabled_channels();
     co_return std::move(made);
 }
 
 GatewayInstance::GatewayInstance(ConfigFile config, GatewaySettings settings, ModelSources sources,
-                                 ModelChoice model, Parts parts, const GatewayInstance* replaced)
+                                 ModelChoice model, Parts parts)
     : config_(std::move(config)),
       settings_(std::move(settings)),
       sources_(std::move(sources)),
       model_(std::move(model)),
       parts_(std::move(parts)),
+      admin_(settings_.admin ? admin_tokens(*settings_.admin) : AdminTokens()),
       tapes_(configured_tapes()),
       framework_(make_framework(true)) {
-    if (settings_.http && has("http")) listen(http_key, settings_.http->listen, replaced);
+    if (settings_.http && has("http")) {
+        listen(http_key, settings_.http->listen);
+        if (!settings_.http->certificate.empty())
+            listening_[http_key].certificate = read_certificate(
+                settings_.http->certificate.string(), settings_.http->key.string());
+    }
     if (settings_.telegram && settings_.telegram->webhook && has("telegram"))
-        listen(webhook_key, settings_.telegram->webhook->listen, replaced);
-    if (settings_.status) listen(status_key, *settings_.status, replaced);
+        listen(webhook_key, settings_.telegram->webhook->listen);
+    if (settings_.status) listen(status_key, *settings_.status);
+    if (!admin_.viewer.empty() || !admin_.operator_.empty())
+        listen(admin_key, settings_.admin->listen);
     bub::ChannelManagerOptions options = manager_options(settings_, sources_, parts_);
     const std::size_t threads = thread_count(settings_);
     if (threads > 1) {

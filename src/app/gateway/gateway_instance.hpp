@@ -16,12 +16,13 @@
 #include <bub/hooks.hpp>
 #include <bub/tape/tape.hpp>
 #include <bub/tape/tape_store.hpp>
-#include <cubepi/net/http_server.hpp>
 
 #include "../command_line.hpp"
 #include "../config/gateway_settings.hpp"
 #include "../config/model_choice.hpp"
 #include "../conversation/telemetry.hpp"
+#include "admin_routes.hpp"
+#include "gateway_http.hpp"
 #include "turn_reports.hpp"
 
 namespace cubepi::app {
@@ -57,8 +58,9 @@ Task<std::string> session_tape(std::shared_ptr<bub::TapeStore> tapes,
 /// that has the same name on all hosts (D100).
 bub::Plugin gateway_sessions(bub::Framework& framework, const GatewaySettings& settings);
 
-/// The key of the settings for the address of the status server.
+/// The keys of the settings for the addresses of the routes for monitoring and for operators.
 inline constexpr const char* status_key = "gateway.status";
+inline constexpr const char* admin_key = "gateway.admin.listen";
 
 /// The gateway under one configuration: the manager of its channels, the framework that admits their messages, and the threads
 /// that run the turns. A reload creates another one (B28). Used on one executor.
@@ -69,15 +71,15 @@ public:
         std::shared_ptr<Telemetry> telemetry = {};
         std::shared_ptr<Meter> meter = {};  ///< null: that of `telemetry`
         std::shared_ptr<TurnReports> reports = {};
-        bub::WarningHandler on_warning = {};  ///< called on any thread
-        AddPlugins plugins = {};              ///< called for each framework, on its thread
+        std::shared_ptr<GatewayServers> servers = {};  ///< required
+        bub::WarningHandler on_warning = {};           ///< called on any thread
+        AddPlugins plugins = {};                       ///< called for each framework, on its thread
         std::vector<std::string> channels =
             {};  ///< of --enable-channel; empty: those of the settings
     };
 
     /// Reads the configuration file, chooses the model, listens, and creates the channels. Throws Error for a configuration that
-    /// cannot be used. With `replaced`, an instance that serves, the channels are prepared as well (Channel::prepare()), and
-    /// sockets whose addresses do not change are shared (D90).
+    /// cannot be used. With `replaced`, an instance that serves, the channels are prepared as well (Channel::prepare()).
     static Task<std::unique_ptr<GatewayInstance>> create(ModelFlags flags, Parts parts,
                                                          const GatewayInstance* replaced);
     /// Creates another instance of the same configuration, to serve it again.
@@ -93,24 +95,27 @@ public:
     const std::shared_ptr<bub::TapeStore>& tapes() const noexcept { return tapes_; }
     /// Returns the tape of a session.
     Task<bub::Tape> tape_of(std::string session_id) const;
+    /// Returns the tokens of `gateway.admin`; both are empty if it is not served.
+    const AdminTokens& admin() const noexcept { return admin_; }
     /// Returns whether a tape belongs to the namespace of the gateway. `session_id`: the session of the tape, or that of the caller of
     /// its sub-agent.
     Task<bool> owns_tape(std::string tape, std::string session_id) const;
-    /// Returns the socket for a key of the settings: "gateway.status". Null: not configured.
-    std::shared_ptr<HttpListener> listener(const std::string& key) const;
+    /// Returns the server on the address that a key of the settings has: "gateway.status". Null: not configured.
+    std::shared_ptr<HttpServer> server(const std::string& key) const;
+    /// Applies the certificates and the settings for proxies to the servers.
+    void apply_access() const;
     /// Returns the number of threads that run turns.
     std::size_t threads() const noexcept { return shards_ ? shards_->size() : 1; }
 
 private:
     struct Listening {
-        ListenAddress address;
-        std::shared_ptr<HttpListener> socket;
+        std::shared_ptr<HttpServer> server;
+        std::shared_ptr<HttpCertificate> certificate;  ///< null: no TLS
     };
 
     GatewayInstance(ConfigFile config, GatewaySettings settings, ModelSources sources,
-                    ModelChoice model, Parts parts, const GatewayInstance* replaced);
-    void listen(const std::string& key, const ListenAddress& address,
-                const GatewayInstance* replaced);
+                    ModelChoice model, Parts parts);
+    void listen(const std::string& key, const ListenAddress& address);
     bool has(const std::string& channel) const;
     std::vector<std::shared_ptr<bub::Channel>> channels(bub::ProvideChannelsCall& call) const;
     std::shared_ptr<bub::Channel> http_channel(const bub::MessageHandler& handler) const;
@@ -125,6 +130,7 @@ private:
     const ModelSources sources_;
     const ModelChoice model_;
     const Parts parts_;
+    const AdminTokens admin_;
     std::map<std::string, Listening> listening_;  // by key of the settings
     std::shared_ptr<bub::TapeStore> tapes_;
     std::unique_ptr<bub::Framework> framework_;

@@ -109,10 +109,13 @@ private:
     }
     static Task<> together(HttpChannelTest& test, std::function<Task<>(HttpChannelTest&)> script) {
         const cubepi::Executor executor = co_await cubepi::this_executor;
+        const auto server = std::make_shared<cubepi::HttpServer>(executor);
+        test.channel_options.server = server;
         cubepi::TaskScope scope(executor);
         scope.spawn(test.manager->run());
         scope.spawn(act(test, std::move(script)));
         co_await scope.join();
+        co_await server->stop();
     }
     static Task<> act(HttpChannelTest& test, std::function<Task<>(HttpChannelTest&)> script) {
         co_await test.manager->started();

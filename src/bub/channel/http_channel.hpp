@@ -35,8 +35,10 @@ public:
 };
 
 struct HttpChannelOptions {
-    /// Address, TLS and limits.
-    cubepi::HttpServerOptions server = {};
+    /// The server of the channel's routes, which it may share. Required.
+    std::shared_ptr<cubepi::HttpServer> server = {};
+    std::size_t max_body_bytes = 1 << 20;  ///< limit of a request
+    std::size_t max_requests = 512;  ///< that are received or wait for their answers at a time
     /// The token that every request must have (`Authorization: Bearer TOKEN`). Required.
     std::string token = {};
     /// Users (the member `user` of a message) who are operators: they may answer every question and use comma commands.
@@ -63,15 +65,14 @@ class HttpChannel final : public Channel,
                           public SettlesDeliveries,
                           public SendsFiles {
 public:
-    /// Throws Error(invalid_argument) if there is no token.
+    /// Throws Error(invalid_argument) if there is no token or no server.
     HttpChannel(HttpChannelOptions options, MessageHandler handler);
     ~HttpChannel() override;
 
     const std::string& name() const noexcept override;
-    /// Returns the port on which the channel listens; 0 before prepare() or start().
+    /// Returns the port of the server.
     std::uint16_t port() const noexcept;
 
-    Task<> prepare() override;
     Task<> start(std::stop_token stopping) override;
     Task<> stop() override;
     /// Throws Error(not_found) if no request waits for messages of this session. Ignores notices about rejected messages, which the

@@ -24,8 +24,9 @@ struct TelegramWebhook {
     std::string url = {};  ///< the public address, https
     std::string secret =
         {};  ///< in each request of Telegram: 1 to 256 of A-Z, a-z, 0-9, _ and -. Required.
-    std::string path = "/telegram";         ///< of the server below
-    cubepi::HttpServerOptions server = {};  ///< usually behind a proxy that ends TLS
+    std::string path = "/telegram";  ///< of the server below
+    /// Usually behind a proxy that ends TLS. Other parts of the program may share it.
+    std::shared_ptr<cubepi::HttpServer> server = {};
 };
 
 struct TelegramChannelOptions {
@@ -61,13 +62,13 @@ class TelegramChannel final : public Channel,
                               public SettlesDeliveries,
                               public SendsFiles {
 public:
-    /// Throws Error(invalid_argument) for a token, an id, or a webhook without a secret.
+    /// Throws Error(invalid_argument) for a token, an id, or a webhook without a secret or server.
     TelegramChannel(TelegramChannelOptions options, MessageHandler handler);
     ~TelegramChannel() override;
 
     const std::string& name() const noexcept override;
     bool needs_debounce() const override { return true; }
-    /// Returns the port of the webhook's server; 0 without one, and before prepare() or start().
+    /// Returns the port of the webhook's server; 0 without one.
     std::uint16_t port() const noexcept;
 
     /// Throws Error(auth) if Telegram rejects the token, and if it cannot be reached.

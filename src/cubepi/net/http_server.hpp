@@ -4,9 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -20,16 +20,26 @@
 
 namespace cubepi {
 
-/// A request that an HttpServer has received completely.
+namespace detail {
+struct HttpServerCore;
+struct RouteSet;
+}  // namespace detail
+
+/// A request that an HttpServer has received.
 struct HttpServerRequest {
     std::string method = {};
     std::string path = {};   ///< without the query, as it was sent (percent-encoded)
     std::string query = {};  ///< without '?'
-    /// The parts of the path that the placeholders of the route's pattern match, decoded.
+    /// The segments of the path that the placeholders of the route's pattern match, decoded.
     std::map<std::string, std::string, std::less<>> parameters = {};
     HttpHeaders headers = {};
     std::string body = {};
-    std::string client = {};  ///< the address of the client, "127.0.0.1:50312"
+    std::string peer = {};  ///< the other end of the connection, "127.0.0.1:50312"
+    /// Where the request comes from: the address without a port, the scheme and the host. Those that a proxy reports, if it is
+    /// one of HttpAccess::trusted_proxies.
+    std::string client = {};
+    std::string scheme = {};
+    std::string host = {};
     /// Stop is requested when the client has closed the connection, or when the server stops.
     std::stop_token closed = {};
 
@@ -73,95 +83,134 @@ std::string server_sent_event(std::string_view name, std::string_view data);
 /// Returns true if both are equal; the time does not depend on where they differ. For tokens.
 bool equal_secrets(std::string_view a, std::string_view b) noexcept;
 
-/// A socket that listens on an address. Servers may share it, one after the other, so that a server is replaced without losing a
-/// connection: those that arrive between them wait, and so do those on which no request is in progress when a server stops, except
-/// with TLS. Thread-safe.
-class HttpListener {
-public:
-    /// `host` is an IPv4 or IPv6 address; port 0 is a free one. Throws Error(invalid_argument) if `host` is not an address,
-    /// Error(io) if the port is taken.
-    HttpListener(const std::string& host, std::uint16_t port);
-    ~HttpListener();
-    HttpListener(const HttpListener&) = delete;
-    HttpListener& operator=(const HttpListener&) = delete;
+/// A certificate and its key.
+struct HttpCertificate;
+/// Reads PEM files; the first one with its chain. Throws Error(invalid_argument) if they cannot be used.
+std::shared_ptr<HttpCertificate> read_certificate(const std::string& certificate_file,
+                                                  const std::string& key_file);
 
-    std::uint16_t port() const noexcept { return port_; }
-    int native_handle() const noexcept { return socket_; }
-
-    /// Takes the descriptor of a connection for the next server.
-    void put_back(int connection);
-    std::vector<int> take_connections();
-
-private:
-    int socket_ = -1;
-    std::uint16_t port_ = 0;
-    std::mutex mutex_;
-    std::vector<int> connections_;
+/// How clients reach a server, and which ones.
+struct HttpAccess {
+    std::shared_ptr<HttpCertificate> certificate = {};  ///< null: no TLS
+    /// The prefix of the paths of all routes, "/agents", that a reverse proxy leaves in them. Empty: none.
+    std::string base_path = {};
+    /// The names in `Host` that are accepted, with a port or for every port; others are answered with 421. Names of this machine
+    /// ("localhost", "127.0.0.1", "[::1]") are accepted from this machine. Empty: every name is accepted.
+    std::vector<std::string> allowed_hosts = {};
+    /// Addresses ("10.0.0.7") and ranges ("10.0.0.0/8") of reverse proxies. Only their `Forwarded` (RFC 7239) and
+    /// `X-Forwarded-For`, `-Proto` and `-Host` are read.
+    std::vector<std::string> trusted_proxies = {};
 };
 
+/// Throws Error(invalid_argument) that names the first text that is not an address or a range of addresses.
+void check_address_ranges(const std::vector<std::string>& ranges);
+
 struct HttpServerOptions {
-    std::string name = "http";       ///< in the log
     std::string host = "127.0.0.1";  ///< an IPv4 or IPv6 address
     std::uint16_t port = 0;          ///< 0: a free one, which port() returns
-    /// The socket that listens on `host` and `port`. Null: the server creates it.
-    std::shared_ptr<HttpListener> listener = {};
-    std::string certificate_file = {};  ///< PEM, with its chain; empty: no TLS
-    std::string key_file = {};          ///< PEM
+    HttpAccess access = {};
 
     std::size_t max_header_bytes = 16 * 1024;  ///< longer ones are answered with 431
-    std::size_t max_body_bytes = 1024 * 1024;  ///< longer ones are answered with 413
-    /// A further one replaces the connection that has been without a request for the longest time; it is closed if there is none.
+    /// A further one replaces the connection that has been without a request for the longest time, or else without a request that
+    /// a route has accepted; it is closed if there is none.
     std::size_t max_connections = 1024;
     /// Lets further connections wait in the system's queue while less than half of the process's descriptors are free, or 256: for
     /// handlers that wait for work that opens files.
     bool spares_descriptors = false;
-    /// The times for a header, from its first byte, and for a body. A connection that exceeds one is closed. A new connection
-    /// must send its first byte within the time for a header.
+    /// The time for a header, from its first byte. A connection that exceeds it is closed. A new connection must send its first
+    /// byte within this time.
     std::chrono::nanoseconds header_timeout = std::chrono::seconds(10);
-    std::chrono::nanoseconds body_timeout = std::chrono::seconds(60);
     /// The time after which a connection without a further request is closed.
     std::chrono::nanoseconds idle_timeout = std::chrono::seconds(60);
     /// The time that a client may take to read a part of a response.
     std::chrono::nanoseconds write_timeout = std::chrono::seconds(60);
-    /// Receives "http_server.listening" with name, host and port; "http_server.failed" for handlers that throw, with the pattern of
-    /// the route; "http_server.accept_failed". Absent: the log of Runtime::standard().
+    /// Receives "http_server.listening" with host, port and the name of the routes; "http_server.failed" for handlers that throw,
+    /// with the pattern of the route; "http_server.refused" with the name, the status and the client; "http_server.accept_failed". Absent:
+    /// the log of Runtime::standard().
     std::optional<Logger> log = {};
 };
 
-/// An HTTP/1.1 server (RFC 9110, RFC 9112) on an event loop, for local services, webhooks and metrics: routes, limits,
-/// keep-alive, streamed responses, TLS. The requests of a connection are answered one after the other.
+/// An HTTP/1.1 server (RFC 9110, RFC 9112) on an event loop, for local services, webhooks and metrics: limits, keep-alive,
+/// streamed responses, TLS, reverse proxies. Its requests are answered by HttpRoutes, those of a connection one after the other.
 ///
-/// Used on one serial executor, on which the handlers run as well. A handler that throws is answered with 500.
+/// Used on one serial executor, on which the handlers run as well.
 class HttpServer {
 public:
-    using Handler = std::function<Task<HttpServerResponse>(HttpServerRequest request)>;
-
     explicit HttpServer(Executor executor, HttpServerOptions options = HttpServerOptions());
     /// Closes everything. Handlers must have ended: await stop() before.
     ~HttpServer();
     HttpServer(const HttpServer&) = delete;
     HttpServer& operator=(const HttpServer&) = delete;
 
-    /// Adds a route. A segment `{name}` of the pattern matches any segment of a path: "/v1/questions/{id}". Throws
-    /// Error(invalid_argument) for a pattern that does not begin with '/'. A GET route also answers HEAD.
-    void route(std::string method, std::string pattern, Handler handler);
-
-    /// Takes the address: connections wait until listen(). Throws Error(invalid_argument) for an address or certificate that
-    /// cannot be used, Error(io) if the port is taken.
+    /// Takes the address: connections wait until routes are served. Throws Error(invalid_argument) for an address that is not one,
+    /// Error(io) if the port is taken.
     void open();
-    /// Begins to accept connections; calls open() if it has not been called.
-    void listen();
+    /// Replaces HttpServerOptions::access for the requests and connections that follow. Connections that TLS separates from it are
+    /// closed when no request is in progress. Throws Error(invalid_argument).
+    void set_access(HttpAccess access);
     /// Returns the port on which the server listens; 0 before open().
     std::uint16_t port() const noexcept;
     std::size_t connections() const noexcept;
 
-    /// Stops accepting connections, closes the idle ones or leaves them to HttpServerOptions::listener, and waits until the requests
-    /// in progress are answered. After `limit`, stop is requested on their `closed` tokens, and their handlers are cancelled.
+    /// Stops accepting connections, closes those without a request in progress, and waits until the others are answered. After
+    /// `limit`, stop is requested on their `closed` tokens, and their handlers are cancelled.
     Task<> stop(std::chrono::nanoseconds limit = std::chrono::seconds(10));
 
 private:
-    struct State;
-    std::shared_ptr<State> state_;
+    friend class HttpRoutes;
+    std::shared_ptr<detail::HttpServerCore> core_;
+};
+
+/// Returns the response to a request that is not allowed, or nothing. The body of the request has not been read.
+using HttpAuthentication =
+    std::function<std::optional<HttpServerResponse>(const HttpServerRequest& request)>;
+
+/// Answers requests without the header `Authorization: Bearer TOKEN` with 401. Throws Error(invalid_argument) for an empty token.
+HttpAuthentication bearer_authentication(std::string token);
+
+struct HttpRouteOptions {
+    HttpAuthentication authentication = {};  ///< empty: every request is allowed
+    /// Longer ones are answered with 413. 0: a body is not received at all.
+    std::size_t max_body_bytes = 1024 * 1024;
+    /// The requests of allowed clients that are received or answered at a time. Further ones are answered with 503.
+    std::size_t max_requests = 256;
+    /// The time for a body. A connection that exceeds it is closed.
+    std::chrono::nanoseconds body_timeout = std::chrono::seconds(60);
+};
+
+/// The routes of a part of a program on a server that it may share with other parts, with limits and an authentication of their
+/// own. An unknown path is answered with 404, another method with 405, whether the client is allowed or not.
+///
+/// Routes are replaced without losing a request: those that arrive while a path has only routes that are not served yet, or not
+/// any longer, wait until it has others, or none. Used on the executor of the server.
+class HttpRoutes {
+public:
+    using Handler = std::function<Task<HttpServerResponse>(HttpServerRequest request)>;
+
+    /// `name` identifies the part, in the log too: "status". The routes are not served yet.
+    HttpRoutes(HttpServer& server, std::string name, HttpRouteOptions options = HttpRouteOptions());
+    /// Removes the routes. Handlers must have ended: await stop() before.
+    ~HttpRoutes();
+    HttpRoutes(const HttpRoutes&) = delete;
+    HttpRoutes& operator=(const HttpRoutes&) = delete;
+
+    /// Adds a route. A segment `{name}` of the pattern matches any segment of a path: "/v1/questions/{id}". Segments are compared
+    /// after decoding each of them, so that %2F separates none; "." and ".." match nothing. A GET route also answers HEAD. A handler
+    /// that throws is answered with 500. Throws Error(invalid_argument) for a pattern that does not begin with '/', or that
+    /// another part has on this server. `max_requests`: of those of HttpRouteOptions, for this route.
+    void add(std::string method, std::string pattern, Handler handler,
+             std::size_t max_requests = std::numeric_limits<std::size_t>::max());
+    /// Answers requests from now on; opens the server if it is not open.
+    void serve();
+    /// Returns the port of the server.
+    std::uint16_t port() const noexcept;
+    /// Answers no further requests, and waits for those in progress. After `limit`, stop is requested on their `closed` tokens,
+    /// their handlers are cancelled and their connections closed.
+    Task<> stop(std::chrono::nanoseconds limit = std::chrono::seconds(10));
+
+private:
+    const std::shared_ptr<detail::HttpServerCore> core_;
+    const std::shared_ptr<detail::RouteSet> set_;
 };
 
 }  // namespace cubepi

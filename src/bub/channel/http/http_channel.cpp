@@ -185,13 +185,6 @@ Task<> write_events(ExchangePtr exchange, Ends ends, ResponseStream& out) {
     co_await out.write(std::move(last));
 }
 
-HttpServerResponse unauthorized() {
-    HttpServerResponse refused =
-        HttpServerResponse::error(401, "the bearer token is missing or wrong");
-    refused.headers.set("www-authenticate", "Bearer");
-    return refused;
-}
-
 /// Returns the value of a parameter of the query as a number; nothing if it is absent. Throws Error(parse) if it is not a number.
 std::optional<std::int64_t> number_in(std::string_view query, std::string_view name) {
     while (!query.empty()) {
@@ -211,8 +204,22 @@ std::optional<std::int64_t> number_in(std::string_view query, std::string_view n
 }
 
 HttpChannelOptions completed(HttpChannelOptions options) {
+    if (!options.server)
+        throw Error(ErrorCode::invalid_argument, "the channel http needs a server");
+    if (options.token.empty()) {
+        throw Error(ErrorCode::invalid_argument,
+                    "the channel http needs a token; make one: openssl rand -hex 16");
+    }
     if (!options.failure_text) options.failure_text = describe;
     return options;
+}
+
+cubepi::HttpRouteOptions route_options(const HttpChannelOptions& options) {
+    cubepi::HttpRouteOptions limits;
+    limits.authentication = cubepi::bearer_authentication(options.token);
+    limits.max_body_bytes = options.max_body_bytes;
+    limits.max_requests = options.max_requests;
+    return limits;
 }
 
 bool accepts_events(const HttpServerRequest& request) {
@@ -226,7 +233,19 @@ struct HttpChannel::State {
         : options(std::move(given)),
           handler(std::move(accept)),
           exchanges(
-              std::make_shared<HttpExchanges>(options.remembered, options.max_remembered_bytes)) {}
+              std::make_shared<HttpExchanges>(options.remembered, options.max_remembered_bytes)),
+          routes(*options.server, name, route_options(options)) {
+        routes.add("POST", "/v1/messages",
+                   [this](HttpServerRequest request) { return post(std::move(request)); });
+        routes.add("GET", "/v1/messages/{id}",
+                   [this](HttpServerRequest request) { return read(std::move(request)); });
+        routes.add("GET", "/v1/sessions/{session}",
+                   [this](HttpServerRequest request) { return read_session(std::move(request)); });
+        routes.add("POST", "/v1/sessions/{session}/messages",
+                   [this](HttpServerRequest request) { return post(std::move(request)); });
+        routes.add("POST", "/v1/sessions/{session}/stop",
+                   [this](HttpServerRequest request) { return receive_stop(std::move(request)); });
+    }
 
     /// Returns the exchange of a message that the manager has accepted. A message of no client, e.g. an answer from the inbox of the
     /// gateway, gets one that no client reads.
@@ -241,17 +260,13 @@ struct HttpChannel::State {
     Task<> submit(ExchangePtr exchange, Envelope envelope);
     Task<HttpServerResponse> answer(ExchangePtr exchange, HttpServerRequest request);
     Task<std::optional<JsonObject>> record_of(std::string id) const;
-    void open(const cubepi::Executor& executor);
     std::string error_of(const HttpExchange& exchange, const std::exception_ptr& failure) const;
-    bool is_authorized(const HttpServerRequest& request) const {
-        return cubepi::equal_secrets(request.bearer_token(), options.token);
-    }
 
     const std::string name = "http";
     const HttpChannelOptions options;
     const MessageHandler handler;
     const std::shared_ptr<HttpExchanges> exchanges;
-    std::unique_ptr<cubepi::HttpServer> server;
+    cubepi::HttpRoutes routes;
     std::stop_source draining;
     std::stop_source stopping;
     std::stop_token manager_ends;
@@ -289,7 +304,6 @@ std::string HttpChannel::State::error_of(const HttpExchange& exchange,
 }
 
 Task<HttpServerResponse> HttpChannel::State::post(HttpServerRequest request) {
-    if (!is_authorized(request)) co_return unauthorized();
     std::optional<HttpMessage> message;
     std::string problem;
     try {
@@ -322,7 +336,6 @@ Task<HttpServerResponse> HttpChannel::State::send(HttpMessage message, HttpServe
 }
 
 Task<HttpServerResponse> HttpChannel::State::receive_stop(HttpServerRequest request) {
-    if (!is_authorized(request)) co_return unauthorized();
     std::optional<HttpMessage> message;
     std::string problem;
     try {
@@ -383,7 +396,6 @@ Task<HttpServerResponse> HttpChannel::State::reply(Envelope to, std::string text
 
 /// Returns the state of a message, and its answer, without waiting for it. The records also know answers that came after the reply.
 Task<HttpServerResponse> HttpChannel::State::read(HttpServerRequest request) {
-    if (!is_authorized(request)) co_return unauthorized();
     const std::string id(request.parameter("id"));
     std::optional<JsonObject> record = co_await record_of(id);
     const ExchangePtr exchange = exchanges->find(id);
@@ -410,7 +422,6 @@ Task<HttpServerResponse> HttpChannel::State::read(HttpServerRequest request) {
 }
 
 Task<HttpServerResponse> HttpChannel::State::read_session(HttpServerRequest request) {
-    if (!is_authorized(request)) co_return unauthorized();
     std::string session(request.parameter("session"));
     std::size_t limit = 50;
     std::int64_t before = 0;
@@ -491,54 +502,24 @@ Task<HttpServerResponse> HttpChannel::State::answer(ExchangePtr exchange,
 }
 
 HttpChannel::HttpChannel(HttpChannelOptions options, MessageHandler handler)
-    : state_(std::make_unique<State>(completed(std::move(options)), std::move(handler))) {
-    if (state_->options.token.empty()) {
-        throw Error(ErrorCode::invalid_argument,
-                    "the channel http needs a token; make one: openssl rand -hex 16");
-    }
-}
+    : state_(std::make_unique<State>(completed(std::move(options)), std::move(handler))) {}
 
 HttpChannel::~HttpChannel() = default;
 
 const std::string& HttpChannel::name() const noexcept { return state_->name; }
 
-std::uint16_t HttpChannel::port() const noexcept {
-    return state_->server ? state_->server->port() : std::uint16_t{0};
-}
-
-void HttpChannel::State::open(const cubepi::Executor& executor) {
-    if (server) return;
-    auto made = std::make_unique<cubepi::HttpServer>(executor, options.server);
-    made->route("POST", "/v1/messages",
-                [this](HttpServerRequest request) { return post(std::move(request)); });
-    made->route("GET", "/v1/messages/{id}",
-                [this](HttpServerRequest request) { return read(std::move(request)); });
-    made->route("GET", "/v1/sessions/{session}",
-                [this](HttpServerRequest request) { return read_session(std::move(request)); });
-    made->route("POST", "/v1/sessions/{session}/messages",
-                [this](HttpServerRequest request) { return post(std::move(request)); });
-    made->route("POST", "/v1/sessions/{session}/stop",
-                [this](HttpServerRequest request) { return receive_stop(std::move(request)); });
-    made->open();
-    server = std::move(made);
-}
-
-Task<> HttpChannel::prepare() {
-    const cubepi::Executor executor = co_await cubepi::this_executor;
-    state_->open(executor);
-}
+std::uint16_t HttpChannel::port() const noexcept { return state_->routes.port(); }
 
 Task<> HttpChannel::start(std::stop_token stopping) {
     state_->manager_ends = std::move(stopping);
-    const cubepi::Executor executor = co_await cubepi::this_executor;
-    state_->open(executor);
-    state_->server->listen();
+    state_->routes.serve();
+    co_return;
 }
 
 Task<> HttpChannel::stop() {
     state_->stopping.request_stop();
     state_->exchanges->wake_all();
-    if (state_->server) co_await state_->server->stop(std::chrono::seconds(5));
+    co_await state_->routes.stop(std::chrono::seconds(5));
 }
 
 Task<> HttpChannel::send(Envelope message) {

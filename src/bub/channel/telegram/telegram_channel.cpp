@@ -56,8 +56,6 @@ const std::string& TelegramChannel::name() const noexcept { return state_->name;
 std::uint16_t TelegramChannel::port() const noexcept { return state_->inbox->port(); }
 
 Task<> TelegramChannel::prepare() {
-    const cubepi::Executor executor = co_await cubepi::this_executor;
-    state_->inbox->open(executor);
     const std::exception_ptr failure = co_await state_->inbox->check_token();
     if (failure) std::rethrow_exception(failure);
 }
@@ -65,7 +63,6 @@ Task<> TelegramChannel::prepare() {
 Task<> TelegramChannel::start(std::stop_token stopping) {
     (void)stopping;
     const cubepi::Executor executor = co_await cubepi::this_executor;
-    state_->inbox->open(executor);
     const std::exception_ptr failure = co_await state_->inbox->check_token();
     if (failure && state_->warn) state_->warn("telegram: not reachable yet: " + describe(failure));
     state_->work = std::make_unique<cubepi::BackgroundScope>(

@@ -37,7 +37,6 @@ public:
 
     /// Runs `script` while the channel runs.
     void serve(Script script) {
-        make_channel();
         cubepi::testing::run_advancing(*clock, started(*this, std::move(script)));
     }
     void make_channel() {
@@ -87,9 +86,13 @@ private:
         co_return;
     }
     static Task<> started(ChannelFixture& fixture, Script script) {
+        const auto server = std::make_shared<cubepi::HttpServer>(co_await cubepi::this_executor);
+        if (fixture.options.webhook) fixture.options.webhook->server = server;
+        fixture.make_channel();
         co_await fixture.channel->start(std::stop_token());
         const cubepi::Outcome<> done = co_await cubepi::outcome_of(script(fixture));
         co_await fixture.channel->stop();
+        co_await server->stop();
         done.rethrow();
     }
 };

@@ -57,6 +57,7 @@ void check(const TelegramWebhook& webhook) {
                     "a webhook needs a secret of 1 to 256 characters A-Z, a-z, 0-9, _ and -, or "
                     "everyone could send messages to it; make one: openssl rand -hex 32");
     }
+    if (!webhook.server) throw Error(ErrorCode::invalid_argument, "a webhook needs a server");
     if (!webhook.url.starts_with("https://"))
         throw Error(ErrorCode::invalid_argument,
                     "the address of a webhook must begin with https://; Telegram calls no other");
@@ -245,7 +246,19 @@ UpdateReceiver::UpdateReceiver(const TelegramChannelOptions& options, MessageHan
           [this](std::string trouble) {
               report("cannot receive messages: ", std::move(trouble));
           }) {
-    if (options_.webhook) check(*options_.webhook);
+    if (!options_.webhook) return;
+    check(*options_.webhook);
+    cubepi::HttpRouteOptions limits;
+    limits.authentication = [secret = options_.webhook->secret](const HttpServerRequest& request) {
+        std::optional<HttpServerResponse> refused;
+        if (!cubepi::equal_secrets(request.headers.get("x-telegram-bot-api-secret-token"), secret))
+            refused = HttpServerResponse::error(401, "the secret token is missing or wrong");
+        return refused;
+    };
+    limits.max_requests = 16;  // Telegram sends one at a time
+    routes_.emplace(*options_.webhook->server, "telegram", std::move(limits));
+    routes_->add("POST", options_.webhook->path,
+                 [this](HttpServerRequest request) { return receive(std::move(request)); });
 }
 
 void UpdateReceiver::warn(const std::string& text) const {
@@ -326,15 +339,6 @@ Task<> UpdateReceiver::serve() {
     if (!options_.webhook) co_await poll_.run();
 }
 
-void UpdateReceiver::open(const cubepi::Executor& executor) {
-    if (!options_.webhook || server_) return;
-    auto made = std::make_unique<cubepi::HttpServer>(executor, options_.webhook->server);
-    made->route("POST", options_.webhook->path,
-                [this](HttpServerRequest request) { return receive(std::move(request)); });
-    made->open();
-    server_ = std::move(made);
-}
-
 void UpdateReceiver::start(cubepi::BackgroundScope& work) {
     work_ = &work;
     if (access_.is_empty()) {
@@ -343,19 +347,16 @@ void UpdateReceiver::start(cubepi::BackgroundScope& work) {
             "id "
             "for the list");
     }
-    if (server_) server_->listen();
+    if (routes_) routes_->serve();
     work.spawn(serve());
 }
 
 Task<> UpdateReceiver::stop() {
-    if (server_) co_await server_->stop(std::chrono::seconds(5));
+    if (routes_) co_await routes_->stop(std::chrono::seconds(5));
     co_await poll_.confirm();
 }
 
 Task<HttpServerResponse> UpdateReceiver::receive(HttpServerRequest request) {
-    const std::string_view secret = request.headers.get("x-telegram-bot-api-secret-token");
-    if (!cubepi::equal_secrets(secret, options_.webhook->secret))
-        co_return HttpServerResponse::error(401, "the secret token is missing or wrong");
     boost::system::error_code failed;
     Json update = boost::json::parse(request.body, failed);
     if (failed || !update_id_of(update))

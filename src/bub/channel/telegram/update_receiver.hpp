@@ -78,15 +78,13 @@ public:
     UpdateReceiver(const TelegramChannelOptions& options, MessageHandler handler,
                    std::shared_ptr<const TelegramApi> api, std::shared_ptr<const SentCards> cards);
 
-    /// Takes the address of the webhook, once; does nothing without one.
-    void open(const cubepi::Executor& executor);
     /// Checks the token, until Telegram has accepted it. Throws Error(auth) or ApiError if Telegram rejects it; returns a failure
     /// that may pass, or null.
     Task<std::exception_ptr> check_token();
-    /// Begins to receive, after open(). The tasks run in `work`, which outlives this.
+    /// Begins to receive. The tasks run in `work`, which outlives this.
     void start(cubepi::BackgroundScope& work);
     Task<> stop();
-    std::uint16_t port() const noexcept { return server_ ? server_->port() : std::uint16_t{0}; }
+    std::uint16_t port() const noexcept { return routes_ ? routes_->port() : std::uint16_t{0}; }
 
     bool allows(const Envelope& message) const;
     /// Restores the files and the rights of a stored message.
@@ -122,7 +120,7 @@ private:
     const std::shared_ptr<OpenForms> forms_;
     bool cannot_store_ = false;
     UpdatePoll poll_;
-    std::unique_ptr<cubepi::HttpServer> server_;
+    std::optional<cubepi::HttpRoutes> routes_;  ///< of the webhook
     cubepi::BackgroundScope* work_ = nullptr;
 };
 

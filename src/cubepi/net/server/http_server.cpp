@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <map>
+#include <chrono>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -13,13 +13,11 @@
 #include <sys/socket.h>
 
 #include <boost/asio/redirect_error.hpp>
-#include <boost/asio/ssl/context.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/runtime.hpp>
-#include <cubepi/core/support/percent_decoded.hpp>
 #include <cubepi/core/support/posix_file.hpp>
 #include <cubepi/core/timeout.hpp>
 #include <cubepi/net/server/server_core.hpp>
@@ -31,91 +29,16 @@ namespace {
 namespace asio = boost::asio;
 using asio::ip::tcp;
 
-using Parameters = std::map<std::string, std::string, std::less<>>;
-
-std::vector<std::string> segments_of(std::string_view path) {
-    std::vector<std::string> segments;
-    while (!path.empty()) {
-        path.remove_prefix(1);  // '/'
-        const std::size_t end = std::min(path.find('/'), path.size());
-        segments.emplace_back(path.substr(0, end));
-        path.remove_prefix(end);
-    }
-    return segments;
-}
-
-bool is_placeholder(std::string_view segment) {
-    return segment.size() > 2 && segment.starts_with('{') && segment.ends_with('}');
-}
-
-/// Returns nothing if the path does not match.
-std::optional<Parameters> parameters_of(const Route& route, const std::vector<std::string>& path) {
-    if (route.segments.size() != path.size()) return std::nullopt;
-    Parameters parameters;
-    for (std::size_t i = 0; i < path.size(); ++i) {
-        std::optional<std::string> given = percent_decoded(path[i]);
-        if (!given) return std::nullopt;
-        const std::string& wanted = route.segments[i];
-        if (is_placeholder(wanted)) {
-            if (given->empty()) return std::nullopt;
-            parameters[wanted.substr(1, wanted.size() - 2)] = std::move(*given);
-        } else if (wanted != *given) {
-            return std::nullopt;
-        }
-    }
-    return parameters;
-}
-
-std::unique_ptr<asio::ssl::context> make_tls(const HttpServerOptions& options) {
-    if (options.certificate_file.empty()) return nullptr;
-    auto context = std::make_unique<asio::ssl::context>(asio::ssl::context::tls_server);
-    boost::system::error_code failed;
-    (void)context->use_certificate_chain_file(options.certificate_file, failed);
-    if (!failed)
-        (void)context->use_private_key_file(options.key_file, asio::ssl::context::pem, failed);
-    if (failed) {
-        throw Error(ErrorCode::invalid_argument, "cannot use the certificate " +
-                                                     options.certificate_file + " with the key " +
-                                                     options.key_file + ": " + failed.message());
-    }
-    return context;
-}
-
-tcp protocol_of(int socket) {
-    sockaddr_storage address = {};
-    socklen_t size = sizeof address;
-    // NOLINTNEXTLINE(cppcoreguidelines-pro-type-reinterpret-cast)
-    (void)::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size);
-    return address.ss_family == AF_INET6 ? tcp::v6() : tcp::v4();
-}
-
-void open_socket(HttpServerCore& core) {
-    core.tls = make_tls(core.options);
-    core.listener = core.options.listener;
-    if (!core.listener)
-        core.listener = std::make_shared<HttpListener>(core.options.host, core.options.port);
-    UniqueFd own(::fcntl(core.listener->native_handle(), F_DUPFD_CLOEXEC, 0));
-    boost::system::error_code failed;
-    (void)core.acceptor.assign(protocol_of(own.get()), own.get(), failed);
-    if (failed) throw Error(ErrorCode::io, "cannot use a listening socket: " + failed.message());
-    (void)own.release();
-}
-
-void close_acceptor(HttpServerCore& core) {
-    if (!core.acceptor.is_open()) return;
-    boost::system::error_code failed;
-    // Asio expects that closing a descriptor ends its registration for events. It does not while another one of the same socket is
-    // open, so the registration is ended first.
-    const UniqueFd closed(core.acceptor.release(failed));
-    core.listener.reset();
-}
-
-/// Closes the connection that has been without a request for the longest time. Returns false if there is none.
-bool close_oldest_idle(HttpServerCore& core) {
+/// Closes the connection that has been without a request for the longest time, but at least for `least`; or else one whose request no
+/// route has accepted. Returns false if there is none.
+bool close_oldest(HttpServerCore& core, std::chrono::nanoseconds least) {
     HttpConnection* oldest = nullptr;
+    const auto latest = std::chrono::steady_clock::now() - least;
     for (HttpConnection* const one : core.connections) {
-        if (one->busy || one->closing) continue;
-        if (!oldest || one->idle_since < oldest->idle_since) oldest = one;
+        if (one->closing || one->routes || one->idle_since > latest) continue;
+        if (!oldest ||
+            std::pair(one->busy, one->idle_since) < std::pair(oldest->busy, oldest->idle_since))
+            oldest = one;
     }
     if (!oldest) return false;
     oldest->close();
@@ -137,7 +60,7 @@ void serve(const std::shared_ptr<HttpServerCore>& core, tcp::socket socket) {
 /// Serves a connection, unless there are too many, none of which is idle.
 void admit(const std::shared_ptr<HttpServerCore>& core, tcp::socket socket) {
     const std::size_t all = core->connections.size() + core->starting;
-    if (all >= core->options.max_connections && !close_oldest_idle(*core)) return;
+    if (all >= core->options.max_connections && !close_oldest(*core, {})) return;
     boost::system::error_code failed;
     (void)socket.set_option(tcp::no_delay(true), failed);
     serve(core, std::move(socket));
@@ -159,21 +82,9 @@ Task<> accept_connections(std::shared_ptr<HttpServerCore> core) {
     const asio::use_awaitable_t<Executor> awaits;
     auto token = asio::redirect_error(awaits, failed);
     SystemClock clock;
-    // stop() may have come first.
-    std::vector<int> waiting;
-    if (core->listener) waiting = core->listener->take_connections();
-    for (const int connection : waiting) {
-        UniqueFd owned(connection);
-        // It is one of a server without TLS.
-        if (core->tls) continue;
-        tcp::socket socket(core->executor);
-        (void)socket.assign(protocol_of(connection), connection, failed);
-        if (failed) continue;
-        (void)owned.release();
-        admit(core, std::move(socket));
-    }
     while (!core->ending) {
         if (core->options.spares_descriptors && is_short_of_descriptors(*core)) {
+            if (close_oldest(*core, std::chrono::seconds(1))) continue;
             co_await clock.sleep_for(std::chrono::milliseconds(100));
             continue;
         }
@@ -198,44 +109,7 @@ Task<> wait_for_connections(std::shared_ptr<HttpServerCore> core) {
         co_await core->changed.wait();
 }
 
-void close_connections(HttpServerCore& core) {
-    const std::vector<HttpConnection*> all(core.connections.begin(), core.connections.end());
-    for (HttpConnection* connection : all) connection->close();
-}
-
 }  // namespace
-
-void RouteTable::add(std::string method, std::string pattern, HttpServer::Handler handler) {
-    if (!pattern.starts_with('/') || !handler) {
-        throw Error(
-            ErrorCode::invalid_argument,
-            "a route needs a handler and a pattern that begins with '/', not '" + pattern + "'");
-    }
-    Route route;
-    route.method = std::move(method);
-    route.segments = segments_of(pattern);
-    route.pattern = std::move(pattern);
-    route.handler = std::move(handler);
-    routes_.push_back(std::move(route));
-}
-
-RouteMatch RouteTable::match(HttpServerRequest& request) const {
-    RouteMatch match;
-    if (!request.path.starts_with('/')) return match;
-    const std::vector<std::string> path = segments_of(request.path);
-    for (const Route& route : routes_) {
-        std::optional<Parameters> parameters = parameters_of(route, path);
-        if (!parameters) continue;
-        const bool answers_head = request.method == "HEAD" && route.method == "GET";
-        if (route.method == request.method || answers_head) {
-            request.parameters = std::move(*parameters);
-            match.route = &route;
-            return match;
-        }
-        match.allowed += (match.allowed.empty() ? "" : ", ") + route.method;
-    }
-    return match;
-}
 
 HttpServerCore::HttpServerCore(Executor used, HttpServerOptions given)
     : executor(std::move(used)),
@@ -244,101 +118,117 @@ HttpServerCore::HttpServerCore(Executor used, HttpServerOptions given)
       acceptor(executor),
       work(executor, [](const std::exception_ptr&) {}) {}
 
-}  // namespace cubepi::detail
-
-namespace cubepi {
-
-struct HttpServer::State {
-    std::shared_ptr<detail::HttpServerCore> core;
-};
-
-HttpListener::HttpListener(const std::string& host, std::uint16_t port) {
-    using boost::asio::ip::tcp;
+void HttpServerCore::open() {
+    if (acceptor.is_open()) return;
     boost::system::error_code failed;
-    const boost::asio::ip::address address = boost::asio::ip::make_address(host, failed);
+    const asio::ip::address address = asio::ip::make_address(options.host, failed);
     if (failed)
         throw Error(ErrorCode::invalid_argument,
-                    "'" + host + "' is not an IP address to listen on");
-    tcp::endpoint endpoint(address, port);
+                    "'" + options.host + "' is not an IP address to listen on");
+    tcp::endpoint endpoint(address, options.port);
     const int on = 1;
-    detail::UniqueFd socket(
+    UniqueFd socket(
         ::socket(endpoint.protocol().family(), SOCK_STREAM | SOCK_CLOEXEC, IPPROTO_TCP));
     auto size = static_cast<socklen_t>(endpoint.capacity());
     if (!socket || ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
         ::bind(socket.get(), endpoint.data(), static_cast<socklen_t>(endpoint.size())) != 0 ||
         ::listen(socket.get(), SOMAXCONN) != 0 ||
         ::getsockname(socket.get(), endpoint.data(), &size) != 0) {
-        throw Error(ErrorCode::io, "cannot listen on " + host + ", port " + std::to_string(port) +
-                                       ": " + detail::errno_text(errno));
+        throw Error(ErrorCode::io, "cannot listen on " + options.host + ", port " +
+                                       std::to_string(options.port) + ": " + errno_text(errno));
     }
-    port_ = endpoint.port();
-    socket_ = socket.release();
+    (void)acceptor.assign(endpoint.protocol(), socket.get(), failed);
+    if (failed) throw Error(ErrorCode::io, "cannot use a listening socket: " + failed.message());
+    (void)socket.release();
+    port = endpoint.port();
 }
 
-HttpListener::~HttpListener() {
-    (void)detail::UniqueFd(socket_);
-    for (const int connection : connections_) (void)detail::UniqueFd(connection);
+void HttpServerCore::start(const std::shared_ptr<HttpServerCore>& core) {
+    if (core->accepting || core->ending) return;
+    core->open();
+    core->accepting = true;
+    core->work.spawn(accept_connections(core));
 }
 
-void HttpListener::put_back(int connection) {
-    const std::lock_guard lock(mutex_);
-    connections_.push_back(connection);
+void HttpServerCore::close_acceptor() {
+    boost::system::error_code ignored;
+    (void)acceptor.close(ignored);
+    port = 0;
 }
 
-std::vector<int> HttpListener::take_connections() {
-    const std::lock_guard lock(mutex_);
-    return std::exchange(connections_, {});
+std::vector<HttpConnection*> HttpServerCore::all_connections() const {
+    return {connections.begin(), connections.end()};
+}
+
+void HttpServerCore::close_connections() {
+    for (HttpConnection* connection : all_connections()) connection->close();
+}
+
+}  // namespace cubepi::detail
+
+namespace cubepi {
+
+std::shared_ptr<HttpCertificate> read_certificate(const std::string& certificate_file,
+                                                  const std::string& key_file) {
+    using boost::asio::ssl::context;
+    auto certificate = std::make_shared<HttpCertificate>(context(context::tls_server));
+    boost::system::error_code failed;
+    (void)certificate->context.use_certificate_chain_file(certificate_file, failed);
+    if (!failed) (void)certificate->context.use_private_key_file(key_file, context::pem, failed);
+    if (failed) {
+        throw Error(ErrorCode::invalid_argument, "cannot use the certificate " + certificate_file +
+                                                     " with the key " + key_file + ": " +
+                                                     failed.message());
+    }
+    return certificate;
+}
+
+void check_address_ranges(const std::vector<std::string>& ranges) {
+    (void)detail::AddressRanges(ranges);
 }
 
 HttpServer::HttpServer(Executor executor, HttpServerOptions options)
-    : state_(std::make_shared<State>()) {
-    state_->core =
-        std::make_shared<detail::HttpServerCore>(std::move(executor), std::move(options));
+    : core_(std::make_shared<detail::HttpServerCore>(std::move(executor), std::move(options))) {
+    set_access(core_->options.access);
 }
 
 HttpServer::~HttpServer() {
-    detail::HttpServerCore& core = *state_->core;
-    core.ending = true;
-    detail::close_acceptor(core);
-    detail::close_connections(core);
+    core_->ending = true;
+    core_->close_acceptor();
+    core_->close_connections();
 }
 
-void HttpServer::route(std::string method, std::string pattern, Handler handler) {
-    state_->core->routes.add(std::move(method), std::move(pattern), std::move(handler));
+void HttpServer::open() { core_->open(); }
+
+void HttpServer::set_access(HttpAccess access) {
+    core_->proxies = detail::AddressRanges(access.trusted_proxies);
+    while (access.base_path.ends_with('/')) access.base_path.pop_back();
+    core_->access = std::move(access);
+    const bool is_secure = core_->access.certificate != nullptr;
+    const auto all = core_->all_connections();
+    for (detail::HttpConnection* const connection : all)
+        if (!connection->busy && connection->is_secure != is_secure) connection->close();
 }
 
-void HttpServer::open() { detail::open_socket(*state_->core); }
+std::uint16_t HttpServer::port() const noexcept { return core_->port; }
 
-void HttpServer::listen() {
-    detail::HttpServerCore& core = *state_->core;
-    if (!core.listener) open();
-    core.log.write(LogLevel::info, "http_server.listening",
-                   {{"name", core.options.name},
-                    {"host", core.options.host},
-                    {"port", static_cast<std::int64_t>(port())}});
-    core.accepting = true;
-    core.work.spawn(detail::accept_connections(state_->core));
-}
-
-std::uint16_t HttpServer::port() const noexcept {
-    return state_->core->listener ? state_->core->listener->port() : std::uint16_t{0};
-}
-
-std::size_t HttpServer::connections() const noexcept { return state_->core->connections.size(); }
+std::size_t HttpServer::connections() const noexcept { return core_->connections.size(); }
 
 Task<> HttpServer::stop(std::chrono::nanoseconds limit) {
-    const std::shared_ptr<detail::HttpServerCore> core = state_->core;
+    const std::shared_ptr<detail::HttpServerCore> core = core_;
     core->ending = true;
-    detail::close_acceptor(*core);
-    for (detail::HttpConnection* const connection : core->connections)
-        if (!connection->busy) connection->leave();
+    core->close_acceptor();
+    const auto all = core->all_connections();
+    for (detail::HttpConnection* const connection : all)
+        if (!connection->busy) connection->close();
+    core->routes_changed.pulse();
     SystemClock clock;
     const Clock::time_point deadline = deadline_after(clock.now(), limit);
     Task<> waiting = detail::wait_for_connections(core);
     Task<bool> limited = detail::run_until(clock, deadline, std::move(waiting));
     const Outcome<bool> waited = co_await outcome_of(std::move(limited));
     co_await shield();
-    detail::close_connections(*core);
+    core->close_connections();
     co_await core->work.close();
     co_await unshield();
     if (!waited) waited.rethrow();
@@ -360,6 +250,17 @@ std::string_view HttpServerRequest::bearer_token() const noexcept {
     value.remove_prefix(scheme.size());
     while (value.starts_with(' ')) value.remove_prefix(1);
     return value;
+}
+
+HttpAuthentication bearer_authentication(std::string token) {
+    if (token.empty()) throw Error(ErrorCode::invalid_argument, "an authentication needs a token");
+    return [token = std::move(token)](const HttpServerRequest& request) {
+        std::optional<HttpServerResponse> refused;
+        if (equal_secrets(request.bearer_token(), token)) return refused;
+        refused = HttpServerResponse::error(401, "the bearer token is missing or wrong");
+        refused->headers.set("www-authenticate", "Bearer");
+        return refused;
+    };
 }
 
 HttpServerResponse::HttpServerResponse(unsigned code, std::string text, std::string content_type)

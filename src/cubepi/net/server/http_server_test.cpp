@@ -1,23 +1,9 @@
 #include <atomic>
 #include <chrono>
-#include <cstdint>
-#include <cstdlib>
-#include <filesystem>
-#include <functional>
 #include <future>
 #include <memory>
 #include <string>
-#include <thread>
-#include <utility>
 
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/executor_work_guard.hpp>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/read.hpp>
-#include <boost/asio/read_until.hpp>
-#include <boost/asio/use_future.hpp>
-#include <boost/asio/write.hpp>
 #include <gtest/gtest.h>
 
 #include <cubepi/core/error.hpp>
@@ -25,98 +11,12 @@
 #include <cubepi/core/run.hpp>
 #include <cubepi/net/http_client.hpp>
 #include <cubepi/net/http_server.hpp>
-#include <cubepi/net/server/server_core.hpp>
+#include <cubepi/net/server/http_server_test_support.hpp>
 
 namespace cubepi {
 namespace {
 
-namespace asio = boost::asio;
-using asio::ip::tcp;
-using std::chrono_literals::operator""ms;
-
-/// A server on a thread of its own.
-class Served {
-public:
-    explicit Served(HttpServerOptions options = HttpServerOptions())
-        : work_(asio::make_work_guard(context_)),
-          server_(context_.get_executor(), std::move(options)) {
-        server_.route("GET", "/hello", [](HttpServerRequest) -> Task<HttpServerResponse> {
-            co_return HttpServerResponse(200, "hello", "text/plain");
-        });
-        server_.route("POST", "/echo/{name}",
-                      [](HttpServerRequest request) -> Task<HttpServerResponse> {
-                          std::string text(request.parameter("name"));
-                          text += "?" + request.query + "=" + request.body;
-                          co_return HttpServerResponse(200, std::move(text), "text/plain");
-                      });
-    }
-    ~Served() {
-        if (!thread_.joinable()) return;
-        stop(0ms);
-        work_.reset();
-        thread_.join();
-    }
-    void start() {
-        server_.listen();
-        port_ = server_.port();
-        thread_ = std::thread([this] { context_.run(); });
-    }
-    void stop(std::chrono::nanoseconds limit) {
-        asio::co_spawn(context_, server_.stop(limit), asio::use_future).get();
-    }
-    /// Calls a function on the thread of the server.
-    void on_thread(std::function<void()> call) {
-        asio::post(context_, std::packaged_task<void()>(std::move(call)));
-    }
-
-    HttpServer& server() { return server_; }
-    std::uint16_t port() const { return port_; }
-    std::string url(const std::string& path) const {
-        return "http://127.0.0.1:" + std::to_string(port_) + path;
-    }
-
-private:
-    asio::io_context context_{1};
-    asio::executor_work_guard<asio::io_context::executor_type> work_;
-    HttpServer server_;
-    std::uint16_t port_ = 0;
-    std::thread thread_;
-};
-
-/// A connection that sends and receives bytes as they are.
-class Wire {
-public:
-    explicit Wire(const Served& served) : Wire(served.port()) {}
-    explicit Wire(std::uint16_t port) : socket_(context_) {
-        socket_.connect(tcp::endpoint(asio::ip::make_address("127.0.0.1"), port));
-    }
-    void send(const std::string& text) {
-        boost::system::error_code ignored;
-        asio::write(socket_, asio::buffer(text), ignored);
-    }
-    std::string read_until(const std::string& end) {
-        const std::size_t size = asio::read_until(socket_, asio::dynamic_buffer(buffer_), end);
-        std::string text = buffer_.substr(0, size);
-        buffer_.erase(0, size);
-        return text;
-    }
-    /// Returns all bytes until the server closes the connection.
-    std::string read_all() {
-        boost::system::error_code ended;
-        asio::read(socket_, asio::dynamic_buffer(buffer_), ended);
-        return std::exchange(buffer_, {});
-    }
-    void close() { socket_.close(); }
-
-private:
-    asio::io_context context_;
-    tcp::socket socket_;
-    std::string buffer_;
-};
-
-std::string status_line(const std::string& response) {
-    return response.substr(0, response.find("\r\n"));
-}
+using namespace http_server_tests;
 
 TEST(HttpServer, ProjectClient_IsAnswered) {
     Served served;
@@ -186,8 +86,9 @@ TEST(HttpServer, ChunkedBody_IsReadAndContinueSent) {
 TEST(HttpServer, OversizedOrInvalidRequest_IsRefused) {
     HttpServerOptions options;
     options.max_header_bytes = 1000;
-    options.max_body_bytes = 10;
-    Served served(options);
+    HttpRouteOptions limits;
+    limits.max_body_bytes = 10;
+    Served served(options, limits);
     served.start();
     const auto answer = [&](const std::string& request) {
         Wire wire(served);
@@ -217,9 +118,9 @@ TEST(HttpServer, UnfinishedHeader_ClosesTheConnection) {
 }
 
 TEST(HttpServer, MissingBody_ClosesTheConnection) {
-    HttpServerOptions options;
-    options.body_timeout = 20ms;
-    Served served(options);
+    HttpRouteOptions limits;
+    limits.body_timeout = 20ms;
+    Served served(HttpServerOptions(), limits);
     served.start();
     Wire wire(served);
     wire.send("POST /echo/x HTTP/1.1\r\nContent-Length: 3\r\n\r\na");
@@ -272,7 +173,7 @@ TEST(HttpServer, Head_HasLengthOfGetAndNoBody) {
 
 TEST(HttpServer, ThrowingHandler_IsAnsweredWithoutEndingTheServer) {
     Served served;
-    served.server().route("GET", "/bad", [](HttpServerRequest) -> Task<HttpServerResponse> {
+    served.routes().add("GET", "/bad", [](HttpServerRequest) -> Task<HttpServerResponse> {
         throw Error(ErrorCode::storage, "the secret reason");
         co_return HttpServerResponse();
     });
@@ -290,7 +191,7 @@ TEST(HttpServer, ThrowingHandler_IsAnsweredWithoutEndingTheServer) {
 TEST(HttpServer, Events_AreSentAsTheyAreWritten) {
     AsyncEvent next;
     Served served;
-    served.server().route("GET", "/events", [&next](HttpServerRequest) -> Task<HttpServerResponse> {
+    served.routes().add("GET", "/events", [&next](HttpServerRequest) -> Task<HttpServerResponse> {
         auto stream = [&next](ResponseStream& out) -> Task<> {
             co_await out.write(server_sent_event("", "one\ntwo"));
             co_await next.wait();
@@ -312,7 +213,7 @@ TEST(HttpServer, Events_AreSentAsTheyAreWritten) {
 
 TEST(HttpServer, Http10Client_ReadsAStreamToItsEnd) {
     Served served;
-    served.server().route("GET", "/events", [](HttpServerRequest) -> Task<HttpServerResponse> {
+    served.routes().add("GET", "/events", [](HttpServerRequest) -> Task<HttpServerResponse> {
         auto stream = [](ResponseStream& out) -> Task<> { co_await out.write("parts"); };
         co_return HttpServerResponse::events(std::move(stream));
     });
@@ -325,7 +226,7 @@ TEST(HttpServer, Http10Client_ReadsAStreamToItsEnd) {
 TEST(HttpServer, DisconnectedClient_IsReportedToTheHandler) {
     std::promise<void> gone;
     Served served;
-    served.server().route(
+    served.routes().add(
         "GET", "/wait", [&gone](HttpServerRequest request) -> Task<HttpServerResponse> {
             AsyncEvent event;
             const std::stop_callback stop(request.closed, [&event] { event.set(); });
@@ -343,17 +244,16 @@ TEST(HttpServer, DisconnectedClient_IsReportedToTheHandler) {
 TEST(HttpServer, WriteToDisconnectedClient_Throws) {
     std::promise<ErrorCode> thrown;
     Served served;
-    served.server().route("GET", "/flood",
-                          [&thrown](HttpServerRequest) -> Task<HttpServerResponse> {
-                              auto stream = [&thrown](ResponseStream& out) -> Task<> {
-                                  try {
-                                      for (;;) co_await out.write(std::string(100'000, 'x'));
-                                  } catch (const Error& error) {
-                                      thrown.set_value(error.code());
-                                  }
-                              };
-                              co_return HttpServerResponse::events(std::move(stream));
-                          });
+    served.routes().add("GET", "/flood", [&thrown](HttpServerRequest) -> Task<HttpServerResponse> {
+        auto stream = [&thrown](ResponseStream& out) -> Task<> {
+            try {
+                for (;;) co_await out.write(std::string(100'000, 'x'));
+            } catch (const Error& error) {
+                thrown.set_value(error.code());
+            }
+        };
+        co_return HttpServerResponse::events(std::move(stream));
+    });
     served.start();
     Wire wire(served);
     wire.send("GET /flood HTTP/1.1\r\n\r\n");
@@ -367,17 +267,16 @@ TEST(HttpServer, ClientThatDoesNotRead_IsAbandoned) {
     options.write_timeout = 50ms;
     std::promise<ErrorCode> thrown;
     Served served(options);
-    served.server().route("GET", "/flood",
-                          [&thrown](HttpServerRequest) -> Task<HttpServerResponse> {
-                              auto stream = [&thrown](ResponseStream& out) -> Task<> {
-                                  try {
-                                      for (;;) co_await out.write(std::string(1'000'000, 'x'));
-                                  } catch (const Error& error) {
-                                      thrown.set_value(error.code());
-                                  }
-                              };
-                              co_return HttpServerResponse::events(std::move(stream));
-                          });
+    served.routes().add("GET", "/flood", [&thrown](HttpServerRequest) -> Task<HttpServerResponse> {
+        auto stream = [&thrown](ResponseStream& out) -> Task<> {
+            try {
+                for (;;) co_await out.write(std::string(1'000'000, 'x'));
+            } catch (const Error& error) {
+                thrown.set_value(error.code());
+            }
+        };
+        co_return HttpServerResponse::events(std::move(stream));
+    });
     served.start();
     Wire wire(served);
     wire.send("GET /flood HTTP/1.1\r\n\r\n");
@@ -388,7 +287,7 @@ TEST(HttpServer, Stop_WaitsForTheRequestInProgress) {
     AsyncEvent finish;
     std::promise<void> begun;
     Served served;
-    served.server().route("GET", "/work", [&](HttpServerRequest) -> Task<HttpServerResponse> {
+    served.routes().add("GET", "/work", [&](HttpServerRequest) -> Task<HttpServerResponse> {
         begun.set_value();
         co_await finish.wait();
         co_return HttpServerResponse(200, "done", "text/plain");
@@ -413,7 +312,7 @@ TEST(HttpServer, Stop_WaitsForTheRequestInProgress) {
 TEST(HttpServer, Stop_EndsRequestsThatDoNotEnd) {
     std::promise<void> begun;
     Served served;
-    served.server().route("GET", "/hang", [&begun](HttpServerRequest) -> Task<HttpServerResponse> {
+    served.routes().add("GET", "/hang", [&begun](HttpServerRequest) -> Task<HttpServerResponse> {
         begun.set_value();
         AsyncEvent never;
         co_await never.wait();
@@ -428,55 +327,44 @@ TEST(HttpServer, Stop_EndsRequestsThatDoNotEnd) {
     EXPECT_EQ(served.server().connections(), 0u);
 }
 
-TEST(HttpServer, D90_ReplacedServers_LoseNoConnection) {
-    HttpServerOptions options;
-    options.listener = std::make_shared<HttpListener>("127.0.0.1", std::uint16_t{0});
-    auto served = std::make_unique<Served>(options);
-    served->start();
+TEST(HttpServer, D90_ReplacedRoutes_LoseNoRequest) {
+    Served served;
+    served.start();
+    std::unique_ptr<HttpRoutes> routes;
+    served.call([&] {
+        routes = std::make_unique<HttpRoutes>(served.server(), "part");
+        routes->add("GET", "/part", text_handler("part"));
+        routes->serve();
+    });
     std::atomic<bool> over = false;
-    std::future<int> lost = std::async(std::launch::async, [&, port = served->port()] {
+    std::future<int> lost = std::async(std::launch::async, [&, port = served.port()] {
         int failures = 0;
+        Wire open(port);
         while (!over) {
             Wire wire(port);
-            wire.send("GET /hello HTTP/1.1\r\nConnection: close\r\n\r\n");
-            if (!wire.read_all().ends_with("hello")) ++failures;
+            wire.send("GET /part HTTP/1.1\r\nConnection: close\r\n\r\n");
+            if (!wire.read_all().ends_with("part")) ++failures;
+            open.send("GET /part HTTP/1.1\r\n\r\n");
+            if (open.read_until("\r\n\r\npart").empty()) ++failures;
         }
         return failures;
     });
     for (int i = 0; i < 30; ++i) {
-        auto next = std::make_unique<Served>(options);
-        next->server().open();
-        served->stop(std::chrono::seconds(10));
-        served = std::move(next);
-        served->start();
+        std::unique_ptr<HttpRoutes> next;
+        served.call([&] {
+            next = std::make_unique<HttpRoutes>(served.server(), "part");
+            next->add("GET", "/part", text_handler("part"));
+        });
+        served.run_task(routes->stop());
+        served.call([&] {
+            next->serve();
+            routes = std::move(next);
+        });
     }
     over = true;
     EXPECT_EQ(lost.get(), 0);
-}
-
-TEST(HttpServer, D90_HandedOverConnections_HaveLimitsOfTheirServer) {
-    HttpServerOptions options;
-    options.listener = std::make_shared<HttpListener>("127.0.0.1", std::uint16_t{0});
-    auto served = std::make_unique<Served>(options);
-    served->start();
-    std::vector<std::unique_ptr<Wire>> wires;
-    for (int i = 0; i < 3; ++i) {
-        wires.push_back(std::make_unique<Wire>(*served));
-        wires.back()->send("GET /hello HTTP/1.1\r\n\r\n");
-        (void)wires.back()->read_until("hello");
-    }
-    options.max_connections = 1;
-    Served next(options);
-    next.server().open();
-    served->stop(std::chrono::seconds(10));
-    served.reset();
-    next.start();
-    int answered = 0;
-    for (const std::unique_ptr<Wire>& wire : wires) {
-        wire->send("GET /hello HTTP/1.1\r\nConnection: close\r\n\r\n");
-        answered += wire->read_all().ends_with("hello") ? 1 : 0;
-    }
-    EXPECT_EQ(answered, 1);
+    served.run_task(routes->stop());
+    served.call([&] { routes.reset(); });
 }
 
 TEST(HttpServer, ExcessConnection_ReplacesTheOldestIdleOne) {
@@ -502,7 +390,7 @@ TEST(HttpServer, ExcessConnection_IsClosedWhenAllAreBusy) {
     HttpServerOptions options;
     options.max_connections = 1;
     Served served(options);
-    served.server().route("GET", "/work", [&](HttpServerRequest) -> Task<HttpServerResponse> {
+    served.routes().add("GET", "/work", [&](HttpServerRequest) -> Task<HttpServerResponse> {
         begun.set_value();
         co_await finish.wait();
         co_return HttpServerResponse(200, "done", "text/plain");
@@ -524,14 +412,11 @@ TEST(HttpServer, FailedListen_SaysWhy) {
     HttpServerOptions options;
     options.port = first.port();
     HttpServer taken(context.get_executor(), options);
-    EXPECT_THROW(taken.listen(), Error);
+    EXPECT_THROW(taken.open(), Error);
     options.host = "localhost";
     HttpServer name(context.get_executor(), options);
-    EXPECT_THROW(name.listen(), Error);
-    options = HttpServerOptions();
-    options.certificate_file = "/nonexistent.pem";
-    HttpServer tls(context.get_executor(), options);
-    EXPECT_THROW(tls.listen(), Error);
+    EXPECT_THROW(name.open(), Error);
+    EXPECT_THROW((void)read_certificate("/nonexistent.pem", "/nonexistent.pem"), Error);
 }
 
 TEST(HttpServerRequest, BearerToken_IsFound) {
@@ -552,64 +437,6 @@ TEST(EqualSecrets, Comparison_UsesAllBytes) {
     EXPECT_FALSE(equal_secrets("ab", "abab"));
     EXPECT_FALSE(equal_secrets("", "a"));
     EXPECT_FALSE(equal_secrets("a", ""));
-}
-
-HttpServer::Handler empty_handler() {
-    return [](HttpServerRequest) -> Task<HttpServerResponse> { co_return HttpServerResponse(); };
-}
-
-detail::RouteTable routes_of_questions() {
-    detail::RouteTable routes;
-    routes.add("GET", "/", empty_handler());
-    routes.add("GET", "/v1/questions", empty_handler());
-    routes.add("GET", "/v1/questions/{id}", empty_handler());
-    routes.add("POST", "/v1/questions/{id}", empty_handler());
-    routes.add("POST", "/v1/questions/all", empty_handler());
-    return routes;
-}
-
-/// Returns the pattern of the route, "405 METHODS", or "404".
-std::string matched(const std::string& method, const std::string& path) {
-    const detail::RouteTable routes = routes_of_questions();
-    HttpServerRequest request;
-    request.method = method;
-    request.path = path;
-    const detail::RouteMatch match = routes.match(request);
-    if (!match.route) return match.allowed.empty() ? "404" : "405 " + match.allowed;
-    std::string text = match.route->pattern;
-    for (const auto& [name, value] : request.parameters) text += " " + name + "=" + value;
-    return text;
-}
-
-TEST(RouteTable, Path_FindsItsRoute) {
-    EXPECT_EQ(matched("GET", "/"), "/");
-    EXPECT_EQ(matched("GET", "/v1/questions"), "/v1/questions");
-    EXPECT_EQ(matched("GET", "/v1/questions/a"), "/v1/questions/{id} id=a");
-    EXPECT_EQ(matched("GET", "/v1/questions/a/b"), "404");
-    EXPECT_EQ(matched("GET", "/v1/questions/"), "404") << "a placeholder is not empty";
-    EXPECT_EQ(matched("GET", "v1"), "404");
-    EXPECT_EQ(matched("GET", ""), "404");
-}
-
-TEST(RouteTable, Parameters_AreDecodedAfterSplitting) {
-    EXPECT_EQ(matched("GET", "/v1/questions/a%2Fb%20c"), "/v1/questions/{id} id=a/b c");
-    EXPECT_EQ(matched("GET", "/v1/questions/a%2"), "404");
-    EXPECT_EQ(matched("GET", "/v1/questions/%zz"), "404");
-}
-
-TEST(RouteTable, FirstMatchingRoute_IsUsed) {
-    EXPECT_EQ(matched("POST", "/v1/questions/all"), "/v1/questions/{id} id=all");
-}
-
-TEST(RouteTable, UnsupportedMethod_NamesTheOthers) {
-    EXPECT_EQ(matched("DELETE", "/v1/questions/a"), "405 GET, POST");
-    EXPECT_EQ(matched("HEAD", "/v1/questions"), "/v1/questions") << "as GET";
-}
-
-TEST(RouteTable, InvalidPattern_IsRefused) {
-    detail::RouteTable routes;
-    EXPECT_THROW(routes.add("GET", "v1", empty_handler()), Error);
-    EXPECT_THROW(routes.add("GET", "/v1", nullptr), Error);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // A connection of HttpServer: reads requests, calls their handlers, writes the responses.
 
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <optional>
 #include <string>
@@ -56,11 +57,65 @@ std::string_view text_of_status(unsigned status) {
     }
 }
 
+HttpServerResponse try_later(std::string_view why) {
+    HttpServerResponse response = HttpServerResponse::error(503, why);
+    response.headers.set("retry-after", "1");
+    return response;
+}
+
+/// Returns why the route does not accept a request with this header; nothing if it does.
+std::optional<HttpServerResponse> refusal_of(const RouteMatch& match,
+                                             const HttpServerRequest& request,
+                                             const Parser& parser) {
+    const HttpRouteOptions& options = match.set->options;
+    std::optional<HttpServerResponse> refusal;
+    if (options.authentication) refusal = options.authentication(request);
+    if (refusal) return refusal;
+    if (match.set->requests >= options.max_requests ||
+        match.route->requests >= match.route->max_requests)
+        return try_later("too many requests are in progress");
+    const auto length = parser.content_length();
+    if ((options.max_body_bytes == 0 && !parser.is_done()) ||
+        (length && *length > options.max_body_bytes))
+        return HttpServerResponse::error(413, text_of_status(413));
+    return std::nullopt;
+}
+
+/// The route of a request, or the answer to one that has none.
+struct Admission {
+    RouteMatch match = {};
+    std::optional<HttpServerResponse> refusal = {};
+};
+
+/// Counts a request of a connection as one of its route.
+class RequestInProgress {
+public:
+    RequestInProgress(HttpConnection& connection, const RouteMatch& match)
+        : connection_(connection), route_(*match.route) {
+        ++route_.requests;
+        ++match.set->requests;
+        connection_.routes = match.set;
+    }
+    ~RequestInProgress() {
+        --route_.requests;
+        --connection_.routes->requests;
+        connection_.routes->changed.pulse();
+        connection_.routes.reset();
+    }
+    RequestInProgress(const RequestInProgress&) = delete;
+    RequestInProgress& operator=(const RequestInProgress&) = delete;
+
+private:
+    HttpConnection& connection_;
+    Route& route_;
+};
+
 template <class Stream>
 class Connection final : public HttpConnection, public ResponseStream {
 public:
     Connection(std::shared_ptr<HttpServerCore> core, Stream stream)
         : core_(std::move(core)), stream_(std::move(stream)) {
+        is_secure = !std::is_same_v<Stream, PlainStream>;
         --core_->starting;
         core_->connections.insert(this);
     }
@@ -73,14 +128,12 @@ public:
         closing = true;
         closed.request_stop();
         beast::error_code ignored;
-        beast::get_lowest_layer(stream_).socket().close(ignored);
+        lowest().socket().close(ignored);
+        core_->routes_changed.pulse();  // for which it may wait
     }
 
-    /// The wait for a request ends. If its first bytes have been read already, it is answered.
-    void leave() noexcept override {
-        if (!returns_to_listener()) return close();
-        beast::error_code ignored;
-        lowest().socket().cancel(ignored);
+    void cancel() noexcept override {
+        if (group_) group_->cancel();
     }
 
     Task<> serve();
@@ -95,24 +148,35 @@ private:
             std::chrono::duration_cast<std::chrono::steady_clock::duration>(limit));
     }
 
-    bool returns_to_listener() const noexcept {
-        return std::is_same_v<Stream, PlainStream> && options().listener;
+    /// Another request may follow on the connection.
+    bool stays_open() const noexcept {
+        return keep_alive_ && !core_->ending && is_secure == (core_->access.certificate != nullptr);
     }
-    void return_to_listener();
-    Task<bool> read(Parser& parser);
-    Task<bool> answer(const Parser& parser);
-    Task<HttpServerResponse> respond(HttpServerRequest request);
+
+    Task<bool> read_header(Parser& parser);
+    Task<bool> read_body(Parser& parser, const HttpRouteOptions& limits);
+    Task<bool> answer(Parser& parser);
+    Task<Admission> admit(HttpServerRequest& request, const Parser& parser);
+    void log_refusal(const Admission& admission, const HttpServerRequest& request) const;
+    Task<bool> run(Task<bool> exchange);
+    Task<bool> exchange(const Route& route, HttpServerRequest request);
     Task<HttpServerResponse> call(const Route& route, HttpServerRequest request);
     Task<> watch(std::shared_ptr<std::stop_source> gone);
-    Task<bool> send(HttpServerResponse response, bool head, bool keep_alive, unsigned version);
+    Task<bool> send(HttpServerResponse response);
     Task<> write_bytes(std::string bytes);
-    Task<> refuse(unsigned status);
+    Task<> refuse(HttpServerResponse response);
     HttpServerRequest request_of(const Parser& parser);
 
     std::shared_ptr<HttpServerCore> core_;
     Stream stream_;
     beast::flat_buffer buffer_;
+    bool used_ = false;  // a request was received
     bool chunked_ = false;
+    // Of the request in progress:
+    TaskGroup<bool>* group_ = nullptr;
+    bool is_head_ = false;
+    bool keep_alive_ = false;
+    unsigned version_ = 11;
 };
 
 template <class Stream>
@@ -120,8 +184,8 @@ Task<> Connection<Stream>::serve() {
     for (bool again = true; again;) {
         Parser parser;
         parser.header_limit(static_cast<std::uint32_t>(options().max_header_bytes));
-        parser.body_limit(options().max_body_bytes);
-        again = co_await read(parser);
+        parser.body_limit(boost::none);  // that of the route
+        again = co_await read_header(parser);
         if (again) again = co_await answer(parser);
         busy = false;
         idle_since = std::chrono::steady_clock::now();
@@ -130,46 +194,57 @@ Task<> Connection<Stream>::serve() {
     lowest().socket().shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
 }
 
-/// Leaves the connection to the next server, if that is possible.
+/// Returns false if the connection is to be closed.
 template <class Stream>
-void Connection<Stream>::return_to_listener() {
-    if (!returns_to_listener() || closing || !lowest().socket().is_open()) return;
-    beast::error_code failed;
-    const int socket = lowest().socket().release(failed);
-    if (!failed) options().listener->put_back(socket);
-}
-
-/// Reads a request. Returns false if the connection is to be closed.
-template <class Stream>
-Task<bool> Connection<Stream>::read(Parser& parser) {
+Task<bool> Connection<Stream>::read_header(Parser& parser) {
     beast::error_code failed;
     auto token = asio::redirect_error(awaits, failed);
     if (buffer_.size() == 0) {
-        if (core_->ending) return_to_listener();
         if (core_->ending) co_return false;
         // The time for the header begins with its first byte.
-        expire_after(used ? options().idle_timeout : options().header_timeout);
+        expire_after(used_ ? options().idle_timeout : options().header_timeout);
         const std::size_t size = co_await stream_.async_read_some(buffer_.prepare(4096), token);
-        if (failed && core_->ending) return_to_listener();
         if (failed) co_return false;
         buffer_.commit(size);
     }
-    busy = used = true;
+    busy = used_ = true;
+    is_head_ = keep_alive_ = false;
+    version_ = 11;
     expire_after(options().header_timeout);
     co_await http::async_read_header(stream_, buffer_, parser, token);
-    if (!failed && parser.content_length() && *parser.content_length() > options().max_body_bytes)
-        failed = http::error::body_limit;
-    if (!failed && parser.get()[http::field::expect] == "100-continue") {
+    lowest().expires_never();
+    if (!failed) {
+        is_head_ = parser.get().method() == http::verb::head;
+        keep_alive_ = parser.get().keep_alive();
+        version_ = parser.get().version();
+        co_return true;
+    }
+    if (const unsigned status = status_of(failed)) {
+        HttpServerResponse response = HttpServerResponse::error(status, text_of_status(status));
+        co_await refuse(std::move(response));
+    }
+    co_return false;
+}
+
+/// Returns false if the connection is to be closed.
+template <class Stream>
+Task<bool> Connection<Stream>::read_body(Parser& parser, const HttpRouteOptions& limits) {
+    if (parser.is_done()) co_return true;
+    if (parser.get()[http::field::expect] == "100-continue") {
         std::string proceed = "HTTP/1.1 100 Continue\r\n\r\n";
         co_await write_bytes(std::move(proceed));
     }
-    if (!failed && !parser.is_done()) {
-        expire_after(options().body_timeout);
-        co_await http::async_read(stream_, buffer_, parser, token);
-    }
+    beast::error_code failed;
+    auto token = asio::redirect_error(awaits, failed);
+    parser.body_limit(limits.max_body_bytes);
+    expire_after(limits.body_timeout);
+    co_await http::async_read(stream_, buffer_, parser, token);
     lowest().expires_never();
     if (!failed) co_return true;
-    if (const unsigned status = status_of(failed)) co_await refuse(status);
+    if (const unsigned status = status_of(failed)) {
+        HttpServerResponse response = HttpServerResponse::error(status, text_of_status(status));
+        co_await refuse(std::move(response));
+    }
     co_return false;
 }
 
@@ -184,11 +259,9 @@ HttpServerRequest Connection<Stream>::request_of(const Parser& parser) {
     if (query != std::string_view::npos) request.query = std::string(target.substr(query + 1));
     for (const auto& field : message)
         request.headers.add(std::string(field.name_string()), std::string(field.value()));
-    request.body = message.body();
     beast::error_code failed;
-    const auto client = lowest().socket().remote_endpoint(failed);
-    if (!failed)
-        request.client = client.address().to_string() + ":" + std::to_string(client.port());
+    const auto peer = lowest().socket().remote_endpoint(failed);
+    if (!failed) request.peer = peer.address().to_string() + ":" + std::to_string(peer.port());
     return request;
 }
 
@@ -206,6 +279,18 @@ Task<> Connection<Stream>::watch(std::shared_ptr<std::stop_source> gone) {
 }
 
 template <class Stream>
+void Connection<Stream>::log_refusal(const Admission& admission,
+                                     const HttpServerRequest& request) const {
+    const unsigned status = admission.refusal->status;
+    if (status == 404 || status == 405) return;
+    const RouteSet* const routes = admission.match.set.get();
+    core_->log.write(LogLevel::info, "http_server.refused",
+                     {{"name", routes ? std::string_view(routes->name) : std::string_view()},
+                      {"status", static_cast<std::int64_t>(status)},
+                      {"client", request.client}});
+}
+
+template <class Stream>
 Task<HttpServerResponse> Connection<Stream>::call(const Route& route, HttpServerRequest request) {
     Task<HttpServerResponse> handling = route.handler(std::move(request));
     Outcome<HttpServerResponse> handled = co_await outcome_of(std::move(handling));
@@ -217,56 +302,104 @@ Task<HttpServerResponse> Connection<Stream>::call(const Route& route, HttpServer
     co_return HttpServerResponse::error(500, "internal error");
 }
 
+/// Finds the route of a request whose body is not read yet. Returns why there is none for it.
 template <class Stream>
-Task<HttpServerResponse> Connection<Stream>::respond(HttpServerRequest request) {
-    const RouteMatch match = core_->routes.match(request);
-    if (match.route) co_return co_await call(*match.route, std::move(request));
-    if (match.allowed.empty())
-        co_return HttpServerResponse::error(404, "there is nothing at this path");
-    HttpServerResponse refused =
-        HttpServerResponse::error(405, "this path does not accept the method");
-    refused.headers.set("allow", match.allowed);
-    co_return refused;
+Task<Admission> Connection<Stream>::admit(HttpServerRequest& request, const Parser& parser) {
+    beast::error_code failed;
+    const auto peer = lowest().socket().remote_endpoint(failed);
+    RequestOrigin origin = request_origin(request.headers, peer.address(),
+                                          is_secure ? "https" : "http", core_->proxies);
+    request.client = origin.client.to_string();
+    request.scheme = origin.scheme;
+    request.host = origin.host;
+    Admission admission;
+    if (!is_host_allowed(origin, core_->access.allowed_hosts)) {
+        admission.refusal = HttpServerResponse::error(421, "this server does not have that name");
+        co_return admission;
+    }
+    RouteMatch& match = admission.match;
+    for (;;) {
+        match = core_->routes.match(request, core_->access.base_path);
+        if (match.route || !match.is_pending || core_->ending || closing) break;
+        co_await core_->routes_changed.wait();
+    }
+    if (match.route) {
+        admission.refusal = refusal_of(match, request, parser);
+    } else if (match.is_pending) {
+        admission.refusal = try_later("the server ends");
+    } else if (match.allowed.empty()) {
+        admission.refusal = HttpServerResponse::error(404, "there is nothing at this path");
+    } else {
+        admission.refusal = HttpServerResponse::error(405, "this path does not accept the method");
+        admission.refusal->headers.set("allow", match.allowed);
+    }
+    co_return admission;
 }
 
 /// Answers a request. Returns true if another one may follow.
 template <class Stream>
-Task<bool> Connection<Stream>::answer(const Parser& parser) {
+Task<bool> Connection<Stream>::answer(Parser& parser) {
     HttpServerRequest request = request_of(parser);
-    const bool head = request.method == "HEAD";
-    const unsigned version = parser.get().version();
-    const bool keep_alive = parser.get().keep_alive();
+    Admission admission = co_await admit(request, parser);
+    if (admission.refusal) {
+        log_refusal(admission, request);
+        // The rest of the request is not read.
+        keep_alive_ = keep_alive_ && parser.is_done();
+        if (keep_alive_) co_return co_await send(std::move(*admission.refusal));
+        co_await refuse(std::move(*admission.refusal));
+        co_return false;
+    }
+    const RequestInProgress progress(*this, admission.match);
+    const bool is_complete = co_await read_body(parser, routes->options);
+    if (!is_complete) co_return false;
+    request.body = std::move(parser.get().body());
     closed = std::stop_source();
     request.closed = closed.get_token();
     auto gone = std::make_shared<std::stop_source>(closed);
     BackgroundScope watching(core_->executor, [](const std::exception_ptr&) {});
     // Bytes of the next request cannot be told from the end of the connection.
     if (buffer_.size() == 0) watching.spawn(watch(std::move(gone)));
-    Task<HttpServerResponse> responding = respond(std::move(request));
-    Outcome<HttpServerResponse> response = co_await outcome_of(std::move(responding));
-    bool again = false;
-    std::exception_ptr failure = response.failure();
-    if (!failure) {
-        Task<bool> sending =
-            send(std::move(response).value(), head, keep_alive && !core_->ending, version);
-        Outcome<bool> sent = co_await outcome_of(std::move(sending));
-        failure = sent.failure();
-        if (sent) again = sent.value();
-    }
+    Task<bool> exchanging = exchange(*admission.match.route, std::move(request));
+    Task<bool> running = run(std::move(exchanging));
+    Outcome<bool> again = co_await outcome_of(std::move(running));
     co_await shield();
     co_await watching.close();
     co_await unshield();
+    if (!again) again.rethrow();
+    co_return again.value();
+}
+
+/// Runs the exchange so that cancel() ends it, and returns false then.
+template <class Stream>
+Task<bool> Connection<Stream>::run(Task<bool> exchange) {
+    TaskGroup<bool> group(core_->executor);
+    group_ = &group;
+    group.spawn(std::move(exchange));
+    const bool throws = co_await throws_when_cancelled;
+    co_await throw_when_cancelled(false);
+    const std::exception_ptr failure = co_await group.settle();
+    group_ = nullptr;
+    co_await throw_when_cancelled(throws);
     if (failure) std::rethrow_exception(failure);
-    co_return again;
+    std::vector<Outcome<bool>> ended = group.take();
+    co_return ended.front() && ended.front().value();
 }
 
 template <class Stream>
-Task<bool> Connection<Stream>::send(HttpServerResponse response, bool head, bool keep_alive,
-                                    unsigned version) {
+Task<bool> Connection<Stream>::exchange(const Route& route, HttpServerRequest request) {
+    Task<HttpServerResponse> calling = call(route, std::move(request));
+    HttpServerResponse response = co_await std::move(calling);
+    Task<bool> sending = send(std::move(response));
+    co_return co_await std::move(sending);
+}
+
+/// Returns true if another request may follow.
+template <class Stream>
+Task<bool> Connection<Stream>::send(HttpServerResponse response) {
     // A client of HTTP/1.0 reads a body without a length until the connection is closed.
-    chunked_ = response.stream && version >= 11;
-    if (response.stream && !chunked_) keep_alive = false;
-    http::response<http::empty_body> header(static_cast<http::status>(response.status), version);
+    chunked_ = response.stream && version_ >= 11;
+    const bool keep_alive = stays_open() && (!response.stream || chunked_);
+    http::response<http::empty_body> header(static_cast<http::status>(response.status), version_);
     for (const HttpHeader& field : response.headers) header.set(field.name, field.value);
     header.keep_alive(keep_alive);
     if (chunked_) {
@@ -288,9 +421,9 @@ Task<bool> Connection<Stream>::send(HttpServerResponse response, bool head, bool
             if (failed) throw Error(ErrorCode::protocol, failed.message());
         }
     }
-    if (!response.stream && !head) text += response.body;
+    if (!response.stream && !is_head_) text += response.body;
     co_await write_bytes(std::move(text));
-    if (!response.stream || head) co_return keep_alive;
+    if (!response.stream || is_head_) co_return keep_alive;
     co_await response.stream(*this);
     if (chunked_) {
         std::string last = "0\r\n\r\n";
@@ -324,9 +457,9 @@ Task<> Connection<Stream>::write_bytes(std::string bytes) {
 }
 
 template <class Stream>
-Task<> Connection<Stream>::refuse(unsigned status) {
-    HttpServerResponse response = HttpServerResponse::error(status, text_of_status(status));
-    Task<bool> sending = send(std::move(response), false, false, 11);
+Task<> Connection<Stream>::refuse(HttpServerResponse response) {
+    keep_alive_ = false;
+    Task<bool> sending = send(std::move(response));
     (void)co_await outcome_of(std::move(sending));
     // Reads and discards input of the client for a moment: a reset would destroy the answer.
     beast::error_code failed;
@@ -342,11 +475,14 @@ Task<> Connection<Stream>::refuse(unsigned status) {
 }  // namespace
 
 Task<> serve_connection(std::shared_ptr<HttpServerCore> core, asio::ip::tcp::socket socket) {
-    if (!core->tls) {
+    // It may be replaced during the handshake.
+    const std::shared_ptr<HttpCertificate> certificate = core->access.certificate;
+    if (!certificate) {
         Connection<PlainStream> connection(core, PlainStream(std::move(socket)));
         co_return co_await connection.serve();
     }
-    Connection<TlsStream> connection(core, TlsStream(PlainStream(std::move(socket)), *core->tls));
+    Connection<TlsStream> connection(
+        core, TlsStream(PlainStream(std::move(socket)), certificate->context));
     beast::error_code failed;
     auto token = asio::redirect_error(awaits, failed);
     beast::get_lowest_layer(connection.stream()).expires_after(std::chrono::seconds(10));

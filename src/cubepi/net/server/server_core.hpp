@@ -3,7 +3,9 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -16,62 +18,100 @@
 #include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/task_scope.hpp>
 #include <cubepi/net/http_server.hpp>
+#include <cubepi/net/server/request_origin.hpp>
+
+namespace cubepi {
+
+struct HttpCertificate {
+    boost::asio::ssl::context context;
+};
+
+}  // namespace cubepi
 
 namespace cubepi::detail {
 
-/// A route of a server.
 struct Route {
     std::string method;
     std::string pattern;
     std::vector<std::string> segments;
-    HttpServer::Handler handler;
+    HttpRoutes::Handler handler;
+    std::size_t max_requests = 0;
+    std::size_t requests = 0;  ///< in progress
+};
+
+/// The state of an HttpRoutes. It outlives the requests in progress.
+struct RouteSet {
+    /// Throws Error(invalid_argument) for a pattern that does not begin with '/'.
+    void add(std::string method, std::string pattern, HttpRoutes::Handler handler,
+             std::size_t max_requests);
+
+    std::string name;
+    HttpRouteOptions options;
+    std::deque<Route> routes;  ///< not moved by later ones
+    bool is_serving = false;
+    std::size_t requests = 0;  ///< in progress
+    AsyncEvent changed;        ///< pulsed when one ends
 };
 
 /// The result of looking up a request.
 struct RouteMatch {
-    const Route* route = nullptr;  ///< null: there is none for this path and method
+    std::shared_ptr<RouteSet> set = {};
+    Route* route = nullptr;    ///< null: there is none for this path and method
+    bool is_pending = false;   ///< there is one, which is not served now
     std::string allowed = {};  ///< the methods of the path, for `Allow`; empty: the path is unknown
 };
 
 /// The routes of a server, tried in the order in which they were added.
 class RouteTable {
 public:
-    void add(std::string method, std::string pattern, HttpServer::Handler handler);
-    /// Finds the route of a request, and sets its parameters.
-    RouteMatch match(HttpServerRequest& request) const;
+    void add(std::shared_ptr<RouteSet> set) { sets_.push_back(std::move(set)); }
+    void remove(const std::shared_ptr<RouteSet>& set);
+    /// Throws Error(invalid_argument) if a set with another name has this route.
+    void check(const RouteSet& set, const std::string& method, const std::string& pattern) const;
+    /// Finds the route of a request below `base_path`, and sets its parameters.
+    RouteMatch match(HttpServerRequest& request, const std::string& base_path) const;
 
 private:
-    std::vector<Route> routes_;
+    std::vector<std::shared_ptr<RouteSet>> sets_;
 };
 
-/// A connection of a server, as far as the end of the server concerns it.
+/// A connection of a server, as far as it concerns its server and the routes.
 class HttpConnection {
 public:
     virtual ~HttpConnection() = default;
     /// Closes the socket: what waits for it ends.
     virtual void close() noexcept = 0;
+    /// Cancels the handler of the request in progress.
+    virtual void cancel() noexcept = 0;
 
-    /// Ends a connection that is not busy, at the end of the server.
-    virtual void leave() noexcept = 0;
-
-    bool busy = false;        ///< a request is being received or answered
-    bool used = false;        ///< a request was received
-    bool closing = false;     ///< close() was called
-    std::stop_source closed;  ///< of the request in progress
+    bool busy = false;                 ///< a request is being received or answered
+    bool closing = false;              ///< close() was called
+    bool is_secure = false;            ///< with TLS
+    std::stop_source closed;           ///< of the request in progress
+    std::shared_ptr<RouteSet> routes;  ///< those that have accepted the request in progress
     std::chrono::steady_clock::time_point idle_since = std::chrono::steady_clock::now();
 };
 
-/// The state that the connections of a server share.
+/// The state that the connections and routes of a server share.
 struct HttpServerCore {
     HttpServerCore(Executor used, HttpServerOptions given);
+
+    void open();
+    /// Begins to accept connections, once.
+    static void start(const std::shared_ptr<HttpServerCore>& core);
+    void close_acceptor();
+    std::vector<HttpConnection*> all_connections() const;
+    void close_connections();
 
     const Executor executor;
     const HttpServerOptions options;
     const Logger log;
+    HttpAccess access;
+    AddressRanges proxies;
     RouteTable routes;
-    std::unique_ptr<boost::asio::ssl::context> tls;
-    std::shared_ptr<HttpListener> listener;
-    boost::asio::ip::tcp::acceptor acceptor;  ///< with a descriptor of its own for the socket
+    AsyncEvent routes_changed;
+    boost::asio::ip::tcp::acceptor acceptor;
+    std::uint16_t port = 0;
     bool accepting = false;
     std::size_t starting = 0;  ///< connections that are accepted and not in `connections` yet
     bool ending = false;
