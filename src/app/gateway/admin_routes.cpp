@@ -101,7 +101,9 @@ Task<JsonObject> perform_request(GatewayApi* api, const GatewayOperation* operat
     // The body of a caller who may not is not read.
     JsonObject arguments;
     if (role >= operation->role) arguments = arguments_of(request);
-    return perform(api, operation, std::move(caller), std::move(arguments));
+    Task<JsonObject> performing = perform(api, operation, std::move(caller), std::move(arguments));
+    JsonObject result = co_await std::move(performing);
+    co_return result;
 }
 
 Task<HttpServerResponse> answer(GatewayApi* api, const GatewayOperation* operation,
