@@ -2,20 +2,22 @@
 
 #include <gtest/gtest.h>
 
-#include <csignal>
-#include <cstdlib>
+#include <atomic>
 #include <future>
+#include <map>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <utility>
 #include <vector>
+
+#include <boost/asio/io_context.hpp>
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/support/json_member.hpp>
-#include <cubepi/core/support/percent_decoded.hpp>
+#include <cubepi/net/http_server.hpp>
 
 #include "echo_model.hpp"
 #include "gateway/control_server.hpp"
@@ -29,6 +31,13 @@ constexpr const char* viewer = "viewer-0123456789";
 constexpr const char* olga = "operator-0123456789";
 constexpr const char* admin =
     R"(, admin: {listen: "127.0.0.1:0", viewer_token_env: VIEWER, operator_token_env: OPERATOR})";
+
+std::uint16_t free_port() {
+    boost::asio::io_context context;
+    HttpServer server(context.get_executor());
+    server.open();
+    return server.port();
+}
 
 class AdminTest : public ::testing::Test {
 protected:
@@ -120,6 +129,18 @@ TEST_F(AdminTest, D110_Tokens_DecideWhoMayDoWhat) {
     EXPECT_EQ(get("status").json().at("state"), "running") << "a viewer has ended nothing";
     EXPECT_EQ(run(call_with_token(ports.at("http"), "GET", "/v1/sessions/s1", olga)).status, 401);
     EXPECT_EQ(gateway->output().find("gateway.operated"), std::string::npos);
+}
+
+TEST_F(AdminTest, D110_SharedAddress_HasSeparateTokens) {
+    home.configure("{listen: \"127.0.0.1:" + std::to_string(free_port()) + "\", http: {}" +
+                   R"(, admin: {operator_token_env: OPERATOR}})");
+    start();
+    ASSERT_EQ(ports.at("admin"), ports.at("http"));
+    EXPECT_EQ(call("GET", "status", olga).status, 200);
+    EXPECT_EQ(call("GET", "status", viewer).status, 401) << "not configured";
+    EXPECT_EQ(call("GET", "status", "").status, 401);
+    EXPECT_EQ(run(call_channel(ports.at("http"), "GET", "/v1/admin/status")).status, 401);
+    EXPECT_EQ(run(call_with_token(ports.at("http"), "GET", "/v1/sessions/s1", olga)).status, 401);
 }
 
 TEST_F(AdminTest, D110_Views_AreThoseOfTheSocket) {
@@ -352,7 +373,9 @@ TEST_F(AdminTest, D90_FailedReload_SaysWhy) {
     model.hold("one");
     auto one = ask("one");
     (void)model.wait_for("one");
-    configure(R"(, admin: {listen: "127.0.0.1:0", viewer_token_env: OPERATOR})");
+    // Another server: the request that reloads is answered by the one that ends.
+    configure(R"(, admin: {listen: "127.0.0.1:)" + std::to_string(free_port()) +
+              R"(", viewer_token_env: OPERATOR})");
     auto reloading = std::async(std::launch::async, [this] { return post("reload"); });
     while (get("status").json().at("state") != "reloading") {
     }
@@ -361,7 +384,9 @@ TEST_F(AdminTest, D90_FailedReload_SaysWhy) {
     EXPECT_EQ(one.get().text(), "re: one");
     const HttpReply reloaded = reloading.get();
     EXPECT_EQ(reloaded.status, 200) << reloaded.body;
+    const std::uint16_t before = ports.at("admin");
     wait_until_running();
+    EXPECT_NE(ports.at("admin"), before);
     EXPECT_EQ(call("GET", "status", viewer).status, 401);
     EXPECT_EQ(call("GET", "status", olga).status, 200);
     EXPECT_EQ(call("POST", "drain", olga).status, 403) << "no token of operators";

@@ -14,12 +14,14 @@
 #include <bub/session_tape.hpp>
 #include <bub/tape/session_tape_store.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
+#include <cubepi/core/error.hpp>
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/support/json_member.hpp>
 
 #include "config/tape_place.hpp"
 #include "echo_model.hpp"
 #include "fake_bot_server.hpp"
+#include "gateway/control_server.hpp"
 #include "gateway_process.hpp"
 #include "process.hpp"
 
@@ -287,6 +289,12 @@ TEST(GatewayQuestions, D100_TwoNamespaces_SeeTheirQuestionsOnly) {
     EXPECT_NE(foreign.output.find("no question '" + name + "' waits"), std::string::npos)
         << foreign.output;
     EXPECT_FALSE(wrote(second));
+    const auto history_of = [&second](const char* session) {
+        return app::call_gateway(second.socket(),
+                                 JsonObject{{"command", "history"}, {"id", session}});
+    };
+    EXPECT_THROW((void)history_of("http:a"), Error);
+    EXPECT_EQ(history_of("http:b").at("state"), "waiting");
     // The model's id of both questions names one of them at each gateway.
     EXPECT_EQ(run_command(second, {"inbox", "--gateway", "approve", "c1"}).status, 0);
     EXPECT_EQ(run_command(first, {"inbox", "--gateway"}).output, of_first);

@@ -139,8 +139,8 @@ Task<SessionHistory> GatewayApi::history(HistoryArguments which) {
     const std::shared_ptr<GatewayInstance> instance = gateway_.instance();
     GatewaySessions sessions(*instance);
     const std::size_t limit = std::clamp<std::size_t>(which.limit, 1, longest_history);
-    Task<std::optional<SessionHistory>> reading =
-        sessions.history(which.id, limit, which.before, true);
+    const std::int64_t before = std::max<std::int64_t>(which.before, 0);
+    Task<std::optional<SessionHistory>> reading = sessions.history(which.id, limit, before, true);
     std::optional<SessionHistory> found = co_await std::move(reading);
     if (!found)
         throw Error(ErrorCode::not_found, "no session '" + which.id + "' is known to this gateway");

@@ -113,7 +113,7 @@ void check_admin(Findings& findings, const AdminSettings& admin, const Environme
                          "Set viewer_token_env or operator_token_env.");
         return;
     }
-    findings.good("operators at " + admin.listen.text());
+    findings.good("gateway.admin at " + admin.listen.text());
     check_listener(findings, "gateway.admin", admin.listen, false);
 }
 

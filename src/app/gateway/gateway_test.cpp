@@ -94,7 +94,8 @@ TEST(GatewayFindings, D110_TokensOfOperators_AreChecked) {
     EXPECT_TRUE(has(findings, Kind::problem, "gateway.admin is reachable from other machines"));
     tokens["VIEWER"] = tokens["OPERATOR"] = "0123456789abcdef";
     settings.admin->listen.host = "127.0.0.1";
-    EXPECT_TRUE(has(gateway_findings(settings, tokens), Kind::good, "operators at 127.0.0.1:8640"));
+    EXPECT_TRUE(
+        has(gateway_findings(settings, tokens), Kind::good, "gateway.admin at 127.0.0.1:8640"));
 }
 
 TEST(GatewayFindings, B26_OpenSettings_AreWarnedOf) {
