@@ -92,9 +92,6 @@ TEST_F(ReloadTest, D90_PortInUse_LeavesTheOldConfiguration) {
     expect_refusal("gateway.status: cannot listen on 127.0.0.1");
     configure(listen_free, "webhook: {url: \"https://example.org\", listen: " + used + "}");
     expect_refusal("gateway.telegram.webhook.listen: cannot listen on 127.0.0.1");
-    // Twice in one configuration.
-    configure("listen: " + address(port), polls, ", status: " + address(port));
-    expect_refusal("gateway.status: cannot listen on 127.0.0.1");
     configure(listen_free + ", certificate: /no/such.pem, key: /no/such.pem", polls);
     expect_refusal("cannot use the certificate");
 }

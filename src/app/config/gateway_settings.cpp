@@ -147,6 +147,7 @@ void read_address(const Mapping& mapping, const std::string& key, ListenAddress&
     const char* const end = text.data() + text.size();
     const auto [stop, failed] = std::from_chars(text.data() + colon + 1, end, address.port);
     if (failed != std::errc() || stop != end) Mapping::refuse(mapping.below(key), expected);
+    address.is_common = false;
     address.host = text.substr(0, colon);
     if (address.host.starts_with('[') && address.host.ends_with(']'))
         address.host = address.host.substr(1, address.host.size() - 2);
@@ -164,6 +165,7 @@ std::optional<ListenAddress> read_address(const Mapping& mapping, const std::str
 /// How the servers are reached.
 void read_access(const Mapping& mapping, GatewaySettings& settings) {
     settings.listen = read_address(mapping, "listen", std::nullopt);
+    if (settings.listen) settings.listen->is_common = true;
     mapping.read("base_path", settings.base_path);
     const std::string& base = settings.base_path;
     const bool is_path = base.starts_with('/') && !base.ends_with('/') &&

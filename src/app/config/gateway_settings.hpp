@@ -17,6 +17,7 @@ namespace cubepi::app {
 struct ListenAddress {
     std::string host = {};
     std::uint16_t port = 0;
+    bool is_common = false;  ///< that of `gateway.listen`
 
     std::string text() const;
 };

@@ -117,15 +117,18 @@ Task<HttpServerResponse> answer(GatewayApi* api, const GatewayOperation* operati
 
 }  // namespace
 
-AdminTokens admin_tokens(const AdminSettings& settings) {
-    AdminTokens tokens{token_in(settings.viewer_token_env), token_in(settings.operator_token_env)};
+AdminTokens admin_tokens(const std::optional<AdminSettings>& settings) {
+    AdminTokens tokens;
+    if (!settings) return tokens;
+    tokens.viewer = token_in(settings->viewer_token_env);
+    tokens.operator_ = token_in(settings->operator_token_env);
     if (!tokens.viewer.empty() && tokens.viewer == tokens.operator_)
         throw Error(ErrorCode::invalid_argument,
                     "gateway.admin: the tokens of viewers and operators must differ");
     return tokens;
 }
 
-HttpRouteOptions admin_route_options(const AdminTokens& tokens) {
+std::unique_ptr<HttpRoutes> admin_routes(HttpServer& server, GatewayApi& api, AdminTokens tokens) {
     HttpRouteOptions options;
     options.max_body_bytes = 64 * 1024;
     options.max_requests = 32;
@@ -137,17 +140,15 @@ HttpRouteOptions admin_route_options(const AdminTokens& tokens) {
         refused.headers.set("www-authenticate", "Bearer");
         return refused;
     };
-    return options;
-}
-
-void add_admin_routes(HttpRoutes& routes, GatewayApi& api, const AdminTokens& tokens) {
+    auto routes = std::make_unique<HttpRoutes>(server, "admin", std::move(options));
     for (const GatewayOperation& operation : gateway_operations()) {
         HttpRoutes::Handler handler = [&api, &operation, tokens](HttpServerRequest request) {
             const GatewayRole role = role_of(tokens, request).value_or(GatewayRole::viewer);
             return answer(&api, &operation, role, std::move(request));
         };
-        routes.add(std::string(operation.method), std::string(operation.path), std::move(handler));
+        routes->add(std::string(operation.method), std::string(operation.path), std::move(handler));
     }
+    return routes;
 }
 
 }  // namespace cubepi::app

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <memory>
+#include <optional>
 #include <string>
 
 #include <cubepi/net/http_server.hpp>
@@ -13,17 +15,17 @@ namespace cubepi::app {
 struct AdminTokens {
     std::string viewer = {};
     std::string operator_ = {};
+
+    bool any() const { return !viewer.empty() || !operator_.empty(); }
 };
 
 /// Reads the tokens from their variables. Throws Error(invalid_argument) for a variable that is not set, a token that can be guessed, and
 /// equal tokens.
-AdminTokens admin_tokens(const AdminSettings& settings);
+AdminTokens admin_tokens(const std::optional<AdminSettings>& settings);
 
-/// Returns a function that answers requests without one of the tokens with 401, and limits for requests.
-HttpRouteOptions admin_route_options(const AdminTokens& tokens);
-
-/// Adds a route for each of gateway_operations(). A viewer's token gets 403 from those of operators. The arguments of a GET request are in
-/// its query, those of a POST request in its body, a JSON object. `api` must outlive the routes.
-void add_admin_routes(HttpRoutes& routes, GatewayApi& api, const AdminTokens& tokens);
+/// Returns a route for each of gateway_operations(), not served yet. A request without one of the tokens gets 401, a viewer's token 403
+/// from operations of operators. The arguments of a GET request are in its query, those of a POST request in its body, a JSON object.
+/// `api` must outlive the routes and their requests.
+std::unique_ptr<HttpRoutes> admin_routes(HttpServer& server, GatewayApi& api, AdminTokens tokens);
 
 }  // namespace cubepi::app

@@ -166,6 +166,13 @@ Task<std::unique_ptr<GatewayInstance>> Gateway::make_instance() {
     parts.meter = meter_;
     parts.reports = reports_;
     parts.servers = servers_;
+    parts.api = &api_;
+    parts.status.problem = [this] {
+        return state_ == State::running
+                   ? instance_->manager().problem()
+                   : std::string("the gateway is starting, reloading or ending");
+    };
+    parts.status.metrics = [this] { return metrics(); };
     parts.on_warning = [this](const std::string& text) { warn(text); };
     parts.plugins = line_.plugins;
     parts.channels = line_.gateway.channels;
@@ -205,32 +212,6 @@ Task<int> Gateway::run() {
     served.rethrow();
     Runtime::standard()->log.write(LogLevel::info, "gateway.ended");
     co_return exit_ok;
-}
-
-void Gateway::open_routes() {
-    instance_->apply_access();
-    std::unique_ptr<HttpRoutes> made;
-    if (const std::shared_ptr<HttpServer> server = instance_->server(status_key)) {
-        StatusSources sources;
-        sources.problem = [this] {
-            return state_ == State::running
-                       ? instance_->manager().problem()
-                       : std::string("the gateway is starting, reloading or ending");
-        };
-        sources.metrics = [this] { return metrics(); };
-        made = status_routes(*server, std::move(sources));
-        made->serve();
-    }
-    std::unique_ptr<HttpRoutes> admin;
-    if (const std::shared_ptr<HttpServer> server = instance_->server(admin_key)) {
-        admin =
-            std::make_unique<HttpRoutes>(*server, "admin", admin_route_options(instance_->admin()));
-        add_admin_routes(*admin, api_, instance_->admin());
-        admin->serve();
-    }
-    // The routes before them have answered until now.
-    status_routes_ = std::move(made);
-    admin_routes_ = std::move(admin);
 }
 
 Task<std::string> Gateway::metrics() {
@@ -275,7 +256,7 @@ Task<std::map<std::string, std::size_t>> Gateway::open_questions() {
 
 Task<> Gateway::serve() {
     for (;;) {
-        open_routes();
+        instance_->open_routes();
         work_.spawn(announce_start());
         Task<> running = instance_->manager().run();
         const Outcome<> ran = co_await outcome_of(std::move(running));
@@ -284,6 +265,7 @@ Task<> Gateway::serve() {
         } else if (replaced_ && !ending_ && !ran && !ran.cancelled()) {
             // The new configuration did not start: the one that it replaced serves again (D90).
             reload_failure_ = ran.failure();
+            instance_->close_routes();
             Task<std::unique_ptr<GatewayInstance>> making = replaced_->again();
             instance_ = co_await std::move(making);
             replaced_.reset();
@@ -299,6 +281,7 @@ Task<> Gateway::announce_start() {
     const Outcome<> serves = co_await outcome_of(started->manager().started());
     if (serves.cancelled()) serves.rethrow();
     if (!serves || started != instance_.get() || ending_) co_return;
+    if (replaced_) replaced_->close_routes();
     replaced_.reset();
     // A request that has reloaded the configuration is answered before its server stops.
     enter(State::running);

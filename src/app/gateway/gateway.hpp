@@ -67,8 +67,6 @@ private:
 
     Task<std::unique_ptr<GatewayInstance>> make_instance();
     Task<> serve();
-    /// Applies the access of the current instance, and serves its status and its operators.
-    void open_routes();
     Task<> announce_start();
     Task<> greet();
     Task<> feed_watchdog(std::chrono::microseconds interval);
@@ -110,8 +108,6 @@ private:
     std::exception_ptr reload_failure_;          ///< of an instance that did not start
     GatewayApi api_{*this};
     ControlServer control_;
-    std::unique_ptr<HttpRoutes> status_routes_;  ///< null: not configured
-    std::unique_ptr<HttpRoutes> admin_routes_;   ///< null: not configured
     ExpiredQuestions expired_;
     BackgroundScope work_;
     mutable std::mutex output_;

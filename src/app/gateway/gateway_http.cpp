@@ -28,8 +28,8 @@ Task<HttpServerResponse> show(Task<std::string> metrics) {
 
 }  // namespace
 
-std::shared_ptr<HttpServer> GatewayServers::at(const std::string& key,
-                                               const ListenAddress& address) {
+std::shared_ptr<HttpServer> GatewayServers::at(std::string key, const ListenAddress& address) {
+    if (address.is_common) key = "gateway.listen";
     for (const Entry& one : entries_) {
         const bool has_port = address.port == 0 ? one.address.port == 0 && one.key == key
                                                 : one.server->port() == address.port;
@@ -46,7 +46,7 @@ std::shared_ptr<HttpServer> GatewayServers::at(const std::string& key,
         throw Error(ErrorCode::invalid_argument,
                     config_path().string() + ": " + key + ": " + error.what());
     }
-    entries_.push_back(Entry{key, address, made});
+    entries_.push_back(Entry{std::move(key), address, made});
     return made;
 }
 

@@ -18,9 +18,9 @@ class GatewayServers {
 public:
     explicit GatewayServers(Executor executor) : executor_(std::move(executor)) {}
 
-    /// Returns the server on the address that a key of the settings has; it listens. Port 0 is a free port for this key, which it
-    /// has as long as the key does not change. Throws Error(invalid_argument) that names the key.
-    std::shared_ptr<HttpServer> at(const std::string& key, const ListenAddress& address);
+    /// Returns the server on the address that a key of the settings has; it listens. Port 0 is a free port for this key, or for all
+    /// that use `gateway.listen`, as long as the key has it. Throws Error(invalid_argument) that names the key.
+    std::shared_ptr<HttpServer> at(std::string key, const ListenAddress& address);
     /// Stops the servers that have no other owner.
     Task<> stop_unused();
     /// Stops all servers.

@@ -252,7 +252,9 @@ Task<> check_tables(std::shared_ptr<bub::TapeStore> tapes, bub::WarningHandler w
 }
 
 constexpr const char* http_key = "gateway.http.listen";
+constexpr const char* admin_key = "gateway.admin.listen";
 constexpr const char* webhook_key = "gateway.telegram.webhook.listen";
+constexpr const char* status_key = "gateway.status";
 
 }  // namespace
 
@@ -362,7 +364,7 @@ std::shared_ptr<HttpServer> GatewayInstance::server(const std::string& key) cons
     return found == listening_.end() ? nullptr : found->second.server;
 }
 
-void GatewayInstance::apply_access() const {
+void GatewayInstance::open_routes() const {
     for (const auto& [key, one] : listening_) {
         HttpAccess access;
         access.base_path = settings_.base_path;
@@ -374,6 +376,14 @@ void GatewayInstance::apply_access() const {
                 access.certificate = secure.certificate;
         one.server->set_access(std::move(access));
     }
+    if (status_) status_->serve();
+    if (admin_) admin_->serve();
+}
+
+void GatewayInstance::close_routes() {
+    status_.reset();
+    admin_.reset();
+    listening_.clear();
 }
 
 bub::TurnQuestions sender_policy(const GatewaySettings& settings) {
@@ -479,7 +489,6 @@ GatewayInstance::GatewayInstance(ConfigFile config, GatewaySettings settings, Mo
       sources_(std::move(sources)),
       model_(std::move(model)),
       parts_(std::move(parts)),
-      admin_(settings_.admin ? admin_tokens(*settings_.admin) : AdminTokens()),
       tapes_(configured_tapes()),
       framework_(make_framework(true)) {
     if (settings_.http && has("http")) {
@@ -490,9 +499,14 @@ GatewayInstance::GatewayInstance(ConfigFile config, GatewaySettings settings, Mo
     }
     if (settings_.telegram && settings_.telegram->webhook && has("telegram"))
         listen(webhook_key, settings_.telegram->webhook->listen);
-    if (settings_.status) listen(status_key, *settings_.status);
-    if (!admin_.viewer.empty() || !admin_.operator_.empty())
+    if (settings_.status) {
+        listen(status_key, *settings_.status);
+        status_ = status_routes(*server(status_key), parts_.status);
+    }
+    if (const AdminTokens tokens = admin_tokens(settings_.admin); parts_.api && tokens.any()) {
         listen(admin_key, settings_.admin->listen);
+        admin_ = admin_routes(*server(admin_key), *parts_.api, tokens);
+    }
     bub::ChannelManagerOptions options = manager_options(settings_, sources_, parts_);
     const std::size_t threads = thread_count(settings_);
     if (threads > 1) {

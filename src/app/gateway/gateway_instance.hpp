@@ -58,10 +58,6 @@ Task<std::string> session_tape(std::shared_ptr<bub::TapeStore> tapes,
 /// that has the same name on all hosts (D100).
 bub::Plugin gateway_sessions(bub::Framework& framework, const GatewaySettings& settings);
 
-/// The keys of the settings for the addresses of the routes for monitoring and for operators.
-inline constexpr const char* status_key = "gateway.status";
-inline constexpr const char* admin_key = "gateway.admin.listen";
-
 /// The gateway under one configuration: the manager of its channels, the framework that admits their messages, and the threads
 /// that run the turns. A reload creates another one (B28). Used on one executor.
 class GatewayInstance {
@@ -72,8 +68,10 @@ public:
         std::shared_ptr<Meter> meter = {};  ///< null: that of `telemetry`
         std::shared_ptr<TurnReports> reports = {};
         std::shared_ptr<GatewayServers> servers = {};  ///< required
-        bub::WarningHandler on_warning = {};           ///< called on any thread
-        AddPlugins plugins = {};                       ///< called for each framework, on its thread
+        GatewayApi* api = nullptr;                     ///< of `gateway.admin`; null: not served
+        StatusSources status = {};
+        bub::WarningHandler on_warning = {};  ///< called on any thread
+        AddPlugins plugins = {};              ///< called for each framework, on its thread
         std::vector<std::string> channels =
             {};  ///< of --enable-channel; empty: those of the settings
     };
@@ -95,15 +93,16 @@ public:
     const std::shared_ptr<bub::TapeStore>& tapes() const noexcept { return tapes_; }
     /// Returns the tape of a session.
     Task<bub::Tape> tape_of(std::string session_id) const;
-    /// Returns the tokens of `gateway.admin`; both are empty if it is not served.
-    const AdminTokens& admin() const noexcept { return admin_; }
     /// Returns whether a tape belongs to the namespace of the gateway. `session_id`: the session of the tape, or that of the caller of
     /// its sub-agent.
     Task<bool> owns_tape(std::string tape, std::string session_id) const;
-    /// Returns the server on the address that a key of the settings has: "gateway.status". Null: not configured.
+    /// Returns the server on the address that a key of the settings has: "gateway.http.listen". Null: not configured.
     std::shared_ptr<HttpServer> server(const std::string& key) const;
-    /// Applies the certificates and the settings for proxies to the servers.
-    void apply_access() const;
+    /// Applies the certificates and the settings for proxies to the servers, and serves the status and operators. The channels serve
+    /// their routes when they start.
+    void open_routes() const;
+    /// Ends what open_routes() has begun. Calls that are in progress may need the instance for longer.
+    void close_routes();
     /// Returns the number of threads that run turns.
     std::size_t threads() const noexcept { return shards_ ? shards_->size() : 1; }
 
@@ -130,8 +129,9 @@ private:
     const ModelSources sources_;
     const ModelChoice model_;
     const Parts parts_;
-    const AdminTokens admin_;
     std::map<std::string, Listening> listening_;  // by key of the settings
+    std::unique_ptr<HttpRoutes> status_;          ///< null: not configured
+    std::unique_ptr<HttpRoutes> admin_;           ///< null: not configured
     std::shared_ptr<bub::TapeStore> tapes_;
     std::unique_ptr<bub::Framework> framework_;
     std::shared_ptr<bub::TurnShards> shards_;  ///< null: turns run on the executor of the manager

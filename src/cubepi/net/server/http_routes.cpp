@@ -95,8 +95,9 @@ void RouteTable::check(const RouteSet& set, const std::string& method,
         for (const Route& route : other->routes) {
             if (other->name == set.name || route.method != method || route.pattern != pattern)
                 continue;
-            throw Error(ErrorCode::invalid_argument, "the path " + pattern + " of '" + set.name +
-                                                         "' is one of '" + other->name + "'");
+            throw Error(ErrorCode::invalid_argument,
+                        "the path " + pattern + " of '" + set.name + "' is one of '" + other->name +
+                            "' at the same address; choose another path or address");
         }
     }
 }
