@@ -98,6 +98,43 @@ TEST(Members, D88_MembersOfCall_ReturnToTheirEndpoint) {
     }
 }
 
+TEST(Members, D88_MembersOfAnswer_ReturnToTheirEndpoint) {
+    const std::string member = R"("extra_content":{"google":{"thought_signature":"c2ln"}})";
+    const std::string chat = R"({"id":"c","object":"chat.completion","choices":[{"index":0,
+        "message":{"role":"assistant","content":"Hi","annotations":[7],)" +
+                             member + R"(},"finish_reason":"stop"}]})";
+    const std::string chunks =
+        R"(data: {"id":"c","choices":[{"index":0,"delta":{"role":"assistant","content":"H"}}]})"
+        "\n\n"
+        R"(data: {"id":"c","choices":[{"index":0,"delta":{"content":"i",)" +
+        member +
+        "}}]}\n\n"
+        R"(data: {"id":"c","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]})"
+        "\n\ndata: [DONE]\n\n";
+    const std::string part = R"({"type":"output_text","text":"Hi",)" + member + "}";
+    const std::vector<std::pair<std::string, std::string>> cases = {
+        {"openai", chat},
+        {"openai", chunks},
+        {"openai-responses", response(R"({"type":"message","id":"msg_1","role":"assistant",
+                                          "content":[)" +
+                                      part + "]}")}};
+    for (const auto& [provider, answer] : cases) {
+        const Home home;
+        ModelServer server({answer, answer});
+        EXPECT_EQ(prompt(home, server, provider).status, 0);
+        EXPECT_EQ(prompt(home, server, provider, "again").status, 0);
+        const std::vector<std::string> requests = server.requests();
+        ASSERT_EQ(requests.size(), 2u) << answer;
+        EXPECT_NE(requests[1].find(member), std::string::npos) << requests[1];
+        EXPECT_EQ(requests[1].find("[7]"), std::string::npos) << "members of answers only";
+        ModelServer other({provider == "openai" ? response(responses_text) : chat_answer("Done.")});
+        const std::string elsewhere = provider == "openai" ? "openai-responses" : "openai";
+        EXPECT_EQ(prompt(home, other, elsewhere, "again").status, 0);
+        ASSERT_EQ(other.requests().size(), 1u);
+        EXPECT_EQ(other.requests()[0].find("c2ln"), std::string::npos) << other.requests()[0];
+    }
+}
+
 TEST(Members, D88_MembersOfCall_StayWithTheirEndpoint) {
     for (const MemberCase& from : member_cases()) {
         for (const MemberCase& to : member_cases()) {

@@ -64,6 +64,9 @@ public:
     Task<std::string> intend_output(TurnOutput output, std::vector<std::string> answers) override {
         return counted(log_.intend_output(std::move(output), std::move(answers)));
     }
+    Task<> wait(std::string id, bool waits) override {
+        return counted(log_.wait(std::move(id), waits));
+    }
     Task<> resend(std::string id) override { return counted(log_.resend(std::move(id))); }
     Task<> sent(std::string id) override { return counted(log_.sent(std::move(id))); }
     Task<> failed(std::string id, std::string reason) override {
@@ -336,6 +339,32 @@ TEST_F(TelegramBot, B18_UnsendableAnswer_IsSentByNextProcess) {
         co_await t.manager->idle();
     });
     EXPECT_EQ(api.texts(7), std::vector<std::string>{"(sent again) the answer"});
+}
+
+TEST_F(TelegramBot, B18_AnswerThatOnlyWaited_HasNoMark) {
+    for (const bool was_cut_off : {false, true}) {
+        add({"the answer", "the answer"});
+        // The first request certainly failed; the second may have arrived.
+        int requests = 0;
+        api.on_call = [was_cut_off, &requests](const std::string& method, std::size_t) {
+            if (method != "sendMessage") return Fault::none;
+            return ++requests > 1 && was_cut_off ? Fault::cut_before : Fault::too_many;
+        };
+        api.say(was_cut_off ? 8 : 7, "Hi");
+        serve([&](TelegramBot& t) -> Task<> {
+            while (requests < 2) co_await t.clock->sleep_for(std::chrono::seconds(1));
+        });
+        api.on_call = nullptr;
+        restart();
+        add({"another answer"});
+        serve([&](TelegramBot& t) -> Task<> {
+            (void)co_await t.shown(was_cut_off ? 8 : 7, "the answer");
+            co_await t.manager->idle();
+        });
+        restart();
+    }
+    EXPECT_EQ(api.texts(7), std::vector<std::string>{"the answer"});
+    EXPECT_EQ(api.texts(8), std::vector<std::string>{"(sent again) the answer"});
 }
 
 TEST_F(TelegramBot, B25_QuestionOfPrivateChat_GoesToTheOperator) {
@@ -618,6 +647,7 @@ public:
         manager.reset();
         framework.reset();
         deliveries.reset();
+        wait_for_jobs();
         if (is_dead) copy_files(root / "snapshot", root);
         api.on_call = nullptr;
         is_dead = false;
@@ -642,8 +672,18 @@ public:
     }
 
 private:
-    /// The process continues while it is copied: a file that has just been replaced is not found, and the copy begins again.
+    /// Waits for the jobs of the dead process, which would write into the files of the next one.
+    void wait_for_jobs() const {
+        for (;;) {
+            const cubepi::WorkerPool::Stats jobs = workers->stats();
+            if (jobs.running == 0 && jobs.queued == 0) return;
+            std::this_thread::yield();
+        }
+    }
+    /// The loop stands still meanwhile. A job that changes several files is over before: a copy made file by file while it writes could
+    /// have a later change without an earlier one. The log of deliveries is a single file, whose last line may be cut.
     void take_snapshot() {
+        wait_for_jobs();
         for (int tries = 0;; ++tries) {
             try {
                 copy_files(root, root / "snapshot");

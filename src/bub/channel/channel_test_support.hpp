@@ -270,6 +270,11 @@ public:
         after();
         co_return id;
     }
+    Task<> wait(std::string id, bool waits) override {
+        note((waits ? "wait " : "try ") + id);
+        co_await inner->wait(std::move(id), waits);
+        after();
+    }
     Task<> resend(std::string id) override {
         note("resend " + id);
         co_await inner->resend(std::move(id));

@@ -8,6 +8,7 @@
 
 #include <bub/channel/delivery/delivery_records.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/outcome.hpp>
 #include <cubepi/core/support/json_member.hpp>
 
 namespace bub::detail {
@@ -212,6 +213,7 @@ bool DeliveryRecords::apply_outbound(const JsonObject& record) {
     outbound.answers = numbers_in(record, "for");
     outbound.date = text_member(record, "at");
     outbound.resent = number_in(record, "times").value_or(0);
+    outbound.waits = flag_member(record, "waits");
     apply_part(record);
     return true;
 }
@@ -234,13 +236,14 @@ bool DeliveryRecords::apply_to_inbounds(const JsonObject& record) {
 }
 
 bool DeliveryRecords::apply_to_outbound(const JsonObject& record) {
-    for (const std::string_view what : {"again", "sent", "failed"}) {
+    for (const std::string_view what : {"waiting", "trying", "again", "sent", "failed"}) {
         if (!record.contains(what)) continue;
         for (const std::uint64_t id : numbers_in(record, what)) {
             const auto found = outbounds_.find(id);
             if (found == outbounds_.end()) continue;
-            if (what == "again") {
-                ++found->second.resent;
+            if (what == "again") ++found->second.resent;
+            if (what != "sent" && what != "failed") {
+                found->second.waits = what == "waiting";
                 continue;
             }
             for (const std::uint64_t answered : found->second.answers) {
@@ -344,6 +347,7 @@ std::vector<Delivery> DeliveryRecords::unsettled() const {
         delivery.message = from_stored_form(outbound.message);
         delivery.date = outbound.date;
         delivery.resent = outbound.resent;
+        delivery.waits = outbound.waits;
     }
     return found;
 }
@@ -388,6 +392,7 @@ std::vector<JsonObject> DeliveryRecords::all() const {
         if (!answers.empty()) record["for"] = std::move(answers);
         record["message"] = outbound.message;
         if (outbound.resent > 0) record["times"] = outbound.resent;
+        if (outbound.waits) record["waits"] = true;
         records.push_back(std::move(record));
     }
     return records;
@@ -408,6 +413,29 @@ constexpr std::size_t remembered = 1000;
 Task<std::optional<KnownInbound>> DeliveryLog::find(std::string, std::string) {
     std::optional<KnownInbound> none;
     co_return none;
+}
+
+Task<> DeliveryLog::wait(std::string, bool) { co_return; }
+
+Task<> SendProgress::wait() {
+    if (state_ != State::fresh) co_return;
+    Task<> writing = log_->wait(id_, true);
+    const cubepi::Outcome<> written = co_await cubepi::outcome_of(std::move(writing));
+    if (written.cancelled()) written.rethrow();
+    // Otherwise the answer counts as one that may have arrived.
+    if (written) state_ = State::waits;
+}
+
+Task<bool> SendProgress::begin() {
+    if (state_ == State::waits) {
+        Task<> writing = log_->wait(id_, false);
+        const cubepi::Outcome<> written = co_await cubepi::outcome_of(std::move(writing));
+        if (written.cancelled()) written.rethrow();
+        if (!written) co_return false;
+        state_ = State::fresh;
+    }
+    before_ = std::exchange(state_, State::may_have_arrived);
+    co_return true;
 }
 
 MemoryDeliveryLog::MemoryDeliveryLog() : records_(std::make_unique<DeliveryRecords>(remembered)) {}
@@ -461,6 +489,12 @@ Task<std::string> MemoryDeliveryLog::intend_output(TurnOutput output,
     std::string id = records_->next_id();
     records_->apply(records_->intended(output, answers, {}));
     co_return id;
+}
+
+Task<> MemoryDeliveryLog::wait(std::string id, bool waits) {
+    const std::vector<std::string> ids(1, std::move(id));
+    records_->apply(DeliveryRecords::about(waits ? "waiting" : "trying", ids));
+    co_return;
 }
 
 Task<> MemoryDeliveryLog::resend(std::string id) {

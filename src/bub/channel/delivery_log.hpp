@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <bub/channel.hpp>
@@ -41,6 +42,7 @@ struct Delivery {
     Envelope message = {};
     std::string date = {};
     std::uint64_t resent = 0;  ///< number of times it was resent
+    bool waits = false;        ///< no request with it was made (SendProgress)
 };
 
 /// A record of inbound messages until their turns end and of outbound ones until they are sent (B18): the port through
@@ -68,6 +70,9 @@ public:
     /// Records the intent to send an answer; completes when that is durable and returns the answer's id. `answers`: the
     /// messages that it answers.
     virtual Task<std::string> intend(Envelope message, std::vector<std::string> answers) = 0;
+    /// Records that the answer waits, i.e. that no request with it was made, or that the first one is about to be made; then it
+    /// completes when that is durable. By default nothing is recorded: an answer that is not settled may have been sent.
+    virtual Task<> wait(std::string id, bool waits);
     /// Records that the answer is about to be sent again. Completes when that is durable.
     virtual Task<> resend(std::string id) = 0;
     virtual Task<> sent(std::string id) = 0;
@@ -104,6 +109,7 @@ public:
     Task<std::string> intend(Envelope message, std::vector<std::string> answers) override;
     Task<> plan(std::vector<TurnOutput> outputs, std::vector<std::string> answers) override;
     Task<std::string> intend_output(TurnOutput output, std::vector<std::string> answers) override;
+    Task<> wait(std::string id, bool waits) override;
     Task<> resend(std::string id) override;
     Task<> sent(std::string id) override;
     Task<> failed(std::string id, std::string reason) override;
@@ -111,6 +117,37 @@ public:
 
 private:
     std::unique_ptr<detail::DeliveryRecords> records_;
+};
+
+/// How far the sending of an answer is. An answer that only waited when its process ended, for a rate limit or for a platform that
+/// could not be reached, is sent by the next one without a mark (B18). Used on the executor of the manager.
+class SendProgress {
+public:
+    /// `state`: of an answer of an earlier process; the default is that of a new one.
+    enum class State : std::uint8_t { fresh, waits, may_have_arrived };
+    SendProgress(std::shared_ptr<DeliveryLog> log, std::string id, State state = State::fresh)
+        : log_(std::move(log)), id_(std::move(id)), state_(state) {}
+
+    /// The answer is about to wait. Without effect if a request with a part of it was made.
+    Task<> wait();
+    /// A request is about to be made. Returns false if that could not be recorded: then none may be made yet.
+    Task<bool> begin();
+    /// The request of the last begin() has certainly not had an effect.
+    void was_not_sent() noexcept { state_ = before_; }
+
+private:
+    const std::shared_ptr<DeliveryLog> log_;
+    const std::string id_;
+    State state_;
+    State before_ = State::fresh;
+};
+
+/// Optional interface of a channel whose messages may have to wait.
+class TracksSending {
+public:
+    virtual ~TracksSending() = default;
+    /// Does the same as Channel::send, and calls `progress` around the requests that it makes.
+    virtual Task<> send_tracked(Envelope message, std::shared_ptr<SendProgress> progress) = 0;
 };
 
 /// The policy for an answer whose delivery state is unknown.

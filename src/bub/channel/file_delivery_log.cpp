@@ -464,6 +464,12 @@ Task<std::string> FileDeliveryLog::intend_output(TurnOutput output,
     co_return std::move(*id);
 }
 
+Task<> FileDeliveryLog::wait(std::string id, bool waits) {
+    std::vector<std::string> ids(1, std::move(id));
+    // Without the first, the answer would only be marked.
+    return take(step_about(waits ? "waiting" : "trying", std::move(ids), !waits));
+}
+
 Task<> FileDeliveryLog::resend(std::string id) {
     std::vector<std::string> ids(1, std::move(id));
     return take(step_about("again", std::move(ids), true));

@@ -65,6 +65,7 @@ public:
     Task<std::string> intend(Envelope message, std::vector<std::string> answers) override;
     Task<> plan(std::vector<TurnOutput> outputs, std::vector<std::string> answers) override;
     Task<std::string> intend_output(TurnOutput output, std::vector<std::string> answers) override;
+    Task<> wait(std::string id, bool waits) override;
     Task<> resend(std::string id) override;
     Task<> sent(std::string id) override;
     Task<> failed(std::string id, std::string reason) override;

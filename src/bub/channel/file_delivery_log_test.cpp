@@ -205,6 +205,25 @@ TEST_F(DeliveryFile, B18_PlannedOutputs_SurviveRewriteOfTheFile) {
     }
 }
 
+TEST_F(DeliveryFile, B18_WaitingAnswer_SurvivesRewriteOfTheFile) {
+    options.compact_bytes = 1;
+    {
+        const auto log = open();
+        for (const char* text : {"new", "waits", "was tried"}) (void)intend(*log, text);
+        for (const char* id : {"2", "3"}) cubepi::run(log->wait(id, true));
+        cubepi::run(log->wait("3", false));
+    }
+    for (int reads = 0; reads < 2; ++reads) {
+        const auto log = open();
+        const std::vector<Delivery> all = cubepi::run(log->unsettled());
+        ASSERT_EQ(all.size(), 3u);
+        EXPECT_FALSE(all[0].waits);
+        EXPECT_TRUE(all[1].waits);
+        EXPECT_FALSE(all[2].waits);
+        (void)store(*log, std::to_string(reads));
+    }
+}
+
 TEST_F(DeliveryFile, B18_Log_IsUsedByOneProcessOnly) {
     auto first = open();
     store(*first, "one");

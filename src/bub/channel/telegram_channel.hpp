@@ -60,6 +60,7 @@ class TelegramChannel final : public Channel,
                               public FollowsTurns,
                               public ShowsOutcomes,
                               public SettlesDeliveries,
+                              public TracksSending,
                               public SendsFiles {
 public:
     /// Throws Error(invalid_argument) for a token, an id, or a webhook without a secret or server.
@@ -78,6 +79,7 @@ public:
     Task<> stop() override;
     /// Returns when Telegram has the message. Throws if Telegram rejects it; waits while Telegram cannot be reached.
     Task<> send(Envelope message) override;
+    Task<> send_tracked(Envelope message, std::shared_ptr<SendProgress> progress) override;
     EventStream stream_events(const Envelope& message, EventStream stream) override;
     Task<std::optional<AdmitDecision>> admit_message(std::string session_id,
                                                      const Envelope& message,

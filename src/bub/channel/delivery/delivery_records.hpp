@@ -32,7 +32,7 @@ public:
     /// The outputs planned by the turn of `answers`.
     static JsonObject planned(const std::vector<TurnOutput>& outputs,
                               const std::vector<std::string>& answers);
-    /// `what`: begun, back, done, again, sent, failed. Invalid ids are omitted.
+    /// `what`: begun, back, done, waiting, trying, again, sent, failed. Invalid ids are omitted.
     static JsonObject about(std::string_view what, const std::vector<std::string>& ids);
 
     /// Returns false, without effect, if this is not a valid record. Throws Error(schema_mismatch) for the head of a
@@ -68,6 +68,7 @@ private:
         std::vector<std::uint64_t> answers;
         std::string date;
         std::uint64_t resent = 0;
+        bool waits = false;
     };
     struct Channel {
         std::deque<std::string> order;

@@ -69,6 +69,8 @@ Task<> AdmissionQueue::receive(Envelope message) {
             const bool is_stored = stored.ok();
             if (is_stored) known = std::move(stored).value();
             if (is_stored && !known) co_return;
+            // The manager has ended meanwhile, and the next one processes the stored message.
+            if (is_stored && !context_.open) co_return;
         }
         Task<StopOutcome> stopping = stop(message);
         const StopOutcome stopped = co_await std::move(stopping);
@@ -90,6 +92,7 @@ Task<> AdmissionQueue::receive(Envelope message) {
         co_return;
     }
     if (!collects && is_full(key, message)) {
+        if (is_recorded) co_await deliveries_.finish(std::move(message.receipts));
         announce_rejection(std::move(message), full_notice);
         throw queue_full();
     }

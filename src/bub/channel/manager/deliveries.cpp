@@ -25,10 +25,6 @@ using cubepi::outcome_of;
 
 // As coroutines, so that an exception of the call itself is part of the outcome.
 
-Task<> send_to(std::shared_ptr<Channel> channel, Envelope message) {
-    co_await channel->send(std::move(message));
-}
-
 template <class Ids>
 Task<> write(DeliveryLog& log, Task<> (DeliveryLog::*record)(Ids), Ids ids) {
     co_await (log.*record)(std::move(ids));
@@ -200,9 +196,22 @@ Task<> Deliveries::send_recorded(std::shared_ptr<Channel> channel, TurnOutput ou
     co_await std::move(delivering);
 }
 
+/// Sends a message. A channel that lets it wait records that, if the message has an id.
+Task<> Deliveries::send_tracked(std::shared_ptr<Channel> channel, Envelope message, std::string id,
+                                SendProgress::State state) const {
+    auto* const tracks = dynamic_cast<TracksSending*>(channel.get());
+    if (tracks && !id.empty()) {
+        auto progress =
+            std::make_shared<SendProgress>(context_.options.deliveries, std::move(id), state);
+        co_await tracks->send_tracked(std::move(message), std::move(progress));
+    } else {
+        co_await channel->send(std::move(message));
+    }
+}
+
 /// Sends a message, and records the result if the message has an id.
 Task<> Deliveries::deliver(std::shared_ptr<Channel> channel, Envelope message, std::string id) {
-    Task<> sending = send_to(channel, std::move(message));
+    Task<> sending = send_tracked(channel, std::move(message), id, SendProgress::State::fresh);
     const Outcome<> sent = co_await outcome_of(std::move(sending));
     // After a cancellation during the call, the delivery state is unknown.
     if (sent.cancelled() || id.empty()) sent.rethrow();
@@ -251,9 +260,13 @@ Task<std::string> Deliveries::intend(TurnOutput output, Receipts answered) {
 }
 
 Task<> Deliveries::resend(std::shared_ptr<Channel> channel, Delivery delivery) {
-    co_await log().resend(delivery.id);
-    delivery.message.context["resent"] = true;
-    co_await channel->send(std::move(delivery.message));
+    using State = SendProgress::State;
+    const State state = delivery.waits ? State::waits : State::may_have_arrived;
+    if (!delivery.waits) {
+        co_await log().resend(delivery.id);
+        delivery.message.context["resent"] = true;
+    }
+    co_await send_tracked(channel, std::move(delivery.message), delivery.id, state);
     co_await note_sent(std::move(delivery.id));
 }
 
@@ -467,8 +480,9 @@ Task<> Recovery::resume_deliveries() {
     std::map<std::string, std::shared_ptr<Resends>> sessions;
     for (Delivery& delivery : all) {
         const std::shared_ptr<Channel> channel = channels_.find_output(delivery.message);
-        const bool is_resent = channel && policy_of(*channel) == UnsettledPolicy::resend &&
-                               delivery.resent < max_resends;
+        const bool is_resent =
+            channel && (delivery.waits || (policy_of(*channel) == UnsettledPolicy::resend &&
+                                           delivery.resent < max_resends));
         if (!is_resent) {
             deliveries_.hold(delivery.id);
             held.add(origin_of(delivery));

@@ -47,7 +47,7 @@ public:
     /// Sends a message that is not an output of a turn, in the background: a channel that cannot send delays no turn. It is recorded
     /// before the task ends.
     Task<> post(Envelope notice);
-    /// Sends an answer again that an earlier process had begun to send.
+    /// Sends an answer that an earlier process had to send; with a mark if it may have arrived.
     Task<> resend(std::shared_ptr<Channel> channel, Delivery delivery);
 
     /// Returns true if an answer to these messages is being or was sent.
@@ -66,6 +66,8 @@ private:
     DeliveryLog& log() const { return *context_.options.deliveries; }
     Task<> send_recorded(std::shared_ptr<Channel> channel, TurnOutput output, Receipts answered);
     Task<> deliver(std::shared_ptr<Channel> channel, Envelope message, std::string id);
+    Task<> send_tracked(std::shared_ptr<Channel> channel, Envelope message, std::string id,
+                        SendProgress::State state) const;
     Task<> deliver_notice(std::shared_ptr<Channel> channel, Envelope notice, std::string id);
     Task<std::string> intend(TurnOutput output, Receipts answered);
     Task<> note_sent(std::string id);

@@ -116,11 +116,15 @@ Task<> RateLimiter::acquire(std::int64_t chat) {
     if (of_all > clock_.now()) co_await clock_.sleep_until(of_all);
 }
 
-bool RateLimiter::try_acquire(std::int64_t chat) {
+bool RateLimiter::must_wait(std::int64_t chat) {
     const TimePoint now = clock_.now();
-    TimePoint& due = bucket(chat);
-    if (earliest(due, rate_of(chat)) > now || earliest(all_, limits_.all) > now) return false;
-    (void)reserve(due, rate_of(chat), now);
+    return earliest(bucket(chat), rate_of(chat)) > now || earliest(all_, limits_.all) > now;
+}
+
+bool RateLimiter::try_acquire(std::int64_t chat) {
+    if (must_wait(chat)) return false;
+    const TimePoint now = clock_.now();
+    (void)reserve(bucket(chat), rate_of(chat), now);
     (void)reserve(all_, limits_.all, now);
     return true;
 }
@@ -201,17 +205,33 @@ std::chrono::nanoseconds MessageSender::prepare_retry(Attempt& attempt,
     return backoff(attempt.failures++);
 }
 
+/// Waits until a request may be made, and records that one is made.
+Task<> MessageSender::wait_for_turn(std::shared_ptr<const Attempt> attempt) {
+    const std::shared_ptr<SendProgress> progress = attempt->progress;
+    if (progress && limiter_.must_wait(attempt->to.chat)) co_await progress->wait();
+    co_await limiter_.acquire(attempt->to.chat);
+    for (int failures = 0; progress; ++failures) {
+        if (co_await progress->begin()) break;
+        co_await clock_.sleep_for(backoff(failures));
+    }
+}
+
 Task<Json> MessageSender::deliver(std::shared_ptr<Attempt> attempt) {
     while (true) {
-        co_await limiter_.acquire(attempt->to.chat);
+        co_await wait_for_turn(attempt);
         Task<Json> calling = call_once(attempt);
         Outcome<Json> answer = co_await outcome_of(std::move(calling));
         if (answer) report(nullptr);
         if (answer && std::exchange(attempt->is_announced, false)) continue;
         if (answer) co_return std::move(answer).value();
         if (answer.cancelled()) answer.rethrow();
+        const std::optional<ApiFailure> details = api_failure(answer.failure());
+        const std::shared_ptr<SendProgress> progress = attempt->progress;
+        if (progress && details && !details->is_unsettled) progress->was_not_sent();
         const std::chrono::nanoseconds delay = prepare_retry(*attempt, answer.failure());
-        if (delay.count() > 0) co_await clock_.sleep_for(delay);
+        if (delay.count() == 0) continue;
+        if (progress) co_await progress->wait();
+        co_await clock_.sleep_for(delay);
     }
 }
 
@@ -221,17 +241,19 @@ Task<std::int64_t> MessageSender::send(ChatTarget to, OutgoingText message) {
     attempt->method = "sendMessage";
     attempt->parameters = text_parameters(message);
     address(attempt->parameters, to);
+    attempt->progress = std::move(message.progress);
     const Json sent = co_await deliver(std::move(attempt));
     co_return id_of(sent);
 }
 
 Task<> MessageSender::send_file(ChatTarget to, std::string method, JsonObject parameters,
-                                UploadedFile file) {
+                                UploadedFile file, std::shared_ptr<SendProgress> progress) {
     auto attempt = std::make_shared<Attempt>();
     attempt->to = to;
     attempt->method = std::move(method);
     attempt->parameters = std::move(parameters);
     address(attempt->parameters, to);
+    attempt->progress = std::move(progress);
     if (!file.field.empty()) attempt->file = std::make_shared<const UploadedFile>(std::move(file));
     (void)co_await deliver(std::move(attempt));
 }

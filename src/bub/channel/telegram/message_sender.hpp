@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include <bub/channel/delivery_log.hpp>
 #include <bub/channel/telegram/telegram_api.hpp>
 #include <bub/channel/telegram_text.hpp>
 #include <cubepi/core/clock.hpp>
@@ -40,6 +41,8 @@ public:
     explicit RateLimiter(cubepi::Clock& clock, RateLimits limits = RateLimits())
         : clock_(clock), limits_(limits) {}
 
+    /// Returns true if a message would have to wait.
+    bool must_wait(std::int64_t chat);
     /// Waits until a message may be sent to the chat. Callers of one chat are served in order.
     Task<> acquire(std::int64_t chat);
     /// Returns false if a message would have to wait.
@@ -84,6 +87,7 @@ struct OutgoingText {
     FormattedText text = {};
     JsonArray keyboard = {};    ///< rows of inline buttons; empty: none
     std::int64_t reply_to = 0;  ///< the message that a new message answers; 0: none
+    std::shared_ptr<SendProgress> progress = {};  ///< of the answer that it is a part of
 };
 
 /// Sends and edits messages. Failures that may pass are retried for as long as it takes: the caller cancels. A message whose
@@ -103,7 +107,8 @@ public:
     /// Sends a message and returns its id. Throws ApiError if Telegram rejects it.
     Task<std::int64_t> send(ChatTarget to, OutgoingText message);
     /// Sends a file; `parameters` are those of the method.
-    Task<> send_file(ChatTarget to, std::string method, JsonObject parameters, UploadedFile file);
+    Task<> send_file(ChatTarget to, std::string method, JsonObject parameters, UploadedFile file,
+                     std::shared_ptr<SendProgress> progress);
     /// Changes a message. Returns false if the message does not exist any more.
     Task<bool> edit(ChatTarget in, std::int64_t message_id, OutgoingText message);
 
@@ -123,12 +128,14 @@ private:
         std::string method;
         JsonObject parameters;
         std::shared_ptr<const UploadedFile> file = {};
+        std::shared_ptr<SendProgress> progress = {};
         bool is_repeatable = false;  ///< a second execution has no further effect
         int failures = 0;
         bool is_marked = false;
         bool is_announced = false;  ///< a message with the mark has to be sent first
     };
     Task<Json> deliver(std::shared_ptr<Attempt> attempt);
+    Task<> wait_for_turn(std::shared_ptr<const Attempt> attempt);
     Task<Json> call_once(std::shared_ptr<const Attempt> attempt) const;
     /// Decides after a failure; throws it if another attempt is useless. Returns the delay.
     std::chrono::nanoseconds prepare_retry(Attempt& attempt, const std::exception_ptr& failure);

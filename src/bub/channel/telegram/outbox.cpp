@@ -41,7 +41,7 @@ public:
     static Task<> show(std::shared_ptr<LiveAnswer> answer);
 
     /// Makes the messages show the final text. Throws ApiError if Telegram rejects it.
-    Task<> finish(FormattedText final_text);
+    Task<> finish(FormattedText final_text, std::shared_ptr<SendProgress> progress);
     /// Ends show(): the turn has no answer. What is shown stays, with its ellipsis.
     void end() { over_.request_stop(); }
 
@@ -60,6 +60,7 @@ private:
     const ChatTarget to_;
     const std::int64_t reply_to_;
     const std::shared_ptr<MessageSender> sender_;
+    std::shared_ptr<SendProgress> progress_;
     cubepi::Clock& clock_;
     std::string text_;
     bool changed_ = false;
@@ -165,7 +166,7 @@ Task<> show_typing(std::shared_ptr<const TelegramApi> api, cubepi::Clock& clock,
 }
 
 Task<> discard(std::shared_ptr<LiveAnswer> live) {
-    Task<> finishing = live->finish(FormattedText());
+    Task<> finishing = live->finish(FormattedText(), nullptr);
     const Outcome<> done = co_await outcome_of(std::move(finishing));
     if (done.cancelled()) done.rethrow();
 }
@@ -283,9 +284,11 @@ Task<> LiveAnswer::preview_part(std::size_t index, FormattedText part) {
     }
 }
 
-Task<> LiveAnswer::finish(FormattedText final_text) {
+Task<> LiveAnswer::finish(FormattedText final_text, std::shared_ptr<SendProgress> progress) {
     end();
     co_await idle_.wait();
+    // A text that is shown already has arrived.
+    if (shown_.empty()) progress_ = std::move(progress);
     std::vector<FormattedText> parts = split_text(final_text);
     for (std::size_t index = 0; index < parts.size(); ++index)
         co_await finish_part(index, std::move(parts[index]));
@@ -307,7 +310,9 @@ Task<> LiveAnswer::finish_part(std::size_t index, FormattedText part) {
             shown_.pop_back();
         }
     }
-    const std::int64_t id = co_await sender_->send(to_, outgoing(part));
+    OutgoingText message = outgoing(part);
+    message.progress = progress_;
+    const std::int64_t id = co_await sender_->send(to_, std::move(message));
     shown_.emplace_back();
     shown_.back().id = id;
     shown_.back().text = std::move(part);
@@ -439,27 +444,27 @@ std::shared_ptr<LiveAnswer> Outbox::take_live(const Envelope& message) {
     return std::exchange(turn.live, nullptr);
 }
 
-Task<> Outbox::send(Envelope message) {
+Task<> Outbox::send(Envelope message, ProgressPtr progress) {
     const ChatTarget to = place_for(message);
     std::vector<MediaItem> media = std::move(message.media);
     message.media.clear();
     if (message.kind == envelope_kind::file) {
-        co_await send_file(std::move(message), to);
+        co_await send_file(std::move(message), to, progress);
     } else if (message.kind == envelope_kind::question && message.rest.contains(question_key)) {
-        co_await send_question(std::move(message), to);
+        co_await send_question(std::move(message), to, progress);
     } else if (cubepi::detail::array_member(message.rest, open_questions_key)) {
-        co_await remind(std::move(message), to);
+        co_await remind(std::move(message), to, progress);
     } else {
-        Task<bool> refusing = refuse_answer(message);
+        Task<bool> refusing = refuse_answer(message, progress);
         const bool refused = co_await std::move(refusing);
         if (refused) co_return;
-        co_await send_text(std::move(message), to);
+        co_await send_text(std::move(message), to, progress);
     }
-    for (MediaItem& item : media) co_await send_media(std::move(item), to);
+    for (MediaItem& item : media) co_await send_media(std::move(item), to, progress);
 }
 
 /// Tells the sender of a message that was not read yet what it waits for, with the buttons of the questions.
-Task<> Outbox::remind(Envelope message, ChatTarget to) {
+Task<> Outbox::remind(Envelope message, ChatTarget to, ProgressPtr progress) {
     const JsonArray requests = message.rest.at(open_questions_key).as_array();
     for (const Json& request : requests) {
         OutgoingText card;
@@ -471,6 +476,7 @@ Task<> Outbox::remind(Envelope message, ChatTarget to) {
         card.text = with_prefix(
             "Your message is read after this question is answered, or withdrawn with /abandon:\n\n",
             std::move(card.text));
+        card.progress = progress;
         const bool has_buttons = !card.keyboard.empty();
         const std::int64_t id = co_await sender_->send(to, std::move(card));
         if (has_buttons)
@@ -481,7 +487,7 @@ Task<> Outbox::remind(Envelope message, ChatTarget to) {
 
 /// Tells the user whose answer was not accepted, in the chat of the card; of a press in a notice. Returns false if the chat of the
 /// session is that chat.
-Task<bool> Outbox::refuse_answer(Envelope message) {
+Task<bool> Outbox::refuse_answer(Envelope message, ProgressPtr progress) {
     const auto found = turns_.find(message.session_id.value_or(""));
     if (found == turns_.end() || !cubepi::detail::flag_member(message.rest, refused_answer_key))
         co_return false;
@@ -503,6 +509,7 @@ Task<bool> Outbox::refuse_answer(Envelope message) {
     // Not in the place of what is shown of the answer, which is in the chat of the session.
     for (FormattedText& part : split_text(text)) {
         OutgoingText outgoing(std::move(part));
+        outgoing.progress = progress;
         (void)co_await sender_->send(card, std::move(outgoing));
     }
     co_return true;
@@ -514,20 +521,22 @@ void Outbox::confirm_press(Turn& turn) {
     work_->spawn(confirm(api_, std::exchange(turn.callback_id, {})));
 }
 
-Task<> Outbox::send_question(Envelope message, ChatTarget to) {
+Task<> Outbox::send_question(Envelope message, ChatTarget to, ProgressPtr progress) {
     const Json& request = message.rest.at(question_key);
-    Task<bool> asking = ask_approvers(request, is_resent(message), to);
+    Task<bool> asking = ask_approvers(request, is_resent(message), to, progress);
     const bool asked = co_await std::move(asking);
     if (asked) {
         FormattedText text;
         text.text = cubepi::replace_broken_utf8(waiting_text(request));
         if (is_resent(message)) text = with_prefix(resent_mark, std::move(text));
         OutgoingText outgoing(std::move(text));
+        outgoing.progress = progress;
         (void)co_await sender_->send(to, std::move(outgoing));
         co_return;
     }
     OutgoingText card = question_card(request);
     card.reply_to = take_reply_to(message);
+    card.progress = progress;
     if (is_resent(message)) card.text = with_prefix(resent_mark, std::move(card.text));
     const std::int64_t id = co_await sender_->send(to, std::move(card));
     cards_->add(cubepi::detail::text_member(request.as_object(), "request_id"),
@@ -544,7 +553,7 @@ bool Outbox::is_for_approvers(const Json& request, ChatTarget to) const {
 
 /// Sends such a question to the private chats of those who may. Returns false if the question is another one, or no approver could
 /// be asked.
-Task<bool> Outbox::ask_approvers(Json request, bool resent, ChatTarget to) {
+Task<bool> Outbox::ask_approvers(Json request, bool resent, ChatTarget to, ProgressPtr progress) {
     if (!is_for_approvers(request, to)) co_return false;
     std::string name = cubepi::detail::text_member(asker_of(request.as_object()), "name");
     if (name.empty()) name = "User " + std::to_string(to.chat);
@@ -553,6 +562,7 @@ Task<bool> Outbox::ask_approvers(Json request, bool resent, ChatTarget to) {
         if (!access_.is_listed(approver)) continue;
         OutgoingText card = question_card(request);
         address_to_approver(card, name, to.chat);
+        card.progress = progress;
         if (resent) card.text = with_prefix(resent_mark, std::move(card.text));
         ChatTarget place;
         place.chat = approver;
@@ -572,7 +582,7 @@ Task<bool> Outbox::ask_approvers(Json request, bool resent, ChatTarget to) {
     co_return asked;
 }
 
-Task<> Outbox::send_text(Envelope message, ChatTarget to) {
+Task<> Outbox::send_text(Envelope message, ChatTarget to, ProgressPtr progress) {
     FormattedText text;
     if (message.kind == envelope_kind::error) {
         text.text = cubepi::replace_broken_utf8(message.content_text());
@@ -582,19 +592,20 @@ Task<> Outbox::send_text(Envelope message, ChatTarget to) {
     if (is_resent(message)) text = with_prefix(resent_mark, std::move(text));
     const std::shared_ptr<LiveAnswer> live = take_live(message);
     if (live) {
-        co_await live->finish(std::move(text));
+        co_await live->finish(std::move(text), progress);
         co_return;
     }
     std::int64_t reply_to = take_reply_to(message);
     for (FormattedText& part : split_text(text)) {
         OutgoingText outgoing(std::move(part));
         outgoing.reply_to = std::exchange(reply_to, 0);
+        outgoing.progress = progress;
         (void)co_await sender_->send(to, std::move(outgoing));
     }
 }
 
 /// Sends a file of a workspace as it is. One that may have arrived before is marked.
-Task<> Outbox::send_file(Envelope message, ChatTarget to) {
+Task<> Outbox::send_file(Envelope message, ChatTarget to, ProgressPtr progress) {
     Task<std::optional<SentFile>> reading =
         read_sent_file(options_.runtime, message, max_file_bytes);
     std::optional<SentFile> file = co_await std::move(reading);
@@ -606,20 +617,22 @@ Task<> Outbox::send_file(Envelope message, ChatTarget to) {
     upload.name = std::move(file->name);
     upload.mime_type = "application/octet-stream";
     upload.bytes = std::move(file->bytes);
-    co_await sender_->send_file(to, "sendDocument", std::move(parameters), std::move(upload));
+    co_await sender_->send_file(to, "sendDocument", std::move(parameters), std::move(upload),
+                                std::move(progress));
 }
 
-Task<> Outbox::send_media(MediaItem item, ChatTarget to) {
+Task<> Outbox::send_media(MediaItem item, ChatTarget to, ProgressPtr progress) {
     FileUpload upload = co_await file_upload(std::move(item));
     if (!upload.problem.empty()) {
         FormattedText note;
         note.text = upload.problem;
         OutgoingText outgoing(std::move(note));
+        outgoing.progress = progress;
         (void)co_await sender_->send(to, std::move(outgoing));
         co_return;
     }
     co_await sender_->send_file(to, std::move(upload.method), std::move(upload.parameters),
-                                std::move(upload.file));
+                                std::move(upload.file), std::move(progress));
 }
 
 }  // namespace bub::telegram

@@ -24,7 +24,8 @@ public:
            std::shared_ptr<SentCards> cards);
 
     void start(cubepi::BackgroundScope& work) { work_ = &work; }
-    Task<> send(Envelope message);
+    /// `progress`: of a recorded message; null: none.
+    Task<> send(Envelope message, std::shared_ptr<SendProgress> progress);
     EventStream follow(const Envelope& message, EventStream stream);
     void begin_turn(const Envelope& message);
     void end_turn(const Envelope& message, bool failed);
@@ -45,19 +46,20 @@ private:
         bool shows_outcome = false;
     };
     using TurnPtr = std::shared_ptr<Turn>;
+    using ProgressPtr = std::shared_ptr<SendProgress>;
 
     void on_event(const TurnPtr& turn, const StreamEvent& event);
     void show_outcome(Turn& turn, const AcceptedAnswer& answer);
     ChatTarget place_for(const Envelope& message) const;
     std::int64_t take_reply_to(const Envelope& message);
     std::shared_ptr<LiveAnswer> take_live(const Envelope& message);
-    Task<> send_question(Envelope message, ChatTarget to);
-    Task<> send_text(Envelope message, ChatTarget to);
-    Task<> send_file(Envelope message, ChatTarget to);
-    Task<> send_media(MediaItem item, ChatTarget to);
-    Task<bool> ask_approvers(Json request, bool resent, ChatTarget to);
-    Task<> remind(Envelope message, ChatTarget to);
-    Task<bool> refuse_answer(Envelope message);
+    Task<> send_question(Envelope message, ChatTarget to, ProgressPtr progress);
+    Task<> send_text(Envelope message, ChatTarget to, ProgressPtr progress);
+    Task<> send_file(Envelope message, ChatTarget to, ProgressPtr progress);
+    Task<> send_media(MediaItem item, ChatTarget to, ProgressPtr progress);
+    Task<bool> ask_approvers(Json request, bool resent, ChatTarget to, ProgressPtr progress);
+    Task<> remind(Envelope message, ChatTarget to, ProgressPtr progress);
+    Task<bool> refuse_answer(Envelope message, ProgressPtr progress);
     void confirm_press(Turn& turn);
     bool is_for_approvers(const Json& request, ChatTarget to) const;
 

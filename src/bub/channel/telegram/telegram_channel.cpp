@@ -81,7 +81,11 @@ Task<> TelegramChannel::stop() {
     closed.rethrow();
 }
 
-Task<> TelegramChannel::send(Envelope message) { return state_->outbox->send(std::move(message)); }
+Task<> TelegramChannel::send(Envelope message) { return send_tracked(std::move(message), nullptr); }
+
+Task<> TelegramChannel::send_tracked(Envelope message, std::shared_ptr<SendProgress> progress) {
+    return state_->outbox->send(std::move(message), std::move(progress));
+}
 
 EventStream TelegramChannel::stream_events(const Envelope& message, EventStream stream) {
     return state_->outbox->follow(message, std::move(stream));

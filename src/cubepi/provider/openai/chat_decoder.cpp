@@ -92,7 +92,16 @@ void append_thinking_detail(JsonArray& details, const JsonObject& piece) {
     details.push_back(piece);
 }
 
-/// Adds a member that has no place in a call. The endpoint gets it back (D88).
+/// Members of answers that no server takes back in a request, or that are read elsewhere.
+bool is_of_answers_only(const od::raw_json_string& key) {
+    for (const char* name : {"role", "name", "function_call", "audio", "images", "annotations",
+                             "logprobs", "token_ids", "channel", "obfuscation", "padding"}) {
+        if (is(key, name)) return true;
+    }
+    return false;
+}
+
+/// Adds a member that has no place in a call or an answer. The endpoint gets it back (D88).
 void add_unknown(JsonObject& members, const od::raw_json_string& key, od::value& value) {
     const char* end = key.raw();
     while (*end != '"') end += *end == '\\' ? 2 : 1;
@@ -130,6 +139,7 @@ struct OpenAIChatChunk {
     std::string_view error;  ///< raw JSON
     bool is_error = false;   ///< the chunk itself is an error: {"object": "error", "message": ...}
     std::vector<OpenAIChatCallPiece> calls;
+    JsonObject members;  ///< those that have no place in an answer
     std::optional<Usage> usage;
     bool whole = false;  ///< has the whole answer so far ("message"), not only new text ("delta")
 
@@ -142,6 +152,7 @@ struct OpenAIChatChunk {
     void clear_content() {
         thinking = thinking_field = text = refusal = thinking_details = {};
         calls.clear();
+        members.clear();
         whole = false;
     }
 };
@@ -281,6 +292,8 @@ void OpenAIChatChunkParser::read_delta(od::object delta) {
             if (is_json_array(value)) chunk.thinking_details = raw_of(value);
         } else if (is(key, "refusal")) {
             chunk.refusal = piece_of(value, refusal);
+        } else if (!is_of_answers_only(key)) {
+            add_unknown(chunk.members, key, value);
         }
     });
 }
@@ -473,6 +486,12 @@ void OpenAIChatDecoder::note_details() {
 
 void OpenAIChatDecoder::add_content(EventQueue& out) {
     const OpenAIChatChunk& chunk = parser_->chunk;
+    if (!chunk.members.empty()) {
+        assembler_.count_detail(json_memory(chunk.members));
+        Json& all = assembler_.head().extra[chat_members_key];
+        if (!all.is_object()) all = JsonObject();
+        deep_merge(all.get_object(), chunk.members);
+    }
     if (!chunk.thinking_details.empty()) {
         JsonTextError error;
         const Json details = parse_json(chunk.thinking_details, error);

@@ -109,7 +109,9 @@ private:
         }
         // An answer that says nothing and calls nothing (a failed one) is refused by many servers.
         if (calls.empty() && text.find_first_not_of('\n') == std::string::npos) return;
-        JsonObject wire = role_message("assistant");
+        const Json* members = is_own(message) ? message.extra.find(chat_members_key) : nullptr;
+        JsonObject wire = members && members->is_object() ? members->get_object() : JsonObject();
+        wire["role"] = "assistant";
         wire["content"] = has_text ? Json(text) : Json(nullptr);
         add_thinking(wire, message);
         if (!calls.empty()) wire["tool_calls"] = std::move(calls);

@@ -17,11 +17,13 @@
 //   thinking  "reasoning_item": the item as received, with its encrypted content
 //   call      its id is "<call id>|<item id>", as in CubePi
 //   text and call "responses_members": the members of the item that have no place in ours (D88)
+//   text      "responses_part_members": those of its part of the content
 //   message   "server_items": [{"at": number of blocks before it, "item": {...}}], items of server tools
 
 namespace cubepi::detail {
 
 inline constexpr const char* responses_members_key = "responses_members";
+inline constexpr const char* responses_part_members_key = "responses_part_members";
 
 /// Settings of the body in addition to the request.
 struct OpenAIResponsesSettings {

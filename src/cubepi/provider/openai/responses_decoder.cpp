@@ -92,6 +92,18 @@ JsonArray annotations_in(const JsonObject& item) {
     return all;
 }
 
+/// Returns the members of the parts that have no place in a text.
+JsonObject part_members_in(const JsonObject& item) {
+    JsonObject all;
+    if (!has_parts(item)) return all;
+    for (const Json& part : item.at("content").get_array()) {
+        if (part.is_object())
+            deep_merge(all, unknown_members(part.get_object(), {"type", "text", "refusal",
+                                                                "annotations", "logprobs"}));
+    }
+    return all;
+}
+
 /// Items of tools that the endpoint runs itself: they go back with the history.
 bool is_servers_own(std::string_view type) {
     for (const std::string_view one :
@@ -469,7 +481,9 @@ void OpenAIResponsesDecoder::close_text(Item& item, const JsonObject& given, Eve
     if (new_phase) item.phase = late;
     JsonObject members =
         unknown_members(given, {"type", "id", "role", "status", "content", "phase"});
-    if (same && !refusal && !new_phase && annotations.empty() && members.empty()) {
+    JsonObject part_members = part_members_in(given);
+    if (same && !refusal && !new_phase && annotations.empty() && members.empty() &&
+        part_members.empty()) {
         out.push(assembler_.text_end(item.block));
         return;
     }
@@ -480,6 +494,7 @@ void OpenAIResponsesDecoder::close_text(Item& item, const JsonObject& given, Eve
     if (refusal) block.extra["refusal"] = true;
     if (!annotations.empty()) block.extra["annotations"] = std::move(annotations);
     if (!members.empty()) block.extra[responses_members_key] = std::move(members);
+    if (!part_members.empty()) block.extra[responses_part_members_key] = std::move(part_members);
     out.push(assembler_.text_end(item.block, std::move(block)));
 }
 

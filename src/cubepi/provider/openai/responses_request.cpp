@@ -117,7 +117,11 @@ private:
             open_ = true;
             open_id_ = id;
         }
-        items_.back().get_object()["content"].as_array().push_back(output_part(block));
+        JsonObject part = output_part(block);
+        const Json* members = own_ ? block.extra.find(responses_part_members_key) : nullptr;
+        if (members && members->is_object())
+            for (const auto& [key, value] : members->get_object()) part.emplace(key, value);
+        items_.back().get_object()["content"].as_array().push_back(std::move(part));
     }
 
     /// Returns the reasoning item, or null if it is not sent.
