@@ -143,6 +143,16 @@ TEST_F(AdminTest, D110_SharedAddress_HasSeparateTokens) {
     EXPECT_EQ(run(call_with_token(ports.at("http"), "GET", "/v1/sessions/s1", olga)).status, 401);
 }
 
+TEST_F(AdminTest, D58_CommandsOfModel_DoNotGetTokens) {
+    configure(std::string(admin) + R"(, rules: [{allow: ["shell: cd * && printenv"]}])");
+    start();
+    EXPECT_EQ(ask("run printenv").get().text(), "re: run printenv");
+    const std::string result = model.wait_for("run printenv", 2);
+    EXPECT_NE(result.find("PATH=/usr/bin:/bin"), std::string::npos) << result;
+    for (const char* token : {viewer, olga})
+        EXPECT_EQ(result.find(token), std::string::npos) << result;
+}
+
 TEST_F(AdminTest, D110_Views_AreThoseOfTheSocket) {
     start();
     model.hold("wait");
@@ -352,6 +362,13 @@ TEST_F(AdminTest, D110_HostileNames_AreRefused) {
     for (const char* query : {"after=%00", "after=%", "after=a%0Ab", "limit=-1", "limit=1e99"})
         EXPECT_EQ(get(std::string("sessions?") + query).status, 400) << query;
     EXPECT_EQ(get("questions?after=no-cursor").status / 100, 4);
+    EXPECT_EQ(get("questions?limit=%FF").status, 400);
+    for (Json command : {Json("explode"), Json(), Json(5), Json(JsonArray())}) {
+        const JsonObject unknown = socket(JsonObject{{"command", command}});
+        EXPECT_NE(detail::text_member(unknown, "error").find("does not know the command"),
+                  std::string::npos)
+            << boost::json::serialize(unknown);
+    }
     for (const char* body : {"[]", "{", "\"x\"", "5"})
         EXPECT_EQ(post("sessions/http%3As1/stop", body).status, 400) << body;
     EXPECT_EQ(post("sessions/http%3As1/stop", std::string(100'000, ' ')).status, 413);

@@ -30,7 +30,7 @@ std::string token_in(const std::string& variable) {
                                                  "=$(openssl rand -hex 16)");
 }
 
-/// Returns nothing for a request without one of the tokens. Compares both, so that the time tells nothing.
+/// Returns nothing for a request without one of the tokens. Compares both in any case, so that the time does not depend on them.
 std::optional<GatewayRole> role_of(const AdminTokens& tokens, const HttpServerRequest& request) {
     const std::string_view token = request.bearer_token();
     const bool is_viewer = equal_secrets(token, tokens.viewer) && !token.empty();
@@ -132,13 +132,13 @@ std::unique_ptr<HttpRoutes> admin_routes(HttpServer& server, GatewayApi& api, Ad
     HttpRouteOptions options;
     options.max_body_bytes = 64 * 1024;
     options.max_requests = 32;
+    // Without one of the tokens it is without this one.
+    auto refuse = bearer_authentication(tokens.viewer.empty() ? tokens.operator_ : tokens.viewer);
     options.authentication =
-        [tokens](const HttpServerRequest& request) -> std::optional<HttpServerResponse> {
+        [tokens, refuse = std::move(refuse)](
+            const HttpServerRequest& request) -> std::optional<HttpServerResponse> {
         if (role_of(tokens, request)) return std::nullopt;
-        HttpServerResponse refused =
-            HttpServerResponse::error(401, "the bearer token is missing or wrong");
-        refused.headers.set("www-authenticate", "Bearer");
-        return refused;
+        return refuse(request);
     };
     auto routes = std::make_unique<HttpRoutes>(server, "admin", std::move(options));
     for (const GatewayOperation& operation : gateway_operations()) {

@@ -215,9 +215,10 @@ Task<int> Gateway::run() {
 }
 
 Task<std::string> Gateway::metrics() {
+    const std::shared_ptr<GatewayInstance> instance = instance_;
     std::size_t running = 0;
     std::size_t waiting = 0;
-    for (const bub::TurnSnapshot& one : instance_->manager().sessions()) {
+    for (const bub::TurnSnapshot& one : instance->manager().sessions()) {
         running += one.is_running ? 1 : 0;
         waiting += one.pending_count;
     }
@@ -227,7 +228,7 @@ Task<std::string> Gateway::metrics() {
     std::map<std::string, std::size_t> none;
     for (const std::string& channel : reports_->channels()) none[channel] = 0;
     std::map<std::string, std::size_t> held = none;
-    const bub::HeldMessages messages = co_await instance_->manager().held();
+    const bub::HeldMessages messages = co_await instance->manager().held();
     for (const bub::StoredInbound& one : messages.inbounds)
         ++held[reports_->label_of(one.message.channel.value_or(""))];
     for (const bub::Delivery& one : messages.answers)
@@ -375,7 +376,10 @@ Task<JsonObject> Gateway::answer(JsonObject request) {
     for (const GatewayOperation& operation : gateway_operations()) {
         if (operation.name != command) continue;
         GatewayCaller caller{GatewayRole::operator_, local_user(), "control socket"};
-        return perform(&api_, &operation, std::move(caller), std::move(request));
+        Task<JsonObject> performing =
+            perform(&api_, &operation, std::move(caller), std::move(request));
+        JsonObject answered = co_await std::move(performing);
+        co_return answered;
     }
     throw Error(ErrorCode::invalid_argument, "the gateway (version " + std::string(version_text()) +
                                                  ") does not know the command '" + command + "'");

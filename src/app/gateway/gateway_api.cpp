@@ -1,7 +1,6 @@
 #include "gateway_api.hpp"
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 #include <unistd.h>

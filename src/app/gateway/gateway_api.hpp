@@ -51,8 +51,7 @@ struct HistoryArguments {
     std::int64_t before = 0;  ///< `before` of the later page
 };
 struct QuestionArguments {
-    std::string question =
-        {};  ///< its name, the beginning of it, or its id (bub::questions_named())
+    std::string question = {};  ///< as for bub::questions_named()
 };
 enum class QuestionAction : std::uint8_t { answer, approve, deny, cancel };
 struct AnswerArguments {

@@ -232,7 +232,7 @@ std::vector<GatewayFinding> gateway_findings(const GatewaySettings& settings,
     return findings.take();
 }
 
-Environment gateway_environment(const GatewaySettings& settings) {
+std::vector<std::string> secret_variables(const GatewaySettings& settings) {
     std::vector<std::string> names;
     if (settings.http) names.push_back(settings.http->token_env);
     if (settings.telegram) names.push_back(settings.telegram->token_env);
@@ -242,6 +242,12 @@ Environment gateway_environment(const GatewaySettings& settings) {
         names.push_back(settings.admin->viewer_token_env);
         names.push_back(settings.admin->operator_token_env);
     }
+    std::erase(names, std::string());
+    return names;
+}
+
+Environment gateway_environment(const GatewaySettings& settings) {
+    const std::vector<std::string> names = secret_variables(settings);
     Environment environment;
     std::ifstream file(gateway_environment_path());
     for (std::string line; std::getline(file, line);) {

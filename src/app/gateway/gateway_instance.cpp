@@ -37,6 +37,7 @@
 #include "../config/paths.hpp"
 #include "../config/tape_place.hpp"
 #include "../program.hpp"
+#include "gateway_command.hpp"
 #include "gateway_sessions.hpp"
 
 namespace cubepi::app {
@@ -558,6 +559,8 @@ bub::BuiltinOptions GatewayInstance::builtin_options() const {
         return model_at_endpoint(sources, choice, id);
     };
     options.environment = command_environment(config_, sources_.flags);
+    for (std::string& name : secret_variables(settings_))
+        options.environment.hidden.push_back(std::move(name));
     options.questions = sender_policy(settings_);
     options.failure_text = failure_text();
     options.files = settings_.files;
