@@ -124,6 +124,7 @@ Settings of
 .BR webhook " (" url ", " listen ", " path ", " secret_env "),"
 .BR status " (an address for health and metrics),"
 .BR admin " (" listen ", " viewer_token_env ", " operator_token_env "),"
+.BR listen " (the address of parts without one), " base_path ", " allowed_hosts ", " trusted_proxies ,
 .BR rules " (" channel ", " chat ", " user ", " allow ", " refuse "),"
 .BR files " (" max_file_mb ", " max_files ", " max_total_mb "),"
 .BR approvers ", " root ", " shared_workspace ", " tape_namespace ", " drain_timeout ", " retry_limit ", " question_timeout ", " max_waiting ", " threads ", " stream " and " show_error_details .

@@ -223,7 +223,7 @@ TEST_F(GatewayHttp, D112_CommonAddress_ServesAllParts) {
     EXPECT_EQ(status(http_port, "GET /v1/sessions/s1", "Authorization: Bearer the-secret\r\n"),
               401);
     EXPECT_EQ(status(http_port, "POST /telegram", bearer, update(100, "x")), 401);
-    // What is not there is not there for everyone.
+    // Unknown paths do not depend on the client.
     for (const std::string& headers : {std::string(), bearer, secret}) {
         EXPECT_EQ(status(http_port, "GET /v1/unknown", headers), 404);
         EXPECT_EQ(status(http_port, "DELETE /v1/messages", headers), 405);

@@ -97,6 +97,37 @@ TEST(GatewaySettings, Error_NamesTheKeyAndWhatIsExpected) {
     names(R"([])", "gateway must be a mapping");
 }
 
+TEST(GatewaySettings, D112_PartsWithoutAddress_UseTheCommonOne) {
+    const GatewaySettings settings = settings_of(R"({
+        "listen": "[::1]:8640", "base_path": "/agents", "allowed_hosts": ["agents.example.org", "[::1]:8640"],
+        "trusted_proxies": ["127.0.0.1", "fd00::/8"], "http": {},
+        "telegram": {"webhook": {"url": "https://example.org", "listen": "127.0.0.1:8643"}}})");
+    EXPECT_EQ(settings.http->listen.text(), "[::1]:8640");
+    EXPECT_TRUE(settings.http->listen.is_common);
+    EXPECT_EQ(settings.status->text(), "[::1]:8640");
+    EXPECT_EQ(settings.telegram->webhook->listen.text(), "127.0.0.1:8643");
+    EXPECT_FALSE(settings.telegram->webhook->listen.is_common);
+    EXPECT_EQ(settings_of(R"({"http": {}})").http->listen.text(), "127.0.0.1:8642");
+}
+
+TEST(GatewaySettings, D112_SettingsForProxies_AreChecked) {
+    for (const char* path : {"agents", "/", "/agents/", "/a/../b", "/a%20b", "/a?b"})
+        EXPECT_NE(refusal_of(std::string(R"({"base_path": ")") + path + "\"}")
+                      .find("gateway.base_path must be a path"),
+                  std::string::npos)
+            << path;
+    for (const char* host : {"", "https://example.org", "*.example.org", "a b"})
+        EXPECT_NE(refusal_of(std::string(R"({"allowed_hosts": [")") + host + "\"]}")
+                      .find("gateway.allowed_hosts must be a list of host names"),
+                  std::string::npos)
+            << host;
+    for (const char* range : {"proxy", "10.0.0.0/40", "10.0.0.1:80"})
+        EXPECT_NE(refusal_of(std::string(R"({"trusted_proxies": [")") + range + "\"]}")
+                      .find("gateway.trusted_proxies must be a list of addresses and ranges"),
+                  std::string::npos)
+            << range;
+}
+
 TEST(SenderRule, EmptyMembers_MatchEverything) {
     EXPECT_TRUE(SenderRule().matches("telegram", "1", "2"));
     SenderRule rule;

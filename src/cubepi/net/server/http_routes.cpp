@@ -28,14 +28,19 @@ std::vector<std::string> segments_of(std::string_view path) {
     return segments;
 }
 
-/// Returns the decoded segments of the path of a request; nothing if it cannot be that of a route.
-std::optional<std::vector<std::string>> decoded_segments(const std::string& path) {
+/// Returns the decoded segments of the path of a request after those of the base; nothing if it cannot be that of a route.
+std::optional<std::vector<std::string>> decoded_segments(const std::string& path,
+                                                         const std::string& base_path) {
     if (!path.starts_with('/')) return std::nullopt;
     std::vector<std::string> segments = segments_of(path);
     for (std::string& segment : segments) {
         std::optional<std::string> decoded = percent_decoded(segment);
         if (!decoded || decoded == "." || decoded == "..") return std::nullopt;
         segment = std::move(*decoded);
+    }
+    for (const std::string& segment : segments_of(base_path)) {
+        if (segments.empty() || segments.front() != segment) return std::nullopt;
+        segments.erase(segments.begin());
     }
     return segments;
 }
@@ -87,44 +92,36 @@ void RouteSet::add(std::string method, std::string pattern, HttpRoutes::Handler 
     routes.push_back(std::move(route));
 }
 
-void RouteTable::remove(const std::shared_ptr<RouteSet>& set) { std::erase(sets_, set); }
-
-void RouteTable::check(const RouteSet& set, const std::string& method,
-                       const std::string& pattern) const {
-    for (const std::shared_ptr<RouteSet>& other : sets_) {
-        for (const Route& route : other->routes) {
-            if (other->name == set.name || route.method != method || route.pattern != pattern)
-                continue;
-            throw Error(ErrorCode::invalid_argument,
-                        "the path " + pattern + " of '" + set.name + "' is one of '" + other->name +
-                            "' at the same address; choose another path or address");
-        }
-    }
-}
-
-RouteMatch RouteTable::match(HttpServerRequest& request, const std::string& base_path) const {
+RouteMatch find_route(const std::vector<std::shared_ptr<RouteSet>>& sets,
+                      HttpServerRequest& request, const std::string& base_path) {
     RouteMatch match;
-    std::optional<std::vector<std::string>> path = decoded_segments(request.path);
-    const std::vector<std::string> base = segments_of(base_path);
-    if (!path || path->size() < base.size() || !std::equal(base.begin(), base.end(), path->begin()))
-        return match;
-    path->erase(path->begin(), path->begin() + static_cast<std::ptrdiff_t>(base.size()));
-    for (const std::shared_ptr<RouteSet>& set : sets_) {
+    std::optional<std::vector<std::string>> path = decoded_segments(request.path, base_path);
+    std::string allowed;
+    bool is_pending = false;
+    for (const std::shared_ptr<RouteSet>& set : sets) {
         for (Route& route : set->routes) {
-            std::optional<Parameters> parameters = parameters_of(route, *path);
+            std::optional<Parameters> parameters;
+            if (path) parameters = parameters_of(route, *path);
             if (!parameters) continue;
             const bool answers_head = request.method == "HEAD" && route.method == "GET";
             if (route.method != request.method && !answers_head) {
-                add_method(match.allowed, route.method);
+                add_method(allowed, route.method);
             } else if (set->is_serving) {
                 request.parameters = std::move(*parameters);
                 match.set = set;
                 match.route = &route;
                 return match;
             } else {
-                match.is_pending = true;
+                is_pending = true;
             }
         }
+    }
+    if (is_pending) return match;
+    if (allowed.empty()) {
+        match.refusal = HttpServerResponse::error(404, "there is nothing at this path");
+    } else {
+        match.refusal = HttpServerResponse::error(405, "this path does not accept the method");
+        match.refusal->headers.set("allow", allowed);
     }
     return match;
 }
@@ -137,18 +134,26 @@ HttpRoutes::HttpRoutes(HttpServer& server, std::string name, HttpRouteOptions op
     : core_(server.core_), set_(std::make_shared<detail::RouteSet>()) {
     set_->name = std::move(name);
     set_->options = std::move(options);
-    core_->routes.add(set_);
+    core_->sets.push_back(set_);
 }
 
 HttpRoutes::~HttpRoutes() {
     set_->is_serving = false;
-    core_->routes.remove(set_);
+    std::erase(core_->sets, set_);
     core_->routes_changed.pulse();
 }
 
 void HttpRoutes::add(std::string method, std::string pattern, Handler handler,
                      std::size_t max_requests) {
-    core_->routes.check(*set_, method, pattern);
+    for (const std::shared_ptr<detail::RouteSet>& other : core_->sets) {
+        for (const detail::Route& route : other->routes) {
+            if (other->name == set_->name || route.method != method || route.pattern != pattern)
+                continue;
+            throw Error(ErrorCode::invalid_argument,
+                        "the path " + pattern + " of '" + set_->name + "' is one of '" +
+                            other->name + "' at the same address; choose another path or address");
+        }
+    }
     set_->add(std::move(method), std::move(pattern), std::move(handler), max_requests);
 }
 

@@ -26,19 +26,18 @@ std::string matched(const std::string& method, const std::string& path,
     set->add("GET", "/v1/questions/{id}", text_handler(""), 1);
     set->add("POST", "/v1/questions/{id}", text_handler(""), 1);
     set->add("POST", "/v1/questions/all", text_handler(""), 1);
-    detail::RouteTable routes;
-    routes.add(set);
     HttpServerRequest request;
     request.method = method;
     request.path = path;
-    const detail::RouteMatch match = routes.match(request, base_path);
-    if (!match.route) return match.allowed.empty() ? "404" : "405 " + match.allowed;
+    const detail::RouteMatch match = detail::find_route({set}, request, base_path);
+    if (match.refusal && match.refusal->status == 404) return "404";
+    if (match.refusal) return "405 " + std::string(match.refusal->headers.get("allow"));
     std::string text = match.route->pattern;
     for (const auto& [name, value] : request.parameters) text += " " + name + "=" + value;
     return text;
 }
 
-TEST(RouteTable, Path_FindsItsRoute) {
+TEST(FindRoute, Path_FindsItsRoute) {
     EXPECT_EQ(matched("GET", "/"), "/");
     EXPECT_EQ(matched("GET", "/v1/questions"), "/v1/questions");
     EXPECT_EQ(matched("GET", "/v1/questions/a"), "/v1/questions/{id} id=a");
@@ -50,7 +49,7 @@ TEST(RouteTable, Path_FindsItsRoute) {
     EXPECT_EQ(matched("GET", ""), "404");
 }
 
-TEST(RouteTable, Segments_AreDecodedOnceAfterSplitting) {
+TEST(FindRoute, Segments_AreDecodedOnceAfterSplitting) {
     EXPECT_EQ(matched("GET", "/v1/questions/a%2Fb%20c"), "/v1/questions/{id} id=a/b c");
     EXPECT_EQ(matched("GET", "/v1%2Fquestions"), "404");
     EXPECT_EQ(matched("GET", "/v1/%71uestions/%2541"), "/v1/questions/{id} id=%41");
@@ -58,7 +57,7 @@ TEST(RouteTable, Segments_AreDecodedOnceAfterSplitting) {
     EXPECT_EQ(matched("GET", "/v1/questions/%zz"), "404");
 }
 
-TEST(RouteTable, DotSegments_MatchNothing) {
+TEST(FindRoute, DotSegments_MatchNothing) {
     for (const char* segment : {".", "..", "%2e%2E", ".%2e", "%2e"})
         EXPECT_EQ(matched("GET", std::string("/v1/questions/") + segment), "404") << segment;
     EXPECT_EQ(matched("GET", "/v1/x/../questions"), "404");
@@ -66,7 +65,7 @@ TEST(RouteTable, DotSegments_MatchNothing) {
     EXPECT_EQ(matched("GET", "/v1/questions/..%2f.."), "/v1/questions/{id} id=../..");
 }
 
-TEST(RouteTable, BasePath_IsRequiredAndRemoved) {
+TEST(FindRoute, BasePath_IsRequiredAndRemoved) {
     EXPECT_EQ(matched("GET", "/a/b/v1/questions", "/a/b"), "/v1/questions");
     EXPECT_EQ(matched("GET", "/a/%62/v1/questions", "/a/b"), "/v1/questions");
     EXPECT_EQ(matched("GET", "/a/b/", "/a/b"), "/");
@@ -75,11 +74,11 @@ TEST(RouteTable, BasePath_IsRequiredAndRemoved) {
         EXPECT_EQ(matched("GET", path, "/a/b"), "404") << path;
 }
 
-TEST(RouteTable, FirstMatchingRoute_IsUsed) {
+TEST(FindRoute, FirstMatchingRoute_IsUsed) {
     EXPECT_EQ(matched("POST", "/v1/questions/all"), "/v1/questions/{id} id=all");
 }
 
-TEST(RouteTable, UnsupportedMethod_NamesTheOthers) {
+TEST(FindRoute, UnsupportedMethod_NamesTheOthers) {
     EXPECT_EQ(matched("DELETE", "/v1/questions/a"), "405 GET, POST");
     EXPECT_EQ(matched("POST", "/v1/questions"), "405 GET");
     EXPECT_EQ(matched("HEAD", "/v1/questions"), "/v1/questions") << "as GET";
@@ -163,7 +162,7 @@ TEST_F(RoutesTest, EachPart_HasItsAuthentication) {
     EXPECT_THROW((void)bearer_authentication(""), Error);
 }
 
-TEST_F(RoutesTest, UnknownPathOrMethod_DoesNotRevealTheToken) {
+TEST_F(RoutesTest, UnknownPathOrMethod_RevealsNoToken) {
     start();
     const std::string wrong = "Authorization: Bearer wrong\r\n";
     for (const char* line : {"GET /unknown", "DELETE /origin", "GET /part"}) {
@@ -211,7 +210,7 @@ TEST_F(RoutesTest, RequestsBeyondTheLimit_AreRefused) {
     EXPECT_EQ(status("GET /origin", authorized), "200");
 }
 
-TEST_F(RoutesTest, RouteWithItsOwnLimit_LeavesTheOthersPlaces) {
+TEST_F(RoutesTest, LimitOfARoute_LeavesTheOthersPlaces) {
     start();
     Wire one(*served);
     one.send("POST /one HTTP/1.1\r\n" + authorized + "Content-Length: 2\r\n\r\nab");
@@ -239,7 +238,7 @@ TEST_F(RoutesTest, PartWithoutBodies_ReceivesNone) {
     served->run_task(other.stop());
 }
 
-/// What a flood leaves of a route, with fewer connections than it opens.
+// The server has fewer connections than a flood opens.
 TEST_F(RoutesTest, FloodedPart_LeavesTheOthersConnections) {
     start(HttpAccess(), 8);
     const std::vector<std::string> floods = {

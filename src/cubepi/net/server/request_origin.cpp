@@ -67,7 +67,7 @@ std::optional<ip::address> node_address(std::string_view node) {
     return split ? address_in(split->host) : std::nullopt;
 }
 
-/// What one proxy reports about its client.
+/// The report of a proxy about its client.
 struct Hop {
     std::string node = {};
     std::string scheme = {};

@@ -81,12 +81,6 @@ std::optional<HttpServerResponse> refusal_of(const RouteMatch& match,
     return std::nullopt;
 }
 
-/// The route of a request, or the answer to one that has none.
-struct Admission {
-    RouteMatch match = {};
-    std::optional<HttpServerResponse> refusal = {};
-};
-
 /// Counts a request of a connection as one of its route.
 class RequestInProgress {
 public:
@@ -156,8 +150,8 @@ private:
     Task<bool> read_header(Parser& parser);
     Task<bool> read_body(Parser& parser, const HttpRouteOptions& limits);
     Task<bool> answer(Parser& parser);
-    Task<Admission> admit(HttpServerRequest& request, const Parser& parser);
-    void log_refusal(const Admission& admission, const HttpServerRequest& request) const;
+    Task<RouteMatch> admit(HttpServerRequest& request, const Parser& parser);
+    void log_refusal(const RouteMatch& match, const HttpServerRequest& request) const;
     Task<bool> run(Task<bool> exchange);
     Task<bool> exchange(const Route& route, HttpServerRequest request);
     Task<HttpServerResponse> call(const Route& route, HttpServerRequest request);
@@ -279,13 +273,12 @@ Task<> Connection<Stream>::watch(std::shared_ptr<std::stop_source> gone) {
 }
 
 template <class Stream>
-void Connection<Stream>::log_refusal(const Admission& admission,
+void Connection<Stream>::log_refusal(const RouteMatch& match,
                                      const HttpServerRequest& request) const {
-    const unsigned status = admission.refusal->status;
+    const unsigned status = match.refusal->status;
     if (status == 404 || status == 405) return;
-    const RouteSet* const routes = admission.match.set.get();
     core_->log.write(LogLevel::info, "http_server.refused",
-                     {{"name", routes ? std::string_view(routes->name) : std::string_view()},
+                     {{"name", match.set ? std::string_view(match.set->name) : std::string_view()},
                       {"status", static_cast<std::int64_t>(status)},
                       {"client", request.client}});
 }
@@ -302,9 +295,9 @@ Task<HttpServerResponse> Connection<Stream>::call(const Route& route, HttpServer
     co_return HttpServerResponse::error(500, "internal error");
 }
 
-/// Finds the route of a request whose body is not read yet. Returns why there is none for it.
+/// Finds the route that accepts a request whose body is not read yet, or why there is none.
 template <class Stream>
-Task<Admission> Connection<Stream>::admit(HttpServerRequest& request, const Parser& parser) {
+Task<RouteMatch> Connection<Stream>::admit(HttpServerRequest& request, const Parser& parser) {
     beast::error_code failed;
     const auto peer = lowest().socket().remote_endpoint(failed);
     RequestOrigin origin = request_origin(request.headers, peer.address(),
@@ -312,44 +305,36 @@ Task<Admission> Connection<Stream>::admit(HttpServerRequest& request, const Pars
     request.client = origin.client.to_string();
     request.scheme = origin.scheme;
     request.host = origin.host;
-    Admission admission;
-    if (!is_host_allowed(origin, core_->access.allowed_hosts)) {
-        admission.refusal = HttpServerResponse::error(421, "this server does not have that name");
-        co_return admission;
+    RouteMatch match;
+    if (!is_host_allowed(origin, core_->access.allowed_hosts))
+        match.refusal = HttpServerResponse::error(421, "this server does not have that name");
+    while (!match.refusal && !match.route) {
+        match = find_route(core_->sets, request, core_->access.base_path);
+        if (match.route) {
+            match.refusal = refusal_of(match, request, parser);
+        } else if (!match.refusal && (core_->ending || closing)) {
+            match.refusal = try_later("the server ends");
+        } else if (!match.refusal) {
+            co_await core_->routes_changed.wait();
+        }
     }
-    RouteMatch& match = admission.match;
-    for (;;) {
-        match = core_->routes.match(request, core_->access.base_path);
-        if (match.route || !match.is_pending || core_->ending || closing) break;
-        co_await core_->routes_changed.wait();
-    }
-    if (match.route) {
-        admission.refusal = refusal_of(match, request, parser);
-    } else if (match.is_pending) {
-        admission.refusal = try_later("the server ends");
-    } else if (match.allowed.empty()) {
-        admission.refusal = HttpServerResponse::error(404, "there is nothing at this path");
-    } else {
-        admission.refusal = HttpServerResponse::error(405, "this path does not accept the method");
-        admission.refusal->headers.set("allow", match.allowed);
-    }
-    co_return admission;
+    co_return match;
 }
 
 /// Answers a request. Returns true if another one may follow.
 template <class Stream>
 Task<bool> Connection<Stream>::answer(Parser& parser) {
     HttpServerRequest request = request_of(parser);
-    Admission admission = co_await admit(request, parser);
-    if (admission.refusal) {
-        log_refusal(admission, request);
+    RouteMatch match = co_await admit(request, parser);
+    if (match.refusal) {
+        log_refusal(match, request);
         // The rest of the request is not read.
         keep_alive_ = keep_alive_ && parser.is_done();
-        if (keep_alive_) co_return co_await send(std::move(*admission.refusal));
-        co_await refuse(std::move(*admission.refusal));
+        if (keep_alive_) co_return co_await send(std::move(*match.refusal));
+        co_await refuse(std::move(*match.refusal));
         co_return false;
     }
-    const RequestInProgress progress(*this, admission.match);
+    const RequestInProgress progress(*this, match);
     const bool is_complete = co_await read_body(parser, routes->options);
     if (!is_complete) co_return false;
     request.body = std::move(parser.get().body());
@@ -359,7 +344,7 @@ Task<bool> Connection<Stream>::answer(Parser& parser) {
     BackgroundScope watching(core_->executor, [](const std::exception_ptr&) {});
     // Bytes of the next request cannot be told from the end of the connection.
     if (buffer_.size() == 0) watching.spawn(watch(std::move(gone)));
-    Task<bool> exchanging = exchange(*admission.match.route, std::move(request));
+    Task<bool> exchanging = exchange(*match.route, std::move(request));
     Task<bool> running = run(std::move(exchanging));
     Outcome<bool> again = co_await outcome_of(std::move(running));
     co_await shield();

@@ -53,27 +53,16 @@ struct RouteSet {
     AsyncEvent changed;        ///< pulsed when one ends
 };
 
-/// The result of looking up a request.
+/// The result of looking up a request. Neither a route nor a refusal: its routes are not served now.
 struct RouteMatch {
     std::shared_ptr<RouteSet> set = {};
-    Route* route = nullptr;    ///< null: there is none for this path and method
-    bool is_pending = false;   ///< there is one, which is not served now
-    std::string allowed = {};  ///< the methods of the path, for `Allow`; empty: the path is unknown
+    Route* route = nullptr;
+    std::optional<HttpServerResponse> refusal = {};
 };
 
-/// The routes of a server, tried in the order in which they were added.
-class RouteTable {
-public:
-    void add(std::shared_ptr<RouteSet> set) { sets_.push_back(std::move(set)); }
-    void remove(const std::shared_ptr<RouteSet>& set);
-    /// Throws Error(invalid_argument) if a set with another name has this route.
-    void check(const RouteSet& set, const std::string& method, const std::string& pattern) const;
-    /// Finds the route of a request below `base_path`, and sets its parameters.
-    RouteMatch match(HttpServerRequest& request, const std::string& base_path) const;
-
-private:
-    std::vector<std::shared_ptr<RouteSet>> sets_;
-};
+/// Finds the first route of a request below `base_path`, and sets the request's parameters.
+RouteMatch find_route(const std::vector<std::shared_ptr<RouteSet>>& sets,
+                      HttpServerRequest& request, const std::string& base_path);
 
 /// A connection of a server, as far as it concerns its server and the routes.
 class HttpConnection {
@@ -108,7 +97,7 @@ struct HttpServerCore {
     const Logger log;
     HttpAccess access;
     AddressRanges proxies;
-    RouteTable routes;
+    std::vector<std::shared_ptr<RouteSet>> sets;  ///< in the order in which they were added
     AsyncEvent routes_changed;
     boost::asio::ip::tcp::acceptor acceptor;
     std::uint16_t port = 0;
