@@ -201,6 +201,9 @@ int GatewayProcess::wait() {
     while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
     }
     status_ = status_of(status);
+    // Its last lines may not have been read yet.
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return ended_; });
     return status_;
 }
 

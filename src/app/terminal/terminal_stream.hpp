@@ -88,13 +88,13 @@ private:
     void add_word(std::string& written, std::string_view word);
 
     std::ostream& to_;
-    const int fd_;                   // -1: not standard output or standard error
-    std::size_t columns_ = 0;        // of the terminal; 0: it is none
-    std::size_t column_ = 0;         // of the cursor
-    std::size_t blanks_ = 0;         // that are written before the next word
-    std::size_t indent_ = 0;         // of the next rows of this line
-    bool has_words_ = false;         // on this line
-    bool is_whole_ = false;          // this line is not broken
+    const int fd_;             // -1: not standard output or standard error
+    std::size_t columns_ = 0;  // of the terminal; 0: it is none
+    std::size_t column_ = 0;   // of the cursor
+    std::size_t blanks_ = 0;   // that are written before the next word
+    std::size_t indent_ = 0;   // of the next rows of this line
+    bool has_words_ = false;   // on this line
+    bool is_whole_ = false;    // this line is not broken
 };
 
 /// Standard output, for text for the user.
