@@ -6,25 +6,18 @@
 #include <optional>
 #include <utility>
 
+#include <boost/asio/ip/network_v4.hpp>
+#include <boost/asio/ip/network_v6.hpp>
+
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/support/lower_case.hpp>
+#include <cubepi/core/support/trimmed.hpp>
 
 namespace cubepi::detail {
 
 namespace {
 
 namespace ip = boost::asio::ip;
-
-std::string lower(std::string_view text) {
-    std::string result(text);
-    for (char& c : result) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
-    return result;
-}
-
-std::string_view trimmed(std::string_view text) {
-    while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-    while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
-    return text;
-}
 
 std::optional<ip::address> address_in(std::string_view text) {
     // The zone of a link-local address means something only on the host that wrote it.
@@ -79,7 +72,7 @@ std::string all_values(const HttpHeaders& headers, std::string_view name) {
     std::string all;
     bool found = false;
     for (const HttpHeader& field : headers) {
-        if (lower(field.name) != name) continue;
+        if (lower_case(field.name) != name) continue;
         if (std::exchange(found, true)) all += ',';
         all += field.value;
     }
@@ -126,7 +119,7 @@ std::vector<Hop> forwarded_hops(std::string_view text) {
         text = trimmed(text);
         const std::size_t equals = text.find('=');
         if (equals == std::string_view::npos) return {};
-        const std::string name = lower(text.substr(0, equals));
+        const std::string name = lower_case(text.substr(0, equals));
         text.remove_prefix(equals + 1);
         std::optional<std::string> value = take_value(text);
         if (!value) return {};
@@ -175,7 +168,7 @@ std::vector<Hop> separate_hops(const HttpHeaders& headers) {
 RequestOrigin follow(const std::vector<Hop>& hops, RequestOrigin origin,
                      const AddressRanges& proxies) {
     for (auto hop = hops.rbegin(); hop != hops.rend() && proxies.contains(origin.client); ++hop) {
-        const std::string scheme = lower(hop->scheme);
+        const std::string scheme = lower_case(hop->scheme);
         if (scheme == "http" || scheme == "https") origin.scheme = scheme;
         if (!hop->host.empty()) origin.host = hop->host;
         const std::optional<ip::address> client = node_address(hop->node);
@@ -185,15 +178,10 @@ RequestOrigin follow(const std::vector<Hop>& hops, RequestOrigin origin,
     return origin;
 }
 
-/// Returns true if the first `bits` bits are equal.
-template <class Bytes>
-bool is_same_prefix(const Bytes& a, const Bytes& b, unsigned bits) {
-    for (std::size_t i = 0; i < a.size() && bits > 0; ++i) {
-        const unsigned here = std::min(bits, 8U);
-        if (((a[i] ^ b[i]) >> (8U - here)) != 0) return false;
-        bits -= here;
-    }
-    return true;
+/// Returns the first address of the range.
+ip::address first_in_range(const ip::address& address, unsigned short bits) {
+    if (address.is_v4()) return ip::make_network_v4(address.to_v4(), bits).network();
+    return ip::make_network_v6(address.to_v6(), bits).network();
 }
 
 }  // namespace
@@ -208,7 +196,7 @@ AddressRanges::AddressRanges(const std::vector<std::string>& ranges) {
         const std::size_t slash = text.find('/');
         boost::system::error_code failed;
         Range range{ip::make_address(text.substr(0, slash), failed), 0};
-        const unsigned most = range.address.is_v4() ? 32 : 128;
+        const unsigned short most = range.address.is_v4() ? 32 : 128;
         range.bits = most;
         bool is_valid = !failed && text.find('%') == std::string::npos;
         if (is_valid && slash != std::string::npos) {
@@ -219,22 +207,19 @@ AddressRanges::AddressRanges(const std::vector<std::string>& ranges) {
         if (!is_valid)
             throw Error(ErrorCode::invalid_argument,
                         "'" + text + "' is neither an address nor a range such as 10.0.0.0/8");
-        const ip::address plain = unmapped(range.address);
-        if (plain != range.address && range.bits >= 96) {
-            range.address = plain;
-            range.bits -= 96;
+        if (range.bits >= 96 && unmapped(range.address) != range.address) {
+            range.address = unmapped(range.address);
+            range.bits = static_cast<unsigned short>(range.bits - 96);
         }
+        range.address = first_in_range(range.address, range.bits);
         ranges_.push_back(std::move(range));
     }
 }
 
 bool AddressRanges::contains(const ip::address& address) const {
     return std::any_of(ranges_.begin(), ranges_.end(), [&](const Range& range) {
-        if (range.address.is_v4() != address.is_v4()) return false;
-        return address.is_v4() ? is_same_prefix(range.address.to_v4().to_bytes(),
-                                                address.to_v4().to_bytes(), range.bits)
-                               : is_same_prefix(range.address.to_v6().to_bytes(),
-                                                address.to_v6().to_bytes(), range.bits);
+        return range.address.is_v4() == address.is_v4() &&
+               first_in_range(address, range.bits) == range.address;
     });
 }
 
@@ -257,7 +242,7 @@ RequestOrigin request_origin(const HttpHeaders& headers, const ip::address& peer
 
 bool is_host_allowed(const RequestOrigin& origin, const std::vector<std::string>& allowed) {
     if (allowed.empty()) return true;
-    const std::string host = lower(origin.host);
+    const std::string host = lower_case(origin.host);
     const std::optional<HostAndPort> split = split_port(host);
     if (!split) return false;
     const std::optional<ip::address> address = address_in(split->host);
@@ -265,7 +250,7 @@ bool is_host_allowed(const RequestOrigin& origin, const std::vector<std::string>
         (split->host == "localhost" || (address && address->is_loopback())))
         return true;
     return std::any_of(allowed.begin(), allowed.end(), [&](const std::string& one) {
-        const std::string text = lower(one);
+        const std::string text = lower_case(one);
         const std::optional<HostAndPort> listed = split_port(text);
         return listed && listed->host == split->host &&
                (listed->port.empty() || listed->port == split->port);

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,7 +24,7 @@ public:
 private:
     struct Range {
         boost::asio::ip::address address;
-        unsigned bits = 0;
+        unsigned short bits = 0;
     };
     std::vector<Range> ranges_;
 };

@@ -110,6 +110,8 @@ public:
     Connection(std::shared_ptr<HttpServerCore> core, Stream stream)
         : core_(std::move(core)), stream_(std::move(stream)) {
         is_secure = !std::is_same_v<Stream, PlainStream>;
+        beast::error_code gone;
+        peer_ = lowest().socket().remote_endpoint(gone);
         --core_->starting;
         core_->connections.insert(this);
     }
@@ -163,6 +165,7 @@ private:
 
     std::shared_ptr<HttpServerCore> core_;
     Stream stream_;
+    asio::ip::tcp::endpoint peer_;
     beast::flat_buffer buffer_;
     bool used_ = false;  // a request was received
     bool chunked_ = false;
@@ -253,9 +256,7 @@ HttpServerRequest Connection<Stream>::request_of(const Parser& parser) {
     if (query != std::string_view::npos) request.query = std::string(target.substr(query + 1));
     for (const auto& field : message)
         request.headers.add(std::string(field.name_string()), std::string(field.value()));
-    beast::error_code failed;
-    const auto peer = lowest().socket().remote_endpoint(failed);
-    if (!failed) request.peer = peer.address().to_string() + ":" + std::to_string(peer.port());
+    request.peer = peer_.address().to_string() + ":" + std::to_string(peer_.port());
     return request;
 }
 
@@ -298,10 +299,8 @@ Task<HttpServerResponse> Connection<Stream>::call(const Route& route, HttpServer
 /// Finds the route that accepts a request whose body is not read yet, or why there is none.
 template <class Stream>
 Task<RouteMatch> Connection<Stream>::admit(HttpServerRequest& request, const Parser& parser) {
-    beast::error_code failed;
-    const auto peer = lowest().socket().remote_endpoint(failed);
-    RequestOrigin origin = request_origin(request.headers, peer.address(),
-                                          is_secure ? "https" : "http", core_->proxies);
+    const RequestOrigin origin = request_origin(request.headers, peer_.address(),
+                                                is_secure ? "https" : "http", core_->proxies);
     request.client = origin.client.to_string();
     request.scheme = origin.scheme;
     request.host = origin.host;
