@@ -24,6 +24,7 @@
 #include "config/paths.hpp"
 #include "config/tape_place.hpp"
 #include "failure.hpp"
+#include "gateway/gateway_instance.hpp"
 #include "process.hpp"
 #include "program.hpp"
 #include "saved_sessions.hpp"
@@ -41,26 +42,32 @@ bool is_main(const std::string& name) {
     return first != name.npos && name.find("__", first + 2) == name.npos;
 }
 
-/// Returns the tape of --session: the name of a saved session of this directory, the pipeline's id of one, or that of one of the
-/// gateway. Empty: there is none.
-std::string tape_of_session(const std::string& session, const std::vector<std::string>& all) {
-    const std::filesystem::path here = std::filesystem::current_path();
-    const GatewaySettings gateway = gateway_settings(config_values(config_path()));
-    for (std::string name :
-         {bub::tape_name(here, session_id_of(session)), bub::tape_name(here, session),
-          bub::shared_tape_name(gateway.tape_namespace, session)})
-        if (std::find(all.begin(), all.end(), name) != all.end()) return name;
-    return {};
+bool contains(const std::vector<std::string>& all, const std::string& name) {
+    return std::find(all.begin(), all.end(), name) != all.end();
 }
 
-/// The tapes that the arguments name, each followed by its sidecars.
-std::vector<std::string> chosen_tapes(const TapeArguments& arguments,
+/// Returns the tape of --session: the name of a saved session of this directory, the pipeline's id of one, or that of one of the
+/// gateway. Empty: there is none.
+Task<std::string> tape_of_session(StorePtr store, std::string session) {
+    const std::vector<std::string> all = co_await store->all_tapes();
+    const std::filesystem::path here = std::filesystem::current_path();
+    for (std::string name :
+         {bub::tape_name(here, session_id_of(session)), bub::tape_name(here, session)})
+        if (contains(all, name)) co_return name;
+    const GatewaySettings gateway = gateway_settings(config_values(config_path()));
+    Task<std::string> finding = session_tape(store, gateway, workspaces_root(gateway), session);
+    std::string name = co_await std::move(finding);
+    if (!contains(all, name)) name.clear();
+    co_return name;
+}
+
+/// The tapes that the arguments name, each followed by its sidecars. `name`: of the tape, or its beginning.
+std::vector<std::string> chosen_tapes(const TapeArguments& arguments, const std::string& name,
                                       const std::vector<std::string>& all) {
     if (arguments.all) return all;
     const bool by_session = !arguments.session.empty();
-    const std::string name = by_session ? tape_of_session(arguments.session, all) : arguments.tape;
     std::vector<std::string> chosen;
-    const bool exact = std::find(all.begin(), all.end(), name) != all.end();
+    const bool exact = contains(all, name);
     for (const std::string& one : all) {
         const bool fits =
             exact ? one == name : !by_session && one.starts_with(name) && is_main(one);
@@ -76,6 +83,11 @@ std::vector<std::string> chosen_tapes(const TapeArguments& arguments,
     for (const std::string& one : all) {
         if (is_main(chosen.front()) && one.starts_with(owner)) chosen.push_back(one);
     }
+    if (!by_session) return chosen;
+    // Of a session of an earlier version: other hosts find its tape by the link (D100).
+    const GatewaySettings gateway = gateway_settings(config_values(config_path()));
+    const std::string link = bub::shared_tape_name(gateway.tape_namespace, arguments.session);
+    if (link != name && contains(all, link)) chosen.push_back(link);
     return chosen;
 }
 
@@ -98,7 +110,9 @@ public:
                             " already; name their place with --dir or --db");
         }
         const std::vector<std::string> all = co_await from->all_tapes();
-        const std::vector<std::string> tapes = chosen_tapes(arguments_, all);
+        std::string name = arguments_.tape;
+        if (!arguments_.session.empty()) name = co_await tape_of_session(from, arguments_.session);
+        const std::vector<std::string> tapes = chosen_tapes(arguments_, name, all);
         if (tapes.empty()) told_ << "No tapes in " << for_terminal(from->place()) << ".\n";
         int status = exit_ok;
         std::size_t left = tapes.size();
@@ -251,8 +265,7 @@ private:
     Task<std::string> find_tape() {
         const std::string directory = std::filesystem::current_path().string();
         if (!arguments_.session.empty()) {
-            const std::vector<std::string> all = co_await store_->all_tapes();
-            std::string name = tape_of_session(arguments_.session, all);
+            std::string name = co_await tape_of_session(store_, arguments_.session);
             if (!name.empty()) co_return name;
             told_ << "cubepi: session '" << for_terminal(arguments_.session)
                   << "' of this directory has no tape.\n  See all tapes: cubepi tape list\n";

@@ -201,6 +201,9 @@ int GatewayProcess::wait() {
     while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
     }
     status_ = status_of(status);
+    // Its last lines may not have been read yet.
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return ended_; });
     return status_;
 }
 
@@ -259,8 +262,13 @@ Task<HttpReply> post_message(std::uint16_t port, JsonObject message, std::string
 
 Task<HttpReply> call_channel(std::uint16_t port, std::string method, std::string path,
                              std::string body) {
+    return call_with_token(port, std::move(method), std::move(path), token, std::move(body));
+}
+
+Task<HttpReply> call_with_token(std::uint16_t port, std::string method, std::string path,
+                                std::string bearer, std::string body) {
     HttpRequest request(std::move(method), url(port, path));
-    request.headers.set("authorization", std::string("Bearer ") + token);
+    if (!bearer.empty()) request.headers.set("authorization", "Bearer " + bearer);
     request.body = std::move(body);
     Task<HttpReply> replying = reply_to(std::move(request));
     co_return co_await std::move(replying);

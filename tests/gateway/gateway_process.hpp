@@ -98,6 +98,9 @@ Task<HttpReply> post_message(std::uint16_t port, JsonObject message, std::string
 /// Sends another request to the channel http, with its token.
 Task<HttpReply> call_channel(std::uint16_t port, std::string method, std::string path,
                              std::string body = {});
+/// Sends a request with another token; empty: none.
+Task<HttpReply> call_with_token(std::uint16_t port, std::string method, std::string path,
+                                std::string bearer, std::string body = {});
 Task<HttpReply> http_get(std::uint16_t port, std::string path);
 
 /// The system clock, a number of times as fast: limits of a rate and delays take less time in a test of a process. The date is that of

@@ -11,12 +11,20 @@
 #include <string_view>
 #include <vector>
 
+#include <bub/questions.hpp>
+#include <bub/session_tape.hpp>
+#include <bub/tape/session_tape_store.hpp>
+#include <bub/tape/tape_checkpointer.hpp>
+#include <cubepi/core/error.hpp>
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/support/json_member.hpp>
 
-#include "../joints/model_server.hpp"
+#include "config/tape_place.hpp"
+#include "echo_model.hpp"
 #include "fake_bot_server.hpp"
+#include "gateway/control_server.hpp"
 #include "gateway_process.hpp"
+#include "process.hpp"
 
 namespace cubepi::gateway_tests {
 namespace {
@@ -269,6 +277,87 @@ TEST(GatewayQuestions, D65_ExpiredQuestion_ContinuesTheSession) {
     EXPECT_FALSE(wrote(home));
     const HttpReply next = post(port, {{"text", ",tape_info"}, {"user", "olga"}});
     EXPECT_NE(next.text().find("entries: "), std::string::npos) << next.body;
+}
+
+/// Stores questions of a gateway with another namespace, whose time is over.
+void add_foreign_questions(const GatewayHome& home, int count) {
+    bub::TapeCheckpointer memory(app::open_tapes(home.tapes().string()));
+    for (int i = 0; i < count; ++i) {
+        const std::string session = "http:" + std::to_string(i);
+        HitlRequest request;
+        request.question_id = "c1";
+        request.payload = ApproveRequest{"write", "c1"};
+        request.created_at = i + 1;
+        request.timeout_seconds = 1;
+        request.extra[bub::asker_key] = JsonObject{{"channel", "http"}, {"session", session}};
+        run(memory.save_pending_request(bub::shared_tape_name("others", session), "r1", request));
+    }
+}
+
+TEST(GatewayQuestions, D65_ManyForeignQuestions_OwnOneExpires) {
+    const GatewayHome home;
+    home.configure(R"({http: {listen: "127.0.0.1:0", operators: [olga]}, question_timeout: 1})");
+    add_foreign_questions(home, 210);
+    GatewayProcess gateway(home, {"--script", home.script(writes_a_file)});
+    const std::uint16_t port = gateway.wait_until_running();
+    (void)post(port, {{"text", "write it"}});
+    while (run_command(home, {"inbox", "--gateway"}).output.find("No question") ==
+           std::string::npos) {
+    }
+    const HttpReply next = post(port, {{"text", ",tape_info"}, {"user", "olga"}});
+    EXPECT_NE(next.text().find("entries: "), std::string::npos) << next.body;
+}
+
+TEST(GatewayQuestions, D100_TwoNamespaces_SeeTheirQuestionsOnly) {
+    const GatewayHome first;
+    const GatewayHome second;
+    const std::string database = "}\ndatabase: \"" + new_database(first) + "\"";
+    first.configure("{http: {listen: \"127.0.0.1:0\"}" + database);
+    second.configure("{http: {listen: \"127.0.0.1:0\"}, tape_namespace: others" + database);
+    GatewayProcess one(first, {"--script", first.script(writes_a_file)});
+    GatewayProcess two(second, {"--script", second.script(writes_a_file)});
+    const std::uint16_t ports[] = {one.wait_until_running(), two.wait_until_running()};
+    (void)run(post_message(ports[0], JsonObject{{"session", "a"}, {"text", "write it"}}));
+    (void)run(post_message(ports[1], JsonObject{{"session", "b"}, {"text", "write it"}}));
+    const std::string of_first = run_command(first, {"inbox", "--gateway"}).output;
+    const std::string of_second = run_command(second, {"inbox", "--gateway"}).output;
+    EXPECT_NE(of_first.find("\thttp:a\t"), std::string::npos) << of_first;
+    EXPECT_EQ(of_first.find("\thttp:b\t"), std::string::npos) << of_first;
+    EXPECT_EQ(of_second.find("\thttp:a\t"), std::string::npos) << of_second;
+    const std::string name = of_second.substr(0, of_second.find('\t'));
+    const CommandResult foreign = run_command(first, {"inbox", "--gateway", "approve", name});
+    EXPECT_NE(foreign.output.find("no question '" + name + "' waits"), std::string::npos)
+        << foreign.output;
+    EXPECT_FALSE(wrote(second));
+    const auto history_of = [&second](const char* session) {
+        return app::call_gateway(second.socket(),
+                                 JsonObject{{"command", "history"}, {"id", session}});
+    };
+    EXPECT_THROW((void)history_of("http:a"), Error);
+    EXPECT_EQ(history_of("http:b").at("state"), "waiting");
+    // The model's id of both questions names one of them at each gateway.
+    EXPECT_EQ(run_command(second, {"inbox", "--gateway", "approve", "c1"}).status, 0);
+    EXPECT_EQ(run_command(first, {"inbox", "--gateway"}).output, of_first);
+}
+
+TEST(GatewayQuestions, AnswerOfOperator_ShowsNoLogin) {
+    const GatewayHome home;
+    GatewayProcess gateway(home, {"--script", home.script(writes_a_file)});
+    const std::uint16_t port = gateway.wait_until_running();
+    const HttpReply asked = post(port, {{"text", "write it"}, {"user", "ann"}});
+    const std::string name(
+        asked.json().at("outputs").at(0).at("question").at("request_id").as_string());
+    EXPECT_EQ(run_command(home, {"inbox", "--gateway", "deny", name}).status, 0);
+    const JsonObject logged = gateway.wait_for("gateway.operated");
+    EXPECT_EQ(detail::text_member(logged, "by"), app::local_user());
+    EXPECT_EQ(logged.at("operation"), "answer");
+    EXPECT_EQ(detail::text_member(logged, "target"), name);
+    // The next message of the session waits for the turn of the answer.
+    (void)post(port, {{"text", "next"}});
+    const HttpReply late =
+        post(port, {{"answer_to", name}, {"answer", {{"decision", "approve"}}}, {"user", "olga"}});
+    EXPECT_NE(late.text().find("It was denied before by an operator (http"), std::string::npos)
+        << late.body;
 }
 
 constexpr std::int64_t ann = 7;

@@ -60,6 +60,27 @@ TEST(GatewaySessions, D100_EarlierSession_KeepsTapeAndWorkspace) {
     EXPECT_FALSE(has(model.wait_for("other"), "the earliest"));
 }
 
+TEST(GatewaySessions, D100_TapeOfEarlierSession_IsShownAndCopied) {
+    const GatewayHome home;
+    add_earlier_session(home, home.tapes().string());
+    const std::vector<std::string> show = {"tape", "show", "--session", "http:s1"};
+    // Not linked before a turn of this version.
+    EXPECT_TRUE(has(run_command(home, show).output, "the earliest"));
+    EchoModel model;
+    GatewayProcess gateway(home, model.flags());
+    EXPECT_EQ(post(gateway.wait_until_running(), "one").text(), "re: one");
+    const CommandResult shown = run_command(home, show);
+    EXPECT_TRUE(has(shown.output, "the earliest")) << shown.output;
+    EXPECT_TRUE(has(shown.output, "re: one")) << shown.output;
+
+    const GatewayHome other;
+    const CommandResult copied =
+        run_command(home, {"tape", "copy", "--session", "http:s1", other.tapes().string()});
+    EXPECT_EQ(copied.status, 0) << copied.output;
+    const CommandResult elsewhere = run_command(other, show);
+    EXPECT_TRUE(has(elsewhere.output, "the earliest")) << elsewhere.output;
+}
+
 TEST(GatewaySessions, D100_HostsWithOneDatabase_ShareSessions) {
     const GatewayHome first;
     const GatewayHome second;

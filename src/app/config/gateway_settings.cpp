@@ -30,7 +30,7 @@ Keys gateway_keys() {
     Keys keys{"gateway",
               {"channels", "root", "shared_workspace", "tape_namespace", "drain_timeout",
                "retry_limit", "max_waiting", "threads", "stream", "show_error_details",
-               "question_timeout", "files", "rules", "approvers", "status", "listen", "base_path",
+               "question_timeout", "files", "rules", "approvers", "status", "admin", "listen", "base_path",
                "allowed_hosts", "trusted_proxies"}};
     for (const ChannelKind* kind : channel_kinds()) keys.names.push_back(kind->name);
     return keys;
@@ -39,6 +39,8 @@ Keys gateway_keys() {
 const Keys rule_keys{"gateway.rules", {"channel", "chat", "user", "allow", "refuse"}};
 const Keys approver_keys{"gateway.approvers", {"channel", "user"}};
 const Keys files_keys{"gateway.files", {"max_file_mb", "max_files", "max_total_mb"}};
+const Keys admin_keys{"gateway.admin", {"listen", "viewer_token_env", "operator_token_env"}};
+
 /// A mapping of the configuration, whose members are read by type. Errors name the path of the key.
 class Mapping {
 public:
@@ -272,6 +274,16 @@ void read_keys(const Mapping& mapping, const ChannelKind& kind, std::string_view
     }
 }
 
+AdminSettings read_admin(const Mapping& mapping, const std::optional<ListenAddress>& common) {
+    mapping.allow_only(admin_keys);
+    AdminSettings settings;
+    settings.listen = common.value_or(settings.listen);
+    read_address(mapping, "listen", settings.listen);
+    mapping.read("viewer_token_env", settings.viewer_token_env);
+    mapping.read("operator_token_env", settings.operator_token_env);
+    return settings;
+}
+
 void read_root(const Mapping& mapping, GatewaySettings& settings) {
     std::string root;
     mapping.read("root", root);
@@ -356,7 +368,7 @@ ChannelSettings channel_settings(const JsonObject& config, const ChannelKind& ki
 
 std::vector<std::string> gateway_setting_names() {
     std::vector<std::string> names;
-    for (const Keys& keys : {gateway_keys(), files_keys, rule_keys, approver_keys}) {
+    for (const Keys& keys : {gateway_keys(), files_keys, rule_keys, approver_keys, admin_keys}) {
         for (const std::string_view name : keys.names)
             names.push_back(std::string(keys.path) + "." + std::string(name));
     }
@@ -401,6 +413,8 @@ GatewaySettings gateway_settings(const JsonObject& config) {
     for (const ChannelKind* kind : channel_kinds()) {
         if (mapping.has(kind->name)) settings.configured.push_back(channel_settings(config, *kind));
     }
+    if (mapping.has("admin"))
+        settings.admin = read_admin(mapping.mapping("admin"), settings.listen);
     settings.status = read_address(mapping, "status", settings.listen);
     return settings;
 }

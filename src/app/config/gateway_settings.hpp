@@ -78,6 +78,13 @@ private:
     JsonObject values_;  // by path below the channel
 };
 
+/// The routes of operators, which have the operations of `cubepi gateway`. Without a token they are not served.
+struct AdminSettings {
+    ListenAddress listen = {"127.0.0.1", 8640};
+    std::string viewer_token_env = {};    ///< the variable with the token that may only read
+    std::string operator_token_env = {};  ///< the variable with the token that may do everything
+};
+
 /// The key `gateway` of the configuration file (`man cubepi`).
 struct GatewaySettings {
     std::vector<std::string> channels = {"all"};
@@ -99,6 +106,7 @@ struct GatewaySettings {
     std::vector<Approver> approvers = {};
     std::vector<ChannelSettings> configured =
         {};  ///< the channels with settings, in the order of channel_kinds()
+    std::optional<AdminSettings> admin = {};
     std::optional<ListenAddress> status = {};  ///< health, readiness and metrics
     /// The address of the parts above that have none of their own.
     std::optional<ListenAddress> listen = {};

@@ -20,9 +20,6 @@
 #include <unistd.h>
 
 #include <bub/channel/file_delivery_log.hpp>
-#include <bub/questions.hpp>
-#include <bub/tape/tape_checkpointer.hpp>
-#include <cubepi/agent/question_store.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/runtime.hpp>
@@ -52,44 +49,6 @@ std::string gauge(const char* name, const char* help,
         text += " " + std::to_string(value) + "\n";
     }
     return text;
-}
-
-/// The text of a held message that the operator sees.
-constexpr std::size_t shown_text = 200;
-
-std::string cut(const std::string& text) {
-    if (text.size() <= shown_text) return text;
-    std::size_t end = shown_text;
-    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80) --end;
-    return text.substr(0, end) + "…";
-}
-
-JsonObject message_json(const std::string& id, const bub::Envelope& message,
-                        const std::string& date) {
-    std::string text = cut(message.content_text());
-    // A button has no text.
-    if (text.empty() && message.answer) text = "(answer to " + message.answer->question + ")";
-    return JsonObject{{"id", id},
-                      {"channel", message.channel.value_or("")},
-                      {"chat", message.chat_id.value_or("")},
-                      {"date", date},
-                      {"text", std::move(text)}};
-}
-
-JsonObject held_json(const bub::HeldMessages& messages) {
-    JsonArray inbounds;
-    for (const bub::StoredInbound& one : messages.inbounds)
-        inbounds.push_back(message_json(one.id, one.message, one.date));
-    JsonArray answers;
-    for (const bub::Delivery& one : messages.answers)
-        answers.push_back(message_json(one.id, one.message, one.date));
-    return JsonObject{{"messages", std::move(inbounds)}, {"answers", std::move(answers)}};
-}
-
-std::string required(const JsonObject& request, std::string_view key) {
-    std::string value = detail::text_member(request, key);
-    if (!value.empty()) return value;
-    throw Error(ErrorCode::invalid_argument, "the request has no '" + std::string(key) + "'");
 }
 
 std::string_view variable(const char* name) {
@@ -207,6 +166,7 @@ Task<std::unique_ptr<GatewayInstance>> Gateway::make_instance() {
     parts.meter = meter_;
     parts.reports = reports_;
     parts.servers = servers_;
+    parts.api = &api_;
     parts.status.problem = [this] {
         return state_ == State::running
                    ? instance_->manager().problem()
@@ -255,9 +215,10 @@ Task<int> Gateway::run() {
 }
 
 Task<std::string> Gateway::metrics() {
+    const std::shared_ptr<GatewayInstance> instance = instance_;
     std::size_t running = 0;
     std::size_t waiting = 0;
-    for (const bub::TurnSnapshot& one : instance_->manager().sessions()) {
+    for (const bub::TurnSnapshot& one : instance->manager().sessions()) {
         running += one.is_running ? 1 : 0;
         waiting += one.pending_count;
     }
@@ -267,22 +228,31 @@ Task<std::string> Gateway::metrics() {
     std::map<std::string, std::size_t> none;
     for (const std::string& channel : reports_->channels()) none[channel] = 0;
     std::map<std::string, std::size_t> held = none;
-    const bub::HeldMessages messages = co_await instance_->manager().held();
+    const bub::HeldMessages messages = co_await instance->manager().held();
     for (const bub::StoredInbound& one : messages.inbounds)
         ++held[reports_->label_of(one.message.channel.value_or(""))];
     for (const bub::Delivery& one : messages.answers)
         ++held[reports_->label_of(one.message.channel.value_or(""))];
     text += gauge("held_messages", "Messages and answers that wait for the operator.", held);
     // A store that fails at the moment does not hide the other metrics.
-    Task<std::vector<std::string>> finding = channels_of_questions();
-    Outcome<std::vector<std::string>> found = co_await outcome_of(std::move(finding));
+    Task<std::map<std::string, std::size_t>> finding = open_questions();
+    Outcome<std::map<std::string, std::size_t>> found = co_await outcome_of(std::move(finding));
     if (found.cancelled()) found.rethrow();
-    if (found) {
-        std::map<std::string, std::size_t> open = none;
-        for (const std::string& channel : found.value()) ++open[reports_->label_of(channel)];
-        text += gauge("open_questions", "Questions that wait for an answer.", open);
-    }
+    if (found) text += gauge("open_questions", "Questions that wait for an answer.", found.value());
     co_return text + meter_->prometheus_text();
+}
+
+Task<std::map<std::string, std::size_t>> Gateway::open_questions() {
+    std::map<std::string, std::size_t> open;
+    for (const std::string& channel : reports_->channels()) open[channel] = 0;
+    PageArguments which;
+    do {
+        GatewayQuestions page = co_await api_.questions(which);
+        for (const GatewayQuestion& one : page.questions)
+            ++open[reports_->label_of(detail::text_member(one.asker, "channel"))];
+        which.after = std::move(page.next).value_or("");
+    } while (!which.after.empty());
+    co_return open;
 }
 
 Task<> Gateway::serve() {
@@ -296,6 +266,7 @@ Task<> Gateway::serve() {
         } else if (replaced_ && !ending_ && !ran && !ran.cancelled()) {
             // The new configuration did not start: the one that it replaced serves again (D90).
             reload_failure_ = ran.failure();
+            instance_->close_routes();
             Task<std::unique_ptr<GatewayInstance>> making = replaced_->again();
             instance_ = co_await std::move(making);
             replaced_.reset();
@@ -311,9 +282,11 @@ Task<> Gateway::announce_start() {
     const Outcome<> serves = co_await outcome_of(started->manager().started());
     if (serves.cancelled()) serves.rethrow();
     if (!serves || started != instance_.get() || ending_) co_return;
+    if (replaced_) replaced_->close_routes();
     replaced_.reset();
-    co_await servers_->stop_unused();
+    // A request that has reloaded the configuration is answered before its server stops.
     enter(State::running);
+    co_await servers_->stop_unused();
     co_await greet();
 }
 
@@ -375,6 +348,7 @@ Task<> Gateway::reload() {
 Task<> Gateway::replace_instance() {
     if (state_ != State::running)
         throw Error(ErrorCode::invalid_state, "the gateway is starting, reloading or ending");
+    reload_failure_ = nullptr;
     enter(State::reloading);
     Task<std::unique_ptr<GatewayInstance>> making = make_instance();
     Outcome<std::unique_ptr<GatewayInstance>> made = co_await outcome_of(std::move(making));
@@ -397,88 +371,29 @@ Task<> Gateway::replace_instance() {
 }
 
 Task<JsonObject> Gateway::answer(JsonObject request) {
-    const std::string command = required(request, "command");
-    JsonObject done;
-    done["ok"] = true;
-    if (command == "status") co_return co_await status();
-    if (command == "sessions") co_return sessions();
-    if (command == "held") co_return co_await held();
-    if (command == "questions") co_return co_await questions();
-    if (command == "answer") co_return co_await answer_question(std::move(request));
-    if (command == "stop") {
-        co_await stop_session(required(request, "id"));
-    } else if (command == "release") {
-        co_await instance_->manager().release_held(required(request, "id"));
-    } else if (command == "discard") {
-        co_await instance_->manager().discard_held(required(request, "id"));
-    } else if (command == "reload") {
-        co_await replace_instance();
-    } else if (command == "drain") {
-        on_signal(SIGTERM);
-    } else {
-        throw Error(ErrorCode::invalid_argument,
-                    "the gateway (version " + std::string(version_text()) +
-                        ") does not know the command '" + command + "'");
+    const std::string command = detail::text_member(request, "command");
+    request.erase("command");
+    for (const GatewayOperation& operation : gateway_operations()) {
+        if (operation.name != command) continue;
+        GatewayCaller caller{GatewayRole::operator_, local_user(), "control socket"};
+        Task<JsonObject> performing =
+            perform(&api_, &operation, std::move(caller), std::move(request));
+        JsonObject answered = co_await std::move(performing);
+        co_return answered;
     }
-    co_return done;
+    throw Error(ErrorCode::invalid_argument, "the gateway (version " + std::string(version_text()) +
+                                                 ") does not know the command '" + command + "'");
 }
 
-Task<JsonObject> Gateway::status() {
+std::string_view Gateway::state() const {
     constexpr const char* names[] = {"starting", "running", "reloading", "draining"};
-    JsonObject status;
-    status["state"] = names[static_cast<std::size_t>(state_)];
-    status["pid"] = static_cast<std::int64_t>(::getpid());
-    status["version"] = version_text();
-    status["started"] = std::chrono::duration<double>(began_.time_since_epoch()).count();
-    status["model"] = instance_->model().where;
-    status["workspaces"] = instance_->framework().workspace().string();
-    JsonArray channels;
-    const auto enabled = co_await instance_->manager().enabled_channels();
-    for (const auto& channel : enabled) channels.emplace_back(channel->name());
-    status["channels"] = std::move(channels);
-    std::int64_t running = 0;
-    std::int64_t waiting = 0;
-    for (const bub::TurnSnapshot& one : instance_->manager().sessions()) {
-        running += one.is_running ? 1 : 0;
-        waiting += static_cast<std::int64_t>(one.pending_count);
-    }
-    const std::string problem = instance_->manager().problem();
-    if (!problem.empty()) status["problem"] = problem;
-    status["running_turns"] = running;
-    status["waiting_messages"] = waiting;
-    const bub::HeldMessages messages = co_await instance_->manager().held();
-    status["held"] = static_cast<std::int64_t>(messages.inbounds.size() + messages.answers.size());
-    co_return status;
+    return names[static_cast<std::size_t>(state_)];
 }
 
-JsonObject Gateway::sessions() {
-    JsonArray list;
-    for (const bub::TurnSnapshot& one : instance_->manager().sessions()) {
-        list.push_back(JsonObject{{"session", one.session_id},
-                                  {"running", one.is_running},
-                                  {"waiting", static_cast<std::int64_t>(one.pending_count)},
-                                  {"steering", static_cast<std::int64_t>(one.steering_count)}});
-    }
-    return JsonObject{{"sessions", std::move(list)}};
+double Gateway::started() const {
+    return std::chrono::duration<double>(began_.time_since_epoch()).count();
 }
 
-Task<> Gateway::stop_session(std::string session) {
-    bub::Envelope by;
-    by.session_id = session;
-    by.from_operator = true;
-    Task<bub::StopOutcome> stopping = instance_->manager().stop_turn(std::move(by));
-    const bub::StopOutcome outcome = co_await std::move(stopping);
-    if (outcome == bub::StopOutcome::stopped) co_return;
-    throw Error(ErrorCode::invalid_state,
-                "no turn is running in the session '" + session +
-                    "' at this gateway. Sessions with turns: cubepi gateway sessions. To withdraw "
-                    "a question: cubepi inbox --gateway cancel ID. A session that another host "
-                    "serves is stopped there");
-}
-
-Task<JsonObject> Gateway::held() {
-    const bub::HeldMessages messages = co_await instance_->manager().held();
-    co_return held_json(messages);
-}
+void Gateway::begin_drain() { on_signal(SIGTERM); }
 
 }  // namespace cubepi::app

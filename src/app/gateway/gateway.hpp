@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -22,6 +23,7 @@
 #include "../config/gateway_settings.hpp"
 #include "../conversation/telemetry.hpp"
 #include "control_server.hpp"
+#include "gateway_api.hpp"
 #include "gateway_http.hpp"
 #include "gateway_instance.hpp"
 
@@ -50,7 +52,7 @@ private:
 
 /// The service `cubepi gateway`: runs the pipeline over the configured channels until it is told to end. SIGTERM and SIGINT
 /// drain it (B27), a second one cancels the turns; SIGHUP reloads the configuration (B28, D90). Used on one executor.
-class Gateway {
+class Gateway final : private OperatedGateway {
 public:
     Gateway(Executor executor, CommandLine line);
     ~Gateway();
@@ -71,21 +73,18 @@ private:
     void on_signal(int signal);
     Task<> drain();
     Task<> reload();
-    /// Makes the instance of the changed configuration, drains the current one, and waits until the new one serves. Throws Error
-    /// if the configuration cannot be used; the current one serves then (D90).
-    Task<> replace_instance();
+
+    std::shared_ptr<GatewayInstance> instance() const override { return instance_; }
+    std::string_view state() const override;
+    double started() const override;
+    /// Makes the instance of the changed configuration, drains the current one, and waits until the new one serves.
+    Task<> replace_instance() override;
+    void begin_drain() override;
 
     /// Answers a request of the control socket.
     Task<JsonObject> answer(JsonObject request);
-    Task<JsonObject> status();
-    JsonObject sessions();
-    Task<JsonObject> held();
-    /// Ends the turn of a session. Throws Error(invalid_state) if none is running.
-    Task<> stop_session(std::string session);
-    Task<JsonObject> questions();
-    /// Returns the channel of each open question.
-    Task<std::vector<std::string>> channels_of_questions();
-    Task<JsonObject> answer_question(JsonObject request);
+    /// Returns the number of open questions of each channel.
+    Task<std::map<std::string, std::size_t>> open_questions();
     /// Continues the sessions whose questions have expired (D65), until it is cancelled.
     Task<> watch_deadlines();
     Task<> expire_due();
@@ -103,10 +102,11 @@ private:
     std::shared_ptr<TurnReports> reports_;
     std::shared_ptr<bub::DeliveryLog> deliveries_;
     const std::shared_ptr<GatewayServers> servers_;
-    std::unique_ptr<GatewayInstance> instance_;
-    std::unique_ptr<GatewayInstance> next_;      ///< follows when `instance_` is drained
-    std::unique_ptr<GatewayInstance> replaced_;  ///< until `instance_` has started in its place
+    std::shared_ptr<GatewayInstance> instance_;
+    std::shared_ptr<GatewayInstance> next_;      ///< follows when `instance_` is drained
+    std::shared_ptr<GatewayInstance> replaced_;  ///< until `instance_` has started in its place
     std::exception_ptr reload_failure_;          ///< of an instance that did not start
+    GatewayApi api_{*this};
     ControlServer control_;
     ExpiredQuestions expired_;
     BackgroundScope work_;

@@ -15,6 +15,7 @@
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/posix_file.hpp>
+#include <cubepi/schema/json_convert.hpp>
 
 #include "../channels/channel_kinds.hpp"
 #include "../config/config_file.hpp"
@@ -27,6 +28,7 @@
 #include "../terminal/terminal_stream.hpp"
 #include "control_server.hpp"
 #include "gateway.hpp"
+#include "gateway_api.hpp"
 
 namespace cubepi::app {
 
@@ -92,9 +94,6 @@ void make_environment_file(const std::filesystem::path& path) {
     if (!file || !detail::write_all(file.get(), text)) cannot_write(path);
 }
 
-using detail::array_member;
-using detail::flag_member;
-using detail::integer_member;
 using detail::text_member;
 using What = GatewayArguments::What;
 
@@ -121,19 +120,27 @@ JsonObject call(std::string_view command, const std::string& id = {}) {
     return call_gateway(gateway_socket(), request);
 }
 
+/// Calls an operation whose answer is a list of the same name, and returns all of its pages as one.
+JsonObject call_all(std::string_view command) {
+    JsonObject all = call(command);
+    for (std::string next = text_member(all, "next"); !next.empty();) {
+        const JsonObject request{{"command", command}, {"after", next}};
+        const JsonObject page = call_gateway(gateway_socket(), request);
+        for (const Json& one : page.at(command).as_array()) all[command].as_array().push_back(one);
+        next = text_member(page, "next");
+    }
+    all.erase("next");
+    return all;
+}
+
 /// "1 turn", "2 turns".
-std::string count_of(std::int64_t count, const std::string& what) {
+std::string count_of(std::size_t count, const std::string& what) {
     return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
 }
 
-std::string list_of(const JsonObject& object, std::string_view key) {
+std::string list_of(const std::vector<std::string>& names) {
     std::string list;
-    if (const JsonArray* names = array_member(object, key)) {
-        for (const Json& name : *names) {
-            if (!list.empty()) list += ", ";
-            if (name.is_string()) list += std::string_view(name.get_string());
-        }
-    }
+    for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
     return list.empty() ? "none" : list;
 }
 
@@ -143,65 +150,49 @@ void print_line(const char* name, const std::string& value) {
     out() << for_terminal(label) << for_terminal(value) << "\n";
 }
 
-void print_status(const JsonObject& status) {
-    const Json* const started = status.if_contains("started");
-    print_line("State", text_member(status, "state"));
-    if (const std::string problem = text_member(status, "problem"); !problem.empty())
-        print_line("Problem", problem);
-    print_line("Process", std::to_string(integer_member(status, "pid").value_or(0)));
-    print_line("Version", text_member(status, "version"));
-    print_line("Started",
-               local_time(started && started->is_number() ? started->to_number<double>() : 0));
-    print_line("Model", text_member(status, "model"));
-    print_line("Channels", list_of(status, "channels"));
-    print_line("Workspaces", text_member(status, "workspaces"));
-    print_line("Turns",
-               count_of(integer_member(status, "running_turns").value_or(0), "turn") +
-                   " running, " +
-                   count_of(integer_member(status, "waiting_messages").value_or(0), "message") +
-                   " waiting");
-    const std::int64_t held = integer_member(status, "held").value_or(0);
-    print_line("Held", held == 0 ? "nothing"
-                                 : count_of(held, "message") + "; see them: cubepi gateway held");
+/// The gateway may have another version: members that it does not have are empty.
+template <class T>
+T read(const JsonObject& answer) {
+    ReadOptions options;
+    options.require_fields = false;
+    return from_json<T>(answer, options);
 }
 
-void print_sessions(const JsonObject& answer) {
-    const JsonArray* const sessions = array_member(answer, "sessions");
-    if (!sessions || sessions->empty()) {
-        err() << "No session has a running turn or waiting messages.\n";
-        return;
-    }
-    for (const Json& one : *sessions) {
-        const JsonObject& session = one.get_object();
-        out() << for_terminal(text_member(session, "session")) << "\t"
-              << (flag_member(session, "running") ? TerminalView("running")
-                                                  : TerminalView("waiting"))
-              << "\t"
-              << for_terminal(count_of(integer_member(session, "waiting").value_or(0), "message") +
-                              " waiting")
-              << "\n";
-    }
+void print_status(const GatewayStatus& status) {
+    print_line("State", status.state);
+    if (status.problem) print_line("Problem", *status.problem);
+    print_line("Process", std::to_string(status.pid));
+    print_line("Version", status.version);
+    print_line("Started", local_time(status.started));
+    print_line("Model", status.model);
+    print_line("Channels", list_of(status.channels));
+    print_line("Workspaces", status.workspaces);
+    print_line("Turns", count_of(status.running_turns, "turn") + " running, " +
+                            count_of(status.waiting_messages, "message") + " waiting");
+    print_line("Held", status.held == 0
+                           ? "nothing"
+                           : count_of(status.held, "message") + "; see them: cubepi gateway held");
 }
 
-void print_held(const JsonObject& answer, std::string_view key, TerminalView kind) {
-    const JsonArray* const list = array_member(answer, key);
-    if (!list) return;
-    for (const Json& one : *list) {
-        const JsonObject& held = one.get_object();
-        out() << for_terminal(text_member(held, "id")) << "\t" << kind << "\t"
-              << for_terminal(local_time(text_member(held, "date"))) << "\t"
-              << for_terminal(text_member(held, "channel")) << " "
-              << for_terminal(text_member(held, "chat")) << "\t"
-              << for_terminal(text_member(held, "text")) << "\n";
-    }
+void print_sessions(const BusySessions& busy) {
+    if (busy.sessions.empty()) err() << "No session has a running turn or waiting messages.\n";
+    for (const BusySession& one : busy.sessions)
+        out() << for_terminal(one.session) << "\t"
+              << (one.running ? TerminalView("running") : TerminalView("waiting")) << "\t"
+              << for_terminal(count_of(one.waiting, "message") + " waiting") << "\n";
 }
 
-bool is_empty(const JsonObject& answer) {
-    for (const char* key : {"messages", "answers"}) {
-        const JsonArray* const list = array_member(answer, key);
-        if (list && !list->empty()) return false;
-    }
-    return true;
+void print_held(const std::vector<HeldMessage>& list, TerminalView kind) {
+    for (const HeldMessage& one : list)
+        out() << for_terminal(one.id) << "\t" << kind << "\t" << for_terminal(local_time(one.date))
+              << "\t" << for_terminal(one.channel) << " " << for_terminal(one.chat) << "\t"
+              << for_terminal(one.text) << "\n";
+}
+
+void print_held(const HeldList& held) {
+    if (held.messages.empty() && held.answers.empty()) err() << "Nothing is held.\n";
+    print_held(held.messages, "message");
+    print_held(held.answers, "answer");
 }
 
 int print(const JsonObject& answer, const GatewayArguments& arguments) {
@@ -210,16 +201,54 @@ int print(const JsonObject& answer, const GatewayArguments& arguments) {
         return exit_ok;
     }
     switch (arguments.what) {
-        case What::status: print_status(answer); break;
-        case What::sessions: print_sessions(answer); break;
-        case What::held:
-            if (is_empty(answer)) err() << "Nothing is held.\n";
-            print_held(answer, "messages", "message");
-            print_held(answer, "answers", "answer");
-            break;
+        case What::status: print_status(read<GatewayStatus>(answer)); break;
+        case What::sessions: print_sessions(read<BusySessions>(answer)); break;
+        case What::held: print_held(read<HeldList>(answer)); break;
         default: break;
     }
     return exit_ok;
+}
+
+void print_question(const GatewayQuestion& question) {
+    const Json* const created = question.request.if_contains("created_at");
+    const std::string user = text_member(question.asker, "user");
+    std::string summary = question.summary;
+    std::replace(summary.begin(), summary.end(), '\n', ' ');
+    out() << for_terminal(question.id) << "\t"
+          << for_terminal(
+                 local_time(created && created->is_number() ? created->to_number<double>() : 0))
+          << "\t" << for_terminal(text_member(question.asker, "session")) << "\t"
+          << for_terminal(user.empty() ? "-" : user) << "\t" << for_terminal(summary) << "\n";
+}
+
+int list_questions(const InboxArguments& arguments, bool json) {
+    const JsonObject answer = call_all("questions");
+    if (json) {
+        data_output(safe_json(answer.at("questions")) + "\n");
+        return exit_ok;
+    }
+    std::size_t shown = 0;
+    const auto open = read<GatewayQuestions>(answer);
+    for (const GatewayQuestion& one : open.questions) {
+        const bool is_meant =
+            one.id.starts_with(arguments.question) &&
+            (arguments.session.empty() || arguments.session == text_member(one.asker, "session"));
+        if (!is_meant) continue;
+        print_question(one);
+        ++shown;
+    }
+    if (shown == 0) err() << "No question of the gateway waits for an answer.\n";
+    return exit_ok;
+}
+
+const char* action_of(InboxArguments::What what) {
+    using What = InboxArguments::What;
+    switch (what) {
+        case What::approve: return "approve";
+        case What::deny: return "deny";
+        case What::cancel: return "cancel";
+        default: return "answer";
+    }
 }
 
 int change(const GatewayArguments& arguments) {
@@ -329,11 +358,25 @@ int uninstall_unit() {
     return exit_ok;
 }
 
+int gateway_inbox(const CommandLine& line) {
+    const InboxArguments& inbox = line.inbox;
+    if (inbox.what == InboxArguments::What::list || inbox.what == InboxArguments::What::show)
+        return list_questions(inbox, line.conversation.json);
+    const JsonObject request{{"command", "answer"},
+                             {"question", inbox.question},
+                             {"action", action_of(inbox.what)},
+                             {"text", inbox.value}};
+    const JsonObject answered = call_gateway(gateway_socket(), request);
+    err() << "The gateway continues the session " << for_terminal(text_member(answered, "session"))
+          << "; its chat receives the answer.\n";
+    return exit_ok;
+}
+
 int gateway_command(const CommandLine& line) {
     switch (line.gateway.what) {
         case What::run: return run(serve(line));
         case What::status: return print(call("status"), line.gateway);
-        case What::sessions: return print(call("sessions"), line.gateway);
+        case What::sessions: return print(call_all("sessions"), line.gateway);
         case What::held: return print(call("held"), line.gateway);
         case What::release:
         case What::discard:

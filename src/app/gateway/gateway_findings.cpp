@@ -83,6 +83,28 @@ void check_channel(Findings& findings, const ChannelSettings& channel,
     if (channel.kind().find) channel.kind().find(channel, environment, findings);
 }
 
+void check_admin(Findings& findings, const AdminSettings& admin, const Environment& environment) {
+    bool has_token = false;
+    for (const std::string& variable : {admin.viewer_token_env, admin.operator_token_env}) {
+        if (variable.empty()) continue;
+        has_token = true;
+        const auto token = environment.find(variable);
+        const std::string problem = token == environment.end()
+                                        ? variable + " is not set"
+                                        : token_problem(variable, token->second);
+        if (!problem.empty())
+            findings.problem("gateway.admin: " + problem,
+                             "export " + variable + "=$(openssl rand -hex 16)");
+    }
+    if (!has_token) {
+        findings.problem("gateway.admin has no token, so that it is not served",
+                         "Set viewer_token_env or operator_token_env.");
+        return;
+    }
+    findings.good("gateway.admin at " + admin.listen.text());
+    check_listener(findings, "gateway.admin", admin.listen, false);
+}
+
 std::string senders_of(const SenderRule& rule) {
     std::string who = rule.user.empty() ? "every user" : "user " + rule.user;
     if (!rule.chat.empty()) who += " in chat " + rule.chat;
@@ -185,6 +207,7 @@ std::vector<GatewayFinding> gateway_findings(const GatewaySettings& settings,
     }
     for (const ChannelSettings& channel : settings.configured)
         check_channel(findings, channel, environment);
+    if (settings.admin) check_admin(findings, *settings.admin, environment);
     if (settings.status) {
         findings.good("status port at " + settings.status->text());
         check_listener(findings, "the status port", *settings.status, false);
@@ -197,7 +220,7 @@ std::vector<GatewayFinding> gateway_findings(const GatewaySettings& settings,
     return findings.take();
 }
 
-Environment gateway_environment(const GatewaySettings& settings) {
+std::vector<std::string> secret_variables(const GatewaySettings& settings) {
     std::vector<std::string> names;
     for (const ChannelSettings& channel : settings.configured) {
         for (const ChannelKey& key : channel.kind().keys) {
@@ -205,6 +228,16 @@ Environment gateway_environment(const GatewaySettings& settings) {
                 names.push_back(channel.text(key.path));
         }
     }
+    if (settings.admin) {
+        names.push_back(settings.admin->viewer_token_env);
+        names.push_back(settings.admin->operator_token_env);
+    }
+    std::erase(names, std::string());
+    return names;
+}
+
+Environment gateway_environment(const GatewaySettings& settings) {
+    const std::vector<std::string> names = secret_variables(settings);
     Environment environment;
     std::ifstream file(gateway_environment_path());
     for (std::string line; std::getline(file, line);) {

@@ -40,6 +40,9 @@ private:
 std::vector<GatewayFinding> gateway_findings(const GatewaySettings& settings,
                                              const Environment& environment);
 
+/// Returns the names of the variables that have tokens and other secrets of channels and operators.
+std::vector<std::string> secret_variables(const GatewaySettings& settings);
+
 /// Returns those variables with tokens of the channels that are set in this process or in the environment file of the service.
 Environment gateway_environment(const GatewaySettings& settings);
 

@@ -36,6 +36,7 @@
 #include "../config/paths.hpp"
 #include "../config/tape_place.hpp"
 #include "../program.hpp"
+#include "gateway_sessions.hpp"
 
 namespace cubepi::app {
 
@@ -176,7 +177,7 @@ Task<std::optional<JsonObject>> place_session(SessionPlace place, bub::LoadState
 }
 
 std::filesystem::path make_root(const GatewaySettings& settings) {
-    std::filesystem::path root = settings.root.empty() ? gateway_root() : settings.root;
+    std::filesystem::path root = workspaces_root(settings);
     std::error_code failed;
     std::filesystem::create_directories(root, failed);
     if (failed) {
@@ -240,6 +241,7 @@ Task<> check_tables(std::shared_ptr<bub::TapeStore> tapes, bub::WarningHandler w
              exception_text(opened.failure()));
 }
 
+constexpr const char* admin_key = "gateway.admin.listen";
 constexpr const char* status_key = "gateway.status";
 
 }  // namespace
@@ -254,12 +256,35 @@ std::vector<std::shared_ptr<bub::Channel>> GatewayInstance::channels(
     return made;
 }
 
+std::filesystem::path workspaces_root(const GatewaySettings& settings) {
+    std::error_code failed;
+    const std::filesystem::path root = settings.root.empty() ? gateway_root() : settings.root;
+    std::filesystem::path made = std::filesystem::weakly_canonical(root, failed);
+    return failed ? root : made;
+}
+
+Task<std::string> session_tape(std::shared_ptr<bub::TapeStore> tapes,
+                               const GatewaySettings& settings, const std::filesystem::path& root,
+                               std::string session_id) {
+    std::filesystem::path earlier =
+        settings.shared_workspace ? root : session_workspace(root, session_id).earlier;
+    return bub::find_session_tape(std::move(tapes), settings.tape_namespace, std::move(earlier),
+                                  std::move(session_id));
+}
+
 Task<bub::Tape> GatewayInstance::tape_of(std::string session_id) const {
-    std::filesystem::path earlier = framework_->workspace();
-    if (!settings_.shared_workspace) earlier = session_workspace(earlier, session_id).earlier;
-    std::string name = co_await bub::find_session_tape(tapes_, settings_.tape_namespace,
-                                                       std::move(earlier), std::move(session_id));
+    Task<std::string> finding =
+        session_tape(tapes_, settings_, framework_->workspace(), std::move(session_id));
+    std::string name = co_await std::move(finding);
     co_return bub::Tape(tapes_, std::move(name));
+}
+
+Task<bool> GatewayInstance::owns_tape(std::string tape, std::string session_id) const {
+    // The first digest of a tape's name is that of the namespace.
+    const std::string ours = bub::shared_tape_name(settings_.tape_namespace, "");
+    if (tape.starts_with(ours.substr(0, ours.find("__") + 2))) co_return true;
+    const bub::Tape earlier = co_await tape_of(std::move(session_id));
+    co_return earlier.name() == tape;
 }
 
 bool GatewayInstance::has(const ChannelKind& kind) const {
@@ -288,6 +313,13 @@ void GatewayInstance::open_routes() const {
         one.server->set_access(std::move(access));
     }
     if (status_) status_->serve();
+    if (admin_) admin_->serve();
+}
+
+void GatewayInstance::close_routes() {
+    status_.reset();
+    admin_.reset();
+    listening_.clear();
 }
 
 bub::TurnQuestions sender_policy(const GatewaySettings& settings) {
@@ -404,6 +436,10 @@ GatewayInstance::GatewayInstance(ConfigFile config, GatewaySettings settings, Mo
         listen(status_key, *settings_.status);
         status_ = status_routes(*server(status_key), parts_.status);
     }
+    if (const AdminTokens tokens = admin_tokens(settings_.admin); parts_.api && tokens.any()) {
+        listen(admin_key, settings_.admin->listen);
+        admin_ = admin_routes(*server(admin_key), *parts_.api, tokens);
+    }
     bub::ChannelManagerOptions options = manager_options(settings_, sources_, parts_);
     const std::size_t threads = thread_count(settings_);
     if (threads > 1) {
@@ -455,6 +491,8 @@ bub::BuiltinOptions GatewayInstance::builtin_options() const {
         return model_at_endpoint(sources, choice, id);
     };
     options.environment = command_environment(config_, sources_.flags);
+    for (std::string& name : secret_variables(settings_))
+        options.environment.hidden.push_back(std::move(name));
     options.questions = sender_policy(settings_);
     options.failure_text = failure_text();
     options.files = settings_.files;

@@ -21,6 +21,7 @@
 #include "../config/gateway_settings.hpp"
 #include "../config/model_choice.hpp"
 #include "../conversation/telemetry.hpp"
+#include "admin_routes.hpp"
 #include "gateway_http.hpp"
 #include "turn_reports.hpp"
 
@@ -41,6 +42,15 @@ struct SessionWorkspace {
 /// bits of a digest that keeps apart ids that differ only in those; in earlier versions 32 bits.
 SessionWorkspace session_workspace(const std::filesystem::path& root, std::string_view session_id);
 
+/// Returns the directory with the workspaces of the sessions, which may be missing.
+std::filesystem::path workspaces_root(const GatewaySettings& settings);
+
+/// Returns the name of the tape of a session of the gateway: that of its namespace, or the one of an earlier version that it continues
+/// (D100). `root`: the directory of the workspaces.
+Task<std::string> session_tape(std::shared_ptr<bub::TapeStore> tapes,
+                               const GatewaySettings& settings, const std::filesystem::path& root,
+                               std::string session_id);
+
 /// Returns a plugin that assigns each session a workspace of its own (B26), created with the mode 0700 at its first use, and a tape
 /// that has the same name on all hosts (D100).
 bub::Plugin gateway_sessions(bub::Framework& framework, const GatewaySettings& settings);
@@ -55,6 +65,7 @@ public:
         std::shared_ptr<Meter> meter = {};  ///< null: that of `telemetry`
         std::shared_ptr<TurnReports> reports = {};
         std::shared_ptr<GatewayServers> servers = {};  ///< required
+        GatewayApi* api = nullptr;                     ///< of `gateway.admin`; null: not served
         StatusSources status = {};
         bub::WarningHandler on_warning = {};  ///< called on any thread
         AddPlugins plugins = {};              ///< called for each framework, on its thread
@@ -79,13 +90,18 @@ public:
     const std::shared_ptr<bub::TapeStore>& tapes() const noexcept { return tapes_; }
     /// Returns the tape of a session.
     Task<bub::Tape> tape_of(std::string session_id) const;
+    /// Returns whether a tape belongs to the namespace of the gateway. `session_id`: the session of the tape, or that of the caller of
+    /// its sub-agent.
+    Task<bool> owns_tape(std::string tape, std::string session_id) const;
     /// Returns the server on the address that a key of the settings has: "gateway.http.listen". Null: not configured.
     std::shared_ptr<HttpServer> server(const std::string& key) const;
-    /// Applies the certificates and the settings for proxies to the servers, and serves the status. The channels serve their routes
-    /// when they start.
+    /// Applies the certificates and the settings for proxies to the servers, and serves the status and operators. The channels serve
+    /// their routes when they start.
     void open_routes() const;
     /// Returns the texts for the senders of messages whose turns fail; null: the default.
     bub::FailureText failure_text() const;
+    /// Ends what open_routes() has begun. Calls that are in progress may need the instance for longer.
+    void close_routes();
     /// Returns the number of threads that run turns.
     std::size_t threads() const noexcept { return shards_ ? shards_->size() : 1; }
 
@@ -111,6 +127,7 @@ private:
     const Parts parts_;
     std::map<std::string, Listening> listening_;  // by key of the settings
     std::unique_ptr<HttpRoutes> status_;          ///< null: not configured
+    std::unique_ptr<HttpRoutes> admin_;           ///< null: not configured
     std::shared_ptr<bub::TapeStore> tapes_;
     std::unique_ptr<bub::Framework> framework_;
     std::shared_ptr<bub::TurnShards> shards_;  ///< null: turns run on the executor of the manager

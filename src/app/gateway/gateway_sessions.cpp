@@ -1,6 +1,7 @@
 #include "gateway_sessions.hpp"
 
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <string_view>
 #include <utility>
@@ -13,6 +14,7 @@
 #include <bub/tape/tape_context.hpp>
 #include <cubepi/core/message.hpp>
 #include <cubepi/net/utf8.hpp>
+#include <cubepi/schema/json_convert.hpp>
 
 #include "gateway_instance.hpp"
 #include "turn_reports.hpp"
@@ -79,36 +81,36 @@ void set_questions(JsonObject& message, const std::vector<PendingRequest>& open,
     for (Json& output : outputs) texts.push_back(std::move(output));
 }
 
-void set_text(JsonObject& message, std::string text, std::size_t limit) {
+void set_text(HistoryMessage& message, std::string text, std::size_t limit) {
     if (text.size() > limit) {
         text.resize(complete_utf8_prefix(std::string_view(text).substr(0, limit)));
-        message["truncated"] = true;
+        message.truncated = true;
     }
-    message["text"] = std::move(text);
+    message.text = std::move(text);
 }
 
-JsonObject history_message(const Message& message, bool with_details) {
-    JsonObject made;
+HistoryMessage history_message(const Message& message, bool with_details) {
+    HistoryMessage made;
     if (const AssistantMessage* const answer = message.assistant()) {
-        made["role"] = "assistant";
+        made.role = "assistant";
         set_text(made, message.text(), longest_text);
-        JsonArray calls;
+        std::vector<HistoryCall> calls;
         for (const ToolCall* const call : answer->tool_calls())
-            calls.push_back(JsonObject{{"id", call->id.str()}, {"name", call->name.str()}});
-        if (!calls.empty()) made["calls"] = std::move(calls);
+            calls.push_back({call->id.str(), call->name.str()});
+        if (!calls.empty()) made.calls = std::move(calls);
         if (!answer->error_message.empty())
-            made["error"] = shown_failure(answer->error_message.str(), with_details);
+            made.error = shown_failure(answer->error_message.str(), with_details);
     } else if (const ToolResultMessage* const result = message.tool_result()) {
-        made["role"] = "tool";
-        made["call"] = result->tool_call_id.str();
-        made["name"] = result->tool_name.str();
-        if (result->is_error) made["is_error"] = true;
+        made.role = "tool";
+        made.call = result->tool_call_id.str();
+        made.name = result->tool_name.str();
+        if (result->is_error) made.is_error = true;
         set_text(made, message.text(), longest_result);
     } else if (message.user()) {
-        made["role"] = "user";
+        made.role = "user";
         constexpr std::string_view prefix = "http:";
         const std::string& id = message.id();
-        if (id.starts_with(prefix)) made["message"] = id.substr(prefix.size());
+        if (id.starts_with(prefix)) made.message = id.substr(prefix.size());
         set_text(made, std::string(bub::without_context(message.text())), longest_text);
     }
     return made;
@@ -116,7 +118,7 @@ JsonObject history_message(const Message& message, bool with_details) {
 
 /// A page of a history, newest first while it is read.
 struct HistoryPage {
-    std::vector<JsonObject> messages = {};
+    std::vector<HistoryMessage> messages = {};
     std::int64_t last_entry = 0;  ///< the oldest that was read
     bool has_more = false;
 };
@@ -133,9 +135,9 @@ Task<HistoryPage> read_page(bub::Tape tape, std::size_t limit, std::int64_t befo
         page->last_entry = entry.id;
         const MessageList messages = bub::agent_messages({entry});
         for (std::size_t at = messages.size(); at > 0; --at) {
-            JsonObject made = history_message(messages[at - 1], with_details);
-            made["entry"] = entry.id;
-            made["date"] = entry.date;
+            HistoryMessage made = history_message(messages[at - 1], with_details);
+            made.entry = entry.id;
+            made.date = entry.date;
             page->messages.push_back(std::move(made));
         }
         return true;
@@ -188,35 +190,43 @@ Task<std::optional<JsonObject>> GatewaySessions::message(std::string id) {
     co_return message;
 }
 
+Task<std::optional<SessionHistory>> GatewaySessions::history(std::string session, std::size_t limit,
+                                                             std::int64_t before,
+                                                             bool with_details) {
+    std::optional<SessionHistory> found;
+    const bub::TurnSnapshot turn = instance_.manager().snapshot(session);
+    const bub::Tape tape = co_await instance_.tape_of(session);
+    HistoryPage page = co_await read_page(tape, limit, before, with_details);
+    const std::vector<PendingRequest> open = co_await open_requests(tape);
+    const bool is_busy = turn.is_running || turn.pending_count > 0;
+    if (page.messages.empty() && open.empty() && !is_busy && before == 0) co_return found;
+    found.emplace();
+    found->session = std::move(session);
+    found->state = turn.is_running ? "running"
+                   : !open.empty() ? "waiting"
+                   : is_busy       ? "pending"
+                                   : "idle";
+    found->pending = turn.pending_count;
+    for (const PendingRequest& one : open) found->questions.push_back(to_json(one.request));
+    found->messages.assign(std::move_iterator(page.messages.rbegin()),
+                           std::move_iterator(page.messages.rend()));
+    if (page.has_more) found->before = page.last_entry;
+    co_return found;
+}
+
 Task<std::optional<JsonObject>> GatewaySessions::session(std::string session, std::size_t limit,
                                                          std::int64_t before) {
-    std::optional<JsonObject> none;
     auto address = std::make_shared<bub::Envelope>();
     address->channel = channel;
     address->chat_id = session;
-    const std::string id = co_await instance_.framework().resolve_session(std::move(address));
-    const bub::TurnSnapshot turn = instance_.manager().snapshot(id);
-    const bub::Tape tape = co_await instance_.tape_of(id);
-    HistoryPage page =
-        co_await read_page(tape, limit, before, instance_.settings().show_error_details);
-    const std::vector<PendingRequest> open = co_await open_requests(tape);
-    const bool is_busy = turn.is_running || turn.pending_count > 0;
-    if (page.messages.empty() && open.empty() && !is_busy && before == 0) co_return none;
-    JsonObject result;
-    result["session"] = session;
-    result["state"] = turn.is_running ? "running"
-                      : !open.empty() ? "waiting"
-                      : is_busy       ? "pending"
-                                      : "idle";
-    result["pending"] = turn.pending_count;
-    JsonArray questions;
-    for (const PendingRequest& one : open) questions.push_back(to_json(one.request));
-    result["questions"] = std::move(questions);
-    JsonArray messages;
-    for (auto one = page.messages.rbegin(); one != page.messages.rend(); ++one)
-        messages.push_back(std::move(*one));
-    result["messages"] = std::move(messages);
-    if (page.has_more) result["before"] = page.last_entry;
+    std::string id = co_await instance_.framework().resolve_session(std::move(address));
+    Task<std::optional<SessionHistory>> reading =
+        history(std::move(id), limit, before, instance_.settings().show_error_details);
+    std::optional<SessionHistory> found = co_await std::move(reading);
+    std::optional<JsonObject> result;
+    if (!found) co_return result;
+    found->session = std::move(session);
+    result = to_json(*found);
     co_return result;
 }
 

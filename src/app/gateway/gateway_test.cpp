@@ -90,6 +90,26 @@ TEST(GatewayFindings, ShortToken_IsAProblem) {
                     "the token in CUBEPI_HTTP_TOKEN has fewer than 16 characters"));
 }
 
+TEST(GatewayFindings, D110_TokensOfOperators_AreChecked) {
+    GatewaySettings settings = with_http();
+    settings.admin.emplace();
+    EXPECT_TRUE(has(gateway_findings(settings, environment), Kind::problem,
+                    "gateway.admin has no token, so that it is not served"));
+    settings.admin->viewer_token_env = "VIEWER";
+    settings.admin->operator_token_env = "OPERATOR";
+    settings.admin->listen.host = "0.0.0.0";
+    Environment tokens = environment;
+    tokens["OPERATOR"] = "short";
+    const auto findings = gateway_findings(settings, tokens);
+    EXPECT_TRUE(has(findings, Kind::problem, "gateway.admin: VIEWER is not set"));
+    EXPECT_TRUE(has(findings, Kind::problem, "the token in OPERATOR has fewer than 16"));
+    EXPECT_TRUE(has(findings, Kind::problem, "gateway.admin is reachable from other machines"));
+    tokens["VIEWER"] = tokens["OPERATOR"] = "0123456789abcdef";
+    settings.admin->listen.host = "127.0.0.1";
+    EXPECT_TRUE(
+        has(gateway_findings(settings, tokens), Kind::good, "gateway.admin at 127.0.0.1:8640"));
+}
+
 TEST(GatewayFindings, B26_OpenSettings_AreWarnedOf) {
     GatewaySettings settings = settings_of("http: {listen: '0.0.0.0:8642'}");
     settings.status.emplace();

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <cubepi/net/http_server.hpp>
+
+#include "../config/gateway_settings.hpp"
+#include "gateway_api.hpp"
+
+namespace cubepi::app {
+
+/// The tokens of `gateway.admin`; an empty one is not configured.
+struct AdminTokens {
+    std::string viewer = {};
+    std::string operator_ = {};
+
+    bool any() const { return !viewer.empty() || !operator_.empty(); }
+};
+
+/// Reads the tokens from their variables. Throws Error(invalid_argument) for a variable that is not set, a token that can be guessed, and
+/// equal tokens.
+AdminTokens admin_tokens(const std::optional<AdminSettings>& settings);
+
+/// Returns a route for each of gateway_operations(), not served yet. A request without one of the tokens gets 401, a viewer's token 403
+/// from operations of operators. The arguments of a GET request are in its query, those of a POST request in its body, a JSON object.
+/// `api` must outlive the routes and their requests.
+std::unique_ptr<HttpRoutes> admin_routes(HttpServer& server, GatewayApi& api, AdminTokens tokens);
+
+}  // namespace cubepi::app

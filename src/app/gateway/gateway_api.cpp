@@ -1,0 +1,235 @@
+#include "gateway_api.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <unistd.h>
+
+#include <bub/channel.hpp>
+#include <bub/channel/channel_manager.hpp>
+#include <bub/framework.hpp>
+#include <cubepi/core/error.hpp>
+#include <cubepi/core/outcome.hpp>
+#include <cubepi/core/runtime.hpp>
+#include <cubepi/core/support/json_member.hpp>
+#include <cubepi/net/utf8.hpp>
+#include <cubepi/schema/json_convert.hpp>
+
+#include "../failure.hpp"
+#include "../process.hpp"
+#include "gateway_instance.hpp"
+#include "gateway_sessions.hpp"
+
+namespace cubepi::app {
+
+namespace {
+
+/// The text of a held message that the operator sees.
+constexpr std::size_t shown_text = 200;
+constexpr std::size_t longest_name = 1'024;
+constexpr std::size_t longest_page = 1'000;
+constexpr std::size_t longest_history = 200;
+
+HeldMessage held_message(const std::string& id, const bub::Envelope& message,
+                         const std::string& date) {
+    HeldMessage held{id, message.channel.value_or(""), message.chat_id.value_or(""), date,
+                     message.content_text()};
+    // A button has no text.
+    if (held.text.empty() && message.answer)
+        held.text = "(answer to " + message.answer->question + ")";
+    if (held.text.size() <= shown_text) return held;
+    held.text.resize(complete_utf8_prefix(std::string_view(held.text).substr(0, shown_text)));
+    held.text += "…";
+    return held;
+}
+
+/// Names come from outside, and occur in errors and in the log.
+void check_name(const JsonObject& arguments, std::string_view key) {
+    const std::string_view name = detail::string_member(arguments, key);
+    const bool is_printable = std::none_of(name.begin(), name.end(), [](char c) {
+        return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
+    });
+    if (name.size() <= longest_name && is_printable && is_utf8(name)) return;
+    throw Error(ErrorCode::invalid_argument,
+                "'" + std::string(key) + "' must be UTF-8 without control characters, of at most " +
+                    std::to_string(longest_name) + " bytes");
+}
+
+template <auto function>
+struct Call;
+
+template <class In, class Out, Task<Out> (GatewayApi::*function)(In)>
+struct Call<function> {
+    static Task<JsonObject> json(GatewayApi* api, JsonObject arguments) {
+        ReadOptions options;
+        options.require_fields = false;
+        In in = from_json<In>(Json(std::move(arguments)), options);
+        Task<Out> calling = (api->*function)(std::move(in));
+        const Out out = co_await std::move(calling);
+        co_return to_json(out);
+    }
+};
+
+constexpr GatewayRole viewer = GatewayRole::viewer;
+constexpr GatewayRole operator_ = GatewayRole::operator_;
+
+constexpr GatewayOperation operations[] = {
+    {"status", viewer, "GET", "/v1/admin/status", "", Call<&GatewayApi::status>::json},
+    {"sessions", viewer, "GET", "/v1/admin/sessions", "", Call<&GatewayApi::sessions>::json},
+    {"history", viewer, "GET", "/v1/admin/sessions/{id}", "id", Call<&GatewayApi::history>::json},
+    {"stop", operator_, "POST", "/v1/admin/sessions/{id}/stop", "id",
+     Call<&GatewayApi::stop>::json},
+    {"held", viewer, "GET", "/v1/admin/held", "", Call<&GatewayApi::held>::json},
+    {"release", operator_, "POST", "/v1/admin/held/{id}/release", "id",
+     Call<&GatewayApi::release>::json},
+    {"discard", operator_, "POST", "/v1/admin/held/{id}/discard", "id",
+     Call<&GatewayApi::discard>::json},
+    {"questions", viewer, "GET", "/v1/admin/questions", "", Call<&GatewayApi::questions>::json},
+    {"question", viewer, "GET", "/v1/admin/questions/{question}", "question",
+     Call<&GatewayApi::question>::json},
+    {"answer", operator_, "POST", "/v1/admin/questions/{question}/{action}", "question",
+     Call<&GatewayApi::answer>::json},
+    {"reload", operator_, "POST", "/v1/admin/reload", "", Call<&GatewayApi::reload>::json},
+    {"drain", operator_, "POST", "/v1/admin/drain", "", Call<&GatewayApi::drain>::json},
+};
+
+}  // namespace
+
+Task<GatewayStatus> GatewayApi::status(NoArguments) {
+    const std::shared_ptr<GatewayInstance> instance = gateway_.instance();
+    const bub::ChannelManager& manager = instance->manager();
+    GatewayStatus status;
+    status.state = gateway_.state();
+    status.pid = ::getpid();
+    status.version = version_text();
+    status.started = gateway_.started();
+    status.model = instance->model().where;
+    status.workspaces = instance->framework().workspace().string();
+    const auto enabled = co_await instance->manager().enabled_channels();
+    for (const auto& channel : enabled) status.channels.push_back(channel->name());
+    for (const bub::TurnSnapshot& one : manager.sessions()) {
+        status.running_turns += one.is_running ? 1 : 0;
+        status.waiting_messages += one.pending_count;
+    }
+    if (std::string problem = manager.problem(); !problem.empty())
+        status.problem = std::move(problem);
+    const bub::HeldMessages messages = co_await instance->manager().held();
+    status.held = messages.inbounds.size() + messages.answers.size();
+    co_return status;
+}
+
+Task<BusySessions> GatewayApi::sessions(PageArguments page) {
+    const std::size_t limit = std::clamp<std::size_t>(page.limit, 1, longest_page);
+    BusySessions result;
+    for (const bub::TurnSnapshot& one : gateway_.instance()->manager().sessions()) {
+        if (one.session_id <= page.after) continue;
+        if (result.sessions.size() == limit) {
+            result.next = result.sessions.back().session;
+            break;
+        }
+        BusySession session;
+        session.session = one.session_id;
+        session.running = one.is_running;
+        session.waiting = one.pending_count;
+        session.steering = one.steering_count;
+        result.sessions.push_back(std::move(session));
+    }
+    co_return result;
+}
+
+Task<SessionHistory> GatewayApi::history(HistoryArguments which) {
+    const std::shared_ptr<GatewayInstance> instance = gateway_.instance();
+    GatewaySessions sessions(*instance);
+    const std::size_t limit = std::clamp<std::size_t>(which.limit, 1, longest_history);
+    const std::int64_t before = std::max<std::int64_t>(which.before, 0);
+    Task<std::optional<SessionHistory>> reading = sessions.history(which.id, limit, before, true);
+    std::optional<SessionHistory> found = co_await std::move(reading);
+    if (!found)
+        throw Error(ErrorCode::not_found, "no session '" + which.id + "' is known to this gateway");
+    co_return std::move(*found);
+}
+
+Task<HeldList> GatewayApi::held(NoArguments) {
+    const std::shared_ptr<GatewayInstance> instance = gateway_.instance();
+    const bub::HeldMessages messages = co_await instance->manager().held();
+    HeldList list;
+    for (const bub::StoredInbound& one : messages.inbounds)
+        list.messages.push_back(held_message(one.id, one.message, one.date));
+    for (const bub::Delivery& one : messages.answers)
+        list.answers.push_back(held_message(one.id, one.message, one.date));
+    co_return list;
+}
+
+/// An answer is held until it was sent: without the set, two calls would send it twice.
+Task<Done> GatewayApi::decide(std::string id, bool release) {
+    if (!decided_.insert(id).second)
+        throw Error(ErrorCode::busy, "another request decides about " + id + " at the moment");
+    const std::shared_ptr<const void> over(nullptr,
+                                           [this, id](const void*) { decided_.erase(id); });
+    const std::shared_ptr<GatewayInstance> instance = gateway_.instance();
+    Task<> deciding =
+        release ? instance->manager().release_held(id) : instance->manager().discard_held(id);
+    co_await std::move(deciding);
+    co_return Done();
+}
+
+Task<Done> GatewayApi::release(NamedArguments which) { return decide(std::move(which.id), true); }
+
+Task<Done> GatewayApi::discard(NamedArguments which) { return decide(std::move(which.id), false); }
+
+Task<Done> GatewayApi::stop(NamedArguments which) {
+    const std::shared_ptr<GatewayInstance> instance = gateway_.instance();
+    bub::Envelope by;
+    by.session_id = which.id;
+    by.from_operator = true;
+    Task<bub::StopOutcome> stopping = instance->manager().stop_turn(std::move(by));
+    const bub::StopOutcome outcome = co_await std::move(stopping);
+    if (outcome == bub::StopOutcome::stopped) co_return Done();
+    throw Error(ErrorCode::invalid_state,
+                "no turn is running in the session '" + which.id +
+                    "' at this gateway. Sessions with turns: cubepi gateway sessions. To withdraw "
+                    "a question: cubepi inbox --gateway cancel ID. A session that another host "
+                    "serves is stopped there");
+}
+
+/// An error in the configuration is not one of the request.
+Task<Done> GatewayApi::reload(NoArguments) {
+    const Outcome<> done = co_await outcome_of(gateway_.replace_instance());
+    if (done) co_return Done();
+    if (done.cancelled()) done.rethrow();
+    throw Error(ErrorCode::invalid_state, explain(done.failure()).text);
+}
+
+Task<Done> GatewayApi::drain(NoArguments) {
+    gateway_.begin_drain();
+    co_return Done();
+}
+
+std::span<const GatewayOperation> gateway_operations() { return operations; }
+
+Task<JsonObject> perform(GatewayApi* api, const GatewayOperation* operation, GatewayCaller caller,
+                         JsonObject arguments) {
+    const bool is_logged = operation->role == GatewayRole::operator_;
+    if (is_logged && caller.role != GatewayRole::operator_)
+        throw Error(ErrorCode::permission_denied,
+                    std::string(operation->name) + " is an operation of operators");
+    for (const char* const key : {"id", "question", "after"}) check_name(arguments, key);
+    const std::string target = detail::text_member(arguments, operation->required);
+    if (target.empty() && !operation->required.empty())
+        throw Error(ErrorCode::invalid_argument,
+                    "the request has no '" + std::string(operation->required) + "'");
+    Task<JsonObject> calling = operation->call(api, std::move(arguments));
+    Outcome<JsonObject> result = co_await outcome_of(std::move(calling));
+    if (is_logged) {
+        Runtime::standard()->log.write(
+            LogLevel::info, "gateway.operated",
+            {{"by", caller.name},
+             {"address", caller.address},
+             {"operation", operation->name},
+             {"target", target},
+             {"outcome", result ? "ok" : logged_error(result.failure())}});
+    }
+    co_return std::move(result).value();
+}
+
+}  // namespace cubepi::app

@@ -1,0 +1,198 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <cubepi/core/json.hpp>
+#include <cubepi/core/task.hpp>
+
+namespace cubepi::app {
+
+class GatewayInstance;
+
+/// The process that a GatewayApi operates.
+class OperatedGateway {
+public:
+    /// Returns the instance that serves; a reload replaces it.
+    virtual std::shared_ptr<GatewayInstance> instance() const = 0;
+    /// Returns "starting", "running", "reloading" or "draining".
+    virtual std::string_view state() const = 0;
+    /// Unix seconds.
+    virtual double started() const = 0;
+    /// Applies the changed configuration, and waits until it serves. Throws the reason why the old one still does (D90).
+    virtual Task<> replace_instance() = 0;
+    /// Begins to drain, or cancels the turns if it is draining (B27).
+    virtual void begin_drain() = 0;
+
+protected:
+    ~OperatedGateway() = default;
+};
+
+// The arguments and results of the operations. Their members are those of the JSON objects of the skins.
+
+struct NoArguments {};
+struct NamedArguments {
+    std::string id = {};  ///< of a held message or answer, or of a session
+};
+struct PageArguments {
+    std::size_t limit = 1'000;  ///< at most that; less is read as 1
+    std::string after = {};     ///< `next` of the page before
+};
+struct HistoryArguments {
+    std::string id = {};      ///< of the session
+    std::size_t limit = 50;   ///< at most 200
+    std::int64_t before = 0;  ///< `before` of the later page
+};
+struct QuestionArguments {
+    std::string question = {};  ///< as for bub::questions_named()
+};
+enum class QuestionAction : std::uint8_t { answer, approve, deny, cancel };
+struct AnswerArguments {
+    std::string question = {};
+    QuestionAction action = QuestionAction::answer;
+    std::string text = {};  ///< the answer, or the reason
+};
+
+struct Done {
+    bool ok = true;
+};
+struct GatewayStatus {
+    std::string state = {};
+    std::int64_t pid = 0;
+    std::string version = {};
+    double started = 0;  ///< Unix seconds
+    std::string model = {};
+    std::string workspaces = {};
+    std::vector<std::string> channels = {};
+    std::optional<std::string> problem = {};  ///< why messages cannot be processed
+    std::size_t running_turns = 0;
+    std::size_t waiting_messages = 0;
+    std::size_t held = 0;
+};
+struct BusySession {
+    std::string session = {};
+    bool running = false;
+    std::size_t waiting = 0;
+    std::size_t steering = 0;
+};
+struct BusySessions {
+    std::vector<BusySession> sessions = {};
+    std::optional<std::string> next = {};  ///< for the following page
+};
+struct HistoryCall {
+    std::string id = {};
+    std::string name = {};
+};
+struct HistoryMessage {
+    std::string role = {};
+    std::optional<std::string> message = {};  ///< the id of the client of the channel http
+    std::optional<std::string> call = {};     ///< of a tool's result, with its `name`
+    std::optional<std::string> name = {};
+    std::optional<bool> is_error = {};
+    std::optional<bool> truncated = {};
+    std::string text = {};
+    std::optional<std::vector<HistoryCall>> calls = {};
+    std::optional<std::string> error = {};
+    std::int64_t entry = 0;
+    std::string date = {};
+};
+struct SessionHistory {
+    std::string session = {};
+    std::string state = {};  ///< "running", "waiting" (for an answer), "pending" or "idle"
+    std::size_t pending = 0;
+    std::vector<JsonObject> questions = {};     ///< as to_json(HitlRequest) returns them
+    std::vector<HistoryMessage> messages = {};  ///< oldest first
+    std::optional<std::int64_t> before = {};    ///< for the earlier page
+};
+struct HeldMessage {
+    std::string id = {};
+    std::string channel = {};
+    std::string chat = {};
+    std::string date = {};
+    std::string text = {};  ///< its beginning
+};
+struct HeldList {
+    std::vector<HeldMessage> messages = {};
+    std::vector<HeldMessage> answers = {};
+};
+struct GatewayQuestion {
+    std::string id = {};
+    JsonObject asker = {};    ///< see bub::asker_key
+    JsonObject request = {};  ///< as to_json(HitlRequest) returns it
+    std::string summary = {};
+    std::optional<double> expires_at = {};  ///< Unix seconds
+};
+struct GatewayQuestions {
+    std::vector<GatewayQuestion> questions = {};
+    std::optional<std::string> next = {};  ///< for the following page
+};
+struct AnsweredQuestion {
+    std::string session = {};  ///< which continues
+};
+
+/// The operations on a running gateway. The control socket and the routes of `gateway.admin` only translate: both call them through
+/// gateway_operations(). An operation throws Error: not_found, invalid_argument, invalid_state. Used on the executor of the gateway.
+class GatewayApi {
+public:
+    /// `gateway` must outlive the object and its calls.
+    explicit GatewayApi(OperatedGateway& gateway) : gateway_(gateway) {}
+
+    Task<GatewayStatus> status(NoArguments none);
+    /// Returns the sessions with a running turn or waiting messages, in the order of their ids.
+    Task<BusySessions> sessions(PageArguments page);
+    Task<SessionHistory> history(HistoryArguments which);
+    Task<HeldList> held(NoArguments none);
+    /// ChannelManager::release_held() and discard_held(); one at a time for an id.
+    Task<Done> release(NamedArguments which);
+    Task<Done> discard(NamedArguments which);
+    /// Ends the running turn of a session.
+    Task<Done> stop(NamedArguments which);
+    Task<Done> reload(NoArguments none);
+    Task<Done> drain(NoArguments none);
+    /// Returns the questions of the sessions in the namespace of the gateway (D100), oldest first. A page may be empty and have a next one.
+    Task<GatewayQuestions> questions(PageArguments page);
+    Task<GatewayQuestion> question(QuestionArguments which);
+    /// Sends the answer to the session as an operator. Its turn, not this call, checks whether the question is still open (D105).
+    Task<AnsweredQuestion> answer(AnswerArguments which);
+
+private:
+    Task<Done> decide(std::string id, bool release);
+
+    OperatedGateway& gateway_;
+    std::set<std::string> decided_;  ///< ids of calls of decide() in progress
+};
+
+/// The role of a caller; an operator may also do what a viewer may.
+enum class GatewayRole : std::uint8_t { viewer, operator_ };
+
+struct GatewayCaller {
+    GatewayRole role = GatewayRole::viewer;
+    std::string name = {};  ///< in the log
+    std::string address = {};
+};
+
+/// An operation by its name: a row of the table from which both skins are made.
+struct GatewayOperation {
+    std::string_view name;  ///< `command` of a request to the control socket
+    GatewayRole role;       ///< that a caller must have
+    std::string_view method;
+    std::string_view path;      ///< of the route, whose placeholders are arguments
+    std::string_view required;  ///< the argument that must not be empty; empty: none
+    Task<JsonObject> (*call)(GatewayApi* api, JsonObject arguments);
+};
+
+std::span<const GatewayOperation> gateway_operations();
+
+/// Calls an operation with JSON arguments. Throws Error(permission_denied) if the caller may not, Error(invalid_argument) or
+/// Error(validation) for arguments that it does not accept, and what the operation throws. What operators call is logged.
+Task<JsonObject> perform(GatewayApi* api, const GatewayOperation* operation, GatewayCaller caller,
+                         JsonObject arguments);
+
+}  // namespace cubepi::app
