@@ -37,6 +37,7 @@ Keys gateway_keys() {
 const Keys rule_keys{"gateway.rules", {"channel", "chat", "user", "allow", "refuse"}};
 const Keys approver_keys{"gateway.approvers", {"channel", "user"}};
 const Keys files_keys{"gateway.files", {"max_file_mb", "max_files", "max_total_mb"}};
+
 /// A mapping of the configuration, whose members are read by type. Errors name the path of the key.
 class Mapping {
 public:
