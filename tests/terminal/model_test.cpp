@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <mutex>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +12,7 @@
 
 #include "../wire/net/raw_server.hpp"
 #include "terminal.hpp"
+#include "terminal/text_layout.hpp"
 
 namespace cubepi::terminal_tests {
 namespace {
@@ -238,6 +240,26 @@ TEST(KeyFile, FileReadableByOthers_IsReportedAtUse) {
     EXPECT_NE(run_piped(home, {"doctor"}).out.find(advice), std::string::npos);
     chmod(home.config().c_str(), 0600);
     EXPECT_EQ(run_piped(home, {"run", "--offline", "hello"}).err.find("chmod"), std::string::npos);
+}
+
+TEST(NarrowTerminal, LongLines_BreakBetweenWords) {
+    const Home home;
+    const auto words_at = [&home](unsigned short columns) {
+        Terminal terminal(home, {"run", "hello"}, columns, 50);
+        EXPECT_NE(terminal.wait(), 0);
+        std::vector<std::string> words;
+        std::istringstream rows(terminal.shown());
+        for (std::string row; std::getline(rows, row);) {
+            // A command to copy is not broken.
+            if (!row.starts_with("  cubepi")) EXPECT_LE(app::display_width(row), columns) << row;
+            std::istringstream in(row);
+            for (std::string word; in >> word;) words.push_back(word);
+        }
+        return words;
+    };
+    const std::vector<std::string> wide = words_at(200);
+    EXPECT_GT(wide.size(), 20u);
+    EXPECT_EQ(words_at(40), wide);
 }
 
 }  // namespace

@@ -388,5 +388,23 @@ TEST_F(FetchInAChat, D52_AllowedRedirect_IsFollowedWithoutAQuestion) {
         << by_flag.err;
 }
 
+TEST(Questions, NarrowerTerminal_ShowsTheQuestionAgain) {
+    const Home home;
+    std::string line;
+    for (int i = 10; i < 30; ++i) line += "w" + std::to_string(i) + " ";
+    const std::string script =
+        R"([{"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": "c1",
+        "name": "write", "arguments": {"path": "a.txt", "content": ")" +
+        line + R"("}}]}, "Done."])";
+    Terminal chat(home, {"chat", "--script", home.script(script)}, 100, 40);
+    ASSERT_TRUE(chat.answer_on_screen("talks to", "write it\r")) << chat.screen().text();
+    ASSERT_TRUE(chat.expect_on_screen("[e]dit >")) << chat.screen().text();
+    chat.resize(44, 40);
+    // The rows of the new text have frames; those of the old one may be broken at the left edge.
+    ASSERT_TRUE(chat.expect_on_screen("\u250a")) << chat.screen().text();
+    EXPECT_TRUE(chat.answer_on_screen("[e]dit >", "y\r")) << chat.screen().text();
+    EXPECT_TRUE(chat.expect_on_screen("Done.")) << chat.screen().text();
+}
+
 }  // namespace
 }  // namespace cubepi::terminal_tests

@@ -40,6 +40,9 @@ public:
     bool can_ask() const override { return prompter_->can_ask(); }
     Task<> prepare() override;
     void say(TerminalView text) override { prompter_->say(text); }
+    void set_question(std::function<TerminalText(ScreenSize)> text) override {
+        prompter_->set_question(std::move(text));
+    }
     void withdraw() override { prompter_->withdraw(); }
     ScreenSize size() const override { return prompter_->size(); }
     Task<std::optional<std::string>> read(TerminalText prompt, std::string prefill = {}) override;

@@ -216,6 +216,8 @@ Task<std::optional<ApproveAnswer>> ApprovalDialog::ask(HitlRequest request) {
     prompter_.say(view.opening());
     for (;;) {
         TerminalText prompt = prompt_of(view, call.decision);
+        prompter_.set_question(
+            [&](ScreenSize screen) { return view_of(call, style_, screen).opening(); });
         const std::optional<std::string> answer = co_await prompter_.read(std::move(prompt));
         if (!answer) co_return std::nullopt;
         const std::string word = detail::lower_case(*answer);

@@ -112,6 +112,7 @@ private:
 /// A question in the place of the prompt.
 struct ConsoleQuestion {
     TerminalText prompt = {};
+    std::function<TerminalText(ScreenSize)> text = {};  ///< may be empty
     EditBuffer buffer = {};
     std::optional<std::string> answer = {};
     AsyncEvent over = AsyncEvent();
@@ -195,6 +196,7 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
     std::vector<TerminalText> live;
     TerminalText status;
     std::deque<std::shared_ptr<ConsoleQuestion>> questions;
+    std::function<TerminalText(ScreenSize)> next_question;
     std::deque<ConsoleInput> inputs;
     AsyncEvent arrived;
     std::chrono::steady_clock::time_point last_frame = {};
@@ -350,10 +352,13 @@ void Console::State::wait_for_change() {
 
 void Console::State::take_size() {
     const Style now = Style::of(terminal.output);
+    const bool narrower = now.columns < style.columns;
     style.columns = now.columns;
     style.rows = now.rows;
     area.resize(static_cast<std::size_t>(now.columns), static_cast<std::size_t>(now.rows),
                 terminal_reflows());
+    if (!narrower || !question_shows() || !questions.front()->text) return;
+    area.print("\n" + questions.front()->text({area.columns(), area.rows()}));
 }
 
 bool Console::State::input_waits() const {
@@ -639,6 +644,7 @@ Task<std::optional<std::string>> Console::read(TerminalText prompt, std::string 
     const std::shared_ptr<State> state = state_;
     const auto question = std::make_shared<ConsoleQuestion>();
     question->prompt = std::move(prompt);
+    question->text = std::exchange(state->next_question, nullptr);
     question->buffer.set(std::move(prefill));
     state->questions.push_back(question);
     if (state->questions.size() == 1) state->hold_question();
@@ -661,6 +667,10 @@ Task<std::optional<std::string>> Console::read(TerminalText prompt, std::string 
         std::rethrow_exception(failure);
     }
     co_return question->answer;
+}
+
+void Console::set_question(std::function<TerminalText(ScreenSize)> text) {
+    state_->next_question = std::move(text);
 }
 
 void Console::withdraw() {

@@ -88,6 +88,7 @@ public:
     /// Returns when the user interrupts or leaves; other input stays for next().
     Task<> interrupted();
     Task<std::optional<std::string>> read(TerminalText prompt, std::string prefill = {}) override;
+    void set_question(std::function<TerminalText(ScreenSize)> text) override;
     /// In a chat, a question that is cancelled disappears. The only one of a console stays on the screen, and the console is
     /// closed.
     void withdraw() override;

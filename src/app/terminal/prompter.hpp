@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -38,6 +39,9 @@ public:
     /// intended for other input answers the question.
     virtual Task<std::optional<std::string>> read(TerminalText prompt,
                                                   std::string prefill = {}) = 0;
+    /// Sets the text of the question of the next read(): if the terminal becomes narrower while it waits, which breaks the rows of the
+    /// text anywhere, the text for the new size is shown below them.
+    virtual void set_question(std::function<TerminalText(ScreenSize)> text) { (void)text; }
     /// Called before a read() is cancelled because its question is withdrawn: ends the line of its prompt, so that other
     /// output can follow.
     virtual void withdraw() {}

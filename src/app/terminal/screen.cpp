@@ -60,7 +60,10 @@ Screen::Screen(Clock& clock, Executor executor)
           markdown_out_ += style_.terminal ? prose_.add(text, flow, columns_) : TerminalText(text);
       }) {}
 
-void Screen::write_markdown() { out() << std::exchange(markdown_out_, {}) << flush_now; }
+void Screen::write_markdown() {
+    out().write_laid_out(std::exchange(markdown_out_, {}));
+    out().flush();
+}
 
 void Screen::pause() {
     spinner_.stop();

@@ -2,7 +2,9 @@
 
 #include <boost/asio/posix/stream_descriptor.hpp>
 
+#include <algorithm>
 #include <array>
+#include <cctype>
 #include <cerrno>
 #include <cstdlib>
 #include <iostream>
@@ -15,6 +17,8 @@
 #include <unistd.h>
 
 #include <cubepi/core/support/posix_file.hpp>
+
+#include "text_layout.hpp"
 
 namespace cubepi::app {
 
@@ -74,9 +78,80 @@ Style Style::of(int fd) {
     return style;
 }
 
-void TerminalStream::write(std::string_view text) { to_ << text; }
+TerminalStream::TerminalStream(std::ostream& to)
+    : to_(to),
+      fd_(&to == &std::cout   ? STDOUT_FILENO
+          : &to == &std::cerr ? STDERR_FILENO
+                              : -1) {}
 
-void TerminalStream::flush() { to_.flush(); }
+void TerminalStream::end_row(std::string& written, char by) {
+    written.append(std::exchange(blanks_, 0), ' ');
+    written += by;
+    column_ = indent_ = 0;
+    has_words_ = is_whole_ = false;
+}
+
+void TerminalStream::add_word(std::string& written, std::string_view word) {
+    const std::size_t width = display_width(word);
+    if (!has_words_ && width > 0) {
+        has_words_ = true;
+        const bool is_text = std::isalnum(static_cast<unsigned char>(word.front())) != 0;
+        const bool is_command = word == "cubepi" || word.find('=') != std::string_view::npos;
+        is_whole_ = is_command && column_ + blanks_ > 0;
+        indent_ = column_ + blanks_ + (width == 1 && !is_text ? 2 : 0);
+    }
+    const bool fits = column_ + blanks_ + width <= columns_;
+    if (!fits && !is_whole_ && blanks_ > 0 && column_ > indent_ && indent_ < columns_ / 2) {
+        written += '\n';
+        written.append(indent_, ' ');
+        column_ = indent_;
+    } else {
+        written.append(blanks_, ' ');
+        column_ += blanks_;
+    }
+    blanks_ = 0;
+    written += word;
+    column_ += width;
+}
+
+void TerminalStream::write(std::string_view text) {
+    const Style style = Style::of(fd_);
+    if (!style.terminal) {
+        to_ << text;
+        return;
+    }
+    columns_ = static_cast<std::size_t>(style.columns);
+    std::string written;
+    while (!text.empty()) {
+        const char first = text.front();
+        if (first == '\n' || first == '\r') {
+            end_row(written, first);
+            text.remove_prefix(1);
+        } else if (first == ' ') {
+            ++blanks_;
+            text.remove_prefix(1);
+        } else {
+            const std::size_t end = std::min(text.find_first_of(" \n\r"), text.size());
+            add_word(written, text.substr(0, end));
+            text.remove_prefix(end);
+        }
+    }
+    to_ << written;
+}
+
+void TerminalStream::write_laid_out(TerminalView text) {
+    to_ << std::string(std::exchange(blanks_, 0), ' ') << text.str();
+    const std::size_t feed = text.str().rfind('\n');
+    if (feed == std::string_view::npos) return;
+    column_ = indent_ = 0;
+    has_words_ = is_whole_ = false;
+}
+
+void TerminalStream::flush() {
+    to_ << std::string(blanks_, ' ');
+    column_ += std::exchange(blanks_, 0);
+    to_.flush();
+}
 
 TerminalStream& out() {
     static TerminalStream stream(std::cout);

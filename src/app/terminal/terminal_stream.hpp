@@ -49,15 +49,19 @@ struct FlushNow {};
 inline constexpr FlushNow flush_now;
 
 /// A stream for text for the user, such as standard output or standard error. Accepts only safe text and numbers; a
-/// pipe gets the same text. For data that programs read see data_output(). The stream must outlive the object.
+/// pipe gets the same text. At a terminal, lines that are too long are broken between words; an indented line with a command to copy is
+/// left whole. For data that programs read see data_output(). The stream must outlive
+/// the object.
 class TerminalStream {
 public:
-    explicit TerminalStream(std::ostream& to) : to_(to) {}
+    explicit TerminalStream(std::ostream& to);
 
     TerminalStream& operator<<(TerminalView text) {
         write(text.str());
         return *this;
     }
+    /// Writes rows whose breaks are decided, e.g. those of code.
+    void write_laid_out(TerminalView text);
     TerminalStream& operator<<(std::integral auto value) {
         using Value = decltype(value);
         static_assert(!std::is_same_v<Value, char> && !std::is_same_v<Value, bool>,
@@ -80,7 +84,17 @@ public:
 private:
     void write(std::string_view text);
 
+    void end_row(std::string& written, char by);
+    void add_word(std::string& written, std::string_view word);
+
     std::ostream& to_;
+    const int fd_;             // -1: not standard output or standard error
+    std::size_t columns_ = 0;  // of the terminal; 0: it is none
+    std::size_t column_ = 0;   // of the cursor
+    std::size_t blanks_ = 0;   // that are written before the next word
+    std::size_t indent_ = 0;   // of the next rows of this line
+    bool has_words_ = false;   // on this line
+    bool is_whole_ = false;    // this line is not broken
 };
 
 /// Standard output, for text for the user.
