@@ -148,9 +148,11 @@ void TerminalStream::write_laid_out(TerminalView text) {
 }
 
 void TerminalStream::flush() {
-    to_ << std::string(blanks_, ' ');
-    column_ += std::exchange(blanks_, 0);
+    to_ << std::string(std::exchange(blanks_, 0), ' ');
     to_.flush();
+    // The line may be a prompt, which ends with the user's input.
+    column_ = indent_ = 0;
+    has_words_ = is_whole_ = false;
 }
 
 TerminalStream& out() {

@@ -3,6 +3,8 @@
 #include <array>
 #include <cstdlib>
 #include <functional>
+#include <memory>
+#include <mutex>
 #include <type_traits>
 #include <utility>
 
@@ -11,6 +13,7 @@
 
 #include <bub/tape/entry/encoding.hpp>
 #include <bub/tape/file/tape_directory.hpp>
+#include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/offload.hpp>
 
 namespace bub {
@@ -35,6 +38,35 @@ auto on_worker(std::shared_ptr<TapeDirectory> directory, F function, Arguments..
     };
     co_return co_await cubepi::offload(*workers, std::move(call));
 }
+
+/// Calls a function of a caller on the worker. Its captures are often in the frame of the caller, who may leave while the worker
+/// still runs (cancellation): no call begins after the end of this object, which waits for one that has begun.
+class CallerFunction {
+public:
+    template <class R, class... Arguments>
+    std::function<R(Arguments...)> wrap(std::function<R(Arguments...)> function) const {
+        if (!function) return function;
+        return [gate = gate_, function = std::move(function)](Arguments... arguments) {
+            const std::lock_guard lock(gate->mutex);
+            if (gate->closed) std::rethrow_exception(cubepi::make_cancelled());
+            return function(std::forward<Arguments>(arguments)...);
+        };
+    }
+    CallerFunction() = default;
+    ~CallerFunction() {
+        const std::lock_guard lock(gate_->mutex);
+        gate_->closed = true;
+    }
+    CallerFunction(const CallerFunction&) = delete;
+    CallerFunction& operator=(const CallerFunction&) = delete;
+
+private:
+    struct Gate {
+        std::mutex mutex;
+        bool closed = false;
+    };
+    const std::shared_ptr<Gate> gate_ = std::make_shared<Gate>();
+};
 
 FileTapeOptions in_directory(std::filesystem::path directory) {
     FileTapeOptions options;
@@ -118,14 +150,19 @@ Task<std::vector<TapeEntry>> FileTapeStore::fetch(std::string tape, TapeQuery qu
 
 Task<void> FileTapeStore::visit(std::string tape, TapeQuery query,
                                 std::function<bool(const TapeEntry&)> visit) {
-    return on_worker(state_, &TapeDirectory::visit, std::move(tape), std::move(query),
-                     std::move(visit));
+    const CallerFunction caller;
+    visit = caller.wrap(std::move(visit));
+    co_await on_worker(state_, &TapeDirectory::visit, std::move(tape), std::move(query),
+                       std::move(visit));
 }
 
 Task<TapePosition> FileTapeStore::append(std::string tape, std::vector<TapeEntry> entries,
                                          TapeAppend options) {
-    return on_worker(state_, &TapeDirectory::append, std::move(tape), std::move(entries),
-                     std::move(options));
+    const CallerFunction caller;
+    std::function<void(const JsonObject&)> guard = caller.wrap(options.guard());
+    TapeAppend guarded = std::move(options).guard(std::move(guard));
+    co_return co_await on_worker(state_, &TapeDirectory::append, std::move(tape),
+                                 std::move(entries), std::move(guarded));
 }
 
 Task<TapePosition> FileTapeStore::position(std::string tape) {
@@ -146,7 +183,10 @@ Task<std::vector<TapeEntry>> FileTapeStore::anchors(std::string tape, std::size_
 
 Task<Json> FileTapeStore::edit_state(std::string tape,
                                      std::function<Json(JsonObject& state)> edit) {
-    return on_worker(state_, &TapeDirectory::edit_state, std::move(tape), std::move(edit));
+    const CallerFunction caller;
+    edit = caller.wrap(std::move(edit));
+    co_return co_await on_worker(state_, &TapeDirectory::edit_state, std::move(tape),
+                                 std::move(edit));
 }
 
 void FileTapeStore::edit_state_later(const std::string& tape,

@@ -6,15 +6,21 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
+#include <functional>
 #include <limits>
+#include <memory>
+#include <stop_token>
 #include <thread>
 
 #include <bub/tape/file/descriptor.hpp>
 #include <bub/tape/file/tape_directory.hpp>
 #include <bub/tape/tape.hpp>
 #include <bub/tape/tape_test_support.hpp>
+#include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/outcome.hpp>
 #include <cubepi/core/task_scope.hpp>
 #include <cubepi/testing/memory_log.hpp>
 
@@ -415,6 +421,55 @@ TEST_F(LongTape, IndexOfAnotherFile_IsIgnored) {
     EXPECT_EQ(run(tape_in(directory_).info()).entries, 1);
     directory_.write("w__s.jsonl.index", "short");
     EXPECT_EQ(run(tape_in(directory_).info()).entries, 1);
+}
+
+TEST(FileTapeStore, CancelledReadOrEdit_LeavesNoCallBehind) {
+    const TestDirectory directory;
+    const Tape tape = tape_in(directory);
+    for (int i = 0; i < 50; ++i) say(tape, std::to_string(i));
+    FileTapeOptions options = directory.options();
+    options.workers = std::make_shared<cubepi::WorkerPool>(1);
+    FileTapeStore store(options);
+    for (const bool edits : {false, true}) {
+        std::stop_source stop;
+        std::atomic<bool> is_inside = false;
+        std::atomic<int> calls = 0;
+        const auto called = [&] {
+            is_inside = true;
+            ++calls;
+            // The caller leaves while the worker is here.
+            stop.request_stop();
+            for (int i = 0; i < 1'000; ++i) std::this_thread::yield();
+            is_inside = false;
+        };
+        const auto reading = [](FileTapeStore& from, std::function<void()> call,
+                                bool edit) -> Task<> {
+            if (edit) {
+                std::function<Json(JsonObject&)> change = [call](JsonObject&) {
+                    call();
+                    return Json();
+                };
+                (void)co_await from.edit_state("w__s", std::move(change));
+            } else {
+                std::function<bool(const TapeEntry&)> visit = [call](const TapeEntry&) {
+                    call();
+                    return true;
+                };
+                co_await from.visit("w__s", TapeQuery(), std::move(visit));
+            }
+        };
+        const auto cancelled = [&]() -> Task<> {
+            Task<> task = reading(store, called, edits);
+            Task<> stoppable = cubepi::cancel_on(stop.get_token(), std::move(task));
+            (void)co_await cubepi::outcome_of(std::move(stoppable));
+        };
+        run(cancelled());
+        EXPECT_FALSE(is_inside) << edits;
+        const int before = calls;
+        EXPECT_GE(before, 1) << edits;
+        while (options.workers->stats().running > 0) std::this_thread::yield();
+        EXPECT_EQ(calls, before) << edits;
+    }
 }
 
 TEST(FileTapeStore, B9_TapeWhoseFirstTurnWasCut_IsListed) {
