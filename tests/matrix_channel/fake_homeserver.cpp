@@ -28,7 +28,6 @@ constexpr std::size_t max_event_bytes = 65'536;
 
 cubepi::HttpServerOptions server_options() {
     cubepi::HttpServerOptions options;
-    options.name = "homeserver";
     options.log.emplace();
     return options;
 }
@@ -71,9 +70,9 @@ FakeHomeserver::FakeHomeserver() : server_(context_.get_executor(), server_optio
     });
     route("send", "PUT", chats_key + "/{chat}/send/{type}/{transaction}",
           [this](const Request& request) { return send(request); });
-    server_.route("GET", "/_matrix/client/v3/sync",
+    routes_.add("GET", "/_matrix/client/v3/sync",
                   [this](Request request) { return sync(std::move(request)); });
-    server_.listen();
+    routes_.serve();
     thread_ = std::thread([this] {
         const auto work = boost::asio::make_work_guard(context_);
         context_.run();
@@ -90,7 +89,7 @@ FakeHomeserver::~FakeHomeserver() {
 
 void FakeHomeserver::route(const char* name, const char* method, const std::string& path,
                            std::function<Response(const Request&)> reply) {
-    server_.route(
+    routes_.add(
         method, "/_matrix/client/v3/" + path,
         [this, name, reply = std::move(reply)](Request request) -> cubepi::Task<Response> {
             const auto answer = [&]() -> Response {

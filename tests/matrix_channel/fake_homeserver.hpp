@@ -87,6 +87,7 @@ private:
     std::map<std::string, std::string> transactions_;  // id: event
     std::string position_;
     cubepi::HttpServer server_;
+    cubepi::HttpRoutes routes_{server_, "homeserver"};
     std::thread thread_;
 };
 

@@ -108,7 +108,7 @@ TEST_F(Matrix, LostReplyOfSend_MessageIsSentOnce) {
     EXPECT_GE(sent, 4u);
 }
 
-TEST_F(Matrix, QuestionBeforeKill_IsAnsweredByTextAfterIt) {
+TEST_F(Matrix, QuestionBeforeKill_IsAnsweredByText) {
     server.add_chat(chat);
     std::unique_ptr<GatewayProcess> gateway =
         start({"--script", home.script(R"({"tokens_per_second": 100000, "answers": [{"stop_reason":

@@ -16,7 +16,6 @@ namespace cubepi::app {
 namespace {
 
 constexpr std::size_t most_body_mb = 64;
-constexpr std::size_t shortest_token = 16;
 
 constexpr std::array keys{
     ChannelKey{"listen", KeyType::address, "127.0.0.1:8642", "The address of the channel."},
@@ -33,13 +32,6 @@ void check(const ChannelSettings& settings) {
         settings.refuse("max_body_mb", "at most " + std::to_string(most_body_mb));
     if (settings.text("certificate").empty() != settings.text("key").empty())
         settings.refuse("key", "set together with the certificate");
-}
-
-/// Returns why a token is refused; empty if it is not.
-std::string token_problem(const std::string& variable, const std::string& token) {
-    if (token.size() >= shortest_token) return {};
-    return "the token in " + variable + " has fewer than " + std::to_string(shortest_token) +
-           " characters, so that it can be guessed";
 }
 
 std::string token_command(const ChannelSettings& settings) {

@@ -18,6 +18,8 @@ namespace cubepi::app {
 
 namespace {
 
+constexpr std::size_t shortest_token = 16;
+
 std::string list_of(const std::vector<std::string>& names) {
     std::string list;
     for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
@@ -197,6 +199,12 @@ void check_rules(Findings& findings, const GatewaySettings& settings) {
 }
 
 }  // namespace
+
+std::string token_problem(const std::string& variable, const std::string& token) {
+    if (token.size() >= shortest_token) return {};
+    return "the token in " + variable + " has fewer than " + std::to_string(shortest_token) +
+           " characters, so that it can be guessed";
+}
 
 std::vector<GatewayFinding> gateway_findings(const GatewaySettings& settings,
                                              const Environment& environment) {

@@ -35,6 +35,9 @@ private:
     std::vector<GatewayFinding> all_;
 };
 
+/// Returns the problem of a token of the variable, which clients of a network could guess; empty if there is none.
+std::string token_problem(const std::string& variable, const std::string& token);
+
 /// Describes who may do what through the gateway (B15, B25, B26), and warns of what is open. `environment`: the variables that may
 /// have tokens.
 std::vector<GatewayFinding> gateway_findings(const GatewaySettings& settings,

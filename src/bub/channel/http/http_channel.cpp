@@ -311,6 +311,7 @@ std::string HttpChannel::State::error_of(const HttpExchange& exchange,
     return exchange.problem().empty() ? options.failure_text(failure) : exchange.problem();
 }
 
+Task<HttpServerResponse> HttpChannel::State::receive(HttpServerRequest request, ReadRequest read) {
     std::optional<HttpMessage> message;
     std::string problem;
     try {
