@@ -12,6 +12,7 @@
 #include <cubepi/core/support/percent_decoded.hpp>
 
 #include "../failure.hpp"
+#include "gateway_findings.hpp"
 #include "gateway_instance.hpp"
 
 namespace cubepi::app {

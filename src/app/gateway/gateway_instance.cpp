@@ -36,6 +36,7 @@
 #include "../config/paths.hpp"
 #include "../config/tape_place.hpp"
 #include "../program.hpp"
+#include "gateway_findings.hpp"
 #include "gateway_sessions.hpp"
 
 namespace cubepi::app {
