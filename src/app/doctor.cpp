@@ -312,10 +312,11 @@ Task<bool> check_models(Report report, ModelSources sources, bool offline) {
                        "Fix the problems above, or choose another model: cubepi onboard; to look "
                        "around: cubepi chat --offline");
     } else if (!can_answer) {
-        report.problem("no model is available",
-                       "cubepi onboard; or export OPENAI_API_KEY=... or ANTHROPIC_API_KEY=..., or "
-                       "start a server here: ollama serve; to look around: cubepi chat "
-                       "--offline");
+        report.problem(
+            "no model is available",
+            "cubepi onboard; or export OPENAI_API_KEY=..., ANTHROPIC_API_KEY=... or "
+            "GEMINI_API_KEY=..., or start a server here: ollama serve; to look around: cubepi chat "
+            "--offline");
     }
     co_return can_answer;
 }

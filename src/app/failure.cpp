@@ -154,7 +154,8 @@ Explanation explain_provider(const ErrorInfo& info, const FailureContext& contex
     // A server at the right address knows the path, even if it does not know the model.
     if (info.status_code == 404)
         return {to + " failed" + status + ".",
-                "Check the address: it ends before /chat/completions, often with /v1. Then: cubepi "
+                "Check the address: it ends before the path that is added, such as "
+                "/chat/completions. Then: cubepi "
                 "doctor"};
     return {to + " failed" + status + ".", {}};
 }

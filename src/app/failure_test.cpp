@@ -266,7 +266,8 @@ TEST(FirstDayErrors, UnknownAddress_IsAdvisedToBeChecked) {
     EXPECT_EQ(failure.text,
               "llama3.2 at localhost:11434 failed (HTTP 404).\n"
               "  Server message: 404 page not found\n"
-              "  Check the address: it ends before /chat/completions, often with /v1. Then: cubepi "
+              "  Check the address: it ends before the path that is added, such as "
+              "/chat/completions. Then: cubepi "
               "doctor");
 }
 

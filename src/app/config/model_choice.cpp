@@ -195,11 +195,12 @@ void add_fallbacks(const ModelSources& sources, const Endpoint& primary, ModelCh
 
 [[noreturn]] void throw_no_model(const ModelSources& sources) {
     std::string text =
-        "no model: there is no OPENAI_API_KEY and no ANTHROPIC_API_KEY, nothing in the "
+        "no model: there is no OPENAI_API_KEY, ANTHROPIC_API_KEY or GEMINI_API_KEY, nothing in the "
         "configuration, and no local server answers.\n"
         "  cubepi onboard                       choose one, step by step\n"
         "  export OPENAI_API_KEY=...            use OpenAI\n"
         "  export ANTHROPIC_API_KEY=...         use Anthropic\n"
+        "  export GEMINI_API_KEY=...            use Gemini\n"
         "  cubepi chat --base-url URL --model M any OpenAI-compatible server\n"
         "  ollama serve                         or a server on this machine\n"
         "  cubepi chat --offline                or the scripted offline model, to try it out";

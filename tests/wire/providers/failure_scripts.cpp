@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <cubepi/provider/anthropic.hpp>
+#include <cubepi/provider/gemini.hpp>
 #include <cubepi/provider/openai.hpp>
 #include <cubepi/provider/openai_responses.hpp>
 #include <cubepi/schema/parse_json.hpp>
@@ -104,6 +105,24 @@ std::string responses_until(Phase phase) {
     return sent;
 }
 
+std::string parts_of(const std::string& parts, const std::string& more = {}) {
+    return R"(data: {"responseId":"r_1","candidates":[{"index":0,"content":{"role":"model","parts":[)" +
+           parts + "]}" + more + "}]}\n\n";
+}
+
+std::string gemini_until(Phase phase) {
+    std::string sent;
+    if (phase >= Phase::before_content) {
+        sent +=
+            R"(data: {"responseId":"r_1","modelVersion":"m-1","usageMetadata":{"promptTokenCount":9}})"
+            "\n\n";
+    }
+    if (phase >= Phase::mid_text) sent += parts_of(R"({"text":"Let me see."})");
+    if (phase >= Phase::at_end)
+        sent += parts_of(R"({"functionCall":{"name":"add","args":{"a":1}}})");
+    return sent;
+}
+
 template <class P, class Options>
 BoundModel made(std::string base_url, const TableTimeouts& timeouts) {
     Options options;
@@ -185,6 +204,27 @@ void expect_legal_responses(const JsonArray& items) {
     EXPECT_TRUE(open.empty());
 }
 
+void expect_legal_gemini(const JsonArray& contents) {
+    Ids open;
+    for (const Json& content : contents) {
+        Ids results;
+        Ids calls;
+        EXPECT_FALSE(content.at("parts").as_array().empty());
+        for (const Json& part : content.at("parts").as_array()) {
+            if (const Json* response = member(part, "functionResponse"))
+                results.insert(text_of(*response, "name"));
+            const Json* call = member(part, "functionCall");
+            if (!call) continue;
+            calls.insert(text_of(*call, "name"));
+            EXPECT_TRUE(call->at("args").is_object());
+        }
+        EXPECT_EQ(results, open);
+        open = calls;
+    }
+    EXPECT_TRUE(open.empty());
+    EXPECT_EQ(text_of(contents.back(), "role"), "user");
+}
+
 }  // namespace
 
 const char* name_of(Format format) {
@@ -192,6 +232,7 @@ const char* name_of(Format format) {
         case Format::anthropic: return "Anthropic";
         case Format::chat: return "Chat";
         case Format::responses: return "Responses";
+        case Format::gemini: return "Gemini";
     }
     return "";
 }
@@ -213,6 +254,7 @@ BoundModel model_at(Format format, const std::string& host_url, const TableTimeo
         case Format::anthropic:
             return made<AnthropicProvider, AnthropicOptions>(host_url, timeouts);
         case Format::chat: return made<OpenAIProvider, OpenAIOptions>(host_url + "/v1", timeouts);
+        case Format::gemini: return made<GeminiProvider, GeminiOptions>(host_url, timeouts);
         case Format::responses: break;
     }
     return made<OpenAIResponsesProvider, OpenAIResponsesOptions>(host_url + "/v1", timeouts);
@@ -222,6 +264,7 @@ std::string events_until(Format format, Phase phase) {
     switch (format) {
         case Format::anthropic: return anthropic_until(phase);
         case Format::chat: return chat_until(phase);
+        case Format::gemini: return gemini_until(phase);
         case Format::responses: break;
     }
     return responses_until(phase);
@@ -241,6 +284,7 @@ std::string whole_answer(Format format) {
         case Format::chat:
             return chunk_of(R"({"content":"Fine."})") + chunk_of("{}", R"("stop")") +
                    "data: [DONE]\n\n";
+        case Format::gemini: return parts_of(R"({"text":"Fine."})", R"(,"finishReason":"STOP")");
         case Format::responses: break;
     }
     const std::string item =
@@ -262,6 +306,11 @@ std::string error_event(Format format, bool overload) {
         case Format::chat:
             return std::string(R"(data: {"error":{"type":")") +
                    (overload ? "server_error" : "invalid_request_error") + "\"," + words + "}}\n\n";
+        case Format::gemini:
+            return std::string(R"(data: {"error":{)") +
+                   (overload ? R"("code":503,"status":"UNAVAILABLE",)"
+                             : R"("code":400,"status":"INVALID_ARGUMENT",)") +
+                   words + "}}\n\n";
         case Format::responses: break;
     }
     if (!overload) return event("error", R"("code":"invalid_request_error",)" + words);
@@ -278,6 +327,9 @@ std::string cut_event(Format format) {
         case Format::chat:
             return R"(data: {"id":"chat_1","choices":[{"index":0,"delta":{"content":" More)"
                    "\n\n";
+        case Format::gemini:
+            return R"(data: {"candidates":[{"content":{"parts":[{"text":" More)"
+                   "\n\n";
         case Format::responses: break;
     }
     return R"(data: {"type":"response.output_text.delta","item_id":"msg_1","output_index":0,"delta":" More)"
@@ -289,10 +341,18 @@ std::string error_body(Format format, int status) {
         status == 404 ? R"({"type":"not_found_error","message":"The model m-1 does not exist"})"
                       : R"({"type":"some_error","message":"Refused"})";
     if (format == Format::anthropic) return R"({"type":"error","error":)" + error + "}";
+    if (format == Format::gemini)
+        return R"({"error":{"code":)" + std::to_string(status) + R"(,"status":")" +
+               (status == 404
+                    ? R"(NOT_FOUND","message":"models/m-1 is not found for API version v1beta"}})"
+                    : R"(SOME_ERROR","message":"Refused"}})");
     return R"({"error":)" + error + "}";
 }
 
-bool is_whole_at_end(Format format) { return format != Format::responses; }
+bool is_whole_at_end(Format format) {
+    return format == Format::anthropic || format == Format::chat;
+}
+bool splits_calls(Format format) { return format != Format::gemini; }
 bool ends_calls(Format format) { return format != Format::chat; }
 
 void expect_legal_request(Format format, const std::string& body) {
@@ -302,6 +362,7 @@ void expect_legal_request(Format format, const std::string& body) {
         case Format::anthropic: expect_legal_anthropic(sent.at("messages").as_array()); break;
         case Format::chat: expect_legal_chat(sent.at("messages").as_array()); break;
         case Format::responses: expect_legal_responses(sent.at("input").as_array()); break;
+        case Format::gemini: expect_legal_gemini(sent.at("contents").as_array()); break;
     }
 }
 

@@ -10,8 +10,9 @@
 
 namespace cubepi::wire {
 
-enum class Format : std::uint8_t { anthropic, chat, responses };
-constexpr Format all_formats[] = {Format::anthropic, Format::chat, Format::responses};
+enum class Format : std::uint8_t { anthropic, chat, responses, gemini };
+constexpr Format all_formats[] = {Format::anthropic, Format::chat, Format::responses,
+                                  Format::gemini};
 const char* name_of(Format format);
 
 /// The progress of an answer when it fails.
@@ -54,6 +55,8 @@ std::string cut_event(Format format);
 std::string error_body(Format format, int status);
 /// True if the answer is complete at Phase::at_end: a failure after it does not matter.
 bool is_whole_at_end(Format format);
+/// True if the arguments of a call arrive in pieces.
+bool splits_calls(Format format);
 /// True if the call of Phase::at_end is known to be complete before the answer is.
 bool ends_calls(Format format);
 

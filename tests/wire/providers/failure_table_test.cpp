@@ -397,6 +397,7 @@ std::vector<Cell> all_cells() {
     std::vector<Cell> cells;
     for (const Format format : all_formats) {
         for (const Phase phase : all_phases) {
+            if (phase == Phase::mid_arguments && !splits_calls(format)) continue;
             for (const Row& row : rows) {
                 if (row.first <= phase && phase <= row.last)
                     cells.push_back(Cell{format, phase, &row});

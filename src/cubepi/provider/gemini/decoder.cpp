@@ -247,12 +247,10 @@ std::string GeminiDecoder::usable_id(std::string_view id) {
 
 void GeminiDecoder::finish(EventQueue& out) {
     if (!finished_) {
-        ErrorInfo info;
-        info.code = ErrorCode::disconnected;
-        throw_provider_error(std::move(info),
-                             blocks_ > 0 || announced_
-                                 ? "the answer ended without a finishReason; it is incomplete"
-                                 : "the answer ended before it began");
+        throw Error(ErrorCode::disconnected,
+                    blocks_ > 0 || announced_
+                        ? "the answer ended without a finishReason; it is incomplete"
+                        : "the answer ended before it began");
     }
     close(out);
     if (reason_ == stop_reason::stop && !call_ids_.empty()) reason_ = stop_reason::tool_use;

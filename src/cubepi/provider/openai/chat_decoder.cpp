@@ -13,6 +13,7 @@
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/trimmed.hpp>
 #include <cubepi/core/usage.hpp>
+#include <cubepi/provider/openai/openai_words.hpp>
 #include <cubepi/provider/wire/answer_size.hpp>
 #include <cubepi/schema/parse_json.hpp>
 #include <cubepi/schema/partial_json.hpp>
@@ -21,21 +22,8 @@ namespace cubepi::detail {
 
 namespace {
 
-constexpr OpenAIUsageNames usage_names = {
-    .input = "prompt_tokens",
-    .output = "completion_tokens",
-    .input_details = "prompt_tokens_details",
-    .output_details = "completion_tokens_details",
-    .cached = "prompt_cache_hit_tokens",
-};
-
 /// Vendors allow 64 characters in a request's tools.
 constexpr std::size_t max_tool_name = 256;
-
-std::string_view stop_reason_of(std::string_view finish) {
-    if (finish == "tool_calls") return stop_reason::tool_use;
-    return finish;  // "stop", "length" and what the loop does not know keep their spelling
-}
 
 /// Adds one part of a content list: {"type": "text", "text": ...} or {"type": "thinking", "thinking": [...]}.
 void collect_content_part(const Json& part, std::string& text, std::string& thinking) {
@@ -235,7 +223,7 @@ void OpenAIChatChunkParser::read_detail(const od::raw_json_string& key, od::valu
 
 void OpenAIChatChunkParser::read_usage(od::value& value) {
     if (!is_json_object(value)) return;
-    if (auto usage = read_openai_usage(value.get_object(), usage_names)) chunk.usage = usage;
+    if (auto usage = read_openai_usage(value.get_object(), chat_usage_names)) chunk.usage = usage;
 }
 
 /// Returns false for another choice than the first one received: if several were requested, only that one is used.
@@ -469,7 +457,7 @@ void OpenAIChatDecoder::apply(EventQueue& out) {
     // DashScope sends the text "null" for an answer that continues.
     if (chunk.finish_reason.empty() || chunk.finish_reason == "null") return;
     if (!finished_ || reason_ == stop_reason::stop) {
-        reason_ = stop_reason_of(chunk.finish_reason);
+        reason_ = stop_reason_of_finish(chunk.finish_reason);
         assembler_.details().finish_reason = chunk.finish_reason;
     }
     finished_ = true;

@@ -6,6 +6,7 @@
 
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/provider/model_profile.hpp>
+#include <cubepi/provider/openai/openai_words.hpp>
 #include <cubepi/provider/wire/encoding.hpp>
 #include <cubepi/schema/python_json.hpp>
 
@@ -308,8 +309,7 @@ JsonObject openai_chat_completion(const AssistantMessage& message) {
     JsonObject choice;
     choice["index"] = 0;
     choice["message"] = std::move(inner);
-    choice["finish_reason"] =
-        message.stop_reason == stop_reason::tool_use ? "tool_calls" : message.stop_reason.str();
+    choice["finish_reason"] = finish_of_stop_reason(message.stop_reason.str());
     choice["logprobs"] = nullptr;
     JsonArray choices;
     choices.push_back(std::move(choice));
@@ -319,8 +319,7 @@ JsonObject openai_chat_completion(const AssistantMessage& message) {
     body["created"] = static_cast<std::int64_t>(message.timestamp.value_or(0));
     body["model"] = message.model_id.str();
     body["choices"] = std::move(choices);
-    if (message.usage)
-        body["usage"] = openai_usage(*message.usage, "prompt_tokens", "completion_tokens");
+    if (message.usage) body["usage"] = openai_usage(*message.usage, chat_usage_names);
     return body;
 }
 

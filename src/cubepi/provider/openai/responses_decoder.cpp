@@ -10,6 +10,7 @@
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/trimmed.hpp>
 #include <cubepi/core/usage.hpp>
+#include <cubepi/provider/openai/openai_words.hpp>
 #include <cubepi/provider/wire/answer_size.hpp>
 #include <cubepi/provider/wire/decoding.hpp>
 #include <cubepi/schema/json_text.hpp>
@@ -18,14 +19,6 @@
 namespace cubepi::detail {
 
 namespace {
-
-constexpr OpenAIUsageNames usage_names = {
-    .input = "input_tokens",
-    .output = "output_tokens",
-    .input_details = "input_tokens_details",
-    .output_details = "output_tokens_details",
-    .cached = {},
-};
 
 std::string_view string_of(od::value& value) {
     return is_json_string(value) ? std::string_view(value.get_string()) : std::string_view();
@@ -242,7 +235,7 @@ void OpenAIResponsesEventParser::read_response(od::object& response) {
             event.service_tier = string_of(value);
         } else if (is(key, "usage")) {
             if (!is_json_object(value)) return;
-            if (auto usage = read_openai_usage(value.get_object(), usage_names))
+            if (auto usage = read_openai_usage(value.get_object(), responses_usage_names))
                 event.usage = usage;
         } else if (is(key, "error")) {
             event.error = present(value);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <cubepi/core/support/json_member.hpp>
+#include <cubepi/provider/openai/openai_words.hpp>
 #include <cubepi/provider/wire/encoding.hpp>
 #include <cubepi/schema/python_json.hpp>
 
@@ -425,14 +426,7 @@ JsonObject openai_response(const AssistantMessage& message) {
     body["status"] = cut ? "incomplete" : "completed";
     body["model"] = message.model_id.str();
     body["output"] = responses_items(message, true);
-    if (!message.usage) return body;
-    JsonObject usage = openai_usage(*message.usage, "input_tokens", "output_tokens");
-    if (message.usage->reasoning_tokens) {
-        JsonObject details;
-        details["reasoning_tokens"] = *message.usage->reasoning_tokens;
-        usage["output_tokens_details"] = std::move(details);
-    }
-    body["usage"] = std::move(usage);
+    if (message.usage) body["usage"] = openai_usage(*message.usage, responses_usage_names);
     return body;
 }
 

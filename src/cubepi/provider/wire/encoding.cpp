@@ -212,21 +212,4 @@ void put_json_schema(JsonObject& to, const ResponseFormat& format) {
     to["strict"] = is_strict_schema(*format.schema);
 }
 
-JsonObject openai_usage(const Usage& usage, std::string_view input, std::string_view output) {
-    // OpenAI's count of the prompt includes the cached tokens.
-    const std::int64_t prompt =
-        usage.input_tokens.value_or(0) + usage.cache_read_tokens.value_or(0);
-    const std::int64_t answer = usage.output_tokens.value_or(0);
-    JsonObject made;
-    made[input] = prompt;
-    made[output] = answer;
-    made["total_tokens"] = prompt + answer;
-    if (usage.cache_read_tokens) {
-        JsonObject details;
-        details["cached_tokens"] = *usage.cache_read_tokens;
-        made[std::string(input) + "_details"] = std::move(details);
-    }
-    return made;
-}
-
 }  // namespace cubepi::detail

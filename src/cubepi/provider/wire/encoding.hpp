@@ -78,8 +78,6 @@ void put_function(JsonObject& to, const ToolDefinition& tool, SchemaDialect dial
 std::string_view tool_choice_word(ToolChoice::Mode mode) noexcept;
 /// Adds "name", "description", "schema" and "strict" of a response format.
 void put_json_schema(JsonObject& to, const ResponseFormat& format);
-/// The usage of an answer; `input` and `output` are the names of its counts.
-JsonObject openai_usage(const Usage& usage, std::string_view input, std::string_view output);
 
 /// A hash of texts that is the same in every process (FNV-1a). A collision, with a probability of 2^-64, must be harmless.
 class Fingerprint {
