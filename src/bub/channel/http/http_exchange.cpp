@@ -157,7 +157,6 @@ HttpMessage message_of(const cubepi::HttpServerRequest& request, const JsonObjec
     message.key = key_of(request);
     message.user = text(body, "user", longest_name);
     Envelope& envelope = message.envelope;
-    if (!message.user.empty()) envelope.context["sender_id"] = message.user;
     envelope.chat_id = message.session;
     envelope.inbound_id = message.key;
     envelope.is_active = true;
@@ -171,6 +170,7 @@ HttpMessage read_stop(const cubepi::HttpServerRequest& request, const HttpAccess
     const JsonObject body = request.body.empty() ? JsonObject() : body_of(request, {"user"});
     HttpMessage message = message_of(request, body, access);
     message.envelope.content = "/stop";
+    if (!message.user.empty()) message.envelope.context["sender_id"] = message.user;
     // The client may stop each turn.
     if (message.user.empty()) message.envelope.from_operator = true;
     return message;
@@ -187,6 +187,8 @@ HttpMessage read_message(const cubepi::HttpServerRequest& request, const HttpAcc
         // One member, so that none of the client's names is one that the pipeline reads (D101).
         if (!context->get_object().empty()) envelope.context["facts"] = *context;
     }
+    // After the facts: the model reads them in this order.
+    if (!message.user.empty()) envelope.context["sender_id"] = message.user;
     const std::string_view caller = request.headers.get("traceparent");
     if (!caller.empty() && caller.size() <= longest_name)
         envelope.context[trace_key::traceparent] = caller;
