@@ -9,11 +9,35 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <channels/channel_kinds.hpp>
 #include <config/config_file.hpp>
 #include <config/gateway_settings.hpp>
 #include <cubepi/core/error.hpp>
 
 #include "fuzz_check.hpp"
+
+// In place of the channels of the program, whose other parts would be linked: keys of each type.
+namespace cubepi::app {
+namespace {
+
+constexpr ChannelKey keys[] = {ChannelKey{"listen", KeyType::address, "127.0.0.1:8642"},
+                               ChannelKey{"token_env", KeyType::variable, "TOKEN"},
+                               ChannelKey{"token", KeyType::secret},
+                               ChannelKey{"users", KeyType::list, "", "", "users"},
+                               ChannelKey{"api_url", KeyType::text, "https://api.telegram.org"},
+                               ChannelKey{"progress", KeyType::flag, "true"},
+                               ChannelKey{"max_body_mb", KeyType::number, "1"},
+                               ChannelKey{"certificate", KeyType::file},
+                               ChannelKey{"webhook", KeyType::mapping},
+                               ChannelKey{"webhook.listen", KeyType::address, "127.0.0.1:8643"},
+                               ChannelKey{"webhook.secret_env", KeyType::variable, "SECRET"}};
+
+}  // namespace
+
+const ChannelKind http_kind{"http", "", keys, nullptr, nullptr, nullptr};
+const ChannelKind telegram_kind{"telegram", "", keys, nullptr, nullptr, nullptr};
+
+}  // namespace cubepi::app
 
 namespace {
 

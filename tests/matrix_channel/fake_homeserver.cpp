@@ -71,7 +71,7 @@ FakeHomeserver::FakeHomeserver() : server_(context_.get_executor(), server_optio
     route("send", "PUT", chats_key + "/{chat}/send/{type}/{transaction}",
           [this](const Request& request) { return send(request); });
     routes_.add("GET", "/_matrix/client/v3/sync",
-                  [this](Request request) { return sync(std::move(request)); });
+                [this](Request request) { return sync(std::move(request)); });
     routes_.serve();
     thread_ = std::thread([this] {
         const auto work = boost::asio::make_work_guard(context_);
@@ -89,22 +89,21 @@ FakeHomeserver::~FakeHomeserver() {
 
 void FakeHomeserver::route(const char* name, const char* method, const std::string& path,
                            std::function<Response(const Request&)> reply) {
-    routes_.add(
-        method, "/_matrix/client/v3/" + path,
-        [this, name, reply = std::move(reply)](Request request) -> cubepi::Task<Response> {
-            const auto answer = [&]() -> Response {
-                if (request.bearer_token() != token) return refusal(401, "M_UNKNOWN_TOKEN");
-                const std::lock_guard lock(mutex_);
-                const Fault before = observe(name, false);
-                if (before == cut) cubepi::throw_cancelled();
-                if (before != none) return refusal(before, "M_LIMIT_EXCEEDED");
-                Response response = reply(request);
-                changed();
-                if (observe(name, true) == cut) cubepi::throw_cancelled();
-                return response;
-            };
-            co_return answer();
-        });
+    routes_.add(method, "/_matrix/client/v3/" + path,
+                [this, name, reply = std::move(reply)](Request request) -> cubepi::Task<Response> {
+                    const auto answer = [&]() -> Response {
+                        if (request.bearer_token() != token) return refusal(401, "M_UNKNOWN_TOKEN");
+                        const std::lock_guard lock(mutex_);
+                        const Fault before = observe(name, false);
+                        if (before == cut) cubepi::throw_cancelled();
+                        if (before != none) return refusal(before, "M_LIMIT_EXCEEDED");
+                        Response response = reply(request);
+                        changed();
+                        if (observe(name, true) == cut) cubepi::throw_cancelled();
+                        return response;
+                    };
+                    co_return answer();
+                });
 }
 
 FakeHomeserver::Fault FakeHomeserver::observe(const std::string& request, bool is_done) {

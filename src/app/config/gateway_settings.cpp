@@ -28,10 +28,26 @@ struct Keys {
 /// The keys of `gateway`.
 Keys gateway_keys() {
     Keys keys{"gateway",
-              {"channels", "root", "shared_workspace", "tape_namespace", "drain_timeout",
-               "retry_limit", "max_waiting", "threads", "stream", "show_error_details",
-               "question_timeout", "files", "rules", "approvers", "status", "admin", "listen", "base_path",
-               "allowed_hosts", "trusted_proxies"}};
+              {"channels",
+               "root",
+               "shared_workspace",
+               "tape_namespace",
+               "drain_timeout",
+               "retry_limit",
+               "max_waiting",
+               "threads",
+               "stream",
+               "show_error_details",
+               "question_timeout",
+               "files",
+               "rules",
+               "approvers",
+               "status",
+               "admin",
+               "listen",
+               "base_path",
+               "allowed_hosts",
+               "trusted_proxies"}};
     for (const ChannelKind* kind : channel_kinds()) keys.names.push_back(kind->name);
     return keys;
 }
