@@ -107,7 +107,7 @@ protected:
     std::map<std::string, std::uint16_t> ports;
 };
 
-TEST_F(AdminTest, D110_Tokens_DecideWhoMayDoWhat) {
+TEST_F(AdminTest, D108_Tokens_DecideWhoMayDoWhat) {
     start();
     for (const app::GatewayOperation& operation : app::gateway_operations()) {
         const std::string method(operation.method);
@@ -131,7 +131,7 @@ TEST_F(AdminTest, D110_Tokens_DecideWhoMayDoWhat) {
     EXPECT_EQ(gateway->output().find("gateway.operated"), std::string::npos);
 }
 
-TEST_F(AdminTest, D110_SharedAddress_HasSeparateTokens) {
+TEST_F(AdminTest, D108_SharedAddress_HasSeparateTokens) {
     home.configure("{listen: \"127.0.0.1:" + std::to_string(free_port()) + "\", http: {}" +
                    R"(, admin: {operator_token_env: OPERATOR}})");
     start();
@@ -153,7 +153,7 @@ TEST_F(AdminTest, D58_CommandsOfModel_DoNotGetTokens) {
         EXPECT_EQ(result.find(token), std::string::npos) << result;
 }
 
-TEST_F(AdminTest, D110_Views_AreThoseOfTheSocket) {
+TEST_F(AdminTest, D108_Views_AreThoseOfTheSocket) {
     start();
     model.hold("wait");
     auto waits = ask("wait", "s2");
@@ -174,7 +174,7 @@ TEST_F(AdminTest, D110_Views_AreThoseOfTheSocket) {
     EXPECT_EQ(queued.get().text(), "re: queued");
 }
 
-TEST_F(AdminTest, D110_ManySessions_AreListedInPages) {
+TEST_F(AdminTest, D108_ManySessions_AreListedInPages) {
     start();
     std::vector<std::future<HttpReply>> asked;
     for (const char* session : {"a", "b", "c"}) {
@@ -301,7 +301,7 @@ constexpr const char* writes_files =
         "name": "write", "arguments": {"path": "a.txt", "content": "a"}}]}, {"stop_reason": "tool_use", "content": [{"type":
         "tool_call", "id": "c2", "name": "write", "arguments": {"path": "b.txt", "content": "b"}}]}, "Done."]})";
 
-TEST_F(AdminTest, D110_Questions_AreShownAndAnswered) {
+TEST_F(AdminTest, D108_Questions_AreShownAndAnswered) {
     start({"--script", home.script(writes_files)});
     (void)ask("write").get();
     const HttpReply list = get("questions");
@@ -334,7 +334,7 @@ TEST_F(AdminTest, D110_Questions_AreShownAndAnswered) {
     EXPECT_EQ(logged.at("operation"), "answer");
 }
 
-TEST_F(AdminTest, D110_HostileNames_AreRefused) {
+TEST_F(AdminTest, D108_HostileNames_AreRefused) {
     start();
     EXPECT_EQ(ask("one").get().status, 200);
     for (const app::GatewayOperation& operation : app::gateway_operations()) {
@@ -385,6 +385,8 @@ TEST_F(AdminTest, D90_FailedReload_SaysWhy) {
     EXPECT_NE(error_of(post("reload")).find("NO_SUCH_VARIABLE is not set"), std::string::npos);
     configure(R"(, admin: {viewer_token_env: VIEWER, operator_token_env: VIEWER})");
     EXPECT_NE(error_of(post("reload")).find("must differ"), std::string::npos);
+    configure(R"(, admin: {viewer_token_env: VIEWER, operator_token_env: CUBEPI_HTTP_TOKEN})");
+    EXPECT_NE(error_of(post("reload")).find("which clients of a channel have"), std::string::npos);
     EXPECT_EQ(get("status").json().at("state"), "running");
 
     model.hold("one");
@@ -409,7 +411,7 @@ TEST_F(AdminTest, D90_FailedReload_SaysWhy) {
     EXPECT_EQ(call("POST", "drain", olga).status, 403) << "no token of operators";
 }
 
-TEST_F(AdminTest, D110_NoToken_NothingIsServed) {
+TEST_F(AdminTest, D108_NoToken_NothingIsServed) {
     configure(R"(, admin: {listen: "127.0.0.1:0"})");
     start();
     EXPECT_FALSE(ports.contains("admin"));

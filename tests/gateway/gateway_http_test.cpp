@@ -1,4 +1,4 @@
-// D112: the parts of a gateway share its HTTP servers.
+// D109: the parts of a gateway share its HTTP servers.
 
 #include <gtest/gtest.h>
 
@@ -198,7 +198,7 @@ protected:
     std::int64_t updates = 0;
 };
 
-TEST_F(GatewayHttp, D112_ConfigurationWithThreePorts_HasThree) {
+TEST_F(GatewayHttp, D109_ConfigurationWithThreePorts_HasThree) {
     configure("listen: " + free, ", listen: " + free, ", status: " + free);
     start();
     EXPECT_NE(http_port, webhook_port);
@@ -210,7 +210,7 @@ TEST_F(GatewayHttp, D112_ConfigurationWithThreePorts_HasThree) {
     EXPECT_EQ(status(status_port, "POST /v1/messages", bearer, message("x")), 404);
 }
 
-TEST_F(GatewayHttp, D112_CommonAddress_ServesAllParts) {
+TEST_F(GatewayHttp, D109_CommonAddress_ServesAllParts) {
     configure("", "", ", listen: \"127.0.0.1:0\"");
     start();
     EXPECT_EQ(http_port, webhook_port);
@@ -233,7 +233,7 @@ TEST_F(GatewayHttp, D112_CommonAddress_ServesAllParts) {
     EXPECT_NE(ask(http_port, "DELETE /v1/messages").find("allow: POST\r\n"), std::string::npos);
 }
 
-TEST_F(GatewayHttp, D112_EachPart_HasItsLimits) {
+TEST_F(GatewayHttp, D109_EachPart_HasItsLimits) {
     configure("max_body_mb: 2", "", ", listen: \"127.0.0.1:0\"");
     start();
     const std::string large = message(std::string(1'500'000, 'x'));
@@ -244,7 +244,7 @@ TEST_F(GatewayHttp, D112_EachPart_HasItsLimits) {
     EXPECT_EQ(status(http_port, "POST /v1/messages", bearer, std::string(3'000'000, 'x')), 413);
 }
 
-TEST_F(GatewayHttp, D112_FloodedPart_LeavesTheOthers) {
+TEST_F(GatewayHttp, D109_FloodedPart_LeavesTheOthers) {
     configure("", "", ", listen: \"127.0.0.1:0\"");
     start();
     const std::string unfinished = "Content-Length: 10\r\n\r\n{";
@@ -275,7 +275,7 @@ TEST_F(GatewayHttp, D112_FloodedPart_LeavesTheOthers) {
     expect_service();
 }
 
-TEST_F(GatewayHttp, D112_PathOfAnotherPart_IsRefused) {
+TEST_F(GatewayHttp, D109_PathOfAnotherPart_IsRefused) {
     configure("", "", ", listen: " + free);
     start();
     configure("", ", path: /v1/messages", ", listen: " + free);
@@ -328,7 +328,7 @@ TEST_F(GatewayHttp, D90_Reload_MovesPartsBetweenServers) {
     EXPECT_THROW(Wire{unused}, std::exception);
 }
 
-TEST_F(GatewayHttp, D112_ReverseProxy_IsTrustedOnlyIfListed) {
+TEST_F(GatewayHttp, D109_ReverseProxy_IsTrustedOnlyIfListed) {
     const std::string common =
         ", listen: \"127.0.0.1:0\", base_path: /agents, allowed_hosts: [agents.example.org]";
     configure("", "", common + ", trusted_proxies: [127.0.0.1, 10.0.0.0/8]");

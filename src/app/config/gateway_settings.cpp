@@ -431,7 +431,10 @@ GatewaySettings gateway_settings(const JsonObject& config) {
     }
     if (mapping.has("admin"))
         settings.admin = read_admin(mapping.mapping("admin"), settings.listen);
-    settings.status = read_address(mapping, "status", settings.listen);
+    // Metrics have no token: from other machines they are readable only where the configuration says so.
+    std::optional<ListenAddress> status = settings.listen;
+    if (status && !status->is_local()) status.reset();
+    settings.status = read_address(mapping, "status", std::move(status));
     return settings;
 }
 

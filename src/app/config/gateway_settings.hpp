@@ -24,6 +24,10 @@ struct ListenAddress {
     bool is_common = false;  ///< that of `gateway.listen`
 
     std::string text() const;
+    /// Returns true if other machines cannot reach it.
+    bool is_local() const {
+        return host == "::1" || host == "localhost" || host.starts_with("127.");
+    }
 };
 
 /// The permissions of the senders of some messages (B26). An empty channel, chat or user matches all of them.

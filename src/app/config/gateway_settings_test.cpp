@@ -98,7 +98,7 @@ TEST(GatewaySettings, Error_NamesTheKeyAndWhatIsExpected) {
     names(R"([])", "gateway must be a mapping");
 }
 
-TEST(GatewaySettings, D112_PartsWithoutAddress_UseTheCommonOne) {
+TEST(GatewaySettings, D109_PartsWithoutAddress_UseTheCommonOne) {
     const GatewaySettings settings = settings_of(R"({
         "listen": "[::1]:8640", "base_path": "/agents", "allowed_hosts": ["agents.example.org", "[::1]:8640"],
         "trusted_proxies": ["127.0.0.1", "fd00::/8"], "http": {},
@@ -115,7 +115,7 @@ TEST(GatewaySettings, D112_PartsWithoutAddress_UseTheCommonOne) {
               "127.0.0.1:8642");
 }
 
-TEST(GatewaySettings, D112_SettingsForProxies_AreChecked) {
+TEST(GatewaySettings, D109_SettingsForProxies_AreChecked) {
     for (const char* path : {"agents", "/", "/agents/", "/a/../b", "/a%20b", "/a?b"})
         EXPECT_NE(refusal_of(std::string(R"({"base_path": ")") + path + "\"}")
                       .find("gateway.base_path must be a path"),

@@ -214,6 +214,12 @@ Task<std::optional<ApproveAnswer>> ApprovalDialog::ask(HitlRequest request) {
     co_await prompter_.prepare();
     QuestionView view = view_of(call, style_, prompter_.size());
     prompter_.say(view.opening());
+    // The text refers to this frame.
+    struct Withdrawal {
+        Prompter& prompter;
+        ~Withdrawal() { prompter.set_question(nullptr); }
+    };
+    const Withdrawal withdrawal{prompter_};
     for (;;) {
         TerminalText prompt = prompt_of(view, call.decision);
         prompter_.set_question(

@@ -11,6 +11,7 @@
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/support/percent_decoded.hpp>
 
+#include "../channels/channel_kinds.hpp"
 #include "../failure.hpp"
 #include "gateway_findings.hpp"
 #include "gateway_instance.hpp"
@@ -118,14 +119,25 @@ Task<HttpServerResponse> answer(GatewayApi* api, const GatewayOperation* operati
 
 }  // namespace
 
-AdminTokens admin_tokens(const std::optional<AdminSettings>& settings) {
+AdminTokens admin_tokens(const GatewaySettings& settings) {
     AdminTokens tokens;
-    if (!settings) return tokens;
-    tokens.viewer = token_in(settings->viewer_token_env);
-    tokens.operator_ = token_in(settings->operator_token_env);
+    if (!settings.admin) return tokens;
+    tokens.viewer = token_in(settings.admin->viewer_token_env);
+    tokens.operator_ = token_in(settings.admin->operator_token_env);
     if (!tokens.viewer.empty() && tokens.viewer == tokens.operator_)
         throw Error(ErrorCode::invalid_argument,
                     "gateway.admin: the tokens of viewers and operators must differ");
+    for (const ChannelSettings& channel : settings.configured) {
+        for (const ChannelKey& key : channel.kind().keys) {
+            if (key.type != KeyType::variable || !channel.has(key.path)) continue;
+            const char* const value = std::getenv(channel.text(key.path).c_str());
+            const std::string secret = value ? value : "";
+            if (!secret.empty() && (secret == tokens.viewer || secret == tokens.operator_))
+                throw Error(ErrorCode::invalid_argument,
+                            "gateway.admin: its tokens must differ from that in " +
+                                channel.text(key.path) + ", which clients of a channel have");
+        }
+    }
     return tokens;
 }
 

@@ -21,7 +21,7 @@ struct AdminTokens {
 
 /// Reads the tokens from their variables. Throws Error(invalid_argument) for a variable that is not set, a token that can be guessed, and
 /// equal tokens.
-AdminTokens admin_tokens(const std::optional<AdminSettings>& settings);
+AdminTokens admin_tokens(const GatewaySettings& settings);
 
 /// Returns a route for each of gateway_operations(), not served yet. A request without one of the tokens gets 401, a viewer's token 403
 /// from operations of operators. The arguments of a GET request are in its query, those of a POST request in its body, a JSON object.

@@ -218,6 +218,7 @@ Task<JsonObject> perform(GatewayApi* api, const GatewayOperation* operation, Gat
     if (target.empty() && !operation->required.empty())
         throw Error(ErrorCode::invalid_argument,
                     "the request has no '" + std::string(operation->required) + "'");
+    const std::string action = detail::text_member(arguments, "action");
     Task<JsonObject> calling = operation->call(api, std::move(arguments));
     Outcome<JsonObject> result = co_await outcome_of(std::move(calling));
     if (is_logged) {
@@ -226,6 +227,7 @@ Task<JsonObject> perform(GatewayApi* api, const GatewayOperation* operation, Gat
             {{"by", caller.name},
              {"address", caller.address},
              {"operation", operation->name},
+             {"action", action},
              {"target", target},
              {"outcome", result ? "ok" : logged_error(result.failure())}});
     }

@@ -26,13 +26,9 @@ std::string list_of(const std::vector<std::string>& names) {
     return list.empty() ? "none" : list;
 }
 
-bool is_local(const std::string& host) {
-    return host == "::1" || host == "localhost" || host.starts_with("127.");
-}
-
 void check_listener(Findings& findings, const std::string& what, const ListenAddress& address,
                     bool encrypted) {
-    if (is_local(address.host)) return;
+    if (address.is_local()) return;
     if (encrypted) {
         findings.plain(what + " is reachable from other machines at " + address.text());
         return;

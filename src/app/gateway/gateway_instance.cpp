@@ -421,9 +421,11 @@ GatewayInstance::GatewayInstance(ConfigFile config, GatewaySettings settings, Mo
       tapes_(configured_tapes()),
       framework_(make_framework(true)) {
     for (const ChannelSettings& one : settings_.configured) {
-        if (!has(one.kind())) continue;
         for (const ChannelKey& key : one.kind().keys) {
             if (key.type != KeyType::address || !one.has(key.path)) continue;
+            // The certificate of a channel that is not served holds for the other parts at its address.
+            const bool is_shared = settings_.listen && one.address(key.path).is_common;
+            if (!has(one.kind()) && !is_shared) continue;
             listen(one.path_of(key.path), one.address(key.path));
             const std::string mapping(key.path.substr(0, key.path.size() - key.name().size()));
             const std::string file =
@@ -437,7 +439,7 @@ GatewayInstance::GatewayInstance(ConfigFile config, GatewaySettings settings, Mo
         listen(status_key, *settings_.status);
         status_ = status_routes(*server(status_key), parts_.status);
     }
-    if (const AdminTokens tokens = admin_tokens(settings_.admin); parts_.api && tokens.any()) {
+    if (const AdminTokens tokens = admin_tokens(settings_); parts_.api && tokens.any()) {
         listen(admin_key, settings_.admin->listen);
         admin_ = admin_routes(*server(admin_key), *parts_.api, tokens);
     }

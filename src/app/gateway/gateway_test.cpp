@@ -90,7 +90,7 @@ TEST(GatewayFindings, ShortToken_IsAProblem) {
                     "the token in CUBEPI_HTTP_TOKEN has fewer than 16 characters"));
 }
 
-TEST(GatewayFindings, D110_TokensOfOperators_AreChecked) {
+TEST(GatewayFindings, D108_TokensOfOperators_AreChecked) {
     GatewaySettings settings = with_http();
     settings.admin.emplace();
     EXPECT_TRUE(has(gateway_findings(settings, environment), Kind::problem,

@@ -72,11 +72,16 @@ Style Style::of(int fd) {
     style.color = style.terminal && !dumb && !(no_color && *no_color);
     winsize size = {};
     if (ioctl(fd, TIOCGWINSZ, &size) == 0) {
-        if (size.ws_col > 0) style.columns = size.ws_col;
+        style.has_width = size.ws_col > 0;
+        if (style.has_width) style.columns = size.ws_col;
         if (size.ws_row > 0) style.rows = size.ws_row;
     }
     return style;
 }
+
+/// The programs of the commands that are printed for copying.
+constexpr std::array<std::string_view, 6> commands{"cubepi",     "export",   "systemctl",
+                                                   "journalctl", "loginctl", "sudo"};
 
 TerminalStream::TerminalStream(std::ostream& to)
     : to_(to),
@@ -96,7 +101,9 @@ void TerminalStream::add_word(std::string& written, std::string_view word) {
     if (!has_words_ && width > 0) {
         has_words_ = true;
         const bool is_text = std::isalnum(static_cast<unsigned char>(word.front())) != 0;
-        const bool is_command = word == "cubepi" || word.find('=') != std::string_view::npos;
+        const bool is_command =
+            std::find(commands.begin(), commands.end(), word) != commands.end() ||
+            word.find('=') != std::string_view::npos;
         is_whole_ = is_command && column_ + blanks_ > 0;
         indent_ = column_ + blanks_ + (width == 1 && !is_text ? 2 : 0);
     }
@@ -116,7 +123,7 @@ void TerminalStream::add_word(std::string& written, std::string_view word) {
 
 void TerminalStream::write(std::string_view text) {
     const Style style = Style::of(fd_);
-    if (!style.terminal) {
+    if (!style.terminal || !style.has_width) {
         to_ << text;
         return;
     }

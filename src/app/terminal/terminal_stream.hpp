@@ -19,6 +19,7 @@ namespace cubepi::app {
 struct Style {
     bool terminal = false;
     bool color = false;
+    bool has_width = false;  ///< the terminal tells it
     int columns = 80;
     int rows = 24;
 

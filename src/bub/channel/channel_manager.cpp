@@ -175,6 +175,7 @@ public:
     Task<std::vector<std::shared_ptr<Channel>>> enabled_channels();
     Task<> prepare();
     Task<> receive(Envelope message);
+    bool is_ready() const noexcept { return context_.ready.is_set(); }
     Task<StopOutcome> stop_turn(Envelope by);
     Task<std::optional<FoundMessage>> find_message(std::string channel, std::string inbound_id);
     Task<> abort_session(std::string session_id);
@@ -507,7 +508,12 @@ Task<std::size_t> ChannelManager::drain(std::chrono::nanoseconds limit) {
 
 std::vector<TurnSnapshot> ChannelManager::sessions() const { return core_->sessions(); }
 
-Task<> ChannelManager::receive(Envelope message) { return core_->receive(std::move(message)); }
+Task<> ChannelManager::receive(Envelope message) {
+    // The records of the last process are read meanwhile: a message that was stored now would be among them.
+    if (!core_->is_ready())
+        throw SenderError(cubepi::ErrorCode::unavailable, "the channel manager is not ready yet");
+    return core_->receive(std::move(message));
+}
 
 bool ChannelManager::cancel_turn(const std::string& session_id) {
     return core_->cancel_turn(session_id);

@@ -383,7 +383,7 @@ Task<> disconnect(Framework* framework, detail::Lifespans* lifespans) {
 TurnSummary summary_of(const TurnResult& result) {
     TurnSummary summary;
     if (const auto open = result.state.service<OpenQuestions>()) {
-        summary.suspended = true;
+        summary.suspended = summary.has_asked = true;
         summary.unread = open->unread;
     }
     const auto refused = result.state.service<RefusedAnswer>();

@@ -209,8 +209,9 @@ public:
     }
 
     Task<ExitStatus> wait() override {
-        while (!exited_) co_await next_report();
-        if (timed_out_ && status_.signal == SIGKILL)
+        // A program of another user cannot be killed.
+        while (!exited_ && !(timed_out_ && kills_reported_ > 0)) co_await next_report();
+        if (timed_out_ && (!exited_ || status_.signal == SIGKILL))
             throw_timeout("time limit of " + program_, timeout_);
         co_return status_;
     }
@@ -256,6 +257,8 @@ private:
     /// Forks the supervisor, which starts the program and reports its start.
     void launch(const ProcessOptions& options) {
         const std::string where = options.directory.empty() ? "." : options.directory;
+        if (where.find('\0') != std::string::npos)
+            throw Error(ErrorCode::invalid_argument, "A directory must not contain a zero byte.");
         const UniqueFd directory = open_file(where.c_str(), O_PATH | O_DIRECTORY);
         if (!directory) fail(program_, "directory " + where, errno);
         const std::vector<std::string> environment =

@@ -157,9 +157,9 @@ Task<std::vector<Skill>> BuiltinCore::skills(std::filesystem::path directory) {
 
 Task<> BuiltinCore::announce_files(std::filesystem::path directory) {
     if (!options_.loaded_files || !framework_.options().on_warning) co_return;
-    auto look = [directory = std::move(directory), options = &options_] {
-        return look_at_project_files(directory, options->with_user_skills,
-                                     options->skill_directories);
+    auto look = [directory = std::move(directory), user_skills = options_.with_user_skills,
+                 skills = options_.skill_directories] {
+        return look_at_project_files(directory, user_skills, skills);
     };
     LoadedFiles loaded = co_await cubepi::offload(*runtime().workers, std::move(look));
     {

@@ -137,7 +137,7 @@ Task<> SessionScheduler::run(SessionPtr session) {
             if (outcome == TurnOutcome::cut_off) session->answered.clear();
             // Turns interrupted by the end of the manager are run again by the next one.
             co_await end_turn(session, !context_.open && outcome == TurnOutcome::cancelled);
-            if (outcome == TurnOutcome::suspended) mark_older(*session);
+            if (over->has_asked) mark_older(*session);
             if (outcome != TurnOutcome::suspended && releases) take_back_unread(*session);
         }
         co_await cubepi::unshield();
@@ -261,6 +261,7 @@ Task<TurnOutcome> SessionScheduler::process(SessionPtr session, std::shared_ptr<
     Task<TurnSummary> turn =
         shards ? shards->run_turn(session->id, message, stream) : run_here(message, stream);
     const TurnSummary ended = co_await cubepi::cancel_on(std::move(stop), std::move(turn));
+    session->turn->has_asked = ended.has_asked;
     const std::shared_ptr<Channel> channel = channels_.find(message->channel);
     auto* const shows = dynamic_cast<ShowsOutcomes*>(channel.get());
     if (shows && ended.answer) shows->show_outcome(*message, *ended.answer);

@@ -89,6 +89,7 @@ private:
         Receipts receipts = {};
         std::shared_ptr<const Envelope> message = {};  ///< null: only stored outputs are sent
         bool stopped = false;                          ///< by a user
+        bool has_asked = false;
     };
     struct Session {
         std::string id;

@@ -80,13 +80,24 @@ void append_thinking_detail(JsonArray& details, const JsonObject& piece) {
     details.push_back(piece);
 }
 
-/// Members of answers that no server takes back in a request, or that are read elsewhere.
-bool is_of_answers_only(const od::raw_json_string& key) {
-    for (const char* name : {"role", "name", "function_call", "audio", "images", "annotations",
-                             "logprobs", "token_ids", "channel", "obfuscation", "padding"}) {
-        if (is(key, name)) return true;
+/// Returns true for the members of answers whose servers want them back. Others are not returned: servers send many that they
+/// refuse in a request, and a thread with such an answer would be refused forever.
+bool is_wanted_back(const od::raw_json_string& key) {
+    return is(key, "extra_content") || is(key, "provider_specific_fields");
+}
+
+/// Adds a piece of the members. A text or a list that comes in several pieces cannot be put together: null takes its place.
+void merge_pieces(JsonObject& all, const JsonObject& piece) {
+    for (const auto& [key, value] : piece) {
+        Json* const old = all.if_contains(key);
+        if (!old) {
+            all[key] = value;
+        } else if (old->is_object() && value.is_object()) {
+            merge_pieces(old->get_object(), value.get_object());
+        } else if (*old != value) {
+            *old = nullptr;
+        }
     }
-    return false;
 }
 
 /// Adds a member that has no place in a call or an answer. The endpoint gets it back (D88).
@@ -280,7 +291,7 @@ void OpenAIChatChunkParser::read_delta(od::object delta) {
             if (is_json_array(value)) chunk.thinking_details = raw_of(value);
         } else if (is(key, "refusal")) {
             chunk.refusal = piece_of(value, refusal);
-        } else if (!is_of_answers_only(key)) {
+        } else if (is_wanted_back(key)) {
             add_unknown(chunk.members, key, value);
         }
     });
@@ -449,6 +460,7 @@ void OpenAIChatDecoder::apply(EventQueue& out) {
     const bool new_attempt = !announced_ && assembler_.started();
     if (!chunk.id.empty() && (new_attempt || assembler_.head().response_id.empty()))
         assembler_.head().response_id = SharedString(chunk.id);
+    if (new_attempt) assembler_.head().extra.erase(chat_members_key);
     announce(out);
     if (chunk.usage) assembler_.head().usage = *chunk.usage;
     if (!chunk.model.empty()) note_details();
@@ -475,10 +487,12 @@ void OpenAIChatDecoder::note_details() {
 void OpenAIChatDecoder::add_content(EventQueue& out) {
     const OpenAIChatChunk& chunk = parser_->chunk;
     if (!chunk.members.empty()) {
-        assembler_.count_detail(json_memory(chunk.members));
         Json& all = assembler_.head().extra[chat_members_key];
         if (!all.is_object()) all = JsonObject();
-        deep_merge(all.get_object(), chunk.members);
+        const std::size_t before = json_memory(all);
+        merge_pieces(all.get_object(), chunk.members);
+        const std::size_t after = json_memory(all);
+        if (after > before) assembler_.count_detail(after - before);
     }
     if (!chunk.thinking_details.empty()) {
         JsonTextError error;

@@ -236,6 +236,20 @@ TEST(OpenAIChatDecoder, D88_MembersInAnyPiece_AreMerged) {
     EXPECT_NE(cut.block<ToolCall>(0).extra.find("chat_members"), nullptr);
 }
 
+TEST(OpenAIChatDecoder, D88_MembersOfAnswer_AreThoseWantedBack) {
+    const Decoded it = decode(
+        delta(
+            R"("content":"a","channel":"x","tool_call\u0073":[],"extra_content":{"g":{"s":"1"}})") +
+        delta(
+            R"("extra_content":{"g":{"t":2}},"provider_specific_fields":{"list":[1],"same":"s"})") +
+        delta(R"("provider_specific_fields":{"list":[2],"same":"s"})") + finish("stop") + done);
+    // A list in pieces cannot be put together.
+    EXPECT_EQ(
+        *it.message.extra.find("chat_members"),
+        boost::json::parse(
+            R"({"extra_content":{"g":{"s":"1","t":2}},"provider_specific_fields":{"list":null,"same":"s"}})"));
+}
+
 TEST(OpenAIChatDecoder, D88_NameWithQuotes_IsStoredWhole) {
     const std::string call =
         R"("tool_calls":[{"index":0,"id":"c1","a\"b\\":1,"\u00e4":2,"function":{"name":"f","arguments":"{}"}}])";
