@@ -81,6 +81,22 @@ TEST(Redelivery, B18_MessageCrashingProcessTwice_IsHeldForOperator) {
     EXPECT_FALSE(gateway.operator_log.contains("poison"));
 }
 
+TEST(Redelivery, B18_MessageDuringRecovery_IsRefused) {
+    const auto log = std::make_shared<WatchedLog>();
+    cubepi::AsyncEvent readable;
+    log->readable = &readable;
+    Gateway gateway;
+    gateway.options.deliveries = log;
+    gateway.run([&](Gateway& h) -> Task<> {
+        EXPECT_THROW((void)h.manager->receive(update("1", "early", "u1")), SenderError);
+        readable.set();
+        co_await h.manager->started();
+        co_await h.manager->receive(update("1", "later", "u2"));
+        co_await h.manager->idle();
+    });
+    EXPECT_EQ(gateway.done, Texts{"later"});
+}
+
 TEST(Redelivery, B18_BegunCommand_IsNotRunAgain) {
     for (const int times : {0, 1}) {
         Envelope command = update("1", ",deploy", "u1");
