@@ -85,6 +85,26 @@ TEST_F(SuspendedSession, B24_MessageOlderThanQuestion_IsMarked) {
     EXPECT_EQ(marks, (std::vector<bool>{false, true, false}));
 }
 
+TEST_F(SuspendedSession, B24_MessageDuringRefusedAnswer_IsNotOlder) {
+    std::vector<bool> marks;
+    const auto asks = gateway.asks;
+    gateway.asks = [&marks, asks](RunModelCall& call) {
+        marks.push_back(call.message.rest.contains(before_question_key));
+        return asks(call);
+    };
+    gateway.hold(",answer q wrong");
+    gateway.run([](Gateway& h) -> Task<> {
+        co_await h.handler(update("ask"));
+        co_await h.manager->idle();
+        co_await h.handler(update(",answer q wrong"));
+        co_await h.until_begun(2);
+        co_await h.handler(update("the answer"));
+        h.release(",answer q wrong");
+        co_await h.manager->idle();
+    });
+    EXPECT_EQ(marks, (std::vector<bool>{false, false, false}));
+}
+
 TEST_F(SuspendedSession, B24_UnreadMessages_AreRedeliveredAfterARestart) {
     const auto log = std::make_shared<MemoryDeliveryLog>();
     gateway.options.deliveries = log;
