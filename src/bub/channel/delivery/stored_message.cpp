@@ -1,3 +1,6 @@
+#include <boost/json/value_from.hpp>
+#include <boost/json/value_to.hpp>
+
 #include <algorithm>
 #include <iterator>
 #include <string_view>

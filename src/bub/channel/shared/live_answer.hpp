@@ -138,9 +138,12 @@ Task<> LiveAnswer<Sender>::put(std::size_t index, Text part, bool is_final) {
                                  ? sender.edit(parts_.to, shown_[index].id, std::move(message))
                                  : sender.try_edit(parts_.to, shown_[index].id, std::move(message));
         const bool edited = co_await std::move(editing);
-        if (edited) shown_[index].text = std::move(part);
-        changed_ = changed_ || !edited;
-        if (edited || !is_final) co_return;
+        if (edited) {
+            shown_[index].text = std::move(part);
+            co_return;
+        }
+        changed_ = true;
+        if (!is_final) co_return;
         // A user has deleted the message. The following ones are replaced as well, to keep the order.
         for (; shown_.size() > index; shown_.pop_back())
             co_await sender.try_delete(parts_.to, shown_.back().id);

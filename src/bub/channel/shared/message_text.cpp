@@ -192,7 +192,7 @@ std::vector<TextPart> split_text(std::string_view text, std::size_t limit,
 }
 
 std::string shortened(std::string_view text, std::size_t units) {
-    const std::string whole = cubepi::replace_broken_utf8(text);
+    std::string whole = cubepi::replace_broken_utf8(text);
     if (utf16_length(whole) <= units) return whole;
     const std::vector<TextPart> parts = split_text(whole, units);
     return parts.empty() ? std::string() : std::string(parts.front().text) + " \u2026";
