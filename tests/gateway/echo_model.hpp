@@ -2,12 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <future>
 #include <map>
 #include <mutex>
 #include <set>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -69,7 +71,10 @@ public:
     /// Waits until the model was asked this that many times; returns the body of the last request.
     std::string wait_for(const std::string& text, std::size_t times = 1) {
         std::unique_lock lock(mutex_);
-        changed_.wait(lock, [&] { return requests_[text].size() >= times; });
+        if (!changed_.wait_for(lock, std::chrono::seconds(60),
+                               [&] { return requests_[text].size() >= times; }))
+            throw std::runtime_error("the model was not asked '" + text + "' " +
+                                     std::to_string(times) + " times");
         return requests_[text].back();
     }
     std::size_t count(const std::string& text) {
