@@ -14,6 +14,7 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/support/random_word.hpp>
+#include <cubepi/core/version.hpp>
 #include <cubepi/net/http_client.hpp>
 #include <cubepi/tracing/otlp/otlp_messages.hpp>
 
@@ -179,7 +180,7 @@ Task<OtlpSender::Reply> OtlpSender::attempt(std::string body) {
     request.body = std::move(body);
     const bool json = options_.protocol == OtlpProtocol::http_json;
     request.headers.add("content-type", json ? "application/json" : "application/x-protobuf");
-    request.headers.add("user-agent", "CubePi-OTLP-Exporter/" + std::string(scope_version()));
+    request.headers.add("user-agent", "CubePi-OTLP-Exporter/" + std::string(version()));
     if (options_.gzip) request.headers.add("content-encoding", "gzip");
     for (const HttpHeader& header : options_.headers)
         request.headers.set(header.name, header.value);

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include <cubepi/core/json.hpp>
+#include <cubepi/core/version.hpp>
 #include <cubepi/net/network_error.hpp>
 #include <cubepi/testing/manual_clock.hpp>
 #include <cubepi/testing/memory_transport.hpp>
@@ -389,7 +390,7 @@ TEST(OtlpMessages, Span_HasTheExpectedBytes) {
     resource.attributes.set("a", "b");
     resource.schema_url = "u";
     const std::vector<std::shared_ptr<const SpanData>> spans = {otlp_test::plain_span()};
-    const std::string version(scope_version());
+    const std::string version(cubepi::version());
     ASSERT_EQ(version.size(), 5u);
     // Equal to the output of opentelemetry-proto 1.45.2 for the same message.
     EXPECT_EQ(hex(traces_protobuf(spans, resource)),
