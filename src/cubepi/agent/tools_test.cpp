@@ -591,7 +591,7 @@ TEST(ExecuteToolCalls, ResultsThatRequestTheEnd_TerminateTheBatch) {
     EXPECT_FALSE(run(batch.start({})).terminate);
 }
 
-TEST(ExecuteToolCalls, Abort_GivesEveryCallAResult) {
+TEST(ExecuteToolCalls, Abort_LeavesNoCallWithoutResult) {
     for (const bool by_cancellation : {false, true}) {
         BatchRun batch;
         std::stop_source stop;
