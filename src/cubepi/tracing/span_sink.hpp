@@ -55,8 +55,8 @@ public:
     SpanSink(const SpanSink&) = delete;
     SpanSink& operator=(const SpanSink&) = delete;
 
-    /// Passes on a span that has ended. Takes no lock and does not block (the first call starts the thread); drops the span if a
-    /// queue is full.
+    /// Passes on a span that has ended. Does not wait for an exporter (the first call starts the thread); drops the span if a queue
+    /// is full.
     void add(std::shared_ptr<const SpanData> span) noexcept;
     /// Exports the spans that were added before. Returns false if that was not done within `limit`. Blocks.
     bool force_flush(std::chrono::milliseconds limit);
