@@ -235,11 +235,8 @@ public:
     AgentMeter(const AgentMeter&) = delete;
     AgentMeter& operator=(const AgentMeter&) = delete;
 
-    static std::shared_ptr<AgentMeter> attach(std::shared_ptr<MeterCore> core, Agent& agent);
-    /// Ends one attachment; the last one detaches.
-    void release() noexcept {
-        if (--attachments_ == 0) detach();
-    }
+    /// Returns the connection, which detaches when it is released.
+    static std::shared_ptr<void> attach(std::shared_ptr<MeterCore> core, Agent& agent);
 
 private:
     void detach() noexcept;
@@ -276,14 +273,13 @@ private:
     std::string error_type_;  // of the last answer; empty: it has not failed
     boost::container::small_vector<Tool, 2> tools_;
     std::vector<Question> questions_;
-    std::size_t attachments_ = 1;
+    std::weak_ptr<void> connection_;  // of all attachments
 };
 
-std::shared_ptr<AgentMeter> AgentMeter::attach(std::shared_ptr<MeterCore> core, Agent& agent) {
+std::shared_ptr<void> AgentMeter::attach(std::shared_ptr<MeterCore> core, Agent& agent) {
     if (std::shared_ptr<AgentMeter> known = core->agents().find(&agent);
         known && known->subscription_.active()) {
-        ++known->attachments_;
-        return known;
+        return known->connection_.lock();
     }
     auto meter = std::make_shared<AgentMeter>(std::move(core), agent);
     meter->core_->agents().add(&agent, meter);
@@ -293,10 +289,13 @@ std::shared_ptr<AgentMeter> AgentMeter::attach(std::shared_ptr<MeterCore> core, 
         [meter](const AgentEvent& event) { meter->on_event(event); },
         EventTypes::all_but({AgentEventType::message_start, AgentEventType::message_update,
                              AgentEventType::message_end}));
-    return meter;
+    std::shared_ptr<void> connection(meter.get(), [meter](void*) { meter->detach(); });
+    meter->connection_ = connection;
+    return connection;
 }
 
 void AgentMeter::detach() noexcept {
+    connection_.reset();  // whose deleter owns this object
     subscription_.cancel();
     if (info_) forget_run();
     providers_ = ProviderWatch::Lease();
@@ -421,25 +420,6 @@ void AgentMeter::forget_run() noexcept {
 }
 
 }  // namespace detail
-
-MeterAttachment::MeterAttachment(std::shared_ptr<detail::AgentMeter> recorder)
-    : recorder_(std::move(recorder)) {}
-
-MeterAttachment::MeterAttachment(MeterAttachment&&) noexcept = default;
-
-MeterAttachment& MeterAttachment::operator=(MeterAttachment&& other) noexcept {
-    if (this == &other) return *this;
-    detach();
-    recorder_ = std::move(other.recorder_);
-    return *this;
-}
-
-MeterAttachment::~MeterAttachment() { detach(); }
-
-void MeterAttachment::detach() noexcept {
-    if (recorder_) recorder_->release();
-    recorder_.reset();
-}
 
 Meter::Meter(MeterOptions options) : core_(detail::MeterCore::create(std::move(options))) {}
 

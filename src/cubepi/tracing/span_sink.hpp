@@ -47,7 +47,7 @@ public:
     /// `report` receives a notice when an exporter begins to fail ("export_failing") or its queue to overflow ("export_dropping"),
     /// when it warns or recovers ("export_warning", "export_recovered"), and the counts at the shutdown ("export_ended"). It is called on the export
     /// thread, or by shutdown() if an exporter does not end; never after shutdown(). It must not call shutdown().
-    /// `clock` measures `delay` and `export_timeout`; null: the system clock. Throws Error(io) if no file descriptor is left.
+    /// `clock` measures `delay` and `export_timeout`; null: the system clock.
     SpanSink(std::vector<Output> outputs, std::shared_ptr<const Resource> resource,
              std::function<void(const Notice&)> report, std::shared_ptr<Clock> clock = nullptr);
     /// Calls shutdown() with a limit of 5 s.

@@ -94,7 +94,7 @@ void SpanLane::add(std::shared_ptr<const SpanData> span, std::size_t bytes) noex
         due = wake_at_ != never && (queue_.size() >= wake_at_ || bytes_ >= batch_bytes_);
         if (due) wake_at_ = never;
     }
-    if (due) control().wake(*this);
+    if (due) wake();
 }
 
 /// Returns false if a limit would be exceeded. The mutex must be locked.
