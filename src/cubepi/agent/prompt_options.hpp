@@ -89,6 +89,12 @@ public:
         prior_spending_ = std::move(value);
         return std::move(*this);
     }
+    /// Lets the run spend at most what `account` has left, which may be shared by runs on any thread: its limit is
+    /// RunAccount::set_max_spend(). parent() sets the account of the calling run.
+    PromptOptions&& budget(std::shared_ptr<RunAccount> account) && {
+        budget_ = std::move(account);
+        return std::move(*this);
+    }
     /// Closes a suspended run of the thread before the prompt, as abort_pending() does. Without it the prompt throws
     /// PendingRequestsError (D60).
     PromptOptions&& abandon_pending(bool value = true) && {
@@ -110,17 +116,19 @@ public:
         trace().metadata = std::move(value);
         return std::move(*this);
     }
-    /// Names the tool call that starts this run, which is that of a sub-agent. Charge the result to it with
-    /// ToolContext::charge().
+    /// Names the tool call that starts this run, which is that of a sub-agent, and whose budget it shares. Charge the result
+    /// to it with ToolContext::charge().
     PromptOptions&& parent(const ToolContext& tool) && {
         parent_run_id_ = tool.run().run_id;
         parent_tool_call_id_ = tool.tool_call_id();
+        budget_ = tool.account();
         return std::move(*this);
     }
-    /// Names the run of the hook that starts this run.
+    /// Names the run of the hook that starts this run, whose budget it shares.
     PromptOptions&& parent(const HookContext& hook) && {
         parent_run_id_ = hook.run_id;
         parent_tool_call_id_ = {};
+        budget_ = hook.account;
         return std::move(*this);
     }
     /// Returns where the run comes from, as set by the members above.
@@ -128,6 +136,7 @@ public:
     const std::string& run_id() const noexcept { return run_id_; }
     bool abandon_pending() const noexcept { return abandon_pending_; }
     const PriorSpending& prior_spending() const noexcept { return prior_spending_; }
+    const std::shared_ptr<RunAccount>& budget() const noexcept { return budget_; }
 
 private:
     friend struct detail::PromptAccess;
@@ -138,6 +147,7 @@ private:
     PriorSpending prior_spending_;
     SharedString parent_run_id_;
     SharedString parent_tool_call_id_;
+    std::shared_ptr<RunAccount> budget_;
     std::shared_ptr<TraceContext> trace_;
     // Settings that few prompts have. Copies share them, so a setter copies them first.
     std::shared_ptr<const detail::PromptSettings> settings_;
