@@ -141,6 +141,8 @@ struct BuiltinOptions {
     /// Absent: turns do not ask their users. Temporary sessions and subagents never do.
     std::optional<TurnQuestions> questions = {};
     std::size_t max_steps = 250;  ///< model calls of one turn
+    /// AgentLimits::max_repeated_calls of each turn and of its sub-agents.
+    std::size_t max_repeated_calls = 10;
     std::optional<std::int64_t> max_tokens = {};
     /// A command line with which the user reads the tape of this session outside of the conversation; shown when a
     /// conversation has become too long. May be empty.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -48,6 +49,10 @@ public:
     /// to the model from the next one on, after the agent's. Tools whose names the run has already are left out.
     void add_tools(const std::vector<AgentTool>& tools);
     ToolList added_tools() const;
+    /// Announces that the next request does not begin with the previous one, so that this is not reported (D56).
+    void expect_prefix_break() noexcept { expects_break_.store(true, std::memory_order_relaxed); }
+    /// Returns true if it was announced since the last call of this function.
+    bool take_expected_break() noexcept { return expects_break_.exchange(false); }
 
     /// Sets the USD that the run may spend, with all runs whose budget it is. Zero: no limit.
     void set_max_spend(double usd);
@@ -70,6 +75,7 @@ private:
     Spending own_;
     Spending earlier_;
     ToolList added_tools_;
+    std::atomic<bool> expects_break_ = false;
     double max_spend_ = 0.0;
     double reserved_ = 0.0;   // for calls of this run, and of runs whose budget this is
     double uncharged_ = 0.0;  // cost of calls of such runs that are not charged yet

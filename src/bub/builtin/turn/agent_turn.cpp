@@ -324,6 +324,7 @@ Task<> AgentTurn::start_agent() {
     if (chosen.with_tools) options.spill = core_->spill(directory);
     options.middleware = core_->framework().interception(plan_.session_id, state_);
     options.limits.max_turns = chosen.max_steps;
+    options.limits.max_repeated_calls = chosen.max_repeated_calls;
     options.reasoning = reasoning_of(state_);
     options.runtime = core_->framework().runtime();
     const TurnContext occasion{plan_.session_id, directory, state_, plan_.message,

@@ -327,7 +327,9 @@ void RequestBuilder::add_prompt_settings(StreamOptions& options) const {
 
 std::optional<Notice> RequestBuilder::prefix_break(const ModelRequest& request) const {
     PrefixGuard* const guard = core_.parts().prefix_guard;
-    return guard ? guard->check(request) : std::nullopt;
+    std::optional<Notice> broken = guard ? guard->check(request) : std::nullopt;
+    if (core_.account()->take_expected_break()) broken.reset();
+    return broken;
 }
 
 PayloadHook RequestBuilder::payload_hook() const {

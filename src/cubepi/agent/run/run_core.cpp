@@ -46,18 +46,20 @@ RunCore::RunCore(const RunParts& parts, SharedString run_id, std::stop_token sto
 
 ToolList RunCore::begin_call(const BoundModel& model) {
     ToolList own = answer_task_ ? answer_task_->begin_call(model) : parts_.tools;
-    const ToolList added = account_->added_tools();
+    // Hidden ones change no request; calls find them in the account.
+    std::vector<AgentTool> added;
+    for (const AgentTool& tool : account_->added_tools()) {
+        if (tool.expose_to_model && !own.find(tool.name)) added.push_back(tool);
+    }
     if (added.empty()) return own;
     // An unchanged list is the same object, so that it is not compared tool by tool.
     if (added.size() == added_tools_ && own.definitions() == own_tools_.definitions())
         return all_tools_;
+    added_tools_ = added.size();
     std::vector<AgentTool> all(own.begin(), own.end());
-    for (const AgentTool& tool : added) {
-        if (!own.find(tool.name)) all.push_back(tool);
-    }
+    all.insert(all.end(), added.begin(), added.end());
     all_tools_ = ToolList(std::move(all));
     own_tools_ = std::move(own);
-    added_tools_ = added.size();
     return all_tools_;
 }
 
