@@ -29,7 +29,7 @@ std::string variable(const char* name) {
     return value ? value : "";
 }
 
-constexpr std::array<std::string_view, 21> known_keys{"provider",
+constexpr std::array<std::string_view, 22> known_keys{"provider",
                                                       "model",
                                                       "base_url",
                                                       "api_key",
@@ -49,7 +49,8 @@ constexpr std::array<std::string_view, 21> known_keys{"provider",
                                                       "database",
                                                       "thinking_tag",
                                                       "escape_timeout",
-                                                      "max_repeated_calls"};
+                                                      "max_repeated_calls",
+                                                      "memory"};
 constexpr std::array<std::string_view, 6> provider_keys{"type",        "base_url", "api_key",
                                                         "api_key_env", "model",    "thinking_tag"};
 
@@ -275,6 +276,9 @@ ConfigFile read_node(const std::filesystem::path& path, const YAML::Node& node) 
     const bool counts = text(path, node, "max_repeated_calls") != "false";
     config.max_repeated_calls =
         counts ? whole_number<std::size_t>(path, node, "max_repeated_calls") : 0;
+    if (const YAML::Node memory = node["memory"];
+        memory && !YAML::convert<bool>::decode(memory, config.memory))
+        refuse(path, memory.Mark().line, "memory must be true or false");
     config.max_tokens = whole_number<std::int64_t>(path, node, "max_tokens");
     return config;
 }

@@ -209,9 +209,12 @@ TEST_F(ConfigFileTest, LimitsAndFallbacks_AreReadAndChecked) {
     EXPECT_EQ(config.max_turns, 7u);
     EXPECT_EQ(config.max_tokens, 900);
     EXPECT_EQ(config.max_repeated_calls, 4u);
+    EXPECT_FALSE(config.memory);
+    write("memory: true");
+    EXPECT_TRUE(read_config(path()).memory);
     write("max_repeated_calls: false");
     EXPECT_EQ(read_config(path()).max_repeated_calls, 0u);
-    for (const char* wrong : {"max_repeated_calls: 0", "max_repeated_calls: maybe",
+    for (const char* wrong : {"max_repeated_calls: 0", "memory: much", "max_repeated_calls: maybe",
                               "max_turns: many", "max_turns: 0", "max_turns: -1", "max_tokens: 1.5",
                               "model_timeout: 0", "model_timeout: [1]", "first_byte_timeout: soon",
                               "idle_timeout: -1", "fallback_models: a", "fallback_models: [[a]]"}) {

@@ -423,6 +423,10 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
         session.host = tools->host;
         session.suspends = tools->suspends;
         session.shell.spill = tools->spill;
+        if (config.memory) {
+            session.memory = bub::MemoryScope::workspace;
+            tools->approval->add_rule(ApprovalRule::parse("memory: *"));
+        }
     }
     session.environment = command_environment(config, flags.model);
     session.telemetry = std::make_shared<Telemetry>(trace_settings(config.trace));
