@@ -140,6 +140,12 @@ struct BuiltinOptions {
     std::vector<cubepi::AgentTool> tools = {};
     /// Absent: turns do not ask their users. Temporary sessions and subagents never do.
     std::optional<TurnQuestions> questions = {};
+    /// Offers the tool `write_todos` to the model, and the command `,todo` (cubepi/middleware/todo_list.hpp). Each session has its
+    /// own list; subagents have none.
+    bool with_todos = true;
+    /// A message `/goal CONDITION` continues its turn until the model finds the condition met, at most after this many evaluations
+    /// (cubepi/middleware/goal.hpp). 0: such a message is text.
+    int max_goal_evaluations = 10;
     std::size_t max_steps = 250;  ///< model calls of one turn
     std::optional<std::int64_t> max_tokens = {};
     /// A command line with which the user reads the tape of this session outside of the conversation; shown when a
