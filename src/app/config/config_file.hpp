@@ -55,6 +55,7 @@ bool has_password(const std::string& url);
 ///     max_tokens: 8192               # of one answer
 ///     escape_timeout: 0.1            # seconds after which an Esc of the terminal is the key
 ///     memory: true                   # the tool memory, with notes for later conversations
+///     todos: false                   # the model does not write to-do lists
 ///     allow: ["shell: ls *"]         # what tools may do without asking
 ///     environment: {inherit: all, exclude: [], include: []}   # environment variables of commands
 ///     trace: {directory: ~/traces, content: true}   # or a directory: trace files of all turns
@@ -78,6 +79,7 @@ struct ConfigFile {
     std::optional<std::size_t> max_repeated_calls = {};
     std::optional<std::int64_t> max_tokens = {};
     bool memory = false;  ///< the tool `memory`
+    bool todos = true;  ///< the model may write to-do lists
     std::vector<std::string> allow = {};
     EnvironmentPolicy environment = {};  ///< of commands
     TraceSettings trace = {};            ///< use trace_settings()

@@ -146,6 +146,12 @@ struct BuiltinOptions {
     std::vector<cubepi::AgentTool> tools = {};
     /// Absent: turns do not ask their users. Temporary sessions and subagents never do.
     std::optional<TurnQuestions> questions = {};
+    /// Offers the tool `write_todos` to the model, and the command `,todo` (cubepi/middleware/todo_list.hpp). Each session has its
+    /// own list; subagents have none.
+    bool with_todos = true;
+    /// A message `/goal CONDITION` continues its turn until the model finds the condition met, at most after this many evaluations
+    /// (cubepi/middleware/goal.hpp). 0: such a message is text.
+    int max_goal_evaluations = 10;
     std::size_t max_steps = 250;  ///< model calls of one turn
     /// AgentLimits::max_repeated_calls of each turn and of its sub-agents.
     std::size_t max_repeated_calls = 10;
