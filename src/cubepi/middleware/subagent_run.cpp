@@ -159,7 +159,7 @@ private:
 SubagentRun::SubagentRun(SubagentPlan plan, ToolContext& caller)
     : plan_(std::move(plan)),
       type_(*shared_->find(plan_.type)),
-      place_(shared_, type_),
+      place_(shared_, type_.limits),
       name_(shown_name(plan_.request.name.value_or(""), plan_.type)),
       call_key_(caller.call_key().empty() ? caller.shared_runtime()->ids->next()
                                           : caller.call_key()),
@@ -349,7 +349,7 @@ HitlOptions forward_question(HitlRequest& request, std::string_view agent,
                              std::string question_id) {
     HitlOptions options;
     options.extra = request.extra;
-    JsonArray path{Json(agent)};
+    JsonArray path{Json(shown_name(agent, "subagent"))};
     const Json* const inner = options.extra.if_contains("agent_path");
     const bool is_nested = inner && inner->is_array();
     if (is_nested) path.insert(path.end(), inner->get_array().begin(), inner->get_array().end());

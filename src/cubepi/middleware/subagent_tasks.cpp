@@ -79,13 +79,22 @@ Task<> run_task(std::shared_ptr<SubagentShared> shared, std::shared_ptr<Backgrou
     if (shared->options.on_task_end && !shared->closed) shared->options.on_task_end(*task);
 }
 
+bool has_message(const MessageList& messages, std::string_view task_id) {
+    const std::string id = std::string(message_prefix) + std::string(task_id);
+    for (std::size_t i = messages.size(); i > 0; --i) {
+        if (messages[i - 1].id() == id) return true;
+    }
+    return false;
+}
+
 /// Adds the tasks of an earlier process, which are over. A malformed record is ignored.
-void read_record(SubagentShared& shared, const JsonObject& extra) {
-    const Json* const record = extra.if_contains(record_key);
+void read_record(SubagentShared& shared, const HookContext& ctx) {
+    const Json* const record = ctx.extra.if_contains(record_key);
     if (!record || !record->is_object()) return;
     for (const auto& [id, value] : record->get_object()) {
         if (shared.tasks.size() >= most_recorded) return;
         if (!value.is_object() || id.size() > longest_recorded || find(shared, id)) continue;
+        if (has_message(ctx.messages, id)) continue;
         auto task = std::make_shared<BackgroundTask>();
         task->id = id;
         const JsonObject& fields = value.get_object();
@@ -97,18 +106,16 @@ void read_record(SubagentShared& shared, const JsonObject& extra) {
     }
 }
 
-/// Forgets the tasks whose message is in the history, and records the others.
+/// Charges the tasks whose result a message has, forgets those whose message is in the history, and records the others.
 void update_record(SubagentShared& shared, const HookContext& ctx) {
-    read_record(shared, ctx.extra);
-    const auto is_stored = [&ctx](const std::shared_ptr<BackgroundTask>& task) {
-        if (!task->delivered) return false;
-        const std::string id = std::string(message_prefix) + task->id;
-        for (std::size_t i = ctx.messages.size(); i > 0; --i) {
-            if (ctx.messages[i - 1].id() == id) return true;
-        }
-        return false;
-    };
-    std::erase_if(shared.tasks, is_stored);
+    read_record(shared, ctx);
+    for (const auto& task : shared.tasks) {
+        if (task->delivered && !std::exchange(task->charged, true))
+            ctx.charge(task->result.usage, task->result.cost);
+    }
+    std::erase_if(shared.tasks, [&ctx](const std::shared_ptr<BackgroundTask>& task) {
+        return task->delivered && has_message(ctx.messages, task->id);
+    });
     JsonObject record;
     for (const auto& task : shared.tasks)
         record[task->id] = JsonObject{{"name", task->name}, {"type", task->type}};
@@ -119,16 +126,23 @@ void update_record(SubagentShared& shared, const HookContext& ctx) {
     }
 }
 
-/// Returns the results that no run has received, and charges them to this one.
-MessageList deliver(SubagentShared& shared, const HookContext* ctx) {
+/// Returns the results that were not handed out before.
+MessageList deliver(SubagentShared& shared) {
     MessageList messages;
     for (const auto& task : shared.tasks) {
         if (task->state == SubagentTaskState::running || std::exchange(task->delivered, true))
             continue;
-        if (ctx) ctx->charge(task->result.usage, task->result.cost);
         messages.push_back(message_of(*task));
     }
     return messages;
+}
+
+/// Returns the results for this run.
+MessageList receive(SubagentShared& shared, const HookContext& ctx) {
+    read_record(shared, ctx);
+    MessageList results = deliver(shared);
+    update_record(shared, ctx);
+    return results;
 }
 
 enum class TaskAction : std::uint8_t { list, read, cancel };
@@ -220,7 +234,7 @@ bool SubagentMiddleware::cancel_task(std::string_view id) {
     return true;
 }
 
-MessageList SubagentMiddleware::take_results() { return detail::deliver(*owner_->shared, nullptr); }
+MessageList SubagentMiddleware::take_results() { return detail::deliver(*owner_->shared); }
 
 /// A task is recorded in the write that stores the result of its call.
 std::optional<AfterToolCallResult> SubagentMiddleware::after_tool_call(AfterToolCallContext& call) {
@@ -232,17 +246,18 @@ std::optional<AfterToolCallResult> SubagentMiddleware::after_tool_call(AfterTool
 /// The messages follow the results of the answer's calls. After an answer without calls they wait for on_run_end.
 std::optional<TurnAction> SubagentMiddleware::after_model_response(AssistantMessage response,
                                                                    HookContext& ctx) {
-    detail::update_record(*owner_->shared, ctx);
-    if (!response.has_tool_calls()) return std::nullopt;
     TurnAction action;
-    action.inject_messages = detail::deliver(*owner_->shared, &ctx);
+    if (response.has_tool_calls()) {
+        action.inject_messages = detail::receive(*owner_->shared, ctx);
+    } else {
+        detail::update_record(*owner_->shared, ctx);
+    }
     if (action.inject_messages.empty()) return std::nullopt;
     return action;
 }
 
 MessageList SubagentMiddleware::on_run_end(HookContext& ctx) {
-    detail::update_record(*owner_->shared, ctx);
-    return detail::deliver(*owner_->shared, &ctx);
+    return detail::receive(*owner_->shared, ctx);
 }
 
 }  // namespace cubepi

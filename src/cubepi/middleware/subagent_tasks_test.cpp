@@ -53,7 +53,7 @@ bool has_text(const MessageList& messages, std::string_view text) {
     return false;
 }
 
-TEST_F(Tasks, D115_Task_SurvivesTheRunAndReportsInTheNext) {
+TEST_F(Tasks, D115_TaskSurvivesRun_ReportsInTheNext) {
     family.parent.set_responses({delegating(in_background), "started"});
     const RunResult first = prompt();
     EXPECT_EQ(first.text(), "started");
@@ -73,7 +73,7 @@ TEST_F(Tasks, D115_Task_SurvivesTheRunAndReportsInTheNext) {
     EXPECT_FALSE(agent->state().extra.contains("subagent_tasks"));
 }
 
-TEST_F(Tasks, D115_TaskThatEndsInTheRun_ReportsAfterTheCalls) {
+TEST_F(Tasks, D115_TaskEndsInRun_ReportsAfterCalls) {
     family.subagents.shared_tools.clear();
     family.child.set_responses({"found it"});
     family.options.tools.push_back(
@@ -114,6 +114,17 @@ TEST_F(Tasks, D115_HostCancels_TaskEnds) {
     EXPECT_TRUE(family.middleware->take_results().empty());
 }
 
+TEST_F(Tasks, D115_ResultsTaken_AreChargedToTheirPrompt) {
+    family.parent.set_responses({delegating(in_background), "started"});
+    (void)prompt();
+    finish();
+    family.parent.set_responses({"I see."});
+    const RunResult result = run(agent->prompt(family.middleware->take_results()));
+    EXPECT_EQ(result.text(), "I see.");
+    EXPECT_TRUE(has_text(result.new_messages, "found it"));
+    EXPECT_GT(*result.usage.output_tokens, *family.middleware->spending().usage.output_tokens);
+}
+
 TEST_F(Tasks, D115_LimitOfTasks_IsAnErrorResult) {
     family.subagents.limits.max_background = 1;
     family.parent.set_responses({delegating(in_background), delegating(in_background), "ok"});
@@ -137,7 +148,7 @@ TEST_F(Tasks, D115_OwnerDestroyed_CancelsItsTasks) {
     EXPECT_EQ(family.child.call_count(), 1u) << "it has continued";
 }
 
-TEST_F(Tasks, D115_TaskOfKilledProcess_IsInterruptedAndNotRepeated) {
+TEST_F(Tasks, D115_ProcessKilled_TaskIsInterruptedOnce) {
     const auto store = std::make_shared<MemoryCheckpointer>();
     family.options.checkpointer = store;
     family.options.thread_id = "t";

@@ -86,7 +86,8 @@ Task<AgentToolResult> call_subagent(std::shared_ptr<SubagentShared> shared,
 
 }  // namespace
 
-SubagentShared::SubagentShared(SubagentOptions chosen) : options(checked(std::move(chosen))) {}
+SubagentShared::SubagentShared(SubagentOptions chosen)
+    : SubagentCounts(chosen.limits), options(checked(std::move(chosen))) {}
 
 const SubagentSpec* SubagentShared::find(std::string_view type) const {
     const auto found = std::find_if(options.subagents.begin(), options.subagents.end(),
@@ -101,17 +102,17 @@ std::string SubagentShared::type_names() const {
     return names;
 }
 
-SubagentPlace::SubagentPlace(std::shared_ptr<SubagentShared> shared, const SubagentSpec& type)
-    : shared_(std::move(shared)), limits_(type.limits) {
-    const SubagentLimits& limits = shared_->options.limits;
-    if (limits.max_running != 0 && shared_->running >= limits.max_running)
+SubagentPlace::SubagentPlace(std::shared_ptr<SubagentCounts> counts, const AgentLimits& own)
+    : counts_(std::move(counts)), limits_(own) {
+    const SubagentLimits& limits = counts_->limits;
+    if (limits.max_running != 0 && counts_->running >= limits.max_running)
         throw_limit(std::to_string(limits.max_running) +
                     " sub-agents run already (max_running); wait for one to end");
-    if (limits.max_total != 0 && shared_->started >= limits.max_total)
+    if (limits.max_total != 0 && counts_->started >= limits.max_total)
         throw_limit(std::to_string(limits.max_total) + " sub-agents were started (max_total)");
     if (limits.max_spend > 0) {
         const double left =
-            limits.max_spend - shared_->spent.cost.value_or(limits.max_spend) - shared_->reserved;
+            limits.max_spend - counts_->spent.cost.value_or(limits.max_spend) - counts_->reserved;
         if (left <= 0)
             throw_limit(
                 "the money of all sub-agents is spent, or reserved by those that run "
@@ -119,18 +120,18 @@ SubagentPlace::SubagentPlace(std::shared_ptr<SubagentShared> shared, const Subag
         reserved_ = limits_.max_spend > 0 ? std::min(limits_.max_spend, left) : left;
         limits_.max_spend = reserved_;
     }
-    ++shared_->running;
-    ++shared_->started;
-    shared_->reserved += reserved_;
+    ++counts_->running;
+    ++counts_->started;
+    counts_->reserved += reserved_;
 }
 
 SubagentPlace::~SubagentPlace() {
-    --shared_->running;
-    shared_->reserved -= reserved_;
+    --counts_->running;
+    counts_->reserved -= reserved_;
 }
 
 void SubagentPlace::spend(const SubagentResult& result) {
-    Spending& spent = shared_->spent;
+    Spending& spent = counts_->spent;
     spent.usage += result.usage;
     if (result.cost && spent.cost) {
         *spent.cost += *result.cost;

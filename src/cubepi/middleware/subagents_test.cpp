@@ -167,7 +167,7 @@ TEST_F(Subagents, AbortOfParent_EndsTheSubagent) {
     EXPECT_EQ(family.child.call_count(), 1u);
 }
 
-TEST_F(Subagents, EventsOfSubagents_NameTheirParentAndAreBounded) {
+TEST_F(Subagents, Events_NameTheirParentAndAreBounded) {
     std::vector<std::string> parents;
     family.subagents.limits.max_events = 3;
     family.subagents.event_mapper = [](const AgentEvent& event) {

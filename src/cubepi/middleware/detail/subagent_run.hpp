@@ -23,22 +23,30 @@ HitlOptions forward_question(HitlRequest& request, std::string_view agent, std::
 /// A task in the background, and the handle that cancels it.
 struct BackgroundTask : SubagentTask {
     std::stop_source stop = {};
-    bool delivered = false;  ///< a run has received its result
+    bool delivered = false;  ///< its result has been handed out as a message
+    bool charged = false;    ///< to a run that has received it
+};
+
+/// The sub-agents that count toward the same limits.
+struct SubagentCounts {
+    explicit SubagentCounts(const SubagentLimits& chosen = {}) : limits(chosen) {}
+
+    const SubagentLimits limits;
+    std::size_t running = 0;
+    std::size_t started = 0;
+    double reserved = 0;  ///< USD, by those that run
+    Spending spent = {};
 };
 
 /// The state of all sub-agents of one middleware. Sub-agents that run share it; it does not own them.
-struct SubagentShared {
+struct SubagentShared : SubagentCounts {
     explicit SubagentShared(SubagentOptions chosen);
 
     const SubagentSpec* find(std::string_view type) const;
     std::string type_names() const;
 
     const SubagentOptions options;
-    std::size_t running = 0;
     std::size_t running_in_background = 0;
-    std::size_t started = 0;
-    double reserved = 0;  ///< USD, by those that run
-    Spending spent = {};
     std::vector<std::shared_ptr<BackgroundTask>> tasks = {};
     bool closed = false;  ///< the owner is gone: callbacks of the host are not called
 };
@@ -57,7 +65,8 @@ struct SubagentOwner {
 /// A place among the sub-agents, and its share of their money. Throws Error(limit) if a limit has been reached.
 class SubagentPlace {
 public:
-    SubagentPlace(std::shared_ptr<SubagentShared> shared, const SubagentSpec& type);
+    /// `own`: the limits of this sub-agent.
+    SubagentPlace(std::shared_ptr<SubagentCounts> counts, const AgentLimits& own);
     ~SubagentPlace();
     SubagentPlace(const SubagentPlace&) = delete;
     SubagentPlace& operator=(const SubagentPlace&) = delete;
@@ -67,7 +76,7 @@ public:
     void spend(const SubagentResult& result);
 
 private:
-    std::shared_ptr<SubagentShared> shared_;
+    std::shared_ptr<SubagentCounts> counts_;
     AgentLimits limits_;
     double reserved_ = 0;
 };
