@@ -229,8 +229,12 @@ std::string read_database(const std::filesystem::path& path, const YAML::Node& n
     return url;
 }
 
-bool has_secret(const ConfigFile& config) {
-    return !config.api_key.empty() || has_password(config.database) ||
+bool has_secret(const ConfigFile& config, const YAML::Node& gateway) {
+    const auto has_token = [](const auto& part) {
+        return part.second.IsMap() && part.second["token"];
+    };
+    return (gateway && gateway.IsMap() && std::any_of(gateway.begin(), gateway.end(), has_token)) ||
+           !config.api_key.empty() || has_password(config.database) ||
            std::any_of(config.providers.begin(), config.providers.end(),
                        [](const ProviderConfig& one) { return !one.api_key.empty(); });
 }
@@ -256,6 +260,7 @@ ConfigFile read_node(const std::filesystem::path& path, const YAML::Node& node) 
     config.escape_timeout = seconds(path, node, "escape_timeout");
     config.max_turns = whole_number<std::size_t>(path, node, "max_turns");
     config.max_tokens = whole_number<std::int64_t>(path, node, "max_tokens");
+    config.has_secret = has_secret(config, node["gateway"]);
     return config;
 }
 
@@ -332,7 +337,7 @@ ConfigFile read_config(const std::filesystem::path& path) {
     ConfigFile config = read_text(path, file_text(path));
     struct stat info = {};
     config.too_open =
-        has_secret(config) && stat(path.c_str(), &info) == 0 && (info.st_mode & 077) != 0;
+        config.has_secret && stat(path.c_str(), &info) == 0 && (info.st_mode & 077) != 0;
     return config;
 }
 
