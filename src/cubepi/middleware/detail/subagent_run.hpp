@@ -91,7 +91,6 @@ struct SubagentPlan {
     std::string type = {};
     std::size_t depth = 1;  ///< of the sub-agent
     bool background = false;
-    std::string task_id = {};  ///< in the background
     std::stop_token stop = {};
 };
 
