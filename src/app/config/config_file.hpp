@@ -79,7 +79,7 @@ struct ConfigFile {
     std::optional<std::size_t> max_repeated_calls = {};
     std::optional<std::int64_t> max_tokens = {};
     bool memory = false;  ///< the tool `memory`
-    bool todos = true;  ///< the model may write to-do lists
+    bool todos = true;    ///< the model may write to-do lists
     std::vector<std::string> allow = {};
     EnvironmentPolicy environment = {};  ///< of commands
     TraceSettings trace = {};            ///< use trace_settings()
