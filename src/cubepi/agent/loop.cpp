@@ -125,6 +125,10 @@ Task<RunResult> run_free(MessageList prompts, AgentContext& context, LoopOptions
 
 Task<ToolCallBatch> run_calls(AgentContext& context, AssistantMessage answer, LoopOptions options,
                               Listener emit) {
+    if (has_failed(answer))
+        throw Error(ErrorCode::invalid_argument,
+                    "execute_tool_calls(): the answer failed or was aborted, so its calls may not "
+                    "be what the model meant");
     FreeRun run(context, std::move(options), std::move(emit));
     ToolBatch batch(run.core, Message(std::move(answer)), run.parts.tools);
     Task<void> calls = batch.run();

@@ -48,7 +48,8 @@ struct ToolCallBatch {
     std::optional<double> cost = {};  ///< of these calls in USD; absent if that of any is unknown
 };
 
-/// Executes the tool calls of one answer as a run does, without calling a model: the hooks about calls, the limits of tools,
+/// Executes the tool calls of one answer as a run does, without calling a model, which must not have failed (a run executes no call
+/// of such an answer; Error(invalid_argument)): the hooks about calls, the limits of tools,
 /// parallel or sequential, `max_duration` and `stop_token`. `emit` receives the events of tools, and message_start and
 /// message_end of each result. Every call has a result; failures are error results. `context` provides the tools, and the
 /// history and state that hooks see; `extra` is updated, the results are not added to its messages. It must outlive the task.
