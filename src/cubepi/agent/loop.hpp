@@ -36,9 +36,10 @@ struct LoopOptions {
 /// of hooks are the outcome `failed`, those of `emit` are thrown after the run is closed. Cancelling the awaiting
 /// coroutine aborts the run, as `stop_token` does, and throws after the run is closed.
 Task<RunResult> run_agent_loop(MessageList prompts, AgentContext& context, LoopOptions options,
-                               Listener emit);
+                               AgentListener emit);
 /// Runs the loop like run_agent_loop(), without new prompts. Throws Error(no_messages) if the context is empty.
-Task<RunResult> run_agent_loop_continue(AgentContext& context, LoopOptions options, Listener emit);
+Task<RunResult> run_agent_loop_continue(AgentContext& context, LoopOptions options,
+                                        AgentListener emit);
 
 /// The results of execute_tool_calls().
 struct ToolCallBatch {
@@ -55,6 +56,6 @@ struct ToolCallBatch {
 /// history and state that hooks see; `extra` is updated, the results are not added to its messages. It must outlive the task.
 /// Throws what `emit` throws, after all results are known. Cancelling the awaiting coroutine aborts the calls and then throws.
 Task<ToolCallBatch> execute_tool_calls(AgentContext& context, AssistantMessage message,
-                                       LoopOptions options, Listener emit);
+                                       LoopOptions options, AgentListener emit);
 
 }  // namespace cubepi
