@@ -29,6 +29,9 @@ struct ModelFlags {
     }
 };
 
+/// MiB of standard input that `run` accepts without --max-input.
+inline constexpr std::size_t default_input_limit = 64;
+
 /// Options of a conversation.
 struct ConversationFlags {
     ModelFlags model = {};
@@ -41,7 +44,24 @@ struct ConversationFlags {
     bool json = false;
     bool no_tools = false;
     std::string system_prompt = {};
-    int max_turns = 0;  ///< 0: the library's own limit
+    int max_turns = 0;           ///< 0: the library's own limit
+    double max_cost = 0;         ///< USD per prompt; 0: no limit
+    std::string directory = {};  ///< the one to work in; empty: the current one
+};
+
+/// The forms of input and output of `run`.
+struct RunArguments {
+    enum class Output : std::uint8_t {
+        text,
+        json,        ///< one object at the end
+        stream_json  ///< one event per line
+    };
+    Output output = Output::text;
+    bool json_input = false;                        ///< standard input has one message per line
+    std::string answer_file = {};                   ///< receives the answer
+    std::string schema_file = {};                   ///< JSON Schema of the answer
+    std::vector<std::string> images = {};           ///< files that accompany the prompt
+    std::size_t input_limit = default_input_limit;  ///< MiB of standard input
 };
 
 /// Arguments of `inbox`.
@@ -164,13 +184,11 @@ enum class Verb {
 /// Registers plugins besides the builtin one; null: there are none.
 using AddPlugins = std::function<void(bub::Framework& framework)>;
 
-/// MiB of standard input that `run` accepts without --max-input.
-inline constexpr std::size_t default_input_limit = 64;
-
 /// The request of a command line.
 struct CommandLine {
     Verb verb = Verb::none;
     ConversationFlags conversation = {};
+    RunArguments run = {};
     TapeArguments tape = {};
     TraceArguments trace = {};
     DatabaseArguments db = {};
@@ -180,13 +198,12 @@ struct CommandLine {
     std::string database = {};  ///< of sessions: --db
     std::vector<std::string> words =
         {};  ///< the prompt's or a filter's words, a session's or shell's name, a plugin command's arguments
-    std::size_t input_limit = default_input_limit;  ///< run: MiB of standard input
-    bool key_from_input = false;                    ///< onboard: the key is on standard input
-    std::string channel = {};                       ///< onboard: it, not the model
-    bool fast = false;                              ///< demo: without waiting
-    bool all = false;                               ///< sessions, inbox: those of all directories
-    std::string plugin_command = {};                ///< plugin: which of the plugins' commands
-    AddPlugins plugins = {};                        ///< set by run_program
+    bool key_from_input = false;      ///< onboard: the key is on standard input
+    std::string channel = {};         ///< onboard: it, not the model
+    bool fast = false;                ///< demo: without waiting
+    bool all = false;                 ///< sessions, inbox: those of all directories
+    std::string plugin_command = {};  ///< plugin: which of the plugins' commands
+    AddPlugins plugins = {};          ///< set by run_program
     std::string demo_tapes = {};
     std::string demo_directory = {};
     std::optional<int> exit_code =

@@ -42,13 +42,28 @@ TEST(CommandLine, RunCommand_SetsOptionsAndPromptWords) {
                                     "--max-turns", "3", "what", "failed?"})
                                  .line;
     EXPECT_EQ(line.verb, Verb::run);
-    EXPECT_TRUE(line.conversation.json);
+    EXPECT_EQ(line.run.output, RunArguments::Output::stream_json);
     EXPECT_TRUE(line.conversation.yes);
     EXPECT_EQ(line.conversation.model.model, "gpt-5.1");
     EXPECT_EQ(line.conversation.session, "plan");
     EXPECT_EQ(line.conversation.max_turns, 3);
     EXPECT_EQ(line.words, (std::vector<std::string>{"what", "failed?"}));
     EXPECT_FALSE(line.exit_code);
+}
+
+TEST(CommandLine, WrongFormsAndAmounts_AreUsageErrors) {
+    EXPECT_EQ(parse({"run", "--output-format", "json", "x"}).line.run.output,
+              RunArguments::Output::json);
+    EXPECT_EQ(parse({"run", "--max-cost", "0.5", "x"}).line.conversation.max_cost, 0.5);
+    for (const std::vector<std::string>& wrong :
+         {std::vector<std::string>{"run", "--output-format", "xml", "x"},
+          {"run", "--json", "--output-format", "text", "x"},
+          {"run", "--input-format", "json", "x"},
+          {"run", "--max-cost", "0", "x"},
+          {"run", "--max-cost", "nan", "x"},
+          {"run", "--max-cost", "1e99x", "x"}}) {
+        EXPECT_EQ(parse(wrong).line.exit_code, exit_usage) << wrong[1] << " " << wrong[2];
+    }
 }
 
 TEST(CommandLine, OtherCommands_SetTheirOptions) {
@@ -212,7 +227,7 @@ TEST(CommandLine, NoCommandWithoutTerminal_RunsThePrompt) {
     const CommandLine prompt = parse({"explain this"}).line;
     EXPECT_EQ(prompt.verb, Verb::run);
     EXPECT_EQ(prompt.words, (std::vector<std::string>{"explain this"}));
-    EXPECT_TRUE(parse({"--json", "explain this"}).line.conversation.json);
+    EXPECT_EQ(parse({"--json", "explain this"}).line.run.output, RunArguments::Output::stream_json);
     const Parsed alone = parse({});
     EXPECT_EQ(alone.line.exit_code, exit_usage);
     EXPECT_EQ(alone.err,
@@ -311,8 +326,8 @@ TEST(CommandLine, HelpCommand_PrintsHelpOfTheNamedCommand) {
 }
 
 TEST(CommandLine, StandardInput_HasALimitThatOptionChanges) {
-    EXPECT_EQ(parse({"run", "x"}).line.input_limit, 64u);
-    EXPECT_EQ(parse({"run", "--max-input", "200", "x"}).line.input_limit, 200u);
+    EXPECT_EQ(parse({"run", "x"}).line.run.input_limit, 64u);
+    EXPECT_EQ(parse({"run", "--max-input", "200", "x"}).line.run.input_limit, 200u);
     EXPECT_EQ(parse({"run", "--max-input", "-1", "x"}).line.exit_code, exit_usage);
     EXPECT_EQ(parse({"chat", "--no-save", "--session", "x"}).line.exit_code, exit_usage);
 }

@@ -1,5 +1,13 @@
 #include "command_tree.hpp"
 
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
 #include <CLI/CLI.hpp>
 
 #include "channels/channel_kinds.hpp"
@@ -52,6 +60,21 @@ void add_log_flags(CLI::App& command, LogFlags& flags) {
     option(command, "--log-format", flags.format, "Format of the log: text or json", "FORMAT");
 }
 
+/// A sum of money.
+CLI::Validator positive_amount() {
+    CLI::Validator check;
+    check.name("");
+    check.operation([](std::string& text) -> std::string {
+        double amount = 0;
+        const char* const end = text.data() + text.size();
+        const auto parsed = std::from_chars(text.data(), end, amount, std::chars_format::fixed);
+        const bool is_amount =
+            parsed.ec == std::errc() && parsed.ptr == end && amount > 0 && std::isfinite(amount);
+        return is_amount ? std::string() : "'" + text + "' is not a positive amount, such as 0.50";
+    });
+    return check;
+}
+
 void add_conversation_flags(CLI::App& command, ConversationFlags& flags) {
     add_model_flags(command, flags.model);
     add_session_option(command, flags.session, "Save the session under this name, or resume it");
@@ -64,6 +87,12 @@ void add_conversation_flags(CLI::App& command, ConversationFlags& flags) {
     option(command, "--max-turns", flags.max_turns, "Maximum number of model calls per prompt",
            "NUMBER")
         ->check(positive_number());
+    option(command, "--max-cost", flags.max_cost, "Maximum cost per prompt in US dollars", "USD")
+        ->check(positive_amount());
+}
+
+void add_directory_option(CLI::App& command, std::string& directory) {
+    option(command, "-C,--directory", directory, "Work in this directory", value_type::directory);
 }
 
 constexpr const char* run_examples = R"(Examples:
@@ -71,6 +100,8 @@ constexpr const char* run_examples = R"(Examples:
   cubepi run --yes "run the tests and fix what fails"    tools act without asking
   cat build.log | cubepi run "what failed?"              standard input is added to the prompt
   cubepi run --json "hi" | jq -r .type                   events (format: man cubepi)
+  cubepi run --output-format json "hi" | jq .cost        one object at the end
+  cubepi run --output-schema s.json -o answer.json "..." an answer in this form, in a file
   cubepi run --session plan "and after that?"            in a saved session)";
 
 constexpr const char* chat_examples = R"(Examples:
@@ -84,15 +115,64 @@ constexpr const char* chat_examples = R"(Examples:
 
 A chat is saved under a name made from its first prompt; 'cubepi sessions list' shows the names.)";
 
+CLI::Validator one_of(std::vector<std::string> names) {
+    CLI::Validator check;
+    check.name("");
+    check.operation([names = std::move(names)](std::string& text) -> std::string {
+        if (std::find(names.begin(), names.end(), text) != names.end()) return {};
+        std::string list;
+        for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
+        return "'" + text + "' is not one of " + list;
+    });
+    return check;
+}
+
+/// Adds the options of `run` about its input and output.
+void add_run_forms(CLI::App& run, RunArguments& arguments) {
+    using Output = RunArguments::Output;
+    CLI::Option* const output =
+        run.add_option_function<std::string>(
+               "--output-format",
+               [&arguments](const std::string& form) {
+                   arguments.output = form == "json"          ? Output::json
+                                      : form == "stream-json" ? Output::stream_json
+                                                              : Output::text;
+               },
+               "text: the answer; json: one object at the end; stream-json: one event per line")
+            ->type_name("FORMAT")
+            ->check(one_of({"text", "json", "stream-json"}));
+    run.add_flag_callback(
+           "--json", [&arguments] { arguments.output = Output::stream_json; },
+           "Print the events, one JSON object per line: --output-format stream-json")
+        ->excludes(output);
+    run.add_option_function<std::string>(
+           "--input-format",
+           [&arguments](const std::string& form) { arguments.json_input = form != "text"; },
+           "text, or stream-json: each line of standard input is a message")
+        ->type_name("FORMAT")
+        ->check(one_of({"text", "stream-json"}));
+    option(run, "--image", arguments.images, "Send this picture with the prompt (repeatable)",
+           value_type::file)
+        ->allow_extra_args(false);
+    option(run, "-o,--output", arguments.answer_file, "Write the answer to this file, too",
+           value_type::file);
+    option(run, "--output-schema", arguments.schema_file,
+           "The answer is a JSON value of this form (a JSON Schema); calls that need approval are "
+           "refused",
+           value_type::file);
+}
+
 void add_talking_commands(CLI::App& app, CommandLine& line) {
     CLI::App* run = app.add_subcommand("run", "Answer one prompt and exit");
     add_conversation_flags(*run, line.conversation);
+    add_directory_option(*run, line.conversation.directory);
     add_log_flags(*run, line.log);
     add_db_option(*run, line.database);
-    run->add_flag("--json", line.conversation.json, "Print the events, one JSON object per line");
+    add_run_forms(*run, line.run);
     run->add_flag("--no-save", line.conversation.no_save,
                   "Without a terminal, refuse calls that need approval instead of saving the run");
-    option(*run, "--max-input", line.input_limit, "Maximum size of standard input in MiB", "MIB")
+    option(*run, "--max-input", line.run.input_limit, "Maximum size of standard input in MiB",
+           "MIB")
         ->check(positive_number())
         ->capture_default_str();
     option(*run, "prompt", line.words, "The prompt; standard input is added if it is a pipe", "");
@@ -102,6 +182,7 @@ void add_talking_commands(CLI::App& app, CommandLine& line) {
     CLI::App* chat = app.add_subcommand(
         "chat", "Chat with an agent that has tools for the files of this directory");
     add_conversation_flags(*chat, line.conversation);
+    add_directory_option(*chat, line.conversation.directory);
     add_log_flags(*chat, line.log);
     add_db_option(*chat, line.database);
     chat->add_flag("--no-save", line.conversation.no_save,
@@ -173,6 +254,7 @@ void add_session_commands(CLI::App& app, CommandLine& line) {
     sessions->require_subcommand(1);
     sessions->footer(sessions_examples);
     add_db_option(*sessions, line.database);
+    add_directory_option(*sessions, line.conversation.directory);
     CLI::App* list =
         sessions->add_subcommand("list", "List the sessions of this directory, newest first");
     list->footer("");
@@ -207,6 +289,7 @@ void add_inbox_commands(CLI::App& app, CommandLine& line) {
     inbox->add_flag("--json", line.conversation.json, "Print JSON");
     inbox->add_flag("--gateway", line.inbox.gateway, "The questions of the running gateway");
     add_db_option(*inbox, line.database);
+    add_directory_option(*inbox, line.conversation.directory);
     inbox->callback([&line] { line.verb = Verb::inbox; });
     const auto add = [&](const char* name, const char* description, What what) -> CLI::App& {
         CLI::App& added = add_action(*inbox, name, description, line.inbox.what, what);

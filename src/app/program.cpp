@@ -35,6 +35,24 @@ void check_directory(Verb verb) {
                                           ". Change to an existing directory: cd");
 }
 
+/// Changes to the directory of -C. The files of other options are relative to the one before.
+void enter_directory(CommandLine& line) {
+    std::string& directory = line.conversation.directory;
+    if (directory.empty()) return;
+    std::error_code failed;
+    const auto absolute = [&failed](std::string& path) {
+        if (!path.empty()) path = std::filesystem::absolute(path, failed).string();
+    };
+    for (std::string* path : {&line.conversation.model.script, &line.run.answer_file,
+                              &line.run.schema_file, &directory})
+        absolute(*path);
+    for (std::string& image : line.run.images) absolute(image);
+    std::filesystem::current_path(directory, failed);
+    if (failed)
+        throw Error(ErrorCode::invalid_argument,
+                    "cannot work in " + visible(directory) + ": " + failed.message());
+}
+
 int dispatch(const CommandLine& line) {
     check_directory(line.verb);
     set_up_log(line.log, line.verb == Verb::chat);
@@ -203,6 +221,7 @@ int run_program(int argc, char** argv, AddPlugins plugins) {
     }
     std::exception_ptr thrown;
     try {
+        enter_directory(line);
         if (line.verb == Verb::plugin) return run_plugin_command(line, host.found.commands);
         return dispatch(line);
     } catch (const EndedBySignal& end) {

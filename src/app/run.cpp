@@ -2,17 +2,22 @@
 #include <cerrno>
 #include <cstddef>
 #include <filesystem>
+#include <fstream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <poll.h>
 #include <unistd.h>
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/run.hpp>
+#include <cubepi/core/support/base64.hpp>
 #include <cubepi/core/support/posix_file.hpp>
+#include <cubepi/core/support/trimmed.hpp>
 #include <cubepi/net/utf8.hpp>
 #include <cubepi/workspace/files/content.hpp>
 
@@ -80,21 +85,147 @@ std::string read_input(std::size_t mebibytes) {
 
 std::string prompt_with_input(const CommandLine& line) {
     // A terminal or a device, which may never end, is read on request only.
-    if (line.words.size() == 1 && line.words.front() == "-") return read_input(line.input_limit);
+    if (line.words.size() == 1 && line.words.front() == "-")
+        return read_input(line.run.input_limit);
     std::string prompt = prompt_of(line.words);
-    const std::string piped = input_is_piped() ? read_input(line.input_limit) : std::string();
+    const std::string piped = input_is_piped() ? read_input(line.run.input_limit) : std::string();
     if (!piped.empty()) prompt += (prompt.empty() ? "" : "\n\n") + piped;
     return prompt;
 }
 
 bool can_ask(const CommandLine& line) {
-    return isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1 && !line.conversation.json;
+    return isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1 &&
+           line.run.output == RunArguments::Output::text && !line.run.json_input;
 }
 
 std::unique_ptr<Renderer> make_renderer(const CommandLine& line, Executor executor) {
-    if (line.conversation.json) return std::make_unique<JsonRenderer>();
+    using Output = RunArguments::Output;
+    if (line.run.output == Output::stream_json) return std::make_unique<JsonRenderer>();
+    if (line.run.output == Output::json) return std::make_unique<ResultRenderer>();
     return std::make_unique<PlainRenderer>(*Runtime::standard()->clock, std::move(executor),
                                            PlainRenderer::Opening::notes);
+}
+
+/// The largest file that is sent as a picture; servers take less.
+constexpr std::size_t max_picture_bytes = 50 * mebibyte;
+
+std::string read_whole(const std::string& path, std::size_t limit) {
+    std::ifstream file(path, std::ios::binary);
+    std::string bytes;
+    if (file) {
+        bytes.resize(limit + 1);
+        file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+        bytes.resize(static_cast<std::size_t>(file.gcount()));
+    }
+    if (!file.eof())
+        throw Error(ErrorCode::invalid_argument,
+                    "cannot read " + visible(path) + ": " +
+                        (bytes.size() > limit ? "it is too large" : detail::errno_text(errno)));
+    return bytes;
+}
+
+bub::MediaItem picture_in(const std::string& path) {
+    const std::string bytes = read_whole(path, max_picture_bytes);
+    bub::MediaItem item;
+    item.mime_type = detail::image_type(bytes);
+    if (item.mime_type.empty())
+        throw Error(ErrorCode::invalid_argument,
+                    visible(path) + " is not a picture that models take: PNG, JPEG, GIF or WebP");
+    item.filename = std::filesystem::path(path).filename().string();
+    item.url = "data:" + item.mime_type + ";base64," + detail::base64(bytes);
+    return item;
+}
+
+/// Throws Error(invalid_argument) if the file is not a JSON Schema.
+Json schema_in(const std::string& path) {
+    const std::string text = read_whole(path, mebibyte);
+    boost::system::error_code failed;
+    Json schema = boost::json::parse(text, failed);
+    if (failed || !schema.is_object())
+        throw Error(ErrorCode::invalid_argument,
+                    visible(path) + " is not a JSON Schema, which is a JSON object" +
+                        (failed ? ": " + failed.message() : std::string()));
+    return schema;
+}
+
+/// Reads a message of --input-format stream-json: {"type": "user", "message": {"role": "user", "content": ...}} with a text or the
+/// parts `text` and `image` (base64) of the Messages API as its content. Throws Error(invalid_argument).
+bub::Envelope message_in(std::string_view text, std::size_t number) {
+    const auto refuse = [number](const std::string& why) {
+        throw Error(ErrorCode::invalid_argument,
+                    "line " + std::to_string(number) + " of standard input " + why +
+                        "\n  A message is: {\"type\": \"user\", \"message\": {\"role\": \"user\", "
+                        "\"content\": \"TEXT\"}}");
+    };
+    boost::system::error_code failed;
+    const Json line = boost::json::parse(text, failed);
+    if (failed) refuse("is not JSON: " + failed.message());
+    const auto member = [](const Json& value, std::string_view name) -> const Json* {
+        return value.is_object() ? value.get_object().if_contains(name) : nullptr;
+    };
+    const auto is = [&member](const Json& value, std::string_view name, std::string_view expected) {
+        const Json* found = member(value, name);
+        return found && found->is_string() && found->get_string() == expected;
+    };
+    if (!is(line, "type", "user")) refuse("is not a message of the type \"user\"");
+    const Json* const message = member(line, "message");
+    const Json* const content = message ? member(*message, "content") : nullptr;
+    if (!content || !is(*message, "role", "user")) refuse("has no content of the user");
+    bub::Envelope made;
+    made.content.emplace();
+    if (content->is_string()) {
+        made.content = content->get_string();
+        return made;
+    }
+    if (!content->is_array()) refuse("has a content that is neither a text nor a list");
+    for (const Json& part : content->get_array()) {
+        const Json* const words = member(part, "text");
+        if (is(part, "type", "text") && words && words->is_string()) {
+            if (!made.content->empty()) *made.content += "\n";
+            *made.content += words->get_string();
+            continue;
+        }
+        const Json* const source = member(part, "source");
+        const Json* const kind = source ? member(*source, "media_type") : nullptr;
+        const Json* const data = source ? member(*source, "data") : nullptr;
+        if (!is(part, "type", "image") || !is(*source, "type", "base64") || !kind ||
+            !kind->is_string() || !data || !data->is_string())
+            refuse("has a part that is neither a text nor a picture in base64");
+        bub::MediaItem item;
+        item.mime_type = kind->get_string();
+        item.url = "data:" + item.mime_type + ";base64," + std::string(data->get_string());
+        made.media.push_back(std::move(item));
+    }
+    return made;
+}
+
+/// Writes the answer to the file of --output. A failed prompt leaves the file as it was.
+void write_answer(const std::string& path, const TurnEnd& end) {
+    if (path.empty() || end.failure.exit_code != exit_ok) return;
+    std::ofstream file(path, std::ios::binary | std::ios::trunc);
+    file << end.text << (end.text.ends_with('\n') ? "" : "\n") << std::flush;
+    if (!file)
+        throw Error(ErrorCode::io,
+                    "cannot write " + visible(path) + ": " + detail::errno_text(errno));
+}
+
+/// Answers the messages of standard input, one after another. Returns the exit status of the last one that failed.
+Task<int> answer_lines(Conversation& conversation) {
+    const Executor executor = co_await this_executor;
+    LineInput input(executor);
+    int status = exit_ok;
+    for (std::size_t number = 1;; ++number) {
+        Task<std::optional<std::string>> reading = input.next();
+        const std::optional<std::string> line = co_await until_signal(std::move(reading));
+        if (!line) co_return status;
+        if (detail::trimmed(*line).empty()) continue;
+        bub::Envelope given = message_in(*line, number);
+        bub::Envelope message = conversation.pipeline().message(std::move(*given.content), false);
+        message.media = std::move(given.media);
+        const int ended = co_await conversation.run_turn(std::move(message));
+        if (ended != exit_ok) status = ended;
+        if (ended > 128 || ended == exit_waiting) co_return status;
+    }
 }
 
 }  // namespace
@@ -107,24 +238,43 @@ Task<int> run_message(CommandLine line, std::string text, std::optional<bub::Ans
     // An answer continues a run whose later questions are stored as well.
     if (can_ask(line) && !from_operator)
         prompter = std::make_shared<LinePrompter>(executor, std::filesystem::path());
-    line.conversation.suspend = !prompter && !line.conversation.no_save;
+    std::shared_ptr<WantedAnswer> wanted;
+    if (!line.run.schema_file.empty()) {
+        wanted = std::make_shared<WantedAnswer>();
+        wanted->schema = schema_in(line.run.schema_file);
+    }
+    std::vector<bub::MediaItem> pictures;
+    for (const std::string& path : line.run.images) pictures.push_back(picture_in(path));
+    // The form of an answer is not stored with a run.
+    line.conversation.suspend = !prompter && !line.conversation.no_save && !wanted;
     line.conversation.no_save = true;  // unless a session is named
     Task<SessionPlan> planning =
         plan_session(line.conversation, session_parts(*renderer, std::move(prompter), executor));
     SessionPlan plan = co_await until_signal(std::move(planning));
     plan.shell.background_note = "it ends with this answer, because cubepi run exits then";
+    plan.wanted = std::move(wanted);
     Conversation::Parts parts;
     parts.plugins = line.plugins;
+    parts.on_end = [file = line.run.answer_file](const TurnEnd& end) { write_answer(file, end); };
     Conversation conversation(std::move(plan), *renderer, std::move(parts));
     // The operator has answered one of its questions.
     co_await conversation.begin(!from_operator);
     if (conversation.waits_for_answer() && !from_operator) co_return exit_waiting;
+    if (line.run.json_input) co_return co_await answer_lines(conversation);
     bub::Envelope message = conversation.pipeline().message(std::move(text), from_operator);
+    message.media = std::move(pictures);
     message.answer = std::move(answer);
     co_return co_await conversation.run_turn(std::move(message));
 }
 
 int run_command(const CommandLine& line) {
+    if (line.run.json_input) {
+        if (line.words.empty() && line.run.images.empty())
+            return run(run_message(line, std::string(), std::nullopt));
+        err() << "cubepi: with --input-format stream-json, prompts and pictures come from standard "
+                 "input.\n  Omit them on the command line\n";
+        return exit_usage;
+    }
     std::string prompt = prompt_with_input(line);
     if (prompt.find_first_not_of(" \t\r\n") == std::string::npos) {
         const bool resumes = line.conversation.continue_last || !line.conversation.session.empty();

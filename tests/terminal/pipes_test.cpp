@@ -102,6 +102,156 @@ TEST(Run, JsonOfFailedRun_ReportsTheFailure) {
         << run.out;
 }
 
+TEST(Run, OutputFormatJson_PrintsOneObject) {
+    const Home home;
+    const Piped run = run_piped(home, {"run", "--output-format", "json", "--yes", "-s", "plan",
+                                       "--script", home.script(writes_a_file), "write it"});
+    EXPECT_EQ(run.status, 0) << run.err;
+    const Json result = boost::json::parse(run.out);
+    EXPECT_EQ(result.at("type"), "result");
+    EXPECT_EQ(result.at("status"), "completed");
+    EXPECT_EQ(result.at("exit_status"), 0);
+    EXPECT_EQ(result.at("text"), "Done.");
+    EXPECT_EQ(result.at("model"), "script");
+    EXPECT_EQ(result.at("session"), "plan");
+    EXPECT_EQ(result.at("model_calls"), 2);
+    EXPECT_TRUE(result.at("error").is_null());
+    EXPECT_TRUE(result.at("usage").as_object().contains("output_tokens"));
+}
+
+TEST(Run, OutputFormatJsonOfFailure_StatesItsError) {
+    const Home home;
+    const std::string script = home.script(R"([{"error": "on fire"}])");
+    const Piped run = run_piped(home, {"run", "--output-format", "json", "--script", script, "hi"});
+    EXPECT_EQ(run.status, 1) << run.err;
+    const Json result = boost::json::parse(run.out);
+    EXPECT_EQ(result.at("status"), "failed");
+    EXPECT_EQ(result.at("exit_status"), 1);
+    EXPECT_NE(result.at("error").as_string().find("on fire"), std::string::npos) << run.out;
+}
+
+TEST(Run, OutputFile_HasOnlyGoodAnswers) {
+    const Home home;
+    const std::string file = (home.work() / "answer.txt").string();
+    const Piped run = run_piped(
+        home, {"run", "-o", file, "--yes", "--script", home.script(writes_a_file), "write it"});
+    EXPECT_EQ(run.status, 0) << run.err;
+    EXPECT_EQ(read_file(file), "Done.\n");
+    const Piped failed = run_piped(
+        home, {"run", "-o", file, "--script", home.script(R"([{"error": "on fire"}])"), "hi"});
+    EXPECT_EQ(failed.status, 1);
+    EXPECT_EQ(read_file(file), "Done.\n");
+    const Piped elsewhere =
+        run_piped(home, {"run", "-o", "no/such/place", "--offline", "hello there"});
+    EXPECT_NE(elsewhere.status, 0);
+    EXPECT_NE(elsewhere.err.find("cannot write"), std::string::npos) << elsewhere.err;
+}
+
+TEST(Run, D80_OutputSchema_MakesTheAnswerAValue) {
+    const Home home;
+    write_file(
+        home.work() / "form.json",
+        R"({"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}})");
+    const auto answer = [](const char* id, const char* n) {
+        return std::string(
+                   R"({"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": ")") +
+               id + R"(", "name": "structured_output", "arguments": {"n": )" + n + "}}]}";
+    };
+    const std::vector<std::string> arguments = {
+        "run",
+        "--output-format",
+        "json",
+        "--output-schema",
+        "form.json",
+        "-o",
+        "n.json",
+        "--script",
+        home.script("[" + answer("c1", "\"x\"") + "," + answer("c2", "7") + "]"),
+        "count"};
+    const Piped run = run_piped(home, arguments);
+    EXPECT_EQ(run.status, 0) << run.err;
+    const Json result = boost::json::parse(run.out);
+    EXPECT_EQ(result.at("value").at("n"), 7);
+    EXPECT_EQ(result.at("text"), R"({"n":7})");
+    EXPECT_EQ(read_file(home.work() / "n.json"), "{\"n\":7}\n");
+
+    std::vector<std::string> plain = arguments;
+    plain[2] = "text";
+    EXPECT_EQ(run_piped(home, plain).out, "{\"n\":7}\n");
+    std::vector<std::string> wrong = arguments;
+    wrong[8] = home.script("[" + answer("c1", "\"x\"") + "," + answer("c2", "\"y\"") + "]");
+    const Piped invalid = run_piped(home, wrong);
+    EXPECT_EQ(invalid.status, 1) << invalid.out;
+    EXPECT_EQ(boost::json::parse(invalid.out).as_object().count("value"), 0u) << invalid.out;
+    EXPECT_EQ(read_file(home.work() / "n.json"), "{\"n\":7}\n");
+}
+
+TEST(Run, WrongOutputSchema_IsAUsageError) {
+    const Home home;
+    write_file(home.work() / "form.json", "[]");
+    for (const std::string file : {"form.json", "missing.json"}) {
+        const Piped run = run_piped(home, {"run", "--output-schema", file, "--offline", "hello"});
+        EXPECT_EQ(run.status, 2) << run.err;
+        EXPECT_NE(run.err.find(file), std::string::npos) << run.err;
+    }
+}
+
+TEST(Run, InputFormatStreamJson_AnswersEachMessage) {
+    const Home home;
+    const std::string script = home.script(R"(["First.", "Second."])");
+    const std::string input =
+        "{\"type\":\"user\",\"message\":{\"role\":\"user\",\"content\":\"one\"}}\n\n"
+        "{\"type\":\"user\",\"message\":{\"role\":\"user\",\"content\":[{\"type\":\"text\","
+        "\"text\":\"two\"}]}}";
+    const Piped run = run_piped(
+        home, {"run", "--input-format", "stream-json", "-s", "plan", "--script", script}, input);
+    EXPECT_EQ(run.status, 0) << run.err;
+    EXPECT_EQ(run.out, "First.\nSecond.\n");
+    for (const std::string line :
+         {"{\"type\":\"x\"}", "no json", "{\"type\":\"user\",\"message\":{\"role\":\"user\"}}",
+          "{\"type\":\"user\",\"message\":{\"role\":\"user\",\"content\":[{\"type\":\"image\"}]}"
+          "}"}) {
+        const Piped refused = run_piped(
+            home, {"run", "--input-format", "stream-json", "--script", script}, line + "\n");
+        EXPECT_EQ(refused.status, 2) << line;
+        EXPECT_NE(refused.err.find("line 1 of standard input"), std::string::npos) << refused.err;
+    }
+}
+
+TEST(Run, Directory_IsWhereToolsWorkAndSessionsBelong) {
+    const Home home;
+    std::filesystem::create_directory(home.work() / "inner");
+    const Piped run =
+        run_piped(home, {"run", "-C", "inner", "-s", "plan", "-o", "answer.txt", "--yes",
+                         "--script", home.script(writes_a_file), "write it"});
+    EXPECT_EQ(run.status, 0) << run.err;
+    EXPECT_EQ(read_file(home.work() / "inner/new.txt"), "hello\n");
+    EXPECT_EQ(read_file(home.work() / "answer.txt"), "Done.\n");
+    EXPECT_EQ(run_piped(home, {"sessions", "list"}).out.find("plan"), std::string::npos);
+    EXPECT_NE(run_piped(home, {"sessions", "-C", "inner", "list"}).out.find("plan"),
+              std::string::npos);
+    // The commands that it prints work where it was started.
+    const Piped waits = run_piped(home, {"run", "-C", "inner", "-s", "later", "--script",
+                                         home.script(writes_a_file), "write it"});
+    EXPECT_EQ(waits.status, 7) << waits.err;
+    const std::string flag = " -C " + (home.work() / "inner").string();
+    EXPECT_NE(waits.err.find("--session later" + flag), std::string::npos) << waits.err;
+    EXPECT_EQ(run_piped(home, {"run", "-C", "nowhere", "--offline", "hello"}).status, 2);
+}
+
+TEST(Run, Image_AccompaniesThePrompt) {
+    const Home home;
+    const std::string png("\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1\x08\6\0\0\0", 29);
+    write_file(home.work() / "dot.png", png);
+    write_file(home.work() / "text.txt", "no picture\n");
+    const Piped run = run_piped(home, {"run", "--image", "dot.png", "-s", "plan", "--script",
+                                       home.script(R"(["A dot."])"), "what is it?"});
+    EXPECT_EQ(run.status, 0) << run.err;
+    const Piped shown = run_piped(home, {"tape", "export", "--session", "plan"});
+    EXPECT_NE(shown.out.find("image/png"), std::string::npos) << shown.out << shown.err;
+    EXPECT_EQ(run_piped(home, {"run", "--image", "text.txt", "--offline", "hello"}).status, 2);
+}
+
 TEST(Run, StandardInput_AccompaniesThePrompt) {
     const Home home;
     const Piped run =

@@ -10,7 +10,9 @@
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/runtime.hpp>
+#include <cubepi/core/support/trimmed.hpp>
 #include <cubepi/core/task_scope.hpp>
+#include <cubepi/schema/json_text.hpp>
 
 #include "../failure.hpp"
 #include "../process.hpp"
@@ -53,6 +55,7 @@ private:
 Conversation::Conversation(SessionPlan plan, Renderer& renderer, Parts parts)
     : renderer_(renderer),
       on_event_(std::move(parts.on_event)),
+      on_end_(std::move(parts.on_end)),
       pipeline_(std::move(plan), pipeline_parts(parts)),
       actions_(pipeline_, renderer) {}
 
@@ -109,7 +112,7 @@ Task<> Conversation::show_open_questions() {
     const std::vector<HitlRequest> open = co_await open_questions();
     if (open.empty()) co_return;
     renderer_.problem("session '" + visible(plan().name) + "' waits for an answer." +
-                      ways_to_answer(open, plan().name, plan().models->flags_to_continue()));
+                      ways_to_answer(open, plan()));
 }
 
 Task<std::optional<bub::Envelope>> Conversation::ask_open_question() {
@@ -153,6 +156,8 @@ Task<int> Conversation::run_turn(bub::Envelope message) {
     const auto begin = std::chrono::steady_clock::now();
     const auto waited_before = pipeline_.waited_for_user();
     begin_turn();
+    answer_.clear();
+    if (plan().wanted) plan().wanted->value.reset();
     Answer answer;
     co_await answer_requests_during(ask_pipeline(std::move(message), answer));
     renderer_.pause();
@@ -163,6 +168,11 @@ Task<int> Conversation::run_turn(bub::Envelope message) {
     end.stopped = signals.stopped();
     end.time =
         std::chrono::steady_clock::now() - begin - (pipeline_.waited_for_user() - waited_before);
+    if (plan().wanted && end.result && *end.result) end.value = plan().wanted->value;
+    end.text = end.value    ? json_text(*end.value)
+               : end.result ? end.result->text()
+                            : std::string(detail::trimmed(answer_));
+    if (on_end_) on_end_(end);
     renderer_.end_turn(end);
     co_return signals.ended_by() == 0 ? end.failure.exit_code : 128 + signals.ended_by();
 }
@@ -184,6 +194,8 @@ Task<> Conversation::answer_requests_during(Task<> work) {
 
 void Conversation::show(const bub::StreamEvent& event, const bub::Envelope& message) {
     if (event.agent_event) {
+        // The text before a call belongs to the work.
+        if (event.agent_event->type() == AgentEventType::tool_execution_start) answer_.clear();
         if (on_event_) on_event_(*event.agent_event);
         renderer_.show_event(*event.agent_event);
         return pipeline_.note_shown(event);
@@ -192,6 +204,7 @@ void Conversation::show(const bub::StreamEvent& event, const bub::Envelope& mess
         return renderer_.show_error(explain_event(event.data));
     if (event.kind != bub::event_kind::text) return;
     const std::string_view delta = event.delta();
+    answer_ += delta;
     // Renderers separate the steps of a turn themselves.
     if (delta.find_first_not_of(" \n") == std::string_view::npos) return;
     if (message.kind == bub::envelope_kind::command) return renderer_.show_output(delta);

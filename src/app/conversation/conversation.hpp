@@ -28,6 +28,8 @@ public:
             channels = {};
         /// Called with each event before it is shown.
         std::function<void(const AgentEvent& event)> on_event = {};
+        /// Called at the end of run_turn(), before the end is shown.
+        std::function<void(const TurnEnd& end)> on_end = {};
     };
     /// `renderer` outlives the object.
     Conversation(SessionPlan plan, Renderer& renderer, Parts parts);
@@ -78,6 +80,8 @@ private:
 
     Renderer& renderer_;
     std::function<void(const AgentEvent& event)> on_event_;
+    std::function<void(const TurnEnd& end)> on_end_;
+    std::string answer_;  ///< the text of the turn since its last tool call
     Pipeline pipeline_;
     ChatActions actions_;
     bool waits_for_answer_ = false;

@@ -98,7 +98,8 @@ bub::BuiltinOptions Pipeline::builtin_options(const Parts& parts) {
     options.with_tools = false;  // the plan has its own, which need approval
     options.tape_store = plan_.tapes;
     if (!plan_.name.empty()) {
-        options.tape_command = "cubepi tape show -n 0 --session " + shell_word(plan_.name);
+        options.tape_command =
+            "cubepi tape show -n 0 --session " + shell_word(plan_.name) + plan_.directory_flag;
     }
     options.configure = [this](AgentOptions& agent, const bub::TurnContext& turn) {
         plan_.equip(agent, turn, plan_.suspends || turn.stores_requests);
@@ -116,6 +117,13 @@ bub::BuiltinOptions Pipeline::builtin_options(const Parts& parts) {
         note_result(result);
     };
     options.confirm_command = plan_.confirm_command;
+    if (plan_.wanted) {
+        options.answer_form.emplace();
+        options.answer_form->schema = plan_.wanted->schema;
+        options.answer_form->on_answer = [wanted = plan_.wanted](const Json& value) {
+            wanted->value = value;
+        };
+    }
     if (plan_.suspends || plan_.host) {
         // The plan's own tools ask; the plugin suspends runs and accepts the answers.
         options.questions.emplace();
@@ -260,7 +268,7 @@ Failure Pipeline::unread(const std::vector<HitlRequest>& requests) const {
     failure.exit_code = exit_waiting;
     failure.text = "session '" + visible(plan_.name) +
                    "' waits for an answer, so the message was not read." +
-                   ways_to_answer(requests, plan_.name, plan_.models->flags_to_continue());
+                   ways_to_answer(requests, plan_);
     return failure;
 }
 
@@ -277,7 +285,7 @@ Failure Pipeline::waiting(const std::vector<HitlRequest>& requests) const {
     Failure failure;
     failure.exit_code = exit_waiting;
     failure.text = "the run waits for an answer; it is saved as session '" + visible(plan_.name) +
-                   "'." + ways_to_answer(requests, plan_.name, plan_.models->flags_to_continue());
+                   "'." + ways_to_answer(requests, plan_);
     return failure;
 }
 
@@ -306,13 +314,13 @@ std::string shown_question(const HitlRequest& request, const std::string& sessio
 
 }  // namespace
 
-std::string ways_to_answer(const std::vector<HitlRequest>& requests, const std::string& session,
-                           const std::string& flags) {
-    const std::string place = " --session " + shell_word(session) + flags;
+std::string ways_to_answer(const std::vector<HitlRequest>& requests, const SessionPlan& plan) {
+    const std::string place = " --session " + shell_word(plan.name) + plan.directory_flag +
+                              plan.models->flags_to_continue();
     std::string lines;
     for (const HitlRequest& request : requests) {
         const bool approves = std::holds_alternative<ApproveRequest>(request.payload);
-        lines += "\n" + shown_question(request, session) + "\n  To answer: cubepi inbox " +
+        lines += "\n" + shown_question(request, plan.name) + "\n  To answer: cubepi inbox " +
                  (approves ? "approve " : "answer ") + shell_word(bub::question_name(request)) +
                  (approves ? "" : " TEXT") + place;
     }

@@ -102,9 +102,7 @@ private:
     std::optional<ModelChoice> failed_fallback_;  // the fallback model that failed last in the run
 };
 
-/// Returns indented lines: each question and the command that answers it, and the command that opens the session. `flags` are
-/// those of SessionModel::flags_to_continue().
-std::string ways_to_answer(const std::vector<HitlRequest>& requests, const std::string& session,
-                           const std::string& flags);
+/// Returns indented lines: each question and the command that answers it, and the command that opens the session.
+std::string ways_to_answer(const std::vector<HitlRequest>& requests, const SessionPlan& plan);
 
 }  // namespace cubepi::app

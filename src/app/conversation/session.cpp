@@ -212,6 +212,7 @@ Equip equipment(const ConversationFlags& flags, std::optional<std::size_t> max_r
         if (flags.max_turns > 0)
             options.limits.max_turns = static_cast<std::size_t>(flags.max_turns);
         if (max_repeated_calls) options.limits.max_repeated_calls = *max_repeated_calls;
+        options.limits.max_spend = flags.max_cost;
     };
 }
 
@@ -321,7 +322,8 @@ Task<bool> ask_consent(std::shared_ptr<Prompter> prompter, std::string effect) {
 
 std::string resume_hint(const SessionPlan& plan) {
     if (plan.name.empty()) return {};
-    return "Resume this chat: cubepi chat --session " + shell_word(plan.name) + "\n";
+    return "Resume this chat: cubepi chat --session " + shell_word(plan.name) +
+           plan.directory_flag + "\n";
 }
 
 std::string resumed_text(const ResumedSession& session, std::chrono::system_clock::time_point now) {
@@ -376,6 +378,7 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
     ModelSources sources = model_sources(flags.model, config, prompter && prompter->can_ask());
     session.prompter = parts.prompter;
     session.todos = config.todos;
+    if (!flags.directory.empty()) session.directory_flag = " -C " + shell_word(flags.directory);
     ChooseModel choose = [prompter](std::string question, std::vector<std::string> models) {
         return pick_model(prompter, std::move(question), std::move(models));
     };

@@ -35,6 +35,12 @@ std::string resumed_text(const ResumedSession& session, std::chrono::system_cloc
 using Equip =
     std::function<void(AgentOptions& options, const bub::TurnContext& turn, bool stores_requests)>;
 
+/// The form of answers: a JSON value.
+struct WantedAnswer {
+    Json schema = {};
+    std::optional<Json> value = {};  ///< of the last answer
+};
+
 /// The parts of a conversation. All its turns share the tools and the rules that were added for the session.
 struct SessionPlan {
     ModelChoice model = {};                      ///< at the start; `models` knows the current one
@@ -63,6 +69,8 @@ struct SessionPlan {
     std::shared_ptr<Telemetry> telemetry = {};  ///< null: nothing is traced
     std::shared_ptr<QuestionHost> host =
         {};  ///< answers the requests of the agents; null: the user cannot be asked
+    std::string directory_flag = {};  ///< of commands that are printed: " -C DIR" or empty
+    std::shared_ptr<WantedAnswer> wanted = {};  ///< null: answers are text
 };
 
 /// The place where a session is stored.

@@ -21,7 +21,10 @@ class Pipeline;
 /// How a turn ended.
 struct TurnEnd {
     std::optional<RunResult> result =
-        {};                ///< of the agent's run; absent if it did not begin, and in the live chat
+        {};  ///< of the agent's run; absent if it did not begin, and in the live chat
+    /// The answer: the text after the last tool call, or the JSON text of a value (WantedAnswer).
+    std::string text = {};
+    std::optional<Json> value = {};
     Failure failure = {};  ///< its exit code is exit_ok if the turn succeeded
     bool stopped = false;  ///< the user stopped the turn
     std::chrono::steady_clock::duration time{

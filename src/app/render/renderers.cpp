@@ -1,5 +1,7 @@
 #include "renderers.hpp"
 
+#include <chrono>
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -56,13 +58,8 @@ void JsonRenderer::show_event(const AgentEvent& event) {
     AgentEvent shown = event;
     shown.run = run_of(shown);
     JsonObject line = to_json(shown);
-    if (shown.type() == AgentEventType::agent_start) {
-        if (const std::shared_ptr<const Model> model = pipeline_->running_model()) {
-            model_ = model->id;
-            provider_ = model->provider_id;
-        }
-        add_model(line);
-    }
+    note_model(shown);
+    if (shown.type() == AgentEventType::agent_start) add_model(line);
     if (shown.type() == AgentEventType::agent_end) {
         add_model(line);
         ended_ = std::move(line);
@@ -82,6 +79,14 @@ void JsonRenderer::note(std::string_view text) { err() << for_terminal(text) << 
 
 void JsonRenderer::problem(std::string_view text) {
     err() << "cubepi: " << for_terminal(text) << "\n";
+}
+
+void JsonRenderer::note_model(const AgentEvent& event) {
+    if (event.type() != AgentEventType::agent_start) return;
+    if (const std::shared_ptr<const Model> model = pipeline_->running_model()) {
+        model_ = model->id;
+        provider_ = model->provider_id;
+    }
 }
 
 void JsonRenderer::add_model(JsonObject& line) const {
@@ -104,6 +109,28 @@ void JsonRenderer::print_ended_run(const RunResult* result) {
     print_line(line);
 }
 
+void ResultRenderer::end_turn(const TurnEnd& end) {
+    JsonObject line;
+    line["type"] = "result";
+    line["status"] = to_string(end.result ? end.result->outcome : RunOutcome::failed);
+    line["exit_status"] = static_cast<int>(end.failure.exit_code);
+    line["error"] = end.failure.exit_code == exit_ok ? Json() : Json(end.failure.text);
+    line["text"] = end.text;
+    if (end.value) line["value"] = *end.value;
+    add_model(line);
+    std::int64_t calls = 0;
+    if (end.result) {
+        for (const Message& message : end.result->new_messages)
+            calls += message.assistant() ? 1 : 0;
+        line["usage"] = to_json(end.result->usage);
+        line["cost"] = end.result->cost ? Json(*end.result->cost) : Json();
+    }
+    line["model_calls"] = calls;
+    line["duration_ms"] = std::chrono::duration_cast<std::chrono::milliseconds>(end.time).count();
+    print_line(line);
+    if (end.failure.exit_code != exit_ok) problem(end.failure.text);
+}
+
 /// Replaces the name of the tape by that of the session.
 std::shared_ptr<const RunInfo> JsonRenderer::run_of(const AgentEvent& event) {
     if (!event.run || event.run == original_) return renamed_;
@@ -124,6 +151,7 @@ PlainRenderer::PlainRenderer(Clock& clock, Executor executor, Opening opening)
     : screen_(clock, std::move(executor)), opening_(opening) {}
 
 void PlainRenderer::begin(const Pipeline& pipeline) {
+    wants_value_ = pipeline.plan().wanted != nullptr;
     if (opening_ == Opening::notes) return print_notes(pipeline.plan());
     greet(pipeline.plan(), style());
     out().flush();
@@ -145,6 +173,10 @@ void PlainRenderer::show_event(const AgentEvent& event) {
     if (!is_redundant(event)) screen_.on_event(event);
 }
 
+void PlainRenderer::show_text(std::string_view delta) {
+    if (!wants_value_) screen_.on_text(delta);
+}
+
 void PlainRenderer::show_output(std::string_view text) {
     screen_.pause();
     out() << for_terminal(text) << "\n";
@@ -152,6 +184,7 @@ void PlainRenderer::show_output(std::string_view text) {
 
 void PlainRenderer::end_turn(const TurnEnd& end) {
     screen_.pause();
+    if (end.value) data_output(end.text + "\n");
     if (end.result) screen_.summary(*end.result, end.time);
     if (end.failure.exit_code != exit_ok) problem(end.failure.text);
 }

@@ -17,7 +17,7 @@ namespace cubepi::app {
 /// Prints the events of a prompt to standard output, one JSON object per line (docs/schema/agent-event.schema.json), and
 /// everything else to standard error. `agent_start` names model and session; `agent_end` also has status, error, usage and
 /// cost.
-class JsonRenderer final : public Renderer {
+class JsonRenderer : public Renderer {
 public:
     void begin(const Pipeline& pipeline) override;
     void show_event(const AgentEvent& event) override;
@@ -28,9 +28,13 @@ public:
     void note(std::string_view text) override;
     void problem(std::string_view text) override;
 
+protected:
+    /// Notes the model if the event is the start of a run.
+    void note_model(const AgentEvent& event);
+    void add_model(JsonObject& line) const;
+
 private:
     std::shared_ptr<const RunInfo> run_of(const AgentEvent& event);
-    void add_model(JsonObject& line) const;
     void print_ended_run(const RunResult* result);
 
     const Pipeline* pipeline_ = nullptr;
@@ -39,6 +43,13 @@ private:
     std::string provider_;
     std::shared_ptr<const RunInfo> original_;
     std::shared_ptr<const RunInfo> renamed_;
+};
+
+/// Prints one JSON object at the end of each prompt, and everything else to standard error.
+class ResultRenderer final : public JsonRenderer {
+public:
+    void show_event(const AgentEvent& event) override { note_model(event); }
+    void end_turn(const TurnEnd& end) override;
 };
 
 struct SessionPlan;
@@ -61,7 +72,7 @@ public:
     ReplaySpace replay_space() const override;
     void show_prompt(std::string_view text) override;
     void show_event(const AgentEvent& event) override;
-    void show_text(std::string_view delta) override { screen_.on_text(delta); }
+    void show_text(std::string_view delta) override;
     void show_output(std::string_view text) override;
     void end_turn(const TurnEnd& end) override;
     void pause() override { screen_.pause(); }
@@ -73,6 +84,7 @@ public:
 private:
     Screen screen_;
     Opening opening_;
+    bool wants_value_ = false;  ///< the output is the value alone, at the end
 };
 
 /// Shows the chat at a terminal whose prompt stays usable: text appears above the prompt.

@@ -87,6 +87,12 @@ struct SessionFiles {
     std::size_t max_total_bytes = 200'000'000;
 };
 
+/// The form of the answers of turns: JSON values (D80). Sub-agents and turns that answer a question have none.
+struct AnswerForm {
+    Json schema = {};                                       ///< JSON Schema
+    std::function<void(const Json& value)> on_answer = {};  ///< receives each valid answer
+};
+
 /// The owner of the notes of the tool `memory`.
 enum class MemoryScope : std::uint8_t { none, workspace, session };
 
@@ -152,6 +158,8 @@ struct BuiltinOptions {
     /// A message `/goal CONDITION` continues its turn until the model finds the condition met, at most after this many evaluations
     /// (cubepi/middleware/goal.hpp). 0: such a message is text.
     int max_goal_evaluations = 10;
+    /// The form of the answers; absent: text.
+    std::optional<AnswerForm> answer_form = {};
     std::size_t max_steps = 250;  ///< model calls of one turn
     /// AgentLimits::max_repeated_calls of each turn and of its sub-agents.
     std::size_t max_repeated_calls = 10;

@@ -108,8 +108,10 @@ JsonObject our_arguments(const BubTool& tool, JsonObject arguments) {
     return arguments;
 }
 
-UnknownTools::UnknownTools(const std::vector<cubepi::AgentTool>& tools) {
+UnknownTools::UnknownTools(const std::vector<cubepi::AgentTool>& tools,
+                           const cubepi::SharedString& form) {
     for (const cubepi::AgentTool& tool : tools) names_.push_back(tool.name.str());
+    if (!form.empty()) names_.push_back(form.str());
 }
 
 std::optional<cubepi::ToolCall> UnknownTools::resolve_tool_call(cubepi::ToolCall call) const {

@@ -29,10 +29,11 @@ const BubTool* find_bub_tool(std::string_view name);
 cubepi::JsonObject our_arguments(const BubTool& tool, cubepi::JsonObject arguments);
 
 /// A middleware: maps a call by Bub's name to this library's tool. For any other unknown name it tells the model which
-/// tools exist.
+/// tools exist. `form` is the name of the tool with which a model returns a typed answer; empty: none.
 class UnknownTools {
 public:
-    explicit UnknownTools(const std::vector<cubepi::AgentTool>& tools);
+    explicit UnknownTools(const std::vector<cubepi::AgentTool>& tools,
+                          const cubepi::SharedString& form = {});
     std::optional<cubepi::ToolCall> resolve_tool_call(cubepi::ToolCall call) const;
 
 private:

@@ -110,6 +110,16 @@ void keep_allowed(std::vector<cubepi::AgentTool>& tools, const AgentTurnPlan& pl
     });
 }
 
+void request_form(cubepi::PromptOptions& options, const AnswerForm& form) {
+    cubepi::detail::AnswerRequest request;
+    request.schema = form.schema;
+    request.read = [on_answer = form.on_answer](const Json& value) {
+        if (on_answer) on_answer(value);
+        return std::vector<cubepi::SchemaIssue>();
+    };
+    cubepi::detail::PromptAccess::request_answer(options, std::move(request));
+}
+
 }  // namespace
 
 std::optional<StreamEvent> AgentTurn::ready() {
@@ -352,7 +362,9 @@ Task<> AgentTurn::start_agent() {
     std::vector<cubepi::AgentTool> tools(options.tools.begin(), options.tools.end());
     if (!plan_.is_subagent) add_plans(options, tools);
     keep_allowed(tools, plan_);
-    options.middleware.emplace_back(UnknownTools(tools));
+    const bool has_form = chosen.answer_form && !plan_.is_subagent;
+    options.middleware.emplace_back(UnknownTools(
+        tools, has_form ? cubepi::StructuredOptions().name() : cubepi::SharedString()));
     if (!run_id_.empty()) options.middleware.emplace_back(WithoutInterrupted(message_id_));
     options.tools = std::move(tools);
     make_agent(std::move(options));
@@ -361,6 +373,7 @@ Task<> AgentTurn::start_agent() {
     cubepi::Message message = user_message_of(prompt_);
     if (!message_id_.empty()) message = std::move(message).with_id(message_id_);
     cubepi::PromptOptions how = run_options(run_id_);
+    if (has_form) request_form(how, *chosen.answer_form);
     co_await start_run(std::move(message), std::move(how));
     if (over_) co_return;
     for (cubepi::Message& one : std::exchange(repeated_, {})) steer(std::move(one));
