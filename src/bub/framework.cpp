@@ -5,9 +5,6 @@
 #include <utility>
 
 #include <bub/kernel/framework_impl.hpp>
-#include <bub/kernel/turn.hpp>
-#include <bub/questions.hpp>
-#include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/outcome.hpp>
 
 namespace bub {
@@ -168,53 +165,7 @@ const std::shared_ptr<const cubepi::Runtime>& Framework::runtime() const noexcep
 
 const FrameworkOptions& Framework::options() const noexcept { return impl_->options; }
 
-// A turn, and the parts of it that others use.
-
-Task<TurnResult> Framework::process_inbound(std::shared_ptr<Envelope> inbound, bool stream_output) {
-    detail::Turn turn(*this, *impl_, impl_->plugins(), inbound, stream_output);
-    const cubepi::Outcome<> done = co_await cubepi::outcome_of(turn.run_stages());
-    std::exception_ptr failure = done.failure();
-    if (turn.is_cancelled_by(failure)) co_await cubepi::shield();
-    if (turn.has_something_open()) failure = co_await turn.close(failure);
-    turn.trace.end(turn.result, failure);
-    if (!failure) co_return std::move(turn.result);
-    if (!cubepi::is_cancellation(failure)) co_await notify_error("turn", failure, inbound);
-    std::rethrow_exception(failure);
-}
-
-Task<TurnResult> Framework::process_inbound(Envelope inbound, bool stream_output) {
-    note_answer(inbound);
-    return process_inbound(std::make_shared<Envelope>(std::move(inbound)), stream_output);
-}
-
-Task<std::string> Framework::resolve_session(std::shared_ptr<Envelope> inbound) {
-    ResolveSessionCall call{*inbound};
-    std::optional<std::string> id =
-        co_await first_result(impl_->plugins(), &Plugin::resolve_session, call);
-    if (id && !id->empty()) co_return std::move(*id);
-    co_return default_session(*inbound);
-}
-
-Task<Prompt> Framework::build_prompt(std::shared_ptr<Envelope> message, std::string session_id,
-                                     TurnState& state) {
-    BuildPromptCall call{*message, session_id, state};
-    std::optional<Prompt> prompt =
-        co_await first_result(impl_->plugins(), &Plugin::build_prompt, call);
-    if (prompt && !prompt->empty()) co_return std::move(*prompt);
-    co_return Prompt(message->content_text());
-}
-
-Task<> Framework::dispatch_outbound(std::shared_ptr<Envelope> message) {
-    DispatchOutboundCall call{*message};
-    const auto ignore = [](const Plugin&, std::optional<bool>) {};
-    co_await all_results(impl_->plugins(), &Plugin::dispatch_outbound, call, ignore);
-}
-
-Task<> Framework::dispatch_outbound(TurnOutput output) {
-    DispatchOutboundCall call{output.message, output.index, output.count};
-    const auto ignore = [](const Plugin&, std::optional<bool>) {};
-    co_await all_results(impl_->plugins(), &Plugin::dispatch_outbound, call, ignore);
-}
+// The hooks outside of turns.
 
 Task<> Framework::notify_error(std::string stage, std::exception_ptr error,
                                std::shared_ptr<Envelope> message) {
@@ -237,8 +188,6 @@ Task<> Framework::notify_error(std::string stage, std::exception_ptr error,
     }
 }
 
-// The hooks outside of turns.
-
 Task<std::string> Framework::system_prompt(const Prompt& prompt, TurnState& state) {
     std::vector<std::string> blocks;
     SystemPromptCall call{prompt, state};
@@ -260,15 +209,6 @@ Task<std::string> Framework::continue_prompt(const Prompt& prompt, std::string s
     std::optional<std::string> text =
         co_await first_result(impl_->plugins(), &Plugin::continue_prompt, call);
     co_return std::move(text).value_or(std::string());
-}
-
-Task<std::optional<AdmitDecision>> Framework::admit_message(std::string session_id,
-                                                            const Envelope& message,
-                                                            TurnSnapshot turn) {
-    AdmitMessageCall call{session_id, message, turn};
-    std::optional<AdmitDecision> decision =
-        co_await first_result(impl_->plugins(), &Plugin::admit_message, call);
-    co_return decision;
 }
 
 Task<std::vector<ProvidedChannel>> Framework::collect_channels(MessageHandler handler) {

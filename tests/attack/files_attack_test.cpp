@@ -58,8 +58,7 @@ protected:
 
     /// All text that would become part of a system prompt.
     std::string loaded() const {
-        const bub::AgentsFile agents = bub::read_agents_file(work());
-        std::string text = agents.text;
+        std::string text = bub::read_instructions(work(), bub::InstructionScope::user).text;
         const bub::FoundSkills skills = bub::find_skills(bub::skill_directories(work(), false, {}));
         for (const bub::Skill& skill : skills.skills) text += skill.description + skill.body;
         return text;
@@ -68,6 +67,8 @@ protected:
     /// The paths that a turn reads, and those of the directories above them.
     std::vector<fs::path> places() const {
         return {work() / "AGENTS.md",
+                work() / "AGENTS.override.md",
+                work() / "CLAUDE.md",
                 work() / ".agents",
                 work() / ".agents/skills",
                 work() / ".agents/skills/helper",

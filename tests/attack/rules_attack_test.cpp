@@ -144,9 +144,10 @@ TEST(RulesAttack, ProtectedPaths_NoRuleAllowsWrites) {
                    "HEAD",
                    "dir/HEAD",
                    "dir/head"};
-    for (const char* name : {".git/config", ".git/hooks/pre-commit", ".git/info/attributes", ".git",
-                             "AGENTS.md", "dir/AGENTS.md", ".agents/skills/x/SKILL.md", ".agents/x",
-                             ".agent/skills/y/SKILL.md", "dir/.git/config", "dir.git/config"}) {
+    for (const char* name :
+         {".git/config", ".git/hooks/pre-commit", ".git/info/attributes", ".git", "AGENTS.md",
+          "dir/AGENTS.md", "CLAUDE.md", "dir/AGENTS.override.md", ".agents/skills/x/SKILL.md",
+          ".agents/x", ".agent/skills/y/SKILL.md", "dir/.git/config", "dir.git/config"}) {
         const std::string path(name);
         std::string upper;
         for (const char c : path) upper += c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c;

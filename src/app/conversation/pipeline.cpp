@@ -91,6 +91,7 @@ bub::BuiltinOptions Pipeline::builtin_options(const Parts& parts) {
     options.other_models = plan_.model.fallbacks;
     options.system_prompt = plan_.system_prompt;
     options.loaded_files = plan_.files;
+    options.instructions = bub::InstructionScope::user;
     options.environment = plan_.environment;
     options.shell = plan_.shell;
     options.with_todos = plan_.todos;

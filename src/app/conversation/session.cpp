@@ -298,9 +298,10 @@ Task<SessionPlan> find_session(std::string name, bool continues, bool temporary)
     co_return plan;
 }
 
-/// Notes what AGENTS.md and the skills add to the system prompt: their authors may not be the user.
+/// Notes what instructions and skills add to the system prompt: their authors may not be the user.
 bub::LoadedFiles note_project_files(SessionPlan& plan) {
-    bub::LoadedFiles files = bub::look_at_project_files(std::filesystem::current_path());
+    bub::LoadedFiles files = bub::look_at_project_files(std::filesystem::current_path(), true, {},
+                                                        bub::InstructionScope::user);
     if (!files.summary.empty()) plan.notes.push_back(files.summary);
     for (const std::string& problem : files.problems) plan.warnings.push_back(problem);
     return files;

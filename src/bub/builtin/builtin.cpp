@@ -294,8 +294,8 @@ Task<std::optional<std::string>> system_prompt(CorePtr core, SystemPromptCall& c
     std::string text = own.empty() ? std::string(default_prompt) : own;
     const std::filesystem::path directory = core->workspace_of(call.state);
     co_await core->announce_files(directory);
-    const std::string agents = co_await core->agents_file(directory);
-    if (!agents.empty()) text += "\n\n" + agents;
+    const std::string instructions = co_await core->instructions(directory);
+    if (!instructions.empty()) text += "\n\n" + instructions;
     std::optional<std::string> given(std::move(text));
     co_return given;
 }

@@ -132,12 +132,14 @@ struct BuiltinOptions {
     /// Skill directories in addition to those of the workspace and ~/.agents/skills.
     std::vector<std::filesystem::path> skill_directories = {};
     bool with_user_skills = true;  ///< includes ~/.agents/skills
+    /// Which files with instructions become part of the system prompt.
+    InstructionScope instructions = InstructionScope::workspace;
 
     /// The project files that were shown to the user (look_at_project_files). A warning follows when a turn loads
     /// something else. Absent: none.
     std::optional<LoadedFiles> loaded_files = {};
 
-    /// Put before AGENTS.md in the system prompt; empty: the builtin text.
+    /// Put before the instructions in the system prompt; empty: the builtin text.
     std::string system_prompt = {};
     /// Adds the standard tools of the workspace (files, shell, fetch).
     bool with_tools = true;

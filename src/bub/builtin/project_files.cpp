@@ -1,5 +1,7 @@
 #include <bub/builtin/project_files.hpp>
 
+#include <sys/stat.h>
+#include <unistd.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
@@ -7,6 +9,7 @@
 #include <cstddef>
 #include <map>
 #include <sstream>
+#include <system_error>
 #include <utility>
 
 #include <bub/tape/file_tape_store.hpp>
@@ -70,24 +73,89 @@ ProjectFile read_project_file(cubepi::Workspace& place, const std::string& path)
 
 }  // namespace
 
-AgentsFile read_agents_file(const std::filesystem::path& workspace) {
-    AgentsFile agents;
-    try {
-        cubepi::LocalWorkspace place(workspace,
-                                     cubepi::WorkspacePolicy().read_only().without_links());
-        const ProjectFile file = read_project_file(place, "AGENTS.md");
-        agents.text = file.text;
-        agents.size = file.size;
-        if (file.is_cut()) {
-            agents.text += "\n\n" + file.cut_note("AGENTS.md");
-            agents.problem =
-                "AGENTS.md has " + size_text(file.size) + "; only its first 64 KiB are loaded.";
+namespace {
+
+/// Directories above a workspace that are looked at.
+constexpr int max_parents = 32;
+
+/// Returns true if only this user and the administrator can put a file into the directory.
+bool is_own_directory(const std::filesystem::path& directory) {
+    struct stat info = {};
+    return ::stat(directory.c_str(), &info) == 0 &&
+           (info.st_uid == ::geteuid() || info.st_uid == 0) && (info.st_mode & S_IWOTH) == 0;
+}
+
+/// A directory whose instructions are read, and the beginning of the names of its files as they are shown.
+struct InstructionDirectory {
+    std::filesystem::path path;
+    std::string prefix = {};
+};
+
+/// The directories above the workspace up to the root of its git repository, the root first.
+std::vector<InstructionDirectory> parents_of(const std::filesystem::path& workspace) {
+    std::vector<InstructionDirectory> parents;
+    std::error_code failed;
+    InstructionDirectory at{std::filesystem::canonical(workspace, failed)};
+    for (int i = 0; !failed && i < max_parents; ++i) {
+        if (std::filesystem::exists(std::filesystem::symlink_status(at.path / ".git", failed))) {
+            std::reverse(parents.begin(), parents.end());
+            return parents;
         }
-    } catch (const cubepi::Error& error) {
-        if (error.code() != cubepi::ErrorCode::not_found)
-            agents.problem = std::string("AGENTS.md is not loaded: ") + error.what();
+        if (at.path == at.path.parent_path()) break;
+        at = InstructionDirectory{at.path.parent_path(), "../" + at.prefix};
+        parents.push_back(at);
+        failed.clear();
     }
-    return agents;
+    return {};
+}
+
+/// Appends the first of the files that the directory has.
+void read_first(Instructions& all, std::vector<std::string>& texts,
+                const InstructionDirectory& directory, const std::vector<const char*>& names) {
+    for (const char* name : names) {
+        const std::string shown = directory.prefix + name;
+        try {
+            cubepi::LocalWorkspace place(directory.path,
+                                         cubepi::WorkspacePolicy().read_only().without_links());
+            ProjectFile file = read_project_file(place, name);
+            if (file.is_cut()) {
+                file.text += "\n\n" + file.cut_note(shown);
+                all.problems.push_back(shown + " has " + size_text(file.size) +
+                                       "; only its first 64 KiB are loaded.");
+            }
+            if (file.text.empty()) return;
+            all.files.push_back({shown, file.size});
+            texts.push_back(std::move(file.text));
+            return;
+        } catch (const cubepi::Error& error) {
+            if (error.code() == cubepi::ErrorCode::not_found) continue;
+            all.problems.push_back(shown + " is not loaded: " + error.what());
+            return;
+        }
+    }
+}
+
+}  // namespace
+
+Instructions read_instructions(const std::filesystem::path& workspace, InstructionScope scope) {
+    Instructions all;
+    std::vector<std::string> texts;
+    std::vector<const char*> names = {"AGENTS.md"};
+    if (scope == InstructionScope::user) {
+        names = {"AGENTS.override.md", "AGENTS.md", "CLAUDE.md"};
+        read_first(all, texts, {home_directory() / ".agents", "~/.agents/"}, names);
+        for (const InstructionDirectory& parent : parents_of(workspace)) {
+            if (is_own_directory(parent.path)) read_first(all, texts, parent, names);
+        }
+    }
+    read_first(all, texts, {workspace}, names);
+    const bool is_alone = texts.size() == 1 && all.files[0].name == "AGENTS.md";
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+        if (i > 0) all.text += "\n\n";
+        if (!is_alone) all.text += "Instructions of " + all.files[i].name + ":\n\n";
+        all.text += texts[i];
+    }
+    return all;
 }
 
 // Skills.
@@ -143,9 +211,11 @@ void replace_all(std::string& text, std::string_view from, const std::string& to
     }
 }
 
-/// Parses the text of a SKILL.md; returns nothing if it is not a valid skill of the directory `name`.
-std::optional<Skill> parse_skill(const std::string& text, const std::string& name) {
+/// Parses the text of a SKILL.md. Returns nothing, and sets `problem`, if it is not a valid skill of the directory `name`.
+std::optional<Skill> parse_skill(const std::string& text, const std::string& name,
+                                 std::string& problem) {
     const std::optional<Parts> parts = split(text);
+    problem = "it does not begin with a block of YAML between lines of three hyphens";
     if (!parts) return std::nullopt;
     Skill skill;
     try {
@@ -158,11 +228,15 @@ std::optional<Skill> parse_skill(const std::string& text, const std::string& nam
             if (key == "description")
                 skill.description = cubepi::detail::trimmed(member.second.as<std::string>());
         }
-    } catch (const YAML::Exception&) {
+    } catch (const YAML::Exception& error) {
+        problem = std::string("its first block is not valid YAML: ") + error.what();
         return std::nullopt;
     }
-    const std::size_t length = characters(skill.description);
+    problem = "its `name` is not that of its directory, in lower-case words joined by hyphens";
     if (!is_skill_name(skill.name) || skill.name != name) return std::nullopt;
+    const std::size_t length = characters(skill.description);
+    problem =
+        "its `description` has " + std::to_string(length) + " characters, 1 to 1,024 are allowed";
     if (length == 0 || length > 1024) return std::nullopt;
     skill.body = cubepi::detail::trimmed(parts->body);
     return skill;
@@ -209,8 +283,13 @@ private:
             }
             return;
         }
-        std::optional<Skill> skill = parse_skill(file.text, name);
-        if (!skill) return;
+        std::string problem;
+        std::optional<Skill> skill = parse_skill(file.text, name, problem);
+        if (!skill) {
+            problems_.push_back("The skill " + (directory_ / name).string() +
+                                " is not loaded: " + problem + ".");
+            return;
+        }
         skill->location = directory_ / name / "SKILL.md";
         const std::string directory = (directory_ / name).string();
         replace_all(skill->body, "${SKILL_DIR}", directory);
@@ -286,23 +365,22 @@ std::vector<SkillDirectory> skill_directories(const std::filesystem::path& works
     return directories;
 }
 
-LoadedFiles loaded_files(const AgentsFile& agents, const FoundSkills& skills) {
-    LoadedFiles loaded;
-    if (!agents.text.empty()) loaded.summary = "AGENTS.md (" + size_text(agents.size) + ")";
-    if (const std::size_t count = skills.skills.size(); count > 0) {
-        if (!loaded.summary.empty()) loaded.summary += ", ";
-        loaded.summary += std::to_string(count) + (count == 1 ? " skill" : " skills");
-    }
-    if (!loaded.summary.empty()) loaded.summary.insert(0, "Loaded ");
-    loaded.problems = skills.problems;
-    if (!agents.problem.empty()) loaded.problems.insert(loaded.problems.begin(), agents.problem);
-    return loaded;
-}
-
 LoadedFiles look_at_project_files(const std::filesystem::path& workspace, bool with_user_skills,
-                                  const std::vector<std::filesystem::path>& more) {
-    return loaded_files(read_agents_file(workspace),
-                        find_skills(skill_directories(workspace, with_user_skills, more)));
+                                  const std::vector<std::filesystem::path>& more,
+                                  InstructionScope scope) {
+    const Instructions instructions = read_instructions(workspace, scope);
+    const FoundSkills skills = find_skills(skill_directories(workspace, with_user_skills, more));
+    LoadedFiles loaded;
+    const auto add = [&loaded](const std::string& what) {
+        loaded.summary += (loaded.summary.empty() ? "Loaded " : ", ") + what;
+    };
+    for (const Instructions::File& file : instructions.files)
+        add(file.name + " (" + size_text(file.size) + ")");
+    if (const std::size_t count = skills.skills.size(); count > 0)
+        add(std::to_string(count) + (count == 1 ? " skill" : " skills"));
+    loaded.problems = instructions.problems;
+    loaded.problems.insert(loaded.problems.end(), skills.problems.begin(), skills.problems.end());
+    return loaded;
 }
 
 }  // namespace bub

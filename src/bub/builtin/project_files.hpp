@@ -13,15 +13,29 @@
 
 namespace bub {
 
-/// AGENTS.md of a workspace.
-struct AgentsFile {
-    std::string text = {};     ///< as the model gets it, with a note if it was cut; empty: none
-    std::uint64_t size = 0;    ///< bytes of the file
-    std::string problem = {};  ///< why it was not loaded, or only in part; empty: neither
+/// Which instructions are loaded.
+enum class InstructionScope : std::uint8_t {
+    workspace,  ///< AGENTS.md of the workspace
+    /// Those of the user in ~/.agents, and then those of each directory from the root of the git repository to the workspace. In a
+    /// directory AGENTS.override.md replaces AGENTS.md, and CLAUDE.md is read if it has neither. A directory above the workspace is
+    /// left out if another user can write to it.
+    user,
 };
 
-/// Blocks. Throws nothing that the file could cause.
-AgentsFile read_agents_file(const std::filesystem::path& workspace);
+struct Instructions {
+    struct File {
+        std::string name = {};   ///< relative to the workspace, or "~/.agents/AGENTS.md"
+        std::uint64_t size = 0;  ///< bytes
+    };
+    std::string text =
+        {};  ///< as the model gets it, the nearest last, with a note if a file was cut; empty: none
+    std::vector<File> files = {};
+    std::vector<std::string> problems = {};  ///< what was not loaded, or only in part
+};
+
+/// Blocks. Throws nothing that the files could cause.
+Instructions read_instructions(const std::filesystem::path& workspace,
+                               InstructionScope scope = InstructionScope::workspace);
 
 /// A directory with a SKILL.md (agentskills.io): instructions that a model reads when it needs them.
 struct Skill {
@@ -68,11 +82,10 @@ struct LoadedFiles {
     friend bool operator==(const LoadedFiles&, const LoadedFiles&) = default;
 };
 
-LoadedFiles loaded_files(const AgentsFile& agents, const FoundSkills& skills);
-
 /// Reads what a turn in `workspace` would load. Blocks.
 LoadedFiles look_at_project_files(const std::filesystem::path& workspace,
                                   bool with_user_skills = true,
-                                  const std::vector<std::filesystem::path>& more = {});
+                                  const std::vector<std::filesystem::path>& more = {},
+                                  InstructionScope scope = InstructionScope::workspace);
 
 }  // namespace bub

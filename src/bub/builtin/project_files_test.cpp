@@ -15,6 +15,7 @@ using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::SizeIs;
 
 class ProjectFiles : public Builtin {
@@ -30,13 +31,14 @@ protected:
 };
 
 TEST_F(ProjectFiles, AgentsFile_IsReadWithItsSize) {
-    EXPECT_EQ(read_agents_file(work).text, "");
-    EXPECT_EQ(read_agents_file(work).problem, "") << "most projects have none";
+    EXPECT_EQ(read_instructions(work).text, "");
+    EXPECT_THAT(read_instructions(work).problems, IsEmpty()) << "most projects have none";
     write(work / "AGENTS.md", "Tabs.\n \n");
-    const AgentsFile agents = read_agents_file(work);
-    EXPECT_EQ(agents.text, "Tabs.");
-    EXPECT_EQ(agents.size, 8u);
-    EXPECT_EQ(agents.problem, "");
+    const Instructions found = read_instructions(work);
+    EXPECT_EQ(found.text, "Tabs.");
+    ASSERT_THAT(found.files, SizeIs(1));
+    EXPECT_EQ(found.files[0].size, 8u);
+    EXPECT_THAT(found.problems, IsEmpty());
 }
 
 TEST_F(ProjectFiles, B30_Links_AreRejectedAndReported) {
@@ -45,30 +47,62 @@ TEST_F(ProjectFiles, B30_Links_AreRejectedAndReported) {
                                                 std::filesystem::path("/proc/self/environ")}) {
         write(work / "other.md", "inside");
         std::filesystem::create_symlink(target, work / "AGENTS.md");
-        const AgentsFile agents = read_agents_file(work);
-        EXPECT_EQ(agents.text, "") << target;
-        EXPECT_THAT(agents.problem, HasSubstr("symbolic link")) << target;
+        const Instructions found = read_instructions(work);
+        EXPECT_EQ(found.text, "") << target;
+        EXPECT_THAT(found.problems, ElementsAre(HasSubstr("symbolic link"))) << target;
         std::filesystem::remove(work / "AGENTS.md");
     }
 }
 
 TEST_F(ProjectFiles, B30_LongerFile_IsCutAndReported) {
     write(work / "AGENTS.md", std::string(64 * 1024, 'a'));
-    EXPECT_EQ(read_agents_file(work).text.size(), 64u * 1024);
-    EXPECT_EQ(read_agents_file(work).problem, "");
+    EXPECT_EQ(read_instructions(work).text.size(), 64u * 1024);
+    EXPECT_THAT(read_instructions(work).problems, IsEmpty());
 
     // The last character that fits is cut in two.
     write(work / "AGENTS.md", std::string(64 * 1024 - 1, 'a') + "ß and more");
-    const AgentsFile agents = read_agents_file(work);
-    EXPECT_THAT(agents.text,
+    const Instructions found = read_instructions(work);
+    EXPECT_THAT(found.text,
                 EndsWith("a\n\n[AGENTS.md has 65.5 KB. Only its first 64 KiB are above; read the "
                          "file for the rest.]"));
-    EXPECT_EQ(agents.problem, "AGENTS.md has 65.5 KB; only its first 64 KiB are loaded.");
+    EXPECT_THAT(found.problems,
+                ElementsAre("AGENTS.md has 65.5 KB; only its first 64 KiB are loaded."));
 }
 
 TEST_F(ProjectFiles, IrregularFile_IsNotWaitedFor) {
     ASSERT_EQ(mkfifo((work / "AGENTS.md").c_str(), 0600), 0);
-    EXPECT_THAT(read_agents_file(work).problem, HasSubstr("not a regular file"));
+    EXPECT_THAT(read_instructions(work).problems, ElementsAre(HasSubstr("not a regular file")));
+}
+
+TEST_F(ProjectFiles, UserScope_LoadsTheRepositoryNearestLast) {
+    const std::filesystem::path inner = work / "a" / "b";
+    std::filesystem::create_directories(inner);
+    std::filesystem::permissions(work, std::filesystem::perms::owner_all);
+    write(root / "AGENTS.md", "Above the repository.");
+    write(work / "AGENTS.md", "Root.");
+    write(work / "a" / "CLAUDE.md", "Middle.");
+    write(inner / "AGENTS.md", "Replaced.");
+    write(inner / "AGENTS.override.md", "Inner.");
+    const auto texts = [&inner] { return read_instructions(inner, InstructionScope::user).text; };
+    EXPECT_THAT(texts(), HasSubstr("Inner.")) << "no repository: the directory alone";
+    EXPECT_THAT(texts(), Not(HasSubstr("Root.")));
+    std::filesystem::create_directory(work / ".git");
+    const std::string all = texts();
+    EXPECT_THAT(all, EndsWith("Instructions of ../../AGENTS.md:\n\nRoot.\n\n"
+                              "Instructions of ../CLAUDE.md:\n\nMiddle.\n\n"
+                              "Instructions of AGENTS.override.md:\n\nInner."));
+    EXPECT_THAT(all, Not(HasSubstr("Above")));
+    EXPECT_THAT(all, Not(HasSubstr("Replaced")));
+    EXPECT_EQ(read_instructions(inner).text, "Replaced.") << "in a gateway";
+}
+
+TEST_F(ProjectFiles, DirectoryThatOthersWrite_HasNoInstructions) {
+    std::filesystem::create_directories(work / "a");
+    std::filesystem::create_directory(work / ".git");
+    write(work / "AGENTS.md", "Root.");
+    std::filesystem::permissions(work, std::filesystem::perms::all);
+    EXPECT_THAT(read_instructions(work / "a", InstructionScope::user).text,
+                Not(HasSubstr("Root.")));
 }
 
 TEST_F(ProjectFiles, Skills_ComeFromDirectoriesWithoutLinks) {
@@ -96,6 +130,20 @@ TEST_F(ProjectFiles, LinkedSkillDirectory_IsRefused) {
     const FoundSkills found = skills();
     EXPECT_THAT(found.skills, IsEmpty());
     EXPECT_THAT(found.problems, ElementsAre(HasSubstr("symbolic link")));
+}
+
+TEST_F(ProjectFiles, BrokenSkills_AreNamed) {
+    const auto broken = [this](const std::string& name, const std::string& text) {
+        write(root / "more" / name / "SKILL.md", text);
+        const FoundSkills found = skills();
+        EXPECT_THAT(found.skills, IsEmpty());
+        std::filesystem::remove_all(root / "more" / name);
+        return found.problems.empty() ? std::string() : found.problems.front();
+    };
+    EXPECT_THAT(broken("plain", "Do it."), HasSubstr("plain is not loaded: it does not begin"));
+    EXPECT_THAT(broken("yaml", "---\nname: [\n---\n"), HasSubstr("not valid YAML"));
+    EXPECT_THAT(broken("other", "---\nname: another\ndescription: x\n---\n"), HasSubstr("`name`"));
+    EXPECT_THAT(broken("empty", "---\nname: empty\n---\n"), HasSubstr("0 characters"));
 }
 
 TEST_F(ProjectFiles, LongSkill_IsCut) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <bub/envelope.hpp>
+#include <bub/questions.hpp>
 #include <bub/session_tape.hpp>
 #include <bub/tape/tape.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
@@ -357,3 +358,67 @@ bool Turn::is_cancelled_by(const std::exception_ptr& failure) noexcept {
 }
 
 }  // namespace bub::detail
+
+namespace bub {
+
+using detail::all_results;
+using detail::first_result;
+
+// A turn, and the parts of it that others use.
+
+Task<TurnResult> Framework::process_inbound(std::shared_ptr<Envelope> inbound, bool stream_output) {
+    detail::Turn turn(*this, *impl_, impl_->plugins(), inbound, stream_output);
+    const cubepi::Outcome<> done = co_await cubepi::outcome_of(turn.run_stages());
+    std::exception_ptr failure = done.failure();
+    if (turn.is_cancelled_by(failure)) co_await cubepi::shield();
+    if (turn.has_something_open()) failure = co_await turn.close(failure);
+    turn.trace.end(turn.result, failure);
+    if (!failure) co_return std::move(turn.result);
+    if (!cubepi::is_cancellation(failure)) co_await notify_error("turn", failure, inbound);
+    std::rethrow_exception(failure);
+}
+
+Task<TurnResult> Framework::process_inbound(Envelope inbound, bool stream_output) {
+    note_answer(inbound);
+    return process_inbound(std::make_shared<Envelope>(std::move(inbound)), stream_output);
+}
+
+Task<std::string> Framework::resolve_session(std::shared_ptr<Envelope> inbound) {
+    ResolveSessionCall call{*inbound};
+    std::optional<std::string> id =
+        co_await first_result(impl_->plugins(), &Plugin::resolve_session, call);
+    if (id && !id->empty()) co_return std::move(*id);
+    co_return default_session(*inbound);
+}
+
+Task<Prompt> Framework::build_prompt(std::shared_ptr<Envelope> message, std::string session_id,
+                                     TurnState& state) {
+    BuildPromptCall call{*message, session_id, state};
+    std::optional<Prompt> prompt =
+        co_await first_result(impl_->plugins(), &Plugin::build_prompt, call);
+    if (prompt && !prompt->empty()) co_return std::move(*prompt);
+    co_return Prompt(message->content_text());
+}
+
+Task<> Framework::dispatch_outbound(std::shared_ptr<Envelope> message) {
+    DispatchOutboundCall call{*message};
+    const auto ignore = [](const Plugin&, std::optional<bool>) {};
+    co_await all_results(impl_->plugins(), &Plugin::dispatch_outbound, call, ignore);
+}
+
+Task<> Framework::dispatch_outbound(TurnOutput output) {
+    DispatchOutboundCall call{output.message, output.index, output.count};
+    const auto ignore = [](const Plugin&, std::optional<bool>) {};
+    co_await all_results(impl_->plugins(), &Plugin::dispatch_outbound, call, ignore);
+}
+
+Task<std::optional<AdmitDecision>> Framework::admit_message(std::string session_id,
+                                                            const Envelope& message,
+                                                            TurnSnapshot turn) {
+    AdmitMessageCall call{session_id, message, turn};
+    std::optional<AdmitDecision> decision =
+        co_await first_result(impl_->plugins(), &Plugin::admit_message, call);
+    co_return decision;
+}
+
+}  // namespace bub

@@ -34,7 +34,8 @@ std::string_view reason_of(const std::string& name) {
     if (name.ends_with(".git") || name == "git~1")
         return "git runs programs named in this directory";
     if (name == ".agents" || name == ".agent") return "skills become instructions of later turns";
-    if (name == "agents.md") return "it becomes instructions of later turns";
+    if (name == "agents.md" || name == "agents.override.md" || name == "claude.md")
+        return "it becomes instructions of later turns";
     return {};
 }
 

@@ -45,7 +45,7 @@ struct RuleDecision {
 /// Decides which tool calls need approval, by the tool's risk (D52) and the existing rules. The policy does not ask for
 /// approval itself: before_tool_call does, with the result of decide(). Not thread-safe.
 ///
-/// No rule allows a write to a repository's `.git`, to skills or to AGENTS.md: such a call always needs approval.
+/// No rule allows a write to a repository's `.git`, to skills or to instructions such as AGENTS.md: such a call always needs approval.
 class ToolRules {
 public:
     /// Creates a policy for a workspace at the current directory.

@@ -168,6 +168,8 @@ TEST(ToolRules, D72_WritesToProtectedPaths_AlwaysNeedApproval) {
                              "Agents.MD",
                              "sub/AGENTS.md",
                              "AGENTS.md.",
+                             "AGENTS.override.md",
+                             "sub/Claude.md",
                              ".agents/skills/x/SKILL.md",
                              ".AGENT/x",
                              "HEAD",

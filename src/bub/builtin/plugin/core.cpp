@@ -140,10 +140,12 @@ Task<> BuiltinCore::load_environment() {
     variables_ = std::move(variables);
 }
 
-Task<std::string> BuiltinCore::agents_file(std::filesystem::path directory) {
-    auto read = [directory = std::move(directory)] { return read_agents_file(directory); };
-    AgentsFile agents = co_await cubepi::offload(*runtime().workers, std::move(read));
-    co_return std::move(agents.text);
+Task<std::string> BuiltinCore::instructions(std::filesystem::path directory) {
+    auto read = [directory = std::move(directory), scope = options_.instructions] {
+        return read_instructions(directory, scope);
+    };
+    Instructions found = co_await cubepi::offload(*runtime().workers, std::move(read));
+    co_return std::move(found.text);
 }
 
 Task<std::vector<Skill>> BuiltinCore::skills(std::filesystem::path directory) {
@@ -158,8 +160,8 @@ Task<std::vector<Skill>> BuiltinCore::skills(std::filesystem::path directory) {
 Task<> BuiltinCore::announce_files(std::filesystem::path directory) {
     if (!options_.loaded_files || !framework_.options().on_warning) co_return;
     auto look = [directory = std::move(directory), user_skills = options_.with_user_skills,
-                 skills = options_.skill_directories] {
-        return look_at_project_files(directory, user_skills, skills);
+                 skills = options_.skill_directories, scope = options_.instructions] {
+        return look_at_project_files(directory, user_skills, skills, scope);
     };
     LoadedFiles loaded = co_await cubepi::offload(*runtime().workers, std::move(look));
     {

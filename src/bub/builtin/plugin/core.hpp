@@ -48,8 +48,8 @@ public:
 
     /// Asks the plugins once for the variables of commands.
     Task<> load_environment();
-    /// Returns the workspace's AGENTS.md; empty if there is none.
-    Task<std::string> agents_file(std::filesystem::path directory);
+    /// Returns the instructions for turns in a workspace; empty if there are none.
+    Task<std::string> instructions(std::filesystem::path directory);
     /// Warns when what the files of the workspace load differs from what the user was told.
     Task<> announce_files(std::filesystem::path directory);
     Task<std::vector<Skill>> skills(std::filesystem::path directory);
