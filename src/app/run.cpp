@@ -188,7 +188,7 @@ bub::Envelope message_in(std::string_view text, std::size_t number) {
         const Json* const source = member(part, "source");
         const Json* const kind = source ? member(*source, "media_type") : nullptr;
         const Json* const data = source ? member(*source, "data") : nullptr;
-        if (!is(part, "type", "image") || !is(*source, "type", "base64") || !kind ||
+        if (!is(part, "type", "image") || !source || !is(*source, "type", "base64") || !kind ||
             !kind->is_string() || !data || !data->is_string())
             refuse("has a part that is neither a text nor a picture in base64");
         bub::MediaItem item;
