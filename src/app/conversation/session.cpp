@@ -6,12 +6,15 @@
 #include <cstddef>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include <sys/utsname.h>
 
 #include <bub/builtin/builtin.hpp>
 #include <bub/close_matches.hpp>
@@ -51,13 +54,41 @@ namespace cubepi::app {
 
 namespace {
 
+/// Returns the branch of the git repository in which the directory is; empty if there is none, or if its name is not one that may be
+/// part of a prompt: whoever has made the repository has chosen it.
+std::string git_branch(std::filesystem::path directory) {
+    constexpr std::string_view reference = "ref: refs/heads/";
+    constexpr std::string_view plain =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._/-";
+    for (int i = 0; i < 32; ++i) {
+        std::string head;
+        if (std::ifstream file(directory / ".git" / "HEAD"); std::getline(file, head)) {
+            const std::string branch =
+                head.starts_with(reference) ? head.substr(reference.size()) : std::string();
+            const bool is_plain =
+                branch.size() <= 100 && branch.find_first_not_of(plain) == std::string::npos;
+            return is_plain ? branch : std::string();
+        }
+        if (directory == directory.parent_path()) break;
+        directory = directory.parent_path();
+    }
+    return {};
+}
+
 /// The system prompt of `cubepi run` and `cubepi chat`.
 std::string system_prompt(const std::string& directory, bool with_tools) {
     std::string text =
         "You are a careful assistant at a terminal. Answer in short Markdown. Say when you are not "
         "sure.";
     if (!with_tools) return text;
-    return text + "\n\nYou work in the directory " + directory +
+    text += "\n\nYou work in the directory " + directory;
+    utsname system = {};
+    if (uname(&system) == 0)
+        text += std::string(" on ") + system.sysname + " (" + system.machine + ")";
+    // A change of the branch during the session is left out: it would break the cached prefix.
+    if (const std::string branch = git_branch(directory); !branch.empty())
+        text += "; the session began on the git branch " + branch;
+    return text +
            ". Look at files with read, list and grep before you claim anything about them. Change "
            "them with edit rather "
            "than write where you can. Run commands with shell only when no other tool does it. The "
