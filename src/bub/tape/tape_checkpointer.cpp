@@ -206,16 +206,53 @@ void merge_extra(JsonObject& extra, const JsonObject& changes) {
     }
 }
 
-TapeEntry extra_entry(JsonObject extra) {
-    return event_entry(detail::extra_event, std::move(extra), hidden_from_context());
+/// The extra of a tape: its newest complete record, and the changes since.
+struct StoredExtra {
+    bool exists = false;
+    JsonObject value = {};
+    JsonObject changes = {};  ///< since the complete record
+    std::size_t written = 0;  ///< bytes of changes since then
+};
+
+Task<StoredExtra> read_extra(std::shared_ptr<TapeStore> store, std::string tape) {
+    // In this order: a complete record that is written meanwhile has these changes.
+    const std::optional<TapeEntry> changed =
+        co_await store->find_event(tape, std::string(detail::extra_changes_event));
+    const std::optional<TapeEntry> complete =
+        co_await store->find_event(std::move(tape), std::string(detail::extra_event));
+    StoredExtra extra;
+    if (!complete) co_return extra;
+    extra.exists = true;
+    extra.value = data_of(complete);
+    if (!changed || changed->id < complete->id) co_return extra;
+    extra.changes = data_of(changed);
+    const std::int64_t written =
+        cubepi::detail::integer_member(changed->meta, "written").value_or(0);
+    extra.written = static_cast<std::size_t>(std::max<std::int64_t>(written, 0));
+    merge_extra(extra.value, extra.changes);
+    co_return extra;
+}
+
+/// Returns the entry that changes `extra`; nothing if it changes nothing. Each event of changes has all since the complete
+/// record, so that a reader needs two entries. When they have taken as much as a complete record would, one is written.
+std::optional<TapeEntry> entry_of_change(StoredExtra extra, const JsonObject& change) {
+    const JsonObject before = extra.value;
+    merge_extra(extra.value, change);
+    if (extra.exists && extra.value == before) return std::nullopt;
+    for (const auto& [key, value] : change) extra.changes[key] = value;
+    extra.written += cubepi::detail::json_memory(extra.changes);
+    if (!extra.exists || extra.written >= cubepi::detail::json_memory(extra.value))
+        return event_entry(detail::extra_event, std::move(extra.value), hidden_from_context());
+    JsonObject meta{{"written", static_cast<std::int64_t>(extra.written)}};
+    return event_entry(detail::extra_changes_event, std::move(extra.changes),
+                       hidden_from_context(std::move(meta)));
 }
 
 }  // namespace
 
 Task<JsonObject> stored_extra(std::shared_ptr<TapeStore> store, std::string tape) {
-    const std::optional<TapeEntry> stored =
-        co_await store->find_event(std::move(tape), std::string(detail::extra_event));
-    co_return data_of(stored);
+    StoredExtra extra = co_await read_extra(std::move(store), std::move(tape));
+    co_return std::move(extra.value);
 }
 
 Task<std::optional<CheckpointData>> TapeCheckpointer::load(std::string thread_id) {
@@ -224,16 +261,15 @@ Task<std::optional<CheckpointData>> TapeCheckpointer::load(std::string thread_id
     const TapePosition before = co_await state->store->position(thread_id);
     std::vector<TapeEntry> entries = co_await state->read_context(thread_id);
     co_await state->restore_media(entries);
-    const std::optional<TapeEntry> extra =
-        co_await state->store->find_event(thread_id, std::string(detail::extra_event));
+    StoredExtra extra = co_await read_extra(state->store, thread_id);
     const std::optional<TapeEntry> fork =
         co_await state->store->find_event(thread_id, std::string(detail::fork_event));
     const auto& select = state->options.context.select;
     MessageList messages = select ? select(entries) : agent_messages(entries);
-    if (messages.empty() && !extra) co_return data;
+    if (messages.empty() && !extra.exists) co_return data;
     data.emplace();
     data->messages = std::move(messages);
-    data->extra = data_of(extra);
+    data->extra = std::move(extra.value);
     if (fork) data->parent_thread_id = cubepi::detail::text_member(data_of(fork), "from");
     // Entries appended since the position was read make the next append stale; they are not lost.
     data->position = before.messages;
@@ -256,9 +292,9 @@ Task<std::int64_t> TapeCheckpointer::append(std::string thread_id, MessageList m
     std::vector<TapeEntry> entries = co_await state->entries_of(thread_id, messages);
     co_await state->put_media_aside(entries);
     if (options.extra()) {
-        JsonObject extra = co_await stored_extra(state->store, thread_id);
-        merge_extra(extra, *options.extra());
-        entries.push_back(extra_entry(std::move(extra)));
+        StoredExtra extra = co_await read_extra(state->store, thread_id);
+        if (auto change = entry_of_change(std::move(extra), *options.extra()))
+            entries.push_back(std::move(*change));
     }
     std::function<void(const JsonObject&)> guard;
     if (!options.claim_owner().empty()) {
@@ -294,13 +330,11 @@ Task<std::int64_t> TapeCheckpointer::append(std::string thread_id, MessageList m
 
 Task<void> TapeCheckpointer::save_extra(std::string thread_id, JsonObject extra) {
     const std::shared_ptr<State> state = state_;
-    const std::optional<TapeEntry> stored =
-        co_await state->store->find_event(thread_id, std::string(detail::extra_event));
-    JsonObject merged = data_of(stored);
-    merge_extra(merged, extra);
-    if (stored && merged == data_of(stored)) co_return;
+    StoredExtra stored = co_await read_extra(state->store, thread_id);
+    std::optional<TapeEntry> change = entry_of_change(std::move(stored), extra);
+    if (!change) co_return;
     std::vector<TapeEntry> entries;
-    entries.push_back(extra_entry(std::move(merged)));
+    entries.push_back(std::move(*change));
     TapeAppend options;
     co_await state->store->append(std::move(thread_id), std::move(entries), std::move(options));
 }

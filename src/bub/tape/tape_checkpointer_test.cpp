@@ -501,6 +501,59 @@ TEST(ImportThread, Import_CopiesAThreadOnce) {
     EXPECT_EQ(run(memory.find_message("w__s", "m1")), messages[0]);
 }
 
+std::size_t bytes_of(TapeStore& store, const std::string& tape) {
+    std::size_t bytes = 0;
+    for (const TapeEntry& entry : run(store.fetch(tape, TapeQuery())))
+        bytes += tape_line(entry).size();
+    return bytes;
+}
+
+TEST(TapeExtra, CounterChanges_OtherKeysAreNotWritten) {
+    const TestDirectory directory;
+    const auto store = std::make_shared<FileTapeStore>(directory.options());
+    TapeCheckpointer memory(store);
+    const std::string large(50'000, 'x');
+    run(memory.save_extra("t", JsonObject{{"large", large}, {"gone", 1}}));
+    const std::size_t before = bytes_of(*store, "t");
+    for (int i = 1; i <= 100; ++i) {
+        MessageList messages;
+        messages.push_back(user_message("hi", "m" + std::to_string(i)));
+        JsonObject change{{"counter", i}};
+        if (i == 50) change["gone"] = nullptr;
+        run(memory.append("t", messages, AppendOptions().extra(change)));
+    }
+    EXPECT_LT((bytes_of(*store, "t") - before) / 100, 1'000u) << "bytes a step";
+    TapeCheckpointer other(std::make_shared<FileTapeStore>(directory.options()));
+    EXPECT_EQ(run(other.load("t"))->extra, (JsonObject{{"large", large}, {"counter", 100}}));
+    EXPECT_EQ(run(stored_extra(store, "t")).at("counter"), Json(100));
+}
+
+TEST(TapeExtra, LargeKeyChanges_CompleteRecordFollows) {
+    const auto store = std::make_shared<MemoryTapeStore>();
+    TapeCheckpointer memory(store);
+    const std::string large(50'000, 'x');
+    run(memory.save_extra("t", JsonObject{{"large", large}}));
+    run(memory.save_extra("t", JsonObject{{"other", std::string(20'000, 'y')}}));
+    const std::size_t before = bytes_of(*store, "t");
+    for (int i = 1; i <= 200; ++i) run(memory.save_extra("t", JsonObject{{"counter", i}}));
+    EXPECT_LT(bytes_of(*store, "t") - before, 250'000u);
+    run(memory.save_extra("t", JsonObject{{"other", nullptr}}));
+    EXPECT_EQ(run(memory.load("t"))->extra, (JsonObject{{"large", large}, {"counter", 200}}));
+}
+
+TEST(TapeExtra, RecordOfOldProgram_SupersedesChanges) {
+    const auto store = std::make_shared<MemoryTapeStore>();
+    TapeCheckpointer memory(store);
+    run(memory.save_extra("t", JsonObject{{"large", std::string(50'000, 'x')}}));
+    run(memory.save_extra("t", JsonObject{{"counter", 1}}));
+    std::vector<TapeEntry> complete;
+    complete.push_back(event_entry("cubepi.extra", JsonObject{{"counter", 2}}));
+    run(store->append("t", std::move(complete), TapeAppend()));
+    EXPECT_EQ(run(memory.load("t"))->extra, (JsonObject{{"counter", 2}}));
+    run(memory.save_extra("t", JsonObject{{"a", 1}}));
+    EXPECT_EQ(run(memory.load("t"))->extra, (JsonObject{{"counter", 2}, {"a", 1}}));
+}
+
 TEST(ImportThread, D20_TwoCopyingProcesses_CopyOnce) {
     const auto source = std::make_shared<MemoryCheckpointer>();
     MessageList messages;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -103,6 +104,55 @@ TEST(Budget, D120_PromptThatIsTooLong_IsNotCalled) {
     EXPECT_EQ(run(agent.prompt("hi")).outcome, RunOutcome::limited) << "the history is the same";
     agent.reset();
     EXPECT_EQ(run(agent.prompt("hi")).outcome, RunOutcome::completed);
+}
+
+/// An answer with a report of its endpoint.
+Message reported_answer(std::int64_t prompt_tokens) {
+    AssistantMessage answer = faux_assistant_message("earlier");
+    answer.usage.emplace();
+    answer.usage->input_tokens = prompt_tokens;
+    answer.usage->output_tokens = 1;
+    return Message(std::move(answer));
+}
+
+/// Prompts after this history, with a dollar for each token of the prompt.
+RunOutcome outcome_after(MessageList history, double usd, std::vector<AgentTool> tools = {}) {
+    Model dear = priced(1);
+    dear.cost->input = 1'000'000.0;
+    Agent agent({.model = BoundModel(std::make_shared<Spender>(), dear),
+                 .tools = std::move(tools),
+                 .limits = spending(usd)});
+    agent.set_messages(std::move(history));
+    return run(agent.prompt("hi")).outcome;
+}
+
+TEST(Budget, D120_HistoryRestoredAfterReport_IsReserved) {
+    MessageList history;
+    history.push_back(user_message(std::string(4000, 'w')));
+    history.push_back(reported_answer(10));
+    EXPECT_EQ(outcome_after(history, 1000.0), RunOutcome::limited) << "2,000 for the first message";
+    EXPECT_EQ(outcome_after(history, 3000.0), RunOutcome::completed);
+}
+
+TEST(Budget, D120_ToolAddedAfterReport_IsReserved) {
+    MessageList history;
+    history.push_back(user_message("hi"));
+    history.push_back(reported_answer(10));
+    AgentTool added = echo_tool();
+    added.description = std::string(4000, 'w');
+    EXPECT_EQ(outcome_after(history, 1000.0), RunOutcome::completed);
+    EXPECT_EQ(outcome_after(history, 1000.0, {added}), RunOutcome::limited);
+}
+
+TEST(Budget, D120_MoreReportedThanEstimated_ScalesWhatFollows) {
+    MessageList history;
+    history.push_back(user_message(std::string(200, 'w')));
+    history.push_back(reported_answer(1200));
+    EXPECT_EQ(outcome_after(history, 1900.0), RunOutcome::completed);
+    history.push_back(user_message(std::string(200, 'w')));
+    EXPECT_EQ(outcome_after(history, 1900.0), RunOutcome::limited);
+    history.push_back(reported_answer(std::numeric_limits<std::int64_t>::max()));
+    EXPECT_EQ(outcome_after(history, 1900.0), RunOutcome::limited);
 }
 
 /// A tool that asks a sub-agent of the calling run.

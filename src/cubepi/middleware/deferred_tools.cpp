@@ -273,6 +273,39 @@ std::optional<ToolCall> inner_call(const State& state, const ToolCall& call) {
     return inner;
 }
 
+/// Stores in `extra.expanded_groups` that these tools of a group are loaded: all, or those with the names. If that is new, the next
+/// request has more tools with `inject`.
+void note_loaded(const State& state, const HookContext& context, const DeferredToolGroup& group,
+                 const JsonArray* names) {
+    const Json* const stored = context.extra.if_contains(state_key);
+    const Expansions before = state.catalog.read(stored);
+    const Expansion* const earlier = detail::find_expansion(before, group.group_id);
+    Json entry;
+    if (names && !(earlier && earlier->all)) {
+        Expansion after = earlier ? *earlier : Expansion();
+        for (const std::string& name : group.tool_names) {
+            const bool is_asked =
+                std::find(names->begin(), names->end(), Json(name)) != names->end();
+            if (is_asked && !after.has(name)) after.names.push_back(name);
+        }
+        JsonArray& list = entry.emplace_array();
+        for (const std::string& name : after.names) list.emplace_back(name);
+    }
+    JsonObject all;
+    if (stored && stored->is_object()) all = stored->get_object();
+    all[group.group_id] = std::move(entry);
+    if (stored && *stored == Json(all)) return;
+    context.extra[state_key] = std::move(all);
+    if (!state.dispatches()) context.account->expect_prefix_break();
+}
+
+bool is_advertised(const HookContext& context, std::string_view name) {
+    if (!context.request || !context.request->tools) return false;
+    const ToolDefinitions& tools = *context.request->tools;
+    return std::any_of(tools.begin(), tools.end(),
+                       [name](const ToolDefinition& tool) { return tool.name.str() == name; });
+}
+
 }  // namespace
 
 DeferredToolsMiddleware::DeferredToolsMiddleware(std::vector<DeferredToolGroup> groups,
@@ -317,12 +350,18 @@ Task<std::optional<ToolCall>> DeferredToolsMiddleware::resolve_tool_call(ToolCal
     if (is_dispatch) resolved = inner_call(*state_, call);
     const std::string name = resolved ? resolved->name.str() : call.name.str();
     const DeferredToolGroup* const group = state_->catalog.group_of(name);
-    if (!group) co_return resolved;
+    if (!group || is_advertised(context, name)) co_return resolved;
+    // A prompt whose tools do not include those of this middleware has no deferred tools either.
+    const std::string_view way =
+        is_dispatch ? detail::deferred_tool_call_name : detail::load_tools_name;
+    if (context.request && !is_advertised(context, way)) co_return std::nullopt;
     Task<std::vector<AgentTool>> loading = state_->catalog.load(*group, context.runtime);
     const std::vector<AgentTool> loaded = co_await std::move(loading);
     Expansion chosen;
     chosen.names.push_back(name);
     add(*state_, *context.account, loaded, chosen);
+    const JsonArray names(1, Json(name));
+    if (!state_->dispatches()) note_loaded(*state_, context, *group, &names);
     co_return resolved;
 }
 
@@ -335,28 +374,8 @@ std::optional<AfterToolCallResult> DeferredToolsMiddleware::after_tool_call(
     const DeferredToolGroup* const group =
         id && id->is_string() ? state_->catalog.find(std::string(id->get_string())) : nullptr;
     if (!group) return std::nullopt;
-    const Json* const stored = call.context.extra.if_contains(state_key);
     const Json* const asked = call.args.if_contains("tool_names");
-    const Expansions before = state_->catalog.read(stored);
-    const Expansion* const earlier = detail::find_expansion(before, group->group_id);
-    Json entry;
-    const JsonArray* const names = asked ? asked->if_array() : nullptr;
-    if (names && !(earlier && earlier->all)) {
-        Expansion after = earlier ? *earlier : Expansion();
-        for (const std::string& name : group->tool_names) {
-            const bool is_asked =
-                std::find(names->begin(), names->end(), Json(name)) != names->end();
-            if (is_asked && !after.has(name)) after.names.push_back(name);
-        }
-        JsonArray& list = entry.emplace_array();
-        for (const std::string& name : after.names) list.emplace_back(name);
-    }
-    JsonObject all;
-    if (stored && stored->is_object()) all = stored->get_object();
-    all[group->group_id] = std::move(entry);
-    if (stored && *stored == Json(all)) return std::nullopt;
-    call.context.extra[state_key] = std::move(all);
-    if (!state_->dispatches()) call.context.account->expect_prefix_break();
+    note_loaded(*state_, call.context, *group, asked ? asked->if_array() : nullptr);
     return std::nullopt;
 }
 

@@ -157,6 +157,72 @@ TEST(DeferredTools, D122_Inject_AddsToolsWithAnAnnouncedBreak) {
     EXPECT_EQ(it.recorder->notices(), std::vector<std::string>());
 }
 
+TEST(DeferredTools, D122_InjectedByACall_IsAnnouncedAndStored) {
+    Weather weather;
+    Deferred it(weather, DeferredStrategy::inject);
+    it.answering({calling({faux_tool_call("alerts", {{"city", "Oslo"}}, "c1")}),
+                  calling({faux_tool_call("alerts", {{"city", "Rome"}}, "c2")})});
+    EXPECT_EQ(weather.cities, (std::vector<std::string>{"Oslo", "Rome"}));
+    EXPECT_EQ(it.advertised(1), (std::vector<std::string>{"load_tools", "search_tools", "alerts"}));
+    it.answering({}, "more");
+    EXPECT_EQ(it.advertised(3), it.advertised(1)) << "the next run has it from the start";
+    EXPECT_EQ(it.recorder->notices(), std::vector<std::string>());
+    EXPECT_EQ(it.agent->state().extra.at("expanded_groups"),
+              (JsonObject{{"weather", JsonArray{"alerts"}}}));
+}
+
+TEST(DeferredTools, ToolsOfPrompt_LeaveOutDeferredTools) {
+    for (const DeferredStrategy strategy : {DeferredStrategy::inject, DeferredStrategy::dispatch}) {
+        const auto store = std::make_shared<MemoryCheckpointer>();
+        run(store->save_extra("t",
+                              JsonObject{{"expanded_groups", JsonObject{{"weather", nullptr}}}}));
+        AgentOptions stored;
+        stored.checkpointer = store;
+        stored.thread_id = "t";
+        Weather weather;
+        Deferred it(weather, strategy, {}, stored);
+        it.faux.set_responses(
+            {it.requests.answer(calling(
+                 {forecast_of("Oslo"), faux_tool_call("forecast", {{"city", "Rome"}}, "c1")})),
+             it.requests.answer("done")});
+        Agent agent(it.options);
+        ToolList few(std::vector<AgentTool>(1, echo_tool()));
+        const RunResult result = run(agent.prompt("hi", PromptOptions().tools(std::move(few))));
+        EXPECT_EQ(it.advertised(0), std::vector<std::string>{"echo"});
+        EXPECT_EQ(it.advertised(1), std::vector<std::string>{"echo"});
+        EXPECT_EQ(result.new_messages[2].text(), "Tool deferred_tool_call not found");
+        EXPECT_EQ(result.new_messages[3].text(), "Tool forecast not found");
+        EXPECT_TRUE(weather.cities.empty());
+    }
+}
+
+TEST(DeferredTools, D125_Probe_RunsNoDeferredTool) {
+    for (const DeferredStrategy strategy : {DeferredStrategy::inject, DeferredStrategy::dispatch}) {
+        const bool injects = strategy == DeferredStrategy::inject;
+        AgentOptions stored;
+        stored.checkpointer = std::make_shared<MemoryCheckpointer>();
+        stored.thread_id = "t";
+        Weather weather;
+        Deferred it(weather, strategy, {}, stored);
+        it.answering({calling({loading()})});
+        const std::string first = it.agent->state().messages.back().run_id().str();
+        const ToolCall by_name = faux_tool_call("forecast", {{"city", "Rome"}}, "c1");
+        const ToolCall call = injects ? by_name : forecast_of("Oslo");
+        it.faux.set_responses(
+            {it.requests.answer(calling({call, by_name})), it.requests.answer("probed")});
+        const RunResult probe = run(it.agent->fork_once("t", "try", first));
+        EXPECT_EQ(probe.text(), "probed");
+        EXPECT_EQ(it.advertised(2), it.advertised(1)) << "the cached prefix";
+        for (std::size_t i = 2; i < 4; ++i) {
+            EXPECT_NE(probe.new_messages[i].text().find("has no effect here"), std::string::npos)
+                << probe.new_messages[i].text();
+        }
+        EXPECT_TRUE(weather.cities.empty());
+        it.answering({calling({call})});
+        EXPECT_EQ(weather.cities.size(), 1u) << "the thread itself has the tool";
+    }
+}
+
 TEST(DeferredTools, D122_AnotherProcess_LoadsWhatWasExpanded) {
     const auto store = std::make_shared<MemoryCheckpointer>();
     for (const DeferredStrategy strategy : {DeferredStrategy::inject, DeferredStrategy::dispatch}) {

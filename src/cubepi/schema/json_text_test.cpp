@@ -299,5 +299,20 @@ TEST(JsonText, WrittenText_ReadsBackAsTheSameValue) {
     EXPECT_EQ(parse_json(json_text(value)), value);
 }
 
+TEST(JsonText, DeeplyNestedValue_IsWritten) {
+    // Values of this resource are not destroyed one by one, which would be recursive.
+    boost::json::monotonic_resource memory;
+    constexpr std::size_t levels = 500'000;
+    Json value(boost::json::array_kind, &memory);
+    for (std::size_t i = 1; i < levels; ++i) {
+        Json outer(boost::json::array_kind, &memory);
+        outer.get_array().push_back(std::move(value));
+        value = std::move(outer);
+    }
+    const std::string text = json_text(value);
+    ASSERT_EQ(text.size(), 2 * levels);
+    EXPECT_TRUE(text.starts_with("[[[") && text.ends_with("]]]"));
+}
+
 }  // namespace
 }  // namespace cubepi

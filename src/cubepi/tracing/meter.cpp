@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -272,6 +273,7 @@ private:
     Time start_;
     std::string error_type_;  // of the last answer; empty: it has not failed
     boost::container::small_vector<Tool, 2> tools_;
+    std::set<std::string> other_tools_;  // names of tools that are not the agent's
     std::vector<Question> questions_;
     std::weak_ptr<void> connection_;  // of all attachments
 };
@@ -382,8 +384,12 @@ void AgentMeter::end_tool(const ToolExecutionEndEvent& event, Time now) {
     const auto tool = std::find_if(tools_.begin(), tools_.end(),
                                    [&](const Tool& one) { return one.id == event.tool_call_id; });
     if (tool == tools_.end()) return;
-    // A name that the model has invented would be a point of its own.
-    const bool known = agent_.state().tools.find(event.tool_name.str()) != nullptr;
+    // A name that the model has invented would be a point of its own. Tools of a prompt, and those that were added to the run, are
+    // known from a call that ran or that a hook has blocked.
+    bool known = agent_.state().tools.find(event.tool_name.str()) != nullptr;
+    if (!known && (!event.is_error || event.blocked_by_hook))
+        other_tools_.insert(event.tool_name.str());
+    known = known || other_tools_.contains(event.tool_name.str());
     const std::string_view name = known ? std::string_view(event.tool_name) : "(unknown)";
     std::string_view error_type;
     if (event.is_error)

@@ -96,6 +96,30 @@ TEST(Meter, RunsCallsAndTools_AreMeasured) {
     EXPECT_EQ(counts(meter, "gen_ai.client.token.usage").size(), 2u);
 }
 
+TEST(Meter, ToolAddedToTheRun_IsNamed) {
+    Meter meter;
+    bool fails = false;
+    AgentTool added = tool<NoArgs>("added", "Is added.", [&fails](NoArgs) -> std::string {
+        if (fails) throw Error(ErrorCode::io, "the disk is full");
+        fails = true;
+        return "done";
+    });
+    FauxProvider faux = answering({calling("added"), calling("added"), calling("other"), "done"});
+    AgentOptions options{.model = faux.model("m")};
+    options.resolve_tool_call = [added](const ToolCall&, HookContext& context) {
+        context.account->add_tools({added});
+        return std::optional<ToolCall>();
+    };
+    Agent agent(options);
+    const MeterAttachment attachment = meter.attach(agent);
+    run(agent.prompt("hi"));
+    const auto found = counts(meter, "gen_ai.client.operation.duration");
+    const std::string call = "operation.name=execute_tool provider.name=faux tool.name=";
+    EXPECT_EQ(found.at(call + "added"), 1u);
+    EXPECT_EQ(found.at("error.type=cubepi.tool.error " + call + "added"), 1u);
+    EXPECT_EQ(found.at("error.type=cubepi.tool.error " + call + "(unknown)"), 1u);
+}
+
 TEST(Meter, FailedRun_NamesItsError) {
     Meter meter;
     ErrorInfo info;

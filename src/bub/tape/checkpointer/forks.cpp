@@ -38,7 +38,8 @@ std::optional<RunEnd> run_end_of(const TapeEntry& entry) {
 /// Returns true for events that belong only to the tape on which they are, and not to a continuation elsewhere.
 bool stays_behind(std::string_view event) {
     return event == detail::turn_event || event == detail::refused_event ||
-           event == detail::extra_event || event == detail::fork_event;
+           event == detail::extra_event || event == detail::extra_changes_event ||
+           event == detail::fork_event;
 }
 
 /// The entries of a context as of the end of a run, collected from the newest to the oldest.

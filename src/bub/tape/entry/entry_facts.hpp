@@ -18,6 +18,9 @@ inline constexpr std::string_view meta_key = "cubepi";
 inline constexpr std::string_view run_event = "cubepi.run";
 /// The event that holds a thread's complete extra from this point on.
 inline constexpr std::string_view extra_event = "cubepi.extra";
+/// The event that holds the keys of extra that changed since the newest `extra_event`, null for those that were removed. Its meta
+/// has {"written"}, the size of all such events since then.
+inline constexpr std::string_view extra_changes_event = "cubepi.extra.changes";
 /// The event that names the source tape of a fork: {from, after_run}.
 inline constexpr std::string_view fork_event = "cubepi.fork";
 /// The event that holds the result of one call of several, before the batch is complete.

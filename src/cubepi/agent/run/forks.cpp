@@ -44,13 +44,34 @@ Task<void> run_fork(std::shared_ptr<Agent::Impl> impl, std::string source, std::
     co_await std::move(forking);
 }
 
+std::string without_effect_text(const std::string& name) {
+    return "Tool " + name + " belongs to the conversation and has no effect here";
+}
+
 /// Replaces a tool of middleware, whose state is that of the agent, by one that refuses its calls. Its definition stays, so that
 /// the request begins like those of the thread.
 AgentTool without_effect(AgentTool tool) {
-    const std::string text =
-        "Tool " + tool.name.str() + " belongs to the conversation and has no effect here";
+    const std::string text = without_effect_text(tool.name.str());
     tool.execute = [text](JsonObject, ToolContext&) { return AgentToolResult::error(text); };
     return tool;
+}
+
+Task<std::optional<BeforeToolCallResult>> decided(std::optional<BeforeToolCallResult> decision) {
+    co_return decision;
+}
+
+/// Refuses the calls of tools that hooks have added to the run, like those of tools of middleware.
+BeforeToolCallHook refusing_added(BeforeToolCallHook next) {
+    return [next = std::move(next)](BeforeToolCallContext& call) {
+        const std::string& name = call.tool_call.name.str();
+        std::optional<BeforeToolCallResult> decision;
+        if (!call.context.account->added_tools().find(name))
+            return next ? next(call) : decided(std::move(decision));
+        decision.emplace();
+        decision->block = true;
+        decision->reason = without_effect_text(name);
+        return decided(std::move(decision));
+    };
 }
 
 /// Returns the options of an agent that continues `messages` as this one would, without a store.
@@ -68,6 +89,7 @@ AgentOptions probe_options(const Agent::Impl& impl, MessageList messages) {
 #define CUBEPI_DETAIL_COPY_HOOK(type, name, ...) options.name = settings.hooks.name;
     CUBEPI_AGENT_HOOKS(CUBEPI_DETAIL_COPY_HOOK)
 #undef CUBEPI_DETAIL_COPY_HOOK
+    options.before_tool_call = refusing_added(std::move(options.before_tool_call));
     options.on_payload = settings.on_payload;
     options.on_response = settings.on_response;
     options.tool_execution = settings.tool_execution;

@@ -282,7 +282,14 @@ PromptScope::~PromptScope() {
 
 void PromptScope::apply(RunParts& parts) const {
     if (settings_->system_prompt) parts.system_prompt = *settings_->system_prompt;
-    if (settings_->tools) parts.tools = *settings_->tools;
+    if (settings_->tools) {
+        parts.tools = *settings_->tools;
+        // The tools of the prompt are all, unless middleware that adds others is among them.
+        const std::vector<SharedString>& owned = impl_.settings().middleware_tools;
+        parts.takes_added_tools = std::any_of(
+            owned.begin(), owned.end(),
+            [&parts](const SharedString& name) { return parts.tools.find(name) != nullptr; });
+    }
     if (settings_->reasoning) parts.reasoning = settings_->reasoning;
     parts.prompt = settings_.get();
 }

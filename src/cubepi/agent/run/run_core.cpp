@@ -53,11 +53,16 @@ RunCore::RunCore(const RunParts& parts, SharedString run_id, std::stop_token sto
     event_.run = std::shared_ptr<const RunInfo>(account_, &account_->info());
 }
 
+ToolList RunCore::added_tools() const {
+    return parts_.takes_added_tools ? account_->added_tools() : ToolList();
+}
+
 ToolList RunCore::begin_call(const BoundModel& model) {
     ToolList own = answer_task_ ? answer_task_->begin_call(model) : parts_.tools;
     // Hidden ones change no request; calls find them in the account.
     std::vector<AgentTool> added;
-    for (const AgentTool& tool : account_->added_tools()) {
+    const ToolList all_added = added_tools();
+    for (const AgentTool& tool : all_added) {
         if (tool.expose_to_model && !own.find(tool.name)) added.push_back(tool);
     }
     if (added.empty()) return own;

@@ -50,6 +50,7 @@ struct RunParts {
     const std::shared_ptr<HitlChannel>& channel;  ///< may be null
     SerialCheck& serial;
     const PromptSettings* prompt = nullptr;  ///< null: the prompt has no settings of its own
+    bool takes_added_tools = true;           ///< from hooks (RunAccount::add_tools())
 };
 
 /// Thrown in place of the exception of a run-level hook.
@@ -96,6 +97,8 @@ public:
     /// The value that the run is to answer with; null: any text.
     AnswerTask* answer_task() const noexcept { return answer_task_; }
     void set_answer_task(AnswerTask* task) noexcept { answer_task_ = task; }
+    /// Returns the tools that were added to the run, as far as it takes them.
+    ToolList added_tools() const;
     /// Begins a call of `model` and returns its tools, which include those that were added to the run.
     ToolList begin_call(const BoundModel& model);
     /// Returns the model of the next call.

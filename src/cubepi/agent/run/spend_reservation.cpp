@@ -19,6 +19,8 @@ constexpr std::int64_t least_answer = 1024;
 constexpr std::int64_t unknown_limit = 32'768;
 constexpr std::int64_t image_tokens = 1600;
 constexpr std::int64_t bytes_a_token = 2;
+/// More than any window; endpoints may report anything.
+constexpr double most_tokens = 1e12;
 
 std::int64_t tokens_of(std::size_t bytes) {
     return static_cast<std::int64_t>(bytes) / bytes_a_token + 1;
@@ -47,14 +49,16 @@ std::int64_t tokens_of(const Message& message) {
 }
 
 /// Returns the tokens of the prompt and the answer; zero if the endpoint reported none.
-std::int64_t reported_tokens(const Message& message) {
+double reported_tokens(const Message& message) {
     const AssistantMessage* answer = message.assistant();
     if (!answer || !answer->usage) return 0;
+    const auto number = [](const TokenCount& tokens) {
+        return static_cast<double>(std::max<std::int64_t>(tokens.value_or(0), 0));
+    };
     const Usage& usage = *answer->usage;
-    const std::int64_t prompt = usage.input_tokens.value_or(0) +
-                                usage.cache_read_tokens.value_or(0) +
-                                usage.cache_write_tokens.value_or(0);
-    return prompt == 0 ? 0 : prompt + usage.output_tokens.value_or(0);
+    const double prompt = number(usage.input_tokens) + number(usage.cache_read_tokens) +
+                          number(usage.cache_write_tokens);
+    return prompt == 0 ? 0 : prompt + number(usage.output_tokens);
 }
 
 /// Returns the most tokens that the answer can have.
@@ -90,19 +94,23 @@ LimitReachedError unknown_price(const Model& model) {
 }  // namespace
 
 std::int64_t most_prompt_tokens(const ModelRequest& request) {
-    std::int64_t sum = 0;
-    for (std::size_t i = request.messages.size(); i-- > 0;) {
-        const std::int64_t reported = reported_tokens(request.messages[i]);
-        if (reported > 0) return sum + reported;
-        sum += tokens_of(request.messages[i]);
+    std::int64_t sum = tokens_of(request.system_prompt.str().size());
+    if (request.tools) {
+        for (const ToolDefinition& tool : *request.tools) {
+            sum += tokens_of(tool.name.str().size() + tool.description.str().size());
+            if (tool.parameters) sum += tokens_of(json_text(*tool.parameters).size());
+        }
     }
-    sum += tokens_of(request.system_prompt.str().size());
-    if (!request.tools) return sum;
-    for (const ToolDefinition& tool : *request.tools) {
-        sum += tokens_of(tool.name.str().size() + tool.description.str().size());
-        if (tool.parameters) sum += tokens_of(json_text(*tool.parameters).size());
+    double reported_to_estimated = 1.0;
+    for (const Message& message : request.messages) {
+        sum += tokens_of(message);
+        const double reported = reported_tokens(message);
+        if (reported > 0) {
+            reported_to_estimated = std::max(1.0, reported / static_cast<double>(sum));
+        }
     }
-    return sum;
+    const double tokens = static_cast<double>(sum) * reported_to_estimated;
+    return static_cast<std::int64_t>(std::min(std::ceil(tokens), most_tokens));
 }
 
 std::optional<LimitReachedError> SpendReservation::reserve(std::shared_ptr<RunAccount> account,

@@ -32,8 +32,9 @@ private:
     double usd_ = 0.0;
 };
 
-/// Returns an upper estimate of the request's prompt in tokens: what the endpoint reported for the last answer, with two bytes a
-/// token for what was added since.
+/// Returns an upper estimate of the request's prompt in tokens: two bytes a token for the system prompt, the tools and the messages,
+/// scaled up if the endpoint reported more than that for the last answer and what precedes it. The report alone is not enough:
+/// tools and messages may have been added or restored before it.
 std::int64_t most_prompt_tokens(const ModelRequest& request);
 
 }  // namespace cubepi::detail

@@ -89,7 +89,7 @@ bool ToolBatch::terminates() const noexcept {
 void ToolBatch::find_tool(Call& call) const {
     call.tool = tools_.find(call.call().name);
     if (call.tool) return;
-    call.added = core_.account()->added_tools();
+    call.added = core_.added_tools();
     call.tool = call.added.find(call.call().name);
 }
 

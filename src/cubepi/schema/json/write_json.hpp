@@ -2,9 +2,11 @@
 
 #include <charconv>
 #include <cmath>
+#include <cstddef>
 #include <string>
 #include <string_view>
-#include <utility>
+
+#include <boost/container/small_vector.hpp>
 
 #include <cubepi/core/json.hpp>
 #include <cubepi/schema/python_json.hpp>
@@ -22,49 +24,82 @@ inline void append_finite_number(std::string& out, double number) {
     }
 }
 
+/// Writes without recursion: tools and callers may nest values deeper than the stack is.
 template <class Style>
-void write_json(std::string& out, const Json& value);
+class JsonWriter {
+public:
+    explicit JsonWriter(std::string& out) : out_(out) {}
 
-template <class Style>
-void write_json(std::string& out, const JsonObject& object) {
-    out += '{';
-    bool first = true;
-    for (const auto& [key, item] : object) {
-        if (!std::exchange(first, false)) out += Style::comma;
-        Style::string(out, key);
-        out += Style::colon;
-        write_json<Style>(out, item);
+    void write(const Json& value) {
+        begin(value);
+        finish();
     }
-    out += '}';
-}
-
-template <class Style>
-void write_json(std::string& out, const JsonArray& array) {
-    out += '[';
-    bool first = true;
-    for (const Json& item : array) {
-        if (!std::exchange(first, false)) out += Style::comma;
-        write_json<Style>(out, item);
+    void write(const JsonObject& object) {
+        open(Level{&object, nullptr, 0});
+        finish();
     }
-    out += ']';
-}
+    void write(const JsonArray& array) {
+        open(Level{nullptr, &array, 0});
+        finish();
+    }
 
-template <class Style>
-void write_json(std::string& out, const Json& value) {
-    const auto append_integer = [&out](auto number) {
-        char text[24];
-        out.append(text, std::to_chars(text, text + sizeof text, number).ptr);
+private:
+    struct Level {
+        const JsonObject* object;  ///< null: an array
+        const JsonArray* array;
+        std::size_t next;
     };
-    switch (value.kind()) {
-        case boost::json::kind::null: out += "null"; return;
-        case boost::json::kind::bool_: out += value.get_bool() ? "true" : "false"; return;
-        case boost::json::kind::int64: return append_integer(value.get_int64());
-        case boost::json::kind::uint64: return append_integer(value.get_uint64());
-        case boost::json::kind::double_: return Style::number(out, value.get_double());
-        case boost::json::kind::string: return Style::string(out, value.get_string());
-        case boost::json::kind::array: return write_json<Style>(out, value.get_array());
-        case boost::json::kind::object: return write_json<Style>(out, value.get_object());
+
+    void open(Level level) {
+        out_ += level.object ? '{' : '[';
+        levels_.push_back(level);
     }
+
+    void begin(const Json& value) {
+        const auto append_integer = [this](auto number) {
+            char text[24];
+            out_.append(text, std::to_chars(text, text + sizeof text, number).ptr);
+        };
+        switch (value.kind()) {
+            case boost::json::kind::null: out_ += "null"; return;
+            case boost::json::kind::bool_: out_ += value.get_bool() ? "true" : "false"; return;
+            case boost::json::kind::int64: return append_integer(value.get_int64());
+            case boost::json::kind::uint64: return append_integer(value.get_uint64());
+            case boost::json::kind::double_: return Style::number(out_, value.get_double());
+            case boost::json::kind::string: return Style::string(out_, value.get_string());
+            case boost::json::kind::array: return open(Level{nullptr, &value.get_array(), 0});
+            case boost::json::kind::object: return open(Level{&value.get_object(), nullptr, 0});
+        }
+    }
+
+    void finish() {
+        while (!levels_.empty()) {
+            Level& level = levels_.back();
+            const std::size_t at = level.next++;
+            if (at == (level.object ? level.object->size() : level.array->size())) {
+                out_ += level.object ? '}' : ']';
+                levels_.pop_back();
+                continue;
+            }
+            if (at != 0) out_ += Style::comma;
+            if (level.array) {
+                begin((*level.array)[at]);
+                continue;
+            }
+            const auto& member = level.object->begin()[static_cast<std::ptrdiff_t>(at)];
+            Style::string(out_, member.key());
+            out_ += Style::colon;
+            begin(member.value());
+        }
+    }
+
+    std::string& out_;
+    boost::container::small_vector<Level, 16> levels_;
+};
+
+template <class Style, class Value>
+void write_json(std::string& out, const Value& value) {
+    JsonWriter<Style>(out).write(value);
 }
 
 }  // namespace cubepi::detail
