@@ -210,9 +210,9 @@ private:
 
 void spans_to_collector(benchmark::State& state) {
     const LocalCollector collector;
-    OtlpOptions options;
+    OTLPOptions options;
     options.url = collector.url();
-    pass_spans(state, std::make_shared<OtlpSpanExporter>(options));
+    pass_spans(state, std::make_shared<OTLPSpanExporter>(options));
 }
 BENCHMARK(spans_to_collector)->UseRealTime();
 
@@ -220,9 +220,9 @@ BENCHMARK(spans_to_collector)->UseRealTime();
 std::string body_of_a_batch() {
     const auto transport = std::make_shared<testing::MemoryTransport>(
         [](const HttpRequest&) { return testing::MemoryResponse(200); });
-    OtlpOptions options;
+    OTLPOptions options;
     options.runtime = std::make_shared<const Runtime>(Runtime().with_transport(transport));
-    OtlpSpanExporter exporter(options);
+    OTLPSpanExporter exporter(options);
     (void)run(exporter.export_spans(SpanBatch(batch, chat_span()), resource()));
     return transport->requests().front().body;
 }

@@ -17,6 +17,7 @@
 
 #include <bub/tape/entry/encoding.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/version.hpp>
 
 namespace cubepi::app {
 

@@ -8,6 +8,7 @@
 #include <cubepi/agent/print_text.hpp>
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/timeout.hpp>
+#include <cubepi/core/version.hpp>
 #include <cubepi/provider/anthropic.hpp>
 #include <cubepi/provider/fallback.hpp>
 #include <cubepi/provider/faux.hpp>

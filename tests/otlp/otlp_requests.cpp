@@ -32,8 +32,8 @@ public:
         : transport_(std::make_shared<testing::MemoryTransport>(
               [](const HttpRequest&) { return testing::MemoryResponse(200); })) {}
 
-    OtlpOptions options(OtlpProtocol protocol) const {
-        OtlpOptions options;
+    OTLPOptions options(OTLPProtocol protocol) const {
+        OTLPOptions options;
         options.protocol = protocol;
         options.runtime = std::make_shared<const Runtime>(Runtime().with_transport(transport_));
         return options;
@@ -49,8 +49,8 @@ private:
     std::shared_ptr<testing::MemoryTransport> transport_;
 };
 
-constexpr std::pair<OtlpProtocol, const char*> protocols[] = {{OtlpProtocol::http_protobuf, ".pb"},
-                                                              {OtlpProtocol::http_json, ".json"}};
+constexpr std::pair<OTLPProtocol, const char*> protocols[] = {{OTLPProtocol::http_protobuf, ".pb"},
+                                                              {OTLPProtocol::http_json, ".json"}};
 
 void expect_accepted(const ExportResult& result) {
     if (!result.ok()) throw std::runtime_error(result.error);
@@ -60,12 +60,12 @@ void write_samples(const std::filesystem::path& directory) {
     const auto resource = std::make_shared<const Resource>(otlp_test::sample_resource());
     for (const auto& [protocol, ending] : protocols) {
         const Collector traces;
-        OtlpSpanExporter spans(traces.options(protocol));
+        OTLPSpanExporter spans(traces.options(protocol));
         const SpanBatch batch = {otlp_test::sample_span(), otlp_test::plain_span()};
         expect_accepted(run(spans.export_spans(batch, resource)));
         traces.write(directory / ("samples.traces" + std::string(ending)));
         const Collector metrics;
-        OtlpMetricExporter points(metrics.options(protocol));
+        OTLPMetricExporter points(metrics.options(protocol));
         const auto snapshot = std::make_shared<const MetricSnapshot>(otlp_test::sample_metrics());
         expect_accepted(run(points.export_metrics(snapshot, resource)));
         metrics.write(directory / ("samples.metrics" + std::string(ending)));
@@ -110,9 +110,9 @@ void write_run(const std::filesystem::path& directory) {
     MeterOptions meter_options;
     for (std::size_t i = 0; i < 2; ++i) {
         tracer_options.exporters.push_back(
-            output(std::make_shared<OtlpSpanExporter>(traces[i].options(protocols[i].first))));
+            output(std::make_shared<OTLPSpanExporter>(traces[i].options(protocols[i].first))));
         meter_options.exporters.push_back(
-            std::make_shared<OtlpMetricExporter>(metrics[i].options(protocols[i].first)));
+            std::make_shared<OTLPMetricExporter>(metrics[i].options(protocols[i].first)));
     }
     Tracer tracer(tracer_options);
     meter_options.resource = tracer.resource();

@@ -9,6 +9,7 @@
 #include <boost/asio/post.hpp>
 
 #include <cubepi/core/runtime.hpp>
+#include <cubepi/core/version.hpp>
 #include <cubepi/tracing/jsonl_exporter.hpp>
 #include <cubepi/tracing/otel_environment.hpp>
 
@@ -49,7 +50,7 @@ Telemetry::Telemetry(const TraceSettings& settings) {
     TracerOptions tracing;
     // OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES may name the service.
     if (!environment.resource_attributes.find("service.name")) tracing.service_name = service;
-    tracing.service_version = std::string_view(version_text()).substr(service.size() + 1);
+    tracing.service_version = version();
     tracing.record_content = settings.content;
     tracing.on_notice = keep;
     if (!settings.directory.empty()) tracing.exporters.push_back(files_in(settings.directory));

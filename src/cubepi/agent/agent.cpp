@@ -63,12 +63,13 @@ std::unique_ptr<Agent::Impl::Settings> take_settings(AgentOptions& options) {
     for (const Middleware& one : options.middleware) {
         const std::vector<BoundModel>& models = one.models();
         taken.middleware_models.insert(taken.middleware_models.end(), models.begin(), models.end());
+        for (const AgentTool& tool : one.tools()) taken.middleware_tools.push_back(tool.name);
     }
     if (taken.channel) taken.active_questions = std::make_unique<detail::ActiveQuestions>();
     const bool all_default =
         taken.hooks.empty() && taken.tool_execution == ExecutionMode::parallel &&
         taken.limits == AgentLimits() && !taken.on_payload && !taken.on_response && !taken.spill &&
-        !taken.channel && taken.middleware_models.empty();
+        !taken.channel && taken.middleware_models.empty() && taken.middleware_tools.empty();
     if (all_default) return nullptr;
     return std::make_unique<Agent::Impl::Settings>(std::move(taken));
 }

@@ -301,6 +301,21 @@ public:
     /// Error(busy) during a run.
     Task<void> rewind(std::string message_id, std::string new_thread_id = {});
 
+    /// Copies a thread of the agent's store, as it was when the run `after_run_id` completed, into a new thread: the messages
+    /// without a run and those of runs completed by then, these runs, and `extra`, in which `metadata` replaces `fork`. One
+    /// transaction: of two callers with the same new id, also in different processes, one succeeds. Neither thread needs to be
+    /// the agent's, whose own state does not change. Throws Error(invalid_state) without a store, Error(unsupported) if it is
+    /// not a ForkStore, ThreadNotFoundError, RunNotCompletedError, ThreadAlreadyExistsError.
+    Task<void> fork(std::string source_thread_id, std::string new_thread_id,
+                    std::string after_run_id, std::optional<JsonObject> metadata = std::nullopt);
+    /// Runs one prompt on a copy of a thread as fork() would make it, and discards the copy: nothing is stored, and this agent's
+    /// listeners receive no events. The copy has this agent's model, system prompt, tools, hooks and limits. Hooks see a copy of
+    /// `extra`, but share the members of their middleware; tools of middleware refuse their calls. May be used during a run.
+    /// Throws like fork(), and Error(unsupported) if the agent has a channel: a probe cannot ask. Failures of the model are
+    /// outcomes.
+    Task<RunResult> fork_once(std::string source_thread_id, PromptInput input,
+                              std::string after_run_id, PromptOptions options = {});
+
     const AgentState& state() const noexcept;
     /// Returns the models that the agent may call: its own, and those that its middleware names.
     std::vector<BoundModel> models() const;

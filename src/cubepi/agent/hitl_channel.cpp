@@ -119,7 +119,7 @@ Json checked(const HitlRequest& request, const AskRequest& ask, Json answer) {
 
 }  // namespace
 
-HitlTimedOutError::HitlTimedOutError(std::chrono::nanoseconds limit)
+HitlTimedOut::HitlTimedOut(std::chrono::nanoseconds limit)
     : HitlError(ErrorCode::hitl, "no answer within " + seconds_text(limit)), limit_(limit) {}
 
 std::string_view to_string(ApproveDecision decision) noexcept {

@@ -27,9 +27,9 @@ public:
 };
 
 /// The host cancelled the request.
-class HitlCancelledError : public HitlError {
+class HitlCancelled : public HitlError {
 public:
-    explicit HitlCancelledError(std::string reason)
+    explicit HitlCancelled(std::string reason)
         : HitlError(ErrorCode::hitl, "the request was cancelled: " + reason),
           reason_(std::move(reason)) {}
     const std::string& reason() const noexcept { return reason_; }
@@ -39,9 +39,9 @@ private:
 };
 
 /// The request was not answered before its timeout expired.
-class HitlTimedOutError : public HitlError {
+class HitlTimedOut : public HitlError {
 public:
-    explicit HitlTimedOutError(std::chrono::nanoseconds limit);
+    explicit HitlTimedOut(std::chrono::nanoseconds limit);
     std::chrono::nanoseconds limit() const noexcept { return limit_; }
 
 private:
@@ -186,7 +186,7 @@ public:
 
 /// The connection between a run that asks and a host that answers.
 ///
-/// confirm(), approve() and ask() wait on the executor of the caller. They throw HitlCancelledError, HitlTimedOutError,
+/// confirm(), approve() and ask() wait on the executor of the caller. They throw HitlCancelled, HitlTimedOut,
 /// or Error(hitl) if the same question is already pending; cancelling the caller withdraws the request. Everything else
 /// is thread-safe. Requests are independent: any number can be pending, and each is answered by its id.
 class HitlChannel {

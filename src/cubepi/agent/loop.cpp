@@ -4,6 +4,7 @@
 
 #include <cubepi/agent/run/limit_checks.hpp>
 #include <cubepi/agent/run/run_core.hpp>
+#include <cubepi/agent/run/tool_batch.hpp>
 #include <cubepi/agent/run/turn_loop.hpp>
 #include <cubepi/core/outcome.hpp>
 
@@ -46,23 +47,47 @@ void fill(AgentState& state, AgentContext& context, const LoopOptions& options) 
     state.extra = std::move(context.extra);
 }
 
-Task<RunResult> run_free(MessageList prompts, AgentContext& context, LoopOptions options,
-                         Listener emit) {
-    const std::shared_ptr<const Runtime> runtime =
-        options.runtime ? options.runtime : Runtime::standard();
-    AgentState state;
-    const std::shared_ptr<Provider> provider = options.model.provider();
-    fill(state, context, options);
-    EventHub hub;
-    hub.subscribe(std::move(emit));
-    ThreadLog log(state, nullptr, std::string());
-    FunctionInputs inputs(options);
-    SerialCheck serial;
-    const std::shared_ptr<HitlChannel> no_channel;
+/// A run without an agent: the objects that a run uses, with the state of `context` as long as it lasts.
+struct FreeRun {
+    FreeRun(AgentContext& owner, LoopOptions given, Listener emit)
+        : context(owner),
+          options(std::move(given)),
+          runtime(options.runtime ? options.runtime : Runtime::standard()),
+          provider(options.model.provider()) {
+        fill(state, context, options);
+        hub.subscribe(std::move(emit));
+    }
+    FreeRun(const FreeRun&) = delete;
+    FreeRun& operator=(const FreeRun&) = delete;
+
+    /// Awaits the work of the run, within its time limit. The caller's token, the limit and a cancellation of this coroutine
+    /// are combined to one abort (D38).
+    template <class T>
+    Task<Outcome<T>> within_limits(Task<T> work) {
+        const std::stop_callback<std::function<void()>> forward(options.stop_token, abort);
+        const Executor executor = co_await this_executor;
+        max_duration.start(*runtime, executor, options.limits.max_duration, abort);
+        Task<T> abortable = abort_when_cancelled(std::move(work), abort);
+        Outcome<T> ended = co_await outcome_of(std::move(abortable));
+        log.drop_nulls();
+        context.extra = std::move(state.extra);
+        co_return ended;
+    }
+
+    AgentContext& context;
+    LoopOptions options;
+    const std::shared_ptr<const Runtime> runtime;
+    const std::shared_ptr<Provider> provider;
+    AgentState state = {};
+    EventHub hub = {};
+    ThreadLog log{state, nullptr, std::string()};
+    FunctionInputs inputs{options};
+    SerialCheck serial = {};
+    const std::shared_ptr<HitlChannel> no_channel = {};
     const RunParts parts{.provider = provider,
-                         .system_prompt = state.system_prompt,
-                         .tools = state.tools,
-                         .reasoning = state.reasoning,
+                         .system_prompt = context.system_prompt,
+                         .tools = context.tools,
+                         .reasoning = options.reasoning,
                          .hooks = &options.hooks,
                          .tool_execution = options.tool_execution,
                          .limits = options.limits,
@@ -77,26 +102,42 @@ Task<RunResult> run_free(MessageList prompts, AgentContext& context, LoopOptions
                          .prefix_guard = nullptr,
                          .channel = no_channel,
                          .serial = serial};
-    // The caller's token, the time limit and a cancellation of this coroutine are combined to one abort (D38).
-    std::stop_source stop;
-    const std::function<void()> abort = [stop]() mutable { stop.request_stop(); };
-    const std::stop_callback<std::function<void()>> forward(options.stop_token, abort);
-    DurationLimit max_duration;
-    const Executor executor = co_await this_executor;
-    max_duration.start(*runtime, executor, options.limits.max_duration, abort);
-    RunCore core(parts, runtime->ids->next(), stop.get_token());
+    std::stop_source stop = {};
+    const std::function<void()> abort = [source = stop]() mutable { source.request_stop(); };
+    DurationLimit max_duration = {};
+    RunCore core{parts, runtime->ids->next(), stop.get_token()};
+};
+
+Task<RunResult> run_free(MessageList prompts, AgentContext& context, LoopOptions options,
+                         Listener emit) {
+    FreeRun run(context, std::move(options), std::move(emit));
     RunPlan plan;
     plan.prompts = inputs_of(prompts);
-    plan.duration_limit = &max_duration;
-    if (!options.hooks.replaced.empty()) {
-        plan.opening = [&core, &options] { return core.report_replaced(options.hooks.replaced); };
+    plan.duration_limit = &run.max_duration;
+    if (!run.options.hooks.replaced.empty()) {
+        plan.opening = [&run] { return run.core.report_replaced(run.options.hooks.replaced); };
     }
-    Task<RunResult> turns = run_turns(core, std::move(plan));
-    Outcome<RunResult> ended = co_await outcome_of(abort_when_cancelled(std::move(turns), abort));
-    log.drop_nulls();
-    context.messages = std::move(state.messages);
-    context.extra = std::move(state.extra);
+    Task<RunResult> turns = run_turns(run.core, std::move(plan));
+    Outcome<RunResult> ended = co_await run.within_limits(std::move(turns));
+    context.messages = std::move(run.state.messages);
     co_return std::move(ended).value();
+}
+
+Task<ToolCallBatch> run_calls(AgentContext& context, AssistantMessage answer, LoopOptions options,
+                              Listener emit) {
+    FreeRun run(context, std::move(options), std::move(emit));
+    ToolBatch batch(run.core, Message(std::move(answer)), run.parts.tools);
+    Task<void> calls = batch.run();
+    Outcome<void> ended = co_await run.within_limits(std::move(calls));
+    if (std::exception_ptr failure = run.hub.take_failure()) std::rethrow_exception(failure);
+    std::move(ended).value();
+    ToolCallBatch made;
+    made.messages = batch.results();
+    made.terminate = batch.terminates();
+    const Spending spending = run.core.spending();
+    made.usage = spending.usage;
+    made.cost = spending.cost;
+    co_return made;
 }
 
 }  // namespace
@@ -115,6 +156,11 @@ Task<RunResult> run_agent_loop_continue(AgentContext& context, LoopOptions optio
         throw Error(ErrorCode::no_messages, "No messages to continue from: the context is empty");
     }
     return detail::run_free(MessageList(), context, std::move(options), std::move(emit));
+}
+
+Task<ToolCallBatch> execute_tool_calls(AgentContext& context, AssistantMessage message,
+                                       LoopOptions options, Listener emit) {
+    return detail::run_calls(context, std::move(message), std::move(options), std::move(emit));
 }
 
 }  // namespace cubepi

@@ -15,7 +15,7 @@ struct AgentContext {
     JsonObject extra = {};
 };
 
-/// The options of run_agent_loop.
+/// The options of run_agent_loop and execute_tool_calls.
 struct LoopOptions {
     BoundModel model = {};
     HookSet hooks = {};
@@ -39,5 +39,21 @@ Task<RunResult> run_agent_loop(MessageList prompts, AgentContext& context, LoopO
                                Listener emit);
 /// Runs the loop like run_agent_loop(), without new prompts. Throws Error(no_messages) if the context is empty.
 Task<RunResult> run_agent_loop_continue(AgentContext& context, LoopOptions options, Listener emit);
+
+/// The results of execute_tool_calls().
+struct ToolCallBatch {
+    MessageList messages = {};  ///< of role tool_result, in the order of the calls
+    bool terminate = false;     ///< every result requests the end of a run
+    Usage usage = {};           ///< of the model calls that tools and hooks have charged (D67)
+    std::optional<double> cost = {};  ///< of these calls in USD; absent if that of any is unknown
+};
+
+/// Executes the tool calls of one answer as a run does, without calling a model: the hooks about calls, the limits of tools,
+/// parallel or sequential, `max_duration` and `stop_token`. `emit` receives the events of tools, and message_start and
+/// message_end of each result. Every call has a result; failures are error results. `context` provides the tools, and the
+/// history and state that hooks see; `extra` is updated, the results are not added to its messages. It must outlive the task.
+/// Throws what `emit` throws, after all results are known. Cancelling the awaiting coroutine aborts the calls and then throws.
+Task<ToolCallBatch> execute_tool_calls(AgentContext& context, AssistantMessage message,
+                                       LoopOptions options, Listener emit);
 
 }  // namespace cubepi

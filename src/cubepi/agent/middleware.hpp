@@ -68,6 +68,10 @@ struct HookContext {
     std::stop_token stop_token;
     const std::shared_ptr<const Runtime>& runtime;
     const std::shared_ptr<RunAccount>& account;
+    /// The request of this turn's model call, with the model, the system prompt, the messages, the tools with their schemas and
+    /// the options that the run made it with: a copy of the pointer is a record of the turn. Null before the call, and while a
+    /// continued run takes up the calls of an earlier one. around_model_call may have sent another request.
+    const std::shared_ptr<const ModelRequest>& request;
 
     const RunInfo& run() const noexcept { return account->info(); }
     /// Adds model calls that this hook made to the usage and cost of the run (D67). An absent cost makes the cost of the run

@@ -642,5 +642,46 @@ TEST(HookFailure, D23_ExceptionOfUserHook_DoesNotTriggerFallback) {
     EXPECT_TRUE(recorder.notices().empty());
 }
 
+TEST(TurnRequest, Hooks_SeeWhatTheTurnRanWith) {
+    FauxProvider faux;
+    faux.set_responses({calling({echo_call("a")}), "done"});
+    std::vector<std::shared_ptr<const ModelRequest>> records;
+    std::vector<bool> before;
+    AgentOptions options;
+    options.model = faux.model("m");
+    options.system_prompt = "Be brief.";
+    options.tools = {echo_tool()};
+    options.reasoning = ReasoningControl{.mode = ReasoningMode::on};
+    options.transform_system_prompt = [&](std::string prompt, HookContext& context) {
+        before.push_back(context.request != nullptr);
+        return prompt + " Turn " + std::to_string(context.turn);
+    };
+    options.before_tool_call =
+        [&](BeforeToolCallContext& call) -> std::optional<BeforeToolCallResult> {
+        records.push_back(call.context.request);
+        return std::nullopt;
+    };
+    options.on_run_end = [&](HookContext& context) {
+        records.push_back(context.request);
+        return MessageList();
+    };
+    Agent agent(std::move(options));
+    agent.subscribe([&](const AgentEvent& event) {
+        if (event.get_if<ToolExecutionStartEvent>()) agent.set_model(faux.model("other"));
+    });
+    EXPECT_TRUE(run(agent.prompt("hi")));
+    EXPECT_EQ(before, (std::vector<bool>{false, false}));
+    ASSERT_EQ(records.size(), 2u);
+    ASSERT_TRUE(records[0] && records[1]);
+    EXPECT_EQ(records[0]->model.id, "m");
+    EXPECT_EQ(records[0]->system_prompt.str(), "Be brief. Turn 1");
+    EXPECT_EQ(records[0]->messages.size(), 1u);
+    EXPECT_EQ(records[0]->tools->at(0).name, "echo");
+    EXPECT_TRUE(records[0]->options.reasoning());
+    EXPECT_EQ(records[1]->model.id, "other");
+    EXPECT_EQ(records[1]->system_prompt.str(), "Be brief. Turn 2");
+    EXPECT_EQ(records[1]->messages.size(), 3u);
+}
+
 }  // namespace
 }  // namespace cubepi

@@ -65,7 +65,9 @@ RunOrigin PromptOptions::origin() const {
     RunOrigin origin;
     origin.parent_run_id = parent_run_id_;
     origin.parent_tool_call_id = parent_tool_call_id_;
-    if (trace_) origin.trace = std::make_shared<const TraceContext>(*trace_);
+    TraceContext trace = parent_trace_ ? *parent_trace_ : TraceContext();
+    if (trace_) trace = trace.nested(*trace_);
+    if (!trace.empty()) origin.trace = std::make_shared<const TraceContext>(std::move(trace));
     return origin;
 }
 

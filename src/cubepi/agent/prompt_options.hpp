@@ -95,6 +95,11 @@ public:
         abandon_pending_ = value;
         return std::move(*this);
     }
+    /// Sets tags, metadata and span of the caller at once. TraceContext::nested() combines those of several callers.
+    PromptOptions&& tracing_context(TraceContext value) && {
+        trace() = std::move(value);
+        return std::move(*this);
+    }
     /// Sets the span of the caller as the parent of the run's span: a `traceparent` of W3C Trace Context.
     PromptOptions&& traceparent(std::string value) && {
         trace().traceparent = std::move(value);
@@ -110,18 +115,14 @@ public:
         trace().metadata = std::move(value);
         return std::move(*this);
     }
-    /// Names the tool call that starts this run, which is that of a sub-agent. Charge the result to it with
-    /// ToolContext::charge().
+    /// Names the tool call that starts this run, which is that of a sub-agent. The run inherits tags and metadata of the parent's
+    /// traces; its own are nested in them. Charge the result to the call with ToolContext::charge().
     PromptOptions&& parent(const ToolContext& tool) && {
-        parent_run_id_ = tool.run().run_id;
-        parent_tool_call_id_ = tool.tool_call_id();
-        return std::move(*this);
+        return std::move(*this).parent(tool.run(), tool.tool_call_id());
     }
     /// Names the run of the hook that starts this run.
     PromptOptions&& parent(const HookContext& hook) && {
-        parent_run_id_ = hook.run_id;
-        parent_tool_call_id_ = {};
-        return std::move(*this);
+        return std::move(*this).parent(hook.run(), {});
     }
     /// Returns where the run comes from, as set by the members above.
     RunOrigin origin() const;
@@ -131,6 +132,12 @@ public:
 
 private:
     friend struct detail::PromptAccess;
+    PromptOptions&& parent(const RunInfo& run, SharedString tool_call_id) && {
+        parent_run_id_ = run.run_id;
+        parent_tool_call_id_ = std::move(tool_call_id);
+        parent_trace_ = run.origin.trace;
+        return std::move(*this);
+    }
     TraceContext& trace();
     detail::PromptSettings& settings();
 
@@ -138,6 +145,7 @@ private:
     PriorSpending prior_spending_;
     SharedString parent_run_id_;
     SharedString parent_tool_call_id_;
+    std::shared_ptr<const TraceContext> parent_trace_;
     std::shared_ptr<TraceContext> trace_;
     // Settings that few prompts have. Copies share them, so a setter copies them first.
     std::shared_ptr<const detail::PromptSettings> settings_;

@@ -685,6 +685,37 @@ TEST(RunAccount, TraceContextOfPrompt_ReachesItsEvents) {
     EXPECT_EQ(info->origin.trace->metadata.at("k").as_int64(), 1);
 }
 
+TEST(RunAccount, D124_NestedRun_InheritsTheTraceContext) {
+    FauxProvider faux = working_model();
+    std::shared_ptr<const TraceContext> inner_trace;
+    AgentTool work =
+        tool<NoArgs>("work", "Works.", [&](NoArgs, ToolContext& context) -> Task<std::string> {
+            FauxProvider inner_faux;
+            inner_faux.set_responses({"inner"});
+            Agent inner(inner_faux.model("inner"));
+            inner.subscribe(
+                [&](const AgentEvent& event) { inner_trace = event.run->origin.trace; });
+            PromptOptions prompt =
+                PromptOptions().tags({"b", "c"}).metadata({{"k", 2}}).parent(context);
+            Task<RunResult> running = inner.prompt("sub", std::move(prompt));
+            (void)co_await std::move(running);
+            co_return "worked";
+        });
+    Agent agent(options_with(faux, std::move(work)));
+    TraceContext host;
+    host.tags = {"a"};
+    host.metadata = {{"k", 0}, {"host", true}};
+    TraceContext request;
+    request.traceparent = "00-x";
+    request.tags = {"b"};
+    request.metadata = {{"k", 1}};
+    EXPECT_TRUE(run(agent.prompt("go", PromptOptions().tracing_context(host.nested(request)))));
+    ASSERT_TRUE(inner_trace);
+    EXPECT_EQ(inner_trace->traceparent, "00-x");
+    EXPECT_EQ(inner_trace->tags, (std::vector<std::string>{"a", "b", "c"}));
+    EXPECT_EQ(inner_trace->metadata, (JsonObject{{"k", 2}, {"host", true}}));
+}
+
 TEST(RunAccount, ToolOutsideRun_HasNoIdentity) {
     ToolContext context("c", "t", std::stop_token(), Runtime::standard(),
                         [](Json) -> Task<> { co_return; });

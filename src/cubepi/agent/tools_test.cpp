@@ -7,6 +7,7 @@
 #include <chrono>
 #include <map>
 
+#include <cubepi/agent/loop.hpp>
 #include <cubepi/core/timeout.hpp>
 
 namespace cubepi {
@@ -513,6 +514,136 @@ std::string name_problem(std::vector<std::string> names) {
         return error.what();
     }
     return "accepted";
+}
+
+// A batch of calls without a loop.
+
+struct BatchRun {
+    AgentContext context;
+    LoopOptions options;
+    std::vector<std::string> words;
+
+    Task<ToolCallBatch> start(std::vector<ToolCall> calls) {
+        Listener record = [this](const AgentEvent& event) {
+            words.push_back(Recorder::word(event));
+        };
+        return execute_tool_calls(context, calling(std::move(calls)), options, std::move(record));
+    }
+};
+
+TEST(ExecuteToolCalls, Batch_RunsLikeThatOfARun) {
+    BatchRun batch;
+    batch.context.tools = {echo_tool()};
+    batch.context.extra["before"] = 1;
+    batch.options.hooks.before_tool_call =
+        [](BeforeToolCallContext& call) -> std::optional<BeforeToolCallResult> {
+        call.context.extra["seen"] = true;
+        call.context.charge(Usage{.input_tokens = 7}, 0.5);
+        if (call.args.at("value") != "no") return std::nullopt;
+        BeforeToolCallResult blocked;
+        blocked.block = true;
+        blocked.reason = "not allowed";
+        return blocked;
+    };
+    batch.options.limits.tool_result_chars = 200;
+    const std::vector<ToolCall> calls = {
+        echo_call("a", "c1"), echo_call("no", "c2"), echo_call(std::string(400, 'x'), "c3"),
+        faux_tool_call("echo", {}, "c4"), faux_tool_call("unknown", {}, "c5")};
+    const ToolCallBatch done = run(batch.start(calls));
+    const std::vector<std::string> results = texts(done.messages);
+    ASSERT_EQ(results.size(), 5u);
+    EXPECT_EQ(results[1], "not allowed");
+    EXPECT_LT(results[2].size(), 400u);
+    EXPECT_NE(results[3].find("value"), std::string::npos);
+    EXPECT_EQ(results[4], "Tool unknown not found");
+    EXPECT_FALSE(done.terminate);
+    EXPECT_EQ(done.usage.input_tokens, TokenCount(21));
+    EXPECT_EQ(done.cost, 1.5);
+    EXPECT_EQ(batch.context.extra.at("seen"), Json(true));
+    EXPECT_EQ(batch.context.extra.at("before"), Json(1));
+    EXPECT_TRUE(batch.context.messages.empty());
+
+    // The same calls in a run have the same results and events.
+    FauxProvider faux;
+    faux.set_responses({calling(calls), "done"});
+    Agent agent({.model = faux.model(),
+                 .tools = batch.context.tools,
+                 .before_tool_call = batch.options.hooks.before_tool_call,
+                 .limits = batch.options.limits});
+    Recorder recorder(agent);
+    const RunResult result = run(agent.prompt("hi"));
+    for (std::size_t i = 0; i < results.size(); ++i)
+        EXPECT_EQ(texts(result.new_messages)[2 + i], results[i]);
+    std::vector<std::string> words = recorder.words();
+    const auto first = std::find(words.begin(), words.end(), batch.words.front());
+    ASSERT_NE(first, words.end());
+    EXPECT_TRUE(std::equal(batch.words.begin(), batch.words.end(), first));
+}
+
+TEST(ExecuteToolCalls, ResultsThatRequestTheEnd_TerminateTheBatch) {
+    BatchRun batch;
+    batch.context.tools = {tool("stop", "Stops.", []() {
+        AgentToolResult result("stopped");
+        result.terminate = true;
+        return result;
+    })};
+    EXPECT_TRUE(run(batch.start({faux_tool_call("stop", {}, "c1")})).terminate);
+    EXPECT_FALSE(run(batch.start({})).terminate);
+}
+
+TEST(ExecuteToolCalls, Abort_LeavesNoCallWithoutResult) {
+    for (const bool by_cancellation : {false, true}) {
+        BatchRun batch;
+        std::stop_source stop;
+        batch.options.stop_token = stop.get_token();
+        batch.options.tool_execution = ExecutionMode::sequential;
+        AsyncEvent begun;
+        batch.context.tools = {tool("wait", "Waits.", [&begun]() -> Task<std::string> {
+            begun.set();
+            AsyncEvent never;
+            co_await never.wait();
+            co_return "never";
+        })};
+        MessageList results;
+        bool cancelled = false;
+        auto parent = [&]() -> Task<void> {
+            auto children = [&](TaskScope& scope) -> Task<void> {
+                auto work = [&]() -> Task<void> {
+                    Task<ToolCallBatch> calls = batch.start(
+                        {faux_tool_call("wait", {}, "c1"), faux_tool_call("wait", {}, "c2")});
+                    Outcome<ToolCallBatch> ended = co_await outcome_of(std::move(calls));
+                    cancelled = ended.cancelled();
+                    if (ended.ok()) results = std::move(ended).value().messages;
+                };
+                scope.spawn(work());
+                co_await begun.wait();
+                if (by_cancellation) {
+                    scope.cancel();
+                } else {
+                    stop.request_stop();
+                }
+                co_await scope.join();
+            };
+            co_await with_task_scope(children);
+        };
+        run(parent());
+        EXPECT_EQ(cancelled, by_cancellation);
+        EXPECT_EQ(results.size(), by_cancellation ? 0u : 2u);
+        EXPECT_EQ(std::count(batch.words.begin(), batch.words.end(), "message_end:tool_result"), 2);
+    }
+}
+
+TEST(ExecuteToolCalls, ThrowingListener_EndsTheBatchAfterItsResults) {
+    AgentContext context;
+    context.tools = {echo_tool()};
+    int results = 0;
+    Listener fail = [&results](const AgentEvent& event) {
+        if (event.type() == AgentEventType::message_end) ++results;
+        if (event.type() == AgentEventType::tool_execution_start) throw std::logic_error("mine");
+    };
+    AssistantMessage answer = calling({echo_call("a", "c1"), echo_call("b", "c2")});
+    EXPECT_THROW(run(execute_tool_calls(context, answer, LoopOptions(), fail)), std::logic_error);
+    EXPECT_EQ(results, 2);
 }
 
 TEST(ToolList, DuplicateOrInvalidNames_AreRejected) {

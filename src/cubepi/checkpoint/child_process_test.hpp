@@ -169,6 +169,25 @@ void answer_when_told(Store& store) {
     say(std::to_string(accepted));
 }
 
+inline constexpr int forks_per_process = 20;
+
+/// Forks the thread "t", which other processes do at the same time, and prints the number of forks that it made.
+template <class Store>
+void fork_when_told(Store& store) {
+    run(store.open());
+    say("ready");
+    const std::string name = read_line();
+    int made = 0;
+    for (int i = 0; i < forks_per_process; ++i) {
+        try {
+            run(store.fork("t", "f" + std::to_string(i), "r", JsonObject{{"by", name}}));
+            ++made;
+        } catch (const ThreadAlreadyExistsError&) {
+        }
+    }
+    say(std::to_string(made));
+}
+
 // The tests that all stores pass. `place` is what the children open.
 
 /// The messages "NAME NUMBER" are complete and in order for each name.
@@ -256,6 +275,42 @@ void expect_one_answer_each(Store& store, const std::string& place) {
     EXPECT_EQ(recorded["anna"], anna);
     EXPECT_EQ(recorded["ben"], ben);
     EXPECT_TRUE(run(store.load_pending_requests("t")).empty());
+}
+
+/// Processes, of which one is killed, make the same forks.
+template <class Store>
+void expect_whole_forks(Store& store, const std::string& place) {
+    run(store.claim_run("t", "r", ClaimOwner(), ClaimKind::new_run));
+    MessageList messages;
+    for (int i = 0; i < 50; ++i)
+        messages.push_back(user(std::to_string(i), "r", "m" + std::to_string(i)));
+    run(store.append("t", messages, AppendOptions()));
+    run(store.mark_run_complete("t", "r"));
+    Child first("fork_when_told", place);
+    Child second("fork_when_told", place);
+    Child killed("fork_when_told", place);
+    for (Child* child : {&first, &second, &killed}) EXPECT_EQ(child->read_line(), "ready");
+    killed.tell("killed");
+    first.tell("anna");
+    second.tell("ben");
+    killed.kill_and_wait();
+    std::map<std::string, int> made;
+    made["anna"] = std::stoi(first.read_line());
+    made["ben"] = std::stoi(second.read_line());
+    EXPECT_EQ(first.wait(), 0);
+    EXPECT_EQ(second.wait(), 0);
+    std::map<std::string, int> found;
+    for (int i = 0; i < forks_per_process; ++i) {
+        const std::string fork = "f" + std::to_string(i);
+        const std::optional<CheckpointData> data = run(store.load(fork));
+        ASSERT_TRUE(data);
+        EXPECT_EQ(data->messages.size(), messages.size());
+        EXPECT_TRUE(run(store.is_run_complete(fork, "r")));
+        ++found[std::string(data->extra.at("fork").at("by").as_string())];
+    }
+    EXPECT_EQ(found["anna"], made["anna"]);
+    EXPECT_EQ(found["ben"], made["ben"]);
+    EXPECT_EQ(found["anna"] + found["ben"] + found["killed"], forks_per_process);
 }
 
 }  // namespace cubepi

@@ -111,6 +111,10 @@ TEST_F(ServerProcesses, D62_TwoProcessesAnswer_OneSucceeds) {
     expect_one_answer_each(*store, connection);
 }
 
+TEST_F(ServerProcesses, ProcessesForkThread_ForksAreUniqueAndWhole) {
+    expect_whole_forks(*store, connection);
+}
+
 TEST_F(ServerProcesses, D20_ManyWriters_AppendWholeBatches) {
     // Four event loops share one store.
     std::vector<std::thread> loops;
@@ -192,6 +196,7 @@ int run_store_child(const std::string& mode, const std::string& connection) {
         {"append_in_turns", append_in_turns<SqlCheckpointer>},
         {"append_when_told", append_when_told},
         {"claim_and_append_when_told", claim_and_append_when_told<SqlCheckpointer>},
+        {"fork_when_told", fork_when_told<SqlCheckpointer>},
     };
     const auto child = children.find(mode);
     if (child == children.end()) return 2;

@@ -152,6 +152,13 @@ TEST(SQLiteProcesses, D62_TwoProcessesAnswerAQuestion_OneSucceeds) {
     expect_one_answer_each(store, path);
 }
 
+TEST(SQLiteProcesses, ProcessesForkThread_ForksAreUniqueAndWhole) {
+    TempDirectory directory;
+    const std::string path = directory.file("sessions.db");
+    SQLiteCheckpointer store(path);
+    expect_whole_forks(store, path);
+}
+
 }  // namespace
 
 int run_store_child(const std::string& mode, const std::string& path) {
@@ -162,6 +169,7 @@ int run_store_child(const std::string& mode, const std::string& path) {
         {"append_in_turns", append_in_turns<SQLiteCheckpointer>},
         {"claim_and_append_when_told", claim_and_append_when_told<SQLiteCheckpointer>},
         {"claim_and_complete_when_told", claim_and_complete_when_told},
+        {"fork_when_told", fork_when_told<SQLiteCheckpointer>},
     };
     const auto child = children.find(mode);
     if (child == children.end()) return 2;

@@ -1,5 +1,8 @@
 #include <cubepi/core/agent_event.hpp>
 
+#include <algorithm>
+#include <utility>
+
 #include <cubepi/core/message_json.hpp>
 
 namespace cubepi {
@@ -178,6 +181,17 @@ JsonObject to_json(const AgentEvent& event, bool with_partial) {
     const BodyWriter writer{json, event.run.get(), with_partial};
     std::visit(writer, event.body);
     return json;
+}
+
+TraceContext TraceContext::nested(TraceContext inner) const {
+    TraceContext both = *this;
+    if (!inner.traceparent.empty()) both.traceparent = std::move(inner.traceparent);
+    for (std::string& tag : inner.tags) {
+        if (std::find(both.tags.begin(), both.tags.end(), tag) == both.tags.end())
+            both.tags.push_back(std::move(tag));
+    }
+    for (auto& [key, value] : inner.metadata) both.metadata[key] = std::move(value);
+    return both;
 }
 
 std::string_view to_string(RunOutcome outcome) noexcept {

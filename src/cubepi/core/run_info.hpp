@@ -12,7 +12,8 @@
 
 namespace cubepi {
 
-/// Facts about a prompt from its caller, for traces.
+/// Facts about a prompt from its caller, for traces. A value that callers pass on, not a scope that is found by itself: a coroutine may
+/// continue on another thread, between those of other runs (D124).
 struct TraceContext {
     std::string traceparent =
         {};  ///< of the caller's span, in the form of W3C Trace Context; empty: none
@@ -20,6 +21,9 @@ struct TraceContext {
     JsonObject metadata = {};
 
     bool empty() const noexcept { return traceparent.empty() && tags.empty() && metadata.empty(); }
+    /// Returns this context with another one inside of it: the tags of both, without duplicates; metadata and traceparent of
+    /// `inner` take precedence.
+    TraceContext nested(TraceContext inner) const;
 };
 
 /// Where a run comes from.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <cubepi/core/detail/asio_abi.hpp>
+#include <cubepi/core/version.hpp>
 
 namespace cubepi {
 
@@ -37,6 +38,8 @@ const std::shared_ptr<Runtime>& standard_runtime() {
 std::shared_ptr<const Runtime> Runtime::standard() { return standard_runtime(); }
 
 void Runtime::set_standard_log(Logger log) { standard_runtime()->log = std::move(log); }
+
+std::string_view version() noexcept { return CUBEPI_VERSION; }
 
 void detail::set_standard_clock(std::shared_ptr<Clock> clock) {
     standard_runtime()->clock = std::move(clock);

@@ -26,6 +26,7 @@
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/task_scope.hpp>
 #include <cubepi/core/timeout.hpp>
+#include <cubepi/core/version.hpp>
 #include <cubepi/testing/manual_clock.hpp>
 
 namespace cubepi {
@@ -370,6 +371,15 @@ TEST(RandomIds, ChildProcess_DoesNotRepeatItsParent) {
     close(pipe_ends[1]);
     EXPECT_EQ(status, 0);
     EXPECT_NE(ours, theirs);
+}
+
+TEST(Version, MacrosAndFunction_StateTheSameVersion) {
+    static_assert(CUBEPI_VERSION_MAJOR > 0 || CUBEPI_VERSION_MINOR >= 1);
+    const std::string numbers = std::to_string(CUBEPI_VERSION_MAJOR) + "." +
+                                std::to_string(CUBEPI_VERSION_MINOR) + "." +
+                                std::to_string(CUBEPI_VERSION_PATCH);
+    EXPECT_EQ(version(), numbers);
+    EXPECT_EQ(version(), CUBEPI_VERSION);
 }
 
 TEST(SequentialIds, Ids_ArePredictable) {

@@ -64,13 +64,13 @@ AgentToolResult unanswered(const std::exception_ptr& failure) {
     AgentToolResult result;
     try {
         std::rethrow_exception(failure);
-    } catch (const HitlTimedOutError& error) {
+    } catch (const HitlTimedOut& error) {
         const double seconds = std::chrono::duration<double>(error.limit()).count();
         result = AgentToolResult::error("The user did not answer within " +
                                         seconds_text(error.limit()) + ".");
         result.details =
             JsonObject{{"hitl", JsonObject{{"outcome", "timed_out"}, {"seconds", seconds}}}};
-    } catch (const HitlCancelledError& error) {
+    } catch (const HitlCancelled& error) {
         result = AgentToolResult::error("The user did not answer: " + error.reason());
         result.details =
             JsonObject{{"hitl", JsonObject{{"outcome", "cancelled"}, {"reason", error.reason()}}}};

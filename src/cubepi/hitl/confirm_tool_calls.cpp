@@ -46,10 +46,10 @@ BeforeToolCallResult result_of(ApproveAnswer answer, const JsonObject& args) {
 BeforeToolCallResult result_of(const std::exception_ptr& failure) {
     try {
         std::rethrow_exception(failure);
-    } catch (const HitlTimedOutError& error) {
+    } catch (const HitlTimedOut& error) {
         return blocked("approval_timeout: no answer within " + seconds_text(error.limit()),
                        JsonObject{{"decision", "timed_out"}});
-    } catch (const HitlCancelledError& error) {
+    } catch (const HitlCancelled& error) {
         return blocked("cancelled: " + error.reason(),
                        JsonObject{{"decision", "cancelled"}, {"reason", error.reason()}});
     }

@@ -128,14 +128,14 @@ TEST(InMemoryChannel, UnansweredRequest_TimesOut) {
     options.clock = clock;
     options.default_timeout = 40s;
     InMemoryChannel channel(options);
-    EXPECT_THROW(testing::run_advancing(*clock, channel.confirm("Sure?")), HitlTimedOutError);
+    EXPECT_THROW(testing::run_advancing(*clock, channel.confirm("Sure?")), HitlTimedOut);
     EXPECT_TRUE(channel.pending().empty());
     HitlOptions own;
     own.timeout = 5s;
     try {
         testing::run_advancing(*clock, channel.confirm("Sure?", {}, own));
         FAIL();
-    } catch (const HitlTimedOutError& error) {
+    } catch (const HitlTimedOut& error) {
         EXPECT_EQ(error.limit(), 5s);
         EXPECT_STREQ(error.what(), "no answer within 5 s");
     }
@@ -153,7 +153,7 @@ TEST(InMemoryChannel, CancelledRequest_ThrowsTheReason) {
     try {
         run_with_host(channel.confirm("Sure?"), std::move(host));
         FAIL();
-    } catch (const HitlCancelledError& error) {
+    } catch (const HitlCancelled& error) {
         EXPECT_EQ(error.reason(), "went home");
     }
 }
@@ -220,7 +220,7 @@ TEST(InMemoryChannel, DestroyedChannel_CancelsRequestsAndEndsStreams) {
     };
     Task<bool> asking = channel->confirm("Sure?");
     Task<> host = Host::close(channel, channel->subscribe());
-    EXPECT_THROW(run_with_host(std::move(asking), std::move(host)), HitlCancelledError);
+    EXPECT_THROW(run_with_host(std::move(asking), std::move(host)), HitlCancelled);
     EXPECT_TRUE(run(stream.next()).has_value());
     EXPECT_FALSE(run(stream.next()).has_value());
 }

@@ -41,8 +41,9 @@ void include(JsonObject& payload, const ReasoningCapability& capability, const s
 
 }  // namespace
 
-std::vector<Notice> apply_reasoning(JsonObject& payload, const ReasoningCapability& capability,
-                                    const ReasoningControl& control, bool reasons) {
+std::vector<Notice> apply_reasoning_control(JsonObject& payload,
+                                            const ReasoningCapability& capability,
+                                            const ReasoningControl& control, bool reasons) {
     std::vector<Notice> notices;
     if (control.mode == ReasoningMode::off && !reasons) return notices;
     const auto mode = capability.mode_payloads.find(control.mode);

@@ -82,8 +82,9 @@ void write_at_path(JsonObject& target, std::string_view path, Json value);
 
 /// Writes the control into a request. Returns notices about settings that the endpoint cannot express, or throws
 /// Error(unsupported) if the policy requires it. `reasons`: the model is known to reason.
-std::vector<Notice> apply_reasoning(JsonObject& payload, const ReasoningCapability& capability,
-                                    const ReasoningControl& control, bool reasons);
+std::vector<Notice> apply_reasoning_control(JsonObject& payload,
+                                            const ReasoningCapability& capability,
+                                            const ReasoningControl& control, bool reasons);
 
 /// Writes the temperature, unless it is absent and not fixed. `reasoning`: the request enables reasoning.
 std::vector<Notice> apply_temperature(JsonObject& payload, const TemperatureSpec& spec,

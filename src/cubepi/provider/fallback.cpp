@@ -104,6 +104,18 @@ Notice notice_of(const Failover& failover) {
     return notice;
 }
 
+/// Reads the notice of a repetition, which may come from a provider of the user.
+ModelRetry retry_of(const Model& model, const Notice& notice) {
+    ModelRetry retry;
+    retry.model = model;
+    retry.reason = notice.text;
+    if (const Json* attempt = notice.details.if_contains("attempt"); attempt && attempt->is_int64())
+        retry.attempt = static_cast<int>(attempt->get_int64());
+    if (const Json* delay = notice.details.if_contains("delay_ms"); delay && delay->is_int64())
+        retry.delay = std::chrono::milliseconds(delay->get_int64());
+    return retry;
+}
+
 /// The common part of all failures, for code that branches on it.
 ErrorInfo common_info(const std::vector<ErrorInfo>& all) {
     const bool same = std::all_of(all.begin(), all.end(), [&](const ErrorInfo& info) {
@@ -252,7 +264,8 @@ private:
     std::optional<std::size_t> take_candidate();
     bool too_small(std::size_t leg);
     void pass_over(std::size_t leg, Failover::Cause cause, std::string reason, ErrorInfo error);
-    Task<> tell(Failover failover);
+    template <class Observer, class Seen>
+    Task<> tell(Observer observer, Seen seen, const char* name);
     void ask(std::size_t leg);
 
     void take(StreamEvent event);
@@ -269,6 +282,7 @@ private:
     std::optional<MessageStream> stream_;  ///< of the leg that is being called
     std::size_t leg_ = 0;
     std::uint32_t attempts_ = 0;        ///< models called
+    std::optional<ModelRetry> retry_;   ///< on_retry is to be called with it
     std::optional<StreamEvent> start_;  ///< held back until the leg has produced content
 
     std::vector<std::size_t> order_;     ///< remaining legs, last one first
@@ -292,7 +306,7 @@ FallbackSource::FallbackSource(std::shared_ptr<FallbackChain> chain, ModelReques
 
 std::optional<StreamEvent> FallbackSource::ready() {
     while (queue_.empty()) {
-        if (over_ || !stream_) return std::nullopt;
+        if (over_ || !stream_ || retry_) return std::nullopt;
         std::optional<StreamEvent> event = stream_->ready();
         if (!event) return std::nullopt;
         take(std::move(*event));
@@ -304,6 +318,12 @@ Task<StreamEvent> FallbackSource::next() {
     for (;;) {
         std::optional<StreamEvent> event = ready();
         if (event) co_return std::move(*event);
+        if (retry_) {
+            ModelRetry retry = std::move(*retry_);
+            retry_.reset();
+            co_await tell(*chain_->options().on_retry, std::move(retry), "on_retry");
+            continue;
+        }
         if (!stream_) {
             co_await next_leg();
             continue;
@@ -329,7 +349,8 @@ Task<> FallbackSource::next_leg() {
         Failover failover = std::move(untold_.front().failover);
         untold_.erase(untold_.begin());
         queue_.push(MessageAssembler::notice(notice_of(failover)));
-        if (chain_->options().on_failover) co_await tell(std::move(failover));
+        const auto& observer = chain_->options().on_failover;
+        if (observer) co_await tell(*observer, std::move(failover), "on_failover");
     }
     // The consumer sees the notices before anything is sent, and may abort.
     if (!queue_.empty()) co_return;
@@ -347,7 +368,8 @@ void FallbackSource::choose() {
     const std::size_t count = chain_->legs().size();
     if (!begun_) {
         begun_ = true;
-        own_ = chain_->leg_of(request_.options.run_id().str());
+        if (chain_->options().sticky_within_run)
+            own_ = chain_->leg_of(request_.options.run_id().str());
         const std::size_t first = own_.value_or(0);
         for (std::size_t i = count; i-- > 0;) order_.push_back((first + i) % count);
     }
@@ -427,11 +449,11 @@ void FallbackSource::pass_over(std::size_t leg, Failover::Cause cause, std::stri
     untold_.push_back(std::move(untold));
 }
 
-Task<> FallbackSource::tell(Failover failover) {
-    const FailoverObserver& observer = *chain_->options().on_failover;
+template <class Observer, class Seen>
+Task<> FallbackSource::tell(Observer observer, Seen seen, const char* name) {
     std::exception_ptr failure;
     try {
-        MaybeTask<> outcome = observer(failover);
+        MaybeTask<> outcome = observer(seen);
         if (outcome.is_pending()) {
             std::stop_token token = request_.options.stop_token();
             Task<> told = std::move(outcome).task();
@@ -447,7 +469,7 @@ Task<> FallbackSource::tell(Failover failover) {
     }
     Notice notice;
     notice.code = "observer_failed";
-    notice.text = "The on_failover callback threw: " + exception_text(failure);
+    notice.text = "The " + std::string(name) + " callback threw: " + exception_text(failure);
     queue_.push(MessageAssembler::notice(std::move(notice)));
 }
 
@@ -472,7 +494,11 @@ void FallbackSource::ask(std::size_t leg) {
 
 void FallbackSource::take(StreamEvent event) {
     switch (event.type) {
-        case StreamEventType::notice: queue_.push(std::move(event)); break;
+        case StreamEventType::notice:
+            if (chain_->options().on_retry && event.notice->code == "retry")
+                retry_ = retry_of(chain_->legs()[leg_].spec(), *event.notice);
+            queue_.push(std::move(event));
+            break;
         case StreamEventType::start: start_ = std::move(event); break;
         case StreamEventType::error: take_failure(std::move(event)); break;
         case StreamEventType::done:

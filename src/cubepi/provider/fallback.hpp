@@ -29,14 +29,27 @@ struct Failover {
 };
 std::string_view to_string(Failover::Cause cause) noexcept;
 
+/// A call that the provider of a model of the chain repeats.
+struct ModelRetry {
+    Model model = {};
+    int attempt = 0;                     ///< of this model: 1 is the first repetition
+    std::chrono::milliseconds delay{0};  ///< before the repetition
+    std::string reason = {};             ///< the text of the notice
+};
+
 namespace detail {
 CUBEPI_DETAIL_SLOT(failover_observer,
                    "a failover observer must be callable with (const Failover&) and return void or "
+                   "Task<void>")
+CUBEPI_DETAIL_SLOT(retry_observer,
+                   "a retry observer must be callable with (const ModelRetry&) and return void or "
                    "Task<void>")
 }  // namespace detail
 
 /// `callback(const Failover&)`; returns void or a Task<void>, which is awaited.
 using FailoverObserver = detail::Observer<detail::failover_observer_slot, Failover>;
+/// `callback(const ModelRetry&)`; likewise.
+using RetryObserver = detail::Observer<detail::retry_observer_slot, ModelRetry>;
 
 struct FallbackOptions {
     /// Errors after which the chain calls the next model. `unavailable` includes all network failures (CubePi's
@@ -49,6 +62,10 @@ struct FallbackOptions {
     /// Called for each model that was skipped, in addition to the `notice` of the stream. An exception that it throws
     /// becomes a `notice`.
     std::optional<FailoverObserver> on_failover = {};
+    /// Called for each `notice` with the code "retry" of a model, before the repetition. Exceptions as for on_failover.
+    std::optional<RetryObserver> on_retry = {};
+    /// Begin each call of a run with the model that answered the run's last one. False: always with the first one.
+    bool sticky_within_run = true;
 };
 
 /// Several models used as one: if a model fails before it has produced content, the next one is called.
@@ -60,7 +77,7 @@ struct FallbackOptions {
 ///   `trigger_errors` only. It never continues after text, thinking or a call has been shown.
 /// - Each skipped model is reported by a `notice` event with the code "failover".
 /// - The `provider_id` and `model_id` of the answer name the model that produced it.
-/// - The model that answered stays for the rest of the run; the next run starts at the first again. A model in its
+/// - The model that answered stays for the rest of the run, unless `sticky_within_run` is false; the next run starts at the first again. A model in its
 ///   cool-down is called only if no other is left.
 /// - A model whose context window is known and smaller than the estimated request is skipped.
 /// - If all models fail, the error text lists the failure of each; ErrorInfo::message has the last one.

@@ -199,6 +199,17 @@ TEST(Fallback, D55_WorkingLeg_IsRetainedOnlyForTheRun) {
     EXPECT_EQ(legs.ask("run-2").text(), "a again");
 }
 
+TEST(Fallback, ChainNotSticky_StartsEachCallAtFirst) {
+    FallbackOptions options;
+    options.sticky_within_run = false;
+    options.cool_down = std::chrono::seconds(0);
+    Legs legs(options);
+    legs.a.set_responses({failing(ErrorCode::rate_limited), "first again"});
+    legs.b.set_responses({"second"});
+    EXPECT_EQ(legs.ask("r1").text(), "second");
+    EXPECT_EQ(legs.ask("r1").text(), "first again");
+}
+
 TEST(Fallback, LegFailsLater_RunStartsOverAtFirst) {
     FallbackOptions options;
     options.cool_down = std::chrono::nanoseconds::zero();
@@ -424,14 +435,28 @@ TEST(Fallback, D55_Retries_HappenInsideOneLeg) {
         clock);
     auto runtime =
         std::make_shared<const Runtime>(Runtime().with_clock(clock).with_transport(transport));
-    const BoundModel chain = FallbackBoundModel({http_leg("first"), http_leg("second")});
+    std::vector<ModelRetry> retries;
+    FallbackOptions options;
+    options.on_retry = [&retries](const ModelRetry& retry) -> Task<> {
+        co_await yield_now();
+        retries.push_back(retry);
+        if (retries.size() == 2) throw std::runtime_error("oops");
+    };
+    const BoundModel chain = FallbackBoundModel({http_leg("first"), http_leg("second")}, options);
     MessageStream stream =
         chain.stream(MessageList{user_message("hello")}, {}, {}, StreamOptions().runtime(runtime));
     const std::vector<StreamEvent> events =
         testing::run_advancing(*clock, read_all(std::move(stream)));
-    EXPECT_EQ(spelled(events),
-              "notice(retry) notice(retry) notice(failover) start text_start text_delta(Hi) "
-              "text_end done");
+    EXPECT_EQ(
+        spelled(events),
+        "notice(retry) notice(retry) notice(observer_failed) notice(failover) start text_start "
+        "text_delta(Hi) text_end done");
+    ASSERT_EQ(retries.size(), 2u);
+    EXPECT_EQ(retries[0].model.provider_id, "first");
+    EXPECT_EQ(retries[0].attempt, 1);
+    EXPECT_EQ(retries[1].attempt, 2);
+    EXPECT_GT(retries[0].delay.count(), 0);
+    EXPECT_NE(retries[0].reason.find("busy"), std::string::npos);
     EXPECT_EQ(transport->requests().size(), 4u);
     EXPECT_EQ(transport->open_exchanges(), 0u);
 }

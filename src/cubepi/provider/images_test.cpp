@@ -108,7 +108,7 @@ TEST(Images, D14_UnsupportedOptions_AreReportedAndNotSent) {
 TEST(Images, CompatibleEndpoints_HaveTheirOwnFields) {
     OpenAIImagesOptions options;
     options.base_url = "https://images.example/v1/";
-    options.capability.size_kind = ImagesCapability::SizeKind::width_height;
+    options.capability.size_kind = ImagesCapabilityDescriptor::SizeKind::width_height;
     options.capability.seed_field = "seed";
     options.capability.steps_field = "num_inference_steps";
     options.capability.response_format_field = "response_format";

@@ -449,7 +449,7 @@ PayloadPreview preview_payload(const CapabilityDescriptor& capability,
     PayloadPreview preview;
     if (!capability.reasoning) return preview;
     JsonObject changed = base;
-    preview.notices = apply_reasoning(changed, *capability.reasoning, control, true);
+    preview.notices = apply_reasoning_control(changed, *capability.reasoning, control, true);
     for (const auto& [key, value] : changed) {
         const Json* before = base.if_contains(key);
         if (!before || *before != value) preview.payload[key] = value;

@@ -158,9 +158,9 @@ TEST(Observers, D70_Model_NamesEachProviderOnce) {
     const FauxProvider second = faux_with("b");
     const FallbackBoundModel inner({first.model("x"), second.model("y")});
     const FallbackBoundModel chain({first.model("z"), inner});
-    EXPECT_EQ(providers_of(chain).size(), 2u);
-    EXPECT_EQ(providers_of(first.model("x")).size(), 1u);
-    EXPECT_TRUE(providers_of(BoundModel()).empty());
+    EXPECT_EQ(chain_providers(chain).size(), 2u);
+    EXPECT_EQ(chain_providers(first.model("x")).size(), 1u);
+    EXPECT_TRUE(chain_providers(BoundModel()).empty());
 }
 
 TEST(Observers, D70_CallsOfAChain_AreNumbered) {
@@ -171,7 +171,7 @@ TEST(Observers, D70_CallsOfAChain_AreNumbered) {
     FauxProvider healthy = faux_with("Hi");
     const FallbackBoundModel chain({broken.model("a"), healthy.model("b")});
     std::string log;
-    for (const std::shared_ptr<Provider>& provider : providers_of(chain)) {
+    for (const std::shared_ptr<Provider>& provider : chain_providers(chain)) {
         auto& base = dynamic_cast<BaseProvider&>(*provider);
         base.subscribe_request([&](const RequestPayload&, const ProviderCall& call) {
             log += call.model().id + std::to_string(call.attempt()) + " ";

@@ -27,7 +27,7 @@ struct OpenAIImagesProvider::Endpoint {
     explicit Endpoint(OpenAIImagesOptions given)
         : endpoint(detail::openai_vendor("OpenAIImages", given.api_key), given),
           options(std::move(given)) {}
-    const ImagesCapability& capability(const std::string& model) const {
+    const ImagesCapabilityDescriptor& capability(const std::string& model) const {
         const auto own = options.model_capability_overrides.find(model);
         return own == options.model_capability_overrides.end() ? options.capability : own->second;
     }
@@ -50,8 +50,9 @@ Notice left_out(std::string_view what) {
         "This endpoint does not accept " + std::string(what) + "; it was omitted", what);
 }
 
-void put_size(JsonObject& body, const std::string& size, ImagesCapability::SizeKind kind) {
-    using enum ImagesCapability::SizeKind;
+void put_size(JsonObject& body, const std::string& size,
+              ImagesCapabilityDescriptor::SizeKind kind) {
+    using enum ImagesCapabilityDescriptor::SizeKind;
     switch (kind) {
         case size_string: body["size"] = size; return;
         case image_size_string: body["image_size"] = size; return;
@@ -94,7 +95,7 @@ std::optional<std::string> word_of(const std::optional<T>& own,
 }
 
 void put_input_images(ImagesPayload& to, const ImagesModel& model, const ImagesContext& context,
-                      const ImagesCapability& capability) {
+                      const ImagesCapabilityDescriptor& capability) {
     if (context.input_images.empty()) return;
     if (!capability.edits) {
         throw Error(
@@ -193,7 +194,7 @@ void read_head(const Json& answer, AssistantImages& into) {
 /// Builds the fields of a request. Input images are only described: multipart_form adds their bytes. Throws
 /// Error(unsupported, invalid_argument) for an invalid request.
 ImagesPayload images_payload(const ImagesModel& model, const ImagesContext& context,
-                             const ImagesCapability& capability, int partial_images) {
+                             const ImagesCapabilityDescriptor& capability, int partial_images) {
     if (context.prompt.empty())
         throw Error(ErrorCode::invalid_argument, "ImagesContext::prompt must not be empty");
     ImagesPayload made;
@@ -398,7 +399,7 @@ Task<AssistantImages> ImagesCall::run() {
 }
 
 Task<> ImagesCall::prepare() {
-    const ImagesCapability& capability = endpoint_->capability(model_.id);
+    const ImagesCapabilityDescriptor& capability = endpoint_->capability(model_.id);
     detail::ImagesPayload payload =
         detail::images_payload(model_, context_, capability, options_.partial_images());
     for (const Notice& notice : payload.notices) tell(notice);

@@ -15,7 +15,7 @@ namespace cubepi {
 
 /// The names and forms of request fields at an endpoint that is compatible with OpenAI's Images API. A field without
 /// a name is not supported: if the caller sets it, it is omitted with a notice (D14).
-struct ImagesCapability {
+struct ImagesCapabilityDescriptor {
     enum class SizeKind : std::uint8_t {
         size_string,        ///< "size": "1024x1024"
         image_size_string,  ///< "image_size": "1024x1024"
@@ -46,8 +46,8 @@ struct OpenAIImagesOptions {
     std::string base_url = "https://api.openai.com/v1";
     std::string provider_id = "openai";
     std::vector<std::pair<std::string, std::string>> extra_headers = {};
-    ImagesCapability capability = {};
-    std::map<std::string, ImagesCapability> model_capability_overrides = {};
+    ImagesCapabilityDescriptor capability = {};
+    std::map<std::string, ImagesCapabilityDescriptor> model_capability_overrides = {};
     RetryPolicy retry = {};
     /// Zero: off. Generating an image can take minutes.
     std::chrono::nanoseconds connect_timeout = std::chrono::seconds(10);

@@ -110,7 +110,7 @@ MessageStream Provider::call(ModelRequest request) {
 
 std::vector<BoundModel> Provider::inner_models() const { return {}; }
 
-std::vector<std::shared_ptr<Provider>> providers_of(const BoundModel& model) {
+std::vector<std::shared_ptr<Provider>> chain_providers(const BoundModel& model) {
     std::vector<std::shared_ptr<Provider>> found;
     collect_providers(model, found);
     return found;

@@ -154,7 +154,7 @@ private:
 
 /// Returns the providers that may be called for `model`, each once: its own, or those of all models of a fallback chain
 /// (D70). Subscribe to these to observe all calls of the model.
-std::vector<std::shared_ptr<Provider>> providers_of(const BoundModel& model);
+std::vector<std::shared_ptr<Provider>> chain_providers(const BoundModel& model);
 
 /// The type of Agent's `.provider`: a shared provider, or a provider handle such as OpenAIProvider by value.
 class ProviderRef {

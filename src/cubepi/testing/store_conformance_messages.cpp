@@ -377,6 +377,30 @@ Task<> check_fork_refused(StoreProbe& probe) {
     probe.expect(!made, "a refused fork makes no thread");
 }
 
+Task<> check_racing_forks(StoreProbe& probe) {
+    co_await write_thread(probe);
+    std::vector<Task<>> forks;
+    for (int i = 0; i < 4; ++i)
+        forks.push_back(probe.forks()->fork("t", "new", "r1", JsonObject{{"by", i}}));
+    const std::vector<Outcome<void>> outcomes = co_await collect_all(std::move(forks));
+    int made = -1;
+    for (int i = 0; i < 4; ++i) {
+        const Outcome<void>& outcome = outcomes[static_cast<std::size_t>(i)];
+        if (!outcome.ok()) {
+            probe.expect_error(ErrorCode::thread_exists, outcome.failure(),
+                               "the slower of two forks");
+            continue;
+        }
+        probe.expect(made < 0, "of forks that race to one thread exactly one succeeds");
+        made = i;
+    }
+    const CheckpointData data = co_await load_or_empty(probe.store(), "new");
+    probe.expect(data.messages.size() == 3, "the fork has its messages once");
+    probe.expect(made >= 0 && data.extra.contains("fork") &&
+                     data.extra.at("fork") == Json(JsonObject{{"by", made}}),
+                 "the fork is that of the caller that succeeded");
+}
+
 Task<> check_list(StoreProbe& probe) {
     MessageList one = list_of(user_of_run("one", {}));
     co_await probe.store().append("a", one, AppendOptions());
@@ -438,6 +462,7 @@ std::vector<StoreCheck> thread_checks() {
         {"snapshot_by_completion", check_completion_order, has_forks},
         {"fork", check_fork, has_forks},
         {"fork_refused", check_fork_refused, has_forks},
+        {"racing_forks", check_racing_forks, has_forks},
         {"list_threads", check_list, has_threads},
         {"delete_thread", check_delete, has_threads},
     };

@@ -246,8 +246,8 @@ public:
     bool has_endpoint() const { return text("ENDPOINT").has_value(); }
 
     /// Returns nothing if the variables do not allow an exporter.
-    std::optional<OtlpOptions> read() {
-        OtlpOptions options;
+    std::optional<OTLPOptions> read() {
+        OTLPOptions options;
         if (!read_protocol(options) || !read_endpoint(options)) return std::nullopt;
         read_headers(options);
         options.gzip = setting(
@@ -277,9 +277,9 @@ private:
         return variable ? reader_.text(*variable) : std::nullopt;
     }
 
-    bool read_protocol(OtlpOptions& options);
-    bool read_endpoint(OtlpOptions& options);
-    void read_headers(OtlpOptions& options);
+    bool read_protocol(OTLPOptions& options);
+    bool read_endpoint(OTLPOptions& options);
+    void read_headers(OTLPOptions& options);
     void warn_of_unsupported();
 
     VariableReader& reader_;
@@ -287,7 +287,7 @@ private:
     const std::string data_;  // for messages
 };
 
-bool OtlpVariables::read_protocol(OtlpOptions& options) {
+bool OtlpVariables::read_protocol(OTLPOptions& options) {
     enum class Protocol : std::uint8_t { grpc, http_protobuf, http_json };
     VariableType<Protocol> type =
         word_variable<Protocol>({{"http/protobuf", Protocol::http_protobuf},
@@ -304,12 +304,12 @@ bool OtlpVariables::read_protocol(OtlpOptions& options) {
         return false;
     }
     options.protocol =
-        protocol == Protocol::http_json ? OtlpProtocol::http_json : OtlpProtocol::http_protobuf;
+        protocol == Protocol::http_json ? OTLPProtocol::http_json : OTLPProtocol::http_protobuf;
     return true;
 }
 
 /// The value is not repeated in notices: a URL may contain a password.
-bool OtlpVariables::read_endpoint(OtlpOptions& options) {
+bool OtlpVariables::read_endpoint(OTLPOptions& options) {
     constexpr const char* expected = "the value is not an http:// or https:// URL; ";
     const std::optional<std::string> own = reader_.text(of_signal("ENDPOINT"));
     const std::optional<std::string> base = reader_.text(of_all("ENDPOINT"));
@@ -330,7 +330,7 @@ bool OtlpVariables::read_endpoint(OtlpOptions& options) {
 }
 
 /// Neither values nor names that are not valid are repeated in notices: the text may be a secret with a missing "name=".
-void OtlpVariables::read_headers(OtlpOptions& options) {
+void OtlpVariables::read_headers(OTLPOptions& options) {
     const std::optional<std::string> variable = set_name("HEADERS");
     if (!variable) return;
     const std::string list = reader_.text(*variable).value_or("");
@@ -396,7 +396,7 @@ OtelSignal read_signal(VariableReader& reader, const std::string& signal) {
         result.otlp = otlp.has_endpoint();
     }
     if (!result.otlp) return result;
-    std::optional<OtlpOptions> options = otlp.read();
+    std::optional<OTLPOptions> options = otlp.read();
     result.otlp = options.has_value();
     if (options) result.options = std::move(*options);
     return result;
@@ -536,7 +536,7 @@ std::vector<SpanSink::Output> span_outputs(const OtelEnvironment& environment,
         outputs.push_back(std::move(output));
     };
     if (environment.traces.otlp)
-        add(std::make_shared<OtlpSpanExporter>(environment.traces.options));
+        add(std::make_shared<OTLPSpanExporter>(environment.traces.options));
     if (environment.traces.console) add(std::make_shared<ConsoleSpanExporter>(console));
     return outputs;
 }
@@ -546,7 +546,7 @@ std::vector<std::shared_ptr<MetricExporter>> metric_exporters(const OtelEnvironm
     std::vector<std::shared_ptr<MetricExporter>> exporters;
     if (environment.disabled) return exporters;
     if (environment.metrics.otlp)
-        exporters.push_back(std::make_shared<OtlpMetricExporter>(environment.metrics.options));
+        exporters.push_back(std::make_shared<OTLPMetricExporter>(environment.metrics.options));
     if (environment.metrics.console)
         exporters.push_back(std::make_shared<ConsoleMetricExporter>(console));
     return exporters;

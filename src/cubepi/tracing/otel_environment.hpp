@@ -26,7 +26,7 @@ using EnvironmentLookup = std::function<std::optional<std::string>(std::string_v
 struct OtelSignal {
     bool otlp = false;     ///< if set, `options` are those of the exporter
     bool console = false;  ///< readable text, for development
-    OtlpOptions options = {};
+    OTLPOptions options = {};
 
     bool exported() const noexcept { return otlp || console; }
 };

@@ -359,15 +359,15 @@ TEST(OtlpVariables, ProtocolVariable_SelectsTheProtocol) {
         return otel_environment({{endpoint, base}, {"OTEL_EXPORTER_OTLP_PROTOCOL", value}})
             .traces.options.protocol;
     };
-    EXPECT_EQ(protocol(""), OtlpProtocol::http_protobuf);
-    EXPECT_EQ(protocol("http/protobuf"), OtlpProtocol::http_protobuf);
-    EXPECT_EQ(protocol(" HTTP/JSON "), OtlpProtocol::http_json);
+    EXPECT_EQ(protocol(""), OTLPProtocol::http_protobuf);
+    EXPECT_EQ(protocol("http/protobuf"), OTLPProtocol::http_protobuf);
+    EXPECT_EQ(protocol(" HTTP/JSON "), OTLPProtocol::http_json);
     const OtelEnvironment mixed =
         otel_environment({{endpoint, base},
                           {"OTEL_EXPORTER_OTLP_PROTOCOL", "http/json"},
                           {"OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "http/protobuf"}});
-    EXPECT_EQ(mixed.traces.options.protocol, OtlpProtocol::http_json);
-    EXPECT_EQ(mixed.metrics.options.protocol, OtlpProtocol::http_protobuf);
+    EXPECT_EQ(mixed.traces.options.protocol, OTLPProtocol::http_json);
+    EXPECT_EQ(mixed.metrics.options.protocol, OTLPProtocol::http_protobuf);
 }
 
 TEST(OtlpVariables, Grpc_IsRefused) {
@@ -385,7 +385,7 @@ TEST(OtlpVariables, UnknownProtocol_UsesTheDefault) {
     const OtelEnvironment environment =
         otel_environment({{endpoint, base}, {"OTEL_EXPORTER_OTLP_PROTOCOL", "carrier pigeon"}});
     EXPECT_TRUE(environment.traces.otlp);
-    EXPECT_EQ(environment.traces.options.protocol, OtlpProtocol::http_protobuf);
+    EXPECT_EQ(environment.traces.options.protocol, OTLPProtocol::http_protobuf);
     EXPECT_EQ(texts(environment.notices),
               Texts{"OTEL_EXPORTER_OTLP_PROTOCOL: 'carrier pigeon' is not http/protobuf or "
                     "http/json; 'http/protobuf' is used."});
@@ -450,7 +450,7 @@ TEST(OtlpVariables, ExporterVariable_SelectsTheExporters) {
 TEST(OtlpVariables, OnlyExporterNamed_SendsToThisMachine) {
     const OtelEnvironment environment = otel_environment({{"OTEL_TRACES_EXPORTER", "otlp"}});
     EXPECT_TRUE(environment.traces.otlp);
-    EXPECT_EQ(environment.traces.options.url, "");  // the default of OtlpOptions
+    EXPECT_EQ(environment.traces.options.url, "");  // the default of OTLPOptions
 }
 
 TEST(OtlpVariables, UnknownExporters_AreIgnored) {

@@ -18,16 +18,16 @@
 
 namespace cubepi {
 
-enum class OtlpProtocol : std::uint8_t { http_protobuf, http_json };
+enum class OTLPProtocol : std::uint8_t { http_protobuf, http_json };
 
 /// How a collector is reached.
-struct OtlpOptions {
+struct OTLPOptions {
     /// The complete URL, for example "https://collector.example/v1/traces". Empty: `http://localhost:4318/v1/traces`, or
     /// `/v1/metrics`. See otlp_traces_url().
     std::string url = {};
     /// Sent with each request, for example an API key. Values never appear in errors.
     std::vector<HttpHeader> headers = {};
-    OtlpProtocol protocol = OtlpProtocol::http_protobuf;
+    OTLPProtocol protocol = OTLPProtocol::http_protobuf;
     bool gzip = false;
     /// The limit of one request; zero: none. All attempts together are limited by ExportLimits::export_timeout.
     std::chrono::milliseconds timeout{10000};
@@ -49,10 +49,10 @@ std::string otlp_traces_url(std::string_view base);
 std::string otlp_metrics_url(std::string_view base);
 
 /// Sends spans to a collector. Nothing happens before the first export.
-class OtlpSpanExporter final : public SpanExporter {
+class OTLPSpanExporter final : public SpanExporter {
 public:
-    explicit OtlpSpanExporter(OtlpOptions options = {});
-    ~OtlpSpanExporter() override;
+    explicit OTLPSpanExporter(OTLPOptions options = {});
+    ~OTLPSpanExporter() override;
     Task<ExportResult> export_spans(SpanBatch batch,
                                     std::shared_ptr<const Resource> resource) override;
     std::string name() const override { return "otlp"; }
@@ -64,10 +64,10 @@ private:
 };
 
 /// Sends metrics to a collector.
-class OtlpMetricExporter final : public MetricExporter {
+class OTLPMetricExporter final : public MetricExporter {
 public:
-    explicit OtlpMetricExporter(OtlpOptions options = {});
-    ~OtlpMetricExporter() override;
+    explicit OTLPMetricExporter(OTLPOptions options = {});
+    ~OTLPMetricExporter() override;
     Task<ExportResult> export_metrics(std::shared_ptr<const MetricSnapshot> metrics,
                                       std::shared_ptr<const Resource> resource) override;
     std::string name() const override { return "otlp"; }

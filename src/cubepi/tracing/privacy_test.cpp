@@ -64,10 +64,10 @@ public:
         MeterOptions measured;
         add(options, std::make_shared<JsonlSpanExporter>(directory_.path()));
         add(options, std::make_shared<ConsoleSpanExporter>(console_));
-        for (const OtlpProtocol protocol : {OtlpProtocol::http_protobuf, OtlpProtocol::http_json}) {
-            add(options, std::make_shared<OtlpSpanExporter>(collector(protocol, requests)));
+        for (const OTLPProtocol protocol : {OTLPProtocol::http_protobuf, OTLPProtocol::http_json}) {
+            add(options, std::make_shared<OTLPSpanExporter>(collector(protocol, requests)));
             measured.exporters.push_back(
-                std::make_shared<OtlpMetricExporter>(collector(protocol, 10)));
+                std::make_shared<OTLPMetricExporter>(collector(protocol, 10)));
         }
         measured.on_notice = notice_receiver();
         meter_.emplace(std::move(measured));
@@ -101,10 +101,10 @@ public:
     }
 
 private:
-    OtlpOptions collector(OtlpProtocol protocol, std::size_t requests) {
+    OTLPOptions collector(OTLPProtocol protocol, std::size_t requests) {
         std::vector<MemoryResponse> answers(requests, MemoryResponse(200));
         auto transport = std::make_shared<MemoryTransport>(std::move(answers));
-        OtlpOptions otlp;
+        OTLPOptions otlp;
         otlp.protocol = protocol;
         otlp.headers = {HttpHeader("authorization", std::string(marker) + "header")};
         otlp.runtime = std::make_shared<const Runtime>(Runtime().with_transport(transport));

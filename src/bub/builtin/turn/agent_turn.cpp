@@ -276,10 +276,7 @@ cubepi::PromptOptions AgentTurn::run_options(std::string run_id) const {
     if (has_run) return std::move(how).parent(*plan_.caller);
     cubepi::TraceContext trace = trace_of_run(state_, plan_.message);
     if (trace.empty()) return how;
-    return std::move(how)
-        .traceparent(std::move(trace.traceparent))
-        .tags(std::move(trace.tags))
-        .metadata(std::move(trace.metadata));
+    return std::move(how).tracing_context(std::move(trace));
 }
 
 /// Returns the model of the turn. A suspended run continues at its endpoint only, and so do its subagents (D86).

@@ -172,8 +172,13 @@ Task<void> TapeCheckpointer::fork(std::string source_thread_id, std::string new_
             event_entry(detail::extra_event, std::move(extra), hidden_from_context()));
     }
     TapeAppend options = TapeAppend().expected_position(0);
-    (void)co_await state->store->append(std::move(new_thread_id), std::move(entries),
-                                        std::move(options));
+    bool exists = false;
+    try {
+        (void)co_await state->store->append(new_thread_id, std::move(entries), std::move(options));
+    } catch (const cubepi::StaleAppendError&) {
+        exists = true;  // since it was read above
+    }
+    if (exists) cubepi::detail::throw_thread_exists(new_thread_id);
 }
 
 namespace {

@@ -27,6 +27,7 @@ struct Agent::Impl {
         std::shared_ptr<SpillSink> spill = {};
         std::shared_ptr<HitlChannel> channel = {};
         std::vector<BoundModel> middleware_models = {};
+        std::vector<SharedString> middleware_tools = {};                 // names
         std::unique_ptr<detail::ActiveQuestions> active_questions = {};  // null: no channel
     };
     const Settings& settings() const noexcept;

@@ -68,6 +68,7 @@ Task<void> ModelTurn::run() {
     if (core_.stopped()) return conclude_aborted();
     if (!builder_.is_plain()) return run_with_hooks();
     ModelRequest request = builder_.build();
+    core_.set_request(request);
     if (std::optional<Notice> broken = builder_.prefix_break(request)) {
         return stream_after(std::move(*broken), std::move(request));
     }
@@ -76,6 +77,7 @@ Task<void> ModelTurn::run() {
 
 Task<void> ModelTurn::run_with_hooks() {
     ModelRequest request = co_await builder_.build_with_hooks();
+    core_.set_request(request);
     if (std::optional<Notice> broken = builder_.prefix_break(request)) {
         co_await core_.notice(std::move(*broken));
     }

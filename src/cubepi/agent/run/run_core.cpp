@@ -239,7 +239,8 @@ HookContext RunCore::hook_context() {
                        event_.turn,
                        stop_,
                        parts_.runtime,
-                       account_};
+                       account_,
+                       request_};
 }
 
 bool has_failed(const AssistantMessage& answer) {

@@ -73,7 +73,14 @@ public:
     /// The identity and the account of the run, for tools and hooks.
     const std::shared_ptr<RunAccount>& account() const noexcept { return account_; }
     std::uint32_t turn() const noexcept { return event_.turn; }
-    void next_turn() noexcept { ++event_.turn; }
+    void next_turn() noexcept {
+        ++event_.turn;
+        request_ = nullptr;
+    }
+    /// Records the request of the turn for hooks.
+    void set_request(const ModelRequest& request) {
+        if (!parts_.hooks->empty()) request_ = std::make_shared<const ModelRequest>(request);
+    }
     const std::stop_token& stop_token() const noexcept { return stop_; }
     bool stopped() const noexcept { return stop_.stop_requested(); }
     const MessageList& new_messages() const noexcept { return new_messages_; }
@@ -193,6 +200,7 @@ private:
     std::uint64_t seq_ = 0;
     MessageList new_messages_;
     const std::shared_ptr<RunAccount> account_;
+    std::shared_ptr<const ModelRequest> request_;  ///< null: no call in this turn, or no hooks
     std::uint32_t turns_before_ = 0;
     RunQuestions* questions_ = nullptr;
     AnswerTask* answer_task_ = nullptr;

@@ -352,9 +352,9 @@ Task<std::optional<TurnAction>> ask_after_response(RunCore& core, Message answer
     MessageList seen = core.state().messages;
     seen.push_back(answer);
     HookContext with_answer{
-        context.system_prompt, seen,         context.extra,      context.run_id,
-        context.thread_id,     context.turn, context.stop_token, context.runtime,
-        context.account};
+        context.system_prompt, seen,           context.extra,      context.run_id,
+        context.thread_id,     context.turn,   context.stop_token, context.runtime,
+        context.account,       context.request};
     AssistantMessage response = *answer.assistant();
     auto hook = core.parts().hooks->after_model_response(std::move(response), with_answer);
     auto asked = core.call_run_hook("after_model_response", std::move(hook));

@@ -184,7 +184,7 @@ Task<Json> RequestTable::ask_stored(Question question) {
     if (!stored.expired) co_return co_await ask_and_wait(std::move(question));
     const std::chrono::nanoseconds limit = limit_of(question.request);
     co_await conclude(std::move(question), HitlEnd::timed_out, Json());
-    throw HitlTimedOutError(limit);
+    throw HitlTimedOut(limit);
 }
 
 Task<Json> RequestTable::ask_and_wait(Question question) {
@@ -228,7 +228,7 @@ Task<Json> RequestTable::ask_and_wait(Question question) {
     co_await unshield();
     if (failure && !answer) std::rethrow_exception(failure);
     concluded.rethrow();
-    if (!answer) throw HitlTimedOutError(limit);
+    if (!answer) throw HitlTimedOut(limit);
     co_return std::move(*answer);
 }
 
@@ -312,14 +312,14 @@ void RequestTable::cancel(const std::string& question_id, std::string reason) {
     const std::lock_guard lock(mutex_);
     const std::shared_ptr<Waiting> one = find(question_id);
     remove(one);
-    one->failure = std::make_exception_ptr(HitlCancelledError(std::move(reason)));
+    one->failure = std::make_exception_ptr(HitlCancelled(std::move(reason)));
     one->ended.set();
 }
 
 void RequestTable::close(const std::string& reason) {
     const std::lock_guard lock(mutex_);
     for (const auto& one : std::exchange(pending_, {})) {
-        one->failure = std::make_exception_ptr(HitlCancelledError(reason));
+        one->failure = std::make_exception_ptr(HitlCancelled(reason));
         one->ended.set();
     }
     feed_.close();

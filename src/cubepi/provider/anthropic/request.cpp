@@ -153,8 +153,8 @@ private:
         if (!control || !profile.capability.reasoning) return;
         // For an unknown model the setting of the caller counts.
         const bool reasons = profile.reasons || !profile.known();
-        append(built_.notices,
-               apply_reasoning(built_.body, *profile.capability.reasoning, *control, reasons));
+        append(built_.notices, apply_reasoning_control(built_.body, *profile.capability.reasoning,
+                                                       *control, reasons));
     }
 
     bool thinks() const {

@@ -326,8 +326,8 @@ WireProtocol::Built build_gemini(const ModelRequest& request, const GeminiSettin
     if (request.options.reasoning() && capability.reasoning) {
         // For an unknown model the setting of the caller counts.
         const bool reasons = settings.profile.reasons || !settings.profile.known();
-        append(built.notices,
-               apply_reasoning(body, *capability.reasoning, *request.options.reasoning(), reasons));
+        append(built.notices, apply_reasoning_control(body, *capability.reasoning,
+                                                      *request.options.reasoning(), reasons));
     }
     JsonObject config;
     if (const JsonObject* made = object_member(body, "generationConfig")) config = *made;

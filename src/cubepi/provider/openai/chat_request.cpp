@@ -221,8 +221,9 @@ void add_sampling(WireProtocol::Built& built, const ModelRequest& request,
     const Model& model = request.model;
     const CapabilityDescriptor& capability = profile.capability;
     if (request.options.reasoning()) {
-        append(built.notices, apply_reasoning(built.body, *capability.reasoning,
-                                              *request.options.reasoning(), profile.reasons));
+        append(built.notices,
+               apply_reasoning_control(built.body, *capability.reasoning,
+                                       *request.options.reasoning(), profile.reasons));
     }
     if (model.max_tokens) {
         const std::string field = capability.max_tokens_field.value_or(

@@ -354,8 +354,9 @@ void add_sampling(WireProtocol::Built& built, const ModelRequest& request,
                   const ModelProfile& profile) {
     const CapabilityDescriptor& capability = profile.capability;
     if (request.options.reasoning() && capability.reasoning) {
-        append(built.notices, apply_reasoning(built.body, *capability.reasoning,
-                                              *request.options.reasoning(), profile.reasons));
+        append(built.notices,
+               apply_reasoning_control(built.body, *capability.reasoning,
+                                       *request.options.reasoning(), profile.reasons));
     }
     if (profile.reasons) include_reasoning(built.body);
     if (request.model.max_tokens) {

@@ -14,6 +14,7 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/support/random_word.hpp>
+#include <cubepi/core/version.hpp>
 #include <cubepi/net/http_client.hpp>
 #include <cubepi/tracing/otlp/otlp_messages.hpp>
 
@@ -36,7 +37,7 @@ struct Deflater {
     z_stream stream{};
 };
 
-std::shared_ptr<HttpTransport> make_transport(const OtlpOptions& options, const Runtime& runtime) {
+std::shared_ptr<HttpTransport> make_transport(const OTLPOptions& options, const Runtime& runtime) {
     if (runtime.transport || options.ca_file.empty()) return transport_of(runtime);
     HttpClientOptions client;
     client.clock = runtime.clock;
@@ -45,7 +46,7 @@ std::shared_ptr<HttpTransport> make_transport(const OtlpOptions& options, const 
     return std::make_shared<HttpClient>(std::move(client));
 }
 
-OtlpOptions complete(OtlpOptions options, const char* path) {
+OTLPOptions complete(OTLPOptions options, const char* path) {
     if (options.url.empty()) options.url = std::string("http://localhost:4318") + path;
     if (!options.runtime) options.runtime = Runtime::standard();
     return options;
@@ -138,12 +139,12 @@ std::string gzip(std::string_view bytes) {
 class OtlpSender {
 public:
     /// `path` belongs to the default URL: "/v1/traces".
-    OtlpSender(OtlpOptions options, const char* path);
+    OtlpSender(OTLPOptions options, const char* path);
 
     /// Sends a request with `items` spans or data points.
     Task<ExportResult> send(std::string body, std::size_t items);
 
-    const OtlpOptions& options() const noexcept { return options_; }
+    const OTLPOptions& options() const noexcept { return options_; }
     /// Returns why the current request is repeated; empty if it is not. Thread-safe.
     std::string retry_reason() const;
 
@@ -154,7 +155,7 @@ private:
     std::string error_of(const Reply& reply) const;
     void set_retry_reason(std::string reason);
 
-    const OtlpOptions options_;
+    const OTLPOptions options_;
     const std::string server_;  // for errors: without credentials and path
     const std::shared_ptr<const Runtime> runtime_;
     const std::shared_ptr<HttpTransport> transport_;
@@ -168,7 +169,7 @@ struct OtlpSender::Reply {
     std::string body = {};
 };
 
-OtlpSender::OtlpSender(OtlpOptions options, const char* path)
+OtlpSender::OtlpSender(OTLPOptions options, const char* path)
     : options_(complete(std::move(options), path)),
       server_(server_of(options_.url)),
       runtime_(options_.runtime),
@@ -177,9 +178,9 @@ OtlpSender::OtlpSender(OtlpOptions options, const char* path)
 Task<OtlpSender::Reply> OtlpSender::attempt(std::string body) {
     HttpRequest request("POST", options_.url);
     request.body = std::move(body);
-    const bool json = options_.protocol == OtlpProtocol::http_json;
+    const bool json = options_.protocol == OTLPProtocol::http_json;
     request.headers.add("content-type", json ? "application/json" : "application/x-protobuf");
-    request.headers.add("user-agent", "CubePi-OTLP-Exporter/" + std::string(scope_version()));
+    request.headers.add("user-agent", "CubePi-OTLP-Exporter/" + std::string(version()));
     if (options_.gzip) request.headers.add("content-encoding", "gzip");
     for (const HttpHeader& header : options_.headers)
         request.headers.set(header.name, header.value);
@@ -271,7 +272,7 @@ Task<ExportResult> OtlpSender::send(std::string body, std::size_t items) {
 
 }  // namespace detail
 
-RetryPolicy OtlpOptions::default_retry() {
+RetryPolicy OTLPOptions::default_retry() {
     RetryPolicy policy;
     policy.max_retries = 5;
     policy.base_delay = std::chrono::seconds(1);
@@ -283,21 +284,21 @@ RetryPolicy OtlpOptions::default_retry() {
 std::string otlp_traces_url(std::string_view base) { return with_path(base, traces_path); }
 std::string otlp_metrics_url(std::string_view base) { return with_path(base, metrics_path); }
 
-struct OtlpSpanExporter::State {
-    explicit State(OtlpOptions options) : sender(std::move(options), traces_path) {}
+struct OTLPSpanExporter::State {
+    explicit State(OTLPOptions options) : sender(std::move(options), traces_path) {}
     detail::OtlpSender sender;
 };
 
-OtlpSpanExporter::OtlpSpanExporter(OtlpOptions options)
+OTLPSpanExporter::OTLPSpanExporter(OTLPOptions options)
     : state_(std::make_unique<State>(std::move(options))) {}
 
-OtlpSpanExporter::~OtlpSpanExporter() = default;
+OTLPSpanExporter::~OTLPSpanExporter() = default;
 
-std::string OtlpSpanExporter::retry_reason() const { return state_->sender.retry_reason(); }
+std::string OTLPSpanExporter::retry_reason() const { return state_->sender.retry_reason(); }
 
-Task<ExportResult> OtlpSpanExporter::export_spans(SpanBatch batch,
+Task<ExportResult> OTLPSpanExporter::export_spans(SpanBatch batch,
                                                   std::shared_ptr<const Resource> resource) {
-    const OtlpOptions& options = state_->sender.options();
+    const OTLPOptions& options = state_->sender.options();
     ExportResult result;
     for (std::size_t start = 0; start < batch.size();) {
         std::size_t bytes = 0;
@@ -306,7 +307,7 @@ Task<ExportResult> OtlpSpanExporter::export_spans(SpanBatch batch,
             bytes += batch[end++]->memory();
         } while (end < batch.size() && bytes + batch[end]->memory() <= options.request_bytes);
         const detail::SpanRange spans = detail::SpanRange(batch).subspan(start, end - start);
-        std::string body = options.protocol == OtlpProtocol::http_json
+        std::string body = options.protocol == OTLPProtocol::http_json
                                ? detail::traces_json(spans, *resource)
                                : detail::traces_protobuf(spans, *resource);
         add_result(result, co_await state_->sender.send(std::move(body), end - start));
@@ -315,21 +316,21 @@ Task<ExportResult> OtlpSpanExporter::export_spans(SpanBatch batch,
     co_return result;
 }
 
-struct OtlpMetricExporter::State {
-    explicit State(OtlpOptions options) : sender(std::move(options), metrics_path) {}
+struct OTLPMetricExporter::State {
+    explicit State(OTLPOptions options) : sender(std::move(options), metrics_path) {}
     detail::OtlpSender sender;
 };
 
-OtlpMetricExporter::OtlpMetricExporter(OtlpOptions options)
+OTLPMetricExporter::OTLPMetricExporter(OTLPOptions options)
     : state_(std::make_unique<State>(std::move(options))) {}
 
-OtlpMetricExporter::~OtlpMetricExporter() = default;
+OTLPMetricExporter::~OTLPMetricExporter() = default;
 
-std::string OtlpMetricExporter::retry_reason() const { return state_->sender.retry_reason(); }
+std::string OTLPMetricExporter::retry_reason() const { return state_->sender.retry_reason(); }
 
-Task<ExportResult> OtlpMetricExporter::export_metrics(std::shared_ptr<const MetricSnapshot> metrics,
+Task<ExportResult> OTLPMetricExporter::export_metrics(std::shared_ptr<const MetricSnapshot> metrics,
                                                       std::shared_ptr<const Resource> resource) {
-    std::string body = state_->sender.options().protocol == OtlpProtocol::http_json
+    std::string body = state_->sender.options().protocol == OTLPProtocol::http_json
                            ? detail::metrics_json(*metrics, *resource)
                            : detail::metrics_protobuf(*metrics, *resource);
     co_return co_await state_->sender.send(std::move(body), metrics->point_count());

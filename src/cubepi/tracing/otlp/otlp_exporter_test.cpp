@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include <cubepi/core/json.hpp>
+#include <cubepi/core/version.hpp>
 #include <cubepi/net/network_error.hpp>
 #include <cubepi/testing/manual_clock.hpp>
 #include <cubepi/testing/memory_transport.hpp>
@@ -29,7 +30,7 @@ using testing::MemoryTransport;
 
 /// A collector that answers as scripted, and an exporter that sends to it.
 struct Collector {
-    explicit Collector(std::vector<MemoryResponse> answers, OtlpOptions wanted = {})
+    explicit Collector(std::vector<MemoryResponse> answers, OTLPOptions wanted = {})
         : transport(std::make_shared<MemoryTransport>(std::move(answers), clock)),
           options(std::move(wanted)) {
         options.runtime =
@@ -37,19 +38,19 @@ struct Collector {
     }
 
     ExportResult send(std::size_t spans = 1) {
-        OtlpSpanExporter exporter(options);
+        OTLPSpanExporter exporter(options);
         const SpanBatch batch(spans, otlp_test::sample_span());
         return run_advancing(*clock, exporter.export_spans(batch, resource));
     }
     ExportResult send_metrics() {
-        OtlpMetricExporter exporter(options);
+        OTLPMetricExporter exporter(options);
         const auto metrics = std::make_shared<const MetricSnapshot>(otlp_test::sample_metrics());
         return run_advancing(*clock, exporter.export_metrics(metrics, resource));
     }
 
     std::shared_ptr<ManualClock> clock = std::make_shared<ManualClock>();
     std::shared_ptr<MemoryTransport> transport;
-    OtlpOptions options;
+    OTLPOptions options;
     std::shared_ptr<const Resource> resource =
         std::make_shared<const Resource>(otlp_test::sample_resource());
 };
@@ -90,9 +91,9 @@ TEST(OtlpExporter, DefaultOptions_SendProtobuf) {
 }
 
 TEST(OtlpExporter, JsonRequest_HasHeadersAndGzip) {
-    OtlpOptions options;
+    OTLPOptions options;
     options.url = "https://c.example/v1/metrics";
-    options.protocol = OtlpProtocol::http_json;
+    options.protocol = OTLPProtocol::http_json;
     options.gzip = true;
     options.headers = {HttpHeader("x-key", "secret")};
     Collector collector({MemoryResponse(200)}, options);
@@ -107,7 +108,7 @@ TEST(OtlpExporter, JsonRequest_HasHeadersAndGzip) {
 }
 
 TEST(OtlpExporter, LargeBatch_IsDivided) {
-    OtlpOptions options;
+    OTLPOptions options;
     options.request_bytes = 2 * otlp_test::sample_span()->memory();
     std::vector<MemoryResponse> answers;
     for (const int status : {200, 400, 200}) answers.emplace_back(status);
@@ -143,7 +144,7 @@ public:
         return transport_->send(std::move(request));
     }
 
-    const OtlpSpanExporter* exporter = nullptr;
+    const OTLPSpanExporter* exporter = nullptr;
     std::vector<std::string> reasons;
 
 private:
@@ -155,7 +156,7 @@ TEST(OtlpExporter, RepeatedRequest_HasARetryReason) {
     const auto asking = std::make_shared<AskingTransport>(collector.transport);
     collector.options.runtime = std::make_shared<const Runtime>(
         Runtime().with_clock(collector.clock).with_transport(asking));
-    OtlpSpanExporter exporter(collector.options);
+    OTLPSpanExporter exporter(collector.options);
     asking->exporter = &exporter;
     const SpanBatch batch(1, otlp_test::sample_span());
     const ExportResult result =
@@ -235,7 +236,7 @@ TEST(OtlpExporter, HtmlPage_IsRejected) {
 }
 
 TEST(OtlpExporter, D58_Errors_ContainNoSecret) {
-    OtlpOptions options;
+    OTLPOptions options;
     options.url = "https://user:password@c.example/v1/traces?key=hidden";
     options.headers = {HttpHeader("authorization", "Bearer sk-secret")};
     Collector collector({MemoryResponse(401, "invalid token sk-secret")}, options);
@@ -389,7 +390,7 @@ TEST(OtlpMessages, Span_HasTheExpectedBytes) {
     resource.attributes.set("a", "b");
     resource.schema_url = "u";
     const std::vector<std::shared_ptr<const SpanData>> spans = {otlp_test::plain_span()};
-    const std::string version(scope_version());
+    const std::string version(cubepi::version());
     ASSERT_EQ(version.size(), 5u);
     // Equal to the output of opentelemetry-proto 1.45.2 for the same message.
     EXPECT_EQ(hex(traces_protobuf(spans, resource)),

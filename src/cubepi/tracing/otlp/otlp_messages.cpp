@@ -8,6 +8,7 @@
 #include <variant>
 
 #include <cubepi/core/json.hpp>
+#include <cubepi/core/version.hpp>
 #include <cubepi/net/utf8.hpp>
 #include <cubepi/schema/json_text.hpp>
 
@@ -244,7 +245,7 @@ void write_request(Out& out, const char* resources, const char* scopes, const ch
         of_resource.list({2, scopes}, one, [&](Out& of_scope, const Resource*) {
             of_scope.message({1, "scope"}, [](Out& scope) {
                 scope.text({1, "name"}, scope_name);
-                scope.text({2, "version"}, scope_version());
+                scope.text({2, "version"}, version());
             });
             of_scope.list({2, items}, list, write);
             of_scope.text({3, "schemaUrl"}, resource.schema_url);
@@ -307,8 +308,6 @@ std::string metrics_protobuf(const MetricSnapshot& metrics, const Resource& reso
 std::string metrics_json(const MetricSnapshot& metrics, const Resource& resource) {
     return json_of([&](JsonMessage& out) { write_metrics(out, metrics, resource); });
 }
-
-std::string_view scope_version() noexcept { return CUBEPI_VERSION; }
 
 std::uint32_t otlp_kind(SpanKind kind) noexcept {
     switch (kind) {

@@ -23,7 +23,6 @@ using SpanRange = std::span<const std::shared_ptr<const SpanData>>;
 
 /// The instrumentation scope of everything that this library records.
 inline constexpr std::string_view scope_name = "cubepi.tracing";
-std::string_view scope_version() noexcept;
 
 /// Returns an ExportTraceServiceRequest.
 std::string traces_protobuf(SpanRange spans, const Resource& resource);

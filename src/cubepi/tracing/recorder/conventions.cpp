@@ -1,5 +1,6 @@
 #include <cubepi/tracing/recorder/conventions.hpp>
 
+#include <cubepi/core/version.hpp>
 #include <cubepi/schema/json_text.hpp>
 
 #include <openssl/sha.h>
@@ -267,7 +268,7 @@ Resource resource_of(const TracerOptions& options) {
     };
     set("telemetry.sdk.language", "cpp");
     set("telemetry.sdk.name", "cubepi");
-    set("telemetry.sdk.version", CUBEPI_VERSION);
+    set("telemetry.sdk.version", std::string(version()));
     set("service.instance.id", options.service_instance_id);
     set("service.name", options.service_name);
     set("service.namespace", options.service_namespace);

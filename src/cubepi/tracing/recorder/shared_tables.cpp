@@ -33,7 +33,7 @@ ProviderWatch::Lease ProviderWatch::watch(const std::shared_ptr<ProviderWatch>& 
                                           const std::vector<BoundModel>& models) {
     std::vector<std::shared_ptr<ObserverRegistry>> registries;
     for (const BoundModel& model : models) {
-        for (const std::shared_ptr<Provider>& provider : providers_of(model)) {
+        for (const std::shared_ptr<Provider>& provider : chain_providers(model)) {
             std::shared_ptr<ObserverRegistry> registry = provider->observer_registry();
             const bool known =
                 std::find(registries.begin(), registries.end(), registry) != registries.end();
