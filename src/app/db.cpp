@@ -57,8 +57,6 @@ public:
 
 struct Postgres {
     using Options = PostgresOptions;
-    static constexpr int version = postgres_schema_version;
-    static constexpr int native_version = postgres_native_version;
     static constexpr auto status = postgres_schema_status;
     static constexpr auto apply = apply_postgres_schema;
     static constexpr auto sql = postgres_schema_sql;
@@ -67,8 +65,6 @@ struct Postgres {
 
 struct MySQL {
     using Options = MySQLOptions;
-    static constexpr int version = mysql_schema_version;
-    static constexpr int native_version = mysql_native_version;
     static constexpr auto status = mysql_schema_status;
     static constexpr auto apply = apply_mysql_schema;
     static constexpr auto sql = mysql_schema_sql;
@@ -84,10 +80,10 @@ public:
 
     const std::string& description() const noexcept override { return description_; }
     DatabaseStatus status() override {
-        const auto found = run(Server::status(options_));
+        const SqlSchemaStatus found = run(Server::status(options_));
         DatabaseStatus status;
-        status.tables = {{"cubepi_*", found.version, Server::version},
-                         {"cubepi_native_*", found.native_version, Server::native_version}};
+        status.tables = {{"cubepi_*", found.version, sql_schema_version},
+                         {"cubepi_native_*", found.native_version, sql_native_version}};
         return status;
     }
     void migrate() override { (void)run(Server::apply(options_)); }
@@ -154,13 +150,6 @@ private:
     const std::string description_;
 };
 
-template <class Server, class Status>
-std::string sql_from(int version) {
-    Status status;
-    if (version > 0) status.version = version;
-    return Server::sql(status);
-}
-
 bool DatabaseStatus::is_empty() const {
     return std::none_of(tables.begin(), tables.end(),
                         [](const TableVersion& one) { return one.found.has_value(); });
@@ -210,8 +199,10 @@ std::unique_ptr<Database> open_database(const std::string& target, bool tapes) {
 std::optional<std::string> sql_of_kind(const std::string& kind, bool tapes, int from) {
     if (kind == "sqlite" && !tapes) return sqlite_schema_sql();
     if (kind == "postgres" && tapes) return bub::postgres_tape_sql();
-    if (kind == "postgres") return sql_from<Postgres, PostgresSchemaStatus>(from);
-    if (kind == "mysql" && !tapes) return sql_from<MySQL, MySQLSchemaStatus>(from);
+    SqlSchemaStatus status;
+    if (from > 0) status.version = from;
+    if (kind == "postgres") return postgres_schema_sql(status);
+    if (kind == "mysql" && !tapes) return mysql_schema_sql(status);
     return std::nullopt;
 }
 

@@ -1,11 +1,10 @@
 #include "safe_json.hpp"
 
-#include <cstdint>
-#include <cstdio>
 #include <string_view>
 #include <utility>
 
 #include <cubepi/net/utf8.hpp>
+#include <cubepi/schema/json/json_escape.hpp>
 #include <cubepi/schema/json_text.hpp>
 
 #include "terminal_text.hpp"
@@ -13,18 +12,6 @@
 namespace cubepi::app {
 
 namespace {
-
-void add_unit(std::string& out, std::uint32_t unit) {
-    char escape[8];
-    (void)std::snprintf(escape, sizeof escape, "\\u%04x", static_cast<unsigned>(unit));
-    out += escape;
-}
-
-void add_escaped(std::string& out, char32_t code) {
-    if (code < 0x10000) return add_unit(out, code);
-    add_unit(out, 0xD800 + ((code - 0x10000) >> 10));
-    add_unit(out, 0xDC00 + ((code - 0x10000) & 0x3FF));
-}
 
 /// Adds line breaks to JSON without blanks. Not recursive: the nesting of recorded JSON is that of its writer.
 class LineBreaker {
@@ -93,7 +80,7 @@ std::string safe_json_text(std::string text) {
     for (std::string_view rest = text; !rest.empty();) {
         const FirstCharacter character = first_character(rest);
         if (character.code == 0x7F || is_deceptive(character.code)) {
-            add_escaped(out, character.code);
+            detail::append_unicode_escape(out, character.code);
         } else {
             out += rest.substr(0, character.bytes);
         }

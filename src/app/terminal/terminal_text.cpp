@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <iterator>
 
+#include <cubepi/schema/json/utf8.hpp>
+
 #include "text_layout.hpp"
 
 namespace cubepi::app {
@@ -116,19 +118,9 @@ std::size_t character_length(unsigned char first) noexcept {
 }
 
 FirstCharacter first_character(std::string_view text) noexcept {
-    const auto first = static_cast<unsigned char>(text.front());
-    if (first < 0x80) return {first, 1, true};
-    const std::size_t length = character_length(first);
-    if (first < 0xC2 || first > 0xF4 || text.size() < length) return {};
-    char32_t code = first & (0xFFu >> (length + 1));
-    for (const char byte : text.substr(1, length - 1)) {
-        if ((static_cast<unsigned char>(byte) & 0xC0) != 0x80) return {};
-        code = (code << 6) | (static_cast<unsigned char>(byte) & 0x3Fu);
-    }
-    const bool overlong = (length == 3 && code < 0x800) || (length == 4 && code < 0x10000);
-    const bool surrogate = code >= 0xD800 && code <= 0xDFFF;
-    if (overlong || surrogate || code > 0x10FFFF) return {};
-    return {code, length, true};
+    const detail::Utf8Char character = detail::utf8_char(text, 0);
+    if (!character.valid) return {};
+    return {character.code, character.length, true};
 }
 
 bool is_deceptive(char32_t character) noexcept {

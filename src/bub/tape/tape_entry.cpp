@@ -3,8 +3,6 @@
 #include <cmath>
 #include <utility>
 
-#include <simdjson.h>
-
 #include <bub/tape/entry/encoding.hpp>
 #include <bub/tape/entry/entry_facts.hpp>
 #include <cubepi/core/error.hpp>
@@ -119,180 +117,37 @@ namespace detail {
 using cubepi::detail::array_member;
 using cubepi::detail::integer_member;
 using cubepi::detail::object_member;
+using cubepi::detail::string_member;
 
 namespace {
 
-// The same rules apply to an entry and to a line of a file. Creating the entry of a line takes several times as long as parsing
-// the line with simdjson, so the rules are written once, for a view of a JSON object. Each of its accessors returns nothing if
-// the key is missing or its value has another type:
-//
-//     std::optional<View> object(key)
-//     std::optional<std::int64_t> integer(key)
-//     std::optional<std::string_view> text(key)
-//     std::optional<bool> boolean(key)
-//     std::optional<std::int64_t> count(key)             // the size of an array
-//     void each_object(key, void(const View&))           // the elements of an array that are objects
-
-/// A view of an object of an entry.
-class EntryObject {
-public:
-    explicit EntryObject(const JsonObject& object) : object_(&object) {}
-
-    std::optional<EntryObject> object(std::string_view key) const {
-        const JsonObject* found = object_member(*object_, key);
-        return found ? std::optional(EntryObject(*found)) : std::nullopt;
-    }
-    std::optional<std::int64_t> integer(std::string_view key) const {
-        return integer_member(*object_, key);
-    }
-    std::optional<std::string_view> text(std::string_view key) const {
-        const Json* value = object_->if_contains(key);
-        return value && value->is_string() ? std::optional<std::string_view>(value->get_string())
-                                           : std::nullopt;
-    }
-    std::optional<bool> boolean(std::string_view key) const {
-        const Json* value = object_->if_contains(key);
-        return value && value->is_bool() ? std::optional(value->get_bool()) : std::nullopt;
-    }
-    std::optional<std::int64_t> count(std::string_view key) const {
-        const JsonArray* found = array(key);
-        if (!found) return std::nullopt;
-        return static_cast<std::int64_t>(found->size());
-    }
-    template <class See>
-    void each_object(std::string_view key, const See& see) const {
-        const JsonArray* found = array(key);
-        if (!found) return;
-        for (const Json& element : *found) {
-            if (const JsonObject* object = element.if_object()) see(EntryObject(*object));
-        }
-    }
-
-private:
-    const JsonArray* array(std::string_view key) const { return array_member(*object_, key); }
-
-    const JsonObject* object_;
-};
-
-/// A view of an object of a line that simdjson has parsed.
-class LineObject {
-public:
-    LineObject() = default;  ///< an empty object
-    explicit LineObject(const simdjson::dom::object& object) : object_(object) {}
-
-    std::optional<LineObject> object(std::string_view key) const {
-        simdjson::dom::object found;
-        if (value(key).get_object().get(found) != simdjson::SUCCESS) return std::nullopt;
-        return LineObject(found);
-    }
-    std::optional<std::int64_t> integer(std::string_view key) const {
-        std::int64_t found = 0;
-        if (value(key).get_int64().get(found) != simdjson::SUCCESS) return std::nullopt;
-        return found;
-    }
-    std::optional<std::string_view> text(std::string_view key) const {
-        std::string_view found;
-        if (value(key).get_string().get(found) != simdjson::SUCCESS) return std::nullopt;
-        return found;
-    }
-    std::optional<bool> boolean(std::string_view key) const {
-        bool found = false;
-        if (value(key).get_bool().get(found) != simdjson::SUCCESS) return std::nullopt;
-        return found;
-    }
-    std::optional<std::int64_t> count(std::string_view key) const {
-        simdjson::dom::array found;
-        if (value(key).get_array().get(found) != simdjson::SUCCESS) return std::nullopt;
-        // Not size(), which is capped at 2^24 - 1.
-        std::int64_t count = 0;
-        for (auto element = found.begin(); element != found.end(); ++element) ++count;
-        return count;
-    }
-    template <class See>
-    void each_object(std::string_view key, const See& see) const {
-        simdjson::dom::array found;
-        if (value(key).get_array().get(found) != simdjson::SUCCESS) return;
-        for (const simdjson::dom::element element : found) {
-            simdjson::dom::object object;
-            if (element.get_object().get(object) == simdjson::SUCCESS) see(LineObject(object));
-        }
-    }
-
-private:
-    /// The last of equal keys, as for all other readers; the look-up of simdjson returns the first.
-    simdjson::simdjson_result<simdjson::dom::element> value(std::string_view key) const {
-        simdjson::simdjson_result<simdjson::dom::element> found(simdjson::NO_SUCH_FIELD);
-        if (!object_) return found;
-        for (const simdjson::dom::key_value_pair field : *object_) {
-            if (field.key == key) found = simdjson::dom::element(field.value);
-        }
-        return found;
-    }
-
-    std::optional<simdjson::dom::object> object_;
-};
-
-template <class View>
-std::optional<RunUsage> usage_of(const View& payload) {
-    const auto data = payload.object("data");
-    const auto usage = data ? data->object("usage") : std::nullopt;
-    const auto total = usage ? usage->integer("total_tokens") : std::nullopt;
+std::optional<RunUsage> usage_of(const JsonObject& payload) {
+    const JsonObject* data = object_member(payload, "data");
+    const JsonObject* usage = data ? object_member(*data, "usage") : nullptr;
+    const auto total = usage ? integer_member(*usage, "total_tokens") : std::nullopt;
     if (!total) return std::nullopt;
     RunUsage found;
     found.total = *total;
-    found.prompt = usage->integer("prompt_tokens");
-    if (const auto details = usage->object("prompt_tokens_details"))
-        found.cached = details->integer("cached_tokens");
+    found.prompt = integer_member(*usage, "prompt_tokens");
+    if (const JsonObject* details = object_member(*usage, "prompt_tokens_details"))
+        found.cached = integer_member(*details, "cached_tokens");
     return found;
 }
 
 /// Returns the number of messages that the entry adds. Only this library stores that number.
-template <class View>
-std::int64_t added_messages(std::string_view kind, const View& payload, const View& meta) {
-    const auto ours = meta.object(meta_key);
-    if (const auto stored = ours ? ours->count("messages") : std::nullopt)
-        return ours->integer("count").value_or(*stored);
-    if (!meta.boolean("context").value_or(true)) return 0;
-    if (kind == entry_kind::message || kind == entry_kind::tool_call) return 1;
-    return kind == entry_kind::tool_result ? payload.count("results").value_or(0) : 0;
-}
-
-template <class View>
-EntryFacts extracted_facts(std::string_view kind, const View& payload, const View& meta) {
-    EntryFacts facts;
-    facts.anchor = kind == entry_kind::anchor;
-    facts.event = kind == entry_kind::event;
-    if (facts.anchor || facts.event) facts.name = payload.text("name").value_or(std::string_view());
-    if (facts.event && facts.name == "run") facts.usage = usage_of(payload);
-    if (facts.event && facts.name == run_event) {
-        if (const auto data = payload.object("data"))
-            facts.run_id = data->text("run_id").value_or(std::string_view());
+std::int64_t added_messages(const TapeEntry& entry) {
+    const auto size_of = [](const JsonArray* array) {
+        return array ? static_cast<std::int64_t>(array->size()) : 0;
+    };
+    if (const JsonArray* stored = stored_messages(entry)) {
+        const JsonObject* ours = object_member(entry.meta, meta_key);
+        return integer_member(*ours, "count").value_or(size_of(stored));
     }
-    facts.messages = added_messages(kind, payload, meta);
-    const auto ours = meta.object(meta_key);
-    if (!ours || !ours->count("messages")) return facts;
-    facts.position = ours->integer("position");
-    ours->each_object("messages", [&facts](const View& message) {
-        const std::string_view id = message.text("id").value_or(std::string_view());
-        if (!id.empty()) facts.message_ids.emplace_back(id);
-    });
-    return facts;
-}
-
-/// Creates the entry, for lines that only a lenient reader accepts.
-std::optional<LineFacts> lenient_facts(std::string_view line) {
-    const std::optional<TapeEntry> entry = read_tape_line(line);
-    if (!entry) return std::nullopt;
-    return LineFacts{entry->id, facts_of(*entry)};
-}
-
-std::optional<LineFacts> parsed_facts(const LineObject& line) {
-    const auto id = line.integer("id");
-    const auto kind = line.text("kind");
-    const auto payload = line.object("payload");
-    if (!id || !kind || !payload) return std::nullopt;
-    return LineFacts{*id,
-                     extracted_facts(*kind, *payload, line.object("meta").value_or(LineObject()))};
+    const Json* context = entry.meta.if_contains("context");
+    if (context && context->is_bool() && !context->get_bool()) return 0;
+    if (entry.kind == entry_kind::message || entry.kind == entry_kind::tool_call) return 1;
+    return entry.kind == entry_kind::tool_result ? size_of(array_member(entry.payload, "results"))
+                                                 : 0;
 }
 
 }  // namespace
@@ -324,27 +179,31 @@ const JsonArray* stored_messages(const TapeEntry& entry) {
 }
 
 EntryFacts facts_of(const TapeEntry& entry) {
-    return extracted_facts(entry.kind, EntryObject(entry.payload), EntryObject(entry.meta));
+    EntryFacts facts;
+    facts.anchor = entry.kind == entry_kind::anchor;
+    facts.event = entry.kind == entry_kind::event;
+    if (facts.anchor || facts.event) facts.name = string_member(entry.payload, "name");
+    if (facts.event && facts.name == "run") facts.usage = usage_of(entry.payload);
+    if (facts.event && facts.name == run_event) {
+        if (const JsonObject* data = object_member(entry.payload, "data"))
+            facts.run_id = string_member(*data, "run_id");
+    }
+    facts.messages = added_messages(entry);
+    const JsonArray* messages = stored_messages(entry);
+    if (!messages) return facts;
+    facts.position = integer_member(*object_member(entry.meta, meta_key), "position");
+    for (const Json& message : *messages) {
+        const JsonObject* object = message.if_object();
+        const std::string_view id = object ? string_member(*object, "id") : std::string_view();
+        if (!id.empty()) facts.message_ids.emplace_back(id);
+    }
+    return facts;
 }
 
 std::optional<LineFacts> line_facts(std::string_view line) {
-    if (line.find('{') == line.npos) return std::nullopt;
-    thread_local simdjson::dom::parser parser;
-    // A parser retains memory for the longest text it has seen.
-    constexpr std::size_t long_line = std::size_t{128} << 10U;
-    constexpr std::size_t deepest = cubepi::max_read_json_depth;
-    simdjson::dom::parser parser_for_long_lines;
-    simdjson::dom::parser& reader = line.size() > long_line ? parser_for_long_lines : parser;
-    // A text that is too deep for the other reader must be so for this one: the other reader is authoritative.
-    if (reader.capacity() < line.size() &&
-        reader.allocate(line.size(), deepest) != simdjson::SUCCESS)
-        return lenient_facts(line);
-    simdjson::dom::element json;
-    if (reader.parse(line.data(), line.size()).get(json) != simdjson::SUCCESS)
-        return lenient_facts(line);
-    simdjson::dom::object object;
-    if (json.get_object().get(object) != simdjson::SUCCESS) return std::nullopt;
-    return parsed_facts(LineObject(object));
+    const std::optional<TapeEntry> entry = read_tape_line(line);
+    if (!entry) return std::nullopt;
+    return LineFacts{entry->id, facts_of(*entry)};
 }
 
 void assign_id(TapeEntry& entry, std::int64_t& last, bool keep) {
@@ -363,8 +222,7 @@ void assign_id(TapeEntry& entry, std::int64_t& last, bool keep) {
 }
 
 std::int64_t set_position(TapeEntry& entry, std::int64_t before) {
-    const std::int64_t after =
-        before + added_messages(entry.kind, EntryObject(entry.payload), EntryObject(entry.meta));
+    const std::int64_t after = before + added_messages(entry);
     if (stored_messages(entry)) entry.meta.at(meta_key).get_object()["position"] = after;
     return after;
 }

@@ -113,18 +113,9 @@ public:
     }
     std::string bytes(const std::string& hex) const override { return "X'" + hex + "'"; }
     std::string hex_of(const std::string& column) const override { return "hex(" + column + ")"; }
-    detail::TableVersions apply_schema() override {
-        return versions(run(apply_mysql_schema(options())));
-    }
-    detail::TableVersions schema_status() override {
-        return versions(run(mysql_schema_status(options())));
-    }
-    std::string schema_sql(const detail::TableVersions& from) override {
-        MySQLSchemaStatus status;
-        status.version = from.shared;
-        status.native_version = from.native;
-        return mysql_schema_sql(status);
-    }
+    SqlSchemaStatus apply_schema() override { return run(apply_mysql_schema(options())); }
+    SqlSchemaStatus schema_status() override { return run(mysql_schema_status(options())); }
+    std::string schema_sql(const SqlSchemaStatus& from) override { return mysql_schema_sql(from); }
     std::string script_arguments() const override { return server_.socket() + " " + database_; }
 
 private:
@@ -132,12 +123,6 @@ private:
         MySQLOptions options;
         options.connection = connection();
         return options;
-    }
-    static detail::TableVersions versions(const MySQLSchemaStatus& status) {
-        detail::TableVersions versions;
-        versions.shared = status.version;
-        versions.native = status.native_version;
-        return versions;
     }
 
     MySQLServer& server_ = MySQLServer::shared();

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <optional>
 #include <string>
 
 #include <cubepi/checkpoint/mysql_options.hpp>
@@ -8,33 +7,17 @@
 
 namespace cubepi {
 
-/// The version of the tables that CubePi and CubeLoop share with this library.
-inline constexpr int mysql_schema_version = 5;
-/// The version of this library's own tables, cubepi_native_*.
-inline constexpr int mysql_native_version = 1;
-
-/// The tables of a database.
-struct MySQLSchemaStatus {
-    std::optional<int> version = {};         ///< of CubePi's tables; absent if there are none
-    std::optional<int> native_version = {};  ///< of this library's tables; absent if there are none
-
-    /// Returns true if MySQLCheckpointer can use the tables.
-    bool is_current() const noexcept {
-        return version == mysql_schema_version && native_version == mysql_native_version;
-    }
-};
-
 /// Returns the SQL that creates the tables or migrates them from `from`, for an operator who runs it with mysql or mariadb.
 /// Each statement can be repeated: MySQL commits after each one, and the versions are written last. Empty if the tables are
 /// current. Throws CheckpointerError(schema_mismatch) if `from` is newer than this library.
-std::string mysql_schema_sql(MySQLSchemaStatus from = {});
+std::string mysql_schema_sql(SqlSchemaStatus from = {});
 
 /// Reads the versions. Throws CheckpointerError like MySQLCheckpointer.
-Task<MySQLSchemaStatus> mysql_schema_status(MySQLOptions options);
+Task<SqlSchemaStatus> mysql_schema_status(MySQLOptions options);
 
 /// Executes mysql_schema_sql() for the tables of the database, and returns the status from before. Several processes may call
 /// it at once; if it is interrupted, call it again. The user needs the rights CREATE, ALTER, INDEX, DROP and
 /// TRIGGER. CubePi's rows do not change; the columns run_id and question_id of its tables compare bytes from then on.
-Task<MySQLSchemaStatus> apply_mysql_schema(MySQLOptions options);
+Task<SqlSchemaStatus> apply_mysql_schema(MySQLOptions options);
 
 }  // namespace cubepi

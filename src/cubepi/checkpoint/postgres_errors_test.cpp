@@ -116,17 +116,10 @@ public:
     std::string hex_of(const std::string& column) const override {
         return "encode(" + column + ", 'hex')";
     }
-    detail::TableVersions apply_schema() override {
-        return versions(run(apply_postgres_schema(options())));
-    }
-    detail::TableVersions schema_status() override {
-        return versions(run(postgres_schema_status(options())));
-    }
-    std::string schema_sql(const detail::TableVersions& from) override {
-        PostgresSchemaStatus status;
-        status.version = from.shared;
-        status.native_version = from.native;
-        return postgres_schema_sql(status);
+    SqlSchemaStatus apply_schema() override { return run(apply_postgres_schema(options())); }
+    SqlSchemaStatus schema_status() override { return run(postgres_schema_status(options())); }
+    std::string schema_sql(const SqlSchemaStatus& from) override {
+        return postgres_schema_sql(from);
     }
     std::string script_arguments() const override {
         return server_.socket_directory() + " " + database_;
@@ -137,12 +130,6 @@ private:
         PostgresOptions options;
         options.connection = connection();
         return options;
-    }
-    static detail::TableVersions versions(const PostgresSchemaStatus& status) {
-        detail::TableVersions versions;
-        versions.shared = status.version;
-        versions.native = status.native_version;
-        return versions;
     }
 
     PostgresServer& server_ = PostgresServer::shared();

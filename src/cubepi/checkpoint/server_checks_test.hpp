@@ -67,9 +67,9 @@ public:
     virtual std::string bytes(const std::string& hex) const = 0;
     virtual std::string hex_of(const std::string& column) const = 0;
     // The functions of the schema of the server.
-    virtual detail::TableVersions apply_schema() = 0;
-    virtual detail::TableVersions schema_status() = 0;
-    virtual std::string schema_sql(const detail::TableVersions& from) = 0;
+    virtual SqlSchemaStatus apply_schema() = 0;
+    virtual SqlSchemaStatus schema_status() = 0;
+    virtual std::string schema_sql(const SqlSchemaStatus& from) = 0;
     /// The database as arguments of tests/conformance/databases_in_cubepi.py.
     virtual std::string script_arguments() const = 0;
 

@@ -33,8 +33,8 @@ protected:
         return error.code();
     }
     bool is_current() {
-        const detail::TableVersions status = database->schema_status();
-        return status.shared == 5 && status.native == 1;
+        const SqlSchemaStatus status = database->schema_status();
+        return status.version == 5 && status.native_version == 1;
     }
     /// The tables as they were in an older version.
     void make_version(int version) {
@@ -76,9 +76,9 @@ TEST_F(ServerSchema, TextForOperators_MakesTheSameTables) {
     run(store()->open());
     EXPECT_TRUE(is_current());
     EXPECT_EQ(database->schema_sql(database->schema_status()), "");
-    const detail::TableVersions before = database->apply_schema();
-    EXPECT_EQ(before.shared, 5) << "nothing is left to do";
-    EXPECT_EQ(before.native, 1);
+    const SqlSchemaStatus before = database->apply_schema();
+    EXPECT_EQ(before.version, 5) << "nothing is left to do";
+    EXPECT_EQ(before.native_version, 1);
 }
 
 TEST_F(ServerSchema, D21_EachVersionOfCubepi_IsMigrated) {
@@ -89,7 +89,7 @@ TEST_F(ServerSchema, D21_EachVersionOfCubepi_IsMigrated) {
         make_version(version);
         EXPECT_EQ(code_of_open(), ErrorCode::schema_mismatch) << version;
         EXPECT_NE(text.find(function_name()), std::string::npos) << text;
-        EXPECT_EQ(database->apply_schema().shared, version);
+        EXPECT_EQ(database->apply_schema().version, version);
         EXPECT_EQ(database->shape(), current) << version;
         const auto migrated = store();
         EXPECT_EQ(run(migrated->load("old"))->messages.size(), 1U) << version;
@@ -112,16 +112,16 @@ TEST_F(ServerSchema, NewerVersion_IsRefusedByName) {
     query("UPDATE cubepi_native_schema SET version = 9");
     EXPECT_EQ(code_of_open(), ErrorCode::schema_mismatch);
     EXPECT_NE(text.find("cubepi_native_* are of version 9"), std::string::npos) << text;
-    detail::TableVersions newer;
-    newer.shared = 6;
+    SqlSchemaStatus newer;
+    newer.version = 6;
     EXPECT_THROW(database->schema_sql(newer), CheckpointerError);
 }
 
 TEST_F(ServerSchema, DatabaseWithoutTables_ErrorNamesTheRemedy) {
     EXPECT_EQ(code_of_open(), ErrorCode::schema_mismatch);
     EXPECT_NE(text.find(function_name()), std::string::npos) << text;
-    EXPECT_FALSE(database->schema_status().shared);
-    EXPECT_FALSE(database->schema_status().native);
+    EXPECT_FALSE(database->schema_status().version);
+    EXPECT_FALSE(database->schema_status().native_version);
 }
 
 /// A database of CubePi with its content as JSON.
@@ -129,9 +129,9 @@ class ServerFixture : public ServerSchema {
 protected:
     void SetUp() override {
         database->run_file(database->name() + ".sql");
-        const detail::TableVersions before = database->apply_schema();
-        EXPECT_EQ(before.shared, 5);
-        EXPECT_FALSE(before.native);
+        const SqlSchemaStatus before = database->apply_schema();
+        EXPECT_EQ(before.version, 5);
+        EXPECT_FALSE(before.native_version);
         const std::string content = read_file(databases / (database->name() + ".json"));
         wanted = parse_lenient(content).at("threads").as_object();
         EXPECT_GE(wanted.size(), 15U);

@@ -10,8 +10,7 @@
 
 namespace cubepi {
 
-/// One event of a stream. The views point into the decoder and are valid until its next `next`, `finish`, `feed` or
-/// `buffer`.
+/// One event of a stream. The views point into the decoder and are valid until its next `next` or `finish`.
 struct SseEvent {
     std::string_view event;  ///< the event type; "message" if the stream has none
     std::string_view data;   ///< the data lines, joined by LF
@@ -27,8 +26,7 @@ struct SseLimits {
 };
 
 /// An incremental decoder of server-sent events (WHATWG HTML, section 9.2.5 and 9.2.6). It does no I/O: it consumes
-/// bytes, split at any position, and produces events. An event with a single data line is returned without a copy. The
-/// bytes are not validated as UTF-8 (see utf8.hpp).
+/// bytes, split at any position, and produces events. The bytes are not validated as UTF-8 (see utf8.hpp).
 ///
 ///     while (co_await body.read(decoder.buffer()))
 ///         while (decoder.next(event)) handle(event);
@@ -53,47 +51,24 @@ public:
     /// events indicate their own completeness may use it.
     bool finish(SseEvent& event);
 
-    /// Returns the last event id, for `Last-Event-ID` when reconnecting.
-    const std::string& last_event_id() const noexcept { return id_; }
-
 private:
-    static constexpr std::size_t none = static_cast<std::size_t>(-1);
-
-    /// The next occurrence of a byte, remembered so that no part of the buffer is searched twice.
-    struct Finder {
-        char byte;
-        std::size_t searched = 0;
-        std::size_t found = none;
-        std::size_t find(std::string_view text, std::size_t from);
-    };
-    struct Span {
-        std::size_t begin = 0;
-        std::size_t size = 0;
-    };
-
-    bool take_plain(SseEvent& event);
     bool take_line(std::string_view& line);
     void field(std::string_view line);
     void add_data(std::string_view value);
     bool dispatch(SseEvent& event);
-    std::string_view view(Span span) const {
-        return std::string_view(buffer_).substr(span.begin, span.size);
-    }
-    Span span_of(std::string_view part) const;
 
     SseLimits limits_;
     std::string buffer_;
-    std::size_t line_ = 0;   ///< start of the next line
-    std::size_t event_ = 0;  ///< start of the current event
-    Finder lf_{'\n'};
-    Finder cr_{'\r'};
+    std::size_t line_ = 0;      ///< start of the next line
+    std::size_t searched_ = 0;  ///< no line ends before
     bool skip_lf_ = false;
     bool first_line_ = true;
 
-    std::size_t data_lines_ = 0;
-    Span data_;           ///< the only data line
-    std::string joined_;  ///< the data lines if there are several
-    Span type_;
+    std::size_t event_bytes_ = 0;  ///< of the lines of the current event so far
+    std::size_t data_lines_ = 0;   ///< 0: `data_` is that of the last event
+    std::string data_;             ///< joined by LF
+    bool has_type_ = false;        ///< false: `type_` is that of an earlier event
+    std::string type_;
     std::string id_;
     std::optional<std::chrono::milliseconds> retry_;
 };

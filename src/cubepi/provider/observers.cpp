@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/error.hpp>
 #include <cubepi/provider/message_assembler.hpp>
 #include <cubepi/provider/wire/wire_protocol.hpp>
 
@@ -99,14 +100,8 @@ namespace {
 Notice failure_notice(const char* which, const std::exception_ptr& failure) {
     Notice notice;
     notice.code = "observer_failed";
-    std::string why = "an exception that is not a std::exception";
-    try {
-        std::rethrow_exception(failure);
-    } catch (const std::exception& error) {
-        why = error.what();
-    } catch (...) {
-    }
-    notice.text = std::string("A ") + which + " observer of the provider threw: " + why;
+    notice.text =
+        std::string("A ") + which + " observer of the provider threw: " + exception_text(failure);
     return notice;
 }
 

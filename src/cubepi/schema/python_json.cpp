@@ -10,12 +10,11 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/schema/json/json_escape.hpp>
 #include <cubepi/schema/json/utf8.hpp>
+#include <cubepi/schema/json/write_json.hpp>
 #include <cubepi/schema/parse_json.hpp>
 
 namespace cubepi {
 namespace {
-
-constexpr char hex_digits[] = "0123456789abcdef";
 
 // True for characters that need no escape in a Python JSON string.
 constexpr auto plain_characters = [] {
@@ -24,33 +23,12 @@ constexpr auto plain_characters = [] {
     return plain;
 }();
 
-void append_unit(std::string& out, std::uint32_t unit) {
-    const char text[6] = {'\\',
-                          'u',
-                          hex_digits[(unit >> 12U) & 15U],
-                          hex_digits[(unit >> 8U) & 15U],
-                          hex_digits[(unit >> 4U) & 15U],
-                          hex_digits[unit & 15U]};
-    out.append(text, sizeof text);
-}
-
-void append_escaped(std::string& out, std::uint32_t code) {
-    if (code < 0x80U) {
-        detail::append_json_escape(out, static_cast<char>(code));
-    } else if (code < 0x10000U) {
-        append_unit(out, code);
-    } else {
-        append_unit(out, 0xD800U + ((code - 0x10000U) >> 10U));
-        append_unit(out, 0xDC00U + ((code - 0x10000U) & 0x3FFU));
-    }
-}
-
-template <class Integer>
-void append_integer(std::string& out, Integer value) {
-    char buffer[24];
-    const auto end = std::to_chars(buffer, buffer + sizeof buffer, value).ptr;
-    out.append(buffer, end);
-}
+struct PythonJson {
+    static constexpr std::string_view comma = ", ";
+    static constexpr std::string_view colon = ": ";
+    static void string(std::string& out, std::string_view text) { append_python_string(out, text); }
+    static void number(std::string& out, double number) { append_python_number(out, number); }
+};
 
 // A converter of Python's extensions of JSON to JSON.
 class LenientRewriter {
@@ -145,7 +123,11 @@ void append_python_string(std::string& out, std::string_view text) {
         out.append(text.data() + at, end - at);
         if (end == text.size()) break;
         const auto character = detail::utf8_char(text, end);
-        append_escaped(out, character.code);
+        if (character.code < 0x80U) {
+            detail::append_json_escape(out, static_cast<char>(character.code));
+        } else {
+            detail::append_unicode_escape(out, character.code);
+        }
         at = end + character.length;
     }
     out += '"';
@@ -180,43 +162,15 @@ void append_python_number(std::string& out, double number) {
 }
 
 void append_python_json(std::string& out, const Json& value) {
-    switch (value.kind()) {
-        case boost::json::kind::null: out += "null"; return;
-        case boost::json::kind::bool_: out += value.get_bool() ? "true" : "false"; return;
-        case boost::json::kind::int64: append_integer(out, value.get_int64()); return;
-        case boost::json::kind::uint64: append_integer(out, value.get_uint64()); return;
-        case boost::json::kind::double_: append_python_number(out, value.get_double()); return;
-        case boost::json::kind::string:
-            append_python_string(
-                out, std::string_view(value.get_string().data(), value.get_string().size()));
-            return;
-        case boost::json::kind::array: append_python_json(out, value.get_array()); return;
-        case boost::json::kind::object: append_python_json(out, value.get_object()); return;
-    }
+    detail::write_json<PythonJson>(out, value);
 }
 
 void append_python_json(std::string& out, const JsonObject& value) {
-    out += '{';
-    bool first = true;
-    for (const auto& member : value) {
-        if (!first) out += ", ";
-        first = false;
-        append_python_string(out, std::string_view(member.key().data(), member.key().size()));
-        out += ": ";
-        append_python_json(out, member.value());
-    }
-    out += '}';
+    detail::write_json<PythonJson>(out, value);
 }
 
 void append_python_json(std::string& out, const JsonArray& value) {
-    out += '[';
-    bool first = true;
-    for (const auto& item : value) {
-        if (!first) out += ", ";
-        first = false;
-        append_python_json(out, item);
-    }
-    out += ']';
+    detail::write_json<PythonJson>(out, value);
 }
 
 std::string to_python_json(const Json& value) {
@@ -227,7 +181,6 @@ std::string to_python_json(const Json& value) {
 
 std::string to_python_json(const JsonObject& value) {
     std::string out;
-    out.reserve(256);
     append_python_json(out, value);
     return out;
 }

@@ -51,7 +51,7 @@ double seconds(std::chrono::steady_clock::duration duration) {
 class AgentMeter;
 class MeterCore;
 
-/// An active run. The table of runs guards it: it is used under the lock of its part, or when it is not in the table.
+/// An active run. The table of runs guards it: it is used under the lock of the table, or when it is not in the table.
 struct MeteredRun {
     MeterCore* core = nullptr;  ///< exists while the run is in the table
     /// Of the last answer, "cubepi" before the first one: the points of the run and of its tools name it.
@@ -83,24 +83,8 @@ public:
     void report_failure() noexcept;
 
 private:
-    struct Call;
-    struct CallRecorders {
-        AttributeValue provider;
-        HistogramRecorder duration;
-        std::optional<HistogramRecorder> first_chunk = {};
-        std::optional<HistogramRecorder> input = {};
-        std::optional<HistogramRecorder> output = {};
-        std::optional<CounterRecorder> cost = {};
-    };
-
-    struct RunRecorders {
-        HistogramRecorder duration;
-        std::optional<CounterRecorder> cost = {};
-    };
-
     static void record_call(MeteredRun& run, const ProviderCall& call,
                             const ProviderOutcome& outcome);
-    CallRecorders recorders_of(const Call& call) const;
     /// Returns the attributes that all points of an operation have.
     Attributes attributes_of(AttributeValue operation, AttributeValue provider) const;
 
@@ -114,9 +98,6 @@ private:
     const Counter cost_;
     const Counter run_cost_;
     const Counter questions_;
-    RecorderCache<CallRecorders> calls_;  // without an error
-    RecorderCache<RunRecorders> ended_runs_;
-    RecorderCache<HistogramRecorder> tools_;
     // Shared with the observers of providers, which may outlive the core.
     const std::shared_ptr<RunTable<MeteredRun>> runs_ = std::make_shared<RunTable<MeteredRun>>();
     AttachedAgents<AgentMeter> agents_;
@@ -169,119 +150,63 @@ Attributes MeterCore::attributes_of(AttributeValue operation, AttributeValue pro
     return attributes;
 }
 
-/// The attributes of a call, and what it measured.
-struct MeterCore::Call {
-    Call(const ProviderCall& call, const ProviderOutcome& outcome);
-
-    std::string_view provider_id;
-    std::string_view requested_model;
-    std::string_view answering_model;  ///< empty: the call has failed
-    std::string error_type;            ///< empty: it has not
-    double duration = 0;
-    std::optional<double> first_chunk;
-    std::int64_t input_tokens = 0;
-    std::int64_t output_tokens = 0;
-    double cost = 0;
-};
-
-MeterCore::Call::Call(const ProviderCall& call, const ProviderOutcome& outcome)
-    : provider_id(call.model().provider_id), requested_model(call.model().id) {
+/// Creates only the points that have a value.
+void MeterCore::record_call(MeteredRun& run, const ProviderCall& call,
+                            const ProviderOutcome& outcome) {
     const AssistantMessage* answer = outcome.message ? outcome.message.assistant() : nullptr;
+    std::string error_type;
     if (!answer || answer->stop_reason == stop_reason::aborted) {
         error_type = "cubepi.aborted";
     } else if (outcome.error) {
         error_type = error_type_of_call(*outcome.error);
     } else if (answer->stop_reason == stop_reason::error) {
         error_type = "cubepi.error";
-    } else {
-        answering_model =
-            outcome.details.model.empty() ? answer->model_id.str() : outcome.details.model;
     }
-    duration = seconds(outcome.ended - outcome.started);
-    if (outcome.first_chunk) first_chunk = seconds(*outcome.first_chunk - outcome.started);
+    const MeterCore& core = *run.core;
+    const AttributeValue provider = provider_name(call.model().provider_id);
+    if (call.purpose().empty()) run.provider = provider;
+    Attributes attributes = core.attributes_of("chat", provider);
+    attributes.add("gen_ai.request.model", shared_name(call.model().id));
+    if (error_type.empty()) {
+        attributes.add("gen_ai.response.model",
+                       shared_name(outcome.details.model.empty() ? answer->model_id.str()
+                                                                 : outcome.details.model));
+    } else {
+        attributes.add("error.type", SharedString(error_type));
+    }
+    core.durations_.record(seconds(outcome.ended - outcome.started), attributes);
+    if (outcome.first_chunk)
+        core.first_chunks_.record(seconds(*outcome.first_chunk - outcome.started), attributes);
     if (!answer || !answer->usage) return;
+    const double cost = cost_of(*answer, call.model()).value_or(0);
+    if (cost > 0) core.cost_.add(cost, attributes);
     const Usage& usage = *answer->usage;
-    input_tokens = usage.input_tokens.value_or(0) + usage.cache_read_tokens.value_or(0) +
-                   usage.cache_write_tokens.value_or(0);
-    output_tokens = usage.output_tokens.value_or(0);
-    cost = cost_of(*answer, call.model()).value_or(0);
-}
-
-void MeterCore::record_call(MeteredRun& run, const ProviderCall& call,
-                            const ProviderOutcome& outcome) {
-    const Call measured(call, outcome);
-    RecorderCache<CallRecorders>::Key key;
-    key.values = {measured.provider_id, measured.requested_model, measured.answering_model};
-    key.parts = (measured.first_chunk ? 1U : 0U) | (measured.input_tokens > 0 ? 2U : 0U) |
-                (measured.output_tokens > 0 ? 4U : 0U) | (measured.cost > 0 ? 8U : 0U);
-    MeterCore& core = *run.core;
-    const auto make = [&] { return core.recorders_of(measured); };
-    const auto record = [&](const CallRecorders& recorders) {
-        if (call.purpose().empty()) run.provider = recorders.provider;
-        recorders.duration.record(measured.duration);
-        if (recorders.first_chunk) recorders.first_chunk->record(*measured.first_chunk);
-        if (recorders.input) recorders.input->record(static_cast<double>(measured.input_tokens));
-        if (recorders.output) recorders.output->record(static_cast<double>(measured.output_tokens));
-        if (recorders.cost) recorders.cost->add(measured.cost);
-    };
-    if (measured.error_type.empty()) {
-        core.calls_.use(key, make, record);
-    } else {
-        record(make());
-    }
-}
-
-/// Creates only the points that have a value.
-MeterCore::CallRecorders MeterCore::recorders_of(const Call& call) const {
-    const AttributeValue provider = provider_name(call.provider_id);
-    Attributes attributes = attributes_of("chat", provider);
-    attributes.add("gen_ai.request.model", shared_name(call.requested_model));
-    if (!call.error_type.empty()) attributes.add("error.type", SharedString(call.error_type));
-    if (!call.answering_model.empty())
-        attributes.add("gen_ai.response.model", shared_name(call.answering_model));
-    CallRecorders recorders{provider, durations_.at(attributes)};
-    if (call.first_chunk) recorders.first_chunk = first_chunks_.at(attributes);
-    if (call.cost > 0) recorders.cost = cost_.at(attributes);
-    const auto tokens = [&](const char* type) {
+    const auto record_tokens = [&](const char* type, std::int64_t tokens) {
+        if (tokens <= 0) return;
         Attributes typed = attributes;
         typed.add("gen_ai.token.type", shared_name(type));
-        return tokens_.at(typed);
+        core.tokens_.record(static_cast<double>(tokens), typed);
     };
-    if (call.input_tokens > 0) recorders.input = tokens("input");
-    if (call.output_tokens > 0) recorders.output = tokens("output");
-    return recorders;
+    record_tokens("input", usage.input_tokens.value_or(0) + usage.cache_read_tokens.value_or(0) +
+                               usage.cache_write_tokens.value_or(0));
+    record_tokens("output", usage.output_tokens.value_or(0));
 }
 
 void MeterCore::record_run(const AttributeValue& provider, std::string_view outcome,
                            std::string_view error_type, double duration, double cost) {
-    RecorderCache<RunRecorders>::Key key;
-    key.values = {provider.if_text().value(), outcome, error_type};
-    key.parts = cost > 0 ? 1U : 0U;
-    const auto make = [&] {
-        Attributes attributes = attributes_of("invoke_agent", provider);
-        attributes.add("cubepi.run.outcome", shared_name(outcome));
-        if (!error_type.empty()) attributes.add("error.type", SharedString(error_type));
-        RunRecorders made{durations_.at(attributes)};
-        if (cost > 0) made.cost = run_cost_.at(attributes);
-        return made;
-    };
-    ended_runs_.use(key, make, [&](const RunRecorders& recorders) {
-        recorders.duration.record(duration);
-        if (recorders.cost) recorders.cost->add(cost);
-    });
+    Attributes attributes = attributes_of("invoke_agent", provider);
+    attributes.add("cubepi.run.outcome", shared_name(outcome));
+    if (!error_type.empty()) attributes.add("error.type", SharedString(error_type));
+    durations_.record(duration, attributes);
+    if (cost > 0) run_cost_.add(cost, attributes);
 }
 
 void MeterCore::record_tool(const AttributeValue& provider, std::string_view tool,
                             std::string_view error_type, double duration) {
-    RecorderCache<HistogramRecorder>::Key key;
-    key.values = {provider.if_text().value(), tool, error_type};
-    const auto make = [&] {
-        Attributes attributes = attributes_of("execute_tool", provider);
-        attributes.add("gen_ai.tool.name", shared_name(tool));
-        if (!error_type.empty()) attributes.add("error.type", shared_name(error_type));
-        return durations_.at(attributes);
-    };
-    tools_.use(key, make, [&](const HistogramRecorder& recorder) { recorder.record(duration); });
+    Attributes attributes = attributes_of("execute_tool", provider);
+    attributes.add("gen_ai.tool.name", shared_name(tool));
+    if (!error_type.empty()) attributes.add("error.type", shared_name(error_type));
+    durations_.record(duration, attributes);
 }
 
 void MeterCore::report_failure() noexcept {
@@ -310,11 +235,8 @@ public:
     AgentMeter(const AgentMeter&) = delete;
     AgentMeter& operator=(const AgentMeter&) = delete;
 
-    static std::shared_ptr<AgentMeter> attach(std::shared_ptr<MeterCore> core, Agent& agent);
-    /// Ends one attachment; the last one detaches.
-    void release() noexcept {
-        if (--attachments_ == 0) detach();
-    }
+    /// Returns the connection, which detaches when it is released.
+    static std::shared_ptr<void> attach(std::shared_ptr<MeterCore> core, Agent& agent);
 
 private:
     void detach() noexcept;
@@ -351,14 +273,13 @@ private:
     std::string error_type_;  // of the last answer; empty: it has not failed
     boost::container::small_vector<Tool, 2> tools_;
     std::vector<Question> questions_;
-    std::size_t attachments_ = 1;
+    std::weak_ptr<void> connection_;  // of all attachments
 };
 
-std::shared_ptr<AgentMeter> AgentMeter::attach(std::shared_ptr<MeterCore> core, Agent& agent) {
+std::shared_ptr<void> AgentMeter::attach(std::shared_ptr<MeterCore> core, Agent& agent) {
     if (std::shared_ptr<AgentMeter> known = core->agents().find(&agent);
         known && known->subscription_.active()) {
-        ++known->attachments_;
-        return known;
+        return known->connection_.lock();
     }
     auto meter = std::make_shared<AgentMeter>(std::move(core), agent);
     meter->core_->agents().add(&agent, meter);
@@ -368,10 +289,13 @@ std::shared_ptr<AgentMeter> AgentMeter::attach(std::shared_ptr<MeterCore> core, 
         [meter](const AgentEvent& event) { meter->on_event(event); },
         EventTypes::all_but({AgentEventType::message_start, AgentEventType::message_update,
                              AgentEventType::message_end}));
-    return meter;
+    std::shared_ptr<void> connection(meter.get(), [meter](void*) { meter->detach(); });
+    meter->connection_ = connection;
+    return connection;
 }
 
 void AgentMeter::detach() noexcept {
+    connection_.reset();  // whose deleter owns this object
     subscription_.cancel();
     if (info_) forget_run();
     providers_ = ProviderWatch::Lease();
@@ -464,7 +388,7 @@ void AgentMeter::end_tool(const ToolExecutionEndEvent& event, Time now) {
     std::string_view error_type;
     if (event.is_error)
         error_type = event.blocked_by_hook ? "cubepi.tool.blocked_by_hook" : "cubepi.tool.error";
-    std::unique_lock lock = core_->runs().lock(info_->run_id);
+    std::unique_lock lock = core_->runs().lock();
     const AttributeValue provider = run_->provider;
     lock.unlock();
     core_->record_tool(provider, name, error_type, seconds(now - tool->start));
@@ -496,25 +420,6 @@ void AgentMeter::forget_run() noexcept {
 }
 
 }  // namespace detail
-
-MeterAttachment::MeterAttachment(std::shared_ptr<detail::AgentMeter> recorder)
-    : recorder_(std::move(recorder)) {}
-
-MeterAttachment::MeterAttachment(MeterAttachment&&) noexcept = default;
-
-MeterAttachment& MeterAttachment::operator=(MeterAttachment&& other) noexcept {
-    if (this == &other) return *this;
-    detach();
-    recorder_ = std::move(other.recorder_);
-    return *this;
-}
-
-MeterAttachment::~MeterAttachment() { detach(); }
-
-void MeterAttachment::detach() noexcept {
-    if (recorder_) recorder_->release();
-    recorder_.reset();
-}
 
 Meter::Meter(MeterOptions options) : core_(detail::MeterCore::create(std::move(options))) {}
 

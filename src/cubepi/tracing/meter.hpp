@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <cubepi/agent/agent.hpp>
@@ -29,22 +30,21 @@ struct MeterOptions {
 
 namespace detail {
 class MeterCore;
-class AgentMeter;
-}  // namespace detail
+}
 
 /// The connection of a meter with an agent. Detaches when it is destroyed, or when the last one with the same agent is. Used on the agent's executor, but may outlive the agent.
 class MeterAttachment {
 public:
     MeterAttachment() = default;
-    explicit MeterAttachment(std::shared_ptr<detail::AgentMeter> recorder);
-    MeterAttachment(MeterAttachment&&) noexcept;
-    MeterAttachment& operator=(MeterAttachment&&) noexcept;
-    ~MeterAttachment();
+    explicit MeterAttachment(std::shared_ptr<void> connection)
+        : connection_(std::move(connection)) {}
+    MeterAttachment(MeterAttachment&&) noexcept = default;
+    MeterAttachment& operator=(MeterAttachment&&) noexcept = default;
     /// Ends the connection. A run that is active is not counted. Further calls have no effect.
-    void detach() noexcept;
+    void detach() noexcept { connection_.reset(); }
 
 private:
-    std::shared_ptr<detail::AgentMeter> recorder_;
+    std::shared_ptr<void> connection_;  // its deleter ends the connection
 };
 
 /// Measures agents' runs according to OpenTelemetry's GenAI conventions (docs/guides/tracing/metrics.md):

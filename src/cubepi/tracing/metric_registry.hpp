@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <cubepi/core/clock.hpp>
@@ -15,62 +16,33 @@
 namespace cubepi {
 
 namespace detail {
-struct HistogramCell;
-struct CounterCell;
-class HistogramPoints;
-class CounterPoints;
-}  // namespace detail
+struct Instrument;
+}
 
-/// The values of a histogram for one set of attributes. Copies refer to the same values. Recording takes no lock.
-class HistogramRecorder {
-public:
-    /// Ignores NaN and infinities.
-    void record(double value) const noexcept;
-
-private:
-    friend class Histogram;
-    explicit HistogramRecorder(std::shared_ptr<detail::HistogramCell> cell)
-        : cell_(std::move(cell)) {}
-    std::shared_ptr<detail::HistogramCell> cell_;
-};
-
-/// A distribution of values. A copy refers to the same instrument.
+/// A distribution of values. A copy refers to the same instrument, which outlives the registry.
 class Histogram {
 public:
-    /// Records for a set of attributes, which is looked up under a lock that few threads share.
-    void record(double value, const Attributes& attributes) const { at(attributes).record(value); }
-    /// Returns the values of a set of attributes, for code that records for the same set repeatedly.
-    HistogramRecorder at(const Attributes& attributes) const;
+    /// Ignores NaN and infinities.
+    void record(double value, const Attributes& attributes) const;
 
 private:
     friend class MetricRegistry;
-    explicit Histogram(std::shared_ptr<detail::HistogramPoints> points)
-        : points_(std::move(points)) {}
-    std::shared_ptr<detail::HistogramPoints> points_;
+    explicit Histogram(std::shared_ptr<detail::Instrument> instrument)
+        : instrument_(std::move(instrument)) {}
+    std::shared_ptr<detail::Instrument> instrument_;
 };
 
-/// The value of a counter for one set of attributes. Copies refer to the same value. Adding takes no lock.
-class CounterRecorder {
-public:
-    /// Ignores negative values, NaN and infinities.
-    void add(double value = 1) const noexcept;
-
-private:
-    friend class Counter;
-    explicit CounterRecorder(std::shared_ptr<detail::CounterCell> cell) : cell_(std::move(cell)) {}
-    std::shared_ptr<detail::CounterCell> cell_;
-};
-
-/// A sum that only increases. A copy refers to the same instrument.
+/// A sum that only increases. A copy refers to the same instrument, which outlives the registry.
 class Counter {
 public:
-    void add(double value, const Attributes& attributes) const { at(attributes).add(value); }
-    CounterRecorder at(const Attributes& attributes) const;
+    /// Ignores negative values, NaN and infinities.
+    void add(double value, const Attributes& attributes) const;
 
 private:
     friend class MetricRegistry;
-    explicit Counter(std::shared_ptr<detail::CounterPoints> points) : points_(std::move(points)) {}
-    std::shared_ptr<detail::CounterPoints> points_;
+    explicit Counter(std::shared_ptr<detail::Instrument> instrument)
+        : instrument_(std::move(instrument)) {}
+    std::shared_ptr<detail::Instrument> instrument_;
 };
 
 /// The instruments of a program and their values since the registry was constructed.
@@ -92,8 +64,7 @@ public:
     /// The bounds that OpenTelemetry uses if none are given.
     static std::vector<double> default_bounds();
 
-    /// Returns the values of all instruments, in the order in which instruments and sets of attributes were first used. A value that
-    /// another thread records meanwhile may be in the sum of a point and not yet in its buckets, or the reverse.
+    /// Returns the values of all instruments, in the order in which instruments and sets of attributes were first used.
     MetricSnapshot snapshot() const;
 
     MetricRegistry(const MetricRegistry&) = delete;

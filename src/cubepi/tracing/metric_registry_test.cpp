@@ -53,12 +53,8 @@ TEST(MetricRegistry, Buckets_HaveInclusiveUpperBounds) {
 TEST(MetricRegistry, Counter_OnlyIncreases) {
     MetricRegistry registry;
     const Counter counter = registry.counter("c", "{call}", "");
-    const CounterRecorder recorder = counter.at(one("a", true));
-    recorder.add();
-    recorder.add(2.5);
-    recorder.add(-1);
-    recorder.add(std::nan(""));
-    counter.add(1, one("a", true));
+    for (const double value : {1.0, 2.5, -1.0, std::nan(""), 1.0})
+        counter.add(value, one("a", true));
     counter.add(1, one("a", false));
     const MetricSnapshot snapshot = registry.snapshot();
     ASSERT_EQ(counter_points(snapshot).size(), 2u);
@@ -127,13 +123,13 @@ TEST(MetricRegistry, Snapshot_HasStartAndCurrentTime) {
     EXPECT_EQ(snapshot.time, start + std::chrono::minutes(1));
 }
 
-TEST(MetricRegistry, Recorders_OutliveTheRegistry) {
-    std::vector<HistogramRecorder> recorders;
+TEST(MetricRegistry, Instruments_OutliveTheRegistry) {
+    std::vector<Histogram> histograms;
     {
         MetricRegistry registry;
-        recorders.push_back(registry.histogram("h", "", "").at(Attributes()));
+        histograms.push_back(registry.histogram("h", "", ""));
     }
-    recorders[0].record(1);
+    histograms[0].record(1, Attributes());
 }
 
 TEST(MetricRegistry, ValuesOfSeveralThreads_AreAllCounted) {
@@ -144,9 +140,8 @@ TEST(MetricRegistry, ValuesOfSeveralThreads_AreAllCounted) {
     std::vector<std::thread> running;
     for (int i = 0; i < threads; ++i) {
         running.emplace_back([&registry, &histogram] {
-            const HistogramRecorder shared = histogram.at(Attributes());
             for (int n = 0; n < each; ++n) {
-                shared.record(1);
+                histogram.record(1, Attributes());
                 histogram.record(20, one("n", std::int64_t{n % 50}));
                 if (n % 1000 == 0) (void)registry.snapshot();
             }

@@ -47,7 +47,7 @@ public:
     /// `report` receives a notice when an exporter begins to fail ("export_failing") or its queue to overflow ("export_dropping"),
     /// when it warns or recovers ("export_warning", "export_recovered"), and the counts at the shutdown ("export_ended"). It is called on the export
     /// thread, or by shutdown() if an exporter does not end; never after shutdown(). It must not call shutdown().
-    /// `clock` measures `delay` and `export_timeout`; null: the system clock. Throws Error(io) if no file descriptor is left.
+    /// `clock` measures `delay` and `export_timeout`; null: the system clock.
     SpanSink(std::vector<Output> outputs, std::shared_ptr<const Resource> resource,
              std::function<void(const Notice&)> report, std::shared_ptr<Clock> clock = nullptr);
     /// Calls shutdown() with a limit of 5 s.
@@ -55,8 +55,8 @@ public:
     SpanSink(const SpanSink&) = delete;
     SpanSink& operator=(const SpanSink&) = delete;
 
-    /// Passes on a span that has ended. Takes no lock and does not block (the first call starts the thread); drops the span if a
-    /// queue is full.
+    /// Passes on a span that has ended. Does not wait for an exporter (the first call starts the thread); drops the span if a queue
+    /// is full.
     void add(std::shared_ptr<const SpanData> span) noexcept;
     /// Exports the spans that were added before. Returns false if that was not done within `limit`. Blocks.
     bool force_flush(std::chrono::milliseconds limit);

@@ -17,6 +17,8 @@
 
 namespace cubepi::detail {
 
+class AgentRecorder;
+
 /// The state shared by the recorders of all agents of a tracer. Thread-safe.
 class TracerCore {
 public:
@@ -270,12 +272,9 @@ public:
     AgentRecorder(const AgentRecorder&) = delete;
     AgentRecorder& operator=(const AgentRecorder&) = delete;
 
-    /// Subscribes to the agent, which must outlive the subscription or be destroyed with it.
-    static std::shared_ptr<AgentRecorder> attach(std::shared_ptr<TracerCore> core, Agent& agent);
-    /// Ends one attachment; the last one detaches.
-    void release() noexcept {
-        if (--attachments_ == 0) detach();
-    }
+    /// Subscribes to the agent, which must outlive the subscription or be destroyed with it. Returns the connection, which detaches
+    /// when it is released.
+    static std::shared_ptr<void> attach(std::shared_ptr<TracerCore> core, Agent& agent);
 
 private:
     void detach() noexcept;
@@ -300,7 +299,7 @@ private:
     std::shared_ptr<const Model> model_;  // whose providers are observed
     std::shared_ptr<RunTrace> run_;       // null: none is active
     std::shared_ptr<StreamFile> stream_file_;
-    std::size_t attachments_ = 1;
+    std::weak_ptr<void> connection_;  // of all attachments
     std::size_t open_questions_ = 0;
     bool has_stored_context_ = false;  // in the thread's `extra`
 };
@@ -308,12 +307,10 @@ private:
 AgentRecorder::AgentRecorder(std::shared_ptr<TracerCore> core, Agent& agent)
     : core_(std::move(core)), agent_(agent) {}
 
-std::shared_ptr<AgentRecorder> AgentRecorder::attach(std::shared_ptr<TracerCore> core,
-                                                     Agent& agent) {
+std::shared_ptr<void> AgentRecorder::attach(std::shared_ptr<TracerCore> core, Agent& agent) {
     if (std::shared_ptr<AgentRecorder> known = core->agents().find(&agent);
         known && known->subscription_.active()) {
-        ++known->attachments_;
-        return known;
+        return known->connection_.lock();
     }
     auto recorder = std::make_shared<AgentRecorder>(std::move(core), agent);
     recorder->core_->agents().add(&agent, recorder);
@@ -325,10 +322,13 @@ std::shared_ptr<AgentRecorder> AgentRecorder::attach(std::shared_ptr<TracerCore>
     recorder->subscription_ =
         agent.subscribe([recorder](const AgentEvent& event) { recorder->on_event(event); },
                         writes_streams ? EventTypes() : without_updates);
-    return recorder;
+    std::shared_ptr<void> connection(recorder.get(), [recorder](void*) { recorder->detach(); });
+    recorder->connection_ = connection;
+    return connection;
 }
 
 void AgentRecorder::detach() noexcept {
+    connection_.reset();  // whose deleter owns this object
     subscription_.cancel();
     if (const std::shared_ptr<RunTrace> run = run_) {
         try {
@@ -488,25 +488,6 @@ void AgentRecorder::forget_run() noexcept {
 }
 
 }  // namespace detail
-
-TraceAttachment::TraceAttachment(std::shared_ptr<detail::AgentRecorder> recorder)
-    : recorder_(std::move(recorder)) {}
-
-TraceAttachment::TraceAttachment(TraceAttachment&&) noexcept = default;
-
-TraceAttachment& TraceAttachment::operator=(TraceAttachment&& other) noexcept {
-    if (this == &other) return *this;
-    detach();
-    recorder_ = std::move(other.recorder_);
-    return *this;
-}
-
-TraceAttachment::~TraceAttachment() { detach(); }
-
-void TraceAttachment::detach() noexcept {
-    if (recorder_) recorder_->release();
-    recorder_.reset();
-}
 
 ActiveSpan::ActiveSpan(std::shared_ptr<detail::TracerCore> core, std::shared_ptr<SpanData> data,
                        std::shared_ptr<detail::SpanHold> hold)

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <cubepi/agent/agent.hpp>
@@ -64,10 +65,6 @@ struct TracerOptions {
     std::function<void(const Notice&)> on_notice = {};
 };
 
-namespace detail {
-class AgentRecorder;
-}  // namespace detail
-
 /// Counts of what a tracer could not record so far. The first loss of each kind is a notice ("redact_failed", "held_spans_dropped",
 /// "stream_file_failed", "tracing_failed"), and shutdown() reports the totals ("recording_incomplete").
 struct RecordingLosses {
@@ -83,15 +80,15 @@ struct RecordingLosses {
 class TraceAttachment {
 public:
     TraceAttachment() = default;
-    explicit TraceAttachment(std::shared_ptr<detail::AgentRecorder> recorder);
-    TraceAttachment(TraceAttachment&&) noexcept;
-    TraceAttachment& operator=(TraceAttachment&&) noexcept;
-    ~TraceAttachment();
+    explicit TraceAttachment(std::shared_ptr<void> connection)
+        : connection_(std::move(connection)) {}
+    TraceAttachment(TraceAttachment&&) noexcept = default;
+    TraceAttachment& operator=(TraceAttachment&&) noexcept = default;
     /// Ends the connection. The spans of a run that is active end as aborted. Further calls have no effect.
-    void detach() noexcept;
+    void detach() noexcept { connection_.reset(); }
 
 private:
-    std::shared_ptr<detail::AgentRecorder> recorder_;
+    std::shared_ptr<void> connection_;  // its deleter ends the connection
 };
 
 /// The options of Tracer::oneshot().

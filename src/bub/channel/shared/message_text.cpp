@@ -4,6 +4,7 @@
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/net/utf8.hpp>
+#include <cubepi/schema/json/utf8.hpp>
 
 namespace bub::shared {
 
@@ -21,14 +22,10 @@ std::vector<Character> characters_of(std::string_view text) {
     all.reserve(text.size());
     std::size_t unit = 0;
     for (std::size_t at = 0; at < text.size();) {
-        const auto lead = static_cast<unsigned char>(text[at]);
-        const std::size_t size = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : lead >= 0xC0 ? 2 : 1;
-        char32_t code = size == 1 ? lead : lead & (0xFFU >> (size + 1));
-        for (std::size_t i = 1; i < size && at + i < text.size(); ++i)
-            code = (code << 6U) | (static_cast<unsigned char>(text[at + i]) & 0x3FU);
-        const std::size_t units = size == 4 ? 2 : 1;
-        all.push_back({code, at, unit, units});
-        at += size;
+        const cubepi::detail::Utf8Char character = cubepi::detail::utf8_char(text, at);
+        const std::size_t units = character.length == 4 ? 2 : 1;
+        all.push_back({character.code, at, unit, units});
+        at += character.length;
         unit += units;
     }
     return all;

@@ -2,7 +2,6 @@
 
 #include <array>
 #include <chrono>
-#include <cmath>
 #include <cstdio>
 
 #include <openssl/crypto.h>
@@ -11,7 +10,7 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/net/utf8.hpp>
 #include <cubepi/schema/json/json_escape.hpp>
-#include <cubepi/schema/python_json.hpp>
+#include <cubepi/schema/json/write_json.hpp>
 
 namespace bub::detail {
 
@@ -21,16 +20,15 @@ bool stands_for_itself(char c) {
     return static_cast<unsigned char>(c) >= 0x20 && c != '"' && c != '\\';
 }
 
-void append_list(std::string& out, const cubepi::JsonArray& list) {
-    out += '[';
-    bool first = true;
-    for (const cubepi::Json& item : list) {
-        if (!first) out += ", ";
-        first = false;
-        append_json_text(out, item);
+/// A value that JSON does not support would make the line unreadable for all readers except Python.
+struct TapeJson {
+    static constexpr std::string_view comma = ", ";
+    static constexpr std::string_view colon = ": ";
+    static void string(std::string& out, std::string_view text) { append_json_string(out, text); }
+    static void number(std::string& out, double number) {
+        cubepi::detail::append_finite_number(out, number);
     }
-    out += ']';
-}
+};
 
 }  // namespace
 
@@ -53,32 +51,11 @@ void append_json_string(std::string& out, std::string_view text) {
 }
 
 void append_json_text(std::string& out, const cubepi::JsonObject& value) {
-    out += '{';
-    bool first = true;
-    for (const auto& [key, item] : value) {
-        if (!first) out += ", ";
-        first = false;
-        append_json_string(out, key);
-        out += ": ";
-        append_json_text(out, item);
-    }
-    out += '}';
+    cubepi::detail::write_json<TapeJson>(out, value);
 }
 
 void append_json_text(std::string& out, const cubepi::Json& value) {
-    switch (value.kind()) {
-        case boost::json::kind::object: append_json_text(out, value.get_object()); return;
-        case boost::json::kind::array: append_list(out, value.get_array()); return;
-        case boost::json::kind::string: append_json_string(out, value.get_string()); return;
-        case boost::json::kind::double_:
-            // A value that JSON does not support would make the line unreadable for all readers except Python.
-            if (!std::isfinite(value.get_double())) {
-                out += "null";
-                return;
-            }
-            [[fallthrough]];
-        default: cubepi::append_python_json(out, value);
-    }
+    cubepi::detail::write_json<TapeJson>(out, value);
 }
 
 namespace {

@@ -65,7 +65,7 @@ struct LineFacts {
     EntryFacts facts = {};
 };
 
-/// Equivalent to facts_of(read_tape_line(line)) without creating the entry. Returns nothing if the line is not an entry.
+/// Returns the facts of read_tape_line(line). Returns nothing if the line is not an entry.
 std::optional<LineFacts> line_facts(std::string_view line);
 
 /// Sets the entry's id after `last`, which becomes it. `keep`: the entry has one; throws cubepi::StaleAppendError if it is not greater.

@@ -9,32 +9,15 @@
 #include <bub/tape/entry/encoding.hpp>
 #include <bub/tape/prompt_context.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/schema/json/utf8.hpp>
 #include <cubepi/schema/python_json.hpp>
 
 namespace bub::detail {
 
 namespace {
 
-constexpr char32_t replacement = 0xFFFD;
 constexpr auto folding =
     static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | UTF8PROC_CASEFOLD);
-
-/// Decodes the code point of `text` at `at`, and moves `at` past it.
-char32_t next_code(std::string_view text, std::size_t& at) {
-    const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-    const unsigned char lead = byte(at++);
-    if (lead < 0x80) return lead;
-    const int more = lead >= 0xF0 ? 3 : lead >= 0xE0 ? 2 : lead >= 0xC2 ? 1 : 0;
-    if (more == 0 || lead > 0xF4) return replacement;
-    char32_t code = lead & (0x3FU >> static_cast<unsigned>(more));
-    for (int i = 0; i < more; ++i) {
-        if (at >= text.size() || (byte(at) & 0xC0U) != 0x80U) return replacement;
-        code = (code << 6U) | (byte(at++) & 0x3FU);
-    }
-    const bool overlong = (more == 2 && code < 0x800) || (more == 3 && code < 0x10000);
-    const bool surrogate = code >= 0xD800 && code <= 0xDFFF;
-    return overlong || surrogate || code > 0x10FFFF ? replacement : code;
-}
 
 /// Appends the full case folding of a code point's canonical decomposition, decomposed again.
 void append_folded(std::u32string& out, char32_t code) {
@@ -123,7 +106,11 @@ constexpr int deepest_text = 3;
 std::u32string folded(std::string_view text) {
     std::u32string out;
     out.reserve(text.size());
-    for (std::size_t at = 0; at < text.size();) append_folded(out, next_code(text, at));
+    for (std::size_t at = 0; at < text.size();) {
+        const cubepi::detail::Utf8Char character = cubepi::detail::utf8_char(text, at);
+        append_folded(out, character.code);
+        at += character.length;
+    }
     return out;
 }
 

@@ -7,6 +7,7 @@
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/net/utf8.hpp>
+#include <cubepi/schema/json/write_json.hpp>
 #include <cubepi/schema/parse_json.hpp>
 #include <cubepi/schema/python_json.hpp>
 
@@ -36,45 +37,15 @@ std::string without_nul(std::string_view text) {
     return result;
 }
 
-void append_object(std::string& out, const JsonObject& object);
-
-void append(std::string& out, const Json& value) {
-    switch (value.kind()) {
-        case boost::json::kind::object: append_object(out, value.get_object()); break;
-        case boost::json::kind::array: {
-            out += '[';
-            bool first = true;
-            for (const Json& item : value.get_array()) {
-                if (!std::exchange(first, false)) out += ", ";
-                append(out, item);
-            }
-            out += ']';
-            break;
-        }
-        case boost::json::kind::string:
-            append_python_string(out, without_nul(value.get_string()));
-            break;
-        case boost::json::kind::double_:
-            if (!std::isfinite(value.get_double())) {
-                out += "null";
-                break;
-            }
-            [[fallthrough]];
-        default: append_python_json(out, value);
+/// The JSON that the servers support, which has no U+0000 and no infinities.
+struct ServerJson {
+    static constexpr std::string_view comma = ", ";
+    static constexpr std::string_view colon = ": ";
+    static void string(std::string& out, std::string_view text) {
+        append_python_string(out, without_nul(text));
     }
-}
-
-void append_object(std::string& out, const JsonObject& object) {
-    out += '{';
-    bool first = true;
-    for (const auto& [key, value] : object) {
-        if (!std::exchange(first, false)) out += ", ";
-        append_python_string(out, without_nul(key));
-        out += ": ";
-        append(out, value);
-    }
-    out += '}';
-}
+    static void number(std::string& out, double number) { append_finite_number(out, number); }
+};
 
 /// jsonb sorts keys by length, then by bytes; so does MySQL.
 bool key_before(std::string_view a, std::string_view b) {
@@ -282,13 +253,13 @@ std::string server_text(std::string_view text) {
 
 std::string server_json_text(const Json& value) {
     std::string text;
-    append(text, value);
+    write_json<ServerJson>(text, value);
     return text;
 }
 
 std::string server_json_text(const JsonObject& value) {
     std::string text;
-    append_object(text, value);
+    write_json<ServerJson>(text, value);
     return text;
 }
 

@@ -16,15 +16,6 @@ namespace {
 
 using Statements = std::vector<std::string>;
 
-constexpr TableVersions known_versions{mysql_schema_version, mysql_native_version};
-
-TableVersions versions_of(const MySQLSchemaStatus& status) {
-    TableVersions versions;
-    versions.shared = status.version;
-    versions.native = status.native_version;
-    return versions;
-}
-
 std::string seconds_of(std::chrono::milliseconds limit) {
     return std::to_string((std::max<std::int64_t>(limit.count(), 1) + 999) / 1000);
 }
@@ -33,7 +24,7 @@ std::shared_ptr<SqlPool> schema_pool(const MySQLOptions& options) {
     return std::make_shared<SqlPool>(options, std::make_shared<const MyDriver>(options, false));
 }
 
-Task<MySQLSchemaStatus> read_status(SqlLease& lease) {
+Task<SqlSchemaStatus> read_status(SqlLease& lease) {
     SqlBatch exist;
     exist.add(
         "SELECT coalesce(max(table_name = 'cubepi_schema_version'), 0),"
@@ -45,26 +36,26 @@ Task<MySQLSchemaStatus> read_status(SqlLease& lease) {
     versions.add(found[0].boolean(0, 0) ? "SELECT max(version) FROM cubepi_schema_version" : none);
     versions.add(found[0].boolean(0, 1) ? "SELECT max(version) FROM cubepi_native_schema" : none);
     const SqlResults read = co_await lease->exchange(std::move(versions));
-    MySQLSchemaStatus status;
+    SqlSchemaStatus status;
     status.version = version_of(read[0]);
     status.native_version = version_of(read[1]);
     co_return status;
 }
 
-Task<MySQLSchemaStatus> status_of(std::shared_ptr<SqlPool> pool) {
+Task<SqlSchemaStatus> status_of(std::shared_ptr<SqlPool> pool) {
     const std::unique_ptr<SqlLease> lease = co_await pool->acquire();
     co_return co_await read_status(*lease);
 }
 
-Task<MySQLSchemaStatus> apply_to(std::shared_ptr<SqlPool> pool) {
+Task<SqlSchemaStatus> apply_to(std::shared_ptr<SqlPool> pool) {
     const std::unique_ptr<SqlLease> lease = co_await pool->acquire();
     SqlBatch lock;
     // The lock of a session: each statement below commits. The end of the session releases it.
     lock.add("SELECT GET_LOCK(concat('cubepi.', md5(DATABASE())), " +
              seconds_of(pool->options().query_timeout) + ")");
     (void)co_await (*lease)->exchange(std::move(lock));
-    const MySQLSchemaStatus before = co_await read_status(*lease);
-    refuse_newer(pool->driver().description(), before);
+    const SqlSchemaStatus before = co_await read_status(*lease);
+    refuse_newer_tables(pool->driver().description(), before);
     for (const std::string& sql : schema_statements(before)) {
         SqlBatch statement;
         statement.add(sql);
@@ -282,24 +273,17 @@ SqlBatch session_set_up(const MySQLOptions& options, bool for_store) {
 }
 
 void check_session(const std::string& where, const SqlResults& results) {
-    MySQLSchemaStatus status;
+    SqlSchemaStatus status;
     status.version = version_of(results[3]);
     status.native_version = version_of(results[4]);
-    if (status.is_current()) return;
-    refuse_newer(where, status);
-    throw_old_tables(
-        where, versions_of(status), known_versions,
-        "migrate them with apply_mysql_schema(), or run the SQL of mysql_schema_sql()");
+    check_tables(where, status,
+                 "migrate them with apply_mysql_schema(), or run the SQL of mysql_schema_sql()");
 }
 
-void refuse_newer(const std::string& where, const MySQLSchemaStatus& status) {
-    refuse_newer_tables(where, versions_of(status), known_versions);
-}
-
-std::vector<std::string> schema_statements(const MySQLSchemaStatus& from) {
+std::vector<std::string> schema_statements(const SqlSchemaStatus& from) {
     Statements list;
-    if (from.version != mysql_schema_version) add_shared(list, from.version.value_or(0));
-    if (from.native_version != mysql_native_version) add_native(list);
+    if (from.version != sql_schema_version) add_shared(list, from.version.value_or(0));
+    if (from.native_version != sql_native_version) add_native(list);
     return list;
 }
 
@@ -307,19 +291,19 @@ std::vector<std::string> schema_statements(const MySQLSchemaStatus& from) {
 
 namespace cubepi {
 
-std::string mysql_schema_sql(MySQLSchemaStatus from) {
-    detail::refuse_newer("the database", from);
+std::string mysql_schema_sql(SqlSchemaStatus from) {
+    detail::refuse_newer_tables("the database", from);
     std::string text;
     for (const std::string& sql : detail::schema_statements(from)) text += sql + ";\n";
     return text;
 }
 
-Task<MySQLSchemaStatus> mysql_schema_status(MySQLOptions options) {
+Task<SqlSchemaStatus> mysql_schema_status(MySQLOptions options) {
     const auto pool = detail::schema_pool(options);
     return detail::translated(pool, detail::status_of(pool));
 }
 
-Task<MySQLSchemaStatus> apply_mysql_schema(MySQLOptions options) {
+Task<SqlSchemaStatus> apply_mysql_schema(MySQLOptions options) {
     const auto pool = detail::schema_pool(options);
     return detail::translated(pool, detail::apply_to(pool));
 }

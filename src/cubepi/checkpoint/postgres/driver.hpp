@@ -98,9 +98,6 @@ SqlBatch session_set_up(const PostgresOptions& options);
 void check_session(const PgParameters& parameters, const SqlResults& results);
 
 /// Returns the statements of postgres_schema_sql(), without the transaction.
-std::vector<std::string> schema_statements(const PostgresSchemaStatus& from);
-
-/// Throws CheckpointerError(schema_mismatch) if the tables are newer than this library.
-void refuse_newer(const std::string& where, const PostgresSchemaStatus& status);
+std::vector<std::string> schema_statements(const SqlSchemaStatus& from);
 
 }  // namespace cubepi::detail

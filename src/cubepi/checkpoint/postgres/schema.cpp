@@ -15,21 +15,12 @@ namespace {
 
 using Statements = std::vector<std::string>;
 
-constexpr TableVersions known_versions{postgres_schema_version, postgres_native_version};
-
-TableVersions versions_of(const PostgresSchemaStatus& status) {
-    TableVersions versions;
-    versions.shared = status.version;
-    versions.native = status.native_version;
-    return versions;
-}
-
 std::shared_ptr<SqlPool> schema_pool(const PostgresOptions& options) {
     return std::make_shared<SqlPool>(options, std::make_shared<const PgDriver>(options, false));
 }
 
 /// Reads the versions in the transaction of the caller.
-Task<PostgresSchemaStatus> read_status(SqlLease& lease) {
+Task<SqlSchemaStatus> read_status(SqlLease& lease) {
     SqlBatch exist;
     exist.add(
         "SELECT to_regclass('cubepi_schema_version') IS NOT NULL,"
@@ -42,25 +33,25 @@ Task<PostgresSchemaStatus> read_status(SqlLease& lease) {
     versions.add(found[0].boolean(0, 1) ? "SELECT max(version)::bigint FROM cubepi_native_schema"
                                         : none);
     const SqlResults read = co_await lease->exchange(std::move(versions));
-    PostgresSchemaStatus status;
+    SqlSchemaStatus status;
     status.version = version_of(read[0]);
     status.native_version = version_of(read[1]);
     co_return status;
 }
 
-Task<PostgresSchemaStatus> status_of(std::shared_ptr<SqlPool> pool) {
+Task<SqlSchemaStatus> status_of(std::shared_ptr<SqlPool> pool) {
     const std::unique_ptr<SqlLease> lease = co_await pool->acquire();
     co_return co_await read_status(*lease);
 }
 
-Task<PostgresSchemaStatus> apply_to(std::shared_ptr<SqlPool> pool) {
+Task<SqlSchemaStatus> apply_to(std::shared_ptr<SqlPool> pool) {
     const std::unique_ptr<SqlLease> lease = co_await pool->acquire();
     SqlBatch begin;
     begin.add("BEGIN");
     begin.add("SELECT pg_advisory_xact_lock(hashtext('cubepi_schema_version'))");
     (void)co_await (*lease)->exchange(std::move(begin));
-    const PostgresSchemaStatus before = co_await read_status(*lease);
-    refuse_newer(pool->driver().description(), before);
+    const SqlSchemaStatus before = co_await read_status(*lease);
+    refuse_newer_tables(pool->driver().description(), before);
     SqlBatch statements;
     for (const std::string& sql : schema_statements(before)) statements.add(sql);
     statements.add("COMMIT");
@@ -158,7 +149,7 @@ void add_shared(Statements& list, int from) {
     if (from == 1 || from == 2 || from == 3) add_fork_columns(list);
     if (from < 4) add_runs(list);
     if (from < 5) add_answers(list);
-    if (from == postgres_schema_version) return;
+    if (from == sql_schema_version) return;
     list.emplace_back("DELETE FROM cubepi_schema_version WHERE version <> 5");
     list.emplace_back(
         "INSERT INTO cubepi_schema_version (version) VALUES (5) ON CONFLICT DO NOTHING");
@@ -276,24 +267,18 @@ SqlBatch session_set_up(const PostgresOptions& options) {
 }
 
 void check_session(const PgParameters& parameters, const SqlResults& results) {
-    PostgresSchemaStatus status;
+    SqlSchemaStatus status;
     status.version = version_of(results[1]);
     status.native_version = version_of(results[2]);
-    if (status.is_current()) return;
-    refuse_newer(parameters.description(), status);
-    throw_old_tables(parameters.description(), versions_of(status), known_versions,
-                     "migrate them with apply_postgres_schema(), or run the SQL of "
-                     "postgres_schema_sql()");
+    check_tables(parameters.description(), status,
+                 "migrate them with apply_postgres_schema(), or run the SQL of "
+                 "postgres_schema_sql()");
 }
 
-void refuse_newer(const std::string& where, const PostgresSchemaStatus& status) {
-    refuse_newer_tables(where, versions_of(status), known_versions);
-}
-
-std::vector<std::string> schema_statements(const PostgresSchemaStatus& from) {
+std::vector<std::string> schema_statements(const SqlSchemaStatus& from) {
     Statements list;
-    if (from.version != postgres_schema_version) add_shared(list, from.version.value_or(0));
-    if (from.native_version != postgres_native_version) add_native(list);
+    if (from.version != sql_schema_version) add_shared(list, from.version.value_or(0));
+    if (from.native_version != sql_native_version) add_native(list);
     return list;
 }
 
@@ -301,8 +286,8 @@ std::vector<std::string> schema_statements(const PostgresSchemaStatus& from) {
 
 namespace cubepi {
 
-std::string postgres_schema_sql(PostgresSchemaStatus from) {
-    detail::refuse_newer("the database", from);
+std::string postgres_schema_sql(SqlSchemaStatus from) {
+    detail::refuse_newer_tables("the database", from);
     const std::vector<std::string> statements = detail::schema_statements(from);
     if (statements.empty()) return {};
     std::string text = "BEGIN;\n";
@@ -310,12 +295,12 @@ std::string postgres_schema_sql(PostgresSchemaStatus from) {
     return text + "COMMIT;\n";
 }
 
-Task<PostgresSchemaStatus> postgres_schema_status(PostgresOptions options) {
+Task<SqlSchemaStatus> postgres_schema_status(PostgresOptions options) {
     const auto pool = detail::schema_pool(options);
     return detail::translated(pool, detail::status_of(pool));
 }
 
-Task<PostgresSchemaStatus> apply_postgres_schema(PostgresOptions options) {
+Task<SqlSchemaStatus> apply_postgres_schema(PostgresOptions options) {
     const auto pool = detail::schema_pool(options);
     return detail::translated(pool, detail::apply_to(pool));
 }

@@ -60,11 +60,11 @@ std::string version_text(std::optional<int> version) {
 }
 
 void refuse_newer_ones(const std::string& where, const char* tables, std::optional<int> found,
-                       std::optional<int> known) {
-    if (found.value_or(0) <= known.value_or(0)) return;
+                       int known) {
+    if (found.value_or(0) <= known) return;
     throw_mismatch(where + ": the tables " + tables + " are of version " + std::to_string(*found) +
-                   ", which is newer than this program knows (" +
-                   std::to_string(known.value_or(0)) + "); update the program");
+                   ", which is newer than this program knows (" + std::to_string(known) +
+                   "); update the program");
 }
 
 }  // namespace
@@ -146,18 +146,19 @@ std::optional<int> version_of(const SqlResult& result) {
     return version;
 }
 
-void refuse_newer_tables(const std::string& where, const TableVersions& found,
-                         const TableVersions& known) {
-    refuse_newer_ones(where, "cubepi_*", found.shared, known.shared);
-    refuse_newer_ones(where, "cubepi_native_*", found.native, known.native);
+void refuse_newer_tables(const std::string& where, const SqlSchemaStatus& found) {
+    refuse_newer_ones(where, "cubepi_*", found.version, sql_schema_version);
+    refuse_newer_ones(where, "cubepi_native_*", found.native_version, sql_native_version);
 }
 
-void throw_old_tables(const std::string& where, const TableVersions& found,
-                      const TableVersions& known, const std::string& remedy) {
-    throw_mismatch(where + ": the tables cubepi_* are " + version_text(found.shared) +
-                   " (needed: " + std::to_string(known.shared.value_or(0)) +
-                   "), cubepi_native_* are " + version_text(found.native) +
-                   " (needed: " + std::to_string(known.native.value_or(0)) + "); " + remedy);
+void check_tables(const std::string& where, const SqlSchemaStatus& found,
+                  const std::string& remedy) {
+    if (found.is_current()) return;
+    refuse_newer_tables(where, found);
+    throw_mismatch(where + ": the tables cubepi_* are " + version_text(found.version) +
+                   " (needed: " + std::to_string(sql_schema_version) + "), cubepi_native_* are " +
+                   version_text(found.native_version) +
+                   " (needed: " + std::to_string(sql_native_version) + "); " + remedy);
 }
 
 }  // namespace cubepi::detail

@@ -11,6 +11,7 @@
 
 #include <cubepi/checkpoint/format/stored_json.hpp>
 #include <cubepi/checkpoint/server/connection.hpp>
+#include <cubepi/checkpoint/server_options.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/json.hpp>
 #include <cubepi/core/log.hpp>
@@ -155,21 +156,14 @@ void log_failure(const Logger& log, const SqlDriver& driver, const SqlFailure& f
 [[noreturn]] void throw_unknown_fate(const SqlDriver& driver, const std::string& thread_id,
                                      const std::string& reason);
 
-/// Versions of tables: the existing ones, or those that are needed.
-struct TableVersions {
-    std::optional<int> shared = {};  ///< of cubepi_*
-    std::optional<int> native = {};  ///< of cubepi_native_*
-};
-
 /// Reads the result of "SELECT max(version) ...".
 std::optional<int> version_of(const SqlResult& result);
 
 /// Throws CheckpointerError(schema_mismatch) if the tables are newer than this library. `where` names the database.
-void refuse_newer_tables(const std::string& where, const TableVersions& found,
-                         const TableVersions& known);
+void refuse_newer_tables(const std::string& where, const SqlSchemaStatus& found);
 
-/// Throws CheckpointerError(schema_mismatch) for tables that have to be migrated; `remedy` says how.
-[[noreturn]] void throw_old_tables(const std::string& where, const TableVersions& found,
-                                   const TableVersions& known, const std::string& remedy);
+/// Throws CheckpointerError(schema_mismatch) unless the tables are current; `remedy` says how older ones are migrated.
+void check_tables(const std::string& where, const SqlSchemaStatus& found,
+                  const std::string& remedy);
 
 }  // namespace cubepi::detail

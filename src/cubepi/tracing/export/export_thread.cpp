@@ -1,19 +1,13 @@
 #include <cubepi/tracing/export/export_thread.hpp>
 
-#include <fcntl.h>
 #include <pthread.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <exception>
 #include <limits>
+#include <new>
 #include <system_error>
 #include <utility>
-
-#include <boost/asio/posix/stream_descriptor.hpp>
-#include <boost/asio/use_awaitable.hpp>
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
@@ -36,15 +30,6 @@ milliseconds bounded(milliseconds limit) {
     return std::clamp<milliseconds>(limit, milliseconds(0), std::chrono::hours(24 * 365));
 }
 
-UniqueFd make_event() {
-    UniqueFd event(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    if (!event) {
-        throw Error(ErrorCode::io,
-                    "cannot create the event of the export thread: " + errno_text(errno));
-    }
-    return event;
-}
-
 }  // namespace
 
 Task<> ExportLane::run() {
@@ -58,10 +43,15 @@ Task<> ExportLane::run() {
     flushed(std::numeric_limits<std::uint64_t>::max());
 }
 
-Task<> ExportLane::wait() {
-    co_await woken_.wait();
-    woken_.reset();
+void ExportLane::wake() noexcept {
+    try {
+        woken_.set();
+    } catch (const std::bad_alloc&) {
+        // The next wake() is as good.
+    }
 }
+
+Task<> ExportLane::wait() { return woken_.wait(); }
 
 Task<std::unique_ptr<ClockTimer>> ExportLane::make_timer() {
     const Executor executor = co_await this_executor;
@@ -97,19 +87,12 @@ void ExportLane::flushed(std::uint64_t flush) {
 }
 
 ExportControl::ExportControl(std::vector<std::shared_ptr<ExportLane>> lanes)
-    : lanes_(std::move(lanes)), event_(make_event()) {
+    : lanes_(std::move(lanes)) {
     for (const auto& lane : lanes_) lane->control_ = this;
 }
 
 void ExportControl::wake() const noexcept {
-    const std::uint64_t one = 1;
-    // Fails only if the counter is at its maximum: then the thread wakes anyway.
-    [[maybe_unused]] const ssize_t written = ::write(event_.get(), &one, sizeof one);
-}
-
-void ExportControl::wake(ExportLane& lane) const noexcept {
-    if (thread_id_.load() != std::this_thread::get_id()) return wake();
-    lane.wake();
+    for (const auto& lane : lanes_) lane->wake();
 }
 
 bool ExportControl::is_flushed(std::uint64_t flush) const {
@@ -117,34 +100,20 @@ bool ExportControl::is_flushed(std::uint64_t flush) const {
                        [flush](const auto& lane) { return lane->flushed_ >= flush; });
 }
 
-Task<> ExportControl::read_wakes(BackgroundScope& lanes) {
-    const Executor executor = co_await this_executor;
-    const int copy = ::fcntl(event_.get(), F_DUPFD_CLOEXEC, 0);
-    if (copy < 0) {
-        // Without it nothing would wake the lanes.
-        lanes.cancel();
-        co_return;
-    }
-    boost::asio::posix::stream_descriptor event(executor, copy);
-    const boost::asio::use_awaitable_t<Executor> token;
-    for (;;) {
-        co_await event.async_wait(boost::asio::posix::stream_descriptor::wait_read, token);
-        std::uint64_t count = 0;
-        [[maybe_unused]] const ssize_t size = ::read(event_.get(), &count, sizeof count);
-        if (cancelled_) lanes.cancel();
-        for (const auto& lane : lanes_) lane->wake();
-    }
+Task<> ExportControl::cancel_on_request(BackgroundScope& lanes) {
+    co_await cancel_.wait();
+    lanes.cancel();
 }
 
 Task<> ExportControl::main() {
     const Executor executor = co_await this_executor;
     const std::function<void(std::exception_ptr)> ignore = [](const std::exception_ptr&) {};
     BackgroundScope lanes(executor, ignore);
-    BackgroundScope reader(executor, ignore);
+    BackgroundScope canceller(executor, ignore);
     for (const auto& lane : lanes_) lanes.spawn(lane->run());
-    reader.spawn(read_wakes(lanes));
+    canceller.spawn(cancel_on_request(lanes));
     co_await lanes.idle();
-    co_await reader.close();
+    co_await canceller.close();
 }
 
 ExportThread::ExportThread(std::vector<std::shared_ptr<ExportLane>> lanes)
@@ -230,7 +199,7 @@ bool ExportThread::end(std::unique_lock<std::mutex>& lock, milliseconds limit) {
     const auto is_over = [&control] { return control.ended_ || control.given_up_; };
     if (control.changed_.wait_for(lock, bounded(limit), is_over)) return !control.cancelled_;
     control.cancelled_ = true;
-    control.wake();
+    control.cancel_.set();
     control.changed_.wait_for(lock, grace, is_over);
     control.given_up_ = true;
     control.changed_.notify_all();

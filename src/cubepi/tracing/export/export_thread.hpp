@@ -15,11 +15,10 @@
 #include <vector>
 
 #include <cubepi/core/clock.hpp>
-#include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/notice.hpp>
-#include <cubepi/core/support/posix_file.hpp>
 #include <cubepi/core/task.hpp>
 #include <cubepi/core/task_scope.hpp>
+#include <cubepi/core/thread_queue.hpp>
 #include <cubepi/tracing/exporter.hpp>
 #include <cubepi/tracing/span_sink.hpp>
 
@@ -45,7 +44,8 @@ public:
 
     /// Runs serve() to its end, and then settle().
     Task<> run();
-    void wake() { woken_.set(); }
+    /// Any thread.
+    void wake() noexcept;
     /// Counts and reports what was not exported, once. Called by the thread, or by the thread that abandons it.
     virtual void settle() noexcept = 0;
 
@@ -65,14 +65,13 @@ protected:
     std::uint64_t requested_flush() const noexcept;
     bool is_closing() const noexcept;
     void flushed(std::uint64_t flush);
-    ExportControl& control() const noexcept { return *control_; }
     Clock& clock() const noexcept { return *clock_; }
 
 private:
     friend class ExportControl;
     ExportControl* control_ = nullptr;
     std::uint64_t flushed_ = 0;  // guarded by the mutex of the control; written on the thread only
-    AsyncEvent woken_;
+    ThreadSignal woken_;
     const std::shared_ptr<Clock> clock_;
     const std::chrono::milliseconds export_timeout_;
 };
@@ -80,13 +79,10 @@ private:
 /// The state that the export thread shares with the threads that use it.
 class ExportControl {
 public:
-    /// Throws Error(io) if the process has no file descriptor left.
     explicit ExportControl(std::vector<std::shared_ptr<ExportLane>> lanes);
 
-    /// Wakes all lanes. Takes no lock, any thread.
+    /// Wakes all lanes. Any thread.
     void wake() const noexcept;
-    /// Wakes at least this lane, without a system call on the export thread itself.
-    void wake(ExportLane& lane) const noexcept;
 
     Task<> main();
 
@@ -96,18 +92,18 @@ public:
 private:
     friend class ExportLane;
     friend class ExportThread;
-    Task<> read_wakes(BackgroundScope& lanes);
+    Task<> cancel_on_request(BackgroundScope& lanes);
     bool is_flushed(std::uint64_t flush) const;
 
     const std::vector<std::shared_ptr<ExportLane>> lanes_;
-    const UniqueFd event_;
     std::atomic<std::uint64_t> flush_ = 0;  // the number of flushes requested
     std::atomic<bool> closing_ = false;
-    std::atomic<bool> cancelled_ = false;
+    ThreadSignal cancel_;
     std::atomic<std::thread::id> thread_id_ = {};
     std::mutex mutex_;
     std::condition_variable changed_;
     bool ended_ = false;
+    bool cancelled_ = false;
     bool given_up_ = false;  // a caller of close() waits no longer
 };
 

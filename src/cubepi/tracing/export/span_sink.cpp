@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
 #include <limits>
+#include <mutex>
+#include <new>
 #include <utility>
 
 #include <cubepi/tracing/export/export_thread.hpp>
-#include <cubepi/tracing/export/span_queue.hpp>
 
 namespace cubepi {
 
@@ -15,7 +19,6 @@ namespace {
 using detail::ExportLane;
 using detail::ExportReporter;
 using detail::NoticeReceiver;
-using detail::SpanQueue;
 
 /// Ends an export also if the exporter throws before it returns a task.
 Task<ExportResult> call_export(std::shared_ptr<SpanExporter> exporter, SpanBatch batch,
@@ -24,7 +27,8 @@ Task<ExportResult> call_export(std::shared_ptr<SpanExporter> exporter, SpanBatch
     co_return co_await std::move(task);
 }
 
-/// The queue of one exporter, and what takes spans from it.
+/// The queue of one exporter, and what takes spans from it. Its limits are the number of spans that wait, and the bytes of those and of
+/// the spans that are being exported.
 class SpanLane final : public ExportLane {
 public:
     SpanLane(SpanSink::Output output, std::shared_ptr<const Resource> resource,
@@ -36,11 +40,12 @@ public:
           batch_spans_(std::clamp<std::size_t>(
               output.limits.batch_spans, 1, std::max<std::size_t>(output.limits.queue_spans, 1))),
           batch_bytes_(std::max<std::size_t>(output.limits.queue_bytes / 4, 1)),
-          reporter_(exporter_->name(), "spans", receiver),
-          queue_(output.limits.queue_spans, output.limits.queue_bytes) {}
+          max_spans_(std::max<std::size_t>(output.limits.queue_spans, 1)),
+          max_bytes_(output.limits.queue_bytes),
+          reporter_(exporter_->name(), "spans", receiver) {}
 
     void add(std::shared_ptr<const SpanData> span, std::size_t bytes) noexcept;
-    /// Counts a span that is not put into the queue.
+    /// Counts a span that is not put into the queue. Takes no lock, which another thread could hold at a fork().
     void drop() noexcept { ++dropped_; }
     ExportCounts counts() const noexcept;
     void settle() noexcept override;
@@ -48,47 +53,71 @@ public:
 private:
     static constexpr std::size_t never = std::numeric_limits<std::size_t>::max();
 
+    struct Entry {
+        std::shared_ptr<const SpanData> span = {};
+        std::size_t bytes = 0;
+    };
+
     Task<> serve() override;
-    bool has_batch() const noexcept {
-        const SpanQueue::Load load = queue_.load();
-        return load.spans >= batch_spans_ || load.bytes >= batch_bytes_;
-    }
-    void wake_if_due() noexcept;
+    bool push(std::shared_ptr<const SpanData> span, std::size_t bytes) noexcept;
+    bool has(std::size_t spans) const noexcept;
+    void wake_at(std::size_t spans) noexcept;
     Task<> wait_for_batch(ClockTimer& timer);
-    Task<> drain(ClockTimer& timer);
-    Task<> export_some(ClockTimer& timer);
-    Task<bool> export_batch();
-    void discard_queue() noexcept;
+    Task<> drain();
+    Task<std::size_t> export_batch();
 
     const std::shared_ptr<SpanExporter> exporter_;
     const std::shared_ptr<const Resource> resource_;
     const std::chrono::milliseconds delay_;
     const std::size_t batch_spans_;
     const std::size_t batch_bytes_;  // a batch with as many bytes is complete
+    const std::size_t max_spans_;
+    const std::size_t max_bytes_;
     ExportReporter reporter_;
-    SpanQueue queue_;
-    std::atomic<std::size_t> wake_at_ = 1;  // the number of spans at which add() wakes the thread
-    std::atomic<std::size_t> exporting_ = 0;
     std::atomic<std::uint64_t> exported_ = 0;
     std::atomic<std::uint64_t> dropped_ = 0;
     std::atomic<std::uint64_t> failed_ = 0;
-    std::atomic<bool> settled_ = false;
+
+    mutable std::mutex mutex_;  // guards what follows
+    std::deque<Entry> queue_;
+    std::size_t bytes_ = 0;      // in the queue and being exported
+    std::size_t exporting_ = 0;  // spans
+    std::size_t wake_at_ = 1;    // the number of spans at which add() wakes the thread
+    bool settled_ = false;
 };
 
 void SpanLane::add(std::shared_ptr<const SpanData> span, std::size_t bytes) noexcept {
-    if (settled_ || is_closing()) return drop();
-    if (!queue_.push(std::move(span), bytes)) return drop();
-    wake_if_due();
-    if (settled_) discard_queue();
+    bool due = false;
+    {
+        const std::lock_guard lock(mutex_);
+        if (settled_ || is_closing() || !push(std::move(span), bytes)) return drop();
+        due = wake_at_ != never && (queue_.size() >= wake_at_ || bytes_ >= batch_bytes_);
+        if (due) wake_at_ = never;
+    }
+    if (due) wake();
 }
 
-/// The thread stores wake_at_ and then reads the size; here it is the other way round, so one of the two sees the other.
-void SpanLane::wake_if_due() noexcept {
-    const std::size_t wake_at = wake_at_.load();
-    if (wake_at == never) return;
-    const SpanQueue::Load load = queue_.load();
-    const bool due = load.spans >= wake_at || load.bytes >= batch_bytes_;
-    if (due && wake_at_.exchange(never) != never) control().wake(*this);
+/// Returns false if a limit would be exceeded. The mutex must be locked.
+bool SpanLane::push(std::shared_ptr<const SpanData> span, std::size_t bytes) noexcept {
+    if (queue_.size() >= max_spans_ || bytes > max_bytes_ - bytes_) return false;
+    try {
+        queue_.push_back(Entry{std::move(span), bytes});
+    } catch (const std::bad_alloc&) {
+        return false;
+    }
+    bytes_ += bytes;
+    return true;
+}
+
+/// Returns true if as many spans, or the bytes of a batch, are in the queue.
+bool SpanLane::has(std::size_t spans) const noexcept {
+    const std::lock_guard lock(mutex_);
+    return queue_.size() >= spans || bytes_ >= batch_bytes_;
+}
+
+void SpanLane::wake_at(std::size_t spans) noexcept {
+    const std::lock_guard lock(mutex_);
+    wake_at_ = spans;
 }
 
 ExportCounts SpanLane::counts() const noexcept {
@@ -99,19 +128,16 @@ ExportCounts SpanLane::counts() const noexcept {
     return counts;
 }
 
-void SpanLane::discard_queue() noexcept {
-    for (SpanQueue::Entry entry; queue_.pop(entry);) {
-        queue_.release(entry.bytes);
-        ++dropped_;
-    }
-}
-
 void SpanLane::settle() noexcept {
-    if (settled_.exchange(true)) return;
-    const std::string reason = detail::retry_reason_of(*exporter_);
-    discard_queue();
-    failed_ += exporting_.exchange(0);
-    reporter_.ended(counts(), reason);
+    std::deque<Entry> discarded;  // destroyed after the lock
+    {
+        const std::lock_guard lock(mutex_);
+        if (std::exchange(settled_, true)) return;
+        discarded.swap(queue_);
+        failed_ += std::exchange(exporting_, 0);
+    }
+    dropped_ += discarded.size();
+    reporter_.ended(counts(), detail::retry_reason_of(*exporter_));
 }
 
 Task<> SpanLane::serve() {
@@ -119,65 +145,68 @@ Task<> SpanLane::serve() {
     while (!is_closing()) {
         co_await wait_for_batch(*timer);
         if (is_requested()) {
-            co_await drain(*timer);
+            co_await drain();
         } else {
-            co_await export_some(*timer);
+            co_await export_batch();
         }
     }
-    co_await drain(*timer);
+    co_await drain();
     co_await exporter_->shutdown();
 }
 
 /// Waits until a batch is complete, the first span has waited long enough, or a flush or the end is requested.
 Task<> SpanLane::wait_for_batch(ClockTimer& timer) {
-    wake_at_ = 1;
-    while (queue_.size() == 0 && !is_requested()) co_await wait();
-    wake_at_ = batch_spans_;
+    wake_at(1);
+    while (!has(1) && !is_requested()) co_await wait();
+    wake_at(batch_spans_);
     const Clock::time_point due = deadline_after(clock().now(), delay_);
     timer.expires_at(due, [this] { wake(); });
-    while (!has_batch() && !is_requested() && clock().now() < due) co_await wait();
+    while (!has(batch_spans_) && !is_requested() && clock().now() < due) co_await wait();
     timer.cancel();
-    wake_at_ = never;
+    wake_at(never);
 }
 
 /// Exports the spans that were added before the request.
-Task<> SpanLane::drain(ClockTimer& timer) {
+Task<> SpanLane::drain() {
     const std::uint64_t flush = requested_flush();
-    const std::uint64_t end = queue_.added();
-    while (queue_.taken() < end) co_await export_some(timer);
+    std::unique_lock lock(mutex_);
+    std::size_t left = queue_.size();
+    lock.unlock();
+    while (left != 0) {
+        const std::size_t taken = co_await export_batch();
+        left = taken == 0 ? 0 : left - std::min(left, taken);
+    }
     flushed(flush);
 }
 
-/// Exports a batch, or waits a moment if the thread that adds the next span has not finished.
-Task<> SpanLane::export_some(ClockTimer& timer) {
-    if (co_await export_batch()) co_return;
-    timer.expires_after(std::chrono::milliseconds(1), [this] { wake(); });
-    co_await wait();
-}
-
-/// Returns false if no span could be taken.
-Task<bool> SpanLane::export_batch() {
+/// Returns the number of spans that were taken from the queue.
+Task<std::size_t> SpanLane::export_batch() {
     SpanBatch batch;
     std::size_t bytes = 0;
-    batch.reserve(std::min(batch_spans_, queue_.size()));
-    for (SpanQueue::Entry entry;
-         batch.size() < batch_spans_ && bytes < batch_bytes_ && queue_.pop(entry);) {
-        bytes += entry.bytes;
-        batch.push_back(std::move(entry.span));
+    {
+        const std::lock_guard lock(mutex_);
+        while (!queue_.empty() && batch.size() < batch_spans_ && bytes < batch_bytes_) {
+            bytes += queue_.front().bytes;
+            batch.push_back(std::move(queue_.front().span));
+            queue_.pop_front();
+        }
+        exporting_ = batch.size();
     }
     const std::size_t size = batch.size();
-    if (size == 0) co_return false;
-    exporting_ = size;
+    if (size == 0) co_return size;
     Task<ExportResult> call = call_export(exporter_, std::move(batch), resource_);
     ExportResult result = co_await limited(std::move(call), size);
-    queue_.release(bytes);
-    // Zero if another thread has abandoned this one and counted the batch.
-    const std::size_t counted = exporting_.exchange(0);
-    result.rejected = std::min(result.rejected, counted);
-    failed_ += result.rejected;
-    exported_ += counted - result.rejected;
+    {
+        const std::lock_guard lock(mutex_);
+        bytes_ -= bytes;
+        // Zero if another thread has abandoned this one and counted the batch.
+        const std::size_t counted = std::exchange(exporting_, 0);
+        result.rejected = std::min(result.rejected, counted);
+        failed_ += result.rejected;
+        exported_ += counted - result.rejected;
+    }
     reporter_.exported(result, dropped_);
-    co_return true;
+    co_return size;
 }
 
 }  // namespace

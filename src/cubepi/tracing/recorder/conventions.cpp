@@ -211,15 +211,7 @@ std::string error_type_of_run(const Error& error) {
     return "cubepi." + std::string(to_string(error.code()));
 }
 
-SharedString prompt_digest(const SharedString& prompt) {
-    thread_local SharedString recent;
-    thread_local SharedString digest_of_recent;
-    if (digest_of_recent.empty() || recent != prompt) {
-        digest_of_recent = SharedString(short_sha256(prompt));
-        recent = prompt;
-    }
-    return digest_of_recent;
-}
+SharedString prompt_digest(std::string_view prompt) { return SharedString(short_sha256(prompt)); }
 
 std::string_view question_kind(const HitlRequest& request) {
     if (std::holds_alternative<ApproveRequest>(request.payload)) return "approve";

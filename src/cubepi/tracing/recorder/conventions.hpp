@@ -35,9 +35,8 @@ std::string error_type_of_call(const ErrorInfo& error);
 /// Returns the `error.type` of the error that ended a run: of a model call as above, else "cubepi." and the code.
 std::string error_type_of_run(const Error& error);
 
-/// Returns the first 16 hexadecimal digits of the SHA-256 of a system prompt. Computed only if the prompt is another one than at the
-/// last call on this thread.
-SharedString prompt_digest(const SharedString& prompt);
+/// Returns the first 16 hexadecimal digits of the SHA-256 of a system prompt.
+SharedString prompt_digest(std::string_view prompt);
 
 /// Returns "approve", "confirm" or "ask".
 std::string_view question_kind(const HitlRequest& request);
