@@ -97,6 +97,13 @@ Models to ask in turn if the first one does not answer.
 .B model_timeout, max_turns, max_tokens
 Limits: seconds of one model call, model calls per prompt, tokens of one answer.
 .TP
+.B max_repeated_calls
+Calls of a tool with the same arguments and result that end a prompt; 10. The model is told at half of them. false: any number.
+.TP
+.B memory
+true adds the tool memory, with which a model keeps notes for later conversations: below ~/.bub/memory, for each workspace, and in a
+gateway for each session. false by default.
+.TP
 .B first_byte_timeout, idle_timeout
 Seconds until an answer begins, and between its parts; 120, or 1800 for a server on this machine.
 .TP

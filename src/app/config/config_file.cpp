@@ -29,11 +29,28 @@ std::string variable(const char* name) {
     return value ? value : "";
 }
 
-constexpr std::array<std::string_view, 20> known_keys{
-    "provider",     "model",     "base_url",        "api_key",       "api_key_env",
-    "providers",    "allow",     "fallback_models", "model_timeout", "first_byte_timeout",
-    "idle_timeout", "max_turns", "max_tokens",      "plugins",       "environment",
-    "trace",        "gateway",   "database",        "thinking_tag",  "escape_timeout"};
+constexpr std::array<std::string_view, 22> known_keys{"provider",
+                                                      "model",
+                                                      "base_url",
+                                                      "api_key",
+                                                      "api_key_env",
+                                                      "providers",
+                                                      "allow",
+                                                      "fallback_models",
+                                                      "model_timeout",
+                                                      "first_byte_timeout",
+                                                      "idle_timeout",
+                                                      "max_turns",
+                                                      "max_tokens",
+                                                      "plugins",
+                                                      "environment",
+                                                      "trace",
+                                                      "gateway",
+                                                      "database",
+                                                      "thinking_tag",
+                                                      "escape_timeout",
+                                                      "max_repeated_calls",
+                                                      "memory"};
 constexpr std::array<std::string_view, 6> provider_keys{"type",        "base_url", "api_key",
                                                         "api_key_env", "model",    "thinking_tag"};
 
@@ -259,6 +276,13 @@ ConfigFile read_node(const std::filesystem::path& path, const YAML::Node& node) 
     config.idle_timeout = seconds(path, node, "idle_timeout");
     config.escape_timeout = seconds(path, node, "escape_timeout");
     config.max_turns = whole_number<std::size_t>(path, node, "max_turns");
+    // YAML's own form of "not at all" is easier to find than 0, which the other limits refuse.
+    const bool counts = text(path, node, "max_repeated_calls") != "false";
+    config.max_repeated_calls =
+        counts ? whole_number<std::size_t>(path, node, "max_repeated_calls") : 0;
+    if (const YAML::Node memory = node["memory"];
+        memory && !YAML::convert<bool>::decode(memory, config.memory))
+        refuse(path, memory.Mark().line, "memory must be true or false");
     config.max_tokens = whole_number<std::int64_t>(path, node, "max_tokens");
     config.has_secret = has_secret(config, node["gateway"]);
     return config;

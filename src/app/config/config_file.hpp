@@ -51,8 +51,10 @@ bool has_password(const std::string& url);
 ///     first_byte_timeout: 120        # seconds until an answer begins
 ///     idle_timeout: 120              # seconds between parts of an answer
 ///     max_turns: 50                  # model calls of one prompt
+///     max_repeated_calls: 10         # identical tool calls that end a prompt; false: any number
 ///     max_tokens: 8192               # of one answer
 ///     escape_timeout: 0.1            # seconds after which an Esc of the terminal is the key
+///     memory: true                   # the tool memory, with notes for later conversations
 ///     allow: ["shell: ls *"]         # what tools may do without asking
 ///     environment: {inherit: all, exclude: [], include: []}   # environment variables of commands
 ///     trace: {directory: ~/traces, content: true}   # or a directory: trace files of all turns
@@ -73,7 +75,9 @@ struct ConfigFile {
     std::optional<std::chrono::milliseconds> idle_timeout = {};
     std::optional<std::chrono::milliseconds> escape_timeout = {};
     std::optional<std::size_t> max_turns = {};
+    std::optional<std::size_t> max_repeated_calls = {};
     std::optional<std::int64_t> max_tokens = {};
+    bool memory = false;  ///< the tool `memory`
     std::vector<std::string> allow = {};
     EnvironmentPolicy environment = {};  ///< of commands
     TraceSettings trace = {};            ///< use trace_settings()

@@ -94,6 +94,7 @@ bub::BuiltinOptions Pipeline::builtin_options(const Parts& parts) {
     options.environment = plan_.environment;
     options.shell = plan_.shell;
     options.commands = commands_;
+    options.memory = plan_.memory;
     options.with_tools = false;  // the plan has its own, which need approval
     options.tape_store = plan_.tapes;
     if (!plan_.name.empty()) {

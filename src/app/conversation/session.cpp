@@ -198,10 +198,11 @@ std::shared_ptr<FileSpillSink> make_spill(SessionPlan& session) {
     return std::make_shared<FileSpillSink>();
 }
 
-/// Returns a function that applies the flags to an agent, except those of the model.
-Equip equipment(const ConversationFlags& flags, std::optional<Toolbox> tools) {
-    return [flags, tools = std::move(tools)](AgentOptions& options, const bub::TurnContext& turn,
-                                             bool stores_requests) {
+/// Returns a function that applies the flags and the configured limits to an agent, except those of the model.
+Equip equipment(const ConversationFlags& flags, std::optional<std::size_t> max_repeated_calls,
+                std::optional<Toolbox> tools) {
+    return [flags, max_repeated_calls, tools = std::move(tools)](
+               AgentOptions& options, const bub::TurnContext& turn, bool stores_requests) {
         if (tools) {
             add_tools(options, turn, *tools, stores_requests);
         } else {
@@ -210,6 +211,7 @@ Equip equipment(const ConversationFlags& flags, std::optional<Toolbox> tools) {
         if (!flags.system_prompt.empty()) options.system_prompt = flags.system_prompt;
         if (flags.max_turns > 0)
             options.limits.max_turns = static_cast<std::size_t>(flags.max_turns);
+        if (max_repeated_calls) options.limits.max_repeated_calls = *max_repeated_calls;
     };
 }
 
@@ -421,10 +423,14 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
         session.host = tools->host;
         session.suspends = tools->suspends;
         session.shell.spill = tools->spill;
+        if (config.memory) {
+            session.memory = bub::MemoryScope::workspace;
+            tools->approval->add_rule(ApprovalRule::parse("memory: *"));
+        }
     }
     session.environment = command_environment(config, flags.model);
     session.telemetry = std::make_shared<Telemetry>(trace_settings(config.trace));
-    session.equip = equipment(flags, std::move(tools));
+    session.equip = equipment(flags, config.max_repeated_calls, std::move(tools));
     if (prompter) {
         session.confirm_command = [prompter](bub::CommandQuestion question) {
             return ask_consent(prompter, std::move(question.effect));

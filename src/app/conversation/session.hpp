@@ -53,6 +53,7 @@ struct SessionPlan {
     std::shared_ptr<TurnPrompter> prompter = {};  ///< as in SessionParts
     EnvironmentPolicy environment = {};           ///< of commands
     ShellOptions shell = {};                      ///< of commands
+    bub::MemoryScope memory = bub::MemoryScope::none;
     Equip equip = {};
     /// Asks before a comma command destroys data or runs pasted text; null: the user cannot be asked.
     std::function<Task<bool>(bub::CommandQuestion question)> confirm_command = {};

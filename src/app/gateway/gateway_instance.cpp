@@ -505,6 +505,8 @@ bub::BuiltinOptions GatewayInstance::builtin_options() const {
     };
     const TurnSettings turns = turn_settings(sources_);
     if (turns.max_turns.value) options.max_steps = *turns.max_turns.value;
+    if (config_.memory) options.memory = bub::MemoryScope::session;
+    options.max_repeated_calls = config_.max_repeated_calls.value_or(options.max_repeated_calls);
     return options;
 }
 

@@ -87,6 +87,9 @@ struct SessionFiles {
     std::size_t max_total_bytes = 200'000'000;
 };
 
+/// Whose notes the tool `memory` keeps.
+enum class MemoryScope : std::uint8_t { none, workspace, session };
+
 /// The options of the builtin plugin. All are optional except the model, which is required by the first turn that calls
 /// a model.
 struct BuiltinOptions {
@@ -113,6 +116,9 @@ struct BuiltinOptions {
     /// Listed as choices, in addition to `model`.
     std::vector<std::string> other_models = {};
 
+    /// Adds the tool `memory` to the turns of saved sessions: its notes are below `home`/memory, of one workspace or of one session
+    /// (memory_directory). Sub-agents do not have it.
+    MemoryScope memory = MemoryScope::none;
     /// Where tapes and results that are too long for a model go (spill_directory); empty: $BUB_HOME, or ~/.bub.
     std::filesystem::path home = {};
     /// Null: files under `home`/tapes.
@@ -141,6 +147,8 @@ struct BuiltinOptions {
     /// Absent: turns do not ask their users. Temporary sessions and subagents never do.
     std::optional<TurnQuestions> questions = {};
     std::size_t max_steps = 250;  ///< model calls of one turn
+    /// AgentLimits::max_repeated_calls of each turn and of its sub-agents.
+    std::size_t max_repeated_calls = 10;
     std::optional<std::int64_t> max_tokens = {};
     /// A command line with which the user reads the tape of this session outside of the conversation; shown when a
     /// conversation has become too long. May be empty.
@@ -196,6 +204,11 @@ Task<JsonObject> suspended_endpoint(std::shared_ptr<TapeStore> store, std::strin
 
 /// Returns $BUB_HOME, or ~/.bub.
 std::filesystem::path default_bub_home();
+
+/// Returns where the notes of the tool `memory` are: below `home`, outside of the workspace, so that no project brings its own.
+std::filesystem::path memory_directory(const std::filesystem::path& home,
+                                       const std::filesystem::path& workspace,
+                                       std::string_view session_id, MemoryScope scope);
 
 /// Where results that are too long for a model are kept: below `home`, a directory of its own for each workspace, so that the
 /// tools of one project cannot read what another one has put there.

@@ -381,6 +381,7 @@ BuiltinOptions with_price(double max_spend) {
         cubepi::ModelCost& cost = model.cost.emplace();
         cost.input = cost.cache_read = cost.cache_write = 0.0;
         cost.output = 1'000'000.0;
+        model.max_tokens = 100;
         agent.model = cubepi::BoundModel(agent.model.provider(), std::move(model));
         agent.limits.max_spend = max_spend;
     };

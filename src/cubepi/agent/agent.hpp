@@ -36,9 +36,13 @@ enum class QueueMode : std::uint8_t { one_at_a_time, all };
 /// limit's name; reaching a tool's limit produces an error result that the model sees.
 struct AgentLimits {
     std::size_t max_turns = 250;
-    /// USD of one prompt or resume, computed from known prices (provider/cost.hpp). Checked before each model call, so
-    /// the last call may exceed it. While it is set, a model whose price is unknown is not called.
+    /// USD of one prompt or resume, computed from known prices (provider/cost.hpp). What a model call can cost is reserved before
+    /// it is made, also in the run of which this one is a sub-agent; close to the limit the answer gets fewer tokens, and a
+    /// call that is left fewer than 1,024 is not made (D120). A model whose price is unknown is not called.
     double max_spend = 0.0;
+    /// Calls of the same tool, with the same arguments and the same result, in one prompt or resume, while no call is new to
+    /// it. At half of this number the model is told in the result; at this number the run ends (D121).
+    std::size_t max_repeated_calls = 0;
     /// Of one prompt or resume. A negative one, such as what is left of an exceeded budget, has been reached.
     std::chrono::milliseconds max_duration = std::chrono::milliseconds(0);
     std::chrono::milliseconds tool_timeout = std::chrono::minutes(10);  ///< default for tools

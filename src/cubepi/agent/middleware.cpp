@@ -118,6 +118,7 @@ Task<std::optional<AfterToolCallResult>> after_chain(const std::vector<AfterTool
         override_with(merged.details, result->details);
         override_with(merged.is_error, result->is_error);
         override_with(merged.terminate, result->terminate);
+        override_with(merged.max_chars, result->max_chars);
     }
     std::optional<AfterToolCallResult> outcome(std::move(merged));
     co_return outcome;

@@ -123,6 +123,8 @@ struct AfterToolCallResult {
     std::optional<Json> details = {};
     std::optional<bool> is_error = {};
     std::optional<bool> terminate = {};
+    /// Shortens the result's texts to so many code points instead of AgentLimits::tool_result_chars; 0: not at all.
+    std::optional<std::size_t> max_chars = {};
 };
 
 /// The continuation of a run after an answer.

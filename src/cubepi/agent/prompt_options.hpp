@@ -89,6 +89,12 @@ public:
         prior_spending_ = std::move(value);
         return std::move(*this);
     }
+    /// Lets the run spend at most what `account` has left, which may be shared by runs on any thread: its limit is
+    /// RunAccount::set_max_spend(). parent() sets the account of the calling run.
+    PromptOptions&& budget(std::shared_ptr<RunAccount> account) && {
+        budget_ = std::move(account);
+        return std::move(*this);
+    }
     /// Closes a suspended run of the thread before the prompt, as abort_pending() does. Without it the prompt throws
     /// PendingRequestsError (D60).
     PromptOptions&& abandon_pending(bool value = true) && {
@@ -115,13 +121,15 @@ public:
         trace().metadata = std::move(value);
         return std::move(*this);
     }
-    /// Names the tool call that starts this run, which is that of a sub-agent. The run inherits tags and metadata of the parent's
-    /// traces; its own are nested in them. Charge the result to the call with ToolContext::charge().
+    /// Names the tool call that starts this run, which is that of a sub-agent, and whose budget it shares. The run inherits tags and
+    /// metadata of the parent's traces; its own are nested in them. Charge the result to the call with ToolContext::charge().
     PromptOptions&& parent(const ToolContext& tool) && {
+        budget_ = tool.account();
         return std::move(*this).parent(tool.run(), tool.tool_call_id());
     }
-    /// Names the run of the hook that starts this run.
+    /// Names the run of the hook that starts this run, whose budget it shares.
     PromptOptions&& parent(const HookContext& hook) && {
+        budget_ = hook.account;
         return std::move(*this).parent(hook.run(), {});
     }
     /// Returns where the run comes from, as set by the members above.
@@ -129,6 +137,7 @@ public:
     const std::string& run_id() const noexcept { return run_id_; }
     bool abandon_pending() const noexcept { return abandon_pending_; }
     const PriorSpending& prior_spending() const noexcept { return prior_spending_; }
+    const std::shared_ptr<RunAccount>& budget() const noexcept { return budget_; }
 
 private:
     friend struct detail::PromptAccess;
@@ -146,6 +155,7 @@ private:
     SharedString parent_run_id_;
     SharedString parent_tool_call_id_;
     std::shared_ptr<const TraceContext> parent_trace_;
+    std::shared_ptr<RunAccount> budget_;
     std::shared_ptr<TraceContext> trace_;
     // Settings that few prompts have. Copies share them, so a setter copies them first.
     std::shared_ptr<const detail::PromptSettings> settings_;

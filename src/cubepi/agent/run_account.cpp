@@ -1,5 +1,7 @@
 #include <cubepi/agent/run_account.hpp>
 
+#include <algorithm>
+#include <limits>
 #include <utility>
 
 #include <cubepi/provider/stream_options.hpp>
@@ -16,6 +18,12 @@ void add(Spending& sum, const Usage& usage, const std::optional<double>& cost) {
 }  // namespace
 
 void RunAccount::charge(const Usage& usage, std::optional<double> cost) {
+    const std::lock_guard lock(mutex_);
+    add(own_, usage, cost);
+    uncharged_ = std::max(0.0, uncharged_ - cost.value_or(0.0));
+}
+
+void RunAccount::count(const Usage& usage, std::optional<double> cost) {
     const std::lock_guard lock(mutex_);
     add(own_, usage, cost);
 }
@@ -35,6 +43,76 @@ Spending RunAccount::own_spending() const {
 void RunAccount::set_earlier_spending(Spending value) {
     const std::lock_guard lock(mutex_);
     earlier_ = value;
+}
+
+void RunAccount::add_tools(const std::vector<AgentTool>& tools) {
+    const std::lock_guard lock(mutex_);
+    for (const AgentTool& tool : tools) {
+        if (!added_tools_.find(tool.name)) added_tools_.push_back(tool);
+    }
+}
+
+ToolList RunAccount::added_tools() const {
+    const std::lock_guard lock(mutex_);
+    return added_tools_;
+}
+
+void RunAccount::set_max_spend(double usd) {
+    const std::lock_guard lock(mutex_);
+    max_spend_ = usd;
+}
+
+bool RunAccount::has_limit() const {
+    if (budget_ && budget_->has_limit()) return true;
+    const std::lock_guard lock(mutex_);
+    return max_spend_ > 0;
+}
+
+/// Returns what the account's own limit leaves. The lock must be held.
+double RunAccount::left() const {
+    if (max_spend_ <= 0) return std::numeric_limits<double>::infinity();
+    if (!own_.cost || !earlier_.cost) return 0.0;
+    return max_spend_ - *own_.cost - *earlier_.cost - uncharged_ - reserved_;
+}
+
+double RunAccount::left_for_call() const {
+    double most = std::numeric_limits<double>::infinity();
+    if (budget_) {
+        most = budget_->left_for_call();
+        const std::lock_guard lock(budget_->mutex_);
+        most = std::min(most, budget_->left() / 2);
+    }
+    const std::lock_guard lock(mutex_);
+    return std::min(most, left());
+}
+
+bool RunAccount::try_reserve(double usd) {
+    if (budget_ && !budget_->try_reserve(usd)) return false;
+    {
+        const std::lock_guard lock(mutex_);
+        if (usd <= left()) {
+            reserved_ += usd;
+            return true;
+        }
+    }
+    if (budget_) budget_->settle(usd, 0.0);
+    return false;
+}
+
+std::optional<double> RunAccount::reserve(double least, double most) {
+    for (;;) {
+        const double usd = std::min(most, left_for_call());
+        if (usd < least || usd < 0) return std::nullopt;
+        if (try_reserve(usd)) return usd;
+    }
+}
+
+void RunAccount::settle(double reserved, double cost) {
+    for (RunAccount* account = this; account; account = account->budget_.get()) {
+        const std::lock_guard lock(account->mutex_);
+        account->reserved_ = std::max(0.0, account->reserved_ - reserved);
+        if (account != this) account->uncharged_ += cost;
+    }
 }
 
 StreamOptions options_for_call(const RunInfo& run, std::string_view purpose,

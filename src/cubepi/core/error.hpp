@@ -119,7 +119,8 @@ class LimitReachedError : public Error {
 public:
     LimitReachedError(std::string limit, const std::string& message)
         : Error(ErrorCode::limit, message), limit_(std::move(limit)) {}
-    /// Returns the member of AgentLimits: "max_turns", "max_spend", "max_duration" or "max_answer_bytes".
+    /// Returns the member of AgentLimits: "max_turns", "max_spend", "max_repeated_calls",
+    /// "max_duration" or "max_answer_bytes".
     const std::string& limit() const noexcept { return limit_; }
 
 private:

@@ -222,7 +222,9 @@ ApprovalDecision ToolRules::decide(std::string_view tool, ToolRisk risk,
     ApprovalDecision decision;
     decision.risk = risk;
     // Ending a command that the user has allowed needs no further approval.
-    if (risk == ToolRisk::read_only || tool == "shell_kill") {
+    // The paths of `memory` are not those of the workspace.
+    const bool is_memory = tool == "memory" && has(tool, "*");
+    if (risk == ToolRisk::read_only || tool == "shell_kill" || is_memory) {
         decision.allowed = true;
         return decision;
     }

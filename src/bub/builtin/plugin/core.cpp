@@ -198,6 +198,14 @@ std::filesystem::path spill_directory(const std::filesystem::path& home,
     return home / "spill" / name.substr(0, name.find("__"));
 }
 
+std::filesystem::path memory_directory(const std::filesystem::path& home,
+                                       const std::filesystem::path& workspace,
+                                       std::string_view session_id, MemoryScope scope) {
+    const std::string name = tape_name(workspace, session_id);
+    const bool is_shared = scope == MemoryScope::workspace;
+    return home / "memory" / (is_shared ? name.substr(0, name.find("__")) : name);
+}
+
 std::filesystem::path default_bub_home() {
     const char* home = std::getenv("BUB_HOME");
     if (home && *home) return home;

@@ -12,6 +12,7 @@
 #include <bub/tape/tape_context.hpp>
 #include <bub/turn_span.hpp>
 #include <cubepi/core/cancellation.hpp>
+#include <cubepi/workspace/memory_tool.hpp>
 #include <cubepi/workspace/standard_tools.hpp>
 
 // The lifecycle of a turn: its start, the agent with its model, memory, tools and prompt, its output, its end.
@@ -228,6 +229,12 @@ std::vector<cubepi::AgentTool> AgentTurn::tools(const std::filesystem::path& dir
     for (cubepi::AgentTool& tool : session_tools(core_, *tape_, plan_.session_id, state_)) {
         tools.push_back(std::move(tool));
     }
+    const BuiltinOptions& chosen = core_->options();
+    if (chosen.memory != MemoryScope::none && !plan_.is_subagent &&
+        !is_temporary(plan_.session_id)) {
+        tools.push_back(cubepi::memory_tool(
+            memory_directory(chosen.home, directory, plan_.session_id, chosen.memory)));
+    }
     if (core_->options().files && plan_.message && !plan_.is_subagent)
         tools.push_back(send_file_tool(core_, plan_.session_id, *plan_.message, directory));
     return tools;
@@ -321,6 +328,7 @@ Task<> AgentTurn::start_agent() {
     if (chosen.with_tools) options.spill = core_->spill(directory);
     options.middleware = core_->framework().interception(plan_.session_id, state_);
     options.limits.max_turns = chosen.max_steps;
+    options.limits.max_repeated_calls = chosen.max_repeated_calls;
     options.reasoning = reasoning_of(state_);
     options.runtime = core_->framework().runtime();
     const TurnContext occasion{plan_.session_id, directory, state_, plan_.message,

@@ -34,17 +34,6 @@ std::optional<LimitReachedError> limit_reached(const AgentLimits& limits, std::u
                    ": " + money_text(*spent) + " spent; prompt again to continue");
 }
 
-std::optional<LimitReachedError> limit_before_call(const AgentLimits& limits, std::uint32_t turns,
-                                                   std::optional<double> spent,
-                                                   const Model& model) {
-    auto reached = limit_reached(limits, turns, spent);
-    if (reached) return reached;
-    if (limits.max_spend <= 0 || price_of(model)) return std::nullopt;
-    return LimitReachedError("max_spend", "max_spend is set, but the price of model '" + model.id +
-                                              "' of provider '" + model.provider_id +
-                                              "' is unknown; set it (Model::cost)");
-}
-
 void DurationLimit::start(const Runtime& runtime, const Executor& executor,
                           std::chrono::milliseconds limit, std::function<void()> abort) {
     if (limit.count() == 0) return;

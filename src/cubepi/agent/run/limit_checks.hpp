@@ -46,11 +46,6 @@ private:
 std::optional<LimitReachedError> limit_reached(const AgentLimits& limits, std::uint32_t turns,
                                                std::optional<double> spent);
 
-/// Returns the limit that prevents one more call of this model: limit_reached(), or a spend limit if the price of the model
-/// is unknown; empty if there is none. `turns`: before the current one.
-std::optional<LimitReachedError> limit_before_call(const AgentLimits& limits, std::uint32_t turns,
-                                                   std::optional<double> spent, const Model& model);
-
 /// A timer that aborts a run when its time limit expires (D24), and reports that in the outcome.
 class DurationLimit {
 public:

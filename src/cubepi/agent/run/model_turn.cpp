@@ -59,15 +59,16 @@ Task<void> ask_response_hook(std::shared_ptr<std::exception_ptr> failure, Respon
 ModelTurn::ModelTurn(RunCore& core)
     : core_(core),
       model_(core.model()),
-      tools_(core.begin_call(model_)),
       message_id_(core.runtime().ids->next()),
-      builder_(core, model_, tools_, message_id_),
+      builder_(core, model_, message_id_),
       reader_(core) {}
 
 Task<void> ModelTurn::run() {
     if (core_.stopped()) return conclude_aborted();
     if (!builder_.is_plain()) return run_with_hooks();
     ModelRequest request = builder_.build();
+    if (auto reached = reservation_.reserve(core_.account(), request))
+        return conclude_limited(std::move(*reached));
     core_.set_request(request);
     if (std::optional<Notice> broken = builder_.prefix_break(request)) {
         return stream_after(std::move(*broken), std::move(request));
@@ -77,6 +78,8 @@ Task<void> ModelTurn::run() {
 
 Task<void> ModelTurn::run_with_hooks() {
     ModelRequest request = co_await builder_.build_with_hooks();
+    auto reached = reservation_.reserve(core_.account(), request);
+    if (reached) co_return co_await conclude_limited(std::move(*reached));
     core_.set_request(request);
     if (std::optional<Notice> broken = builder_.prefix_break(request)) {
         co_await core_.notice(std::move(*broken));
@@ -177,6 +180,12 @@ Task<void> ModelTurn::conclude_failed(const std::exception_ptr& failure) {
     }
 }
 
+Task<void> ModelTurn::conclude_limited(LimitReachedError reached) {
+    refused_ = true;
+    const std::string text = reached.what();
+    return conclude_error(std::make_exception_ptr(std::move(reached)), text);
+}
+
 /// Ends the answer with an error. `text` is what the message says; the typed error keeps code and type of `cause`.
 Task<void> ModelTurn::conclude_error(const std::exception_ptr& cause, const std::string& text) {
     const std::shared_ptr<const Error> error = error_with_text(cause, text);
@@ -194,7 +203,7 @@ Task<void> ModelTurn::conclude_error(const std::exception_ptr& cause, const std:
 
 void ModelTurn::set_message(Message final_message) {
     const AssistantMessage& answer = *final_message.assistant();
-    core_.count(answer, model_.spec());
+    if (!refused_) reservation_.settle(core_.count(answer, model_.spec()));
     if (has_failed(answer)) {
         failure_ = error_of(answer);
         const std::exception_ptr by_hook = builder_.hook_failure();
@@ -218,12 +227,8 @@ Task<void> ModelTurn::announce_message() {
 
 // The request.
 
-RequestBuilder::RequestBuilder(RunCore& core, BoundModel model, ToolList tools,
-                               std::string message_id)
-    : core_(core),
-      model_(std::move(model)),
-      tools_(std::move(tools)),
-      message_id_(std::move(message_id)) {
+RequestBuilder::RequestBuilder(RunCore& core, BoundModel model, std::string message_id)
+    : core_(core), model_(std::move(model)), message_id_(std::move(message_id)) {
     const RunParts& parts = core_.parts();
     if (parts.on_payload || parts.on_response)
         hook_failure_ = std::make_shared<std::exception_ptr>();
@@ -235,7 +240,7 @@ bool RequestBuilder::is_plain() const {
            !hooks.around_model_call && core_.parts().log->is_legal();
 }
 
-ModelRequest RequestBuilder::build() const {
+ModelRequest RequestBuilder::build() {
     return request(core_.state().messages, core_.parts().system_prompt);
 }
 
@@ -290,8 +295,9 @@ Task<MessageList> RequestBuilder::repaired(MessageList messages) {
     co_return std::move(repaired.messages);
 }
 
-ModelRequest RequestBuilder::request(MessageList messages, SharedString system_prompt) const {
+ModelRequest RequestBuilder::request(MessageList messages, SharedString system_prompt) {
     const RunParts& parts = core_.parts();
+    tools_ = core_.begin_call(model_);
     ModelRequest made;
     made.model = model_.spec();
     made.messages = std::move(messages);
@@ -323,7 +329,9 @@ void RequestBuilder::add_prompt_settings(StreamOptions& options) const {
 
 std::optional<Notice> RequestBuilder::prefix_break(const ModelRequest& request) const {
     PrefixGuard* const guard = core_.parts().prefix_guard;
-    return guard ? guard->check(request) : std::nullopt;
+    std::optional<Notice> broken = guard ? guard->check(request) : std::nullopt;
+    if (core_.account()->take_expected_break()) broken.reset();
+    return broken;
 }
 
 PayloadHook RequestBuilder::payload_hook() const {

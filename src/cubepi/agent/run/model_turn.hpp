@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <cubepi/agent/run/run_core.hpp>
+#include <cubepi/agent/run/spend_reservation.hpp>
 #include <cubepi/agent/tool.hpp>
 
 namespace cubepi::detail {
@@ -15,22 +16,24 @@ namespace cubepi::detail {
 /// Builds the request of one model call from the history, through the hooks of the agent.
 class RequestBuilder {
 public:
-    /// `core` must outlive the builder. `tools`: those that the request advertises.
-    RequestBuilder(RunCore& core, BoundModel model, ToolList tools, std::string message_id);
+    /// `core` must outlive the builder.
+    RequestBuilder(RunCore& core, BoundModel model, std::string message_id);
 
     /// Returns true if no hook changes the history or the call.
     bool is_plain() const;
     /// Returns the request of a call that is plain.
-    ModelRequest build() const;
-    /// Returns the request after the hooks. Throws HookFailed.
+    ModelRequest build();
+    /// Returns the request after the hooks, which may add tools to the run. Throws HookFailed.
     Task<ModelRequest> build_with_hooks();
+    /// Returns the tools that the request advertises (D43).
+    const ToolList& tools() const noexcept { return tools_; }
     /// Returns a notice if the request does not begin with the previous one (D56).
     std::optional<Notice> prefix_break(const ModelRequest& request) const;
     /// Returns the last exception of on_payload or on_response, which the provider reports without its type; or null.
     std::exception_ptr hook_failure() const { return hook_failure_ ? *hook_failure_ : nullptr; }
 
 private:
-    ModelRequest request(MessageList messages, SharedString system_prompt) const;
+    ModelRequest request(MessageList messages, SharedString system_prompt);
     void add_prompt_settings(StreamOptions& options) const;
     Task<MessageList> transformed_messages();
     Task<MessageList> repaired(MessageList messages);
@@ -78,7 +81,7 @@ public:
     /// Returns the answer, with id and run id; message_start was delivered, message_end was not.
     Message take_message() noexcept { return std::move(message_); }
     /// Returns the tools that the request advertised (D43).
-    const ToolList& tools() const noexcept { return tools_; }
+    const ToolList& tools() const noexcept { return builder_.tools(); }
     /// Returns the typed error of a failed or aborted answer.
     std::shared_ptr<const Error> failure() const noexcept { return failure_; }
 
@@ -93,16 +96,18 @@ private:
     Task<void> conclude(Message final_message);
     Task<void> conclude_aborted();
     Task<void> conclude_failed(const std::exception_ptr& failure);
+    Task<void> conclude_limited(LimitReachedError reached);
     Task<void> conclude_error(const std::exception_ptr& cause, const std::string& text);
     void set_message(Message final_message);
     Task<void> announce_message();
 
     RunCore& core_;
     BoundModel model_;  ///< of this call; the agent's model may change meanwhile
-    ToolList tools_;
     std::string message_id_;
     RequestBuilder builder_;
     AnswerReader reader_;
+    SpendReservation reservation_;
+    bool refused_ = false;  ///< by a limit: the call is not made
     Message message_;
     std::shared_ptr<const Error> failure_;
 };

@@ -61,7 +61,7 @@ PromptRun::PromptRun(Agent::Impl& impl, SharedString run_id, std::stop_token tok
     : impl_(impl),
       prompt_(PromptScope::enter(impl, options)),
       parts_(parts_of(impl, prompt_.get())),
-      core_(parts_, std::move(run_id), std::move(token), options.origin()) {
+      core_(parts_, std::move(run_id), std::move(token), options.origin(), options.budget()) {
     if (prompt_) core_.set_answer_task(prompt_->answer_task());
 }
 

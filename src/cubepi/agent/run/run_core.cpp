@@ -32,16 +32,35 @@ std::string HookFailed::text() const {
     return "hook " + std::string(hook) + " failed: " + exception_text(cause);
 }
 
-RunCore::RunCore(const RunParts& parts, SharedString run_id, std::stop_token stop, RunOrigin origin)
+RunCore::RunCore(const RunParts& parts, SharedString run_id, std::stop_token stop, RunOrigin origin,
+                 std::shared_ptr<RunAccount> budget)
     : parts_(parts),
       run_id_(std::move(run_id)),
       stop_(std::move(stop)),
-      account_(std::make_shared<RunAccount>(info_of(parts, run_id_, std::move(origin)))) {
+      account_(std::make_shared<RunAccount>(info_of(parts, run_id_, std::move(origin)),
+                                            std::move(budget))),
+      repeated_calls_(parts.limits.max_repeated_calls) {
+    account_->set_max_spend(parts.limits.max_spend);
     event_.run = std::shared_ptr<const RunInfo>(account_, &account_->info());
 }
 
 ToolList RunCore::begin_call(const BoundModel& model) {
-    return answer_task_ ? answer_task_->begin_call(model) : parts_.tools;
+    ToolList own = answer_task_ ? answer_task_->begin_call(model) : parts_.tools;
+    // Hidden ones change no request; calls find them in the account.
+    std::vector<AgentTool> added;
+    for (const AgentTool& tool : account_->added_tools()) {
+        if (tool.expose_to_model && !own.find(tool.name)) added.push_back(tool);
+    }
+    if (added.empty()) return own;
+    // An unchanged list is the same object, so that it is not compared tool by tool.
+    if (added.size() == added_tools_ && own.definitions() == own_tools_.definitions())
+        return all_tools_;
+    added_tools_ = added.size();
+    std::vector<AgentTool> all(own.begin(), own.end());
+    all.insert(all.end(), added.begin(), added.end());
+    all_tools_ = ToolList(std::move(all));
+    own_tools_ = std::move(own);
+    return all_tools_;
 }
 
 void RunCore::start_with(const PriorSpending& spending) {
@@ -49,11 +68,13 @@ void RunCore::start_with(const PriorSpending& spending) {
     account_->set_earlier_spending({spending.usage, spending.cost});
 }
 
-void RunCore::count(const AssistantMessage& answer, const Model& asked) {
+std::optional<double> RunCore::count(const AssistantMessage& answer, const Model& asked) {
     // An answer that failed before any usage was reported is not billed. Whether that holds without a price is unknown.
     const bool failed = answer.stop_reason == stop_reason::error;
-    if (failed && !answer.usage && price_of(asked)) return;
-    account_->charge(answer.usage.value_or(Usage()), cost_of(answer, asked));
+    if (failed && !answer.usage && price_of(asked)) return 0.0;
+    const std::optional<double> cost = cost_of(answer, asked);
+    account_->count(answer.usage.value_or(Usage()), cost);
+    return cost;
 }
 
 double RunCore::wall_seconds() const {

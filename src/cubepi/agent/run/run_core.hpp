@@ -14,6 +14,7 @@
 #include <cubepi/agent/agent.hpp>
 #include <cubepi/agent/run/event_hub.hpp>
 #include <cubepi/agent/run/input_queue.hpp>
+#include <cubepi/agent/run/repeated_calls.hpp>
 #include <cubepi/agent/run/run_questions.hpp>
 #include <cubepi/agent/run/thread_log.hpp>
 #include <cubepi/agent/run_account.hpp>
@@ -63,7 +64,7 @@ struct HookFailed {
 class RunCore {
 public:
     RunCore(const RunParts& parts, SharedString run_id, std::stop_token stop,
-            RunOrigin origin = RunOrigin());
+            RunOrigin origin = RunOrigin(), std::shared_ptr<RunAccount> budget = {});
 
     const RunParts& parts() const noexcept { return parts_; }
     AgentState& state() const noexcept { return *parts_.state; }
@@ -95,7 +96,7 @@ public:
     /// The value that the run is to answer with; null: any text.
     AnswerTask* answer_task() const noexcept { return answer_task_; }
     void set_answer_task(AnswerTask* task) noexcept { answer_task_ = task; }
-    /// Begins a call of `model` and returns its tools.
+    /// Begins a call of `model` and returns its tools, which include those that were added to the run.
     ToolList begin_call(const BoundModel& model);
     /// Returns the model of the next call.
     BoundModel model() const noexcept { return BoundModel(parts_.provider, state().model); }
@@ -103,8 +104,9 @@ public:
     bool can_suspend() const noexcept {
         return questions_ && questions_->is_durable() && parts_.log->persistent();
     }
-    /// Adds the usage and the cost of an answer to a request for `asked`.
-    void count(const AssistantMessage& answer, const Model& asked);
+    /// Adds the usage and the cost of an answer to a request for `asked`. Returns the cost; empty if it is unknown.
+    std::optional<double> count(const AssistantMessage& answer, const Model& asked);
+    RepeatedCalls& repeated_calls() noexcept { return repeated_calls_; }
     double wall_seconds() const;
 
     /// Updates the state and delivers the event. Throws ListenerFailed after all listeners have received it.
@@ -202,6 +204,10 @@ private:
     const std::shared_ptr<RunAccount> account_;
     std::shared_ptr<const ModelRequest> request_;  ///< null: no call in this turn, or no hooks
     std::uint32_t turns_before_ = 0;
+    RepeatedCalls repeated_calls_;
+    ToolList own_tools_;  // of the last call, without those that were added to the run
+    ToolList all_tools_;
+    std::size_t added_tools_ = 0;  // in all_tools_
     RunQuestions* questions_ = nullptr;
     AnswerTask* answer_task_ = nullptr;
     bool time_known_ = false;  ///< event_.timestamp is current

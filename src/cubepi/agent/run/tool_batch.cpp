@@ -86,6 +86,13 @@ bool ToolBatch::terminates() const noexcept {
     });
 }
 
+void ToolBatch::find_tool(Call& call) const {
+    call.tool = tools_.find(call.call().name);
+    if (call.tool) return;
+    call.added = core_.account()->added_tools();
+    call.tool = call.added.find(call.call().name);
+}
+
 bool ToolBatch::is_sequential() const {
     if (core_.parts().tool_execution == ExecutionMode::sequential) return true;
     return std::any_of(calls_.begin(), calls_.end(), [](const Call& call) {
@@ -97,7 +104,7 @@ Task<void> ToolBatch::run() {
     executor_ = co_await this_executor;
     const std::stop_callback<AbortWatch> on_abort(core_.stop_token(), AbortWatch{this});
     if (core_.questions()) core_.questions()->on_change = [this] { on_question_change(); };
-    for (Call& call : calls_) call.tool = tools_.find(call.call().name);
+    for (Call& call : calls_) find_tool(call);
     if (!is_sequential() && core_.questions()) {
         co_await prepare_calls(0, calls_.size());
     } else if (!is_sequential()) {
@@ -352,7 +359,7 @@ Task<T> ToolBatch::call_hook(Call& call, Task<T> hook) {
 Task<void> ToolBatch::prepare_resolved(Call& call) {
     const bool is_runnable = co_await resolve(call);
     if (!is_runnable) co_return;
-    call.tool = tools_.find(call.call().name);
+    find_tool(call);
     if (!check(call)) co_return;
     if (core_.parts().hooks->before_tool_call) co_await ask_before(call);
 }

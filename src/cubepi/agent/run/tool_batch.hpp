@@ -85,10 +85,12 @@ private:
         const ToolCall* given;                  // the message's
         std::optional<ToolCall> resolved = {};  // replaced by a hook
         const AgentTool* tool = nullptr;
+        ToolList added = {};   // owns `tool` if it was added to the run
         JsonObject args = {};  // validated
         State state = State::received;
         std::optional<std::string> block_reason = {};  // set if before_tool_call blocked the call
         Json hitl_trace = {};
+        std::optional<std::size_t> max_chars = {};  // of the result, set by a hook
         std::optional<ToolContext> context = {};
         std::stop_source stop = {};                 // the tool's own token
         std::stop_source kill{std::nostopstate};    // cancels its coroutine
@@ -102,6 +104,7 @@ private:
         void operator()() const { batch->pass_abort_on(); }
     };
 
+    void find_tool(Call& call) const;
     bool is_sequential() const;
     bool was_interrupted(const Call& call) const noexcept;
     void add_open_calls(const std::vector<const ToolCall*>& calls);

@@ -167,13 +167,17 @@ Task<void> ToolBatch::conclude(Call& call, AgentToolResult result) {
     call.result = std::move(result);
     sanitize(call.result);
     if (!refused && core_.parts().hooks->after_tool_call) co_await ask_after(call);
-    const std::size_t limit = core_.parts().limits.tool_result_chars;
+    std::string repeated;
+    if (core_.repeated_calls().enabled() && !core_.stopped())
+        repeated = core_.repeated_calls().note(call.call(), call.result);
+    const std::size_t limit = call.max_chars.value_or(core_.parts().limits.tool_result_chars);
     if (limit != 0 && is_longer(call.result, limit)) {
         AgentToolResult whole = std::move(call.result);
         call.result =
             co_await cut_tool_output(core_.parts().runtime, core_.parts().spill, call.call().name,
                                      call.call().id, limit, std::move(whole));
     }
+    if (!repeated.empty()) call.result.content.emplace_back(TextContent{std::move(repeated)});
     ToolExecutionEndEvent event;
     event.tool_call_id = call.call().id;
     event.tool_name = call.call().name;
@@ -204,6 +208,7 @@ Task<void> ToolBatch::ask_after(Call& call) {
     if (answer->details) call.result.details = std::move(*answer->details);
     if (answer->terminate) call.result.terminate = answer->terminate;
     if (answer->is_error) call.result.is_error = answer->is_error;
+    call.max_chars = answer->max_chars;
     sanitize(call.result);
 }
 

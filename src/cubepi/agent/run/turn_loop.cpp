@@ -157,7 +157,8 @@ Task<Next> Loop::resume_calls() {
 /// Begins a turn, unless one is open, and runs it within the limits of the run.
 Task<Next> Loop::next_turn() {
     if (!turn_open_) {
-        auto reached = limit_reached(parts_.limits, turns_, core_.spending().cost);
+        auto reached = core_.repeated_calls().limit_reached();
+        if (!reached) reached = limit_reached(parts_.limits, turns_, core_.spending().cost);
         if (reached) {
             end_.set_limited(std::move(*reached));
             co_return Next::end_of_run;
@@ -165,9 +166,7 @@ Task<Next> Loop::next_turn() {
         co_await begin_turn();
     }
     if (!core_.stopped()) {
-        // set_model() may have changed the model and its price.
-        auto reached = limit_before_call(parts_.limits, turns_ - 1, core_.spending().cost,
-                                         *core_.state().model);
+        auto reached = limit_reached(parts_.limits, turns_ - 1, core_.spending().cost);
         if (reached) {
             co_await end_before_call(std::move(*reached));
             co_return Next::end_of_run;
@@ -183,8 +182,7 @@ Task<void> Loop::begin_turn() {
     return core_.emit(TurnStartEvent());
 }
 
-/// Closes the turn before its model call (D24): because of a spend limit with a model of unknown price, or of a limit
-/// that earlier model calls have reached.
+/// Closes the turn before its model call (D24), because of a limit that earlier model calls have reached.
 Task<void> Loop::end_before_call(LimitReachedError reached) {
     end_.set_limited(std::move(reached));
     Message message = failure_message(core_, end_.error()->what(), false);

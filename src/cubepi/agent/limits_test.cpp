@@ -1,0 +1,321 @@
+// Limits of a run that depend on its calls: the budget of model calls (D120), repeated tool calls (D121).
+
+#include <cubepi/agent/agent_test_support.hpp>
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace cubepi {
+namespace {
+
+using namespace agent_test;
+
+struct NoArgs {};
+
+/// A dollar for each token of an answer.
+Model priced(std::optional<std::int64_t> max_tokens) {
+    Model model;
+    model.id = "priced";
+    model.max_tokens = max_tokens;
+    ModelCost& cost = model.cost.emplace();
+    cost.input = cost.cache_read = cost.cache_write = 0.0;
+    cost.output = 1'000'000.0;
+    return model;
+}
+
+/// A model whose answers have as many tokens as the request allows. Each waits until `together` calls are open.
+class Spender final : public Provider {
+public:
+    explicit Spender(std::size_t together = 1) : together_(together) {}
+    MessageStream stream(ModelRequest request) override {
+        limits.push_back(request.model.max_tokens.value_or(0));
+        on_call();
+        if (limits.size() >= together_) all_.set();
+        AssistantMessage answer = faux_assistant_message("done");
+        answer.usage.emplace();
+        answer.usage->output_tokens = limits.back();
+        spent += static_cast<double>(limits.back());
+        answer.model_id = request.model.id;
+        return MessageStream(std::make_unique<Source>(std::move(answer), all_));
+    }
+    std::function<void()> on_call = [] {};
+    std::vector<std::int64_t> limits;
+    double spent = 0.0;
+
+private:
+    class Source final : public StreamSource {
+    public:
+        Source(AssistantMessage answer, AsyncEvent& all) : answer_(std::move(answer)), all_(all) {}
+        std::optional<StreamEvent> ready() override { return std::nullopt; }
+        Task<StreamEvent> next() override {
+            co_await all_.wait();
+            StreamEvent event;
+            event.type = StreamEventType::done;
+            event.partial = PartialMessage(Message(std::move(answer_)));
+            co_return event;
+        }
+
+    private:
+        AssistantMessage answer_;
+        AsyncEvent& all_;
+    };
+    std::size_t together_;
+    AsyncEvent all_;
+};
+
+AgentLimits spending(double usd) {
+    AgentLimits limits;
+    limits.max_spend = usd;
+    return limits;
+}
+
+TEST(Budget, D120_AnswerThatDoesNotFit_GetsFewerTokens) {
+    auto model = std::make_shared<Spender>();
+    Agent agent({.model = BoundModel(model, priced(8000)), .limits = spending(3000.0)});
+    EXPECT_EQ(run(agent.prompt("hi")).outcome, RunOutcome::completed);
+    EXPECT_EQ(model->limits, (std::vector<std::int64_t>{3000}));
+    Agent roomy({.model = BoundModel(model, priced(2000)), .limits = spending(3000.0)});
+    EXPECT_EQ(run(roomy.prompt("hi")).outcome, RunOutcome::completed);
+    EXPECT_EQ(model->limits.back(), 2000);
+}
+
+TEST(Budget, D120_TooLittleForAnAnswer_IsNotCalled) {
+    auto model = std::make_shared<Spender>();
+    Agent agent({.model = BoundModel(model, priced(8000)), .limits = spending(1000.0)});
+    const RunResult result = run(agent.prompt("hi"));
+    EXPECT_EQ(result.outcome, RunOutcome::limited);
+    EXPECT_NE(std::string(result.error().what()).find("max_spend"), std::string::npos);
+    EXPECT_TRUE(model->limits.empty());
+    EXPECT_EQ(result.cost, 0.0);
+    EXPECT_TRUE(is_legal_transcript(agent.state().messages));
+}
+
+TEST(Budget, D120_PromptThatIsTooLong_IsNotCalled) {
+    auto model = std::make_shared<Spender>();
+    Model dear = priced(1);
+    dear.cost->input = 1'000'000.0;
+    Agent agent({.model = BoundModel(model, dear), .limits = spending(100.0)});
+    EXPECT_EQ(run(agent.prompt(std::string(400, 'w'))).outcome, RunOutcome::limited);
+    EXPECT_TRUE(model->limits.empty());
+    EXPECT_EQ(run(agent.prompt("hi")).outcome, RunOutcome::limited) << "the history is the same";
+    agent.reset();
+    EXPECT_EQ(run(agent.prompt("hi")).outcome, RunOutcome::completed);
+}
+
+/// A tool that asks a sub-agent of the calling run.
+AgentTool asking(std::shared_ptr<Provider> model, std::vector<RunOutcome>& outcomes) {
+    return tool<NoArgs>(
+        "ask", "Asks.", [model, &outcomes](NoArgs, ToolContext& context) -> Task<std::string> {
+            Agent child({.model = BoundModel(model, priced(8000))});
+            PromptOptions options = PromptOptions().parent(context);
+            const RunResult result = co_await child.prompt("go", std::move(options));
+            context.charge(result.usage, result.cost);
+            outcomes.push_back(result.outcome);
+            co_return std::string("asked");
+        });
+}
+
+ToolCall ask(const char* id) { return faux_tool_call("ask", JsonObject(), id); }
+
+TEST(Budget, D120_ParallelSubagents_StayWithinTheRuns) {
+    FauxProvider faux;
+    faux.set_responses({calling({ask("a"), ask("b"), ask("c")}), "done"});
+    auto model = std::make_shared<Spender>(3);
+    std::vector<RunOutcome> outcomes;
+    Model free = priced(100);
+    free.cost->output = 0.0;
+    Agent agent({.model = faux.model(free),
+                 .tools = {asking(model, outcomes)},
+                 .limits = spending(16'000.0)});
+    const RunResult result = run(agent.prompt("hi"));
+    EXPECT_EQ(result.outcome, RunOutcome::completed);
+    EXPECT_EQ(model->limits, (std::vector<std::int64_t>{8000, 4000, 2000}));
+    EXPECT_EQ(result.cost, model->spent);
+    EXPECT_EQ(outcomes, std::vector<RunOutcome>(3, RunOutcome::completed));
+}
+
+TEST(Budget, D120_SubagentOfUnknownPrice_IsNotCalled) {
+    FauxProvider faux;
+    faux.set_responses({calling({ask("a")}), "done"});
+    FauxProvider mystery;
+    mystery.set_responses({"never sent"});
+    RunOutcome outcome = RunOutcome::completed;
+    AgentTool asks =
+        tool<NoArgs>("ask", "Asks.", [&](NoArgs, ToolContext& context) -> Task<std::string> {
+            Agent child({.model = mystery.model("unknown")});
+            PromptOptions options = PromptOptions().parent(context);
+            const RunResult result = co_await child.prompt("go", std::move(options));
+            outcome = result.outcome;
+            co_return std::string("asked");
+        });
+    Model free = priced(100);
+    free.cost->output = 0.0;
+    Agent agent({.model = faux.model(free), .tools = {asks}, .limits = spending(10.0)});
+    EXPECT_TRUE(run(agent.prompt("hi")));
+    EXPECT_EQ(outcome, RunOutcome::limited);
+    EXPECT_EQ(mystery.call_count(), 0u);
+}
+
+TEST(Budget, D120_RunsOfSeveralAgents_ShareAnAccount) {
+    auto account = std::make_shared<RunAccount>();
+    account->set_max_spend(20'000.0);
+    auto model = std::make_shared<Spender>();
+    RunOutcome last = RunOutcome::completed;
+    std::size_t runs = 0;
+    while (last == RunOutcome::completed && runs < 20) {
+        Agent agent({.model = BoundModel(model, priced(8000))});
+        last = run(agent.prompt("hi", PromptOptions().budget(account))).outcome;
+        ++runs;
+    }
+    EXPECT_EQ(last, RunOutcome::limited);
+    EXPECT_LE(model->spent, 20'000.0);
+    EXPECT_GE(model->spent, 17'000.0);
+}
+
+TEST(Budget, D120_AbortedCallWithoutUsage_CountsInFull) {
+    auto account = std::make_shared<RunAccount>();
+    account->set_max_spend(5000.0);
+    auto model = std::make_shared<Spender>(2);
+    Agent agent({.model = BoundModel(model, priced(2000))});
+    model->on_call = [&agent] { agent.abort(); };
+    EXPECT_EQ(run(agent.prompt("hi", PromptOptions().budget(account))).outcome,
+              RunOutcome::aborted);
+    EXPECT_FALSE(account->reserve(3001.0, 5000.0)) << "it may have been billed";
+    EXPECT_EQ(account->reserve(3000.0, 5000.0), 3000.0);
+}
+
+TEST(Budget, D120_FailedCall_ReleasesItsReservation) {
+    auto account = std::make_shared<RunAccount>();
+    account->set_max_spend(5000.0);
+    FauxProvider faux;
+    faux.set_responses({faux_failure("down")});
+    Agent agent({.model = faux.model(priced(2000))});
+    EXPECT_EQ(run(agent.prompt("hi", PromptOptions().budget(account))).outcome, RunOutcome::failed);
+    EXPECT_EQ(account->reserve(5000.0, 5000.0), 5000.0);
+}
+
+// Repeated calls.
+
+/// A model that makes these calls in turns, one in each answer.
+FauxProvider calling_in_turns(const std::vector<std::string>& values, std::size_t answers) {
+    FauxProvider faux;
+    std::vector<FauxStep> steps;
+    for (std::size_t i = 0; i < answers; ++i)
+        steps.emplace_back(
+            calling({echo_call(values[i % values.size()], "c" + std::to_string(i))}));
+    steps.emplace_back("done");
+    faux.set_responses(std::move(steps));
+    return faux;
+}
+
+struct Repeated {
+    explicit Repeated(FauxProvider& faux, AgentTool tool = echo_tool(), std::size_t limit = 6)
+        : agent({.model = faux.model(), .tools = {std::move(tool)}, .limits = limited(limit)}),
+          recorder(agent) {}
+    static AgentLimits limited(std::size_t limit) {
+        AgentLimits limits;
+        limits.max_repeated_calls = limit;
+        return limits;
+    }
+    std::size_t notes() const {
+        const std::vector<std::string> all = texts(agent.state().messages);
+        return static_cast<std::size_t>(
+            std::count_if(all.begin(), all.end(), [](const std::string& text) {
+                return text.find("with the same arguments and the same result") !=
+                       std::string::npos;
+            }));
+    }
+    Agent agent;
+    Recorder recorder;
+};
+
+TEST(Repeats, D121_IdenticalCalls_EndTheRun) {
+    FauxProvider faux = calling_in_turns({"a"}, 250);
+    Repeated it(faux);
+    const RunResult result = run(it.agent.prompt("hi"));
+    EXPECT_EQ(result.outcome, RunOutcome::limited);
+    const auto* reached = dynamic_cast<const LimitReachedError*>(&result.error());
+    ASSERT_TRUE(reached);
+    EXPECT_EQ(reached->limit(), "max_repeated_calls");
+    EXPECT_NE(std::string(reached->what()).find("'echo'"), std::string::npos);
+    EXPECT_EQ(faux.call_count(), 6u);
+    EXPECT_EQ(it.notes(), 1u);
+    EXPECT_NE(it.agent.state().messages[6].text().find("This call was made 3 times"),
+              std::string::npos);
+    EXPECT_TRUE(is_legal_transcript(it.agent.state().messages));
+    EXPECT_TRUE(it.recorder.notices().empty()) << "the prefix of the requests stays";
+    EXPECT_EQ(run(it.agent.prompt("on")).outcome, RunOutcome::limited) << "counted per prompt";
+    EXPECT_EQ(faux.call_count(), 12u);
+}
+
+TEST(Repeats, D121_CallsInTurns_Count) {
+    for (const std::vector<std::string>& values :
+         {std::vector<std::string>{"a", "b"}, std::vector<std::string>{"a", "b", "c", "d", "e"}}) {
+        FauxProvider faux = calling_in_turns(values, 250);
+        Repeated it(faux);
+        EXPECT_EQ(run(it.agent.prompt("hi")).outcome, RunOutcome::limited);
+        EXPECT_EQ(faux.call_count(), 5 * values.size() + 1);
+        EXPECT_EQ(it.notes(), values.size());
+    }
+}
+
+TEST(Repeats, D121_ModelThatStopsAfterTheNote_Completes) {
+    FauxProvider faux = calling_in_turns({"a"}, 5);
+    Repeated it(faux);
+    EXPECT_EQ(run(it.agent.prompt("hi")).outcome, RunOutcome::completed);
+}
+
+TEST(Repeats, D121_NewCallOrResult_StartsAgain) {
+    // The same check after each of many changes.
+    std::vector<std::string> values;
+    for (int i = 0; i < 40; ++i) values.push_back(i % 2 == 0 ? "check" : std::to_string(i));
+    FauxProvider faux = calling_in_turns(values, values.size());
+    Repeated it(faux);
+    EXPECT_EQ(run(it.agent.prompt("hi")).outcome, RunOutcome::completed);
+    EXPECT_EQ(it.notes(), 0u);
+    // A poll whose result changes.
+    FauxProvider polling = calling_in_turns({"a"}, 40);
+    int polls = 0;
+    AgentTool poll = tool<EchoArgs>(
+        "echo", "Polls.", [&polls](EchoArgs) { return "after " + std::to_string(++polls) + " s"; });
+    Repeated other(polling, std::move(poll));
+    EXPECT_EQ(run(other.agent.prompt("hi")).outcome, RunOutcome::completed);
+}
+
+TEST(Repeats, D121_SameErrorsInOneAnswer_Count) {
+    FauxProvider faux;
+    std::vector<ToolCall> calls;
+    for (int i = 0; i < 6; ++i)
+        calls.push_back(faux_tool_call("missing", {{"x", 1}, {"y", 2}}, "c" + std::to_string(i)));
+    calls[3].arguments = JsonObject{{"y", 2}, {"x", 1}};
+    faux.set_responses({calling(std::move(calls)), "never sent"});
+    Repeated it(faux);
+    EXPECT_EQ(run(it.agent.prompt("hi")).outcome, RunOutcome::limited);
+    EXPECT_EQ(faux.call_count(), 1u);
+    EXPECT_EQ(it.notes(), 1u);
+}
+
+TEST(Repeats, D121_ResultsThatAreCut_CompareWhole) {
+    FauxProvider faux = calling_in_turns({"a"}, 20);
+    int calls = 0;
+    AgentTool tool_of = tool<EchoArgs>("echo", "Long.", [&calls](EchoArgs) {
+        return std::string(100, 'x') + std::to_string(++calls);
+    });
+    AgentLimits limits = Repeated::limited(6);
+    limits.tool_result_chars = 10;
+    Agent agent({.model = faux.model(), .tools = {std::move(tool_of)}, .limits = limits});
+    EXPECT_EQ(run(agent.prompt("hi")).outcome, RunOutcome::completed);
+}
+
+TEST(Repeats, D121_WithoutLimit_AreNotCounted) {
+    FauxProvider faux = calling_in_turns({"a"}, 40);
+    Repeated it(faux, echo_tool(), 0);
+    EXPECT_EQ(run(it.agent.prompt("hi")).outcome, RunOutcome::completed);
+    EXPECT_EQ(it.notes(), 0u);
+}
+
+}  // namespace
+}  // namespace cubepi

@@ -1,0 +1,89 @@
+// Limits of the program's turns: a model that repeats its calls is told, and then stopped (D121).
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "program.hpp"
+
+namespace cubepi::joint_tests {
+namespace {
+
+using terminal_tests::Home;
+using terminal_tests::Piped;
+using terminal_tests::run_piped;
+using terminal_tests::Terminal;
+using terminal_tests::write_file;
+
+const std::string note = "with the same arguments and the same result";
+
+const SentCall to_read{"read", R"({"path":"a.txt"})"};
+const SentCall to_list{"list", R"({"path":"."})"};
+
+/// The number of messages of the last request that have the note.
+std::size_t notes(const ModelServer& server) {
+    const boost::json::array messages =
+        server.bodies().back().as_object().at("messages").as_array();
+    std::size_t count = 0;
+    for (const boost::json::value& message : messages)
+        count += boost::json::serialize(message).find(note) != std::string::npos ? 1 : 0;
+    return count;
+}
+
+TEST(RepeatedCalls, D121_Run_EndsAsLimited) {
+    const Home home;
+    write_file(home.work() / "a.txt", "text");
+    ModelServer server({chat_answer("", {to_read})});
+    const Piped run = run_at(home, server, {"go"});
+    EXPECT_NE(run.status, 0);
+    EXPECT_NE(run.err.find("max_repeated_calls (10)"), std::string::npos) << run.err;
+    EXPECT_EQ(server.requests().size(), 10u);
+    EXPECT_EQ(notes(server), 1u);
+    EXPECT_EQ(run.err.find("prefix"), std::string::npos) << run.err;
+}
+
+TEST(RepeatedCalls, D121_AlternatingCalls_EndAsLimited) {
+    const Home home;
+    write_file(home.work() / "a.txt", "text");
+    std::vector<std::string> answers;
+    for (int i = 0; i < 200; ++i)
+        answers.push_back(chat_answer("", {i % 2 == 0 ? to_read : to_list}));
+    ModelServer server(std::move(answers));
+    EXPECT_NE(run_at(home, server, {"go"}).status, 0);
+    EXPECT_EQ(server.requests().size(), 19u);
+    EXPECT_EQ(notes(server), 2u);
+}
+
+TEST(RepeatedCalls, D121_Setting_ChangesTheLimit) {
+    const Home home;
+    write_file(home.work() / "a.txt", "text");
+    write_file(home.config(), "max_repeated_calls: 4\nmax_turns: 12\n");
+    ModelServer server({chat_answer("", {to_read})});
+    const Piped four = run_at(home, server, {"go"});
+    EXPECT_NE(four.err.find("max_repeated_calls (4)"), std::string::npos) << four.err;
+    EXPECT_EQ(server.requests().size(), 4u);
+    write_file(home.config(), "max_repeated_calls: false\nmax_turns: 12\n");
+    const Piped any = run_at(home, server, {"go"});
+    EXPECT_NE(any.err.find("max_turns (12)"), std::string::npos) << any.err;
+}
+
+TEST(RepeatedCalls, D121_Chat_EndsTheTurnOnly) {
+    const Home home;
+    write_file(home.work() / "a.txt", "text");
+    std::vector<std::string> answers(10, chat_answer("", {to_read}));
+    answers.push_back(chat_answer("All done."));
+    ModelServer server(std::move(answers));
+    Terminal chat(home,
+                  {"chat", "--provider", "openai", "--base-url", server.url(), "-m", "local"});
+    ASSERT_TRUE(chat.expect_on_screen("talks to")) << chat.shown();
+    chat.type("hello\r");
+    ASSERT_TRUE(chat.expect("max_repeated_calls")) << chat.shown();
+    chat.type("on\r");
+    ASSERT_TRUE(chat.expect_on_screen("All done.")) << chat.shown();
+    chat.type("\x04");
+    EXPECT_EQ(chat.wait(), 0) << chat.shown();
+}
+
+}  // namespace
+}  // namespace cubepi::joint_tests
