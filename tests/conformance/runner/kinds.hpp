@@ -18,7 +18,7 @@ namespace conformance {
 // Scenarios of agents.
 
 struct PlayOptions {
-    std::string keep = {};  ///< not empty: a new SQLite file, which stays
+    std::string keep = {};  ///< not empty: a SQLite file, which stays
     /// Connects a tracer with each agent until the next one is made.
     std::function<cubepi::TraceAttachment(cubepi::Agent&)> attach = {};
     std::optional<cubepi::BoundModel> model = {};  ///< instead of that of the script

@@ -1,5 +1,4 @@
 #include <cstdio>
-#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <sstream>
@@ -15,7 +14,7 @@
 
 // conformance_runner SCENARIO.json                       prints the result
 // conformance_runner --check FILE.json...                compares with the expectations of the files
-// conformance_runner --keep FILE.sqlite SCENARIO.json    runs the scenario on a new SQLite file and keeps it
+// conformance_runner --keep FILE.sqlite SCENARIO.json    runs the scenario on a SQLite file, which stays
 // conformance_runner --trace DIRECTORY SCENARIO.json     runs the scenario, or that of a trace case, and keeps its traces
 //
 // Exit status: 0 success, 1 differences, 2 a file that cannot be read or a wrong command line.
@@ -115,7 +114,6 @@ int print_result(const std::string& name, const std::string& keep) {
             return 0;
         }
         if (kind_of(file) != "scenario") throw Unsupported(kind_of(file) + " without --check");
-        if (!keep.empty() && std::filesystem::exists(keep)) throw BadFile(keep + " exists already");
         conformance::PlayOptions options;
         options.keep = keep;
         const Json result =

@@ -228,7 +228,9 @@ public:
           store_(scenario, options_.keep),
           provider_(std::make_shared<RecordingProvider>(
               scenario.script, scenario.token_size,
-              [this](const cubepi::ModelRequest& request) { record_call(request); })) {
+              [this](const cubepi::ModelRequest& request) { record_call(request); })),
+          helper_(std::make_shared<RecordingProvider>(scenario.helper_script, scenario.token_size,
+                                                      [](const cubepi::ModelRequest&) {})) {
         for (const cubepi::Message& message : scenario.history) {
             if (!message.run_id().empty()) runs_.keep(message.run_id().str());
             if (message.tool_result()) known_.results.insert(message.text());
@@ -271,6 +273,7 @@ private:
     Actor actor_;
     ScenarioStore store_;
     std::shared_ptr<RecordingProvider> provider_;
+    std::shared_ptr<RecordingProvider> helper_;  ///< of the middleware's model
     std::shared_ptr<cubepi::HitlChannel> channel_;
     std::unique_ptr<cubepi::Agent> agent_;
     cubepi::TraceAttachment trace_;
@@ -327,6 +330,10 @@ void Play::new_agent(const std::string& thread, bool first) {
     model.id = "faux-1";
     model.provider_id = "faux";
     options.model = options_.model.value_or(cubepi::BoundModel(provider_, std::move(model)));
+    cubepi::Model helper_model;
+    helper_model.id = "helper-1";
+    helper_model.provider_id = "faux";
+    const cubepi::BoundModel helper(helper_, std::move(helper_model));
     options.system_prompt = scenario_.system_prompt;
     channel_ = make_channel(thread);
     stage_.channel = channel_.get();
@@ -339,7 +346,7 @@ void Play::new_agent(const std::string& thread, bool first) {
         options.tools.push_back(make_tool(
             spec, [this](std::string call) { ran_.emplace_back(std::move(call)); }, known_));
     }
-    options.middleware = make_middleware(scenario_.middleware, channel_, known_);
+    options.middleware = make_middleware(scenario_.middleware, channel_, helper, known_);
     set_explicit_hooks(options, scenario_.hooks, known_);
     options.steering_mode = scenario_.steering_mode;
     options.follow_up_mode = scenario_.follow_up_mode;

@@ -68,6 +68,12 @@ MiddlewareSpec parse_middleware(const Json& form) {
         if (key == "confirm") {
             only_keys(as_object(value, "confirm"), "confirm", {"tools", "timeout_ms"});
             spec.confirm = value.get_object();
+        } else if (key == "goal") {
+            only_keys(as_object(value, "goal"), "goal", {"max_evaluations"});
+            spec.goal = value.get_object();
+        } else if (key == "todo_list") {
+            only_keys(as_object(value, "todo_list"), "todo_list", {});
+            spec.todo_list = true;
         } else {
             spec.hooks.push_back(parse_hook(key, value));
         }
@@ -222,9 +228,10 @@ Scenario parse_scenario(const Json& file) {
     const JsonObject& object = as_object(file, "scenario");
     only_keys(
         object, "scenario",
-        {"name", "about",  "origin",     "decisions",     "agent",  "store", "history", "channel",
-         "faux", "tools",  "middleware", "hooks",         "script", "on",    "run",     "count",
-         "late", "ignore", "expect",     "recorded_with", "kind",   "note",  "notes"});
+        {"name",    "about", "origin",       "decisions",  "agent",  "store",         "history",
+         "channel", "faux",  "tools",        "middleware", "hooks",  "script",        "on",
+         "run",     "count", "late",         "ignore",     "expect", "recorded_with", "kind",
+         "note",    "notes", "helper_script"});
     Scenario scenario;
     scenario.name = text_or(object, "name", "");
     if (const Json* agent = object.if_contains("agent"))
@@ -245,6 +252,8 @@ Scenario parse_scenario(const Json& file) {
             scenario.hooks.push_back(parse_hook(key, value));
         }
     }
+    for_each_in(object, "helper_script",
+                [&](const Json& i) { scenario.helper_script.push_back(parse_script_item(i)); });
     for_each_in(object, "script",
                 [&](const Json& i) { scenario.script.push_back(parse_script_item(i)); });
     for_each_in(object, "on", [&](const Json& r) { scenario.on.push_back(parse_action_rule(r)); });

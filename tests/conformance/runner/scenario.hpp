@@ -48,6 +48,8 @@ struct HookRule {
 struct MiddlewareSpec {
     std::vector<HookRule> hooks;
     std::optional<JsonObject> confirm;
+    std::optional<JsonObject> goal;
+    bool todo_list = false;
 };
 
 /// One item of the script: a message, or a request that fails before it starts.
@@ -102,6 +104,7 @@ struct Scenario {
     std::vector<MiddlewareSpec> middleware;
     std::vector<HookRule> hooks;
     std::vector<ScriptItem> script;
+    std::vector<ScriptItem> helper_script;  ///< of the model of the middleware
     std::vector<ActionRule> on;
     std::vector<Step> run;
     std::vector<std::string> count;

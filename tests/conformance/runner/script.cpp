@@ -6,6 +6,8 @@
 #include <utility>
 
 #include <cubepi/hitl/confirm_tool_calls.hpp>
+#include <cubepi/middleware/goal.hpp>
+#include <cubepi/middleware/todo_list.hpp>
 
 #include "support.hpp"
 
@@ -399,10 +401,17 @@ cubepi::Middleware make_confirm(const JsonObject& form,
 
 std::vector<cubepi::Middleware> make_middleware(const std::vector<MiddlewareSpec>& specs,
                                                 const std::shared_ptr<cubepi::HitlChannel>& channel,
+                                                const cubepi::BoundModel& helper,
                                                 KnownTexts& known) {
     std::vector<cubepi::Middleware> middleware;
     for (const MiddlewareSpec& spec : specs) {
         if (spec.confirm) middleware.push_back(make_confirm(*spec.confirm, channel));
+        if (spec.todo_list) middleware.emplace_back(cubepi::TodoListMiddleware());
+        if (spec.goal) {
+            cubepi::GoalOptions goal{.evaluator = helper};
+            goal.max_evaluations = static_cast<int>(number_or(*spec.goal, "max_evaluations", 10));
+            middleware.emplace_back(cubepi::GoalMiddleware(std::move(goal)));
+        }
         for (const HookRule& hook : spec.hooks) middleware.push_back(make_one(hook, known));
     }
     return middleware;

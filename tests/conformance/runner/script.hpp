@@ -38,9 +38,11 @@ private:
 cubepi::AgentTool make_tool(const ToolSpec& spec, std::function<void(std::string)> started,
                             KnownTexts& known);
 
-/// The middleware of the scenario, new objects with counters at their beginning. `known` outlives them.
+/// The middleware of the scenario, new objects with counters at their beginning. `known` outlives them. `helper` is the model that
+/// the product's own middleware calls.
 std::vector<cubepi::Middleware> make_middleware(const std::vector<MiddlewareSpec>& specs,
                                                 const std::shared_ptr<cubepi::HitlChannel>& channel,
+                                                const cubepi::BoundModel& helper,
                                                 KnownTexts& known);
 
 /// Puts the rules in as explicit constructor callables.

@@ -308,7 +308,7 @@ void fit_traces(JsonArray& got, JsonArray& want, const JsonObject* model) {
 }
 
 /// Keys of middleware that is not built yet. A scenario with one is refused, as tests/conformance/CMakeLists.txt expects.
-constexpr std::array unbuilt_middleware = {"compaction", "goal", "subagent"};
+constexpr std::array unbuilt_middleware = {"compaction", "subagent"};
 
 /// Does what the scenario says about content: keeps a key out, replaces its value, or throws.
 cubepi::Redact parse_redact(const JsonObject& form) {
@@ -360,7 +360,7 @@ void end(cubepi::Tracer& tracer) {
 /// The scenario without the keys of section 2.1.
 struct TracedScenario {
     explicit TracedScenario(const JsonObject& form) : rest(form) {
-        for (const char* key : {"tracer", "provider", "model", "answers", "helper_script"}) {
+        for (const char* key : {"tracer", "provider", "model", "answers"}) {
             if (const Json* value = form.if_contains(key)) own[key] = *value;
             rest.erase(key);
         }
