@@ -126,8 +126,8 @@ public:
                                        std::string instructions,
                                        std::shared_ptr<RunAccount> account,
                                        std::shared_ptr<const Runtime> runtime);
-    /// Returns the changes of `extra` that undo every compaction of a thread.
-    static JsonObject undo();
+    /// Returns the changes of `extra` that undo every compaction of a thread with this history.
+    static JsonObject undo(const MessageList& history);
 
 private:
     struct State;

@@ -169,10 +169,14 @@ JsonObject CompactionState::to_json() const {
     return json;
 }
 
-JsonObject CompactionMiddleware::undo() {
+JsonObject CompactionMiddleware::undo(const MessageList& history) {
     JsonObject changes;
-    for (const std::string_view key : {state_key, until_key, failures_key, low_savings_key,
-                                       fallback_runs_key, view_key})
+    // The calls so far say nothing about requests with the whole history.
+    detail::CompactionRecord record;
+    record.made_at = history.size();
+    record.save(changes);
+    for (const std::string_view key :
+         {state_key, until_key, failures_key, low_savings_key, fallback_runs_key})
         changes[key] = nullptr;
     return changes;
 }
@@ -230,28 +234,27 @@ CompactionRecord CompactionRecord::load(const JsonObject& extra, const MessageLi
 }
 
 bool CompactionRecord::is_in(const JsonObject& extra) const {
+    const JsonObject* view = object_member(extra, view_key);
+    if ((view ? count_of(*view, "made_at") : 0) != static_cast<std::int64_t>(made_at)) return false;
     const JsonObject* stored = object_member(extra, state_key);
-    if (!stored) {
-        const JsonObject* view = object_member(extra, view_key);
-        const std::int64_t shortened = view ? count_of(*view, "shortened_until") : 0;
-        return !state && static_cast<std::size_t>(shortened) == shortened_until;
-    }
-    return state && static_cast<std::size_t>(count_of(extra, until_key)) == until &&
+    if (!stored || !state) return !stored && !state;
+    return count_of(extra, until_key) == static_cast<std::int64_t>(until) &&
            string_member(*stored, "summary") == state->summary;
 }
 
 void CompactionRecord::save(JsonObject& extra) const {
+    const auto number = [](std::size_t value) { return static_cast<std::int64_t>(value); };
     if (state) {
         extra[state_key] = state->to_json();
-        extra[until_key] = until;
+        extra[until_key] = number(until);
     }
     extra[failures_key] = failures;
     extra[low_savings_key] = low_savings;
     extra[fallback_runs_key] = fallback_runs;
     JsonObject view;
-    view["made_at"] = made_at;
+    view["made_at"] = number(made_at);
     view["tokens"] = tokens;
-    view["shortened_until"] = shortened_until;
+    view["shortened_until"] = number(shortened_until);
     if (window > 0) {
         view["window"] = window;
         view["window_model"] = window_model;

@@ -88,12 +88,15 @@ void RequestEstimate::note_call(std::int64_t reported, const SharedString& model
     if (reported_ && model_ == model && since_ > 0) {
         const std::int64_t grown = reported - *reported_;
         const double expected = scale() * static_cast<double>(since_);
-        const bool falls = grown + thinking_ < 0;
-        const bool stands = calls_ >= fewest_calls && expected > 0.1 * static_cast<double>(reported) &&
-                            static_cast<double>(grown + thinking_) < 0.1 * expected;
-        if (falls || stands) {
+        const double explained = static_cast<double>(grown + thinking_);
+        const bool is_missing = calls_ >= fewest_calls && explained < 0.5 * expected;
+        missing_ = is_missing ? missing_ + expected - explained : 0;
+        // A request that is much smaller than the one before was made so by the caller.
+        const bool falls = grown + thinking_ < 0 && 2 * reported > *reported_;
+        if (falls || missing_ > 0.1 * static_cast<double>(reported)) {
             cut_at_ = std::max(reported, *reported_);
-        } else if (grown > 0) {
+            missing_ = 0;
+        } else if (missing_ == 0 && grown > 0) {
             growth_.push_back({grown, since_});
             if (growth_.size() > most_calls) growth_.pop_front();
         }

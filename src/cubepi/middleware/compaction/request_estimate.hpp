@@ -48,6 +48,7 @@ private:
     SharedString model_;
     std::deque<Growth> growth_ = {};  ///< of the last calls
     std::size_t calls_ = 0;
+    double missing_ = 0;  ///< tokens that the server should have counted in the last calls
     std::optional<std::int64_t> cut_at_ = {};
 };
 
