@@ -128,13 +128,14 @@ struct CompactionMiddleware::State {
     Message shown(std::size_t index) const;
     std::optional<std::string> preserved_text(const ToolResultMessage& result) const;
     std::size_t tail_start(Reason reason) const;
-    std::int64_t scaled(std::int64_t tokens) const;
+    std::int64_t estimated_view() const;
+    std::int64_t tokens_after(std::int64_t before, std::int64_t estimated_before) const;
     static Task<CompactionReport> compact(std::shared_ptr<State> self, Work work, JsonObject& extra);
     static Task<std::optional<MessageStream>> call_again(std::shared_ptr<State> self,
                                                          ModelRequest request, ModelCallNext next,
                                                          AssistantMessage refusal,
                                                          std::deque<Notice>& notices);
-    std::int64_t saved_by_shortening(std::size_t first, std::size_t last, CompactionReport& report) const;
+    std::size_t shortened_results(std::size_t first, std::size_t last) const;
     bool shorten(Reason reason, std::size_t until, CompactionReport& report);
     bool shorten_all(CompactionReport& report);
     detail::SummaryCall summary_call(const Work& work, std::size_t until) const;
@@ -200,8 +201,23 @@ void CompactionMiddleware::State::learn_window(std::int64_t tokens, std::string 
     record.save(extra);
 }
 
-std::int64_t CompactionMiddleware::State::scaled(std::int64_t tokens) const {
-    return static_cast<std::int64_t>(std::llround(estimate.scale() * static_cast<double>(tokens)));
+/// Returns the estimate of what the model receives of the history.
+std::int64_t CompactionMiddleware::State::estimated_view() const {
+    std::int64_t sum = record.state ? estimated_tokens(detail::summary_message(*record.state)) : 0;
+    for (std::size_t i = record.until; i < history->size(); ++i) sum += estimated_tokens(shown(i));
+    return sum;
+}
+
+/// Returns the tokens of a request that had `before` tokens when the view had that estimate.
+std::int64_t CompactionMiddleware::State::tokens_after(std::int64_t before,
+                                                       std::int64_t estimated_before) const {
+    // The smaller of two guesses: the first does not know what is not part of the history, the second overestimates before
+    // there is a scale.
+    const auto less = static_cast<double>(estimated_before - estimated_view());
+    const double share = static_cast<double>(before) * less /
+                         static_cast<double>(std::max<std::int64_t>(estimated_before, 1));
+    const auto saved = static_cast<std::int64_t>(std::min(share, estimate.scale() * less));
+    return std::max<std::int64_t>(before - saved, 1);
 }
 
 std::optional<std::string> CompactionMiddleware::State::preserved_text(
@@ -259,24 +275,21 @@ std::size_t CompactionMiddleware::State::tail_start(Reason reason) const {
     std::size_t start = history->size();
     for (; start > record.until; --start) {
         const Message& message = (*history)[start - 1];
-        sum += scaled(estimated_tokens(message));
+        sum += static_cast<std::int64_t>(estimate.scale() *
+                                         static_cast<double>(estimated_tokens(message)));
         if (has_message && sum > budget) break;
         has_message = has_message || !is_synthetic_message(message);
     }
     return start;
 }
 
-/// Returns the estimated tokens of these messages that the model does not receive.
-std::int64_t CompactionMiddleware::State::saved_by_shortening(std::size_t first, std::size_t last,
-                                                              CompactionReport& report) const {
-    std::int64_t saved = 0;
+std::size_t CompactionMiddleware::State::shortened_results(std::size_t first,
+                                                           std::size_t last) const {
+    std::size_t count = 0;
     for (std::size_t i = first; i < last; ++i) {
-        if (!(*history)[i].tool_result()) continue;
-        const std::int64_t less = estimated_tokens((*history)[i]) - estimated_tokens(shown(i));
-        if (less > 0) ++report.shortened;
-        saved += less;
+        if (!(*history)[i].is_same(shown(i))) ++count;
     }
-    return scaled(saved);
+    return count;
 }
 
 /// Shortens tool results before `until` if no summary is needed then.
@@ -284,30 +297,33 @@ bool CompactionMiddleware::State::shorten(Reason reason, std::size_t until,
                                           CompactionReport& report) {
     if (!options.prune_tool_outputs || reason == Reason::manual) return false;
     const CompactionRecord before = record;
+    const std::int64_t estimated = estimated_view();
     const std::size_t first = std::max(record.until, record.shortened_until);
     record.shortened_until = until;
     record.made_at = history->size();
-    const std::int64_t after = report.before - saved_by_shortening(first, until, report);
+    report.shortened = shortened_results(first, until);
+    record.tokens = tokens_after(report.before, estimated);
     // After a refusal, only a limit says whether that is enough.
-    if (report.shortened > 0 && limit() > 0 &&
-        static_cast<double>(after) < shortened_share * static_cast<double>(limit())) {
-        record.tokens = std::max<std::int64_t>(after, 1);
-        report.compacted = true;
-        return true;
+    report.compacted =
+        report.shortened > 0 && limit() > 0 &&
+        static_cast<double>(record.tokens) < shortened_share * static_cast<double>(limit());
+    if (!report.compacted) {
+        record = before;
+        report.shortened = 0;
     }
-    record = before;
-    report.shortened = 0;
-    return false;
+    return report.compacted;
 }
 
 /// Shortens long tool results at the end of the history too, because one of them may be what does not fit.
 bool CompactionMiddleware::State::shorten_all(CompactionReport& report) {
     const std::size_t first = std::max(record.until, record.shortened_until);
+    const std::int64_t before = record.tokens > 0 && report.compacted ? record.tokens : report.before;
+    const std::int64_t estimated = estimated_view();
     record.shortened_until = record.made_at = history->size();
-    const std::int64_t saved = saved_by_shortening(first, history->size(), report);
-    record.tokens = std::max<std::int64_t>(report.before - saved, 1);
+    report.shortened = shortened_results(first, history->size());
+    record.tokens = tokens_after(before, estimated);
     report.compacted = report.compacted || report.shortened > 0;
-    return report.shortened > 0;
+    return report.compacted;
 }
 
 detail::SummaryCall CompactionMiddleware::State::summary_call(const Work& work,
@@ -320,7 +336,7 @@ detail::SummaryCall CompactionMiddleware::State::summary_call(const Work& work,
     const std::int64_t most =
         options.max_summary_tokens
             ? *options.max_summary_tokens
-            : std::clamp<std::int64_t>(scaled(replaced) * 15 / 100, 1'024, 4'096);
+            : std::clamp<std::int64_t>(replaced * 15 / 100, 1'024, 4'096);
     const MessageList& all = *history;
     return detail::SummaryCall{
         options.summary_model,
@@ -368,9 +384,9 @@ Task<CompactionReport> CompactionMiddleware::State::compact(std::shared_ptr<Stat
     }
 
     CompactionState next;
-    std::int64_t replaced = my.record.state ? estimated_tokens(detail::summary_message(*my.record.state)) : 0;
-    for (std::size_t i = my.record.until; i < until; ++i)
-        replaced += estimated_tokens(my.shown(i));
+    const std::int64_t estimated = my.estimated_view();
+    std::int64_t replaced = estimated;
+    for (std::size_t i = until; i < all.size(); ++i) replaced -= estimated_tokens(my.shown(i));
     const bool is_open =
         my.record.failures >= most_failures && my.record.fallback_runs < most_fallback_runs;
     if (!is_open || work.reason == Reason::manual) {
@@ -423,20 +439,14 @@ Task<CompactionReport> CompactionMiddleware::State::compact(std::shared_ptr<Stat
     my.record.state = std::move(next);
     my.record.refer_to(all, until, my.options.all_message_refs);
     my.record.made_at = all.size();
-    const std::int64_t saved =
-        my.scaled(replaced - estimated_tokens(detail::summary_message(*my.record.state)));
-    const bool is_low =
-        static_cast<double>(saved) < low_saving * static_cast<double>(report.before);
+    my.record.tokens = my.tokens_after(report.before, estimated);
+    const bool is_low = static_cast<double>(report.before - my.record.tokens) <
+                        low_saving * static_cast<double>(report.before);
     my.record.low_savings = is_low ? my.record.low_savings + 1 : 0;
-    my.record.tokens = std::max<std::int64_t>(report.before - saved, 1);
     report.compacted = true;
     report.summarized = until;
     report.kept = all.size() - until;
-    if (work.reason == Reason::overflow) {
-        const std::int64_t before = std::exchange(report.before, my.record.tokens);
-        (void)my.shorten_all(report);
-        report.before = before;
-    }
+    if (work.reason == Reason::overflow) (void)my.shorten_all(report);
     report = my.finish(std::move(report), extra);
     co_return report;
 }
