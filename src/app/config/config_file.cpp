@@ -29,11 +29,12 @@ std::string variable(const char* name) {
     return value ? value : "";
 }
 
-constexpr std::array<std::string_view, 20> known_keys{
+constexpr std::array<std::string_view, 22> known_keys{
     "provider",     "model",     "base_url",        "api_key",       "api_key_env",
     "providers",    "allow",     "fallback_models", "model_timeout", "first_byte_timeout",
     "idle_timeout", "max_turns", "max_tokens",      "plugins",       "environment",
-    "trace",        "gateway",   "database",        "thinking_tag",  "escape_timeout"};
+    "trace",        "gateway",   "database",        "thinking_tag",  "escape_timeout",
+    "compact_at",   "compact_model"};
 constexpr std::array<std::string_view, 6> provider_keys{"type",        "base_url", "api_key",
                                                         "api_key_env", "model",    "thinking_tag"};
 
@@ -256,6 +257,11 @@ ConfigFile read_node(const std::filesystem::path& path, const YAML::Node& node) 
     config.escape_timeout = seconds(path, node, "escape_timeout");
     config.max_turns = whole_number<std::size_t>(path, node, "max_turns");
     config.max_tokens = whole_number<std::int64_t>(path, node, "max_tokens");
+    config.compact_at = number(path, node, "compact_at");
+    if (config.compact_at.value_or(0) > 1)
+        refuse(path, node["compact_at"].Mark().line,
+               "compact_at is a share of the context window, 1 at most");
+    config.compact_model = text(path, node, "compact_model");
     return config;
 }
 

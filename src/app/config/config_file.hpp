@@ -52,6 +52,8 @@ bool has_password(const std::string& url);
 ///     idle_timeout: 120              # seconds between parts of an answer
 ///     max_turns: 50                  # model calls of one prompt
 ///     max_tokens: 8192               # of one answer
+///     compact_at: 0.8                # share of the context window at which the conversation is summarized
+///     compact_model: openai/gpt-5-mini   # writes these summaries; default: the model of the conversation
 ///     escape_timeout: 0.1            # seconds after which an Esc of the terminal is the key
 ///     allow: ["shell: ls *"]         # what tools may do without asking
 ///     environment: {inherit: all, exclude: [], include: []}   # environment variables of commands
@@ -74,6 +76,8 @@ struct ConfigFile {
     std::optional<std::chrono::milliseconds> escape_timeout = {};
     std::optional<std::size_t> max_turns = {};
     std::optional<std::int64_t> max_tokens = {};
+    std::optional<double> compact_at = {};
+    std::string compact_model = {};
     std::vector<std::string> allow = {};
     EnvironmentPolicy environment = {};  ///< of commands
     TraceSettings trace = {};            ///< use trace_settings()

@@ -508,16 +508,30 @@ Task<MessageList> CompactionMiddleware::transform_context(MessageList messages,
 
 namespace {
 
-/// Returns the messages with which a request continues after the history was compacted: `view` in place of `sent`, with
-/// which it began. Nothing if another hook has changed that part.
+/// Returns the messages with which a request continues after the history was compacted: `view` in place of `sent`. What later
+/// hooks left out of `sent`, or added after it, is left out or added. Nothing if they have changed it in another way.
 std::optional<MessageList> continued(const MessageList& messages, const MessageList& sent,
-                                     MessageList view) {
-    if (messages.size() < sent.size()) return std::nullopt;
-    for (std::size_t i = 0; i < sent.size(); ++i) {
-        if (!messages[i].is_same(sent[i])) return std::nullopt;
+                                     const MessageList& view) {
+    std::vector<Message> left_out;
+    std::size_t next = 0;
+    for (const Message& message : sent) {
+        if (next < messages.size() && messages[next].is_same(message)) {
+            ++next;
+        } else {
+            left_out.push_back(message);
+        }
     }
-    for (std::size_t i = sent.size(); i < messages.size(); ++i) view.push_back(messages[i]);
-    return std::move(repair_request(view).messages);
+    const bool is_rewritten = !left_out.empty() && left_out.back().is_same(sent.back());
+    if (is_rewritten) return std::nullopt;
+    MessageList made;
+    for (const Message& message : view) {
+        const bool stays = std::none_of(left_out.begin(), left_out.end(), [&](const Message& one) {
+            return one.is_same(message);
+        });
+        if (stays) made.push_back(message);
+    }
+    for (; next < messages.size(); ++next) made.push_back(messages[next]);
+    return std::move(repair_request(made).messages);
 }
 
 StreamEvent notice_event(Notice notice) {
@@ -627,7 +641,8 @@ Task<std::optional<MessageStream>> CompactionMiddleware::State::call_again(
     const CompactionReport report = co_await std::move(compacting);
     notices.push_back(report.notice());
     if (!report.compacted) co_return again;
-    std::optional<MessageList> messages = continued(request.messages, sent, my.view());
+    std::optional<MessageList> messages =
+        sent.empty() ? std::nullopt : continued(request.messages, sent, my.view());
     if (!messages) co_return again;
     request.messages = std::move(*messages);
     Task<MessageStream> starting = next(std::move(request));

@@ -106,7 +106,7 @@ AgentTool recall_tool(std::shared_ptr<const MessageList> history) {
                 return find_text(*history, std::string(find->get_string()));
             return AgentToolResult::error("pass `find` or `message`");
         });
-    return made;
+    return std::move(made).risk(ToolRisk::read_only);
 }
 
 }  // namespace cubepi::detail
