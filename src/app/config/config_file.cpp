@@ -29,7 +29,7 @@ std::string variable(const char* name) {
     return value ? value : "";
 }
 
-constexpr std::array<std::string_view, 22> known_keys{"provider",
+constexpr std::array<std::string_view, 24> known_keys{"provider",
                                                       "model",
                                                       "base_url",
                                                       "api_key",
@@ -50,7 +50,9 @@ constexpr std::array<std::string_view, 22> known_keys{"provider",
                                                       "thinking_tag",
                                                       "escape_timeout",
                                                       "max_repeated_calls",
-                                                      "memory"};
+                                                      "memory",
+                                                      "compact_at",
+                                                      "compact_model"};
 constexpr std::array<std::string_view, 6> provider_keys{"type",        "base_url", "api_key",
                                                         "api_key_env", "model",    "thinking_tag"};
 
@@ -284,6 +286,11 @@ ConfigFile read_node(const std::filesystem::path& path, const YAML::Node& node) 
         memory && !YAML::convert<bool>::decode(memory, config.memory))
         refuse(path, memory.Mark().line, "memory must be true or false");
     config.max_tokens = whole_number<std::int64_t>(path, node, "max_tokens");
+    config.compact_at = number(path, node, "compact_at");
+    if (config.compact_at.value_or(0) > 1)
+        refuse(path, node["compact_at"].Mark().line,
+               "compact_at is a share of the context window, 1 at most");
+    config.compact_model = text(path, node, "compact_model");
     config.has_secret = has_secret(config, node["gateway"]);
     return config;
 }

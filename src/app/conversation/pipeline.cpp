@@ -97,9 +97,6 @@ bub::BuiltinOptions Pipeline::builtin_options(const Parts& parts) {
     options.memory = plan_.memory;
     options.with_tools = false;  // the plan has its own, which need approval
     options.tape_store = plan_.tapes;
-    if (!plan_.name.empty()) {
-        options.tape_command = "cubepi tape show -n 0 --session " + shell_word(plan_.name);
-    }
     options.configure = [this](AgentOptions& agent, const bub::TurnContext& turn) {
         plan_.equip(agent, turn, plan_.suspends || turn.stores_requests);
     };
@@ -116,6 +113,7 @@ bub::BuiltinOptions Pipeline::builtin_options(const Parts& parts) {
         note_result(result);
     };
     options.confirm_command = plan_.confirm_command;
+    if (plan_.set_compaction) plan_.set_compaction(options);
     if (plan_.suspends || plan_.host) {
         // The plan's own tools ask; the plugin suspends runs and accepts the answers.
         options.questions.emplace();

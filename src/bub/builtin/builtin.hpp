@@ -16,6 +16,7 @@
 #include <bub/tape/tape_store.hpp>
 #include <cubepi/agent/agent.hpp>
 #include <cubepi/hitl/confirm_tool_calls.hpp>
+#include <cubepi/middleware/compaction.hpp>
 #include <cubepi/process/environment.hpp>
 #include <cubepi/workspace/tool_rules.hpp>
 
@@ -146,13 +147,15 @@ struct BuiltinOptions {
     std::vector<cubepi::AgentTool> tools = {};
     /// Absent: turns do not ask their users. Temporary sessions and subagents never do.
     std::optional<TurnQuestions> questions = {};
+    /// What happens to conversations that become too long: see CompactionMiddleware. Without a summary model, that of the
+    /// turn writes the summaries. Absent: a request that does not fit is a failure.
+    std::optional<cubepi::CompactionOptions> compaction = cubepi::CompactionOptions();
+    /// Returns the context window of the model of a turn, in tokens, or nothing if it is unknown. Null: that of the model.
+    std::function<std::optional<std::int64_t>(const cubepi::Model& model)> context_window = {};
     std::size_t max_steps = 250;  ///< model calls of one turn
     /// AgentLimits::max_repeated_calls of each turn and of its sub-agents.
     std::size_t max_repeated_calls = 10;
     std::optional<std::int64_t> max_tokens = {};
-    /// A command line with which the user reads the tape of this session outside of the conversation; shown when a
-    /// conversation has become too long. May be empty.
-    std::string tape_command = {};
     std::size_t max_steering = 64;  ///< limit of queued messages for one session's turn
 
     /// Adjusts the options of each turn's agent. Add middleware rather than explicit hooks: an explicit hook replaces
