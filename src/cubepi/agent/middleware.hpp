@@ -74,6 +74,9 @@ struct HookContext {
     const std::shared_ptr<const ModelRequest>& request;
 
     const RunInfo& run() const noexcept { return account->info(); }
+    /// Returns the channel of the agent (AgentOptions::channel), on which a hook that also decides about the calls of sub-agents
+    /// asks: that of a sub-agent forwards its questions to the root. Null if the agent has none.
+    const std::shared_ptr<HitlChannel>& channel() const noexcept { return account->channel(); }
     /// Adds model calls that this hook made to the usage and cost of the run (D67). An absent cost makes the cost of the run
     /// unknown.
     void charge(const Usage& usage, std::optional<double> cost) const {

@@ -13,6 +13,8 @@
 
 namespace cubepi {
 
+class HitlChannel;
+struct HookSet;
 class StreamOptions;
 
 /// The model calls of a run, summed.
@@ -21,18 +23,28 @@ struct Spending {
     std::optional<double> cost = 0.0;  ///< USD; absent: unknown
 };
 
-/// The part of a run that the code it calls may use: its identity, and an account for model calls that are made on its behalf (D67).
-/// Thread-safe. May outlive the run.
+/// The part of a run that the code it calls may use: its identity, what decides about its calls, and an account for model calls
+/// that are made on its behalf (D67). Thread-safe. May outlive the run.
 ///
 /// An account may have a limit, and share that of another one, its budget: what a call of the run can cost is reserved in both
 /// before it is made (D120), so that runs that share a budget do not exceed it together.
 class RunAccount {
 public:
     RunAccount() = default;
-    explicit RunAccount(RunInfo info, std::shared_ptr<RunAccount> budget = {})
-        : info_(std::move(info)), budget_(std::move(budget)) {}
+    explicit RunAccount(RunInfo info, std::shared_ptr<RunAccount> budget = {},
+                        std::shared_ptr<HitlChannel> channel = {},
+                        std::shared_ptr<const HookSet> hooks = {})
+        : info_(std::move(info)),
+          budget_(std::move(budget)),
+          channel_(std::move(channel)),
+          hooks_(std::move(hooks)) {}
 
     const RunInfo& info() const noexcept { return info_; }
+    /// Returns the channel of the agent of the run; null if it has none.
+    const std::shared_ptr<HitlChannel>& channel() const noexcept { return channel_; }
+    /// Returns the composed hooks that decide about the calls of the run, and about those of its sub-agents (D114): only
+    /// `before_tool_call`. Null if the agent has none.
+    const std::shared_ptr<const HookSet>& hooks() const noexcept { return hooks_; }
     /// Adds model calls to the run: they count in the usage and cost of its result, and toward `max_spend`. An absent cost
     /// makes the cost of the run unknown.
     void charge(const Usage& usage, std::optional<double> cost);
@@ -71,6 +83,8 @@ private:
 
     const RunInfo info_;
     const std::shared_ptr<RunAccount> budget_;  // null: none
+    const std::shared_ptr<HitlChannel> channel_;
+    const std::shared_ptr<const HookSet> hooks_;
     mutable std::mutex mutex_;
     Spending own_;
     Spending earlier_;

@@ -96,6 +96,8 @@ public:
 
     /// Returns the identity of the run; its ids are empty if the tool is not executed by a run.
     const RunInfo& run() const noexcept;
+    /// Returns the account of the run, which may outlive it; null if the tool is not executed by a run.
+    const std::shared_ptr<RunAccount>& account() const noexcept { return run_; }
     /// Adds model calls that this tool made to the usage and cost of the run (D67). An absent cost makes the cost of the run
     /// unknown. Thread-safe.
     void charge(const Usage& usage, std::optional<double> cost) const;

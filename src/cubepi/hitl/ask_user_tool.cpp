@@ -99,8 +99,10 @@ AgentTool ask_user_tool(std::shared_ptr<HitlChannel> channel) {
                          "short key, under which its answer is returned, and options if there is "
                          "a choice.",
                          [channel](AskArgs args, ToolContext& context) {
-                             return ask_user(channel, std::move(args),
-                                             context.tool_call_id().str());
+                             // A sub-agent that shares the tool has a channel of its own (D114).
+                             const auto& run = context.account();
+                             return ask_user(run && run->channel() ? run->channel() : channel,
+                                             std::move(args), context.tool_call_id().str());
                          })
         .describe("questions[].key", "A short name for the answer, unique in this call.")
         .describe("questions[].prompt", "The question, as the user sees it.")

@@ -63,9 +63,12 @@ HitlOptions options_for(const BeforeToolCallContext& call, const AskUser& questi
     return options;
 }
 
+/// Asks on the channel of the agent that makes the call, which is another one if that is a sub-agent (D114); `channel` is used
+/// if the agent has none.
 Task<std::optional<BeforeToolCallResult>> ask_user(std::shared_ptr<HitlChannel> channel,
                                                    const BeforeToolCallContext& call,
                                                    AskUser question) {
+    if (call.context.channel()) channel = call.context.channel();
     HitlOptions options = options_for(call, question);
     JsonObject args = call.args;
     Task<ApproveAnswer> asking =

@@ -359,6 +359,7 @@ void Play::new_agent(const std::string& thread, bool first) {
         options.messages = scenario_.history;
     }
     thread_ = thread;
+    if (options_.change) options_.change(options);
     agent_ = std::make_unique<cubepi::Agent>(std::move(options));
     stage_.agent = agent_.get();
     if (options_.attach) trace_ = options_.attach(*agent_);

@@ -26,6 +26,14 @@ RunInfo info_of(const RunParts& parts, const SharedString& run_id, RunOrigin ori
     return info;
 }
 
+/// Returns the hooks that decide about the calls of sub-agents; null if there are none.
+std::shared_ptr<const HookSet> hooks_about_calls(const HookSet& all) {
+    if (!all.before_tool_call) return nullptr;
+    auto hooks = std::make_shared<HookSet>();
+    hooks->before_tool_call = all.before_tool_call;
+    return hooks;
+}
+
 }  // namespace
 
 std::string HookFailed::text() const {
@@ -38,7 +46,8 @@ RunCore::RunCore(const RunParts& parts, SharedString run_id, std::stop_token sto
       run_id_(std::move(run_id)),
       stop_(std::move(stop)),
       account_(std::make_shared<RunAccount>(info_of(parts, run_id_, std::move(origin)),
-                                            std::move(budget))),
+                                            std::move(budget), parts.channel,
+                                            hooks_about_calls(*parts.hooks))),
       repeated_calls_(parts.limits.max_repeated_calls) {
     account_->set_max_spend(parts.limits.max_spend);
     event_.run = std::shared_ptr<const RunInfo>(account_, &account_->info());

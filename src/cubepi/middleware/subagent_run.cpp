@@ -1,0 +1,390 @@
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+#include <cubepi/agent/transcript.hpp>
+#include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/outcome.hpp>
+#include <cubepi/middleware/detail/subagent_run.hpp>
+#include <cubepi/provider/answer_end.hpp>
+#include <cubepi/schema/json_text.hpp>
+
+// One sub-agent: its options, its run, its questions.
+
+namespace cubepi::detail {
+
+namespace {
+
+constexpr std::size_t longest_name = 80;
+constexpr std::size_t most_event_bytes = std::size_t{64} << 10U;
+/// A stored sub-agent whose parent is suspended waits for its other calls, which have limits of their own.
+constexpr std::chrono::hours suspension_limit{24};
+
+/// Returns one line of the name, which a model has chosen, for a question to the user.
+std::string shown_name(std::string_view name, std::string_view other) {
+    std::string shown;
+    for (const char c : name.substr(0, longest_name)) {
+        const auto byte = static_cast<unsigned char>(c);
+        if (byte >= ' ' && byte < 0x7F) shown += c;
+    }
+    return shown.empty() ? std::string(other) : shown;
+}
+
+/// Lets the hooks of the parent decide about the calls of a sub-agent.
+struct ParentDecision {
+    std::shared_ptr<const HookSet> hooks;
+    Task<std::optional<BeforeToolCallResult>> before_tool_call(BeforeToolCallContext& call) {
+        return hooks->before_tool_call(call);
+    }
+};
+
+constexpr std::string_view no_user =
+    "a sub-agent in the background cannot ask the user; have it done without it, or in the "
+    "foreground";
+
+/// The channel of a sub-agent whose questions are not stored: asks on the channel of its parent, or refuses.
+class ForwardingChannel final : public HitlChannel {
+public:
+    /// `parent` may be null. `key` makes the ids of the questions unique on the channel of the parent.
+    ForwardingChannel(std::shared_ptr<HitlChannel> parent, std::string agent, std::string key,
+                      std::shared_ptr<const Runtime> runtime)
+        : parent_(std::move(parent)),
+          agent_(std::move(agent)),
+          key_(std::move(key)),
+          runtime_(std::move(runtime)) {}
+
+    Task<Json> request(HitlPayload payload, HitlOptions options) override {
+        HitlRequest request;
+        request.payload = std::move(payload);
+        request.extra = std::move(options.extra);
+        request.request_id = runtime_->ids->next();
+        request.question_id = key_ + "/" + request.request_id;
+        request.created_at =
+            std::chrono::duration<double>(runtime_->clock->wall().time_since_epoch()).count();
+        return ask(std::move(request), options.timeout, std::move(options.asking_call));
+    }
+    std::vector<HitlRequest> pending() const override { return {}; }
+    HitlRequestStream subscribe() override { return feed_.subscribe(); }
+    Task<> answer(std::string question_id, Json value, AnswerOrigin origin) override {
+        if (!parent_) throw_stale();
+        return parent_->answer(std::move(question_id), std::move(value), std::move(origin));
+    }
+    Task<> cancel(std::string question_id, std::string reason) override {
+        if (!parent_) throw_stale();
+        return parent_->cancel(std::move(question_id), std::move(reason));
+    }
+
+private:
+    [[noreturn]] static void throw_stale() {
+        throw Error(ErrorCode::stale_answer, "a sub-agent in the background asks no questions");
+    }
+    /// The time limits of the sub-agent stand still meanwhile, as those of its parent do.
+    Task<Json> ask(HitlRequest request, std::optional<std::chrono::nanoseconds> timeout,
+                   std::string asking_call) {
+        if (!parent_) throw HitlCancelledError(std::string(no_user));
+        const std::shared_ptr<HitlRun> asking = run();
+        const HitlRequest shown = request;
+        if (asking) {
+            Task<> begin = asking->begin_request(shown, asking_call);
+            co_await std::move(begin);
+        }
+        HitlOptions options = forward_question(request, agent_, request.question_id);
+        options.timeout = timeout;
+        Task<Json> waiting = parent_->request(std::move(request.payload), std::move(options));
+        Outcome<Json> answer = co_await outcome_of(std::move(waiting));
+        if (asking) {
+            HitlEnd end = answer.ok() ? HitlEnd::answered : HitlEnd::cancelled;
+            if (answer.cancelled()) end = HitlEnd::aborted;
+            co_await shield();
+            Json value = answer.ok() ? answer.value() : Json();
+            Task<> ending =
+                asking->end_request(shown, asking_call, end, std::move(value), AnswerOrigin());
+            const Outcome<> ended = co_await outcome_of(std::move(ending));
+            co_await unshield();
+            if (answer.ok()) ended.rethrow();
+        }
+        co_return std::move(answer).value();
+    }
+
+    const std::shared_ptr<HitlChannel> parent_;
+    const std::string agent_;
+    const std::string key_;
+    const std::shared_ptr<const Runtime> runtime_;
+    HitlRequestFeed feed_;
+};
+
+/// A sub-agent from its start to its end. Does not refer to its caller in the background.
+class SubagentRun {
+public:
+    SubagentRun(SubagentPlan plan, ToolContext& caller);
+    SubagentRun(const SubagentRun&) = delete;
+    SubagentRun& operator=(const SubagentRun&) = delete;
+
+    Task<SubagentResult> run();
+
+private:
+    bool is_stored() const noexcept { return !thread_id_.empty(); }
+    AgentOptions options(const ToolContext& caller);
+    std::shared_ptr<HitlChannel> channel(const ToolContext& caller);
+    PromptOptions prompt_options() const;
+    Task<RunResult> run_with_questions(TaskScope& scope);
+    Task<RunResult> run_agent();
+    Task<> forward_questions(TaskScope& scope);
+    Task<> forward(HitlRequest request);
+    Task<> note(AgentEvent event);
+    void leave();
+    SubagentResult finished(RunResult result);
+
+    const SubagentPlan plan_;
+    const std::shared_ptr<SubagentShared>& shared_ = plan_.shared;
+    const SubagentSpec& type_;
+    SubagentPlace place_;
+    const std::string name_;
+    const std::string call_key_;
+    ToolContext* caller_;  ///< null in the background
+    std::shared_ptr<RunAccount> account_;
+    PromptOptions origin_;
+    std::stop_token stop_;
+    std::string thread_id_;  ///< empty: not stored
+    std::shared_ptr<HitlChannel>
+        parent_channel_;  ///< on which stored questions are passed on; null: none
+    std::shared_ptr<HitlChannel> stored_channel_;  ///< null: its questions are not stored
+    std::unique_ptr<Agent> agent_;
+    std::shared_ptr<void> attached_;
+    SubagentResult result_;
+    std::size_t event_bytes_ = 0;
+    bool leaving_ = false;
+};
+
+SubagentRun::SubagentRun(SubagentPlan plan, ToolContext& caller)
+    : plan_(std::move(plan)),
+      type_(*shared_->find(plan_.type)),
+      place_(shared_, type_.limits),
+      name_(shown_name(plan_.request.name.value_or(""), plan_.type)),
+      call_key_(caller.call_key().empty() ? caller.shared_runtime()->ids->next()
+                                          : caller.call_key()),
+      caller_(plan_.background ? nullptr : &caller),
+      account_(caller.account()),
+      origin_(PromptOptions().parent(caller)),
+      stop_(plan_.background ? plan_.stop : caller.stop_token()) {
+    result_.agent_id = "subagent:" + caller.tool_call_id().str();
+    const std::string& parent_thread = caller.run().thread_id.str();
+    const bool can_store = shared_->options.checkpointer && !plan_.background &&
+                           !parent_thread.empty() && !caller.call_key().empty();
+    if (can_store) thread_id_ = parent_thread + "/subagent/" + call_key_;
+    // Its earlier actions are not known, and must not be repeated.
+    if (caller.is_repeated() && !is_stored())
+        throw Error(ErrorCode::invalid_state, std::string(interrupted_call_text));
+    agent_ = std::make_unique<Agent>(options(caller));
+    (void)agent_->subscribe([this](const AgentEvent& event) { return note(event); },
+                            shared_->options.on_event || shared_->options.event_mapper
+                                ? EventTypes()
+                                : EventTypes::all_but({AgentEventType::message_update}));
+    if (shared_->options.on_agent) attached_ = shared_->options.on_agent(*agent_);
+}
+
+AgentOptions SubagentRun::options(const ToolContext& caller) {
+    AgentOptions made;
+    made.model = type_.model ? type_.model : shared_->options.default_model;
+    made.system_prompt = type_.system_prompt;
+    std::vector<AgentTool> tools = shared_->options.shared_tools;
+    tools.insert(tools.end(), type_.tools.begin(), type_.tools.end());
+    std::erase_if(tools, [](const AgentTool& tool) {
+        return tool.name == subagent_tool_name || tool.name == subagent_tasks_tool_name;
+    });
+    if (plan_.depth < std::max<std::size_t>(shared_->options.limits.max_depth, 1))
+        tools.push_back(subagent_tool(shared_, nullptr, plan_.depth));
+    made.tools = std::move(tools);
+    if (account_ && account_->hooks())
+        made.middleware.emplace_back(ParentDecision{account_->hooks()});
+    for (const Middleware& one : shared_->options.inherited_middleware)
+        made.middleware.push_back(one);
+    for (const Middleware& one : type_.middleware) made.middleware.push_back(one);
+    made.limits = place_.limits();
+    made.runtime = caller.shared_runtime();
+    if (is_stored()) made.checkpointer = shared_->options.checkpointer;
+    made.thread_id = thread_id_;
+    made.channel = channel(caller);
+    return made;
+}
+
+std::shared_ptr<HitlChannel> SubagentRun::channel(const ToolContext& caller) {
+    std::shared_ptr<HitlChannel> parent = shared_->options.background_channel;
+    if (!plan_.background) {
+        parent = account_ && account_->channel() ? caller.channel() : nullptr;
+        if (!parent) return nullptr;
+    }
+    if (is_stored() && parent->is_durable() && shared_->options.make_channel) {
+        parent_channel_ = std::move(parent);
+        stored_channel_ = shared_->options.make_channel(shared_->options.checkpointer, thread_id_);
+        return stored_channel_;
+    }
+    return std::make_shared<ForwardingChannel>(std::move(parent), name_, call_key_,
+                                               caller.shared_runtime());
+}
+
+PromptOptions SubagentRun::prompt_options() const {
+    PromptOptions how = origin_;
+    return std::move(how).stop_token(stop_);
+}
+
+/// The same id in each process: one that has ended before is not repeated (D42).
+Task<RunResult> SubagentRun::run_agent() {
+    Message prompt = user_message(plan_.request.prompt);
+    if (is_stored()) prompt = std::move(prompt).with_id("subagent/" + call_key_);
+    RunResult result = co_await agent_->prompt(std::move(prompt), prompt_options());
+    // Suspended by an earlier process: its questions are asked again, and find the answers of the parent.
+    if (result.outcome == RunOutcome::suspended && !leaving_)
+        result = co_await agent_->resume(prompt_options());
+    co_return result;
+}
+
+/// Runs the agent, and passes its stored questions on to the parent.
+Task<RunResult> SubagentRun::run_with_questions(TaskScope& scope) {
+    scope.spawn(forward_questions(scope));
+    Outcome<RunResult> result = co_await outcome_of(run_agent());
+    scope.cancel();
+    co_return std::move(result).value();
+}
+
+Task<> SubagentRun::forward_questions(TaskScope& scope) {
+    HitlRequestStream questions = stored_channel_->subscribe();
+    while (std::optional<HitlRequest> request = co_await questions.next())
+        scope.spawn(forward(std::move(*request)));
+}
+
+/// Asks a question on the channel of the parent. If that is withdrawn because the sub-agent is suspended with its parent, the
+/// question stays stored in both threads.
+Task<> SubagentRun::forward(HitlRequest request) {
+    const std::string id = request.request_id;
+    HitlOptions options = forward_question(request, name_, call_key_ + "/" + id);
+    if (request.timeout_seconds) {
+        options.timeout = std::chrono::duration_cast<std::chrono::nanoseconds>(
+            std::chrono::duration<double>(*request.timeout_seconds));
+    }
+    Task<Json> asking = parent_channel_->request(std::move(request.payload), std::move(options));
+    Outcome<Json> answer = co_await outcome_of(std::move(asking));
+    if (answer.cancelled()) answer.rethrow();
+    Task<> ending = answer.ok() ? stored_channel_->answer(id, answer.value())
+                                : stored_channel_->cancel(id, exception_text(answer.failure()));
+    // The question may have ended meanwhile.
+    (void)co_await outcome_of(std::move(ending));
+}
+
+Task<> SubagentRun::note(AgentEvent event) {
+    const auto count = [this](const Usage& usage, std::optional<double> cost) {
+        result_.usage += usage;
+        result_.cost = result_.cost && cost ? std::optional(*result_.cost + *cost) : std::nullopt;
+        // In the background the run that receives the result is charged, because this one may be over.
+        if (!plan_.background && account_) account_->charge(usage, cost);
+    };
+    if (const auto* ended = event.get_if<AgentEndEvent>()) count(ended->usage, ended->cost);
+    if (const auto* left = event.get_if<AgentSuspendedEvent>()) count(left->usage, left->cost);
+    const SubagentOptions& chosen = shared_->options;
+    if (shared_->closed) co_return;
+    if (chosen.on_event) chosen.on_event(event);
+    if (!chosen.event_mapper) co_return;
+    std::vector<Json> payloads = chosen.event_mapper(event);
+    for (Json& payload : payloads) {
+        const std::size_t size = json_text(payload).size();
+        if (result_.events.size() >= chosen.limits.max_events ||
+            event_bytes_ + size > most_event_bytes) {
+            continue;
+        }
+        event_bytes_ += size;
+        result_.events.push_back(payload);
+        if (caller_) co_await caller_->update(std::move(payload));
+    }
+}
+
+/// The caller is cancelled: a stored sub-agent that waits for the user is suspended with its parent, any other one aborted.
+void SubagentRun::leave() {
+    leaving_ = true;
+    try {
+        if (stored_channel_ && !stop_.stop_requested() && agent_->detach()) return;
+    } catch (const Error&) {
+        // It cannot be suspended.
+    }
+    agent_->abort();
+}
+
+SubagentResult SubagentRun::finished(RunResult ended) {
+    result_.run_id = ended.run_id;
+    result_.outcome = ended.outcome;
+    result_.text = ended.text();
+    if (!ended) {
+        result_.error = ended.failure ? std::string(ended.failure->what()) : "it did not complete";
+        return std::move(result_);
+    }
+    const MessageList& messages = ended.new_messages;
+    const AssistantMessage* const last = messages.empty() ? nullptr : messages.back().assistant();
+    if (last) result_.error = answer_end_text(*last);
+    return std::move(result_);
+}
+
+Task<SubagentResult> SubagentRun::run() {
+    std::stop_source left;
+    const std::stop_callback on_leave(left.get_token(), [this] { leave(); });
+    const auto with_questions = [this](TaskScope& scope) { return run_with_questions(scope); };
+    Task<RunResult> running =
+        stored_channel_ ? with_task_scope(with_questions, ScopePolicy::collect) : run_agent();
+    Task<RunResult> leaving =
+        stop_on_cancel(left, *agent_->runtime()->clock, suspension_limit, std::move(running));
+    Outcome<RunResult> ended = co_await outcome_of(std::move(leaving));
+    place_.spend(result_);
+    if (ended.ok()) co_return finished(std::move(ended).value());
+    if (ended.cancelled() && !plan_.background) ended.rethrow();
+    result_.outcome = ended.cancelled() ? RunOutcome::aborted : RunOutcome::failed;
+    result_.error = ended.cancelled() ? "it was cancelled" : exception_text(ended.failure());
+    co_return std::move(result_);
+}
+
+Task<SubagentResult> run_owned(std::unique_ptr<SubagentRun> agent) {
+    co_return co_await agent->run();
+}
+
+}  // namespace
+
+HitlOptions forward_question(HitlRequest& request, std::string_view agent,
+                             std::string question_id) {
+    HitlOptions options;
+    options.extra = request.extra;
+    JsonArray path{Json(shown_name(agent, "subagent"))};
+    const Json* const inner = options.extra.if_contains("agent_path");
+    const bool is_nested = inner && inner->is_array();
+    if (is_nested) path.insert(path.end(), inner->get_array().begin(), inner->get_array().end());
+    options.extra["agent_path"] = std::move(path);
+    options.extra["agent"] = "subagent";
+    if (auto* approve = std::get_if<ApproveRequest>(&request.payload)) {
+        approve->tool_call_id = question_id;
+        JsonObject* const details = approve->details.if_object();
+        Json* const question = details ? details->if_contains("question") : nullptr;
+        if (!is_nested && question && question->is_string())
+            *question = "A sub-agent asks: " + std::string(question->get_string());
+    }
+    options.question_id = std::move(question_id);
+    return options;
+}
+
+Task<SubagentResult> run_subagent(SubagentPlan plan, ToolContext& caller) {
+    return run_owned(std::make_unique<SubagentRun>(std::move(plan), caller));
+}
+
+AgentToolResult result_of(SubagentResult ended) {
+    std::string text = std::move(ended.text);
+    if (!ended.error.empty()) {
+        if (!text.empty()) text += "\n";
+        text += "[error: " + ended.error + "]";
+    } else if (text.empty()) {
+        text = "The sub-agent has ended without an answer.";
+    }
+    AgentToolResult result(std::move(text));
+    if (!ended.error.empty()) result.is_error = true;
+    JsonObject details;
+    details["subagent_events"] = std::move(ended.events);
+    details["subagent_run_id"] = std::move(ended.run_id);
+    result.details = std::move(details);
+    return result;
+}
+
+}  // namespace cubepi::detail

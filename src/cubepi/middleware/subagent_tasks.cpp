@@ -1,0 +1,263 @@
+#include <algorithm>
+#include <utility>
+
+#include <cubepi/core/outcome.hpp>
+#include <cubepi/core/support/json_member.hpp>
+#include <cubepi/middleware/detail/subagent_run.hpp>
+#include <cubepi/schema/json_text.hpp>
+
+// Sub-agents in the background (D115): their start, their results as messages, and what of them survives the process.
+
+namespace cubepi {
+
+std::string_view to_string(SubagentTaskState state) noexcept {
+    switch (state) {
+        case SubagentTaskState::running: return "running";
+        case SubagentTaskState::completed: return "completed";
+        case SubagentTaskState::failed: return "failed";
+        case SubagentTaskState::cancelled: return "cancelled";
+        case SubagentTaskState::interrupted: return "interrupted";
+    }
+    return "";
+}
+
+namespace detail {
+
+namespace {
+
+/// The key of the thread's state with the tasks that run, or whose result is not in the history: name and type by id.
+constexpr std::string_view record_key = "subagent_tasks";
+constexpr std::string_view message_source = "subagent_task";
+constexpr std::string_view message_prefix = "subagent-task/";
+/// The record is data of a store, which may be damaged.
+constexpr std::size_t most_recorded = 1000;
+constexpr std::size_t longest_recorded = 200;
+/// The tool returns so much of a result at most; the message has all of it.
+constexpr std::size_t longest_result = std::size_t{50} << 10U;
+
+constexpr std::string_view interrupted_text =
+    "The process ended before the task; what it has done is unknown, and it is not repeated.";
+
+std::shared_ptr<BackgroundTask> find(const SubagentShared& shared, std::string_view id) {
+    const auto found = std::find_if(shared.tasks.begin(), shared.tasks.end(),
+                                    [&](const auto& one) { return one->id == id; });
+    return found == shared.tasks.end() ? nullptr : *found;
+}
+
+std::string title_of(const SubagentTask& task) {
+    std::string text = task.id + " (" + task.type;
+    if (!task.name.empty()) text += ", " + task.name;
+    return text + ")";
+}
+
+std::string text_of(const SubagentTask& task) {
+    std::string text = "Task " + title_of(task) + ": " + std::string(to_string(task.state));
+    if (!task.result.text.empty()) text += "\n" + task.result.text;
+    if (!task.result.error.empty()) text += "\n[error: " + task.result.error + "]";
+    return text;
+}
+
+Message message_of(const SubagentTask& task) {
+    return synthetic_user_message(text_of(task), message_source)
+        .with_id(std::string(message_prefix) + task.id);
+}
+
+Task<> run_task(std::shared_ptr<SubagentShared> shared, std::shared_ptr<BackgroundTask> task,
+                Task<SubagentResult> running) {
+    Outcome<SubagentResult> ended = co_await outcome_of(std::move(running));
+    --shared->running_in_background;
+    if (ended.ok()) {
+        task->result = std::move(ended).value();
+    } else {
+        task->result.outcome = RunOutcome::failed;
+        task->result.error = exception_text(ended.failure());
+    }
+    const RunOutcome outcome = task->result.outcome;
+    task->state = outcome == RunOutcome::aborted ? SubagentTaskState::cancelled
+                  : task->result.error.empty()   ? SubagentTaskState::completed
+                                                 : SubagentTaskState::failed;
+    if (shared->options.on_task_end && !shared->closed) shared->options.on_task_end(*task);
+}
+
+bool has_message(const MessageList& messages, std::string_view task_id) {
+    const std::string id = std::string(message_prefix) + std::string(task_id);
+    for (std::size_t i = messages.size(); i > 0; --i) {
+        if (messages[i - 1].id() == id) return true;
+    }
+    return false;
+}
+
+/// Adds the tasks of an earlier process, which are over. A malformed record is ignored.
+void read_record(SubagentShared& shared, const HookContext& ctx) {
+    const Json* const record = ctx.extra.if_contains(record_key);
+    if (!record || !record->is_object()) return;
+    for (const auto& [id, value] : record->get_object()) {
+        if (shared.tasks.size() >= most_recorded) return;
+        if (!value.is_object() || id.size() > longest_recorded || find(shared, id)) continue;
+        if (has_message(ctx.messages, id)) continue;
+        auto task = std::make_shared<BackgroundTask>();
+        task->id = id;
+        const JsonObject& fields = value.get_object();
+        task->name = text_member(fields, "name").substr(0, longest_recorded);
+        task->type = text_member(fields, "type").substr(0, longest_recorded);
+        task->state = SubagentTaskState::interrupted;
+        task->result.error = interrupted_text;
+        shared.tasks.push_back(std::move(task));
+    }
+}
+
+/// Charges the tasks whose result a message has, forgets those whose message is in the history, and records the others.
+void update_record(SubagentShared& shared, const HookContext& ctx) {
+    read_record(shared, ctx);
+    for (const auto& task : shared.tasks) {
+        if (task->delivered && !std::exchange(task->charged, true))
+            ctx.charge(task->result.usage, task->result.cost);
+    }
+    std::erase_if(shared.tasks, [&ctx](const std::shared_ptr<BackgroundTask>& task) {
+        return task->delivered && has_message(ctx.messages, task->id);
+    });
+    JsonObject record;
+    for (const auto& task : shared.tasks)
+        record[task->id] = JsonObject{{"name", task->name}, {"type", task->type}};
+    if (!record.empty()) {
+        ctx.extra[record_key] = std::move(record);
+    } else if (ctx.extra.contains(record_key)) {
+        ctx.extra[record_key] = nullptr;
+    }
+}
+
+/// Returns the results that were not handed out before.
+MessageList deliver(SubagentShared& shared) {
+    MessageList messages;
+    for (const auto& task : shared.tasks) {
+        if (task->state == SubagentTaskState::running || std::exchange(task->delivered, true))
+            continue;
+        messages.push_back(message_of(*task));
+    }
+    return messages;
+}
+
+/// Returns the results for this run.
+MessageList receive(SubagentShared& shared, const HookContext& ctx) {
+    read_record(shared, ctx);
+    MessageList results = deliver(shared);
+    update_record(shared, ctx);
+    return results;
+}
+
+enum class TaskAction : std::uint8_t { list, read, cancel };
+
+struct TaskArgs {
+    TaskAction action = TaskAction::list;
+    std::optional<std::string> task_id;
+};
+
+std::string listed(const SubagentShared& shared) {
+    std::string text;
+    for (const auto& task : shared.tasks) {
+        if (!text.empty()) text += "\n";
+        text += title_of(*task) + ": " + std::string(to_string(task->state));
+        if (!task->task.empty()) text += ", " + task->task;
+    }
+    return text.empty() ? "There are no tasks in the background." : text;
+}
+
+AgentToolResult use_tasks(SubagentShared& shared, const TaskArgs& args) {
+    if (args.action == TaskAction::list) return listed(shared);
+    const std::shared_ptr<BackgroundTask> task = find(shared, args.task_id.value_or(""));
+    if (!task) {
+        return AgentToolResult::error("there is no task '" + args.task_id.value_or("") +
+                                      "'; those whose result is in the conversation are over");
+    }
+    if (args.action == TaskAction::cancel) {
+        if (task->state != SubagentTaskState::running)
+            return AgentToolResult::error(text_of(*task).substr(0, longest_result));
+        task->stop.request_stop();
+        return "Task " + title_of(*task) + " is being cancelled.";
+    }
+    return text_of(*task).substr(0, longest_result);
+}
+
+}  // namespace
+
+SubagentOwner::SubagentOwner(SubagentOptions options)
+    : shared(std::make_shared<SubagentShared>(std::move(options))) {}
+
+SubagentOwner::~SubagentOwner() { shared->closed = true; }
+
+AgentToolResult start_subagent_task(SubagentOwner& owner, Executor executor, SubagentPlan plan,
+                                    ToolContext& caller) {
+    SubagentShared& shared = *owner.shared;
+    if (shared.running_in_background >= shared.options.limits.max_background) {
+        return AgentToolResult::error(std::to_string(shared.options.limits.max_background) +
+                                      " sub-agents run in the background already (max_background)");
+    }
+    auto task = std::make_shared<BackgroundTask>();
+    task->id = caller.runtime().ids->next();
+    task->name = plan.request.name.value_or("");
+    task->type = plan.type;
+    task->task = plan.request.task.value_or("");
+    plan.background = true;
+    plan.stop = task->stop.get_token();
+    Task<SubagentResult> running = run_subagent(std::move(plan), caller);
+    if (!owner.scope) owner.scope = std::make_unique<BackgroundScope>(std::move(executor));
+    shared.tasks.push_back(task);
+    ++shared.running_in_background;
+    AgentToolResult result("Started task " + title_of(*task) +
+                           " in the background. Its result arrives as a message.");
+    result.details = JsonObject{{"subagent_task_id", task->id}};
+    owner.scope->spawn(run_task(owner.shared, std::move(task), std::move(running)));
+    return result;
+}
+
+AgentTool subagent_tasks_tool(std::shared_ptr<SubagentShared> shared) {
+    return tool<TaskArgs>("subagent_tasks",
+                          "Lists the sub-agents in the background, reads the state and result of "
+                          "one, or cancels one.",
+                          [shared](TaskArgs args) { return use_tasks(*shared, args); })
+        .describe("task_id", "The task to read or to cancel.")
+        .risk(ToolRisk::read_only);
+}
+
+}  // namespace detail
+
+std::vector<SubagentTask> SubagentMiddleware::tasks() const {
+    std::vector<SubagentTask> tasks;
+    for (const auto& one : owner_->shared->tasks) tasks.push_back(*one);
+    return tasks;
+}
+
+bool SubagentMiddleware::cancel_task(std::string_view id) {
+    const auto task = detail::find(*owner_->shared, id);
+    if (!task || task->state != SubagentTaskState::running) return false;
+    task->stop.request_stop();
+    return true;
+}
+
+MessageList SubagentMiddleware::take_results() { return detail::deliver(*owner_->shared); }
+
+/// A task is recorded in the write that stores the result of its call.
+std::optional<AfterToolCallResult> SubagentMiddleware::after_tool_call(AfterToolCallContext& call) {
+    if (call.tool_call.name == detail::subagent_tool_name)
+        detail::update_record(*owner_->shared, call.context);
+    return std::nullopt;
+}
+
+/// The messages follow the results of the answer's calls. After an answer without calls they wait for on_run_end.
+std::optional<TurnAction> SubagentMiddleware::after_model_response(AssistantMessage response,
+                                                                   HookContext& ctx) {
+    TurnAction action;
+    if (response.has_tool_calls()) {
+        action.inject_messages = detail::receive(*owner_->shared, ctx);
+    } else {
+        detail::update_record(*owner_->shared, ctx);
+    }
+    if (action.inject_messages.empty()) return std::nullopt;
+    return action;
+}
+
+MessageList SubagentMiddleware::on_run_end(HookContext& ctx) {
+    return detail::receive(*owner_->shared, ctx);
+}
+
+}  // namespace cubepi

@@ -1,0 +1,182 @@
+#include <cubepi/middleware/subagents.hpp>
+
+#include <algorithm>
+#include <utility>
+
+#include <cubepi/core/outcome.hpp>
+#include <cubepi/core/support/json_member.hpp>
+#include <cubepi/middleware/detail/subagent_run.hpp>
+#include <cubepi/schema/json_text.hpp>
+
+// The middleware: its types, limits and tool. Sub-agents in the background are in subagent_tasks.cpp.
+
+namespace cubepi {
+
+namespace detail {
+
+namespace {
+
+constexpr std::string_view general_purpose = "general-purpose";
+
+SubagentOptions checked(SubagentOptions options) {
+    std::vector<SubagentSpec>& types = options.subagents;
+    const auto is_general = [](const SubagentSpec& one) { return one.name == general_purpose; };
+    if (std::none_of(types.begin(), types.end(), is_general)) {
+        SubagentSpec general;
+        general.name = general_purpose;
+        general.description = "Any task.";
+        general.system_prompt =
+            "You do one task for another agent. Do all of it, then answer with what it needs to "
+            "know; nothing else of your work reaches it.";
+        types.push_back(std::move(general));
+    }
+    for (std::size_t i = 0; i < types.size(); ++i) {
+        const SubagentSpec& type = types[i];
+        if (type.name.empty())
+            throw Error(ErrorCode::invalid_argument, "a type of sub-agents has no name");
+        if (!type.model && !options.default_model) {
+            throw Error(ErrorCode::invalid_argument,
+                        "the sub-agents of type '" + type.name +
+                            "' have no model: set it, or SubagentOptions::default_model");
+        }
+        for (std::size_t k = 0; k < i; ++k) {
+            if (types[k].name == type.name)
+                throw Error(ErrorCode::invalid_argument,
+                            "two types of sub-agents have the name '" + type.name + "'");
+        }
+    }
+    return options;
+}
+
+[[noreturn]] void throw_limit(std::string text) { throw Error(ErrorCode::limit, std::move(text)); }
+
+std::string description_of(const SubagentShared& shared) {
+    std::string text =
+        "Has another agent do a task and returns its answer. It knows nothing of this "
+        "conversation: the prompt has all that it needs. Types of agents:";
+    for (const SubagentSpec& type : shared.options.subagents) {
+        text += "\n- \"" + type.name + "\"";
+        if (!type.description.empty()) text += ": " + type.description;
+    }
+    return text;
+}
+
+Task<AgentToolResult> call_subagent(std::shared_ptr<SubagentShared> shared,
+                                    std::shared_ptr<SubagentOwner> owner, std::size_t depth,
+                                    JsonObject arguments, ToolContext* caller) {
+    SubagentPlan plan;
+    plan.request = from_json<SubagentRequest>(Json(std::move(arguments)));
+    plan.type = plan.request.subagent_type.value_or(std::string(general_purpose));
+    plan.depth = depth + 1;
+    if (plan.request.prompt.empty()) co_return AgentToolResult::error("the prompt is empty");
+    if (!shared->find(plan.type)) {
+        co_return AgentToolResult::error("there is no type of sub-agents '" + plan.type +
+                                         "'; the types are " + shared->type_names());
+    }
+    plan.shared = std::move(shared);
+    if (plan.request.run_in_background.value_or(false)) {
+        if (!owner || owner->shared->options.limits.max_background == 0)
+            co_return AgentToolResult::error("a sub-agent cannot run in the background here");
+        const Executor executor = co_await this_executor;
+        co_return start_subagent_task(*owner, executor, std::move(plan), *caller);
+    }
+    SubagentResult ended = co_await run_subagent(std::move(plan), *caller);
+    co_return result_of(std::move(ended));
+}
+
+}  // namespace
+
+SubagentShared::SubagentShared(SubagentOptions chosen)
+    : SubagentCounts(chosen.limits), options(checked(std::move(chosen))) {}
+
+const SubagentSpec* SubagentShared::find(std::string_view type) const {
+    const auto found = std::find_if(options.subagents.begin(), options.subagents.end(),
+                                    [&](const SubagentSpec& one) { return one.name == type; });
+    return found == options.subagents.end() ? nullptr : &*found;
+}
+
+std::string SubagentShared::type_names() const {
+    std::string names;
+    for (const SubagentSpec& type : options.subagents)
+        names += (names.empty() ? "'" : ", '") + type.name + "'";
+    return names;
+}
+
+SubagentPlace::SubagentPlace(std::shared_ptr<SubagentCounts> counts, const AgentLimits& own)
+    : counts_(std::move(counts)), limits_(own) {
+    const SubagentLimits& limits = counts_->limits;
+    if (limits.max_running != 0 && counts_->running >= limits.max_running)
+        throw_limit(std::to_string(limits.max_running) +
+                    " sub-agents run already (max_running); wait for one to end");
+    if (limits.max_total != 0 && counts_->started >= limits.max_total)
+        throw_limit(std::to_string(limits.max_total) + " sub-agents were started (max_total)");
+    if (limits.max_spend > 0) {
+        const double left =
+            limits.max_spend - counts_->spent.cost.value_or(limits.max_spend) - counts_->reserved;
+        if (left <= 0)
+            throw_limit(
+                "the money of all sub-agents is spent, or reserved by those that run "
+                "(max_spend)");
+        reserved_ = limits_.max_spend > 0 ? std::min(limits_.max_spend, left) : left;
+        limits_.max_spend = reserved_;
+    }
+    ++counts_->running;
+    ++counts_->started;
+    counts_->reserved += reserved_;
+}
+
+SubagentPlace::~SubagentPlace() {
+    --counts_->running;
+    counts_->reserved -= reserved_;
+}
+
+void SubagentPlace::spend(const SubagentResult& result) {
+    Spending& spent = counts_->spent;
+    spent.usage += result.usage;
+    if (result.cost && spent.cost) {
+        *spent.cost += *result.cost;
+    } else {
+        spent.cost.reset();
+    }
+}
+
+AgentTool subagent_tool(std::shared_ptr<SubagentShared> shared,
+                        std::shared_ptr<SubagentOwner> owner, std::size_t depth) {
+    Json schema = json_schema_of<SubagentRequest>();
+    describe(schema, "name", "A short name, for the user.");
+    describe(schema, "role", "What the agent is, in a few words, for the user.");
+    describe(schema, "task", "The task in one line, for the user.");
+    describe(schema, "prompt", "The task, with all that the agent has to know of it.");
+    describe(schema, "subagent_type", "The type of the agent. Default: general-purpose.");
+    if (owner && shared->options.limits.max_background != 0) {
+        describe(schema, "run_in_background",
+                 "Return at once. The result arrives as a message; subagent_tasks lists, reads and "
+                 "cancels.");
+    } else {
+        schema.as_object().at("properties").as_object().erase("run_in_background");
+    }
+    std::string description = description_of(*shared);
+    const auto call = [shared, owner, depth](JsonObject arguments, ToolContext& caller) {
+        return call_subagent(shared, owner, depth, std::move(arguments), &caller);
+    };
+    AgentTool made =
+        tool(std::string(subagent_tool_name), std::move(description), std::move(schema), call)
+            .risk(ToolRisk::writes)
+            .replay(ReplayPolicy::idempotent);
+    // It has limits of its own.
+    made.time_limit = std::chrono::milliseconds(0);
+    return made;
+}
+
+}  // namespace detail
+
+SubagentMiddleware::SubagentMiddleware(SubagentOptions options)
+    : owner_(std::make_shared<detail::SubagentOwner>(std::move(options))) {
+    tools.push_back(detail::subagent_tool(owner_->shared, owner_, 0));
+    if (owner_->shared->options.limits.max_background != 0)
+        tools.push_back(detail::subagent_tasks_tool(owner_->shared));
+}
+
+Spending SubagentMiddleware::spending() const { return owner_->shared->spent; }
+
+}  // namespace cubepi
