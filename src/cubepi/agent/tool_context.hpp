@@ -101,8 +101,6 @@ public:
     /// Adds model calls that this tool made to the usage and cost of the run (D67). An absent cost makes the cost of the run
     /// unknown. Thread-safe.
     void charge(const Usage& usage, std::optional<double> cost) const;
-    /// Returns the account of the run; null if the tool is not executed by a run.
-    const std::shared_ptr<RunAccount>& account() const noexcept { return run_; }
     /// Returns the options for a model call of this tool, so that observers know which run and call it belongs to. `purpose`
     /// is a short name. A nested agent gets them with PromptOptions::parent().
     StreamOptions call_options(std::string_view purpose) const;
