@@ -81,7 +81,7 @@ private:
     /// The time limits of the sub-agent stand still meanwhile, as those of its parent do.
     Task<Json> ask(HitlRequest request, std::optional<std::chrono::nanoseconds> timeout,
                    std::string asking_call) {
-        if (!parent_) throw HitlCancelledError(std::string(no_user));
+        if (!parent_) throw HitlCancelled(std::string(no_user));
         const std::shared_ptr<HitlRun> asking = run();
         const HitlRequest shown = request;
         if (asking) {
