@@ -149,7 +149,7 @@ Task<bool> TerminalOnboardingUi::confirm(std::string question, bool default_valu
     }
 }
 
-void tell(const std::string& text) { out() << for_terminal(text) << "\n" << flush_now; }
+void print_line(const std::string& text) { out() << for_terminal(text) << "\n" << flush_now; }
 
 std::string trimmed_input() {
     std::string key((std::istreambuf_iterator<char>(std::cin)), std::istreambuf_iterator<char>());
@@ -166,12 +166,13 @@ Task<> try_it() {
         return !who.empty() && who != config_origin;
     };
     if (before_the_file(endpoint.from.base_url))
-        tell("The address is taken from " + endpoint.from.base_url + ".");
+        print_line("The address is taken from " + endpoint.from.base_url + ".");
     if (before_the_file(endpoint.from.api_key))
-        tell("The key is taken from " + endpoint.from.api_key + ".");
+        print_line("The key is taken from " + endpoint.from.api_key + ".");
     const std::string place = endpoint.provider + " (" + endpoint.host() + ")";
     if (endpoint.needs_key && endpoint.api_key.empty()) {
-        tell("There is no key for " + place + " yet: export " + endpoint.key_variable + "=...");
+        print_line("There is no key for " + place + " yet: export " + endpoint.key_variable +
+                   "=...");
         co_return;
     }
     std::exception_ptr failed;
@@ -183,13 +184,13 @@ Task<> try_it() {
     }
     if (failed) {
         const FailureContext context = failure_context(endpoint);
-        tell("The configuration was written, but: " + explain(failed, context).text);
+        print_line("The configuration was written, but: " + explain(failed, context).text);
         co_return;
     }
     bool listed = models.empty();
     for (const OfferedModel& model : models) listed = listed || model.id == endpoint.model;
-    tell(place + " answers." +
-         (listed ? std::string() : " It does not list " + endpoint.model + "."));
+    print_line(place + " answers." +
+               (listed ? std::string() : " It does not list " + endpoint.model + "."));
 }
 
 /// Shows the changes and writes them, if the user agrees; without a user, at once. Throws Error(cancelled) if the user does not agree.
@@ -197,17 +198,17 @@ Task<> write_changes(bub::OnboardingUi* ui, JsonObject before, JsonObject wanted
                      std::function<std::string(const std::string& text)> decorate) {
     const std::filesystem::path path = config_path();
     if (wanted == before) {
-        tell("No changes to " + path.string() + ".");
+        print_line("No changes to " + path.string() + ".");
         co_return;
     }
-    tell("\nChanges to " + path.string() + ":");
+    print_line("\nChanges to " + path.string() + ":");
     out() << for_terminal(settings_changes(before, wanted)) << flush_now;
     if (ui) {
         const bool agreed = co_await ui->confirm("Write it?", true);
         if (!agreed) throw Error(ErrorCode::cancelled, "not agreed");
     }
     save_config(path, before, wanted, decorate);
-    tell("Written.");
+    print_line("Written.");
 }
 
 class Onboarding {
@@ -220,7 +221,7 @@ public:
         const JsonObject before = config_values(path);
         load_plugins(framework_, line_.plugins, options(read_config(path)));
         for (const bub::PluginStatus& plugin : framework_.plugin_status()) {
-            if (!plugin.ok) tell("Plugin " + plugin.name + " failed: " + plugin.reason);
+            if (!plugin.ok) print_line("Plugin " + plugin.name + " failed: " + plugin.reason);
         }
         if (ui_) {
             ui_->say(
@@ -231,7 +232,7 @@ public:
         co_await std::move(writing);
         written_ = true;
         co_await try_it();
-        tell("Next: cubepi chat");
+        print_line("Next: cubepi chat");
         co_return exit_ok;
     }
 
@@ -278,7 +279,7 @@ public:
         Task<> writing = write_changes(ui_.get(), before, std::move(wanted), std::move(decorate));
         co_await std::move(writing);
         written_ = true;
-        tell("Next: cubepi gateway");
+        print_line("Next: cubepi gateway");
         co_return exit_ok;
     }
     bool written() const { return written_; }

@@ -103,7 +103,7 @@ void ImagesObservers::remove(std::uint64_t id) noexcept {
     std::erase_if(responses_, [id](const auto& one) { return one.first == id; });
 }
 
-void ImagesObservers::tell(const JsonObject& payload, const ImagesModel& model) const {
+void ImagesObservers::notify(const JsonObject& payload, const ImagesModel& model) const {
     for (const auto& one : snapshot(mutex_, requests_)) {
         try {
             (*one.second)(payload, model);
@@ -113,7 +113,7 @@ void ImagesObservers::tell(const JsonObject& payload, const ImagesModel& model) 
     }
 }
 
-void ImagesObservers::tell(const ImagesOutcome& outcome, const ImagesModel& model) const {
+void ImagesObservers::notify(const ImagesOutcome& outcome, const ImagesModel& model) const {
     for (const auto& one : snapshot(mutex_, responses_)) {
         try {
             (*one.second)(outcome, model);
@@ -143,11 +143,11 @@ Task<AssistantImages> FauxImagesProvider::generate_images(ImagesModel model, Ima
     JsonObject payload;
     payload["model"] = model.id;
     payload["prompt"] = context.prompt;
-    observers()->tell(payload, model);
+    observers()->notify(payload, model);
     ImagesOutcome outcome;
     if (failure_) {
         outcome.failure = failure_;
-        observers()->tell(outcome, model);
+        observers()->notify(outcome, model);
         std::rethrow_exception(failure_);
     }
     if (options.stop_token().stop_requested()) {
@@ -162,7 +162,7 @@ Task<AssistantImages> FauxImagesProvider::generate_images(ImagesModel model, Ima
         }
     }
     outcome.images = made;
-    observers()->tell(outcome, model);
+    observers()->notify(outcome, model);
     co_return made;
 }
 

@@ -201,8 +201,8 @@ public:
     std::uint64_t add(ImagesRequestObserver observer);
     std::uint64_t add(ImagesResponseObserver observer);
     void remove(std::uint64_t id) noexcept;
-    void tell(const JsonObject& payload, const ImagesModel& model) const;
-    void tell(const ImagesOutcome& outcome, const ImagesModel& model) const;
+    void notify(const JsonObject& payload, const ImagesModel& model) const;
+    void notify(const ImagesOutcome& outcome, const ImagesModel& model) const;
 
 private:
     mutable std::mutex mutex_;

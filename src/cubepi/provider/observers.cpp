@@ -107,8 +107,8 @@ Notice failure_notice(const char* which, const std::exception_ptr& failure) {
 
 /// Calls all observers in their order. The argument outlives the coroutine: it is the caller's.
 template <class Entries, class Arg>
-Task<> tell(const Entries& entries, const char* which, const Arg& arg, const ProviderCall& call,
-            std::vector<Notice>& notices) {
+Task<> notify(const Entries& entries, const char* which, const Arg& arg, const ProviderCall& call,
+              std::vector<Notice>& notices) {
     for (const auto& entry : entries) {
         std::exception_ptr failure;
         try {
@@ -124,8 +124,8 @@ Task<> tell(const Entries& entries, const char* which, const Arg& arg, const Pro
 }
 
 template <class Entries, class Arg>
-void tell_now(const Entries& entries, const char* which, const Arg& arg, const ProviderCall& call,
-              std::vector<Notice>& notices) {
+void notify_now(const Entries& entries, const char* which, const Arg& arg, const ProviderCall& call,
+                std::vector<Notice>& notices) {
     for (const auto& entry : entries) {
         if (entry.observer.is_async()) continue;
         try {
@@ -150,7 +150,7 @@ public:
         dropped.first_chunk = first_chunk_;
         dropped.ended = observed_->now();
         dropped.details = std::move(observed_->details);
-        tell_now(lists().response, "response", dropped, call(), unheard);
+        notify_now(lists().response, "response", dropped, call(), unheard);
     }
 
     std::optional<StreamEvent> ready() override {
@@ -158,7 +158,7 @@ public:
         std::optional<StreamEvent> event = source_->ready();
         if (event && event->is_terminal()) {
             quiet_ = false;
-            tell_now_of(event);
+            notify_now_of(event);
         }
         return event;
     }
@@ -171,7 +171,7 @@ public:
         std::shared_ptr<const ObserverRegistry::Lists> told = lists_;
         if (observed_->build_payload && observed_->announce()) {
             const RequestPayload payload = observed_->payload();
-            co_await tell(told->request, "request", payload, call(), notices);
+            co_await notify(told->request, "request", payload, call(), notices);
             if (!notices.empty()) co_return first_of(std::move(notices));
         }
         std::optional<StreamEvent> event = source_->ready();
@@ -180,14 +180,14 @@ public:
         told = lists_;
         if (observed_->announce()) {
             const RequestPayload none;
-            co_await tell(told->request, "request", none, call(), notices);
+            co_await notify(told->request, "request", none, call(), notices);
         }
         note_time(*event);
-        co_await tell(told->chunk, "chunk", *event, call(), notices);
+        co_await notify(told->chunk, "chunk", *event, call(), notices);
         if (event->is_terminal()) {
             answered_ = true;
             const ProviderOutcome ended = outcome(*event);
-            co_await tell(told->response, "response", ended, call(), notices);
+            co_await notify(told->response, "response", ended, call(), notices);
         }
         if (notices.empty()) co_return std::move(*event);
         put(std::move(*event), std::move(notices));
@@ -206,12 +206,12 @@ private:
             if (!queue_.empty()) return queue_.pop();
         }
         std::optional<StreamEvent> event = source_->ready();
-        if (event && must_tell(*event)) tell_now_of(event);
+        if (event && must_notify(*event)) notify_now_of(event);
         quiet_ = first_chunk_ && observed_->announced && lists_->chunk.empty() && queue_.empty();
         return event;
     }
 
-    bool must_tell(const StreamEvent& event) {
+    bool must_notify(const StreamEvent& event) {
         note_time(event);
         return !observed_->announced || !lists_->chunk.empty() || event.is_terminal();
     }
@@ -220,20 +220,20 @@ private:
     void announce(const RequestPayload& payload) {
         observed_->announce();
         std::vector<Notice> notices;
-        tell_now(lists_->request, "request", payload, call(), notices);
+        notify_now(lists_->request, "request", payload, call(), notices);
         put_notices(std::move(notices));
     }
 
     /// Calls the observers of an event. Replaces it by the first of their notices if it is the last event.
-    void tell_now_of(std::optional<StreamEvent>& event) {
+    void notify_now_of(std::optional<StreamEvent>& event) {
         std::vector<Notice> notices;
         const ObserverRegistry::Lists& told = *lists_;
         if (observed_->announce())
-            tell_now(told.request, "request", RequestPayload(), call(), notices);
-        tell_now(told.chunk, "chunk", *event, call(), notices);
+            notify_now(told.request, "request", RequestPayload(), call(), notices);
+        notify_now(told.chunk, "chunk", *event, call(), notices);
         if (event->is_terminal()) {
             answered_ = true;
-            tell_now(told.response, "response", outcome(*event), call(), notices);
+            notify_now(told.response, "response", outcome(*event), call(), notices);
         }
         if (notices.empty()) return;
         put(std::move(*event), std::move(notices));
@@ -311,7 +311,7 @@ Task<std::vector<Notice>> observe_request(std::shared_ptr<ObservedCall> call,
     std::vector<Notice> notices;
     call->announce();
     const auto lists = call->observers->lists();
-    co_await tell(lists->request, "request", payload, call->call, notices);
+    co_await notify(lists->request, "request", payload, call->call, notices);
     co_return notices;
 }
 

@@ -332,7 +332,7 @@ public:
 private:
     bool stopped() const noexcept { return options_.stop_token().stop_requested(); }
     AssistantImages head() const;
-    void tell(const Notice& notice) const;
+    void notify(const Notice& notice) const;
     Task<> prepare();
     Task<AssistantImages> attempts();
     Task<AssistantImages> attempt();
@@ -366,7 +366,7 @@ AssistantImages ImagesCall::head() const {
     return made;
 }
 
-void ImagesCall::tell(const Notice& notice) const {
+void ImagesCall::notify(const Notice& notice) const {
     if (!options_.on_event()) return;
     ImagesEvent event;
     event.notice = notice;
@@ -393,7 +393,7 @@ Task<AssistantImages> ImagesCall::run() {
         made.stop_reason = stop_reason::shared(stop_reason::aborted);
     }
     if (!outcome.failure) outcome.images = made;
-    observers_->tell(outcome, model_);
+    observers_->notify(outcome, model_);
     if (outcome.failure) std::rethrow_exception(outcome.failure);
     co_return made;
 }
@@ -402,7 +402,7 @@ Task<> ImagesCall::prepare() {
     const ImagesCapabilityDescriptor& capability = endpoint_->capability(model_.id);
     detail::ImagesPayload payload =
         detail::images_payload(model_, context_, capability, options_.partial_images());
-    for (const Notice& notice : payload.notices) tell(notice);
+    for (const Notice& notice : payload.notices) notify(notice);
     JsonObject body = std::move(payload.body);
     if (options_.on_payload()) {
         Task<std::optional<JsonObject>> hook =
@@ -410,7 +410,7 @@ Task<> ImagesCall::prepare() {
         std::optional<JsonObject> changed = co_await std::move(hook);
         if (changed) body = std::move(*changed);
     }
-    observers_->tell(body, model_);
+    observers_->notify(body, model_);
     edit_ = payload.edit;
     const ImageFormat asked =
         context_.output_format.value_or(model_.output_format.value_or(ImageFormat::png));
@@ -446,7 +446,7 @@ Task<AssistantImages> ImagesCall::attempts() {
                       std::to_string(decision.delay.count()) + " ms";
         notice.details["attempt"] = retries_done_;
         notice.details["delay_ms"] = decision.delay.count();
-        tell(notice);
+        notify(notice);
         co_await runtime_->clock->sleep_for(decision.delay);
     }
 }

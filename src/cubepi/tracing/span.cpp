@@ -61,34 +61,23 @@ void fill_random(std::array<std::uint8_t, size>& bytes) {
 }  // namespace
 
 AttributeValue::Kind AttributeValue::kind() const noexcept {
-    switch (tag_) {
-        case Tag::boolean: return Kind::boolean;
-        case Tag::integer: return Kind::integer;
-        case Tag::number: return Kind::number;
-        case Tag::list: return Kind::list;
-        case Tag::literal:
-        case Tag::shared: break;
-    }
-    return Kind::text;
+    constexpr Kind kinds[] = {Kind::text,   Kind::boolean, Kind::integer,
+                              Kind::number, Kind::text,    Kind::list};
+    return kinds[value_.index()];
 }
 
-std::size_t AttributeValue::memory_of_texts() const noexcept {
-    if (tag_ == Tag::shared) return shared_.size();
+std::size_t AttributeValue::memory() const noexcept {
     std::size_t bytes = 0;
-    for (const SharedString& text : list_) bytes += sizeof text + text.size();
+    if (const auto* text = std::get_if<SharedString>(&value_)) bytes = text->size();
+    if (const TextList* list = if_list()) {
+        for (const SharedString& text : *list) bytes += sizeof text + text.size();
+    }
     return bytes;
 }
 
 bool operator==(const AttributeValue& a, const AttributeValue& b) noexcept {
-    if (a.kind() != b.kind()) return false;
-    switch (a.kind()) {
-        case AttributeValue::Kind::boolean: return *a.if_boolean() == *b.if_boolean();
-        case AttributeValue::Kind::integer: return *a.if_integer() == *b.if_integer();
-        case AttributeValue::Kind::number: return *a.if_number() == *b.if_number();
-        case AttributeValue::Kind::list: return *a.if_list() == *b.if_list();
-        case AttributeValue::Kind::text: break;
-    }
-    return *a.if_text() == *b.if_text();
+    const auto text = a.if_text();
+    return text ? text == b.if_text() : a.value_ == b.value_;
 }
 
 void Attributes::set(AttributeKey key, AttributeValue value) {
