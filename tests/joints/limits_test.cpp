@@ -55,6 +55,19 @@ TEST(RepeatedCalls, D121_AlternatingCalls_EndAsLimited) {
     EXPECT_EQ(notes(server), 2u);
 }
 
+TEST(RepeatedCalls, D121_Subagent_EndsAloneAndIsReported) {
+    const Home home;
+    write_file(home.work() / "a.txt", "text");
+    std::vector<std::string> answers{chat_answer("", {{"subagent", R"({"prompt":"read it"})"}})};
+    answers.insert(answers.end(), 10, chat_answer("", {to_read}));
+    answers.push_back(chat_answer("All done."));
+    ModelServer server(std::move(answers));
+    const Piped run = run_at(home, server, {"--yes", "go"});
+    EXPECT_EQ(run.status, 0) << run.err;
+    EXPECT_EQ(server.requests().size(), 12u);
+    EXPECT_NE(server.requests().back().find("max_repeated_calls (10)"), std::string::npos);
+}
+
 TEST(RepeatedCalls, D121_Setting_ChangesTheLimit) {
     const Home home;
     write_file(home.work() / "a.txt", "text");

@@ -88,7 +88,7 @@ struct SessionFiles {
     std::size_t max_total_bytes = 200'000'000;
 };
 
-/// Whose notes the tool `memory` keeps.
+/// The owner of the notes of the tool `memory`.
 enum class MemoryScope : std::uint8_t { none, workspace, session };
 
 /// The options of the builtin plugin. All are optional except the model, which is required by the first turn that calls

@@ -51,6 +51,60 @@ protected:
     }
 };
 
+/// The notes of the tool memory (D123), and turns that repeat their calls (D121).
+class TurnLimits : public Spill {
+protected:
+    /// Creates a note in the session of channel "a" and returns what that of `reader` sees of it.
+    std::string note_seen_by(const std::string& reader, MemoryScope scope) {
+        BuiltinOptions options;
+        options.memory = scope;
+        std::vector<cubepi::FauxStep> steps;
+        steps.emplace_back(calling(
+            "memory",
+            JsonObject{{"command", "create"}, {"path", "/memories/n"}, {"file_text", "the note"}}));
+        steps.emplace_back("noted");
+        std::string text;
+        steps.emplace_back(
+            calling("memory", JsonObject{{"command", "view"}, {"path", "/memories/n"}}));
+        steps.emplace_back([&text](const cubepi::ModelRequest& request) {
+            text = request.messages.back().text();
+            return faux_assistant_message("ok");
+        });
+        add_builtin(std::move(steps), std::move(options));
+        EXPECT_EQ(say("note it", "a").model_output, "noted");
+        EXPECT_EQ(say("read it", reader).model_output, "ok");
+        return text;
+    }
+};
+
+TEST_F(TurnLimits, D123_NoteOfASession_IsItsOwn) {
+    EXPECT_NE(note_seen_by("a", MemoryScope::session).find("the note"), std::string::npos);
+    make_framework(FrameworkOptions());
+    std::filesystem::remove_all(root / "home" / "memory");
+    EXPECT_NE(note_seen_by("b", MemoryScope::session).find("there is no /memories/n"),
+              std::string::npos);
+}
+
+TEST_F(TurnLimits, D123_NoteOfAWorkspace_IsSharedByItsSessions) {
+    EXPECT_NE(note_seen_by("b", MemoryScope::workspace).find("the note"), std::string::npos);
+}
+
+TEST_F(TurnLimits, D121_TurnAndSubagentThatRepeat_AreEnded) {
+    std::vector<cubepi::FauxStep> steps;
+    steps.emplace_back(calling("subagent", JsonObject{{"prompt", "go"}}));
+    for (int i = 0; i < 10; ++i) steps.emplace_back(calling("tape_anchors"));
+    std::string told;
+    steps.emplace_back([&told](const cubepi::ModelRequest& request) {
+        told = request.messages.back().text();
+        return calling("tape_anchors");
+    });
+    for (int i = 0; i < 20; ++i) steps.emplace_back(calling("tape_anchors"));
+    add_builtin(std::move(steps));
+    (void)say("go");
+    EXPECT_NE(told.find("max_repeated_calls (10)"), std::string::npos) << told;
+    EXPECT_EQ(faux.call_count(), 21u) << "ten of the sub-agent, and of the turn ten after its call";
+}
+
 TEST_F(Spill, LongResult_IsReadableLaterAndAfterRestart) {
     offer_long_text();
     add_builtin({});

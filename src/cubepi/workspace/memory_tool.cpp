@@ -167,7 +167,7 @@ private:
     }
 
     /// Throws Error(too_large) if a file of this size must not be stored. `before`: its size until now; empty: it is new.
-    void check_room(std::size_t bytes, std::optional<std::uint64_t> before) {
+    void check_space(std::size_t bytes, std::optional<std::uint64_t> before) {
         const auto full = [](const std::string& what) {
             throw Error(ErrorCode::too_large,
                         what + "; delete or shorten notes that are not needed any more");
@@ -238,7 +238,7 @@ private:
     AgentToolResult create(const std::string& path, const MemoryArgs& args) {
         const std::string text = required(args.file_text, "file_text", args.command);
         if (find(path)) refuse(shown(path) + " exists; change it with str_replace or insert");
-        check_room(text.size(), std::nullopt);
+        check_space(text.size(), std::nullopt);
         (void)place_->write(path, text);
         return "Created " + shown(path) + ".";
     }
@@ -255,7 +255,7 @@ private:
                    "; include more of its context");
         const std::size_t before = text.size();
         text.replace(at, old_text.size(), new_text);
-        check_room(text.size(), before);
+        check_space(text.size(), before);
         (void)place_->write(path, text);
         return "Changed " + shown(path) + ".";
     }
@@ -275,7 +275,7 @@ private:
         const std::size_t rest = std::min(changed.size(), text.size());
         if (!added.ends_with('\n') && (rest < text.size() || text.ends_with('\n'))) added += '\n';
         changed += added + text.substr(rest);
-        check_room(changed.size(), text.size());
+        check_space(changed.size(), text.size());
         (void)place_->write(path, changed);
         return "Changed " + shown(path) + ".";
     }

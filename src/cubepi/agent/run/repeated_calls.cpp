@@ -35,18 +35,20 @@ std::string RepeatedCalls::note(const ToolCall& call, const AgentToolResult& res
     const std::size_t calls = is_new ? 1 : count.epoch == epoch_ ? count.calls + 1 : 2;
     count.calls = calls;
     count.epoch = epoch_;
-    if (calls >= limit_ && !reached_) {
+    // A single call repeats nothing.
+    const std::size_t limit = std::max<std::size_t>(limit_, 2);
+    if (calls >= limit && !reached_) {
         reached_.emplace("max_repeated_calls",
-                         "the run reached its limit max_repeated_calls (" + std::to_string(limit_) +
+                         "the run reached its limit max_repeated_calls (" + std::to_string(limit) +
                              "): the tool '" + call.name.str() +
                              "' was called again and again with the same arguments and the same "
                              "result; prompt again to continue");
     }
-    if (calls != std::max<std::size_t>(limit_ / 2, 2) || calls >= limit_) return {};
+    if (calls != std::max<std::size_t>(limit / 2, 2) || calls >= limit) return {};
     return "\n[This call was made " + std::to_string(calls) +
            " times with the same arguments and the same result. Making it again will not help: do "
            "something else, or say what is missing. The run ends at " +
-           std::to_string(limit_) + " times.]";
+           std::to_string(limit) + " times.]";
 }
 
 }  // namespace cubepi::detail
