@@ -39,13 +39,15 @@ struct ChatCommand {
     bool for_pipes = false;  ///< also accepted from a pipe
 };
 
-constexpr std::array<ChatCommand, 13> commands{{
+constexpr std::array<ChatCommand, 15> commands{{
     {"new", "", "start a new session; the current one stays saved", ChatAction::new_session},
     {"model", "[ID]", "list the models, or switch to another", std::nullopt},
     {"status", "", "model, session, directory, context, rules, background commands",
      ChatAction::status},
     {"cost", "", "tokens and cost of this session", ChatAction::cost},
     {"compact", "[WHAT MATTERS]", "summarize the older messages for the model", std::nullopt},
+    {"todo", "", "show the to-do list of the model", std::nullopt},
+    {"goal", "[TEXT|clear]", "work until TEXT is achieved; show or clear the goal", std::nullopt},
     {"copy", "", "copy the last answer to the clipboard", ChatAction::copy},
     {"export", "[FILE]", "write the conversation to a Markdown file", ChatAction::export_file},
     {"later", "TEXT", "send TEXT when the answer is complete", ChatAction::later, true},
@@ -156,6 +158,9 @@ ChatInput read_command(const Word& word, std::string_view rest, ChatAbilities ch
     }
     const bool required = !found->argument.empty() && !found->argument.starts_with('[');
     if (required && argument.empty()) return refused("usage: " + usage(*found));
+    // The message sets the goal.
+    if (found->name == "goal" && !argument.empty() && argument != "clear")
+        return of_kind(ChatInput::Kind::prompt, "/goal " + std::string(argument));
     if (!found->action) {
         const std::string line = "," + std::string(found->name);
         return of_kind(ChatInput::Kind::pipeline,

@@ -107,6 +107,9 @@ gateway for each session. false by default.
 .B first_byte_timeout, idle_timeout
 Seconds until an answer begins, and between its parts; 120, or 1800 for a server on this machine.
 .TP
+.B todos
+Whether the model may write to-do lists, which are shown to the user; true.
+.TP
 .B escape_timeout
 Seconds after which an Esc of the terminal is the key, and not the beginning of another one; 0.1.
 .TP

@@ -69,6 +69,51 @@ TEST_P(ChatCommand, LoneWords_LeaveOrHelp) {
     }
 }
 
+TEST_P(ChatCommand, D117_TodoListOfModel_IsShown) {
+    const std::string call =
+        R"({"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": "c1", "name": "write_todos",
+        "arguments": {"todos": [{"content": "Read the parser", "status": "completed"},
+                                {"content": "Write the \u001b[31mtest", "status": "in_progress"},
+                                {"content": "Run it", "status": "pending"}]}}]})";
+    Terminal chat(home,
+                  {"chat", "--session", "s", "--script", home.script("[" + call + R"(, "One."])")},
+                  100, 40);
+    ASSERT_TRUE(chat.answer("> ", "/todo\r")) << chat.shown();
+    ASSERT_TRUE(chat.expect("(no to-dos)")) << chat.shown();
+    ASSERT_TRUE(say(chat, "go", "One."));
+    const std::string shown = chat.shown();
+    EXPECT_TRUE(has(shown, "1 of 3 completed")) << shown;
+    EXPECT_TRUE(has(shown, "✓ Read the parser")) << shown;
+    EXPECT_TRUE(has(shown, "▸ Write the ")) << shown;
+    EXPECT_TRUE(has(shown, "○ Run it")) << shown;
+    EXPECT_FALSE(has(shown, "pending")) << shown;
+    chat.type("/quit\r");
+    EXPECT_EQ(chat.wait(), 0);
+    Terminal again(home, {"chat", "--session", "s", "--script", answers()}, 100, 40);
+    ASSERT_TRUE(again.answer("talks to", "/todo\r")) << again.shown();
+    ASSERT_TRUE(again.expect("○ Run it")) << again.shown();
+}
+
+TEST_P(ChatCommand, D119_Goal_ContinuesUntilAchieved) {
+    const auto verdict = [](const std::string& achieved, const std::string& reason) {
+        return R"({"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": "g", "name": "structured_output",
+            "arguments": {"achieved": )" +
+               achieved + R"(, "reason": ")" + reason + "\"}}]}";
+    };
+    const std::string script = "[\"Begun.\", " + verdict("false", "no file") + ", \"Finished.\", " +
+                               verdict("true", "it exists") + ", \"Hello.\"]";
+    Terminal chat(home, {"chat", "--session", "s", "--script", home.script(script)}, 100, 40);
+    ASSERT_TRUE(chat.answer("> ", "/goal\r")) << chat.shown();
+    ASSERT_TRUE(chat.expect("(no goal")) << chat.shown();
+    ASSERT_TRUE(say(chat, "/goal write a file", "Finished."));
+    EXPECT_TRUE(has(chat.shown(), "The goal is not achieved yet: no file")) << chat.shown();
+    chat.type("/goal\r");
+    ASSERT_TRUE(chat.expect("Goal (achieved, 2 of 10 evaluations): write a file")) << chat.shown();
+    chat.type("/goal clear\r");
+    ASSERT_TRUE(chat.expect("Goal cleared: write a file")) << chat.shown();
+    ASSERT_TRUE(say(chat, "hi", "Hello."));
+}
+
 TEST_P(ChatCommand, Permissions_ListsAndWithdrawsRules) {
     write_file(home.config(), "allow: [\"fetch: https://example.org\"]\n");
     const std::string call =

@@ -29,30 +29,7 @@ std::string variable(const char* name) {
     return value ? value : "";
 }
 
-constexpr std::array<std::string_view, 24> known_keys{"provider",
-                                                      "model",
-                                                      "base_url",
-                                                      "api_key",
-                                                      "api_key_env",
-                                                      "providers",
-                                                      "allow",
-                                                      "fallback_models",
-                                                      "model_timeout",
-                                                      "first_byte_timeout",
-                                                      "idle_timeout",
-                                                      "max_turns",
-                                                      "max_tokens",
-                                                      "plugins",
-                                                      "environment",
-                                                      "trace",
-                                                      "gateway",
-                                                      "database",
-                                                      "thinking_tag",
-                                                      "escape_timeout",
-                                                      "max_repeated_calls",
-                                                      "memory",
-                                                      "compact_at",
-                                                      "compact_model"};
+constexpr std::array<std::string_view, 25> known_keys{"provider", "model", "base_url", "api_key", "api_key_env", "providers", "allow", "fallback_models", "model_timeout", "first_byte_timeout", "idle_timeout", "max_turns", "max_tokens", "plugins", "environment", "trace", "gateway", "database", "thinking_tag", "escape_timeout", "max_repeated_calls", "memory", "compact_at", "compact_model", "todos"};
 constexpr std::array<std::string_view, 6> provider_keys{"type",        "base_url", "api_key",
                                                         "api_key_env", "model",    "thinking_tag"};
 
@@ -269,6 +246,9 @@ ConfigFile read_node(const std::filesystem::path& path, const YAML::Node& node) 
     config.thinking_tag = text(path, node, "thinking_tag");
     read_providers(path, node["providers"], config);
     config.trace = read_trace(path, node["trace"]);
+    if (const YAML::Node todos = node["todos"];
+        todos && !YAML::convert<bool>::decode(todos, config.todos))
+        refuse(path, todos.Mark().line, "todos must be true or false");
     config.allow = texts(path, node, "allow", "rules");
     config.environment = read_environment(path, node["environment"]);
     config.fallback_models = texts(path, node, "fallback_models", "models");

@@ -57,6 +57,7 @@ bool has_password(const std::string& url);
 ///     compact_model: openai/gpt-5-mini   # writes these summaries; default: the model of the conversation
 ///     escape_timeout: 0.1            # seconds after which an Esc of the terminal is the key
 ///     memory: true                   # the tool memory, with notes for later conversations
+///     todos: false                   # the model does not write to-do lists
 ///     allow: ["shell: ls *"]         # what tools may do without asking
 ///     environment: {inherit: all, exclude: [], include: []}   # environment variables of commands
 ///     trace: {directory: ~/traces, content: true}   # or a directory: trace files of all turns
@@ -82,6 +83,7 @@ struct ConfigFile {
     bool memory = false;  ///< the tool `memory`
     std::optional<double> compact_at = {};
     std::string compact_model = {};
+    bool todos = true;  ///< the model may write to-do lists
     std::vector<std::string> allow = {};
     EnvironmentPolicy environment = {};  ///< of commands
     TraceSettings trace = {};            ///< use trace_settings()

@@ -93,6 +93,7 @@ bub::BuiltinOptions Pipeline::builtin_options(const Parts& parts) {
     options.loaded_files = plan_.files;
     options.environment = plan_.environment;
     options.shell = plan_.shell;
+    options.with_todos = plan_.todos;
     options.commands = commands_;
     options.memory = plan_.memory;
     options.with_tools = false;  // the plan has its own, which need approval

@@ -375,6 +375,7 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
     const std::shared_ptr<Prompter> prompter = parts.prompter;
     ModelSources sources = model_sources(flags.model, config, prompter && prompter->can_ask());
     session.prompter = parts.prompter;
+    session.todos = config.todos;
     ChooseModel choose = [prompter](std::string question, std::vector<std::string> models) {
         return pick_model(prompter, std::move(question), std::move(models));
     };

@@ -7,6 +7,7 @@
 #include <cubepi/core/number_text.hpp>
 #include <cubepi/core/stream_event.hpp>
 #include <cubepi/core/support/json_member.hpp>
+#include <cubepi/middleware/goal.hpp>
 #include <cubepi/provider/answer_end.hpp>
 #include <cubepi/provider/cost.hpp>
 
@@ -274,9 +275,12 @@ void ChatView::on_event(const AgentEvent& event) {
     if (const auto* start = event.get_if<ToolExecutionStartEvent>()) {
         end_text();
         Card card;
-        card.title = style_.bold() + spelled_out(start->tool_name.str()) + style_.off() + " " +
-                     line_for_terminal(arguments_text(start->args), 500);
-        card.arguments = long_arguments_text(start->args);
+        card.title = style_.bold() + spelled_out(start->tool_name.str()) + style_.off();
+        // Its list is shown when it is accepted.
+        if (start->tool_name != "write_todos") {
+            card.title += " " + line_for_terminal(arguments_text(start->args), 500);
+            card.arguments = long_arguments_text(start->args);
+        }
         card.begun = event.timestamp;
         order_.push_back(start->tool_call_id);
         running_[start->tool_call_id] = std::move(card);
@@ -309,6 +313,7 @@ void ChatView::on_stream(const StreamEvent& event) {
 
 void ChatView::on_message_end(const Message& message) {
     end_text();
+    if (is_goal_continuation(message)) return note(message.text());
     const AssistantMessage* answer = message.assistant();
     if (!answer) return;
     const bool failed =
@@ -368,6 +373,7 @@ void ChatView::on_tool_end(const ToolExecutionEndEvent& event,
     if (card.text.size() > saved_text) card.text.resize(saved_text);
     card.outcome = outcome_text(event);
     card.diff = diff_of(event);
+    card.todos = todos_set_by(event).value_or(std::vector<Todo>());
     card.hidden = hidden_lines_of(event);
     keep_card(std::move(card));
     wait_for("waiting for the model");
@@ -415,7 +421,11 @@ void ChatView::print_card(const Card& card, bool full) {
         shortened(for_terminal(outcome), card.failed ? outcome_width + 2 * width : outcome_width) +
         tail + off + "\n");
     if (!card.diff.empty()) print_diff(card, full ? 0 : folded_diff_lines);
-    if (full && card.diff.empty()) print_lines(card.text);
+    if (!card.todos.empty()) {
+        console_.print(todo_view(card.todos, style_, width, full ? 0 : shown_todos), Flow::code);
+    } else if (full && card.diff.empty()) {
+        print_lines(card.text);
+    }
 }
 
 void ChatView::print_diff(const Card& card, std::size_t max_lines) {

@@ -14,6 +14,7 @@
 #include <cubepi/core/clock.hpp>
 #include <cubepi/core/model.hpp>
 #include <cubepi/core/task.hpp>
+#include <cubepi/middleware/todo_list.hpp>
 #include <cubepi/net/utf8.hpp>
 
 #include "console.hpp"
@@ -65,9 +66,10 @@ private:
         TerminalText title = {};
         std::string arguments = {};  // those that are not in the title
         std::string text = {};
-        std::string outcome = {};  // one line
-        std::string diff = {};     // of the file that the call changed
-        std::size_t hidden = 0;    // changed lines that the diff does not have
+        std::string outcome = {};      // one line
+        std::string diff = {};         // of the file that the call changed
+        std::vector<Todo> todos = {};  // that the call has set
+        std::size_t hidden = 0;        // changed lines that the diff does not have
         bool failed = false;
         bool stopped = false;
         std::chrono::steady_clock::time_point begun = {};

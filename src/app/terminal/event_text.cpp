@@ -106,6 +106,13 @@ std::string fetched_text(const ToolExecutionEndEvent& event, std::int64_t status
 
 /// Empty if the details are unknown.
 std::string text_of_details(const ToolExecutionEndEvent& event) {
+    if (const auto todos = todos_set_by(event)) {
+        const auto done = std::count_if(todos->begin(), todos->end(), [](const Todo& todo) {
+            return todo.status == TodoStatus::completed;
+        });
+        return count_text(done) + " of " + count_text(static_cast<std::int64_t>(todos->size())) +
+               " completed";
+    }
     const Json* change = detail_of(event, "change");
     if (change && change->is_string()) return change_text(event, change->get_string());
     if (const auto code = number_of(event, "exit_code"))
@@ -276,6 +283,37 @@ std::string outcome_text(const ToolExecutionEndEvent& event) {
     if (lines.size() > 1)
         line += " (+" + lines_text(static_cast<std::int64_t>(lines.size()) - 1) + ")";
     return line;
+}
+
+TerminalText todo_view(const std::vector<Todo>& todos, const Style& style, std::size_t columns,
+                       std::size_t max_items) {
+    const auto open = std::find_if(todos.begin(), todos.end(), [](const Todo& todo) {
+        return todo.status != TodoStatus::completed;
+    });
+    // The last completed item stays, so that the user sees what has changed.
+    std::size_t first = static_cast<std::size_t>(open - todos.begin());
+    first = first > 0 ? first - 1 : 0;
+    if (max_items == 0 || todos.size() <= max_items) first = 0;
+    const std::size_t last =
+        max_items == 0 ? todos.size() : std::min(todos.size(), first + max_items);
+    TerminalText text;
+    const auto count = [&](std::size_t number, TerminalView what) {
+        text +=
+            "    " + style.dim() + "… " + TerminalText::number(number) + what + style.off() + "\n";
+    };
+    if (first > 0) count(first, " completed");
+    for (std::size_t i = first; i < last; ++i) {
+        const Todo& todo = todos[i];
+        const bool active = todo.status == TodoStatus::in_progress;
+        const TerminalView color = todo.status == TodoStatus::completed ? style.dim()
+                                   : active                             ? style.bold()
+                                                                        : TerminalView();
+        text += "    " + color + for_terminal(todo_mark(todo.status)) + " " +
+                line_for_terminal(todo.content, columns > 16 ? columns - 6 : 10) +
+                (color.empty() ? TerminalView() : style.off()) + "\n";
+    }
+    if (last < todos.size()) count(todos.size() - last, " more");
+    return text;
 }
 
 std::string_view diff_of(const ToolExecutionEndEvent& event) {

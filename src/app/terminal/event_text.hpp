@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <cubepi/core/agent_event.hpp>
 #include <cubepi/core/json.hpp>
 #include <cubepi/core/notice.hpp>
+#include <cubepi/middleware/todo_list.hpp>
 
 #include "terminal_stream.hpp"
 
@@ -36,6 +38,12 @@ bool shows_notice(const Notice& notice) noexcept;
 /// Summarizes the result of a call in one line: "read 7 lines", "exit status 1: make: *** [all] Error 2", "path:
 /// field required". Uses the details of the result, or the text for tools without details.
 std::string outcome_text(const ToolExecutionEndEvent& event);
+
+constexpr std::size_t shown_todos = 10;  ///< items of a list that is not shown in full
+/// Formats a to-do list: one line of at most `columns` for each item. With `max_items` (0: all) the completed items at the beginning
+/// and those beyond the limit are counted instead.
+TerminalText todo_view(const std::vector<Todo>& todos, const Style& style, std::size_t columns,
+                       std::size_t max_items);
 
 /// The diff in a result's details; empty: none.
 std::string_view diff_of(const ToolExecutionEndEvent& event);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cubepi/core/number_text.hpp>
+#include <cubepi/middleware/goal.hpp>
 #include <cubepi/provider/cost.hpp>
 
 #include "event_text.hpp"
@@ -97,6 +98,12 @@ void Screen::on_event(const AgentEvent& event) {
             spinner_.start(TerminalView("compacting the conversation"));
         return;
     }
+    const auto* message = event.get_if<MessageEndEvent>();
+    if (message && is_goal_continuation(message->message)) {
+        pause();
+        err() << status_style_.dim() << line_for_terminal(message->message.text(), 300)
+              << status_style_.off() << "\n";
+    }
     if (event.type() == AgentEventType::turn_start)
         spinner_.start(TerminalView("waiting for the model"));
     if (event.type() == AgentEventType::message_end || event.type() == AgentEventType::agent_end)
@@ -131,9 +138,12 @@ void Screen::on_tool_start(const ToolExecutionStartEvent& event,
     pause();
     started_[event.tool_call_id] = now;
     const auto width = static_cast<std::size_t>(Style::of(STDERR_FILENO).columns);
+    // The list of write_todos is shown when it is accepted.
+    const std::string arguments =
+        event.tool_name == "write_todos" ? std::string() : arguments_text(event.args);
     err() << status_style_.cyan() << "● " << status_style_.off() << status_style_.bold()
           << spelled_out(event.tool_name.str()) << status_style_.off() << " "
-          << line_for_terminal(arguments_text(event.args), width > 30 ? width - 20 : 60) << "\n";
+          << line_for_terminal(arguments, width > 30 ? width - 20 : 60) << "\n";
     spinner_.start("running " + spelled_out(event.tool_name.str()));
 }
 
@@ -151,6 +161,10 @@ void Screen::on_tool_end(const ToolExecutionEndEvent& event,
     err()
         << status_style_.off() << "\n"
         << diff_view(diff_of(event), hidden_lines_of(event), status_style_, shown_diff_lines).text;
+    if (const auto todos = todos_set_by(event)) {
+        const auto width = static_cast<std::size_t>(Style::of(STDERR_FILENO).columns);
+        err() << todo_view(*todos, status_style_, width, shown_todos);
+    }
     started_.erase(event.tool_call_id);
 }
 

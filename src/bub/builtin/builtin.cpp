@@ -112,13 +112,16 @@ Task<> tell_sender(CorePtr core, const Envelope& message, std::string text) {
 Task<std::optional<Prompt>> build_prompt(CorePtr core, BuildPromptCall& call) {
     const std::string& content = call.message.content_text();
     const bool is_answer = core->options().questions && call.message.answer;
-    if (content.starts_with(',') && !is_answer && call.message.is_operator()) {
+    const std::string_view own = session_command(content);
+    const bool of_operator = content.starts_with(',') && call.message.is_operator();
+    if ((of_operator || !own.empty()) && !is_answer) {
+        std::string command = own.empty() ? content : std::string(own);
         call.message.kind = envelope_kind::command;
         const Json* pasted = call.message.rest.if_contains(pasted_key);
         const bool is_pasted = pasted && *pasted == Json(true);
-        call.state.replace(
-            std::make_shared<detail::PendingCommand>(detail::PendingCommand{content, is_pasted}));
-        std::optional<Prompt> line(content);
+        call.state.replace(std::make_shared<detail::PendingCommand>(
+            detail::PendingCommand{command, is_pasted, own.empty()}));
+        std::optional<Prompt> line(std::move(command));
         co_return line;
     }
     auto message = std::make_shared<Envelope>(call.message);

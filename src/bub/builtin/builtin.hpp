@@ -152,6 +152,12 @@ struct BuiltinOptions {
     std::optional<cubepi::CompactionOptions> compaction = cubepi::CompactionOptions();
     /// Returns the context window of the model of a turn, in tokens, or nothing if it is unknown. Null: that of the model.
     std::function<std::optional<std::int64_t>(const cubepi::Model& model)> context_window = {};
+    /// Offers the tool `write_todos` to the model, and the command `,todo` (cubepi/middleware/todo_list.hpp). Each session has its
+    /// own list; subagents have none.
+    bool with_todos = true;
+    /// A message `/goal CONDITION` continues its turn until the model finds the condition met, at most after this many evaluations
+    /// (cubepi/middleware/goal.hpp). 0: such a message is text.
+    int max_goal_evaluations = 10;
     std::size_t max_steps = 250;  ///< model calls of one turn
     /// AgentLimits::max_repeated_calls of each turn and of its sub-agents.
     std::size_t max_repeated_calls = 10;

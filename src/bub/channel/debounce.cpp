@@ -48,8 +48,18 @@ void merge_into(JsonObject& target, JsonObject later) {
 
 }  // namespace
 
+std::string_view session_command(std::string_view text) {
+    text = cubepi::detail::trimmed(text);
+    if (text == "/todo") return ",todo";
+    if (text == "/goal") return ",goal";
+    if (text == "/goal clear") return ",goal clear";
+    return {};
+}
+
 bool is_command(const Envelope& message) {
-    return message.content_text().starts_with(',') && message.is_operator() && !message.answer;
+    const std::string& text = message.content_text();
+    const bool of_operator = text.starts_with(',') && message.is_operator();
+    return (of_operator || !session_command(text).empty()) && !message.answer;
 }
 
 bool is_stop(const Envelope& message) {

@@ -29,7 +29,10 @@ struct DebounceOptions {
 /// no `sender_id` if the senders differ. Throws Error(invalid_argument) if `messages` is empty.
 Envelope merge_messages(std::vector<Envelope> messages);
 
-/// Returns true if the message comes from an operator and begins with a comma, i.e. is a command (B11), but not an answer
+/// Returns the comma command for `/todo`, `/goal` and `/goal clear`, which every sender may use in the own session; empty for other
+/// texts.
+std::string_view session_command(std::string_view text);
+/// Returns true if the message comes from an operator and begins with a comma (B11), or is a session_command(), but not an answer
 /// to a question (B24).
 bool is_command(const Envelope& message);
 /// Returns true if the text is `/stop` or `,stop`, from any user: it ends the turn that runs in the session (D96).

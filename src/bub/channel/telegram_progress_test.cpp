@@ -97,6 +97,47 @@ TEST_F(TelegramProgress, SlowAnswer_IsEditedAndEndsExact) {
     EXPECT_EQ(api.rejected, 0u) << api.last_rejection;
 }
 
+/// A turn that writes a to-do list and then works, without text.
+class ListSource final : public EventSource {
+public:
+    explicit ListSource(std::shared_ptr<cubepi::Clock> clock) : clock_(std::move(clock)) {}
+    Task<std::optional<StreamEvent>> next() override {
+        if (++at_ == 3) co_return std::nullopt;
+        std::optional<StreamEvent> event(StreamEvent(event_kind::agent, {}));
+        if (at_ == 1) {
+            cubepi::ToolExecutionEndEvent end;
+            end.tool_name = "write_todos";
+            end.result = R"({"todos": [{"content": "read", "status": "completed"},
+                                       {"content": "write", "status": "in_progress"}]})";
+            event->agent_event = std::make_shared<const cubepi::AgentEvent>(std::move(end));
+        } else {
+            co_await clock_->sleep_for(std::chrono::seconds(10));
+        }
+        co_return event;
+    }
+
+private:
+    std::shared_ptr<cubepi::Clock> clock_;
+    int at_ = 0;
+};
+
+TEST_F(TelegramProgress, ListOfModel_IsShownUntilAnswer) {
+    std::vector<std::string> seen;
+    serve([&](Fixture&) -> Task<> {
+        const Envelope inbound = message(7);
+        channel->begin_turn(inbound);
+        EventStream stream =
+            channel->stream_events(inbound, EventStream(std::make_unique<ListSource>(clock)));
+        while (std::optional<StreamEvent> event = co_await stream.next()) {
+        }
+        seen = api.texts(7);
+        co_await answer(7, "All done.");
+        channel->end_turn(message(7), nullptr);
+    });
+    EXPECT_EQ(seen, std::vector<std::string>{"✓ read\n▸ write \u2026"});
+    EXPECT_EQ(api.texts(7), std::vector<std::string>{"All done."});
+}
+
 TEST_F(TelegramProgress, Group_GetsFewerEdits) {
     serve([this](Fixture&) { return turn(-100, words(300), std::chrono::milliseconds(200)); });
     ASSERT_EQ(api.messages(-100).size(), 1u);

@@ -212,7 +212,7 @@ TapeEntry extra_entry(JsonObject extra) {
 
 }  // namespace
 
-Task<JsonObject> TapeCheckpointer::State::extra_of(std::string tape) {
+Task<JsonObject> stored_extra(std::shared_ptr<TapeStore> store, std::string tape) {
     const std::optional<TapeEntry> stored =
         co_await store->find_event(std::move(tape), std::string(detail::extra_event));
     co_return data_of(stored);
@@ -256,7 +256,7 @@ Task<std::int64_t> TapeCheckpointer::append(std::string thread_id, MessageList m
     std::vector<TapeEntry> entries = co_await state->entries_of(thread_id, messages);
     co_await state->put_media_aside(entries);
     if (options.extra()) {
-        JsonObject extra = co_await state->extra_of(thread_id);
+        JsonObject extra = co_await stored_extra(state->store, thread_id);
         merge_extra(extra, *options.extra());
         entries.push_back(extra_entry(std::move(extra)));
     }

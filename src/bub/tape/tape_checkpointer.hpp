@@ -106,6 +106,9 @@ private:
     std::shared_ptr<State> state_;
 };
 
+/// Returns CheckpointData::extra of a tape; empty if nothing is stored.
+Task<JsonObject> stored_extra(std::shared_ptr<TapeStore> store, std::string tape);
+
 /// Copies a thread of another store to a tape that has no messages yet, in one step, and returns the number of messages
 /// copied: 0 if the tape has messages already or the thread does not exist. The event `session.imported` {from,
 /// thread_id, messages} on the tape records the copy.

@@ -17,6 +17,7 @@ namespace cubepi {
 namespace {
 
 constexpr std::string_view prefix = "/goal ";
+constexpr std::string_view continuation = "goal_continuation";
 constexpr std::string_view state_key = "goal";
 constexpr std::size_t window = 20;  ///< messages that the evaluator sees
 /// Bytes of one message that the evaluator sees, so that long results do not fill its context window.
@@ -105,7 +106,7 @@ std::string question(const GoalState& goal, const MessageList& messages) {
 
 struct Evaluation {
     std::optional<Verdict> verdict = {};
-    std::string failure = {};
+    ErrorCode failure = ErrorCode::unknown;
 };
 
 /// `usage` is that of all attempts.
@@ -129,10 +130,12 @@ Task<Evaluation> evaluate(BoundModel evaluator, std::string prompt, HookContext&
         evaluation.verdict = std::move(answer.value);
     } catch (const StructuredOutputError& error) {
         charge(error.message(), error.usage(), spec, context);
-        evaluation.failure = error.what();
+        evaluation.failure = error.code();
         failure = std::current_exception();
-    } catch (const std::exception& error) {
-        evaluation.failure = error.what();
+    } catch (const Error& error) {
+        evaluation.failure = error.code();
+        failure = std::current_exception();
+    } catch (...) {
         failure = std::current_exception();
     }
     if (failure && is_cancellation(failure)) std::rethrow_exception(failure);
@@ -140,6 +143,19 @@ Task<Evaluation> evaluate(BoundModel evaluator, std::string prompt, HookContext&
 }
 
 }  // namespace
+
+bool is_goal_continuation(const Message& message) {
+    const Json* source = message.metadata().find("synthetic_source");
+    return is_synthetic_message(message) && source && *source == Json(continuation);
+}
+
+std::string goal_text(const GoalState& goal) {
+    std::string text = "Goal (" + std::string(enum_name(goal.status)) + ", " +
+                       std::to_string(goal.evaluations) + " of " +
+                       std::to_string(goal.max_evaluations) + " evaluations): " + goal.condition;
+    if (!goal.last_reason.empty()) text += "\nLast evaluation: " + goal.last_reason;
+    return text;
+}
 
 GoalMiddleware::GoalMiddleware(GoalOptions options)
     : models{std::move(options.evaluator)},
@@ -182,7 +198,9 @@ Task<MessageList> GoalMiddleware::on_run_end(HookContext& context) const {
     const Evaluation evaluation = co_await std::move(asking);
     goal->max_evaluations = max_evaluations_;
     if (!evaluation.verdict) {
-        goal->last_reason = "not evaluated: " + evaluation.failure;
+        // The reason is shown to users, so it has no text of a server.
+        goal->last_reason =
+            "the evaluation failed (" + std::string(to_string(evaluation.failure)) + ")";
         context.extra[state_key] = to_json(*goal);
         co_return more;
     }
@@ -194,8 +212,7 @@ Task<MessageList> GoalMiddleware::on_run_end(HookContext& context) const {
         goal->status = GoalStatus::exhausted;
     } else {
         more.push_back(synthetic_user_message(
-            "The goal is not achieved yet: " + goal->last_reason + " Continue.",
-            "goal_continuation"));
+            "The goal is not achieved yet: " + goal->last_reason + " Continue.", continuation));
     }
     context.extra[state_key] = to_json(*goal);
     co_return more;

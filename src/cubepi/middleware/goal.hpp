@@ -44,7 +44,7 @@ struct GoalOptions {
 ///
 /// Only a message of the user sets a goal, not one of the framework or a result of a tool. The model sees the condition without the
 /// prefix. The goal is in `extra["goal"]`, as in CubePi, and holds for later runs of the thread. If the evaluator fails, the run
-/// ends with its answer; the goal remains active with the failure as its reason, and the next run is evaluated again (D119).
+/// ends with its answer; the goal remains active with the code of the failure as its reason, and the next run is evaluated again (D119).
 class GoalMiddleware {
 public:
     explicit GoalMiddleware(GoalOptions options);
@@ -63,5 +63,11 @@ private:
     int max_evaluations_;
     GoalTextFunction user_text_;
 };
+
+/// Returns true for a message by which a goal continues its run.
+bool is_goal_continuation(const Message& message);
+
+/// Returns the goal and its state for users, in two lines.
+std::string goal_text(const GoalState& goal);
 
 }  // namespace cubepi

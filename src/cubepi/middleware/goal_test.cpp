@@ -144,14 +144,17 @@ TEST(Goal, MalformedState_IsIgnored) {
 
 TEST(Goal, D119_EvaluatorFails_AnswerRemainsAndGoalIsActive) {
     Fixture fixture;
-    const RunResult result = fixture.prompt("/goal finish", {"Begun."}, {faux_failure("no quota")});
+    ErrorInfo limited;
+    limited.code = ErrorCode::rate_limited;
+    const RunResult result =
+        fixture.prompt("/goal finish", {"Begun."}, {faux_failure("no quota", limited)});
     EXPECT_EQ(result.outcome, RunOutcome::completed);
     EXPECT_EQ(result.text(), "Begun.");
     const auto goal = GoalMiddleware::goal_in(fixture.extra());
     ASSERT_TRUE(goal);
     EXPECT_EQ(goal->status, GoalStatus::active);
     EXPECT_EQ(goal->evaluations, 0);
-    EXPECT_NE(goal->last_reason.find("no quota"), std::string::npos) << goal->last_reason;
+    EXPECT_EQ(goal->last_reason, "the evaluation failed (rate_limited)");
 }
 
 TEST(Goal, D119_LimitOfTurns_HoldsAcrossContinuations) {

@@ -9,6 +9,7 @@
 #include <cubepi/core/support/trimmed.hpp>
 #include <cubepi/provider/answer_end.hpp>
 #include <cubepi/schema/json_text.hpp>
+#include <cubepi/schema/parse_json.hpp>
 
 namespace cubepi {
 
@@ -343,6 +344,32 @@ std::optional<TurnAction> count_stale(JsonObject& extra, const Calls& calls,
 }
 
 }  // namespace
+
+std::optional<std::vector<Todo>> todos_set_by(const ToolExecutionEndEvent& event) {
+    if (event.tool_name != tool_name || event.is_error) return std::nullopt;
+    JsonTextError error;
+    const Json result = parse_json(event.result.text(), error);
+    const JsonObject* payload = result.if_object();
+    return payload ? get<std::vector<Todo>>(*payload, todos_key) : std::nullopt;
+}
+
+std::string_view todo_mark(TodoStatus status) noexcept {
+    switch (status) {
+        case TodoStatus::completed: return "✓";
+        case TodoStatus::in_progress: return "▸";
+        case TodoStatus::pending: break;
+    }
+    return "○";
+}
+
+std::string todo_text(const std::vector<Todo>& todos) {
+    std::string text;
+    for (const Todo& todo : todos) {
+        if (!text.empty()) text += '\n';
+        text += std::string(todo_mark(todo.status)) + " " + todo.content;
+    }
+    return text.empty() ? "(no to-dos)" : text;
+}
 
 TodoListMiddleware::TodoListMiddleware(TodoListOptions options) : options_(std::move(options)) {
     // The list changes in after_tool_call, which has the state of the thread.

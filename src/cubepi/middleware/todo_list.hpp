@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <cubepi/agent/middleware.hpp>
+#include <cubepi/core/agent_event.hpp>
 
 namespace cubepi {
 
@@ -108,5 +109,13 @@ public:
 private:
     TodoListOptions options_;
 };
+
+/// Returns the list that a call of `write_todos` has set; nothing for a failed call, and for calls of other tools.
+std::optional<std::vector<Todo>> todos_set_by(const ToolExecutionEndEvent& event);
+
+/// Returns the mark of an item for users: "✓" completed, "▸" in progress, "○" pending.
+std::string_view todo_mark(TodoStatus status) noexcept;
+/// Returns the list for users, one line for each item, with its mark; "(no to-dos)" if it is empty.
+std::string todo_text(const std::vector<Todo>& todos);
 
 }  // namespace cubepi

@@ -136,7 +136,7 @@ const AgentTool* find_tool(const std::vector<AgentTool>& tools, const std::strin
 class CommandRun {
 public:
     CommandRun(std::shared_ptr<BuiltinCore> core, Tape tape, std::string session_id,
-               TurnState& state, bool pasted)
+               TurnState& state, bool pasted, bool of_operator)
         : core_(std::move(core)),
           tape_(std::move(tape)),
           session_id_(std::move(session_id)),
@@ -144,6 +144,10 @@ public:
           pasted_(pasted),
           directory_(core_->workspace_of(state)) {
         std::shared_ptr<cubepi::ShellSessions> shells = core_->shells(session_id_, directory_);
+        if (!of_operator) {
+            tools_ = plan_commands(tape_);
+            return;
+        }
         state_.replace(shells);
         tools_ = cubepi::standard_tools(core_->workspace(directory_), cubepi::StandardToolOptions(),
                                         std::move(shells));
@@ -330,7 +334,7 @@ Task<EndedCommand> try_command(std::shared_ptr<BuiltinCore> core, Tape tape, std
                                TurnState& state, PendingCommand pending) {
     EndedCommand ended;
     CommandRun command(std::move(core), std::move(tape), std::move(session_id), state,
-                       pending.pasted);
+                       pending.pasted, pending.of_operator);
     std::string without_comma(cubepi::detail::trimmed(std::string_view(pending.line).substr(1)));
     Task<std::string> running = command.run(std::move(without_comma), ended.name);
     cubepi::Outcome<std::string> outcome = co_await cubepi::outcome_of(std::move(running));

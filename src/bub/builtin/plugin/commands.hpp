@@ -8,10 +8,11 @@
 
 namespace bub::detail {
 
-/// A comma command of an operator, between build_prompt and the model stage (B11).
+/// A comma command, between build_prompt and the model stage (B11).
 struct PendingCommand {
     std::string line;           ///< with the comma
     bool pasted = false;        ///< the operator did not type the beginning of the line
+    bool of_operator = true;    ///< false: a session_command() of any sender, with no others
     std::string input_id = {};  ///< input_id_of() the message
 };
 

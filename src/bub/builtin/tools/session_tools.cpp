@@ -8,6 +8,7 @@
 #include <bub/builtin/tools/tool_names.hpp>
 #include <bub/builtin/turn/agent_turn.hpp>
 #include <bub/questions.hpp>
+#include <bub/tape/tape_checkpointer.hpp>
 #include <cubepi/agent/hitl_channel.hpp>
 #include <cubepi/agent/transcript.hpp>
 #include <cubepi/core/cancellation.hpp>
@@ -15,6 +16,8 @@
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/lower_case.hpp>
+#include <cubepi/middleware/goal.hpp>
+#include <cubepi/middleware/todo_list.hpp>
 #include <cubepi/schema/json_text.hpp>
 #include <cubepi/workspace/standard_tools.hpp>
 
@@ -60,6 +63,10 @@ struct ResetArgs {
 struct ModelArgs {
     std::optional<std::string> model_id;
     std::optional<bool> force;
+};
+
+struct GoalArgs {
+    std::optional<std::string> action;
 };
 
 struct EffortArgs {
@@ -273,6 +280,27 @@ Task<std::string> compact(std::shared_ptr<BuiltinCore> core, Tape tape, std::str
     TapeEntry entry = event_entry("compaction", notice.details, hidden_from_context());
     (void)co_await tape.append(std::move(entry));
     co_return notice.text + (done.report.compacted ? "\nUndo it: ,compact undo=true" : "");
+}
+
+Task<std::string> show_todos(Tape tape) {
+    const JsonObject extra = co_await stored_extra(tape.store(), tape.name());
+    co_return cubepi::todo_text(cubepi::TodoListMiddleware::todos_in(extra));
+}
+
+Task<std::string> goal_command(Tape tape, GoalArgs args) {
+    if (args.action && *args.action != "clear") {
+        throw cubepi::Error(
+            ErrorCode::invalid_argument,
+            "goal takes `clear` or nothing; the message /goal CONDITION sets a goal");
+    }
+    const JsonObject extra = co_await stored_extra(tape.store(), tape.name());
+    const std::optional<cubepi::GoalState> goal = cubepi::GoalMiddleware::goal_in(extra);
+    if (!goal) co_return std::string("(no goal; the message /goal CONDITION sets one)");
+    if (!args.action) co_return cubepi::goal_text(*goal);
+    TapeCheckpointer memory(tape.store());
+    JsonObject cleared{{"goal", nullptr}};
+    co_await memory.save_extra(tape.name(), std::move(cleared));
+    co_return "Goal cleared: " + goal->condition;
 }
 
 void add_tape_tools(std::vector<AgentTool>& tools, const std::shared_ptr<BuiltinCore>& core,
@@ -684,6 +712,19 @@ AgentTool subagent_tool(std::shared_ptr<BuiltinCore> core, std::string session_i
 
 }  // namespace
 
+std::vector<AgentTool> plan_commands(Tape tape) {
+    std::vector<AgentTool> commands;
+    commands.push_back(
+        cubepi::tool<NoArgs>("todo", "Shows the to-do list of this conversation.", [tape](NoArgs) {
+            return show_todos(tape);
+        }).hidden());
+    commands.push_back(cubepi::tool<GoalArgs>(
+                           "goal", "Shows the goal of this conversation, or clears it.",
+                           [tape](GoalArgs args) { return goal_command(tape, std::move(args)); })
+                           .hidden());
+    return commands;
+}
+
 std::vector<AgentTool> session_tools(std::shared_ptr<BuiltinCore> core, Tape tape,
                                      std::string session_id, TurnState& state) {
     std::vector<AgentTool> tools;
@@ -719,6 +760,12 @@ std::vector<AgentTool> session_tools(std::shared_ptr<BuiltinCore> core, Tape tap
         for (const AgentTool& more : plugin->tools) tools.push_back(more);
     }
     for (const AgentTool& more : core->options().tools) tools.push_back(more);
+    for (AgentTool& command : plan_commands(tape)) {
+        const bool is_taken = std::any_of(tools.begin(), tools.end(), [&](const AgentTool& tool) {
+            return tool.name == command.name;
+        });
+        if (!is_taken) tools.push_back(std::move(command));
+    }
     return tools;
 }
 

@@ -12,6 +12,8 @@
 #include <bub/tape/tape_context.hpp>
 #include <bub/turn_span.hpp>
 #include <cubepi/core/cancellation.hpp>
+#include <cubepi/middleware/goal.hpp>
+#include <cubepi/middleware/todo_list.hpp>
 #include <cubepi/workspace/memory_tool.hpp>
 #include <cubepi/workspace/standard_tools.hpp>
 
@@ -361,6 +363,7 @@ Task<> AgentTurn::start_agent() {
     if (!options.model.provider() && options.provider.get())
         options.model = cubepi::BoundModel(options.provider.get(), options.model.shared_spec());
     std::vector<cubepi::AgentTool> tools(options.tools.begin(), options.tools.end());
+    if (!plan_.is_subagent) add_plans(options, tools);
     keep_allowed(tools, plan_);
     std::vector<cubepi::AgentTool> known = tools;
     if (auto compaction = core_->compaction(options.model)) {
@@ -379,6 +382,31 @@ Task<> AgentTurn::start_agent() {
     if (!message_id_.empty()) message = std::move(message).with_id(message_id_);
     cubepi::PromptOptions how = run_options(run_id_);
     co_await start_run(std::move(message), std::move(how));
+}
+
+/// Adds the to-do list and the goal of the session.
+void AgentTurn::add_plans(cubepi::AgentOptions& options,
+                          std::vector<cubepi::AgentTool>& tools) const {
+    const BuiltinOptions& chosen = core_->options();
+    const bool is_taken =
+        std::any_of(tools.begin(), tools.end(),
+                    [](const cubepi::AgentTool& tool) { return tool.name == "write_todos"; });
+    if (chosen.with_todos && !is_taken) {
+        cubepi::TodoListOptions how;
+        // The model may ask the user in plain text.
+        how.require_finished = false;
+        cubepi::TodoListMiddleware todos(std::move(how));
+        // With the others, so that an unknown name is corrected to it.
+        for (cubepi::AgentTool& tool : std::exchange(todos.tools, {}))
+            tools.push_back(std::move(tool));
+        options.middleware.emplace_back(std::move(todos));
+    }
+    if (chosen.max_goal_evaluations > 0) {
+        cubepi::GoalOptions how{.evaluator = options.model};
+        how.max_evaluations = chosen.max_goal_evaluations;
+        how.user_text = without_context;
+        options.middleware.emplace_back(cubepi::GoalMiddleware(std::move(how)));
+    }
 }
 
 Task<std::string> AgentTurn::system_prompt() {

@@ -86,6 +86,7 @@ private:
     cubepi::PromptOptions run_options(std::string run_id) const;
     Task<> remember(cubepi::AgentOptions& options);
     std::vector<cubepi::AgentTool> tools(const std::filesystem::path& directory);
+    void add_plans(cubepi::AgentOptions& options, std::vector<cubepi::AgentTool>& tools) const;
     Task<std::string> system_prompt();
     Task<> finish();
     void finish_answer(const cubepi::AssistantMessage& answer);
@@ -187,6 +188,8 @@ const cubepi::AssistantMessage* last_answer(const cubepi::MessageList& messages)
 /// Returns the operations on a session as tools for the model and as comma commands.
 std::vector<cubepi::AgentTool> session_tools(std::shared_ptr<BuiltinCore> core, Tape tape,
                                              std::string session_id, TurnState& state);
+/// Returns the commands `todo` and `goal`, which every user may give in the own session (session_command()).
+std::vector<cubepi::AgentTool> plan_commands(Tape tape);
 /// Returns the prompt of a message that is not a command: its content, preceded by the context string and the date of
 /// arrival (absent: `now`) if there is a context, and its media as content parts. Empty if there is no content.
 Task<Prompt> prompt_of(std::shared_ptr<Envelope> message,

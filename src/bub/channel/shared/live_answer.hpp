@@ -54,6 +54,11 @@ public:
         text_ += delta;
         changed_ = true;
     }
+    /// Sets a text that follows the answer while it is incomplete, such as the progress of its turn.
+    void set_progress_text(std::string text) {
+        progress_text_ = std::move(text);
+        changed_ = true;
+    }
     /// Shows the text from time to time until finish() or end(). Run once, in the background.
     static Task<> show(std::shared_ptr<LiveAnswer> answer);
 
@@ -77,6 +82,7 @@ private:
     const Parts parts_;
     std::shared_ptr<SendProgress> progress_;
     std::string text_;
+    std::string progress_text_;
     bool changed_ = false;
     std::vector<Shown> shown_;
     std::stop_source over_;
@@ -107,7 +113,8 @@ Task<> LiveAnswer<Sender>::show(std::shared_ptr<LiveAnswer> answer) {
 
 template <class Sender>
 Task<> LiveAnswer<Sender>::preview() {
-    std::vector<Text> parts = parts_.preview(text_);
+    const std::string gap = text_.empty() || progress_text_.empty() ? "" : "\n\n";
+    std::vector<Text> parts = parts_.preview(text_ + gap + progress_text_);
     for (std::size_t index = 0; index < parts.size(); ++index)
         co_await put(index, std::move(parts[index]), false);
 }

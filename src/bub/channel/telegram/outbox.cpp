@@ -23,6 +23,7 @@
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/trimmed.hpp>
+#include <cubepi/middleware/todo_list.hpp>
 #include <cubepi/net/utf8.hpp>
 
 namespace bub::telegram {
@@ -209,7 +210,11 @@ void Outbox::on_event(const TurnPtr& turn, const StreamEvent& event) {
         if (const Json* const value = event.data.if_contains("answer")) answer.answer = *value;
         show_outcome(*turn, answer);
     }
-    if (event.kind != event_kind::text || !options_.shows_progress) return;
+    if (!options_.shows_progress) return;
+    const auto* ended =
+        event.agent_event ? event.agent_event->get_if<cubepi::ToolExecutionEndEvent>() : nullptr;
+    const auto todos = ended ? cubepi::todos_set_by(*ended) : std::nullopt;
+    if (event.kind != event_kind::text && !todos) return;
     turn->text += event.delta();
     const bool is_first = !turn->live;
     if (is_first) {
@@ -223,6 +228,7 @@ void Outbox::on_event(const TurnPtr& turn, const StreamEvent& event) {
         turn->live = std::make_shared<LiveAnswer>(std::move(parts));
     }
     turn->live->append(event.delta());
+    if (todos) turn->live->set_progress_text(cubepi::todo_text(*todos));
     if (is_first) work_->spawn(LiveAnswer::show(turn->live));
 }
 

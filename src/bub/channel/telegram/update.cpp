@@ -311,9 +311,14 @@ bool answers_questions(const SlashCommand& command) {
     return std::find(names.begin(), names.end(), command.name) != names.end();
 }
 
+/// Returns true for the commands about the session, whose text is passed on as it is.
+bool is_about_session(const SlashCommand& command) {
+    return command.name == "stop" || command.name == "todo" || command.name == "goal";
+}
+
 /// Returns true for the commands that need no name of the bot in a group: they are about what the bot does.
 bool is_ours(const SlashCommand& command) {
-    return answers_questions(command) || command.name == "stop";
+    return answers_questions(command) || is_about_session(command);
 }
 
 /// A message as an object, with the facts that decide about it.
@@ -428,8 +433,9 @@ Incoming MessageReader::read() && {
     facts_.insert(of_question.begin(), of_question.end());
     if (command_ && answers_questions(*command_)) {
         read_command();
-    } else if (command_ && command_->name == "stop") {
-        incoming_.envelope.content = "/stop";
+    } else if (command_ && is_about_session(*command_)) {
+        const std::string tail = command_->name == "stop" ? std::string() : command_->tail;
+        incoming_.envelope.content = "/" + command_->name + (tail.empty() ? "" : " " + tail);
     } else if (incoming_.is_addressed && is_reply_to_bot()) {
         read_answer_by_reply();
     }

@@ -47,7 +47,6 @@ struct TapeCheckpointer::State : std::enable_shared_from_this<TapeCheckpointer::
     Task<void> archive_records(std::string tape);
     /// Empties that sidecar.
     Task<void> remove_records(std::string tape);
-    Task<JsonObject> extra_of(std::string tape);
     Task<std::vector<TapeEntry>> entries_of(std::string tape, cubepi::MessageList messages);
     /// Moves images to the media store and replaces them by references; restore_media() reverses that.
     Task<void> put_media_aside(std::vector<TapeEntry>& entries);

@@ -165,7 +165,7 @@ Task<void> TapeCheckpointer::fork(std::string source_thread_id, std::string new_
     std::vector<TapeEntry> entries = earlier->entries();
     entries.insert(entries.begin(), fork_entry(source_thread_id, after_run_id));
     for (TapeEntry& entry : cut.entries()) entries.push_back(std::move(entry));
-    JsonObject extra = co_await state->extra_of(std::move(source_thread_id));
+    JsonObject extra = co_await stored_extra(state->store, std::move(source_thread_id));
     if (metadata) extra["fork"] = std::move(*metadata);
     if (!extra.empty()) {
         entries.push_back(

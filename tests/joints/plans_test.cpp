@@ -1,0 +1,86 @@
+// To-do lists and goals, through the program: the requests that a model server gets.
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "../terminal/terminal.hpp"
+#include "model_server.hpp"
+#include "program.hpp"
+
+namespace cubepi::joint_tests {
+namespace {
+
+using terminal_tests::Home;
+using terminal_tests::Piped;
+
+constexpr const char* two_items =
+    R"({"todos": [{"content": "a", "status": "in_progress"}, {"content": "b", "status": "pending"}]})";
+
+/// Expects that the tools, the system prompt and the messages of each request begin with those of the one before.
+void expect_prefixes(const std::vector<boost::json::value>& bodies) {
+    for (std::size_t i = 1; i < bodies.size(); ++i) {
+        EXPECT_EQ(bodies[i].at("tools"), bodies[i - 1].at("tools")) << i;
+        const boost::json::array& before = bodies[i - 1].at("messages").as_array();
+        const boost::json::array& after = bodies[i].at("messages").as_array();
+        ASSERT_LT(before.size(), after.size()) << i;
+        for (std::size_t k = 0; k < before.size(); ++k) {
+            EXPECT_EQ(boost::json::serialize(after[k]), boost::json::serialize(before[k]))
+                << i << " " << k;
+        }
+    }
+}
+
+TEST(Plans, D117_RemindersInTwoProcesses_KeepPrefix) {
+    Home home;
+    home.set("OPENAI_API_KEY", "key");
+    std::vector<std::string> answers = {chat_answer("", {{"write_todos", two_items}})};
+    for (int i = 0; i < 7; ++i)
+        answers.push_back(chat_answer("", {{"tape_info", "{}", "call_" + std::to_string(i)}}));
+    answers.push_back(chat_answer("Which database?"));
+    answers.push_back(chat_answer("Done."));
+    ModelServer server(answers);
+    const Piped first = run_at(home, server, {"-s", "s1", "go"});
+    EXPECT_EQ(first.status, 0) << first.err;
+    EXPECT_NE(first.err.find("○ b"), std::string::npos) << first.err;
+    EXPECT_EQ(run_at(home, server, {"-s", "s1", "the small one"}).status, 0);
+    const std::vector<boost::json::value> bodies = server.bodies();
+    ASSERT_EQ(bodies.size(), 10u);
+    expect_prefixes(bodies);
+    EXPECT_NE(server.requests()[7].find("was not updated for 5 turns"), std::string::npos);
+}
+
+TEST(Plans, D119_GoalOfPrompt_IsEvaluatedAndKeepsPrefix) {
+    Home home;
+    home.set("OPENAI_API_KEY", "key");
+    ModelServer server(
+        {chat_answer("Begun."),
+         chat_answer("", {{"structured_output", R"({"achieved": false, "reason": "no file"})"}}),
+         chat_answer("Finished."), refusal(500, "{}")});
+    const Piped done = run_at(home, server, {"-s", "s1", "/goal write a file"});
+    // The evaluator fails at the end, and the answer remains.
+    EXPECT_EQ(done.status, 0) << done.err;
+    EXPECT_NE(done.out.find("Finished."), std::string::npos) << done.out;
+    const std::vector<boost::json::value> bodies = server.bodies();
+    ASSERT_GE(bodies.size(), 4u);
+    expect_prefixes({bodies[0], bodies[2]});
+    const std::string prompt(bodies[0].at("messages").as_array().back().at("content").as_string());
+    EXPECT_TRUE(prompt.ends_with("\nwrite a file")) << prompt;
+    const Piped state = run_at(home, server, {"-s", "s1", "/goal"});
+    EXPECT_NE(state.out.find("Goal (active, 1 of 10 evaluations): write a file"), std::string::npos)
+        << state.out << state.err;
+    EXPECT_EQ(server.requests().size(), bodies.size());
+}
+
+TEST(Plans, TodosOffInConfiguration_ToolIsNotOffered) {
+    Home home;
+    home.set("OPENAI_API_KEY", "key");
+    terminal_tests::write_file(home.config(), "todos: false\n");
+    ModelServer server({chat_answer("ok")});
+    EXPECT_EQ(run_at(home, server, {"--no-save", "go"}).status, 0);
+    EXPECT_EQ(server.requests().at(0).find("write_todos"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace cubepi::joint_tests
