@@ -17,6 +17,7 @@
 #include <cubepi/agent/agent.hpp>
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/task_scope.hpp>
+#include <cubepi/middleware/subagents.hpp>
 #include <cubepi/provider/message_assembler.hpp>
 
 // 10,000 agents with histories: time of a prompt, and resident memory of an agent. The same work as bench/peers/rust/infinity.
@@ -37,12 +38,19 @@ constexpr std::string_view line =
     "void close_block(Stack& open, Line line); // ends the open blocks\n";
 constexpr int lines = 5;  // of a tool result
 
-/// One answer: a text, with a call of the tool unless the tool has answered.
+constexpr int subagents = 500;  // of a prompt; 512 calls are the limit of an answer
+constexpr int delegations = 2;
+
+/// One answer: a text, with a call of the tool unless the tool has answered. The tool `subagent` is called many times.
 class Answer final : public StreamSource {
 public:
     explicit Answer(const ModelRequest& request)
         : assembler_(head_of(request)),
-          calls_(request.messages.back().role() != Role::tool_result),
+          tool_(request.tools && !request.tools->empty() ? request.tools->front().name
+                                                         : SharedString("read")),
+          calls_(request.messages.back().role() == Role::tool_result ? 0
+                 : tool_ == "subagent"                               ? subagents
+                                                                     : 1),
           messages_(request.messages.size()) {}
 
     Task<StreamEvent> next() override { co_return step(); }
@@ -63,23 +71,28 @@ private:
         if (at == 1) return assembler_.text_start();
         if (at < 2 + pieces) return assembler_.text_delta(0, piece);
         if (at == 2 + pieces) return assembler_.text_end(0);
-        if (!calls_) return assembler_.done(stop_reason::stop);
-        if (at == 3 + pieces) return assembler_.toolcall_start(call_id(), SharedString("read"));
-        if (at == 4 + pieces) return assembler_.toolcall_end(1, call());
-        return assembler_.done(stop_reason::tool_use);
+        if (calls_ == 0) return assembler_.done(stop_reason::stop);
+        const int part = at - 3 - pieces;
+        if (part >= 2 * calls_) return assembler_.done(stop_reason::tool_use);
+        const int number = part / 2;
+        if (part % 2 == 0) return assembler_.toolcall_start(call_id(number), tool_);
+        return assembler_.toolcall_end(number + 1, call(number));
     }
 
-    SharedString call_id() const { return SharedString("call-" + std::to_string(messages_)); }
-    ToolCall call() const {
+    SharedString call_id(int number) const {
+        return SharedString("call-" + std::to_string(messages_) + "-" + std::to_string(number));
+    }
+    ToolCall call(int number) const {
         ToolCall call;
-        call.id = call_id();
-        call.name = "read";
-        call.arguments["path"] = "src/parser/blocks.cpp";
+        call.id = call_id(number);
+        call.name = tool_;
+        call.arguments[tool_ == "read" ? "path" : "prompt"] = "src/parser/blocks.cpp";
         return call;
     }
 
     MessageAssembler assembler_;
-    bool calls_;
+    SharedString tool_;
+    int calls_;
     std::size_t messages_;
     int step_ = 0;
 };
@@ -180,6 +193,67 @@ void prompts_of_many_agents(benchmark::State& state) {
     }
 }
 BENCHMARK(prompts_of_many_agents)->Iterations(1)->Unit(benchmark::kMillisecond);
+
+BoundModel scripted() {
+    Model spec;
+    spec.id = "m";
+    return BoundModel(std::make_shared<Script>(), std::move(spec));
+}
+
+void note_time(benchmark::State& state, std::chrono::steady_clock::time_point start) {
+    const std::chrono::duration<double, std::micro> elapsed =
+        std::chrono::steady_clock::now() - start;
+    state.counters["us_per_agent"] = elapsed.count() / (subagents * delegations);
+}
+
+/// 1,000 sub-agents with a tool call each, 500 at once.
+void many_subagents(benchmark::State& state) {
+    SubagentOptions options;
+    options.default_model = scripted();
+    options.shared_tools = {read_tool()};
+    options.limits.max_running = subagents;
+    std::size_t ended = 0;
+    options.on_event = [&ended](const AgentEvent& event) {
+        const auto* const end = event.get_if<AgentEndEvent>();
+        if (end && end->outcome == RunOutcome::completed) ++ended;
+    };
+    AgentOptions parent{.model = scripted(),
+                        .middleware = {SubagentMiddleware(std::move(options))}};
+    parent.limits.parallel_tools = subagents;
+    for (auto _ : state) {
+        Agent agent(parent);
+        const auto start = std::chrono::steady_clock::now();
+        for (int i = 0; i < delegations; ++i) run(agent.prompt(prompt));
+        note_time(state, start);
+    }
+    if (ended != subagents * delegations) state.SkipWithError("a sub-agent is missing");
+}
+BENCHMARK(many_subagents)->Iterations(1)->Unit(benchmark::kMillisecond);
+
+Task<> prompt_all(std::vector<std::unique_ptr<Agent>>& agents) {
+    TaskScope scope(co_await this_executor);
+    for (const std::unique_ptr<Agent>& agent : agents) scope.spawn(agent->prompt(prompt));
+    co_await scope.join();
+}
+
+/// The same runs without a parent.
+void many_plain_agents(benchmark::State& state) {
+    AgentOptions options{.model = scripted(), .tools = {read_tool()}};
+    std::size_t events = 0;
+    for (auto _ : state) {
+        const auto start = std::chrono::steady_clock::now();
+        for (int i = 0; i < delegations; ++i) {
+            std::vector<std::unique_ptr<Agent>> agents;
+            for (int k = 0; k < subagents; ++k) {
+                agents.push_back(std::make_unique<Agent>(options));
+                agents.back()->subscribe([&events](const AgentEvent&) { ++events; });
+            }
+            run(prompt_all(agents));
+        }
+        note_time(state, start);
+    }
+}
+BENCHMARK(many_plain_agents)->Iterations(1)->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace cubepi::bench

@@ -55,6 +55,7 @@ PARTS = (
                   Row("approval", "runs_with_an_approval:us_per_run", "runs_without_a_gate:us_per_run", "us", "3"))),
     Part("memory", (Row("idle", "memory_of_sessions:idle_bytes", 500.0, "bytes", "1"),
                     Row("session", "memory_of_sessions:session_bytes", 1500.0, "bytes", "1")), repetitions=1),
+    Part("sub-agents", (Row("sub-agents", "many_subagents:us_per_agent", "many_plain_agents:us_per_agent", "us"),), repetitions=5),
     *(Part(wire, wire_rows(wire)) for wire in ("chat", "responses", "anthropic")),
     Part("wake", (Row("wake", "wake_chat:ns_per_delta", "bare_wake", "ns"),)),
     Part("length", (Row("long answer", "wire_long:ns_per_delta", "wire_short:ns_per_delta", "ns", "1.2"),)),

@@ -1,52 +1,55 @@
-// A sub-agent as a tool: it is aborted with its caller, charged to it, and returns a typed answer.
+// Sub-agents: a reviewer with a model and a tool of its own. The parent's hook decides about its calls, too.
 #include <iostream>
 #include <cubepi/cubepi.hpp>
+#include <cubepi/middleware/subagents.hpp>
 using namespace cubepi;
 
-struct ReviewArgs {
-    std::string text;
-};
-struct Review {
-    int score;
-    std::string reason;
-    static void describe_fields(FieldNotes& fields) {
-        fields.constrain("score", Constraints().minimum(1).maximum(5));
-    }
+struct PathArgs {
+    std::string path;
 };
 
-Task<Review> review(BoundModel model, ReviewArgs args, ToolContext& context) {
-    Agent reviewer(AgentOptions{.model = std::move(model), .system_prompt = "You review texts."});
-    // The run of the sub-agent names its caller in traces, and ends with it.
-    PromptOptions options = PromptOptions()
-                                .parent(context)
-                                .stop_token(context.stop_token())
-                                .max_duration(std::chrono::minutes(1));
-    auto result = co_await reviewer.prompt<Review>(std::move(args.text), std::move(options));
-    context.charge(result.usage, result.cost);
-    co_return *result;  // throws if there is no review: the model sees the reason
-}
-
-AgentTool reviewer(BoundModel model) {
-    return tool<ReviewArgs>("review", "Reviews a text.",
-                            [model](ReviewArgs args, ToolContext& context) {
-                                return review(model, std::move(args), context);
-                            })
-        .risk(ToolRisk::read_only);
+AssistantMessage calls(const char* tool, JsonObject arguments) {
+    return faux_assistant_message(faux_tool_call(tool, std::move(arguments)),
+                                  stop_reason::tool_use);
 }
 
 int main() {
     FauxProvider small;
-    const JsonObject too_high{{"score", 9}, {"reason", "It is short."}};
-    const JsonObject valid{{"score", 4}, {"reason", "It is short."}};
-    small.set_responses({faux_assistant_message(faux_tool_call("structured_output", too_high)),
-                         faux_assistant_message(faux_tool_call("structured_output", valid))});
+    small.set_responses(
+        {calls("read", {{"path", "/etc/shadow"}}), [](const MessageList& messages, const Model&) {
+             return faux_assistant_message("I could not: " + messages.back().text());
+         }});
+    SubagentOptions subagents;
+    subagents.default_model = small.model();
+    subagents.subagents.push_back({.name = "reviewer",
+                                   .description = "Reviews files.",
+                                   .system_prompt = "You review files.",
+                                   .limits = {.max_turns = 10}});
+    subagents.shared_tools.push_back(tool<PathArgs>(
+        "read", "Reads a file.", [](PathArgs args) { return "the content of " + args.path; }));
+    subagents.on_event = [](const AgentEvent& event) {
+        if (event.get_if<AgentStartEvent>())
+            std::cout << "started by run " << event.run->origin.parent_run_id << '\n';
+    };
+
     FauxProvider large;
-    large.set_responses({faux_assistant_message(faux_tool_call("review", {{"text", "Hello."}})),
-                         [](const MessageList& messages, const Model&) {
-                             return faux_assistant_message("The review: " + messages.back().text());
-                         }});
-    Agent agent(AgentOptions{.model = large.model(), .tools = {reviewer(small.model())}});
-    const RunResult result = run(agent.prompt("Write a greeting and have it reviewed."));
+    large.set_responses(
+        {calls("subagent",
+               {{"name", "rev"}, {"prompt", "Review /etc/shadow."}, {"subagent_type", "reviewer"}}),
+         [](const MessageList& messages, const Model&) {
+             return faux_assistant_message("The reviewer: " + messages.back().text());
+         }});
+    AgentOptions options{.model = large.model(),
+                         .middleware = {SubagentMiddleware(std::move(subagents))}};
+    options.before_tool_call = [](BeforeToolCallContext& call) {
+        BeforeToolCallResult decision;
+        const Json* path = call.args.if_contains("path");
+        decision.block = path && path->is_string() && path->get_string().starts_with("/etc/");
+        if (decision.block) decision.reason = "files in /etc are not read";
+        return decision;
+    };
+    Agent agent(std::move(options));
+    const RunResult result = run(agent.prompt("Have the file reviewed."));
     std::cout << result.text() << '\n';
-    return result.text().find("4") != std::string::npos ? 0 : 1;
+    return result.text().find("not read") != std::string::npos ? 0 : 1;
 }

@@ -367,6 +367,16 @@ TEST_F(Questions, D85_SubagentNeedsApproval_TurnIsSuspended) {
     EXPECT_EQ(count(tape("cli:chat"), entry_kind::tool_result), 1u);
 }
 
+TEST_F(Questions, D114_NamedSubagent_IsNamedInItsQuestion) {
+    add({test::calling("subagent", {{"prompt", "clean up"}, {"name", "cleaner'\n"}}, "c1"),
+         removal()});
+    const TurnResult asked = say("Clean up");
+    ASSERT_EQ(kinds(asked), std::vector<std::string>{"question"});
+    const cubepi::HitlRequest request =
+        cubepi::hitl_request_from_json(asked.outbounds.front().rest.at(question_key));
+    EXPECT_EQ(request.extra.at("agent_path"), cubepi::JsonArray{"cleaner"});
+}
+
 TEST_F(Questions, D85_AnswerAfterRestart_SubagentContinues) {
     add({to_subagent(), removal("/tmp/a"), removal("/tmp/b", "c1")});
     const TurnResult first = say("Clean up");

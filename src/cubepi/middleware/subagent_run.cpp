@@ -25,7 +25,7 @@ std::string shown_name(std::string_view name, std::string_view other) {
     std::string shown;
     for (const char c : name.substr(0, longest_name)) {
         const auto byte = static_cast<unsigned char>(c);
-        if (byte >= ' ' && byte < 0x7F) shown += c;
+        if (byte >= ' ' && byte < 0x7F && c != '\'') shown += c;
     }
     return shown.empty() ? std::string(other) : shown;
 }
@@ -187,11 +187,7 @@ AgentOptions SubagentRun::options(const ToolContext& caller) {
     AgentOptions made;
     made.model = type_.model ? type_.model : shared_->options.default_model;
     made.system_prompt = type_.system_prompt;
-    std::vector<AgentTool> tools = shared_->options.shared_tools;
-    tools.insert(tools.end(), type_.tools.begin(), type_.tools.end());
-    std::erase_if(tools, [](const AgentTool& tool) {
-        return tool.name == subagent_tool_name || tool.name == subagent_tasks_tool_name;
-    });
+    std::vector<AgentTool> tools = tools_of(shared_->options, type_);
     if (plan_.depth < std::max<std::size_t>(shared_->options.limits.max_depth, 1))
         tools.push_back(subagent_tool(shared_, nullptr, plan_.depth));
     made.tools = std::move(tools);
@@ -349,18 +345,21 @@ HitlOptions forward_question(HitlRequest& request, std::string_view agent,
                              std::string question_id) {
     HitlOptions options;
     options.extra = request.extra;
-    JsonArray path{Json(shown_name(agent, "subagent"))};
+    const std::string name = shown_name(agent, "");
+    JsonArray path{Json(name.empty() ? "subagent" : name)};
     const Json* const inner = options.extra.if_contains("agent_path");
-    const bool is_nested = inner && inner->is_array();
-    if (is_nested) path.insert(path.end(), inner->get_array().begin(), inner->get_array().end());
+    if (inner && inner->is_array())
+        path.insert(path.end(), inner->get_array().begin(), inner->get_array().end());
     options.extra["agent_path"] = std::move(path);
     options.extra["agent"] = "subagent";
     if (auto* approve = std::get_if<ApproveRequest>(&request.payload)) {
         approve->tool_call_id = question_id;
         JsonObject* const details = approve->details.if_object();
         Json* const question = details ? details->if_contains("question") : nullptr;
-        if (!is_nested && question && question->is_string())
-            *question = "A sub-agent asks: " + std::string(question->get_string());
+        if (question && question->is_string()) {
+            const std::string who = name.empty() ? "A sub-agent" : "The sub-agent '" + name + "'";
+            *question = who + " asks: " + std::string(question->get_string());
+        }
     }
     options.question_id = std::move(question_id);
     return options;

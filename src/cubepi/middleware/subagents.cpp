@@ -44,6 +44,7 @@ SubagentOptions checked(SubagentOptions options) {
                 throw Error(ErrorCode::invalid_argument,
                             "two types of sub-agents have the name '" + type.name + "'");
         }
+        (void)ToolList(tools_of(options, type));  // throws for two tools of one name
     }
     return options;
 }
@@ -85,6 +86,15 @@ Task<AgentToolResult> call_subagent(std::shared_ptr<SubagentShared> shared,
 }
 
 }  // namespace
+
+std::vector<AgentTool> tools_of(const SubagentOptions& options, const SubagentSpec& type) {
+    std::vector<AgentTool> tools = options.shared_tools;
+    tools.insert(tools.end(), type.tools.begin(), type.tools.end());
+    std::erase_if(tools, [](const AgentTool& tool) {
+        return tool.name == subagent_tool_name || tool.name == subagent_tasks_tool_name;
+    });
+    return tools;
+}
 
 SubagentShared::SubagentShared(SubagentOptions chosen)
     : SubagentCounts(chosen.limits), options(checked(std::move(chosen))) {}

@@ -131,7 +131,7 @@ struct SubagentOwner;
 /// Copies share their state. One agent at a time; used on its executor.
 class SubagentMiddleware {
 public:
-    /// Throws Error(invalid_argument) for a type without a name or a model, or two types of the same name.
+    /// Throws Error(invalid_argument) for a type without a name or a model, and for two types, or two tools of a type, of one name.
     explicit SubagentMiddleware(SubagentOptions options);
 
     std::vector<AgentTool> tools = {};

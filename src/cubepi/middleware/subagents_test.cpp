@@ -44,6 +44,8 @@ TEST_F(Subagents, InvalidTypes_AreRefusedAtOnce) {
     EXPECT_THROW(SubagentMiddleware{SubagentOptions{}}, Error);
     family.subagents.subagents = {{.name = "a"}, {.name = "a"}};
     EXPECT_THROW(SubagentMiddleware{family.subagents}, Error);
+    family.subagents.subagents = {{.name = "a", .tools = family.subagents.shared_tools}};
+    EXPECT_THROW(SubagentMiddleware{family.subagents}, Error);
 }
 
 TEST_F(Subagents, D67_UsageOfSubagents_CountsInTheRun) {

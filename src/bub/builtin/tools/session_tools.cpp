@@ -16,6 +16,7 @@
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/lower_case.hpp>
+#include <cubepi/middleware/detail/subagent_run.hpp>
 #include <cubepi/middleware/goal.hpp>
 #include <cubepi/middleware/todo_list.hpp>
 #include <cubepi/schema/json_text.hpp>
@@ -431,6 +432,7 @@ struct SubagentArgs {
     std::string session = "temp";
     std::optional<std::vector<std::string>> allowed_tools;
     std::optional<std::vector<std::string>> allowed_skills;
+    std::optional<std::string> name;
 };
 
 Prompt prompt_of(const SubagentArgs& args) {
@@ -509,7 +511,8 @@ private:
     std::shared_ptr<cubepi::HitlChannel>
         channel_;  ///< of the caller; null if its run cannot be suspended
     AgentTurnPlan plan_;
-    std::shared_ptr<RunningTurn> running_;   ///< of the caller; null if it has none
+    std::shared_ptr<RunningTurn> running_;  ///< of the caller; null if it has none
+    std::optional<cubepi::detail::SubagentPlace> place_;
     std::vector<cubepi::HitlRequest> open_;  ///< the questions of its last turn
     std::string asking_message_;             ///< the id of the message whose calls ask them
     bool unread_ = false;                    ///< they are older than the prompt of that turn
@@ -527,6 +530,7 @@ Subagent::Subagent(std::shared_ptr<BuiltinCore> core, TurnState& parent,
     plan_.is_subagent = true;
     plan_.caller = &caller_;
     if (running_) {
+        place_.emplace(running_->subagents, cubepi::AgentLimits());
         plan_.policy = running_->policy;
         plan_.asker = running_->asker;
         plan_.endpoint = running_->endpoint;
@@ -627,17 +631,9 @@ Task<> Subagent::note_questions(const TurnState& state) {
 Task<Answer> Subagent::ask(cubepi::HitlRequest request) {
     Answer given;
     given.question = question_name(request);
-    cubepi::HitlOptions options;
-    options.extra = request.extra;
-    options.extra["agent"] = "subagent";
-    options.question_id = caller_.call_key() + "/" + asking_message_ + "/" + request.question_id;
-    if (auto* approve = std::get_if<cubepi::ApproveRequest>(&request.payload)) {
-        approve->tool_call_id = options.question_id;
-        JsonObject* const details = approve->details.if_object();
-        Json* const question = details ? details->if_contains("question") : nullptr;
-        if (question && question->is_string())
-            *question = "A sub-agent asks: " + std::string(question->get_string());
-    }
+    std::string id = caller_.call_key() + "/" + asking_message_ + "/" + request.question_id;
+    cubepi::HitlOptions options =
+        cubepi::detail::forward_question(request, args_.name.value_or(""), std::move(id));
     given.value = co_await channel_->request(std::move(request.payload), std::move(options));
     co_return given;
 }
@@ -706,6 +702,7 @@ AgentTool subagent_tool(std::shared_ptr<BuiltinCore> core, std::string session_i
                   "continues with.")
         .describe("allowed_tools", "The tools that it may use. Default: all but this one.")
         .describe("allowed_skills", "The skills listed in its prompt. Default: all.")
+        .describe("name", "A short name, for the user.")
         .risk(ToolRisk::writes)
         .replay(cubepi::ReplayPolicy::idempotent);
 }

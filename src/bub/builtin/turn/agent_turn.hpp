@@ -14,6 +14,7 @@
 #include <bub/tape/tape_checkpointer.hpp>
 #include <bub/tape/turn_transaction.hpp>
 #include <cubepi/hitl/confirm_tool_calls.hpp>
+#include <cubepi/middleware/detail/subagent_run.hpp>
 #include <cubepi/provider/answer_end.hpp>
 #include <cubepi/tracing/meter.hpp>
 #include <cubepi/tracing/tracer.hpp>
@@ -170,6 +171,9 @@ struct RunningTurn {
     std::vector<std::string> ended_tapes = {};
     /// The sessions of subagents that run.
     std::set<std::string> agents = {};
+    /// The subagents of the turn, which have the default limits.
+    std::shared_ptr<cubepi::detail::SubagentCounts> subagents =
+        std::make_shared<cubepi::detail::SubagentCounts>();
 };
 
 /// How the last answer of a turn ended, as a service of its TurnState, for the outputs of the turn.

@@ -15,6 +15,9 @@ namespace cubepi::detail {
 inline constexpr std::string_view subagent_tool_name = "subagent";
 inline constexpr std::string_view subagent_tasks_tool_name = "subagent_tasks";
 
+/// Returns the tools of a type, without those by which an agent starts others.
+std::vector<AgentTool> tools_of(const SubagentOptions& options, const SubagentSpec& type);
+
 /// Prepares a question of a sub-agent for the channel of its parent: names the agents that have passed it on, in
 /// `extra.agent_path`, the outermost first, and changes the id of an approval to `question_id`, because the endpoint of the
 /// sub-agent may choose the id of a call that the parent has too (D83).
@@ -88,7 +91,6 @@ struct SubagentPlan {
     std::string type = {};
     std::size_t depth = 1;  ///< of the sub-agent
     bool background = false;
-    std::string task_id = {};  ///< in the background
     std::stop_token stop = {};
 };
 
