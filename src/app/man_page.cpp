@@ -97,6 +97,9 @@ Models to ask in turn if the first one does not answer.
 .B model_timeout, max_turns, max_tokens
 Limits: seconds of one model call, model calls per prompt, tokens of one answer.
 .TP
+.B compact_at, compact_model
+The share of the context window at which older messages are summarized for the model, 0.8; the model that writes the summary.
+.TP
 .B first_byte_timeout, idle_timeout
 Seconds until an answer begins, and between its parts; 120, or 1800 for a server on this machine.
 .TP
