@@ -22,6 +22,7 @@ struct PlayOptions {
     /// Connects a tracer with each agent until the next one is made.
     std::function<cubepi::TraceAttachment(cubepi::Agent&)> attach = {};
     std::optional<cubepi::BoundModel> model = {};  ///< instead of that of the script
+    cubepi::BoundModel helper = {};                ///< of middleware that calls a model
 };
 
 /// Runs a scenario and returns its result (README.md, section 3). Throws Unsupported where the product has no API for it.

@@ -339,7 +339,7 @@ void Play::new_agent(const std::string& thread, bool first) {
         options.tools.push_back(make_tool(
             spec, [this](std::string call) { ran_.emplace_back(std::move(call)); }, known_));
     }
-    options.middleware = make_middleware(scenario_.middleware, channel_, known_);
+    options.middleware = make_middleware(scenario_.middleware, channel_, known_, options_.helper);
     set_explicit_hooks(options, scenario_.hooks, known_);
     options.steering_mode = scenario_.steering_mode;
     options.follow_up_mode = scenario_.follow_up_mode;

@@ -68,12 +68,18 @@ MiddlewareSpec parse_middleware(const Json& form) {
         if (key == "confirm") {
             only_keys(as_object(value, "confirm"), "confirm", {"tools", "timeout_ms"});
             spec.confirm = value.get_object();
+        } else if (key == "compaction") {
+            only_keys(as_object(value, "compaction"), "compaction",
+                      {"max_tokens_before_compact", "keep_tail_tokens", "min_compact_messages"});
+            spec.compaction = value.get_object();
         } else {
             spec.hooks.push_back(parse_hook(key, value));
         }
     }
     return spec;
 }
+
+}  // namespace
 
 ScriptItem parse_script_item(const Json& form) {
     const JsonObject& object = as_object(form, "script");
@@ -88,6 +94,8 @@ ScriptItem parse_script_item(const Json& form) {
     item.message.error_message = cubepi::SharedString(text_or(object, "error_message", ""));
     return item;
 }
+
+namespace {
 
 std::vector<Action> parse_actions(const Json& form) {
     std::vector<Action> actions;

@@ -48,6 +48,7 @@ struct HookRule {
 struct MiddlewareSpec {
     std::vector<HookRule> hooks;
     std::optional<JsonObject> confirm;
+    std::optional<JsonObject> compaction;
 };
 
 /// One item of the script: a message, or a request that fails before it starts.
@@ -109,6 +110,9 @@ struct Scenario {
     std::vector<std::string> ignore;
     Json expect;
 };
+
+/// Throws BadFile.
+ScriptItem parse_script_item(const Json& form);
 
 /// Throws BadFile.
 Scenario parse_scenario(const Json& file);

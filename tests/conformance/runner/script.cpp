@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <cubepi/hitl/confirm_tool_calls.hpp>
+#include <cubepi/middleware/compaction.hpp>
 
 #include "support.hpp"
 
@@ -395,14 +396,27 @@ cubepi::Middleware make_confirm(const JsonObject& form,
     return cubepi::ConfirmToolCallMiddleware(channel, std::move(options));
 }
 
+cubepi::Middleware make_compaction(const JsonObject& form, const cubepi::BoundModel& helper) {
+    cubepi::CompactionOptions options;
+    options.summary_model = helper;
+    options.max_tokens_before_compact = number_or(form, "max_tokens_before_compact", 0);
+    options.keep_tail_tokens = number_or(form, "keep_tail_tokens", options.keep_tail_tokens);
+    options.min_compact_messages =
+        static_cast<std::size_t>(number_or(form, "min_compact_messages", 4));
+    options.with_recall = false;  // CubePi has no such tool
+    return cubepi::CompactionMiddleware(std::move(options));
+}
+
 }  // namespace
 
 std::vector<cubepi::Middleware> make_middleware(const std::vector<MiddlewareSpec>& specs,
                                                 const std::shared_ptr<cubepi::HitlChannel>& channel,
-                                                KnownTexts& known) {
+                                                KnownTexts& known,
+                                                const cubepi::BoundModel& helper) {
     std::vector<cubepi::Middleware> middleware;
     for (const MiddlewareSpec& spec : specs) {
         if (spec.confirm) middleware.push_back(make_confirm(*spec.confirm, channel));
+        if (spec.compaction) middleware.push_back(make_compaction(*spec.compaction, helper));
         for (const HookRule& hook : spec.hooks) middleware.push_back(make_one(hook, known));
     }
     return middleware;

@@ -41,7 +41,8 @@ cubepi::AgentTool make_tool(const ToolSpec& spec, std::function<void(std::string
 /// The middleware of the scenario, new objects with counters at their beginning. `known` outlives them.
 std::vector<cubepi::Middleware> make_middleware(const std::vector<MiddlewareSpec>& specs,
                                                 const std::shared_ptr<cubepi::HitlChannel>& channel,
-                                                KnownTexts& known);
+                                                KnownTexts& known,
+                                                const cubepi::BoundModel& helper);
 
 /// Puts the rules in as explicit constructor callables.
 void set_explicit_hooks(cubepi::AgentOptions& options, const std::vector<HookRule>& rules,
