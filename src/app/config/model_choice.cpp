@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include <bub/tape/prompt_context.hpp>
 #include <bub/builtin/builtin.hpp>
+#include <bub/tape/prompt_context.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/message_json.hpp>
 #include <cubepi/provider/error_classification.hpp>

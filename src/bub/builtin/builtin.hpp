@@ -147,7 +147,7 @@ struct BuiltinOptions {
     std::vector<cubepi::AgentTool> tools = {};
     /// Absent: turns do not ask their users. Temporary sessions and subagents never do.
     std::optional<TurnQuestions> questions = {};
-    /// What happens to conversations that become too long: see CompactionMiddleware. Without a summary model, that of the
+    /// The compaction of conversations that become too long; see CompactionMiddleware. Without a summary model, that of the
     /// turn writes the summaries. Absent: a request that does not fit is a failure.
     std::optional<cubepi::CompactionOptions> compaction = cubepi::CompactionOptions();
     /// Returns the context window of the model of a turn, in tokens, or nothing if it is unknown. Null: that of the model.
@@ -176,7 +176,7 @@ struct BuiltinOptions {
                                  detail::on_agent_slot>
         on_agent = {};
     /// Called with the result of a turn's agent, whatever the outcome; before a failure is thrown. Usage and cost are
-    /// those of the whole turn, including the runs before a hand-off and the summary written for it.
+    /// those of the whole turn, including summaries of its conversation.
     cubepi::detail::SlotFunction<void(const cubepi::RunResult& result, const TurnContext& occasion),
                                  detail::on_result_slot>
         on_result = {};

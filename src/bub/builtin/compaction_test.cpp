@@ -166,8 +166,8 @@ TEST_F(Compacts, D113_CommandWithInstructions_CompactsAndUndoes) {
     for (int i = 0; i < 2; ++i) steps.push_back(answer("yes"));
     start(std::move(steps));
     for (int i = 0; i < 3; ++i) (void)ask(long_text("item" + std::to_string(i)));
-    const std::string said = say(",compact the ports matter").model_output;
-    EXPECT_TRUE(said.starts_with("compacted the conversation")) << said;
+    const std::string output = say(",compact the ports matter").model_output;
+    EXPECT_TRUE(output.starts_with("compacted the conversation")) << output;
     EXPECT_NE(asked[3].texts[0].find("What matters to the user: the ports matter"),
               std::string::npos);
     (void)ask("and now?");

@@ -79,7 +79,7 @@ Notice CompactionReport::notice() const {
     notice.details["before"] = before;
     notice.details["after"] = after;
     notice.details["summarized"] = summarized;
-    notice.details["kept"] = kept;
+    notice.details["retained"] = retained;
     notice.details["shortened"] = shortened;
     notice.details["fallback"] = is_fallback;
     notice.details["usage"] = to_json(usage);
@@ -93,7 +93,7 @@ Notice CompactionReport::notice() const {
                   grouped(after) + " tokens: ";
     if (summarized > 0) {
         notice.text += (is_fallback ? "an outline stands for " : "a summary stands for ") +
-                       std::to_string(summarized) + " messages, " + std::to_string(kept) +
+                       std::to_string(summarized) + " messages, " + std::to_string(retained) +
                        " stay";
         if (!cost) {
             notice.text += ", cost unknown";
@@ -130,7 +130,8 @@ struct CompactionMiddleware::State {
     std::size_t tail_start(Reason reason) const;
     std::int64_t estimated_view() const;
     std::int64_t tokens_after(std::int64_t before, std::int64_t estimated_before) const;
-    static Task<CompactionReport> compact(std::shared_ptr<State> self, Work work, JsonObject& extra);
+    static Task<CompactionReport> compact(std::shared_ptr<State> self, Work work,
+                                          JsonObject& extra);
     static Task<std::optional<MessageStream>> call_again(std::shared_ptr<State> self,
                                                          ModelRequest request, ModelCallNext next,
                                                          AssistantMessage refusal,
@@ -177,7 +178,8 @@ void CompactionMiddleware::State::restart() {
 std::optional<std::int64_t> CompactionMiddleware::State::window() const {
     std::optional<std::int64_t> window = options.context_window;
     if (!window) window = model_window;
-    const bool is_learned = record.window > 0 && (model_id.empty() || model_id == record.window_model);
+    const bool is_learned =
+        record.window > 0 && (model_id.empty() || model_id == record.window_model);
     if (is_learned && (!window || record.window < *window)) window = record.window;
     return window;
 }
@@ -187,7 +189,8 @@ std::int64_t CompactionMiddleware::State::limit() const {
     std::int64_t limit = std::max<std::int64_t>(options.max_tokens_before_compact, 0);
     const std::optional<std::int64_t> size = window();
     if (size && *size > 0 && options.window_share > 0) {
-        const auto share = static_cast<std::int64_t>(static_cast<double>(*size) * options.window_share);
+        const auto share =
+            static_cast<std::int64_t>(static_cast<double>(*size) * options.window_share);
         if (limit == 0 || share < limit) limit = std::max<std::int64_t>(share, 1);
     }
     return limit;
@@ -317,7 +320,8 @@ bool CompactionMiddleware::State::shorten(Reason reason, std::size_t until,
 /// Shortens long tool results at the end of the history too, because one of them may be what does not fit.
 bool CompactionMiddleware::State::shorten_all(CompactionReport& report) {
     const std::size_t first = std::max(record.until, record.shortened_until);
-    const std::int64_t before = record.tokens > 0 && report.compacted ? record.tokens : report.before;
+    const std::int64_t before =
+        record.tokens > 0 && report.compacted ? record.tokens : report.before;
     const std::int64_t estimated = estimated_view();
     record.shortened_until = record.made_at = history->size();
     report.shortened = shortened_results(first, history->size());
@@ -333,10 +337,9 @@ detail::SummaryCall CompactionMiddleware::State::summary_call(const Work& work,
         earlier = "Earlier notes:\n" + detail::without_verbatim_part(record.state->summary) + "\n";
     std::int64_t replaced = 0;
     for (std::size_t i = record.until; i < until; ++i) replaced += estimated_tokens((*history)[i]);
-    const std::int64_t most =
-        options.max_summary_tokens
-            ? *options.max_summary_tokens
-            : std::clamp<std::int64_t>(replaced * 15 / 100, 1'024, 4'096);
+    const std::int64_t most = options.max_summary_tokens
+                                  ? *options.max_summary_tokens
+                                  : std::clamp<std::int64_t>(replaced * 15 / 100, 1'024, 4'096);
     const MessageList& all = *history;
     return detail::SummaryCall{
         options.summary_model,
@@ -366,7 +369,7 @@ Task<CompactionReport> CompactionMiddleware::State::compact(std::shared_ptr<Stat
     CompactionReport report;
     report.reason = to_string(work.reason);
     report.before = report.after = my.estimate.tokens();
-    report.kept = all.size() - my.record.until;
+    report.retained = all.size() - my.record.until;
     const std::size_t until = safe_boundary(all, my.tail_start(work.reason));
     const std::size_t fewest = work.reason == Reason::limit ? my.options.min_compact_messages : 1;
     if (my.shorten(work.reason, until, report)) {
@@ -445,7 +448,7 @@ Task<CompactionReport> CompactionMiddleware::State::compact(std::shared_ptr<Stat
     my.record.low_savings = is_low ? my.record.low_savings + 1 : 0;
     report.compacted = true;
     report.summarized = until;
-    report.kept = all.size() - until;
+    report.retained = all.size() - until;
     if (work.reason == Reason::overflow) (void)my.shorten_all(report);
     report = my.finish(std::move(report), extra);
     co_return report;
@@ -498,11 +501,12 @@ Task<MessageList> CompactionMiddleware::transform_context(MessageList messages,
         State::Work work{Reason::limit, {}, *my.history, my.account, my.call};
         Task<CompactionReport> compacting = State::compact(state, std::move(work), context.extra);
         const CompactionReport report = co_await std::move(compacting);
-        // An attempt that finds nothing to do is no news, and is made before each call.
+        // An attempt that finds nothing to do is made before each call, and not reported.
         if (report.compacted || report.usage != Usage()) my.notices.push_back(report.notice());
     }
     my.sent = my.view();
-    for (std::size_t i = my.history->size(); i < messages.size(); ++i) my.sent.push_back(messages[i]);
+    for (std::size_t i = my.history->size(); i < messages.size(); ++i)
+        my.sent.push_back(messages[i]);
     co_return my.sent;
 }
 
@@ -525,9 +529,8 @@ std::optional<MessageList> continued(const MessageList& messages, const MessageL
     if (is_rewritten) return std::nullopt;
     MessageList made;
     for (const Message& message : view) {
-        const bool stays = std::none_of(left_out.begin(), left_out.end(), [&](const Message& one) {
-            return one.is_same(message);
-        });
+        const bool stays = std::none_of(left_out.begin(), left_out.end(),
+                                        [&](const Message& one) { return one.is_same(message); });
         if (stays) made.push_back(message);
     }
     for (; next < messages.size(); ++next) made.push_back(messages[next]);
@@ -577,8 +580,10 @@ public:
             if (failed_ && notices_.empty()) co_return std::move(*failed_);
             std::optional<StreamEvent> event = co_await stream_.next();
             if (!event)
-                throw Error(ErrorCode::protocol, "the provider's stream ended without done or error");
-            const bool is_refusal = retry_ && !has_begun_ && event->type == StreamEventType::error &&
+                throw Error(ErrorCode::protocol,
+                            "the provider's stream ended without done or error");
+            const bool is_refusal = retry_ && !has_begun_ &&
+                                    event->type == StreamEventType::error &&
                                     detail::is_overflow(event->partial.get());
             if (is_refusal) {
                 refusal_ = std::move(event);
@@ -659,7 +664,8 @@ Task<ManualCompaction> CompactionMiddleware::compact_now(MessageList messages, J
     state->record = CompactionRecord::load(extra, *state->history);
     state->restart();
     (void)state->estimate.follow(*state->history);
-    StreamOptions call = options_for_call(account->info(), "compaction").runtime(std::move(runtime));
+    StreamOptions call =
+        options_for_call(account->info(), "compaction").runtime(std::move(runtime));
     State::Work work{Reason::manual, std::move(instructions), *state->history, std::move(account),
                      std::move(call)};
     const JsonObject before = extra;

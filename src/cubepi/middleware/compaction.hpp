@@ -84,7 +84,7 @@ struct CompactionReport {
     std::int64_t before = 0;
     std::int64_t after = 0;
     std::size_t summarized = 0;  ///< messages that the summary stands for
-    std::size_t kept = 0;        ///< messages after it
+    std::size_t retained = 0;    ///< messages after it
     std::size_t shortened = 0;   ///< tool results
     bool is_fallback = false;
     Usage usage = {};

@@ -85,9 +85,8 @@ struct Session {
         AgentOptions how;
         how.model = main.model();
         how.middleware = {CompactionMiddleware(std::move(options))};
-        how.tools = {tool("read", "Reads.", Json({{"type", "object"}}), [this](JsonObject) {
-            return words("file", 600) + fact(facts++);
-        })};
+        how.tools = {tool("read", "Reads.", Json({{"type", "object"}}),
+                          [this](JsonObject) { return words("file", 600) + fact(facts++); })};
         how.checkpointer = std::move(where);
         how.thread_id = "t";
         return std::make_unique<Agent>(std::move(how));
@@ -111,8 +110,8 @@ std::string stored_text(Checkpointer& store) {
 TEST(CompactionSession, D110_LossySummaries_LoseNoFact) {
     Session session;
     auto agent = session.open(session.store);
-    agent->set_extra("todos", JsonArray{JsonObject{{"content", "the open to-do"},
-                                                   {"status", "in_progress"}}});
+    agent->set_extra(
+        "todos", JsonArray{JsonObject{{"content", "the open to-do"}, {"status", "in_progress"}}});
     for (int i = 0; i < 150; ++i) {
         EXPECT_TRUE(run(agent->prompt(words("note", 150) + fact(session.facts++))));
         if (i % 20 == 19) agent = session.open(session.store);  // another process
@@ -144,7 +143,8 @@ TEST(CompactionSession, D110_LossySummaries_LoseNoFact) {
     std::set<std::string> found;
     for (const Message& message : agent->state().messages) {
         if (!message.tool_result() || message.tool_result()->tool_name != "recall") continue;
-        if (message.text().starts_with("Message ")) found.insert(message.tool_result()->tool_call_id.str());
+        if (message.text().starts_with("Message "))
+            found.insert(message.tool_result()->tool_call_id.str());
     }
     EXPECT_EQ(found.size(), session.facts);
     for (std::size_t i = 0; i < session.facts; ++i)
@@ -190,7 +190,7 @@ TEST(CompactionSession, D110_KilledAtEachWrite_Continues) {
     }
 }
 
-TEST(CompactionSession, D111_CheckOfLongHistory_LooksAtNewMessagesOnly) {
+TEST(CompactionSession, D111_LongHistory_IsNotCopiedByTheCheck) {
     // Without a limit in reach, each request shares the messages of the history: nothing is copied.
     Session session;
     session.limit = 1'000'000'000;

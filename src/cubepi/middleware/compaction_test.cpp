@@ -62,7 +62,8 @@ TEST(Compaction, D110_LimitReached_SummaryReplacesOldMessages) {
     Chat chat;
     const Notice notice = chat.fill();
     EXPECT_TRUE(notice.details.at("compacted").as_bool());
-    EXPECT_LT(notice.details.at("after").to_number<int>(), notice.details.at("before").to_number<int>());
+    EXPECT_LT(notice.details.at("after").to_number<int>(),
+              notice.details.at("before").to_number<int>());
     const MessageList& sent = chat.main.seen.back().messages;
     EXPECT_EQ(sent[0].text(), std::string(summary_prefix) + "The summary of rivers.");
     EXPECT_TRUE(is_synthetic_message(sent[0]));
@@ -117,15 +118,16 @@ TEST(Compaction, D110_Undo_SendsTheWholeHistory) {
 }
 
 TEST(Compaction, D110_MalformedState_IsDropped) {
-    for (const char* text :
-         {R"({"compaction":7})", R"({"compaction":{"summary":3}})",
-          R"({"compaction":{"summary":"s","summarized_message_refs":["x"]},"compaction_until_msg_index":1})",
-          R"({"compaction":{"summary":"s","summarized_message_refs":["id:u"]},"compaction_until_msg_index":-1})",
-          R"({"compaction":{"summary":"s","summarized_message_refs":["id:u"]},"compaction_until_msg_index":99999999999})",
-          R"({"compaction":{"summary":"s","summarized_message_refs":[1]},"compaction_until_msg_index":1})",
-          R"({"compaction":{"summary":"s","preserved_tool_results":[1]},"compaction_until_msg_index":1})",
-          R"({"compaction_view":{"made_at":-5,"shortened_until":12345678901234}})",
-          R"({"compaction_view":[],"compaction_failures":"x","compaction_low_savings_count":1e300})"}) {
+    for (
+        const char* text :
+        {R"({"compaction":7})", R"({"compaction":{"summary":3}})",
+         R"({"compaction":{"summary":"s","summarized_message_refs":["x"]},"compaction_until_msg_index":1})",
+         R"({"compaction":{"summary":"s","summarized_message_refs":["id:u"]},"compaction_until_msg_index":-1})",
+         R"({"compaction":{"summary":"s","summarized_message_refs":["id:u"]},"compaction_until_msg_index":99999999999})",
+         R"({"compaction":{"summary":"s","summarized_message_refs":[1]},"compaction_until_msg_index":1})",
+         R"({"compaction":{"summary":"s","preserved_tool_results":[1]},"compaction_until_msg_index":1})",
+         R"({"compaction_view":{"made_at":-5,"shortened_until":12345678901234}})",
+         R"({"compaction_view":[],"compaction_failures":"x","compaction_low_savings_count":1e300})"}) {
         Chat chat;
         run(chat.store->append("t", MessageList{user_message("hello", "u")}, AppendOptions()));
         run(chat.store->save_extra("t", boost::json::parse(text).as_object()));
@@ -145,12 +147,13 @@ TEST(Compaction, D110_StateOfCubePi_IsUsed) {
     messages.push_back(Message(first));
     messages.push_back(user_message("two"));
     run(chat.store->append("t", messages, AppendOptions()));
-    JsonObject extra = boost::json::parse(R"({"compaction":{"summary":"Rivers.","summarized_message_ids":[],
+    JsonObject extra =
+        boost::json::parse(R"({"compaction":{"summary":"Rivers.","summarized_message_ids":[],
         "summarized_message_refs":["sha256:1ef4ca2862f3af32ac4dc4f23a0eac0f0ca9a65b9a3b8eb9c8d6c0fdfab0d5a3"],
         "last_summarized_message_id":null,"is_fallback":false,
         "preserved_tool_results":[{"tool_name":"read","tool_call_id":"c","text":"verbatim"}]},
         "compaction_until_msg_index":1,"compaction_failures":0,"compaction_fallback_runs":0})")
-                           .as_object();
+            .as_object();
     extra["compaction"].as_object()["summarized_message_refs"].as_array()[0] =
         "sha256:02e1cbb449f1c629da78696e0f10e68892df1c67d95793d7d1062f9c9ab69986";
     run(chat.store->save_extra("t", std::move(extra)));
@@ -175,7 +178,8 @@ TEST(Compaction, D110_OldToolResults_AreShortenedFirst) {
     EXPECT_GT(notice.details.at("shortened").to_number<int>(), 2);
     EXPECT_TRUE(chat.helper.seen.empty()) << "no model was needed";
     const ModelRequest& request = chat.main.seen.back();
-    EXPECT_EQ(request.messages[2].text(), "[read: 3000 bytes, left out here; recall with message 3 reads them]");
+    EXPECT_EQ(request.messages[2].text(),
+              "[read: 3000 bytes, left out here; recall with message 3 reads them]");
     EXPECT_TRUE(is_legal_transcript(request.messages));
     PrefixGuard guard;
     (void)guard.check(chat.main.seen.back());
@@ -205,7 +209,8 @@ TEST(Compaction, D110_Recall_ReadsShortenedResults) {
 TEST(Compaction, D110_GoalAndTodos_StayWordForWord) {
     Chat chat;
     chat.open();
-    chat.agent->set_extra("goal", JsonObject{{"condition", "all 7 tests pass"}, {"status", "active"}});
+    chat.agent->set_extra("goal",
+                          JsonObject{{"condition", "all 7 tests pass"}, {"status", "active"}});
     chat.agent->set_extra(
         "todos", JsonArray{JsonObject{{"content", "write the docs"}, {"status", "pending"}},
                            JsonObject{{"content", "was done"}, {"status", "completed"}}, 5, "x"});
@@ -243,7 +248,7 @@ TEST(Compaction, D110_PreservedMessagesAndTools_StayWordForWord) {
     EXPECT_NE(text.find("read (c1): " + chat.file), std::string::npos);
 }
 
-TEST(Compaction, D110_LongToolLoop_KeepsTheRequestOfTheUser) {
+TEST(Compaction, D110_LongToolLoop_KeepsTheRequest) {
     CompactionOptions options;
     options.prune_tool_outputs = false;
     Chat chat(std::move(options));
@@ -260,7 +265,7 @@ TEST(Compaction, D110_LongToolLoop_KeepsTheRequestOfTheUser) {
     }
 }
 
-// What counts.
+// The trigger.
 
 TEST(Compaction, D111_ThirdCall_EstimateIsWithinTenPercent) {
     for (const double bytes_per_token : {1.6, 2.5, 4.0, 6.0}) {
@@ -271,7 +276,8 @@ TEST(Compaction, D111_ThirdCall_EstimateIsWithinTenPercent) {
         chat.open();
         std::int64_t estimate = 0;
         for (int i = 0; i < 20; ++i) {
-            EXPECT_TRUE(chat.prompt(words("w" + std::to_string(i), 100 + 977U * static_cast<std::size_t>(i % 4))));
+            EXPECT_TRUE(chat.prompt(
+                words("w" + std::to_string(i), 100 + 977U * static_cast<std::size_t>(i % 4))));
         }
         // A manual compaction reports what the next request would have.
         CompactionMiddleware middleware(chat.options);
@@ -279,8 +285,8 @@ TEST(Compaction, D111_ThirdCall_EstimateIsWithinTenPercent) {
         MessageList history = chat.agent->state().messages;
         history.push_back(user_message(next));
         auto account = std::make_shared<RunAccount>(RunInfo());
-        const ManualCompaction done = run(
-            middleware.compact_now(history, JsonObject(), "", account, Runtime::standard()));
+        const ManualCompaction done =
+            run(middleware.compact_now(history, JsonObject(), "", account, Runtime::standard()));
         estimate = done.report.before;
         EXPECT_TRUE(chat.prompt(next));
         const auto reported = static_cast<double>(
@@ -327,7 +333,8 @@ TEST(Compaction, D111_ServerCutsSilently_IsNoticed) {
     chat.main.cuts = true;
     const Notice notice = chat.fill();
     EXPECT_EQ(chat.notices->with("context_cut").size(), 1u);
-    EXPECT_NEAR(chat.notices->with("context_cut")[0].details.at("tokens").to_number<double>(), 4'000, 400);
+    EXPECT_NEAR(chat.notices->with("context_cut")[0].details.at("tokens").to_number<double>(),
+                4'000, 400);
     EXPECT_LT(chat.agent->state().messages.size(), 60u);
     for (int i = 0; i < 20; ++i) EXPECT_TRUE(chat.prompt(words("item", 400)));
     EXPECT_LT(bytes_of(chat.main.seen.back()), 4'000u * 4) << "requests stay below the cut";
@@ -472,7 +479,7 @@ TEST(Compaction, D112_AbortDuringTheSummary_ChangesNothing) {
     EXPECT_EQ(result.outcome, RunOutcome::aborted);
     EXPECT_EQ(chat.extra().if_contains("compaction"), nullptr);
     chat.helper = Server([](const ModelRequest&) { return says("Fine."); });
-    EXPECT_TRUE(chat.prompt("go on"));
+    EXPECT_TRUE(chat.prompt("continue"));
     EXPECT_NE(chat.main.seen.back().messages[0].text().find("Fine."), std::string::npos);
 }
 
@@ -520,15 +527,19 @@ TEST(Compaction, D110_ByHand_InstructionsReachTheSummary) {
     for (int i = 0; i < 4; ++i) EXPECT_TRUE(chat.prompt(words("item", 300)));
     CompactionMiddleware middleware(chat.options);
     auto account = std::make_shared<RunAccount>(RunInfo());
-    const ManualCompaction done = run(middleware.compact_now(
-        chat.agent->state().messages, chat.agent->state().extra, "the ports", account, Runtime::standard()));
+    const ManualCompaction done =
+        run(middleware.compact_now(chat.agent->state().messages, chat.agent->state().extra,
+                                   "the ports", account, Runtime::standard()));
     ASSERT_TRUE(done.report.compacted) << done.report.error;
-    EXPECT_NE(text_of(chat.helper.seen.back()).find("What matters to the user: the ports"), std::string::npos);
+    EXPECT_NE(text_of(chat.helper.seen.back()).find("What matters to the user: the ports"),
+              std::string::npos);
     for (const auto& [key, value] : done.extra) chat.agent->set_extra(key, value);
     EXPECT_TRUE(chat.prompt("next"));
-    EXPECT_NE(chat.main.seen.back().messages[0].text().find("The summary of rivers."), std::string::npos);
+    EXPECT_NE(chat.main.seen.back().messages[0].text().find("The summary of rivers."),
+              std::string::npos);
     // Without new messages there is nothing to do.
-    const ManualCompaction none = run(middleware.compact_now(MessageList{user_message("x")}, JsonObject(), "", account, Runtime::standard()));
+    const ManualCompaction none = run(middleware.compact_now(
+        MessageList{user_message("x")}, JsonObject(), "", account, Runtime::standard()));
     EXPECT_FALSE(none.report.compacted);
     EXPECT_TRUE(none.extra.empty());
 }

@@ -59,8 +59,8 @@ public:
         private:
             AssistantMessage answer_;
         };
-        std::int64_t tokens =
-            fixed + static_cast<std::int64_t>(static_cast<double>(bytes_of(request)) / bytes_per_token);
+        std::int64_t tokens = fixed + static_cast<std::int64_t>(
+                                          static_cast<double>(bytes_of(request)) / bytes_per_token);
         seen.push_back(request);
         AssistantMessage answer;
         if (window > 0 && tokens > window && !cuts) {

@@ -102,7 +102,7 @@ JsonObject arguments_of(const AgentTool& tool, const std::vector<std::string>& w
     return arguments;
 }
 
-/// What matters is a sentence without quotes, unless an argument is named.
+/// The instructions are a sentence without quotes, unless an argument is named.
 JsonObject compact_arguments(std::string_view line, const std::vector<std::string>& words) {
     JsonObject arguments;
     const std::string_view rest =
@@ -177,8 +177,8 @@ public:
             co_return co_await shell(std::move(line));
         }
         const std::vector<std::string> words = words_of(line);
-        JsonObject arguments = name == "compact" ? compact_arguments(line, words)
-                                                 : arguments_of(*tool, words);
+        JsonObject arguments =
+            name == "compact" ? compact_arguments(line, words) : arguments_of(*tool, words);
         if (name == "tape_reset") {
             const bool agreed = co_await confirm_reset(line, arguments);
             if (!agreed) co_return std::string(not_run);

@@ -292,8 +292,7 @@ void AgentTurn::make_agent(cubepi::AgentOptions options) {
 }
 
 cubepi::PromptOptions AgentTurn::run_options(std::string run_id) const {
-    cubepi::PromptOptions how =
-        cubepi::PromptOptions().run_id(std::move(run_id));
+    cubepi::PromptOptions how = cubepi::PromptOptions().run_id(std::move(run_id));
     // A comma command calls the tool without a run.
     const bool has_run = plan_.caller && !plan_.caller->run().run_id.empty();
     if (has_run) return std::move(how).parent(*plan_.caller);

@@ -144,10 +144,10 @@ private:
     bool is_stale_ = false;  ///< another process has answered the question of this turn
     std::optional<TapeEntry> given_;  ///< the record of an answer, until it is on the tape
     std::deque<StreamEvent> events_;
-    std::string message_id_;       ///< empty: generate one
-    cubepi::Message message_;      ///< the prompt of the current run
-    std::string run_id_;           ///< of the run that this turn continues; empty: none
-    cubepi::MessageList made_;     ///< by a turn that inherits
+    std::string message_id_;    ///< empty: generate one
+    cubepi::Message message_;   ///< the prompt of the current run
+    std::string run_id_;        ///< of the run that this turn continues; empty: none
+    cubepi::MessageList made_;  ///< by a turn that inherits
     TurnStatus status_ = TurnStatus::cancelled;
     bool begun_ = false;
     bool suspends_ =

@@ -54,8 +54,8 @@ AgentToolResult read_message(const MessageList& history, std::int64_t number, st
     const std::string text = full_text(history[index]);
     const std::size_t at = static_cast<std::size_t>(std::max<std::int64_t>(offset, 0));
     const std::string page = piece(text, at, page_bytes);
-    std::string result = label(history[index], index) + ", " + std::to_string(text.size()) +
-                         " bytes:\n" + page;
+    std::string result =
+        label(history[index], index) + ", " + std::to_string(text.size()) + " bytes:\n" + page;
     if (at + page.size() < text.size())
         result += "\n[continues at offset " + std::to_string(at + page.size()) + "]";
     return AgentToolResult(std::move(result));
@@ -78,34 +78,34 @@ AgentToolResult find_text(const MessageList& history, const std::string& wanted)
     return AgentToolResult(std::move(result));
 }
 
-
 }  // namespace
 
 AgentTool recall_tool(std::shared_ptr<const MessageList> history) {
     Json parameters = {
         {"type", "object"},
         {"properties",
-         {{"find", {{"type", "string"}, {"description", "A text; lists the messages that contain it."}}},
+         {{"find",
+           {{"type", "string"}, {"description", "A text; lists the messages that contain it."}}},
           {"message", {{"type", "integer"}, {"description", "The number of a message to read."}}},
           {"offset",
            {{"type", "integer"}, {"description", "Where to continue reading, in bytes."}}}}},
         {"additionalProperties", false}};
-    AgentTool made = tool(
-        "recall",
-        "Reads earlier messages of this conversation word for word: tool results that were "
-        "shortened, and messages that a summary stands for.",
-        std::move(parameters), [history = std::move(history)](JsonObject arguments) {
-            const Json* find = arguments.if_contains("find");
-            const Json* number = arguments.if_contains("message");
-            const Json* offset = arguments.if_contains("offset");
-            if (number && number->is_int64()) {
-                const std::int64_t at = offset && offset->is_int64() ? offset->get_int64() : 0;
-                return read_message(*history, number->get_int64(), at);
-            }
-            if (find && find->is_string() && !find->get_string().empty())
-                return find_text(*history, std::string(find->get_string()));
-            return AgentToolResult::error("pass `find` or `message`");
-        });
+    AgentTool made =
+        tool("recall",
+             "Reads earlier messages of this conversation word for word: tool results that were "
+             "shortened, and messages that a summary stands for.",
+             std::move(parameters), [history = std::move(history)](JsonObject arguments) {
+                 const Json* find = arguments.if_contains("find");
+                 const Json* number = arguments.if_contains("message");
+                 const Json* offset = arguments.if_contains("offset");
+                 if (number && number->is_int64()) {
+                     const std::int64_t at = offset && offset->is_int64() ? offset->get_int64() : 0;
+                     return read_message(*history, number->get_int64(), at);
+                 }
+                 if (find && find->is_string() && !find->get_string().empty())
+                     return find_text(*history, std::string(find->get_string()));
+                 return AgentToolResult::error("pass `find` or `message`");
+             });
     return std::move(made).risk(ToolRisk::read_only);
 }
 

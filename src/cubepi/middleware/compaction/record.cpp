@@ -58,18 +58,18 @@ JsonObject only(const JsonObject& object, std::initializer_list<std::string_view
 }
 
 Json block_form(const JsonObject& block) {
-    return only(block, {"type", "text", "source", "media_type", "thinking", "id", "name",
-                        "arguments"});
+    return only(block,
+                {"type", "text", "source", "media_type", "thinking", "id", "name", "arguments"});
 }
 
 /// Returns the message as CubePi reads it.
 JsonObject cubepi_form(const Message& message) {
-    JsonObject form = only(to_json(message),
-                           {"role", "tool_call_id", "tool_name", "content", "details", "is_error",
-                            "stop_reason", "error_message", "error_type", "error_code",
-                            "status_code", "retry_after", "tokens_in", "context_window", "usage",
-                            "timestamp", "provider_id", "model_id", "response_id", "metadata",
-                            "run_id"});
+    JsonObject form = only(
+        to_json(message),
+        {"role",        "tool_call_id",   "tool_name",  "content",    "details",     "is_error",
+         "stop_reason", "error_message",  "error_type", "error_code", "status_code", "retry_after",
+         "tokens_in",   "context_window", "usage",      "timestamp",  "provider_id", "model_id",
+         "response_id", "metadata",       "run_id"});
     if (Json* content = form.if_contains("content"); content && content->is_array()) {
         for (Json& block : content->get_array()) {
             if (block.is_object()) block = block_form(block.get_object());
@@ -154,9 +154,8 @@ std::optional<CompactionState> CompactionState::from_json(const Json& value) {
 JsonObject CompactionState::to_json() const {
     JsonArray results;
     for (const PreservedToolResult& one : preserved_tool_results) {
-        results.emplace_back(JsonObject{{"tool_name", one.tool_name},
-                                        {"tool_call_id", one.tool_call_id},
-                                        {"text", one.text}});
+        results.emplace_back(JsonObject{
+            {"tool_name", one.tool_name}, {"tool_call_id", one.tool_call_id}, {"text", one.text}});
     }
     JsonObject json;
     json["summary"] = summary;

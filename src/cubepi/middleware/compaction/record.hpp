@@ -10,7 +10,7 @@
 
 namespace cubepi::detail {
 
-/// What `extra` has of the compactions of a thread: CubePi's keys, and those of this library in one object.
+/// The record of the compactions of a thread in `extra`: CubePi's keys, and those of this library in one object.
 struct CompactionRecord {
     std::optional<CompactionState> state = {};
     std::size_t until = 0;  ///< number of messages for which the summary stands
@@ -18,8 +18,8 @@ struct CompactionRecord {
     std::int64_t low_savings = 0;
     std::int64_t fallback_runs = 0;
     // Of this library. Absent in a record of CubePi.
-    std::size_t made_at = 0;        ///< length of the history when it was compacted
-    std::int64_t tokens = 0;        ///< estimate of the request at that time; zero: unknown
+    std::size_t made_at = 0;          ///< length of the history when it was compacted
+    std::int64_t tokens = 0;          ///< estimate of the request at that time; zero: unknown
     std::size_t shortened_until = 0;  ///< results of messages before this index are shortened
     std::int64_t window = 0;          ///< learned from a server; zero: none
     std::string window_model = {};    ///< to which `window` applies

@@ -15,8 +15,7 @@ namespace cubepi::detail {
 
 namespace {
 
-constexpr std::string_view verbatim_header =
-    "\n\n---\n[Not summarized; word for word as before]\n";
+constexpr std::string_view verbatim_header = "\n\n---\n[Not summarized; word for word as before]\n";
 // CubePi writes and reads this part by itself: it is stored next to the summary, not in it.
 constexpr std::string_view results_header =
     "\n\n---\n[Results of tools that were kept word for word]\n";
@@ -55,8 +54,8 @@ std::string request_text(const SummaryCall& call, std::size_t limit) {
 std::size_t first_limit(const SummaryCall& call) {
     // Two bytes for a token leave space for the prompt and the summary in any language.
     const std::optional<std::int64_t>& window = call.model.spec().context_window;
-    const std::size_t limit = window && *window > 0 ? static_cast<std::size_t>(*window) * 2
-                                                    : default_conversation_bytes;
+    const std::size_t limit =
+        window && *window > 0 ? static_cast<std::size_t>(*window) * 2 : default_conversation_bytes;
     return std::max(std::min(limit, call.conversation.size()), smallest_conversation_bytes);
 }
 
@@ -105,10 +104,10 @@ Task<SummaryAnswer> write_summary(SummaryCall call) {
     for (std::size_t tries = 1;; ++tries) {
         MessageList messages;
         messages.push_back(user_message(request_text(call, limit)));
-        Task<AssistantMessage> asking =
-            call.model.generate(std::move(messages), SharedString(call.prompt), nullptr, call.options);
-        Task<AssistantMessage> limited =
-            with_timeout(*call.options.runtime()->clock, call.timeout, std::move(asking), "summary");
+        Task<AssistantMessage> asking = call.model.generate(
+            std::move(messages), SharedString(call.prompt), nullptr, call.options);
+        Task<AssistantMessage> limited = with_timeout(*call.options.runtime()->clock, call.timeout,
+                                                      std::move(asking), "summary");
         Outcome<AssistantMessage> outcome = co_await outcome_of(std::move(limited));
         if (outcome.cancelled()) outcome.rethrow();
         if (!outcome.ok()) {
@@ -120,7 +119,8 @@ Task<SummaryAnswer> write_summary(SummaryCall call) {
             const std::optional<double> cost = cost_of(answer, call.model.spec());
             call.account->charge(*answer.usage, cost);
             summary.usage += *answer.usage;
-            summary.cost = cost && summary.cost ? std::optional(*summary.cost + *cost) : std::nullopt;
+            summary.cost =
+                cost && summary.cost ? std::optional(*summary.cost + *cost) : std::nullopt;
         }
         summary.error = problem_of(answer);
         const bool is_too_long = is_overflow(answer);
