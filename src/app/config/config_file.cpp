@@ -230,8 +230,12 @@ std::string read_database(const std::filesystem::path& path, const YAML::Node& n
     return url;
 }
 
-bool has_secret(const ConfigFile& config) {
-    return !config.api_key.empty() || has_password(config.database) ||
+bool has_secret(const ConfigFile& config, const YAML::Node& gateway) {
+    const auto has_token = [](const auto& part) {
+        return part.second.IsMap() && part.second["token"];
+    };
+    return (gateway && gateway.IsMap() && std::any_of(gateway.begin(), gateway.end(), has_token)) ||
+           !config.api_key.empty() || has_password(config.database) ||
            std::any_of(config.providers.begin(), config.providers.end(),
                        [](const ProviderConfig& one) { return !one.api_key.empty(); });
 }
@@ -262,6 +266,7 @@ ConfigFile read_node(const std::filesystem::path& path, const YAML::Node& node) 
         refuse(path, node["compact_at"].Mark().line,
                "compact_at is a share of the context window, 1 at most");
     config.compact_model = text(path, node, "compact_model");
+    config.has_secret = has_secret(config, node["gateway"]);
     return config;
 }
 
@@ -338,7 +343,7 @@ ConfigFile read_config(const std::filesystem::path& path) {
     ConfigFile config = read_text(path, file_text(path));
     struct stat info = {};
     config.too_open =
-        has_secret(config) && stat(path.c_str(), &info) == 0 && (info.st_mode & 077) != 0;
+        config.has_secret && stat(path.c_str(), &info) == 0 && (info.st_mode & 077) != 0;
     return config;
 }
 

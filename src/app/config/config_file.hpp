@@ -82,7 +82,8 @@ struct ConfigFile {
     EnvironmentPolicy environment = {};  ///< of commands
     TraceSettings trace = {};            ///< use trace_settings()
     std::string database = {};           ///< use tape_place()
-    /// True if the file has a key or a password and its group or others may read it.
+    bool has_secret = false;             ///< a key, a token or a password
+    /// True if the file has a secret and its group or others may read it.
     bool too_open = false;
 };
 

@@ -176,6 +176,8 @@ TEST_F(ConfigFileTest, KeyReadableByOthers_IsNoticed) {
     EXPECT_TRUE(read_config(path()).too_open);
     write("model: m\n", 0644);
     EXPECT_FALSE(read_config(path()).too_open) << "there is no secret in it";
+    write("gateway: {telegram: {token: t}}\n", 0644);
+    EXPECT_TRUE(read_config(path()).too_open) << "the token of the bot";
 }
 
 TEST_F(ConfigFileTest, SavedRules_KeepOtherSettingsAndStayPrivate) {

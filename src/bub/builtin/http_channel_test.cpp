@@ -517,6 +517,22 @@ TEST_F(HttpChannelTest, PostponedTurn_StreamsTheOutputsOfTheNext) {
     });
 }
 
+TEST_F(HttpChannelTest, D90_ReleasedMessage_IsPendingUntilItsNextTurn) {
+    add({"never"});
+    serve([](HttpChannelTest& t) -> Task<> {
+        Envelope message = message_of("k1");
+        message.receipts.emplace_back("1");
+        t.channel->begin_turn(message);
+        co_await send_to_session(t, "it is held");
+        t.channel->end_turn(message, nullptr);
+        t.channel->restore(message);
+        t.channel->drain();
+        const Reply reply =
+            co_await t.post(R"({"session": "s1", "text": "Hi"})", with("idempotency-key", "k1"));
+        EXPECT_EQ(reply.status, 202) << reply.body;
+    });
+}
+
 TEST_F(HttpChannelTest, D97_Drain_EndsRequestsBeforeTheirTurns) {
     add({"never"});
     serve([](HttpChannelTest& t) -> Task<> {

@@ -164,7 +164,7 @@ public:
     virtual ~SettlesDeliveries() = default;
     virtual UnsettledPolicy unsettled_policy() const noexcept = 0;
     /// Restores the parts of a redelivered message that cannot be stored: its lifespan, and the functions that fetch
-    /// its media. Called before start().
+    /// its media. Called before start(), and when an operator releases a held message.
     virtual void restore(Envelope& message) { (void)message; }
 };
 

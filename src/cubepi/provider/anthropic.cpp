@@ -74,6 +74,14 @@ private:
 AnthropicProvider::AnthropicProvider(AnthropicOptions options)
     : HttpProvider(options.provider_id, std::make_shared<const Protocol>(options)) {}
 
+BoundModel AnthropicProvider::model(std::string id) const {
+    return model(model_named(std::move(id)));
+}
+
+BoundModel AnthropicProvider::model(Model model) const {
+    return BoundModel(std::make_shared<AnthropicProvider>(*this), std::move(model));
+}
+
 BoundModel anthropic_model(std::string id) {
     AnthropicOptions options;
     options.api_key = env("ANTHROPIC_API_KEY");

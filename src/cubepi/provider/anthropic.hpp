@@ -82,10 +82,8 @@ public:
     /// Throws Error(invalid_argument) if `base_url` is not an http(s) URL.
     explicit AnthropicProvider(AnthropicOptions options);
 
-    BoundModel model(std::string id) const { return model(model_named(std::move(id))); }
-    BoundModel model(Model model) const {
-        return BoundModel(std::make_shared<AnthropicProvider>(*this), std::move(model));
-    }
+    BoundModel model(std::string id) const;
+    BoundModel model(Model model) const;
 };
 
 /// A model of Anthropic by the Messages API, with the key in ANTHROPIC_API_KEY; at ANTHROPIC_BASE_URL if that is set. Throws as the

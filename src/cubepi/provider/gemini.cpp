@@ -93,6 +93,12 @@ GeminiProvider::GeminiProvider(GeminiOptions options)
     : HttpProvider(options.provider_id, std::make_shared<const GeminiCall>(
                                             std::make_shared<const GeminiEndpoint>(options))) {}
 
+BoundModel GeminiProvider::model(std::string id) const { return model(model_named(std::move(id))); }
+
+BoundModel GeminiProvider::model(Model model) const {
+    return BoundModel(std::make_shared<GeminiProvider>(*this), std::move(model));
+}
+
 BoundModel gemini_model(std::string id) {
     GeminiOptions options;
     options.api_key = env("GEMINI_API_KEY");

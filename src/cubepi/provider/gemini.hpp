@@ -50,10 +50,8 @@ public:
     explicit GeminiProvider(GeminiOptions options);
 
     /// The id of a model, also as a resource name: "gemini-3.8-flash", "tunedModels/my-model".
-    BoundModel model(std::string id) const { return model(model_named(std::move(id))); }
-    BoundModel model(Model model) const {
-        return BoundModel(std::make_shared<GeminiProvider>(*this), std::move(model));
-    }
+    BoundModel model(std::string id) const;
+    BoundModel model(Model model) const;
 };
 
 /// A Gemini model with the key in GEMINI_API_KEY; at GEMINI_BASE_URL if that is set. Throws as the constructor of GeminiProvider

@@ -336,10 +336,24 @@ std::unique_ptr<WireDecoder> ResponsesCall::decoder(MessageAssembler& assembler,
 OpenAIProvider::OpenAIProvider(OpenAIOptions options)
     : HttpProvider(options.provider_id, std::make_shared<const ChatProtocol>(options)) {}
 
+BoundModel OpenAIProvider::model(std::string id) const { return model(model_named(std::move(id))); }
+
+BoundModel OpenAIProvider::model(Model model) const {
+    return BoundModel(std::make_shared<OpenAIProvider>(*this), std::move(model));
+}
+
 OpenAIResponsesProvider::OpenAIResponsesProvider(OpenAIResponsesOptions options)
     : HttpProvider(options.provider_id,
                    std::make_shared<const detail::ResponsesCall>(
                        std::make_shared<const detail::ResponsesEndpoint>(options))) {}
+
+BoundModel OpenAIResponsesProvider::model(std::string id) const {
+    return model(model_named(std::move(id)));
+}
+
+BoundModel OpenAIResponsesProvider::model(Model model) const {
+    return BoundModel(std::make_shared<OpenAIResponsesProvider>(*this), std::move(model));
+}
 
 BoundModel openai_model(std::string id) {
     return model_from_environment<OpenAIProvider, OpenAIOptions>(std::move(id));

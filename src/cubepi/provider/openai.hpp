@@ -55,10 +55,8 @@ public:
     /// Throws Error(invalid_argument) if `base_url` is not an http(s) URL.
     explicit OpenAIProvider(OpenAIOptions options);
 
-    BoundModel model(std::string id) const { return model(model_named(std::move(id))); }
-    BoundModel model(Model model) const {
-        return BoundModel(std::make_shared<OpenAIProvider>(*this), std::move(model));
-    }
+    BoundModel model(std::string id) const;
+    BoundModel model(Model model) const;
 };
 
 /// A model of OpenAI by the Chat Completions API, with the key in OPENAI_API_KEY; at OPENAI_BASE_URL if that is set. Throws as the

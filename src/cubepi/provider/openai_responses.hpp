@@ -54,10 +54,8 @@ public:
     /// Throws Error(invalid_argument) if `base_url` is not an http(s) URL.
     explicit OpenAIResponsesProvider(OpenAIResponsesOptions options);
 
-    BoundModel model(std::string id) const { return model(model_named(std::move(id))); }
-    BoundModel model(Model model) const {
-        return BoundModel(std::make_shared<OpenAIResponsesProvider>(*this), std::move(model));
-    }
+    BoundModel model(std::string id) const;
+    BoundModel model(Model model) const;
 };
 
 /// A model of OpenAI by the Responses API, with the key in OPENAI_API_KEY; at OPENAI_BASE_URL if that is set. Throws as the

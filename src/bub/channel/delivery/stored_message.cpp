@@ -82,7 +82,7 @@ JsonObject stored_form(const Envelope& message) {
     if (message.inbound_id) form["inbound_id"] = *message.inbound_id;
     if (message.is_active) form["active"] = true;
     if (message.from_operator) form["operator"] = *message.from_operator;
-    if (message.answer) form["answer"] = json_of(*message.answer);
+    form["answer"] = message.answer ? Json(json_of(*message.answer)) : Json();
     return form;
 }
 
@@ -99,7 +99,7 @@ Envelope from_stored_form(const JsonObject& form) {
 
 Envelope inbound_from_stored_form(const JsonObject& form) {
     Envelope message = from_stored_form(form);
-    if (message.answer) return message;
+    if (form.contains("answer")) return message;
     convert_members(message);
     note_answer(message);
     return message;

@@ -558,7 +558,7 @@ Task<std::optional<AdmitDecision>> HttpChannel::admit_message(std::string sessio
     co_return undecided;
 }
 
-void HttpChannel::restore(Envelope& message) { (void)state_->exchange_of(message); }
+void HttpChannel::restore(Envelope& message) { state_->exchange_of(message)->reopen(); }
 
 void HttpChannel::begin_turn(const Envelope& message) noexcept {
     const ExchangePtr exchange = state_->exchange_of(message);

@@ -58,6 +58,8 @@ public:
     HttpExchange(std::string key, std::string chat, std::size_t digest)
         : key_(std::move(key)), chat_(std::move(chat)), digest_(digest) {}
 
+    /// Another turn on the message follows: a client that asks meanwhile waits for its answer.
+    void reopen() noexcept { done_ = false; }
     /// A turn begins on the message.
     void begin();
     /// The turn has failed, and another one begins later.

@@ -15,8 +15,8 @@
 
 namespace cubepi::detail {
 
-/// Of a stored call or answer: the members that have no place in it, as received, to be sent back (D88). Those of the function of a
-/// call are in a member "function".
+/// Members as received, to be sent back (D88): of a stored call, those that have no place in it (those of its function in a member
+/// "function"); of an answer, those that servers expect back.
 inline constexpr const char* chat_members_key = "chat_members";
 
 /// Settings of the body in addition to the request.
