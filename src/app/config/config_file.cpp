@@ -29,7 +29,31 @@ std::string variable(const char* name) {
     return value ? value : "";
 }
 
-constexpr std::array<std::string_view, 25> known_keys{"provider", "model", "base_url", "api_key", "api_key_env", "providers", "allow", "fallback_models", "model_timeout", "first_byte_timeout", "idle_timeout", "max_turns", "max_tokens", "plugins", "environment", "trace", "gateway", "database", "thinking_tag", "escape_timeout", "max_repeated_calls", "memory", "compact_at", "compact_model", "todos"};
+constexpr std::array<std::string_view, 25> known_keys{"provider",
+                                                      "model",
+                                                      "base_url",
+                                                      "api_key",
+                                                      "api_key_env",
+                                                      "providers",
+                                                      "allow",
+                                                      "fallback_models",
+                                                      "model_timeout",
+                                                      "first_byte_timeout",
+                                                      "idle_timeout",
+                                                      "max_turns",
+                                                      "max_tokens",
+                                                      "plugins",
+                                                      "environment",
+                                                      "trace",
+                                                      "gateway",
+                                                      "database",
+                                                      "thinking_tag",
+                                                      "escape_timeout",
+                                                      "max_repeated_calls",
+                                                      "memory",
+                                                      "compact_at",
+                                                      "compact_model",
+                                                      "todos"};
 constexpr std::array<std::string_view, 6> provider_keys{"type",        "base_url", "api_key",
                                                         "api_key_env", "model",    "thinking_tag"};
 

@@ -219,10 +219,11 @@ TEST_F(ConfigFileTest, LimitsAndFallbacks_AreReadAndChecked) {
     EXPECT_TRUE(read_config(path()).memory);
     write("max_repeated_calls: false");
     EXPECT_EQ(read_config(path()).max_repeated_calls, 0u);
-    for (const char* wrong : {"max_repeated_calls: 0", "memory: much", "max_repeated_calls: maybe",
-                              "compact_at: 2", "compact_at: 0", "max_turns: many", "max_turns: 0", "max_turns: -1", "max_tokens: 1.5",
-                              "model_timeout: 0", "model_timeout: [1]", "first_byte_timeout: soon",
-                              "idle_timeout: -1", "fallback_models: a", "fallback_models: [[a]]"}) {
+    for (const char* wrong :
+         {"max_repeated_calls: 0", "memory: much", "max_repeated_calls: maybe", "compact_at: 2",
+          "compact_at: 0", "max_turns: many", "max_turns: 0", "max_turns: -1", "max_tokens: 1.5",
+          "model_timeout: 0", "model_timeout: [1]", "first_byte_timeout: soon", "idle_timeout: -1",
+          "fallback_models: a", "fallback_models: [[a]]"}) {
         write(wrong);
         EXPECT_NE(refusal().find("config.yaml:1: "), std::string::npos) << wrong << refusal();
     }
