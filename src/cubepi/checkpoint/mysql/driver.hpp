@@ -90,6 +90,6 @@ SqlBatch session_set_up(const MySQLOptions& options, bool for_store);
 void check_session(const std::string& where, const SqlResults& results);
 
 /// Returns the statements of mysql_schema_sql().
-std::vector<std::string> schema_statements(const SqlSchemaStatus& from);
+std::vector<std::string> mysql_schema_statements(const SqlSchemaStatus& from);
 
 }  // namespace cubepi::detail

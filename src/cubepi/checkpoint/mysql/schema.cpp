@@ -56,7 +56,7 @@ Task<SqlSchemaStatus> apply_to(std::shared_ptr<SqlPool> pool) {
     (void)co_await (*lease)->exchange(std::move(lock));
     const SqlSchemaStatus before = co_await read_status(*lease);
     refuse_newer_tables(pool->driver().description(), before);
-    for (const std::string& sql : schema_statements(before)) {
+    for (const std::string& sql : mysql_schema_statements(before)) {
         SqlBatch statement;
         statement.add(sql);
         (void)co_await (*lease)->exchange(std::move(statement));
@@ -280,7 +280,7 @@ void check_session(const std::string& where, const SqlResults& results) {
                  "migrate them with apply_mysql_schema(), or run the SQL of mysql_schema_sql()");
 }
 
-std::vector<std::string> schema_statements(const SqlSchemaStatus& from) {
+std::vector<std::string> mysql_schema_statements(const SqlSchemaStatus& from) {
     Statements list;
     if (from.version != sql_schema_version) add_shared(list, from.version.value_or(0));
     if (from.native_version != sql_native_version) add_native(list);
@@ -294,7 +294,7 @@ namespace cubepi {
 std::string mysql_schema_sql(SqlSchemaStatus from) {
     detail::refuse_newer_tables("the database", from);
     std::string text;
-    for (const std::string& sql : detail::schema_statements(from)) text += sql + ";\n";
+    for (const std::string& sql : detail::mysql_schema_statements(from)) text += sql + ";\n";
     return text;
 }
 

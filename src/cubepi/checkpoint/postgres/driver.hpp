@@ -98,6 +98,6 @@ SqlBatch session_set_up(const PostgresOptions& options);
 void check_session(const PgParameters& parameters, const SqlResults& results);
 
 /// Returns the statements of postgres_schema_sql(), without the transaction.
-std::vector<std::string> schema_statements(const SqlSchemaStatus& from);
+std::vector<std::string> postgres_schema_statements(const SqlSchemaStatus& from);
 
 }  // namespace cubepi::detail

@@ -53,7 +53,7 @@ Task<SqlSchemaStatus> apply_to(std::shared_ptr<SqlPool> pool) {
     const SqlSchemaStatus before = co_await read_status(*lease);
     refuse_newer_tables(pool->driver().description(), before);
     SqlBatch statements;
-    for (const std::string& sql : schema_statements(before)) statements.add(sql);
+    for (const std::string& sql : postgres_schema_statements(before)) statements.add(sql);
     statements.add("COMMIT");
     (void)co_await (*lease)->exchange(std::move(statements));
     co_return before;
@@ -275,7 +275,7 @@ void check_session(const PgParameters& parameters, const SqlResults& results) {
                  "postgres_schema_sql()");
 }
 
-std::vector<std::string> schema_statements(const SqlSchemaStatus& from) {
+std::vector<std::string> postgres_schema_statements(const SqlSchemaStatus& from) {
     Statements list;
     if (from.version != sql_schema_version) add_shared(list, from.version.value_or(0));
     if (from.native_version != sql_native_version) add_native(list);
@@ -288,7 +288,7 @@ namespace cubepi {
 
 std::string postgres_schema_sql(SqlSchemaStatus from) {
     detail::refuse_newer_tables("the database", from);
-    const std::vector<std::string> statements = detail::schema_statements(from);
+    const std::vector<std::string> statements = detail::postgres_schema_statements(from);
     if (statements.empty()) return {};
     std::string text = "BEGIN;\n";
     for (const std::string& sql : statements) text += sql + ";\n";
