@@ -85,7 +85,7 @@ TEST_F(TurnLimits, D123_NoteOfASession_IsItsOwn) {
               std::string::npos);
 }
 
-TEST_F(TurnLimits, D123_NoteOfAWorkspace_IsSharedByItsSessions) {
+TEST_F(TurnLimits, D123_WorkspaceNote_IsSharedByItsSessions) {
     EXPECT_NE(note_seen_by("b", MemoryScope::workspace).find("the note"), std::string::npos);
 }
 
