@@ -77,7 +77,7 @@ protected:
     }
 };
 
-TEST_F(TurnLimits, D123_NoteOfASession_IsItsOwn) {
+TEST_F(TurnLimits, D123_NoteOfSession_IsItsOwn) {
     EXPECT_NE(note_seen_by("a", MemoryScope::session).find("the note"), std::string::npos);
     make_framework(FrameworkOptions());
     std::filesystem::remove_all(root / "home" / "memory");
@@ -85,7 +85,7 @@ TEST_F(TurnLimits, D123_NoteOfASession_IsItsOwn) {
               std::string::npos);
 }
 
-TEST_F(TurnLimits, D123_WorkspaceNote_IsSharedByItsSessions) {
+TEST_F(TurnLimits, D123_NoteOfWorkspace_IsSharedBySessions) {
     EXPECT_NE(note_seen_by("b", MemoryScope::workspace).find("the note"), std::string::npos);
 }
 
