@@ -29,8 +29,10 @@ Task<> approve_all(std::shared_ptr<HitlChannel> channel, HitlRequestStream reque
     }
 }
 
-Task<PolicyDecision> allow(const BeforeToolCallContext&) { co_return PolicyDecision(Approve()); }
-Task<PolicyDecision> ask(const BeforeToolCallContext&) { co_return PolicyDecision(AskUser()); }
+Task<ApprovalDecision> allow(const BeforeToolCallContext&) {
+    co_return ApprovalDecision(Approve());
+}
+Task<ApprovalDecision> ask(const BeforeToolCallContext&) { co_return ApprovalDecision(AskUser()); }
 
 Task<> measure(benchmark::State& state, std::shared_ptr<HitlChannel> channel,
                ApprovalPolicy policy) {

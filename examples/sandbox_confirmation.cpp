@@ -23,15 +23,15 @@ bool begins_with(const std::string& text, std::string_view prefix) {
     return text.compare(0, prefix.size(), prefix) == 0;
 }
 
-Task<PolicyDecision> by_command(const BeforeToolCallContext& call) {
+Task<ApprovalDecision> by_command(const BeforeToolCallContext& call) {
     const std::string command(call.args.at("command").as_string());
     if (begins_with(command, "ls") || begins_with(command, "cat "))
-        co_return PolicyDecision(Approve());
+        co_return ApprovalDecision(Approve());
     if (begins_with(command, "sudo "))
-        co_return PolicyDecision(Deny{"this sandbox has no root user"});
+        co_return ApprovalDecision(Deny{"this sandbox has no root user"});
     AskUser ask;
     ask.details = JsonObject{{"reason", "the command can change files"}};
-    co_return PolicyDecision(std::move(ask));
+    co_return ApprovalDecision(std::move(ask));
 }
 
 ApproveAnswer answer_from(const std::string& line) {

@@ -93,7 +93,7 @@ public:
         : style_(style), before_(std::move(before)) {}
 
     std::optional<BeforeToolCallResult> before_tool_call(BeforeToolCallContext& context) {
-        const ApprovalDecision decision = policy_.decide(context.tool, context.args);
+        const RuleDecision decision = policy_.decide(context.tool, context.args);
         if (decision.allowed) return std::nullopt;
         before_();
         out() << style_.yellow() << "? " << style_.off() << for_terminal(decision.question)

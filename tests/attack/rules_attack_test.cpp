@@ -37,8 +37,8 @@ Texts attack_commands() {
     return all;
 }
 
-ApprovalDecision ask(const ToolRules& policy, const std::string& command,
-                     std::string_view directory = {}) {
+RuleDecision ask(const ToolRules& policy, const std::string& command,
+                 std::string_view directory = {}) {
     JsonObject arguments{{"command", command}};
     if (!directory.empty()) arguments["working_directory"] = directory;
     return policy.decide("shell", ToolRisk::writes, arguments);
@@ -48,7 +48,7 @@ ApprovalDecision ask(const ToolRules& policy, const std::string& command,
 ToolRules policy_of_offers() {
     ToolRules policy{std::string(root)};
     for (const std::string& command : ordinary_commands()) {
-        const ApprovalDecision decision = ask(policy, command);
+        const RuleDecision decision = ask(policy, command);
         if (decision.always) policy.allow(*decision.always);
     }
     return policy;
@@ -66,7 +66,7 @@ TEST(RulesAttack, OfferedRule_AllowsNothingElse) {
     const ToolRules policy = policy_of_offers();
     ASSERT_GT(policy.rules().size(), 80u);
     for (const std::string& command : ordinary_commands()) {
-        const ApprovalDecision decision = ask(policy, command);
+        const RuleDecision decision = ask(policy, command);
         EXPECT_TRUE(decision.allowed || !decision.always)
             << command << ": the offer does not match";
     }

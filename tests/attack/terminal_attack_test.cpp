@@ -146,7 +146,7 @@ std::string field(const std::string& text) {
 }
 
 std::string question(const std::string& tool, const JsonObject& args, ScreenSize screen = {}) {
-    const ApprovalDecision decision = ToolRules().decide(tool, ToolRisk::writes, args);
+    const RuleDecision decision = ToolRules().decide(tool, ToolRisk::writes, args);
     QuestionView view(QuestionView::Call{tool, args, decision}, Style(), screen);
     const TerminalText opening = view.opening();
     return opening.str() + view.rest().str();
@@ -225,7 +225,7 @@ TEST(TerminalAttack, UnseenText_IsNotApproved) {
         const ScreenSize screen{40 + random() % 100, 10 + random() % 40};
         const JsonObject args{{"command", command}};
         const std::string tool = "shell";
-        const ApprovalDecision decision = ToolRules().decide(tool, ToolRisk::writes, args);
+        const RuleDecision decision = ToolRules().decide(tool, ToolRisk::writes, args);
         QuestionView view(QuestionView::Call{tool, args, decision}, Style(), screen);
         std::string seen = view.opening().str();
         while (!view.complete()) seen += view.next_page().str();

@@ -70,8 +70,8 @@ std::shared_ptr<bub::FileTapeStore> tapes_in(const std::filesystem::path& direct
     return std::make_shared<bub::FileTapeStore>(std::move(options));
 }
 
-Task<PolicyDecision> ask_about_each_call(const BeforeToolCallContext&) {
-    co_return PolicyDecision(AskUser());
+Task<ApprovalDecision> ask_about_each_call(const BeforeToolCallContext&) {
+    co_return ApprovalDecision(AskUser());
 }
 
 bub::TurnQuestions questions() {

@@ -115,14 +115,14 @@ struct NoHook {
 Middleware no_hook() { return NoHook(); }
 
 // says: a listener must be callable with (const AgentEvent&) or (const AgentEvent&, std::stop_token) and return void or Task<void>
-Listener listener_that_would_never_run() {
-    return Listener([](const AgentEvent&) -> Task<bool> { co_return true; });
+AgentListener listener_that_would_never_run() {
+    return AgentListener([](const AgentEvent&) -> Task<bool> { co_return true; });
 }
-Listener listener_with_an_answer() {
-    return Listener([](const AgentEvent& event) { return event.seq; });
+AgentListener listener_with_an_answer() {
+    return AgentListener([](const AgentEvent& event) { return event.seq; });
 }
-Listener listener_of_something_else() {
-    return Listener([](const std::string&) {});
+AgentListener listener_of_something_else() {
+    return AgentListener([](const std::string&) {});
 }
 
 // says: hook before_tool_call must be callable as std::optional<BeforeToolCallResult> before_tool_call(BeforeToolCallContext&)

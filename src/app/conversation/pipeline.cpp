@@ -95,7 +95,6 @@ bub::BuiltinOptions Pipeline::builtin_options(const Parts& parts) {
     options.shell = plan_.shell;
     options.with_todos = plan_.todos;
     options.commands = commands_;
-    options.memory = plan_.memory;
     options.with_tools = false;  // the plan has its own, which need approval
     options.tape_store = plan_.tapes;
     options.configure = [this](AgentOptions& agent, const bub::TurnContext& turn) {
@@ -122,6 +121,7 @@ bub::BuiltinOptions Pipeline::builtin_options(const Parts& parts) {
     }
     // A session that is not saved leaves no file.
     options.archive_on_reset = !plan_.name.empty() || plan_.create;
+    if (options.archive_on_reset) options.memory = plan_.memory;
     options.channels = parts.channels;
     return options;
 }

@@ -36,7 +36,7 @@ private:
     const std::string id_;
 };
 
-TerminalText prompt_of(const QuestionView& view, const ApprovalDecision& decision) {
+TerminalText prompt_of(const QuestionView& view, const RuleDecision& decision) {
     if (!view.complete()) return TerminalView("  [v]iew more  [w]hole  [n]o > ");
     TerminalText prompt("  [y]es  [n]o  ");
     if (decision.always) prompt += "[a]lways  ";
@@ -114,8 +114,8 @@ Task<CallPreview> ToolApproval::preview(std::string tool_call_id, std::string to
     co_return made;
 }
 
-Task<PolicyDecision> ToolApproval::decide(const BeforeToolCallContext& call) const {
-    ApprovalDecision decision = co_await apply_rules(call);
+Task<ApprovalDecision> ToolApproval::decide(const BeforeToolCallContext& call) const {
+    RuleDecision decision = co_await apply_rules(call);
     if (decision.allowed || options_.allow_all) co_return Approve();
     if (!decision.refusal.empty()) co_return Deny{std::move(decision.refusal)};
     if (!options_.can_wait && (!prompter_ || !prompter_->can_ask())) {
@@ -133,10 +133,10 @@ Task<PolicyDecision> ToolApproval::decide(const BeforeToolCallContext& call) con
     details.change = std::move(shown.change);
     AskUser question;
     question.details = to_json(details);
-    co_return PolicyDecision(std::move(question));
+    co_return ApprovalDecision(std::move(question));
 }
 
-Task<ApprovalDecision> ToolApproval::apply_rules(const BeforeToolCallContext& call) const {
+Task<RuleDecision> ToolApproval::apply_rules(const BeforeToolCallContext& call) const {
     const Json* path = call.args.if_contains("path");
     const bool resolves = options_.write_target && path && path->is_string() &&
                           call.tool.risk_level != ToolRisk::read_only;

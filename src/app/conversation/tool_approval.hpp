@@ -81,8 +81,8 @@ public:
     Task<CallPreview> preview(std::string tool_call_id, std::string tool, JsonObject args) const;
 
 private:
-    Task<PolicyDecision> decide(const BeforeToolCallContext& call) const;
-    Task<ApprovalDecision> apply_rules(const BeforeToolCallContext& call) const;
+    Task<ApprovalDecision> decide(const BeforeToolCallContext& call) const;
+    Task<RuleDecision> apply_rules(const BeforeToolCallContext& call) const;
 
     ToolRules rules_;
     std::shared_ptr<const Prompter> prompter_;
@@ -119,7 +119,7 @@ private:
         std::string id = {};
         JsonObject args = {};
         Json schema = {};  // of the arguments; null: unknown
-        ApprovalDecision decision = {};
+        RuleDecision decision = {};
         std::optional<FileChange> change = {};
     };
 

@@ -145,7 +145,7 @@ void QuestionView::add_value(const std::string& name, std::string_view value, Fr
 }
 
 /// Adds what the rules state about the call, and the rule that "always" would add.
-void QuestionView::add_notes(const ApprovalDecision& decision) {
+void QuestionView::add_notes(const RuleDecision& decision) {
     const Frame frame{"  ", "  "};
     const std::size_t feed = decision.question.find('\n');
     if (feed != std::string::npos) {

@@ -23,7 +23,7 @@ public:
     struct Call {
         const std::string& tool;
         const JsonObject& args;
-        const ApprovalDecision& decision;
+        const RuleDecision& decision;
         const FileChange* change = nullptr;  ///< of write and edit, if known
     };
     QuestionView(const Call& call, const Style& style, ScreenSize screen);
@@ -44,7 +44,7 @@ private:
     void add_arguments(const std::string& tool, const JsonObject& args);
     void add_value(const std::string& name, std::string_view value, Frame frame,
                    TerminalView style);
-    void add_notes(const ApprovalDecision& decision);
+    void add_notes(const RuleDecision& decision);
     TerminalText rows(std::size_t begin, std::size_t end) const;
     TerminalText hidden_note() const;
 

@@ -20,7 +20,7 @@ struct Shell {
     }
     std::string tool = "shell";
     JsonObject args;
-    ApprovalDecision decision;
+    RuleDecision decision;
 };
 
 std::vector<std::string> rows_of(const TerminalText& text) {
@@ -82,7 +82,7 @@ TEST(QuestionView, CallText_NeverStandsAtTheLeftEdge) {
                                   {"old_text", forged},
                                   {"new_text", std::string(columns - 4, ' ') + forged},
                                   {"path\n? x", "a\n" + forged}};
-            const ApprovalDecision decision = ToolRules().decide(tool, ToolRisk::writes, args);
+            const RuleDecision decision = ToolRules().decide(tool, ToolRisk::writes, args);
             QuestionView view(QuestionView::Call{tool, args, decision}, Style(), {columns, 24});
             TerminalText text = view.opening();
             text += view.rest();
@@ -103,7 +103,7 @@ TEST(QuestionView, WrappedDiffRow_KeepsItsMargin) {
     change.diff = "@@ -0,0 +1,1 @@\n+" + std::string(76, ' ') + "? Run this command\n";
     const std::string tool = "write";
     const JsonObject args;
-    const ApprovalDecision decision;
+    const RuleDecision decision;
     QuestionView view(QuestionView::Call{tool, args, decision, &change}, Style(), {80, 24});
     const std::vector<std::string> rows = rows_of(view.opening());
     for (std::size_t i = 1; i < rows.size(); ++i) EXPECT_TRUE(rows[i].starts_with("  ")) << rows[i];

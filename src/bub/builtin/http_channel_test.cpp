@@ -41,8 +41,8 @@ public:
         channel_options.operators = {"olga"};
     }
 
-    static Task<cubepi::PolicyDecision> ask(const cubepi::BeforeToolCallContext&) {
-        co_return cubepi::PolicyDecision(cubepi::AskUser());
+    static Task<cubepi::ApprovalDecision> ask(const cubepi::BeforeToolCallContext&) {
+        co_return cubepi::ApprovalDecision(cubepi::AskUser());
     }
 
     void add(std::vector<cubepi::FauxStep> steps) {

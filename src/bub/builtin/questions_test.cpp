@@ -22,10 +22,10 @@ protected:
             }));
     }
 
-    static Task<cubepi::PolicyDecision> ask_about_removals(
+    static Task<cubepi::ApprovalDecision> ask_about_removals(
         const cubepi::BeforeToolCallContext& call) {
-        if (call.tool_call.name == "remove") co_return cubepi::PolicyDecision(cubepi::AskUser());
-        co_return cubepi::PolicyDecision(cubepi::Approve());
+        if (call.tool_call.name == "remove") co_return cubepi::ApprovalDecision(cubepi::AskUser());
+        co_return cubepi::ApprovalDecision(cubepi::Approve());
     }
 
     void add(std::vector<cubepi::FauxStep> steps) {

@@ -252,10 +252,6 @@ std::string Settings::key_for(std::string_view provider) const {
     return find(api_keys, provider, api_key);
 }
 
-std::string Settings::base_for(std::string_view provider) const {
-    return find(api_bases, provider, api_base);
-}
-
 std::pair<std::string, std::string> Settings::provider_and_model() const {
     const std::size_t colon = model.find(':');
     if (colon == std::string::npos) return {std::string(), model};

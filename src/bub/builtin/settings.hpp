@@ -39,9 +39,8 @@ struct Settings {
 
     /// Returns the variable or file that set a member; empty if unset.
     std::string origin(const std::string& name) const;
-    /// Returns the key or the address of a provider: its own, or the common one.
+    /// Returns the key of a provider: its own, or the common one.
     std::string key_for(std::string_view provider) const;
-    std::string base_for(std::string_view provider) const;
     /// Splits `model`: "openrouter:openrouter/free" is {"openrouter", "openrouter/free"}. The provider is empty if
     /// `model` does not name one.
     std::pair<std::string, std::string> provider_and_model() const;

@@ -108,9 +108,9 @@ public:
         restart();
     }
 
-    static Task<cubepi::PolicyDecision> ask(const cubepi::BeforeToolCallContext& call) {
-        if (call.tool_call.name == "press") co_return cubepi::PolicyDecision(cubepi::AskUser());
-        co_return cubepi::PolicyDecision(cubepi::Approve());
+    static Task<cubepi::ApprovalDecision> ask(const cubepi::BeforeToolCallContext& call) {
+        if (call.tool_call.name == "press") co_return cubepi::ApprovalDecision(cubepi::AskUser());
+        co_return cubepi::ApprovalDecision(cubepi::Approve());
     }
 
     /// Another process with the same files.

@@ -151,7 +151,6 @@ TurnTransaction::~TurnTransaction() {
 }
 
 const std::string& TurnTransaction::tape() const noexcept { return state_->main.tape; }
-const std::string& TurnTransaction::turn_id() const noexcept { return state_->options.turn_id; }
 const std::vector<TapeEntry>& TurnTransaction::entries() const noexcept {
     return state_->main.entries;
 }

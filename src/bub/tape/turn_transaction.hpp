@@ -61,7 +61,6 @@ public:
     TurnTransaction& operator=(const TurnTransaction&) = delete;
 
     const std::string& tape() const noexcept;
-    const std::string& turn_id() const noexcept;
     /// Returns the entries of the fork for its tape.
     const std::vector<TapeEntry>& entries() const noexcept;
 

@@ -244,7 +244,7 @@ void Agent::reset() {
     impl_->prefix_guard.reset();
 }
 
-Subscription Agent::subscribe(Listener listener, EventTypes types) {
+Subscription Agent::subscribe(AgentListener listener, EventTypes types) {
     const detail::SerialSection here(impl_->serial);
     return impl_->hub.subscribe(std::move(listener), types);
 }

@@ -278,7 +278,7 @@ public:
     void reset();
 
     /// Registers a listener for the events of this and all later runs: for all of them, or those of some types.
-    Subscription subscribe(Listener listener, EventTypes types = EventTypes());
+    Subscription subscribe(AgentListener listener, EventTypes types = EventTypes());
 
     /// Sets the model and its provider from the next model call on, even during a run. The history is preserved;
     /// content that is specific to another family of models is omitted from requests (D13). Throws

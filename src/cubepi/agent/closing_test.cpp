@@ -301,7 +301,7 @@ TEST(Closing, D38_CancelledLoopWithoutAgent_ClosesItsRun) {
     LoopOptions options;
     options.model = faux.model();
     std::vector<std::string> words;
-    const Listener listener = [&](const AgentEvent& event) {
+    const AgentListener listener = [&](const AgentEvent& event) {
         words.push_back(Recorder::word(event));
     };
     const auto parent = [&]() -> Task<void> {

@@ -21,7 +21,7 @@ CUBEPI_DETAIL_SLOT(listener,
 /// A receiver of events: a callable `(const AgentEvent&)` or `(const AgentEvent&, std::stop_token)` that returns void or a
 /// Task<void>, which is awaited. The token fires when the run is aborted. The listener runs on the agent's executor.
 /// A callable with another signature or result does not compile.
-using Listener =
+using AgentListener =
     detail::AsyncFunction<void(const AgentEvent&, const std::stop_token&), detail::listener_slot,
                           detail::AsyncRules{.last_is_optional = true}>;
 
@@ -46,8 +46,8 @@ private:
 
 namespace detail {
 struct ListenerEntry {
-    ListenerEntry(Listener l, EventTypes t) : listener(std::move(l)), types(t) {}
-    Listener listener;
+    ListenerEntry(AgentListener l, EventTypes t) : listener(std::move(l)), types(t) {}
+    AgentListener listener;
     EventTypes types;
     bool active = true;
 };

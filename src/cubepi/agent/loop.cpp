@@ -49,7 +49,7 @@ void fill(AgentState& state, AgentContext& context, const LoopOptions& options) 
 
 /// A run without an agent: the objects that a run uses, with the state of `context` as long as it lasts.
 struct FreeRun {
-    FreeRun(AgentContext& owner, LoopOptions given, Listener emit)
+    FreeRun(AgentContext& owner, LoopOptions given, AgentListener emit)
         : context(owner),
           options(std::move(given)),
           runtime(options.runtime ? options.runtime : Runtime::standard()),
@@ -109,7 +109,7 @@ struct FreeRun {
 };
 
 Task<RunResult> run_free(MessageList prompts, AgentContext& context, LoopOptions options,
-                         Listener emit) {
+                         AgentListener emit) {
     FreeRun run(context, std::move(options), std::move(emit));
     RunPlan plan;
     plan.prompts = inputs_of(prompts);
@@ -124,7 +124,11 @@ Task<RunResult> run_free(MessageList prompts, AgentContext& context, LoopOptions
 }
 
 Task<ToolCallBatch> run_calls(AgentContext& context, AssistantMessage answer, LoopOptions options,
-                              Listener emit) {
+                              AgentListener emit) {
+    if (has_failed(answer))
+        throw Error(ErrorCode::invalid_argument,
+                    "execute_tool_calls(): the answer failed or was aborted, so its calls may not "
+                    "be what the model meant");
     FreeRun run(context, std::move(options), std::move(emit));
     ToolBatch batch(run.core, Message(std::move(answer)), run.parts.tools);
     Task<void> calls = batch.run();
@@ -147,11 +151,12 @@ Task<ToolCallBatch> run_calls(AgentContext& context, AssistantMessage answer, Lo
 namespace cubepi {
 
 Task<RunResult> run_agent_loop(MessageList prompts, AgentContext& context, LoopOptions options,
-                               Listener emit) {
+                               AgentListener emit) {
     return detail::run_free(std::move(prompts), context, std::move(options), std::move(emit));
 }
 
-Task<RunResult> run_agent_loop_continue(AgentContext& context, LoopOptions options, Listener emit) {
+Task<RunResult> run_agent_loop_continue(AgentContext& context, LoopOptions options,
+                                        AgentListener emit) {
     if (context.messages.empty()) {
         throw Error(ErrorCode::no_messages, "No messages to continue from: the context is empty");
     }
@@ -159,7 +164,7 @@ Task<RunResult> run_agent_loop_continue(AgentContext& context, LoopOptions optio
 }
 
 Task<ToolCallBatch> execute_tool_calls(AgentContext& context, AssistantMessage message,
-                                       LoopOptions options, Listener emit) {
+                                       LoopOptions options, AgentListener emit) {
     return detail::run_calls(context, std::move(message), std::move(options), std::move(emit));
 }
 

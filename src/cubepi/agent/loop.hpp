@@ -36,9 +36,10 @@ struct LoopOptions {
 /// of hooks are the outcome `failed`, those of `emit` are thrown after the run is closed. Cancelling the awaiting
 /// coroutine aborts the run, as `stop_token` does, and throws after the run is closed.
 Task<RunResult> run_agent_loop(MessageList prompts, AgentContext& context, LoopOptions options,
-                               Listener emit);
+                               AgentListener emit);
 /// Runs the loop like run_agent_loop(), without new prompts. Throws Error(no_messages) if the context is empty.
-Task<RunResult> run_agent_loop_continue(AgentContext& context, LoopOptions options, Listener emit);
+Task<RunResult> run_agent_loop_continue(AgentContext& context, LoopOptions options,
+                                        AgentListener emit);
 
 /// The results of execute_tool_calls().
 struct ToolCallBatch {
@@ -48,12 +49,13 @@ struct ToolCallBatch {
     std::optional<double> cost = {};  ///< of these calls in USD; absent if that of any is unknown
 };
 
-/// Executes the tool calls of one answer as a run does, without calling a model: the hooks about calls, the limits of tools,
+/// Executes the tool calls of one answer as a run does, without calling a model, which must not have failed (a run executes no call
+/// of such an answer; Error(invalid_argument)): the hooks about calls, the limits of tools,
 /// parallel or sequential, `max_duration` and `stop_token`. `emit` receives the events of tools, and message_start and
 /// message_end of each result. Every call has a result; failures are error results. `context` provides the tools, and the
 /// history and state that hooks see; `extra` is updated, the results are not added to its messages. It must outlive the task.
 /// Throws what `emit` throws, after all results are known. Cancelling the awaiting coroutine aborts the calls and then throws.
 Task<ToolCallBatch> execute_tool_calls(AgentContext& context, AssistantMessage message,
-                                       LoopOptions options, Listener emit);
+                                       LoopOptions options, AgentListener emit);
 
 }  // namespace cubepi

@@ -28,8 +28,8 @@ private:
 
 }  // namespace
 
-Listener print_text(std::ostream& stream) { return Listener(TextPrinter(stream)); }
+AgentListener print_text(std::ostream& stream) { return AgentListener(TextPrinter(stream)); }
 
-Listener print_text() { return print_text(std::cout); }
+AgentListener print_text() { return print_text(std::cout); }
 
 }  // namespace cubepi

@@ -9,8 +9,8 @@ namespace cubepi {
 /// Returns a listener that writes the text of answers to `stream` as it arrives, and a newline after each answer that has
 /// text: `agent.subscribe(print_text(std::cout))`. Thinking and tool calls are not written. `stream` must outlive the
 /// subscription.
-Listener print_text(std::ostream& stream);
+AgentListener print_text(std::ostream& stream);
 /// The same for standard output.
-Listener print_text();
+AgentListener print_text();
 
 }  // namespace cubepi

@@ -517,7 +517,7 @@ TEST(Run, LoopWithoutAgent_Runs) {
     LoopOptions options;
     options.model = faux.model();
     int events = 0;
-    const Listener count = [&](const AgentEvent&) { ++events; };
+    const AgentListener count = [&](const AgentEvent&) { ++events; };
     const RunResult result = run(run_agent_loop({user_message("hi")}, context, options, count));
     EXPECT_EQ(result.text(), "done");
     EXPECT_EQ(context.messages.size(), 4u);

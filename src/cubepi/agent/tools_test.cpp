@@ -524,7 +524,7 @@ struct BatchRun {
     std::vector<std::string> words;
 
     Task<ToolCallBatch> start(std::vector<ToolCall> calls) {
-        Listener record = [this](const AgentEvent& event) {
+        AgentListener record = [this](const AgentEvent& event) {
             words.push_back(Recorder::word(event));
         };
         return execute_tool_calls(context, calling(std::move(calls)), options, std::move(record));
@@ -637,7 +637,7 @@ TEST(ExecuteToolCalls, ThrowingListener_EndsTheBatchAfterItsResults) {
     AgentContext context;
     context.tools = {echo_tool()};
     int results = 0;
-    Listener fail = [&results](const AgentEvent& event) {
+    AgentListener fail = [&results](const AgentEvent& event) {
         if (event.type() == AgentEventType::message_end) ++results;
         if (event.type() == AgentEventType::tool_execution_start) throw std::logic_error("mine");
     };

@@ -97,16 +97,8 @@ struct HttpRequest {
         headers.set("content-type", std::move(content_type));
         return std::move(*this);
     }
-    HttpRequest&& with_timeouts(HttpTimeouts values) && {
-        timeouts = values;
-        return std::move(*this);
-    }
     HttpRequest&& with_redirects() && {
         follow_redirects = true;
-        return std::move(*this);
-    }
-    HttpRequest&& with_resolve_to(std::vector<std::string> addresses) && {
-        resolve_to = std::move(addresses);
         return std::move(*this);
     }
     HttpRequest&& with_max_response_bytes(std::size_t bytes) && {

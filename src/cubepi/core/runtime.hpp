@@ -56,10 +56,6 @@ public:
         workers = std::move(value);
         return std::move(*this);
     }
-    Runtime&& with_resolvers(std::shared_ptr<WorkerPool> value) && {
-        resolvers = std::move(value);
-        return std::move(*this);
-    }
     Runtime&& with_transport(std::shared_ptr<HttpTransport> value) && {
         transport = std::move(value);
         return std::move(*this);

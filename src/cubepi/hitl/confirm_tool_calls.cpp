@@ -104,7 +104,7 @@ ApprovalPolicyMiddleware::ApprovalPolicyMiddleware(std::shared_ptr<HitlChannel> 
 
 Task<std::optional<BeforeToolCallResult>> ApprovalPolicyMiddleware::before_tool_call(
     BeforeToolCallContext& call) {
-    PolicyDecision decision = co_await policy_(call);
+    ApprovalDecision decision = co_await policy_(call);
     std::optional<BeforeToolCallResult> result;
     if (auto* deny = std::get_if<Deny>(&decision)) {
         JsonObject trace{{"decision", "policy_deny"}, {"reason", deny->reason}};

@@ -27,10 +27,10 @@ struct AskUser {
     std::optional<std::chrono::nanoseconds> timeout = {};  ///< absent: the default of the channel
     Json details = {};                                     ///< shown with the call
 };
-using PolicyDecision = std::variant<Approve, Deny, AskUser>;
+using ApprovalDecision = std::variant<Approve, Deny, AskUser>;
 
 /// Decides about a call. The arguments are validated and contain defaults.
-using ApprovalPolicy = std::function<Task<PolicyDecision>(const BeforeToolCallContext& call)>;
+using ApprovalPolicy = std::function<Task<ApprovalDecision>(const BeforeToolCallContext& call)>;
 
 /// Middleware that lets a policy decide about each call: run it, refuse it, or ask the user. While the user is asked the
 /// run waits.

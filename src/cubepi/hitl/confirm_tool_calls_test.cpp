@@ -234,12 +234,12 @@ TEST(ConfirmToolCalls, DetailsFunction_IsShownWithTheCall) {
     EXPECT_EQ(agent.text, "removed /tmp/x");
 }
 
-Task<PolicyDecision> decide(const BeforeToolCallContext& call, PolicyDecision decision) {
+Task<ApprovalDecision> decide(const BeforeToolCallContext& call, ApprovalDecision decision) {
     EXPECT_EQ(call.args.at("path"), "/tmp/x");
     co_return decision;
 }
 
-ApprovalPolicy policy(PolicyDecision decision) {
+ApprovalPolicy policy(ApprovalDecision decision) {
     return [decision](const BeforeToolCallContext& call) { return decide(call, decision); };
 }
 

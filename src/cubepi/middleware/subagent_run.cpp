@@ -159,7 +159,7 @@ private:
 SubagentRun::SubagentRun(SubagentPlan plan, ToolContext& caller)
     : plan_(std::move(plan)),
       type_(*shared_->find(plan_.type)),
-      place_(shared_, type_.limits),
+      place_(shared_, type_.limits, plan_.depth > 1),
       name_(shown_name(plan_.request.name.value_or(""), plan_.type)),
       call_key_(caller.call_key().empty() ? caller.shared_runtime()->ids->next()
                                           : caller.call_key()),
@@ -191,11 +191,12 @@ AgentOptions SubagentRun::options(const ToolContext& caller) {
     if (plan_.depth < std::max<std::size_t>(shared_->options.limits.max_depth, 1))
         tools.push_back(subagent_tool(shared_, nullptr, plan_.depth));
     made.tools = std::move(tools);
-    if (account_ && account_->hooks())
-        made.middleware.emplace_back(ParentDecision{account_->hooks()});
     for (const Middleware& one : shared_->options.inherited_middleware)
         made.middleware.push_back(one);
     for (const Middleware& one : type_.middleware) made.middleware.push_back(one);
+    // Last, so that it decides about the arguments that the others have edited.
+    if (account_ && account_->hooks())
+        made.middleware.emplace_back(ParentDecision{account_->hooks()});
     made.limits = place_.limits();
     made.runtime = caller.shared_runtime();
     if (is_stored()) made.checkpointer = shared_->options.checkpointer;

@@ -93,13 +93,22 @@ void read_record(SubagentShared& shared, const HookContext& ctx) {
     if (!record || !record->is_object()) return;
     for (const auto& [id, value] : record->get_object()) {
         if (shared.tasks.size() >= most_recorded) return;
-        if (!value.is_object() || id.size() > longest_recorded || find(shared, id)) continue;
+        if (!value.is_object() || id.size() > longest_recorded) continue;
+        if (const auto known = find(shared, id)) {
+            // Only a probe has seen it.
+            if (known->thread_id.empty() && !ctx.thread_id.empty()) {
+                known->thread_id = ctx.thread_id;
+                known->delivered = false;
+            }
+            continue;
+        }
         if (has_message(ctx.messages, id)) continue;
         auto task = std::make_shared<BackgroundTask>();
         task->id = id;
         const JsonObject& fields = value.get_object();
         task->name = text_member(fields, "name").substr(0, longest_recorded);
         task->type = text_member(fields, "type").substr(0, longest_recorded);
+        task->thread_id = ctx.thread_id;
         task->state = SubagentTaskState::interrupted;
         task->result.error = interrupted_text;
         shared.tasks.push_back(std::move(task));
@@ -110,15 +119,19 @@ void read_record(SubagentShared& shared, const HookContext& ctx) {
 void update_record(SubagentShared& shared, const HookContext& ctx) {
     read_record(shared, ctx);
     for (const auto& task : shared.tasks) {
-        if (task->delivered && !std::exchange(task->charged, true))
+        if (task->thread_id == ctx.thread_id && task->delivered &&
+            !std::exchange(task->charged, true))
             ctx.charge(task->result.usage, task->result.cost);
     }
     std::erase_if(shared.tasks, [&ctx](const std::shared_ptr<BackgroundTask>& task) {
-        return task->delivered && has_message(ctx.messages, task->id);
+        return task->thread_id == ctx.thread_id && task->delivered &&
+               has_message(ctx.messages, task->id);
     });
     JsonObject record;
-    for (const auto& task : shared.tasks)
-        record[task->id] = JsonObject{{"name", task->name}, {"type", task->type}};
+    for (const auto& task : shared.tasks) {
+        if (task->thread_id == ctx.thread_id)
+            record[task->id] = JsonObject{{"name", task->name}, {"type", task->type}};
+    }
     if (!record.empty()) {
         ctx.extra[record_key] = std::move(record);
     } else if (ctx.extra.contains(record_key)) {
@@ -126,21 +139,31 @@ void update_record(SubagentShared& shared, const HookContext& ctx) {
     }
 }
 
-/// Returns the results that were not handed out before.
-MessageList deliver(SubagentShared& shared) {
+/// Returns the results that were not handed out before; with a context, those of its thread.
+MessageList deliver(SubagentShared& shared, const HookContext* ctx = nullptr) {
     MessageList messages;
     for (const auto& task : shared.tasks) {
+        if (ctx && task->thread_id != ctx->thread_id) continue;
         if (task->state == SubagentTaskState::running || std::exchange(task->delivered, true))
             continue;
+        task->run_id = ctx ? ctx->run_id : std::string();
+        task->turn = ctx ? ctx->turn : 0;
         messages.push_back(message_of(*task));
     }
     return messages;
 }
 
-/// Returns the results for this run.
+/// Returns the results for this run. One that an earlier run or turn got, but that did not enter the history (it was aborted, or its
+/// suspended run was closed), is handed out again.
 MessageList receive(SubagentShared& shared, const HookContext& ctx) {
     read_record(shared, ctx);
-    MessageList results = deliver(shared);
+    for (const auto& task : shared.tasks) {
+        const bool is_earlier =
+            !task->run_id.empty() && (task->run_id != ctx.run_id || task->turn < ctx.turn);
+        if (is_earlier && task->thread_id == ctx.thread_id && !has_message(ctx.messages, task->id))
+            task->delivered = false;
+    }
+    MessageList results = deliver(shared, &ctx);
     update_record(shared, ctx);
     return results;
 }
@@ -196,6 +219,7 @@ AgentToolResult start_subagent_task(SubagentOwner& owner, Executor executor, Sub
     task->id = caller.runtime().ids->next();
     task->name = plan.request.name.value_or("");
     task->type = plan.type;
+    task->thread_id = caller.run().thread_id.str();
     task->task = plan.request.task.value_or("");
     plan.background = true;
     plan.stop = task->stop.get_token();

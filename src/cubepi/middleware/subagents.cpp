@@ -112,15 +112,16 @@ std::string SubagentShared::type_names() const {
     return names;
 }
 
-SubagentPlace::SubagentPlace(std::shared_ptr<SubagentCounts> counts, const AgentLimits& own)
-    : counts_(std::move(counts)), limits_(own) {
+SubagentPlace::SubagentPlace(std::shared_ptr<SubagentCounts> counts, const AgentLimits& own,
+                             bool is_nested)
+    : counts_(std::move(counts)), limits_(own), is_nested_(is_nested) {
     const SubagentLimits& limits = counts_->limits;
     if (limits.max_running != 0 && counts_->running >= limits.max_running)
         throw_limit(std::to_string(limits.max_running) +
                     " sub-agents run already (max_running); wait for one to end");
     if (limits.max_total != 0 && counts_->started >= limits.max_total)
         throw_limit(std::to_string(limits.max_total) + " sub-agents were started (max_total)");
-    if (limits.max_spend > 0) {
+    if (limits.max_spend > 0 && !is_nested_) {
         const double left =
             limits.max_spend - counts_->spent.cost.value_or(limits.max_spend) - counts_->reserved;
         if (left <= 0)
@@ -141,6 +142,7 @@ SubagentPlace::~SubagentPlace() {
 }
 
 void SubagentPlace::spend(const SubagentResult& result) {
+    if (is_nested_) return;
     Spending& spent = counts_->spent;
     spent.usage += result.usage;
     if (result.cost && spent.cost) {

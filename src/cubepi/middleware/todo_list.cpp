@@ -78,7 +78,9 @@ std::optional<T> get(const JsonObject& extra, std::string_view key) {
 
 std::int64_t count(const JsonObject& extra, std::string_view key) {
     const Json* stored = extra.if_contains(key);
-    return stored && stored->is_int64() ? std::max<std::int64_t>(stored->get_int64(), 0) : 0;
+    constexpr std::int64_t most = 1'000'000;
+    return stored && stored->is_int64() ? std::clamp<std::int64_t>(stored->get_int64(), 0, most)
+                                        : 0;
 }
 
 std::int64_t retries(const JsonObject& extra) {

@@ -175,11 +175,6 @@ std::string ShellSessions::Command::last_output(std::size_t bytes) const {
     return std::string(state_->output.last(bytes));
 }
 
-Task<> ShellSessions::Command::wait_exit() {
-    const auto state = state_;
-    while (!state->exited) co_await state->changed.wait();
-}
-
 Task<> ShellSessions::Command::wait_change() {
     const auto state = state_;
     co_await state->changed.wait();

@@ -111,8 +111,6 @@ public:
     /// The byte offset at which the next shell_output call starts reading.
     std::uint64_t read_until = 0;
 
-    /// Waits until the command has exited and its output has been received.
-    Task<> wait_exit();
     /// Waits for more output or the exit.
     Task<> wait_change();
 

@@ -199,7 +199,7 @@ std::string ToolRules::directory_of(const JsonObject& arguments) const {
     return workspace_ == "/" ? "/" + tidy : workspace_ + "/" + tidy;
 }
 
-void ToolRules::decide_command(ApprovalDecision& decision, const JsonObject& arguments) const {
+void ToolRules::decide_command(RuleDecision& decision, const JsonObject& arguments) const {
     const std::string command = detail::text_member(arguments, "command");
     const std::string directory = directory_of(arguments);
     const std::string effect = known_command_effect(command);
@@ -211,15 +211,14 @@ void ToolRules::decide_command(ApprovalDecision& decision, const JsonObject& arg
         decision.always = ApprovalRule{"shell", rule->text()};
 }
 
-ApprovalDecision ToolRules::decide(std::string_view tool, ToolRisk risk,
-                                   const JsonObject& arguments) const {
+RuleDecision ToolRules::decide(std::string_view tool, ToolRisk risk,
+                               const JsonObject& arguments) const {
     return decide(tool, risk, arguments, detail::text_member(arguments, "path"));
 }
 
-ApprovalDecision ToolRules::decide(std::string_view tool, ToolRisk risk,
-                                   const JsonObject& arguments,
-                                   const std::optional<std::string>& write_target) const {
-    ApprovalDecision decision;
+RuleDecision ToolRules::decide(std::string_view tool, ToolRisk risk, const JsonObject& arguments,
+                               const std::optional<std::string>& write_target) const {
+    RuleDecision decision;
     decision.risk = risk;
     // Ending a command that the user has allowed needs no further approval.
     // The paths of `memory` are not those of the workspace.

@@ -27,7 +27,7 @@ struct ApprovalRule {
     friend bool operator==(const ApprovalRule&, const ApprovalRule&) = default;
 };
 
-struct ApprovalDecision {
+struct RuleDecision {
     /// True: the call may run without approval.
     bool allowed = false;
     /// The risk of this call, which can be higher than its tool's risk (a shell command that deletes).
@@ -65,20 +65,19 @@ public:
     const std::vector<ApprovalRule>& rules() const noexcept { return rules_; }
 
     /// Decides on a call; uses its argument `path` literally. For a workspace with symbolic links, use the overload below.
-    ApprovalDecision decide(std::string_view tool, ToolRisk risk,
-                            const JsonObject& arguments) const;
-    ApprovalDecision decide(const AgentTool& tool, const JsonObject& arguments) const {
+    RuleDecision decide(std::string_view tool, ToolRisk risk, const JsonObject& arguments) const;
+    RuleDecision decide(const AgentTool& tool, const JsonObject& arguments) const {
         return decide(tool.name.str(), tool.risk_level, arguments);
     }
     /// `write_target` is the result of Workspace::write_target for the argument `path`; absent if that throws.
-    ApprovalDecision decide(std::string_view tool, ToolRisk risk, const JsonObject& arguments,
-                            const std::optional<std::string>& write_target) const;
+    RuleDecision decide(std::string_view tool, ToolRisk risk, const JsonObject& arguments,
+                        const std::optional<std::string>& write_target) const;
 
 private:
     bool has(std::string_view tool, std::string_view match) const;
     bool allows_fetch(std::string_view origin) const;
     std::string directory_of(const JsonObject& arguments) const;
-    void decide_command(ApprovalDecision& decision, const JsonObject& arguments) const;
+    void decide_command(RuleDecision& decision, const JsonObject& arguments) const;
 
     std::string workspace_;
     std::vector<ApprovalRule> rules_;

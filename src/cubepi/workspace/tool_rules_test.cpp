@@ -20,7 +20,7 @@ JsonObject arguments(std::initializer_list<std::pair<const char*, const char*>> 
     return object;
 }
 
-ApprovalDecision shell(const ToolRules& policy, const char* command) {
+RuleDecision shell(const ToolRules& policy, const char* command) {
     return policy.decide("shell", ToolRisk::writes, arguments({{"command", command}}));
 }
 

@@ -48,19 +48,19 @@ bool is_about_answer(cubepi::ErrorCode code) {
 }
 
 /// Decides by the rules: what only reads runs, and the user is asked about all other calls that no rule allows.
-Task<cubepi::PolicyDecision> decide(std::shared_ptr<const SenderRules> rules,
-                                    const cubepi::BeforeToolCallContext& call) {
+Task<cubepi::ApprovalDecision> decide(std::shared_ptr<const SenderRules> rules,
+                                      const cubepi::BeforeToolCallContext& call) {
     const std::string name = call.tool_call.name.str();
     if (std::find(rules->refuse.begin(), rules->refuse.end(), name) != rules->refuse.end())
-        co_return cubepi::PolicyDecision(
+        co_return cubepi::ApprovalDecision(
             cubepi::Deny{"the configuration does not allow this tool here"});
-    cubepi::ApprovalDecision decision = rules->allow.decide(call.tool, call.args);
-    if (decision.allowed) co_return cubepi::PolicyDecision(cubepi::Approve());
+    cubepi::RuleDecision decision = rules->allow.decide(call.tool, call.args);
+    if (decision.allowed) co_return cubepi::ApprovalDecision(cubepi::Approve());
     if (!decision.refusal.empty())
-        co_return cubepi::PolicyDecision(cubepi::Deny{std::move(decision.refusal)});
+        co_return cubepi::ApprovalDecision(cubepi::Deny{std::move(decision.refusal)});
     cubepi::AskUser ask;
     ask.details = JsonObject{{"question", decision.question}};
-    co_return cubepi::PolicyDecision(std::move(ask));
+    co_return cubepi::ApprovalDecision(std::move(ask));
 }
 
 JsonObject origin_json(const Envelope& message) {

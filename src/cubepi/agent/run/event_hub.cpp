@@ -24,7 +24,7 @@ std::uint32_t number_of_this_thread() noexcept {
 
 }  // namespace
 
-Subscription EventHub::subscribe(Listener listener, EventTypes types) {
+Subscription EventHub::subscribe(AgentListener listener, EventTypes types) {
     entries_.push_back(std::make_shared<ListenerEntry>(std::move(listener), types));
     note_updates_end();
     return Subscription(entries_.back());

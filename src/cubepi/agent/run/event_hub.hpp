@@ -25,7 +25,7 @@ struct ListenerFailed {};
 /// others from receiving the event (D6). A listener added during an event receives the next one.
 class EventHub {
 public:
-    Subscription subscribe(Listener listener, EventTypes types = EventTypes());
+    Subscription subscribe(AgentListener listener, EventTypes types = EventTypes());
     void clear() noexcept;
 
     /// Delivers `event`, which must stay unchanged until the outcome was awaited.

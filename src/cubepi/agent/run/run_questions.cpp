@@ -71,11 +71,8 @@ Task<> RunQuestions::end_request(HitlRequest request, std::string asking_call, H
         if (waiting_.empty() && on_waiting) on_waiting(false);
     }
     core_.invalidate_timestamp();
-    if (end == HitlEnd::answered) {
-        any_answered_ = true;
-        if (!asking_call.empty())
-            answered_.push_back(Answered{asking_call, request.question_id, std::move(origin)});
-    }
+    if (end == HitlEnd::answered && !asking_call.empty())
+        answered_.push_back(Answered{asking_call, request.question_id, std::move(origin)});
     if (end == HitlEnd::answered || end == HitlEnd::cancelled) {
         HitlAnswerEvent event;
         event.question_id = std::move(request.question_id);

@@ -48,7 +48,6 @@ public:
     bool asks(std::string_view tool_call_id) const noexcept;
     /// Returns true if its listeners have received such a request, so that the run may be suspended.
     bool waits(std::string_view tool_call_id) const noexcept;
-    bool any_waits() const noexcept { return !waiting_.empty(); }
     std::vector<HitlRequest> waiting() const;
     /// The requests that were still open when the run was suspended.
     const std::vector<HitlRequest>& detached() const noexcept { return detached_; }
@@ -58,7 +57,6 @@ public:
     std::vector<std::string> answered_for(std::string_view tool_call_id) const;
     /// Returns where the last answer for this call came from; empty if unknown.
     AnswerOrigin origin_for(std::string_view tool_call_id) const;
-    bool any_answered() const noexcept { return any_answered_; }
     /// The results of the call are stored: its questions are settled.
     void settle(std::string_view tool_call_id);
 
@@ -101,7 +99,6 @@ private:
     std::vector<Waiting> waiting_;
     std::vector<HitlRequest> detached_;
     std::vector<Answered> answered_;
-    bool any_answered_ = false;
     std::exception_ptr listener_failure_;
     AsyncEvent changed_;
     std::atomic<std::size_t> waiting_count_{0};

@@ -27,7 +27,11 @@ HitlOptions forward_question(HitlRequest& request, std::string_view agent, std::
 struct BackgroundTask : SubagentTask {
     std::stop_source stop = {};
     bool delivered = false;  ///< its result has been handed out as a message
-    bool charged = false;    ///< to a run that has received it
+    std::string thread_id =
+        {};                   ///< that it belongs to; a probe (`fork_once`) of the thread has none
+    std::string run_id = {};  ///< of the run that got it; empty: the host
+    std::uint32_t turn = 0;   ///< of that run
+    bool charged = false;     ///< to a run that has received it
 };
 
 /// The sub-agents that count toward the same limits.
@@ -68,8 +72,9 @@ struct SubagentOwner {
 /// A place among the sub-agents, and its share of their money. Throws Error(limit) if a limit has been reached.
 class SubagentPlace {
 public:
-    /// `own`: the limits of this sub-agent.
-    SubagentPlace(std::shared_ptr<SubagentCounts> counts, const AgentLimits& own);
+    /// `own`: the limits of this sub-agent. The money of a nested one is part of its parent's, whose budget it shares (D120).
+    SubagentPlace(std::shared_ptr<SubagentCounts> counts, const AgentLimits& own,
+                  bool is_nested = false);
     ~SubagentPlace();
     SubagentPlace(const SubagentPlace&) = delete;
     SubagentPlace& operator=(const SubagentPlace&) = delete;
@@ -81,6 +86,7 @@ public:
 private:
     std::shared_ptr<SubagentCounts> counts_;
     AgentLimits limits_;
+    const bool is_nested_;
     double reserved_ = 0;
 };
 
