@@ -104,8 +104,11 @@ struct ManualCompaction {
 
 /// Middleware that shortens what the model receives of a long history: old tool results first, then a summary replaces
 /// the oldest messages. The history itself never changes: a compaction is a record in the thread's `extra`, which CubePi
-/// reads (D110), and forgetting the record undoes it. Usage and cost of summaries count in the run. One object belongs
-/// to one agent; copies share their state.
+/// reads (D110), and forgetting the record undoes it. Usage and cost of summaries count in the run. Agents, also
+/// sub-agents, may share one object, at the same time.
+///
+/// What earlier middleware has changed in the messages is sent so, also to the summary model. Later middleware does not see
+/// the requests of that model.
 ///
 /// A compaction is reported by a notice with the code "compaction". A request that the server refuses because of its
 /// length is compacted and sent once more; the notice "context_overflow" precedes that.
@@ -119,6 +122,7 @@ public:
 
     Task<MessageList> transform_context(MessageList messages, HookContext& context);
     Task<MessageStream> around_model_call(ModelRequest request, ModelCallNext next);
+    std::optional<BeforeToolCallResult> before_tool_call(BeforeToolCallContext& context);
 
     /// Compacts a history at the request of a user; `instructions` says what matters. `account` receives the cost; see
     /// RunAccount. Not during a run of the agent.

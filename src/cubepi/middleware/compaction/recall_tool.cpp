@@ -80,7 +80,7 @@ AgentToolResult find_text(const MessageList& history, const std::string& wanted)
 
 }  // namespace
 
-AgentTool recall_tool(std::shared_ptr<const MessageList> history) {
+AgentTool recall_tool(std::function<MessageList(const std::string& run_id)> history_of) {
     Json parameters = {
         {"type", "object"},
         {"properties",
@@ -94,16 +94,18 @@ AgentTool recall_tool(std::shared_ptr<const MessageList> history) {
         tool("recall",
              "Reads earlier messages of this conversation word for word: tool results that were "
              "shortened, and messages that a summary stands for.",
-             std::move(parameters), [history = std::move(history)](JsonObject arguments) {
+             std::move(parameters),
+             [history_of = std::move(history_of)](JsonObject arguments, ToolContext& context) {
+                 const MessageList history = history_of(context.run().run_id);
                  const Json* find = arguments.if_contains("find");
                  const Json* number = arguments.if_contains("message");
                  const Json* offset = arguments.if_contains("offset");
                  if (number && number->is_int64()) {
                      const std::int64_t at = offset && offset->is_int64() ? offset->get_int64() : 0;
-                     return read_message(*history, number->get_int64(), at);
+                     return read_message(history, number->get_int64(), at);
                  }
                  if (find && find->is_string() && !find->get_string().empty())
-                     return find_text(*history, std::string(find->get_string()));
+                     return find_text(history, std::string(find->get_string()));
                  return AgentToolResult::error("pass `find` or `message`");
              });
     return std::move(made).risk(ToolRisk::read_only);

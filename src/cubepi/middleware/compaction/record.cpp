@@ -207,6 +207,9 @@ CompactionRecord CompactionRecord::load(const JsonObject& extra, const MessageLi
         record.made_at = static_cast<std::size_t>(count_of(*view, "made_at"));
         record.tokens = count_of(*view, "tokens");
     }
+    record.failures = count_of(extra, failures_key);
+    record.low_savings = count_of(extra, low_savings_key);
+    record.fallback_runs = count_of(extra, fallback_runs_key);
     const auto forget = [&record] {
         record.state.reset();
         record.until = record.made_at = record.shortened_until = 0;
@@ -218,9 +221,6 @@ CompactionRecord CompactionRecord::load(const JsonObject& extra, const MessageLi
     if (!stored || stored->is_null()) return record;
     record.state = CompactionState::from_json(*stored);
     record.until = static_cast<std::size_t>(count_of(extra, until_key));
-    record.failures = count_of(extra, failures_key);
-    record.low_savings = count_of(extra, low_savings_key);
-    record.fallback_runs = count_of(extra, fallback_runs_key);
     // A history only grows, so the last reference speaks for those before it.
     const bool fits_history =
         record.state && record.until > 0 && record.until < history.size() &&
@@ -246,6 +246,10 @@ void CompactionRecord::save(JsonObject& extra) const {
     if (state) {
         extra[state_key] = state->to_json();
         extra[until_key] = number(until);
+    } else {
+        for (const std::string_view key : {state_key, until_key}) {
+            if (Json* old = extra.if_contains(key)) *old = nullptr;
+        }
     }
     extra[failures_key] = failures;
     extra[low_savings_key] = low_savings;

@@ -147,17 +147,16 @@ bool is_overflow(const AssistantMessage& answer) {
     return !is_classified && is_context_overflow(text);
 }
 
-std::string fallback_summary(const MessageList& history, std::size_t from, std::size_t to,
+std::string fallback_summary(const MessageList& part,
                              const std::optional<CompactionState>& earlier) {
     std::string text = "No model was able to summarize this part of the conversation.\n";
     std::set<std::string> tools;
     std::size_t lines = 0;
-    for (std::size_t i = from; i < to; ++i) {
-        if (const ToolResultMessage* result = history[i].tool_result()) {
+    for (const Message& message : part) {
+        if (const ToolResultMessage* result = message.tool_result()) {
             tools.insert(result->tool_name.str());
-        } else if (history[i].user() && !is_synthetic_message(history[i]) &&
-                   lines < most_first_lines) {
-            const std::string line = first_line(history[i].text());
+        } else if (message.user() && !is_synthetic_message(message) && lines < most_first_lines) {
+            const std::string line = first_line(message.text());
             if (line.empty()) continue;
             ++lines;
             text += "- User: " + line + "\n";
@@ -175,7 +174,8 @@ std::string fallback_summary(const MessageList& history, std::size_t from, std::
     return text + std::string(earlier_header) + shortened_middle(before, longest_earlier_summary);
 }
 
-std::string verbatim_part(const MessageList& history, std::size_t until, const JsonObject& extra,
+std::string verbatim_part(const MessageList& summarized, const MessageList& after,
+                          const JsonObject& extra,
                           const std::function<bool(const Message&)>& preserve) {
     std::string part;
     const JsonObject* goal = object_member(extra, "goal");
@@ -185,15 +185,14 @@ std::string verbatim_part(const MessageList& history, std::size_t until, const J
     const std::string todos = open_todos(extra);
     if (!todos.empty()) part += "Open to-dos:\n" + todos;
     const Message* last_request = nullptr;
-    for (std::size_t i = 0; i < until; ++i) {
-        const Message& message = history[i];
+    for (const Message& message : summarized) {
         if (message.user() && !is_synthetic_message(message)) last_request = &message;
         if (preserve(message))
-            part += "Message " + std::to_string(i + 1) + " (" +
-                    std::string(to_string(message.role())) + "): " + message.text() + "\n";
+            part += "Message (" + std::string(to_string(message.role())) + "): " + message.text() +
+                    "\n";
     }
-    for (std::size_t i = until; i < history.size(); ++i) {
-        if (history[i].user() && !is_synthetic_message(history[i])) last_request = nullptr;
+    for (const Message& message : after) {
+        if (message.user() && !is_synthetic_message(message)) last_request = nullptr;
     }
     if (last_request)
         part += "The last request of the user: " +

@@ -44,12 +44,13 @@ std::string default_summary_prompt();
 
 /// Returns a summary that no model has written: the beginnings of the user's messages and the names of the tools, after the
 /// earlier summary.
-std::string fallback_summary(const MessageList& history, std::size_t from, std::size_t to,
+std::string fallback_summary(const MessageList& part,
                              const std::optional<CompactionState>& earlier);
 
 /// Returns the part of a summary that its writer must not change: goal, open to-dos, preserved messages, and the last
 /// request of the user if it is not among the messages after the summary. Empty if there is nothing.
-std::string verbatim_part(const MessageList& history, std::size_t until, const JsonObject& extra,
+std::string verbatim_part(const MessageList& summarized, const MessageList& after,
+                          const JsonObject& extra,
                           const std::function<bool(const Message&)>& preserve);
 /// Returns the summary without its verbatim part.
 std::string without_verbatim_part(std::string summary);
