@@ -262,7 +262,10 @@ Task<MessageStream> CompactionMiddleware::around_model_call(ModelRequest request
     const std::shared_ptr<State::Entry> entry = state_->find(request.options.run_id());
     // An explicit transform_context of the agent replaces that of middleware.
     const bool is_followed = entry && entry->extra;
-    if (is_followed) state_->set_model(*entry, request.model);
+    if (is_followed) {
+        state_->set_model(*entry, request.model);
+        entry->run->note_call(request, *entry->extra);
+    }
     Task<MessageStream> starting = next(request);
     MessageStream stream = co_await std::move(starting);
     if (!is_followed) co_return std::move(stream);
@@ -297,6 +300,19 @@ Task<std::optional<MessageStream>> CompactionMiddleware::State::call_again(
     co_return again;
 }
 
+namespace {
+
+JsonObject changes_of(const JsonObject& before, const JsonObject& after) {
+    JsonObject changes;
+    for (const auto& [key, value] : after) {
+        const Json* old = before.if_contains(key);
+        if (!old || *old != value) changes[key] = value;
+    }
+    return changes;
+}
+
+}  // namespace
+
 Task<ManualCompaction> CompactionMiddleware::compact_now(MessageList messages, JsonObject extra,
                                                          std::string instructions,
                                                          std::shared_ptr<RunAccount> account,
@@ -311,11 +327,16 @@ Task<ManualCompaction> CompactionMiddleware::compact_now(MessageList messages, J
     Task<CompactionReport> compacting = CompactionRun::compact(run, std::move(work), extra);
     ManualCompaction done;
     done.report = co_await std::move(compacting);
-    for (auto& [key, value] : extra) {
-        const Json* old = before.if_contains(key);
-        if (!old || *old != value) done.extra[key] = value;
-    }
+    done.extra = changes_of(before, extra);
     co_return done;
+}
+
+JsonObject CompactionMiddleware::undo(const MessageList& history, JsonObject extra) {
+    CompactionRun run(std::make_shared<const CompactionOptions>());
+    const JsonObject before = extra;
+    (void)run.follow(history, history, extra);
+    run.undo(extra);
+    return changes_of(before, extra);
 }
 
 }  // namespace cubepi

@@ -130,8 +130,9 @@ public:
                                        std::string instructions,
                                        std::shared_ptr<RunAccount> account,
                                        std::shared_ptr<const Runtime> runtime);
-    /// Returns the changes of `extra` that undo every compaction of a thread with this history.
-    static JsonObject undo(const MessageList& history);
+    /// Returns the changes of `extra` that undo every compaction of a thread with this history. The whole history is sent until
+    /// it has grown by a tenth, or a server refuses it.
+    static JsonObject undo(const MessageList& history, JsonObject extra);
 
 private:
     struct State;

@@ -1,5 +1,8 @@
 #include <cubepi/middleware/compaction_test_support.hpp>
 
+#include <cubepi/core/task_scope.hpp>
+#include <cubepi/hitl/checkpointed_channel.hpp>
+#include <cubepi/hitl/confirm_tool_calls.hpp>
 #include <cubepi/middleware/goal.hpp>
 #include <cubepi/provider/faux.hpp>
 
@@ -74,6 +77,7 @@ struct Chat {
         how.checkpointer = store;
         how.thread_id = "t";
         how.tools = tools;
+        how.channel = channel;
         agent = std::make_unique<Agent>(std::move(how));
         notices = std::make_unique<Notices>(*agent);
     }
@@ -93,6 +97,7 @@ struct Chat {
     std::vector<Middleware> before;
     std::vector<Middleware> after;
     std::vector<AgentTool> tools;
+    std::shared_ptr<HitlChannel> channel;
     std::shared_ptr<MemoryCheckpointer> store = std::make_shared<MemoryCheckpointer>();
     std::unique_ptr<Agent> agent;
     std::unique_ptr<Notices> notices;
@@ -233,7 +238,7 @@ TEST(CompactionHooks, D110_RunsWithOneMiddleware_StayApart) {
     EXPECT_TRUE(own.contains("compaction")) << own;
 }
 
-TEST(CompactionHooks, D110_ForkOnceDuringARun_UsesItsOwnState) {
+TEST(CompactionHooks, D110_ForkOnceDuringRun_HasItsOwnState) {
     Chat chat;
     FauxProvider faux;
     AgentOptions how;
@@ -263,6 +268,78 @@ TEST(CompactionHooks, D110_ForkOnceDuringARun_UsesItsOwnState) {
     ASSERT_FALSE(retried.empty());
     EXPECT_EQ(retried.back().text(), "continue");
     EXPECT_TRUE(run(chat.store->load("t"))->extra.contains("compaction"));
+}
+
+// Suspended runs, and answers of a type.
+
+/// One process of a thread in which the tool `recall` needs the user's consent.
+struct AskingProcess {
+    explicit AskingProcess(Chat& chat)
+        : channel(std::make_shared<CheckpointedChannel>(chat.store, "t")) {
+        ConfirmToolCallOptions about_recall;
+        about_recall.require_confirm = {"recall"};
+        chat.before = {ConfirmToolCallMiddleware(channel, std::move(about_recall))};
+        chat.channel = channel;
+        chat.open();
+        agent = chat.agent.get();
+    }
+    /// Suspends the run at its first question.
+    RunResult prompt(std::string text) { return run(with_detach(agent->prompt(std::move(text)))); }
+    RunResult approve() {
+        return run(with_detach(agent->respond("", Json(to_json(ApproveAnswer())))));
+    }
+
+    std::shared_ptr<HitlChannel> channel;
+    Agent* agent;
+
+private:
+    static Task<> detach_at_question(Agent* agent, std::shared_ptr<HitlChannel> channel) {
+        HitlRequestStream requests = channel->subscribe();
+        while (std::optional<HitlRequest> request = co_await requests.next()) {
+            for (int i = 0; i < 10; ++i) co_await yield_now();
+            (void)agent->detach();
+        }
+    }
+    Task<RunResult> with_detach(Task<RunResult> work) {
+        const Executor executor = co_await this_executor;
+        BackgroundScope host(executor);
+        host.spawn(detach_at_question(agent, channel));
+        RunResult result = co_await std::move(work);
+        co_await host.close();
+        co_return result;
+    }
+};
+
+TEST(CompactionHooks, D110_SuspendedRecall_ReadsTheHistory) {
+    Chat chat;
+    chat.fill();
+    chat.main = Server([](const ModelRequest& request) {
+        if (request.messages.back().tool_result()) return says("done");
+        return calls("recall", JsonObject{{"find", "item0 secret"}}, "r");
+    });
+    ASSERT_EQ(AskingProcess(chat).prompt("recall it").outcome, RunOutcome::suspended);
+    const std::string before = chat.main.seen.back().messages[0].text();
+    // Another process, which sends nothing before the call.
+    EXPECT_TRUE(AskingProcess(chat).approve());
+    const MessageList& sent = chat.main.seen.back().messages;
+    EXPECT_EQ(sent[0].text(), before) << "the same summary";
+    EXPECT_NE(sent.back().text().find("Message 1, user: item0 secret"), std::string::npos);
+}
+
+struct Count {
+    int number;
+};
+
+/// The calls and the notes by which an answer gets its type are part of the history like others.
+TEST(CompactionHooks, D110_AnswerOfAType_SurvivesCompaction) {
+    Chat chat;
+    chat.fill();
+    chat.main = Server([](const ModelRequest&) { return says(R"({"number": 7})"); });
+    chat.main.window = 900;
+    const TypedResult<Count> result = run(chat.agent->prompt<Count>(words("count", 900)));
+    ASSERT_TRUE(result.value);
+    EXPECT_EQ(result.value->number, 7);
+    EXPECT_GE(chat.compactions(), 2u);
 }
 
 // Records of other histories.

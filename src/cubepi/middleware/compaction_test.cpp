@@ -1,5 +1,7 @@
 #include <cubepi/middleware/compaction_test_support.hpp>
 
+#include <set>
+
 #include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/task_scope.hpp>
 #include <cubepi/provider/faux.hpp>
@@ -13,6 +15,13 @@ namespace {
 using namespace compaction_test;
 using cubepi::testing::ManualClock;
 
+struct ShortPrompt {
+    const bool* is_short;
+    std::string transform_system_prompt(std::string prompt, HookContext&) const {
+        return *is_short ? "Be brief." : std::move(prompt);
+    }
+};
+
 struct Chat {
     explicit Chat(CompactionOptions chosen = {}) : options(std::move(chosen)) {
         options.summary_model = helper.model("helper");
@@ -24,7 +33,9 @@ struct Chat {
         notices.reset();
         AgentOptions how;
         how.model = main.model();
-        how.middleware = {CompactionMiddleware(options)};
+        how.middleware = more;
+        how.middleware.emplace_back(CompactionMiddleware(options));
+        how.system_prompt = system_prompt;
         how.tools = {tool("read", "Reads.", Json({{"type", "object"}}),
                           [this](JsonObject) { return file; })};
         how.checkpointer = store;
@@ -53,6 +64,8 @@ struct Chat {
     Server helper{[](const ModelRequest&) { return says("The summary of rivers."); }};
     CompactionOptions options;
     std::string file = words("file", 3'000);
+    std::string system_prompt = {};
+    std::vector<Middleware> more = {};
     std::shared_ptr<MemoryCheckpointer> store = std::make_shared<MemoryCheckpointer>();
     std::unique_ptr<Agent> agent;
     std::unique_ptr<Notices> notices;
@@ -109,12 +122,16 @@ TEST(Compaction, D110_Record_LeavesTheHistoryWhole) {
 TEST(Compaction, D110_Undo_SendsTheWholeHistory) {
     Chat chat;
     (void)chat.fill();
-    run(chat.store->save_extra("t", CompactionMiddleware::undo(chat.agent->state().messages)));
-    chat.options.max_tokens_before_compact = 1'000'000;
+    const auto& state = chat.agent->state();
+    run(chat.store->save_extra("t", CompactionMiddleware::undo(state.messages, state.extra)));
     chat.open();
     EXPECT_TRUE(chat.prompt("again"));
     EXPECT_EQ(chat.main.seen.back().messages.size() + 1, chat.agent->state().messages.size());
     EXPECT_EQ(chat.extra().if_contains("compaction"), nullptr);
+    // It is compacted again when it has grown.
+    EXPECT_EQ(chat.helper.seen.size(), 1u);
+    (void)chat.fill();
+    EXPECT_EQ(chat.helper.seen.size(), 2u);
 }
 
 TEST(Compaction, D110_MalformedState_IsDropped) {
@@ -248,6 +265,31 @@ TEST(Compaction, D110_PreservedMessagesAndTools_StayWordForWord) {
     EXPECT_NE(text.find("read (c1): " + chat.file), std::string::npos);
 }
 
+TEST(Compaction, D110_PreservedParts_AreBoundedTogether) {
+    CompactionOptions options;
+    options.preserved_tools = {"read"};
+    options.preserve = [](const Message& message) { return message.user() != nullptr; };
+    options.max_tokens_before_compact = 4'000;
+    options.context_window = 8'000;
+    Chat chat(std::move(options));
+    std::size_t number = 0;
+    chat.main = Server([&](const ModelRequest& request) {
+        if (request.messages.back().tool_result()) return says(words("answer", 300));
+        chat.file = words("file" + std::to_string(number / 3), 900);  // each is read several times
+        return calls("read", {}, "c" + std::to_string(++number));
+    });
+    for (int i = 0; i < 60; ++i) EXPECT_TRUE(chat.prompt(words("item" + std::to_string(i), 200)));
+    EXPECT_GE(chat.helper.seen.size(), 3u);
+    const std::string summary = chat.main.seen.back().messages[0].text();
+    EXPECT_LT(summary.size(), 4'000u + 1'000u);
+    EXPECT_NE(summary.find("more are left out here; recall reads them"), std::string::npos);
+    const auto state = CompactionState::from_json(chat.extra().at("compaction"));
+    std::set<std::string> texts;
+    for (const PreservedToolResult& one : state->preserved_tool_results)
+        EXPECT_TRUE(texts.insert(one.text).second) << "twice";
+    EXPECT_FALSE(chat.notices->with("compaction").empty());
+}
+
 TEST(Compaction, D110_LongToolLoop_KeepsTheRequest) {
     CompactionOptions options;
     options.prune_tool_outputs = false;
@@ -338,6 +380,48 @@ TEST(Compaction, D111_ServerCutsSilently_IsNoticed) {
     EXPECT_LT(chat.agent->state().messages.size(), 60u);
     for (int i = 0; i < 20; ++i) EXPECT_TRUE(chat.prompt(words("item", 400)));
     EXPECT_LT(bytes_of(chat.main.seen.back()), 4'000u * 4) << "requests stay below the cut";
+}
+
+/// The same history with fewer tools and a shorter system prompt is a smaller request.
+TEST(Compaction, D111_SmallerPrompt_IsNotACut) {
+    CompactionOptions options;
+    options.max_tokens_before_compact = 1'000'000;
+    Chat chat(std::move(options));
+    chat.system_prompt = words("rules", 12'000);
+    for (int i = 0; i < 8; ++i) EXPECT_TRUE(chat.prompt(words("item", 1'000)));
+    chat.system_prompt = "Be brief.";
+    chat.open();
+    for (int i = 0; i < 4; ++i) EXPECT_TRUE(chat.prompt("short"));
+    EXPECT_TRUE(chat.notices->with("context_cut").empty());
+    EXPECT_TRUE(chat.helper.seen.empty());
+    // Within one run, a middleware changes the system prompt.
+    chat.system_prompt = words("rules", 12'000);
+    chat.open();
+    bool is_short = false;
+    chat.more = {ShortPrompt{&is_short}};
+    chat.open();
+    std::size_t number = 0;
+    chat.file = "a line";
+    chat.main = Server([&](const ModelRequest&) {
+        is_short = ++number >= 5;
+        return number < 8 ? calls("read", {}, "c" + std::to_string(number)) : says("done");
+    });
+    EXPECT_TRUE(chat.prompt("read"));
+    EXPECT_TRUE(chat.notices->with("context_cut").empty());
+}
+
+TEST(Compaction, D111_LearnedWindow_IsForgottenWhenMoreIsReported) {
+    CompactionOptions options;
+    options.window_share = 1.5;  // beyond the window
+    options.max_tokens_before_compact = 1'000'000;
+    Chat chat(std::move(options));
+    run(chat.store->append("t", MessageList{user_message("hello", "u")}, AppendOptions()));
+    run(chat.store->save_extra(
+        "t", boost::json::parse(R"({"compaction_view":{"window":1000,"window_model":"m"}})")
+                 .as_object()));
+    for (int i = 0; i < 3; ++i) EXPECT_TRUE(chat.prompt(words("item", 1'700)));
+    EXPECT_FALSE(chat.extra().at("compaction_view").as_object().contains("window"));
+    EXPECT_TRUE(chat.helper.seen.empty());
 }
 
 // Overflow.

@@ -261,7 +261,7 @@ Task<std::string> compact(std::shared_ptr<BuiltinCore> core, Tape tape, std::str
     std::optional<cubepi::CheckpointData> data = co_await memory.load(tape.name());
     if (!data) co_return std::string("There is nothing to compact.");
     if (args.undo.value_or(false)) {
-        JsonObject changes = cubepi::CompactionMiddleware::undo(data->messages);
+        JsonObject changes = cubepi::CompactionMiddleware::undo(data->messages, data->extra);
         co_await memory.save_extra(tape.name(), std::move(changes));
         co_return std::string("The next request has the whole conversation.");
     }

@@ -168,18 +168,6 @@ JsonObject CompactionState::to_json() const {
     return json;
 }
 
-JsonObject CompactionMiddleware::undo(const MessageList& history) {
-    JsonObject changes;
-    // The calls so far say nothing about requests with the whole history.
-    detail::CompactionRecord record;
-    record.made_at = history.size();
-    record.save(changes);
-    for (const std::string_view key :
-         {state_key, until_key, failures_key, low_savings_key, fallback_runs_key})
-        changes[key] = nullptr;
-    return changes;
-}
-
 namespace detail {
 
 std::string message_ref(const Message& message) {
@@ -206,6 +194,9 @@ CompactionRecord CompactionRecord::load(const JsonObject& extra, const MessageLi
         record.shortened_until = static_cast<std::size_t>(count_of(*view, "shortened_until"));
         record.made_at = static_cast<std::size_t>(count_of(*view, "made_at"));
         record.tokens = count_of(*view, "tokens");
+        record.raised = count_of(*view, "raised");
+        if (const JsonObject* prompt = object_member(*view, "prompt")) record.prompt = *prompt;
+        record.alike_from = static_cast<std::size_t>(count_of(*view, "alike_from"));
     }
     record.failures = count_of(extra, failures_key);
     record.low_savings = count_of(extra, low_savings_key);
@@ -213,7 +204,8 @@ CompactionRecord CompactionRecord::load(const JsonObject& extra, const MessageLi
     const auto forget = [&record] {
         record.state.reset();
         record.until = record.made_at = record.shortened_until = 0;
-        record.tokens = 0;
+        record.tokens = record.raised = 0;
+        record.prompt = nullptr;
         return record;
     };
     if (record.made_at > history.size() || record.shortened_until > record.made_at) return forget();
@@ -261,6 +253,11 @@ void CompactionRecord::save(JsonObject& extra) const {
     if (window > 0) {
         view["window"] = window;
         view["window_model"] = window_model;
+    }
+    if (raised > 0) view["raised"] = raised;
+    if (!prompt.is_null()) {
+        view["prompt"] = prompt;
+        view["alike_from"] = number(alike_from);
     }
     extra[view_key] = std::move(view);
 }

@@ -23,6 +23,9 @@ struct CompactionRecord {
     std::size_t shortened_until = 0;  ///< results of messages before this index are shortened
     std::int64_t window = 0;          ///< learned from a server; zero: none
     std::string window_model = {};    ///< to which `window` applies
+    std::int64_t raised = 0;  ///< the user has undone a compaction: none below this many tokens
+    Json prompt = {};         ///< PrefixGuard::digest() of tools and system prompt; null: unknown
+    std::size_t alike_from = 0;  ///< index of the first answer to a call with that prompt
 
     /// Ignores what is malformed, or does not fit the history.
     static CompactionRecord load(const JsonObject& extra, const MessageList& history);

@@ -19,6 +19,8 @@ constexpr std::int64_t most_low_savings = 2;
 constexpr std::size_t worthwhile_advance = 8;  // messages, after low savings
 constexpr double low_saving = 0.1;
 constexpr double shortened_share = 0.75;  // of the limit, below which shortened results suffice
+constexpr std::int64_t fewest_noted_tokens = 2'000;
+constexpr std::int64_t most_verbatim = 64'000;  // bytes
 constexpr std::int64_t negligible_tokens =
     200;  // a summary of this size is not too long for any history
 
@@ -121,12 +123,45 @@ std::optional<std::int64_t> CompactionRun::follow(MessageList history, MessageLi
     if (!is_unchanged) places_ = places_in(given_, history_);
     if (!is_loaded_ || !record_.is_in(extra) || !estimate_.follows(history_)) {
         record_ = CompactionRecord::load(extra, history_);
-        // What was of another history must not be read by the next process either.
+        // The next process must not read a record of another history either.
         if (!record_.is_in(extra)) record_.save(extra);
         is_loaded_ = true;
+        prompt_.restore(record_.prompt);
         restart();
     }
-    return estimate_.follow(history_);
+    const std::optional<std::int64_t> cut = estimate_.follow(history_, record_.alike_from);
+    const bool is_refuted = record_.window > 0 && estimate_.reported() > record_.window &&
+                            estimate_.model() == record_.window_model;
+    if (is_refuted && !cut) {
+        record_.window = 0;
+        record_.save(extra);
+    }
+    return cut;
+}
+
+void CompactionRun::note_call(const ModelRequest& request, JsonObject& extra) {
+    ModelRequest prompt;
+    prompt.model = request.model;
+    prompt.system_prompt = request.system_prompt;
+    prompt.tools = request.tools;
+    const bool is_other = prompt_.check(prompt).has_value();
+    const bool is_known = !record_.prompt.is_null();
+    if (is_known && !is_other) return;
+    record_.alike_from = history_.size();
+    record_.prompt = prompt_.digest();
+    // Nothing is learned from short requests, whose threads need no record.
+    if (is_known || estimate_.tokens() >= fewest_noted_tokens) record_.save(extra);
+}
+
+void CompactionRun::undo(JsonObject& extra) {
+    const std::int64_t estimated = estimated_view();
+    record_.state.reset();
+    record_.until = record_.shortened_until = 0;
+    record_.low_savings = 0;
+    record_.tokens = tokens_after(estimate_.tokens(), estimated);
+    record_.made_at = history_.size();
+    record_.raised = record_.tokens + record_.tokens / 10;
+    record_.save(extra);
 }
 
 void CompactionRun::restart() {
@@ -155,6 +190,7 @@ std::int64_t CompactionRun::limit() const {
             static_cast<std::int64_t>(static_cast<double>(*size) * options_->window_share);
         if (limit == 0 || share < limit) limit = std::max<std::int64_t>(share, 1);
     }
+    if (limit > 0) limit = std::max(limit, record_.raised);
     return limit;
 }
 
@@ -272,7 +308,7 @@ std::optional<MessageList> CompactionRun::continued(const MessageList& messages,
         is_changed = is_changed || !has_summary || place == summary_place || place < record_.until;
         has_summary = true;
         if (place == summary_place || place < record_.until) continue;
-        // What was shortened before is shortened from its whole text.
+        // A result that was shortened before is shortened from its whole text.
         const bool is_own = messages[i].is_same(sent.messages[places[i]]);
         made.push_back(shown(place, is_own ? given_[given.at(place)] : messages[i]));
         is_changed = is_changed || !made.back().is_same(messages[i]);
@@ -300,6 +336,12 @@ std::int64_t CompactionRun::tokens_after(std::int64_t before, std::int64_t estim
                          static_cast<double>(std::max<std::int64_t>(estimated_before, 1));
     const auto saved = static_cast<std::int64_t>(std::min(share, estimate_.scale() * less));
     return std::max<std::int64_t>(before - saved, 1);
+}
+
+/// Returns the size of everything that a summary keeps word for word: a quarter of the limit, if a token has four bytes.
+std::size_t CompactionRun::most_verbatim_bytes() const {
+    const std::int64_t most = limit();
+    return most > 0 ? static_cast<std::size_t>(std::min(most, most_verbatim)) : most_verbatim;
 }
 
 /// Returns the index of the first message that stays unchanged. Messages of the framework at the end do not count as
@@ -386,9 +428,10 @@ SummaryCall CompactionRun::summary_call(const CompactionWork& work, std::size_t 
 
 /// Stores the record.
 CompactionReport CompactionRun::finish(CompactionReport report, JsonObject& extra) {
+    record_.raised = 0;
     record_.save(extra);
     restart();
-    (void)estimate_.follow(history_);
+    (void)estimate_.follow(history_, record_.alike_from);
     report.after = record_.tokens;
     return report;
 }
@@ -462,8 +505,6 @@ Task<CompactionReport> CompactionRun::compact(std::shared_ptr<CompactionRun> run
     }
 
     const auto preserve = options.preserve ? options.preserve : marked_as_preserved;
-    next.summary +=
-        verbatim_part(my.between(0, until), my.between(until, all.size()), extra, preserve);
     if (record.state) {
         next.preserved_tool_results = std::move(record.state->preserved_tool_results);
         next.summarized_message_refs = std::move(record.state->summarized_message_refs);
@@ -472,9 +513,11 @@ Task<CompactionReport> CompactionRun::compact(std::shared_ptr<CompactionRun> run
         const ToolResultMessage* result = message.tool_result();
         std::optional<std::string> text = result ? my.preserved_text(*result) : std::nullopt;
         if (!text) continue;
-        next.preserved_tool_results.push_back(PreservedToolResult{
-            result->tool_name.str(), result->tool_call_id.str(), std::move(*text)});
+        preserve_result(next, PreservedToolResult{result->tool_name.str(),
+                                                  result->tool_call_id.str(), std::move(*text)});
     }
+    add_verbatim_part(next, my.between(0, until), my.between(until, all.size()), extra, preserve,
+                      my.most_verbatim_bytes());
     record.state = std::move(next);
     record.refer_to(all, until, options.all_message_refs);
     record.made_at = all.size();

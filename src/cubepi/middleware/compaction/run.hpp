@@ -15,6 +15,7 @@
 #include <cubepi/middleware/compaction/record.hpp>
 #include <cubepi/middleware/compaction/request_estimate.hpp>
 #include <cubepi/middleware/compaction/summary.hpp>
+#include <cubepi/provider/prefix_guard.hpp>
 
 namespace cubepi::detail {
 
@@ -52,8 +53,12 @@ public:
 
     /// The model of the run's calls, for its window; absent: unknown.
     void set_model(std::string id, std::optional<std::int64_t> window);
-    /// A server has said, or shown, that its window is this large. `model` is empty for the one that has answered last.
+    /// Records that the server has this window. `model` is empty for the one that has answered last.
     void learn_window(std::int64_t tokens, std::string model, JsonObject& extra);
+    /// Called for each request before it is sent.
+    void note_call(const ModelRequest& request, JsonObject& extra);
+    /// Undoes the compactions.
+    void undo(JsonObject& extra);
     /// Returns true if the next request reaches the limit.
     bool is_too_long() const { return limit() > 0 && estimate_.tokens() >= limit(); }
 
@@ -81,6 +86,7 @@ private:
     MessageList between(std::size_t first, std::size_t last) const;
     Message shown(std::size_t place, const Message& message) const;
     std::optional<std::string> preserved_text(const ToolResultMessage& result) const;
+    std::size_t most_verbatim_bytes() const;
     std::size_t tail_start(CompactionReason reason) const;
     std::int64_t estimated_view() const;
     std::int64_t tokens_after(std::int64_t before, std::int64_t estimated_before) const;
@@ -98,6 +104,7 @@ private:
     CompactionRecord record_;
     bool is_loaded_ = false;
     RequestEstimate estimate_;
+    PrefixGuard prompt_;  ///< sees requests without their messages
     std::optional<std::int64_t> model_window_ = {};
     std::string model_id_ = {};
     // The view of a history that hooks leave unchanged, which grows with it.

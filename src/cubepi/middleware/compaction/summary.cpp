@@ -24,7 +24,7 @@ constexpr std::string_view earlier_header = "Earlier summary: ";
 constexpr std::size_t most_tries = 4;
 constexpr std::size_t default_conversation_bytes = 400'000;
 constexpr std::size_t smallest_conversation_bytes = 500;
-constexpr std::size_t most_verbatim_bytes = 8'000;  // of one message
+constexpr std::size_t most_request_bytes = 8'000;
 constexpr std::size_t most_first_lines = 5;
 constexpr std::size_t longest_first_line = 120;
 constexpr std::size_t longest_earlier_summary = 4'000;
@@ -81,6 +81,18 @@ std::string open_todos(const JsonObject& extra) {
                  std::string(content) + "\n";
     }
     return lines;
+}
+
+/// Returns the last request of the user if it is summarized; else null.
+const Message* last_request(const MessageList& summarized, const MessageList& after) {
+    const Message* last = nullptr;
+    for (const Message& message : summarized) {
+        if (message.user() && !is_synthetic_message(message)) last = &message;
+    }
+    for (const Message& message : after) {
+        if (message.user() && !is_synthetic_message(message)) last = nullptr;
+    }
+    return last;
 }
 
 }  // namespace
@@ -174,30 +186,55 @@ std::string fallback_summary(const MessageList& part,
     return text + std::string(earlier_header) + shortened_middle(before, longest_earlier_summary);
 }
 
-std::string verbatim_part(const MessageList& summarized, const MessageList& after,
-                          const JsonObject& extra,
-                          const std::function<bool(const Message&)>& preserve) {
+void preserve_result(CompactionState& state, PreservedToolResult result) {
+    std::erase_if(state.preserved_tool_results, [&result](const PreservedToolResult& one) {
+        return one.tool_name == result.tool_name && one.text == result.text;
+    });
+    state.preserved_tool_results.push_back(std::move(result));
+}
+
+void add_verbatim_part(CompactionState& state, const MessageList& summarized,
+                       const MessageList& after, const JsonObject& extra,
+                       const std::function<bool(const Message&)>& preserve,
+                       std::size_t most_bytes) {
     std::string part;
     const JsonObject* goal = object_member(extra, "goal");
     const std::string_view condition = goal ? string_member(*goal, "condition") : "";
     if (!condition.empty() && string_member(*goal, "status") != "achieved")
-        part += "Goal: " + std::string(condition) + "\n";
+        part += "Goal: " + shortened_middle(condition, most_bytes / 4) + "\n";
     const std::string todos = open_todos(extra);
-    if (!todos.empty()) part += "Open to-dos:\n" + todos;
-    const Message* last_request = nullptr;
-    for (const Message& message : summarized) {
-        if (message.user() && !is_synthetic_message(message)) last_request = &message;
-        if (preserve(message))
-            part += "Message (" + std::string(to_string(message.role())) + "): " + message.text() +
-                    "\n";
-    }
-    for (const Message& message : after) {
-        if (message.user() && !is_synthetic_message(message)) last_request = nullptr;
-    }
-    if (last_request)
+    if (!todos.empty()) part += "Open to-dos:\n" + shortened_middle(todos, most_bytes / 4) + "\n";
+    if (const Message* request = last_request(summarized, after))
         part += "The last request of the user: " +
-                shortened_middle(last_request->text(), most_verbatim_bytes) + "\n";
-    return part.empty() ? part : std::string(verbatim_header) + part;
+                shortened_middle(request->text(), std::min(most_request_bytes, most_bytes / 4)) +
+                "\n";
+    std::size_t left = most_bytes - std::min(most_bytes, part.size());
+    std::size_t omitted = 0;
+    const auto fits = [&left, &omitted](std::size_t bytes) {
+        if (bytes > left) {
+            ++omitted;
+            return false;
+        }
+        left -= bytes;
+        return true;
+    };
+    std::string messages;
+    for (std::size_t i = summarized.size(); i > 0; --i) {
+        const Message& message = summarized[i - 1];
+        if (!preserve(message)) continue;
+        std::string line =
+            "Message (" + std::string(to_string(message.role())) + "): " + message.text() + "\n";
+        if (fits(line.size())) messages.insert(0, line);
+    }
+    part += messages;
+    std::vector<PreservedToolResult>& results = state.preserved_tool_results;
+    std::reverse(results.begin(), results.end());
+    std::erase_if(results,
+                  [&fits](const PreservedToolResult& one) { return !fits(one.text.size()); });
+    std::reverse(results.begin(), results.end());
+    if (omitted > 0)
+        part += "(" + std::to_string(omitted) + " more are left out here; recall reads them)\n";
+    if (!part.empty()) state.summary += std::string(verbatim_header) + part;
 }
 
 std::string without_verbatim_part(std::string summary) {

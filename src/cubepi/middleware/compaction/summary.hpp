@@ -47,11 +47,14 @@ std::string default_summary_prompt();
 std::string fallback_summary(const MessageList& part,
                              const std::optional<CompactionState>& earlier);
 
-/// Returns the part of a summary that its writer must not change: goal, open to-dos, preserved messages, and the last
-/// request of the user if it is not among the messages after the summary. Empty if there is nothing.
-std::string verbatim_part(const MessageList& summarized, const MessageList& after,
-                          const JsonObject& extra,
-                          const std::function<bool(const Message&)>& preserve);
+/// Adds a result, in place of one of the same tool with the same text.
+void preserve_result(CompactionState& state, PreservedToolResult result);
+/// Adds the part of a summary that its writer must not change: goal, open to-dos, preserved messages, and the last request of the
+/// user if it is not among the messages after the summary. That part and the preserved results have at most `most_bytes`
+/// together; the newest stay, and a line says that `recall` reads the others.
+void add_verbatim_part(CompactionState& state, const MessageList& summarized,
+                       const MessageList& after, const JsonObject& extra,
+                       const std::function<bool(const Message&)>& preserve, std::size_t most_bytes);
 /// Returns the summary without its verbatim part.
 std::string without_verbatim_part(std::string summary);
 
