@@ -4,6 +4,8 @@
 #include <cctype>
 #include <set>
 
+#include <cubepi/middleware/goal.hpp>
+#include <cubepi/middleware/todo_list.hpp>
 #include <cubepi/provider/faux.hpp>
 
 // A long session with planted facts and a summarizer that loses half of what it reads: nothing is lost, whenever the
@@ -77,14 +79,16 @@ struct Session {
         });
     }
 
-    std::unique_ptr<Agent> open(std::shared_ptr<Checkpointer> where) {
+    std::unique_ptr<Agent> open(std::shared_ptr<Checkpointer> where,
+                                std::vector<Middleware> more = {}) {
         CompactionOptions options;
         options.summary_model = helper.model("helper");
         options.max_tokens_before_compact = limit;
         options.keep_tail_tokens = 400;
         AgentOptions how;
         how.model = main.model();
-        how.middleware = {CompactionMiddleware(std::move(options))};
+        how.middleware = std::move(more);
+        how.middleware.emplace_back(CompactionMiddleware(std::move(options)));
         how.tools = {tool("read", "Reads.", Json({{"type", "object"}}),
                           [this](JsonObject) { return words("file", 600) + fact(facts++); })};
         how.checkpointer = std::move(where);
@@ -161,6 +165,84 @@ TEST(CompactionSession, D110_RequestBytes_RepeatBetweenCompactions) {
     for (const ModelRequest& request : session.main.seen) breaks += guard.check(request) ? 1 : 0;
     EXPECT_LE(breaks, session.helper.seen.size() * 2) << "shortened results and summaries";
     EXPECT_GE(session.main.seen.size(), 6 * breaks);
+}
+
+/// The bytes that a server can take from its cache: those that a request begins with as the one before.
+struct PrefixBytes {
+    double share = 0;
+    std::size_t breaks = 0;
+    std::size_t compactions = 0;
+};
+
+std::string bytes_text(const ModelRequest& request) {
+    std::string text = request.system_prompt.str();
+    for (const Message& message : request.messages)
+        text += "\n" + boost::json::serialize(to_json(message).at("content")) + message.id();
+    return text;
+}
+
+/// Measures a session of 100 prompts, of which every tenth writes to-dos or sets a goal if there is such middleware.
+PrefixBytes measure(std::int64_t limit, bool with_todos, bool with_goal) {
+    Session session;
+    session.limit = limit;
+    Server judge(
+        [](const ModelRequest&) { return says(R"({"achieved": true, "reason": "it is done"})"); });
+    session.main = Server([&](const ModelRequest& request) {
+        if (!with_todos || request.messages.back().tool_result() || ++session.prompts % 10 != 0)
+            return says(words("answer", 200));
+        JsonObject todo{{"content", "step " + std::to_string(session.prompts)},
+                        {"status", "in_progress"}};
+        return calls("write_todos", JsonObject{{"todos", JsonArray{todo}}},
+                     "t" + std::to_string(session.prompts));
+    });
+    std::vector<Middleware> more;
+    if (with_todos) more.emplace_back(TodoListMiddleware({.require_finished = false}));
+    if (with_goal) more.emplace_back(GoalMiddleware(GoalOptions{.evaluator = judge.model()}));
+    auto agent = session.open(session.store, std::move(more));
+    for (int i = 0; i < 100; ++i) {
+        const std::string prefix = with_goal && i % 10 == 9 ? "/goal " : "";
+        EXPECT_TRUE(run(agent->prompt(prefix + words("note", 150) + fact(session.facts++))));
+    }
+    PrefixBytes measured;
+    measured.compactions = session.helper.seen.size();
+    PrefixGuard guard;
+    std::string before;
+    std::size_t all = 0;
+    std::size_t same = 0;
+    for (const ModelRequest& request : session.main.seen) {
+        measured.breaks += guard.check(request) ? 1 : 0;
+        const std::string text = bytes_text(request);
+        const std::size_t shorter = std::min(before.size(), text.size());
+        same += static_cast<std::size_t>(
+            std::mismatch(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(shorter),
+                          before.begin())
+                .first -
+            text.begin());
+        all += text.size();
+        before = text;
+    }
+    measured.share = static_cast<double>(same) / static_cast<double>(all);
+    return measured;
+}
+
+/// The table of docs/guides/middleware/compaction.md.
+TEST(CompactionSession, D110_PrefixBytes_BreakOncePerCompaction) {
+    constexpr std::int64_t never = 1'000'000;
+    struct Row {
+        const char* name;
+        std::int64_t limit;
+        bool todos;
+        bool goal;
+    };
+    for (const Row& row : {Row{"nothing", never, false, false}, Row{"todos", never, true, false},
+                           Row{"goal", never, false, true}, Row{"compaction", 2'500, false, false},
+                           Row{"all", 2'500, true, true}}) {
+        const PrefixBytes measured = measure(row.limit, row.todos, row.goal);
+        EXPECT_EQ(measured.breaks, measured.compactions) << row.name;
+        EXPECT_EQ(measured.compactions > 0, row.limit != never) << row.name;
+        EXPECT_GT(measured.share, row.limit == never ? 0.97 : 0.75) << row.name;
+        RecordProperty(row.name, std::to_string(measured.share));
+    }
 }
 
 TEST(CompactionSession, D110_KilledAtEachWrite_Continues) {
