@@ -39,12 +39,13 @@ struct ChatCommand {
     bool for_pipes = false;  ///< also accepted from a pipe
 };
 
-constexpr std::array<ChatCommand, 14> commands{{
+constexpr std::array<ChatCommand, 15> commands{{
     {"new", "", "start a new session; the current one stays saved", ChatAction::new_session},
     {"model", "[ID]", "list the models, or switch to another", std::nullopt},
     {"status", "", "model, session, directory, context, rules, background commands",
      ChatAction::status},
     {"cost", "", "tokens and cost of this session", ChatAction::cost},
+    {"compact", "[WHAT MATTERS]", "summarize the older messages for the model", std::nullopt},
     {"todo", "", "show the to-do list of the model", std::nullopt},
     {"goal", "[TEXT|clear]", "work until TEXT is achieved; show or clear the goal", std::nullopt},
     {"copy", "", "copy the last answer to the clipboard", ChatAction::copy},
@@ -361,12 +362,13 @@ Task<> ChatActions::show_status() {
                                             : visible(plan.name)) +
                            ", " + count_of(static_cast<std::int64_t>(messages.size()), "message"));
     text += row("directory", printable(std::filesystem::current_path().string()));
-    const std::int64_t window = pipeline_.model().model.spec().context_window.value_or(0);
+    const std::int64_t window = shown_spec(pipeline_.model())->context_window.value_or(0);
     std::string context = count_of(usage.context, "token");
     if (window > 0) {
         context += " of " + count_text(window) + " (" +
                    std::to_string(100 * usage.context / window) + "%)";
     }
+    if (window == 0) context += "; the window is unknown, compacted only when a request is refused";
     text += row("context", context);
     if (!plan.approval) {
         text += row("tools", "none (--no-tools)");

@@ -104,6 +104,9 @@ Calls of a tool with the same arguments and result that end a prompt; 10. The mo
 true adds the tool memory, with which a model keeps notes for later conversations: below ~/.bub/memory, for each workspace, and in a
 gateway for each session. false by default.
 .TP
+.B compact_at, compact_model
+The share of the context window at which older messages are summarized for the model, 0.8; the model that writes the summary.
+.TP
 .B first_byte_timeout, idle_timeout
 Seconds until an answer begins, and between its parts; 120, or 1800 for a server on this machine.
 .TP

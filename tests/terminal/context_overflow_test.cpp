@@ -1,4 +1,4 @@
-// A conversation that does not fit the model's window: what `cubepi run` and `cubepi chat` show of its summary.
+// A conversation that does not fit the model's window: what `cubepi run` and `cubepi chat` show of its compaction.
 
 #include <gtest/gtest.h>
 
@@ -11,12 +11,8 @@
 namespace cubepi::terminal_tests {
 namespace {
 
-constexpr const char* before =
-    "the conversation is too long for script; summarizing 3 messages ...";
-constexpr const char* after = "continuing from a summary of 3 messages";
-constexpr const char* dropped =
-    "what was dropped is on the tape: ,tape_search query=WORD, or cubepi tape show -n 0 --session "
-    "plan";
+constexpr const char* before = "the conversation is too long for the model; compacting it ...";
+constexpr const char* after = "compacted the conversation from about ";
 
 /// The answers of a prompt whose request does not fit at first.
 std::string overflow_script(const Home& home) {
@@ -25,12 +21,14 @@ std::string overflow_script(const Home& home) {
 }
 
 void start_session(const Home& home) {
-    const Piped first = run_piped(
-        home, {"run", "-s", "plan", "--script", home.script(R"(["Noted."])"), "Use Postgres."});
+    std::string prompt;
+    for (int i = 0; i < 300; ++i) prompt += "Use Postgres. ";
+    const Piped first =
+        run_piped(home, {"run", "-s", "plan", "--script", home.script(R"(["Noted."])"), prompt});
     ASSERT_EQ(first.status, 0) << first.err;
 }
 
-TEST(ContextOverflow, Run_ReportsSummaryAndPlaceOfConversation) {
+TEST(ContextOverflow, D113_Run_ReportsTheCompaction) {
     const Home home;
     start_session(home);
     const Piped run =
@@ -40,13 +38,14 @@ TEST(ContextOverflow, Run_ReportsSummaryAndPlaceOfConversation) {
     const std::size_t first = run.err.find(before);
     ASSERT_NE(first, std::string::npos) << run.err;
     EXPECT_NE(run.err.find(after, first), std::string::npos) << run.err;
-    EXPECT_NE(run.err.find(dropped, first), std::string::npos) << run.err;
     const Piped tape = run_piped(home, {"tape", "show", "-n", "0", "--session", "plan"});
     EXPECT_NE(tape.out.find("Use Postgres."), std::string::npos) << tape.out;
-    EXPECT_NE(tape.out.find("We chose Postgres."), std::string::npos) << tape.out;
+    const Piped again = run_piped(
+        home, {"run", "-s", "plan", "--script", home.script(R"(["Still Postgres."])"), "Sure?"});
+    EXPECT_EQ(again.out, "Still Postgres.\n") << again.err;
 }
 
-TEST(ContextOverflow, RunInJson_PrintsTheSummaryAsNotices) {
+TEST(ContextOverflow, D113_RunInJson_PrintsTheCompactionAsNotices) {
     const Home home;
     start_session(home);
     const Piped run = run_piped(
@@ -58,15 +57,13 @@ TEST(ContextOverflow, RunInJson_PrintsTheSummaryAsNotices) {
         const boost::json::value line = boost::json::parse(run.out.substr(at, end - at));
         if (line.at("type") == "notice") {
             codes.emplace_back(line.at("code").as_string());
-            EXPECT_EQ(line.at("seq"), boost::json::value(codes.size()));
-            EXPECT_EQ(line.at("details").at("model"), "script");
         }
         at = end + 1;
     }
-    EXPECT_EQ(codes, (std::vector<std::string>{"context_overflow", "context_handoff"}));
+    EXPECT_EQ(codes, (std::vector<std::string>{"context_overflow", "compaction"}));
 }
 
-TEST(ContextOverflow, FailedSummaryInRun_IsReported) {
+TEST(ContextOverflow, D113_FailedSummaryInRun_IsReported) {
     const Home home;
     start_session(home);
     const std::string script = home.script(
@@ -74,14 +71,11 @@ TEST(ContextOverflow, FailedSummaryInRun_IsReported) {
     const Piped run = run_piped(home, {"run", "-s", "plan", "--script", script, "What now?"});
     EXPECT_EQ(run.status, 0) << run.err;
     EXPECT_EQ(run.out, "Postgres it is.\n");
-    EXPECT_NE(run.err.find("no summary of the conversation; continuing without its 3 messages"),
-              std::string::npos)
-        << run.err;
-    EXPECT_NE(run.err.find(dropped), std::string::npos) << run.err;
-    EXPECT_NE(run.err.find("the reason: on fire"), std::string::npos) << run.err;
+    EXPECT_NE(run.err.find("an outline stands for "), std::string::npos) << run.err;
+    EXPECT_NE(run.err.find("no summary of the model: on fire"), std::string::npos) << run.err;
 }
 
-TEST(ContextOverflow, Chat_ReportsSummaryAndPlaceOfConversation) {
+TEST(ContextOverflow, D113_Chat_ReportsTheCompaction) {
     const Home home;
     start_session(home);
     Terminal chat(home, {"chat", "-s", "plan", "--script", overflow_script(home)}, 200);
@@ -89,9 +83,19 @@ TEST(ContextOverflow, Chat_ReportsSummaryAndPlaceOfConversation) {
     ASSERT_TRUE(chat.expect_on_screen("Postgres it is.")) << chat.screen().text();
     EXPECT_TRUE(chat.expect_on_screen(before)) << chat.screen().text();
     EXPECT_TRUE(chat.expect_on_screen(after)) << chat.screen().text();
-    EXPECT_TRUE(chat.answer_on_screen(dropped, ",tape_search query=Postgres\r"))
+}
+
+TEST(ContextOverflow, D113_CompactInChat_SummarizesOnDemand) {
+    const Home home;
+    start_session(home);
+    start_session(home);
+    const std::string script = home.script(R"(["We chose Postgres.", "Postgres it is."])");
+    Terminal chat(home, {"chat", "-s", "plan", "--script", script}, 200);
+    ASSERT_TRUE(chat.answer_on_screen("talks to", "/compact the database\r"))
         << chat.screen().text();
-    EXPECT_TRUE(chat.expect_on_screen("Use Postgres.")) << chat.screen().text();
+    ASSERT_TRUE(chat.expect_on_screen(after)) << chat.screen().text();
+    ASSERT_TRUE(chat.answer_on_screen("compact undo=true", "What now?\r")) << chat.screen().text();
+    EXPECT_TRUE(chat.expect_on_screen("Postgres it is.")) << chat.screen().text();
 }
 
 TEST(ContextOverflow, D7_EscDuringSummary_EndsOnlyTheTurn) {
@@ -104,7 +108,7 @@ TEST(ContextOverflow, D7_EscDuringSummary_EndsOnlyTheTurn) {
         R"(", {"error": "the prompt is too long"}, "Short.", "Fine."]})");
     Terminal chat(home, {"chat", "-s", "plan", "--script", script}, 200);
     ASSERT_TRUE(chat.answer_on_screen("talks to", "What now?\r")) << chat.screen().text();
-    ASSERT_TRUE(chat.answer_on_screen("summarizing the conversation", "\x1b"))
+    ASSERT_TRUE(chat.answer_on_screen("compacting the conversation", "\x1b"))
         << chat.screen().text();
     ASSERT_TRUE(chat.answer_on_screen("stopped.", "And now?\r")) << chat.screen().text();
     ASSERT_TRUE(chat.expect_on_screen("Fine.")) << chat.screen().text();

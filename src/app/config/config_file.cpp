@@ -29,7 +29,7 @@ std::string variable(const char* name) {
     return value ? value : "";
 }
 
-constexpr std::array<std::string_view, 23> known_keys{"provider",
+constexpr std::array<std::string_view, 25> known_keys{"provider",
                                                       "model",
                                                       "base_url",
                                                       "api_key",
@@ -51,6 +51,8 @@ constexpr std::array<std::string_view, 23> known_keys{"provider",
                                                       "escape_timeout",
                                                       "max_repeated_calls",
                                                       "memory",
+                                                      "compact_at",
+                                                      "compact_model",
                                                       "todos"};
 constexpr std::array<std::string_view, 6> provider_keys{"type",        "base_url", "api_key",
                                                         "api_key_env", "model",    "thinking_tag"};
@@ -288,6 +290,11 @@ ConfigFile read_node(const std::filesystem::path& path, const YAML::Node& node) 
         memory && !YAML::convert<bool>::decode(memory, config.memory))
         refuse(path, memory.Mark().line, "memory must be true or false");
     config.max_tokens = whole_number<std::int64_t>(path, node, "max_tokens");
+    config.compact_at = number(path, node, "compact_at");
+    if (config.compact_at.value_or(0) > 1)
+        refuse(path, node["compact_at"].Mark().line,
+               "compact_at is a share of the context window, 1 at most");
+    config.compact_model = text(path, node, "compact_model");
     config.has_secret = has_secret(config, node["gateway"]);
     return config;
 }

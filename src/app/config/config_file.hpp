@@ -53,6 +53,8 @@ bool has_password(const std::string& url);
 ///     max_turns: 50                  # model calls of one prompt
 ///     max_repeated_calls: 10         # identical tool calls that end a prompt; false: any number
 ///     max_tokens: 8192               # of one answer
+///     compact_at: 0.8                # share of the context window at which the conversation is summarized
+///     compact_model: openai/gpt-5-mini   # writes these summaries; default: the model of the conversation
 ///     escape_timeout: 0.1            # seconds after which an Esc of the terminal is the key
 ///     memory: true                   # the tool memory, with notes for later conversations
 ///     todos: false                   # the model does not write to-do lists
@@ -79,7 +81,9 @@ struct ConfigFile {
     std::optional<std::size_t> max_repeated_calls = {};
     std::optional<std::int64_t> max_tokens = {};
     bool memory = false;  ///< the tool `memory`
-    bool todos = true;    ///< the model may write to-do lists
+    std::optional<double> compact_at = {};
+    std::string compact_model = {};
+    bool todos = true;  ///< the model may write to-do lists
     std::vector<std::string> allow = {};
     EnvironmentPolicy environment = {};  ///< of commands
     TraceSettings trace = {};            ///< use trace_settings()

@@ -201,6 +201,7 @@ TEST_F(ConfigFileTest, LimitsAndFallbacks_AreReadAndChecked) {
         "fallback_models: [anthropic/a, b]\nmodel_timeout: 2.5\nfirst_byte_timeout: "
         "600\nidle_timeout: 0.5\nescape_timeout: 0.2\nmax_turns: 7\nmax_tokens: 900\n"
         "max_repeated_calls: 4\n"
+        "compact_at: 0.5\ncompact_model: small\n"
         "plugins: {ours: {any: [thing]}}\n");
     const ConfigFile config = read_config(path());
     EXPECT_EQ(config.fallback_models, (std::vector<std::string>{"anthropic/a", "b"}));
@@ -209,6 +210,8 @@ TEST_F(ConfigFileTest, LimitsAndFallbacks_AreReadAndChecked) {
     EXPECT_EQ(config.idle_timeout, std::chrono::milliseconds(500));
     EXPECT_EQ(config.escape_timeout, std::chrono::milliseconds(200));
     EXPECT_EQ(config.max_turns, 7u);
+    EXPECT_EQ(config.compact_at, 0.5);
+    EXPECT_EQ(config.compact_model, "small");
     EXPECT_EQ(config.max_tokens, 900);
     EXPECT_EQ(config.max_repeated_calls, 4u);
     EXPECT_FALSE(config.memory);
@@ -216,10 +219,11 @@ TEST_F(ConfigFileTest, LimitsAndFallbacks_AreReadAndChecked) {
     EXPECT_TRUE(read_config(path()).memory);
     write("max_repeated_calls: false");
     EXPECT_EQ(read_config(path()).max_repeated_calls, 0u);
-    for (const char* wrong : {"max_repeated_calls: 0", "memory: much", "max_repeated_calls: maybe",
-                              "max_turns: many", "max_turns: 0", "max_turns: -1", "max_tokens: 1.5",
-                              "model_timeout: 0", "model_timeout: [1]", "first_byte_timeout: soon",
-                              "idle_timeout: -1", "fallback_models: a", "fallback_models: [[a]]"}) {
+    for (const char* wrong :
+         {"max_repeated_calls: 0", "memory: much", "max_repeated_calls: maybe", "compact_at: 2",
+          "compact_at: 0", "max_turns: many", "max_turns: 0", "max_turns: -1", "max_tokens: 1.5",
+          "model_timeout: 0", "model_timeout: [1]", "first_byte_timeout: soon", "idle_timeout: -1",
+          "fallback_models: a", "fallback_models: [[a]]"}) {
         write(wrong);
         EXPECT_NE(refusal().find("config.yaml:1: "), std::string::npos) << wrong << refusal();
     }

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <bub/builtin/builtin.hpp>
 #include <bub/tape/prompt_context.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/message_json.hpp>
@@ -411,6 +412,23 @@ std::shared_ptr<const Model> shown_spec(const ModelChoice& choice) {
             model_profile(choice.endpoint.type, spec.id, choice.endpoint.base_url).context_window;
     }
     return std::make_shared<const Model>(std::move(spec));
+}
+
+void set_compaction(bub::BuiltinOptions& options, const ModelSources& sources,
+                    const ModelChoice& choice) {
+    const ConfigFile& config = sources.config;
+    options.compaction.emplace();
+    if (config.compact_at) options.compaction->window_share = *config.compact_at;
+    if (!config.compact_model.empty() && !choice.offline) {
+        options.compaction->summary_model =
+            choice_of(sources, endpoint_for_model(sources, choice.endpoint, config.compact_model))
+                .model;
+    }
+    options.context_window = [choice](const Model& model) {
+        ModelChoice other = choice;
+        other.model = BoundModel(choice.model.provider(), model);
+        return shown_spec(other)->context_window;
+    };
 }
 
 Task<ModelChoice> choose_model(ModelSources sources, std::shared_ptr<HttpTransport> transport,

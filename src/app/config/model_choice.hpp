@@ -17,6 +17,10 @@
 
 #include "model_sources.hpp"
 
+namespace bub {
+struct BuiltinOptions;
+}
+
 namespace cubepi::app {
 
 /// The model of a conversation.
@@ -82,6 +86,10 @@ BoundModel model_at_endpoint(const ModelSources& sources, const ModelChoice& the
 /// The properties of the model that the screen shows: its spec, with the context window of the profile table where the spec
 /// has none.
 std::shared_ptr<const Model> shown_spec(const ModelChoice& choice);
+
+/// Sets how turns compact their conversation: the window of each model, and the settings of the configuration.
+void set_compaction(bub::BuiltinOptions& options, const ModelSources& sources,
+                    const ModelChoice& choice);
 
 /// The model to use, by the precedence of ModelSources; a local server if no source names one. Throws NoModelError when
 /// there is none, with what to do about it; Error(invalid_argument) when several could be meant.

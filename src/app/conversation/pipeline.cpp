@@ -98,10 +98,6 @@ bub::BuiltinOptions Pipeline::builtin_options(const Parts& parts) {
     options.commands = commands_;
     options.with_tools = false;  // the plan has its own, which need approval
     options.tape_store = plan_.tapes;
-    if (!plan_.name.empty()) {
-        options.tape_command =
-            "cubepi tape show -n 0 --session " + shell_word(plan_.name) + plan_.directory_flag;
-    }
     options.configure = [this](AgentOptions& agent, const bub::TurnContext& turn) {
         plan_.equip(agent, turn, plan_.suspends || turn.stores_requests);
     };
@@ -125,6 +121,7 @@ bub::BuiltinOptions Pipeline::builtin_options(const Parts& parts) {
             wanted->value = value;
         };
     }
+    if (plan_.set_compaction) plan_.set_compaction(options);
     if (plan_.suspends || plan_.host) {
         // The plan's own tools ask; the plugin suspends runs and accepts the answers.
         options.questions.emplace();

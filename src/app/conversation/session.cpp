@@ -441,6 +441,9 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
     session.model = co_await choose_model(sources, transport_of(*runtime), std::move(choose));
     if (!suspended.id.empty()) (void)choice_to_continue(sources, session.model, suspended);
     sources.session = StoredModel();
+    session.set_compaction = [sources, choice = session.model](bub::BuiltinOptions& options) {
+        set_compaction(options, sources, choice);
+    };
     session.models =
         std::make_shared<SessionModel>(std::move(sources), transport_of(*runtime), session.model);
     session.models->set_suspended(std::move(suspended));

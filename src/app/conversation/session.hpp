@@ -63,8 +63,9 @@ struct SessionPlan {
     Equip equip = {};
     /// Asks before a comma command destroys data or runs pasted text; null: the user cannot be asked.
     std::function<Task<bool>(bub::CommandQuestion question)> confirm_command = {};
-    std::shared_ptr<ToolApproval> approval = {};  ///< null: no tools
-    bool todos = true;                            ///< the model may write to-do lists
+    std::function<void(bub::BuiltinOptions& options)> set_compaction = {};  ///< null: the default
+    std::shared_ptr<ToolApproval> approval = {};                            ///< null: no tools
+    bool todos = true;      ///< the model may write to-do lists
     bool suspends = false;  ///< a run that asks is suspended; its session is saved
     std::shared_ptr<Telemetry> telemetry = {};  ///< null: nothing is traced
     std::shared_ptr<QuestionHost> host =

@@ -499,6 +499,7 @@ bub::BuiltinOptions GatewayInstance::builtin_options() const {
     options.questions = sender_policy(settings_);
     options.failure_text = failure_text();
     options.files = settings_.files;
+    set_compaction(options, sources_, model_);
     options.with_todos = config_.todos;
     options.on_result = [reports = parts_.reports](const RunResult& result,
                                                    const bub::TurnContext& turn) {

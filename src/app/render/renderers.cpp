@@ -53,7 +53,7 @@ void JsonRenderer::begin(const Pipeline& pipeline) {
 }
 
 void JsonRenderer::show_event(const AgentEvent& event) {
-    // An event after the end of a run: the run failed, and another one replaces it (a hand-off).
+    // An event after the end of a run: the run failed, and another one continues it.
     print_ended_run(nullptr);
     AgentEvent shown = event;
     shown.run = run_of(shown);

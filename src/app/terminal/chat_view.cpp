@@ -295,8 +295,8 @@ void ChatView::on_event(const AgentEvent& event) {
         console_.print(style_.yellow() + "! " + style_.off() +
                        line_for_terminal(notice->notice.text, 300) + "\n");
         if (notice->notice.code == "retry") wait_for("waiting to retry");
-        if (notice->notice.code == "context_overflow") wait_for("summarizing the conversation");
-        if (notice->notice.code == "context_handoff") count_summary(notice->notice.details);
+        if (notice->notice.code == "context_overflow") wait_for("compacting the conversation");
+        if (notice->notice.code == "compaction") count_summary(notice->notice.details);
         return;
     }
     if (event.type() == AgentEventType::turn_start) wait_for("waiting for the model");
@@ -334,9 +334,10 @@ void ChatView::on_message_end(const Message& message) {
     refresh();
 }
 
-/// The sums of a turn include the model call that summarized its conversation.
+/// The sums of a turn include the model call that summarized its conversation. The context is what the next request will have.
 void ChatView::count_summary(const JsonObject& details) {
     const Json* spent = details.if_contains("usage");
+    if (const auto after = detail::integer_member(details, "after")) context_ = *after;
     if (!spent || !spent->is_object()) return;
     const auto tokens = [usage = &spent->get_object()](std::string_view key) -> std::int64_t {
         return detail::integer_member(*usage, key).value_or(0);

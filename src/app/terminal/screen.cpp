@@ -95,7 +95,7 @@ void Screen::on_event(const AgentEvent& event) {
               << line_for_terminal(notice->notice.text, 300) << "\n";
         if (notice->notice.code == "retry") spinner_.start(TerminalView("waiting to retry"));
         if (notice->notice.code == "context_overflow")
-            spinner_.start(TerminalView("summarizing the conversation"));
+            spinner_.start(TerminalView("compacting the conversation"));
         return;
     }
     const auto* message = event.get_if<MessageEndEvent>();

@@ -16,6 +16,7 @@
 #include <bub/tape/tape_store.hpp>
 #include <cubepi/agent/agent.hpp>
 #include <cubepi/hitl/confirm_tool_calls.hpp>
+#include <cubepi/middleware/compaction.hpp>
 #include <cubepi/process/environment.hpp>
 #include <cubepi/workspace/tool_rules.hpp>
 
@@ -154,6 +155,11 @@ struct BuiltinOptions {
     std::vector<cubepi::AgentTool> tools = {};
     /// Absent: turns do not ask their users. Temporary sessions and subagents never do.
     std::optional<TurnQuestions> questions = {};
+    /// The compaction of conversations that become too long; see CompactionMiddleware. Without a summary model, that of the
+    /// turn writes the summaries. Absent: a request that does not fit is a failure.
+    std::optional<cubepi::CompactionOptions> compaction = cubepi::CompactionOptions();
+    /// Returns the context window of the model of a turn, in tokens, or nothing if it is unknown. Null: that of the model.
+    std::function<std::optional<std::int64_t>(const cubepi::Model& model)> context_window = {};
     /// Offers the tool `write_todos` to the model, and the command `,todo` (cubepi/middleware/todo_list.hpp). Each session has its
     /// own list; subagents have none.
     bool with_todos = true;
@@ -166,9 +172,6 @@ struct BuiltinOptions {
     /// AgentLimits::max_repeated_calls of each turn and of its sub-agents.
     std::size_t max_repeated_calls = 10;
     std::optional<std::int64_t> max_tokens = {};
-    /// A command line with which the user reads the tape of this session outside of the conversation; shown when a
-    /// conversation has become too long. May be empty.
-    std::string tape_command = {};
     std::size_t max_steering = 64;  ///< limit of queued messages for one session's turn
 
     /// Adjusts the options of each turn's agent. Add middleware rather than explicit hooks: an explicit hook replaces
@@ -183,7 +186,7 @@ struct BuiltinOptions {
                                  detail::on_agent_slot>
         on_agent = {};
     /// Called with the result of a turn's agent, whatever the outcome; before a failure is thrown. Usage and cost are
-    /// those of the whole turn, including the runs before a hand-off and the summary written for it.
+    /// those of the whole turn, including summaries of its conversation.
     cubepi::detail::SlotFunction<void(const cubepi::RunResult& result, const TurnContext& occasion),
                                  detail::on_result_slot>
         on_result = {};

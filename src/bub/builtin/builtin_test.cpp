@@ -298,17 +298,6 @@ TEST_F(Builtin, B20_EntriesOfPlugin_AreNotRecordedAgain) {
     EXPECT_EQ(count(tape("cli:chat"), entry_kind::message), 0u);
 }
 
-TEST_F(Builtin, OversizedRequest_HandsOffAndIsRetriedOnce) {
-    cubepi::ErrorInfo info;
-    info.code = cubepi::ErrorCode::context_length;
-    std::vector<cubepi::FauxStep> steps;
-    steps.emplace_back(cubepi::faux_failure("the prompt is too long", info));
-    steps.emplace_back(faux_assistant_message("now it fits"));
-    add_builtin(std::move(steps));
-    EXPECT_EQ(say("hello").model_output, "now it fits");
-    EXPECT_EQ(count(tape("cli:chat"), entry_kind::anchor, "auto_handoff/context_overflow"), 1u);
-}
-
 TEST_F(Builtin, B20_TurnAnsweredByPlugin_IsOnTheTape) {
     add_builtin({});
     framework->add(Plugin{.name = "own", .run_model = [](RunModelCall&) { return "mine"; }});

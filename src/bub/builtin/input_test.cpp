@@ -407,19 +407,6 @@ TEST_F(SameInput, D42_FailedTurn_IsRetried) {
     EXPECT_EQ(inputs(), 1u);
 }
 
-TEST_F(SameInput, D42_TurnRestartedAfterHandOff_IsOneInput) {
-    std::vector<cubepi::FauxStep> steps;
-    cubepi::ErrorInfo info;
-    info.code = cubepi::ErrorCode::context_length;
-    steps.emplace_back(cubepi::faux_failure("the prompt is too long", info));
-    steps.emplace_back("A box.");
-    add_builtin(std::move(steps));
-    EXPECT_EQ(take(update("1")).model_output, "A box.");
-    EXPECT_EQ(count(tape("mail:chat"), entry_kind::anchor, "auto_handoff/context_overflow"), 1u);
-    EXPECT_EQ(take(update("1")).model_output, "A box.");
-    EXPECT_EQ(faux.call_count(), 2u);
-}
-
 TEST_F(SameInput, D42_MessageWithinAnotherTurn_SharesItsAnswer) {
     leave_turn({question(), look(), seen(), cubepi::user_message("Be quick!", "mail:2"),
                 Message(faux_assistant_message("A box."))});

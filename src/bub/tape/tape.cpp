@@ -116,14 +116,6 @@ Task<void> Tape::bootstrap(JsonObject meta) const {
     (void)co_await tape.store_->append(tape.name_, std::move(entries), std::move(options));
 }
 
-Task<void> Tape::overflow_handoff(std::string error, std::string summary) const {
-    JsonObject state;
-    if (!summary.empty()) state["summary"] = std::move(summary);
-    state["reason"] = "context_length_exceeded";
-    state["error"] = std::move(error);
-    return handoff("auto_handoff/context_overflow", std::move(state));
-}
-
 Task<void> Tape::restart(std::string archived) const {
     const Tape tape = *this;
     JsonObject state = human();

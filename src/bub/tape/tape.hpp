@@ -60,9 +60,6 @@ public:
                        JsonObject meta = {}) const;
     /// Ensures that there is an anchor: without one, appends a hand-off `session/start` with state {owner: human}.
     Task<void> bootstrap(JsonObject meta = {}) const;
-    /// Appends the hand-off after a request that exceeded the model's context window: `auto_handoff/context_overflow`.
-    /// The summary of the conversation so far reaches the model with the anchor (B10); empty: no summary.
-    Task<void> overflow_handoff(std::string error, std::string summary = {}) const;
     /// Empties and bootstraps the tape in one step. The anchor's state names the archived file.
     Task<void> restart(std::string archived = {}) const;
     /// Copies the tape, as seen here, to `directory`/NAME.jsonl.YYYYMMDDTHHMMSSZ.bak and returns the path. A number

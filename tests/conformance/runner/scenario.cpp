@@ -74,12 +74,18 @@ MiddlewareSpec parse_middleware(const Json& form) {
         } else if (key == "todo_list") {
             only_keys(as_object(value, "todo_list"), "todo_list", {});
             spec.todo_list = true;
+        } else if (key == "compaction") {
+            only_keys(as_object(value, "compaction"), "compaction",
+                      {"max_tokens_before_compact", "keep_tail_tokens", "min_compact_messages"});
+            spec.compaction = value.get_object();
         } else {
             spec.hooks.push_back(parse_hook(key, value));
         }
     }
     return spec;
 }
+
+}  // namespace
 
 ScriptItem parse_script_item(const Json& form) {
     const JsonObject& object = as_object(form, "script");
@@ -94,6 +100,8 @@ ScriptItem parse_script_item(const Json& form) {
     item.message.error_message = cubepi::SharedString(text_or(object, "error_message", ""));
     return item;
 }
+
+namespace {
 
 std::vector<Action> parse_actions(const Json& form) {
     std::vector<Action> actions;

@@ -50,6 +50,7 @@ struct MiddlewareSpec {
     std::optional<JsonObject> confirm;
     std::optional<JsonObject> goal;
     bool todo_list = false;
+    std::optional<JsonObject> compaction;
 };
 
 /// One item of the script: a message, or a request that fails before it starts.
@@ -112,6 +113,9 @@ struct Scenario {
     std::vector<std::string> ignore;
     Json expect;
 };
+
+/// Throws BadFile.
+ScriptItem parse_script_item(const Json& form);
 
 /// Throws BadFile.
 Scenario parse_scenario(const Json& file);

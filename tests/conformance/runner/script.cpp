@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <cubepi/hitl/confirm_tool_calls.hpp>
+#include <cubepi/middleware/compaction.hpp>
 #include <cubepi/middleware/goal.hpp>
 #include <cubepi/middleware/todo_list.hpp>
 
@@ -397,6 +398,17 @@ cubepi::Middleware make_confirm(const JsonObject& form,
     return cubepi::ConfirmToolCallMiddleware(channel, std::move(options));
 }
 
+cubepi::Middleware make_compaction(const JsonObject& form, const cubepi::BoundModel& helper) {
+    cubepi::CompactionOptions options;
+    options.summary_model = helper;
+    options.max_tokens_before_compact = number_or(form, "max_tokens_before_compact", 0);
+    options.keep_tail_tokens = number_or(form, "keep_tail_tokens", options.keep_tail_tokens);
+    options.min_compact_messages =
+        static_cast<std::size_t>(number_or(form, "min_compact_messages", 4));
+    options.with_recall = false;  // CubePi has no such tool
+    return cubepi::CompactionMiddleware(std::move(options));
+}
+
 }  // namespace
 
 std::vector<cubepi::Middleware> make_middleware(const std::vector<MiddlewareSpec>& specs,
@@ -412,6 +424,7 @@ std::vector<cubepi::Middleware> make_middleware(const std::vector<MiddlewareSpec
             goal.max_evaluations = static_cast<int>(number_or(*spec.goal, "max_evaluations", 10));
             middleware.emplace_back(cubepi::GoalMiddleware(std::move(goal)));
         }
+        if (spec.compaction) middleware.push_back(make_compaction(*spec.compaction, helper));
         for (const HookRule& hook : spec.hooks) middleware.push_back(make_one(hook, known));
     }
     return middleware;

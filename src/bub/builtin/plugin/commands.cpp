@@ -102,6 +102,19 @@ JsonObject arguments_of(const AgentTool& tool, const std::vector<std::string>& w
     return arguments;
 }
 
+/// The instructions are a sentence without quotes, unless an argument is named.
+JsonObject compact_arguments(std::string_view line, const std::vector<std::string>& words) {
+    JsonObject arguments;
+    const std::string_view rest =
+        cubepi::detail::trimmed(line.substr(std::min(line.size(), words[0].size())));
+    if (words.size() == 2 && words[1].starts_with("undo=")) {
+        arguments["undo"] = words[1].substr(5);
+    } else if (!rest.empty()) {
+        arguments["what_matters"] = words.size() == 2 ? std::string_view(words[1]) : rest;
+    }
+    return arguments;
+}
+
 /// Returns at most about `most` bytes: the beginning and the end, with a note of what was omitted between them.
 std::string shortened_middle(std::string text, std::size_t most) {
     if (text.size() <= most) return text;
@@ -164,7 +177,8 @@ public:
             co_return co_await shell(std::move(line));
         }
         const std::vector<std::string> words = words_of(line);
-        JsonObject arguments = arguments_of(*tool, words);
+        JsonObject arguments =
+            name == "compact" ? compact_arguments(line, words) : arguments_of(*tool, words);
         if (name == "tape_reset") {
             const bool agreed = co_await confirm_reset(line, arguments);
             if (!agreed) co_return std::string(not_run);

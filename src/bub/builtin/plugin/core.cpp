@@ -174,6 +174,19 @@ Task<> BuiltinCore::announce_files(std::filesystem::path directory) {
     for (const std::string& problem : loaded.problems) framework_.options().on_warning(problem);
 }
 
+std::optional<cubepi::CompactionOptions> BuiltinCore::compaction(
+    const cubepi::BoundModel& model) const {
+    std::optional<cubepi::CompactionOptions> how = options_.compaction;
+    if (!how) return how;
+    if (!how->summary_model) how->summary_model = model;
+    if (!how->summary_model) return std::nullopt;
+    if (!how->context_window && options_.context_window)
+        how->context_window = options_.context_window(model.spec());
+    // A reference to each message would make every record on the tape longer.
+    how->all_message_refs = false;
+    return how;
+}
+
 cubepi::BoundModel BuiltinCore::model(const TurnState& state) const {
     const std::string chosen = state.text("model");
     if (!chosen.empty() && options_.find_model) return options_.find_model(chosen);

@@ -57,6 +57,8 @@ public:
     /// Returns the model of a turn: the session's choice, or the configured one. Throws Error(not_found) if there is
     /// none.
     cubepi::BoundModel model(const TurnState& state) const;
+    /// Returns the options of the compaction of a conversation with that model; nothing if there is none.
+    std::optional<cubepi::CompactionOptions> compaction(const cubepi::BoundModel& model) const;
 
 private:
     Framework& framework_;

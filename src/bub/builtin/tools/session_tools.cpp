@@ -52,6 +52,11 @@ struct HandoffArgs {
     std::optional<std::string> summary;
 };
 
+struct CompactArgs {
+    std::optional<std::string> what_matters;
+    std::optional<bool> undo;
+};
+
 struct ResetArgs {
     std::optional<bool> archive;
 };
@@ -245,6 +250,37 @@ Task<std::string> choose_effort(Tape tape, TurnState* state, EffortArgs args) {
     (void)co_await tape.append(std::move(entry));
     co_return "Session reasoning effort set to " + args.reasoning_effort +
         " (applies from the next turn).";
+}
+
+/// Replaces the older messages of the conversation by a summary, for the model only, or undoes that.
+Task<std::string> compact(std::shared_ptr<BuiltinCore> core, Tape tape, std::string session_id,
+                          TurnState* state, CompactArgs args) {
+    TapeCheckpointerOptions how;
+    how.context = co_await agent_context(core, session_id, *state);
+    TapeCheckpointer memory(tape.store(), std::move(how));
+    std::optional<cubepi::CheckpointData> data = co_await memory.load(tape.name());
+    if (!data) co_return std::string("There is nothing to compact.");
+    if (args.undo.value_or(false)) {
+        JsonObject changes = cubepi::CompactionMiddleware::undo(data->messages, data->extra);
+        co_await memory.save_extra(tape.name(), std::move(changes));
+        co_return std::string("The next request has the whole conversation.");
+    }
+    std::optional<cubepi::CompactionOptions> options = core->compaction(core->model(*state));
+    if (!options) throw cubepi::Error(ErrorCode::unsupported, "compaction is switched off");
+    cubepi::CompactionMiddleware middleware(std::move(*options));
+    cubepi::RunInfo run;
+    run.run_id = core->runtime().ids->next();
+    run.thread_id = tape.name();
+    auto account = std::make_shared<cubepi::RunAccount>(std::move(run));
+    Task<cubepi::ManualCompaction> compacting = middleware.compact_now(
+        std::move(data->messages), std::move(data->extra), args.what_matters.value_or(""), account,
+        core->framework().runtime());
+    cubepi::ManualCompaction done = co_await std::move(compacting);
+    if (!done.extra.empty()) co_await memory.save_extra(tape.name(), std::move(done.extra));
+    const cubepi::Notice notice = done.report.notice();
+    TapeEntry entry = event_entry("compaction", notice.details, hidden_from_context());
+    (void)co_await tape.append(std::move(entry));
+    co_return notice.text + (done.report.compacted ? "\nUndo it: ,compact undo=true" : "");
 }
 
 Task<std::string> show_todos(Tape tape) {
@@ -698,6 +734,14 @@ std::vector<AgentTool> session_tools(std::shared_ptr<BuiltinCore> core, Tape tap
                         .risk(ToolRisk::read_only));
     tools.push_back(spill_read_tool(tape));
     tools.push_back(subagent_tool(core, session_id, state));
+    tools.push_back(cubepi::tool<CompactArgs>(
+                        "compact",
+                        "Summarizes the older messages of this conversation for the model; the "
+                        "tape keeps them.",
+                        [core, tape, session_id, turn](CompactArgs args) {
+                            return compact(core, tape, session_id, turn, std::move(args));
+                        })
+                        .hidden());
     tools.push_back(cubepi::tool<ModelArgs>(
                         "model", "Lists the models, or chooses the model of this conversation.",
                         [core, tape, turn](ModelArgs args) {

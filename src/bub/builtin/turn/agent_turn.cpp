@@ -122,6 +122,18 @@ void request_form(cubepi::PromptOptions& options, const AnswerForm& form) {
 
 }  // namespace
 
+const cubepi::AssistantMessage* last_answer(const cubepi::MessageList& messages) {
+    const cubepi::AssistantMessage* answer = nullptr;
+    for (const cubepi::Message& message : messages) {
+        if (message.assistant()) answer = message.assistant();
+    }
+    return answer;
+}
+
+AgentTurn::AgentTurn(std::shared_ptr<BuiltinCore> core, Prompt prompt, AgentTurnPlan plan,
+                     TurnState& state)
+    : core_(std::move(core)), prompt_(std::move(prompt)), plan_(std::move(plan)), state_(state) {}
+
 std::optional<StreamEvent> AgentTurn::ready() {
     if (events_.empty()) return std::nullopt;
     StreamEvent event = std::move(events_.front());
@@ -139,12 +151,8 @@ Task<std::optional<StreamEvent>> AgentTurn::next() {
         }
         std::optional<cubepi::AgentEvent> event = co_await next_event();
         if (over_) continue;
-        if (event && hand_off_) {
-            translate_summary(*event);
-        } else if (event) {
+        if (event) {
             translate(*event);
-        } else if (hand_off_) {
-            co_await finish_summary();
         } else {
             co_await finish();
         }
@@ -252,6 +260,17 @@ std::vector<cubepi::AgentTool> AgentTurn::tools(const std::filesystem::path& dir
     return tools;
 }
 
+Task<TapeContext> agent_context(std::shared_ptr<BuiltinCore> core, std::string session_id,
+                                TurnState& state) {
+    TapeContext context = co_await core->framework().tape_context(std::move(session_id), state);
+    if (!context.select) context.select = agent_messages;
+    auto select = std::move(context.select);
+    context.select = [select = std::move(select)](const std::vector<TapeEntry>& entries) {
+        return without_inherited(select(entries));
+    };
+    co_return context;
+}
+
 /// Sets the agent's memory: the history of the conversation, and the destination of its messages.
 Task<> AgentTurn::remember(cubepi::AgentOptions& options) {
     TapeCheckpointerOptions how;
@@ -261,12 +280,7 @@ Task<> AgentTurn::remember(cubepi::AgentOptions& options) {
         how.session.id = plan_.session_id;
         how.session.workspace = core_->workspace_of(state_).string();
     }
-    how.context = co_await core_->framework().tape_context(plan_.session_id, state_);
-    if (!how.context.select) how.context.select = agent_messages;
-    auto select = std::move(how.context.select);
-    how.context.select = [select = std::move(select)](const std::vector<TapeEntry>& entries) {
-        return without_inherited(select(entries));
-    };
+    how.context = co_await agent_context(core_, plan_.session_id, state_);
     const std::shared_ptr<TurnTransaction> turn = plan_.inherits ? plan_.inherits : fork_;
     auto memory = std::make_shared<TapeCheckpointer>(turn, std::move(how));
     if (!plan_.inherits) {
@@ -288,8 +302,7 @@ void AgentTurn::make_agent(cubepi::AgentOptions options) {
 }
 
 cubepi::PromptOptions AgentTurn::run_options(std::string run_id) const {
-    cubepi::PromptOptions how =
-        cubepi::PromptOptions().run_id(std::move(run_id)).prior_spending(spent_);
+    cubepi::PromptOptions how = cubepi::PromptOptions().run_id(std::move(run_id));
     // A comma command calls the tool without a run.
     const bool has_run = plan_.caller && !plan_.caller->run().run_id.empty();
     if (has_run) return std::move(how).parent(*plan_.caller);
@@ -356,15 +369,21 @@ Task<> AgentTurn::start_agent() {
     }
     add_questions(options);
     suspends_ = asks_user() && options.channel && options.channel->is_durable();
-    summarizer_ = std::make_unique<SummaryModel>(
-        SummaryModel{options.model, options.provider, options.limits, options.reasoning,
-                     options.on_payload, options.on_response});
+    if (!options.model.provider() && options.provider.get())
+        options.model = cubepi::BoundModel(options.provider.get(), options.model.shared_spec());
     std::vector<cubepi::AgentTool> tools(options.tools.begin(), options.tools.end());
     if (!plan_.is_subagent) add_plans(options, tools);
     keep_allowed(tools, plan_);
+    std::vector<cubepi::AgentTool> known = tools;
+    if (auto compaction = core_->compaction(options.model)) {
+        compaction->with_recall = !plan_.allowed_tools;
+        cubepi::CompactionMiddleware middleware(std::move(*compaction));
+        known.insert(known.end(), middleware.tools.begin(), middleware.tools.end());
+        options.middleware.emplace_back(std::move(middleware));
+    }
     const bool has_form = chosen.answer_form && !plan_.is_subagent;
     options.middleware.emplace_back(UnknownTools(
-        tools, has_form ? cubepi::StructuredOptions().name() : cubepi::SharedString()));
+        known, has_form ? cubepi::StructuredOptions().name() : cubepi::SharedString()));
     if (!run_id_.empty()) options.middleware.emplace_back(WithoutInterrupted(message_id_));
     options.tools = std::move(tools);
     make_agent(std::move(options));
@@ -375,8 +394,6 @@ Task<> AgentTurn::start_agent() {
     cubepi::PromptOptions how = run_options(run_id_);
     if (has_form) request_form(how, *chosen.answer_form);
     co_await start_run(std::move(message), std::move(how));
-    if (over_) co_return;
-    for (cubepi::Message& one : std::exchange(repeated_, {})) steer(std::move(one));
 }
 
 /// Adds the to-do list and the goal of the session.
@@ -428,10 +445,6 @@ void AgentTurn::report(const cubepi::RunResult& result) {
 
 Task<> AgentTurn::finish() {
     cubepi::RunResult result = co_await run_->result();
-    if (should_hand_off(result)) {
-        co_await begin_hand_off(std::move(result));
-        co_return;
-    }
     report(result);
     if (plan_.inherits) made_ = result.new_messages;
     if (result) {

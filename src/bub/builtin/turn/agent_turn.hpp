@@ -53,18 +53,6 @@ struct AgentTurnPlan {
     bool is_removed = false;
 };
 
-/// The part of a turn's agent that is needed to summarize its conversation.
-struct SummaryModel {
-    cubepi::BoundModel model = {};
-    cubepi::ProviderRef provider = {};
-    cubepi::AgentLimits limits = {};
-    std::optional<cubepi::ReasoningControl> reasoning = {};
-    cubepi::PayloadHook on_payload = {};
-    cubepi::ResponseHook on_response = {};
-};
-
-struct HandOff;
-
 /// The event that records the endpoint of a run on the tape; see BuiltinOptions::describe_endpoint.
 inline constexpr std::string_view endpoint_event = "endpoint";
 
@@ -73,14 +61,12 @@ TapeEntry step_entry(const cubepi::AssistantMessage& answer);
 
 /// One turn of the agent on the session's tape, as a stream: the answer of the builtin plugin. close() merges the
 /// entries of the turn into the tape, whatever the outcome (B9). An input interrupted by a crash is resumed, and its
-/// earlier output is repeated. If a request exceeds the model's context window, the model summarizes the conversation,
-/// the tape is handed off with the summary, and the request is repeated once. The summary and the runs before and after
-/// it share the limits, the usage and the cost of one turn.
+/// earlier output is repeated. A conversation that becomes too long for the model is compacted (BuiltinOptions::compaction); the
+/// tape keeps everything.
 class AgentTurn final : public EventSource {
 public:
     AgentTurn(std::shared_ptr<BuiltinCore> core, Prompt prompt, AgentTurnPlan plan,
               TurnState& state);
-    ~AgentTurn() override;
 
     Task<std::optional<StreamEvent>> next() override;
     std::optional<StreamEvent> ready() override;
@@ -133,17 +119,7 @@ private:
     void report(const cubepi::RunResult& result);
     Task<> keep_inherited();
     Task<> remove_tapes(std::vector<std::string> tapes);
-    // The hand-off (agent_turn_handoff.cpp).
-    bool should_hand_off(const cubepi::RunResult& result) const;
-    Task<> begin_hand_off(cubepi::RunResult result);
-    std::string why_no_summary() const;
-    void start_summary();
-    void translate_summary(const cubepi::AgentEvent& event);
-    Task<> finish_summary();
-    Task<> end_hand_off(std::string summary, std::string problem);
-    void tell_hand_off(const std::string& summary, const std::string& problem);
-    void notice(std::string_view code, std::string text, JsonObject details);
-    void steer(cubepi::Message message);
+    Task<> note_compaction(const cubepi::Notice& notice);
     Task<> on_agent_event(cubepi::AgentEvent event);
     void translate(const cubepi::AgentEvent& event);
     void note_answer(const cubepi::HitlAnswerEvent& given);
@@ -168,19 +144,10 @@ private:
     bool is_stale_ = false;  ///< another process has answered the question of this turn
     std::optional<TapeEntry> given_;  ///< the record of an answer, until it is on the tape
     std::deque<StreamEvent> events_;
-    std::string message_id_;       ///< empty: generate one
-    cubepi::Message message_;      ///< the prompt of the current run
-    std::string run_id_;           ///< of the run that this turn continues; empty: none
-    cubepi::MessageList made_;     ///< by a turn that inherits
-    cubepi::PriorSpending spent_;  ///< by this turn, before the current run
-    struct Steered {
-        cubepi::Message message;
-        cubepi::Receipt receipt;
-    };
-    std::vector<Steered> steered_;           ///< messages received during the turn
-    std::vector<cubepi::Message> repeated_;  ///< those to repeat after a hand-off
-    std::unique_ptr<SummaryModel> summarizer_;
-    std::unique_ptr<HandOff> hand_off_;  ///< not null while the model writes the summary
+    std::string message_id_;    ///< empty: generate one
+    cubepi::Message message_;   ///< the prompt of the current run
+    std::string run_id_;        ///< of the run that this turn continues; empty: none
+    cubepi::MessageList made_;  ///< by a turn that inherits
     TurnStatus status_ = TurnStatus::cancelled;
     bool begun_ = false;
     bool suspends_ =
@@ -189,7 +156,6 @@ private:
     bool closes_run_ = false;  ///< the suspended run cannot be continued; see close_expired()
     bool has_text_ = false;    ///< an earlier step produced text
     bool step_has_text_ = false;
-    bool handed_off_ = false;
 };
 
 /// The turn to which a tool belongs, as a service of its TurnState.
@@ -215,6 +181,10 @@ struct TurnFinish {
     cubepi::AnswerEnd end = cubepi::AnswerEnd::complete;
     std::string problem = {};  ///< describes an answer that is not complete
 };
+
+/// Returns the part of a session's tape that its model receives.
+Task<TapeContext> agent_context(std::shared_ptr<BuiltinCore> core, std::string session_id,
+                                TurnState& state);
 
 /// Returns the last answer of the messages; null: none.
 const cubepi::AssistantMessage* last_answer(const cubepi::MessageList& messages);

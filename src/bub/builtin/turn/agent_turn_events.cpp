@@ -6,6 +6,7 @@
 #include <bub/envelope.hpp>
 #include <bub/questions.hpp>
 #include <bub/tape/prompt_context.hpp>
+#include <cubepi/core/message_json.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/lower_case.hpp>
 #include <cubepi/schema/json_text.hpp>
@@ -168,9 +169,18 @@ TapeEntry step_entry(const cubepi::AssistantMessage& answer) {
     return event_entry("run", run_json(answer), hidden_from_context());
 }
 
-/// Sends a message to the current run. The message is recorded, because a hand-off leaves it behind.
-void AgentTurn::steer(cubepi::Message message) {
-    steered_.push_back(Steered{message, agent_->steer(message)});
+/// Records a compaction on the tape, and the tokens of its summary for tape_info.
+Task<> AgentTurn::note_compaction(const cubepi::Notice& notice) {
+    std::vector<TapeEntry> entries;
+    cubepi::AssistantMessage summary;
+    const JsonObject* usage = cubepi::detail::object_member(notice.details, "usage");
+    if (usage && !usage->empty()) {
+        summary.usage = cubepi::usage_from_json(*usage);
+        entries.push_back(step_entry(summary));
+        push(event_kind::usage, usage_json(*summary.usage), nullptr);
+    }
+    entries.push_back(event_entry("compaction", notice.details, hidden_from_context()));
+    (void)co_await tape_->append(std::move(entries));
 }
 
 /// Runs inside the agent, synchronously with its stored messages.
@@ -179,6 +189,9 @@ Task<> AgentTurn::on_agent_event(cubepi::AgentEvent event) {
     if (delta && fork_) fork_->add_text(*delta);
     // The answer is a turn of its own: the run does not wait for it.
     if (event.type() == cubepi::AgentEventType::hitl_request && suspends_) (void)agent_->detach();
+    const auto* reported = event.get_if<cubepi::NoticeEvent>();
+    if (reported && reported->notice.code == "compaction")
+        co_await note_compaction(reported->notice);
     const auto* end = event.get_if<cubepi::TurnEndEvent>();
     const auto* message = event.get_if<cubepi::MessageEndEvent>();
     const bool answer_ended = message && message->message.role() == cubepi::Role::assistant;
@@ -194,7 +207,7 @@ Task<> AgentTurn::on_agent_event(cubepi::AgentEvent event) {
             cubepi::Message message = user_message_of(prompt);
             std::string id = is_temporary(plan_.session_id) ? std::string() : input_id_of(*shared);
             if (!id.empty()) message = std::move(message).with_id(std::move(id));
-            steer(std::move(message));
+            agent_->steer(std::move(message));
         }
     }
     const cubepi::AssistantMessage* answer = end ? end->message.assistant() : nullptr;

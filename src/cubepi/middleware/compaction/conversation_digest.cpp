@@ -1,12 +1,11 @@
-#include <bub/builtin/turn/conversation_digest.hpp>
+#include <cubepi/middleware/compaction/conversation_digest.hpp>
 
 #include <algorithm>
 
-#include <bub/tape/entry/entry_facts.hpp>
 #include <cubepi/net/utf8.hpp>
 #include <cubepi/schema/json_text.hpp>
 
-namespace bub::detail {
+namespace cubepi::detail {
 
 namespace {
 
@@ -16,7 +15,7 @@ constexpr std::size_t omission_space = 60;  // maximum size of the note of an om
 
 std::string_view head_of(std::string_view text, std::size_t bytes) {
     text = text.substr(0, bytes);
-    return text.substr(0, cubepi::complete_utf8_prefix(text));
+    return text.substr(0, complete_utf8_prefix(text));
 }
 
 std::string_view tail_of(std::string_view text, std::size_t bytes) {
@@ -28,35 +27,29 @@ std::string_view tail_of(std::string_view text, std::size_t bytes) {
     return text.substr(begin);
 }
 
-std::string answer_part(const cubepi::AssistantMessage& answer) {
+std::string answer_part(const AssistantMessage& answer) {
     std::string part;
     if (const std::string text = answer.text(); !text.empty()) part = "Assistant: " + text + "\n";
-    for (const cubepi::ToolCall* call : answer.tool_calls()) {
-        const std::string arguments = cubepi::json_text(call->arguments);
+    for (const ToolCall* call : answer.tool_calls()) {
+        const std::string arguments = json_text(call->arguments);
         part += "Assistant calls " + call->name.str() + ": " +
                 shortened_middle(arguments, arguments_limit) + "\n";
     }
     return part;
 }
 
-std::string result_part(const cubepi::ToolResultMessage& result, const std::string& text) {
+std::string result_part(const ToolResultMessage& result, const std::string& text) {
     return (result.is_error ? "Error of " : "Result of ") + result.tool_name.str() + ": " +
            shortened_middle(text, result_limit) + "\n";
 }
 
-std::string user_part(const cubepi::Message& message) {
-    // The summary of an earlier hand-off is the model's.
-    std::string part = cubepi::is_synthetic_message(message) ? "Note, not by the user: " : "User: ";
+std::string user_part(const Message& message) {
+    std::string part = is_synthetic_message(message) ? "Note, not by the user: " : "User: ";
     part += message.text();
-    for (const cubepi::Content& block : message.user()->content) {
-        if (std::holds_alternative<cubepi::ImageContent>(block)) part += " [image]";
+    for (const Content& block : message.user()->content) {
+        if (std::holds_alternative<ImageContent>(block)) part += " [image]";
     }
     return part + "\n";
-}
-
-bool is_first_anchor(const cubepi::Message& message) {
-    return cubepi::is_synthetic_message(message) &&
-           message.text().starts_with("[Anchor created: " + std::string(bootstrap_anchor) + "]");
 }
 
 }  // namespace
@@ -72,20 +65,17 @@ std::string shortened_middle(std::string_view text, std::size_t limit) {
            std::string(tail);
 }
 
-ConversationDigest::ConversationDigest(const cubepi::MessageList& messages) {
-    std::size_t inputs = 0;
-    for (const cubepi::Message& message : messages) {
-        if (is_first_anchor(message)) continue;
+ConversationDigest::ConversationDigest(const std::string& before, const Message* first,
+                                       const Message* last) {
+    if (!before.empty()) parts_.push_back(before);
+    for (const Message* message = first; message != last; ++message) {
         std::string part;
-        if (const cubepi::AssistantMessage* answer = message.assistant()) {
+        if (const AssistantMessage* answer = message->assistant()) {
             part = answer_part(*answer);
-            has_history_ = has_history_ || !part.empty();
-        } else if (const cubepi::ToolResultMessage* result = message.tool_result()) {
-            part = result_part(*result, message.text());
-            has_history_ = true;
+        } else if (const ToolResultMessage* result = message->tool_result()) {
+            part = result_part(*result, message->text());
         } else {
-            part = user_part(message);
-            has_history_ = has_history_ || cubepi::is_synthetic_message(message) || ++inputs > 1;
+            part = user_part(*message);
         }
         if (!part.empty()) parts_.push_back(std::move(part));
     }
@@ -126,4 +116,4 @@ std::string ConversationDigest::text(std::size_t limit) const {
     return text;
 }
 
-}  // namespace bub::detail
+}  // namespace cubepi::detail

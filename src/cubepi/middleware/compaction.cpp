@@ -1,0 +1,342 @@
+#include <cubepi/middleware/compaction.hpp>
+
+#include <algorithm>
+#include <deque>
+#include <mutex>
+#include <utility>
+
+#include <cubepi/core/message_json.hpp>
+#include <cubepi/middleware/compaction/recall_tool.hpp>
+#include <cubepi/middleware/compaction/run.hpp>
+#include <cubepi/provider/cost.hpp>
+
+namespace cubepi {
+
+namespace {
+
+using detail::CompactionReason;
+using detail::CompactionRun;
+using detail::CompactionWork;
+
+std::string grouped(std::int64_t number) {
+    std::string text = std::to_string(number);
+    for (std::size_t i = text.size(); i > 3; i -= 3) text.insert(i - 3, ",");
+    return text;
+}
+
+}  // namespace
+
+Notice CompactionReport::notice() const {
+    Notice notice;
+    notice.code = "compaction";
+    notice.details["compacted"] = compacted;
+    notice.details["reason"] = reason;
+    notice.details["before"] = before;
+    notice.details["after"] = after;
+    notice.details["summarized"] = summarized;
+    notice.details["retained"] = retained;
+    notice.details["shortened"] = shortened;
+    notice.details["fallback"] = is_fallback;
+    notice.details["usage"] = to_json(usage);
+    if (cost) notice.details["cost"] = *cost;
+    if (!error.empty()) notice.details["error"] = error;
+    if (!compacted) {
+        notice.text = "the conversation was not compacted: " + error;
+        return notice;
+    }
+    notice.text = "compacted the conversation from about " + grouped(before) + " to " +
+                  grouped(after) + " tokens: ";
+    if (summarized > 0) {
+        notice.text += (is_fallback ? "an outline stands for " : "a summary stands for ") +
+                       std::to_string(summarized) + " messages, " + std::to_string(retained) +
+                       " stay";
+        if (!cost) {
+            notice.text += ", cost unknown";
+        } else if (*cost > 0) {
+            notice.text += ", " + money_text(*cost);
+        }
+    } else {
+        notice.text += std::to_string(shortened) + " old tool results are shortened";
+    }
+    if (!error.empty()) notice.text += "; no summary of the model: " + error;
+    return notice;
+}
+
+/// The runs of a middleware, of one agent or of several.
+struct CompactionMiddleware::State {
+    /// One run, from its first request on.
+    struct Entry {
+        std::string run_id;
+        std::weak_ptr<RunAccount> account;  ///< ends with the run
+        std::shared_ptr<CompactionRun> run;
+        // Of the next call, from transform_context() to around_model_call().
+        JsonObject* extra = nullptr;
+        StreamOptions call = {};
+        std::deque<Notice> notices = {};
+    };
+
+    explicit State(CompactionOptions chosen)
+        : options(std::make_shared<const CompactionOptions>(std::move(chosen))) {}
+
+    /// Returns null for a run that has no entry.
+    std::shared_ptr<Entry> find(const std::string& run_id) const {
+        const std::lock_guard lock(mutex);
+        const auto found = std::find_if(runs.begin(), runs.end(), [&](const auto& one) {
+            return one->run_id == run_id && !one->account.expired();
+        });
+        return found == runs.end() ? nullptr : *found;
+    }
+    /// Returns the entry of a run; makes it at its first request, and removes those of runs that have ended.
+    std::shared_ptr<Entry> entry_of(const HookContext& context) {
+        const std::lock_guard lock(mutex);
+        std::erase_if(runs, [&](const auto& one) {
+            const auto account = one->account.lock();
+            return !account || (one->run_id == context.run_id && account != context.account);
+        });
+        for (const auto& one : runs) {
+            if (one->run_id == context.run_id) return one;
+        }
+        auto made = std::make_shared<Entry>();
+        made->run_id = context.run_id;
+        made->account = context.account;
+        made->run = std::make_shared<CompactionRun>(options);
+        made->run->set_model(model_id, model_window);
+        return runs.emplace_back(std::move(made));
+    }
+    static Task<std::optional<MessageStream>> call_again(std::shared_ptr<Entry> entry,
+                                                         ModelRequest request, ModelCallNext next,
+                                                         AssistantMessage refusal,
+                                                         std::deque<Notice>& notices);
+    void set_model(Entry& entry, const Model& model) {
+        const std::lock_guard lock(mutex);
+        model_id = model.id;
+        model_window = model.context_window;
+        entry.run->set_model(model_id, model_window);
+    }
+
+    const std::shared_ptr<const CompactionOptions> options;
+
+private:
+    mutable std::mutex mutex;
+    std::vector<std::shared_ptr<Entry>> runs;
+    // Of the last call, for the first request of the next run.
+    std::string model_id = {};
+    std::optional<std::int64_t> model_window = {};
+};
+
+CompactionMiddleware::CompactionMiddleware(CompactionOptions options)
+    : state_(std::make_shared<State>(std::move(options))) {
+    if (!state_->options->summary_model) {
+        throw Error(ErrorCode::invalid_argument,
+                    "CompactionMiddleware needs a summary_model with a provider");
+    }
+    models.push_back(state_->options->summary_model);
+    if (state_->options->with_recall) {
+        tools.push_back(detail::recall_tool([state = state_](const std::string& run_id) {
+            const auto entry = state->find(run_id);
+            return entry ? entry->run->history() : MessageList();
+        }));
+    }
+}
+
+Task<MessageList> CompactionMiddleware::transform_context(MessageList messages,
+                                                          HookContext& context) {
+    const auto entry = state_->entry_of(context);
+    const std::shared_ptr<CompactionRun> run = entry->run;
+    entry->extra = &context.extra;
+    entry->call = context.call_options("compaction");
+    entry->notices.clear();
+    const std::optional<std::int64_t> cut =
+        run->follow(context.messages, std::move(messages), context.extra);
+    if (cut) {
+        run->learn_window(*cut, {}, context.extra);
+        Notice notice;
+        notice.code = "context_cut";
+        notice.text = "the server seems to cut requests at about " + grouped(*cut) +
+                      " tokens without saying so";
+        notice.details["tokens"] = *cut;
+        entry->notices.push_back(std::move(notice));
+    }
+    if (cut || run->is_too_long()) {
+        CompactionWork work{CompactionReason::limit, {}, context.account, entry->call};
+        Task<CompactionReport> compacting =
+            CompactionRun::compact(run, std::move(work), context.extra);
+        const CompactionReport report = co_await std::move(compacting);
+        // An attempt that finds nothing to do is made before each call, and not reported.
+        if (report.compacted || report.usage != Usage()) entry->notices.push_back(report.notice());
+    }
+    co_return run->messages();
+}
+
+/// A suspended run continues with a call, before any request.
+std::optional<BeforeToolCallResult> CompactionMiddleware::before_tool_call(
+    BeforeToolCallContext& context) {
+    if (!tools.empty() && context.tool.name == tools.front().name)
+        state_->entry_of(context.context)->run->set_history(context.context.messages);
+    return std::nullopt;
+}
+
+namespace {
+
+StreamEvent notice_event(Notice notice) {
+    StreamEvent event;
+    event.type = StreamEventType::notice;
+    event.notice = SharedValue<Notice>(std::move(notice));
+    return event;
+}
+
+/// The answer of the model, after the notices of the hook. A refusal because of the length comes before any part of an
+/// answer: `retry` is called once then, which returns another call or nothing.
+class CompactedStream final : public StreamSource {
+public:
+    using Retry = std::function<Task<std::optional<MessageStream>>(AssistantMessage refusal,
+                                                                   std::deque<Notice>& notices)>;
+    CompactedStream(MessageStream stream, std::deque<Notice> notices, Retry retry)
+        : stream_(std::move(stream)), notices_(std::move(notices)), retry_(std::move(retry)) {}
+
+    std::optional<StreamEvent> ready() override {
+        if (has_begun_) return stream_.ready();
+        if (std::optional<StreamEvent> notice = next_notice()) return notice;
+        return std::nullopt;
+    }
+
+    Task<StreamEvent> next() override {
+        for (;;) {
+            if (std::optional<StreamEvent> notice = next_notice()) co_return std::move(*notice);
+            if (refusal_) {
+                // The notice that precedes the summary was delivered.
+                Task<std::optional<MessageStream>> retrying =
+                    std::exchange(retry_, nullptr)(refusal_->partial.get(), notices_);
+                std::optional<MessageStream> retried = co_await std::move(retrying);
+                if (!retried) {
+                    has_begun_ = true;
+                    StreamEvent refused = std::move(*std::exchange(refusal_, std::nullopt));
+                    failed_ = std::move(refused);
+                } else {
+                    stream_ = std::move(*retried);
+                    refusal_.reset();
+                }
+                continue;
+            }
+            if (failed_ && notices_.empty()) co_return std::move(*failed_);
+            std::optional<StreamEvent> event = co_await stream_.next();
+            if (!event)
+                throw Error(ErrorCode::protocol,
+                            "the provider's stream ended without done or error");
+            const bool is_refusal = retry_ && !has_begun_ &&
+                                    event->type == StreamEventType::error &&
+                                    detail::is_overflow(event->partial.get());
+            if (is_refusal) {
+                refusal_ = std::move(event);
+                Notice notice;
+                notice.code = "context_overflow";
+                notice.text = "the conversation is too long for the model; compacting it ...";
+                notices_.push_back(std::move(notice));
+                continue;
+            }
+            has_begun_ = has_begun_ || event->type != StreamEventType::notice;
+            co_return std::move(*event);
+        }
+    }
+
+private:
+    std::optional<StreamEvent> next_notice() {
+        if (notices_.empty()) return std::nullopt;
+        StreamEvent event = notice_event(std::move(notices_.front()));
+        notices_.pop_front();
+        return event;
+    }
+
+    MessageStream stream_;
+    std::deque<Notice> notices_;
+    Retry retry_;
+    std::optional<StreamEvent> refusal_;
+    std::optional<StreamEvent> failed_;
+    bool has_begun_ = false;
+};
+
+}  // namespace
+
+Task<MessageStream> CompactionMiddleware::around_model_call(ModelRequest request,
+                                                            ModelCallNext next) {
+    const std::shared_ptr<State::Entry> entry = state_->find(request.options.run_id());
+    // An explicit transform_context of the agent replaces that of middleware.
+    const bool is_followed = entry && entry->extra;
+    if (is_followed) {
+        state_->set_model(*entry, request.model);
+        entry->run->note_call(request, *entry->extra);
+    }
+    Task<MessageStream> starting = next(request);
+    MessageStream stream = co_await std::move(starting);
+    if (!is_followed) co_return std::move(stream);
+    auto retry = [entry, request, next](AssistantMessage refusal, std::deque<Notice>& notices) {
+        return State::call_again(entry, request, next, std::move(refusal), notices);
+    };
+    co_return MessageStream(std::make_unique<CompactedStream>(
+        std::move(stream), std::exchange(entry->notices, {}), std::move(retry)));
+}
+
+/// Compacts the history after a refusal, and makes the call again.
+Task<std::optional<MessageStream>> CompactionMiddleware::State::call_again(
+    std::shared_ptr<Entry> entry, ModelRequest request, ModelCallNext next,
+    AssistantMessage refusal, std::deque<Notice>& notices) {
+    std::optional<MessageStream> again;
+    const std::shared_ptr<CompactionRun> run = entry->run;
+    std::shared_ptr<RunAccount> account = entry->account.lock();
+    if (!account) co_return again;
+    if (refusal.error && refusal.error->context_window)
+        run->learn_window(*refusal.error->context_window, request.model.id, *entry->extra);
+    const CompactionRun::View sent = run->view();
+    CompactionWork work{CompactionReason::overflow, {}, std::move(account), entry->call};
+    Task<CompactionReport> compacting = CompactionRun::compact(run, std::move(work), *entry->extra);
+    const CompactionReport report = co_await std::move(compacting);
+    notices.push_back(report.notice());
+    if (!report.compacted) co_return again;
+    std::optional<MessageList> messages = run->continued(request.messages, sent);
+    if (!messages) co_return again;
+    request.messages = std::move(*messages);
+    Task<MessageStream> starting = next(std::move(request));
+    again.emplace(co_await std::move(starting));
+    co_return again;
+}
+
+namespace {
+
+JsonObject changes_of(const JsonObject& before, const JsonObject& after) {
+    JsonObject changes;
+    for (const auto& [key, value] : after) {
+        const Json* old = before.if_contains(key);
+        if (!old || *old != value) changes[key] = value;
+    }
+    return changes;
+}
+
+}  // namespace
+
+Task<ManualCompaction> CompactionMiddleware::compact_now(MessageList messages, JsonObject extra,
+                                                         std::string instructions,
+                                                         std::shared_ptr<RunAccount> account,
+                                                         std::shared_ptr<const Runtime> runtime) {
+    const auto run = std::make_shared<CompactionRun>(state_->options);
+    const JsonObject before = extra;
+    (void)run->follow(messages, messages, extra);
+    StreamOptions call =
+        options_for_call(account->info(), "compaction").runtime(std::move(runtime));
+    CompactionWork work{CompactionReason::manual, std::move(instructions), std::move(account),
+                        std::move(call)};
+    Task<CompactionReport> compacting = CompactionRun::compact(run, std::move(work), extra);
+    ManualCompaction done;
+    done.report = co_await std::move(compacting);
+    done.extra = changes_of(before, extra);
+    co_return done;
+}
+
+JsonObject CompactionMiddleware::undo(const MessageList& history, JsonObject extra) {
+    CompactionRun run(std::make_shared<const CompactionOptions>());
+    const JsonObject before = extra;
+    (void)run.follow(history, history, extra);
+    run.undo(extra);
+    return changes_of(before, extra);
+}
+
+}  // namespace cubepi

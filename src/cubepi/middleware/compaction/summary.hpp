@@ -1,0 +1,64 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <cubepi/middleware/compaction.hpp>
+#include <cubepi/middleware/compaction/conversation_digest.hpp>
+
+namespace cubepi::detail {
+
+/// The call of a model that summarizes.
+struct SummaryCall {
+    BoundModel model = {};
+    std::string prompt = {};        ///< of the system
+    std::string instructions = {};  ///< of the user; may be empty
+    ConversationDigest conversation;
+    std::int64_t max_tokens = 0;  ///< of the summary
+    std::chrono::nanoseconds timeout = {};
+    StreamOptions options = {};
+    std::shared_ptr<RunAccount> account = {};
+};
+
+struct SummaryAnswer {
+    std::string text = {};
+    std::string error = {};  ///< why there is no text; empty: there is one
+    Usage usage = {};
+    std::optional<double> cost = 0.0;
+};
+
+/// Asks the model, several times with less of the conversation if it does not fit the window of the model. Charges the
+/// calls. An abort is an error like any other.
+Task<SummaryAnswer> write_summary(SummaryCall call);
+
+/// Returns true for the answer to a request that does not fit the window of the model.
+bool is_overflow(const AssistantMessage& answer);
+
+/// Returns the default of CompactionOptions::summary_prompt.
+std::string default_summary_prompt();
+
+/// Returns a summary that no model has written: the beginnings of the user's messages and the names of the tools, after the
+/// earlier summary.
+std::string fallback_summary(const MessageList& part,
+                             const std::optional<CompactionState>& earlier);
+
+/// Adds a result, in place of one of the same tool with the same text.
+void preserve_result(CompactionState& state, PreservedToolResult result);
+/// Adds the part of a summary that its writer must not change: goal, open to-dos, preserved messages, and the last request of the
+/// user if it is not among the messages after the summary. That part and the preserved results have at most `most_bytes`
+/// together; the newest stay, and a line says that `recall` reads the others.
+void add_verbatim_part(CompactionState& state, const MessageList& summarized,
+                       const MessageList& after, const JsonObject& extra,
+                       const std::function<bool(const Message&)>& preserve, std::size_t most_bytes);
+/// Returns the summary without its verbatim part.
+std::string without_verbatim_part(std::string summary);
+
+/// Returns the message that stands for the summarized part of the history.
+Message summary_message(const CompactionState& state);
+
+}  // namespace cubepi::detail

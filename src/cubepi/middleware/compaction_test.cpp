@@ -1,0 +1,636 @@
+#include <cubepi/middleware/compaction_test_support.hpp>
+
+#include <set>
+
+#include <cubepi/core/event_signal.hpp>
+#include <cubepi/core/task_scope.hpp>
+#include <cubepi/provider/faux.hpp>
+#include <cubepi/testing/manual_clock.hpp>
+
+// Triggers, views, records, and summarizers that fail.
+
+namespace cubepi {
+namespace {
+
+using namespace compaction_test;
+using cubepi::testing::ManualClock;
+
+struct ShortPrompt {
+    const bool* is_short;
+    std::string transform_system_prompt(std::string prompt, HookContext&) const {
+        return *is_short ? "Be brief." : std::move(prompt);
+    }
+};
+
+struct Chat {
+    explicit Chat(CompactionOptions chosen = {}) : options(std::move(chosen)) {
+        options.summary_model = helper.model("helper");
+        if (options.max_tokens_before_compact == 0 && !options.context_window)
+            options.max_tokens_before_compact = 2'000;
+        if (options.keep_tail_tokens == 8'000) options.keep_tail_tokens = 300;
+    }
+    void open() {
+        notices.reset();
+        AgentOptions how;
+        how.model = main.model();
+        how.middleware = more;
+        how.middleware.emplace_back(CompactionMiddleware(options));
+        how.system_prompt = system_prompt;
+        how.tools = {tool("read", "Reads.", Json({{"type", "object"}}),
+                          [this](JsonObject) { return file; })};
+        how.checkpointer = store;
+        how.thread_id = "t";
+        agent = std::make_unique<Agent>(std::move(how));
+        notices = std::make_unique<Notices>(*agent);
+    }
+    RunResult prompt(std::string text) {
+        if (!agent) open();
+        return run(agent->prompt(std::move(text)));
+    }
+    /// Prompts until a compaction was reported; returns its notice.
+    Notice fill() {
+        for (int i = 0; i < 100; ++i) {
+            EXPECT_TRUE(prompt(words("item" + std::to_string(i), 400)));
+            const std::vector<Notice> done = notices->with("compaction");
+            if (!done.empty()) return done.back();
+        }
+        ADD_FAILURE() << "not compacted";
+        return {};
+    }
+    JsonObject extra() { return run(store->load("t"))->extra; }
+    std::string last_request() const { return text_of(main.seen.back()); }
+
+    Server main{[](const ModelRequest&) { return says(words("answer", 300)); }};
+    Server helper{[](const ModelRequest&) { return says("The summary of rivers."); }};
+    CompactionOptions options;
+    std::string file = words("file", 3'000);
+    std::string system_prompt = {};
+    std::vector<Middleware> more = {};
+    std::shared_ptr<MemoryCheckpointer> store = std::make_shared<MemoryCheckpointer>();
+    std::unique_ptr<Agent> agent;
+    std::unique_ptr<Notices> notices;
+};
+
+TEST(Compaction, D110_LimitReached_SummaryReplacesOldMessages) {
+    Chat chat;
+    const Notice notice = chat.fill();
+    EXPECT_TRUE(notice.details.at("compacted").as_bool());
+    EXPECT_LT(notice.details.at("after").to_number<int>(),
+              notice.details.at("before").to_number<int>());
+    const MessageList& sent = chat.main.seen.back().messages;
+    EXPECT_EQ(sent[0].text(), std::string(summary_prefix) + "The summary of rivers.");
+    EXPECT_TRUE(is_synthetic_message(sent[0]));
+    EXPECT_LT(sent.size(), chat.agent->state().messages.size());
+    EXPECT_EQ(sent.back().text().substr(0, 4), "item") << "the prompt is there";
+    EXPECT_TRUE(is_legal_transcript(sent));
+    EXPECT_NE(text_of(chat.helper.seen.at(0)).find("item0 item0"), std::string::npos);
+    EXPECT_EQ(chat.helper.seen.size(), 1u);
+}
+
+TEST(Compaction, D110_NextProcess_SendsTheSameView) {
+    Chat chat;
+    (void)chat.fill();
+    EXPECT_TRUE(chat.prompt("one more"));
+    PrefixGuard guard;
+    EXPECT_FALSE(guard.check(chat.main.seen.back()));
+    chat.open();
+    EXPECT_TRUE(chat.prompt("after the restart"));
+    EXPECT_FALSE(guard.check(chat.main.seen.back())) << "the prefix is the same";
+    EXPECT_EQ(chat.helper.seen.size(), 1u) << "no second summary";
+}
+
+TEST(Compaction, D110_Compaction_BreaksThePrefixOnce) {
+    Chat chat;
+    (void)chat.fill();
+    for (int i = 0; i < 3; ++i) EXPECT_TRUE(chat.prompt("short"));
+    EXPECT_EQ(chat.notices->with("cache_prefix_break").size(), 1u);
+}
+
+TEST(Compaction, D110_Record_LeavesTheHistoryWhole) {
+    Chat chat;
+    (void)chat.fill();
+    const std::size_t count = chat.agent->state().messages.size();
+    EXPECT_EQ(run(chat.store->load("t"))->messages.size(), count);
+    const JsonObject extra = chat.extra();
+    const auto state = CompactionState::from_json(extra.at("compaction"));
+    ASSERT_TRUE(state);
+    EXPECT_EQ(static_cast<std::int64_t>(state->summarized_message_refs.size()),
+              extra.at("compaction_until_msg_index").to_number<std::int64_t>());
+    EXPECT_EQ(state->summarized_message_refs[0].substr(0, 7), "sha256:");
+}
+
+TEST(Compaction, D110_Undo_SendsTheWholeHistory) {
+    Chat chat;
+    (void)chat.fill();
+    const auto& state = chat.agent->state();
+    run(chat.store->save_extra("t", CompactionMiddleware::undo(state.messages, state.extra)));
+    chat.open();
+    EXPECT_TRUE(chat.prompt("again"));
+    EXPECT_EQ(chat.main.seen.back().messages.size() + 1, chat.agent->state().messages.size());
+    EXPECT_EQ(chat.extra().if_contains("compaction"), nullptr);
+    // It is compacted again when it has grown.
+    EXPECT_EQ(chat.helper.seen.size(), 1u);
+    (void)chat.fill();
+    EXPECT_EQ(chat.helper.seen.size(), 2u);
+}
+
+TEST(Compaction, D110_MalformedState_IsDropped) {
+    for (
+        const char* text :
+        {R"({"compaction":7})", R"({"compaction":{"summary":3}})",
+         R"({"compaction":{"summary":"s","summarized_message_refs":["x"]},"compaction_until_msg_index":1})",
+         R"({"compaction":{"summary":"s","summarized_message_refs":["id:u"]},"compaction_until_msg_index":-1})",
+         R"({"compaction":{"summary":"s","summarized_message_refs":["id:u"]},"compaction_until_msg_index":99999999999})",
+         R"({"compaction":{"summary":"s","summarized_message_refs":[1]},"compaction_until_msg_index":1})",
+         R"({"compaction":{"summary":"s","preserved_tool_results":[1]},"compaction_until_msg_index":1})",
+         R"({"compaction_view":{"made_at":-5,"shortened_until":12345678901234}})",
+         R"({"compaction_view":[],"compaction_failures":"x","compaction_low_savings_count":1e300})"}) {
+        Chat chat;
+        run(chat.store->append("t", MessageList{user_message("hello", "u")}, AppendOptions()));
+        run(chat.store->save_extra("t", boost::json::parse(text).as_object()));
+        EXPECT_TRUE(chat.prompt("again")) << text;
+        EXPECT_EQ(chat.main.seen.back().messages.size(), 2u) << text;
+    }
+}
+
+TEST(Compaction, D110_StateOfCubePi_IsUsed) {
+    Chat chat;
+    // As CubePi 0.13.6 writes them.
+    MessageList messages;
+    UserMessage first;
+    first.content.emplace_back(TextContent{"one"});
+    first.timestamp = 1795801591.0;
+    first.metadata = JsonObject{{"b", 1}, {"a", JsonObject{{"z", nullptr}, {"é", 1.5}}}};
+    messages.push_back(Message(first));
+    messages.push_back(user_message("two"));
+    run(chat.store->append("t", messages, AppendOptions()));
+    JsonObject extra =
+        boost::json::parse(R"({"compaction":{"summary":"Rivers.","summarized_message_ids":[],
+        "summarized_message_refs":["sha256:1ef4ca2862f3af32ac4dc4f23a0eac0f0ca9a65b9a3b8eb9c8d6c0fdfab0d5a3"],
+        "last_summarized_message_id":null,"is_fallback":false,
+        "preserved_tool_results":[{"tool_name":"read","tool_call_id":"c","text":"verbatim"}]},
+        "compaction_until_msg_index":1,"compaction_failures":0,"compaction_fallback_runs":0})")
+            .as_object();
+    extra["compaction"].as_object()["summarized_message_refs"].as_array()[0] =
+        "sha256:02e1cbb449f1c629da78696e0f10e68892df1c67d95793d7d1062f9c9ab69986";
+    run(chat.store->save_extra("t", std::move(extra)));
+    EXPECT_TRUE(chat.prompt("three"));
+    const MessageList& sent = chat.main.seen.back().messages;
+    ASSERT_EQ(sent.size(), 3u);
+    EXPECT_NE(sent[0].text().find("Rivers."), std::string::npos);
+    EXPECT_NE(sent[0].text().find("read (c): verbatim"), std::string::npos);
+}
+
+TEST(Compaction, D110_OldToolResults_AreShortenedFirst) {
+    CompactionOptions options;
+    options.max_tokens_before_compact = 4'000;
+    Chat chat(std::move(options));
+    std::size_t number = 0;
+    chat.main = Server([&number](const ModelRequest& request) {
+        if (request.messages.back().tool_result()) return says("done");
+        return calls("read", {}, "c" + std::to_string(++number));
+    });
+    const Notice notice = chat.fill();
+    EXPECT_EQ(notice.details.at("summarized").to_number<int>(), 0);
+    EXPECT_GT(notice.details.at("shortened").to_number<int>(), 2);
+    EXPECT_TRUE(chat.helper.seen.empty()) << "no model was needed";
+    const ModelRequest& request = chat.main.seen.back();
+    EXPECT_EQ(request.messages[2].text(),
+              "[read: 3000 bytes, left out here; recall with message 3 reads them]");
+    EXPECT_TRUE(is_legal_transcript(request.messages));
+    PrefixGuard guard;
+    (void)guard.check(chat.main.seen.back());
+    chat.open();
+    EXPECT_TRUE(chat.prompt("x"));
+    EXPECT_FALSE(guard.check(chat.main.seen.at(chat.main.seen.size() - 2)));
+}
+
+TEST(Compaction, D110_Recall_ReadsShortenedResults) {
+    CompactionOptions options;
+    options.max_tokens_before_compact = 4'000;
+    Chat chat(std::move(options));
+    std::size_t number = 0;
+    bool recalls = false;
+    chat.main = Server([&](const ModelRequest& request) {
+        if (request.messages.back().tool_result()) return says("done");
+        JsonObject which{{"message", 3}};
+        if (recalls) return calls("recall", std::move(which), "r");
+        return calls("read", {}, "c" + std::to_string(++number));
+    });
+    (void)chat.fill();
+    recalls = true;
+    EXPECT_TRUE(chat.prompt("recall it"));
+    EXPECT_NE(chat.main.seen.back().messages.back().text().find(chat.file), std::string::npos);
+}
+
+TEST(Compaction, D110_GoalAndTodos_StayWordForWord) {
+    Chat chat;
+    chat.open();
+    chat.agent->set_extra("goal",
+                          JsonObject{{"condition", "all 7 tests pass"}, {"status", "active"}});
+    chat.agent->set_extra(
+        "todos", JsonArray{JsonObject{{"content", "write the docs"}, {"status", "pending"}},
+                           JsonObject{{"content", "was done"}, {"status", "completed"}}, 5, "x"});
+    (void)chat.fill();
+    const std::string text = chat.main.seen.back().messages[0].text();
+    EXPECT_NE(text.find("Goal: all 7 tests pass\n"), std::string::npos);
+    EXPECT_NE(text.find("- [pending] write the docs\n"), std::string::npos);
+    EXPECT_EQ(text.find("was done"), std::string::npos);
+    // The next summary is written from the notes without that part, which is added as it is then.
+    chat.agent->set_extra("goal", nullptr);
+    for (int i = 0; chat.helper.seen.size() < 2 && i < 100; ++i)
+        EXPECT_TRUE(chat.prompt(words("more", 400)));
+    EXPECT_EQ(text_of(chat.helper.seen.back()).find("Goal: all 7"), std::string::npos);
+    EXPECT_EQ(chat.main.seen.back().messages[0].text().find("Goal: all 7"), std::string::npos);
+    EXPECT_NE(chat.main.seen.back().messages[0].text().find("write the docs"), std::string::npos);
+}
+
+TEST(Compaction, D110_PreservedMessagesAndTools_StayWordForWord) {
+    CompactionOptions options;
+    options.preserved_tools = {"read"};
+    options.max_tokens_before_compact = 6'000;
+    Chat chat(std::move(options));
+    bool reads = true;
+    chat.main = Server([&reads](const ModelRequest&) {
+        return std::exchange(reads, false) ? calls("read", {}, "c1") : says(words("answer", 300));
+    });
+    UserMessage rule;
+    rule.content.emplace_back(TextContent{"never touch prod-7"});
+    rule.metadata = JsonObject{{"preserve", true}};
+    chat.open();
+    EXPECT_TRUE(run(chat.agent->prompt(Message(rule))));
+    (void)chat.fill();
+    const std::string text = chat.main.seen.back().messages[0].text();
+    EXPECT_NE(text.find("never touch prod-7"), std::string::npos);
+    EXPECT_NE(text.find("read (c1): " + chat.file), std::string::npos);
+}
+
+TEST(Compaction, D110_PreservedParts_AreBoundedTogether) {
+    CompactionOptions options;
+    options.preserved_tools = {"read"};
+    options.preserve = [](const Message& message) { return message.user() != nullptr; };
+    options.max_tokens_before_compact = 4'000;
+    options.context_window = 8'000;
+    Chat chat(std::move(options));
+    std::size_t number = 0;
+    chat.main = Server([&](const ModelRequest& request) {
+        if (request.messages.back().tool_result()) return says(words("answer", 300));
+        chat.file = words("file" + std::to_string(number / 3), 900);  // each is read several times
+        return calls("read", {}, "c" + std::to_string(++number));
+    });
+    for (int i = 0; i < 60; ++i) EXPECT_TRUE(chat.prompt(words("item" + std::to_string(i), 200)));
+    EXPECT_GE(chat.helper.seen.size(), 3u);
+    const std::string summary = chat.main.seen.back().messages[0].text();
+    EXPECT_LT(summary.size(), 4'000u + 1'000u);
+    EXPECT_NE(summary.find("more are left out here; recall reads them"), std::string::npos);
+    const auto state = CompactionState::from_json(chat.extra().at("compaction"));
+    std::set<std::string> texts;
+    for (const PreservedToolResult& one : state->preserved_tool_results)
+        EXPECT_TRUE(texts.insert(one.text).second) << "twice";
+    EXPECT_FALSE(chat.notices->with("compaction").empty());
+}
+
+TEST(Compaction, D110_LongToolLoop_KeepsTheRequest) {
+    CompactionOptions options;
+    options.prune_tool_outputs = false;
+    Chat chat(std::move(options));
+    chat.file = words("data", 600);
+    std::size_t number = 0;
+    chat.main = Server([&number](const ModelRequest&) {
+        return ++number < 30 ? calls("read", {}, "c" + std::to_string(number)) : says("done");
+    });
+    EXPECT_TRUE(chat.prompt("Find the cause of ticket 4711."));
+    EXPECT_GE(chat.helper.seen.size(), 1u);
+    for (const ModelRequest& request : chat.main.seen) {
+        EXPECT_NE(text_of(request).find("ticket 4711"), std::string::npos);
+        EXPECT_TRUE(is_legal_transcript(request.messages)) << "a call and its result are together";
+    }
+}
+
+// The trigger.
+
+TEST(Compaction, D111_ThirdCall_EstimateIsWithinTenPercent) {
+    for (const double bytes_per_token : {1.6, 2.5, 4.0, 6.0}) {
+        CompactionOptions options;
+        options.max_tokens_before_compact = 100'000;
+        Chat chat(std::move(options));
+        chat.main.bytes_per_token = bytes_per_token;
+        chat.open();
+        std::int64_t estimate = 0;
+        for (int i = 0; i < 20; ++i) {
+            EXPECT_TRUE(chat.prompt(
+                words("w" + std::to_string(i), 100 + 977U * static_cast<std::size_t>(i % 4))));
+        }
+        // A manual compaction reports what the next request would have.
+        CompactionMiddleware middleware(chat.options);
+        const std::string next = words("next", 700);
+        MessageList history = chat.agent->state().messages;
+        history.push_back(user_message(next));
+        auto account = std::make_shared<RunAccount>(RunInfo());
+        const ManualCompaction done =
+            run(middleware.compact_now(history, JsonObject(), "", account, Runtime::standard()));
+        estimate = done.report.before;
+        EXPECT_TRUE(chat.prompt(next));
+        const auto reported = static_cast<double>(
+            *chat.agent->state().messages.back().assistant()->usage->input_tokens);
+        EXPECT_NEAR(static_cast<double>(estimate), reported, reported * 0.1);
+    }
+}
+
+TEST(Compaction, D111_ShareOfWindow_IsTheTrigger) {
+    CompactionOptions options;
+    options.context_window = 4'000;
+    Chat chat(std::move(options));
+    const Notice notice = chat.fill();
+    EXPECT_GE(notice.details.at("before").to_number<int>(), 3'200);
+    EXPECT_LT(notice.details.at("before").to_number<int>(), 4'000);
+}
+
+TEST(Compaction, D111_WindowOfTheModel_IsTheTrigger) {
+    CompactionOptions options;
+    options.max_tokens_before_compact = 1'000'000;
+    Chat chat(std::move(options));
+    chat.main.known_window = chat.main.window = 4'000;
+    EXPECT_EQ(chat.fill().details.at("reason"), Json("limit"));
+    EXPECT_TRUE(chat.notices->with("context_overflow").empty());
+}
+
+TEST(Compaction, D111_UnknownWindow_IsLearnedFromARefusal) {
+    CompactionOptions options;
+    options.max_tokens_before_compact = 1'000'000;
+    Chat chat(std::move(options));
+    chat.main.window = 4'000;
+    EXPECT_EQ(chat.fill().details.at("reason"), Json("overflow"));
+    EXPECT_EQ(chat.notices->with("context_overflow").size(), 1u);
+    // The next process knows it.
+    chat.open();
+    EXPECT_EQ(chat.fill().details.at("reason"), Json("limit"));
+}
+
+TEST(Compaction, D111_ServerCutsSilently_IsNoticed) {
+    CompactionOptions options;
+    options.max_tokens_before_compact = 1'000'000;
+    Chat chat(std::move(options));
+    chat.main.window = 4'000;
+    chat.main.cuts = true;
+    const Notice notice = chat.fill();
+    EXPECT_EQ(chat.notices->with("context_cut").size(), 1u);
+    EXPECT_NEAR(chat.notices->with("context_cut")[0].details.at("tokens").to_number<double>(),
+                4'000, 400);
+    EXPECT_LT(chat.agent->state().messages.size(), 60u);
+    for (int i = 0; i < 20; ++i) EXPECT_TRUE(chat.prompt(words("item", 400)));
+    EXPECT_LT(bytes_of(chat.main.seen.back()), 4'000u * 4) << "requests stay below the cut";
+}
+
+/// The same history with fewer tools and a shorter system prompt is a smaller request.
+TEST(Compaction, D111_SmallerPrompt_IsNotACut) {
+    CompactionOptions options;
+    options.max_tokens_before_compact = 1'000'000;
+    Chat chat(std::move(options));
+    chat.system_prompt = words("rules", 12'000);
+    for (int i = 0; i < 8; ++i) EXPECT_TRUE(chat.prompt(words("item", 1'000)));
+    chat.system_prompt = "Be brief.";
+    chat.open();
+    for (int i = 0; i < 4; ++i) EXPECT_TRUE(chat.prompt("short"));
+    EXPECT_TRUE(chat.notices->with("context_cut").empty());
+    EXPECT_TRUE(chat.helper.seen.empty());
+    // Within one run, a middleware changes the system prompt.
+    chat.system_prompt = words("rules", 12'000);
+    chat.open();
+    bool is_short = false;
+    chat.more = {ShortPrompt{&is_short}};
+    chat.open();
+    std::size_t number = 0;
+    chat.file = "a line";
+    chat.main = Server([&](const ModelRequest&) {
+        is_short = ++number >= 5;
+        return number < 8 ? calls("read", {}, "c" + std::to_string(number)) : says("done");
+    });
+    EXPECT_TRUE(chat.prompt("read"));
+    EXPECT_TRUE(chat.notices->with("context_cut").empty());
+}
+
+TEST(Compaction, D111_LearnedWindow_IsForgottenWhenMoreIsReported) {
+    CompactionOptions options;
+    options.window_share = 1.5;  // beyond the window
+    options.max_tokens_before_compact = 1'000'000;
+    Chat chat(std::move(options));
+    run(chat.store->append("t", MessageList{user_message("hello", "u")}, AppendOptions()));
+    run(chat.store->save_extra(
+        "t", boost::json::parse(R"({"compaction_view":{"window":1000,"window_model":"m"}})")
+                 .as_object()));
+    for (int i = 0; i < 3; ++i) EXPECT_TRUE(chat.prompt(words("item", 1'700)));
+    EXPECT_FALSE(chat.extra().at("compaction_view").as_object().contains("window"));
+    EXPECT_TRUE(chat.helper.seen.empty());
+}
+
+// Overflow.
+
+TEST(Compaction, D112_Overflow_RequestIsRepeatedOnce) {
+    CompactionOptions options;
+    options.max_tokens_before_compact = 1'000'000;
+    Chat chat(std::move(options));
+    chat.main.window = 3'000;
+    chat.main.names_window = false;
+    EXPECT_EQ(chat.fill().details.at("reason"), Json("overflow"));
+    EXPECT_EQ(chat.agent->state().messages.back().assistant()->error_message.str(), "");
+    EXPECT_EQ(chat.helper.seen.size(), 1u);
+}
+
+TEST(Compaction, D112_OverflowWithFailedSummary_UsesTheFallback) {
+    CompactionOptions options;
+    options.max_tokens_before_compact = 1'000'000;
+    Chat chat(std::move(options));
+    chat.main.window = 3'000;
+    chat.helper = Server([](const ModelRequest&) { return says(""); });
+    const Notice notice = chat.fill();
+    EXPECT_TRUE(notice.details.at("fallback").as_bool());
+    EXPECT_NE(chat.last_request().find("- User: item0 item0"), std::string::npos);
+}
+
+TEST(Compaction, D112_HugeRecentResult_IsShortenedAtAnOverflow) {
+    CompactionOptions options;
+    options.max_tokens_before_compact = 1'000'000;
+    Chat chat(std::move(options));
+    chat.main.window = 5'000;
+    chat.file = words("huge", 40'000);
+    chat.main = Server([](const ModelRequest& request) {
+        return request.messages.back().tool_result() ? says("done") : calls("read", {}, "c1");
+    });
+    chat.main.window = 5'000;
+    EXPECT_TRUE(chat.prompt("read it"));
+    EXPECT_NE(chat.last_request().find("[read: 40000 bytes"), std::string::npos);
+    EXPECT_NE(chat.last_request().find("read it"), std::string::npos);
+}
+
+TEST(Compaction, D112_SecondOverflow_IsTheFailure) {
+    CompactionOptions options;
+    options.max_tokens_before_compact = 1'000'000;
+    Chat chat(std::move(options));
+    chat.main.window = 200;
+    const RunResult result = chat.prompt("hello");
+    EXPECT_EQ(result.outcome, RunOutcome::failed);
+    EXPECT_EQ(result.error().code(), ErrorCode::context_length);
+    EXPECT_LE(chat.main.seen.size(), 2u);
+}
+
+TEST(Compaction, D112_WindowSmallerThanPrompt_StopsCompacting) {
+    CompactionOptions options;
+    options.context_window = 200;
+    Chat chat(std::move(options));
+    chat.main.fixed = 5'000;
+    for (int i = 0; i < 40; ++i) EXPECT_TRUE(chat.prompt("short question"));
+    EXPECT_LE(chat.helper.seen.size(), 10u) << "not one summary for each call";
+}
+
+// Summarizers that fail.
+
+TEST(Compaction, D112_BadSummaries_AreFailuresThenFallback) {
+    const std::vector<Server::Answer> bad = {
+        [](const ModelRequest&) { return says(" \n"); },
+        [](const ModelRequest&) { return calls("read", {}, "c"); },
+        [](const ModelRequest&) { return says(words("larger", 60'000)); },
+        [](const ModelRequest&) {
+            AssistantMessage answer = says("partial");
+            answer.stop_reason = stop_reason::shared(stop_reason::error);
+            answer.error_message = "no credit";
+            return answer;
+        },
+    };
+    for (const Server::Answer& answer : bad) {
+        CompactionOptions options;
+        options.max_summary_tokens = 50'000;
+        Chat chat(std::move(options));
+        chat.helper = Server(answer);
+        chat.open();
+        for (int i = 0; i < 14; ++i) EXPECT_TRUE(chat.prompt(words("item", 400)));
+        const std::vector<Notice> done = chat.notices->with("compaction");
+        ASSERT_GE(done.size(), 3u);
+        EXPECT_FALSE(done[0].details.at("compacted").as_bool());
+        EXPECT_FALSE(done[1].details.at("compacted").as_bool());
+        EXPECT_TRUE(done[2].details.at("fallback").as_bool());
+        EXPECT_FALSE(done[2].details.at("error").as_string().empty());
+        EXPECT_EQ(chat.helper.seen.size(), 3u) << "the breaker is open";
+        EXPECT_NE(chat.main.seen.back().messages[0].text().find("No model"), std::string::npos);
+    }
+}
+
+TEST(Compaction, D112_OpenBreaker_TriesTheModelLater) {
+    Chat chat;
+    bool works = false;
+    chat.helper = Server([&works](const ModelRequest&) { return says(works ? "Good." : ""); });
+    chat.open();
+    for (int i = 0; i < 14; ++i) EXPECT_TRUE(chat.prompt(words("item", 400)));
+    works = true;
+    for (int i = 0; i < 100 && chat.helper.seen.size() < 4; ++i)
+        EXPECT_TRUE(chat.prompt(words("item", 400)));
+    EXPECT_TRUE(chat.main.seen.back().messages[0].text().find("Good.") != std::string::npos);
+    EXPECT_EQ(chat.extra().at("compaction_failures"), Json(0));
+}
+
+TEST(Compaction, D112_HangingSummary_TimesOut) {
+    auto clock = std::make_shared<ManualClock>();
+    auto runtime = std::make_shared<const Runtime>(Runtime().with_clock(clock));
+    FauxProvider faux;
+    faux.set_responses({FauxStep([clock](const ModelRequest&) -> Task<AssistantMessage> {
+        clock->advance(std::chrono::hours(1));
+        co_await clock->sleep_until(clock->now() + std::chrono::hours(10));
+        co_return says("late");
+    })});
+    CompactionOptions options;
+    options.summary_model = faux.model("helper");
+    CompactionMiddleware middleware(std::move(options));
+    MessageList history;
+    for (int i = 0; i < 10; ++i) history.push_back(user_message(words("x", 900)));
+    auto account = std::make_shared<RunAccount>(RunInfo());
+    const ManualCompaction done =
+        run(middleware.compact_now(history, JsonObject(), "", account, runtime));
+    EXPECT_TRUE(!done.report.compacted);
+    EXPECT_NE(done.report.error.find("summary"), std::string::npos) << done.report.error;
+}
+
+TEST(Compaction, D112_AbortDuringTheSummary_ChangesNothing) {
+    Chat chat;
+    bool aborted = false;
+    chat.helper = Server([&](const ModelRequest&) {
+        aborted = true;
+        chat.agent->abort();
+        return says("too late");
+    });
+    chat.open();
+    RunResult result;
+    for (int i = 0; i < 100 && !aborted; ++i) result = chat.prompt(words("item", 400));
+    EXPECT_EQ(result.outcome, RunOutcome::aborted);
+    EXPECT_EQ(chat.extra().if_contains("compaction"), nullptr);
+    chat.helper = Server([](const ModelRequest&) { return says("Fine."); });
+    EXPECT_TRUE(chat.prompt("continue"));
+    EXPECT_NE(chat.main.seen.back().messages[0].text().find("Fine."), std::string::npos);
+}
+
+TEST(Compaction, D112_AbortDuringTheOverflowSummary_ChangesNothing) {
+    CompactionOptions options;
+    options.max_tokens_before_compact = 1'000'000;
+    Chat chat(std::move(options));
+    chat.main.window = 3'000;
+    bool aborted = false;
+    chat.helper = Server([&](const ModelRequest&) {
+        aborted = true;
+        chat.agent->abort();
+        return says("too late");
+    });
+    chat.open();
+    RunResult result;
+    for (int i = 0; i < 100 && !aborted; ++i) result = chat.prompt(words("item", 400));
+    EXPECT_EQ(result.outcome, RunOutcome::aborted);
+    EXPECT_EQ(chat.extra().if_contains("compaction"), nullptr);
+    EXPECT_TRUE(chat.agent->state().messages.back().assistant());
+}
+
+// Cost, and summaries by hand.
+
+TEST(Compaction, D110_Summary_IsChargedToTheRun) {
+    Chat chat;
+    const Notice notice = chat.fill();
+    EXPECT_FALSE(notice.details.contains("cost")) << "a model without a price";
+    Chat priced;
+    Model spec;
+    spec.id = "helper";
+    spec.cost.emplace();
+    spec.cost->input = 1'000'000.0;
+    spec.cost->output = 0.0;
+    priced.options.summary_model = BoundModel(priced.helper.model().provider(), std::move(spec));
+    const Notice charged = priced.fill();
+    EXPECT_GT(charged.details.at("cost").to_number<double>(), 300);
+    EXPECT_NE(charged.text.find("$"), std::string::npos);
+    EXPECT_EQ(CompactionMiddleware(priced.options).models.size(), 1u) << "tracers observe it";
+}
+
+TEST(Compaction, D110_ByHand_InstructionsReachTheSummary) {
+    Chat chat;
+    chat.open();
+    for (int i = 0; i < 4; ++i) EXPECT_TRUE(chat.prompt(words("item", 300)));
+    CompactionMiddleware middleware(chat.options);
+    auto account = std::make_shared<RunAccount>(RunInfo());
+    const ManualCompaction done =
+        run(middleware.compact_now(chat.agent->state().messages, chat.agent->state().extra,
+                                   "the ports", account, Runtime::standard()));
+    ASSERT_TRUE(done.report.compacted) << done.report.error;
+    EXPECT_NE(text_of(chat.helper.seen.back()).find("What matters to the user: the ports"),
+              std::string::npos);
+    for (const auto& [key, value] : done.extra) chat.agent->set_extra(key, value);
+    EXPECT_TRUE(chat.prompt("next"));
+    EXPECT_NE(chat.main.seen.back().messages[0].text().find("The summary of rivers."),
+              std::string::npos);
+    // Without new messages there is nothing to do.
+    const ManualCompaction none = run(middleware.compact_now(
+        MessageList{user_message("x")}, JsonObject(), "", account, Runtime::standard()));
+    EXPECT_FALSE(none.report.compacted);
+    EXPECT_TRUE(none.extra.empty());
+}
+
+TEST(Compaction, D110_NoSummaryModel_IsRefused) {
+    EXPECT_THROW(CompactionMiddleware{CompactionOptions{}}, Error);
+}
+
+}  // namespace
+}  // namespace cubepi
